@@ -1,4 +1,4 @@
-//! The loop: rings of ranks on one side, links on the other.
+//! The main loop: rings of ranks on one side, links on the other.
 
 use crate::links::Pool;
 use crate::options::Options;
@@ -10,13 +10,13 @@ use weft_core::Instant;
 use weft_link::agent::{Caller, Control, Hub, VERSION};
 use weft_link::{LinkError, LinkEvent, Next, Turn, WaitFd};
 
-/// Between two looks at quiet links that cost a system call.
+/// Time between two polls of quiet links whose poll costs a system call.
 const RARELY: Duration = Duration::from_micros(250);
-/// Between two looks at what links have noticed.
+/// Time between two polls of links' events, callers and the status socket.
 const SELDOM: Duration = Duration::from_millis(1);
-/// Longest sleep: signals and the desk are looked at as often.
+/// Longest sleep, so that signals and the status socket are checked as often.
 const SLEEP_MAX: Duration = Duration::from_millis(500);
-/// With `once`, how long nobody may be there.
+/// With `once`: time without ranks after which the agent ends.
 const EMPTY_MAX: Duration = Duration::from_secs(60);
 
 /// The agent of a host.
@@ -33,14 +33,14 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Listens, and opens what takes rights.
+    /// Listens, and opens the sockets that need rights.
     ///
     /// # Errors
-    /// Somebody else listens there, or no link can be opened.
+    /// Another process listens there, or no link can be opened.
     pub fn open(options: Options) -> Result<Agent, LinkError> {
         sys::make_way(&options.name);
-        // More callers than seats, so that those in excess are told why, and room for others
-        // whatever one user does.
+        // More callers than seats, so that callers in excess can read the reason of their refusal,
+        // and so that one user cannot take all connections.
         let seats = options.seats;
         let hub = Hub::listen(&options.name, seats + CALLERS_MAX, seats + CALLERS_OF_USER)?;
         sys::let_all_connect(&options.name);
@@ -61,22 +61,22 @@ impl Agent {
         })
     }
 
-    /// Raw sockets that are free.
+    /// Returns the number of free raw sockets.
     pub fn raw_sockets(&self) -> usize {
         self.room.pool.raw()
     }
 
-    /// Ranks that are served.
+    /// Returns the number of ranks served.
     pub fn ranks(&self) -> usize {
         self.room.ranks()
     }
 
-    /// Takes no new ranks, and ends when those that are here have left.
+    /// Refuses new ranks; the agent ends when the present ones have left.
     pub fn drain(&mut self) {
         self.room.draining = true;
     }
 
-    /// One round. True if anything happened.
+    /// Does one round. True if there was work.
     pub fn progress(&mut self) -> bool {
         let now = sys::now();
         self.room.now = now;
@@ -95,7 +95,7 @@ impl Agent {
             }
             did |= seat.flush(now);
             did |= seat.pump(&mut self.hub);
-            // It is heard again when it has paid.
+            // The rank is served again when its balance is positive.
             did |= seat.share() == 0;
             let muted = !seat.has_room();
             if muted != seat.muted {
@@ -110,7 +110,7 @@ impl Agent {
         did
     }
 
-    /// What is looked at now and then: callers, ends, the desk.
+    /// Handles rare events: callers, ends of ranks, the status socket.
     fn attend(&mut self, now: Instant) {
         self.hub.look_at_sockets();
         for caller in self.hub.callers() {
@@ -138,7 +138,8 @@ impl Agent {
         }
     }
 
-    /// Answers at the desk. To end it takes the same user or root, and nobody who needs it.
+    /// Answers at the status socket. To end the agent takes its owner or root, and no attached
+    /// ranks.
     fn answer(&mut self, now: Instant) {
         let (hub, room, mut stop) = (&self.hub, &self.room, false);
         self.desk.serve(now, |question, user| {
@@ -160,7 +161,7 @@ impl Agent {
         self.room.draining |= stop;
     }
 
-    /// Somebody has connected: it is heard from now on.
+    /// Accepts a caller: its messages are read from now on.
     fn meet(&mut self, caller: &Caller) {
         let rank = self.room.number();
         if self.hub.admit(caller.endpoint, rank) {
@@ -168,8 +169,8 @@ impl Agent {
         }
     }
 
-    /// Tells those who are refused why, and ends their connections: what was said can be read
-    /// still, and nobody holds a connection that serves nobody.
+    /// Sends the reason to refused callers and ends their connections. The message can still be
+    /// read then, and no connection is held for a caller that is not served.
     fn tell_refused(&mut self) {
         for (rank, why) in self.room.turned_away() {
             self.hub.say(rank, &Control::Refused(why));
@@ -177,7 +178,8 @@ impl Agent {
         }
     }
 
-    /// Whether it is to end: drained, or with `once` nobody came or all have left.
+    /// True if the agent is to end: draining and empty, or with `once` no rank came or all have
+    /// left.
     pub fn is_done(&self) -> bool {
         let now = self.room.now;
         let empty = self.room.is_empty();
@@ -186,7 +188,7 @@ impl Agent {
         empty && (self.room.draining || (left && self.empty_since.is_some_and(|at| now > at)))
     }
 
-    /// Rounds of progress, with sleep in between when there is nothing to do.
+    /// Does a round, and sleeps if there is no work.
     pub fn step(&mut self) {
         if self.progress() {
             self.idle_since = None;
@@ -201,11 +203,12 @@ impl Agent {
         }
     }
 
-    /// How long to sleep, and on what. `None`: there is something.
+    /// Prepares a sleep; returns its end and adds the descriptors that end it. `None`: there is
+    /// work.
     fn prepare_sleep(&mut self, now: Instant, fds: &mut Vec<WaitFd>) -> Option<Instant> {
         self.hub.wait_fds(fds);
         self.desk.wait_fds(fds);
-        // A caller who came a moment ago has said all it will.
+        // A caller not yet accepted may have sent everything: no descriptor would end the sleep.
         let mut idle = self.hub.prepare_wait() && !self.hub.has_callers();
         let mut until = now + SLEEP_MAX;
         for seat in self.room.seats.values_mut() {
@@ -227,13 +230,12 @@ impl Agent {
         for seat in self.room.seats.values_mut() {
             seat.carriers().for_each(|c| c.link().finish_wait());
         }
-        // A look at everything, the links that cost a system call too.
+        // After a sleep everything is polled, also links whose poll costs a system call.
         (self.look_at, self.listen_at) = (Instant(0), Instant(0));
     }
 }
 
-/// What the agent says of itself: a line each, `name value`; of each rank that the user may know of
-/// one line.
+/// Returns the status as lines `name value`, and one line for each rank that the user may see.
 fn report(hub: &Hub, room: &Room, asking: u32) -> String {
     let mut out = format!(
         "weftd {}\nprotocol {VERSION}\nprocess {}\nname {}\nranks {}\nseats {}\nraw_free {}\n\
@@ -254,7 +256,7 @@ fn report(hub: &Hub, room: &Room, asking: u32) -> String {
     for (name, value) in TOTALS.iter().zip(room.totals()) {
         out.push_str(&format!("{name} {value}\n"));
     }
-    // Of others a user learns how many there are.
+    // A user learns only the number of other users' ranks.
     let (all, mut others) = (room.commands(asking), 0);
     for seat in room.seats.values() {
         let Caller { endpoint, user, pid } = seat.caller;
@@ -291,7 +293,7 @@ mod tests {
         assert!(agent.prepare_sleep(now, &mut Vec::new()).is_some());
         agent.hub.finish_wait();
         let _caller = BareRank::connect(&name, EndpointId(5)).unwrap();
-        // As when it is noticed between two looks at callers.
+        // A caller that is noticed between two polls of callers.
         agent.hub.look_at_sockets();
         assert!(agent.prepare_sleep(now, &mut Vec::new()).is_none());
         agent.hub.finish_wait();
@@ -299,7 +301,7 @@ mod tests {
         assert!(agent.prepare_sleep(now, &mut Vec::new()).is_some());
     }
 
-    /// An agent, and a way to have `rank` served by it.
+    /// Returns an agent and its name.
     fn agent(words: &str) -> (Agent, String) {
         let name = format!("@weft-agent-test-{:016x}", weft_link::random_u64());
         let words = format!("--links udp --name {name} {words}");
@@ -353,7 +355,7 @@ mod tests {
                 for rank in &mut greedy {
                     rank.heard();
                     let mut n = 0;
-                    // Each touches all children of a group.
+                    // Each such message concerns all children of a group.
                     while rank.say(&Control::GroupGrant(n % 64, n as u32 % 64).encode()) {
                         n += 1;
                     }
@@ -370,7 +372,7 @@ mod tests {
             }
         }
         assert!(turns <= 220, "{turns} turns for 200 rounds");
-        // A look at the groups after each message would be 65,536 visits for each.
+        // Visiting all groups after each message would take 65,536 visits per message.
         assert!(most <= 2 * 5_000, "{most} visits of children for one rank in a turn");
     }
 }

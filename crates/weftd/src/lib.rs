@@ -1,19 +1,20 @@
 //! weftd: the agent of a host.
 //!
-//! It owns what takes rights (raw sockets), serves ranks that have none over shared memory, and
-//! acknowledges, orders, sends again, forwards multicast and serves fetch-and-add in their names,
-//! whatever they do meanwhile. Paper 004 put this into the network interface's processor.
+//! It owns resources that need rights (raw sockets) and serves ranks without rights over shared
+//! memory. For them it acknowledges, orders, retransmits, forwards multicast and serves
+//! fetch-and-add, even while they compute. Paper 004 has these functions in the network interface's
+//! processor.
 //!
-//! - `agent.rs`: the loop. One thread, no lock; it hands its core over before it sleeps.
-//! - `room.rs`: who is served: callers, seats and what each user may have of them.
-//! - `seat.rs`: all that concerns one rank: its links, and a [`weft_link::agent::Proxy`], which
-//!   acts in its place.
-//! - `links.rs`: sockets that were opened while there was a right to.
-//! - `options.rs`: settings, quotas; `status.rs`: what it tells about itself.
-//! - `limit.rs`: how much the log takes.
-//! - `rights.rs`: giving them up; `sys/`: the system calls.
+//! - `agent.rs`: the main loop. One thread, no lock; it yields its core before it sleeps.
+//! - `room.rs`: callers and seats, and the quotas of each user.
+//! - `seat.rs`: the state of one rank: its links, and a [`weft_link::agent::Proxy`], which
+//!   acts for it.
+//! - `links.rs`: sockets that were opened before rights were dropped.
+//! - `options.rs`: settings, quotas; `status.rs`: the status socket.
+//! - `limit.rs`: limits on the log.
+//! - `rights.rs`: dropping rights; `sys/`: the system calls.
 //!
-//! A crate of its own since it is what an administrator gives a capability: it links nothing but
+//! This is a crate of its own because an administrator gives it a capability: it links nothing but
 //! the links.
 #![deny(unsafe_code)]
 #![warn(missing_docs)]

@@ -1,4 +1,4 @@
-//! Bounds what the log takes: whoever may connect can have lines written, as many as it likes.
+//! Limits the log: any user who may connect can cause any number of lines.
 
 use log::{Level, Log, Metadata, Record};
 use std::collections::BTreeMap;
@@ -6,23 +6,23 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Lines of one place in the code that are written at once.
+/// Lines that one place in the code may write at once.
 pub const BURST: u32 = 16;
-/// After these, one line in so much time: how many were left out.
+/// Time after which a place may write one more line.
 pub const PAUSE: Duration = Duration::from_secs(5);
 
-/// Where a line comes from: as many as there are in the code.
+/// Place in the code that writes a line; the number of places is bounded by the code.
 type Place = (Option<&'static str>, Option<u32>);
 
-/// What one place may still write.
+/// The lines that one place may still write.
 struct Bucket {
     left: u32,
-    /// Since when, less what was given back.
+    /// Start of the current pause, after which `left` grows by one.
     since: Instant,
     omitted: Option<Omitted>,
 }
 
-/// Lines left out since the last one.
+/// Lines omitted since the last one written.
 struct Omitted {
     count: u64,
     level: Level,
@@ -41,7 +41,8 @@ impl Bucket {
         }
     }
 
-    /// Whether a line is written now; what is left out is told of first.
+    /// True if a line is written now. While omitted lines are unreported, further ones are omitted
+    /// too.
     fn take(&mut self, record: &Record<'_>) -> bool {
         if let Some(omitted) = &mut self.omitted {
             omitted.count += 1;
@@ -61,17 +62,18 @@ impl Bucket {
     }
 }
 
-/// A log that writes no more than a burst of lines from one place in the code, and then once in a
-/// while how many it left out. What a person asked for (`WEFT_LOG=debug`) is written whole.
+/// A log that writes at most a burst of lines from one place in the code, and then at times the
+/// number of omitted lines. Levels below info, which a person asked for (`WEFT_LOG=debug`), are not
+/// limited.
 pub struct Limited<L> {
     to: L,
     places: Mutex<BTreeMap<Place, Bucket>>,
-    /// Whether anything was left out that was not told yet.
+    /// True if omitted lines are not reported yet.
     omits: AtomicBool,
 }
 
 impl<L: Log> Limited<L> {
-    /// Writes to `to`.
+    /// Returns a log that writes to `to`.
     pub fn new(to: L) -> Limited<L> {
         Limited { to, places: Mutex::default(), omits: AtomicBool::new(false) }
     }
@@ -96,7 +98,7 @@ impl<L: Log> Limited<L> {
         admitted
     }
 
-    /// Says how much was left out, where it is time; to be called now and then.
+    /// Reports the number of omitted lines where it is due. Must be called repeatedly.
     pub fn tell(&self, now: Instant) {
         if self.omits.load(Ordering::Relaxed) {
             self.tell_where(|bucket| {
@@ -139,7 +141,7 @@ impl<L: Log> Log for Limited<L> {
         }
     }
 
-    /// Says how much was left out, before the end.
+    /// Reports the number of omitted lines at the end.
     fn flush(&self) {
         self.tell_where(|_| true);
         self.to.flush();
@@ -151,7 +153,7 @@ impl<L: Log> Log for Limited<L> {
 mod tests {
     use super::*;
 
-    /// Keeps what is written.
+    /// Keeps the lines written.
     #[derive(Default)]
     struct Kept(Mutex<Vec<String>>);
 
@@ -167,7 +169,7 @@ mod tests {
         fn flush(&self) {}
     }
 
-    /// A line from line `place` of the code at some time.
+    /// Writes a line from line `place` of the code at time `now`.
     fn say(log: &Limited<Kept>, now: Instant, place: u32, level: Level, text: &str) {
         let args = format_args!("{text}");
         let record = Record::builder().level(level).line(Some(place)).args(args).build();
@@ -206,7 +208,7 @@ mod tests {
         let pauses = 100_000 / PAUSE.as_millis() as usize;
         let lines = written(&log);
         assert!((pauses..=pauses + BURST as usize).contains(&lines.len()), "{}", lines.len());
-        // Quiet for long: as at first.
+        // After a long silence the limit is as at the start.
         let later = start + Duration::from_secs(10_000);
         log.tell(later);
         written(&log);

@@ -1,5 +1,5 @@
-//! Links that the agent owns: XDP programs with their queues and raw sockets, opened while there
-//! was a right to, and UDP.
+//! Links that the agent owns: XDP programs with their queues and raw sockets, opened before rights
+//! were dropped, and UDP.
 
 use crate::options::Options;
 use std::rc::Rc;
@@ -13,16 +13,16 @@ use weft_link::{Ports, UdpConfig, UdpLink, XdpConfig, XdpLink};
 
 /// A link that carries a rank's frames.
 pub enum Carrier {
-    /// A part of the queues of an XDP program; goes back to the pool.
+    /// A share of the queues of an XDP program; returned to the pool.
     Xdp(Box<XdpLink>),
-    /// Raw Ethernet; goes back to the pool.
+    /// Raw Ethernet; returned to the pool.
     Packet(Box<PacketLink>),
-    /// UDP, with faults where they are asked for.
+    /// UDP, with injected faults if the options ask for them.
     Udp(Box<dyn Link>),
 }
 
 impl Carrier {
-    /// The link.
+    /// Returns the link.
     pub fn link(&mut self) -> &mut dyn Link {
         match self {
             Carrier::Xdp(link) => &mut **link,
@@ -31,7 +31,7 @@ impl Carrier {
         }
     }
 
-    /// Its capabilities.
+    /// Returns its capabilities.
     pub fn caps(&self) -> LinkCaps {
         match self {
             Carrier::Xdp(link) => link.caps(),
@@ -40,7 +40,7 @@ impl Carrier {
         }
     }
 
-    /// Packets that injected faults have lost.
+    /// Returns the number of packets that injected faults have lost.
     pub fn lost(&self) -> u64 {
         let mut lost = 0;
         if let Carrier::Udp(link) = self {
@@ -55,7 +55,7 @@ impl Carrier {
         self.link().send(frames)
     }
 
-    /// Makes a peer usable; the capabilities of the path.
+    /// Makes a peer reachable; returns the capabilities of the path.
     pub fn connect(&mut self, info: &PeerInfo) -> Result<LinkCaps, LinkError> {
         self.link().connect(info)
     }
@@ -66,17 +66,17 @@ pub struct Pool {
     xdps: Vec<XdpLink>,
     packets: Vec<PacketLink>,
     udp: bool,
-    /// Injected over UDP; each link has a seed of its own.
+    /// Faults injected over UDP; each link has a seed of its own.
     faults: Option<FaultSpec>,
-    /// Each link has packet numbers for so many connections.
+    /// Number of connections for which each link has packet numbers.
     connections: u64,
     host: u64,
-    /// Of UDP sockets.
+    /// Ports of UDP sockets.
     ports: Ports,
     kernel: Option<Rc<KernelCounters>>,
 }
 
-/// Counters in the kernel, if they are asked for and can be.
+/// Opens counters in the kernel; `None` if the system does not allow them.
 fn open_kernel(options: &Options) -> Option<Rc<KernelCounters>> {
     let interfaces = Interfaces::list().map_err(|e| e.to_string());
     let usable = interfaces.and_then(|all| all.usable(options.interfaces.as_deref()));
@@ -91,18 +91,18 @@ fn open_kernel(options: &Options) -> Option<Rc<KernelCounters>> {
     }
 }
 
-/// Nobody's: what comes for a socket of the pool fails its check.
+/// Returns a random key: packets that arrive at a socket of the pool fail its check.
 fn nobody() -> Result<Security, LinkError> {
     let (mode, me) = (Mode::Auth, EndpointId(weft_link::random_u64()));
     Ok(Security { mode, me, job_key: JobKey::random()? })
 }
 
 impl Pool {
-    /// Opens what the options ask for. Raw sockets that the system refuses are done without, with a
-    /// warning, where there is UDP.
+    /// Opens the links that the options ask for. With UDP, raw sockets that the system refuses are
+    /// left out with a warning.
     ///
     /// # Errors
-    /// No link at all.
+    /// No link can be opened.
     pub fn open(options: &Options) -> Result<Pool, LinkError> {
         let host = weft_link::shm::host().unwrap_or(0);
         let mut pool = Pool {
@@ -115,7 +115,7 @@ impl Pool {
             ports: options.ports,
             kernel: options.kernel.then(|| open_kernel(options)).flatten(),
         };
-        // All of one fanout group, as the ranks of a job would be.
+        // All are of one fanout group, like the ranks of a job.
         let security = nobody()?;
         if options.xdp {
             let config = XdpConfig {
@@ -150,17 +150,17 @@ impl Pool {
         Ok(pool)
     }
 
-    /// Counters in the kernel.
+    /// Returns the counters in the kernel.
     pub fn kernel(&self) -> Option<&Rc<KernelCounters>> {
         self.kernel.as_ref()
     }
 
-    /// Raw sockets that are free.
+    /// Returns the number of free raw sockets.
     pub fn raw(&self) -> usize {
         self.packets.len().max(self.xdps.len())
     }
 
-    /// The links of a rank, the quickest first.
+    /// Returns the links of a rank, the fastest first.
     ///
     /// # Errors
     /// There are none.
@@ -205,7 +205,7 @@ impl Pool {
         Wrappers { faults, ..Wrappers::default() }.around(link, &(Rc::new(crate::sys::now) as _))
     }
 
-    /// Takes the links of a rank back.
+    /// Returns the links of a rank to the pool.
     pub fn give_back(&mut self, carriers: Vec<Carrier>) {
         for carrier in carriers {
             let security = match nobody() {

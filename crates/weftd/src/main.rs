@@ -19,7 +19,7 @@ fn main() -> ExitCode {
         Ok(options) => options,
         Err(why) => {
             eprintln!("weftd: {why}");
-            // As every command does where its words are not understood.
+            // The exit status of every command for a wrong command line.
             return ExitCode::from(2);
         }
     };
@@ -35,7 +35,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Has everything logged from now on, within bounds.
+/// Starts the log of this process, within its limits.
 fn start_log() -> &'static Logger {
     let env = env_logger::Env::default().filter_or("WEFT_LOG", "info");
     let logger = env_logger::Builder::from_env(env).format(line).build();
@@ -72,8 +72,8 @@ fn run(options: Options, logger: &Logger) -> Result<(), String> {
     Ok(())
 }
 
-/// Why no rank of this user trusts what answers at a name, if so: any user may take an abstract
-/// name first.
+/// Returns the reason why no rank of this user trusts the agent at a name, if there is one: any
+/// user may take an abstract name first.
 fn foreign(name: &str) -> Option<String> {
     let why = status::distrust(name).ok().flatten()?;
     Some(format!("what answers at {name} is no agent of root's or of this user's: {why}"))
@@ -135,14 +135,15 @@ fn serve(options: Options, logger: &Logger) -> Result<(), String> {
     }
     for path in [name.clone(), format!("{name}-desk")] {
         if !path.starts_with('@') {
-            // As another user it may not; the next agent finds it deserted.
+            // The agent may run as another user by now, who may not remove it; the next agent finds
+            // that nobody listens there.
             let _ = std::fs::remove_file(path);
         }
     }
     Ok(())
 }
 
-/// Tells the service manager, where there is one (sd_notify(3)).
+/// Notifies the service manager, if there is one (sd_notify(3)).
 fn notify(state: &str) {
     use std::os::linux::net::SocketAddrExt;
     use std::os::unix::net::{SocketAddr, UnixDatagram};
@@ -152,7 +153,7 @@ fn notify(state: &str) {
         None => SocketAddr::from_pathname(&name),
     };
     if let (Ok(address), Ok(socket)) = (address, UnixDatagram::unbound()) {
-        // Without it the manager times out and says so.
+        // Without this message the manager reports a timeout.
         let _ = socket.send_to_addr(state.as_bytes(), &address);
     }
 }

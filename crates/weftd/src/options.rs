@@ -7,15 +7,15 @@ use weft_link::secure::RUNS_MAX;
 use weft_link::wrap::FaultSpec;
 use weft_link::{ports, Ports};
 
-/// What one user, and one rank, may take.
+/// Limits of one user, and of one rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quotas {
-    /// Ranks of one user; `None`: all seats for the user who started the agent, and for another so
-    /// many that some are left.
+    /// Ranks of one user; `None`: all seats for the user who started the agent, and about three
+    /// quarters for another user, so that some are left.
     pub ranks: Option<usize>,
     /// Peers of one rank.
     pub peers: u32,
-    /// Bytes kept for one rank each way: sent and not acknowledged; received and not taken.
+    /// Bytes kept for one rank in each direction: sent and not acknowledged; received and not read.
     pub bytes: usize,
     /// Words for fetch-and-add of one rank.
     pub words: usize,
@@ -23,17 +23,17 @@ pub struct Quotas {
     pub groups: usize,
 }
 
-/// Most seats.
+/// Most seats of an agent.
 const SEATS_MAX: usize = 512;
 
-/// What to do.
+/// The action of the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Serve.
     Serve,
-    /// Print what the agent that serves says of itself.
+    /// Print the status of the agent that serves.
     Status,
-    /// Ask the agent that serves to end, if nobody needs it.
+    /// Ask the agent that serves to end, if no ranks are attached.
     Stop,
     /// Print the options.
     Help,
@@ -44,37 +44,38 @@ pub enum Action {
 /// All settings.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What to do.
+    /// The action.
     pub action: Action,
-    /// Where to listen: a path, or `@` and an abstract name.
+    /// Name of the socket: a path, or `@` and an abstract name.
     pub name: String,
-    /// Ranks served at the same time: so many raw sockets are opened on each interface.
+    /// Ranks served at the same time; also the number of raw sockets opened on each interface.
     pub seats: usize,
     /// Names of the interfaces for raw sockets; `None` for all.
     pub interfaces: Option<Vec<String>>,
     /// EtherType of raw frames.
     pub kind: EtherType,
-    /// Whether to open raw sockets.
+    /// True: open raw sockets.
     pub packet: bool,
-    /// Serves over XDP programs, whose queues its ranks share.
+    /// True: serve over XDP programs, whose queues the ranks share.
     pub xdp: bool,
-    /// Whether to open UDP sockets.
+    /// True: open UDP sockets.
     pub udp: bool,
     /// Ports of UDP sockets.
     pub ports: Ports,
-    /// Whether the kernel serves counters, by a program on each interface.
+    /// True: the kernel serves counters, by a program on each interface.
     pub kernel: bool,
-    /// User to become after set-up, where that is permitted; empty: stay; `None`: one of its own.
+    /// User to become after set-up, if the agent runs as root; empty: stay; `None`: a user of its
+    /// own.
     pub user: Option<String>,
-    /// End when the last rank has left.
+    /// True: end when the last rank has left.
     pub once: bool,
-    /// How long to hand the core over, when there is nothing to do, before sleeping.
+    /// Time for which an idle agent yields the core before it sleeps.
     pub spin: Duration,
     /// Faults that the UDP links inject, for tests.
     pub faults: Option<FaultSpec>,
-    /// Connections to peers that a rank's UDP link has packet numbers for, fewer in tests.
+    /// Connections to peers for which a rank's UDP link has packet numbers; fewer in tests.
     pub connections: u64,
-    /// What users may take.
+    /// Limits of users and ranks.
     pub quotas: Quotas,
 }
 
@@ -101,8 +102,8 @@ impl Default for Options {
     }
 }
 
-/// Where ranks are told to look (`WEFT_AGENT`), else `/run/weft/agent.sock` for root, else in the
-/// user's runtime folder, else abstract.
+/// Returns the name that ranks use (`WEFT_AGENT`), else `/run/weft/agent.sock` for root, else a
+/// path in the user's runtime folder, else an abstract name.
 fn default_name() -> String {
     if let Some(name) = std::env::var("WEFT_AGENT").ok().filter(|name| !name.is_empty()) {
         return name;
@@ -112,7 +113,7 @@ fn default_name() -> String {
     names.into_iter().nth(first).unwrap_or_else(|| "@weft-agent".into())
 }
 
-/// A word that is not understood, and why.
+/// A wrong word of the command line; the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wrong(String);
 
@@ -172,10 +173,10 @@ fn number(name: &str, text: &str) -> Result<usize, Wrong> {
 }
 
 impl Options {
-    /// From the words of a command line, without the program's name.
+    /// Parses the words of a command line, without the program's name.
     ///
     /// # Errors
-    /// The first that is not understood.
+    /// The first wrong word.
     pub fn parse(words: impl IntoIterator<Item = String>) -> Result<Options, Wrong> {
         let mut options = Options::default();
         if let Some(range) = std::env::var(ports::VARIABLE).ok().filter(|text| !text.is_empty()) {
@@ -213,7 +214,8 @@ impl Options {
         Ok(options)
     }
 
-    /// How many ranks a user may have at a time, who started the agent (`owner`) or another.
+    /// Returns the largest number of ranks of a user at a time. `owner`: the user who started the
+    /// agent.
     pub fn ranks_of(&self, owner: bool) -> usize {
         match self.quotas.ranks {
             Some(most) => most,

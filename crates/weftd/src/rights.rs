@@ -1,15 +1,15 @@
-//! Giving rights up: what they were needed for is open by now.
+//! Drops the rights of the process after the resources that need them were opened.
 
 use crate::sys;
 use std::fmt;
 use std::io;
 
-/// What is left after giving up.
+/// The rights left after dropping.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Left {
     /// Effective user.
     pub user: u32,
-    /// Capabilities that are effective, as a bit each; 0 when all is well.
+    /// Effective capabilities, one bit each; 0 is the only good value.
     pub capabilities: u64,
 }
 
@@ -19,17 +19,17 @@ impl fmt::Display for Left {
     }
 }
 
-/// The user that is the agent's alone, where the system has it: the package makes it.
+/// Name of the agent's own user, which the package makes.
 pub const OWN: &str = "weft";
-/// Numbers that no system gives to anybody (`systemd.io/UIDS-GIDS`).
+/// User IDs that no system assigns (`systemd.io/UIDS-GIDS`).
 const FREE: std::ops::RangeInclusive<u32> = 65_520..=65_533;
 
-/// Becomes `user`, if this process runs as root and one is named, or without a name one that is the
-/// agent's alone; drops every capability for good, and the right to gain any by executing a file.
-/// Files, sockets and rings that are open stay.
+/// Becomes `user` if this process runs as root; `None` means a user of the agent's own, an empty
+/// name means to stay. Drops every capability for good, and the right to gain any by executing a
+/// file. Open files, sockets and rings stay open.
 ///
 /// # Errors
-/// The user does not exist, or the system refuses: then the agent must not go on.
+/// The user does not exist, or the system refuses: then the agent must not continue.
 pub fn give_up(user: Option<&str>) -> io::Result<Left> {
     if sys::is_root() && user != Some("") {
         let (uid, gid) = user.map_or_else(own, lookup)?;
@@ -49,11 +49,11 @@ pub fn give_up(user: Option<&str>) -> io::Result<Left> {
     Ok(left)
 }
 
-/// The user that many systems run services as that have none of their own.
+/// User ID that many systems give to services without a user of their own.
 const NOBODY: u32 = 65_534;
 
-/// A user and group that nobody else has: the agent's own, else a number without a name that no
-/// process has; where there is none (a user namespace of few numbers), nobody.
+/// Returns a user and group that no other process has: the agent's own, else an unnamed number that
+/// no process has; if there is none (a user namespace of few numbers), nobody.
 fn own() -> io::Result<(u32, u32)> {
     let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
     if let Some(own) = find(&passwd, OWN) {
@@ -69,14 +69,14 @@ fn own() -> io::Result<(u32, u32)> {
     }
 }
 
-/// The users of all processes.
+/// Returns the users of all processes.
 fn users_of_processes() -> std::collections::BTreeSet<u32> {
     use std::os::unix::fs::MetadataExt;
     let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     all.filter_map(|entry| Some(entry.metadata().ok()?.uid())).collect()
 }
 
-/// User and group of a name in `/etc/passwd`, or of a number.
+/// Returns user and group of a name in `/etc/passwd`, or of a number.
 fn lookup(user: &str) -> io::Result<(u32, u32)> {
     if let Ok(number) = user.parse() {
         return Ok((number, number));

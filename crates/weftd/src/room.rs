@@ -1,4 +1,4 @@
-//! Who is served: callers, seats and what each user may have of them.
+//! Callers and seats, and the quotas of each user.
 
 use crate::links::Pool;
 use crate::options::Options;
@@ -11,45 +11,45 @@ use weft_link::agent::{Attach, Caller, Control, FromRank, InKernel, Served, VERS
 use weft_link::secure::{JobKey, Security};
 use weft_link::Bytes;
 
-/// What all ranks together may cost in a turn; each has an equal share of it, and at least the
-/// least: costs are in packets.
+/// Cost of all ranks together in a turn, in packets. Each rank has an equal share, but at least
+/// `SHARE_MIN`.
 const BUDGET: u32 = 256;
 const SHARE_MIN: u32 = 32;
-/// How long what an ended rank has sent is still sent again.
+/// Time for which packets of a rank that ended are still retransmitted.
 const LINGER: Duration = Duration::from_secs(5);
-/// How long a rank may take from connecting to asking, if nobody else waits.
+/// Longest time from connecting to the first message, if no others wait.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Callers that have asked for nothing, of all and of one user: beyond, the oldest gives way.
+/// Most callers without a first message, of all users and of one; beyond, the oldest is refused.
 const WAITING_MAX: usize = 32;
 const WAITING_OF_USER: usize = 16;
-/// Connections beyond seats: those who have not asked, those whom nobody has looked at yet, and
-/// those who are told why they are refused; of all and of one user.
+/// Most connections beyond seats, of all users and of one: callers without a first message, callers
+/// not yet accepted, and callers that are being refused.
 pub const CALLERS_MAX: usize = 64;
 pub const CALLERS_OF_USER: usize = 32;
 
-/// Counters that are also told for all ranks together, those that have ended included.
+/// Counters that are also reported as sums over all ranks, including those that have ended.
 pub const TOTALS: [&str; 5] = ["sent", "retransmitted", "counted", "multicast", "fault_lost"];
 
-/// The ranks and what they get.
+/// The ranks and their resources.
 pub struct Room {
-    /// Who has connected and asked for nothing yet, until when.
+    /// Callers that have sent no message yet, each with the end of its time.
     waiting: BTreeMap<u32, (Caller, Instant)>,
     pub seats: BTreeMap<u32, Box<Seat>>,
-    /// Those refused since they were last told: no more than callers.
+    /// Callers refused since the last [`turned_away`](Self::turned_away): no more than callers.
     turned_away: Vec<(u32, String)>,
     pub pool: Pool,
     pub options: Options,
     /// The user who started the agent.
     owner: u32,
-    /// The number of those who have none here: it may be anybody's.
+    /// The user ID that stands for all users without an ID here (the overflow ID).
     unknown: Option<u32>,
     pub now: Instant,
     next: u32,
-    /// No new ranks.
+    /// True: no new ranks.
     pub draining: bool,
     pub served: u64,
     pub refused: u64,
-    /// What was done for ranks that have ended: values of [`TOTALS`].
+    /// Sums over ranks that have ended: values of [`TOTALS`].
     pub past: [u64; TOTALS.len()],
 }
 
@@ -57,7 +57,7 @@ impl FromRank for Room {
     fn share(&mut self, rank: u32) -> u32 {
         match self.seats.get(&rank) {
             Some(seat) => seat.share(),
-            // One message says what it wants.
+            // The first message holds the whole request.
             None => self.waiting.contains_key(&rank).into(),
         }
     }
@@ -87,7 +87,7 @@ impl FromRank for Room {
 }
 
 impl Room {
-    /// Empty, of an agent that this user has started.
+    /// Returns an empty room of an agent that `owner` has started.
     pub fn new(options: Options, pool: Pool, owner: u32, now: Instant) -> Room {
         Room {
             waiting: BTreeMap::new(),
@@ -106,38 +106,38 @@ impl Room {
         }
     }
 
-    /// Whether a user may end the agent, and see the ranks of all: root, and who started it.
+    /// True if a user may end the agent and see the ranks of all: root and the owner.
     pub fn commands(&self, user: u32) -> bool {
         self.is_known(user) && (user == 0 || user == self.owner)
     }
 
-    /// Whether a number names one user.
+    /// True if the user ID stands for one user only.
     pub fn is_known(&self, user: u32) -> bool {
         self.unknown != Some(user)
     }
 
-    /// Ranks that are served.
+    /// Returns the number of ranks served.
     pub fn ranks(&self) -> usize {
         self.seats.values().filter(|seat| seat.leaving.is_none()).count()
     }
 
-    /// Whether nobody is here: of those who have asked for nothing only who started the agent, and
-    /// root, are somebody.
+    /// True if there are no seats and no callers. Callers without a first message count only if
+    /// they are of root or the owner.
     pub fn is_empty(&self) -> bool {
         self.seats.is_empty() && !self.waiting.values().any(|(c, _)| self.commands(c.user))
     }
 
-    /// Seats that root and the one who started the agent find, whatever others take.
+    /// Returns the number of seats kept for root and the owner.
     fn kept(&self) -> usize {
         self.options.seats / 8
     }
 
-    /// Why a caller that asks is not served, if so.
+    /// Returns the reason why a caller is not served, if there is one.
     fn refusal(&self, caller: &Caller) -> Option<String> {
         let (seats, kept) = (self.options.seats, self.kept());
         let owner = self.owner == caller.user && self.is_known(caller.user);
         let most = self.options.ranks_of(owner);
-        // Those that have ended and still deliver have a seat too.
+        // Ranks that have ended and still retransmit have a seat too.
         let all = self.seats.len();
         let own = self.seats.values().filter(|seat| seat.caller.user == caller.user).count();
         if self.draining {
@@ -158,7 +158,7 @@ impl Room {
         }
     }
 
-    /// A number that no rank has.
+    /// Returns a number that no rank has.
     pub fn number(&mut self) -> u32 {
         loop {
             let rank = self.next;
@@ -169,7 +169,7 @@ impl Room {
         }
     }
 
-    /// Somebody has connected, and is `rank` from now on.
+    /// Adds a caller under the number `rank`.
     pub fn meet(&mut self, rank: u32, caller: Caller) {
         self.waiting.insert(rank, (caller, self.now + PATIENCE));
         let of = |user| self.waiting.values().filter(|(c, _)| c.user == user).count();
@@ -190,7 +190,7 @@ impl Room {
         }
     }
 
-    /// Refuses callers that have asked for nothing for long, and all where nobody new is served.
+    /// Refuses callers that have sent no message in time, and all callers while draining.
     pub fn look_at_waiting(&mut self) {
         let late = |(&rank, (_, until)): (&u32, &(Caller, Instant))| {
             (self.draining || self.now >= *until).then_some(rank)
@@ -211,14 +211,14 @@ impl Room {
         }
     }
 
-    /// A new turn: each rank has its share of it, less what it has cost beyond earlier ones.
+    /// Begins a turn: adds its share to the balance of each rank.
     pub fn begin_turn(&mut self) {
         let seats = self.seats.len().max(1) as u32;
         let share = (BUDGET / seats).max(SHARE_MIN);
         self.seats.values_mut().for_each(|seat| seat.begin_turn(share));
     }
 
-    /// A caller's first message: it is served, or told why not.
+    /// Handles a caller's first message: serves or refuses it.
     fn on_first(&mut self, rank: u32, caller: Caller, message: Option<Control>) {
         let served = match message {
             Some(Control::Attach(attach)) => self.attach(rank, caller, &attach),
@@ -279,14 +279,14 @@ impl Room {
         Ok(())
     }
 
-    /// A caller is not served: it is told why, and its connection ends.
+    /// Refuses a caller: it gets the reason, and its connection ends.
     pub fn refuse(&mut self, rank: u32, caller: &Caller, why: String) {
         log::warn!("process {} of user {} is refused: {why}", caller.pid, caller.user);
         self.refused += 1;
         self.turned_away.push((rank, why));
     }
 
-    /// A rank is not served any more: it is told why, and its connection ends.
+    /// Ends the service of a rank: it gets the reason, and its connection ends.
     fn end(&mut self, rank: u32, why: String) {
         let Some(seat) = self.seats.get_mut(&rank) else { return };
         let Caller { pid, user, .. } = seat.caller;
@@ -296,12 +296,12 @@ impl Room {
         self.turned_away.push((rank, why));
     }
 
-    /// Those refused since this was last asked, and why.
+    /// Returns the callers refused since the last call, and the reasons.
     pub fn turned_away(&mut self) -> Vec<(u32, String)> {
         std::mem::take(&mut self.turned_away)
     }
 
-    /// A rank's connection has ended.
+    /// Handles the end of a rank's connection.
     pub fn on_gone(&mut self, rank: u32) {
         self.waiting.remove(&rank);
         if let Some(seat) = self.seats.get_mut(&rank) {
@@ -309,23 +309,23 @@ impl Room {
         }
     }
 
-    /// Gives up seats of ranks whose last words have arrived.
+    /// Frees seats of ranks that have ended and whose last packets have arrived.
     pub fn clear(&mut self) {
         let now = self.now;
         self.give_up(|_, seat, until| seat.is_quiet() || now >= until);
     }
 
-    /// Gives up seats of ranks that only repeat their last words, for one of `user` who comes next:
-    /// of everybody when all seats are taken that it may have, else of this user. Whether there
-    /// were any.
+    /// Frees seats of ended ranks that only repeat their last packets, for a new rank of `user`:
+    /// seats of all users if no seat is left for it, else those of this user. True if there were
+    /// any.
     fn make_room(&mut self, user: u32) -> bool {
         let kept = if self.commands(user) { 0 } else { self.kept() };
         let full = self.seats.len() >= self.options.seats - kept;
         self.give_up(|place_of, seat, _| (full || place_of == user) && seat.has_told())
     }
 
-    /// Gives up those of the seats of ranks that have ended of which `done`, given their users, is
-    /// true; whether there were any.
+    /// Frees seats of ended ranks for which `done(user, seat, until)` is true. True if there were
+    /// any.
     fn give_up(&mut self, done: impl Fn(u32, &Seat, Instant) -> bool) -> bool {
         let done = |seat: &Seat| seat.leaving.is_some_and(|at| done(seat.caller.user, seat, at));
         let gone: Vec<u32> = self.seats.iter().filter(|(_, s)| done(s)).map(|(r, _)| *r).collect();
@@ -338,13 +338,13 @@ impl Room {
         !gone.is_empty()
     }
 
-    /// What was done for all ranks together: values of [`TOTALS`].
+    /// Returns sums over all ranks: values of [`TOTALS`].
     pub fn totals(&self) -> [u64; TOTALS.len()] {
         self.seats.values().fold(self.past, |totals, seat| add_totals(totals, seat))
     }
 }
 
-/// Adds what was done for one rank to values of [`TOTALS`].
+/// Adds the counters of one rank to values of [`TOTALS`].
 fn add_totals(mut totals: [u64; TOTALS.len()], seat: &Seat) -> [u64; TOTALS.len()] {
     for (name, value) in seat.state().into_iter().chain([("fault_lost", seat.lost())]) {
         if let Some(at) = TOTALS.iter().position(|total| *total == name) {
@@ -371,7 +371,7 @@ mod tests {
         Caller { endpoint: EndpointId(1), user, pid: 1 }
     }
 
-    /// Has a caller of this user ask; why it is refused, if so.
+    /// A caller of this user asks to be served; returns the reason of a refusal.
     fn ask(room: &mut Room, user: u32) -> Option<String> {
         let rank = room.number();
         room.meet(rank, caller(user));
@@ -399,7 +399,7 @@ mod tests {
     #[test]
     fn meet__those_who_ask_for_nothing_take_no_seat_and_give_way() {
         let mut room = room(1000);
-        // Many users, as one has who may map others' numbers.
+        // Many users, as a user has who may map other users' IDs.
         let mut gone = 0;
         for n in 0..500 {
             let rank = room.number();
@@ -415,7 +415,7 @@ mod tests {
         for user in [0, 1000, 3000] {
             assert_eq!(ask(&mut room, user), None);
         }
-        // One user's own callers give way to each other before others' do.
+        // Callers of a user with many are refused before those of other users.
         for _ in 0..100 {
             let rank = room.number();
             room.meet(rank, caller(5));

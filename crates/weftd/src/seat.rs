@@ -1,4 +1,4 @@
-//! All that concerns one rank: its links, and what is done in its place.
+//! The state of one rank: its links, and the proxy that acts for it.
 
 use crate::links::Carrier;
 use crate::options::Quotas;
@@ -9,21 +9,21 @@ use weft_core::{EndpointId, Instant, PeerId, Pulse};
 use weft_link::agent::{Attach, Caller, Control, Hub, InKernel, Limits, Proxy, ToRank};
 use weft_link::{Address, Bytes, Frame, LinkError, LinkEvent, PeerInfo, Sink};
 
-/// Packets sent, and taken from a link, at a time.
+/// Most packets sent to, and received from, a link in one call.
 const BURST: usize = 16;
 const LOOK: usize = 64;
-/// Looks in vain after which a link that costs a system call is looked at rarely.
+/// Empty polls after which a link whose poll costs a system call is polled rarely.
 const QUIET: u32 = 64;
 
-/// Packets sent in one go, before others get their turn.
+/// Most packets that a rank sends before other ranks have their turn.
 const SENDS: usize = 256;
-/// What a message costs, in packets; those that take system calls, or that look at all that is kept
-/// of a peer, cost more.
+/// Costs of messages in packets. Messages that take system calls, or that visit all state of a
+/// peer, cost more.
 const MESSAGE: u32 = 8;
 const CONNECT: u32 = 256;
 const FORGET: u32 = 64;
 
-/// What a message costs.
+/// Returns the cost of a message.
 fn cost_of(message: &Control) -> u32 {
     match message {
         Control::Connect(..) => CONNECT,
@@ -59,27 +59,28 @@ impl ToRank for Ring<'_> {
     }
 }
 
-/// A link of the rank, and how long it has been quiet.
+/// A link of the rank, and the number of its empty polls.
 struct Way {
     carrier: Carrier,
-    /// Looking costs no system call.
+    /// True if a poll costs no system call.
     polled: bool,
     quiet: u32,
-    /// Refused by the link.
+    /// Packets that the link refused.
     pending: VecDeque<Out>,
 }
 
 /// A rank that is served.
 pub struct Seat {
-    /// Who it is, as the kernel says.
+    /// The rank's process, as the kernel reports it.
     pub caller: Caller,
-    /// Its links were given back when the rank's last words have arrived, or at this time.
+    /// Set when the rank has ended: its links are freed when its last packets have arrived, or at
+    /// this time.
     pub leaving: Option<Instant>,
-    /// What it sends is left in its ring.
+    /// True: its packets and messages stay in its ring.
     pub muted: bool,
-    /// It asked for more than it can have: why it is not served any more.
+    /// Reason why it is not served any more: it asked for more than it can have.
     pub fault: Option<String>,
-    /// What it may cost until the next turn; below zero: what it has cost beyond its share.
+    /// Cost that it may still cause in this turn; negative: cost beyond its share.
     balance: i32,
     rank: u32,
     ways: Vec<Way>,
@@ -89,7 +90,7 @@ pub struct Seat {
 }
 
 impl Seat {
-    /// For a rank that asked to be served.
+    /// Returns the seat of a rank that asked to be served.
     pub fn new(
         rank: u32,
         caller: Caller,
@@ -118,7 +119,7 @@ impl Seat {
         }
     }
 
-    /// Where the rank is reached, and what its links can do: address, packet size, delay in
+    /// Returns the rank's address, and the capabilities of its links: packet size, delay in
     /// nanoseconds, throughput in bytes per microsecond.
     pub fn offer(&mut self) -> (Address, u32, u32, u32) {
         let mut address = Address { endpoint: self.caller.endpoint, ..Address::default() };
@@ -134,23 +135,23 @@ impl Seat {
         (address, mtu, latency, rate)
     }
 
-    /// Its counters can be in the kernel.
+    /// Allows its counters to be in the kernel.
     pub fn use_kernel(&mut self, kernel: InKernel) {
         self.proxy.use_kernel(kernel);
     }
 
-    /// Says something to the rank, when its ring has room.
+    /// Sends a message to the rank when its ring has room.
     pub fn say(&mut self, message: Control) {
         self.proxy.say(message);
     }
 
-    /// A new turn, of which this share is the rank's.
+    /// Begins a turn: adds the rank's share to its balance.
     pub fn begin_turn(&mut self, share: u32) {
         let share = share as i32;
         self.balance = self.balance.saturating_add(share).min(share);
     }
 
-    /// What the rank may cost until the next turn: 0, it is not heard.
+    /// Returns the cost that the rank may still cause in this turn; 0: its ring is not read.
     pub fn share(&self) -> u32 {
         match self.leaving {
             Some(_) => 0,
@@ -163,7 +164,7 @@ impl Seat {
         cost
     }
 
-    /// A packet of the rank; what it costs.
+    /// Handles a packet of the rank; returns its cost.
     #[inline]
     pub fn packet(&mut self, peer: PeerId, header: &[u8], payload: Bytes<'_>) -> u32 {
         let cost = 1 + (payload.len() >> 12) as u32;
@@ -171,8 +172,8 @@ impl Seat {
         self.pay(cost)
     }
 
-    /// A message of the rank, other than that it wants to be served; `None`: it is none. What it
-    /// costs.
+    /// Handles a message of the rank after its first; `None`: the message is invalid. Returns its
+    /// cost.
     pub fn control(&mut self, message: Option<Control>) -> u32 {
         let cost = message.as_ref().map_or(MESSAGE, cost_of);
         match message {
@@ -234,7 +235,8 @@ impl Seat {
         }
     }
 
-    /// Takes what its links have. `rarely`: looks also at quiet ones that cost a system call.
+    /// Receives packets of its links. `rarely`: also polls quiet links whose poll costs a system
+    /// call.
     pub fn look(&mut self, now: Instant, hub: &mut Hub, rarely: bool) -> bool {
         let mut found = false;
         for (at, way) in self.ways.iter_mut().enumerate() {
@@ -251,7 +253,7 @@ impl Seat {
         found
     }
 
-    /// What its links have noticed.
+    /// Handles events of its links.
     pub fn listen(&mut self) {
         for at in 0..self.ways.len() {
             while let Some(event) = self.ways[at].carrier.link().poll_event() {
@@ -264,7 +266,7 @@ impl Seat {
         }
     }
 
-    /// Sends what is due. True if anything was.
+    /// Sends packets that are due. True if there were any.
     pub fn flush(&mut self, now: Instant) -> bool {
         let mut did = false;
         for way in self.ways.iter_mut().filter(|w| !w.pending.is_empty()) {
@@ -306,18 +308,18 @@ impl Seat {
         did
     }
 
-    /// Gives the rank what waits for it. True if anything went.
+    /// Delivers packets and messages that wait for the rank. True if any were delivered.
     pub fn pump(&mut self, hub: &mut Hub) -> bool {
         self.proxy.pump(&mut Ring { hub, rank: self.rank })
     }
 
-    /// Does what has become due.
+    /// Handles timers that are due.
     pub fn on_time(&mut self, now: Instant) {
         self.proxy.on_time(now);
         self.tell();
     }
 
-    /// Tells the rank what was noticed.
+    /// Sends the proxy's notices to the rank.
     fn tell(&mut self) {
         let ways = &mut self.ways;
         self.proxy.notice(|peer| {
@@ -325,54 +327,54 @@ impl Seat {
         });
     }
 
-    /// When `on_time` wants to be called.
+    /// Returns the time by which `on_time` must be called.
     pub fn next_timeout(&self) -> Option<Instant> {
         self.proxy.next_timeout().into_iter().chain(self.leaving).min()
     }
 
-    /// Whether the rank may send more: else it waits, alone.
+    /// True if the rank may send more; else only this rank waits.
     pub fn has_room(&self) -> bool {
         self.proxy.has_room()
     }
 
-    /// The rank has ended: its peers are told when what it sent has arrived.
+    /// Ends the rank: its peers get a notice when its packets have arrived.
     pub fn end(&mut self, until: Instant) {
         self.leaving = Some(until);
         self.proxy.end();
     }
 
-    /// Whether all has arrived that the rank has sent, and its peers were told of its end as often
-    /// as they are.
+    /// True if all packets of the rank have arrived and its peers have got all repetitions of the
+    /// notice of its end.
     pub fn is_quiet(&self) -> bool {
         self.proxy.is_quiet() && self.ways.iter().all(|w| w.pending.is_empty())
     }
 
-    /// The same, with peers that were told once.
+    /// True if all packets have arrived and its peers have got the notice once.
     pub fn has_told(&self) -> bool {
         self.proxy.has_told() && self.ways.iter().all(|w| w.pending.is_empty())
     }
 
-    /// Its links, for whoever comes next.
+    /// Returns its links, for the next rank.
     pub fn into_carriers(self) -> Vec<Carrier> {
         self.ways.into_iter().map(|way| way.carrier).collect()
     }
 
-    /// Packets that injected faults have lost.
+    /// Returns the number of packets that injected faults have lost.
     pub fn lost(&self) -> u64 {
         self.ways.iter().map(|way| way.carrier.lost()).sum()
     }
 
-    /// The links, to wait on them.
+    /// Returns the links, to wait for them.
     pub fn carriers(&mut self) -> impl Iterator<Item = &mut Carrier> {
         self.ways.iter_mut().map(|way| &mut way.carrier)
     }
 
-    /// Work that its groups have taken, in visits of a child.
+    /// Returns the work of its groups, in visits of a child.
     pub fn group_work(&self) -> u64 {
         self.proxy.group_work()
     }
 
-    /// Counters and state, as name and value.
+    /// Returns counters and state, as name and value.
     pub fn state(&self) -> [(&'static str, u64); 13] {
         let s = self.proxy.stats();
         let (counted, multicast, refused) = self.proxy.served();
@@ -395,7 +397,8 @@ impl Seat {
 }
 
 impl Way {
-    /// Sends what waits, then `outs`; what is refused waits. True if anything went.
+    /// Sends pending packets, then `outs`; packets that the link refuses stay pending. True if any
+    /// were sent.
     fn send(&mut self, proxy: &mut Proxy, outs: &mut Vec<Out>) -> bool {
         self.pending.extend(outs.drain(..));
         let mut did = false;
@@ -420,7 +423,7 @@ impl Way {
     }
 }
 
-/// Takes frames of a link to the proxy.
+/// Passes frames of a link to the proxy.
 struct FromWire<'a> {
     proxy: &'a mut Proxy,
     rank: Ring<'a>,

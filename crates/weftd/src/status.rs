@@ -1,4 +1,5 @@
-//! The desk: a socket beside the agent's where anybody asks how it is, and its owner ends it.
+//! The status socket (the desk), beside the agent's socket: any user may ask for the status, and
+//! the owner may ask the agent to end.
 
 use crate::sys;
 use std::collections::VecDeque;
@@ -10,41 +11,40 @@ use std::time::Duration;
 use weft_core::Instant;
 use weft_link::{LinkError, WaitFd};
 
-/// How is it?
+/// Asks for the status.
 const STATUS: u8 = b's';
-/// End, if nobody needs you.
+/// Asks the agent to end, if no ranks are attached.
 const STOP: u8 = b'q';
-/// Who comes to the desk in one go.
+/// Most connections accepted in one call.
 const AT_ONCE: usize = 2;
-/// How long a connection may take to ask, and to read the answer.
+/// Longest time of a connection, from its start to the end of the answer.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Connections that have not asked, or not read their answer; the oldest of the user who has most
-/// gives way.
+/// Most open connections; beyond, the oldest of the user with most is closed.
 const VISITORS_MAX: usize = 32;
-/// How long a question may take.
+/// Longest time until [`ask`] has an answer.
 const ANSWER: Duration = Duration::from_secs(10);
 
-/// What is asked at the desk.
+/// A question to the agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Question {
-    /// How is it?
+    /// The status.
     Status,
-    /// It shall end, if nobody needs it.
+    /// To end, if no ranks are attached.
     Stop,
 }
 
-/// The listener, and those who came.
+/// The listener, and the open connections.
 pub struct Desk {
     listener: UnixListener,
     visitors: VecDeque<Visitor>,
 }
 
-/// Who came to the desk.
+/// An open connection.
 struct Visitor {
     stream: UnixStream,
     user: u32,
     until: Instant,
-    /// What is left of the answer; empty: it has not asked.
+    /// The rest of the answer; empty: no question has arrived.
     answer: Vec<u8>,
 }
 
@@ -61,8 +61,8 @@ fn connect(name: &str) -> io::Result<UnixStream> {
     Ok(stream)
 }
 
-/// Asks until there is an answer: an agent does not wait for one who has no processor between
-/// connecting and asking.
+/// Asks until there is an answer: the agent closes a connection whose process got no processor
+/// between connecting and asking.
 fn ask(name: &str, question: u8) -> io::Result<String> {
     use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
     let end = std::time::Instant::now() + ANSWER;
@@ -86,27 +86,27 @@ fn ask_once(name: &str, question: u8) -> io::Result<String> {
     }
 }
 
-/// What the agent at `name` says of itself: lines of names and values.
+/// Returns the status of the agent at `name`: lines of names and values.
 ///
 /// # Errors
-/// None listens there, or it does not answer.
+/// No agent listens there, or it does not answer.
 pub fn status(name: &str) -> io::Result<String> {
     ask(name, STATUS)
 }
 
-/// Asks the agent at `name` to end; what it says to that.
+/// Asks the agent at `name` to end; returns its answer.
 ///
 /// # Errors
-/// None listens there, or it does not answer.
+/// No agent listens there, or it does not answer.
 pub fn stop(name: &str) -> io::Result<String> {
     ask(name, STOP)
 }
 
-/// Why ranks of this user would not trust what answers at `name`; `None`: they would, as it was
-/// started by root or by this user.
+/// Returns the reason why ranks of this user do not trust the agent at `name`; `None`: they trust
+/// it, because root or this user started it.
 ///
 /// # Errors
-/// Nothing answers there.
+/// No agent answers there.
 pub fn distrust(name: &str) -> io::Result<Option<String>> {
     let stream = connect(name)?;
     let Some(user) = sys::peer_user(&stream) else { return Err(io::ErrorKind::NotFound.into()) };
@@ -115,10 +115,10 @@ pub fn distrust(name: &str) -> io::Result<Option<String>> {
 }
 
 impl Desk {
-    /// Beside the agent's own socket.
+    /// Listens beside the agent's own socket.
     ///
     /// # Errors
-    /// Somebody else has it.
+    /// Another process has it.
     pub fn open(name: &str) -> Result<Desk, LinkError> {
         let fail = |source| LinkError::System {
             what: format!("listening beside {name}"),
@@ -132,14 +132,14 @@ impl Desk {
         Ok(Desk { listener, visitors: VecDeque::new() })
     }
 
-    /// Descriptors that become readable when somebody asks.
+    /// Adds descriptors that become readable when a question arrives.
     pub fn wait_fds(&self, out: &mut Vec<WaitFd>) {
         out.push(WaitFd { fd: self.listener.as_raw_fd() });
         let silent = self.visitors.iter().filter(|v| v.answer.is_empty());
         out.extend(silent.map(|v| WaitFd { fd: v.stream.as_raw_fd() }));
     }
 
-    /// Answers those who ask, by `answer` to a question of a user, and never waits for one.
+    /// Answers questions by `answer(question, user)`; never blocks.
     pub fn serve(&mut self, now: Instant, mut answer: impl FnMut(Question, u32) -> String) {
         for _ in 0..AT_ONCE {
             let Ok((stream, _)) = self.listener.accept() else { break };
@@ -161,7 +161,8 @@ impl Desk {
 }
 
 impl Visitor {
-    /// Hears and answers as far as that needs no waiting. False: it is done, or has left.
+    /// Reads and writes as much as is possible without blocking. False: the connection is done or
+    /// closed.
     fn goes_on(&mut self, answer: &mut impl FnMut(Question, u32) -> String) -> bool {
         if self.answer.is_empty() {
             let mut question = [0];
@@ -202,7 +203,7 @@ mod tests {
         (name, desk)
     }
 
-    /// Serves once, answering with the question and the user.
+    /// Serves once; the answer is the question and the user.
     fn serve(desk: &mut Desk, now: Instant) {
         desk.serve(now, |question, user| format!("{question:?} of {user}\n"));
     }
@@ -239,7 +240,7 @@ mod tests {
         }
         let mut asking = connect(&name).unwrap();
         asking.write_all(&[STATUS]).unwrap();
-        // Those who came before are still to be let in.
+        // The connections before it must be accepted first.
         asking.set_nonblocking(true).unwrap();
         let mut answer = [0; 64];
         let got = (0..200).find_map(|_| {

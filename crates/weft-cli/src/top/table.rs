@@ -10,9 +10,9 @@ use std::cmp::Ordering;
 /// One column of the table.
 struct Column {
     title: &'static str,
-    /// Numbers stand at the right.
+    /// Numbers are aligned to the right.
     right: bool,
-    /// Where a line is too short, columns leave by this number, the highest first; 0 stays.
+    /// Columns with the highest number are left out first where a line is too short; 0 stays.
     leaves: u8,
     text: fn(&Row) -> String,
 }
@@ -21,7 +21,7 @@ const fn number(title: &'static str, leaves: u8, text: fn(&Row) -> String) -> Co
     Column { title, right: true, leaves, text }
 }
 
-/// All columns, the job's name first: it alone gives way before a column leaves.
+/// All columns, the job's name first: only its width shrinks before a column is left out.
 const COLUMNS: [Column; 10] = [
     Column { title: "JOB", right: false, leaves: 0, text: |row| row.job.clone() },
     number("RANK", 0, |row| format!("{}/{}", row.rank, row.size)),
@@ -35,35 +35,35 @@ const COLUMNS: [Column; 10] = [
     number("PEERS", 5, |row| row.peers.to_string()),
 ];
 
-/// The column of ranks that wait for long: it is there while one does.
+/// Title of the column of long waits; the column is shown while a rank waits for long.
 const WAITING: &str = "WAITING";
 
-/// Least characters of a job's name before columns leave.
+/// Least width of a job's name, in characters, before columns are left out.
 const JOB_LEAST: usize = 12;
 
-/// What ranks are sorted by, the busiest first.
+/// The order of the ranks; the busiest come first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Order {
     /// Job, then rank.
     #[default]
     Rank,
-    /// Messages a second.
+    /// Messages per second.
     Messages,
-    /// Bytes a second.
+    /// Bytes per second.
     Bytes,
-    /// Packets sent again.
+    /// Retransmitted packets.
     Retransmitted,
     /// Age, the oldest first.
     Time,
 }
 
 impl Order {
-    /// The name the option has for it.
+    /// Returns the name of its option.
     fn name(self) -> String {
         self.to_possible_value().map_or(String::new(), |value| value.get_name().to_owned())
     }
 
-    /// The one after it, the first after the last.
+    /// Returns the next order; after the last comes the first.
     pub fn next(self) -> Order {
         let all = Order::value_variants();
         let at = all.iter().position(|order| *order == self).unwrap_or(0);
@@ -87,7 +87,7 @@ fn cut(text: &str, most: usize) -> String {
     text.chars().take(most).collect()
 }
 
-/// Columns with their widths, no wider in all than `most`.
+/// Returns the columns with their widths, at most `most` characters in all.
 fn layout(rows: &[Row], most: usize) -> Vec<(&'static Column, usize)> {
     let natural = |column: &'static Column| {
         let texts = rows.iter().map(|row| (column.text)(row).chars().count());
@@ -119,7 +119,7 @@ fn line(columns: &[(&Column, usize)], text: impl Fn(&Column) -> String, most: us
     cut(cells.join(" ").trim_end(), most)
 }
 
-/// One line about all ranks.
+/// Returns a line about all ranks.
 fn summary(rows: &[Row]) -> String {
     let mut jobs: Vec<&str> = rows.iter().map(|row| row.job.as_str()).collect();
     jobs.sort_unstable();
@@ -138,7 +138,7 @@ fn summary(rows: &[Row]) -> String {
     )
 }
 
-/// What a user is told who sees no rank: root sees those of all users.
+/// Returns the text for a user who sees no rank: root sees those of all users.
 fn nothing() -> String {
     let whose = if rustix::process::geteuid().is_root() { "" } else { " of this user" };
     format!("no ranks{whose} run on this machine")
@@ -153,12 +153,12 @@ pub struct Size {
     pub height: usize,
 }
 
-/// What a user looks at.
+/// The part of the table that is shown, and its order.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct View {
-    /// How ranks are sorted.
+    /// The order of the ranks.
     pub order: Order,
-    /// Rows above the first one that is shown.
+    /// Number of rows before the first one shown.
     pub first: usize,
 }
 
@@ -173,7 +173,7 @@ pub enum Key {
     Sort,
 }
 
-/// Lines of a page that show no rank: summary, titles, and what keys do.
+/// Lines of a page that show no rank: summary, titles, and the help for keys.
 const FRAME: usize = 3;
 
 impl Size {
@@ -183,7 +183,8 @@ impl Size {
 }
 
 impl View {
-    /// Does what a key says. Where the ranks end is known only when they are shown.
+    /// Handles a key. [`page`](Self::page) limits `first`, because only it knows the number of
+    /// ranks.
     pub fn press(&mut self, key: Key, size: Size) {
         let lines = match key {
             Key::Lines(lines) => lines,
@@ -197,7 +198,7 @@ impl View {
         self.first = self.first.saturating_add_signed(lines);
     }
 
-    /// A page of the table for a terminal; `first` comes back within the rows that there are.
+    /// Returns a page of the table for a terminal; limits `first` to the rows that there are.
     pub fn page(&mut self, rows: &mut [Row], size: Size) -> String {
         rows.sort_by(|a, b| self.order.compare(a, b));
         let shown = size.rows().min(rows.len());
@@ -206,7 +207,7 @@ impl View {
         let columns = layout(rows, size.width);
         let mut lines = vec![match rows.is_empty() {
             true => nothing(),
-            // Nothing else matters as much.
+            // A deadlock matters more than the summary.
             false => waits::deadlocks(rows).into_iter().next().unwrap_or_else(|| summary(rows)),
         }];
         if !rows.is_empty() {
@@ -219,7 +220,7 @@ impl View {
             keys = format!("{}-{last} of {}, arrows and pages move; ", self.first + 1, rows.len());
         }
         lines.push(format!("{keys}by {}, s sorts; q ends", self.order.name()));
-        // A terminal too small for the frame shows the ranks.
+        // A terminal too small for the frame shows only ranks.
         if lines.len() > size.height.max(1) {
             lines = lines.split_off(2.min(lines.len() - 1));
             lines.truncate(size.height.max(1));
@@ -228,7 +229,7 @@ impl View {
     }
 }
 
-/// The whole table, as wide as it is.
+/// Returns the whole table at its full width.
 pub fn whole(rows: &mut [Row], order: Order) -> String {
     if rows.is_empty() {
         return nothing() + "\n";
@@ -248,7 +249,7 @@ mod tests {
     use std::time::{Duration, SystemTime};
     use weft::counters::Snapshot;
 
-    /// A rank with counters as large as they get in a day.
+    /// Returns a rank with counters as large as after a day.
     fn row(job: &str, rank: u64, sent: u64) -> Row {
         let start = SystemTime::now() - Duration::from_secs(86_400);
         let counter = |name: &str, value| (name.to_string(), value);
@@ -313,7 +314,7 @@ mod tests {
         view.press(Key::Lines(isize::MAX), size);
         let end = view.page(&mut rows, size);
         assert!(end.contains("91-100 of 100") && end.contains("99/4096"), "{end}");
-        // Ranks that ended leave no empty page.
+        // The view moves up when ranks end, so that no page is empty.
         assert!(view.page(&mut rows[..20], size).contains("11-20 of 20"));
     }
 

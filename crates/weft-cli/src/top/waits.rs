@@ -1,13 +1,14 @@
-//! Ranks that wait, and jobs in which nobody can go on.
+//! Ranks that wait, and jobs in which no rank can continue.
 
 use super::format::Row;
 use std::collections::BTreeMap;
 use weft::counters::{Awaited, Waiting};
 
-/// Waits of so many seconds may be part of a deadlock: a message that was lost is here by then.
+/// Seconds after which a wait may be part of a deadlock: a lost message has been retransmitted by
+/// then.
 const LONG: f64 = 5.0;
 
-/// Whom a rank waits for: ranks by number, `any`, or `?` of a peer whose rank is not known.
+/// Returns the ranks that a rank waits for: numbers, `any`, or `?` for a peer of unknown rank.
 pub fn whom(waiting: &Waiting) -> String {
     let one = |awaited: &Awaited| match awaited.rank {
         Some(rank) => rank.to_string(),
@@ -22,13 +23,13 @@ pub fn whom(waiting: &Waiting) -> String {
     all.join(",")
 }
 
-/// The cell of the table: for how long, and for whom.
+/// Returns the cell of the table: seconds of the wait, and the ranks awaited.
 pub fn cell(row: &Row) -> String {
     let waiting = row.waiting.as_ref();
     waiting.map_or(String::new(), |w| format!("{:.0}s for {}", w.ago.as_secs_f64(), whom(w)))
 }
 
-/// Ranks of one job that wait for nobody but each other: none of them can go on.
+/// Returns the ranks of a job that wait only for each other, so that none of them can continue.
 fn stuck<'a>(job: &[&'a Row]) -> Vec<&'a Row> {
     let long = |row: &Row| row.waiting.as_ref().is_some_and(|w| w.ago.as_secs_f64() >= LONG);
     let mut stuck: BTreeMap<u64, &Row> =
@@ -53,7 +54,7 @@ fn stuck<'a>(job: &[&'a Row]) -> Vec<&'a Row> {
     }
 }
 
-/// A line for each job that has ranks in a deadlock: who waits for whom.
+/// Returns a line for each job with a deadlock: its waiting ranks and those that they wait for.
 pub fn deadlocks(rows: &[Row]) -> Vec<String> {
     let mut jobs: BTreeMap<&str, Vec<&Row>> = BTreeMap::new();
     for row in rows {
@@ -87,7 +88,7 @@ mod tests {
     use weft::counters::Snapshot;
     use weft::OpKind;
 
-    /// Rank of a job of `size`, waiting for `secs` for these; `None`: anybody.
+    /// Returns a rank of a job of `size` that has waited for `secs` for these; `None`: any rank.
     fn row(rank: u64, size: u64, secs: u64, of: &[Option<u32>]) -> Row {
         let awaited = |&rank: &Option<u32>| Awaited {
             kind: OpKind::Recv,
@@ -139,7 +140,7 @@ mod tests {
         let either =
             [row(0, 3, 9, &[Some(1), Some(2)]), row(1, 3, 9, &[Some(0)]), row(2, 3, 9, &[])];
         assert_eq!(ranks(&either), [0; 0], "either may end the wait");
-        // Of four ranks two run on another host: nothing is known of them.
+        // Two of four ranks run on another host and are unknown here.
         let any = [row(0, 4, 9, &[None]), row(1, 4, 9, &[Some(0)])];
         assert_eq!(ranks(&any), [0; 0]);
     }

@@ -8,31 +8,31 @@ use anyhow::{bail, Context, Result};
 use std::time::{Duration, Instant};
 use weft::calibration::LinkFigures;
 
-/// MTU between the hosts.
+/// MTU between the hosts, in bytes.
 const MTU: u32 = 1500;
-/// Size of the messages by which each figure is taken, in bytes.
+/// Message size for the latency, in bytes.
 pub const SMALL: usize = 16;
-/// See [`SMALL`].
+/// Message size for the throughput of data, in bytes.
 pub const DATA: usize = 1 << 20;
-/// See [`SMALL`].
+/// Message size for the throughput of data sent at once, in bytes.
 pub const AT_ONCE: usize = 16 << 10;
-/// See [`SMALL`].
+/// Message size for the message rate, in bytes.
 pub const RATE: usize = 8;
 
-/// A rank that is silent for this long hangs: its link is not measured, the others are.
+/// A rank that is silent for longer hangs: its link is not measured, the others are.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A list of variables of a rank.
+/// Environment variables of a rank.
 type Config = &'static [(&'static str, &'static str)];
 
-/// Everything at once, as far as credit goes. Estimates count, not what was measured before; and
-/// while one pair is at work, others are silent.
+/// All messages are sent at once, as far as credit allows. Estimates are used instead of stored
+/// figures. A pair is silent while others have their turns, which must not cause a warning.
 const EAGER: Config =
     &[("WEFT_TUNE", "off"), ("WEFT_WARN_AFTER_MS", "60000"), ("WEFT_EAGER_MAX", "256K")];
-/// Nothing but the shortest at once.
+/// Only the shortest messages are sent at once.
 const RENDEZVOUS: Config =
     &[("WEFT_TUNE", "off"), ("WEFT_WARN_AFTER_MS", "60000"), ("WEFT_EAGER_MAX", "1")];
-/// The same, and no copies past the link.
+/// The same, without direct copies past the link.
 const PULLED: Config = &[
     ("WEFT_TUNE", "off"),
     ("WEFT_WARN_AFTER_MS", "60000"),
@@ -40,29 +40,29 @@ const PULLED: Config = &[
     ("WEFT_DIRECT_MIN", "1G"),
 ];
 
-/// How much to measure, and where.
+/// Extent and place of the measurement.
 #[derive(Clone, Copy)]
 pub struct Effort<'a> {
-    /// Between these hosts; else on this machine.
+    /// The hosts; `None` is this machine.
     pub far: Option<&'a Far>,
     /// Time of one repetition.
     pub turn: Duration,
-    /// Repetitions; the best counts.
+    /// Number of repetitions; the best counts.
     pub repeat: u32,
-    /// No further look at switch-overs after this.
+    /// Time after which no more switch-overs are measured.
     pub until: Instant,
 }
 
-/// A link's estimates, or what was measured in their place.
+/// A link's estimates and the figures measured in their place.
 #[derive(Clone, Debug)]
 pub struct Measured {
-    /// Estimates.
+    /// The estimates.
     pub estimate: LinkFigures,
-    /// What was measured.
+    /// The measured figures.
     pub figures: LinkFigures,
 }
 
-/// Where a link is measured.
+/// Returns the place where a link is measured.
 fn place(link: &str) -> (Place, &'static str) {
     match link {
         "shm" => (Place::Here, "two processes of this host"),
@@ -70,7 +70,7 @@ fn place(link: &str) -> (Place, &'static str) {
     }
 }
 
-/// Two ranks; udp without a lab is measured over loopback.
+/// Starts two ranks; without a lab, udp is measured over loopback.
 fn start(link: &'static str, config: Config, far: Option<&Far>) -> Result<(Pair, String)> {
     let hello = Task { probe: Probe::WeftPingPong, size: SMALL, iters: 2, arg: 0 };
     if let Some(far) = far {
@@ -97,7 +97,7 @@ fn start(link: &'static str, config: Config, far: Option<&Far>) -> Result<(Pair,
     }
 }
 
-/// One run; seconds per iteration.
+/// Runs a task once; returns seconds per iteration.
 fn once(pair: &mut Pair, task: &Task) -> Result<f64> {
     match pair.run(task)? {
         Outcome::Value(value) => Ok(value.max(1e-9)),
@@ -106,10 +106,10 @@ fn once(pair: &mut Pair, task: &Task) -> Result<f64> {
     }
 }
 
-/// Iterations that fill the time of one repetition.
+/// Returns a task whose iterations fill the time of one repetition.
 fn iterations(pair: &mut Pair, probe: Probe, size: usize, effort: &Effort<'_>) -> Result<Task> {
     let mut task = Task { probe, size, iters: 4, arg: 0 };
-    // Twice: the first, short run is cold and overestimates.
+    // Two runs: the first, short run is cold and overestimates the time.
     for share in [0.05, 1.0] {
         let value = once(pair, &task)?;
         let iters = share * effort.turn.as_secs_f64() / value;
@@ -118,18 +118,18 @@ fn iterations(pair: &mut Pair, probe: Probe, size: usize, effort: &Effort<'_>) -
     Ok(task)
 }
 
-/// The least disturbed repetition: what else the machine does only ever adds time.
+/// Returns the smallest value: disturbances of the machine only add time.
 fn best(values: Vec<f64>) -> Result<f64> {
     Sample::of(values).map(|s| s.min).context("no repetition")
 }
 
-/// Best of several repetitions, in seconds per iteration.
+/// Returns the best of several repetitions, in seconds per iteration.
 fn value(pair: &mut Pair, probe: Probe, size: usize, effort: &Effort<'_>) -> Result<f64> {
     let task = iterations(pair, probe, size, effort)?;
     best((0..effort.repeat).map(|_| once(pair, &task)).collect::<Result<_>>()?)
 }
 
-/// A rate in bytes per microsecond.
+/// Returns a rate in bytes per microsecond.
 fn rate(bytes: usize, seconds: f64) -> u32 {
     figure(bytes as f64 / seconds / 1e6)
 }
@@ -152,7 +152,7 @@ fn estimate(pair: &mut Pair, link: &str) -> Result<LinkFigures> {
     })
 }
 
-/// Steps of [`link`], for a progress bar.
+/// Number of steps of [`link`], for a progress bar.
 pub const LINK_STEPS: u64 = 4;
 
 /// Measures one link; `step` is called after each figure.
@@ -183,18 +183,18 @@ pub fn link(name: &'static str, effort: &Effort<'_>, mut step: impl FnMut()) -> 
     Ok(Measured { estimate, figures })
 }
 
-/// One size, sent both ways.
+/// One size, measured in both protocols.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Look {
-    /// Bytes.
+    /// Size in bytes.
     pub size: u32,
-    /// One-way time if sent at once, and copied once more on arrival, in seconds.
+    /// One-way time in seconds if sent at once, with one more copy at the receiver.
     pub eager: f64,
-    /// One-way time if announced first, in seconds.
+    /// One-way time in seconds if announced first.
     pub rendezvous: f64,
 }
 
-/// Measurements must differ from the model by this share to correct it.
+/// Smallest share by which measurements must differ from the model to correct it.
 const DOUBT: f64 = 0.05;
 
 /// Moves a switch-over that measurements contradict, by powers of two between `least` and `most`.
@@ -229,9 +229,9 @@ pub fn refine(
     Ok((at, looks))
 }
 
-/// Seconds that this processor takes to copy so many bytes that are in its caches, as those of a
-/// message that has just arrived: the estimate of the cost model is several times as much on some,
-/// which made messages be announced that arrive sooner, and copied, at once.
+/// Returns the seconds that this processor takes to copy so many bytes that are in its caches, as
+/// those of a message that has just arrived. The cost model's estimate is several times larger on
+/// some processors: with it, messages were announced that arrive sooner if sent at once and copied.
 fn copy(bytes: usize) -> f64 {
     let (from, mut into) = (vec![1u8; bytes], vec![0u8; bytes]);
     let once = |_| {
@@ -262,7 +262,7 @@ pub fn switch(
             iterations(&mut rendezvous, Probe::WeftPingPong, bytes, effort)?,
         ];
         let mut values = [Vec::new(), Vec::new()];
-        // In turn, so that a disturbance of the machine meets both.
+        // In turn, so that a disturbance of the machine affects both.
         for _ in 0..effort.repeat {
             values[0].push(once(&mut eager, &tasks[0])?);
             values[1].push(once(&mut rendezvous, &tasks[1])?);
@@ -277,7 +277,7 @@ pub fn switch(
 mod tests {
     use super::*;
 
-    /// Eager wins up to `cross`.
+    /// In this test eager is faster up to `cross`.
     fn found(model: u32, cross: u32) -> (u32, usize) {
         let look = |size: u32| {
             let eager = f64::from(size) / f64::from(cross);

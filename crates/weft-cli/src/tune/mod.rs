@@ -1,4 +1,5 @@
-//! `weft tune`: measures the links of this machine and stores what endpoints then choose by.
+//! `weft tune`: measures the links of this machine and stores the figures by which endpoints
+//! choose.
 
 mod measure;
 pub mod store;
@@ -78,8 +79,8 @@ impl LinkName {
     }
 }
 
-/// Lists of links that ranks open, those that most do first: time may be up before the last. Over
-/// several, small packets and data may part.
+/// Lists of links that ranks open, the most common first, because time may be up before the last.
+/// With several links, small packets and data may use different ones.
 const LISTS: [(&str, &[&str]); 8] = [
     ("shm", &["shm"]),
     ("packet,gso,udp", &["packet", "gso", "udp"]),
@@ -90,26 +91,26 @@ const LISTS: [(&str, &[&str]); 8] = [
     ("xdp,udp", &["xdp", "udp"]),
     ("xdp", &["xdp"]),
 ];
-/// Time after which no further switch-over is looked at.
+/// Time after which no more switch-overs are measured.
 const BUDGET: Duration = Duration::from_secs(45);
 
-/// A switch-over: what the model said, what was seen.
+/// A switch-over: the model's value and the measured times.
 struct Turn {
     small: &'static str,
     data: &'static str,
-    /// By the links' estimates, and by the measured figures.
+    /// The model's value by the links' estimates, and by the measured figures.
     model: [u32; 2],
     used: u32,
     looks: Vec<Look>,
 }
 
-/// All that was measured.
+/// All results.
 #[derive(Default)]
 struct Findings {
     links: Vec<Measured>,
     absent: Vec<(&'static str, String)>,
     turns: Vec<Turn>,
-    /// Switch-overs that were not looked at, and why.
+    /// Switch-overs that were not measured, and why.
     left: Vec<String>,
 }
 
@@ -128,7 +129,7 @@ fn path() -> Result<PathBuf> {
 fn caps(name: &'static str) -> LinkCaps {
     match name {
         "shm" => LinkCaps::memory(name, 32 << 10),
-        // Longer packets than others.
+        // Its packets are longer than those of other links.
         "gso" => {
             let mut caps = LinkCaps::network(name, 64_000);
             caps.polled = true;
@@ -139,7 +140,7 @@ fn caps(name: &'static str) -> LinkCaps {
 }
 
 impl Findings {
-    /// Estimates and measured figures, each as a calibration.
+    /// Returns estimates and measured figures, each as a calibration.
     fn views(&self) -> [Calibration; 2] {
         let of = |figures: fn(&Measured) -> LinkFigures| Calibration {
             links: self.links.iter().map(figures).collect(),
@@ -251,7 +252,7 @@ fn row(cells: [&str; 5]) {
     println!("{}", line.trim_end());
 }
 
-/// Place of a link among those that cross networks, by measured figures and by estimates.
+/// Returns a link's position among those between hosts, by measured figures and by estimates.
 fn standing(
     found: &Findings,
     at: usize,
@@ -318,7 +319,7 @@ fn print(found: &Findings) {
     }
 }
 
-/// Date of a calibration, UTC.
+/// Returns the date of a calibration, UTC.
 pub fn day(made: u64) -> String {
     date(Duration::from_secs(made))
 }
@@ -392,7 +393,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         return forget();
     }
     let far = args.reach.far()?;
-    // Whether it can be stored at all is known before a minute is spent.
+    // Checks that the figures can be stored before a minute is spent on them.
     if !args.dry_run && (far.is_none() || off()) {
         path()?;
     }

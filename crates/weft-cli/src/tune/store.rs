@@ -1,4 +1,4 @@
-//! Storing on other hosts what was measured between them.
+//! Storing measured figures on the two hosts between which they were measured.
 
 use crate::bench::far::Far;
 use anyhow::{bail, Context, Result};
@@ -13,20 +13,20 @@ use weft::Calibration;
 #[derive(Debug, clap::Args)]
 pub struct Args {}
 
-/// Longest input.
+/// Longest input, in bytes.
 const INPUT_MAX: u64 = 1 << 20;
-/// Precedes the name of the file, on a line of its own: login shells may print before.
+/// Prefix of the line with the file's name: login shells may print other lines before.
 const SAID: &str = "weft stored: ";
 
 #[derive(Serialize, Deserialize)]
 struct Order {
-    /// As `WEFT_TUNE` of the host where the figures were asked for.
+    /// Value of `WEFT_TUNE` on the host where the command runs.
     file: Option<PathBuf>,
-    /// The file's text.
+    /// Text of the file.
     text: String,
 }
 
-/// What is stored, with new figures in the place of old ones.
+/// Returns the stored figures, replaced by new ones where there are some.
 fn merged(old: Calibration, new: Calibration) -> Calibration {
     let measured = |name: &str| new.links.iter().any(|l| l.link == name);
     let links = old.links.into_iter().filter(|l| !measured(&l.link));
@@ -63,10 +63,10 @@ pub fn run(_: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Stores figures on both hosts, and says where.
+/// Stores figures on both hosts, and prints the files.
 ///
 /// # Errors
-/// A host does not take them.
+/// A host does not store them.
 pub fn everywhere(far: &Far, made: &Calibration) -> Result<()> {
     let file = std::env::var_os("WEFT_TUNE").filter(|v| !v.is_empty()).map(PathBuf::from);
     let order = serde_json::to_vec(&Order { file, text: made.to_text() })?;
@@ -75,7 +75,7 @@ pub fn everywhere(far: &Far, made: &Calibration) -> Result<()> {
         let started = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
         let mut child = started.with_context(|| format!("reaching {host}"))?;
         if let Some(mut input) = child.stdin.take() {
-            // Who does not read it says why.
+            // A process that does not read its input reports the reason itself.
             let _ = input.write_all(&order);
         }
         let output = child.wait_with_output()?;

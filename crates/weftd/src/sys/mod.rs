@@ -17,7 +17,7 @@ fn check(result: libc::c_int) -> io::Result<()> {
     }
 }
 
-/// Monotonic time.
+/// Returns the monotonic time.
 pub fn now() -> Instant {
     let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `t` is writable.
@@ -25,13 +25,13 @@ pub fn now() -> Instant {
     Instant(t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64)
 }
 
-/// Effective user of this process.
+/// Returns the effective user of this process.
 pub fn effective_user() -> u32 {
     // SAFETY: cannot fail.
     unsafe { libc::geteuid() }
 }
 
-/// Whether this process runs as root.
+/// True if this process runs as root.
 pub fn is_root() -> bool {
     effective_user() == 0
 }
@@ -52,15 +52,15 @@ pub fn wait(fds: &[WaitFd], most: Duration) {
     };
 }
 
-/// Prepares the place of a socket with a path: makes its folder, and removes a socket that nobody
-/// listens at any more.
+/// Prepares the path of a socket: makes its folder, and removes a socket where nobody listens any
+/// more.
 pub fn make_way(name: &str) {
     if name.starts_with('@') {
         return;
     }
     let path = Path::new(name);
     if let Some(folder) = path.parent().filter(|f| !f.exists()) {
-        // If it fails, so does listening, and says so.
+        // If this fails, listening fails too and reports the reason.
         let _ = std::fs::create_dir_all(folder);
     }
     let stale = |e: io::Error| e.kind() == io::ErrorKind::ConnectionRefused;
@@ -69,7 +69,7 @@ pub fn make_way(name: &str) {
     }
 }
 
-/// Connects as nobody in particular: an error tells whether somebody listens.
+/// Connects and closes: an error shows that nobody listens.
 fn is_deserted(name: &str) -> io::Result<()> {
     // SAFETY: no memory is passed.
     let fd = unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC, 0) };
@@ -87,7 +87,7 @@ fn is_deserted(name: &str) -> io::Result<()> {
     // SAFETY: a descriptor of this function.
     unsafe { libc::close(fd) };
     match connected {
-        // A stream listens there: somebody does.
+        // A stream socket is there: it is deserted if it refuses a connection too.
         Err(e) if e.raw_os_error() == Some(libc::EPROTOTYPE) => {
             UnixStream::connect(name).map(|_| ())
         }
@@ -95,14 +95,14 @@ fn is_deserted(name: &str) -> io::Result<()> {
     }
 }
 
-/// Any user may connect to the socket at `name`, if it has a path: quotas go by who it is.
+/// Allows any user to connect to the socket at `name`, if it has a path; quotas depend on the user.
 pub fn let_all_connect(name: &str) {
     if !name.starts_with('@') {
         let _ = std::fs::set_permissions(name, std::fs::Permissions::from_mode(0o666));
     }
 }
 
-/// The user of the process at the other end, as the kernel says.
+/// Returns the user of the process at the other end, as the kernel reports it.
 pub fn peer_user(stream: &UnixStream) -> Option<u32> {
     let mut cred = libc::ucred { pid: 0, uid: u32::MAX, gid: 0 };
     let mut len = size_of::<libc::ucred>() as libc::socklen_t;
@@ -146,7 +146,7 @@ struct CapData {
 /// _LINUX_CAPABILITY_VERSION_3 of capget(2).
 const CAP_VERSION: u32 = 0x2008_0522;
 
-/// Drops every capability, and with it the right to gain any.
+/// Drops every capability and the right to gain any.
 pub fn drop_capabilities() -> io::Result<()> {
     // SAFETY: no memory is passed.
     check(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) })?;
@@ -157,7 +157,7 @@ pub fn drop_capabilities() -> io::Result<()> {
     check(done as libc::c_int)
 }
 
-/// The capabilities that are effective, a bit each.
+/// Returns the effective capabilities, one bit each.
 pub fn capabilities() -> io::Result<u64> {
     let mut header = CapHeader { version: CAP_VERSION, pid: 0 };
     let mut data = [CapData::default(); 2];
@@ -185,12 +185,12 @@ pub fn catch_ends() -> io::Result<()> {
     Ok(())
 }
 
-/// How often the agent was asked to end.
+/// Returns the number of requests to end so far.
 pub fn ends() -> u32 {
     ENDS.load(Ordering::Relaxed)
 }
 
-/// Ends this process when the one that started it ends.
+/// Makes this process end when its parent ends.
 pub fn end_with_parent() {
     // SAFETY: no memory is passed.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM, 0, 0, 0) };

@@ -1,4 +1,4 @@
-//! Every benchmark runs, and says what it is meant to say. Nothing here looks at how fast.
+//! Every benchmark runs and prints its lines. No test here checks speed.
 #![allow(non_snake_case)]
 
 use serde_json::Value;
@@ -46,7 +46,7 @@ fn lines(words: &[&str]) -> Vec<Value> {
     lines
 }
 
-/// Lines of one benchmark: they name it, its link and the sizes asked for.
+/// Checks the lines of one benchmark: they name it, its link and the sizes asked for.
 fn check(bench: &str, link: &str, sizes: &[u64], unit: &str) {
     let list: Vec<String> = sizes.iter().map(u64::to_string).collect();
     let got = lines(&[bench, "--link", link, "--size", &list.join(",")]);
@@ -151,8 +151,8 @@ fn auth__by_itself_and_in_the_figures() {
     assert_eq!((what("seal"), what("open"), what("pingpong"), what("bandwidth")), (2, 2, 1, 2));
 }
 
-/// Lines over a link on raw Ethernet; none, with the reason printed, where lab hosts or the link
-/// cannot be had.
+/// Returns the lines over a link on raw Ethernet; none, with the reason printed, if this machine
+/// has no lab hosts or no such link.
 fn raw_lines(words: &[&str]) -> Vec<Value> {
     let output = bench(&[words, &["--json"]].concat());
     let why = String::from_utf8_lossy(&output.stderr);
@@ -174,11 +174,11 @@ fn pingpong__raw_ethernet_beside_its_own_sockets() {
         for line in raw_lines(&["pingpong", "--link", link, "--size", "16,4K"]) {
             let want = if line["size"] == 16 { floor } else { "bare UDP" };
             assert_eq!(line["link"], link);
-            // On a busy machine a bare frame may get lost; then there is no floor.
+            // On a busy machine a bare frame may be lost; then there is no floor.
             assert!(line["floor"].is_null() || line["floor_name"] == want, "{line}");
             assert_eq!(line["peer_name"], "tcp", "{line}");
         }
-        // Frames may get lost here, too, but not every time.
+        // Frames may be lost here, too, but not every time.
         let mut lines = Vec::new();
         let named = (0..5).any(|_| {
             lines = raw_lines(&["rate", "--link", link]);
@@ -272,7 +272,7 @@ fn suite__writes_table_plots_and_a_report_that_needs_nothing_else() {
     for situation in ["between,1500,loaded", "between,9000,idle"] {
         let figure = format!("{situation},weft udp,weft,true,8192,efficiency,B/cpu s,");
         assert!(table.contains(&figure), "no {figure}: {said}");
-        // What could not be measured is named with a reason.
+        // Each missing figure is listed with a reason.
         for way in ["packet", "gso", "xdp", "auto", "agent"].map(|link| format!("weft {link}")) {
             let (figure, reason) = (format!("{situation},{way},"), format!("{way}: "));
             assert!(table.contains(&figure) || said.contains(&reason), "{figure}: {said}");
@@ -307,13 +307,13 @@ fn suite__stopped_leaves_what_was_measured() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
     command.args(["bench", "suite", "--quick", "--out", out, "--netns", "off"]);
     command.args(["--situations", "inside-idle", "--repeat", "1000", "--size"]);
-    // More than a minute: it is stopped long before.
+    // The suite would take more than a minute; it is stopped long before.
     command.arg(vec!["64"; 200].join(","));
     let mut child = command.stderr(std::process::Stdio::piped()).spawn().expect("weft starts");
     while !table.exists() && child.try_wait().expect("a child").is_none() {
         std::thread::yield_now();
     }
-    // Not INT, which those that are started in the background may ignore.
+    // Not INT, which processes started in the background may ignore.
     let kill = Command::new("kill").args(["-TERM", &child.id().to_string()]).status();
     assert!(kill.expect("kill").success());
     let done = child.wait_with_output().expect("an end");

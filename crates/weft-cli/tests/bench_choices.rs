@@ -1,5 +1,5 @@
-//! The benchmarks take every choice they can do something with, name in each line the one they
-//! measured, and refuse the others. Nothing here looks at how fast.
+//! The benchmarks accept every choice that affects them, name it in each line, and refuse the
+//! others. No test here checks speed.
 #![allow(non_snake_case)]
 
 use serde_json::Value;
@@ -31,8 +31,8 @@ fn lines(words: &str) -> Vec<Value> {
     parse(&output)
 }
 
-/// Lines over a link that takes lab hosts of root's; none, with the reason printed, where there are
-/// none.
+/// Returns the lines over a link that needs root's lab hosts; none, with the reason printed, if
+/// there are none.
 fn raw_lines(words: &str) -> Option<Vec<Value>> {
     let output = bench(words);
     if output.status.success() {
@@ -45,7 +45,7 @@ fn raw_lines(words: &str) -> Option<Vec<Value>> {
     None
 }
 
-/// Each of these words is in the name of some line, and nothing else is measured.
+/// Checks that each of these words is in the name of some line, and that nothing else is measured.
 #[track_caller]
 fn names(words: &str, lines: &[Value], names: &[&str]) {
     let whats: Vec<&str> = lines.iter().map(|l| l["what"].as_str().expect("a name")).collect();
@@ -118,7 +118,7 @@ fn messages__choices_hold_for_the_ranks() {
     measures("bandwidth --size 64K --transfer rcpy --mtu 4K,0", &["rcpy 4K", "rcpy link"]);
 }
 
-/// Percent of a core that a rank uses while it waits.
+/// Returns the percentage of a core that a rank uses while it waits.
 fn used(receipt: &str) -> f64 {
     let words = format!("bench wait --json --repeat 1 --receipt {receipt}");
     let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
@@ -131,7 +131,8 @@ fn used(receipt: &str) -> f64 {
 
 #[test]
 fn receipt__a_rank_that_blocks_leaves_the_core_and_one_that_polls_keeps_it() {
-    // Others may have the core too: a polling rank gets what is left, a blocked one takes nothing.
+    // Other processes may use the core too: a polling rank gets the rest, a blocked one uses
+    // nothing.
     let (blocking, polling) = (used("blocking"), used("polling"));
     assert!(4.0 * blocking < polling, "blocking {blocking} %, polling {polling} %");
 }
@@ -211,7 +212,7 @@ fn choices__the_grid_of_a_link_is_whole() {
         let of = rows.iter().filter(|row| row.starts_with(&format!("shm,{figure}")));
         assert_eq!(of.count(), count, "{figure} {text}");
     }
-    // The last field says why there is no figure.
+    // The last field is the reason for a missing figure.
     assert!(rows.iter().all(|row| row.ends_with(',')), "{text}");
 }
 
@@ -273,7 +274,7 @@ fn choices__what_a_benchmark_would_ignore_is_refused_with_who_takes_it() {
     ] {
         refuses(words, &[&format!("leave out {option}"), who]);
     }
-    // Not with --json, which it does not take either.
+    // Without --json, which it refuses as well.
     for words in ["choices --transfer copy", "choices --reliability agent --link udp"] {
         let words = ["bench"].into_iter().chain(words.split(' '));
         let output = Command::new(env!("CARGO_BIN_EXE_weft")).args(words).output().expect("weft");

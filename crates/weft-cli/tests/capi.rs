@@ -11,7 +11,7 @@ fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../weft-capi")
 }
 
-/// A folder in which the library has the names that an installation gives it.
+/// Makes a folder in which the library has the names that an installation gives it.
 fn installed(library: &Path) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("capi-lib");
     std::fs::create_dir_all(&folder).unwrap();
@@ -23,8 +23,8 @@ fn installed(library: &Path) -> PathBuf {
     folder
 }
 
-/// An example, compiled once: another test may run it at this moment. `None`, and said why, without
-/// a compiler.
+/// Compiles an example, once, because another test may run it at this moment. `None`, with the
+/// reason printed, without a compiler.
 fn compile(name: &'static str) -> Option<PathBuf> {
     static DONE: Mutex<BTreeMap<&str, PathBuf>> = Mutex::new(BTreeMap::new());
     if Command::new("cc").arg("--version").output().is_err() {
@@ -45,7 +45,7 @@ fn compile(name: &'static str) -> Option<PathBuf> {
     cc.args(["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-g", "-o"]).arg(&program);
     cc.arg(sources().join("examples").join(name).with_extension("c"));
     cc.arg("-I").arg(sources().join("include")).arg("-L").arg(&folder);
-    // Before LD_LIBRARY_PATH, in which cargo names first where an older one may be.
+    // Before LD_LIBRARY_PATH, in which cargo puts a folder first that may hold an older library.
     let here = format!("-Wl,--disable-new-dtags,-rpath,{}", folder.display());
     cc.arg(here).arg("-lweft");
     let out = cc.output().unwrap();
@@ -54,7 +54,7 @@ fn compile(name: &'static str) -> Option<PathBuf> {
     Some(program)
 }
 
-/// Runs an example with so many ranks and settings; what it printed.
+/// Runs an example with these ranks and settings; returns its output.
 fn run(name: &'static str, ranks: u32, settings: &[(&str, &str)]) -> Option<String> {
     let program = compile(name)?;
     let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
@@ -125,9 +125,9 @@ fn choose__each_rank_has_what_is_chosen_for_it() {
     all("choose", 3, "200 packets to each of two ranks");
 }
 
-/// Runs an example whose ranks an agent serves that does what can be done at one.
+/// Runs an example whose ranks are served by an agent with all services.
 fn served(name: &'static str, ranks: u32, says: &str) {
-    // The agent waits for ranks, but not for a compiler on a crowded machine.
+    // The agent waits for ranks, but not as long as a compiler may take on a crowded machine.
     if compile(name).is_none() {
         return;
     }
@@ -168,8 +168,8 @@ fn multicast__every_tree_with_packets_kept() {
     all("multicast", 5, "100 packets to 4 ranks, forwarded by ranks");
 }
 
-/// Runs an example, started by other words or none, on four lab hosts that lose packets, with
-/// agents that do what they can: what was said. `None`, and said why, where no lab can be made.
+/// Runs an example, started by these words, on four lab hosts that lose packets, with agents that
+/// offer all services; returns its output. `None`, with the reason printed, if no lab can be made.
 fn in_a_lab(by: &[&str], name: &'static str, fetch_add: &str) -> Option<String> {
     let weft = Path::new(env!("CARGO_BIN_EXE_weft"));
     if !weft.with_file_name("weftd").is_file() {
@@ -179,7 +179,7 @@ fn in_a_lab(by: &[&str], name: &'static str, fetch_add: &str) -> Option<String> 
     let program = compile(name)?;
     let mut command = Command::new(weft);
     command.args(["lab", "run", "--up", "4", "--loss", "2%"]);
-    // Without shared memory besides.
+    // Without shared memory in the list.
     command.args(["--with=--agent", "--with=--env=WEFT_LINK=agent"]).args(by).arg(program);
     command.envs([("WEFT_RELIABILITY", "agent"), ("WEFT_MULTICAST", "agent")]);
     command.env("WEFT_FETCH_ADD", fetch_add);
@@ -194,7 +194,7 @@ fn in_a_lab(by: &[&str], name: &'static str, fetch_add: &str) -> Option<String> 
     Some(said)
 }
 
-/// All ranks drew tickets, the others of the first one's counter in its kernel.
+/// Checks that all ranks drew tickets, the other ranks from rank 0's counter in its kernel.
 fn drew_in_the_kernel(said: &str) {
     let by = |rank| format!("rank {rank} drew 100 of them in a kernel");
     let all = (1..4).all(|rank| said.contains(&by(rank)));
@@ -246,7 +246,8 @@ fn rcpy__bytes_are_there() {
     all("rcpy", 2, "34 misses, 98 hits");
 }
 
-/// Runs `failed` with an argument, and has what each of its calls was told of rank 1 say all parts.
+/// Runs `failed` with an argument, and checks that the error of each of its calls about rank 1 has
+/// all parts.
 fn names_the_rank(link: &str, argument: &str, parts: &[&str]) {
     let Some(program) = compile("failed") else { return };
     let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
@@ -297,7 +298,7 @@ fn expect__ranks_that_wait_for_a_multicast_learn_that_its_root_is_gone() {
             let line = told.lines().find(|line| line.starts_with(&start));
             line.unwrap_or_else(|| panic!("{link}, rank {rank}: {told} {complaints}"))
         };
-        // One finds out, the other may be told.
+        // One rank notices the failure, the other may only be notified.
         let lines = [line(1), line(2)];
         assert!(lines.iter().all(|line| line.contains("rank 0 on this host over ")), "{lines:?}");
         assert!(lines.iter().any(|line| line.contains(why)), "{lines:?}");
@@ -307,7 +308,7 @@ fn expect__ranks_that_wait_for_a_multicast_learn_that_its_root_is_gone() {
 #[test]
 fn last_error__names_each_link_that_leads_nowhere() {
     let Some(program) = compile("pingpong") else { return };
-    // Rank 1 fails as well, but does not end: the launcher would end rank 0 before it has spoken.
+    // Rank 1 fails as well, but does not end: the launcher would end rank 0 before it has printed.
     let apart = "[ $PMI_RANK = 0 ] && WEFT_LINK=shm exec $PROGRAM
                  WEFT_LINK=udp $PROGRAM; exec tail -f /dev/null";
     let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
@@ -315,7 +316,7 @@ fn last_error__names_each_link_that_leads_nowhere() {
     let out = command.output().unwrap();
     let complaints = String::from_utf8_lossy(&out.stderr);
     assert!(!out.status.success());
-    // By the program, beside what is logged.
+    // Printed by the program, beside the log.
     let own = complaints.lines().find(|line| line.contains("a rank failed: rank 1"));
     let line = own.unwrap_or_else(|| panic!("{complaints}"));
     for part in ["shm: unreachable", "offers no shared memory"] {
@@ -337,7 +338,7 @@ fn watchdog__serves_the_others_while_a_rank_computes() {
     }
 }
 
-/// All functions take the watchdog's gate, those that wait and upcalls too.
+/// All functions pass the watchdog's gate, those that wait and upcalls too.
 #[test]
 fn watchdog__every_other_program_works_as_without() {
     for (name, word) in [
@@ -355,7 +356,7 @@ fn watchdog__every_other_program_works_as_without() {
     }
 }
 
-/// An example does not start with a setting, and says which.
+/// Checks that an example does not start with a setting, and names that setting.
 fn complains(name: &str, value: &str) {
     let Some(program) = compile("pingpong") else { return };
     let out = Command::new(program).env(name, value).output().unwrap();

@@ -1,4 +1,4 @@
-//! The commands `app`, `info`, `doctor`, `top` and `demo` as a user calls them.
+//! The commands `app`, `info`, `doctor`, `top` and `demo`, called as by a user.
 #![allow(non_snake_case)]
 
 use serde_json::Value;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// Nothing here takes this long on a machine that works at all.
+/// Longer than any command here takes on a working machine.
 const LIMIT: Duration = Duration::from_secs(300);
 const WEFT: &str = env!("CARGO_BIN_EXE_weft");
 
@@ -24,14 +24,14 @@ fn objects(text: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// A directory of this test, empty.
+/// Returns an empty directory of this test.
 fn scratch(name: &str) -> PathBuf {
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&dir);
     dir
 }
 
-/// A program that is ended with the test.
+/// A program that is killed when this value is dropped.
 struct Running(Child);
 
 impl Drop for Running {
@@ -134,7 +134,7 @@ fn info__is_of_jobs_and_says_what_a_job_would_do() {
     let info = &objects(&stdout(&output))[0];
     let config = info["config"].as_array().unwrap();
     assert!(config.iter().all(|c| c["is_default"] == true), "nothing is set: {config:?}");
-    // Between hosts a job takes packet sockets where it may.
+    // Between hosts a job uses packet sockets if it may.
     let may = info["links"].as_array().unwrap().iter();
     let may = may.filter(|l| l["name"] == "packet").any(|l| !l["caps"].is_null());
     let messages = info["messages"].as_array().unwrap();
@@ -187,7 +187,7 @@ fn commands__say_once_that_nothing_is_authenticated() {
 
 #[test]
 fn run__each_rank_says_once_that_nothing_is_authenticated() {
-    // Every link that may be had here: each has frames that anybody can forge.
+    // Every link that this machine can have: anybody can forge frames on each.
     for link in ["udp", "auto"] {
         let mut command = Command::new(WEFT);
         command.args(["run", "-n", "2", "--link", link, WEFT, "app", "sor", "--size", "20"]);
@@ -265,7 +265,7 @@ fn top__an_interval_that_is_none_is_refused() {
     }
 }
 
-/// The ranks of the job that `weft run` with process `launcher` started, as `weft top` sees them.
+/// Returns the ranks of the job whose `weft run` is process `launcher`, as listed by `weft top`.
 fn seen(launcher: u32) -> Vec<Value> {
     let job = format!("weft-{launcher}-");
     let all = objects(&stdout(&weft(&["top", "--once", "--json"])));
@@ -274,7 +274,7 @@ fn seen(launcher: u32) -> Vec<Value> {
 
 #[test]
 fn top__sees_a_running_job_and_nothing_after_it() {
-    // Computes until it is ended.
+    // Computes until it is killed.
     let args = ["run", "-n", "2", WEFT, "app", "sor", "--size", "200", "--tolerance", "0"];
     let mut command = Command::new(WEFT);
     command.args(args).args(["--iterations", "1000000000"]).stdout(Stdio::null());
@@ -307,8 +307,8 @@ fn top__sees_a_running_job_and_nothing_after_it() {
     }
 }
 
-/// `weft top` on a terminal of 80 columns and 12 rows, which is sent keys once it has drawn; what
-/// it drew. `None`, with a note, where no terminal can be made.
+/// Runs `weft top` on a terminal of 80 columns and 12 rows, and sends keys after its first page;
+/// returns its output. `None`, with a note, if no terminal can be made.
 fn drawn(keys: &str) -> Option<String> {
     let line = format!("stty cols 80 rows 12; exec {WEFT} top --interval=0.05");
     let mut command = Command::new("script");
@@ -343,7 +343,7 @@ fn top__stays_within_its_terminal_and_ends_by_a_key() {
     while seen(job.0.id()).len() < 16 {
         assert!(start.elapsed() < LIMIT, "ranks do not start");
     }
-    // Down, a page down, the next order, and a key that means nothing.
+    // Down, a page down, the next order, and a key without function.
     let Some(drawn) = drawn("\x1b[B\x1b[6~s\x1b[15~q") else { return };
     let pages: Vec<&str> = drawn.split("\x1b[H\x1b[J").skip(1).collect();
     for page in &pages {
@@ -356,7 +356,7 @@ fn top__stays_within_its_terminal_and_ends_by_a_key() {
     assert!(drawn.ends_with("\x1b[?25h\x1b[?1049l"), "the terminal comes back: {drawn:?}");
 }
 
-/// Standard output of a command, whatever its status.
+/// Returns the standard output of a command, whatever its status.
 fn said(args: &[&str]) -> String {
     String::from_utf8_lossy(&weft(args).stdout).into_owned()
 }
@@ -442,8 +442,8 @@ fn output__that_nobody_reads_ends_every_command_quietly() {
         &["run", "-n", "2", "--timeout", "300", "yes"],
         &["completions", "bash"],
     ] {
-        // A process that another test starts may have a copy of the reading end for a moment: then
-        // the pipe only fills, or the command ends as ever.
+        // A process started by another test may have a copy of the reading end for a moment: then
+        // the pipe only fills, or the command ends normally.
         let ended = (0..50).map(|_| {
             let (reader, writer) = std::io::pipe().unwrap();
             drop(reader);

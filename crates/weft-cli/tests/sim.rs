@@ -1,4 +1,4 @@
-//! `weft sim` as users and scripts see it.
+//! `weft sim` called as by users and scripts.
 #![allow(non_snake_case)]
 
 use serde_json::Value;
@@ -27,14 +27,14 @@ fn lines(words: &[&str]) -> Vec<Value> {
     text(&words).lines().map(parse).collect()
 }
 
-/// Standard error of a command that is refused.
+/// Returns the standard error of a command that is refused.
 fn refused(words: &[&str]) -> String {
     let output = sim(words);
     assert!(!output.status.success(), "{words:?} was accepted");
     String::from_utf8(output.stderr).expect("text")
 }
 
-/// A file for this test alone, removed at its end.
+/// A file of this test, removed when this value is dropped.
 struct File(PathBuf);
 
 impl File {
@@ -128,7 +128,7 @@ fn tables__are_values_in_json() {
 fn reliability__no_row_repeats_another() {
     let got = lines(&["reliability"]);
     let rows = got[0]["rows"].as_array().unwrap();
-    // What was measured at one loss, in the order of protocols, windows and sizes.
+    // Returns the figures at one loss, in the order of protocols, windows and sizes.
     let of = |loss: f64| -> Vec<&Value> {
         let rows = rows.iter().filter(|row| row["loss_percent"] == loss);
         rows.flat_map(|row| [&row["mb_per_s"], &row["us"]]).collect()
@@ -242,7 +242,7 @@ fn app__the_death_of_a_host_ends_the_others_with_its_name() {
         assert!(errors.iter().any(names), "{}", got[0]);
         assert!(text(&words).contains("hosts [2] died"));
     }
-    // Too late to matter.
+    // Too late to have an effect.
     assert!(lines(&["app", "sor", "--hosts", "3", "--size", "40", "--death", "2@10s"])[0]
         ["speedup"]
         .is_f64());
@@ -257,7 +257,7 @@ fn swarm__a_seed_behind_agents() {
 
 #[test]
 fn failure__tells_seed_and_replay() {
-    // Nothing gets through within the time that sessions are given to open.
+    // No packet passes within the time that sessions have to open.
     let words = ["loss", "--loss", "99.9999%", "--seed", "3"];
     let output = sim(&[&words[..], &["--json"]].concat());
     assert_eq!(output.status.code(), Some(1));

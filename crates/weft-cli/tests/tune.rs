@@ -1,4 +1,4 @@
-//! `weft tune` as a user calls it. Nothing here looks at how fast.
+//! `weft tune` called as by a user. No test here checks speed.
 #![allow(non_snake_case)]
 
 use serde_json::Value;
@@ -7,7 +7,7 @@ use std::process::{Child, Command, Output, Stdio};
 use weft::calibration::Machine;
 use weft::Calibration;
 
-/// A file of this test in a folder that is not there yet.
+/// Returns a file of this test in a folder that does not exist yet.
 fn scratch(name: &str) -> PathBuf {
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&dir);
@@ -63,7 +63,7 @@ fn tune__measures_stores_shows_and_forgets() {
     std::fs::remove_dir_all(file.parent().unwrap()).unwrap();
 }
 
-/// A lab of two hosts, ended with the test.
+/// A lab of two hosts that ends when this value is dropped.
 struct Lab(String);
 
 impl Drop for Lab {
@@ -120,7 +120,7 @@ fn tune__hosts_that_cannot_be_are_refused() {
     assert!(gone.contains("no link could be measured"), "{gone}");
 }
 
-/// Sends a signal to a run of `weft tune` when it has ranks: then there is something to interrupt.
+/// Sends a signal to a run of `weft tune` when it has ranks, so that there is work to interrupt.
 fn signal_with_ranks(child: &Child, signal: &str) {
     let ranks = format!("/proc/{0}/task/{0}/children", child.id());
     while std::fs::read_to_string(&ranks).is_ok_and(|list| list.trim().is_empty()) {

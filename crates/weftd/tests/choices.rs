@@ -1,4 +1,4 @@
-//! The packet interface with its parts at the agent: multicast, fetch-and-add, reliability.
+//! The packet interface with services at the agent: multicast, fetch-and-add, reliability.
 #![allow(non_snake_case)]
 
 mod common;
@@ -22,7 +22,7 @@ fn by_agent() -> Config {
     }
 }
 
-/// What a member has heard: argument and bytes.
+/// The packets that a member has received: argument and bytes.
 type Heard = Rc<RefCell<Vec<(u32, Vec<u8>)>>>;
 
 /// A member of group 3.
@@ -35,7 +35,7 @@ struct Member {
 
 const HANDLER: u16 = 4;
 
-/// Ranks on as many agents, all in group 3.
+/// Returns one rank on each agent, all in group 3.
 fn members(agents: &[Served], config: &Config) -> Vec<Member> {
     let ranks: Vec<Rank> =
         agents.iter().map(|a| a.try_rank_with(1, config.clone()).unwrap()).collect();
@@ -65,7 +65,7 @@ fn all(members: &[Member]) -> Vec<&Rank> {
     members.iter().map(|m| &m.rank).collect()
 }
 
-/// Sends packets until agents forward them; returns how many.
+/// Sends packets until agents forward them; returns their number.
 fn go_over(members: &[Member], root: usize, tree: Tree) -> u32 {
     let ranks = all(members);
     let group = &members[root].group;
@@ -82,12 +82,13 @@ fn go_over(members: &[Member], root: usize, tree: Tree) -> u32 {
     n
 }
 
-/// A root multicasts until agents forward, and 300 packets more; all arrive once and in order.
+/// Checks that a root's packets, from the first until agents forward and 300 more, all arrive once
+/// and in order.
 fn goes_over_in_order(members: &[Member], root: usize, tree: Tree) {
     let ranks = all(members);
     members.iter().for_each(|m| m.heard.borrow_mut().clear());
     let before = go_over(members, root, tree);
-    // Trees take turns, one of them by ranks: the order is that of sending.
+    // Packets use the trees in turn, one of them forwarded by ranks: the order is that of sending.
     let mut n = before;
     until(&ranks, || {
         let now = if n.is_multiple_of(3) { Tree::Flat } else { tree };
@@ -118,14 +119,14 @@ fn multicast__any_root_and_tree_goes_over_to_agents_in_order() {
     }
 }
 
-/// Fails if a network was kinder than it should have been.
+/// Fails if a network lost no packet.
 #[track_caller]
 fn assert_lost(agents: &[Served]) {
     let lost: u64 = agents.iter().map(|agent| agent.reports("fault_lost ")).sum();
     assert!(lost > 0, "nothing was lost");
 }
 
-/// Agents on a network that loses, doubles and reorders what each of them sends.
+/// Returns agents on a network that loses, duplicates and reorders the packets of each.
 fn faulty(agents: u64) -> Vec<Served> {
     let words = |n| format!("--faults loss=3%,dup=2%,reorder=2%,seed={}", 100 * n + 1);
     (0..agents).map(|n| Served::start(&words(n))).collect()
@@ -168,7 +169,7 @@ fn multicast__agents_pass_members_that_do_nothing() {
     for more in n..n + 20 {
         let ends = [&root.rank, &last.rank];
         until(&ends, || root.group.try_send(Tree::Chain, HANDLER, more, b"passes").is_ok());
-        // Member 1, which is between them, makes no progress.
+        // Member 1, which is between them in the tree, makes no progress.
         until(&ends, || last.heard.borrow().len() as u32 == more + 1);
     }
     assert_eq!(members[1].heard.borrow().len() as u32, n);
@@ -193,11 +194,11 @@ fn multicast__a_slow_member_is_named_and_holds_up_within_bounds() {
             }
             Err(e) => panic!("{e}"),
         }
-        // On a crowded machine the other one may be slow for a while, too.
+        // On a crowded machine the other member may be slow for a while, too.
         root.group.slow().iter().any(|(member, _)| *member == 2) && busy == Some(2)
     });
     assert!(n < 1_000, "{n} packets were taken though a member takes none");
-    // It looks again: nothing is lost, and it is not slow any more.
+    // The member polls again: nothing is lost, and it is not slow any more.
     let ranks = all(&members);
     until(&ranks, || members[2].heard.borrow().len() as u32 == n);
     until(&ranks, || root.group.slow().is_empty());
@@ -208,7 +209,7 @@ fn multicast__a_member_that_dies_ends_the_group_with_its_name() {
     let agents: Vec<Served> = (0..3).map(|_| Served::start("")).collect();
     let mut members = members(&agents, &by_agent());
     go_over(&members, 0, Tree::Chain);
-    // As if it were killed: its rings and sockets close, nothing is said.
+    // As if it were killed: its rings and sockets close without a message.
     drop(members.pop());
     let ranks = all(&members);
     until(&ranks, || members.iter().all(|m| m.group.failed().is_some()));
@@ -274,7 +275,7 @@ fn fetch_add__at_the_agent_while_the_owner_does_nothing() {
 fn fetch_add__of_a_peer_past_the_agent_reaches_the_same_word() {
     let (here, there) = (Served::start(""), Served::start(""));
     let far = there.try_rank_with(1, by_agent()).unwrap();
-    // The owner is reached through its agent, and through shared memory by a neighbour.
+    // The owner is reached through its agent, and through shared memory by a rank of the same host.
     let id = EndpointId(weft_link::random_u64());
     let (link, services) = here.link(1, id, &by_agent()).unwrap();
     let shm = |id| -> Box<dyn Link> { Box::new(ShmLink::new(ShmConfig::new(id)).unwrap()) };
@@ -322,7 +323,7 @@ fn choose__who_serves_what_one_rank_adds() {
         .into_iter()
         .collect();
     let [owner, near, far] = [0, 1, 2].map(|i| Packets::new(&ranks[i].endpoint).unwrap());
-    // The job says host: this rank alone has its counters at its agent, from now on.
+    // The job's setting is host: only this rank has its counters at its agent, from now on.
     let at_rank = owner.counter(7).unwrap();
     let own = ranks[0].connect(&ranks[0]);
     let choose = |packets: &Packets, peer, fetch_add| {
@@ -337,7 +338,7 @@ fn choose__who_serves_what_one_rank_adds() {
     for (i, id) in ids.into_iter().enumerate() {
         pass(&ranks[i + 1], id, &ranks[0], 1, b"the session is open");
     }
-    // One rank wants the agent, the other the owner.
+    // One rank uses the agent, the other the owner.
     choose(&near, ids[0], Server::Agent);
     choose(&far, ids[1], Server::Agent);
     choose(&far, ids[1], Server::Host);
@@ -353,7 +354,7 @@ fn choose__who_serves_what_one_rank_adds() {
         ranks[2].endpoint.progress();
         assert!(by_owner.as_mut().poll(&mut cx).is_pending(), "nobody has served it");
     }
-    // The owner looks: it is the same word.
+    // The owner polls: it is the same word.
     let mut got = Poll::Pending;
     until(&[&ranks[0], &ranks[2]], || {
         got = by_owner.as_mut().poll(&mut cx);
@@ -361,7 +362,7 @@ fn choose__who_serves_what_one_rank_adds() {
     });
     assert_eq!(got, Poll::Ready(Ok(1040)));
     assert_eq!(owner.counter_value(counter), Some(1041));
-    // What was made before stays where it is.
+    // A counter made before stays at the rank.
     let mut old = std::pin::pin!(near.fetch_add(ids[0], at_rank, 1));
     until(&[&ranks[0], &ranks[1]], || {
         got = old.as_mut().poll(&mut cx);
@@ -405,7 +406,7 @@ fn choose__the_agent_for_a_peer_that_is_reached_through_it() {
     assert_eq!(packets.choose(to_b, &short), Err(ChoiceError::Mtu { least: 276 }));
     assert_eq!(packets.choose(to_b, &choices), Ok(()));
     pass(&a, to_b, &b, 1, b"and it works");
-    // A peer over shared memory is not.
+    // A peer over shared memory is not served by the agent.
     let shm = |id| -> Box<dyn Link> { Box::new(ShmLink::new(ShmConfig::new(id)).unwrap()) };
     let open = |id: u64| {
         let links = vec![shm(EndpointId(id))];

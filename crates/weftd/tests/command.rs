@@ -1,4 +1,4 @@
-//! The command `weftd` as a user calls it: what it refuses, and what it says how to fix it.
+//! The command `weftd` called as by a user: its errors, and the fixes that they name.
 #![allow(non_snake_case)]
 
 use std::io::{BufRead, BufReader};
@@ -21,7 +21,7 @@ fn fresh_name() -> String {
     format!("@weft-test-{:016x}", weft_link::random_u64())
 }
 
-/// An agent that serves there, ended with the test.
+/// An agent that serves at this name; killed when this value is dropped.
 struct Agent(Child);
 
 impl Agent {
@@ -29,7 +29,7 @@ impl Agent {
         Agent::by(weftd(&[]), name)
     }
 
-    /// Started by this command.
+    /// Starts an agent by this command.
     fn by(mut command: Command, name: &str) -> Agent {
         command.args(["--links", "udp", "--user=", "--name", name]);
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
@@ -54,7 +54,7 @@ fn start__where_one_serves_says_how_to_end_that_one() {
     let second = weftd(&["--links", "udp", "--name", &name]).output().unwrap();
     let why = said(&second);
     assert!(!second.status.success() && why.contains("already"), "{why}");
-    // The very words work.
+    // The command in the message works as printed.
     let advice = why.split('`').nth(1).unwrap_or_default();
     let words: Vec<&str> = advice.split_whitespace().skip(1).collect();
     assert!(advice.starts_with("weftd "), "{why}");
@@ -81,10 +81,10 @@ fn start__where_another_user_has_the_name_says_who() {
     let status = weftd(&["--status", "--name", &name]).output().unwrap();
     let why = String::from_utf8_lossy(&status.stderr).into_owned();
     assert!(status.status.success() && why.contains("user 12345"), "{why}");
-    // Where it answers no questions, too.
+    // The message is the same where the agent answers no questions.
     let why = weft_link::agent::Hub::listen(&name, 1, 1).unwrap_err().to_string();
     assert!(why.contains("of user 12345 has") && why.contains("take a path"), "{why}");
-    // A rank does not give it the key of its job, and says who it is.
+    // A rank does not send it the key of its job, and the error names its user.
     let job_key = JobKey::from_bytes(&[7; 32]).unwrap();
     let security = Security { mode: Mode::Auth, job_key, me: weft::EndpointId(1) };
     let config = AgentConfig { names: vec![name.clone()], ..AgentConfig::default() };

@@ -1,5 +1,5 @@
-//! Counters in the kernel, which an agent has put there: ranks add to them past every process of
-//! the owner's host.
+//! Counters that an agent has put into the kernel: ranks add to them without any process of the
+//! owner's host.
 #![allow(non_snake_case)]
 
 mod common;
@@ -23,7 +23,7 @@ fn in_kernel() -> Config {
     Config { fetch_add: Server::Kernel, ..Config::default() }
 }
 
-/// A rank whose counters others add to, and its agent: it does nothing but read one when asked.
+/// Runs a rank whose counters others add to, and its agent; it only reads a counter when asked.
 fn own(words: &str, say: &Sender<(Address, Counter)>, asked: &Receiver<Ask>, value: &Sender<u64>) {
     let agent = Served::start(&format!("--links packet --interfaces weft1 {words}"));
     let rank = agent.try_rank_with(1, in_kernel()).unwrap();
@@ -60,28 +60,28 @@ fn own(words: &str, say: &Sender<(Address, Counter)>, asked: &Receiver<Ask>, val
             break;
         }
     }
-    // It looks at the network again, until nobody asks any more.
+    // Polls the network again, until nobody asks any more.
     until(&[&rank], || matches!(asked.try_recv(), Err(TryRecvError::Disconnected)));
 }
 
-/// What an owner is asked.
+/// A request to an owner.
 #[derive(Clone, Copy)]
 enum Ask {
-    /// The counter.
+    /// The value of the counter.
     Value,
-    /// For another counter's key.
+    /// The key of another counter.
     Another,
-    /// Words that its agent has in the kernel.
+    /// The number of words that its agent has in the kernel.
     Words,
-    /// Clients of these.
+    /// The number of clients of these words.
     Clients,
-    /// To end the counter; the clients after that.
+    /// End the counter; then the number of clients.
     End,
-    /// To leave.
+    /// Leave the job.
     Leave,
 }
 
-/// Who adds.
+/// The rank that adds.
 struct Adder<'a> {
     rank: &'a Rank,
     packets: Packets,
@@ -96,7 +96,7 @@ impl Adder<'_> {
         self.packets.fetch_add_blocking(self.owner, self.counter, n).unwrap()
     }
 
-    /// Adds past the kernel.
+    /// Adds through the agent, not the kernel.
     fn add_by_agent(&self, n: u64) -> u64 {
         let code = AtomicCode::FetchAdd;
         let add = self.rank.endpoint.atomic(self.owner, self.counter.key, 0, code, n, 0);
@@ -108,7 +108,7 @@ impl Adder<'_> {
         self.values.recv().unwrap()
     }
 
-    /// What the owner reads.
+    /// Returns the value that the owner reads.
     fn value(&self) -> u64 {
         self.ask(Ask::Value)
     }
@@ -118,7 +118,7 @@ impl Adder<'_> {
     }
 }
 
-/// Two hosts, on one an owner with its agent of these options.
+/// Runs a test on two hosts; one has an owner with its agent of these options.
 fn with_owner(words: &str, test: impl FnOnce(&Adder<'_>)) {
     let (say, hear) = channel();
     let (asks, asked) = channel();
@@ -163,8 +163,8 @@ fn kernel__its_words_are_those_of_the_agent() {
     });
 }
 
-/// Those that are under way beside another go by the agent, and one that is given up leaves no
-/// trace but what it may have added.
+/// An addition that starts while another is in flight goes through the agent, and one that is
+/// dropped has no effect but its possible addition.
 #[test]
 fn kernel__additions_at_the_same_time_count_once_each() {
     with_owner("--kernel", |adder| {
@@ -212,7 +212,7 @@ fn kernel__without_it_the_agent_counts() {
     });
 }
 
-/// The way is gone before a request: nothing was added there.
+/// The path is gone before a request: the kernel adds nothing.
 #[test]
 fn kernel__that_is_not_reached_any_more_the_agent_counts() {
     with_owner("--kernel", |adder| {
@@ -227,7 +227,7 @@ fn kernel__that_is_not_reached_any_more_the_agent_counts() {
     });
 }
 
-/// The request came and the answer does not: it was added once, and the answer is the agent's.
+/// The request arrives and the answer does not: it is added once, and the agent answers.
 #[test]
 fn kernel__an_answer_that_is_lost_comes_from_the_agent() {
     with_owner("--kernel", |adder| {
@@ -263,7 +263,7 @@ fn kernel__of_an_owner_that_has_left_serves_nobody() {
     });
 }
 
-/// More counters than ways to them are kept.
+/// More counters than the paths that are kept.
 #[test]
 fn kernel__many_counters_of_one_owner() {
     with_owner("--kernel", |adder| {
@@ -292,7 +292,7 @@ fn dissector__knows_requests_and_answers() {
             assert_eq!(adder.add(2), FIRST + 2 * n);
         }
         let socket = std::net::UdpSocket::bind((HOSTS[0], 0)).unwrap();
-        // Nobody has that port: the answer may be an error of the next call.
+        // Nobody has that port, so the next call may return an error.
         capture.finish(|mark| drop(socket.send_to(mark.as_bytes(), (HOSTS[1], 9))));
         let kinds =
             ["weft_counters.kind == 1", "weft_counters.kind == 2", "weft.type == 13", "udp"];

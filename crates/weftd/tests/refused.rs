@@ -1,4 +1,4 @@
-//! Programs that an agent refuses or ends: what they are told, and that nobody else suffers.
+//! Programs that an agent refuses or ends: the reasons that they get, and no effect on others.
 #![allow(non_snake_case)]
 
 mod common;
@@ -21,7 +21,8 @@ fn someone() -> EndpointId {
     EndpointId(weft_link::random_u64())
 }
 
-/// What an agent says to one whose first words are these, until it ends the connection.
+/// Returns the agent's messages to a program whose first message is this, until the agent ends the
+/// connection.
 fn answers(agent: &Served, me: EndpointId, words: &[u8]) -> Vec<Control> {
     let mut rank = caller(agent, me);
     assert!(rank.say(words));
@@ -88,7 +89,7 @@ fn agent__that_is_not_there_is_said_once() {
 #[test]
 fn agent__without_a_socket_for_a_rank_says_so_at_once() {
     let mut options = options("");
-    // Nothing to serve over, as where descriptors have run out.
+    // There is no link to serve over, as when descriptors have run out.
     options.udp = false;
     options.packet = false;
     let agent = Served::with(options);
@@ -113,7 +114,7 @@ fn agent__those_refused_hold_no_connection_whatever_they_do() {
             rank.has_ended()
         });
         refused_for(&heard, "seats are taken");
-        // Its process goes on.
+        // The process of the refused rank continues.
         all.push(rank);
     }
     drop(first);
@@ -130,7 +131,7 @@ fn agent__callers_that_ask_for_nothing_keep_nobody_from_a_seat() {
     let (a, b) = (agent.rank(1), agent.rank(1));
     let to_b = a.connect(&b);
     pass(&a, to_b, &b, 1, b"served");
-    // More than may wait: the oldest are told so, and go.
+    // More callers than may wait: the oldest get the reason, and are closed.
     silent.extend((0..30).map(|_| caller(&agent, someone())));
     let (mut told, mut first) = (Vec::new(), silent.remove(0));
     until(&[], || {
@@ -165,7 +166,7 @@ fn agent__refusals_without_end_do_not_fill_its_log() {
     assert_eq!(agent.reports("refused "), CALLERS as u64);
     let mut lines = BufReader::new(process.stderr.take().unwrap()).lines().map_while(Result::ok);
     let (mut written, mut omitted) = (0, 0usize);
-    // The agent goes on, and says how many it has left out.
+    // The agent continues, and reports how many lines it has omitted.
     while written + omitted < CALLERS {
         let line = lines.next().expect("the agent ended");
         match line.split_once(" more such lines were left out") {
@@ -178,7 +179,7 @@ fn agent__refusals_without_end_do_not_fill_its_log() {
     process.kill().unwrap();
     process.wait().unwrap();
     assert_eq!(written + omitted, CALLERS);
-    // One more in each pause, should the callers have taken so long.
+    // One more line per pause, if the callers took that long.
     assert!((BURST as usize..CALLERS / 2).contains(&written), "{written}");
 }
 
@@ -200,8 +201,8 @@ fn agent__rings_that_lie_end_that_rank_alone() {
             until(&[], || {
                 liar.heard();
                 if nonsense == Nonsense::Credits {
-                    // The agent looks when it has said as much as the ring holds. Hearing puts the
-                    // credits right.
+                    // The agent checks the ring when it has sent as much as the ring holds.
+                    // Receiving corrects the credits.
                     liar.say(&Control::CounterRead(1, 2).encode());
                     liar.spoil(nonsense);
                 }
@@ -247,7 +248,7 @@ fn agent__an_answer_that_is_not_understood_is_an_error_that_says_what_to_do() {
     });
 }
 
-/// A rank that says what it likes, once it is served.
+/// Returns a rank that is served and then sends any messages.
 fn served(agent: &Served, me: EndpointId) -> BareRank {
     let mut rank = caller(agent, me);
     assert!(rank.say(&attach(me, [9; 32])));
@@ -255,8 +256,8 @@ fn served(agent: &Served, me: EndpointId) -> BareRank {
     rank
 }
 
-/// Says messages, as fast as they are taken, until the agent ends the connection or `done` with
-/// what it says.
+/// Sends messages as fast as they are taken, until the agent ends the connection or `done`, called
+/// with the agent's messages, returns true.
 fn say_until(
     rank: &mut BareRank,
     mut next: impl FnMut() -> Vec<u8>,
@@ -279,7 +280,7 @@ fn say_until(
     heard
 }
 
-/// An address that every host reaches.
+/// Returns an address that every host reaches.
 fn somewhere() -> Vec<u8> {
     let udp = vec!["127.0.0.1:9".parse().unwrap()];
     let host = weft_link::shm::host().unwrap();

@@ -1,4 +1,4 @@
-//! The rights that a real agent is left with.
+//! The rights that a real agent keeps.
 #![allow(non_snake_case)]
 
 mod common;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use weft_conformance::skip;
 use weftd::sys;
 
-/// An agent as a process, which says that it serves; killed in the end.
+/// An agent as a process, which has reported that it serves; killed when this value is dropped.
 struct Process(Child, Served);
 
 impl Process {
@@ -26,7 +26,7 @@ impl Process {
         Process(child, Served { name, end: Arc::default(), thread: None })
     }
 
-    /// What the kernel says of it, by name.
+    /// Returns the fields of its /proc status, by name.
     fn status(&self) -> BTreeMap<String, Vec<String>> {
         let text = std::fs::read_to_string(format!("/proc/{}/status", self.0.id())).unwrap();
         let pair = |line: &str| {
@@ -39,7 +39,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // One that has ended needs neither.
+        // A process that has ended needs neither.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -68,7 +68,7 @@ fn rights__are_given_up_before_anybody_is_served() {
             assert!(!status["Gid"].contains(&"0".to_string()), "{words}");
             assert!(status["Groups"].is_empty(), "{words}: {:?}", status["Groups"]);
         }
-        // What it opened before serves on.
+        // Resources opened before the rights were dropped still work.
         let (a, b) = (agent.1.rank(1), agent.1.rank(1));
         let to_b = a.connect(&b);
         pass(&a, to_b, &b, 1, b"without any right");
@@ -90,7 +90,7 @@ fn rights__without_a_name_it_becomes_a_user_whom_nobody_else_is() {
     let passwd = std::fs::read_to_string("/etc/passwd").unwrap();
     let named = passwd.lines().find(|l| l.split(':').nth(2) == Some(now));
     assert!(now != "0" && named.is_none_or(|l| l.starts_with("weft:")), "{now}: {named:?}");
-    // A process of nobody may not even ask whether it is there.
+    // A process of the user nobody may not even send signal 0.
     let by = |user: &str| {
         let mut kill = Command::new("setpriv");
         kill.args([&format!("--reuid={user}"), "--clear-groups", "kill", "-s", "TERM"]);

@@ -61,7 +61,7 @@ fn agent__a_word_is_added_to_while_its_owner_does_nothing() {
     assert_eq!(answer, Some(Some(150)));
 }
 
-/// Ranks on as many agents, with open sessions along the edges of a tree, all in group 5.
+/// Returns one rank on each agent, with open sessions along the edges of a tree, all in group 5.
 fn group(tree: Tree, agents: &[Served]) -> Vec<Rank> {
     let ranks: Vec<Rank> = agents.iter().map(|agent| agent.rank(1)).collect();
     let all: Vec<&Rank> = ranks.iter().collect();
@@ -91,7 +91,7 @@ fn agent__multicast_passes_ranks_that_do_nothing() {
         let (root, last) = (&ranks[0], &ranks[3]);
         let mut got = Vec::new();
         for n in 0..20u32 {
-            // Only the root and the last member make progress: those between are passed.
+            // Only the root and the last member make progress: packets pass those between.
             until(&[root, last], || root.services.borrow_mut().multicast(5, n, &n.to_le_bytes()));
             until(&[root, last], || {
                 got.extend(last.services.borrow_mut().poll_packet());
@@ -119,7 +119,7 @@ fn agent__a_member_that_takes_nothing_is_named_and_holds_up_within_bounds() {
     until(&[root, awake], || {
         sent += u32::from(root.services.borrow_mut().multicast(5, sent, b"packet"));
         got += u32::from(awake.services.borrow_mut().poll_packet().is_some());
-        // On a crowded machine the other one may be slow for a while, too.
+        // On a crowded machine the other member may be slow for a while, too.
         let slow = root.services.borrow_mut().poll_member();
         named = named.or(slow.filter(|(_, member, _)| *member == 2));
         named.is_some() && got == sent
@@ -138,7 +138,7 @@ fn agent__a_rank_that_ends_gives_its_seat_back_and_its_peers_hear_of_it() {
         pass(&a, to_b, &b, round, b"here");
         let why = refusal(there.try_rank(1));
         assert!(why.contains("seats are taken"), "{why}");
-        // As if it were killed: nothing is said, the system closes its socket.
+        // As if it were killed: no message is sent, the system closes its socket.
         drop(b);
         let waiting = a.endpoint.recv(Some(to_b), 99, 0, vec![0; 8]);
         until(&[&a], || waiting.is_done());
@@ -214,7 +214,7 @@ fn agent__a_rank_that_takes_nothing_holds_up_only_those_who_send_to_it() {
     until(&[&a, &deaf], || window.iter().all(|sent| sent.is_done()));
 }
 
-/// A rank whose long put goes to one whose agent then stands still, and a third rank.
+/// A rank with a long put to a rank whose agent then stands still, and a third rank.
 struct Standstill<'a> {
     frozen: &'a Process,
     a: &'a Rank,
@@ -224,13 +224,13 @@ struct Standstill<'a> {
     to_c: PeerId,
 }
 
-/// Makes one and gives it to the test, with the put.
+/// Makes such ranks and calls the test with them and the put.
 fn stand_still(peer_timeout_ms: u32, test: impl FnOnce(&Standstill<'_>, Operation)) {
     let name = format!("@weft-test-{:016x}", weft_link::random_u64());
     let frozen = process(&name);
     let far = Served { name, end: Arc::default(), thread: None };
     let (here, there) = (Served::start(""), Served::start(""));
-    // Short packets, so that they are many.
+    // Short packets, so that there are many.
     let short = || Config { mtu: 600, peer_timeout_ms, ..Config::default() };
     let a = here.try_rank_with(1, short()).unwrap();
     let (b, c) = (far.try_rank_with(1, short()).unwrap(), there.rank(1));
@@ -279,14 +279,14 @@ fn agent__frames_of_strangers_and_of_other_jobs_change_nothing() {
     let (a, b, foe) = (here.rank(1), there.rank(1), here.rank(2));
     let to_b = a.connect(&b);
     pass(&a, to_b, &b, 1, b"the session is open");
-    // Another job on the same agent asks for a session with b, and strangers send nonsense.
+    // Another job on the same agent asks for a session with b, and strangers send invalid bytes.
     let at_b = foe.connect(&b);
     foe.endpoint.open(at_b);
     let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
     for n in 0..500u32 {
         let bytes: Vec<u8> = (0..n % 200).map(|i| (i * n) as u8).collect();
         for to in b.address().udp.iter().filter(|to| to.is_ipv4()) {
-            // A family or route that is missing is no matter.
+            // A missing address family or route does not matter.
             let _ = socket.send_to(&bytes, to);
         }
         foe.endpoint.progress();
@@ -310,7 +310,7 @@ fn agent__jobs_are_not_interrupted_by_a_polite_end() {
     agent.thread.take().unwrap().join().unwrap();
 }
 
-/// What a second agent at the same name is told.
+/// Returns the error of a second agent at the same name.
 fn refusal_of_second(first: &Served) -> String {
     match Agent::open(Options { name: first.name.clone(), ..options("") }) {
         Ok(_) => panic!("two agents at one name"),
@@ -318,7 +318,7 @@ fn refusal_of_second(first: &Served) -> String {
     }
 }
 
-/// Set where this test program runs as another user's rank.
+/// Name of the variable set where this test program runs as another user's rank.
 const CHILD: &str = "WEFT_TEST_AGENT";
 
 #[test]
@@ -329,7 +329,7 @@ fn agent__a_rank_of_another_user_is_served_within_a_quota_of_its_own() {
         let to_b = a.connect(&b);
         pass(&a, to_b, &b, 1, b"no rights needed");
         assert!(refusal(served.try_rank(9)).contains("quota"));
-        // What has the same name is another user's, and stays that user's.
+        // The word of the same key belongs to another user, and stays so.
         assert_eq!(word(&a, Some(1_000_000)), Some(1_000_000));
         assert!(status::stop(&served.name).unwrap().contains("not its owner"));
         let seen = status::status(&served.name).unwrap();
@@ -346,7 +346,7 @@ fn agent__a_rank_of_another_user_is_served_within_a_quota_of_its_own() {
     let to_b = a.connect(&b);
     assert_eq!(word(&a, Some(5)), Some(5));
     let test = "agent__a_rank_of_another_user_is_served_within_a_quota_of_its_own";
-    // Started as a copy that anybody may read.
+    // Started as a copy that any user may read.
     let copy = std::env::temp_dir().join(format!("weft-agent-test-{}", std::process::id()));
     std::fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
     let mut child = Command::new(&copy);
@@ -354,7 +354,7 @@ fn agent__a_rank_of_another_user_is_served_within_a_quota_of_its_own() {
     child.uid(65_534).gid(65_534).current_dir("/");
     let child = loop {
         match child.output() {
-            // A process that another test has just started still has it open for writing.
+            // A process just started by another test still has it open for writing.
             Err(e) if e.kind() == std::io::ErrorKind::ExecutableFileBusy => {}
             other => break other.unwrap(),
         }
@@ -366,7 +366,8 @@ fn agent__a_rank_of_another_user_is_served_within_a_quota_of_its_own() {
     assert!(status::status(&agent.name).unwrap().contains(" user 0 process "), "root sees all");
 }
 
-/// The word of a rank under a key that others use too; opened first with a value, if one is given.
+/// Returns the word of a rank under a key that others use too; opens it first with a value, if one
+/// is given.
 fn word(rank: &Rank, open: Option<u64>) -> Option<u64> {
     const KEY: u64 = 77;
     match open {
@@ -381,7 +382,8 @@ fn word(rank: &Rank, open: Option<u64>) -> Option<u64> {
     answer.flatten()
 }
 
-/// A process that ends with the test, however that ends: one that stands still would outlive it.
+/// A process that is killed when this value is dropped, even if the test fails: a stopped process
+/// would stay.
 struct Process(std::process::Child);
 
 impl Process {
@@ -390,7 +392,7 @@ impl Process {
         self.0.wait().unwrap();
     }
 
-    /// Sends it a signal, by its name.
+    /// Sends it a signal by name.
     fn signal(&self, name: &str) {
         let pid = self.0.id().to_string();
         assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
@@ -403,7 +405,7 @@ impl Drop for Process {
     }
 }
 
-/// An agent as a process of its own.
+/// Starts an agent as a process of its own.
 fn process(name: &str) -> Process {
     let mut command = Command::new(env!("CARGO_BIN_EXE_weftd"));
     command.args(["--links", "udp", "--user", "", "--name", name]);
@@ -426,7 +428,7 @@ fn agent__killed_it_is_named_and_started_again_at_the_same_place_it_serves() {
     let waiting = a.endpoint.recv(Some(to_b), 99, 0, vec![0; 8]);
     agent.end();
     until(&[&a], || waiting.is_done());
-    // The peer lives.
+    // The error names the agent, because the peer lives.
     let failed = a.endpoint.block_on(waiting).0.unwrap_err();
     assert_eq!(failed, OpError::Peer { peer: to_b, failure: weft::PeerFailure::AgentGone });
     let said = a.endpoint.explain(failed);
@@ -434,7 +436,7 @@ fn agent__killed_it_is_named_and_started_again_at_the_same_place_it_serves() {
     let why = a.services.borrow().ended().expect("the rank knows").to_string();
     assert!(why.contains(&name), "{why}");
     assert!(served.try_rank(1).is_err());
-    // Its socket still lies there.
+    // Its socket file still exists.
     let mut again = process(&name);
     let (c, d) = (served.rank(1), served.rank(1));
     let to_d = c.connect(&d);

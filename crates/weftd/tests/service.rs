@@ -1,4 +1,4 @@
-//! The agent as a service of the system: its unit file, and what it tells the service manager.
+//! The agent as a service of the system: its unit file, and its messages to the service manager.
 #![allow(non_snake_case)]
 
 use std::os::linux::net::SocketAddrExt;
@@ -10,10 +10,10 @@ use weft_conformance::skip;
 
 const WEFTD: &str = env!("CARGO_BIN_EXE_weftd");
 const UNIT: &str = include_str!("../../../dist/weftd.service");
-/// Nothing here takes this long on a machine that works at all.
+/// Longer than any command here takes on a working machine.
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// A folder of this test, empty.
+/// Returns an empty folder of this test.
 fn scratch() -> PathBuf {
     let name = format!("weftd-service-{:016x}", weft_link::random_u64());
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
@@ -21,7 +21,8 @@ fn scratch() -> PathBuf {
     folder
 }
 
-/// What `systemd-analyze verify` says of a unit file; `None` where there is no such command.
+/// Returns the output of `systemd-analyze verify` for a unit file; `None` if there is no such
+/// command.
 fn verify(unit: &str) -> Option<String> {
     let folder = scratch();
     let path = folder.join("weftd.service");
@@ -30,7 +31,7 @@ fn verify(unit: &str) -> Option<String> {
     std::fs::remove_dir_all(&folder).unwrap();
     let output = output.ok()?;
     let said = String::from_utf8_lossy(&output.stderr);
-    // Of other units of this machine it may complain, too.
+    // It may report faults of other units of this machine, too.
     let of_ours: Vec<&str> = said.lines().filter(|line| line.contains("weftd")).collect();
     Some(of_ours.join("\n"))
 }
@@ -47,7 +48,7 @@ fn unit__the_service_manager_understands_it() {
     assert!(said.is_empty(), "{said}");
 }
 
-/// The words of the unit's start line, but for where it listens.
+/// Starts the command of the unit's start line, with another socket name.
 fn start(name: &str, manager: &str) -> Child {
     let line = UNIT.lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap();
     let words = line.split_whitespace().skip(1);

@@ -1,5 +1,6 @@
-//! A rank behind an agent that says nothing: as long as its process runs it is waited for, however
-//! long it computes; stopped, it fails after the peer timeout, though its agent answers for it.
+//! A rank behind an agent that sends nothing. While its process runs, peers wait for it, however
+//! long it computes. If its process is stopped, it fails after the peer timeout, though its agent
+//! answers for it.
 #![allow(non_snake_case)]
 
 mod common;
@@ -13,17 +14,18 @@ use weft::{Address, Clock, Config, Endpoint, EndpointId, OpError, PeerFailure, P
 use weft_link::secure::{JobKey, Mode, Security};
 use weft_link::{UdpConfig, UdpLink};
 
-/// The agent and the address of who waits, in the environment of the process that is waited for.
+/// Name of the variable with the agent and the address of the waiting rank, for the process that is
+/// waited for.
 const ROLE: &str = "WEFT_TEST_STILL";
 const KEY: u8 = 3;
 const TAG: u64 = 1;
 
-/// Short timeouts, and a question so often that many fit into one.
+/// Returns short timeouts, with many probes in each.
 fn config() -> Config {
     Config { peer_timeout_ms: 1_000, keepalive_ms: 100, ..Config::default() }
 }
 
-/// The process that is waited for: it says that it is there, and no more until its input ends.
+/// The process that is waited for: it sends one message, and nothing more until its input ends.
 #[test]
 fn worker__says_one_word_and_then_computes() {
     let Ok(role) = std::env::var(ROLE) else { return };
@@ -38,7 +40,7 @@ fn worker__says_one_word_and_then_computes() {
     println!("computes");
     std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
     rank.endpoint.send_blocking(other, TAG, b"done").unwrap();
-    // Until the other has taken it.
+    // Waits until the other rank has received it.
     let _ended = rank.endpoint.recv_blocking(Some(other), TAG, 0, &mut [0; 8]);
 }
 
@@ -48,7 +50,7 @@ struct Worker {
 }
 
 impl Worker {
-    /// Starts one behind an agent, and opens a session with it.
+    /// Starts a worker behind an agent, and opens a session with it.
     fn start(agent: &Served, me: &Rank) -> Worker {
         let role = format!("{} {}", agent.name, to_hex(&me.address().encode()));
         let mut command = Command::new(std::env::current_exe().unwrap());
@@ -78,7 +80,7 @@ impl Drop for Worker {
     }
 }
 
-/// A rank that no agent serves.
+/// Returns a rank that no agent serves.
 fn without_agent() -> Rank {
     let (me, job_key) = (EndpointId(weft_link::random_u64()), JobKey::from_bytes(&[KEY; 32]));
     let security = Security { mode: Mode::Auth, job_key: job_key.unwrap(), me };
@@ -87,8 +89,8 @@ fn without_agent() -> Rank {
     Rank { endpoint, services: Default::default() }
 }
 
-/// Waits for a message of a worker, and does `then` once more packets than a peer timeout has
-/// questions have been answered.
+/// Waits for a message of a worker; calls `then` after more probes were answered than fit into a
+/// peer timeout.
 fn wait(me: &Rank, worker: &mut Worker, then: impl FnOnce(&mut Worker)) -> Result<usize, OpError> {
     let mut then = Some(then);
     let before = me.endpoint.stats().packets_received;
@@ -138,7 +140,7 @@ fn still__a_rank_that_is_stopped_and_takes_no_more_fails_those_who_send() {
     both(|agent, me| {
         let worker = Worker::start(agent, me);
         worker.signal("STOP");
-        // More than its agent keeps for it.
+        // More bytes than its agent keeps for it.
         let sends: Vec<_> =
             (0..200).map(|n| me.endpoint.send(worker.peer, 7, pattern(n, 256 << 10))).collect();
         until(&[me], || sends.iter().all(|send| send.is_done()));

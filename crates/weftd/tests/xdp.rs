@@ -1,4 +1,4 @@
-//! Agents that own the queues of an interface: their ranks share them.
+//! Agents that own the queues of an interface, which their ranks share.
 #![allow(non_snake_case)]
 
 mod common;
@@ -7,8 +7,8 @@ use common::*;
 use weft::{AtomicCode, PeerId};
 use weft_conformance::{cable, skip};
 
-/// Two agents at the ends of a cable, for so many ranks each. `None`, and said why, where that
-/// cannot be.
+/// Returns two agents at the ends of a cable, each for so many ranks. `None`, with the reason
+/// printed, if that cannot be.
 fn agents(seats: usize) -> Option<[Served; 2]> {
     if let Err(why) = cable::lay(1500) {
         skip(&why);
@@ -17,7 +17,7 @@ fn agents(seats: usize) -> Option<[Served; 2]> {
     let start = |end: &str| {
         let words = format!("--links xdp --interfaces {end} --seats {seats}");
         let opened = weftd::Agent::open(options(&words));
-        // It is given up at once, and with it the queue.
+        // Closed at once, and with it the queue.
         opened.map(drop).map_err(|e| e.to_string())
     };
     if let Err(why) = start(cable::ENDS[0]) {
@@ -36,7 +36,7 @@ fn xdp__ranks_of_two_hosts_share_a_queue_each() {
     let left: Vec<Rank> = (0..3).map(|_| here.rank(1)).collect();
     let right: Vec<Rank> = (0..3).map(|_| there.rank(1)).collect();
     let all: Vec<&Rank> = left.iter().chain(&right).collect();
-    // All at once, so that each finds what is for others.
+    // All connect at once, so that each receives packets for others.
     let ways: Vec<(usize, usize, PeerId)> =
         (0..9).map(|at| (at / 3, at % 3, left[at / 3].connect(&right[at % 3]))).collect();
     let (mut sent, mut got) = (Vec::new(), Vec::new());
@@ -57,12 +57,12 @@ fn xdp__ranks_of_two_hosts_share_a_queue_each() {
             assert!(data[..len] == pattern(tag as usize, 700 + 100 * a), "tag {tag:x}");
         }
     }
-    // A long one, in many frames, beside the others' short ones.
+    // A long message, in many frames, beside short ones of others.
     let (a, b, peer) = ways[4];
     pass(&left[a], peer, &right[b], 1, &pattern(7, 300_000));
 }
 
-/// A rank, when the one before it has left its seat.
+/// Returns a rank, after the rank before it has left its seat.
 fn soon(agent: &Served, key: u8) -> Rank {
     let mut rank = None;
     until(&[], || {
@@ -79,7 +79,7 @@ fn xdp__a_seat_goes_to_the_next_rank_and_nobody_else_notices() {
     let to_other = kept.connect(&other);
     pass(&kept, to_other, &other, 1, b"before");
     for n in 0..4u8 {
-        // Another job each time: what came for the last one is nothing to this.
+        // Another job each time: packets for the last one must not reach this.
         let (guest, host) = (soon(&here, 2 + n), soon(&there, 2 + n));
         let peer = guest.connect(&host);
         pass(&guest, peer, &host, 1, &pattern(n.into(), 3000));

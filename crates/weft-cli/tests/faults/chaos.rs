@@ -9,12 +9,12 @@ use weft_link::rng::Rng;
 
 const RANKS: usize = 3;
 const ROUNDS: u64 = 4;
-/// The longest moment, in looks at the process table.
+/// Longest random moment, in checks of the process table.
 const LOOKS: u64 = 60;
-/// The longest moment in time.
+/// Longest random moment in time.
 const LONGEST: Duration = Duration::from_secs(3);
 
-/// A job that computes until it is ended, in an empty folder that its temporary files go to.
+/// Returns a job that computes until it is killed, with an empty folder for its temporary files.
 fn endless(link: &str, folder: &Path) -> Job {
     let sor = ["app", "sor", "--size", "200", "--tolerance", "0", "--iterations", "1000000000"];
     job(link, folder, &sor)
@@ -27,8 +27,8 @@ fn job(link: &str, folder: &Path, rank: &[&str]) -> Job {
     Job::of(command)
 }
 
-/// A random moment in the life of a job, start-up included: so many looks at it. On a machine where
-/// looking takes long it ends before a rank counts as silent.
+/// Waits for a random moment in the life of a job, start-up included, counted in checks of the
+/// process table. Ends by time if checks are slow, before a rank counts as silent.
 fn moment(job: &Running, rng: &mut Rng) {
     let start = Instant::now();
     for _ in 0..rng.below(LOOKS) {
@@ -38,7 +38,7 @@ fn moment(job: &Running, rng: &mut Rng) {
     }
 }
 
-/// Waits for the ranks, then for a random moment; one of them. None: the job ended before.
+/// Waits for the ranks, then for a random moment; returns one rank. `None`: the job ended before.
 fn victim(job: &mut Running, rng: &mut Rng) -> Option<u32> {
     let ranks = job.await_ranks(RANKS);
     moment(job, rng);
@@ -74,7 +74,7 @@ fn kill__of_a_rank_at_any_moment_ends_the_job() {
         let victim = victim(&mut job, rng).expect("the job goes on for ever");
         assert!(signal("KILL", victim));
         let done = job.finish();
-        // Another rank may have found out before the launcher.
+        // Another rank may have noticed it before the launcher.
         let by_launcher = done.code == Some(137) && done.err.contains("SIGKILL (signal 9)");
         let by_rank = done.code == Some(1) && done.err.contains("its process ended");
         assert!(by_launcher || by_rank, "{:?} {}", done.code, done.err);
@@ -90,13 +90,13 @@ fn stop__of_a_rank_at_any_moment_is_noticed_by_the_others() {
             job = job.env(limit, "2000");
         }
         let mut job = job.start();
-        // On a crowded machine a rank may be silent for as long without being stopped.
+        // On a crowded machine a rank may be silent as long without being stopped.
         if let Some(victim) = victim(&mut job, rng) {
             signal("STOP", victim);
         }
         let done = job.finish();
         done.assert_code(1);
-        // What is said depends on how far the stopped rank had come.
+        // The message depends on the state in which the rank was stopped.
         let causes =
             ["nothing heard for", "has been stopped for", "no answer to the first packet", "rank"];
         assert!(causes.iter().any(|cause| done.err.contains(cause)), "{}", done.err);

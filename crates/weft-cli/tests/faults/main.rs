@@ -1,9 +1,9 @@
-//! A machine that refuses: full disks, limits, no network, ranks that die or stop at any moment.
-//! Everything ends by itself, says what happened, and leaves nothing behind.
+//! A machine with faults: full disks, limits, no network, ranks that die or stop at any moment.
+//! Every job ends by itself, reports the cause, and leaves nothing behind.
 #![allow(non_snake_case)]
 
 mod chaos;
-// Each program of tests uses a part of it.
+// Each test program uses a part of it.
 #[allow(dead_code)]
 #[path = "../run/harness.rs"]
 mod harness;
@@ -16,18 +16,18 @@ use std::process::{Command, Stdio};
 use weft_conformance::skip;
 
 const WEFT: &str = env!("CARGO_BIN_EXE_weft");
-/// A short job with its result checked.
+/// A short job that checks its result.
 const SOR: &str = "app sor --size 100 --check";
 
-/// A shell that runs `script`; `$WEFT` is the command.
+/// Returns a shell that runs `script`; `$WEFT` is the command.
 fn shell(script: &str) -> Command {
     let mut command = Command::new("sh");
     command.args(["-c", script]).env("WEFT", WEFT);
     command
 }
 
-/// A shell in namespaces of its own, where it is root and `$DIR` is an empty folder; `None` where
-/// they cannot be made.
+/// Returns a shell in namespaces of its own, where it is root and `$DIR` is an empty folder; `None`
+/// if they cannot be made.
 fn apart(namespace: &str, script: &str) -> Option<Command> {
     let user = ["--user", "--map-root-user", namespace];
     let mut probe = Command::new("unshare");
@@ -73,8 +73,8 @@ fn disk__full_under_the_output_of_ranks_ends_the_job() {
     done.assert_says(&["standard output", "No space left on device"]);
 }
 
-/// A job with captures on a disk that has this much room, which is said to have ended in each file
-/// named; the files that are left can be read.
+/// Runs a job with captures on a disk with this much room. The output must report the early end of
+/// each capture by its file, and the files can be read.
 fn captures_on_a_disk_with(room: u32) {
     let fill = 65536 - room;
     let script = format!(
@@ -97,7 +97,7 @@ fn disk__full_under_captures_ends_the_captures() {
     captures_on_a_disk_with(65536);
 }
 
-/// All that there is to write fits into the buffers of the captures.
+/// All bytes to write fit into the buffers of the captures.
 #[test]
 fn disk__full_when_captures_end_is_said() {
     captures_on_a_disk_with(8192);
@@ -134,7 +134,7 @@ fn disk__full_under_a_command_is_an_error_and_no_panic() {
 
 #[test]
 fn output__that_nobody_reads_to_its_end_is_no_panic() {
-    // A process that another test starts may have a copy of the reading end for a moment.
+    // A process started by another test may have a copy of the reading end for a moment.
     let codes = (0..50).map(|_| {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
@@ -212,7 +212,7 @@ fn dev_shm__of_64_kib_is_not_used() {
     assert_eq!(done.err, "", "nothing is there");
 }
 
-/// Rows of 320 kB: long enough to be copied from process to process, where that is permitted.
+/// Rows of 320 kB: long enough for direct copies between processes, if these are permitted.
 const LONG_ROWS: [&str; 6] = ["app", "sor", "--size", "12x40000", "--check", "--json"];
 
 #[test]
@@ -233,7 +233,8 @@ fn direct_copies__that_are_forbidden_are_not_missed() {
     done.assert_nothing_left();
 }
 
-/// Set for the process that runs [`becomes_a_rank__without_direct_copies`] as a rank.
+/// Name of the variable set for the process that runs [`becomes_a_rank__without_direct_copies`] as
+/// a rank.
 const ROLE: &str = "WEFT_TEST_ROLE";
 
 #[test]
@@ -258,7 +259,7 @@ fn becomes_a_rank__without_direct_copies() {
     done.assert_nothing_left();
 }
 
-/// The job ended well, or because of the limit, which it names.
+/// Checks that the job ended well, or because of the limit, which its message names.
 fn assert_passed_or_names_the_limit(done: &Done, files: u32) {
     let passed = done.code == Some(0) && done.out.contains("PASS");
     let named = done.code == Some(1) && done.err.contains("ulimit -n");
@@ -268,7 +269,7 @@ fn assert_passed_or_names_the_limit(done: &Done, files: u32) {
 
 #[test]
 fn descriptors__that_run_out_in_the_launcher_are_named() {
-    // With fewer, the program loader gives up.
+    // With fewer files the program loader fails.
     for files in (5..24).step_by(2) {
         let script = format!("ulimit -n {files}; exec \"$WEFT\" run -n 2 \"$WEFT\" {SOR}");
         assert_passed_or_names_the_limit(&Job::of(shell(&script)).finish(), files);

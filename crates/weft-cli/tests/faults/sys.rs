@@ -1,13 +1,13 @@
-//! Taking rights away from a process.
+//! Removes rights from a process.
 
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// Forbids the program that `command` starts, and all it starts, to copy between processes, as the
-/// seccomp profile of a container does: the calls fail with `EPERM`.
+/// Forbids the program that `command` starts, and all its children, to copy between processes, as
+/// the seccomp profile of a container does: the calls fail with `EPERM`.
 pub fn forbid_direct_copies(command: &mut Command) {
-    // SAFETY: what runs in the child only makes system calls and allocates nothing.
+    // SAFETY: the function in the child only makes system calls and allocates nothing.
     unsafe { command.pre_exec(install_filter) };
 }
 
@@ -21,7 +21,7 @@ fn install_filter() -> io::Result<()> {
     let equal = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
     let give = libc::BPF_RET | libc::BPF_K;
     let mut filter = [
-        // The number of the system call is the first word of what the filter looks at.
+        // The filter's input begins with the number of the system call.
         statement(load, 0, 0, 0),
         statement(equal, libc::SYS_process_vm_readv as u32, 1, 0),
         statement(equal, libc::SYS_process_vm_writev as u32, 0, 1),

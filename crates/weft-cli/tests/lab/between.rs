@@ -1,4 +1,4 @@
-//! Commands that look at, or measure, the way between two hosts that somebody has.
+//! Commands that check, or measure, the path between two hosts named by the user.
 
 use super::{text, Lab, WEFT};
 use serde_json::Value;
@@ -7,7 +7,7 @@ fn agent() -> String {
     format!("'{WEFT}' lab exec")
 }
 
-/// The checks of `weft doctor --hosts`, and whether it ended well.
+/// Runs `weft doctor --hosts`; returns its checks, and true if it succeeded.
 fn doctor(lab: &Lab, words: &[&str]) -> (Vec<Value>, bool) {
     let agent = agent();
     let start = ["doctor", "--json", "--launch-agent", &agent, "--hosts"];
@@ -18,7 +18,7 @@ fn doctor(lab: &Lab, words: &[&str]) -> (Vec<Value>, bool) {
     (checks, done.status.success())
 }
 
-/// What is found of a topic: verdict and text of each check.
+/// Returns verdict and text of each check of a topic.
 fn found(checks: &[Value], topic: &str) -> Vec<(String, String)> {
     let of = |check: &&Value| check["topic"] == topic;
     let word = |value: &Value| value.as_str().expect("a text").to_owned();
@@ -46,7 +46,7 @@ fn doctor__sees_a_good_way_between_hosts() {
 #[test]
 fn doctor__names_the_direction_that_is_blocked() {
     let Some(lab) = Lab::up(&["2"]) else { return };
-    // What comes from the second host is dropped where it arrives; its answers, too.
+    // Drops packets from the second host on arrival, also its answers.
     let drop = "tc qdisc add dev eth0 clsact && tc filter add dev eth0 ingress protocol ip prio 1 \
                 flower ip_proto udp action drop && tc filter add dev eth0 ingress protocol ipv6 \
                 prio 2 flower ip_proto udp action drop";
@@ -66,7 +66,7 @@ fn doctor__names_the_direction_that_is_blocked() {
 #[test]
 fn doctor__sees_packets_that_are_too_long_for_the_way() {
     let Some(lab) = Lab::up(&["2"]) else { return };
-    // A switch that carries less than the hosts think.
+    // A switch whose MTU is smaller than that of the hosts.
     let police = "tc qdisc add dev eth0 clsact && tc filter add dev eth0 ingress matchall \
                   action police mtu 1420 rate 1gbit burst 1m conform-exceed drop";
     let less = lab.weft(&["lab", "exec", "h2", "sh", "-c", police]);

@@ -1,18 +1,19 @@
-//! What can be chosen of the packet interface, between hosts whose network loses packets.
+//! Choices of the packet interface, between hosts whose network loses packets.
 
 use super::harness::{Job, Running};
 use super::{at_switch, text, Lab, WEFT};
 use std::path::Path;
 use std::process::Output;
 
-/// Where the agents of the lab listen, each on its host.
+/// Name of the agents' socket in the lab, one on each host.
 const AGENT: &str = "@weft-lab-choices";
 
-/// An application that compares its result with that of the sequential program, a rank a host.
+/// Runs an application that compares its result with that of the sequential program, one rank per
+/// host.
 fn asp(lab: &Lab, nodes: &str, link: &str, settings: &[(&str, &str)]) -> Output {
     let command = ["lab", "run", "-n", "2", WEFT, "app", "asp", "--nodes", nodes, "--check"];
     let mut command = lab.command(&command);
-    // By its variable, which adds no shared memory to it.
+    // By the variable, which adds no shared memory to the link.
     command.env("WEFT_LINK", link).env("WEFT_AGENT", AGENT);
     command.envs(settings.iter().copied()).output().expect("weft starts")
 }
@@ -31,14 +32,15 @@ fn agent(lab: &Lab, host: &str, weftd: &str) -> Running {
     agent
 }
 
-/// A number that the agent of a host tells of all ranks it has served.
+/// Returns a number that a host's agent reports for all ranks that it has served.
 fn told(lab: &Lab, host: &str, weftd: &str, what: &str) -> u64 {
     let status = lab.sh(host, &format!("{weftd} --name {AGENT} --status"));
     let value = |line: &str| line.strip_prefix(what)?.trim().parse().ok();
     status.lines().find_map(value).unwrap_or_else(|| panic!("no {what} in {status}"))
 }
 
-/// Packets that the lab has lost so far; `None`, with a note, where it cannot be asked.
+/// Returns the number of packets that the lab has lost so far; `None`, with a note, if it cannot be
+/// read.
 fn lost(lab: &Lab) -> Option<u64> {
     let said = at_switch(lab, "tc -s qdisc show")?;
     let counts = said.split("dropped ").skip(1);
@@ -90,7 +92,7 @@ fn raw__short_packets_from_where_they_lie_go_back_n_under_loss() {
 #[test]
 fn raw__a_loss_on_a_network_that_is_trusted_ends_the_job_and_says_why() {
     let Some(lab) = Lab::up(&["2", "--loss", "2%"]) else { return };
-    // Hundreds of packets: some are lost.
+    // Hundreds of packets, so that some are lost.
     let done = asp(&lab, "600", "packet", &[("WEFT_RELIABILITY", "none")]);
     let said = text(&done.stderr);
     assert!(!done.status.success(), "nothing was lost: {}", text(&done.stdout));

@@ -1,5 +1,5 @@
-//! Wireshark's dissector on real packets of every link, as they cross the switch of a lab and as
-//! weft captures them.
+//! Wireshark's dissector on real packets of every link, captured at the switch of a lab and by
+//! weft.
 
 use super::{harness, text, Lab, WEFT};
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ const HELLO: u8 = 1;
 const RTS: u8 = 6;
 const DATA: u8 = 8;
 
-/// Links, as `weft run` has them, with what its frames are on the wire.
+/// Links as in `weft run`, each with the protocol of its frames.
 const LINKS: [(&[&str], &str); 5] = [
     (&["--link=udp"], "udp"),
     (&["--link=packet"], "weft_ether"),
@@ -26,8 +26,8 @@ fn folder() -> PathBuf {
     folder
 }
 
-/// A job of two hosts that exchanges short and long messages; what it wrote to standard error where
-/// this machine has no such link.
+/// Runs a job of two hosts that exchanges short and long messages. The error is its standard error,
+/// if this machine has no such link.
 fn job(lab: &Lab, options: &[&str], pcap: Option<&Path>) -> Result<(), String> {
     let with: Vec<String> = options.iter().map(|o| format!("--with={o}")).collect();
     let mut words = vec!["lab", "run", "-n", "2"];
@@ -46,7 +46,7 @@ fn job(lab: &Lab, options: &[&str], pcap: Option<&Path>) -> Result<(), String> {
     Ok(())
 }
 
-/// Every frame is known, nothing in any is wrong, and packets of these types are there.
+/// Checks that every frame is recognised and valid, and that packets of these types are there.
 fn check(frames: &[Seen], types: &[u8], what: &str) {
     let strangers: Vec<&Seen> = frames.iter().filter(|f| f.types.is_empty() || f.bad).collect();
     assert!(strangers.is_empty(), "{what}: {} as {:?}", strangers.len(), strangers[0]);
@@ -56,8 +56,7 @@ fn check(frames: &[Seen], types: &[u8], what: &str) {
     }
 }
 
-/// Captures the switch's side of the first host's cable; `None`, with a note, where that is not
-/// allowed.
+/// Captures at the switch's port of the first host; `None`, with a note, if that is not allowed.
 fn at_the_switch(lab: &Lab, file: &Path) -> Option<Capture> {
     let mut command = Command::new("nsenter");
     command.args(["-t", &lab.status()["keeper"].to_string(), "-n", "dumpcap"]);
@@ -89,7 +88,8 @@ fn dissector__knows_every_link_on_the_wire() {
     std::fs::remove_dir_all(folder).expect("the folder was there");
 }
 
-/// The frames of all captures in a folder, of which none has a trailer, whatever it ends in.
+/// Returns the frames of all captures in a folder. No frame has a trailer, whatever its last bytes
+/// are.
 fn captured(folder: &Path) -> Result<Vec<Seen>, String> {
     let mut frames = Vec::new();
     for file in std::fs::read_dir(folder).expect("captures") {

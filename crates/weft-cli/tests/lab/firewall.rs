@@ -1,9 +1,9 @@
-//! A start-up that cannot succeed: packets between hosts go nowhere.
+//! A start-up that cannot succeed: packets between hosts are lost.
 
 use super::*;
 
-/// Has a host's packets for another vanish, without a word to whoever sends them: they go to an
-/// address that no interface has, and there is no other way. False where that cannot be.
+/// Drops a host's packets to another host without an error to the sender: their route leads to an
+/// address that no interface has. False if that cannot be set.
 fn hide(lab: &Lab, host: &str, from: &str) -> bool {
     let script = format!(
         "ip -6 addr flush dev eth0 && \

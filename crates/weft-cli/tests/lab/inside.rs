@@ -8,7 +8,7 @@ fn quoted(script: &str) -> String {
     format!("'{}'", script.replace('\'', r"'\''"))
 }
 
-/// A command line for the shell of a host.
+/// Returns a command line for the shell of a host.
 fn there(host: &str, script: &str) -> String {
     format!("{WEFT} lab exec {host} sh -c {}", quoted(script))
 }
@@ -41,7 +41,7 @@ fn exec__from_a_host_ends_with_its_caller_and_gets_its_signals() {
     let Some(lab) = Lab::up(&["2"]) else { return };
     let on_h2 = |what: &str| lab.sh("h2", "cat /proc/[0-9]*/cmdline | tr '\\0' ' '").contains(what);
     let nested = |script: &str| {
-        // `exec` has the signals of this test meet the command on h1 itself.
+        // With `exec` the signals of this test reach the command on h1 itself.
         let line = format!("exec {}", there("h2", script));
         Job::of_marked(lab.command(&["lab", "exec", "h1", "sh", "-c", &line]), &lab.name).start()
     };

@@ -1,4 +1,5 @@
-//! `weft lab` from the outside: hosts that reach each other, and nothing left when it ends.
+//! `weft lab` called as by a user: hosts that reach each other, and no process or interface left
+//! after its end.
 #![allow(non_snake_case)]
 
 mod between;
@@ -19,30 +20,30 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 const WEFT: &str = env!("CARGO_BIN_EXE_weft");
-/// Bound of every wait; reached only when something is broken.
+/// Limit of every wait; reached only by a fault.
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// A lab of one test; everything of it carries a mark.
+/// The lab of one test; all its processes carry a mark.
 struct Lab {
     name: String,
 }
 
 impl Drop for Lab {
     fn drop(&mut self) {
-        // A failed test leaves nothing either.
+        // A failed test must leave nothing behind either.
         self.weft(&["lab", "down"]);
     }
 }
 
 impl Lab {
-    /// A name for a lab that is not there yet.
+    /// Returns a name for a lab that does not exist yet.
     fn unmade() -> Lab {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         Lab { name: format!("t{}-{number}", std::process::id()) }
     }
 
-    /// A lab that is up; `None` where labs are not allowed.
+    /// Makes a lab; `None` if labs are not allowed.
     fn up(args: &[&str]) -> Option<Lab> {
         let lab = Lab::unmade();
         let made = lab.weft(&[&["lab", "up"], args].concat());
@@ -65,7 +66,7 @@ impl Lab {
         self.command(words).output().expect("weft starts")
     }
 
-    /// A shell command on a host; its standard output.
+    /// Runs a shell command on a host; returns its standard output.
     fn sh(&self, host: &str, script: &str) -> String {
         let output = self.weft(&["lab", "exec", host, "sh", "-c", script]);
         assert!(output.status.success(), "{script}: {}", text(&output.stderr));
@@ -82,11 +83,11 @@ impl Lab {
         serde_json::from_slice(&output.stdout).expect("JSON")
     }
 
-    /// Starts a command on a host that runs until it is ended, and waits until it does run.
+    /// Starts a command on a host that runs until it is killed, and waits until it runs.
     fn sleeper(&self, host: &str) -> Running {
         let script = "echo asleep; exec sleep 1000";
         let command = self.command(&["lab", "exec", host, "sh", "-c", script]);
-        // The job's own mark would take the place of the lab's.
+        // The job's own mark would replace that of the lab.
         let mut running = Job::of_marked(command, &self.name).start();
         running.lines(1, "asleep");
         running
@@ -165,7 +166,7 @@ fn hosts__reach_each_other_by_name_and_nothing_else() {
     if !Path::new("/bin/bash").exists() {
         return weft_conformance::skip("no bash to open a connection with");
     }
-    // Nobody listens: that the other host says so takes a packet there and one back.
+    // Nobody listens there: the refusal takes one packet in each direction.
     let status = lab.status();
     for family in ["v4", "v6"] {
         let Some(to) = status["hosts"][1][family].as_str() else {
@@ -191,7 +192,7 @@ fn run__spreads_ranks_over_hosts_that_exchange_messages() {
     assert_eq!(text(&per_host.stdout).matches("h2").count(), 3);
     let asp = lab.weft(&["lab", "run", "-n", "3", WEFT, "app", "asp", "--nodes", "64"]);
     assert!(asp.status.success(), "{}", text(&asp.stderr));
-    // Ranks that end well are no failure for those who still tell others.
+    // The end of ranks is no failure for ranks that still send to others.
     for _ in 0..3 {
         let sor = lab.weft(&["lab", "run", "-n", "4", WEFT, "app", "sor", "--size", "20"]);
         assert!(sor.status.success() && sor.stderr.is_empty(), "{}", text(&sor.stderr));
@@ -202,7 +203,7 @@ fn run__spreads_ranks_over_hosts_that_exchange_messages() {
 
 #[test]
 fn run__messages_survive_loss_delay_and_a_rate() {
-    // Too small an MTU for IPv6.
+    // The MTU is too small for IPv6.
     let args = ["2", "--loss", "5%", "--delay", "1ms", "--rate", "100mbit", "--mtu", "1000"];
     let Some(lab) = Lab::up(&args) else { return };
     let asp = lab.weft(&["lab", "run", "-n", "2", WEFT, "app", "asp", "--nodes", "64"]);
@@ -210,8 +211,8 @@ fn run__messages_survive_loss_delay_and_a_rate() {
     assert_eq!(lab.sh("h1", "cat /sys/class/net/eth0/mtu").trim(), "1000");
 }
 
-/// What `selftest incast` printed: bytes a second, how alike the shares are, and for what share of
-/// the time the receiver waited for a processor.
+/// Returns the output of `selftest incast`: bytes per second, fairness of the shares, and the share
+/// of the time in which the receiver waited for a processor.
 fn incast(lab: &Lab, senders: u32, messages: u32) -> [f64; 3] {
     let (hosts, messages) = ((senders + 1).to_string(), messages.to_string());
     let words = ["lab", "run", "-n", &hosts, WEFT, "selftest", "incast", "--messages", &messages];
@@ -222,8 +223,7 @@ fn incast(lab: &Lab, senders: u32, messages: u32) -> [f64; 3] {
     ["a rate", "shares", "a wait"].map(|what| figures.next().expect(what))
 }
 
-/// Runs a command in the network of the lab's switch; `None`, with a note, where that is not
-/// allowed.
+/// Runs a command in the network of the lab's switch; `None`, with a note, if that is not allowed.
 fn at_switch(lab: &Lab, words: &str) -> Option<String> {
     let keeper = lab.status()["keeper"].to_string();
     let words = ["-t", &keeper, "-n"].into_iter().chain(words.split(' '));
@@ -236,7 +236,8 @@ fn at_switch(lab: &Lab, words: &str) -> Option<String> {
     None
 }
 
-/// Packets that the switch sent to the first host, and those for which its queue had no room.
+/// Returns the packets that the switch sent to the first host, and those for which its queue had no
+/// room.
 fn through_queue(lab: &Lab) -> Option<[u64; 2]> {
     let said = at_switch(lab, "tc -s qdisc show dev p1 root")?;
     let after = |mark: &str| {
@@ -249,13 +250,13 @@ fn through_queue(lab: &Lab) -> Option<[u64; 2]> {
     Some([packets, after("dropped ")])
 }
 
-/// Senders share a bottleneck fairly and keep it full, and its queue has room for all but this
-/// share of their packets.
+/// Checks that senders share a bottleneck fairly and keep it full, and that its queue drops at most
+/// this share of their packets.
 fn share(senders: u32, messages: u32, full: f64, most_lost: f64) {
     let Some(lab) = Lab::up(&[&(senders + 1).to_string(), "--rate", "100mbit"]) else { return };
-    // Bytes on the wire for those of a message: 1424 of 1514 in a full packet.
+    // Message bytes per second at the rate of the wire: 1424 of the 1514 bytes of a full packet.
     let wire = 100e6 / 8.0 * 1424.0 / 1514.0;
-    // Where other programs hold the processors for a while, the link is idle for a while, too.
+    // While other programs use the processors, the link is idle.
     let mut turns = Vec::new();
     let (mut good, mut calm) = (false, 0);
     while !good && calm < 5 && turns.len() < 10 {
@@ -278,7 +279,7 @@ fn share(senders: u32, messages: u32, full: f64, most_lost: f64) {
 
 #[test]
 fn run__many_senders_share_a_bottleneck_and_keep_it_full() {
-    // Of 16 messages each, shares are as much chance as control: an index of 0.76 to 0.97.
+    // With 16 messages each, chance affects shares as much as control: an index of 0.76 to 0.97.
     share(32, 64, 0.9, 0.2);
 }
 
@@ -287,8 +288,8 @@ fn run__two_senders_share_a_bottleneck() {
     share(2, 128, 0.8, 0.02);
 }
 
-/// Runs `selftest incast` on a lab, with options of `weft run`; what it wrote to standard error.
-/// `None`, with a note: the machine has no AF_XDP.
+/// Runs `selftest incast` on a lab, with options of `weft run`; returns its standard error. `None`,
+/// with a note: the machine has no AF_XDP.
 fn raw(lab: &Lab, ranks: &str, options: &[&str], command: &[String]) -> Option<String> {
     let command: Vec<&str> = command.iter().map(String::as_str).collect();
     let with = options.iter().map(|o| format!("--with={o}")).collect::<Vec<_>>();
@@ -310,7 +311,7 @@ fn run__several_ranks_a_host_over_xdp() {
     let Some(lab) = Lab::up(&["2"]) else { return };
     let Some(said) = raw(&lab, "6", &["--link=xdp"], &[]) else { return };
     assert_eq!(said.matches("another rank has its queue").count(), 2, "once a host: {said}");
-    // Nothing stays attached.
+    // No program stays attached.
     for host in ["h1", "h2"] {
         until(|| !lab.sh(host, "ip -d link show eth0").contains("xdp"), || "a program".into());
     }
@@ -344,7 +345,7 @@ fn run__without_the_right_to_raw_sockets_takes_udp_and_says_so_once() {
     }
 }
 
-/// The start of a command that lacks these rights.
+/// Returns the first words of a command that lacks these rights.
 fn without(lab: &Lab, rights: &str) -> Option<[String; 3]> {
     if lab.code(&["h1", "setpriv", "--version"]) == Some(0) {
         let bounds = format!("--bounding-set={rights}");
@@ -370,7 +371,7 @@ fn run__by_default_without_the_right_to_raw_sockets_doctor_says_so_and_no_job() 
 #[test]
 fn run__without_the_right_to_change_interfaces_only_xdp_is_missing() {
     let Some(lab) = Lab::up(&["2"]) else { return };
-    // Who may do everything with BPF needs no other right for it.
+    // A process with all rights to BPF needs no other right for it.
     let Some(without) = without(&lab, "-net_admin,-sys_admin") else { return };
     for links in ["packet", "gso", "shm,packet,gso,udp"] {
         let Some(said) = raw(&lab, "2", &[&format!("--link={links}")], &without) else { return };
@@ -384,7 +385,7 @@ fn run__without_the_right_to_change_interfaces_only_xdp_is_missing() {
 #[test]
 fn run__a_card_that_refuses_af_xdp_is_named_and_the_next_link_taken() {
     let Some(lab) = Lab::up(&["2"]) else { return };
-    // What a veth interface does not do.
+    // A mode that a veth interface does not have.
     let options = ["--link=xdp,packet,udp", "--env=WEFT_XDP_MODE=zerocopy"];
     let Some(said) = raw(&lab, "2", &options, &[]) else { return };
     assert_eq!(said.matches("link xdp is not available").count(), 2, "once a rank: {said}");
@@ -394,7 +395,7 @@ fn run__a_card_that_refuses_af_xdp_is_named_and_the_next_link_taken() {
 #[test]
 fn run__a_bridge_that_floods_disturbs_nobody() {
     let Some(lab) = Lab::up(&["4"]) else { return };
-    // It forgets at once behind which port a station is.
+    // The switch forgets at once which port a station is at.
     if at_switch(&lab, "ip link set sw0 type bridge ageing_time 0").is_none() {
         return;
     }
@@ -403,7 +404,7 @@ fn run__a_bridge_that_floods_disturbs_nobody() {
     }
 }
 
-/// Datagrams that came to a port of h2 where nobody listens.
+/// Returns the datagrams that came to a port of h2 where nobody listens.
 fn arrived(lab: &Lab) -> u64 {
     arrived_at(lab, "h2")
 }
@@ -442,7 +443,7 @@ fn loss__takes_some_packets_and_not_all() {
         send_datagrams(&lossy, 10);
         assert!(sent < 10_000, "nothing arrives");
     }
-    // 200 flips of a coin are not all alike.
+    // 200 random decisions are not all equal.
     send_datagrams(&lossy, 200);
     let got = arrived(&lossy);
     assert!(0 < got && got < sent + 200, "{got}");
@@ -472,7 +473,7 @@ fn delay__is_as_long_as_asked_for() {
     if !Path::new("/bin/bash").exists() {
         return weft_conformance::skip("no bash to measure a round trip with");
     }
-    // Nobody listens: one packet there, one back. The first asks for an Ethernet address, too.
+    // Nobody listens: one packet in each direction. The first asks for an Ethernet address, too.
     let to = lab.status()["hosts"][1]["v4"].as_str().unwrap().to_owned();
     let script = format!(
         "for i in $(seq 10); do a=${{EPOCHREALTIME/[.,]/}}; (exec 3<>/dev/tcp/{to}/9) 2>&-; \
@@ -501,7 +502,7 @@ fn queue__has_room_for_as_much_as_asked_for() {
     const EACH: u64 = 100;
     for (queue, room) in [("5K", false), ("1M", true)] {
         let Some(lab) = Lab::up(&["3", "--rate", "1mbit", "--queue", queue]) else { return };
-        // Twice the rate of the receiver, once the first bytes of each are through.
+        // Twice the rate of the receiver, after the first bytes of each stream have arrived.
         std::thread::scope(|scope| {
             for host in ["h2", "h3"] {
                 let script = format!(
@@ -593,7 +594,7 @@ fn exec__passes_signals_on() {
     let mut running = Job::of_marked(command, &lab.name).start();
     running.lines(1, "asleep");
     running.signal("TERM");
-    // What the shell left asleep holds the output open until the lab ends.
+    // A sleeping child of the shell holds the output open until the lab ends.
     until(
         || !lab.sh("h1", "cat /proc/[0-9]*/cmdline | tr '\\0' ' '").contains("trap"),
         || "the shell runs".into(),
@@ -618,8 +619,8 @@ fn kill__of_a_job_with_its_own_lab_leaves_nothing() {
     }
 }
 
-/// Runs a benchmark between hosts of labs of its own; with `at` it is killed once a process of that
-/// name is there.
+/// Runs a benchmark between hosts of labs of its own; `at`: kills it when a process of that name
+/// exists.
 fn bench(link: &str, at: Option<&str>) {
     let lab = Lab::unmade();
     let effort = if at.is_some() { "--repeat=1000" } else { "--quick" };

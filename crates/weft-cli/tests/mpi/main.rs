@@ -1,6 +1,6 @@
-//! `weft mpi`, `weft mpi-env` and `weft doctor --mpi` with the MPIs that are installed: those in
-//! the folders below `WEFT_TEST_MPIS` and those on PATH. The provider is one of the tests' own,
-//! which every libfabric lists and none can open, so nothing here needs the real one.
+//! `weft mpi`, `weft mpi-env` and `weft doctor --mpi` with the installed MPIs: those in the folders
+//! below `WEFT_TEST_MPIS` and those on PATH. The provider is one of the tests' own: every libfabric
+//! lists it and none can open it, so that no test here needs the real one.
 #![allow(non_snake_case)]
 
 use serde_json::Value;
@@ -12,7 +12,7 @@ use weft_conformance::skip;
 const WEFT: &str = env!("CARGO_BIN_EXE_weft");
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// A folder for what the tests build.
+/// Returns a folder for files that the tests build.
 fn scratch(name: &str) -> PathBuf {
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("mpi-{}", std::process::id()));
     let dir = dir.join(name);
@@ -20,7 +20,7 @@ fn scratch(name: &str) -> PathBuf {
     dir
 }
 
-/// Builds the tests' provider, as of a version, with options for the compiler.
+/// Builds the tests' provider with a version and options for the compiler.
 fn build(name: &str, version: &str, options: &[&str]) -> PathBuf {
     let file = scratch(name).join("libweft-fi.so");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mpi/provider.rs.in");
@@ -37,7 +37,7 @@ fn provider() -> &'static Path {
     FILE.get_or_init(|| build("good", VERSION, &[]))
 }
 
-/// The command, with settings of its own that no other test and no user shares.
+/// Returns the command with settings that no other test and no user shares.
 fn weft(args: &[&str]) -> Command {
     let mut command = Command::new(WEFT);
     command.args(args).stdin(Stdio::null());
@@ -52,7 +52,7 @@ fn output(command: &mut Command) -> (bool, String, String) {
     (status.success(), text(stdout), text(stderr))
 }
 
-/// Launchers of all MPIs that are to be tested with.
+/// Returns the launchers of all MPIs to test with.
 fn launchers() -> Vec<PathBuf> {
     let mut found = Vec::new();
     if let Some(folder) = std::env::var_os("WEFT_TEST_MPIS") {
@@ -95,8 +95,8 @@ fn mpi_env__a_shell_gets_the_variables_and_a_key_is_there() {
     }
 }
 
-/// A script that Open MPI calls in place of ssh: starts commands in an environment that has nothing
-/// of this one, with a folder for each host.
+/// Returns a script that Open MPI calls in place of ssh: it starts commands with an empty
+/// environment, and with a folder for each host.
 fn empty_host(folder: &Path) -> PathBuf {
     use std::os::unix::fs::PermissionsExt;
     for host in ["h1", "h2"] {
@@ -112,7 +112,7 @@ fn empty_host(folder: &Path) -> PathBuf {
 
 #[test]
 fn mpi_env__ranks_of_other_hosts_get_what_the_user_set() {
-    // Of the launchers that take the variables of `weft mpi-env` alone, Hydra passes on everything.
+    // Of the launchers that use only the variables of `weft mpi-env`, Hydra passes on everything.
     let of_5 = |launcher: &&PathBuf| {
         let path = launcher.to_str().unwrap();
         let (_, out, _) = output(&mut weft(&["mpi-env", "--shell", "json", "--mpi", path]));
@@ -131,7 +131,7 @@ fn mpi_env__ranks_of_other_hosts_get_what_the_user_set() {
     let key = "c0ffee00".repeat(8);
     shell.env("WEFT_PROVIDER", provider()).env("SHELL", "sh").stdin(Stdio::null());
     shell.env("WEFT_KEY", &key).env("WEFT_WINDOW", "77");
-    // Whether the launcher ends is not looked at: it was seen to stay when its ranks had gone.
+    // The end of the launcher is not checked: it was seen to stay after its ranks had ended.
     let (_, out, err) = output(&mut shell);
     let wanted = format!("weft 77 {key}");
     assert_eq!(out.lines().filter(|l| **l == wanted).count(), 2, "{out}{err}");
@@ -181,7 +181,7 @@ fn mpi__what_the_user_set_for_open_mpi_stays() {
     }
 }
 
-/// A process by what it says of itself: the agent that ranks find, and none once they have ended.
+/// The program prints the status of the agent that the ranks find; no agent answers after the job.
 #[test]
 fn mpi__an_agent_for_the_time_of_the_job() {
     let Some(launcher) = launchers().into_iter().next() else { return };
@@ -209,9 +209,9 @@ fn mpi__an_agent_for_the_time_of_the_job() {
 
 #[test]
 fn mpi__ranks_of_other_hosts_get_them_too() {
-    // In place of ssh: an environment that has nothing of this one. Each host has temporary files
-    // of its own, as hosts do: of Open MPI's daemons two that start in one folder at times wait for
-    // ever. The path is short, for sockets.
+    // In place of ssh: an empty environment. Each host has its own folder for temporary files,
+    // because two daemons of Open MPI that start in one folder at times wait forever. The path is
+    // short, for sockets.
     let folder = std::env::temp_dir().join(format!("weft-mpi-{}", std::process::id()));
     for host in ["h1", "h2"] {
         std::fs::create_dir_all(folder.join(host)).unwrap();
@@ -233,7 +233,8 @@ fn mpi__ranks_of_other_hosts_get_them_too() {
 
 const NOT_BUILT: &str = "the provider is not built: cargo build -p weft-ofi";
 
-/// Launchers with a Python of mpi4py beside them, and that; `None` without the real provider.
+/// Returns launchers with the Python of mpi4py in the same folder; `None` without the real
+/// provider.
 fn pythons() -> Option<Vec<(String, PathBuf)>> {
     if !Path::new(WEFT).with_file_name("libweft_fi.so").is_file() {
         return None;
@@ -245,7 +246,7 @@ fn pythons() -> Option<Vec<(String, PathBuf)>> {
     Some(launchers().into_iter().filter_map(beside).collect())
 }
 
-/// Sums over all ranks, and says so in one write: what ranks write in pieces may mix.
+/// Sums over all ranks, and prints the sum in one write: pieces from several ranks may mix.
 const SUM: &str = "import sys; from mpi4py import MPI; c = MPI.COMM_WORLD; \
                    sys.stdout.write(f'sum {c.allreduce(c.rank)}\\n')";
 
@@ -265,7 +266,8 @@ fn mpi__a_program_runs_on_the_real_provider() {
     }
 }
 
-/// Where rank 0's `sched_yield` lies, and how many files named like the provider are loaded.
+/// Prints the library of rank 0's `sched_yield`, and the number of loaded files named like the
+/// provider.
 const YIELD: &str = "from mpi4py import MPI
 import ctypes
 at = ctypes.cast(ctypes.CDLL(None).sched_yield, ctypes.c_void_p).value
@@ -304,7 +306,7 @@ fn mpi_env__a_program_runs_by_its_launcher_alone() {
     if !Path::new(WEFT).with_file_name("libweft_fi.so").is_file() {
         return skip(NOT_BUILT);
     }
-    // Adds up, on the provider that is mapped.
+    // Sums, with the provider mapped.
     let mapped = "from mpi4py import MPI; assert 'libweft' in open('/proc/self/maps').read()";
     let program = format!("{mapped}; {SUM}");
     let script = "out=$(\"$0\" mpi-env --mpi \"$1\" --link \"$3\" --all-through-weft) || exit 1; \
@@ -316,7 +318,7 @@ fn mpi_env__a_program_runs_by_its_launcher_alone() {
             shell.arg(launcher.with_file_name("python")).args([link, &program]);
             shell.stdin(Stdio::null()).env("SHELL", "sh").env_remove("WEFT_KEY");
             shell.env("XDG_CONFIG_HOME", scratch("config")).env("XDG_CACHE_HOME", scratch("cache"));
-            // As `weft mpi` does by options.
+            // As the options of `weft mpi` do.
             shell.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
             let (done, out, err) = output(&mut shell);
             let name = launcher.display();
@@ -326,8 +328,8 @@ fn mpi_env__a_program_runs_by_its_launcher_alone() {
     }
 }
 
-/// Meets the other ranks until there is a file `end`; leaves its process number in one of its own.
-/// The pause leaves a core to `weft top`: it is no time that anything here waits for.
+/// Runs barriers with the other ranks until a file `end` exists; writes its process ID to a file of
+/// its own. The pause leaves a core to `weft top`; no test waits for it.
 const MEET: &str = "import os, sys, time
 from mpi4py import MPI
 world, folder = MPI.COMM_WORLD, sys.argv[1]

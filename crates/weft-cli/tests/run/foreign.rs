@@ -1,6 +1,6 @@
-//! Start-up under launchers that are not weft's: those on PATH, and those of the wheels that
-//! `cargo xtask test --suite mpi` installs below `target/mpi`, or that lie in the folders below
-//! `WEFT_TEST_MPIS`. Each test is skipped, saying so, where its launcher is not installed.
+//! Start-up under other launchers than weft's: those on PATH, those of the wheels that `cargo xtask
+//! test --suite mpi` installs below `target/mpi`, and those in the folders below `WEFT_TEST_MPIS`.
+//! Each test is skipped, with a note, if its launcher is not installed.
 
 use crate::harness::{bootstrap_keys, Job};
 use std::path::{Path, PathBuf};
@@ -9,19 +9,19 @@ use weft_conformance::hosts::{self, Host};
 use weft_conformance::skip;
 use weft_conformance::slurm::Cluster;
 
-/// Folders of MPIs that are not on PATH.
+/// Returns folders of MPIs that are not on PATH.
 fn wheels() -> Vec<PathBuf> {
     let own = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/mpi");
     let folder = std::env::var_os("WEFT_TEST_MPIS").map_or_else(own, PathBuf::from);
     let entries = std::fs::read_dir(folder).into_iter().flatten();
-    // A file tells that an environment is whole.
+    // This file marks a complete environment.
     let mut whole: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
     whole.retain(|place| place.join("installed").is_file());
     whole.sort();
     whole
 }
 
-/// All launchers of a name.
+/// Returns all launchers of a name.
 fn launchers(program: &str) -> Vec<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let first = std::env::split_paths(&path).map(|folder| folder.join(program));
@@ -30,12 +30,12 @@ fn launchers(program: &str) -> Vec<PathBuf> {
     first.into_iter().chain(others.filter(|file| file.is_file())).collect()
 }
 
-/// The folder of Intel MPI, if a launcher is that one's.
+/// Returns the folder of Intel MPI, if the launcher belongs to it.
 fn intel(launcher: &Path) -> Option<&Path> {
     launcher.ancestors().nth(2).filter(|root| root.join("opt/mpi").is_dir())
 }
 
-/// A launcher of Hydra's, told where the rest of its MPI is.
+/// Returns a command of Hydra's launcher, with the path of the rest of its MPI.
 fn hydra(launcher: &Path) -> Command {
     let mut command = Command::new(launcher);
     if let Some(root) = intel(launcher) {
@@ -44,8 +44,8 @@ fn hydra(launcher: &Path) -> Command {
     command
 }
 
-/// A launcher of Open MPI's or PRRTE's, told to start more ranks than there are cores, as its
-/// version calls that.
+/// Returns a command of Open MPI's or PRRTE's launcher that allows more ranks than cores, with the
+/// option of its version.
 fn crowded(launcher: &Path, before_5: bool) -> Command {
     let mut command = Command::new(launcher);
     command.arg("--allow-run-as-root");
@@ -56,7 +56,8 @@ fn crowded(launcher: &Path, before_5: bool) -> Command {
     command
 }
 
-/// What `mpirun` says of its version, if it is Open MPI's: MPICH has a launcher of that name too.
+/// Returns the version that `mpirun` prints, if it is Open MPI's: MPICH has a launcher of that name
+/// too.
 fn open_mpi(launcher: &Path) -> Option<String> {
     let output = Command::new(launcher).arg("--version").output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -78,7 +79,7 @@ fn hydra__ranks_join_through_pmi1() {
     }
     for launcher in all {
         check(hydra(&launcher), "pmi1");
-        // Intel's has no port.
+        // Intel's Hydra has no port.
         if intel(&launcher).is_none() {
             let mut by_port = hydra(&launcher);
             by_port.arg("-pmi-port");
@@ -110,7 +111,7 @@ fn prterun__ranks_join_through_pmix() {
     }
 }
 
-/// A command in a file system of its own, in which the system has no PMIx library.
+/// Returns a command in a mount namespace where the system has no PMIx library.
 fn without_pmix(command: &Command) -> Command {
     let script =
         "files=$(PATH=$PATH:/sbin:/usr/sbin ldconfig -p | sed -n 's/.*libpmix.so.2.*=> //p')
@@ -123,8 +124,7 @@ fn without_pmix(command: &Command) -> Command {
     alone
 }
 
-/// Whether commands can be without the library of the system; else it is said that a test is left
-/// out.
+/// True if commands can run without the library of the system; else prints that a test is skipped.
 fn can_be_without_pmix() -> bool {
     let can = without_pmix(&Command::new("true")).status().is_ok_and(|done| done.success());
     if !can {
@@ -166,7 +166,7 @@ fn prterun__brings_the_library_that_ranks_speak_to_it_with() {
     }
 }
 
-/// `srun` of a cluster of this test's own, with one of Slurm's plugins for MPI.
+/// Returns `srun` of a cluster of this test's own, with one of Slurm's plugins for MPI.
 fn srun(cluster: &Cluster, plugin: &str) -> Option<Command> {
     if !cluster.offers(plugin) {
         skip(&format!("Slurm has no plugin {plugin}"));
@@ -181,7 +181,7 @@ fn on_slurm(cluster: &Cluster) {
     for (plugin, launcher) in [("pmix", "pmix"), ("pmi2", "pmi1")] {
         let Some(command) = srun(cluster, plugin) else { continue };
         check(command, launcher);
-        // Messages from two hosts to one, by links that a user gets.
+        // Messages from two hosts to one, over the links that users get.
         let mut command = srun(cluster, plugin).expect("it was there");
         command.args(["-n", "4", env!("CARGO_BIN_EXE_weft"), "selftest", "incast"]);
         Job::of(command).finish().assert_code(0);
@@ -197,7 +197,7 @@ fn on_slurm(cluster: &Cluster) {
     done.assert_says(&["--mpi=pmi2 or --mpi=pmix"]);
 }
 
-/// `weft` in an allocation of three tasks on two hosts.
+/// Returns `weft` in an allocation of three tasks on two hosts.
 fn allocated(cluster: &Cluster, words: &[&str]) -> Command {
     let mut command = cluster.salloc();
     command.args(["--ntasks=3", env!("CARGO_BIN_EXE_weft")]).args(words);
@@ -215,7 +215,7 @@ fn in_an_allocation(cluster: &Cluster) {
     let done =
         Job::of(allocated(cluster, &["run", "-n", "4", weft, "selftest", "incast"])).finish();
     done.assert_code(0);
-    // Who names hosts means them.
+    // Hosts named by the user replace the allocation.
     let done = Job::of(allocated(cluster, &["run", "--hosts", "n1:2", "hostname"])).finish();
     assert_eq!(done.out, "n1\nn1\n", "{}", done.err);
     let done = Job::of(allocated(cluster, &["run", "sh", "-c", "exit 7"])).finish();

@@ -1,4 +1,4 @@
-//! Starting `weft run`, watching it with bounds, and looking for what it left behind.
+//! Starts `weft run`, waits for it with limits, and finds processes that it left behind.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read};
@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{channel, Receiver};
 use std::time::{Duration, Instant};
 
-/// Bound of every wait; reached only when something is broken.
+/// Limit of every wait; reached only by a fault.
 const LIMIT: Duration = Duration::from_secs(300);
-/// Variable that all processes of a job inherit.
+/// Name of the variable that all processes of a job inherit.
 pub const MARK: &str = "WEFT_TEST_MARK";
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -19,26 +19,26 @@ fn unique() -> String {
     format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// A path for this test run only.
+/// Returns a path for this test run only.
 pub fn scratch(name: &str) -> PathBuf {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
     folder.join(format!("{name}-{}", unique()))
 }
 
-/// A launch agent that runs on this machine: shell `before`, then the program it is given. The
-/// shell reads the script; executing it could fail while another test's fork has it open.
+/// Returns a launch agent that runs on this machine: the shell lines `before`, then the program.
+/// The shell reads the script; executing it could fail while another test's fork has it open.
 pub fn fake_agent(before: &str) -> String {
     let path = scratch("agent");
     std::fs::write(&path, format!("{before}\nshift\nexec \"$@\"\n")).unwrap();
     format!("sh '{}'", path.display())
 }
 
-/// The command of a rank that runs a shell script.
+/// Returns the command of a rank that runs a shell script.
 pub fn shell(script: &str) -> [String; 3] {
     ["sh".into(), "-c".into(), script.into()]
 }
 
-/// The command of a rank that checks start-up.
+/// Returns the command of a rank that checks start-up.
 pub fn selftest(args: &[&str]) -> Vec<String> {
     let mut command: Vec<String> = vec![env!("CARGO_BIN_EXE_weft").into()];
     command.extend(["selftest", "bootstrap"].map(String::from));
@@ -46,7 +46,7 @@ pub fn selftest(args: &[&str]) -> Vec<String> {
     command
 }
 
-/// Checks that ranks 0 to `size - 1` reported, and returns the different job keys they have.
+/// Checks that ranks 0 to `size - 1` reported, and returns their distinct job keys.
 pub fn bootstrap_keys(out: &str, size: usize, launcher: &str) -> BTreeSet<String> {
     let mut keys = BTreeSet::new();
     for rank in 0..size {
@@ -85,19 +85,19 @@ pub struct Done {
 }
 
 impl Job {
-    /// `weft run` with these options.
+    /// Returns a job of `weft run` with these options.
     pub fn new(args: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
         command.arg("run").args(args);
         Job::of(command)
     }
 
-    /// Any launcher.
+    /// Returns a job of any launcher.
     pub fn of(command: Command) -> Self {
         Job::of_marked(command, &unique())
     }
 
-    /// Any command, with a mark that others may carry too.
+    /// Returns a job of any command, with a mark that other processes may carry too.
     pub fn of_marked(mut command: Command, mark: &str) -> Self {
         let mark = mark.to_owned();
         command.env(MARK, &mark).env_remove("WEFT_LAUNCH_AGENT");
@@ -205,7 +205,7 @@ impl Running {
         self.input = None;
     }
 
-    /// The processes that run an application of the command: the ranks that have come so far.
+    /// Returns the processes that run an application of the command: the ranks started so far.
     pub fn ranks(&self) -> Vec<u32> {
         let program = concat!(env!("CARGO_BIN_EXE_weft"), " app ");
         let number = |line: &String| {
@@ -233,7 +233,7 @@ impl Running {
         await_nothing_left(&self.mark);
     }
 
-    /// Waits for the end of the job; its output ends with its last process.
+    /// Waits until the job ends; its output ends with its last process.
     pub fn finish(mut self) -> Done {
         let deadline = Instant::now() + LIMIT;
         for (from, seen) in [(&self.out, &mut self.seen_out), (&self.err, &mut self.seen_err)] {
@@ -255,7 +255,7 @@ impl Running {
     }
 }
 
-/// Processes that carry the mark of a job in their environment: pid and command line.
+/// Returns processes that carry a job's mark in their environment: process ID and command line.
 pub fn left_behind(mark: &str) -> Vec<String> {
     let wanted = format!("{MARK}={mark}");
     let mut left = Vec::new();
@@ -274,7 +274,7 @@ pub fn left_behind(mark: &str) -> Vec<String> {
     left
 }
 
-/// Waits until no process carries a mark: one that was killed ends when it gets a processor.
+/// Waits until no process carries a mark: a killed process ends when it gets a processor.
 #[track_caller]
 fn await_nothing_left(mark: &str) {
     let deadline = Instant::now() + LIMIT;

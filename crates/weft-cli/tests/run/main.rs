@@ -1,8 +1,9 @@
-//! `weft run` from the outside: what it starts, passes on, reports and leaves behind (nothing).
+//! `weft run` called as by a user: the processes that it starts, passes signals to, reports and
+//! leaves behind (none).
 #![allow(non_snake_case)]
 
 mod foreign;
-// Each program of tests uses a part of it.
+// Each test program uses a part of it.
 #[allow(dead_code)]
 mod harness;
 
@@ -74,7 +75,7 @@ fn agent__that_never_answers_is_given_up() {
     done.assert_nothing_left();
 }
 
-/// This program beside an agent that never says anything.
+/// Returns a copy of this program beside an agent that reports nothing.
 fn beside_silent_weftd() -> PathBuf {
     let folder = harness::scratch("silent");
     std::fs::create_dir(&folder).unwrap();
@@ -143,7 +144,7 @@ fn weftd__of_a_job_serves_its_ranks_and_ends_with_them() {
     done.assert_nothing_left();
 }
 
-/// Has a thread end also when the test fails.
+/// Ends a thread also when the test fails.
 struct End<'a>(&'a AtomicBool);
 
 impl Drop for End<'_> {
@@ -174,7 +175,7 @@ fn weftd__carries_what_passes_inside_a_host_where_no_other_link_is_named() {
             let value = |line: &str| line.strip_prefix("sent ")?.parse::<u64>().ok();
             text.lines().find_map(value).expect("a total")
         };
-        // `--link agent` has shared memory besides, and that goes first.
+        // `--link agent` adds shared memory, which is preferred.
         for (links, carries) in [("--link=agent", false), ("--env=WEFT_LINK=agent", true)] {
             let asp = [weft, "app", "asp", "--nodes", "200", "--check"].map(String::from);
             let before = sent();
@@ -183,7 +184,7 @@ fn weftd__carries_what_passes_inside_a_host_where_no_other_link_is_named() {
             done.assert_code(0);
             assert!(done.out.contains("PASS"), "{}", done.out);
             let carried = sent() - before;
-            // Each of 200 rows goes to two ranks.
+            // Each of 200 rows is sent to two ranks.
             assert_eq!(carried >= 400, carries, "{links}: {carried} packets");
         }
     });
@@ -324,7 +325,8 @@ fn output__streams_stay_apart_and_exact() {
 fn input__reaches_rank_0_whole() {
     let text = "0123456789abcde\n".repeat(1 << 16);
     let mut job = Job::new(&["-n", "2"]).command(shell("wc -c")).input().start();
-    // The launcher may be slower than the pipe is long: both sides must make progress.
+    // The input is longer than the pipe and the launcher may be slow: both sides must make
+    // progress.
     job.input_handle().write_all(text.as_bytes()).unwrap();
     job.close_input();
     let done = job.finish();
@@ -387,7 +389,7 @@ fn start__that_takes_long_tells_who_is_missing() {
 
 #[test]
 fn timeout__ends_the_job_and_names_who_still_ran() {
-    // On a crowded machine it may take long until both run.
+    // On a crowded machine it may take long until both ranks run.
     for limit in ["0.2", "2", "20", "200"] {
         let args = ["-n", "2", "--timeout", limit];
         let done = Job::new(&args).command(shell("sleep 1000")).finish();

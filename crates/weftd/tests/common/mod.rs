@@ -13,11 +13,11 @@ use weft_link::{Link, LinkError};
 use weftd::options::Options;
 use weftd::{status, Agent};
 
-/// Bound of every wait; reached only when something is broken.
+/// Limit of every wait; reached only by a fault.
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// Opens an agent, waiting for its name: that of an agent which ended a moment ago is taken while a
-/// process that another test starts has a copy of its descriptors.
+/// Opens an agent, and waits until its name is free: the name of an agent that has just ended is in
+/// use while a process started by another test has a copy of its descriptors.
 fn open(options: Options) -> Agent {
     let end = Instant::now() + LIMIT;
     loop {
@@ -71,7 +71,7 @@ impl Served {
         }
     }
 
-    /// A number that the agent reports of itself.
+    /// Returns a number of the agent's status.
     pub fn reports(&self, what: &str) -> u64 {
         let text = status::status(&self.name).unwrap();
         let value = |l: &str| l.strip_prefix(what)?.trim().parse().ok();
@@ -96,7 +96,7 @@ impl Served {
         Ok(Rank { endpoint, services })
     }
 
-    /// The link of a rank, and what the agent does for it besides.
+    /// Returns the link of a rank, and the agent's services for it.
     pub fn link(
         &self,
         key: u8,
@@ -113,7 +113,7 @@ impl Served {
     }
 }
 
-/// The reason why an agent refuses.
+/// Returns the reason of an agent's refusal.
 pub fn refusal(result: Result<Rank, LinkError>) -> String {
     match result {
         Ok(_) => panic!("it was served"),
@@ -145,14 +145,14 @@ impl Rank {
     }
 }
 
-/// Lets both make progress until `done`, or fails after minutes.
+/// Makes progress on all ranks until `done`; fails after minutes.
 pub fn until(ranks: &[&Rank], mut done: impl FnMut() -> bool) {
     let end = Instant::now() + LIMIT;
     while !done() {
         for rank in ranks {
             rank.endpoint.progress();
         }
-        // Asleep it is woken ahead of those who compute; the others are looked at soon.
+        // A sleeping rank is scheduled before those that compute; the others are polled soon after.
         match ranks.last() {
             Some(rank) => drop(rank.endpoint.wait(Some(Duration::from_micros(200)))),
             None => std::thread::yield_now(),

@@ -1,4 +1,5 @@
-//! A rank that forks with its way through the agent open: the original goes on, the copy's ends.
+//! A rank that forks while its path through the agent is open: the path of the original continues,
+//! that of the copy ends.
 #![allow(non_snake_case)]
 
 #[path = "../common/mod.rs"]
@@ -12,7 +13,8 @@ use std::time::{Duration, Instant};
 use weft::launch::wire::{from_hex, to_hex};
 use weft::{Address, OpError, PeerFailure};
 
-/// The agent's name and the address of who answers, in the environment of the process that forks.
+/// Name of the variable with the agent's name and the address of the peer, for the process that
+/// forks.
 const ROLE: &str = "WEFT_TEST_FORKS";
 const LIMIT: Duration = Duration::from_secs(300);
 
@@ -64,7 +66,7 @@ fn fork__of_a_rank_that_an_agent_serves() {
         assert_eq!(message, [question; 100]);
         rank.endpoint.send_blocking(found.source, 2, &message).unwrap();
     }
-    // The answer leaves.
+    // Waits until the answer has been sent.
     rank.endpoint.close(Duration::from_secs(60));
     let output = child.wait_with_output().unwrap();
     let texts = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());

@@ -1,4 +1,4 @@
-//! What a link can do, as plain data.
+//! Capabilities of links, as plain data.
 
 /// Capabilities of a link (or of the path to one peer over it).
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -15,9 +15,9 @@ pub struct LinkCaps {
     pub ordered: bool,
     /// Packets cross a network: they are authenticated by default.
     pub network: bool,
-    /// Looking for something received costs no system call.
+    /// Polling for received packets costs no system call.
     pub polled: bool,
-    /// The link sees the end of the peer's process, and as a rule whether it runs ([`Pulse`]):
+    /// The link notices the end of the peer's process, and usually whether it runs ([`Pulse`]):
     /// then silence does not fail the peer.
     pub sees_end: bool,
     /// The link can copy between this process's memory and the peer's in one step.
@@ -27,30 +27,30 @@ pub struct LinkCaps {
     /// Estimated throughput of the packet path in bytes per microsecond (MB/s): an input of the
     /// cost model.
     pub bytes_per_us: u32,
-    /// The same where messages sent at once take another link than data that was asked for.
+    /// The same where messages sent at once take another link than requested data.
     pub small_bytes_per_us: u32,
     /// Packets of equal size that the link sends best together (segmentation offload); 1 if it has
     /// no preference. Blocks of large messages are whole trains.
     pub train: u32,
-    /// Largest packet of bulk data, where its way carries longer ones than `mtu`; else 0.
+    /// Largest packet of bulk data, where the bulk link carries longer ones than `mtu`; else 0.
     pub bulk_mtu: u32,
-    /// Packets longer than `mtu` arrive too, in pieces, at a cost: those made before the path
-    /// shrank.
+    /// Packets longer than `mtu`, made before the path shrank, arrive too: in pieces, at a cost.
     pub cuts: bool,
-    /// Longest eager message as measured, bytes; 0 leaves it to the cost model.
+    /// Longest eager message by measurement, bytes; 0 leaves it to the cost model.
     pub eager_max: u32,
-    /// Messages sent at once that are at least this long go the way of bulk data; `u32::MAX` where
-    /// there is one way only.
+    /// Shortest message that takes the bulk link when sent at once; `u32::MAX` if there is one link
+    /// only.
     pub bulk_min: u32,
-    /// Ways of equal rate that pulled data may be spread over, by trains; 1 if there is one.
+    /// Networks of equal rate over which trains of pulled data are spread; 1 if there is one.
     pub stripes: u8,
-    /// A receiver has room for all packets that the least credit allows for. Where it has not, its
-    /// sender overruns it now and then on the best of networks, and somebody has to send again.
+    /// A receiver has room for all packets that the least credit allows. If false, a sender
+    /// overruns the receiver at times even on the best network, and some packets are sent again.
     pub fits_credit: bool,
 }
 
 impl LinkCaps {
-    /// Capabilities of the weakest link: unreliable, unordered network of the given packet size.
+    /// Returns the capabilities of the weakest link: unreliable, unordered network of the given
+    /// packet size.
     pub const fn network(name: &'static str, mtu: u32) -> LinkCaps {
         LinkCaps {
             name,
@@ -74,7 +74,7 @@ impl LinkCaps {
         }
     }
 
-    /// Capabilities of shared memory: reliable, ordered, inside one host.
+    /// Returns the capabilities of shared memory: reliable, ordered, inside one host.
     pub const fn memory(name: &'static str, mtu: u32) -> LinkCaps {
         LinkCaps {
             name,
@@ -99,21 +99,21 @@ impl LinkCaps {
     }
 }
 
-/// What a link sees of a peer's process.
+/// The state of a peer's process, as a link observes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pulse {
-    /// It runs, as far as can be seen.
+    /// It runs, as far as the link can see.
     Runs,
     /// A signal has stopped it.
     Stopped,
-    /// It has ended, though its connection stands.
+    /// It has ended, though its connection exists.
     Ended,
-    /// Nothing: silence counts, as over a network.
+    /// Unknown: silence counts, as over a network.
     Unseen,
 }
 
 impl Pulse {
-    /// As an agent puts it into its acknowledgements.
+    /// Returns the code for an agent's acknowledgements.
     pub const fn code(self) -> u32 {
         match self {
             Pulse::Runs => 0,
@@ -123,7 +123,7 @@ impl Pulse {
         }
     }
 
-    /// What a code says; one that is not known says as much as silence.
+    /// Returns the state of a code; an unknown code counts as unknown state.
     pub const fn of_code(code: u32) -> Pulse {
         match code {
             0 => Pulse::Runs,

@@ -1,9 +1,9 @@
-//! The names of what can be chosen: transfer, reliability, places, trees, receipt.
+//! The names of choices: transfer, reliability, places, trees, receipt.
 
 use core::fmt;
 use core::str::FromStr;
 
-/// A name that is none of those that can be chosen.
+/// A name that no choice has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownName {
     what: &'static str,
@@ -30,10 +30,10 @@ macro_rules! names {
         }
 
         impl $kind {
-            /// Every one.
+            /// Every choice.
             pub const ALL: &'static [$kind] = &[$($kind::$case,)*];
 
-            /// Its name in settings.
+            /// Returns its name in settings.
             pub const fn name(self) -> &'static str {
                 match self {
                     $($kind::$case => $name,)*
@@ -59,23 +59,23 @@ macro_rules! names {
 }
 
 names! {
-    /// How payload reaches the link.
+    /// The transfer of payload to the link.
     Transfer, "transfer", "auto, copy, gather, rcpy";
-    /// As the cost model says, by the length of a message.
+    /// The cost model decides by the length of a message.
     #[default]
     Auto = "auto",
-    /// The processor writes it into the link's frame, or into library memory while none is free;
-    /// the buffer can be used again at once.
+    /// The processor writes the payload into the link's frame, or into library memory while no
+    /// frame is free; the buffer can be used again at once.
     Copy = "copy",
-    /// The link takes it from the program's memory, which stays as it is until it has been sent
-    /// (on a network that loses packets: acknowledged).
+    /// The link reads the payload from the program's memory, which must not change until it has
+    /// been sent (on a network that loses packets: acknowledged).
     Gather = "gather",
-    /// It goes straight to registered memory of the receiver, or the receiver fetches it.
+    /// The payload goes straight to registered memory of the receiver, or the receiver fetches it.
     Rcpy = "rcpy",
 }
 
 names! {
-    /// Who does something for a rank.
+    /// The process that does a task of a rank.
     Place, "place", "host, agent";
     /// The rank itself.
     #[default]
@@ -85,14 +85,14 @@ names! {
 }
 
 names! {
-    /// Who serves fetch-and-add on the counters of a rank.
+    /// The server of fetch-and-add on the counters of a rank.
     Server, "server", "host, agent, kernel";
     /// The rank itself.
     #[default]
     Host = "host",
     /// The agent of its host.
     Agent = "agent",
-    /// The kernel of its host, by a program that the agent has attached.
+    /// The kernel of its host, in a program that the agent has attached.
     Kernel = "kernel",
 }
 
@@ -106,7 +106,7 @@ impl From<Place> for Server {
 }
 
 names! {
-    /// How a rank learns that something arrived.
+    /// The method by which a rank notices arrivals.
     Receipt, "receipt", "adaptive, polling, blocking, watchdog";
     /// A wait polls for `spin_us`, then sleeps.
     #[default]
@@ -115,18 +115,18 @@ names! {
     Polling = "polling",
     /// A wait sleeps at once.
     Blocking = "blocking",
-    /// As adaptive; a thread makes progress for a rank that has not polled for `watchdog_us`.
+    /// As adaptive; a thread also makes progress for a rank that has not polled for `watchdog_us`.
     Watchdog = "watchdog",
 }
 
 names! {
     /// Shape of a spanning tree.
     Tree, "tree", "flat, chain, binary, binomial";
-    /// The root talks to every other rank.
+    /// The root communicates with every other rank.
     Flat = "flat",
-    /// Each rank talks to the next one.
+    /// Each rank communicates with the next one.
     Chain = "chain",
-    /// Each rank talks to at most two others.
+    /// Each rank has at most two children.
     Binary = "binary",
     /// The number of reached ranks doubles every step.
     #[default]

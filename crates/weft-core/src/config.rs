@@ -8,17 +8,17 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::str::FromStr;
 
-/// How packets between two peers are made reliable.
+/// The protocol that makes packets between two peers reliable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Reliability {
     /// The link is trusted to deliver everything once and in order: packets are numbered, not kept.
     None,
     /// Out-of-order packets are dropped; a gap or a timeout resends everything unacknowledged.
     GoBackN,
-    /// Out-of-order packets are held; only what is missing is resent.
+    /// Out-of-order packets are held; only missing ones are resent.
     #[default]
     Selective,
-    /// The host's agent retransmits: its link to the rank is reliable. Where there is none, as
+    /// The host's agent retransmits: its link to the rank is reliable. Without an agent: as
     /// [`Reliability::Selective`].
     Agent,
 }
@@ -60,12 +60,12 @@ impl fmt::Display for Reliability {
     }
 }
 
-/// How much may be in the network.
+/// The limit on packets in the network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum CongestionControl {
     /// Always the whole window.
     None,
-    /// What keeps the delay in queues near a target.
+    /// A window that keeps the delay in queues near a target.
     #[default]
     Delay,
 }
@@ -86,11 +86,11 @@ pub struct Key {
     pub name: &'static str,
     /// Unit of the value.
     pub unit: &'static str,
-    /// Why the default is what it is.
+    /// The reason for the default.
     pub why: &'static str,
 }
 
-/// Smallest packet every path carries, bytes: what HELLO with the longest address needs.
+/// Smallest packet that every path carries, bytes: a HELLO with the longest address.
 pub const MTU_MIN: u32 = 276;
 
 /// A value that could not be understood, or is out of bounds.
@@ -100,9 +100,9 @@ pub struct ConfigError {
     pub name: String,
     /// The text given.
     pub value: String,
-    /// The least it may be, where it is understood and is less.
+    /// The least value, if the text was understood and is less.
     pub least: Option<u32>,
-    /// What to do, where it is not understood.
+    /// Advice, if the text was not understood.
     pub advice: &'static str,
 }
 
@@ -126,9 +126,9 @@ macro_rules! table {
         #[derive(Clone, Debug)]
         pub struct Config {
             $(#[doc = concat!($why, " Unit: ", $unit, ".")] pub $name: $ty,)*
-            /// What holds otherwise for some peers; of those that concern one the last counts.
+            /// Values for some peers; of those that concern one peer the last counts.
             pub exceptions: Vec<Exception>,
-            /// The number of this process in its job, by which peers know it, if it has one.
+            /// The number of this process in its job, if it has one; peers know it by that number.
             pub rank: Option<u32>,
         }
 
@@ -144,7 +144,7 @@ macro_rules! table {
                 $(Key { name: stringify!($name), unit: $unit, why: $why },)*
             ];
 
-            /// Sets what holds for all peers.
+            /// Sets the value for all peers.
             pub(crate) fn set_for_all(
                 &mut self,
                 name: &str,
@@ -170,7 +170,7 @@ macro_rules! table {
                 }
             }
 
-            /// What holds for all peers, as text.
+            /// Returns the value for all peers, as text.
             pub(crate) fn get_for_all(&self, name: &str) -> Option<String> {
                 match name {
                     $(stringify!($name) => Some(format!("{}", self.$name)),)*

@@ -4,7 +4,7 @@ use crate::id::PeerId;
 use crate::wire::PacketType;
 use core::fmt;
 
-/// Why a peer is no longer usable.
+/// The reason why a peer is no longer usable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PeerFailure {
@@ -18,14 +18,14 @@ pub enum PeerFailure {
         /// How long this endpoint waited, in milliseconds.
         after_ms: u32,
     },
-    /// The link saw that its process was stopped all the time that it may be silent.
+    /// Its process was stopped for the longest allowed silence, as the link observed.
     Stopped {
-        /// How long, in milliseconds.
+        /// Time it was stopped, in milliseconds.
         after_ms: u32,
     },
-    /// The link saw its process end.
+    /// The link noticed the end of its process.
     Gone,
-    /// The agent of this host, through which alone it was reached, has ended.
+    /// The agent of this host, its only connection, has ended.
     AgentGone,
     /// Its process refused the connection.
     Refused,
@@ -42,31 +42,32 @@ pub enum PeerFailure {
     Protocol,
     /// A packet was lost or overtaken on a network that both sides were told to trust.
     Lost,
-    /// It is heard, but none of the copies of a packet to it has got there for the configured time:
-    /// something on the way drops packets of this kind, or as long as this one.
+    /// It is heard, but no copy of a packet to it got there for the configured time: something on
+    /// the route drops packets of this type or length.
     Stuck {
-        /// How long, in milliseconds.
+        /// Time without success, in milliseconds.
         after_ms: u32,
-        /// What kind of packet.
+        /// The packet's type.
         kind: PacketType,
-        /// Its length in bytes, header and payload.
+        /// The packet's length in bytes, header and payload.
         len: u32,
     },
-    /// This process is a copy of the one that opened the endpoint, which has its peers still.
+    /// This process is a copy (by fork) of the one that opened the endpoint, which still has its
+    /// peers.
     Copied,
-    /// It has found that of what it sends here nothing gets through, and has ended the session.
+    /// It found that none of this endpoint's packets get through to it, and has ended the session.
     Unheard,
-    /// Messages that no receive takes fill the room for them: none behind them gets through.
+    /// Messages that no receive takes fill the room for them: none after them gets through.
     Flooded {
-        /// How many wait, of those that came or were announced.
+        /// Number of messages that wait, arrived or announced.
         messages: u64,
-        /// Their bytes.
+        /// Their total length in bytes.
         bytes: u64,
     },
 }
 
 impl PeerFailure {
-    /// What to look at, or to do; empty where the text of the failure says it.
+    /// Returns the next step for the user; empty where the text of the failure says it.
     #[must_use]
     pub fn advice(self) -> &'static str {
         match self {
@@ -111,28 +112,28 @@ impl PeerFailure {
     }
 }
 
-/// Why an operation failed. `Debug` gives the text, too.
+/// The reason why an operation failed. `Debug` gives the text, too.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OpError {
     /// The message was longer than the buffer; the buffer holds the first part.
     Truncated {
-        /// Bytes the sender sent.
+        /// Length of the message that was sent, in bytes.
         sent: u64,
     },
     /// The operation was cancelled before it matched.
     Cancelled,
     /// The peer failed.
     Peer {
-        /// Which peer; the number `u32::MAX` where there is none, as no link leads to it, or the
-        /// endpoint itself has ended.
+        /// The peer; `u32::MAX` where there is none: no link leads to it, or the endpoint itself
+        /// has ended.
         peer: PeerId,
-        /// Why.
+        /// The reason.
         failure: PeerFailure,
     },
     /// The remote side refused a remote-memory operation: unknown key, out of bounds or no right.
     Refused,
-    /// The remote side has no handler of that number.
+    /// The remote side has no handler with that number.
     NoHandler,
     /// The group has no such rank.
     NoRank {
@@ -141,9 +142,9 @@ pub enum OpError {
         /// Ranks in the group.
         size: u32,
     },
-    /// A collective operation was given a list of another length than it needs.
+    /// A collective operation got a list of a wrong length.
     Count {
-        /// Entries it needs: one a rank.
+        /// Entries it needs: one for each rank.
         wanted: u32,
         /// Entries given.
         given: u32,

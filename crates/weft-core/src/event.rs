@@ -1,4 +1,4 @@
-//! What goes into the engine and what comes out of it.
+//! The engine's inputs and outputs.
 
 use crate::error::{OpError, PeerFailure};
 use crate::id::{OpId, PeerId};
@@ -6,7 +6,7 @@ use crate::seq::Seq;
 use crate::wire::{self, HeaderBuf};
 use core::time::Duration;
 
-/// Where the payload of a packet to send lies: the driver resolves it to memory.
+/// The source of a packet's payload: the driver resolves it to memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Payload {
     /// No payload.
@@ -31,15 +31,15 @@ pub enum Payload {
     },
     /// This endpoint's encoded address.
     Address,
-    /// So many bytes of zero.
+    /// Bytes of zero.
     Padding {
-        /// Bytes.
+        /// Number of bytes.
         len: u32,
     },
 }
 
 impl Payload {
-    /// Bytes of a message that it carries.
+    /// Returns the number of a message's bytes in it.
     #[inline]
     pub fn len(&self) -> u32 {
         match *self {
@@ -49,7 +49,7 @@ impl Payload {
         }
     }
 
-    /// So many bytes of it from `at` on.
+    /// Returns `bytes` bytes of it from `at` on.
     #[must_use]
     pub fn part(mut self, at: u32, bytes: u32) -> Payload {
         if let Payload::Op { offset, len, .. } | Payload::Region { offset, len, .. } = &mut self {
@@ -59,7 +59,7 @@ impl Payload {
         self
     }
 
-    /// Whether it carries no byte of a message.
+    /// Returns true if it has no byte of a message.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -68,27 +68,27 @@ impl Payload {
 /// A packet to send.
 #[derive(Clone, Copy)]
 pub struct Transmit {
-    /// To whom.
+    /// The destination.
     pub peer: PeerId,
     /// Encoded header.
     pub header: HeaderBuf,
-    /// What follows it.
+    /// The payload after the header.
     pub payload: Payload,
-    /// Packets it stands for: 1, or a run of DATA or EAGER_MORE packets that share `payload` in
-    /// equal parts and whose headers differ from `header`, the first one's, in sequence number and
-    /// offset ([`wire::advance`]).
+    /// Number of packets: 1, or a run of DATA or EAGER_MORE packets that share `payload` in equal
+    /// parts and whose headers differ from `header`, the first one's, in sequence number and offset
+    /// ([`wire::advance`]).
     pub packets: u32,
-    /// It goes the way of bulk data, where that has one of its own.
+    /// True if it takes the link of bulk data, if that is a link of its own.
     pub bulk: bool,
-    /// Which of the ways of its link it takes, below [`LinkCaps::stripes`](crate::LinkCaps).
+    /// The stripe of its link that it takes, below [`LinkCaps::stripes`](crate::LinkCaps).
     pub stripe: u8,
-    /// It is a part of the packet that `header` belongs to: what leaves is
-    /// [`Piece::header_of`](wire::Piece::header_of) it, and behind that `header` and `payload`.
+    /// Set if it is a part of the packet that `header` belongs to: the link sends the header that
+    /// [`Piece::header_of`](wire::Piece::header_of) makes, then `header` and `payload`.
     pub piece: Option<wire::Piece>,
 }
 
 impl Transmit {
-    /// Bytes of each packet.
+    /// Returns the bytes of each packet.
     #[inline]
     pub fn packet_len(&self) -> u32 {
         let payload = self.payload.len();
@@ -97,12 +97,12 @@ impl Transmit {
         self.header.as_slice().len() as u32 + each + around
     }
 
-    /// One packet.
+    /// Makes one packet.
     pub(crate) fn one(peer: PeerId, header: HeaderBuf, payload: Payload) -> Transmit {
         Transmit { peer, header, payload, packets: 1, bulk: false, stripe: 0, piece: None }
     }
 
-    /// Takes the first `taken` packets off a run, fewer than it has.
+    /// Removes the first `taken` packets of a run, fewer than it has.
     pub fn skip(&mut self, taken: u32) {
         let each = self.payload.len() / self.packets.max(1);
         let bytes = each * taken;
@@ -117,11 +117,11 @@ impl Transmit {
     }
 }
 
-/// Bit of the tag of an active message: it belongs to the packet interface, which says when the
-/// memory that it takes is free again.
+/// Bit of the tag of an active message of the packet interface, which reports when the message's
+/// memory is free again.
 pub const PACKET: u64 = 1 << 31;
 
-/// What the driver does with the payload of a packet just handled.
+/// The driver's action on the payload of a packet just handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
     /// Nothing.
@@ -137,10 +137,10 @@ pub enum Placement {
     },
     /// Copy the first `status.len` bytes into the operation's buffer; the operation is complete.
     Done(Completion),
-    /// Copy the first `status.len` bytes to who awaits the message, which is complete.
+    /// Copy the first `status.len` bytes to the caller that awaits the message, which is complete.
     Awaited(Awaited),
-    /// Copy into the store of unexpected message `id` at `offset`; at offset 0 make room for
-    /// `total`.
+    /// Copy into the store of unexpected message `id` at `offset`; at offset 0 allocate `total`
+    /// bytes.
     Store {
         /// Number of the unexpected message.
         id: u32,
@@ -155,48 +155,48 @@ pub enum Placement {
         id: u32,
         /// Offset of the payload at hand.
         offset: u64,
-        /// Who sent it.
+        /// The sender.
         peer: PeerId,
         /// Handler number (low 32 bits) and argument (high 32 bits).
         tag: u64,
     },
     /// Call the handler with the payload.
     Upcall {
-        /// Who sent it.
+        /// The sender.
         peer: PeerId,
         /// Handler number (low 32 bits) and argument (high 32 bits).
         tag: u64,
     },
-    /// A packet of the packet interface: call its upcall with the payload. Its credit stays with
-    /// it until `packet_released`.
+    /// A packet of the packet interface: call its upcall with the payload. Its credit is in use
+    /// until `packet_released`.
     Packet {
-        /// Who sent it.
+        /// The sender.
         peer: PeerId,
         /// As of `Upcall`.
         tag: u64,
     },
     /// Keep the whole packet under (peer, seq) until `next_replay` names it.
     Hold {
-        /// From whom.
+        /// The sender.
         peer: PeerId,
         /// Its sequence number.
         seq: Seq,
     },
     /// Keep the payload, a part of the packet (peer, seq), until all parts are here; then handle
-    /// that packet. Those of packets before `expected` are needed no more.
+    /// that packet. Parts of packets before `expected` are no longer needed.
     Piece {
-        /// From whom.
+        /// The sender.
         peer: PeerId,
         /// The packet's sequence number.
         seq: Seq,
-        /// The next that is expected.
+        /// The next expected sequence number.
         expected: Seq,
-        /// Which part.
+        /// The part.
         piece: wire::Piece,
     },
     /// A packet of `size` bytes with this number, from [`crate::Engine::ask_size`], got through.
     Probed {
-        /// To whom.
+        /// The receiver of the packet.
         peer: PeerId,
         /// Its number.
         number: u32,
@@ -212,27 +212,27 @@ pub enum Placement {
     },
     /// Do an atomic operation on 8 bytes of a region and answer with `atomic_done`.
     Atomic(AtomicRequest),
-    /// The payload is the peer's encoded address; connect the link to it if that is not done.
+    /// The payload is the peer's encoded address; connect the link to it unless it is connected.
     Hello {
         /// The peer, possibly new.
         peer: PeerId,
-        /// Whether it was unknown before.
+        /// True if it was unknown before.
         new: bool,
     },
 }
 
-/// An atomic operation to be done on this endpoint's memory.
+/// An atomic operation to execute on this endpoint's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AtomicRequest {
-    /// Who asks.
+    /// The peer that requests it.
     pub peer: PeerId,
-    /// Its number for the operation.
+    /// The peer's number for the operation.
     pub op: u32,
     /// The region's key.
     pub key: u64,
     /// Offset in the region, a multiple of 8.
     pub offset: u64,
-    /// Which operation.
+    /// The operation.
     pub code: AtomicCode,
     /// Operand.
     pub operand: u64,
@@ -256,12 +256,12 @@ pub enum AtomicCode {
     FetchOr = 5,
     /// Bitwise exclusive or.
     FetchXor = 6,
-    /// Asks the owner's agent how to reach the counter in its kernel; changes nothing.
+    /// Asks the owner's agent for access to the counter in its kernel; changes nothing.
     Client = 7,
 }
 
 impl AtomicCode {
-    /// From the wire.
+    /// Decodes a code of the wire.
     pub fn from_wire(code: u8) -> Option<AtomicCode> {
         Some(match code {
             1 => AtomicCode::FetchAdd,
@@ -275,7 +275,7 @@ impl AtomicCode {
         })
     }
 
-    /// The new value.
+    /// Returns the new value.
     pub fn apply(self, old: u64, operand: u64, compare: u64) -> u64 {
         match self {
             AtomicCode::FetchAdd => old.wrapping_add(operand),
@@ -290,7 +290,7 @@ impl AtomicCode {
     }
 }
 
-/// What a finished operation was.
+/// The type of a finished operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpKind {
     /// A send, or an active message.
@@ -305,16 +305,16 @@ pub enum OpKind {
     Atomic,
 }
 
-/// How an operation ended well.
+/// The result of an operation that ended well.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Status {
-    /// The other side.
+    /// The other endpoint.
     pub source: Option<PeerId>,
     /// Match bits of the message.
     pub tag: u64,
     /// Bytes moved.
     pub len: u64,
-    /// Completion data the sender gave, if any.
+    /// Completion data of the sender, if any.
     pub data: Option<u32>,
     /// Old value, for atomic operations.
     pub value: u64,
@@ -323,7 +323,7 @@ pub struct Status {
 /// A message that was received without an operation (see [`crate::Engine::await_message`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Awaited {
-    /// What was received.
+    /// The message's source, tag and length.
     pub status: Status,
     /// Truncation, if the buffer was too short.
     pub error: Option<OpError>,
@@ -336,9 +336,9 @@ pub struct Completion {
     pub op: OpId,
     /// The caller's context.
     pub context: u64,
-    /// What it was.
+    /// Its type.
     pub kind: OpKind,
-    /// Why it failed, if it did.
+    /// The reason of the failure, if it failed.
     pub error: Option<OpError>,
     /// Source, tag and bytes moved; also of a message that was truncated.
     pub status: Status,
@@ -347,13 +347,13 @@ pub struct Completion {
 }
 
 impl Completion {
-    /// How it ended.
+    /// Returns the status, or the error.
     pub fn result(&self) -> Result<Status, OpError> {
         self.error.map_or(Ok(self.status), Err)
     }
 }
 
-/// Something the driver must act on; in the order in which it happened.
+/// An event that the driver must act on; events come in the order in which they happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
@@ -361,8 +361,8 @@ pub enum Event {
     Complete(Completion),
     /// The engine is done with the buffer of an operation that completed before.
     Release(OpId),
-    /// Copy the first `len` bytes of a stored unexpected message into an operation's buffer, free
-    /// the store.
+    /// Copy the first `len` bytes of a stored unexpected message into an operation's buffer, then
+    /// free the store.
     CopyStored {
         /// The stored message.
         id: u32,
@@ -374,51 +374,52 @@ pub enum Event {
     /// Forget a stored unexpected message.
     FreeStored(u32),
     /// Copy from the peer's memory into the operation's buffer, then call `direct_read_done`; or
-    /// decline this part, and what is left, by `direct_declined`.
+    /// decline this part and the rest by `direct_declined`.
     DirectRead(Direct),
     /// Copy from the operation's buffer into the peer's memory, then call `direct_write_done`.
     DirectWrite(Direct),
-    /// The peer answered: it can be talked to.
+    /// The peer answered: the session is open.
     PeerUp(PeerId),
     /// The peer failed; all operations with it have completed with the error.
     PeerFailed(PeerId, PeerFailure),
-    /// Something waits for a peer that has been silent for this long.
+    /// An operation waits for a peer that has been silent for this long.
     PeerSlow(PeerId, Duration),
-    /// Something waits for a silent peer whose process the link sees: answer by `peer_pulse`.
+    /// An operation waits for a silent peer whose process the link observes: answer by
+    /// `peer_pulse`.
     PeerSilent(PeerId),
-    /// There is no room for more messages of this peer that no receive has asked for. So many wait,
-    /// of so many bytes.
+    /// There is no room for more unexpected messages of this peer. The numbers: messages that wait,
+    /// and their bytes.
     PeerFull(PeerId, u64, u64),
-    /// The tables of operations and of stored messages have only so many places now: what runs
-    /// beside them needs no more.
+    /// The tables of operations and of stored messages have shrunk to these sizes; tables parallel
+    /// to them can shrink too.
     Shrunk {
-        /// Places of operations.
+        /// Entries for operations.
         ops: Option<usize>,
-        /// Places of stored messages.
+        /// Entries for stored messages.
         stored: Option<usize>,
     },
-    /// Packets to this peer have been sent again this often in vain: twice or more. If there is
-    /// another path, it may be worth a try.
+    /// Packets to this peer have been sent again this often in vain: twice or more. Another path,
+    /// if there is one, may work.
     PeerStalled(PeerId, u32),
     /// The peer is heard, but the oldest packet to it was sent again several times in vain.
     PeerStuck {
-        /// To whom.
+        /// The destination.
         peer: PeerId,
-        /// It goes the way of bulk data.
+        /// True if the packet takes the link of bulk data.
         bulk: bool,
         /// Its length in bytes.
         len: u32,
     },
 }
 
-/// A direct copy to do.
+/// A direct copy to execute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Direct {
     /// The local operation.
     pub op: OpId,
     /// The other process.
     pub peer: PeerId,
-    /// Address in the other process, of the first byte of this part.
+    /// Address of the first byte of this part in the other process.
     pub addr: u64,
     /// Offset in the local buffer.
     pub offset: u64,
@@ -430,20 +431,20 @@ pub struct Direct {
     pub recv: u32,
 }
 
-/// What becomes of an operation whose memory was taken back.
+/// An operation whose memory was taken back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TakenBack {
-    /// It goes on reading: from a copy of the memory, which the driver makes. What it would have
-    /// written is dropped.
+    /// True if it continues to read: from a copy of the memory, which the driver makes. Bytes that
+    /// it would have written are dropped.
     pub is_read: bool,
-    /// This peer knows the address of the memory: the driver's link is to take that back.
+    /// The peer that knows the address of the memory: the driver's link must withdraw the address.
     pub known_to: Option<PeerId>,
 }
 
 /// A send to start.
 #[derive(Clone, Copy, Debug)]
 pub struct SendArgs {
-    /// To whom.
+    /// The destination.
     pub peer: PeerId,
     /// Match bits; of an active message: handler in the low, argument in the high 32 bits.
     pub tag: u64,
@@ -453,23 +454,23 @@ pub struct SendArgs {
     pub data: Option<u32>,
     /// The caller's context, returned in the completion.
     pub context: u64,
-    /// Address of the buffer in this process, 0 when a peer may not read it.
+    /// Address of the buffer in this process; 0 if a peer may not read it.
     pub addr: u64,
-    /// The driver holds a copy: complete at once.
+    /// True if the driver holds a copy: the send completes at once.
     pub inject: bool,
-    /// Complete only when the message was matched.
+    /// True if the send completes only when the message was matched.
     pub sync: bool,
-    /// Complete only when the peer has acted on the message, and on all that was sent before: it is
-    /// in its receive's buffer, or in memory until one is posted. Not of what is injected.
+    /// True if the send completes only when the peer has placed the message, and all sent before
+    /// it, in its receive's buffer, or in memory until one is posted. Not for injected messages.
     pub delivered: bool,
-    /// An active message.
+    /// True for an active message.
     pub active: bool,
-    /// Matched apart from messages with tags, by source alone; `tag` is 0.
+    /// True if matched by source alone, apart from messages with tags; `tag` is 0.
     pub untagged: bool,
 }
 
 impl SendArgs {
-    /// A message of `len` bytes with a tag, and nothing more about it.
+    /// Describes a message of `len` bytes with a tag, and defaults for the rest.
     #[inline]
     pub fn new(peer: PeerId, tag: u64, len: u64) -> SendArgs {
         SendArgs {
@@ -491,7 +492,7 @@ impl SendArgs {
 /// A receive to post.
 #[derive(Clone, Copy, Debug)]
 pub struct RecvArgs {
-    /// From whom; `None` takes any source.
+    /// The source; `None` accepts any source.
     pub source: Option<PeerId>,
     /// Match bits.
     pub tag: u64,
@@ -499,24 +500,24 @@ pub struct RecvArgs {
     pub ignore: u64,
     /// Length of the buffer.
     pub len: u64,
-    /// Address of the buffer in this process, 0 when a peer may not write it.
+    /// Address of the buffer in this process; 0 if a peer may not write it.
     pub addr: u64,
     /// The caller's context, returned in the completion.
     pub context: u64,
-    /// Takes messages without a tag; `tag` is 0.
+    /// True if it takes messages without a tag; `tag` is 0.
     pub untagged: bool,
 }
 
-/// What a probe found.
+/// The message that a probe found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Probed {
-    /// Who sent it.
+    /// The sender.
     pub source: PeerId,
     /// Its match bits.
     pub tag: u64,
     /// Its length.
     pub len: u64,
-    /// Completion data the sender gave.
+    /// Completion data of the sender.
     pub data: Option<u32>,
 }
 
@@ -527,7 +528,7 @@ pub struct Claimed {
     pub(crate) source: PeerId,
 }
 
-/// Why an operation was not started.
+/// The reason why an operation was not started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refused {
@@ -535,7 +536,7 @@ pub enum Refused {
     Busy,
     /// The peer failed.
     Peer(PeerId, PeerFailure),
-    /// No such peer.
+    /// There is no such peer.
     UnknownPeer,
     /// Longer than an active message may be.
     TooLong,

@@ -1,9 +1,9 @@
-//! What holds otherwise for some peers: settings as `auto,3=gather,4-7=copy`.
+//! Values that hold for some peers: settings such as `auto,3=gather,4-7=copy`.
 //!
 //! An item with an equals sign names ranks, and the value that holds between each of them and every
-//! other rank; the item without one holds for the rest. Both sides of a pair thus come to the same
-//! from one setting of the whole job. Of several items that concern a pair the last counts. For
-//! fetch-and-add the ranks are those that have the counters.
+//! other rank; the item without one holds for the rest. Both sides of a pair thus get the same
+//! value from one setting of the whole job. Of several items that concern a pair the last counts.
+//! For fetch-and-add the ranks are the owners of the counters.
 
 use crate::config::{Config, ConfigError};
 use alloc::format;
@@ -11,10 +11,10 @@ use alloc::string::{String, ToString};
 use core::fmt;
 use core::ops::RangeInclusive;
 
-/// The settings that can hold for some peers alone.
+/// The settings that may have values for some peers alone.
 pub const FOR_PEERS: &[&str] = &["reliability", "transfer", "mtu", "fetch_add"];
 
-/// A setting that holds otherwise for some ranks.
+/// A value of a setting for some ranks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exception {
     /// The ranks.
@@ -26,12 +26,12 @@ pub struct Exception {
 }
 
 impl Exception {
-    /// Whether it names this rank.
+    /// Returns true if it names this rank.
     pub fn names(&self, rank: Option<u32>) -> bool {
         rank.is_some_and(|rank| self.ranks.contains(&rank))
     }
 
-    /// Whether it holds in process `me` for what passes between it and `peer`.
+    /// Returns true if it applies in process `me` between `me` and `peer`.
     fn concerns(&self, me: Option<u32>, peer: Option<u32>) -> bool {
         self.names(peer) || self.setting != "fetch_add" && self.names(me)
     }
@@ -52,7 +52,7 @@ const NOT_FOR_PEERS: &str =
 const RANKS: &str = "name ranks as in auto,3=copy,4-7=gather: a number, or the first and the last";
 const TWICE: &str = "one value holds for all ranks that are not named; write 3=VALUE for rank 3";
 
-/// Ranks as `3` or `4-7`.
+/// Parses ranks such as `3` or `4-7`.
 fn ranks(text: &str) -> Option<RangeInclusive<u32>> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     let number = |text: &str| {
@@ -64,11 +64,11 @@ fn ranks(text: &str) -> Option<RangeInclusive<u32>> {
 }
 
 impl Config {
-    /// Sets one key from text: a value, or for what can hold for some peers alone a list as
-    /// `auto,3=gather,4-7=copy`. A list without a value for the others leaves that as it is.
+    /// Sets one key from text: a value, or, for settings with values for some peers, a list such as
+    /// `auto,3=gather,4-7=copy`. A list without a value for the others leaves that unchanged.
     ///
     /// # Errors
-    /// There is no such key, or it does not take this; nothing is changed.
+    /// There is no such key, or it does not accept this value; nothing is changed.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), ConfigError> {
         let bad = |advice| ConfigError {
             name: name.to_string(),
@@ -103,7 +103,7 @@ impl Config {
         Ok(())
     }
 
-    /// The value of a key as text that [`set`](Config::set) takes.
+    /// Returns the value of a key as text that [`set`](Config::set) accepts.
     pub fn get(&self, name: &str) -> Option<String> {
         let mut text = self.get_for_all(name)?;
         for exception in self.exceptions.iter().filter(|e| e.setting == name) {
@@ -112,7 +112,7 @@ impl Config {
         Some(text)
     }
 
-    /// What holds for a peer of this rank, in which all exceptions are resolved.
+    /// Returns the configuration for a peer of this rank, with all exceptions resolved.
     pub fn for_peer(&self, rank: Option<u32>) -> Config {
         let mut config = self.clone();
         for exception in core::mem::take(&mut config.exceptions) {
@@ -221,7 +221,7 @@ mod tests {
         assert_eq!(config.exceptions.len(), 1);
     }
 
-    /// A generator of numbers, so that every run is the same.
+    /// Returns the next number of a generator, so that every run is the same.
     fn next(state: &mut u64, below: u64) -> u64 {
         *state =
             state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

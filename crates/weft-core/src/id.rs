@@ -2,8 +2,9 @@
 
 use core::fmt;
 
-/// A random 64-bit number an endpoint draws when it is made: its name on the wire and its
-/// incarnation. A restarted process draws a new one, so an old incarnation is never taken for it.
+/// A random 64-bit number that an endpoint draws when it is made: its identity on the wire and its
+/// incarnation. A restarted process draws a new one, so packets of an old incarnation are never
+/// taken for its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EndpointId(pub u64);
 

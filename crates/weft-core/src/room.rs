@@ -1,4 +1,4 @@
-//! Room that peers share for messages that no receive has asked for.
+//! Memory that peers share for unexpected messages.
 //!
 //! A peer gets no more of it than it leaves to others, as queues share the buffer of a switch
 //! (Choudhury and Hahne, Dynamic queue length thresholds, 1998): the flood of one takes half of the
@@ -13,30 +13,30 @@ use alloc::collections::VecDeque;
 pub struct Room {
     max: u64,
     used: u64,
-    /// Peers that asked for more than there was, in turn.
+    /// Peers that were refused room, in turn.
     short: VecDeque<PeerId>,
 }
 
-/// What a peer has of the room here, and this endpoint of the peer's.
+/// A peer's share of the room here, and this endpoint's share at the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
     /// Bytes taken.
     room: u64,
-    /// It waits for room: see [`Room::next_short`].
+    /// True while it waits for room: see [`Room::next_short`].
     short: bool,
-    /// Announcements that the peer may have here beyond those that everybody may.
+    /// Announcements that the peer may have here beyond the number that every peer may have.
     pub granted: u32,
-    /// The same for this endpoint there.
+    /// The same for this endpoint at the peer.
     pub allowed: u32,
-    /// Its credit was to grow, and did not.
+    /// True if its credit was to grow, but room was missing.
     pub wants_credit: bool,
-    /// Something of it left the store since `full_since`.
+    /// True if a message of it left the store since `full_since`.
     pub taken: bool,
-    /// It has been said that there is no room.
+    /// True once the lack of room has been reported.
     pub told: bool,
-    /// Since when there has been no room for it; `FAR`: there is.
+    /// Time since when there has been no room for it; `FAR` if there is room.
     pub full_since: Instant,
-    /// The message first in the queue to it when that was full, and since when.
+    /// The message that was first in the queue to it when that was full, and the time.
     pub stuck: Option<(u32, Instant)>,
 }
 
@@ -57,17 +57,17 @@ impl Default for Share {
 }
 
 impl Room {
-    /// Room of `max` bytes.
+    /// Makes a room of `max` bytes.
     pub fn new(max: u64) -> Room {
         Room { max, used: 0, short: VecDeque::new() }
     }
 
-    /// Bytes taken.
+    /// Returns the bytes taken.
     pub fn used(&self) -> u64 {
         self.used
     }
 
-    /// Takes `bytes` for a peer, if that leaves as much to others as the peer then has. If not, the
+    /// Takes `bytes` for a peer, if as much is left for others as the peer then has. If not, the
     /// peer waits for its turn.
     pub fn take(&mut self, peer: PeerId, share: &mut Share, bytes: u64) -> bool {
         let (all, own) = (self.used.saturating_add(bytes), share.room.saturating_add(bytes));
@@ -81,21 +81,21 @@ impl Room {
         false
     }
 
-    /// Gives back what a peer took.
+    /// Gives back bytes that a peer took.
     pub fn give(&mut self, share: &mut Share, bytes: u64) {
         let bytes = bytes.min(share.room);
         self.used -= bytes;
         share.room -= bytes;
     }
 
-    /// A peer that waits for room, the longest first: it may ask again.
+    /// Returns the peer that has waited longest for room: it may ask again.
     pub fn next_short(&mut self) -> Option<PeerId> {
         self.short.pop_front()
     }
 }
 
 impl Share {
-    /// It was its turn: [`Room::next_short`] named it.
+    /// Ends the turn of the peer that [`Room::next_short`] named.
     pub fn called(&mut self) {
         self.short = false;
     }
@@ -120,7 +120,7 @@ mod tests {
         assert_eq!(fill(&mut room, 1, &mut shares[1]), 300);
         assert_eq!(fill(&mut room, 2, &mut shares[2]), 150);
         assert_eq!(room.used(), 1050);
-        // What one gives back another may have.
+        // Bytes that one peer gives back are free for another.
         room.give(&mut shares[0], 600);
         assert_eq!([room.next_short(), room.next_short()], [Some(PeerId(0)), Some(PeerId(1))]);
         shares[1].called();

@@ -7,22 +7,22 @@ use core::fmt;
 pub struct Seq(pub u32);
 
 impl Seq {
-    /// The number `n` places on.
+    /// Returns the number `n` later.
     pub fn plus(self, n: u32) -> Seq {
         Seq(self.0.wrapping_add(n))
     }
 
-    /// The number after this one.
+    /// Returns the number after this one.
     pub fn next(self) -> Seq {
         self.plus(1)
     }
 
-    /// Distance from `base` to `self`, modulo 2^32.
+    /// Returns the distance from `base` to `self`, modulo 2^32.
     pub fn distance_from(self, base: Seq) -> u32 {
         self.0.wrapping_sub(base.0)
     }
 
-    /// Whether `self` comes before `other`, for numbers less than 2^31 apart.
+    /// Returns true if `self` comes before `other`, for numbers less than 2^31 apart.
     pub fn before(self, other: Seq) -> bool {
         (self.0.wrapping_sub(other.0) as i32) < 0
     }

@@ -3,12 +3,12 @@
 use alloc::vec::Vec;
 
 /// Bits of the index in the keys of stored messages, of which there may be very many. Their keys
-/// are short-lived, so that six bits of generation do.
+/// are short-lived, so that six bits of generation suffice.
 pub const STORED_BITS: u32 = 26;
 /// The same in other keys.
 const INDEX_BITS: u32 = 20;
 const NONE: u32 = u32::MAX;
-/// Places below which none are given back.
+/// Number of slots below which no memory is given back.
 const PLACES_MIN: usize = 4096;
 
 /// Indices of keys of operations.
@@ -28,7 +28,7 @@ pub struct Slab<T, const BITS: u32 = INDEX_BITS> {
     slots: Vec<Slot<T>>,
     free: u32,
     len: u32,
-    /// Generation of the first entry in a new place.
+    /// Generation of the first entry in a new slot.
     fresh: u32,
 }
 
@@ -41,13 +41,13 @@ impl<T, const BITS: u32> Default for Slab<T, BITS> {
 impl<T, const BITS: u32> Slab<T, BITS> {
     const MASK: u32 = (1 << BITS) - 1;
 
-    /// Index part of a key: small and dense, for tables that run beside this one.
+    /// Returns the index part of a key: small and dense, for tables parallel to this one.
     #[inline]
     pub fn index(key: u32) -> usize {
         (key & Self::MASK) as usize
     }
 
-    /// The generation after this one; never 0.
+    /// Returns the generation after this one; never 0.
     #[inline]
     fn after(generation: u32) -> u32 {
         match (generation + 1) & (u32::MAX >> BITS) {
@@ -56,17 +56,17 @@ impl<T, const BITS: u32> Slab<T, BITS> {
         }
     }
 
-    /// Number of entries.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.len as usize
     }
 
-    /// Whether there are none.
+    /// Returns true if there are none.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Whether `insert` would give `None`.
+    /// Returns true if `insert` would return `None`.
     #[inline]
     pub fn is_full(&self) -> bool {
         self.len >= Self::MASK
@@ -99,13 +99,13 @@ impl<T, const BITS: u32> Slab<T, BITS> {
         self.slots.get(Self::index(key)).filter(|s| s.generation == key >> BITS)
     }
 
-    /// The entry of a key.
+    /// Returns the entry of a key.
     #[inline]
     pub fn get(&self, key: u32) -> Option<&T> {
         self.slot(key).and_then(|s| s.value.as_ref())
     }
 
-    /// The entry of a key, to change.
+    /// Returns the entry of a key, to change.
     #[inline]
     pub fn get_mut(&mut self, key: u32) -> Option<&mut T> {
         self.slots
@@ -126,7 +126,7 @@ impl<T, const BITS: u32> Slab<T, BITS> {
         Some(value)
     }
 
-    /// Drops the entry of a key where it is.
+    /// Drops the entry of a key in place.
     #[inline]
     pub fn discard(&mut self, key: u32) {
         let free = self.free;
@@ -140,7 +140,8 @@ impl<T, const BITS: u32> Slab<T, BITS> {
         }
     }
 
-    /// Gives memory back if most of it is unused: the places left if it did. Keys stay good.
+    /// Gives memory back if most of it is unused, and returns the number of slots left. Keys stay
+    /// valid.
     pub fn shrink(&mut self) -> Option<usize> {
         let before = self.slots.len();
         if before <= PLACES_MIN || self.len() > before / 4 {
@@ -150,7 +151,7 @@ impl<T, const BITS: u32> Slab<T, BITS> {
             self.fresh = self.fresh.max(Self::after(last.generation));
         }
         self.slots.shrink_to_fit();
-        // The lowest first, so that the highest become free in time.
+        // Low numbers are used first, so that the highest become free in time.
         self.free = NONE;
         for (index, slot) in self.slots.iter_mut().enumerate().rev() {
             if slot.value.is_none() {
@@ -161,7 +162,7 @@ impl<T, const BITS: u32> Slab<T, BITS> {
         (self.slots.len() < before).then_some(self.slots.len())
     }
 
-    /// Keys of all entries.
+    /// Returns the keys of all entries.
     pub fn keys(&self) -> impl Iterator<Item = u32> + '_ {
         self.slots
             .iter()
@@ -173,7 +174,7 @@ impl<T, const BITS: u32> Slab<T, BITS> {
 
 #[cfg(test)]
 impl<T, const BITS: u32> Slab<T, BITS> {
-    /// Places that there is memory for.
+    /// Returns the number of slots in memory.
     pub(crate) fn places(&self) -> usize {
         self.slots.capacity()
     }

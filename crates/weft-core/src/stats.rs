@@ -14,7 +14,7 @@ macro_rules! counters {
             pub const NAMES: &'static [(&'static str, &'static str)] =
                 &[$((stringify!($name), $what),)*];
 
-            /// Values in the order of [`Stats::NAMES`].
+            /// Returns the values in the order of [`Stats::NAMES`].
             pub fn values(&self) -> [u64; Stats::NAMES.len()] {
                 [$(self.$name,)*]
             }

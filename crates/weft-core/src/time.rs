@@ -12,7 +12,7 @@ impl Instant {
     /// Later than every reachable instant.
     pub const FAR: Instant = Instant(u64::MAX);
 
-    /// Time elapsed since `earlier`; zero when `earlier` is later.
+    /// Returns the time elapsed since `earlier`; zero if `earlier` is later.
     pub fn since(self, earlier: Instant) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }

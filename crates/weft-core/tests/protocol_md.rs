@@ -28,7 +28,7 @@ fn rows<'a>(fields: impl IntoIterator<Item = &'a FieldInfo>) -> Vec<(usize, usiz
     rows
 }
 
-/// What the code says.
+/// Returns the tables of the code.
 fn expected() -> Vec<Table> {
     let types = PacketType::ALL.iter().map(|kind| Table {
         name: kind.name().to_string(),
@@ -50,7 +50,7 @@ fn common() -> Table {
     }
 }
 
-/// Cells of a Markdown table row.
+/// Returns the cells of a Markdown table row.
 fn cells(line: &str) -> Option<Vec<&str>> {
     let inner = line.strip_prefix('|')?.strip_suffix('|')?;
     Some(inner.split('|').map(str::trim).collect())
@@ -95,7 +95,7 @@ fn heading(text: &str) -> Option<Table> {
     (table.len > 0).then_some(table)
 }
 
-/// Rows `| number | NAME |` of the section with this heading.
+/// Reads rows `| number | NAME |` of the section with this heading.
 fn markdown_names(text: &str, heading: &str) -> Vec<(u64, String)> {
     let start = text.find(&format!("\n{heading}\n")).expect("heading exists") + heading.len() + 2;
     let section = text[start..].lines().take_while(|line| !line.starts_with('#'));
@@ -172,7 +172,7 @@ fn protocol_md__numbers_match_the_code() {
     assert!(text.starts_with(&format!("# The weft protocol, version {}\n", wire::VERSION)));
 }
 
-/// The lines of the Lua table that starts with `start`, up to its closing brace.
+/// Returns the lines of the Lua table that starts with `start`, up to its closing brace.
 fn lua_block<'a>(text: &'a str, start: &str) -> impl Iterator<Item = &'a str> {
     let indent = start.len() - start.trim_start().len();
     let from = text.find(start).unwrap_or_else(|| panic!("no {start:?}")) + start.len();
@@ -180,7 +180,7 @@ fn lua_block<'a>(text: &'a str, start: &str) -> impl Iterator<Item = &'a str> {
     text[from..].lines().take_while(move |line| !line.starts_with(&close))
 }
 
-/// A row `{ offset, size, "name", BASE },`.
+/// Parses a row `{ offset, size, "name", BASE },`.
 fn lua_row(line: &str) -> Option<(usize, usize, String)> {
     let mut cells = line.trim().strip_prefix("{ ")?.split(", ");
     let offset = cells.next()?.parse().ok()?;
@@ -188,7 +188,7 @@ fn lua_row(line: &str) -> Option<(usize, usize, String)> {
     Some((offset, size, cells.next()?.trim_matches('"').to_string()))
 }
 
-/// A line `[n] = { name = "NAME", sequenced = bool, length = L, fields = {`.
+/// Parses a line `[n] = { name = "NAME", sequenced = bool, length = L, fields = {`.
 fn lua_type(line: &str) -> Option<Table> {
     let (number, rest) = line.trim().strip_prefix('[')?.split_once("] = { name = \"")?;
     let (name, rest) = rest.split_once("\", sequenced = ")?;
@@ -202,7 +202,7 @@ fn lua_type(line: &str) -> Option<Table> {
     })
 }
 
-/// Lines `[n] = "NAME",`.
+/// Reads lines `[n] = "NAME",`.
 fn lua_names(text: &str, start: &str) -> Vec<(u64, String)> {
     let pair = |line: &str| {
         let (number, name) = line.trim().strip_prefix('[')?.split_once("] = \"")?;

@@ -1,3 +1,3 @@
-//! Groups of endpoints: who talks to whom in collective operations.
+//! Groups of endpoints: the partners in collective operations.
 
 pub mod tree;

@@ -5,7 +5,7 @@
 
 pub use crate::choices::Tree;
 
-/// The rank above `rank` in the tree from `root`; None for the root.
+/// Returns the parent of `rank` in the tree from `root`; None for the root.
 pub fn parent(tree: Tree, root: usize, rank: usize, size: usize) -> Option<usize> {
     let place = place(root, rank, size)?;
     if place == 0 {
@@ -20,7 +20,7 @@ pub fn parent(tree: Tree, root: usize, rank: usize, size: usize) -> Option<usize
     Some(add(root, above, size))
 }
 
-/// The ranks below `rank` in the tree from `root`, the one with the deepest subtree first.
+/// Returns the children of `rank` in the tree from `root`, the one with the deepest subtree first.
 pub fn children(tree: Tree, root: usize, rank: usize, size: usize) -> Children {
     let Some(place) = place(root, rank, size) else {
         return Children { next: None, tree, root, place: 0, size };
@@ -30,7 +30,7 @@ pub fn children(tree: Tree, root: usize, rank: usize, size: usize) -> Children {
         Tree::Chain => Some(place + 1),
         Tree::Binary => place.checked_mul(2).map(|p| p + 1),
         Tree::Binomial => {
-            // One below this bit, and inside the group: the highest bit a child may add.
+            // A child adds one bit below this one, inside the group: the highest bit comes first.
             let bits = if place == 0 { usize::BITS } else { place.trailing_zeros() };
             let room = (size - 1 - place).checked_ilog2();
             match (bits.checked_sub(1), room) {
@@ -45,7 +45,7 @@ pub fn children(tree: Tree, root: usize, rank: usize, size: usize) -> Children {
 /// Iterator over [`children`].
 #[derive(Clone, Copy, Debug)]
 pub struct Children {
-    /// Place of the next child, counted from the root.
+    /// Distance of the next child from the root.
     next: Option<usize>,
     tree: Tree,
     root: usize,
@@ -81,13 +81,13 @@ pub struct Partners {
     pub from: usize,
 }
 
-/// Ranks that know of each other after one round of dissemination.
+/// Number of ranks that exchange in one round of dissemination.
 const WAYS: usize = 4;
 
-/// Partners of `rank` in the rounds of a dissemination barrier, until a round has none: after the
-/// last round every rank has heard from every other. In each round a rank tells three others
-/// (n-way dissemination: Hoefler, Mehlan, Mietke, Rehm 2006): messages that do not wait for one
-/// another are cheaper than a further round.
+/// Returns the partners of `rank` in a round of a dissemination barrier, until a round has none:
+/// after the last round every rank has heard from every other. In each round a rank sends to three
+/// others (n-way dissemination: Hoefler, Mehlan, Mietke, Rehm 2006): messages that do not wait for
+/// one another are cheaper than a further round.
 pub fn dissemination(
     rank: usize,
     size: usize,
@@ -102,15 +102,15 @@ pub fn dissemination(
 /// Part of a rank in recursive doubling (Thakur, Rabenseifner, Gropp 2005), or in recursive
 /// multiplying (Ruefenacht, Bull, Booth 2017), where more than two ranks exchange in a round.
 ///
-/// Ranks beyond a power of two are folded in first: such a rank gives its value to a neighbour,
+/// Ranks beyond a power of two are folded in first: such a rank sends its value to a neighbour,
 /// which takes part for both and returns the result. The values stay in rank order, so an operation
-/// that is only associative may be used when the value of the lower rank is taken as the left
+/// that is only associative may be used if the value of the lower rank is taken as the left
 /// operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Doubling {
     /// Sends its value to `proxy`, then receives the result from it.
     Folded {
-        /// The rank that takes part in its place, one above.
+        /// The rank that takes part for both, one above.
         proxy: usize,
     },
     /// Takes part.
@@ -128,7 +128,7 @@ pub enum Doubling {
 }
 
 impl Doubling {
-    /// The part of `rank` among `size`; None if `rank` is outside.
+    /// Returns the part of `rank` among `size`; None if `rank` is outside.
     pub fn new(rank: usize, size: usize) -> Option<Doubling> {
         if rank >= size {
             return None;
@@ -144,9 +144,9 @@ impl Doubling {
         })
     }
 
-    /// The ranks that give each other their values in `round`, this one among them, in the order
+    /// Returns the ranks that exchange their values in `round`, this one among them, in the order
     /// of their values; none when there is no such round, or when folded. They are 2 to the power
-    /// of `bits` (1 to 63), fewer in the last round where that does not come out even.
+    /// of `bits` (1 to 63), fewer in the last round if the number of active ranks is no such power.
     pub fn exchange(&self, round: u32, bits: u32) -> impl Iterator<Item = usize> + Clone {
         let (number, rounds, pairs) = match *self {
             Doubling::Active { number, rounds, pairs, .. } => (number, rounds, pairs),
@@ -167,12 +167,12 @@ impl Doubling {
     }
 }
 
-/// Distance of `rank` from the root, going up around the ring of ranks.
+/// Returns the distance of `rank` from the root, upwards around the ring of ranks.
 fn place(root: usize, rank: usize, size: usize) -> Option<usize> {
     (root < size && rank < size).then(|| add(rank, size - root, size))
 }
 
-/// `a + b` around the ring, for `a < size` and `b <= size`, without overflow.
+/// Returns `a + b` around the ring, for `a < size` and `b <= size`, without overflow.
 fn add(a: usize, b: usize, size: usize) -> usize {
     if b >= size - a {
         b - (size - a)

@@ -17,7 +17,7 @@ pub use unexpected::Unexpected;
 
 use crate::PeerId;
 
-/// What a receive accepts.
+/// The messages that a receive accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecvSpec {
     /// The sender, or None for any.
@@ -29,7 +29,7 @@ pub struct RecvSpec {
 }
 
 impl RecvSpec {
-    /// Whether a message from `source` with match bits `tag` is accepted.
+    /// Returns true if a message from `source` with match bits `tag` is accepted.
     #[inline]
     pub fn accepts(&self, source: PeerId, tag: u64) -> bool {
         (self.tag ^ tag) & !self.ignore == 0 && self.source.is_none_or(|peer| peer == source)

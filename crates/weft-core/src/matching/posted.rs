@@ -32,24 +32,24 @@ impl<R: Copy + Eq> Default for Posted<R> {
 }
 
 impl<R: Copy + Eq> Posted<R> {
-    /// No receives, no memory.
+    /// Makes an empty table without memory.
     pub const fn new() -> Self {
         Posted { slab: Slab::new(), bins: Bins::new(), masked: List::EMPTY }
     }
 
-    /// Number of receives waiting.
+    /// Returns the number of receives waiting.
     #[inline]
     pub fn len(&self) -> usize {
         self.slab.len()
     }
 
-    /// Whether no receive waits.
+    /// Returns true if no receive waits.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.slab.len() == 0
     }
 
-    /// All that wait, oldest first.
+    /// Returns all waiting receives, oldest first.
     pub fn iter(&self) -> impl Iterator<Item = (RecvSpec, R)> + '_ {
         let some = |at: u32| (at != NIL).then_some(at);
         let next = move |at: &u32| some(self.slab.next(ALL, *at));
@@ -71,7 +71,7 @@ impl<R: Copy + Eq> Posted<R> {
         }
     }
 
-    /// A message arrived: takes out the oldest receive that accepts it.
+    /// Removes and returns the oldest receive that accepts a message that arrived.
     #[inline]
     pub fn arrive(&mut self, source: PeerId, tag: u64) -> Option<R> {
         let at = if self.bins.live() {
@@ -82,7 +82,7 @@ impl<R: Copy + Eq> Posted<R> {
         (at != NIL).then(|| self.remove(at))
     }
 
-    /// Takes out the receive `id`; false if it is not waiting.
+    /// Removes the receive `id`; false if it is not waiting.
     pub fn cancel(&mut self, id: R) -> bool {
         let at = self.slab.find(ALL, self.slab.oldest(), |e| e.id == id);
         if at != NIL {
@@ -91,7 +91,7 @@ impl<R: Copy + Eq> Posted<R> {
         at != NIL
     }
 
-    /// Takes out every receive that names `peer` as its source, oldest first.
+    /// Removes every receive that names `peer` as its source, oldest first.
     pub fn fail_peer(&mut self, peer: PeerId, each: &mut dyn FnMut(R)) {
         let mut at = self.slab.oldest();
         while at != NIL {
@@ -103,7 +103,7 @@ impl<R: Copy + Eq> Posted<R> {
         }
     }
 
-    /// Whether a receive waits that takes messages of `peer`.
+    /// Returns true if a receive waits that accepts messages of `peer`.
     pub fn any_for(&self, peer: PeerId) -> bool {
         let takes = |e: &Entry<R>| e.spec.source.is_none_or(|source| source == peer);
         self.slab.find(ALL, self.slab.oldest(), takes) != NIL
@@ -141,7 +141,7 @@ impl<R: Copy + Eq> Posted<R> {
         id
     }
 
-    /// The list a receive is chained in while the bins are in use.
+    /// Returns the list in which a receive is chained while the bins are in use.
     fn ends(&mut self, spec: &RecvSpec) -> &mut List {
         if spec.ignore != 0 {
             return &mut self.masked;

@@ -6,10 +6,10 @@ use alloc::vec::Vec;
 pub(super) const NIL: u32 = u32::MAX;
 /// The list of all entries, oldest first.
 pub(super) const ALL: usize = 0;
-/// More entries than this are also chained in bins; so few that walking them beats hashing.
+/// Above this number entries are also chained in bins; walking fewer is faster than hashing.
 const BIN_ABOVE: usize = 12;
-/// Bins are given up when no more entries than this are left; below [`BIN_ABOVE`] so that a count
-/// that swings around one of them does not rebuild each time.
+/// Bins are abandoned when no more entries than this are left; below [`BIN_ABOVE`] so that a number
+/// that varies around one of them does not rebuild each time.
 const UNBIN_BELOW: usize = 3;
 
 #[derive(Clone, Copy)]
@@ -57,7 +57,7 @@ impl<E: Copy, const LINKS: usize> Slab<E, LINKS> {
         self.len as usize
     }
 
-    /// The oldest entry, or [`NIL`].
+    /// Returns the oldest entry, or [`NIL`].
     #[inline]
     pub fn oldest(&self) -> u32 {
         self.all.head
@@ -78,7 +78,7 @@ impl<E: Copy, const LINKS: usize> Slab<E, LINKS> {
         self.nodes[at as usize].links[list].next
     }
 
-    /// Puts an entry in as the youngest.
+    /// Inserts an entry as the youngest.
     #[inline]
     pub fn insert(&mut self, entry: E) -> u32 {
         let node = Node { entry, age: self.age, links: [UNLINKED; LINKS] };
@@ -99,7 +99,7 @@ impl<E: Copy, const LINKS: usize> Slab<E, LINKS> {
         at
     }
 
-    /// Takes an entry out that is in no list but [`ALL`].
+    /// Removes an entry that is in no list but [`ALL`].
     #[inline]
     pub fn remove(&mut self, at: u32) -> E {
         let mut all = self.all;
@@ -123,7 +123,7 @@ impl<E: Copy, const LINKS: usize> Slab<E, LINKS> {
         ends.tail = at;
     }
 
-    /// Takes out of a list.
+    /// Removes from a list.
     #[inline]
     pub fn unlink(&mut self, list: usize, ends: &mut List, at: u32) {
         let Link { prev, next } = self.nodes[at as usize].links[list];
@@ -137,7 +137,7 @@ impl<E: Copy, const LINKS: usize> Slab<E, LINKS> {
         }
     }
 
-    /// The first entry of a list, from `at` on, that `accept` accepts, or [`NIL`].
+    /// Returns the first entry of a list, from `at` on, that `accept` accepts, or [`NIL`].
     #[inline]
     pub fn find(&self, list: usize, mut at: u32, mut accept: impl FnMut(&E) -> bool) -> u32 {
         while at != NIL {
@@ -170,20 +170,20 @@ impl Bins {
         Bins { lists: Vec::new(), live: false }
     }
 
-    /// Whether the bins are in use.
+    /// Returns true if the bins are in use.
     #[inline]
     pub fn live(&self) -> bool {
         self.live
     }
 
-    /// Whether the bins have to be emptied and filled again before one more of `len` entries goes
-    /// in.
+    /// Returns true if the bins must be emptied and filled again before one more than `len`
+    /// entries.
     #[inline]
     pub fn too_small(&self, len: usize) -> bool {
         len >= BIN_ABOVE && (!self.live || len >= 2 * self.lists.len())
     }
 
-    /// Takes up use with room for twice `len` entries; the bins are empty afterwards.
+    /// Starts use of bins for twice `len` entries; the bins are empty afterwards.
     pub fn rebuild(&mut self, len: usize) {
         let size = (len.max(1) * 2).next_power_of_two().max(self.lists.len());
         self.lists.clear();
@@ -191,7 +191,7 @@ impl Bins {
         self.live = true;
     }
 
-    /// Gives up use if so few entries are left that walking them is faster; the memory stays.
+    /// Ends use of the bins if so few entries are left that walking is faster; the memory stays.
     #[inline]
     pub fn retire(&mut self, len: usize) {
         if len <= UNBIN_BELOW {
@@ -199,14 +199,14 @@ impl Bins {
         }
     }
 
-    /// The bin of a hash. Only while [`Bins::live`].
+    /// Returns the bin of a hash. Only while [`Bins::live`].
     #[inline]
     pub fn bin(&mut self, hash: u64) -> &mut List {
         let mask = self.lists.len() - 1;
         &mut self.lists[(hash >> 32) as usize & mask]
     }
 
-    /// First entry of the bin of a hash.
+    /// Returns the first entry of the bin of a hash.
     #[inline]
     pub fn head(&self, hash: u64) -> u32 {
         let mask = self.lists.len() - 1;
@@ -221,7 +221,7 @@ impl Bins {
     }
 }
 
-/// Hash of match bits and a source (or a number that is no source).
+/// Hashes match bits and a source (or a number that is no source).
 #[inline]
 pub(super) fn hash(source: u64, tag: u64) -> u64 {
     // Fibonacci hashing; the fold lets high tag bits (communicators, handlers) reach the middle.

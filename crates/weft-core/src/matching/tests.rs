@@ -36,13 +36,13 @@ fn exact(source: u32, tag: u64) -> RecvSpec {
     RecvSpec { source: Some(PeerId(source)), tag, ignore: 0 }
 }
 
-/// Takes the first element that passes, as MPI prescribes.
+/// Removes the first element that passes, as MPI prescribes.
 fn take_first<T, U: Copy>(list: &mut Vec<(T, U)>, accept: impl Fn(&T) -> bool) -> Option<U> {
     let at = list.iter().position(|(key, _)| accept(key))?;
     Some(list.remove(at).1)
 }
 
-/// Takes every element that passes.
+/// Removes every element that passes.
 fn take_all<T: Copy, U: Copy>(list: &mut Vec<(T, U)>, accept: impl Fn(&T) -> bool) -> Vec<U> {
     let gone = list.iter().filter(|(key, _)| accept(key)).map(|&(_, id)| id).collect();
     list.retain(|(key, _)| !accept(key));
@@ -56,7 +56,7 @@ fn posted__agrees_with_a_list() {
         let mut posted = Posted::new();
         let mut list: Vec<(RecvSpec, u32)> = Vec::new();
         for id in 0..4_000u32 {
-            // Phases of growth and of shrinkage, to cross the borders of the bins often.
+            // Growth and shrinkage alternate, to cross the limits of the bins often.
             let growing = id / 200 % 2 == 0;
             match rng.below(100) {
                 0..=1 => {

@@ -33,18 +33,18 @@ impl<U: Copy + Eq> Default for Unexpected<U> {
 }
 
 impl<U: Copy + Eq> Unexpected<U> {
-    /// No messages, no memory.
+    /// Makes an empty table without memory.
     pub const fn new() -> Self {
         Unexpected { slab: Slab::new(), exact: Bins::new(), tags: Bins::new() }
     }
 
-    /// Number of messages waiting.
+    /// Returns the number of messages waiting.
     #[inline]
     pub fn len(&self) -> usize {
         self.slab.len()
     }
 
-    /// Whether no message waits.
+    /// Returns true if no message waits.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.slab.len() == 0
@@ -62,21 +62,21 @@ impl<U: Copy + Eq> Unexpected<U> {
         }
     }
 
-    /// Takes out the oldest message a receive accepts.
+    /// Removes and returns the oldest message a receive accepts.
     #[inline]
     pub fn take(&mut self, spec: &RecvSpec) -> Option<U> {
         let at = self.find(spec);
         (at != NIL).then(|| self.remove_at(at))
     }
 
-    /// The oldest message a receive would accept.
+    /// Returns the oldest message a receive would accept.
     #[inline]
     pub fn peek(&self, spec: &RecvSpec) -> Option<U> {
         let at = self.find(spec);
         (at != NIL).then(|| self.slab.entry(at).id)
     }
 
-    /// Takes out the message `id`; false if it is not waiting.
+    /// Removes the message `id`; false if it is not waiting.
     pub fn remove(&mut self, id: U) -> bool {
         let at = self.slab.find(ALL, self.slab.oldest(), |e| e.id == id);
         if at != NIL {
@@ -85,7 +85,7 @@ impl<U: Copy + Eq> Unexpected<U> {
         at != NIL
     }
 
-    /// Takes out those messages of `peer` that are not to be kept; asks from the oldest on.
+    /// Removes those messages of `peer` for which `keep` is false, oldest first.
     pub fn retain_of(&mut self, peer: PeerId, keep: &mut dyn FnMut(U) -> bool) {
         let mut at = self.slab.oldest();
         while at != NIL {

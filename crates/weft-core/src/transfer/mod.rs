@@ -1,4 +1,4 @@
-//! How a message travels: sizes and protocols.
+//! Protocols of messages by size.
 
 pub mod pull;
 pub mod select;

@@ -1,4 +1,4 @@
-//! The receiver's side of a large message: which parts were asked for and which arrived.
+//! The receiver's side of a large message: requested and received parts.
 
 /// A part of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,11 +9,11 @@ pub struct Part {
     pub len: u64,
 }
 
-/// Parts that two sides copy begin at multiples of this: no page is looked up twice.
+/// Parts that two sides copy begin at multiples of this, so that no page is looked up twice.
 const PAGE: u64 = 4096;
-/// Shorter parts are not copied by themselves: a system call costs as much.
+/// Shortest part of a direct copy: for less, the system call costs more than the copy.
 const PART_MIN: u64 = 32 << 10;
-/// The first part of a sender that is not at hand yet; each further one is as long as all before.
+/// First part while the sender cannot copy yet; each further part is as long as all before.
 const PART_ALONE: u64 = 64 << 10;
 
 /// Progress of a pull. Parts are claimed from the front by the receiver and, when the sender helps
@@ -35,33 +35,33 @@ pub struct Pull {
     back_bytes: u64,
     /// Bytes of the last direct copy from the front.
     copying: u64,
-    /// Parts are claimed when the window shared by all pulls has room.
+    /// True if parts are claimed when the window shared by all pulls has room.
     paced: bool,
 }
 
 impl Pull {
-    /// A pull of `want` bytes.
+    /// Makes a pull of `want` bytes.
     pub fn new(want: u64) -> Pull {
         Pull { want, back: want, ..Pull::default() }
     }
 
-    /// A pull whose parts are claimed by [`Pull::claim_paced`].
+    /// Makes a pull whose parts are claimed by [`Pull::claim_paced`].
     pub fn paced(want: u64) -> Pull {
         Pull { paced: true, ..Pull::new(want) }
     }
 
-    /// Whether it was made by [`Pull::paced`].
+    /// Returns true if it was made by [`Pull::paced`].
     #[inline]
     pub fn is_paced(&self) -> bool {
         self.paced
     }
 
-    /// Whether a part is left to be claimed.
+    /// Returns true if a part is left to be claimed.
     pub fn wants_more(&self) -> bool {
         self.front < self.back
     }
 
-    /// Claims the next part by packets, at most `most` long; the caller bounds what is outstanding.
+    /// Claims the next part by packets, at most `most` long; the caller bounds outstanding bytes.
     pub fn claim_paced(&mut self, most: u64) -> Option<Part> {
         let part = self.claim_front(most)?;
         self.outstanding += part.len;
@@ -79,7 +79,7 @@ impl Pull {
         Some(part)
     }
 
-    /// Whether [`Pull::claim_packets`] would claim a part.
+    /// Returns true if [`Pull::claim_packets`] would claim a part.
     #[inline]
     pub fn wants_packets(&self, block: u64, depth: u64) -> bool {
         self.front < self.back && self.outstanding + block <= block * depth.max(1)
@@ -95,9 +95,9 @@ impl Pull {
         Some(part)
     }
 
-    /// Claims the next part from the front for a direct copy, at most `block` long: as much as lets
-    /// both sides end at the same time if the sender copies too; else little at first, so that it
-    /// finds something to copy as soon as it is at hand.
+    /// Claims the next part from the front for a direct copy, at most `block` long: so much that
+    /// both sides end at the same time if the sender copies too; else little at first, so that a
+    /// part is left for a sender that joins.
     pub fn claim_direct(&mut self, block: u64) -> Option<Part> {
         let left = self.back - self.front;
         let fair = match self.back_parts {
@@ -110,7 +110,7 @@ impl Pull {
         Some(part)
     }
 
-    /// Gives the last part from [`Pull::claim_direct`] back: it is to be shared with the sender.
+    /// Returns the last part from [`Pull::claim_direct`], which will be shared with the sender.
     pub fn unclaim(&mut self, part: Part) {
         if part.len == self.copying && part.offset + part.len == self.front {
             self.front -= part.len;
@@ -119,7 +119,7 @@ impl Pull {
     }
 
     /// Claims a part from the back for the sender to copy, at most `block` long, while fewer than
-    /// `most` are outstanding: as much as lets both sides end at the same time.
+    /// `most` are outstanding: so much that both sides end at the same time.
     pub fn claim_back(&mut self, block: u64, most: u32) -> Option<Part> {
         let left = self.back - self.front;
         let fair = ((left + self.copying + self.back_bytes) / 2).saturating_sub(self.back_bytes);
@@ -135,12 +135,12 @@ impl Pull {
         Some(Part { offset: start, len })
     }
 
-    /// A part claimed for direct copying is to come by packets instead.
+    /// Changes a part claimed for direct copying to one by packets.
     pub fn reclaim_as_packets(&mut self, part: Part) {
         self.outstanding += part.len;
     }
 
-    /// Bytes arrived by packet. False when they are not within what is wanted.
+    /// Notes bytes that arrived by packet. False if they are not within the wanted bytes.
     pub fn arrived(&mut self, offset: u64, len: u64) -> bool {
         let fits = offset.checked_add(len).is_some_and(|end| end <= self.want);
         if !fits || len > self.want - self.received {
@@ -151,7 +151,7 @@ impl Pull {
         true
     }
 
-    /// A part the sender copied is there.
+    /// Notes the arrival of a part that the sender copied.
     pub fn arrived_back(&mut self, offset: u64, len: u64) -> bool {
         if self.back_parts == 0 || len > self.back_bytes || !self.arrived(offset, len) {
             return false;
@@ -161,17 +161,17 @@ impl Pull {
         true
     }
 
-    /// Parts the sender is copying now.
+    /// Returns the number of parts the sender is copying now.
     pub fn back_parts(&self) -> u32 {
         self.back_parts
     }
 
-    /// Everything wanted is there.
+    /// Returns true if everything wanted has arrived.
     pub fn complete(&self) -> bool {
         self.received == self.want
     }
 
-    /// Bytes wanted.
+    /// Returns the number of bytes wanted.
     pub fn want(&self) -> u64 {
         self.want
     }
@@ -207,7 +207,7 @@ mod tests {
                 front += part.len;
                 assert!(p.arrived(part.offset, part.len));
                 sides[0] += part.len;
-                // The sender is as quick.
+                // The sender copies at the same rate.
                 while theirs.front().is_some_and(|part| sides[1] + part.len <= sides[0]) {
                     let Some(part) = theirs.pop_front() else { break };
                     assert!(p.arrived_back(part.offset, part.len));

@@ -1,4 +1,4 @@
-//! The cost model: which protocol a message of a given size takes on a path, and why.
+//! The cost model: it chooses the protocol of a message of a given size on a path.
 
 use crate::caps::LinkCaps;
 use crate::choices::Transfer;
@@ -32,39 +32,39 @@ impl fmt::Display for Protocol {
     }
 }
 
-/// With transfer `rcpy`: longest message that is not worth an announcement, bytes.
+/// With transfer `rcpy`: longest message that is not announced, bytes.
 const RCPY_MIN: u32 = 4096;
 
-/// The lengths by which messages to and from a peer take one way or another, bytes.
+/// The lengths that decide the protocol of messages to and from a peer, bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Up to this one the buffer can be used again when a send returns.
+    /// Longest message whose buffer can be used again when the send returns.
     pub inject_max: u32,
-    /// Longest message sent at once; 0: as the cost model says.
+    /// Longest message sent at once; 0: the cost model decides.
     pub eager_max: u32,
-    /// From this one on memory is copied directly, where it can be reached.
+    /// Shortest message that is copied directly, where the memory is accessible.
     pub direct_min: u32,
 }
 
 impl Limits {
-    /// Those of a configuration.
+    /// Returns those of a configuration.
     pub fn of(cfg: &Config) -> Limits {
         Limits { inject_max: cfg.inject_max, eager_max: cfg.eager_max, direct_min: cfg.direct_min }
     }
 
-    /// What a transfer makes of them.
+    /// Adapts them to a transfer.
     pub fn with(self, transfer: Transfer) -> Limits {
         match transfer {
             Transfer::Auto => self,
             Transfer::Copy => Limits { inject_max: u32::MAX, direct_min: u32::MAX, ..self },
             Transfer::Gather => Limits { inject_max: 0, direct_min: u32::MAX, ..self },
-            // A receive that was announced names the place that data goes to.
+            // A receive that was announced names the destination of its data.
             Transfer::Rcpy => Limits { eager_max: RCPY_MIN, direct_min: RCPY_MIN, ..self },
         }
     }
 
-    /// Those for a peer that `transfer` is chosen for. What was set by hand stays: what is neither
-    /// the default nor follows from the transfer of the configuration.
+    /// Returns those for a peer that has the choice `transfer`. Values set by hand stay: they are
+    /// neither the default nor derived from the transfer of the configuration.
     pub fn for_peer(cfg: &Config, transfer: Transfer) -> Limits {
         let set = Limits::of(cfg);
         if transfer == cfg.transfer {
@@ -84,40 +84,40 @@ impl Limits {
     }
 }
 
-/// Copies of a processor run at about this rate from cache, in bytes per microsecond.
+/// Approximate rate of a processor's copies from cache, in bytes per microsecond.
 const COPY_BYTES_PER_US: u64 = 10_000;
 
-/// What a rendezvous costs besides its round trip: four packets through both engines, and a second
+/// Cost of a rendezvous besides its round trip: four packets through both engines, and a second
 /// round of packets for the payload.
 const HANDSHAKE_NS: u64 = 2_900;
 /// The same where the payload is copied by one system call: two packets. Measured on an Intel Xeon
 /// (fourth generation), one way: 12 KiB eager 2.2 us, direct 1.7; 32 KiB 5.1 and 2.6.
 const HANDSHAKE_DIRECT_NS: u64 = 1_300;
 
-/// What the copy of an eager message that came unexpected costs, in nanoseconds.
+/// Returns the cost of copying an eager message that was unexpected, in nanoseconds.
 pub fn copy_ns(len: u64) -> u64 {
     len.saturating_mul(1000) / COPY_BYTES_PER_US
 }
 
-/// What announcing a message and fetching it costs on a path, beyond moving its bytes, in
+/// Returns the cost of announcing and fetching a message on a path, without that of its bytes, in
 /// nanoseconds.
 pub fn rendezvous_ns(caps: &LinkCaps) -> u64 {
     let handshake = if caps.direct { HANDSHAKE_DIRECT_NS } else { HANDSHAKE_NS };
     2 * u64::from(caps.latency_ns) + handshake
 }
 
-/// Longest eager message on a path.
+/// Returns the longest eager message on a path.
 ///
-/// An eager message that is unexpected costs one copy more; a rendezvous costs its round trip and
-/// handling. Where messages sent at once always take another link than data that was asked for,
-/// their slower rate counts too. The two are equal where what eager costs more takes as long as the
-/// rendezvous; that size, rounded down to a power of two and kept between 4 KiB and a quarter of
-/// the credit window, is the threshold. A measured one, kept between the same, takes its place.
+/// An unexpected eager message costs one copy more; a rendezvous costs its round trip and handling.
+/// Where messages sent at once always take another link than requested data, their slower rate
+/// counts too. The threshold is the size at which the extra cost of eager equals that of the
+/// rendezvous, rounded down to a power of two and kept between 4 KiB and a quarter of the credit
+/// window. A measured threshold, kept between the same, replaces it.
 pub fn eager_max(cfg: &Config, caps: &LinkCaps) -> u32 {
     eager_max_of(cfg.eager_max, cfg.eager_credit, caps)
 }
 
-/// The same where `fixed` is chosen, unless that is 0, within a credit window of `credit` bytes.
+/// Returns `fixed` instead, unless that is 0, within a credit window of `credit` bytes.
 pub fn eager_max_of(fixed: u32, credit: u32, caps: &LinkCaps) -> u32 {
     if fixed != 0 {
         return fixed;
@@ -138,7 +138,7 @@ pub fn eager_max_of(fixed: u32, credit: u32, caps: &LinkCaps) -> u32 {
     power.clamp(4096, most) as u32
 }
 
-/// The protocol of a message of `len` bytes on a path, as the engine will choose it.
+/// Returns the protocol that the engine will choose for a message of `len` bytes on a path.
 pub fn protocol(cfg: &Config, caps: &LinkCaps, len: u64) -> Protocol {
     if len <= u64::from(eager_max(cfg, caps)) {
         if len <= u64::from(cfg.inject_max) {

@@ -1,7 +1,7 @@
-//! ACK: an acknowledgement that travels alone.
+//! ACK: an acknowledgement in a packet of its own.
 
 packet! {
-    /// Acknowledges. `ack` and `credit` of the common header say what every packet says; this adds
+    /// Acknowledges. `ack` and `credit` of the common header have their usual meaning; this adds
     /// the selective part. With [`flags::NACK`](super::flags::NACK) it asks the sender to go back
     /// to `ack`.
     Ack, 56;

@@ -19,18 +19,18 @@ pub mod code {
     pub const CLIENT: u8 = 7;
 }
 
-/// What a client of counters in the kernel asks their agent.
+/// Questions of a client of counters in the kernel to their agent.
 pub mod question {
-    /// For a place: its number, the UDP port and the number of addresses, from the lowest bit on 16
-    /// bits each. One that it had before ends.
+    /// For a place: its number, the UDP port and the number of addresses, 16 bits each from the
+    /// lowest bit on. The client's previous place ends.
     pub const PLACE: u64 = 0;
-    /// Of the place: a number that its key is derived from.
+    /// For the place: a number from which its key is derived.
     pub const NONCE: u64 = 1;
-    /// The place is to end: the number of the last request that was served.
+    /// Ends the place: the number of the last request that was served.
     pub const END: u64 = 2;
-    /// What that request was answered.
+    /// The answer to that request.
     pub const ANSWER: u64 = 3;
-    /// Of the place: the IPv4 address of this number, counted from here.
+    /// For the place: the IPv4 address of this number, counted from here.
     pub const ADDRESS: u64 = 8;
 }
 
@@ -43,7 +43,7 @@ packet! {
     {
         /// The right to use the region.
         key / KEY: u64 = 24, "{:#x}";
-        /// Where the word lies, bytes from the start of the region.
+        /// Offset of the word from the start of the region, bytes.
         offset / OFFSET: u64 = 32, "{}";
         /// Operand.
         operand / OPERAND: u64 = 40, "{:#x}";
@@ -59,7 +59,7 @@ fn valid(atomic: &Atomic) -> bool {
 }
 
 packet! {
-    /// Outcome of PUT, GET or ATOMIC; `imm` is the operation's number.
+    /// Result of PUT, GET or ATOMIC; `imm` is the operation's number.
     Reply, 40;
     pad 36..40;
     {

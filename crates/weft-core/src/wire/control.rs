@@ -3,7 +3,7 @@
 use super::{FieldInfo, WireError, COMMON_LEN, HEADER_MAX};
 use core::fmt;
 
-/// Nothing: takes a sequence number, so that the receiver must acknowledge. Keep-alive.
+/// Empty: takes a sequence number, so that the receiver must acknowledge. Keep-alive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Nop;
 
@@ -36,17 +36,17 @@ impl fmt::Display for Nop {
 pub mod reason {
     /// The endpoint was closed.
     pub const CLOSED: u32 = 0;
-    /// The sender gave up on the receiver: nothing heard for too long.
+    /// The sender gave up on the receiver, after too long a silence.
     pub const SILENT: u32 = 1;
     /// The sender found the receiver breaking the protocol.
     pub const PROTOCOL: u32 = 2;
-    /// The sender's process has ended without a word: its agent speaks for it.
+    /// The sender's process has ended without a BYE: its agent sends this one.
     pub const GONE: u32 = 3;
     /// A packet was lost or overtaken on a network that both sides trust.
     pub const LOST: u32 = 4;
-    /// The receiver is heard, but what the sender sends does not get through to it.
+    /// The receiver is heard, but the sender's packets do not get through to it.
     pub const STUCK: u32 = 5;
-    /// The receiver's messages fill the room that the sender has for those that no receive takes.
+    /// The receiver's messages fill the sender's room for messages that no receive takes.
     pub const FLOODED: u32 = 6;
 }
 

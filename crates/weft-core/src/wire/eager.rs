@@ -28,7 +28,7 @@ packet! {
     /// A further fragment of the message that `imm` names.
     EagerMore, 32;
     {
-        /// Where the payload belongs in the message, bytes.
+        /// Offset of the payload in the message, bytes.
         offset / OFFSET: u64 = 24, "{}";
     }
 }

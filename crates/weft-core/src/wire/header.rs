@@ -1,4 +1,4 @@
-//! The common header, and the declaration from which each packet's fixed part follows.
+//! The common header, and the macro that declares each packet's fixed part.
 
 use super::PacketType;
 use crate::Seq;
@@ -12,7 +12,7 @@ pub const COMMON_LEN: usize = 24;
 /// Length of the longest header in bytes (ATOMIC).
 pub const HEADER_MAX: usize = 64;
 
-/// Where the common fields lie.
+/// Offsets of the common fields.
 pub mod field {
     use super::Range;
     /// Protocol version, one byte.
@@ -29,14 +29,14 @@ pub mod field {
     pub const ACK: Range<usize> = 12..16;
     /// Cumulative credit.
     pub const CREDIT: Range<usize> = 16..20;
-    /// Per type.
+    /// Meaning depends on the type.
     pub const IMM: Range<usize> = 20..24;
 }
 
 /// Bits of [`Common::flags`].
 pub mod flags {
-    /// The sender completes only when the receiver has matched: rendezvous demanded. In ACK: the
-    /// packet expected next has come, and waits for room at an agent.
+    /// The sender completes only when the receiver has matched; demands a rendezvous. In ACK: the
+    /// packet expected next has arrived, and waits for room at an agent.
     pub const SYNC: u16 = 1 << 0;
     /// An active message: the low half of the tag is the handler's number, the high half its
     /// argument.
@@ -45,8 +45,8 @@ pub mod flags {
     pub const NACK: u16 = 1 << 2;
     /// In HELLO: this is an answer.
     pub const REPLY: u16 = 1 << 3;
-    /// In PULL: please write the range to `addr` with one remote copy. In ATOMIC: the rank is to
-    /// do it, and not its agent.
+    /// In PULL: asks for a direct copy of the range to `addr`. In ATOMIC: the rank shall execute
+    /// it, not its agent.
     pub const DIRECT: u16 = 1 << 4;
     /// The last packet of a PUT.
     pub const LAST: u16 = 1 << 5;
@@ -102,16 +102,17 @@ pub struct Common {
     pub session: u32,
     /// Sequence number; 0 in unsequenced packets.
     pub seq: Seq,
-    /// The next sequence number its sender expects from the receiver of this packet.
+    /// The next sequence number that the sender of this packet expects from its receiver.
     pub ack: Seq,
     /// Eager credit granted since the session began, units of 64 bytes, modulo 2^32.
     pub credit: u32,
-    /// Per type: completion data or the number of a message, receive or operation.
+    /// Meaning depends on the type: completion data or the number of a message, receive or
+    /// operation.
     pub imm: u32,
 }
 
 impl Common {
-    /// By whole words: a link that reads words need not wait for smaller stores to come together.
+    /// Writes whole words: a link that reads words need not wait for smaller stores to merge.
     #[inline(always)]
     pub(super) fn write(&self, kind: PacketType, out: &mut [u8; HEADER_MAX]) {
         let kinds = u64::from(VERSION) | (kind as u64) << 8 | u64::from(self.flags) << 16;
@@ -125,7 +126,7 @@ impl Common {
         }
     }
 
-    /// `N` is at least [`COMMON_LEN`].
+    /// Reads the common header; `N` is at least [`COMMON_LEN`].
     #[inline(always)]
     pub(super) fn read<const N: usize>(bytes: &[u8; N]) -> Common {
         const { assert!(N >= COMMON_LEN) };
@@ -148,13 +149,13 @@ pub struct HeaderBuf {
 }
 
 impl HeaderBuf {
-    /// An empty one.
+    /// Makes an empty one.
     #[inline]
     pub const fn new() -> HeaderBuf {
         HeaderBuf { len: 0, bytes: [0; HEADER_MAX] }
     }
 
-    /// A copy of an encoded header, cut to the longest there is.
+    /// Copies an encoded header, cut to the longest length.
     pub fn copy_of(header: &[u8]) -> HeaderBuf {
         let mut copy = HeaderBuf::new();
         let len = header.len().min(HEADER_MAX);
@@ -163,13 +164,13 @@ impl HeaderBuf {
         copy
     }
 
-    /// The encoded bytes.
+    /// Returns the encoded bytes.
     #[inline]
     pub fn as_slice(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
     }
 
-    /// The encoded bytes, to be changed.
+    /// Returns the encoded bytes, to be changed.
     #[inline]
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
         &mut self.bytes[..usize::from(self.len)]
@@ -196,24 +197,23 @@ impl fmt::Debug for HeaderBuf {
     }
 }
 
-/// Brings the acknowledgement and the credit of an encoded header up to date: what a retransmission
-/// needs.
+/// Updates the acknowledgement and the credit of an encoded header, as a retransmission needs.
 #[inline]
 pub fn patch_ack(header: &mut HeaderBuf, ack: Seq, credit: u32) {
     header.bytes[field::ACK].copy_from_slice(&ack.0.to_le_bytes());
     header.bytes[field::CREDIT].copy_from_slice(&credit.to_le_bytes());
 }
 
-/// The session number of a packet of this version, without looking at the rest: for links that name
-/// the peer by it. `None` when the bytes are too few or of another version.
+/// Returns the session number of a packet of this version, without decoding the rest: for links
+/// that name the peer by it. `None` if there are too few bytes or the version differs.
 #[inline]
 pub fn session_of(bytes: &[u8]) -> Option<u32> {
     let head = bytes.first_chunk::<8>()?;
     (head[field::VERSION] == VERSION).then(|| u32::get(head, field::SESSION.start))
 }
 
-/// Makes the header of a DATA or EAGER_MORE packet that of the one `packets` and `bytes` further on
-/// in its run.
+/// Changes the header of a DATA or EAGER_MORE packet into that of the packet `packets` and `bytes`
+/// further on in its run.
 #[inline]
 pub fn advance(header: &mut [u8], packets: u32, bytes: u64) {
     if let Some(seq) = header.get_mut(field::SEQ).and_then(|s| s.first_chunk_mut()) {
@@ -234,25 +234,25 @@ const _: () = assert!(
 /// Bits of a session number that hold the index.
 const INDEX_BITS: u32 = 20;
 
-/// The session number of a table index (low 20 bits) and a generation (high 12 bits). Number 0
-/// means "none", so an allocator starts generations at 1.
+/// Returns the session number of a table index (low 20 bits) and a generation (high 12 bits).
+/// Number 0 means "none", so an allocator starts generations at 1.
 pub const fn session_number(index: u32, generation: u32) -> u32 {
     (generation << INDEX_BITS) | (index & ((1 << INDEX_BITS) - 1))
 }
 
-/// The table index in a session number.
+/// Returns the table index in a session number.
 #[inline]
 pub const fn session_index(session: u32) -> u32 {
     session & ((1 << INDEX_BITS) - 1)
 }
 
-/// The generation in a session number.
+/// Returns the generation in a session number.
 #[inline]
 pub const fn session_generation(session: u32) -> u32 {
     session >> INDEX_BITS
 }
 
-/// Why a header was refused. The packet is dropped and counted.
+/// The reason why a header was refused. The packet is dropped and counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WireError {
@@ -350,10 +350,10 @@ impl Scalar for [u64; 4] {
 
 /// Declares one packet type from its field table.
 ///
-/// `Name, header length; pad from..to; { field / CONSTANT: type = offset, "format"; }`. Follow from
-/// it: the typed form, a [`Field`](super::Field) constant per field, `LEN`, `FIELDS`, encoding,
-/// decoding (after a check that the pad is zero and that the optional `valid` holds) and the
-/// display.
+/// `Name, header length; pad from..to; { field / CONSTANT: type = offset, "format"; }`. It
+/// generates: the typed form, a [`Field`](super::Field) constant per field, `LEN`, `FIELDS`,
+/// encoding, decoding (after a check that the pad is zero and that the optional `valid` holds) and
+/// the display.
 macro_rules! packet {
     (
         $(#[$doc:meta])*

@@ -7,9 +7,8 @@ pub const VERSION_MIN: u8 = VERSION;
 /// Highest version of the protocol this build speaks.
 pub const VERSION_MAX: u8 = VERSION;
 
-/// Bit of a HELLO's `imm`: the sender trusts the network to lose nothing. When both sides do,
-/// packets are numbered from 0 on and none is kept or acknowledged; a number that is not the next
-/// ends the session.
+/// Bit of a HELLO's `imm`: the sender trusts the network to lose nothing. If both sides do, packets
+/// are numbered from 0 on and none is kept or acknowledged; a number out of order ends the session.
 pub const TRUSTS: u32 = 1;
 
 packet! {
@@ -42,14 +41,15 @@ fn valid(hello: &Hello) -> bool {
 }
 
 impl Hello {
-    /// Whether a header is that of a HELLO that answers another: proof that the way it came works
-    /// in both directions. False for anything malformed.
+    /// Returns true if a header is that of a HELLO that answers another: proof that its path works
+    /// in both directions. False for any malformed header.
     pub fn is_answer(header: &[u8]) -> bool {
         matches!(super::parse(header),
             Ok((common, Packet::Hello(_), _)) if common.flags & flags::REPLY != 0)
     }
 
-    /// The highest version both sides speak; `None` when there is none, and the session is refused.
+    /// Returns the highest version both sides speak; `None` if there is none, and the session is
+    /// refused.
     pub fn common_version(&self) -> Option<u8> {
         let highest = self.version_max.min(VERSION_MAX);
         (highest >= self.version_min.max(VERSION_MIN)).then_some(highest)

@@ -2,12 +2,12 @@
 //!
 //! `PROTOCOL.md` is the definition; a test keeps its tables and this module equal. A packet is a
 //! header (the common part of 24 bytes, then a fixed part per type, all little-endian) followed by
-//! the payload. One file per packet family declares its fields once with `packet!` (header.rs); the
-//! typed form, the field constants, [`emit`], [`parse`], [`View`] and the one-line display all
-//! follow from that.
+//! the payload. One file per packet family declares its fields once with `packet!` (header.rs),
+//! which generates the typed form, the field constants, [`emit`], [`parse`], [`View`] and the
+//! one-line display.
 //!
-//! Nothing here trusts its input: [`parse`] and [`View::new_checked`] refuse what is short, unknown
-//! or has reserved bits set, and never panic.
+//! Nothing here trusts its input: [`parse`] and [`View::new_checked`] refuse headers that are
+//! short, unknown or have reserved bits set, and never panic.
 
 #[macro_use]
 mod header;
@@ -44,11 +44,11 @@ pub use view::{Field, Line, View};
 
 use core::fmt;
 
-/// Puts, gets, atomic operations and messages with a receipt of one sender that are not answered,
-/// at most; more wait.
+/// Most unanswered puts, gets, atomic operations and messages with a receipt of one sender; more
+/// wait.
 pub const REQUESTS_MAX: u32 = 4096;
 
-/// Declares the packet types once: number, name on screen and in `PROTOCOL.md`, and whether
+/// Declares the packet types once: number, name on screen and in `PROTOCOL.md`, and true if
 /// sequenced.
 macro_rules! packets {
     ($( $(#[$doc:meta])* $name:ident = $number:literal, $text:literal, $sequenced:literal; )*) => {
@@ -72,8 +72,8 @@ macro_rules! packets {
                 match self { $( PacketType::$name => $name::LEN, )* }
             }
 
-            /// Whether packets of this type take a sequence number and are retransmitted until
-            /// acknowledged.
+            /// Returns true if packets of this type take a sequence number and are retransmitted
+            /// until acknowledged.
             #[inline]
             pub const fn is_sequenced(self) -> bool {
                 match self { $( PacketType::$name => $sequenced, )* }
@@ -146,9 +146,9 @@ packets! {
     Rts = 6, "RTS", true;
     /// Asks for part of an announced message.
     Pull = 7, "PULL", true;
-    /// A piece of what PULL or GET asked for.
+    /// A part of the data that PULL or GET requested.
     Data = 8, "DATA", true;
-    /// What PULL asked for was written by a remote copy.
+    /// The data that PULL requested was written by a remote copy.
     DirectDone = 9, "DIRECT_DONE", true;
     /// The receiver has the announced message.
     Fin = 10, "FIN", true;
@@ -158,9 +158,9 @@ packets! {
     Get = 12, "GET", true;
     /// Atomic operation on a word of a registered region.
     Atomic = 13, "ATOMIC", true;
-    /// Outcome of PUT, GET or ATOMIC.
+    /// Result of PUT, GET or ATOMIC.
     Reply = 14, "REPLY", true;
-    /// Nothing: forces an acknowledgement.
+    /// Empty: forces an acknowledgement.
     Nop = 15, "NOP", true;
     /// Closes a session.
     Bye = 16, "BYE", false;
@@ -168,7 +168,7 @@ packets! {
     Mcast = 17, "MCAST", true;
     /// Credit in a multicast group, between agents.
     Grant = 18, "GRANT", true;
-    /// Asks whether a packet of its length gets through, or answers.
+    /// Asks if a packet of its length gets through, or answers.
     Probe = 19, "PROBE", false;
     /// Part of a packet that has its number: see [`Piece`].
     Piece = 20, "PIECE", false;
@@ -181,7 +181,7 @@ impl Packet {
         self.packet_type().header_len()
     }
 
-    /// Whether it takes a sequence number and is retransmitted until acknowledged.
+    /// Returns true if it takes a sequence number and is retransmitted until acknowledged.
     #[inline]
     pub const fn is_sequenced(&self) -> bool {
         self.packet_type().is_sequenced()
@@ -192,7 +192,7 @@ impl Packet {
 #[inline]
 pub fn emit(common: &Common, packet: &Packet) -> HeaderBuf {
     if let Packet::Eager(eager) = packet {
-        // A buffer of its own: shared with the call below, it would be copied out of the stack.
+        // A separate buffer: one shared with the call below would be copied out of the stack.
         let mut out = HeaderBuf::new();
         emit_eager(common, eager, &mut out);
         return out;
@@ -224,8 +224,8 @@ fn emit_other(common: &Common, packet: &Packet, out: &mut HeaderBuf) {
     out.len = packet.header_len() as u8;
 }
 
-/// Decodes the header at the start of `bytes`; returns its two parts and its length in bytes. What
-/// follows is payload.
+/// Decodes the header at the start of `bytes`; returns its two parts and its length in bytes. The
+/// payload follows.
 ///
 /// # Errors
 /// Refuses headers that are short, of an unknown version or type, with reserved bits or pads set,
@@ -243,10 +243,10 @@ pub fn parse(bytes: &[u8]) -> Result<(Common, Packet, usize), WireError> {
     parse_other(bytes)
 }
 
-/// Decodes the header of a message of one packet with the flags `kind` and no others, but for
-/// completion data and the wish for an acknowledgement: none for one that matches by its tag,
-/// `ACTIVE` for a packet of the packet interface. `None` for all others, malformed ones included:
-/// those are for [`parse`].
+/// Decodes the header of a message of one packet with the flags `kind` and no others, except
+/// completion data and the request for an acknowledgement. `kind` is 0 for a message that matches
+/// by its tag, `ACTIVE` for a packet of the packet interface. Returns `None` for all others,
+/// malformed ones included: [`parse`] handles those.
 #[inline]
 pub fn parse_message(header: &[u8], kind: u16) -> Option<(Common, Eager)> {
     let header: &[u8; Eager::LEN] = header.try_into().ok()?;

@@ -1,12 +1,12 @@
 //! Multicast that agents forward for their ranks.
 
-/// Values of [`Grant::state`]: how the member named is.
+/// Values of [`Grant::state`]: the state of the named member.
 pub mod member {
-    /// None is named.
+    /// No member is named.
     pub const FINE: u32 = 0;
-    /// It holds the group up.
+    /// It delays the group.
     pub const SLOW: u32 = 1;
-    /// It is lost, and those below it in the tree with it.
+    /// It has failed, and with it those below it in the tree.
     pub const LOST: u32 = 2;
 }
 
@@ -23,7 +23,7 @@ packet! {
 }
 
 packet! {
-    /// What a member of a multicast group takes from the one above it in the tree.
+    /// The packets that a member of a multicast group accepts from its parent in the tree.
     Grant, 48;
     pad 44..48;
     {
@@ -31,7 +31,7 @@ packet! {
         group / GROUP: u64 = 24, "{:x}";
         /// Packets before this number may be sent.
         granted / GRANTED: u32 = 32, "{}";
-        /// A member that the root should know of, by its number in the group.
+        /// A member whose state the root should know, by its number in the group.
         member / MEMBER: u32 = 36, "{}";
         /// One of [`member`].
         state / STATE: u32 = 40, "{}";

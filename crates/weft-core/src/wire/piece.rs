@@ -1,5 +1,5 @@
-//! Packets longer than a path carries: PROBE asks for how long they may be, PIECE carries a part
-//! of one that has its number already.
+//! Packets longer than a path carries: PROBE asks for the length that gets through, PIECE carries a
+//! part of a packet that has its number already.
 
 use super::{field, Common, HeaderBuf, Packet, PacketType};
 
@@ -9,7 +9,7 @@ pub const PIECE_UNIT: u32 = 64;
 pub const PIECES_MAX: u32 = 1 << 16;
 
 packet! {
-    /// Asks whether a packet of this length gets through; zeros follow. With
+    /// Asks if a packet of this length gets through; zeros follow. With
     /// [`flags::REPLY`](super::flags::REPLY) it answers, and nothing follows.
     Probe, 32;
     pad 28..32;
@@ -20,11 +20,12 @@ packet! {
 }
 
 packet! {
-    /// A part of the packet with the number `seq`: its header, and then the part of its payload.
+    /// A part of the packet with the number `seq`: the packet's header, and then a part of its
+    /// payload.
     Piece, 32;
     valid is_part;
     {
-        /// Where the part belongs in the payload, a multiple of [`PIECE_UNIT`].
+        /// Offset of the part in the payload, a multiple of [`PIECE_UNIT`].
         offset / OFFSET: u32 = 24, "{}";
         /// Length of the payload, at most [`PIECES_MAX`].
         total / TOTAL: u32 = 28, "{}";
@@ -38,14 +39,14 @@ fn is_part(piece: &Piece) -> bool {
 }
 
 impl Piece {
-    /// The header of this part of the packet with the header `whole`.
+    /// Returns the header of this part of the packet with the header `whole`.
     pub fn header_of(self, whole: &HeaderBuf) -> HeaderBuf {
         let common = Common { flags: 0, imm: 0, ..Common::read(&whole.bytes) };
         super::emit(&common, &Packet::Piece(self))
     }
 
-    /// The length of the header at the start of `bytes`, if it is that of the packet that a piece
-    /// with the header `of` is a part of.
+    /// Returns the length of the header at the start of `bytes`, if that header belongs to the
+    /// packet that a piece with the header `of` is a part of.
     pub fn whole_len(of: &[u8], bytes: &[u8]) -> Option<usize> {
         let (outer, _, _) = super::parse(of).ok()?;
         let (inner, packet, len) = super::parse(bytes).ok()?;
@@ -55,7 +56,7 @@ impl Piece {
 }
 
 impl Probe {
-    /// Whether a packet with this header asks: it must not be cut on its way.
+    /// Returns true if a packet with this header asks for a length: it must not be cut on its way.
     pub fn is_question(header: &[u8]) -> bool {
         header.get(field::TYPE) == Some(&(PacketType::Probe as u8))
     }

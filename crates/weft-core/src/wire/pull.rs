@@ -1,4 +1,4 @@
-//! Moving an announced message: the receiver asks, the sender answers.
+//! Transfer of an announced message: the receiver asks, the sender answers.
 
 packet! {
     /// Asks for part of the announced message `imm` (the sender's number from RTS).
@@ -18,10 +18,10 @@ packet! {
 }
 
 packet! {
-    /// A piece of what PULL or GET asked for; `imm` is the number from there (`recv` or `op`).
+    /// A part of the data that PULL or GET requested; `imm` is its number (`recv` or `op`).
     Data, 32;
     {
-        /// Where the payload belongs, bytes from the start of the message or of the GET.
+        /// Offset of the payload from the start of the message or of the GET, bytes.
         offset / OFFSET: u64 = 24, "{}";
     }
 }

@@ -31,8 +31,8 @@ packet! {
 }
 
 packet! {
-    /// The receiver has what it wants of message `imm` (the sender's number); the sender completes
-    /// it.
+    /// The receiver has all that it wants of message `imm` (the sender's number); the sender
+    /// completes it.
     Fin, 32;
     pad 28..32;
     {

@@ -7,7 +7,7 @@ packet! {
     {
         /// The right to use the region.
         key / KEY: u64 = 24, "{:#x}";
-        /// Where this payload belongs, bytes from the start of the region.
+        /// Offset of this payload from the start of the region, bytes.
         offset / OFFSET: u64 = 32, "{}";
         /// Length of the whole operation, bytes.
         total / TOTAL: u64 = 40, "{}";

@@ -25,7 +25,7 @@ impl Random {
     }
 }
 
-/// A valid header of a type with every field random.
+/// Makes a valid header of a type with every field random.
 fn random_header(random: &mut Random, kind: PacketType) -> Vec<u8> {
     let mut bytes = Vec::from([0; HEADER_MAX]);
     random.fill(&mut bytes);
@@ -194,7 +194,7 @@ fn parse__survives_random_bytes() {
     for _ in 0..200_000 {
         let mut bytes = [0; HEADER_MAX + 16];
         random.fill(&mut bytes);
-        // Half of them get far enough to reach the part that belongs to the type.
+        // Half of them have a valid common header, so that the part of the type is reached.
         if random.below(2) == 0 {
             bytes[field::VERSION] = VERSION;
             bytes[field::TYPE] = random.below(18) as u8;
@@ -222,7 +222,7 @@ fn parse__survives_mutations() {
     }
 }
 
-/// Everything that reads a packet says the same of these bytes; returns whether they were accepted.
+/// Checks that every reader of a packet agrees on these bytes; returns true if they were accepted.
 fn agree(bytes: &[u8]) -> bool {
     let view = View::new_checked(bytes);
     match parse(bytes) {

@@ -18,12 +18,12 @@ impl<T: Scalar> Field<T> {
         Field { kind, offset, value: PhantomData }
     }
 
-    /// The packet type it belongs to.
+    /// Returns the packet type it belongs to.
     pub const fn packet_type(self) -> PacketType {
         self.kind
     }
 
-    /// Where it lies, bytes from the start of the packet.
+    /// Returns its range, bytes from the start of the packet.
     pub const fn range(self) -> core::ops::Range<usize> {
         self.offset..self.offset + T::SIZE
     }
@@ -46,52 +46,52 @@ impl<'a> View<'a> {
         Ok(View { bytes, kind: packet.packet_type() })
     }
 
-    /// Packet type.
+    /// Returns the packet type.
     pub fn packet_type(&self) -> PacketType {
         self.kind
     }
 
-    /// Flags: bits of [`flags`].
+    /// Returns the flags: bits of [`flags`].
     pub fn flags(&self) -> u16 {
         u16::get(self.bytes, super::field::FLAGS.start)
     }
 
-    /// Session number.
+    /// Returns the session number.
     pub fn session(&self) -> u32 {
         u32::get(self.bytes, super::field::SESSION.start)
     }
 
-    /// Sequence number; 0 in unsequenced packets.
+    /// Returns the sequence number; 0 in unsequenced packets.
     pub fn seq(&self) -> crate::Seq {
         crate::Seq(u32::get(self.bytes, super::field::SEQ.start))
     }
 
-    /// Cumulative acknowledgement.
+    /// Returns the cumulative acknowledgement.
     pub fn ack(&self) -> crate::Seq {
         crate::Seq(u32::get(self.bytes, super::field::ACK.start))
     }
 
-    /// Cumulative credit, units of 64 bytes.
+    /// Returns the cumulative credit, units of 64 bytes.
     pub fn credit(&self) -> u32 {
         u32::get(self.bytes, super::field::CREDIT.start)
     }
 
-    /// The word whose meaning depends on the type.
+    /// Returns the word whose meaning depends on the type.
     pub fn imm(&self) -> u32 {
         u32::get(self.bytes, super::field::IMM.start)
     }
 
-    /// A field of the fixed part; `None` when the packet is of another type than the field.
+    /// Returns a field of the fixed part; `None` if the packet is of another type than the field.
     pub fn get<T: Scalar>(&self, field: Field<T>) -> Option<T> {
         (field.kind == self.kind).then(|| T::get(self.bytes, field.offset))
     }
 
-    /// The encoded header.
+    /// Returns the encoded header.
     pub fn header(&self) -> &'a [u8] {
         &self.bytes[..self.kind.header_len()]
     }
 
-    /// What follows the header.
+    /// Returns the payload.
     pub fn payload(&self) -> &'a [u8] {
         &self.bytes[self.kind.header_len()..]
     }

@@ -1,4 +1,4 @@
-//! What a relay keeps of one peer.
+//! A relay's state for one peer.
 
 use super::share::{SHARE, TOLD};
 use super::{Kept, LinkTo, Out, LINKS_MAX};
@@ -15,54 +15,56 @@ use crate::wire::{self, field, flags, status, Ack, Common, HeaderBuf, Hello, Pac
 use alloc::collections::VecDeque;
 use core::time::Duration;
 
-/// Largest credit ever open, in units: larger steps are none (`reliability/credit.rs`).
+/// Largest credit ever open, in units: larger steps are invalid (`reliability/credit.rs`).
 const MAX_STEP: u32 = 1 << 29;
 
-/// Packets without numbers that wait, at most: more than a rank has to say.
+/// Most packets without numbers that wait: more than a rank ever sends at a time.
 const PLAIN_MAX: usize = 64;
-/// Packets that wait behind one from which on they take the way of the highest rate.
+/// Packets waiting after one from which on they take the link of the highest rate.
 const BULK: usize = 8;
-/// Copies in a row, nothing new between them, after which the peer's way is taken.
+/// Consecutive duplicates, with no new packet between them, after which the relay changes to the
+/// link over which the peer sends them.
 const COPIES: u32 = 3;
-/// Without an acknowledgement for so long, the link may be dead: an agent that shares its core does
-/// not run for some milliseconds.
+/// Time without an acknowledgement after which the link may be dead: an agent that shares its core
+/// does not run for some milliseconds.
 const STUCK: Duration = Duration::from_millis(20);
-/// Shortest retransmission timeout where more than [`FEW`] packets are under way, or the peer goes
-/// on sending: longer than Linux leaves a core to who computes beside an agent (a slice, 3 ms). A
-/// timeout that was none costs the window, and most losses show without one where others follow.
+/// Shortest retransmission timeout if more than [`FEW`] packets are in flight, or the peer goes on
+/// sending: longer than Linux leaves a core to a process that computes beside an agent (a slice, 3
+/// ms). A premature timeout shrinks the window, and most losses are detected without one if other
+/// packets follow.
 const RTO_MIN: Duration = Duration::from_millis(4);
 const FEW: u32 = 4;
-/// Without an acknowledgement for so long, and several timeouts, the window is what it was first.
+/// Time without an acknowledgement, with several timeouts, after which the window restarts.
 const SILENT: Duration = Duration::from_millis(10);
-/// Until a way that was left, or never answered, is asked again: at first and at most, doubled each
-/// time.
+/// Interval of questions over a link that was left, or never answered: at first and at most,
+/// doubled each time.
 const ASK_EVERY: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(30)];
 
-/// How often a peer is told that a rank has ended: nothing acknowledges it.
+/// Number of BYEs that tell a peer of the end of a rank: no packet acknowledges them.
 pub const BYES: u32 = 4;
-/// The longest time between two of these.
+/// The longest time between two of them.
 pub const BYE_PAUSE_MAX: Duration = Duration::from_millis(100);
 
-/// One way to the peer.
+/// One link to the peer.
 #[derive(Clone, Copy)]
 struct Way {
     to: LinkTo,
-    /// A HELLO came over it, and since it was left an answer.
+    /// True after a HELLO over it; once the link was left, after an answer.
     proven: bool,
     left: bool,
 }
 
-/// Something with a number that waits for the window.
+/// A numbered packet that waits for the window.
 #[derive(Clone, Copy)]
 pub(super) enum Waiting {
-    /// A packet that is kept, by its key.
+    /// A kept packet, by its key.
     Packet(u32),
-    /// An answer, which becomes a packet when it is sent: a peer may lack many.
+    /// An answer, which becomes a packet when it is sent: a peer may lack many of them.
     Answer { op: u32, value: u64, ok: bool },
 }
 
 impl Waiting {
-    /// The key of a packet.
+    /// Returns the key of a packet.
     pub fn key(self) -> Option<u32> {
         match self {
             Waiting::Packet(key) => Some(key),
@@ -74,68 +76,69 @@ impl Waiting {
 /// A peer of the rank.
 pub(super) struct Flow {
     pub endpoint: EndpointId,
-    /// Number the peer puts into packets to the rank.
+    /// Session number in packets from the peer to the rank.
     pub session_in: u32,
-    /// Number the rank puts into packets to the peer; 0 until known.
+    /// Session number in packets from the rank to the peer; 0 until known.
     pub session_out: u32,
     pub send: SendWindow<u32>,
     pub recv: RecvWindow,
     pub rtt: Rtt,
     pub congestion: Congestion,
-    /// Packets sent since one that asks for an acknowledgement.
+    /// Packets sent since the last one that asks for an acknowledgement.
     unasked: u32,
-    /// What the rank has granted.
+    /// Credit that the rank has granted.
     credit: u32,
-    /// What the peer has granted, as far as the rank has heard.
+    /// Credit that the peer has granted, as far as the rank knows.
     heard_credit: u32,
-    /// What waits for the window.
+    /// Packets that wait for the window.
     pub backlog: VecDeque<Waiting>,
-    /// Answers among them, and packets that the agent has made.
+    /// Number of answers among them, and of packets that the agent has made.
     pub answers: u32,
     pub injected: u32,
-    /// One of these was refused, and there has been no room since.
+    /// True if one of these was refused, and there has been no room since.
     pub wants_room: bool,
-    /// Those of the rank so far, those of them that do not wait any more, and of how many of these
-    /// it was told.
+    /// Numbers of the rank's packets so far, of those that no longer wait, and of those whose
+    /// leaving was reported to the rank.
     pub given: u32,
     left: u32,
     told: u32,
     /// Packets without numbers.
     pub plain: VecDeque<u32>,
-    /// The rank's last word.
+    /// The rank's BYE.
     pub bye: Option<u32>,
-    /// How often it was said, and when it is said again.
+    /// Number of BYEs sent, and time of the next.
     byes: u32,
     bye_at: Instant,
     pub last_heard: Instant,
-    /// When the rank was last given an acknowledgement of the peer.
+    /// Time at which the rank last got an acknowledgement of the peer.
     pub heard_up: Instant,
-    /// Timeouts since the last acknowledgement of anything new.
+    /// Timeouts since the last acknowledgement of a new packet.
     pub timeouts: u32,
     pub ack_now: bool,
-    /// The packet expected next has come since the last acknowledgement, and was not taken.
+    /// True if the packet expected next has arrived since the last acknowledgement, but had no
+    /// room.
     pub full: bool,
-    /// The rank asked whether the peer is there.
+    /// True if the rank asked for a sign of life of the peer.
     pub ask_up: bool,
     pub ready: bool,
     pub armed: Instant,
     ways: [Option<Way>; LINKS_MAX],
-    /// The quickest way, and the one of the highest rate.
+    /// The link of the lowest delay, and that of the highest rate.
     quick: usize,
     wide: usize,
-    /// Many packets are under way: all take the wide way, until all have arrived.
+    /// Many packets are in flight: all take the link of the highest rate, until all have arrived.
     bulk: bool,
-    /// Packets that had come before, in a row.
+    /// Consecutive duplicates.
     repeated: u32,
-    /// The peer was told what has arrived since a copy was counted.
+    /// True if an acknowledgement was sent since a duplicate was counted.
     answered: bool,
-    /// Copies of the HELLO at the head that were sent.
+    /// Number of copies sent of the HELLO at the head.
     copies: usize,
-    /// Ways that questions came over, a bit each, since the last answer.
+    /// Links over which questions came since the last answer, one bit each.
     asked: u8,
-    /// The question of the rank, without its payload: the peer knows the address.
+    /// The rank's question (HELLO), without its payload: the peer knows the address.
     question: Option<HeaderBuf>,
-    /// Ways over which it goes out now, a bit each, and when it does so next.
+    /// Links over which to ask now, one bit each, and the time of the next question.
     asks: u8,
     ask_at: Instant,
     ask_every: Duration,
@@ -211,7 +214,7 @@ impl Flow {
         flow
     }
 
-    /// The link in use.
+    /// Returns the link in use.
     #[inline]
     pub fn link(&self) -> u8 {
         self.ways[self.at()].map_or(0, |w| w.to.link)
@@ -229,7 +232,7 @@ impl Flow {
         self.ways.iter().enumerate().filter_map(|(i, w)| Some((i, (*w)?)))
     }
 
-    /// The quickest and the widest of the ways that are proven, or that may be.
+    /// Chooses the links of lowest delay and highest rate, proven ones first.
     fn choose(&mut self) {
         let quick = self.ways().min_by_key(|(_, w)| (!w.proven, w.to.latency_ns));
         self.quick = quick.map_or(0, |(i, _)| i);
@@ -238,8 +241,8 @@ impl Flow {
         self.wide = wide.map_or(self.quick, |(i, _)| i);
     }
 
-    /// A HELLO came over `link`; the session number in it is for packets to the peer. As
-    /// [`learn`](Self::learn).
+    /// Handles a HELLO over `link`, whose session number is for packets to the peer. Returns the
+    /// same as [`learn`](Self::learn).
     pub fn on_hello(&mut self, now: Instant, link: u8, answer: bool, session: u32) -> bool {
         let room = self.learn(session);
         let before = self.link();
@@ -258,14 +261,14 @@ impl Flow {
         room
     }
 
-    /// Whether as many packets of the rank wait as may.
+    /// Returns true if the most packets of the rank wait that may.
     #[inline]
     pub fn is_full(&self) -> bool {
         self.given.wrapping_sub(self.left) >= SHARE
     }
 
-    /// Whether a packet of the rank is taken, one that counts against its share or one without a
-    /// number. A rank that counts as it should is never refused.
+    /// Returns true if a packet of the rank is accepted: one that counts against its share
+    /// (`shared`) or one without a number. A rank that counts correctly is never refused.
     #[inline]
     pub fn takes(&self, shared: bool) -> bool {
         match shared {
@@ -274,8 +277,8 @@ impl Flow {
         }
     }
 
-    /// The session number in packets to the peer. True if the agent had packets for it before
-    /// this was known, which it may send now.
+    /// Learns the session number in packets to the peer. True if the agent had packets for it
+    /// before, which it may send now.
     #[inline]
     pub fn learn(&mut self, session: u32) -> bool {
         let first = self.session_out == 0;
@@ -283,8 +286,8 @@ impl Flow {
         first && session != 0 && core::mem::take(&mut self.wants_room)
     }
 
-    /// The next packet to be numbered. None while there is no place to keep an answer, or while
-    /// nobody knows how the peer numbers this session: its HELLO was overtaken by a request.
+    /// Returns the next packet to be numbered. None while there is no slot to keep an answer, or
+    /// while the peer's session number is unknown, because a request overtook its HELLO.
     #[inline]
     pub fn next_waiting(&mut self, kept: &mut Slab<Kept>) -> Option<u32> {
         let key = match *self.backlog.front()? {
@@ -307,13 +310,14 @@ impl Flow {
         Some(key)
     }
 
-    /// Whether an answer could be sent that no place was found for.
+    /// Returns true if an answer could be sent, but has no slot.
     pub fn lacks_a_place(&self) -> bool {
         let answer = matches!(self.backlog.front(), Some(Waiting::Answer { .. }));
         answer && self.session_out != 0 && self.send.can_send()
     }
 
-    /// A packet of the rank does not wait any more. What it is told, if anything.
+    /// Notes that a packet of the rank no longer waits. Returns the number to report, if one is
+    /// due.
     #[inline]
     pub fn note_left(&mut self) -> Option<u32> {
         self.left = self.left.wrapping_add(1);
@@ -324,14 +328,14 @@ impl Flow {
         })
     }
 
-    /// The rank says HELLO.
+    /// Notes the rank's HELLO.
     pub fn note_hello(&mut self, imm: u32, hello: Hello) {
         let common = Common { imm, ..Common::default() };
         self.question = Some(wire::emit(&common, &Packet::Hello(hello)));
     }
 
-    /// The answer to a question of the peer, without its payload, if the rank has begun to send:
-    /// it has answered before, and none is due already.
+    /// Returns the answer to a question of the peer, without its payload, if the rank has begun to
+    /// send: then it has answered before, and no answer waits already.
     pub fn answer(&self) -> Option<HeaderBuf> {
         let sends = !self.send.is_empty() || !self.backlog.is_empty();
         let (common, packet, _) = wire::parse(self.question?.as_slice()).ok()?;
@@ -339,7 +343,7 @@ impl Flow {
         (sends && self.plain.is_empty()).then(|| wire::emit(&common, &packet))
     }
 
-    /// Ways that are not proven are asked in a while.
+    /// Schedules the next questions over links that are not proven.
     fn ask_later(&mut self, now: Instant) {
         if self.ways().all(|(_, way)| way.proven) {
             self.ask_at = Instant::FAR;
@@ -349,7 +353,7 @@ impl Flow {
         }
     }
 
-    /// Whether ways are to be asked now.
+    /// Returns true if there are links to ask over now.
     pub fn asks(&mut self, now: Instant) -> bool {
         if self.ask_at <= now {
             self.asks = self.ways().fold(0, |bits, (i, way)| bits | u8::from(!way.proven) << i);
@@ -359,7 +363,7 @@ impl Flow {
         self.asks != 0
     }
 
-    /// The next question over a way that is not proven.
+    /// Returns the next question over a link that is not proven.
     pub fn next_question(&mut self, peer: PeerId) -> Option<Out> {
         let at = (0..LINKS_MAX).find(|at| self.asks >> at & 1 != 0)?;
         self.asks &= !(1 << at);
@@ -367,17 +371,17 @@ impl Flow {
         Some(Out { peer, link: way.to.link, header, payload: 0, last: false })
     }
 
-    /// Whether nothing new has been acknowledged for long.
+    /// Returns true if nothing new has been acknowledged for `long`.
     fn is_stuck(&self, now: Instant, long: Duration) -> bool {
         self.send.stuck_since().is_some_and(|since| now.since(since) >= long)
     }
 
-    /// Whether the link in use may be dead.
+    /// Returns true if the link in use may be dead.
     pub fn looks_dead(&self, now: Instant) -> bool {
         self.timeouts > 2 && self.is_stuck(now, STUCK)
     }
 
-    /// Packets stay unacknowledged: another link, if there is one. True if it changed.
+    /// Changes to another link, since packets stay unacknowledged. True if it changed.
     pub fn move_on(&mut self, now: Instant) -> bool {
         let before = self.at();
         if self.ways().count() < 2 {
@@ -385,7 +389,7 @@ impl Flow {
         }
         self.leave(now, before);
         if self.at() == before {
-            // None is proven: any other.
+            // No other is proven: take any.
             let others = self.ways().filter(|(i, _)| *i != before);
             let best = others.min_by_key(|(_, w)| w.to.latency_ns).map_or(before, |(i, _)| i);
             (self.quick, self.wide) = (best, best);
@@ -403,14 +407,14 @@ impl Flow {
         self.ask_later(now);
     }
 
-    /// Something came that had not come before.
+    /// Notes a packet that is no duplicate.
     #[inline]
     pub fn note_new(&mut self) {
         self.repeated = 0;
     }
 
-    /// Goes over to the link that the peer sends over again and again: what it is told does not
-    /// arrive. Copies are counted once for each time that it was told. True if the link changed.
+    /// Changes to the link over which the peer sends duplicates: acknowledgements do not reach it.
+    /// One duplicate is counted for each acknowledgement sent. True if the link changed.
     pub fn follow(&mut self, now: Instant, link: u8) -> bool {
         self.repeated += u32::from(core::mem::take(&mut self.answered));
         let found = self.ways().find(|(_, w)| w.to.link == link).map(|(i, _)| i);
@@ -427,14 +431,15 @@ impl Flow {
         true
     }
 
-    /// What was learnt of delay was of another link.
+    /// Forgets the delay, which was that of another link.
     fn on_new_path(&mut self) {
         self.congestion.on_new_path();
         self.send.set_congestion(self.congestion.window());
     }
 
-    /// When the oldest packet under way is taken for lost. Where few are, and all is silent, that
-    /// costs little if it was late, and nothing else would show it.
+    /// Returns the time at which the oldest packet in flight counts as lost. If few are in flight
+    /// and the peer is silent, a premature timeout costs little, and nothing else would detect the
+    /// loss.
     pub fn resend_at(&self) -> Option<Instant> {
         let (sent, rto) = (self.send.oldest_sent()?, self.rtt.rto());
         let late = sent + rto.max(RTO_MIN);
@@ -442,7 +447,7 @@ impl Flow {
         Some(if self.send.in_flight() > FEW { late } else { late.min(silent) })
     }
 
-    /// A timeout. Several in a row, and long: what was known of the path is void.
+    /// Handles a timeout. After several in a row over a long time the path's estimates are void.
     pub fn on_timeout(&mut self, now: Instant) {
         self.rtt.backoff();
         self.timeouts += 1;
@@ -452,8 +457,8 @@ impl Flow {
         }
     }
 
-    /// Takes in an acknowledgement: packets that arrived, packets judged lost, and the round trip
-    /// of one that was answered at once.
+    /// Handles an acknowledgement: packets that arrived, packets judged lost, and the round trip of
+    /// one that was answered at once.
     pub fn on_news(&mut self, now: Instant, news: &AckOutcome, limited: bool) {
         let (arrived, lost) = (news.newly_acked, news.lost);
         if arrived > 0 || lost > 0 {
@@ -462,18 +467,18 @@ impl Flow {
         }
     }
 
-    /// Whether the window is, or all but is, used up.
+    /// Returns true if the window is used up or nearly so.
     pub fn is_limited(&self) -> bool {
         self.send.in_network() >= nearly_full(self.congestion.window())
     }
 
-    /// Numbers a packet that is sent for the first time; its flags beyond those it has.
+    /// Numbers a packet that is sent for the first time; returns flags to add to its own.
     pub fn push(&mut self, now: Instant, key: u32, asks: bool, every: u32) -> (Seq, u16) {
         let more = !self.backlog.is_empty();
         if self.backlog.len() >= BULK {
             self.bulk = true;
         } else if self.send.is_empty() {
-            // None is under way that this one could overtake.
+            // No packet is in flight that this one could overtake.
             self.bulk = false;
         }
         let due =
@@ -486,15 +491,15 @@ impl Flow {
         (seq, if due { flags::ACKNOW } else { 0 })
     }
 
-    /// The link of the next copy of an answer, which goes back each way that a question came, and
-    /// whether it is the last.
+    /// Returns the link of the next copy of an answer, which goes back over each link that a
+    /// question came over, and true for the last copy.
     pub fn next_answer(&mut self) -> (u8, bool) {
         let at = (0..LINKS_MAX).find(|at| self.asked >> at & 1 != 0).unwrap_or(self.at());
         self.asked &= !(1 << at);
         (self.ways[at].map_or(0, |w| w.to.link), self.asked == 0)
     }
 
-    /// The link of the next copy of a question, and whether it is the last.
+    /// Returns the link of the next copy of a question, and true for the last copy.
     pub fn next_copy(&mut self) -> (u8, bool) {
         let count = self.ways().count();
         let link = self.ways().nth(self.copies).map_or(0, |(_, w)| w.to.link);
@@ -506,19 +511,19 @@ impl Flow {
         (link, last)
     }
 
-    /// The rank grants the peer more credit.
+    /// Notes that the rank grants the peer more credit.
     pub fn note_credit(&mut self, credit: u32) {
         if credit.wrapping_sub(self.credit) <= MAX_STEP {
             self.credit = credit;
         }
     }
 
-    /// What the rank grants, units in all.
+    /// Returns the rank's total grant in units.
     pub fn credit(&self) -> u32 {
         self.credit
     }
 
-    /// Whether the peer grants more than the rank has heard.
+    /// Returns true if the peer grants more than the rank knows.
     pub fn grows(&mut self, credit: u32) -> bool {
         let step = credit.wrapping_sub(self.heard_credit);
         let grows = step != 0 && step <= MAX_STEP;
@@ -532,7 +537,7 @@ impl Flow {
         self.grows(credit);
     }
 
-    /// A kept packet, as it goes out now.
+    /// Returns a kept packet with the present header fields.
     #[inline]
     pub fn emit(&mut self, peer: PeerId, kept: &Kept, seq: Seq, more: u16) -> Out {
         let mut header = kept.header;
@@ -546,7 +551,7 @@ impl Flow {
         Out { peer, link: self.link(), header, payload: kept.payload, last: false }
     }
 
-    /// An acknowledgement, with what the agent sees of the rank's process.
+    /// Returns an acknowledgement, with the state of the rank's process as the agent sees it.
     pub fn emit_ack(&mut self, peer: PeerId, pulse: Pulse) -> Out {
         self.answered = true;
         let nack = self.recv.has_gap() && self.send.mode() == Reliability::GoBackN;
@@ -566,30 +571,30 @@ impl Flow {
         Out { peer, link: self.link(), header, payload: 0, last: false }
     }
 
-    /// Whether the last word was said, be it once.
+    /// Returns true if a BYE was sent at least once.
     pub fn said_bye(&self) -> bool {
         self.byes > 0
     }
 
-    /// Whether the last word is due: all before it has arrived.
+    /// Returns true if a BYE is due: all packets before it have arrived.
     pub fn bye_due(&self, now: Instant) -> bool {
         self.bye.is_some() && self.is_done() && self.bye_at <= now
     }
 
-    /// Whether all that was to be sent has arrived.
+    /// Returns true if all packets have arrived.
     fn is_done(&self) -> bool {
         self.send.is_empty() && self.backlog.is_empty()
     }
 
-    /// The last word, which is due, is said now. True if that was the last time.
+    /// Notes that a BYE is sent now. True if it was the last.
     pub fn note_bye(&mut self, now: Instant) -> bool {
         self.byes += 1;
         self.bye_at = now + self.rtt.rto().clamp(RTO_MIN, BYE_PAUSE_MAX);
         self.byes >= BYES
     }
 
-    /// When packets have been unacknowledged for too long. A peer that is not heard any more has
-    /// until it has been silent for as long.
+    /// Returns the time at which packets will have been unacknowledged for too long. For a peer
+    /// that has become silent, `limit` counts from the silence.
     pub fn stuck_at(&self, limit: Duration) -> Option<Instant> {
         let since = self.send.stuck_since()?;
         Some(match self.last_heard + limit / 2 >= since + limit {
@@ -598,14 +603,14 @@ impl Flow {
         })
     }
 
-    /// When something is due if nothing else happens.
+    /// Returns the time of the next timer.
     pub fn deadline(&self, cfg: &Config) -> Option<Instant> {
         let resend = self.resend_at();
         let give_up = self.stuck_at(Duration::from_millis(u64::from(cfg.peer_timeout_ms)));
-        // Nothing can be said to a peer whose number for this one is not known yet.
+        // No acknowledgement can be sent while the peer's session number is unknown.
         let ack = self.recv.ack_deadline().filter(|_| self.session_out != 0);
         let ask = Some(self.ask_at).filter(|&at| at != Instant::FAR);
-        // Not said yet, or with something before it, it waits for others.
+        // A BYE not sent yet, or with packets before it, waits for other events.
         let bye = self.bye.filter(|_| self.said_bye() && self.is_done()).map(|_| self.bye_at);
         [resend, give_up, ack, ask, bye].into_iter().flatten().min()
     }

@@ -1,5 +1,5 @@
-//! Packets that do not get through for their length or kind: questions for lengths, packets in
-//! pieces, and the end of the peer's patience.
+//! Packets that do not get through because of their length or type: questions for lengths, packets
+//! in pieces, and the limit of the peer's patience.
 
 use super::{Arrival, Kept, Relay, RelayEvent};
 use crate::id::PeerId;
@@ -7,10 +7,10 @@ use crate::seq::Seq;
 use crate::time::Instant;
 use crate::wire::{self, flags, Common, Packet, PacketType, Piece};
 
-/// Answers to questions for the length of packets that wait for a link, at most.
+/// Most answers to questions for a length that wait for a link.
 const ANSWERED_MAX: usize = 16;
 impl Relay {
-    /// A question for the length of what gets through is answered in the rank's place.
+    /// Answers a question for the length that gets through, in the rank's place.
     pub(super) fn on_probe(&mut self, peer: PeerId, common: &Common, probe: &Packet) -> Arrival {
         let Some(flow) = self.flow(peer) else { return Arrival::Drop };
         let asks = common.flags & flags::REPLY == 0;
@@ -43,7 +43,7 @@ impl Relay {
         if flow.recv.lacks(seq) {
             return Arrival::Piece(peer, [seq, flow.recv.next_expected()], piece);
         }
-        // What had come whole is acknowledged again.
+        // A packet that had arrived whole is acknowledged again.
         flow.recv.on_packet(seq);
         let due = flow.recv.ack_due(now);
         self.stats.duplicates += 1;
@@ -53,7 +53,7 @@ impl Relay {
         Arrival::Drop
     }
 
-    /// Says that packets to a peer do not get through.
+    /// Reports to the rank that packets to a peer do not get through.
     pub(super) fn report_stuck(&mut self, now: Instant, peer: PeerId) {
         let Some(Some(flow)) = self.flows.get_mut(peer.0 as usize) else { return };
         let oldest = flow.send.oldest_item().and_then(|(key, _)| self.kept.get(key));

@@ -1,12 +1,12 @@
-//! Reliability in somebody else's place: what an agent does for a rank.
+//! Reliability of an agent for its rank.
 //!
 //! A rank that is served by an agent hands it packets without numbers, as over shared memory. The
 //! [`Relay`] of that rank numbers them, keeps them until they are acknowledged, sends them again
-//! when they are lost, and acknowledges and orders what comes back. On the wire nothing shows: the
-//! peer may be served by an agent or not.
+//! when they are lost, and acknowledges and orders received packets. The wire format is the same
+//! with and without an agent.
 //!
-//! As the engine, it does no I/O, reads no clock and touches no payload byte: payloads are numbers
-//! that the caller gives and gets back in [`Relay::poll_free`].
+//! Like the engine, it does no I/O, reads no clock and touches no payload byte: payloads are
+//! numbers that the caller passes and gets back from [`Relay::poll_free`].
 
 mod flow;
 mod length;
@@ -32,34 +32,35 @@ use flow::{Flow, Waiting};
 pub use flow::{BYES, BYE_PAUSE_MAX};
 pub use share::{Shares, SHARE};
 
-/// A payload that the caller keeps, as a number of the caller's. 0: none.
+/// A payload that the caller keeps, as a number of the caller's; 0 for none.
 pub type Handle = u32;
 
-/// Most links a peer is reached over.
+/// Most links to one peer.
 pub const LINKS_MAX: usize = 4;
 
-/// Answers that wait for a peer before no more of its requests are taken: more than who keeps to
-/// the protocol ever lacks, or two that ask each other could both wait for ever.
+/// Waiting answers to a peer above which its requests are not accepted: more than a peer that obeys
+/// the protocol ever lacks, because two peers that ask each other could otherwise both wait for
+/// ever.
 const ANSWERS_MAX: u32 = wire::REQUESTS_MAX;
-/// Packets of the agent's own that wait for a peer, at most; they are made again later.
+/// Most packets of the agent's own that wait for a peer; refused ones are made again later.
 const INJECTED_MAX: u32 = share::SHARE;
 
-/// One of the caller's links, as it leads to a peer.
+/// One of the caller's links to a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkTo {
     /// The caller's number for it.
     pub link: u8,
-    /// Delay in nanoseconds: the quickest link is used for all but bulk.
+    /// Delay in nanoseconds: all but bulk data takes the link of the lowest.
     pub latency_ns: u32,
-    /// Rate in bytes per microsecond: where packets queue, they take the link of the highest.
+    /// Rate in bytes per microsecond: if packets queue, they take the link of the highest.
     pub bytes_per_us: u32,
 }
 
-/// The rank hears of a peer that says anything so many times before it would take it for dead.
+/// Number of acknowledgements passed to the rank in the time after which silence counts as death.
 const TELLS: u32 = 16;
 /// Packets of one peer before others get their turn.
 const QUANTUM: u32 = 32;
-/// Peers whose time has come in one call: with the others the next one goes on.
+/// Most peers whose timers are handled in one call; the next call handles the others.
 const TIMEOUTS_AT_ONCE: usize = 64;
 
 /// Counters of a relay.
@@ -73,42 +74,42 @@ pub struct RelayStats {
     pub timeouts: u64,
     /// Packets given to the rank.
     pub delivered: u64,
-    /// Packets held ahead of a gap.
+    /// Packets held after a gap.
     pub held: u64,
-    /// Packets that had come before.
+    /// Duplicates received.
     pub duplicates: u64,
     /// Packets beyond the window.
     pub outside_window: u64,
-    /// Packets not taken in, as the rank takes none.
+    /// Packets dropped because the rank accepts none.
     pub no_room: u64,
     /// Acknowledgements sent.
     pub acks: u64,
-    /// Packets that are none, or of an unknown session.
+    /// Packets with a malformed header, or of an unknown session.
     pub refused: u64,
-    /// Moves to another link.
+    /// Changes to another link.
     pub moved: u64,
 }
 
-/// What is to be done with a packet from the network.
+/// The caller's action on a packet from the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
-    /// Nothing: it was for the relay, came before, or cannot be taken in.
+    /// None: it was for the relay, is a duplicate, or cannot be accepted.
     Drop,
-    /// It is for the rank, now; from a peer, if the rank has told of it.
+    /// Pass it to the rank now; with its peer, if the rank has connected to it.
     Deliver(Option<PeerId>),
     /// Keep it until [`Relay::next_held`] names it.
     Hold(PeerId, Seq),
-    /// A part of the packet with this number, of those after the last number: keep it until all
-    /// are here, then give that packet to [`Relay::from_wire`].
+    /// Part of the packet with the first number; the second is the next expected one. Keep it until
+    /// all parts are here, then pass that packet to [`Relay::from_wire`].
     Piece(PeerId, [Seq; 2], Piece),
 }
 
-/// Room that the caller has for packets from the network.
+/// The caller's room for packets from the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
-    /// For one that goes to the rank.
+    /// For a packet that goes to the rank.
     pub deliver: bool,
-    /// For one that is held ahead of a gap.
+    /// For a packet that is held after a gap.
     pub hold: bool,
 }
 
@@ -122,30 +123,30 @@ impl Room {
 /// A packet to send.
 #[derive(Clone, Copy, Debug)]
 pub struct Out {
-    /// To whom.
+    /// The destination.
     pub peer: PeerId,
-    /// Over which of the caller's links.
+    /// The caller's link.
     pub link: u8,
     /// The header.
     pub header: HeaderBuf,
     /// Its payload, if any.
     pub payload: Handle,
-    /// The payload is not needed any more when this is sent.
+    /// True if the payload is no longer needed after this.
     pub last: bool,
 }
 
-/// Something the caller has to tell the rank.
+/// An event that the caller reports to the rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RelayEvent {
-    /// A peer is silent for so many milliseconds and was given up.
+    /// A peer was silent for so many milliseconds and was given up.
     Lost(PeerId, u32),
     /// A peer is heard, but packets to it did not get through for so many milliseconds; the oldest
-    /// is of this kind, with this payload. The caller forgets the peer.
+    /// has this type and this payload. The caller forgets the peer.
     Stuck(PeerId, u32, PacketType, Handle),
-    /// So many packets of the rank to a peer, counted from its first, do not wait any more: see
+    /// So many packets of the rank to a peer, counted from its first, no longer wait: see
     /// [`Shares::on_left`].
     Left(PeerId, u32),
-    /// [`Relay::inject`] has been in vain, and has room now.
+    /// [`Relay::inject`] was refused, and has room now.
     Room,
 }
 
@@ -154,11 +155,11 @@ pub enum RelayEvent {
 struct Kept {
     header: HeaderBuf,
     payload: Handle,
-    /// It counts against the rank's share.
+    /// True if it counts against the rank's share.
     shared: bool,
 }
 
-/// The flags of a packet.
+/// Returns the flags of a packet.
 fn common_flags(header: &HeaderBuf) -> u16 {
     let bytes = header.as_slice().get(wire::field::FLAGS);
     bytes.and_then(|b| b.try_into().ok()).map_or(0, u16::from_le_bytes)
@@ -177,13 +178,13 @@ pub struct Relay {
     timers: BTreeSet<(Instant, PeerId)>,
     events: VecDeque<RelayEvent>,
     replaying: Option<PeerId>,
-    /// What is seen of the rank's process.
+    /// The state of the rank's process.
     pulse: Pulse,
     stats: RelayStats,
 }
 
 impl Relay {
-    /// For a rank with this identity, and this configuration as far as it concerns reliability.
+    /// Makes the relay of a rank with this identity, and this configuration of reliability.
     pub fn new(me: EndpointId, cfg: Config) -> Relay {
         Relay {
             me,
@@ -202,24 +203,24 @@ impl Relay {
         }
     }
 
-    /// Counters.
+    /// Returns the counters.
     pub fn stats(&self) -> &RelayStats {
         &self.stats
     }
 
-    /// What the rank's process does, as far as the caller sees it now: acknowledgements say so from
-    /// here on, as a peer that waits for the rank has to know more than that its agent lives.
+    /// Sets the state of the rank's process as the caller sees it. Acknowledgements contain it from
+    /// now on, because a peer that waits for the rank has to know more than that its agent lives.
     pub fn set_pulse(&mut self, pulse: Pulse) {
         self.pulse = pulse;
     }
 
-    /// What was seen last.
+    /// Returns the last state that was set.
     #[inline]
     pub fn pulse(&self) -> Pulse {
         self.pulse
     }
 
-    /// A peer, as the rank has told: the session number that it puts into packets to the rank, the
+    /// Connects a peer of the rank: the session number in its packets to the rank, the number of
     /// packets to it so far ([`Shares::open`]), and the links that reach it, at most [`LINKS_MAX`].
     /// False if the rank has too many peers.
     pub fn connect(
@@ -242,13 +243,13 @@ impl Relay {
         true
     }
 
-    /// The identity of a peer.
+    /// Returns the identity of a peer.
     pub fn endpoint(&self, peer: PeerId) -> Option<EndpointId> {
         let flow = self.flows.get(peer.0 as usize)?.as_ref()?;
         Some(flow.endpoint)
     }
 
-    /// Forgets a peer and all that is kept for it.
+    /// Forgets a peer and all its packets.
     pub fn disconnect(&mut self, peer: PeerId) {
         let Some(mut flow) = self.flows.get_mut(peer.0 as usize).and_then(Option::take) else {
             return;
@@ -265,7 +266,7 @@ impl Relay {
         flow.send.drain(&mut |key, _| drop_one(key));
     }
 
-    /// Number of peers.
+    /// Returns the number of peers.
     pub fn peers(&self) -> usize {
         self.by_endpoint.len()
     }
@@ -275,14 +276,14 @@ impl Relay {
         self.flows.get_mut(peer.0 as usize)?.as_deref_mut()
     }
 
-    /// Whether all that the rank has sent has arrived, and nothing more is to be said for it.
+    /// Returns true if all packets of the rank have arrived, and none is left to send for it.
     pub fn is_quiet(&self) -> bool {
         self.flows.iter().flatten().all(|f| {
             f.backlog.is_empty() && f.plain.is_empty() && f.send.is_empty() && f.bye.is_none()
         })
     }
 
-    /// As [`Relay::is_quiet`], but that the rank has ended may still be said again.
+    /// Does the same as [`Relay::is_quiet`], but BYEs may still be repeated.
     pub fn has_told(&self) -> bool {
         self.flows.iter().flatten().all(|f| {
             let sent = f.backlog.is_empty() && f.plain.is_empty() && f.send.is_empty();
@@ -290,12 +291,12 @@ impl Relay {
         })
     }
 
-    /// A packet of the rank to `peer`. The payload is the relay's until [`Relay::poll_free`] gives
-    /// it back, or an [`Out`] says that it is the last.
+    /// Accepts a packet of the rank to `peer`. The relay owns the payload until
+    /// [`Relay::poll_free`] returns it, or an [`Out`] says that it is the last.
     ///
     /// # Errors
-    /// It is no packet, nobody knows the peer, or more wait for the peer already than may: the
-    /// payload is free.
+    /// The bytes are no packet, the peer is unknown, or too many packets wait for it: the payload
+    /// is free.
     pub fn from_rank(
         &mut self,
         peer: PeerId,
@@ -320,7 +321,7 @@ impl Relay {
             flow.ask_up |= common.flags & flags::ACKNOW != 0;
         }
         if matches!(packet, Packet::Ack(_)) {
-            // Credit grew, or the peer asks whether the rank lives.
+            // Credit grew, or the peer asks for a sign of life of the rank.
             flow.ack_now = true;
             self.free.extend(Some(payload).filter(|&p| p != 0));
             self.make_ready(peer);
@@ -339,9 +340,9 @@ impl Relay {
         Ok(())
     }
 
-    /// A packet that the agent sends in the rank's name, after what the rank has sent before. The
-    /// payload is as in [`Relay::from_rank`]. False if nobody knows the peer, or there is no room,
-    /// or no session, before [`RelayEvent::Room`]: the payload is free.
+    /// Sends a packet of the agent in the rank's name, after the rank's earlier packets. The
+    /// payload is as in [`Relay::from_rank`]. False if the peer is unknown, or there is no room or
+    /// no session before [`RelayEvent::Room`]: the payload is free.
     pub fn inject(&mut self, peer: PeerId, packet: &Packet, imm: u32, payload: Handle) -> bool {
         let Some(flow) = self.flow(peer) else { return false };
         flow.wants_room |= flow.injected >= INJECTED_MAX || flow.session_out == 0;
@@ -353,8 +354,8 @@ impl Relay {
         self.keep(peer, kept, packet.is_sequenced(), false)
     }
 
-    /// Answers a request that the peer made under this number, in the rank's place. There is room:
-    /// where there is none, requests are not taken.
+    /// Answers a request of the peer with this number, in the rank's place. There is room: without
+    /// it requests are not accepted.
     pub fn reply(&mut self, peer: PeerId, op: u32, reply: &Reply) {
         let Some(flow) = self.flow(peer) else { return };
         flow.answers += 1;
@@ -363,8 +364,8 @@ impl Relay {
         self.make_ready(peer);
     }
 
-    /// Bytes that packets take here, beside their payloads and answers that wait: of these each
-    /// peer has so many that they are no more than 64 KiB.
+    /// Returns the bytes that packets take here, without their payloads and without waiting
+    /// answers; answers take at most 64 KiB for each peer.
     pub fn kept_bytes(&self) -> usize {
         self.kept.len() * size_of::<Kept>()
     }
@@ -375,7 +376,7 @@ impl Relay {
         self.free.extend(payload.filter(|&p| p != 0));
     }
 
-    /// False if there is no room.
+    /// Keeps a packet; false if there is no room.
     fn keep(&mut self, peer: PeerId, kept: Kept, sequenced: bool, bye: bool) -> bool {
         let Some(Some(flow)) = self.flows.get_mut(peer.0 as usize) else { return false };
         let Some(key) = self.kept.insert(kept) else { return false };
@@ -394,8 +395,8 @@ impl Relay {
         true
     }
 
-    /// The rank has ended: what it sent is still delivered, then its peers are told. Call until
-    /// [`Relay::is_quiet`], or drop the relay.
+    /// Notes the end of the rank: its packets are still delivered, then its peers get BYEs.
+    /// Continue until [`Relay::is_quiet`], or drop the relay.
     pub fn rank_gone(&mut self) {
         for at in 0..self.flows.len() {
             let Some(flow) = &mut self.flows[at] else { continue };
@@ -409,7 +410,7 @@ impl Relay {
         }
     }
 
-    /// A packet that came over `link`. Without room it is as if it had been lost on the way.
+    /// Handles a packet that arrived over `link`. Without room it counts as lost.
     #[inline]
     pub fn from_wire(&mut self, now: Instant, link: u8, header: &[u8], room: Room) -> Arrival {
         let Ok((common, packet, _)) = wire::parse(header) else {
@@ -456,7 +457,8 @@ impl Relay {
         room: bool,
     ) -> Arrival {
         if hello.dst_eid != self.me.0 {
-            // For who was reached here before: what it offers is not for this rank.
+            // The packet is for a previous endpoint at this address: its offer is not for this
+            // rank.
             self.stats.refused += 1;
             return Arrival::Drop;
         }
@@ -477,9 +479,9 @@ impl Relay {
         }
     }
 
-    /// Answers a question in the rank's place, once it has begun to send. Its own answer may wait
-    /// behind packets that are not taken before others have arrived, which the peer cannot say of
-    /// them without an answer.
+    /// Answers a question in the rank's place, once the rank has begun to send. Its own answer may
+    /// wait behind packets that the peer does not accept before others have arrived, and without an
+    /// answer the peer cannot acknowledge those.
     fn answer(&mut self, peer: PeerId) {
         let Some(header) = self.flow(peer).and_then(|f| f.answer()) else { return };
         if let Some(key) = self.kept.insert(Kept { header, payload: 0, shared: false }) {
@@ -517,8 +519,8 @@ impl Relay {
         }
     }
 
-    /// Acknowledgements are for the relay; the rank hears of one that brings credit, or that it
-    /// asked for, and of one now and then: what it asks with may wait long for the window.
+    /// Handles an acknowledgement. The rank gets only those that bring credit or that it asked for,
+    /// and one at intervals: its own questions may wait long for the window.
     fn on_ack(&mut self, now: Instant, peer: PeerId, credit: u32, room: bool) -> Arrival {
         let often = Duration::from_millis(u64::from(self.cfg.peer_timeout_ms)) / TELLS;
         let Some(flow) = self.flow(peer) else { return Arrival::Drop };
@@ -543,7 +545,7 @@ impl Relay {
         let is_next = flow.recv.next_expected() == common.seq;
         let taken = if is_next { room.deliver } else { room.hold };
         if !taken {
-            // As if it were lost; but the peer hears that somebody is here.
+            // The packet counts as lost; but the peer gets a sign of life.
             flow.ack_now = true;
             flow.full |= is_next;
             self.stats.no_room += 1;
@@ -553,7 +555,7 @@ impl Relay {
         let verdict = flow.recv.on_packet(common.seq);
         flow.recv.note_received(now, common.flags & flags::ACKNOW != 0);
         flow.note_heard_credit(common.credit);
-        // What is acknowledged does not arrive, but this did.
+        // Acknowledgements do not reach the peer, but this packet arrived.
         let moved = verdict == Verdict::Duplicate && flow.follow(now, link);
         self.stats.moved += u64::from(moved);
         let arrival = match verdict {
@@ -596,7 +598,7 @@ impl Relay {
         Arrival::Deliver(Some(peer))
     }
 
-    /// Names the next held packet whose turn has come.
+    /// Returns the next held packet that is now in order.
     #[inline]
     pub fn next_held(&mut self) -> Option<(PeerId, Seq)> {
         let peer = self.replaying?;
@@ -608,7 +610,7 @@ impl Relay {
         next.map(|seq| (peer, seq))
     }
 
-    /// The next packet to send. The caller keeps it if the link is full.
+    /// Returns the next packet to send. The caller keeps it if the link is full.
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Out> {
         while let Some(&peer) = self.ready.front() {
             if let Some(out) = self.next_out(now, peer) {
@@ -667,7 +669,7 @@ impl Relay {
             self.stats.acks += 1;
             return Some(flow.emit_ack(peer, self.pulse));
         }
-        // The last word waits until all before it has arrived.
+        // A BYE waits until all packets before it have arrived.
         let key = flow.bye.filter(|_| flow.bye_due(now))?;
         let kept = *self.kept.get(key)?;
         let last = flow.note_bye(now);
@@ -679,7 +681,7 @@ impl Relay {
         Some(out)
     }
 
-    /// The peer has ended: if it was told once of the end of the rank, that is enough.
+    /// Notes the end of the peer: one BYE to it is enough.
     fn end_bye(&mut self, peer: PeerId) {
         let Some(Some(flow)) = self.flows.get_mut(peer.0 as usize) else { return };
         let said = flow.said_bye();
@@ -688,7 +690,8 @@ impl Relay {
         }
     }
 
-    /// A HELLO: a question goes over every link, an answer back each way a question came.
+    /// Sends a HELLO: a question over every link, an answer over each link that a question came
+    /// over.
     fn emit_plain(&mut self, peer: PeerId, key: u32) -> Option<Out> {
         let Some(Some(flow)) = self.flows.get_mut(peer.0 as usize) else { return None };
         let kept = *self.kept.get(key)?;
@@ -708,31 +711,30 @@ impl Relay {
         Some(Out { peer, link, header: kept.header, payload: kept.payload, last })
     }
 
-    /// The next payload that is not needed any more.
+    /// Returns the next payload that is no longer needed.
     #[inline]
     pub fn poll_free(&mut self) -> Option<Handle> {
         self.free.pop()
     }
 
-    /// The next thing to tell the rank.
+    /// Returns the next event to report to the rank.
     pub fn poll_event(&mut self) -> Option<RelayEvent> {
         self.events.pop_front()
     }
 
-    /// When `handle_timeout` wants to be called.
+    /// Returns the time at which to call `handle_timeout`.
     #[inline]
     pub fn next_timeout(&self) -> Option<Instant> {
         self.timers.first().map(|&(at, _)| at)
     }
 
-    /// Whether `poll_transmit` may have something.
+    /// Returns true if `poll_transmit` may have a packet.
     #[inline]
     pub fn has_output(&self) -> bool {
         !self.ready.is_empty()
     }
 
-    /// Does what has become due, for some peers: [`Relay::next_timeout`] says whether there are
-    /// more.
+    /// Does everything that is due, for some peers: [`Relay::next_timeout`] says if there are more.
     pub fn handle_timeout(&mut self, now: Instant) {
         for _ in 0..TIMEOUTS_AT_ONCE {
             let Some(&(at, peer)) = self.timers.first().filter(|(at, _)| *at <= now) else {
@@ -778,7 +780,7 @@ impl Relay {
         }
     }
 
-    /// A timer that is earlier than needed costs less than moving it with every packet.
+    /// A timer that fires too early costs less than moving it for every packet.
     fn arm(&mut self, peer: PeerId, at: Instant) {
         let Some(Some(flow)) = self.flows.get_mut(peer.0 as usize) else { return };
         if at < flow.armed {

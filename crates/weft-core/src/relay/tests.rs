@@ -5,7 +5,7 @@ use crate::wire::{Ack, Eager, Nop, PacketType};
 use std::collections::BTreeMap as Map;
 extern crate std;
 
-/// A rank's side of one session: a relay, what was delivered, and payloads by handle.
+/// A rank's side of one session: a relay, delivered packets, and payloads by handle.
 struct Side {
     relay: Relay,
     ahead: Map<u32, HeaderBuf>,
@@ -17,11 +17,11 @@ struct Side {
     back: u32,
     room: bool,
     shares: Shares,
-    /// The share is used up, as far as the rank knows.
+    /// True if the share is used up, as far as the rank knows.
     held: bool,
 }
 
-/// A quick one, and a wide one.
+/// A link of low delay, and one of high rate.
 const LINKS: [LinkTo; 2] = [
     LinkTo { link: 0, latency_ns: 2_000, bytes_per_us: 600 },
     LinkTo { link: 1, latency_ns: 9_000, bytes_per_us: 3_000 },
@@ -48,7 +48,7 @@ impl Side {
             shares,
             held: false,
         };
-        // As an exchange of HELLOs would.
+        // Has the effect of an exchange of HELLOs.
         for to in links {
             side.relay.flow(PEER).unwrap().on_hello(Instant(1), to.link, true, SESSION[1 - me]);
         }
@@ -59,7 +59,7 @@ impl Side {
         assert!(self.try_send(tag), "the share is used up");
     }
 
-    /// False: not before others have left.
+    /// Sends a packet; false if it has to wait until others have left.
     fn try_send(&mut self, tag: u64) -> bool {
         let me = SESSION.iter().position(|&s| s != self.relay.flow(PEER).unwrap().session_in);
         let common = Common { session: SESSION[me.unwrap()], credit: 2000, ..Common::default() };
@@ -75,7 +75,7 @@ impl Side {
         true
     }
 
-    /// HELLO, as the rank says it.
+    /// Sends HELLO as the rank does.
     fn say_hello(&mut self, answer: bool) {
         let flow = self.relay.flow(PEER).unwrap();
         let me = EndpointId(3 - flow.endpoint.0);
@@ -141,14 +141,14 @@ impl Side {
     }
 }
 
-/// A network of `delay` that loses, repeats and reorders as a seed says.
+/// A network of `delay` that loses, repeats and reorders as the seed decides.
 struct Net {
     seed: u64,
     loss: u64,
     under_way: Map<(Instant, u64), (usize, u8, HeaderBuf)>,
     count: u64,
     dead_link: Option<u8>,
-    /// Packets with a number, by link.
+    /// Numbered packets by link.
     sent: [u32; 2],
 }
 
@@ -185,7 +185,7 @@ impl Net {
     }
 }
 
-/// Lets time pass until nothing is under way or due, at most a minute.
+/// Lets time pass until nothing is in flight or due, at most a minute.
 fn run(sides: &mut [Side; 2], net: &mut Net, now: &mut Instant) {
     let end = *now + Duration::from_secs(60);
     loop {
@@ -205,7 +205,7 @@ fn run(sides: &mut [Side; 2], net: &mut Net, now: &mut Instant) {
         {
             let (to, link, header) = net.under_way.remove(&(at, n)).unwrap();
             sides[to].arrive(*now, link, &header);
-            // A rank of which nothing is taken says nothing.
+            // A rank that may send nothing does not ask.
             while sides[to].asked > 0 && !sides[to].held {
                 sides[to].asked -= 1;
                 sides[to].say_hello(true);
@@ -260,7 +260,7 @@ fn relay__a_rank_without_room_holds_up_its_own_flow_only_until_it_has_some() {
     assert_eq!(sides[1].got, (0..40).collect::<Vec<_>>());
 }
 
-/// As `run`, for `ns` at most.
+/// Does the same as `run`, for `ns` at most.
 fn run_for(sides: &mut [Side; 2], net: &mut Net, now: &mut Instant, ns: u64) {
     let end = *now + Duration::from_nanos(ns);
     while *now < end {
@@ -275,7 +275,7 @@ fn run_for(sides: &mut [Side; 2], net: &mut Net, now: &mut Instant, ns: u64) {
         for key in due {
             let (to, link, header) = net.under_way.remove(&key).unwrap();
             sides[to].arrive(*now, link, &header);
-            // A rank of which nothing is taken says nothing.
+            // A rank that may send nothing does not ask.
             while sides[to].asked > 0 && !sides[to].held {
                 sides[to].asked -= 1;
                 sides[to].say_hello(true);
@@ -296,7 +296,7 @@ fn relay__moves_to_another_link_when_one_dies() {
         net.dead_link = Some(dead);
         for tag in 10..10 + more {
             sides[0].send(tag);
-            // In a burst, and one at a time.
+            // In one burst, and one packet at a time.
             if more == 10 {
                 run(&mut sides, &mut net, &mut now);
             }
@@ -369,7 +369,7 @@ fn relay__follows_the_peer_only_when_it_repeats_itself() {
                 answer = Some(out);
             }
         }
-        // The last one arrives.
+        // The last copy arrives.
         sides[0].arrive(now, 0, &answer.expect("it says that it has it").header);
         run(sides, &mut Net::new(9, 0), &mut now);
         sides[1].relay.stats().moved
@@ -377,7 +377,7 @@ fn relay__follows_the_peer_only_when_it_repeats_itself() {
     for tag in 0..10 {
         assert_eq!(copies(&mut sides, tag, 2, 1), 0);
     }
-    // One who did not run finds several at once.
+    // A relay that did not run finds several at once.
     assert_eq!(copies(&mut sides, 10, 1, 9), 0);
     assert_eq!(copies(&mut sides, 11, 3, 1), 1);
 }
@@ -389,7 +389,7 @@ fn relay__a_probe_is_answered_though_the_rank_computes() {
     let common = Common { session: SESSION[1], flags: flags::ACKNOW, ..Common::default() };
     let header = wire::emit(&common, &Packet::Nop(Nop));
     sides[0].relay.from_rank(PEER, header.as_slice(), 0).unwrap();
-    // The rank of the other side takes nothing: the caller consumes NOPs.
+    // The rank of the other side accepts nothing: the caller consumes NOPs.
     while let Some(out) = sides[0].relay.poll_transmit(now) {
         let arrival = sides[1].relay.from_wire(now, 0, out.header.as_slice(), Room::ANY);
         assert_eq!(arrival, Arrival::Deliver(Some(PEER)));
@@ -402,8 +402,8 @@ fn relay__a_probe_is_answered_though_the_rank_computes() {
 fn relay__answers_for_a_rank_whose_answer_would_wait_behind_its_data() {
     let mut sides = pair(&Config { window: 8, ..Config::default() });
     let mut now = Instant(1_000_000);
-    // The first has answered, which was lost, and sent more than is taken: the second does not know
-    // its number, and acknowledges nothing.
+    // The first has answered, but the answer was lost, and sent more than is accepted: the second
+    // does not know its session number, and acknowledges nothing.
     sides[0].say_hello(true);
     assert!(sides[0].relay.poll_transmit(now).is_some());
     sides[1].relay.flow(PEER).unwrap().session_out = 0;
@@ -416,13 +416,13 @@ fn relay__answers_for_a_rank_whose_answer_would_wait_behind_its_data() {
     }
     assert_eq!((sides[1].got.len(), sides[0].back), (8, 0));
     assert!(sides[0].held && sent == u64::from(SHARE), "too few have left to tell of");
-    // It asks again. The rank of the first would answer, but nothing of it is taken.
+    // It asks again. The rank of the first would answer, but none of its packets is accepted.
     sides[1].say_hello(false);
     run_for(&mut sides, &mut net, &mut now, 50_000_000);
     assert_eq!(sides[1].got.len() as u64, sent);
     sides[0].collect();
     assert_eq!(u64::from(sides[0].back), sent);
-    // Who has sent nothing has not answered, and is not spoken for.
+    // The relay does not answer for a rank that has sent nothing: that rank has not answered yet.
     assert!(sides[1].relay.flow(PEER).unwrap().answer().is_none());
 }
 
@@ -469,7 +469,7 @@ fn relay__the_last_word_waits_without_a_timer_for_what_came_behind_it() {
     let relay = &mut sides[0].relay;
     relay.rank_gone();
     assert!(relay.poll_transmit(now).is_some());
-    // What its counters answer; nobody takes it.
+    // The answer of its counters; no peer accepts it.
     assert!(relay.inject(PEER, &Packet::Nop(Nop), 0, 0));
     let end = now + Duration::from_millis(500);
     let mut times = 0;
@@ -482,14 +482,14 @@ fn relay__the_last_word_waits_without_a_timer_for_what_came_behind_it() {
     assert!(times < 100, "{times} times in half a second");
 }
 
-/// Fetch-and-add of a peer with this session number.
+/// Makes a fetch-and-add of a peer with this session number.
 fn atomic(session: u32, seq: u32) -> HeaderBuf {
     let add = crate::wire::Atomic { code: wire::code::FETCH_ADD, ..Default::default() };
     let common = Common { session, seq: Seq(seq), imm: seq, ..Common::default() };
     wire::emit(&common, &Packet::Atomic(add))
 }
 
-/// Takes a request as a rank's agent does: true if it is answered.
+/// Handles a request as a rank's agent does: true if it is answered.
 fn ask(relay: &mut Relay, now: Instant, peer: PeerId, session: u32, seq: u32) -> bool {
     let arrival = relay.from_wire(now, 0, atomic(session, seq).as_slice(), Room::ANY);
     let taken = arrival == Arrival::Deliver(Some(peer));
@@ -558,7 +558,7 @@ fn relay__who_takes_no_answers_is_not_served_alone_and_no_request_is_lost() {
         assert!(relay.connect(PeerId(peer), (session(peer), 0), endpoint, &LINKS[..1]));
         relay.flow(PeerId(peer)).unwrap().on_hello(now, 0, true, 9);
     }
-    // All but the last take nothing, and ask until they are not listened to.
+    // All but the last accept nothing, and ask until their requests are refused.
     let most = ANSWERS_MAX + 64;
     let mut asked = [0; PEERS as usize];
     for _ in 0..2 * ANSWERS_MAX {
@@ -568,9 +568,9 @@ fn relay__who_takes_no_answers_is_not_served_alone_and_no_request_is_lost() {
         while relay.poll_transmit(now).is_some() {}
     }
     assert!(asked.iter().all(|&n| (ANSWERS_MAX..=most).contains(&n)), "{asked:?}");
-    // What answers take does not count against the rank: no more than the windows do.
+    // Answers do not count against the rank: there are no more packets than the windows hold.
     assert!(relay.kept_bytes() <= (PEERS * 64) as usize * size_of::<Kept>());
-    // One that takes answers is served.
+    // A peer that accepts answers is served.
     for n in 0..10_000 {
         assert!(ask(&mut relay, now, PeerId(PEERS), session(PEERS), n));
         while relay.poll_transmit(now).is_some() {}
@@ -578,7 +578,7 @@ fn relay__who_takes_no_answers_is_not_served_alone_and_no_request_is_lost() {
         let ack = wire::emit(&common, &Packet::Ack(Ack { sack: [0; 4] }));
         relay.from_wire(now, 0, ack.as_slice(), Room::ANY);
     }
-    // One of the others takes answers again, and asks again what was refused: all is answered once.
+    // One of the others accepts answers again, and repeats refused requests: each is answered once.
     let (mut next, mut answers) = (asked[7], 0);
     let end = 3 * ANSWERS_MAX;
     while answers < end {
@@ -608,7 +608,7 @@ fn inject__is_in_vain_at_a_bound_until_there_is_room() {
         count += 1;
     }
     assert_eq!(count, INJECTED_MAX);
-    // Others are served, and the rank itself.
+    // Other peers are served, and the rank itself.
     side.send(1);
     for seq in 0..20 {
         let mut sent = 0;
@@ -642,7 +642,7 @@ fn relay__a_silent_peer_is_given_up_and_named() {
     assert_eq!(sides[0].back, 3);
 }
 
-/// Both relays for so long, a millisecond at a time; what `drops` says is lost.
+/// Runs both relays for so long, a millisecond at a time; loses packets for which `drops` is true.
 fn drive(sides: &mut [Side; 2], now: &mut Instant, ms: u32, drops: impl Fn(&HeaderBuf) -> bool) {
     for _ in 0..ms {
         *now = *now + Duration::from_millis(1);
@@ -664,7 +664,7 @@ fn relay__a_peer_that_is_heard_is_given_up_when_packets_do_not_get_through() {
     let eager = |header: &HeaderBuf| header.as_slice()[1] == PacketType::Eager as u8;
     sides[0].send(7);
     for _ in 0..30 {
-        // Only what the peer sends of its own is heard: it tells nothing of the one that is lost.
+        // The peer is heard, but its packets acknowledge nothing of the lost one.
         let nop = wire::emit(
             &Common { session: SESSION[0], ..Common::default() },
             &Packet::Ack(Ack::default()),
@@ -719,10 +719,10 @@ fn from_wire__an_acknowledgement_of_nothing_sent_is_ignored() {
     assert!(side.relay.is_quiet());
 }
 
-/// A second peer, which takes what it is sent.
+/// A second peer, which accepts packets.
 const OTHER: PeerId = PeerId(5);
 
-/// A packet of the rank with a number, one of data, or without, an acknowledgement.
+/// Makes a packet of the rank: numbered data, or an acknowledgement without a number.
 fn of_rank(numbered: bool) -> HeaderBuf {
     let common = Common { session: SESSION[1], ..Common::default() };
     match numbered {
@@ -751,7 +751,7 @@ fn relay__a_peer_that_takes_nothing_uses_up_its_own_share() {
                 out[at] += 1;
             }
         }
-        // The other acknowledges whatever came.
+        // The other acknowledges everything that arrived.
         let common = Common { session, ack: Seq(out[1]), ..Common::default() };
         let ack = wire::emit(&common, &Packet::Ack(Ack { sack: [0; 4] }));
         side.relay.from_wire(now, 0, ack.as_slice(), Room::ANY);
@@ -774,7 +774,7 @@ fn relay__what_is_beyond_the_share_is_refused_and_its_payload_free() {
         let refused = side.relay.from_rank(PEER, data.as_slice(), 9_999);
         assert_eq!(refused, Err(WireError::Field));
     }
-    // Of what has no number, too, no more waits than is of use.
+    // The number of waiting packets without numbers is bounded too.
     for _ in 0..1_000 {
         side.relay.from_rank(PEER, of_rank(false).as_slice(), 0).unwrap();
         let common = Common { session: hello, ..Common::default() };
@@ -793,7 +793,7 @@ fn relay__the_rank_hears_now_and_then_of_a_peer_that_is_slow() {
     let cfg = Config { window: 8, peer_timeout_ms: 1_600, ..Config::default() };
     let (mut sides, mut net) = (pair(&cfg), Net::new(5, 0));
     let mut now = Instant(1);
-    // Its rank takes nothing: all that the other hears of are acknowledgements without news.
+    // Its rank accepts nothing: the other side gets only acknowledgements without news.
     sides[1].room = false;
     (0..40).for_each(|tag| sides[0].send(tag));
     run_for(&mut sides, &mut net, &mut now, 3_200_000_000);
@@ -842,20 +842,20 @@ fn shares__what_the_agent_says_is_believed_only_if_it_can_be() {
     assert!(shares.on_left(PEER, first.wrapping_add(64)));
     assert!(!shares.on_left(PEER, first.wrapping_add(70)), "it has room already");
     assert_eq!((0..SHARE).filter(|_| send(&mut shares)).count(), 70);
-    // What is not handed over after all counts for nothing.
+    // A packet that is not handed over does not count.
     shares.give_back(PEER, data.as_slice());
     assert!(send(&mut shares) && !send(&mut shares));
-    // What is for a peer that is forgotten waits for nothing, and does not count.
+    // A packet to a forgotten peer waits for nothing, and does not count.
     assert!(shares.note_full(PEER) && shares.close(PEER) && !shares.close(PEER));
     assert!((0..1_000).all(|_| send(&mut shares)) && !shares.note_full(PEER));
     shares.give_back(PEER, data.as_slice());
     assert!(!shares.on_left(PEER, first.wrapping_add(SHARE)));
-    // Begun anew, nothing waits, and news of before is old.
+    // After opening again nothing waits, and earlier reports are stale.
     let given = shares.open(PEER);
     assert_eq!(given, first.wrapping_add(SHARE + 70));
     assert!(!shares.on_left(PEER, given.wrapping_sub(10)));
     assert_eq!((0..1_000).filter(|_| send(&mut shares)).count() as u32, SHARE);
-    // Of a peer that nobody has opened nothing is known.
+    // A peer that was never opened is unknown.
     assert!(!shares.on_left(PeerId(900), 5) && shares.take(PeerId(900), data.as_slice()));
 }
 

@@ -1,25 +1,25 @@
-//! Which packets ask for an acknowledgement.
+//! The choice of packets that ask for an acknowledgement.
 
 use super::{Congestion, SendWindow};
 
-/// Packets under way with which a window of `window` is all but used up: then it may grow, and the
-/// next packet asks for an acknowledgement. The two go together: asking from fewer on asked for
-/// each message that filled three fifths of a first window, which never grew.
+/// Returns the number of packets in flight at which a window of `window` is nearly used up: then it
+/// may grow, and the next packet asks for an acknowledgement. Both use one number: asking from
+/// fewer on asked for each message that filled three fifths of a first window, which never grew.
 pub fn nearly_full(window: u32) -> u32 {
     (window * 3).div_ceil(4)
 }
 
-/// Packets after which one asks for an acknowledgement, at most `most`: where there are more to
-/// send, and at any rate.
+/// Returns the numbers of packets after which one asks for an acknowledgement: if more packets wait
+/// (at most `most`), and if none does.
 pub fn asks_at<T: Copy>(send: &SendWindow<T>, congestion: &Congestion, most: u32) -> (u32, u32) {
     let window = congestion.window();
     ((window / 2).clamp(1, most.max(1)), nearly_full(window.min(send.limit())))
 }
 
-/// Notes in `unasked` that `packets` are about to be sent; whether they should ask for an
+/// Adds `packets` that are about to be sent to `unasked`; returns true if they should ask for an
 /// acknowledgement: twice a congestion window, so that it never waits for a delayed one, and to
-/// measure delay. While there is no `more` to send and the window has room, what comes back anyway
-/// does.
+/// measure delay. If no `more` packets wait and the window has room, the acknowledgements that come
+/// unasked suffice.
 #[inline]
 pub fn should_ask<T: Copy>(
     unasked: &mut u32,

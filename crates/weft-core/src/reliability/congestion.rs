@@ -1,50 +1,51 @@
-//! How much may be in the network: a window that follows delay and, where delay agrees, loss.
+//! The congestion window: it follows delay and, if delay agrees, loss.
 //!
 //! The delay of a packet beyond the smallest seen is time in queues. While it stays below a target
-//! the window grows; above, it shrinks by how far it is above, once a round trip (Swift, SIGCOMM
-//! 2020, section 3.1; the smallest of two round trips counts, so that a single late answer of a
-//! busy processor does not). Loss alone is no evidence of a queue: it counts where delay shows one
-//! or where it takes a good part of what was sent.
+//! the window grows; above, it shrinks in proportion to the excess, once a round trip (Swift,
+//! SIGCOMM 2020, section 3.1; the smaller of two round trips counts, so that a single late answer
+//! of a busy processor does not). Loss alone is no evidence of a queue: it counts if delay shows
+//! one or if a large part of the packets is lost.
 
 use crate::Instant;
 use core::time::Duration;
 
 /// Fractional bits of the window.
 const FRACTION: u32 = 8;
-/// Smallest window, packets: one under way while the other is answered.
+/// Smallest window, packets: one in flight while the other is answered.
 const WINDOW_MIN: u32 = 2;
-/// Window of a path nothing is known of, packets: TCP's (RFC 6928).
+/// Window of an unknown path, packets: TCP's (RFC 6928).
 const WINDOW_INITIAL: u32 = 10;
-/// Packets that must be lost in a round trip, and the part of the window, to count without delay.
+/// Packets lost in a round trip that count without delay: at least so many, and this part of the
+/// window.
 const LOSS_MIN: u32 = 4;
 const LOSS_PART: u32 = 8;
-/// Time after which the smallest delay is looked for with an all but empty window, if it has not
-/// shown itself: at first, doubled each time, and at most (as BBR's ProbeRTT).
+/// Interval after which the window is nearly closed to measure the smallest delay, unless that
+/// delay was seen meanwhile: at first, doubled each time, and at most (as BBR's ProbeRTT).
 const DIP_FIRST: u64 = 10_000_000;
 const DIP_LAST: u64 = 200_000_000;
 /// Age at which a smallest delay is replaced by a larger one: the path has changed.
 const BASE_AGE: u64 = 10_000_000_000;
-/// Cuts in a row, to a quarter of the window and without loss, that leave the delay as it is: it is
-/// not of this path's making, but that of a processor shared with others.
+/// Consecutive cuts, to a quarter of the window and without loss, that do not change the delay: its
+/// cause is not this path, but a processor shared with others.
 const FUTILE_CUTS: u32 = 6;
 const FUTILE_PART: u32 = 4;
-/// Round trips without a sample after which losses end a round alone: what is sent again gives no
+/// Round trips without a sample after which losses alone end a round: retransmissions give no
 /// sample (Karn), so while a window is sent again and again there is none.
 const UNMEASURED: u64 = 4;
 const RTT_GUESS: u64 = 1_000_000;
-/// Time for which delay is then not listened to, unless packets are lost.
+/// Time for which delay is then ignored, unless packets are lost.
 const DEAF: u64 = 100_000_000;
 
-/// What has been learnt about the network since the last call.
+/// Observations of the network since the last call.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Signal {
     /// Packets that arrived.
     pub arrived: u32,
     /// Packets judged lost.
     pub lost: u32,
-    /// A round trip, and what of it was spent in queues, nanoseconds.
+    /// A round trip, and the part of it spent in queues, nanoseconds.
     pub delay: Option<(u64, u64)>,
-    /// The window was, or all but was, used up: only then does it grow.
+    /// True if the window was used up or nearly so: only then does it grow.
     pub limited: bool,
 }
 
@@ -54,21 +55,21 @@ pub struct DelayWindow {
     /// Queueing delay aimed at, nanoseconds; 0: the window is always `most`.
     target: u64,
     most: u32,
-    /// With [`FRACTION`] bits of fraction.
+    /// The window, with [`FRACTION`] bits of fraction.
     window: u32,
-    /// Doubles each round trip, until delay or loss show.
+    /// True while it doubles each round trip, until delay or loss appear.
     slow_start: bool,
     round: Round,
     /// The smallest delay of the round before.
     before: u64,
     cuts: Option<Cuts>,
     deaf_until: Instant,
-    /// The last round trip, a guess until one is known, and when it was measured.
+    /// The last round trip, an estimate until one is known, and the time of its measurement.
     rtt: u64,
     sampled: Instant,
 }
 
-/// What the round trip now going on has shown.
+/// Observations of the present round trip.
 #[derive(Clone, Copy, Debug)]
 struct Round {
     end: Instant,
@@ -84,7 +85,7 @@ impl Round {
     }
 }
 
-/// Cuts of the window in a row: what it and the delay were before the first, and how many.
+/// Consecutive cuts: window and delay before the first, and their number.
 #[derive(Clone, Copy, Debug)]
 struct Cuts {
     window: u32,
@@ -94,8 +95,8 @@ struct Cuts {
 }
 
 impl DelayWindow {
-    /// A window that starts at `initial` packets, doubling, never exceeds `most` and aims at
-    /// `target` of queueing delay; with a target of zero it is always `most`.
+    /// Makes a window that starts at `initial` packets, doubles each round trip, never exceeds
+    /// `most` and aims at `target` of queueing delay; with a target of zero it is always `most`.
     pub fn new(target: Duration, initial: u32, most: u32) -> DelayWindow {
         let most = most.clamp(1, 1 << 20);
         DelayWindow {
@@ -112,12 +113,12 @@ impl DelayWindow {
         }
     }
 
-    /// Whether it ever changes.
+    /// Returns true if it ever changes.
     pub fn adapts(&self) -> bool {
         self.target > 0
     }
 
-    /// Packets that may be in the network.
+    /// Returns the number of packets that may be in the network.
     #[inline]
     pub fn packets(&self) -> u32 {
         match self.target {
@@ -126,13 +127,13 @@ impl DelayWindow {
         }
     }
 
-    /// The largest it becomes.
+    /// Returns its largest size.
     pub fn most(&self) -> u32 {
         self.most
     }
 
-    /// Takes in a signal. Returns the delay that both this round trip and the one before had all
-    /// through, when a round trip has ended.
+    /// Handles a signal. At the end of a round trip, returns the delay that this round trip and the
+    /// one before had throughout.
     pub fn on_signal(&mut self, now: Instant, signal: Signal) -> Option<u64> {
         if self.target == 0 {
             return None;
@@ -155,7 +156,7 @@ impl DelayWindow {
         (now >= self.round.end).then(|| self.end_round(now, rtt))
     }
 
-    /// A round of which only losses are known.
+    /// Ends a round of which only losses are known.
     fn end_unmeasured(&mut self, now: Instant) {
         let many = self.lost_many();
         let rest = self.rtt.saturating_mul(UNMEASURED);
@@ -167,7 +168,7 @@ impl DelayWindow {
         }
     }
 
-    /// So many that they count without delay.
+    /// Returns true if the losses count without delay.
     fn lost_many(&self) -> bool {
         self.round.lost >= LOSS_MIN && self.round.lost >= self.packets() / LOSS_PART
     }
@@ -187,15 +188,16 @@ impl DelayWindow {
         }
         self.cuts = None;
         if round.limited && !self.slow_start {
-            // Far from the target there is room for all who see the same queue.
+            // Far from the target there is room for all flows that see the same queue.
             let far = round.delay <= self.target / 4;
             self.grow(if far { (self.window / 8).max(1 << FRACTION) } else { 1 << FRACTION });
         }
         standing
     }
 
-    /// The smaller a window, the longer the queue it bears: so flows that see the same queue, and
-    /// misjudge it by a little, do not drift apart (Swift, section 3.1, flow scaling).
+    /// Returns the target: the smaller a window, the longer the queue it tolerates, so that flows
+    /// that see the same queue, and misjudge it by a little, do not drift apart (Swift, section
+    /// 3.1, flow scaling).
     fn scaled_target(&self) -> u64 {
         let root = u64::from(self.window.isqrt().max(1));
         self.target + (self.target << (FRACTION / 2)) / root
@@ -229,23 +231,23 @@ impl DelayWindow {
         self.window = (self.window - part).max(least);
     }
 
-    /// Nothing came back for several timeouts: what was known of the path is void.
+    /// Restarts: several timeouts without an answer make the path's estimates void.
     fn restart(&mut self) {
         self.window = self.window.min(WINDOW_INITIAL.min(self.most) << FRACTION);
         self.slow_start = true;
     }
 }
 
-/// The smallest round trip of a path, and since when it has not been seen.
+/// The smallest round trip of a path, and the time since when it has not been seen.
 #[derive(Clone, Copy, Debug, Default)]
 struct Base {
-    /// Nanoseconds, 0 when unknown.
+    /// Nanoseconds, 0 if unknown.
     least: u64,
     seen: Instant,
 }
 
 impl Base {
-    /// Takes in a round trip; returns what it had beyond the smallest.
+    /// Handles a round trip; returns its excess over the smallest.
     fn sample(&mut self, now: Instant, rtt: u64) -> u64 {
         if self.least == 0 || rtt <= self.least + self.least / 8 {
             self.seen = now;
@@ -259,9 +261,9 @@ impl Base {
 
 /// The congestion window of one path.
 ///
-/// Who starts on a path that others fill takes their queue for the path's own delay. So the window
-/// is all but closed for two round trips now and then, if the smallest delay has not shown itself:
-/// the queue of its own making drains, and everybody sees it.
+/// A sender that starts on a path filled by others takes their queue for the path's own delay. So
+/// the window is nearly closed for two round trips at intervals, if the smallest delay was not seen
+/// meanwhile: the sender's own queue drains, and every sender can measure the delay.
 #[derive(Clone, Debug)]
 pub struct Congestion {
     window: DelayWindow,
@@ -273,8 +275,8 @@ pub struct Congestion {
 }
 
 impl Congestion {
-    /// A window of at most `most` packets that aims at `target` of queueing delay; with a target of
-    /// zero it is always `most`.
+    /// Makes a window of at most `most` packets that aims at `target` of queueing delay; with a
+    /// target of zero it is always `most`.
     pub fn new(target: Duration, most: u32) -> Congestion {
         Congestion {
             window: DelayWindow::new(target, WINDOW_INITIAL, most),
@@ -285,12 +287,12 @@ impl Congestion {
         }
     }
 
-    /// Whether the window ever changes.
+    /// Returns true if the window ever changes.
     pub fn adapts(&self) -> bool {
         self.window.adapts()
     }
 
-    /// Packets that may be in the network.
+    /// Returns the number of packets that may be in the network.
     #[inline]
     pub fn window(&self) -> u32 {
         match self.dip {
@@ -299,14 +301,14 @@ impl Congestion {
         }
     }
 
-    /// A round trip from before the first packet of the window.
+    /// Handles a round trip measured before the first packet of the window.
     pub fn first_sample(&mut self, now: Instant, rtt: Duration) {
         self.base.sample(now, nanos(rtt).max(1));
     }
 
-    /// Takes in an acknowledgement: packets acknowledged for the first time, packets judged lost,
-    /// the round trip of one that was answered at once, and whether the window was used up.
-    /// Returns round trip and queueing delay in nanoseconds.
+    /// Handles an acknowledgement: packets acknowledged for the first time, packets judged lost,
+    /// the round trip of one that was answered at once, and true if the window was used up. Returns
+    /// round trip and queueing delay in nanoseconds.
     pub fn on_ack(
         &mut self,
         now: Instant,
@@ -331,13 +333,13 @@ impl Congestion {
         delay
     }
 
-    /// Nothing came back for several timeouts.
+    /// Restarts after several timeouts without an answer.
     pub fn on_silence(&mut self) {
         self.window.restart();
         self.dip = None;
     }
 
-    /// What was learnt is of another path.
+    /// Forgets the path's estimates, since packets take another path.
     pub fn on_new_path(&mut self) {
         self.on_silence();
         self.base = Base::default();

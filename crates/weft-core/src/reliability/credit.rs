@@ -1,9 +1,9 @@
 //! Credit for eager messages: the receiver grants buffer space ahead, the sender spends it.
 //!
-//! Both ends count since the start, in units of [`UNIT`] bytes modulo 2^32, so a lost or reordered
-//! grant is made good by the next one.
+//! Both ends count since the start, in units of [`UNIT`] bytes modulo 2^32, so the next grant makes
+//! up for a lost or reordered one.
 //!
-//! A message with a tag that lacks credit is announced instead; an active message has nothing but
+//! A message with a tag that lacks credit is announced instead; an active message can only wait for
 //! credit. So a part of it, the [`RESERVE`], is for active messages alone.
 
 /// Bytes of one unit of credit.
@@ -13,13 +13,14 @@ pub const UNIT: u32 = 64;
 /// new grants stay distinguishable.
 const MAX_OPEN: u32 = 1 << 29;
 
-/// Units that are kept for active messages: one of any length.
+/// Units reserved for active messages: one of any length.
 pub const RESERVE: u32 = 1025;
 
 /// More than any credit.
 const COST_MAX: u32 = i32::MAX as u32;
 
-/// Cost of a message of `bytes` bytes, in units: its payload and one unit for its descriptor.
+/// Returns the cost of a message of `bytes` bytes, in units: its payload and one unit for its
+/// descriptor.
 pub fn cost(bytes: usize) -> u32 {
     u32::try_from(bytes.div_ceil(UNIT as usize))
         .map_or(COST_MAX, |units| units.min(COST_MAX - 1) + 1)
@@ -28,7 +29,7 @@ pub fn cost(bytes: usize) -> u32 {
 /// The sender's side. Starts without credit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CreditIn {
-    /// For messages with tags: less than the peer has granted by the reserve.
+    /// For messages with tags: the peer's grant minus the reserve.
     granted: u32,
     used: u32,
 }
@@ -40,17 +41,17 @@ impl Default for CreditIn {
 }
 
 impl CreditIn {
-    /// Units that active messages may spend now.
+    /// Returns the units that active messages may spend now.
     pub fn available(&self) -> u32 {
         self.granted.wrapping_add(RESERVE).wrapping_sub(self.used)
     }
 
-    /// Spends the cost of a message of `bytes` bytes with a tag, or nothing if that is not
+    /// Spends the cost of a message of `bytes` bytes with a tag, or nothing if so much is not
     /// available beside the reserve.
     #[inline]
     pub fn try_take(&mut self, bytes: usize) -> bool {
         let cost = cost(bytes);
-        // Active messages may have spent of the reserve: then less than nothing is left.
+        // Active messages may have spent some of the reserve: then the rest is negative.
         let enough = cost as i32 <= self.granted.wrapping_sub(self.used) as i32;
         if enough {
             self.used = self.used.wrapping_add(cost);
@@ -58,7 +59,7 @@ impl CreditIn {
         enough
     }
 
-    /// The same for an active message.
+    /// Does the same for an active message.
     #[inline]
     pub fn try_take_active(&mut self, bytes: usize) -> bool {
         let cost = cost(bytes);
@@ -70,13 +71,13 @@ impl CreditIn {
         enough
     }
 
-    /// Takes back what `try_take` spent on a message that was not sent after all.
+    /// Returns the units that `try_take` spent on a message that was not sent after all.
     pub fn refund(&mut self, bytes: usize) {
         self.used = self.used.wrapping_sub(cost(bytes));
     }
 
-    /// Takes in a cumulative grant. Older ones, and ones that would open more than 32 GiB, are
-    /// ignored. Returns whether the credit grew.
+    /// Handles a cumulative grant. Older ones, and ones that would open more than 32 GiB, are
+    /// ignored. Returns true if the credit grew.
     #[inline]
     pub fn on_grant(&mut self, granted: u32) -> bool {
         let tagged = granted.wrapping_sub(RESERVE);
@@ -93,18 +94,18 @@ impl CreditIn {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CreditOut {
     window: u32,
-    /// Growth of the grant that is worth a packet.
+    /// Growth of the grant that justifies a packet.
     news: u32,
     consumed: u32,
     arrived: u32,
     announced: u32,
-    /// Part of the window that is lent until what is kept has been taken.
+    /// Units by which the window is enlarged until they are paid back.
     lent: u32,
 }
 
 impl CreditOut {
-    /// Keeps `window_bytes` bytes of messages outstanding (at least one unit), and the reserve; the
-    /// sender is taken to learn the first grant with the connection.
+    /// Makes credit for `window_bytes` bytes of outstanding messages (at least one unit), and the
+    /// reserve; the sender is expected to learn the first grant with the connection.
     pub fn new(window_bytes: usize) -> CreditOut {
         let window = u32::try_from(window_bytes / UNIT as usize).unwrap_or(MAX_OPEN);
         let window = window.clamp(1, MAX_OPEN - RESERVE);
@@ -113,13 +114,13 @@ impl CreditOut {
         CreditOut { window, news, consumed: 0, arrived: 0, announced: window, lent: 0 }
     }
 
-    /// Units of the first grant.
+    /// Returns the units of the first grant.
     pub fn first(window_bytes: usize) -> u32 {
         CreditOut::new(window_bytes).window
     }
 
-    /// Charges an arriving message. False, and nothing charged, if the sender has overdrawn its
-    /// grant: the message may be refused.
+    /// Charges an arriving message. False, without a charge, if the sender has overdrawn its grant:
+    /// the message may be refused.
     #[inline]
     pub fn arrived(&mut self, bytes: usize) -> bool {
         let cost = cost(bytes);
@@ -130,55 +131,56 @@ impl CreditOut {
         within
     }
 
-    /// The buffer of a message of `bytes` bytes is free again.
+    /// Notes that the buffer of a message of `bytes` bytes is free again.
     #[inline]
     pub fn consumed(&mut self, bytes: usize) {
         self.consumed = self.consumed.wrapping_add(cost(bytes));
     }
 
-    /// The cumulative grant to put into packets.
+    /// Returns the cumulative grant for packets.
     #[inline]
     pub fn grant(&self) -> u32 {
         self.consumed.wrapping_add(self.window)
     }
 
-    /// Whether the grant has grown by a quarter of the window since the sender last heard of it, so
-    /// that a packet of its own is justified.
+    /// Returns true if the grant has grown by a quarter of the window since it was last announced,
+    /// which justifies a packet.
     #[inline]
     pub fn worth_announcing(&self) -> bool {
         self.grant().wrapping_sub(self.announced) >= self.news
     }
 
-    /// A packet carried [`CreditOut::grant`].
+    /// Notes that a packet carried [`CreditOut::grant`].
     #[inline]
     pub fn announced(&mut self) {
         self.announced = self.grant();
     }
 
-    /// Units to lend where so little of the grant is left that the sender may soon have to wait.
+    /// Returns the units to lend if the remaining grant is so small that the sender may soon have
+    /// to wait.
     pub fn lacks(&self) -> Option<u32> {
         let (left, step) = (self.grant().wrapping_sub(self.arrived), 2 * self.news);
-        // Of the first window half is used by then, so that all that is lent can be paid back.
+        // Half of the first window is used by then, so that all lent units can be paid back.
         let lacking = (step + RESERVE).checked_sub(left).filter(|&lacking| lacking > 0)?;
         let units = lacking.next_multiple_of(step);
         (self.window < MAX_OPEN - units).then_some(units)
     }
 
-    /// The window is larger by `units`, until they are paid back.
+    /// Enlarges the window by `units`, until they are paid back.
     pub fn lend(&mut self, units: u32) {
         self.window += units;
         self.lent += units;
     }
 
-    /// Whether some of the window is lent.
+    /// Returns true if some units are lent.
     #[inline]
     pub fn is_lent(&self) -> bool {
         self.lent > 0
     }
 
-    /// The buffer of a message of `bytes` bytes is free again. If enough is granted it pays back
-    /// what was lent, and the grant stays: the units paid back. `None`, and nothing is changed,
-    /// otherwise.
+    /// Notes that the buffer of a message of `bytes` bytes is free again; if the grant is large
+    /// enough, pays back lent units with it, keeps the grant, and returns the units paid back.
+    /// Otherwise returns `None` and changes nothing.
     pub fn repay(&mut self, bytes: usize) -> Option<u32> {
         if self.lent == 0 || self.lacks().is_some() {
             return None;
@@ -197,7 +199,7 @@ impl CreditIn {
         self.used
     }
 
-    /// As if `units` had been granted, spent and freed.
+    /// Counts `units` as granted, spent and freed.
     pub(super) fn skip(&mut self, units: u32) {
         self.granted = self.granted.wrapping_add(units);
         self.used = self.used.wrapping_add(units);
@@ -206,7 +208,7 @@ impl CreditIn {
 
 #[cfg(test)]
 impl CreditOut {
-    /// As if messages of `units` had arrived, been freed and been announced.
+    /// Counts messages of `units` as arrived, freed and announced.
     pub(super) fn skip(&mut self, units: u32) {
         self.consumed = self.consumed.wrapping_add(units);
         self.arrived = self.arrived.wrapping_add(units);

@@ -1,10 +1,10 @@
 //! Reliability between two peers, exchangeable at run time: none, go-back-N, selective
 //! retransmission.
 //!
-//! [`SendWindow`] keeps the descriptors of unacknowledged packets and decides what to retransmit,
-//! [`RecvWindow`] judges arriving sequence numbers and decides when to acknowledge, [`Rtt`] keeps
-//! the retransmission timeout, [`Congestion`] how much may be in the network, and [`CreditIn`] /
-//! [`CreditOut`] bound the eager bytes in flight.
+//! [`SendWindow`] keeps the descriptors of unacknowledged packets and chooses those to retransmit,
+//! [`RecvWindow`] judges arriving sequence numbers and chooses the time of acknowledgements,
+//! [`Rtt`] keeps the retransmission timeout, [`Congestion`] bounds the packets in the network, and
+//! [`CreditIn`] / [`CreditOut`] bound the eager bytes in flight.
 
 mod asking;
 mod congestion;
@@ -29,8 +29,8 @@ pub use send_window::{AckOutcome, SendWindow, LANES};
 /// times delay of a fast LAN with a busy receiver.
 pub const MAX_SELECTIVE: u32 = 1024;
 
-/// Packets one [`SackMap`] describes, from the one after the cumulative acknowledgement on. What
-/// lies beyond is reported when the acknowledgement has moved on.
+/// Packets one [`SackMap`] describes, from the one after the cumulative acknowledgement on. Later
+/// packets are reported when the acknowledgement has moved on.
 pub const SACK_BITS: u32 = 256;
 
 /// Selective acknowledgement: bit `i` (least significant bit of word 0 first) says that packet
@@ -39,22 +39,23 @@ pub const SACK_BITS: u32 = 256;
 pub struct SackMap(pub [u64; 4]);
 
 impl SackMap {
-    /// Whether no packet is reported.
+    /// Returns true if no packet is reported.
     pub fn is_empty(&self) -> bool {
         self.0 == [0; 4]
     }
 
-    /// Whether packet `ack + 1 + i` is reported; false beyond the map.
+    /// Returns true if packet `ack + 1 + i` is reported; false beyond the map.
     pub fn contains(&self, i: u32) -> bool {
         self.0.get((i / 64) as usize).is_some_and(|word| word >> (i % 64) & 1 == 1)
     }
 
-    /// What this map reports and `other`, of the same acknowledgement number, does not.
+    /// Returns the packets that this map reports and `other`, of the same acknowledgement number,
+    /// does not.
     pub fn without(&self, other: &SackMap) -> SackMap {
         SackMap(core::array::from_fn(|i| self.0[i] & !other.0[i]))
     }
 
-    /// The reported places, in rising order.
+    /// Returns the reported indices, in rising order.
     pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
         self.0.iter().enumerate().flat_map(|(w, &word)| Bits(word).map(move |b| w as u32 * 64 + b))
     }

@@ -1,41 +1,40 @@
-//! How long packets on a path may be, found by asking (RFC 8899).
+//! The longest packet of a path, found by probing (RFC 8899).
 //!
-//! A path is taken to carry what its link says. When packets vanish although the peer is heard,
-//! that is in doubt, and packets of several lengths ask which of them get through: the longest
-//! that is answered is what is used. A length counts as too long when it was asked in vain three
-//! times while a shorter one was answered, so that losses alone mean nothing. Later longer ones are
-//! tried again.
+//! A path is assumed to carry packets as long as its link's. When packets vanish although the peer
+//! is heard, packets of several lengths probe the path: the longest that is answered is used. A
+//! length counts as too long when it was probed in vain three times while a shorter one was
+//! answered, so that losses alone have no effect. Longer ones are tried again later.
 
 use crate::config::MTU_MIN;
 use crate::time::Instant;
 use core::time::Duration;
 
-/// Lengths asked for at a time. The first are one that is known to get through.
+/// Lengths probed at a time. The first are known to get through.
 pub const PROBES: usize = 8;
 const KNOWN: usize = 2;
-/// A search ends when so many bytes are in doubt.
+/// A search ends when the uncertain range is so many bytes.
 const STEP: u32 = 8;
-/// Rounds without an answer to a longer one, after which the shortest of those is too long.
+/// Rounds without an answer to a longer probe after which the shortest of those is too long.
 const MISSES: u8 = 3;
-/// Rounds without any answer, after which a search ends: the peer is silent.
+/// Rounds without any answer after which a search ends: the peer is silent.
 const SILENCE: u8 = 6;
 /// Time for answers: at first, and at most.
 const WAIT: [Duration; 2] = [Duration::from_millis(30), Duration::from_secs(1)];
 /// Time until longer packets are tried again: at first, and at most (RFC 8899, 5.1.1).
 const RAISE: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(600)];
 
-/// Between a length that gets through and one that does not.
+/// A search between a length that gets through and one that does not.
 #[derive(Clone, Copy, Debug)]
 struct Search {
     low: u32,
     high: u32,
-    /// For longer ones than are used.
+    /// True if it probes lengths above the one in use.
     raises: bool,
-    /// Asked in this round.
+    /// Probed in this round.
     asked: [u32; PROBES],
     until: Instant,
     wait: Duration,
-    /// Some length of this round was answered, and one longer than all before.
+    /// Some length of this round was answered; and one longer than all before.
     heard: bool,
     grew: bool,
     misses: u8,
@@ -43,31 +42,31 @@ struct Search {
     rounds: u16,
 }
 
-/// What is known of the length of packets on a path.
+/// The state of the search for the longest packet of a path.
 #[derive(Clone, Copy, Debug)]
 pub struct PathMtu {
     most: u32,
     fits: u32,
     search: Option<Search>,
-    /// When the last search ended.
+    /// Time at which the last search ended.
     searched: Option<Instant>,
     raise_at: Instant,
     raise_wait: Duration,
 }
 
 impl PathMtu {
-    /// Of a path whose link carries packets of `most` bytes.
+    /// Makes the state of a path whose link carries packets of `most` bytes.
     pub fn new(most: u32) -> PathMtu {
         let (search, searched, raise_at) = (None, None, Instant::FAR);
         PathMtu { most, fits: most, search, searched, raise_at, raise_wait: RAISE[0] }
     }
 
-    /// Longest packet to send, bytes.
+    /// Returns the longest packet to send, in bytes.
     pub fn fits(&self) -> u32 {
         self.fits
     }
 
-    /// The link carries packets of `most` bytes from now on.
+    /// Notes that the link carries packets of `most` bytes from now on.
     pub fn set_most(&mut self, now: Instant, most: u32) {
         let bounded = self.fits < self.most;
         self.most = most;
@@ -76,12 +75,12 @@ impl PathMtu {
         self.raise_at = if self.fits < most { now } else { Instant::FAR };
     }
 
-    /// Whether it was found out within `since` which lengths get through.
+    /// Returns true if a search within `since` left the length unchanged.
     pub fn is_known(&self, since: Instant) -> bool {
         self.searched.is_some_and(|at| at >= since)
     }
 
-    /// Packets vanish: looks for what gets through, unless that is under way.
+    /// Starts a search, since packets vanish, unless one is in progress.
     pub fn suspect(&mut self, now: Instant) {
         if self.search.is_none() {
             self.begin(now, MTU_MIN, self.fits + 1);
@@ -104,13 +103,13 @@ impl PathMtu {
         });
     }
 
-    /// When [`poll`](Self::poll) wants to be called.
+    /// Returns the time at which to call [`poll`](Self::poll).
     pub fn next_timeout(&self) -> Option<Instant> {
         let raise = Some(self.raise_at).filter(|&at| at != Instant::FAR);
         self.search.map(|search| search.until).or(raise)
     }
 
-    /// The lengths to ask for now, if time has come. [`fits`](Self::fits) may change.
+    /// Returns the lengths to probe now, if it is time. [`fits`](Self::fits) may change.
     pub fn poll(&mut self, now: Instant) -> Option<[u32; PROBES]> {
         if self.search.is_none() && self.raise_at <= now {
             self.begin(now, self.fits, self.most + 1);
@@ -124,7 +123,7 @@ impl PathMtu {
         Some(search.ask(now))
     }
 
-    /// A packet of this length got through.
+    /// Notes that a packet of this length got through.
     pub fn answered(&mut self, now: Instant, size: u32) {
         if size > self.most {
             return;
@@ -149,9 +148,9 @@ impl PathMtu {
         if search.silent < SILENCE {
             self.fits = search.low.min(self.most);
         }
-        // If it was the length, other packets vanish for other reasons.
+        // If the length stays, it is not the reason why packets vanish.
         self.searched = (self.fits == before).then_some(now);
-        // Only longer ones tried in vain make the next try later.
+        // Only longer lengths probed in vain delay the next try.
         self.raise_wait = match (self.fits == before, search.raises) {
             (true, true) => (self.raise_wait * 2).min(RAISE[1]),
             (true, false) => self.raise_wait,
@@ -162,7 +161,7 @@ impl PathMtu {
 }
 
 impl Search {
-    /// Draws conclusions from a round. False: nobody answers.
+    /// Evaluates a round. False if the peer answers nothing.
     fn end_round(&mut self) -> bool {
         if !self.heard {
             self.silent += 1;
@@ -181,7 +180,7 @@ impl Search {
         true
     }
 
-    /// Lengths evenly spread between what gets through and what does not, behind the former.
+    /// Returns lengths that get through first, then some evenly spread up to the one that does not.
     fn ask(&mut self, now: Instant) -> [u32; PROBES] {
         let (span, parts) = (self.high - 1 - self.low, (PROBES - KNOWN) as u32);
         self.asked = core::array::from_fn(|i| {

@@ -1,13 +1,13 @@
-//! The receiver's side: which packets are new, in order or missing, and when to acknowledge.
+//! The receiver's side: it finds new, ordered and missing packets, and times acknowledgements.
 
 use super::{Reliability, SackMap, MAX_SELECTIVE};
 use crate::{Instant, Seq};
 use core::time::Duration;
 
-/// Words of the ring of held packets: one bit for each place of the largest window.
+/// Words of the ring of held packets: one bit for each packet of the largest window.
 const WORDS: usize = (MAX_SELECTIVE / 64) as usize;
 
-/// What a sequence number means to the receiver.
+/// The receiver's judgement of a sequence number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// In order: deliver now, then everything [`RecvWindow::next_held`] names.
@@ -23,7 +23,7 @@ pub enum Verdict {
     Outside,
 }
 
-/// When to acknowledge.
+/// Limits for delayed acknowledgements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AckPolicy {
     /// Acknowledge at the latest after this many packets.
@@ -46,9 +46,9 @@ impl Default for AckPolicy {
 /// After an in-order packet the caller drains [`RecvWindow::next_held`] before it judges the next.
 #[derive(Clone, Debug)]
 pub struct RecvWindow {
-    /// Packet `s`, ahead of the gap, was received: bit `s mod 1024`.
+    /// Bit `s mod 1024` says that packet `s`, after the gap, was received.
     held: [u64; WORDS],
-    /// Arrival of the first packet not yet acknowledged.
+    /// Arrival time of the first packet not yet acknowledged.
     first: Instant,
     expected: Seq,
     limit: u32,
@@ -57,15 +57,15 @@ pub struct RecvWindow {
     /// Packets after which an acknowledgement is due.
     ack_at: u32,
     delay_ns: u32,
-    /// An out-of-order packet was dropped since the last acknowledgement (go-back-N).
+    /// True if an out-of-order packet was dropped since the last acknowledgement (go-back-N).
     dropped: bool,
     ack_now: bool,
     mode: Reliability,
 }
 
 impl RecvWindow {
-    /// A window that expects packet `initial` first and holds packets less than `limit` ahead of
-    /// the next expected one; the limit is held to 1..=[`MAX_SELECTIVE`] under
+    /// Makes a window that expects packet `initial` first and holds packets less than `limit` ahead
+    /// of the next expected one; the limit is held to 1..=[`MAX_SELECTIVE`] under
     /// [`Reliability::Selective`].
     pub fn new(mode: Reliability, initial: Seq, limit: u32) -> RecvWindow {
         let max = if mode == Reliability::Selective { MAX_SELECTIVE } else { u32::MAX / 4 };
@@ -86,16 +86,17 @@ impl RecvWindow {
         window
     }
 
-    /// Changes when acknowledgements are due; [`AckPolicy::default`] until then.
+    /// Changes the limits for acknowledgements; [`AckPolicy::default`] until then.
     pub fn set_ack_policy(&mut self, policy: AckPolicy) {
         let half = self.limit.min(policy.peer_window) / 2;
         self.ack_at = policy.every.min(half).max(1);
         self.delay_ns = u32::try_from(policy.delay.as_nanos()).unwrap_or(u32::MAX);
     }
 
-    /// Judges an arriving packet and records it. Anything but [`Verdict::Deliver`] without a gap
-    /// makes an acknowledgement due at once, so the sender learns what is missing; asked once a
-    /// batch, [`RecvWindow::ack_due`] then yields one acknowledgement for the whole batch.
+    /// Judges an arriving packet and records it. Any verdict but [`Verdict::Deliver`] without a gap
+    /// makes an acknowledgement due at once, so the sender learns the missing packets;
+    /// [`RecvWindow::ack_due`], called once a batch, then yields one acknowledgement for the whole
+    /// batch.
     #[inline]
     pub fn on_packet(&mut self, seq: Seq) -> Verdict {
         if seq == self.expected {
@@ -132,7 +133,7 @@ impl RecvWindow {
         Verdict::Hold
     }
 
-    /// After [`Verdict::Deliver`]: the next held packet that is now in order, until None.
+    /// After [`Verdict::Deliver`], returns the next held packet that is now in order, until None.
     #[inline]
     pub fn next_held(&mut self) -> Option<Seq> {
         if self.held_count == 0 {
@@ -149,19 +150,19 @@ impl RecvWindow {
         Some(seq)
     }
 
-    /// Whether this packet has not come yet and would be taken.
+    /// Returns true if this packet has not arrived yet and would be accepted.
     pub fn lacks(&self, seq: Seq) -> bool {
         let ahead = seq.distance_from(self.expected);
         seq == self.expected || ahead < self.limit && self.can_hold(seq, 1)
     }
 
-    /// The next number expected in order: the cumulative acknowledgement to send.
+    /// Returns the next number expected in order: the cumulative acknowledgement to send.
     pub fn next_expected(&self) -> Seq {
         self.expected
     }
 
-    /// The packets held ahead of the gap, relative to [`RecvWindow::next_expected`]: the first
-    /// [`SACK_BITS`](super::SACK_BITS) places.
+    /// Returns the packets held after the gap, relative to [`RecvWindow::next_expected`]: the first
+    /// [`SACK_BITS`](super::SACK_BITS) of them.
     pub fn sack(&self) -> SackMap {
         let mut map = [0; 4];
         if self.held_count > 0 {
@@ -176,25 +177,25 @@ impl RecvWindow {
         SackMap(map)
     }
 
-    /// Whether something is missing: the acknowledgement must be an explicit one, with the
-    /// [`RecvWindow::sack`] map or, under [`Reliability::GoBackN`], marked as NACK.
+    /// Returns true if packets are missing: the acknowledgement must be a packet of its own, with
+    /// the [`RecvWindow::sack`] map or, under [`Reliability::GoBackN`], marked as NACK.
     pub fn has_gap(&self) -> bool {
         self.held_count > 0 || self.dropped
     }
 
-    /// Whether this is the next packet and nothing behind it is held.
+    /// Returns true if this is the next packet and no later one is held.
     pub fn expects(&self, seq: Seq) -> bool {
         seq == self.expected && self.held_count == 0
     }
 
-    /// Takes in `count` packets that arrived in order, after [`RecvWindow::expects`] said yes to
+    /// Handles `count` packets that arrived in order, after [`RecvWindow::expects`] was true for
     /// the first.
     pub fn on_run(&mut self, now: Instant, count: u32, must_ack_now: bool) {
         self.expected = self.expected.plus(count);
         self.note_many(now, count, must_ack_now);
     }
 
-    /// Whether `count` packets from `seq` on, ahead of what is missing, are new and may be held.
+    /// Returns true if `count` packets from `seq` on, after a gap, are new and may be held.
     pub fn can_hold(&self, seq: Seq, count: u32) -> bool {
         let ahead = seq.distance_from(self.expected);
         let fits = ahead > 0 && ahead < self.limit && count <= self.limit - ahead;
@@ -205,9 +206,9 @@ impl RecvWindow {
         self.mode == Reliability::Selective && fits && (0..count).all(is_new)
     }
 
-    /// Takes in `count` packets ahead of what is missing: [`RecvWindow::can_hold`] said yes. Only
-    /// the first behind a gap is worth an acknowledgement of its own: those that go on from what
-    /// is held tell the sender nothing that it has to act on at once.
+    /// Handles `count` packets after a gap, after [`RecvWindow::can_hold`] was true. Only the first
+    /// after a gap justifies an acknowledgement: packets that continue held ones tell the sender
+    /// nothing that it has to act on at once.
     pub fn hold_run(&mut self, now: Instant, seq: Seq, count: u32, must_ack_now: bool) {
         let (word, bit) = place(Seq(seq.0.wrapping_sub(1)));
         let goes_on = self.held[word] & bit != 0;
@@ -219,7 +220,8 @@ impl RecvWindow {
         self.note_many(now, count, must_ack_now || !goes_on);
     }
 
-    /// Counts a received packet towards the next acknowledgement. `must_ack_now`: the sender asked.
+    /// Counts a received packet towards the next acknowledgement. `must_ack_now`: the sender asked
+    /// for it.
     #[inline]
     pub fn note_received(&mut self, now: Instant, must_ack_now: bool) {
         self.note_many(now, 1, must_ack_now);
@@ -237,14 +239,14 @@ impl RecvWindow {
         self.ack_now |= must_ack_now;
     }
 
-    /// An explicit acknowledgement, with map and NACK mark as due, was sent.
+    /// Notes that an acknowledgement packet, with map or NACK mark as due, was sent.
     pub fn ack_sent(&mut self) {
         self.pending = 0;
         self.ack_now = false;
         self.dropped = false;
     }
 
-    /// A data packet carried [`RecvWindow::next_expected`]: as good as an acknowledgement unless
+    /// Notes that a data packet carried [`RecvWindow::next_expected`]: an acknowledgement, unless
     /// there is a gap to report.
     #[inline]
     pub fn ack_piggybacked(&mut self) {
@@ -254,13 +256,14 @@ impl RecvWindow {
         }
     }
 
-    /// Whether an acknowledgement should be sent now.
+    /// Returns true if an acknowledgement should be sent now.
     #[inline]
     pub fn ack_due(&self, now: Instant) -> bool {
         self.ack_deadline().is_some_and(|deadline| deadline <= now)
     }
 
-    /// When an acknowledgement will be due if nothing else happens; in the past when it is due now.
+    /// Returns the time at which an acknowledgement becomes due without other events; in the past
+    /// if it is due now.
     #[inline]
     pub fn ack_deadline(&self) -> Option<Instant> {
         if self.ack_now || self.pending >= self.ack_at {
@@ -271,7 +274,7 @@ impl RecvWindow {
     }
 }
 
-/// Word and mask of a packet in the ring of held ones.
+/// Returns the word and mask of a packet in the ring of held ones.
 fn place(seq: Seq) -> (usize, u64) {
     ((seq.0 / 64) as usize % WORDS, 1 << (seq.0 % 64))
 }

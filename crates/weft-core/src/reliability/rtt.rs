@@ -16,8 +16,8 @@ pub struct Rtt {
 }
 
 impl Rtt {
-    /// `initial_rto` holds until the first sample; afterwards the timeout stays within
-    /// `min_rto..=max_rto`.
+    /// Makes an estimator. `initial_rto` holds until the first sample; afterwards the timeout stays
+    /// within `min_rto..=max_rto`.
     pub fn new(initial_rto: Duration, min_rto: Duration, max_rto: Duration) -> Rtt {
         let min_rto = nanos(min_rto).max(1);
         let max_rto = nanos(max_rto).max(min_rto);
@@ -25,7 +25,7 @@ impl Rtt {
         Rtt { srtt: 0, var: 0, min: 0, rto, min_rto, max_rto, sampled: false }
     }
 
-    /// Takes in a measured round trip and ends any backoff.
+    /// Handles a measured round trip and ends any backoff.
     pub fn sample(&mut self, rtt: Duration) {
         let rtt = nanos(rtt);
         if self.sampled {
@@ -39,7 +39,7 @@ impl Rtt {
         self.end_backoff();
     }
 
-    /// The timeout is again what the round trips measured say.
+    /// Sets the timeout to the value of the measured round trips again.
     pub fn end_backoff(&mut self) {
         if self.sampled {
             let rto = self.srtt.saturating_add(self.var.saturating_mul(4));
@@ -47,7 +47,7 @@ impl Rtt {
         }
     }
 
-    /// The retransmission timeout.
+    /// Returns the retransmission timeout.
     #[inline]
     pub fn rto(&self) -> Duration {
         Duration::from_nanos(self.rto)
@@ -58,12 +58,12 @@ impl Rtt {
         self.rto = self.rto.saturating_mul(2).min(self.max_rto);
     }
 
-    /// Smoothed round trip, once measured.
+    /// Returns the smoothed round trip, once measured.
     pub fn smoothed(&self) -> Option<Duration> {
         self.sampled.then(|| Duration::from_nanos(self.srtt))
     }
 
-    /// Smallest round trip, once measured.
+    /// Returns the smallest round trip, once measured.
     pub fn min(&self) -> Option<Duration> {
         self.sampled.then(|| Duration::from_nanos(self.min))
     }

@@ -1,5 +1,5 @@
-//! The sender's side: unacknowledged packets, and what acknowledgements say of them; `losses.rs`:
-//! which are lost and sent again.
+//! The sender's side: unacknowledged packets and the handling of acknowledgements; `losses.rs`:
+//! detection and retransmission of lost packets.
 
 mod losses;
 
@@ -8,9 +8,9 @@ use crate::{Instant, Seq};
 use alloc::collections::VecDeque;
 use core::time::Duration;
 
-/// Packets of later transmission that must arrive before an earlier one counts as lost (RFC 9002
-/// section 6.1.1); raised up to [`REORDER_MAX`], for good, when that proves wrong: paths that
-/// reorder keep doing so.
+/// Later transmissions that must arrive before an earlier packet counts as lost (RFC 9002 section
+/// 6.1.1); raised up to [`REORDER_MAX`], for good, when that proves wrong: paths that reorder keep
+/// doing so.
 const REORDER_MIN: u8 = 3;
 const REORDER_MAX: u8 = 32;
 
@@ -22,17 +22,17 @@ const LOST: u8 = 2;
 const RESENT: u8 = 4;
 /// Judged lost from the order of acknowledgements, not from a timeout.
 const FAST: u8 = 8;
-/// Answered at once by the receiver: its round trip holds no delayed acknowledgement.
+/// Answered at once by the receiver: its round trip includes no delay of an acknowledgement.
 const PROMPT: u8 = 16;
 
 /// Paths that packets of one window may take at the same time. Packets of different paths overtake
 /// each other without any being lost, so each path has an order of its own.
 pub const LANES: usize = 4;
 
-/// Packets lost in a row over a path, none of which arrived, after which it is silent.
+/// Consecutive packets lost over a path, none of which arrived, after which it counts as silent.
 const SILENT: u16 = 32;
 
-/// Packets pushed together share one item: a run of equal packets costs one.
+/// Packets pushed together share one item: a run of equal packets uses one.
 #[derive(Clone, Copy)]
 struct Run<T> {
     item: T,
@@ -44,7 +44,7 @@ struct Run<T> {
 struct Slot {
     /// Time of the last transmission.
     sent: Instant,
-    /// Place of the last transmission among all transmissions of this window over its path.
+    /// Number of the last transmission among all transmissions of this window over its path.
     order: u32,
     flags: u8,
     /// The path of the last transmission.
@@ -61,7 +61,7 @@ impl Slot {
     }
 }
 
-/// What an acknowledgement did.
+/// The effects of an acknowledgement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AckOutcome {
     /// Packets acknowledged for the first time, cumulatively or selectively.
@@ -85,11 +85,13 @@ pub struct AckOutcome {
 /// packet and gives it back on [`SendWindow::shrink`] or [`SendWindow::drain`].
 pub struct SendWindow<T: Copy> {
     slots: VecDeque<Slot>,
-    /// Cover the slots, in order; the front one may have lost its first packets.
+    /// Runs cover the slots, in order; the front one may have lost its first packets.
     runs: VecDeque<Run<T>>,
-    /// What a packet of a run is sent again as, by the run's item, the packet's place, the count.
+    /// Makes the item for a retransmission, from the run's item, the packet's index in it and the
+    /// count.
     part: fn(&T, u32, u32) -> T,
-    /// Time of the last cumulative progress: restarts the retransmission timer (RFC 6298, 5.3).
+    /// Time of the last cumulative progress, from which the retransmission timer counts (RFC 6298,
+    /// 5.3).
     progress: Instant,
     next: Seq,
     limit: u32,
@@ -99,14 +101,14 @@ pub struct SendWindow<T: Copy> {
     lost: u32,
     /// Packets of the window that were sent more than once.
     resent: u32,
-    /// One of them has arrived since losses were looked for.
+    /// True if one of them has arrived since the last search for losses.
     overtook: bool,
     /// No packet before this one is marked lost.
     cursor: Seq,
-    /// The acknowledgement that came last with a map, and the map: what it said is known.
+    /// Number and map of the last acknowledgement with a map: its contents are handled already.
     mapped: (Seq, SackMap),
-    /// Every packet before this one has been described by an acknowledgement: if it had arrived by
-    /// then, it is marked.
+    /// An acknowledgement has described every packet before this one: those that had arrived by
+    /// then are marked.
     described: Seq,
     /// Number of the next transmission over each path.
     order: [u32; LANES],
@@ -115,23 +117,24 @@ pub struct SendWindow<T: Copy> {
     arrived: [u32; LANES],
     /// Packets lost over each path since one arrived.
     fails: [u16; LANES],
-    /// When the latest packet that arrived, over whatever path, was sent.
+    /// Time of transmission of the latest packet that arrived, over any path.
     latest: Instant,
     /// Smoothed and smallest round trip in nanoseconds, saturating; 0 when unknown.
     srtt: u32,
     min_rtt: u32,
     reorder: u8,
     probes: u8,
-    /// How often the oldest packet was sent again since it is the oldest.
+    /// Number of retransmissions of the oldest packet since it became the oldest.
     tries: u8,
     mode: Reliability,
-    /// The receiver has said that it drops what is ahead of a gap, whatever this side's mode is.
+    /// True if the receiver has reported that it drops packets after a gap, whatever this side's
+    /// mode is.
     drops: bool,
 }
 
 impl<T: Copy> SendWindow<T> {
-    /// A window of at most `limit` unacknowledged packets whose first packet is number `initial`.
-    /// The limit is held to 1..=[`MAX_SELECTIVE`] under [`Reliability::Selective`].
+    /// Makes a window of at most `limit` unacknowledged packets whose first packet is number
+    /// `initial`. The limit is held to 1..=[`MAX_SELECTIVE`] under [`Reliability::Selective`].
     pub fn new(mode: Reliability, limit: u32, initial: Seq) -> Self {
         SendWindow {
             slots: VecDeque::new(),
@@ -162,19 +165,19 @@ impl<T: Copy> SendWindow<T> {
         }
     }
 
-    /// Says how the item of a run gives that of one of its packets, for retransmission: from the
-    /// run's item, the packet's place in it and the count of its packets.
+    /// Sets the function that makes the item for the retransmission of one packet of a run: from
+    /// the run's item, the packet's index in it and the count of packets.
     pub fn parts_by(mut self, part: fn(&T, u32, u32) -> T) -> Self {
         self.part = part;
         self
     }
 
-    /// The mode given to [`SendWindow::new`].
+    /// Returns the mode given to [`SendWindow::new`].
     pub fn mode(&self) -> Reliability {
         self.mode
     }
 
-    /// Most unacknowledged packets.
+    /// Returns the most unacknowledged packets.
     pub fn limit(&self) -> u32 {
         self.limit
     }
@@ -190,19 +193,20 @@ impl<T: Copy> SendWindow<T> {
         self.congestion = packets.max(1);
     }
 
-    /// Packets believed to be in the network: neither reported received nor judged lost.
+    /// Returns the packets believed to be in the network: neither reported received nor judged
+    /// lost.
     #[inline]
     pub fn in_network(&self) -> u32 {
         self.span() - self.sacked - self.lost
     }
 
-    /// Packets sent and acknowledged neither cumulatively nor selectively.
+    /// Returns the packets sent and acknowledged neither cumulatively nor selectively.
     pub fn in_flight(&self) -> u32 {
         self.span() - self.sacked
     }
 
-    /// Whether one more packet may be sent now. Under [`Reliability::GoBackN`] not while packets
-    /// wait for retransmission: a newer one would only be dropped.
+    /// Returns true if one more packet may be sent now. Under [`Reliability::GoBackN`] none may
+    /// while packets wait for retransmission: the receiver would drop it.
     #[inline]
     pub fn can_send(&self) -> bool {
         self.span() < self.limit
@@ -210,32 +214,32 @@ impl<T: Copy> SendWindow<T> {
             && (self.lost == 0 || !self.goes_back())
     }
 
-    /// Whether everything behind a lost packet is sent again: it is chosen, or the receiver has
-    /// chosen it.
+    /// Returns true if all packets after a lost one are sent again, because of the mode of this
+    /// side or of the receiver.
     fn goes_back(&self) -> bool {
         self.drops || self.mode == Reliability::GoBackN
     }
 
-    /// How many more packets may be sent now, if any may.
+    /// Returns the number of packets that may be sent now.
     #[inline]
     pub fn room(&self) -> u32 {
         let room = self.limit.saturating_sub(self.span());
         room.min(self.congestion.saturating_sub(self.in_network()))
     }
 
-    /// Whether nothing awaits acknowledgement.
+    /// Returns true if no packet awaits acknowledgement.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
 
-    /// Whether a packet is known to be missing at the receiver: what came after it is held there.
+    /// Returns true if a packet is known to be missing at the receiver, which holds later ones.
     pub fn has_gap(&self) -> bool {
         self.sacked > 0 || self.lost > 0
     }
 
-    /// Whether a path other than the two that always are there loses all that is sent over it. Said
-    /// once.
+    /// Returns true, once, if a path other than the first two, which always exist, loses all
+    /// packets.
     pub fn has_silent_lane(&mut self) -> bool {
         let mut silent = false;
         for fails in &mut self.fails[2..] {
@@ -245,12 +249,12 @@ impl<T: Copy> SendWindow<T> {
         silent
     }
 
-    /// Number of the next packet.
+    /// Returns the number of the next packet.
     pub fn next_seq(&self) -> Seq {
         self.next
     }
 
-    /// Packets waiting for [`SendWindow::next_retransmit`].
+    /// Returns the number of packets waiting for [`SendWindow::next_retransmit`].
     pub fn awaiting_retransmit(&self) -> u32 {
         self.lost
     }
@@ -259,22 +263,22 @@ impl<T: Copy> SendWindow<T> {
         self.slots.len() as u32
     }
 
-    /// The oldest packet not acknowledged cumulatively, or the next.
+    /// Returns the oldest packet not acknowledged cumulatively, or the next.
     #[inline]
     pub fn oldest(&self) -> Seq {
         Seq(self.next.0.wrapping_sub(self.span()))
     }
 
-    /// Records a first transmission and returns its number. The caller asks
-    /// [`SendWindow::can_send`] before.
+    /// Records a first transmission and returns its number. [`SendWindow::can_send`] must be true
+    /// before.
     #[inline]
     pub fn push(&mut self, now: Instant, item: T) -> Seq {
         self.push_run(now, item, 1, 0)
     }
 
-    /// The same for `count` packets (at least one) that are sent together over path `lane`, a
-    /// number below [`LANES`]; returns the number of the first. The caller asks
-    /// [`SendWindow::room`] before.
+    /// Does the same for `count` packets (at least one) that are sent together over path `lane`, a
+    /// number below [`LANES`]; returns the number of the first. [`SendWindow::room`] must allow
+    /// them.
     #[inline]
     pub fn push_run(&mut self, now: Instant, item: T, count: u32, lane: u8) -> Seq {
         let seq = self.next;
@@ -296,7 +300,8 @@ impl<T: Copy> SendWindow<T> {
         seq
     }
 
-    /// The run of the packet at this place in the window, and the packet's place in the run.
+    /// Returns the run of the packet with this index in the window, and the packet's index in the
+    /// run.
     fn run_of(&self, index: u32) -> Option<(&Run<T>, u32)> {
         let base = self.runs.front()?.first;
         let at = self.oldest().plus(index).distance_from(base);
@@ -305,7 +310,7 @@ impl<T: Copy> SendWindow<T> {
         Some((run, at - run.first.distance_from(base)))
     }
 
-    /// Forgets the runs of which nothing is left in the window.
+    /// Forgets the runs of which no packet is left in the window.
     fn trim_runs(&mut self) {
         let oldest = self.oldest();
         while self.runs.front().is_some_and(|run| !oldest.before(run.first.plus(run.count))) {
@@ -313,7 +318,7 @@ impl<T: Copy> SendWindow<T> {
         }
     }
 
-    /// The packet pushed last will be answered at once.
+    /// Notes that the packet pushed last will be answered at once.
     #[inline]
     pub fn mark_prompt(&mut self) {
         if let Some(slot) = self.slots.back_mut() {
@@ -321,10 +326,10 @@ impl<T: Copy> SendWindow<T> {
         }
     }
 
-    /// Takes in an acknowledgement: everything before `ack`, the packets in `sack` (only under
+    /// Handles an acknowledgement: all packets before `ack`, the packets in `sack` (only under
     /// [`Reliability::Selective`]), and with `nack` a demand to go back ([`Reliability::GoBackN`]).
-    /// Each packet is counted to `acked` exactly once, with the item it was pushed with, the
-    /// cumulative part in order.
+    /// Calls `acked` exactly once for each packet, with the item it was pushed with, the cumulative
+    /// part in order.
     pub fn on_ack(
         &mut self,
         now: Instant,
@@ -349,7 +354,7 @@ impl<T: Copy> SendWindow<T> {
             self.pop_acked(now, advance, &mut out, &mut evidence, acked);
         }
         if !self.goes_back() {
-            // Without a map nothing is held behind `ack`, or the map has come before.
+            // Without a map the receiver holds nothing after `ack`, or the map has come before.
             let described = ack.plus(1 + SACK_BITS);
             if self.described.before(described) {
                 self.described = described;
@@ -363,8 +368,8 @@ impl<T: Copy> SendWindow<T> {
                 }
             }
         }
-        // No honest peer reports the packet it expects as received; the front is never a reported
-        // one.
+        // An honest peer never reports the packet it expects as received, so the front is never a
+        // reported one.
         while let Some(slot) = self.slots.front().filter(|slot| slot.is(SACKED)) {
             self.resent -= u32::from(slot.is(RESENT));
             self.slots.pop_front();
@@ -405,7 +410,7 @@ impl<T: Copy> SendWindow<T> {
             let Some(&Run { item, first, count }) = self.runs.front() else { break };
             let of_run = first.plus(count).distance_from(oldest).min(left);
             let mut fresh = of_run;
-            // Nothing has happened to any: what is learnt from a run, its ends tell.
+            // If no packet was lost, resent or reported, the ends of a run give all its evidence.
             let untouched = self.sacked == 0 && self.lost == 0 && self.resent == 0;
             let ends = [self.slots.front(), self.slots.get(of_run as usize - 1)];
             if let (true, [Some(&front), Some(&back)]) = (untouched, ends) {
@@ -422,15 +427,15 @@ impl<T: Copy> SendWindow<T> {
             left -= of_run;
             self.trim_runs();
         }
-        // The packets behind a retransmitted one arrived long before this acknowledgement was sent.
+        // The packets after a retransmitted one arrived long before this acknowledgement was sent.
         if resent {
             evidence.rtt = None;
         }
         (self.progress, self.tries) = (now, 0);
     }
 
-    /// Takes the first `count` packets of the window one by one. Returns how many are acknowledged
-    /// for the first time.
+    /// Removes the first `count` packets of the window one by one. Returns the number of those
+    /// acknowledged for the first time.
     fn pop_each(
         &mut self,
         now: Instant,
@@ -461,7 +466,7 @@ impl<T: Copy> SendWindow<T> {
         evidence: &mut Evidence,
         acked: &mut dyn FnMut(T, u32),
     ) {
-        // Packets side by side mostly share a run.
+        // Adjacent packets mostly share a run.
         let (mut run, mut until, mut count): (Option<T>, u32, u32) = (None, 0, 0);
         for bit in sack.iter() {
             let index = bit + 1;
@@ -492,7 +497,7 @@ impl<T: Copy> SendWindow<T> {
         }
     }
 
-    /// Learns from the first acknowledgement of a packet.
+    /// Evaluates the first acknowledgement of a packet.
     fn note_arrival(&mut self, now: Instant, slot: &Slot, evidence: &mut Evidence) {
         if slot.is(LOST) {
             self.lost -= 1;
@@ -501,9 +506,9 @@ impl<T: Copy> SendWindow<T> {
         self.latest = self.latest.max(slot.sent);
         if slot.is(RESENT) {
             // Acknowledged sooner than a round trip after a fast retransmission: an earlier copy
-            // arrived, so the packet was late, not lost, and this says nothing about the last
-            // transmission. The answer to a probe after a timeout is not delayed as others are,
-            // and may well be faster than the fastest measured round trip.
+            // arrived, so the packet was late, not lost, and this is no evidence of the last
+            // transmission. The answer to a probe after a timeout is not delayed as others are, and
+            // may well be faster than the fastest measured round trip.
             if slot.is(FAST) && elapsed < Duration::from_nanos(u64::from(self.min_rtt) / 4) {
                 evidence.spurious = true;
                 return;
@@ -525,8 +530,8 @@ impl<T: Copy> SendWindow<T> {
         self.note_order(slot.lane(), slot.order);
     }
 
-    /// The transmission of this number arrived over a path: those before it over the same path have
-    /// been overtaken.
+    /// Notes that this transmission arrived over a path: it has overtaken all before it on that
+    /// path that have not arrived.
     fn note_order(&mut self, lane: usize, order: u32) {
         let past = order.wrapping_add(1);
         if precedes(self.arrived[lane], past) {
@@ -544,8 +549,8 @@ impl<T: Copy> SendWindow<T> {
         }
     }
 
-    /// When the retransmission timer was (re)started: at the last transmission of the oldest
-    /// unacknowledged packet or at later progress. None when nothing is unacknowledged or the
+    /// Returns the time at which the retransmission timer was (re)started: the last transmission of
+    /// the oldest unacknowledged packet or later progress. None if nothing is unacknowledged or the
     /// oldest already waits for retransmission.
     #[inline]
     pub fn oldest_sent(&self) -> Option<Instant> {
@@ -553,26 +558,27 @@ impl<T: Copy> SendWindow<T> {
         (!front.is(LOST)).then(|| front.sent.max(self.progress))
     }
 
-    /// Since when packets wait for an acknowledgement without progress; None when none do.
+    /// Returns the time since when packets wait for an acknowledgement without progress; None if
+    /// none do.
     pub fn stuck_since(&self) -> Option<Instant> {
         (!self.slots.is_empty()).then_some(self.progress)
     }
 
-    /// The receiver has said that the oldest packet comes to where it is, and has to wait there: as
-    /// good as progress.
+    /// Notes the receiver's report that the oldest packet arrived and waits for room: it counts as
+    /// progress.
     pub fn note_waiting(&mut self, now: Instant) {
         (self.progress, self.tries) = (now, 0);
     }
 
-    /// The oldest packet that is not acknowledged, and how often it was sent again since it is the
-    /// oldest.
+    /// Returns the oldest unacknowledged packet, and the number of its retransmissions since it
+    /// became the oldest.
     pub fn oldest_item(&self) -> Option<(T, u8)> {
         let (run, at) = self.run_of(0)?;
         Some(((self.part)(&run.item, at, run.count), self.tries))
     }
 
-    /// Gives back every packet not yet acknowledged, in order, by the items they were pushed with
-    /// and how many there are of each, and frees the memory: the peer failed.
+    /// Returns every packet not yet acknowledged, in order, as items and the number of packets of
+    /// each, and frees the memory: the peer failed.
     pub fn drain(&mut self, each: &mut dyn FnMut(T, u32)) {
         let mut seq = self.oldest();
         let mut slots = core::mem::take(&mut self.slots).into_iter();
@@ -597,11 +603,11 @@ impl<T: Copy> SendWindow<T> {
     }
 }
 
-/// What one acknowledgement taught.
+/// The evidence in one acknowledgement.
 #[derive(Default)]
 struct Evidence {
     rtt: Option<Duration>,
-    /// One of the packets was answered at once, and so were those that arrived with it.
+    /// True if one of the packets was answered at once, and with it those that arrived together.
     prompt: bool,
     /// The latest retransmission that arrived, over each path.
     resent: [Option<u32>; LANES],
@@ -612,8 +618,9 @@ struct Evidence {
 }
 
 impl Evidence {
-    /// The retransmission that overtook packets numbered after it. Not when first transmissions
-    /// from before it arrive only now: then the peer was slow, and nothing need be lost.
+    /// Returns the retransmission that overtook packets numbered after it. None if first
+    /// transmissions from before it arrive only now: then the peer was slow, and no packet need be
+    /// lost.
     fn overtook(&self, lane: usize) -> Option<u32> {
         let resent = self.resent[lane]?;
         self.first[lane].is_none_or(|first| !precedes(first, resent)).then_some(resent)
@@ -625,7 +632,7 @@ fn clamp_limit(mode: Reliability, limit: u32) -> u32 {
     limit.clamp(1, max)
 }
 
-/// Serial-number order of transmission numbers.
+/// Compares transmission numbers in serial-number order.
 fn precedes(a: u32, b: u32) -> bool {
     Seq(a).before(Seq(b))
 }
@@ -636,7 +643,7 @@ impl<T: Copy> SendWindow<T> {
         self.slots.capacity()
     }
 
-    /// Bytes of memory beside the window itself.
+    /// Returns the bytes of memory beside the window itself.
     pub(crate) fn heap_bytes(&self) -> usize {
         self.slots.capacity() * core::mem::size_of::<Slot>()
             + self.runs.capacity() * core::mem::size_of::<Run<T>>()

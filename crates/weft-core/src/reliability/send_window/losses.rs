@@ -1,18 +1,18 @@
-//! Which packets are lost, from the order of arrivals or by a timeout, and their retransmission.
+//! Detection of lost packets, by the order of arrivals or by a timeout, and their retransmission.
 
 use super::{precedes, SendWindow, FAST, LANES, LOST, RESENT, SACKED};
 use crate::reliability::SackMap;
 use crate::{Instant, Seq};
 use core::time::Duration;
 
-/// A packet sent so long before one that arrived over whatever path, and four round trips, is lost.
+/// A packet sent this long, and four round trips, before one that arrived over any path is lost.
 const STRANDED: Duration = Duration::from_millis(1);
 
-/// Packets a timeout may send again whatever the congestion window.
+/// Packets that a timeout may send again beyond the congestion window.
 const PROBES: u8 = 2;
 
 impl<T: Copy> SendWindow<T> {
-    /// What an acknowledgement says of losses.
+    /// Evaluates an acknowledgement for losses; returns the number of packets judged lost.
     pub(super) fn losses(
         &mut self,
         now: Instant,
@@ -20,7 +20,7 @@ impl<T: Copy> SendWindow<T> {
         nack: bool,
         overtook: bool,
     ) -> u32 {
-        // Who has reported what it holds drops nothing.
+        // A receiver that has reported held packets does not drop them.
         self.drops |= nack && self.sacked == 0;
         if !self.goes_back() {
             return self.judge(now, sack.is_some(), overtook);
@@ -34,11 +34,11 @@ impl<T: Copy> SendWindow<T> {
         }
     }
 
-    /// Looks for losses where the acknowledgement tells of any; `overtook`: a packet sent again has
+    /// Searches for losses if the acknowledgement gives evidence; `overtook`: a retransmission has
     /// arrived.
     fn judge(&mut self, now: Instant, has_map: bool, overtook: bool) -> u32 {
-        // A gap is known, and what came behind it lately is still to be said, or was said in an
-        // acknowledgement that is lost.
+        // A gap is known; the report of packets that arrived after it lately is still to come, or
+        // was in an acknowledgement that was lost.
         if self.sacked > 0 && !has_map {
             self.overtook |= overtook;
             return 0;
@@ -51,12 +51,12 @@ impl<T: Copy> SendWindow<T> {
     }
 
     /// Marks packets overtaken by `REORDER_MIN` or more later transmissions, or by any later one
-    /// and longer ago than 9/8 of a round trip (RFC 9002 section 6.1); both bounds widen with
-    /// `reorder`. What overtakes a retransmission was sent after it, so each packet is judged at
-    /// most once a round trip. A path over which nothing arrives is judged by time alone. First
-    /// transmissions overtake only packets before them, so that without `everywhere` the search
-    /// ends at the last packet reported received. It never goes beyond what acknowledgements have
-    /// described: packets there may have arrived unreported.
+    /// and sent longer ago than 9/8 of a round trip (RFC 9002 section 6.1); both bounds widen with
+    /// `reorder`. A transmission that overtakes a retransmission was sent after it, so each packet
+    /// is judged at most once a round trip. A path over which nothing arrives is judged by time
+    /// alone. First transmissions overtake only packets before them, so that without `everywhere`
+    /// the search ends at the last packet reported received. It never goes beyond the packets that
+    /// acknowledgements have described: later ones may have arrived unreported.
     fn detect_losses(&mut self, now: Instant, everywhere: bool) -> u32 {
         let srtt = u64::from(self.srtt);
         let late = Duration::from_nanos(srtt + srtt * u64::from(self.reorder) / 24);
@@ -105,8 +105,8 @@ impl<T: Copy> SendWindow<T> {
         self.lost += 1;
     }
 
-    /// A gap was reported: everything is resent, unless the front was (re)sent within half a round
-    /// trip.
+    /// Handles a reported gap: everything is resent, unless the front was (re)sent within half a
+    /// round trip.
     fn go_back(&mut self, now: Instant) -> u32 {
         let Some(front) = self.slots.front() else { return 0 };
         let age = now.since(front.sent);
@@ -115,7 +115,7 @@ impl<T: Copy> SendWindow<T> {
         }
         if self.srtt == 0 {
             // A later packet made the round trip within this time; without any estimate every
-            // further NACK of the same burst would go back again.
+            // further NACK of the same burst would cause another go-back.
             self.srtt = u32::try_from(age.as_nanos()).unwrap_or(u32::MAX);
         }
         self.mark_all_lost()
@@ -131,10 +131,10 @@ impl<T: Copy> SendWindow<T> {
         self.lost - before
     }
 
-    /// The next packet due for retransmission, if the network has room; it counts as sent `now`,
-    /// over the path it took before, or path 1 instead of those that share data with it. (Over a
-    /// quicker path it would arrive, and that the path of its kind is dead would go unnoticed.)
-    /// The oldest never waits for room: the timer watches it once it is sent.
+    /// Returns the next packet due for retransmission, if the network has room; it counts as sent
+    /// `now`, over its previous path, or over path 1 instead of the stripes of data. (Over a
+    /// quicker path it would arrive, and the death of its own path would not be noticed.) The
+    /// oldest never waits for room: the timer watches it once it is sent.
     #[inline]
     pub fn next_retransmit(&mut self, now: Instant) -> Option<(Seq, T)> {
         if self.lost == 0 {
@@ -170,11 +170,11 @@ impl<T: Copy> SendWindow<T> {
         None
     }
 
-    /// The retransmission timeout may have fired. Going back resends everything.
-    /// Selective retransmission only probes with the first and the last missing packet, since
-    /// often just the acknowledgement was lost; the answer shows what else is missing (RFC 9002
-    /// section 6.2.4). The sender should ask for an immediate acknowledgement of whatever it
-    /// retransmits. Returns whether anything was marked; the caller then backs its timeout off.
+    /// Handles the retransmission timeout, if it has fired. Go-back-N resends everything. Selective
+    /// retransmission only probes with the first and the last missing packet, since often just the
+    /// acknowledgement was lost; the answer shows the other missing packets (RFC 9002 section
+    /// 6.2.4). The sender should ask for an immediate acknowledgement of each retransmission.
+    /// Returns true if any packet was marked; the caller then backs its timeout off.
     pub fn on_timeout(&mut self, now: Instant, rto: Duration) -> bool {
         match self.oldest_sent() {
             Some(oldest) if now.since(oldest) >= rto => {}
@@ -182,8 +182,9 @@ impl<T: Copy> SendWindow<T> {
         }
         self.probes = PROBES;
         if self.goes_back() {
-            // What was learnt may be the delay of an acknowledgement that was lost, and while all
-            // is sent again nothing better is. Nothing old is under way now: the next NACK tells.
+            // The estimate may include the delay of a lost acknowledgement, and while everything is
+            // sent again there is no better one. No old packet is in flight now: the next NACK is
+            // reliable.
             self.srtt = 0;
             return self.mark_all_lost() > 0;
         }

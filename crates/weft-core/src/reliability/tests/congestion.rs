@@ -1,4 +1,4 @@
-//! How the congestion window follows delay and loss.
+//! The congestion window under delay and loss.
 
 use super::*;
 use crate::reliability::{Congestion, DelayWindow, Signal};
@@ -9,7 +9,7 @@ fn window(initial: u32) -> DelayWindow {
     DelayWindow::new(Duration::from_nanos(TARGET), initial, 512)
 }
 
-/// One round trip of `rtt` nanoseconds after another, each with this delay and loss.
+/// Simulates `n` round trips of `rtt` nanoseconds, each with this delay and loss.
 fn rounds(w: &mut DelayWindow, from: u64, n: u64, delay: u64, lost: u32) -> u64 {
     let rtt = 20_000 + delay;
     for i in 1..=n {

@@ -1,4 +1,4 @@
-//! What a sender may leave at its peer.
+//! The bytes that a sender may have at its peer.
 
 use super::*;
 

@@ -46,7 +46,7 @@ fn us(us: u64) -> Duration {
     Duration::from_micros(us)
 }
 
-/// A window with packets 0..n sent at time 0 under the given mode.
+/// Makes a window with packets 0..n sent at time 0 under the given mode.
 fn sent(mode: Reliability, n: u32) -> SendWindow<u32> {
     let mut window = SendWindow::new(mode, MAX_SELECTIVE, Seq(0));
     for i in 0..n {

@@ -1,4 +1,4 @@
-//! What is delivered, and when it is acknowledged.
+//! Delivery of packets, and times of acknowledgements.
 
 use super::*;
 use alloc::collections::BTreeSet;

@@ -1,4 +1,4 @@
-//! What is acknowledged, taken for lost and sent again.
+//! Acknowledgement, loss detection and retransmission.
 
 use super::*;
 use alloc::collections::BTreeSet;
@@ -11,7 +11,7 @@ fn on_ack__packets_beyond_the_map_are_not_judged() {
     let out = window.on_ack(at(10), Seq(0), Some(&sack(&first)), false, &mut |_, _| ());
     assert_eq!((out.newly_acked, out.lost), (256, 1));
     assert_eq!(resent(&mut window, at(10)), [0]);
-    // The retransmission fills the first gap: what follows 556 has arrived, but is not reported.
+    // The retransmission fills the first gap: packets after 556 have arrived, but are not reported.
     let out = window.on_ack(at(25), Seq(300), Some(&sack(&first)), false, &mut |_, _| ());
     assert_eq!(out.lost, 1);
     assert_eq!(resent(&mut window, at(25)), [300]);
@@ -143,7 +143,7 @@ fn on_ack__a_selective_sender_goes_back_for_a_receiver_that_drops() {
     assert_eq!(resent(&mut window, at(20)), [2, 3, 4, 5]);
     assert!(window.on_timeout(at(200), us(100)));
     assert_eq!(resent(&mut window, at(200)), [2, 3, 4, 5]);
-    // One that has reported what it holds is not believed.
+    // A NACK of a receiver that has reported held packets does not change the mode.
     let mut window = sent(Reliability::Selective, 6);
     window.on_ack(at(10), Seq(1), Some(&sack(&[3])), false, &mut ignore);
     window.on_ack(at(20), Seq(1), None, true, &mut ignore);
@@ -170,7 +170,7 @@ fn on_ack__nack_without_an_estimate_goes_back_once_per_burst() {
 fn on_ack__nack_goes_back_although_an_acknowledgement_came_late() {
     let mut window = SendWindow::new(Reliability::GoBackN, 64, Seq(0));
     let mut ignore = |_, _| ();
-    // The acknowledgement of the first was lost; what came half a second later says the same.
+    // The acknowledgement of the first was lost; one half a second later repeats it.
     window.push(at(0), 0);
     assert!(window.on_ack(at(500_000), Seq(1), None, false, &mut ignore).rtt.is_some());
     for i in 1..6 {
@@ -178,7 +178,7 @@ fn on_ack__nack_goes_back_although_an_acknowledgement_came_late() {
     }
     assert!(window.on_timeout(at(1_500_010), us(1_000_000)));
     assert_eq!(resent(&mut window, at(1_500_010)), [1, 2, 3, 4, 5]);
-    // Of each flight the second packet is lost, and no timeout is needed to send it again.
+    // In each flight the second packet is lost, and is sent again without a timeout.
     for round in 0..4u32 {
         let now = 1_500_020 + u64::from(round) * 10;
         let out = window.on_ack(at(now), Seq(2 + round), None, true, &mut ignore);
@@ -309,7 +309,7 @@ fn push_run__its_packets_are_acknowledged_and_sent_again_one_by_one() {
     window.push_run(at(0), 1000, 2, 0);
     assert_eq!((window.in_flight(), window.next_seq()), (11, Seq(8)));
     let mut acked = Vec::new();
-    // The first two are there, then the third to the fifth of the run, then the last packet.
+    // The first two arrived, then the third to the fifth of the run, then the last packet.
     let map = sack(&[0, 1, 2, 6]);
     window.on_ack(at(10), Seq(0), Some(&map), false, &mut |i, n| acked.push((i, n)));
     assert_eq!(acked, [(1, 1), (100, 2), (100, 3), (1000, 1)]);
@@ -328,13 +328,13 @@ fn on_ack__without_a_map_says_nothing_of_what_is_behind_a_known_gap() {
     let mut window = SendWindow::new(Reliability::Selective, 64, Seq(0));
     let mut ignore = |_, _| ();
     window.push_run(at(0), 0, 30, 0);
-    // Of 0 to 10, 0, 5 and 6 are missing.
+    // Of 0 to 10, packets 0, 5 and 6 are missing.
     let map = sack(&[0, 1, 2, 3, 6, 7, 8, 9]);
     assert_eq!(window.on_ack(at(10), Seq(0), Some(&map), false, &mut ignore).lost, 3);
     assert_eq!(core::iter::from_fn(|| window.next_retransmit(at(11))).count(), 3);
-    // The rest arrived, but that acknowledgement was lost. Now 0 is there, too, says a message.
+    // The rest arrived, but that acknowledgement was lost. Now a message acknowledges 0 too.
     assert_eq!(window.on_ack(at(20), Seq(5), None, false, &mut ignore).lost, 0);
-    // The map follows: what arrived before the packet that was sent again is not in it.
+    // The map follows: packets that arrived before the retransmitted one are not in it.
     let map = sack(&[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14]);
     let out = window.on_ack(at(21), Seq(5), Some(&map), false, &mut ignore);
     assert_eq!((out.newly_acked, out.lost), (10, 9));
@@ -346,11 +346,11 @@ fn on_ack__packets_of_different_paths_overtake_without_loss() {
     let mut ignore = |_, _| ();
     window.push_run(at(0), 0, 8, 1);
     window.push_run(at(0), 0, 8, 0);
-    // The second path is quicker: all of its packets are there first, and long before.
+    // The second path is quicker: all of its packets arrive first, and long before.
     let quick = sack(&[7, 8, 9, 10, 11, 12, 13, 14]);
     assert_eq!(window.on_ack(at(10), Seq(0), Some(&quick), false, &mut ignore).lost, 0);
     assert_eq!(window.on_ack(at(500), Seq(0), Some(&quick), false, &mut ignore).lost, 0);
-    // The fifth packet of the first path tells of the first, sent again over the same path.
+    // The fifth packet of the first path is evidence for the first, resent over the same path.
     let fifth = sack(&[0, 1, 2, 3, 7, 8, 9, 10, 11, 12, 13, 14]);
     assert_eq!(window.on_ack(at(510), Seq(0), Some(&fifth), false, &mut ignore).lost, 1);
     assert_eq!(window.next_retransmit(at(511)), Some((Seq(0), 0)));

@@ -7,7 +7,7 @@ use core::cmp::Reverse;
 #[derive(Clone, Copy)]
 struct Channel {
     mode: Reliability,
-    /// Of the receiver.
+    /// The receiver's mode.
     into: Reliability,
     limit: u32,
     initial: Seq,
@@ -217,7 +217,7 @@ fn windows__selective_resends_little_more_than_was_lost() {
 
 #[test]
 fn windows__wider_than_a_map_resend_little_more_than_was_lost() {
-    // 1024 packets under way, of which a map describes 256.
+    // 1024 packets in flight, of which a map describes 256.
     for seed in 1..5 {
         let wide = Channel { loss: 2, packets: 10_000, ..channel(Reliability::Selective, 1024) };
         let world = World::new(wide, seed).run();

@@ -35,6 +35,7 @@ impl Ports {
 
     /// Binds to a free port by calling `bind` with one port after the other, first with `preferred`
     /// if that is in the range.
+    ///
     /// # Errors
     /// The error of the call; `AddrInUse` if every port is taken.
     pub fn bind<T>(
@@ -79,7 +80,7 @@ pub struct NoPorts;
 
 impl fmt::Display for NoPorts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a port or a range of them is wanted, as 50000-50999, or any")
+        f.write_str("expected a port, a range of ports (50000-50999) or any")
     }
 }
 

@@ -9,8 +9,8 @@ use weft_core::Instant;
 /// process that yields falls behind a computing process by a whole slice: a round trip between two
 /// yielding ranks then takes milliseconds, between two sleeping ranks some 20 us.
 const LONG_AWAY: Duration = Duration::from_millis(1);
-/// How long a computing process is remembered: at first (doubled each time it is found again), and
-/// at most.
+/// Time for which a computing process is remembered: at first (doubled each time it is found
+/// again), and at most.
 const CROWDED: Duration = Duration::from_millis(20);
 const CROWDED_MAX: Duration = Duration::from_secs(1);
 
@@ -18,6 +18,7 @@ const CROWDED_MAX: Duration = Duration::from_secs(1);
 /// longer.
 const IN_VAIN: Duration = Duration::from_nanos(800);
 /// The pause after a yield that no process took: at first (doubled each time), and at most.
+///
 /// Each yield puts the caller behind the others of its scheduling group by a slice of 1.4 ms or
 /// more, even if no process takes the core because those that want it belong to another group:
 /// another session, another container. Ranks that yielded for 4 ms without pause then waited 250 ms

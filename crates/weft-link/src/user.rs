@@ -48,6 +48,7 @@ fn ranges(map: &str) -> Vec<(u64, u64)> {
 
 /// Checks that the user of another process, `theirs` as reported by the kernel, is the user of this
 /// process, `ours`.
+///
 /// # Errors
 /// The users differ, or the check is not possible; the text tells people which.
 pub fn same(ours: u32, theirs: u32) -> Result<(), String> {
@@ -58,7 +59,7 @@ pub fn same(ours: u32, theirs: u32) -> Result<(), String> {
         false => Ok(()),
         true => Err(format!(
             "both processes run as users without a number in their user namespace (shown as \
-             {theirs}), which proves nothing: map the user, as `unshare --map-current-user` does"
+             {theirs}), so they may differ: map the user, as `unshare --map-current-user` does"
         )),
     }
 }

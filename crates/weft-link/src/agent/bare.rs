@@ -37,6 +37,7 @@ impl Sink for Messages {
 
 impl BareRank {
     /// Connects to the agent at `name`; sends no request.
+    ///
     /// # Errors
     /// No agent listens there.
     pub fn connect(name: &str, me: EndpointId) -> Result<BareRank, LinkError> {
@@ -44,6 +45,7 @@ impl BareRank {
     }
 
     /// As [`connect`](Self::connect), with another configuration of the rings.
+    ///
     /// # Errors
     /// No agent listens there, or the rings cannot be made.
     pub fn connect_by(

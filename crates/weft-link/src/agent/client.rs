@@ -92,6 +92,7 @@ impl Sink for Nothing {
 
 impl AgentLink {
     /// Finds the agent and asks it to serve this rank.
+    ///
     /// # Errors
     /// [`LinkError::Unreachable`]: no agent listens, the agent belongs to another user, or it
     /// refuses (a quota, another version), with the reason.
@@ -134,7 +135,7 @@ impl AgentLink {
     }
 
     fn broken(&self, what: &str) -> LinkError {
-        LinkError::Unreachable(format!("{} says nonsense ({what})", self.agent()))
+        LinkError::Unreachable(format!("{} sends invalid messages ({what})", self.agent()))
     }
 
     fn agent(&self) -> String {
@@ -167,8 +168,8 @@ impl AgentLink {
             }
             if foreign {
                 return Err(LinkError::Unreachable(format!(
-                    "{} answers what this program does not understand: use the weftd of this \
-                     release",
+                    "{} sends an answer that this program does not understand: use the weftd of \
+                     this release",
                     self.agent()
                 )));
             }
@@ -177,7 +178,7 @@ impl AgentLink {
                 Some(LinkEvent::PeerRefused(_)) => {
                     "has no room for another connection of this user: try again"
                 }
-                Some(_) => "hung up; its log says why",
+                Some(_) => "closed the connection; its log has the reason",
                 None if Instant::now() > end => "does not answer",
                 None => {
                     // The agent may need this core, and can get it only if this process sleeps.
@@ -386,7 +387,7 @@ impl Link for AgentLink {
                     self.events.extend(room.then_some(LinkEvent::Held(peer, false)));
                 }
                 Control::Refused(why) => {
-                    self.on_end(&format!("serves this program no more: {why}"))
+                    self.on_end(&format!("no longer serves this program: {why}"))
                 }
                 other => {
                     if let Control::Lost(peer, _) | Control::Stuck(peer, ..) = other {

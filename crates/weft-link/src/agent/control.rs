@@ -332,6 +332,7 @@ impl Control {
     }
 
     /// Decodes the message, which must fill `bytes` exactly.
+    ///
     /// # Errors
     /// The bytes are not a message.
     pub fn decode(bytes: &[u8]) -> Result<Control, ControlError> {

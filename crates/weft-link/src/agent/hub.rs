@@ -56,6 +56,7 @@ impl Heard for Route<'_> {
 impl Hub {
     /// Listens at `name` (a path, or `@` and an abstract name) for up to `ranks` ranks and callers,
     /// of which up to `of_user` may be of one user.
+    ///
     /// # Errors
     /// The name is taken (another agent), or the system refuses.
     pub fn listen(name: &str, ranks: usize, of_user: usize) -> Result<Hub, LinkError> {

@@ -135,8 +135,8 @@ impl Proxy {
                 let mut opened = kernel && self.counters.open_in_kernel(key, words, value, most);
                 if kernel && !opened {
                     self.say(Control::Notice(
-                        "a counter is at the agent: none is left in the kernel, or weftd serves \
-                         none there (weftd --kernel)"
+                        "a counter is kept by the agent: no counter is free in the kernel, or \
+                         weftd serves none in the kernel (weftd --kernel)"
                             .into(),
                     ));
                 }
@@ -161,9 +161,9 @@ impl Proxy {
                 self.say(Control::GroupJoined(group, joined));
                 if !joined {
                     self.say(Control::Notice(format!(
-                        "group {group:x} is not joined: it is already, names a child twice or one \
-                         beyond the {peers} peers that this rank may have, or the quota of {most} \
-                         groups is used up (weftd --quota peers=N, groups=N)"
+                        "group {group:x} is not joined: it is joined already, or names a child \
+                         twice or a child beyond the {peers} peers that this rank may have, or the \
+                         quota of {most} groups is used up (weftd --quota peers=N, groups=N)"
                     )));
                 }
             }

@@ -127,7 +127,7 @@ impl fmt::Display for FrameError {
         f.write_str(match self {
             FrameError::Short => "shorter than header and shim",
             FrameError::Foreign => "not of weft's EtherType",
-            FrameError::Truncated => "shorter than its length says",
+            FrameError::Truncated => "shorter than its length field",
         })
     }
 }

@@ -51,7 +51,7 @@ impl fmt::Display for Unusable {
             Unusable::Loopback => "loopback",
             Unusable::NotEthernet => "not an Ethernet interface",
             Unusable::Down => "down or without carrier: `ip link set NAME up`, check the cable",
-            Unusable::Enslaved => "part of a bridge or bond: use that one",
+            Unusable::Enslaved => "part of a bridge or bond: use the bridge or bond",
             Unusable::Narrow => "its MTU is below 576",
         })
     }
@@ -139,6 +139,7 @@ pub struct Interfaces(pub Vec<Interface>);
 
 impl Interfaces {
     /// Lists all interfaces of now, in the kernel's order.
+    ///
     /// # Errors
     /// The error of rtnetlink.
     pub fn list() -> io::Result<Interfaces> {
@@ -147,6 +148,7 @@ impl Interfaces {
 
     /// Chooses the interfaces that can be used, those with an IP network first, at most
     /// [`PATHS_MAX`]. `only` restricts the choice to these names.
+    ///
     /// # Errors
     /// A text that names every interface and why it cannot be used.
     pub fn usable(&self, only: Option<&[String]>) -> Result<Vec<Interface>, String> {
@@ -178,6 +180,7 @@ impl Path {
     /// Finds the paths from `ours` to a peer's interfaces, best first: those on one IP network;
     /// then those where one side has no IP network, so that only a try can tell. Different IP
     /// networks are assumed to be different Ethernets. An interface of ours cannot reach itself.
+    ///
     /// # Errors
     /// A text that names every address and why it cannot be reached.
     pub fn find(ours: &[Interface], theirs: &[EtherAddr]) -> Result<Vec<Path>, String> {

@@ -15,6 +15,7 @@ pub struct BarePacket {
 
 impl BarePacket {
     /// Opens a socket, with a ring of `ring` bytes.
+    ///
     /// # Errors
     /// The kernel's: `EPERM` without `CAP_NET_RAW`.
     pub fn open(interface: &Interface, kind: EtherType, ring: usize) -> io::Result<BarePacket> {

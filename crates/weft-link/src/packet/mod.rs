@@ -188,6 +188,7 @@ fn lane(carries: Carries) -> Lane {
 
 impl PacketLink {
     /// Opens a socket on every interface that can be used.
+    ///
     /// # Errors
     /// [`LinkError::System`] without the right to raw sockets; [`LinkError::Unreachable`] if no
     /// interface can be used, with the reasons.

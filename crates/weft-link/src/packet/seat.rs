@@ -115,6 +115,7 @@ fn unreachable(why: String) -> LinkError {
 
 impl Seat {
     /// Takes a free index, or adds one. Frames arrive from now on.
+    ///
     /// # Errors
     /// [`LinkError::System`] without the right to raw sockets; [`LinkError::Unreachable`] if the
     /// present members do not answer, or all indices are taken.
@@ -139,7 +140,7 @@ impl Seat {
         }
         let index = held.len();
         if index == SEATS_MAX {
-            return Err(unreachable(format!("all {SEATS_MAX} places on the interface are taken")));
+            return Err(unreachable(format!("all {SEATS_MAX} slots of the interface are taken")));
         }
         let listener = name(&group.of(index), NAME_PATIENCE)
             .map_err(|e| unreachable(format!("the name {} is in use: {e}", group.of(index))))?;
@@ -255,7 +256,8 @@ fn living(group: &GroupName) -> Result<Vec<Member>, LinkError> {
     while index < end {
         match sys::connect(&group.of(index)) {
             Ok(fd) => {
-                let (ours, pid) = sys::credentials(&fd).map_err(failed("look at a Unix socket"))?;
+                let (ours, pid) =
+                    sys::credentials(&fd).map_err(failed("read the user of a Unix socket"))?;
                 if !ours {
                     let name = group.of(index);
                     return Err(unreachable(format!(

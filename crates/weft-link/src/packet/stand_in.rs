@@ -42,6 +42,7 @@ pub(crate) struct StandIn {
 impl StandIn {
     /// Joins the endpoints of the job on the interface that have no queue. Frames arrive from now
     /// on.
+    ///
     /// # Errors
     /// As [`PacketLink::new`](super::PacketLink::new).
     pub fn take(job: u64, kind: EtherType, interface: &Interface) -> Result<StandIn, LinkError> {

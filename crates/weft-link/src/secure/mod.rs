@@ -63,6 +63,7 @@ impl JobKey {
     }
 
     /// Makes a new key from the kernel's random source.
+    ///
     /// # Errors
     /// [`LinkError::System`] if there is none.
     pub fn random() -> Result<JobKey, LinkError> {
@@ -168,8 +169,8 @@ pub struct NumbersUsedUp;
 impl fmt::Display for NumbersUsedUp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(
-            "packet numbers are used up, by more connections than one key has numbers for: start \
-             the program anew",
+            "packet numbers are used up, because one key had too many connections: restart the \
+             program",
         )
     }
 }
@@ -252,6 +253,7 @@ impl Secure {
 
     /// Adds a peer: the session number that it uses towards us, and its identity. An existing peer
     /// of this number is replaced; its replay window is kept if the identity is the same.
+    ///
     /// # Errors
     /// No packet numbers are left for it; nothing has changed.
     pub fn add_peer(

@@ -137,7 +137,7 @@ impl Peers {
                 known.into_iter().for_each(|known| known.next = next);
             }
             Err(why) => {
-                log::error!("nothing more is sent to {peer}: {why}");
+                log::error!("no more packets are sent to {peer}: {why}");
                 self.remove(peer);
             }
         }

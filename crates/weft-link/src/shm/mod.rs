@@ -145,6 +145,7 @@ pub struct ShmLink {
 
 impl ShmLink {
     /// Opens the listener.
+    ///
     /// # Errors
     /// The sizes are not allowed, or the system refuses.
     pub fn new(config: ShmConfig) -> Result<ShmLink, LinkError> {

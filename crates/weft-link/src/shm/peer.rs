@@ -283,14 +283,14 @@ impl Peer {
             let waited = start.elapsed();
             if waited >= COPY_WARN && !std::mem::replace(&mut warned, true) {
                 log::warn!(
-                    "process {process} was stopped while it copies to memory of this one, which \
-                     waits until it goes on (kill -CONT {process}) or ends"
+                    "process {process} was stopped during a copy to memory of this process, which \
+                     waits until that process continues (kill -CONT {process}) or ends"
                 );
             }
             if waited >= COPY_MAX {
                 log::error!(
-                    "process {process} stands still while it copies to memory that this process \
-                     has to free: this process ends, before its memory is overwritten"
+                    "process {process} is stopped during a copy to memory that this process has \
+                     to free: this process ends, before its memory is overwritten"
                 );
                 std::process::abort();
             }

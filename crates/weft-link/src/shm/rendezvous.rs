@@ -148,6 +148,7 @@ impl Shared {
 
 /// Decodes bytes as a peer's messages, for fuzzing. No input may cause a panic of the decoders; an
 /// accepted message must have one encoding, and sizes that a segment can have.
+///
 /// # Panics
 /// One of these conditions does not hold.
 pub fn check(bytes: &[u8]) {
@@ -179,6 +180,7 @@ pub fn example() -> Vec<u8> {
 
 /// Returns a hash that is equal for processes under one kernel and in one network namespace, within
 /// which abstract sockets connect. Never zero.
+///
 /// # Errors
 /// `/proc` is not mounted.
 pub fn host() -> Result<u64, LinkError> {
@@ -243,7 +245,7 @@ pub(super) fn listen_at(name: &str) -> Result<OwnedFd, LinkError> {
         let (what, fix) = match holder {
             Some(Cred { pid, uid }) if uid != misc::effective_user() => (
                 format!("listening on {name}, which process {pid} of user {uid} has"),
-                "who comes first has an abstract name: take a path, by weftd --name and WEFT_AGENT",
+                "any user can take an abstract name first: take a path (weftd --name, WEFT_AGENT)",
             ),
             _ => (
                 format!("listening on {name}"),
@@ -301,7 +303,9 @@ fn offer_segment(socket: OwnedFd, cred: Cred, offer: &Hello) -> Result<Dialed, L
         // The listener accepted the connection and had no descriptor for it, or it ended.
         Some(libc::EPIPE | libc::ECONNRESET) => {
             let peer = offer.to;
-            LinkError::Unreachable(format!("endpoint {peer} hung up: out of descriptors, or ended"))
+            LinkError::Unreachable(format!(
+                "endpoint {peer} closed the connection: no free descriptor, or it ended"
+            ))
         }
         _ => system("passing a shared segment", e),
     })?;

@@ -91,6 +91,7 @@ impl Doors {
 
     /// Refuses the next waiting connection; else its process would wait for long, without knowing
     /// the reason. False if no connection waits.
+    ///
     /// # Errors
     /// No descriptor is left even for that.
     fn turn_away(&mut self) -> io::Result<bool> {
@@ -280,13 +281,15 @@ impl ShmLink {
         let endpoint = hello.from;
         // Larger rings take more memory; smaller ones have no room for the agent's messages.
         if self.is_hub && hello.sizes != self.config.sizes() {
-            return Err(format!("endpoint {endpoint} wants rings of other sizes than an agent's"));
+            return Err(format!("endpoint {endpoint} uses other ring sizes than the agent"));
         }
         if hello.kind != Kind::Offer || hello.to != self.config.endpoint {
-            return Err(format!("endpoint {endpoint} looks for endpoint {}", hello.to));
+            return Err(format!("endpoint {endpoint} wants to reach endpoint {}", hello.to));
         }
         if !map::is_sealed(segment, hello.sizes.segment_len()) {
-            return Err(format!("the segment of endpoint {endpoint} is not sealed or not whole"));
+            return Err(format!(
+                "the segment of endpoint {endpoint} is not sealed, or has another length"
+            ));
         }
         let same = self.peers.iter().position(|p| p.endpoint == endpoint && !p.hung_up);
         if let Some(at) = same.filter(|&at| !self.peers[at].may_cross()) {
@@ -302,7 +305,7 @@ impl ShmLink {
         }
         let own = || self.peers.iter().filter(|p| p.socket.user == *user).count();
         if self.is_hub && own() >= self.of_user {
-            return Err(format!("user {user} has {} connections, the most", self.of_user));
+            return Err(format!("user {user} has {} connections, the limit", self.of_user));
         }
         let answer = self.hello(Kind::Answer, endpoint, hello.sizes).encode();
         let halves = map::map(segment, hello.sizes).map_err(|e| e.to_string())?;

@@ -19,7 +19,7 @@ pub struct Candidate {
     /// Index of the interface over which it is reached; 0 if it belongs to this host or is not
     /// known.
     pub device: u32,
-    /// That interface's speed, Mbit/s; 0 if not known.
+    /// Speed of that interface, Mbit/s; 0 if not known.
     pub speed: u32,
     /// The local address from which packets to it are sent.
     pub source: IpAddr,

@@ -133,6 +133,7 @@ pub struct UdpLink {
 
 impl UdpLink {
     /// Opens the sockets.
+    ///
     /// # Errors
     /// [`LinkError::System`] if no socket could be opened. A family that the machine lacks is
     /// skipped.

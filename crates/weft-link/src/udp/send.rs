@@ -202,7 +202,7 @@ impl UdpLink {
         if matches!(refusal, Refusal::NoOffload) && trouble(self) == before {
             self.gso = false;
             self.warn(format!(
-                "UDP segmentation offload does not work here ({error}): sending singly"
+                "UDP segmentation offload does not work ({error}): packets are sent one by one"
             ));
         }
         Sent::Done

@@ -47,8 +47,8 @@ impl fmt::Display for SpecError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "`{}` is not a fault: loss, dup, reorder and corrupt take a share (0.1%), delay and \
-             jitter a time (1ms, 50us), seed a number",
+            "`{}` is not a fault: loss, dup, reorder and corrupt take a percentage (0.1%), delay \
+             and jitter a time (1ms, 50us), seed a number",
             self.part
         )
     }

@@ -57,7 +57,7 @@ impl Capture {
         std::fs::create_dir_all(&self.folder).map_err(|source| LinkError::System {
             what: format!("capture into {}", self.folder.display()),
             source,
-            fix: "name a folder that is there or can be made: WEFT_PCAP",
+            fix: "set WEFT_PCAP to a folder that exists or can be made",
         })?;
         let path = self.path(link.caps().name);
         Ok(Box::new(Pcap::create(link, &path, Rc::clone(clock))?))
@@ -66,6 +66,7 @@ impl Capture {
 
 impl Wrappers {
     /// Wraps `link`. Log and capture show the packets after the faults.
+    ///
     /// # Errors
     /// The capture file cannot be made; or corruption is requested on a link that would not detect
     /// it.

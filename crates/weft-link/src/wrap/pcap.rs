@@ -38,7 +38,7 @@ impl Pcap {
         let failed = |source| LinkError::System {
             what: format!("capture to {}", path.display()),
             source,
-            fix: "name a folder that can be written to: WEFT_PCAP",
+            fix: "set WEFT_PCAP to a folder in which files can be made",
         };
         let file = Box::new(File::create(path).map_err(failed)?);
         let link = Pcap::into_store(inner, file, path.display().to_string(), clock, origin);

@@ -45,6 +45,7 @@ const PAUSE: Duration = Duration::from_millis(2);
 
 /// Attaches a program that shares nothing with other processes, in the first mode that works, while
 /// the descriptor is open.
+///
 /// # Errors
 /// The kernel's, of the last mode: `EBUSY` if another program is attached.
 pub(super) fn alone(program: &OwnedFd, interface: &Interface) -> io::Result<(OwnedFd, XdpMode)> {

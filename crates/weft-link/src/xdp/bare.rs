@@ -17,6 +17,7 @@ pub struct BareXdp {
 
 impl BareXdp {
     /// Opens the sockets; ignores the interfaces in `config`.
+    ///
     /// # Errors
     /// As [`XdpLink::new`](super::XdpLink::new) for this interface.
     pub fn open(interface: &Interface, config: &XdpConfig) -> Result<BareXdp, LinkError> {
@@ -36,6 +37,7 @@ impl BareXdp {
     }
 
     /// Sends one frame, Ethernet header included.
+    ///
     /// # Errors
     /// `WouldBlock` if there is no room now; `NetworkDown` if the interface is down.
     #[inline]

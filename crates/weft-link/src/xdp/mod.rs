@@ -136,6 +136,7 @@ impl XdpLink {
 
     /// Makes links for several endpoints of this process that share the queues of each interface.
     /// Each endpoint has a slot of its own; no other process gets those queues.
+    ///
     /// # Errors
     /// As [`XdpLink::new`]; also if another process has a queue.
     pub fn several(
@@ -239,6 +240,7 @@ impl XdpLink {
 
     /// Describes the offer of this machine for the link, one line for each interface. Opens the
     /// needed sockets but attaches nothing and disturbs no other process.
+    ///
     /// # Errors
     /// As [`XdpLink::new`].
     pub fn probe(config: &XdpConfig) -> Result<Vec<String>, LinkError> {

@@ -247,14 +247,15 @@ fn explain(trouble: Trouble, interface: &Interface, mode: XdpMode) -> LinkError 
         Trouble::Foreign => LinkError::System {
             what: format!("attach the XDP program to {name} ({mode})"),
             source: io::ErrorKind::AlreadyExists.into(),
-            fix: "another XDP program is there (`ip link show`), or weft's for another EtherType; \
-                  or joining weft's needs CAP_SYS_ADMIN: detach it, or use --link packet",
+            fix: "another XDP program is attached (`ip link show`), or weft's for another \
+                  EtherType: detach it, or use --link packet; to join weft's program needs \
+                  CAP_SYS_ADMIN",
         },
         Trouble::OtherMode => LinkError::System {
             what: format!("attach the XDP program to {name} ({mode})"),
             source: io::ErrorKind::AlreadyExists.into(),
-            fix: "another rank runs there in the other of the modes native and generic: give all \
-                  the same WEFT_XDP_MODE",
+            fix: "another rank uses this interface in the other mode (native or generic): set the \
+                  same WEFT_XDP_MODE for all ranks",
         },
     }
 }
@@ -270,15 +271,15 @@ pub(super) fn system(what: impl Into<String>, source: io::Error) -> LinkError {
         }
         Some(libc::ENOSYS) => "this kernel has no bpf(2): use --link packet or udp",
         Some(libc::ENOBUFS | libc::ENOMEM) => {
-            "no memory may be locked for it: raise the limit (`ulimit -l unlimited`)"
+            "no more memory may be locked: raise the limit (`ulimit -l unlimited`)"
         }
         Some(libc::EBUSY) => {
-            "another AF_XDP socket has the queue, and a queue serves one: name no queue \
-             (WEFT_XDP_QUEUE), and weft takes a packet socket in its place; or, if the card \
-             steers frames to queues, name another for each rank"
+            "another AF_XDP socket has the queue, and a queue serves one socket: do not \
+             set WEFT_XDP_QUEUE, and weft uses a packet socket instead; or, if the card \
+             steers frames to queues, name another queue for each rank"
         }
         Some(libc::EOPNOTSUPP | libc::EINVAL | libc::ERANGE) => {
-            "the driver does not do this: let weft choose (no WEFT_XDP_MODE) or use \
+            "the driver does not support this: let weft choose (no WEFT_XDP_MODE) or use \
              WEFT_XDP_MODE=generic"
         }
         _ => "use --link packet or udp",

@@ -72,6 +72,7 @@ pub(super) struct Seat {
 }
 
 /// Divides a queue among the endpoints that have these slots.
+///
 /// # Errors
 /// No descriptors are left.
 pub(super) fn share(port: Port, slots: &[u16]) -> io::Result<Vec<Seat>> {

@@ -18,6 +18,7 @@ impl std::fmt::Debug for SipKey {
 
 impl SipKey {
     /// Makes a new key from the kernel's random source.
+    ///
     /// # Errors
     /// The kernel's.
     pub fn random() -> std::io::Result<SipKey> {

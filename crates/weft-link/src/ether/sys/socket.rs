@@ -98,6 +98,7 @@ pub struct Monitor {
 
 impl Monitor {
     /// Begins to listen.
+    ///
     /// # Errors
     /// The error of the kernel.
     pub fn open() -> io::Result<Monitor> {
@@ -111,6 +112,7 @@ impl Monitor {
 
     /// True if an interface changed since the last call. Events may have been lost;
     /// [`Interfaces::list`] returns the present state.
+    ///
     /// [`Interfaces::list`]: crate::ether::Interfaces::list
     pub fn changed(&self) -> bool {
         let mut buffer = [0; 4096];

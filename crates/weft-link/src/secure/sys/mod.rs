@@ -191,6 +191,7 @@ impl Aegis {
 }
 
 /// Fills `out` with random bytes from the kernel.
+///
 /// # Errors
 /// The kernel has no random source (seccomp, very old kernels).
 pub fn random_bytes(out: &mut [u8]) -> std::io::Result<()> {

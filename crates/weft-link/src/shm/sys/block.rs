@@ -19,6 +19,7 @@ pub struct Block {
 impl Block {
     /// Allocates at least `len` bytes, zeroed. From half a huge page on, uses huge pages if the
     /// system has any for shared memory.
+    ///
     /// # Errors
     /// The system refuses: no memory or no descriptor is left.
     pub fn new(len: usize) -> io::Result<Block> {
@@ -41,6 +42,7 @@ impl Block {
     }
 
     /// Returns its first `len` bytes.
+    ///
     /// # Panics
     /// `len` exceeds the block.
     pub fn bytes(&self, len: usize) -> Bytes<'_> {

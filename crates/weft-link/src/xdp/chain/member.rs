@@ -45,6 +45,7 @@ impl<'a> ChainMember<'a> {
 
     /// Copies the next packet, in order; returns its length, or `None` if there is no packet. Bytes
     /// beyond `into` are dropped.
+    ///
     /// # Errors
     /// [`ChainError::Altered`]: the packet differs from the one that the root sent. No later
     /// packets are returned either.
@@ -71,6 +72,7 @@ impl<'a> ChainMember<'a> {
 
     /// Waits for the next packet and copies it: polls for 50 us, then sleeps until the program
     /// wakes it.
+    ///
     /// # Errors
     /// No packet arrived within `timeout`; else as [`receive`](Self::receive).
     pub fn wait(&mut self, into: &mut [u8], timeout: Duration) -> Result<usize, ChainError> {

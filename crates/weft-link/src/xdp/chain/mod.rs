@@ -134,6 +134,7 @@ impl KernelChains {
     /// Attaches the program to an interface. Needs `CAP_NET_ADMIN` and `CAP_BPF`. The program
     /// passes on frames for AF_XDP sockets, so an interface serves either chains or the xdp link;
     /// packet sockets are not disturbed.
+    ///
     /// # Errors
     /// The kernel's: `EBUSY` if another program is attached.
     pub fn serve(interface: &Interface, kind: EtherType) -> io::Result<KernelChains> {
@@ -156,6 +157,7 @@ impl KernelChains {
 
     /// Joins a group. Its root and members agree on number (below 64), key and order before. Each
     /// chain needs a new key: under an old key, packets of an older chain would be accepted.
+    ///
     /// # Errors
     /// [`ChainError::Group`].
     pub fn join(

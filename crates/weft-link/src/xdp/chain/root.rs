@@ -42,6 +42,7 @@ pub struct ChainRoot<'a> {
 impl<'a> ChainRoot<'a> {
     /// Opens the root of the chain of these members, in their order. All must be members before the
     /// first packet is sent. Needs `CAP_NET_RAW`.
+    ///
     /// # Errors
     /// The kernel's; a group that is in use on this interface; no members.
     pub fn open(
@@ -80,6 +81,7 @@ impl<'a> ChainRoot<'a> {
     /// Sends a packet to all members, in order after all others; waits while 64 packets are in
     /// flight or a member has no room. The bytes are copied: the call returns before they have
     /// arrived.
+    ///
     /// # Errors
     /// [`ChainError::TooLong`] and [`ChainError::Empty`]; [`ChainError::Stuck`] after `patience`
     /// without progress, with the members that may be the cause: the packet was not sent, and the
@@ -114,6 +116,7 @@ impl<'a> ChainRoot<'a> {
 
     /// Handles answers, and sends or retransmits packets. While packets are in flight, a root that
     /// computes calls this at intervals.
+    ///
     /// # Errors
     /// The kernel's.
     pub fn progress(&mut self) -> Result<(), ChainError> {

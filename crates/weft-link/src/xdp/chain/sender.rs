@@ -103,6 +103,7 @@ impl Drop for Sender<'_> {
 }
 
 /// For fuzzing: gives frames to a root, unchanged and with the tag of a member that has the key.
+///
 /// # Panics
 /// The frames bring its window into an invalid state.
 pub fn check_answers(data: &[u8]) {

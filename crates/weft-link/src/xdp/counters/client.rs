@@ -27,6 +27,7 @@ pub struct CounterClient {
 impl CounterClient {
     /// Opens a client for counters at this address, from a port of `ports`. No other client at that
     /// host may have the number `client`. Needs no right.
+    ///
     /// # Errors
     /// The kernel's: no socket, or no route.
     pub fn open(

@@ -111,6 +111,7 @@ impl KernelCounters {
     /// Needs `CAP_NET_ADMIN` and `CAP_BPF`; later calls need no right. The program passes on frames
     /// for AF_XDP sockets, so an interface serves either these counters or the xdp link; packet
     /// sockets are not disturbed.
+    ///
     /// # Errors
     /// The kernel's: `EBUSY` if another program is attached; no interface has an address.
     pub fn serve(interfaces: &[Interface], ports: Ports) -> io::Result<KernelCounters> {
@@ -195,6 +196,7 @@ impl KernelCounters {
     }
 
     /// Returns a counter, to which programs may add at any time.
+    ///
     /// # Panics
     /// `counter` is not below [`COUNTERS`].
     pub fn word(&self, counter: u32) -> &AtomicU64 {

@@ -87,6 +87,7 @@ impl Port {
 
     /// Opens a socket and binds it to a queue. It receives frames once the program sends them to
     /// it.
+    ///
     /// # Errors
     /// The kernel's: `EBUSY` if the queue has a socket of another process, `EOPNOTSUPP` and
     /// `EINVAL` if the driver does not support the settings, `ENOBUFS` if no more memory may be

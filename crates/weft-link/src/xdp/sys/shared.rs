@@ -26,6 +26,7 @@ impl SharedArray {
     }
 
     /// Returns a word of an entry.
+    ///
     /// # Panics
     /// There is no such word.
     pub fn word(&self, entry: u32, word: usize) -> &AtomicU64 {
@@ -37,6 +38,7 @@ impl SharedArray {
     }
 
     /// Copies bytes of an entry from the word `word` on.
+    ///
     /// # Panics
     /// The range exceeds the entry.
     pub fn copy(&self, entry: u32, word: usize, into: &mut [u8]) {

@@ -369,7 +369,7 @@ fn agent() -> LinkInfo {
     if serving.is_empty() {
         info.error = Some("no agent serves here (`weft run --agent`, or weftd)".into());
     }
-    let stranger = |(name, why)| format!("{name} is somebody else's, and not trusted: {why}");
+    let stranger = |(name, why)| format!("{name} is not trusted: {why}");
     info.notes.extend(crate::agent::strangers().into_iter().map(stranger));
     for (name, lines) in serving {
         let shown = |(name, value): &(String, String)| format!("{name} {value}");

@@ -329,7 +329,7 @@ fn agent__a_rank_of_another_user_is_served_within_a_quota_of_its_own() {
         let to_b = a.connect(&b);
         pass(&a, to_b, &b, 1, b"no rights needed");
         assert!(refusal(served.try_rank(9)).contains("quota"));
-        // The word of the same key belongs to another user, and stays so.
+        // The word of another user under the same key is a different one.
         assert_eq!(word(&a, Some(1_000_000)), Some(1_000_000));
         assert!(status::stop(&served.name).unwrap().contains("not its owner"));
         let seen = status::status(&served.name).unwrap();

@@ -21,7 +21,7 @@ const PATIENCE: &str = "120";
 /// Be a rank of `weft bench barrier`
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// How long to measure, milliseconds
+    /// Time to measure, milliseconds
     #[arg(long, default_value_t = 80)]
     ms: u64,
 }

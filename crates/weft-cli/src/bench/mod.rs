@@ -49,7 +49,7 @@ use table::{Better, Other, Row, Table};
 /// Measure latency, bandwidth, message rate and the cost of waiting
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// What to measure
+    /// The benchmark to run
     #[arg(value_enum)]
     what: What,
     /// Links, one after the other [default: shm; all, barrier: shm,udp; auth: udp; ethernet:

@@ -12,11 +12,11 @@ pub enum Mode {
     On,
     /// Never: loopback
     Off,
-    /// Where that is allowed (root, or user namespaces)
+    /// If allowed (root, or user namespaces)
     Auto,
 }
 
-/// Where the two ranks run.
+/// Place of the two ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// In the namespaces of this process.

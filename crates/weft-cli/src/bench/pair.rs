@@ -74,7 +74,7 @@ pub struct Kind {
     pub link: &'static str,
     /// Settings of the ranks in addition to those of this process.
     pub config: &'static [(&'static str, &'static str)],
-    /// Where the ranks run.
+    /// Place of the ranks.
     pub place: Place,
 }
 

@@ -17,7 +17,7 @@ use weft_link::agent::{GroupRole, ServicesHandle};
 /// Be one rank of `weft bench agent`
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// What to measure
+    /// The service to measure
     #[arg(value_enum)]
     what: Service,
     /// Repetitions

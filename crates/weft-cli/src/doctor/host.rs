@@ -84,7 +84,7 @@ fn clock() -> Check {
         }
         Some(slow) => Check::warn(
             "clock",
-            format!("{slow}: each look at the time is a system call"),
+            format!("{slow}: each reading of the clock is a system call"),
             "boot with clocksource=tsc if the machine's TSC is stable",
         ),
     }

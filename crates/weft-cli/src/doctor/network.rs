@@ -117,13 +117,13 @@ fn agent() -> Check {
     if let Some((name, why)) = crate::agent::strangers().first() {
         return Check::warn(
             "agent",
-            format!("somebody else listens at {name}, and ranks do without: {why}"),
+            format!("ranks do not use the agent at {name}: {why}"),
             "end that process, or serve at a path: `weftd --name PATH`, and WEFT_AGENT=PATH",
         );
     }
     let serving = crate::agent::serving();
     let Some((name, lines)) = serving.first() else {
-        return Check::ok("agent", "none serves here; ranks do without (see `weftd --help`)");
+        return Check::ok("agent", "none serves here; ranks work without one (see `weftd --help`)");
     };
     let of = |key: &str| {
         lines.iter().find(|(n, _)| n == key).map_or("?", |(_, value)| value.as_str()).to_string()

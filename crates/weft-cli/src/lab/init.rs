@@ -23,7 +23,7 @@ pub struct Args {
     /// The lab, as JSON
     #[arg(long)]
     spec: String,
-    /// Which host, counted from 0
+    /// Index of the host, counted from 0
     #[arg(long)]
     host: usize,
 }

@@ -29,7 +29,7 @@ run.")]
 pub struct Args {
     #[command(flatten)]
     selection: Selection,
-    /// Whose syntax [default: the one $SHELL names, else sh]
+    /// Shell whose syntax is used [default: the one $SHELL names, else sh]
     #[arg(long, value_enum, value_name = "SHELL")]
     shell: Option<Shell>,
 }

@@ -51,7 +51,7 @@ pub struct Selection {
     mpi: Option<String>,
     /// Links the ranks may use: auto, shm, udp, packet (raw Ethernet), gso (the same with long
     /// frames), xdp (AF_XDP, root) or a list, as packet,udp; packet, gso, xdp and agent (served by
-    /// weftd) include shm [default: what WEFT_LINK says, else auto]
+    /// weftd) include shm [default: WEFT_LINK, else auto]
     #[arg(long, value_name = "LIST", value_parser = parse_links)]
     link: Option<String>,
     /// Ranks of one host use weft too, in place of the MPI's own shared memory
@@ -112,7 +112,7 @@ pub struct Args {
     /// Print the command line and do not run it
     #[arg(long)]
     dry_run: bool,
-    /// Say which MPI, provider and key are used
+    /// Print the MPI, provider and key in use
     #[arg(short, long)]
     verbose: bool,
     /// Program and its arguments

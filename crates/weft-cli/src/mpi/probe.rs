@@ -18,7 +18,7 @@ const OURS: &str = env!("CARGO_PKG_VERSION");
 /// Longest time of one probe.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Look into libraries for `weft doctor`
+/// Probe libraries for `weft doctor`
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Libraries of an MPI, to be loaded in this order

@@ -182,7 +182,7 @@ impl Node {
         let bytes = self.incoming.pending();
         let Some(at) = bytes.windows(MAGIC.len()).position(|window| window == MAGIC) else {
             if bytes.len() > MAX_BANNER {
-                bail!("it printed {} bytes but no weft proxy spoke", bytes.len());
+                bail!("it printed {} bytes, but no weft proxy started", bytes.len());
             }
             return Ok(false);
         };

@@ -66,7 +66,7 @@ pub struct Args {
     pub hostfile: Option<PathBuf>,
     /// Links the ranks may use: auto, shm, udp, packet (raw Ethernet), gso (the same with long
     /// frames), xdp (AF_XDP, root) or a list, as packet,udp; packet, gso, xdp and agent (served by
-    /// weftd) include shm [default: what WEFT_LINK says, else auto]
+    /// weftd) include shm [default: WEFT_LINK, else auto]
     #[arg(long, value_name = "LIST", value_parser = parse_links)]
     pub link: Option<String>,
     /// Start an agent (weftd) on each host for the time of the job, and have it serve the ranks
@@ -99,7 +99,7 @@ pub struct Args {
     /// Path of weft on the other hosts [default: the path of this one]
     #[arg(long, value_name = "PATH")]
     pub remote_weft: Option<String>,
-    /// Say where ranks run and how they end
+    /// Print the place of each rank and how it ends
     #[arg(short, long)]
     pub verbose: bool,
     /// Program and its arguments

@@ -39,7 +39,7 @@ pub struct Network {
     /// Protocol that repairs losses [default: selective]
     #[arg(long, value_enum)]
     pub reliability: Option<Reliability>,
-    /// Packets on their way at a time [default: 1024]
+    /// Most packets in flight [default: 1024]
     #[arg(long, value_name = "PACKETS", value_parser = clap::value_parser!(u32).range(1..=1024))]
     window: Option<u32>,
 }
@@ -89,7 +89,7 @@ pub struct Hosts {
     /// A host does nothing for a time, but its network interface: 2@1ms..5ms
     #[arg(long, value_name = "HOST@FROM..UNTIL", value_parser = parse_pause)]
     pause: Vec<Fault>,
-    /// A host stops for ever, and nobody is told: 3@2ms
+    /// A host stops forever without a message to others: 3@2ms
     #[arg(long, value_name = "HOST@TIME", value_parser = parse_death)]
     death: Vec<Fault>,
 }

@@ -15,14 +15,14 @@ use weft_sim::scenarios::default_config;
 use weft_sim::swarm::{parse_seeds, run_seed, PlanReport};
 use weft_sim::Failure;
 
-/// Hosts, links, faults and traffic as the seeds say, every promise checked; or one seed, in detail
+/// Random hosts, links, faults and traffic for each seed, every promise checked; or one seed
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The seeds A up to B, B not included; or the first N
     #[arg(long, value_name = "A..B", env = "WEFT_SEEDS", value_parser = parse_seeds,
         default_value = "0..100")]
     seeds: Range<u64>,
-    /// This seed alone, told in detail
+    /// Only this seed, in detail
     #[arg(long, value_name = "S")]
     seed: Option<u64>,
     /// An agent on every host, which speaks to the network in its rank's place
@@ -34,7 +34,7 @@ pub struct Args {
     /// Simulations at a time [default: one a core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
-    /// Go on after a failure; failures are told as they are, not made smaller
+    /// Go on after a failure; the plans of failures are not made smaller
     #[arg(long)]
     keep_going: bool,
     /// Print one JSON object for each seed

@@ -1,4 +1,4 @@
-/* What `weft bench mpi` runs on each MPI: PROGRAM MODE SECONDS SIZE...
+/* The program that `weft bench mpi` runs on each MPI: PROGRAM MODE SECONDS SIZE...
  * Prints "SIZE SECONDS" for every size, seconds of one operation:
  * pingpong: half a round trip between the first and the last rank;
  * allreduce: sum of SIZE bytes over all ranks;
@@ -39,8 +39,8 @@ static void ring(int size) {
     work = 1.0 + 1e-12 * all;
 }
 
-/* On as many cores as there are ranks, each rank has its own: figures of one core shared by chance
- * say nothing. With more ranks than cores the system places them. */
+/* Binds each rank to a core if there are enough: two ranks that share a core by chance spoil the
+ * figures. With more ranks than cores the system places them. */
 static void pin(void) {
     cpu_set_t all, one;
     if (sched_getaffinity(0, sizeof all, &all) != 0 || ranks > CPU_COUNT(&all))
@@ -79,13 +79,13 @@ int main(int argc, char **argv) {
         int size = atoi(argv[a]);
         out = calloc(1, size + 8);
         in = calloc(1, size + 8);
-        /* The first of a size opens connections and touches its memory. */
+        /* The first operation of a size opens connections and touches its memory. */
         timed(once, size, 1);
         long count = 1;
         double took = 0;
         for (;;) {
             took = timed(once, size, count);
-            /* One rank's clock decides for all. */
+            /* The clock of one rank decides for all. */
             MPI_Bcast(&took, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
             if (took >= wanted)
                 break;

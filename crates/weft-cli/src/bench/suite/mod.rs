@@ -214,7 +214,7 @@ pub fn run(args: &Wanted, options: &Options, interrupt: &Interrupt) -> Result<Ex
         machine: machine(),
         command: command(),
         effort: format!(
-            "{} repetitions of about {} ms for each figure, all ways in turn",
+            "{} repetitions of about {} ms for each figure, all channels in turn",
             effort.repeat,
             effort.turn.as_millis()
         ),

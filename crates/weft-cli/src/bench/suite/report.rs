@@ -154,9 +154,9 @@ fn glance(run: &Run, results: &Results) -> Markup {
     html! {
         h2 id="glance" { "At a glance" }
         p {
-            "The best way that delivers all that is sent, by bytes of a message. Where several are "
-            "equally good within the spread of this run, the one is named that stays so over the "
-            "most sizes."
+            "The best channel that delivers all bytes sent, by message size in bytes. If several "
+            "are equally good within the spread of this run, the table names the one that is among "
+            "the best over the most sizes."
         }
         div.scroll { table {
             thead { tr {
@@ -202,7 +202,7 @@ fn by_size(run: &Run, results: &Results) -> Markup {
     html! {
         h2 id="sizes" { "By size" }
         p {
-            "The best way and its median; below it, how many times better than the best of the "
+            "The best channel and its median; below it, how many times better than the best of the "
             "other kind (weft, or the kernel's own)."
         }
         @for measure in Measure::ALL {

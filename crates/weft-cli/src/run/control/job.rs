@@ -316,7 +316,7 @@ impl Job {
             Up::StdinTaken { bytes } => return bytes,
             Up::Ended { rank, end } if own.contains(&rank) => self.ended(rank, end, nodes),
             _ => {
-                let text = format!("host {} spoke of a rank it does not have", share.host);
+                let text = format!("host {} named a rank that it does not have", share.host);
                 self.fail(1, &text, nodes);
             }
         }

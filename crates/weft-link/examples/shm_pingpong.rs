@@ -68,7 +68,7 @@ struct Line(AtomicU64);
 
 static LINES: [Line; 2] = [Line(AtomicU64::new(0)), Line(AtomicU64::new(0))];
 
-/// The far side: echoes packets, drops them, or answers the bare line, as the header tells.
+/// Runs the far side: echoes packets, drops them, or answers the bare line, as the header tells.
 fn far(link: &mut ShmLink) {
     let mut place = Place::new();
     loop {

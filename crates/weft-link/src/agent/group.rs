@@ -69,7 +69,7 @@ impl Child {
         due
     }
 
-    /// Time of the next visit if nothing happens before.
+    /// Returns the time of the next visit if nothing happens before.
     fn due(&self) -> Option<Instant> {
         let ask = self.ask_at.map(|at| Instant(at.0.next_multiple_of(TICK.as_nanos() as u64)));
         self.watch.due().into_iter().chain(ask).min()
@@ -193,7 +193,7 @@ impl Group {
         right
     }
 
-    /// Index in the queue of a packet number (or of the number after the last packet).
+    /// Returns the index in the queue of a packet number (or of the number after the last packet).
     fn place(&self, number: u32) -> usize {
         number.wrapping_sub(self.base) as usize
     }

@@ -125,7 +125,7 @@ impl World {
         }
     }
 
-    /// The rank takes its messages and grants more; a deaf rank does not.
+    /// Takes the rank's messages and grants more; not for a deaf rank.
     fn take(&mut self, me: usize, deaf: &[usize]) {
         if deaf.contains(&me) {
             return;

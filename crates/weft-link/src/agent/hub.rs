@@ -26,7 +26,7 @@ pub struct Hub {
     too_long: u64,
 }
 
-/// The configuration of the rings between ranks and their agent.
+/// Returns the configuration of the rings between ranks and their agent.
 pub(super) fn ring_config(endpoint: EndpointId, ranks: usize) -> ShmConfig {
     let mut config = ShmConfig::new(endpoint);
     config.max_peers = ranks;
@@ -146,7 +146,7 @@ impl Hub {
         self.shm.pulse(PeerId(rank))
     }
 
-    /// If `muted`, leaves the packets of a rank in its ring for now, so that the rank has to wait.
+    /// Leaves the packets of a rank in its ring while `muted`, so that the rank has to wait.
     pub fn mute(&mut self, rank: u32, muted: bool) {
         self.shm.mute(PeerId(rank), muted);
     }

@@ -52,8 +52,8 @@ pub(crate) const NOBODY: u32 = u32::MAX;
 /// Length of the shortest header in a ring.
 pub(crate) const HEADER_MIN: usize = 24;
 
-/// The default addresses of agents, in order: the agent of the system, of the user, and one without
-/// a file system.
+/// Returns the default addresses of agents, in order: the agent of the system, of the user, and one
+/// without a file system.
 pub fn usual_names() -> Vec<String> {
     let mut names = vec!["/run/weft/agent.sock".to_string()];
     if let Some(folder) = std::env::var("XDG_RUNTIME_DIR").ok().filter(|f| !f.is_empty()) {

@@ -30,7 +30,7 @@ impl<'a> Bytes<'a> {
         Bytes { ptr, len, life: PhantomData }
     }
 
-    /// Number of bytes.
+    /// Returns the number of bytes.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -40,7 +40,7 @@ impl<'a> Bytes<'a> {
         self.len == 0
     }
 
-    /// Address of the first byte.
+    /// Returns the address of the first byte.
     pub fn as_ptr(&self) -> *const u8 {
         self.ptr
     }

@@ -125,7 +125,7 @@ impl Turn {
 mod tests {
     use super::*;
 
-    /// The answer of `hand_over` at a time, without a real yield.
+    /// Returns the answer of `hand_over` at a time, without a real yield.
     fn says(turn: &Turn, now: Instant) -> Next {
         turn.next_at.store(u64::MAX, Ordering::Relaxed);
         turn.hand_over(now, || unreachable!("nothing is tried"))

@@ -391,7 +391,7 @@ impl Proxy {
         self.relay.poll_transmit(now)
     }
 
-    /// The payload of a packet.
+    /// Returns the payload of a packet.
     #[inline]
     pub fn bytes_of(&self, out: &Out) -> &[u8] {
         self.payloads.get(out.payload)

@@ -56,7 +56,7 @@ impl BarePacket {
 }
 
 impl AsFd for BarePacket {
-    /// Readable when there is a frame.
+    /// Returns the descriptor, which is readable when there is a frame.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.fd.as_fd()
     }

@@ -349,7 +349,7 @@ fn push(group: &GroupName, member: &Member, held: &[Held]) -> io::Result<()> {
     Ok(())
 }
 
-/// The thread: answers one connection after another until the listener is shut down.
+/// Answers one connection after another until the listener is shut down; runs in the thread.
 fn answer(shared: &Shared) {
     loop {
         match sys::accept(&shared.listener) {

@@ -74,7 +74,7 @@ impl StandIn {
         self.seat.index() == 0
     }
 
-    /// The descriptor; readable if there is a frame to receive, or if the interface went down.
+    /// Returns the descriptor, readable if there is a frame, or if the interface went down.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.seat.socket.fd.as_fd()
     }

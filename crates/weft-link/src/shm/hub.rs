@@ -87,7 +87,7 @@ impl ShmLink {
         }
     }
 
-    /// If `muted`, leaves the packets of a peer in its ring, so that the peer has to wait.
+    /// Leaves the packets of a peer in its ring while `muted`, so that the peer has to wait.
     pub(crate) fn mute(&mut self, peer: PeerId, muted: bool) {
         if let Some(peer) = self.peer_mut(peer) {
             peer.muted = muted;

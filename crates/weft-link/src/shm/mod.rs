@@ -62,7 +62,7 @@ pub struct ShmConfig {
 }
 
 impl ShmConfig {
-    /// The defaults for an endpoint.
+    /// Returns the defaults for an endpoint.
     pub fn new(endpoint: EndpointId) -> ShmConfig {
         ShmConfig {
             endpoint,
@@ -279,7 +279,7 @@ impl ShmLink {
         }
     }
 
-    /// Called at intervals while polling: tells peers that this side polls, and checks the sockets.
+    /// Tells peers that this side polls, and checks the sockets; called at intervals while polling.
     #[cold]
     fn tick(&mut self, idle: bool) {
         self.calls = 0;

@@ -41,7 +41,7 @@ impl Socket {
 }
 
 impl Drop for Socket {
-    /// The peer must see the end now, also while a child process that was just started still has a
+    /// Lets the peer see the end now, also while a child process that was just started still has a
     /// copy of the descriptor.
     fn drop(&mut self) {
         socket::shutdown(&self.fd);
@@ -99,7 +99,7 @@ impl Drop for Copying<'_> {
 }
 
 impl Drop for Peer {
-    /// Memory whose address the peer knows may be freed next.
+    /// Revokes access, because memory whose address the peer knows may be freed next.
     fn drop(&mut self) {
         self.take_back();
     }

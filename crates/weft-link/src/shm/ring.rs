@@ -300,7 +300,7 @@ impl Producer {
         Ok(false)
     }
 
-    /// Called after publishing: true if the consumer must be woken by its doorbell.
+    /// True if the consumer must be woken by its doorbell; called after publishing.
     #[inline]
     pub(super) fn must_ring<A: Area>(&self, area: &A) -> bool {
         if self.light && cfg!(not(loom)) {

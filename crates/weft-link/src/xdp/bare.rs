@@ -70,7 +70,7 @@ impl BareXdp {
 }
 
 impl AsFd for BareXdp {
-    /// Readable when there is a frame in the first queue.
+    /// Returns the descriptor, which is readable when there is a frame in the first queue.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.rail.ways[0].fd()
     }

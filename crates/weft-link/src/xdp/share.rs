@@ -85,7 +85,7 @@ pub(super) fn share(port: Port, slots: &[u16]) -> io::Result<Vec<Seat>> {
 }
 
 impl Seat {
-    /// The descriptor; readable if there is a frame, possibly for another endpoint.
+    /// Returns the descriptor, readable if there is a frame, possibly for another endpoint.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }

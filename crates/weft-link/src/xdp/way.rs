@@ -49,7 +49,7 @@ impl Way {
         }
     }
 
-    /// The descriptor; readable if there is a frame to receive.
+    /// Returns the descriptor, readable if there is a frame to receive.
     pub fn fd(&self) -> BorrowedFd<'_> {
         match self {
             Way::Queue(port) => port.fd(),

@@ -105,7 +105,7 @@ impl Monitor {
         Ok(Monitor { fd: open(libc::RTMGRP_LINK as u32, libc::SOCK_NONBLOCK)? })
     }
 
-    /// Readable when something changed.
+    /// Returns the descriptor, which is readable after a change.
     pub fn fd(&self) -> RawFd {
         self.fd.as_raw_fd()
     }

@@ -45,7 +45,7 @@ pub fn listen(name: &str) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Connects. `ConnectionRefused`: no process listens under that name.
+/// Connects to a name. `ConnectionRefused`: no process listens under that name.
 pub fn connect(name: &str) -> io::Result<OwnedFd> {
     let fd = new_socket()?;
     be_patient(&fd)?;

@@ -54,7 +54,7 @@ fn ends(trains: bool) -> (End, End) {
     (a, b)
 }
 
-/// Both ends receive until the condition holds; questions to the second are answered.
+/// Receives at both ends until the condition holds; answers questions to the second end.
 fn exchange(
     a: &mut End,
     b: &mut End,

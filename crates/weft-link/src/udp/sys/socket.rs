@@ -53,7 +53,7 @@ pub(super) fn local(fd: RawFd) -> io::Result<SocketAddr> {
     addr.get().ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-/// If `on`, datagrams larger than the path's MTU are refused, else fragmented.
+/// Selects refusal (`on`) or fragmentation of datagrams larger than the path's MTU.
 pub(super) fn set_discovery(fd: RawFd, v6: bool, on: bool) -> io::Result<()> {
     let (level, name) = match v6 {
         true => (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER),
@@ -171,7 +171,7 @@ impl Socket {
         Ok((got[0], got[1]))
     }
 
-    /// If `on`, datagrams larger than the path's MTU are refused, else fragmented.
+    /// Selects refusal (`on`) or fragmentation of datagrams larger than the path's MTU.
     pub fn set_discovery(&self, on: bool) -> io::Result<()> {
         set_discovery(self.raw(), self.v6, on)
     }

@@ -103,7 +103,7 @@ fn field(asm: &mut Assembler, dst: u8, offset: usize, bits: i32) {
     asm.swap_le(dst, bits);
 }
 
-/// A field of 64 bits of the frame = `src`, which then has the frame's byte order.
+/// Sets a field of 64 bits of the frame to `src`, which then has the frame's byte order.
 fn put(asm: &mut Assembler, offset: usize, src: u8) {
     asm.swap_le(src, 64);
     asm.store(Width::Double, R6, offset as i16, src);
@@ -263,7 +263,7 @@ fn send(asm: &mut Assembler, to: usize, mac: Mac) {
     asm.go("out");
 }
 
-/// At the root: stores the fields of an answer for the process.
+/// Stores the fields of an answer for the process, at the root.
 fn note(asm: &mut Assembler) {
     asm.label("note");
     field(asm, R2, NUMBER, 64);
@@ -286,7 +286,7 @@ fn note(asm: &mut Assembler) {
     count(asm, node::ANSWERS);
 }
 
-/// A word of the node = `r2`, if `r2` is greater.
+/// Sets a word of the node to `r2`, if `r2` is greater.
 fn raise(asm: &mut Assembler, word: usize, less: &'static str) {
     asm.load(Width::Double, R3, R7, at(word));
     asm.if_greater(R3, R2, less);

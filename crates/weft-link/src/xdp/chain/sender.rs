@@ -102,7 +102,7 @@ impl Drop for Sender<'_> {
     }
 }
 
-/// For fuzzing: gives frames to a root, unchanged and with the tag of a member that has the key.
+/// Gives frames to a root, unchanged and with the tag of a member that has the key, for fuzzing.
 ///
 /// # Panics
 /// The frames bring its window into an invalid state.
@@ -127,7 +127,7 @@ pub fn check_answers(data: &[u8]) {
     }
 }
 
-/// For fuzzing: returns an answer that a root accepts.
+/// Returns an answer that a root accepts, for fuzzing.
 pub fn example_answer() -> Vec<u8> {
     let (key, me) = (SipKey([7; 16]), Mac([2, 0, 0, 0, 0, 1]));
     let sender = Sender::new((3, key), (EtherType::default(), Mac::default()), None);

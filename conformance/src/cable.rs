@@ -6,11 +6,11 @@ use std::process::Command;
 /// Names of the two interfaces.
 pub const ENDS: [&str; 2] = ["weft0", "weft1"];
 
-/// Lays a cable (a veth pair) in a new network namespace of the calling thread. Nothing is left of
-/// it when the thread and its descriptors have ended.
+/// Lays a cable (a veth pair) in a new network namespace of the calling thread. It disappears when
+/// the thread and its descriptors have ended.
 ///
 /// # Errors
-/// Why this machine cannot: it needs root and the `ip` command.
+/// The reason why this machine cannot: it needs root and the `ip` command.
 pub fn lay(mtu: u32) -> Result<(), String> {
     sys::new_namespace().map_err(|e| format!("needs root to make a network namespace: {e}"))?;
     let [a, b] = ENDS;
@@ -19,22 +19,22 @@ pub fn lay(mtu: u32) -> Result<(), String> {
     ip(&format!("link set {b} up"))
 }
 
-/// Lets UDP be used in the calling thread's namespace, over its loopback interface.
+/// Enables UDP in the calling thread's namespace, over its loopback interface.
 ///
 /// # Errors
-/// As `lay`.
+/// The same as of `lay`.
 pub fn loopback() -> Result<(), String> {
     ip("link set lo up")
 }
 
-/// Lays a cable between two network namespaces: one of the calling thread, in which `near` runs,
-/// and one of another thread, in which `far` does. Their ends have these IPv4 addresses.
+/// Lays a cable between two network namespaces: one of the calling thread, which runs `near`, and
+/// one of another thread, which runs `far`. Their ends have these IPv4 addresses.
 ///
 /// # Errors
-/// As `lay`; then neither has run.
+/// The same as of `lay`; then neither has run.
 ///
 /// # Panics
-/// Where `near` or `far` does.
+/// When `near` or `far` does.
 pub fn between(
     addresses: [&str; 2],
     near: impl FnOnce(),
@@ -70,10 +70,10 @@ pub fn between(
     })
 }
 
-/// Gives an end of a cable an IPv4 address and sets it up, or takes the address away.
+/// Gives an end of a cable an IPv4 address and sets it up, or removes the address.
 ///
 /// # Errors
-/// As `lay`.
+/// The same as of `lay`.
 pub fn address(end: &str, address: &str, is_there: bool) -> Result<(), String> {
     let word = if is_there { "add" } else { "del" };
     ip(&format!("addr {word} {address}/24 dev {end}"))?;

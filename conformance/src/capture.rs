@@ -1,4 +1,4 @@
-//! Packets of an interface as Wireshark sees them, with the dissector of this repository.
+//! Packets of an interface as Wireshark shows them, with the dissector of this repository.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 /// The dissector.
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/weft.lua");
 
-/// Reached only where something is broken.
+/// Bound of a wait; reached only when something is broken.
 const LIMIT: Duration = Duration::from_secs(120);
-/// Where marks go: the discard service, which nobody has.
+/// Port of the marks: the discard service, which no host here offers.
 const MARK_PORT: u16 = 9;
 
 /// A running capture of one interface.
@@ -27,19 +27,19 @@ impl Drop for Capture {
 }
 
 impl Capture {
-    /// Captures an interface of the calling thread's network namespace into a file; it runs when
-    /// this returns.
+    /// Captures an interface of the calling thread's network namespace into a file; the capture
+    /// runs when this returns.
     ///
     /// # Errors
-    /// It cannot: what it says.
+    /// The output of a capture that cannot run.
     pub fn start(interface: &str, file: &Path) -> Result<Capture, String> {
         Capture::by(Command::new("dumpcap"), interface, file)
     }
 
-    /// The same by a command that becomes `dumpcap`.
+    /// Does the same by a command that becomes `dumpcap`.
     ///
     /// # Errors
-    /// It cannot: what it says.
+    /// The output of a capture that cannot run.
     pub fn by(mut command: Command, interface: &str, file: &Path) -> Result<Capture, String> {
         command.args(["-q", "-i", interface, "-w"]).arg(file);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
@@ -49,7 +49,7 @@ impl Capture {
         let mut said = String::new();
         for line in BufReader::new(errors).lines() {
             said += &line.map_err(|e| e.to_string())?;
-            // It names the file once it captures.
+            // It prints the name of the file once it captures.
             if said.contains("File: ") {
                 return Ok(capture);
             }
@@ -57,8 +57,8 @@ impl Capture {
         Err(format!("dumpcap: {said}"))
     }
 
-    /// Ends the capture. `mark` sends a text over the interface, to UDP port 9: once that is in the
-    /// file, so is all that came before.
+    /// Ends the capture. `mark` sends a text over the interface, to UDP port 9: once the mark is in
+    /// the file, all earlier packets are too.
     ///
     /// # Panics
     /// The mark does not arrive.
@@ -77,7 +77,7 @@ impl Capture {
     }
 }
 
-/// Writes UDP datagrams of these contents into a capture of its own.
+/// Writes UDP datagrams of these contents into a new capture file.
 ///
 /// # Errors
 /// The file cannot be written.
@@ -108,12 +108,12 @@ pub struct Seen {
     pub types: Vec<u8>,
     /// The payload of each weft packet that has one, in hexadecimal.
     pub payloads: Vec<String>,
-    /// Something in it is malformed, or its reserved bytes are set.
+    /// True if it is malformed, or its reserved bytes are set.
     pub bad: bool,
 }
 
 impl Seen {
-    /// Whether a protocol is in it.
+    /// Returns true if it contains a protocol.
     pub fn has(&self, protocol: &str) -> bool {
         self.protocols.iter().any(|p| p == protocol)
     }
@@ -131,18 +131,18 @@ fn seen(line: &str) -> Seen {
     Seen { protocols, types, payloads, bad }
 }
 
-/// Reads the frames of a file for which a filter of Wireshark holds, but for marks.
+/// Reads the frames of a file that match a filter of Wireshark, without marks.
 ///
 /// # Errors
-/// Tshark is not here.
+/// Tshark is not installed.
 ///
 /// # Panics
-/// It refuses the file, or the dissector fails.
+/// Tshark refuses the file, or the dissector fails.
 pub fn read(file: &Path, filter: &str) -> Result<Vec<Seen>, String> {
     let mut command = Command::new("tshark");
     command.arg("-r").arg(file).args(["-X", &format!("lua_script:{SCRIPT}"), "-Y"]);
     command.arg(format!("({filter}) && !(udp.dstport == {MARK_PORT}) && !icmp"));
-    // It may take a number of a counter for its own.
+    // That protocol may take a number of a counter for its own.
     command.args(["--disable-protocol", "tapa", "-T", "fields"]);
     let fields = ["frame.protocols", "weft.type", "weft.payload", "_ws.malformed", "_ws.expert"];
     command.args(fields.iter().flat_map(|field| ["-e", *field]));

@@ -1,4 +1,4 @@
-//! The engine between an honest and a hostile peer, driven by bytes: what the fuzz target runs.
+//! The engine between an honest and a hostile peer, driven by bytes: the body of the fuzz target.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use weft_core::engine::Rights;
 use weft_core::wire::{field, PacketType, VERSION};
 use weft_core::{Config, EndpointId, Engine, Instant, LinkCaps, OpId, PeerFailure, PeerId};
 
-/// Bytes of the input, zeros when it is used up.
+/// Bytes of the input; zeros after its end.
 struct Input<'a>(&'a [u8]);
 
 impl Input<'_> {
@@ -19,7 +19,7 @@ impl Input<'_> {
         first
     }
 
-    /// A length: small, around a packet, or large.
+    /// Returns a length: small, near that of a packet, or large.
     fn len(&mut self) -> u64 {
         let n = u64::from(self.byte());
         match n % 4 {
@@ -30,7 +30,7 @@ impl Input<'_> {
     }
 }
 
-/// An engine, and as its driver only lengths instead of bytes.
+/// An engine, and a driver that has only lengths instead of bytes.
 struct Side {
     engine: Engine,
     now: Instant,
@@ -108,7 +108,7 @@ impl Side {
         let placement = self.engine.handle_packet(self.now, None, caps, header, len);
         self.place(placement, len);
         self.settle();
-        // Held packets count as lost in the driver: their numbers are only asked for.
+        // The driver counts held packets as lost: it only asks for their numbers.
         while self.engine.next_replay().is_some() {}
     }
 
@@ -125,7 +125,7 @@ impl Side {
             }
             Placement::Store { id, offset, total } => {
                 if offset == 0 {
-                    // A peer has its credit, and as much as is kept for active messages.
+                    // A peer has its credit, and as much that is reserved for active messages.
                     let most = (1 << 20) + (64 << 10);
                     assert!(total <= most, "{total} bytes beyond the credit");
                     self.stored.insert(id, total);
@@ -172,7 +172,7 @@ impl Side {
         }
     }
 
-    /// Takes out the packets to send: header and payload length.
+    /// Takes the packets to send: header and payload length.
     fn packets(&mut self, refuse: bool) -> Vec<(Vec<u8>, u64)> {
         use weft_core::engine::types::Payload;
         let mut out = Vec::new();
@@ -197,7 +197,7 @@ impl Side {
     }
 }
 
-/// A packet made of the input, with a valid version, type and session unless the input says
+/// Makes a packet of the input, with a valid version, type and session unless the input chooses
 /// otherwise.
 fn forged(input: &mut Input<'_>, session: u32) -> Vec<u8> {
     let kind = PacketType::ALL[usize::from(input.byte()) % PacketType::ALL.len()];
@@ -206,7 +206,7 @@ fn forged(input: &mut Input<'_>, session: u32) -> Vec<u8> {
         bytes[field::VERSION] = VERSION;
         bytes[field::TYPE] = kind as u8;
         bytes[field::SESSION].copy_from_slice(&session.to_le_bytes());
-        // Numbers near those in use.
+        // Sets numbers near those in use.
         for at in [field::FLAGS.start + 1, field::SEQ.start + 2, field::ACK.start + 2] {
             bytes[at] = 0;
         }
@@ -217,9 +217,9 @@ fn forged(input: &mut Input<'_>, session: u32) -> Vec<u8> {
     bytes
 }
 
-/// Two engines exchange what the bytes say, while the bytes also forge packets to one of them. No
-/// operation completes twice, nothing is placed outside a buffer, nothing grows without limit, and
-/// the end of the session ends every operation.
+/// Lets two engines exchange messages as the bytes choose, while the bytes also forge packets to
+/// one of them. Checks that no operation completes twice, nothing is placed outside a buffer,
+/// nothing grows without limit, and the end of the session ends every operation.
 pub fn engine(data: &[u8]) {
     let mut input = Input(data);
     let choice = input.byte();

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Units that `promtool` wants written out, as seconds.
+/// Units that `promtool` requires to be written out, as seconds.
 const SHORT_UNITS: [&str; 12] =
     ["s", "ms", "us", "ns", "sec", "b", "kb", "mb", "gb", "tb", "m", "h"];
 
@@ -69,7 +69,7 @@ fn lint(name: &str, kind: &str) -> Result<(), String> {
     }
 }
 
-/// One line about the metric `current`, or the first about another.
+/// Checks one line about the metric `current`, or the first about another.
 fn line(
     line: &str,
     all: &mut BTreeMap<String, Metric>,
@@ -112,10 +112,10 @@ fn line(
     Ok(())
 }
 
-/// Reads a text; the names of its metrics with the number of their values.
+/// Checks a text; returns the names of its metrics with the number of their values.
 ///
 /// # Errors
-/// The line that breaks a rule, and which.
+/// The line that breaks a rule, and the rule.
 pub fn check(text: &str) -> Result<BTreeMap<String, usize>, String> {
     if !text.is_empty() && !text.ends_with('\n') {
         return Err("the last line does not end".into());

@@ -1,6 +1,6 @@
-//! Bodies of the fuzz targets: hostile bytes into everything that reads bytes from a peer. Each
-//! must return, whatever it is given; what it accepts must keep the stated properties. libFuzzer
-//! calls them from `fuzz/`, the tests with seeded inputs.
+//! Bodies of the fuzz targets: hostile bytes for all code that reads bytes from a peer. Each must
+//! return for every input; accepted input must keep the stated properties. libFuzzer calls them
+//! from `fuzz/`, the tests with seeded inputs.
 
 pub use crate::engine::engine;
 use std::hash::{Hash, Hasher};
@@ -13,7 +13,7 @@ use weft_link::ether::{EtherFrame, EtherHead, TrainFrame, TrainHead};
 use weft_link::secure::{JobKey, Lane, Mode, Secure, Security};
 use weft_link::{Address, Bytes};
 
-/// The wire format: parsing never panics, and what parses encodes to the same bytes.
+/// Tests the wire format: parsing never panics, and parsed packets encode to the same bytes.
 pub fn wire_parse(data: &[u8]) {
     let parsed = wire::parse(data);
     let view = wire::View::new_checked(data);
@@ -30,14 +30,14 @@ pub fn wire_parse(data: &[u8]) {
     assert!(!view.to_string().contains('\n'));
 }
 
-/// The address encoding: decoding never panics, and each address has one encoding.
+/// Tests the address encoding: decoding never panics, and each address has one encoding.
 pub fn address_decode(data: &[u8]) {
     if let Ok(address) = Address::decode(data) {
         assert_eq!(address.encode(), data, "an address with two encodings");
     }
 }
 
-/// A frame on Ethernet: the view never panics, and what it accepts encodes to the same bytes.
+/// Tests a frame on Ethernet: the view never panics, and accepted frames encode to the same bytes.
 pub fn ether_frame(data: &[u8]) {
     if let Ok(train) = TrainFrame::new_checked(data) {
         let head = train.head();
@@ -55,7 +55,7 @@ pub fn ether_frame(data: &[u8]) {
     assert!(!head.to_string().contains('\n'));
 }
 
-/// A message between a rank and its agent: decoding never panics, and each message has one
+/// Tests a message between a rank and its agent: decoding never panics, and each message has one
 /// encoding.
 pub fn agent_control(data: &[u8]) {
     if let Ok(message) = Control::decode(data) {
@@ -67,13 +67,13 @@ pub fn agent_control(data: &[u8]) {
     }
 }
 
-/// The hello of a connection through shared memory: decoding never panics, and each hello has one
-/// encoding and sizes that a segment can have.
+/// Tests the hello of a connection through shared memory: decoding never panics, and each hello has
+/// one encoding and sizes that a segment can have.
 pub fn shm_hello(data: &[u8]) {
     weft_link::shm::check_hello(data);
 }
 
-/// Answers to the root of a chain of kernels: none panics, and what its window holds stays bounded.
+/// Tests answers to the root of a chain of kernels: none panics, and its window stays bounded.
 pub fn chain_answers(data: &[u8]) {
     weft_link::xdp::chain::check_answers(data);
 }
@@ -83,8 +83,8 @@ const BOB: EndpointId = EndpointId(0xb0b);
 const PEER: PeerId = PeerId(0);
 const SESSION: u32 = wire::session_number(0, 1);
 
-/// With a key of its own for each input: a fuzzer sees what tags are compared with, and under one
-/// key it would learn to forge them.
+/// Makes security with another key for each input: a fuzzer sees the values that tags are compared
+/// with, and under one key it would learn to forge them.
 fn secure(input: &[u8], mode: Mode, me: EndpointId, other: EndpointId) -> Secure {
     let mut hash = std::hash::DefaultHasher::new();
     input.hash(&mut hash);
@@ -95,8 +95,9 @@ fn secure(input: &[u8], mode: Mode, me: EndpointId, other: EndpointId) -> Secure
     secure
 }
 
-/// Opening frames: raw bytes are never accepted, nor is a genuine frame with any bit changed; an
-/// unchanged one is, once. The first byte chooses; the others are the frame, or the change.
+/// Tests the opening of frames: raw bytes are never accepted, nor is a genuine frame with any bit
+/// changed; an unchanged one is accepted once. The first byte chooses; the others are the frame, or
+/// the change.
 pub fn secure_open(data: &[u8]) {
     let Some((choice, bytes)) = data.split_first() else { return };
     let mode = if choice & 1 == 0 { Mode::Auth } else { Mode::Encrypt };
@@ -118,7 +119,7 @@ pub fn secure_open(data: &[u8]) {
     assert_eq!(bob.open(&mut genuine.to_vec()).is_err(), !changed, "replayed: {}", !changed);
 }
 
-/// A ring to a rank that takes so many more packets and messages.
+/// A ring to a rank with room for so many more packets and messages.
 struct Ring(usize);
 
 impl Ring {
@@ -149,11 +150,11 @@ impl ToRank for Ring {
     }
 }
 
-/// Peers, words and groups that the rank of [`agent_rank`] may have.
+/// Most peers, words and groups of the rank of [`agent_rank`].
 const FEW: u32 = 8;
 
-/// What an agent does for a rank that says anything, and whose peers do: it ends for no input, and
-/// keeps no more than the rank may have. Steps follow one another: a byte that chooses, a length,
+/// Tests an agent whose rank and peers send arbitrary bytes: it ends for no input, and keeps no
+/// more than the rank may have. The input is a sequence of steps: a byte that chooses, a length,
 /// and so many bytes, which are a message, a packet of the rank, a frame of the network, or time.
 pub fn agent_rank(data: &[u8]) {
     let config = weft_core::Config { peers_max: FEW, ..weft_core::Config::default() };

@@ -1,4 +1,4 @@
-//! Two hosts joined by cables, for tests of what happens when a cable breaks.
+//! Two hosts joined by cables, for tests of broken cables.
 
 use crate::sys;
 use std::process::Command;
@@ -18,7 +18,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// Runs `ip` with these words here.
+    /// Runs `ip` with these arguments on this host.
     pub fn ip(&self, words: &str) {
         command("ip", words).unwrap_or_else(|why| panic!("{why}"));
     }
@@ -28,24 +28,24 @@ impl Host {
         wait_running(name).unwrap_or_else(|why| panic!("{why}"));
     }
 
-    /// The network namespace of the other host, as a file.
+    /// Returns the network namespace of the other host, as a file.
     pub fn other_space(&self) -> &str {
         &self.spaces[1 - self.side]
     }
 
-    /// The network namespaces of both hosts, as files.
+    /// Returns the network namespaces of both hosts, as files.
     pub fn spaces(&self) -> &[String; 2] {
         &self.spaces
     }
 
-    /// Runs a command with these words on the other host.
+    /// Runs a command with these arguments on the other host.
     pub fn other(&self, words: &str) {
         let space = self.other_space();
         command("nsenter", &format!("--net={space} {words}")).unwrap_or_else(|why| panic!("{why}"));
     }
 }
 
-/// The Ethernet address of a host's end of a cable.
+/// Returns the Ethernet address of a host's end of a cable.
 pub fn mac(cable: usize, side: usize) -> String {
     format!("02:57:00:00:{cable:02x}:{:02x}", side + 1)
 }
@@ -59,14 +59,14 @@ fn command(program: &str, words: &str) -> Result<String, String> {
     }
 }
 
-/// Whether the kernel says that an interface of this thread's host runs.
+/// Returns true if the kernel reports that an interface of this thread's host runs.
 fn is_running(name: &str) -> Result<bool, String> {
     let shown = command("ip", &format!("-oneline link show dev {name}"))?;
     Ok(shown.contains(" state UP ") && !shown.contains(" qdisc noop "))
 }
 
-/// Waits until an interface of this thread's host runs. The kernel looks for cables once a second:
-/// an interface that came up since has no packet queue yet, and links open without its address.
+/// Waits until an interface of this thread's host runs. The kernel checks cables once a second: an
+/// interface that came up since then has no packet queue yet, and links open without its address.
 fn wait_running(name: &str) -> Result<(), String> {
     let end = Instant::now() + LIMIT;
     while !is_running(name)? {
@@ -78,7 +78,7 @@ fn wait_running(name: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Process and thread number of the calling thread, and its network namespace as a file.
+/// Returns process and thread number of the calling thread, and its network namespace as a file.
 fn whoami() -> Result<(String, String), String> {
     let link = std::fs::read_link("/proc/thread-self").map_err(|e| e.to_string())?;
     let link = link.display().to_string();
@@ -135,7 +135,7 @@ fn make(
 /// Runs each body on a host of its own.
 ///
 /// # Errors
-/// Why this machine cannot: it needs root and the commands `ip` and `nsenter`.
+/// The reason why this machine cannot: it needs root and the commands `ip` and `nsenter`.
 pub fn run<A: Send, B: Send>(
     cables: usize,
     a: impl FnOnce(&Host) -> A + Send,
@@ -146,7 +146,7 @@ pub fn run<A: Send, B: Send>(
         let b = scope.spawn(move || make(cables, 1, &to_a, &from_a).map(|host| b(&host)));
         let a = scope.spawn(move || make(cables, 0, &to_b, &from_b).map(|host| a(&host)));
         let (a, b) = (a.join(), b.join());
-        // The first to fail tells more.
+        // The error of the first that fails is the more useful one.
         let a = a.unwrap_or_else(|e| std::panic::resume_unwind(e))?;
         Ok((a, b.unwrap_or_else(|e| std::panic::resume_unwind(e))?))
     })
@@ -172,7 +172,7 @@ mod tests {
                     me,
                 };
                 let link = UdpLink::new(UdpConfig::default(), security);
-                // A host that ends takes its cables along.
+                // The end of a host removes its cables.
                 both.wait();
                 let mut address = Address::default();
                 link.map_err(|e| e.to_string())?.advertise(&mut address);

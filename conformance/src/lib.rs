@@ -1,6 +1,7 @@
 //! One suite for every link, and the bodies of the fuzz targets.
 //!
-//! A link is right when [`link_suite!`] passes for it; what it may leave out, its capabilities say.
+//! A link is correct if [`link_suite!`] passes for it; its capabilities name the features that it
+//! lacks.
 #![deny(unsafe_code)]
 #![warn(missing_docs)]
 

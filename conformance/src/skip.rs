@@ -1,9 +1,9 @@
-//! Tests that cannot run on a machine. Crates that this one builds on include this file for theirs.
+//! Tests that cannot run on a machine. Crates that this one depends on include this file.
 
 use std::io::Write;
 
-/// Notes that the running test cannot run here, and why: the summary counts it as skipped. The test
-/// then returns.
+/// Notes the reason why the running test cannot run here: the summary counts it as skipped. The
+/// test then returns.
 pub fn skip(why: &str) {
     let thread = std::thread::current();
     let test = thread.name().unwrap_or("a test");

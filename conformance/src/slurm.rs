@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// Reached only where it does not start.
+/// Bound of the start; reached only when it fails.
 const LIMIT: Duration = Duration::from_secs(60);
 const NODES: [&str; 2] = ["n1", "n2"];
 
@@ -28,7 +28,7 @@ impl Drop for Cluster {
     }
 }
 
-/// Daemons lie where users' shells do not look.
+/// Finds a program, also in the folders of daemons, which are not in users' `PATH`.
 fn find(program: &str) -> Result<PathBuf, String> {
     let path = std::env::var("PATH").unwrap_or_default();
     let mut folders = path.split(':').chain(["/usr/sbin", "/sbin"]);
@@ -58,12 +58,12 @@ impl Cluster {
     /// Starts Slurm on both hosts, which a cable joins.
     ///
     /// # Errors
-    /// It is not installed, or does not start: what it says.
+    /// It is not installed, or its output if it does not start.
     pub fn start(host: &Host) -> Result<Cluster, String> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let daemons = [find("slurmctld")?, find("slurmd")?];
         find("srun")?;
-        // Not below the build folder: addresses of sockets are short.
+        // Not below the build folder: paths of sockets must be short.
         let name =
             format!("weft-slurm-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let folder = std::env::temp_dir().join(name);
@@ -82,21 +82,21 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// `srun` on the first host.
+    /// Returns `srun` on the first host.
     pub fn srun(&self) -> Command {
         let mut command = self.command(0, Path::new("srun"));
         command.args(["--immediate=30", "--overcommit", "--nodes=2"]);
         command
     }
 
-    /// `salloc` on the first host, for both: the command in the allocation follows.
+    /// Returns `salloc` on the first host, for both; the command in the allocation follows.
     pub fn salloc(&self) -> Command {
         let mut command = self.command(0, Path::new("salloc"));
         command.args(["--immediate=30", "--overcommit", "--nodes=2", "--quiet"]);
         command
     }
 
-    /// Whether Slurm has this plugin for MPI.
+    /// Returns true if Slurm has this plugin for MPI.
     pub fn offers(&self, plugin: &str) -> bool {
         let listed = self.command(0, Path::new("srun")).arg("--mpi=list").output();
         // Older versions print the list on the error stream.
@@ -108,7 +108,7 @@ impl Cluster {
         self.folder.join("slurm.conf")
     }
 
-    /// A command on a host, which has the name of its node there.
+    /// Returns a command on a host, which has the name of its node there.
     fn command(&self, side: usize, program: &Path) -> Command {
         let mut command = Command::new("nsenter");
         command.arg(format!("--net={}", self.spaces[side]));

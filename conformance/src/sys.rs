@@ -4,7 +4,8 @@
 use std::os::fd::RawFd;
 use std::time::Duration;
 
-/// Whether one of the descriptors becomes readable in time. An interrupted wait counts as no.
+/// Returns true if one of the descriptors becomes readable in time; false if the wait is
+/// interrupted.
 pub fn readable(fds: &[RawFd], limit: Duration) -> bool {
     let mut polled: Vec<libc::pollfd> =
         fds.iter().map(|fd| libc::pollfd { fd: *fd, events: libc::POLLIN, revents: 0 }).collect();

@@ -1,18 +1,18 @@
-//! Wireshark's dissector takes the packets that the code takes, and no others.
+//! Checks that Wireshark's dissector accepts the packets that the code accepts, and no others.
 #![allow(non_snake_case)]
 
 use weft_conformance::capture;
 use weft_core::wire::{self, WireError};
 use weft_link::rng::Rng;
 
-/// A datagram that is a packet in many cases, and nearly one in most others.
+/// Returns a datagram that is often a packet, and nearly one in most other cases.
 fn datagram(rng: &mut Rng) -> Vec<u8> {
     let mut bytes = vec![0; 24 + rng.below(90) as usize];
     bytes[0] = if rng.chance(900_000) { wire::VERSION } else { rng.next_u64() as u8 };
     bytes[1] = rng.below(20) as u8;
     let flag = 1_u16 << rng.below(16);
     bytes[2..4].copy_from_slice(&if rng.chance(500_000) { flag } else { 0 }.to_le_bytes());
-    // Reserved bytes and the sequence numbers of types without are often as they should be.
+    // Reserved bytes, and sequence numbers of types without them, are often valid.
     for byte in bytes.iter_mut().skip(4) {
         if rng.chance(100_000) {
             *byte = rng.next_u64() as u8;
@@ -37,9 +37,10 @@ fn dissector__takes_what_the_code_takes() {
     for (bytes, seen) in all.iter().zip(&seen) {
         let parsed = wire::parse(bytes);
         let good = match &parsed {
-            // Nobody sends such a one, and a rule more tells packets from others' datagrams.
+            // No endpoint sends such a packet, and the rule helps to tell packets from other
+            // datagrams.
             Ok((common, packet, _)) => packet.is_sequenced() || common.seq.0 == 0,
-            // A value without a meaning is shown as such.
+            // The dissector shows a value without a meaning as such.
             Err(WireError::Field) => continue,
             Err(_) => false,
         };

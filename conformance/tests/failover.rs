@@ -15,17 +15,17 @@ use weft_link::{XdpConfig, XdpLink};
 
 const TAG: u64 = 5;
 const LONG: usize = 1 << 20;
-/// Messages on their way at a time.
+/// Messages in flight at a time.
 const WINDOW: usize = 6;
 /// Bound of every wait; reached only when something is broken.
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// What the bodies are given.
+/// The arguments of the bodies.
 struct Side<'a> {
     host: &'a Host,
     endpoint: Endpoint,
     peer: PeerId,
-    /// Where the other side is.
+    /// The other side's address.
     address: Address,
 }
 
@@ -66,7 +66,7 @@ fn open<'a>(
     Side { host, endpoint, peer, address }
 }
 
-/// Message `i`: every other one is long.
+/// Returns message `i`: every other one is long.
 fn message(i: usize) -> Vec<u8> {
     let mut data = vec![i as u8; if i.is_multiple_of(2) { 16 } else { LONG }];
     data[..8].copy_from_slice(&(i as u64).to_le_bytes());
@@ -109,7 +109,7 @@ impl Side<'_> {
     fn describe(&self) -> String {
         let all = self.endpoint.describe(self.peer);
         let links: Vec<_> = all.split(" over ").skip(1).collect();
-        // Without the interfaces and addresses.
+        // Names without interfaces and addresses.
         let bare = links.iter().map(|link| match (link.find(" ("), link.find(')')) {
             (Some(from), Some(to)) => format!("{}{}", &link[..from], &link[to + 1..]),
             _ => (*link).to_string(),
@@ -117,7 +117,7 @@ impl Side<'_> {
         bare.collect::<Vec<_>>().join(" over ")
     }
 
-    /// Lets time pass until it is so.
+    /// Makes progress until `done`.
     fn until(&self, what: &str, done: impl Fn(&Self) -> bool) {
         let end = Instant::now() + LIMIT;
         while !done(self) {
@@ -132,7 +132,7 @@ impl Side<'_> {
     }
 }
 
-/// Lets messages flow from one host to the other while `at` does harm.
+/// Sends messages from one host to the other while `at` breaks cables.
 fn flow(cables: usize, names: &str, count: usize, at: impl FnMut(usize, &Side<'_>) + Send) {
     let ((to_b, from_a), (to_a, from_b)) = (channel(), channel());
     let ran = hosts::run(
@@ -145,9 +145,9 @@ fn flow(cables: usize, names: &str, count: usize, at: impl FnMut(usize, &Side<'_
     }
 }
 
-/// Bytes that this thread's host has sent over each of two cables.
+/// Returns the bytes that this thread's host has sent over each of two cables.
 fn sent_bytes() -> [u64; 2] {
-    // What /sys has is of the namespace in which it was mounted.
+    // /sys shows the namespace in which it was mounted.
     let table = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap();
     ["cable0:", "cable1:"].map(|name| {
         let line = table.lines().find_map(|line| line.trim().strip_prefix(name)).unwrap();
@@ -177,14 +177,14 @@ fn over_both_cables(names: &str, link: &str) {
         |host| {
             let side = open(host, names, 1 << 20, (to_b, from_b));
             let send = |data| side.endpoint.block_on(side.endpoint.send(side.peer, TAG, data));
-            // Until both ways are proven.
+            // Waits until both paths are proven.
             let end = Instant::now() + LIMIT;
             while side.counter(link, "sent_striped") == 0 {
                 assert!(Instant::now() < end, "never over both: {}", side.describe());
                 send(vec![0; LONG]).0.unwrap();
             }
-            // A way that is doubted or left meanwhile, as ranks get no processor, carries nothing
-            // for a second or two.
+            // A path that was doubted or left meanwhile, because ranks got no processor, carries
+            // nothing for a second or two.
             let mut all = Vec::new();
             while Instant::now() < end {
                 let before = sent_bytes();
@@ -229,13 +229,13 @@ fn over_both_cables(names: &str, link: &str) {
     }
 }
 
-/// At the second host, a switch between each cable and its interface, which loses nothing yet.
+/// Puts a switch between each cable and its interface at the second host; it loses nothing yet.
 fn switches(host: &Host) {
     for n in 0..2 {
         for words in [
             format!("link set cable{n} address 02:57:00:00:00:8{n}"),
             format!("addr del 10.9.{n}.2/24 dev cable{n}"),
-            // Without ARP, it is not used itself.
+            // Without ARP, the host does not use it itself.
             format!("link add switch{n} type bridge stp_state 0 forward_delay 0 mcast_snooping 0"),
             format!("link set switch{n} arp off up"),
             format!("link set cable{n} master switch{n}"),
@@ -246,15 +246,15 @@ fn switches(host: &Host) {
         ] {
             host.ip(&words);
         }
-        // A switch forwards what runs.
+        // A switch forwards only between interfaces that run.
         for name in ["cable", "port", "end"] {
             host.wait_running(&format!("{name}{n}"));
         }
     }
 }
 
-/// The switch behind a cable, at the other host, loses all DATA, whose type stands at this place of
-/// a frame.
+/// Makes the switch of a cable, at the other host, lose all DATA packets, whose type is at offset
+/// `at` of a frame.
 fn lose_data(host: &Host, cable: usize, at: u32) {
     for words in [
         format!("qdisc add dev port{cable} root handle 1: htb direct_qlen 10000"),
@@ -271,7 +271,7 @@ fn lose_data(host: &Host, cable: usize, at: u32) {
     assert!(command.args([&data, "flowid", "1:2"]).status().unwrap().success());
 }
 
-/// The path in use, or the one that shares data with it, still lets questions pass, but no data.
+/// Tests a path, in use or sharing data with the one in use, that passes questions but no data.
 fn loses_data(link: &'static str, at: u32, in_use: bool) {
     let ((to_b, from_a), (to_a, from_b)) = (channel(), channel());
     let count = 120;
@@ -323,7 +323,7 @@ fn udp__dies_and_comes_back() {
     flow(1, "packet,udp", 90, move |i, side| match i {
         20 => {
             side.until("over both", |s| s.describe() == BOTH);
-            // To a station that is not there.
+            // To a station that does not exist.
             side.host
                 .ip("neigh replace 10.9.0.2 lladdr 02:57:00:00:00:99 nud permanent dev cable0");
         }
@@ -357,8 +357,8 @@ fn packet__dies_and_comes_back() {
     });
 }
 
-/// Where the kernel begins to cut long frames, small ones still pass; what was long before goes in
-/// pieces over udp, if there is that, or is not long.
+/// Tests a path where the kernel begins to cut long frames while small ones pass: long packets go
+/// in pieces over udp, if there is that link, else packets become short.
 fn cut(names: &str, all: &'static str, rest: &'static str) {
     flow(1, names, 90, move |i, side| {
         let longest = |bytes: &str| {
@@ -392,7 +392,7 @@ fn interface__goes_down_and_up_under_gso() {
     cables_in_turn("gso", "gso");
 }
 
-/// One interface goes down, comes up, then the other does.
+/// Takes one interface down and up again, then the other.
 fn cables_in_turn(names: &str, moves: &'static str) {
     flow(2, names, 120, |i, side| match i {
         20 => side.host.ip("link set cable0 down"),
@@ -448,8 +448,8 @@ fn mtu__shrinks_and_grows() {
     }
 }
 
-/// The other end of the cable takes shorter frames than this one sends, and drops longer ones
-/// without a word, as a switch between them would.
+/// The other end of the cable accepts shorter frames than this one sends, and silently drops longer
+/// ones, as a switch between them would.
 #[test]
 fn mtu__shrinks_on_the_way_alone() {
     for names in ["udp", "packet", "xdp", "packet,udp", "packet,gso,udp", "xdp,udp"] {
@@ -462,7 +462,7 @@ fn mtu__shrinks_on_the_way_alone() {
     }
 }
 
-/// Sends frames of random content to the seats of an address until told to stop, as many as go.
+/// Sends frames of random content to the interfaces of an address until told to stop; counts them.
 fn flood(
     link: &str,
     address: &Address,
@@ -479,7 +479,7 @@ fn flood(
         for chunk in bytes.chunks_mut(8) {
             chunk.copy_from_slice(&weft_link::random_u64().to_le_bytes());
         }
-        // Of every type and length.
+        // Packets of every type and length.
         bytes[0] = sent as u8;
         let (header, payload) = bytes.split_at(24 + sent as usize % 13 * 8);
         let payload = &payload[..sent as usize % payload.len()];
@@ -489,8 +489,8 @@ fn flood(
     sent
 }
 
-/// Messages flow while another process of the first host floods a link of the second one. Returns
-/// the frames of the flood that went, and of the second host the frames its ring lost and those it
+/// Sends messages while another process of the first host floods a link of the second one. Returns
+/// the number of the flood's frames, of frames that the second host's ring lost, and of those it
 /// refused.
 fn flooded(link: &str, ring: usize, security: Security) -> Option<[u64; 3]> {
     let ((to_b, from_a), (to_a, from_b)) = (channel(), channel());
@@ -510,7 +510,7 @@ fn flooded(link: &str, ring: usize, security: Security) -> Option<[u64; 3]> {
     };
     let ran = hosts::run(1, attack, |host| {
         let side = open(host, names, ring, (to_a, from_a));
-        // Nobody looks at the ring until the flood is far more than it holds.
+        // The ring is not read until the flood is far more than it holds.
         let end = Instant::now() + LIMIT;
         while !begun.load(Ordering::Relaxed) {
             assert!(Instant::now() < end, "no flood");

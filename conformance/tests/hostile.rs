@@ -13,7 +13,7 @@ use weft_link::Address;
 
 const ROUNDS: u64 = 20_000;
 
-/// Feeds `body` random bytes and damaged copies of `good`. A failure names the round, which is the
+/// Feeds `body` random bytes and damaged copies of `good`. A failure prints the round, which is the
 /// seed of its input.
 fn feed(good: &[Vec<u8>], body: fn(&[u8])) {
     for seed in 0..ROUNDS {
@@ -48,7 +48,7 @@ fn damage(input: &mut Vec<u8>, rng: &mut Rng) {
     }
 }
 
-/// A packet of every type, all fields zero, with some payload.
+/// Returns a packet of every type, all fields zero, with some payload.
 fn packets() -> Vec<Vec<u8>> {
     let types = (0..=u8::MAX).filter_map(|n| PacketType::try_from(n).ok());
     let packet = |kind: PacketType| {
@@ -119,12 +119,12 @@ fn agent_control__survives_hostile_bytes() {
     feed(&good.map(|message| message.encode()), hostile::agent_control);
 }
 
-/// A step of [`hostile::agent_rank`].
+/// Encodes a step of [`hostile::agent_rank`].
 fn step(choice: u8, bytes: &[u8]) -> Vec<u8> {
     [&[choice, bytes.len() as u8], bytes].concat()
 }
 
-/// A packet of this type with this session and group of fields, as a rank or a peer sends it.
+/// Encodes a packet with this session and type fields, as a rank or a peer sends it.
 fn packet(packet: Packet, session: u32, seq: u32) -> Vec<u8> {
     let common = Common { session, seq: Seq(seq), ..Common::default() };
     wire::emit(&common, &packet).as_slice().to_vec()
@@ -226,7 +226,7 @@ fn secure_open__accepts_only_what_was_sealed() {
     let mut good: Vec<Vec<u8>> = (0..4).map(change).collect();
     let raw = |packet: Vec<u8>| [&[0], &packet[..], &[0; 16]].concat();
     good.extend(packets().into_iter().map(raw));
-    // A change with the tag for it, which a fuzzer had learned under the one key of then.
+    // A change with its valid tag, which a fuzzer had learned under the single key of that time.
     let mut learned = vec![0; 129];
     (learned[0], learned[2]) = (10, 10);
     learned[61..69].copy_from_slice(&[0x05, 0x77, 0xf3, 0x68, 0x9c, 0x22, 0x89, 0x2a]);

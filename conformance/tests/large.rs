@@ -1,4 +1,4 @@
-//! Messages beyond 4 GiB, the whole way: lengths and offsets of 33 bits.
+//! Messages beyond 4 GiB from end to end: lengths and offsets of 33 bits.
 #![allow(non_snake_case)]
 
 use std::sync::{Barrier, Mutex};
@@ -11,10 +11,10 @@ use weft_link::{Address, Link, LinkError, ShmConfig, ShmLink, UdpConfig, UdpLink
 const GIB: usize = 1 << 30;
 /// Beyond 4 GiB, and no multiple of anything.
 const LEN: usize = 4 * GIB + (300 << 20) + 12_345;
-/// Distance of places that are looked at. Few, since memory that nobody touches costs nothing.
+/// Distance of the marks. Few, since memory that is never touched costs nothing.
 const STEP: usize = 64 << 20;
 
-/// Places with a mark of 8 bytes each: both ends, all around 4 GiB, and some in between.
+/// Returns the offsets of marks of 8 bytes each: both ends, around 4 GiB, and some in between.
 fn places() -> impl Iterator<Item = usize> {
     let boundary = 4 * GIB;
     let around = [boundary - 12, boundary - 4, boundary + 4];
@@ -26,7 +26,7 @@ fn mark(at: usize) -> [u8; 8] {
     (at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes()
 }
 
-/// Memory that is free, in bytes, as far as the system tells.
+/// Returns the free memory in bytes, as the system reports it.
 fn available() -> usize {
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
@@ -45,7 +45,7 @@ fn open(link: &str, id: EndpointId) -> Result<Box<dyn Link>, LinkError> {
     Ok(Box::new(UdpLink::new(config, security)?))
 }
 
-/// Sends one message over `link` and looks at it where it has arrived.
+/// Sends one message over `link` and checks the received marks.
 fn pass(link: &str) {
     let met = Barrier::new(2);
     let addresses = Mutex::new([const { None::<Address> }; 2]);
@@ -57,7 +57,7 @@ fn pass(link: &str) {
         met.wait();
         let other = addresses.lock().expect("no panic")[1 - me].clone().expect("both are there");
         let peer = endpoint.connect(&other).expect("it is reached");
-        // Zeros that are not there until they are written.
+        // The system allocates pages of zeros only when they are written.
         let mut memory = vec![0; LEN];
         if me == 0 {
             for at in places() {
@@ -88,7 +88,7 @@ fn beyond_4_gib(link: &str) {
     pass(link);
 }
 
-/// One at a time: each needs the memory.
+/// One test at a time: each needs the memory.
 static ONE: Mutex<()> = Mutex::new(());
 
 #[test]

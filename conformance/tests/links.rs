@@ -19,7 +19,7 @@ fn clock() -> Clock {
     Rc::new(move || weft_core::Instant(origin.elapsed().as_nanos() as u64))
 }
 
-/// A pair of in-memory links, each inside what `wrap` puts around it.
+/// Makes a pair of in-memory links, each inside a wrapper from `wrap`.
 fn wrapped(wrap: fn(Box<dyn Link>) -> Box<dyn Link>) -> Result<Ends, String> {
     let (a, b) = LoopLink::pair(9000, 256).map_err(|e| e.to_string())?;
     let ends = [wrap(Box::new(a)), wrap(Box::new(b))];
@@ -31,7 +31,7 @@ fn faulty(link: Box<dyn Link>, spec: &str) -> Box<dyn Link> {
     Box::new(Faulty::new(link, spec, clock()))
 }
 
-/// A pair of UDP links over the loopback interface.
+/// Makes a pair of UDP links over the loopback interface.
 fn udp(mode: Mode, offload: bool) -> Result<Ends, String> {
     let job_key = JobKey::from_bytes(&[1; 32]).ok_or("a key of 32 bytes")?;
     Ends::of(|me| {
@@ -41,12 +41,12 @@ fn udp(mode: Mode, offload: bool) -> Result<Ends, String> {
     })
 }
 
-/// A pair of packet links on the two ends of a cable.
+/// Makes a pair of packet links on the two ends of a cable.
 fn packet(mode: Mode, mtu: u32) -> Result<Ends, String> {
     sockets(mode, mtu, false)
 }
 
-/// The same for trains.
+/// Makes the same for trains.
 fn gso(mode: Mode, mtu: u32) -> Result<Ends, String> {
     sockets(mode, mtu, true)
 }
@@ -62,7 +62,7 @@ fn sockets(mode: Mode, mtu: u32, trains: bool) -> Result<Ends, String> {
     })
 }
 
-/// A pair of XDP links on the two ends of a cable.
+/// Makes a pair of XDP links on the two ends of a cable.
 fn xdp(mode: Mode, place: XdpMode, mtu: u32) -> Result<Ends, String> {
     cable::lay(mtu)?;
     xdp_on_the_cable(mode, place)
@@ -91,11 +91,11 @@ fn xdp_on_the_cable(mode: Mode, place: XdpMode) -> Result<Ends, String> {
 }
 
 thread_local! {
-    /// Links that have the queues which others do without, until the test ends.
+    /// Links that own the queues, so that others do without, until the test ends.
     static OWNERS: std::cell::RefCell<Vec<XdpLink>> = const { std::cell::RefCell::new(Vec::new()) };
 }
 
-/// As [`xdp`], but the queues serve others: packet sockets stand in.
+/// Makes the same as [`xdp`], but the queues serve others: packet sockets replace them.
 fn xdp_without_queues(mode: Mode, place: XdpMode) -> Result<Ends, String> {
     cable::lay(1500)?;
     let job_key = JobKey::from_bytes(&[2; 32]).ok_or("a key of 32 bytes")?;
@@ -109,8 +109,8 @@ fn xdp_without_queues(mode: Mode, place: XdpMode) -> Result<Ends, String> {
     xdp_on_the_cable(mode, place)
 }
 
-/// A pair of links through two agents on threads, which reach each other over loopback, or over a
-/// cable with an XDP program at each end.
+/// Makes a pair of links through two agents on threads, which reach each other over loopback, or
+/// over a cable with an XDP program at each end.
 fn agent(mode: Mode, links: &str) -> Result<Ends, String> {
     let over_cable = links == "xdp";
     if over_cable {
@@ -118,7 +118,7 @@ fn agent(mode: Mode, links: &str) -> Result<Ends, String> {
     }
     let free = FreeEnds::default();
     let job_key = JobKey::from_bytes(&[1; 32]).ok_or("a key of 32 bytes")?;
-    // What is sent to an end that is gone is given up soon.
+    // Packets to an end that is gone are given up soon.
     let engine = weft_core::Config { peer_timeout_ms: 10_000, ..weft_core::Config::default() };
     let ends = Ends::of(|me| {
         let name = format!("@weft-conformance-{:016x}", weft_link::random_u64());
@@ -129,7 +129,7 @@ fn agent(mode: Mode, links: &str) -> Result<Ends, String> {
         let words = words.into_iter().map(String::from);
         let options = weftd::options::Options::parse(words).expect("options of an agent");
         let (ready, is_ready) = std::sync::mpsc::channel();
-        // Ends with its rank.
+        // The thread ends with its rank.
         std::thread::spawn(move || {
             let agent = weftd::Agent::open(options);
             let opened = ready.send(agent.as_ref().map(|_| ()).map_err(|e| e.to_string()));

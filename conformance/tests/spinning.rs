@@ -1,5 +1,6 @@
-//! Ranks that poll for ever, as benchmarks have them, over each link on which packets are numbered
-//! and acknowledged: timers must run while a rank spins, or one lost packet is the end.
+//! Ranks that poll for ever, as those of benchmarks do, over each link on which packets are
+//! numbered and acknowledged: timers must run while a rank spins, or one lost packet stops it for
+//! ever.
 #![allow(non_snake_case)]
 
 use std::collections::VecDeque;
@@ -15,7 +16,7 @@ use weft_link::{Address, Link, LinkError, PacketConfig, PacketLink, UdpConfig, U
 use weft_link::{XdpConfig, XdpLink};
 
 const TAG: u64 = 5;
-/// Messages to and fro, one at a time.
+/// Messages in both directions, one at a time.
 const ROUNDS: u8 = 20;
 /// Messages in one direction, several at a time.
 const COUNT: usize = 32;
@@ -23,7 +24,7 @@ const WINDOW: usize = 8;
 /// Bound of a case; reached only when a rank hangs.
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// The two ends of a way between them, and what is lost on it.
+/// The two ends of a connection, and the faults on it.
 #[derive(Clone, Copy)]
 struct Way {
     link: &'static str,
@@ -32,7 +33,7 @@ struct Way {
 }
 
 impl Way {
-    /// The link of the rank on one side.
+    /// Opens the link of the rank on one side.
     fn open(&self, side: usize, me: EndpointId) -> Result<Box<dyn Link>, LinkError> {
         let job_key = JobKey::from_bytes(&[7; 32]).expect("a key of 32 bytes");
         let security = Security { mode: Mode::Auth, job_key, me };
@@ -59,7 +60,7 @@ impl Way {
         around.around(link, &(Rc::new(move || clock.now()) as weft_link::wrap::Clock))
     }
 
-    /// What the rank on one side does.
+    /// Runs the rank on one side.
     fn rank(
         &self,
         side: usize,
@@ -113,13 +114,13 @@ fn ended(endpoint: &Endpoint, one: Option<(usize, weft::Operation)>) {
     assert!(data == message(n), "message {n}");
 }
 
-/// Short ones, some of several packets, and long ones.
+/// Returns a message: short, of several packets, or long.
 fn message(n: usize) -> Vec<u8> {
     vec![n as u8; [16, 1000, 20_000, 150_000][n % 4]]
 }
 
-/// Two ranks over a way, each on a thread, in a network namespace of their own; an error if this
-/// machine cannot have it.
+/// Runs two ranks over a connection, each on a thread, in a network namespace of their own; an
+/// error if this machine cannot have it.
 fn ranks(way: Way) -> Result<(), String> {
     cable::lay(1500)?;
     cable::loopback()?;
@@ -130,9 +131,9 @@ fn ranks(way: Way) -> Result<(), String> {
     a.and(b).map_err(|e| e.to_string())
 }
 
-/// The same with nothing lost, and with losses.
+/// Runs a pair without losses, and one with losses.
 fn spin(link: &'static str, reliability: Reliability) {
-    // One pair at a time: it takes all of two cores.
+    // One pair at a time: it uses all of two cores.
     static ONE: Mutex<()> = Mutex::new(());
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     for faults in ["", "loss=3%,seed=11"] {

@@ -14,7 +14,7 @@ use weft_link::secure::{JobKey, Mode, Security};
 use weft_link::wrap::Wrappers;
 use weft_link::{Link, LinkError, PacketConfig, PacketLink, XdpConfig, XdpLink};
 
-/// The links that it is for.
+/// The links that support it.
 const LINKS: [&str; 2] = ["packet", "xdp"];
 /// Both sides trust the network.
 const TRUSTED: [Reliability; 2] = [Reliability::None; 2];
@@ -23,13 +23,13 @@ const COUNT: u32 = 3000;
 /// Bound of every wait; reached only when something is broken.
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// Two endpoints on the ends of a cable; each one's number at the other.
+/// Two endpoints on the ends of a cable; each one's number of the other.
 struct Pair {
     link: &'static str,
     endpoints: [Endpoint; 2],
     packets: [Packets; 2],
     peers: [PeerId; 2],
-    /// Packets that the second has got, all in order.
+    /// Packets that the second has received, all in order.
     got: Rc<Cell<u32>>,
 }
 
@@ -46,7 +46,7 @@ fn open(name: &str, end: &str, me: EndpointId) -> Result<Box<dyn Link>, LinkErro
     Ok(Box::new(PacketLink::new(config, security)?))
 }
 
-/// One end, behind what injects `faults`.
+/// Makes one end, wrapped in a link that injects `faults`.
 fn endpoint(
     name: &str,
     end: &str,
@@ -59,20 +59,20 @@ fn endpoint(
     let around = Wrappers { faults, ..Wrappers::default() };
     let now: weft_link::wrap::Clock = Rc::new(move || time.now());
     let link = around.around(open(name, end, me)?, &now)?;
-    // As the guide says: what a receiver's ring holds.
+    // As the guide says: as much as a receiver's ring holds.
     let (eager_credit, pull_depth) = (64 << 10, 1);
     let config = Config { reliability, eager_credit, pull_depth, ..Config::default() };
     Ok(Endpoint::with_links(config, me, clock, vec![link]))
 }
 
 impl Pair {
-    /// `None`, and said why, where this machine has no such link.
+    /// Makes a pair; notes the reason and returns `None` where this machine has no such link.
     fn over(link: &'static str, faults: &str, sides: [Reliability; 2]) -> Option<Pair> {
         if let Err(why) = cable::lay(1500) {
             skip(&format!("{link}: {why}"));
             return None;
         }
-        // What the second says arrives.
+        // Packets of the second all arrive.
         let faults = [faults, ""];
         let open = |at: usize| endpoint(link, cable::ENDS[at], faults[at], sides[at]);
         let endpoints = match open(0).and_then(|a| Ok([a, open(1)?])) {
@@ -107,14 +107,14 @@ impl Pair {
         }
     }
 
-    /// Why each side gave the other up.
+    /// Returns the reason why each side gave the other up.
     fn failures(&self) -> Vec<PeerFailure> {
         let [a, b] = &self.endpoints;
         let both = [a.peer_failure(self.peers[1]), b.peer_failure(self.peers[0])];
         both.into_iter().flatten().collect()
     }
 
-    /// Sends packets until all have arrived or a side has given up; what the sender was told.
+    /// Sends packets until all have arrived or a side has given up; returns the sender's error.
     fn send(&self) -> Option<OpError> {
         for n in 0..COUNT {
             loop {
@@ -131,19 +131,19 @@ impl Pair {
         None
     }
 
-    /// Packets that were sent again, held for others, or waited for in vain.
+    /// Returns the number of packets that were sent again, held, or timed out.
     fn repaired(&self) -> u64 {
         let stats = self.endpoints.iter().map(Endpoint::stats);
         stats.map(|s| s.retransmitted + s.held + s.timeouts).sum()
     }
 }
 
-/// The bytes of packet `n`.
+/// Returns the bytes of packet `n`.
 fn body(n: u32) -> Vec<u8> {
     (0..n % 1000).map(|i| (i * 31 + n) as u8).collect()
 }
 
-/// Tries each link that this machine has.
+/// Tests each link that this machine has.
 fn each(faults: &str, sides: [Reliability; 2], check: impl Fn(&Pair)) {
     for link in LINKS {
         if let Some(pair) = Pair::over(link, faults, sides) {

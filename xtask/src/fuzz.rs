@@ -4,7 +4,7 @@ use crate::run::{cargo, output_of, succeeds, Outcome};
 use crate::setup::has;
 use std::process::Command;
 
-/// Names of the fuzz targets.
+/// Returns the names of the fuzz targets.
 pub fn targets() -> Vec<String> {
     let folder = crate::root().join("fuzz").join("fuzz_targets");
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
@@ -15,7 +15,7 @@ pub fn targets() -> Vec<String> {
     names
 }
 
-/// The task: runs one target or all, each for a number of seconds.
+/// Runs the task: one target or all, each for a number of seconds.
 pub fn main(args: &[String]) -> Result<bool, String> {
     let mut seconds = 60;
     let mut wanted = targets();
@@ -39,7 +39,7 @@ pub fn main(args: &[String]) -> Result<bool, String> {
 const MISSING: &str = "cargo-fuzz cannot be installed here; the same target bodies run on seeded \
                        inputs in `cargo test -p weft-conformance hostile`";
 
-/// Installs cargo-fuzz, once. False: that does not work here.
+/// Installs cargo-fuzz, once. False if that is impossible here.
 fn install() -> bool {
     installed() || {
         println!("installing cargo-fuzz");
@@ -82,7 +82,7 @@ fn run(target: &str, seconds: u32) -> bool {
     out.status.success()
 }
 
-/// A few seconds of every target, as a test suite.
+/// Fuzzes every target for a few seconds, as a test suite.
 pub fn smoke() -> Outcome {
     if output_of(Command::new("c++").arg("--version")).is_none() {
         return Outcome::skip("libFuzzer needs a C++ compiler");

@@ -1,5 +1,5 @@
 //! `cargo xtask install` and `uninstall`: the commands, the MPI provider, the C library with its
-//! header, and what a system wants beside them.
+//! header, and the system files that belong to them.
 
 use crate::manual;
 use crate::run::{cargo, output_of, succeeds, Outcome};
@@ -8,20 +8,20 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// Names of all that was installed, below the prefix; folders that were made for it end with `/`.
+/// Names of all installed files, below the prefix; folders that were made for them end with `/`.
 pub const MANIFEST: &str = "share/weft/manifest";
-/// What makes the agent's user (sysusers.d(5)).
+/// The file that makes the agent's user (sysusers.d(5)).
 const SYSUSERS: &str = "lib/sysusers.d/weft.conf";
 const USAGE: &str = "usage: cargo xtask install|uninstall [--prefix DIR] [--destdir DIR] [--debug]";
 
-/// Where to, and what.
+/// The destination and the build type.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Where the files will be used.
+    /// The prefix under which the files will be used.
     pub prefix: PathBuf,
-    /// Where the prefix is while a package is made.
+    /// The folder in place of `/` while a package is made.
     pub destdir: Option<PathBuf>,
-    /// Without optimisation.
+    /// True for a build without optimisation.
     pub debug: bool,
 }
 
@@ -44,7 +44,7 @@ impl Options {
         Ok(options)
     }
 
-    /// Where the prefix is now.
+    /// Returns the present folder of the prefix.
     pub fn root(&self) -> PathBuf {
         match &self.destdir {
             Some(stage) => stage.join(self.prefix.strip_prefix("/").unwrap_or(&self.prefix)),
@@ -53,11 +53,11 @@ impl Options {
     }
 }
 
-/// An installation that is under way.
+/// An installation in progress.
 struct Install {
     root: PathBuf,
     names: Vec<String>,
-    /// Folders that were not there before this or an earlier installation.
+    /// Folders that did not exist before this or an earlier installation.
     made: Vec<String>,
 }
 
@@ -93,7 +93,7 @@ impl Install {
         let path = self.root.join(name);
         let folder = path.parent().unwrap_or(&path);
         fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
-        // A library that is in use is replaced, not overwritten.
+        // A library in use is replaced, not overwritten: programs have it mapped.
         let _absent = fs::remove_file(&path);
         println!("{}", path.display());
         self.names.push(name.to_owned());
@@ -121,7 +121,7 @@ fn read(path: &Path) -> Result<String, String> {
     fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))
 }
 
-/// Builds and installs. `false`: the build failed, and said why.
+/// Builds and installs. `false` if the build failed and printed its errors.
 pub fn install(options: &Options) -> Result<bool, String> {
     let mut build = vec!["build", "-p", "weft-cli", "-p", "weftd", "-p", "weft-ofi"];
     build.extend(["-p", "weft-capi"]);
@@ -176,8 +176,8 @@ pub fn install(options: &Options) -> Result<bool, String> {
     Ok(true)
 }
 
-/// Makes the agent's user, where this is an installation of the system; what was done, for people.
-/// A package that is staged leaves it to the one who installs that.
+/// Makes the agent's user in an installation of the system; returns a description for people. In a
+/// staged package the package's own installation does it.
 fn make_user(options: &Options) -> String {
     const BY_HAND: &str = "useradd --system --no-create-home --shell /usr/sbin/nologin weft";
     let has =
@@ -195,8 +195,8 @@ fn make_user(options: &Options) -> String {
     }
 }
 
-/// Takes out of a static library what linkers do not use: the compiler's own form of the code, and
-/// what debuggers want, which are most of it. Without binutils it stays as it is.
+/// Removes the parts of a static library that linkers do not use: the compiler's own form of the
+/// code, and debugging data, which are most of it. Without binutils it stays unchanged.
 fn slim(library: &Path) {
     let mut objcopy = Command::new("objcopy");
     objcopy.args(["--strip-debug", "-R", ".llvmbc", "-R", ".llvmcmd"]).arg(library);
@@ -205,7 +205,7 @@ fn slim(library: &Path) {
     }
 }
 
-/// What the command itself prints: for shells and for `man`.
+/// Installs the texts that the command prints: completions for shells and pages for `man`.
 fn pages(weft: &Path, to: &mut Install) -> Result<(), String> {
     let folders = [
         ("bash", "share/bash-completion/completions/weft"),
@@ -247,7 +247,7 @@ fn uninstall(root: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// The task.
+/// Runs the task.
 pub fn main(task: &str, args: &[String]) -> Result<bool, String> {
     let options = Options::parse(args)?;
     match task {
@@ -256,7 +256,7 @@ pub fn main(task: &str, args: &[String]) -> Result<bool, String> {
     }
 }
 
-/// Installs into a new folder, uses what is there as a stranger would, and removes it.
+/// Installs into a new folder, uses the files as a stranger would, and removes them.
 pub fn suite() -> Outcome {
     let prefix = crate::root().join(format!("target/tmp/installed-{}", std::process::id()));
     let options = Options { prefix: prefix.clone(), destdir: None, debug: true };
@@ -274,7 +274,7 @@ pub fn suite() -> Outcome {
     let of = |name: &str| version(name).is_some_and(|v| v.trim() == format!("{name} {VERSION}"));
     check("versions", of("weft") && of("weftd"));
     let provider = prefix.join("lib/weft/libweft-fi.so").display().to_string();
-    // It may well find faults with this machine.
+    // It may find faults of this machine.
     let doctor = Command::new(&weft).args(["doctor", "--mpi"]).output();
     let seen = doctor.is_ok_and(|d| String::from_utf8_lossy(&d.stdout).contains(&provider));
     check("the provider is found", seen);
@@ -299,7 +299,7 @@ pub fn suite() -> Outcome {
     outcome
 }
 
-/// Examples in C with the ranks each wants; 0: it is not run, as it is made to fail.
+/// Examples in C with the number of ranks of each; 0: not run, because it is made to fail.
 const EXAMPLES: &[(&str, u32)] = &[
     ("choose", 3),
     ("expect", 0),
@@ -316,7 +316,7 @@ const EXAMPLES: &[(&str, u32)] = &[
     ("watchdog", 3),
 ];
 
-/// All examples; `None`: not those that are there.
+/// Returns all examples; `None` if they differ from those in the folder.
 fn c_programs() -> Option<&'static [(&'static str, u32)]> {
     let folder = fs::read_dir(crate::root().join("crates/weft-capi/examples")).ok()?;
     let names = folder.flatten().filter_map(|file| file.file_name().into_string().ok());
@@ -326,7 +326,7 @@ fn c_programs() -> Option<&'static [(&'static str, u32)]> {
     names.iter().eq(EXAMPLES.iter().map(|(name, _)| name)).then_some(EXAMPLES)
 }
 
-/// Compiles an example with what pkg-config says, and runs it.
+/// Compiles an example with the options of pkg-config, and runs it.
 fn c_program(prefix: &Path, name: &str, ranks: u32) -> bool {
     let mut config = Command::new("pkg-config");
     config.args(["--cflags", "--libs", "weft"]);

@@ -29,7 +29,7 @@ usage: cargo xtask TASK
   package --out DIR [--only KIND]    build and pack: wheel, deb, image, source
 ";
 
-/// The repository.
+/// Returns the folder of the repository.
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().map(Path::to_path_buf).unwrap_or_default()
 }

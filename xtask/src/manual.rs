@@ -1,5 +1,5 @@
-//! Manual pages that follow from what is there: of the C functions from the comments of `weft.h`,
-//! of the agent from its own help.
+//! Generated manual pages: of the C functions from the comments of `weft.h`, of the agent from its
+//! own help.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -13,13 +13,13 @@ struct Entry<'a> {
     names: Vec<&'a str>,
 }
 
-/// A comment's text, without its marks.
+/// Returns a comment's text, without its marks.
 fn text_of(comment: &str) -> String {
     let lines = comment.lines().map(|line| line.trim().trim_start_matches('*').trim());
     lines.collect::<Vec<_>>().join("\n").trim().to_owned()
 }
 
-/// The names of the functions that are declared.
+/// Returns the names of the declared functions.
 fn names_of(prototypes: &str) -> Vec<&str> {
     let of = |part: &'_ str| -> Option<usize> {
         part.rfind(|c: char| !c.is_ascii_alphanumeric() && c != '_').map(|at| at + 1)
@@ -31,7 +31,7 @@ fn names_of(prototypes: &str) -> Vec<&str> {
         .collect()
 }
 
-/// The described functions of a header, in its order.
+/// Returns the described functions of a header, in its order.
 fn entries(header: &str) -> Vec<Entry<'_>> {
     let comments = header.split("/*").skip(1).filter_map(|part| part.split_once("*/"));
     comments
@@ -44,7 +44,7 @@ fn entries(header: &str) -> Vec<Entry<'_>> {
         .collect()
 }
 
-/// Text as roff prints it.
+/// Encodes text for roff.
 fn roff(text: &str) -> String {
     let mut out = String::new();
     for line in text.lines() {
@@ -66,19 +66,20 @@ fn page(name: &str, section: u8, about: &str, parts: &[(&str, String)]) -> Strin
     out
 }
 
-/// A part whose lines stay as they are.
+/// Encodes a part whose lines stay unchanged.
 fn verbatim(text: &str) -> String {
     format!(".nf\n{}.fi\n", roff(text))
 }
 
-/// The first sentence, without its end.
+/// Returns the first sentence, without its full stop.
 fn first_sentence(comment: &str) -> String {
     let flat = comment.split_whitespace().collect::<Vec<_>>().join(" ");
     let end = flat.find(". ").or(flat.find(": ")).unwrap_or(flat.len());
     flat[..end].trim_end_matches('.').to_owned()
 }
 
-/// Pages of section 3 for the functions of `weft.h`, and `weft.h.7`, by the names of their files.
+/// Makes pages of section 3 for the functions of `weft.h`, and `weft.h.7`, by the names of their
+/// files.
 pub fn of_header(header: &str) -> BTreeMap<String, String> {
     let mut pages = BTreeMap::new();
     let mut all = Vec::new();
@@ -118,7 +119,7 @@ pub fn of_header(header: &str) -> BTreeMap<String, String> {
     pages
 }
 
-/// The page of the agent, from what `weftd --help` prints.
+/// Makes the page of the agent from the output of `weftd --help`.
 pub fn of_agent(help: &str) -> String {
     let (about, rest) = help.split_once("usage:").unwrap_or(("", help));
     let (usage, rest) = rest.split_once('\n').unwrap_or((rest, ""));

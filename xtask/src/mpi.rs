@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 struct Wheels {
     /// Its folder.
     name: &'static str,
-    /// What pip installs, with the version the tests were made for.
+    /// The packages for pip, with the version the tests were made for.
     packages: &'static [&'static str],
 }
 
@@ -23,33 +23,34 @@ const WHEELS: &[Wheels] = &[
 
 /// The source of mpi4py, of the version above: its wheel comes without its tests.
 const SOURCE: &str = "mpi4py==4.1.2";
-/// Where the tests look for it, beside the environments.
+/// Its folder for the tests, beside the environments.
 const SOURCE_FOLDER: &str = "mpi4py";
 
-/// The tests that need MPIs, or their launchers, in this order: crate, tests, and which of them.
+/// The tests that need MPIs, or their launchers, in this order: crate, test file, and name of the
+/// test.
 const TESTS: &[[&str; 3]] =
     &[["weft-ofi", "mpi", ""], ["weft-cli", "mpi", ""], ["weft-cli", "run", "foreign::"]];
 
-/// The variable that tells tests where the environments are.
+/// The variable that names the folder of the environments to the tests.
 const VARIABLE: &str = "WEFT_TEST_MPIS";
-/// The variable that tells how much of them is run, and what it is here unless it is set: a part of
-/// everything. Suites of others, whole, take half an hour on two cores.
+/// The variable that chooses the amount of tests, and its default here: a part of everything. Whole
+/// suites of other projects take half an hour on two cores.
 const HOW_MUCH: (&str, &str) = ("WEFT_TEST_MPI", "quick");
 
 fn folder() -> PathBuf {
     crate::root().join("target").join("mpi")
 }
 
-/// Builds the libfabric provider, which tests of the command look for, as Cargo builds a library
-/// for C only where one is asked for, and the commands, which tests of the provider look for.
+/// Builds the libfabric provider, for tests of the command, because Cargo builds a library for C
+/// only on request, and the commands, for tests of the provider.
 pub fn programs() -> bool {
     ["weft-ofi", "weft-cli", "weftd"].iter().all(|name| {
-        // Each as its own tests have it: together, they might share features.
+        // Each is built by itself, as its own tests do: together, they might share features.
         succeeds(&mut cargo(&["build", "--package", name]))
     })
 }
 
-/// Why something could not be installed.
+/// The reason why something could not be installed.
 #[derive(Debug, PartialEq, Eq)]
 enum Missing {
     /// There is no Python, or no network.
@@ -58,7 +59,7 @@ enum Missing {
     Refused(String),
 }
 
-/// What pip's complaints come to. Without a network it retries, and then finds no version.
+/// Returns the cause of pip's errors. Without a network it retries, and then finds no version.
 fn cause(complaints: &str) -> Missing {
     let network = ["NewConnectionError", "ConnectTimeoutError", "NameResolutionError"];
     let network = network.iter().chain(&["ProxyError", "Network is unreachable"]);
@@ -75,7 +76,7 @@ fn cause(complaints: &str) -> Missing {
     }
 }
 
-/// Installs an environment, once: a file with its packages tells that it is whole.
+/// Installs an environment, once: a file with its packages marks it as complete.
 fn install(wheels: &Wheels, folder: &Path) -> Result<(), Missing> {
     let place = folder.join(wheels.name);
     let stamp = place.join("installed");
@@ -106,7 +107,7 @@ fn pip(place: &Path, words: &[&str]) -> Result<(), Missing> {
     }
 }
 
-/// Fetches the source of mpi4py by the pip of an environment that is there, once.
+/// Fetches the source of mpi4py by the pip of an installed environment, once.
 fn fetch_source(folder: &Path) -> Result<(), Missing> {
     let place = folder.join(SOURCE_FOLDER);
     let stamp = place.join("installed");
@@ -136,7 +137,7 @@ fn fetch_source(folder: &Path) -> Result<(), Missing> {
     std::fs::write(&stamp, SOURCE).map_err(|e| failed(format!("{}: {e}", stamp.display())))
 }
 
-/// Whether the folder holds an environment for the tests.
+/// Returns true if the folder contains an environment for the tests.
 fn any(folder: &Path) -> bool {
     WHEELS.iter().any(|wheels| folder.join(wheels.name).join("installed").is_file())
 }

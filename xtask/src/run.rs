@@ -6,39 +6,39 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// What a suite came to.
+/// The result of a suite.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// Tests that held.
+    /// Number of tests that passed.
     pub passed: u32,
-    /// Tests that did not.
+    /// Number of tests that failed.
     pub failed: u32,
-    /// Tests that did not run.
+    /// Number of tests that did not run.
     pub skipped: u32,
-    /// What a reader of the table has to know.
+    /// Remarks for the reader of the table.
     pub notes: Vec<String>,
-    /// Names of tests that were run, those that then found that they cannot run here included.
+    /// Names of tests that were run, including those that then found that they cannot run here.
     pub names: BTreeSet<String>,
 }
 
 impl Outcome {
-    /// One check that held or did not.
+    /// Makes the result of one check.
     pub fn one(held: bool) -> Outcome {
         Outcome { passed: held.into(), failed: (!held).into(), ..Outcome::default() }
     }
 
-    /// A suite that cannot run here, and why.
+    /// Makes the result of a suite that cannot run here, and the reason.
     pub fn skip(why: impl Into<String>) -> Outcome {
         Outcome { skipped: 1, notes: vec![why.into()], ..Outcome::default() }
     }
 
-    /// With a remark.
+    /// Adds a remark.
     pub fn note(mut self, text: impl Into<String>) -> Outcome {
         self.notes.push(text.into());
         self
     }
 
-    /// Takes the counts and notes of `other` in.
+    /// Adds the counts and notes of `other`.
     pub fn add(&mut self, other: Outcome) {
         self.passed += other.passed;
         self.failed += other.failed;
@@ -47,8 +47,8 @@ impl Outcome {
         self.names.extend(other.names);
     }
 
-    /// Leaves out the tests that were skipped and that a later suite, which has what they need,
-    /// runs again: they count there.
+    /// Removes the skipped tests that a later suite with the necessary tools runs again: they count
+    /// there.
     pub fn leave_to(&mut self, later: &Outcome) {
         let before = self.notes.len();
         let again = |name: &str| later.names.contains(name);
@@ -58,25 +58,25 @@ impl Outcome {
     }
 }
 
-/// The test that a note says was skipped.
+/// Returns the test that a note reports as skipped.
 fn skipped_test(note: &str) -> Option<&str> {
     note.strip_prefix("skipped ")?.split_once(": ").map(|(name, _)| name)
 }
 
-/// The test that a line of libtest tells the end of: `test module::name ... ok`. One that is
-/// ignored did not run.
+/// Returns the test whose end a line of libtest reports: `test module::name ... ok`. An ignored
+/// test did not run.
 fn ended_test(line: &str) -> Option<&str> {
     let (name, how) = line.strip_prefix("test ")?.split_once(" ... ")?;
     (!how.starts_with("ignored")).then_some(name)
 }
 
-/// The test that a line of libtest tells was ignored, and why.
+/// Returns the test that a line of libtest reports as ignored, and the reason.
 fn ignored_test(line: &str) -> Option<(&str, &str)> {
     let (name, why) = line.strip_prefix("test ")?.split_once(" ... ignored")?;
     Some((name, why.trim_start_matches(", ")))
 }
 
-/// `cargo` of the toolchain that built this program, in the repository.
+/// Makes a command of the `cargo` that built this program, in the repository.
 pub fn cargo(args: &[&str]) -> Command {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
@@ -84,7 +84,7 @@ pub fn cargo(args: &[&str]) -> Command {
     command
 }
 
-/// Whether the command ends well. Its output goes where ours goes.
+/// Returns true if the command ends well. Its output is not redirected.
 pub fn succeeds(command: &mut Command) -> bool {
     match command.status() {
         Ok(status) => status.success(),
@@ -95,13 +95,13 @@ pub fn succeeds(command: &mut Command) -> bool {
     }
 }
 
-/// Standard output of a command that ends well.
+/// Returns the standard output of a command that ends well.
 pub fn output_of(command: &mut Command) -> Option<String> {
     let out = command.stderr(Stdio::null()).output().ok()?;
     out.status.success().then(|| String::from_utf8_lossy(&out.stdout).into_owned())
 }
 
-/// Whether the command ends well within the limit; it is killed when it does not.
+/// Returns true if the command ends well within the limit; it is killed at the limit.
 pub fn succeeds_within(command: &mut Command, limit: Duration) -> bool {
     let Ok(mut child) = command.spawn() else { return false };
     let end = Instant::now() + limit;
@@ -151,8 +151,8 @@ pub fn counted(command: &mut Command) -> Outcome {
     outcome
 }
 
-/// Counts in a summary line of libtest (`test result: ok. 3 passed; 0 failed; 1 ignored; ...`) or
-/// of ours (`3 passed, 0 failed, 1 skipped`).
+/// Counts a summary line of libtest (`test result: ok. 3 passed; 0 failed; 1 ignored; ...`) or of
+/// this program (`3 passed, 0 failed, 1 skipped`).
 fn summary(line: &str) -> Option<Outcome> {
     let ours = line.split(", ").count() == 3 && line.ends_with(" skipped");
     let counts = match line.strip_prefix("test result: ") {

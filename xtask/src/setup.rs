@@ -1,11 +1,11 @@
-//! What the tests need beyond the Rust toolchain.
+//! Tools that the tests need beyond the Rust toolchain.
 
 use crate::run::{output_of, succeeds, succeeds_within};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// A program, or a file by its whole path; its Debian package; and what is skipped without it.
+/// A program, or a file by its whole path; its Debian package; and the tests skipped without it.
 type Tool = (&'static str, &'static str, &'static str);
 
 const TOOLS: &[Tool] = &[
@@ -27,12 +27,12 @@ const TOOLS: &[Tool] = &[
     ("NPopenmpi", "netpipe-openmpi", "NetPIPE"),
 ];
 
-/// A compilation target without an operating system: what builds for it does not use one.
+/// A compilation target without an operating system: code that builds for it does not use one.
 pub const BARE_TARGET: &str =
     if cfg!(target_arch = "aarch64") { "aarch64-unknown-none" } else { "x86_64-unknown-none" };
 
-/// Whether `program` is in `PATH` or where the system keeps its own; a whole path, whether it is
-/// there.
+/// Returns true if `program` is in `PATH` or the system's own folders; for a whole path, if it
+/// exists.
 pub fn has(program: &str) -> bool {
     let path = std::env::var("PATH").unwrap_or_default();
     let mut folders = path.split(':').chain(["/usr/sbin", "/sbin"]);
@@ -43,7 +43,8 @@ fn is_root() -> bool {
     output_of(Command::new("id").arg("-u")).is_some_and(|id| id.trim() == "0")
 }
 
-/// Installs missing tools where that is possible. Returns what will be skipped, and why.
+/// Installs missing tools where that is possible. Returns the tests that will be skipped, with
+/// reasons.
 pub fn install_tools() -> Vec<String> {
     let missing = |tool: &&Tool| !has(tool.0);
     let packages: Vec<&str> =
@@ -58,7 +59,7 @@ pub fn install_tools() -> Vec<String> {
         };
         let all = install(&packages) || succeeds(&mut apt(&["update"])) && install(&packages);
         if !all {
-            // A distribution without one of them may have the others.
+            // A distribution that lacks one of them may have the others.
             for package in packages {
                 install(&[package]);
             }
@@ -76,7 +77,7 @@ fn apt(args: &[&str]) -> Command {
     command
 }
 
-/// Makes [`BARE_TARGET`] available, if rustup can be asked and answers within a minute.
+/// Makes [`BARE_TARGET`] available, if rustup is installed and answers within a minute.
 pub fn bare_target() -> bool {
     let sysroot = output_of(Command::new("rustc").args(["--print", "sysroot"]));
     let installed = || {

@@ -11,14 +11,14 @@ struct Suite {
     run: fn() -> Outcome,
 }
 
-/// The runs that a suite is part of, unless `--suite` names those that are wanted.
+/// The runs that include a suite, unless `--suite` names the suites.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum When {
-    /// All, `--quick` too.
+    /// All, including `--quick`.
     Quick,
     /// All but `--quick`.
     Whole,
-    /// None: it is long, and has to be named.
+    /// None: it takes long, and has to be named.
     Named,
 }
 use When::{Named, Quick, Whole};
@@ -59,7 +59,7 @@ const SUITES: &[Suite] = &[
     },
 ];
 
-/// The task.
+/// Runs the task.
 pub fn main(args: &[String]) -> Result<bool, String> {
     let mut quick = false;
     let mut wanted: Vec<&str> = Vec::new();
@@ -103,7 +103,7 @@ fn run_all<'a>(suites: impl Iterator<Item = &'a Suite>) -> bool {
     total.failed == 0
 }
 
-/// A suite, what it came to, and how long it took.
+/// A suite, its result, and its duration.
 type Row<'a> = (&'a str, Outcome, Duration);
 
 fn table(rows: &[Row<'_>]) -> Outcome {
@@ -140,8 +140,8 @@ fn house_rules() -> Outcome {
     }
 }
 
-/// The engine is built for a target that has no operating system. Where that target cannot be had,
-/// an empty dependency graph and `no_std` (tidy's rule `purity`) stand in.
+/// Builds the engine for a target that has no operating system. Where the target is not available,
+/// an empty dependency graph and `no_std` (tidy's rule `purity`) replace it.
 fn purity() -> Outcome {
     if setup::bare_target() {
         let args = ["build", "--package", "weft-core", "--target", setup::BARE_TARGET];
@@ -170,7 +170,7 @@ fn doc() -> Outcome {
     Outcome::one(succeeds(command.env("RUSTDOCFLAGS", "--deny warnings")))
 }
 
-/// Its own target folder: `--cfg loom` would otherwise rebuild everything twice.
+/// A target folder of its own: `--cfg loom` would otherwise rebuild everything twice.
 fn loom() -> Outcome {
     let target = crate::root().join("target").join("loom");
     let mut command = cargo(&["test", "--package", "weft-link", "--release", "--lib", "loom"]);
@@ -186,9 +186,9 @@ fn large() -> Outcome {
     counted(cargo(&test).args(["--", "--ignored"]))
 }
 
-/// Seeds of each kind of swarm unless `WEFT_SEEDS` says otherwise: two minutes on two cores. Known
-/// to fail, and left out until that is mended, are 157 (with services) and 170: one of several
-/// networks dies for a minute, and a copy or a put is given up though another network lives.
+/// Seeds of each swarm unless `WEFT_SEEDS` names others: two minutes on two cores. Seeds 157 (with
+/// services) and 170 are known to fail, and left out until that is mended: one of several networks
+/// dies for a minute, and a copy or a put is given up though another network works.
 const SWARM_SEEDS: &str = "0..157 158..170 171..400";
 
 fn swarm() -> Outcome {

@@ -1,4 +1,4 @@
-//! What every link does. Each case gets a fresh pair.
+//! Behaviour of every link. Each case gets a fresh pair.
 
 use super::{pattern, sys, End, Ends, Log, HEADER, PATIENCE, TRIES};
 use std::collections::BTreeMap;
@@ -7,14 +7,14 @@ use weft_core::wire::HEADER_MAX;
 use weft_core::PeerId;
 use weft_link::{Frame, Link, LinkError, LinkEvent};
 
-/// Number of a peer that nobody connected.
+/// Number of a peer that was never connected.
 const STRANGER: PeerId = PeerId(4000);
 
 fn logs() -> [Log; 2] {
     Default::default()
 }
 
-/// Capabilities make sense, and a path promises no more than its link carries.
+/// Checks that capabilities make sense, and that a path promises no more than its link carries.
 pub fn caps(ends: &mut Ends) {
     for end in [&ends.a, &ends.b] {
         let link = end.link.caps();
@@ -27,7 +27,7 @@ pub fn caps(ends: &mut Ends) {
     }
 }
 
-/// Payloads of none to all the bytes that fit.
+/// Sends payloads from no byte to the largest.
 pub fn sizes(ends: &mut Ends) {
     let max = ends.payload_max();
     let mut sizes: Vec<usize> = (0..=72.min(max)).collect();
@@ -42,7 +42,7 @@ pub fn sizes(ends: &mut Ends) {
     logs[1].check(&ends.a.caps, sizes.len() as u32);
 }
 
-/// Bursts of one to many frames, small and large.
+/// Sends bursts of one to many frames, small and large.
 pub fn bursts(ends: &mut Ends) {
     let mut logs = logs();
     let mut next = 0;
@@ -58,7 +58,7 @@ pub fn bursts(ends: &mut Ends) {
     assert!(logs[0].numbers.is_empty(), "a packet came back to its sender");
 }
 
-/// Both ends send and receive in turn, a few packets at a time.
+/// Lets both ends send and receive in turn, a few packets at a time.
 pub fn both_directions(ends: &mut Ends) {
     const COUNT: usize = 500;
     let len = 300.min(ends.payload_max());
@@ -82,8 +82,8 @@ pub fn both_directions(ends: &mut Ends) {
     logs[1].check(&ends.a.caps, COUNT as u32);
 }
 
-/// A link whose peer does not receive either says so or, if it may, loses; it accepts again later
-/// and keeps what it accepted.
+/// Checks a link whose peer does not receive: it refuses packets or, if it may, loses them; later
+/// it accepts packets again, and keeps those it accepted.
 pub fn backpressure(ends: &mut Ends) {
     const MOST: u32 = 3000;
     let len = 1000.min(ends.payload_max());
@@ -104,7 +104,7 @@ pub fn backpressure(ends: &mut Ends) {
     logs[1].check(&ends.a.caps, accepted + 1);
 }
 
-/// A frame to a peer that was never connected counts as sent and goes nowhere.
+/// Checks that a frame to a peer that was never connected counts as sent and is dropped.
 pub fn strangers(ends: &mut Ends) {
     let packet = ends.a.packet(0, 10);
     assert_eq!(ends.a.link.send(&[packet.frame(STRANGER), packet.frame(STRANGER)]), 2);
@@ -114,14 +114,14 @@ pub fn strangers(ends: &mut Ends) {
     assert!(!logs[1].has(0), "a frame to a stranger arrived");
 }
 
-/// A burst of no frames.
+/// Sends a burst of no frames.
 pub fn nothing(ends: &mut Ends) {
     assert_eq!(ends.a.link.send(&[]), 0);
     let mut logs = logs();
     ends.deliver(&mut logs, 0, 10);
 }
 
-/// `recv` delivers no more than asked for, and says how many.
+/// Checks that `recv` delivers no more than its budget, and returns the number.
 pub fn budget(ends: &mut Ends) {
     let mut logs = logs();
     ends.send_all(&mut logs, 0..20, 10);
@@ -141,14 +141,14 @@ pub fn budget(ends: &mut Ends) {
     logs[1].check(&ends.a.caps, 20);
 }
 
-/// A link that says who sent a packet says it right.
+/// Checks that a link that names the sender of a packet names the right one.
 pub fn sender(ends: &mut Ends) {
     let mut logs = logs();
     ends.deliver(&mut logs, 0, 10);
     assert!(logs[1].from.is_none_or(|from| from == ends.b.peer));
 }
 
-/// Frames to a forgotten peer count as sent and go nowhere; forgetting twice is no harm.
+/// Checks that frames to a forgotten peer count as sent and are dropped, also if forgotten twice.
 pub fn disconnect(ends: &mut Ends) {
     let mut logs = logs();
     ends.deliver(&mut logs, 0, 10);
@@ -161,7 +161,8 @@ pub fn disconnect(ends: &mut Ends) {
     ends.b.link.disconnect(ends.b.peer);
 }
 
-/// When the other end is gone, sending goes on without blocking, and the news comes once at most.
+/// Checks that after the end of the other side sending does not block, and that the end is reported
+/// at most once.
 pub fn gone(ends: &mut Ends) {
     let mut log = Log::default();
     {
@@ -190,7 +191,7 @@ pub fn gone(ends: &mut Ends) {
     assert!(news <= 1, "the end of a peer was told {news} times");
 }
 
-/// Stands where a link was.
+/// Replaces a link that was dropped.
 struct NoLink;
 
 impl Link for NoLink {
@@ -211,7 +212,7 @@ impl Link for NoLink {
     fn wait_fds(&self, _: &mut Vec<weft_link::WaitFd>) {}
 }
 
-/// Brings `b` to the point where it may sleep.
+/// Lets `b` prepare to sleep.
 fn fall_asleep(ends: &mut Ends, logs: &mut [Log; 2]) {
     let end = Instant::now() + PATIENCE;
     while !ends.b.link.prepare_wait() {
@@ -222,7 +223,7 @@ fn fall_asleep(ends: &mut Ends, logs: &mut [Log; 2]) {
     }
 }
 
-/// A packet sent after `prepare_wait` said yes makes a descriptor readable.
+/// Checks that a packet sent after `prepare_wait` returned true makes a descriptor readable.
 pub fn wake_after_prepare(ends: &mut Ends) {
     let mut logs = logs();
     for number in 0..100 {
@@ -247,7 +248,7 @@ fn wake_up(ends: &mut Ends, logs: &mut [Log; 2], number: u32) {
     }
 }
 
-/// Whether a descriptor of `b` becomes readable while `a` goes on working.
+/// Returns true if a descriptor of `b` becomes readable while `a` goes on working.
 fn woken(ends: &mut Ends, log: &mut Log) -> bool {
     let fds = ends.b.fds();
     let limit = if ends.reliable() { PATIENCE } else { super::SILENCE };
@@ -261,7 +262,7 @@ fn woken(ends: &mut Ends, log: &mut Log) -> bool {
     false
 }
 
-/// A packet that came before `prepare_wait` is not slept through.
+/// Checks that `prepare_wait` returns false for a packet that came before it.
 pub fn wake_before_prepare(ends: &mut Ends) {
     let mut logs = logs();
     for number in 0..100 {
@@ -284,7 +285,7 @@ pub fn wake_before_prepare(ends: &mut Ends) {
     }
 }
 
-/// With nothing under way, the descriptors stay silent: an idle rank uses no processor.
+/// Checks that descriptors stay silent without packets: an idle rank uses no processor.
 pub fn idle(ends: &mut Ends) {
     let mut logs = logs();
     wake_up(ends, &mut logs, 0);
@@ -301,7 +302,7 @@ pub fn idle(ends: &mut Ends) {
     panic!("descriptors of an idle link stay readable");
 }
 
-/// One-step copies work where offered, refuse what is not mapped, and are refused where not
+/// Checks that direct copies work where offered, refuse unmapped memory, and are refused where not
 /// offered.
 pub fn direct(ends: &mut Ends) {
     let mut logs = logs();
@@ -325,7 +326,7 @@ pub fn direct(ends: &mut Ends) {
     assert!(link.read_direct(STRANGER, at, &mut mine).is_err(), "read from a stranger");
 }
 
-/// Counters have names of one kind, each once, and do not run backwards.
+/// Checks that counters have names of one form, each once, and never decrease.
 pub fn counters(ends: &mut Ends) {
     let before: BTreeMap<_, _> = ends.a.counters().into_iter().collect();
     let mut logs = logs();

@@ -13,16 +13,16 @@ use weft_core::{EndpointId, LinkCaps, PeerId, Seq};
 use weft_link::rng::Rng;
 use weft_link::{Address, Bytes, Frame, Link, LinkError, PeerInfo, Sink};
 
-/// Makes a pair of links, joined; or says why this machine cannot have one.
+/// Makes a joined pair of links; or returns the reason why this machine cannot have one.
 pub type Make = fn() -> Result<Ends, String>;
 
 /// Bound of every wait in the suite. Only a broken link ever waits that long.
 const PATIENCE: Duration = Duration::from_secs(200);
 
-/// How long an unreliable link may be silent before what is missing counts as lost.
+/// Silence of an unreliable link after which missing packets count as lost.
 const SILENCE: Duration = Duration::from_millis(30);
 
-/// Times a packet is sent before an unreliable link counts as broken.
+/// Number of times a packet is sent before an unreliable link counts as broken.
 const TRIES: u32 = 100;
 
 /// Identities of the two ends.
@@ -35,15 +35,15 @@ const HEADER: usize = wire::PacketType::Eager.header_len();
 pub struct End {
     /// The link.
     pub link: Box<dyn Link>,
-    /// What this end calls the other.
+    /// This end's number of the other.
     pub peer: PeerId,
     /// Capabilities of the path to the other end.
     pub caps: LinkCaps,
-    /// The number the other end gave to this one; goes into every header.
+    /// The number the other end gave to this one; part of every header.
     session: u32,
 }
 
-/// Two links that know each other.
+/// Two connected links.
 pub struct Ends {
     /// One end.
     pub a: End,
@@ -52,7 +52,7 @@ pub struct Ends {
 }
 
 impl Ends {
-    /// Two links from one constructor, which takes the endpoint's identity.
+    /// Makes two links with one constructor, which takes the endpoint's identity.
     pub fn of<L: Link + 'static>(
         make: impl Fn(EndpointId) -> Result<L, LinkError>,
     ) -> Result<Ends, String> {
@@ -90,14 +90,14 @@ impl Ends {
         Ok(Ends { a, b: end(b, B_CALLS_A, b_caps, A_CALLS_B) })
     }
 
-    /// Lets both ends work, then sleeps until something comes or the time is over. True: something
+    /// Lets both ends work, then sleeps until a packet comes or the time is over. True if a packet
     /// was received.
     fn turn(&mut self, logs: &mut [Log; 2], limit: Duration) -> bool {
         let [log_a, log_b] = logs;
         if self.a.link.recv(64, log_a) + self.b.link.recv(64, log_b) > 0 {
             return true;
         }
-        // Which end the news is for does not matter, so both prepare to sleep.
+        // The event may be for either end, so both prepare to sleep.
         let (a, b) = (self.a.link.prepare_wait(), self.b.link.prepare_wait());
         if a && b {
             let fds = [self.a.fds(), self.b.fds()].concat();
@@ -111,8 +111,8 @@ impl Ends {
         false
     }
 
-    /// Has both ends say hello, as endpoints do: links behind which somebody keeps a session learn
-    /// its numbers.
+    /// Lets both ends exchange HELLOs, as endpoints do: an agent's link learns its session numbers
+    /// from them.
     pub fn greet(mut self) -> Ends {
         let mut logs = [Log::default(), Log::default()];
         let offers = [self.b.session, self.a.session];
@@ -137,7 +137,7 @@ impl Ends {
     }
 
     /// Takes turns until `done`, or until waiting on makes no sense: never on a reliable link,
-    /// after a while of silence on another. Returns whether it was done.
+    /// after a period of silence on another. Returns true if it was done.
     fn until(&mut self, logs: &mut [Log; 2], done: impl Fn(&[Log; 2]) -> bool) -> bool {
         let patience = if self.reliable() { PATIENCE } else { SILENCE };
         let mut end = Instant::now() + patience;
@@ -151,7 +151,7 @@ impl Ends {
         true
     }
 
-    /// Turns until nothing arrives any more: what is left of a case on an unreliable link.
+    /// Takes turns until nothing arrives any more: the rest of a case on an unreliable link.
     fn drain(&mut self, logs: &mut [Log; 2]) {
         let mut end = Instant::now() + SILENCE;
         while Instant::now() < end {
@@ -165,13 +165,13 @@ impl Ends {
         self.a.caps.reliable && self.b.caps.reliable
     }
 
-    /// Largest payload that both paths carry.
+    /// Returns the largest payload that both paths carry.
     fn payload_max(&self) -> usize {
         self.a.caps.mtu.min(self.b.caps.mtu) as usize - HEADER
     }
 
-    /// Sends packets `numbers` of `len` payload bytes from `a` to `b`, in bursts, receiving
-    /// whenever the link is full.
+    /// Sends packets `numbers` of `len` payload bytes from `a` to `b`, in bursts, and receives
+    /// while the link is full.
     fn send_all(&mut self, logs: &mut [Log; 2], numbers: std::ops::Range<u32>, len: usize) {
         let packets: Vec<_> = numbers.map(|n| self.a.packet(n, len)).collect();
         let frames: Vec<_> = packets.iter().map(|p| p.frame(self.a.peer)).collect();
@@ -219,7 +219,7 @@ impl End {
         Made { header, payload: pattern(number, len) }
     }
 
-    /// Value of each counter.
+    /// Returns the value of each counter.
     fn counters(&self) -> Vec<(&'static str, u64)> {
         let mut all = Vec::new();
         self.link.counters(&mut |name, value| all.push((name, value)));
@@ -239,7 +239,7 @@ impl Made {
     }
 }
 
-/// What packet `number` of this length carries.
+/// Returns the payload of packet `number` with this length.
 fn pattern(number: u32, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
     Rng::new(u64::from(number)).fill(&mut bytes);
@@ -250,7 +250,7 @@ fn pattern(number: u32, len: usize) -> Vec<u8> {
 #[derive(Default)]
 pub struct Log {
     numbers: Vec<u32>,
-    /// What the end that receives calls the sender, where it has said so.
+    /// The receiving end's number of the sender, where the link names it.
     from: Option<PeerId>,
 }
 
@@ -259,7 +259,7 @@ impl Log {
         self.numbers.contains(&number)
     }
 
-    /// Asserts what the capabilities promise for packets `0..count`.
+    /// Checks the promises of the capabilities for packets `0..count`.
     fn check(&self, caps: &LinkCaps, count: u32) {
         assert!(self.numbers.iter().all(|n| *n < count), "a packet that nobody sent");
         if caps.ordered {
@@ -281,8 +281,8 @@ impl Sink for Log {
     fn frame(&mut self, from: Option<PeerId>, header: &[u8], payload: Bytes<'_>) {
         let (common, packet, len) = wire::parse(header).expect("the header as it was sent");
         let Packet::Eager(Eager { tag }) = packet else {
-            // An agent speaks for an end that is gone, and passes on what shows that one lives;
-            // ends behind agents say hello.
+            // An agent sends packets for an end that is gone, and passes on acknowledgements as
+            // signs of life; ends behind agents send HELLO.
             let of_agents = matches!(packet, Packet::Ack(_) | Packet::Bye(_) | Packet::Hello(_));
             assert!(of_agents, "as it was sent");
             return;
@@ -298,7 +298,7 @@ impl Sink for Log {
     }
 }
 
-/// Runs one case, or notes why it cannot run here.
+/// Runs one case, or notes the reason why it cannot run here.
 pub fn run(make: Make, case: fn(&mut Ends)) {
     match make() {
         Ok(mut ends) => case(&mut ends),

@@ -47,7 +47,7 @@ pub enum Shape {
         colour: Colour,
         /// Its width.
         width: f64,
-        /// Whether it has gaps.
+        /// True if it has gaps.
         dashed: bool,
     },
     /// A filled circle.
@@ -67,24 +67,24 @@ pub enum Shape {
         text: String,
         /// The side of the point on which the text stands.
         anchor: Anchor,
-        /// Whether it is a title.
+        /// True for a title.
         large: bool,
         /// Its colour.
         colour: Colour,
     },
 }
 
-/// A text of the usual size.
+/// Makes a text of the usual size.
 pub fn text(at: (f64, f64), text: impl Into<String>, anchor: Anchor, colour: Colour) -> Shape {
     Shape::Text { at, text: text.into(), anchor, large: false, colour }
 }
 
-/// A title, which begins at its point.
+/// Makes a title, which begins at its point.
 pub fn title(at: (f64, f64), text: impl Into<String>, colour: Colour) -> Shape {
     Shape::Text { at, text: text.into(), anchor: Anchor::Start, large: true, colour }
 }
 
-/// A thin line without gaps.
+/// Makes a thin line without gaps.
 pub fn line(points: Vec<(f64, f64)>, colour: Colour) -> Shape {
     Shape::Line { points, colour, width: 1.0, dashed: false }
 }
@@ -101,13 +101,13 @@ pub struct Picture {
 }
 
 impl Picture {
-    /// An SVG element, for a file of its own or inside HTML. `label` describes the picture to
-    /// people who do not see it.
+    /// Returns an SVG element, for a file of its own or inside HTML. `label` describes the picture
+    /// to people who do not see it.
     pub fn svg(&self, label: &str) -> String {
         svg::draw(self, label)
     }
 
-    /// A PNG file, two pixels for each unit.
+    /// Returns a PNG file, two pixels for each unit.
     ///
     /// # Errors
     /// The picture has no area, or memory for it is missing.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 /// Pixels for each unit.
 const SCALE: f32 = 2.0;
 
-/// Why there is no PNG.
+/// The reason why there is no PNG.
 #[derive(Debug)]
 pub struct PngError(String);
 
@@ -20,7 +20,7 @@ impl fmt::Display for PngError {
 
 impl std::error::Error for PngError {}
 
-/// The PNG of an SVG of this width and height.
+/// Returns the PNG of an SVG of this width and height.
 pub fn render(svg: &str, (width, height): (f64, f64)) -> Result<Vec<u8>, PngError> {
     let failed = |e: &dyn fmt::Display| PngError(e.to_string());
     let mut options = Options { font_family: "DejaVu Sans".into(), ..Options::default() };

@@ -3,17 +3,17 @@
 use crate::{Anchor, Colour, Picture, Shape};
 use std::fmt::Write;
 
-/// Text whose characters stand for themselves in HTML and SVG.
+/// Escapes the characters that have a meaning in HTML and SVG.
 pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// A colour as CSS writes it.
+/// Returns a colour in the notation of CSS.
 pub fn css([r, g, b]: Colour) -> String {
     format!("#{r:02x}{g:02x}{b:02x}")
 }
 
-/// The picture as an element.
+/// Draws the picture as an element.
 pub fn draw(picture: &Picture, label: &str) -> String {
     let (width, height) = (picture.width, picture.height);
     let mut out = format!(

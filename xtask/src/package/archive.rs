@@ -13,7 +13,7 @@ const TIME: u64 = 1_767_225_600;
 pub struct Tar<W: Write>(tar::Builder<W>);
 
 impl<W: Write> Tar<W> {
-    /// Writes to `out`.
+    /// Makes an archive that is written to `out`.
     pub fn new(out: W) -> Tar<W> {
         Tar(tar::Builder::new(out))
     }
@@ -29,53 +29,54 @@ impl<W: Write> Tar<W> {
         header
     }
 
-    /// A file of these bytes.
+    /// Adds a file of these bytes.
     pub fn bytes(&mut self, name: &str, data: &[u8], mode: u32) -> io::Result<()> {
         let mut header = Self::header(tar::EntryType::Regular, data.len() as u64, mode);
         self.0.append_data(&mut header, name, data)
     }
 
-    /// A copy of a file.
+    /// Adds a copy of a file.
     pub fn file(&mut self, name: &str, from: &Path, mode: u32) -> io::Result<()> {
         self.bytes(name, &std::fs::read(from)?, mode)
     }
 
-    /// A folder.
+    /// Adds a folder.
     pub fn folder(&mut self, name: &str, mode: u32) -> io::Result<()> {
         let mut header = Self::header(tar::EntryType::Directory, 0, mode);
         self.0.append_data(&mut header, name, io::empty())
     }
 
-    /// A symbolic link.
+    /// Adds a symbolic link.
     pub fn link(&mut self, name: &str, to: &Path) -> io::Result<()> {
         let mut header = Self::header(tar::EntryType::Symlink, 0, 0o777);
         self.0.append_link(&mut header, name, to)
     }
 
-    /// The end of the archive.
+    /// Ends the archive.
     pub fn finish(self) -> io::Result<W> {
         self.0.into_inner()
     }
 }
 
-/// The bytes, compressed for gzip.
+/// Compresses the bytes in the format of gzip.
 pub fn gzip(data: &[u8]) -> io::Result<Vec<u8>> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
     encoder.write_all(data)?;
     encoder.finish()
 }
 
-/// SHA-256 of the bytes.
+/// Returns SHA-256 of the bytes.
 pub fn sha256(data: &[u8]) -> [u8; 32] {
     Sha256::digest(data).into()
 }
 
-/// SHA-256 of the bytes, in hexadecimal digits.
+/// Returns SHA-256 of the bytes, in hexadecimal digits.
 pub fn sha256_hex(data: &[u8]) -> String {
     sha256(data).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The permissions of a file in a package: all may read it, and execute what the owner executes.
+/// Returns the permissions of a file in a package: all may read it, and execute it if the owner
+/// may.
 pub fn mode_of(file: &Path) -> u32 {
     use std::os::unix::fs::PermissionsExt;
     let mode = std::fs::metadata(file).map_or(0, |m| m.permissions().mode());

@@ -1,7 +1,7 @@
 //! Debian packages: `weft` (command, MPI provider, C library), `weft-agent` (the agent, its unit
 //! and its user), `libweft-dev` (header, static library, examples).
 //!
-//! Shape: deb(5), Debian Policy chapters 5 and 10. `dpkg-deb` writes the archives.
+//! Format: deb(5), Debian Policy chapters 5 and 10. `dpkg-deb` writes the archives.
 
 use super::archive::mode_of;
 use super::{Scratch, Staged, ARCHITECTURE, VERSION};
@@ -55,7 +55,7 @@ const PACKAGES: [Package; 3] = [
     },
 ];
 
-/// The package that a file of an installation belongs to.
+/// Returns the package to which a file of an installation belongs.
 fn owner_of(name: &str) -> &'static str {
     let development = ["include/", "lib/pkgconfig/", "share/man/man3/", "share/weft/examples/"];
     let agent = ["bin/weftd", "lib/systemd/", "lib/sysusers.d/", "share/man/man8/"];
@@ -69,12 +69,12 @@ fn owner_of(name: &str) -> &'static str {
     }
 }
 
-/// A file's place in a Debian system, below the prefix.
+/// Returns a file's path in a Debian system, below the prefix.
 fn place_of(name: &str) -> String {
     name.replace("share/zsh/site-functions/", "share/zsh/vendor-completions/")
 }
 
-/// The architecture as Debian names it.
+/// Returns the architecture as Debian names it.
 pub fn architecture() -> &'static str {
     match ARCHITECTURE {
         "x86_64" => "amd64",

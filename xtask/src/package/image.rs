@@ -1,7 +1,7 @@
-//! The container image: the two commands, the provider, the libraries of the system that these
-//! load, and an example job as what it runs by itself.
+//! The container image: the two commands, the provider, the system libraries that these load, and
+//! an example job as the default command.
 //!
-//! Shape: the archive of `docker save` (OCI image specification v1 for the configuration), which
+//! Format: the archive of `docker save` (OCI image specification v1 for the configuration), which
 //! `docker load` and `podman load` read. It has one layer and no shell.
 
 use super::archive::{gzip, mode_of, sha256_hex, Tar};
@@ -13,7 +13,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The command that a container runs unless told otherwise, after `weft`.
+/// The default command of a container, after `weft`.
 const EXAMPLE: [&str; 6] = ["run", "-n", "4", "weft", "app", "asp"];
 
 /// Makes the image in `out`.
@@ -54,7 +54,7 @@ pub fn make(staged: &Staged, out: &Path) -> Result<PathBuf, String> {
     Ok(file)
 }
 
-/// The file system of the image.
+/// Makes the file system of the image.
 fn layer(staged: &Staged) -> Result<Vec<u8>, String> {
     let mut tar = Tar::new(Vec::new());
     let failed = |e: io::Error| format!("the layer: {e}");
@@ -81,14 +81,15 @@ fn layer(staged: &Staged) -> Result<Vec<u8>, String> {
     tar.finish().map_err(failed)
 }
 
-/// The libraries of the system that programs and libraries load, the dynamic loader included, at
-/// the paths where the loader looks for them.
+/// Returns the system libraries that programs and libraries load, including the dynamic loader, at
+/// the paths where the loader searches for them.
 fn libraries(staged: &Staged) -> Result<BTreeSet<PathBuf>, String> {
     let mut found = BTreeSet::new();
     for file in staged.binaries() {
         let text = output_of(Command::new("ldd").arg(&file));
         let text = text.ok_or_else(|| format!("ldd {} failed", file.display()))?;
-        // `libc.so.6 => /lib/libc.so.6 (0x...)` and `/lib64/ld-linux-x86-64.so.2 (0x...)`.
+        // The output is `libc.so.6 => /lib/libc.so.6 (0x...)` and `/lib64/ld-linux-x86-64.so.2
+        // (0x...)`.
         let words = text.split_whitespace().filter(|word| word.starts_with('/'));
         let here = staged.root();
         found.extend(words.map(PathBuf::from).filter(|path| !path.starts_with(&here)));

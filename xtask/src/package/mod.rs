@@ -1,5 +1,5 @@
-//! `cargo xtask package`: one build becomes a wheel, Debian packages, a container image and a
-//! source archive.
+//! `cargo xtask package`: makes a wheel, Debian packages, a container image and a source archive
+//! from one build.
 
 mod archive;
 mod deb;
@@ -60,7 +60,7 @@ impl Request {
     }
 }
 
-/// A folder that is removed with all it holds.
+/// A folder that is removed with its contents when dropped.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -106,18 +106,18 @@ impl Staged {
         Ok(Staged { folder, prefix, names })
     }
 
-    /// The folder that stands for the prefix.
+    /// Returns the folder in place of the prefix.
     fn root(&self) -> PathBuf {
         self.folder.0.join(self.prefix.trim_start_matches('/'))
     }
 
-    /// The programs and libraries among the files.
+    /// Returns the programs and libraries among the files.
     fn binaries(&self) -> impl Iterator<Item = PathBuf> + '_ {
         let is_binary = |name: &&String| name.starts_with("bin/") || name.contains(".so");
         self.names.iter().filter(is_binary).map(|name| self.root().join(name))
     }
 
-    /// The newest version of glibc whose symbols the programs and libraries use.
+    /// Returns the newest version of glibc whose symbols the programs and libraries use.
     fn glibc(&self) -> Result<(u32, u32), String> {
         let mut newest = (0, 0);
         for file in self.binaries() {
@@ -130,7 +130,7 @@ impl Staged {
     }
 }
 
-/// The newest version in the form `GLIBC_2.34`.
+/// Returns the newest version of the form `GLIBC_2.34`.
 fn newest_glibc(text: &str) -> (u32, u32) {
     let versions = text.split("GLIBC_").skip(1).filter_map(|rest| {
         let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
@@ -140,7 +140,7 @@ fn newest_glibc(text: &str) -> (u32, u32) {
     versions.max().unwrap_or_default()
 }
 
-/// The task.
+/// Runs the task.
 pub fn main(args: &[String]) -> Result<bool, String> {
     let request = Request::parse(args)?;
     package(&request).map(|_| true)
@@ -174,7 +174,7 @@ fn package(request: &Request) -> Result<Vec<PathBuf>, String> {
     Ok(made)
 }
 
-/// The size of a file in units of 10^6 bytes.
+/// Returns the size of a file in units of 10^6 bytes.
 fn megabytes(file: &Path) -> f64 {
     fs::metadata(file).map_or(0.0, |m| m.len() as f64 / 1e6)
 }

@@ -1,4 +1,4 @@
-//! The suite `package`: each package is installed where nothing of the toolchain is, used as its
+//! The suite `package`: each package is installed in a system without the toolchain, used as its
 //! reader would, and removed.
 
 use super::{megabytes, package, Request, Scratch, KINDS, VERSION};
@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Sizes that users are promised, in units of 10^6 bytes.
+/// Promised sizes, in units of 10^6 bytes.
 const WHEEL_MAX: f64 = 15.0;
 const PROVIDER_MAX: f64 = 5.0;
 
@@ -59,7 +59,7 @@ pub fn suite() -> Outcome {
     checks.0
 }
 
-/// A command that finds programs in `path` only.
+/// Makes a command that finds programs in `path` only.
 fn clean(program: &Path, path: &str) -> Command {
     let mut command = Command::new(program);
     command.env_clear().env("PATH", path).env("HOME", "/tmp").env("LANG", "C.UTF-8");
@@ -67,7 +67,7 @@ fn clean(program: &Path, path: &str) -> Command {
     command
 }
 
-/// The README's commands that need no rights, with `weft` begun by `command`.
+/// Checks the README's commands that need no rights; `command` starts `weft`.
 fn uses(what: &str, checks: &mut Checks, mut command: impl FnMut(&[&str]) -> Command) {
     let mut said = |args: &[&str]| output_of(&mut command(args)).unwrap_or_default();
     let version = said(&["--version"]);
@@ -117,7 +117,7 @@ fn wheel(file: &Path, scratch: &Path, checks: &mut Checks) {
     checks.check("wheel: nothing is left", !left.iter().any(|name| place.join(name).exists()));
 }
 
-/// Whether a C program is built with what pkg-config says of `prefix`, and runs.
+/// Returns true if a C program is built with pkg-config's options for `prefix`, and runs.
 fn compiles(prefix: &Path) -> bool {
     let mut config = Command::new("pkg-config");
     config.args(["--cflags", "--libs", "weft"]);
@@ -130,7 +130,7 @@ fn compiles(prefix: &Path) -> bool {
         && succeeds(Command::new(prefix.join("bin/weft")).args(["run", "-n", "2"]).arg(&program))
 }
 
-/// Repository and release of this system's packages, as apt has them.
+/// Returns repository and release of this system's packages, as apt has them.
 fn repository() -> Option<(String, String)> {
     let mut apt = Command::new("apt-get");
     apt.args(["indextargets", "--format", "$(REPO_URI) $(CODENAME)", "Identifier: Packages"]);
@@ -139,7 +139,7 @@ fn repository() -> Option<(String, String)> {
     Some((uri.to_owned(), release.to_owned()))
 }
 
-/// A minimal Debian, made once and kept.
+/// Makes a minimal Debian, once, and keeps it.
 fn clean_root() -> Result<PathBuf, String> {
     let root = crate::root().join("target/debian-root");
     let stamp = root.join("whole");
@@ -158,10 +158,10 @@ fn clean_root() -> Result<PathBuf, String> {
     Ok(root)
 }
 
-/// A command inside `root`, with the kernel's file systems.
+/// Makes a command inside `root`, with the kernel's file systems.
 fn inside(root: &Path, args: &[&str]) -> Command {
     let mut command = Command::new("unshare");
-    // Mounts end with the command; a process id space of its own ends what it started.
+    // Mounts end with the command; a process id namespace of its own ends all processes it started.
     let script = "mount -t proc proc \"$0/proc\" && mount --rbind /sys \"$0/sys\" && \
                   mount --rbind /dev \"$0/dev\" && exec chroot \"$0\" \"$@\"";
     command.args(["--mount", "--pid", "--fork", "--kill-child", "sh", "-c", script]);
@@ -202,7 +202,7 @@ fn debian(debs: &[&PathBuf], checks: &mut Checks) {
     checks.check("deb: nothing is left", !left.iter().any(|name| root.join(name).exists()));
 }
 
-/// Unpacks the image's layer, and runs it as a container runtime does where one runs here.
+/// Unpacks the image's layer, and runs it with a container runtime if one runs here.
 fn image(file: &Path, scratch: &Path, checks: &mut Checks) {
     let folder = scratch.join("image");
     let root = folder.join("root");
@@ -253,7 +253,7 @@ fn container(file: &Path, checks: &mut Checks) {
     let _removed = output_of(&mut podman(&["rmi", "--force", &name]));
 }
 
-/// The archive holds the files of the commit, and Cargo accepts them.
+/// Checks that the archive holds the files of the commit, and that Cargo accepts them.
 fn source(file: &Path, scratch: &Path, checks: &mut Checks) {
     let folder = scratch.join("source");
     let unpacked = fs::create_dir_all(&folder).is_ok()

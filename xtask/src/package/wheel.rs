@@ -1,8 +1,8 @@
-//! The wheel: pip puts commands, provider, library and header below the prefix of an environment.
+//! The wheel: pip installs commands, provider, library and header below the prefix of an
+//! environment.
 //!
-//! Shape: PEP 427 (wheels), PEP 600 (`manylinux_X_Y`). `.data/scripts` goes to `bin`,
-//! `.data/data` to the prefix itself, so the commands find the provider where an installation has
-//! it.
+//! Format: PEP 427 (wheels), PEP 600 (`manylinux_X_Y`). `.data/scripts` goes to `bin`, `.data/data`
+//! to the prefix itself, so the commands find the provider as in an installation.
 
 use super::archive::{mode_of, sha256};
 use super::{Staged, ARCHITECTURE, VERSION};
@@ -54,7 +54,7 @@ pub fn make(staged: &Staged, out: &Path) -> Result<PathBuf, String> {
         let data = std::fs::read(&path);
         let mut data = data.map_err(|e| format!("{}: {e}", path.display()))?;
         if name.ends_with(".pc") {
-            // The environment can lie anywhere: pkg-config knows where it found the file.
+            // The environment may be at any path: pkg-config knows where it found the file.
             let text = String::from_utf8_lossy(&data);
             let relative = text.replace("prefix=/usr\n", "prefix=${pcfiledir}/../..\n");
             data = relative.into_bytes();
@@ -77,8 +77,8 @@ pub fn make(staged: &Staged, out: &Path) -> Result<PathBuf, String> {
     Ok(file)
 }
 
-/// Whether a file of an installation goes into the wheel: an environment has no units, and a
-/// static library would be most of it.
+/// Returns true if a file of an installation goes into the wheel: an environment has no units, and
+/// a static library would be most of the wheel.
 fn belongs(name: &str) -> bool {
     !name.ends_with(".a") && !name.contains("systemd") && !name.contains("sysusers")
 }

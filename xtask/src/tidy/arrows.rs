@@ -1,10 +1,10 @@
-//! Rules about who may use whom.
+//! Rules about dependencies between crates and between modules.
 
 use super::lex::{Kind, Token};
 use super::{File, Report, Tree};
 use std::collections::BTreeSet;
 
-/// Which of this workspace's crates each crate may build on. `None`: all of them.
+/// The workspace's crates that each crate may build on. `None`: all of them.
 const ARROWS: &[(&str, Option<&[&str]>)] = &[
     ("weft-core", Some(&[])),
     ("weft-link", Some(&["weft-core"])),
@@ -22,10 +22,10 @@ const ARROWS: &[(&str, Option<&[&str]>)] = &[
     ("xtask", Some(&[])),
 ];
 
-/// What an application (a crate under `apps/`) may build on.
+/// The crates that an application (a crate under `apps/`) may build on.
 const APP_ARROWS: &[&str] = &["weft-core", "weft", "weft-models"];
 
-/// Crates point downwards only.
+/// Checks that crates depend on lower ones only.
 pub fn crates(tree: &Tree, report: &mut Report) {
     for file in tree.files().filter(|f| f.path.ends_with("Cargo.toml")) {
         let Some(name) = super::manifest::package_name(&file.text) else { continue };
@@ -46,7 +46,7 @@ pub fn crates(tree: &Tree, report: &mut Report) {
     }
 }
 
-/// Production code does not import the simulator.
+/// Checks that production code does not import the simulator.
 pub fn simulator(tree: &Tree, report: &mut Report) {
     const MAY: [&str; 4] = ["crates/weft-sim/", "crates/weft-cli/", "conformance/", "fuzz/"];
     for file in tree.rust().filter(|f| !f.is_test() && !MAY.iter().any(|p| f.path.starts_with(p))) {
@@ -112,7 +112,7 @@ fn layer_of(module: &str) -> Option<Layer> {
     LAYERS.iter().find(|(_, names)| names.contains(&module)).map(|(layer, _)| *layer)
 }
 
-/// Inside the engine: vocabulary <- mechanisms <- peer <- engine.
+/// Checks the layers inside the engine: vocabulary <- mechanisms <- peer <- engine.
 pub fn layers(tree: &Tree, report: &mut Report) {
     const SOURCE: &str = "crates/weft-core/src/";
     let in_core = |f: &&File| f.path.starts_with(SOURCE) && !f.is_test();
@@ -137,7 +137,8 @@ pub fn layers(tree: &Tree, report: &mut Report) {
     }
 }
 
-/// `a/b.rs` and `a/b/mod.rs` are module `a::b`; the crate root is the empty path.
+/// Returns the module of a file: `a/b.rs` and `a/b/mod.rs` are `a::b`; the crate root is the empty
+/// path.
 fn module_path(file: &str) -> Vec<String> {
     let mut parts: Vec<String> =
         file.trim_end_matches(".rs").split('/').map(str::to_string).collect();
@@ -147,7 +148,8 @@ fn module_path(file: &str) -> Vec<String> {
     parts
 }
 
-/// Line and name of each top-level module that `file`, `depth` modules deep, names outside tests.
+/// Returns line and name of each top-level module that `file`, `depth` modules deep, names outside
+/// tests.
 fn uses(file: &File, depth: usize) -> Vec<(usize, String)> {
     let tokens = &file.tokens;
     let mut found = Vec::new();
@@ -176,7 +178,7 @@ fn follows_path(tokens: &[Token], i: usize) -> bool {
     i > 0 && tokens[i - 1].is_punct(':')
 }
 
-/// Length of a chain `super::super`, and the index after it.
+/// Returns the length of a chain `super::super`, and the index after it.
 fn supers(tokens: &[Token], from: usize) -> (usize, usize) {
     let (mut n, mut i) = (0, from);
     while tokens.get(i).is_some_and(|t| t.is("super")) {
@@ -189,7 +191,7 @@ fn supers(tokens: &[Token], from: usize) -> (usize, usize) {
     (n, i)
 }
 
-/// The first names after `::` at `at`: one name, or those of a `{...}` list.
+/// Finds the first names after `::` at `at`: one name, or those of a `{...}` list.
 fn heads(tokens: &[Token], at: usize, found: &mut Vec<(usize, String)>) {
     let colons = |i: usize| tokens.get(i).is_some_and(|t: &Token| t.is_punct(':'));
     if !colons(at) || !colons(at + 1) {

@@ -9,7 +9,7 @@ const MAX_FILE: usize = 800;
 /// Files outside `sys` modules that may hold `unsafe`, each small and reviewed as a whole.
 const UNSAFE_FILES: [&str; 1] = ["crates/weft-link/src/bytes.rs"];
 
-/// Functions fit a screen.
+/// Checks that functions fit a screen.
 pub fn functions(tree: &Tree, report: &mut Report) {
     for file in tree.rust() {
         for f in lex::functions(&file.tokens) {
@@ -22,7 +22,7 @@ pub fn functions(tree: &Tree, report: &mut Report) {
     }
 }
 
-/// Files stay readable in one sitting, tests not counted.
+/// Checks the length of files, without their tests.
 pub fn files(tree: &Tree, report: &mut Report) {
     for file in tree.rust().filter(|f| !f.is_test()) {
         let tests: usize = file
@@ -37,7 +37,7 @@ pub fn files(tree: &Tree, report: &mut Report) {
     }
 }
 
-/// `unsafe` stands in `sys` modules only. (That each block says why it is sound is clippy's part.)
+/// Checks that `unsafe` stands in `sys` modules only. (Clippy checks the reason of each block.)
 pub fn unsafe_places(tree: &Tree, report: &mut Report) {
     for file in tree.rust() {
         let in_sys = file.path.split('/').any(|p| p == "sys" || p == "sys.rs");
@@ -50,7 +50,7 @@ pub fn unsafe_places(tree: &Tree, report: &mut Report) {
     }
 }
 
-/// Nothing is left to be written later.
+/// Checks that no code is left to be written later.
 pub fn unfinished(tree: &Tree, report: &mut Report) {
     for file in tree.rust() {
         for pair in file.tokens.windows(2) {
@@ -62,7 +62,7 @@ pub fn unfinished(tree: &Tree, report: &mut Report) {
     }
 }
 
-/// An ignored test says why.
+/// Checks that an ignored test names its reason.
 pub fn ignored(tree: &Tree, report: &mut Report) {
     for file in tree.rust() {
         for three in file.tokens.windows(3) {
@@ -76,7 +76,7 @@ pub fn ignored(tree: &Tree, report: &mut Report) {
     }
 }
 
-/// Tests wait for something to happen, not for time to pass. Examples are programs, not tests.
+/// Checks that tests wait for an event, not for time to pass. Examples are programs, not tests.
 pub fn sleeps(tree: &Tree, report: &mut Report) {
     for file in tree.rust().filter(|f| !f.path.split('/').any(|p| p == "examples")) {
         for (i, four) in file.tokens.windows(4).enumerate() {
@@ -88,7 +88,7 @@ pub fn sleeps(tree: &Tree, report: &mut Report) {
     }
 }
 
-/// Tests read as `function__case`.
+/// Checks that tests read as `function__case`.
 pub fn test_names(tree: &Tree, report: &mut Report) {
     for file in tree.rust() {
         for (i, four) in file.tokens.windows(4).enumerate() {
@@ -106,7 +106,7 @@ pub fn test_names(tree: &Tree, report: &mut Report) {
     }
 }
 
-/// The engine cannot reach the operating system and holds no container of random order.
+/// Checks that the engine cannot reach the operating system and has no container of random order.
 pub fn purity(tree: &Tree, report: &mut Report) {
     const ROOT: &str = "crates/weft-core/";
     let lib = format!("{ROOT}src/lib.rs");

@@ -1,9 +1,10 @@
-//! Rust source as a flat list of tokens with line numbers: comments and strings mislead no rule.
+//! Rust source as a flat list of tokens with line numbers, so that comments and strings mislead no
+//! rule.
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use std::ops::RangeInclusive;
 
-/// What a token is.
+/// The type of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Identifier or keyword.
@@ -21,24 +22,24 @@ pub enum Kind {
 /// A token and the line it starts on (from 1).
 #[derive(Clone, Debug)]
 pub struct Token {
-    /// What it is.
+    /// Its type.
     pub kind: Kind,
     /// Line, from 1.
     pub line: usize,
 }
 
 impl Token {
-    /// Whether the token is this identifier.
+    /// Returns true if the token is this identifier.
     pub fn is(&self, word: &str) -> bool {
         matches!(&self.kind, Kind::Ident(w) if w == word)
     }
 
-    /// Whether the token is this punctuation character.
+    /// Returns true if the token is this punctuation character.
     pub fn is_punct(&self, c: char) -> bool {
         self.kind == Kind::Punct(c)
     }
 
-    /// The identifier, if it is one.
+    /// Returns the identifier, if it is one.
     pub fn ident(&self) -> Option<&str> {
         match &self.kind {
             Kind::Ident(w) => Some(w),
@@ -46,7 +47,7 @@ impl Token {
         }
     }
 
-    /// Index of the closing partner, if the token opens this kind of bracket.
+    /// Returns the index of the closing partner, if the token opens this type of bracket.
     pub fn opens(&self, bracket: char) -> Option<usize> {
         match self.kind {
             Kind::Open(c, mate) if c == bracket => Some(mate),
@@ -97,7 +98,7 @@ pub struct Function {
     pub lines: RangeInclusive<usize>,
 }
 
-/// Every function with a body.
+/// Returns every function with a body.
 pub fn functions(tokens: &[Token]) -> Vec<Function> {
     let mut found = Vec::new();
     for (i, pair) in tokens.windows(2).enumerate() {
@@ -110,7 +111,8 @@ pub fn functions(tokens: &[Token]) -> Vec<Function> {
     found
 }
 
-/// Index of the closing brace of the item that goes on at `from`; `None` when `;` ends it first.
+/// Returns the index of the closing brace of the item that continues at `from`; `None` if `;` ends
+/// it first.
 fn body_end(tokens: &[Token], from: usize) -> Option<usize> {
     let mut i = from;
     while i < tokens.len() {
@@ -124,7 +126,7 @@ fn body_end(tokens: &[Token], from: usize) -> Option<usize> {
     None
 }
 
-/// Token ranges of items compiled for tests only: `#[cfg(test)]` and what it stands on.
+/// Returns token ranges of items compiled for tests only: `#[cfg(test)]` and its item.
 pub fn test_items(tokens: &[Token]) -> Vec<RangeInclusive<usize>> {
     let mut found: Vec<RangeInclusive<usize>> = Vec::new();
     for i in 0..tokens.len().saturating_sub(1) {
@@ -140,8 +142,8 @@ pub fn test_items(tokens: &[Token]) -> Vec<RangeInclusive<usize>> {
     found
 }
 
-/// Whether the condition between the two indices holds in test builds alone: `test` outside `not`
-/// and `any`.
+/// Returns true if the condition between the two indices is true in test builds alone: `test`
+/// outside `not` and `any`.
 fn requires_test(tokens: &[Token], from: usize, to: usize) -> bool {
     let mut i = from;
     while i < to {
@@ -154,7 +156,7 @@ fn requires_test(tokens: &[Token], from: usize, to: usize) -> bool {
     false
 }
 
-/// Index of the last token of the item at `from`, attributes included.
+/// Returns the index of the last token of the item at `from`, attributes included.
 fn item_end(tokens: &[Token], from: usize) -> usize {
     let mut i = from;
     while i < tokens.len() {

@@ -2,7 +2,7 @@
 
 use super::{Report, Tree};
 
-/// Non-empty lines of a manifest with their number and section, comments left out.
+/// Returns the non-empty lines of a manifest with their number and section, without comments.
 fn entries(text: &str) -> impl Iterator<Item = (usize, &str, &str)> {
     let mut section = "";
     text.lines().enumerate().filter_map(move |(i, line)| {
@@ -15,7 +15,8 @@ fn entries(text: &str) -> impl Iterator<Item = (usize, &str, &str)> {
     })
 }
 
-/// Line and name of what a crate's own code depends on (not its tests or build script).
+/// Returns line and name of the dependencies of a crate's own code (not of its tests or build
+/// script).
 pub fn dependencies(text: &str) -> Vec<(usize, String)> {
     let of_code = |s: &str| s == "dependencies" || s.ends_with(".dependencies");
     let name_of =
@@ -28,14 +29,14 @@ pub fn dependencies(text: &str) -> Vec<(usize, String)> {
     direct.chain(tables).collect()
 }
 
-/// The package name in a manifest.
+/// Returns the package name in a manifest.
 pub fn package_name(text: &str) -> Option<&str> {
     let name = |l: &'_ str| l.starts_with("name");
     let (_, _, line) = entries(text).find(|(_, s, l)| *s == "package" && name(l))?;
     line.split('"').nth(1)
 }
 
-/// Values of `path = "..."` in the target sections of a manifest.
+/// Returns the values of `path = "..."` in the target sections of a manifest.
 pub fn target_paths(text: &str) -> Vec<&str> {
     const TARGETS: [&str; 5] = ["lib", "bin", "test", "bench", "example"];
     entries(text)
@@ -44,7 +45,7 @@ pub fn target_paths(text: &str) -> Vec<&str> {
         .collect()
 }
 
-/// Every crate takes the workspace's lints, and these ask for `SAFETY` comments.
+/// Checks that every crate takes the workspace's lints, and that these require `SAFETY` comments.
 pub fn lints(tree: &Tree, report: &mut Report) {
     for file in tree.files().filter(|f| f.path.ends_with("Cargo.toml")) {
         let has = |section: &str, key: &str, value: &str| {
@@ -65,7 +66,7 @@ pub fn lints(tree: &Tree, report: &mut Report) {
     }
 }
 
-/// Both licence texts are there and every crate names them.
+/// Checks that both licence texts exist and every crate names them.
 pub fn licences(tree: &Tree, report: &mut Report) {
     const TEXTS: [(&str, &str); 2] =
         [("LICENSE-MIT", "Permission is hereby granted"), ("LICENSE-APACHE", "Apache License")];
@@ -83,7 +84,7 @@ pub fn licences(tree: &Tree, report: &mut Report) {
     }
 }
 
-/// Dependencies come from crates.io alone.
+/// Checks that dependencies come from crates.io alone.
 pub fn lockfile(tree: &Tree, report: &mut Report) {
     let public = "source = \"registry+https://github.com/rust-lang/crates.io-index\"";
     for file in tree.files().filter(|f| f.path.ends_with("Cargo.lock")) {

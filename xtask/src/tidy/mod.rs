@@ -1,7 +1,7 @@
 //! The house rules as a test: `cargo xtask tidy`.
 //!
-//! A rule is a function over the tracked files. Where a rule has to be broken for a good reason,
-//! say so on the line or the line above it: `// tidy-allow(rule): reason`.
+//! A rule is a function over the tracked files. To break a rule for a good reason, name the reason
+//! on the line or the line above it: `// tidy-allow(rule): reason`.
 
 mod arrows;
 mod code;
@@ -20,9 +20,9 @@ use std::process::Command;
 pub struct Finding {
     /// File, relative to the repository.
     pub path: String,
-    /// Line, from 1; 0 where the whole file is meant.
+    /// Line, from 1; 0 for the whole file.
     pub line: usize,
-    /// What is wrong.
+    /// The fault.
     pub message: String,
 }
 
@@ -41,7 +41,7 @@ pub struct File {
 }
 
 impl File {
-    /// A file of this path and text.
+    /// Makes a file of this path and text.
     pub fn new(path: &str, text: &str) -> File {
         let lexed = if path.ends_with(".rs") { lex::lex(text) } else { Ok(Vec::new()) };
         let (tokens, broken) = match lexed {
@@ -52,18 +52,19 @@ impl File {
         File { path: path.into(), text: text.into(), tokens, test_items, broken }
     }
 
-    /// Whether it is Rust source.
+    /// Returns true if it is Rust source.
     pub fn is_rust(&self) -> bool {
         self.path.ends_with(".rs")
     }
 
-    /// Whether the whole file is test code: in `tests`, `benches` or `examples`, or `tests.rs`.
+    /// Returns true if the whole file is test code: in `tests`, `benches` or `examples`, or
+    /// `tests.rs`.
     pub fn is_test(&self) -> bool {
         let mut parts = self.path.split('/');
         parts.any(|p| matches!(p, "tests" | "tests.rs" | "benches" | "examples"))
     }
 
-    /// Whether the token belongs to an item compiled for tests only.
+    /// Returns true if the token belongs to an item compiled for tests only.
     pub fn in_test_item(&self, token: usize) -> bool {
         self.test_items.iter().any(|r| r.contains(&token))
     }
@@ -81,7 +82,7 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Every file git tracks or would track.
+    /// Loads every file that git tracks or would track.
     pub fn load(root: &Path) -> Result<Tree, String> {
         let out = Command::new("git")
             .current_dir(root)
@@ -93,7 +94,7 @@ impl Tree {
         }
         let mut files = Vec::new();
         for path in String::from_utf8_lossy(&out.stdout).lines() {
-            // A file that is not text, or deleted and not yet committed, has no rules to keep.
+            // Rules do not apply to a file that is not text, or is deleted and not yet committed.
             if let Ok(text) = std::fs::read_to_string(root.join(path)) {
                 files.push(File::new(path, &text));
             }
@@ -101,41 +102,41 @@ impl Tree {
         Ok(Tree { files })
     }
 
-    /// A tree for tests.
+    /// Makes a tree for tests.
     #[cfg(test)]
     pub fn of(files: &[(&str, &str)]) -> Tree {
         Tree { files: files.iter().map(|(p, t)| File::new(p, t)).collect() }
     }
 
-    /// All files.
+    /// Returns all files.
     pub fn files(&self) -> impl Iterator<Item = &File> {
         self.files.iter()
     }
 
-    /// Rust files.
+    /// Returns the Rust files.
     pub fn rust(&self) -> impl Iterator<Item = &File> {
         self.files.iter().filter(|f| f.is_rust())
     }
 
-    /// The file of this path.
+    /// Returns the file of this path.
     pub fn get(&self, path: &str) -> Option<&File> {
         self.files.iter().find(|f| f.path == path)
     }
 }
 
-/// Where rules report to.
+/// The findings of the rules.
 #[derive(Default)]
 pub struct Report {
     findings: Vec<Finding>,
 }
 
 impl Report {
-    /// Notes a finding.
+    /// Adds a finding.
     pub fn add(&mut self, path: &str, line: usize, message: impl Into<String>) {
         self.findings.push(Finding { path: path.into(), line, message: message.into() });
     }
 
-    /// What was noted.
+    /// Returns the findings.
     #[cfg(test)]
     pub fn findings(&self) -> &[Finding] {
         &self.findings
@@ -176,7 +177,7 @@ fn readable(tree: &Tree, report: &mut Report) {
     }
 }
 
-/// Runs every rule and prints what it found. Returns how many rules held and how many did not.
+/// Runs every rule and prints its findings. Returns the numbers of rules that hold and do not.
 pub fn run(root: &Path) -> Result<(u32, u32), String> {
     let tree = Tree::load(root)?;
     let (mut held, mut broken) = (0, 0);

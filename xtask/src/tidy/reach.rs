@@ -1,10 +1,10 @@
-//! Every Rust file is part of something that is built.
+//! The rule that every Rust file is part of a build.
 
 use super::lex::{Kind, Token};
 use super::{manifest, File, Report, Tree};
 use std::collections::BTreeSet;
 
-/// Rust files that no crate root leads to through `mod`.
+/// Finds Rust files that no crate root reaches through `mod`.
 pub fn dead_files(tree: &Tree, report: &mut Report) {
     let mut reached = BTreeSet::new();
     for root in roots(tree) {
@@ -15,7 +15,7 @@ pub fn dead_files(tree: &Tree, report: &mut Report) {
     }
 }
 
-/// Files that cargo compiles as the root of a target.
+/// Returns the files that cargo compiles as the root of a target.
 fn roots(tree: &Tree) -> Vec<String> {
     let mut roots = Vec::new();
     for file in tree.files().filter(|f| f.path.ends_with("Cargo.toml")) {
@@ -59,7 +59,8 @@ fn follow(tree: &Tree, path: &str, root: bool, reached: &mut BTreeSet<String>) {
     }
 }
 
-/// Files that the `mod` declarations and `include!`s of a file may mean, and their lines.
+/// Returns the files that the `mod` declarations and `include!`s of a file may mean, and their
+/// lines.
 fn modules(file: &File, folder: &str, base: &str) -> Vec<(Vec<String>, usize)> {
     let tokens = &file.tokens;
     let mut found = Vec::new();
@@ -102,7 +103,7 @@ fn join(folder: &str, path: &str) -> String {
     parts.join("/")
 }
 
-/// The string in `word!("...")`.
+/// Returns the string in `word!("...")`.
 fn literal_after<'a>(tokens: &'a [Token], i: usize, word: &str, mark: char) -> Option<&'a str> {
     if !tokens[i].is(word) || !tokens.get(i + 1)?.is_punct(mark) {
         return None;
@@ -110,7 +111,7 @@ fn literal_after<'a>(tokens: &'a [Token], i: usize, word: &str, mark: char) -> O
     literal(tokens.get(i + 3)?)
 }
 
-/// The string of a `#[path = "..."]` among the attributes just before the item at `i`.
+/// Returns the string of a `#[path = "..."]` among the attributes just before the item at `i`.
 fn path_attribute(tokens: &[Token], i: usize) -> Option<&str> {
     let near = i.saturating_sub(24)..i;
     near.rev().take_while(|k| !tokens[*k].is_punct(';')).find_map(|k| {

@@ -5,7 +5,7 @@ use std::path::{Component, Path, PathBuf};
 
 const MAX_COLUMNS: usize = 100;
 
-/// Source lines fit 100 columns. A line that carries a web address may be longer.
+/// Checks that source lines fit 100 columns. A line with a web address may be longer.
 pub fn columns(tree: &Tree, report: &mut Report) {
     const KINDS: [&str; 7] = [".rs", ".c", ".h", ".py", ".sh", ".lua", ".ci/run"];
     for file in tree.files().filter(|f| KINDS.iter().any(|k| f.path.ends_with(k))) {
@@ -18,7 +18,7 @@ pub fn columns(tree: &Tree, report: &mut Report) {
     }
 }
 
-/// No notes to finish something later, in any file, and no code that says it is not there yet.
+/// Finds notes to finish something later, in any file, and code that says it does not exist yet.
 pub fn leftovers(tree: &Tree, report: &mut Report) {
     let words = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("X", "XX")];
     let phrases = [
@@ -40,7 +40,7 @@ pub fn leftovers(tree: &Tree, report: &mut Report) {
     }
 }
 
-/// No path of somebody's machine and no host of somebody's package registry.
+/// Finds paths of a developer's machine and hosts of a private package registry.
 pub fn machine(tree: &Tree, report: &mut Report) {
     let words = machine_words();
     for file in tree.files().filter(|f| !f.path.ends_with(".lock")) {
@@ -52,7 +52,7 @@ pub fn machine(tree: &Tree, report: &mut Report) {
     }
 }
 
-/// Whether `line` holds `word` at the start of a path or name.
+/// Returns true if `line` contains `word` at the start of a path or name.
 fn mentions(line: &str, word: &str) -> bool {
     line.match_indices(word).any(|(at, _)| {
         let before = line[..at].chars().next_back();
@@ -60,7 +60,8 @@ fn mentions(line: &str, word: &str) -> bool {
     })
 }
 
-/// Home folders, where this checkout lies, and the registry hosts this machine is set up for.
+/// Returns home folders, the folder of this checkout, and the registry hosts configured on this
+/// machine.
 fn machine_words() -> Vec<String> {
     let mut words: Vec<String> =
         ["home", "Users", "root"].iter().map(|d| format!("/{d}/")).collect();
@@ -90,7 +91,7 @@ fn machine_words() -> Vec<String> {
     words
 }
 
-/// Hosts of the web addresses in `text`, the public registries left out.
+/// Returns the hosts of the web addresses in `text`, except public registries.
 fn private_hosts(text: &str) -> Vec<String> {
     const PUBLIC: [&str; 4] = ["crates.io", "pypi.org", "npmjs.org", "github.com"];
     let hosts = text.split("://").skip(1).map(|rest| {
@@ -103,7 +104,7 @@ fn private_hosts(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// Relative links in Markdown files lead somewhere.
+/// Checks that relative links in Markdown files lead to a file.
 pub fn links(tree: &Tree, report: &mut Report) {
     for file in tree.files().filter(|f| f.path.ends_with(".md")) {
         let folder = Path::new(&file.path).parent().unwrap_or(Path::new(""));
@@ -128,7 +129,7 @@ fn link_targets(line: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The path without `.` and `..`.
+/// Removes `.` and `..` from the path.
 fn plain(path: &Path) -> PathBuf {
     let mut out = PathBuf::new();
     for part in path.components() {

@@ -21,7 +21,7 @@ pub struct Completions {
 #[command(after_help = "Examples:
   weft man ~/.local/share/man/man1         then: man weft-run")]
 pub struct Man {
-    /// Folder for the pages; it is made if it is not there
+    /// Folder for the pages; made if it does not exist
     folder: PathBuf,
 }
 

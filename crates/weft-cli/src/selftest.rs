@@ -17,20 +17,20 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum What {
-    /// Publish a value, get everyone's, and print what was learnt
+    /// Publish a value, get those of all ranks, and print the result
     Bootstrap {
         /// Bytes of the value
         #[arg(long, default_value_t = 160)]
         bytes: usize,
-        /// This rank stays away
+        /// This rank does not take part
         #[arg(long)]
         absent: Option<usize>,
-        /// This rank aborts the job with status 5 once all have joined
+        /// This rank aborts the job with status 5 after all have joined
         #[arg(long)]
         aborts: Option<usize>,
     },
-    /// All send to rank 0, which prints bytes a second, how alike the senders' shares are, and for
-    /// what share of the time it waited for a processor
+    /// All ranks send to rank 0, which prints bytes per second, the fairness of the senders'
+    /// shares, and the share of the time in which it waited for a processor
     Incast {
         /// Bytes of a message
         #[arg(long, default_value_t = 65536)]
@@ -39,11 +39,11 @@ enum What {
         #[arg(long, default_value_t = 16)]
         messages: usize,
     },
-    /// Print the ports of all UDP sockets of the host while every rank is there
+    /// Print the ports of all UDP sockets of the host while all ranks run
     Ports,
-    /// All add to a counter of rank 0, which computes until a watchdog has served them
+    /// All ranks add to a counter of rank 0, which computes until a watchdog has served them
     Watchdog,
-    /// Each waits for a message of the next, which nobody sends
+    /// Each rank waits for a message of the next, which none sends
     Circle,
 }
 

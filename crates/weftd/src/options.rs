@@ -132,9 +132,9 @@ sockets, and acknowledges, forwards and counts in their place while they compute
 
 usage: weftd [options]
 
-  --name NAME        where to listen: a path, or @ and an abstract name
-                     [WEFT_AGENT, else /run/weft/agent.sock, unless root
-                     $XDG_RUNTIME_DIR/weft/agent.sock]
+  --name NAME        name of the socket: a path, or @ and an abstract name
+                     [WEFT_AGENT, else /run/weft/agent.sock for root,
+                     $XDG_RUNTIME_DIR/weft/agent.sock for other users]
   --seats N          ranks served at a time; raw sockets opened on each interface [16]
   --interfaces LIST  interfaces for raw sockets, separated by commas [all]
   --ethertype HEX    EtherType of raw frames [88b5]
@@ -144,16 +144,16 @@ usage: weftd [options]
   --kernel           serve counters in the kernel too (WEFT_FETCH_ADD=kernel), by an XDP program on
                      each interface with an IPv4 address; needs CAP_NET_ADMIN and CAP_BPF, and not
                      xdp among the links. In generic mode it costs large packets a copy
-  --user NAME        user to become after set-up when started by root; '' to stay [weft, where that
-                     user is; else a number that nobody has]
+  --user NAME        user to become after set-up when started by root; '' to stay [weft, if that
+                     user exists; else a number that no user has]
   --once             end when the last rank has left
-  --spin-us N        time to hand the core over before sleeping [200]
-  --quota KEY=N      what one user or rank may take; repeat for more:
-                     ranks (of a user) [three quarters of the seats; all for who started it],
+  --spin-us N        time for which it yields the core before sleeping [200]
+  --quota KEY=N      limit of one user or rank; repeat for more:
+                     ranks (of a user) [three quarters of the seats; all for its owner],
                      peers (of a rank) [1024], bytes (kept for a rank, each way) [16M],
                      words (for fetch-and-add) [4096], groups [64]
   --faults SPEC      faults that its UDP links inject, for tests: loss=1%,dup=1%,reorder=1%,seed=7
-  --status           print what the agent at NAME says of itself
+  --status           print the status of the agent at NAME
   --stop             end the agent at NAME, unless ranks are attached
   --version, --help
 

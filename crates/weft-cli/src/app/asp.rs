@@ -27,7 +27,7 @@ pub struct Args {
     /// Number of the first node of an edge list: auto, 0 or 1
     #[arg(long, default_value = "auto")]
     base: Base,
-    /// Edges go both ways
+    /// Each edge has both directions
     #[arg(long)]
     undirected: bool,
     /// Nodes of a random graph, used without --graph
@@ -42,7 +42,7 @@ pub struct Args {
     /// Rows of the distance matrix to write: none, all or node numbers such as 1,5,9
     #[arg(long, value_name = "NODES", default_value = "none")]
     keep: Keep,
-    /// The most memory a rank may use for distances, in MiB
+    /// Most memory that a rank may use for distances, in MiB
     #[arg(long, value_name = "MIB", default_value_t = 4096)]
     memory: u64,
     #[command(flatten)]

@@ -14,7 +14,7 @@ pub struct Args {
     /// Rows and columns of the matrix: N or ROWSxCOLS
     #[arg(long, value_name = "SIZE", default_value = "1536", value_parser = parse_size)]
     size: (usize, usize),
-    /// The most iterations
+    /// Most iterations
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     iterations: u64,
     /// Stop when no cell changes by this many degrees; 0: do all iterations

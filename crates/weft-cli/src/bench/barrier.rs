@@ -18,7 +18,7 @@ const WARM: u64 = 100;
 /// A job that takes more seconds than this hangs.
 const PATIENCE: &str = "120";
 
-/// Be a rank of `weft bench barrier`
+/// Run a rank of `weft bench barrier`
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Time to measure, milliseconds

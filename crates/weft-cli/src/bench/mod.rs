@@ -56,7 +56,7 @@ pub struct Args {
     /// packet,xdp,auto]
     #[arg(long, value_enum, value_delimiter = ',')]
     link: Vec<LinkName>,
-    /// Numbers of ranks of a barrier: 4,8 [default: 4]; two are always measured
+    /// Numbers of ranks of a barrier: 4,8 [default: 4]; two ranks are always measured
     #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u32).range(2..=1024))]
     ranks: Vec<u32>,
     #[command(flatten)]
@@ -65,7 +65,7 @@ pub struct Args {
     suite: suite::Wanted,
     #[command(flatten)]
     choices: choice::Chosen,
-    /// One JSON object a line instead of tables
+    /// Print one JSON object per line instead of tables
     #[arg(long)]
     json: bool,
 }
@@ -79,8 +79,8 @@ pub struct Options {
     /// Repetitions; the median counts
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeat: u32,
-    /// Only show that it works: one short repetition, figures mean nothing; suite: a coarse
-    /// picture in one to two minutes
+    /// Only check that it works: one short repetition, whose figures have no meaning; suite: coarse
+    /// figures in one to two minutes
     #[arg(long)]
     pub quick: bool,
     /// Run a thread on every core that computes without pause at the same priority, as where there
@@ -88,7 +88,7 @@ pub struct Options {
     #[arg(long)]
     pub loaded: bool,
     /// Measure udp between two lab hosts instead of over loopback, and the suite on hosts of labs;
-    /// packet, gso, xdp, agent and auto always need them
+    /// packet, gso, xdp, agent and auto always use lab hosts
     #[arg(long, value_enum, default_value_t = netns::Mode::Auto)]
     pub netns: netns::Mode,
     #[command(flatten)]
@@ -124,9 +124,9 @@ impl Options {
 pub enum What {
     /// One-way time
     Pingpong,
-    /// Bytes a second
+    /// Bytes per second
     Bandwidth,
-    /// Messages a second
+    /// Messages per second
     Rate,
     /// Overheads, latency and gap
     Logp,
@@ -136,9 +136,9 @@ pub enum What {
     Auth,
     /// Time of one hop of a barrier among ranks of this host, also of more ranks than cores
     Barrier,
-    /// Bytes a second through the packet interface
+    /// Bytes per second through the packet interface
     Throughput,
-    /// Time until the last member has a packet, and rate
+    /// Time until the last member has a packet, and rate of packets
     Multicast,
     /// Time of fetch-and-add at a rank that polls, and at one that computes
     FetchAdd,

@@ -8,7 +8,7 @@ use anyhow::Result;
 /// When to use hosts of a lab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Mode {
-    /// Always; fail where that is not allowed
+    /// Always; fail if not allowed
     On,
     /// Never: loopback
     Off,

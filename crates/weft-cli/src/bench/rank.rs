@@ -16,7 +16,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use weft::{Address, Config, Endpoint, Links, PeerId, SharedEndpoint};
 
-/// Be one rank of `weft bench`
+/// Run one rank of `weft bench`
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// On another host: all start values come over standard input

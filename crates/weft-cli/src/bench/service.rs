@@ -14,7 +14,7 @@ use weft::{AtomicCode, Endpoint, Group, Job, PeerId, Rights};
 use weft_core::group::tree::{self, Tree};
 use weft_link::agent::{GroupRole, ServicesHandle};
 
-/// Be one rank of `weft bench agent`
+/// Run one rank of `weft bench agent`
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The service to measure

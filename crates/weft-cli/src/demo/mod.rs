@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 use weft_sim::scenarios::{default_config, run_named};
 
-/// Show what weft does: two applications, its links beside their floors, a simulated network
+/// Show weft: two applications, its links beside their floors, a simulated network
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Number of ranks of the applications

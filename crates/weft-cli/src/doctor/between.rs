@@ -21,7 +21,7 @@ pub struct Reach {
     /// Command used in place of ssh, called with HOST PROGRAM ARGS
     #[arg(long, value_name = "CMD", env = "WEFT_LAUNCH_AGENT")]
     launch_agent: Option<String>,
-    /// Path of weft on the hosts [default: the path of this one]
+    /// Path of weft on the hosts [default: the path of this program]
     #[arg(long, value_name = "PATH", requires = "hosts")]
     remote_weft: Option<String>,
 }

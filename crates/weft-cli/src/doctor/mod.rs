@@ -23,14 +23,15 @@ use std::process::ExitCode;
 Examples:
   weft doctor
   weft doctor --mpi
-  weft doctor --hosts node1,node2              the way between two hosts, both directions
+  weft doctor --hosts node1,node2              the path between two hosts, both directions
   weft doctor --hosts h1,h2 --launch-agent 'weft lab exec'
                                                between two hosts of a lab")]
 pub struct Args {
-    /// Print one JSON object a check
+    /// Print one JSON object per check
     #[arg(long)]
     json: bool,
-    /// Only MPIs: which can run on weft, with which command, and why the others cannot
+    /// Check only MPIs: those that can run on weft, the command for each, and the fault of the
+    /// others
     #[arg(long)]
     mpi: bool,
     #[command(flatten)]

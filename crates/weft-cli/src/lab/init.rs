@@ -17,7 +17,7 @@ use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// Be the first process of a host; started by `weft lab`
+/// Run the first process of a host; started by `weft lab`
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The lab, as JSON

@@ -19,13 +19,13 @@ Examples:
   weft lab run --up 4 --loss 1% -n 4 ./program
                                            a lab for this one job")]
 pub struct Args {
-    /// Number of ranks [default: one a host, or --per-host times the hosts]
+    /// Number of ranks [default: one per host, or --per-host times the hosts]
     #[arg(short = 'n', long = "ranks", value_name = "N")]
     ranks: Option<usize>,
     /// Ranks on each host, hosts filled in order [default: spread evenly]
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u16).range(1..))]
     per_host: Option<u16>,
-    /// Make a lab of this many hosts for the job, and remove it after
+    /// Make a lab of this many hosts for the job, and remove it afterwards
     #[arg(long, value_name = "HOSTS")]
     up: Option<usize>,
     #[command(flatten)]

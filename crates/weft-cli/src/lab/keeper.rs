@@ -33,7 +33,7 @@ pub struct Args {
     /// The lab, as JSON
     #[arg(long)]
     spec: String,
-    /// End when standard input does
+    /// End when standard input ends
     #[arg(long)]
     attached: bool,
 }

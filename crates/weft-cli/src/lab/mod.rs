@@ -56,11 +56,11 @@ enum Action {
     Up(Up),
     Exec(exec::Args),
     Run(job::Args),
-    /// Show the labs there are
+    /// List all labs
     List,
     /// Show a lab and its hosts
     Status {
-        /// One JSON object
+        /// Print one JSON object
         #[arg(long)]
         json: bool,
     },

@@ -25,10 +25,10 @@ pub struct Conditions {
     /// One-way delay between two hosts: 50us, 1.5ms, 0.1s
     #[arg(long, value_name = "TIME", value_parser = parse_delay)]
     pub delay: Option<Duration>,
-    /// Share of packets lost on the way: 1%, 0.1%
+    /// Share of packets that the network loses: 1%, 0.1%
     #[arg(long, value_name = "PERCENT", value_parser = parse_loss)]
     pub loss: Option<f64>,
-    /// Bytes that wait for each host at a limited rate [default: 5 ms worth, at least 128K]
+    /// Bytes queued for each host at a limited rate [default: 5 ms of the rate, at least 128K]
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes, requires = "rate")]
     pub queue: Option<u64>,
     /// Join two hosts by one cable, without a switch between

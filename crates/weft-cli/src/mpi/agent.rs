@@ -39,7 +39,7 @@ fn parse(args: impl Iterator<Item = String>) -> Option<(String, String)> {
     (!line.is_empty()).then(|| (host, line.join(" ")))
 }
 
-/// Run a line of a shell, given in hexadecimal digits
+/// Run a shell command, given in hexadecimal digits
 #[derive(Debug, clap::Args)]
 pub struct Line {
     digits: String,

@@ -83,21 +83,21 @@ Examples:
 `weft doctor --mpi` tells which MPIs on this machine can use weft.")]
 pub struct Args {
     /// Number of ranks [default: all slots of the hosts, all tasks of the allocation of Slurm, or
-    /// one a core of this machine]
+    /// one per core of this machine]
     #[arg(short = 'n', long = "ranks", value_name = "N")]
     ranks: Option<usize>,
     /// Hosts, each with its number of slots if it has one: h1,h2:4
     #[arg(long, value_name = "LIST", conflicts_with = "hostfile")]
     hosts: Option<String>,
-    /// File with a host a line: host, host:4 or host slots=4
+    /// File with one host per line: host, host:4 or host slots=4
     #[arg(long, value_name = "FILE")]
     hostfile: Option<PathBuf>,
     #[command(flatten)]
     selection: Selection,
-    /// Start an agent (weftd) on each host for the time of the job, and have it serve the ranks
+    /// Start an agent (weftd) on each host for the time of the job, which serves the ranks
     #[arg(long)]
     agent: bool,
-    /// Set a variable for the ranks, or pass on the one of this name
+    /// Set a variable for the ranks; K alone passes on its value
     #[arg(long, value_name = "K=V")]
     env: Vec<String>,
     /// End the job after this many seconds

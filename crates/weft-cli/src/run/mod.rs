@@ -55,13 +55,13 @@ pub enum Bind {
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Number of ranks [default: all slots of the hosts, all tasks of the allocation of Slurm, or
-    /// one a core of this machine]
+    /// one per core of this machine]
     #[arg(short = 'n', long = "ranks", value_name = "N")]
     pub ranks: Option<usize>,
     /// Hosts, each with its number of slots if it has one: h1,h2:4
     #[arg(long, value_name = "LIST", conflicts_with = "hostfile")]
     pub hosts: Option<String>,
-    /// File with a host a line: host, host:4 or host slots=4
+    /// File with one host per line: host, host:4 or host slots=4
     #[arg(long, value_name = "FILE")]
     pub hostfile: Option<PathBuf>,
     /// Links the ranks may use: auto, shm, udp, packet (raw Ethernet), gso (the same with long
@@ -69,13 +69,13 @@ pub struct Args {
     /// weftd) include shm [default: WEFT_LINK, else auto]
     #[arg(long, value_name = "LIST", value_parser = parse_links)]
     pub link: Option<String>,
-    /// Start an agent (weftd) on each host for the time of the job, and have it serve the ranks
+    /// Start an agent (weftd) on each host for the time of the job, which serves the ranks
     #[arg(long)]
     pub agent: bool,
     /// Put [rank] before each line of output
     #[arg(long)]
     pub tag_output: bool,
-    /// Keep each rank on one core
+    /// Bind each rank to one core
     #[arg(long, value_enum, default_value = "none")]
     pub bind: Bind,
     /// End the job after this many seconds
@@ -90,13 +90,13 @@ pub struct Args {
         env = "WEFT_LAUNCH_TIMEOUT"
     )]
     pub start_timeout: Duration,
-    /// Set a variable for the ranks, or pass on the one of this name
+    /// Set a variable for the ranks; K alone passes on its value
     #[arg(long, value_name = "K=V")]
     pub env: Vec<String>,
     /// Command used in place of ssh, called with HOST PROGRAM ARGS
     #[arg(long, value_name = "CMD", env = "WEFT_LAUNCH_AGENT")]
     pub launch_agent: Option<String>,
-    /// Path of weft on the other hosts [default: the path of this one]
+    /// Path of weft on the other hosts [default: the path of this program]
     #[arg(long, value_name = "PATH")]
     pub remote_weft: Option<String>,
     /// Print the place of each rank and how it ends

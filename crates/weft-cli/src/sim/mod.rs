@@ -28,7 +28,7 @@ enum Which {
 
 #[derive(Debug, Subcommand)]
 enum Fixed {
-    /// The scenarios there are, one a line
+    /// List the scenarios, one per line
     List,
     Swarm(swarm::Args),
     App(Box<app::Args>),

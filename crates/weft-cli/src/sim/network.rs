@@ -9,7 +9,7 @@ use weft_sim::{Fault, SimConfig, Span};
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Network")]
 pub struct Network {
-    /// Decides everything that is random
+    /// Seed of all random decisions
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub seed: u64,
     /// Share of the frames that are lost, in place of the scenario's own: 1%, or 500ppm
@@ -30,7 +30,7 @@ pub struct Network {
     /// Delay of every cable and the device behind it: 500ns, 10us, 2ms [default: 2us]
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     latency: Option<Duration>,
-    /// Bits a second of every cable: 100M, 10G [default: 10G]
+    /// Bits per second of every cable: 100M, 10G [default: 10G]
     #[arg(long, value_name = "BITS", value_parser = parse_bandwidth)]
     bandwidth: Option<u64>,
     /// Largest weft packet, in bytes [default: 1456]
@@ -83,10 +83,10 @@ impl Network {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Hosts")]
 pub struct Hosts {
-    /// Nothing passes between these hosts and the others for a time: 0,2-3@1ms..5ms
+    /// No frame passes between these hosts and the others for a time: 0,2-3@1ms..5ms
     #[arg(long, value_name = "HOSTS@FROM..UNTIL", value_parser = parse_partition)]
     partition: Vec<Fault>,
-    /// A host does nothing for a time, but its network interface: 2@1ms..5ms
+    /// A host does nothing for a time, except its network interface: 2@1ms..5ms
     #[arg(long, value_name = "HOST@FROM..UNTIL", value_parser = parse_pause)]
     pause: Vec<Fault>,
     /// A host stops forever without a message to others: 3@2ms

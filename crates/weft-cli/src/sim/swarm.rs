@@ -18,20 +18,20 @@ use weft_sim::Failure;
 /// Random hosts, links, faults and traffic for each seed, every promise checked; or one seed
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The seeds A up to B, B not included; or the first N
+    /// Seeds A to B, without B; or the first N
     #[arg(long, value_name = "A..B", env = "WEFT_SEEDS", value_parser = parse_seeds,
         default_value = "0..100")]
     seeds: Range<u64>,
     /// Only this seed, in detail
     #[arg(long, value_name = "S")]
     seed: Option<u64>,
-    /// An agent on every host, which speaks to the network in its rank's place
+    /// An agent on every host, which sends and receives for its rank
     #[arg(long)]
     agents: bool,
     /// Multicast, counters and ranks that compute beside messages
     #[arg(long)]
     services: bool,
-    /// Simulations at a time [default: one a core]
+    /// Simulations at a time [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
     /// Go on after a failure; the plans of failures are not made smaller

@@ -23,13 +23,13 @@ pub struct Args {
     /// Print once and end; rates are averages since each rank started
     #[arg(long)]
     once: bool,
-    /// Print one JSON object a rank instead of a table
+    /// Print one JSON object per rank instead of a table
     #[arg(long, conflicts_with = "prometheus")]
     json: bool,
     /// Print all counters once, in the text format of Prometheus
     #[arg(long)]
     prometheus: bool,
-    /// Sort the table by this
+    /// Order of the table
     #[arg(long, value_enum, default_value = "rank")]
     sort: Order,
     /// Seconds between two tables, 0.05 to 3600

@@ -40,16 +40,16 @@ pub struct Args {
     /// Links to measure; the others keep their estimates
     #[arg(long, value_enum, value_delimiter = ',')]
     link: Vec<LinkName>,
-    /// Coarse figures in a few seconds
+    /// Measure coarse figures in a few seconds
     #[arg(long)]
     quick: bool,
-    /// Measure and print, store nothing
+    /// Measure and print, but store nothing
     #[arg(long)]
     dry_run: bool,
-    /// Print what is stored
+    /// Print the stored figures
     #[arg(long, conflicts_with_all = ["forget", "quick", "dry_run", "link", "hosts"])]
     show: bool,
-    /// Remove what is stored
+    /// Remove the stored figures
     #[arg(long, conflicts_with_all = ["quick", "dry_run", "link", "hosts"])]
     forget: bool,
 }

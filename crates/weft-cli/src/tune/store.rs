@@ -9,7 +9,7 @@ use std::process::{ExitCode, Stdio};
 use weft::calibration::Machine;
 use weft::Calibration;
 
-/// Store on this host what `weft tune --hosts` measured; reads it from standard input
+/// Store on this host the figures of `weft tune --hosts`, read from standard input
 #[derive(Debug, clap::Args)]
 pub struct Args {}
 

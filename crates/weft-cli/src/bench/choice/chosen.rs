@@ -11,7 +11,7 @@ pub struct Chosen {
     /// Data transfer: copy, gather, rcpy, auto
     #[arg(long, value_delimiter = ',')]
     transfer: Vec<Transfer>,
-    /// Retransmission: none (needs a network that loses nothing), host, gbn, selective, agent
+    /// Retransmission: none (needs a network without loss), host, gbn, selective, agent
     #[arg(long, value_delimiter = ',')]
     reliability: Vec<Reliability>,
     /// Longest packet, bytes: 1K,2K,4K; 0 is the longest that the link carries

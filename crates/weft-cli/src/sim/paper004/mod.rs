@@ -15,13 +15,13 @@ pub struct Args {
     /// Numbers of one place in the paper: III, IV, V, VI, fig6, fig7, fig9; orderings; or all
     #[arg(long, value_name = "TABLE", default_value = "all", value_parser = parse_table)]
     table: String,
-    /// Print one JSON object for each number, and each ordering (1: kept), in place of the text
+    /// Print one JSON object for each number, and for each ordering (1: kept), in place of the text
     #[arg(long)]
     json: bool,
-    /// Places the ranks in the network; the same seed gives the same numbers
+    /// Seed of the placement of the ranks in the network; the same seed gives the same numbers
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
-    /// Also draw how far the simulated numbers are off
+    /// Also plot the ratio of the simulated numbers to those of the paper
     #[arg(long, value_name = "FILE.svg|FILE.png")]
     plot: Option<PathBuf>,
 }

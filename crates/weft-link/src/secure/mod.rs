@@ -133,7 +133,7 @@ pub enum Reject {
     Replayed,
     /// The tag is wrong: the frame was altered, was sent to another endpoint, or has another key.
     AuthFailed,
-    /// It came from a socket address of another host ([`Mode::None`] only).
+    /// It came from another socket address than the peer's ([`Mode::None`] only).
     Spoofed,
 }
 

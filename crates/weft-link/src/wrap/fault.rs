@@ -241,8 +241,8 @@ impl Faulty {
         refused
     }
 
-    /// Applies the drawn faults to a frame that has one. The frames without faults before it must
-    /// be sent first.
+    /// Applies the drawn faults to a frame that has one. Unless the frame is lost, it is held at
+    /// least until `now`, and the next [`release`](Self::release) sends it.
     fn strike(&mut self, frame: &Frame<'_>, fate: &Fate, now: Instant) {
         if fate.lost {
             self.counters.lost += 1;

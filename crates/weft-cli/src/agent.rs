@@ -107,7 +107,7 @@ impl Starting {
                 let line = String::from_utf8_lossy(&self.said[..end]);
                 return Ok(Some(line.trim().to_string()));
             }
-            ensure!(self.said.len() < LINE_MAX, "weftd printed another text than that it serves");
+            ensure!(self.said.len() < LINE_MAX, "weftd printed a long line that is not its report");
         }
         let (waited, pid) = (self.began.elapsed(), self.agent.id());
         let seconds = self.patience.as_secs_f64();

@@ -155,7 +155,7 @@ fn reason(config: &Config, caps: &LinkCaps, choice: Protocol) -> String {
     let threshold = if config.eager_max != 0 {
         format!("WEFT_EAGER_MAX is {eager}")
     } else if caps.eager_max != 0 {
-        format!("measured, {eager} is where announcing begins to pay")
+        format!("measured: announcing is faster from {eager} on")
     } else {
         let us = rendezvous_ns(caps) as f64 / 1e3;
         format!("a copy of {eager} takes about the {us:.1} us of a rendezvous")

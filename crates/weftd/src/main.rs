@@ -76,7 +76,7 @@ fn run(options: Options, logger: &Logger) -> Result<(), String> {
 /// user may take an abstract name first.
 fn foreign(name: &str) -> Option<String> {
     let why = status::distrust(name).ok().flatten()?;
-    Some(format!("what answers at {name} is no agent of root's or of this user's: {why}"))
+    Some(format!("the process at {name} is no agent of root's or of this user's: {why}"))
 }
 
 fn serve(options: Options, logger: &Logger) -> Result<(), String> {

@@ -69,7 +69,7 @@ fn start(agent: &Agent, host: &str) -> Result<(Child, ChildStdin, Receiver<Strin
 }
 
 fn line(answers: &Receiver<String>) -> Result<String> {
-    let why = "it does not answer (its own words are above, if it has any)";
+    let why = "it does not answer (see its own messages above, if there are any)";
     answers.recv_timeout(PATIENCE).map_err(|_| anyhow!(why))
 }
 
@@ -80,7 +80,7 @@ fn put(to: &mut ChildStdin, ask: &Ask) -> Result<()> {
 }
 
 fn take(answers: &Receiver<String>) -> Result<Answer> {
-    match serde_json::from_str(&line(answers)?).context("an answer that makes no sense")? {
+    match serde_json::from_str(&line(answers)?).context("an invalid answer")? {
         Answer::No(why) => Err(anyhow!(why)),
         other => Ok(other),
     }
@@ -226,7 +226,7 @@ fn mtu(a: &mut Visitor, b: &Visitor, to: SocketAddr, ports: [&Port; 2]) -> Resul
     let expected = ports[0].mtu.min(ports[1].mtu) as usize;
     let Some(longest) = a.longest(to)? else {
         let finding = format!("{way}: IP packets of {} bytes do not pass", LENGTHS[5]);
-        return Ok(Check::fail("mtu", finding, "look for what drops them: a tunnel, a switch"));
+        return Ok(Check::fail("mtu", finding, "find what drops them: a tunnel, a switch"));
     };
     // The longest length tried that the MTU of both interfaces allows.
     let tried = LENGTHS.iter().copied().find(|&length| length <= expected).unwrap_or(longest);
@@ -334,7 +334,7 @@ pub fn checks(reach: &Reach) -> Result<Vec<Check>> {
             let names = format!("{} and {}", first.host, rest[0].host);
             checks.extend(found.unwrap_or_else(|why| {
                 let finding = format!("{names}: {why:#}");
-                vec![Check::fail("hosts", finding, "see what the hosts say above")]
+                vec![Check::fail("hosts", finding, "see the messages of the hosts above")]
             }));
         }
     }

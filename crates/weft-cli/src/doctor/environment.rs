@@ -59,7 +59,7 @@ fn lab() -> Check {
     Check::warn(
         "lab",
         why,
-        "do what it says to use weft lab, and tune and bench between hosts; jobs need no lab",
+        "follow the message to use weft lab, and tune and bench between hosts; jobs need no lab",
     )
 }
 

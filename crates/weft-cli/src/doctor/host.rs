@@ -55,9 +55,9 @@ fn idling(poll_ns: u64) -> Check {
             "idle cores",
             "an idle core halts at once and leaves this virtual machine: waking a rank that sleeps \
              takes 20 to 60 us",
-            format!("as root, `echo 200000 > {HALT_POLL}` has idle cores look for work for 0.2 ms"),
+            format!("as root, `echo 200000 > {HALT_POLL}` has idle cores poll for 0.2 ms"),
         ),
-        _ => Check::ok("idle cores", format!("look for work for {} us", poll_ns / 1000)),
+        _ => Check::ok("idle cores", format!("poll for {} us", poll_ns / 1000)),
     }
 }
 

@@ -96,7 +96,7 @@ fn barrier() -> Check {
     } else {
         Check::warn(
             "barriers",
-            "membarrier is not offered: each send pays for a fence",
+            "membarrier is not offered: each send needs a fence",
             "allow membarrier in the seccomp profile (kernels before 4.16 lack it)",
         )
     }

@@ -61,7 +61,7 @@ fn remedy(error: &LinkError, usable: bool, rights: &str, without: &[&str]) -> St
     match error {
         _ if !usable => format!("bring an Ethernet interface up to use it; {rest}"),
         LinkError::System { source, .. } if denied(source) => format!("{rights}; {rest}"),
-        _ => format!("do what the reason says, if you need this link; {rest}"),
+        _ => format!("follow the reason, if you need this link; {rest}"),
     }
 }
 

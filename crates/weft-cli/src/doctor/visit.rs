@@ -199,7 +199,7 @@ pub fn run() -> Result<ExitCode> {
     let meeting = opened.with_context(|| format!("opening UDP sockets on ports {ports}"))?;
     let mut visit = Visit { meeting, port: None };
     for line in std::io::stdin().lock().lines() {
-        let ask: Ask = serde_json::from_str(&line?).context("a question that makes no sense")?;
+        let ask: Ask = serde_json::from_str(&line?).context("an invalid request")?;
         let answer = visit.answer(ask).unwrap_or_else(|e| Answer::No(format!("{e:#}")));
         writeln!(out, "{}", serde_json::to_string(&answer)?)?;
         out.flush()?;

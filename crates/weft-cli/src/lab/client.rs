@@ -42,7 +42,7 @@ fn start(spec: &Spec, attached: bool) -> Result<(Child, Vec<String>)> {
     let why = match serde_json::from_str(&line) {
         Ok(Started::Ready(notes)) => return Ok((child, notes)),
         Ok(Started::Failed(why)) => why,
-        Err(_) => "its keeper ended; what it said stands above".into(),
+        Err(_) => "its keeper ended; see its message above".into(),
     };
     child.wait()?;
     bail!("lab {}: {why}", spec.name)

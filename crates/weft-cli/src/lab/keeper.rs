@@ -193,9 +193,9 @@ fn refused(error: &std::io::Error) -> anyhow::Error {
         "only root may make user namespaces: sysctl kernel.unprivileged_userns_clone=1 allows them"
     } else if is("kernel/apparmor_restrict_unprivileged_userns", "1") {
         "AppArmor takes the rights out of user namespaces: \
-         sysctl kernel.apparmor_restrict_unprivileged_userns=0 lets them be"
+         sysctl kernel.apparmor_restrict_unprivileged_userns=0 allows them"
     } else {
-        "a container or its seccomp profile may be what forbids it"
+        "a container or its seccomp profile may forbid it"
     };
     anyhow::anyhow!(
         "{error}: a lab needs namespaces of its own (network, mount, UTS, PID, IPC): run as root \

@@ -105,7 +105,7 @@ fn print_status(lab: &Description) {
         println!("  {:<5} {v4:<14} {v6:<24} {state}", host.name);
     }
     if let Some(count) = lab.overflowed.filter(|&count| count > 0) {
-        println!("  {count} packets dropped: too many under way at this delay");
+        println!("  {count} packets dropped: too many in flight at this delay");
     }
 }
 

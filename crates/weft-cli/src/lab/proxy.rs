@@ -149,7 +149,7 @@ fn receive(mut stream: &UnixStream) -> Result<(Wanted, [OwnedFd; 3])> {
     ensure!(len <= LONGEST, "a command of {len} bytes");
     let mut body = vec![0; len];
     stream.read_exact(&mut body)?;
-    let wanted = Wanted::decode(&body).context("a command that makes no sense")?;
+    let wanted = Wanted::decode(&body).context("an invalid command")?;
     let standard = fds.try_into().ok().context("three descriptors come with a command")?;
     Ok((wanted, standard))
 }

@@ -91,7 +91,7 @@ fn start(link: &'static str, config: Config, far: Option<&Far>) -> Result<(Pair,
         Ok(pair) => Ok((pair, words.into())),
         Err(e) if link == "udp" => {
             log::debug!("no lab for udp: {e:#}");
-            Ok((open(Place::Here)?, "loopback, for want of a lab".into()))
+            Ok((open(Place::Here)?, "loopback, without a lab".into()))
         }
         Err(e) => Err(e),
     }

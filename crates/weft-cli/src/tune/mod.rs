@@ -24,7 +24,7 @@ use weft_core::LinkCaps;
 ///
 /// Each link that works here is measured: shared memory between two processes, the others between
 /// two hosts that are made for it (as by `weft lab`). Endpoints started afterwards use the figures
-/// in the place of estimates; `weft info` explains what follows. Interrupted, it stores nothing.
+/// in the place of estimates; `weft info` shows the effect. Interrupted, it stores nothing.
 ///
 /// With --hosts, the links between two given hosts are measured, and both hosts store the figures.
 #[derive(Debug, clap::Args)]
@@ -419,7 +419,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
             .calibration()
             .write(&path)
             .with_context(|| format!("storing {}; WEFT_TUNE=FILE names another", path.display()))?;
-        println!("stored in {}; `weft info` explains what follows", path.display());
+        println!("stored in {}; `weft info` shows the effect", path.display());
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -18,14 +18,14 @@ pub const NAME: &str = "WEFT_AGENT";
 /// Longest time until a started agent reports that it serves, where no variable sets another.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// `weftd` beside this program, else the one in `PATH`.
+/// Returns the path of `weftd` beside this program, else of the one in `PATH`.
 pub fn program() -> PathBuf {
     let own = std::env::current_exe().ok();
     let beside = own.and_then(|own| Some(own.parent()?.join("weftd")));
     beside.filter(|path| path.is_file()).unwrap_or_else(|| PathBuf::from("weftd"))
 }
 
-/// A name that no other agent of this host has.
+/// Returns a name that no other agent of this host has.
 pub fn fresh_name() -> String {
     format!("@weft-agent-{:016x}", weft_link::random_u64())
 }
@@ -57,7 +57,7 @@ pub struct Starting {
     told: bool,
 }
 
-/// After this time without a report of the agent, a message to the user says so.
+/// Time without a report of the agent after which the user gets a message.
 const SLOW: Duration = Duration::from_secs(5);
 /// Longest line that an agent reports, in bytes.
 const LINE_MAX: usize = 4096;

@@ -1,4 +1,4 @@
-//! Bytes a second in one direction with several messages in flight.
+//! Bytes per second in one direction with several messages in flight.
 
 use super::floor::per;
 use super::rank::{Channel, Outcome, Probe, Rank, Task, TAG, TAG_ACK};

@@ -61,9 +61,8 @@ impl Way for Kernels<'_> {
     }
 }
 
-/// Measures both figures with the kernels of the members forwarding, and the stream also with the
-/// kernel of the root receiving its acknowledgements. Measures nothing where a rank may not attach
-/// programs.
+/// Measures the figures with the kernels of the members forwarding, and again with the kernel of
+/// the root filtering the answers too. Measures nothing where a rank may not attach programs.
 pub fn multicast(job: &Job, log: &Log, repeat: u32) -> Result<()> {
     let world = job.world();
     let kind = weft::job::packet_from_env()?.kind;

@@ -5,7 +5,7 @@ use crate::lab::client::{plan, Attached, Entrance};
 use crate::lab::spec::Conditions;
 use anyhow::Result;
 
-/// When to use hosts of a lab.
+/// Use of hosts of a lab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Mode {
     /// Always; fail if not allowed

@@ -311,7 +311,7 @@ impl From<Probe> for Subject {
     }
 }
 
-/// Measures subjects in turn, so that a disturbance of the machine meets all of them.
+/// Measures subjects in turn, so that a disturbance of the machine affects all of them.
 pub struct Meter<'a> {
     /// The pairs; `Subject::pair` is an index into this.
     pub pairs: Vec<Pair>,

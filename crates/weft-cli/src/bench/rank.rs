@@ -57,11 +57,12 @@ pub enum Probe {
     Futex,
     /// Bare UDP, spinning, one way.
     Udp,
-    /// Frames to and fro on raw Ethernet, one way; spinning or, if the flag is set, blocking.
+    /// Round trips of frames on raw Ethernet, one-way time; spinning or, if the flag is set,
+    /// blocking.
     Wire(wire::Socket, bool),
     /// Frames on raw Ethernet one after the other.
     WireRate(wire::Socket),
-    /// A stream of `size` bytes a turn over UDP with GSO and GRO.
+    /// A stream of `size` bytes per turn over UDP with GSO and GRO.
     UdpStream,
     /// Bare UDP datagrams one after the other.
     UdpRate,
@@ -193,7 +194,7 @@ pub enum Channel {
     Unix,
     /// TCP with TCP_NODELAY.
     Tcp,
-    /// TCP that waits with small segments while others are not acknowledged (Nagle).
+    /// TCP that delays small segments while others are not acknowledged (Nagle).
     TcpNagle,
     /// A named pipe in each direction.
     Fifo,
@@ -231,7 +232,7 @@ pub struct Task {
 /// A rank's answer to a task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Outcome {
-    /// Seconds per iteration (a share of one for `WeftIdle` and `Idle`).
+    /// Seconds per iteration; for `WeftIdle` and `Idle` the share of a core.
     Value(f64),
     /// As `Value`, where some bytes were lost: seconds per iteration, bytes arrived.
     Partial(f64, f64),

@@ -1,4 +1,4 @@
-//! Small messages a second, one pair, one direction.
+//! Small messages per second, one pair, one direction.
 
 use super::floor::per;
 use super::pingpong::socket_of;
@@ -50,7 +50,7 @@ pub fn rank(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     Ok(per(start, task.iters))
 }
 
-/// Returns the least work of the machine for each message of a link between hosts.
+/// Returns name and probe of the floor of a link between hosts: the least work per message.
 pub fn floor_of(link: LinkName) -> (&'static str, Probe) {
     match socket_of(link) {
         Some(socket) => (socket.name(), Probe::WireRate(socket)),

@@ -18,7 +18,7 @@ const GRACE: Duration = Duration::from_secs(5);
 /// Interval of the checks for a signal.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// The user wants to end.
+/// The user has interrupted the demo.
 #[derive(Debug)]
 pub struct Interrupted;
 

@@ -97,7 +97,7 @@ pub struct Serving {
     told: Option<mpsc::Receiver<Told>>,
 }
 
-/// Returns variables for the ranks: the agent's socket, and the link `agent` unless other links are
+/// Returns variables for the ranks: the agent's socket, and the links `shm,agent` unless others are
 /// set.
 pub fn variables(linked: bool) -> Vec<(String, String)> {
     let name = (agent::NAME.to_owned(), agent::fresh_name());

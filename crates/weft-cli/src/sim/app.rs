@@ -38,7 +38,7 @@ struct Sor {
     /// Rows and columns of the matrix: N or ROWSxCOLS
     #[arg(long, value_name = "SIZE", default_value = "256", value_parser = parse_size)]
     size: (usize, usize),
-    /// The most iterations
+    /// Most iterations
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     iterations: u64,
     /// Stop when no cell changes by this many degrees; 0: do all iterations
@@ -104,8 +104,8 @@ impl From<anyhow::Error> for Stop {
 /// The end of a host without a result: the error, and its text.
 type Ending = (OpError, String);
 
-/// Returns the outcome of a run in which some host has no result. That is expected if hosts die by
-/// the options and another host ended with an error of a peer.
+/// Returns the outcome of a run in which some host has no result. Such a run is expected if hosts
+/// die by the options and another host ended with an error of a peer.
 fn without_result(
     sim: &Sim,
     mortal: &[u32],

@@ -47,9 +47,9 @@ pub struct Network {
 /// Names of the reliability protocols.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Reliability {
-    /// Only what is lost is sent again.
+    /// Retransmits only lost packets.
     Selective,
-    /// Go-back-N: all from the first loss on is sent again.
+    /// Go-back-N: retransmits all packets from the first loss on.
     Gbn,
 }
 

@@ -16,8 +16,8 @@ use weft::counters::{scan, Snapshot};
 
 /// Show live counters of the jobs that run on this machine
 ///
-/// A user sees the own jobs, root those of all users. The table takes the terminal's size: arrows
-/// and page keys move through the ranks, s sorts them, q ends.
+/// A user sees only own jobs, root the jobs of all users. The table takes the terminal's size:
+/// arrows and page keys move through the ranks, s sorts them, q ends.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Print once and end; rates are averages since each rank started

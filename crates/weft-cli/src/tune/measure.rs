@@ -1,4 +1,5 @@
-//! The measurements: two ranks for each link, between two hosts of a lab where it crosses networks.
+//! The measurements: two ranks for each link, between two hosts of a lab if the link connects
+//! hosts.
 
 use crate::bench::far::Far;
 use crate::bench::netns::Place;

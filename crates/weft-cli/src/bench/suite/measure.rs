@@ -14,14 +14,14 @@ use std::time::Duration;
 pub enum Measure {
     /// One-way time of a message in seconds.
     Latency,
-    /// Bytes a second of a stream of messages.
+    /// Bytes per second of a stream of messages.
     Throughput,
     /// Bytes of that stream per second of processor time, of both sides together.
     Efficiency,
 }
 
 impl Measure {
-    /// All of them.
+    /// All kinds of figures.
     pub const ALL: [Measure; 3] = [Measure::Latency, Measure::Throughput, Measure::Efficiency];
 
     /// Returns its name.
@@ -80,7 +80,7 @@ struct Subject {
     pair: Option<Pair>,
 }
 
-/// Everything measured so far.
+/// All results so far.
 #[derive(Default)]
 pub struct Results {
     /// The figures.

@@ -100,7 +100,7 @@ pub fn html(run: &Run, results: &Results) -> String {
     page.into_string()
 }
 
-/// The date, the machine and the command, and a warning if something else ran.
+/// Returns the date, the machine and the command, and a warning if the machine had other work.
 fn head(run: &Run) -> Markup {
     html! {
         h1 { "What to use when" }

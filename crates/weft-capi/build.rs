@@ -1,4 +1,4 @@
-//! The name by which programs load the C library: it changes when they have to be built again.
+//! Sets the name by which programs load the C library: it changes when they have to be built again.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

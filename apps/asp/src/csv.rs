@@ -30,7 +30,7 @@ pub fn write_rows(to: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
 }
 
 /// Writes the figures of the whole matrix as lines `name,value`; the names are the same in all
-/// releases. Figures about a centre are empty in a graph without nodes.
+/// releases. Figures about a centre are empty for a graph without nodes.
 ///
 /// # Errors
 /// When the writer fails.

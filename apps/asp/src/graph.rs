@@ -16,14 +16,14 @@ pub struct Arc {
 pub struct Graph {
     /// Number of nodes; the ends of all arcs are below it.
     pub nodes: usize,
-    /// The arcs. Of parallel ones the shortest counts, loops do not count.
+    /// The arcs. Of parallel ones the shortest counts; loops do not count.
     pub arcs: Vec<Arc>,
-    /// The number the input gives to node 0, for output: 0 or 1.
+    /// The number of node 0 in input and output: 0 or 1.
     pub first_id: u32,
 }
 
 impl Graph {
-    /// A random graph: `degree` arcs leave each node to others chosen uniformly, with weights
+    /// Makes a random graph: `degree` arcs leave each node to others chosen uniformly, with weights
     /// chosen uniformly from 1 to `max_weight`. The same arguments give the same graph everywhere.
     pub fn random(nodes: u32, degree: u32, max_weight: u32, seed: u64) -> Graph {
         let mut random = SplitMix(seed);
@@ -49,13 +49,13 @@ impl SplitMix {
         mix(self.0)
     }
 
-    /// A number below `bound`; 32 of 64 random bits make the bias negligible.
+    /// Returns a number below `bound`; 32 of 64 random bits make the bias negligible.
     fn below(&mut self, bound: u32) -> u32 {
         (((self.next() >> 32) * u64::from(bound)) >> 32) as u32
     }
 }
 
-/// The finaliser of SplitMix64, a bijection that spreads every bit.
+/// The finaliser of SplitMix64, a bijection that changes half of all bits for each input bit.
 pub(crate) fn mix(x: u64) -> u64 {
     let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

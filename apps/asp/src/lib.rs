@@ -3,8 +3,7 @@
 //! The distance matrix is distributed in blocks of rows. In step `k` the owner of row `k`
 //! broadcasts it and every rank improves its rows with paths through node `k`: the pipelined
 //! broadcast of paper 004, section 7. There is no barrier between steps. The owner of row `k + 1`
-//! brings that row up to date first and hands it to the broadcast, which proceeds while all ranks
-//! compute.
+//! updates that row first and passes it to the broadcast, which proceeds while all ranks compute.
 //!
 //! All ranks do the operations of the sequential program in its order, on integers: [`run`] and
 //! [`sequential()`] agree exactly.
@@ -32,14 +31,14 @@ pub use summary::{Centre, Summary};
 
 use std::time::Duration;
 
-/// What a run computed. Equal on every rank, except for [`Outcome::rows`].
+/// The result of a run. Equal on every rank, except for [`Outcome::rows`].
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// Nodes of the graph.
     pub nodes: usize,
     /// Arcs of the graph as given, parallel ones and loops included.
     pub arcs: usize,
-    /// The number the input gives to its first node.
+    /// The number of the first node in the input.
     pub first_id: u32,
     /// Ranks that took part; 1 for the sequential program.
     pub ranks: usize,
@@ -57,14 +56,14 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Whether both runs computed the same distances.
+    /// Returns true if both runs computed the same distances.
     pub fn agrees_with(&self, other: &Outcome) -> bool {
         let key = |o: &Outcome| (o.nodes, o.arcs, o.summary, o.checksum);
         key(self) == key(other)
     }
 }
 
-/// A summary for people, one screen, lines ended by `\n`.
+/// Returns a summary for people, one screen, lines ended by `\n`.
 pub fn report(outcome: &Outcome) -> String {
     let o = outcome;
     let s = &o.summary;

@@ -7,15 +7,15 @@ use std::ops::Range;
 /// The distance of nodes without a path. A path of this length or more counts as none.
 pub const UNREACHABLE: u32 = u32::MAX;
 
-/// The rows rank `rank` of `size` owns in a matrix of `nodes` rows: a contiguous, possibly empty
-/// range. Counts differ by at most one; the first ranks have the longer ranges.
+/// Returns the rows that rank `rank` of `size` owns in a matrix of `nodes` rows: a contiguous,
+/// possibly empty range. Counts differ by at most one; the first ranks have the longer ranges.
 pub fn owned_rows(rank: usize, size: usize, nodes: usize) -> Range<usize> {
     let (each, longer) = (nodes / size, nodes % size);
     let start = rank * each + rank.min(longer);
     start..start + each + usize::from(rank < longer)
 }
 
-/// The rank that owns row `row`, which must be below `nodes`: the inverse of [`owned_rows`].
+/// Returns the owner of row `row`, which must be below `nodes`: the inverse of [`owned_rows`].
 pub fn owner_of(row: usize, size: usize, nodes: usize) -> usize {
     let (each, longer) = (nodes / size, nodes % size);
     let in_longer = longer * (each + 1);
@@ -34,7 +34,7 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    /// The given rows of the matrix of a graph without arcs.
+    /// Makes the given rows of the matrix of a graph without arcs.
     pub(crate) fn new(rows: Range<usize>, nodes: usize) -> Block {
         let mut distances = vec![UNREACHABLE; rows.len() * nodes];
         for (local, row) in rows.clone().enumerate() {
@@ -43,12 +43,12 @@ impl Block {
         Block { rows, nodes, distances }
     }
 
-    /// The rows owned.
+    /// Returns the owned rows.
     pub(crate) fn rows(&self) -> Range<usize> {
         self.rows.clone()
     }
 
-    /// Row `row`, counted in the whole matrix; it must be owned.
+    /// Returns row `row`, counted in the whole matrix; it must be owned.
     pub(crate) fn row(&self, row: usize) -> &[u32] {
         &self.distances[(row - self.rows.start) * self.nodes..][..self.nodes]
     }
@@ -64,8 +64,8 @@ impl Block {
         true
     }
 
-    /// Step `k` of the algorithm for the given owned rows: improves them with the paths through
-    /// node `k`, whose row is `pivot`.
+    /// Does step `k` of the algorithm for the given owned rows: improves them with the paths
+    /// through node `k`, whose row is `pivot`.
     pub(crate) fn relax(&mut self, k: usize, pivot: &[u32], rows: Range<usize>) {
         let locals = rows.start - self.rows.start..rows.end - self.rows.start;
         let cells = &mut self.distances[locals.start * self.nodes..locals.end * self.nodes];
@@ -74,14 +74,14 @@ impl Block {
         }
     }
 
-    /// The figures of the owned rows.
+    /// Returns the figures of the owned rows.
     pub(crate) fn summary(&self) -> Summary {
         let rows = self.rows().map(|row| Summary::of_row(row as u32, self.row(row)));
         rows.fold(Summary::default(), Summary::merge)
     }
 
-    /// The wrapping sum of a hash of each owned cell's place and value. Digests of blocks add up,
-    /// in any order, to the digest of the matrix.
+    /// Returns the wrapping sum of a hash of each owned cell's place and value. Digests of blocks
+    /// add up, in any order, to the digest of the matrix.
     pub(crate) fn digest(&self) -> u64 {
         let first = (self.rows.start * self.nodes) as u64;
         let cells = self.distances.iter().zip(first..);

@@ -17,9 +17,9 @@ const ROWS: u32 = 0x41_02;
 const ARC_BYTES: usize = 12;
 /// Arcs in one message; the last one to a rank has fewer.
 const ARCS_PER_MESSAGE: usize = 8 * 1024;
-/// Rows a rank may hold that it has received but not used, or made ready but not sent.
+/// Most rows a rank holds that it has received but not used, or made ready but not sent.
 const LOOKAHEAD: usize = 16;
-/// Cells to compute between two chances for messages to progress: some tens of microseconds.
+/// Cells to compute between two calls that let messages progress: some tens of microseconds.
 const CELLS_PER_TURN: usize = 64 * 1024;
 
 /// Computes all distances on all ranks of `world` together; every rank must call it. The graph and
@@ -68,7 +68,7 @@ pub async fn run(
     })
 }
 
-/// What every rank must know of rank 0's parameters.
+/// The parameters of rank 0 that every rank must know.
 struct Plan {
     nodes: usize,
     arcs: usize,
@@ -135,8 +135,8 @@ async fn distribute(world: &Group, params: &Params, block: &mut Block) -> Result
     Ok(())
 }
 
-/// Broadcasts the rows in their order, each from its owner: own ones as soon as they are ready, the
-/// others' passed on as they arrive, whatever step this rank's computation is at.
+/// Broadcasts the rows in their order, each from its owner: own rows as soon as they are ready,
+/// rows of others as they arrive, independently of this rank's computation.
 async fn communicate(
     world: &Group,
     nodes: usize,
@@ -160,7 +160,7 @@ struct Worker<'a> {
     block: &'a mut Block,
     nodes: usize,
     ns_per_cell: Option<f64>,
-    /// Own rows, up to date, to be broadcast.
+    /// Own rows, computed, to be broadcast.
     ready: &'a Pipe<Vec<u8>>,
     /// The other ranks' rows.
     arrived: &'a Pipe<Vec<u8>>,
@@ -194,7 +194,8 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Step `k` for the rows from `start` to before `end`, letting messages progress in between.
+    /// Does step `k` for the rows from `start` to before `end`, and lets messages progress in
+    /// between.
     async fn relax(&mut self, k: usize, pivot: &[u32], start: usize, end: usize) {
         let step = CELLS_PER_TURN.div_ceil(self.nodes);
         for first in (start..end).step_by(step) {
@@ -208,7 +209,7 @@ impl Worker<'_> {
     }
 }
 
-/// The summary and the checksum of the whole matrix, on every rank.
+/// Returns the summary and the checksum of the whole matrix, on every rank.
 async fn gather_figures(world: &Group, block: &Block) -> Result<(Summary, u64), GroupError> {
     let (mut summary, mut digest) = (block.summary(), block.digest());
     let message = |summary: &Summary, digest: u64| {
@@ -232,7 +233,7 @@ async fn gather_figures(world: &Group, block: &Block) -> Result<(Summary, u64), 
     Ok(split(&world.broadcast(0, message(&summary, digest)).await?))
 }
 
-/// The kept rows, at rank 0; none elsewhere.
+/// Returns the kept rows at rank 0; none elsewhere.
 async fn gather_rows(
     world: &Group,
     block: &Block,
@@ -267,7 +268,7 @@ fn decode(bytes: &[u8], words: &mut [u32]) {
     }
 }
 
-/// The first eight bytes as a number; missing ones count as 0.
+/// Returns the first eight bytes as a number; missing ones count as 0.
 fn read_number(bytes: &[u8]) -> u64 {
     bytes.iter().take(8).rev().fold(0, |n, b| n << 8 | u64::from(*b))
 }

@@ -11,15 +11,15 @@ const MEMORY_LIMIT: u64 = 4 << 30;
 /// Parameters of a run.
 #[derive(Clone, Debug)]
 pub struct Params {
-    /// The graph. In a distributed run only rank 0's counts; it sends the others what they need.
-    /// Default: 1024 nodes, as in paper 004, with 16 random arcs leaving each.
+    /// The graph. A distributed run uses rank 0's only, which sends the others their part. Default:
+    /// 1024 nodes, as in paper 004, with 16 random arcs leaving each.
     pub graph: Graph,
-    /// The rows of the distance matrix to gather at rank 0. Only rank 0's counts.
+    /// The rows of the distance matrix to gather at rank 0. Only rank 0's value is used.
     pub keep: Keep,
     /// The most memory a rank may need for distances, in bytes.
     pub memory_limit: u64,
-    /// Nanoseconds to let pass for each cell computed; equal on all ranks. For the simulator, whose
-    /// clock does not see the host compute; `None` in real runs.
+    /// Nanoseconds to wait for each computed cell; equal on all ranks. For the simulator, whose
+    /// clock does not advance while the host computes; `None` in real runs.
     pub ns_per_cell: Option<f64>,
 }
 
@@ -34,7 +34,7 @@ impl Default for Params {
     }
 }
 
-/// Which rows of the distance matrix to keep.
+/// The rows of the distance matrix to keep.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Keep {
     /// No row: the summary and the checksum are enough.
@@ -63,7 +63,7 @@ impl FromStr for Keep {
     }
 }
 
-/// Why parameters were refused.
+/// The reason why parameters were refused.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ParamsError {
@@ -73,14 +73,14 @@ pub enum ParamsError {
         nodes: usize,
         /// Ranks that share the matrix.
         ranks: usize,
-        /// Bytes the rank with the most would need.
+        /// Bytes that the rank with the most rows would need.
         bytes: u128,
         /// Bytes a rank may use.
         limit: u64,
     },
     /// An arc ends at a node that does not exist, or has the weight reserved for unreachable nodes.
     Arc {
-        /// Its place in [`Graph::arcs`].
+        /// Its index in [`Graph::arcs`].
         index: usize,
     },
     /// A source to keep is not a node of the graph.
@@ -116,8 +116,8 @@ impl fmt::Display for ParamsError {
 impl std::error::Error for ParamsError {}
 
 impl Params {
-    /// Refuses parameters that make no sense or need too much memory on `ranks` ranks.
-    /// [`run`](crate::run) on rank 0 and [`sequential`](crate::sequential()) rely on it.
+    /// Refuses parameters that are invalid or need too much memory on `ranks` ranks.
+    /// [`run`](crate::run) on rank 0 and [`sequential`](crate::sequential()) call it.
     pub fn check(&self, ranks: usize) -> Result<(), ParamsError> {
         let nodes = self.graph.nodes;
         let kept = match &self.keep {
@@ -127,7 +127,7 @@ impl Params {
         };
         let rows = owned_rows(0, ranks.max(1), nodes).len().saturating_add(kept);
         let bytes = (rows as u128).saturating_mul(nodes as u128).saturating_mul(4);
-        // Node numbers are 32 bits wide, and the last is no node.
+        // Node numbers are 32 bits wide, and the largest number is no node.
         if bytes > u128::from(self.memory_limit) || nodes >= u32::MAX as usize {
             let limit = self.memory_limit;
             return Err(ParamsError::TooLarge { nodes, ranks, bytes, limit });
@@ -144,7 +144,7 @@ impl Params {
         self.kept_rows().map(|_| ())
     }
 
-    /// The indices of the rows to keep, ascending.
+    /// Returns the indices of the rows to keep, ascending.
     pub(crate) fn kept_rows(&self) -> Result<Vec<u32>, ParamsError> {
         let nodes = self.graph.nodes as u32;
         let ids = match &self.keep {

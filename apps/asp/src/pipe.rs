@@ -1,4 +1,4 @@
-//! A bounded queue between two futures of one task, and driving both.
+//! A bounded queue between two futures of one task, and a function that drives both.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -20,7 +20,7 @@ struct State<T> {
 }
 
 impl<T> Pipe<T> {
-    /// An empty queue for at most `capacity` items; at least one.
+    /// Makes an empty queue for at most `capacity` items; at least one.
     pub(crate) fn new(capacity: usize) -> Pipe<T> {
         let items = VecDeque::with_capacity(capacity);
         Pipe { state: RefCell::new(State { items, waiting: None }), capacity: capacity.max(1) }
@@ -36,7 +36,7 @@ impl<T> Pipe<T> {
         .await
     }
 
-    /// Takes the oldest item, once there is one.
+    /// Removes the oldest item, once there is one.
     pub(crate) async fn pop(&self) -> T {
         poll_fn(|cx| {
             let empty = self.state.borrow().items.is_empty();

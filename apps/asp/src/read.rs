@@ -9,7 +9,7 @@ use std::str::FromStr;
 /// Longest line accepted, in bytes, so that a file without line ends is not read into memory whole.
 const MAX_LINE: u64 = 4096;
 
-/// How a graph is written down.
+/// The notation of a graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// DIMACS challenge 9: `c` comments, one line `p sp NODES ARCS`, lines `a FROM TO WEIGHT`;
@@ -21,7 +21,8 @@ pub enum Format {
 }
 
 impl Format {
-    /// The usual format of a file: DIMACS for names ending in `.gr`, otherwise an edge list.
+    /// Returns the usual format of a file: DIMACS for names ending in `.gr`, otherwise an edge
+    /// list.
     pub fn of_path(path: &Path) -> Format {
         let is_gr = path.extension().is_some_and(|e| e.eq_ignore_ascii_case("gr"));
         if is_gr {
@@ -58,37 +59,37 @@ impl FromStr for Base {
     }
 }
 
-/// How to understand the input.
+/// Options of reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadOptions {
     /// The format.
     pub format: Format,
     /// The number of the first node; only for edge lists.
     pub base: Base,
-    /// Whether lines are arcs. If not, each stands for an arc in both directions.
+    /// True if lines are arcs. If false, each line is an arc in both directions.
     pub directed: bool,
 }
 
-/// Where and why reading failed.
+/// The place and reason of a failed reading.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadError {
     /// The line, from 1.
     pub line: u64,
-    /// What was wrong with it.
+    /// The fault in it.
     pub kind: ReadErrorKind,
 }
 
-/// What was wrong with a line.
+/// The fault in a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReadErrorKind {
     /// The input could not be read, or is not text.
     Input(String),
-    /// Longer than any sensible line.
+    /// Longer than [`MAX_LINE`].
     TooLong,
     /// The line does not begin with a known letter.
     UnknownLine(String),
-    /// Too few or too many fields; holds what was expected.
+    /// Too few or too many fields; contains the expected ones.
     Fields(&'static str),
     /// A field is not a number from 0 to 4294967294.
     Number(String),
@@ -107,9 +108,9 @@ pub enum ReadErrorKind {
     NoProblem,
     /// The file has another number of arcs than its `p` line says.
     ArcCount {
-        /// What the `p` line says.
+        /// The number in the `p` line.
         declared: u64,
-        /// What there is.
+        /// The number found.
         found: u64,
     },
 }
@@ -147,7 +148,7 @@ impl std::error::Error for ReadError {}
 /// Reads a graph.
 ///
 /// # Errors
-/// The first line that cannot be understood, with its number.
+/// The first line that is invalid, with its number.
 pub fn parse(input: &mut dyn BufRead, options: ReadOptions) -> Result<Graph, ReadError> {
     let mut reader = match options.format {
         Format::Dimacs => Reader::Dimacs(Dimacs::default()),
@@ -230,7 +231,7 @@ impl Dimacs {
                 self.arcs.push(Arc { from: node(from)?, to: node(to)?, weight: number(weight)? });
                 Ok(())
             }
-            // Some writers put the comment right after the letter.
+            // Some programs write the comment right after the letter.
             Some(word) if word.starts_with('c') => Ok(()),
             Some(word) => Err(ReadErrorKind::UnknownLine(word.chars().take(20).collect())),
         }
@@ -288,7 +289,7 @@ impl EdgeList {
     }
 }
 
-/// A number below `UNREACHABLE`.
+/// Parses a number below `UNREACHABLE`.
 fn number(text: &str) -> Result<u32, ReadErrorKind> {
     let value = text.parse().ok().filter(|value| *value != UNREACHABLE);
     value.ok_or_else(|| ReadErrorKind::Number(text.chars().take(40).collect()))

@@ -18,15 +18,15 @@ pub struct Summary {
 
 /// A node with its eccentricity: the distance to the farthest node it reaches.
 ///
-/// Only nodes that reach the most others are candidates for the centre, so that the figure also
-/// says something in a graph that is not strongly connected. Among equals the first node is taken.
+/// Only nodes that reach the most others are candidates for the centre, so that the figure is
+/// useful for a graph that is not strongly connected too. Among equal ones the first node is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Centre {
     /// The node, numbered from 0.
     pub node: u32,
     /// The distance to the farthest node it reaches.
     pub eccentricity: u32,
-    /// How many other nodes it reaches.
+    /// Number of other nodes it reaches.
     pub reaches: u32,
 }
 
@@ -34,7 +34,7 @@ impl Summary {
     /// Bytes of an encoded summary.
     pub(crate) const BYTES: usize = 48;
 
-    /// The figures of one row of the matrix: the distances from `node`.
+    /// Returns the figures of one row of the matrix: the distances from `node`.
     pub(crate) fn of_row(node: u32, row: &[u32]) -> Summary {
         let mut summary = Summary::default();
         for (to, distance) in (0u32..).zip(row) {
@@ -49,7 +49,7 @@ impl Summary {
         summary
     }
 
-    /// The figures of both sets of rows. The order of merging does not matter.
+    /// Returns the figures of both sets of rows. The order of merging does not matter.
     pub(crate) fn merge(self, other: Summary) -> Summary {
         let rank = |c: &Centre| (u32::MAX - c.reaches, c.eccentricity, c.node);
         Summary {
@@ -60,7 +60,7 @@ impl Summary {
         }
     }
 
-    /// Mean distance of the pairs with a path; 0 when there are none.
+    /// Returns the mean distance of the pairs with a path; 0 if there are none.
     pub fn mean(&self) -> f64 {
         if self.reachable == 0 {
             0.0
@@ -81,7 +81,7 @@ impl Summary {
         bytes
     }
 
-    /// The reverse of `encode`; missing bytes count as 0.
+    /// Decodes the bytes of `encode`; missing bytes count as 0.
     pub(crate) fn decode(bytes: &[u8]) -> Summary {
         let mut whole = [0; Summary::BYTES];
         let len = bytes.len().min(Summary::BYTES);

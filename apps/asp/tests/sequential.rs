@@ -13,7 +13,7 @@ fn params(graph: Graph, keep: Keep) -> Params {
     Params { graph, keep, ..Params::default() }
 }
 
-/// Distances from one node by Bellman and Ford, in wider numbers.
+/// Returns the distances from one node by Bellman and Ford, in wider numbers.
 fn bellman_ford(graph: &Graph, source: u32) -> Vec<u32> {
     let mut distances = vec![u64::MAX; graph.nodes];
     distances[source as usize] = 0;

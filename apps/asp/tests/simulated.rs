@@ -6,7 +6,8 @@ use std::rc::Rc;
 use weft_asp::{run, sequential, Graph, Keep, Outcome, Params};
 use weft_sim::{Fault, Sim, SimConfig, Span};
 
-/// Runs on `config.hosts` ranks, of which only the first knows the graph; the outcomes by rank.
+/// Runs on `config.hosts` ranks, of which only the first has the graph; returns the outcomes by
+/// rank.
 fn simulate(params: &Params, config: SimConfig) -> Vec<Outcome> {
     let outcomes = Rc::new(RefCell::new(vec![None; config.hosts as usize]));
     let mut sim = Sim::new("asp", config).of_test(env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"));

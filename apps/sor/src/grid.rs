@@ -31,16 +31,16 @@ pub(crate) enum Colour {
     Black = 1,
 }
 
-/// A side of a block that borders on a neighbour's.
+/// A side of a block that has a neighbour's block beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     Above,
     Below,
 }
 
-/// The rows rank `rank` of `size` owns in a matrix of `rows` rows: a contiguous, possibly empty
-/// range of the rows inside the boundary. Counts differ by at most one; the first ranks have the
-/// longer ones, so ranks without rows are the last ones.
+/// Returns the rows that rank `rank` of `size` owns in a matrix of `rows` rows: a contiguous,
+/// possibly empty range of the rows inside the boundary. Counts differ by at most one; the first
+/// ranks have the longer ones, so ranks without rows are the last ones.
 pub fn owned_rows(rank: usize, size: usize, rows: usize) -> Range<usize> {
     let inside = rows.saturating_sub(2);
     let (each, longer) = (inside / size, inside % size);
@@ -48,8 +48,8 @@ pub fn owned_rows(rank: usize, size: usize, rows: usize) -> Range<usize> {
     start..start + each + usize::from(rank < longer)
 }
 
-/// Temperature of the boundary cell in row 0, column `col`: half a sine wave, so that the discrete
-/// solution is known in closed form. The other three edges are kept at 0 degrees.
+/// Returns the temperature of the boundary cell in row 0, column `col`: half a sine wave, so that
+/// the discrete solution is known in closed form. The other three edges are kept at 0 degrees.
 pub(crate) fn heated_edge(col: usize, cols: usize) -> f64 {
     // Folded in the middle, to be exactly symmetric.
     let folded = col.min(cols - 1 - col);
@@ -70,7 +70,7 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    /// The block of the given rows at the start: the heated edge, everything else at 0 degrees.
+    /// Makes the initial block of the given rows: the heated edge, everything else at 0 degrees.
     pub(crate) fn new(rows: Range<usize>, cols: usize) -> Block {
         let half = cols.div_ceil(2);
         let empty = vec![0.0; (rows.len() + 2) * half];
@@ -89,17 +89,17 @@ impl Block {
         block
     }
 
-    /// Number of owned rows.
+    /// Returns the number of owned rows.
     pub(crate) fn owned(&self) -> usize {
         self.owned
     }
 
-    /// Bytes of a border row of one colour in a message.
+    /// Returns the bytes of a border row of one colour in a message.
     pub(crate) fn border_bytes(&self) -> usize {
         self.half * 8
     }
 
-    /// The cells of one colour in owned row `local`, as a message.
+    /// Encodes the cells of one colour in owned row `local` as a message.
     pub(crate) fn border(&self, colour: Colour, local: usize) -> Vec<u8> {
         assert!((1..=self.owned).contains(&local), "only owned rows are sent");
         let row = &self.cells[colour as usize][local * self.half..][..self.half];
@@ -162,7 +162,7 @@ impl Block {
         }
     }
 
-    /// The digest of the owned rows; see [`digest_row`].
+    /// Returns the digest of the owned rows; see [`digest_row`].
     pub(crate) fn digest(&self) -> u64 {
         let mut row = vec![0.0; self.cols];
         let mut sum = 0u64;
@@ -178,7 +178,7 @@ impl Block {
 fn relax_row(row: &mut [f64], around: [&[f64]; 4], omega: f64) -> f64 {
     let n = row.len();
     let [up, down, left, right] = around.map(|side| &side[..n]);
-    // One maximum per lane: a single one would make each cell wait for the one before.
+    // One maximum per lane: with a single one each cell would wait for the one before.
     let mut most = [0.0f64; LANES];
     let whole = n - n % LANES;
     for at in (0..whole).step_by(LANES) {
@@ -201,28 +201,28 @@ fn relax_row(row: &mut [f64], around: [&[f64]; 4], omega: f64) -> f64 {
     most
 }
 
-/// A copy of `LANES` values, small enough to stay in registers.
+/// Copies `LANES` values, few enough to stay in registers.
 #[inline(always)]
 fn lanes(row: &[f64], at: usize) -> [f64; LANES] {
     row[at..at + LANES].try_into().expect("a slice of LANES values")
 }
 
-/// The new value of a cell from its four neighbours. The order of the operations is part of the
-/// result: every variant of the program must keep it.
+/// Returns the new value of a cell from its four neighbours. The order of the operations determines
+/// the result: every variant of the program must keep it.
 #[inline(always)]
 pub(crate) fn relaxed(old: f64, [up, down, left, right]: [f64; 4], omega: f64) -> f64 {
     old + omega * (((up + down) + (left + right)) * 0.25 - old)
 }
 
-/// The digest of matrix row `row`: the wrapping sum of a hash of each cell's place and bits.
-/// Digests of rows add up, in any order, to the digest of the matrix.
+/// Returns the digest of matrix row `row`: the wrapping sum of a hash of each cell's place and
+/// bits. Digests of rows add up, in any order, to the digest of the matrix.
 pub(crate) fn digest_row(row: usize, values: &[f64]) -> u64 {
     let place = (row as u64) << 32;
     let cells = values.iter().zip(place..);
     cells.fold(0, |sum, (value, at)| sum.wrapping_add(mix(value.to_bits() ^ mix(at))))
 }
 
-/// The digest of the two boundary rows, which no block owns.
+/// Returns the digest of the two boundary rows, which no block owns.
 pub(crate) fn digest_edges(rows: usize, cols: usize) -> u64 {
     let edge: Vec<f64> = (0..cols).map(|col| heated_edge(col, cols)).collect();
     digest_row(0, &edge).wrapping_add(digest_row(rows - 1, &vec![0.0; cols]))

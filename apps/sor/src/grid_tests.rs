@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// The textbook program on a plain matrix, for comparison.
+/// Runs the textbook program on a plain matrix, for comparison.
 fn textbook(rows: usize, cols: usize, omega: f64, iterations: usize) -> (Vec<f64>, f64) {
     let mut u = vec![0.0; rows * cols];
     for (col, value) in u[..cols].iter_mut().enumerate() {
@@ -26,7 +26,7 @@ fn textbook(rows: usize, cols: usize, omega: f64, iterations: usize) -> (Vec<f64
     (u, change)
 }
 
-/// The blocks of `size` ranks, driven by hand: relax, then copy border rows between neighbours.
+/// Runs the blocks of `size` ranks by hand: relaxes, then copies border rows between neighbours.
 fn blocks(rows: usize, cols: usize, size: usize, iterations: usize) -> (Vec<f64>, f64, u64) {
     let mut blocks: Vec<Block> =
         (0..size).map(|rank| Block::new(owned_rows(rank, size, rows), cols)).collect();

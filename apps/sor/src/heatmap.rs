@@ -54,8 +54,8 @@ const GLYPHS: [(u8, [u8; 5]); 13] = [
     (b'e', [0b000, 0b111, 0b110, 0b100, 0b111]),
 ];
 
-/// The colour of a fraction from 0 (cold) to 1 (hot), as red, green and blue; values outside, and
-/// those that are no number, take the nearest end or the cold one.
+/// Returns the colour of a fraction from 0 (cold) to 1 (hot), as red, green and blue; values
+/// outside take the nearest end, values that are no number the cold one.
 pub fn colour(fraction: f64) -> [u8; 3] {
     let fraction = if fraction.is_nan() { 0.0 } else { fraction.clamp(0.0, 1.0) };
     let place = fraction * (INFERNO.len() - 1) as f64;
@@ -122,7 +122,7 @@ fn range(values: &[f64]) -> (f64, f64) {
     }
 }
 
-/// How cells map to pixels: one of the factors is 1.
+/// The mapping of cells to pixels: one of the factors is 1.
 struct Plot {
     width: usize,
     height: usize,
@@ -209,7 +209,7 @@ fn legend(canvas: &mut Canvas, x: usize, low: f64, high: f64) {
     }
 }
 
-/// At most eight characters.
+/// Formats a value in at most eight characters.
 fn label(value: f64) -> String {
     let size = value.abs();
     if size != 0.0 && !(0.01..1e5).contains(&size) {

@@ -26,18 +26,18 @@ pub use sequential::sequential;
 
 use std::time::Duration;
 
-/// How far a run is, after each iteration.
+/// Progress of a run after an iteration.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Step {
     /// Iterations done.
     pub iterations: u64,
-    /// The most there can be.
+    /// Most iterations.
     pub max_iterations: u64,
-    /// Largest change of any cell in this one, in degrees: below the tolerance the run ends.
+    /// Largest change of any cell in this iteration, in degrees: below the tolerance the run ends.
     pub residual: f64,
 }
 
-/// What a run computed. Equal on every rank, except for [`Outcome::grid`].
+/// The result of a run. Equal on every rank, except for [`Outcome::grid`].
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// Rows of the matrix, boundary included.
@@ -52,7 +52,7 @@ pub struct Outcome {
     pub iterations: u64,
     /// Largest change of any cell in the last iteration, in degrees.
     pub residual: f64,
-    /// Whether the residual fell below the tolerance before the iterations ran out.
+    /// True if the residual fell below the tolerance before the iterations ran out.
     pub converged: bool,
     /// Exact hash of every cell of the matrix, independent of the order of evaluation.
     pub checksum: u64,
@@ -63,14 +63,15 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Whether both runs computed the same matrix in the same number of iterations, bit for bit.
+    /// Returns true if both runs computed the same matrix in the same number of iterations, bit for
+    /// bit.
     pub fn agrees_with(&self, other: &Outcome) -> bool {
         let key = |o: &Outcome| (o.rows, o.cols, o.iterations, o.residual.to_bits(), o.checksum);
         key(self) == key(other)
     }
 }
 
-/// A summary for people, one screen, lines ended by `\n`.
+/// Returns a summary for people, one screen, lines ended by `\n`.
 pub fn report(outcome: &Outcome) -> String {
     let o = outcome;
     let seconds = o.elapsed.as_secs_f64();

@@ -13,7 +13,7 @@ const TO_BELOW: u32 = 0x50_02;
 /// Tag of the rows gathered at rank 0.
 const GATHER: u32 = 0x50_04;
 
-/// Cells to compute between two chances for messages to progress: some tens of microseconds.
+/// Cells to compute between two calls that let messages progress: some tens of microseconds.
 const CELLS_PER_TURN: usize = 32 * 1024;
 /// Most bytes of matrix in one message of the final gathering.
 const GATHER_BYTES: usize = 1 << 20;
@@ -97,7 +97,7 @@ impl<'a> Worker<'a> {
             return Ok(0.0);
         }
         let (world, tag, bytes) = (self.world, colour as u32, self.block.border_bytes());
-        // Posted before computing, so that most rows find their buffers waiting.
+        // Posted before computing, so that most rows arrive after their receive.
         let receive =
             |from: Option<usize>, tag| from.map(|rank| world.recv_into(rank, tag, vec![0; bytes]));
         let receives = [receive(self.above, TO_BELOW + tag), receive(self.below, TO_ABOVE + tag)];
@@ -123,7 +123,7 @@ impl<'a> Worker<'a> {
         Ok(change)
     }
 
-    /// Relaxes one colour in the given owned rows, letting messages progress in between.
+    /// Relaxes one colour in the given owned rows, and lets messages progress in between.
     async fn compute(&mut self, colour: Colour, locals: Range<usize>) -> f64 {
         let endpoint = self.world.endpoint();
         let step = (2 * CELLS_PER_TURN).div_ceil(self.params.cols);
@@ -140,7 +140,7 @@ impl<'a> Worker<'a> {
         change
     }
 
-    /// The digest of the whole matrix, on every rank.
+    /// Returns the digest of the whole matrix, on every rank.
     async fn checksum(&self) -> Result<u64, GroupError> {
         let mut digest = self.block.digest();
         if self.world.rank() == 0 {

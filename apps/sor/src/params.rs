@@ -13,16 +13,16 @@ pub struct Params {
     pub rows: usize,
     /// Columns of the matrix, boundary included; at least 3. Default 1536.
     pub cols: usize,
-    /// The most iterations to do.
+    /// Most iterations.
     pub max_iterations: u64,
     /// Stop when no cell changed by this much, in degrees. 0: always do `max_iterations`.
     pub tolerance: f64,
     /// Relaxation factor, above 0 and below 2; `None` takes [`Params::optimal_omega`].
     pub omega: Option<f64>,
-    /// Gather the matrix at rank 0 into the outcome.
+    /// True to gather the matrix at rank 0 into the outcome.
     pub keep_grid: bool,
-    /// Nanoseconds to let pass for each cell computed. For the simulator, whose clock does not see
-    /// the host compute; `None` in real runs.
+    /// Nanoseconds to wait for each computed cell. For the simulator, whose clock does not advance
+    /// while the host computes; `None` in real runs.
     pub ns_per_cell: Option<f64>,
 }
 
@@ -40,7 +40,7 @@ impl Default for Params {
     }
 }
 
-/// Why parameters were refused.
+/// The reason why parameters were refused.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ParamsError {
@@ -88,8 +88,8 @@ impl fmt::Display for ParamsError {
 impl std::error::Error for ParamsError {}
 
 impl Params {
-    /// Refuses parameters that make no sense. [`run`](crate::run) and
-    /// [`sequential`](crate::sequential()) rely on it.
+    /// Refuses parameters that are invalid. [`run`](crate::run) and
+    /// [`sequential`](crate::sequential()) call it.
     pub fn check(&self) -> Result<(), ParamsError> {
         let (rows, cols) = (self.rows, self.cols);
         if rows < 3 || cols < 3 {
@@ -110,13 +110,13 @@ impl Params {
         }
     }
 
-    /// The relaxation factor a run uses.
+    /// Returns the relaxation factor that a run uses.
     pub fn effective_omega(&self) -> f64 {
         self.omega.unwrap_or_else(|| Params::optimal_omega(self.rows, self.cols))
     }
 
-    /// The factor with the best asymptotic rate for Laplace's equation on a rectangle: Young's
-    /// `2 / (1 + sqrt(1 - rho^2))`, with `rho` the spectral radius of the Jacobi iteration.
+    /// Returns the factor with the best asymptotic rate for Laplace's equation on a rectangle:
+    /// Young's `2 / (1 + sqrt(1 - rho^2))`, with `rho` the spectral radius of the Jacobi iteration.
     pub fn optimal_omega(rows: usize, cols: usize) -> f64 {
         let side = |n: usize| (PI / n.saturating_sub(1).max(2) as f64).cos();
         let rho = (side(rows) + side(cols)) / 2.0;

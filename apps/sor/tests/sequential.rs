@@ -6,8 +6,8 @@ use weft_sor::{parse_size, report, sequential, Params, ParamsError, Step};
 
 fn quiet(_: Step) {}
 
-/// The exact solution of the discrete problem: `sin(pi j / (n-1))` along the heated edge, falling
-/// off as `sinh(mu (m-1-i))` with `cosh(mu) = 2 - cos(pi / (n-1))`.
+/// Returns the exact solution of the discrete problem: `sin(pi j / (n-1))` along the heated edge,
+/// falling off as `sinh(mu (m-1-i))` with `cosh(mu) = 2 - cos(pi / (n-1))`.
 fn exact(rows: usize, cols: usize, i: usize, j: usize) -> f64 {
     let angle = std::f64::consts::PI / (cols - 1) as f64;
     let mu = (2.0 - angle.cos()).acosh();

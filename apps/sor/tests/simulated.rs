@@ -6,7 +6,7 @@ use std::rc::Rc;
 use weft_sim::{Fault, Sim, SimConfig, Span};
 use weft_sor::{run, sequential, Outcome, Params};
 
-/// Runs on `config.hosts` ranks; the outcomes by rank.
+/// Runs on `config.hosts` ranks; returns the outcomes by rank.
 fn simulate(params: &Params, config: SimConfig) -> Vec<Outcome> {
     let outcomes = Rc::new(RefCell::new(vec![None; config.hosts as usize]));
     let mut sim = Sim::new("sor", config).of_test(env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"));

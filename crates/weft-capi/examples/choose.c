@@ -1,4 +1,4 @@
-/* Rank 0 sends to each of two ranks in another way, and one adds to a counter of the other. */
+/* Rank 0 sends to two ranks with different choices, and one adds to a counter of the other. */
 #include "check.h"
 #include <string.h>
 
@@ -17,7 +17,7 @@ static void on_key(weft_job *job, weft_packet *packet, void *context)
     memcpy(context, weft_packet_data(packet, NULL), sizeof(uint64_t));
 }
 
-/* Sends to a rank whose memory is copied, and to one that it is lent to. */
+/* Sends to one rank from a copy of the memory, and to one from lent memory. */
 static int send_all(weft_job *job)
 {
     static unsigned char memory[2][LEN];
@@ -56,7 +56,7 @@ int main(void)
     }
     CHECK(weft_choose(job, 2, "fetch_add", "host"));
     CHECK(weft_barrier(job));
-    /* Later the transfer can still be chosen, the length of packets cannot. */
+    /* Now the transfer can still be chosen, but the length of packets cannot. */
     if (me == 0 && weft_choose(job, 2, "mtu", "2K") != WEFT_BUSY)
         return 1;
     if (me == 0 && send_all(job))

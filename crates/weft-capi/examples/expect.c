@@ -1,6 +1,6 @@
-/* Ranks wait for a multicast of rank 0, which is killed, or with the argument `stops` only stopped.
- * Rank 1 says that it expects packets of rank 0, and is told that it is silent; the others hear it
- * from rank 1. Each prints what it learns. */
+/* Ranks wait for a multicast of rank 0, which is killed, or with the argument `stops` only
+ * stopped. Rank 1 notes that it expects packets of rank 0, and gets an error when rank 0 is
+ * silent; the others get it from rank 1. Each prints its error. */
 #define _POSIX_C_SOURCE 200809L
 #include "check.h"
 #include <signal.h>
@@ -21,7 +21,7 @@ int main(int argc, char **argv)
     weft_group *group;
     int ranks[MAX], got = 0, failed = WEFT_OK;
 
-    /* The launcher ends the other ranks when one fails: there is time to say what happened. */
+    /* The launcher ends the other ranks when one fails: this leaves time to print the error. */
     signal(SIGTERM, SIG_IGN);
     CHECK(weft_init(&job));
     int me = weft_rank(job), size = weft_size(job);

@@ -1,5 +1,5 @@
-/* What a program learns of a rank that fails: rank 1 is killed, or with the argument `stops` only
- * stopped, and rank 0 prints what each way to need it answers. */
+/* Errors of operations with a rank that fails: rank 1 is killed, or with the argument `stops`
+ * only stopped, and rank 0 prints the result of each type of operation. */
 #define _POSIX_C_SOURCE 200809L
 #include "check.h"
 #include <signal.h>
@@ -24,7 +24,7 @@ int main(int argc, char **argv)
     const int ranks[] = {0, 1};
     char data[16] = "weft", into[16];
 
-    /* The launcher ends the other ranks when one fails: there is time to say what happened. */
+    /* The launcher ends the other ranks when one fails: this leaves time to print the error. */
     signal(SIGTERM, SIG_IGN);
     CHECK(weft_init(&job));
     CHECK(weft_mailbox(job, BOX));

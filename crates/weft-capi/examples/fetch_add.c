@@ -1,4 +1,4 @@
-/* Every rank draws tickets from a counter at rank 0; all are different. */
+/* Every rank draws numbers from a counter at rank 0; all are different. */
 #include "check.h"
 #include <string.h>
 
@@ -33,7 +33,7 @@ int main(void)
             return 1;
         last = ticket;
     }
-    /* With WEFT_FETCH_ADD=kernel, on other hosts. */
+    /* With WEFT_FETCH_ADD=kernel, from other hosts. */
     CHECK(weft_stat(job, "kernel_adds", &value));
     if (value > 0)
         printf("rank %d drew %d of them in a kernel\n", rank, (int)value);

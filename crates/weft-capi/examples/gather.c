@@ -1,5 +1,5 @@
-/* Rank 0 sends what lies in its memory to all others, without a copy of it; memory that was given
- * back is used again. Each rank adds up what came. */
+/* Rank 0 sends memory to all others without a copy; returned memory is used again. Each rank
+ * adds up the received numbers. */
 #include "check.h"
 #include <string.h>
 
@@ -26,7 +26,7 @@ static void add(weft_job *job, weft_packet *packet, void *context)
     sum->packets++;
 }
 
-/* A part that is free: one not used yet, or one that was given back by every rank. */
+/* A free part: one not used yet, or one that was returned for every rank. */
 static uint64_t *next_part(weft_job *job, uint32_t packet, int *lent)
 {
     uint32_t at = packet % PARTS;

@@ -1,5 +1,5 @@
-/* Messages with tags: any length, any source, probes, requests, a set. Each rank sends to the next
- * and receives from the one before; rank 0 takes parts from all others as they come. */
+/* Messages with tags: any length, any source, probes, requests, a set. Each rank sends to the
+ * next and receives from the one before; rank 0 receives parts from all others as they arrive. */
 #include "check.h"
 #include <string.h>
 
@@ -31,7 +31,7 @@ static int ring(weft_job *job, int me, int size)
     return 0;
 }
 
-/* Parts of all other ranks, in any order, by a set: each context is the memory it went to. */
+/* Parts of all other ranks, in any order, by a set: each context is the destination of a part. */
 static int parts(weft_job *job, int me, int size)
 {
     static int into[PARTS];
@@ -69,7 +69,7 @@ static int parts(weft_job *job, int me, int size)
     return sum == (size - 1) * each * (each - 1) / 2 ? 0 : fail("the sum of the parts");
 }
 
-/* A message whose length is asked for first; one that is too long; a receive taken back. */
+/* A message whose length is probed first; one that is too long; a cancelled receive. */
 static int lengths(weft_job *job, int me, int size)
 {
     weft_status status;

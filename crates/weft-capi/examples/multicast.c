@@ -1,4 +1,4 @@
-/* Rank 0 sends packets to all others over each tree; some are kept and looked at later. */
+/* Rank 0 sends packets to all others over each tree; some are kept and read later. */
 #include "check.h"
 #include <string.h>
 
@@ -26,8 +26,8 @@ static void on_packet(weft_job *job, weft_packet *packet, void *context)
     got->count++;
 }
 
-/* Who forwards over a tree. Where agents shall, members join them while packets go on: they are
- * waited for, but not for long. */
+/* The forwarder over a tree. If it shall be the agents, members join them while packets go on:
+ * this waits for them, for a short time. */
 static const char *forwarder(weft_job *job, weft_group *group, int tree)
 {
     const char *chosen = getenv("WEFT_MULTICAST");

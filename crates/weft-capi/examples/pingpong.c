@@ -1,4 +1,4 @@
-/* Packets to and fro between ranks 0 and 1; rank 0 prints the one-way time. */
+/* Packets in both directions between ranks 0 and 1; rank 0 prints the one-way time. */
 #define _POSIX_C_SOURCE 200809L
 #include "check.h"
 #include <string.h>

@@ -7,7 +7,7 @@ enum { TOKEN = 1, ROUNDS = 100 };
 
 static int done[2];
 
-/* Passes the token on; behind the last round it wakes the own loop by the pipe. */
+/* Passes the token on; after the last round it wakes its own loop by the pipe. */
 static void token(weft_job *job, weft_packet *packet, void *context)
 {
     uint32_t round = weft_packet_argument(packet);

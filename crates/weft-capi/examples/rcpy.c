@@ -16,7 +16,8 @@ static void on_done(weft_job *job, weft_packet *packet, void *context)
     *(int *)context = weft_packet_argument(packet);
 }
 
-/* Rank 1: exports memory, waits until rank 0 has copied, and looks. False: something is wrong. */
+/* Rank 1: exports memory, waits until rank 0 has copied, and checks the bytes. False: they
+ * differ. */
 static int receive(weft_job *job, unsigned char *own, int *done)
 {
     uint64_t key;
@@ -75,7 +76,7 @@ int main(void)
             printf("%d bytes are there\n", LEN);
     } else if (weft_rank(job) == 0) {
         right = copy(job, memory, &key) && copy(job, memory, &key);
-        /* The first use of each page brings its translation, the others find it. */
+        /* The first use of each page fetches its translation, later ones find it. */
         uint64_t hits, misses, pages = 2 * LEN / PAGE;
         CHECK(weft_stat(job, "rcpy_hits", &hits));
         CHECK(weft_stat(job, "rcpy_misses", &misses));

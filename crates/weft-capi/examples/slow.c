@@ -1,5 +1,5 @@
-/* Rank 2 keeps what is multicast to it; its parent in the chain, rank 1, names it, and has it go
- * on. Names come after WEFT_WARN_AFTER_MS. */
+/* Rank 2 keeps its multicast packets; its parent in the chain, rank 1, reports it as slow, and
+ * then makes it go on. Reports come after WEFT_WARN_AFTER_MS. */
 #include "check.h"
 
 enum { DATA = 1, GO = 2, PACKETS = 100 };

@@ -1,5 +1,5 @@
-/* Rank 0 computes and calls nothing; with WEFT_RECEIPT=watchdog a thread of weft's serves what the
- * others add to its counter and calls its upcall, which runs beside the computation. */
+/* Rank 0 computes and calls nothing; with WEFT_RECEIPT=watchdog a thread of weft serves the
+ * others' additions to its counter and calls its upcall, which runs beside the computation. */
 #include "check.h"
 #include <stdatomic.h>
 #include <string.h>

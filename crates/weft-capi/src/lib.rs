@@ -1,7 +1,7 @@
 //! The C interface of weft: the packet interface of a job's rank, as `weft.h` declares it.
 //!
-//! Everything with an `unsafe` in it lies in [`sys`]: a file each for jobs, packets, and what
-//! reaches into other ranks (multicast, fetch-and-add, remote-memory copy). The header is
+//! All `unsafe` code lies in [`sys`]: a file each for jobs, packets, messages, requests, and
+//! operations on other ranks (multicast, fetch-and-add, remote-memory copy). The header is
 //! `include/weft.h`; a test compares it with the functions here.
 #![warn(missing_docs)]
 

@@ -1,4 +1,4 @@
-//! `weft.h` says what the library has: functions with their types, and numbers.
+//! Checks that `weft.h` declares the library's functions, their types, and its numbers.
 #![allow(non_snake_case)]
 
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ const SOURCES: [&str; 8] = [
     include_str!("../src/sys/request.rs"),
 ];
 
-/// What a type of the binary interface is called in C.
+/// Returns the C name of a type of the binary interface.
 fn in_c(kind: &str) -> String {
     if let Some(of) = kind.strip_prefix("*mut ") {
         return format!("{}*", in_c(of));
@@ -46,7 +46,7 @@ fn in_c(kind: &str) -> String {
     .into()
 }
 
-/// Functions of the sources by name: result and parameters, without spaces after stars.
+/// Returns the functions of the sources by name: result and parameters, without spaces after stars.
 fn of_sources() -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     for source in SOURCES {
@@ -64,7 +64,7 @@ fn of_sources() -> BTreeMap<String, String> {
     found
 }
 
-/// The header without comments.
+/// Returns the header without comments.
 fn code() -> String {
     let mut rest = HEADER;
     let mut out = String::new();
@@ -75,7 +75,7 @@ fn code() -> String {
     out + rest
 }
 
-/// A type and perhaps a name: the type.
+/// Returns the type in a parameter with or without a name.
 fn type_of(parameter: &str) -> String {
     let text = parameter.replace('*', " * ");
     let mut words: Vec<&str> = text.split_whitespace().collect();
@@ -86,7 +86,7 @@ fn type_of(parameter: &str) -> String {
     words.join(" ").replace(" *", "*")
 }
 
-/// Functions of the header, likewise.
+/// Returns the functions of the header in the same form.
 fn of_header() -> BTreeMap<String, String> {
     let code = code();
     let lines = code.lines().filter(|line| !line.starts_with('#'));

@@ -1,4 +1,4 @@
-//! Packets from where they lie in the program's memory.
+//! Packets sent straight from the program's memory.
 
 use super::job::WeftJob;
 use super::packet::check_len;
@@ -6,12 +6,11 @@ use super::{bytes, enter, job_of, store, Fault, WEFT_OK, WEFT_TOO_MANY};
 use std::ffi::{c_int, c_void};
 use weft::OpError;
 
-/// Sends a packet from where it lies: the memory is lent until `weft_returned` gives it back or
-/// `weft_flush` returns.
+/// Sends a packet from the program's memory, without a copy: the memory is lent until
+/// `weft_returned` returns it or `weft_flush` returns.
 ///
 /// # Safety
-/// `job` is a living handle, `data..data + len` is readable, and until it is given back it stays
-/// so and is not changed.
+/// `job` is a living handle; `data..data + len` is readable and not changed until it is returned.
 #[no_mangle]
 pub unsafe extern "C" fn weft_send_from(
     job: *mut WeftJob,
@@ -34,7 +33,7 @@ pub unsafe extern "C" fn weft_send_from(
                 Ok(()) => return Ok(WEFT_OK),
                 Err(OpError::Busy) if job.depth.get() == 0 => job.packets.wait(None),
                 Err(OpError::Refused) => {
-                    let why = "memory was given back: weft_returned tells which, or weft_flush";
+                    let why = "too much memory waits to be returned: call weft_returned or weft_flush";
                     return Err(Fault(WEFT_TOO_MANY, why.into()));
                 }
                 Err(error) => return job.explained(Err(error)),
@@ -43,8 +42,8 @@ pub unsafe extern "C" fn weft_send_from(
     })
 }
 
-/// Stores the address of memory that `weft_send_from` has sent and that is free again: 1, or 0 if
-/// there is none, and then it makes progress once.
+/// Stores the address of memory that `weft_send_from` has sent and that is free again, and returns
+/// 1; returns 0 if there is none, after one round of progress.
 ///
 /// # Safety
 /// `job` is a living handle; `data` points to memory for a pointer.
@@ -54,7 +53,7 @@ pub unsafe extern "C" fn weft_returned(job: *mut WeftJob, data: *mut *const c_vo
         // SAFETY: promised by the caller.
         let job = unsafe { job_of(job) }?;
         let found = job.packets.returned().or_else(|| {
-            // Nothing arrives while an upcall runs.
+            // During an upcall no progress is made.
             let _ = job.depth.get() == 0 && job.packets.poll();
             job.packets.returned()
         });

@@ -21,14 +21,14 @@ pub struct WeftJob {
     pub(crate) packets: Packets,
     job: Job,
     ranks: RefCell<HashMap<PeerId, usize>>,
-    /// Upcalls that run.
+    /// Number of running upcalls.
     pub(crate) depth: Cell<u32>,
     watchdog: RefCell<Option<Watchdog>>,
-    /// The watchdog took something in that the program was not told of.
+    /// True if the watchdog made progress that the program has not been informed of.
     fresh: Cell<bool>,
-    /// Peers whose failure a receive from any rank has told of.
+    /// Peers whose failure a receive from any rank has reported.
     pub(super) told: RefCell<HashSet<PeerId>>,
-    /// How long a wait is in vain before somebody wonders.
+    /// Time of a vain wait, in milliseconds, after which a warning is due.
     pub(super) warn_after_ms: u32,
 }
 
@@ -36,7 +36,7 @@ is_object!(WeftJob, "job", b"weft job");
 
 impl Drop for WeftJob {
     fn drop(&mut self) {
-        // Before anything else of the job ends.
+        // The watchdog ends before anything else of the job.
         *self.watchdog.get_mut() = None;
     }
 }
@@ -50,7 +50,7 @@ impl WeftJob {
     }
 
     /// # Errors
-    /// An upcall runs: what waits would wait for ever.
+    /// An upcall runs: a call that waits would wait for ever.
     pub(crate) fn may_wait(&self) -> Result<(), Fault> {
         match self.depth.get() {
             0 => Ok(()),
@@ -59,7 +59,7 @@ impl WeftJob {
     }
 
     /// # Errors
-    /// An upcall runs, or a watchdog takes in what a sleeping program would wait for.
+    /// An upcall runs, or a watchdog makes the progress that a sleeping program would wait for.
     fn sleeps_itself(&self) -> Result<(), Fault> {
         self.may_wait()?;
         match self.watchdog.borrow().is_some() {
@@ -68,8 +68,8 @@ impl WeftJob {
         }
     }
 
-    /// Progress in the program's place: the next wait of the program says that something happened,
-    /// which may be what it would wait for.
+    /// Makes progress in the program's place: the program's next wait returns at once, because it
+    /// may wait for just that event.
     pub(super) fn watched(&self) {
         if self.packets.poll() {
             self.fresh.set(true);
@@ -88,13 +88,13 @@ impl WeftJob {
         Ok(peer)
     }
 
-    /// What an operation ended with; an error names rank, host, link, interface and address, and
-    /// says what to do.
+    /// Converts the error of an operation to a fault that names rank, host, link, interface and
+    /// address, and the next step for the user.
     pub(crate) fn explained<T>(&self, result: Result<T, OpError>) -> Result<T, Fault> {
         result.map_err(|error| self.fault(error))
     }
 
-    /// The code of an error, with its whole text.
+    /// Returns the code of an error, with its whole text.
     pub(crate) fn fault(&self, error: OpError) -> Fault {
         let code = match error {
             OpError::Busy => WEFT_BUSY,
@@ -108,12 +108,12 @@ impl WeftJob {
         self.job.endpoint()
     }
 
-    /// A peer with its rank and host and the way to it, for messages to people.
+    /// Describes a peer with its rank, host and path, for messages to people.
     pub(crate) fn describe(&self, peer: PeerId) -> String {
         self.job.endpoint().describe(peer)
     }
 
-    /// The rank of a peer; -1 if it is none of this job.
+    /// Returns the rank of a peer; -1 if it belongs to another job.
     pub(crate) fn rank_of(&self, peer: PeerId) -> c_int {
         if let Some(&rank) = self.ranks.borrow().get(&peer) {
             return rank as c_int;
@@ -124,14 +124,14 @@ impl WeftJob {
 }
 
 fn join() -> Result<Box<WeftJob>, Fault> {
-    // A second job of this process finds it set.
+    // Fails in a second job of this process: the first one's logger stays.
     let _ = env_logger::try_init_from_env(env_logger::Env::new().filter_or("WEFT_LOG", "warn"));
     let failed = |error: weft::JobError| {
         let text = error.to_string();
         let code = if text.starts_with("no agent") { WEFT_NO_AGENT } else { WEFT_INIT };
         Fault(code, text)
     };
-    // Where a watchdog is chosen, `watchdog` has the lock.
+    // If a watchdog is chosen, `watchdog` has the lock.
     let job = Job::init_locked().map_err(failed)?;
     let warn_after_ms = weft::job::config_from_env().map_err(failed)?.warn_after_ms;
     let packets = Packets::new(job.endpoint());
@@ -150,8 +150,8 @@ fn join() -> Result<Box<WeftJob>, Fault> {
     }))
 }
 
-/// Has a watchdog poll for a job that stays where it is, if one is chosen. What is returned is kept
-/// until the calling function returns.
+/// Starts a watchdog for a job that will not move in memory, if one is chosen. The caller keeps the
+/// returned gate until its function returns.
 fn watch(job: &WeftJob) -> Result<Option<Held>, Fault> {
     if job.packets.choices().receipt != Receipt::Watchdog {
         return Ok(None);
@@ -186,8 +186,8 @@ pub unsafe extern "C" fn weft_init(job: *mut *mut WeftJob) -> c_int {
     })
 }
 
-/// Sends what is queued and leaves the job. The handle is no longer valid, nor is anything made
-/// of it.
+/// Sends queued packets and leaves the job. The handle is no longer valid, nor is any object made
+/// with it.
 ///
 /// # Safety
 /// `job` is a handle that `weft_init` stored and that was not finished.
@@ -202,7 +202,7 @@ pub unsafe extern "C" fn weft_finish(job: *mut WeftJob) -> c_int {
     })
 }
 
-/// The number of this process in the job.
+/// Returns the number of this process in the job.
 ///
 /// # Safety
 /// `job` is a living handle.
@@ -212,7 +212,7 @@ pub unsafe extern "C" fn weft_rank(job: *const WeftJob) -> c_int {
     enter(|| Ok(unsafe { job_of(job) }?.world().rank() as c_int))
 }
 
-/// The number of ranks of the job.
+/// Returns the number of ranks of the job.
 ///
 /// # Safety
 /// `job` is a living handle.
@@ -222,7 +222,7 @@ pub unsafe extern "C" fn weft_size(job: *const WeftJob) -> c_int {
     enter(|| Ok(unsafe { job_of(job) }?.world().size() as c_int))
 }
 
-/// Takes in what has arrived and calls upcalls; 1 if anything happened, else 0.
+/// Makes progress and calls upcalls; returns 1 if anything happened, else 0.
 ///
 /// # Safety
 /// `job` is a living handle.
@@ -235,8 +235,8 @@ pub unsafe extern "C" fn weft_poll(job: *mut WeftJob) -> c_int {
     })
 }
 
-/// As `weft_poll`, but waits for something to happen, at most for `timeout_us` microseconds;
-/// forever if that is negative.
+/// Does the same as `weft_poll`, but waits until something happens, at most `timeout_us`
+/// microseconds; forever if that is negative.
 ///
 /// # Safety
 /// `job` is a living handle.
@@ -250,8 +250,8 @@ pub unsafe extern "C" fn weft_wait(job: *mut WeftJob, timeout_us: i64) -> c_int 
     })
 }
 
-/// A descriptor that is readable when there may be something for `weft_poll`, for the program's own
-/// `poll(2)` or epoll, between `weft_prepare_wait` and `weft_finish_wait`. It is the job's: it must
+/// Returns a descriptor that is readable when `weft_poll` may have work, for the program's own
+/// `poll(2)` or epoll, between `weft_prepare_wait` and `weft_finish_wait`. The job owns it: it must
 /// not be read or closed.
 ///
 /// # Safety
@@ -267,8 +267,8 @@ pub unsafe extern "C" fn weft_wait_fd(job: *mut WeftJob) -> c_int {
     })
 }
 
-/// Says that the program is about to sleep on the descriptor: 1, or 0 where it must not, since
-/// there is something for `weft_poll`; then it is not ended by `weft_finish_wait`.
+/// Prepares for the program's sleep on the descriptor. Returns 1, or 0 if the program must not
+/// sleep, because there is work for `weft_poll`; then `weft_finish_wait` must not follow.
 ///
 /// # Safety
 /// `job` is a living handle.
@@ -282,7 +282,7 @@ pub unsafe extern "C" fn weft_prepare_wait(job: *mut WeftJob) -> c_int {
     })
 }
 
-/// Ends what `weft_prepare_wait` began.
+/// Reverts `weft_prepare_wait`.
 ///
 /// # Safety
 /// `job` is a living handle.

@@ -17,7 +17,7 @@ pub struct WeftMessage {
 
 is_object!(WeftMessage, "message", b"weft msg");
 
-/// Which messages a receive or a probe takes.
+/// Returns the messages that a receive or a probe accepts.
 fn spec(job: &WeftJob, rank: c_int, tag: u32, ignore: u32) -> Result<RecvSpec, Fault> {
     let source = job.source(rank)?;
     Ok(RecvSpec { source, tag: tag.into(), ignore: ignore.into() })
@@ -108,10 +108,11 @@ unsafe fn start_send(
     Ok(request)
 }
 
-/// Starts a send and stores its request. `sync`: it ends when the message has met its receive.
+/// Starts a send and stores its request. With `sync` it ends when the message has matched a
+/// receive.
 ///
 /// # Safety
-/// As of [`weft_msg_isend`].
+/// The same as of [`weft_msg_isend`].
 unsafe fn begin_send(
     job: *mut WeftJob,
     rank: c_int,
@@ -132,7 +133,7 @@ unsafe fn begin_send(
     })
 }
 
-/// Starts a send and stores its request: the memory is free when that has ended.
+/// Starts a send and stores its request: the memory is free when the request has ended.
 ///
 /// # Safety
 /// `job` is a living handle, `data..data + len` is readable and does not change until the request
@@ -150,10 +151,11 @@ pub unsafe extern "C" fn weft_msg_isend(
     unsafe { begin_send(job, rank, (tag, false), (data, len), request) }
 }
 
-/// As `weft_msg_isend`, but the request ends only when the message has met its receive.
+/// Does the same as `weft_msg_isend`, but the request ends only when the message has matched a
+/// receive.
 ///
 /// # Safety
-/// As of `weft_msg_isend`.
+/// The same as of `weft_msg_isend`.
 #[no_mangle]
 pub unsafe extern "C" fn weft_msg_issend(
     job: *mut WeftJob,
@@ -195,7 +197,8 @@ pub unsafe extern "C" fn weft_msg_irecv(
     })
 }
 
-/// Looks for a message without receiving it: 1 and its status, or 0 after a round of progress.
+/// Probes for a message without receiving it: returns 1 and stores its status, or returns 0 after a
+/// round of progress.
 ///
 /// # Safety
 /// `job` is a living handle, `status` is null or points to memory for a status.
@@ -224,11 +227,11 @@ pub unsafe extern "C" fn weft_msg_probe(
     })
 }
 
-/// As `weft_msg_probe`, and takes the message that was found: only `weft_msg_take` or
-/// `weft_msg_itake` receives it.
+/// Does the same as `weft_msg_probe`, and claims the message that was found: only `weft_msg_take`
+/// or `weft_msg_itake` receives it.
 ///
 /// # Safety
-/// As of `weft_msg_probe`; `message` points to memory for a pointer.
+/// The same as of `weft_msg_probe`; `message` points to memory for a pointer.
 #[no_mangle]
 pub unsafe extern "C" fn weft_msg_claim(
     job: *mut WeftJob,
@@ -261,10 +264,10 @@ pub unsafe extern "C" fn weft_msg_claim(
     })
 }
 
-/// Starts to receive a message that was claimed, whose handle ends with that.
+/// Starts to receive a claimed message, and ends its handle.
 ///
 /// # Safety
-/// `message` is a living handle of a living job, and the memory as of `weft_msg_irecv`.
+/// `message` is a living handle of a living job; the memory as of `weft_msg_irecv`.
 unsafe fn take<'a>(
     message: *mut WeftMessage,
     data: *mut c_void,
@@ -282,7 +285,7 @@ unsafe fn take<'a>(
     Ok((job, request))
 }
 
-/// Receives a message that was claimed, and ends its handle.
+/// Receives a claimed message, and ends its handle.
 ///
 /// # Safety
 /// `message` is a living handle, `data..data + len` is writable, `status` is null or points to
@@ -303,7 +306,7 @@ pub unsafe extern "C" fn weft_msg_take(
     })
 }
 
-/// Starts to receive a message that was claimed, and ends its handle.
+/// Starts to receive a claimed message, and ends its handle.
 ///
 /// # Safety
 /// `message` is a living handle; memory and `request` as of `weft_msg_irecv`.
@@ -326,7 +329,7 @@ pub unsafe extern "C" fn weft_msg_itake(
 }
 
 impl WeftJob {
-    /// The peer that a receive names; none for `WEFT_ANY`.
+    /// Returns the peer that a receive names; none for `WEFT_ANY`.
     fn source(&self, rank: c_int) -> Result<Option<PeerId>, Fault> {
         match rank {
             super::receive::WEFT_ANY => Ok(None),
@@ -335,7 +338,7 @@ impl WeftJob {
     }
 
     /// # Errors
-    /// The peer has failed: what it has not sent will not come.
+    /// The peer has failed: it will send nothing more.
     fn not_failed(&self, source: Option<PeerId>) -> Result<(), Fault> {
         let failure = source.and_then(|peer| Some((peer, self.endpoint().peer_failure(peer)?)));
         match failure {
@@ -345,7 +348,7 @@ impl WeftJob {
     }
 }
 
-/// The code and the text of an operation that was refused.
+/// Returns the code and the text of an operation that was refused.
 pub(super) fn refused(job: &WeftJob, refused: Refused) -> Fault {
     match refused {
         Refused::Busy => Fault(WEFT_BUSY, "too many operations are under way".into()),

@@ -1,5 +1,5 @@
-//! The binary interface. Each function checks the pointers it is given as far as they can be
-//! checked, lets no panic out and answers one of the codes below.
+//! The binary interface. Each function checks its pointers as far as possible, lets no panic out
+//! and returns one of the codes below.
 
 pub mod gather;
 pub mod job;
@@ -18,7 +18,7 @@ use std::ffi::{c_char, c_int, CString};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use weft::packets::ChoiceError;
 
-/// It worked.
+/// Success.
 pub const WEFT_OK: c_int = 0;
 /// No room now: try again after `weft_poll` or `weft_wait`.
 pub const WEFT_BUSY: c_int = -1;
@@ -42,12 +42,12 @@ pub const WEFT_PANIC: c_int = -9;
 pub const WEFT_THREAD: c_int = -10;
 /// Not to be called from an upcall, as it waits.
 pub const WEFT_UPCALL: c_int = -11;
-/// A receive was taken back before it met its message.
+/// A receive was cancelled before it matched a message.
 pub const WEFT_CANCELLED: c_int = -12;
 
-/// Codes and what they mean, as `weft_strerror` says.
+/// Codes and their texts for `weft_strerror`.
 const CODES: &[(c_int, &std::ffi::CStr)] = &[
-    (WEFT_OK, c"it worked"),
+    (WEFT_OK, c"success"),
     (WEFT_BUSY, c"no room now: try again after weft_poll or weft_wait"),
     (WEFT_PEER, c"a rank failed"),
     (WEFT_REFUSED, c"refused by the other side: key, bounds or rights are wrong"),
@@ -59,10 +59,10 @@ const CODES: &[(c_int, &std::ffi::CStr)] = &[
     (WEFT_PANIC, c"a fault in weft itself"),
     (WEFT_THREAD, c"called from another thread than weft_init"),
     (WEFT_UPCALL, c"not to be called from an upcall, as it waits"),
-    (WEFT_CANCELLED, c"the receive was taken back before it met its message"),
+    (WEFT_CANCELLED, c"the receive was cancelled before it matched a message"),
 ];
 
-/// Why a function failed: its code, and what `weft_last_error` says.
+/// The reason why a function failed: its code, and the text for `weft_last_error`.
 pub(crate) struct Fault(pub c_int, pub String);
 
 impl Fault {
@@ -85,7 +85,7 @@ thread_local! {
     static LAST: RefCell<CString> = RefCell::default();
 }
 
-/// Runs the body of a function; its number, or the code of what went wrong.
+/// Runs the body of a function; returns its number, or the code of its fault.
 pub(crate) fn enter(body: impl FnOnce() -> Result<c_int, Fault>) -> c_int {
     let gate = watchdog::hold();
     let result = catch_unwind(AssertUnwindSafe(body));
@@ -104,34 +104,35 @@ pub(crate) fn enter(body: impl FnOnce() -> Result<c_int, Fault>) -> c_int {
     fault.0
 }
 
-/// What a code means.
+/// Returns the meaning of a code.
 #[no_mangle]
 pub extern "C" fn weft_strerror(code: c_int) -> *const c_char {
     let found = CODES.iter().find(|(of, _)| *of == code);
     found.map_or(c"no such code", |(_, text)| text).as_ptr()
 }
 
-/// More about the last call of this thread that failed, valid until the next one that fails; of a
-/// rank that failed its number, host, link, interface and addresses, why, and what to do.
+/// Returns details of the last call of this thread that failed, valid until the next one that
+/// fails; for a failed rank its number, host, link, interface and addresses, the reason, and the
+/// next step for the user.
 #[no_mangle]
 pub extern "C" fn weft_last_error() -> *const c_char {
     LAST.with(|last| last.borrow().as_ptr())
 }
 
-/// The head of each object that this interface makes: of which kind it is, and of which job.
-/// Anything else, also an object that was freed, most likely has other bytes there.
+/// The head of each object that this interface makes: its type, and its job. Anything else,
+/// including a freed object, most likely has other bytes there.
 pub(crate) struct Head {
     mark: u64,
     job: *const WeftJob,
 }
 
 impl Head {
-    /// The head of an object of a job; of a job itself `job` is null.
+    /// Makes the head of an object of a job; of a job itself `job` is null.
     pub fn new<T: Object>(job: *const WeftJob) -> Head {
         Head { mark: T::MARK, job }
     }
 
-    /// Whether both are objects of one job.
+    /// Returns true if both are objects of one job.
     pub fn has_job_of(&self, other: &Head) -> bool {
         self.job == other.job
     }
@@ -139,21 +140,22 @@ impl Head {
 
 impl Drop for Head {
     fn drop(&mut self) {
-        // SAFETY: its own field. Volatile, as the compiler knows of nobody who reads it later.
+        // SAFETY: its own field. Volatile, because the compiler sees no later read and could drop
+        // the write.
         unsafe { (&raw mut self.mark).write_volatile(0) };
     }
 }
 
-/// An object that programs have a pointer of.
+/// An object that programs have a pointer to.
 pub(crate) trait Object {
-    /// The mark of a living one.
+    /// The mark of a living object.
     const MARK: u64;
-    /// For messages.
+    /// Name in messages to people.
     const NAME: &'static str;
     fn head(&self) -> &Head;
 }
 
-/// Makes a type with the field `head` an object: its name, and eight letters that mark it.
+/// Makes a type with the field `head` an object: its name, and eight letters as its mark.
 macro_rules! is_object {
     ($kind:ty, $name:literal, $mark:literal) => {
         impl $crate::sys::Object for $kind {
@@ -168,7 +170,7 @@ macro_rules! is_object {
 }
 pub(crate) use is_object;
 
-/// The object behind a pointer.
+/// Returns the object behind a pointer.
 ///
 /// # Safety
 /// The pointer is null, misaligned or names memory of at least the object's size.
@@ -184,7 +186,7 @@ pub(crate) unsafe fn object<'a, T: Object>(pointer: *const T) -> Result<&'a T, F
     }
 }
 
-/// Ends an object that a caller was given the pointer of, and says whether it was one.
+/// Frees an object of a caller; returns an error code if the pointer is none.
 ///
 /// # Safety
 /// As of `object`, and nobody uses it afterwards.
@@ -198,7 +200,7 @@ pub(crate) unsafe fn free<T: Object>(pointer: *mut T) -> c_int {
     })
 }
 
-/// The caller's bytes.
+/// Returns the caller's bytes.
 ///
 /// # Safety
 /// `data..data + len` is readable and unchanged for `'a`.
@@ -225,7 +227,7 @@ pub(crate) unsafe fn store<T>(out: *mut T, value: T) -> Result<(), Fault> {
     Ok(())
 }
 
-/// The object behind a pointer, and its job as the calling thread may use it.
+/// Returns the object behind a pointer, and its job if the calling thread may use it.
 ///
 /// # Safety
 /// As of [`object`]; an object lives no longer than its job.
@@ -238,7 +240,7 @@ pub(crate) unsafe fn object_of<'a, T: Object>(
     Ok((object, unsafe { job_of(object.head().job) }?))
 }
 
-/// A job as the calling thread may use it.
+/// Returns a job if the calling thread may use it.
 ///
 /// # Safety
 /// As of [`object`].

@@ -20,10 +20,11 @@ pub struct WeftPacket {
 
 is_object!(WeftPacket, "packet", b"weft pkt");
 
-/// An upcall of the program: job, packet, and the context it was set with.
+/// An upcall of the program: job, packet, and the context that was set with it.
 pub type WeftUpcall = unsafe extern "C" fn(*mut WeftJob, *mut WeftPacket, *mut c_void);
 
-/// Has `upcall` called with each packet for handler `number` from now on, with `context`.
+/// Sets `upcall`, which is called with each packet for handler `number` from now on, with
+/// `context`.
 ///
 /// # Safety
 /// `job` is a living handle; `upcall` may be called with `context` until the job is finished, and
@@ -73,7 +74,7 @@ fn call(
     unsafe { upcall(job, &raw mut handle, context) };
 }
 
-/// The rank that sent a packet (of a multicast, the root); -1 if it is none of the job.
+/// Returns the rank that sent a packet (of a multicast, the root); -1 if it belongs to another job.
 ///
 /// # Safety
 /// `packet` is that of a running upcall, or a kept one.
@@ -83,7 +84,7 @@ pub unsafe extern "C" fn weft_packet_source(packet: *const WeftPacket) -> c_int 
     enter(|| Ok(unsafe { object(packet) }?.source))
 }
 
-/// The sender's argument; 0 if `packet` is none.
+/// Returns the sender's argument; 0 if `packet` is no packet.
 ///
 /// # Safety
 /// As of `weft_packet_source`.
@@ -93,7 +94,8 @@ pub unsafe extern "C" fn weft_packet_argument(packet: *const WeftPacket) -> u32 
     unsafe { object(packet) }.map_or(0, |packet| packet.argument)
 }
 
-/// The sender's bytes, and in `len`, unless that is null, how many; null if `packet` is none.
+/// Returns the sender's bytes, and stores their number in `len` unless that is null; returns null
+/// if `packet` is no packet.
 ///
 /// # Safety
 /// As of `weft_packet_source`; `len` is null or points to memory for a number. The bytes are valid
@@ -112,7 +114,8 @@ pub unsafe extern "C" fn weft_packet_data(
     packet.data.cast()
 }
 
-/// Keeps the packet of a running upcall beyond it and stores its handle, to be released later.
+/// Keeps the packet of a running upcall after the upcall and stores its handle, to be released
+/// later.
 ///
 /// # Safety
 /// `packet` is that of a running upcall; `kept` points to memory for a pointer.
@@ -171,7 +174,7 @@ pub unsafe extern "C" fn weft_packet_release(kept: *mut WeftPacket) -> c_int {
     })
 }
 
-/// The longest packet to a rank, bytes.
+/// Returns the longest packet to a rank, in bytes.
 ///
 /// # Safety
 /// `job` is a living handle.
@@ -193,7 +196,7 @@ pub(super) fn check_len(job: &WeftJob, peer: weft::PeerId, len: usize) -> Result
 }
 
 /// Sends a packet to a handler of a rank; the memory is free when this returns. Waits while there
-/// is no room, in an upcall answers WEFT_BUSY instead.
+/// is no room; in an upcall it returns WEFT_BUSY instead.
 ///
 /// # Safety
 /// `job` is a living handle, `data..data + len` is readable.
@@ -219,7 +222,7 @@ pub unsafe extern "C" fn weft_send(
     })
 }
 
-/// As `weft_send`, and never waits.
+/// Does the same as `weft_send`, but never waits.
 ///
 /// # Safety
 /// As of `weft_send`.
@@ -250,7 +253,7 @@ pub struct WeftBuffer {
 
 is_object!(WeftBuffer, "buffer", b"weft buf");
 
-/// Allocates memory for a packet of `len` bytes; stores its handle, and where to write the bytes.
+/// Allocates memory for a packet of `len` bytes; stores its handle, and the address for the bytes.
 ///
 /// # Safety
 /// `job` is a living handle; `buffer` and `data` point to memory for a pointer.
@@ -278,7 +281,7 @@ pub unsafe extern "C" fn weft_buffer_alloc(
     })
 }
 
-/// Sends a packet that was written to a buffer. The buffer is no longer valid, unless this answers
+/// Sends a packet that was written to a buffer. The buffer is no longer valid, unless this returns
 /// WEFT_ARGUMENT or WEFT_THREAD.
 ///
 /// # Safety

@@ -9,7 +9,7 @@ use weft::OpError;
 /// Any rank.
 pub const WEFT_ANY: c_int = -1;
 
-/// The caller's memory.
+/// Returns the caller's memory.
 ///
 /// # Safety
 /// `data..data + len` is writable, and nobody else uses it for `'a`.
@@ -23,7 +23,7 @@ pub(super) unsafe fn room<'a>(data: *mut u8, len: usize) -> Result<&'a mut [u8],
     }
 }
 
-/// Has packets for handler `number` wait for `weft_receive` from now on, instead of an upcall.
+/// Queues packets for handler `number` for `weft_receive` from now on, instead of an upcall.
 ///
 /// # Safety
 /// `job` is a living handle.
@@ -37,7 +37,7 @@ pub unsafe extern "C" fn weft_mailbox(job: *mut WeftJob, number: u16) -> c_int {
 }
 
 /// Receives the next packet for a mailbox, of a rank or of `WEFT_ANY`, into `len` bytes of memory;
-/// stores who sent it, the sender's argument and its length. Makes progress meanwhile.
+/// stores its sender, the sender's argument and its length. Makes progress while it waits.
 ///
 /// # Safety
 /// `job` is a living handle, `data..data + len` is writable; `source`, `argument` and `got` are

@@ -1,5 +1,5 @@
-//! What reaches into other ranks: multicast groups, fetch-and-add, remote-memory copy, and what is
-//! chosen for one rank.
+//! Operations on other ranks: multicast groups, fetch-and-add, remote-memory copy, and choices for
+//! one rank.
 
 use super::job::WeftJob;
 use super::{bytes, enter, free, is_object, job_of, object, object_of, store, Fault, Head};
@@ -20,22 +20,22 @@ pub struct WeftGroup {
     head: Head,
     group: MulticastGroup,
     members: Vec<PeerId>,
-    /// By member.
+    /// Expectations by member index.
     expecting: RefCell<Vec<(usize, Expecting)>>,
 }
 
 is_object!(WeftGroup, "group", b"weft grp");
 
 impl WeftGroup {
-    /// The place of a rank among the members.
+    /// Returns the index of a rank among the members.
     fn member(&self, job: &WeftJob, rank: c_int) -> Result<usize, Fault> {
         let peer = job.peer(rank)?;
         let at = self.members.iter().position(|&member| member == peer);
         at.ok_or_else(|| Fault::argument("the rank is no member of the group"))
     }
 
-    /// Why a multicast failed. Of a member that failed it says all that is known, as it would
-    /// where a packet was sent to that rank alone.
+    /// Converts the failure of a multicast. The fault of a failed member has the same details as
+    /// that of a packet sent to that rank alone.
     fn fault(&self, job: &WeftJob, error: MulticastError) -> Fault {
         let code = match error {
             MulticastError::Busy { .. } => WEFT_BUSY,
@@ -61,11 +61,11 @@ impl WeftGroup {
 
 /// The tree of WEFT_TREE.
 pub const WEFT_TREE_DEFAULT: c_int = -1;
-/// The sender talks to every other member.
+/// The sender sends to every other member.
 pub const WEFT_TREE_FLAT: c_int = 0;
-/// Each member talks to the next one.
+/// Each member sends to the next one.
 pub const WEFT_TREE_CHAIN: c_int = 1;
-/// Each member talks to at most two others.
+/// Each member sends to at most two others.
 pub const WEFT_TREE_BINARY: c_int = 2;
 /// The number of reached members doubles every step.
 pub const WEFT_TREE_BINOMIAL: c_int = 3;
@@ -78,9 +78,9 @@ fn tree_of(job: &WeftJob, tree: c_int) -> Result<Tree, Fault> {
     found.copied().ok_or_else(|| Fault::argument("there is no such tree"))
 }
 
-/// Makes the multicast group `id` of the given ranks, this one included, and stores its handle.
-/// All members do so with the same id and ranks. It lasts as long as the job; the handle is freed
-/// by `weft_group_free`.
+/// Makes the multicast group `id` of the given ranks, including this one, and stores its handle.
+/// All members call it with the same id and ranks. The group lasts as long as the job;
+/// `weft_group_free` frees the handle.
 ///
 /// # Safety
 /// `job` is a living handle, `ranks..ranks + count` is readable, `group` points to memory for a
@@ -128,7 +128,7 @@ pub unsafe extern "C" fn weft_group_free(group: *mut WeftGroup) -> c_int {
     unsafe { free(group) }
 }
 
-/// The longest packet to a group, bytes.
+/// Returns the longest packet to a group, in bytes.
 ///
 /// # Safety
 /// `group` is a living handle of a living job.
@@ -141,8 +141,9 @@ pub unsafe extern "C" fn weft_group_packet_max(group: *const WeftGroup) -> c_int
     })
 }
 
-/// Members of a group that have had no room for longer than WEFT_WARN_AFTER_MS although packets
-/// wait for them here: stores the ranks of the first `count`, and answers how many there are.
+/// Returns the number of members of a group that have had no room for longer than
+/// WEFT_WARN_AFTER_MS although packets wait for them here, and stores the ranks of the first
+/// `count`.
 ///
 /// # Safety
 /// `group` is a living handle of a living job, `ranks..ranks + count` is writable.
@@ -158,17 +159,18 @@ pub unsafe extern "C" fn weft_group_slow(
         let slow = group.group.slow();
         for (at, (member, _)) in slow.iter().enumerate().take(count) {
             let rank = group.members.get(*member).map_or(-1, |&peer| job.rank_of(peer));
-            // SAFETY: promised by the caller; the place is below `count`.
+            // SAFETY: promised by the caller; the index is below `count`.
             unsafe { store(ranks.wrapping_add(at), rank) }?;
         }
         Ok(c_int::try_from(slow.len()).unwrap_or(c_int::MAX))
     })
 }
 
-/// This rank waits for packets of a member: until as many `weft_group_unexpect`, or until the
-/// handle is freed, the silence of that member and of those that may forward its packets to here is
-/// noticed, and ends the group for all members. One that leaves in good order is not missed: what
-/// it sent may still be on its way. WEFT_PEER: the group has failed.
+/// Notes that this rank waits for packets of a member: until the same number of calls of
+/// `weft_group_unexpect`, or until the handle is freed, the silence of that member and of those
+/// that may forward its packets to here is noticed, and ends the group for all members. A member
+/// that leaves in good order is not reported: its packets may still be in flight. WEFT_PEER: the
+/// group has failed.
 ///
 /// # Safety
 /// `group` is a living handle of a living job.
@@ -184,7 +186,7 @@ pub unsafe extern "C" fn weft_group_expect(group: *mut WeftGroup, rank: c_int) -
     })
 }
 
-/// Ends one `weft_group_expect`. WEFT_ARGUMENT: there is none of that rank.
+/// Ends one `weft_group_expect`. WEFT_ARGUMENT: there is none for that rank.
 ///
 /// # Safety
 /// `group` is a living handle of a living job.
@@ -202,7 +204,7 @@ pub unsafe extern "C" fn weft_group_unexpect(group: *mut WeftGroup, rank: c_int)
     })
 }
 
-/// Whether the group is well: WEFT_PEER, and `weft_last_error` names the member, once one failed.
+/// Returns WEFT_PEER once a member failed, which `weft_last_error` names; else WEFT_OK.
 ///
 /// # Safety
 /// `group` is a living handle of a living job.
@@ -218,9 +220,9 @@ pub unsafe extern "C" fn weft_group_failed(group: *const WeftGroup) -> c_int {
     })
 }
 
-/// Who forwards what this rank multicasts over a tree now: WEFT_BY_HOST or WEFT_BY_AGENT. With
-/// WEFT_MULTICAST=agent it is agents once all members have joined at theirs, for which they are
-/// asked with the first packet.
+/// Returns the present forwarder of this rank's multicasts over a tree: WEFT_BY_HOST or
+/// WEFT_BY_AGENT. With WEFT_MULTICAST=agent it is the agents once all members have joined at
+/// theirs; the first packet asks for that.
 ///
 /// # Safety
 /// `group` is a living handle of a living job.
@@ -237,7 +239,7 @@ pub unsafe extern "C" fn weft_forwarded_by(group: *const WeftGroup, tree: c_int)
 }
 
 /// Sends a packet to a handler at all other members over a tree (`WEFT_TREE_...`); the memory is
-/// free when this returns. Waits while a member has no room, in an upcall answers WEFT_BUSY.
+/// free when this returns. Waits while a member has no room; in an upcall it returns WEFT_BUSY.
 ///
 /// # Safety
 /// `group` is a living handle of a living job, `data..data + len` is readable.
@@ -264,7 +266,7 @@ pub unsafe extern "C" fn weft_multicast(
     })
 }
 
-/// Makes a counter here that ranks add to, and stores its key.
+/// Makes a counter here for ranks to add to, and stores its key.
 ///
 /// # Safety
 /// `job` is a living handle, `key` points to memory for a number.
@@ -280,7 +282,7 @@ pub unsafe extern "C" fn weft_counter(job: *mut WeftJob, value: u64, key: *mut u
     })
 }
 
-/// Stores the value of a counter made here.
+/// Stores the value of a counter that was made here.
 ///
 /// # Safety
 /// `job` is a living handle, `value` points to memory for a number.
@@ -300,8 +302,8 @@ pub unsafe extern "C" fn weft_counter_value(
     })
 }
 
-/// Ends a counter made here: ranks that add to it then are refused, and an agent that kept it has
-/// room for another. WEFT_BUSY: try again after progress.
+/// Ends a counter that was made here: later additions of ranks are refused, and an agent that kept
+/// it has room for another. WEFT_BUSY: try again after progress.
 ///
 /// # Safety
 /// `job` is a living handle.
@@ -347,11 +349,11 @@ pub unsafe extern "C" fn weft_fetch_add(
     })
 }
 
-/// Lets ranks that are told the key copy to memory of this process.
+/// Lets ranks that have the key copy to memory of this process.
 ///
 /// # Safety
 /// `job` is a living handle, `key` points to memory for a number; until `weft_unexport` returned,
-/// `memory..memory + len` is there, and ranks write to it at any time.
+/// `memory..memory + len` exists, and ranks write to it at any time.
 #[no_mangle]
 pub unsafe extern "C" fn weft_export(
     job: *mut WeftJob,
@@ -374,8 +376,8 @@ pub unsafe extern "C" fn weft_export(
     })
 }
 
-/// Allocates zeroed memory that ranks which are told the key copy to; those of this host map it. It
-/// is there until `weft_unexport` returns.
+/// Allocates zeroed memory for copies by ranks that have the key; ranks of this host map it. It
+/// exists until `weft_unexport` returns.
 ///
 /// # Safety
 /// `job` is a living handle, `memory` and `key` point to memory for a pointer and a number; ranks
@@ -404,8 +406,8 @@ pub unsafe extern "C" fn weft_export_new(
     })
 }
 
-/// Ends an export: when this returns, nobody writes to the memory any more. WEFT_ARGUMENT: nothing
-/// is exported under this key, and nothing is ended.
+/// Ends an export: when this returns, no rank writes to the memory any more. WEFT_ARGUMENT: there
+/// is no export with this key, and nothing is ended.
 ///
 /// # Safety
 /// `job` is a living handle.
@@ -423,7 +425,7 @@ pub unsafe extern "C" fn weft_unexport(job: *mut WeftJob, key: u64) -> c_int {
     })
 }
 
-/// Copies bytes to `offset` of the memory that a rank exported under a key: they are there when
+/// Copies bytes to `offset` of the memory that a rank exported under a key: they have arrived when
 /// this returns.
 ///
 /// # Safety
@@ -447,7 +449,8 @@ pub unsafe extern "C" fn weft_rcpy(
     })
 }
 
-/// A counter of the packet interface by its name, one of those of `weft::packets::PacketStats`.
+/// Stores a counter of the packet interface by its name, one of those of
+/// `weft::packets::PacketStats`.
 ///
 /// # Safety
 /// `job` is a living handle, `name` is a string, `value` points to memory for a number.
@@ -468,10 +471,10 @@ pub unsafe extern "C" fn weft_stat(
     })
 }
 
-/// A string of the caller.
+/// Returns a string of the caller.
 ///
 /// # Safety
-/// `text` is null or a string that lives and stays as it is for `'a`.
+/// `text` is null or a string that lives and stays unchanged for `'a`.
 unsafe fn word<'a>(text: *const c_char) -> Result<&'a str, Fault> {
     if text.is_null() {
         return Err(Fault::argument("a name or value is null"));
@@ -481,7 +484,7 @@ unsafe fn word<'a>(text: *const c_char) -> Result<&'a str, Fault> {
     text.to_str().map_err(|_| Fault::argument("a name or value is no word"))
 }
 
-/// What is chosen when one part of it is chosen anew.
+/// Returns the choices with one of them replaced.
 fn choose(chosen: Choices, name: &str, value: &str) -> Result<Choices, Fault> {
     if !["transfer", "reliability", "mtu", "fetch_add"].contains(&name) {
         return Err(Fault::argument(
@@ -498,9 +501,9 @@ fn choose(chosen: Choices, name: &str, value: &str) -> Result<Choices, Fault> {
     Ok(Choices::of(&config))
 }
 
-/// Chooses for one rank: `name` is `transfer`, `reliability`, `mtu` or `fetch_add`, `value` as in
-/// WEFT_TRANSFER and so on; what was chosen before for the others stays. Reliability and mtu are
-/// chosen before anything is sent to the rank: WEFT_BUSY when the session has begun otherwise.
+/// Makes a choice for one rank: `name` is `transfer`, `reliability`, `mtu` or `fetch_add`, `value`
+/// as in WEFT_TRANSFER and so on; the other choices stay. Reliability and mtu must be chosen before
+/// anything is sent to the rank: WEFT_BUSY if the session has begun with others.
 ///
 /// # Safety
 /// `job` is a living handle, `name` and `value` are strings.

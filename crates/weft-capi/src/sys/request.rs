@@ -1,7 +1,7 @@
-//! Requests: operations that have started, and the calls that wait for them.
+//! Requests: started operations, and the calls that wait for them.
 //!
 //! A request is posted on the endpoint's completion queue with its own address as context, so that
-//! a completion finds it without a search. It lives until a call tells that it has ended.
+//! a completion finds it without a search. It lives until a call reports its end.
 
 use super::job::WeftJob;
 use super::message::refused;
@@ -16,17 +16,17 @@ use weft::{OpError, OpId, PeerFailure, PeerId, RecvArgs, SendArgs};
 use weft_core::engine::types::{Claimed, Completion};
 use weft_core::matching::RecvSpec;
 
-/// How a message came: `weft_status`.
+/// The result of a message: `weft_status`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WeftStatus {
-    /// The rank that sent it; -1 where nothing came.
+    /// The rank that sent it; -1 if nothing was received.
     pub source: c_int,
     /// Its tag.
     pub tag: u32,
-    /// Its length as it was sent, also where that is more than there was room for.
+    /// Its length when sent, even if the memory is shorter.
     pub len: usize,
-    /// How the operation ended: `WEFT_OK` or a code.
+    /// The result of the operation: `WEFT_OK` or a code.
     pub code: c_int,
 }
 
@@ -37,7 +37,7 @@ impl WeftStatus {
         WeftStatus { source: job.rank_of(source), tag: tag as u32, len, code: WEFT_OK }
     }
 
-    /// Stores it where somebody wants it.
+    /// Stores it unless `out` is null.
     ///
     /// # Safety
     /// `out` is null or points to memory for a status.
@@ -57,23 +57,23 @@ pub(super) struct Memory {
     pub len: usize,
 }
 
-/// How a request ended.
+/// The result of a request.
 struct Outcome {
     status: WeftStatus,
-    /// What `weft_last_error` says, where it failed.
+    /// The text for `weft_last_error`, if it failed.
     text: String,
 }
 
-/// An operation that has started: `struct weft_request`.
+/// A started operation: `struct weft_request`.
 pub struct WeftRequest {
     head: Head,
     op: Cell<Option<OpId>>,
     outcome: RefCell<Option<Outcome>>,
-    /// Room of a receive; of a send nothing.
+    /// Memory of a receive; none for a send.
     memory: Option<Memory>,
-    /// It takes a message of any rank.
+    /// True for a receive from any rank.
     is_any: bool,
-    /// The set that it is in, and what the program knows it by there.
+    /// The set that contains it, and the program's context for it there.
     set: Cell<(*const WeftSet, *mut c_void)>,
 }
 
@@ -81,7 +81,7 @@ is_object!(WeftRequest, "request", b"weft req");
 
 impl Drop for WeftRequest {
     fn drop(&mut self) {
-        // A call unwound, and what it waited for would use its memory later.
+        // A call unwound while its operation would use the memory later: the memory is taken back.
         if let Some(op) = self.op.get().filter(|_| self.outcome.get_mut().is_none()) {
             // SAFETY: a request lives no longer than its job.
             unsafe { &*self.head.job }.endpoint().take_back(op);
@@ -113,7 +113,7 @@ impl WeftRequest {
         (&raw const *self) as u64
     }
 
-    /// Posts the send. One whose memory is free already has ended.
+    /// Posts the send. If its memory is free already, the request has ended.
     ///
     /// # Safety
     /// The bytes are readable and unchanged until the request has ended, and it lives as long.
@@ -158,7 +158,7 @@ impl WeftRequest {
         Ok(())
     }
 
-    /// Posts the receive of a message that was claimed.
+    /// Posts the receive of a claimed message.
     ///
     /// # Safety
     /// As of [`post_recv`](Self::post_recv).
@@ -176,7 +176,7 @@ impl WeftRequest {
         *self.outcome.borrow_mut() = Some(Outcome { status, text });
         let (set, _) = self.set.get();
         if !set.is_null() {
-            // SAFETY: a set ends its requests before itself.
+            // SAFETY: a set frees its requests before itself.
             unsafe { &*set }.ended.borrow_mut().push_back(self);
         }
     }
@@ -185,7 +185,7 @@ impl WeftRequest {
         self.outcome.borrow().is_some()
     }
 
-    /// The operation has ended.
+    /// Notes that the operation has ended.
     fn complete(&self, job: &WeftJob, completion: &Completion) {
         let status = completion.status;
         let source = status.source.map_or(WEFT_ANY, |peer| job.rank_of(peer));
@@ -212,19 +212,19 @@ impl WeftRequest {
         });
     }
 
-    /// Waits for the end and stores the status. What the call answers.
+    /// Waits for the end and stores the status. Returns the result of the call.
     pub(super) fn finish(&self, job: &WeftJob, status: *mut WeftStatus) -> Result<c_int, Fault> {
         wait_until(job, || self.is_done(), self.is_any.then_some(self), None)?;
         self.tell(status)
     }
 
-    /// Stores the status of a request that has ended, and is to go now. What the call answers.
+    /// Stores the status of an ended request before it is freed. Returns the result of the call.
     fn tell(&self, out: *mut WeftStatus) -> Result<c_int, Fault> {
         let Some(Outcome { status, text }) = self.outcome.take() else {
             return Err(Fault::argument("the request has not ended"));
         };
         self.op.set(None);
-        // SAFETY: every caller was promised it.
+        // SAFETY: every caller's caller promised it.
         unsafe { status.store(out) }?;
         match status.code {
             WEFT_OK => Ok(WEFT_OK),
@@ -233,18 +233,18 @@ impl WeftRequest {
     }
 }
 
-/// Takes what has completed off the endpoint's queue.
+/// Handles the completions in the endpoint's queue.
 pub(super) fn collect(job: &WeftJob) {
     while let Some(completion) = job.endpoint().poll_completion() {
         let request = completion.context as *const WeftRequest;
-        // SAFETY: the context of each operation on this queue is its request, which lives until
-        // this has told of its end, or the operation was taken back.
+        // SAFETY: the context of each operation on this queue is its request, which lives until its
+        // end was reported here, or the operation was taken back.
         unsafe { &*request }.complete(job, &completion);
     }
 }
 
-/// Ranks that a receive from any rank waits for, once it has waited in vain for long enough for
-/// somebody to wonder: their silence is noticed.
+/// Ranks whose silence is noticed because a receive from any rank has waited for them in vain for
+/// longer than the time of warnings.
 struct Expected<'a> {
     job: &'a WeftJob,
     peers: Vec<PeerId>,
@@ -266,8 +266,8 @@ impl Drop for Expected<'_> {
     }
 }
 
-/// The failure that a receive from any rank ends with: that of a rank which has not been told of
-/// yet, or of the last one that remained.
+/// Returns the failure that a receive from any rank ends with: that of a rank whose failure is not
+/// reported yet, or of the last remaining rank.
 fn hopeless(job: &WeftJob) -> Option<OpError> {
     let me = job.world().rank();
     let (mut remain, mut gone) = (false, None);
@@ -287,8 +287,9 @@ fn hopeless(job: &WeftJob) -> Option<OpError> {
     gone.filter(|_| !remain)
 }
 
-/// Makes progress until `done`, or for at most `timeout`: false. `any`: a receive from any rank is
-/// among what is waited for, and is ended when nobody can send to it any more.
+/// Makes progress until `done`, or for at most `timeout`; then it returns false. `any`: one of the
+/// awaited requests is a receive from any rank, which ends with an error when no other rank
+/// remains.
 fn wait_until(
     job: &WeftJob,
     done: impl Fn() -> bool,
@@ -336,10 +337,10 @@ fn wait_until(
     }
 }
 
-/// The entries of a list of requests, and the living ones with their places in it.
+/// The entries of a list of requests, and the living ones with their indices.
 type Listed<'a> = (&'a mut [*mut WeftRequest], Vec<(usize, &'a WeftRequest)>);
 
-/// The living requests of a list, whose null entries are left out.
+/// Returns the living requests of a list, without its null entries.
 ///
 /// # Safety
 /// `requests` points to `count` pointers, each null or a living request of `job`.
@@ -360,10 +361,10 @@ unsafe fn listed<'a>(requests: *mut *mut WeftRequest, count: usize) -> Result<Li
     Ok((list, living))
 }
 
-/// Ends the request at a place of a list, which has ended; its status goes to `status`.
+/// Frees an ended request of a list; its status goes to `status`.
 ///
 /// # Safety
-/// The entry is a living request, and `status` null or a place for a status.
+/// The entry is a living request, and `status` is null or has room for a status.
 unsafe fn take(entry: &mut *mut WeftRequest, status: *mut WeftStatus) -> Result<c_int, Fault> {
     let request = std::mem::replace(entry, std::ptr::null_mut());
     // SAFETY: made by `Box::into_raw`, and alive.
@@ -383,8 +384,8 @@ fn any_of<'a>(living: &[(usize, &'a WeftRequest)]) -> Option<&'a WeftRequest> {
     living.iter().map(|(_, request)| *request).find(|r| r.is_any && !r.is_done())
 }
 
-/// Asks if a request has ended: 1 and its status, and the request becomes null; or 0, after a round
-/// of progress. A null request has ended.
+/// Tests a request: if it has ended, returns 1, stores its status, and sets the pointer to null;
+/// else returns 0, after a round of progress. A null request counts as ended.
 ///
 /// # Safety
 /// `request` points to null or a living request, `status` is null or points to memory for a status.
@@ -415,8 +416,8 @@ pub unsafe extern "C" fn weft_test(
     })
 }
 
-/// Waits until one request of a list has ended; stores its place in the list and its status, and
-/// the entry becomes null. Null entries are left out; with no others it answers `WEFT_ARGUMENT`.
+/// Waits until one request of a list has ended; stores its index in the list and its status, and
+/// sets the entry to null. Null entries are ignored; without any other it returns `WEFT_ARGUMENT`.
 ///
 /// # Safety
 /// `requests` points to `count` entries, each null or a living request; `at` and `status` are null
@@ -447,8 +448,8 @@ pub unsafe extern "C" fn weft_wait_any(
 }
 
 /// Waits until all requests of a list have ended; stores their statuses, in the order of the list,
-/// and the entries become null. Answers `WEFT_OK`, or the code of the first that failed; the
-/// statuses tell of the others.
+/// and sets the entries to null. Returns `WEFT_OK`, or the code of the first that failed; the
+/// statuses have the codes of the others.
 ///
 /// # Safety
 /// `requests` points to `count` entries, each null or a living request; `statuses` is null or
@@ -483,8 +484,8 @@ pub unsafe extern "C" fn weft_wait_all(
     })
 }
 
-/// Takes a receive back that has not met its message: the request ends with `WEFT_CANCELLED`, or
-/// as if this had not been called. A send goes on.
+/// Cancels a receive that has not matched a message: the request ends with `WEFT_CANCELLED`, or as
+/// without this call. A send goes on.
 ///
 /// # Safety
 /// `request` is a living request.
@@ -503,13 +504,13 @@ pub unsafe extern "C" fn weft_cancel(request: *mut WeftRequest) -> c_int {
     })
 }
 
-/// Requests of which whichever ends first is told of first: `struct weft_set`.
+/// Requests that are reported in the order in which they end: `struct weft_set`.
 pub struct WeftSet {
     head: Head,
     requests: RefCell<HashSet<*const WeftRequest>>,
-    /// Those that have ended and that nobody was told of.
+    /// Requests that have ended and are not reported yet.
     ended: RefCell<VecDeque<*const WeftRequest>>,
-    /// Receives from any rank among the requests.
+    /// Number of receives from any rank among the requests.
     anys: Cell<u32>,
 }
 
@@ -518,7 +519,7 @@ is_object!(WeftSet, "set", b"weft set");
 impl Drop for WeftSet {
     fn drop(&mut self) {
         for request in self.requests.get_mut().drain() {
-            // SAFETY: they are the set's, which ends them when it has told of them.
+            // SAFETY: the set owns its requests until it has reported their end.
             drop(unsafe { Box::from_raw(request.cast_mut()) });
         }
     }
@@ -545,7 +546,7 @@ pub unsafe extern "C" fn weft_set_make(job: *mut WeftJob, set: *mut *mut WeftSet
     })
 }
 
-/// Gives a request to a set, with what the program knows it by. The request is the set's from then
+/// Adds a request to a set, with the program's context for it. The set owns the request from then
 /// on.
 ///
 /// # Safety
@@ -573,8 +574,9 @@ pub unsafe extern "C" fn weft_set_add(
     })
 }
 
-/// Waits until a request of a set has ended, for at most `timeout_us` microseconds, forever if that
-/// is negative: 1, its context and its status; 0 when none ended in time, or none is in the set.
+/// Waits until a request of a set has ended, at most `timeout_us` microseconds, forever if that is
+/// negative. Returns 1, its context and its status; or 0 if none ended in time, or the set is
+/// empty.
 ///
 /// # Safety
 /// `set` is a living handle; `context` and `status` are null or point to memory for them.
@@ -595,7 +597,7 @@ pub unsafe extern "C" fn weft_set_wait(
         wait_until(job, || !set.ended.borrow().is_empty(), set.any(), timeout)?;
         let Some(ended) = set.ended.borrow_mut().pop_front() else { return Ok(0) };
         set.requests.borrow_mut().remove(&ended);
-        // SAFETY: made by `Box::into_raw`; it was the set's, which no longer has it.
+        // SAFETY: made by `Box::into_raw`; the set, which owned it, no longer has it.
         let ended = unsafe { Box::from_raw(ended.cast_mut()) };
         set.anys.set(set.anys.get() - u32::from(ended.is_any));
         // SAFETY: promised by the caller.
@@ -604,28 +606,28 @@ pub unsafe extern "C" fn weft_set_wait(
                 store(context, ended.set.get().1)?;
             }
         }
-        // A request that failed is no failure of this call.
+        // The failure of a request is no failure of this call.
         let _code = ended.tell(status);
         Ok(1)
     })
 }
 
 impl WeftSet {
-    /// A receive from any rank that has not ended.
+    /// Returns a receive from any rank that has not ended.
     fn any(&self) -> Option<&WeftRequest> {
         if self.anys.get() == 0 {
             return None;
         }
         self.requests.borrow().iter().find_map(|&request| {
-            // SAFETY: the requests of a set live until it has told of them.
+            // SAFETY: the requests of a set live until it has reported their end.
             let request = unsafe { &*request };
             (request.is_any && !request.is_done()).then_some(request)
         })
     }
 }
 
-/// Ends a set. Receives in it that have not met their messages are taken back, and what is being
-/// sent is sent from a copy.
+/// Frees a set. Its receives that have not matched a message are cancelled; sends continue from a
+/// copy.
 ///
 /// # Safety
 /// `set` is a living handle, and nobody uses it afterwards.

@@ -1,4 +1,4 @@
-//! Pointers that are none of this interface's.
+//! Tests with pointers to no object of this interface.
 #![allow(non_snake_case)]
 
 use super::{job, message, packet, remote, request, weft_last_error, weft_strerror, WEFT_ARGUMENT};
@@ -34,7 +34,7 @@ fn pointers__null_misaligned_and_foreign_ones_are_refused() {
         let data = unsafe { packet::weft_packet_data(pointer.cast(), std::ptr::null_mut()) };
         assert!(data.is_null());
     }
-    // SAFETY: a place for the result that is null, as permitted.
+    // SAFETY: the pointer for the result is null, as permitted.
     assert_eq!(unsafe { job::weft_init(std::ptr::null_mut()) }, WEFT_ARGUMENT);
     // SAFETY: both are strings that live on.
     let (why, code) = unsafe {

@@ -1,6 +1,6 @@
 //! The polling watchdog of a program in C (`WEFT_RECEIPT=watchdog`): a thread makes progress for a
 //! job that has called nothing for `WEFT_WATCHDOG_US`. All functions take one gate while it runs,
-//! and none while it does not. A function that waits keeps the gate, as it makes progress itself.
+//! and none otherwise. A function that waits keeps the gate, because it makes progress itself.
 
 use super::job::WeftJob;
 use super::{enter, Fault, WEFT_INIT, WEFT_OK};
@@ -10,17 +10,17 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-/// A job of this process has a watchdog.
+/// True if a job of this process has a watchdog.
 static WATCHED: AtomicBool = AtomicBool::new(false);
-/// The calls of the program so far. Who has it may touch objects of the interface.
+/// The number of the program's calls so far. The holder may use objects of the interface.
 static GATE: Mutex<u64> = Mutex::new(0);
-/// The thread that has it, 0: none. Upcalls call functions again.
+/// The thread that holds the gate; 0 for none. Upcalls call functions again.
 static HOLDER: AtomicU64 = AtomicU64::new(0);
-/// The watchdog waits for whoever has it.
+/// True while the watchdog waits for the holder.
 static AWAITED: AtomicBool = AtomicBool::new(false);
 static SLEEPER: OnceLock<Mutex<Option<Thread>>> = OnceLock::new();
 
-/// How long the watchdog sleeps at most while a function waits.
+/// Longest sleep of the watchdog while a function waits.
 const LOOK: Duration = Duration::from_millis(50);
 
 thread_local! {
@@ -31,12 +31,12 @@ thread_local! {
     };
 }
 
-/// Whether this thread is a watchdog, which runs upcalls.
+/// Returns true if this thread is a watchdog, which runs upcalls.
 pub(super) fn is_this_thread() -> bool {
     WATCHES.with(Cell::get)
 }
 
-/// The gate, while this lives; nothing where there is no watchdog, or an outer call has it.
+/// Proof of holding the gate; empty if there is no watchdog, or an outer call holds it.
 pub(super) struct Held(Option<MutexGuard<'static, u64>>);
 
 impl Drop for Held {
@@ -44,7 +44,7 @@ impl Drop for Held {
         let Some(guard) = self.0.take() else { return };
         HOLDER.store(0, Ordering::Relaxed);
         drop(guard);
-        // In one order with the watchdog, which says so and then tries again.
+        // In one order with the watchdog, which sets the flag and then tries again.
         if AWAITED.load(Ordering::SeqCst) && AWAITED.swap(false, Ordering::SeqCst) {
             let sleeper = SLEEPER.get_or_init(Mutex::default).lock();
             sleeper.unwrap_or_else(PoisonError::into_inner).iter().for_each(Thread::unpark);
@@ -58,7 +58,7 @@ fn held(mut guard: MutexGuard<'static, u64>, call: u64) -> Held {
     Held(Some(guard))
 }
 
-/// Takes the gate for a call of the program, or for an upcall's.
+/// Takes the gate for a call of the program, or of an upcall.
 pub(super) fn hold() -> Held {
     match WATCHED.load(Ordering::Acquire) {
         true => take(),
@@ -73,7 +73,7 @@ fn take() -> Held {
     held(GATE.lock().unwrap_or_else(PoisonError::into_inner), 1)
 }
 
-/// Takes the gate for the watchdog; `None`: a call has it.
+/// Takes the gate for the watchdog; `None` if a call holds it.
 fn try_take() -> Option<Held> {
     match GATE.try_lock() {
         Ok(guard) => Some(held(guard, 0)),
@@ -82,7 +82,8 @@ fn try_take() -> Option<Held> {
     }
 }
 
-/// A watchdog of a job. Dropped in a call that has the gate, it never touches the job again.
+/// A watchdog of a job. Once it is dropped in a call that holds the gate, its thread never uses the
+/// job again.
 pub(super) struct Watchdog {
     over: Arc<AtomicBool>,
 }
@@ -94,20 +95,20 @@ impl Drop for Watchdog {
     }
 }
 
-/// The job that a watchdog polls for.
+/// The job of a watchdog.
 struct Charge(*const WeftJob);
 
-// SAFETY: the thread touches the job only while it has the gate and the job is not over, which it
-// becomes in a call that has the gate, before it is freed. All else that reaches into the job or
-// counts references to parts of it are functions of this interface, which take the gate too. Of
-// the links that a job opens none is bound to a thread.
+// SAFETY: the thread uses the job only while it holds the gate and the job is not over; the job
+// ends in a call that holds the gate, before it is freed. All other code that uses the job or
+// counts references to parts of it is in functions of this interface, which take the gate too. No
+// link that a job opens is bound to a thread.
 unsafe impl Send for Charge {}
 
-/// Starts the watchdog of a job that is at its place to stay; the gate is to be kept until the
-/// calling function returns.
+/// Starts the watchdog of a job that will not move in memory; the caller keeps the gate until its
+/// function returns.
 ///
 /// # Errors
-/// Another job of this process has one, whose functions wait with the gate in their hands; the
+/// Another job of this process has one, whose functions hold the gate while they wait; or the
 /// system starts no thread.
 pub(super) fn start(job: *const WeftJob, period: Duration) -> Result<(Watchdog, Held), Fault> {
     if WATCHED.swap(true, Ordering::AcqRel) {
@@ -139,14 +140,14 @@ fn watch(charge: &Charge, over: &AtomicBool, period: Duration) {
             return;
         }
         let Some(Held(Some(calls))) = &gate else {
-            // A call works, or waits and makes progress.
+            // A call works, or makes progress while it waits.
             thread::park_timeout(LOOK);
             continue;
         };
         if **calls == seen {
-            // A panic has said where it happened, as any in a call.
+            // A panic has printed its place, like any in a call.
             enter(|| {
-                // SAFETY: as `Charge` says; the gate is had, and the job is not over.
+                // SAFETY: as `Charge` says; this thread holds the gate, and the job is not over.
                 unsafe { &*charge.0 }.watched();
                 Ok(WEFT_OK)
             });

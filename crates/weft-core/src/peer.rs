@@ -175,6 +175,8 @@ pub(crate) struct Windows {
     pub gap_at: Seq,
     /// Past the last packet that went the way of bulk data.
     pub bulk_end: Seq,
+    /// Packets that the peer sends again although they are here.
+    pub repeats: Repeats,
     /// What a message acknowledged, and when it came, to be looked at when nobody waits.
     pub late_ack: Option<(crate::Instant, Seq)>,
 }
@@ -282,6 +284,34 @@ impl Stripes {
         self.wait = if steady { ASIDE } else { (self.wait * 2).clamp(ASIDE, ASIDE_MAX) };
         self.until = now + self.wait;
         true
+    }
+}
+
+/// Least time between two repeated packets that count.
+const REPEAT: Duration = Duration::from_millis(10);
+
+/// Counts packets that came again since the last new one.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Repeats {
+    /// Next expected packet when the first came.
+    expected: Seq,
+    count: u32,
+    /// Arrival of the last that counts.
+    at: Instant,
+}
+
+impl Repeats {
+    /// Counts one more. Returns their number if the driver is to act on it.
+    pub fn note(&mut self, now: Instant, expected: Seq) -> Option<u32> {
+        if self.expected != expected || self.count == 0 {
+            *self = Repeats { expected, count: 1, at: now };
+            return None;
+        }
+        if now < self.at + REPEAT {
+            return None;
+        }
+        (self.count, self.at) = (self.count.saturating_add(1), now);
+        Some(self.count)
     }
 }
 
@@ -497,6 +527,7 @@ impl Peer {
                 timeouts: 0,
                 gap_at: Seq(0),
                 bulk_end: Seq(0),
+                repeats: Repeats::default(),
                 late_ack: None,
                 rtt: Rtt::new(us(cfg.rto_min_us) * 10, us(cfg.rto_min_us), us(cfg.rto_max_us)),
             }));

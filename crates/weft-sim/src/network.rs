@@ -490,20 +490,11 @@ impl Network {
                     delay = self.rng.between(1, by_ns.max(1));
                     self.note(packet, Fate::HeldBack);
                 }
-                Fault::Longer { bytes, span }
-                    if span.covers(self.now) && self.len_of(packet) > bytes as usize =>
-                {
-                    return self.drop_packet(packet, Fate::Lost);
+                _ => {
+                    if let Some(fate) = self.stopped_by(fault, packet) {
+                        return self.drop_packet(packet, fate);
+                    }
                 }
-                Fault::Kind { kind, to, span }
-                    if span.covers(self.now) && to == dst && self.kind_of(packet) == kind as u8 =>
-                {
-                    return self.drop_packet(packet, Fate::Lost);
-                }
-                Fault::Partition { .. } if fault.separates(src, dst, self.now) => {
-                    return self.drop_packet(packet, Fate::Partitioned);
-                }
-                _ => {}
             }
         }
         let port = self.first_port(src, dst);
@@ -512,6 +503,24 @@ impl Network {
         } else {
             self.queue.push(self.now + delay, What::Port { packet, port });
         }
+    }
+
+    /// Returns the fate of a packet that this fault stops for certain now, if it does.
+    fn stopped_by(&self, fault: &Fault, packet: u32) -> Option<Fate> {
+        let Packet { src, dst, .. } = self.packets[packet as usize];
+        let (stopped, fate) = match *fault {
+            Fault::Loss { ppm: 1_000_000.., span } => (span.covers(self.now), Fate::Lost),
+            Fault::Longer { bytes, span } => {
+                (span.covers(self.now) && self.len_of(packet) > bytes as usize, Fate::Lost)
+            }
+            Fault::Kind { kind, to, span } => {
+                let is_it = to == dst && self.kind_of(packet) == kind as u8;
+                (span.covers(self.now) && is_it, Fate::Lost)
+            }
+            Fault::Partition { .. } => (fault.separates(src, dst, self.now), Fate::Partitioned),
+            _ => return None,
+        };
+        stopped.then_some(fate)
     }
 
     /// Returns the bytes of a packet, without its checksum.
@@ -539,7 +548,13 @@ impl Network {
         self.packets[copy as usize] = original;
         self.note(copy, Fate::Duplicated);
         let at = self.now + self.rng.between(1, by_ns.max(1));
-        self.queue.push(at, What::Port { packet: copy, port });
+        let network = self.packets[copy as usize].network;
+        let mut faults = self.config.faults.iter().filter_map(|fault| fault.at(network));
+        // What lets no such packet through does not let its copy through either.
+        match faults.find_map(|fault| self.stopped_by(fault, copy)) {
+            Some(fate) => self.drop_packet(copy, fate),
+            None => self.queue.push(at, What::Port { packet: copy, port }),
+        }
     }
 
     fn first_port(&self, src: u32, dst: u32) -> u32 {

@@ -155,6 +155,21 @@ fn duplicate_and_reorder__each_frame_still_whole() {
 }
 
 #[test]
+fn duplicate__a_copy_of_what_cannot_pass_does_not_pass() {
+    let stops = [
+        Fault::Longer { bytes: 100, span: Span::ALWAYS },
+        Fault::Loss { ppm: 1_000_000, span: Span::ALWAYS },
+        Fault::Partition { side: vec![0], one_way: false, span: Span::ALWAYS },
+    ];
+    for stop in stops {
+        let copies = Fault::Duplicate { ppm: 1_000_000, by_ns: 50_000, span: Span::ALWAYS };
+        let config = SimConfig::new(2, 5).fault(copies).fault(stop);
+        let (kept, net) = flood(config, 10, 200);
+        assert_eq!((kept.0.len(), net.borrow().counters().duplicated), (0, 10));
+    }
+}
+
+#[test]
 fn switch__full_queue_drops() {
     let mut config = SimConfig::new(5, 1);
     config.wire.queue_bytes = 20_000;

@@ -99,6 +99,30 @@ fn networks__one_dies_under_way() {
     }
 }
 
+/// Who has nothing to send but acknowledgements finds that the network of these is dead: what it
+/// has comes again.
+#[test]
+fn networks__one_loses_what_acknowledges() {
+    for from_ms in [0, 5] {
+        let span = Span::ms(from_ms, u64::MAX / 1_000_000);
+        let back = Fault::Partition { side: vec![1], one_way: true, span };
+        let mut config = two(false, Wire::ethernet(10), Wire::ethernet(10)).fault(back.on(0));
+        config.settings = vec![("peer_timeout_ms", "1000".into())];
+        let mut sim = sim_of("acknowledgements", config);
+        sim.spawn_all(move |env| async move {
+            for _ in 0..20 {
+                if env.host == 0 {
+                    env.endpoint.send(env.peer(1), 1, vec![7; 1000]).await.0.expect("it arrives");
+                } else {
+                    env.endpoint.recv(Some(env.peer(0)), 1, 0, vec![0; 1000]).await.0.unwrap();
+                }
+                env.sleep(1_000_000).await;
+            }
+        });
+        sim.run().unwrap_or_else(|failure| panic!("{failure}"));
+    }
+}
+
 #[test]
 fn networks__each_dies_in_turn_and_comes_back() {
     for config in kinds() {

@@ -11,8 +11,8 @@ const AGENTS: Kind = Kind { agents: true, services: false };
 fn swarm__seeds_that_once_failed() {
     // A matched probe of a silently dead host never ended. A selective sender to a go-back-N
     // receiver sent one packet for each timeout. After a late acknowledgement, a sender went back
-    // by timeouts alone.
-    for seed in [205, 228, 152, 221, 104_613] {
+    // by timeouts alone. A receiver that only acknowledges stayed on a dead network.
+    for seed in [205, 228, 152, 221, 104_613, 170] {
         run_seed(seed, RANKS, 200).unwrap_or_else(|failure| panic!("{failure}"));
     }
     // The answer to a HELLO waited behind data that it would have released; a HELLO found the ring
@@ -35,6 +35,8 @@ fn swarm__seeds_that_once_failed() {
         let kind = Kind { services: true, ..AGENTS };
         run_seed(seed, kind, 200).unwrap_or_else(|failure| panic!("{failure}"));
     }
+    let kind = Kind { services: true, ..RANKS };
+    run_seed(157, kind, 200).unwrap_or_else(|failure| panic!("{failure}"));
 }
 
 /// Runs the seeds of `WEFT_SEEDS` (`A..B`, or a number of them), else `usual`.

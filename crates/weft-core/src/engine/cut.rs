@@ -145,6 +145,7 @@ impl Engine {
         // What had come whole is acknowledged again.
         w.recv.on_packet(seq);
         self.stats.duplicates += 1;
+        self.note_repeat(now, peer);
         self.schedule_ack(now, peer);
         Placement::None
     }

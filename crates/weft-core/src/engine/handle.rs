@@ -143,6 +143,9 @@ impl Engine {
             }
             Verdict::Duplicate => {
                 self.stats.duplicates += 1;
+                if common.flags & flags::ACKNOW != 0 {
+                    self.note_repeat(now, peer);
+                }
                 Placement::None
             }
             Verdict::Gap => {

@@ -5,6 +5,7 @@
 //! peer that computes, or posts no receive, acknowledges all the same, so that no wait for a
 //! program counts; and an agent whose rank takes nothing says that the packet has come.
 
+use super::types::Event;
 use super::Engine;
 use crate::error::PeerFailure;
 use crate::id::PeerId;
@@ -20,6 +21,17 @@ const TRIES: u8 = 3;
 const AGAIN: u32 = 8;
 
 impl Engine {
+    /// Notes that a packet which is here has come again: the peer misses acknowledgements. A side
+    /// that only acknowledges has no packet of its own that stays unacknowledged, and would
+    /// otherwise never find that its path is lost.
+    #[cold]
+    pub(super) fn note_repeat(&mut self, now: Instant, peer: PeerId) {
+        let Some(w) = &mut self.peers[peer.0 as usize].windows else { return };
+        if let Some(times) = w.repeats.note(now, w.recv.next_expected()) {
+            self.events.push_back(Event::PeerStalled(peer, times));
+        }
+    }
+
     /// When packets to the peer have been unacknowledged for too long. One that is not heard any
     /// more has until it has been silent for as long. A link that sees the peer's process loses
     /// nothing.

@@ -218,13 +218,16 @@ impl Route {
     }
 
     /// A packet of this length is sent again and again in vain, though the peer is heard: is it the
-    /// length? If that was found not to be the cause since `since`, the path is left, where there
-    /// is another. True if that is so.
+    /// length? If that was found not to be the cause since `since`, or packets of no length were
+    /// answered, the path is left, where there is another. True if that is so.
     pub fn suspect(&mut self, now: Instant, since: Instant, link: u8, len: u32) -> bool {
         let others = self.paths.iter().any(|p| p.link != link && p.state != State::Lost);
         let Some(path) = self.paths.iter_mut().find(|p| p.link == link) else { return false };
-        // Links of long packets ask with them, and are judged by that. Short ones are not too long.
-        if !is_long(&path.caps) && len > MTU_MIN && !path.mtu.is_known(since) {
+        // Where there is another way, links of long packets ask with them, and are judged by that.
+        let judged = others && is_long(&path.caps);
+        let known = path.mtu.is_known(since) || others && path.mtu.is_silent(since);
+        // Short ones are not too long.
+        if !judged && len > MTU_MIN && !known {
             path.mtu.suspect(now);
             return false;
         }
@@ -585,6 +588,39 @@ mod tests {
         }
         assert!(lost.windows(2).all(|w| w[1] > w[0]), "{lost:?}");
         assert!(lost[0] < 10 && lost[5] > 50, "{lost:?}");
+    }
+
+    /// Lets the length of packets over a path be looked for in vain: none is answered.
+    fn search_in_vain(route: &mut Route, link: usize, mut now: Instant) -> Instant {
+        while let Some(at) = route.probe_at() {
+            now = now.max(at);
+            route.mtus().filter(|(l, _)| *l == link).for_each(|(_, mtu)| _ = mtu.poll(now));
+        }
+        now
+    }
+
+    #[test]
+    fn suspect__long_packets_over_the_only_path_are_searched_for() {
+        let mut alone = three(&[GSO]);
+        assert!(!alone.suspect(at(5), at(0), GSO as u8, 60_000));
+        assert!(alone.probe_at().is_some());
+        let mut both = three(&[RAW, GSO]);
+        [RAW, GSO].into_iter().for_each(|link| _ = both.answered(link, at(3)));
+        assert!(both.suspect(at(5), at(0), GSO as u8, 60_000), "they are judged by questions");
+        assert_eq!(both.probe_at(), None);
+    }
+
+    #[test]
+    fn suspect__silence_leaves_the_path_for_another_and_else_is_asked_about_again() {
+        let mut route = proven();
+        assert!(!route.suspect(at(5), at(0), RAW as u8, 1456));
+        let now = search_in_vain(&mut route, RAW, at(5));
+        assert!(route.suspect(now, at(5), RAW as u8, 1456) && route.small == UDP as u8);
+        let mut alone = three(&[RAW]);
+        assert!(!alone.suspect(at(5), at(0), RAW as u8, 1456));
+        let now = search_in_vain(&mut alone, RAW, at(5));
+        assert!(!alone.suspect(now, at(5), RAW as u8, 1456));
+        assert!(alone.probe_at().is_some(), "nothing was found");
     }
 
     #[test]

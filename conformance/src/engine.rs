@@ -132,9 +132,12 @@ impl Side {
                 }
                 assert!(offset + payload <= self.stored[&id]);
             }
-            Placement::UpcallStored { id, offset, .. } => {
-                assert_eq!(Some(offset + payload), self.stored.remove(&id));
+            Placement::ActiveStored { id, offset, peer, .. } => {
+                let len = offset + payload;
+                assert_eq!(Some(len), self.stored.remove(&id));
+                self.engine.release(peer, len);
             }
+            Placement::Active { peer, .. } => self.engine.release(peer, payload),
             Placement::Region { offset, .. } => assert!(offset + payload <= REGION),
             Placement::Atomic(request) => {
                 assert!(request.offset + 8 <= REGION);

@@ -217,7 +217,7 @@ fn pmi_lines__survive_hostile_bytes() {
 #[test]
 fn packet_headers__survive_hostile_bytes() {
     let good: Vec<_> = [4, 8, 12, 24, 40, 64].map(|len| vec![1; len]).to_vec();
-    feed(&good, weft::packets::wire::check);
+    feed(&good, weft_packets::wire::check);
 }
 
 #[test]

@@ -6,13 +6,14 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use weft::choices::Choices;
+use weft::endpoint::ChoiceError;
 use weft::job::{open_endpoint, Links};
-use weft::packets::{ChoiceError, Packets};
 use weft::{Clock, Config, Endpoint, EndpointId, OpError, PeerFailure, PeerId, Reliability};
 use weft_conformance::{cable, skip};
 use weft_link::secure::{JobKey, Mode, Security};
 use weft_link::wrap::Wrappers;
 use weft_link::{Link, LinkError, PacketConfig, PacketLink, XdpConfig, XdpLink};
+use weft_packets::Packets;
 
 /// The links that support it.
 const LINKS: [&str; 2] = ["packet", "xdp"];
@@ -219,8 +220,8 @@ fn trusted__where_one_side_does_not_choose_it_losses_are_made_good() {
 fn trusted__not_over_a_link_whose_receivers_are_overrun() {
     let Some(pair) = Pair::over("gso", "", [Reliability::Selective; 2]) else { return };
     let (packets, to) = (&pair.packets[0], pair.peers[1]);
-    let none = Choices { reliability: Reliability::None, ..packets.choices() };
-    let refused = packets.choose(to, &none).unwrap_err();
+    let none = Choices { reliability: Reliability::None, ..packets.endpoint().choices() };
+    let refused = packets.endpoint().choose(to, &none).unwrap_err();
     assert!(matches!(refused, ChoiceError::Overrun(_)), "{refused}");
     let open = |reliability, links| {
         let mut config = Config::default();

@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| weft::packets::wire::check(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| weft_packets::wire::check(data));

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use weft::launch::{self, wire, Bootstrap};
-use weft::packets::Counter;
+use weft_packets::{Counter, SharedPackets};
 
 /// Check a part of weft from inside a rank.
 #[derive(Debug, clap::Args)]
@@ -94,13 +94,14 @@ const COMPUTES: Duration = Duration::from_secs(30);
 fn watchdog() -> Result<ExitCode> {
     let job = weft::SharedJob::init()?;
     let endpoint = job.endpoint();
+    let packets = SharedPackets::new(endpoint)?;
     let peer = |rank| job.peer(rank).map_err(anyhow::Error::msg);
     let mut key = [0; 8];
     if job.rank() > 0 {
         endpoint.recv(Some(peer(0)?), TAG, 0, &mut key)?;
         let counter = Counter { key: u64::from_le_bytes(key) };
         for _ in 0..ADDED {
-            endpoint.fetch_add(peer(0)?, counter, 1)?;
+            packets.fetch_add(peer(0)?, counter, 1)?;
         }
         endpoint.send_active(peer(0)?, 1, 0, &[])?;
         job.fence()?;
@@ -109,7 +110,7 @@ fn watchdog() -> Result<ExitCode> {
     let done = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&done);
     endpoint.handle(1, move |_, _| _ = count.fetch_add(1, Ordering::Relaxed));
-    let counter = endpoint.counter(0).context("a counter")?;
+    let counter = packets.counter(0).context("a counter")?;
     for rank in 1..job.size() {
         endpoint.send(peer(rank)?, TAG, &counter.key.to_le_bytes())?;
     }
@@ -118,7 +119,7 @@ fn watchdog() -> Result<ExitCode> {
         ensure!(start.elapsed() < COMPUTES, "nobody served the others while rank 0 computed");
         std::hint::spin_loop();
     }
-    println!("served {}", endpoint.counter_value(counter).context("no counter")?);
+    println!("served {}", packets.counter_value(counter).context("no counter")?);
     job.fence()?;
     Ok(ExitCode::SUCCESS)
 }

@@ -117,10 +117,6 @@ impl Transmit {
     }
 }
 
-/// Bit of the tag of an active message of the packet interface, which reports when the message's
-/// memory is free again.
-pub const PACKET: u64 = 1 << 31;
-
 /// The driver's action on the payload of a packet just handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
@@ -149,30 +145,24 @@ pub enum Placement {
         /// Length of the message.
         total: u64,
     },
-    /// The message is complete in the store: call the handler with it, then free the store.
-    UpcallStored {
-        /// Number of the unexpected message; the payload at hand goes to `offset` first.
+    /// The last part of a stored active message: copy it into the store at `offset`; the message is
+    /// then complete, and goes to the client that `tag` names. Its credit stays with it until
+    /// [`Engine::release`](crate::Engine::release).
+    ActiveStored {
+        /// Number of the stored message.
         id: u32,
         /// Offset of the payload at hand.
         offset: u64,
         /// The sender.
         peer: PeerId,
-        /// Handler number (low 32 bits) and argument (high 32 bits).
+        /// Number of the client and the message (low 32 bits) and argument (high 32 bits).
         tag: u64,
     },
-    /// Call the handler with the payload.
-    Upcall {
+    /// A whole active message, as of `ActiveStored`.
+    Active {
         /// The sender.
         peer: PeerId,
-        /// Handler number (low 32 bits) and argument (high 32 bits).
-        tag: u64,
-    },
-    /// A packet of the packet interface: call its upcall with the payload. Its credit is in use
-    /// until `packet_released`.
-    Packet {
-        /// The sender.
-        peer: PeerId,
-        /// As of `Upcall`.
+        /// As of `ActiveStored`.
         tag: u64,
     },
     /// Keep the whole packet under (peer, seq) until `next_replay` names it.

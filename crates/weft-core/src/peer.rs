@@ -144,7 +144,7 @@ pub(crate) struct Partial {
 pub(crate) enum Target {
     Recv(OpId),
     Stored(u32),
-    Upcall { id: u32, tag: u64 },
+    Active { id: u32, tag: u64 },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

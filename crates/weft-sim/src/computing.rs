@@ -9,9 +9,9 @@ use crate::tables::{loss_rates, per_cent, Lines, Tell};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use weft::choices::{Place, Tree};
-use weft::packets::{Counter, MulticastGroup, Packets};
 use weft::Config;
 use weft_core::Instant;
+use weft_packets::{Counter, MulticastGroup, Packets};
 
 /// Loss rates, in parts per million.
 const LOSS: [u32; 4] = [0, 1_000, 10_000, 50_000];

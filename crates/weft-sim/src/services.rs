@@ -7,8 +7,8 @@ use crate::sim::Env;
 use crate::swarm::{Known, Part, Shared};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use weft::packets::{MulticastError, MulticastGroup, Packets};
 use weft_core::{OpError, PeerId};
+use weft_packets::{MulticastError, MulticastGroup, Packets};
 
 /// The group of all hosts, and the handlers of its packets and of those to one host.
 const GROUP: u16 = 1;

@@ -16,9 +16,10 @@ use std::ops::Range;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
-use weft::packets::{ChoiceError, Counter, Packets};
+use weft::endpoint::ChoiceError;
 use weft::{ActiveMessage, Choices, Op, Operation, Status};
 use weft_core::{OpError, PeerId};
+use weft_packets::{Counter, Packets};
 
 /// State shared by a plan's hosts.
 pub(crate) struct Shared {
@@ -195,8 +196,8 @@ fn choose(env: &Env, shared: &Shared) {
     let chosen = Packets::new(&env.endpoint).map_err(|e| e.to_string()).and_then(|packets| {
         mine.iter().try_for_each(|c| {
             let (transfer, reliability, mtu) = (c.transfer, c.reliability, c.mtu);
-            let choices = Choices { transfer, reliability, mtu, ..packets.choices() };
-            match packets.choose(peer(env, c.peer), &choices) {
+            let choices = Choices { transfer, reliability, mtu, ..packets.endpoint().choices() };
+            match packets.endpoint().choose(peer(env, c.peer), &choices) {
                 Ok(()) | Err(ChoiceError::Begun) => Ok(()),
                 Err(error) => Err(error.to_string()),
             }

@@ -4,8 +4,8 @@
 //! packet interface, `instructions::packet`.
 
 use weft::job::{config_from_env, open_endpoint};
-use weft::packets::Packets;
 use weft::{Endpoint, Links, PeerId};
+use weft_packets::Packets;
 
 #[inline(never)]
 fn message((a, to_b): (&Endpoint, PeerId), (b, to_a): (&Endpoint, PeerId), buffer: &mut [u8]) {

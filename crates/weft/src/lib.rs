@@ -7,6 +7,8 @@
 #![warn(missing_docs)]
 
 /// Has `Debug` of an error give its text, which is read where `main` returns it or it is unwrapped.
+#[macro_export]
+#[doc(hidden)]
 macro_rules! readable {
     ($error:ty) => {
         impl std::fmt::Debug for $error {
@@ -16,7 +18,6 @@ macro_rules! readable {
         }
     };
 }
-pub(crate) use readable;
 
 pub mod calibration;
 pub mod choices;
@@ -27,7 +28,7 @@ pub mod group;
 pub mod job;
 pub mod keyfile;
 pub mod launch;
-pub mod packets;
+pub mod port;
 mod selflink;
 pub mod settings;
 pub mod shared;

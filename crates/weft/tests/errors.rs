@@ -141,8 +141,9 @@ fn alltoall__of_a_short_list_is_an_error() {
 #[test]
 fn debug__of_every_error_is_its_text() {
     use weft::choices::{NoAgent, Overrun};
+    use weft::endpoint::ChoiceError;
     use weft::launch::LaunchError;
-    use weft::packets::{ChoiceError, MulticastError, TooManyKept};
+    use weft_packets::{MulticastError, TooManyKept};
     let agent = NoAgent { setting: "multicast", value: "agent" };
     let peer = weft::PeerId(3);
     let errors: Vec<Box<dyn std::error::Error>> = vec![

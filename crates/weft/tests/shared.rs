@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use weft::choices::Receipt;
 use weft::{AtomicCode, Cancel, Config, Links, OpError, PeerId, Rights, SharedEndpoint};
+use weft_packets::SharedPackets;
 
 fn open(links: &str) -> SharedEndpoint {
     SharedEndpoint::open(Config::default(), Links::parse(links).unwrap(), [3; 32]).unwrap()
@@ -69,20 +70,17 @@ fn watchdog__serves_peers_while_the_owner_computes() {
     let links = Links { udp: false, auto: false, ..Links::AUTO };
     let owner = SharedEndpoint::open(config, links, [5; 32]).unwrap();
     let other = SharedEndpoint::open(Config::default(), links, [5; 32]).unwrap();
-    let counter = owner.counter(7).unwrap();
+    let [owned, others] = [&owner, &other].map(|shared| SharedPackets::new(shared).unwrap());
+    let counter = owned.counter(7).unwrap();
     let (got, seen) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
     let count = Arc::clone(&got);
-    owner
-        .handle_packets(3, move |_, packet| {
-            count.fetch_add(packet.argument(), Ordering::SeqCst);
-        })
-        .unwrap();
+    owned.handle(3, move |packet| _ = count.fetch_add(packet.argument(), Ordering::SeqCst));
     let to = other.connect(&owner.address()).unwrap();
     let done = Arc::clone(&seen);
     let adding = std::thread::spawn(move || {
         for _ in 0..20 {
-            other.fetch_add(to, counter, 1).unwrap();
-            other.send_packet(to, 3, 1, &[1; 16]).unwrap();
+            others.fetch_add(to, counter, 1).unwrap();
+            others.try_send(to, 3, 1, &[1; 16]).unwrap();
         }
         done.store(1, Ordering::SeqCst);
         other.close(Duration::from_secs(5));
@@ -94,7 +92,7 @@ fn watchdog__serves_peers_while_the_owner_computes() {
         assert!(start.elapsed().as_secs() < 300, "the watchdog does not serve");
     }
     adding.join().unwrap();
-    assert_eq!(owner.counter_value(counter), Some(27));
+    assert_eq!(owned.counter_value(counter), Some(27));
 }
 
 /// Two endpoints that know each other, and B's region of 64 words.

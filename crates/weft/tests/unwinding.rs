@@ -13,12 +13,12 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::JoinHandle;
 use std::time::Instant;
 use weft::choices::Receipt;
-use weft::packets::Packets;
 use weft::{
     Cancel, Clock, Config, Endpoint, EndpointId, Links, OpError, PeerId, Rights, SharedEndpoint,
 };
 use weft_link::secure::{JobKey, Mode, Security};
 use weft_link::{Link, ShmConfig, ShmLink, UdpConfig, UdpLink};
+use weft_packets::Packets;
 
 /// The handler that panics.
 const PANICS: u32 = 1;

@@ -9,9 +9,10 @@ use std::future::Future;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use weft::choices::{Choices, Place, Server, Tree};
-use weft::packets::{ChoiceError, Counter, MulticastError, MulticastGroup, Packets};
+use weft::endpoint::ChoiceError;
 use weft::{Clock, Config, Endpoint, EndpointId, OpError, PeerId, Reliability};
 use weft_link::{Link, ShmConfig, ShmLink};
+use weft_packets::{Counter, MulticastError, MulticastGroup, Packets};
 
 fn by_agent() -> Config {
     Config {
@@ -327,9 +328,9 @@ fn choose__who_serves_what_one_rank_adds() {
     let at_rank = owner.counter(7).unwrap();
     let own = ranks[0].connect(&ranks[0]);
     let choose = |packets: &Packets, peer, fetch_add| {
-        let before = packets.chosen(peer).unwrap();
-        packets.choose(peer, &Choices { fetch_add, ..before }).unwrap();
-        assert_eq!(packets.chosen(peer).unwrap().fetch_add, fetch_add);
+        let before = packets.endpoint().chosen(peer).unwrap();
+        packets.endpoint().choose(peer, &Choices { fetch_add, ..before }).unwrap();
+        assert_eq!(packets.endpoint().chosen(peer).unwrap().fetch_add, fetch_add);
     };
     choose(&owner, own, Server::Agent);
     assert_eq!((owner.counter_server(), near.counter_server()), (Server::Agent, Server::Host));
@@ -403,8 +404,8 @@ fn choose__the_agent_for_a_peer_that_is_reached_through_it() {
     let packets = Packets::new(&a.endpoint).unwrap();
     let choices = Choices { reliability: Reliability::Agent, ..Choices::default() };
     let short = Choices { mtu: 275, ..choices };
-    assert_eq!(packets.choose(to_b, &short), Err(ChoiceError::Mtu { least: 276 }));
-    assert_eq!(packets.choose(to_b, &choices), Ok(()));
+    assert_eq!(packets.endpoint().choose(to_b, &short), Err(ChoiceError::Mtu { least: 276 }));
+    assert_eq!(packets.endpoint().choose(to_b, &choices), Ok(()));
     pass(&a, to_b, &b, 1, b"and it works");
     // A peer over shared memory is not served by the agent.
     let shm = |id| -> Box<dyn Link> { Box::new(ShmLink::new(ShmConfig::new(id)).unwrap()) };
@@ -416,5 +417,5 @@ fn choose__the_agent_for_a_peer_that_is_reached_through_it() {
     c.served_by(a.services.clone());
     let to_d = c.connect(&d.address()).unwrap();
     let packets = Packets::new(&c).unwrap();
-    assert_eq!(packets.choose(to_d, &choices), Err(ChoiceError::PastAgent));
+    assert_eq!(packets.endpoint().choose(to_d, &choices), Err(ChoiceError::PastAgent));
 }

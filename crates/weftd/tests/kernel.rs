@@ -9,12 +9,12 @@ use std::future::Future;
 use std::sync::mpsc::{channel, Receiver, Sender, TryRecvError};
 use std::task::{Context, Poll, Waker};
 use weft::choices::Server;
-use weft::packets::{Counter, Packets};
 use weft::{Address, Config, OpError, PeerId};
 use weft_conformance::capture::{self, Capture};
 use weft_conformance::{cable, skip};
 use weft_core::engine::types::AtomicCode;
 use weft_link::secure::JobKey;
+use weft_packets::{Counter, Packets};
 
 const HOSTS: [&str; 2] = ["10.77.0.1", "10.77.0.2"];
 const FIRST: u64 = 1000;

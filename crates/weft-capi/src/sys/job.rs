@@ -11,8 +11,8 @@ use std::os::fd::AsRawFd;
 use std::thread::ThreadId;
 use std::time::Duration;
 use weft::choices::Receipt;
-use weft::packets::Packets;
 use weft::{Endpoint, Group, Job, OpError, PeerId};
+use weft_packets::Packets;
 
 /// A rank of a job: `struct weft_job`.
 pub struct WeftJob {
@@ -153,7 +153,7 @@ fn join() -> Result<Box<WeftJob>, Fault> {
 /// Starts a watchdog for a job that will not move in memory, if one is chosen. The caller keeps the
 /// returned gate until its function returns.
 fn watch(job: &WeftJob) -> Result<Option<Held>, Fault> {
-    if job.packets.choices().receipt != Receipt::Watchdog {
+    if job.packets.endpoint().choices().receipt != Receipt::Watchdog {
         return Ok(None);
     }
     let config = weft::job::config_from_env().map_err(|e| Fault(WEFT_INIT, e.to_string()))?;

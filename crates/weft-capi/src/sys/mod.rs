@@ -16,7 +16,7 @@ use job::WeftJob;
 use std::cell::RefCell;
 use std::ffi::{c_char, c_int, CString};
 use std::panic::{catch_unwind, AssertUnwindSafe};
-use weft::packets::ChoiceError;
+use weft::endpoint::ChoiceError;
 
 /// Success.
 pub const WEFT_OK: c_int = 0;

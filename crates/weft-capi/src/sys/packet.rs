@@ -4,7 +4,7 @@ use super::job::WeftJob;
 use super::{bytes, enter, free, is_object, job_of, object, store, Fault, Head};
 use super::{WEFT_OK, WEFT_TOO_LONG, WEFT_TOO_MANY};
 use std::ffi::{c_int, c_void};
-use weft::packets::{KeptPacket, Packet, SendBuffer};
+use weft_packets::{KeptPacket, Packet, SendBuffer};
 
 /// A packet: `struct weft_packet`.
 pub struct WeftPacket {

@@ -3,8 +3,8 @@
 use super::job::WeftJob;
 use super::{enter, job_of, store, Fault, WEFT_OK, WEFT_TOO_LONG, WEFT_UPCALL};
 use std::ffi::{c_int, c_void};
-use weft::packets::Received;
 use weft::OpError;
+use weft_packets::Received;
 
 /// Any rank.
 pub const WEFT_ANY: c_int = -1;

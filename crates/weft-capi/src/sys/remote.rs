@@ -7,8 +7,8 @@ use super::{WEFT_BUSY, WEFT_OK, WEFT_PEER, WEFT_TOO_LONG, WEFT_TOO_MANY};
 use std::cell::RefCell;
 use std::ffi::{c_char, c_int, c_void, CStr};
 use weft::choices::{Place, Tree};
-use weft::packets::{Counter, Expecting, Exported, MulticastError, MulticastGroup, PacketStats};
 use weft::{Choices, OpError, PeerId};
+use weft_packets::{Counter, Expecting, Exported, MulticastError, MulticastGroup, PacketStats};
 
 /// Ranks forward a multicast.
 pub const WEFT_BY_HOST: c_int = 0;
@@ -72,7 +72,7 @@ pub const WEFT_TREE_BINOMIAL: c_int = 3;
 
 fn tree_of(job: &WeftJob, tree: c_int) -> Result<Tree, Fault> {
     if tree == WEFT_TREE_DEFAULT {
-        return Ok(job.packets.choices().tree);
+        return Ok(job.packets.endpoint().choices().tree);
     }
     let found = usize::try_from(tree).ok().and_then(|code| Tree::ALL.get(code));
     found.copied().ok_or_else(|| Fault::argument("there is no such tree"))
@@ -450,7 +450,7 @@ pub unsafe extern "C" fn weft_rcpy(
 }
 
 /// Stores a counter of the packet interface by its name, one of those of
-/// `weft::packets::PacketStats`.
+/// `weft_packets::PacketStats`.
 ///
 /// # Safety
 /// `job` is a living handle, `name` is a string, `value` points to memory for a number.
@@ -520,9 +520,10 @@ pub unsafe extern "C" fn weft_choose(
         // SAFETY: promised by the caller.
         let job = unsafe { job_of(job) }?;
         let peer = job.peer(rank)?;
-        let chosen = job.packets.chosen(peer).ok_or_else(|| Fault::argument("no such peer"))?;
+        let chosen =
+            job.packets.endpoint().chosen(peer).ok_or_else(|| Fault::argument("no such peer"))?;
         let choices = choose(chosen, name, value)?;
-        job.packets.choose(peer, &choices)?;
+        job.packets.endpoint().choose(peer, &choices)?;
         Ok(WEFT_OK)
     })
 }

@@ -20,7 +20,7 @@ pub(super) struct Wanted {
     /// Length of the buffer, and its address for a direct copy.
     len: u64,
     addr: u64,
-    /// The flags that it carries: `ACTIVE` of a packet of the packet interface.
+    /// The flags that it carries: `ACTIVE` of an active message.
     kind: u16,
 }
 
@@ -53,11 +53,11 @@ impl Engine {
         clear
     }
 
-    /// The same for a packet of the packet interface: the next one that `spec` accepts comes as
-    /// [`Placement::Awaited`], unless the caller notes by [`Engine::packet_queued`] that one has
+    /// The same for an active message: the next one that `spec` accepts comes as
+    /// [`Placement::Awaited`], unless the caller notes by [`Engine::active_queued`] that one has
     /// come another way.
     #[inline]
-    pub fn await_packet(&mut self, spec: RecvSpec, len: u64) -> bool {
+    pub fn await_active(&mut self, spec: RecvSpec, len: u64) -> bool {
         let clear = self.may_await(spec);
         if clear {
             self.wanted = Some(Wanted { spec, len, addr: 0, kind: flags::ACTIVE });
@@ -74,10 +74,10 @@ impl Engine {
         self.wanted.is_none() && spec.source.is_none_or(ready)
     }
 
-    /// A packet of the packet interface waits to be dealt with: none behind it may be taken as the
-    /// awaited one.
+    /// Notes that an active message waits for its client: none behind it may be taken as the awaited
+    /// one.
     #[inline]
-    pub fn packet_queued(&mut self) {
+    pub fn active_queued(&mut self) {
         self.wanted.take_if(|w| w.kind == flags::ACTIVE);
     }
 

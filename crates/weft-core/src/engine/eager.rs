@@ -1,7 +1,7 @@
 //! Messages sent at once: EAGER, EAGER_FIRST, EAGER_MORE.
 
 use super::op::{Kind, Op, RecvState, Send};
-use super::types::{Completion, Event, OpKind, Payload, Placement, SendArgs, Transmit, PACKET};
+use super::types::{Completion, Event, OpKind, Payload, Placement, SendArgs, Transmit};
 use super::{Engine, Stored, StoredState, ACTIVE_MAX, REQUESTS_MAX};
 use crate::error::OpError;
 use crate::id::{OpId, PeerId};
@@ -297,14 +297,9 @@ impl Engine {
             self.offend(peer);
             return Placement::None;
         }
-        if common.flags & flags::ACTIVE != 0 && eager.tag & PACKET != 0 {
-            self.stats.messages_received += 1;
-            return Placement::Packet { peer, tag: eager.tag };
-        }
         if common.flags & flags::ACTIVE != 0 {
-            self.consumed(peer, len);
             self.stats.messages_received += 1;
-            return Placement::Upcall { peer, tag: eager.tag };
+            return Placement::Active { peer, tag: eager.tag };
         }
         if let Some(id) = self.posted[queue_of(common)].arrive(peer, eager.tag) {
             self.consumed(peer, len);
@@ -363,16 +358,15 @@ impl Engine {
         let data = data_of(common);
         let target = if active {
             if len == first.total {
-                self.consumed(peer, len);
                 self.stats.messages_received += 1;
                 self.answer_eager(peer, receipt);
-                return Placement::Upcall { peer, tag: first.tag };
+                return Placement::Active { peer, tag: first.tag };
             }
             let Some(id) = self.keep(peer, common, first.tag, first.total, StoredState::Arriving)
             else {
                 return Placement::None;
             };
-            Target::Upcall { id, tag: first.tag }
+            Target::Active { id, tag: first.tag }
         } else if let Some(id) = self.arrive(now, queue_of(common), peer, first.tag) {
             self.matched(id, peer, first.tag, first.total, data);
             self.bind(now, id, peer);
@@ -465,15 +459,12 @@ impl Engine {
                 }
                 Placement::Store { id, offset, total: partial.total }
             }
-            Target::Upcall { id, tag } if last => {
+            Target::Active { id, tag } if last => {
                 self.stored.remove(id);
-                if tag & PACKET == 0 {
-                    self.consumed(peer, partial.total);
-                }
                 self.stats.messages_received += 1;
-                Placement::UpcallStored { id, offset, peer, tag }
+                Placement::ActiveStored { id, offset, peer, tag }
             }
-            Target::Upcall { id, .. } => Placement::Store { id, offset, total: partial.total },
+            Target::Active { id, .. } => Placement::Store { id, offset, total: partial.total },
         }
     }
 

@@ -5,16 +5,17 @@
 //! [`Engine::handle_timeout`] when [`Engine::next_timeout`] has passed, drain
 //! [`Engine::poll_event`], then send what [`Engine::poll_transmit`] gives until it gives nothing.
 
+mod active;
 mod alive;
 mod atomic;
 mod awaited;
+mod choice;
 mod cut;
 mod eager;
 mod handle;
 mod matching;
 mod op;
 mod pacing;
-mod packet;
 mod poll;
 mod put;
 mod region;
@@ -46,7 +47,6 @@ use alloc::vec::Vec;
 use core::time::Duration;
 use op::{Kind, Op};
 use pacing::Pulls;
-pub use packet::packet_args;
 use region::Regions;
 pub use region::Rights;
 use timer::Timers;

@@ -106,9 +106,9 @@ impl Engine {
         }
     }
 
-    /// A packet of a peer is kept until the program asks for it. When the peer has little credit
-    /// left it gets more: one that is asked for may come behind.
-    pub fn packet_left(&mut self, now: Instant, peer: PeerId) {
+    /// Notes that an active message of a peer is kept until the program asks for it. A peer with
+    /// little credit left gets more: a message that is asked for may come behind.
+    pub fn active_kept(&mut self, now: Instant, peer: PeerId) {
         if !self.lend_credit(peer) {
             self.note_full(now, peer);
         }

@@ -33,11 +33,11 @@ fn count_packets(packets: &Packets) -> Rc<Cell<u32>> {
 async fn warm_up(
     env: &Env,
     packets: &Packets,
-    group: &weft::packets::MulticastGroup,
+    group: &weft_packets::MulticastGroup,
     tree: Tree,
 ) -> u32 {
     let (mut sent, end) = (0, env.now() + Duration::from_millis(500));
-    while sent < 2 || group.forwarded_by(tree) != packets.choices().multicast {
+    while sent < 2 || group.forwarded_by(tree) != packets.endpoint().choices().multicast {
         assert!(env.now() < end, "agents do not take over");
         group.send_over(tree, 0, sent, &bytes(sent.into(), 64)).await.unwrap();
         sent += 1;

@@ -8,9 +8,9 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 use weft::choices::Tree;
-use weft::packets::{Counter, MulticastError, Packets};
 use weft::{Config, OpError};
 use weft_core::{Instant, Reliability};
+use weft_packets::{Counter, MulticastError, Packets};
 use weft_sim::runner::Outcome;
 use weft_sim::{Env, Fault, Sim, SimConfig, Span};
 

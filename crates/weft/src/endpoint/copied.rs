@@ -61,7 +61,7 @@ impl Driver {
 
 impl Endpoint {
     /// Why nothing can be waited for any more, whoever it might come from.
-    pub(crate) fn end_error(&self) -> Option<OpError> {
+    pub fn end_error(&self) -> Option<OpError> {
         self.inner.borrow().driver.core.engine.end_error()
     }
 }

@@ -27,10 +27,10 @@ impl Inner {
         }
     }
 
-    /// The latency path of a packet, counted.
+    /// The latency path of an active message, counted.
     #[inline]
-    pub(crate) fn packet_now(&mut self, to: PeerId, tag: u64, data: &[u8]) -> bool {
-        let sent = self.driver.packet_now(to, tag, data);
+    pub(crate) fn active_now(&mut self, to: PeerId, tag: u64, data: &[u8]) -> bool {
+        let sent = self.driver.active_now(to, tag, data);
         if sent {
             self.count_sent();
         }

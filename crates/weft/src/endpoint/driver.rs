@@ -6,21 +6,16 @@ use super::length::Lengths;
 use super::look::Close;
 use super::ops::{AwaitedRecv, OpTable, Owner};
 use super::paths::Route;
-use super::regions::{AtOnce, Regions};
-pub(crate) use super::spare::PacketBuf;
+use super::ports::Ports;
 use super::sys::Memory;
 use super::waits::Waits;
 use super::ways::Ways;
 use crate::calibration::Calibration;
 use crate::clock::Clock;
-use std::any::Any;
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
-use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::task::Waker;
 use std::time::Duration;
-use weft_core::engine::types::{
-    AtomicRequest, Awaited, Completion, Event, Payload, Placement, PACKET,
-};
+use weft_core::engine::types::{AtomicRequest, Awaited, Completion, Event, Payload, Placement};
 use weft_core::slab::StoredKeys;
 use weft_core::wire::{self, field, session_of, Hello, Packet, PacketType};
 use weft_core::{Config, EndpointId, Engine, Instant, LinkCaps, OpId, PeerFailure, PeerId};
@@ -32,28 +27,8 @@ pub(super) const RECV_BUDGET: usize = 256;
 /// Packets taken from a network before acknowledgements and requests go out: one GSO train.
 pub(super) const TRAIN_BUDGET: usize = 64;
 
-/// An active message that arrived; its handler runs when the driver is not borrowed.
-pub(crate) struct Upcall {
-    pub handler: u32,
-    pub peer: PeerId,
-    pub argument: u32,
-    pub data: Vec<u8>,
-    /// What was done with it at once has panicked so: that goes on when the driver is whole.
-    pub panicked: Option<Box<dyn Any + Send>>,
-}
-
-/// A packet of the packet interface that arrived; its upcall runs when the driver is not borrowed.
-pub(crate) struct Arrived {
-    pub peer: PeerId,
-    /// Handler and argument, as in an active message.
-    pub tag: u64,
-    pub data: PacketBuf,
-}
-
 /// Places of stored messages that are kept although none waits.
 const SPARE_PLACES: usize = 1024;
-/// Spare packet buffers kept.
-const PACKETS_SPARE: usize = 1024;
 
 /// What the packets of a large message have in common.
 #[derive(Clone, Copy)]
@@ -84,14 +59,7 @@ pub(crate) struct Core {
     /// Something that the program waits for came to its end in this round of progress.
     pub(crate) ended: bool,
     pub completions: VecDeque<Completion>,
-    pub upcalls: VecDeque<Upcall>,
-    /// Bounded by the credit that senders have.
-    pub packets: VecDeque<Arrived>,
-    pub packet_bufs: Vec<PacketBuf>,
-    /// Failures that the packet interface has not seen, if it is used.
-    pub packet_failures: Option<Vec<(PeerId, PeerFailure)>>,
-    /// What is done with active messages before packets behind them are looked at, by handler.
-    pub at_once: HashMap<u32, AtOnce>,
+    pub ports: Ports,
     pub arrivals: Vec<Waker>,
     pub failed: Vec<(PeerId, PeerFailure)>,
     stored: Vec<Vec<u8>>,
@@ -105,10 +73,6 @@ pub(crate) struct Core {
     /// Endpoints that said HELLO in vain, and over which link.
     rejects: Vec<(EndpointId, usize)>,
     atomics: VecDeque<AtomicRequest>,
-    /// Keys of words that the agent of the host keeps.
-    pub at_agent: BTreeSet<u64>,
-    /// What was asked here for those: the packet interface passes it on.
-    pub for_agent: VecDeque<AtomicRequest>,
     /// Events that need a link, put off until the burst is taken in.
     deferred: VecDeque<Event>,
     /// Parts of direct copies to be done.
@@ -146,8 +110,6 @@ pub(crate) struct Driver {
     /// The last way to peers that are not reached any more: what failed is told later, too.
     pub(super) lost: HashMap<PeerId, String>,
     pub sleepers: BTreeMap<(Instant, u64), Waker>,
-    /// When the packet interface wants to be called.
-    pub packets_due: Instant,
     /// Peers on each link.
     pub(super) used: Vec<u32>,
     /// Links looked at in every round: those somebody talks over.
@@ -200,11 +162,7 @@ impl Driver {
                 awaited: AwaitedRecv::default(),
                 ended: false,
                 completions: VecDeque::new(),
-                upcalls: VecDeque::new(),
-                packets: VecDeque::new(),
-                packet_bufs: Vec::new(),
-                packet_failures: None,
-                at_once: HashMap::new(),
+                ports: Ports::default(),
                 arrivals: Vec::new(),
                 failed: Vec::new(),
                 stored: Vec::new(),
@@ -215,8 +173,6 @@ impl Driver {
                 lengths: Lengths::default(),
                 rejects: Vec::new(),
                 atomics: VecDeque::new(),
-                at_agent: BTreeSet::new(),
-                for_agent: VecDeque::new(),
                 deferred: VecDeque::new(),
                 copies: VecDeque::new(),
                 ways: Ways::default(),
@@ -237,7 +193,6 @@ impl Driver {
             names: HashMap::new(),
             lost: HashMap::new(),
             sleepers: BTreeMap::new(),
-            packets_due: Instant::FAR,
             used: vec![0; count],
             busy: vec![false; count],
             close: Close::default(),
@@ -421,9 +376,7 @@ impl Driver {
                 self.unroute(peer);
                 self.core.forget(peer);
                 self.core.failed.push((peer, failure));
-                if let Some(failures) = &mut self.core.packet_failures {
-                    failures.push((peer, failure));
-                }
+                self.core.ports.failed(peer, failure);
             }
             Event::PeerSlow(peer, waited) => self.say_silent(peer, waited),
             Event::PeerFull(peer, messages, bytes) => self.report_full(peer, messages, bytes),
@@ -480,7 +433,7 @@ impl Core {
             }
             Placement::Awaited(awaited) => self.place_awaited(awaited, payload),
             Placement::Recv { op, offset, len } => self.ops.place(op, offset, len, payload),
-            Placement::Packet { peer, tag } => self.packet(peer, tag, payload),
+            Placement::Active { peer, tag } => self.active(peer, tag, payload),
             other => self.place_other(other, header, payload),
         }
     }
@@ -498,14 +451,13 @@ impl Core {
     fn place_other(&mut self, placement: Placement, header: &[u8], payload: Bytes<'_>) {
         match placement {
             Placement::None | Placement::Recv { .. } => {}
-            Placement::Done(_) | Placement::Awaited(_) | Placement::Packet { .. } => {}
+            Placement::Done(_) | Placement::Awaited(_) | Placement::Active { .. } => {}
             Placement::Store { id, offset, total } => self.store(id, offset, total, payload),
-            Placement::UpcallStored { id, offset, peer, tag } => {
+            Placement::ActiveStored { id, offset, peer, tag } => {
                 self.store(id, offset, 0, payload);
                 let data = std::mem::take(&mut self.stored[StoredKeys::index(id)]);
-                self.upcall(peer, tag, data);
+                self.arrived(peer, tag, data.into());
             }
-            Placement::Upcall { peer, tag } => self.upcall(peer, tag, payload.to_vec()),
             Placement::Hold { peer, seq } => {
                 let held = Held { header: header.to_vec(), payload: payload.to_vec() };
                 self.held.insert((peer, seq.0), held);
@@ -557,37 +509,6 @@ impl Core {
         self.ops.placed(op, offset, len);
         let (session, imm) = (common.session, first.msg);
         self.bulk = Some(Bulk { op, session, imm, eager: Some(first.total) });
-    }
-
-    /// Takes a packet buffer back.
-    #[inline]
-    pub fn recycle(&mut self, data: PacketBuf) {
-        if self.packet_bufs.len() < PACKETS_SPARE {
-            self.packet_bufs.push(data);
-        }
-    }
-
-    fn upcall(&mut self, peer: PeerId, tag: u64, data: Vec<u8>) {
-        if tag & PACKET != 0 {
-            let len = data.len();
-            self.engine.packet_queued();
-            self.packets.push_back(Arrived { peer, tag, data: PacketBuf { bytes: data, len } });
-            return;
-        }
-        let (handler, argument) = (tag as u32, (tag >> 32) as u32);
-        let done = match self.at_once.get_mut(&handler) {
-            Some(work) => {
-                let regions = &mut Regions::new(&self.engine, &mut self.regions);
-                catch_unwind(AssertUnwindSafe(|| work(regions, argument, data)))
-            }
-            None => Ok(Some(data)),
-        };
-        let (data, panicked) = match done {
-            Ok(Some(data)) => (data, None),
-            Ok(None) => return,
-            Err(panic) => (Vec::new(), Some(panic)),
-        };
-        self.upcalls.push_back(Upcall { handler, peer, argument, data, panicked });
     }
 
     /// A HELLO of an endpoint that the link knows only from its connection.

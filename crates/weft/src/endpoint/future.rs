@@ -136,10 +136,10 @@ impl Future for Yield {
     }
 }
 
-/// Wakes somebody from within the driver, which is not left half way through a packet by a waker
-/// that panics.
+/// Wakes somebody. A waker that panics does not leave the driver, or a client of the port, half way
+/// through a packet.
 #[inline]
-pub(crate) fn wake(waker: Waker) {
+pub fn wake(waker: Waker) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
         // To drop it may panic again.
         std::mem::forget(panic);
@@ -147,8 +147,8 @@ pub(crate) fn wake(waker: Waker) {
     }
 }
 
-/// A peer whose messages somebody looks for.
-pub(crate) struct Watch<'a> {
+/// A peer whose silence is noticed, until this is dropped: see [`Endpoint::watch`].
+pub struct Watch<'a> {
     pub(super) endpoint: &'a Endpoint,
     pub(super) peer: PeerId,
 }

@@ -25,8 +25,8 @@ impl Driver {
         let sleeper = self.sleepers.first_key_value().map(|(&(at, _), _)| at);
         let engine = self.core.engine.next_timeout();
         let ask = Some(self.ask_at.min(self.core.lengths.at)).filter(|&at| at != Instant::FAR);
-        let packets = Some(self.packets_due).filter(|&at| at != Instant::FAR);
-        [sleeper, engine, ask, packets, self.wait_due()].into_iter().flatten().min()
+        let client = self.core.ports.next_due();
+        [sleeper, engine, ask, client, self.wait_due()].into_iter().flatten().min()
     }
 
     /// Whether a link is looked at in every round: one in use, unless a look costs a system call

@@ -1,7 +1,8 @@
 //! The endpoint: the local communication object of programs.
 
+mod active;
 mod away;
-mod calls;
+mod choose;
 mod closing;
 mod copied;
 mod count;
@@ -12,10 +13,12 @@ mod length;
 mod look;
 pub(crate) mod ops;
 mod paths;
+pub(crate) mod ports;
 mod queue;
 mod regions;
 mod routing;
 mod row;
+mod served;
 mod spare;
 #[allow(unsafe_code)]
 pub(crate) mod sys;
@@ -25,8 +28,10 @@ mod wait;
 pub(crate) mod waits;
 mod ways;
 
-pub(crate) use future::wake;
-pub(crate) use future::Watch;
+pub use active::ActiveMessage;
+pub use choose::ChoiceError;
+pub use future::wake;
+pub use future::Watch;
 pub use future::{Operation, Sleep, Yield};
 pub use queue::{Completed, CompletionQueue};
 pub use regions::{Denied, Regions};
@@ -37,12 +42,11 @@ pub use sys::expect::Expected;
 use crate::calibration::Calibration;
 use crate::clock::Clock;
 use crate::counters::{Page, Who};
-use calls::Calls;
-use driver::{Driver, Upcall};
+use crate::port::ACTIVE;
+use driver::Driver;
 use future::State;
 use ops::Owner;
 use std::cell::{RefCell, RefMut};
-use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
 use std::rc::Rc;
@@ -102,27 +106,15 @@ crate::readable!(ConnectError);
 
 impl std::error::Error for ConnectError {}
 
-/// What a handler of active messages is called with.
-pub struct ActiveMessage {
-    /// Who sent it.
-    pub source: PeerId,
-    /// The sender's 32-bit argument.
-    pub argument: u32,
-    /// The message.
-    pub data: Vec<u8>,
-}
-
 /// Rounds of progress between looks at the clock while spinning.
 const SPINS: u32 = 8;
 /// Looks at the clock without sleep after which the links' descriptors are let go.
 const AWAKE: u32 = 256;
 
-type Handler = Rc<RefCell<dyn FnMut(&Endpoint, ActiveMessage)>>;
-
 pub(crate) struct Inner {
     pub(crate) driver: Driver,
     waiter: Waiter,
-    handlers: HashMap<u32, Handler>,
+    handlers: Rc<active::Handlers>,
     sleeps: u64,
     /// Looks at the clock since the last sleep.
     awake: u32,
@@ -133,9 +125,8 @@ pub(crate) struct Inner {
     page: Option<Page>,
     /// Messages sent since the last poll.
     unpolled: u32,
-    pub(crate) packets: Option<Box<crate::packets::State>>,
     tasks: tasks::Tasks,
-    /// There are packets or tasks.
+    /// There are tasks, or clients of the port that are looked at in each round.
     pub(crate) above: bool,
     pub(crate) agent: Option<ServicesHandle>,
     /// Of the job, for counters in kernels.
@@ -176,10 +167,10 @@ impl Endpoint {
     ) -> Endpoint {
         let spin = Duration::from_micros(u64::from(config.spin_us));
         let hand_over = Duration::from_micros(u64::from(config.yield_us));
-        let inner = Inner {
+        let mut inner = Inner {
             driver: Driver::new(config, id, clock, links),
             waiter: Waiter::new(),
-            handlers: HashMap::new(),
+            handlers: Rc::default(),
             sleeps: 0,
             awake: 0,
             spin,
@@ -187,12 +178,13 @@ impl Endpoint {
             turn: Turn::default(),
             page: None,
             unpolled: 0,
-            packets: None,
             tasks: tasks::Tasks::default(),
             above: false,
             agent: None,
             job_key: None,
         };
+        let handlers = Rc::clone(&inner.handlers);
+        inner.driver.core.ports.register(ACTIVE, handlers);
         Endpoint { inner: Rc::new(RefCell::new(inner)) }
     }
 
@@ -323,54 +315,17 @@ impl Endpoint {
         inner.driver.look_closely(look::CLOSE_ROUNDS, budget) && self.call_back(inner, true)
     }
 
-    /// Calls the handlers of what came. True if that was anything, or `did` is.
+    /// Calls the clients of the port, and tasks, for what came. True if that was anything, or `did`
+    /// is.
     #[inline]
-    fn call_back<'a>(&'a self, mut inner: RefMut<'a, Inner>, mut did: bool) -> bool {
-        if inner.above {
-            if inner.has_packets() {
-                drop(inner);
-                did |= self.run_packets();
-                inner = self.inner.borrow_mut();
-            }
-            if inner.tasks.has_news() {
-                drop(inner);
-                did |= self.run_tasks();
-                inner = self.inner.borrow_mut();
-            }
-        }
-        if inner.driver.core.upcalls.is_empty() {
+    fn call_back<'a>(&'a self, inner: RefMut<'a, Inner>, did: bool) -> bool {
+        if !inner.above && inner.driver.core.ports.is_idle() {
             return did;
         }
-        let left = std::mem::take(&mut inner.driver.core.upcalls);
-        let mut calls = Calls { endpoint: self, left };
         drop(inner);
-        while let Some(call) = calls.left.pop_front() {
-            self.call(call);
-        }
-        let d = &mut self.inner.borrow_mut().driver;
-        // The handlers took their time.
-        d.core.tick();
-        d.flush();
-        true
-    }
-
-    fn call(&self, call: Upcall) {
-        if let Some(panic) = call.panicked {
-            std::panic::resume_unwind(panic);
-        }
-        let handler = self.inner.borrow().handlers.get(&call.handler).cloned();
-        match handler {
-            Some(handler) => {
-                let message =
-                    ActiveMessage { source: call.peer, argument: call.argument, data: call.data };
-                (handler.borrow_mut())(self, message);
-            }
-            None => log::warn!(
-                "active message for handler {} from {}: no such handler",
-                call.handler,
-                self.describe(call.peer)
-            ),
-        }
+        let called = self.run_clients();
+        let news = self.inner.borrow().tasks.has_news();
+        news && self.run_tasks() || called || did
     }
 
     /// When `progress` wants to be called although nothing arrives.
@@ -669,8 +624,9 @@ impl Endpoint {
         result.map(|status| (status, buffer))
     }
 
-    /// Notices when the peer falls silent, for as long as what this returns lives.
-    pub(crate) fn watch(&self, peer: PeerId) -> Option<Watch<'_>> {
+    /// Notices when the peer falls silent, as [`expect`](Self::expect), until the value that this
+    /// returns is dropped. `None`: the peer has failed.
+    pub fn watch(&self, peer: PeerId) -> Option<Watch<'_>> {
         let d = &mut self.inner.borrow_mut().driver;
         let now = d.core.tick();
         let watched = d.core.engine.watch(now, peer);
@@ -684,26 +640,6 @@ impl Endpoint {
         let now = d.core.tick();
         d.core.engine.open(now, peer);
         d.flush();
-    }
-
-    /// Registers a handler of active messages. It runs inside `progress`, and may send. When it
-    /// panics the call that made progress unwinds: what that has lent is its caller's again (what
-    /// was to be sent is sent from a copy, what was to be received is dropped), and the endpoint
-    /// serves the next call.
-    pub fn handle(&self, number: u32, handler: impl FnMut(&Endpoint, ActiveMessage) + 'static) {
-        self.inner.borrow_mut().handlers.insert(number, Rc::new(RefCell::new(handler)));
-    }
-
-    /// Has something done with the active messages of a handler in the order in which they arrive
-    /// among all that the peer does: after what it sent and put before, and before anything behind
-    /// is looked at. `work` gets the argument and the message, and the memory registered here; the
-    /// handler, which runs later, gets what it returns, if anything.
-    pub fn handle_at_once(
-        &self,
-        number: u32,
-        work: impl FnMut(&mut Regions<'_>, u32, Vec<u8>) -> Option<Vec<u8>> + 'static,
-    ) {
-        self.inner.borrow_mut().driver.core.at_once.insert(number, Box::new(work));
     }
 
     /// Messages, requests and active messages for a peer that have not left.
@@ -722,26 +658,6 @@ impl Endpoint {
     /// Ends one `expect` that was true.
     pub fn unexpect(&self, peer: PeerId) {
         self.inner.borrow_mut().driver.core.engine.unwatch(peer);
-    }
-
-    /// Sends an active message of at most 64 KiB: `handler` is called with it at the other side.
-    pub fn send_active(
-        &self,
-        to: PeerId,
-        handler: u32,
-        argument: u32,
-        data: &[u8],
-    ) -> Result<(), OpError> {
-        let d = &mut self.inner.borrow_mut().driver;
-        let tag = u64::from(argument) << 32 | u64::from(handler);
-        let args =
-            SendArgs { inject: true, active: true, ..SendArgs::new(to, tag, data.len() as u64) };
-        let memory = d.core.ops.copy_of(data);
-        let now = d.core.tick();
-        let op = d.core.engine.send(now, args).map_err(error_of)?;
-        d.core.ops.insert(op, Owner::Nobody, memory);
-        d.flush();
-        Ok(())
     }
 
     /// Writes `data` to the peer's region at `offset`. Completes when it is there.

@@ -28,7 +28,7 @@ pub struct Regions<'a> {
 }
 
 impl<'a> Regions<'a> {
-    pub(super) fn new(engine: &'a Engine, memory: &'a mut HashMap<u64, Memory>) -> Regions<'a> {
+    pub(crate) fn new(engine: &'a Engine, memory: &'a mut HashMap<u64, Memory>) -> Regions<'a> {
         Regions { engine, memory }
     }
 
@@ -60,18 +60,13 @@ impl<'a> Regions<'a> {
     }
 }
 
-/// Operations on words of the agent that wait to be passed on.
-const FOR_AGENT_MAX: usize = 256;
-
 impl Core {
     /// Does an atomic operation that a peer asks for.
     pub(super) fn atomic(&mut self, a: &AtomicRequest) {
-        if self.at_agent.contains(&a.key) {
-            match self.for_agent.len() < FOR_AGENT_MAX {
-                true => self.for_agent.push_back(*a),
-                false => self.engine.atomic_refused(self.now, a),
-            }
-            return;
+        match self.ports.ask(a) {
+            None => {}
+            Some(true) => return,
+            Some(false) => return self.engine.atomic_refused(self.now, a),
         }
         let word = self.regions.get_mut(&a.key).and_then(|m| m.write(a.offset, 8));
         let Some(word) = word else {

@@ -34,31 +34,6 @@ impl Spare {
     }
 }
 
-/// Memory of a packet: the first `len` bytes. The vector never shrinks, so that it need not be
-/// cleared again.
-#[derive(Default)]
-pub(crate) struct PacketBuf {
-    pub bytes: Vec<u8>,
-    pub len: usize,
-}
-
-impl PacketBuf {
-    #[inline]
-    pub fn get(&self) -> &[u8] {
-        &self.bytes[..self.len]
-    }
-
-    /// Makes it `len` bytes long; what they are is not said.
-    #[inline]
-    pub fn resize(&mut self, len: usize) -> &mut [u8] {
-        if self.bytes.len() < len {
-            self.bytes.resize(len, 0);
-        }
-        self.len = len;
-        &mut self.bytes[..len]
-    }
-}
-
 #[cfg(test)]
 #[allow(non_snake_case)]
 mod tests {

@@ -79,9 +79,15 @@ impl Tasks {
 }
 
 impl Inner {
-    /// Whether anything above the engine is to be looked at in each round of progress.
+    /// Notes whether anything above the engine is to be looked at in each round of progress.
     fn note_tasks(&mut self) {
-        self.above = self.packets.is_some() || !self.tasks.is_empty();
+        self.above = self.driver.core.ports.polled || !self.tasks.is_empty();
+    }
+
+    /// A client of the port is to be looked at in each round of progress.
+    pub(crate) fn note_polled(&mut self) {
+        self.driver.core.ports.polled = true;
+        self.above = true;
     }
 }
 

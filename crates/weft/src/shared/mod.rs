@@ -7,12 +7,11 @@ mod watchdog;
 
 pub use job::SharedJob;
 
-use crate::choices::{NoAgent, Receipt};
+use crate::choices::Receipt;
 use crate::endpoint::sys::lent::{Ended, Waits};
 use crate::endpoint::waits::next_line;
 use crate::endpoint::{ActiveMessage, ConnectError, Endpoint, Status};
 use crate::job::{open_locked, JobError, Links};
-use crate::packets::{Counter, Packet, Packets};
 use std::os::fd::AsRawFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -88,6 +87,26 @@ impl Patience {
             *due = next(waited);
         }
         due.saturating_sub(waited)
+    }
+}
+
+/// An endpoint of many threads as a handler sees it. No handle of the endpoint comes out of it: that
+/// would be used without the lock.
+pub struct Inside<'a>(&'a Endpoint);
+
+impl Inside<'_> {
+    /// Sends an active message, as [`Endpoint::send_active`].
+    ///
+    /// # Errors
+    /// As [`Endpoint::send_active`].
+    pub fn send_active(
+        &self,
+        to: PeerId,
+        handler: u32,
+        argument: u32,
+        data: &[u8],
+    ) -> Result<(), OpError> {
+        self.0.send_active(to, handler, argument, data)
     }
 }
 
@@ -217,13 +236,14 @@ impl SharedEndpoint {
         self.with(Endpoint::stats)
     }
 
-    /// Registers a handler of active messages; it runs in whichever thread makes progress.
+    /// Registers a handler of active messages; it runs in the thread that makes progress, which may
+    /// be any.
     pub fn handle(
         &self,
         number: u32,
-        handler: impl FnMut(&Endpoint, ActiveMessage) + Send + 'static,
+        mut handler: impl FnMut(&Inside<'_>, ActiveMessage) + Send + 'static,
     ) {
-        self.with(|e| e.handle(number, handler));
+        self.with(|e| e.handle(number, move |e, message| handler(&Inside(e), message)));
     }
 
     /// Sends an active message of at most 64 KiB.
@@ -388,71 +408,9 @@ impl SharedEndpoint {
         state
     }
 
-    /// As [`Packets::handle`](crate::packets::Packets::handle); the upcall runs in whichever thread
-    /// makes progress, the watchdog's included.
-    ///
-    /// # Errors
-    /// An agent is chosen, and there is none.
-    pub fn handle_packets(
-        &self,
-        number: u16,
-        upcall: impl FnMut(&Packets, Packet<'_>) + Send + 'static,
-    ) -> Result<(), NoAgent> {
-        self.with(|e| {
-            Packets::new(e)?.handle(number, upcall);
-            Ok(())
-        })
-    }
-
-    /// As [`Packets::try_send`](crate::packets::Packets::try_send).
-    ///
-    /// # Errors
-    /// `Busy` while many packets wait; the peer failed; `Refused` when it is too long, or an agent
-    /// is chosen.
-    pub fn send_packet(
-        &self,
-        to: PeerId,
-        handler: u16,
-        argument: u32,
-        data: &[u8],
-    ) -> Result<(), OpError> {
-        self.with(|e| {
-            let packets = Packets::new(e).map_err(|_| OpError::Refused)?;
-            packets.try_send(to, handler, argument, data)
-        })
-    }
-
-    /// As [`Packets::packet_max`](crate::packets::Packets::packet_max).
-    ///
-    /// # Errors
-    /// An agent is chosen, and there is none.
-    pub fn packet_max(&self, to: PeerId) -> Result<usize, NoAgent> {
-        self.with(|e| Ok(Packets::new(e)?.packet_max(to)))
-    }
-
     /// Takes in what has arrived; true if anything happened.
     pub fn poll(&self) -> bool {
         self.with(Endpoint::progress)
-    }
-
-    /// As [`Packets::counter`](crate::packets::Packets::counter): with the watchdog, peers that add
-    /// to it are answered also while this process computes.
-    pub fn counter(&self, value: u64) -> Option<Counter> {
-        self.with(|e| Packets::new(e).ok()?.counter(value))
-    }
-
-    /// As [`Packets::fetch_add`](crate::packets::Packets::fetch_add), returning when it is done; to
-    /// a counter in a kernel this adds by the agent.
-    ///
-    /// # Errors
-    /// The peer failed, or has no such counter.
-    pub fn fetch_add(&self, at: PeerId, counter: Counter, n: u64) -> Result<u64, OpError> {
-        self.atomic_at(at, (counter.key, 0), AtomicCode::FetchAdd, (n, 0))
-    }
-
-    /// The value of a counter made here.
-    pub fn counter_value(&self, counter: Counter) -> Option<u64> {
-        self.with(|e| Packets::new(e).ok()?.counter_value(counter))
     }
 
     /// Sends what is queued (for at most `timeout`) and tells the peers that this endpoint ends.

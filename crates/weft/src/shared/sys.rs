@@ -1,5 +1,6 @@
 //! The one place that lets an endpoint move between threads.
 
+use super::SharedEndpoint;
 use crate::endpoint::Endpoint;
 use crate::selflink::SelfLink;
 use weft_link::{ShmLink, UdpLink};
@@ -37,5 +38,17 @@ impl Owned {
 
     pub fn get(&self) -> &Endpoint {
         &self.0
+    }
+}
+
+impl SharedEndpoint {
+    /// Calls `f` with the endpoint, under its lock: for clients of the port.
+    ///
+    /// # Safety
+    /// When `f` has returned, nothing but the endpoint itself holds a clone of it, and whatever the
+    /// endpoint holds that came from `f` (handlers, clients) may move between threads and be used by
+    /// the thread that makes progress.
+    pub unsafe fn with_endpoint<R>(&self, f: impl FnOnce(&Endpoint) -> R) -> R {
+        self.with(f)
     }
 }

@@ -7,8 +7,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use weft::job::open_endpoint;
 use weft::launch::wire::{from_hex, to_hex};
-use weft::packets::Packets;
 use weft::{Address, Config, Endpoint, EndpointId, Links, OpError, PeerFailure, PeerId};
+use weft_packets::Packets;
 
 /// Links, and the address of who answers, in the environment of the process that forks.
 const ROLE: &str = "WEFT_TEST_FORKS";

@@ -6,11 +6,11 @@
 mod sys;
 
 use std::time::{Duration, Instant};
-use weft::packets::{Packets, Received};
 use weft::{Clock, Config, Endpoint, EndpointId, OpError, PeerFailure, PeerId};
 use weft_link::secure::{JobKey, Mode, Security};
 use weft_link::wrap::{FaultSpec, Wrappers};
 use weft_link::{Link, ShmConfig, ShmLink, UdpConfig, UdpLink};
+use weft_packets::{Packets, Received};
 
 /// Two endpoints, and each as the other knows it.
 struct Pair {

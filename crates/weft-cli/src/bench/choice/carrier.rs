@@ -4,9 +4,9 @@
 use super::super::rank::Rank;
 use anyhow::{bail, Result};
 use std::time::Duration;
-use weft::choices::{NoAgent, Receipt};
-use weft::packets::{Counter, Packet, Packets};
-use weft::{OpError, PeerId, SharedEndpoint};
+use weft::choices::Receipt;
+use weft::{OpError, PeerId};
+use weft_packets::{Counter, Packets, SharedPackets};
 
 /// The packet interface of a rank.
 pub enum Carrier {
@@ -14,7 +14,7 @@ pub enum Carrier {
     Own(Packets),
     /// The locked interface. The flag is true if others that have to work share the core: then a
     /// wait yields the core.
-    Watched(SharedEndpoint, bool),
+    Watched(SharedPackets, bool),
 }
 
 impl Carrier {
@@ -23,7 +23,7 @@ impl Carrier {
         if weft::job::config_from_env()?.receipt == Receipt::Watchdog {
             let (endpoint, peer) = rank.watched()?;
             let gives_way = rank.alone || rank.links().agent;
-            return Ok((Carrier::Watched(endpoint, gives_way), peer));
+            return Ok((Carrier::Watched(SharedPackets::new(&endpoint)?, gives_way), peer));
         }
         let (endpoint, peer) = rank.weft()?;
         Ok((Carrier::Own(Packets::new(&endpoint)?), peer))
@@ -37,17 +37,14 @@ impl Carrier {
         }
     }
 
-    /// Sets the upcall of a handler number.
-    pub fn handle(
-        &self,
-        number: u16,
-        upcall: impl FnMut(&Packets, Packet<'_>) + Send + 'static,
-    ) -> Result<(), NoAgent> {
+    /// Sets an upcall, which gets argument and bytes.
+    pub fn handle(&self, number: u16, mut upcall: impl FnMut(u32, &[u8]) + Send + 'static) {
         match self {
-            Carrier::Own(packets) => packets.handle(number, upcall),
-            Carrier::Watched(shared, _) => shared.handle_packets(number, upcall)?,
+            Carrier::Own(own) => own.handle(number, move |_, p| upcall(p.argument(), p.data())),
+            Carrier::Watched(shared, _) => {
+                shared.handle(number, move |p| upcall(p.argument(), p.data()));
+            }
         }
-        Ok(())
     }
 
     /// Sends a packet; waits until there is room for it.
@@ -56,7 +53,7 @@ impl Carrier {
         match self {
             Carrier::Own(packets) => packets.send(to, number, argument, data),
             Carrier::Watched(shared, _) => loop {
-                match shared.send_packet(to, number, argument, data) {
+                match shared.try_send(to, number, argument, data) {
                     Err(OpError::Busy) => self.wait(None),
                     other => return other,
                 }
@@ -70,7 +67,7 @@ impl Carrier {
         match self {
             Carrier::Own(packets) => _ = packets.wait(timeout),
             Carrier::Watched(shared, gives_way) => {
-                if !shared.poll() && *gives_way {
+                if !shared.endpoint().poll() && *gives_way {
                     std::thread::yield_now();
                 }
             }
@@ -81,7 +78,7 @@ impl Carrier {
     pub fn poll(&self) {
         match self {
             Carrier::Own(packets) => _ = packets.poll(),
-            Carrier::Watched(shared, _) => _ = shared.poll(),
+            Carrier::Watched(shared, _) => _ = shared.endpoint().poll(),
         }
     }
 
@@ -113,7 +110,7 @@ impl Carrier {
     pub fn packet_max(&self, to: PeerId) -> Result<usize> {
         Ok(match self {
             Carrier::Own(packets) => packets.packet_max(to),
-            Carrier::Watched(shared, _) => shared.packet_max(to)?,
+            Carrier::Watched(shared, _) => shared.packet_max(to),
         })
     }
 }

@@ -10,8 +10,8 @@ use std::rc::Rc;
 use std::sync::mpsc::{channel, Receiver, Sender};
 use std::time::{Duration, Instant};
 use weft::choices::{Place, Tree};
-use weft::packets::{MulticastGroup, Packets};
 use weft::{Address, Endpoint, Links, PeerId};
+use weft_packets::{MulticastGroup, Packets};
 
 const DATA: u16 = 1;
 const HEARD: u16 = 2;
@@ -155,7 +155,7 @@ fn lead(endpoint: &Endpoint, addresses: &[Address], task: &Task, cast: Cast) -> 
         Ok(heard.take().1)
     };
     gather()?;
-    if packets.choices().multicast == Place::Agent && !hand_over(&member, cast.tree)? {
+    if packets.endpoint().choices().multicast == Place::Agent && !hand_over(&member, cast.tree)? {
         member.group.send_blocking(Tree::Flat, END, 0, &[])?;
         endpoint.close(Duration::from_secs(2));
         return Ok(Outcome::Absent("agents did not take over from the ranks".into()));

@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use weft::choices::Transfer;
-use weft::packets::{Counter, Exported, Packet};
 use weft::{OpError, PeerId};
+use weft_packets::{Counter, Exported};
 
 /// Handler number of measured packets.
 const DATA: u16 = 1;
@@ -71,12 +71,12 @@ impl Rank {
         let (got, acks) = (Count::default(), Count::default());
         let resize = receive(&packets, &got)?;
         let count = acks.clone();
-        packets.handle(ACK, move |_, _| count.one_more())?;
+        packets.handle(ACK, move |_, _| count.one_more());
         let (transfer, memory) = match &packets {
             Carrier::Own(own) => {
                 own.mailbox(BOX);
                 let memory = own.export(EXPORT).context("exporting memory")?;
-                (own.choices().transfer, Some(memory))
+                (own.endpoint().choices().transfer, Some(memory))
             }
             Carrier::Watched(..) => (Transfer::Auto, None),
         };
@@ -124,10 +124,10 @@ impl Count {
 /// Counts the packets of a message and copies them to memory. The returned function sets the length
 /// of that memory.
 fn receive(packets: &Carrier, got: &Count) -> Result<Box<dyn Fn(usize)>> {
-    fn copy(place: &mut [u8], packet: &Packet<'_>) {
-        let at = packet.argument() as usize;
-        if let Some(to) = place.get_mut(at..at + packet.data().len()) {
-            to.copy_from_slice(packet.data());
+    fn copy(place: &mut [u8], argument: u32, data: &[u8]) {
+        let at = argument as usize;
+        if let Some(to) = place.get_mut(at..at + data.len()) {
+            to.copy_from_slice(data);
         }
     }
     let count = got.clone();
@@ -136,16 +136,16 @@ fn receive(packets: &Carrier, got: &Count) -> Result<Box<dyn Fn(usize)>> {
         let place = Rc::clone(&into);
         own.handle(DATA, move |_, packet| {
             count.one_more();
-            copy(&mut place.borrow_mut(), &packet);
+            copy(&mut place.borrow_mut(), packet.argument(), packet.data());
         });
         return Ok(Box::new(move |len| into.borrow_mut().resize(len, 0)));
     }
     let into: Arc<Mutex<Vec<u8>>> = Arc::default();
     let place = Arc::clone(&into);
-    packets.handle(DATA, move |_, packet| {
+    packets.handle(DATA, move |argument, data| {
         count.one_more();
-        copy(&mut place.lock().unwrap_or_else(PoisonError::into_inner), &packet);
-    })?;
+        copy(&mut place.lock().unwrap_or_else(PoisonError::into_inner), argument, data);
+    });
     let lock = move |len| into.lock().unwrap_or_else(PoisonError::into_inner).resize(len, 0);
     Ok(Box::new(lock))
 }

@@ -223,9 +223,10 @@ fn packets__that_are_left_do_not_hide_others() {
     for (caps, config) in every_kind() {
         let mut net = Net::open((caps, Config { eager_credit: 128 << 10, ..config }));
         let peer = net.peer(0, 1);
+        net.nodes[1].keeps_active = true;
         let (n, len) = (3_000, 400);
         for i in 0..n {
-            let args = SendArgs { active: true, ..send_args(peer, PACKET | i, len) };
+            let args = SendArgs { active: true, ..send_args(peer, i, len) };
             net.try_send(0, args, Body::Bytes(pattern(i, len))).unwrap();
         }
         let mut seen = 0;
@@ -235,13 +236,13 @@ fn packets__that_are_left_do_not_hide_others() {
             let here = net.nodes[1].upcalls.len();
             assert!(here > seen, "{seen} of {n} packets came");
             for _ in seen..here {
-                net.nodes[1].engine.packet_left(net.now, PeerId(0));
+                net.nodes[1].engine.active_kept(net.now, PeerId(0));
             }
             seen = here;
             net.run(100);
         }
         for _ in 0..n {
-            net.nodes[1].engine.packet_released(PeerId(0), len);
+            net.nodes[1].engine.release(PeerId(0), len);
         }
         assert_gone(&mut net);
     }

@@ -126,6 +126,8 @@ pub struct Node {
     held: BTreeMap<(PeerId, u32), (Vec<u8>, Body)>,
     pub regions: BTreeMap<u64, Body>,
     pub upcalls: Vec<(PeerId, u64, Body)>,
+    /// Active messages hold back their credit: the test releases them.
+    pub keeps_active: bool,
     pub up: Vec<PeerId>,
     pub failed: Vec<(PeerId, PeerFailure)>,
     pub slow: Vec<PeerId>,
@@ -244,6 +246,7 @@ impl Node {
             held: BTreeMap::new(),
             regions: BTreeMap::new(),
             upcalls: Vec::new(),
+            keeps_active: false,
             up: Vec::new(),
             failed: Vec::new(),
             slow: Vec::new(),
@@ -339,16 +342,14 @@ impl Node {
                 self.complete(c);
             }
             Placement::Store { id, offset, total } => self.store(id, offset, total, body),
-            Placement::UpcallStored { id, offset, peer, tag } => {
+            Placement::ActiveStored { id, offset, peer, tag } => {
                 if offset > 0 {
                     self.store(id, offset, 0, body);
                 }
                 let stored = self.stored.remove(&StoredKeys::index(id));
-                self.upcalls.push((peer, tag, stored.unwrap_or_else(|| body.clone())));
+                self.active(peer, tag, stored.unwrap_or_else(|| body.clone()));
             }
-            Placement::Upcall { peer, tag } | Placement::Packet { peer, tag } => {
-                self.upcalls.push((peer, tag, body.clone()));
-            }
+            Placement::Active { peer, tag } => self.active(peer, tag, body.clone()),
             Placement::Hold { peer, seq } => {
                 self.held.insert((peer, seq.0), (header.to_vec(), body.clone()));
             }
@@ -360,6 +361,13 @@ impl Node {
             // Those that put packets together and look for lengths are tested with links.
             Placement::Piece { .. } | Placement::Probed { .. } => {}
         }
+    }
+
+    fn active(&mut self, peer: PeerId, tag: u64, body: Body) {
+        if !self.keeps_active {
+            self.engine.release(peer, body.len());
+        }
+        self.upcalls.push((peer, tag, body));
     }
 
     fn store(&mut self, id: u32, offset: u64, total: u64, body: &Body) {

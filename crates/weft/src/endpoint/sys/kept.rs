@@ -11,10 +11,12 @@ const BLOCK_MIN: usize = 64 << 10;
 
 /// Memory whose address peers have. It is not freed with this.
 #[derive(Debug)]
-pub(crate) enum Kept {
+pub enum Kept {
     /// Of a peer that maps it, too, and of one that writes to it through the kernel.
+    #[doc(hidden)]
     Block(ManuallyDrop<Block>, usize),
     /// Reached through the kernel alone.
+    #[doc(hidden)]
     Plain(ManuallyDrop<Vec<u8>>),
 }
 
@@ -45,16 +47,22 @@ impl Kept {
         }
     }
 
-    /// Frees the memory. No peer writes to it any more.
-    pub fn free(self) {
+    /// Frees the memory.
+    ///
+    /// # Safety
+    /// No peer writes to it any more.
+    pub unsafe fn free(self) {
         match self {
             Kept::Block(block, _) => drop(ManuallyDrop::into_inner(block)),
             Kept::Plain(vec) => drop(ManuallyDrop::into_inner(vec)),
         }
     }
 
-    /// The memory, as a vector of its own. No peer writes to it any more.
-    pub fn into_vec(self) -> Vec<u8> {
+    /// The memory, as a vector of its own.
+    ///
+    /// # Safety
+    /// No peer writes to it any more.
+    pub unsafe fn into_vec(self) -> Vec<u8> {
         match self {
             Kept::Block(block, len) => ManuallyDrop::into_inner(block).bytes(len).to_vec(),
             Kept::Plain(vec) => ManuallyDrop::into_inner(vec),
@@ -93,7 +101,8 @@ mod tests {
             let memory = unsafe { std::slice::from_raw_parts_mut(kept.start(), len) };
             assert!(memory.iter().all(|&byte| byte == 0), "{len}");
             memory.iter_mut().zip(0..).for_each(|(byte, i)| *byte = (i / 7) as u8);
-            let vec = kept.into_vec();
+            // SAFETY: nobody else has the memory.
+            let vec = unsafe { kept.into_vec() };
             assert!(vec.len() == len && vec.iter().zip(0..).all(|(&b, i)| b == (i / 7) as u8));
         }
     }

@@ -4,6 +4,7 @@ pub(crate) mod epoll;
 pub(crate) mod expect;
 pub(crate) mod kept;
 pub(crate) mod lent;
+mod port;
 pub(crate) mod raw;
 
 use std::ops::Range;

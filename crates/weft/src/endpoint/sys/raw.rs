@@ -6,8 +6,8 @@ use crate::endpoint::driver::Driver;
 use crate::endpoint::look::CLOSE_ROUNDS;
 use crate::endpoint::ops::{AwaitedRecv, OpTable, Owner};
 use crate::endpoint::{Endpoint, Inner, Status};
-use weft_core::engine::types::{Claimed, Completion, Probed, RecvArgs, Refused, SendArgs, PACKET};
-use weft_core::engine::{packet_args, Rights};
+use weft_core::engine::types::{Claimed, Completion, Probed, RecvArgs, Refused, SendArgs};
+use weft_core::engine::Rights;
 use weft_core::matching::RecvSpec;
 use weft_core::wire::HeaderBuf;
 use weft_core::{Engine, Instant, OpError, OpId, PeerId};
@@ -41,11 +41,11 @@ pub(super) enum Looked {
 }
 
 impl Driver {
-    /// The latency path of a packet: as [`Inner::send_now`].
+    /// The latency path of an active message: as [`Inner::send_now`].
     #[inline]
-    pub(crate) fn packet_now(&mut self, to: PeerId, tag: u64, data: &[u8]) -> bool {
+    pub(crate) fn active_now(&mut self, to: PeerId, tag: u64, data: &[u8]) -> bool {
         let len = data.len() as u32;
-        self.leave_now(to, data, |engine, header| engine.packet_now(to, tag, len, header))
+        self.leave_now(to, data, |engine, header| engine.active_now(to, tag, len, header))
     }
 
     /// Sends one packet at once, if `begin` says that nothing stands in its way and gives its
@@ -92,7 +92,7 @@ impl Driver {
         data: &[u8],
         memory: Memory,
     ) -> Result<(), Refused> {
-        let args = packet_args(to, tag, data.len(), true);
+        let args = SendArgs::active(to, tag, data.len());
         if !self.core.engine.is_underway(to) {
             return self.post_kept(args, data, Owner::Lender, |_| memory);
         }
@@ -206,18 +206,18 @@ impl Inner {
         sent
     }
 
-    /// Looks for a packet of the packet interface for a moment. `None`: it did not come, or
-    /// something else came that has to be dealt with first.
+    /// Looks for an active message for a moment. `None`: it did not come, or something else came
+    /// that has to be dealt with first.
     #[inline]
-    pub(crate) fn await_packet(
+    pub(crate) fn await_active(
         &mut self,
         source: Option<PeerId>,
         tag: u64,
         buffer: &mut [u8],
     ) -> Option<Result<Status, OpError>> {
         // The argument is the sender's.
-        let spec = RecvSpec { source, tag: tag | PACKET, ignore: !0 << 32 };
-        let begun = self.driver.core.engine.await_packet(spec, buffer.len() as u64);
+        let spec = RecvSpec { source, tag, ignore: !0 << 32 };
+        let begun = self.driver.core.engine.await_active(spec, buffer.len() as u64);
         match begun.then(|| self.look_for(buffer)) {
             Some(Looked::Came(result)) => Some(result),
             _ => None,
@@ -243,7 +243,7 @@ impl Inner {
                 inner.count(did);
             }
             let ends = |inner: &Inner| {
-                !inner.driver.core.engine.awaits() || !inner.driver.core.upcalls.is_empty()
+                !inner.driver.core.engine.awaits() || !inner.driver.core.ports.is_idle()
             };
             if ends(inner) || inner.driver.look_closely(looks, 1) && ends(inner) {
                 break;

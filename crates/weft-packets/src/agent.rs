@@ -8,21 +8,18 @@
 
 use super::multicast::{code_of, note, tree_of, Dead, Group, Stop};
 use super::send::post;
-use super::wire::{tag, Join, Kind, Multicast};
+use super::wire::{name, Join, Kind, Multicast, Name};
 use super::{Packets, State};
-use crate::choices::{Place, Tree};
-use crate::endpoint::driver::{Driver, PacketBuf};
-use crate::endpoint::{Endpoint, Inner};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use weft_core::engine::types::AtomicRequest;
+use weft::choices::{Place, Tree};
+use weft::port::{AtomicRequest, Buffer, Port};
+use weft::{PeerFailure, PeerId};
 use weft_core::group::tree;
 use weft_core::wire::{Atomic, Eager, Mcast};
-use weft_core::{PeerFailure, PeerId};
 use weft_link::agent::{
     GroupPacket, GroupRole, MemberNews, Services, ServicesHandle, PACKET_GROUPS,
 };
-use weft_link::secure::JobKey;
 
 /// How often a member that joins looks whether its neighbours have answered.
 pub(super) const JOIN_EVERY: Duration = Duration::from_millis(1);
@@ -93,25 +90,6 @@ fn parse_group(number: u64) -> (u16, u16, u8) {
     ((number >> 32) as u16, (number >> 16) as u16, number as u8)
 }
 
-/// Whether a peer is reached through the agent.
-pub(super) fn is_served(driver: &Driver, peer: PeerId) -> bool {
-    driver.link_of(peer).is_some_and(|link| driver.core.caps[link].name == "agent")
-}
-
-/// Whether a peer is reached past any agent: through memory.
-pub(super) fn is_past(driver: &Driver, peer: PeerId) -> bool {
-    let caps = driver.link_of(peer).map(|link| &driver.core.caps[link]);
-    caps.is_some_and(|caps| caps.reliable && caps.name != "agent")
-}
-
-/// Has what was asked go to the agent now.
-fn nudge(driver: &mut Driver) {
-    let found = (0..driver.links.len()).find(|&i| driver.core.caps[i].name == "agent");
-    if let Some(link) = found {
-        driver.links[link].send(&[]);
-    }
-}
-
 /// This member's part in a tree of agents, which number members from the root.
 fn role_of(group: &Group, id: u16, root: usize, tree: Tree) -> GroupRole {
     let size = group.members.len();
@@ -165,13 +143,7 @@ impl State {
 
     /// Whether agents forward a packet of `len` bytes of this member down a tree. The first asks
     /// the members to join it.
-    pub(super) fn goes_by_agents(
-        &mut self,
-        driver: &mut Driver,
-        id: u16,
-        tree: Tree,
-        len: usize,
-    ) -> bool {
+    pub(super) fn goes_by_agents(&mut self, port: &Port, id: u16, tree: Tree, len: usize) -> bool {
         let wants = self.wants_agents();
         let Some(group) = self.groups.get(&id).filter(|g| wants && g.dead.is_none()) else {
             return false;
@@ -180,11 +152,11 @@ impl State {
             // Too long for one packet: ranks can send it in several.
             Some(Forwarding::Agents { .. }) => {
                 let others = group.members.iter().enumerate().filter(|&(rank, _)| rank != group.me);
-                let room = others.map(|(_, &peer)| driver.core.engine.single_max(peer)).min();
+                let room = others.map(|(_, &peer)| port.packet_max(peer)).min();
                 room.is_some_and(|room| len + Multicast::LEN + AGENT_LEN <= room)
             }
             None if group.members.len() > 1 => {
-                self.ask_members(driver, id, tree);
+                self.ask_members(port, id, tree);
                 false
             }
             _ => false,
@@ -194,9 +166,9 @@ impl State {
     /// Gives a packet of this member to the agent, if all that forward it have room.
     pub(super) fn send_to_agent(
         &mut self,
-        driver: &mut Driver,
+        port: &Port,
         head: Multicast,
-        name: u64,
+        (number, argument): Name,
         data: &[u8],
     ) -> Result<(), Stop> {
         let Some(group) = self.groups.get_mut(&head.group) else { return Ok(()) };
@@ -207,7 +179,8 @@ impl State {
         let mut bytes = Vec::with_capacity(Multicast::LEN + data.len() + TAIL);
         bytes.extend_from_slice(&head.encode());
         bytes.extend_from_slice(data);
-        bytes.extend_from_slice(&name.to_le_bytes());
+        bytes.extend_from_slice(&number.to_le_bytes());
+        bytes.extend_from_slice(&argument.to_le_bytes());
         let tree = agent_group(head.group, head.root, head.tree);
         if !agent.services.borrow_mut().multicast(tree, *next, &bytes) {
             // Agents say who it is when somebody has taken nothing for long.
@@ -215,12 +188,12 @@ impl State {
         }
         *next = next.wrapping_add(1);
         self.stats.agent_multicasts += 1;
-        nudge(driver);
+        port.endpoint().nudge_agent();
         Ok(())
     }
 
     /// Asks all members to join a tree of this one at their agents.
-    fn ask_members(&mut self, driver: &mut Driver, id: u16, tree: Tree) {
+    fn ask_members(&mut self, port: &Port, id: u16, tree: Tree) {
         let Some(group) = self.groups.get_mut(&id) else { return };
         let (root, code, size) = (group.me, code_of(tree), group.members.len());
         group.agents.insert(code, Forwarding::Asking((0..size).collect()));
@@ -233,19 +206,14 @@ impl State {
         };
         for (rank, &peer) in group.members.iter().enumerate() {
             if rank != root {
-                note(post(driver, peer, tag(Kind::Join, 0, 0), &ask.encode()), peer);
+                note(post(port, peer, name(Kind::Join, 0, 0), &ask.encode()), peer);
             }
         }
-        self.join(driver, id, root as u16, code);
+        self.join(port, id, root as u16, code);
     }
 
     /// A root asks this member to join a tree, or a member answers.
-    pub(super) fn on_join(
-        &mut self,
-        driver: &mut Driver,
-        from: PeerId,
-        bytes: &[u8],
-    ) -> Option<()> {
+    pub(super) fn on_join(&mut self, port: &Port, from: PeerId, bytes: &[u8]) -> Option<()> {
         let (head, _) = Join::parse(bytes)?;
         let group = self.groups.get(&head.group)?;
         let rank = group.rank_of(from)?;
@@ -256,24 +224,24 @@ impl State {
             return Some(());
         }
         (usize::from(head.root) == rank).then_some(())?;
-        self.join(driver, head.group, head.root, head.tree);
+        self.join(port, head.group, head.root, head.tree);
         Some(())
     }
 
-    fn join(&mut self, driver: &mut Driver, group: u16, root: u16, tree: u8) {
+    fn join(&mut self, port: &Port, group: u16, root: u16, tree: u8) {
         let Some(agent) = &mut self.agent else {
-            return self.answer(driver, (group, root, tree), status::NO_AGENT);
+            return self.answer(port, (group, root, tree), status::NO_AGENT);
         };
         let same = |j: &Joining| (j.group, j.root, j.tree) == (group, root, tree);
         if !agent.joining.iter().any(same) {
             agent.joining.push(Joining { group, root, tree, asked: false });
         }
-        self.join_what_can_be(driver);
+        self.join_what_can_be(port);
     }
 
     /// Asks the agent for the trees whose neighbours have answered.
-    pub(super) fn join_what_can_be(&mut self, driver: &mut Driver) {
-        let now = driver.core.tick();
+    pub(super) fn join_what_can_be(&mut self, port: &Port) {
+        let now = port.now();
         let mut refused = Vec::new();
         let Some(agent) = &mut self.agent else { return };
         let services = &agent.services;
@@ -286,12 +254,12 @@ impl State {
             let above = Some(role.parent).filter(|p| p.0 != u32::MAX);
             let mut ready = true;
             for &peer in role.children.iter().chain(&above) {
-                if !is_served(driver, peer) {
+                if !port.endpoint().is_served(peer) {
                     refused.push(((j.group, j.root, j.tree), status::ELSEWHERE));
                     return false;
                 }
-                if !driver.core.engine.peer_ready(peer) {
-                    driver.core.engine.open(now, peer);
+                if !port.endpoint().is_ready(peer) {
+                    port.endpoint().open(peer);
                     ready = false;
                 }
             }
@@ -299,16 +267,16 @@ impl State {
             true
         });
         if agent.is_joining() {
-            driver.packets_due = driver.packets_due.min(now + JOIN_EVERY);
+            port.call_by(now + JOIN_EVERY);
         }
         for (tree, why) in refused {
-            self.answer(driver, tree, why);
+            self.answer(port, tree, why);
         }
-        nudge(driver);
+        port.endpoint().nudge_agent();
     }
 
     /// Tells the root of a tree whether this member takes part.
-    fn answer(&mut self, driver: &mut Driver, (id, root, code): (u16, u16, u8), status: u8) {
+    fn answer(&mut self, port: &Port, (id, root, code): (u16, u16, u8), status: u8) {
         let Some(group) = self.groups.get(&id) else { return };
         if usize::from(root) == group.me {
             let me = group.me;
@@ -316,7 +284,7 @@ impl State {
         }
         let Some(&peer) = group.members.get(usize::from(root)) else { return };
         let head = Join { group: id, root, tree: code, status, ..Join::default() };
-        note(post(driver, peer, tag(Kind::Join, 0, 0), &head.encode()), peer);
+        note(post(port, peer, name(Kind::Join, 0, 0), &head.encode()), peer);
     }
 
     /// A member has answered. With the last one agents take over.
@@ -338,17 +306,12 @@ impl State {
         self.wake_all();
     }
 
-    /// Takes in what came from the agent. True if anything had.
-    pub(super) fn on_agent(&mut self, driver: &mut Driver) -> bool {
-        let Some(agent) = &self.agent else { return false };
+    /// Takes in what came from the agent.
+    pub(super) fn on_agent(&mut self, port: &Port) {
+        let Some(agent) = &self.agent else { return };
         let services = ServicesHandle::clone(&agent.services);
-        let mut did = services.borrow_mut().take_news();
-        if !driver.core.for_agent.is_empty() {
-            did = true;
-            self.ask_counters(driver);
-        }
-        if !did {
-            return false;
+        if !services.borrow_mut().take_news() {
+            return;
         }
         while let Some((number, joined)) = next(&services, Services::next_joined) {
             let (group, root, tree) = parse_group(number);
@@ -357,62 +320,59 @@ impl State {
             agent.joining.retain(|j| (j.group, j.root, j.tree) != (group, root, tree));
             if agent.joining.len() < before {
                 let status = if joined { status::JOINED } else { status::REFUSED };
-                self.answer(driver, (group, root, tree), status);
+                self.answer(port, (group, root, tree), status);
             }
         }
         while let Some(packet) = next(&services, Services::next_packet) {
-            self.on_agent_packet(driver, packet);
+            self.on_agent_packet(port, packet);
         }
         while let Some(news) = next(&services, Services::next_member) {
-            self.on_agent_member(driver, news);
+            self.on_agent_member(port, news);
         }
         while let Some((number, value)) = next(&services, Services::next_done) {
             let asked = self.agent.as_mut().and_then(|a| a.asked.remove(&number));
-            let (now, engine) = (driver.core.now, &mut driver.core.engine);
-            match (asked, value) {
-                (Some(request), Some(before)) => engine.atomic_done(now, &request, before),
-                (Some(request), None) => engine.atomic_refused(now, &request),
-                (None, _) => {}
+            if let Some(request) = asked {
+                port.atomic_done(&request, value);
             }
         }
         self.note_grants(&services);
         self.wake_all();
-        true
     }
 
-    fn on_agent_packet(&mut self, driver: &mut Driver, (number, _, mut bytes): GroupPacket) {
+    fn on_agent_packet(&mut self, port: &Port, (number, _, mut bytes): GroupPacket) {
         let (id, root, code) = parse_group(number);
-        let parsed = bytes.split_last_chunk().map(|(rest, tail)| {
-            (Multicast::parse(rest), super::wire::parse_tag(u64::from_le_bytes(*tail)))
+        let parsed = bytes.split_last_chunk::<TAIL>().map(|(rest, tail)| {
+            let [number, argument] = [0, 4]
+                .map(|at| u32::from_le_bytes([tail[at], tail[at + 1], tail[at + 2], tail[at + 3]]));
+            (Multicast::parse(rest), super::wire::parse_number(number), argument)
         });
         let known = self.groups.get(&id).is_some_and(|g| usize::from(root) < g.members.len());
         let is_same = |head: &Multicast| (head.group, head.root, head.tree) == (id, root, code);
-        let Some((Some((head, _)), Some((Kind::Multicast, handler, argument)))) =
-            parsed.filter(|(head, _)| known && head.is_some_and(|(head, _)| is_same(&head)))
+        let Some((Some((head, _)), Some((Kind::Multicast, handler)), argument)) =
+            parsed.filter(|(head, ..)| known && head.is_some_and(|(head, _)| is_same(&head)))
         else {
             self.stats.malformed += 1;
-            return self.give_back(driver, (id, root, code), true);
+            return self.give_back(port, (id, root, code), true);
         };
         bytes.truncate(bytes.len() - TAIL);
-        let len = bytes.len();
-        let data = PacketBuf { bytes, len };
-        if let Some(flight) = self.take_off(driver, head, data, (handler, argument), 0, true) {
-            self.deliver_in_order(driver, flight, head);
+        let data = Buffer::from(bytes);
+        if let Some(flight) = self.take_off(port, head, data, (handler, argument), 0, true) {
+            self.deliver_in_order(port, flight, head);
         }
     }
 
     /// An agent names a member that is slow or lost.
-    fn on_agent_member(&mut self, driver: &mut Driver, (number, member, slow): MemberNews) {
+    fn on_agent_member(&mut self, port: &Port, (number, member, slow): MemberNews) {
         let (id, root, _) = parse_group(number);
         let Some(group) = self.groups.get_mut(&id) else { return };
         let rank = (member as usize + usize::from(root)) % group.members.len();
         let Some(&peer) = group.members.get(rank).filter(|_| rank != group.me) else { return };
         if slow {
-            return self.name_slow(driver, id, rank, driver.core.now);
+            return self.name_slow(port, id, rank, port.round());
         }
-        let failure = driver.core.engine.peer_failure(peer);
+        let failure = port.endpoint().peer_failure(peer);
         if failure != Some(PeerFailure::Closed) {
-            self.member_failed(driver, id, Dead { rank, failure }, true);
+            self.member_failed(port, id, Dead { rank, failure }, true);
         }
     }
 
@@ -432,50 +392,29 @@ impl State {
         }
     }
 
-    /// Passes on operations on counters that came to this process and not to its agent.
-    fn ask_counters(&mut self, driver: &mut Driver) {
-        while let Some(request) = driver.core.for_agent.pop_front() {
-            let a = &request;
-            let atomic = Atomic {
-                key: a.key,
-                offset: a.offset,
-                operand: a.operand,
-                compare: a.compare,
-                code: a.code as u8,
-            };
-            let asked = self.agent.as_mut().is_some_and(|agent| {
-                agent.next += 1;
-                let asked = agent.asked.len() < ASKED_MAX
-                    && agent.services.borrow_mut().counter_do(agent.next, atomic);
-                if asked {
-                    agent.asked.insert(agent.next, request);
-                }
-                asked
-            });
-            if !asked {
-                driver.core.engine.atomic_refused(driver.core.now, &request);
+    /// Passes on an operation on a counter that came to this process and not to its agent.
+    pub(super) fn ask_counter(&mut self, port: &Port, request: AtomicRequest) {
+        let a = &request;
+        let atomic = Atomic {
+            key: a.key,
+            offset: a.offset,
+            operand: a.operand,
+            compare: a.compare,
+            code: a.code as u8,
+        };
+        let asked = self.agent.as_mut().is_some_and(|agent| {
+            agent.next += 1;
+            let asked = agent.asked.len() < ASKED_MAX
+                && agent.services.borrow_mut().counter_do(agent.next, atomic);
+            if asked {
+                agent.asked.insert(agent.next, request);
             }
+            asked
+        });
+        match asked {
+            true => port.endpoint().nudge_agent(),
+            false => port.atomic_done(&request, None),
         }
-        nudge(driver);
-    }
-}
-
-impl Endpoint {
-    /// One of the links leads to the agent of this host, which offers these services: the packet
-    /// interface uses them from then on.
-    pub fn served_by(&self, services: ServicesHandle) {
-        self.inner.borrow_mut().agent = Some(services);
-    }
-
-    /// The endpoint belongs to a job with this key, from which those of counters in kernels are
-    /// derived.
-    pub fn in_job(&self, key: &JobKey) {
-        self.inner.borrow_mut().job_key = Some(key.clone());
-    }
-
-    /// What the agent of this host does besides carrying messages, if one serves this endpoint.
-    pub fn agent(&self) -> Option<ServicesHandle> {
-        self.inner.borrow().agent.clone()
     }
 }
 
@@ -493,17 +432,17 @@ impl Packets {
             if services.borrow().ended().is_some() || late {
                 return None;
             }
-            self.endpoint.wait(Some(Duration::from_millis(1)));
+            self.endpoint().wait(Some(Duration::from_millis(1)));
         }
     }
 
     /// Puts a counter at the agent, or into the kernel. False if it refuses.
     pub(super) fn open_at_agent(&self, key: u64, value: u64, kernel: bool) -> bool {
-        let Some(services) = self.endpoint.agent() else { return false };
+        let Some(services) = self.endpoint().agent() else { return false };
         services.borrow_mut().open_counter(key, 1, value, kernel);
         let opened = self.await_counter(&services, key).is_some();
         if opened {
-            self.endpoint.inner.borrow_mut().driver.core.at_agent.insert(key);
+            self.port.serve(key);
         } else {
             log::warn!("the agent keeps no counter for this process (weftd --quota words=N)");
         }
@@ -512,25 +451,24 @@ impl Packets {
 
     /// Has the agent forget a counter, if it has it. False: not now.
     pub(super) fn close_at_agent(&self, key: u64) -> bool {
-        let Inner { driver, agent, .. } = &mut *self.endpoint.inner.borrow_mut();
-        if !driver.core.at_agent.contains(&key) {
+        if !self.port.serves(key) {
             return true;
         }
         // One that has ended has no counters any more.
-        let closed = agent.as_ref().is_none_or(|services| {
+        let closed = self.endpoint().agent().is_none_or(|services| {
             let mut services = services.borrow_mut();
             services.ended().is_some() || services.close_counter(key)
         });
         if closed {
-            driver.core.at_agent.remove(&key);
-            nudge(driver);
+            self.port.end_serve(key);
+            self.endpoint().nudge_agent();
         }
         closed
     }
 
     /// The value of a counter at the agent.
     pub(super) fn value_at_agent(&self, key: u64) -> Option<u64> {
-        let services = self.endpoint.agent()?;
+        let services = self.endpoint().agent()?;
         services.borrow_mut().read_counter(key, 0);
         self.await_counter(&services, key)
     }

@@ -5,17 +5,14 @@
 //! kernel is tried before anything is added over it; and where answers stop coming, the agent ends
 //! the place there, says whether the last request was served, and serves from then on.
 
-use super::agent::is_past;
 use super::Packets;
-use crate::choices::Server;
-use crate::endpoint::Endpoint;
-use crate::job::ports_from_env;
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::{Duration, Instant};
-use weft_core::engine::types::AtomicCode;
+use weft::choices::Server;
+use weft::job::ports_from_env;
+use weft::{AtomicCode, Endpoint, OpError, PeerId};
 use weft_core::wire::question;
-use weft_core::{OpError, PeerId};
 use weft_link::secure::JobKey;
 use weft_link::xdp::counters::{client_key, CounterClient};
 
@@ -85,7 +82,7 @@ impl Packets {
             return Ok(None);
         };
         client.add(0, n);
-        let answer = await_answer(&self.endpoint, &mut client).await;
+        let answer = await_answer(self.endpoint(), &mut client).await;
         if let Some(before) = answer.filter(|_| !self.with(|state| state.lose_answers)) {
             self.with(|state| state.stats.kernel_adds += 1);
             taken.give_back(Way::Client(client));
@@ -130,11 +127,10 @@ impl Packets {
 
     /// Whether counters of a peer are to be reached in its kernel, if they are there.
     pub(super) fn is_in_kernel(&self, peer: PeerId) -> bool {
-        let driver = &self.endpoint.inner.borrow().driver;
-        let engine = &driver.core.engine;
-        engine.fetch_add_of(peer) == Server::Kernel
-            && engine.peer_failure(peer).is_none()
-            && !is_past(driver, peer)
+        let endpoint = self.endpoint();
+        endpoint.fetch_add_of(peer) == Server::Kernel
+            && endpoint.peer_failure(peer).is_none()
+            && !endpoint.is_past_agent(peer)
     }
 
     /// Asks the agent of a peer for a place at its kernel, and tries it.
@@ -144,13 +140,9 @@ impl Packets {
         };
         let nonce = self.ask_agent(at, key, question::NONCE).await?.unwrap_or(0);
         let (client, port, addresses) = (place as u16, (place >> 16) as u16, place >> 32 & 0xffff);
-        let secret = {
-            let inner = self.endpoint.inner.borrow();
-            let engine = &inner.driver.core.engine;
-            let owner = engine.peer_info(at).map(|(owner, ..)| owner);
-            let of = |(job, owner): (&JobKey, _)| client_key(job, owner, engine.id(), nonce);
-            inner.job_key.as_ref().zip(owner).map(of)
-        };
+        let endpoint = self.endpoint();
+        let of = |(job, owner): (JobKey, _)| client_key(&job, owner, endpoint.id(), nonce);
+        let secret = endpoint.job_key().zip(endpoint.identity(at)).map(of);
         let Some(secret) = secret else { return Ok(Way::Agent(None)) };
         // Nonsense was refused when the job began.
         let ports = ports_from_env().unwrap_or_default();
@@ -160,7 +152,7 @@ impl Packets {
             let server = SocketAddrV4::new(Ipv4Addr::from(ip as u32), port);
             let Ok(mut way) = CounterClient::open(server, client, secret, ports) else { continue };
             way.ask();
-            if await_answer(&self.endpoint, &mut way).await.is_some() {
+            if await_answer(self.endpoint(), &mut way).await.is_some() {
                 log::debug!("adding to counters of peer {} in its kernel, at {server}", at.0);
                 return Ok(Way::Client(Box::new(way)));
             }
@@ -175,7 +167,7 @@ impl Packets {
 
     /// What the agent of a peer answers about a counter in its kernel. `None`: it is not there.
     async fn ask_agent(&self, at: PeerId, key: u64, what: u64) -> Result<Option<u64>, OpError> {
-        let (asked, _) = self.endpoint.atomic(at, key, 0, AtomicCode::Client, what, 0).await;
+        let (asked, _) = self.endpoint().atomic(at, key, 0, AtomicCode::Client, what, 0).await;
         match asked {
             Ok(status) => Ok(Some(status.value)),
             Err(OpError::Refused) => Ok(None),

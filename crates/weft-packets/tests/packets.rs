@@ -8,12 +8,13 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use weft::choices::{NoAgent, Place, Receipt, Server, Transfer, Tree};
-use weft::packets::{wire, ChoiceError, Counter, Exported, MulticastError, Packet, Packets};
+use weft::endpoint::ChoiceError;
 use weft::{Choices, Clock, Config, Endpoint, EndpointId, OpError, PeerId, Reliability};
 use weft_link::rng::Rng;
 use weft_link::secure::{JobKey, Mode, Security};
 use weft_link::wrap::{FaultSpec, Wrappers};
 use weft_link::{Link, ShmConfig, ShmLink, UdpConfig, UdpLink};
+use weft_packets::{wire, Counter, Exported, MulticastError, Packet, Packets};
 
 fn udp_link(id: u64, faults: Option<FaultSpec>) -> Box<dyn Link> {
     let host = weft_link::shm::host().unwrap();
@@ -539,9 +540,9 @@ fn hostile__headers_of_a_member_break_nothing() {
         if rng.below(4) == 0 && data.len() >= 8 {
             data[..8].copy_from_slice(&memory.key.to_le_bytes());
         }
-        let handler = 1 << 31 | kind << 16 | rng.below(3) as u32;
+        let number = kind << 16 | rng.below(3) as u32;
         let argument = rng.next_u64() as u32;
-        while h.packets[0].endpoint().send_active(to, handler, argument, &data).is_err() {
+        while h.packets[0].port().try_send(to, number, argument, &data).is_err() {
             h.until(|| true);
         }
         if seed % 16 == 0 {
@@ -554,7 +555,7 @@ fn hostile__headers_of_a_member_break_nothing() {
     h.packets[0].try_send(to, 7, 0, &[]).unwrap();
     h.until(|| got.get());
     assert!(h.packets[1].stats().malformed > 0);
-    assert_eq!(wire::parse_tag(1 << 30), None);
+    assert_eq!(wire::parse_number(1 << 22), None);
 }
 
 /// Two hosts over UDP that trust the network: how many of 3000 packets came, and the error, if any.
@@ -603,7 +604,7 @@ fn choose__one_peer_before_the_session_begins() {
     let h = hosts("udp", 2, &Config::default());
     let choices = Choices { mtu: 1024, reliability: Reliability::GoBackN, ..Choices::default() };
     let to = h.peers[0][1];
-    h.packets[0].choose(to, &choices).unwrap();
+    h.packets[0].endpoint().choose(to, &choices).unwrap();
     assert_eq!(h.packets[0].packet_max(to), 1024 - 32);
     let got = Rc::new(Cell::new(false));
     let heard = Rc::clone(&got);
@@ -611,10 +612,10 @@ fn choose__one_peer_before_the_session_begins() {
     h.packets[0].try_send(to, 0, 0, &[1; 992]).unwrap();
     h.until(|| got.get());
     let other = Choices { mtu: 2048, ..choices };
-    assert_eq!(h.packets[0].choose(to, &other), Err(ChoiceError::Begun));
-    assert_eq!(h.packets[0].choose(to, &choices), Ok(()), "as it is");
+    assert_eq!(h.packets[0].endpoint().choose(to, &other), Err(ChoiceError::Begun));
+    assert_eq!(h.packets[0].endpoint().choose(to, &choices), Ok(()), "as it is");
     let agent = Choices { reliability: Reliability::Agent, ..choices };
-    let refused = h.packets[0].choose(to, &agent).unwrap_err();
+    let refused = h.packets[0].endpoint().choose(to, &agent).unwrap_err();
     assert_eq!(refused, ChoiceError::NoAgent(NoAgent { setting: "reliability", value: "agent" }));
 }
 
@@ -622,14 +623,20 @@ fn choose__one_peer_before_the_session_begins() {
 fn choose__one_part_after_the_other() {
     let h = hosts("udp", 2, &Config { mtu: 4096, ..Config::default() });
     let (packets, to) = (&h.packets[0], h.peers[0][1]);
-    let before = packets.chosen(to).unwrap();
-    assert_eq!(before, packets.choices());
-    packets.choose(to, &Choices { reliability: Reliability::GoBackN, ..before }).unwrap();
-    packets.choose(to, &Choices { mtu: 1024, ..packets.chosen(to).unwrap() }).unwrap();
-    let chosen = packets.chosen(to).unwrap();
+    let before = packets.endpoint().chosen(to).unwrap();
+    assert_eq!(before, packets.endpoint().choices());
+    packets
+        .endpoint()
+        .choose(to, &Choices { reliability: Reliability::GoBackN, ..before })
+        .unwrap();
+    packets
+        .endpoint()
+        .choose(to, &Choices { mtu: 1024, ..packets.endpoint().chosen(to).unwrap() })
+        .unwrap();
+    let chosen = packets.endpoint().chosen(to).unwrap();
     assert_eq!((chosen.reliability, chosen.mtu), (Reliability::GoBackN, 1024));
-    assert_eq!(packets.choices(), before, "others are chosen for as before");
-    assert_eq!(packets.chosen(PeerId(77)), None);
+    assert_eq!(packets.endpoint().choices(), before, "others are chosen for as before");
+    assert_eq!(packets.endpoint().chosen(PeerId(77)), None);
 }
 
 #[test]
@@ -641,7 +648,7 @@ fn choose__what_holds_for_a_job_is_not_taken_for_a_peer() {
         (Choices { receipt: Receipt::Polling, ..job }, "receipt"),
         (Choices { multicast: Place::Agent, ..job }, "multicast"),
     ] {
-        let refused = packets.choose(to, &choices).unwrap_err();
+        let refused = packets.endpoint().choose(to, &choices).unwrap_err();
         assert_eq!(refused, ChoiceError::NotForPeer { setting });
         let said = refused.to_string();
         assert!(said.contains(&format!("WEFT_{}", setting.to_uppercase())), "{said}");
@@ -652,9 +659,9 @@ impl Hosts {
     /// Chooses a transfer at `a` for `b`; the rest stays.
     fn transfer(&self, a: usize, b: usize, transfer: Transfer) {
         let (packets, peer) = (&self.packets[a], self.peers[a][b]);
-        let before = packets.chosen(peer).unwrap();
-        packets.choose(peer, &Choices { transfer, ..before }).unwrap();
-        assert_eq!(packets.chosen(peer).unwrap(), Choices { transfer, ..before });
+        let before = packets.endpoint().chosen(peer).unwrap();
+        packets.endpoint().choose(peer, &Choices { transfer, ..before }).unwrap();
+        assert_eq!(packets.endpoint().chosen(peer).unwrap(), Choices { transfer, ..before });
     }
 
     /// Bytes that two hosts have copied directly.
@@ -708,7 +715,7 @@ fn choose__each_peer_in_memory_has_its_transfer() {
     h.transfer(0, 3, Transfer::Gather);
     assert_eq!(h.message(0, 3, len).1, 0);
     assert_eq!(h.message(0, 1, len).1, len, "it stays");
-    assert_eq!(h.packets[0].choices(), Choices::default());
+    assert_eq!(h.packets[0].endpoint().choices(), Choices::default());
 }
 
 #[test]
@@ -788,7 +795,7 @@ fn exceptions__one_rank_has_another_transfer_by_the_settings_of_all() {
     for (a, b) in [(0, 2), (2, 0), (1, 2), (2, 1)] {
         assert_eq!(h.message(a, b, len), (true, 0), "{a} to {b}");
     }
-    assert_eq!(h.packets[0].choices().transfer, Transfer::Rcpy);
+    assert_eq!(h.packets[0].endpoint().choices().transfer, Transfer::Rcpy);
     // The other way round, and a call still chooses otherwise.
     let h = hosts("shm", 3, &job(&[("transfer", "copy,1-2=rcpy,2=copy")]));
     assert_eq!(h.message(0, 1, len), (false, len));
@@ -826,8 +833,8 @@ fn exceptions__hold_for_who_makes_itself_known() {
             let sent = async { assert!(send.await.0.is_ok()) };
             h.run(vec![Box::pin(receive), Box::pin(sent)], || true);
         }
-        let theirs = h.packets[2].chosen(source.get().unwrap()).unwrap();
-        for chosen in [from.chosen(peer).unwrap(), theirs] {
+        let theirs = h.packets[2].endpoint().chosen(source.get().unwrap()).unwrap();
+        for chosen in [from.endpoint().chosen(peer).unwrap(), theirs] {
             assert_eq!((chosen.reliability, chosen.mtu), wanted, "rank {rank}");
         }
         let now = to.stats().packets_received;
@@ -842,7 +849,7 @@ fn choose__the_place_of_fetch_and_add_needs_an_agent_or_none() {
     let own = h.packets[0].endpoint().connect(&h.packets[0].endpoint().address()).unwrap();
     let by_agent = |peer| {
         let choices = Choices { fetch_add: Server::Agent, ..Choices::default() };
-        h.packets[0].choose(peer, &choices)
+        h.packets[0].endpoint().choose(peer, &choices)
     };
     assert_eq!(by_agent(h.peers[0][1]), Err(ChoiceError::PastAgent));
     assert_eq!(
@@ -853,7 +860,7 @@ fn choose__the_place_of_fetch_and_add_needs_an_agent_or_none() {
     // Whether a peer over a network has one is not known.
     let h = hosts("udp", 2, &Config::default());
     let choices = Choices { fetch_add: Server::Agent, ..Choices::default() };
-    assert_eq!(h.packets[0].choose(h.peers[0][1], &choices), Ok(()));
+    assert_eq!(h.packets[0].endpoint().choose(h.peers[0][1], &choices), Ok(()));
     let counter = h.packets[1].counter(5).unwrap();
     let adding = async {
         assert_eq!(h.packets[0].fetch_add(h.peers[0][1], counter, 2).await, Ok(5));

@@ -1,12 +1,10 @@
 //! Receiving packets without an upcall.
 
-use super::wire::{tag, Kind};
+use super::wire::{name, Kind};
 use super::{Packets, Slot, State};
-use crate::endpoint::driver::{Arrived, Core, Driver};
-use crate::endpoint::{Inner, Status};
 use std::collections::VecDeque;
-use weft_core::{OpError, PeerId};
-use weft_link::Bytes;
+use weft::port::{Arrived, Port};
+use weft::{OpError, PeerId, Status};
 
 /// Places of a mailbox that are kept while it is empty.
 const WAITING_SPARE: usize = 1024;
@@ -28,19 +26,6 @@ impl From<Status> for Received {
         // A packet that came has a sender.
         let source = s.source.unwrap_or(PeerId(u32::MAX));
         Received { source, argument: (s.tag >> 32) as u32, len: s.len }
-    }
-}
-
-impl Core {
-    /// A packet that nobody awaits: to be dealt with.
-    #[inline]
-    pub(crate) fn packet(&mut self, peer: PeerId, tag: u64, payload: Bytes<'_>) {
-        // What it acknowledges is sent when the program has seen it.
-        self.ended = true;
-        self.engine.packet_queued();
-        let mut data = self.packet_bufs.pop().unwrap_or_default();
-        payload.copy_to(data.resize(payload.len()));
-        self.packets.push_back(Arrived { peer, tag, data });
     }
 }
 
@@ -66,16 +51,15 @@ impl Packets {
         number: u16,
         buffer: &mut [u8],
     ) -> Result<Received, OpError> {
-        let soon = {
-            let inner = &mut *self.endpoint.inner.borrow_mut();
-            let slot = inner.packets.as_ref().filter(|state| !state.in_upcall);
-            let slot = slot.and_then(|state| state.handlers.get(usize::from(number)));
-            let none_waits = matches!(slot, Some(Slot::Mailbox(waiting)) if waiting.is_empty())
-                && inner.driver.core.packets.is_empty();
-            match none_waits {
-                true => inner.await_packet(from, tag(Kind::User, number, 0), buffer),
-                false => None,
-            }
+        let none_waits = {
+            let state = self.shared.state.borrow();
+            let slot = state.handlers.get(usize::from(number));
+            matches!(slot, Some(Slot::Mailbox(waiting)) if waiting.is_empty())
+                && !self.shared.in_upcall.get()
+        };
+        let soon = match none_waits {
+            true => self.port.look_for(from, name(Kind::User, number, 0).0, buffer),
+            false => None,
         };
         match soon {
             Some(result) => result.map(Received::from),
@@ -90,21 +74,21 @@ impl Packets {
         number: u16,
         buffer: &mut [u8],
     ) -> Result<Received, OpError> {
-        let _watch = from.and_then(|peer| self.endpoint.watch(peer));
+        let _watch = from.and_then(|peer| self.endpoint().watch(peer));
         loop {
             // Ahead of its failure: what it sent before counts.
             if let Some(result) = self.try_receive(from, number, buffer) {
                 return result;
             }
             if let Some((peer, failure)) =
-                from.and_then(|peer| Some((peer, self.endpoint.peer_failure(peer)?)))
+                from.and_then(|peer| Some((peer, self.endpoint().peer_failure(peer)?)))
             {
                 return Err(OpError::Peer { peer, failure });
             }
-            if let Some(error) = self.endpoint.end_error() {
+            if let Some(error) = self.endpoint().end_error() {
                 return Err(error);
             }
-            self.endpoint.wait(None);
+            self.endpoint().wait(None);
         }
     }
 
@@ -116,12 +100,11 @@ impl Packets {
         number: u16,
         buffer: &mut [u8],
     ) -> Option<Result<Received, OpError>> {
-        let Inner { driver, packets, .. } = &mut *self.endpoint.inner.borrow_mut();
-        let state = packets.as_mut()?;
+        let state = &mut *self.shared.state.borrow_mut();
         match state.handlers.get_mut(usize::from(number)) {
-            Some(Slot::Mailbox(_)) if state.in_upcall => Some(Err(OpError::Refused)),
+            Some(Slot::Mailbox(_)) if self.shared.in_upcall.get() => Some(Err(OpError::Refused)),
             Some(Slot::Mailbox(waiting)) if waiting.is_empty() => None,
-            Some(Slot::Mailbox(_)) => state.take_waiting(driver, from, number, buffer),
+            Some(Slot::Mailbox(_)) => state.take_waiting(&self.port, from, number, buffer),
             _ => Some(Err(OpError::Refused)),
         }
     }
@@ -131,7 +114,7 @@ impl State {
     #[cold]
     fn take_waiting(
         &mut self,
-        driver: &mut Driver,
+        port: &Port,
         from: Option<PeerId>,
         number: u16,
         buffer: &mut [u8],
@@ -139,22 +122,21 @@ impl State {
         let Slot::Mailbox(waiting) = self.handlers.get_mut(usize::from(number))? else {
             return None;
         };
-        let at = waiting.iter().position(|a| from.is_none_or(|from| from == a.peer))?;
-        let arrived: Arrived = waiting.remove(at)?;
+        let at = waiting.iter().position(|a| from.is_none_or(|from| from == a.source))?;
+        let message: Arrived = waiting.remove(at)?;
         if waiting.is_empty() && waiting.capacity() > WAITING_SPARE {
             // A flood took it.
             *waiting = VecDeque::new();
         }
-        let (source, argument) = (arrived.peer, (arrived.tag >> 32) as u32);
-        let len = arrived.data.len;
+        let (source, argument, len) = (message.source, message.argument, message.data.len());
         let result = match buffer.get_mut(..len) {
             Some(into) => {
-                into.copy_from_slice(arrived.data.get());
+                into.copy_from_slice(&message.data);
                 Ok(Received { source, argument, len })
             }
             None => Err(OpError::Truncated { sent: len as u64 }),
         };
-        self.settle(driver, arrived);
+        port.release(message);
         Some(result)
     }
 }

@@ -6,15 +6,11 @@
 //! memory sees to that by itself. Packets keep their order among all packets to a peer, sent in
 //! whatever way.
 
-use super::wire::{tag, Kind};
+use super::wire::{name, Kind};
 use super::Packets;
-use crate::choices::Transfer;
-use crate::endpoint::error_of;
-use crate::endpoint::sys::raw::INJECTED_MAX;
-use crate::endpoint::sys::Memory;
 use std::ops::Range;
 use std::rc::Rc;
-use weft_core::{OpError, PeerId};
+use weft::{OpError, PeerId};
 
 impl Packets {
     /// Sends part of shared memory as a packet, without a copy in this process. It returns when
@@ -43,7 +39,7 @@ impl Packets {
         loop {
             match self.try_gather(to, handler, argument, memory, part.clone()) {
                 Err(OpError::Busy) => {
-                    self.endpoint.wait(None);
+                    self.endpoint().wait(None);
                 }
                 other => return other,
             }
@@ -62,9 +58,20 @@ impl Packets {
         memory: &Rc<[u8]>,
         part: Range<usize>,
     ) -> Result<(), OpError> {
-        let data = memory.get(part.clone()).ok_or(OpError::Refused)?;
-        let lend = || Memory::shared(memory, part).ok_or(OpError::Refused);
-        self.lend(to, tag(Kind::User, handler, argument), data, lend).map(|_| ())
+        let (number, _) = name(Kind::User, handler, argument);
+        if !self.port.gather(to, number, argument, memory, part)? {
+            self.note_lent(to);
+        }
+        Ok(())
+    }
+
+    /// Packets were gathered for a peer.
+    pub(super) fn note_lent(&self, to: PeerId) {
+        self.with(|state| {
+            if !state.lent_to.contains(&to) {
+                state.lent_to.push(to);
+            }
+        });
     }
 
     /// As [`gather`](Self::gather), for programs written as futures.
@@ -81,50 +88,15 @@ impl Packets {
     ) -> Result<(), OpError> {
         loop {
             match self.try_gather(to, handler, argument, memory, part.clone()) {
-                Err(OpError::Busy) => self.endpoint.sleep(super::BUSY).await,
+                Err(OpError::Busy) => self.endpoint().sleep(super::BUSY).await,
                 other => return other,
             }
         }
     }
 
-    /// Sends a packet whose memory is given by `lend` if it cannot be given back at once; true if
-    /// it could.
-    #[inline]
-    pub(super) fn lend(
-        &self,
-        to: PeerId,
-        tag: u64,
-        data: &[u8],
-        lend: impl FnOnce() -> Result<Memory, OpError>,
-    ) -> Result<bool, OpError> {
-        let copies = {
-            let inner = &mut *self.endpoint.inner.borrow_mut();
-            if inner.packet_now(to, tag, data) {
-                return Ok(true);
-            }
-            inner.driver.core.engine.transfer_of(to) == Transfer::Copy || data.is_empty()
-        };
-        self.check_len(to, data.len())?;
-        if copies {
-            return self.try_post(to, tag, data).map(|()| true);
-        }
-        let memory = lend()?;
-        let inner = &mut *self.endpoint.inner.borrow_mut();
-        if inner.driver.core.engine.queued(to) >= INJECTED_MAX {
-            return Err(OpError::Busy);
-        }
-        inner.driver.lend(to, tag, data, memory).map_err(error_of)?;
-        if let Some(state) = &mut inner.packets {
-            if !state.lent_to.contains(&to) {
-                state.lent_to.push(to);
-            }
-        }
-        Ok(false)
-    }
-
     /// Packets that still use memory they were gathered from.
     pub fn lent(&self) -> usize {
-        self.endpoint.inner.borrow().driver.core.ops.lent()
+        self.port.lent()
     }
 
     /// Waits until all memory that packets were gathered from is free again: the links have their
@@ -136,7 +108,7 @@ impl Packets {
     /// them. The memory is free all the same.
     pub fn flush(&self) -> Result<(), OpError> {
         while !self.hurry() {
-            self.endpoint.wait(None);
+            self.endpoint().wait(None);
         }
         self.flushed()
     }
@@ -147,34 +119,22 @@ impl Packets {
     /// As [`flush`](Self::flush).
     pub async fn flush_async(&self) -> Result<(), OpError> {
         while !self.hurry() {
-            self.endpoint.sleep(super::BUSY).await;
+            self.endpoint().sleep(super::BUSY).await;
         }
         self.flushed()
     }
 
     /// Sends what is queued and asks for what is missing. True if nothing is.
     fn hurry(&self) -> bool {
-        let inner = &mut *self.endpoint.inner.borrow_mut();
-        let (driver, Some(state)) = (&mut inner.driver, &inner.packets) else { return true };
-        if driver.core.ops.lent() == 0 {
-            return true;
-        }
-        let now = driver.core.tick();
-        driver.flush();
-        for &peer in &state.lent_to {
-            driver.core.engine.hurry(now, peer);
-        }
-        driver.flush();
-        driver.core.ops.lent() == 0
+        let state = self.shared.state.borrow();
+        self.port.hurry(&state.lent_to)
     }
 
     fn flushed(&self) -> Result<(), OpError> {
-        let inner = &mut *self.endpoint.inner.borrow_mut();
-        let Some(state) = &mut inner.packets else { return Ok(()) };
-        inner.driver.core.ops.returned.clear();
-        let engine = &inner.driver.core.engine;
-        let failed = state.lent_to.drain(..).find_map(|peer| {
-            let failure = engine.peer_failure(peer)?;
+        self.port.forget_returned();
+        let lent_to = self.with(|state| std::mem::take(&mut state.lent_to));
+        let failed = lent_to.into_iter().find_map(|peer| {
+            let failure = self.endpoint().peer_failure(peer)?;
             Some(OpError::Peer { peer, failure })
         });
         failed.map_or(Ok(()), Err)

@@ -1,9 +1,12 @@
-//! What packets of the packet interface carry beside the program's bytes.
+//! The headers of packets beside the program's bytes.
 //!
-//! A packet is an active message whose tag has bit 31 set. Bits 0 to 15 of the tag are the number
-//! of the handler, bits 16 to 30 the kind, bits 32 to 63 the program's argument. Packets of kind 0
-//! carry the program's bytes and nothing else; those of other kinds begin with one of the headers
-//! below, all integers in little-endian order.
+//! A packet is a message of the port's client [`CLIENT`]. Bits 0 to 15 of its number are the number
+//! of the handler, bits 16 to 23 the kind; its argument is the program's. Packets of kind 0 carry
+//! the program's bytes and nothing else; those of other kinds begin with one of the headers below,
+//! all integers in little-endian order.
+
+/// The number of the packet interface among the clients of the port.
+pub const CLIENT: u8 = weft::port::WEFT;
 
 /// What a packet is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,17 +49,20 @@ impl Kind {
     ];
 }
 
-/// The tag of a packet, without the engine's bit.
+/// Number and argument of a packet.
+pub type Name = (u32, u32);
+
+/// The name of a packet.
 #[inline]
-pub const fn tag(kind: Kind, handler: u16, argument: u32) -> u64 {
-    (argument as u64) << 32 | (kind as u64) << 16 | handler as u64
+pub const fn name(kind: Kind, handler: u16, argument: u32) -> Name {
+    ((kind as u32) << 16 | handler as u32, argument)
 }
 
-/// Kind, handler and argument of a tag; `None`: no kind there is.
+/// Kind and handler of a number; `None`: there is no such kind.
 #[inline]
-pub fn parse_tag(tag: u64) -> Option<(Kind, u16, u32)> {
-    let kind = *Kind::ALL.get((tag >> 16 & 0x7fff) as usize)?;
-    Some((kind, tag as u16, (tag >> 32) as u32))
+pub fn parse_number(number: u32) -> Option<(Kind, u16)> {
+    let kind = *Kind::ALL.get((number >> 16) as usize)?;
+    Some((kind, number as u16))
 }
 
 macro_rules! header {
@@ -219,9 +225,9 @@ pub fn check(bytes: &[u8]) {
     }
     same!(Multicast, Credit, Join, Failed, Redirect, Map, Invalidate);
     if let Some((head, _)) = bytes.split_first_chunk() {
-        let all = u64::from_le_bytes(*head);
-        if let Some((kind, handler, argument)) = parse_tag(all) {
-            assert_eq!(tag(kind, handler, argument), all & !(1 << 31));
+        let number = u32::from_le_bytes(*head);
+        if let Some((kind, handler)) = parse_number(number) {
+            assert_eq!(name(kind, handler, 7), (number, 7));
         }
     }
 }
@@ -232,15 +238,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tag__round_trip_and_unknown_kinds() {
+    fn name__round_trip_and_unknown_kinds() {
         for kind in Kind::ALL {
-            assert_eq!(
-                parse_tag(tag(kind, 0xfffe, 0x89ab_cdef)),
-                Some((kind, 0xfffe, 0x89ab_cdef))
-            );
+            let (number, argument) = name(kind, 0xfffe, 0x89ab_cdef);
+            assert!(number < weft::port::NUMBERS);
+            assert_eq!((parse_number(number), argument), (Some((kind, 0xfffe)), 0x89ab_cdef));
         }
-        assert_eq!(parse_tag(10 << 16), None);
-        assert_eq!(parse_tag(0x7fff << 16), None);
+        assert_eq!(parse_number(10 << 16), None);
+        assert_eq!(parse_number(0xff << 16), None);
     }
 
     #[test]

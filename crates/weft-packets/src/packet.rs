@@ -1,33 +1,32 @@
 //! Packets as programs see them.
 
-use super::{Packets, SendBuffer as Buffer, State};
-use crate::endpoint::driver::{Driver, PacketBuf};
-use crate::endpoint::Inner;
+use super::{Packets, State};
 use std::fmt;
-use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
-use weft_core::PeerId;
+use weft::port::{Arrived, Buffer, Port};
+use weft::PeerId;
+
+/// Memory for a packet, to be filled and sent.
+pub type SendBuffer = Buffer;
 
 /// What is given back when the program is done with a packet.
 pub(super) enum Owed {
-    /// The buffer, and the sender's credit.
-    Credit(PacketBuf),
+    /// The message: its memory, and the sender's credit.
+    Credit(Arrived),
     /// A reference to a multicast packet.
-    Flight(u32, Rc<PacketBuf>),
+    Flight(u32, Rc<Buffer>),
     /// Nothing any more.
     Nothing,
 }
 
 impl Owed {
-    pub(super) fn settle(self, peer: PeerId, state: &mut State, driver: &mut Driver) {
+    #[inline]
+    pub(super) fn settle(self, state: &mut State, port: &Port) {
         match self {
-            Owed::Credit(buf) => {
-                driver.core.engine.packet_released(peer, buf.len as u64);
-                driver.core.recycle(buf);
-            }
+            Owed::Credit(message) => port.release(message),
             Owed::Flight(id, buf) => {
                 drop(buf);
-                state.land(driver, id);
+                state.land(port, id);
             }
             Owed::Nothing => {}
         }
@@ -35,8 +34,8 @@ impl Owed {
 
     fn bytes(&self) -> &[u8] {
         match self {
-            Owed::Credit(buf) => buf.get(),
-            Owed::Flight(_, buf) => &buf.get()[super::wire::Multicast::LEN..],
+            Owed::Credit(message) => &message.data,
+            Owed::Flight(_, buf) => &buf[super::wire::Multicast::LEN..],
             Owed::Nothing => &[],
         }
     }
@@ -63,7 +62,7 @@ impl fmt::Display for TooManyKept {
     }
 }
 
-crate::readable!(TooManyKept);
+weft::readable!(TooManyKept);
 
 impl std::error::Error for TooManyKept {}
 
@@ -115,12 +114,10 @@ impl<'a> Packet<'a> {
 impl Drop for Packet<'_> {
     fn drop(&mut self) {
         let owed = std::mem::replace(&mut self.owed, Owed::Nothing);
-        if let Owed::Nothing = owed {
-            return;
-        }
-        let Inner { driver, packets, .. } = &mut *self.packets.endpoint.inner.borrow_mut();
-        if let Some(state) = packets {
-            owed.settle(self.source, state, driver);
+        match owed {
+            Owed::Nothing => {}
+            Owed::Credit(message) => self.packets.port.release(message),
+            owed => self.packets.with(|state| owed.settle(state, &self.packets.port)),
         }
     }
 }
@@ -154,34 +151,12 @@ impl Drop for KeptPacket {
     fn drop(&mut self) {
         let len = self.data().len();
         let owed = std::mem::replace(&mut self.owed, Owed::Nothing);
-        let Inner { driver, packets, .. } = &mut *self.packets.endpoint.inner.borrow_mut();
-        let Some(state) = packets else { return };
-        state.kept -= 1;
-        state.kept_bytes -= len;
-        owed.settle(self.source, state, driver);
-        if driver.core.has_work() {
-            driver.core.tick();
-            driver.flush();
-        }
-    }
-}
-
-/// Memory for a packet, to be filled and sent.
-pub struct SendBuffer {
-    pub(super) buf: PacketBuf,
-}
-
-impl Deref for Buffer {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        self.buf.get()
-    }
-}
-
-impl DerefMut for Buffer {
-    fn deref_mut(&mut self) -> &mut [u8] {
-        let len = self.buf.len;
-        &mut self.buf.bytes[..len]
+        let port = &self.packets.port;
+        self.packets.with(|state| {
+            state.kept -= 1;
+            state.kept_bytes -= len;
+            owed.settle(state, port);
+        });
+        port.flush();
     }
 }

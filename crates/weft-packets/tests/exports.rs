@@ -1,9 +1,9 @@
 //! What becomes of exported memory when its endpoint ends. A process of its own: it counts files.
 #![allow(non_snake_case)]
 
-use weft::packets::Packets;
 use weft::{Clock, Config, Endpoint, EndpointId};
 use weft_link::{ShmConfig, ShmLink};
+use weft_packets::Packets;
 
 /// Memory files that this process has open.
 fn memory_files() -> usize {

@@ -1,6 +1,6 @@
 //! The packet interface, after the communication interface of paper 004 (section 2): send buffers,
 //! packets, upcalls that may keep a packet, receipt by polling or sleeping, fetch-and-add,
-//! multicast groups and remote-memory copy, over the engine and the links of an [`Endpoint`].
+//! multicast groups and remote-memory copy: a client of the [port](weft::port).
 //!
 //! Packets from one peer arrive in the order in which they were sent. A packet costs credit of its
 //! sender until its upcall returns or, if that keeps it, until it is dropped: whoever keeps too
@@ -9,7 +9,6 @@
 //! `try_` forms for that, since nothing arrives while they wait.
 
 mod agent;
-mod choose;
 mod dispatch;
 mod gather;
 mod group;
@@ -19,33 +18,30 @@ mod packet;
 mod rcpy;
 mod receive;
 mod send;
+mod shared;
 #[allow(unsafe_code)]
 mod sys;
 pub mod wire;
 
-pub use choose::ChoiceError;
 pub use group::{Expecting, MulticastError, MulticastGroup};
 pub use packet::{KeptPacket, Packet, SendBuffer, TooManyKept};
 pub use rcpy::Exported;
 pub use receive::Received;
+pub use shared::{SharedPacket, SharedPackets};
 
-use crate::choices::{Choices, NoAgent, Place, Server};
-use crate::endpoint::sys::lent::Waits as _;
-use crate::endpoint::Endpoint;
 use agent::Agent;
 use multicast::{Delivery, Group, InFlight};
 use rcpy::Copies;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::task::Waker;
 use std::time::Duration;
-use weft_core::engine::types::AtomicCode;
-use weft_core::engine::Rights;
+use weft::choices::{NoAgent, Place, Server};
+use weft::port::{Arrived, Port};
+use weft::{AtomicCode, Config, Endpoint, OpError, PeerId, Rights};
 use weft_core::slab::Slab;
-use weft_core::{Config, OpError, PeerId};
 use weft_link::agent::ServicesHandle;
-
 /// Pause of a future before it tries again to send.
 const BUSY: Duration = Duration::from_micros(20);
 
@@ -104,14 +100,20 @@ enum Slot {
     Upcall(Handler),
     /// They wait for a receive: bounded by the credit of their senders, which grows as there is
     /// room (`unexpected_max`).
-    Mailbox(VecDeque<crate::endpoint::driver::Arrived>),
+    Mailbox(VecDeque<Arrived>),
 }
 
-/// What the packet interface keeps beside the driver.
-pub(crate) struct State {
-    handlers: Vec<Slot>,
+/// The packet interface of an endpoint: a client of its port.
+struct Shared {
+    state: RefCell<State>,
     /// An upcall runs: packets wait.
-    in_upcall: bool,
+    in_upcall: Cell<bool>,
+}
+
+struct State {
+    handlers: Vec<Slot>,
+    /// Messages that wait for the end of an upcall, or came before their group was made.
+    again: VecDeque<Arrived>,
     /// Packets kept by the program, and their bytes; bounded by the next two.
     kept: usize,
     kept_bytes: usize,
@@ -123,7 +125,7 @@ pub(crate) struct State {
     /// Those whose upcall is due.
     deliveries: VecDeque<Delivery>,
     /// Multicast packets of groups that are yet to be made here: bounded as those of a mailbox.
-    orphans: VecDeque<crate::endpoint::driver::Arrived>,
+    orphans: VecDeque<Arrived>,
     copies: Copies,
     /// Keys of counters made here: bounded by the keys of the engine.
     counters: BTreeSet<u64>,
@@ -150,7 +152,7 @@ impl State {
     fn new(config: &Config, agent: Option<ServicesHandle>) -> State {
         State {
             handlers: Vec::new(),
-            in_upcall: false,
+            again: VecDeque::new(),
             kept: 0,
             kept_bytes: 0,
             kept_max: config.packets_kept as usize,
@@ -175,7 +177,7 @@ impl State {
     }
 
     fn wake_all(&mut self) {
-        self.wakers.drain(..).for_each(crate::endpoint::wake);
+        self.wakers.drain(..).for_each(weft::port::wake);
     }
 }
 
@@ -183,7 +185,8 @@ impl State {
 /// the same.
 #[derive(Clone)]
 pub struct Packets {
-    endpoint: Endpoint,
+    port: Port,
+    shared: Rc<Shared>,
 }
 
 /// The key of a counter for fetch-and-add, at the endpoint that has it.
@@ -198,21 +201,25 @@ impl Packets {
     ///
     /// # Errors
     /// The endpoint's configuration chooses an agent, which does not serve this process.
+    ///
+    /// # Panics
+    /// The program has given the number [`wire::CLIENT`] to a client of its own.
     pub fn new(endpoint: &Endpoint) -> Result<Packets, NoAgent> {
-        let inner = &mut *endpoint.inner.borrow_mut();
-        let config = inner.driver.core.engine.config();
-        Choices::of(config).check(inner.agent.is_some())?;
-        if inner.packets.is_none() {
-            inner.packets = Some(Box::new(State::new(config, inner.agent.clone())));
-            inner.driver.core.packet_failures = Some(Vec::new());
-            inner.above = true;
+        endpoint.choices().check(endpoint.agent().is_some())?;
+        let made = endpoint.port(wire::CLIENT, || {
+            let state = State::new(&endpoint.config(), endpoint.agent());
+            Rc::new(Shared { state: RefCell::new(state), in_upcall: Cell::new(false) })
+        });
+        let (port, shared) = made.unwrap_or_else(|taken| panic!("{taken}"));
+        if endpoint.agent().is_some() {
+            port.poll_each_round();
         }
-        Ok(Packets { endpoint: endpoint.clone() })
+        Ok(Packets { port, shared })
     }
 
     /// The endpoint below.
     pub fn endpoint(&self) -> &Endpoint {
-        &self.endpoint
+        self.port.endpoint()
     }
 
     /// Counters.
@@ -221,10 +228,7 @@ impl Packets {
     }
 
     fn with<R>(&self, f: impl FnOnce(&mut State) -> R) -> R {
-        let inner = &mut *self.endpoint.inner.borrow_mut();
-        let config = inner.driver.core.engine.config();
-        let state = || Box::new(State::new(config, inner.agent.clone()));
-        f(inner.packets.get_or_insert_with(state))
+        f(&mut self.shared.state.borrow_mut())
     }
 
     /// Has `upcall` called with each packet for handler `number` from now on. It runs inside
@@ -235,30 +239,36 @@ impl Packets {
     }
 
     fn set(&self, number: u16, slot: Slot) {
-        self.with(|state| {
+        let before = self.with(|state| {
             let at = usize::from(number);
             if state.handlers.len() <= at {
                 state.handlers.resize_with(at + 1, Slot::default);
             }
-            state.handlers[at] = slot;
+            std::mem::replace(&mut state.handlers[at], slot)
         });
+        match before {
+            // Packets that waited for nobody are of no use.
+            Slot::Mailbox(waiting) => waiting.into_iter().for_each(|m| self.port.release(m)),
+            // Drops what the upcall has kept, which comes back here.
+            other => drop(other),
+        }
     }
 
     /// Longest packet to a peer, bytes of the program.
     pub fn packet_max(&self, peer: PeerId) -> usize {
-        self.endpoint.inner.borrow().driver.core.engine.single_max(peer)
+        self.port.packet_max(peer)
     }
 
     /// Takes in what has arrived and calls upcalls; true if anything happened.
     #[inline]
     pub fn poll(&self) -> bool {
-        self.endpoint.progress()
+        self.endpoint().progress()
     }
 
     /// As [`poll`](Self::poll), but waits for something to happen, at most for `timeout`: polls
     /// for `spin_us`, then sleeps until the link's interrupt.
     pub fn wait(&self, timeout: Option<Duration>) -> bool {
-        self.endpoint.wait(timeout)
+        self.endpoint().wait(timeout)
     }
 
     /// Makes a counter here, for [`fetch_add`](Self::fetch_add) by peers; with
@@ -267,16 +277,16 @@ impl Packets {
     /// past the agent, which serves the others; where it cannot be there (a warning says so) at the
     /// agent. `None`: no more keys, or the agent refuses.
     pub fn counter(&self, value: u64) -> Option<Counter> {
-        let key = self.endpoint.register(8, Rights::ALL)?;
+        let key = self.endpoint().register(8, Rights::ALL)?;
         let server = self.counter_server();
         let at_agent = server != Server::Host;
         let write = |word: &mut [u8]| word.copy_from_slice(&value.to_le_bytes());
         if at_agent && !self.open_at_agent(key, value, server == Server::Kernel) {
-            self.endpoint.unregister(key);
+            self.endpoint().unregister(key);
             return None;
         }
         if !at_agent {
-            self.endpoint.with_region(key, write)?;
+            self.endpoint().with_region(key, write)?;
         }
         self.with(|state| state.counters.insert(key));
         Some(Counter { key })
@@ -296,18 +306,17 @@ impl Packets {
             return false;
         }
         self.with(|state| state.counters.remove(&key));
-        self.endpoint.unregister(key);
+        self.endpoint().unregister(key);
         true
     }
 
     /// The value of a counter made here. If it is at the agent, this waits for the answer.
     pub fn counter_value(&self, counter: Counter) -> Option<u64> {
-        if self.endpoint.inner.borrow().driver.core.at_agent.contains(&counter.key) {
+        if self.port.serves(counter.key) {
             return self.value_at_agent(counter.key);
         }
-        let inner = self.endpoint.inner.borrow();
-        let word = inner.driver.core.regions.get(&counter.key)?.read(0, 8);
-        Some(u64::from_le_bytes(word.try_into().ok()?))
+        let word = self.endpoint().with_region(counter.key, |word| word.try_into().ok());
+        word.flatten().map(u64::from_le_bytes)
     }
 
     /// Adds to a counter at a peer (or here: an endpoint is its own peer) and gives the value
@@ -322,7 +331,7 @@ impl Packets {
             return Ok(before);
         }
         let code = AtomicCode::FetchAdd;
-        let (result, _) = self.endpoint.atomic(at, counter.key, 0, code, n, 0).await;
+        let (result, _) = self.endpoint().atomic(at, counter.key, 0, code, n, 0).await;
         result.map(|status| status.value)
     }
 
@@ -332,17 +341,20 @@ impl Packets {
     /// As [`fetch_add`](Self::fetch_add).
     pub fn fetch_add_blocking(&self, at: PeerId, counter: Counter, n: u64) -> Result<u64, OpError> {
         if self.is_in_kernel(at) {
-            return self.endpoint.block_on(self.fetch_add(at, counter, n));
+            return self.endpoint().block_on(self.fetch_add(at, counter, n));
         }
-        self.endpoint.atomic_at(at, (counter.key, 0), AtomicCode::FetchAdd, (n, 0))
+        self.port.atomic_at(at, (counter.key, 0), AtomicCode::FetchAdd, (n, 0))
     }
 
     /// Who serves counters that are made here from now on.
     pub fn counter_server(&self) -> Server {
-        let engine = &self.endpoint.inner.borrow().driver.core.engine;
-        let own = engine.find_peer(engine.id());
-        let config = engine.config();
-        own.map_or_else(|| config.for_peer(config.rank).fetch_add, |me| engine.fetch_add_of(me))
+        self.endpoint().own_fetch_add()
+    }
+
+    /// The port, for a program that sends what this interface never would.
+    #[doc(hidden)]
+    pub fn port(&self) -> &Port {
+        &self.port
     }
 
     /// A program that takes in its own credit packets badly: the next `count` of multicast trees

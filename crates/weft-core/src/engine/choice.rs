@@ -1,68 +1,13 @@
-//! What the packet interface has of its own: the latency path of packets, credit that comes back
-//! when the program is done with a packet, and what is chosen for one peer.
+//! Choices for one peer: who retransmits, how long packets are, how payload travels, who does
+//! atomic operations.
 
-use super::types::{SendArgs, PACKET};
 use super::Engine;
 use crate::choices::{Server, Transfer};
 use crate::id::PeerId;
-use crate::peer::{Desc, State};
+use crate::peer::State;
 use crate::reliability::Reliability;
-use crate::seq::Seq;
-use crate::time::Instant;
-use crate::wire::{self, flags, Eager, HeaderBuf, Nop, Packet};
 
 impl Engine {
-    /// As [`send_now`](Engine::send_now), for a packet of the packet interface.
-    #[inline]
-    pub fn packet_now(&mut self, peer: PeerId, tag: u64, len: u32, header: &mut HeaderBuf) -> bool {
-        let Some(p) = self.peers.get_mut(peer.0 as usize) else { return false };
-        let clear = p.state == State::Ready
-            && p.windows.is_none()
-            && len.saturating_add(Eager::LEN as u32) <= p.mtu()
-            && p.msgs.is_empty()
-            && p.stalled.is_empty();
-        if !clear || !p.credit_in.try_take_active(len as usize) {
-            return false;
-        }
-        let common = p.common(flags::ACTIVE, Seq(0), 0);
-        self.stats.packets_sent += 1;
-        self.stats.messages_sent += 1;
-        self.stats.bytes_sent += u64::from(len);
-        wire::emit_into(&common, &Packet::Eager(Eager { tag: tag | PACKET }), header);
-        true
-    }
-
-    /// The program is done with a packet of `len` bytes that came as `Placement::Packet`.
-    #[inline]
-    pub fn packet_released(&mut self, peer: PeerId, len: u64) {
-        self.taken(peer, len);
-    }
-
-    /// Whether packets to a peer wait to be sent or, where they are numbered, for their
-    /// acknowledgement.
-    pub fn is_underway(&mut self, peer: PeerId) -> bool {
-        if self.peers.get(peer.0 as usize).is_none() {
-            return false;
-        }
-        self.acknowledge_late(peer);
-        let p = &self.peers[peer.0 as usize];
-        p.has_work() || p.windows.as_ref().is_some_and(|w| !w.send.is_empty())
-    }
-
-    /// Has a peer acknowledge at once what is on its way to it, if the last of that did not ask.
-    pub fn hurry(&mut self, now: Instant, peer: PeerId) {
-        if self.peers.get(peer.0 as usize).is_none() {
-            return;
-        }
-        self.acknowledge_late(peer);
-        let p = &mut self.peers[peer.0 as usize];
-        let unasked = p.windows.as_ref().is_some_and(|w| w.unasked > 0 && !w.send.is_empty());
-        if p.state == State::Ready && unasked && !p.has_work() {
-            p.ctrl.push_back(Desc::bare(Packet::Nop(Nop), 0).with_flags(flags::ACKNOW));
-            self.wake(now, peer);
-        }
-    }
-
     /// Chooses for one peer who retransmits and how long packets are at most (0: what the link
     /// carries). Both hold from the start of the session: false, and nothing changed, when it has
     /// begun.
@@ -123,9 +68,4 @@ impl Engine {
         let p = self.peers.get(peer.0 as usize)?;
         Some(p.windows.as_ref().map_or(Reliability::None, |w| w.send.mode()))
     }
-}
-
-/// The arguments of a packet that is sent the ordinary way.
-pub fn packet_args(peer: PeerId, tag: u64, len: usize, inject: bool) -> SendArgs {
-    SendArgs { inject, active: true, ..SendArgs::new(peer, tag | PACKET, len as u64) }
 }

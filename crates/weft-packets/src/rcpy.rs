@@ -4,22 +4,19 @@
 //! each peer, a direct-mapped table of translations of pages of 64 KiB. With a hit the bytes go
 //! straight to their place: inside a host the sender writes them there, to memory that both have
 //! mapped if this interface allocated it and else through the kernel; over a network the receiver's
-//! driver places each packet. A miss is redirected: the bytes go through
+//! port places each packet. A miss is redirected: the bytes go through
 //! packets, the receiver copies them to their place and answers with the translation. Before memory
 //! is no longer exported, all who have translations of it forget them.
 
 use super::send::post;
-use super::wire::{tag, Invalidate, Kind, Map, Redirect};
-use super::{Expecting, Packets, State};
-use crate::endpoint::driver::Driver;
-use crate::endpoint::sys::kept::Kept;
-use crate::endpoint::Inner;
+use super::wire::{name, Invalidate, Kind, Map, Redirect};
+use super::{sys, Expecting, Packets, State};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::future::poll_fn;
 use std::ops::Range;
 use std::task::Poll;
-use weft_core::engine::Rights;
-use weft_core::{OpError, PeerFailure, PeerId};
+use weft::port::{Kept, Port};
+use weft::{OpError, PeerFailure, PeerId, Rights};
 use weft_link::Bytes;
 
 /// Bytes of a page.
@@ -68,7 +65,7 @@ struct Export {
 
 impl Drop for Export {
     fn drop(&mut self) {
-        self.owned.take().filter(|_| !self.exposed).into_iter().for_each(Kept::free);
+        self.owned.take().filter(|_| !self.exposed).into_iter().for_each(sys::free);
     }
 }
 
@@ -157,7 +154,7 @@ impl State {
     /// Looks up every page of a copy; writes what can be written directly.
     fn translate(
         &mut self,
-        driver: &mut Driver,
+        port: &Port,
         to: PeerId,
         (key, offset): (u64, u64),
         data: &[u8],
@@ -191,7 +188,7 @@ impl State {
             }
         }
         for (addr, run) in runs {
-            if !driver.write_remote(to, addr, &data[run.clone()]) {
+            if !sys::write_page(port, to, addr, &data[run.clone()]) {
                 extend(&mut rest.puts, run);
             }
         }
@@ -199,20 +196,10 @@ impl State {
     }
 
     /// A part of a page came through a packet.
-    pub(super) fn on_redirect(
-        &mut self,
-        driver: &mut Driver,
-        from: PeerId,
-        bytes: &[u8],
-    ) -> Option<()> {
+    pub(super) fn on_redirect(&mut self, port: &Port, from: PeerId, bytes: &[u8]) -> Option<()> {
         let (head, data) = Redirect::parse(bytes)?;
-        let need = Rights { read: false, write: true };
-        let Driver { core, .. } = driver;
         let export = self.copies.exports.get_mut(&head.key);
-        let at = core.engine.permits(head.key, head.offset, data.len() as u64, need);
-        let place = core.regions.get_mut(&head.key).filter(|_| export.is_some()).zip(at);
-        let place = place.and_then(|(memory, at)| memory.write(at, data.len()));
-        let placed = place.map(|memory| memory.copy_from_slice(data)).is_some();
+        let placed = export.is_some() && port.write_region(head.key, head.offset, data).is_ok();
         self.stats.rcpy_redirects += 1;
         if head.last == 0 {
             return Some(());
@@ -224,22 +211,21 @@ impl State {
             map.addr = export.addr + page * PAGE;
             map.len = (export.len - page * PAGE).min(PAGE) as u32;
             export.mapped.insert(from);
-            let info = driver.core.engine.peer_info(from);
-            export.exposed |= info.is_some_and(|(_, _, caps)| caps.direct);
+            export.exposed |= port.endpoint().is_direct(from);
             let block = export.owned.as_ref().and_then(Kept::block);
             let new = block.filter(|_| !export.shared.contains(&from));
-            if new.is_some_and(|block| driver.share(from, head.key, block)) {
+            if new.is_some_and(|block| port.share(from, head.key, block)) {
                 export.shared.insert(from);
             }
         }
-        post(driver, from, tag(Kind::Map, 0, 0), &map.encode()).ok()
+        post(port, from, name(Kind::Map, 0, 0), &map.encode()).ok()
     }
 
     /// A translation came.
-    pub(super) fn on_map(&mut self, driver: &mut Driver, from: PeerId, bytes: &[u8]) -> Option<()> {
+    pub(super) fn on_map(&mut self, port: &Port, from: PeerId, bytes: &[u8]) -> Option<()> {
         let (map, _) = Map::parse(bytes)?;
         // The memory itself, if it is given, was given before.
-        driver.take_shared(from);
+        port.take_shared(from);
         let copy = self.copies.waiting.get_mut(&map.copy).filter(|c| c.to == from && c.left > 0)?;
         copy.left -= 1;
         copy.refused |= map.status != 0;
@@ -256,21 +242,16 @@ impl State {
     }
 
     /// The owner no longer exports a region.
-    pub(super) fn on_invalidate(
-        &mut self,
-        driver: &mut Driver,
-        from: PeerId,
-        bytes: &[u8],
-    ) -> Option<()> {
+    pub(super) fn on_invalidate(&mut self, port: &Port, from: PeerId, bytes: &[u8]) -> Option<()> {
         let (head, _) = Invalidate::parse(bytes)?;
-        driver.forget_shared(from, head.key);
+        port.forget_shared(from, head.key);
         for entry in self.copies.tables.get_mut(&from).into_iter().flatten() {
             if entry.is_some_and(|e| e.key == head.key) {
                 *entry = None;
                 self.stats.rcpy_invalidations += 1;
             }
         }
-        post(driver, from, tag(Kind::Invalidated, 0, 0), bytes).ok()
+        post(port, from, name(Kind::Invalidated, 0, 0), bytes).ok()
     }
 
     /// A peer has forgotten its translations of a region.
@@ -301,7 +282,7 @@ impl Packets {
     /// `None`: no more keys.
     pub fn export(&self, len: usize) -> Option<Exported> {
         let rights = Rights { read: true, write: true };
-        let (key, addr, owned) = self.endpoint.register_kept(len, rights)?;
+        let (key, addr, owned) = self.port.register_kept(len, rights)?;
         let len = len as u64;
         let export = Export::new(Some(owned), addr, len);
         self.with(|state| state.copies.exports.insert(key, export));
@@ -317,14 +298,13 @@ impl Packets {
 
     /// Copies from exported memory; false when that is out of bounds.
     pub fn exported_read(&self, from: Exported, offset: u64, into: &mut [u8]) -> bool {
-        let inner = self.endpoint.inner.borrow();
-        let Some(memory) = inner.driver.core.regions.get(&from.key) else { return false };
-        let bytes = memory.read(offset, into.len());
-        let whole = bytes.len() == into.len();
-        if whole {
-            Bytes::from_slice(bytes).copy_to(into);
-        }
-        whole
+        let read = |bytes: &mut [u8]| {
+            let start = usize::try_from(offset).ok()?;
+            let part = bytes.get(start..start.checked_add(into.len())?)?;
+            Bytes::from_slice(part).copy_to(into);
+            Some(())
+        };
+        self.endpoint().with_region(from.key, read).flatten().is_some()
     }
 
     /// Copies `data` to `offset` of memory that a peer exports. It is there when this returns.
@@ -336,27 +316,27 @@ impl Packets {
         if rest.misses.is_empty() {
             return match rest.puts.is_empty() {
                 true => Ok(()),
-                false => self.endpoint.put_parts(to, key, offset, data, &rest.puts),
+                false => self.port.put_parts(to, (key, offset), data, &rest.puts),
             };
         }
         let copy = self.expect_copy(to, rest.misses.len());
         for (argument, packet) in self.redirects(to, key, offset, data, &rest.misses, copy.number) {
-            let name = tag(Kind::Redirect, 0, argument);
+            let name = name(Kind::Redirect, 0, argument);
             let sent = loop {
                 match self.try_post(to, name, &packet) {
-                    Err(OpError::Busy) => self.endpoint.wait(None),
+                    Err(OpError::Busy) => self.endpoint().wait(None),
                     other => break other,
                 };
             };
             sent?;
         }
-        let put = self.endpoint.put_parts(to, key, offset, data, &rest.puts);
-        let _watch = self.endpoint.watch(to);
+        let put = self.port.put_parts(to, (key, offset), data, &rest.puts);
+        let _watch = self.endpoint().watch(to);
         let result = loop {
             if let Some(result) = self.with(|state| state.outcome(copy.number)) {
                 break result;
             }
-            self.endpoint.wait(None);
+            self.endpoint().wait(None);
         };
         put.and(result)
     }
@@ -376,21 +356,21 @@ impl Packets {
         let mut puts = Vec::new();
         for part in rest.puts {
             let at = offset + part.start as u64;
-            puts.push(self.endpoint.put(to, key, at, data[part].to_vec()));
+            puts.push(self.endpoint().put(to, key, at, data[part].to_vec()));
         }
         if !rest.misses.is_empty() {
             let copy = self.expect_copy(to, rest.misses.len());
             let packets = self.redirects(to, key, offset, data, &rest.misses, copy.number);
             for (argument, packet) in packets {
-                let name = tag(Kind::Redirect, 0, argument);
+                let name = name(Kind::Redirect, 0, argument);
                 while let Err(error) = self.try_post(to, name, &packet) {
                     if error != OpError::Busy {
                         return Err(error);
                     }
-                    self.endpoint.sleep(super::BUSY).await;
+                    self.endpoint().sleep(super::BUSY).await;
                 }
             }
-            let watch = self.endpoint.watch(to);
+            let watch = self.endpoint().watch(to);
             let answered = poll_fn(|cx| {
                 self.with(|state| match state.outcome(copy.number) {
                     Some(result) => Poll::Ready(result),
@@ -411,12 +391,10 @@ impl Packets {
     }
 
     fn begin_rcpy(&self, to: PeerId, key: u64, offset: u64, data: &[u8]) -> Result<Rest, OpError> {
-        let Inner { driver, packets, .. } = &mut *self.endpoint.inner.borrow_mut();
-        if let Some(failure) = driver.core.engine.peer_failure(to) {
+        if let Some(failure) = self.endpoint().peer_failure(to) {
             return Err(OpError::Peer { peer: to, failure });
         }
-        let Some(state) = packets else { return Err(OpError::Refused) };
-        Ok(state.translate(driver, to, (key, offset), data))
+        Ok(self.with(|state| state.translate(&self.port, to, (key, offset), data)))
     }
 
     fn expect_copy(&self, to: PeerId, pages: usize) -> Redirected<'_> {
@@ -481,7 +459,7 @@ impl Packets {
     pub fn unexport_blocking(&self, exported: Exported) -> Option<Vec<u8>> {
         let watched = self.begin_unexport(exported);
         while !self.with(|state| state.unmapped(exported.key)) {
-            self.endpoint.wait(None);
+            self.endpoint().wait(None);
         }
         drop(watched);
         self.end_unexport(exported)
@@ -490,24 +468,22 @@ impl Packets {
     /// Refuses new copies and tells those who have translations; returns whose silence is noticed.
     fn begin_unexport(&self, exported: Exported) -> Expecting {
         let mut expecting = Expecting { packets: self.clone(), watched: Vec::new() };
-        let Inner { driver, packets, .. } = &mut *self.endpoint.inner.borrow_mut();
-        let Some(state) = packets else { return expecting };
+        let (state, port) = (&mut *self.shared.state.borrow_mut(), &self.port);
         let Some(export) = state.copies.exports.get_mut(&exported.key) else { return expecting };
-        driver.core.engine.unregister(exported.key);
-        let now = driver.core.tick();
+        port.revoke(exported.key);
         let head = Invalidate { key: exported.key };
-        let name = tag(Kind::Invalidate, 0, 0);
-        export.mapped.retain(|&peer| post(driver, peer, name, &head.encode()).is_ok());
+        let name = name(Kind::Invalidate, 0, 0);
+        export.mapped.retain(|&peer| post(port, peer, name, &head.encode()).is_ok());
         let peers = export.mapped.iter().copied();
-        expecting.watched = peers.filter(|&peer| driver.core.engine.watch(now, peer)).collect();
-        driver.flush();
+        expecting.watched = peers.filter(|&peer| port.endpoint().expect(peer)).collect();
+        port.flush();
         expecting
     }
 
     fn end_unexport(&self, exported: Exported) -> Option<Vec<u8>> {
         let mut export = self.with(|state| state.copies.exports.remove(&exported.key))?;
-        self.endpoint.unregister(exported.key);
-        export.owned.take().map(Kept::into_vec)
+        self.endpoint().unregister(exported.key);
+        export.owned.take().map(sys::into_vec)
     }
 }
 

@@ -14,15 +14,16 @@
 
 use super::agent::Forwarding;
 use super::send::post;
-use super::wire::{tag, Credit, Failed, Kind, Multicast};
+use super::wire::{name, Credit, Failed, Kind, Multicast, Name};
 use super::State;
-use crate::choices::Tree;
-use crate::endpoint::driver::{Arrived, Driver, PacketBuf};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
+use weft::choices::Tree;
+use weft::port::{Arrived, Buffer, Port};
+use weft::{OpError, PeerFailure, PeerId};
 use weft_core::group::tree;
-use weft_core::{Instant, OpError, PeerFailure, PeerId};
+use weft_core::Instant;
 
 /// How soon a parent that lacks credit asks for it, and how often.
 const ASK_EVERY: Duration = Duration::from_millis(20);
@@ -32,7 +33,7 @@ const GIVE_BACK: Duration = Duration::from_millis(100);
 
 /// A packet being forwarded and delivered here.
 pub(super) struct InFlight {
-    pub buf: Rc<PacketBuf>,
+    pub buf: Rc<Buffer>,
     pub group: u16,
     pub root: u16,
     pub tree: u8,
@@ -50,7 +51,7 @@ pub(super) struct Delivery {
     pub handler: u16,
     pub argument: u32,
     pub source: PeerId,
-    pub buf: Rc<PacketBuf>,
+    pub buf: Rc<Buffer>,
 }
 
 /// The way to a child in one tree.
@@ -70,17 +71,17 @@ struct Edge {
 
 impl Edge {
     /// One more packet goes to the child.
-    fn note_sent(&mut self, driver: &mut Driver, child: PeerId) {
+    fn note_sent(&mut self, port: &Port, child: PeerId) {
         self.sent = self.sent.wrapping_add(1);
         if !self.watched {
-            self.watched = driver.core.engine.watch(driver.core.now, child);
+            self.watched = port.endpoint().expect(child);
         }
     }
 
     /// The child owes nothing any more, or is given up.
-    fn unwatch(&mut self, driver: &mut Driver, child: PeerId) {
+    fn unwatch(&mut self, port: &Port, child: PeerId) {
         if std::mem::take(&mut self.watched) {
-            driver.core.engine.unwatch(child);
+            port.endpoint().unexpect(child);
         }
     }
 
@@ -165,13 +166,9 @@ impl Group {
     }
 
     /// The first of some members that failed.
-    fn first_failed(
-        &self,
-        driver: &Driver,
-        mut ranks: impl Iterator<Item = usize>,
-    ) -> Option<Dead> {
+    fn first_failed(&self, port: &Port, mut ranks: impl Iterator<Item = usize>) -> Option<Dead> {
         ranks.find_map(|rank| {
-            let failure = driver.core.engine.peer_failure(self.members[rank])?;
+            let failure = port.endpoint().peer_failure(self.members[rank])?;
             Some(Dead { rank, failure: Some(failure) })
         })
     }
@@ -181,11 +178,11 @@ impl Group {
     }
 
     /// An edge lacks credit from `now` on.
-    fn starve(&mut self, driver: &mut Driver, key: (u16, u8, u16), now: Instant) {
+    fn starve(&mut self, port: &Port, key: (u16, u8, u16), now: Instant) {
         let edge = self.edges.entry(key).or_default();
         if edge.starving.is_none() {
             edge.starving = Some(now);
-            driver.packets_due = driver.packets_due.min(now + ASK_EVERY);
+            port.call_by(now + ASK_EVERY);
         }
     }
 
@@ -202,33 +199,33 @@ impl State {
     /// Sends a packet of this member down a tree, if all its children have room for it.
     pub(super) fn multicast(
         &mut self,
-        driver: &mut Driver,
+        port: &Port,
         id: u16,
         tree: Tree,
         (handler, argument): (u16, u32),
         data: &[u8],
     ) -> Result<(), Stop> {
-        let by_agents = self.goes_by_agents(driver, id, tree, data.len());
+        let by_agents = self.goes_by_agents(port, id, tree, data.len());
         let Some(group) = self.groups.get_mut(&id) else { return Ok(()) };
         if let Some(dead) = group.dead {
             return Err(Stop::Dead(dead));
         }
         // Agents forward to all, this rank to some.
         let failed = match by_agents {
-            true => group.first_failed(driver, (0..group.members.len()).filter(|&r| r != group.me)),
-            false => group.first_failed(driver, group.children(tree, group.me)),
+            true => group.first_failed(port, (0..group.members.len()).filter(|&r| r != group.me)),
+            false => group.first_failed(port, group.children(tree, group.me)),
         };
         if let Some(dead) = failed {
-            self.member_failed(driver, id, dead, true);
+            self.member_failed(port, id, dead, true);
             return Err(Stop::Dead(dead));
         }
         let (root, seq) = (group.me as u16, group.seq);
         let header =
             Multicast { group: id, root, seq, tree: code_of(tree), ..Multicast::default() };
-        let name = tag(Kind::Multicast, handler, argument);
+        let name = name(Kind::Multicast, handler, argument);
         let sent = match by_agents {
-            true => self.send_to_agent(driver, header, name, data),
-            false => self.send_to_children(driver, header, tree, name, data),
+            true => self.send_to_agent(port, header, name, data),
+            false => self.send_to_children(port, header, tree, name, data),
         };
         if let (Ok(()), Some(group)) = (&sent, self.groups.get_mut(&id)) {
             group.seq = seq.wrapping_add(1);
@@ -240,53 +237,46 @@ impl State {
     /// Sends a packet of this member to its children, if all have room for it.
     fn send_to_children(
         &mut self,
-        driver: &mut Driver,
+        port: &Port,
         header: Multicast,
         tree: Tree,
-        name: u64,
+        name: Name,
         data: &[u8],
     ) -> Result<(), Stop> {
-        let (now, window) = (driver.core.tick(), self.credit);
+        let (now, window) = (port.now(), self.credit);
         let Some(group) = self.groups.get_mut(&header.group) else { return Ok(()) };
         let key = |rank: usize| (header.root, header.tree, rank as u16);
         for rank in group.children(tree, group.me) {
             let edge = group.edges.entry(key(rank)).or_default();
             if !edge.pending.is_empty() || !edge.has_credit(window) {
-                group.starve(driver, key(rank), now);
+                group.starve(port, key(rank), now);
                 return Err(Stop::Busy(Some(rank)));
             }
         }
-        let mut buf = driver.core.packet_bufs.pop().unwrap_or_default();
-        let bytes = buf.resize(Multicast::LEN + data.len());
-        header.write(bytes);
-        bytes[Multicast::LEN..].copy_from_slice(data);
+        let mut buf = port.buffer(Multicast::LEN + data.len());
+        header.write(&mut buf);
+        buf[Multicast::LEN..].copy_from_slice(data);
         for rank in group.children(tree, group.me) {
             let peer = group.members[rank];
             if let Some(edge) = group.edges.get_mut(&key(rank)) {
-                edge.note_sent(driver, peer);
+                edge.note_sent(port, peer);
             }
-            note(post(driver, peer, name, buf.get()), peer);
+            note(post(port, peer, name, &buf), peer);
         }
-        driver.core.recycle(buf);
+        port.recycle(buf);
         Ok(())
     }
 
     /// A multicast packet from the parent.
-    pub(super) fn on_multicast(
-        &mut self,
-        driver: &mut Driver,
-        arrived: Arrived,
-        handler: u16,
-        argument: u32,
-    ) {
-        let parsed = Multicast::parse(arrived.data.get()).map(|(header, _)| header);
+    pub(super) fn on_multicast(&mut self, port: &Port, arrived: Arrived, handler: u16) {
+        let parsed = Multicast::parse(&arrived.data).map(|(header, _)| header);
         let Some(header) = parsed else {
             self.stats.malformed += 1;
-            return self.settle(driver, arrived);
+            return port.release(arrived);
         };
         let Some(group) = self.groups.get_mut(&header.group) else {
             // Made here later. Until then its credit stays with the packet: that bounds them.
-            driver.core.engine.packet_left(driver.core.now, arrived.peer);
+            port.note_kept(arrived.source);
             self.orphans.push_back(arrived);
             return;
         };
@@ -296,22 +286,20 @@ impl State {
         let room = inlet.arrived.wrapping_sub(inlet.freed) < self.credit;
         let (Some(tree), Some(parent), true) = (tree_of(header.tree), parent, room) else {
             self.stats.malformed += 1;
-            return self.settle(driver, arrived);
+            return port.release(arrived);
         };
-        if group.members[parent] != arrived.peer {
+        if group.members[parent] != arrived.source {
             self.stats.malformed += 1;
-            return self.settle(driver, arrived);
+            return port.release(arrived);
         }
         inlet.arrived = inlet.arrived.wrapping_add(1);
         // From here on the credit of the tree bounds it.
-        let len = arrived.data.len as u64;
-        driver.core.engine.packet_released(arrived.peer, len);
+        let argument = arrived.argument;
+        let data = port.take(arrived);
         let children = group.children(tree, root).count();
-        if let Some(id) =
-            self.take_off(driver, header, arrived.data, (handler, argument), children, false)
-        {
-            self.forward(driver, id, tree);
-            self.deliver_in_order(driver, id, header);
+        if let Some(id) = self.take_off(port, header, data, (handler, argument), children, false) {
+            self.forward(port, id, tree);
+            self.deliver_in_order(port, id, header);
         }
     }
 
@@ -319,9 +307,9 @@ impl State {
     /// too many.
     pub(super) fn take_off(
         &mut self,
-        driver: &mut Driver,
+        port: &Port,
         header: Multicast,
-        data: PacketBuf,
+        data: Buffer,
         (handler, argument): (u16, u32),
         children: usize,
         by_agent: bool,
@@ -340,18 +328,18 @@ impl State {
         let id = self.flights.insert(flight);
         if id.is_none() {
             self.stats.malformed += 1;
-            self.give_back(driver, (group, root, tree), by_agent);
+            self.give_back(port, (group, root, tree), by_agent);
         }
         id
     }
 
     /// Sends a packet on to the children that have room for it, the others wait.
-    fn forward(&mut self, driver: &mut Driver, id: u32, tree: Tree) {
-        let (window, now) = (self.credit, driver.core.now);
+    fn forward(&mut self, port: &Port, id: u32, tree: Tree) {
+        let (window, now) = (self.credit, port.round());
         let Some(flight) = self.flights.get(id) else { return };
         let Some(group) = self.groups.get_mut(&flight.group) else { return };
         let (root, buf) = (flight.root, Rc::clone(&flight.buf));
-        let name = tag(Kind::Multicast, flight.handler, flight.argument);
+        let name = name(Kind::Multicast, flight.handler, flight.argument);
         let (mut gone, code) = (0, code_of(tree));
         for rank in group.children(tree, usize::from(root)) {
             let key = (root, code, rank as u16);
@@ -360,20 +348,20 @@ impl State {
                 gone += 1;
             } else if edge.pending.is_empty() && edge.has_credit(window) {
                 let child = group.members[rank];
-                edge.note_sent(driver, child);
+                edge.note_sent(port, child);
                 gone += 1;
                 self.stats.forwarded += 1;
-                note(post(driver, child, name, buf.get()), child);
+                note(post(port, child, name, &buf), child);
             } else {
                 edge.pending.push_back(id);
-                group.starve(driver, key, now);
+                group.starve(port, key, now);
             }
         }
         drop(buf);
-        (0..gone).for_each(|_| self.land(driver, id));
+        (0..gone).for_each(|_| self.land(port, id));
     }
 
-    pub(super) fn deliver_in_order(&mut self, driver: &mut Driver, id: u32, header: Multicast) {
+    pub(super) fn deliver_in_order(&mut self, port: &Port, id: u32, header: Multicast) {
         let Some(group) = self.groups.get_mut(&header.group) else { return };
         let order = group.orders.entry(header.root).or_default();
         if header.seq != order.next {
@@ -383,7 +371,7 @@ impl State {
                 order.early.insert(header.seq, id);
             } else {
                 self.stats.malformed += 1;
-                self.land(driver, id);
+                self.land(port, id);
             }
             return;
         }
@@ -405,7 +393,7 @@ impl State {
 
     /// A packet went to one more child, or its upcall is through. With the last its memory is free
     /// and its credit goes back.
-    pub(super) fn land(&mut self, driver: &mut Driver, id: u32) {
+    pub(super) fn land(&mut self, port: &Port, id: u32) {
         let Some(flight) = self.flights.get_mut(id) else { return };
         flight.refs -= 1;
         if flight.refs > 0 {
@@ -413,15 +401,15 @@ impl State {
         }
         let Some(flight) = self.flights.remove(id) else { return };
         if let Ok(buf) = Rc::try_unwrap(flight.buf) {
-            driver.core.recycle(buf);
+            port.recycle(buf);
         }
-        self.give_back(driver, (flight.group, flight.root, flight.tree), flight.by_agent);
+        self.give_back(port, (flight.group, flight.root, flight.tree), flight.by_agent);
     }
 
     /// The memory of a packet is free: its credit goes back to the agent or to the parent.
     pub(super) fn give_back(
         &mut self,
-        driver: &mut Driver,
+        port: &Port,
         (id, root, tree): (u16, u16, u8),
         by_agent: bool,
     ) {
@@ -432,13 +420,13 @@ impl State {
         let inlet = group.inlets.entry((root, tree)).or_default();
         inlet.freed = inlet.freed.wrapping_add(1);
         if inlet.freed.wrapping_sub(inlet.told) >= self.credit.div_ceil(2) {
-            return self.tell_credit(driver, id, root, tree);
+            return self.tell_credit(port, id, root, tree);
         }
-        let due = *inlet.due.get_or_insert(driver.core.now + GIVE_BACK);
-        driver.packets_due = driver.packets_due.min(due);
+        let due = *inlet.due.get_or_insert(port.round() + GIVE_BACK);
+        port.call_by(due);
     }
 
-    fn tell_credit(&mut self, driver: &mut Driver, id: u16, root: u16, code: u8) {
+    fn tell_credit(&mut self, port: &Port, id: u16, root: u16, code: u8) {
         let Some(group) = self.groups.get_mut(&id) else { return };
         let size = group.members.len();
         let parent = tree_of(code).and_then(|t| tree::parent(t, usize::from(root), group.me, size));
@@ -454,16 +442,11 @@ impl State {
             return;
         }
         self.stats.credits_sent += 1;
-        note(post(driver, peer, tag(Kind::Credit, 0, 0), &credit.encode()), peer);
+        note(post(port, peer, name(Kind::Credit, 0, 0), &credit.encode()), peer);
     }
 
     /// A child has memory again.
-    pub(super) fn on_credit(
-        &mut self,
-        driver: &mut Driver,
-        from: PeerId,
-        bytes: &[u8],
-    ) -> Option<()> {
+    pub(super) fn on_credit(&mut self, port: &Port, from: PeerId, bytes: &[u8]) -> Option<()> {
         let (credit, _) = Credit::parse(bytes)?;
         let window = self.credit;
         let group = self.groups.get_mut(&credit.group)?;
@@ -478,54 +461,49 @@ impl State {
         let mut gone = Vec::new();
         while edge.has_credit(window) {
             let Some(id) = edge.pending.pop_front() else { break };
-            edge.note_sent(driver, from);
+            edge.note_sent(port, from);
             if let Some(f) = self.flights.get(id) {
-                let name = tag(Kind::Multicast, f.handler, f.argument);
+                let name = name(Kind::Multicast, f.handler, f.argument);
                 self.stats.forwarded += 1;
-                note(post(driver, from, name, f.buf.get()), from);
+                note(post(port, from, name, &f.buf), from);
             }
             gone.push(id);
         }
         if edge.freed == edge.sent {
-            edge.unwatch(driver, from);
+            edge.unwatch(port, from);
         }
         if edge.has_credit(window) {
             group.thrive(key);
         }
-        gone.into_iter().for_each(|id| self.land(driver, id));
+        gone.into_iter().for_each(|id| self.land(port, id));
         self.wake_all();
         Some(())
     }
 
     /// The parent lacks credit: it may have been lost.
-    pub(super) fn on_ask(&mut self, driver: &mut Driver, from: PeerId, bytes: &[u8]) -> Option<()> {
+    pub(super) fn on_ask(&mut self, port: &Port, from: PeerId, bytes: &[u8]) -> Option<()> {
         let (ask, _) = Credit::parse(bytes)?;
         let group = self.groups.get(&ask.group)?;
         group.rank_of(from)?;
-        self.tell_credit(driver, ask.group, ask.root, ask.tree);
+        self.tell_credit(port, ask.group, ask.root, ask.tree);
         Some(())
     }
 
     /// A member of a group told that another failed.
-    pub(super) fn on_failed(
-        &mut self,
-        driver: &mut Driver,
-        from: PeerId,
-        bytes: &[u8],
-    ) -> Option<()> {
+    pub(super) fn on_failed(&mut self, port: &Port, from: PeerId, bytes: &[u8]) -> Option<()> {
         let (failed, _) = Failed::parse(bytes)?;
         let group = self.groups.get(&failed.group)?;
         group.rank_of(from)?;
         let rank = usize::from(failed.rank);
         group.members.get(rank).filter(|_| rank != group.me)?;
-        self.member_failed(driver, failed.group, Dead { rank, failure: None }, false);
+        self.member_failed(port, failed.group, Dead { rank, failure: None }, false);
         Some(())
     }
 
     /// This member waits for packets of a root: the peers whose silence is noticed from now on.
     pub(super) fn expect(
         &mut self,
-        driver: &mut Driver,
+        port: &Port,
         id: u16,
         root: usize,
     ) -> Result<Vec<PeerId>, Stop> {
@@ -537,47 +515,39 @@ impl State {
         parents.dedup();
         // What one that left in good order sent may still be on its way.
         let missed = |dead: &Dead| dead.failure != Some(PeerFailure::Closed);
-        let failed = |&rank| group.first_failed(driver, std::iter::once(rank)).filter(missed);
+        let failed = |&rank| group.first_failed(port, std::iter::once(rank)).filter(missed);
         let gone = parents.iter().find_map(failed);
         if let Some(dead) = group.dead.or(gone) {
-            self.member_failed(driver, id, dead, true);
+            self.member_failed(port, id, dead, true);
             return Err(Stop::Dead(dead));
         }
-        let now = driver.core.tick();
         let peers = parents.into_iter().map(|rank| group.members[rank]);
-        Ok(peers.filter(|&peer| driver.core.engine.watch(now, peer)).collect())
+        Ok(peers.filter(|&peer| port.endpoint().expect(peer)).collect())
     }
 
-    /// Peers failed: groups that they are members of fail, except that whoever left in good order
-    /// is missed only when something is for it.
-    pub(super) fn on_failures(&mut self, driver: &mut Driver) {
-        let failures = match &mut driver.core.packet_failures {
-            Some(list) if !list.is_empty() => std::mem::take(list),
-            _ => return,
-        };
-        for (peer, failure) in failures {
-            self.copies.forget(peer);
-            let hit: Vec<(u16, usize)> = self
-                .groups
-                .iter()
-                .filter_map(|(&id, group)| Some((id, group.rank_of(peer)?)))
-                .filter(|(id, rank)| {
-                    let waits = |(key, edge): (&(u16, u8, u16), &Edge)| {
-                        usize::from(key.2) == *rank && edge.starving.is_some()
-                    };
-                    failure != PeerFailure::Closed || self.groups[id].edges.iter().any(waits)
-                })
-                .collect();
-            for (id, rank) in hit {
-                let dead = Dead { rank, failure: Some(failure) };
-                self.member_failed(driver, id, dead, true);
-            }
+    /// A peer failed: groups that it is a member of fail, except that one that left in good order is
+    /// missed only when something is for it.
+    pub(super) fn on_failure(&mut self, port: &Port, peer: PeerId, failure: PeerFailure) {
+        self.copies.forget(peer);
+        let hit: Vec<(u16, usize)> = self
+            .groups
+            .iter()
+            .filter_map(|(&id, group)| Some((id, group.rank_of(peer)?)))
+            .filter(|(id, rank)| {
+                let waits = |(key, edge): (&(u16, u8, u16), &Edge)| {
+                    usize::from(key.2) == *rank && edge.starving.is_some()
+                };
+                failure != PeerFailure::Closed || self.groups[id].edges.iter().any(waits)
+            })
+            .collect();
+        for (id, rank) in hit {
+            self.member_failed(port, id, Dead { rank, failure: Some(failure) }, true);
         }
         self.wake_all();
     }
 
     /// A group has lost a member: what waits for others is given up, and `tell` the others.
-    pub(super) fn member_failed(&mut self, driver: &mut Driver, id: u16, dead: Dead, tell: bool) {
+    pub(super) fn member_failed(&mut self, port: &Port, id: u16, dead: Dead, tell: bool) {
         let Some(group) = self.groups.get_mut(&id) else { return };
         if group.dead.is_some() {
             return;
@@ -589,26 +559,26 @@ impl State {
         for key in keys {
             group.thrive(key);
             if let Some(edge) = group.edges.get_mut(&key) {
-                edge.unwatch(driver, group.members[usize::from(key.2)]);
+                edge.unwatch(port, group.members[usize::from(key.2)]);
                 gone.extend(edge.pending.drain(..));
             }
         }
         if tell {
             let failed = Failed { group: id, rank: dead.rank as u16 };
             for (rank, &peer) in group.members.iter().enumerate() {
-                let alive = driver.core.engine.peer_failure(peer).is_none();
+                let alive = port.endpoint().peer_failure(peer).is_none();
                 if rank != group.me && rank != dead.rank && alive {
-                    note(post(driver, peer, tag(Kind::Failed, 0, 0), &failed.encode()), peer);
+                    note(post(port, peer, name(Kind::Failed, 0, 0), &failed.encode()), peer);
                 }
             }
         }
-        gone.into_iter().for_each(|id| self.land(driver, id));
+        gone.into_iter().for_each(|id| self.land(port, id));
         self.wake_all();
     }
 
     /// Asks children that owe credit for it, names those that are slow, and gives credit back.
-    pub(super) fn on_time(&mut self, driver: &mut Driver) {
-        let now = driver.core.now;
+    pub(super) fn on_time(&mut self, port: &Port) {
+        let now = port.round();
         let mut next = Instant::FAR;
         let (mut asks, mut slow, mut back) = (Vec::new(), Vec::new(), Vec::new());
         for (&id, group) in &mut self.groups {
@@ -633,42 +603,42 @@ impl State {
                 next = next.min(edge.asked.unwrap_or(since) + ASK_EVERY);
             }
         }
-        driver.packets_due = next;
-        back.into_iter().for_each(|(id, root, code)| self.tell_credit(driver, id, root, code));
-        slow.into_iter().for_each(|(id, rank, since)| self.name_slow(driver, id, rank, since));
+        port.call_at(next);
+        back.into_iter().for_each(|(id, root, code)| self.tell_credit(port, id, root, code));
+        slow.into_iter().for_each(|(id, rank, since)| self.name_slow(port, id, rank, since));
         if self.agent.as_ref().is_some_and(|agent| agent.is_joining()) {
-            self.join_what_can_be(driver);
+            self.join_what_can_be(port);
         }
         for (peer, group, (root, code, _), sent) in asks {
             self.stats.credits_asked += 1;
             let ask = Credit { group, root, count: sent, tree: code, ..Credit::default() };
-            note(post(driver, peer, tag(Kind::Ask, 0, 0), &ask.encode()), peer);
+            note(post(port, peer, name(Kind::Ask, 0, 0), &ask.encode()), peer);
         }
     }
 
     /// A member has taken no packet since then, and those before it in a tree wait.
-    pub(super) fn name_slow(&mut self, driver: &Driver, id: u16, rank: usize, since: Instant) {
+    pub(super) fn name_slow(&mut self, port: &Port, id: u16, rank: usize, since: Instant) {
         let Some(group) = self.groups.get_mut(&id) else { return };
         group.slow.insert(rank, since);
         self.stats.slow_members += 1;
-        let who = driver.describe(group.members[rank]);
-        let waited = driver.core.now.since(since).as_secs_f64();
+        let who = port.endpoint().describe(group.members[rank]);
+        let waited = port.round().since(since).as_secs_f64();
         log::warn!(
             "multicast group {id}: member {rank} ({who}) has taken no packet for {waited:.1} s, \
              and those before it in the tree wait"
         );
     }
 
-    /// Packets that came for a group before it was made.
-    pub(super) fn adopt(&mut self, driver: &mut Driver, id: u16) {
+    /// Has packets dealt with that came for a group before it was made. True if there are any.
+    pub(super) fn adopt(&mut self, id: u16) -> bool {
         let (mine, others): (VecDeque<_>, VecDeque<_>) =
             self.orphans.drain(..).partition(|arrived| {
-                Multicast::parse(arrived.data.get()).is_some_and(|(header, _)| header.group == id)
+                Multicast::parse(&arrived.data).is_some_and(|(header, _)| header.group == id)
             });
         self.orphans = others;
-        for arrived in mine.into_iter().rev() {
-            driver.core.packets.push_front(arrived);
-        }
+        let any = !mine.is_empty();
+        self.again.extend(mine);
+        any
     }
 }
 

@@ -1,8 +1,8 @@
-//! What is chosen for one peer.
+//! Choices for one peer.
 
-use super::{agent, Packets};
-use crate::choices::{check_trust, Choices, NoAgent, Overrun, Server};
-use crate::endpoint::driver::Driver;
+use super::driver::Driver;
+use super::Endpoint;
+use crate::choices::{check_trust, Choices, NoAgent, Overrun, Server, Transfer};
 use std::fmt;
 use weft_core::config::MTU_MIN;
 use weft_core::{PeerId, Reliability};
@@ -77,16 +77,16 @@ fn differs(a: &Choices, b: &Choices) -> Option<&'static str> {
     .find_map(|(setting, other)| other.then_some(setting))
 }
 
-impl Packets {
+impl Endpoint {
     /// What is chosen for this endpoint.
     pub fn choices(&self) -> Choices {
-        Choices::of(self.endpoint.inner.borrow().driver.core.engine.config())
+        Choices::of(self.inner.borrow().driver.core.engine.config())
     }
 
     /// What is chosen for one peer: as for the endpoint, but for what [`choose`](Self::choose) has
     /// changed. `None`: there is no such peer.
     pub fn chosen(&self, peer: PeerId) -> Option<Choices> {
-        let inner = self.endpoint.inner.borrow();
+        let inner = self.inner.borrow();
         chosen(&inner.driver, peer)
     }
 
@@ -114,7 +114,7 @@ impl Packets {
         if (1..MTU_MIN).contains(&choices.mtu) {
             return Err(ChoiceError::Mtu { least: MTU_MIN });
         }
-        let inner = &mut *self.endpoint.inner.borrow_mut();
+        let inner = &mut *self.inner.borrow_mut();
         let driver = &mut inner.driver;
         let Some(before) = chosen(driver, peer) else { return Err(ChoiceError::Begun) };
         check(driver, peer, [&before, choices], inner.agent.is_some())?;
@@ -132,6 +132,25 @@ impl Packets {
             engine.choose_fetch_add(peer, choices.fetch_add);
         }
         Ok(())
+    }
+}
+
+impl Endpoint {
+    /// How payload gets to a peer and from it.
+    pub fn transfer_of(&self, peer: PeerId) -> Transfer {
+        self.inner.borrow().driver.core.engine.transfer_of(peer)
+    }
+
+    /// Who serves fetch-and-add on the words of a peer.
+    pub fn fetch_add_of(&self, peer: PeerId) -> Server {
+        self.inner.borrow().driver.core.engine.fetch_add_of(peer)
+    }
+
+    /// Who serves words for fetch-and-add that are made here from now on.
+    pub fn own_fetch_add(&self) -> Server {
+        let engine = &self.inner.borrow().driver.core.engine;
+        let (own, config) = (engine.find_peer(engine.id()), engine.config());
+        own.map_or_else(|| config.for_peer(config.rank).fetch_add, |me| engine.fetch_add_of(me))
     }
 }
 
@@ -158,12 +177,12 @@ fn check(
     if sends && !served {
         return needs("reliability", "agent");
     }
-    if sends && !agent::is_served(driver, peer) {
+    if sends && !driver.is_served(peer) {
         return Err(ChoiceError::PastAgent);
     }
     match counts {
         true if own && !served => needs("fetch_add", server.name()),
-        true if !own && agent::is_past(driver, peer) => Err(ChoiceError::PastAgent),
+        true if !own && driver.is_past_agent(peer) => Err(ChoiceError::PastAgent),
         _ => Ok(()),
     }
 }

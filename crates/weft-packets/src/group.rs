@@ -4,13 +4,12 @@ use super::agent::Forwarding;
 use super::multicast::{code_of, Dead, Group, Stop};
 use super::wire::Multicast;
 use super::Packets;
-use crate::choices::{Place, Tree};
-use crate::endpoint::Inner;
 use std::fmt;
 use std::future::poll_fn;
 use std::task::Poll;
 use std::time::Duration;
-use weft_core::{PeerFailure, PeerId};
+use weft::choices::{Place, Tree};
+use weft::{PeerFailure, PeerId};
 
 /// Why a packet was not multicast.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -55,7 +54,7 @@ impl fmt::Display for MulticastError {
     }
 }
 
-crate::readable!(MulticastError);
+weft::readable!(MulticastError);
 
 impl std::error::Error for MulticastError {}
 
@@ -85,18 +84,16 @@ impl Packets {
         if me >= members.len() || members.len() > usize::from(u16::MAX) {
             return None;
         }
-        let tree = self.choices().tree;
-        let made = {
-            let Inner { driver, packets, .. } = &mut *self.endpoint.inner.borrow_mut();
-            let state = packets.as_mut()?;
-            if state.groups.contains_key(&id) {
-                return None;
-            }
-            state.groups.insert(id, Group::new(members, me));
-            state.adopt(driver, id);
-            MulticastGroup { packets: self.clone(), id, tree }
-        };
-        Some(made)
+        let tree = self.endpoint().choices().tree;
+        let state = &mut *self.shared.state.borrow_mut();
+        if state.groups.contains_key(&id) {
+            return None;
+        }
+        state.groups.insert(id, Group::new(members, me));
+        if state.adopt(id) {
+            self.port.poll_each_round();
+        }
+        Some(MulticastGroup { packets: self.clone(), id, tree })
     }
 }
 
@@ -108,11 +105,10 @@ impl MulticastGroup {
 
     /// Longest packet, bytes of the program: what the way to every member carries in one piece.
     pub fn packet_max(&self) -> usize {
-        let inner = self.packets.endpoint.inner.borrow();
-        let group = inner.packets.as_ref().and_then(|state| state.groups.get(&self.id));
-        let (Some(group), Some(state)) = (group, &inner.packets) else { return 0 };
+        let state = self.packets.shared.state.borrow();
+        let Some(group) = state.groups.get(&self.id) else { return 0 };
         let others = group.members.iter().enumerate().filter(|&(rank, _)| rank != group.me);
-        let least = others.map(|(_, &peer)| inner.driver.core.engine.single_max(peer)).min();
+        let least = others.map(|(_, &peer)| self.packets.port.packet_max(peer)).min();
         least.unwrap_or(0).saturating_sub(state.multicast_overhead())
     }
 
@@ -187,19 +183,18 @@ impl MulticastGroup {
         if data.len() > weft_core::engine::ACTIVE_MAX as usize - Multicast::LEN {
             return Err(MulticastError::TooLong);
         }
-        let Inner { driver, packets, .. } = &mut *self.packets.endpoint.inner.borrow_mut();
-        let Some(state) = packets else { return Ok(()) };
-        let sent = state.multicast(driver, self.id, tree, (handler, argument), data);
-        if driver.core.has_work() {
-            driver.flush();
-        }
+        let port = &self.packets.port;
+        let sent = self
+            .packets
+            .with(|state| state.multicast(port, self.id, tree, (handler, argument), data));
+        port.flush();
         sent.map_err(MulticastError::from)
     }
 
     /// Members that have had no room for longer than `WEFT_WARN_AFTER_MS` although packets wait for
     /// them here: rank, and for how long.
     pub fn slow(&self) -> Vec<(usize, Duration)> {
-        let now = self.packets.endpoint.now();
+        let now = self.packets.endpoint().now();
         self.packets.with(|state| {
             let slow = state.groups.get(&self.id).into_iter().flat_map(|g| &g.slow);
             slow.map(|(&rank, &since)| (rank, now.since(since))).collect()
@@ -230,10 +225,10 @@ impl MulticastGroup {
     /// # Panics
     /// There is no such member.
     pub fn expect(&self, root: usize) -> Result<Expecting, MulticastError> {
-        let Inner { driver, packets, .. } = &mut *self.packets.endpoint.inner.borrow_mut();
-        let watched = packets.as_mut().map(|state| state.expect(driver, self.id, root));
-        driver.flush();
-        let watched = watched.transpose()?.unwrap_or_default();
+        let port = &self.packets.port;
+        let watched = self.packets.with(|state| state.expect(port, self.id, root));
+        port.flush();
+        let watched = watched?;
         Ok(Expecting { packets: self.packets.clone(), watched })
     }
 
@@ -253,6 +248,6 @@ pub struct Expecting {
 
 impl Drop for Expecting {
     fn drop(&mut self) {
-        self.watched.iter().for_each(|&peer| self.packets.endpoint.unexpect(peer));
+        self.watched.iter().for_each(|&peer| self.packets.endpoint().unexpect(peer));
     }
 }

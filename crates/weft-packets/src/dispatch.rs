@@ -1,0 +1,187 @@
+//! From messages of the port to upcalls.
+
+use super::packet::{Owed, Packet};
+use super::wire::{parse_number, Join, Kind};
+use super::{Handler, Packets, Shared, Slot, State};
+use std::rc::Rc;
+use weft::port::{Arrived, AtomicRequest, Client, Port};
+use weft::{PeerFailure, PeerId};
+
+/// An upcall that is due.
+pub(super) struct Call {
+    handler: Handler,
+    source: PeerId,
+    argument: u32,
+    owed: Owed,
+}
+
+impl Client for Shared {
+    #[inline]
+    fn arrived(self: Rc<Self>, port: &Port, message: Arrived) {
+        let (call, more) = {
+            let state = &mut *self.state.borrow_mut();
+            if self.in_upcall.get() {
+                return state.again.push_back(message);
+            }
+            let call = state.take_in(port, message);
+            (call, state.has_calls())
+        };
+        if let Some(call) = call {
+            self.upcall(port, call);
+        }
+        if more {
+            self.run(port);
+        }
+    }
+
+    fn failed(self: Rc<Self>, port: &Port, peer: PeerId, failure: PeerFailure) {
+        self.state.borrow_mut().on_failure(port, peer, failure);
+    }
+
+    fn due(self: Rc<Self>, port: &Port) {
+        self.state.borrow_mut().on_time(port);
+        self.run(port);
+    }
+
+    fn asked(self: Rc<Self>, port: &Port, request: AtomicRequest) {
+        self.state.borrow_mut().ask_counter(port, request);
+    }
+
+    fn has_news(&self) -> bool {
+        let state = self.state.borrow();
+        state.has_calls() && !self.in_upcall.get()
+            || state.agent.as_ref().is_some_and(|agent| agent.has_news())
+    }
+
+    fn poll(self: Rc<Self>, port: &Port) {
+        self.state.borrow_mut().on_agent(port);
+        self.run(port);
+    }
+}
+
+impl Shared {
+    /// Makes the upcalls that are due. Those inside of another wait for its end.
+    fn run(self: &Rc<Self>, port: &Port) {
+        while !self.in_upcall.get() {
+            let call = self.state.borrow_mut().next_call(port);
+            match call {
+                Some(call) => self.upcall(port, call),
+                None if self.state.borrow().has_calls() => {}
+                None => break,
+            }
+        }
+    }
+
+    #[inline]
+    fn upcall(self: &Rc<Self>, port: &Port, call: Call) {
+        let packets = &Packets { port: port.clone(), shared: Rc::clone(self) };
+        let Call { handler, source, argument, owed } = call;
+        self.in_upcall.set(true);
+        let running = Running(self);
+        (handler.borrow_mut())(packets, Packet { packets, source, argument, owed });
+        drop(running);
+    }
+}
+
+/// Ends an upcall, also one that panics.
+struct Running<'a>(&'a Shared);
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.in_upcall.set(false);
+    }
+}
+
+impl State {
+    fn has_calls(&self) -> bool {
+        !self.deliveries.is_empty() || !self.again.is_empty()
+    }
+
+    /// The next upcall of a multicast packet, or of a message that waited. `None`: the first of them
+    /// made none.
+    fn next_call(&mut self, port: &Port) -> Option<Call> {
+        let Some(delivery) = self.deliveries.pop_front() else {
+            let message = self.again.pop_front()?;
+            return self.take_in(port, message);
+        };
+        let owed = Owed::Flight(delivery.id, delivery.buf);
+        let (source, argument) = (delivery.source, delivery.argument);
+        match self.handler(delivery.handler) {
+            Some(handler) => Some(Call { handler, source, argument, owed }),
+            None => {
+                owed.settle(self, port);
+                None
+            }
+        }
+    }
+
+    /// Deals with a message; the upcall that it is for, if it is for one.
+    #[inline]
+    fn take_in(&mut self, port: &Port, message: Arrived) -> Option<Call> {
+        let Some((kind, number)) = parse_number(message.number) else {
+            self.stats.malformed += 1;
+            port.release(message);
+            return None;
+        };
+        if kind != Kind::User {
+            self.internal(port, message, kind, number);
+            return None;
+        }
+        if let Some(Slot::Mailbox(waiting)) = self.handlers.get_mut(usize::from(number)) {
+            port.note_kept(message.source);
+            waiting.push_back(message);
+            return None;
+        }
+        let (source, argument) = (message.source, message.argument);
+        match self.handler(number) {
+            Some(handler) => Some(Call { handler, source, argument, owed: Owed::Credit(message) }),
+            None => {
+                port.release(message);
+                None
+            }
+        }
+    }
+
+    fn handler(&mut self, number: u16) -> Option<Handler> {
+        let found = match self.handlers.get(usize::from(number)) {
+            Some(Slot::Upcall(handler)) => Some(Handler::clone(handler)),
+            _ => None,
+        };
+        if found.is_none() {
+            if self.stats.no_handler == 0 {
+                log::warn!("a packet for handler {number}: no such handler; it is dropped");
+            }
+            self.stats.no_handler += 1;
+        } else {
+            self.stats.upcalls += 1;
+        }
+        found
+    }
+
+    fn internal(&mut self, port: &Port, message: Arrived, kind: Kind, handler: u16) {
+        let (from, data) = (message.source, &message.data);
+        let known = match kind {
+            Kind::User => None,
+            Kind::Multicast => return self.on_multicast(port, message, handler),
+            Kind::Credit => self.on_credit(port, from, data),
+            Kind::Join => match Join::parse(data) {
+                Some((join, _)) if !self.groups.contains_key(&join.group) => {
+                    // As a multicast packet that comes before its group.
+                    port.note_kept(from);
+                    return self.orphans.push_back(message);
+                }
+                _ => self.on_join(port, from, data),
+            },
+            Kind::Ask => self.on_ask(port, from, data),
+            Kind::Failed => self.on_failed(port, from, data),
+            Kind::Redirect => self.on_redirect(port, from, data),
+            Kind::Map => self.on_map(port, from, data),
+            Kind::Invalidate => self.on_invalidate(port, from, data),
+            Kind::Invalidated => self.on_invalidated(from, data),
+        };
+        if known.is_none() {
+            self.stats.malformed += 1;
+        }
+        port.release(message);
+    }
+}

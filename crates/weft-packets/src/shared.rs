@@ -1,0 +1,109 @@
+//! The packet interface of an endpoint that many threads use.
+
+use super::{sys, Counter, Packet};
+use weft::choices::NoAgent;
+use weft::{OpError, PeerId, SharedEndpoint};
+
+/// The packet interface of a [`SharedEndpoint`]. Clones are the same.
+#[derive(Clone)]
+pub struct SharedPackets {
+    endpoint: SharedEndpoint,
+}
+
+/// A packet in its upcall, which runs in any thread. It cannot be kept.
+pub struct SharedPacket<'a>(Packet<'a>);
+
+impl SharedPacket<'_> {
+    /// Who sent it.
+    pub fn source(&self) -> PeerId {
+        self.0.source()
+    }
+
+    /// The sender's argument.
+    pub fn argument(&self) -> u32 {
+        self.0.argument()
+    }
+
+    /// The sender's bytes.
+    pub fn data(&self) -> &[u8] {
+        self.0.data()
+    }
+
+    /// Sends a packet, as [`Packets::try_send`](super::Packets::try_send).
+    ///
+    /// # Errors
+    /// As [`Packets::try_send`](super::Packets::try_send).
+    pub fn try_send(
+        &self,
+        to: PeerId,
+        handler: u16,
+        argument: u32,
+        data: &[u8],
+    ) -> Result<(), OpError> {
+        self.0.packets.try_send(to, handler, argument, data)
+    }
+}
+
+impl SharedPackets {
+    /// The packet interface of an endpoint.
+    ///
+    /// # Errors
+    /// The endpoint's configuration chooses an agent, which does not serve this process.
+    pub fn new(endpoint: &SharedEndpoint) -> Result<SharedPackets, NoAgent> {
+        sys::locked(endpoint, |_| ())?;
+        Ok(SharedPackets { endpoint: endpoint.clone() })
+    }
+
+    /// The endpoint below.
+    pub fn endpoint(&self) -> &SharedEndpoint {
+        &self.endpoint
+    }
+
+    /// As [`Packets::handle`](super::Packets::handle); the upcall runs in the thread that makes
+    /// progress, which may be the watchdog's.
+    pub fn handle(&self, number: u16, mut upcall: impl FnMut(SharedPacket<'_>) + Send + 'static) {
+        _ = sys::locked(&self.endpoint, |packets| {
+            packets.handle(number, move |_, packet| upcall(SharedPacket(packet)));
+        });
+    }
+
+    /// As [`Packets::try_send`](super::Packets::try_send).
+    ///
+    /// # Errors
+    /// As [`Packets::try_send`](super::Packets::try_send).
+    pub fn try_send(
+        &self,
+        to: PeerId,
+        handler: u16,
+        argument: u32,
+        data: &[u8],
+    ) -> Result<(), OpError> {
+        let sent = sys::locked(&self.endpoint, |p| p.try_send(to, handler, argument, data));
+        sent.unwrap_or(Err(OpError::Refused))
+    }
+
+    /// As [`Packets::packet_max`](super::Packets::packet_max).
+    pub fn packet_max(&self, to: PeerId) -> usize {
+        sys::locked(&self.endpoint, |packets| packets.packet_max(to)).unwrap_or(0)
+    }
+
+    /// As [`Packets::counter`](super::Packets::counter): with the watchdog, peers that add to it are
+    /// answered also while this process computes.
+    pub fn counter(&self, value: u64) -> Option<Counter> {
+        sys::locked(&self.endpoint, |packets| packets.counter(value)).ok()?
+    }
+
+    /// As [`Packets::fetch_add`](super::Packets::fetch_add), returning when it is done; to a counter
+    /// in a kernel this adds by the agent.
+    ///
+    /// # Errors
+    /// The peer failed, or has no such counter.
+    pub fn fetch_add(&self, at: PeerId, counter: Counter, n: u64) -> Result<u64, OpError> {
+        self.endpoint.atomic(at, (counter.key, 0), weft::AtomicCode::FetchAdd, n, 0)
+    }
+
+    /// The value of a counter made here.
+    pub fn counter_value(&self, counter: Counter) -> Option<u64> {
+        sys::locked(&self.endpoint, |packets| packets.counter_value(counter)).ok()?
+    }
+}

@@ -1,0 +1,89 @@
+//! Memory of the caller, and of peers.
+
+use super::wire::{name, Kind};
+use super::{Exported, Packets};
+use weft::choices::NoAgent;
+use weft::port::{Kept, Port};
+use weft::{OpError, PeerId, Rights, SharedEndpoint};
+
+/// Frees the memory of an export whose address no peer has, or whose peers have all forgotten it.
+pub(super) fn free(kept: Kept) {
+    // SAFETY: the caller is `Export`, which frees only what is not exposed, or what `unexport` has
+    // had all peers forget.
+    unsafe { kept.free() }
+}
+
+/// The memory of such an export.
+pub(super) fn into_vec(kept: Kept) -> Vec<u8> {
+    // SAFETY: as in `free`.
+    unsafe { kept.into_vec() }
+}
+
+/// Writes to a page of a peer whose translation is at hand, where the link can.
+pub(super) fn write_page(port: &Port, to: PeerId, addr: u64, data: &[u8]) -> bool {
+    // SAFETY: the address is that of a translation that the peer has given and not taken back, and
+    // `translate` has compared the length with the translation's.
+    unsafe { port.write_remote(to, addr, data) }
+}
+
+/// Calls `f` with the packet interface of an endpoint, under its lock. `f` keeps no clone of that
+/// interface, and gives it upcalls that are `Send` alone.
+pub(super) fn locked<R>(
+    shared: &SharedEndpoint,
+    f: impl FnOnce(&Packets) -> R,
+) -> Result<R, NoAgent> {
+    // SAFETY: `shared.rs` alone calls this. Its closures keep nothing, and the upcalls that they set
+    // are `Send` and get no clone of the interface. The interface itself is one that nobody else
+    // has: `SharedEndpoint` gives its endpoint to nobody.
+    unsafe { shared.with_endpoint(|endpoint| Packets::new(endpoint).map(|packets| f(&packets))) }
+}
+
+impl Packets {
+    /// Lets peers copy to the caller's memory. `None`: no more keys.
+    ///
+    /// # Safety
+    /// Until `unexport` of it has ended, `ptr..ptr+len` stays valid; peers write to it at any time.
+    pub unsafe fn export_at(&self, ptr: *mut u8, len: usize) -> Option<Exported> {
+        let key = weft_link::random_u64();
+        // SAFETY: promised by the caller.
+        let registered = unsafe { self.endpoint().register_at(key, ptr, len, Rights::ALL) };
+        registered.then(|| self.note_export(key, ptr as u64, len as u64))
+    }
+
+    /// Where exported memory lies in this process, until the export has ended; peers write to it at
+    /// any time.
+    pub fn exported_at(&self, exported: Exported) -> Option<*mut u8> {
+        self.with(|state| state.address_of(exported.key)).map(|addr| addr as *mut u8)
+    }
+
+    /// As [`try_gather`](Packets::try_gather), from memory of the caller, which
+    /// [`returned`](Packets::returned) gives back.
+    ///
+    /// # Errors
+    /// As [`try_gather`](Packets::try_gather); `Refused` also when thousands have been given back
+    /// and not been asked for.
+    ///
+    /// # Safety
+    /// Until `returned` has named `ptr` as often as it was sent from, or `flush` has returned, or
+    /// the endpoint is gone, `ptr..ptr+len` stays valid and unchanged.
+    pub unsafe fn try_gather_at(
+        &self,
+        to: PeerId,
+        handler: u16,
+        argument: u32,
+        ptr: *const u8,
+        len: usize,
+    ) -> Result<(), OpError> {
+        let (number, _) = name(Kind::User, handler, argument);
+        // SAFETY: promised by the caller.
+        unsafe { self.port.gather_at(to, number, argument, ptr, len) }?;
+        self.note_lent(to);
+        Ok(())
+    }
+
+    /// Memory that a packet was sent from by [`try_gather_at`](Packets::try_gather_at) and that is
+    /// free again, in the order in which it became free. It neither waits nor makes progress.
+    pub fn returned(&self) -> Option<*const u8> {
+        self.port.returned()
+    }
+}

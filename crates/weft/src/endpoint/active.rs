@@ -1,0 +1,96 @@
+//! Active messages: a client of the port that calls the program's handlers.
+
+use super::regions::Regions;
+use super::{error_of, Endpoint};
+use crate::port::{Arrived, Client, Port, ACTIVE, NUMBERS};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+use weft_core::engine::types::SendArgs;
+use weft_core::{OpError, PeerId};
+
+/// What a handler of active messages is called with.
+pub struct ActiveMessage {
+    /// Who sent it.
+    pub source: PeerId,
+    /// The sender's 32-bit argument.
+    pub argument: u32,
+    /// The message.
+    pub data: Vec<u8>,
+}
+
+type Handler = Rc<RefCell<dyn FnMut(&Endpoint, ActiveMessage)>>;
+
+/// The handlers of an endpoint, by number.
+#[derive(Default)]
+pub(crate) struct Handlers {
+    by_number: RefCell<HashMap<u32, Handler>>,
+}
+
+impl Client for Handlers {
+    fn arrived(self: Rc<Self>, port: &Port, mut message: Arrived) {
+        let Arrived { source, number, argument, .. } = message;
+        let data = message.data.take();
+        port.release(message);
+        let handler = self.by_number.borrow().get(&number).cloned();
+        match handler {
+            Some(handler) => {
+                (handler.borrow_mut())(&port.endpoint, ActiveMessage { source, argument, data });
+            }
+            None => log::warn!(
+                "active message for handler {number} from {}: no such handler",
+                port.endpoint.describe(source)
+            ),
+        }
+    }
+}
+
+impl Endpoint {
+    /// Registers a handler of active messages. It runs inside `progress`, one at a time, and may
+    /// send. When it panics the call that made progress unwinds: what that has lent is its caller's
+    /// again (what was to be sent is sent from a copy, what was to be received is dropped), and the
+    /// endpoint serves the next call.
+    ///
+    /// # Panics
+    /// `number` is not less than [`NUMBERS`].
+    pub fn handle(&self, number: u32, handler: impl FnMut(&Endpoint, ActiveMessage) + 'static) {
+        assert!(number < NUMBERS, "the number of a handler has 24 bits");
+        let handlers = Rc::clone(&self.inner.borrow().handlers);
+        handlers.by_number.borrow_mut().insert(number, Rc::new(RefCell::new(handler)));
+    }
+
+    /// Has something done with the active messages of a handler in the order in which they arrive
+    /// among all that the peer does: after what it sent and put before, and before anything behind
+    /// is looked at. `work` gets the argument and the message, and the memory registered here; the
+    /// handler, which runs later, gets what it returns, if anything.
+    pub fn handle_at_once(
+        &self,
+        number: u32,
+        work: impl FnMut(&mut Regions<'_>, u32, Vec<u8>) -> Option<Vec<u8>> + 'static,
+    ) {
+        let ports = &mut self.inner.borrow_mut().driver.core.ports;
+        ports.at_once.insert(number, Box::new(work));
+    }
+
+    /// Sends an active message of at most 64 KiB: `handler` is called with it at the other side.
+    ///
+    /// # Errors
+    /// The peer failed; too much is queued (`Busy`); the message is too long or the number is not
+    /// less than [`NUMBERS`] (`Refused`).
+    pub fn send_active(
+        &self,
+        to: PeerId,
+        handler: u32,
+        argument: u32,
+        data: &[u8],
+    ) -> Result<(), OpError> {
+        if handler >= NUMBERS {
+            return Err(OpError::Refused);
+        }
+        let d = &mut self.inner.borrow_mut().driver;
+        let tag = u64::from(argument) << 32 | u64::from(ACTIVE) << 24 | u64::from(handler);
+        d.inject(SendArgs::active(to, tag, data.len()), data).map_err(error_of)?;
+        d.flush();
+        Ok(())
+    }
+}

@@ -1,0 +1,255 @@
+//! The port in the driver: what arrived for clients, and what each of them is to be called for.
+
+use super::driver::Core;
+use super::regions::{AtOnce, Regions};
+use crate::port::{Arrived, Buffer, Client};
+use std::any::Any;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::rc::Rc;
+use weft_core::engine::types::AtomicRequest;
+use weft_core::{Instant, PeerFailure, PeerId};
+use weft_link::Bytes;
+
+/// Spare buffers kept.
+const BUFFERS_SPARE: usize = 1024;
+/// Atomic operations that wait for the client that serves them.
+const REQUESTS_MAX: usize = 256;
+
+/// One call of a client.
+pub(crate) enum Call {
+    Arrived(Arrived),
+    Failed(PeerId, PeerFailure),
+    Asked(AtomicRequest),
+    Due,
+    Poll,
+}
+
+/// A client of the port, or messages for one that is yet to come.
+pub(crate) struct Slot {
+    pub number: u8,
+    pub client: Option<Rc<dyn Client>>,
+    /// Bounded by the credit that senders have.
+    arrived: VecDeque<Arrived>,
+    /// Bounded by the number of peers.
+    failures: VecDeque<(PeerId, PeerFailure)>,
+    requests: VecDeque<AtomicRequest>,
+    /// When the client wants to be called.
+    due: Instant,
+    /// The client is dealing with a message: others wait.
+    busy: bool,
+}
+
+impl Slot {
+    fn next(&mut self, now: Instant, owed: &mut usize) -> Option<Call> {
+        let client = self.client.as_ref()?;
+        if client.has_news() {
+            return Some(Call::Poll);
+        }
+        if *owed > 0 {
+            let failed = self.failures.pop_front().map(|(peer, why)| Call::Failed(peer, why));
+            let call = failed.or_else(|| self.requests.pop_front().map(Call::Asked));
+            if call.is_some() {
+                *owed -= 1;
+                return call;
+            }
+        }
+        if self.due <= now {
+            self.due = Instant::FAR;
+            return Some(Call::Due);
+        }
+        if self.busy {
+            return None;
+        }
+        let arrived = self.arrived.pop_front()?;
+        *owed -= 1;
+        self.busy = true;
+        Some(Call::Arrived(arrived))
+    }
+}
+
+/// The clients of an endpoint.
+#[derive(Default)]
+pub(crate) struct Ports {
+    slots: Vec<Slot>,
+    /// Messages, failures and requests that clients are to be called for.
+    owed: usize,
+    /// There is a client that is looked at in each round.
+    pub polled: bool,
+    buffers: Vec<Buffer>,
+    /// Work on active messages ahead of the packets behind them, by number.
+    pub at_once: HashMap<u32, AtOnce>,
+    /// Panics of such work, which go on when the driver is whole.
+    panics: VecDeque<Box<dyn Any + Send>>,
+    /// Keys of words that a client serves, and its number.
+    pub served: BTreeMap<u64, u8>,
+}
+
+impl Ports {
+    /// The slot of a number, made if there is none.
+    #[inline]
+    fn slot(&mut self, number: u8) -> &mut Slot {
+        let at = self.slots.iter().position(|slot| slot.number == number);
+        let at = at.unwrap_or_else(|| self.add(number));
+        &mut self.slots[at]
+    }
+
+    #[cold]
+    fn add(&mut self, number: u8) -> usize {
+        self.slots.push(Slot {
+            number,
+            client: None,
+            arrived: VecDeque::new(),
+            failures: VecDeque::new(),
+            requests: VecDeque::new(),
+            due: Instant::FAR,
+            busy: false,
+        });
+        self.slots.len() - 1
+    }
+
+    /// The client of a number.
+    pub fn client(&self, number: u8) -> Option<&Rc<dyn Client>> {
+        self.slots.iter().find(|slot| slot.number == number)?.client.as_ref()
+    }
+
+    /// Gives a number to a client, which has none so far.
+    pub fn register(&mut self, number: u8, client: Rc<dyn Client>) {
+        self.slot(number).client = Some(client);
+    }
+
+    /// A client wants to be called at a time.
+    pub fn set_due(&mut self, number: u8, at: Instant) {
+        self.slot(number).due = at;
+    }
+
+    /// A client wants to be called at a time, or sooner if it has said so before.
+    pub fn due_by(&mut self, number: u8, at: Instant) {
+        let slot = self.slot(number);
+        slot.due = slot.due.min(at);
+    }
+
+    /// When the next client wants to be called.
+    pub fn next_due(&self) -> Option<Instant> {
+        self.slots.iter().map(|slot| slot.due).min().filter(|&at| at != Instant::FAR)
+    }
+
+    /// True if no client is to be called, as far as is known without a look at each.
+    #[inline]
+    pub fn is_idle(&self) -> bool {
+        self.owed == 0
+    }
+
+    /// True if a message of a client is to be dealt with.
+    #[inline]
+    pub fn has_arrived(&self, number: u8) -> bool {
+        self.slots.iter().any(|slot| slot.number == number && !slot.arrived.is_empty())
+    }
+
+    /// The next call of a client: its number, place, and what the call is for.
+    #[inline]
+    pub fn next_call(&mut self, now: Instant) -> Option<(usize, u8, Rc<dyn Client>, Call)> {
+        for (at, slot) in self.slots.iter_mut().enumerate() {
+            if let Some(call) = slot.next(now, &mut self.owed) {
+                let client = Rc::clone(slot.client.as_ref()?);
+                return Some((at, slot.number, client, call));
+            }
+        }
+        None
+    }
+
+    /// The client at a place has dealt with a message.
+    #[inline]
+    pub fn ended(&mut self, at: usize) {
+        self.slots[at].busy = false;
+    }
+
+    /// What work at once panicked with, if it did.
+    #[inline]
+    pub fn panicked(&mut self) -> Option<Box<dyn Any + Send>> {
+        let panic = self.panics.pop_front()?;
+        self.owed -= 1;
+        Some(panic)
+    }
+
+    /// Tells all clients of a failure.
+    pub fn failed(&mut self, peer: PeerId, failure: PeerFailure) {
+        for slot in self.slots.iter_mut().filter(|slot| slot.client.is_some()) {
+            slot.failures.push_back((peer, failure));
+            self.owed += 1;
+        }
+    }
+
+    /// Asks the client that serves a word for an atomic operation. `None`: no client does; false:
+    /// it has too much to do.
+    pub fn ask(&mut self, request: &AtomicRequest) -> Option<bool> {
+        let number = *self.served.get(&request.key)?;
+        let slot = self.slot(number);
+        let has_room = slot.requests.len() < REQUESTS_MAX;
+        if has_room {
+            slot.requests.push_back(*request);
+            self.owed += 1;
+        }
+        Some(has_room)
+    }
+
+    /// Memory for a message.
+    #[inline]
+    pub fn buffer(&mut self) -> Buffer {
+        self.buffers.pop().unwrap_or_default()
+    }
+
+    /// Takes memory back.
+    #[inline]
+    pub fn recycle(&mut self, buffer: Buffer) {
+        if buffer.capacity() > 0 && self.buffers.len() < BUFFERS_SPARE {
+            self.buffers.push(buffer);
+        }
+    }
+}
+
+impl Core {
+    /// An active message that nobody awaits: it waits for its client.
+    #[inline]
+    pub(super) fn active(&mut self, peer: PeerId, tag: u64, payload: Bytes<'_>) {
+        let mut data = self.ports.buffer();
+        payload.copy_to(data.resize(payload.len()));
+        self.arrived(peer, tag, data);
+    }
+
+    #[inline]
+    pub(super) fn arrived(&mut self, peer: PeerId, tag: u64, data: Buffer) {
+        // Its acknowledgement is sent when the program has seen it.
+        self.ended = true;
+        self.engine.active_queued();
+        let message = Arrived::new(peer, tag, data);
+        let message = match self.ports.at_once.is_empty() {
+            true => Some(message),
+            false => self.work_at_once(tag as u32, message),
+        };
+        let Some(message) = message else { return };
+        self.ports.owed += 1;
+        self.ports.slot((tag >> 24) as u8).arrived.push_back(message);
+    }
+
+    /// Does with a message at once what is to be done so. Returns what is left for its client.
+    fn work_at_once(&mut self, number: u32, mut message: Arrived) -> Option<Arrived> {
+        let Some(work) = self.ports.at_once.get_mut(&number) else { return Some(message) };
+        let regions = &mut Regions::new(&self.engine, &mut self.regions);
+        let data = message.data.take();
+        let argument = message.argument;
+        match catch_unwind(AssertUnwindSafe(|| work(regions, argument, data))) {
+            Ok(Some(data)) => {
+                message.data = Buffer::from(data);
+                return Some(message);
+            }
+            Ok(None) => {}
+            Err(panic) => {
+                self.ports.panics.push_back(panic);
+                self.ports.owed += 1;
+            }
+        }
+        self.engine.release(message.source, message.credit());
+        None
+    }
+}

@@ -1,0 +1,57 @@
+//! What clients of the port do with memory by its address.
+
+use super::raw::INJECTED_MAX;
+use super::Memory;
+use crate::port::Port;
+use weft_core::{OpError, PeerId};
+
+/// Memory given back that nobody has asked for, in number, before no more is borrowed.
+const RETURNED_MAX: usize = 4096;
+const _: () = assert!(RETURNED_MAX > INJECTED_MAX);
+
+impl Port {
+    /// As [`gather`](Port::gather), from memory of the caller, which [`returned`](Port::returned)
+    /// names when it is free again.
+    ///
+    /// # Errors
+    /// As [`gather`](Port::gather); `Refused` also when thousands have been given back and not been
+    /// asked for.
+    ///
+    /// # Safety
+    /// Until `returned` has named `ptr` as often as it was sent from, or no memory is
+    /// [`lent`](Port::lent), or the endpoint is gone, `ptr..ptr+len` stays valid and unchanged.
+    pub unsafe fn gather_at(
+        &self,
+        to: PeerId,
+        number: u32,
+        argument: u32,
+        ptr: *const u8,
+        len: usize,
+    ) -> Result<(), OpError> {
+        if self.endpoint.inner.borrow().driver.core.ops.returned.len() >= RETURNED_MAX {
+            return Err(OpError::Refused);
+        }
+        let tag = self.tag(number, argument);
+        // SAFETY: promised by the caller.
+        let memory = unsafe { Memory::raw(ptr, len) };
+        let data = match len {
+            0 => &[],
+            // SAFETY: promised by the caller; nobody writes to it.
+            _ => unsafe { std::slice::from_raw_parts(ptr, len) },
+        };
+        if self.lend(to, tag, data, || Ok(memory))? {
+            let ops = &mut self.endpoint.inner.borrow_mut().driver.core.ops;
+            ops.returned.push_back(ptr as u64);
+        }
+        Ok(())
+    }
+
+    /// Writes to a peer's memory by its address, where the link can. False: nothing was written.
+    ///
+    /// # Safety
+    /// The peer has given this address to be written to, `data.len()` bytes long, and has not taken
+    /// that back.
+    pub unsafe fn write_remote(&self, peer: PeerId, addr: u64, data: &[u8]) -> bool {
+        self.endpoint.inner.borrow_mut().driver.write_remote(peer, addr, data)
+    }
+}

@@ -1,0 +1,55 @@
+//! The calls of clients.
+
+use super::Port;
+use crate::endpoint::ports::Call;
+use crate::endpoint::Endpoint;
+
+/// A client deals with a message, until this is dropped: also by a panic.
+struct Busy<'a>(&'a Endpoint, usize);
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.0.inner.borrow_mut().driver.core.ports.ended(self.1);
+    }
+}
+
+impl Endpoint {
+    /// Calls clients for all that they are to be called for. True if there was anything.
+    pub(crate) fn run_clients(&self) -> bool {
+        let mut did = false;
+        let mut last: Option<Port> = None;
+        loop {
+            let next = {
+                let core = &mut self.inner.borrow_mut().driver.core;
+                if let Some(panic) = core.ports.panicked() {
+                    std::panic::resume_unwind(panic);
+                }
+                core.ports.next_call(core.now)
+            };
+            let Some((at, number, client, call)) = next else { break };
+            did = true;
+            let port = match &mut last {
+                Some(port) if port.number == number => port,
+                other => other.insert(Port { endpoint: self.clone(), number }),
+            };
+            match call {
+                Call::Arrived(message) => {
+                    let busy = Busy(self, at);
+                    client.arrived(port, message);
+                    drop(busy);
+                }
+                Call::Failed(peer, failure) => client.failed(port, peer, failure),
+                Call::Asked(request) => client.asked(port, request),
+                Call::Due => client.due(port),
+                Call::Poll => client.poll(port),
+            }
+        }
+        let driver = &mut self.inner.borrow_mut().driver;
+        if driver.core.has_work() {
+            // The clients took their time.
+            driver.core.tick();
+            driver.flush();
+        }
+        did
+    }
+}

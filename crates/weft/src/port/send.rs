@@ -1,0 +1,207 @@
+//! Sending through a port.
+
+use super::{Buffer, Port};
+use crate::endpoint::error_of;
+use crate::endpoint::ops::Owner;
+use crate::endpoint::sys::raw::INJECTED_MAX;
+use crate::endpoint::sys::Memory;
+use crate::endpoint::Status;
+use std::ops::Range;
+use std::rc::Rc;
+use weft_core::choices::Transfer;
+use weft_core::engine::types::SendArgs;
+use weft_core::{OpError, PeerId};
+
+impl Port {
+    #[inline]
+    pub(crate) fn tag(&self, number: u32, argument: u32) -> u64 {
+        debug_assert!(number < super::NUMBERS);
+        u64::from(argument) << 32 | u64::from(self.number) << 24 | u64::from(number)
+    }
+
+    /// Longest message to a peer that is one packet, bytes.
+    pub fn packet_max(&self, peer: PeerId) -> usize {
+        self.endpoint.inner.borrow().driver.core.engine.single_max(peer)
+    }
+
+    /// Sends a message of one packet if nothing stands in its way on a link that keeps order and
+    /// loses nothing. False: nothing was sent.
+    #[inline]
+    pub fn send_now(&self, to: PeerId, number: u32, argument: u32, data: &[u8]) -> bool {
+        self.endpoint.inner.borrow_mut().active_now(to, self.tag(number, argument), data)
+    }
+
+    /// Sends a copy of a message, of at most 64 KiB, at once or when it can go. It never waits: the
+    /// client bounds by itself how many it posts.
+    ///
+    /// # Errors
+    /// The peer failed, or the message is too long (`Refused`).
+    pub fn post(&self, to: PeerId, number: u32, argument: u32, data: &[u8]) -> Result<(), OpError> {
+        let tag = self.tag(number, argument);
+        let inner = &mut *self.endpoint.inner.borrow_mut();
+        if inner.active_now(to, tag, data) {
+            return Ok(());
+        }
+        inner.driver.inject(SendArgs::active(to, tag, data.len()), data).map_err(error_of)
+    }
+
+    /// As [`post`](Port::post), while not many messages wait for the peer.
+    ///
+    /// # Errors
+    /// `Busy` while more than some hundred are queued for it; otherwise as [`post`](Port::post).
+    pub fn try_send(
+        &self,
+        to: PeerId,
+        number: u32,
+        argument: u32,
+        data: &[u8],
+    ) -> Result<(), OpError> {
+        if self.endpoint.queued(to) >= INJECTED_MAX {
+            return Err(OpError::Busy);
+        }
+        self.post(to, number, argument, data)
+    }
+
+    /// As [`try_send`](Port::try_send), from memory that was written in place: it is not copied in
+    /// this process but into the link's frame.
+    ///
+    /// # Errors
+    /// As [`try_send`](Port::try_send), and the buffer is lost.
+    pub fn send_buffer(
+        &self,
+        to: PeerId,
+        number: u32,
+        argument: u32,
+        mut buffer: Buffer,
+    ) -> Result<(), OpError> {
+        let tag = self.tag(number, argument);
+        let inner = &mut *self.endpoint.inner.borrow_mut();
+        if inner.active_now(to, tag, &buffer) {
+            inner.driver.core.ports.recycle(buffer);
+            return Ok(());
+        }
+        let driver = &mut inner.driver;
+        if buffer.len() > driver.core.engine.single_max(to) {
+            return Err(OpError::Refused);
+        }
+        if driver.core.engine.queued(to) >= INJECTED_MAX {
+            return Err(OpError::Busy);
+        }
+        let (len, now) = (buffer.len(), driver.core.tick());
+        let op = driver.core.engine.send(now, SendArgs::active(to, tag, len)).map_err(error_of)?;
+        driver.core.ops.insert(op, Owner::Nobody, Memory::Owned(buffer.take()));
+        driver.send_started(to, len);
+        Ok(())
+    }
+
+    /// Has what follows for a peer wait for others to leave with, after a wait for room.
+    pub fn keep_row(&self, to: PeerId) {
+        self.endpoint.inner.borrow_mut().driver.keep_row(to);
+    }
+
+    /// Sends part of shared memory as a message of one packet without a copy in this process; where
+    /// transfer `copy` is chosen for the peer, with one. True if the memory is free already.
+    ///
+    /// # Errors
+    /// As [`try_send`](Port::try_send); `part` lies outside of the memory, or is longer than a
+    /// packet (`Refused`).
+    pub fn gather(
+        &self,
+        to: PeerId,
+        number: u32,
+        argument: u32,
+        memory: &Rc<[u8]>,
+        part: Range<usize>,
+    ) -> Result<bool, OpError> {
+        let data = memory.get(part.clone()).ok_or(OpError::Refused)?;
+        let lend = || Memory::shared(memory, part).ok_or(OpError::Refused);
+        self.lend(to, self.tag(number, argument), data, lend)
+    }
+
+    /// Sends a message whose memory is given by `lend` if it cannot be given back at once; true if
+    /// it could.
+    #[inline]
+    pub(crate) fn lend(
+        &self,
+        to: PeerId,
+        tag: u64,
+        data: &[u8],
+        lend: impl FnOnce() -> Result<Memory, OpError>,
+    ) -> Result<bool, OpError> {
+        let inner = &mut *self.endpoint.inner.borrow_mut();
+        if inner.active_now(to, tag, data) {
+            return Ok(true);
+        }
+        let driver = &mut inner.driver;
+        if data.len() > driver.core.engine.single_max(to) {
+            return Err(OpError::Refused);
+        }
+        if driver.core.engine.queued(to) >= INJECTED_MAX {
+            return Err(OpError::Busy);
+        }
+        if driver.core.engine.transfer_of(to) == Transfer::Copy || data.is_empty() {
+            let args = SendArgs::active(to, tag, data.len());
+            return driver.inject(args, data).map(|()| true).map_err(error_of);
+        }
+        driver.lend(to, tag, data, lend()?).map(|()| false).map_err(error_of)
+    }
+
+    /// Messages that still use memory they were gathered from.
+    pub fn lent(&self) -> usize {
+        self.endpoint.inner.borrow().driver.core.ops.lent()
+    }
+
+    /// Sends what is queued, and has these peers acknowledge at once what they have of it. True if no
+    /// message uses memory that it was gathered from.
+    pub fn hurry(&self, peers: &[PeerId]) -> bool {
+        let driver = &mut self.endpoint.inner.borrow_mut().driver;
+        if driver.core.ops.lent() == 0 {
+            return true;
+        }
+        let now = driver.core.tick();
+        driver.flush();
+        for &peer in peers {
+            driver.core.engine.hurry(now, peer);
+        }
+        driver.flush();
+        driver.core.ops.lent() == 0
+    }
+
+    /// Memory of [`gather_at`](Port::gather_at) that is free again, in the order in which it became
+    /// free.
+    pub fn returned(&self) -> Option<*const u8> {
+        let ops = &mut self.endpoint.inner.borrow_mut().driver.core.ops;
+        ops.returned.pop_front().map(|address| address as *const u8)
+    }
+
+    /// Forgets the memory that [`returned`](Port::returned) would name.
+    pub fn forget_returned(&self) {
+        self.endpoint.inner.borrow_mut().driver.core.ops.returned.clear();
+    }
+
+    /// Sends what the calls before have left to send.
+    pub fn flush(&self) {
+        let driver = &mut self.endpoint.inner.borrow_mut().driver;
+        if driver.core.has_work() {
+            driver.core.tick();
+            driver.flush();
+        }
+    }
+
+    /// Looks on the links for a moment for a message of this client with this number, of one peer or
+    /// of any, and copies it into `buffer`; its credit goes back. `None`: it did not come, or
+    /// something else came that is to be dealt with first.
+    #[inline]
+    pub fn look_for(
+        &self,
+        source: Option<PeerId>,
+        number: u32,
+        buffer: &mut [u8],
+    ) -> Option<Result<Status, OpError>> {
+        let inner = &mut *self.endpoint.inner.borrow_mut();
+        if inner.driver.core.ports.has_arrived(self.number) {
+            return None;
+        }
+        inner.await_active(source, self.tag(number, 0), buffer)
+    }
+}

@@ -97,8 +97,8 @@ impl State {
         !self.deliveries.is_empty() || !self.again.is_empty()
     }
 
-    /// The next upcall of a multicast packet, or of a message that waited. `None`: the first of them
-    /// made none.
+    /// The next upcall of a multicast packet, or of a message that waited. `None`: the first of
+    /// them made none.
     fn next_call(&mut self, port: &Port) -> Option<Call> {
         let Some(delivery) = self.deliveries.pop_front() else {
             let message = self.again.pop_front()?;

@@ -525,8 +525,8 @@ impl State {
         Ok(peers.filter(|&peer| port.endpoint().expect(peer)).collect())
     }
 
-    /// A peer failed: groups that it is a member of fail, except that one that left in good order is
-    /// missed only when something is for it.
+    /// A peer failed: groups that it is a member of fail, except that one that left in good order
+    /// is missed only when something is for it.
     pub(super) fn on_failure(&mut self, port: &Port, peer: PeerId, failure: PeerFailure) {
         self.copies.forget(peer);
         let hit: Vec<(u16, usize)> = self

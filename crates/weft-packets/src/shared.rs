@@ -87,14 +87,14 @@ impl SharedPackets {
         sys::locked(&self.endpoint, |packets| packets.packet_max(to)).unwrap_or(0)
     }
 
-    /// As [`Packets::counter`](super::Packets::counter): with the watchdog, peers that add to it are
-    /// answered also while this process computes.
+    /// As [`Packets::counter`](super::Packets::counter): with the watchdog, peers that add to it
+    /// are answered also while this process computes.
     pub fn counter(&self, value: u64) -> Option<Counter> {
         sys::locked(&self.endpoint, |packets| packets.counter(value)).ok()?
     }
 
-    /// As [`Packets::fetch_add`](super::Packets::fetch_add), returning when it is done; to a counter
-    /// in a kernel this adds by the agent.
+    /// As [`Packets::fetch_add`](super::Packets::fetch_add), returning when it is done; to a
+    /// counter in a kernel this adds by the agent.
     ///
     /// # Errors
     /// The peer failed, or has no such counter.

@@ -32,9 +32,9 @@ pub(super) fn locked<R>(
     shared: &SharedEndpoint,
     f: impl FnOnce(&Packets) -> R,
 ) -> Result<R, NoAgent> {
-    // SAFETY: `shared.rs` alone calls this. Its closures keep nothing, and the upcalls that they set
-    // are `Send` and get no clone of the interface. The interface itself is one that nobody else
-    // has: `SharedEndpoint` gives its endpoint to nobody.
+    // SAFETY: `shared.rs` alone calls this. Its closures keep nothing, and the upcalls that they
+    // set are `Send` and get no clone of the interface. The interface itself is one that nobody
+    // else has: `SharedEndpoint` gives its endpoint to nobody.
     unsafe { shared.with_endpoint(|endpoint| Packets::new(endpoint).map(|packets| f(&packets))) }
 }
 

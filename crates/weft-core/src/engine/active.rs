@@ -1,5 +1,5 @@
-//! Active messages: their latency path, and the credit that comes back when the program is done with
-//! one.
+//! Active messages: their latency path, and the credit that comes back when the program is done
+//! with one.
 
 use super::types::SendArgs;
 use super::Engine;

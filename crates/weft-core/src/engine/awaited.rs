@@ -74,8 +74,8 @@ impl Engine {
         self.wanted.is_none() && spec.source.is_none_or(ready)
     }
 
-    /// Notes that an active message waits for its client: none behind it may be taken as the awaited
-    /// one.
+    /// Notes that an active message waits for its client: none behind it may be taken as the
+    /// awaited one.
     #[inline]
     pub fn active_queued(&mut self) {
         self.wanted.take_if(|w| w.kind == flags::ACTIVE);

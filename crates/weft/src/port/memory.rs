@@ -70,8 +70,8 @@ impl Port {
         self.endpoint.put_parts(to, key, offset, data, parts)
     }
 
-    /// Does an atomic operation on 8 bytes of a peer's region, making progress until it is done; the
-    /// value before.
+    /// Does an atomic operation on 8 bytes of a peer's region, making progress until it is done;
+    /// the value before.
     ///
     /// # Errors
     /// As [`put_parts`](Port::put_parts).

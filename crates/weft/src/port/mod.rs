@@ -1,15 +1,15 @@
 //! The port: where protocols above messages meet the endpoint.
 //!
-//! A client of the port has a number. [`Endpoint::port`] registers it, and from then on the client is
-//! called when a message for its number arrives, when a peer fails, and at the time that it has
+//! A client of the port has a number. [`Endpoint::port`] registers it, and from then on the client
+//! is called when a message for its number arrives, when a peer fails, and at the time that it has
 //! asked for. It sends through its [`Port`]. Nothing below the port knows any client: a new one
 //! changes no line of engine, driver or link, and its settings are its own.
 //!
-//! The messages of the port are active messages: a client's number (8 bits), a number of the client's
-//! own (24 bits), an argument (32 bits) and at most 64 KiB of data. Messages from one peer arrive in
-//! the order in which they were sent. Each costs credit of its sender until the client gives it back
-//! with [`Port::release`]: a client that is slow slows down those who send to it, and nothing is
-//! lost.
+//! The messages of the port are active messages: a client's number (8 bits), a number of the
+//! client's own (24 bits), an argument (32 bits) and at most 64 KiB of data. Messages from one peer
+//! arrive in the order in which they were sent. Each costs credit of its sender until the client
+//! gives it back with [`Port::release`]: a client that is slow slows down those who send to it, and
+//! nothing is lost.
 //!
 //! Clients are called inside progress, one message at a time. While a client deals with a message
 //! further ones for it wait, also when it makes progress meanwhile. A client may send, and uses the
@@ -65,7 +65,8 @@ use weft_core::{Instant, PeerFailure, PeerId};
 
 /// The client's number of the active messages of [`Endpoint::handle`].
 pub const ACTIVE: u8 = 0;
-/// The first of the numbers that clients in the crates of weft have. Those between are for programs.
+/// The first of the numbers that clients in the crates of weft have. Those between are for
+/// programs.
 pub const WEFT: u8 = 0x80;
 /// Numbers of a client's own are less than this.
 pub const NUMBERS: u32 = 1 << 24;

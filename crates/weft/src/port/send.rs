@@ -151,8 +151,8 @@ impl Port {
         self.endpoint.inner.borrow().driver.core.ops.lent()
     }
 
-    /// Sends what is queued, and has these peers acknowledge at once what they have of it. True if no
-    /// message uses memory that it was gathered from.
+    /// Sends what is queued, and has these peers acknowledge at once what they have of it. True if
+    /// no message uses memory that it was gathered from.
     pub fn hurry(&self, peers: &[PeerId]) -> bool {
         let driver = &mut self.endpoint.inner.borrow_mut().driver;
         if driver.core.ops.lent() == 0 {
@@ -188,8 +188,8 @@ impl Port {
         }
     }
 
-    /// Looks on the links for a moment for a message of this client with this number, of one peer or
-    /// of any, and copies it into `buffer`; its credit goes back. `None`: it did not come, or
+    /// Looks on the links for a moment for a message of this client with this number, of one peer
+    /// or of any, and copies it into `buffer`; its credit goes back. `None`: it did not come, or
     /// something else came that is to be dealt with first.
     #[inline]
     pub fn look_for(

@@ -90,8 +90,8 @@ impl Patience {
     }
 }
 
-/// An endpoint of many threads as a handler sees it. No handle of the endpoint comes out of it: that
-/// would be used without the lock.
+/// An endpoint of many threads as a handler sees it. No handle of the endpoint comes out of it:
+/// that would be used without the lock.
 pub struct Inside<'a>(&'a Endpoint);
 
 impl Inside<'_> {

@@ -46,8 +46,8 @@ impl SharedEndpoint {
     ///
     /// # Safety
     /// When `f` has returned, nothing but the endpoint itself holds a clone of it, and whatever the
-    /// endpoint holds that came from `f` (handlers, clients) may move between threads and be used by
-    /// the thread that makes progress.
+    /// endpoint holds that came from `f` (handlers, clients) may move between threads and be used
+    /// by the thread that makes progress.
     pub unsafe fn with_endpoint<R>(&self, f: impl FnOnce(&Endpoint) -> R) -> R {
         self.with(f)
     }

@@ -1,4 +1,4 @@
-//! What this endpoint keeps of one peer, composed of the mechanisms.
+//! The state of one peer, composed of the mechanisms.
 
 use crate::caps::{LinkCaps, Pulse};
 use crate::choices::{Server, Transfer};
@@ -20,7 +20,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// Small messages from which on one train of them costs less than a packet for each.
+/// Number of small messages from which on one train costs less than a packet for each.
 const MANY: usize = 8;
 
 /// Everything needed to emit a packet, now and again when it is retransmitted.
@@ -30,17 +30,17 @@ pub(crate) struct Desc {
     pub flags: u16,
     pub imm: u32,
     pub payload: Payload,
-    /// Goes the way of bulk data, where that has one of its own.
+    /// True if it takes the bulk link, if that is a link of its own.
     pub bulk: bool,
 }
 
 impl Desc {
-    /// A packet without payload.
+    /// Makes a packet without payload.
     pub fn bare(packet: Packet, imm: u32) -> Desc {
         Desc { packet, flags: 0, imm, payload: Payload::None, bulk: false }
     }
 
-    /// Bytes of the packet, header and payload.
+    /// Returns the bytes of the packet, header and payload.
     pub fn len(&self) -> u32 {
         self.packet.header_len() as u32 + self.payload.len()
     }
@@ -49,7 +49,7 @@ impl Desc {
         Desc { flags, ..self }
     }
 
-    /// The `i`th of the `of` packets that a descriptor of a run stands for.
+    /// Returns the `i`th of the `of` packets of a run's descriptor.
     #[inline]
     pub fn part(&self, i: u32, of: u32) -> Desc {
         let mut part = *self;
@@ -73,7 +73,7 @@ impl Desc {
     }
 }
 
-/// A packet that has its number and is sent in pieces, from `at` on.
+/// A numbered packet that is sent in pieces, from `at` on.
 #[derive(Clone, Copy)]
 pub(crate) struct Cut {
     pub seq: Seq,
@@ -81,9 +81,9 @@ pub(crate) struct Cut {
     pub at: u32,
 }
 
-/// What the head of the message queue has for the wire.
+/// The next step of the head of the message queue.
 pub(crate) enum Step {
-    /// Packets (more than one: a run of equal ones), and whether the item ends with them.
+    /// Send packets (more than one: a run of equal ones); true if the item ends with them.
     Send(Desc, u32, bool),
     /// Nothing until the peer allows more.
     Wait,
@@ -91,7 +91,7 @@ pub(crate) enum Step {
     Gone,
 }
 
-/// What a failed peer is still told, best effort.
+/// The last packet to a failed peer, sent once without retransmission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LastWord {
     /// An answer to its HELLO, so that it can name the cause.
@@ -100,7 +100,7 @@ pub(crate) enum LastWord {
     Bye(u32),
 }
 
-/// A packet may take so long (as Linux has it for TCP's, `sk_pacing_shift`).
+/// Longest time for one packet on the wire (as Linux has it for TCP's, `sk_pacing_shift`).
 const LONG_PACKET: Duration = Duration::from_millis(1);
 
 /// A message waiting its turn; messages to a peer leave in the order they were started.
@@ -112,7 +112,7 @@ pub(crate) enum Item {
     Single(Desc),
 }
 
-/// What a PULL or GET asked for, being sent.
+/// Data that a PULL or GET requested, being sent.
 #[derive(Clone, Copy)]
 pub(crate) struct Stream {
     pub source: StreamSource,
@@ -136,7 +136,7 @@ pub(crate) struct Partial {
     pub total: u64,
     pub got: u64,
     pub target: Target,
-    /// The sender's number for who is to be told when all of it is here.
+    /// The sender's number for the answer when all of it has arrived, if it wants one.
     pub receipt: Option<u32>,
 }
 
@@ -169,29 +169,30 @@ pub(crate) struct Windows {
     pub congestion: Congestion,
     /// Packets sent since one that asks for an acknowledgement.
     pub unasked: u32,
-    /// Timeouts since the last acknowledgement of anything new.
+    /// Timeouts since the last acknowledgement of a new packet.
     pub timeouts: u32,
     /// The packet missing when bulk data last arrived out of order.
     pub gap_at: Seq,
-    /// Past the last packet that went the way of bulk data.
+    /// The number after the last packet that took the bulk link.
     pub bulk_end: Seq,
     /// Packets that the peer sends again although they are here.
     pub repeats: Repeats,
-    /// What a message acknowledged, and when it came, to be looked at when nobody waits.
+    /// An acknowledgement in a message and the time of its arrival, to be handled when no program
+    /// waits.
     pub late_ack: Option<(crate::Instant, Seq)>,
 }
 
 impl Windows {
-    /// Notes that `packets` are about to be sent, and whether they should ask for an
+    /// Notes that `packets` are about to be sent; returns true if they should ask for an
     /// acknowledgement: see [`should_ask`].
     #[inline]
     pub fn should_ask(&mut self, packets: u32, most: u32, more: bool) -> bool {
         should_ask(&mut self.unasked, &self.send, &self.congestion, (packets, most), more)
     }
 
-    /// Whether the window is such that packets of `long` bytes are no burden on the network: what
-    /// may be sent of those of `mtu` bytes in the time given to one is more than that. Who shares a
-    /// slow network keeps a window of a few short ones.
+    /// Returns true if the window is so large that packets of `long` bytes are no burden on the
+    /// network: in the time allowed for one packet (`LONG_PACKET`), packets of `mtu` bytes carry at
+    /// least as many bytes. A sender that shares a slow network keeps a window of a few short ones.
     pub fn is_roomy(&self, mtu: u32, long: u32) -> bool {
         if !self.congestion.adapts() {
             return true;
@@ -201,7 +202,7 @@ impl Windows {
         window * LONG_PACKET.as_nanos() >= u128::from(long) * rtt.as_nanos()
     }
 
-    /// Whether this is the next packet, and nothing else is to be done at once.
+    /// Returns true if this is the next packet, and causes no urgent work.
     #[inline]
     pub fn is_next(&self, common: &Common) -> bool {
         self.late_ack.is_none_or(|(_, ack)| ack == common.ack)
@@ -210,8 +211,8 @@ impl Windows {
             && !self.send.has_gap()
     }
 
-    /// Most packets of a message to send as one run: those before the next that is to ask for an
-    /// acknowledgement.
+    /// Returns the most packets of a message to send as one run: those before the next that has to
+    /// ask for an acknowledgement.
     #[inline]
     pub fn run_max(&self, most: u32, more: bool) -> u32 {
         let room = self.send.room().max(1);
@@ -224,18 +225,18 @@ impl Windows {
         room.min(free.max(before)).max(1)
     }
 
-    /// Room in the window below which data waits for more of it: a call of the link costs as much
-    /// for a part of a train as for a whole one. Never more than a quarter of the window, so that
-    /// small ones are not emptied by waiting.
+    /// Returns the room in the window below which data waits for more: a call of the link costs as
+    /// much for a part of a train as for a whole one. At most a quarter of the window, so that
+    /// small windows do not run empty.
     #[inline]
     pub fn least_run(&self, train: u32) -> u32 {
         let window = self.congestion.window().min(self.send.limit());
         train.min(window / 4).max(1)
     }
 
-    /// Notes that `packets` from `seq` on are about to be sent, and whether they are bulk; says
-    /// whether they go the way of bulk data: that, and all that would overtake it there, which the
-    /// receiver could do nothing with.
+    /// Notes that `packets` from `seq` on are about to be sent, `bulk` or not; returns true if they
+    /// take the bulk link: bulk data does, and all packets that would otherwise overtake it, which
+    /// the receiver could not use.
     #[inline]
     pub fn follows_bulk(&mut self, seq: Seq, packets: u32, bulk: bool) -> bool {
         if bulk {
@@ -251,11 +252,11 @@ impl Windows {
     }
 }
 
-/// How long bulk data stays away from ways that lost all of a train, at first and at most.
+/// Time for which bulk data avoids stripes that lost a whole train, at first and at most.
 const ASIDE: Duration = Duration::from_secs(1);
 const ASIDE_MAX: Duration = Duration::from_secs(300);
 
-/// Turns of the ways that share bulk data. After one of them lost everything, only the first is
+/// Turns of the stripes that share bulk data. After one of them lost everything, only the first is
 /// used for a while.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Stripes {
@@ -265,7 +266,7 @@ pub(crate) struct Stripes {
 }
 
 impl Stripes {
-    /// The way of the next train, of `of` that there are.
+    /// Returns the stripe of the next train, of `of` stripes.
     #[inline]
     pub fn next(&mut self, now: Instant, of: u8) -> u8 {
         if of < 2 || now < self.until {
@@ -275,7 +276,7 @@ impl Stripes {
         self.turn
     }
 
-    /// A way lost everything sent over it. True if that is news.
+    /// Notes that a stripe lost everything sent over it. True if this is new.
     pub fn lost(&mut self, now: Instant) -> bool {
         if now < self.until {
             return false;
@@ -326,28 +327,28 @@ pub(crate) struct Peer {
     pub id: PeerId,
     pub endpoint: EndpointId,
     pub caps: LinkCaps,
-    /// Those of the path, whatever is chosen.
+    /// The path's own capabilities, before choices.
     pub carried: LinkCaps,
-    /// Who retransmits to it.
+    /// The side that retransmits, and the protocol.
     pub reliability: Reliability,
-    /// Longest packet chosen for it, bytes; 0: what the link carries.
+    /// Longest packet chosen for it, bytes; 0: the link's longest.
     pub mtu_max: u32,
-    /// How payload gets to it and from it, and the lengths that follow from that.
+    /// The transfer of payload to and from it, and the lengths that follow from that.
     pub transfer: Transfer,
     pub limits: Limits,
-    /// Who serves what is added to its counters, if that was chosen for it.
+    /// The server of additions to its counters, if one was chosen for it.
     pub fetch_add: Option<Server>,
-    /// Both sides trust the network: packets are counted, and none is kept.
+    /// Set if both sides trust the network: packets are counted, and none is kept.
     pub trusted: Option<Count>,
-    /// Largest packet the peer takes, from its HELLO.
+    /// Largest packet that the peer accepts, from its HELLO.
     peer_mtu: u32,
     pub state: State,
-    /// Number the peer puts into packets to us.
+    /// Session number in packets from the peer.
     pub session_in: u32,
-    /// Number we put into packets to the peer.
+    /// Session number in packets to the peer.
     pub session_out: u32,
     pub windows: Option<Box<Windows>>,
-    /// Whose turn it is among the ways of bulk data.
+    /// Turns of the stripes of bulk data.
     pub stripes: Stripes,
     pub credit_in: CreditIn,
     pub credit_out: CreditOut,
@@ -355,15 +356,16 @@ pub(crate) struct Peer {
     pub ctrl: VecDeque<Desc>,
     pub msgs: VecDeque<Item>,
     pub data: VecDeque<Stream>,
-    /// Refused by the link, in the order in which they go out again.
+    /// Packets refused by the link, in the order in which they go out again.
     pub stalled: VecDeque<Transmit>,
-    /// How many of them came back since the link refused the first.
+    /// Number of them that came back since the link refused the first.
     pub returned: usize,
     pub blocked: bool,
-    /// The link takes nothing for it until it says so.
+    /// True while the link accepts nothing for it.
     pub held: bool,
     pub ready: bool,
-    /// Since when the message at the head of the queue has lacked credit; `FAR`: it does not.
+    /// Time since when the message at the head of the queue has lacked credit; `FAR` if it does
+    /// not.
     pub starved_since: Instant,
     /// Whose turn it is when messages and data streams both wait.
     pub data_turn: bool,
@@ -371,52 +373,52 @@ pub(crate) struct Peer {
     pub hello_reply_due: bool,
     /// To be sent although the peer has failed; true: its failure is reported with it.
     pub last_word: Option<(LastWord, bool)>,
-    /// An acknowledgement is asked for on a link without windows.
+    /// True if an acknowledgement is requested on a link without windows.
     pub ack_asked: bool,
     pub partial: Option<Partial>,
-    /// A fragment of the put now arriving was refused.
+    /// True if a fragment of the put now arriving was refused.
     pub put_refused: bool,
-    /// Operations that wait for this peer.
+    /// Number of operations that wait for this peer.
     pub waiting: u32,
     pub rendezvous_out: u32,
     pub rendezvous_in: u32,
-    /// What it has of the room for messages that no receive has asked for.
+    /// Its share of the room for unexpected messages.
     pub share: Share,
-    /// Receives that have to ask for more, where asking is paced, in the order of their matching.
+    /// Receives that have to request more, if requests are paced, in the order of their matching.
     pub pulls: VecDeque<OpId>,
-    /// Bytes asked for that way and not here.
+    /// Bytes requested in that manner that have not arrived.
     pub pulled: u64,
     /// Puts, gets and atomic operations sent and not answered.
     pub requests_out: u32,
-    /// The queues' spare memory was given back and nothing was queued since.
+    /// True if the queues' spare memory was given back and nothing was queued since.
     pub trimmed: bool,
     pub last_heard: Instant,
     pub waiting_since: Instant,
     pub probed_at: Instant,
-    /// Since when the link, or its agent, sees that its process stands still.
+    /// Time since when the link, or its agent, sees that its process stands still.
     pub still_since: Option<Instant>,
-    /// The latter, as its agent puts it.
+    /// The state of its process as reported by its agent.
     pub still: Pulse,
     pub warned: bool,
-    /// When packets were first found to have been unacknowledged for too long.
+    /// Time at which packets were first found to have been unacknowledged for too long.
     pub overdue_at: Instant,
-    /// When it was last said that the oldest does not get through.
+    /// Time of the last report that the oldest packet does not get through.
     pub said_at: Instant,
-    /// A packet that is sent in pieces, and what has left of it.
+    /// A packet that is sent in pieces, and the part of it that was sent.
     pub cut: Option<Cut>,
-    /// Packets that asked for the length of what gets through: their numbers, and the longest.
+    /// Questions of the peer for the length that gets through: their numbers, and the longest.
     pub probes: Vec<(u32, u32)>,
-    /// When the timer table fires for this peer.
+    /// Time at which the timer table fires for this peer.
     pub armed: Instant,
 }
 
-/// Bytes of eager messages a peer may leave here: at least one active message of any length, which
-/// cannot be announced instead.
+/// Returns the bytes of eager messages that a peer may have here: at least one active message of
+/// any length, which cannot be announced instead.
 pub(crate) fn credit_window(cfg: &Config) -> usize {
     cfg.eager_credit.max(ACTIVE_MAX as u32 + UNIT) as usize
 }
 
-/// Queueing delay that congestion control aims at; zero without it.
+/// Returns the queueing delay that congestion control aims at; zero without it.
 pub(crate) fn target(cfg: &Config) -> Duration {
     match cfg.congestion {
         CongestionControl::None => Duration::ZERO,
@@ -492,7 +494,7 @@ impl Peer {
         peer
     }
 
-    /// Adopts the capabilities of the path. Windows are made when the path needs them, and given up
+    /// Adopts the capabilities of the path. Windows are made when the path needs them, and dropped
     /// when it does not and nothing was sent: both sides must agree on having them.
     pub fn set_caps(&mut self, cfg: &Config, caps: LinkCaps) {
         self.carried = caps;
@@ -538,14 +540,14 @@ impl Peer {
         self.eager_max = eager_max_of(self.limits.eager_max, cfg.eager_credit, &self.carried);
     }
 
-    /// Takes another transfer, for what is sent to it and fetched from it from now on.
+    /// Takes another transfer for messages sent to it and fetched from it from now on.
     pub fn set_transfer(&mut self, cfg: &Config, transfer: Transfer) {
         self.transfer = transfer;
         self.limits = Limits::for_peer(cfg, transfer);
         self.set_eager_max(cfg);
     }
 
-    /// The longest packet to use of a path that carries packets of `carries` bytes.
+    /// Returns the longest packet to use on a path that carries packets of `carries` bytes.
     pub fn chosen_mtu(&self, carries: u32) -> u32 {
         match self.mtu_max {
             0 => carries,
@@ -553,7 +555,7 @@ impl Peer {
         }
     }
 
-    /// Nobody retransmits: packets are only counted. Nothing was sent yet.
+    /// Switches to a trusted network: packets are only counted. Nothing was sent yet.
     pub fn trust(&mut self) {
         if !(self.caps.reliable && self.caps.ordered) {
             self.windows = None;
@@ -561,13 +563,13 @@ impl Peer {
         }
     }
 
-    /// Largest packet to this peer, bytes: what its HELLO and the path allow.
+    /// Returns the largest packet to this peer, bytes: allowed by its HELLO and the path.
     #[inline]
     pub fn mtu(&self) -> u32 {
         self.caps.mtu.min(self.peer_mtu).max(MTU_MIN)
     }
 
-    /// The same for what goes the way of bulk data, where there is room.
+    /// Does the same for the bulk link, if there is room.
     #[inline]
     pub fn long_mtu(&self) -> u32 {
         let mtu = self.mtu();
@@ -578,7 +580,7 @@ impl Peer {
         }
     }
 
-    /// The same for what is sent now.
+    /// Does the same for packets that are sent now.
     #[inline]
     pub fn bulk_mtu(&self) -> u32 {
         let (mtu, long) = (self.mtu(), self.long_mtu());
@@ -590,7 +592,7 @@ impl Peer {
         }
     }
 
-    /// Largest packet of an eager message of this length.
+    /// Returns the largest packet of an eager message of this length.
     #[inline]
     pub fn mtu_for(&self, len: u64) -> u32 {
         match len >= u64::from(self.caps.bulk_min) {
@@ -599,19 +601,20 @@ impl Peer {
         }
     }
 
-    /// The way of bulk data is another one now.
+    /// Sets the capabilities of the bulk link.
     pub fn set_bulk(&mut self, caps: LinkCaps) {
         let LinkCaps { bulk_mtu, bulk_min, train, stripes, .. } = caps;
         (self.caps.bulk_mtu, self.caps.bulk_min) = (self.chosen_mtu(bulk_mtu), bulk_min);
         (self.caps.train, self.caps.stripes) = (train, stripes);
     }
 
-    /// Takes in the largest packet the peer accepts.
+    /// Notes the largest packet that the peer accepts.
     pub fn limit_mtu(&mut self, mtu: u32) {
         self.peer_mtu = mtu.max(512);
     }
 
-    /// Puts back a packet the link refused: before those that wait, behind those refused just now.
+    /// Puts back a packet that the link refused: before those that wait, after those refused just
+    /// now.
     pub fn put_back(&mut self, t: Transmit) {
         if !self.blocked {
             self.blocked = true;
@@ -633,25 +636,25 @@ impl Peer {
         }
     }
 
-    /// Something is queued that could be sent when the window allows.
+    /// Returns true if something is queued that could be sent when the window allows.
     pub fn has_work(&self) -> bool {
         !self.ctrl.is_empty() || !self.msgs.is_empty() || !self.data.is_empty()
     }
 
-    /// Nothing is queued or was refused by the link.
+    /// Returns true if nothing is queued and nothing was refused by the link.
     #[inline]
     pub fn is_calm(&self) -> bool {
         !self.has_work() && self.stalled.is_empty()
     }
 
-    /// Something is queued beside the message whose turn it is.
+    /// Returns true if something is queued beside the message whose turn it is.
     #[inline]
     pub fn has_more(&self) -> bool {
         self.msgs.len() > 1 || !self.data.is_empty()
     }
 
-    /// So many messages wait, and may go now, that they leave quicker together, the way of bulk
-    /// data, than one by one the quick way.
+    /// Returns true if so many messages wait, and may go now, that they leave faster together over
+    /// the bulk link than one by one over the quick link.
     #[inline]
     pub fn has_many(&self) -> bool {
         self.msgs.len() >= MANY
@@ -659,7 +662,7 @@ impl Peer {
             && self.windows.as_ref().is_some_and(|w| w.send.room() >= MANY as u32)
     }
 
-    /// Nothing is queued, in flight or owed.
+    /// Returns true if nothing is queued, in flight or owed.
     pub fn quiet(&self) -> bool {
         !self.has_work()
             && self.stalled.is_empty()
@@ -672,7 +675,7 @@ impl Peer {
                 .is_none_or(|w| w.send.is_empty() && w.recv.ack_deadline().is_none())
     }
 
-    /// The common header of a packet to this peer.
+    /// Returns the common header of a packet to this peer.
     #[inline]
     pub fn common(&mut self, flags: u16, mut seq: Seq, imm: u32) -> Common {
         if let Some(count) = &mut self.trusted {

@@ -1,5 +1,4 @@
-//! Active messages: their latency path, and the credit that comes back when the program is done
-//! with one.
+//! Active messages: their latency path, and credit that returns when the program releases one.
 
 use super::types::SendArgs;
 use super::Engine;
@@ -10,14 +9,15 @@ use crate::time::Instant;
 use crate::wire::{self, flags, Eager, HeaderBuf, Nop, Packet};
 
 impl SendArgs {
-    /// An active message of `len` bytes whose bytes the driver keeps until they are sent.
+    /// Returns the arguments of an active message of `len` bytes, which the driver keeps until it
+    /// is sent.
     pub fn active(peer: PeerId, tag: u64, len: usize) -> SendArgs {
         SendArgs { inject: true, active: true, ..SendArgs::new(peer, tag, len as u64) }
     }
 }
 
 impl Engine {
-    /// As [`send_now`](Engine::send_now), for an active message.
+    /// Does the same as [`send_now`](Engine::send_now) for an active message.
     #[inline]
     pub fn active_now(&mut self, peer: PeerId, tag: u64, len: u32, header: &mut HeaderBuf) -> bool {
         let Some(p) = self.peers.get_mut(peer.0 as usize) else { return false };
@@ -44,7 +44,7 @@ impl Engine {
         self.taken(peer, len);
     }
 
-    /// Whether packets to a peer wait to be sent or, where they are numbered, for their
+    /// Returns true if packets to a peer wait to be sent or, where they are numbered, for their
     /// acknowledgement.
     pub fn is_underway(&mut self, peer: PeerId) -> bool {
         if self.peers.get(peer.0 as usize).is_none() {
@@ -55,7 +55,7 @@ impl Engine {
         p.has_work() || p.windows.as_ref().is_some_and(|w| !w.send.is_empty())
     }
 
-    /// Has a peer acknowledge at once what is on its way to it, if the last of that did not ask.
+    /// Makes a peer acknowledge packets in flight at once, if the last one did not ask for that.
     pub fn hurry(&mut self, now: Instant, peer: PeerId) {
         if self.peers.get(peer.0 as usize).is_none() {
             return;

@@ -1,13 +1,14 @@
-//! Whether a peer that something waits for is still there.
+//! Liveness: detection of failed peers that operations wait for.
 //!
-//! Over a network all that is known of a peer is what it sends: it is asked for an answer, and has
-//! failed when it was silent for the peer timeout. A link inside the host sees more: it says so
-//! when the peer's process ends, and can be asked whether it runs ([`Event::PeerSilent`]). There a
-//! peer may compute for as long as it likes and say nothing. It has failed when it was not seen to
-//! run for the peer timeout: a signal has stopped it, or the link cannot see it.
+//! Over a network a peer is known only by its packets: it is asked for an answer, and has failed
+//! after a silence of the peer timeout. A link inside the host knows more: it reports the end of
+//! the peer's process, and can be asked whether it runs ([`Event::PeerSilent`]). There a peer may
+//! compute for any time without a packet. It has failed if it was not seen to run for the peer
+//! timeout: a signal has stopped it, or the link cannot see it.
 //!
-//! The agent of a peer answers in its place. It lives, which says nothing of the peer: it also says
-//! what the peer's process does, and its answers count as the peer's own only while that runs.
+//! The agent of a peer answers in its place. The agent's life says nothing about the peer's, so its
+//! answers include the state of the peer's process, and count as the peer's own only while that
+//! runs.
 
 use super::types::Event;
 use super::Engine;
@@ -20,14 +21,14 @@ use crate::wire::{flags, Nop, Packet};
 use core::time::Duration;
 
 impl Peer {
-    /// Its agent has answered, and sees that its process does not run, or does not see it.
+    /// Notes an answer of its agent, which sees that its process does not run, or does not see it.
     #[cold]
     pub(super) fn note_still(&mut self, now: Instant, pulse: Pulse) {
         let since = self.still_since.filter(|&at| at >= self.last_heard).unwrap_or(now);
         (self.still_since, self.still) = (Some(since), pulse);
     }
 
-    /// How it has failed, if its agent has answered since it was heard itself.
+    /// Returns how it has failed, if its agent has answered since its own last packet.
     pub(super) fn stands_still(&self, after_ms: u32) -> Option<PeerFailure> {
         let still = self.still_since.is_some_and(|at| at >= self.last_heard);
         match self.still {
@@ -39,7 +40,8 @@ impl Peer {
 }
 
 impl Engine {
-    /// The answer to [`Event::PeerSilent`]: what the link sees of the peer's process.
+    /// Handles the answer to [`Event::PeerSilent`]: the state of the peer's process as the link
+    /// sees it.
     pub fn peer_pulse(&mut self, now: Instant, peer: PeerId, pulse: Pulse) {
         let Some(p) = self.peers.get_mut(peer.0 as usize) else { return };
         if pulse == Pulse::Runs || p.failure().is_some() {
@@ -47,7 +49,7 @@ impl Engine {
             return;
         }
         let opening = matches!(p.state, State::Opening { .. });
-        // What was seen before it last said something, or before this wait, is another story.
+        // An earlier standstill, before its last packet or before this wait, does not count.
         let (quiet_since, limit) = match p.state {
             State::Opening { since, .. } => (since, self.cfg.connect_timeout_ms),
             _ => (p.last_heard.max(p.waiting_since), self.cfg.peer_timeout_ms),
@@ -68,8 +70,8 @@ impl Engine {
         self.fail_peer(peer, failure);
     }
 
-    /// A peer has been silent for `silent`, where `limit` is the most. True if that has failed it;
-    /// where the link sees more than silence, the link is asked instead.
+    /// Handles a silence of `silent`, where `limit` is the most. True if the peer has failed by it;
+    /// a link that sees the peer's process is asked instead.
     pub(super) fn overdue(
         &mut self,
         peer: PeerId,
@@ -115,13 +117,13 @@ impl Engine {
     /// Asks a silent peer for an answer.
     fn question_silent(&mut self, now: Instant, peer: PeerId, quiet_since: Instant) {
         let p = &mut self.peers[peer.0 as usize];
-        // What such a link has taken arrives: one question is enough of a peer that runs, and more
-        // of them would fill its ring while it computes for hours.
+        // Such a link delivers every accepted packet: one question is enough for a peer that runs,
+        // and more would fill its ring while it computes for hours.
         let runs = p.caps.sees_end && p.still_since.is_none();
         let certain = runs && p.caps.reliable && p.probed_at > quiet_since;
         p.probed_at = now;
-        // A packet in flight or about to be sent is probe enough. One that waits for credit or for
-        // room at the peer is not.
+        // A packet in flight or about to be sent serves as the question. One that waits for credit
+        // or for room at the peer does not.
         let in_flight = p.windows.as_ref().is_some_and(|w| !w.send.is_empty());
         if !in_flight && !certain && p.ctrl.is_empty() {
             p.ctrl.push_back(Desc::bare(Packet::Nop(Nop), 0).with_flags(flags::ACKNOW));
@@ -129,7 +131,7 @@ impl Engine {
         }
     }
 
-    /// Says once who is waited for.
+    /// Reports, once, the peer that is waited for.
     pub(super) fn warn_slow(&mut self, peer: PeerId, silent: Duration) {
         let p = &mut self.peers[peer.0 as usize];
         let warns = self.cfg.warn_after_ms > 0 && !p.warned;

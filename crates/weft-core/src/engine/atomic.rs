@@ -11,7 +11,7 @@ use crate::time::Instant;
 use crate::wire::{flags, Atomic, Common, Packet};
 
 impl Engine {
-    /// Does an atomic operation on the 8 bytes at `offset` (a multiple of 8) of a region of the
+    /// Starts an atomic operation on the 8 bytes at `offset` (a multiple of 8) of a region of the
     /// peer. The completion carries the old value.
     #[allow(clippy::too_many_arguments)]
     pub fn atomic(
@@ -64,12 +64,12 @@ impl Engine {
         }
     }
 
-    /// The driver has done what `Placement::Atomic` asked; `old` is the value before.
+    /// Notes that the driver has executed `Placement::Atomic`; `old` is the value before.
     pub fn atomic_done(&mut self, now: Instant, request: &AtomicRequest, old: u64) {
         self.reply(now, request.peer, request.op, old, true);
     }
 
-    /// The driver could not do what `Placement::Atomic` asked: the region is gone.
+    /// Notes that the driver could not execute `Placement::Atomic`: the region is gone.
     pub fn atomic_refused(&mut self, now: Instant, request: &AtomicRequest) {
         self.stats.refused += 1;
         self.reply(now, request.peer, request.op, 0, false);

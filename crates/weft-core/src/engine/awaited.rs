@@ -1,6 +1,6 @@
-//! The receive that its caller does nothing but wait for: a message of one packet that matches it
-//! is placed and reported at once, without an operation. For a longer one the operation is made
-//! when its first packet comes, as if it had been posted.
+//! The receive whose caller only waits for it: a matching message of one packet is placed and
+//! reported at once, without an operation. For a longer message the operation is made when its
+//! first packet comes, as if it had been posted.
 
 use super::op::{Kind, Recv, RecvState};
 use super::types::{Awaited, Placement};
@@ -13,19 +13,19 @@ use crate::peer::State;
 use crate::time::Instant;
 use crate::wire::{self, flags, Common, Eager};
 
-/// What is waited for.
+/// The awaited message.
 #[derive(Clone, Copy)]
 pub(super) struct Wanted {
     spec: RecvSpec,
     /// Length of the buffer, and its address for a direct copy.
     len: u64,
     addr: u64,
-    /// The flags that it carries: `ACTIVE` of an active message.
+    /// The flags of its header: `ACTIVE` for an active message.
     kind: u16,
 }
 
 impl Wanted {
-    /// The result, of a message of `len` bytes.
+    /// Returns the result for a message of `len` bytes.
     #[inline]
     fn met(&self, peer: PeerId, common: &Common, tag: u64, len: u64) -> Awaited {
         let error = (len > self.len).then_some(OpError::Truncated { sent: len });
@@ -36,13 +36,13 @@ impl Wanted {
 }
 
 impl Engine {
-    /// From now on a message that `spec` accepts, if it is one packet, comes as
-    /// [`Placement::Awaited`], until it came or [`Engine::end_await`]; receives posted before take
-    /// theirs first, and none may be posted meanwhile. For one of several packets, or announced,
-    /// there is an operation as soon as its first packet is here: see [`Engine::take_posted`].
-    /// False, and nothing begun, when a message is there already, another is awaited, or the
-    /// sender has not answered yet: then the receive is to be posted. `len` and `addr` are the
-    /// buffer's, as in [`super::types::RecvArgs`].
+    /// Awaits a message that `spec` accepts: if it is one packet, it comes as
+    /// [`Placement::Awaited`]; the wait ends then, or at [`Engine::end_await`]. Receives posted
+    /// before match first, and none may be posted meanwhile. A message of several packets, or an
+    /// announced one, gets an operation as soon as its first packet arrives: see
+    /// [`Engine::take_posted`]. False, and nothing has begun, if a matching message has arrived
+    /// already, another is awaited, or the sender has not answered yet: then the caller has to post
+    /// the receive. `len` and `addr` are the buffer's, as in [`super::types::RecvArgs`].
     #[inline]
     pub fn await_message(&mut self, spec: RecvSpec, len: u64, addr: u64) -> bool {
         let clear =
@@ -53,9 +53,9 @@ impl Engine {
         clear
     }
 
-    /// The same for an active message: the next one that `spec` accepts comes as
+    /// Does the same for an active message: the next one that `spec` accepts comes as
     /// [`Placement::Awaited`], unless the caller notes by [`Engine::active_queued`] that one has
-    /// come another way.
+    /// come otherwise.
     #[inline]
     pub fn await_active(&mut self, spec: RecvSpec, len: u64) -> bool {
         let clear = self.may_await(spec);
@@ -65,7 +65,7 @@ impl Engine {
         clear
     }
 
-    /// Whether nothing else is awaited, and the sender has answered.
+    /// Returns true if nothing else is awaited, and the sender has answered.
     #[inline]
     fn may_await(&self, spec: RecvSpec) -> bool {
         let ready = |p: PeerId| {
@@ -74,8 +74,8 @@ impl Engine {
         self.wanted.is_none() && spec.source.is_none_or(ready)
     }
 
-    /// Notes that an active message waits for its client: none behind it may be taken as the
-    /// awaited one.
+    /// Notes that an active message waits for its client: no later one may be taken as the awaited
+    /// one.
     #[inline]
     pub fn active_queued(&mut self) {
         self.wanted.take_if(|w| w.kind == flags::ACTIVE);
@@ -86,20 +86,20 @@ impl Engine {
         self.unexpected[TAGGED].peek(&spec).is_some()
     }
 
-    /// Whether a message is awaited still. It is not once it came, or has an operation, or a peer
+    /// Returns true if a message is still awaited: it has not come, has no operation, and no peer
     /// has failed.
     #[inline]
     pub fn awaits(&self) -> bool {
         self.wanted.is_some()
     }
 
-    /// Ends what `await_message` began.
+    /// Ends `await_message`.
     #[inline]
     pub fn end_await(&mut self) {
         self.wanted = None;
     }
 
-    /// A whole message is here: it goes to who awaits it, if it is that.
+    /// Gives a whole message to the caller that awaits it, if it matches.
     #[inline]
     pub(super) fn for_awaiting(
         &mut self,
@@ -118,9 +118,8 @@ impl Engine {
         Some(Placement::Awaited(wanted.met(peer, common, tag, len)))
     }
 
-    /// The latency path of what a link delivers: takes in the awaited message, if this packet is
-    /// that and there is nothing to do about it but what can wait. `None`: it is still to be
-    /// handled, and nothing has changed.
+    /// Handles the awaited message on the latency path: if this packet is that message and causes
+    /// no urgent work. `None` if the packet is still to be handled; then nothing has changed.
     #[inline]
     pub fn take_awaited(
         &mut self,
@@ -173,8 +172,8 @@ impl Engine {
         Some(wanted.met(peer, &common, tag, len))
     }
 
-    /// The receive of a message that needs an operation: one posted, or else the awaited one, if it
-    /// is that.
+    /// Returns the receive of a message that needs an operation: a posted one, or else the awaited
+    /// one, if it matches.
     #[inline]
     pub(super) fn arrive(
         &mut self,
@@ -190,20 +189,21 @@ impl Engine {
         let wanted = self.wanted.filter(|w| w.kind == 0 && w.spec.accepts(peer, tag))?;
         self.wanted = None;
         let recv = Recv { len: wanted.len, addr: wanted.addr, state: RecvState::Posted };
-        // Without room for it the message is stored, and the caller's own try to post refused.
+        // Without room for the operation the message is stored, and the caller's own post is
+        // refused.
         let op = self.add_op(now, Op::new(wanted.spec.source, 0, Kind::Recv(recv))).ok()?;
         self.posted_awaited = Some(op);
         Some(op)
     }
 
-    /// The operation of the awaited message, once, before anything is placed for it: its context is
-    /// 0 until [`Engine::set_context`].
+    /// Returns the operation of the awaited message, once, before anything is placed for it: its
+    /// context is 0 until [`Engine::set_context`].
     #[inline]
     pub fn take_posted(&mut self) -> Option<OpId> {
         self.posted_awaited.take()
     }
 
-    /// Gives an operation the context that its completion is to carry. False: it has ended.
+    /// Gives an operation the context for its completion. False if it has ended.
     pub fn set_context(&mut self, op: OpId, context: u64) -> bool {
         let op = self.ops.get_mut(op.0).filter(|op| !op.reported);
         op.map(|op| op.context = context).is_some()

@@ -1,5 +1,5 @@
-//! Choices for one peer: who retransmits, how long packets are, how payload travels, who does
-//! atomic operations.
+//! Choices for one peer: reliability, longest packet, transfer of payload, server of atomic
+//! operations.
 
 use super::Engine;
 use crate::choices::{Server, Transfer};
@@ -8,9 +8,8 @@ use crate::peer::State;
 use crate::reliability::Reliability;
 
 impl Engine {
-    /// Chooses for one peer who retransmits and how long packets are at most (0: what the link
-    /// carries). Both hold from the start of the session: false, and nothing changed, when it has
-    /// begun.
+    /// Chooses for one peer the side that retransmits, and the longest packet (0: the link's). Both
+    /// hold from the start of the session: false, and nothing changed, if it has begun.
     pub fn choose(&mut self, peer: PeerId, reliability: Reliability, mtu: u32) -> bool {
         let Some(p) = self.peers.get_mut(peer.0 as usize) else { return false };
         if p.state != State::Idle {
@@ -23,33 +22,34 @@ impl Engine {
         true
     }
 
-    /// What is chosen for a peer: who retransmits, and how long packets are at most.
+    /// Returns the choice for a peer: the side that retransmits, and the longest packet.
     pub fn chosen(&self, peer: PeerId) -> Option<(Reliability, u32)> {
         self.peers.get(peer.0 as usize).map(|p| (p.reliability, p.mtu_max))
     }
 
-    /// Chooses how payload gets to a peer and from it, for messages that begin from now on. What a
-    /// peer is sent goes as its sender chose; memory is copied directly where both sides let it be.
+    /// Chooses the transfer of payload to and from a peer, for messages that begin from now on. The
+    /// sender's choice holds for its messages; memory is copied directly if both sides allow it.
     pub fn choose_transfer(&mut self, peer: PeerId, transfer: Transfer) {
         if let Some(p) = self.peers.get_mut(peer.0 as usize) {
             p.set_transfer(&self.cfg, transfer);
         }
     }
 
-    /// How payload gets to a peer and from it.
+    /// Returns the transfer of payload to and from a peer.
     #[inline]
     pub fn transfer_of(&self, peer: PeerId) -> Transfer {
         self.peers.get(peer.0 as usize).map_or(self.cfg.transfer, |p| p.transfer)
     }
 
-    /// Longest message to a peer whose buffer can be used again when its send returns, bytes.
+    /// Returns the longest message to a peer whose buffer can be used again when its send returns,
+    /// bytes.
     #[inline]
     pub fn inject_max(&self, peer: PeerId) -> usize {
         let limits = self.peers.get(peer.0 as usize).map(|p| p.limits.inject_max);
         limits.unwrap_or(self.cfg.inject_max) as usize
     }
 
-    /// Chooses who does atomic operations on the counters of a peer: its agent where they are
+    /// Chooses the server of atomic operations on the counters of a peer: its agent if they are
     /// there, for fetch-and-add its kernel, or the peer itself past its agent.
     pub fn choose_fetch_add(&mut self, peer: PeerId, server: Server) {
         if let Some(p) = self.peers.get_mut(peer.0 as usize) {
@@ -57,13 +57,14 @@ impl Engine {
         }
     }
 
-    /// Who does atomic operations on the counters of a peer.
+    /// Returns the server of atomic operations on the counters of a peer.
     pub fn fetch_add_of(&self, peer: PeerId) -> Server {
         let chosen = self.peers.get(peer.0 as usize).and_then(|p| p.fetch_add);
         chosen.unwrap_or(self.cfg.fetch_add)
     }
 
-    /// Who retransmits to a peer: the choice, or nobody where the path is reliable by itself.
+    /// Returns the reliability of a peer: the choice, or `None` where the path is reliable by
+    /// itself.
     pub fn reliability_of(&self, peer: PeerId) -> Option<Reliability> {
         let p = self.peers.get(peer.0 as usize)?;
         Some(p.windows.as_ref().map_or(Reliability::None, |w| w.send.mode()))

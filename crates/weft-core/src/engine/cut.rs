@@ -1,9 +1,9 @@
-//! Packets that have their number and are longer than their path carries now: they are sent in
-//! pieces, each a packet of its own, under the number of the whole. The window knows nothing of
-//! it: the peer puts the pieces together below its window, and acknowledges the whole.
+//! Numbered packets that are longer than their path now carries: they are sent in pieces, each a
+//! packet of its own, under the number of the whole. The window does not know of pieces: the peer
+//! joins them below its window, and acknowledges the whole.
 //!
-//! And the packets that ask for the length that a path carries; who asks is the driver, which knows
-//! the paths.
+//! Also the packets that probe the length that a path carries, on request of the driver, which
+//! knows the paths.
 
 use super::types::{Event, Payload, Placement, Transmit};
 use super::Engine;
@@ -14,20 +14,20 @@ use crate::time::Instant;
 use crate::wire::{self, flags, Common, Packet, Piece, Probe, PIECE_UNIT};
 use core::time::Duration;
 
-/// Answers owed to a peer at most: one for each of its paths.
+/// Most answers owed to a peer: one for each of its paths.
 const ANSWERS: usize = 4;
-/// So often the oldest packet is sent again in vain before the path is doubted.
+/// Number of vain retransmissions of the oldest packet after which the path is doubted.
 const DOUBTED: u8 = 3;
-/// Between two events that say so.
+/// Time between two such events.
 const SAY_AGAIN: Duration = Duration::from_millis(10);
 
-/// Whether packets of this descriptor are longer than the path carries by now.
+/// Returns true if packets of this descriptor are longer than the path carries now.
 pub(super) fn is_too_long(p: &Peer, desc: &Desc) -> bool {
     let len = desc.len();
     len > p.mtu() && !(desc.bulk && len <= p.long_mtu())
 }
 
-/// The same of what was to be sent and had to wait.
+/// Does the same for a packet that was to be sent and had to wait.
 pub(super) fn is_too_long_now(p: &Peer, t: &Transmit) -> bool {
     let each = t.payload.len() / t.packets.max(1);
     let len = t.header.as_slice().len() as u32 + each;
@@ -36,8 +36,8 @@ pub(super) fn is_too_long_now(p: &Peer, t: &Transmit) -> bool {
 }
 
 impl Engine {
-    /// Packets of this length ask the peer whether they get through; `number` comes back with the
-    /// answer. `None` where nothing may be lost, or nobody answers yet.
+    /// Returns a packet of this length that asks the peer if it gets through; the answer repeats
+    /// `number`. `None` if no packet can be lost, or the peer has not answered yet.
     pub fn ask_size(&mut self, peer: PeerId, number: u32, size: u32) -> Option<Transmit> {
         let p = self.peers.get_mut(peer.0 as usize)?;
         if p.state != State::Ready || p.windows.is_none() {
@@ -75,7 +75,7 @@ impl Engine {
         Placement::None
     }
 
-    /// The answer to a question that came.
+    /// Returns the next answer to a question of the peer.
     pub(super) fn next_answer(&mut self, peer: PeerId) -> Option<Transmit> {
         let p = &mut self.peers[peer.0 as usize];
         let (number, size) = p.probes.pop()?;
@@ -84,7 +84,7 @@ impl Engine {
         Some(Transmit::one(peer, header, Payload::None))
     }
 
-    /// Says that the oldest packet, which is sent again now, does not get through.
+    /// Reports that the oldest packet, which is sent again now, does not get through.
     pub(super) fn note_vain(&mut self, now: Instant, peer: PeerId, seq: Seq, desc: &Desc) {
         let p = &mut self.peers[peer.0 as usize];
         let Some(w) = &p.windows else { return };
@@ -98,14 +98,14 @@ impl Engine {
         self.events.push_back(Event::PeerStuck { peer, bulk, len });
     }
 
-    /// Begins to send a packet in pieces: the first.
+    /// Begins to send a packet in pieces, and returns the first.
     pub(super) fn cut(&mut self, peer: PeerId, seq: Seq, desc: Desc) -> Option<Transmit> {
         self.stats.packets_cut += 1;
         self.peers[peer.0 as usize].cut = Some(Cut { seq, desc, at: 0 });
         self.next_piece(peer)
     }
 
-    /// The next piece of the packet that is being sent.
+    /// Returns the next piece of the packet that is being sent.
     pub(super) fn next_piece(&mut self, peer: PeerId) -> Option<Transmit> {
         let p = &mut self.peers[peer.0 as usize];
         let Cut { seq, desc, at } = p.cut?;
@@ -142,7 +142,7 @@ impl Engine {
         if w.recv.lacks(seq) {
             return Placement::Piece { peer, seq, expected, piece: *piece };
         }
-        // What had come whole is acknowledged again.
+        // A packet that had arrived whole is acknowledged again.
         w.recv.on_packet(seq);
         self.stats.duplicates += 1;
         self.note_repeat(now, peer);

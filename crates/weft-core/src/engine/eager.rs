@@ -33,18 +33,18 @@ pub(super) fn flags(a: &SendArgs) -> u16 {
     f
 }
 
-/// Completion data carried by a header.
+/// Returns the completion data in a header.
 pub(super) fn data_of(common: &Common) -> Option<u32> {
     (common.flags & flags::DATA64 != 0).then_some(common.imm)
 }
 
-/// Which of the two kinds of matching a message takes part in.
+/// Returns the index of the matching queue of a message: tagged or untagged.
 pub(super) fn queue_of(common: &Common) -> usize {
     usize::from(common.flags & flags::APART != 0)
 }
 
-/// The next packet of an eager message, or as many full ones as it has behind the first, where they
-/// are numbered.
+/// Returns the next packet of an eager message, or, if packets are numbered, as many full ones as
+/// follow its first.
 pub(super) fn next(every: u32, p: &mut Peer, ops: &mut Slab<super::Op>, id: OpId) -> Step {
     let Some(op) = ops.get_mut(id.0) else { return Step::Gone };
     let Kind::Send(s) = &mut op.kind else { return Step::Gone };
@@ -72,14 +72,14 @@ pub(super) fn next(every: u32, p: &mut Peer, ops: &mut Slab<super::Op>, id: OpId
         (1.., Some(w)) => (left / room).clamp(1, u64::from(w.run_max(every, more).min(RUN_MAX))),
         _ => 1,
     };
-    // Of two packets neither is short: the first is on its way while the second is made.
+    // A message of two packets is halved: the first is in flight while the second is made.
     let room = if s.sent == 0 && left.div_ceil(room) == 2 { left.div_ceil(2) } else { room };
     let len = left.min(room * packets);
     // Also when empty: the operation ends when its last packet is acknowledged.
     let payload = Payload::Op { op: id, offset: s.sent, len: len as u32 };
     s.sent += len;
     let last = s.sent == s.len;
-    // Somebody waits for the buffer: do not let the acknowledgement be delayed.
+    // The caller waits for the buffer, so the acknowledgement should not be delayed.
     let hurry = if last && !op.reported { flags::ACKNOW } else { 0 };
     // The operation ends when its packets are acknowledged, or when it is answered.
     op.finished |= last && !s.receipt;
@@ -99,9 +99,9 @@ fn has_credit(p: &mut Peer, flags: u16, len: u64) -> bool {
 }
 
 impl Engine {
-    /// The latency path: the header of a message that fits one packet, when nothing stands in its
-    /// way on a reliable link. The caller sends it with the payload at once; if the link refuses it
-    /// calls `refund` and sends the ordinary way.
+    /// Makes the header of a message that fits one packet on the latency path, if nothing prevents
+    /// that on a reliable link. The caller sends it with the payload at once; if the link refuses
+    /// it, the caller calls `refund` and sends by `send`.
     #[inline]
     pub fn send_now(
         &mut self,
@@ -134,9 +134,10 @@ impl Engine {
         true
     }
 
-    /// The latency path where packets are numbered: the header of an injected message that fits one
-    /// packet, when nothing stands in its way. The packet is to be sent at once, not the way of
-    /// bulk data; its bytes are needed until the release of the operation, which completes unseen.
+    /// Makes the header of an injected message that fits one packet on the latency path where
+    /// packets are numbered, if nothing prevents that. The packet must be sent at once, not over
+    /// the bulk link; its bytes are needed until the release of the operation, which has no
+    /// completion.
     #[inline]
     pub fn inject_now(
         &mut self,
@@ -193,7 +194,7 @@ impl Engine {
         Some(id)
     }
 
-    /// Whether nothing stands in the way of an injected message of `len` bytes; takes its credit.
+    /// Returns true if nothing prevents an injected message of `len` bytes; takes its credit.
     #[inline]
     fn may_inject(&mut self, peer: PeerId, len: u32, active: bool) -> bool {
         let Some(p) = self.peers.get(peer.0 as usize) else { return false };
@@ -221,7 +222,7 @@ impl Engine {
             && has_credit(p, if active { flags::ACTIVE } else { 0 }, len.into())
     }
 
-    /// Whether several small packets to a peer leave with one call of the link.
+    /// Returns true if several small packets to a peer leave with one call of the link.
     #[inline]
     pub fn sends_trains(&self, peer: PeerId) -> bool {
         self.peers.get(peer.0 as usize).is_some_and(|p| {
@@ -229,13 +230,13 @@ impl Engine {
         })
     }
 
-    /// The link refused what `inject_now` gave: it goes out later.
+    /// Notes that the link refused the packet of `inject_now`: it is sent later.
     #[cold]
     pub fn inject_refused(&mut self, peer: PeerId, op: OpId, len: u32, header: &HeaderBuf) {
         self.refused(Transmit::one(peer, *header, Payload::Op { op, offset: 0, len }));
     }
 
-    /// The link refused what `send_now` gave.
+    /// Notes that the link refused the packet of `send_now`.
     pub fn refund(&mut self, peer: PeerId, len: u32) {
         let p = &mut self.peers[peer.0 as usize];
         p.credit_in.refund(len as usize);
@@ -247,8 +248,8 @@ impl Engine {
         self.stats.bytes_sent -= u64::from(len);
     }
 
-    /// The peer took messages out of its store, or one that was announced: who waits for credit
-    /// goes on waiting. Announced messages are taken one at a time, a round trip each; a receiver
+    /// Notes that the peer took messages out of its store, or an announced one: messages that lack
+    /// credit wait on. Announced messages are taken one at a time, a round trip each; a receiver
     /// that was late once would get nothing else ever after.
     pub(super) fn takes_messages(&mut self, now: Instant, peer: PeerId) {
         let p = &mut self.peers[peer.0 as usize];
@@ -259,9 +260,9 @@ impl Engine {
         }
     }
 
-    /// No credit for the message at the head of the queue. It usually comes back soon, so the
-    /// message waits; when it has waited for `credit_patience_us`, and the receiver took nothing in
-    /// that time, it is announced instead, since the receiver may be waiting for one behind it.
+    /// Handles a lack of credit for the message at the head of the queue. Credit usually comes back
+    /// soon, so the message waits; after `credit_patience_us`, if the receiver took nothing in that
+    /// time, it is announced instead, because the receiver may be waiting for one behind it.
     pub(super) fn demote(&mut self, now: Instant, peer: PeerId) -> bool {
         let p = &mut self.peers[peer.0 as usize];
         let Some(&Item::Eager(id)) = p.msgs.front() else { return false };
@@ -283,7 +284,7 @@ impl Engine {
         true
     }
 
-    /// A whole message.
+    /// Handles a whole message.
     #[inline]
     pub(super) fn on_eager(
         &mut self,
@@ -318,8 +319,8 @@ impl Engine {
         }
     }
 
-    /// Ends a receive whose whole message is at hand: the completion goes with the payload, not
-    /// through the queue of events.
+    /// Ends a receive whose whole message is in this packet: the completion goes with the payload,
+    /// not through the queue of events.
     #[inline]
     fn complete_now(&mut self, id: OpId) -> Placement {
         let Some(op) = self.ops.get(id.0) else { return Placement::None };
@@ -336,7 +337,7 @@ impl Engine {
         Placement::Done(Completion { op: id, context, kind, error, status, released: true })
     }
 
-    /// The first fragment of a message.
+    /// Handles the first fragment of a message.
     pub(super) fn on_eager_first(
         &mut self,
         now: Instant,
@@ -382,8 +383,8 @@ impl Engine {
         self.fragment(peer, 0, len)
     }
 
-    /// Tells the sender of a message that all of it is here, under the number that it has for who
-    /// wants to know.
+    /// Tells the sender of a message, which has the number in `receipt` for it, that all of it has
+    /// arrived.
     fn answer_eager(&mut self, peer: PeerId, receipt: Option<u32>) {
         if let Some(msg) = receipt {
             let fin = Fin { status: status::OK };
@@ -391,8 +392,8 @@ impl Engine {
         }
     }
 
-    /// Whether fragments of `len` bytes in all, from this one on, are what comes next of the
-    /// message that arrives from the peer, and go to a receive.
+    /// Returns true if fragments of `len` bytes in all, from this one on, come next in the message
+    /// that arrives from the peer, and go to a receive.
     pub(super) fn goes_on(
         p: &Peer,
         ops: &Slab<super::Op>,
@@ -409,7 +410,7 @@ impl Engine {
         next.then_some(id)
     }
 
-    /// A further fragment.
+    /// Handles a further fragment.
     pub(super) fn on_eager_more(
         &mut self,
         peer: PeerId,
@@ -428,7 +429,7 @@ impl Engine {
         }
     }
 
-    /// Places the fragment at `offset` of the message arriving from `peer`, ends the message with
+    /// Places the fragment at `offset` of the message arriving from `peer`; ends the message with
     /// the last.
     pub(super) fn fragment(&mut self, peer: PeerId, offset: u64, len: u64) -> Placement {
         let Some(mut partial) = self.peers[peer.0 as usize].partial else { return Placement::None };
@@ -468,7 +469,8 @@ impl Engine {
         }
     }
 
-    /// All fragments of a stored message are here; the last one is placed right after this.
+    /// Notes that all fragments of a stored message have arrived; the last is placed right after
+    /// this.
     fn stored_complete(&mut self, id: u32) {
         let Some(s) = self.stored.get_mut(id) else { return };
         s.state = StoredState::Here;
@@ -506,7 +508,7 @@ impl Engine {
         Some(id)
     }
 
-    /// A place in the store. Without one the message is lost, and with it the session.
+    /// Reserves an entry in the store. Without one the message is lost, and with it the session.
     fn keep(
         &mut self,
         peer: PeerId,
@@ -523,7 +525,7 @@ impl Engine {
         id
     }
 
-    /// Notes in a receive which message it got; returns the bytes that fit its buffer.
+    /// Notes in a receive the message it matched; returns the bytes that fit its buffer.
     pub(super) fn matched(
         &mut self,
         id: OpId,
@@ -545,7 +547,7 @@ impl Engine {
         fits
     }
 
-    /// A receive now waits for one peer, whatever it was posted for.
+    /// Binds a receive to one peer, whatever sources it was posted for.
     pub(super) fn bind(&mut self, now: Instant, id: OpId, peer: PeerId) {
         if let Some(op) = self.ops.get_mut(id.0) {
             if op.peer.is_none() {
@@ -555,8 +557,8 @@ impl Engine {
         }
     }
 
-    /// The memory of an eager message is free: it pays back what the sender was lent, or the sender
-    /// may get its credit back.
+    /// Notes that the memory of an eager message is free: it pays back lent credit of the sender,
+    /// or the sender gets its credit back.
     #[inline]
     pub(super) fn consumed(&mut self, peer: PeerId, len: u64) {
         let p = &mut self.peers[peer.0 as usize];

@@ -1,4 +1,4 @@
-//! Incoming packets: who sent it, is it next, who handles it. Routing only.
+//! Incoming packets: finds the sender, checks the order, and calls the handler of the type.
 
 use super::types::Placement;
 use super::Engine;
@@ -13,7 +13,7 @@ use crate::wire::{self, flags, reason, Common, Packet, WireError};
 
 impl Engine {
     /// Handles one packet: its header and the length of the payload behind it. `from` is the sender
-    /// if the link knows it; `caps` are the link's. Returns what to do with the payload.
+    /// if the link knows it; `caps` are the link's. Returns the driver's action on the payload.
     #[inline]
     pub fn handle_packet(
         &mut self,
@@ -53,7 +53,7 @@ impl Engine {
         self.handle_windowed(now, peer, &common, &packet, payload_len)
     }
 
-    /// Whether a packet over a trusted network is the next one; if not, the session ends.
+    /// Returns true if a packet over a trusted network is the next one; otherwise the session ends.
     fn counted(&mut self, peer: PeerId, seq: Seq) -> bool {
         let Some(count) = &mut self.peers[peer.0 as usize].trusted else { return true };
         if count.expected == seq {
@@ -73,7 +73,7 @@ impl Engine {
         Placement::None
     }
 
-    /// The peer a session number names, if it is open and agrees with what the link knows.
+    /// Returns the peer of a session number, if it is open and agrees with the link's sender.
     #[inline]
     fn sender(&mut self, from: Option<PeerId>, session: u32) -> Option<PeerId> {
         let index = wire::session_index(session);
@@ -130,7 +130,7 @@ impl Engine {
             Verdict::Hold => {
                 self.stats.held += 1;
                 match packet {
-                    // Says itself where it belongs: nothing to wait for.
+                    // It contains its own destination: it need not wait for earlier ones.
                     Packet::Data(_) => {
                         let missing = w.recv.next_expected();
                         if core::mem::replace(&mut w.gap_at, missing) != missing {
@@ -172,7 +172,7 @@ impl Engine {
         }
     }
 
-    /// Whether what a message acknowledges can be looked at when the message is through: nothing
+    /// Returns true if the acknowledgement in a message can be handled after the message: nothing
     /// waits for it.
     #[inline]
     fn may_acknowledge_late(&mut self, peer: PeerId, common: &Common) -> bool {
@@ -183,7 +183,7 @@ impl Engine {
             && p.is_calm()
     }
 
-    /// Takes in an acknowledgement that was put off.
+    /// Handles an acknowledgement that was put off.
     #[inline]
     pub(super) fn acknowledge_late(&mut self, peer: PeerId) {
         let late = self.peers[peer.0 as usize].windows.as_mut().and_then(|w| w.late_ack.take());
@@ -267,8 +267,8 @@ impl Engine {
         }
     }
 
-    /// Names the next held packet whose turn has come. The driver gives it to `handle_replay`, if
-    /// it keeps one under that number.
+    /// Returns the next held packet that is now in order. The driver passes it to `handle_replay`,
+    /// if it keeps one under that number.
     #[inline]
     pub fn next_replay(&mut self) -> Option<(PeerId, Seq)> {
         let peer = self.replaying?;
@@ -282,7 +282,7 @@ impl Engine {
         next.map(|seq| (peer, seq))
     }
 
-    /// Handles a held packet whose turn has come.
+    /// Handles a held packet that is now in order.
     pub fn handle_replay(
         &mut self,
         now: Instant,
@@ -326,12 +326,13 @@ impl Engine {
             Packet::Probe(h) => self.on_probe(peer, c, h, len),
             Packet::Piece(h) => self.on_piece(now, peer, c, h),
             Packet::Ack(_) | Packet::Hello(_) => Placement::None,
-            // Between agents; there is none here.
+            // These travel between agents; there is none here.
             Packet::Mcast(_) | Packet::Grant(_) => Placement::None,
         }
     }
 
-    /// A probe: on links without windows the answer is asked for here. It may grant announcements.
+    /// Handles a NOP: on links without windows it asks for an acknowledgement. It may grant
+    /// announcements.
     fn on_nop(&mut self, now: Instant, peer: PeerId, common: &Common) -> Placement {
         if common.imm > 0 {
             self.may_announce(peer, common.imm);

@@ -1,4 +1,4 @@
-//! Receives, probes and what arrived before them.
+//! Receives, probes and messages that arrived before them.
 
 use super::op::{Kind, Op, Recv, RecvState};
 use super::types::{Claimed, Probed, RecvArgs, Refused};
@@ -19,7 +19,7 @@ impl Engine {
         let spec = RecvSpec { source: a.source, tag: a.tag, ignore: a.ignore };
         let queue = usize::from(a.untagged);
         if let Some(peer) = a.source {
-            // What it sent before it failed can be received; nothing more will come.
+            // Messages that it sent before it failed can be received; no others will come.
             let here = self.unexpected[queue].peek(&spec).is_some();
             match self.alive(peer) {
                 Err(refused) if !here => return Err(refused),
@@ -29,7 +29,7 @@ impl Engine {
         let id = self.post(now, &a)?;
         let here = self.unexpected[queue].take(&spec);
         if let (None, Some(peer)) = (here, a.source) {
-            // Opening finds out whether the peer lives: the wait is bounded.
+            // Opening finds out if the peer lives: the wait is bounded.
             self.open(now, peer);
         }
         match here {
@@ -67,7 +67,7 @@ impl Engine {
         self.add_op(now, Op::new(a.source, a.context, kind))
     }
 
-    /// Gives a message that is here, arriving or announced to a receive.
+    /// Gives an arrived, arriving or announced message to a receive.
     fn accept(&mut self, now: Instant, stored: u32, id: OpId) {
         let Some(s) = self.stored.get_mut(stored) else { return };
         let (peer, tag, len, data) = (s.peer, s.tag, s.len, s.data);
@@ -85,13 +85,13 @@ impl Engine {
         }
     }
 
-    /// Looks for a message without receiving it: the oldest that matches.
+    /// Returns the oldest matching message without receiving it.
     pub fn probe(&self, source: Option<crate::PeerId>, tag: u64, ignore: u64) -> Option<Probed> {
         let id = self.unexpected[TAGGED].peek(&RecvSpec { source, tag, ignore })?;
         self.stored.get(id).map(probed)
     }
 
-    /// Takes the oldest matching message out of matching; it must be received with `recv_claimed`.
+    /// Removes the oldest matching message from matching; it must be received with `recv_claimed`.
     pub fn claim(
         &mut self,
         source: Option<crate::PeerId>,
@@ -102,7 +102,7 @@ impl Engine {
         self.stored.get(id).map(|s| (Claimed { id, source: s.peer }, probed(s)))
     }
 
-    /// `probe` for messages without a tag.
+    /// Does the same as `probe` for messages without a tag.
     #[inline]
     pub fn probe_untagged(&self, source: Option<crate::PeerId>) -> Option<Probed> {
         if self.unexpected[UNTAGGED].is_empty() {
@@ -112,7 +112,7 @@ impl Engine {
         self.stored.get(id).map(probed)
     }
 
-    /// `claim` for messages without a tag.
+    /// Does the same as `claim` for messages without a tag.
     pub fn claim_untagged(&mut self, source: Option<crate::PeerId>) -> Option<(Claimed, Probed)> {
         let id = self.unexpected[UNTAGGED].take(&RecvSpec { source, tag: 0, ignore: u64::MAX })?;
         self.stored.get(id).map(|s| (Claimed { id, source: s.peer }, probed(s)))

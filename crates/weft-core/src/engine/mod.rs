@@ -1,9 +1,9 @@
 //! The engine: commands, `handle_*`, `poll_*` and getters.
 //!
-//! Order of a driver's step: feed received packets to [`Engine::handle_packet`] (placing each
+//! Order of a driver's step: pass received packets to [`Engine::handle_packet`] (placing each
 //! payload as it says and replaying held packets while [`Engine::next_replay`] names one), call
 //! [`Engine::handle_timeout`] when [`Engine::next_timeout`] has passed, drain
-//! [`Engine::poll_event`], then send what [`Engine::poll_transmit`] gives until it gives nothing.
+//! [`Engine::poll_event`], then send the packets of [`Engine::poll_transmit`] until there is none.
 
 mod active;
 mod alive;
@@ -60,7 +60,7 @@ struct Stored {
     data: Option<u32>,
     len: u64,
     state: StoredState,
-    /// A receive took it while fragments were still arriving.
+    /// The receive that took it while fragments were still arriving.
     taker: Option<OpId>,
 }
 
@@ -82,7 +82,7 @@ pub struct Engine {
     /// The endpoint that was introduced last, and its rank.
     introduced: (EndpointId, Option<u32>),
     ops: Slab<Op>,
-    /// Of messages with tags, and of those without.
+    /// Receives of messages with tags, and of those without.
     posted: [Posted<OpId>; 2],
     unexpected: [Unexpected<u32>; 2],
     /// A message that is received without an operation.
@@ -90,25 +90,25 @@ pub struct Engine {
     /// Its operation, until the driver asks for it.
     posted_awaited: Option<OpId>,
     stored: Slab<Stored, STORED_BITS>,
-    /// For messages that no receive has asked for, beyond what is let in of every peer.
+    /// Memory for unexpected messages beyond what every peer may have.
     room: Room,
-    /// When tables may give memory back again.
+    /// Time at which tables may give memory back again.
     shrink_at: Instant,
     regions: Regions,
     ready: VecDeque<PeerId>,
-    /// Some peer is in `ready` for more than an acknowledgement that was put off.
+    /// True if some peer is in `ready` for more than an acknowledgement that was put off.
     urgent: bool,
     quantum: u32,
     events: VecDeque<Event>,
     timers: Timers,
     replaying: Option<PeerId>,
     blocked: Vec<PeerId>,
-    /// Peers whose link takes nothing for them until it says so.
+    /// Number of peers whose link accepts nothing for them until it says so.
     held: usize,
     pulls: Pulls,
-    /// Why nothing is to be started any more.
+    /// The reason why no operation may start any more.
     ended: Option<PeerFailure>,
-    /// All peers have been told that this endpoint ends.
+    /// True if all peers have been told that this endpoint ends.
     closing: bool,
     stats: Stats,
 }
@@ -118,16 +118,16 @@ const TAGGED: usize = 0;
 /// Index of the matching of messages without.
 const UNTAGGED: usize = 1;
 
-/// In errors of operations that have no peer.
+/// The peer in errors of operations that have none.
 const NO_PEER: PeerId = PeerId(u32::MAX);
 
 /// Packets to one peer before others get their turn: one GSO train.
 const QUANTUM: u32 = 64;
 
 impl Engine {
-    /// An engine for the endpoint of this identity.
+    /// Makes an engine for the endpoint of this identity.
     pub fn new(mut cfg: Config, me: EndpointId) -> Engine {
-        // With none of these anything at all could be fetched.
+        // If one of these is zero, no message could be fetched.
         for least_one in [
             &mut cfg.pull_block,
             &mut cfg.pull_depth,
@@ -166,63 +166,64 @@ impl Engine {
         }
     }
 
-    /// This endpoint's identity.
+    /// Returns this endpoint's identity.
     pub fn id(&self) -> EndpointId {
         self.me
     }
 
-    /// The effective configuration.
+    /// Returns the effective configuration.
     pub fn config(&self) -> &Config {
         &self.cfg
     }
 
-    /// Counters.
+    /// Returns the counters.
     pub fn stats(&self) -> &Stats {
         &self.stats
     }
 
-    /// Counters, for what the driver recognises (authentication, malformed packets).
+    /// Returns the counters, for events that the driver detects (authentication, malformed
+    /// packets).
     pub fn stats_mut(&mut self) -> &mut Stats {
         &mut self.stats
     }
 
-    /// Number of peers known.
+    /// Returns the number of known peers.
     pub fn peer_count(&self) -> usize {
         self.peers.len()
     }
 
-    /// The peer of an identity.
+    /// Returns the peer with an identity.
     pub fn find_peer(&self, endpoint: EndpointId) -> Option<PeerId> {
         self.by_endpoint.get(&endpoint).copied()
     }
 
-    /// Identity, session number (that the peer puts into its packets) and path of a peer.
+    /// Returns identity, session number (in the peer's packets) and path of a peer.
     pub fn peer_info(&self, peer: PeerId) -> Option<(EndpointId, u32, LinkCaps)> {
         self.peers.get(peer.0 as usize).map(|p| (p.endpoint, p.session_in, p.caps))
     }
 
-    /// Whether the peer has answered and has not failed.
+    /// Returns true if the peer has answered and has not failed.
     pub fn peer_ready(&self, peer: PeerId) -> bool {
         self.peers.get(peer.0 as usize).is_some_and(|p| p.state == State::Ready)
     }
 
-    /// Why the peer failed, if it did.
+    /// Returns the reason why the peer failed, if it did.
     pub fn peer_failure(&self, peer: PeerId) -> Option<PeerFailure> {
         self.peers.get(peer.0 as usize)?.failure()
     }
 
-    /// Operations in progress.
+    /// Returns the number of operations in progress.
     pub fn op_count(&self) -> usize {
         self.ops.len()
     }
 
-    /// Whether there is room for an operation more: no receive is refused as busy.
+    /// Returns true if there is room for one more operation, so that no receive is refused as busy.
     pub fn has_room(&self) -> bool {
         !self.ops.is_full()
     }
 
-    /// Nothing is queued for or unacknowledged by any living peer, and no message that its sender
-    /// takes for sent still waits to be fetched: the endpoint may close.
+    /// Returns true if the endpoint may close: nothing is queued for or unacknowledged by any
+    /// living peer, and no message that its sender believes sent still waits to be fetched.
     pub fn quiet(&self) -> bool {
         let owed = |op: &Op| {
             (op.reported || op.discard) && matches!(op.kind, Kind::Send(_) | Kind::Put(_))
@@ -251,13 +252,13 @@ impl Engine {
         Some(id)
     }
 
-    /// Says which rank an endpoint is that may become a peer next, for the settings that hold
-    /// otherwise for some ranks.
+    /// Names the rank of an endpoint that may become a peer next, for the settings with values for
+    /// some ranks.
     pub fn introduce(&mut self, endpoint: EndpointId, rank: Option<u32>) {
         self.introduced = (endpoint, rank);
     }
 
-    /// Settings that hold otherwise for a new peer.
+    /// Applies the settings with values for some ranks to a new peer.
     fn make_exceptions(&mut self, peer: PeerId, endpoint: EndpointId) {
         let rank = self.introduced.1.filter(|_| self.introduced.0 == endpoint);
         let special = self.cfg.for_peer(rank);
@@ -277,7 +278,7 @@ impl Engine {
         }
     }
 
-    /// The path now carries packets of at most `mtu` bytes.
+    /// Limits packets on the path to `mtu` bytes from now on.
     pub fn set_mtu(&mut self, peer: PeerId, mtu: u32) {
         if let Some(p) = self.peers.get_mut(peer.0 as usize) {
             p.carried.mtu = mtu;
@@ -285,8 +286,8 @@ impl Engine {
         }
     }
 
-    /// Bulk data now goes a way of these capabilities: longest packet, trains, stripes, and from
-    /// which length on messages take it.
+    /// Sets the capabilities of the bulk link: longest packet, trains, stripes, and the length from
+    /// which messages take it.
     pub fn set_bulk(&mut self, peer: PeerId, caps: LinkCaps) {
         if let Some(p) = self.peers.get_mut(peer.0 as usize) {
             p.set_bulk(caps);
@@ -296,7 +297,7 @@ impl Engine {
     /// Starts a message. Messages to one peer are matched in the order they were started.
     ///
     /// # Errors
-    /// `Busy` when too much is queued, the peer's failure, or `TooLong` for an active message.
+    /// `Busy` if too much is queued, the peer's failure, or `TooLong` for an active message.
     pub fn send(&mut self, now: Instant, a: SendArgs) -> Result<OpId, Refused> {
         if a.active && a.len > ACTIVE_MAX {
             return Err(Refused::TooLong);
@@ -339,9 +340,9 @@ impl Engine {
         Ok(id)
     }
 
-    /// Somebody looks for messages of `peer` without an operation that waits for it, by probes:
-    /// until `unwatch` its silence is noticed all the same. Opens the session. False, and nothing
-    /// to be ended, when the peer does not exist or has failed.
+    /// Notes that the caller waits for messages of `peer` without an operation, by probes: until
+    /// `unwatch` its silence is noticed all the same. Opens the session. False if the peer does not
+    /// exist or has failed; then no `unwatch` must follow.
     pub fn watch(&mut self, now: Instant, peer: PeerId) -> bool {
         let alive = self.alive(peer).is_ok();
         if alive {
@@ -370,7 +371,7 @@ impl Engine {
         p.trimmed = false;
     }
 
-    /// The peer, if it exists and has not failed.
+    /// Returns the peer, if it exists and has not failed.
     fn alive(&mut self, peer: PeerId) -> Result<&mut Peer, Refused> {
         let p = self.peers.get_mut(peer.0 as usize).ok_or(Refused::UnknownPeer)?;
         match p.state {
@@ -379,7 +380,7 @@ impl Engine {
         }
     }
 
-    /// The peer, if it exists, has not failed and has room in its queue.
+    /// Returns the peer, if it exists, has not failed and has room in its queue.
     fn usable(&mut self, now: Instant, peer: PeerId) -> Result<&mut Peer, Refused> {
         if self.alive(peer)?.msgs.len() >= room::QUEUE_MIN && self.is_overfull(now, peer) {
             self.alive(peer)?;
@@ -393,34 +394,34 @@ impl Engine {
         self.wake(now, peer);
     }
 
-    /// Messages queued for a peer that have not been sent.
+    /// Returns the number of messages queued for a peer that have not been sent.
     #[inline]
     pub fn queued(&self, peer: PeerId) -> usize {
         self.peers.get(peer.0 as usize).map_or(0, |p| p.msgs.len())
     }
 
-    /// Longest message to a peer that is one packet, whatever way it goes, bytes.
+    /// Returns the longest message to a peer that is one packet on any link, in bytes.
     #[inline]
     pub fn single_max(&self, peer: PeerId) -> usize {
         let mtu = self.peers.get(peer.0 as usize).map_or(0, |p| p.mtu() as usize);
         mtu.saturating_sub(Eager::LEN)
     }
 
-    /// Whether an eager message of `len` bytes to a peer is one packet.
+    /// Returns true if an eager message of `len` bytes to a peer is one packet.
     #[inline]
     pub fn is_single(&self, peer: PeerId, len: usize) -> bool {
         let mtu = self.peers.get(peer.0 as usize).map_or(0, |p| p.mtu_for(len as u64) as usize);
         len <= mtu.saturating_sub(Eager::LEN)
     }
 
-    /// Whether `poll_event` or `poll_transmit` may have something.
+    /// Returns true if `poll_event` or `poll_transmit` may return something.
     #[inline]
     pub fn has_output(&self) -> bool {
         !self.ready.is_empty() || !self.events.is_empty() || !self.blocked.is_empty()
     }
 
-    /// Whether `poll_event` or `poll_transmit` may have something that somebody waits for, here or
-    /// there.
+    /// Returns true if `poll_event` or `poll_transmit` may return something that a program waits
+    /// for, here or at a peer.
     #[inline]
     pub fn has_urgent(&self) -> bool {
         self.urgent || !self.events.is_empty() || !self.blocked.is_empty()
@@ -442,7 +443,7 @@ impl Engine {
         self.make_ready_late(peer);
     }
 
-    /// Puts a peer into the ready queue for what nobody waits for.
+    /// Puts a peer into the ready queue for a packet that no program waits for.
     #[inline]
     fn make_ready_late(&mut self, peer: PeerId) {
         let p = &mut self.peers[peer.0 as usize];
@@ -452,14 +453,15 @@ impl Engine {
         }
     }
 
-    /// Lets a peer's queue go on after something it waited for.
+    /// Continues a peer's queue after the event it waited for.
     fn wake_queued(&mut self, peer: PeerId) {
         if self.peers[peer.0 as usize].has_work() {
             self.make_ready(peer);
         }
     }
 
-    /// Parts of messages and regions a peer may have asked for and not got, or we of its messages.
+    /// Returns the most unanswered requests of a peer for parts of messages and regions, or of this
+    /// side for parts of its messages.
     fn asks_max(&self, peer: PeerId) -> usize {
         let parts = u64::from(self.cfg.pull_depth).saturating_add(4);
         let p = &self.peers[peer.0 as usize];
@@ -468,15 +470,15 @@ impl Engine {
         (parts.saturating_mul(messages) + u64::from(REQUESTS_MAX)) as usize
     }
 
-    /// The peer broke the protocol in a way that would leave somebody waiting forever, or wants
-    /// this side to remember more than it may.
+    /// Ends the session of a peer that broke the protocol so that an operation would wait for ever,
+    /// or that wants this side to keep more than it may.
     fn offend(&mut self, peer: PeerId) {
         self.stats.violations += 1;
         let bye = LastWord::Bye(reason::PROTOCOL);
         self.end_peer(peer, PeerFailure::Protocol, Some(bye));
     }
 
-    /// Gives out the completion of an operation, once.
+    /// Reports the completion of an operation, once.
     fn report(&mut self, id: OpId, ok_now: bool) {
         let Some(op) = self.ops.get_mut(id.0) else { return };
         if op.reported {
@@ -496,7 +498,7 @@ impl Engine {
         }
     }
 
-    /// The protocol of an operation is through; completes it when the buffer is free too.
+    /// Ends the protocol of an operation; completes it when the buffer is free too.
     fn finish(&mut self, id: OpId) {
         if let Some(op) = self.ops.get_mut(id.0) {
             op.finished = true;
@@ -547,7 +549,7 @@ impl Engine {
         }));
     }
 
-    /// Cancels a receive that has not matched. False when it is too late: its completion will come.
+    /// Cancels a receive that has not matched. False if it is too late: its completion will come.
     pub fn cancel(&mut self, id: OpId) -> bool {
         let cancelled = self.posted.iter_mut().any(|p| p.cancel(id));
         if cancelled {
@@ -556,8 +558,9 @@ impl Engine {
         cancelled
     }
 
-    /// The memory of an operation ends before the operation: as `discard`, and its address is given
-    /// to nobody from now on. `None`: nothing needs the memory any more.
+    /// Takes back the memory of an operation, which ends before the operation: as `discard`, and
+    /// its address is given to no peer from now on. `None` if no operation needs the memory any
+    /// more.
     pub fn take_back(&mut self, id: OpId) -> Option<TakenBack> {
         let op = self.ops.get_mut(id.0)?;
         let (peer, mut known) = (op.peer, false);
@@ -581,8 +584,9 @@ impl Engine {
         Some(TakenBack { is_read, known_to })
     }
 
-    /// Nobody wants the operation any more: a posted receive is cancelled, anything else runs to
-    /// its end without a completion; `Event::Release` (or a cancelled completion) follows.
+    /// Discards an operation whose result is not wanted: a posted receive is cancelled, any other
+    /// continues to its end without a completion; `Event::Release` (or a cancelled completion)
+    /// follows.
     pub fn discard(&mut self, id: OpId) {
         if self.cancel(id) {
             return;
@@ -599,7 +603,7 @@ impl Engine {
         &self.peers[peer.0 as usize]
     }
 
-    /// As if so many packets had passed in both directions.
+    /// Sets the sequence numbers as if so many packets had passed in both directions.
     fn start_at(&mut self, peer: PeerId, seq: crate::Seq) {
         use crate::reliability::{RecvWindow, SendWindow};
         let window = self.cfg.window;

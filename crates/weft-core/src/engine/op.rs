@@ -11,14 +11,14 @@ pub(crate) struct Op {
     pub context: u64,
     /// Packets that refer to the buffer and may still be sent again.
     pub unacked: u32,
-    /// The completion was given out.
+    /// True if the completion was reported.
     pub reported: bool,
-    /// The protocol is through; the buffer is free once `unacked` is zero.
+    /// True if the protocol has ended; the buffer is free once `unacked` is zero.
     pub finished: bool,
-    /// Nobody wants the result: payload is dropped, no completion.
+    /// True if the result is not wanted: payload is dropped, without a completion.
     pub discard: bool,
     pub status: Status,
-    /// How the operation ends, if not well.
+    /// The error that the operation ends with, if any.
     pub error: Option<OpError>,
     /// A put, get, atomic operation or message with a receipt counted in `Peer::requests_out`.
     pub request: bool,
@@ -26,7 +26,7 @@ pub(crate) struct Op {
 }
 
 impl Op {
-    /// The transfer of data into the buffer, where one is going on.
+    /// Returns the transfer of data into the buffer, if one is in progress.
     pub fn pull(&mut self) -> Option<&mut Pull> {
         match &mut self.kind {
             Kind::Recv(Recv { state: RecvState::Pull { pull, .. }, .. }) | Kind::Get(pull) => {
@@ -54,9 +54,9 @@ pub(crate) struct Send {
     pub sent: u64,
     /// Bytes the receiver has asked for.
     pub asked: u64,
-    /// RTS was sent.
+    /// True if the RTS was sent.
     pub announced: bool,
-    /// Sent at once, it is to be answered by FIN all the same.
+    /// True if it is sent at once, and still answered by FIN.
     pub receipt: bool,
 }
 
@@ -105,7 +105,7 @@ impl Op {
         pull.claim_paced(most).map(|part| (*msg, part))
     }
 
-    /// Whether a part of a paced receive is still to be claimed.
+    /// Returns true if a part of a paced receive is still to be claimed.
     pub fn wants_more(&mut self) -> bool {
         self.pull().is_some_and(|pull| pull.wants_more())
     }

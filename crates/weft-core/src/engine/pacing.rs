@@ -1,10 +1,10 @@
-//! Who may be asked for how much: one window of outstanding bulk data for all transfers over
+//! Pacing of requests for data: one window of outstanding bulk data for all transfers over
 //! networks, shared among the peers that have something to send.
 //!
-//! From one peer alone as much is outstanding as `pull_block` and `pull_depth` say; its own window
-//! keeps the network's queues short. From several, the window is divided, and follows the delay
-//! that this side sees on the way from them: senders that know nothing of each other meet in a
-//! queue that only the receiver can keep short (receiver-driven as in Homa, SIGCOMM 2018).
+//! From a single peer `pull_block` times `pull_depth` is outstanding; its own window keeps the
+//! network's queues short. With several peers, the window is divided, and follows the delay that
+//! this side measures on their paths: senders that know nothing of each other meet in a queue that
+//! only the receiver can keep short (receiver-driven as in Homa, SIGCOMM 2018).
 
 use super::rendezvous::{block_len, train_len};
 use super::Engine;
@@ -19,19 +19,19 @@ use alloc::collections::VecDeque;
 
 /// Unit of the window, bytes: about a packet.
 const UNIT: u64 = 1 << 10;
-/// Peers of which each may owe a packet whatever the window: 100 KB in Ethernet frames.
+/// Number of peers that may each owe a packet whatever the window: 100 KB in Ethernet frames.
 const ASSURED: u32 = 64;
 
 /// The state of pacing.
 pub(super) struct Pulls {
     window: DelayWindow,
-    /// Bytes asked for and not here.
+    /// Bytes requested that have not arrived.
     out: u64,
-    /// Peers with something to ask for, in turn.
+    /// Peers to request a part from, in turn.
     ring: VecDeque<PeerId>,
-    /// Peers that have been asked or are to be.
+    /// Number of peers that were or will be asked.
     busy: u32,
-    /// Peers that owe something.
+    /// Number of peers that owe data.
     owing: u32,
 }
 
@@ -48,7 +48,7 @@ impl Pulls {
         }
     }
 
-    /// Whether asking is paced at all.
+    /// Returns true if requests are paced at all.
     pub fn on(&self) -> bool {
         self.window.adapts()
     }
@@ -59,7 +59,7 @@ impl Pulls {
 }
 
 impl Engine {
-    /// The receive is to ask for its message when it is its turn.
+    /// Queues a receive, which requests its message when its turn comes.
     pub(super) fn queue_pull(&mut self, now: Instant, peer: PeerId, id: OpId) {
         let p = &mut self.peers[peer.0 as usize];
         if p.pulls.is_empty() {
@@ -70,7 +70,7 @@ impl Engine {
         self.serve(now, peer);
     }
 
-    /// Data of a paced receive arrived: room for others, and for more of it.
+    /// Notes data of a paced receive: there is room for others, and for more of it.
     #[inline]
     pub(super) fn pulled(&mut self, now: Instant, peer: PeerId, len: u64) {
         let p = &mut self.peers[peer.0 as usize];
@@ -86,7 +86,7 @@ impl Engine {
         }
     }
 
-    /// The peer failed: nothing will come of what it was asked for.
+    /// Forgets the requests to a failed peer, which sends nothing any more.
     pub(super) fn forget_pulls(&mut self, peer: PeerId) {
         let p = &mut self.peers[peer.0 as usize];
         let (owed, queued) = (p.pulled > 0, !p.pulls.is_empty());
@@ -100,7 +100,7 @@ impl Engine {
         }
     }
 
-    /// What an acknowledgement of a peer that owes bulk data says about the way from it.
+    /// Handles the delay and losses that an acknowledgement of a peer that owes bulk data shows.
     #[inline]
     pub(super) fn note_delay(&mut self, now: Instant, delay: Option<(u64, u64)>, lost: u32) {
         if self.pulls.busy < 2 {
@@ -110,7 +110,7 @@ impl Engine {
         self.pulls.window.on_signal(now, Signal { arrived: 0, lost, delay, limited });
     }
 
-    /// Asks while the window has room; `first` at any rate if it owes nothing.
+    /// Requests parts while the window has room; from `first` in any case if it owes nothing.
     fn serve(&mut self, now: Instant, first: PeerId) {
         let p = &self.peers[first.0 as usize];
         if p.pulled == 0 && !p.pulls.is_empty() && self.pulls.owing < ASSURED {
@@ -130,7 +130,7 @@ impl Engine {
         }
     }
 
-    /// Asks a peer for its next part, if its share of the window has room or `assured`.
+    /// Requests a peer's next part, if its share of the window has room or `assured`.
     fn ask_part(&mut self, now: Instant, peer: PeerId, assured: bool) -> bool {
         let p = &mut self.peers[peer.0 as usize];
         let block = block_len(self.cfg.pull_block, p);
@@ -176,8 +176,8 @@ impl Engine {
     }
 }
 
-/// Bytes asked for at a time: half a share, in whole trains or at least packets, at most a block.
-/// The short ones: a share of a slow network is less than a long packet.
+/// Returns the bytes of one request: half a share, in whole trains or at least packets, at most a
+/// block. Packets are the short ones: a share of a slow network is less than a long packet.
 fn part_len(block: u64, packet: u64, train: u64, share: u64) -> u64 {
     let half = share / 2;
     if half >= block {
@@ -197,8 +197,8 @@ mod tests {
     use crate::wire::PacketType;
     use alloc::{boxed::Box, vec, vec::Vec};
 
-    /// The last of `nodes` receives a message of `len` bytes from each of the others, who were
-    /// asked for it in turn; no data arrives.
+    /// Lets the last of `nodes` receive a message of `len` bytes from each of the others, which it
+    /// asks in turn; no data arrives.
     fn asked(nodes: usize, len: u64) -> (Net, Vec<OpId>) {
         let caps = LinkCaps { train: 8, ..network() };
         let mut net = Net::new(nodes, caps, Config::default());

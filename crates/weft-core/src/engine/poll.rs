@@ -1,4 +1,4 @@
-//! Outgoing packets: whose turn it is, and what goes first.
+//! Outgoing packets: choice of the peer, and order of its packets.
 
 use super::types::{Event, Payload, Transmit};
 use super::{cut, eager, put, rendezvous, session, Engine, QUANTUM};
@@ -11,14 +11,14 @@ use crate::wire::{self, flags, status, Ack, Common, Packet, Reply};
 use core::time::Duration;
 
 impl Engine {
-    /// The next thing the driver must act on.
+    /// Returns the next event that the driver must act on.
     #[inline]
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
-    /// The next packet to send. Each must be offered to its link; if the link refuses it, it goes
-    /// back by `refused`, in the order given; if it takes it, `accepted` is called.
+    /// Returns the next packet to send. Each must be offered to its link; if the link refuses it,
+    /// it goes back by `refused`, in the order given; if the link accepts it, `accepted` is called.
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Transmit> {
         while let Some(&peer) = self.ready.front() {
             if let Some(t) = self.next_packet(now, peer) {
@@ -39,7 +39,7 @@ impl Engine {
         None
     }
 
-    /// The link took a packet whose payload lies in an operation's buffer.
+    /// Notes that the link accepted a packet whose payload lies in an operation's buffer.
     #[inline]
     pub fn accepted(&mut self, t: &Transmit) {
         let Payload::Op { op: id, .. } = t.payload else { return };
@@ -54,8 +54,8 @@ impl Engine {
         }
     }
 
-    /// The link is full for this peer: the packet waits until `retry_blocked`, before those of this
-    /// peer that wait already. Of a burst the last packet is given back first.
+    /// Notes that the link is full for this peer: the packet waits until `retry_blocked`, before
+    /// those of this peer that wait already. Of a burst the last packet is given back first.
     pub fn refused(&mut self, t: Transmit) {
         self.stats.packets_sent -= u64::from(t.packets);
         self.stats.bytes_sent -= u64::from(t.payload.len());
@@ -69,7 +69,7 @@ impl Engine {
         p.put_back(t);
     }
 
-    /// Links may have room again.
+    /// Notes that links may have room again.
     #[inline]
     pub fn retry_blocked(&mut self) {
         while let Some(peer) = self.blocked.pop() {
@@ -78,8 +78,8 @@ impl Engine {
         }
     }
 
-    /// The link takes nothing more for this peer (`true`), until it says so (`false`): what waits
-    /// is not tried again before.
+    /// Notes that the link accepts nothing more for this peer (`true`), until it says so (`false`):
+    /// waiting packets are not tried before.
     pub fn hold(&mut self, peer: PeerId, held: bool) {
         let Some(p) = self.peers.get_mut(peer.0 as usize) else { return };
         let held = held && p.failure().is_none();
@@ -94,13 +94,13 @@ impl Engine {
         }
     }
 
-    /// Whether any peer is held: its link may say at any time that it is not any more.
+    /// Returns true if any peer is held: its link may release it at any time.
     #[inline]
     pub fn has_held(&self) -> bool {
         self.held > 0
     }
 
-    /// Whether a link refused something that still waits, and may take it at any time.
+    /// Returns true if a link refused a packet that still waits, and may accept it at any time.
     pub fn has_blocked(&self) -> bool {
         !self.blocked.is_empty()
     }
@@ -112,7 +112,7 @@ impl Engine {
             return None;
         }
         while let Some(t) = p.stalled.pop_front() {
-            // As if it were lost: it is sent again in pieces.
+            // It counts as lost: it is sent again in pieces.
             if !cut::is_too_long_now(p, &t) {
                 return Some(self.current(t));
             }
@@ -143,11 +143,11 @@ impl Engine {
         let again = p.windows.as_mut().and_then(|w| w.send.next_retransmit(now));
         if let Some((seq, desc)) = again {
             self.stats.retransmitted += 1;
-            // Nobody else watches this packet when the timer fired for it.
+            // If the timer fired for this packet, nothing else watches it.
             let rto = p.windows.as_ref().map_or(Duration::ZERO, |w| w.rtt.rto());
             self.timers.arm(p, now + rto);
             let desc = self.still_there(desc);
-            // The answer tells what else is missing: have it at once.
+            // The answer shows the other missing packets, so it should come at once.
             let desc = desc.with_flags(desc.flags | flags::ACKNOW);
             self.note_vain(now, peer, seq, &desc);
             if cut::is_too_long(&self.peers[peer.0 as usize], &desc) {
@@ -163,7 +163,7 @@ impl Engine {
         self.poll_ack(now, peer)
     }
 
-    /// The next new packet: control first, then messages and data streams in turn.
+    /// Returns the next new packet: control first, then messages and data streams in turn.
     fn next_desc(&mut self, now: Instant, peer: PeerId) -> Option<(Desc, u32)> {
         let p = &mut self.peers[peer.0 as usize];
         if let Some(desc) = p.ctrl.pop_front() {
@@ -177,7 +177,7 @@ impl Engine {
         }
     }
 
-    /// Data to be sent: a packet, or as many as make a train.
+    /// Returns data to be sent: a packet, or as many as make a train.
     fn next_stream(&mut self, peer: PeerId) -> Option<(Desc, u32)> {
         let p = &mut self.peers[peer.0 as usize];
         let mtu = p.bulk_mtu();
@@ -237,7 +237,8 @@ impl Engine {
                 Step::Gone => {
                     p.msgs.pop_front();
                 }
-                // Credit is used up by what the receiver holds behind a gap: it comes back with it.
+                // The receiver holds messages after a gap, which use up the credit: it returns with
+                // the gap closed.
                 Step::Wait if p.windows.as_ref().is_some_and(|w| w.send.has_gap()) => return None,
                 Step::Wait if self.demote(now, peer) => {}
                 Step::Wait => return None,
@@ -245,8 +246,8 @@ impl Engine {
         }
     }
 
-    /// The packet itself, or a refusal in its place (and under its number) when the region it was
-    /// to be read from was unregistered meanwhile.
+    /// Returns the packet itself, or a refusal in its place (and under its number) if the region it
+    /// was to be read from was unregistered meanwhile.
     pub(super) fn still_there(&self, desc: Desc) -> Desc {
         match desc.payload {
             Payload::Region { key, .. } if !self.regions.has(key) => refusal(desc.imm),
@@ -254,14 +255,14 @@ impl Engine {
         }
     }
 
-    /// A packet the link refused before, as it is to be sent now.
+    /// Returns a packet that the link refused before, with the present header fields.
     fn current(&self, t: Transmit) -> Transmit {
         let Payload::Region { key, .. } = t.payload else { return t };
         if self.regions.has(key) {
             return t;
         }
         let Ok((common, _, _)) = wire::parse(t.header.as_slice()) else { return t };
-        // For a piece as well: the packet is refused as a whole, under its number.
+        // A piece too: the packet is refused as a whole, under its number.
         let desc = refusal(common.imm);
         let common = Common { flags: desc.flags, ..common };
         Transmit::one(t.peer, wire::emit(&common, &desc.packet), Payload::None)
@@ -288,7 +289,8 @@ impl Engine {
             Some(w) => {
                 let idle = w.send.in_flight() == 0;
                 let seq = w.send.next_seq();
-                // The only message: it is answered, or not waited for.
+                // The only message: an answer acknowledges it, or no program waits for the
+                // acknowledgement.
                 let message = matches!(desc.packet, Packet::Eager(_) | Packet::EagerFirst(_))
                     || matches!(desc.packet, Packet::EagerMore(_));
                 let more = !message || more;
@@ -296,9 +298,9 @@ impl Engine {
                     desc.flags |= flags::ACKNOW;
                 }
                 bulk = w.follows_bulk(seq, packets, desc.bulk);
-                // Two paths, two queues: see `SendWindow::push_run`.
+                // Two paths have two queues: see `SendWindow::push_run`.
                 let in_any_order = w.send.mode() == Reliability::Selective;
-                // A packet of a link without trains is as much as that takes at once.
+                // On a link without trains, one packet is the most that it accepts at once.
                 let unit = packets > 1 || p.caps.train < 2;
                 if in_any_order && unit && matches!(desc.packet, Packet::Data(_)) {
                     stripe = p.stripes.next(now, p.caps.stripes.min(stripes_max));
@@ -333,7 +335,7 @@ impl Engine {
         Transmit { bulk: desc.bulk, ..Transmit::one(peer, header, desc.payload) }
     }
 
-    /// An acknowledgement of its own, when nothing carried it.
+    /// Returns an acknowledgement packet, if no other packet carried the acknowledgement.
     fn poll_ack(&mut self, now: Instant, peer: PeerId) -> Option<Transmit> {
         let p = &mut self.peers[peer.0 as usize];
         let due = p.windows.as_ref().is_some_and(|w| w.recv.ack_due(now));
@@ -359,7 +361,7 @@ impl Engine {
     }
 }
 
-/// The answer to a get that cannot go on.
+/// Returns the answer to a get that cannot continue.
 fn refusal(op: u32) -> Desc {
     Desc::bare(Packet::Reply(Reply { value: 0, status: status::REFUSED }), op)
 }

@@ -12,7 +12,7 @@ use crate::time::Instant;
 use crate::transfer::pull::Pull;
 use crate::wire::{flags, status, Common, Get, Packet, Put, Reply};
 
-/// Counts a request about to be sent; what the queue is to do instead, if that is something else.
+/// Counts a request about to be sent; returns another step for the queue, if that is not possible.
 fn count(peer: &mut Peer, ops: &mut Slab<Op>, id: OpId) -> Option<Step> {
     let Some(op) = ops.get_mut(id.0) else { return Some(Step::Gone) };
     if !op.request {
@@ -25,12 +25,12 @@ fn count(peer: &mut Peer, ops: &mut Slab<Op>, id: OpId) -> Option<Step> {
     None
 }
 
-/// The packet of a get or an atomic operation.
+/// Returns the packet of a get or an atomic operation.
 pub(super) fn single(peer: &mut Peer, ops: &mut Slab<Op>, desc: Desc) -> Step {
     count(peer, ops, OpId(desc.imm)).unwrap_or(Step::Send(desc, 1, true))
 }
 
-/// The next packet of a put.
+/// Returns the next packet of a put.
 pub(super) fn next(peer: &mut Peer, ops: &mut Slab<Op>, id: OpId) -> Step {
     if let Some(other) = count(peer, ops, id) {
         return other;
@@ -102,7 +102,7 @@ impl Engine {
         let at = self.regions.find(put.key, put.offset, len, need);
         self.stats.refused += u64::from(at.is_none());
         let p = &mut self.peers[peer.0 as usize];
-        // A put is refused as a whole when any fragment is.
+        // A put is refused as a whole if any fragment is.
         p.put_refused |= at.is_none();
         if common.flags & flags::LAST != 0 {
             let refused = core::mem::take(&mut p.put_refused);
@@ -142,7 +142,7 @@ impl Engine {
         self.answer(now, peer, Desc::bare(Packet::Reply(Reply { value, status }), op));
     }
 
-    /// Queues an answer to something the peer asked for.
+    /// Queues an answer to a request of the peer.
     pub(super) fn answer(&mut self, now: Instant, peer: PeerId, desc: Desc) {
         self.answer_open(peer, desc);
         if self.peers[peer.0 as usize].failure().is_none() {
@@ -150,7 +150,7 @@ impl Engine {
         }
     }
 
-    /// The same to a peer whose session is open.
+    /// Does the same for a peer whose session is open.
     pub(super) fn answer_open(&mut self, peer: PeerId, desc: Desc) {
         let most = 2 * self.asks_max(peer);
         let p = &mut self.peers[peer.0 as usize];

@@ -3,7 +3,7 @@
 use super::Engine;
 use alloc::collections::BTreeMap;
 
-/// What a peer may do with a region.
+/// A peer's rights on a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rights {
     /// Get and atomic operations.
@@ -13,12 +13,12 @@ pub struct Rights {
 }
 
 impl Rights {
-    /// Everything.
+    /// All rights.
     pub const ALL: Rights = Rights { read: true, write: true };
 }
 
 struct Region {
-    /// How peers call the first byte: 0, or its address where they do not count from there.
+    /// The peers' offset of the first byte: 0, or its address if they name bytes by address.
     first: u64,
     len: u64,
     rights: Rights,
@@ -31,13 +31,13 @@ const REGIONS_MAX: usize = 1 << 20;
 #[derive(Default)]
 pub(super) struct Regions {
     by_key: BTreeMap<u64, Region>,
-    /// Low half of the next key this side chooses.
+    /// Low half of the next key that this side chooses.
     next: u32,
 }
 
 impl Regions {
-    /// Where `len` bytes that a peer calls `offset` lie in the region, if all of them do and it is
-    /// permitted.
+    /// Returns the offset in the region of `len` bytes that a peer calls `offset`, if all of them
+    /// lie inside and the access is permitted.
     pub fn find(&self, key: u64, offset: u64, len: u64, need: Rights) -> Option<u64> {
         let r = self.by_key.get(&key)?;
         let start = offset.checked_sub(r.first)?;
@@ -46,15 +46,14 @@ impl Regions {
         (inside && allowed).then_some(start)
     }
 
-    /// Whether there is a region under the key.
+    /// Returns true if there is a region under the key.
     pub fn has(&self, key: u64) -> bool {
         self.by_key.contains_key(&key)
     }
 }
 
 impl Engine {
-    /// Registers a region of `len` bytes under a key made of `random`. `None` when the table is
-    /// full.
+    /// Registers a region of `len` bytes under a key made of `random`. `None` if the table is full.
     pub fn register(&mut self, len: u64, rights: Rights, random: u32) -> Option<u64> {
         let low = self.regions.next;
         self.regions.next = low.wrapping_add(1);
@@ -64,7 +63,7 @@ impl Engine {
 
     /// Registers a region of `len` bytes under a key of the caller's choice: as hard to guess as
     /// the caller made it, but peers are authenticated anyway. Peers count its bytes from `first`.
-    /// False when the key is taken or the table full.
+    /// False if the key is taken or the table full.
     pub fn register_as(&mut self, key: u64, first: u64, len: u64, rights: Rights) -> bool {
         let by_key = &mut self.regions.by_key;
         let free = by_key.len() < REGIONS_MAX && !by_key.contains_key(&key);
@@ -74,17 +73,18 @@ impl Engine {
         free
     }
 
-    /// Where in a region `len` bytes lie that a peer calls `offset`, if it may use them so.
+    /// Returns the offset in a region of `len` bytes that a peer calls `offset`, if it may use them
+    /// so.
     pub fn permits(&self, key: u64, offset: u64, len: u64, need: Rights) -> Option<u64> {
         self.regions.find(key, offset, len, need)
     }
 
-    /// Whether there is a region under the key.
+    /// Returns true if there is a region under the key.
     pub fn has_region(&self, key: u64) -> bool {
         self.regions.has(key)
     }
 
-    /// Ends all remote use of a region. A get that is under way is refused.
+    /// Ends all remote use of a region. A get in progress is refused.
     pub fn unregister(&mut self, key: u64) {
         self.regions.by_key.remove(&key);
     }

@@ -13,7 +13,7 @@ use crate::wire::{self, flags, status, Common, Data, DirectDone, Fin, Packet, Rt
 /// Parts the sender copies at a time: one being copied, one asked for.
 const BACK_PARTS: u32 = 2;
 
-/// The announcement of a message, unless the peer has as many unfinished as it allows.
+/// Returns the announcement of a message, unless the peer has as many unfinished as it allows.
 pub(super) fn announce(most: u32, p: &mut Peer, ops: &mut Slab<super::Op>, id: OpId) -> Step {
     let Some(Kind::Send(s)) = ops.get_mut(id.0).map(|op| &mut op.kind) else { return Step::Gone };
     if p.rendezvous_out >= most.saturating_add(p.share.allowed) {
@@ -27,12 +27,13 @@ pub(super) fn announce(most: u32, p: &mut Peer, ops: &mut Slab<super::Op>, id: O
     Step::Send(Desc::bare(Packet::Rts(rts), s.imm).with_flags(s.flags), 1, true)
 }
 
-/// Packets that are left of a stream.
+/// Returns the packets that are left of a stream.
 pub(super) fn packets_left(mtu: u32, stream: &Stream) -> u64 {
     (stream.end - stream.offset).div_ceil(u64::from(mtu) - Data::LEN as u64)
 }
 
-/// The next packet of a stream, or as many full ones as it has, up to `most`; and how many.
+/// Returns the next packet of a stream, or as many full ones as it has, up to `most`; and their
+/// number.
 pub(super) fn next_data(mtu: u32, stream: &mut Stream, most: u32) -> (Desc, u32) {
     let room = u64::from(mtu) - Data::LEN as u64;
     let left = stream.end - stream.offset;
@@ -48,12 +49,12 @@ pub(super) fn next_data(mtu: u32, stream: &mut Stream, most: u32) -> (Desc, u32)
     (Desc { packet, flags: 0, imm: stream.recv, payload, bulk: true }, packets as u32)
 }
 
-/// Bytes of a full train.
+/// Returns the bytes of a full train.
 pub(super) fn train_len(p: &Peer) -> u64 {
     (u64::from(p.long_mtu()) - Data::LEN as u64) * u64::from(p.caps.train.max(1))
 }
 
-/// Bytes asked for at a time: about `wanted`, in whole trains of full packets.
+/// Returns the bytes of one request: about `wanted`, in whole trains of full packets.
 pub(super) fn block_len(wanted: u32, p: &Peer) -> u64 {
     let train = train_len(p);
     (u64::from(wanted) / train).max(1) * train
@@ -75,7 +76,7 @@ impl Engine {
             return Placement::None;
         }
         p.rendezvous_in += 1;
-        // An address from which the message would not fit into memory is none.
+        // An address range that would exceed memory counts as no address.
         let addr = rts.addr.checked_add(rts.total).map_or(0, |_| rts.addr);
         let data = eager::data_of(common);
         match self.arrive(now, eager::queue_of(common), peer, rts.tag) {
@@ -115,7 +116,7 @@ impl Engine {
         }
     }
 
-    /// Direct copying: the next part for this side.
+    /// Continues direct copying: the next part for this side.
     fn read_on(&mut self, id: OpId) {
         let block = u64::from(self.cfg.direct_block);
         let Some(op) = self.ops.get_mut(id.0) else { return };
@@ -128,9 +129,9 @@ impl Engine {
         }
     }
 
-    /// The sender of a message is at hand when the driver is about to copy part `d` of it: it is
-    /// asked to copy, too, which may leave less of the part. What it is asked should leave before
-    /// that copy.
+    /// Asks the sender of a message, which is ready when the driver is about to copy part `d` of
+    /// it, to copy too, which may leave less of the part. The request should be sent before that
+    /// copy.
     pub fn direct_share(&mut self, now: Instant, d: &mut Direct) {
         let block = u64::from(self.cfg.direct_block);
         if !self.cfg.direct_share {
@@ -162,7 +163,7 @@ impl Engine {
         self.wake(now, peer);
     }
 
-    /// Packets: asks for further blocks, or ends the transfer when all is here.
+    /// Continues a transfer by packets: requests further blocks, or ends it when all has arrived.
     fn ask_on(&mut self, now: Instant, id: OpId) {
         let depth = u64::from(self.cfg.pull_depth);
         let Some(op) = self.ops.get_mut(id.0) else { return };
@@ -189,20 +190,20 @@ impl Engine {
         }
     }
 
-    /// Whether a message is being fetched for this operation.
+    /// Returns true if a message is being fetched for this operation.
     pub fn is_fetching(&self, id: OpId) -> bool {
         self.ops.get(id.0).is_some_and(|op| !op.finished)
     }
 
-    /// The driver takes what is left of a message, `d` included, in packets.
+    /// Notes that the driver takes the rest of a message, `d` included, in packets.
     pub fn direct_declined(&mut self, now: Instant, d: &Direct) {
         if self.packets_instead(now, d) {
             self.stats.direct_declined += 1;
         }
     }
 
-    /// The rest of a message comes by packets, this part included. False: nobody waits for it any
-    /// more.
+    /// Requests the rest of a message by packets, this part included. False if no operation waits
+    /// for it any more.
     fn packets_instead(&mut self, now: Instant, d: &Direct) -> bool {
         let Some(op) = self.ops.get_mut(d.op.0) else { return false };
         let Kind::Recv(r) = &mut op.kind else { return false };
@@ -216,7 +217,7 @@ impl Engine {
         true
     }
 
-    /// The driver has done, or could not do, a direct read.
+    /// Notes that the driver has done, or could not do, a direct read.
     pub fn direct_read_done(&mut self, now: Instant, d: &Direct, ok: bool) {
         if !ok {
             if self.packets_instead(now, d) {
@@ -246,7 +247,7 @@ impl Engine {
     ) -> Placement {
         let id = OpId(common.imm);
         let mut total = 0;
-        // Each byte is asked for once.
+        // Each byte is requested once.
         let valid = match self.ops.get_mut(id.0).filter(|op| !op.finished) {
             Some(Op { peer: Some(p), kind: Kind::Send(s), .. }) if *p == peer && s.announced => {
                 let fits = ask.offset.checked_add(ask.len).is_some_and(|end| end <= s.len)
@@ -296,7 +297,7 @@ impl Engine {
         self.wake(now, peer);
     }
 
-    /// The driver has done, or could not do, a direct write.
+    /// Notes that the driver has done, or could not do, a direct write.
     pub fn direct_write_done(&mut self, now: Instant, d: &Direct, ok: bool) {
         if self.peers[d.peer.0 as usize].failure().is_some() {
             return;
@@ -337,10 +338,10 @@ impl Engine {
     }
 
     /// Handles `count` consecutive DATA packets of one transfer, or EAGER_MORE packets of one
-    /// message, at once, `len` payload bytes in all that are in their place already: those whose
+    /// message, at once, with `len` payload bytes in all that are already placed: those whose
     /// headers differ from `header`, the first one's, only in sequence number and offset. Returns
-    /// the operation and the offset; `None`, and nothing is changed, if the packets are not what
-    /// comes next: then each is to be handled by itself.
+    /// the operation and the offset; `None`, and nothing is changed, if the packets are not the
+    /// next ones: then each has to be handled by itself.
     pub fn handle_run(
         &mut self,
         now: Instant,
@@ -353,7 +354,7 @@ impl Engine {
         let p = self.peers.get_mut(index as usize)?;
         let peer = PeerId(index);
         let recv = &p.windows.as_ref()?.recv;
-        // Data says itself where it belongs: it need not wait for what is missing.
+        // Data contains its own destination: it need not wait for missing packets.
         let ahead = !recv.expects(common.seq);
         if ahead && !(matches!(packet, Packet::Data(_)) && recv.can_hold(common.seq, count)) {
             return None;
@@ -395,7 +396,7 @@ impl Engine {
         }
         self.acknowledged(now, peer, &common, None);
         match packet {
-            // The bytes are where this would have them.
+            // The bytes are already at this destination.
             Packet::EagerMore(_) => drop(self.fragment(peer, offset, len)),
             _ => self.pull_on(now, id, len),
         }
@@ -403,7 +404,7 @@ impl Engine {
         Some((id, offset))
     }
 
-    /// Data arrived: asks for more, or ends the transfer.
+    /// Handles data that arrived: requests more, or ends the transfer.
     #[inline]
     fn pull_on(&mut self, now: Instant, id: OpId, len: u64) {
         let Some(op) = self.ops.get_mut(id.0) else { return };

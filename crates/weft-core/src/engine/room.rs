@@ -1,8 +1,8 @@
-//! Messages that no receive has asked for, beyond what is let in of every peer: up to its credit,
-//! and `rendezvous_max` announcements. A peer that comes near that gets more ahead and in steps, as
-//! far as there is room (`unexpected_max`): it may announce more (NOP with a number), or its credit
-//! grows. So a message that somebody waits for is not kept behind others. What leaves the store
-//! gives its room back.
+//! Room for unexpected messages beyond what every peer may have: its credit, and `rendezvous_max`
+//! announcements. A peer that comes near that limit gets more in advance and in steps, if there is
+//! room (`unexpected_max`): it may announce more (NOP with a number), or its credit grows. So an
+//! awaited message is not blocked by others before it. A message that leaves the store gives its
+//! room back.
 
 use super::op::Kind;
 use super::types::Event;
@@ -16,50 +16,50 @@ use crate::time::Instant;
 use crate::wire::{flags, reason, Nop, Packet};
 use core::time::Duration;
 
-/// Bytes that an announced message takes in tables, with what vectors keep ahead of their growth.
+/// Bytes that an announced message takes in tables, including the spare capacity of vectors.
 const ANNOUNCED: u64 = 256;
 /// The same of a message that waits to be sent.
 const QUEUED: u64 = 512;
-/// A unit of credit: an eager message takes about as much again in tables.
+/// Bytes for a unit of credit: an eager message takes about the same again in tables.
 const LENT: u64 = 2 * UNIT as u64;
 /// Most announcements granted at a time.
 const STEP_MAX: u32 = 1024;
 /// Up to this length a message takes no more than its announcement would.
 const SMALL: u64 = 256;
-/// Time between looks for tables that have become too large.
+/// Time between searches for tables that have become too large.
 const SHRINK_EVERY: Duration = Duration::from_millis(100);
 /// Messages that may wait for one peer, however little room there is.
 pub(super) const QUEUE_MIN: usize = 1 << 16;
 
-/// Most room that is used: of the numbers of stored messages half are for those that are let in of
-/// every peer.
+/// Most room that is used: half of the numbers of stored messages are for those that every peer may
+/// have.
 pub(super) const MAX: u64 = (1 << (STORED_BITS - 1)) * ANNOUNCED;
 
-/// Announcements granted at a time, where `base` are let in of everybody.
+/// Returns the announcements granted at a time, if every peer may have `base`.
 fn step(base: u32) -> u32 {
     (base / 4).clamp(1, STEP_MAX)
 }
 
 impl Engine {
-    /// Bytes of the room for messages that no receive has asked for that peers have got.
+    /// Returns the bytes of the room for unexpected messages that peers have got.
     pub fn room_used(&self) -> u64 {
         self.room.used()
     }
 
-    /// Messages that a peer may announce beyond those that it has announced.
+    /// Returns the number of messages that a peer may still announce.
     pub(super) fn announcements_left(&self, peer: PeerId) -> u32 {
         let p = &self.peers[peer.0 as usize];
         (self.cfg.rendezvous_max.saturating_add(p.share.granted)).saturating_sub(p.rendezvous_in)
     }
 
-    /// A message was announced that no receive has asked for.
+    /// Handles an announced message that no receive has asked for.
     pub(super) fn on_unmatched(&mut self, now: Instant, peer: PeerId) {
         if !self.grant_more(peer) && self.announcements_left(peer) == 0 {
             self.note_full(now, peer);
         }
     }
 
-    /// Lets a peer announce more if it has come near what it may. False: there is no room.
+    /// Lets a peer announce more if it has come near its limit. False if there is no room.
     fn grant_more(&mut self, peer: PeerId) -> bool {
         let step = step(self.cfg.rendezvous_max);
         if self.announcements_left(peer) > step / 2 {
@@ -76,8 +76,8 @@ impl Engine {
         true
     }
 
-    /// A message that was announced here has ended: the flags of its FIN. Once the peer may
-    /// announce enough again, it loses one of those that it was granted.
+    /// Notes that a message announced here has ended; returns the flags of its FIN. Once the peer
+    /// may announce enough again, it loses one of the granted announcements.
     pub(super) fn announcement_ended(&mut self, peer: PeerId) -> u16 {
         let p = &mut self.peers[peer.0 as usize];
         p.rendezvous_in = p.rendezvous_in.saturating_sub(1);
@@ -91,14 +91,14 @@ impl Engine {
         flags::NACK
     }
 
-    /// The peer lets us announce so many messages more.
+    /// Notes that the peer lets this side announce `more` messages.
     pub(super) fn may_announce(&mut self, peer: PeerId, more: u32) {
         let share = &mut self.peers[peer.0 as usize].share;
         share.allowed = share.allowed.saturating_add(more);
         self.wake_queued(peer);
     }
 
-    /// An eager message of `len` bytes waits in the store.
+    /// Notes that an eager message of `len` bytes waits in the store.
     #[inline]
     pub(super) fn on_stored(&mut self, peer: PeerId, len: u64) {
         if len <= SMALL {
@@ -107,14 +107,14 @@ impl Engine {
     }
 
     /// Notes that an active message of a peer is kept until the program asks for it. A peer with
-    /// little credit left gets more: a message that is asked for may come behind.
+    /// little credit left gets more, since an awaited message may come behind.
     pub fn active_kept(&mut self, now: Instant, peer: PeerId) {
         if !self.lend_credit(peer) {
             self.note_full(now, peer);
         }
     }
 
-    /// Lets the credit of a peer grow if it has little left. False: there is no room.
+    /// Lets the credit of a peer grow if it has little left. False if there is no room.
     fn lend_credit(&mut self, peer: PeerId) -> bool {
         let p = &mut self.peers[peer.0 as usize];
         let Some(units) = p.credit_out.lacks().filter(|_| p.failure().is_none()) else {
@@ -131,15 +131,15 @@ impl Engine {
         true
     }
 
-    /// A message that was kept has left.
+    /// Notes that a kept message has left.
     pub(super) fn taken(&mut self, peer: PeerId, len: u64) {
         self.peers[peer.0 as usize].share.taken = true;
         self.consumed(peer, len);
     }
 
-    /// Whether a message that has gone pays back what its peer was lent. Any message does, kept or
-    /// not: what is lent to a peer is outstanding in all its messages together, and active ones
-    /// spend of the same grant.
+    /// Returns true if a message that has left pays back lent credit of its peer. Any message does,
+    /// kept or not: the lent credit is outstanding in all messages of the peer together, and active
+    /// ones spend of the same grant.
     #[cold]
     pub(super) fn repaid(&mut self, peer: PeerId, len: u64) -> bool {
         let units = self.peers[peer.0 as usize].credit_out.repay(len as usize);
@@ -149,7 +149,7 @@ impl Engine {
         units.is_some()
     }
 
-    /// A peer gives room back; one that waits for room may have it.
+    /// Takes room back from a peer; one that waits for room may have it.
     fn give_room(&mut self, peer: PeerId, bytes: u64) {
         self.room.give(&mut self.peers[peer.0 as usize].share, bytes);
         let Some(next) = self.room.next_short() else { return };
@@ -164,14 +164,15 @@ impl Engine {
         self.grant_more(next);
     }
 
-    /// A failed peer announces nothing more. What it left in the store keeps its room.
+    /// Forgets the grants of a failed peer, which announces nothing more. Its messages in the store
+    /// keep their room.
     pub(super) fn forget_grants(&mut self, peer: PeerId) {
         let granted = core::mem::take(&mut self.peers[peer.0 as usize].share.granted);
         self.give_room(peer, u64::from(granted) * ANNOUNCED);
     }
 
-    /// There is no room for more messages of a peer: says so, once, and watches whether any is
-    /// taken.
+    /// Notes that there is no room for more messages of a peer: reports it, once, and watches if
+    /// any is taken.
     #[cold]
     fn note_full(&mut self, now: Instant, peer: PeerId) {
         let at = now + self.peer_timeout();
@@ -187,15 +188,15 @@ impl Engine {
         }
     }
 
-    /// When a peer whose messages fill the room has had time enough.
+    /// Returns the end of the time for a peer whose messages fill the room.
     pub(super) fn full_until(&self, peer: PeerId) -> Option<Instant> {
         let since = self.peers[peer.0 as usize].share.full_since;
         (since != Instant::FAR).then(|| since + self.peer_timeout())
     }
 
-    /// None of the messages of a peer that fill the room was taken for the peer timeout. A receive
-    /// that waits for a message of the peer would wait for ever: the session ends. Without one the
-    /// program may just be busy.
+    /// Handles a peer whose messages fill the room, if none of them was taken for the peer timeout.
+    /// A receive that waits for a message of the peer would wait for ever: the session ends.
+    /// Without such a receive the program may just be busy.
     pub(super) fn check_full(&mut self, now: Instant, peer: PeerId) {
         let share = &mut self.peers[peer.0 as usize].share;
         let idle = !core::mem::take(&mut share.taken);
@@ -211,8 +212,8 @@ impl Engine {
         self.end_peer(peer, PeerFailure::Flooded { messages, bytes }, Some(word));
     }
 
-    /// Whether anybody waits for a message of a peer: a receive, a caller without one, or somebody
-    /// who looks for packets or probes.
+    /// Returns true if a message of a peer is awaited: by a receive, by a caller without one, or by
+    /// a caller that polls for packets or probes.
     fn is_awaited(&self, peer: PeerId) -> bool {
         let ops = self.ops.keys().filter_map(|key| self.ops.get(key));
         let of_peer = ops.filter(|op| op.peer == Some(peer)).count();
@@ -221,14 +222,15 @@ impl Engine {
             || self.posted[TAGGED].any_for(peer)
     }
 
-    /// Messages of a peer that wait for a receive here, and their bytes.
+    /// Returns the number of a peer's messages that wait for a receive here, and their bytes.
     fn left_by(&self, peer: PeerId) -> (u64, u64) {
         let stored = self.stored.keys().filter_map(|id| self.stored.get(id));
         let lens = stored.filter(|s| s.peer == peer).map(|s| s.len);
         lens.fold((0, 0), |(n, bytes), len| (n + 1, bytes + len))
     }
 
-    /// The peer has no room for our messages: those announced to it, and their bytes.
+    /// Returns the failure of a peer without room: the number of messages announced to it, and
+    /// their bytes.
     pub(super) fn flooded(&self, peer: PeerId) -> PeerFailure {
         let mut left = (0, 0);
         for Op { kind, .. } in
@@ -241,8 +243,8 @@ impl Engine {
         PeerFailure::Flooded { messages: left.0, bytes: left.1 }
     }
 
-    /// Whether too much is queued for a peer for one message more. When the first in the queue has
-    /// not moved for the peer timeout, the session ends: a caller that does nothing but try again
+    /// Returns true if too much is queued for a peer for one message more. If the first in the
+    /// queue has not moved for the peer timeout, the session ends: a caller that only tries again
     /// would do so for ever.
     #[cold]
     pub(super) fn is_overfull(&mut self, now: Instant, peer: PeerId) -> bool {
@@ -266,7 +268,7 @@ impl Engine {
         true
     }
 
-    /// Gives back the memory that a flood took, now and then.
+    /// Gives back memory of tables that a burst needed, at intervals.
     pub(super) fn shrink_tables(&mut self, now: Instant) {
         if now < self.shrink_at {
             return;

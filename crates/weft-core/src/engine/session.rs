@@ -25,7 +25,7 @@ pub(super) fn open(cfg: &Config, timers: &mut Timers, p: &mut Peer, now: Instant
     timers.arm(p, now + wait);
 }
 
-/// No answer so far: HELLO again, less often.
+/// Sends HELLO again after no answer, less and less often.
 pub(super) fn again(p: &mut Peer, now: Instant) {
     if let State::Opening { since, wait, .. } = p.state {
         let wait = (wait * 2).min(LONGEST_WAIT);
@@ -34,7 +34,7 @@ pub(super) fn again(p: &mut Peer, now: Instant) {
     }
 }
 
-/// The HELLO that is due, if one is.
+/// Returns the HELLO that is due, if one is.
 pub(super) fn poll(cfg: &Config, me: u64, p: &mut Peer) -> Option<Transmit> {
     let reply = if p.hello_reply_due {
         p.hello_reply_due = false;
@@ -48,7 +48,7 @@ pub(super) fn poll(cfg: &Config, me: u64, p: &mut Peer) -> Option<Transmit> {
     Some(hello(cfg, me, p, reply))
 }
 
-/// What a failed peer is told.
+/// Returns the last packet to a failed peer.
 pub(super) fn last_word(cfg: &Config, me: u64, p: &mut Peer, word: LastWord) -> Transmit {
     match word {
         LastWord::Versions => hello(cfg, me, p, true),
@@ -90,13 +90,15 @@ impl Engine {
         }
     }
 
-    /// A question to an open peer, to be sent over any path to it: the answer proves the path.
+    /// Returns a question to an open peer, to be sent over any path to it: the answer proves the
+    /// path.
     pub fn question(&self, peer: PeerId) -> Option<Transmit> {
         let p = self.peers.get(peer.0 as usize).filter(|p| p.state == State::Ready)?;
         Some(hello(&self.cfg, self.me.0, p, false))
     }
 
-    /// Packets to this peer now take another path: what is unacknowledged is sent again at once.
+    /// Notes that packets to this peer now take another path: unacknowledged ones are sent again at
+    /// once.
     pub fn path_changed(&mut self, now: Instant, peer: PeerId) {
         let Some(p) = self.peers.get_mut(peer.0 as usize) else { return };
         if let State::Opening { .. } = p.state {
@@ -113,7 +115,7 @@ impl Engine {
         self.wake(now, peer);
     }
 
-    /// A HELLO. `caps` are those of the link it came over.
+    /// Handles a HELLO. `caps` are those of the link it came over.
     pub(super) fn on_hello(
         &mut self,
         now: Instant,
@@ -153,7 +155,8 @@ impl Engine {
         p.hello_reply_due |= !reply;
         if p.state != State::Ready {
             if let (State::Opening { since, wait, .. }, Some(w)) = (p.state, &mut p.windows) {
-                // Asked once, so this is the answer: the path before anything fills it.
+                // HELLO was sent once, so this is its answer: a sample of the path before anything
+                // fills it.
                 if reply && wait <= FIRST_WAIT {
                     w.congestion.first_sample(now, now.since(since));
                 }
@@ -177,9 +180,9 @@ impl Engine {
         placement
     }
 
-    /// Memory or network, both ways: whether the peer, which says HELLO over a link of `caps`, is
-    /// now reached over memory, as it reaches us. `None`: it shall hear from us over memory first,
-    /// or refuse our connection.
+    /// Decides whether both sides use memory or network: true if the peer, which sends HELLO over a
+    /// link of `caps`, is now reached over memory, as it reaches this side. `None`: it must hear
+    /// from this side over memory first, or refuse the connection.
     fn same_way(&mut self, now: Instant, peer: PeerId, caps: LinkCaps) -> Option<bool> {
         let p = &mut self.peers[peer.0 as usize];
         if p.caps.network == caps.network || !matches!(p.state, State::Idle | State::Opening { .. })
@@ -194,8 +197,8 @@ impl Engine {
         Some(true)
     }
 
-    /// A HELLO without a common version. A request is answered all the same, so that its sender can
-    /// name the cause. `None`: it means nothing.
+    /// Handles a HELLO without a common version. A request is answered all the same, so that its
+    /// sender can name the cause. `None`: it has no effect.
     fn on_other_version(&mut self, peer: PeerId, hello: &Hello, reply: bool) -> Option<()> {
         let failure = PeerFailure::Version { theirs: hello.version_max };
         let p = &mut self.peers[peer.0 as usize];
@@ -218,7 +221,7 @@ impl Engine {
         Some(())
     }
 
-    /// The peer ended the session.
+    /// Handles a BYE: the peer ended the session.
     pub(super) fn on_bye(&mut self, peer: PeerId, bye: &Bye) -> Placement {
         let failure = match bye.reason {
             reason::PROTOCOL => PeerFailure::Protocol,
@@ -232,8 +235,8 @@ impl Engine {
         Placement::None
     }
 
-    /// BYE packets for all open sessions: the endpoint closes. Call when `quiet`, or when done
-    /// waiting.
+    /// Closes the endpoint: returns BYE packets for all open sessions. Call when `quiet`, or after
+    /// a last wait.
     pub fn close(&mut self) -> Vec<Transmit> {
         self.closing = true;
         let mut out = Vec::new();
@@ -245,18 +248,18 @@ impl Engine {
         out
     }
 
-    /// How long it takes to see that a BYE may have been lost: the longest retransmission timeout
-    /// of the peers that are reached over paths that lose packets and have said none themselves.
-    /// `None` where there is no such peer.
+    /// Returns the time after which a BYE may be considered lost: the longest retransmission
+    /// timeout of the peers that are reached over paths that lose packets and have sent no BYE
+    /// themselves. `None` if there is no such peer.
     pub fn bye_pause(&self) -> Option<Duration> {
         let open = self.peers.iter().filter(|p| p.state == State::Ready);
         open.filter_map(|p| Some(p.windows.as_ref()?.rtt.rto())).max()
     }
 
-    /// The driver or a link found that the peer failed.
+    /// Notes that the driver or a link found that the peer failed.
     pub fn peer_failed(&mut self, peer: PeerId, failure: PeerFailure) {
         let failure = match failure {
-            // A peer that closes once it has been told so does not answer: it just ends.
+            // A peer that closes after this side's BYE does not answer: its process just ends.
             PeerFailure::Gone | PeerFailure::AgentGone if self.closing => PeerFailure::Closed,
             _ => failure,
         };
@@ -265,21 +268,22 @@ impl Engine {
         }
     }
 
-    /// Ends everything: all peers have failed so, no operation goes on and none starts any more.
+    /// Ends everything: all peers fail with `failure`, and no operation continues or starts any
+    /// more.
     pub fn end(&mut self, failure: PeerFailure) {
         self.ended = Some(failure);
         for peer in 0..self.peers.len() {
             self.fail_peer(PeerId(peer as u32), failure);
         }
         self.end_await();
-        // Receives that any peer could have met.
+        // Receives that any peer could have matched.
         for op in self.ops.keys().map(OpId).collect::<Vec<_>>() {
             self.posted.iter_mut().any(|posted| posted.cancel(op));
             self.fail_op(op, OpError::Peer { peer: super::NO_PEER, failure });
         }
     }
 
-    /// How an operation ends that is started after [`Engine::end`].
+    /// Returns the error of an operation that is started after [`Engine::end`].
     pub fn end_error(&self) -> Option<OpError> {
         self.ended.map(|failure| OpError::Peer { peer: super::NO_PEER, failure })
     }
@@ -289,8 +293,8 @@ impl Engine {
         self.end_peer(peer, failure, None);
     }
 
-    /// As `fail_peer`; the peer is told `word` first, and reported as failed only then, since the
-    /// driver cuts the connection.
+    /// Does the same as `fail_peer`; sends the peer `word` first, and reports its failure only
+    /// then, because the driver cuts the connection.
     pub(super) fn end_peer(&mut self, peer: PeerId, failure: PeerFailure, word: Option<LastWord>) {
         let p = &mut self.peers[peer.0 as usize];
         if let Some(before) = p.failure() {
@@ -332,8 +336,8 @@ impl Engine {
         for op in dead {
             self.fail_op(op, OpError::Peer { peer, failure });
         }
-        // What came whole can still be received, up to the first that did not: that never will be,
-        // and what was sent after it must not come in its place.
+        // Messages that arrived whole can still be received, up to the first that did not: that one
+        // never will, and later ones must not come in its place.
         let here = |s: &Stored| matches!(s.state, StoredState::Here);
         let mut gone = Vec::new();
         for queue in &mut self.unexpected {

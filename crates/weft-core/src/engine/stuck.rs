@@ -1,9 +1,10 @@
-//! Heard, but no progress: the peer answers, and still packets to it stay unacknowledged.
+//! A peer that is heard, but without progress: it answers, and still packets to it stay
+//! unacknowledged.
 //!
-//! Something on the way drops packets by their length or by their kind. Silence is no measure of
-//! that: counted is the time since the oldest packet that is not acknowledged became the oldest. A
-//! peer that computes, or posts no receive, acknowledges all the same, so that no wait for a
-//! program counts; and an agent whose rank takes nothing says that the packet has come.
+//! Something on the route drops packets by their length or by their type. Silence cannot detect
+//! that, so the time counts since the oldest unacknowledged packet became the oldest. A peer that
+//! computes, or posts no receive, acknowledges all the same, so that no wait for a program counts;
+//! and an agent whose rank accepts nothing reports that the packet has arrived.
 
 use super::types::Event;
 use super::Engine;
@@ -14,10 +15,10 @@ use crate::time::Instant;
 use crate::wire::reason;
 use core::time::Duration;
 
-/// The oldest packet was sent again so often at least before the peer is given up: this process may
-/// have been away for the time that counts.
+/// Least number of retransmissions of the oldest packet before the peer is given up: this process
+/// may have been inactive for the time that counts.
 const TRIES: u8 = 3;
-/// Where it was not, the part of the timeout that is left for it once that is noticed.
+/// If there were fewer, the part of the timeout that is left for them once that is noticed.
 const AGAIN: u32 = 8;
 
 impl Engine {
@@ -32,9 +33,9 @@ impl Engine {
         }
     }
 
-    /// When packets to the peer have been unacknowledged for too long. One that is not heard any
-    /// more has until it has been silent for as long. A link that sees the peer's process loses
-    /// nothing.
+    /// Returns the time at which packets to the peer will have been unacknowledged for too long.
+    /// For a peer that has become silent the timeout counts from the silence. A link that sees the
+    /// peer's process loses nothing.
     pub(super) fn stuck_at(&self, peer: PeerId) -> Option<Instant> {
         let p = &self.peers[peer.0 as usize];
         let since = p.windows.as_ref()?.send.stuck_since()?;
@@ -49,7 +50,7 @@ impl Engine {
         Some(if p.overdue_at > since { at.max(p.overdue_at + limit / AGAIN) } else { at })
     }
 
-    /// Packets have been unacknowledged for too long.
+    /// Handles packets that have been unacknowledged for too long.
     pub(super) fn check_stuck(&mut self, now: Instant, peer: PeerId) {
         let limit = Duration::from_millis(u64::from(self.cfg.peer_timeout_ms));
         let p = &mut self.peers[peer.0 as usize];

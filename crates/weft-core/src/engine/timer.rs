@@ -10,7 +10,7 @@ use crate::time::Instant;
 use alloc::collections::BTreeSet;
 use core::time::Duration;
 
-/// Why a peer's timer may fire.
+/// The reason why a peer's timer may fire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// HELLO is sent again, or the peer is unreachable.
@@ -21,18 +21,18 @@ pub enum Cause {
     Retransmit,
     /// The message at the head of the queue has waited long enough for credit.
     Credit,
-    /// Something waits for a silent peer: see `alive`.
+    /// An operation waits for a silent peer: see `alive`.
     Liveness,
     /// Packets stay unacknowledged though the peer is heard: see `stuck`.
     Stuck,
-    /// Its messages fill the room for those that no receive has asked for: see `room`.
+    /// Its messages fill the room for unexpected messages: see `room`.
     Full,
     /// Nothing has passed between the two for a while: spare memory is given back.
     Idle,
 }
 
 impl Cause {
-    /// All causes, in the order they are looked at.
+    /// All causes, in the order in which they are handled.
     pub const ALL: [Cause; 8] = [
         Cause::Open,
         Cause::Ack,
@@ -65,12 +65,12 @@ impl Timers {
         }
     }
 
-    /// The earliest deadline.
+    /// Returns the earliest deadline.
     pub fn first(&self) -> Option<Instant> {
         self.set.first().map(|&(at, _)| at)
     }
 
-    /// Whose deadline that is.
+    /// Returns the peer of the earliest deadline.
     fn peer(&self) -> Option<PeerId> {
         self.set.first().map(|&(_, peer)| peer)
     }
@@ -98,14 +98,14 @@ fn ms(n: u32) -> Duration {
 }
 
 impl Engine {
-    /// When `handle_timeout` wants to be called; may be early, never late.
+    /// Returns the time at which to call `handle_timeout`; may be early, never late.
     #[inline]
     pub fn next_timeout(&self) -> Option<Instant> {
         self.timers.first()
     }
 
-    /// Moves the earliest deadline to where it now is, to be asked before sleeping: one that was
-    /// armed for what has since been sent or acknowledged would end the sleep for nothing.
+    /// Moves the earliest deadline to its present time; call this before sleeping: a deadline for
+    /// packets that were sent or acknowledged since would end the sleep in vain.
     pub fn refine_timeout(&mut self) {
         while let Some(peer) = self.timers.peer() {
             let due = Cause::ALL.into_iter().filter_map(|cause| self.deadline(peer, cause)).min();
@@ -120,7 +120,7 @@ impl Engine {
         }
     }
 
-    /// Does what time has made due.
+    /// Handles everything that is due.
     pub fn handle_timeout(&mut self, now: Instant) {
         while let Some(peer) = self.timers.pop(now) {
             self.peers[peer.0 as usize].armed = Instant::FAR;

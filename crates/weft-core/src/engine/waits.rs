@@ -1,4 +1,4 @@
-//! What the program waits for, for messages to people.
+//! Operations that the program waits for, described for people.
 
 use super::op::{Kind, RecvState};
 use super::types::OpKind;
@@ -10,20 +10,20 @@ use alloc::vec::Vec;
 /// An operation that has begun and not ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wait {
-    /// Whom it waits for; `None`: anybody.
+    /// The peer that it waits for; `None` for any.
     pub peer: Option<PeerId>,
-    /// What it is.
+    /// Type of the operation.
     pub kind: OpKind,
-    /// The match bits of a message, and those of them that are not compared.
+    /// The match bits of a message, and the bits that are not compared.
     pub tag: Option<(u64, u64)>,
-    /// The peer has not answered the first packet yet.
+    /// True if the peer has not answered the first packet yet.
     pub opening: bool,
 }
 
 impl Engine {
-    /// Operations that the program waits for, at most `most` of them, and how many there are:
-    /// receives first, in their order. Receives without a tag from anybody are left out where
-    /// libraries keep them posted for whatever comes.
+    /// Returns operations that the program waits for, at most `most` of them, and their total
+    /// number: receives first, in their order. Receives without a tag from any source are left out,
+    /// because libraries keep them posted for any message.
     pub fn waits(&self, most: usize) -> (Vec<Wait>, usize) {
         let (mut all, mut count) = (Vec::new(), 0);
         let mut add = |wait: Wait| {
@@ -53,7 +53,7 @@ impl Engine {
         (all, count)
     }
 
-    /// What one operation waits for, if it does.
+    /// Returns the wait of one operation, if it waits.
     pub fn wait_of(&self, id: OpId) -> Option<Wait> {
         let op = self.ops.get(id.0).filter(|op| !op.reported)?;
         let mut posted = self.posted[TAGGED].iter();
@@ -65,7 +65,7 @@ impl Engine {
         Some(self.wait(op.peer.or(op.status.source), op.op_kind(), tag))
     }
 
-    /// Whether any operation has begun and not ended.
+    /// Returns true if any operation has begun and not ended.
     pub fn has_waits(&self) -> bool {
         !self.ops.is_empty()
     }
@@ -75,7 +75,7 @@ impl Engine {
         Wait { peer, kind, tag, opening: matches!(state, Some(State::Opening { .. })) }
     }
 
-    /// A wait by probes, as the others.
+    /// Describes a wait by probes in the same form.
     pub fn probing(&self, peer: Option<PeerId>, tag: u64, ignore: u64) -> Wait {
         self.wait(peer, OpKind::Recv, Some((tag, ignore)))
     }

@@ -33,7 +33,7 @@ pub unsafe extern "C" fn weft_send_from(
                 Ok(()) => return Ok(WEFT_OK),
                 Err(OpError::Busy) if job.depth.get() == 0 => job.packets.wait(None),
                 Err(OpError::Refused) => {
-                    let why = "too much memory waits for return: call weft_returned or weft_flush";
+                    let why = "many returned addresses wait: call weft_returned or weft_flush";
                     return Err(Fault(WEFT_TOO_MANY, why.into()));
                 }
                 Err(error) => return job.explained(Err(error)),

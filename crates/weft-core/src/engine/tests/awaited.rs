@@ -1,4 +1,4 @@
-//! Messages that are awaited, without an operation.
+//! Messages that are awaited without an operation.
 
 use super::*;
 use crate::matching::RecvSpec;
@@ -12,7 +12,7 @@ fn wait_for(net: &mut Net, spec: RecvSpec, len: u64) -> bool {
     net.nodes[1].engine.await_message(spec, len, 0)
 }
 
-/// What came to who awaits it.
+/// Returns the awaited message that came, and its bytes.
 fn came(net: &mut Net) -> Option<(Awaited, Vec<u8>)> {
     net.nodes[1].awaited.take()
 }
@@ -67,7 +67,7 @@ fn await_message__others_go_where_they_would() {
         net.send(0, 1, 7, b"third");
         net.run(10);
         assert_eq!(came(&mut net).unwrap().1, b"second");
-        // What is there already is not awaited.
+        // A message that has arrived already is not awaited.
         assert!(!wait_for(&mut net, spec(None, 7), 10));
         let (other, third) = (net.recv(1, Some(0), 8, 5), net.recv(1, None, 7, 5));
         assert_eq!(net.nodes[1].bytes(other), b"other");
@@ -86,12 +86,12 @@ fn await_message__of_several_packets_or_announced_is_posted_when_it_comes() {
             let data = pattern(1, len);
             assert!(wait_for(&mut net, spec(None, 7), room));
             let long = net.send(0, 1, 7, &data);
-            // Matches as well, but comes later.
+            // It matches as well, but comes later.
             let short = net.send(0, 1, 7, b"short");
             net.run(10);
             assert!(!net.nodes[1].engine.awaits());
             let rest = net.recv(1, None, 7, 5);
-            // Where packets are long, it is one.
+            // On a link of long packets it is one packet.
             let taken = match (came(&mut net), net.nodes[1].posted.take()) {
                 (Some((_, bytes)), None) => bytes,
                 (None, Some(recv)) => {
@@ -152,7 +152,7 @@ fn take_awaited__every_message_comes_once_and_in_order_over_rough_networks() {
             let (peer, mut rng) = (net.peer(1, 0), Rng(percent + 1));
             let (mut awaited, mut sent) = (0, 0);
             for i in 0..200 {
-                // Some are here before they are awaited.
+                // Some arrive before they are awaited.
                 while sent < i + 1 + rng.below(2) {
                     net.inject_now(0, 1, 7, &pattern(sent, 40));
                     sent += 1;
@@ -162,7 +162,7 @@ fn take_awaited__every_message_comes_once_and_in_order_over_rough_networks() {
                     for _ in 0..rng.below(30) {
                         net.run(1);
                         got = got.or_else(|| came(&mut net));
-                        // Answers acknowledge, and lets the sender's window empty.
+                        // Answers, which acknowledges and lets the sender's window empty.
                         if got.is_some() && rng.chance(50) {
                             net.inject_now(1, 0, 8, b"an answer");
                         }

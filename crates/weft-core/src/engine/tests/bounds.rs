@@ -1,4 +1,4 @@
-//! What breaks the protocol: refused, bounded, and never left waiting.
+//! Violations of the protocol: refused, bounded, and no operation waits for ever.
 
 use super::*;
 use crate::reliability::{RESERVE, UNIT};

@@ -33,7 +33,7 @@ fn peer_failed__a_peer_that_was_told_of_the_end_closes_by_ending() {
     for (told, failure) in [(false, PeerFailure::Gone), (true, PeerFailure::Closed)] {
         let mut net = Net::open(every_kind()[0].clone());
         if told {
-            // Its own BYE does not come: for the other end there is no session any more.
+            // Its own BYE does not come: for the other side there is no session any more.
             drop(net.nodes[0].engine.close());
         }
         let peer = net.peer(0, 1);
@@ -53,7 +53,7 @@ fn quiet__means_that_closing_loses_nothing() {
             if !caps.reliable {
                 net.script = rough(seed, 10);
             }
-            // Injected: for their sender they are done, whatever became of them.
+            // Injected: for their sender they are done, whether they arrive or not.
             let n = 40;
             let lens: Vec<_> = (0..n).map(|_| rng.below(9000)).collect();
             for (i, &len) in (0..).zip(&lens) {

@@ -7,7 +7,7 @@ fn delivered(a: SendArgs) -> SendArgs {
     SendArgs { delivered: true, ..a }
 }
 
-/// Whether a message of this tag lies whole at node 1.
+/// Returns true if a message with this tag has arrived whole at node 1.
 fn is_there(net: &Net, tag: u64) -> bool {
     let node = &net.nodes[1];
     let whole = node.stored.values().any(|body| matches!(body, Body::Bytes(b) if !b.is_empty()));

@@ -5,7 +5,7 @@ use crate::wire::{flags, DirectDone, Pull};
 
 const LEN: u64 = 2_000_003;
 
-/// So that messages have many parts.
+/// Returns a configuration that cuts messages into many parts.
 fn small_parts() -> Config {
     Config { direct_block: 64 << 10, ..Config::default() }
 }
@@ -65,7 +65,7 @@ fn direct__failure_in_the_middle_goes_on_with_packets() {
             net.run(1000);
             net.assert_clean();
             assert!(net.nodes[1].engine.stats().direct_failures > 0);
-            // The path is known not to work: the next message does not try again.
+            // The path is known not to work: the next message does not try it again.
             net.log.clear();
             let recv = net.recv(1, None, 1, LEN);
             net.send(0, 1, 1, &pattern(3, LEN));
@@ -103,7 +103,7 @@ fn direct__what_is_declined_comes_in_packets_and_the_next_one_directly() {
     }
 }
 
-/// Does one of the copies that a side has put off.
+/// Executes one of the copies that a side has put off.
 fn copy_one(net: &mut Net, at: usize) {
     net.nodes[at].hold_direct = false;
     if let Some(event) = net.next_event(at) {

@@ -1,9 +1,9 @@
-//! Messages sent at once, and what becomes of them without credit.
+//! Messages sent at once, and without credit.
 
 use super::*;
 use crate::wire::{flags, EagerMore};
 
-/// Sizes around everything that could be a boundary.
+/// Returns sizes around every possible limit.
 pub fn sizes(mtu: u64, eager: u64) -> Vec<u64> {
     let mut all = vec![0, 1, 7, 63, 64, 65];
     for edge in [mtu - 48, mtu - 32, mtu, 2 * mtu - 80, 2 * mtu - 64, eager, 2 * eager] {
@@ -47,8 +47,8 @@ fn send__every_size_arrives_over_every_kind_of_link() {
     }
 }
 
-/// Messages that go to and fro acknowledge one another, whatever part of the first window they
-/// fill: one that filled three fifths of it asked each time, and the window never grew.
+/// Messages in both directions acknowledge each other, whatever part of the first window they fill.
+/// Once, a message that filled three fifths of it asked each time, and the window never grew.
 #[test]
 fn send__messages_that_answer_one_another_need_no_acknowledgements() {
     for packets in 1..16 {
@@ -128,7 +128,8 @@ fn credit__exhaustion_demotes_to_rendezvous_and_recovers() {
 
 #[test]
 fn credit__is_waited_for_while_the_receiver_takes_messages() {
-    // Late by more than the credit allows at first; then it takes one for each that is sent.
+    // The receiver is first late by more than the credit allows; then it takes one message for each
+    // that is sent.
     for (caps, config) in every_kind() {
         let mut net = Net::open((caps, config));
         let ahead = 2 * u64::from(Config::default().eager_credit) / 4096;
@@ -152,8 +153,8 @@ fn credit__is_waited_for_while_the_receiver_takes_messages() {
 
 #[test]
 fn credit__used_up_behind_a_gap_is_waited_for() {
-    // What the receiver holds behind a missing packet uses up the credit; announcing messages then
-    // would slow down everything that follows.
+    // Messages that the receiver holds after a missing packet use up the credit; announcing
+    // messages then would slow down all that follow.
     let mut net = Net::open((network(), Config::default()));
     let mut left = 4;
     net.script = Box::new(move |f| {
@@ -180,7 +181,7 @@ fn credit__used_up_behind_a_gap_is_waited_for() {
 fn credit__lost_announcement_does_not_stop_active_messages() {
     let config = Config { eager_credit: 64 << 10, ..Config::default() };
     let mut net = Net::open((network(), config));
-    // Every packet of node 1 is lost for a while: the grants with them.
+    // All packets of node 1 are lost for a while, and its grants with them.
     let lossy_until = net.now.0 + 30_000_000;
     let start = net.now.0;
     let clock = alloc::rc::Rc::new(core::cell::Cell::new(start));
@@ -261,7 +262,7 @@ fn send_now__gives_the_same_message_or_nothing() {
     net.wait(&[(1, recv)]);
     assert_eq!(net.nodes[1].bytes(recv), b"quick");
     assert_eq!(net.nodes[1].ok(recv).data, Some(99));
-    // What was queued before goes first.
+    // Messages queued before go first.
     net.send(0, 1, 5, b"slow");
     assert!(!net.nodes[0].engine.send_now(peer, 5, 5, None, false, &mut header));
 }
@@ -290,7 +291,7 @@ fn recv__buffer_shorter_than_the_message_is_truncated() {
     }
 }
 
-/// What a node has to send now, run by run, taken by the link and lost.
+/// Returns the packets that a node sends now, run by run, accepted by the link and lost.
 fn sent(net: &mut Net, at: usize) -> Vec<Transmit> {
     let now = net.now;
     core::iter::from_fn(|| net.nodes[at].engine.poll_transmit(now)).collect()
@@ -343,7 +344,7 @@ fn send__many_small_messages_that_wait_go_the_way_of_data_and_few_the_quick_one(
         let out = sent(&mut net, 0);
         assert_eq!(out.len() as u64, count);
         assert!(out.iter().all(|t| t.bulk == way), "{count}");
-        // All lost: sent again, in order.
+        // All are lost, and sent again in order.
         for (tag, &op) in (0..).zip(&recv) {
             net.wait(&[(1, op)]);
             assert_eq!(net.nodes[1].bytes(op), pattern(tag, 16));
@@ -428,7 +429,7 @@ fn inject_now__keeps_the_order_and_loses_nothing() {
                 } else {
                     ops.push((from, net.send(from, 1 - from, 1, &bytes)));
                 }
-                // Time to answer now and then, or none at all.
+                // Leaves time to answer, or none at all.
                 net.run(u64::from(rng.chance(30)));
             }
             for at in [0, 1] {
@@ -447,7 +448,7 @@ fn inject_now__keeps_the_order_and_loses_nothing() {
                     assert!(got[..len as usize] == pattern(i as u64, len), "message {i}");
                 }
             }
-            // Memory answers need no windows: there the ordinary latency path is.
+            // Memory answers need no windows: there the ordinary latency path is used.
             assert!(fast > 20 || caps.reliable, "{fast} the fast way at {percent} % loss");
             net.run(5000);
             net.assert_clean();
@@ -465,7 +466,7 @@ fn acknowledgement__of_an_answer_is_taken_in_when_nobody_waits() {
     let back = net.recv(0, Some(1), 2, 5);
     assert!(net.inject_now(1, 0, 2, b"54321"));
     net.run_until(|net| net.nodes[0].done.contains_key(&back));
-    // With the next packet at the latest.
+    // The next packet acknowledges at the latest.
     assert!(net.inject_now(0, 1, 3, b"again"));
     net.run(5000);
     assert_eq!(net.nodes[0].engine.stats().retransmitted, 0);
@@ -478,7 +479,7 @@ fn has_urgent__an_acknowledgement_asked_for_is_and_one_taken_in_late_is_not() {
     let recv = net.recv(1, Some(0), 1, 5);
     assert!(net.inject_now(0, 1, 1, b"12345"));
     net.run_until(|net| net.nodes[1].done.contains_key(&recv));
-    // The answer acknowledges, and that can wait.
+    // The answer acknowledges, and the acknowledgement can be handled later.
     let peer = net.peer(0, 1);
     let session = net.nodes[0].engine.peer_info(peer).unwrap().1;
     let common = wire::Common { session, ack: crate::Seq(1), ..Default::default() };

@@ -1,4 +1,4 @@
-//! Peers that fall silent, end or disappear in the middle of everything.
+//! Peers that fall silent, end or disappear while operations of every type are in progress.
 
 use super::*;
 
@@ -9,12 +9,13 @@ fn error(net: &Net, at: usize, op: OpId) -> PeerFailure {
     }
 }
 
-/// Links of every kind that see nothing of a peer's process, as an agent's that lose nothing.
+/// Returns links of every type that see nothing of a peer's process, as an agent's that lose
+/// nothing.
 fn unseen() -> [(LinkCaps, Config); 4] {
     every_kind().map(|(caps, config)| (LinkCaps { sees_end: false, ..caps }, config))
 }
 
-/// Everything that can be going on between nodes 0 and 1; node 0's operations.
+/// Starts operations of every type between nodes 0 and 1; returns node 0's.
 fn busy(net: &mut Net, seed: u64) -> Vec<OpId> {
     let key = net.register(1, &[0; 100_000]);
     let mut rng = Rng(seed);
@@ -67,7 +68,7 @@ fn peer_failed__in_every_state_ends_everything_once() {
                 let done = net.nodes[0].done.get(op).unwrap_or_else(|| panic!("{i} not done"));
                 assert!(done.error.is_none_or(|e| matches!(e, OpError::Peer { .. })), "{done:?}");
             }
-            // Messages that are wholly here can still be received; nothing else is kept.
+            // Messages that have arrived whole can still be received; nothing else is kept.
             for node in [0, 1] {
                 let mut wild = Vec::new();
                 while net.nodes[node].engine.probe(None, 0, u64::MAX).is_some() {
@@ -96,7 +97,7 @@ fn peer_failed__what_was_sent_after_a_message_that_is_lost_does_not_come_in_its_
         net.send(1, 0, 7, &pattern(1, 50));
         net.send(1, 0, 7, &pattern(2, 500_000));
         net.send(1, 0, 7, &pattern(3, 60));
-        // Long enough for what is short and for the announcement.
+        // Long enough for short messages and for the announcement.
         net.run(1);
         let peer = net.peer(0, 1);
         net.nodes[0].engine.peer_failed(peer, PeerFailure::Gone);
@@ -241,7 +242,7 @@ fn claimed__message_of_a_failed_sender() {
     }
 }
 
-/// Shared memory, and the same where packets are lost on purpose.
+/// Returns shared memory, and the same where packets are lost on purpose.
 fn seen() -> [LinkCaps; 2] {
     let memory = LinkCaps::memory("test", 4096);
     [memory, LinkCaps { reliable: false, ordered: false, ..memory }]
@@ -310,7 +311,7 @@ fn seen__who_stands_still_fails_after_the_timeout() {
             let mut net = Net::open((caps, Config::default()));
             net.script = Box::new(|_| vec![]);
             let recv = net.recv(0, Some(1), 1, 10);
-            // However long it ran before: it is the time of standing still that counts.
+            // Only the time of standing still counts, however long it ran before.
             net.run(1_000_000);
             net.nodes[0].pulse = pulse;
             net.run(299_000);

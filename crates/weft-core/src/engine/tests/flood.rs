@@ -1,10 +1,10 @@
-//! Messages that nobody receives must not keep back one that somebody waits for.
+//! Messages that are not received must not block an awaited one.
 
 use super::*;
 use crate::reliability::UNIT;
 use crate::wire::{flags, Nop, Rts};
 
-/// As many messages as `n`, of `len` bytes each, that nobody receives yet.
+/// Sends `n` messages of `len` bytes each that are not received yet.
 fn flood(net: &mut Net, from: usize, to: usize, n: u64, len: u64) -> Vec<(usize, OpId)> {
     let peer = net.peer(from, to);
     let send = |net: &mut Net, i: u64| {
@@ -14,7 +14,7 @@ fn flood(net: &mut Net, from: usize, to: usize, n: u64, len: u64) -> Vec<(usize,
     (0..n).map(|i| send(net, i)).collect()
 }
 
-/// The messages of `flood`, in their order.
+/// Receives the messages of `flood`, in their order.
 fn drain(net: &mut Net, at: usize, from: usize, n: u64, len: u64) {
     for i in 0..n {
         let recv = net.recv(at, Some(from), 1, len);
@@ -24,7 +24,7 @@ fn drain(net: &mut Net, at: usize, from: usize, n: u64, len: u64) {
     }
 }
 
-/// Nothing is left of a flood: no room, and no memory of tables.
+/// Checks that a flood has left no room taken, and no memory of tables.
 fn assert_gone(net: &mut Net) {
     net.run(5000);
     net.assert_clean();
@@ -85,7 +85,7 @@ fn flood__hides_no_active_message() {
     }
 }
 
-/// A little room: 16 announcements at first, and so many more.
+/// Returns a configuration with little room: 16 announcements at first, and so many more.
 fn little(config: Config, more: u64) -> Config {
     let (eager_credit, peer_timeout_ms) = (0, 2_000);
     let unexpected_max = 2 * more * 256;
@@ -158,7 +158,7 @@ fn share__one_flood_leaves_room_for_others() {
     let mut sends = flood(&mut net, 1, 0, 400, LONG);
     net.run(100);
     assert_eq!(net.nodes[0].full.len(), 1);
-    // Of the other half, half.
+    // Each further flood gets half of the room that is left.
     for (from, n) in [(2, 36), (3, 25)] {
         sends.extend(flood(&mut net, from, 0, n, LONG));
         net.send(from, 0, 2, b"here");
@@ -181,7 +181,7 @@ fn share__who_was_short_gets_what_others_give_back() {
     let mut net = Net::new(3, memory(), config);
     let mut sends = flood(&mut net, 1, 0, 32, LONG);
     net.run(10);
-    // Before it there is room for 8 more, with what the first took for 20.
+    // Before it there is room for 8 more, with the room that the first used for 20.
     let awaited = net.recv(0, Some(2), 2, 4);
     sends.extend(flood(&mut net, 2, 0, 28, LONG));
     net.send(2, 0, 2, b"here");
@@ -260,7 +260,7 @@ fn queue__that_does_not_move_refuses_and_ends() {
     assert_eq!(more(&mut net), Err(Refused::Busy));
     net.run(1000);
     assert_eq!(more(&mut net), Err(Refused::Busy));
-    // It moves: the time begins anew.
+    // A message left: the time begins anew.
     let recv = net.recv(1, Some(0), 1, LONG);
     net.wait(&[(1, recv)]);
     net.run(1);

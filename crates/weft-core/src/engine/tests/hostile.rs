@@ -1,9 +1,9 @@
-//! Random and damaged packets in the middle of traffic: no panic, no operation completed twice,
-//! nothing written outside a buffer, nothing without a bound. The harness asserts the first three.
+//! Random and damaged packets between ordinary ones: no panic, no operation completed twice, no
+//! byte written outside a buffer, no unbounded growth. The harness asserts the first three.
 
 use super::*;
 
-/// A field of eight bytes that means trouble.
+/// Returns a value for a field of eight bytes that is likely to cause faults.
 fn nasty(rng: &mut Rng) -> u64 {
     match rng.below(8) {
         0 => u64::MAX,
@@ -15,18 +15,18 @@ fn nasty(rng: &mut Rng) -> u64 {
     }
 }
 
-/// A number that may name an operation: index and generation are small in a young engine.
+/// Returns a number that may name an operation: index and generation are small in a young engine.
 fn name(rng: &mut Rng) -> u32 {
     let generation = rng.below(6) as u32;
     rng.below(24) as u32 | generation << 20
 }
 
-/// A packet of a random type with a valid session and everything else doubtful.
+/// Returns a packet of a random type with a valid session and all other fields doubtful.
 fn packet(net: &mut Net, rng: &mut Rng, from: usize, to: usize) -> (Vec<u8>, Body) {
     let peer = net.peer(to, from);
     let (_, session, _) = net.nodes[to].engine.peer_info(peer).unwrap();
     let mut kind = PacketType::ALL[rng.below(16) as usize];
-    // What ends the session ends the test: now and then is enough.
+    // Types that end the session also end the test, so they come rarely.
     while matches!(kind, PacketType::Bye | PacketType::EagerFirst) && !rng.chance(3) {
         kind = PacketType::ALL[rng.below(16) as usize];
     }
@@ -109,10 +109,10 @@ fn traffic(net: &mut Net, rng: &mut Rng, key: [u64; 2]) {
     }
 }
 
-/// Of messages beyond what is let in of every peer.
+/// Bytes of messages beyond what every peer may have.
 const ROOM: u64 = 16 << 10;
 
-/// Everything a peer can make an engine hold.
+/// Checks the bounds of everything that a peer can make an engine keep.
 fn assert_bounded(net: &Net) {
     for n in &net.nodes {
         let most = 3 * n.engine.asks_max(PeerId(0));
@@ -156,7 +156,7 @@ fn attack(kind: (LinkCaps, Config), seed: u64) {
         }
         assert_bounded(&net);
     }
-    // However it ended: the end of the session ends everything, once.
+    // After any end: the end of the session ends every operation, once.
     for at in [0, 1] {
         net.nodes[at].engine.peer_failed(PeerId(0), PeerFailure::Gone);
     }

@@ -1,4 +1,4 @@
-//! What a peer costs when nothing happens.
+//! The memory of an idle peer.
 
 use super::*;
 use crate::peer::Peer;
@@ -35,7 +35,7 @@ fn idle__peer_costs_at_most_2_kib_after_a_burst_of_traffic() {
             assert!(bytes <= IDLE_MAX, "{bytes}");
             assert_eq!(n.engine.next_timeout(), None, "and no timer");
         }
-        // And it still works.
+        // The session still works.
         let recv = net.recv(1, None, 1, 10);
         net.send(0, 1, 1, b"again");
         net.wait(&[(1, recv)]);

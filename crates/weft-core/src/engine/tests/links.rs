@@ -1,4 +1,4 @@
-//! Links that are full, and the order of what they refused.
+//! Links that are full, and the order of packets that they refused.
 
 use super::*;
 
@@ -85,7 +85,7 @@ fn hold__one_peer_waits_for_its_link_and_others_go_on() {
 #[test]
 fn hold__of_a_peer_that_fails_ends_and_the_failure_is_told() {
     let config = Config { peer_timeout_ms: 2_000, ..Config::default() };
-    // As over an agent, whose peers' processes the link does not see.
+    // As over an agent, where the link does not see the peers' processes.
     let mut net = Net::new(2, LinkCaps { sees_end: false, ..memory() }, config);
     let peer = net.peer(0, 1);
     let recv = net.recv(1, None, 1, 10);
@@ -104,7 +104,8 @@ fn hold__of_a_peer_that_fails_ends_and_the_failure_is_told() {
 
 #[test]
 fn retransmit__the_same_packet_lost_again_and_again_is_sent_again() {
-    // Kind of the packet that is lost six times: nothing else may be needed to bring it through.
+    // Type of the packet that is lost six times: it must get through without packets of other
+    // types.
     use PacketType::*;
     for config in [Config::default(), go_back_n()] {
         for kind in [Eager, EagerFirst, EagerMore, Rts, Pull, Data, Fin, Put, Get, Atomic, Reply] {

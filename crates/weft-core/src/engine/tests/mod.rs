@@ -1,5 +1,5 @@
 //! Engines joined by a scripted network in virtual time. A [`Node`] is the driver: it owns real
-//! bytes and does what the engine says exactly as the driver of an endpoint does.
+//! bytes and follows the engine exactly as the driver of an endpoint does.
 #![allow(non_snake_case)]
 extern crate std;
 
@@ -92,14 +92,14 @@ impl Body {
     }
 }
 
-/// A packet under way.
+/// A packet in flight.
 #[derive(Clone)]
 pub struct Flight {
     pub from: usize,
     pub to: usize,
     pub header: Vec<u8>,
     pub body: Body,
-    /// 0, or one more than the way of bulk data that it takes.
+    /// 0, or one more than the stripe of the bulk link that it takes.
     pub lane: u8,
 }
 
@@ -109,7 +109,7 @@ impl Flight {
     }
 }
 
-/// What the network does with a packet: one delay for every copy delivered.
+/// The network's treatment of a packet: one delay for every copy delivered.
 pub type Script = Box<dyn FnMut(&Flight) -> Vec<u64>>;
 
 /// Normal delay of a packet in nanoseconds.
@@ -119,7 +119,7 @@ pub const DELAY: u64 = 10_000;
 pub struct Node {
     pub engine: Engine,
     pub buffers: BTreeMap<OpId, Body>,
-    /// Operations whose completion was seen, with it.
+    /// Operations whose completion was seen, with the completion.
     pub done: BTreeMap<OpId, Completion>,
     pub released: BTreeSet<OpId>,
     pub stored: BTreeMap<usize, Body>,
@@ -131,9 +131,9 @@ pub struct Node {
     pub up: Vec<PeerId>,
     pub failed: Vec<(PeerId, PeerFailure)>,
     pub slow: Vec<PeerId>,
-    /// Peers for whose messages there was no room, and how many of them waited.
+    /// Peers for whose messages there was no room, and the number of them that waited.
     pub full: Vec<(PeerId, u64)>,
-    /// What its link says of silent peers.
+    /// The link's report of silent peers.
     pub pulse: Pulse,
     pub stalled: Vec<(PeerId, u32)>,
     deferred: VecDeque<Event>,
@@ -141,16 +141,16 @@ pub struct Node {
     addresses: BTreeMap<u64, OpId>,
     next_address: u64,
     atomics: Vec<AtomicRequest>,
-    /// Whether a peer is at hand to help with a direct copy.
+    /// True if a peer is ready to help with a direct copy.
     pub attentive: bool,
-    /// Takes messages in packets, from this offset on, that it could copy directly.
+    /// The offset from which it takes messages in packets that it could copy directly.
     pub declines: Option<u64>,
-    /// Room for the awaited message, and its operation if it got one.
+    /// Length of the buffer for the awaited message, and its operation if it got one.
     pub await_len: u64,
     pub posted: Option<OpId>,
-    /// Direct copies that still succeed.
+    /// Number of direct copies that still succeed.
     pub direct_budget: u32,
-    /// Does not act on direct copies while set.
+    /// True while direct copies are put off.
     pub hold_direct: bool,
     /// The message last awaited, and its bytes that fit.
     pub awaited: Option<(Awaited, Vec<u8>)>,
@@ -161,14 +161,14 @@ pub struct Net {
     pub nodes: Vec<Node>,
     pub now: Instant,
     pub script: Script,
-    /// Packets a node may still hand to its link; refused beyond.
+    /// Packets a node may still hand to its link; more are refused.
     pub room: Vec<u32>,
     pub caps: LinkCaps,
-    /// What the next packet handed over takes, as in [`Flight`].
+    /// Link of the next packet handed over, as in [`Flight`].
     lane: u8,
     /// Every packet sent, in order: sender, type.
     pub log: Vec<(usize, PacketType)>,
-    /// Packets of everything handed over as a run of data.
+    /// Number of packets of each run of data that was handed over.
     pub runs: Vec<u32>,
     /// Delivered after a time, in order.
     queue: BTreeMap<(u64, u64), Flight>,
@@ -191,7 +191,7 @@ pub fn go_back_n() -> Config {
     Config { reliability: Reliability::GoBackN, ..Config::default() }
 }
 
-/// Each combination of link and reliability.
+/// Returns each combination of link and reliability.
 pub fn every_kind() -> [(LinkCaps, Config); 4] {
     let trains = LinkCaps { train: 8, ..network() };
     [
@@ -212,12 +212,12 @@ pub fn pattern(seed: u64, len: u64) -> Vec<u8> {
     bytes
 }
 
-/// Delivers everything once, in order.
+/// Returns a script that delivers everything once, in order.
 pub fn calm() -> Script {
     Box::new(|_| vec![DELAY])
 }
 
-/// Loses, repeats and reorders `percent` of the packets each.
+/// Returns a script that loses, repeats and reorders `percent` of the packets each.
 pub fn rough(seed: u64, percent: u64) -> Script {
     let mut rng = Rng(seed);
     Box::new(move |_| {
@@ -273,7 +273,7 @@ impl Node {
         at
     }
 
-    /// The generation of an operation's number may come round in long tests.
+    /// The generation of an operation's number may repeat in long tests.
     fn begin(&mut self, op: OpId, body: Body) {
         self.done.remove(&op);
         self.released.remove(&op);
@@ -358,7 +358,7 @@ impl Node {
                 region.write(offset, body.len(), body);
             }
             Placement::Atomic(request) => self.atomics.push(request),
-            // Those that put packets together and look for lengths are tested with links.
+            // Joining of pieces and probing of lengths are tested with links.
             Placement::Piece { .. } | Placement::Probed { .. } => {}
         }
     }
@@ -418,7 +418,7 @@ impl Node {
         }
     }
 
-    /// The completion of an operation that ended well.
+    /// Returns the completion of an operation that ended well.
     pub fn ok(&self, op: OpId) -> Status {
         let c = self.done.get(&op).unwrap_or_else(|| panic!("{op:?} is not done"));
         assert_eq!(c.error, None);
@@ -429,7 +429,7 @@ impl Node {
         self.done.get(&op).expect("not done").error.expect("no error")
     }
 
-    /// The memory an address means, with the offset in it.
+    /// Returns the memory of an address, with the offset in it.
     fn at_address(&mut self, addr: u64, len: u64) -> Option<(&mut Body, u64)> {
         let (&base, &op) = self.addresses.range(..=addr).next_back()?;
         let buffer = self.buffers.get_mut(&op)?;
@@ -471,12 +471,12 @@ impl Net {
         }
     }
 
-    /// Two nodes.
+    /// Makes two nodes.
     pub fn pair((caps, config): (LinkCaps, Config)) -> Net {
         Net::new(2, caps, config)
     }
 
-    /// Two nodes with an open session.
+    /// Makes two nodes with an open session.
     pub fn open(kind: (LinkCaps, Config)) -> Net {
         let mut net = Net::pair(kind);
         let to = net.peer(0, 1);
@@ -487,7 +487,7 @@ impl Net {
         net
     }
 
-    /// The number node `at` has for node `of`.
+    /// Returns node `at`'s number of node `of`.
     pub fn peer(&mut self, at: usize, of: usize) -> PeerId {
         let id = self.nodes[of].engine.id();
         let caps = self.caps;
@@ -510,8 +510,8 @@ impl Net {
         Ok(op)
     }
 
-    /// Injects `bytes` the fast way where that can be done, else the ordinary way; whether it
-    /// could.
+    /// Injects `bytes` on the latency path if that is possible, else by an ordinary send; returns
+    /// true if it was possible.
     pub fn inject_now(&mut self, from: usize, to: usize, tag: u64, bytes: &[u8]) -> bool {
         let peer = self.peer(from, to);
         let args = SendArgs { inject: true, ..send_args(peer, tag, bytes.len() as u64) };
@@ -683,7 +683,7 @@ impl Net {
         }
     }
 
-    /// Does what node `at` can do now.
+    /// Does everything that node `at` can do now.
     pub fn flush(&mut self, at: usize) {
         self.nodes[at].engine.retry_blocked();
         loop {
@@ -756,7 +756,7 @@ impl Net {
         }
     }
 
-    /// A copy between processes.
+    /// Copies between processes.
     fn copy(&mut self, at: usize, d: &Direct, write: bool) -> bool {
         let Some(other) = self.node_of(at, d.peer) else { return false };
         let node = &mut self.nodes[at];
@@ -781,7 +781,7 @@ impl Net {
         true
     }
 
-    /// One thing: the next packet or timer. False when there is none before `until`.
+    /// Handles the next packet or timer. False if there is none before `until`.
     pub fn step(&mut self, until: Instant) -> bool {
         let packet = self.queue.first_key_value().map(|(&(at, _), _)| Instant(at));
         let timers = self.nodes.iter().filter_map(|n| n.engine.next_timeout());
@@ -847,7 +847,7 @@ impl Net {
         self.log.iter().filter(|&&e| e == (from, kind)).count()
     }
 
-    /// No operation is left and everything was released; nothing is stored.
+    /// Checks that no operation is left, everything was released, and nothing is stored.
     pub fn assert_clean(&self) {
         for (i, n) in self.nodes.iter().enumerate() {
             assert_eq!(n.engine.op_count(), 0, "operations left at node {i}");
@@ -863,7 +863,7 @@ pub fn send_args(peer: PeerId, tag: u64, len: u64) -> SendArgs {
     SendArgs::new(peer, tag, len)
 }
 
-/// A packet from node `from` to node `to` with a valid session, next in sequence number `seq`.
+/// Makes a packet from node `from` to node `to` with a valid session and sequence number `seq`.
 pub fn forge(net: &mut Net, from: usize, to: usize, seq: u32, packet: Packet) -> wire::HeaderBuf {
     forge_with(net, from, to, seq, packet, 0, 0)
 }

@@ -16,7 +16,7 @@ fn rts__more_than_the_peer_allows_wait_at_the_sender_and_follow() {
             (0..10).map(|i| (0, net.send_with(0, 1, i, &[i as u8; 9], sync))).collect();
         net.run(100);
         assert_eq!(net.sent(0, PacketType::Rts), 3);
-        // Nothing else stirs the sender: each FIN lets the next announcement go.
+        // No other event wakes the sender: each FIN lets the next announcement go.
         let recvs: Vec<_> = (0..10).map(|i| (1, net.recv(1, None, i, 9))).collect();
         net.run(100);
         for (i, (&(_, s), &(_, r))) in sends.iter().zip(&recvs).enumerate() {
@@ -130,7 +130,7 @@ fn discard__in_each_state_releases_and_reports_nothing() {
                 net.nodes[1].engine.discard(op);
             }
             net.flush_all();
-            // What the receives do not take any more is received by others.
+            // Messages that these receives do not take are received by others.
             net.run(20);
             let others = [net.recv(1, Some(0), 1, 200_000), net.recv(1, None, 2, 9000)];
             net.wait(&sends);
@@ -307,7 +307,7 @@ fn handle_run__only_what_comes_next_and_was_asked_for() {
     let mut net = Net::open((caps, Config::default()));
     let recv = net.recv(1, Some(0), 7, 100_000);
     let send = net.send_with(0, 1, 7, &pattern(7, 100_000), sync);
-    // The announcement and what it leads to, but no data.
+    // The announcement and the packets after it, but no data.
     net.script = Box::new(|f| if f.kind() == PacketType::Data { vec![] } else { vec![DELAY] });
     net.run(1);
     let peer = net.peer(1, 0);
@@ -336,7 +336,7 @@ fn handle_run__only_what_comes_next_and_was_asked_for() {
     let now = node.peers[peer.0 as usize].windows.as_ref().unwrap().recv.next_expected();
     assert_eq!(now, expected.plus(5));
     assert_eq!(node.handle_run(net.now, good.as_slice(), 5, 5 * 1424), None, "a second time");
-    // Ahead of what is missing: placed, and reported with the gap.
+    // After a gap: placed, and reported with the gap.
     let ahead = header(next + 7, recv.0, 7 * 1424, session);
     assert_eq!(node.handle_run(net.now, ahead.as_slice(), 3, 3 * 1424), Some((recv, 7 * 1424)));
     assert_eq!(node.handle_run(net.now, ahead.as_slice(), 3, 3 * 1424), None, "a second time");
@@ -374,7 +374,7 @@ fn skip__takes_the_front_off_a_run() {
 #[test]
 fn next_stream__waits_for_room_for_a_whole_train() {
     let caps = LinkCaps { train: 8, ..network() };
-    // A window that no number of whole trains fills, and acknowledgements at odd places.
+    // A window that is no multiple of trains, and acknowledgements at unusual intervals.
     let config = Config { window: 93, ack_every: 13, ..Config::default() };
     let mut net = Net::open((caps, config));
     let len = 400 * (1456 - wire::Data::LEN as u64) + 100;
@@ -384,7 +384,7 @@ fn next_stream__waits_for_room_for_a_whole_train() {
     assert_eq!(net.nodes[1].bytes(recv), pattern(7, len));
     let stats = net.nodes[0].engine.stats();
     assert_eq!(stats.retransmitted, 0);
-    // But for the first round trips, in which the congestion window is small.
+    // Except for the first round trips, in which the congestion window is small.
     let parts = net.runs.iter().filter(|&&packets| packets != 8).count();
     assert!(net.runs.len() <= 58 && parts <= 10, "{:?}", net.runs);
 }

@@ -1,4 +1,4 @@
-//! Remote memory: put, get, atomic operations; refused, empty, unregistered on the way.
+//! Remote memory: put, get, atomic operations; refused, empty, unregistered meanwhile.
 
 use super::*;
 use crate::wire::{flags, Get, Nop, Put, Reply};
@@ -30,7 +30,7 @@ fn put_get__every_size_under_loss() {
     }
 }
 
-/// Peers may call the first byte what they like: it is there that the region begins for them.
+/// The peers' offset of the first byte can be any number: the region begins there for them.
 #[test]
 fn put_and_get__of_a_region_that_begins_elsewhere() {
     const FIRST: u64 = 0x7fff_1234_5008;
@@ -109,7 +109,7 @@ fn refused__key_bounds_rights_and_alignment() {
         for (i, (_, op)) in ops.iter().enumerate() {
             assert_eq!(net.nodes[0].error(*op), OpError::Refused, "operation {i}");
         }
-        // And the session goes on.
+        // The session continues.
         let put = net.put(0, 1, key, 0, b"fine");
         let empty = [net.put(0, 1, key, 64, b""), net.get(0, 1, key, 64, 0)];
         net.wait(&[(0, put), (0, empty[0]), (0, empty[1])]);
@@ -127,7 +127,7 @@ fn unregister__ends_gets_and_puts_under_way_as_refused() {
             if !caps.reliable {
                 net.script = rough(steps, 10);
             }
-            // The link refuses packets now and then: some wait while the region goes.
+            // The link refuses packets at times: some wait when the region is unregistered.
             net.room[1] = 1 + steps as u32;
             let key = net.register(1, &pattern(1, 100_000));
             let get = net.get(0, 1, key, 0, 100_000);
@@ -157,7 +157,7 @@ fn atomic__of_a_region_that_is_gone_when_its_turn_comes_is_refused() {
     let key = net.register(1, &[0; 8]);
     let add = net.fetch_add(0, 1, key, 0, 1);
     net.flush(0);
-    // The packet is taken in, the driver has not yet acted on it.
+    // The engine has handled the packet, the driver has not yet acted on it.
     let until = net.now + Duration::from_secs(1);
     net.nodes[1].regions.remove(&key);
     net.step(until);
@@ -189,7 +189,7 @@ fn requests__flood_of_a_peer_that_takes_no_answer_ends_its_session() {
         for kind in 0..3 {
             let config = Config { rendezvous_max: 64, ..config.clone() };
             let mut net = Net::open((caps, config));
-            // The flooder's side neither acknowledges nor has room.
+            // The attacking side neither acknowledges nor has room.
             net.script = Box::new(|f| if f.from == 1 { vec![] } else { vec![DELAY] });
             net.room[1] = 0;
             let key = net.register(1, &[0; 1 << 20]);

@@ -1,4 +1,5 @@
-//! Opening a session: HELLO lost, repeated, from both sides, for others, of other versions.
+//! Opening a session: HELLO lost, repeated, from both sides, for other endpoints, of other
+//! versions.
 
 use super::*;
 use crate::wire::{flags, Common, Hello};
@@ -138,7 +139,7 @@ fn version__mismatch_fails_the_peer_on_both_sides() {
         let mut net = Net::pair(kind);
         let send = net.send(0, 1, 1, b"x");
         let queued = net.send(0, 1, 2, &[0; 100_000]);
-        // Node 0 speaks only version 2, says its HELLO on the wire; the answer is lost once.
+        // Node 0 has only version 2, and sends a HELLO with it; the answer is lost once.
         let theirs = Hello { version_min: 2, version_max: 3, ..hello(&net, 0, 1) };
         let session = net.nodes[0].engine.peer_info(PeerId(0)).unwrap().1;
         let theirs = Hello { session_offer: session, ..theirs };
@@ -154,7 +155,7 @@ fn version__mismatch_fails_the_peer_on_both_sides() {
         assert_eq!(net.sent(1, PacketType::Hello), 1, "the refusing side answers");
         // A copy of the request is answered again, and the failure is not reported again.
         net.script = Box::new(|f| {
-            // What node 0 would see if node 1 spoke another version.
+            // The answer that node 0 would get if node 1 had another version.
             assert_eq!(f.kind(), PacketType::Hello);
             vec![]
         });
@@ -179,7 +180,7 @@ fn mtu__of_the_peer_outlives_a_change_of_path() {
     let small = Hello { mtu: 1000, ..hello(&net, 0, 1) };
     net.inject(0, 1, &encode(small, 0), Body::Fake(40));
     net.run(1);
-    // The driver finds the link only now.
+    // The driver learns the link only now.
     net.nodes[1].engine.set_path(PeerId(0), memory());
     net.nodes[1].engine.set_mtu(PeerId(0), 4096);
     let sizes = alloc::rc::Rc::new(core::cell::Cell::new(0));

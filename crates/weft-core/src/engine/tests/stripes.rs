@@ -1,4 +1,5 @@
-//! Bulk data spread over several ways: reordering between them is no loss, a dead one is left.
+//! Bulk data spread over several stripes: reordering between them is no loss, and a dead one is
+//! left.
 
 use super::*;
 use alloc::rc::Rc;
@@ -8,7 +9,7 @@ fn striped(stripes: u8) -> LinkCaps {
     LinkCaps { train: 8, stripes, bulk_min: 8 << 10, ..network() }
 }
 
-/// Counts the packets on each way, and delays them by `delays`; 0 loses them.
+/// Counts the packets on each stripe, and delays them by `delays`; 0 loses them.
 fn counting(delays: [u64; 4]) -> (Script, Rc<RefCell<[u32; 4]>>) {
     let counts = Rc::new(RefCell::new([0; 4]));
     let seen = counts.clone();

@@ -10,12 +10,12 @@ use core::fmt;
 pub enum PeerFailure {
     /// Nothing was heard from it for the configured time.
     Silent {
-        /// How long this endpoint waited, in milliseconds.
+        /// Time that this endpoint waited, in milliseconds.
         after_ms: u32,
     },
     /// It never answered the first packet.
     Unreachable {
-        /// How long this endpoint waited, in milliseconds.
+        /// Time that this endpoint waited, in milliseconds.
         after_ms: u32,
     },
     /// Its process was stopped for the longest allowed silence, as the link observed.

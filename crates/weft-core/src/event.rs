@@ -388,8 +388,8 @@ pub enum Event {
         /// Entries for stored messages.
         stored: Option<usize>,
     },
-    /// Packets to this peer have been sent again this often in vain, or the peer sends again what
-    /// is here: twice or more. Another path, if there is one, may work.
+    /// Packets to this peer were sent again this often in vain, or the peer repeats packets that
+    /// have arrived: twice or more. Another path, if there is one, may work.
     PeerStalled(PeerId, u32),
     /// The peer is heard, but the oldest packet to it was sent again several times in vain.
     PeerStuck {

@@ -175,7 +175,7 @@ pub(crate) struct Windows {
     pub gap_at: Seq,
     /// The number after the last packet that took the bulk link.
     pub bulk_end: Seq,
-    /// Packets that the peer sends again although they are here.
+    /// Packets that the peer sends again although they have arrived.
     pub repeats: Repeats,
     /// An acknowledgement in a message and the time of its arrival, to be handled when no program
     /// waits.
@@ -294,15 +294,15 @@ const REPEAT: Duration = Duration::from_millis(10);
 /// Counts packets that came again since the last new one.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Repeats {
-    /// Next expected packet when the first came.
+    /// Next expected packet when the first of them came.
     expected: Seq,
     count: u32,
-    /// Arrival of the last that counts.
+    /// Arrival of the last one that was counted.
     at: Instant,
 }
 
 impl Repeats {
-    /// Counts one more. Returns their number if the driver is to act on it.
+    /// Counts one more. Returns the number if the driver has to act on it.
     pub fn note(&mut self, now: Instant, expected: Seq) -> Option<u32> {
         if self.expected != expected || self.count == 0 {
             *self = Repeats { expected, count: 1, at: now };
@@ -367,7 +367,7 @@ pub(crate) struct Peer {
     /// Time since when the message at the head of the queue has lacked credit; `FAR` if it does
     /// not.
     pub starved_since: Instant,
-    /// Whose turn it is when messages and data streams both wait.
+    /// True if data streams had the last turn: messages and data streams take turns.
     pub data_turn: bool,
     pub hello_due: bool,
     pub hello_reply_due: bool,

@@ -550,7 +550,7 @@ impl Network {
         let at = self.now + self.rng.between(1, by_ns.max(1));
         let network = self.packets[copy as usize].network;
         let mut faults = self.config.faults.iter().filter_map(|fault| fault.at(network));
-        // What lets no such packet through does not let its copy through either.
+        // A fault that stops the packet for certain stops its copy too.
         match faults.find_map(|fault| self.stopped_by(fault, copy)) {
             Some(fate) => self.drop_packet(copy, fate),
             None => self.queue.push(at, What::Port { packet: copy, port }),

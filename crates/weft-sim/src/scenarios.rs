@@ -59,7 +59,7 @@ pub struct Report {
     pub lines: Vec<String>,
     /// The same lines as values, where they are a table.
     pub rows: Vec<Row>,
-    /// How the (last) simulation ended.
+    /// The end of the (last) simulation.
     pub outcome: Option<Outcome>,
     /// Its packets, up to [`SimConfig::trace`].
     pub trace: Trace,

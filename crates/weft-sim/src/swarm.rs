@@ -40,7 +40,7 @@ pub(crate) type Known<T> = RefCell<BTreeMap<u32, T>>;
 /// The results of a plan without failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlanReport {
-    /// How the simulation ended.
+    /// The end of the simulation.
     pub outcome: Outcome,
     /// Messages delivered and checked.
     pub delivered: u64,

@@ -8,7 +8,7 @@ use weft_sim::{Fault, LinkKind, Sim, SimConfig, Span};
 
 const MS: u64 = 1_000_000;
 
-/// How long a peer may be silent, or take to answer the first packet, milliseconds.
+/// Longest silence of a peer, and longest time to answer the first packet, milliseconds.
 const PATIENCE: u32 = 1_000;
 
 /// Lets host 0 wait for two messages of host 1, one from before the fault: returns the results, and

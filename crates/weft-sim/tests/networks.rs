@@ -99,8 +99,8 @@ fn networks__one_dies_under_way() {
     }
 }
 
-/// Who has nothing to send but acknowledgements finds that the network of these is dead: what it
-/// has comes again.
+/// A host that sends only acknowledgements finds that their network is dead: packets that it has
+/// received come again.
 #[test]
 fn networks__one_loses_what_acknowledges() {
     for from_ms in [0, 5] {

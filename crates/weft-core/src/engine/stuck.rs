@@ -22,7 +22,7 @@ const TRIES: u8 = 3;
 const AGAIN: u32 = 8;
 
 impl Engine {
-    /// Notes that a packet which is here has come again: the peer misses acknowledgements. A side
+    /// Notes that a packet arrived for the second time: the peer misses acknowledgements. A side
     /// that only acknowledges has no packet of its own that stays unacknowledged, and would
     /// otherwise never find that its path is lost.
     #[cold]

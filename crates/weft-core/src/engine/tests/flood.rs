@@ -230,7 +230,7 @@ fn packets__that_are_left_do_not_hide_others() {
             net.try_send(0, args, Body::Bytes(pattern(i, len))).unwrap();
         }
         let mut seen = 0;
-        // What a mailbox does: keeps what comes.
+        // Does as a mailbox: keeps every message that comes.
         net.run_until(|net| net.nodes[1].upcalls.len() > 200);
         while seen < n as usize {
             let here = net.nodes[1].upcalls.len();

@@ -302,6 +302,7 @@ pub fn suite() -> Outcome {
 /// Examples in C with the number of ranks of each; 0: not run, because it is made to fail.
 const EXAMPLES: &[(&str, u32)] = &[
     ("choose", 3),
+    ("collective", 3),
     ("expect", 0),
     ("failed", 0),
     ("fetch_add", 3),

@@ -44,6 +44,20 @@ fn entries(header: &str) -> Vec<Entry<'_>> {
         .collect()
 }
 
+/// Returns the comments of a header that describe a kind of functions, before those, as heading and
+/// text: `Heading: text`.
+fn sections(header: &str) -> Vec<(String, String)> {
+    let comments = header.split("/*").skip(1).filter_map(|part| part.split_once("*/"));
+    // The first describes the header.
+    let alone = comments.skip(1).filter(|(_, code)| code.trim().is_empty());
+    let titled = alone.filter_map(|(comment, _)| {
+        let text = text_of(comment);
+        let (heading, rest) = text.split_once(':')?;
+        Some((heading.to_uppercase(), roff(rest.trim_start())))
+    });
+    titled.collect()
+}
+
 /// Encodes text for roff.
 fn roff(text: &str) -> String {
     let mut out = String::new();
@@ -109,11 +123,11 @@ pub fn of_header(header: &str) -> BTreeMap<String, String> {
         .map(|(code, what)| format!("{code}{}\n", what.trim().trim_end_matches("*/").trim()))
         .collect();
     let functions = all.iter().map(|name| format!("{name}(3)\n")).collect::<String>();
-    let parts = [
-        ("DESCRIPTION", roff(&text_of(preface))),
-        ("CODES", verbatim(&codes)),
-        ("FUNCTIONS", verbatim(&functions)),
-    ];
+    let sections = sections(header);
+    let mut parts = vec![("DESCRIPTION", roff(&text_of(preface)))];
+    parts.extend(sections.iter().map(|(heading, text)| (heading.as_str(), text.clone())));
+    parts.push(("CODES", verbatim(&codes)));
+    parts.push(("FUNCTIONS", verbatim(&functions)));
     let about = "weft.h - message passing over plain Ethernet and shared memory";
     pages.insert("man7/weft.h.7".into(), page("weft.h", 7, about, &parts));
     pages
@@ -146,7 +160,7 @@ mod tests {
         /* Sends a packet. The second never waits:\n * see weft_poll. */\n\
         int weft_send(weft_job *job,\n              int rank);\n\
         int weft_try_send(weft_job *job);\n\n\
-        /* A name. */\nconst char *weft_name(void);\n\n\
+        /* Names: of all\n * kinds. */\n\n/* A name. */\nconst char *weft_name(void);\n\n\
         #ifdef __cplusplus\n}\n#endif\n";
 
     #[test]
@@ -160,7 +174,9 @@ mod tests {
         assert!(send.contains("weft_send, weft_try_send \\- Sends a packet\n"), "{send}");
         assert!(send.contains("int weft_send(weft_job *job,\n              int rank);"), "{send}");
         assert_eq!(pages["man3/weft_try_send.3"], ".so man3/weft_send.3\n");
-        assert!(pages["man7/weft.h.7"].contains("WEFT_OK 0 it worked\n"));
+        let all = &pages["man7/weft.h.7"];
+        assert!(all.contains("WEFT_OK 0 it worked\n"));
+        assert!(all.contains(".SH NAMES\nof all\nkinds.\n.SH CODES\n"), "{all}");
     }
 
     #[test]

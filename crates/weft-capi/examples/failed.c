@@ -21,14 +21,19 @@ int main(int argc, char **argv)
 {
     weft_job *job;
     weft_group *group;
+    weft_comm *comm;
+    weft_request *request;
+    weft_status status;
+    int sum = 1;
     const int ranks[] = {0, 1};
-    char data[16] = "weft", into[16];
+    char data[16] = "weft", into[16], both[32];
 
     /* The launcher ends the other ranks when one fails: this leaves time to print the error. */
     signal(SIGTERM, SIG_IGN);
     CHECK(weft_init(&job));
     CHECK(weft_mailbox(job, BOX));
     CHECK(weft_group_make(job, GROUP, ranks, 2, &group));
+    CHECK(weft_comm_all(job, &comm));
     CHECK(weft_barrier(job));
     if (weft_rank(job) == 1)
         raise(argc > 1 && strcmp(argv[1], "stops") == 0 ? SIGSTOP : SIGKILL);
@@ -38,6 +43,13 @@ int main(int argc, char **argv)
     expect(weft_multicast(group, WEFT_TREE_FLAT, BOX, 0, data, sizeof data), "multicast");
     expect(weft_fetch_add(job, 1, 1, 1, NULL), "fetch_add");
     expect(weft_barrier(job), "barrier");
+    expect(weft_comm_allreduce(comm, &sum, &sum, 1, WEFT_INT32, WEFT_SUM), "allreduce");
+    CHECK(weft_comm_igather(comm, 0, data, sizeof data, both, sizeof data, NULL, &request));
+    expect(weft_wait_all(&request, 1, &status), "igather");
+    if (status.source != 1 || status.code != WEFT_PEER) {
+        fprintf(stderr, "the status names rank %d\n", status.source);
+        return 1;
+    }
     /* Of two ranks one is missing: the job has failed. */
     return 1;
 }

@@ -1,6 +1,7 @@
 /* weft: message passing over plain Ethernet and shared memory.
  *
- * The packet interface of a rank of a job. A program is started by `weft run`, or by an mpiexec,
+ * The interface of a rank of a job: packets with upcalls, messages with tags, collective
+ * operations, counters, remote-memory copy. A program is started by `weft run`, or by an mpiexec,
  * srun or prterun that supports PMI-1 or PMIx. Compile with `pkg-config --cflags --libs weft`.
  *
  * Functions that return `int` return a number of their own or WEFT_OK on success, and a negative
@@ -56,6 +57,23 @@ extern "C" {
 #define WEFT_TREE_CHAIN 1    /* each member sends to the next one */
 #define WEFT_TREE_BINARY 2   /* each member sends to at most two others */
 #define WEFT_TREE_BINOMIAL 3 /* the number of reached members doubles every step */
+#define WEFT_INT8 0          /* values that are combined: int8_t */
+#define WEFT_UINT8 1         /* uint8_t */
+#define WEFT_INT16 2         /* int16_t */
+#define WEFT_UINT16 3        /* uint16_t */
+#define WEFT_INT32 4         /* int32_t */
+#define WEFT_UINT32 5        /* uint32_t */
+#define WEFT_INT64 6         /* int64_t */
+#define WEFT_UINT64 7        /* uint64_t */
+#define WEFT_FLOAT 8         /* float */
+#define WEFT_DOUBLE 9        /* double */
+#define WEFT_SUM 0           /* how they are combined: added; integers wrap */
+#define WEFT_PRODUCT 1       /* multiplied; integers wrap */
+#define WEFT_MIN 2           /* the smallest */
+#define WEFT_MAX 3           /* the largest */
+#define WEFT_AND 4           /* bits that all have; integers only, as the next two */
+#define WEFT_OR 5            /* bits that one of them has */
+#define WEFT_XOR 6           /* bits that an odd number of them has */
 #define WEFT_BY_HOST 0       /* ranks forward */
 #define WEFT_BY_AGENT 1      /* agents forward */
 
@@ -67,10 +85,12 @@ typedef struct weft_group weft_group;
 typedef struct weft_request weft_request;
 typedef struct weft_message weft_message;
 typedef struct weft_set weft_set;
+typedef struct weft_comm weft_comm;
 
 /* The result of a message: its sender (-1: nothing was received), its tag, its length when sent,
  * and the code of the operation: WEFT_OK, or WEFT_TOO_LONG (the first part is in the memory),
- * WEFT_CANCELLED, WEFT_PEER, WEFT_REFUSED. */
+ * WEFT_CANCELLED, WEFT_PEER, WEFT_REFUSED. For a collective operation that failed the sender is the
+ * rank of the communicator that failed, or -1. */
 typedef struct weft_status {
     int source;
     uint32_t tag;
@@ -213,13 +233,15 @@ int weft_rcpy(weft_job *job, int rank, uint64_t key, uint64_t offset, const void
  * "forwarded", "slow_members", "kernel_adds" and the others of PacketStats in Rust. */
 int weft_stat(const weft_job *job, const char *name, uint64_t *value);
 
-/* Sends a message: its memory is free when this returns. It may wait for the receive.
- *
- * Messages have any length, and a tag of 32 bits; they are received in any order of tags. Two
- * messages of one rank that match the same receive arrive in the order in which they were sent.
- * A receive accepts the messages of a rank, or of WEFT_ANY, whose tag is `tag` in all bits but
- * those of `ignore`: 0 compares all, ~0 none. Rust programs of the same job exchange them by
- * `Group::send` and `recv`. */
+/* Messages: they have any length, and a tag of 32 bits, and are received in any order of tags. Two
+ * messages of one rank that match the same receive arrive in the order in which they were sent. A
+ * receive accepts the messages of a rank, or of WEFT_ANY, whose tag is `tag` in all bits but those
+ * of `ignore`: 0 compares all, ~0 none. Rust programs of the same job exchange them by
+ * `Group::send` and `recv`. A request is an operation that was started: every function that makes
+ * progress continues it, and it owns the memory that it was given until weft_test, weft_wait_any,
+ * weft_wait_all or weft_set_wait has reported its end. */
+
+/* Sends a message: its memory is free when this returns. It may wait for the receive. */
 int weft_msg_send(weft_job *job, int rank, uint32_t tag, const void *data, size_t len);
 /* Receives a message into len bytes of memory; stores its status where that is not null. A
  * longer message leaves its first part: WEFT_TOO_LONG. From WEFT_ANY it returns WEFT_PEER once
@@ -255,17 +277,90 @@ int weft_wait_any(weft_request **requests, size_t count, size_t *at, weft_status
  * and sets the entries to null. Returns WEFT_OK, or the code of the first that failed. */
 int weft_wait_all(weft_request **requests, size_t count, weft_status *statuses);
 /* Cancels a receive that has not matched a message: it ends with WEFT_CANCELLED, or as without
- * this call. A send goes on. The program still has to wait for the request. */
+ * this call. Sends and collective operations go on. The program still has to wait for the
+ * request. */
 int weft_cancel(weft_request *request);
 /* A set of requests, for many of them: each costs the same, however many there are. The set owns
  * a request that is added, and keeps the program's context for it. weft_set_wait waits until one
  * has ended, at most timeout_us microseconds, forever if that is negative: it returns 1, its
  * context and status; or 0, if none did or the set is empty. weft_set_free cancels receives that
- * have not matched a message; sends continue from copies. */
+ * have not matched a message; sends continue from copies, and collective operations without their
+ * results. */
 int weft_set_make(weft_job *job, weft_set **set);
 int weft_set_add(weft_set *set, weft_request *request, void *context);
 int weft_set_wait(weft_set *set, int64_t timeout_us, void **context, weft_status *status);
 int weft_set_free(weft_set *set);
+
+/* Collective operations: all ranks of a communicator call the same ones in the same order. Each has
+ * a form that waits for the end, and one that stores a request, which ends like those of messages;
+ * the program can wait for both kinds together. The bytes to send are copied when the function is
+ * called; the request owns the memory for results until it has ended. Several operations may be
+ * under way. If a rank that is needed has failed, the others get WEFT_PEER, with its number in the
+ * communicator in the status, and with its name and the cause in weft_last_error. Rust programs of
+ * the same job take part by `Group`. */
+
+/* Makes a communicator: the first of all ranks of the job, whose operations count with
+ * weft_barrier; the second of some ranks, this one included, numbered from 0 in the order given.
+ * All of these pass the same ranks, and an id from 1 on that no other of their communicators has.
+ * The handle ends with the job, or with weft_comm_free; operations under way then go on. */
+int weft_comm_all(weft_job *job, weft_comm **comm);
+int weft_comm_make(weft_job *job, uint16_t id, const int *ranks, size_t count, weft_comm **comm);
+int weft_comm_free(weft_comm *comm);
+/* Return the number of this process in a communicator, the number of its ranks, and the number that
+ * one of its ranks has in the job, for messages and packets. */
+int weft_comm_rank(const weft_comm *comm);
+int weft_comm_size(const weft_comm *comm);
+int weft_comm_job_rank(const weft_comm *comm, int rank);
+/* Chooses the tree of broadcasts and reductions from now on, in place of that of WEFT_TREE; all
+ * ranks choose the same. */
+int weft_comm_tree(weft_comm *comm, int tree);
+/* Returns when every rank has called it. */
+int weft_comm_barrier(weft_comm *comm);
+int weft_comm_ibarrier(weft_comm *comm, weft_request **request);
+/* Copies the root's bytes to every rank. All ranks pass the same len; if the root's is longer, the
+ * first part is stored: WEFT_TOO_LONG. */
+int weft_comm_broadcast(weft_comm *comm, int root, void *data, size_t len);
+int weft_comm_ibroadcast(weft_comm *comm, int root, void *data, size_t len,
+                         weft_request **request);
+/* Combines the values of all ranks at the root, each with those of the same index. All ranks pass
+ * the same count, type (WEFT_INT8 and so on) and operation (WEFT_SUM and so on). `result` may be
+ * `data`; on the other ranks it may be null, and is not changed. */
+int weft_comm_reduce(weft_comm *comm, int root, const void *data, void *result, size_t count,
+                     int type, int op);
+int weft_comm_ireduce(weft_comm *comm, int root, const void *data, void *result, size_t count,
+                      int type, int op, weft_request **request);
+/* Does the same with the result at every rank, with the same bits everywhere. */
+int weft_comm_allreduce(weft_comm *comm, const void *data, void *result, size_t count, int type,
+                        int op);
+int weft_comm_iallreduce(weft_comm *comm, const void *data, void *result, size_t count, int type,
+                         int op, weft_request **request);
+/* Collects a message of every rank at the root: that of rank r at all + r * each, and its length in
+ * lens[r], if lens is not null. Lengths may differ; of a message longer than `each` the first part
+ * is stored: WEFT_TOO_LONG. On the other ranks `all`, `each` and `lens` are ignored. */
+int weft_comm_gather(weft_comm *comm, int root, const void *data, size_t len, void *all,
+                     size_t each, size_t *lens);
+int weft_comm_igather(weft_comm *comm, int root, const void *data, size_t len, void *all,
+                      size_t each, size_t *lens, weft_request **request);
+/* Does the same at every rank. */
+int weft_comm_allgather(weft_comm *comm, const void *data, size_t len, void *all, size_t each,
+                        size_t *lens);
+int weft_comm_iallgather(weft_comm *comm, const void *data, size_t len, void *all, size_t each,
+                         size_t *lens, weft_request **request);
+/* Sends each rank r the bytes at all + r * each of the root: lens[r] of them, or `each` if lens is
+ * null. Stores them in `data`, and their number in `got` if that is not null; of more than len
+ * bytes the first part: WEFT_TOO_LONG. On the other ranks `all`, `each` and `lens` are ignored. */
+int weft_comm_scatter(weft_comm *comm, int root, const void *all, size_t each, const size_t *lens,
+                      void *data, size_t len, size_t *got);
+int weft_comm_iscatter(weft_comm *comm, int root, const void *all, size_t each,
+                       const size_t *lens, void *data, size_t len, size_t *got,
+                       weft_request **request);
+/* Sends each rank r the bytes at data + r * each: lens[r] of them, or `each` if lens is null.
+ * Stores those of rank r at all + r * each, and their number in got[r] if that is not null; of more
+ * than `each` the first part: WEFT_TOO_LONG. */
+int weft_comm_alltoall(weft_comm *comm, const void *data, const size_t *lens, void *all,
+                       size_t *got, size_t each);
+int weft_comm_ialltoall(weft_comm *comm, const void *data, const size_t *lens, void *all,
+                        size_t *got, size_t each, weft_request **request);
 
 #ifdef __cplusplus
 }

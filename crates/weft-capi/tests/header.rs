@@ -4,8 +4,10 @@
 use std::collections::BTreeMap;
 
 const HEADER: &str = include_str!("../include/weft.h");
-const SOURCES: [&str; 8] = [
+const SOURCES: [&str; 10] = [
     include_str!("../src/sys/mod.rs"),
+    include_str!("../src/sys/collective.rs"),
+    include_str!("../src/sys/comm.rs"),
     include_str!("../src/sys/gather.rs"),
     include_str!("../src/sys/job.rs"),
     include_str!("../src/sys/message.rs"),
@@ -40,6 +42,7 @@ fn in_c(kind: &str) -> String {
         "WeftMessage" => "weft_message",
         "WeftStatus" => "weft_status",
         "WeftSet" => "weft_set",
+        "WeftComm" => "weft_comm",
         "Option<WeftUpcall>" => "weft_upcall",
         other => panic!("no C name for {other}"),
     }

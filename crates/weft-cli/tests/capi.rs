@@ -92,6 +92,12 @@ fn message__tags_lengths_requests_and_sets() {
 }
 
 #[test]
+fn collective__of_all_ranks_and_of_some_with_and_without_waiting() {
+    all("collective", 4, "4 ranks: all results are right");
+    all("collective", 1, "1 ranks: all results are right");
+}
+
+#[test]
 fn pingpong__packets_to_and_fro() {
     all("pingpong", 2, "us one way");
 }
@@ -257,7 +263,16 @@ fn names_the_rank(link: &str, argument: &str, parts: &[&str]) {
     let told = String::from_utf8_lossy(&out.stdout);
     let complaints = String::from_utf8_lossy(&out.stderr);
     let lines: Vec<_> = told.lines().collect();
-    let calls = ["receive", "send", "send_from", "multicast", "fetch_add", "barrier"];
+    let calls = [
+        "receive",
+        "send",
+        "send_from",
+        "multicast",
+        "fetch_add",
+        "barrier",
+        "allreduce",
+        "igather",
+    ];
     assert_eq!(lines.len(), calls.len(), "{told} {complaints}");
     for (call, line) in calls.iter().zip(lines) {
         assert!(line.starts_with(&format!("{call}: a rank failed: ")), "{line}");
@@ -348,6 +363,7 @@ fn watchdog__every_other_program_works_as_without() {
         ("multicast", "100 packets to 1 ranks"),
         ("gather", "from memory lent"),
         ("rcpy", "bytes are there"),
+        ("collective", "2 ranks: all results are right"),
     ] {
         let ranks = if name == "gather" { 3 } else { 2 };
         let settings = [("WEFT_RECEIPT", "watchdog"), ("WEFT_WATCHDOG_US", "20")];

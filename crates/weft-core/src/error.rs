@@ -149,6 +149,8 @@ pub enum OpError {
         /// Entries given.
         given: u32,
     },
+    /// Floating-point numbers cannot be combined by operations on bits.
+    NoSuchOp,
     /// Too much is queued for the peer: try again after progress (backpressure).
     Busy,
 }
@@ -216,6 +218,9 @@ impl fmt::Display for OpError {
             }
             OpError::Count { wanted, given } => {
                 write!(f, "{given} messages given, the group needs {wanted}: one a rank")
+            }
+            OpError::NoSuchOp => {
+                write!(f, "floating-point numbers cannot be combined by operations on bits")
             }
             OpError::Busy => write!(f, "too much is queued for the peer: try again after progress"),
             OpError::NoHandler => write!(f, "the remote side has no such handler"),

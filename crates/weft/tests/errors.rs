@@ -139,6 +139,28 @@ fn alltoall__of_a_short_list_is_an_error() {
 }
 
 #[test]
+fn scatter__of_a_short_list_is_an_error() {
+    let world = group(shm(), Address::default());
+    let error = world.scatter_blocking(0, vec![vec![1]]).unwrap_err();
+    assert_eq!(error.cause(), OpError::Count { wanted: 2, given: 1 });
+    let error = world.scatter_blocking(2, Vec::new()).unwrap_err();
+    assert_eq!(error.cause(), OpError::NoRank { rank: 2, size: 2 });
+}
+
+#[test]
+fn reduce__bits_of_floating_point_numbers_are_an_error() {
+    let world = group(shm(), Address::default());
+    for op in [weft::Op::And, weft::Op::Or, weft::Op::Xor] {
+        let ends = |error: Option<weft::GroupError>| {
+            assert_eq!(error.expect("no such operation").cause(), OpError::NoSuchOp);
+        };
+        ends(world.reduce_blocking(0, vec![1.0f32], op).err());
+        ends(world.allreduce_blocking(vec![1.0f64], op).err());
+        ends(world.allreduce_over(weft::Tree::Flat, vec![1.0f64], op).wait().err());
+    }
+}
+
+#[test]
 fn debug__of_every_error_is_its_text() {
     use weft::choices::{NoAgent, Overrun};
     use weft::endpoint::ChoiceError;

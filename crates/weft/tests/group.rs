@@ -139,6 +139,41 @@ fn allgather__everyone_gets_all_messages_in_order_of_rank() {
 }
 
 #[test]
+fn scatter__everyone_gets_what_the_root_has_for_it() {
+    for size in SIZES {
+        ranks(size, Tree::Binomial, |group| {
+            for root in 0..size {
+                // Nothing, less than a packet, and large ones, of different lengths.
+                for unit in [0, 100, 50_000] {
+                    let all = || (0..size).map(|to| message(to, unit * to)).collect();
+                    let own = if group.rank() == root { all() } else { Vec::new() };
+                    let got = group.scatter_blocking(root, own).unwrap();
+                    let me = group.rank();
+                    assert!(got == message(me, unit * me), "{unit} at {me} of {size}");
+                }
+            }
+        });
+    }
+}
+
+#[test]
+fn allreduce__combines_by_every_operation() {
+    ranks(3, Tree::Binomial, |group| {
+        // 2, 3, 6; of the small type the product wraps.
+        let own = [2, 3, 6][group.rank()];
+        let of = |op| group.allreduce_blocking(vec![i64::from(own), -1], op).unwrap();
+        assert_eq!(of(Op::Sum), [11, -3]);
+        assert_eq!(of(Op::Product), [36, -1]);
+        assert_eq!((of(Op::Min), of(Op::Max)), (vec![2, -1], vec![6, -1]));
+        assert_eq!((of(Op::And), of(Op::Or), of(Op::Xor)), (vec![2, -1], vec![7, -1], vec![7, -1]));
+        let small = group.allreduce_blocking(vec![own as u8 * 10], Op::Product).unwrap();
+        assert_eq!(small, [(36_000 % 256) as u8]);
+        let float = group.allreduce_blocking(vec![own as f32 / 2.0], Op::Product).unwrap();
+        assert_eq!(float, [4.5]);
+    });
+}
+
+#[test]
 fn alltoall__everyone_gets_what_is_theirs() {
     for size in SIZES {
         ranks(size, Tree::Binomial, |group| {

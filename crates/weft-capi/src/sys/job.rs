@@ -1,9 +1,13 @@
 //! Jobs: joining, leaving, progress.
 
+use super::request::WeftRequest;
 use super::watchdog::{self, Held, Watchdog};
 use super::WEFT_UPCALL;
 use super::{enter, is_object, job_of, store, Fault, Head};
-use super::{WEFT_BUSY, WEFT_INIT, WEFT_NO_AGENT, WEFT_OK, WEFT_PEER, WEFT_REFUSED, WEFT_THREAD};
+use super::{
+    WEFT_BUSY, WEFT_CANCELLED, WEFT_INIT, WEFT_NO_AGENT, WEFT_OK, WEFT_PEER, WEFT_REFUSED,
+    WEFT_THREAD, WEFT_TOO_LONG,
+};
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
 use std::ffi::c_int;
@@ -28,6 +32,10 @@ pub struct WeftJob {
     fresh: Cell<bool>,
     /// Peers whose failure a receive from any rank has reported.
     pub(super) told: RefCell<HashSet<PeerId>>,
+    /// Ids of the communicators that were made of a list of ranks.
+    pub(super) comms: RefCell<HashSet<u16>>,
+    /// Requests of collective operations that have not ended.
+    pub(super) collectives: RefCell<Vec<*const WeftRequest>>,
     /// Time of a vain wait, in milliseconds, after which a warning is due.
     pub(super) warn_after_ms: u32,
 }
@@ -80,9 +88,17 @@ impl WeftJob {
         self.job.world()
     }
 
-    pub(crate) fn peer(&self, rank: c_int) -> Result<PeerId, Fault> {
+    /// Checks the number of a rank.
+    ///
+    /// # Errors
+    /// The job has no rank of that number.
+    pub(crate) fn rank(&self, rank: c_int) -> Result<usize, Fault> {
         let rank = usize::try_from(rank).ok().filter(|&r| r < self.world().size());
-        let rank = rank.ok_or_else(|| Fault::argument("there is no such rank"))?;
+        rank.ok_or_else(|| Fault::argument("there is no such rank"))
+    }
+
+    pub(crate) fn peer(&self, rank: c_int) -> Result<PeerId, Fault> {
+        let rank = self.rank(rank)?;
         let peer = self.explained(self.world().peer(rank).map_err(OpError::from))?;
         self.ranks.borrow_mut().insert(peer, rank);
         Ok(peer)
@@ -96,12 +112,7 @@ impl WeftJob {
 
     /// Returns the code of an error, with its whole text.
     pub(crate) fn fault(&self, error: OpError) -> Fault {
-        let code = match error {
-            OpError::Busy => WEFT_BUSY,
-            OpError::Peer { .. } => WEFT_PEER,
-            _ => WEFT_REFUSED,
-        };
-        Fault(code, self.world().explain(error))
+        Fault(code_of(error), self.world().explain(error))
     }
 
     pub(crate) fn endpoint(&self) -> &Endpoint {
@@ -120,6 +131,17 @@ impl WeftJob {
         }
         let all = 0..self.world().size() as c_int;
         all.into_iter().find(|&rank| self.peer(rank).is_ok_and(|p| p == peer)).unwrap_or(-1)
+    }
+}
+
+/// Returns the code of an error.
+pub(super) fn code_of(error: OpError) -> c_int {
+    match error {
+        OpError::Busy => WEFT_BUSY,
+        OpError::Peer { .. } => WEFT_PEER,
+        OpError::Truncated { .. } => WEFT_TOO_LONG,
+        OpError::Cancelled => WEFT_CANCELLED,
+        _ => WEFT_REFUSED,
     }
 }
 
@@ -146,6 +168,8 @@ fn join() -> Result<Box<WeftJob>, Fault> {
         watchdog: RefCell::default(),
         fresh: Cell::new(false),
         told: RefCell::default(),
+        comms: RefCell::default(),
+        collectives: RefCell::default(),
         warn_after_ms,
     }))
 }

@@ -1,6 +1,8 @@
 //! The binary interface. Each function checks its pointers as far as possible, lets no panic out
 //! and returns one of the codes below.
 
+pub mod collective;
+pub mod comm;
 pub mod gather;
 pub mod job;
 pub mod message;

@@ -70,7 +70,7 @@ pub const WEFT_TREE_BINARY: c_int = 2;
 /// The number of reached members doubles every step.
 pub const WEFT_TREE_BINOMIAL: c_int = 3;
 
-fn tree_of(job: &WeftJob, tree: c_int) -> Result<Tree, Fault> {
+pub(super) fn tree_of(job: &WeftJob, tree: c_int) -> Result<Tree, Fault> {
     if tree == WEFT_TREE_DEFAULT {
         return Ok(job.packets.endpoint().choices().tree);
     }

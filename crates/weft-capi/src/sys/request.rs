@@ -31,7 +31,8 @@ pub struct WeftStatus {
 }
 
 impl WeftStatus {
-    const NOTHING: WeftStatus = WeftStatus { source: WEFT_ANY, tag: 0, len: 0, code: WEFT_OK };
+    pub(super) const NOTHING: WeftStatus =
+        WeftStatus { source: WEFT_ANY, tag: 0, len: 0, code: WEFT_OK };
 
     pub(super) fn of(job: &WeftJob, source: PeerId, tag: u64, len: usize) -> WeftStatus {
         WeftStatus { source: job.rank_of(source), tag: tag as u32, len, code: WEFT_OK }
@@ -57,6 +58,13 @@ pub(super) struct Memory {
     pub len: usize,
 }
 
+/// The end of an operation: its status, and for a failed one the text for `weft_last_error`.
+pub(super) type Ended = Result<WeftStatus, (WeftStatus, String)>;
+
+/// Tests whether a collective operation has ended, and then stores its result in the program's
+/// memory.
+type Look = Box<dyn FnMut() -> Option<Ended>>;
+
 /// The result of a request.
 struct Outcome {
     status: WeftStatus,
@@ -68,6 +76,8 @@ struct Outcome {
 pub struct WeftRequest {
     head: Head,
     op: Cell<Option<OpId>>,
+    /// Test of a collective operation that has not ended.
+    look: RefCell<Option<Look>>,
     outcome: RefCell<Option<Outcome>>,
     /// Memory of a receive; none for a send.
     memory: Option<Memory>,
@@ -86,6 +96,11 @@ impl Drop for WeftRequest {
             // SAFETY: a request lives no longer than its job.
             unsafe { &*self.head.job }.endpoint().take_back(op);
         }
+        if self.look.get_mut().is_some() {
+            // SAFETY: as before.
+            let job = unsafe { &*self.head.job };
+            job.collectives.borrow_mut().retain(|&other| !std::ptr::eq(other, self));
+        }
     }
 }
 
@@ -94,6 +109,7 @@ impl WeftRequest {
         Box::new(WeftRequest {
             head: Head::new::<WeftRequest>(job),
             op: Cell::new(None),
+            look: RefCell::default(),
             outcome: RefCell::default(),
             memory,
             is_any,
@@ -107,6 +123,22 @@ impl WeftRequest {
 
     pub(super) fn recv(job: &WeftJob, is_any: bool, memory: Memory) -> Box<WeftRequest> {
         WeftRequest::new(job, Some(memory), is_any)
+    }
+
+    /// Makes the request of a collective operation, which goes on even if the request is dropped.
+    pub(super) fn collective(job: &WeftJob, look: Look) -> Box<WeftRequest> {
+        let request = WeftRequest::new(job, None, false);
+        *request.look.borrow_mut() = Some(look);
+        job.collectives.borrow_mut().push(&raw const *request);
+        request
+    }
+
+    /// Ends the request if its collective operation has ended.
+    fn look(&self) {
+        let mut look = self.look.borrow_mut();
+        let Some(ended) = look.as_mut().and_then(|look| look()) else { return };
+        *look = None;
+        self.end(ended);
     }
 
     fn context(&self) -> u64 {
@@ -171,7 +203,7 @@ impl WeftRequest {
         Ok(())
     }
 
-    fn end(&self, result: Result<WeftStatus, (WeftStatus, String)>) {
+    fn end(&self, result: Ended) {
         let (status, text) = result.map_or_else(|failed| failed, |status| (status, String::new()));
         *self.outcome.borrow_mut() = Some(Outcome { status, text });
         let (set, _) = self.set.get();
@@ -233,13 +265,21 @@ impl WeftRequest {
     }
 }
 
-/// Handles the completions in the endpoint's queue.
+/// Handles the completions in the endpoint's queue, and collective operations that have ended.
 pub(super) fn collect(job: &WeftJob) {
     while let Some(completion) = job.endpoint().poll_completion() {
         let request = completion.context as *const WeftRequest;
         // SAFETY: the context of each operation on this queue is its request, which lives until its
         // end was reported here, or the operation was taken back.
         unsafe { &*request }.complete(job, &completion);
+    }
+    if !job.collectives.borrow().is_empty() {
+        job.collectives.borrow_mut().retain(|&request| {
+            // SAFETY: a request leaves the list before it ends.
+            let request = unsafe { &*request };
+            request.look();
+            !request.is_done()
+        });
     }
 }
 

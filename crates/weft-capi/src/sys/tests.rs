@@ -1,7 +1,8 @@
 //! Tests with pointers to no object of this interface.
 #![allow(non_snake_case)]
 
-use super::{job, message, packet, remote, request, weft_last_error, weft_strerror, WEFT_ARGUMENT};
+use super::{collective, comm, job, message, packet, remote, request};
+use super::{weft_last_error, weft_strerror, WEFT_ARGUMENT};
 
 #[test]
 fn pointers__null_misaligned_and_foreign_ones_are_refused() {
@@ -24,12 +25,17 @@ fn pointers__null_misaligned_and_foreign_ones_are_refused() {
                 packet::weft_send(pointer.cast(), 0, 0, 0, null.cast(), 0),
                 message::weft_msg_send(pointer.cast(), 0, 0, null.cast(), 0),
                 message::weft_msg_take(pointer.cast(), null.cast(), 0, null.cast()),
+                comm::weft_comm_all(pointer.cast(), null.cast()),
+                comm::weft_comm_free(pointer.cast()),
+                comm::weft_comm_rank(pointer.cast()),
+                collective::weft_comm_barrier(pointer.cast()),
+                collective::weft_comm_ibarrier(pointer.cast(), null.cast()),
                 request::weft_cancel(pointer.cast()),
                 request::weft_set_free(pointer.cast()),
                 request::weft_set_wait(pointer.cast(), 0, null.cast(), null.cast()),
             ]
         };
-        assert_eq!(codes, [WEFT_ARGUMENT; 14]);
+        assert_eq!(codes, [WEFT_ARGUMENT; 19]);
         // SAFETY: as above; the length may be null.
         let data = unsafe { packet::weft_packet_data(pointer.cast(), std::ptr::null_mut()) };
         assert!(data.is_null());

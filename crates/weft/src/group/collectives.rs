@@ -64,7 +64,7 @@ impl Group {
     }
 
     /// Combines the vectors of all ranks, position by position, at the root; `None` on other ranks.
-    /// All vectors have the same length.
+    /// All vectors have the same length. `Op` of bits and floating-point numbers: `NoSuchOp`.
     pub fn reduce<T: Element>(
         &self,
         root: usize,
@@ -95,15 +95,15 @@ impl Group {
         values: Vec<T>,
         op: Op,
     ) -> Started<Option<Vec<T>>> {
-        let tag = self.collective_from(root);
+        let tag = takes::<T>(op).and_then(|()| self.collective_from(root));
         self.begin(|group| async move { group.do_reduce(tag?, (kind, root), values, op).await })
     }
 
     /// Combines the vectors of all ranks, position by position, on every rank; the result has the
     /// same bits everywhere. Recursive doubling.
     pub fn allreduce<T: Element>(&self, values: Vec<T>, op: Op) -> Started<Vec<T>> {
-        let tag = self.collective();
-        self.begin(|group| async move { group.do_allreduce(tag, values, op).await })
+        let tag = takes::<T>(op).map(|()| self.collective());
+        self.begin(|group| async move { group.do_allreduce(tag?, values, op).await })
     }
 
     /// As [`allreduce`](Self::allreduce); returns at its end.
@@ -126,8 +126,9 @@ impl Group {
         values: Vec<T>,
         op: Op,
     ) -> Started<Vec<T>> {
-        let (up, down) = (self.collective(), self.collective());
+        let tags = takes::<T>(op).map(|()| (self.collective(), self.collective()));
         self.begin(|group| async move {
+            let (up, down) = tags?;
             let all = group.do_reduce(up, (kind, 0), values, op).await?;
             let all = all.map(|values| encode(&values)).unwrap_or_default();
             Ok(decode(&group.do_broadcast(down, (kind, 0), all).await?))
@@ -158,6 +159,27 @@ impl Group {
     pub fn gather_over(&self, kind: Tree, root: usize, data: Vec<u8>) -> Started<Option<Messages>> {
         let tag = self.collective_from(root);
         self.begin(|group| async move { group.do_gather(tag?, (kind, root), data).await })
+    }
+
+    /// Gives each rank `r` the root's `data[r]`; the other ranks may pass an empty vector. The root
+    /// sends to each itself, so that nothing crosses a network twice.
+    ///
+    /// # Errors
+    /// `Count` at a root whose `data` has not one message a rank: nothing was sent, and the other
+    /// ranks wait. As for every operation, `Peer` when a rank that is needed has failed.
+    pub fn scatter(&self, root: usize, data: Messages) -> Started<Vec<u8>> {
+        let given = if self.rank() == root { data.len() } else { self.size() };
+        let tag = self.has_rank(root).and_then(|()| self.collective_of(given));
+        self.begin(|group| async move { group.do_scatter(tag?, root, data).await })
+    }
+
+    /// As [`scatter`](Self::scatter); returns at its end.
+    ///
+    /// # Errors
+    /// A rank that is needed failed, there is no such root, or its `data` has not one message a
+    /// rank.
+    pub fn scatter_blocking(&self, root: usize, data: Messages) -> Result<Vec<u8>, GroupError> {
+        self.scatter(root, data).wait()
     }
 
     /// Gives every rank the messages of all, in order of rank. Ring: size - 1 steps.
@@ -200,4 +222,10 @@ impl Group {
             false => Err(OpError::Count { wanted: self.size() as u32, given: given as u32 }),
         }
     }
+}
+
+/// # Errors
+/// Values of this kind cannot be combined so.
+fn takes<T: Element>(op: Op) -> Result<(), OpError> {
+    T::takes(op).then_some(()).ok_or(OpError::NoSuchOp)
 }

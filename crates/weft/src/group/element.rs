@@ -5,10 +5,18 @@
 pub enum Op {
     /// Sum; integers wrap.
     Sum,
+    /// Product; integers wrap.
+    Product,
     /// The smaller.
     Min,
     /// The larger.
     Max,
+    /// The bits that both have; integers only, as the next two.
+    And,
+    /// The bits that one of them has, or both.
+    Or,
+    /// The bits that one of them has, and not the other.
+    Xor,
 }
 
 /// A number with a fixed little-endian form.
@@ -19,12 +27,17 @@ pub trait Element: Copy + 'static {
     fn put(self, out: &mut Vec<u8>);
     /// From its little-endian form of `SIZE` bytes.
     fn get(bytes: &[u8]) -> Self;
-    /// Combines two values.
+    /// Combines two values. Never called with what `takes` refuses.
     fn combine(self, other: Self, op: Op) -> Self;
+    /// Whether values of this kind can be combined so.
+    fn takes(op: Op) -> bool {
+        let _any = op;
+        true
+    }
 }
 
 macro_rules! element {
-    ($($ty:ty: $sum:expr;)*) => {$(
+    ($($ty:ty)*, $bits:literal, $sum:expr, $product:expr, $and:expr, $or:expr, $xor:expr) => {$(
         impl Element for $ty {
             const SIZE: usize = size_of::<$ty>();
 
@@ -39,26 +52,30 @@ macro_rules! element {
             }
 
             fn combine(self, other: $ty, op: Op) -> $ty {
-                let sum: fn($ty, $ty) -> $ty = $sum;
+                let both = |with: fn($ty, $ty) -> $ty| with(self, other);
                 match op {
-                    Op::Sum => sum(self, other),
+                    Op::Sum => both($sum),
+                    Op::Product => both($product),
                     Op::Min => if other < self { other } else { self },
                     Op::Max => if other > self { other } else { self },
+                    Op::And => both($and),
+                    Op::Or => both($or),
+                    Op::Xor => both($xor),
                 }
+            }
+
+            fn takes(op: Op) -> bool {
+                $bits || !matches!(op, Op::And | Op::Or | Op::Xor)
             }
         }
     )*};
 }
 
 element! {
-    u8: |a, b| a.wrapping_add(b);
-    i32: |a, b| a.wrapping_add(b);
-    u32: |a, b| a.wrapping_add(b);
-    i64: |a, b| a.wrapping_add(b);
-    u64: |a, b| a.wrapping_add(b);
-    f32: |a, b| a + b;
-    f64: |a, b| a + b;
+    i8 u8 i16 u16 i32 u32 i64 u64, true,
+    |a, b| a.wrapping_add(b), |a, b| a.wrapping_mul(b), |a, b| a & b, |a, b| a | b, |a, b| a ^ b
 }
+element!(f32 f64, false, |a, b| a + b, |a, b| a * b, |a, _| a, |a, _| a, |a, _| a);
 
 /// The little-endian form of a slice.
 pub(super) fn encode<T: Element>(values: &[T]) -> Vec<u8> {

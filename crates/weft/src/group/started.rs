@@ -58,7 +58,7 @@ impl Group {
         let text = self.explain(cause);
         let rank = match cause {
             OpError::Peer { peer, .. } => self.rank_of(peer).or(named),
-            OpError::NoRank { .. } | OpError::Count { .. } => None,
+            OpError::NoRank { .. } | OpError::Count { .. } | OpError::NoSuchOp => None,
             _ => named,
         };
         let text = match (cause, rank) {

@@ -27,10 +27,11 @@ impl Group {
 
     /// The tag of the next collective operation, which needs a rank of this number.
     pub(super) fn collective_from(&self, root: usize) -> Result<u64, OpError> {
-        match root < self.size() {
-            true => Ok(self.collective()),
-            false => Err(self.no_rank(root)),
-        }
+        self.has_rank(root).map(|()| self.collective())
+    }
+
+    pub(super) fn has_rank(&self, rank: usize) -> Result<(), OpError> {
+        (rank < self.size()).then_some(()).ok_or_else(|| self.no_rank(rank))
     }
 
     fn post(&self, to: usize, tag: u64, data: Vec<u8>) -> Result<Operation, OpError> {
@@ -219,6 +220,27 @@ impl Group {
         };
         self.post(parent, tag, if inner { packed } else { data })?.await.0?;
         Ok(None)
+    }
+
+    /// From the root to each other rank.
+    pub(super) async fn do_scatter(
+        &self,
+        tag: u64,
+        root: usize,
+        mut data: Vec<Vec<u8>>,
+    ) -> Result<Vec<u8>, OpError> {
+        if self.rank() != root {
+            return self.take(root, tag, ANY).await;
+        }
+        let own = std::mem::take(&mut data[root]);
+        let others = data.into_iter().enumerate().filter(|&(rank, _)| rank != root);
+        let sent: Vec<Operation> = others
+            .map(|(rank, message)| self.post(rank, tag, message))
+            .collect::<Result<_, _>>()?;
+        for sent in sent {
+            sent.await.0?;
+        }
+        Ok(own)
     }
 
     /// Ring: size - 1 steps, each link used once a step.

@@ -239,33 +239,33 @@ impl Value for CongestionControl {
 
 table! {
     reliability: Reliability = Reliability::Selective, "none|gbn|selective|host|agent",
-        "Retransmission on links that lose packets; selective (host) resends only what is missing.";
+        "Retransmission on links that lose packets; selective (host) resends only lost packets.";
     transfer: Transfer = Transfer::Auto, "auto|copy|gather|rcpy",
-        "How payload reaches the link; auto chooses by length, what all links are good at.";
+        "Transfer of payload to the link; auto chooses by length, which suits all links.";
     mtu: u32 = 0, "bytes",
-        "Longest packet to a peer, header included; 0 is what the link carries: fewest packets.";
+        "Longest packet to a peer, header included; 0 is the link's longest: fewest packets.";
     multicast: Place = Place::Host, "host|agent",
-        "Who forwards multicast packets; the rank, as not every host has an agent.";
+        "Forwarder of multicast packets; the rank, as not every host has an agent.";
     tree: Tree = Tree::Binomial, "flat|chain|binary|binomial",
         "Tree of multicasts, broadcasts, reductions that name none; binomial has least latency.";
     multicast_credit: u32 = 32, "packets",
-        "Packets of a multicast tree on their way over an edge: hides a round trip.";
+        "Packets of a multicast tree in flight over an edge: hides a round trip.";
     fetch_add: Server = Server::Host, "host|agent|kernel",
-        "Who serves fetch-and-add; the rank, as not every host has an agent.";
+        "Server of fetch-and-add; the rank, as not every host has an agent.";
     receipt: Receipt = Receipt::Adaptive, "adaptive|polling|blocking|watchdog",
-        "How a rank learns of what arrives; adaptive polls while that pays, then sleeps.";
+        "How a rank notices arrivals; adaptive polls while that pays, then sleeps.";
     watchdog_us: u32 = 200, "us",
         "Time without a poll after which the watchdog makes progress for a rank that computes.";
     packets_kept: u32 = 256, "packets",
-        "Packets a program may keep after their upcall; each holds back credit of its sender.";
+        "Packets a program may keep after their upcall; each takes credit from its sender.";
     rcpy_tlb: u32 = 256, "pages",
         "Translations of remote pages of 64 KiB kept for each peer; 256 cover 16 MiB.";
     window: u32 = 512, "packets",
         "Most unacknowledged packets to a peer; covers bandwidth times delay of a 40 Gb/s LAN.";
     congestion: CongestionControl = CongestionControl::Delay, "delay|none",
-        "How much of the windows is used; delay keeps queues short where many share a bottleneck.";
+        "Limit below the windows; delay keeps queues short where many share a bottleneck.";
     congestion_target_us: u32 = 100, "us",
-        "Delay in queues aimed at; 1000 in jobs, whose ranks share their cores with others.";
+        "Target of the delay in queues; 1000 in jobs, whose ranks share their cores with others.";
     inject_max: u32 = 16 << 10, "bytes",
         "Up to this size the buffer is reusable when send returns: a copy is cheaper than a wait.";
     eager_max: u32 = 0, "bytes",
@@ -273,45 +273,45 @@ table! {
     eager_credit: u32 = 1 << 20, "bytes",
         "Unexpected bytes a peer may leave here before its messages are announced instead of sent.";
     credit_patience_us: u32 = 500, "us",
-        "Time a message waits for credit before it is announced; a busy receiver is sooner.";
+        "Time a message waits for credit before it is announced; a busy receiver needs less.";
     rendezvous_max: u32 = 4096, "messages",
-        "Announced messages a peer may have here; more as there is room, the others wait there.";
+        "Announced messages a peer may have here; more if there is room, the others wait there.";
     unexpected_max: u64 = 512 << 20, "bytes",
-        "Memory for messages that no receive asks for; one peer takes half, what is beyond waits.";
+        "Memory for unexpected messages; one peer takes half at most, further messages wait.";
     pull_block: u32 = 128 << 10, "bytes",
-        "Part of a large message asked for at a time; two GSO trains.";
+        "Part of a large message requested at a time; two GSO trains.";
     stripes: u32 = 3, "interfaces",
         "Most interfaces that share a large message, at most 3; 1 uses one.";
     pull_depth: u32 = 6, "blocks",
-        "Blocks asked for ahead of those that arrived: keeps the sender busy for a round trip.";
+        "Blocks requested ahead of those that arrived: keeps the sender busy for a round trip.";
     direct_min: u32 = 16 << 10, "bytes",
-        "From this size on a reachable peer's memory is copied directly.";
+        "Shortest message that is copied directly from a reachable peer's memory.";
     direct_block: u32 = 512 << 10, "bytes",
-        "Most of a direct copy done at a time; between parts other traffic is served.";
+        "Longest part of a direct copy; between parts other messages are served.";
     direct_share: bool = true, "on|off",
         "A waiting sender copies part of a large message itself, so that both cores work.";
     ack_delay_us: u32 = 100, "us",
-        "Time an acknowledgement may wait for a packet to ride on.";
+        "Time an acknowledgement may wait for a packet that carries it.";
     ack_every: u32 = 128, "packets",
         "Packets after which an acknowledgement is due at once; one and a half GSO trains.";
     rto_min_us: u32 = 500, "us",
         "Shortest retransmission timeout; a needless one resends two packets (all with gbn).";
     rto_max_us: u32 = 1_000_000, "us",
-        "Longest retransmission timeout after backing off.";
+        "Longest retransmission timeout, after several timeouts.";
     connect_timeout_ms: u32 = 60_000, "ms",
         "Time a peer may take to answer the first packet; over shm, time it may be stopped.";
     peer_timeout_ms: u32 = 300_000, "ms",
-        "Silence after which a peer that is waited for has failed; over shm, time it is stopped.";
+        "Silence after which an awaited peer has failed; over shm, time it is stopped.";
     warn_after_ms: u32 = 5_000, "ms",
-        "Length of a wait after which a line says who is waited for, and for what; 0: never.";
+        "Length of a wait after which a line names the peers and operations waited for; 0: never.";
     keepalive_ms: u32 = 500, "ms",
-        "Interval of probes to a silent peer that is waited for.";
+        "Interval of probes to a silent, awaited peer.";
     watchdog_ms: u32 = 20, "ms",
         "Time without a call after which a thread makes progress for an MPI program; 0: never.";
     peers_max: u32 = 65_536, "peers",
-        "Most peers of an endpoint, those that contact it included.";
+        "Most peers of an endpoint, including those that contact it.";
     yield_us: u32 = 0, "us",
-        "Time a wait hands its core to others before it sleeps; 200 when ranks outnumber cores.";
+        "Time a wait yields its core before it sleeps; 200 when ranks outnumber cores.";
     spin_us: u32 = 50, "us",
         "Time a wait polls before it sleeps; 0 when ranks outnumber cores.";
 }

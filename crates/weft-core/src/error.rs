@@ -88,7 +88,7 @@ impl PeerFailure {
             PeerFailure::AgentGone => {
                 "the rank itself may live; start weftd again for new programs, or run without it"
             }
-            PeerFailure::Closed => "it did not wait for what was still to be exchanged with it",
+            PeerFailure::Closed => "it did not wait for the messages still to be exchanged with it",
             PeerFailure::Version { .. } => "start every rank from the same build of weft",
             PeerFailure::Protocol => {
                 "its messages say more; WEFT_TRACE=1 WEFT_LOG=debug logs every packet"
@@ -99,7 +99,7 @@ impl PeerFailure {
                  interfaces; WEFT_MTU makes packets shorter"
             }
             PeerFailure::Unheard => {
-                "its own messages name the kind and the length of the packets that do not get here"
+                "its own messages name the type and the length of the packets that do not arrive here"
             }
             PeerFailure::Copied => "open another endpoint here; fork before weft is used",
             PeerFailure::Flooded { .. } => {

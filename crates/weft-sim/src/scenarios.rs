@@ -178,7 +178,7 @@ pub const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "swarm",
-        about: "whatever the seed says: hosts, links, faults, traffic; all checked",
+        about: "hosts, links, faults and messages drawn from the seed; all checked",
         hosts: 0,
         run: swarm_one,
     },

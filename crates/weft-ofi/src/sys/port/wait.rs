@@ -214,7 +214,7 @@ impl Poller {
             let wakeup = libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK);
             if epoll < 0 || wakeup < 0 {
                 let why = std::io::Error::last_os_error();
-                log::error!("nothing to sleep on: {why} (raise the limit on files, ulimit -n)");
+                log::error!("no descriptor for sleep: {why} (raise the limit on files, ulimit -n)");
                 // Closes the descriptors that were opened.
                 libc::close(epoll);
                 libc::close(wakeup);

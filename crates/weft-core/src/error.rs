@@ -99,7 +99,7 @@ impl PeerFailure {
                  interfaces; WEFT_MTU makes packets shorter"
             }
             PeerFailure::Unheard => {
-                "its own messages name the type and the length of the packets that do not arrive here"
+                "its own messages name the type and the length of the packets that do not arrive"
             }
             PeerFailure::Copied => "open another endpoint here; fork before weft is used",
             PeerFailure::Flooded { .. } => {

@@ -85,7 +85,7 @@ pub struct ReadError {
 pub enum ReadErrorKind {
     /// The input could not be read, or is not text.
     Input(String),
-    /// Longer than [`MAX_LINE`].
+    /// Longer than 4096 bytes.
     TooLong,
     /// The line does not begin with a known letter.
     UnknownLine(String),

@@ -55,7 +55,8 @@ impl SplitMix {
     }
 }
 
-/// The finaliser of SplitMix64, a bijection that changes half of all bits for each input bit.
+/// Applies the finaliser of SplitMix64, a bijection that changes half of all bits for each input
+/// bit.
 pub(crate) fn mix(x: u64) -> u64 {
     let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -228,7 +228,7 @@ pub(crate) fn digest_edges(rows: usize, cols: usize) -> u64 {
     digest_row(0, &edge).wrapping_add(digest_row(rows - 1, &vec![0.0; cols]))
 }
 
-/// The finaliser of SplitMix64 (Steele, Lea and Flood, 2014).
+/// Applies the finaliser of SplitMix64 (Steele, Lea and Flood, 2014).
 fn mix(x: u64) -> u64 {
     let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

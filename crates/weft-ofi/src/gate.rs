@@ -117,8 +117,8 @@ impl Gate {
         Ok(Inside { gate: self, locked: Some((locked, mark)) })
     }
 
-    /// Somebody is inside. Callers come one at a time, so it is the guest or an interrupted call of
-    /// this thread; the thread of the guest may be interrupted too, by a fault.
+    /// Handles a gate that is not free. Callers come one at a time, so the guest is inside or an
+    /// interrupted call of this thread; the guest's thread may be interrupted too, by a fault.
     #[cold]
     fn look_twice(&self, turn: u64) -> Result<(), Nested> {
         let nested = turn % 2 == 1 || self.guest.load(Ordering::Relaxed) == this_thread();

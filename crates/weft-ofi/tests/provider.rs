@@ -41,7 +41,7 @@ fn build() -> Result<Built, String> {
     Ok(Built { dir })
 }
 
-/// The programs, built once.
+/// Returns the programs, built once.
 fn built() -> &'static Result<Built, String> {
     static BUILT: OnceLock<Result<Built, String>> = OnceLock::new();
     BUILT.get_or_init(build)

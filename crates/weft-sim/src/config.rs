@@ -42,7 +42,7 @@ pub struct Wire {
 }
 
 impl Wire {
-    /// Ethernet of `gbit` Gbit/s with 2 us per hop, and 512 KiB per switch port.
+    /// Returns Ethernet of `gbit` Gbit/s with 2 us per hop, and 512 KiB per switch port.
     pub const fn ethernet(gbit: u64) -> Wire {
         Wire {
             latency_ns: 2_000,

@@ -16,7 +16,7 @@ impl Span {
     /// All the time.
     pub const ALWAYS: Span = Span { from: 0, until: u64::MAX };
 
-    /// From `from` to `until` milliseconds.
+    /// Returns the span from `from` to `until` milliseconds.
     pub const fn ms(from: u64, until: u64) -> Span {
         Span { from: from * 1_000_000, until: until * 1_000_000 }
     }

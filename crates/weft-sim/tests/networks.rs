@@ -24,7 +24,7 @@ fn two(striped: bool, first: Wire, second: Wire) -> SimConfig {
     config
 }
 
-/// Messages of all sizes in both directions, some of many trains.
+/// Returns messages of all sizes in both directions, some of many trains.
 fn plan(config: SimConfig) -> Plan {
     let sizes = [0, 16, 1400, 5_000, 40_000, 1 << 20, 3, 2 << 20];
     let message = |i: usize| Message {

@@ -30,7 +30,7 @@ type Ends = Rc<RefCell<Vec<(u32, OpError, u64)>>>;
 /// Key of host 1's region, once it is registered.
 type Key = Rc<RefCell<Option<u64>>>;
 
-/// Host 0 sends to host 1, and writes and reads its memory; both go on until something fails.
+/// Lets host 0 send to host 1, and write and read its memory; both go on until something fails.
 async fn work(env: &Env, key: &Key) -> OpError {
     let peer = env.peer(1 - env.host);
     if env.host == 1 {

@@ -133,7 +133,7 @@ impl RecvWindow {
         Verdict::Hold
     }
 
-    /// After [`Verdict::Deliver`], returns the next held packet that is now in order, until None.
+    /// Returns the next held packet that is now in order, after [`Verdict::Deliver`]; then None.
     #[inline]
     pub fn next_held(&mut self) -> Option<Seq> {
         if self.held_count == 0 {

@@ -61,12 +61,12 @@ macro_rules! packets {
             /// Every type, in order of number.
             pub const ALL: &'static [PacketType] = &[$( PacketType::$name, )*];
 
-            /// Name as in `PROTOCOL.md`: `EAGER`, `EAGER_FIRST`, ...
+            /// Returns the name as in `PROTOCOL.md`: `EAGER`, `EAGER_FIRST`, ...
             pub const fn name(self) -> &'static str {
                 match self { $( PacketType::$name => $text, )* }
             }
 
-            /// Header length in bytes, common part included.
+            /// Returns the header length in bytes, common part included.
             #[inline]
             pub const fn header_len(self) -> usize {
                 match self { $( PacketType::$name => $name::LEN, )* }
@@ -79,7 +79,7 @@ macro_rules! packets {
                 match self { $( PacketType::$name => $sequenced, )* }
             }
 
-            /// The fields after the common header; the pad, if there is one, comes last.
+            /// Returns the fields after the common header; the pad, if there is one, comes last.
             pub const fn fields(self) -> &'static [FieldInfo] {
                 match self { $( PacketType::$name => $name::FIELDS, )* }
             }
@@ -175,7 +175,7 @@ packets! {
 }
 
 impl Packet {
-    /// Header length in bytes, common part included.
+    /// Returns the header length in bytes, common part included.
     #[inline]
     pub const fn header_len(&self) -> usize {
         self.packet_type().header_len()

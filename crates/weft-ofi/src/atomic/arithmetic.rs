@@ -12,7 +12,7 @@ trait Number: Copy + PartialEq + Default {
     fn product(self, other: Self) -> Self;
     fn one() -> Self;
 
-    /// As in C: true for every number but zero.
+    /// Returns true for every number but zero, as C does.
     fn is_true(self) -> bool {
         self != Self::default()
     }

@@ -10,7 +10,7 @@ fn random(state: &mut u64) -> u64 {
     *state
 }
 
-/// Values near each other and near the ends, so that all outcomes of a comparison occur.
+/// Returns values near each other and near the ends, so that all outcomes of a comparison occur.
 fn value(state: &mut u64) -> i64 {
     let r = random(state);
     match r % 4 {

@@ -26,7 +26,7 @@ static PROVIDER: Static = Static(UnsafeCell::new(Provider {
     cleanup,
 }));
 
-/// The symbol libfabric looks up in a provider's file.
+/// Returns the provider: libfabric looks up this symbol in a provider's file.
 #[no_mangle]
 pub extern "C" fn fi_prov_ini() -> *mut Provider {
     init_log();

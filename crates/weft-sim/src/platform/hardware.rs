@@ -105,7 +105,7 @@ pub struct Hardware {
 pub const LINE: u64 = 32;
 
 impl Hardware {
-    /// 64 Pentium Pros with Myrinet.
+    /// Returns the cluster of 64 Pentium Pros with Myrinet.
     pub fn ppro() -> Hardware {
         Hardware {
             name: "ppro",
@@ -142,7 +142,7 @@ impl Hardware {
         }
     }
 
-    /// 64 Pentium IIIs with Myrinet-2000.
+    /// Returns the cluster of 64 Pentium IIIs with Myrinet-2000.
     pub fn p3() -> Hardware {
         Hardware {
             name: "p3",

@@ -140,7 +140,7 @@ impl Port {
         }
     }
 
-    /// True if it was posted or has ended in an error; if false, the caller tries again.
+    /// Posts the receive. True if it was posted or has ended in an error; if false, try again.
     #[cold]
     fn post_expected(&self, state: &mut State) -> bool {
         self.endpoint.end_expected();

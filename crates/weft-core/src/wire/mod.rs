@@ -101,7 +101,7 @@ macro_rules! packets {
         pub enum Packet { $( $(#[$doc])* $name($name), )* }
 
         impl Packet {
-            /// Its type.
+            /// Returns its type.
             #[inline]
             pub const fn packet_type(&self) -> PacketType {
                 match self { $( Packet::$name(_) => PacketType::$name, )* }

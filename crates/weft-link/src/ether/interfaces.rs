@@ -60,6 +60,14 @@ impl fmt::Display for Unusable {
 /// The carrier is present (netdevice(7)). `IFF_RUNNING` follows a moment later.
 const IFF_LOWER_UP: i32 = 1 << 16;
 
+/// Returns true if the flags (`IFF_*`) of an interface say that it is up and has a carrier: the
+/// rule of all links. `IFF_RUNNING` is not part of it, as it also waits for a state that other
+/// programs set (RFC 2863, dormant), while packets pass already.
+pub fn is_live(flags: u32) -> bool {
+    let wanted = (libc::IFF_UP | IFF_LOWER_UP) as u32;
+    flags & wanted == wanted
+}
+
 /// A frame must have room for every fixed part of the protocol.
 const MTU_MIN: u32 = 576;
 
@@ -79,7 +87,7 @@ impl Interface {
         if self.master != 0 {
             return Err(Unusable::Enslaved);
         }
-        if !has(libc::IFF_UP) || !has(IFF_LOWER_UP) {
+        if !is_live(self.flags) {
             return Err(Unusable::Down);
         }
         if self.mtu < MTU_MIN {

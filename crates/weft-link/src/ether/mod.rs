@@ -14,6 +14,6 @@ mod train;
 
 pub use addr::{EtherAddr, Mac};
 pub use frame::{EtherFrame, EtherHead, EtherType, FrameError};
-pub use interfaces::{network_hint, Interface, Interfaces, Path, Unusable, PATHS_MAX};
+pub use interfaces::{is_live, network_hint, Interface, Interfaces, Path, Unusable, PATHS_MAX};
 pub use sys::{speed, Monitor};
 pub use train::{TrainFrame, TrainHead};

@@ -1,7 +1,7 @@
 //! The kernel's interfaces and routes.
 
 use super::{socket, SockAddr};
-use crate::ether::speed;
+use crate::ether::{is_live, speed};
 use crate::udp::pmtu::Route;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -20,7 +20,7 @@ pub struct Interface {
     pub speed: u32,
 }
 
-/// Lists the addresses of all interfaces that are up and running, in the kernel's order.
+/// Lists the addresses of all interfaces that are up and have a carrier, in the kernel's order.
 pub fn interfaces() -> io::Result<Vec<Interface>> {
     let mut list = std::ptr::null_mut();
     // SAFETY: `list` is writable.
@@ -37,8 +37,7 @@ pub fn interfaces() -> io::Result<Vec<Interface>> {
             (entry, SockAddr::from_kernel(entry.ifa_addr), SockAddr::from_kernel(entry.ifa_netmask))
         };
         at = entry.ifa_next;
-        let running = (libc::IFF_UP | libc::IFF_RUNNING) as u32;
-        let Some(addr) = addr.filter(|_| entry.ifa_flags & running == running) else { continue };
+        let Some(addr) = addr.filter(|_| is_live(entry.ifa_flags)) else { continue };
         let prefix = mask.map_or(u32::MAX, |m| ones(m.ip()));
         // SAFETY: the name is a string that lives as long as the list.
         let name = unsafe { std::ffi::CStr::from_ptr(entry.ifa_name) };

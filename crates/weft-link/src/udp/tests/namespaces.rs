@@ -298,3 +298,29 @@ fn send_striped__over_two_cables_once_both_are_proven() {
     let arrived: Vec<u8> = all.into_iter().flat_map(|(_, part)| part).collect();
     assert_eq!(arrived, payload);
 }
+
+/// A dormant interface (RFC 2863) has a carrier, and packets pass: raw links take it, and so does
+/// UDP.
+#[test]
+fn interfaces__udp_takes_those_that_raw_links_take() {
+    let Some(hosts) = Hosts::up("dormant", 1500) else { return };
+    let name = &hosts.0[0];
+    run(&format!("ip -n {name} link set eth0 mode dormant")).unwrap();
+    run(&format!("ip -n {name} link set eth0 down")).unwrap();
+    run(&format!("ip -n {name} link set eth0 up")).unwrap();
+    let start = Instant::now();
+    while !run(&format!("ip -n {name} link show eth0")).unwrap().contains("state DORMANT") {
+        assert!(start.elapsed() < LONG, "eth0 of {name} is not dormant");
+        std::thread::yield_now();
+    }
+    let lists = std::thread::scope(|scope| {
+        let look = || {
+            enter_namespace(name).unwrap();
+            (crate::udp::sys::interfaces().unwrap(), crate::ether::Interfaces::list().unwrap())
+        };
+        scope.spawn(look).join().unwrap()
+    });
+    let (udp, raw) = lists;
+    assert!(udp.iter().any(|i| i.ip.to_string() == "10.91.0.1"), "{udp:?}");
+    assert!(raw.usable(None).unwrap().iter().any(|i| i.name == "eth0"), "{raw:?}");
+}

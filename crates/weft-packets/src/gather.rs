@@ -10,6 +10,7 @@ use super::wire::{name, Kind};
 use super::Packets;
 use std::ops::Range;
 use std::rc::Rc;
+use weft::port::Awaits;
 use weft::{OpError, PeerId};
 
 impl Packets {
@@ -38,9 +39,7 @@ impl Packets {
     ) -> Result<(), OpError> {
         loop {
             match self.try_gather(to, handler, argument, memory, part.clone()) {
-                Err(OpError::Busy) => {
-                    self.endpoint().wait(None);
-                }
+                Err(OpError::Busy) => self.endpoint().wait_for(Awaits::Room(Some(to))),
                 other => return other,
             }
         }
@@ -108,7 +107,7 @@ impl Packets {
     /// them. The memory is free all the same.
     pub fn flush(&self) -> Result<(), OpError> {
         while !self.hurry() {
-            self.endpoint().wait(None);
+            self.endpoint().wait_for(Awaits::Room(None));
         }
         self.flushed()
     }

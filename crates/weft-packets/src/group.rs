@@ -9,6 +9,7 @@ use std::future::poll_fn;
 use std::task::Poll;
 use std::time::Duration;
 use weft::choices::{Place, Tree};
+use weft::port::Awaits;
 use weft::{PeerFailure, PeerId};
 
 /// Why a packet was not multicast.
@@ -162,7 +163,7 @@ impl MulticastGroup {
         loop {
             match self.try_send(tree, handler, argument, data) {
                 Err(MulticastError::Busy { .. }) => {
-                    self.packets.wait(None);
+                    self.packets.endpoint().wait_for(Awaits::Room(None));
                 }
                 other => return other,
             }

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::future::poll_fn;
 use std::ops::Range;
 use std::task::Poll;
-use weft::port::{Kept, Port};
+use weft::port::{Awaits, Kept, Port};
 use weft::{OpError, PeerFailure, PeerId, Rights};
 use weft_link::Bytes;
 
@@ -324,7 +324,7 @@ impl Packets {
             let name = name(Kind::Redirect, 0, argument);
             let sent = loop {
                 match self.try_post(to, name, &packet) {
-                    Err(OpError::Busy) => self.endpoint().wait(None),
+                    Err(OpError::Busy) => self.endpoint().wait_for(Awaits::Room(Some(to))),
                     other => break other,
                 };
             };
@@ -336,7 +336,7 @@ impl Packets {
             if let Some(result) = self.with(|state| state.outcome(copy.number)) {
                 break result;
             }
-            self.endpoint().wait(None);
+            self.endpoint().wait_for(Awaits::Room(Some(to)));
         };
         put.and(result)
     }
@@ -459,7 +459,7 @@ impl Packets {
     pub fn unexport_blocking(&self, exported: Exported) -> Option<Vec<u8>> {
         let watched = self.begin_unexport(exported);
         while !self.with(|state| state.unmapped(exported.key)) {
-            self.endpoint().wait(None);
+            self.endpoint().wait_for(Awaits::Packet(watched.watched.first().copied()));
         }
         drop(watched);
         self.end_unexport(exported)

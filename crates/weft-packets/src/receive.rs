@@ -3,7 +3,7 @@
 use super::wire::{name, Kind};
 use super::{Packets, Slot, State};
 use std::collections::VecDeque;
-use weft::port::{Arrived, Port};
+use weft::port::{Arrived, Awaits, Port};
 use weft::{OpError, PeerId, Status};
 
 /// Places of a mailbox that are kept while it is empty.
@@ -88,7 +88,7 @@ impl Packets {
             if let Some(error) = self.endpoint().end_error() {
                 return Err(error);
             }
-            self.endpoint().wait(None);
+            self.endpoint().wait_for(Awaits::Packet(from));
         }
     }
 

@@ -3,7 +3,7 @@
 use super::packet::SendBuffer;
 use super::wire::{name, Kind, Name};
 use super::Packets;
-use weft::port::Port;
+use weft::port::{Awaits, Port};
 use weft::{OpError, PeerId};
 
 /// Sends a packet: at once where nothing stands in the way, else a copy of it when it can go.
@@ -45,7 +45,7 @@ impl Packets {
         loop {
             match self.try_post(to, name, data) {
                 Err(OpError::Busy) => {
-                    self.endpoint().wait(None);
+                    self.endpoint().wait_for(Awaits::Room(Some(to)));
                     self.port.keep_row(to);
                 }
                 other => return other,

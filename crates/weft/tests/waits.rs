@@ -121,6 +121,18 @@ fn waits__futures_probes_and_receives_from_anybody_say_so() {
             endpoint.progress();
         }
     });
+    // Programs that look for a message themselves, as MPI_Probe does, and leave it where it is or
+    // take it.
+    told("shm", 0xb5, &["with tag 0xb5 from peer"], |endpoint, peer| {
+        while endpoint.probe(Some(peer), 0xb5, 0).is_none() {
+            endpoint.progress();
+        }
+    });
+    told("shm", 0xb6, &["with tag 0xb6 from anybody"], |endpoint, _| {
+        while endpoint.claim(None, 0xb6, 0).is_none() {
+            endpoint.progress();
+        }
+    });
 }
 
 /// Ranks of a job that now show that they wait, and for which rank.

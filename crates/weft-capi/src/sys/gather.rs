@@ -4,6 +4,7 @@ use super::job::WeftJob;
 use super::packet::check_len;
 use super::{bytes, enter, job_of, store, Fault, WEFT_OK, WEFT_TOO_MANY};
 use std::ffi::{c_int, c_void};
+use weft::port::Awaits;
 use weft::OpError;
 
 /// Sends a packet from the program's memory, without a copy: the memory is lent until
@@ -31,13 +32,15 @@ pub unsafe extern "C" fn weft_send_from(
                 unsafe { job.packets.try_gather_at(peer, handler, argument, data.cast(), len) };
             match sent {
                 Ok(()) => return Ok(WEFT_OK),
-                Err(OpError::Busy) if job.depth.get() == 0 => job.packets.wait(None),
+                Err(OpError::Busy) if job.depth.get() == 0 => {
+                    job.endpoint().wait_for(Awaits::Room(Some(peer)));
+                }
                 Err(OpError::Refused) => {
                     let why = "many returned addresses wait: call weft_returned or weft_flush";
                     return Err(Fault(WEFT_TOO_MANY, why.into()));
                 }
                 Err(error) => return job.explained(Err(error)),
-            };
+            }
         }
     })
 }

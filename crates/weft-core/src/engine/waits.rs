@@ -79,4 +79,9 @@ impl Engine {
     pub fn probing(&self, peer: Option<PeerId>, tag: u64, ignore: u64) -> Wait {
         self.wait(peer, OpKind::Recv, Some((tag, ignore)))
     }
+
+    /// Describes a wait without operation and match bits in the same form.
+    pub fn awaiting(&self, peer: Option<PeerId>, kind: OpKind) -> Wait {
+        self.wait(peer, kind, None)
+    }
 }

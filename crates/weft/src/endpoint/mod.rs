@@ -38,6 +38,7 @@ pub use regions::{Denied, Regions};
 pub use routing::{choice, Choice};
 pub(crate) use sys::epoll::sleep_on;
 pub use sys::expect::Expected;
+pub use waits::Awaits;
 
 use crate::calibration::Calibration;
 use crate::clock::Clock;
@@ -56,7 +57,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 use sys::Memory;
 use wait::Waiter;
-use weft_core::engine::types::{self, AtomicCode, Claimed, Probed, RecvArgs, Refused, SendArgs};
+use weft_core::engine::types::{self, AtomicCode, Claimed, RecvArgs, Refused, SendArgs};
 use weft_core::{Config, EndpointId, Instant, LinkCaps, OpError, PeerFailure, PeerId, Stats};
 use weft_link::agent::ServicesHandle;
 use weft_link::secure::JobKey;
@@ -382,29 +383,52 @@ impl Endpoint {
 
     /// Waits until `progress` did something or `timeout` has passed: spins briefly, then sleeps.
     pub fn wait(&self, timeout: Option<Duration>) -> bool {
-        self.wait_by(timeout, driver::RECV_BUDGET)
+        let awaits = timeout.is_none().then_some(Awaits::Anything);
+        self.wait_by(timeout, driver::RECV_BUDGET, awaits)
     }
 
-    fn wait_by(&self, timeout: Option<Duration>, budget: usize) -> bool {
+    /// Waits until `progress` did something, for a client whose program waits for this: a long wait
+    /// says so.
+    pub fn wait_for(&self, awaits: Awaits) {
+        self.wait_by(None, driver::RECV_BUDGET, Some(awaits));
+    }
+
+    fn wait_by(&self, timeout: Option<Duration>, budget: usize, awaits: Option<Awaits>) -> bool {
         let (spin, hand_over) = {
             let inner = self.inner.borrow();
             (inner.spin, inner.hand_over)
         };
         let spins = hand_over.is_zero() && !spin.is_zero();
-        let limit = timeout.map_or(spin + hand_over, |t| t.min(spin + hand_over));
-        let mut start = None;
-        loop {
-            for _ in 0..if spins { SPINS } else { 1 } {
-                // No pause in between: it costs more than the look at the links.
-                if self.progress_by(budget) {
-                    return true;
-                }
-                if spins && self.look_closely(budget) {
-                    return true;
-                }
+        self.spin(spins, budget) || {
+            let _awaiting = awaits.map(|awaits| self.awaiting(Some(awaits)));
+            self.wait_long(timeout, budget, (spin, hand_over))
+        }
+    }
+
+    /// A few rounds of progress. True if anything happened.
+    #[inline]
+    fn spin(&self, spins: bool, budget: usize) -> bool {
+        for _ in 0..if spins { SPINS } else { 1 } {
+            // No pause in between: it costs more than the look at the links.
+            if self.progress_by(budget) || spins && self.look_closely(budget) {
+                return true;
             }
+        }
+        false
+    }
+
+    fn wait_long(
+        &self,
+        timeout: Option<Duration>,
+        budget: usize,
+        (spin, hand_over): (Duration, Duration),
+    ) -> bool {
+        let spins = hand_over.is_zero() && !spin.is_zero();
+        let limit = timeout.map_or(spin + hand_over, |t| t.min(spin + hand_over));
+        let start = self.now();
+        loop {
             let now = self.now();
-            let waited = now.since(*start.get_or_insert(now));
+            let waited = now.since(start);
             if timeout.is_some_and(|t| waited >= t) {
                 return false;
             }
@@ -417,6 +441,9 @@ impl Endpoint {
                 self.sleep_once(timeout.map(|t| now + (t - waited)));
             }
             self.inner.borrow_mut().stay_awake();
+            if self.spin(spins, budget) {
+                return true;
+            }
         }
     }
 
@@ -452,7 +479,8 @@ impl Endpoint {
                     continue;
                 }
             }
-            self.wait(None);
+            // A future may wait for a time, or for another thread.
+            self.wait_by(None, driver::RECV_BUDGET, None);
         }
     }
 
@@ -546,16 +574,6 @@ impl Endpoint {
         self.started(d, started, memory)
     }
 
-    /// Looks for a message without receiving it.
-    pub fn probe(&self, from: Option<PeerId>, tag: u64, ignore: u64) -> Option<Probed> {
-        self.inner.borrow().driver.core.engine.probe(from, tag, ignore)
-    }
-
-    /// Takes the oldest matching message out of matching; receive it with `recv_claimed`.
-    pub fn claim(&self, from: Option<PeerId>, tag: u64, ignore: u64) -> Option<(Claimed, Probed)> {
-        self.inner.borrow_mut().driver.core.engine.claim(from, tag, ignore)
-    }
-
     /// Receives a claimed message.
     pub fn recv_claimed(&self, claimed: Claimed, buffer: Vec<u8>) -> Operation {
         let inner = &mut *self.inner.borrow_mut();
@@ -608,7 +626,8 @@ impl Endpoint {
     ) -> Result<(Status, Vec<u8>), OpError> {
         let mut probing = None;
         let (claimed, found) = std::future::poll_fn(|cx| {
-            if let Some(hit) = may().then(|| self.claim(from, tag, ignore)).flatten() {
+            let claim = || self.inner.borrow_mut().driver.core.engine.claim(from, tag, ignore);
+            if let Some(hit) = may().then(claim).flatten() {
                 return Poll::Ready(Ok(hit));
             }
             probing.get_or_insert_with(|| self.probing(from, tag, ignore));

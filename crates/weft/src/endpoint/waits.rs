@@ -9,7 +9,7 @@ use super::{Endpoint, Inner};
 use crate::counters::{Awaited, Waiting};
 use std::collections::BTreeMap;
 use std::time::Duration;
-use weft_core::engine::types::OpKind;
+use weft_core::engine::types::{Claimed, OpKind, Probed};
 use weft_core::engine::Wait;
 use weft_core::{Instant, OpId, PeerId};
 
@@ -44,6 +44,24 @@ fn plain(tag: u64, ignore: u64) -> String {
     }
 }
 
+/// The object of a wait for which no operation of the endpoint is under way, for
+/// [`Endpoint::wait_for`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Awaits {
+    /// Anything that arrives. It is named if nothing else is.
+    Anything,
+    /// A packet from a peer, or from any.
+    Packet(Option<PeerId>),
+    /// Room for what is to be sent, or the acknowledgement of what was, at a peer or at several.
+    Room(Option<PeerId>),
+}
+
+/// A wait that is named, and whether it is one for packets.
+type Named = (Wait, Option<Awaits>);
+
+/// Match bits that the program has looked for without success, from whom, and when.
+type Glance = (Option<PeerId>, u64, u64, Instant);
+
 /// What is known of the wait of now.
 pub(crate) struct Waits {
     /// Messages of the program when it began.
@@ -62,6 +80,10 @@ pub(crate) struct Waits {
     /// Waits without an operation, by probes.
     probes: BTreeMap<u64, (Option<PeerId>, u64, u64)>,
     probe: u64,
+    /// The last probe of a program that calls it again and again.
+    glance: Option<Glance>,
+    /// The object of a wait of now that has no operation.
+    awaits: Option<Awaits>,
 }
 
 impl Default for Waits {
@@ -78,6 +100,8 @@ impl Default for Waits {
             tag_text: plain,
             probes: BTreeMap::new(),
             probe: 0,
+            glance: None,
+            awaits: None,
         }
     }
 }
@@ -121,7 +145,8 @@ impl Driver {
 
     /// The program sleeps until something comes, or until this.
     pub(super) fn wait_due(&self) -> Option<Instant> {
-        let any = self.core.engine.has_waits() || !self.waits.probes.is_empty();
+        let own = !self.waits.probes.is_empty() || self.waits.awaits.is_some();
+        let any = self.core.engine.has_waits() || own;
         Some(self.waits.due).filter(|_| any && !self.exact)
     }
 
@@ -143,16 +168,33 @@ impl Driver {
     }
 
     /// What the program waits for, as far as it is named, and how much there is.
-    fn waits_now(&self) -> (Vec<Wait>, usize) {
-        let engine = &self.core.engine;
-        let (mut waits, count) = engine.waits(NAMED);
-        let probes = self.waits.probes.values();
-        let more = probes.map(|&(peer, tag, ignore)| engine.probing(peer, tag, ignore));
-        waits.extend(more.take(NAMED - waits.len()));
-        (waits, count + self.waits.probes.len())
+    fn waits_now(&self) -> (Vec<Named>, usize) {
+        let (engine, waits) = (&self.core.engine, &self.waits);
+        let (of_engine, mut count) = engine.waits(NAMED);
+        let mut all: Vec<Named> = of_engine.into_iter().map(|wait| (wait, None)).collect();
+        let probes = waits.probes.values().copied();
+        // A program that no longer looks does something else.
+        let glance = waits.glance.filter(|&(.., at)| self.core.now.since(at) <= COMPUTES);
+        let probes = probes.chain(glance.map(|(peer, tag, ignore, _)| (peer, tag, ignore)));
+        let mut add = |named: Named| {
+            count += 1;
+            if all.len() < NAMED {
+                all.push(named);
+            }
+        };
+        probes.for_each(|(peer, tag, ignore)| add((engine.probing(peer, tag, ignore), None)));
+        match waits.awaits {
+            None | Some(Awaits::Anything) => {}
+            Some(Awaits::Packet(peer)) => add((engine.awaiting(peer, OpKind::Recv), waits.awaits)),
+            Some(Awaits::Room(peer)) => add((engine.awaiting(peer, OpKind::Send), waits.awaits)),
+        }
+        if all.is_empty() && waits.awaits.is_some() {
+            return (vec![(engine.awaiting(None, OpKind::Recv), waits.awaits)], 1);
+        }
+        (all, count)
     }
 
-    fn say_wait(&self, waited: Duration, waits: &[Wait], count: usize) {
+    fn say_wait(&self, waited: Duration, waits: &[Named], count: usize) {
         let each: Vec<String> = waits.iter().map(|wait| self.wait_text(wait)).collect();
         let more = match count - waits.len() {
             0 => String::new(),
@@ -162,11 +204,19 @@ impl Driver {
     }
 
     /// What an operation waits for, and for whom.
-    fn wait_text(&self, wait: &Wait) -> String {
+    fn wait_text(&self, (wait, awaits): &Named) -> String {
         let who = wait.peer.map_or("anybody".to_string(), |peer| self.describe(peer));
         let tag = wait.tag.map(|(tag, ignore)| format!(" {}", (self.waits.tag_text)(tag, ignore)));
         let tag = tag.unwrap_or_default();
         let text = match wait.kind {
+            _ if *awaits == Some(Awaits::Anything) => format!("for anything from {who}"),
+            _ if *awaits == Some(Awaits::Room(None)) => {
+                "until earlier sends are accepted".to_owned()
+            }
+            OpKind::Recv if awaits.is_some() => format!("for a packet from {who}"),
+            OpKind::Send if awaits.is_some() => {
+                format!("until earlier sends are accepted by {who}")
+            }
             OpKind::Recv => format!("for a message{tag} from {who}"),
             OpKind::Send => format!("until a message{tag} is taken by {who}"),
             OpKind::Put => format!("for a put to {who}"),
@@ -196,7 +246,7 @@ impl Driver {
             let address = self.addresses.get(peer.0 as usize)?.as_ref();
             address.and_then(|address| address.rank)
         };
-        let awaited = |wait: &Wait| Awaited {
+        let awaited = |(wait, _): &Named| Awaited {
             kind: wait.kind,
             anybody: wait.peer.is_none(),
             rank: wait.peer.and_then(rank),
@@ -219,6 +269,15 @@ impl Drop for Probing<'_> {
     }
 }
 
+/// A wait without an operation, until this is dropped.
+pub(super) struct Awaiting<'a>(&'a Endpoint);
+
+impl Drop for Awaiting<'_> {
+    fn drop(&mut self) {
+        self.0.inner.borrow_mut().driver.waits.awaits = None;
+    }
+}
+
 impl Endpoint {
     /// The program looks for a message again and again, without an operation that waits for it.
     pub(super) fn probing(&self, from: Option<PeerId>, tag: u64, ignore: u64) -> Probing<'_> {
@@ -226,6 +285,34 @@ impl Endpoint {
         waits.probe += 1;
         waits.probes.insert(waits.probe, (from, tag, ignore));
         Probing(self, waits.probe)
+    }
+
+    /// Looks for a message without receiving it. A program that does so again and again, without
+    /// success, is taken to wait for it.
+    pub fn probe(&self, from: Option<PeerId>, tag: u64, ignore: u64) -> Option<Probed> {
+        let driver = &mut self.inner.borrow_mut().driver;
+        let found = driver.core.engine.probe(from, tag, ignore);
+        if found.is_none() {
+            driver.waits.glance = Some((from, tag, ignore, driver.core.now));
+        }
+        found
+    }
+
+    /// Takes the oldest matching message out of matching; receive it with `recv_claimed`. A program
+    /// that looks again and again is taken to wait, as with [`probe`](Self::probe).
+    pub fn claim(&self, from: Option<PeerId>, tag: u64, ignore: u64) -> Option<(Claimed, Probed)> {
+        let driver = &mut self.inner.borrow_mut().driver;
+        let found = driver.core.engine.claim(from, tag, ignore);
+        if found.is_none() {
+            driver.waits.glance = Some((from, tag, ignore, driver.core.now));
+        }
+        found
+    }
+
+    /// Notes what the program waits for until the result is dropped.
+    pub(super) fn awaiting(&self, awaits: Option<Awaits>) -> Awaiting<'_> {
+        self.inner.borrow_mut().driver.waits.awaits = awaits;
+        Awaiting(self)
     }
 
     /// The program computes, and who calls this makes progress in its place: it does not wait.
@@ -252,7 +339,7 @@ impl Endpoint {
     pub(crate) fn say_wait_of(&self, op: OpId, waited: Duration) {
         let driver = &self.inner.borrow().driver;
         if let Some(wait) = driver.core.engine.wait_of(op) {
-            driver.say_wait(waited, &[wait], 1);
+            driver.say_wait(waited, &[(wait, None)], 1);
         }
     }
 }

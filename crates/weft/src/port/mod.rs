@@ -53,6 +53,7 @@ mod send;
 
 pub use crate::endpoint::sys::kept::Kept;
 pub use crate::endpoint::wake;
+pub use crate::endpoint::Awaits;
 pub use crate::endpoint::Regions;
 pub use buffer::Buffer;
 pub use weft_core::engine::types::AtomicRequest;

@@ -10,7 +10,7 @@ use super::raw::{Looked, INJECTED_MAX};
 use super::Memory;
 use crate::endpoint::driver::Driver;
 use crate::endpoint::ops::Owner;
-use crate::endpoint::{error_of, Endpoint, Status};
+use crate::endpoint::{error_of, Awaits, Endpoint, Status};
 use weft_core::engine::types::{AtomicCode, RecvArgs, Refused, SendArgs};
 use weft_core::matching::RecvSpec;
 use weft_core::{Engine, Instant, OpError, OpId, PeerId};
@@ -174,7 +174,7 @@ impl Waits for Endpoint {
             if let Some(ended) = self.collect(op) {
                 return ended;
             }
-            self.wait_by(None, 1);
+            self.wait_by(None, 1, None);
         }
     }
 }
@@ -309,7 +309,7 @@ impl Endpoint {
         }
         while self.queued(to) >= INJECTED_MAX {
             // Backpressure: what was taken before has to leave first.
-            self.wait(None);
+            self.wait_for(Awaits::Room(Some(to)));
             self.inner.borrow_mut().driver.keep_row(to);
         }
         let d = &mut self.inner.borrow_mut().driver;

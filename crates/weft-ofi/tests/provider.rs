@@ -153,6 +153,7 @@ cases! {
     av__numbers_last_until_the_last_removal = "vector";
     av__asynchronous_insertions_report_to_the_event_queue = "vector_events";
     recv__peek_claim_and_discard = "peek";
+    recv__a_program_that_only_peeks_says_for_what_it_waits = "peek_waits";
     cancel__completes_once = "cancel";
     recv__a_message_too_long_is_cut_and_the_next_is_not = "truncated";
     recv__one_buffer_for_many_messages = "many_in_one_buffer";

@@ -1,5 +1,7 @@
 /* Behaviour that programs rely on, by case: `provider CASE`. */
 #include "sides.h"
+#include <fcntl.h>
+#include <unistd.h>
 
 static struct setup s;
 static char buf[1 << 16];
@@ -145,6 +147,32 @@ static void peek(void)
 	CHECK(done(&s, &s.b).tag == 3);
 	CHECK(!look(3, FI_CLAIM | FI_DISCARD, NULL, 0, context));
 	CHECK(done(&s, &s.b).op_context == context);
+	close_both(&s);
+}
+
+/* A program that does nothing but peek says for what it waits, as MPI_Probe has it wait. */
+static void peek_waits(void)
+{
+	static const char wanted[] = "for a message with tag 0x51 from ";
+	time_t start = time(NULL);
+	size_t have = 0;
+	int ends[2];
+
+	CHECK(!setenv("WEFT_WARN_AFTER_MS", "200", 1));
+	CHECK(!pipe(ends) && !fcntl(ends[0], F_SETFL, O_NONBLOCK));
+	open_both(&s, FI_WAIT_NONE);
+	CHECK(dup2(ends[1], 2) == 2);
+	for (;;) {
+		ssize_t n = read(ends[0], buf + have, sizeof(buf) - 1 - have);
+
+		have += n > 0 ? (size_t)n : 0;
+		if (strstr(buf, wanted))
+			break;
+		if (time(NULL) - start > 300)
+			exit(1);
+		CHECK(!look(0x51, FI_PEEK, NULL, 0, context));
+		CHECK(failed(&s, &s.b).err == FI_ENOMSG);
+	}
 	close_both(&s);
 }
 
@@ -689,6 +717,7 @@ int main(int argc, char **argv)
 		{ "depth", depth },		{ "capabilities", capabilities },
 		{ "vector", vector },		{ "vector_events", vector_events },
 		{ "peek", peek },		{ "cancel", cancel },
+		{ "peek_waits", peek_waits },
 		{ "truncated", truncated },	{ "many_in_one_buffer", many_in_one_buffer },
 		{ "source", source },		{ "waiting", waiting },
 		{ "counters", counters },	{ "options", options },

@@ -16,8 +16,8 @@ use weft::endpoint::{Denied, Regions};
 use weft::{Endpoint, OpError, PeerId, Rights};
 
 /// Active messages with requests for atomic operations, and with answers.
-const REQUEST: u32 = 0x6f66_0002;
-const ANSWER: u32 = 0x6f66_0003;
+const REQUEST: u32 = 0x6f_6602;
+const ANSWER: u32 = 0x6f_6603;
 
 /// Most unanswered requests to a peer.
 const REQUESTS_MAX: u32 = 1024;

@@ -15,7 +15,7 @@ use weft::endpoint::Regions;
 use weft::{Endpoint, PeerId, Rights};
 
 /// Active messages that report finished operations: the argument is 1 for reads, 0 for writes.
-const EVENT: u32 = 0x6f66_0005;
+const EVENT: u32 = 0x6f_6605;
 
 /// Reads and writes that are not counted yet, by the key of the region. No longer than the list of
 /// regions.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use weft::{Endpoint, PeerId};
 
 /// Active messages that carry introductions of processes.
-const INTRODUCTION: u32 = 0x6f66_0004;
+const INTRODUCTION: u32 = 0x6f_6604;
 
 /// Bounds of the first send's wait for the peer's answer: in total, and for one sleep.
 const MEET: Duration = Duration::from_millis(200);

@@ -17,7 +17,7 @@ use weft::{Endpoint, OpError, PeerId, Rights};
 use weft_core::engine::types::{Completion, Refused, SendArgs};
 
 /// Active messages that report bytes written just before.
-const NOTICE: u32 = 0x6f66_0001;
+const NOTICE: u32 = 0x6f_6601;
 /// Most queued messages and requests to a peer; later ones are refused until there is room.
 pub(super) const QUEUED_MAX: usize = 1 << 13;
 

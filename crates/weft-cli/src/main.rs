@@ -16,6 +16,7 @@ mod idle;
 mod info;
 mod interrupt;
 mod lab;
+mod limited;
 mod meet;
 mod mpi;
 mod pages;

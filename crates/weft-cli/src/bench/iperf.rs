@@ -2,21 +2,26 @@
 
 use super::rank::{Outcome, Rank, Task};
 use super::sys::{self, Setup};
+use crate::limited::output_within;
 use anyhow::{ensure, Context, Result};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::net::TcpListener;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::channel;
+use std::time::Duration;
 
 /// Longest write that iperf3 accepts, in bytes.
 const WRITE_MAX: usize = 1 << 20;
 /// Fewest bytes sent: iperf3 reports no rate for less.
 const BYTES_MIN: u64 = 1 << 20;
+/// Longest wait for a server that starts.
+const START: Duration = Duration::from_secs(20);
+/// Longest run of a client. The pair waits longer for its ranks.
+const RUN: Duration = Duration::from_secs(120);
 
 /// A running iperf3 server; dropping this value ends it.
 struct Server {
     process: Child,
-    /// Not read beyond the first lines: the rest of the output fits the pipe.
-    said: Option<BufReader<ChildStdout>>,
 }
 
 impl Drop for Server {
@@ -47,7 +52,7 @@ pub fn rank(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     }
     let port = rank.hear_u64()?;
     let outcome = match port {
-        0 => Ok(Outcome::Absent("iperf3 is not installed".into())),
+        0 => Ok(Outcome::Absent("iperf3 is not installed, or does not listen".into())),
         port => client(rank, task, port),
     };
     rank.sync()?;
@@ -64,17 +69,24 @@ fn serve(rank: &Rank) -> Option<(Server, u16)> {
     let (host, number) = (host.to_string(), port.to_string());
     let words = ["--server", "--one-off", "--forceflush", "--bind", &host, "--port", &number];
     let process = iperf3(&words).spawn().ok()?;
-    let mut server = Server { process, said: None };
-    let mut said = BufReader::new(server.process.stdout.take()?);
-    let mut line = String::new();
-    while !line.contains("listening") {
-        line.clear();
-        if said.read_line(&mut line).ok()? == 0 {
-            return None;
+    let mut server = Server { process };
+    let said = server.process.stdout.take()?;
+    listens(said, START).then_some((server, port))
+}
+
+/// Waits until a server says that it listens. A thread reads its output to the end, so that the
+/// server never waits for a reader.
+fn listens(said: impl Read + Send + 'static, limit: Duration) -> bool {
+    let (tell, told) = channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(said).lines().map_while(Result::ok) {
+            if line.contains("listening") {
+                // After the time limit the receiver is gone.
+                let _ = tell.send(());
+            }
         }
-    }
-    server.said = Some(said);
-    Some((server, port))
+    });
+    told.recv_timeout(limit).is_ok()
 }
 
 fn client(rank: &Rank, task: &Task, port: u64) -> Result<Outcome> {
@@ -82,14 +94,62 @@ fn client(rank: &Rank, task: &Task, port: u64) -> Result<Outcome> {
     let bytes = (task.size as u64 * task.iters).max(BYTES_MIN).to_string();
     let (host, port) = (rank.hosts()[1].to_string(), port.to_string());
     let words = ["--json", "--client", &host, "--port", &port, "--length", &write];
-    let output = iperf3(&words).args(["--bytes", &bytes]).output().context("iperf3")?;
+    let mut command = iperf3(&words);
+    command.args(["--bytes", &bytes]);
+    rate_of(command, RUN, task.size)
+}
+
+/// Runs a client; returns the seconds for `size` bytes.
+fn rate_of(command: Command, limit: Duration, size: usize) -> Result<Outcome> {
+    let output = match output_within(command, limit) {
+        Err(e) if e.kind() == ErrorKind::TimedOut => {
+            return Ok(Outcome::Absent(format!("iperf3: {e}")));
+        }
+        other => other.context("iperf3")?,
+    };
     let text = String::from_utf8_lossy(&output.stdout);
     ensure!(output.status.success(), "iperf3: {text}");
     let report: serde_json::Value = serde_json::from_str(&text).context("iperf3's report")?;
     // The rate is that of the bytes received.
     let received = &report["end"]["sum_received"]["bits_per_second"];
     match received.as_f64().filter(|&rate| rate > 0.0) {
-        Some(rate) => Ok(Outcome::Value(task.size as f64 * 8.0 / rate)),
+        Some(rate) => Ok(Outcome::Value(size as f64 * 8.0 / rate)),
         None => Ok(Outcome::Absent("iperf3 reports no rate".into())),
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).stdout(Stdio::piped());
+        command
+    }
+
+    #[test]
+    fn rate_of__a_client_that_hangs_is_left_out() {
+        let hangs = rate_of(shell("exec sleep 600"), Duration::from_millis(1), 8).unwrap();
+        assert!(matches!(&hangs, Outcome::Absent(why) if why.contains("no end")), "{hangs:?}");
+        let report = r#"echo '{"end": {"sum_received": {"bits_per_second": 32.0}}}'"#;
+        let well = rate_of(shell(report), RUN, 8).unwrap();
+        assert!(matches!(well, Outcome::Value(seconds) if seconds == 2.0), "{well:?}");
+    }
+
+    #[test]
+    fn listens__a_server_that_is_silent_or_ends_does_not() {
+        let mut hangs = shell("echo Server; exec sleep 600").spawn().unwrap();
+        let said = hangs.stdout.take().unwrap();
+        assert!(!listens(said, Duration::from_millis(1)));
+        hangs.kill().unwrap();
+        hangs.wait().unwrap();
+        let mut ends = shell("echo Server").spawn().unwrap();
+        assert!(!listens(ends.stdout.take().unwrap(), Duration::from_secs(300)));
+        ends.wait().unwrap();
+        let mut listening = shell("echo; echo Server listening on 5201").spawn().unwrap();
+        assert!(listens(listening.stdout.take().unwrap(), Duration::from_secs(300)));
+        listening.wait().unwrap();
     }
 }

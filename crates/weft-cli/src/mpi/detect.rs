@@ -1,6 +1,6 @@
 //! The MPIs of this machine.
 
-use super::child::output_within;
+use crate::limited::output_within;
 use anyhow::{bail, Context, Result};
 use serde::Serialize;
 use std::collections::HashSet;

@@ -14,7 +14,6 @@
 //! | `served` | agents (`weftd`) on the hosts of the job |
 
 pub mod agent;
-mod child;
 pub mod command;
 pub mod detect;
 pub mod env;

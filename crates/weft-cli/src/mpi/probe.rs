@@ -1,11 +1,11 @@
 //! Probing an MPI's library, its libfabric and the provider in a process of its own, so that a
 //! crash or hang there affects no other process.
 
-use super::child::output_within;
 use super::detect::Mpi;
 use super::provider::Provider;
 use super::sys::{leave, Library};
 use super::variables::{variables, Choice, PROVIDER};
+use crate::limited::output_within;
 use anyhow::{anyhow, bail, Context, Result};
 use serde::{Deserialize, Serialize};
 use std::os::unix::process::ExitStatusExt;

@@ -16,8 +16,10 @@ use weft::counters::{scan, Snapshot};
 
 /// Show live counters of the jobs that run on this machine
 ///
-/// A user sees only own jobs, root the jobs of all users. The table takes the terminal's size:
-/// arrows and page keys move through the ranks, s sorts them, q ends.
+/// A user sees only own jobs, root the jobs of all users. It reads this host's memory: of a job
+/// over several hosts it shows the ranks of this one, and knows nothing of the others, also where
+/// it looks for deadlocks. `ssh -t HOST weft top` shows those of another host. The table takes the
+/// terminal's size: arrows and page keys move through the ranks, s sorts them, q ends.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Print once and end; rates are averages since each rank started

@@ -85,6 +85,26 @@ fn flood__hides_no_active_message() {
     }
 }
 
+/// More messages than a client lets remote-memory operations queue behind: those behind go on, as
+/// the receiver has room for announcements, and nobody receives.
+#[test]
+fn flood__hides_no_remote_memory_operation() {
+    for (caps, config) in every_kind() {
+        let mut net = Net::open((caps, config));
+        let key = net.register(1, &[0; 64]);
+        let sends = flood(&mut net, 0, 1, 20_000, 4);
+        let data = pattern(3, 64);
+        let put = net.put(0, 1, key, 0, &data);
+        net.wait(&[(0, put)]);
+        let get = net.get(0, 1, key, 0, 64);
+        net.wait(&[(0, get)]);
+        assert!(net.nodes[0].bytes(get) == data);
+        drain(&mut net, 1, 0, 20_000, 4);
+        net.wait(&sends);
+        assert_gone(&mut net);
+    }
+}
+
 /// Returns a configuration with little room: 16 announcements at first, and so many more.
 fn little(config: Config, more: u64) -> Config {
     let (eager_credit, peer_timeout_ms) = (0, 2_000);

@@ -623,9 +623,13 @@ impl State {
         self.stats.slow_members += 1;
         let who = port.endpoint().describe(group.members[rank]);
         let waited = port.round().since(since).as_secs_f64();
+        let why = match port.endpoint().is_stopped(group.members[rank]) {
+            true => " as its process is stopped (SIGCONT lets it go on),",
+            false => "",
+        };
         log::warn!(
-            "multicast group {id}: member {rank} ({who}) has taken no packet for {waited:.1} s, \
-             and those before it in the tree wait"
+            "multicast group {id}: member {rank} ({who}) has taken no packet for {waited:.1} s,\
+             {why} and those before it in the tree wait"
         );
     }
 

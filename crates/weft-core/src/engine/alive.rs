@@ -55,7 +55,7 @@ impl Engine {
             _ => (p.last_heard.max(p.waiting_since), self.cfg.peer_timeout_ms),
         };
         let since = p.still_since.filter(|&at| at >= quiet_since).unwrap_or(now);
-        p.still_since = Some(since);
+        (p.still_since, p.still) = (Some(since), pulse);
         let still = now.since(since);
         if still < Duration::from_millis(u64::from(limit)) {
             return;
@@ -68,6 +68,15 @@ impl Engine {
             _ => PeerFailure::Silent { after_ms },
         };
         self.fail_peer(peer, failure);
+    }
+
+    /// Returns true if a signal had stopped the process of a peer when its link or its agent last
+    /// looked, and nothing was heard of it since.
+    pub fn is_stopped(&self, peer: PeerId) -> bool {
+        let stopped = |p: &Peer| {
+            p.still == Pulse::Stopped && p.still_since.is_some_and(|at| at >= p.last_heard)
+        };
+        self.peers.get(peer.0 as usize).is_some_and(stopped)
     }
 
     /// Handles a silence of `silent`, where `limit` is the most. True if the peer has failed by it;

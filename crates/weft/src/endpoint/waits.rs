@@ -19,6 +19,8 @@ const SHOWN: Duration = Duration::from_secs(1);
 const COMPUTES: Duration = Duration::from_secs(1);
 /// Operations that are named.
 const NAMED: usize = crate::counters::AWAITED_MAX;
+/// What is said of a peer whose process a signal has stopped.
+const STOPPED: &str = "whose process is stopped (SIGCONT lets it go on)";
 /// After so many times the time of the first line comes the second, and then one each time.
 const AGAIN: [u32; 2] = [12, 120];
 
@@ -223,9 +225,10 @@ impl Driver {
             OpKind::Get => format!("for a get from {who}"),
             OpKind::Atomic => format!("for an atomic operation at {who}"),
         };
-        match wait.opening {
-            true => format!("{text}, which has not answered yet"),
-            false => text,
+        match wait.peer {
+            _ if wait.opening => format!("{text}, which has not answered yet"),
+            Some(peer) if self.core.engine.is_stopped(peer) => format!("{text}, {STOPPED}"),
+            _ => text,
         }
     }
 
@@ -234,7 +237,11 @@ impl Driver {
         let (now, first) = (self.core.now, self.first_line());
         if self.exact || !self.waits.is_long(now, first) || self.waits_now().0.is_empty() {
             let (what, waited) = (self.describe(peer), waited.as_secs_f64());
-            log::warn!("waiting for {what}, of which nothing was heard for {waited:.1} s");
+            let why = if self.core.engine.is_stopped(peer) { STOPPED } else { "" };
+            let comma = if why.is_empty() { "" } else { ", " };
+            log::warn!(
+                "waiting for {what}, of which nothing was heard for {waited:.1} s{comma}{why}"
+            );
         }
     }
 
@@ -307,6 +314,12 @@ impl Endpoint {
             driver.waits.glance = Some((from, tag, ignore, driver.core.now));
         }
         found
+    }
+
+    /// Returns true if a signal has stopped the process of a peer, as far as its link or its agent
+    /// can see. Links look while something is awaited of the peer, and it is silent.
+    pub fn is_stopped(&self, peer: PeerId) -> bool {
+        self.inner.borrow().driver.core.engine.is_stopped(peer)
     }
 
     /// Notes what the program waits for until the result is dropped.

@@ -1,0 +1,103 @@
+//! A multicast member whose process is stopped: its parent says so, and does not call it slow only.
+#![allow(non_snake_case)]
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+use weft::choices::Tree;
+use weft::job::open_endpoint;
+use weft::launch::wire::{from_hex, to_hex};
+use weft::{Address, Config, Endpoint, Links};
+use weft_packets::{MulticastError, Packets};
+
+/// The address of the root, in the member's environment.
+const ROOT: &str = "WEFT_TEST_ROOT";
+const GROUP: u16 = 3;
+/// The bound of all waits.
+const LIMIT: Duration = Duration::from_secs(300);
+
+static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+struct Keep;
+
+impl log::Log for Keep {
+    fn enabled(&self, _: &log::Metadata<'_>) -> bool {
+        true
+    }
+    fn log(&self, record: &log::Record<'_>) {
+        LINES.lock().unwrap().push(record.args().to_string());
+    }
+    fn flush(&self) {}
+}
+
+fn open(rank: u32) -> Endpoint {
+    // The link looks at the process many times before the line is due.
+    let config =
+        Config { rank: Some(rank), warn_after_ms: 3_000, keepalive_ms: 50, ..Config::default() };
+    open_endpoint(config, Links::parse("shm").unwrap(), [9; 32]).unwrap()
+}
+
+fn address(hex: &str) -> Address {
+    Address::decode(&from_hex(hex).unwrap()).unwrap()
+}
+
+/// The process that is stopped: answers the root until then.
+#[test]
+fn member__answers_until_it_is_stopped() {
+    let Ok(root) = std::env::var(ROOT) else { return };
+    let endpoint = open(1);
+    let root = endpoint.connect(&address(&root)).unwrap();
+    let me = endpoint.connect(&endpoint.address()).unwrap_or(weft::PeerId(u32::MAX));
+    let packets = Packets::new(&endpoint).unwrap();
+    packets.handle(1, |_, _| {});
+    let _group = packets.group(GROUP, vec![root, me], 1).unwrap();
+    println!("address {}", to_hex(&endpoint.address().encode()));
+    let start = Instant::now();
+    while start.elapsed() < LIMIT {
+        packets.wait(Some(Duration::from_millis(10)));
+    }
+}
+
+struct Member(Child);
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        let _ended_before = self.0.kill();
+        self.0.wait().unwrap();
+    }
+}
+
+#[test]
+fn slow__a_member_that_is_stopped_is_called_so() {
+    log::set_logger(&Keep).unwrap();
+    log::set_max_level(log::LevelFilter::Warn);
+    let endpoint = open(0);
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "member__answers_until_it_is_stopped", "--nocapture"]);
+    command.env(ROOT, to_hex(&endpoint.address().encode())).stdout(Stdio::piped());
+    let mut member = Member(command.spawn().unwrap());
+    let mut lines = BufReader::new(member.0.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let at = lines.find_map(|line| Some(line.split_once("address ")?.1.to_string())).unwrap();
+    let peer = endpoint.connect(&address(&at)).unwrap();
+    let me = endpoint.connect(&endpoint.address()).unwrap_or(weft::PeerId(u32::MAX));
+    let packets = Packets::new(&endpoint).unwrap();
+    let group = packets.group(GROUP, vec![me, peer], 0).unwrap();
+    group.send_blocking(Tree::Flat, 1, 0, b"first").unwrap();
+    let stop = Command::new("kill").args(["-s", "STOP", &member.0.id().to_string()]).status();
+    assert!(stop.unwrap().success());
+    let said = |part: &str| LINES.lock().unwrap().iter().any(|line| line.contains(part));
+    let start = Instant::now();
+    while !said("has taken no packet") {
+        match group.try_send(Tree::Flat, 1, 0, b"more") {
+            Ok(()) => {}
+            Err(MulticastError::Busy { .. }) => {
+                packets.wait(Some(Duration::from_millis(10)));
+            }
+            Err(error) => panic!("{error}"),
+        }
+        assert!(start.elapsed() < LIMIT, "{:?}", LINES.lock().unwrap());
+    }
+    let all = LINES.lock().unwrap();
+    assert!(all.iter().any(|line| line.contains("as its process is stopped")), "{all:?}");
+}

@@ -167,7 +167,8 @@ pub fn agent_rank(data: &[u8]) {
         match choice % 5 {
             0 => match Control::decode(part) {
                 Ok(Control::Connect(peer, session, given, endpoint, _)) => {
-                    let to = |link| LinkTo { link, latency_ns: 1_000, bytes_per_us: 1_000 };
+                    let to =
+                        |link| LinkTo { link, latency_ns: 1_000, bytes_per_us: 1_000, mtu: 1456 };
                     proxy.connect(peer, (session, given), endpoint, &[to(0), to(1)]);
                 }
                 Ok(Control::Disconnect(peer)) => proxy.forget(peer),

@@ -3,6 +3,7 @@
 use crate::error::{OpError, PeerFailure};
 use crate::id::{OpId, PeerId};
 use crate::seq::Seq;
+use crate::time::Instant;
 use crate::wire::{self, HeaderBuf};
 use core::time::Duration;
 
@@ -395,6 +396,8 @@ pub enum Event {
     PeerStuck {
         /// The destination.
         peer: PeerId,
+        /// Time since which it is the oldest.
+        since: Instant,
         /// True if the packet takes the link of bulk data.
         bulk: bool,
         /// Its length in bytes.

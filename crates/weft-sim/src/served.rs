@@ -211,8 +211,8 @@ impl Link for ServedLink {
 
     fn connect(&mut self, peer: &PeerInfo) -> Result<LinkCaps, LinkError> {
         let Agent { link, proxy, .. } = &mut *self.agent.borrow_mut();
-        let LinkCaps { latency_ns, bytes_per_us, .. } = link.connect(peer)?;
-        let links = [LinkTo { link: 0, latency_ns, bytes_per_us }];
+        let LinkCaps { latency_ns, bytes_per_us, mtu, .. } = link.connect(peer)?;
+        let links = [LinkTo { link: 0, latency_ns, bytes_per_us, mtu }];
         let known = (peer.session, self.shares.open(peer.peer));
         match proxy.connect(peer.peer, known, peer.endpoint, &links) {
             true => Ok(caps_of(link)),

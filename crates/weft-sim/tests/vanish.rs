@@ -17,8 +17,9 @@ fn sim_of(name: &str, config: SimConfig) -> Sim {
     Sim::new(name, config).of_test(env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"))
 }
 
-fn two_hosts(fault: Fault) -> SimConfig {
-    let mut config = SimConfig::new(2, 3).fault(fault);
+/// Two hosts under a fault, with an agent each if they are `served`.
+fn two_hosts(served: bool, fault: Fault) -> SimConfig {
+    let mut config = SimConfig { served, ..SimConfig::new(2, 3) }.fault(fault);
     let patience = PATIENCE_MS.to_string();
     config.settings = vec![("peer_timeout_ms", patience.clone()), ("connect_timeout_ms", patience)];
     config
@@ -78,8 +79,8 @@ async fn recv_round(env: &Env, peer: weft::PeerId, round: u64) -> Result<(), OpE
 }
 
 /// Returns the ends of the work of two hosts under a fault.
-fn ends(fault: Fault) -> Vec<(u32, OpError, u64)> {
-    let mut sim = sim_of("vanish", two_hosts(fault));
+fn ends(served: bool, fault: Fault) -> Vec<(u32, OpError, u64)> {
+    let mut sim = sim_of("vanish", two_hosts(served, fault));
     let (ends, key) = (Ends::default(), Key::default());
     let log = Rc::clone(&ends);
     sim.spawn_all(move |env| {
@@ -110,9 +111,14 @@ const KINDS: [&[PacketType]; 2] = [
 
 #[test]
 fn kind__that_vanishes_is_named_within_the_timeout() {
+    [false, true].into_iter().for_each(name_kind);
+}
+
+fn name_kind(served: bool) {
     for (to, kinds) in (0..).zip(KINDS) {
         for &kind in kinds {
-            let ends = ends(Fault::Kind { kind, to, span: Span::ms(5, u64::MAX / MS) });
+            let vanish = Fault::Kind { kind, to, span: Span::ms(5, u64::MAX / MS) };
+            let ends = ends(served, vanish);
             let hosts: Vec<u32> = ends.iter().map(|end| end.0).collect();
             assert!(hosts.contains(&0) && hosts.contains(&1), "{}: {ends:?}", kind.name());
             let named = |failure: &PeerFailure| match *failure {
@@ -137,10 +143,14 @@ fn kind__that_vanishes_is_named_within_the_timeout() {
 
 #[test]
 fn kind__that_vanishes_for_a_while_is_made_good() {
+    [false, true].into_iter().for_each(make_good);
+}
+
+fn make_good(served: bool) {
     for (to, kinds) in (0..).zip(KINDS) {
         for &kind in kinds {
             let passing = Fault::Kind { kind, to, span: Span::ms(5, 5 + PATIENCE_MS / 2) };
-            let mut sim = sim_of("vanish for a while", two_hosts(passing));
+            let mut sim = sim_of("vanish for a while", two_hosts(served, passing));
             let (done, key) = (Rc::new(RefCell::new(0)), Key::default());
             let count = Rc::clone(&done);
             sim.spawn_all(move |env| {
@@ -212,16 +222,20 @@ fn rounds_pass(
 
 #[test]
 fn longer__packets_that_vanish_are_sent_in_pieces_and_shorter_ones_follow() {
+    [false, true].into_iter().for_each(cut_longer);
+}
+
+fn cut_longer(served: bool) {
     for bytes in [300, 600, 1_000, 1_400] {
         for reliability in ["selective", "gbn"] {
             for from in [0, 5] {
                 let span = Span::ms(from, u64::MAX / MS);
-                let mut config = two_hosts(Fault::Longer { bytes, span });
+                let mut config = two_hosts(served, Fault::Longer { bytes, span });
                 config.settings.push(("reliability", reliability.to_string()));
                 let outcome = rounds_pass("longer", config, 40, 0);
                 assert!(outcome.counters.lost > 0);
                 // Packets that are known to vanish are not sent.
-                assert!(outcome.counters.lost < 5_000, "{bytes}: {}", outcome.counters.lost);
+                assert!(outcome.counters.lost < 10_000, "{bytes}: {}", outcome.counters.lost);
             }
         }
     }
@@ -229,7 +243,11 @@ fn longer__packets_that_vanish_are_sent_in_pieces_and_shorter_ones_follow() {
 
 #[test]
 fn longer__they_are_sent_again_when_they_get_through() {
-    let config = two_hosts(Fault::Longer { bytes: 700, span: Span::ms(2, 3_000) });
+    [false, true].into_iter().for_each(lengthen_again);
+}
+
+fn lengthen_again(served: bool) {
+    let config = two_hosts(served, Fault::Longer { bytes: 700, span: Span::ms(2, 3_000) });
     let short = rounds_pass("short", config.clone(), 1, 2_000).counters;
     let middle = rounds_pass("middle", config.clone(), 1, 13_000).counters;
     let long = rounds_pass("long", config, 1, 23_000).counters;
@@ -241,7 +259,8 @@ fn longer__they_are_sent_again_when_they_get_through() {
 #[test]
 fn longer__and_lost_duplicated_and_out_of_order() {
     for seed in 0..20 {
-        let mut config = two_hosts(Fault::Longer { bytes: 900, span: Span::ms(3, u64::MAX / MS) });
+        let longer = Fault::Longer { bytes: 900, span: Span::ms(3, u64::MAX / MS) };
+        let mut config = two_hosts(seed % 2 == 1, longer);
         config.seed = seed;
         for fault in
             [Fault::loss(50_000), Fault::duplicate(50_000), Fault::reorder(50_000, 100_000)]
@@ -259,7 +278,7 @@ fn kind__that_vanishes_on_one_network_takes_the_other() {
         for &kind in kinds {
             for network in [0, 1] {
                 let vanish = Fault::Kind { kind, to, span: Span::ms(5, u64::MAX / MS) };
-                let mut config = two_hosts(vanish.on(network));
+                let mut config = two_hosts(false, vanish.on(network));
                 config.more = vec![config.wire];
                 rounds_pass(&format!("{} on network {network}", kind.name()), config, 20, 200);
             }
@@ -270,7 +289,7 @@ fn kind__that_vanishes_on_one_network_takes_the_other() {
 /// A receiver that only computes, or has posted nothing yet, is no lack of progress.
 #[test]
 fn progress__is_not_missed_while_the_peer_has_posted_nothing() {
-    let mut sim = sim_of("late", two_hosts(Fault::loss(1_000)));
+    let mut sim = sim_of("late", two_hosts(false, Fault::loss(1_000)));
     let done = Rc::new(RefCell::new(0));
     let count = Rc::clone(&done);
     sim.spawn_all(move |env| {

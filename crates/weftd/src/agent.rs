@@ -125,7 +125,7 @@ impl Agent {
                 _ => {}
             }
         }
-        self.room.seats.values_mut().for_each(|seat| seat.listen());
+        self.room.seats.values_mut().for_each(|seat| seat.listen(now));
         self.room.look_at_waiting();
         self.tell_refused();
         self.room.clear();

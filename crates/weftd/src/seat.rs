@@ -5,7 +5,7 @@ use crate::options::Quotas;
 use std::collections::VecDeque;
 use weft_core::relay::{LinkTo, Out};
 use weft_core::wire::session_index;
-use weft_core::{EndpointId, Instant, PeerId, Pulse};
+use weft_core::{EndpointId, Instant, LinkCaps, PeerId, Pulse};
 use weft_link::agent::{Attach, Caller, Control, Hub, InKernel, Limits, Proxy, ToRank};
 use weft_link::{Address, Bytes, Frame, LinkError, LinkEvent, PeerInfo, Sink};
 
@@ -211,9 +211,10 @@ impl Seat {
             for (at, way) in self.ways.iter_mut().enumerate() {
                 match way.carrier.connect(&info) {
                     Ok(caps) => {
-                        let (latency_ns, bytes_per_us) = (caps.latency_ns, caps.bytes_per_us);
-                        links.push(LinkTo { link: at as u8, latency_ns, bytes_per_us });
-                        mtu = mtu.min(caps.mtu);
+                        let LinkCaps { latency_ns, bytes_per_us, mtu: carried, .. } = caps;
+                        let link = at as u8;
+                        links.push(LinkTo { link, latency_ns, bytes_per_us, mtu: carried });
+                        mtu = mtu.min(carried);
                     }
                     Err(e) => {
                         let why = format!("{}: {e}", way.carrier.caps().name);
@@ -254,11 +255,11 @@ impl Seat {
     }
 
     /// Handles events of its links.
-    pub fn listen(&mut self) {
+    pub fn listen(&mut self, now: Instant) {
         for at in 0..self.ways.len() {
             while let Some(event) = self.ways[at].carrier.link().poll_event() {
                 match event {
-                    LinkEvent::Mtu(peer, mtu) => self.proxy.say(Control::Path(peer, mtu)),
+                    LinkEvent::Mtu(peer, mtu) => self.proxy.set_mtu(now, peer, at as u8, mtu),
                     LinkEvent::Warning(text) => log::warn!("rank {}: {text}", self.rank),
                     _ => {}
                 }
@@ -375,13 +376,14 @@ impl Seat {
     }
 
     /// Returns counters and state, as name and value.
-    pub fn state(&self) -> [(&'static str, u64); 13] {
+    pub fn state(&self) -> [(&'static str, u64); 14] {
         let s = self.proxy.stats();
         let (counted, multicast, refused) = self.proxy.served();
         [
             ("peers", self.proxy.peers() as u64),
             ("sent", s.sent),
             ("retransmitted", s.retransmitted),
+            ("cut", self.proxy.packets_cut()),
             ("timeouts", s.timeouts),
             ("delivered", s.delivered),
             ("held", s.held),

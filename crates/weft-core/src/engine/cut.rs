@@ -11,7 +11,7 @@ use crate::id::PeerId;
 use crate::peer::{Cut, Desc, Peer, State};
 use crate::seq::Seq;
 use crate::time::Instant;
-use crate::wire::{self, flags, Common, Packet, Piece, Probe, PIECE_UNIT};
+use crate::wire::{self, flags, Common, Packet, Piece, Probe};
 use core::time::Duration;
 
 /// Most answers owed to a peer: one for each of its paths.
@@ -93,9 +93,10 @@ impl Engine {
             return;
         }
         p.said_at = now;
+        let since = w.send.stuck_since().unwrap_or(now);
         let (bulk, len) = (desc.bulk, desc.len());
         let len = if is_too_long(p, desc) { p.mtu() } else { len };
-        self.events.push_back(Event::PeerStuck { peer, bulk, len });
+        self.events.push_back(Event::PeerStuck { peer, since, bulk, len });
     }
 
     /// Begins to send a packet in pieces, and returns the first.
@@ -118,8 +119,7 @@ impl Engine {
             p.cut = None;
             return (left && total == 0).then(|| self.emit_at(peer, &desc, seq));
         }
-        let around = (Piece::LEN + desc.packet.header_len()) as u32;
-        let room = (p.mtu() - around) / PIECE_UNIT * PIECE_UNIT;
+        let room = Piece::room(p.mtu(), desc.packet.header_len());
         let len = room.min(total - at);
         p.cut = (at + len < total).then_some(Cut { seq, desc, at: at + len });
         let part = Desc { payload: desc.payload.part(at, len), ..desc };

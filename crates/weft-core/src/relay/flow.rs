@@ -3,10 +3,11 @@
 use super::share::{SHARE, TOLD};
 use super::{Kept, LinkTo, Out, LINKS_MAX};
 use crate::caps::Pulse;
-use crate::config::{Config, Reliability};
+use crate::config::{Config, Reliability, MTU_MIN};
 use crate::id::{EndpointId, PeerId};
 use crate::reliability::{
-    nearly_full, should_ask, AckOutcome, AckPolicy, Congestion, RecvWindow, Rtt, SendWindow,
+    nearly_full, should_ask, AckOutcome, AckPolicy, Congestion, PathMtu, RecvWindow, Rtt,
+    SendWindow, PROBES,
 };
 use crate::seq::Seq;
 use crate::slab::Slab;
@@ -36,6 +37,8 @@ const RTO_MIN: Duration = Duration::from_millis(4);
 const FEW: u32 = 4;
 /// Time without an acknowledgement, with several timeouts, after which the window restarts.
 const SILENT: Duration = Duration::from_millis(10);
+/// Retransmissions of the oldest packet after which the length of packets is in doubt.
+const DOUBTED: u8 = 3;
 /// Interval of questions over a link that was left, or never answered: at first and at most,
 /// doubled each time.
 const ASK_EVERY: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(30)];
@@ -52,6 +55,8 @@ struct Way {
     /// True after a HELLO over it; once the link was left, after an answer.
     proven: bool,
     left: bool,
+    /// The length of packets over it.
+    mtu: PathMtu,
 }
 
 /// A numbered packet that waits for the window.
@@ -71,6 +76,14 @@ impl Waiting {
             Waiting::Answer { .. } => None,
         }
     }
+}
+
+/// Questions for the lengths that a link carries.
+#[derive(Clone, Copy, Default)]
+struct Probing {
+    at: usize,
+    sizes: [u32; PROBES],
+    left: usize,
 }
 
 /// A peer of the rank.
@@ -138,6 +151,8 @@ pub(super) struct Flow {
     asked: u8,
     /// The rank's question (HELLO), without its payload: the peer knows the address.
     question: Option<HeaderBuf>,
+    /// Questions for lengths to send now.
+    probing: Probing,
     /// Links over which to ask now, one bit each, and the time of the next question.
     asks: u8,
     ask_at: Instant,
@@ -162,7 +177,7 @@ impl Flow {
             delay: us(cfg.ack_delay_us),
             peer_window: cfg.window,
         });
-        let way = |&to| Way { to, proven: false, left: false };
+        let way = |&to: &LinkTo| Way { to, proven: false, left: false, mtu: PathMtu::new(to.mtu) };
         let ways = core::array::from_fn(|at| links.get(at).map(way));
         let mut send = SendWindow::new(mode, cfg.window, Seq(0));
         let congestion = Congestion::new(crate::peer::target(cfg), send.limit());
@@ -206,6 +221,7 @@ impl Flow {
             copies: 0,
             asked: 0,
             question: None,
+            probing: Probing::default(),
             asks: 0,
             ask_at: Instant::FAR,
             ask_every: ASK_EVERY[0],
@@ -368,7 +384,76 @@ impl Flow {
         let at = (0..LINKS_MAX).find(|at| self.asks >> at & 1 != 0)?;
         self.asks &= !(1 << at);
         let (way, header) = (self.ways[at]?, self.question?);
-        Some(Out { peer, link: way.to.link, header, payload: 0, last: false })
+        Some(Out::bare(peer, way.to.link, header))
+    }
+
+    /// Returns the longest packet that all links carry, in bytes.
+    pub fn mtu(&self) -> u32 {
+        self.ways().map(|(_, way)| way.mtu.fits()).min().unwrap_or(MTU_MIN)
+    }
+
+    /// Returns the state of the length of packets over a link of the caller.
+    pub fn mtu_of(&mut self, link: u8) -> Option<&mut PathMtu> {
+        let way = self.ways.iter_mut().flatten().find(|way| way.to.link == link);
+        way.map(|way| &mut way.mtu)
+    }
+
+    /// Doubts that packets over the link in use are short enough.
+    fn doubt(&mut self, now: Instant) {
+        let since = self.send.stuck_since().unwrap_or(now);
+        if let Some(way) = &mut self.ways[self.at()] {
+            way.mtu.suspect(now, since);
+        }
+    }
+
+    /// Does so if this packet, which is sent again, is the oldest and was so several times in vain.
+    pub fn doubt_if_vain(&mut self, now: Instant, seq: Seq) {
+        let tries = self.send.oldest_item().map_or(0, |(_, tries)| tries);
+        if tries >= DOUBTED && seq == self.send.oldest() {
+            self.doubt(now);
+        }
+    }
+
+    /// Returns the time of the next question for a length.
+    pub fn probe_at(&self) -> Option<Instant> {
+        if self.session_out == 0 {
+            return None;
+        }
+        let at = self.ways().filter_map(|(_, way)| way.mtu.next_timeout()).min();
+        if self.probing.left > 0 {
+            Some(Instant(0))
+        } else {
+            at
+        }
+    }
+
+    /// Returns the next question for a length: the caller's link, its number, and the length.
+    pub fn next_probe(&mut self, now: Instant) -> Option<(u8, u32, u32)> {
+        if self.probing.left == 0 {
+            for (at, way) in self.ways.iter_mut().enumerate() {
+                let Some(sizes) = way.as_mut().and_then(|way| way.mtu.poll(now)) else { continue };
+                self.probing = Probing { at, sizes, left: PROBES };
+                break;
+            }
+        }
+        let Probing { at, sizes, left } = self.probing;
+        self.probing.left = left.checked_sub(1)?;
+        Some((self.ways[at]?.to.link, at as u32, sizes[PROBES - left]))
+    }
+
+    /// Handles the answer to a question for a length.
+    pub fn on_probed(&mut self, now: Instant, number: u32, size: u32) {
+        if let Some(Some(way)) = self.ways.get_mut(number as usize) {
+            way.mtu.answered(now, size);
+        }
+    }
+
+    /// Sends packets that are in flight again at once: they did not get through as they were.
+    pub fn resend(&mut self, now: Instant) {
+        self.rtt.end_backoff();
+        self.timeouts = 0;
+        self.on_new_path();
+        self.send.on_timeout(now, Duration::ZERO);
     }
 
     /// Returns true if nothing new has been acknowledged for `long`.
@@ -387,6 +472,7 @@ impl Flow {
         if self.ways().count() < 2 {
             return false;
         }
+        self.doubt(now);
         self.leave(now, before);
         if self.at() == before {
             // No other is proven: take any.
@@ -548,7 +634,9 @@ impl Flow {
         wire::patch_ack(&mut header, self.recv.next_expected(), self.credit);
         self.recv.ack_piggybacked();
         self.answered = true;
-        Out { peer, link: self.link(), header, payload: kept.payload, last: false }
+        let way = self.ways[self.at()];
+        let (link, fits) = way.map_or((0, u32::MAX), |w| (w.to.link, w.mtu.fits()));
+        Out { payload: kept.payload, fits, ..Out::bare(peer, link, header) }
     }
 
     /// Returns an acknowledgement, with the state of the rank's process as the agent sees it.
@@ -568,7 +656,7 @@ impl Flow {
         self.recv.ack_sent();
         self.ack_now = false;
         let header = wire::emit(&common, &Packet::Ack(Ack { sack }));
-        Out { peer, link: self.link(), header, payload: 0, last: false }
+        Out::bare(peer, self.link(), header)
     }
 
     /// Returns true if a BYE was sent at least once.
@@ -612,6 +700,6 @@ impl Flow {
         let ask = Some(self.ask_at).filter(|&at| at != Instant::FAR);
         // A BYE not sent yet, or with packets before it, waits for other events.
         let bye = self.bye.filter(|_| self.said_bye() && self.is_done()).map(|_| self.bye_at);
-        [resend, give_up, ack, ask, bye].into_iter().flatten().min()
+        [resend, give_up, ack, ask, bye, self.probe_at()].into_iter().flatten().min()
     }
 }

@@ -13,6 +13,7 @@ mod length;
 mod share;
 #[cfg(test)]
 mod tests;
+mod types;
 
 use crate::caps::Pulse;
 use crate::config::Config;
@@ -21,9 +22,7 @@ use crate::reliability::{SackMap, Verdict};
 use crate::seq::Seq;
 use crate::slab::Slab;
 use crate::time::Instant;
-use crate::wire::{
-    self, flags, reason, Bye, Common, HeaderBuf, Hello, Packet, PacketType, Piece, Reply, WireError,
-};
+use crate::wire::{self, flags, reason, Bye, Common, HeaderBuf, Hello, Packet, Reply, WireError};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -31,9 +30,7 @@ use core::time::Duration;
 use flow::{Flow, Waiting};
 pub use flow::{BYES, BYE_PAUSE_MAX};
 pub use share::{Shares, SHARE};
-
-/// A payload that the caller keeps, as a number of the caller's; 0 for none.
-pub type Handle = u32;
+pub use types::{Arrival, Handle, LinkTo, Out, RelayEvent, Room};
 
 /// Most links to one peer.
 pub const LINKS_MAX: usize = 4;
@@ -44,17 +41,6 @@ pub const LINKS_MAX: usize = 4;
 const ANSWERS_MAX: u32 = wire::REQUESTS_MAX;
 /// Most packets of the agent's own that wait for a peer; refused ones are made again later.
 const INJECTED_MAX: u32 = share::SHARE;
-
-/// One of the caller's links to a peer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LinkTo {
-    /// The caller's number for it.
-    pub link: u8,
-    /// Delay in nanoseconds: all but bulk data takes the link of the lowest.
-    pub latency_ns: u32,
-    /// Rate in bytes per microsecond: if packets queue, they take the link of the highest.
-    pub bytes_per_us: u32,
-}
 
 /// Number of acknowledgements passed to the rank in the time after which silence counts as death.
 const TELLS: u32 = 16;
@@ -90,66 +76,6 @@ pub struct RelayStats {
     pub moved: u64,
 }
 
-/// The caller's action on a packet from the network.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Arrival {
-    /// None: it was for the relay, is a duplicate, or cannot be accepted.
-    Drop,
-    /// Pass it to the rank now; with its peer, if the rank has connected to it.
-    Deliver(Option<PeerId>),
-    /// Keep it until [`Relay::next_held`] names it.
-    Hold(PeerId, Seq),
-    /// Part of the packet with the first number; the second is the next expected one. Keep it until
-    /// all parts are here, then pass that packet to [`Relay::from_wire`].
-    Piece(PeerId, [Seq; 2], Piece),
-}
-
-/// The caller's room for packets from the network.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Room {
-    /// For a packet that goes to the rank.
-    pub deliver: bool,
-    /// For a packet that is held after a gap.
-    pub hold: bool,
-}
-
-impl Room {
-    /// For both.
-    pub const ANY: Room = Room { deliver: true, hold: true };
-    /// For neither.
-    pub const NONE: Room = Room { deliver: false, hold: false };
-}
-
-/// A packet to send.
-#[derive(Clone, Copy, Debug)]
-pub struct Out {
-    /// The destination.
-    pub peer: PeerId,
-    /// The caller's link.
-    pub link: u8,
-    /// The header.
-    pub header: HeaderBuf,
-    /// Its payload, if any.
-    pub payload: Handle,
-    /// True if the payload is no longer needed after this.
-    pub last: bool,
-}
-
-/// An event that the caller reports to the rank.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RelayEvent {
-    /// A peer was silent for so many milliseconds and was given up.
-    Lost(PeerId, u32),
-    /// A peer is heard, but packets to it did not get through for so many milliseconds; the oldest
-    /// has this type and this payload. The caller forgets the peer.
-    Stuck(PeerId, u32, PacketType, Handle),
-    /// So many packets of the rank to a peer, counted from its first, no longer wait: see
-    /// [`Shares::on_left`].
-    Left(PeerId, u32),
-    /// [`Relay::inject`] was refused, and has room now.
-    Room,
-}
-
 /// A packet of the rank that is kept.
 #[derive(Clone, Copy)]
 struct Kept {
@@ -177,6 +103,8 @@ pub struct Relay {
     quantum: u32,
     timers: BTreeSet<(Instant, PeerId)>,
     events: VecDeque<RelayEvent>,
+    /// BYEs to peers that are given up, and the events that follow.
+    farewells: VecDeque<(Out, RelayEvent)>,
     replaying: Option<PeerId>,
     /// The state of the rank's process.
     pulse: Pulse,
@@ -197,6 +125,7 @@ impl Relay {
             quantum: QUANTUM,
             timers: BTreeSet::new(),
             events: VecDeque::new(),
+            farewells: VecDeque::new(),
             replaying: None,
             pulse: Pulse::Runs,
             stats: RelayStats::default(),
@@ -261,6 +190,7 @@ impl Relay {
             free.extend(kept.remove(key).map(|k| k.payload).filter(|&p| p != 0));
         };
         flow.backlog.drain(..).filter_map(Waiting::key).for_each(&mut drop_one);
+        self.farewells.retain(|(bye, _)| bye.peer != peer);
         flow.plain.drain(..).for_each(&mut drop_one);
         flow.bye.take().into_iter().for_each(&mut drop_one);
         flow.send.drain(&mut |key, _| drop_one(key));
@@ -432,7 +362,7 @@ impl Relay {
         };
         self.acknowledged(now, peer, &common, sack.as_ref());
         match packet {
-            Packet::Probe(_) => self.on_probe(peer, &common, &packet),
+            Packet::Probe(probe) => self.on_probe(now, peer, &common, &probe),
             Packet::Piece(piece) => self.on_piece(now, peer, common.seq, piece),
             Packet::Ack(_) => self.on_ack(now, peer, common.credit, room.deliver),
             Packet::Bye(_) => {
@@ -612,6 +542,10 @@ impl Relay {
 
     /// Returns the next packet to send. The caller keeps it if the link is full.
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Out> {
+        if let Some((bye, event)) = self.farewells.pop_front() {
+            self.events.push_back(event);
+            return Some(bye);
+        }
         while let Some(&peer) = self.ready.front() {
             if let Some(out) = self.next_out(now, peer) {
                 self.quantum = self.quantum.saturating_sub(1);
@@ -638,6 +572,10 @@ impl Relay {
         if let Some(key) = flow.plain.front().copied() {
             return self.emit_plain(peer, key);
         }
+        if let Some(probe) = self.next_probe(now, peer) {
+            return Some(probe);
+        }
+        let Some(Some(flow)) = self.flows.get_mut(peer.0 as usize) else { return None };
         let flow = &mut **flow;
         if let Some(question) = flow.next_question(peer) {
             return Some(question);
@@ -648,6 +586,7 @@ impl Relay {
         }
         if let Some((seq, key)) = flow.send.next_retransmit(now) {
             self.stats.retransmitted += 1;
+            flow.doubt_if_vain(now, seq);
             let kept = self.kept.get(key)?;
             return Some(flow.emit(peer, kept, seq, flags::ACKNOW));
         }
@@ -708,7 +647,7 @@ impl Relay {
             flow.plain.pop_front();
             self.kept.remove(key);
         }
-        Some(Out { peer, link, header: kept.header, payload: kept.payload, last })
+        Some(Out { payload: kept.payload, last, ..Out::bare(peer, link, kept.header) })
     }
 
     /// Returns the next payload that is no longer needed.
@@ -731,7 +670,7 @@ impl Relay {
     /// Returns true if `poll_transmit` may have a packet.
     #[inline]
     pub fn has_output(&self) -> bool {
-        !self.ready.is_empty()
+        !self.ready.is_empty() || !self.farewells.is_empty()
     }
 
     /// Does everything that is due, for some peers: [`Relay::next_timeout`] says if there are more.
@@ -763,6 +702,7 @@ impl Relay {
             }
             let mut due = flow.recv.ack_due(now) || flow.send.awaiting_retransmit() > 0;
             due |= flow.asks(now) || flow.bye_due(now) || flow.lacks_a_place();
+            due |= flow.probe_at().is_some_and(|at| at <= now);
             match flow.deadline(&self.cfg) {
                 _ if due => self.make_ready(peer),
                 Some(next) => self.arm(peer, next.max(now + Duration::from_micros(1))),

@@ -23,8 +23,8 @@ struct Side {
 
 /// A link of low delay, and one of high rate.
 const LINKS: [LinkTo; 2] = [
-    LinkTo { link: 0, latency_ns: 2_000, bytes_per_us: 600 },
-    LinkTo { link: 1, latency_ns: 9_000, bytes_per_us: 3_000 },
+    LinkTo { link: 0, latency_ns: 2_000, bytes_per_us: 600, mtu: 1456 },
+    LinkTo { link: 1, latency_ns: 9_000, bytes_per_us: 3_000, mtu: 1456 },
 ];
 const PEER: PeerId = PeerId(3);
 const SESSION: [u32; 2] = [wire::session_number(3, 7), wire::session_number(3, 9)];

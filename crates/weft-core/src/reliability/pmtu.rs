@@ -18,8 +18,16 @@ const STEP: u32 = 8;
 const MISSES: u8 = 3;
 /// Rounds without any answer after which a search ends: the peer is silent.
 const SILENCE: u8 = 6;
+/// Rounds without any answer after which a search begins anew from the shortest: the path may carry
+/// less than it did.
+const SHRUNK: u8 = 2;
 /// Time for answers: at first, and at most.
 const WAIT: [Duration; 2] = [Duration::from_millis(30), Duration::from_secs(1)];
+/// Pause after a search without any answer, as the peer may be silent for long: at first, and at
+/// most.
+const QUIET: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(16)];
+/// Time for which the result of a search holds.
+const HOLDS: Duration = Duration::from_secs(1);
 /// Time until longer packets are tried again: at first, and at most (RFC 8899, 5.1.1).
 const RAISE: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(600)];
 
@@ -50,9 +58,11 @@ pub struct PathMtu {
     most: u32,
     fits: u32,
     search: Option<Search>,
-    /// Times at which searches ended: the last that confirmed the length, the last without answer.
+    /// End of the last search that confirmed the length.
     searched: Option<Instant>,
-    unheard: Option<Instant>,
+    /// End of the pause after a search without any answer.
+    quiet_until: Instant,
+    quiet: Duration,
     raise_at: Instant,
     raise_wait: Duration,
 }
@@ -61,8 +71,9 @@ impl PathMtu {
     /// Makes the state of a path whose link carries packets of `most` bytes.
     pub fn new(most: u32) -> PathMtu {
         let (search, raise_at, raise_wait) = (None, Instant::FAR, RAISE[0]);
-        let (searched, unheard) = (None, None);
-        PathMtu { most, fits: most, search, searched, unheard, raise_at, raise_wait }
+        let (searched, quiet_until, quiet) = (None, Instant(0), QUIET[0]);
+        let fits = most;
+        PathMtu { most, fits, search, searched, quiet_until, quiet, raise_at, raise_wait }
     }
 
     /// Returns the longest packet to send, in bytes.
@@ -79,20 +90,22 @@ impl PathMtu {
         self.raise_at = if self.fits < most { now } else { Instant::FAR };
     }
 
-    /// Returns true if a search since then found that packets of the length in use get through.
-    pub fn is_known(&self, since: Instant) -> bool {
-        self.searched.is_some_and(|at| at >= since)
+    /// Returns true if a search has found lately, and after `since`, that packets of the length in
+    /// use get through.
+    pub fn is_known(&self, now: Instant, since: Instant) -> bool {
+        self.searched.is_some_and(|at| since <= at && now < at + HOLDS)
     }
 
-    /// Returns true if a search since then found that packets of no length are answered.
-    pub fn is_silent(&self, since: Instant) -> bool {
-        self.unheard.is_some_and(|at| at >= since)
+    /// Returns true if a search has found lately that packets of no length are answered.
+    pub fn is_silent(&self, now: Instant) -> bool {
+        now < self.quiet_until
     }
 
-    /// Starts a search, since packets vanish, unless one is in progress.
-    pub fn suspect(&mut self, now: Instant) {
-        if self.search.is_none() {
-            self.begin(now, MTU_MIN, self.fits + 1);
+    /// Starts a search, as a packet has vanished again and again since then, unless one is in
+    /// progress or has ended lately.
+    pub fn suspect(&mut self, now: Instant, since: Instant) {
+        if self.search.is_none() && !self.is_known(now, since) && !self.is_silent(now) {
+            self.begin(now, MTU_MIN.min(self.fits), self.fits + 1);
         }
     }
 
@@ -138,6 +151,7 @@ impl PathMtu {
         if size > self.most {
             return;
         }
+        (self.quiet_until, self.quiet) = (Instant(0), QUIET[0]);
         let Some(search) = &mut self.search else {
             self.fits = self.fits.max(size);
             return;
@@ -162,7 +176,10 @@ impl PathMtu {
         }
         // If the length stays, it is not the reason why packets vanish.
         self.searched = (!silent && self.fits == before).then_some(now);
-        self.unheard = silent.then_some(now);
+        if silent {
+            self.quiet_until = now + self.quiet;
+            self.quiet = (self.quiet * 2).min(QUIET[1]);
+        }
         // Only longer lengths probed in vain delay the next try.
         self.raise_wait = match (self.fits == before, search.raises) {
             (true, true) => (self.raise_wait * 2).min(RAISE[1]),
@@ -178,6 +195,9 @@ impl Search {
     fn end_round(&mut self) -> bool {
         if !self.heard {
             self.silent += 1;
+            if self.silent == SHRUNK {
+                self.low = self.low.min(MTU_MIN);
+            }
             self.wait = (self.wait * 2).min(WAIT[1]);
             return self.silent < SILENCE;
         }
@@ -242,21 +262,26 @@ mod tests {
         for carries in [276, 500, 1000, 1384, 1471, 1472] {
             let mut path = PathMtu::new(1472);
             assert_eq!((path.poll(at(0)), path.next_timeout()), (None, None), "no doubt");
-            path.suspect(at(1));
+            path.suspect(at(1), at(1));
             pass(&mut path, 1..2_000, carries, 0);
             assert!((carries.saturating_sub(STEP)..=carries).contains(&path.fits()), "{path:?}");
-            assert_eq!(path.is_known(at(1)), carries == 1472);
+            let found = path.searched.is_some();
+            assert_eq!(found, carries == 1472);
         }
     }
 
     #[test]
     fn suspect__what_is_right_stays_though_packets_are_lost() {
         let mut path = PathMtu::new(1472);
-        path.suspect(at(1));
+        path.suspect(at(1), at(1));
         let asked = pass(&mut path, 1..1_000, 1472, 0);
         assert_eq!((path.fits(), asked), (1472, PROBES as u32));
+        path.suspect(at(900), at(1));
+        assert_eq!(pass(&mut path, 900..950, 1472, 0), 0, "that is known");
+        path.suspect(at(950), at(940));
+        assert_eq!(pass(&mut path, 950..1_000, 1472, 0), PROBES as u32, "it was true before");
         for ms in (1_000..20_000).step_by(2_000) {
-            path.suspect(at(ms));
+            path.suspect(at(ms), at(ms));
             pass(&mut path, ms..ms + 2_000, 1472, 20);
             assert_eq!(path.fits(), 1472, "{path:?}");
         }
@@ -265,17 +290,26 @@ mod tests {
     #[test]
     fn suspect__a_silent_peer_changes_nothing() {
         let mut path = PathMtu::new(1472);
-        path.suspect(at(0));
-        let asked = pass(&mut path, 0..60_000, 0, 0);
+        path.suspect(at(0), at(0));
+        let asked = pass(&mut path, 0..3_000, 0, 0);
+        assert!(
+            path.is_silent(at(3_000)) && !path.is_known(at(3_000), at(0)),
+            "silence is no answer"
+        );
         assert_eq!((path.fits(), path.search.is_none()), (1472, true));
         assert!(asked <= u32::from(SILENCE) * PROBES as u32);
-        assert!(path.is_silent(at(1)) && !path.is_known(at(1)), "silence is no answer");
+        let mut asked = 0;
+        for ms in (3_000..60_000).step_by(100) {
+            path.suspect(at(ms), at(ms));
+            asked += pass(&mut path, ms..ms + 100, 0, 0);
+        }
+        assert!((100..350).contains(&asked), "it is asked less and less often: {asked}");
     }
 
     #[test]
     fn poll__longer_ones_are_tried_again_less_and_less_often() {
         let mut path = PathMtu::new(1472);
-        path.suspect(at(0));
+        path.suspect(at(0), at(0));
         pass(&mut path, 0..2_000, 1000, 0);
         let asked = pass(&mut path, 2_000..200_000, 1000, 0);
         assert!((PROBES as u32..400).contains(&asked), "{asked}");
@@ -285,13 +319,24 @@ mod tests {
     }
 
     #[test]
+    fn poll__a_path_that_carries_less_during_a_search_is_searched_anew() {
+        let mut path = PathMtu::new(1472);
+        path.suspect(at(0), at(0));
+        pass(&mut path, 0..1, 1300, 0);
+        pass(&mut path, 1..4_000, 400, 0);
+        assert!((392..=400).contains(&path.fits()), "{path:?}");
+        pass(&mut path, 4_000..60_000, 300, 0);
+        assert!((276..=300).contains(&path.fits()), "tried again with longer ones: {path:?}");
+    }
+
+    #[test]
     fn set_most__what_the_link_says_bounds_and_what_was_found_stays() {
         let mut path = PathMtu::new(1472);
         path.set_most(at(0), 1372);
         assert_eq!(path.fits(), 1372);
         path.set_most(at(0), 1472);
         assert_eq!((path.fits(), path.next_timeout()), (1472, None));
-        path.suspect(at(1));
+        path.suspect(at(1), at(1));
         pass(&mut path, 1..2_000, 1000, 0);
         path.set_most(at(3_000), 8972);
         assert!(path.fits() <= 1000 && path.next_timeout() == Some(at(3_000)), "{path:?}");

@@ -2,6 +2,7 @@
 //! part of a packet that has its number already.
 
 use super::{field, Common, HeaderBuf, Packet, PacketType};
+use crate::config::MTU_MIN;
 
 /// Parts of a payload begin at multiples of this, bytes.
 pub const PIECE_UNIT: u32 = 64;
@@ -39,6 +40,13 @@ fn is_part(piece: &Piece) -> bool {
 }
 
 impl Piece {
+    /// The longest part, in bytes, of a packet with a header of this length that fits a piece of
+    /// `mtu` bytes.
+    pub fn room(mtu: u32, header_len: usize) -> u32 {
+        let around = (Piece::LEN + header_len) as u32;
+        mtu.max(MTU_MIN).saturating_sub(around) / PIECE_UNIT * PIECE_UNIT
+    }
+
     /// Returns the header of this part of the packet with the header `whole`.
     pub fn header_of(self, whole: &HeaderBuf) -> HeaderBuf {
         let common = Common { flags: 0, imm: 0, ..Common::read(&whole.bytes) };

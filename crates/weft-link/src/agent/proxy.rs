@@ -12,7 +12,9 @@ use crate::Bytes;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use weft_core::relay::{Arrival, LinkTo, Out, Relay, RelayEvent, RelayStats, Room};
-use weft_core::wire::{self, field, flags, status, HeaderBuf, Packet, PacketType};
+use weft_core::wire::{
+    self, field, flags, status, HeaderBuf, Packet, PacketType, Piece, PIECES_MAX,
+};
 use weft_core::{Config, EndpointId, Instant, PeerId, Pulse};
 
 /// Highest number of packets and messages that wait for room in the rank's ring.
@@ -70,6 +72,10 @@ pub struct Proxy {
     held_bytes: usize,
     /// Packets of which some pieces arrived.
     pieces: Pieces,
+    /// Pieces of a packet that is longer than its link carries.
+    cut: VecDeque<Out>,
+    /// Number of packets sent in pieces.
+    packets_cut: u64,
     scratch: Vec<u8>,
     counters: Counters,
     groups: Groups,
@@ -95,6 +101,8 @@ impl Proxy {
             held: BTreeMap::new(),
             held_bytes: 0,
             pieces: Pieces::default(),
+            cut: VecDeque::new(),
+            packets_cut: 0,
             scratch: Vec::new(),
             counters: Counters::default(),
             groups: Groups::default(),
@@ -193,6 +201,11 @@ impl Proxy {
         connected
     }
 
+    /// Notes that a link carries packets of at most `mtu` bytes to a peer from now on.
+    pub fn set_mtu(&mut self, now: Instant, peer: PeerId, link: u8, mtu: u32) {
+        self.relay.set_mtu(now, peer, link, mtu);
+    }
+
     /// Forgets a peer.
     pub fn forget(&mut self, peer: PeerId) {
         self.relay.disconnect(peer);
@@ -201,6 +214,9 @@ impl Proxy {
         let held: Vec<(u32, u32)> = self.held.range(of_peer).map(|(key, _)| *key).collect();
         held.into_iter().for_each(|key| drop(self.take_held(key)));
         self.pieces.forget(peer);
+        let (payloads, cut) = (&mut self.payloads, &mut self.cut);
+        cut.iter().filter(|out| out.peer == peer).for_each(|out| payloads.release(out.payload));
+        cut.retain(|out| out.peer != peer);
         self.lose(peer);
     }
 
@@ -273,8 +289,14 @@ impl Proxy {
         let kind = header.get(field::TYPE).copied().unwrap_or(0);
         let Some(peer) = from else { return self.give_rank(None, header, payload, rank) };
         match kind {
-            // A peer waits for the rank and receives nothing from it.
-            NOP if header.get(field::IMM) == Some(&[0; 4]) => self.look_at_rank(now, rank),
+            // A peer waits for the rank and receives nothing from it. Its sign of life goes on to
+            // the rank, which has nothing to answer.
+            NOP if header.get(field::IMM) == Some(&[0; 4]) => {
+                self.look_at_rank(now, rank);
+                let mut sign = HeaderBuf::copy_of(header);
+                sign.as_mut_slice()[field::FLAGS].fill(0);
+                self.give_rank(from, sign.as_slice(), payload, rank);
+            }
             ATOMIC | MCAST | GRANT if self.serve(peer, header, payload) => {}
             BYE => {
                 self.lose(peer);
@@ -381,14 +403,51 @@ impl Proxy {
     /// True if there may be a packet to send.
     #[inline]
     pub fn has_output(&self) -> bool {
-        self.relay.has_output()
+        self.relay.has_output() || !self.cut.is_empty()
     }
 
     /// Returns the next packet to send. [`bytes_of`](Self::bytes_of) returns its payload until
     /// [`sent`](Self::sent) is called.
     #[inline]
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Out> {
-        self.relay.poll_transmit(now)
+        if let Some(piece) = self.cut.pop_front() {
+            return Some(piece);
+        }
+        let out = self.relay.poll_transmit(now)?;
+        let len = out.header.as_slice().len() + self.payloads.get(out.payload).len();
+        if len > out.fits as usize || out.padding > 0 {
+            return Some(self.fit(out));
+        }
+        Some(out)
+    }
+
+    /// Makes the payload of a packet that only has a length, or the pieces of one that is longer
+    /// than its link carries.
+    #[cold]
+    fn fit(&mut self, out: Out) -> Out {
+        if out.padding > 0 {
+            let zeros = vec![0; out.padding as usize];
+            let payload = self.payloads.keep(Bytes::from_slice(&zeros));
+            return Out { payload, last: true, ..out };
+        }
+        let header = out.header.as_slice();
+        let kind = header.get(field::TYPE).and_then(|&kind| PacketType::try_from(kind).ok());
+        let payload = self.payloads.get(out.payload).to_vec();
+        let room = Piece::room(out.fits, header.len()) as usize;
+        let cuts = kind.is_some_and(PacketType::is_sequenced) && room > 0;
+        if !cuts || payload.is_empty() || payload.len() > PIECES_MAX as usize {
+            return out;
+        }
+        let total = payload.len() as u32;
+        for (offset, part) in (0..).step_by(room).zip(payload.chunks(room)) {
+            let piece = Piece { offset, total };
+            let body = [header, part].concat();
+            let payload = self.payloads.keep(Bytes::from_slice(&body));
+            let header = piece.header_of(&out.header);
+            self.cut.push_back(Out { header, payload, fits: u32::MAX, last: true, ..out });
+        }
+        self.packets_cut += 1;
+        self.cut.pop_front().unwrap_or(out)
     }
 
     /// Returns the payload of a packet.
@@ -415,6 +474,7 @@ impl Proxy {
             match event {
                 RelayEvent::Left(peer, left) => self.say(Control::Left(peer, left)),
                 RelayEvent::Room => self.groups.look_again(),
+                RelayEvent::Path(peer, mtu) => self.say(Control::Path(peer, mtu)),
                 RelayEvent::Stuck(peer, after_ms, kind, payload) => {
                     let len = (kind.header_len() + self.payloads.get(payload).len()) as u32;
                     self.forget(peer);
@@ -479,6 +539,11 @@ impl Proxy {
     /// Returns the counters of the relay.
     pub fn stats(&self) -> &RelayStats {
         self.relay.stats()
+    }
+
+    /// Returns the number of packets sent in pieces.
+    pub fn packets_cut(&self) -> u64 {
+        self.packets_cut
     }
 
     /// Returns the work done by groups, in visits of a child.

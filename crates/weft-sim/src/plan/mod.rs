@@ -320,8 +320,6 @@ impl Plan {
             (plan.config.served, plan.config.kind) = (true, LinkKind::Network);
             // Agents have one network, so an outage must be shorter than the time that peers wait.
             plan.config.faults.retain(|fault| !fault.is_outage(PATIENCE_MS));
-            let longer = |f: &Fault| (0..3).any(|n| matches!(f.at(n), Some(Fault::Longer { .. })));
-            plan.config.faults.retain(|fault| !longer(fault));
             plan.draw_still(&mut Rng::stream(seed, 12));
         }
         if kind.services {

@@ -382,7 +382,7 @@ impl Driver {
             Event::PeerFull(peer, messages, bytes) => self.report_full(peer, messages, bytes),
             Event::PeerSilent(peer) => self.on_silent(peer),
             Event::PeerStalled(peer, times) => self.on_stalled(peer, times),
-            Event::PeerStuck { peer, bulk, len } => self.on_stuck(peer, bulk, len),
+            Event::PeerStuck { peer, since, bulk, len } => self.on_stuck(peer, since, bulk, len),
             other => self.core.event(other),
         }
     }

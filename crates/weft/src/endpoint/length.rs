@@ -2,15 +2,11 @@
 //! packets that come in pieces, as they were too long.
 
 use super::driver::{Core, Driver};
-use std::time::Duration;
 use weft_core::reliability::PROBES;
 use weft_core::wire::Piece;
 use weft_core::{Instant, PeerId, Seq};
 use weft_link::pieces::Pieces;
 use weft_link::{Bytes, Frame, Sink};
-
-/// What was found of the length of packets holds for so long.
-const KNOWN_NS: u64 = Duration::from_secs(1).as_nanos() as u64;
 
 /// What a driver keeps of the length of packets.
 pub(crate) struct Lengths {
@@ -81,11 +77,11 @@ impl Driver {
     /// A packet to a peer that is heard is sent again and again in vain: it is too long, or of a
     /// kind that something on the way drops.
     #[cold]
-    pub(super) fn on_stuck(&mut self, peer: PeerId, bulk: bool, len: u32) {
+    pub(super) fn on_stuck(&mut self, peer: PeerId, since: Instant, bulk: bool, len: u32) {
         let now = self.core.now;
         let Some(Some(route)) = self.routes.get_mut(peer.0 as usize) else { return };
-        let (link, since) = (route.link_for(bulk, len), Instant(now.0.saturating_sub(KNOWN_NS)));
-        if route.suspect(now, since, link, len) {
+        let link = route.link_for(bulk, len);
+        if route.suspect((now, since), link, len) {
             self.core.engine.path_changed(now, peer);
             self.set_bulk(peer);
             log::warn!(
@@ -181,13 +177,23 @@ impl Driver {
         let Some((before, mtu)) = route.measure_mtu() else { return };
         self.core.engine.set_mtu(peer, mtu);
         self.set_bulk(peer);
+        self.say_length(peer, before, mtu);
+        if mtu < before {
+            self.core.engine.path_changed(self.core.now, peer);
+        }
+    }
+
+    /// Says that packets to a peer are shorter or longer from now on than they were `before`.
+    pub(super) fn say_length(&self, peer: PeerId, before: u32, mtu: u32) {
+        if mtu == before || !self.core.engine.peer_ready(peer) {
+            return;
+        }
         let what = self.describe(peer);
         if mtu < before {
             log::warn!(
                 "packets of more than {mtu} bytes vanish on the way to {what}: going on with \
                  shorter ones (the MTU of something between is less than that of both ends)"
             );
-            self.core.engine.path_changed(self.core.now, peer);
         } else {
             log::info!("packets of {mtu} bytes get through again to {what}");
         }

@@ -217,18 +217,18 @@ impl Route {
         self.paths.iter().filter_map(|path| path.mtu.next_timeout()).min()
     }
 
-    /// A packet of this length is sent again and again in vain, though the peer is heard: is it the
-    /// length? If that was found not to be the cause since `since`, or packets of no length were
-    /// answered, the path is left, where there is another. True if that is so.
-    pub fn suspect(&mut self, now: Instant, since: Instant, link: u8, len: u32) -> bool {
+    /// A packet of this length is sent again and again in vain since `since`, though the peer is
+    /// heard: is it the length? If that was found lately not to be the cause, or packets of no length were answered,
+    /// the path is left, where there is another. True if that is so.
+    pub fn suspect(&mut self, (now, since): (Instant, Instant), link: u8, len: u32) -> bool {
         let others = self.paths.iter().any(|p| p.link != link && p.state != State::Lost);
         let Some(path) = self.paths.iter_mut().find(|p| p.link == link) else { return false };
         // Where there is another way, links of long packets ask with them, and are judged by that.
         let judged = others && is_long(&path.caps);
-        let known = path.mtu.is_known(since) || others && path.mtu.is_silent(since);
+        let known = path.mtu.is_known(now, since) || others && path.mtu.is_silent(now);
         // Short ones are not too long.
         if !judged && len > MTU_MIN && !known {
-            path.mtu.suspect(now);
+            path.mtu.suspect(now, since);
             return false;
         }
         if !others || path.state == State::Lost {
@@ -602,24 +602,25 @@ mod tests {
     #[test]
     fn suspect__long_packets_over_the_only_path_are_searched_for() {
         let mut alone = three(&[GSO]);
-        assert!(!alone.suspect(at(5), at(0), GSO as u8, 60_000));
+        assert!(!alone.suspect((at(5), at(5)), GSO as u8, 60_000));
         assert!(alone.probe_at().is_some());
         let mut both = three(&[RAW, GSO]);
         [RAW, GSO].into_iter().for_each(|link| _ = both.answered(link, at(3)));
-        assert!(both.suspect(at(5), at(0), GSO as u8, 60_000), "they are judged by questions");
+        assert!(both.suspect((at(5), at(5)), GSO as u8, 60_000), "they are judged by questions");
         assert_eq!(both.probe_at(), None);
     }
 
     #[test]
     fn suspect__silence_leaves_the_path_for_another_and_else_is_asked_about_again() {
         let mut route = proven();
-        assert!(!route.suspect(at(5), at(0), RAW as u8, 1456));
+        assert!(!route.suspect((at(5), at(5)), RAW as u8, 1456));
         let now = search_in_vain(&mut route, RAW, at(5));
-        assert!(route.suspect(now, at(5), RAW as u8, 1456) && route.small == UDP as u8);
+        assert!(route.suspect((now, at(5)), RAW as u8, 1456) && route.small == UDP as u8);
         let mut alone = three(&[RAW]);
-        assert!(!alone.suspect(at(5), at(0), RAW as u8, 1456));
+        assert!(!alone.suspect((at(5), at(5)), RAW as u8, 1456));
         let now = search_in_vain(&mut alone, RAW, at(5));
-        assert!(!alone.suspect(now, at(5), RAW as u8, 1456));
+        let later = now + Duration::from_secs(10);
+        assert!(!alone.suspect((later, at(5)), RAW as u8, 1456));
         assert!(alone.probe_at().is_some(), "nothing was found");
     }
 

@@ -275,10 +275,15 @@ impl Driver {
             }
             LinkEvent::Mtu(peer, mtu) => {
                 if let Some(Some(route)) = self.routes.get_mut(peer.0 as usize) {
+                    let before = route.caps().mtu;
                     let mtu = route.set_mtu(self.core.now, link, mtu);
                     self.core.engine.set_mtu(peer, mtu);
                     self.set_bulk(peer);
                     self.search(peer);
+                    // A network says itself what its interface carries; an agent has probed.
+                    if !self.core.caps[link].network {
+                        self.say_length(peer, before, mtu);
+                    }
                 }
             }
             // Those that waited with it may go.

@@ -217,9 +217,10 @@ impl Route {
         self.paths.iter().filter_map(|path| path.mtu.next_timeout()).min()
     }
 
-    /// A packet of this length is sent again and again in vain since `since`, though the peer is
-    /// heard: is it the length? If that was found lately not to be the cause, or packets of no length were answered,
-    /// the path is left, where there is another. True if that is so.
+    /// Doubts the way of a packet of this length, which is sent again and again in vain since
+    /// `since`, though the peer is heard: starts to look for lengths that get through. If that was
+    /// found lately not to be the cause, or packets of no length were answered, the path is left,
+    /// where there is another. Returns true if that is so.
     pub fn suspect(&mut self, (now, since): (Instant, Instant), link: u8, len: u32) -> bool {
         let others = self.paths.iter().any(|p| p.link != link && p.state != State::Lost);
         let Some(path) = self.paths.iter_mut().find(|p| p.link == link) else { return false };

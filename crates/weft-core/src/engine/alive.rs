@@ -24,14 +24,14 @@ impl Peer {
     /// Notes an answer of its agent, which sees that its process does not run, or does not see it.
     #[cold]
     pub(super) fn note_still(&mut self, now: Instant, pulse: Pulse) {
-        let since = self.still_since.filter(|&at| at >= self.last_heard).unwrap_or(now);
-        (self.still_since, self.still) = (Some(since), pulse);
+        let since = self.life.still_since.filter(|&at| at >= self.life.heard_at).unwrap_or(now);
+        (self.life.still_since, self.life.still) = (Some(since), pulse);
     }
 
     /// Returns how it has failed, if its agent has answered since its own last packet.
     pub(super) fn stands_still(&self, after_ms: u32) -> Option<PeerFailure> {
-        let still = self.still_since.is_some_and(|at| at >= self.last_heard);
-        match self.still {
+        let still = self.life.still_since.is_some_and(|at| at >= self.life.heard_at);
+        match self.life.still {
             Pulse::Stopped if still => Some(PeerFailure::Stopped { after_ms }),
             Pulse::Ended if still => Some(PeerFailure::Gone),
             _ => None,
@@ -45,17 +45,17 @@ impl Engine {
     pub fn peer_pulse(&mut self, now: Instant, peer: PeerId, pulse: Pulse) {
         let Some(p) = self.peers.get_mut(peer.0 as usize) else { return };
         if pulse == Pulse::Runs || p.failure().is_some() {
-            p.still_since = None;
+            p.life.still_since = None;
             return;
         }
         let opening = matches!(p.state, State::Opening { .. });
         // An earlier standstill, before its last packet or before this wait, does not count.
         let (quiet_since, limit) = match p.state {
             State::Opening { since, .. } => (since, self.cfg.connect_timeout_ms),
-            _ => (p.last_heard.max(p.waiting_since), self.cfg.peer_timeout_ms),
+            _ => (p.life.heard_at.max(p.life.waiting_since), self.cfg.peer_timeout_ms),
         };
-        let since = p.still_since.filter(|&at| at >= quiet_since).unwrap_or(now);
-        (p.still_since, p.still) = (Some(since), pulse);
+        let since = p.life.still_since.filter(|&at| at >= quiet_since).unwrap_or(now);
+        (p.life.still_since, p.life.still) = (Some(since), pulse);
         let still = now.since(since);
         if still < Duration::from_millis(u64::from(limit)) {
             return;
@@ -74,7 +74,8 @@ impl Engine {
     /// looked, and nothing was heard of it since.
     pub fn is_stopped(&self, peer: PeerId) -> bool {
         let stopped = |p: &Peer| {
-            p.still == Pulse::Stopped && p.still_since.is_some_and(|at| at >= p.last_heard)
+            p.life.still == Pulse::Stopped
+                && p.life.still_since.is_some_and(|at| at >= p.life.heard_at)
         };
         self.peers.get(peer.0 as usize).is_some_and(stopped)
     }
@@ -88,7 +89,7 @@ impl Engine {
         limit: Duration,
         failure: fn(u32) -> PeerFailure,
     ) -> bool {
-        if self.peers[peer.0 as usize].caps.sees_end {
+        if self.peers[peer.0 as usize].path.caps.sees_end {
             if silent >= self.keepalive() {
                 self.events.push_back(Event::PeerSilent(peer));
             }
@@ -110,7 +111,7 @@ impl Engine {
             self.wake(now, peer);
             return;
         }
-        let quiet_since = p.last_heard.max(p.waiting_since);
+        let quiet_since = p.life.heard_at.max(p.life.waiting_since);
         let silent = now.since(quiet_since);
         let limit = Duration::from_millis(u64::from(self.cfg.peer_timeout_ms));
         if self.overdue(peer, silent, limit, |after_ms| PeerFailure::Silent { after_ms }) {
@@ -128,14 +129,14 @@ impl Engine {
         let p = &mut self.peers[peer.0 as usize];
         // Such a link delivers every accepted packet: one question is enough for a peer that runs,
         // and more would fill its ring while it computes for hours.
-        let runs = p.caps.sees_end && p.still_since.is_none();
-        let certain = runs && p.caps.reliable && p.probed_at > quiet_since;
-        p.probed_at = now;
+        let runs = p.path.caps.sees_end && p.life.still_since.is_none();
+        let certain = runs && p.path.caps.reliable && p.life.probed_at > quiet_since;
+        p.life.probed_at = now;
         // A packet in flight or about to be sent serves as the question. One that waits for credit
         // or for room at the peer does not.
         let in_flight = p.windows.as_ref().is_some_and(|w| !w.send.is_empty());
-        if !in_flight && !certain && p.ctrl.is_empty() {
-            p.ctrl.push_back(Desc::bare(Packet::Nop(Nop), 0).with_flags(flags::ACKNOW));
+        if !in_flight && !certain && p.queue.ctrl.is_empty() {
+            p.queue.ctrl.push_back(Desc::bare(Packet::Nop(Nop), 0).with_flags(flags::ACKNOW));
             self.wake(now, peer);
         }
     }
@@ -143,9 +144,9 @@ impl Engine {
     /// Reports, once, the peer that is waited for.
     pub(super) fn warn_slow(&mut self, peer: PeerId, silent: Duration) {
         let p = &mut self.peers[peer.0 as usize];
-        let warns = self.cfg.warn_after_ms > 0 && !p.warned;
+        let warns = self.cfg.warn_after_ms > 0 && !p.life.warned;
         if warns && silent >= Duration::from_millis(u64::from(self.cfg.warn_after_ms)) {
-            p.warned = true;
+            p.life.warned = true;
             self.events.push_back(Event::PeerSlow(peer, silent));
         }
     }

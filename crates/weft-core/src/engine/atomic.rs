@@ -24,7 +24,7 @@ impl Engine {
         operands: (u64, u64),
         context: u64,
     ) -> Result<OpId, Refused> {
-        let past_agent = self.usable(now, peer)?.fetch_add == Some(Server::Host);
+        let past_agent = self.usable(now, peer)?.path.fetch_add == Some(Server::Host);
         let id = self.add_op(now, Op::new(Some(peer), context, Kind::Atomic))?;
         self.stats.messages_sent += 1;
         let (operand, compare) = operands;

@@ -133,24 +133,25 @@ impl Engine {
         let index = wire::session_index(common.session);
         let peer = PeerId(index);
         let p = self.peers.get_mut(index as usize)?;
-        let next = p.session_in == common.session
+        let next = p.session.number_in == common.session
             && p.state == State::Ready
-            && p.trusted.is_none()
-            && !p.credit_out.is_lent()
-            && p.windows.as_ref().is_none_or(|w| w.is_next(&common) && p.is_calm())
+            && p.session.trusted.is_none()
+            && !p.credit.outward.is_lent()
+            && p.windows.as_ref().is_none_or(|w| w.is_next(&common) && p.queue.is_calm())
             && from.is_none_or(|f| f == peer)
             && wanted.spec.accepts(peer, tag)
             && (wanted.kind != 0 || self.posted[TAGGED].is_empty());
-        if !next || !p.credit_out.arrived(len as usize) {
+        if !next || !p.credit.outward.arrived(len as usize) {
             return None;
         }
         self.wanted = None;
-        p.last_heard = now;
-        p.credit_out.consumed(len as usize);
-        let (grew, owed) = (p.credit_in.on_grant(common.credit), p.credit_out.worth_announcing());
-        p.ack_asked |= owed;
-        let urgent = owed || grew && p.has_work();
-        if grew && p.starved_since != Instant::FAR {
+        p.life.heard_at = now;
+        p.credit.outward.consumed(len as usize);
+        let (grew, owed) =
+            (p.credit.inward.on_grant(common.credit), p.credit.outward.worth_announcing());
+        p.credit.ack_asked |= owed;
+        let urgent = owed || grew && p.queue.has_work();
+        if grew && p.credit.starved_since != Instant::FAR {
             self.takes_messages(now, peer);
         }
         let p = &mut self.peers[peer.0 as usize];

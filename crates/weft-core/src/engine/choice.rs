@@ -13,39 +13,39 @@ impl Engine {
     pub fn choose(&mut self, peer: PeerId, reliability: Reliability, mtu: u32) -> bool {
         let Some(p) = self.peers.get_mut(peer.0 as usize) else { return false };
         if p.state != State::Idle {
-            return p.reliability == reliability && p.mtu_max == mtu;
+            return p.path.reliability == reliability && p.path.mtu_max == mtu;
         }
-        (p.reliability, p.mtu_max) = (reliability, mtu);
+        (p.path.reliability, p.path.mtu_max) = (reliability, mtu);
         p.windows = None;
-        let caps = p.carried;
+        let caps = p.path.carried;
         p.set_caps(&self.cfg, caps);
         true
     }
 
     /// Returns the choice for a peer: the side that retransmits, and the longest packet.
     pub fn chosen(&self, peer: PeerId) -> Option<(Reliability, u32)> {
-        self.peers.get(peer.0 as usize).map(|p| (p.reliability, p.mtu_max))
+        self.peers.get(peer.0 as usize).map(|p| (p.path.reliability, p.path.mtu_max))
     }
 
     /// Chooses the transfer of payload to and from a peer, for messages that begin from now on. The
     /// sender's choice holds for its messages; memory is copied directly if both sides allow it.
     pub fn choose_transfer(&mut self, peer: PeerId, transfer: Transfer) {
         if let Some(p) = self.peers.get_mut(peer.0 as usize) {
-            p.set_transfer(&self.cfg, transfer);
+            p.path.set_transfer(&self.cfg, transfer);
         }
     }
 
     /// Returns the transfer of payload to and from a peer.
     #[inline]
     pub fn transfer_of(&self, peer: PeerId) -> Transfer {
-        self.peers.get(peer.0 as usize).map_or(self.cfg.transfer, |p| p.transfer)
+        self.peers.get(peer.0 as usize).map_or(self.cfg.transfer, |p| p.path.transfer)
     }
 
     /// Returns the longest message to a peer whose buffer can be used again when its send returns,
     /// bytes.
     #[inline]
     pub fn inject_max(&self, peer: PeerId) -> usize {
-        let limits = self.peers.get(peer.0 as usize).map(|p| p.limits.inject_max);
+        let limits = self.peers.get(peer.0 as usize).map(|p| p.path.limits.inject_max);
         limits.unwrap_or(self.cfg.inject_max) as usize
     }
 
@@ -53,13 +53,13 @@ impl Engine {
     /// there, for fetch-and-add its kernel, or the peer itself past its agent.
     pub fn choose_fetch_add(&mut self, peer: PeerId, server: Server) {
         if let Some(p) = self.peers.get_mut(peer.0 as usize) {
-            p.fetch_add = Some(server);
+            p.path.fetch_add = Some(server);
         }
     }
 
     /// Returns the server of atomic operations on the counters of a peer.
     pub fn fetch_add_of(&self, peer: PeerId) -> Server {
-        let chosen = self.peers.get(peer.0 as usize).and_then(|p| p.fetch_add);
+        let chosen = self.peers.get(peer.0 as usize).and_then(|p| p.path.fetch_add);
         chosen.unwrap_or(self.cfg.fetch_add)
     }
 

@@ -24,14 +24,14 @@ const SAY_AGAIN: Duration = Duration::from_millis(10);
 /// Returns true if packets of this descriptor are longer than the path carries now.
 pub(super) fn is_too_long(p: &Peer, desc: &Desc) -> bool {
     let len = desc.len();
-    len > p.mtu() && !(desc.bulk && len <= p.long_mtu())
+    len > p.path.mtu() && !(desc.bulk && len <= p.path.long_mtu())
 }
 
 /// Does the same for a packet that was to be sent and had to wait.
 pub(super) fn is_too_long_now(p: &Peer, t: &Transmit) -> bool {
     let each = t.payload.len() / t.packets.max(1);
     let len = t.header.as_slice().len() as u32 + each;
-    let fits = len <= p.mtu() || t.bulk && len <= p.long_mtu();
+    let fits = len <= p.path.mtu() || t.bulk && len <= p.path.long_mtu();
     !fits && p.windows.is_some() && t.piece.is_none() && each > 0
 }
 
@@ -60,7 +60,7 @@ impl Engine {
         if common.flags & flags::REPLY != 0 {
             return Placement::Probed { peer, number, size };
         }
-        let owed = &mut self.peers[peer.0 as usize].probes;
+        let owed = &mut self.peers[peer.0 as usize].lengths.probes;
         if u64::from(size) != Probe::LEN as u64 + len {
             self.stats.violations += 1;
             return Placement::None;
@@ -78,7 +78,7 @@ impl Engine {
     /// Returns the next answer to a question of the peer.
     pub(super) fn next_answer(&mut self, peer: PeerId) -> Option<Transmit> {
         let p = &mut self.peers[peer.0 as usize];
-        let (number, size) = p.probes.pop()?;
+        let (number, size) = p.lengths.probes.pop()?;
         let common = p.common(flags::REPLY, Seq(0), number);
         let header = wire::emit(&common, &Packet::Probe(Probe { size }));
         Some(Transmit::one(peer, header, Payload::None))
@@ -89,39 +89,39 @@ impl Engine {
         let p = &mut self.peers[peer.0 as usize];
         let Some(w) = &p.windows else { return };
         let tries = w.send.oldest_item().map_or(0, |(_, tries)| tries);
-        if tries < DOUBTED || seq != w.send.oldest() || now < p.said_at + SAY_AGAIN {
+        if tries < DOUBTED || seq != w.send.oldest() || now < p.life.said_at + SAY_AGAIN {
             return;
         }
-        p.said_at = now;
+        p.life.said_at = now;
         let since = w.send.stuck_since().unwrap_or(now);
         let (bulk, len) = (desc.bulk, desc.len());
-        let len = if is_too_long(p, desc) { p.mtu() } else { len };
+        let len = if is_too_long(p, desc) { p.path.mtu() } else { len };
         self.events.push_back(Event::PeerStuck { peer, since, bulk, len });
     }
 
     /// Begins to send a packet in pieces, and returns the first.
     pub(super) fn cut(&mut self, peer: PeerId, seq: Seq, desc: Desc) -> Option<Transmit> {
         self.stats.packets_cut += 1;
-        self.peers[peer.0 as usize].cut = Some(Cut { seq, desc, at: 0 });
+        self.peers[peer.0 as usize].lengths.cut = Some(Cut { seq, desc, at: 0 });
         self.next_piece(peer)
     }
 
     /// Returns the next piece of the packet that is being sent.
     pub(super) fn next_piece(&mut self, peer: PeerId) -> Option<Transmit> {
         let p = &mut self.peers[peer.0 as usize];
-        let Cut { seq, desc, at } = p.cut?;
+        let Cut { seq, desc, at } = p.lengths.cut?;
         // It may have arrived meanwhile.
         let left = p.windows.as_ref().is_some_and(|w| !seq.before(w.send.oldest()));
         let desc = self.still_there(desc);
         let p = &mut self.peers[peer.0 as usize];
         let total = desc.payload.len();
         if !left || at >= total {
-            p.cut = None;
+            p.lengths.cut = None;
             return (left && total == 0).then(|| self.emit_at(peer, &desc, seq));
         }
-        let room = Piece::room(p.mtu(), desc.packet.header_len());
+        let room = Piece::room(p.path.mtu(), desc.packet.header_len());
         let len = room.min(total - at);
-        p.cut = (at + len < total).then_some(Cut { seq, desc, at: at + len });
+        p.lengths.cut = (at + len < total).then_some(Cut { seq, desc, at: at + len });
         let part = Desc { payload: desc.payload.part(at, len), ..desc };
         let piece = Some(Piece { offset: at, total });
         Some(Transmit { piece, ..self.emit_at(peer, &part, seq) })

@@ -1,16 +1,14 @@
 //! Messages sent at once: EAGER, EAGER_FIRST, EAGER_MORE.
 
-use super::op::{Kind, Op, RecvState, Send};
-use super::types::{Completion, Event, OpKind, Payload, Placement, SendArgs, Transmit};
+use super::op::{Kind, RecvState};
+use super::types::{Completion, Event, OpKind, Payload, Placement, SendArgs};
 use super::{Engine, Stored, StoredState, ACTIVE_MAX, REQUESTS_MAX};
 use crate::error::OpError;
 use crate::id::{OpId, PeerId};
-use crate::peer::{Desc, Item, Partial, Peer, State, Step, Target};
+use crate::peer::{Desc, Item, Partial, Peer, Step, Target};
 use crate::slab::Slab;
 use crate::time::Instant;
-use crate::wire::{
-    self, flags, status, Common, Eager, EagerFirst, EagerMore, Fin, HeaderBuf, Packet,
-};
+use crate::wire::{flags, status, Common, Eager, EagerFirst, EagerMore, Fin, Packet};
 use core::time::Duration;
 
 /// Most packets of a message in one descriptor.
@@ -50,12 +48,14 @@ pub(super) fn next(every: u32, p: &mut Peer, ops: &mut Slab<super::Op>, id: OpId
     let Kind::Send(s) = &mut op.kind else { return Step::Gone };
     let mtu = u64::from(p.mtu_for(s.len));
     let (packet, imm) = if s.sent == 0 {
-        if s.receipt && p.requests_out >= REQUESTS_MAX || !has_credit(p, s.flags, s.len) {
+        if s.receipt && p.outgoing.requests >= REQUESTS_MAX
+            || !p.credit.take(s.len as usize, s.flags & flags::ACTIVE != 0)
+        {
             return Step::Wait;
         }
         if s.receipt {
             op.request = true;
-            p.requests_out += 1;
+            p.outgoing.requests += 1;
         }
         // Only a message with a number can be answered.
         if s.len + Eager::LEN as u64 <= mtu && !s.receipt {
@@ -66,7 +66,7 @@ pub(super) fn next(every: u32, p: &mut Peer, ops: &mut Slab<super::Op>, id: OpId
     } else {
         (Packet::EagerMore(EagerMore { offset: s.sent }), id.0)
     };
-    let more = p.has_more();
+    let more = p.queue.has_more();
     let (room, left) = (mtu - packet.header_len() as u64, s.len - s.sent);
     let packets = match (s.sent, &p.windows) {
         (1.., Some(w)) => (left / room).clamp(1, u64::from(w.run_max(every, more).min(RUN_MAX))),
@@ -84,168 +84,18 @@ pub(super) fn next(every: u32, p: &mut Peer, ops: &mut Slab<super::Op>, id: OpId
     // The operation ends when its packets are acknowledged, or when it is answered.
     op.finished |= last && !s.receipt;
     let receipt = if s.receipt { flags::SYNC } else { 0 };
-    let bulk = s.len >= u64::from(p.caps.bulk_min);
+    let bulk = s.len >= u64::from(p.path.caps.bulk_min);
     let flags = s.flags | hurry | receipt;
     Step::Send(Desc { packet, flags, imm, payload, bulk }, packets as u32, last)
 }
 
-/// Takes the credit for a message; one with a tag leaves the reserve.
-#[inline]
-fn has_credit(p: &mut Peer, flags: u16, len: u64) -> bool {
-    match flags & flags::ACTIVE {
-        0 => p.credit_in.try_take(len as usize),
-        _ => p.credit_in.try_take_active(len as usize),
-    }
-}
-
 impl Engine {
-    /// Makes the header of a message that fits one packet on the latency path, if nothing prevents
-    /// that on a reliable link. The caller sends it with the payload at once; if the link refuses
-    /// it, the caller calls `refund` and sends by `send`.
-    #[inline]
-    pub fn send_now(
-        &mut self,
-        peer: PeerId,
-        tag: u64,
-        len: u32,
-        data: Option<u32>,
-        untagged: bool,
-        header: &mut HeaderBuf,
-    ) -> bool {
-        let Some(p) = self.peers.get_mut(peer.0 as usize) else { return false };
-        let clear = p.state == State::Ready
-            && p.windows.is_none()
-            && len <= p.eager_max
-            && len.saturating_add(Eager::LEN as u32) <= p.mtu()
-            && p.msgs.is_empty()
-            && p.stalled.is_empty();
-        if !clear || !p.credit_in.try_take(len as usize) {
-            return false;
-        }
-        let mut flags = if data.is_some() { flags::DATA64 } else { 0 };
-        if untagged {
-            flags |= flags::APART;
-        }
-        let common = p.common(flags, crate::seq::Seq(0), data.unwrap_or(0));
-        self.stats.packets_sent += 1;
-        self.stats.messages_sent += 1;
-        self.stats.bytes_sent += u64::from(len);
-        wire::emit_into(&common, &Packet::Eager(Eager { tag }), header);
-        true
-    }
-
-    /// Makes the header of an injected message that fits one packet on the latency path where
-    /// packets are numbered, if nothing prevents that. The packet must be sent at once, not over
-    /// the bulk link; its bytes are needed until the release of the operation, which has no
-    /// completion.
-    #[inline]
-    pub fn inject_now(
-        &mut self,
-        now: Instant,
-        a: &SendArgs,
-        header: &mut HeaderBuf,
-    ) -> Option<OpId> {
-        let len = u32::try_from(a.len).ok()?;
-        if !self.may_inject(a.peer, len, a.active) {
-            return None;
-        }
-        let (mut flags, imm) = (flags(a), a.data.unwrap_or(0));
-        let (tag, addr) = (a.tag, a.addr);
-        let send = Send {
-            tag,
-            len: a.len,
-            flags,
-            imm,
-            addr,
-            sent: a.len,
-            asked: 0,
-            announced: false,
-            receipt: false,
-        };
-        let mut op = Op::new(Some(a.peer), a.context, Kind::Send(send));
-        (op.reported, op.finished, op.unacked) = (true, true, 1);
-        let Ok(id) = self.add_op(now, op) else {
-            self.peers[a.peer.0 as usize].credit_in.refund(len as usize);
-            return None;
-        };
-        let p = &mut self.peers[a.peer.0 as usize];
-        let w = p.windows.as_mut()?;
-        if w.should_ask(1, self.cfg.ack_every, false) {
-            flags |= flags::ACKNOW;
-        }
-        let idle = w.send.in_flight() == 0;
-        let packet = Packet::Eager(Eager { tag });
-        let payload = Payload::Op { op: id, offset: 0, len };
-        let seq = w.send.push(now, Desc { packet, flags, imm, payload, bulk: false });
-        if flags & flags::ACKNOW != 0 {
-            w.unasked = 0;
-            w.send.mark_prompt();
-        }
-        let again = now + w.rtt.rto();
-        if idle {
-            self.timers.arm(p, again);
-        }
-        let common = p.common(flags, seq, imm);
-        p.ack_asked = false;
-        wire::emit_into(&common, &packet, header);
-        self.stats.messages_sent += 1;
-        self.stats.packets_sent += 1;
-        self.stats.bytes_sent += a.len;
-        Some(id)
-    }
-
-    /// Returns true if nothing prevents an injected message of `len` bytes; takes its credit.
-    #[inline]
-    fn may_inject(&mut self, peer: PeerId, len: u32, active: bool) -> bool {
-        let Some(p) = self.peers.get(peer.0 as usize) else { return false };
-        let Some(w) = &p.windows else { return false };
-        let clear = p.state == State::Ready
-            && len <= p.eager_max
-            && len.saturating_add(Eager::LEN as u32) <= p.mtu()
-            && len < p.caps.bulk_min
-            && p.is_calm()
-            && !p.blocked
-            && p.last_word.is_none()
-            && !p.hello_due
-            && !p.hello_reply_due
-            && !w.recv.has_gap()
-            && !w.send.has_gap();
-        if clear && !w.send.can_send() {
-            self.acknowledge_late(peer);
-        }
-        let p = &mut self.peers[peer.0 as usize];
-        clear
-            && p.windows.as_mut().is_some_and(|w| {
-                let seq = w.send.next_seq();
-                w.send.can_send() && !w.follows_bulk(seq, 1, false)
-            })
-            && has_credit(p, if active { flags::ACTIVE } else { 0 }, len.into())
-    }
-
     /// Returns true if several small packets to a peer leave with one call of the link.
     #[inline]
     pub fn sends_trains(&self, peer: PeerId) -> bool {
         self.peers.get(peer.0 as usize).is_some_and(|p| {
-            p.windows.is_some() && (p.caps.train > 1 || p.caps.bulk_min != u32::MAX)
+            p.windows.is_some() && (p.path.caps.train > 1 || p.path.caps.bulk_min != u32::MAX)
         })
-    }
-
-    /// Notes that the link refused the packet of `inject_now`: it is sent later.
-    #[cold]
-    pub fn inject_refused(&mut self, peer: PeerId, op: OpId, len: u32, header: &HeaderBuf) {
-        self.refused(Transmit::one(peer, *header, Payload::Op { op, offset: 0, len }));
-    }
-
-    /// Notes that the link refused the packet of `send_now`.
-    pub fn refund(&mut self, peer: PeerId, len: u32) {
-        let p = &mut self.peers[peer.0 as usize];
-        p.credit_in.refund(len as usize);
-        if let Some(count) = &mut p.trusted {
-            count.sent = crate::seq::Seq(count.sent.0.wrapping_sub(1));
-        }
-        self.stats.packets_sent -= 1;
-        self.stats.messages_sent -= 1;
-        self.stats.bytes_sent -= u64::from(len);
     }
 
     /// Notes that the peer took messages out of its store, or an announced one: messages that lack
@@ -253,8 +103,8 @@ impl Engine {
     /// that was late once would get nothing else ever after.
     pub(super) fn takes_messages(&mut self, now: Instant, peer: PeerId) {
         let p = &mut self.peers[peer.0 as usize];
-        if p.starved_since != Instant::FAR {
-            p.starved_since = now;
+        if p.credit.starved_since != Instant::FAR {
+            p.credit.starved_since = now;
             let patience = Duration::from_micros(u64::from(self.cfg.credit_patience_us));
             self.timers.arm(p, now + patience);
         }
@@ -265,22 +115,22 @@ impl Engine {
     /// time, it is announced instead, because the receiver may be waiting for one behind it.
     pub(super) fn demote(&mut self, now: Instant, peer: PeerId) -> bool {
         let p = &mut self.peers[peer.0 as usize];
-        let Some(&Item::Eager(id)) = p.msgs.front() else { return false };
+        let Some(&Item::Eager(id)) = p.queue.msgs.front() else { return false };
         let Some(Kind::Send(s)) = self.ops.get(id.0).map(|op| &op.kind) else { return false };
         if s.flags & flags::ACTIVE != 0 {
             return false;
         }
         let patience = Duration::from_micros(u64::from(self.cfg.credit_patience_us));
-        if p.starved_since == Instant::FAR {
-            p.starved_since = now;
+        if p.credit.starved_since == Instant::FAR {
+            p.credit.starved_since = now;
             self.stats.credit_stalls += 1;
         }
-        if now < p.starved_since + patience {
-            self.timers.arm(p, p.starved_since + patience);
+        if now < p.credit.starved_since + patience {
+            self.timers.arm(p, p.credit.starved_since + patience);
             return false;
         }
         self.stats.demoted += 1;
-        p.msgs[0] = Item::Rts(id);
+        p.queue.msgs[0] = Item::Rts(id);
         true
     }
 
@@ -294,7 +144,7 @@ impl Engine {
         len: u64,
     ) -> Placement {
         let p = &mut self.peers[peer.0 as usize];
-        if !p.credit_out.arrived(len as usize) {
+        if !p.credit.outward.arrived(len as usize) {
             self.offend(peer);
             return Placement::None;
         }
@@ -331,7 +181,7 @@ impl Engine {
         }
         self.ops.discard(id.0);
         if let Some(peer) = peer {
-            self.peers[peer.0 as usize].waiting -= 1;
+            self.peers[peer.0 as usize].life.waiting -= 1;
         }
         let kind = OpKind::Recv;
         Placement::Done(Completion { op: id, context, kind, error, status, released: true })
@@ -348,11 +198,11 @@ impl Engine {
     ) -> Placement {
         let p = &mut self.peers[peer.0 as usize];
         let credited =
-            first.total <= u64::from(u32::MAX) && p.credit_out.arrived(first.total as usize);
+            first.total <= u64::from(u32::MAX) && p.credit.outward.arrived(first.total as usize);
         let receipt = (common.flags & flags::SYNC != 0).then_some(first.msg);
         let active = common.flags & flags::ACTIVE != 0;
         let too_long = active && first.total > ACTIVE_MAX;
-        if p.partial.is_some() || len > first.total || !credited || too_long {
+        if p.incoming.partial.is_some() || len > first.total || !credited || too_long {
             self.offend(peer);
             return Placement::None;
         }
@@ -378,7 +228,7 @@ impl Engine {
                 None => return Placement::None,
             }
         };
-        self.peers[peer.0 as usize].partial =
+        self.peers[peer.0 as usize].incoming.partial =
             Some(Partial { msg: first.msg, total: first.total, got: 0, target, receipt });
         self.fragment(peer, 0, len)
     }
@@ -401,7 +251,7 @@ impl Engine {
         more: &EagerMore,
         len: u64,
     ) -> Option<OpId> {
-        let partial = p.partial?;
+        let partial = p.incoming.partial?;
         let Target::Recv(id) = partial.target else { return None };
         let next = partial.msg == common.imm
             && partial.got == more.offset
@@ -418,7 +268,7 @@ impl Engine {
         more: &EagerMore,
         len: u64,
     ) -> Placement {
-        match self.peers[peer.0 as usize].partial {
+        match self.peers[peer.0 as usize].incoming.partial {
             Some(p) if p.msg == common.imm && p.got == more.offset && len <= p.total - p.got => {
                 self.fragment(peer, more.offset, len)
             }
@@ -432,10 +282,12 @@ impl Engine {
     /// Places the fragment at `offset` of the message arriving from `peer`; ends the message with
     /// the last.
     pub(super) fn fragment(&mut self, peer: PeerId, offset: u64, len: u64) -> Placement {
-        let Some(mut partial) = self.peers[peer.0 as usize].partial else { return Placement::None };
+        let Some(mut partial) = self.peers[peer.0 as usize].incoming.partial else {
+            return Placement::None;
+        };
         partial.got += len;
         let last = partial.got == partial.total;
-        self.peers[peer.0 as usize].partial = (!last).then_some(partial);
+        self.peers[peer.0 as usize].incoming.partial = (!last).then_some(partial);
         if last {
             self.answer_eager(peer, partial.receipt);
         }
@@ -562,13 +414,13 @@ impl Engine {
     #[inline]
     pub(super) fn consumed(&mut self, peer: PeerId, len: u64) {
         let p = &mut self.peers[peer.0 as usize];
-        if p.credit_out.is_lent() && self.repaid(peer, len) {
+        if p.credit.outward.is_lent() && self.repaid(peer, len) {
             return;
         }
         let p = &mut self.peers[peer.0 as usize];
-        p.credit_out.consumed(len as usize);
-        if p.credit_out.worth_announcing() && p.failure().is_none() {
-            p.ack_asked = true;
+        p.credit.outward.consumed(len as usize);
+        if p.credit.outward.worth_announcing() && p.failure().is_none() {
+            p.credit.ack_asked = true;
             self.make_ready(peer);
         }
     }

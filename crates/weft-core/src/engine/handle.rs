@@ -36,10 +36,10 @@ impl Engine {
         let p = &mut self.peers[peer.0 as usize];
         match packet {
             Packet::Ack(_) if common.imm != 0 => p.note_still(now, Pulse::of_code(common.imm)),
-            _ => p.last_heard = now,
+            _ => p.life.heard_at = now,
         }
-        let grew = p.credit_in.on_grant(common.credit);
-        let (windowed, trusted) = (p.windows.is_some(), p.trusted.is_some());
+        let grew = p.credit.inward.on_grant(common.credit);
+        let (windowed, trusted) = (p.windows.is_some(), p.session.trusted.is_some());
         if grew {
             self.takes_messages(now, peer);
             self.wake_queued(peer);
@@ -55,7 +55,7 @@ impl Engine {
 
     /// Returns true if a packet over a trusted network is the next one; otherwise the session ends.
     fn counted(&mut self, peer: PeerId, seq: Seq) -> bool {
-        let Some(count) = &mut self.peers[peer.0 as usize].trusted else { return true };
+        let Some(count) = &mut self.peers[peer.0 as usize].session.trusted else { return true };
         if count.expected == seq {
             count.expected = seq.next();
             return true;
@@ -78,7 +78,7 @@ impl Engine {
     fn sender(&mut self, from: Option<PeerId>, session: u32) -> Option<PeerId> {
         let index = wire::session_index(session);
         match self.peers.get(index as usize) {
-            Some(p) if p.session_in == session && !matches!(p.state, State::Failed(_)) => {
+            Some(p) if p.session.number_in == session && !matches!(p.state, State::Failed(_)) => {
                 if from.is_some_and(|f| f.0 != index) {
                     self.stats.wrong_source += 1;
                     return None;
@@ -180,7 +180,7 @@ impl Engine {
         let p = &self.peers[peer.0 as usize];
         p.windows.as_ref().is_some_and(|w| !w.send.has_gap())
             && common.flags & flags::NACK == 0
-            && p.is_calm()
+            && p.queue.is_calm()
     }
 
     /// Handles an acknowledgement that was put off.
@@ -250,13 +250,13 @@ impl Engine {
             return;
         }
         let (arrived, lost) = (outcome.newly_acked, outcome.lost);
-        if lost > 0 && w.send.has_silent_lane() && p.stripes.lost(now) {
+        if lost > 0 && w.send.has_silent_lane() && p.queue.stripes.lost(now) {
             self.stats.stripes_lost += 1;
         }
         let delay = w.congestion.on_ack(now, arrived, lost, outcome.prompt, limited);
         w.send.set_congestion(w.congestion.window());
-        let wake = w.send.awaiting_retransmit() > 0 || p.has_work();
-        if delay.is_some() && p.pulled > 0 {
+        let wake = w.send.awaiting_retransmit() > 0 || p.queue.has_work();
+        if delay.is_some() && p.incoming.pulled > 0 {
             self.note_delay(now, delay, 0);
         }
         if wake {
@@ -339,7 +339,7 @@ impl Engine {
         }
         let p: &mut Peer = &mut self.peers[peer.0 as usize];
         if p.windows.is_none() && common.flags & flags::ACKNOW != 0 {
-            p.ack_asked = true;
+            p.credit.ack_asked = true;
             self.wake(now, peer);
         }
         Placement::None

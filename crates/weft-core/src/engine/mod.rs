@@ -20,6 +20,7 @@ mod poll;
 mod put;
 mod region;
 mod rendezvous;
+mod reserve;
 mod room;
 mod session;
 mod stuck;
@@ -49,6 +50,7 @@ use op::{Kind, Op};
 use pacing::Pulls;
 use region::Regions;
 pub use region::Rights;
+pub use reserve::Reservation;
 use timer::Timers;
 use types::*;
 pub use waits::Wait;
@@ -199,7 +201,7 @@ impl Engine {
 
     /// Returns identity, session number (in the peer's packets) and path of a peer.
     pub fn peer_info(&self, peer: PeerId) -> Option<(EndpointId, u32, LinkCaps)> {
-        self.peers.get(peer.0 as usize).map(|p| (p.endpoint, p.session_in, p.caps))
+        self.peers.get(peer.0 as usize).map(|p| (p.endpoint, p.session.number_in, p.path.caps))
     }
 
     /// Returns true if the peer has answered and has not failed.
@@ -281,8 +283,8 @@ impl Engine {
     /// Limits packets on the path to `mtu` bytes from now on.
     pub fn set_mtu(&mut self, peer: PeerId, mtu: u32) {
         if let Some(p) = self.peers.get_mut(peer.0 as usize) {
-            p.carried.mtu = mtu;
-            p.caps.mtu = p.chosen_mtu(mtu);
+            p.path.carried.mtu = mtu;
+            p.path.caps.mtu = p.path.chosen_mtu(mtu);
         }
     }
 
@@ -290,7 +292,7 @@ impl Engine {
     /// which messages take it.
     pub fn set_bulk(&mut self, peer: PeerId, caps: LinkCaps) {
         if let Some(p) = self.peers.get_mut(peer.0 as usize) {
-            p.set_bulk(caps);
+            p.path.set_bulk(caps);
         }
     }
 
@@ -303,7 +305,7 @@ impl Engine {
             return Err(Refused::TooLong);
         }
         let peer = self.usable(now, a.peer)?;
-        let rendezvous = a.sync || (a.len > u64::from(peer.eager_max) && !a.active);
+        let rendezvous = a.sync || (a.len > u64::from(peer.path.eager_max) && !a.active);
         let kind = Kind::Send(op::Send {
             tag: a.tag,
             len: a.len,
@@ -355,20 +357,20 @@ impl Engine {
     /// Ends one `watch` that was true.
     pub fn unwatch(&mut self, peer: PeerId) {
         if let Some(p) = self.peers.get_mut(peer.0 as usize) {
-            p.waiting = p.waiting.saturating_sub(1);
+            p.life.waiting = p.life.waiting.saturating_sub(1);
         }
     }
 
     fn wait_for(&mut self, now: Instant, peer: PeerId) {
         let p = &mut self.peers[peer.0 as usize];
-        p.waiting += 1;
-        if p.waiting == 1 {
-            p.waiting_since = now;
-            p.warned = false;
+        p.life.waiting += 1;
+        if p.life.waiting == 1 {
+            p.life.waiting_since = now;
+            p.life.warned = false;
             let at = now + Duration::from_millis(u64::from(self.cfg.keepalive_ms));
             self.timers.arm(p, at);
         }
-        p.trimmed = false;
+        p.queue.trimmed = false;
     }
 
     /// Returns the peer, if it exists and has not failed.
@@ -382,7 +384,7 @@ impl Engine {
 
     /// Returns the peer, if it exists, has not failed and has room in its queue.
     fn usable(&mut self, now: Instant, peer: PeerId) -> Result<&mut Peer, Refused> {
-        if self.alive(peer)?.msgs.len() >= room::QUEUE_MIN && self.is_overfull(now, peer) {
+        if self.alive(peer)?.queue.msgs.len() >= room::QUEUE_MIN && self.is_overfull(now, peer) {
             self.alive(peer)?;
             return Err(Refused::Busy);
         }
@@ -390,20 +392,20 @@ impl Engine {
     }
 
     fn enqueue(&mut self, now: Instant, peer: PeerId, item: Item) {
-        self.peers[peer.0 as usize].msgs.push_back(item);
+        self.peers[peer.0 as usize].queue.msgs.push_back(item);
         self.wake(now, peer);
     }
 
     /// Returns the number of messages queued for a peer that have not been sent.
     #[inline]
     pub fn queued(&self, peer: PeerId) -> usize {
-        self.peers.get(peer.0 as usize).map_or(0, |p| p.msgs.len())
+        self.peers.get(peer.0 as usize).map_or(0, |p| p.queue.msgs.len())
     }
 
     /// Returns the longest message to a peer that is one packet on any link, in bytes.
     #[inline]
     pub fn single_max(&self, peer: PeerId) -> usize {
-        let mtu = self.peers.get(peer.0 as usize).map_or(0, |p| p.mtu() as usize);
+        let mtu = self.peers.get(peer.0 as usize).map_or(0, |p| p.path.mtu() as usize);
         mtu.saturating_sub(Eager::LEN)
     }
 
@@ -447,15 +449,15 @@ impl Engine {
     #[inline]
     fn make_ready_late(&mut self, peer: PeerId) {
         let p = &mut self.peers[peer.0 as usize];
-        if !p.ready {
-            p.ready = true;
+        if !p.queue.ready {
+            p.queue.ready = true;
             self.ready.push_back(peer);
         }
     }
 
     /// Continues a peer's queue after the event it waited for.
     fn wake_queued(&mut self, peer: PeerId) {
-        if self.peers[peer.0 as usize].has_work() {
+        if self.peers[peer.0 as usize].queue.has_work() {
             self.make_ready(peer);
         }
     }
@@ -465,8 +467,8 @@ impl Engine {
     fn asks_max(&self, peer: PeerId) -> usize {
         let parts = u64::from(self.cfg.pull_depth).saturating_add(4);
         let p = &self.peers[peer.0 as usize];
-        let here = self.cfg.rendezvous_max.saturating_add(p.share.granted);
-        let messages = u64::from(here.max(p.rendezvous_out));
+        let here = self.cfg.rendezvous_max.saturating_add(p.credit.share.granted);
+        let messages = u64::from(here.max(p.outgoing.rendezvous));
         (parts.saturating_mul(messages) + u64::from(REQUESTS_MAX)) as usize
     }
 
@@ -521,9 +523,9 @@ impl Engine {
         self.ops.discard(id.0);
         if let Some(peer) = peer {
             let p = &mut self.peers[peer.0 as usize];
-            p.waiting -= 1;
+            p.life.waiting -= 1;
             if request {
-                p.requests_out -= 1;
+                p.outgoing.requests -= 1;
                 self.wake_queued(peer);
             }
         }
@@ -533,7 +535,7 @@ impl Engine {
     fn fail_op(&mut self, id: OpId, error: OpError) {
         let Some(op) = self.ops.remove(id.0) else { return };
         if let Some(peer) = op.peer {
-            self.peers[peer.0 as usize].waiting -= 1;
+            self.peers[peer.0 as usize].life.waiting -= 1;
         }
         if op.reported || op.discard {
             self.events.push_back(Event::Release(id));
@@ -578,7 +580,7 @@ impl Engine {
         }
         let known_to = peer.filter(|_| known);
         if let Some(peer) = known_to {
-            self.peers[peer.0 as usize].caps.direct = false;
+            self.peers[peer.0 as usize].path.caps.direct = false;
         }
         self.discard(id);
         Some(TakenBack { is_read, known_to })

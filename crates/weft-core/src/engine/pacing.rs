@@ -62,11 +62,11 @@ impl Engine {
     /// Queues a receive, which requests its message when its turn comes.
     pub(super) fn queue_pull(&mut self, now: Instant, peer: PeerId, id: OpId) {
         let p = &mut self.peers[peer.0 as usize];
-        if p.pulls.is_empty() {
+        if p.incoming.pulls.is_empty() {
             self.pulls.ring.push_back(peer);
-            self.pulls.busy += u32::from(p.pulled == 0);
+            self.pulls.busy += u32::from(p.incoming.pulled == 0);
         }
-        p.pulls.push_back(id);
+        p.incoming.pulls.push_back(id);
         self.serve(now, peer);
     }
 
@@ -74,12 +74,12 @@ impl Engine {
     #[inline]
     pub(super) fn pulled(&mut self, now: Instant, peer: PeerId, len: u64) {
         let p = &mut self.peers[peer.0 as usize];
-        let len = len.min(p.pulled);
-        p.pulled -= len;
+        let len = len.min(p.incoming.pulled);
+        p.incoming.pulled -= len;
         self.pulls.out -= len;
-        if p.pulled == 0 && len > 0 {
+        if p.incoming.pulled == 0 && len > 0 {
             self.pulls.owing -= 1;
-            self.pulls.busy -= u32::from(p.pulls.is_empty());
+            self.pulls.busy -= u32::from(p.incoming.pulls.is_empty());
         }
         if !self.pulls.ring.is_empty() {
             self.serve(now, peer);
@@ -89,12 +89,12 @@ impl Engine {
     /// Forgets the requests to a failed peer, which sends nothing any more.
     pub(super) fn forget_pulls(&mut self, peer: PeerId) {
         let p = &mut self.peers[peer.0 as usize];
-        let (owed, queued) = (p.pulled > 0, !p.pulls.is_empty());
-        self.pulls.out -= p.pulled;
+        let (owed, queued) = (p.incoming.pulled > 0, !p.incoming.pulls.is_empty());
+        self.pulls.out -= p.incoming.pulled;
         self.pulls.owing -= u32::from(owed);
         self.pulls.busy -= u32::from(owed || queued);
-        p.pulled = 0;
-        p.pulls = VecDeque::new();
+        p.incoming.pulled = 0;
+        p.incoming.pulls = VecDeque::new();
         if queued {
             self.pulls.ring.retain(|&other| other != peer);
         }
@@ -113,7 +113,7 @@ impl Engine {
     /// Requests parts while the window has room; from `first` in any case if it owes nothing.
     fn serve(&mut self, now: Instant, first: PeerId) {
         let p = &self.peers[first.0 as usize];
-        if p.pulled == 0 && !p.pulls.is_empty() && self.pulls.owing < ASSURED {
+        if p.incoming.pulled == 0 && !p.incoming.pulls.is_empty() && self.pulls.owing < ASSURED {
             self.ask_part(now, first, true);
         }
         let mut passed = 0;
@@ -141,32 +141,33 @@ impl Engine {
             }
             n => (self.pulls.bytes(), self.pulls.bytes() / u64::from(n)),
         };
-        let packet = u64::from(p.mtu()) - Data::LEN as u64;
+        let packet = u64::from(p.path.mtu()) - Data::LEN as u64;
         let len = part_len(block, packet, train_len(p), share);
-        let fits = p.pulled + len <= share.max(len) && self.pulls.out + len <= window.max(len);
+        let fits =
+            p.incoming.pulled + len <= share.max(len) && self.pulls.out + len <= window.max(len);
         if !fits && !assured {
             return false;
         }
         let len = if fits { len } else { packet };
         let mut asked = false;
-        while let (false, Some(&id)) = (asked, p.pulls.front()) {
+        while let (false, Some(&id)) = (asked, p.incoming.pulls.front()) {
             let next = self.ops.get_mut(id.0).and_then(|op| op.claim(len));
             let Some((msg, Part { offset, len })) = next else {
-                p.pulls.pop_front();
+                p.incoming.pulls.pop_front();
                 continue;
             };
             let ask = wire::Pull { offset, len, recv: id.0, addr: 0 };
-            p.ctrl.push_back(Desc::bare(Packet::Pull(ask), msg));
-            self.pulls.owing += u32::from(p.pulled == 0);
-            p.pulled += len;
+            p.queue.ctrl.push_back(Desc::bare(Packet::Pull(ask), msg));
+            self.pulls.owing += u32::from(p.incoming.pulled == 0);
+            p.incoming.pulled += len;
             self.pulls.out += len;
             asked = true;
             if !self.ops.get_mut(id.0).is_some_and(|op| op.wants_more()) {
-                p.pulls.pop_front();
+                p.incoming.pulls.pop_front();
             }
         }
-        if p.pulls.is_empty() {
-            self.pulls.busy -= u32::from(p.pulled == 0);
+        if p.incoming.pulls.is_empty() {
+            self.pulls.busy -= u32::from(p.incoming.pulled == 0);
             self.pulls.ring.retain(|&other| other != peer);
         }
         if asked {
@@ -221,7 +222,7 @@ mod tests {
     fn pulled(net: &mut Net, from: usize) -> u64 {
         let last = net.nodes.len() - 1;
         let peer = net.peer(last, from);
-        net.nodes[last].engine.peers[peer.0 as usize].pulled
+        net.nodes[last].engine.peers[peer.0 as usize].incoming.pulled
     }
 
     #[test]
@@ -254,7 +255,7 @@ mod tests {
     fn serve__a_second_peer_is_asked_although_the_first_owes_the_whole_window() {
         let (mut net, ops) = asked(3, 4 << 20);
         let (first, second) = (pulled(&mut net, 0), pulled(&mut net, 1));
-        let packet = u64::from(net.nodes[2].engine.peers[0].mtu()) - Data::LEN as u64;
+        let packet = u64::from(net.nodes[2].engine.peers[0].path.mtu()) - Data::LEN as u64;
         assert_eq!(second, packet);
         let pulls = &net.nodes[2].engine.pulls;
         assert_eq!((pulls.out, pulls.busy, pulls.owing), (first + second, 2, 2));

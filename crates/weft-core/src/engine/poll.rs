@@ -33,7 +33,7 @@ impl Engine {
             }
             self.quantum = QUANTUM;
             self.ready.pop_front();
-            self.peers[peer.0 as usize].ready = false;
+            self.peers[peer.0 as usize].queue.ready = false;
         }
         self.urgent = false;
         None
@@ -63,17 +63,17 @@ impl Engine {
         if matches!(p.state, State::Failed(_)) {
             return;
         }
-        if !p.blocked {
+        if !p.queue.blocked {
             self.blocked.push(t.peer);
         }
-        p.put_back(t);
+        p.queue.put_back(t);
     }
 
     /// Notes that links may have room again.
     #[inline]
     pub fn retry_blocked(&mut self) {
         while let Some(peer) = self.blocked.pop() {
-            self.peers[peer.0 as usize].blocked = false;
+            self.peers[peer.0 as usize].queue.blocked = false;
             self.make_ready(peer);
         }
     }
@@ -83,7 +83,7 @@ impl Engine {
     pub fn hold(&mut self, peer: PeerId, held: bool) {
         let Some(p) = self.peers.get_mut(peer.0 as usize) else { return };
         let held = held && p.failure().is_none();
-        if core::mem::replace(&mut p.held, held) == held {
+        if core::mem::replace(&mut p.queue.held, held) == held {
             return;
         }
         if held {
@@ -108,16 +108,16 @@ impl Engine {
     fn next_packet(&mut self, now: Instant, peer: PeerId) -> Option<Transmit> {
         self.acknowledge_late(peer);
         let p = &mut self.peers[peer.0 as usize];
-        if p.blocked || p.held {
+        if p.queue.blocked || p.queue.held {
             return None;
         }
-        while let Some(t) = p.stalled.pop_front() {
+        while let Some(t) = p.queue.stalled.pop_front() {
             // It counts as lost: it is sent again in pieces.
             if !cut::is_too_long_now(p, &t) {
                 return Some(self.current(t));
             }
         }
-        if let Some((word, report)) = p.last_word.take() {
+        if let Some((word, report)) = p.session.last_word.take() {
             let t = session::last_word(&self.cfg, self.me.0, p, word);
             if let (Some(failure), true) = (p.failure(), report) {
                 self.events.push_back(Event::PeerFailed(peer, failure));
@@ -133,7 +133,7 @@ impl Engine {
         if p.windows.as_ref().is_some_and(|w| w.recv.has_gap() && w.recv.ack_due(now)) {
             return self.poll_ack(now, peer);
         }
-        if !self.peers[peer.0 as usize].probes.is_empty() {
+        if !self.peers[peer.0 as usize].lengths.probes.is_empty() {
             return self.next_answer(peer);
         }
         if let Some(t) = self.next_piece(peer) {
@@ -166,11 +166,11 @@ impl Engine {
     /// Returns the next new packet: control first, then messages and data streams in turn.
     fn next_desc(&mut self, now: Instant, peer: PeerId) -> Option<(Desc, u32)> {
         let p = &mut self.peers[peer.0 as usize];
-        if let Some(desc) = p.ctrl.pop_front() {
+        if let Some(desc) = p.queue.ctrl.pop_front() {
             return Some((desc, 1));
         }
-        p.data_turn = !p.data_turn;
-        if p.data_turn {
+        p.queue.data_turn = !p.queue.data_turn;
+        if p.queue.data_turn {
             self.next_stream(peer).or_else(|| self.next_message(now, peer))
         } else {
             self.next_message(now, peer).or_else(|| self.next_stream(peer))
@@ -182,10 +182,10 @@ impl Engine {
         let p = &mut self.peers[peer.0 as usize];
         let mtu = p.bulk_mtu();
         let room = p.windows.as_ref().map_or(1, |w| w.send.room());
-        let most = p.caps.train.min(room).max(1);
-        let least = p.windows.as_ref().map_or(1, |w| w.least_run(p.caps.train));
+        let most = p.path.caps.train.min(room).max(1);
+        let least = p.windows.as_ref().map_or(1, |w| w.least_run(p.path.caps.train));
         loop {
-            let stream = p.data.front_mut()?;
+            let stream = p.queue.data.front_mut()?;
             // The operation may be gone: the peer said FIN before it had everything.
             let alive = match stream.source {
                 StreamSource::Op(op) => self.ops.get(op.0).is_some(),
@@ -193,7 +193,7 @@ impl Engine {
             };
             if !alive {
                 let (source, recv) = (stream.source, stream.recv);
-                p.data.pop_front();
+                p.queue.data.pop_front();
                 match source {
                     StreamSource::Op(_) => continue,
                     StreamSource::Region(_) => return Some((refusal(recv), 1)),
@@ -204,7 +204,7 @@ impl Engine {
             }
             let (desc, packets) = rendezvous::next_data(mtu, stream, most);
             if stream.offset == stream.end {
-                p.data.pop_front();
+                p.queue.data.pop_front();
             }
             return Some((desc, packets));
         }
@@ -213,7 +213,7 @@ impl Engine {
     fn next_message(&mut self, now: Instant, peer: PeerId) -> Option<(Desc, u32)> {
         loop {
             let p = &mut self.peers[peer.0 as usize];
-            let item = *p.msgs.front()?;
+            let item = *p.queue.msgs.front()?;
             let many = p.has_many();
             let step = match item {
                 Item::Eager(op) => eager::next(self.cfg.ack_every, p, &mut self.ops, op),
@@ -227,15 +227,15 @@ impl Engine {
                 Step::Send(mut desc, packets, last) => {
                     desc.bulk |= many;
                     if last {
-                        p.msgs.pop_front();
+                        p.queue.msgs.pop_front();
                     }
                     if matches!(item, Item::Eager(_)) {
-                        p.starved_since = Instant::FAR;
+                        p.credit.starved_since = Instant::FAR;
                     }
                     return Some((desc, packets));
                 }
                 Step::Gone => {
-                    p.msgs.pop_front();
+                    p.queue.msgs.pop_front();
                 }
                 // The receiver holds messages after a gap, which use up the credit: it returns with
                 // the gap closed.
@@ -283,7 +283,7 @@ impl Engine {
         let p = &mut self.peers[peer.0 as usize];
         let mut desc = *desc;
         let mut bulk = desc.bulk;
-        let more = p.has_more();
+        let more = p.queue.has_more();
         let (mut stripe, stripes_max) = (0, self.cfg.stripes.min(LANES as u32 - 1) as u8);
         let seq = match &mut p.windows {
             Some(w) => {
@@ -301,11 +301,11 @@ impl Engine {
                 // Two paths have two queues: see `SendWindow::push_run`.
                 let in_any_order = w.send.mode() == Reliability::Selective;
                 // On a link without trains, one packet is the most that it accepts at once.
-                let unit = packets > 1 || p.caps.train < 2;
+                let unit = packets > 1 || p.path.caps.train < 2;
                 if in_any_order && unit && matches!(desc.packet, Packet::Data(_)) {
-                    stripe = p.stripes.next(now, p.caps.stripes.min(stripes_max));
+                    stripe = p.queue.stripes.next(now, p.path.caps.stripes.min(stripes_max));
                 }
-                let apart = p.caps.bulk_min != u32::MAX || p.caps.stripes > 1;
+                let apart = p.path.caps.bulk_min != u32::MAX || p.path.caps.stripes > 1;
                 let lane = if bulk && apart { 1 + stripe } else { 0 };
                 w.send.push_run(now, desc, packets, lane);
                 let asks = desc.flags & flags::ACKNOW != 0;
@@ -330,7 +330,7 @@ impl Engine {
     pub(super) fn emit_at(&mut self, peer: PeerId, desc: &Desc, seq: Seq) -> Transmit {
         let p = &mut self.peers[peer.0 as usize];
         let common = p.common(desc.flags, seq, desc.imm);
-        p.ack_asked = false;
+        p.credit.ack_asked = false;
         let header = wire::emit(&common, &desc.packet);
         Transmit { bulk: desc.bulk, ..Transmit::one(peer, header, desc.payload) }
     }
@@ -339,10 +339,10 @@ impl Engine {
     fn poll_ack(&mut self, now: Instant, peer: PeerId) -> Option<Transmit> {
         let p = &mut self.peers[peer.0 as usize];
         let due = p.windows.as_ref().is_some_and(|w| w.recv.ack_due(now));
-        if !due && !p.ack_asked {
+        if !due && !p.credit.ack_asked {
             return None;
         }
-        p.ack_asked = false;
+        p.credit.ack_asked = false;
         let (sack, nack) = match &p.windows {
             Some(w) => {
                 let go_back = w.send.mode() == Reliability::GoBackN;

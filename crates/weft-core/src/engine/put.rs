@@ -16,11 +16,11 @@ use crate::wire::{flags, status, Common, Get, Packet, Put, Reply};
 fn count(peer: &mut Peer, ops: &mut Slab<Op>, id: OpId) -> Option<Step> {
     let Some(op) = ops.get_mut(id.0) else { return Some(Step::Gone) };
     if !op.request {
-        if peer.requests_out >= REQUESTS_MAX {
+        if peer.outgoing.requests >= REQUESTS_MAX {
             return Some(Step::Wait);
         }
         op.request = true;
-        peer.requests_out += 1;
+        peer.outgoing.requests += 1;
     }
     None
 }
@@ -36,7 +36,7 @@ pub(super) fn next(peer: &mut Peer, ops: &mut Slab<Op>, id: OpId) -> Step {
         return other;
     }
     let Some(Kind::Put(p)) = ops.get_mut(id.0).map(|op| &mut op.kind) else { return Step::Gone };
-    let len = (u64::from(peer.mtu()) - Put::LEN as u64).min(p.len - p.sent);
+    let len = (u64::from(peer.path.mtu()) - Put::LEN as u64).min(p.len - p.sent);
     // An offset beyond all memory is refused at the other side.
     let offset = p.offset.saturating_add(p.sent);
     let packet = Packet::Put(Put { key: p.key, offset, total: p.len });
@@ -103,9 +103,9 @@ impl Engine {
         self.stats.refused += u64::from(at.is_none());
         let p = &mut self.peers[peer.0 as usize];
         // A put is refused as a whole if any fragment is.
-        p.put_refused |= at.is_none();
+        p.incoming.put_refused |= at.is_none();
         if common.flags & flags::LAST != 0 {
-            let refused = core::mem::take(&mut p.put_refused);
+            let refused = core::mem::take(&mut p.incoming.put_refused);
             self.reply(now, peer, common.imm, 0, !refused);
         }
         match at {
@@ -157,11 +157,11 @@ impl Engine {
         if p.failure().is_some() {
             return;
         }
-        if p.ctrl.len() >= most {
+        if p.queue.ctrl.len() >= most {
             self.offend(peer);
             return;
         }
-        p.ctrl.push_back(desc);
+        p.queue.ctrl.push_back(desc);
         self.make_ready(peer);
     }
 

@@ -16,12 +16,12 @@ const BACK_PARTS: u32 = 2;
 /// Returns the announcement of a message, unless the peer has as many unfinished as it allows.
 pub(super) fn announce(most: u32, p: &mut Peer, ops: &mut Slab<super::Op>, id: OpId) -> Step {
     let Some(Kind::Send(s)) = ops.get_mut(id.0).map(|op| &mut op.kind) else { return Step::Gone };
-    if p.rendezvous_out >= most.saturating_add(p.share.allowed) {
+    if p.outgoing.rendezvous >= most.saturating_add(p.credit.share.allowed) {
         return Step::Wait;
     }
     s.announced = true;
-    p.rendezvous_out += 1;
-    let direct = p.caps.direct && s.len >= u64::from(p.limits.direct_min);
+    p.outgoing.rendezvous += 1;
+    let direct = p.path.caps.direct && s.len >= u64::from(p.path.limits.direct_min);
     let addr = if direct { s.addr } else { 0 };
     let rts = Rts { tag: s.tag, total: s.len, msg: id.0, addr };
     Step::Send(Desc::bare(Packet::Rts(rts), s.imm).with_flags(s.flags), 1, true)
@@ -51,7 +51,7 @@ pub(super) fn next_data(mtu: u32, stream: &mut Stream, most: u32) -> (Desc, u32)
 
 /// Returns the bytes of a full train.
 pub(super) fn train_len(p: &Peer) -> u64 {
-    (u64::from(p.long_mtu()) - Data::LEN as u64) * u64::from(p.caps.train.max(1))
+    (u64::from(p.path.long_mtu()) - Data::LEN as u64) * u64::from(p.path.caps.train.max(1))
 }
 
 /// Returns the bytes of one request: about `wanted`, in whole trains of full packets.
@@ -71,11 +71,11 @@ impl Engine {
         let asks_max = 2 * self.asks_max(peer);
         let none_left = self.announcements_left(peer) == 0;
         let p = &mut self.peers[peer.0 as usize];
-        if none_left || p.ctrl.len() >= asks_max {
+        if none_left || p.queue.ctrl.len() >= asks_max {
             self.offend(peer);
             return Placement::None;
         }
-        p.rendezvous_in += 1;
+        p.incoming.rendezvous += 1;
         // An address range that would exceed memory counts as no address.
         let addr = rts.addr.checked_add(rts.total).map_or(0, |_| rts.addr);
         let data = eager::data_of(common);
@@ -98,11 +98,11 @@ impl Engine {
     pub(super) fn pull(&mut self, now: Instant, id: OpId, peer: PeerId, msg: u32, addr: u64) {
         self.bind(now, id, peer);
         let p = &self.peers[peer.0 as usize];
-        let direct_min = u64::from(p.limits.direct_min);
+        let direct_min = u64::from(p.path.limits.direct_min);
         let Some(op) = self.ops.get_mut(id.0) else { return };
         let want = op.status.len;
         let Kind::Recv(r) = &mut op.kind else { return };
-        let direct = p.caps.direct && addr != 0 && want >= direct_min;
+        let direct = p.path.caps.direct && addr != 0 && want >= direct_min;
         let addr = if direct { addr } else { 0 };
         let paced = !direct && p.windows.is_some() && self.pulls.on();
         let pull = if paced { Pull::paced(want) } else { Pull::new(want) };
@@ -158,7 +158,7 @@ impl Engine {
         while let Some(Part { offset, len }) = pull.claim_back(block, BACK_PARTS) {
             let ask = wire::Pull { offset, len, recv: id.0, addr: r.addr + offset };
             let desc = Desc::bare(Packet::Pull(ask), *msg).with_flags(flags::DIRECT);
-            self.peers[peer.0 as usize].ctrl.push_back(desc);
+            self.peers[peer.0 as usize].queue.ctrl.push_back(desc);
         }
         self.wake(now, peer);
     }
@@ -173,7 +173,7 @@ impl Engine {
             let status = if op.error.is_some() { status::TRUNCATED } else { status::OK };
             let fin = Desc::bare(Packet::Fin(Fin { status }), *msg);
             let flags = self.announcement_ended(peer);
-            self.peers[peer.0 as usize].ctrl.push_back(fin.with_flags(flags));
+            self.peers[peer.0 as usize].queue.ctrl.push_back(fin.with_flags(flags));
             self.wake(now, peer);
             self.finish(id);
             return;
@@ -183,9 +183,9 @@ impl Engine {
         while !pull.is_paced() {
             let Some(Part { offset, len }) = pull.claim_packets(block, depth) else { break };
             let ask = wire::Pull { offset, len, recv: id.0, addr: 0 };
-            p.ctrl.push_back(Desc::bare(Packet::Pull(ask), *msg));
+            p.queue.ctrl.push_back(Desc::bare(Packet::Pull(ask), *msg));
         }
-        if !p.ctrl.is_empty() {
+        if !p.queue.ctrl.is_empty() {
             self.wake(now, peer);
         }
     }
@@ -212,7 +212,7 @@ impl Engine {
         pull.reclaim_as_packets(Part { offset: d.offset, len: d.len });
         let ask = wire::Pull { offset: d.offset, len: d.len, recv: d.op.0, addr: 0 };
         let p = &mut self.peers[d.peer.0 as usize];
-        p.ctrl.push_back(Desc::bare(Packet::Pull(ask), *msg));
+        p.queue.ctrl.push_back(Desc::bare(Packet::Pull(ask), *msg));
         self.ask_on(now, d.op);
         true
     }
@@ -222,7 +222,7 @@ impl Engine {
         if !ok {
             if self.packets_instead(now, d) {
                 self.stats.direct_failures += 1;
-                self.peers[d.peer.0 as usize].caps.direct = false;
+                self.peers[d.peer.0 as usize].path.caps.direct = false;
             }
             return;
         }
@@ -265,7 +265,7 @@ impl Engine {
         }
         self.takes_messages(now, peer);
         let direct = common.flags & flags::DIRECT != 0 && ask.addr != 0;
-        if direct && self.peers[peer.0 as usize].caps.direct {
+        if direct && self.peers[peer.0 as usize].path.caps.direct {
             let wire::Pull { offset, len, recv, addr } = *ask;
             let d = Direct { op: id, peer, addr, offset, len, total, recv };
             self.events.push_back(Event::DirectWrite(d));
@@ -289,11 +289,11 @@ impl Engine {
     ) {
         let most = self.asks_max(peer);
         let p = &mut self.peers[peer.0 as usize];
-        if p.data.len() >= most {
+        if p.queue.data.len() >= most {
             self.offend(peer);
             return;
         }
-        p.data.push_back(Stream { source, recv, offset, shift, end: offset + len });
+        p.queue.data.push_back(Stream { source, recv, offset, shift, end: offset + len });
         self.wake(now, peer);
     }
 
@@ -359,7 +359,7 @@ impl Engine {
         if ahead && !(matches!(packet, Packet::Data(_)) && recv.can_hold(common.seq, count)) {
             return None;
         }
-        if p.session_in != common.session || p.failure().is_some() {
+        if p.session.number_in != common.session || p.failure().is_some() {
             return None;
         }
         let (id, offset) = match &packet {
@@ -383,8 +383,8 @@ impl Engine {
         } else {
             w.recv.on_run(now, count, common.flags & flags::ACKNOW != 0);
         }
-        p.last_heard = now;
-        let grew = p.credit_in.on_grant(common.credit);
+        p.life.heard_at = now;
+        let grew = p.credit.inward.on_grant(common.credit);
         self.stats.packets_received += u64::from(count);
         self.stats.bytes_received += len;
         if grew {
@@ -470,9 +470,9 @@ impl Engine {
         };
         if announced {
             let p = &mut self.peers[peer.0 as usize];
-            p.rendezvous_out = p.rendezvous_out.saturating_sub(1);
+            p.outgoing.rendezvous = p.outgoing.rendezvous.saturating_sub(1);
             let less = common.flags & flags::NACK != 0;
-            p.share.allowed = p.share.allowed.saturating_sub(less.into());
+            p.credit.share.allowed = p.credit.share.allowed.saturating_sub(less.into());
             self.wake_queued(peer);
         } else if !receipt {
             self.stats.violations += 1;

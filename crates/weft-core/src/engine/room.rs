@@ -49,7 +49,8 @@ impl Engine {
     /// Returns the number of messages that a peer may still announce.
     pub(super) fn announcements_left(&self, peer: PeerId) -> u32 {
         let p = &self.peers[peer.0 as usize];
-        (self.cfg.rendezvous_max.saturating_add(p.share.granted)).saturating_sub(p.rendezvous_in)
+        (self.cfg.rendezvous_max.saturating_add(p.credit.share.granted))
+            .saturating_sub(p.incoming.rendezvous)
     }
 
     /// Handles an announced message that no receive has asked for.
@@ -66,12 +67,12 @@ impl Engine {
             return true;
         }
         let p = &mut self.peers[peer.0 as usize];
-        if !self.room.take(peer, &mut p.share, u64::from(step) * ANNOUNCED) {
+        if !self.room.take(peer, &mut p.credit.share, u64::from(step) * ANNOUNCED) {
             return false;
         }
-        p.share.granted += step;
-        p.share.full_since = Instant::FAR;
-        p.ctrl.push_back(Desc::bare(Packet::Nop(Nop), step));
+        p.credit.share.granted += step;
+        p.credit.share.full_since = Instant::FAR;
+        p.queue.ctrl.push_back(Desc::bare(Packet::Nop(Nop), step));
         self.make_ready(peer);
         true
     }
@@ -80,20 +81,20 @@ impl Engine {
     /// may announce enough again, it loses one of the granted announcements.
     pub(super) fn announcement_ended(&mut self, peer: PeerId) -> u16 {
         let p = &mut self.peers[peer.0 as usize];
-        p.rendezvous_in = p.rendezvous_in.saturating_sub(1);
-        p.share.taken = true;
-        let granted = p.share.granted > 0;
+        p.incoming.rendezvous = p.incoming.rendezvous.saturating_sub(1);
+        p.credit.share.taken = true;
+        let granted = p.credit.share.granted > 0;
         if !granted || self.announcements_left(peer) <= step(self.cfg.rendezvous_max) {
             return 0;
         }
-        self.peers[peer.0 as usize].share.granted -= 1;
+        self.peers[peer.0 as usize].credit.share.granted -= 1;
         self.give_room(peer, ANNOUNCED);
         flags::NACK
     }
 
     /// Notes that the peer lets this side announce `more` messages.
     pub(super) fn may_announce(&mut self, peer: PeerId, more: u32) {
-        let share = &mut self.peers[peer.0 as usize].share;
+        let share = &mut self.peers[peer.0 as usize].credit.share;
         share.allowed = share.allowed.saturating_add(more);
         self.wake_queued(peer);
     }
@@ -117,23 +118,24 @@ impl Engine {
     /// Lets the credit of a peer grow if it has little left. False if there is no room.
     fn lend_credit(&mut self, peer: PeerId) -> bool {
         let p = &mut self.peers[peer.0 as usize];
-        let Some(units) = p.credit_out.lacks().filter(|_| p.failure().is_none()) else {
+        let Some(units) = p.credit.outward.lacks().filter(|_| p.failure().is_none()) else {
             return true;
         };
-        p.share.wants_credit = !self.room.take(peer, &mut p.share, u64::from(units) * LENT);
-        if p.share.wants_credit {
+        p.credit.share.wants_credit =
+            !self.room.take(peer, &mut p.credit.share, u64::from(units) * LENT);
+        if p.credit.share.wants_credit {
             return false;
         }
-        p.credit_out.lend(units);
-        p.share.full_since = Instant::FAR;
-        p.ack_asked = true;
+        p.credit.outward.lend(units);
+        p.credit.share.full_since = Instant::FAR;
+        p.credit.ack_asked = true;
         self.make_ready(peer);
         true
     }
 
     /// Notes that a kept message has left.
     pub(super) fn taken(&mut self, peer: PeerId, len: u64) {
-        self.peers[peer.0 as usize].share.taken = true;
+        self.peers[peer.0 as usize].credit.share.taken = true;
         self.consumed(peer, len);
     }
 
@@ -142,7 +144,7 @@ impl Engine {
     /// ones spend of the same grant.
     #[cold]
     pub(super) fn repaid(&mut self, peer: PeerId, len: u64) -> bool {
-        let units = self.peers[peer.0 as usize].credit_out.repay(len as usize);
+        let units = self.peers[peer.0 as usize].credit.outward.repay(len as usize);
         if let Some(units) = units {
             self.give_room(peer, u64::from(units) * LENT);
         }
@@ -151,14 +153,14 @@ impl Engine {
 
     /// Takes room back from a peer; one that waits for room may have it.
     fn give_room(&mut self, peer: PeerId, bytes: u64) {
-        self.room.give(&mut self.peers[peer.0 as usize].share, bytes);
+        self.room.give(&mut self.peers[peer.0 as usize].credit.share, bytes);
         let Some(next) = self.room.next_short() else { return };
         let p = &mut self.peers[next.0 as usize];
-        p.share.called();
+        p.credit.share.called();
         if p.failure().is_some() {
             return;
         }
-        if p.share.wants_credit {
+        if p.credit.share.wants_credit {
             self.lend_credit(next);
         }
         self.grant_more(next);
@@ -167,7 +169,7 @@ impl Engine {
     /// Forgets the grants of a failed peer, which announces nothing more. Its messages in the store
     /// keep their room.
     pub(super) fn forget_grants(&mut self, peer: PeerId) {
-        let granted = core::mem::take(&mut self.peers[peer.0 as usize].share.granted);
+        let granted = core::mem::take(&mut self.peers[peer.0 as usize].credit.share.granted);
         self.give_room(peer, u64::from(granted) * ANNOUNCED);
     }
 
@@ -177,12 +179,12 @@ impl Engine {
     fn note_full(&mut self, now: Instant, peer: PeerId) {
         let at = now + self.peer_timeout();
         let p = &mut self.peers[peer.0 as usize];
-        if p.share.full_since != Instant::FAR {
+        if p.credit.share.full_since != Instant::FAR {
             return;
         }
-        (p.share.full_since, p.share.taken) = (now, false);
+        (p.credit.share.full_since, p.credit.share.taken) = (now, false);
         self.timers.arm(p, at);
-        if !core::mem::replace(&mut p.share.told, true) {
+        if !core::mem::replace(&mut p.credit.share.told, true) {
             let (messages, bytes) = self.left_by(peer);
             self.events.push_back(Event::PeerFull(peer, messages, bytes));
         }
@@ -190,7 +192,7 @@ impl Engine {
 
     /// Returns the end of the time for a peer whose messages fill the room.
     pub(super) fn full_until(&self, peer: PeerId) -> Option<Instant> {
-        let since = self.peers[peer.0 as usize].share.full_since;
+        let since = self.peers[peer.0 as usize].credit.share.full_since;
         (since != Instant::FAR).then(|| since + self.peer_timeout())
     }
 
@@ -198,7 +200,7 @@ impl Engine {
     /// A receive that waits for a message of the peer would wait for ever: the session ends.
     /// Without such a receive the program may just be busy.
     pub(super) fn check_full(&mut self, now: Instant, peer: PeerId) {
-        let share = &mut self.peers[peer.0 as usize].share;
+        let share = &mut self.peers[peer.0 as usize].credit.share;
         let idle = !core::mem::take(&mut share.taken);
         share.full_since = now;
         if idle && self.is_awaited(peer) {
@@ -217,7 +219,7 @@ impl Engine {
     fn is_awaited(&self, peer: PeerId) -> bool {
         let ops = self.ops.keys().filter_map(|key| self.ops.get(key));
         let of_peer = ops.filter(|op| op.peer == Some(peer)).count();
-        self.peers[peer.0 as usize].waiting as usize > of_peer
+        self.peers[peer.0 as usize].life.waiting as usize > of_peer
             || self.awaits()
             || self.posted[TAGGED].any_for(peer)
     }
@@ -251,16 +253,17 @@ impl Engine {
         let most = (self.cfg.unexpected_max / QUEUED) as usize;
         let limit = self.peer_timeout();
         let p = &mut self.peers[peer.0 as usize];
-        if p.msgs.len() < most.saturating_sub(self.ops.len()).max(QUEUE_MIN) {
-            p.share.stuck = None;
+        if p.queue.msgs.len() < most.saturating_sub(self.ops.len()).max(QUEUE_MIN) {
+            p.credit.share.stuck = None;
             return false;
         }
-        let first = match p.msgs.front() {
+        let first = match p.queue.msgs.front() {
             Some(Item::Eager(op) | Item::Rts(op) | Item::Put(op)) => op.0,
             _ => 0,
         };
-        let since = p.share.stuck.filter(|(op, _)| *op == first).map_or(now, |(_, since)| since);
-        p.share.stuck = Some((first, since));
+        let since =
+            p.credit.share.stuck.filter(|(op, _)| *op == first).map_or(now, |(_, since)| since);
+        p.credit.share.stuck = Some((first, since));
         if now.since(since) >= limit {
             let PeerFailure::Flooded { messages, bytes } = self.flooded(peer) else { return true };
             self.end_flood(peer, messages, bytes);

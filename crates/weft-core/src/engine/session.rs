@@ -21,7 +21,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(1);
 pub(super) fn open(cfg: &Config, timers: &mut Timers, p: &mut Peer, now: Instant) {
     let wait = FIRST_WAIT.min(Duration::from_millis(u64::from(cfg.connect_timeout_ms)));
     p.state = State::Opening { since: now, next: now + wait, wait };
-    p.hello_due = true;
+    p.session.hello_due = true;
     timers.arm(p, now + wait);
 }
 
@@ -30,17 +30,17 @@ pub(super) fn again(p: &mut Peer, now: Instant) {
     if let State::Opening { since, wait, .. } = p.state {
         let wait = (wait * 2).min(LONGEST_WAIT);
         p.state = State::Opening { since, next: now + wait, wait };
-        p.hello_due = true;
+        p.session.hello_due = true;
     }
 }
 
 /// Returns the HELLO that is due, if one is.
 pub(super) fn poll(cfg: &Config, me: u64, p: &mut Peer) -> Option<Transmit> {
-    let reply = if p.hello_reply_due {
-        p.hello_reply_due = false;
+    let reply = if p.session.hello_reply_due {
+        p.session.hello_reply_due = false;
         true
-    } else if p.hello_due {
-        p.hello_due = false;
+    } else if p.session.hello_due {
+        p.session.hello_due = false;
         false
     } else {
         return None;
@@ -65,15 +65,15 @@ fn bye(p: &mut Peer, reason: u32) -> Transmit {
 fn hello(cfg: &Config, me: u64, p: &Peer, reply: bool) -> Transmit {
     let common = Common {
         flags: if reply { flags::REPLY } else { 0 },
-        session: if reply { p.session_out } else { 0 },
-        imm: if p.reliability == Reliability::None { wire::TRUSTS } else { 0 },
+        session: if reply { p.session.number_out } else { 0 },
+        imm: if p.path.reliability == Reliability::None { wire::TRUSTS } else { 0 },
         ..Common::default()
     };
     let hello = Hello {
         src_eid: me,
         dst_eid: p.endpoint.0,
-        session_offer: p.session_in,
-        mtu: p.caps.mtu,
+        session_offer: p.session.number_in,
+        mtu: p.path.caps.mtu,
         version_min: wire::VERSION_MIN,
         version_max: wire::VERSION_MAX,
         credit: CreditOut::first(credit_window(cfg)),
@@ -102,7 +102,7 @@ impl Engine {
     pub fn path_changed(&mut self, now: Instant, peer: PeerId) {
         let Some(p) = self.peers.get_mut(peer.0 as usize) else { return };
         if let State::Opening { .. } = p.state {
-            p.hello_due = true;
+            p.session.hello_due = true;
             self.make_ready(peer);
             return;
         }
@@ -147,12 +147,12 @@ impl Engine {
         if p.failure().is_some() {
             return Placement::None;
         }
-        if p.state == State::Ready && p.session_out != hello.session_offer {
+        if p.state == State::Ready && p.session.number_out != hello.session_offer {
             self.stats.violations += 1;
             return Placement::None;
         }
-        p.last_heard = now;
-        p.hello_reply_due |= !reply;
+        p.life.heard_at = now;
+        p.session.hello_reply_due |= !reply;
         if p.state != State::Ready {
             if let (State::Opening { since, wait, .. }, Some(w)) = (p.state, &mut p.windows) {
                 // HELLO was sent once, so this is its answer: a sample of the path before anything
@@ -162,15 +162,15 @@ impl Engine {
                 }
             }
             p.state = State::Ready;
-            p.session_out = hello.session_offer;
-            p.limit_mtu(hello.mtu);
-            if p.reliability == Reliability::None && common.imm & wire::TRUSTS != 0 {
+            p.session.number_out = hello.session_offer;
+            p.path.limit_mtu(hello.mtu);
+            if p.path.reliability == Reliability::None && common.imm & wire::TRUSTS != 0 {
                 p.trust();
             }
-            p.warned = false;
-            p.waiting_since = now;
-            p.credit_in.on_grant(hello.credit);
-            if p.waiting > 0 {
+            p.life.warned = false;
+            p.life.waiting_since = now;
+            p.credit.inward.on_grant(hello.credit);
+            if p.life.waiting > 0 {
                 let at = now + Duration::from_millis(u64::from(self.cfg.keepalive_ms));
                 self.timers.arm(p, at);
             }
@@ -185,7 +185,8 @@ impl Engine {
     /// from this side over memory first, or refuse the connection.
     fn same_way(&mut self, now: Instant, peer: PeerId, caps: LinkCaps) -> Option<bool> {
         let p = &mut self.peers[peer.0 as usize];
-        if p.caps.network == caps.network || !matches!(p.state, State::Idle | State::Opening { .. })
+        if p.path.caps.network == caps.network
+            || !matches!(p.state, State::Idle | State::Opening { .. })
         {
             return Some(false);
         }
@@ -204,13 +205,13 @@ impl Engine {
         let p = &mut self.peers[peer.0 as usize];
         match p.state {
             State::Idle | State::Opening { .. } => {
-                p.session_out = hello.session_offer;
+                p.session.number_out = hello.session_offer;
                 self.end_peer(peer, failure, (!reply).then_some(LastWord::Versions));
             }
             State::Failed(PeerFailure::Version { .. }) if !reply => {
                 // A copy: the answer may have been lost.
-                let due = p.last_word.is_some_and(|(_, due)| due);
-                p.last_word = Some((LastWord::Versions, due));
+                let due = p.session.last_word.is_some_and(|(_, due)| due);
+                p.session.last_word = Some((LastWord::Versions, due));
                 self.make_ready(peer);
             }
             _ => {
@@ -298,8 +299,8 @@ impl Engine {
     pub(super) fn end_peer(&mut self, peer: PeerId, failure: PeerFailure, word: Option<LastWord>) {
         let p = &mut self.peers[peer.0 as usize];
         if let Some(before) = p.failure() {
-            if let (Some((_, true)), None) = (p.last_word, word) {
-                p.last_word = None;
+            if let (Some((_, true)), None) = (p.session.last_word, word) {
+                p.session.last_word = None;
                 self.events.push_back(Event::PeerFailed(peer, before));
             }
             return;
@@ -310,11 +311,11 @@ impl Engine {
         self.hold(peer, false);
         let p = &mut self.peers[peer.0 as usize];
         p.release_queues();
-        p.hello_due = false;
-        p.hello_reply_due = false;
+        p.session.hello_due = false;
+        p.session.hello_reply_due = false;
         p.windows = None;
-        p.partial = None;
-        p.last_word = word.map(|word| (word, true));
+        p.incoming.partial = None;
+        p.session.last_word = word.map(|word| (word, true));
         self.stats.peers_failed += 1;
         self.end_await();
         self.end_ops(peer, failure);

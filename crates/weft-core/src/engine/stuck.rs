@@ -39,15 +39,15 @@ impl Engine {
     pub(super) fn stuck_at(&self, peer: PeerId) -> Option<Instant> {
         let p = &self.peers[peer.0 as usize];
         let since = p.windows.as_ref()?.send.stuck_since()?;
-        if p.state != State::Ready || p.caps.sees_end {
+        if p.state != State::Ready || p.path.caps.sees_end {
             return None;
         }
         let limit = Duration::from_millis(u64::from(self.cfg.peer_timeout_ms));
-        let at = match p.last_heard + limit / 2 >= since + limit {
+        let at = match p.life.heard_at + limit / 2 >= since + limit {
             true => since + limit,
-            false => p.last_heard.max(since) + limit,
+            false => p.life.heard_at.max(since) + limit,
         };
-        Some(if p.overdue_at > since { at.max(p.overdue_at + limit / AGAIN) } else { at })
+        Some(if p.life.overdue_at > since { at.max(p.life.overdue_at + limit / AGAIN) } else { at })
     }
 
     /// Handles packets that have been unacknowledged for too long.
@@ -59,11 +59,11 @@ impl Engine {
         else {
             return;
         };
-        if tries < TRIES && p.overdue_at <= since {
-            p.overdue_at = now;
+        if tries < TRIES && p.life.overdue_at <= since {
+            p.life.overdue_at = now;
             return;
         }
-        let silent = now.since(p.last_heard.max(since));
+        let silent = now.since(p.life.heard_at.max(since));
         if silent >= limit {
             let after_ms = silent.as_millis() as u32;
             let still = p.stands_still(after_ms);

@@ -149,21 +149,21 @@ impl Engine {
                 Some(w.send.oldest_sent()? + w.rtt.rto())
             }
             (Cause::Credit, State::Ready)
-                if ![Instant::FAR, LONG_AGO].contains(&p.starved_since) =>
+                if ![Instant::FAR, LONG_AGO].contains(&p.credit.starved_since) =>
             {
                 let patience = u64::from(self.cfg.credit_patience_us);
-                Some(p.starved_since + Duration::from_micros(patience))
+                Some(p.credit.starved_since + Duration::from_micros(patience))
             }
             (Cause::Credit, _) => None,
-            (Cause::Liveness, State::Idle | State::Ready) if p.waiting > 0 => {
-                let last = p.last_heard.max(p.waiting_since).max(p.probed_at);
+            (Cause::Liveness, State::Idle | State::Ready) if p.life.waiting > 0 => {
+                let last = p.life.heard_at.max(p.life.waiting_since).max(p.life.probed_at);
                 Some(last + ms(self.cfg.keepalive_ms))
             }
             (Cause::Liveness, _) => None,
             (Cause::Stuck, _) => self.stuck_at(peer),
             (Cause::Full, _) => self.full_until(peer),
-            (Cause::Idle, State::Ready) if p.waiting == 0 && !p.trimmed => {
-                Some(p.last_heard.max(p.waiting_since) + ms(self.cfg.keepalive_ms))
+            (Cause::Idle, State::Ready) if p.life.waiting == 0 && !p.queue.trimmed => {
+                Some(p.life.heard_at.max(p.life.waiting_since) + ms(self.cfg.keepalive_ms))
             }
             (Cause::Idle, _) => None,
         }
@@ -178,7 +178,7 @@ impl Engine {
             Cause::Ack => self.wake(now, peer),
             Cause::Credit => {
                 // Until there is credit again, messages are announced without waiting once more.
-                self.peers[peer.0 as usize].starved_since = LONG_AGO;
+                self.peers[peer.0 as usize].credit.starved_since = LONG_AGO;
                 self.wake(now, peer);
             }
             Cause::Retransmit => self.retransmit(now, peer),
@@ -203,7 +203,7 @@ impl Engine {
     fn retransmit(&mut self, now: Instant, peer: PeerId) {
         let p = &self.peers[peer.0 as usize];
         let Some(w) = &p.windows else { return };
-        let silent = now.since(p.last_heard.max(w.send.stuck_since().unwrap_or(now)));
+        let silent = now.since(p.life.heard_at.max(w.send.stuck_since().unwrap_or(now)));
         let limit = ms(self.cfg.peer_timeout_ms);
         if self.overdue(peer, silent, limit, |after_ms| PeerFailure::Silent { after_ms }) {
             return;
@@ -226,7 +226,7 @@ impl Engine {
     /// Gives back the memory that a burst of traffic with the peer took.
     fn trim(&mut self, now: Instant, peer: PeerId) {
         let p = &mut self.peers[peer.0 as usize];
-        p.trimmed = true;
+        p.queue.trimmed = true;
         if p.quiet() {
             p.release_queues();
         }

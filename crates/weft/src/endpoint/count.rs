@@ -1,7 +1,8 @@
 //! Counters that other processes read: when they are written.
 
 use super::Inner;
-use weft_core::{Instant, PeerId, Stats};
+use weft_core::engine::types::SendArgs;
+use weft_core::{Instant, Stats};
 
 /// Messages of who does not poll after which its counters may be written.
 const UNPOLLED: u32 = 64;
@@ -27,10 +28,12 @@ impl Inner {
         }
     }
 
-    /// The latency path of an active message, counted.
-    #[inline]
-    pub(crate) fn active_now(&mut self, to: PeerId, tag: u64, data: &[u8]) -> bool {
-        let sent = self.driver.active_now(to, tag, data);
+    /// As [`Driver::send_now`], counted.
+    ///
+    /// [`Driver::send_now`]: super::driver::Driver::send_now
+    #[inline(always)]
+    pub(crate) fn send_now(&mut self, args: &SendArgs, data: &[u8]) -> bool {
+        let sent = self.driver.send_now(args, data);
         if sent {
             self.count_sent();
         }

@@ -505,7 +505,8 @@ impl Endpoint {
         sync: bool,
     ) -> Operation {
         let inner = &mut *self.inner.borrow_mut();
-        if !sync && inner.send_now(to, tag, &data, imm, false) {
+        let args = SendArgs { data: imm, sync, ..SendArgs::new(to, tag, data.len() as u64) };
+        if inner.send_now(&args, &data) {
             let status = Status { source: Some(to), tag, len: data.len(), ..Status::default() };
             return self.ended(Ok(status), data);
         }
@@ -514,13 +515,7 @@ impl Endpoint {
         let inject = !sync
             && data.len() <= d.core.engine.inject_max(to)
             && d.core.engine.queued(to) * data.len() < spare::MOST;
-        let args = SendArgs {
-            data: imm,
-            addr: data.as_ptr() as u64,
-            inject,
-            sync,
-            ..SendArgs::new(to, tag, data.len() as u64)
-        };
+        let args = SendArgs { addr: data.as_ptr() as u64, inject, ..args };
         if !inject {
             let now = d.core.tick();
             let started = d.core.engine.send(now, args);

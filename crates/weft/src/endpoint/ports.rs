@@ -143,7 +143,7 @@ impl Ports {
     /// True if a message of a client is to be dealt with.
     #[inline]
     pub fn has_arrived(&self, number: u8) -> bool {
-        self.slots.iter().any(|slot| slot.number == number && !slot.arrived.is_empty())
+        self.owed > 0 && self.slots.iter().any(|s| s.number == number && !s.arrived.is_empty())
     }
 
     /// The next call of a client: its number, place, and what the call is for.

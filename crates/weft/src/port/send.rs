@@ -19,6 +19,11 @@ impl Port {
         u64::from(argument) << 32 | u64::from(self.number) << 24 | u64::from(number)
     }
 
+    #[inline]
+    fn args(to: PeerId, tag: u64, data: &[u8]) -> SendArgs {
+        SendArgs { inject: false, ..SendArgs::active(to, tag, data.len()) }
+    }
+
     /// Longest message to a peer that is one packet, bytes.
     pub fn packet_max(&self, peer: PeerId) -> usize {
         self.endpoint.inner.borrow().driver.core.engine.single_max(peer)
@@ -28,7 +33,8 @@ impl Port {
     /// loses nothing. False: nothing was sent.
     #[inline]
     pub fn send_now(&self, to: PeerId, number: u32, argument: u32, data: &[u8]) -> bool {
-        self.endpoint.inner.borrow_mut().active_now(to, self.tag(number, argument), data)
+        let args = Port::args(to, self.tag(number, argument), data);
+        self.endpoint.inner.borrow_mut().send_now(&args, data)
     }
 
     /// Sends a copy of a message, of at most 64 KiB, at once or when it can go. It never waits: the
@@ -37,12 +43,12 @@ impl Port {
     /// # Errors
     /// The peer failed, or the message is too long (`Refused`).
     pub fn post(&self, to: PeerId, number: u32, argument: u32, data: &[u8]) -> Result<(), OpError> {
-        let tag = self.tag(number, argument);
+        let args = Port::args(to, self.tag(number, argument), data);
         let inner = &mut *self.endpoint.inner.borrow_mut();
-        if inner.active_now(to, tag, data) {
+        if inner.send_now(&args, data) {
             return Ok(());
         }
-        inner.driver.inject(SendArgs::active(to, tag, data.len()), data).map_err(error_of)
+        inner.driver.inject(SendArgs { inject: true, ..args }, data).map_err(error_of)
     }
 
     /// As [`post`](Port::post), while not many messages wait for the peer.
@@ -76,7 +82,7 @@ impl Port {
     ) -> Result<(), OpError> {
         let tag = self.tag(number, argument);
         let inner = &mut *self.endpoint.inner.borrow_mut();
-        if inner.active_now(to, tag, &buffer) {
+        if inner.send_now(&Port::args(to, tag, &buffer), &buffer) {
             inner.driver.core.ports.recycle(buffer);
             return Ok(());
         }
@@ -129,7 +135,7 @@ impl Port {
         lend: impl FnOnce() -> Result<Memory, OpError>,
     ) -> Result<bool, OpError> {
         let inner = &mut *self.endpoint.inner.borrow_mut();
-        if inner.active_now(to, tag, data) {
+        if inner.send_now(&Port::args(to, tag, data), data) {
             return Ok(true);
         }
         let driver = &mut inner.driver;

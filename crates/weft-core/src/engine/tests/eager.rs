@@ -249,14 +249,22 @@ fn inject__completes_at_once_and_releases_later() {
 }
 
 #[test]
-fn send_now__gives_the_same_message_or_nothing() {
+fn reserve__gives_the_same_message_or_nothing() {
     let mut net = Net::open((memory(), Config::default()));
     let peer = net.peer(0, 1);
-    let e = &mut net.nodes[0].engine;
+    let (e, now) = (&mut net.nodes[0].engine, net.now);
     let mut header = wire::HeaderBuf::new();
-    assert!(!e.send_now(peer, 1, u32::MAX, None, false, &mut header));
-    assert!(!e.send_now(PeerId(9), 1, 1, None, false, &mut header));
-    assert!(e.send_now(peer, 4, 5, Some(99), false, &mut header));
+    assert!(e.reserve(&send_args(peer, 1, u64::from(u32::MAX)), &mut header).is_none());
+    assert!(e.reserve(&send_args(PeerId(9), 1, 1), &mut header).is_none());
+    let args = SendArgs { data: Some(99), ..send_args(peer, 4, 5) };
+    for _ in 0..3 {
+        let before = (*e.stats(), e.peers[0].credit.inward.available());
+        let refused = e.reserve(&args, &mut header).unwrap();
+        e.roll_back(refused);
+        assert_eq!((*e.stats(), e.peers[0].credit.inward.available()), before);
+    }
+    let reserved = e.reserve(&args, &mut header).unwrap();
+    assert_eq!(e.commit(now, &args, reserved), None);
     net.carry(0, peer, header.as_slice(), Body::Bytes(b"quick".to_vec()));
     let recv = net.recv(1, None, 4, 5);
     net.wait(&[(1, recv)]);
@@ -264,7 +272,7 @@ fn send_now__gives_the_same_message_or_nothing() {
     assert_eq!(net.nodes[1].ok(recv).data, Some(99));
     // Messages queued before go first.
     net.send(0, 1, 5, b"slow");
-    assert!(!net.nodes[0].engine.send_now(peer, 5, 5, None, false, &mut header));
+    assert!(net.nodes[0].engine.reserve(&send_args(peer, 5, 5), &mut header).is_none());
 }
 
 #[test]
@@ -383,7 +391,7 @@ fn handle_run__only_the_fragments_that_come_next_of_the_message_that_arrives() {
     let peer = net.peer(1, 0);
     let node = &mut net.nodes[1].engine;
     let session = node.peer_info(peer).unwrap().1;
-    let partial = node.peers[peer.0 as usize].partial.unwrap();
+    let partial = node.peers[peer.0 as usize].incoming.partial.unwrap();
     let next = node.peers[peer.0 as usize].windows.as_ref().unwrap().recv.next_expected();
     let header = |seq: crate::Seq, imm: u32, offset: u64| {
         let common = wire::Common { session, seq, imm, ..wire::Common::default() };
@@ -407,13 +415,13 @@ fn handle_run__only_the_fragments_that_come_next_of_the_message_that_arrives() {
     let rest = header(next.plus(3), msg, got + half);
     let left = 16_000 - got - half;
     assert_eq!(node.handle_run(net.now, rest.as_slice(), 4, left), Some((recv, got + half)));
-    assert!(node.peers[peer.0 as usize].partial.is_none());
+    assert!(node.peers[peer.0 as usize].incoming.partial.is_none());
     let Some(Event::Complete(done)) = node.poll_event() else { panic!("not complete") };
     assert_eq!((done.op, done.status.len), (recv, 16_000));
 }
 
 #[test]
-fn inject_now__keeps_the_order_and_loses_nothing() {
+fn reserve__of_numbered_packets_keeps_the_order_and_loses_nothing() {
     for (caps, config) in &every_kind()[1..] {
         for percent in [0, 1, 5, 20] {
             let mut net = Net::open((*caps, config.clone()));

@@ -54,7 +54,7 @@ fn packet(net: &mut Net, rng: &mut Rng, from: usize, to: usize) -> (Vec<u8>, Bod
         let value = match field.name {
             "pad" => 0,
             "msg" | "recv" => name(rng).into(),
-            "session_offer" => net.nodes[from].engine.peer(PeerId(0)).session_in.into(),
+            "session_offer" => net.nodes[from].engine.peer(PeerId(0)).session.number_in.into(),
             "dst_eid" => net.nodes[to].engine.id().0,
             "src_eid" => net.nodes[from].engine.id().0,
             "code" => rng.below(8),
@@ -117,7 +117,9 @@ fn assert_bounded(net: &Net) {
     for n in &net.nodes {
         let most = 3 * n.engine.asks_max(PeerId(0));
         let p = n.engine.peer(PeerId(0));
-        assert!(p.ctrl.len() <= most && p.data.len() <= most && p.stalled.len() <= 64);
+        assert!(
+            p.queue.ctrl.len() <= most && p.queue.data.len() <= most && p.queue.stalled.len() <= 64
+        );
         assert!(n.held.len() <= 1024);
         let window = (crate::peer::credit_window(&Config::default()) as u64) * 2;
         let stored: u64 = n.stored.values().map(Body::len).sum();

@@ -7,10 +7,10 @@ use crate::peer::Peer;
 const IDLE_MAX: usize = 2048;
 
 fn idle_bytes(p: &Peer) -> usize {
-    let queues = p.ctrl.capacity() * size_of_val_of(&p.ctrl)
-        + p.msgs.capacity() * size_of_val_of(&p.msgs)
-        + p.data.capacity() * size_of_val_of(&p.data)
-        + p.stalled.capacity() * size_of_val_of(&p.stalled);
+    let queues = p.queue.ctrl.capacity() * size_of_val_of(&p.queue.ctrl)
+        + p.queue.msgs.capacity() * size_of_val_of(&p.queue.msgs)
+        + p.queue.data.capacity() * size_of_val_of(&p.queue.data)
+        + p.queue.stalled.capacity() * size_of_val_of(&p.queue.stalled);
     let windows =
         p.windows.as_ref().map_or(0, |w| core::mem::size_of_val(&**w) + w.send.heap_bytes());
     core::mem::size_of::<Peer>() + queues + windows

@@ -517,10 +517,15 @@ impl Net {
         let args = SendArgs { inject: true, ..send_args(peer, tag, bytes.len() as u64) };
         let node = &mut self.nodes[from];
         let mut header = wire::HeaderBuf::new();
-        let Some(op) = node.engine.inject_now(self.now, &args, &mut header) else {
+        let mut reserved = node.engine.reserve(&args, &mut header);
+        if let Some(refused) = reserved.take_if(|reserved| !reserved.is_kept()) {
+            node.engine.roll_back(refused);
+        }
+        let Some(reserved) = reserved else {
             self.try_send(from, args, Body::Bytes(bytes.to_vec())).unwrap();
             return false;
         };
+        let op = node.engine.commit(self.now, &args, reserved).unwrap();
         node.begin(op, Body::Bytes(bytes.to_vec()));
         let payload = Payload::Op { op, offset: 0, len: bytes.len() as u32 };
         self.offer(from, Transmit::one(peer, header, payload));

@@ -206,7 +206,8 @@ fn requests__flood_of_a_peer_that_takes_no_answer_ends_its_session() {
                 net.inject(0, 1, header.as_slice(), Body::Bytes(vec![]));
                 net.step(net.now);
                 let p = net.nodes[1].engine.peer(PeerId(0));
-                largest = largest.max(p.ctrl.len() + p.data.len() + p.stalled.len());
+                largest =
+                    largest.max(p.queue.ctrl.len() + p.queue.data.len() + p.queue.stalled.len());
             }
             net.room[1] = u32::MAX;
             net.run(1);

@@ -304,7 +304,8 @@ impl Endpoint {
         tag: u64,
         data: &[u8],
     ) -> Result<Option<OpId>, OpError> {
-        if self.inner.borrow_mut().send_now(to, tag, data, None, false) {
+        let args = SendArgs::new(to, tag, data.len() as u64);
+        if self.inner.borrow_mut().send_now(&args, data) {
             return Ok(None);
         }
         while self.queued(to) >= INJECTED_MAX {
@@ -314,7 +315,7 @@ impl Endpoint {
         }
         let d = &mut self.inner.borrow_mut().driver;
         let inject = data.len() <= d.core.engine.inject_max(to);
-        let args = SendArgs { inject, ..SendArgs::new(to, tag, data.len() as u64) };
+        let args = SendArgs { inject, ..args };
         if args.inject {
             return d.inject(args, data).map(|()| None).map_err(error_of);
         }

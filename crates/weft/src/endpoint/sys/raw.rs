@@ -41,36 +41,25 @@ pub(super) enum Looked {
 }
 
 impl Driver {
-    /// The latency path of an active message: as [`Inner::send_now`].
-    #[inline]
-    pub(crate) fn active_now(&mut self, to: PeerId, tag: u64, data: &[u8]) -> bool {
-        let len = data.len() as u32;
-        self.leave_now(to, data, |engine, header| engine.active_now(to, tag, len, header))
-    }
-
-    /// Sends one packet at once, if `begin` says that nothing stands in its way and gives its
-    /// header, and the link has room, now or in a moment.
-    #[inline]
-    fn leave_now(
-        &mut self,
-        to: PeerId,
-        data: &[u8],
-        mut begin: impl FnMut(&mut Engine, &mut HeaderBuf) -> bool,
-    ) -> bool {
+    /// Sends a message of one packet at once, if nothing stands in its way on a link that loses
+    /// nothing, and the link has room now or in a moment. False: nothing was sent.
+    #[inline(always)]
+    pub(crate) fn send_now(&mut self, args: &SendArgs, data: &[u8]) -> bool {
+        debug_assert!(!args.inject, "injected bytes may have to be kept");
         self.leave_if_copied();
-        let Some(link) = self.link_of(to) else { return false };
+        let Some(link) = self.link_of(args.peer) else { return false };
         let mut header = HeaderBuf::new();
         for may_wait in [true, false] {
-            if !begin(&mut self.core.engine, &mut header) {
-                return false;
-            }
-            let frame = Frame { peer: to, header: header.as_slice(), payload: data };
+            let engine = &mut self.core.engine;
+            let Some(reserved) = engine.reserve(args, &mut header) else { return false };
+            let frame = Frame { peer: args.peer, header: header.as_slice(), payload: data };
             if self.links[link].send(&[frame]) == 1 {
+                self.core.engine.commit(self.core.now, args, reserved);
                 return true;
             }
-            self.core.engine.refund(to, data.len() as u32);
+            self.core.engine.roll_back(reserved);
             // A message that has to be queued costs more, and has those behind it queued.
-            if !may_wait || !self.links[link].room_soon(to) {
+            if !may_wait || !self.links[link].room_soon(args.peer) {
                 break;
             }
         }
@@ -94,7 +83,9 @@ impl Driver {
     ) -> Result<(), Refused> {
         let args = SendArgs::active(to, tag, data.len());
         if !self.core.engine.is_underway(to) {
-            return self.post_kept(args, data, Owner::Lender, |_| memory);
+            let mut memory = Some(memory);
+            return self
+                .post_kept(args, data, Owner::Lender, |_| memory.take().unwrap_or_default());
         }
         let now = self.core.tick();
         let op = self.core.engine.send(now, SendArgs { addr: memory.addr(), ..args })?;
@@ -112,22 +103,11 @@ impl Driver {
         args: SendArgs,
         data: &[u8],
         owner: Owner,
-        memory: impl FnOnce(&mut OpTable) -> Memory,
+        mut memory: impl FnMut(&mut OpTable) -> Memory,
     ) -> Result<(), Refused> {
         let now = self.core.tick();
-        let mut header = HeaderBuf::new();
         let waits = self.is_in_row(args.peer);
-        let at_once = (!waits).then(|| self.core.engine.inject_now(now, &args, &mut header));
-        if let Some(op) = at_once.flatten() {
-            let frame = Frame { peer: args.peer, header: header.as_slice(), payload: data };
-            let len = frame.header.len() + data.len();
-            let link = self.link_by(args.peer, false, len as u32);
-            let sent = link.is_none_or(|link| self.links[link].send(&[frame]) == 1);
-            let memory = memory(&mut self.core.ops);
-            self.core.ops.insert(op, owner, memory);
-            if !sent {
-                self.core.engine.inject_refused(args.peer, op, data.len() as u32, &header);
-            }
+        if !waits && self.inject_now(now, &args, data, owner, &mut memory) {
             return Ok(());
         }
         let memory = memory(&mut self.core.ops);
@@ -138,6 +118,32 @@ impl Driver {
             false => self.send_started(args.peer, data.len()),
         }
         Ok(())
+    }
+
+    /// Sends an injected message of one packet, if nothing stands in its way and the link has room.
+    #[inline]
+    fn inject_now(
+        &mut self,
+        now: Instant,
+        args: &SendArgs,
+        data: &[u8],
+        owner: Owner,
+        memory: &mut impl FnMut(&mut OpTable) -> Memory,
+    ) -> bool {
+        let mut header = HeaderBuf::new();
+        let Some(reserved) = self.core.engine.reserve(args, &mut header) else { return false };
+        let frame = Frame { peer: args.peer, header: header.as_slice(), payload: data };
+        let len = frame.header.len() + data.len();
+        let link = self.link_by(args.peer, false, len as u32);
+        if !link.is_none_or(|link| self.links[link].send(&[frame]) == 1) {
+            self.core.engine.roll_back(reserved);
+            return false;
+        }
+        if let Some(op) = self.core.engine.commit(now, args, reserved) {
+            let memory = memory(&mut self.core.ops);
+            self.core.ops.insert(op, owner, memory);
+        }
+        true
     }
 
     /// Tells all peers that this endpoint ends.
@@ -182,30 +188,6 @@ impl Driver {
 }
 
 impl Inner {
-    /// The latency path: sends at once if nothing stands in the way. `data` is free when it returns
-    /// true.
-    #[inline]
-    pub(in crate::endpoint) fn send_now(
-        &mut self,
-        to: PeerId,
-        tag: u64,
-        data: &[u8],
-        imm: Option<u32>,
-        untagged: bool,
-    ) -> bool {
-        let len = data.len() as u32;
-        if data.len() > 1 << 20 {
-            return false;
-        }
-        let sent = self.driver.leave_now(to, data, |engine, header| {
-            engine.send_now(to, tag, len, imm, untagged, header)
-        });
-        if sent {
-            self.count_sent();
-        }
-        sent
-    }
-
     /// Looks for an active message for a moment. `None`: it did not come, or something else came
     /// that has to be dealt with first.
     #[inline]
@@ -275,7 +257,7 @@ impl Endpoint {
         let memory = unsafe { Memory::raw(ptr, args.len as usize) };
         if !args.sync && !args.delivered && !args.active {
             let bytes = memory.read(0, args.len as usize);
-            if inner.send_now(args.peer, args.tag, bytes, args.data, args.untagged) {
+            if inner.send_now(&SendArgs { inject: false, ..args }, bytes) {
                 return Ok(None);
             }
         }
@@ -305,20 +287,15 @@ impl Endpoint {
         untagged: bool,
     ) -> Result<(), Refused> {
         let inner = &mut *self.inner.borrow_mut();
-        if inner.send_now(to, tag, data, imm, untagged) {
+        let args = SendArgs { data: imm, untagged, ..SendArgs::new(to, tag, data.len() as u64) };
+        if inner.send_now(&args, data) {
             return Ok(());
         }
         let d = &mut inner.driver;
         if d.core.engine.queued(to) >= INJECTED_MAX {
             return Err(Refused::Busy);
         }
-        let args = SendArgs {
-            data: imm,
-            inject: true,
-            untagged,
-            ..SendArgs::new(to, tag, data.len() as u64)
-        };
-        d.inject(args, data)
+        d.inject(SendArgs { inject: true, ..args }, data)
     }
 
     /// Starts an operation on the completion queue; `start` is given the address of its memory.

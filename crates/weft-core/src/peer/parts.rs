@@ -1,0 +1,330 @@
+//! The parts of a peer.
+
+use super::{credit_window, Cut, Desc, Item, LastWord, Partial, Stream, Stripes};
+use crate::caps::{LinkCaps, Pulse};
+use crate::choices::{Server, Transfer};
+use crate::config::{Config, MTU_MIN};
+use crate::event::Transmit;
+use crate::id::OpId;
+use crate::reliability::{CreditIn, CreditOut, Reliability};
+use crate::room::Share;
+use crate::seq::Seq;
+use crate::time::Instant;
+use crate::transfer::select::{eager_max_of, Limits};
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+/// Packets to and from a peer over a trusted network since the session began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Count {
+    pub sent: Seq,
+    pub expected: Seq,
+}
+
+/// The session with a peer: its numbers, and the packets that begin and end it.
+pub(crate) struct Session {
+    /// Number the peer puts into packets to this endpoint.
+    pub number_in: u32,
+    /// Number this endpoint puts into packets to the peer.
+    pub number_out: u32,
+    /// Both sides trust the network: packets are counted, and none is kept.
+    pub trusted: Option<Count>,
+    pub hello_due: bool,
+    pub hello_reply_due: bool,
+    /// To be sent although the peer has failed; true: its failure is reported with it.
+    pub last_word: Option<(LastWord, bool)>,
+}
+
+impl Session {
+    pub fn new(number_in: u32) -> Session {
+        Session {
+            number_in,
+            number_out: 0,
+            trusted: None,
+            hello_due: false,
+            hello_reply_due: false,
+            last_word: None,
+        }
+    }
+
+    /// True if a packet that begins or ends the session is to be sent.
+    #[inline]
+    pub fn has_due(&self) -> bool {
+        self.hello_due || self.hello_reply_due || self.last_word.is_some()
+    }
+}
+
+/// The path to a peer, and the choices for it: who retransmits, how long packets are, how payload
+/// travels, who does atomic operations.
+pub(crate) struct Path {
+    pub caps: LinkCaps,
+    /// Those of the path, whatever is chosen.
+    pub carried: LinkCaps,
+    /// Largest packet the peer takes, from its HELLO.
+    peer_mtu: u32,
+    /// Longest packet chosen, bytes; 0: what the link carries.
+    pub mtu_max: u32,
+    pub reliability: Reliability,
+    pub transfer: Transfer,
+    /// The lengths that follow from the transfer.
+    pub limits: Limits,
+    pub eager_max: u32,
+    /// The server of atomic operations on the peer's words, if one was chosen.
+    pub fetch_add: Option<Server>,
+}
+
+impl Path {
+    pub fn new(cfg: &Config, caps: LinkCaps) -> Path {
+        Path {
+            caps,
+            carried: caps,
+            peer_mtu: u32::MAX,
+            mtu_max: cfg.mtu,
+            reliability: cfg.reliability,
+            transfer: cfg.transfer,
+            limits: Limits::of(cfg),
+            eager_max: 0,
+            fetch_add: None,
+        }
+    }
+
+    /// Adopts the capabilities of another path.
+    pub fn set_caps(&mut self, cfg: &Config, caps: LinkCaps) {
+        self.carried = caps;
+        self.caps = caps;
+        self.caps.mtu = self.chosen_mtu(caps.mtu);
+        self.caps.bulk_mtu = self.chosen_mtu(caps.bulk_mtu);
+        self.set_eager_max(cfg);
+    }
+
+    fn set_eager_max(&mut self, cfg: &Config) {
+        self.eager_max = eager_max_of(self.limits.eager_max, cfg.eager_credit, &self.carried);
+    }
+
+    /// Takes another transfer for messages sent to the peer and fetched from it from now on.
+    pub fn set_transfer(&mut self, cfg: &Config, transfer: Transfer) {
+        self.transfer = transfer;
+        self.limits = Limits::for_peer(cfg, transfer);
+        self.set_eager_max(cfg);
+    }
+
+    /// Returns the longest packet to use on a path that carries packets of `carries` bytes.
+    pub fn chosen_mtu(&self, carries: u32) -> u32 {
+        match self.mtu_max {
+            0 => carries,
+            chosen => chosen.min(carries),
+        }
+    }
+
+    /// Returns the largest packet to this peer, bytes: allowed by its HELLO and the path.
+    #[inline]
+    pub fn mtu(&self) -> u32 {
+        self.caps.mtu.min(self.peer_mtu).max(MTU_MIN)
+    }
+
+    /// Returns the same for the bulk link, if there is room.
+    #[inline]
+    pub fn long_mtu(&self) -> u32 {
+        let mtu = self.mtu();
+        match self.peer_mtu < self.caps.mtu {
+            // It has chosen short ones.
+            true => mtu,
+            false => mtu.max(self.caps.bulk_mtu),
+        }
+    }
+
+    /// Sets the capabilities of the bulk link.
+    pub fn set_bulk(&mut self, caps: LinkCaps) {
+        let LinkCaps { bulk_mtu, bulk_min, train, stripes, .. } = caps;
+        (self.caps.bulk_mtu, self.caps.bulk_min) = (self.chosen_mtu(bulk_mtu), bulk_min);
+        (self.caps.train, self.caps.stripes) = (train, stripes);
+    }
+
+    /// Notes the largest packet that the peer accepts.
+    pub fn limit_mtu(&mut self, mtu: u32) {
+        self.peer_mtu = mtu.max(512);
+    }
+}
+
+/// Credit for eager messages and announcements, in both directions.
+pub(crate) struct Credit {
+    pub inward: CreditIn,
+    pub outward: CreditOut,
+    /// Since when the message at the head of the queue has lacked credit; `FAR`: it does not.
+    pub starved_since: Instant,
+    /// The peer's part of the room for messages that no receive has asked for.
+    pub share: Share,
+    /// An acknowledgement, or news of credit, is to be sent.
+    pub ack_asked: bool,
+}
+
+impl Credit {
+    /// Takes the credit for a message of `len` bytes. One with a tag leaves the reserve, which an
+    /// active one may spend.
+    #[inline]
+    pub fn take(&mut self, len: usize, active: bool) -> bool {
+        match active {
+            false => self.inward.try_take(len),
+            true => self.inward.try_take_active(len),
+        }
+    }
+
+    pub fn new(cfg: &Config) -> Credit {
+        Credit {
+            inward: CreditIn::default(),
+            outward: CreditOut::new(credit_window(cfg)),
+            starved_since: Instant::FAR,
+            share: Share::default(),
+            ack_asked: false,
+        }
+    }
+}
+
+/// Packets and messages that wait to be sent to a peer.
+pub(crate) struct Queue {
+    pub ctrl: VecDeque<Desc>,
+    pub msgs: VecDeque<Item>,
+    pub data: VecDeque<Stream>,
+    /// Refused by the link, in the order in which they go out again.
+    pub stalled: VecDeque<Transmit>,
+    /// Number of them that came back since the link refused the first.
+    returned: usize,
+    pub blocked: bool,
+    /// The link takes nothing for the peer until it says so.
+    pub held: bool,
+    /// The peer is in the engine's queue of those that have something to send.
+    pub ready: bool,
+    /// True if data streams had the last turn: messages and data streams take turns.
+    pub data_turn: bool,
+    /// Turns of the stripes of bulk data.
+    pub stripes: Stripes,
+    /// The queues' spare memory was given back and nothing was queued since.
+    pub trimmed: bool,
+}
+
+impl Default for Queue {
+    fn default() -> Queue {
+        Queue {
+            ctrl: VecDeque::new(),
+            msgs: VecDeque::new(),
+            data: VecDeque::new(),
+            stalled: VecDeque::new(),
+            returned: 0,
+            blocked: false,
+            held: false,
+            ready: false,
+            data_turn: false,
+            stripes: Stripes::default(),
+            trimmed: true,
+        }
+    }
+}
+
+impl Queue {
+    /// Puts back a packet that the link refused: before those that wait, after those refused just
+    /// now.
+    pub fn put_back(&mut self, t: Transmit) {
+        if !self.blocked {
+            self.blocked = true;
+            self.returned = 0;
+        }
+        self.stalled.insert(self.returned.min(self.stalled.len()), t);
+        self.returned += 1;
+    }
+
+    /// Gives back all memory.
+    pub fn clear(&mut self) {
+        self.ctrl = VecDeque::new();
+        self.msgs = VecDeque::new();
+        self.data = VecDeque::new();
+        self.stalled = VecDeque::new();
+    }
+
+    /// Returns true if something is queued that could be sent when the window allows.
+    pub fn has_work(&self) -> bool {
+        !self.ctrl.is_empty() || !self.msgs.is_empty() || !self.data.is_empty()
+    }
+
+    /// Returns true if nothing is queued and nothing was refused by the link.
+    #[inline]
+    pub fn is_calm(&self) -> bool {
+        !self.has_work() && self.stalled.is_empty()
+    }
+
+    /// Returns true if no message is queued and nothing was refused by the link.
+    #[inline]
+    pub fn is_clear(&self) -> bool {
+        self.msgs.is_empty() && self.stalled.is_empty()
+    }
+
+    /// Returns true if something is queued beside the message whose turn it is.
+    #[inline]
+    pub fn has_more(&self) -> bool {
+        self.msgs.len() > 1 || !self.data.is_empty()
+    }
+}
+
+/// Messages that arrive from a peer, and requests for their data.
+#[derive(Default)]
+pub(crate) struct Incoming {
+    pub partial: Option<Partial>,
+    /// A fragment of the put now arriving was refused.
+    pub put_refused: bool,
+    /// Announced messages that have not ended.
+    pub rendezvous: u32,
+    /// Receives that have to ask for more, where asking is paced, in the order of their matching.
+    pub pulls: VecDeque<OpId>,
+    /// Bytes asked for that way and not here.
+    pub pulled: u64,
+}
+
+/// Requests to a peer and announcements that it has not answered.
+#[derive(Default)]
+pub(crate) struct Outgoing {
+    pub rendezvous: u32,
+    /// Puts, gets and atomic operations.
+    pub requests: u32,
+}
+
+/// Times at which a peer was heard, and the state of its process.
+pub(crate) struct Life {
+    /// Operations that wait for this peer.
+    pub waiting: u32,
+    pub heard_at: Instant,
+    pub waiting_since: Instant,
+    pub probed_at: Instant,
+    /// Since when the link, or its agent, sees that its process stands still.
+    pub still_since: Option<Instant>,
+    /// The state of its process as reported by its agent.
+    pub still: Pulse,
+    pub warned: bool,
+    /// Time at which packets were first found to have been unacknowledged for too long.
+    pub overdue_at: Instant,
+    /// Time at which an event last said that the oldest packet does not get through.
+    pub said_at: Instant,
+}
+
+impl Default for Life {
+    fn default() -> Life {
+        Life {
+            waiting: 0,
+            heard_at: Instant(0),
+            waiting_since: Instant(0),
+            probed_at: Instant(0),
+            still_since: None,
+            still: Pulse::Runs,
+            warned: false,
+            overdue_at: Instant(0),
+            said_at: Instant(0),
+        }
+    }
+}
+
+/// Packets cut anew, and the lengths that the peer has asked for.
+#[derive(Default)]
+pub(crate) struct Lengths {
+    /// A packet that is sent in pieces, and what has left of it.
+    pub cut: Option<Cut>,
+    /// Packets that asked for the length of what gets through: their numbers, and the longest.
+    pub probes: Vec<(u32, u32)>,
+}

@@ -1,8 +1,8 @@
 //! The latency path of a send: the packet of a message that may leave at once.
 //!
-//! [`Engine::reserve`] takes the message's credit and makes its header, the driver offers the packet
-//! to the link, and then [`Engine::commit`] or [`Engine::roll_back`] ends the reservation. Where
-//! nothing can be reserved, or the link has no room, the message takes the ordinary path
+//! [`Engine::reserve`] takes the message's credit and makes its header, the driver offers the
+//! packet to the link, and then [`Engine::commit`] or [`Engine::roll_back`] ends the reservation.
+//! Where nothing can be reserved, or the link has no room, the message takes the ordinary path
 //! ([`Engine::send`]).
 
 use super::eager::flags;
@@ -163,8 +163,8 @@ impl Engine {
         Some(op)
     }
 
-    /// Ends a reservation whose packet the link has no room for: nothing was sent. The packet of the
-    /// ordinary path carries the acknowledgement and the credit that this one's header had.
+    /// Ends a reservation whose packet the link has no room for: nothing was sent. The packet of
+    /// the ordinary path carries the acknowledgement and the credit that this one's header had.
     #[cold]
     pub fn roll_back(&mut self, reserved: Reservation) {
         let p = &mut self.peers[reserved.peer.0 as usize];

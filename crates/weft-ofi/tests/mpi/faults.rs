@@ -1,5 +1,5 @@
 //! Faults of the MPIs themselves over libfabric, with any provider, and the workarounds that
-//! `docs/mpi.md` names. A test fails here when an MPI has mended its fault, so that the page
+//! `docs/guide/mpi.md` names. A test fails here when an MPI has mended its fault, so that the page
 //! follows.
 
 use super::harness::{run, Ended, Mpi};
@@ -39,7 +39,7 @@ fn strided_right(mpi: Mpi, how: &str, settings: &[(&str, &str)]) {
 fn strided_wrong(mpi: Mpi, how: &str) {
     if let Some(ended) = said(mpi, "strided", &[how], &[]) {
         let mended = ended.said.contains("strided: right");
-        assert!(!mended, "{mpi:?} has mended {how}: take that out of docs/mpi.md and from here");
+        assert!(!mended, "{mpi:?} has mended {how}: take it out of docs/guide/mpi.md and here");
         ended.expect("strided: wrong");
     }
 }
@@ -99,7 +99,7 @@ fn withdrawn__a_cancelled_send_ends_open_mpi_4() {
     }
     if let Some(ended) = said(Mpi::System, "withdrawn", &[], &[]) {
         let mended = ended.said.contains("withdrawn: passed");
-        assert!(!mended, "mended: take it out of docs/mpi.md and from here");
+        assert!(!mended, "mended: take it out of docs/guide/mpi.md and from here");
         assert!(ended.said.contains("Segmentation fault"), "{}", ended.said);
     }
 }

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 use weft_conformance::skip;
 
-/// Tests of mpi4py that fail because of the MPI; `docs/mpi.md` says why.
+/// Tests of mpi4py that fail because of the MPI; `docs/results/mpi.md` says why.
 const KNOWN: &[(Mpi, &str)] = &[
     (Mpi::Mpich, "testDistgraphcomm"),
     (Mpi::Mpich, "testGetFortranInfo"),

@@ -10,21 +10,23 @@
 //! - [`Mode::Encrypt`]: AEGIS-128X2 of the payload, with the receiver's endpoint id and the header
 //!   as associated data.
 //!
-//! Keys are derived from the job key, one for each purpose. `docs/adr/0002-frame-authentication.md`
-//! has the reasons and the figures.
+//! Keys are derived from the job key by HKDF-SHA-256, one for each purpose.
+//! `docs/adr/0002-frame-authentication.md` has the reasons and the figures.
 //!
 //! Opening a frame allocates nothing and sends nothing, and changes no state before the tag has
 //! been verified. Refused frames are counted by cause.
 
+mod key;
 mod peers;
 mod sys;
 mod window;
 
+pub use key::JobKey;
+pub(crate) use key::Purpose;
 pub use peers::{Lane, RUNS_MAX};
 pub use sys::Backend;
 pub use window::Window;
 
-use crate::LinkError;
 use peers::Peers;
 use std::fmt;
 pub(crate) use sys::random_bytes;
@@ -47,64 +49,6 @@ pub enum Mode {
     /// No protection; frames carry no trailer. Only on explicit request, on trusted networks: the
     /// code that opens such a link warns people once.
     None,
-}
-
-/// The secret that the endpoints of a job share. `Debug` does not show it.
-#[derive(Clone, PartialEq, Eq)]
-pub struct JobKey([u8; 32]);
-
-impl JobKey {
-    /// Makes a key from 16 to 32 bytes; `None` for any other length. Shorter keys are padded with
-    /// zeros.
-    pub fn from_bytes(bytes: &[u8]) -> Option<JobKey> {
-        let mut key = [0; 32];
-        (16..=32).contains(&bytes.len()).then(|| key[..bytes.len()].copy_from_slice(bytes))?;
-        Some(JobKey(key))
-    }
-
-    /// Makes a new key from the kernel's random source.
-    ///
-    /// # Errors
-    /// [`LinkError::System`] if there is none.
-    pub fn random() -> Result<JobKey, LinkError> {
-        let mut key = [0; 32];
-        sys::random_bytes(&mut key).map_err(|source| LinkError::System {
-            what: "draw a job key (getrandom)".into(),
-            source,
-            fix: "give the job key in the environment",
-        })?;
-        Ok(JobKey(key))
-    }
-
-    /// Returns the bytes, which the launcher passes on.
-    pub fn as_bytes(&self) -> &[u8; 32] {
-        &self.0
-    }
-
-    /// Returns a public number that identifies the job; it tells nothing about the key.
-    pub fn public_id(&self) -> u64 {
-        u64::from_le_bytes(cut(self.derived(b"weft 1 public id")))
-    }
-
-    /// Derives a key for one purpose.
-    pub(crate) fn derived(&self, purpose: &[u8; 16]) -> [u8; 16] {
-        self.derive(purpose, Backend::detect())
-    }
-
-    /// Derives a key on a chosen implementation: the tag of the second half under the first half,
-    /// with the purpose as nonce.
-    fn derive(&self, purpose: &[u8; 16], backend: Backend) -> [u8; 16] {
-        let (first, second) = self.0.split_at(16);
-        let mut key = [0; 16];
-        key.copy_from_slice(first);
-        Aegis::new(key, backend).tag(purpose, &Ad::new(0, second), &[])
-    }
-}
-
-impl fmt::Debug for JobKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("JobKey(..)")
-    }
 }
 
 /// Security settings of a link.
@@ -221,13 +165,13 @@ impl Secure {
     /// As [`new`](Self::new), with a chosen cipher implementation, for tests and measurement. The
     /// processor must support it.
     pub fn with_backend(security: &Security, lane: Lane, backend: Backend) -> Secure {
-        let key = |purpose| security.job_key.derive(purpose, backend);
+        let key = |purpose| security.job_key.derive(purpose, &[]);
         Secure {
             mode: security.mode,
             me: security.me,
             backend,
-            mac: Mac::new(key(b"weft 1 auth hash"), key(b"weft 1 auth pad "), backend),
-            aegis: Aegis::new(key(b"weft 1 encrypt  "), backend),
+            mac: Mac::new(key(Purpose::AuthHash), key(Purpose::AuthPad), backend),
+            aegis: Aegis::new(key(Purpose::Encrypt), backend),
             peers: Peers::new(lane, RUNS_MAX),
             rejected: [0; Reject::ALL.len()],
         }
@@ -507,7 +451,7 @@ pub fn measure_cost(packet_len: usize) -> Cost {
 /// hundred short runs, since slower runs were disturbed.
 pub fn measure_cost_on(backend: Backend, packet_len: usize) -> Cost {
     const RUN: usize = 256;
-    let key = JobKey([7; 32]);
+    let key = JobKey::from_bytes(&[7; 32]).expect("a key may have 32 bytes");
     let (a, b) = (EndpointId(1), EndpointId(2));
     let secure = |me| {
         let security = Security { mode: Mode::Auth, job_key: key.clone(), me };

@@ -171,7 +171,7 @@ fn open__short_and_malformed_never_panic() {
         for len in 0..data(0).len() + b.trailer_len() {
             assert_eq!(b.open(&mut good[..len].to_vec()), Err(Reject::Short), "{len}");
         }
-        for (at, value) in [(0, 2), (1, 0), (1, 19), (1, 255)] {
+        for (at, value) in [(0, 2), (1, 0), (1, 200), (1, 255)] {
             let mut bad = good.clone();
             bad[at] = value;
             assert_eq!(b.open(&mut bad), Err(Reject::Malformed));
@@ -250,13 +250,6 @@ fn add_peer__as_often_as_a_key_has_numbers_for_and_no_more() {
     let last = a.seal(P, &data(1), &[]).unwrap();
     assert_eq!(last[..8], (((Lane::Udp as u64) << 56) + ((RUNS_MAX - 1) << 32) + 1).to_le_bytes());
     assert_eq!(a.add_peer(P, 9, B), Err(NumbersUsedUp));
-}
-
-#[test]
-fn job_key__lengths_and_secrecy() {
-    assert!(JobKey::from_bytes(&[0; 15]).is_none() && JobKey::from_bytes(&[0; 33]).is_none());
-    assert_eq!(format!("{:?}", JobKey::from_bytes(&[9; 32]).unwrap()), "JobKey(..)");
-    assert_ne!(JobKey::random().unwrap(), JobKey::random().unwrap());
 }
 
 #[test]

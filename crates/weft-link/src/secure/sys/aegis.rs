@@ -32,12 +32,10 @@ pub(super) trait Pair: Copy {
 /// Bytes absorbed by one update.
 const RATE: usize = 64;
 
-/// Absorb the payload, produce only the tag.
-pub(super) const ABSORB: u8 = 0;
 /// Absorb the payload, write its encryption.
-pub(super) const ENCRYPT: u8 = 1;
+pub(super) const ENCRYPT: bool = true;
 /// Decrypt, absorb the result.
-pub(super) const DECRYPT: u8 = 2;
+pub(super) const DECRYPT: bool = false;
 
 /// A message and the parameters of the cipher.
 pub(super) struct Job<'a> {
@@ -138,18 +136,15 @@ unsafe fn finish<P: Pair>(s: &mut State<P>, ad_len: usize, len: usize) -> [u8; 1
 
 /// Processes one block of payload of which `len` bytes are valid (the rest of `src` is zero).
 #[inline(always)]
-unsafe fn block<P: Pair, const MODE: u8>(
+unsafe fn block<P: Pair, const MODE: bool>(
     s: &mut State<P>,
     src: *const u8,
     dst: *mut u8,
     len: usize,
 ) {
-    // SAFETY: RATE readable and (unless absorbing) RATE writable bytes by the caller's contract.
+    // SAFETY: RATE readable and RATE writable bytes by the caller's contract.
     unsafe {
         let (x0, x1) = (P::load(src), P::load(src.add(32)));
-        if MODE == ABSORB {
-            return update(s, x0, x1);
-        }
         let z0 = s[6].xor(s[1]).xor(s[2].and(s[3]));
         let z1 = s[2].xor(s[5]).xor(s[6].and(s[7]));
         let (y0, y1) = (x0.xor(z0), x1.xor(z1));
@@ -170,10 +165,10 @@ unsafe fn block<P: Pair, const MODE: u8>(
 /// Runs one message through the cipher; returns its tag.
 ///
 /// # Safety
-/// `job.src` is readable for `job.len` bytes; unless `MODE` is `ABSORB`, `job.dst` is writable for
-/// as many and equals `src` or does not overlap it; the processor has the instructions of `P`.
+/// `job.src` is readable and `job.dst` writable for `job.len` bytes; they are equal or do not
+/// overlap; the processor has the instructions of `P`.
 #[inline(always)]
-pub(super) unsafe fn run<P: Pair, const MODE: u8>(job: &Job<'_>) -> [u8; 16] {
+pub(super) unsafe fn run<P: Pair, const MODE: bool>(job: &Job<'_>) -> [u8; 16] {
     let full = job.len / RATE * RATE;
     let rest = job.len - full;
     let mut tail = [0u8; RATE];
@@ -191,16 +186,13 @@ pub(super) unsafe fn run<P: Pair, const MODE: u8>(job: &Job<'_>) -> [u8; 16] {
         }
         let mut at = 0;
         while at < full {
-            let dst = if MODE == ABSORB { job.dst } else { job.dst.add(at) };
-            block::<P, MODE>(&mut s, job.src.add(at), dst, RATE);
+            block::<P, MODE>(&mut s, job.src.add(at), job.dst.add(at), RATE);
             at += RATE;
         }
         if rest != 0 {
             let p = tail.as_mut_ptr();
             block::<P, MODE>(&mut s, p, p, rest);
-            if MODE != ABSORB {
-                std::ptr::copy_nonoverlapping(p, job.dst.add(full), rest);
-            }
+            std::ptr::copy_nonoverlapping(p, job.dst.add(full), rest);
         }
         finish(&mut s, job.ad_len, job.len)
     }

@@ -16,7 +16,7 @@ mod x86_clmul;
 
 pub use mac::{Mac, Message};
 
-use aegis::{Job, ABSORB, DECRYPT, ENCRYPT};
+use aegis::{Job, DECRYPT, ENCRYPT};
 
 /// Length of the longest associated data: destination (8 bytes) and header, rounded up to blocks.
 const AD_MAX: usize = 128;
@@ -119,22 +119,6 @@ impl Aegis {
         Aegis { key, backend }
     }
 
-    /// Returns the tag of `payload` under `nonce` and `ad`, as encryption would make it.
-    #[inline]
-    pub fn tag(&self, nonce: &[u8; 16], ad: &Ad, payload: &[u8]) -> [u8; 16] {
-        let mut job = Job {
-            key: &self.key,
-            nonce,
-            ad: &ad.bytes,
-            ad_len: ad.len,
-            src: payload.as_ptr(),
-            dst: std::ptr::null_mut(),
-            len: payload.len(),
-        };
-        // SAFETY: `src` is readable for `len` bytes; ABSORB writes nothing.
-        unsafe { self.run::<ABSORB>(&mut job) }
-    }
-
     /// Encrypts `src` into `dst`, which has the same length; returns the tag.
     pub fn encrypt(&self, nonce: &[u8; 16], ad: &Ad, src: &[u8], dst: &mut [u8]) -> [u8; 16] {
         assert_eq!(src.len(), dst.len());
@@ -170,10 +154,10 @@ impl Aegis {
     }
 
     /// # Safety
-    /// `job.src` is readable for `job.len` bytes; unless `MODE` is `ABSORB`, `job.dst` is writable
-    /// for as many and either equals `src` or does not overlap it.
+    /// `job.src` is readable and `job.dst` writable for `job.len` bytes; they are equal or do not
+    /// overlap.
     #[inline(always)]
-    unsafe fn run<const MODE: u8>(&self, job: &mut Job<'_>) -> [u8; 16] {
+    unsafe fn run<const MODE: bool>(&self, job: &mut Job<'_>) -> [u8; 16] {
         match self.backend {
             // SAFETY: the constructor checked that the processor has the instructions; memory by
             // contract.

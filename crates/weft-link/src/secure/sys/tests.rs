@@ -30,7 +30,7 @@ fn encrypt__draft_vector() {
 }
 
 #[test]
-fn tag__equals_the_reference_implementation_at_every_length() {
+fn encrypt__equals_the_reference_implementation_at_every_length() {
     use ::aegis::aegis128x2::Aegis128X2;
     let (key, nonce) = key_and_nonce();
     let bytes: Vec<u8> = (0..2000u32).map(|i| (i * 7 + i / 251) as u8).collect();
@@ -43,9 +43,9 @@ fn tag__equals_the_reference_implementation_at_every_length() {
         for backend in Backend::available() {
             let aegis = Aegis::new(key, backend);
             let ad = Ad::new(0xfeed, header);
-            assert_eq!(aegis.tag(&nonce, &ad, &bytes[..len]), want, "{backend:?} {len}");
             let mut data = vec![0; len];
-            assert_eq!(aegis.encrypt(&nonce, &ad, &bytes[..len], &mut data), want);
+            let tag = aegis.encrypt(&nonce, &ad, &bytes[..len], &mut data);
+            assert_eq!(tag, want, "{backend:?} {len}");
             assert_eq!(data, ct);
             assert_eq!(aegis.decrypt(&nonce, &ad, &mut data), want);
             assert_eq!(data, &bytes[..len]);

@@ -81,7 +81,7 @@ impl Pair for Aesni {
 /// # Safety
 /// As [`run`]; the processor has AES, VAES and AVX2.
 #[target_feature(enable = "aes,vaes,avx2")]
-pub(super) unsafe fn run_vaes<const MODE: u8>(job: &Job<'_>) -> [u8; 16] {
+pub(super) unsafe fn run_vaes<const MODE: bool>(job: &Job<'_>) -> [u8; 16] {
     // SAFETY: by contract.
     unsafe { run::<Vaes, MODE>(job) }
 }
@@ -89,7 +89,7 @@ pub(super) unsafe fn run_vaes<const MODE: u8>(job: &Job<'_>) -> [u8; 16] {
 /// # Safety
 /// As [`run`]; the processor has AES.
 #[target_feature(enable = "aes")]
-pub(super) unsafe fn run_aesni<const MODE: u8>(job: &Job<'_>) -> [u8; 16] {
+pub(super) unsafe fn run_aesni<const MODE: bool>(job: &Job<'_>) -> [u8; 16] {
     // SAFETY: by contract.
     unsafe { run::<Aesni, MODE>(job) }
 }

@@ -32,7 +32,7 @@ use super::sys::{bpf, SharedArray};
 use super::{attach, XdpMode};
 use crate::ether::Interface;
 use crate::ports::Ports;
-use crate::secure::JobKey;
+use crate::secure::{JobKey, Purpose};
 use program::{ANSWERED, COUNT, DONE, FIRST, STATE, TAKEN};
 use std::cell::RefCell;
 use std::io;
@@ -55,13 +55,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Returns the key of a client. The owner of the counters and the client derive it from the key of
 /// their job and a number drawn for each admission.
 pub fn client_key(job: &JobKey, owner: EndpointId, client: EndpointId, nonce: u64) -> SipKey {
-    let base = SipKey(job.derived(b"weft 1 counters "));
-    let mut key = [0; 16];
-    for (at, half) in key.chunks_exact_mut(8).enumerate() {
-        let words = [owner.0, client.0, nonce, at as u64].map(u64::to_le_bytes);
-        half.copy_from_slice(&base.hash(&[words.as_flattened()]).to_le_bytes());
-    }
-    SipKey(key)
+    let context = [owner.0, client.0, nonce].map(u64::to_le_bytes);
+    SipKey(job.derive(Purpose::Counters, context.as_flattened()))
 }
 
 /// Counters in the kernel, to which admitted clients add. The program is detached when this is

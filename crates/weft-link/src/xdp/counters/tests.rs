@@ -15,6 +15,14 @@ const IP: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 const CLIENT_IP: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 const CLIENT_PORT: u16 = 4321;
 
+/// The answer was computed with Python's `hmac` and `hashlib`.
+#[test]
+fn client_key__known_answer() {
+    let job = JobKey::from_bytes(&[1; 16]).unwrap();
+    let key = client_key(&job, EndpointId(0xaaaa), EndpointId(0xbbbb), 7);
+    assert_eq!(u128::from_be_bytes(key.0), 0x608e462c4942347b36f3076d7b11088f);
+}
+
 /// Makes counters without an interface, and their program.
 fn loose() -> Option<(KernelCounters, OwnedFd)> {
     if !cable() {

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Output;
 
 /// Name of the agents' socket in the lab, one on each host.
-const AGENT: &str = "@weft-lab-choices";
+pub const AGENT: &str = "@weft-lab-choices";
 
 /// Runs an application that compares its result with that of the sequential program, one rank per
 /// host.
@@ -25,7 +25,7 @@ fn assert_passes(output: &Output, what: &str) {
     assert!(text(&output.stdout).contains("PASS"), "{what}: {}{said}", text(&output.stdout));
 }
 
-fn agent(lab: &Lab, host: &str, weftd: &str) -> Running {
+pub fn agent(lab: &Lab, host: &str, weftd: &str) -> Running {
     let command = lab.command(&["lab", "exec", host, weftd, "--name", AGENT, "--user="]);
     let mut agent = Job::of_marked(command, &lab.name).start();
     agent.lines(1, "serving at");

@@ -10,6 +10,7 @@ mod firewall;
 #[path = "../run/harness.rs"]
 mod harness;
 mod inside;
+mod vanish;
 
 use harness::{left_behind, Job, Running, MARK};
 use serde_json::Value;

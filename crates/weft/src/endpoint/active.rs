@@ -68,7 +68,7 @@ impl Endpoint {
         number: u32,
         work: impl FnMut(&mut Regions<'_>, u32, Vec<u8>) -> Option<Vec<u8>> + 'static,
     ) {
-        let ports = &mut self.inner.borrow_mut().driver.core.ports;
+        let ports = &mut self.inner.borrow_mut().driver.intake.ports;
         ports.at_once.insert(number, Box::new(work));
     }
 

@@ -80,7 +80,7 @@ fn differs(a: &Choices, b: &Choices) -> Option<&'static str> {
 impl Endpoint {
     /// What is chosen for this endpoint.
     pub fn choices(&self) -> Choices {
-        Choices::of(self.inner.borrow().driver.core.engine.config())
+        Choices::of(self.inner.borrow().driver.intake.engine.config())
     }
 
     /// What is chosen for one peer: as for the endpoint, but for what [`choose`](Self::choose) has
@@ -119,9 +119,15 @@ impl Endpoint {
         let Some(before) = chosen(driver, peer) else { return Err(ChoiceError::Begun) };
         check(driver, peer, [&before, choices], inner.agent.is_some())?;
         if choices.reliability == Reliability::None && before.reliability != Reliability::None {
-            driver.core.caps.iter().try_for_each(check_trust).map_err(ChoiceError::Overrun)?;
+            driver
+                .intake
+                .arriving
+                .caps
+                .iter()
+                .try_for_each(check_trust)
+                .map_err(ChoiceError::Overrun)?;
         }
-        let engine = &mut driver.core.engine;
+        let engine = &mut driver.intake.engine;
         if !engine.choose(peer, choices.reliability, choices.mtu) {
             return Err(ChoiceError::Begun);
         }
@@ -138,24 +144,24 @@ impl Endpoint {
 impl Endpoint {
     /// How payload gets to a peer and from it.
     pub fn transfer_of(&self, peer: PeerId) -> Transfer {
-        self.inner.borrow().driver.core.engine.transfer_of(peer)
+        self.inner.borrow().driver.intake.engine.transfer_of(peer)
     }
 
     /// Who serves fetch-and-add on the words of a peer.
     pub fn fetch_add_of(&self, peer: PeerId) -> Server {
-        self.inner.borrow().driver.core.engine.fetch_add_of(peer)
+        self.inner.borrow().driver.intake.engine.fetch_add_of(peer)
     }
 
     /// Who serves words for fetch-and-add that are made here from now on.
     pub fn own_fetch_add(&self) -> Server {
-        let engine = &self.inner.borrow().driver.core.engine;
+        let engine = &self.inner.borrow().driver.intake.engine;
         let (own, config) = (engine.find_peer(engine.id()), engine.config());
         own.map_or_else(|| config.for_peer(config.rank).fetch_add, |me| engine.fetch_add_of(me))
     }
 }
 
 fn chosen(driver: &Driver, peer: PeerId) -> Option<Choices> {
-    let engine = &driver.core.engine;
+    let engine = &driver.intake.engine;
     let (reliability, mtu) = engine.chosen(peer)?;
     let (transfer, fetch_add) = (engine.transfer_of(peer), engine.fetch_add_of(peer));
     Some(Choices { transfer, reliability, mtu, fetch_add, ..Choices::of(engine.config()) })
@@ -169,7 +175,7 @@ fn check(
     served: bool,
 ) -> Result<(), ChoiceError> {
     let needs = |setting, value| Err(ChoiceError::NoAgent(NoAgent { setting, value }));
-    let own = driver.core.engine.find_peer(driver.core.engine.id()) == Some(peer);
+    let own = driver.intake.engine.find_peer(driver.intake.engine.id()) == Some(peer);
     let sends =
         choices.reliability == Reliability::Agent && before.reliability != Reliability::Agent;
     let server = choices.fetch_add;

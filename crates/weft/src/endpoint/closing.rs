@@ -32,7 +32,7 @@ impl Closing {
         let left = self.deadline.since(now);
         let driver = &mut endpoint.inner.borrow_mut().driver;
         if self.byes == 0 {
-            self.arrived = driver.core.engine.quiet();
+            self.arrived = driver.intake.engine.quiet();
             if !self.arrived && !left.is_zero() {
                 return Some(left.min(LOOK));
             }
@@ -41,7 +41,7 @@ impl Closing {
             }
         }
         // Of those who have closed as well nobody is left to be told.
-        let pause = driver.core.engine.bye_pause();
+        let pause = driver.intake.engine.bye_pause();
         if self.byes == 0 || pause.is_some() && now >= self.next {
             driver.say_bye();
             self.byes += 1;
@@ -79,7 +79,7 @@ impl Endpoint {
                     return Poll::Ready(());
                 }
                 let waker = cx.waker().clone();
-                self.inner.borrow_mut().driver.core.arrivals.push(waker);
+                self.inner.borrow_mut().driver.intake.outcome.arrivals.push(waker);
                 sleep.as_mut().poll(cx)
             })
             .await;

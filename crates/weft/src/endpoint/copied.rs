@@ -48,13 +48,13 @@ impl Driver {
     #[cold]
     fn leave(&mut self) {
         self.origin = Origin::here();
-        for (link, caps) in self.links.iter_mut().zip(&self.core.caps) {
+        for (link, caps) in self.links.iter_mut().zip(&self.intake.arriving.caps) {
             // Its end would shut connections down that are the original's.
             std::mem::forget(std::mem::replace(link, Box::new(Left(*caps))));
         }
-        let id = self.core.engine.id();
+        let id = self.intake.engine.id();
         log::error!("endpoint {id} ends here: {}", PeerFailure::Copied);
-        self.core.engine.end(PeerFailure::Copied);
+        self.intake.engine.end(PeerFailure::Copied);
         self.flush();
     }
 }
@@ -62,7 +62,7 @@ impl Driver {
 impl Endpoint {
     /// Why nothing can be waited for any more, whoever it might come from.
     pub fn end_error(&self) -> Option<OpError> {
-        self.inner.borrow().driver.core.engine.end_error()
+        self.inner.borrow().driver.intake.engine.end_error()
     }
 }
 

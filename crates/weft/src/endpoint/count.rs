@@ -12,7 +12,7 @@ impl Inner {
     #[inline]
     pub(super) fn count(&mut self, did: bool) {
         self.unpolled = 0;
-        let now = self.driver.core.now;
+        let now = self.driver.intake.time.now;
         if self.page.as_mut().is_some_and(|page| page.note(did, now)) {
             self.write_counters(now);
         }
@@ -23,7 +23,7 @@ impl Inner {
     pub(super) fn count_sent(&mut self) {
         self.unpolled += 1;
         if self.unpolled == UNPOLLED {
-            self.driver.core.tick();
+            self.driver.intake.tick();
             self.count(true);
         }
     }
@@ -44,8 +44,8 @@ impl Inner {
     fn write_counters(&mut self, now: Instant) {
         let (driver, Some(page)) = (&self.driver, &mut self.page) else { return };
         page.show(driver.waiting());
-        page.write(now, driver.addresses.len(), |put| {
-            let stats = driver.core.engine.stats();
+        page.write(now, driver.known.addresses.len(), |put| {
+            let stats = driver.intake.engine.stats();
             let names = Stats::NAMES.iter().map(|(name, _)| *name);
             names.zip(stats.values()).for_each(|(name, value)| put(name, value));
             for link in &driver.links {

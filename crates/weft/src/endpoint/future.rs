@@ -31,7 +31,7 @@ impl Operation {
     /// Whether the result is there.
     pub fn is_done(&self) -> bool {
         match &self.state {
-            State::Running(op) => self.inner.borrow().driver.core.ops.is_done(*op),
+            State::Running(op) => self.inner.borrow().driver.intake.ops.is_done(*op),
             _ => true,
         }
     }
@@ -50,7 +50,7 @@ impl Future for Operation {
         match std::mem::replace(&mut self.state, State::Taken) {
             State::Running(op) => {
                 let done = {
-                    let ops = &mut self.inner.borrow_mut().driver.core.ops;
+                    let ops = &mut self.inner.borrow_mut().driver.intake.ops;
                     let done = ops.take_done(op);
                     if done.is_none() {
                         ops.set_waker(op, cx.waker());
@@ -76,7 +76,7 @@ impl Future for Operation {
 impl Drop for Operation {
     fn drop(&mut self) {
         if let State::Running(op) = self.state {
-            let core = &mut self.inner.borrow_mut().driver.core;
+            let core = &mut self.inner.borrow_mut().driver.intake;
             core.ops.abandon(op);
             core.engine.discard(op);
         }
@@ -97,7 +97,7 @@ impl Future for Sleep {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let shared = self.inner.clone();
         let inner = &mut *shared.borrow_mut();
-        if inner.driver.core.clock.now() >= self.at {
+        if inner.driver.intake.time.clock.now() >= self.at {
             return Poll::Ready(());
         }
         let number = *self.sleeper.get_or_insert_with(|| {
@@ -155,7 +155,7 @@ pub struct Watch<'a> {
 
 impl Drop for Watch<'_> {
     fn drop(&mut self) {
-        self.endpoint.inner.borrow_mut().driver.core.engine.unwatch(self.peer);
+        self.endpoint.inner.borrow_mut().driver.intake.engine.unwatch(self.peer);
     }
 }
 
@@ -164,7 +164,7 @@ impl Driver {
     pub(super) fn wake_sleepers(&mut self) -> bool {
         let mut did = false;
         while let Some((&(at, _), _)) = self.sleepers.first_key_value() {
-            if at > self.core.now {
+            if at > self.intake.time.now {
                 break;
             }
             if let Some((_, waker)) = self.sleepers.pop_first() {

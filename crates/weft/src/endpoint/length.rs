@@ -1,7 +1,8 @@
 //! The length of packets that a path carries: who doubts it, asks, and acts on the answers; and
 //! packets that come in pieces, as they were too long.
 
-use super::driver::{Core, Driver};
+use super::driver::Driver;
+use super::intake::Intake;
 use weft_core::reliability::PROBES;
 use weft_core::wire::Piece;
 use weft_core::{Instant, PeerId, Seq};
@@ -57,7 +58,7 @@ impl Lengths {
     }
 }
 
-impl Core {
+impl Intake {
     /// A piece of a packet; the whole is taken in with the last of them.
     #[cold]
     pub(super) fn piece(
@@ -67,7 +68,7 @@ impl Core {
         header: &[u8],
         body: Bytes<'_>,
     ) {
-        if let Some((header, payload)) = self.lengths.pieces.take(of, piece, header, body) {
+        if let Some((header, payload)) = self.due.lengths.pieces.take(of, piece, header, body) {
             self.frame(None, &header, Bytes::from_slice(&payload));
         }
     }
@@ -78,20 +79,20 @@ impl Driver {
     /// kind that something on the way drops.
     #[cold]
     pub(super) fn on_stuck(&mut self, peer: PeerId, since: Instant, bulk: bool, len: u32) {
-        let now = self.core.now;
-        let Some(Some(route)) = self.routes.get_mut(peer.0 as usize) else { return };
+        let now = self.intake.time.now;
+        let Some(Some(route)) = self.paths.routes.get_mut(peer.0 as usize) else { return };
         let link = route.link_for(bulk, len);
         if route.suspect((now, since), link, len) {
-            self.core.engine.path_changed(now, peer);
+            self.intake.engine.path_changed(now, peer);
             self.set_bulk(peer);
             log::warn!(
                 "packets of {len} bytes do not get through, though others do; going on: {}",
                 self.describe(peer)
             );
-            if !self.unproven.contains(&peer) {
-                self.unproven.push(peer);
+            if !self.paths.unproven.contains(&peer) {
+                self.paths.unproven.push(peer);
             }
-            self.ask_at = now;
+            self.paths.ask_at = now;
             return;
         }
         self.search(peer);
@@ -99,11 +100,11 @@ impl Driver {
 
     /// Goes on with the search for the length of packets to a peer, if there is one.
     pub(super) fn search(&mut self, peer: PeerId) {
-        let Some(Some(route)) = self.routes.get(peer.0 as usize) else { return };
+        let Some(Some(route)) = self.paths.routes.get(peer.0 as usize) else { return };
         let Some(at) = route.probe_at() else { return };
-        self.core.lengths.at = self.core.lengths.at.min(at);
-        if !self.core.lengths.searching.contains(&peer) {
-            self.core.lengths.searching.push(peer);
+        self.intake.due.lengths.at = self.intake.due.lengths.at.min(at);
+        if !self.intake.due.lengths.searching.contains(&peer) {
+            self.intake.due.lengths.searching.push(peer);
         }
     }
 
@@ -111,12 +112,12 @@ impl Driver {
     /// True if it has.
     #[inline]
     pub(super) fn ask_due(&mut self) -> bool {
-        let now = self.core.now;
-        let due = self.ask_at.min(self.core.lengths.at) <= now;
-        if self.ask_at <= now {
+        let now = self.intake.time.now;
+        let due = self.paths.ask_at.min(self.intake.due.lengths.at) <= now;
+        if self.paths.ask_at <= now {
             self.ask_unproven();
         }
-        if self.core.lengths.at <= now {
+        if self.intake.due.lengths.at <= now {
             self.ask_sizes();
         }
         due
@@ -124,10 +125,10 @@ impl Driver {
 
     #[cold]
     fn ask_sizes(&mut self) {
-        let now = self.core.now;
-        self.core.lengths.at = Instant::FAR;
-        for peer in std::mem::take(&mut self.core.lengths.searching) {
-            let Some(Some(route)) = self.routes.get_mut(peer.0 as usize) else { continue };
+        let now = self.intake.time.now;
+        self.intake.due.lengths.at = Instant::FAR;
+        for peer in std::mem::take(&mut self.intake.due.lengths.searching) {
+            let Some(Some(route)) = self.paths.routes.get_mut(peer.0 as usize) else { continue };
             let mut asked = Vec::new();
             for (link, mtu) in route.mtus() {
                 if let Some(sizes) = mtu.poll(now) {
@@ -144,9 +145,9 @@ impl Driver {
 
     fn ask_each(&mut self, peer: PeerId, link: usize, sizes: [u32; PROBES]) {
         for size in sizes {
-            let Some(t) = self.core.engine.ask_size(peer, link as u32, size) else { return };
-            self.core.lengths.pad(size);
-            let payload = self.core.resolve(&t.payload, &self.encoded);
+            let Some(t) = self.intake.engine.ask_size(peer, link as u32, size) else { return };
+            self.intake.due.lengths.pad(size);
+            let payload = self.intake.resolve(&t.payload, &self.identity.encoded);
             let frame = Frame { peer, header: t.header.as_slice(), payload };
             // One that finds no room is as good as lost.
             self.links[link].send(&[frame]);
@@ -155,15 +156,15 @@ impl Driver {
 
     /// Takes in the answers that have come.
     pub(super) fn take_lengths(&mut self) {
-        while let Some((peer, link, size)) = self.core.lengths.news.pop() {
+        while let Some((peer, link, size)) = self.intake.due.lengths.news.pop() {
             self.on_probed(peer, link, size);
         }
     }
 
     /// A packet of this length got through to a peer.
     fn on_probed(&mut self, peer: PeerId, link: u32, size: u32) {
-        let now = self.core.now;
-        let Some(Some(route)) = self.routes.get_mut(peer.0 as usize) else { return };
+        let now = self.intake.time.now;
+        let Some(Some(route)) = self.paths.routes.get_mut(peer.0 as usize) else { return };
         let asked = route.mtus().find(|(number, _)| *number == link as usize);
         let Some((_, mtu)) = asked else { return };
         mtu.answered(now, size);
@@ -173,19 +174,19 @@ impl Driver {
 
     /// Acts on what is known of the length of packets to a peer, if that has changed.
     fn note_lengths(&mut self, peer: PeerId) {
-        let Some(Some(route)) = self.routes.get_mut(peer.0 as usize) else { return };
+        let Some(Some(route)) = self.paths.routes.get_mut(peer.0 as usize) else { return };
         let Some((before, mtu)) = route.measure_mtu() else { return };
-        self.core.engine.set_mtu(peer, mtu);
+        self.intake.engine.set_mtu(peer, mtu);
         self.set_bulk(peer);
         self.say_length(peer, before, mtu);
         if mtu < before {
-            self.core.engine.path_changed(self.core.now, peer);
+            self.intake.engine.path_changed(self.intake.time.now, peer);
         }
     }
 
     /// Says that packets to a peer are shorter or longer from now on than they were `before`.
     pub(super) fn say_length(&self, peer: PeerId, before: u32, mtu: u32) {
-        if mtu == before || !self.core.engine.peer_ready(peer) {
+        if mtu == before || !self.intake.engine.peer_ready(peer) {
             return;
         }
         let what = self.describe(peer);

@@ -9,10 +9,11 @@ mod count;
 mod direct;
 pub(crate) mod driver;
 mod future;
+pub(crate) mod intake;
 mod length;
-mod look;
 pub(crate) mod ops;
 mod paths;
+mod polling;
 pub(crate) mod ports;
 mod queue;
 mod regions;
@@ -185,7 +186,7 @@ impl Endpoint {
             job_key: None,
         };
         let handlers = Rc::clone(&inner.handlers);
-        inner.driver.core.ports.register(ACTIVE, handlers);
+        inner.driver.intake.ports.register(ACTIVE, handlers);
         Endpoint { inner: Rc::new(RefCell::new(inner)) }
     }
 
@@ -196,23 +197,23 @@ impl Endpoint {
 
     /// Has peers connected from now on reached by measured figures instead of the links' estimates.
     pub fn calibrate(&self, calibration: &Calibration) {
-        self.inner.borrow_mut().driver.calibration = calibration.clone();
+        self.inner.borrow_mut().driver.paths.calibration = calibration.clone();
     }
 
     /// Capabilities of the links as these estimate them, best first.
     pub fn link_caps(&self) -> Vec<LinkCaps> {
-        self.inner.borrow().driver.core.caps.clone()
+        self.inner.borrow().driver.intake.arriving.caps.clone()
     }
 
     /// Bytes of `unexpected_max` that peers have got: for messages that no receive has asked for,
     /// beyond what is let in of every peer.
     pub fn unexpected_bytes(&self) -> u64 {
-        self.inner.borrow().driver.core.engine.room_used()
+        self.inner.borrow().driver.intake.engine.room_used()
     }
 
     /// Where peers reach this endpoint.
     pub fn address(&self) -> Address {
-        self.inner.borrow().driver.address.clone()
+        self.inner.borrow().driver.identity.address.clone()
     }
 
     /// Makes a peer of an address; nothing is sent yet. The same address gives the same peer.
@@ -226,12 +227,12 @@ impl Endpoint {
 
     /// Now, in the endpoint's time.
     pub fn now(&self) -> Instant {
-        self.inner.borrow().driver.core.clock.now()
+        self.inner.borrow().driver.intake.time.clock.now()
     }
 
     /// Counters of the engine.
     pub fn stats(&self) -> Stats {
-        *self.inner.borrow().driver.core.engine.stats()
+        *self.inner.borrow().driver.intake.engine.stats()
     }
 
     /// Counters of the links: link, counter, value.
@@ -271,27 +272,27 @@ impl Endpoint {
 
     /// The peer of this identity, if it is known.
     pub(crate) fn find_peer(&self, id: EndpointId) -> Option<PeerId> {
-        self.inner.borrow().driver.core.engine.find_peer(id)
+        self.inner.borrow().driver.intake.engine.find_peer(id)
     }
 
     /// From now on messages to people call the peer this, as in `rank 3 (process 17 on host a)`.
     pub fn set_name(&self, peer: PeerId, name: &str) {
-        self.inner.borrow_mut().driver.names.insert(peer, name.to_owned());
+        self.inner.borrow_mut().driver.known.names.insert(peer, name.to_owned());
     }
 
     /// Whether the peer has answered and has not failed.
     pub fn is_ready(&self, peer: PeerId) -> bool {
-        self.inner.borrow().driver.core.engine.peer_ready(peer)
+        self.inner.borrow().driver.intake.engine.peer_ready(peer)
     }
 
     /// The identity of a peer.
     pub fn identity(&self, peer: PeerId) -> Option<EndpointId> {
-        self.inner.borrow().driver.core.engine.peer_info(peer).map(|(id, _, _)| id)
+        self.inner.borrow().driver.intake.engine.peer_info(peer).map(|(id, _, _)| id)
     }
 
     /// Why a peer failed, if it did.
     pub fn peer_failure(&self, peer: PeerId) -> Option<PeerFailure> {
-        self.inner.borrow().driver.core.engine.peer_failure(peer)
+        self.inner.borrow().driver.intake.engine.peer_failure(peer)
     }
 
     /// Does everything possible now without waiting. True if anything happened.
@@ -313,14 +314,14 @@ impl Endpoint {
     #[inline]
     fn look_closely(&self, budget: usize) -> bool {
         let mut inner = self.inner.borrow_mut();
-        inner.driver.look_closely(look::CLOSE_ROUNDS, budget) && self.call_back(inner, true)
+        inner.driver.look_closely(polling::CLOSE_ROUNDS, budget) && self.call_back(inner, true)
     }
 
     /// Calls the clients of the port, and tasks, for what came. True if that was anything, or `did`
     /// is.
     #[inline]
     fn call_back<'a>(&'a self, inner: RefMut<'a, Inner>, did: bool) -> bool {
-        if !inner.above && inner.driver.core.ports.is_idle() {
+        if !inner.above && inner.driver.intake.ports.is_idle() {
             return did;
         }
         drop(inner);
@@ -339,21 +340,21 @@ impl Endpoint {
     pub fn prepare_wait(&self) -> bool {
         let inner = &mut *self.inner.borrow_mut();
         inner.driver.leave_if_copied();
-        if inner.driver.put_off || inner.driver.away.untold || inner.tasks.has_news() {
+        if inner.driver.trains.put_off || inner.driver.away.untold || inner.tasks.has_news() {
             return false;
         }
         inner.note_sleep();
         inner.waiter.sync(inner.driver.links.iter().map(|link| &**link));
-        if inner.driver.core.engine.has_blocked() {
+        if inner.driver.intake.engine.has_blocked() {
             // A full link tells nobody when it has room again: look soon.
-            let now = inner.driver.core.clock.now();
+            let now = inner.driver.intake.time.clock.now();
             inner.waiter.arm(now, Some(now + Duration::from_micros(100)));
         } else {
-            inner.driver.core.engine.refine_timeout();
+            inner.driver.intake.engine.refine_timeout();
             let timeout = inner.driver.next_timeout();
             let page = inner.page.as_mut().and_then(Page::note_wait);
             let until = timeout.into_iter().chain(page).min();
-            inner.waiter.arm(inner.driver.core.clock.now(), until);
+            inner.waiter.arm(inner.driver.intake.time.clock.now(), until);
         }
         let links = &mut inner.driver.links;
         let idle = links.iter_mut().all(|l| l.prepare_wait());
@@ -368,8 +369,8 @@ impl Endpoint {
     /// once, where it has something to look at.
     pub(crate) fn rearm(&self, at_once: bool) {
         let inner = &mut *self.inner.borrow_mut();
-        inner.driver.core.engine.refine_timeout();
-        let now = inner.driver.core.clock.now();
+        inner.driver.intake.engine.refine_timeout();
+        let now = inner.driver.intake.time.clock.now();
         let until = if at_once { Some(now) } else { inner.driver.next_timeout() };
         inner.waiter.arm(now, until);
     }
@@ -513,12 +514,12 @@ impl Endpoint {
         let d = &mut inner.driver;
         // Where much waits already its memory does as well as a copy of it.
         let inject = !sync
-            && data.len() <= d.core.engine.inject_max(to)
-            && d.core.engine.queued(to) * data.len() < spare::MOST;
+            && data.len() <= d.intake.engine.inject_max(to)
+            && d.intake.engine.queued(to) * data.len() < spare::MOST;
         let args = SendArgs { addr: data.as_ptr() as u64, inject, ..args };
         if !inject {
-            let now = d.core.tick();
-            let started = d.core.engine.send(now, args);
+            let now = d.intake.tick();
+            let started = d.intake.engine.send(now, args);
             return self.started(d, started, Memory::Owned(data));
         }
         let status = Status { source: Some(to), tag, len: data.len(), ..Status::default() };
@@ -533,7 +534,7 @@ impl Endpoint {
     ) -> Operation {
         match started {
             Ok(op) => {
-                d.core.ops.insert(op, Owner::Waiter, memory);
+                d.intake.ops.insert(op, Owner::Waiter, memory);
                 d.flush();
                 Operation { inner: self.inner.clone(), state: State::Running(op) }
             }
@@ -553,8 +554,8 @@ impl Endpoint {
         let inner = &mut *self.inner.borrow_mut();
         let d = &mut inner.driver;
         let memory = Memory::Owned(buffer);
-        let now = d.core.tick();
-        let started = d.core.engine.recv(
+        let now = d.intake.tick();
+        let started = d.intake.engine.recv(
             now,
             RecvArgs {
                 source: from,
@@ -583,8 +584,8 @@ impl Endpoint {
             context: 0,
             untagged: false,
         };
-        let now = d.core.tick();
-        let started = d.core.engine.recv_claimed(now, claimed, args);
+        let now = d.intake.tick();
+        let started = d.intake.engine.recv_claimed(now, claimed, args);
         self.started(d, started, memory)
     }
 
@@ -621,13 +622,13 @@ impl Endpoint {
     ) -> Result<(Status, Vec<u8>), OpError> {
         let mut probing = None;
         let (claimed, found) = std::future::poll_fn(|cx| {
-            let claim = || self.inner.borrow_mut().driver.core.engine.claim(from, tag, ignore);
+            let claim = || self.inner.borrow_mut().driver.intake.engine.claim(from, tag, ignore);
             if let Some(hit) = may().then(claim).flatten() {
                 return Poll::Ready(Ok(hit));
             }
             probing.get_or_insert_with(|| self.probing(from, tag, ignore));
             // First: what `hopeless` does may find the failure that ends this wait.
-            self.inner.borrow_mut().driver.core.arrivals.push(cx.waker().clone());
+            self.inner.borrow_mut().driver.intake.outcome.arrivals.push(cx.waker().clone());
             let hopeless = hopeless(cx).or_else(|| self.end_error());
             hopeless.map_or(Poll::Pending, |error| Poll::Ready(Err(error)))
         })
@@ -642,8 +643,8 @@ impl Endpoint {
     /// returns is dropped. `None`: the peer has failed.
     pub fn watch(&self, peer: PeerId) -> Option<Watch<'_>> {
         let d = &mut self.inner.borrow_mut().driver;
-        let now = d.core.tick();
-        let watched = d.core.engine.watch(now, peer);
+        let now = d.intake.tick();
+        let watched = d.intake.engine.watch(now, peer);
         d.flush();
         watched.then(|| Watch { endpoint: self, peer })
     }
@@ -651,42 +652,42 @@ impl Endpoint {
     /// Opens the session with a peer ahead of the first message, so that a dead one is found out.
     pub fn open(&self, peer: PeerId) {
         let d = &mut self.inner.borrow_mut().driver;
-        let now = d.core.tick();
-        d.core.engine.open(now, peer);
+        let now = d.intake.tick();
+        d.intake.engine.open(now, peer);
         d.flush();
     }
 
     /// Messages, requests and active messages for a peer that have not left.
     pub fn queued(&self, peer: PeerId) -> usize {
-        self.inner.borrow().driver.core.engine.queued(peer)
+        self.inner.borrow().driver.intake.engine.queued(peer)
     }
 
     /// An answer of the peer is awaited that no operation stands for: until `unexpect` its silence
     /// is noticed. False, and nothing to be ended, when the peer has failed.
     pub fn expect(&self, peer: PeerId) -> bool {
         let d = &mut self.inner.borrow_mut().driver;
-        let now = d.core.clock.now();
-        d.core.engine.watch(now, peer)
+        let now = d.intake.time.clock.now();
+        d.intake.engine.watch(now, peer)
     }
 
     /// Ends one `expect` that was true.
     pub fn unexpect(&self, peer: PeerId) {
-        self.inner.borrow_mut().driver.core.engine.unwatch(peer);
+        self.inner.borrow_mut().driver.intake.engine.unwatch(peer);
     }
 
     /// Writes `data` to the peer's region at `offset`. Completes when it is there.
     pub fn put(&self, to: PeerId, key: u64, offset: u64, data: Vec<u8>) -> Operation {
         let d = &mut self.inner.borrow_mut().driver;
-        let now = d.core.tick();
-        let started = d.core.engine.put(now, to, key, offset, data.len() as u64, 0);
+        let now = d.intake.tick();
+        let started = d.intake.engine.put(now, to, key, offset, data.len() as u64, 0);
         self.started(d, started, Memory::Owned(data))
     }
 
     /// Reads from the peer's region at `offset` as much as `buffer` is long.
     pub fn get(&self, from: PeerId, key: u64, offset: u64, buffer: Vec<u8>) -> Operation {
         let d = &mut self.inner.borrow_mut().driver;
-        let now = d.core.tick();
-        let started = d.core.engine.get(now, from, key, offset, buffer.len() as u64, 0);
+        let now = d.intake.tick();
+        let started = d.intake.engine.get(now, from, key, offset, buffer.len() as u64, 0);
         self.started(d, started, Memory::Owned(buffer))
     }
 
@@ -702,9 +703,9 @@ impl Endpoint {
         compare: u64,
     ) -> Operation {
         let d = &mut self.inner.borrow_mut().driver;
-        let now = d.core.tick();
+        let now = d.intake.tick();
         let operands = (operand, compare);
-        let started = d.core.engine.atomic(now, at, key, offset, code, operands, 0);
+        let started = d.intake.engine.atomic(now, at, key, offset, code, operands, 0);
         self.started(d, started, Memory::None)
     }
 

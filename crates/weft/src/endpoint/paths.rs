@@ -7,12 +7,13 @@
 //! lost, and what they carried moves.
 
 use super::row::Row;
+use crate::calibration::Calibration;
 use arrayvec::ArrayVec;
 use std::time::Duration;
 use weft_core::config::MTU_MIN;
 use weft_core::reliability::PathMtu;
 use weft_core::wire::Eager;
-use weft_core::{Instant, LinkCaps};
+use weft_core::{Instant, LinkCaps, PeerId};
 
 /// Most paths to a peer.
 pub(super) const PATHS_MAX: usize = 4;
@@ -116,6 +117,32 @@ pub(super) struct Route {
     pub row: Row,
     /// When packets were last found to stay unacknowledged, and paths were asked.
     stalled: Instant,
+}
+
+/// The paths to all peers.
+pub(crate) struct Paths {
+    /// Paths to each peer.
+    pub routes: Vec<Option<Route>>,
+    /// Measured figures that replace the links' estimates.
+    pub calibration: Calibration,
+    /// Peers with a path that is not proven.
+    pub unproven: Vec<PeerId>,
+    /// Time at which the next of them is asked.
+    pub ask_at: Instant,
+    /// Number of peers on each link.
+    pub used: Vec<u32>,
+}
+
+impl Paths {
+    pub fn new(links: usize) -> Paths {
+        Paths {
+            routes: Vec::new(),
+            calibration: Calibration::default(),
+            unproven: Vec::new(),
+            ask_at: Instant::FAR,
+            used: vec![0; links],
+        }
+    }
 }
 
 impl Route {

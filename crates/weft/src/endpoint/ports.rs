@@ -1,6 +1,6 @@
 //! The port in the driver: what arrived for clients, and what each of them is to be called for.
 
-use super::driver::Core;
+use super::intake::Intake;
 use super::regions::{AtOnce, Regions};
 use crate::port::{Arrived, Buffer, Client};
 use std::any::Any;
@@ -208,7 +208,7 @@ impl Ports {
     }
 }
 
-impl Core {
+impl Intake {
     /// An active message that nobody awaits: it waits for its client.
     #[inline]
     pub(super) fn active(&mut self, peer: PeerId, tag: u64, payload: Bytes<'_>) {
@@ -220,7 +220,7 @@ impl Core {
     #[inline]
     pub(super) fn arrived(&mut self, peer: PeerId, tag: u64, data: Buffer) {
         // Its acknowledgement is sent when the program has seen it.
-        self.ended = true;
+        self.outcome.ended = true;
         self.engine.active_queued();
         let message = Arrived::new(peer, tag, data);
         let message = match self.ports.at_once.is_empty() {

@@ -1,6 +1,6 @@
 //! Registered memory, for what is done with active messages at once.
 
-use super::driver::Core;
+use super::intake::Intake;
 use super::sys::Memory;
 use std::collections::HashMap;
 use weft_core::engine::types::AtomicRequest;
@@ -60,23 +60,23 @@ impl<'a> Regions<'a> {
     }
 }
 
-impl Core {
+impl Intake {
     /// Does an atomic operation that a peer asks for.
     pub(super) fn atomic(&mut self, a: &AtomicRequest) {
         match self.ports.ask(a) {
             None => {}
             Some(true) => return,
-            Some(false) => return self.engine.atomic_refused(self.now, a),
+            Some(false) => return self.engine.atomic_refused(self.time.now, a),
         }
         let word = self.regions.get_mut(&a.key).and_then(|m| m.write(a.offset, 8));
         let Some(word) = word else {
-            self.engine.atomic_refused(self.now, a);
+            self.engine.atomic_refused(self.time.now, a);
             return;
         };
         let mut bytes = [0; 8];
         bytes.copy_from_slice(word);
         let old = u64::from_le_bytes(bytes);
         word.copy_from_slice(&a.code.apply(old, a.operand, a.compare).to_le_bytes());
-        self.engine.atomic_done(self.now, a, old);
+        self.engine.atomic_done(self.time.now, a, old);
     }
 }

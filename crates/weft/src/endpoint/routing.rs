@@ -47,12 +47,12 @@ impl Driver {
     /// that refuse are returned when all do.
     pub fn connect(&mut self, address: &Address) -> Result<PeerId, Vec<(&'static str, String)>> {
         self.leave_if_copied();
-        if let Some(peer) = self.core.engine.find_peer(address.endpoint) {
+        if let Some(peer) = self.intake.engine.find_peer(address.endpoint) {
             return Ok(peer);
         }
         let caps = LinkCaps::network("none", 512);
-        self.core.engine.introduce(address.endpoint, address.rank);
-        let Some(peer) = self.core.engine.add_peer(address.endpoint, caps) else {
+        self.intake.engine.introduce(address.endpoint, address.rank);
+        let Some(peer) = self.intake.engine.add_peer(address.endpoint, caps) else {
             return Err(vec![("weft", "the peer table is full (WEFT_PEERS_MAX)".to_string())]);
         };
         match self.route(peer, address, 0..self.links.len()) {
@@ -68,13 +68,13 @@ impl Driver {
     fn unreached(&mut self, peer: PeerId, reasons: &[(&'static str, String)]) {
         let each: Vec<String> =
             reasons.iter().map(|(link, why)| format!("{link}: {why}")).collect();
-        self.lost.insert(peer, format!("no link ({})", each.join("; ")));
-        self.core.engine.peer_failed(peer, PeerFailure::NoLink);
+        self.known.lost.insert(peer, format!("no link ({})", each.join("; ")));
+        self.intake.engine.peer_failed(peer, PeerFailure::NoLink);
     }
 
     /// A peer that we do not lead to, or not by memory as it does to us, said HELLO over `link`.
     pub(super) fn route_back(&mut self, peer: PeerId, address: &Address, link: usize) {
-        let network = |link: usize| self.core.caps[link].network;
+        let network = |link: usize| self.intake.arriving.caps[link].network;
         match self.link_of(peer) {
             Some(now) if network(link) || !network(now) => return,
             Some(_) => self.unroute(peer),
@@ -83,25 +83,25 @@ impl Driver {
         let others = (0..self.links.len()).filter(|&other| other != link);
         if let Err(reasons) = self.route(peer, address, std::iter::once(link).chain(others)) {
             self.unreached(peer, &reasons);
-            log::warn!("{}: no way back to {peer}: {reasons:?}", self.core.engine.id());
+            log::warn!("{}: no way back to {peer}: {reasons:?}", self.intake.engine.id());
         }
     }
 
     /// A peer does not take our connection. Nothing was said but HELLO: another link may do.
     fn on_refused(&mut self, peer: PeerId, link: usize) {
-        let address = self.addresses.get(peer.0 as usize).cloned().flatten();
-        let ready = self.core.engine.peer_ready(peer);
+        let address = self.known.addresses.get(peer.0 as usize).cloned().flatten();
+        let ready = self.intake.engine.peer_ready(peer);
         if let Some(address) = address.filter(|_| !ready) {
             let what = self.describe(peer);
             self.unroute(peer);
             let others = (0..self.links.len()).filter(|&other| other != link);
             if self.route(peer, &address, others).is_ok() {
                 log::warn!("{what} refused the connection; going on: {}", self.describe(peer));
-                self.core.engine.path_changed(self.core.now, peer);
+                self.intake.engine.path_changed(self.intake.time.now, peer);
                 return;
             }
         }
-        self.core.engine.peer_failed(peer, PeerFailure::Refused);
+        self.intake.engine.peer_failed(peer, PeerFailure::Refused);
     }
 
     /// Finds a link for a peer, trying `links` in this order; why each refuses, when all do.
@@ -111,7 +111,7 @@ impl Driver {
         address: &Address,
         links: impl Iterator<Item = usize>,
     ) -> Result<(), Vec<(&'static str, String)>> {
-        let Some((endpoint, session, _)) = self.core.engine.peer_info(peer) else {
+        let Some((endpoint, session, _)) = self.intake.engine.peer_info(peer) else {
             return Err(Vec::new());
         };
         let info = PeerInfo { peer, session, endpoint, address: address.clone() };
@@ -119,14 +119,14 @@ impl Driver {
         let mut paths = ArrayVec::<Path, PATHS_MAX>::new();
         for i in links {
             // Inside the host one path is enough; over networks, more than one is welcome.
-            let network = self.core.caps[i].network;
+            let network = self.intake.arriving.caps[i].network;
             if paths.is_full() || !(network || paths.is_empty()) {
                 continue;
             }
             match self.links[i].connect(&info) {
                 Ok(caps) => {
-                    paths.push(Path::new(i, self.calibration.apply(caps)));
-                    self.used[i] += 1;
+                    paths.push(Path::new(i, self.paths.calibration.apply(caps)));
+                    self.paths.used[i] += 1;
                     if !network {
                         break;
                     }
@@ -136,40 +136,41 @@ impl Driver {
         }
         let Some(route) = Route::new(paths) else { return Err(reasons) };
         let name = |link: u8| self.links[usize::from(link)].caps().name;
-        let caps = together(&route, &self.calibration, name);
-        self.core.engine.set_path(peer, caps);
+        let caps = together(&route, &self.paths.calibration, name);
+        self.intake.engine.set_path(peer, caps);
         let at = peer.0 as usize;
-        if self.routes.len() <= at {
-            self.routes.resize_with(at + 1, || None);
-            self.addresses.resize(at + 1, None);
+        if self.paths.routes.len() <= at {
+            self.paths.routes.resize_with(at + 1, || None);
+            self.known.addresses.resize(at + 1, None);
         }
         if route.has_choice() {
-            self.unproven.push(peer);
-            self.ask_at = self.core.now;
+            self.paths.unproven.push(peer);
+            self.paths.ask_at = self.intake.time.now;
         }
-        self.routes[at] = Some(route);
-        self.addresses[at] = Some(info.address);
+        self.paths.routes[at] = Some(route);
+        self.known.addresses[at] = Some(info.address);
         self.note_use();
         Ok(())
     }
 
     /// The links that peers are reached over may have changed.
     fn note_use(&mut self) {
-        for (busy, &used) in self.busy.iter_mut().zip(&self.used) {
+        for (busy, &used) in self.polling.busy.iter_mut().zip(&self.paths.used) {
             *busy = used > 0;
         }
-        let mut in_use = self.core.caps.iter().zip(&self.busy).filter(|(_, &busy)| busy);
-        self.has_polled_network = in_use.any(|(caps, _)| caps.network && caps.polled);
+        let mut in_use =
+            self.intake.arriving.caps.iter().zip(&self.polling.busy).filter(|(_, &busy)| busy);
+        self.polling.has_polled_network = in_use.any(|(caps, _)| caps.network && caps.polled);
     }
 
     /// Forgets the ways to a peer.
     pub(super) fn unroute(&mut self, peer: PeerId) {
-        let Some(slot) = self.routes.get_mut(peer.0 as usize) else { return };
+        let Some(slot) = self.paths.routes.get_mut(peer.0 as usize) else { return };
         let Some(route) = slot.take() else { return };
-        self.lost.insert(peer, self.ways_of(peer, &route));
+        self.known.lost.insert(peer, self.ways_of(peer, &route));
         for link in route.links() {
             self.links[link].disconnect(peer);
-            self.used[link] -= 1;
+            self.paths.used[link] -= 1;
         }
         self.note_use();
     }
@@ -177,13 +178,13 @@ impl Driver {
     /// Link index of a peer, for all but data.
     #[inline]
     pub fn link_of(&self, peer: PeerId) -> Option<usize> {
-        Some(usize::from(self.routes.get(peer.0 as usize)?.as_ref()?.small))
+        Some(usize::from(self.paths.routes.get(peer.0 as usize)?.as_ref()?.small))
     }
 
     /// A HELLO came from a peer.
     pub(super) fn on_hello(&mut self, peer: PeerId, link: usize, answer: bool) {
-        let now = self.core.now;
-        let Some(Some(route)) = self.routes.get_mut(peer.0 as usize) else { return };
+        let now = self.intake.time.now;
+        let Some(Some(route)) = self.paths.routes.get_mut(peer.0 as usize) else { return };
         if !answer {
             route.asked_over(link);
         } else if route.has_choice() && route.answered(link, now) {
@@ -194,35 +195,35 @@ impl Driver {
 
     /// Tells the engine which way bulk data goes.
     pub(super) fn set_bulk(&mut self, peer: PeerId) {
-        if let Some(Some(route)) = self.routes.get(peer.0 as usize) {
-            self.core.engine.set_bulk(peer, route.caps());
+        if let Some(Some(route)) = self.paths.routes.get(peer.0 as usize) {
+            self.intake.engine.set_bulk(peer, route.caps());
         }
     }
 
     /// Asks over paths that are not proven, as their time comes.
     #[cold]
     pub(super) fn ask_unproven(&mut self) {
-        let now = self.core.now;
+        let now = self.intake.time.now;
         let mut next = Instant::FAR;
-        for peer in std::mem::take(&mut self.unproven) {
-            let Some(Some(route)) = self.routes.get_mut(peer.0 as usize) else { continue };
-            if self.core.engine.peer_ready(peer) {
+        for peer in std::mem::take(&mut self.paths.unproven) {
+            let Some(Some(route)) = self.paths.routes.get_mut(peer.0 as usize) else { continue };
+            if self.intake.engine.peer_ready(peer) {
                 let due = route.ask_due(now);
                 self.ask(peer, &due);
             }
-            let Some(Some(route)) = self.routes.get(peer.0 as usize) else { continue };
+            let Some(Some(route)) = self.paths.routes.get(peer.0 as usize) else { continue };
             // While the session opens, HELLOs go over every path anyway.
             let at = route.ask_at().map(|at| at.max(now + OPENING));
             if let Some(at) = at {
                 next = next.min(at);
-                self.unproven.push(peer);
+                self.paths.unproven.push(peer);
             }
         }
-        self.ask_at = next;
+        self.paths.ask_at = next;
     }
 
     fn ask(&mut self, peer: PeerId, links: &[usize]) {
-        let Some(question) = self.core.engine.question(peer) else { return };
+        let Some(question) = self.intake.engine.question(peer) else { return };
         for &link in links {
             self.hello_over(link, &question);
         }
@@ -231,16 +232,16 @@ impl Driver {
     /// Packets to a peer stay unacknowledged: is it the peer, or the path?
     #[cold]
     pub(super) fn on_stalled(&mut self, peer: PeerId, times: u32) {
-        let now = self.core.now;
-        let Some(Some(route)) = self.routes.get_mut(peer.0 as usize) else { return };
+        let now = self.intake.time.now;
+        let Some(Some(route)) = self.paths.routes.get_mut(peer.0 as usize) else { return };
         if times > 2 && route.judge(now) {
-            self.core.engine.path_changed(now, peer);
+            self.intake.engine.path_changed(now, peer);
             self.set_bulk(peer);
             log::warn!("a path is lost; going on: {}", self.describe(peer));
-            if !self.unproven.contains(&peer) {
-                self.unproven.push(peer);
+            if !self.paths.unproven.contains(&peer) {
+                self.paths.unproven.push(peer);
             }
-            self.ask_at = now + OPENING;
+            self.paths.ask_at = now + OPENING;
             return;
         }
         let links = route.ask_all(now);
@@ -255,44 +256,44 @@ impl Driver {
     pub(super) fn on_silent(&mut self, peer: PeerId) {
         if let Some(link) = self.link_of(peer) {
             let pulse = self.links[link].pulse(peer);
-            self.core.engine.peer_pulse(self.core.now, peer, pulse);
+            self.intake.engine.peer_pulse(self.intake.time.now, peer, pulse);
         }
     }
 
     pub(super) fn link_event(&mut self, link: usize, event: LinkEvent) {
         match event {
             LinkEvent::PeerGone(peer) if self.link_of(peer) == Some(link) => {
-                self.core.engine.peer_failed(peer, PeerFailure::Gone);
+                self.intake.engine.peer_failed(peer, PeerFailure::Gone);
             }
             LinkEvent::AgentGone(peer) if self.link_of(peer) == Some(link) => {
-                self.core.engine.peer_failed(peer, PeerFailure::AgentGone);
+                self.intake.engine.peer_failed(peer, PeerFailure::AgentGone);
             }
             LinkEvent::PeerFailed(peer, failure) if self.link_of(peer) == Some(link) => {
-                self.core.engine.peer_failed(peer, failure);
+                self.intake.engine.peer_failed(peer, failure);
             }
             LinkEvent::PeerRefused(peer) if self.link_of(peer) == Some(link) => {
                 self.on_refused(peer, link);
             }
             LinkEvent::Mtu(peer, mtu) => {
-                if let Some(Some(route)) = self.routes.get_mut(peer.0 as usize) {
+                if let Some(Some(route)) = self.paths.routes.get_mut(peer.0 as usize) {
                     let before = route.caps().mtu;
-                    let mtu = route.set_mtu(self.core.now, link, mtu);
-                    self.core.engine.set_mtu(peer, mtu);
+                    let mtu = route.set_mtu(self.intake.time.now, link, mtu);
+                    self.intake.engine.set_mtu(peer, mtu);
                     self.set_bulk(peer);
                     self.search(peer);
                     // A network says itself what its interface carries; an agent has probed.
-                    if !self.core.caps[link].network {
+                    if !self.intake.arriving.caps[link].network {
                         self.say_length(peer, before, mtu);
                     }
                 }
             }
             // Those that waited with it may go.
             LinkEvent::Held(peer, held) => {
-                self.core.engine.hold(peer, held && self.link_of(peer) == Some(link));
-                self.core.engine.retry_blocked();
+                self.intake.engine.hold(peer, held && self.link_of(peer) == Some(link));
+                self.intake.engine.retry_blocked();
             }
             LinkEvent::Stripes(peer, stripes) => {
-                if let Some(Some(route)) = self.routes.get_mut(peer.0 as usize) {
+                if let Some(Some(route)) = self.paths.routes.get_mut(peer.0 as usize) {
                     route.set_stripes(link, stripes);
                     self.set_bulk(peer);
                 }
@@ -314,7 +315,7 @@ impl Driver {
     /// A peer has left so many messages here that there is no room for more.
     #[cold]
     pub(super) fn report_full(&self, peer: PeerId, messages: u64, bytes: u64) {
-        let config = self.core.engine.config();
+        let config = self.intake.engine.config();
         let me = config.rank.map_or("this endpoint".into(), |rank| format!("rank {rank}"));
         log::warn!(
             "{me} has no room for more messages from {}: no receive takes the {messages} of \
@@ -337,14 +338,14 @@ impl Driver {
     /// A peer with the links, interfaces and addresses that it is reached over, for messages to
     /// people; one that has failed with those that it was.
     pub fn describe(&self, peer: PeerId) -> String {
-        let way = match self.routes.get(peer.0 as usize).and_then(Option::as_ref) {
+        let way = match self.paths.routes.get(peer.0 as usize).and_then(Option::as_ref) {
             Some(route) => self.ways_of(peer, route),
-            None => self.lost.get(&peer).map_or("no link", String::as_str).to_string(),
+            None => self.known.lost.get(&peer).map_or("no link", String::as_str).to_string(),
         };
-        if let Some(name) = self.names.get(&peer) {
+        if let Some(name) = self.known.names.get(&peer) {
             return format!("{name} over {way}");
         }
-        match self.addresses.get(peer.0 as usize).and_then(Option::as_ref) {
+        match self.known.addresses.get(peer.0 as usize).and_then(Option::as_ref) {
             Some(address) => format!("{peer} ({address}) over {way}"),
             None => format!("{peer} over {way}"),
         }
@@ -450,10 +451,10 @@ mod tests {
             let endpoint = weft_core::EndpointId(id);
             driver.connect(&Address { endpoint, ..Address::default() }).unwrap()
         });
-        assert!(driver.has_polled_network);
+        assert!(driver.polling.has_polled_network);
         driver.unroute(one);
-        assert!(driver.has_polled_network, "another is still there");
+        assert!(driver.polling.has_polled_network, "another is still there");
         driver.unroute(two);
-        assert!(!driver.has_polled_network);
+        assert!(!driver.polling.has_polled_network);
     }
 }

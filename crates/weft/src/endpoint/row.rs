@@ -41,15 +41,15 @@ impl Driver {
     /// Counts a message to a peer into its row. True if it is to wait for others.
     #[inline]
     pub(super) fn is_in_row(&mut self, peer: PeerId) -> bool {
-        let (now, looks) = (self.core.now, self.looks);
-        let Some(Some(route)) = self.routes.get_mut(peer.0 as usize) else { return false };
-        route.row.count(now, looks) && self.core.engine.sends_trains(peer)
+        let (now, looks) = (self.intake.time.now, self.polling.looks);
+        let Some(Some(route)) = self.paths.routes.get_mut(peer.0 as usize) else { return false };
+        route.row.count(now, looks) && self.intake.engine.sends_trains(peer)
     }
 
     /// Looks for news that made room for messages to a peer do not end their row.
     pub(crate) fn keep_row(&mut self, peer: PeerId) {
-        let (now, looks) = (self.core.now, self.looks);
-        if let Some(Some(route)) = self.routes.get_mut(peer.0 as usize) {
+        let (now, looks) = (self.intake.time.now, self.polling.looks);
+        if let Some(Some(route)) = self.paths.routes.get_mut(peer.0 as usize) {
             route.row.keep(now, looks);
         }
     }
@@ -57,10 +57,11 @@ impl Driver {
     /// Leaves a message to a peer where it is queued: until there are enough for a train, for a
     /// moment while others come, at most until the next round of progress.
     pub(super) fn wait_for_company(&mut self, peer: PeerId) {
-        let queued = self.core.engine.queued(peer);
-        self.put_off = !(queued.is_multiple_of(BURST) || self.core.now >= self.company_until);
-        if !self.put_off {
-            self.company_until = self.core.now + COMPANY;
+        let queued = self.intake.engine.queued(peer);
+        self.trains.put_off =
+            !(queued.is_multiple_of(BURST) || self.intake.time.now >= self.trains.company_until);
+        if !self.trains.put_off {
+            self.trains.company_until = self.intake.time.now + COMPANY;
             self.flush();
         }
     }

@@ -8,7 +8,7 @@ use weft_link::secure::JobKey;
 
 impl Driver {
     fn caps_of(&self, peer: PeerId) -> Option<&LinkCaps> {
-        self.link_of(peer).map(|link| &self.core.caps[link])
+        self.link_of(peer).map(|link| &self.intake.arriving.caps[link])
     }
 
     /// True if a peer is reached through the agent.
@@ -36,7 +36,8 @@ impl Endpoint {
     /// Has what the agent was asked for go to it now.
     pub fn nudge_agent(&self) {
         let driver = &mut self.inner.borrow_mut().driver;
-        let found = (0..driver.links.len()).find(|&i| driver.core.caps[i].name == "agent");
+        let found =
+            (0..driver.links.len()).find(|&i| driver.intake.arriving.caps[i].name == "agent");
         if let Some(link) = found {
             driver.links[link].send(&[]);
         }
@@ -64,17 +65,17 @@ impl Endpoint {
 
     /// The identity of this endpoint.
     pub fn id(&self) -> weft_core::EndpointId {
-        self.inner.borrow().driver.core.engine.id()
+        self.inner.borrow().driver.intake.engine.id()
     }
 
     /// True if a peer's memory can be copied directly.
     pub fn is_direct(&self, peer: PeerId) -> bool {
         let inner = self.inner.borrow();
-        inner.driver.core.engine.peer_info(peer).is_some_and(|(_, _, caps)| caps.direct)
+        inner.driver.intake.engine.peer_info(peer).is_some_and(|(_, _, caps)| caps.direct)
     }
 
     /// The configuration of this endpoint.
     pub fn config(&self) -> weft_core::Config {
-        self.inner.borrow().driver.core.engine.config().clone()
+        self.inner.borrow().driver.intake.engine.config().clone()
     }
 }

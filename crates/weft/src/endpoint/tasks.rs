@@ -81,12 +81,12 @@ impl Tasks {
 impl Inner {
     /// Notes whether anything above the engine is to be looked at in each round of progress.
     fn note_tasks(&mut self) {
-        self.above = self.driver.core.ports.polled || !self.tasks.is_empty();
+        self.above = self.driver.intake.ports.polled || !self.tasks.is_empty();
     }
 
     /// A client of the port is to be looked at in each round of progress.
     pub(crate) fn note_polled(&mut self) {
-        self.driver.core.ports.polled = true;
+        self.driver.intake.ports.polled = true;
         self.above = true;
     }
 }
@@ -135,7 +135,7 @@ impl Endpoint {
 
     /// Whoever waits for any arrival looks again.
     pub(crate) fn wake_arrivals(&self) {
-        let all = std::mem::take(&mut self.inner.borrow_mut().driver.core.arrivals);
+        let all = std::mem::take(&mut self.inner.borrow_mut().driver.intake.outcome.arrivals);
         all.into_iter().for_each(Waker::wake);
     }
 

@@ -1,6 +1,7 @@
 //! Sending: which link each packet takes, in bursts.
 
-use super::driver::{Bulk, Driver};
+use super::driver::Driver;
+use super::intake::Bulk;
 use arrayvec::ArrayVec;
 use weft_core::engine::types::Transmit;
 use weft_core::wire::{self, field, EagerMore, Hello, Packet, PacketType};
@@ -37,7 +38,7 @@ impl Driver {
     /// The link that a packet of `len` bytes takes.
     #[inline]
     pub(super) fn link_by(&self, peer: PeerId, bulk: bool, len: u32) -> Option<usize> {
-        let route = self.routes.get(peer.0 as usize)?.as_ref()?;
+        let route = self.paths.routes.get(peer.0 as usize)?.as_ref()?;
         Some(usize::from(route.link_for(bulk, len)))
     }
 
@@ -45,8 +46,8 @@ impl Driver {
     /// each way that questions came, so that it proves the paths. Where all links are full it waits
     /// for room as other packets do: sent anew, it would find them full again.
     fn send_hello(&mut self, t: &Transmit) -> bool {
-        let now = self.core.now;
-        let Some(Some(route)) = self.routes.get_mut(t.peer.0 as usize) else { return true };
+        let now = self.intake.time.now;
+        let Some(Some(route)) = self.paths.routes.get_mut(t.peer.0 as usize) else { return true };
         let links: ArrayVec<usize, { super::paths::PATHS_MAX }> =
             match Hello::is_answer(t.header.as_slice()) {
                 true => route.take_callers(),
@@ -55,14 +56,14 @@ impl Driver {
         let asked = !links.is_empty();
         let taken = links.into_iter().filter(|&link| self.hello_over(link, t)).count();
         if asked && taken == 0 {
-            self.core.engine.refused(*t);
+            self.intake.engine.refused(*t);
         }
         taken > 0
     }
 
     /// Sends a HELLO over one link; whether that had room.
     pub(super) fn hello_over(&mut self, link: usize, t: &Transmit) -> bool {
-        let payload = self.core.resolve(&t.payload, &self.encoded);
+        let payload = self.intake.resolve(&t.payload, &self.identity.encoded);
         let frame = Frame { peer: t.peer, header: t.header.as_slice(), payload };
         self.links[link].send(&[frame]) > 0
     }
@@ -74,13 +75,15 @@ impl Driver {
         }
         self.look_for_data();
         let Ok((_, Packet::Pull(ask), _)) = wire::parse(t.header.as_slice()) else { return };
-        let core = &mut self.core;
-        let busy =
-            core.bulk.is_some_and(|b| core.ops.beyond(b.op).is_some_and(|b| !b.1.is_empty()));
+        let core = &mut self.intake;
+        let busy = core
+            .arriving
+            .bulk
+            .is_some_and(|b| core.ops.beyond(b.op).is_some_and(|b| !b.1.is_empty()));
         if ask.offset == 0 && !busy {
             if let Some((_, session, _)) = core.engine.peer_info(t.peer) {
                 let op = OpId(ask.recv);
-                core.bulk = Some(Bulk { op, session, imm: op.0, eager: None });
+                core.arriving.bulk = Some(Bulk { op, session, imm: op.0, eager: None });
             }
         }
     }
@@ -88,29 +91,29 @@ impl Driver {
     /// Sends what the engine has. True if anything was sent.
     pub(super) fn transmit(&mut self) -> bool {
         let mut did = false;
-        let mut next = self.core.engine.poll_transmit(self.core.now);
+        let mut next = self.intake.engine.poll_transmit(self.intake.time.now);
         while let Some(first) = next.take() {
             let link = self.link_for(&first);
             if is(&first, HELLO) {
                 did |= self.send_hello(&first);
-                next = self.core.engine.poll_transmit(self.core.now);
+                next = self.intake.engine.poll_transmit(self.intake.time.now);
                 continue;
             }
             if first.piece.is_some() {
                 did |= self.send_piece(link, first);
-                next = self.core.engine.poll_transmit(self.core.now);
+                next = self.intake.engine.poll_transmit(self.intake.time.now);
                 continue;
             }
             if (first.packets > 1 || first.stripe > 0) && is(&first, PacketType::Data) {
                 did |= self.send_run(link, first);
-                next = self.core.engine.poll_transmit(self.core.now);
+                next = self.intake.engine.poll_transmit(self.intake.time.now);
                 continue;
             }
             let mut batch = ArrayVec::<Transmit, BURST>::new();
             let mut room = BURST.saturating_sub(first.packets as usize);
             batch.push(first);
             while room > 0 {
-                match self.core.engine.poll_transmit(self.core.now) {
+                match self.intake.engine.poll_transmit(self.intake.time.now) {
                     Some(t) if self.fits(&t, link, room) => {
                         room -= t.packets as usize;
                         batch.push(t)
@@ -123,7 +126,7 @@ impl Driver {
             }
             did |= self.send_batch(link, &batch);
             if next.is_none() {
-                next = self.core.engine.poll_transmit(self.core.now);
+                next = self.intake.engine.poll_transmit(self.intake.time.now);
             }
         }
         did
@@ -136,34 +139,34 @@ impl Driver {
     pub(crate) fn send_started(&mut self, peer: PeerId, len: usize) {
         self.leave_if_copied();
         self.send_first(peer, len);
-        if self.core.engine.queued(peer) > 0 && self.away.is_long(self.core.now) {
+        if self.intake.engine.queued(peer) > 0 && self.away.is_long(self.intake.time.now) {
             self.look_for_room();
         }
     }
 
     #[inline]
     fn send_first(&mut self, peer: PeerId, len: usize) {
-        if self.core.engine.queued(peer) != 1 || !self.core.engine.is_single(peer, len) {
+        if self.intake.engine.queued(peer) != 1 || !self.intake.engine.is_single(peer, len) {
             self.flush();
             return;
         }
-        let Some(t) = self.core.engine.poll_transmit(self.core.now) else { return };
+        let Some(t) = self.intake.engine.poll_transmit(self.intake.time.now) else { return };
         let link = self.link_for(&t);
         let alone = t.packets == 1 && t.piece.is_none() && !is(&t, HELLO);
         let Some(at) = link.filter(|_| alone) else {
-            self.core.engine.refused(t);
+            self.intake.engine.refused(t);
             self.flush();
             return;
         };
-        let payload = self.core.resolve(&t.payload, &self.encoded);
+        let payload = self.intake.resolve(&t.payload, &self.identity.encoded);
         let frame = Frame { peer: t.peer, header: t.header.as_slice(), payload };
         if self.links[at].send(&[frame]) == 1 {
-            self.core.engine.accepted(&t);
+            self.intake.engine.accepted(&t);
             self.expect(&t);
         } else {
-            self.core.engine.refused(t);
+            self.intake.engine.refused(t);
         }
-        if self.core.engine.queued(peer) > 0 {
+        if self.intake.engine.queued(peer) > 0 {
             self.flush();
         }
     }
@@ -172,7 +175,7 @@ impl Driver {
     #[cold]
     fn send_piece(&mut self, link: Option<usize>, t: Transmit) -> bool {
         let (Some(link), Some(piece)) = (link, t.piece) else { return true };
-        let payload = self.core.resolve(&t.payload, &self.encoded);
+        let payload = self.intake.resolve(&t.payload, &self.identity.encoded);
         // What it was to be read from is gone: the whole is sent again, or refused.
         if payload.len() != t.payload.len() as usize {
             return true;
@@ -181,7 +184,7 @@ impl Driver {
         let frame = Frame { peer: t.peer, header: header.as_slice(), payload: &body };
         let taken = self.links[link].send(&[frame]) > 0;
         if !taken {
-            self.core.engine.refused(t);
+            self.intake.engine.refused(t);
         }
         taken
     }
@@ -189,7 +192,7 @@ impl Driver {
     fn send_run(&mut self, link: Option<usize>, mut run: Transmit) -> bool {
         let taken = match link {
             Some(link) => {
-                let payload = self.core.resolve(&run.payload, &self.encoded);
+                let payload = self.intake.resolve(&run.payload, &self.identity.encoded);
                 let packets = run.packets as usize;
                 // What it was to be read from is gone; the peer will ask again.
                 if payload.len() != run.payload.len() as usize {
@@ -207,17 +210,17 @@ impl Driver {
         };
         if taken < run.packets as usize {
             run.skip(taken as u32);
-            self.core.engine.refused(run);
+            self.intake.engine.refused(run);
         }
         taken > 0
     }
 
     fn send_batch(&mut self, link: Option<usize>, batch: &[Transmit]) -> bool {
         let Some(link) = link else {
-            batch.iter().for_each(|t| self.core.engine.accepted(t));
+            batch.iter().for_each(|t| self.intake.engine.accepted(t));
             return true;
         };
-        let core = &self.core;
+        let core = &self.intake;
         // Headers of packets in runs, but for the first of each.
         let mut further = ArrayVec::<[u8; EagerMore::LEN], BURST>::new();
         for t in batch.iter().filter(|t| t.packets > 1) {
@@ -226,7 +229,7 @@ impl Driver {
         let mut further = further.iter();
         let mut frames = ArrayVec::<Frame<'_>, BURST>::new();
         for t in batch {
-            let payload = core.resolve(&t.payload, &self.encoded);
+            let payload = core.resolve(&t.payload, &self.identity.encoded);
             let each = if t.packets > 1 { payload.len() / t.packets as usize } else { 0 };
             let (first, mut rest) =
                 if each > 0 { payload.split_at(each) } else { (payload, &[][..]) };
@@ -250,14 +253,14 @@ impl Driver {
             let packets = t.packets as usize;
             if taken >= packets {
                 taken -= packets;
-                self.core.engine.accepted(t);
+                self.intake.engine.accepted(t);
                 self.expect(t);
                 continue;
             }
             let mut left = *t;
             left.skip(taken as u32);
             taken = 0;
-            self.core.engine.refused(left);
+            self.intake.engine.refused(left);
         }
     }
 
@@ -320,17 +323,17 @@ mod tests {
         let mut driver = Driver::new(Config::default(), EndpointId(9), clock, links);
         let address = Address { endpoint: EndpointId(1), ..Address::default() };
         let peer = driver.connect(&address).unwrap();
-        let now = driver.core.tick();
-        driver.core.engine.open(now, peer);
+        let now = driver.intake.tick();
+        driver.intake.engine.open(now, peer);
         for _ in 0..3 {
             driver.flush();
         }
         assert_eq!(link.hellos.get(), 0);
-        assert!(driver.core.engine.has_blocked());
+        assert!(driver.intake.engine.has_blocked());
         link.room.set(true);
         driver.flush();
         driver.flush();
         assert_eq!(link.hellos.get(), 1, "no timer has sent it anew");
-        assert!(!driver.core.engine.has_blocked());
+        assert!(!driver.intake.engine.has_blocked());
     }
 }

@@ -130,12 +130,12 @@ impl Waits {
 impl Driver {
     /// Messages that the program has begun or got, and failures that it was told of.
     fn mark(&self) -> u64 {
-        let stats = self.core.engine.stats();
+        let stats = self.intake.engine.stats();
         stats.messages_sent + stats.messages_received + stats.peers_failed
     }
 
     fn first_line(&self) -> Duration {
-        Duration::from_millis(u64::from(self.core.engine.config().warn_after_ms))
+        Duration::from_millis(u64::from(self.intake.engine.config().warn_after_ms))
     }
 
     /// The program waits. True if that was shown or said.
@@ -148,8 +148,8 @@ impl Driver {
     /// The program sleeps until something comes, or until this.
     pub(super) fn wait_due(&self) -> Option<Instant> {
         let own = !self.waits.probes.is_empty() || self.waits.awaits.is_some();
-        let any = self.core.engine.has_waits() || own;
-        Some(self.waits.due).filter(|_| any && !self.exact)
+        let any = self.intake.engine.has_waits() || own;
+        Some(self.waits.due).filter(|_| any && !self.polling.exact)
     }
 
     #[cold]
@@ -171,12 +171,12 @@ impl Driver {
 
     /// What the program waits for, as far as it is named, and how much there is.
     fn waits_now(&self) -> (Vec<Named>, usize) {
-        let (engine, waits) = (&self.core.engine, &self.waits);
+        let (engine, waits) = (&self.intake.engine, &self.waits);
         let (of_engine, mut count) = engine.waits(NAMED);
         let mut all: Vec<Named> = of_engine.into_iter().map(|wait| (wait, None)).collect();
         let probes = waits.probes.values().copied();
         // A program that no longer looks does something else.
-        let glance = waits.glance.filter(|&(.., at)| self.core.now.since(at) <= COMPUTES);
+        let glance = waits.glance.filter(|&(.., at)| self.intake.time.now.since(at) <= COMPUTES);
         let probes = probes.chain(glance.map(|(peer, tag, ignore, _)| (peer, tag, ignore)));
         let mut add = |named: Named| {
             count += 1;
@@ -227,17 +227,17 @@ impl Driver {
         };
         match wait.peer {
             _ if wait.opening => format!("{text}, which has not answered yet"),
-            Some(peer) if self.core.engine.is_stopped(peer) => format!("{text}, {STOPPED}"),
+            Some(peer) if self.intake.engine.is_stopped(peer) => format!("{text}, {STOPPED}"),
             _ => text,
         }
     }
 
     /// A peer is silent: this is said where nothing else will be about the wait.
     pub(super) fn say_silent(&self, peer: PeerId, waited: Duration) {
-        let (now, first) = (self.core.now, self.first_line());
-        if self.exact || !self.waits.is_long(now, first) || self.waits_now().0.is_empty() {
+        let (now, first) = (self.intake.time.now, self.first_line());
+        if self.polling.exact || !self.waits.is_long(now, first) || self.waits_now().0.is_empty() {
             let (what, waited) = (self.describe(peer), waited.as_secs_f64());
-            let why = if self.core.engine.is_stopped(peer) { STOPPED } else { "" };
+            let why = if self.intake.engine.is_stopped(peer) { STOPPED } else { "" };
             let comma = if why.is_empty() { "" } else { ", " };
             log::warn!(
                 "waiting for {what}, of which nothing was heard for {waited:.1} s{comma}{why}"
@@ -250,7 +250,7 @@ impl Driver {
         let still = self.waits.shown && self.mark() == self.waits.mark;
         let (waits, count) = if still { self.waits_now() } else { (Vec::new(), 0) };
         let rank = |peer: PeerId| {
-            let address = self.addresses.get(peer.0 as usize)?.as_ref();
+            let address = self.known.addresses.get(peer.0 as usize)?.as_ref();
             address.and_then(|address| address.rank)
         };
         let awaited = |(wait, _): &Named| Awaited {
@@ -260,7 +260,7 @@ impl Driver {
             tag: wait.tag.map_or(0, |(tag, _)| tag),
         };
         (count > 0).then(|| Waiting {
-            ago: self.core.now.since(self.waits.since),
+            ago: self.intake.time.now.since(self.waits.since),
             count: count as u64,
             awaited: waits.iter().map(awaited).collect(),
         })
@@ -298,9 +298,9 @@ impl Endpoint {
     /// success, is taken to wait for it.
     pub fn probe(&self, from: Option<PeerId>, tag: u64, ignore: u64) -> Option<Probed> {
         let driver = &mut self.inner.borrow_mut().driver;
-        let found = driver.core.engine.probe(from, tag, ignore);
+        let found = driver.intake.engine.probe(from, tag, ignore);
         if found.is_none() {
-            driver.waits.glance = Some((from, tag, ignore, driver.core.now));
+            driver.waits.glance = Some((from, tag, ignore, driver.intake.time.now));
         }
         found
     }
@@ -309,9 +309,9 @@ impl Endpoint {
     /// that looks again and again is taken to wait, as with [`probe`](Self::probe).
     pub fn claim(&self, from: Option<PeerId>, tag: u64, ignore: u64) -> Option<(Claimed, Probed)> {
         let driver = &mut self.inner.borrow_mut().driver;
-        let found = driver.core.engine.claim(from, tag, ignore);
+        let found = driver.intake.engine.claim(from, tag, ignore);
         if found.is_none() {
-            driver.waits.glance = Some((from, tag, ignore, driver.core.now));
+            driver.waits.glance = Some((from, tag, ignore, driver.intake.time.now));
         }
         found
     }
@@ -319,7 +319,7 @@ impl Endpoint {
     /// Returns true if a signal has stopped the process of a peer, as far as its link or its agent
     /// can see. Links look while something is awaited of the peer, and it is silent.
     pub fn is_stopped(&self, peer: PeerId) -> bool {
-        self.inner.borrow().driver.core.engine.is_stopped(peer)
+        self.inner.borrow().driver.intake.engine.is_stopped(peer)
     }
 
     /// Notes what the program waits for until the result is dropped.
@@ -351,7 +351,7 @@ impl Endpoint {
     /// A thread has waited for an operation for so long.
     pub(crate) fn say_wait_of(&self, op: OpId, waited: Duration) {
         let driver = &self.inner.borrow().driver;
-        if let Some(wait) = driver.core.engine.wait_of(op) {
+        if let Some(wait) = driver.intake.engine.wait_of(op) {
             driver.say_wait(waited, &[(wait, None)], 1);
         }
     }
@@ -361,8 +361,8 @@ impl Inner {
     /// Before sleeping.
     pub(super) fn note_sleep(&mut self) {
         let driver = &mut self.driver;
-        if !driver.exact {
-            let now = driver.core.clock.now();
+        if !driver.polling.exact {
+            let now = driver.intake.time.clock.now();
             driver.look_at_wait(now);
             driver.waits.slept = true;
         }

@@ -74,7 +74,7 @@ impl Group {
     /// The group of all ranks of a directory.
     pub fn new(endpoint: Endpoint, directory: impl Directory + 'static, rank: usize) -> Group {
         let members = (0..directory.size()).collect();
-        let tree = endpoint.inner.borrow().driver.core.engine.config().tree;
+        let tree = endpoint.inner.borrow().driver.intake.engine.config().tree;
         Group::of(endpoint, Rc::new(directory), members, (rank, 0), tree)
     }
 

@@ -20,12 +20,12 @@ impl Port {
 
     /// Refuses further remote use of a region, whose memory stays.
     pub fn revoke(&self, key: u64) {
-        self.endpoint.inner.borrow_mut().driver.core.engine.unregister(key);
+        self.endpoint.inner.borrow_mut().driver.intake.engine.unregister(key);
     }
 
     /// The registered memory.
     pub fn with_regions<R>(&self, f: impl FnOnce(&mut Regions<'_>) -> R) -> R {
-        let core = &mut self.endpoint.inner.borrow_mut().driver.core;
+        let core = &mut self.endpoint.inner.borrow_mut().driver.intake;
         f(&mut Regions::new(&core.engine, &mut core.regions))
     }
 
@@ -88,26 +88,26 @@ impl Port {
     /// From now on the client does the atomic operations of peers on the words of a region
     /// ([`Client::asked`](super::Client::asked)).
     pub fn serve(&self, key: u64) {
-        let ports = &mut self.endpoint.inner.borrow_mut().driver.core.ports;
+        let ports = &mut self.endpoint.inner.borrow_mut().driver.intake.ports;
         ports.served.insert(key, self.number);
     }
 
     /// True if the client serves the words of a region.
     pub fn serves(&self, key: u64) -> bool {
-        self.endpoint.inner.borrow().driver.core.ports.served.get(&key) == Some(&self.number)
+        self.endpoint.inner.borrow().driver.intake.ports.served.get(&key) == Some(&self.number)
     }
 
     /// Ends [`serve`](Port::serve).
     pub fn end_serve(&self, key: u64) {
-        self.endpoint.inner.borrow_mut().driver.core.ports.served.remove(&key);
+        self.endpoint.inner.borrow_mut().driver.intake.ports.served.remove(&key);
     }
 
     /// Answers an atomic operation: with the value before, or by a refusal.
     pub fn atomic_done(&self, request: &AtomicRequest, before: Option<u64>) {
-        let core = &mut self.endpoint.inner.borrow_mut().driver.core;
+        let core = &mut self.endpoint.inner.borrow_mut().driver.intake;
         match before {
-            Some(value) => core.engine.atomic_done(core.now, request, value),
-            None => core.engine.atomic_refused(core.now, request),
+            Some(value) => core.engine.atomic_done(core.time.now, request, value),
+            None => core.engine.atomic_refused(core.time.now, request),
         }
     }
 }

@@ -170,7 +170,7 @@ impl Endpoint {
         make: impl FnOnce() -> Rc<C>,
     ) -> Result<(Port, Rc<C>), NumberTaken> {
         let port = Port { endpoint: self.clone(), number };
-        let known = self.inner.borrow().driver.core.ports.client(number).cloned();
+        let known = self.inner.borrow().driver.intake.ports.client(number).cloned();
         let client = match known {
             Some(client) => {
                 let client: Rc<dyn Any> = client;
@@ -179,7 +179,7 @@ impl Endpoint {
             None => {
                 let client = make();
                 let inner = &mut *self.inner.borrow_mut();
-                inner.driver.core.ports.register(number, Rc::<C>::clone(&client));
+                inner.driver.intake.ports.register(number, Rc::<C>::clone(&client));
                 client
             }
         };
@@ -195,26 +195,26 @@ impl Port {
 
     /// The time now, in the endpoint's time.
     pub fn now(&self) -> Instant {
-        self.endpoint.inner.borrow_mut().driver.core.tick()
+        self.endpoint.inner.borrow_mut().driver.intake.tick()
     }
 
     /// The time of this round of progress: the clock is not read.
     #[inline]
     pub fn round(&self) -> Instant {
-        self.endpoint.inner.borrow().driver.core.now
+        self.endpoint.inner.borrow().driver.intake.time.now
     }
 
     /// Has the client called at a time ([`Client::due`]), and not at another that was named before.
     pub fn call_at(&self, at: Instant) {
         let inner = &mut *self.endpoint.inner.borrow_mut();
-        inner.driver.core.ports.set_due(self.number, at);
+        inner.driver.intake.ports.set_due(self.number, at);
         inner.note_polled();
     }
 
     /// Has the client called at a time, or sooner if a sooner one was named before.
     pub fn call_by(&self, at: Instant) {
         let inner = &mut *self.endpoint.inner.borrow_mut();
-        inner.driver.core.ports.due_by(self.number, at);
+        inner.driver.intake.ports.due_by(self.number, at);
         inner.note_polled();
     }
 
@@ -226,7 +226,7 @@ impl Port {
     /// Gives a message back: its memory, and the credit of its sender.
     #[inline]
     pub fn release(&self, message: Arrived) {
-        let core = &mut self.endpoint.inner.borrow_mut().driver.core;
+        let core = &mut self.endpoint.inner.borrow_mut().driver.intake;
         core.engine.release(message.source, message.credit());
         core.ports.recycle(message.data);
     }
@@ -234,7 +234,7 @@ impl Port {
     /// Gives back the credit of a message's sender: something else bounds the memory from now on.
     #[inline]
     pub fn take(&self, message: Arrived) -> Buffer {
-        let core = &mut self.endpoint.inner.borrow_mut().driver.core;
+        let core = &mut self.endpoint.inner.borrow_mut().driver.intake;
         core.engine.release(message.source, message.credit());
         message.data
     }
@@ -242,14 +242,14 @@ impl Port {
     /// Notes that a message of a peer is kept until the program asks for it. The peer gets more
     /// credit, if there is room (`WEFT_UNEXPECTED_MAX`): a message that is asked for may be behind.
     pub fn note_kept(&self, peer: PeerId) {
-        let core = &mut self.endpoint.inner.borrow_mut().driver.core;
-        core.engine.active_kept(core.now, peer);
+        let core = &mut self.endpoint.inner.borrow_mut().driver.intake;
+        core.engine.active_kept(core.time.now, peer);
     }
 
     /// Memory for a message of `len` bytes, which hold anything.
     #[inline]
     pub fn buffer(&self, len: usize) -> Buffer {
-        let mut buffer = self.endpoint.inner.borrow_mut().driver.core.ports.buffer();
+        let mut buffer = self.endpoint.inner.borrow_mut().driver.intake.ports.buffer();
         buffer.resize(len);
         buffer
     }
@@ -257,6 +257,6 @@ impl Port {
     /// Takes memory back for the next message.
     #[inline]
     pub fn recycle(&self, buffer: Buffer) {
-        self.endpoint.inner.borrow_mut().driver.core.ports.recycle(buffer);
+        self.endpoint.inner.borrow_mut().driver.intake.ports.recycle(buffer);
     }
 }

@@ -9,7 +9,7 @@ struct Busy<'a>(&'a Endpoint, usize);
 
 impl Drop for Busy<'_> {
     fn drop(&mut self) {
-        self.0.inner.borrow_mut().driver.core.ports.ended(self.1);
+        self.0.inner.borrow_mut().driver.intake.ports.ended(self.1);
     }
 }
 
@@ -20,11 +20,11 @@ impl Endpoint {
         let mut last: Option<Port> = None;
         loop {
             let next = {
-                let core = &mut self.inner.borrow_mut().driver.core;
+                let core = &mut self.inner.borrow_mut().driver.intake;
                 if let Some(panic) = core.ports.panicked() {
                     std::panic::resume_unwind(panic);
                 }
-                core.ports.next_call(core.now)
+                core.ports.next_call(core.time.now)
             };
             let Some((at, number, client, call)) = next else { break };
             did = true;
@@ -45,9 +45,9 @@ impl Endpoint {
             }
         }
         let driver = &mut self.inner.borrow_mut().driver;
-        if driver.core.has_work() {
+        if driver.intake.has_work() {
             // The clients took their time.
-            driver.core.tick();
+            driver.intake.tick();
             driver.flush();
         }
         did

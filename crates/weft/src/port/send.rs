@@ -26,7 +26,7 @@ impl Port {
 
     /// Longest message to a peer that is one packet, bytes.
     pub fn packet_max(&self, peer: PeerId) -> usize {
-        self.endpoint.inner.borrow().driver.core.engine.single_max(peer)
+        self.endpoint.inner.borrow().driver.intake.engine.single_max(peer)
     }
 
     /// Sends a message of one packet if nothing stands in its way on a link that keeps order and
@@ -83,19 +83,20 @@ impl Port {
         let tag = self.tag(number, argument);
         let inner = &mut *self.endpoint.inner.borrow_mut();
         if inner.send_now(&Port::args(to, tag, &buffer), &buffer) {
-            inner.driver.core.ports.recycle(buffer);
+            inner.driver.intake.ports.recycle(buffer);
             return Ok(());
         }
         let driver = &mut inner.driver;
-        if buffer.len() > driver.core.engine.single_max(to) {
+        if buffer.len() > driver.intake.engine.single_max(to) {
             return Err(OpError::Refused);
         }
-        if driver.core.engine.queued(to) >= INJECTED_MAX {
+        if driver.intake.engine.queued(to) >= INJECTED_MAX {
             return Err(OpError::Busy);
         }
-        let (len, now) = (buffer.len(), driver.core.tick());
-        let op = driver.core.engine.send(now, SendArgs::active(to, tag, len)).map_err(error_of)?;
-        driver.core.ops.insert(op, Owner::Nobody, Memory::Owned(buffer.take()));
+        let (len, now) = (buffer.len(), driver.intake.tick());
+        let op =
+            driver.intake.engine.send(now, SendArgs::active(to, tag, len)).map_err(error_of)?;
+        driver.intake.ops.insert(op, Owner::Nobody, Memory::Owned(buffer.take()));
         driver.send_started(to, len);
         Ok(())
     }
@@ -139,13 +140,13 @@ impl Port {
             return Ok(true);
         }
         let driver = &mut inner.driver;
-        if data.len() > driver.core.engine.single_max(to) {
+        if data.len() > driver.intake.engine.single_max(to) {
             return Err(OpError::Refused);
         }
-        if driver.core.engine.queued(to) >= INJECTED_MAX {
+        if driver.intake.engine.queued(to) >= INJECTED_MAX {
             return Err(OpError::Busy);
         }
-        if driver.core.engine.transfer_of(to) == Transfer::Copy || data.is_empty() {
+        if driver.intake.engine.transfer_of(to) == Transfer::Copy || data.is_empty() {
             let args = SendArgs::active(to, tag, data.len());
             return driver.inject(args, data).map(|()| true).map_err(error_of);
         }
@@ -154,42 +155,42 @@ impl Port {
 
     /// Messages that still use memory they were gathered from.
     pub fn lent(&self) -> usize {
-        self.endpoint.inner.borrow().driver.core.ops.lent()
+        self.endpoint.inner.borrow().driver.intake.ops.lent()
     }
 
     /// Sends what is queued, and has these peers acknowledge at once what they have of it. True if
     /// no message uses memory that it was gathered from.
     pub fn hurry(&self, peers: &[PeerId]) -> bool {
         let driver = &mut self.endpoint.inner.borrow_mut().driver;
-        if driver.core.ops.lent() == 0 {
+        if driver.intake.ops.lent() == 0 {
             return true;
         }
-        let now = driver.core.tick();
+        let now = driver.intake.tick();
         driver.flush();
         for &peer in peers {
-            driver.core.engine.hurry(now, peer);
+            driver.intake.engine.hurry(now, peer);
         }
         driver.flush();
-        driver.core.ops.lent() == 0
+        driver.intake.ops.lent() == 0
     }
 
     /// Memory of [`gather_at`](Port::gather_at) that is free again, in the order in which it became
     /// free.
     pub fn returned(&self) -> Option<*const u8> {
-        let ops = &mut self.endpoint.inner.borrow_mut().driver.core.ops;
+        let ops = &mut self.endpoint.inner.borrow_mut().driver.intake.ops;
         ops.returned.pop_front().map(|address| address as *const u8)
     }
 
     /// Forgets the memory that [`returned`](Port::returned) would name.
     pub fn forget_returned(&self) {
-        self.endpoint.inner.borrow_mut().driver.core.ops.returned.clear();
+        self.endpoint.inner.borrow_mut().driver.intake.ops.returned.clear();
     }
 
     /// Sends what the calls before have left to send.
     pub fn flush(&self) {
         let driver = &mut self.endpoint.inner.borrow_mut().driver;
-        if driver.core.has_work() {
-            driver.core.tick();
+        if driver.intake.has_work() {
+            driver.intake.tick();
             driver.flush();
         }
     }
@@ -205,7 +206,7 @@ impl Port {
         buffer: &mut [u8],
     ) -> Option<Result<Status, OpError>> {
         let inner = &mut *self.endpoint.inner.borrow_mut();
-        if inner.driver.core.ports.has_arrived(self.number) {
+        if inner.driver.intake.ports.has_arrived(self.number) {
             return None;
         }
         inner.await_active(source, self.tag(number, 0), buffer)

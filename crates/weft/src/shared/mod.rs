@@ -189,7 +189,7 @@ impl SharedEndpoint {
     fn of(endpoint: Endpoint) -> SharedEndpoint {
         let (watchdog, period) = {
             let inner = endpoint.inner.borrow();
-            let config = inner.driver.core.engine.config();
+            let config = inner.driver.intake.engine.config();
             (config.receipt == Receipt::Watchdog, u64::from(config.watchdog_us.max(1)))
         };
         endpoint.waits_apart();

@@ -29,8 +29,8 @@ impl Driver {
     /// Ends what is awaited: its memory is not written to any more.
     #[inline]
     pub fn end_await(&mut self) {
-        self.core.engine.end_await();
-        if let Some(op) = std::mem::take(&mut self.core.awaited).posted {
+        self.intake.engine.end_await();
+        if let Some(op) = std::mem::take(&mut self.intake.awaited).posted {
             self.take_back(op);
         }
     }
@@ -47,7 +47,7 @@ impl Endpoint {
     /// `ptr..ptr+len` stays valid and untouched until the message came or `end_expected`.
     #[inline]
     pub unsafe fn expect_message(&self, ptr: *mut u8, len: usize, spec: RecvSpec) -> bool {
-        let core = &mut self.inner.borrow_mut().driver.core;
+        let core = &mut self.inner.borrow_mut().driver.intake;
         let begun = core.engine.await_message(spec, len as u64, ptr as u64);
         if begun {
             // SAFETY: promised by the caller.
@@ -77,7 +77,7 @@ impl Endpoint {
     /// What became of the expected message.
     #[inline]
     pub fn expected(&self) -> Expected {
-        let core = &mut self.inner.borrow_mut().driver.core;
+        let core = &mut self.inner.borrow_mut().driver.intake;
         if core.engine.awaits() {
             return Expected::Waiting;
         }
@@ -92,7 +92,7 @@ impl Endpoint {
     /// Has the completion of an expected message that was posted go to the completion queue, with
     /// this context. It may have come to its end already: then here it is.
     pub fn adopt(&self, op: OpId, context: u64) -> Option<Awaited> {
-        let core = &mut self.inner.borrow_mut().driver.core;
+        let core = &mut self.inner.borrow_mut().driver.intake;
         if let Some((done, _)) = core.ops.take_done(op) {
             return Some(Awaited { status: done.status, error: done.error });
         }

@@ -75,7 +75,7 @@ impl Endpoint {
     /// when they are no longer registered, until the owner of what this returns lets them go. Gives
     /// their key and address too.
     pub(crate) fn register_kept(&self, len: usize, rights: Rights) -> Option<(u64, u64, Kept)> {
-        let core = &mut self.inner.borrow_mut().driver.core;
+        let core = &mut self.inner.borrow_mut().driver.intake;
         let key = core.engine.register(len as u64, rights, weft_link::random_u64() as u32)?;
         let mut kept = Kept::new(len);
         // SAFETY: all of it, which is neither moved in memory nor freed before `unregister`, since

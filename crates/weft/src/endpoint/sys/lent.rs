@@ -32,7 +32,7 @@ impl<'a> Begun<'a> {
     /// Notes the memory of an operation that the engine has started.
     #[inline]
     fn new(driver: &'a mut Driver, op: OpId, memory: Memory) -> Begun<'a> {
-        driver.core.ops.insert(op, Owner::Waiter, memory);
+        driver.intake.ops.insert(op, Owner::Waiter, memory);
         Begun { driver, op }
     }
 
@@ -81,13 +81,13 @@ impl Driver {
     /// memory any more. It runs to its end unseen.
     #[cold]
     pub(crate) fn take_back(&mut self, op: OpId) {
-        let taken = self.core.engine.take_back(op);
+        let taken = self.intake.engine.take_back(op);
         if let Some(peer) = taken.and_then(|taken| taken.known_to) {
             if let Some(link) = self.link_of(peer) {
                 self.links[link].take_back_memory(peer);
             }
         }
-        self.core.ops.take_back(op, taken.is_some_and(|taken| taken.is_read));
+        self.intake.ops.take_back(op, taken.is_some_and(|taken| taken.is_read));
     }
 }
 
@@ -232,7 +232,7 @@ impl Endpoint {
     /// The result of an operation that is waited for, once.
     #[inline]
     pub(crate) fn collect(&self, op: OpId) -> Option<Ended> {
-        let (done, _) = self.inner.borrow_mut().driver.core.ops.take_done(op)?;
+        let (done, _) = self.inner.borrow_mut().driver.intake.ops.take_done(op)?;
         Some(Ended { op, result: done.result().map(Status::from) })
     }
 
@@ -241,7 +241,7 @@ impl Endpoint {
     fn await_message(&self, spec: RecvSpec, buffer: &mut [u8]) -> Looked {
         let inner = &mut *self.inner.borrow_mut();
         let (len, addr) = (buffer.len() as u64, buffer.as_mut_ptr() as u64);
-        match inner.driver.core.engine.await_message(spec, len, addr) {
+        match inner.driver.intake.engine.await_message(spec, len, addr) {
             true => inner.look_for(buffer),
             false => Looked::Nothing,
         }
@@ -286,8 +286,8 @@ impl Endpoint {
         start: impl FnOnce(&mut Engine, Instant) -> Result<OpId, Refused>,
     ) -> Result<OpId, OpError> {
         let d = &mut self.inner.borrow_mut().driver;
-        let now = d.core.tick();
-        let op = start(&mut d.core.engine, now).map_err(error_of)?;
+        let now = d.intake.tick();
+        let op = start(&mut d.intake.engine, now).map_err(error_of)?;
         let begun = Begun::new(d, op, memory);
         begun.driver.flush();
         Ok(begun.pass())
@@ -314,16 +314,16 @@ impl Endpoint {
             self.inner.borrow_mut().driver.keep_row(to);
         }
         let d = &mut self.inner.borrow_mut().driver;
-        let inject = data.len() <= d.core.engine.inject_max(to);
+        let inject = data.len() <= d.intake.engine.inject_max(to);
         let args = SendArgs { inject, ..args };
         if args.inject {
             return d.inject(args, data).map(|()| None).map_err(error_of);
         }
         // SAFETY: promised by the caller.
         let memory = unsafe { Memory::raw(data.as_ptr(), data.len()) };
-        let now = d.core.tick();
+        let now = d.intake.tick();
         let args = SendArgs { addr: memory.addr(), ..args };
-        let op = d.core.engine.send(now, args).map_err(error_of)?;
+        let op = d.intake.engine.send(now, args).map_err(error_of)?;
         let begun = Begun::new(d, op, memory);
         begun.driver.send_started(to, data.len());
         Ok(Some(begun.pass()))
@@ -347,10 +347,10 @@ impl Endpoint {
             context: 0,
             untagged: false,
         };
-        let op = d.core.engine.recv(d.core.now, args).map_err(error_of)?;
+        let op = d.intake.engine.recv(d.intake.time.now, args).map_err(error_of)?;
         let begun = Begun::new(d, op, memory);
-        if begun.driver.core.engine.has_output() {
-            begun.driver.core.tick();
+        if begun.driver.intake.engine.has_output() {
+            begun.driver.intake.tick();
             begun.driver.flush();
         }
         Ok(begun.pass())

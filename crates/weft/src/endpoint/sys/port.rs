@@ -28,7 +28,7 @@ impl Port {
         ptr: *const u8,
         len: usize,
     ) -> Result<(), OpError> {
-        if self.endpoint.inner.borrow().driver.core.ops.returned.len() >= RETURNED_MAX {
+        if self.endpoint.inner.borrow().driver.intake.ops.returned.len() >= RETURNED_MAX {
             return Err(OpError::Refused);
         }
         let tag = self.tag(number, argument);
@@ -40,7 +40,7 @@ impl Port {
             _ => unsafe { std::slice::from_raw_parts(ptr, len) },
         };
         if self.lend(to, tag, data, || Ok(memory))? {
-            let ops = &mut self.endpoint.inner.borrow_mut().driver.core.ops;
+            let ops = &mut self.endpoint.inner.borrow_mut().driver.intake.ops;
             ops.returned.push_back(ptr as u64);
         }
         Ok(())

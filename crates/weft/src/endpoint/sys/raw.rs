@@ -3,8 +3,8 @@
 
 use super::Memory;
 use crate::endpoint::driver::Driver;
-use crate::endpoint::look::CLOSE_ROUNDS;
 use crate::endpoint::ops::{AwaitedRecv, OpTable, Owner};
+use crate::endpoint::polling::CLOSE_ROUNDS;
 use crate::endpoint::{Endpoint, Inner, Status};
 use weft_core::engine::types::{Claimed, Completion, Probed, RecvArgs, Refused, SendArgs};
 use weft_core::engine::Rights;
@@ -50,14 +50,14 @@ impl Driver {
         let Some(link) = self.link_of(args.peer) else { return false };
         let mut header = HeaderBuf::new();
         for may_wait in [true, false] {
-            let engine = &mut self.core.engine;
+            let engine = &mut self.intake.engine;
             let Some(reserved) = engine.reserve(args, &mut header) else { return false };
             let frame = Frame { peer: args.peer, header: header.as_slice(), payload: data };
             if self.links[link].send(&[frame]) == 1 {
-                self.core.engine.commit(self.core.now, args, reserved);
+                self.intake.engine.commit(self.intake.time.now, args, reserved);
                 return true;
             }
-            self.core.engine.roll_back(reserved);
+            self.intake.engine.roll_back(reserved);
             // A message that has to be queued costs more, and has those behind it queued.
             if !may_wait || !self.links[link].room_soon(args.peer) {
                 break;
@@ -82,15 +82,15 @@ impl Driver {
         memory: Memory,
     ) -> Result<(), Refused> {
         let args = SendArgs::active(to, tag, data.len());
-        if !self.core.engine.is_underway(to) {
+        if !self.intake.engine.is_underway(to) {
             let mut memory = Some(memory);
             return self
                 .post_kept(args, data, Owner::Lender, |_| memory.take().unwrap_or_default());
         }
-        let now = self.core.tick();
-        let op = self.core.engine.send(now, SendArgs { addr: memory.addr(), ..args })?;
-        self.core.ops.insert(op, Owner::Lender, memory);
-        if self.core.engine.queued(to).is_multiple_of(LENT_TRAIN) {
+        let now = self.intake.tick();
+        let op = self.intake.engine.send(now, SendArgs { addr: memory.addr(), ..args })?;
+        self.intake.ops.insert(op, Owner::Lender, memory);
+        if self.intake.engine.queued(to).is_multiple_of(LENT_TRAIN) {
             self.flush();
         }
         Ok(())
@@ -105,14 +105,14 @@ impl Driver {
         owner: Owner,
         mut memory: impl FnMut(&mut OpTable) -> Memory,
     ) -> Result<(), Refused> {
-        let now = self.core.tick();
+        let now = self.intake.tick();
         let waits = self.is_in_row(args.peer);
         if !waits && self.inject_now(now, &args, data, owner, &mut memory) {
             return Ok(());
         }
-        let memory = memory(&mut self.core.ops);
-        let op = self.core.engine.send(now, SendArgs { addr: memory.addr(), ..args })?;
-        self.core.ops.insert(op, owner, memory);
+        let memory = memory(&mut self.intake.ops);
+        let op = self.intake.engine.send(now, SendArgs { addr: memory.addr(), ..args })?;
+        self.intake.ops.insert(op, owner, memory);
         match waits {
             true => self.wait_for_company(args.peer),
             false => self.send_started(args.peer, data.len()),
@@ -131,24 +131,24 @@ impl Driver {
         memory: &mut impl FnMut(&mut OpTable) -> Memory,
     ) -> bool {
         let mut header = HeaderBuf::new();
-        let Some(reserved) = self.core.engine.reserve(args, &mut header) else { return false };
+        let Some(reserved) = self.intake.engine.reserve(args, &mut header) else { return false };
         let frame = Frame { peer: args.peer, header: header.as_slice(), payload: data };
         let len = frame.header.len() + data.len();
         let link = self.link_by(args.peer, false, len as u32);
         if !link.is_none_or(|link| self.links[link].send(&[frame]) == 1) {
-            self.core.engine.roll_back(reserved);
+            self.intake.engine.roll_back(reserved);
             return false;
         }
-        if let Some(op) = self.core.engine.commit(now, args, reserved) {
-            let memory = memory(&mut self.core.ops);
-            self.core.ops.insert(op, owner, memory);
+        if let Some(op) = self.intake.engine.commit(now, args, reserved) {
+            let memory = memory(&mut self.intake.ops);
+            self.intake.ops.insert(op, owner, memory);
         }
         true
     }
 
     /// Tells all peers that this endpoint ends.
     pub(in crate::endpoint) fn say_bye(&mut self) {
-        for t in self.core.engine.close() {
+        for t in self.intake.engine.close() {
             if let Some(link) = self.link_of(t.peer) {
                 let frame = Frame { peer: t.peer, header: t.header.as_slice(), payload: &[] };
                 self.links[link].send(&[frame]);
@@ -199,7 +199,7 @@ impl Inner {
     ) -> Option<Result<Status, OpError>> {
         // The argument is the sender's.
         let spec = RecvSpec { source, tag, ignore: !0 << 32 };
-        let begun = self.driver.core.engine.await_active(spec, buffer.len() as u64);
+        let begun = self.driver.intake.engine.await_active(spec, buffer.len() as u64);
         match begun.then(|| self.look_for(buffer)) {
             Some(Looked::Came(result)) => Some(result),
             _ => None,
@@ -213,7 +213,7 @@ impl Inner {
         let inner = &mut *awaiting.0;
         // SAFETY: nothing but rounds of progress here touches it, and `awaiting` forgets it however
         // this ends.
-        inner.driver.core.awaited =
+        inner.driver.intake.awaited =
             AwaitedRecv::new(unsafe { Memory::raw(buffer.as_mut_ptr(), buffer.len()) });
         // With more ranks than cores another one may have the message; and who does not want to
         // spin does not.
@@ -225,13 +225,13 @@ impl Inner {
                 inner.count(did);
             }
             let ends = |inner: &Inner| {
-                !inner.driver.core.engine.awaits() || !inner.driver.core.ports.is_idle()
+                !inner.driver.intake.engine.awaits() || !inner.driver.intake.ports.is_idle()
             };
             if ends(inner) || inner.driver.look_closely(looks, 1) && ends(inner) {
                 break;
             }
         }
-        let awaited = std::mem::take(&mut inner.driver.core.awaited);
+        let awaited = std::mem::take(&mut inner.driver.intake.awaited);
         match (awaited.done, awaited.posted) {
             (Some(done), _) => Looked::Came(done.error.map_or(Ok(Status::from(done.status)), Err)),
             (None, Some(op)) => Looked::Posted(op),
@@ -266,9 +266,9 @@ impl Endpoint {
             return d.inject(args, memory.read(0, args.len as usize)).map(|()| None);
         }
         args.addr = memory.addr();
-        let now = d.core.tick();
-        let op = d.core.engine.send(now, args)?;
-        d.core.ops.insert(op, Owner::Queue, memory);
+        let now = d.intake.tick();
+        let op = d.intake.engine.send(now, args)?;
+        d.intake.ops.insert(op, Owner::Queue, memory);
         d.send_started(args.peer, args.len as usize);
         Ok(Some(op))
     }
@@ -292,7 +292,7 @@ impl Endpoint {
             return Ok(());
         }
         let d = &mut inner.driver;
-        if d.core.engine.queued(to) >= INJECTED_MAX {
+        if d.intake.engine.queued(to) >= INJECTED_MAX {
             return Err(Refused::Busy);
         }
         d.inject(SendArgs { inject: true, ..args }, data)
@@ -306,10 +306,10 @@ impl Endpoint {
         start: impl FnOnce(&mut Engine, Instant, u64) -> Result<OpId, Refused>,
     ) -> Result<OpId, Refused> {
         let d = &mut self.inner.borrow_mut().driver;
-        let now = d.core.tick();
-        let op = start(&mut d.core.engine, now, memory.addr())?;
-        d.core.ops.insert(op, Owner::Queue, memory);
-        if d.core.engine.has_output() {
+        let now = d.intake.tick();
+        let op = start(&mut d.intake.engine, now, memory.addr())?;
+        d.intake.ops.insert(op, Owner::Queue, memory);
+        if d.intake.engine.has_output() {
             d.flush();
         }
         Ok(op)
@@ -378,37 +378,37 @@ impl Endpoint {
 
     /// Whether there is room for an operation more: no receive is refused as busy.
     pub fn has_room(&self) -> bool {
-        self.inner.borrow().driver.core.engine.has_room()
+        self.inner.borrow().driver.intake.engine.has_room()
     }
 
     /// Peers that have failed since the start: who waits for one without an operation looks at them
     /// when this changes.
     #[inline]
     pub fn failures(&self) -> u64 {
-        self.inner.borrow().driver.core.engine.stats().peers_failed
+        self.inner.borrow().driver.intake.engine.stats().peers_failed
     }
 
     /// Looks for a message without a tag.
     #[inline]
     pub fn probe_untagged(&self, from: Option<PeerId>) -> Option<Probed> {
-        self.inner.borrow().driver.core.engine.probe_untagged(from)
+        self.inner.borrow().driver.intake.engine.probe_untagged(from)
     }
 
     /// Takes the oldest message without a tag out of matching.
     pub fn claim_untagged(&self, from: Option<PeerId>) -> Option<(Claimed, Probed)> {
-        self.inner.borrow_mut().driver.core.engine.claim_untagged(from)
+        self.inner.borrow_mut().driver.intake.engine.claim_untagged(from)
     }
 
     /// Next completion of a posted operation.
     pub fn poll_completion(&self) -> Option<Completion> {
-        self.inner.borrow_mut().driver.core.completions.pop_front()
+        self.inner.borrow_mut().driver.intake.outcome.completions.pop_front()
     }
 
     /// Cancels a posted receive that has not matched. Exactly one completion follows either way.
     pub fn cancel(&self, op: OpId) -> bool {
         let d = &mut self.inner.borrow_mut().driver;
-        let cancelled = d.core.engine.cancel(op);
-        d.core.tick();
+        let cancelled = d.intake.engine.cancel(op);
+        d.intake.tick();
         d.flush();
         cancelled
     }
@@ -418,15 +418,15 @@ impl Endpoint {
     pub fn take_back(&self, op: OpId) {
         let d = &mut self.inner.borrow_mut().driver;
         d.take_back(op);
-        d.core.completions.retain(|completion| completion.op != op);
+        d.intake.outcome.completions.retain(|completion| completion.op != op);
     }
 
     /// Registers `len` bytes of new memory, zeroed, for remote use; returns its key.
     pub fn register(&self, len: usize, rights: Rights) -> Option<u64> {
         let d = &mut self.inner.borrow_mut().driver;
         let random = weft_link::random_u64() as u32;
-        let key = d.core.engine.register(len as u64, rights, random)?;
-        d.core.regions.insert(key, Memory::Owned(vec![0; len]));
+        let key = d.intake.engine.register(len as u64, rights, random)?;
+        d.intake.regions.insert(key, Memory::Owned(vec![0; len]));
         Some(key)
     }
 
@@ -454,10 +454,10 @@ impl Endpoint {
         rights: Rights,
     ) -> bool {
         let d = &mut self.inner.borrow_mut().driver;
-        let taken = !d.core.engine.register_as(key, first, len as u64, rights);
+        let taken = !d.intake.engine.register_as(key, first, len as u64, rights);
         if !taken {
             // SAFETY: promised by the caller.
-            d.core.regions.insert(key, unsafe { Memory::raw(ptr, len) });
+            d.intake.regions.insert(key, unsafe { Memory::raw(ptr, len) });
         }
         !taken
     }
@@ -465,14 +465,14 @@ impl Endpoint {
     /// Ends remote use of a region and returns its memory.
     pub fn unregister(&self, key: u64) -> Vec<u8> {
         let d = &mut self.inner.borrow_mut().driver;
-        d.core.engine.unregister(key);
-        d.core.regions.remove(&key).map(Memory::into_vec).unwrap_or_default()
+        d.intake.engine.unregister(key);
+        d.intake.regions.remove(&key).map(Memory::into_vec).unwrap_or_default()
     }
 
     /// Reads a registered region of this endpoint.
     pub fn with_region<R>(&self, key: u64, f: impl FnOnce(&mut [u8]) -> R) -> Option<R> {
         let d = &mut self.inner.borrow_mut().driver;
-        let memory = d.core.regions.get_mut(&key)?;
+        let memory = d.intake.regions.get_mut(&key)?;
         let len = memory.len();
         memory.write(0, len).map(f)
     }

@@ -1,5 +1,5 @@
-//! The part of the driver that links deliver packets to: the engine, and all that packets are placed
-//! in. Everything that needs a link is left to the driver ([`Due`]).
+//! The part of the driver that links deliver packets to: the engine, and all that packets are
+//! placed in. Everything that needs a link is left to the driver ([`Due`]).
 
 use super::future::wake;
 use super::length::Lengths;

@@ -1,10 +1,10 @@
-//! What the agent of the host does for the packet interface: it forwards multicasts and serves
+//! Services of the host's agent for the packet interface: the agent forwards multicasts and serves
 //! counters, also while this process computes.
 //!
-//! Which members have an agent that serves them, and reach those beside them in a tree through it,
-//! nobody knows at first. So a root that wants agents asks all members to join the tree at theirs,
-//! forwards by ranks until the last has answered, and then goes over. Packets carry the same
-//! numbers either way: their order holds across the change.
+//! At first no member knows if every member has an agent, and reaches its neighbours in the tree
+//! through that agent. So a root that wants agents asks all members to join the tree at their
+//! agents, forwards by ranks until the last member has answered, and then changes to agents.
+//! Packets carry the same numbers both ways, so their order holds across the change.
 
 use super::multicast::{code_of, note, tree_of, Dead, Group, Stop};
 use super::send::post;
@@ -21,18 +21,18 @@ use weft_link::agent::{
     GroupPacket, GroupRole, MemberNews, Services, ServicesHandle, PACKET_GROUPS,
 };
 
-/// How often a member that joins looks whether its neighbours have answered.
+/// Interval at which a joining member checks if its neighbours have answered.
 pub(super) const JOIN_EVERY: Duration = Duration::from_millis(1);
-/// Bytes behind those of the program: the tag.
+/// Bytes behind the program's bytes: number and argument of the packet.
 const TAIL: usize = 8;
-/// What a packet that agents forward carries more than one that ranks forward.
+/// Bytes by which a packet that agents forward is longer than one that ranks forward.
 pub(super) const AGENT_LEN: usize = TAIL + Mcast::LEN - Eager::LEN;
-/// Operations on counters that wait for the agent's answer.
+/// Most operations on counters that wait for the agent's answer.
 const ASKED_MAX: usize = 512;
 /// Longest wait for the agent's answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Why a member does not take part: `Join::status`.
+/// Values of `Join::status`: the reasons why a member does not join.
 mod status {
     pub const JOINED: u8 = 0;
     pub const NO_AGENT: u8 = 1;
@@ -53,13 +53,13 @@ mod status {
     }
 }
 
-/// Who forwards what this member sends down a tree.
+/// The forwarders of this member's packets in one tree: agents or ranks.
 pub(super) enum Forwarding {
-    /// Ranks, while these members have not joined at their agents.
+    /// Ranks, until these members have joined at their agents.
     Asking(BTreeSet<usize>),
-    /// Agents: number of the next packet, and what was granted when last looked.
+    /// Agents: the number of the next packet, and the grant at the last check.
     Agents { next: u32, granted: u32 },
-    /// Ranks: some member cannot.
+    /// Ranks, since some member cannot join.
     Ranks,
 }
 
@@ -68,20 +68,20 @@ struct Joining {
     group: u16,
     root: u16,
     tree: u8,
-    /// The agent has been asked.
+    /// True if the agent was asked to join.
     asked: bool,
 }
 
-/// What the packet interface keeps of its agent.
+/// The state of the packet interface that belongs to its agent.
 pub(super) struct Agent {
     services: ServicesHandle,
     joining: Vec<Joining>,
-    /// Operations on counters that the agent was asked for, by number.
+    /// Operations on counters that wait for the agent's answer, by number.
     asked: BTreeMap<u64, AtomicRequest>,
     next: u64,
 }
 
-/// A tree as agents name it.
+/// Returns the number by which agents name a tree.
 fn agent_group(group: u16, root: u16, code: u8) -> u64 {
     PACKET_GROUPS | u64::from(group) << 32 | u64::from(root) << 16 | u64::from(code)
 }
@@ -90,7 +90,7 @@ fn parse_group(number: u64) -> (u16, u16, u8) {
     ((number >> 32) as u16, (number >> 16) as u16, number as u8)
 }
 
-/// This member's part in a tree of agents, which number members from the root.
+/// Returns this member's role in a tree of agents. Agents number members from the root.
 fn role_of(group: &Group, id: u16, root: usize, tree: Tree) -> GroupRole {
     let size = group.members.len();
     let me = (group.me + size - root) % size;
@@ -106,7 +106,7 @@ fn role_of(group: &Group, id: u16, root: usize, tree: Tree) -> GroupRole {
     }
 }
 
-/// The next of something that came. Nothing stays borrowed.
+/// Takes the next item from a queue of the services, and ends the borrow of them.
 fn next<T>(services: &ServicesHandle, of: fn(&mut Services) -> Option<T>) -> Option<T> {
     of(&mut services.borrow_mut())
 }
@@ -120,7 +120,7 @@ impl Agent {
         self.services.borrow().has_news()
     }
 
-    /// The memory of a packet that agents forwarded is free.
+    /// Tells the agent that the memory of a packet that it forwarded is free.
     pub fn release(&self, group: u16, root: u16, code: u8) {
         self.services.borrow_mut().release(agent_group(group, root, code));
     }
@@ -131,25 +131,25 @@ impl Agent {
 }
 
 impl State {
-    /// Whether agents shall forward multicasts, and one serves this endpoint.
+    /// True if agents shall forward multicasts and an agent serves this endpoint.
     fn wants_agents(&self) -> bool {
         self.place == Place::Agent && self.agent.is_some()
     }
 
-    /// Bytes that a packet of this endpoint's has in front of and behind the program's.
+    /// Returns the bytes of a multicast packet of this endpoint besides the program's bytes.
     pub(super) fn multicast_overhead(&self) -> usize {
         Multicast::LEN + if self.wants_agents() { AGENT_LEN } else { 0 }
     }
 
-    /// Whether agents forward a packet of `len` bytes of this member down a tree. The first asks
-    /// the members to join it.
+    /// True if agents forward a packet of `len` bytes of this member down a tree. The first call
+    /// for a tree asks the members to join it.
     pub(super) fn goes_by_agents(&mut self, port: &Port, id: u16, tree: Tree, len: usize) -> bool {
         let wants = self.wants_agents();
         let Some(group) = self.groups.get(&id).filter(|g| wants && g.dead.is_none()) else {
             return false;
         };
         match group.agents.get(&code_of(tree)) {
-            // Too long for one packet: ranks can send it in several.
+            // False where it is too long for one packet of agents: ranks can send it in several.
             Some(Forwarding::Agents { .. }) => {
                 let others = group.members.iter().enumerate().filter(|&(rank, _)| rank != group.me);
                 let room = others.map(|(_, &peer)| port.packet_max(peer)).min();
@@ -163,7 +163,7 @@ impl State {
         }
     }
 
-    /// Gives a packet of this member to the agent, if all that forward it have room.
+    /// Gives a packet of this member to the agent, if all agents that forward it have room.
     pub(super) fn send_to_agent(
         &mut self,
         port: &Port,
@@ -183,7 +183,7 @@ impl State {
         bytes.extend_from_slice(&argument.to_le_bytes());
         let tree = agent_group(head.group, head.root, head.tree);
         if !agent.services.borrow_mut().multicast(tree, *next, &bytes) {
-            // Agents say who it is when somebody has taken nothing for long.
+            // Agents name a member only when it has taken no packet for long.
             return Err(Stop::Busy(group.slow.keys().next().copied()));
         }
         *next = next.wrapping_add(1);
@@ -192,7 +192,7 @@ impl State {
         Ok(())
     }
 
-    /// Asks all members to join a tree of this one at their agents.
+    /// Asks all members to join a tree of this member at their agents.
     fn ask_members(&mut self, port: &Port, id: u16, tree: Tree) {
         let Some(group) = self.groups.get_mut(&id) else { return };
         let (root, code, size) = (group.me, code_of(tree), group.members.len());
@@ -212,7 +212,7 @@ impl State {
         self.join(port, id, root as u16, code);
     }
 
-    /// A root asks this member to join a tree, or a member answers.
+    /// Handles a JOIN: a root asks this member to join a tree, or a member answers.
     pub(super) fn on_join(&mut self, port: &Port, from: PeerId, bytes: &[u8]) -> Option<()> {
         let (head, _) = Join::parse(bytes)?;
         let group = self.groups.get(&head.group)?;
@@ -239,7 +239,7 @@ impl State {
         self.join_what_can_be(port);
     }
 
-    /// Asks the agent for the trees whose neighbours have answered.
+    /// Asks the agent to join those trees in which all neighbours are reached.
     pub(super) fn join_what_can_be(&mut self, port: &Port) {
         let now = port.now();
         let mut refused = Vec::new();
@@ -275,7 +275,7 @@ impl State {
         port.endpoint().nudge_agent();
     }
 
-    /// Tells the root of a tree whether this member takes part.
+    /// Sends the root of a tree this member's status.
     fn answer(&mut self, port: &Port, (id, root, code): (u16, u16, u8), status: u8) {
         let Some(group) = self.groups.get(&id) else { return };
         if usize::from(root) == group.me {
@@ -287,7 +287,7 @@ impl State {
         note(post(port, peer, name(Kind::Join, 0, 0), &head.encode()), peer);
     }
 
-    /// A member has answered. With the last one agents take over.
+    /// Records a member's answer. After the last answer agents forward.
     fn note_joined(&mut self, id: u16, code: u8, rank: usize, status: u8) {
         let Some(group) = self.groups.get_mut(&id) else { return };
         let Some(Forwarding::Asking(missing)) = group.agents.get_mut(&code) else { return };
@@ -306,7 +306,7 @@ impl State {
         self.wake_all();
     }
 
-    /// Takes in what came from the agent.
+    /// Handles all news from the agent.
     pub(super) fn on_agent(&mut self, port: &Port) {
         let Some(agent) = &self.agent else { return };
         let services = ServicesHandle::clone(&agent.services);
@@ -361,7 +361,7 @@ impl State {
         }
     }
 
-    /// An agent names a member that is slow or lost.
+    /// Handles an agent's news that a member is slow or lost.
     fn on_agent_member(&mut self, port: &Port, (number, member, slow): MemberNews) {
         let (id, root, _) = parse_group(number);
         let Some(group) = self.groups.get_mut(&id) else { return };
@@ -376,7 +376,7 @@ impl State {
         }
     }
 
-    /// A member that was slow is not when agents grant more.
+    /// Forgets slow members when the agents grant more packets.
     fn note_grants(&mut self, services: &ServicesHandle) {
         let services = services.borrow();
         for (&id, group) in &mut self.groups {
@@ -392,7 +392,7 @@ impl State {
         }
     }
 
-    /// Passes on an operation on a counter that came to this process and not to its agent.
+    /// Passes to the agent an operation on a counter that came to this process instead.
     pub(super) fn ask_counter(&mut self, port: &Port, request: AtomicRequest) {
         let a = &request;
         let atomic = Atomic {
@@ -419,8 +419,8 @@ impl State {
 }
 
 impl Packets {
-    /// The agent's answer about a word, for which this makes progress. `None`: it refuses, or
-    /// there is none any more.
+    /// Makes progress until the agent answers about a word, and returns the answer. `None` if the
+    /// agent refuses or is gone.
     fn await_counter(&self, services: &ServicesHandle, key: u64) -> Option<u64> {
         let end = std::time::Instant::now() + PATIENCE;
         loop {
@@ -436,7 +436,7 @@ impl Packets {
         }
     }
 
-    /// Puts a counter at the agent, or into the kernel. False if it refuses.
+    /// Opens a counter at the agent, or in the kernel. False if the agent refuses.
     pub(super) fn open_at_agent(&self, key: u64, value: u64, kernel: bool) -> bool {
         let Some(services) = self.endpoint().agent() else { return false };
         services.borrow_mut().open_counter(key, 1, value, kernel);
@@ -449,12 +449,12 @@ impl Packets {
         opened
     }
 
-    /// Has the agent forget a counter, if it has it. False: not now.
+    /// Closes a counter at the agent, if it is there. False if the request has no room now.
     pub(super) fn close_at_agent(&self, key: u64) -> bool {
         if !self.port.serves(key) {
             return true;
         }
-        // One that has ended has no counters any more.
+        // An agent that has ended has no counters.
         let closed = self.endpoint().agent().is_none_or(|services| {
             let mut services = services.borrow_mut();
             services.ended().is_some() || services.close_counter(key)
@@ -466,7 +466,7 @@ impl Packets {
         closed
     }
 
-    /// The value of a counter at the agent.
+    /// Returns the value of a counter at the agent.
     pub(super) fn value_at_agent(&self, key: u64) -> Option<u64> {
         let services = self.endpoint().agent()?;
         services.borrow_mut().read_counter(key, 0);

@@ -1,4 +1,4 @@
-//! From messages of the port to upcalls.
+//! Dispatch of the port's messages to upcalls.
 
 use super::packet::{Owed, Packet};
 use super::wire::{parse_number, Join, Kind};
@@ -7,7 +7,7 @@ use std::rc::Rc;
 use weft::port::{Arrived, AtomicRequest, Client, Port};
 use weft::{PeerFailure, PeerId};
 
-/// An upcall that is due.
+/// An upcall that is due, with its packet.
 pub(super) struct Call {
     handler: Handler,
     source: PeerId,
@@ -60,7 +60,7 @@ impl Client for Shared {
 }
 
 impl Shared {
-    /// Makes the upcalls that are due. Those inside of another wait for its end.
+    /// Makes the upcalls that are due. An upcall that becomes due inside another waits for its end.
     fn run(self: &Rc<Self>, port: &Port) {
         while !self.in_upcall.get() {
             let call = self.state.borrow_mut().next_call(port);
@@ -83,7 +83,7 @@ impl Shared {
     }
 }
 
-/// Ends an upcall, also one that panics.
+/// Ends an upcall when dropped, also one that panics.
 struct Running<'a>(&'a Shared);
 
 impl Drop for Running<'_> {
@@ -97,8 +97,8 @@ impl State {
         !self.deliveries.is_empty() || !self.again.is_empty()
     }
 
-    /// The next upcall of a multicast packet, or of a message that waited. `None`: the first of
-    /// them made none.
+    /// Returns the next upcall of a multicast packet, or of a message that waited. `None` if there
+    /// is none, or the message that waited leads to no upcall.
     fn next_call(&mut self, port: &Port) -> Option<Call> {
         let Some(delivery) = self.deliveries.pop_front() else {
             let message = self.again.pop_front()?;
@@ -115,7 +115,7 @@ impl State {
         }
     }
 
-    /// Deals with a message; the upcall that it is for, if it is for one.
+    /// Handles a message, and returns its upcall if it leads to one.
     #[inline]
     fn take_in(&mut self, port: &Port, message: Arrived) -> Option<Call> {
         let Some((kind, number)) = parse_number(message.number) else {

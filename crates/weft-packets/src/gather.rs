@@ -1,10 +1,10 @@
-//! Sending from memory of the program, which the link takes the bytes from: transfer `gather`, the
-//! paper's SDMA.
+//! Sending straight from memory of the program, without a copy: transfer `gather`, the SDMA
+//! transfer of the paper.
 //!
-//! The memory is lent: the call returns when the engine has the packet, and until the link, or
-//! where packets are numbered the peer, has its bytes the program must not change them. Shared
-//! memory sees to that by itself. Packets keep their order among all packets to a peer, sent in
-//! whatever way.
+//! The call returns when the engine has taken the packet. The memory stays lent until the link has
+//! the bytes or, on links whose packets are numbered, until the peer has acknowledged them; until
+//! then the program must not change them (an `Rc` ensures this). Gathered packets keep their order
+//! among all packets to the peer, whatever transfer those use.
 
 use super::wire::{name, Kind};
 use super::Packets;
@@ -14,21 +14,21 @@ use weft::port::Awaits;
 use weft::{OpError, PeerId};
 
 impl Packets {
-    /// Sends part of shared memory as a packet, without a copy in this process. It returns when
-    /// the packet is on its way or queued; while more than some hundred are queued for the peer it
-    /// makes progress. The memory is in use, which its count of owners shows, until the link has
-    /// the bytes or, where packets may have to be sent again, until the peer has acknowledged them:
-    /// [`flush`](Self::flush) waits for that.
+    /// Sends a part of `memory` as a packet, without a copy in this process. The call returns when
+    /// the packet is sent or queued; while more than some hundred packets are queued for the peer,
+    /// the call makes progress. The endpoint holds a clone of `memory` (the owner count shows it)
+    /// until the link has the bytes or, where packets may have to be retransmitted, until the peer
+    /// has acknowledged them. [`flush`](Self::flush) waits for that.
     ///
-    /// While earlier packets to the peer are not acknowledged, those that follow leave in trains;
-    /// the last ones with the next call that makes progress.
+    /// While earlier packets to the peer are unacknowledged, later packets leave in bursts; the
+    /// last of them leave in the next call that makes progress.
     ///
-    /// With transfer `copy`, of the job or chosen for the peer, the bytes are copied, as by
-    /// [`send`](Self::send).
+    /// If the job or the peer's choice sets transfer `copy`, the bytes are copied, as
+    /// [`send`](Self::send) does.
     ///
     /// # Errors
-    /// The peer failed; the packet is longer than [`packet_max`](Self::packet_max), or `part` lies
-    /// outside of the memory (`Refused`).
+    /// The peer failed; or (`Refused`) the packet is longer than [`packet_max`](Self::packet_max),
+    /// or `part` lies outside `memory`.
     pub fn gather(
         &self,
         to: PeerId,
@@ -45,7 +45,7 @@ impl Packets {
         }
     }
 
-    /// As [`gather`](Self::gather), without waiting.
+    /// Does what [`gather`](Self::gather) does, without waiting.
     ///
     /// # Errors
     /// `Busy` while many packets are queued for the peer; otherwise as [`gather`](Self::gather).
@@ -64,7 +64,7 @@ impl Packets {
         Ok(())
     }
 
-    /// Packets were gathered for a peer.
+    /// Records that packets were gathered for a peer.
     pub(super) fn note_lent(&self, to: PeerId) {
         self.with(|state| {
             if !state.lent_to.contains(&to) {
@@ -73,7 +73,7 @@ impl Packets {
         });
     }
 
-    /// As [`gather`](Self::gather), for programs written as futures.
+    /// Does what [`gather`](Self::gather) does, for programs written as futures.
     ///
     /// # Errors
     /// As [`gather`](Self::gather).
@@ -93,17 +93,17 @@ impl Packets {
         }
     }
 
-    /// Packets that still use memory they were gathered from.
+    /// The number of packets that still use the memory they were gathered from.
     pub fn lent(&self) -> usize {
         self.port.lent()
     }
 
-    /// Waits until all memory that packets were gathered from is free again: the links have their
-    /// bytes and, where they may have to be sent again, the peers, which are asked to acknowledge
-    /// them at once.
+    /// Waits until all memory that packets were gathered from is free again: the links have the
+    /// bytes and, where packets may have to be retransmitted, the peers have acknowledged them. The
+    /// peers are asked to acknowledge at once.
     ///
     /// # Errors
-    /// A peer that packets were gathered for since the last flush failed, and may lack some of
+    /// A peer failed for which packets were gathered since the last flush; it may lack some of
     /// them. The memory is free all the same.
     pub fn flush(&self) -> Result<(), OpError> {
         while !self.hurry() {
@@ -112,7 +112,7 @@ impl Packets {
         self.flushed()
     }
 
-    /// As [`flush`](Self::flush), for programs written as futures.
+    /// Does what [`flush`](Self::flush) does, for programs written as futures.
     ///
     /// # Errors
     /// As [`flush`](Self::flush).
@@ -123,7 +123,7 @@ impl Packets {
         self.flushed()
     }
 
-    /// Sends what is queued and asks for what is missing. True if nothing is.
+    /// Sends queued packets and asks for missing acknowledgements. True if none is missing.
     fn hurry(&self) -> bool {
         let state = self.shared.state.borrow();
         self.port.hurry(&state.lent_to)

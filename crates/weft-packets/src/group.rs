@@ -12,21 +12,22 @@ use weft::choices::{Place, Tree};
 use weft::port::Awaits;
 use weft::{PeerFailure, PeerId};
 
-/// Why a packet was not multicast.
+/// The reason why a packet was not multicast.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MulticastError {
-    /// A member failed, and with it the group: make a new one without it.
+    /// A member failed, so the group failed too: make a new group without the member.
     Member {
-        /// Which one.
+        /// The member's rank.
         rank: usize,
-        /// Why, if it failed for this member too and was not only heard of.
+        /// The reason, if this member noticed the failure itself; `None` if another member reported
+        /// it.
         failure: Option<PeerFailure>,
     },
-    /// A member has no room yet: try again after progress.
+    /// A member has no room now: try again after progress.
     Busy {
-        /// The first such member, if it is known: agents that forward say only who holds them up
-        /// for long.
+        /// The first such member, if it is known: agents that forward name only members that have
+        /// had no room for long.
         rank: Option<usize>,
     },
     /// The packet is longer than [`MulticastGroup::packet_max`].
@@ -68,8 +69,8 @@ impl From<Stop> for MulticastError {
     }
 }
 
-/// A set of endpoints, each of which can send packets to all others. Delivery is reliable, and in
-/// order for each sender.
+/// A set of endpoints, each of which can send packets to all others. Delivery is reliable and, for
+/// each sender, in order.
 #[derive(Clone)]
 pub struct MulticastGroup {
     packets: Packets,
@@ -78,9 +79,10 @@ pub struct MulticastGroup {
 }
 
 impl Packets {
-    /// Makes a group. All members do so with the same `id` and the same order of `members`, in
-    /// which this endpoint is number `me`; its own entry is not looked at. Packets that come before
-    /// wait for it. `None`: the id is taken, or the lists make no sense.
+    /// Makes a group. All members call this with the same `id` and the same order of `members`, in
+    /// which this endpoint has index `me`; the entry at `me` is ignored. Packets that arrive before
+    /// this call wait for it. `None` if the id is taken, or if `members` and `me` do not fit
+    /// together.
     pub fn group(&self, id: u16, members: Vec<PeerId>, me: usize) -> Option<MulticastGroup> {
         if me >= members.len() || members.len() > usize::from(u16::MAX) {
             return None;
@@ -99,12 +101,12 @@ impl Packets {
 }
 
 impl MulticastGroup {
-    /// Number of members.
+    /// The number of members.
     pub fn size(&self) -> usize {
         self.packets.with(|state| state.groups.get(&self.id).map_or(0, |g| g.members.len()))
     }
 
-    /// Longest packet, bytes of the program: what the way to every member carries in one piece.
+    /// The longest packet in bytes of the program, which every member's path carries in one piece.
     pub fn packet_max(&self) -> usize {
         let state = self.packets.shared.state.borrow();
         let Some(group) = state.groups.get(&self.id) else { return 0 };
@@ -113,8 +115,8 @@ impl MulticastGroup {
         least.unwrap_or(0).saturating_sub(state.multicast_overhead())
     }
 
-    /// Sends a packet to `handler` at all other members over the tree of `WEFT_TREE`; copies of it
-    /// are on their way when this returns. Waits while a member has no room.
+    /// Sends a packet to `handler` at all other members over the tree of `WEFT_TREE`. Waits while a
+    /// member has no room; the bytes have been copied when this returns.
     ///
     /// # Errors
     /// A member failed, or the packet is too long.
@@ -127,7 +129,7 @@ impl MulticastGroup {
         self.send_over(self.tree, handler, argument, data).await
     }
 
-    /// As [`send`](Self::send), over a tree of the caller's choice.
+    /// Does what [`send`](Self::send) does, over a tree of the caller's choice.
     ///
     /// # Errors
     /// As [`send`](Self::send).
@@ -148,8 +150,8 @@ impl MulticastGroup {
         .await
     }
 
-    /// As [`send_over`](Self::send_over), making progress until it is done: for programs that are
-    /// not written as futures.
+    /// Does what [`send_over`](Self::send_over) does, and makes progress until it is done: for
+    /// programs that are not written as futures.
     ///
     /// # Errors
     /// As [`send`](Self::send).
@@ -170,7 +172,7 @@ impl MulticastGroup {
         }
     }
 
-    /// As [`send_over`](Self::send_over), without waiting.
+    /// Does what [`send_over`](Self::send_over) does, without waiting.
     ///
     /// # Errors
     /// `Busy` while a child in the tree has no room; otherwise as [`send`](Self::send).
@@ -192,8 +194,8 @@ impl MulticastGroup {
         sent.map_err(MulticastError::from)
     }
 
-    /// Members that have had no room for longer than `WEFT_WARN_AFTER_MS` although packets wait for
-    /// them here: rank, and for how long.
+    /// The members that have had no room for longer than `WEFT_WARN_AFTER_MS` while packets waited
+    /// for them here: rank and duration.
     pub fn slow(&self) -> Vec<(usize, Duration)> {
         let now = self.packets.endpoint().now();
         self.packets.with(|state| {
@@ -202,8 +204,9 @@ impl MulticastGroup {
         })
     }
 
-    /// Who forwards what this member sends over a tree: with `WEFT_MULTICAST=agent`, agents once
-    /// all members have joined at theirs, for which they are asked with the first packet.
+    /// Returns the forwarders of this member's packets over a tree. With `WEFT_MULTICAST=agent`
+    /// these are the agents, once all members have joined at their agents; the first packet asks
+    /// them to join.
     pub fn forwarded_by(&self, tree: Tree) -> Place {
         self.packets.with(|state| {
             let group = state.groups.get(&self.id);
@@ -214,11 +217,11 @@ impl MulticastGroup {
         })
     }
 
-    /// This member waits for packets of `root`: until what is returned is dropped, the silence of
-    /// `root` and of those that may forward its packets to here is noticed, and ends the group for
-    /// all members ([`failed`](Self::failed)). Without it a member notices the silence of those
-    /// only that it has sent packets to. One that leaves in good order is not missed: what it sent
-    /// may still be on its way.
+    /// Declares that this member waits for packets of `root`. Until the returned [`Expecting`] is
+    /// dropped, the silence of `root`, and of members that may forward its packets to here, counts
+    /// as a failure and ends the group for all members ([`failed`](Self::failed)). Without this
+    /// call a member notices only the silence of members to which it has sent packets. A member
+    /// that closes in good order does not end the group: its packets may still be in flight.
     ///
     /// # Errors
     /// The group has failed.
@@ -233,14 +236,14 @@ impl MulticastGroup {
         Ok(Expecting { packets: self.packets.clone(), watched })
     }
 
-    /// The member whose failure ended the group, if one did.
+    /// Returns the member whose failure ended the group, if one did.
     pub fn failed(&self) -> Option<MulticastError> {
         let dead = self.packets.with(|state| state.groups.get(&self.id).and_then(|g| g.dead));
         dead.map(|Dead { rank, failure }| MulticastError::Member { rank, failure })
     }
 }
 
-/// What [`MulticastGroup::expect`] began.
+/// A declaration made by [`MulticastGroup::expect`]; dropping it ends it.
 #[must_use = "what is dropped ends at once"]
 pub struct Expecting {
     pub(super) packets: Packets,

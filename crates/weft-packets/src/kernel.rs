@@ -1,9 +1,9 @@
-//! Adding to counters in the kernels of their owners' hosts, past every process there.
+//! Additions to counters in the kernels of their owners' hosts, without any process there.
 //!
-//! The word of such a counter lies in memory that the owner's agent and the program in its kernel
-//! share: whoever cannot reach the program, or is not to, adds through the agent. So the way to the
-//! kernel is tried before anything is added over it; and where answers stop coming, the agent ends
-//! the place there, says whether the last request was served, and serves from then on.
+//! The word of such a counter lies in memory that the owner's agent shares with the program in its
+//! kernel. A process that cannot or may not reach the program adds through the agent. So the route
+//! to the kernel is tested before the first addition over it. If answers stop, the agent ends this
+//! client's slot in the kernel, says if the last request was served, and serves from then on.
 
 use super::Packets;
 use std::collections::BTreeMap;
@@ -16,31 +16,34 @@ use weft_core::wire::question;
 use weft_link::secure::JobKey;
 use weft_link::xdp::counters::{client_key, CounterClient};
 
-/// How long an answer may take, with requests sent again meanwhile.
+/// Longest wait for an answer; requests are sent again meanwhile.
 const PATIENCE: Duration = Duration::from_millis(30);
-/// How long to look for an answer before sleeping.
+/// Time of polling for an answer before sleeping.
 const LOOK: Duration = Duration::from_micros(50);
-/// A sleep between two looks is a part of what was waited by then: an answer is late by no more.
+/// A sleep between two polls lasts 1/`PART` of the time waited so far, so an answer is noticed late
+/// by at most that fraction.
 const PART: u32 = 8;
-/// After so long a way that failed is tried again.
+/// Time after which a failed route is tried again.
 const AGAIN: Duration = Duration::from_secs(5);
-/// Most ways that are kept, each with a socket; another gives way and is found again when needed.
+/// Most routes that are kept, each with a socket. A further route evicts one, which is found again
+/// when needed.
 const WAYS_MAX: usize = 64;
 
-/// How a counter in a kernel is reached.
+/// The route to a counter in a kernel.
 pub(super) enum Way {
-    /// By datagrams.
+    /// Datagrams to the kernel.
     Client(Box<CounterClient>),
-    /// By the agent, at least until then; `None`: it is in no kernel.
+    /// The agent, at least until that time. `None`: the counter is in no kernel.
     Agent(Option<Instant>),
-    /// One addition is under way there, or the way is being found: others go by the agent.
+    /// One addition is under way there, or the route is being found: others go through the agent.
     Busy,
 }
 
-/// By peer and key of the counter.
+/// Routes by peer and key of the counter.
 pub(super) type Ways = BTreeMap<(PeerId, u64), Way>;
 
-/// A way that one addition uses. What is dropped with it is found again.
+/// A route that one addition uses. Dropping this forgets the route, and the next addition finds it
+/// again.
 struct Taken<'a> {
     packets: &'a Packets,
     counter: (PeerId, u64),
@@ -61,7 +64,7 @@ impl Drop for Taken<'_> {
 }
 
 impl Packets {
-    /// Adds to a counter in the kernel of a peer's host. `None`: it is not to be reached there, and
+    /// Adds to a counter in the kernel of a peer's host. `None` if it cannot be reached there; then
     /// nothing was added.
     pub(super) async fn add_in_kernel(
         &self,
@@ -92,7 +95,7 @@ impl Packets {
             "no answer from the counters in the kernel of peer {}'s host: its agent serves them",
             at.0
         );
-        // The place is gone only with the counter.
+        // The agent refuses only if the counter is gone.
         let last = self.ask_agent(at, key, question::END).await?.ok_or(OpError::Refused)?;
         let answer = match last == client.number() {
             true => self.ask_agent(at, key, question::ANSWER).await?,
@@ -102,7 +105,8 @@ impl Packets {
         Ok(answer)
     }
 
-    /// Takes the way to a counter, to be found where none is known. `None`: it is the agent, now.
+    /// Takes the route to a counter; the caller finds it if none is known. `None` if the agent is
+    /// the route now.
     fn take_way(&self, at: PeerId, key: u64) -> Option<(Taken<'_>, Option<Box<CounterClient>>)> {
         let counter = (at, key);
         let client = self.with(|state| match state.kernels.get(&counter) {
@@ -125,7 +129,7 @@ impl Packets {
         Some((Taken { packets: self, counter }, client.ok()?))
     }
 
-    /// Whether counters of a peer are to be reached in its kernel, if they are there.
+    /// True if a peer's counters are to be reached in its kernel, if they are there.
     pub(super) fn is_in_kernel(&self, peer: PeerId) -> bool {
         let endpoint = self.endpoint();
         endpoint.fetch_add_of(peer) == Server::Kernel
@@ -133,7 +137,7 @@ impl Packets {
             && !endpoint.is_past_agent(peer)
     }
 
-    /// Asks the agent of a peer for a place at its kernel, and tries it.
+    /// Asks the agent of a peer for a client's slot in its kernel, and tests it.
     async fn find_way(&self, at: PeerId, key: u64) -> Result<Way, OpError> {
         let Some(place) = self.ask_agent(at, key, question::PLACE).await? else {
             return Ok(Way::Agent(None));
@@ -144,7 +148,7 @@ impl Packets {
         let of = |(job, owner): (JobKey, _)| client_key(&job, owner, endpoint.id(), nonce);
         let secret = endpoint.job_key().zip(endpoint.identity(at)).map(of);
         let Some(secret) = secret else { return Ok(Way::Agent(None)) };
-        // Nonsense was refused when the job began.
+        // An invalid value was refused when the job began.
         let ports = ports_from_env().unwrap_or_default();
         for number in 0..addresses {
             let ip = self.ask_agent(at, key, question::ADDRESS + number).await?;
@@ -165,7 +169,7 @@ impl Packets {
         Ok(Way::Agent(Some(Instant::now() + AGAIN)))
     }
 
-    /// What the agent of a peer answers about a counter in its kernel. `None`: it is not there.
+    /// Asks the agent of a peer about a counter in its kernel. `None` if the counter is not there.
     async fn ask_agent(&self, at: PeerId, key: u64, what: u64) -> Result<Option<u64>, OpError> {
         let (asked, _) = self.endpoint().atomic(at, key, 0, AtomicCode::Client, what, 0).await;
         match asked {
@@ -176,7 +180,7 @@ impl Packets {
     }
 }
 
-/// The answer to a client's request, if it comes.
+/// Waits for the answer to a client's request. `None` if none comes.
 async fn await_answer(endpoint: &Endpoint, client: &mut CounterClient) -> Option<u64> {
     loop {
         if let Some(value) = client.poll() {

@@ -1,12 +1,12 @@
 //! The packet interface, after the communication interface of paper 004 (section 2): send buffers,
 //! packets, upcalls that may keep a packet, receipt by polling or sleeping, fetch-and-add,
-//! multicast groups and remote-memory copy: a client of the [port](weft::port).
+//! multicast groups and remote-memory copy. It is a client of the [port](weft::port).
 //!
-//! Packets from one peer arrive in the order in which they were sent. A packet costs credit of its
-//! sender until its upcall returns or, if that keeps it, until it is dropped: whoever keeps too
-//! many packets slows down those who send them, and nothing is lost. Upcalls run inside
-//! [`Packets::poll`] and whatever else makes progress, one at a time; they may send, and use the
-//! `try_` forms for that, since nothing arrives while they wait.
+//! Packets from one peer arrive in the order in which they were sent. A packet holds credit of its
+//! sender until its upcall returns or, if the upcall keeps it, until the program drops it. So a
+//! program that keeps too many packets slows down their senders, and no packet is lost. Upcalls run
+//! one at a time inside [`Packets::poll`] and all other calls that make progress. An upcall may
+//! send, but only with the `try_` forms, since no packet arrives while it runs.
 
 mod agent;
 mod dispatch;
@@ -91,59 +91,59 @@ counters! {
     rcpy_invalidations: "Translations forgotten because the memory is no longer exported.",
 }
 
-/// What is done with packets for a number.
+/// The receiver of the packets for one handler number.
 #[derive(Default)]
 enum Slot {
-    /// They are dropped.
+    /// None: the packets are dropped.
     #[default]
     Nobody,
     Upcall(Handler),
-    /// They wait for a receive: bounded by the credit of their senders, which grows as there is
-    /// room (`unexpected_max`).
+    /// The packets wait for a receive. The queue is bounded by the senders' credit, which grows
+    /// while there is room (`unexpected_max`).
     Mailbox(VecDeque<Arrived>),
 }
 
-/// The packet interface of an endpoint: a client of its port.
+/// The state of the packet interface of one endpoint, as its port's client.
 struct Shared {
     state: RefCell<State>,
-    /// An upcall runs: packets wait.
+    /// True while an upcall runs; packets wait meanwhile.
     in_upcall: Cell<bool>,
 }
 
 struct State {
     handlers: Vec<Slot>,
-    /// Messages that wait for the end of an upcall, or came before their group was made.
+    /// Messages that wait for the end of an upcall, or that arrived before their group was made.
     again: VecDeque<Arrived>,
-    /// Packets kept by the program, and their bytes; bounded by the next two.
+    /// Number of packets that the program keeps, and their bytes; bounded by the next two fields.
     kept: usize,
     kept_bytes: usize,
     kept_max: usize,
     kept_bytes_max: usize,
     groups: BTreeMap<u16, Group>,
-    /// Multicast packets being forwarded or delivered: bounded by the credit of the trees.
+    /// Multicast packets that are being forwarded or delivered; bounded by the trees' credit.
     flights: Slab<InFlight>,
-    /// Those whose upcall is due.
+    /// Multicast packets whose upcall is due.
     deliveries: VecDeque<Delivery>,
-    /// Multicast packets of groups that are yet to be made here: bounded as those of a mailbox.
+    /// Multicast packets of groups not yet made here; bounded like those of a mailbox.
     orphans: VecDeque<Arrived>,
     copies: Copies,
-    /// Keys of counters made here: bounded by the keys of the engine.
+    /// Keys of counters made here; bounded by the engine's keys.
     counters: BTreeSet<u64>,
     /// The agent of the host, if one serves this endpoint.
     agent: Option<Agent>,
-    /// How counters of peers are reached in their kernels.
+    /// Routes to peers' counters in the kernels of their hosts.
     kernels: kernel::Ways,
-    /// Who shall forward multicasts.
+    /// The chosen forwarder of multicasts: rank or agent.
     place: Place,
-    /// Of futures that wait for credit or for the end of a remote-memory copy.
+    /// Wakers of futures that wait for credit or for the end of a remote-memory copy.
     wakers: Vec<Waker>,
     credit: u32,
     patience: Duration,
-    /// Peers that packets were gathered for since the last flush.
+    /// Peers for which packets were gathered since the last flush.
     lent_to: Vec<PeerId>,
-    /// Credit packets to lose, for tests.
+    /// Number of credit packets to lose, for tests.
     lose_credits: u32,
-    /// Answers of kernels count as lost, for tests.
+    /// True if answers of kernels count as lost, for tests.
     lose_answers: bool,
     stats: PacketStats,
 }
@@ -181,8 +181,8 @@ impl State {
     }
 }
 
-/// The packet interface of an endpoint. Clones, and further ones made of the same endpoint, are
-/// the same.
+/// The packet interface of an endpoint. All clones, and all made of the same endpoint, share one
+/// state.
 #[derive(Clone)]
 pub struct Packets {
     port: Port,
@@ -192,15 +192,16 @@ pub struct Packets {
 /// The key of a counter for fetch-and-add, at the endpoint that has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counter {
-    /// What peers name it by.
+    /// The key by which peers name the counter.
     pub key: u64,
 }
 
 impl Packets {
-    /// The packet interface of an endpoint. Packets that arrived before wait for it.
+    /// Returns the packet interface of an endpoint. Packets that arrived before this call have
+    /// waited for it.
     ///
     /// # Errors
-    /// The endpoint's configuration chooses an agent, which does not serve this process.
+    /// The endpoint's configuration chooses an agent, but no agent serves this process.
     ///
     /// # Panics
     /// The program has given the number [`wire::CLIENT`] to a client of its own.
@@ -217,7 +218,7 @@ impl Packets {
         Ok(Packets { port, shared })
     }
 
-    /// The endpoint below.
+    /// Returns the endpoint of this interface.
     pub fn endpoint(&self) -> &Endpoint {
         self.port.endpoint()
     }
@@ -231,9 +232,9 @@ impl Packets {
         f(&mut self.shared.state.borrow_mut())
     }
 
-    /// Has `upcall` called with each packet for handler `number` from now on. It runs inside
-    /// progress. Packets for a handler that does not exist are dropped and counted: set handlers
-    /// before peers learn this endpoint's address, or before progress is made.
+    /// Sets `upcall` as handler `number`: from now on it is called, inside progress, with each
+    /// packet for that number. Packets for a missing handler are dropped and counted, so set
+    /// handlers before peers learn this endpoint's address, or before the first progress.
     pub fn handle(&self, number: u16, upcall: impl FnMut(&Packets, Packet<'_>) + 'static) {
         self.set(number, Slot::Upcall(Rc::new(RefCell::new(upcall))));
     }
@@ -247,35 +248,37 @@ impl Packets {
             std::mem::replace(&mut state.handlers[at], slot)
         });
         match before {
-            // Packets that waited for nobody are of no use.
+            // No receive can take these packets any more.
             Slot::Mailbox(waiting) => waiting.into_iter().for_each(|m| self.port.release(m)),
-            // Drops what the upcall has kept, which comes back here.
+            // Dropping an upcall may drop packets that it has kept, which calls this interface: so
+            // no borrow is held here.
             other => drop(other),
         }
     }
 
-    /// Longest packet to a peer, bytes of the program.
+    /// Returns the longest packet to a peer, in bytes of the program.
     pub fn packet_max(&self, peer: PeerId) -> usize {
         self.port.packet_max(peer)
     }
 
-    /// Takes in what has arrived and calls upcalls; true if anything happened.
+    /// Handles arrived packets and calls upcalls. True if anything happened.
     #[inline]
     pub fn poll(&self) -> bool {
         self.endpoint().progress()
     }
 
-    /// As [`poll`](Self::poll), but waits for something to happen, at most for `timeout`: polls
+    /// As [`poll`](Self::poll), but waits until something happens, at most for `timeout`: it polls
     /// for `spin_us`, then sleeps until the link's interrupt.
     pub fn wait(&self, timeout: Option<Duration>) -> bool {
         self.endpoint().wait(timeout)
     }
 
-    /// Makes a counter here, for [`fetch_add`](Self::fetch_add) by peers; with
-    /// `WEFT_FETCH_ADD=agent`, or when that is chosen for this endpoint itself, at the agent of
-    /// this host, which this waits for; with `kernel` in the kernel of this host, where peers add
-    /// past the agent, which serves the others; where it cannot be there (a warning says so) at the
-    /// agent. `None`: no more keys, or the agent refuses.
+    /// Makes a counter at this endpoint, to which peers add with [`fetch_add`](Self::fetch_add).
+    /// With `WEFT_FETCH_ADD=agent`, or that choice for this endpoint itself, the counter is at the
+    /// agent of this host, and the call waits for the agent. With `kernel` it is in the kernel of
+    /// this host: peers add there directly, or else through the agent. If the kernel cannot hold
+    /// it, it is at the agent, and a warning says so. `None` if no key is left or the agent
+    /// refuses.
     pub fn counter(&self, value: u64) -> Option<Counter> {
         let key = self.endpoint().register(8, Rights::ALL)?;
         let server = self.counter_server();
@@ -292,14 +295,14 @@ impl Packets {
         Some(Counter { key })
     }
 
-    /// Whether a counter is made here.
+    /// True if the counter was made here.
     pub fn counts(&self, counter: Counter) -> bool {
         self.with(|state| state.counters.contains(&counter.key))
     }
 
-    /// Ends a counter made here: who adds to it then is refused, and what it took of the agent's
-    /// quota is free for another. False: there is no such counter, or so much is to be said to the
-    /// agent that this has to be tried again after progress.
+    /// Ends a counter made here: later additions are refused, and its part of the agent's quota is
+    /// free for another counter. False if there is no such counter, or if the queue to the agent is
+    /// full; in that case try again after progress.
     pub fn end_counter(&self, counter: Counter) -> bool {
         let Counter { key } = counter;
         if !self.counts(counter) || !self.close_at_agent(key) {
@@ -310,7 +313,8 @@ impl Packets {
         true
     }
 
-    /// The value of a counter made here. If it is at the agent, this waits for the answer.
+    /// Returns the value of a counter made here. If it is at the agent, the call waits for the
+    /// answer.
     pub fn counter_value(&self, counter: Counter) -> Option<u64> {
         if self.port.serves(counter.key) {
             return self.value_at_agent(counter.key);
@@ -319,10 +323,11 @@ impl Packets {
         word.flatten().map(u64::from_le_bytes)
     }
 
-    /// Adds to a counter at a peer (or here: an endpoint is its own peer) and gives the value
-    /// before. Atomic among all who add. To a counter in the kernel of the peer's host this adds
-    /// there, if `kernel` is chosen for the peer: nobody else need be scheduled on its host. One
-    /// addition to it is under way at a time; others meanwhile go by the agent.
+    /// Adds to a counter at a peer (or here: an endpoint is its own peer) and returns the value
+    /// before. The addition is atomic among all additions. If `kernel` is chosen for the peer and
+    /// the counter is in the kernel of its host, the kernel adds, and no process there has to be
+    /// scheduled. At most one addition of this endpoint to such a counter is under way at a time;
+    /// further ones go through the agent meanwhile.
     ///
     /// # Errors
     /// The peer failed, or has no such counter.
@@ -335,7 +340,7 @@ impl Packets {
         result.map(|status| status.value)
     }
 
-    /// As [`fetch_add`](Self::fetch_add), making progress until it is done.
+    /// As [`fetch_add`](Self::fetch_add), and makes progress until it is done.
     ///
     /// # Errors
     /// As [`fetch_add`](Self::fetch_add).
@@ -346,25 +351,24 @@ impl Packets {
         self.port.atomic_at(at, (counter.key, 0), AtomicCode::FetchAdd, (n, 0))
     }
 
-    /// Who serves counters that are made here from now on.
+    /// Returns the server of counters that are made here from now on.
     pub fn counter_server(&self) -> Server {
         self.endpoint().own_fetch_add()
     }
 
-    /// The port, for a program that sends what this interface never would.
+    /// Returns the port, for tests that send malformed packets.
     #[doc(hidden)]
     pub fn port(&self) -> &Port {
         &self.port
     }
 
-    /// A program that takes in its own credit packets badly: the next `count` of multicast trees
-    /// are not sent, as if lost.
+    /// Drops the next `count` credit packets of multicast trees instead of sending them, for tests.
     #[doc(hidden)]
     pub fn lose_credits(&self, count: u32) {
         self.with(|state| state.lose_credits = count);
     }
 
-    /// A network that loses all answers of kernels from now on.
+    /// Drops all answers of kernels from now on, for tests.
     #[doc(hidden)]
     pub fn lose_answers(&self) {
         self.with(|state| state.lose_answers = true);

@@ -1,16 +1,18 @@
-//! Multicast groups: packets go down spanning trees, each member forwards what it gets.
+//! Multicast groups: packets go down spanning trees, and each member forwards the packets it
+//! receives.
 //!
 //! Flow control keeps store-and-forward from deadlock: every edge of every tree (root, shape) has
-//! credit of its own, so packets wait for nobody but those before them on the same tree. A packet
-//! occupies memory of a member until its upcall is through and it went on to all children; then its
-//! credit goes back to the parent, half a window at a time, or a while after the last. Counts are
-//! cumulative, and a parent that lacks credit asks for them, so that credit that was lost comes
-//! back. While a child owes credit its parent notices its silence: those below it hear of its end,
-//! though they wait for what they do not know of. Whoever says that it waits for a root notices the
-//! silence of its possible parents: if all do that, a silent one on any way is noticed.
+//! its own credit, so a packet waits only for earlier packets of the same tree. A packet occupies a
+//! member's memory until its upcall has returned and it was sent to all children. Then its credit
+//! goes back to the parent, half a window at a time, or some time after the last packet. Counts are
+//! cumulative, and a parent that lacks credit asks for them, so lost credit packets do no harm.
+//! While a child owes credit, its parent notices the child's silence and tells the group, since
+//! members below the child do not know that packets are due. A member that declares that it waits
+//! for a root notices the silence of its possible parents: if all members do so, a silent member on
+//! any path is noticed.
 //!
-//! Packets of one root are delivered in its order, also when they took different trees: those that
-//! come early wait, and since their credit waits with them, as many as trees have credit.
+//! Packets of one root are delivered in the order of sending, also if they took different trees.
+//! Early packets wait and hold their credit, so the trees' credit bounds their number.
 
 use super::agent::Forwarding;
 use super::send::post;
@@ -25,13 +27,13 @@ use weft::{OpError, PeerFailure, PeerId};
 use weft_core::group::tree;
 use weft_core::Instant;
 
-/// How soon a parent that lacks credit asks for it, and how often.
+/// Delay after which a parent that lacks credit asks for it, and interval of asking again.
 const ASK_EVERY: Duration = Duration::from_millis(20);
 
-/// How late credit goes back that is less than half a window.
+/// Delay after which credit of less than half a window goes back.
 const GIVE_BACK: Duration = Duration::from_millis(100);
 
-/// A packet being forwarded and delivered here.
+/// A packet that is being forwarded and delivered here.
 pub(super) struct InFlight {
     pub buf: Rc<Buffer>,
     pub group: u16,
@@ -39,9 +41,9 @@ pub(super) struct InFlight {
     pub tree: u8,
     pub handler: u16,
     pub argument: u32,
-    /// Children it has not gone to, and one until its upcall is through.
+    /// Number of children to which it was not yet sent, plus one until its upcall has returned.
     pub refs: usize,
-    /// Agents forward it.
+    /// True if agents forward it.
     pub by_agent: bool,
 }
 
@@ -54,23 +56,23 @@ pub(super) struct Delivery {
     pub buf: Rc<Buffer>,
 }
 
-/// The way to a child in one tree.
+/// The edge to a child in one tree.
 #[derive(Default)]
 struct Edge {
     sent: u32,
-    /// Of those, the child has memory for again.
+    /// Of those, the packets whose memory the child has freed.
     freed: u32,
     pending: VecDeque<u32>,
-    /// Since when a packet has waited for credit.
+    /// The time since which a packet has waited for credit.
     starving: Option<Instant>,
     asked: Option<Instant>,
     named: bool,
-    /// Its silence is noticed: it owes credit.
+    /// True if the child's silence is noticed, since it owes credit.
     watched: bool,
 }
 
 impl Edge {
-    /// One more packet goes to the child.
+    /// Counts one more packet to the child.
     fn note_sent(&mut self, port: &Port, child: PeerId) {
         self.sent = self.sent.wrapping_add(1);
         if !self.watched {
@@ -78,7 +80,7 @@ impl Edge {
         }
     }
 
-    /// The child owes nothing any more, or is given up.
+    /// Stops noticing the child's silence: it owes no credit, or is given up.
     fn unwatch(&mut self, port: &Port, child: PeerId) {
         if std::mem::take(&mut self.watched) {
             port.endpoint().unexpect(child);
@@ -90,13 +92,13 @@ impl Edge {
     }
 }
 
-/// The way from the parent in one tree.
+/// The edge from the parent in one tree.
 #[derive(Default)]
 struct Inlet {
     arrived: u32,
     freed: u32,
     told: u32,
-    /// When what was freed and not told is told.
+    /// The time at which credit goes back that was freed but not yet returned.
     due: Option<Instant>,
 }
 
@@ -118,23 +120,23 @@ pub(super) struct Group {
     pub members: Vec<PeerId>,
     pub me: usize,
     pub seq: u32,
-    /// By root, tree and child.
+    /// Edges to children, by root, tree and child.
     edges: BTreeMap<(u16, u8, u16), Edge>,
-    /// By root and tree.
+    /// Edges from parents, by root and tree.
     inlets: BTreeMap<(u16, u8), Inlet>,
-    /// By root.
+    /// Delivery orders, by root.
     orders: BTreeMap<u16, Order>,
     pub dead: Option<Dead>,
-    /// Members named for being slow, since when each has been.
+    /// Members reported as slow, with the time since which each is slow.
     pub slow: BTreeMap<usize, Instant>,
-    /// Who forwards what this member sends, by tree; ranks where nothing is said.
+    /// Forwarders of this member's packets, by tree; ranks forward where there is no entry.
     pub agents: BTreeMap<u8, Forwarding>,
 }
 
-/// Why a multicast packet was not taken.
+/// The reason why a multicast packet was not accepted.
 pub(super) enum Stop {
     Dead(Dead),
-    /// Lacking credit of this member.
+    /// The member whose credit is missing, if it is known.
     Busy(Option<usize>),
 }
 
@@ -165,7 +167,7 @@ impl Group {
         tree::children(tree, root, self.me, self.members.len())
     }
 
-    /// The first of some members that failed.
+    /// Returns the first failed member among `ranks`.
     fn first_failed(&self, port: &Port, mut ranks: impl Iterator<Item = usize>) -> Option<Dead> {
         ranks.find_map(|rank| {
             let failure = port.endpoint().peer_failure(self.members[rank])?;
@@ -177,7 +179,7 @@ impl Group {
         self.members.iter().position(|&p| p == peer)
     }
 
-    /// An edge lacks credit from `now` on.
+    /// Records that an edge lacks credit from `now` on.
     fn starve(&mut self, port: &Port, key: (u16, u8, u16), now: Instant) {
         let edge = self.edges.entry(key).or_default();
         if edge.starving.is_none() {
@@ -210,7 +212,7 @@ impl State {
         if let Some(dead) = group.dead {
             return Err(Stop::Dead(dead));
         }
-        // Agents forward to all, this rank to some.
+        // With agents every member counts, else only the children of this rank.
         let failed = match by_agents {
             true => group.first_failed(port, (0..group.members.len()).filter(|&r| r != group.me)),
             false => group.first_failed(port, group.children(tree, group.me)),
@@ -267,7 +269,7 @@ impl State {
         Ok(())
     }
 
-    /// A multicast packet from the parent.
+    /// Handles a multicast packet from the parent.
     pub(super) fn on_multicast(&mut self, port: &Port, arrived: Arrived, handler: u16) {
         let parsed = Multicast::parse(&arrived.data).map(|(header, _)| header);
         let Some(header) = parsed else {
@@ -275,7 +277,8 @@ impl State {
             return port.release(arrived);
         };
         let Some(group) = self.groups.get_mut(&header.group) else {
-            // Made here later. Until then its credit stays with the packet: that bounds them.
+            // The group is made later. Until then the packet holds its sender's credit, which
+            // bounds the queue.
             port.note_kept(arrived.source);
             self.orphans.push_back(arrived);
             return;
@@ -293,7 +296,7 @@ impl State {
             return port.release(arrived);
         }
         inlet.arrived = inlet.arrived.wrapping_add(1);
-        // From here on the credit of the tree bounds it.
+        // From here on the credit of the tree bounds the packets.
         let argument = arrived.argument;
         let data = port.take(arrived);
         let children = group.children(tree, root).count();
@@ -303,7 +306,7 @@ impl State {
         }
     }
 
-    /// A packet is in flight here: it goes to so many children, and to an upcall. `None`: there are
+    /// Puts a packet in flight here, for some number of children and an upcall. `None` if there are
     /// too many.
     pub(super) fn take_off(
         &mut self,
@@ -333,7 +336,7 @@ impl State {
         id
     }
 
-    /// Sends a packet on to the children that have room for it, the others wait.
+    /// Sends a packet to the children that have room for it; it waits for the others.
     fn forward(&mut self, port: &Port, id: u32, tree: Tree) {
         let (window, now) = (self.credit, port.round());
         let Some(flight) = self.flights.get(id) else { return };
@@ -391,8 +394,8 @@ impl State {
         }
     }
 
-    /// A packet went to one more child, or its upcall is through. With the last its memory is free
-    /// and its credit goes back.
+    /// Drops one reference to a packet: it was sent to one more child, or its upcall has returned.
+    /// With the last reference its memory is free and its credit goes back.
     pub(super) fn land(&mut self, port: &Port, id: u32) {
         let Some(flight) = self.flights.get_mut(id) else { return };
         flight.refs -= 1;
@@ -406,7 +409,7 @@ impl State {
         self.give_back(port, (flight.group, flight.root, flight.tree), flight.by_agent);
     }
 
-    /// The memory of a packet is free: its credit goes back to the agent or to the parent.
+    /// Gives the credit of a packet, whose memory is free, back to the agent or to the parent.
     pub(super) fn give_back(
         &mut self,
         port: &Port,
@@ -445,7 +448,7 @@ impl State {
         note(post(port, peer, name(Kind::Credit, 0, 0), &credit.encode()), peer);
     }
 
-    /// A child has memory again.
+    /// Handles CREDIT: a child has freed memory.
     pub(super) fn on_credit(&mut self, port: &Port, from: PeerId, bytes: &[u8]) -> Option<()> {
         let (credit, _) = Credit::parse(bytes)?;
         let window = self.credit;
@@ -480,7 +483,7 @@ impl State {
         Some(())
     }
 
-    /// The parent lacks credit: it may have been lost.
+    /// Handles ASK: the parent lacks credit, which may have been lost.
     pub(super) fn on_ask(&mut self, port: &Port, from: PeerId, bytes: &[u8]) -> Option<()> {
         let (ask, _) = Credit::parse(bytes)?;
         let group = self.groups.get(&ask.group)?;
@@ -489,7 +492,7 @@ impl State {
         Some(())
     }
 
-    /// A member of a group told that another failed.
+    /// Handles FAILED: a member of a group reports that another failed.
     pub(super) fn on_failed(&mut self, port: &Port, from: PeerId, bytes: &[u8]) -> Option<()> {
         let (failed, _) = Failed::parse(bytes)?;
         let group = self.groups.get(&failed.group)?;
@@ -500,7 +503,8 @@ impl State {
         Some(())
     }
 
-    /// This member waits for packets of a root: the peers whose silence is noticed from now on.
+    /// Records that this member waits for packets of a root, and returns the peers whose silence is
+    /// noticed from now on.
     pub(super) fn expect(
         &mut self,
         port: &Port,
@@ -513,7 +517,7 @@ impl State {
         let mut parents: Vec<_> = Tree::ALL.iter().filter_map(of).collect();
         parents.sort_unstable();
         parents.dedup();
-        // What one that left in good order sent may still be on its way.
+        // Packets of a member that closed in good order may still be in flight.
         let missed = |dead: &Dead| dead.failure != Some(PeerFailure::Closed);
         let failed = |&rank| group.first_failed(port, std::iter::once(rank)).filter(missed);
         let gone = parents.iter().find_map(failed);
@@ -525,8 +529,8 @@ impl State {
         Ok(peers.filter(|&peer| port.endpoint().expect(peer)).collect())
     }
 
-    /// A peer failed: groups that it is a member of fail, except that one that left in good order
-    /// is missed only when something is for it.
+    /// Handles the failure of a peer: its groups fail. A peer that closed in good order fails a
+    /// group only when a packet is for it.
     pub(super) fn on_failure(&mut self, port: &Port, peer: PeerId, failure: PeerFailure) {
         self.copies.forget(peer);
         let hit: Vec<(u16, usize)> = self
@@ -546,7 +550,8 @@ impl State {
         self.wake_all();
     }
 
-    /// A group has lost a member: what waits for others is given up, and `tell` the others.
+    /// Handles the failure of a member: drops the group's waiting packets and, with `tell`, reports
+    /// it to the others.
     pub(super) fn member_failed(&mut self, port: &Port, id: u16, dead: Dead, tell: bool) {
         let Some(group) = self.groups.get_mut(&id) else { return };
         if group.dead.is_some() {
@@ -576,7 +581,7 @@ impl State {
         self.wake_all();
     }
 
-    /// Asks children that owe credit for it, names those that are slow, and gives credit back.
+    /// Asks children that owe credit, reports slow children, and gives credit back.
     pub(super) fn on_time(&mut self, port: &Port) {
         let now = port.round();
         let mut next = Instant::FAR;
@@ -616,7 +621,8 @@ impl State {
         }
     }
 
-    /// A member has taken no packet since then, and those before it in a tree wait.
+    /// Reports a member that has taken no packet since `since`, while members above it in a tree
+    /// wait.
     pub(super) fn name_slow(&mut self, port: &Port, id: u16, rank: usize, since: Instant) {
         let Some(group) = self.groups.get_mut(&id) else { return };
         group.slow.insert(rank, since);
@@ -633,7 +639,8 @@ impl State {
         );
     }
 
-    /// Has packets dealt with that came for a group before it was made. True if there are any.
+    /// Queues for handling the packets that came before their group was made. True if there are
+    /// any.
     pub(super) fn adopt(&mut self, id: u16) -> bool {
         let (mine, others): (VecDeque<_>, VecDeque<_>) =
             self.orphans.drain(..).partition(|arrived| {
@@ -646,7 +653,8 @@ impl State {
     }
 }
 
-/// A peer that failed is noticed as such; anything else would be a packet lost.
+/// Checks the result of an internal send: a peer's failure is handled elsewhere, and any other
+/// error would be a lost packet.
 pub(super) fn note(posted: Result<(), OpError>, peer: PeerId) {
     match posted {
         Ok(()) | Err(OpError::Peer { .. }) => {}

@@ -6,16 +6,16 @@ use std::rc::Rc;
 use weft::port::{Arrived, Buffer, Port};
 use weft::PeerId;
 
-/// Memory for a packet, to be filled and sent.
+/// Memory for a packet, which the program fills and sends.
 pub type SendBuffer = Buffer;
 
-/// What is given back when the program is done with a packet.
+/// A resource that goes back when the program is done with a packet.
 pub(super) enum Owed {
-    /// The message: its memory, and the sender's credit.
+    /// The message: its memory and the sender's credit.
     Credit(Arrived),
     /// A reference to a multicast packet.
     Flight(u32, Rc<Buffer>),
-    /// Nothing any more.
+    /// Nothing: it went back already.
     Nothing,
 }
 
@@ -41,7 +41,7 @@ impl Owed {
     }
 }
 
-/// A packet in its upcall. When that returns the packet is released, unless it was kept.
+/// A packet in its upcall. Dropping the packet releases it; [`keep`](Self::keep) prevents that.
 pub struct Packet<'a> {
     pub(super) packets: &'a Packets,
     pub(super) source: PeerId,
@@ -67,27 +67,27 @@ weft::readable!(TooManyKept);
 impl std::error::Error for TooManyKept {}
 
 impl<'a> Packet<'a> {
-    /// Who sent it: of a multicast, the root.
+    /// The sender; of a multicast packet, the root of its tree.
     pub fn source(&self) -> PeerId {
         self.source
     }
 
-    /// The sender's argument.
+    /// The argument that the sender gave.
     pub fn argument(&self) -> u32 {
         self.argument
     }
 
-    /// The sender's bytes.
+    /// The payload.
     #[inline]
     pub fn data(&self) -> &[u8] {
         self.owed.bytes()
     }
 
-    /// Keeps the packet after the upcall. Its memory and its sender's credit come back when what
-    /// this returns is dropped.
+    /// Keeps the packet after the upcall. Dropping the returned [`KeptPacket`] gives back its
+    /// memory and the sender's credit.
     ///
     /// # Errors
-    /// Too many packets are kept. This one comes back, to be copied.
+    /// Too many packets are kept. The call returns this packet, so that the program can copy it.
     pub fn keep(mut self) -> Result<KeptPacket, (TooManyKept, Packet<'a>)> {
         let len = self.data().len();
         let kept = self.packets.with(|state| {
@@ -131,17 +131,17 @@ pub struct KeptPacket {
 }
 
 impl KeptPacket {
-    /// Who sent it.
+    /// The sender.
     pub fn source(&self) -> PeerId {
         self.source
     }
 
-    /// The sender's argument.
+    /// The argument that the sender gave.
     pub fn argument(&self) -> u32 {
         self.argument
     }
 
-    /// The sender's bytes.
+    /// The payload.
     pub fn data(&self) -> &[u8] {
         self.owed.bytes()
     }

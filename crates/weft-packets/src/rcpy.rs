@@ -1,12 +1,11 @@
 //! Remote-memory copy with a software TLB, after paper 004 (section 5.2.3).
 //!
 //! The owner of memory exports it; a peer that knows the key copies to it. The sender keeps, for
-//! each peer, a direct-mapped table of translations of pages of 64 KiB. With a hit the bytes go
-//! straight to their place: inside a host the sender writes them there, to memory that both have
-//! mapped if this interface allocated it and else through the kernel; over a network the receiver's
-//! port places each packet. A miss is redirected: the bytes go through
-//! packets, the receiver copies them to their place and answers with the translation. Before memory
-//! is no longer exported, all who have translations of it forget them.
+//! each peer, a direct-mapped table of translations of 64 KiB pages. On a hit the bytes go straight
+//! to the page. Inside a host the sender writes them: to a shared mapping if this interface
+//! allocated the memory, else through the kernel. Over a network the receiver's port places each
+//! packet. On a miss the bytes go in packets; the receiver copies them to the page and answers with
+//! the translation. Before an export ends, all peers with translations of it forget them.
 
 use super::send::post;
 use super::wire::{name, Invalidate, Kind, Map, Redirect};
@@ -30,7 +29,7 @@ struct Entry {
     len: u32,
 }
 
-/// A copy whose redirected pages are not all answered.
+/// A copy with redirected pages that are not all answered.
 struct Waiting {
     to: PeerId,
     left: usize,
@@ -38,7 +37,7 @@ struct Waiting {
     failed: Option<PeerFailure>,
 }
 
-/// A copy that answers are awaited for, until this is dropped: also by a panic, or with its future.
+/// A copy that waits for answers, until this is dropped: also by a panic, or with its future.
 struct Redirected<'a> {
     packets: &'a Packets,
     number: u32,
@@ -51,15 +50,16 @@ impl Drop for Redirected<'_> {
 }
 
 struct Export {
-    /// Of memory that this interface allocated. It is not freed while a peer may write to it.
+    /// Memory that this interface allocated. It is not freed while a peer may write to it.
     owned: Option<Kept>,
     addr: u64,
     len: u64,
     /// Peers with translations.
     mapped: BTreeSet<PeerId>,
-    /// Peers that were given the memory to map.
+    /// Peers that got the memory to map.
     shared: BTreeSet<PeerId>,
-    /// A peer of this host has its address, and may write there whatever becomes of this endpoint.
+    /// True if a peer of this host has its address, and so may write there even after this endpoint
+    /// has ended.
     exposed: bool,
 }
 
@@ -94,7 +94,7 @@ pub(super) struct Copies {
 /// Memory that peers copy to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exported {
-    /// What peers name it by.
+    /// The key by which peers name the memory.
     pub key: u64,
     /// Bytes.
     pub len: u64,
@@ -112,7 +112,7 @@ impl Copies {
     }
 
     fn slot(&self, key: u64, page: u64) -> usize {
-        // Neighbours of a region never take each other's place.
+        // Neighbouring pages of a region never share a slot.
         (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32).wrapping_add(page) as usize % self.pages
     }
 
@@ -121,7 +121,7 @@ impl Copies {
         (entry.key == key && entry.page == page).then_some(entry)
     }
 
-    /// A peer failed: it has no translations any more, and answers nothing.
+    /// Forgets a failed peer: it has no translations any more, and sends no answers.
     pub fn forget(&mut self, peer: PeerId) {
         self.tables.remove(&peer);
         for copy in self.waiting.values_mut().filter(|copy| copy.to == peer) {
@@ -134,15 +134,15 @@ impl Copies {
     }
 }
 
-/// What is left of a copy when the parts that can be written directly are.
+/// The rest of a copy after its direct writes.
 struct Rest {
-    /// To be put, as one.
+    /// Ranges for one put.
     puts: Vec<Range<usize>>,
-    /// Parts of one page each.
+    /// Ranges for packets, each within one page.
     misses: Vec<Range<usize>>,
 }
 
-/// Adds a range, to the last one if it goes on from there.
+/// Adds a range; if it continues the last range, it extends that one.
 fn extend(ranges: &mut Vec<Range<usize>>, next: Range<usize>) {
     match ranges.last_mut() {
         Some(last) if last.end == next.start => last.end = next.end,
@@ -151,7 +151,7 @@ fn extend(ranges: &mut Vec<Range<usize>>, next: Range<usize>) {
 }
 
 impl State {
-    /// Looks up every page of a copy; writes what can be written directly.
+    /// Looks up every page of a copy, and writes the parts that can be written directly.
     fn translate(
         &mut self,
         port: &Port,
@@ -160,7 +160,7 @@ impl State {
         data: &[u8],
     ) -> Rest {
         let mut rest = Rest { puts: Vec::new(), misses: Vec::new() };
-        // Runs of pages that follow each other in both memories.
+        // Runs of pages that are contiguous in both memories.
         let mut runs: Vec<(u64, Range<usize>)> = Vec::new();
         let mut at = 0;
         while at < data.len() {
@@ -195,7 +195,7 @@ impl State {
         rest
     }
 
-    /// A part of a page came through a packet.
+    /// Handles REDIRECT: a packet carries a part of a page.
     pub(super) fn on_redirect(&mut self, port: &Port, from: PeerId, bytes: &[u8]) -> Option<()> {
         let (head, data) = Redirect::parse(bytes)?;
         let export = self.copies.exports.get_mut(&head.key);
@@ -221,10 +221,10 @@ impl State {
         post(port, from, name(Kind::Map, 0, 0), &map.encode()).ok()
     }
 
-    /// A translation came.
+    /// Handles MAP: a peer sends a translation.
     pub(super) fn on_map(&mut self, port: &Port, from: PeerId, bytes: &[u8]) -> Option<()> {
         let (map, _) = Map::parse(bytes)?;
-        // The memory itself, if it is given, was given before.
+        // If the peer shares the memory itself, it did so before this packet.
         port.take_shared(from);
         let copy = self.copies.waiting.get_mut(&map.copy).filter(|c| c.to == from && c.left > 0)?;
         copy.left -= 1;
@@ -241,7 +241,7 @@ impl State {
         Some(())
     }
 
-    /// The owner no longer exports a region.
+    /// Handles INVALIDATE: the owner ends the export of a region.
     pub(super) fn on_invalidate(&mut self, port: &Port, from: PeerId, bytes: &[u8]) -> Option<()> {
         let (head, _) = Invalidate::parse(bytes)?;
         port.forget_shared(from, head.key);
@@ -254,7 +254,7 @@ impl State {
         post(port, from, name(Kind::Invalidated, 0, 0), bytes).ok()
     }
 
-    /// A peer has forgotten its translations of a region.
+    /// Handles INVALIDATED: a peer has forgotten its translations of a region.
     pub(super) fn on_invalidated(&mut self, from: PeerId, bytes: &[u8]) -> Option<()> {
         let (head, _) = Invalidate::parse(bytes)?;
         self.copies.exports.get_mut(&head.key)?.mapped.remove(&from);
@@ -277,9 +277,9 @@ impl State {
 }
 
 impl Packets {
-    /// Allocates zeroed memory that peers copy to with [`rcpy`](Self::rcpy). From 64 KiB on peers
-    /// of this host map it and write to it themselves, which takes a descriptor of each process.
-    /// `None`: no more keys.
+    /// Allocates zeroed memory to which peers copy with [`rcpy`](Self::rcpy). From 64 KiB on, peers
+    /// of this host map it and write to it themselves, which takes a file descriptor in each
+    /// process. `None` if no key is left.
     pub fn export(&self, len: usize) -> Option<Exported> {
         let rights = Rights { read: true, write: true };
         let (key, addr, owned) = self.port.register_kept(len, rights)?;
@@ -289,14 +289,14 @@ impl Packets {
         Some(Exported { key, len })
     }
 
-    /// Notes memory that was registered under a key.
+    /// Records memory that was registered under a key.
     pub(super) fn note_export(&self, key: u64, addr: u64, len: u64) -> Exported {
         let export = Export::new(None, addr, len);
         self.with(|state| state.copies.exports.insert(key, export));
         Exported { key, len }
     }
 
-    /// Copies from exported memory; false when that is out of bounds.
+    /// Copies from exported memory. False if the range is out of bounds.
     pub fn exported_read(&self, from: Exported, offset: u64, into: &mut [u8]) -> bool {
         let read = |bytes: &mut [u8]| {
             let start = usize::try_from(offset).ok()?;
@@ -307,7 +307,8 @@ impl Packets {
         self.endpoint().with_region(from.key, read).flatten().is_some()
     }
 
-    /// Copies `data` to `offset` of memory that a peer exports. It is there when this returns.
+    /// Copies `data` to `offset` of memory that a peer exports. The bytes are there when the call
+    /// returns.
     ///
     /// # Errors
     /// The peer failed or refused: key, bounds or rights are wrong.
@@ -408,7 +409,7 @@ impl Packets {
         Redirected { packets: self, number }
     }
 
-    /// The packets of the pages that missed.
+    /// Returns the packets of the pages that missed.
     fn redirects<'a>(
         &self,
         to: PeerId,
@@ -432,13 +433,14 @@ impl Packets {
         })
     }
 
-    /// Whether memory is exported here under a key.
+    /// True if memory is exported here under a key.
     pub fn exports(&self, key: u64) -> bool {
         self.with(|state| state.copies.exports.contains_key(&key))
     }
 
-    /// Ends the export of memory once no peer writes to it any more, and returns it if it was
-    /// allocated by [`export`](Self::export). Of what is not exported nothing is ended.
+    /// Ends the export of memory as soon as no peer writes to it any more, and returns the memory
+    /// if [`export`](Self::export) allocated it. For memory that is not exported, the call does
+    /// nothing.
     pub async fn unexport(&self, exported: Exported) -> Option<Vec<u8>> {
         let watched = self.begin_unexport(exported);
         poll_fn(|cx| {
@@ -455,7 +457,7 @@ impl Packets {
         self.end_unexport(exported)
     }
 
-    /// As [`unexport`](Self::unexport), making progress until it is done.
+    /// As [`unexport`](Self::unexport), and makes progress until it is done.
     pub fn unexport_blocking(&self, exported: Exported) -> Option<Vec<u8>> {
         let watched = self.begin_unexport(exported);
         while !self.with(|state| state.unmapped(exported.key)) {
@@ -465,7 +467,8 @@ impl Packets {
         self.end_unexport(exported)
     }
 
-    /// Refuses new copies and tells those who have translations; returns whose silence is noticed.
+    /// Refuses new copies and invalidates peers' translations; returns the peers whose silence is
+    /// noticed.
     fn begin_unexport(&self, exported: Exported) -> Expecting {
         let mut expecting = Expecting { packets: self.clone(), watched: Vec::new() };
         let (state, port) = (&mut *self.shared.state.borrow_mut(), &self.port);

@@ -6,44 +6,44 @@ use std::collections::VecDeque;
 use weft::port::{Arrived, Awaits, Port};
 use weft::{OpError, PeerId, Status};
 
-/// Places of a mailbox that are kept while it is empty.
+/// Capacity of a mailbox that is kept while the mailbox is empty.
 const WAITING_SPARE: usize = 1024;
 
-/// What [`Packets::receive`] got.
+/// A packet that [`Packets::receive`] received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
-    /// Who sent it.
+    /// The sender.
     pub source: PeerId,
-    /// The sender's argument.
+    /// The argument that the sender gave.
     pub argument: u32,
-    /// Bytes.
+    /// Length in bytes.
     pub len: usize,
 }
 
 impl From<Status> for Received {
     #[inline]
     fn from(s: Status) -> Received {
-        // A packet that came has a sender.
+        // A packet that arrived always has a sender.
         let source = s.source.unwrap_or(PeerId(u32::MAX));
         Received { source, argument: (s.tag >> 32) as u32, len: s.len }
     }
 }
 
 impl Packets {
-    /// Has packets for handler `number` wait for [`receive`](Self::receive) from now on, instead of
-    /// an upcall. They take memory meanwhile, of which there is as much as for messages without a
-    /// receive (`WEFT_UNEXPECTED_MAX`); beyond it their senders wait.
+    /// Makes handler `number` a mailbox: its packets wait for [`receive`](Self::receive) instead of
+    /// an upcall. Waiting packets take memory, at most as much as unexpected messages
+    /// (`WEFT_UNEXPECTED_MAX`); beyond that their senders wait.
     pub fn mailbox(&self, number: u16) {
         self.set(number, Slot::Mailbox(VecDeque::new()));
     }
 
-    /// Receives the next packet for a mailbox, of one peer or of any, into `buffer`. It is looked
-    /// for on the link itself and copied once. Progress is made meanwhile, and upcalls run.
+    /// Receives the next packet for a mailbox, from one peer or from any, into `buffer`. The packet
+    /// is taken straight from the link and copied once. The call makes progress, and upcalls run.
     ///
     /// # Errors
-    /// The peer failed; the packet is longer than the buffer (`Truncated`, and it is lost); this is
-    /// called from an upcall, or `number` is no mailbox (`Refused`). From any peer it waits without
-    /// a bound.
+    /// The peer failed; the packet is longer than the buffer (`Truncated`, and the packet is lost);
+    /// the call came from an upcall, or `number` is no mailbox (`Refused`). A receive from any peer
+    /// waits without a bound.
     #[inline]
     pub fn receive(
         &self,
@@ -76,7 +76,7 @@ impl Packets {
     ) -> Result<Received, OpError> {
         let _watch = from.and_then(|peer| self.endpoint().watch(peer));
         loop {
-            // Ahead of its failure: what it sent before counts.
+            // Before the peer's failure is reported, packets that it sent earlier are received.
             if let Some(result) = self.try_receive(from, number, buffer) {
                 return result;
             }
@@ -92,7 +92,8 @@ impl Packets {
         }
     }
 
-    /// As [`receive`](Self::receive), of what is there already: neither waits nor makes progress.
+    /// Does what [`receive`](Self::receive) does, with packets that have arrived already: the call
+    /// neither waits nor makes progress.
     #[inline]
     pub fn try_receive(
         &self,
@@ -125,7 +126,7 @@ impl State {
         let at = waiting.iter().position(|a| from.is_none_or(|from| from == a.source))?;
         let message: Arrived = waiting.remove(at)?;
         if waiting.is_empty() && waiting.capacity() > WAITING_SPARE {
-            // A flood took it.
+            // A flood of packets made the queue large: free its memory.
             *waiting = VecDeque::new();
         }
         let (source, argument, len) = (message.source, message.argument, message.data.len());

@@ -6,7 +6,7 @@ use super::Packets;
 use weft::port::{Awaits, Port};
 use weft::{OpError, PeerId};
 
-/// Sends a packet: at once where nothing stands in the way, else a copy of it when it can go.
+/// Sends a packet at once if possible; else queues a copy of it.
 pub(super) fn post(
     port: &Port,
     to: PeerId,
@@ -17,10 +17,10 @@ pub(super) fn post(
 }
 
 impl Packets {
-    /// Sends a packet to `handler` at a peer. The buffer is free when this returns, whatever
-    /// transfer is chosen: the bytes lie in the link's frame and, where it may have to be sent
-    /// again or there is no frame yet, in library memory. Without that copy:
-    /// [`gather`](Self::gather).
+    /// Sends a packet to `handler` at a peer. The buffer is free when the call returns, whatever
+    /// transfer is chosen: the bytes were copied to the link's frame and, where the packet may have
+    /// to be retransmitted or no frame is free, to library memory. [`gather`](Self::gather) avoids
+    /// that copy.
     ///
     /// # Errors
     /// The peer failed, or the packet is longer than [`packet_max`](Self::packet_max) (`Refused`).
@@ -109,17 +109,17 @@ impl Packets {
         }
     }
 
-    /// Memory for a packet of `len` bytes, which hold anything, for
+    /// Returns memory for a packet of `len` bytes, with arbitrary content, for
     /// [`send_buffer`](Self::send_buffer).
     pub fn alloc(&self, len: usize) -> SendBuffer {
         self.port.buffer(len)
     }
 
-    /// Sends a packet that was written to a send buffer; it is not copied in this process but into
-    /// the link's frame.
+    /// Sends a packet that was written to a send buffer. The only copy in this process is into the
+    /// link's frame.
     ///
     /// # Errors
-    /// As [`try_send`](Self::try_send); the buffer is lost with the packet then.
+    /// As [`try_send`](Self::try_send). The buffer is lost with the packet then.
     pub fn send_buffer(
         &self,
         to: PeerId,

@@ -4,27 +4,27 @@ use super::{sys, Counter, Packet};
 use weft::choices::NoAgent;
 use weft::{OpError, PeerId, SharedEndpoint};
 
-/// The packet interface of a [`SharedEndpoint`]. Clones are the same.
+/// The packet interface of a [`SharedEndpoint`]. Clones share one state.
 #[derive(Clone)]
 pub struct SharedPackets {
     endpoint: SharedEndpoint,
 }
 
-/// A packet in its upcall, which runs in any thread. It cannot be kept.
+/// A packet in its upcall, which runs in any thread. The upcall cannot keep it.
 pub struct SharedPacket<'a>(Packet<'a>);
 
 impl SharedPacket<'_> {
-    /// Who sent it.
+    /// The sender.
     pub fn source(&self) -> PeerId {
         self.0.source()
     }
 
-    /// The sender's argument.
+    /// The argument that the sender gave.
     pub fn argument(&self) -> u32 {
         self.0.argument()
     }
 
-    /// The sender's bytes.
+    /// The payload.
     pub fn data(&self) -> &[u8] {
         self.0.data()
     }
@@ -45,21 +45,21 @@ impl SharedPacket<'_> {
 }
 
 impl SharedPackets {
-    /// The packet interface of an endpoint.
+    /// Returns the packet interface of an endpoint.
     ///
     /// # Errors
-    /// The endpoint's configuration chooses an agent, which does not serve this process.
+    /// The endpoint's configuration chooses an agent, but no agent serves this process.
     pub fn new(endpoint: &SharedEndpoint) -> Result<SharedPackets, NoAgent> {
         sys::locked(endpoint, |_| ())?;
         Ok(SharedPackets { endpoint: endpoint.clone() })
     }
 
-    /// The endpoint below.
+    /// Returns the endpoint of this interface.
     pub fn endpoint(&self) -> &SharedEndpoint {
         &self.endpoint
     }
 
-    /// As [`Packets::handle`](super::Packets::handle); the upcall runs in the thread that makes
+    /// As [`Packets::handle`](super::Packets::handle). The upcall runs in the thread that makes
     /// progress, which may be the watchdog's.
     pub fn handle(&self, number: u16, mut upcall: impl FnMut(SharedPacket<'_>) + Send + 'static) {
         _ = sys::locked(&self.endpoint, |packets| {
@@ -93,8 +93,8 @@ impl SharedPackets {
         sys::locked(&self.endpoint, |packets| packets.counter(value)).ok()?
     }
 
-    /// As [`Packets::fetch_add`](super::Packets::fetch_add), returning when it is done; to a
-    /// counter in a kernel this adds by the agent.
+    /// As [`Packets::fetch_add`](super::Packets::fetch_add), and returns when it is done. To a
+    /// counter in a kernel it adds through the agent.
     ///
     /// # Errors
     /// The peer failed, or has no such counter.
@@ -102,7 +102,7 @@ impl SharedPackets {
         self.endpoint.atomic(at, (counter.key, 0), weft::AtomicCode::FetchAdd, n, 0)
     }
 
-    /// The value of a counter made here.
+    /// Returns the value of a counter made here.
     pub fn counter_value(&self, counter: Counter) -> Option<u64> {
         sys::locked(&self.endpoint, |packets| packets.counter_value(counter)).ok()?
     }

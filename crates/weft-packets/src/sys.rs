@@ -1,4 +1,4 @@
-//! Memory of the caller, and of peers.
+//! Access to memory of the caller and of peers.
 
 use super::wire::{name, Kind};
 use super::{Exported, Packets};
@@ -6,20 +6,21 @@ use weft::choices::NoAgent;
 use weft::port::{Kept, Port};
 use weft::{OpError, PeerId, Rights, SharedEndpoint};
 
-/// Frees the memory of an export whose address no peer has, or whose peers have all forgotten it.
+/// Frees the memory of an export, of which no peer has the address, or which all peers have
+/// forgotten.
 pub(super) fn free(kept: Kept) {
-    // SAFETY: the caller is `Export`, which frees only what is not exposed, or what `unexport` has
-    // had all peers forget.
+    // SAFETY: the caller is `Export`, which frees only memory that is not exposed, or that all
+    // peers have forgotten on request of `unexport`.
     unsafe { kept.free() }
 }
 
-/// The memory of such an export.
+/// Returns the memory of such an export.
 pub(super) fn into_vec(kept: Kept) -> Vec<u8> {
     // SAFETY: as in `free`.
     unsafe { kept.into_vec() }
 }
 
-/// Writes to a page of a peer whose translation is at hand, where the link can.
+/// Writes to a page of a peer whose translation is known, if the link can.
 pub(super) fn write_page(port: &Port, to: PeerId, addr: u64, data: &[u8]) -> bool {
     // SAFETY: the address is that of a translation that the peer has given and not taken back, and
     // `translate` has compared the length with the translation's.
@@ -32,14 +33,14 @@ pub(super) fn locked<R>(
     shared: &SharedEndpoint,
     f: impl FnOnce(&Packets) -> R,
 ) -> Result<R, NoAgent> {
-    // SAFETY: `shared.rs` alone calls this. Its closures keep nothing, and the upcalls that they
-    // set are `Send` and get no clone of the interface. The interface itself is one that nobody
-    // else has: `SharedEndpoint` gives its endpoint to nobody.
+    // SAFETY: only `shared.rs` calls this. Its closures keep nothing, and the upcalls that they set
+    // are `Send` and get no clone of the interface. No other owner of the interface exists:
+    // `SharedEndpoint` never hands out its endpoint.
     unsafe { shared.with_endpoint(|endpoint| Packets::new(endpoint).map(|packets| f(&packets))) }
 }
 
 impl Packets {
-    /// Lets peers copy to the caller's memory. `None`: no more keys.
+    /// Lets peers copy to the caller's memory. `None` if no key is left.
     ///
     /// # Safety
     /// Until `unexport` of it has ended, `ptr..ptr+len` stays valid; peers write to it at any time.
@@ -50,8 +51,8 @@ impl Packets {
         registered.then(|| self.note_export(key, ptr as u64, len as u64))
     }
 
-    /// Where exported memory lies in this process, until the export has ended; peers write to it at
-    /// any time.
+    /// Returns the address of exported memory in this process, until the export has ended. Peers
+    /// write to it at any time.
     pub fn exported_at(&self, exported: Exported) -> Option<*mut u8> {
         self.with(|state| state.address_of(exported.key)).map(|addr| addr as *mut u8)
     }
@@ -60,8 +61,8 @@ impl Packets {
     /// [`returned`](Packets::returned) gives back.
     ///
     /// # Errors
-    /// As [`try_gather`](Packets::try_gather); `Refused` also when thousands have been given back
-    /// and not been asked for.
+    /// As [`try_gather`](Packets::try_gather); `Refused` also if thousands of pointers wait for
+    /// `returned`.
     ///
     /// # Safety
     /// Until `returned` has named `ptr` as often as it was sent from, or `flush` has returned, or
@@ -81,8 +82,8 @@ impl Packets {
         Ok(())
     }
 
-    /// Memory that a packet was sent from by [`try_gather_at`](Packets::try_gather_at) and that is
-    /// free again, in the order in which it became free. It neither waits nor makes progress.
+    /// Returns memory that [`try_gather_at`](Packets::try_gather_at) sent from and that is free
+    /// again, in the order in which it became free. The call neither waits nor makes progress.
     pub fn returned(&self) -> Option<*const u8> {
         self.port.returned()
     }

@@ -1,34 +1,34 @@
-//! The headers of packets beside the program's bytes.
+//! Headers of the packets of the packet interface.
 //!
-//! A packet is a message of the port's client [`CLIENT`]. Bits 0 to 15 of its number are the number
-//! of the handler, bits 16 to 23 the kind; its argument is the program's. Packets of kind 0 carry
-//! the program's bytes and nothing else; those of other kinds begin with one of the headers below,
-//! all integers in little-endian order.
+//! A packet is a message of the port's client [`CLIENT`]. Bits 0 to 15 of its number are the
+//! handler, bits 16 to 23 the kind; its argument is the program's. Packets of kind 0 carry only the
+//! program's bytes; packets of other kinds begin with one of the headers below. All integers are
+//! little-endian.
 
 /// The number of the packet interface among the clients of the port.
 pub const CLIENT: u8 = weft::port::WEFT;
 
-/// What a packet is.
+/// The kind of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
-    /// The program's.
+    /// A packet of the program.
     User = 0,
-    /// A multicast packet on its way down a tree.
+    /// A multicast packet that goes down a tree.
     Multicast = 1,
-    /// Credit of an edge of a tree.
+    /// Credit of an edge of a tree, from child to parent.
     Credit = 2,
-    /// The parent lacks credit and asks for it.
+    /// The parent lacks credit and asks the child for it.
     Ask = 3,
-    /// A member failed.
+    /// A member of a group failed.
     Failed = 4,
-    /// Remote-memory copy to a page whose translation the sender lacks.
+    /// A part of a remote-memory copy, to a page whose translation the sender lacks.
     Redirect = 5,
     /// The translation of a page, or a refusal.
     Map = 6,
     /// Translations of a region are no longer valid.
     Invalidate = 7,
-    /// They are forgotten.
+    /// The peer has forgotten the translations of a region.
     Invalidated = 8,
     /// The root of a tree asks a member to join it at its agent, or the member answers.
     Join = 9,
@@ -49,16 +49,16 @@ impl Kind {
     ];
 }
 
-/// Number and argument of a packet.
+/// The number and the argument of a packet.
 pub type Name = (u32, u32);
 
-/// The name of a packet.
+/// Returns the number and the argument of a packet.
 #[inline]
 pub const fn name(kind: Kind, handler: u16, argument: u32) -> Name {
     ((kind as u32) << 16 | handler as u32, argument)
 }
 
-/// Kind and handler of a number; `None`: there is no such kind.
+/// Returns the kind and the handler of a number. `None` if there is no such kind.
 #[inline]
 pub fn parse_number(number: u32) -> Option<(Kind, u16)> {
     let kind = *Kind::ALL.get((number >> 16) as usize)?;
@@ -77,10 +77,10 @@ macro_rules! header {
         }
 
         impl $name {
-            /// Bytes.
+            /// Length in bytes.
             pub const LEN: usize = $len;
 
-            /// Writes it to the start of `out`, which is at least that long.
+            /// Writes the header to the start of `out`, which must be at least [`Self::LEN`] long.
             pub fn write(&self, out: &mut [u8]) {
                 $(
                     let bytes = self.$field.to_le_bytes();
@@ -88,7 +88,7 @@ macro_rules! header {
                 )*
             }
 
-            /// The header and what follows it; `None` when there are too few bytes.
+            /// Returns the header and the bytes behind it. `None` if there are too few bytes.
             pub fn parse(bytes: &[u8]) -> Option<($name, &[u8])> {
                 let (head, rest) = bytes.split_at_checked($len)?;
                 let parsed = $name {
@@ -99,7 +99,7 @@ macro_rules! header {
                 Some((parsed, rest))
             }
 
-            /// Its bytes.
+            /// Returns the header's bytes.
             pub fn encode(&self) -> [u8; $len] {
                 let mut out = [0; $len];
                 self.write(&mut out);
@@ -110,15 +110,16 @@ macro_rules! header {
 }
 
 header! {
-    /// Of a multicast packet; the program's bytes follow. The tag has handler and argument.
+    /// Header of MULTICAST; the program's bytes follow. Number and argument of the packet carry the
+    /// handler and the program's argument.
     Multicast, 12;
     /// The group.
     group: u16 = 0,
-    /// Member that sent it first.
+    /// Rank of the member that sent the packet first.
     root: u16 = 2,
-    /// Its number among those of the root to this group.
+    /// The packet's number among the root's packets to this group.
     seq: u32 = 4,
-    /// Code of the tree it takes.
+    /// Code of the tree that the packet takes.
     tree: u8 = 8,
     /// 0.
     zero: u8 = 9,
@@ -127,14 +128,14 @@ header! {
 }
 
 header! {
-    /// Of CREDIT (from child to parent) and ASK (from parent to child).
+    /// Header of CREDIT (from child to parent) and ASK (from parent to child).
     Credit, 12;
     /// The group.
     group: u16 = 0,
     /// Root of the tree.
     root: u16 = 2,
-    /// Packets that came over the edge and whose memory is free again, since the group began; of
-    /// ASK, those sent.
+    /// Of CREDIT: packets that came over the edge since the group began and whose memory is free
+    /// again. Of ASK: packets sent over the edge since then.
     count: u32 = 4,
     /// Code of the tree.
     tree: u8 = 8,
@@ -145,7 +146,7 @@ header! {
 }
 
 header! {
-    /// Of JOIN.
+    /// Header of JOIN.
     Join, 12;
     /// The group.
     group: u16 = 0,
@@ -153,7 +154,8 @@ header! {
     root: u16 = 2,
     /// Code of the tree.
     tree: u8 = 4,
-    /// 255: please join; from the member, 0: joined, otherwise why not.
+    /// From the root, 255: a request to join. From the member, 0: joined; otherwise the reason why
+    /// not.
     status: u8 = 5,
     /// 0.
     zero: u16 = 6,
@@ -162,7 +164,7 @@ header! {
 }
 
 header! {
-    /// Of FAILED.
+    /// Header of FAILED.
     Failed, 4;
     /// The group.
     group: u16 = 0,
@@ -171,49 +173,49 @@ header! {
 }
 
 header! {
-    /// Of REDIRECT; the bytes to be placed follow.
+    /// Header of REDIRECT; the bytes to copy follow.
     Redirect, 24;
     /// Key of the region.
     key: u64 = 0,
-    /// Where in the region they go.
+    /// Offset of the bytes in the region.
     offset: u64 = 8,
     /// Number of the copy.
     copy: u32 = 16,
-    /// 1: the last packet for its page, to be answered with MAP.
+    /// 1: the last packet of its page, which the receiver answers with MAP.
     last: u32 = 20,
 }
 
 header! {
-    /// Of MAP.
+    /// Header of MAP.
     Map, 40;
     /// Key of the region.
     key: u64 = 0,
     /// Number of the page in the region.
     page: u64 = 8,
-    /// Address of the page in the memory of the process that answers.
+    /// Address of the page in the process that answers.
     addr: u64 = 16,
     /// Number of the copy.
     copy: u32 = 24,
-    /// 0: mapped; 1: refused, key, bounds or rights are wrong.
+    /// 0: mapped. 1: refused, since key, bounds or rights are wrong.
     status: u32 = 28,
-    /// Bytes of the page that the region has.
+    /// Bytes of the page that lie in the region.
     len: u32 = 32,
     /// 0.
     zero: u32 = 36,
 }
 
 header! {
-    /// Of INVALIDATE and INVALIDATED.
+    /// Header of INVALIDATE and INVALIDATED.
     Invalidate, 8;
     /// Key of the region.
     key: u64 = 0,
 }
 
-/// Reads bytes as every header there is: none panics, and what parses encodes to the same bytes.
-/// For fuzzing.
+/// Parses bytes as every header: no parser may panic, and a parsed header must encode to the same
+/// bytes. For fuzzing.
 ///
 /// # Panics
-/// That does not hold.
+/// A parsed header encodes to other bytes.
 pub fn check(bytes: &[u8]) {
     macro_rules! same {
         ($($name:ident),*) => {

@@ -1,11 +1,12 @@
-//! What becomes of exported memory when its endpoint ends. A process of its own: it counts files.
+//! The end of exported memory with its endpoint. This test has its own process, since it counts
+//! open files.
 #![allow(non_snake_case)]
 
 use weft::{Clock, Config, Endpoint, EndpointId};
 use weft_link::{ShmConfig, ShmLink};
 use weft_packets::Packets;
 
-/// Memory files that this process has open.
+/// Returns the number of memory files that this process has open.
 fn memory_files() -> usize {
     let files = std::fs::read_dir("/proc/self/fd").unwrap();
     let name =

@@ -28,7 +28,7 @@ fn udp_link(id: u64, faults: Option<FaultSpec>) -> Box<dyn Link> {
     around.around(link, &time).unwrap()
 }
 
-/// Some endpoints that know each other: `peers[a][b]` is B as A knows it.
+/// Some endpoints that know each other: `peers[a][b]` is A's peer for B.
 struct Hosts {
     name: &'static str,
     packets: Vec<Packets>,
@@ -152,7 +152,7 @@ fn counters__who_sends_packets_and_never_polls_is_counted() {
 
 #[test]
 fn send__gathered_from_user_memory_is_free_when_it_returns() {
-    // The receiver has to run meanwhile: a thread of its own.
+    // The receiver has to run meanwhile, so it has its own thread.
     for (name, faults) in [("udp", false), ("faulty", true)] {
         let (to_main, from_peer) = std::sync::mpsc::channel();
         let (to_peer, from_main) = std::sync::mpsc::channel();
@@ -225,7 +225,7 @@ fn receive__in_order_from_mailboxes_beside_upcalls_over_every_link() {
         while next != [200; 2] || upcalls.get() < 400 {
             tasks.retain_mut(|task| task.as_mut().poll(&mut cx) == Poll::Pending);
             h.packets.iter().for_each(|p| _ = p.poll());
-            // In turn of one peer, and of any.
+            // Receive from one peer, then from any peer.
             for from in [Some(peers[1]), None] {
                 let Some(got) = receiver.try_receive(from, 3, &mut buffer) else { continue };
                 let got = got.unwrap();
@@ -343,7 +343,7 @@ fn keep__holds_credit_until_released() {
         sent += u32::from(h.packets[0].try_send(to, 0, sent, &[0; 4096]).is_ok());
         h.packets.iter().for_each(|p| _ = p.poll());
     }
-    // Half of the credit in bytes is the bound; what is not kept is released at once.
+    // Half of the credit in bytes is the bound; packets beyond it are released at once.
     assert_eq!(kept.borrow().len(), 16);
     assert!(h.packets[1].stats().keeps_refused > 0);
     kept.borrow_mut().clear();
@@ -380,8 +380,8 @@ fn multicast__every_tree_over_every_link() {
     }
 }
 
-/// Three members of a group, of which one falls silent: what the others, of which one expects
-/// packets of the first member, know in the end.
+/// Runs three members of a group, of which one falls silent and one expects packets of the first
+/// member. Returns the failures that the others see in the end.
 fn missed(goes: usize) -> Vec<MulticastError> {
     let soon = Config { peer_timeout_ms: 800, keepalive_ms: 50, ..Config::default() };
     let mut h = hosts("udp", 3, &soon);
@@ -389,7 +389,7 @@ fn missed(goes: usize) -> Vec<MulticastError> {
     let mut groups: Vec<_> = h.packets.iter().enumerate().map(join).collect();
     let (first, second) = ((goes + 1) % 3, (goes + 2) % 3);
     let expecting = groups[first].expect(0).unwrap();
-    // Twice, and only one of them ends.
+    // Two declarations, of which one ends.
     drop(groups[first].expect(0).unwrap());
     h.packets[goes].poll();
     let left = [groups[first].clone(), groups[second].clone()];
@@ -410,7 +410,7 @@ fn expect__a_root_that_is_silent_ends_the_group_although_nothing_was_sent_to_it(
 
 #[test]
 fn expect__what_is_on_the_way_from_the_root_is_noticed_too() {
-    // Member 2 has member 1 before it in a chain.
+    // In a chain, member 2 is below member 1.
     let told = missed(1);
     for error in told {
         assert!(matches!(error, MulticastError::Member { rank: 1, .. }), "{error:?}");
@@ -425,7 +425,7 @@ fn expect__one_that_leaves_in_good_order_is_not_missed() {
     h.packets[1].mailbox(1);
     h.packets[0].try_send(h.peers[0][1], 1, 0, b"x").unwrap();
     h.until(|| h.packets[1].try_receive(None, 1, &mut [0; 1]).is_some());
-    // Nobody else makes progress meanwhile.
+    // No other endpoint makes progress meanwhile.
     h.packets[0].endpoint().close(Duration::from_millis(20));
     h.until(|| h.packets[1].endpoint().peer_failure(h.peers[1][0]).is_some());
     let after = group.expect(0).unwrap();
@@ -498,7 +498,7 @@ fn rcpy__into_memory_of_which_each_export_is_mapped_anew() {
         counters.iter().find(|c| c.1 == "shm_mapped").map_or(0, |c| c.2)
     };
     for round in 0..20 {
-        // Where the one before was, as a rule.
+        // New memory usually gets the address of the freed memory.
         let memory = b.export(LEN).unwrap();
         for n in 0..4 {
             let data = bytes(round * 10 + n, LEN);
@@ -531,7 +531,7 @@ fn hostile__headers_of_a_member_break_nothing() {
         let kind = rng.below(12) as u32;
         let mut data = vec![0; rng.below(60) as usize];
         rng.fill(&mut data);
-        // Small numbers get further.
+        // Small numbers pass more checks, so they reach more code.
         for byte in &mut data {
             if rng.below(3) > 0 {
                 *byte &= 3;
@@ -558,7 +558,8 @@ fn hostile__headers_of_a_member_break_nothing() {
     assert_eq!(wire::parse_number(1 << 22), None);
 }
 
-/// Two hosts over UDP that trust the network: how many of 3000 packets came, and the error, if any.
+/// Runs two hosts over UDP that trust the network. Returns how many of 3000 packets came, and the
+/// error, if any.
 fn trusting(name: &'static str) -> (u32, Option<OpError>) {
     let (reliability, eager_credit) = (Reliability::None, 32 << 10);
     let h = hosts(name, 2, &Config { reliability, eager_credit, ..Config::default() });
@@ -656,7 +657,7 @@ fn choose__what_holds_for_a_job_is_not_taken_for_a_peer() {
 }
 
 impl Hosts {
-    /// Chooses a transfer at `a` for `b`; the rest stays.
+    /// Chooses a transfer at `a` for `b`; other choices stay.
     fn transfer(&self, a: usize, b: usize, transfer: Transfer) {
         let (packets, peer) = (&self.packets[a], self.peers[a][b]);
         let before = packets.endpoint().chosen(peer).unwrap();
@@ -664,14 +665,14 @@ impl Hosts {
         assert_eq!(packets.endpoint().chosen(peer).unwrap(), Choices { transfer, ..before });
     }
 
-    /// Bytes that two hosts have copied directly.
+    /// Returns the bytes that two hosts have copied directly.
     fn copied(&self, a: usize, b: usize) -> usize {
         let copied = |i: usize| self.packets[i].endpoint().stats().direct_bytes;
         (copied(a) + copied(b)) as usize
     }
 
-    /// A message from `a` to `b`: whether its buffer was free at once, and how many of its bytes
-    /// were copied directly.
+    /// Sends a message from `a` to `b`. Returns if its buffer was free at once, and how many of its
+    /// bytes were copied directly.
     fn message(&self, a: usize, b: usize, len: usize) -> (bool, usize) {
         let [from, to] = [a, b].map(|i| self.packets[i].endpoint());
         let before = self.copied(a, b);
@@ -697,18 +698,19 @@ fn choose__each_peer_in_memory_has_its_transfer() {
         h.transfer(0, peer, transfer);
     }
     h.transfer(3, 0, Transfer::Rcpy);
-    // Host 0 alone has chosen for 1 and 2: whether it waits, and what is copied.
+    // Only host 0 has chosen, for 1 and 2: `free` is true if its buffer is free at once, `direct`
+    // counts bytes copied directly.
     for (peer, free, direct) in [(1, true, 0), (2, false, 0), (3, false, len)] {
         assert_eq!(h.message(0, peer, len), (free, direct), "to {peer}");
         assert_eq!(h.message(peer, 0, len).1, direct, "from {peer}");
     }
-    // From 4 KiB on, and not below; another peer sends as ever.
+    // Direct copies begin at 4 KiB; other peers send as before.
     assert_eq!(h.message(0, 3, 5000).1, 5000);
     assert_eq!(h.message(0, 3, 4000).1, 0);
     assert_eq!(h.message(0, 1, 5000).1, 0);
-    // What others choose between them is theirs.
+    // Choices of two hosts do not change those of others.
     assert_eq!(h.message(1, 2, len).1, len);
-    // It can be chosen while the session lasts, for what begins then.
+    // A choice during the session holds for operations that begin later.
     h.transfer(0, 1, Transfer::Rcpy);
     h.transfer(1, 0, Transfer::Rcpy);
     assert_eq!(h.message(0, 1, len).1, len);
@@ -743,19 +745,19 @@ fn choose__each_peer_over_a_network_has_its_transfer() {
         h.transfer(0, peer, transfer);
         h.packets[peer].handle(1, |_, _| {});
     }
-    // What is free at once: with copy all, with gather nothing, with rcpy what is short.
+    // Buffers free at once: with copy all, with gather none, with rcpy those of short messages.
     for (len, free) in [(100_000, [true, false, false]), (100, [true, false, true])] {
         let got = [1, 2, 3].map(|peer| h.message(0, peer, len).0);
         assert_eq!(got, free, "{len} bytes");
     }
-    // Packets are lent to whom gather holds for, and copied for whom copy does.
+    // Packets are lent where gather is chosen for the peer, and copied where copy is.
     let memory: Rc<[u8]> = bytes(3, 1000).into();
     for (peer, lent) in [(1, 0), (2, 1)] {
         h.packets[0].gather(h.peers[0][peer], 1, 0, &memory, 0..1000).unwrap();
         assert_eq!((h.packets[0].lent(), Rc::strong_count(&memory)), (lent, lent + 1), "{peer}");
         h.until(|| h.packets[0].lent() == 0);
     }
-    // A message that nobody expects is left at its sender with rcpy from 4 KiB on.
+    // With rcpy, an unexpected message of 4 KiB or more stays at its sender.
     let unexpected = |peer: usize| {
         let before = h.packets[peer].endpoint().stats().bytes_received;
         let send = h.packets[0].endpoint().send(h.peers[0][peer], 9, bytes(1, 8000));
@@ -777,7 +779,7 @@ fn choose__each_peer_over_a_network_has_its_transfer() {
     assert_eq!(unexpected(3), 0);
 }
 
-/// The configuration of a job with these settings.
+/// Returns the configuration of a job with these settings.
 fn job(set: &[(&str, &str)]) -> Config {
     let mut config = Config::default();
     set.iter().for_each(|(name, value)| config.set(name, value).unwrap());
@@ -796,7 +798,7 @@ fn exceptions__one_rank_has_another_transfer_by_the_settings_of_all() {
         assert_eq!(h.message(a, b, len), (true, 0), "{a} to {b}");
     }
     assert_eq!(h.packets[0].endpoint().choices().transfer, Transfer::Rcpy);
-    // The other way round, and a call still chooses otherwise.
+    // The reverse choice; a call still overrides it.
     let h = hosts("shm", 3, &job(&[("transfer", "copy,1-2=rcpy,2=copy")]));
     assert_eq!(h.message(0, 1, len), (false, len));
     assert_eq!(h.message(0, 2, len), (true, 0));
@@ -815,7 +817,7 @@ fn exceptions__hold_for_who_makes_itself_known() {
         Packets::new(&Endpoint::with_links(config, EndpointId(id), Clock::system(), links)).unwrap()
     };
     let packets: Vec<Packets> = (0..3).map(open).collect();
-    // Rank 2 learns of the others by their HELLO alone.
+    // Rank 2 learns of the others only by their HELLO.
     let h = Hosts { name: "udp", packets, peers: Vec::new() };
     let to = h.packets[2].endpoint();
     let mut before = 0;
@@ -857,7 +859,7 @@ fn choose__the_place_of_fetch_and_add_needs_an_agent_or_none() {
         Err(ChoiceError::NoAgent(NoAgent { setting: "fetch_add", value: "agent" }))
     );
     assert_eq!(h.packets[0].counter_server(), Server::Host);
-    // Whether a peer over a network has one is not known.
+    // A rank does not know if a peer over a network has an agent.
     let h = hosts("udp", 2, &Config::default());
     let choices = Choices { fetch_add: Server::Agent, ..Choices::default() };
     assert_eq!(h.packets[0].endpoint().choose(h.peers[0][1], &choices), Ok(()));

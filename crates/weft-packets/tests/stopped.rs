@@ -1,4 +1,4 @@
-//! A multicast member whose process is stopped: its parent says so, and does not call it slow only.
+//! A multicast member whose process is stopped: its parent reports it as stopped, not only as slow.
 #![allow(non_snake_case)]
 
 use std::io::{BufRead, BufReader};
@@ -32,7 +32,7 @@ impl log::Log for Keep {
 }
 
 fn open(rank: u32) -> Endpoint {
-    // The link looks at the process many times before the line is due.
+    // The link checks the process many times before the warning is due.
     let config =
         Config { rank: Some(rank), warn_after_ms: 3_000, keepalive_ms: 50, ..Config::default() };
     open_endpoint(config, Links::parse("shm").unwrap(), [9; 32]).unwrap()
@@ -42,7 +42,7 @@ fn address(hex: &str) -> Address {
     Address::decode(&from_hex(hex).unwrap()).unwrap()
 }
 
-/// The process that is stopped: answers the root until then.
+/// The process that is stopped; it answers the root until then.
 #[test]
 fn member__answers_until_it_is_stopped() {
     let Ok(root) = std::env::var(ROOT) else { return };

@@ -1,4 +1,4 @@
-//! A program that waits long in the packet interface says for whom.
+//! A long wait in the packet interface logs the rank it waits for.
 #![allow(non_snake_case)]
 
 use std::cell::Cell;
@@ -45,7 +45,8 @@ fn open(rank: u32, to: &Sender<Address>, from: &Receiver<Address>) -> (Packets, 
     (Packets::new(&endpoint).unwrap(), peer)
 }
 
-/// One waits as `wait` does until the other, once a line with these parts was said, lets it go on.
+/// One endpoint waits by `wait` until the other lets it go on, after a line with `parts` was
+/// logged.
 fn told(
     parts: &[&str],
     wait: impl Fn(&Packets, PeerId) + Sync,
@@ -103,7 +104,7 @@ fn wait__for_an_upcall_says_so() {
 #[test]
 fn send__names_who_has_no_room() {
     const MANY: usize = 100_000;
-    // The other makes no progress until the line is there.
+    // The other endpoint makes no progress until the line was logged.
     let wait = |packets: &Packets, peer| {
         (0..MANY).for_each(|_| packets.send(peer, 2, 0, &[1; 256]).unwrap());
     };

@@ -1,12 +1,12 @@
-//! A completion queue: rank 0 serves requests of all others, each as it comes:
-//! `weft run -n 4 completion_queue [REQUESTS]`.
+//! A completion queue: rank 0 serves the requests of all other ranks in the order of arrival: `weft
+//! run -n 4 completion_queue [REQUESTS]`.
 
 use std::error::Error;
 use weft::{CompletionQueue, Job};
 
 const REQUEST: u64 = 1;
 const ANSWER: u64 = 2;
-/// Context of an answer on its way: nothing is to be done when it has arrived.
+/// Context of the send of an answer; its completion needs no action.
 const ANSWERED: u64 = u64::MAX;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -45,7 +45,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         queue.push(endpoint.send(clients[at], ANSWER, answer), ANSWERED);
         left[at] -= 1;
         if left[at] > 0 {
-            // The buffer has come back, and is used again.
+            // The completion gives the buffer back, for the next receive.
             queue.push(endpoint.recv(Some(clients[at]), REQUEST, 0, done.buffer), done.context);
         }
     }

@@ -8,13 +8,13 @@ use std::os::fd::{AsFd, BorrowedFd};
 use weft::{CompletionQueue, Endpoint, Job};
 
 const LINE: u64 = 1;
-/// What a descriptor is registered under.
+/// The epoll data of the two descriptors.
 const ENDPOINT: u64 = 0;
 const INPUT: u64 = 1;
 
-/// Sleeps until there is something to do; whether that is input.
+/// Sleeps until there is something to do. True if there is input.
 fn sleep(epoll: BorrowedFd<'_>, endpoint: &Endpoint) -> rustix::io::Result<bool> {
-    // No: something came in between.
+    // A packet arrived in between: do not sleep.
     if !endpoint.prepare_wait() {
         return Ok(false);
     }
@@ -44,7 +44,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let mut open = true;
     loop {
-        // All that has ended, before any sleep.
+        // Handle all completions before any sleep.
         while let Some(done) = queue.poll() {
             let len = done.result?.len;
             if world.rank() == 0 {
@@ -60,7 +60,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             return Ok(());
         }
         if sleep(epoll.as_fd(), endpoint)? {
-            // What is there, as it is; nothing at the end.
+            // One read of the available bytes; zero bytes at the end of input.
             let mut line = vec![0; 4096];
             let len = std::io::stdin().read(&mut line)?;
             open = len > 0;

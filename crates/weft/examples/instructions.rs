@@ -13,7 +13,7 @@ fn message((a, to_b): (&Endpoint, PeerId), (b, to_a): (&Endpoint, PeerId), buffe
     b.recv_blocking(Some(to_a), 1, 0, buffer).unwrap();
 }
 
-/// A message that is asked for in blocks; both sides make progress in turn.
+/// Sends a message that the receiver pulls in blocks; both sides make progress in turn.
 #[inline(never)]
 fn bulk(
     (a, to_b): (&Endpoint, PeerId),
@@ -59,7 +59,7 @@ fn main() {
         }
         return;
     }
-    // More than is injected has to be acknowledged before its send returns.
+    // A message too long for inject must be acknowledged before its send returns.
     if len > 16 << 10 {
         let mut buffers = [vec![7; len], vec![0; len]];
         for _ in 0..100 {
@@ -67,7 +67,7 @@ fn main() {
         }
         return;
     }
-    // To and fro: an answer acknowledges.
+    // In both directions, since an answer acknowledges the message.
     let mut buffer = vec![7; len];
     for _ in 0..500 {
         message((&a, to_b), (&b, to_a), &mut buffer);

@@ -1,6 +1,5 @@
-//! Bandwidth from rank 0 to rank 1, turn by turn, two messages in flight:
-//! `weft run -n 2 stream [BYTES [TURNS [MESSAGES]]]`. With `STATS` set, each turn says how the
-//! counters moved.
+//! Bandwidth from rank 0 to rank 1, turn by turn, two messages in flight: `weft run -n 2 stream
+//! [BYTES [TURNS [MESSAGES]]]`. With `STATS` set, each turn prints the changes of the counters.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -58,7 +57,7 @@ fn main() -> Result<(), OpError> {
     for number in 0..turns {
         let start = Instant::now();
         ep.block_on(turn(ep, peer, rank == 0, messages, &mut free));
-        // The receiver says when it has everything.
+        // The receiver reports when it has all messages.
         match rank {
             0 => drop(ep.recv_blocking(Some(peer), 2, 0, &mut [0])?),
             _ => ep.send_blocking(peer, 2, &[1])?,

@@ -1,8 +1,8 @@
-//! What `weft tune` measured on this machine: figures that take the place of the links' estimates.
+//! Measurements by `weft tune` on this machine, which replace the links' estimates.
 //!
 //! The file is a small TOML table: numbers and plain strings under `[link.NAME]` and
-//! `[eager.SMALL.DATA]`. Endpoints read it once; one that is broken or was made on another machine
-//! is left aside with one warning.
+//! `[eager.SMALL.DATA]`. Endpoints read the file once; a broken file, or one of another machine, is
+//! ignored with one warning.
 
 use std::fmt::Write as _;
 use std::io::{ErrorKind, Read};
@@ -16,7 +16,7 @@ const VERSION: u64 = 1;
 const FILE_MAX: u64 = 64 << 10;
 /// Most tables of a file.
 const TABLES_MAX: usize = 64;
-/// Largest figure that makes sense: a second in nanoseconds, a terabyte a second.
+/// Largest valid figure: a second in nanoseconds, a terabyte a second.
 const FIGURE_MAX: u64 = 1_000_000_000;
 
 /// Figures of one link.
@@ -24,7 +24,7 @@ const FIGURE_MAX: u64 = 1_000_000_000;
 pub struct LinkFigures {
     /// Name of the link: `shm`, `udp`, ...
     pub link: String,
-    /// Where it was measured, in words.
+    /// Description of the place of measurement.
     pub place: String,
     /// One-way time of a small message, nanoseconds.
     pub latency_ns: u32,
@@ -32,7 +32,7 @@ pub struct LinkFigures {
     pub bytes_per_us: u32,
     /// Rate of messages sent at once, bytes per microsecond.
     pub small_bytes_per_us: u32,
-    /// Smallest messages in one direction, per millisecond; told, not used.
+    /// Smallest messages in one direction, per millisecond; shown to people only.
     pub messages_per_ms: u32,
 }
 
@@ -59,13 +59,13 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// The one this process runs on.
+    /// Returns the machine of this process.
     pub fn here() -> Machine {
         let read = |path| std::fs::read_to_string(path).unwrap_or_default();
         let info = read("/proc/cpuinfo");
         let model = info.lines().find(|l| l.starts_with("model name")).unwrap_or("");
         let text = format!("{}\n{model}", read("/etc/machine-id").trim());
-        // FNV-1a, 64 bits: it tells machines apart, it protects nothing.
+        // FNV-1a, 64 bits: it tells machines apart and has no use for security.
         let host = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |h, b| {
             (h ^ u64::from(b)).wrapping_mul(0x0000_0100_0000_01b3)
         });
@@ -73,7 +73,7 @@ impl Machine {
         Machine { host, kernel, cores: crate::job::cores() as u64 }
     }
 
-    /// What differs from another machine, in words.
+    /// Returns the difference from another machine, as text.
     fn differs(&self, here: &Machine) -> Option<String> {
         if self.host != here.host {
             return Some("it was made on another machine".into());
@@ -92,9 +92,9 @@ impl Machine {
 /// Figures of a machine's links. The default has none: all links keep their estimates.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Calibration {
-    /// When it was made, in seconds since 1970.
+    /// Time of making, in seconds since 1970.
     pub made: u64,
-    /// Where.
+    /// The machine it was made on.
     pub machine: Machine,
     /// Links.
     pub links: Vec<LinkFigures>,
@@ -102,13 +102,13 @@ pub struct Calibration {
     pub switches: Vec<Switch>,
 }
 
-/// Text as it may stand between quotes.
+/// Returns text with only characters that are valid between quotes.
 fn plain(text: &str) -> String {
     let fine = |c: char| !c.is_control() && c != '"' && c != '\\';
     text.chars().map(|c| if fine(c) { c } else { ' ' }).take(200).collect()
 }
 
-/// A table of the file that is being read.
+/// The table of the file that is being read.
 enum Table {
     Top,
     Link(usize),
@@ -135,7 +135,7 @@ impl Calibration {
     /// Reads the text of a file.
     ///
     /// # Errors
-    /// The line that is not understood and why, for people.
+    /// A text with the first invalid line, and why it is invalid.
     pub fn parse(file: &str) -> Result<Calibration, String> {
         let (mut made, mut version, mut table) = (Calibration::default(), None, Table::Top);
         for (at, line) in file.lines().enumerate() {
@@ -224,7 +224,7 @@ impl Calibration {
         }
     }
 
-    /// The text of its file.
+    /// Returns the text of the file.
     pub fn to_text(&self) -> String {
         let mut out = String::from("# Measured by `weft tune`; `weft tune --forget` removes it.\n");
         let Machine { host, kernel, cores } = &self.machine;
@@ -249,7 +249,7 @@ impl Calibration {
     /// Reads a file; `None` if there is none.
     ///
     /// # Errors
-    /// Why it cannot be read or understood, for people.
+    /// A text that says why the file cannot be read or parsed.
     pub fn read(path: &Path) -> Result<Option<Calibration>, String> {
         let meta = match std::fs::metadata(path) {
             Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
@@ -265,10 +265,10 @@ impl Calibration {
         Calibration::parse(&file).map(Some)
     }
 
-    /// As [`read`](Self::read), refusing figures of another machine.
+    /// As [`read`](Self::read), but refuses figures of another machine.
     ///
     /// # Errors
-    /// As for [`read`](Self::read), and what differs.
+    /// As [`read`](Self::read); or a text with the difference from this machine.
     pub fn read_for(path: &Path, here: &Machine) -> Result<Option<Calibration>, String> {
         let read = Calibration::read(path)?;
         match read.as_ref().and_then(|c| c.machine.differs(here)) {
@@ -277,10 +277,10 @@ impl Calibration {
         }
     }
 
-    /// Writes a file in one step: whoever reads sees the old one or the new one.
+    /// Replaces a file atomically: a reader sees the old file or the new one.
     ///
     /// # Errors
-    /// The system's.
+    /// The system refused.
     pub fn write(&self, path: &Path) -> std::io::Result<()> {
         if let Some(folder) = path.parent().filter(|f| !f.as_os_str().is_empty()) {
             std::fs::create_dir_all(folder)?;
@@ -296,8 +296,8 @@ impl Calibration {
         written
     }
 
-    /// The file to use: `WEFT_TUNE`, else `weft/calibration.toml` in the user's folder for
-    /// settings. `None` if `WEFT_TUNE=off` or there is no such folder.
+    /// Returns the path of the file: `WEFT_TUNE`, else `weft/calibration.toml` in the user's
+    /// settings folder. `None` if `WEFT_TUNE=off` or there is no such folder.
     pub fn path_from_env() -> Option<PathBuf> {
         let var = |name| std::env::var_os(name).filter(|v| !v.is_empty());
         match var("WEFT_TUNE") {
@@ -310,8 +310,8 @@ impl Calibration {
         Some(folder.or_else(home)?.join("weft").join("calibration.toml"))
     }
 
-    /// What this process's endpoints use; read at the first call. Empty without a file, or where
-    /// it cannot be used, which is said once.
+    /// Returns the calibration of this process's endpoints, which the first call reads. It is empty
+    /// without a file, or if the file cannot be used; the latter is logged once.
     pub fn in_use() -> &'static Calibration {
         static IN_USE: OnceLock<Calibration> = OnceLock::new();
         IN_USE.get_or_init(|| {
@@ -332,12 +332,12 @@ impl Calibration {
         })
     }
 
-    /// Figures of a link.
+    /// Returns the figures of a link.
     pub fn link(&self, name: &str) -> Option<&LinkFigures> {
         self.links.iter().find(|l| l.link == name)
     }
 
-    /// Capabilities of a link with what was measured in the place of estimates.
+    /// Returns capabilities of a link in which measurements replace estimates.
     pub fn apply(&self, mut caps: LinkCaps) -> LinkCaps {
         if let Some(l) = self.link(caps.name) {
             (caps.latency_ns, caps.bytes_per_us) = (l.latency_ns, l.bytes_per_us);
@@ -346,7 +346,7 @@ impl Calibration {
         caps
     }
 
-    /// Longest eager message where small packets and data take these links; 0 if unknown.
+    /// Returns the longest eager message if small packets and data take these links; 0 if unknown.
     pub fn eager_max(&self, small: &str, data: &str) -> u32 {
         let found = self.switches.iter().find(|s| s.small == small && s.data == data);
         found.map_or(0, |s| s.eager_max)

@@ -1,5 +1,5 @@
 //! The exchangeable parts as one typed value, after paper 004: data transfer, reliability, maximum
-//! transfer unit, multicast, and the places of fetch-and-add and receipt.
+//! transfer unit, multicast, the server of fetch-and-add, and receipt.
 
 pub use weft_core::choices::{Place, Receipt, Server, Transfer, Tree, UnknownName};
 
@@ -8,25 +8,25 @@ use weft_core::exception::Exception;
 use weft_core::transfer::select::Limits;
 use weft_core::{Config, LinkCaps, Reliability};
 
-/// What is chosen. Each part is a setting of its own, `WEFT_` and the field's name in upper case,
-/// for a whole job. Transfer, reliability, maximum transfer unit and the place of fetch-and-add are
-/// chosen for some ranks by the same settings ([`exception`](weft_core::exception)), and for one
-/// peer by [`Packets::choose`](crate::packets::Packets::choose).
+/// A choice of each part. Each part is a setting of its own, `WEFT_` and the field's name in upper
+/// case, for a whole job. The same settings choose transfer, reliability, maximum transfer unit and
+/// the server of fetch-and-add for some ranks ([`exception`](weft_core::exception));
+/// [`Endpoint::choose`](crate::Endpoint::choose) chooses them for one peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choices {
-    /// How payload reaches the link.
+    /// The transfer of payload to the link.
     pub transfer: Transfer,
-    /// Who retransmits.
+    /// The party that retransmits.
     pub reliability: Reliability,
-    /// Longest packet, header included, bytes; 0: what the link carries.
+    /// Longest packet, header included, in bytes; 0: the link's maximum.
     pub mtu: u32,
-    /// Who forwards multicast packets.
+    /// The forwarder of multicast packets.
     pub multicast: Place,
-    /// Tree of multicasts that name none.
+    /// The tree of multicasts that name none.
     pub tree: Tree,
-    /// Who serves fetch-and-add.
+    /// The server of fetch-and-add.
     pub fetch_add: Server,
-    /// How a rank learns of what arrives.
+    /// The way a rank notices arriving packets.
     pub receipt: Receipt,
 }
 
@@ -36,12 +36,12 @@ impl Default for Choices {
     }
 }
 
-/// Something is to be done by the host's agent, and none serves this process.
+/// A setting needs the host's agent, and no agent serves this process.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct NoAgent {
-    /// The setting that names it.
+    /// The setting.
     pub setting: &'static str,
-    /// What it says.
+    /// Its value.
     pub value: &'static str,
 }
 
@@ -61,7 +61,7 @@ crate::readable!(NoAgent);
 
 impl std::error::Error for NoAgent {}
 
-/// Nobody is to send anything again, over a link that loses packets on the best of networks.
+/// Reliability `none` over a link that loses packets even on the best of networks.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Overrun {
     /// The link.
@@ -85,7 +85,7 @@ crate::readable!(Overrun);
 impl std::error::Error for Overrun {}
 
 /// # Errors
-/// Somebody has to send again over a link of these capabilities.
+/// Fails if a link of these capabilities needs retransmission.
 pub fn check_trust(caps: &LinkCaps) -> Result<(), Overrun> {
     match caps.reliable || caps.fits_credit {
         true => Ok(()),
@@ -93,14 +93,14 @@ pub fn check_trust(caps: &LinkCaps) -> Result<(), Overrun> {
     }
 }
 
-/// Whether reliability `none` is chosen, for all ranks or for some.
+/// True if reliability `none` is chosen, for all ranks or for some.
 pub fn trusts(config: &Config) -> bool {
     let none = |e: &Exception| e.setting == "reliability" && e.value == "none";
     config.reliability == Reliability::None || config.exceptions.iter().any(none)
 }
 
 impl Choices {
-    /// What a configuration chooses.
+    /// Returns the choices of a configuration.
     pub fn of(config: &Config) -> Choices {
         Choices {
             transfer: config.transfer,
@@ -124,7 +124,7 @@ impl Choices {
         config.receipt = self.receipt;
     }
 
-    /// The first part that only an agent could do, or who has its rights, and what is chosen.
+    /// Returns the first part that needs an agent or its rights, with its value.
     pub fn needs_agent(&self) -> Option<(&'static str, &'static str)> {
         [
             ("reliability", Place::Agent.name(), self.reliability == Reliability::Agent),
@@ -136,7 +136,7 @@ impl Choices {
     }
 
     /// # Errors
-    /// Something is to be done by an agent, which does not serve this process.
+    /// A choice needs an agent, and no agent serves this process.
     pub fn check(&self, agent: bool) -> Result<(), NoAgent> {
         match self.needs_agent() {
             Some((setting, value)) if !agent => Err(NoAgent { setting, value }),
@@ -146,8 +146,8 @@ impl Choices {
 }
 
 /// # Errors
-/// A configuration has something done by an agent, for all ranks or for some that concern this
-/// one, and none serves this process.
+/// The configuration needs an agent, for all ranks or for some that concern this one, and no agent
+/// serves this process.
 pub fn check(config: &Config, agent: bool) -> Result<(), NoAgent> {
     Choices::of(config).check(agent)?;
     let by_agent = [Server::Agent, Server::Kernel].map(Server::name);
@@ -162,8 +162,8 @@ pub fn check(config: &Config, agent: bool) -> Result<(), NoAgent> {
     }
 }
 
-/// Sets what follows from the choices and was not set by hand (`given`): by these settings the
-/// protocols of all interfaces follow them.
+/// Sets the settings that follow from the choices and were not set by hand (`given`). The protocols
+/// of all interfaces read these settings.
 pub fn derive(config: &mut Config, given: &dyn Fn(&str) -> bool) {
     let receipt = config.receipt;
     let limits = Limits::of(config).with(config.transfer);

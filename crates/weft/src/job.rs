@@ -1,4 +1,4 @@
-//! A process as a rank of its job.
+//! A process as a rank of its job: settings, links and start-up.
 
 use crate::calibration::Calibration;
 use crate::choices::{self, Receipt};
@@ -23,7 +23,7 @@ use weft_link::wrap::{Capture, FaultSpec, Wrappers};
 use weft_link::{ports, Ports, ShmConfig, ShmLink, UdpConfig, UdpLink, XdpConfig, XdpLink};
 use weft_link::{Address, Link, LinkError, PacketConfig, PacketLink};
 
-/// Which links an endpoint opens.
+/// The set of links that an endpoint opens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Links {
     /// Shared memory inside the host.
@@ -34,12 +34,13 @@ pub struct Links {
     pub udp: bool,
     /// Packet sockets on plain Ethernet between hosts; need `CAP_NET_RAW`.
     pub packet: bool,
-    /// Frames longer than the MTU on packet sockets, where they arrive whole; likewise.
+    /// Frames longer than the MTU on packet sockets, where they arrive whole; need `CAP_NET_RAW`.
     pub gso: bool,
-    /// The agent of the host, `weftd`: whoever is served by it needs no other way to the network.
+    /// The agent of the host, `weftd`: an endpoint that it serves needs no other link to the
+    /// network.
     pub agent: bool,
-    /// Nobody chose: a job on several hosts tries packet sockets too, and does without where the
-    /// right is lacking.
+    /// True if the user chose no link: a job on several hosts also tries packet sockets, and goes
+    /// on without them if the right is lacking.
     pub auto: bool,
 }
 
@@ -55,15 +56,16 @@ impl Links {
         auto: true,
     };
 
-    /// What a job of `size` ranks opens of which `here` run on this host, if that is known.
+    /// Returns the links of a job of `size` ranks, of which `here` run on this host, if that is
+    /// known.
     pub fn of_job(self, size: usize, here: Option<usize>) -> Links {
         let far = size > 1 && here.is_none_or(|here| here < size);
         let raw = self.auto && far;
         Links { packet: self.packet || raw, gso: self.gso || raw, ..self }
     }
 
-    /// What is opened beside the agent. It speaks to the network in the endpoint's name: nobody
-    /// else may. Where it does not serve, what needs no rights takes its place.
+    /// Returns the links opened beside the agent. Only the agent sends to the network in the
+    /// endpoint's name. If no agent serves, links that need no rights replace it.
     fn beside_agent(self, served: bool) -> Links {
         let others = self.udp || self.packet || self.gso || self.xdp;
         Links {
@@ -75,7 +77,7 @@ impl Links {
         }
     }
 
-    /// From `auto`, `shm`, `udp`, `packet`, `gso`, `xdp`, `agent` or a comma-separated list.
+    /// Parses `auto`, `shm`, `udp`, `packet`, `gso`, `xdp`, `agent` or a comma-separated list.
     pub fn parse(text: &str) -> Option<Links> {
         let none = Links { shm: false, udp: false, auto: false, ..Links::AUTO };
         let mut links = none;
@@ -97,10 +99,10 @@ impl Links {
     }
 }
 
-/// Why this process could not join its job.
+/// The reason why this process could not join its job.
 #[non_exhaustive]
 pub enum JobError {
-    /// The launcher did not help.
+    /// The launcher failed.
     Launch(LaunchError),
     /// A `WEFT_*` variable is wrong.
     Config(String),
@@ -134,12 +136,12 @@ impl From<LaunchError> for JobError {
     }
 }
 
-/// Delay aimed at between real hosts: another program on a rank's core delays its acknowledgements
-/// by more than the queue of a switch does, and must not be taken for one
-/// (`docs/adr/0008-congestion.md` has figures).
+/// Target delay of congestion control between real hosts. Another program on a rank's core delays
+/// acknowledgements by more than a switch's queue does, and must not look like such a queue
+/// (figures: `docs/adr/0008-congestion.md`).
 const HOST_DELAY_US: u32 = 1000;
 
-/// The links asked for by `WEFT_LINK`.
+/// Reads the links from `WEFT_LINK`.
 pub fn links_from_env() -> Result<Links, JobError> {
     match std::env::var("WEFT_LINK") {
         Ok(text) => Links::parse(&text).ok_or_else(|| {
@@ -152,11 +154,11 @@ pub fn links_from_env() -> Result<Links, JobError> {
     }
 }
 
-/// The configuration where no variable is set.
+/// Returns the configuration if no variable is set.
 pub(crate) fn usual_config() -> Config {
     let mut config = Config { congestion_target_us: HOST_DELAY_US, ..Config::default() };
     if oversubscribed() {
-        // Spinning would take the core from the rank that has work.
+        // Spinning would take the core from a rank that has work.
         config.spin_us = 0;
         config.yield_us = 200;
     }
@@ -193,7 +195,7 @@ pub fn config_from_env() -> Result<Config, JobError> {
     Ok(config)
 }
 
-/// Nobody but its thread makes progress for an endpoint, which takes no lock.
+/// Refuses the watchdog: an endpoint without a lock makes progress only in its own thread.
 fn check_receipt(config: &Config) -> Result<(), JobError> {
     match config.receipt {
         Receipt::Watchdog => Err(JobError::Config(
@@ -207,18 +209,18 @@ fn check_receipt(config: &Config) -> Result<(), JobError> {
     }
 }
 
-/// Whether more ranks run on this host than cores, as far as the launcher tells.
+/// True if more ranks than cores run on this host, as far as the launcher tells.
 pub fn oversubscribed() -> bool {
     launch::ranks_here(&|name| std::env::var(name).ok()).is_some_and(|n| n > cores())
 }
 
-/// Processors this host has, whatever this process may use.
+/// Returns the number of processors of this host, also those that this process may not use.
 pub fn cores_of_host() -> usize {
     cores()
 }
 
-/// Processors this host has. Not those this process may use: a launcher that gives each rank one
-/// core does not oversubscribe them.
+/// Returns the number of processors of this host, also those that this process may not use: a
+/// launcher that gives each rank one core does not oversubscribe the host.
 pub(crate) fn cores() -> usize {
     let online = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
     let count = |range: &str| {
@@ -229,7 +231,7 @@ pub(crate) fn cores() -> usize {
     ranges.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
 }
 
-/// How frames on networks are protected: `WEFT_SECURITY` = auth (default), encrypt or none.
+/// Reads the protection of frames on networks: `WEFT_SECURITY` = auth (default), encrypt or none.
 pub fn security_from_env() -> Result<Mode, JobError> {
     match std::env::var("WEFT_SECURITY").as_deref() {
         Err(_) | Ok("auth") => Ok(Mode::Auth),
@@ -241,8 +243,8 @@ pub fn security_from_env() -> Result<Mode, JobError> {
     }
 }
 
-/// The same for an endpoint that opens: that anybody on the network can forge its frames is said
-/// once in a process.
+/// Reads the protection for an endpoint that opens. With `none` a warning, once in a process, says
+/// that anybody on the network can forge its frames.
 fn protection() -> Result<Mode, JobError> {
     static SAID: Once = Once::new();
     let mode = security_from_env()?;
@@ -254,9 +256,9 @@ fn protection() -> Result<Mode, JobError> {
     Ok(mode)
 }
 
-/// What goes around the links: `WEFT_FAULTS` (as
-/// `loss=1%,dup=0.1%,reorder=1%,delay=1ms,corrupt=0.01%,seed=7`), `WEFT_TRACE=1` (a line per packet
-/// at log level debug), `WEFT_PCAP` (a folder for captures).
+/// Reads the wrappers of links: `WEFT_FAULTS` (as
+/// `loss=1%,dup=0.1%,reorder=1%,delay=1ms,corrupt=0.01%,seed=7`), `WEFT_TRACE=1` (a line for each
+/// packet at log level debug), `WEFT_PCAP` (a folder for captures).
 fn wrappers_from_env(endpoint: EndpointId) -> Result<Wrappers, JobError> {
     let faults = faults_from_env()?;
     if faults.is_some() {
@@ -272,7 +274,7 @@ fn wrappers_from_env(endpoint: EndpointId) -> Result<Wrappers, JobError> {
     Ok(Wrappers { faults, trace, capture })
 }
 
-/// The faults that `WEFT_FAULTS` asks for.
+/// Reads the faults from `WEFT_FAULTS`.
 pub(crate) fn faults_from_env() -> Result<Option<FaultSpec>, JobError> {
     match std::env::var("WEFT_FAULTS") {
         Ok(text) if !text.is_empty() => {
@@ -282,7 +284,7 @@ pub(crate) fn faults_from_env() -> Result<Option<FaultSpec>, JobError> {
     }
 }
 
-/// Without tags nothing detects what corruption does.
+/// Refuses corruption without tags, since nothing would detect it.
 fn check_faults(wrappers: &Wrappers, mode: Mode) -> Result<(), JobError> {
     match wrappers.faults {
         Some(spec) if spec.corrupt > 0 && mode == Mode::None => Err(JobError::Config(
@@ -294,8 +296,8 @@ fn check_faults(wrappers: &Wrappers, mode: Mode) -> Result<(), JobError> {
     }
 }
 
-/// How Ethernet is used: `WEFT_ETHERTYPE` (hexadecimal, default 0x88b5) and `WEFT_INTERFACES`
-/// (names, separated by commas; default all).
+/// Reads the settings of the Ethernet links: `WEFT_ETHERTYPE` (hexadecimal, default 0x88b5) and
+/// `WEFT_INTERFACES` (names, separated by commas; default all).
 pub fn packet_from_env() -> Result<PacketConfig, JobError> {
     let mut config = PacketConfig::default();
     if let Ok(text) = std::env::var("WEFT_ETHERTYPE") {
@@ -313,8 +315,8 @@ pub fn packet_from_env() -> Result<PacketConfig, JobError> {
     Ok(config)
 }
 
-/// Settings of the XDP link: interfaces and EtherType as for the packet link, `WEFT_XDP_MODE`
-/// (zerocopy, native, generic, or a list to try in order; auto), `WEFT_XDP_QUEUE`,
+/// Reads the settings of the XDP link: interfaces and EtherType as for the packet link,
+/// `WEFT_XDP_MODE` (zerocopy, native, generic, or a list to try in order; auto), `WEFT_XDP_QUEUE`,
 /// `WEFT_XDP_BUSY_POLL_US`.
 pub fn xdp_from_env() -> Result<XdpConfig, JobError> {
     let text = |name| std::env::var(name).ok().filter(|t| !t.is_empty());
@@ -339,10 +341,10 @@ pub fn xdp_from_env() -> Result<XdpConfig, JobError> {
     })
 }
 
-/// Ports of UDP sockets: `WEFT_UDP_PORTS`, as 50000-50999.
+/// Reads the ports of UDP sockets: `WEFT_UDP_PORTS`, as 50000-50999.
 ///
 /// # Errors
-/// It is no range of ports.
+/// The value is no range of ports.
 pub fn ports_from_env() -> Result<Ports, JobError> {
     let text = std::env::var(ports::VARIABLE).ok().filter(|text| !text.is_empty());
     let Some(text) = text else { return Ok(Ports::ANY) };
@@ -351,8 +353,8 @@ pub fn ports_from_env() -> Result<Ports, JobError> {
     text.parse().map_err(wrong)
 }
 
-/// Where the agent is looked for: `WEFT_AGENT` (a path, or `@` and an abstract name), else the
-/// usual places.
+/// Reads the agent's socket: `WEFT_AGENT` (a path, or `@` and an abstract name), else the usual
+/// paths.
 pub fn agent_from_env() -> AgentConfig {
     match std::env::var("WEFT_AGENT") {
         Ok(name) if !name.is_empty() => AgentConfig { names: vec![name], ..AgentConfig::default() },
@@ -360,8 +362,8 @@ pub fn agent_from_env() -> AgentConfig {
     }
 }
 
-/// Asks the agent to serve an endpoint. Who waits for an agent hands it the core where there are
-/// not enough for both.
+/// Asks the agent to serve an endpoint. If there are not enough cores for both, the endpoint yields
+/// the core while it waits for the agent.
 fn attach(config: &mut Config, security: &Security) -> Result<AgentLink, LinkError> {
     let link = AgentLink::attach(&agent_from_env(), security, config)?;
     let here = launch::ranks_here(&|name| std::env::var(name).ok()).unwrap_or(1);
@@ -371,18 +373,18 @@ fn attach(config: &mut Config, security: &Security) -> Result<AgentLink, LinkErr
     Ok(link)
 }
 
-/// Opens an endpoint over the links asked for; those that fail are left out with a warning as long
-/// as one remains.
+/// Opens an endpoint over the given links. Links that fail are left out with a warning while one
+/// remains.
 ///
 /// # Errors
-/// No link is left; the settings ask for what cannot be: an agent that does not serve this process,
-/// or a watchdog, which takes a [`SharedEndpoint`](crate::SharedEndpoint).
+/// No link is left; or the settings cannot be met: they ask for an agent that does not serve this
+/// process, or for a watchdog, which needs a [`SharedEndpoint`](crate::SharedEndpoint).
 pub fn open_endpoint(config: Config, links: Links, key: [u8; 32]) -> Result<Endpoint, JobError> {
     check_receipt(&config)?;
     open_locked(config, links, key)
 }
 
-/// As `open_endpoint`, for who locks it.
+/// As `open_endpoint`, for a caller that locks the endpoint.
 pub(crate) fn open_locked(
     mut config: Config,
     mut links: Links,
@@ -419,7 +421,7 @@ pub(crate) fn open_locked(
         take("agent", attached.map(|l| Box::new(l) as _));
         links = links.beside_agent(services.is_some());
     }
-    // What was chosen may need the agent that has not come.
+    // The choices may need an agent, and none serves.
     let served = services.is_some();
     choices::check(&config, served).map_err(|e| JobError::Config(e.to_string()))?;
     if links.xdp {
@@ -454,10 +456,10 @@ pub(crate) fn open_locked(
     Ok(endpoint)
 }
 
-/// Leaves out links that lose packets on the best of networks, where nobody is to send again.
+/// With reliability `none`, leaves out links that lose packets even on the best of networks.
 ///
 /// # Errors
-/// Somebody asked for such a link.
+/// The user asked for such a link by name.
 fn keep_trusted(
     config: &Config,
     open: &mut Vec<Box<dyn Link>>,
@@ -478,13 +480,13 @@ fn keep_trusted(
     Ok(())
 }
 
-/// Says which links are not there. Who did not choose asked for no packet sockets by name: most
-/// users have no right to them.
+/// Logs the links that failed. With automatic choice a failure of packet sockets is no warning,
+/// since most users have no right to them.
 fn tell(failed: &[(&'static str, LinkError)], auto: bool, rank: Option<u32>) {
     for (name, why) in failed {
         let unasked = auto && ["packet", "gso"].contains(name);
         let level = if unasked { log::Level::Info } else { log::Level::Warn };
-        // That of an agent is said in full.
+        // The agent's failure gets a full message of its own.
         if *name != "agent" {
             log::log!(level, "link {name} is not available: {why}");
         }
@@ -492,8 +494,8 @@ fn tell(failed: &[(&'static str, LinkError)], auto: bool, rank: Option<u32>) {
     without_agent(failed, rank);
 }
 
-/// Says that this process goes without the agent that it was to have: on standard error too where
-/// nobody reads the log, since it may be slower than asked for, and finds that out by nothing else.
+/// Says that this process runs without the agent it asked for. Without a logger the line goes to
+/// standard error, since the process may be slower than expected and nothing else tells why.
 fn without_agent(failed: &[(&'static str, LinkError)], rank: Option<u32>) {
     let Some((_, why)) = failed.iter().find(|(name, _)| *name == "agent") else { return };
     let text = no_agent(&why.to_string(), rank);
@@ -504,7 +506,7 @@ fn without_agent(failed: &[(&'static str, LinkError)], rank: Option<u32>) {
     }
 }
 
-/// The line of `without_agent`.
+/// Returns the line of `without_agent`.
 fn no_agent(why: &str, rank: Option<u32>) -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let who =
@@ -515,10 +517,10 @@ fn no_agent(why: &str, rank: Option<u32>) -> String {
     )
 }
 
-/// The link, if others could reach it.
+/// Returns the link if other hosts can reach it.
 ///
 /// # Errors
-/// [`LinkError::Unreachable`] where no interface that is up has an address.
+/// [`LinkError::Unreachable`] if no interface that is up has an address.
 pub fn reachable(link: UdpLink) -> Result<UdpLink, LinkError> {
     let mut address = Address::default();
     link.advertise(&mut address);
@@ -532,7 +534,7 @@ pub fn reachable(link: UdpLink) -> Result<UdpLink, LinkError> {
 
 const ADDRESS_KEY: &str = "weft-address";
 
-/// Joins the job of this process, and tells its other ranks where its endpoint is.
+/// Joins the job of this process, and publishes the address of its endpoint.
 pub(crate) fn join() -> Result<(Box<dyn Bootstrap>, Endpoint), JobError> {
     let links = links_from_env()?;
     let mut config = config_from_env()?;
@@ -543,7 +545,7 @@ pub(crate) fn join() -> Result<(Box<dyn Bootstrap>, Endpoint), JobError> {
     let links = links.of_job(boot.size(), here);
     let endpoint = open_locked(config, links, key)?;
     if links.auto && links.packet && boot.rank() == 0 && endpoint.address().ether.is_empty() {
-        // Most users have no right to them: `weft doctor` and `weft info` say what it costs.
+        // Most users have no right to them; `weft doctor` and `weft info` show the cost.
         log::info!("no packet sockets (they need CAP_NET_RAW): messages between hosts go over UDP");
     }
     let who = Who { job: boot.job_id(), rank: boot.rank(), size: boot.size() };
@@ -555,7 +557,7 @@ pub(crate) fn join() -> Result<(Box<dyn Bootstrap>, Endpoint), JobError> {
     Ok((boot, endpoint))
 }
 
-/// Where a rank's endpoint is, once it has joined.
+/// Returns the address of a rank's endpoint, once the rank has joined.
 pub(crate) fn address_of(boot: &mut dyn Bootstrap, rank: usize) -> Result<Address, String> {
     let raw = boot.get(rank, ADDRESS_KEY).map_err(|e| e.to_string())?;
     Address::decode(&raw).map_err(|e| format!("the address of rank {rank}: {e}"))
@@ -581,20 +583,20 @@ pub struct Job {
 }
 
 impl Job {
-    /// Joins the job this process was started in: by `weft run`, or by an `mpiexec`, `srun` or
-    /// `prterun` that speaks PMI-1 or PMIx; alone otherwise. Links and configuration come from
-    /// `WEFT_*`.
+    /// Joins the job of this process, started by `weft run`, or by an `mpiexec`, `srun` or
+    /// `prterun` that speaks PMI-1 or PMIx; without a launcher, makes a job of one rank. Links and
+    /// configuration come from `WEFT_*`.
     ///
     /// # Errors
-    /// The launcher does not help, a variable is wrong, no link opens; a watchdog is chosen, which
-    /// takes a [`SharedJob`](crate::SharedJob).
+    /// The launcher fails, a variable is wrong, no link opens, or a watchdog is chosen, which needs
+    /// a [`SharedJob`](crate::SharedJob).
     pub fn init() -> Result<Job, JobError> {
         check_receipt(&config_from_env()?)?;
         Job::init_locked()
     }
 
-    /// As [`init`](Self::init), for who has a lock around whatever touches the job and lets a
-    /// thread of its own make progress under it (the C interface): takes a watchdog too.
+    /// As [`init`](Self::init), for a caller that holds a lock around every use of the job and
+    /// makes progress in a thread under that lock (the C interface). Allows a watchdog too.
     ///
     /// # Errors
     /// As `init`.
@@ -606,23 +608,23 @@ impl Job {
         Ok(Job { origin: Origin::here(), boot, world })
     }
 
-    /// The group of all ranks.
+    /// Returns the group of all ranks.
     pub fn world(&self) -> &Group {
         &self.world
     }
 
-    /// The endpoint.
+    /// Returns the endpoint.
     pub fn endpoint(&self) -> &Endpoint {
         self.world.endpoint()
     }
 
-    /// What the agent of this host does besides carrying messages (fetch-and-add and multicast in
-    /// this rank's place), if one serves it.
+    /// Returns the services of this host's agent besides messages (fetch-and-add and multicast in
+    /// place of this rank), if an agent serves it.
     pub fn agent(&self) -> Option<ServicesHandle> {
         self.endpoint().agent()
     }
 
-    /// Who started this process.
+    /// Returns the name of the launcher of this process.
     pub fn launcher(&self) -> &'static str {
         self.boot.borrow().launcher()
     }
@@ -640,7 +642,7 @@ impl Job {
 
 impl Drop for Job {
     fn drop(&mut self) {
-        // A copy of the process leaves the job to the original.
+        // In a forked copy of the process: only the original leaves the job.
         if std::thread::panicking() || !self.origin.is_here() {
             return;
         }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use weft_core::{EndpointId, LinkCaps, PeerId};
 use weft_link::{Address, Bytes, Frame, Link, LinkError, PeerInfo, Sink, WaitFd};
 
-/// Packets kept at a time.
+/// Most packets kept at a time.
 const ROOM: usize = 256;
 
 /// Carries packets from an endpoint to itself.
@@ -15,7 +15,7 @@ pub struct SelfLink {
 }
 
 impl SelfLink {
-    /// The link of this endpoint to itself.
+    /// Makes the link of an endpoint to itself.
     pub fn new(me: EndpointId) -> SelfLink {
         SelfLink { me, queue: VecDeque::new(), spare: Vec::new() }
     }

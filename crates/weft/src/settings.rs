@@ -1,5 +1,5 @@
-//! Settings beside the engine's table: what the environment says about links, security, start-up
-//! and diagnosis. With `Config::KEYS` they are all there are.
+//! Settings beside the engine's table: the variables for links, security, start-up and diagnosis.
+//! Together with `Config::KEYS` they are all settings.
 
 use crate::job::{self, JobError};
 use crate::Config;
@@ -9,13 +9,13 @@ use crate::Config;
 pub struct Variable {
     /// Its name.
     pub name: &'static str,
-    /// What it takes.
+    /// Its valid values.
     pub takes: &'static str,
-    /// What holds where it is not set.
+    /// Its default.
     pub usual: &'static str,
-    /// What it is for.
+    /// Its purpose.
     pub why: &'static str,
-    /// Its value is a secret, which is not shown.
+    /// True if its value is a secret, which is never shown.
     pub secret: bool,
 }
 
@@ -147,15 +147,15 @@ pub const VARIABLES: &[Variable] = &[
     variable("WEFT_SEEDS", "A..B", "by command", "Seeds of simulated clusters in tests."),
 ];
 
-/// What holds where nothing is set, for ranks started as this process was.
+/// Returns the configuration without any setting, for ranks started like this process.
 pub fn usual() -> Config {
     job::usual_config()
 }
 
-/// Whether everything that is set is understood.
+/// Checks that the values of all set variables are valid.
 ///
 /// # Errors
-/// The first variable that is not, and what it takes.
+/// The first invalid variable, with its valid values.
 pub fn check() -> Result<(), JobError> {
     job::config_from_env()?;
     job::links_from_env()?;
@@ -165,12 +165,12 @@ pub fn check() -> Result<(), JobError> {
     job::faults_from_env().map(drop)
 }
 
-/// Variables that are set, look like settings, and are none.
+/// Returns set variables that look like settings but are not.
 pub fn unknown() -> Vec<String> {
     unknown_of(std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()))
 }
 
-/// Prefixes of what launchers and tests of weft set for their own processes.
+/// Prefixes of variables that launchers and tests of weft set for their own processes.
 const INTERNAL: [&str; 5] =
     ["WEFT_TEST_", "WEFT_RUN_", "WEFT_LOCAL_", "WEFT_SKIP_LOG", "WEFT_TERMINAL"];
 

@@ -9,11 +9,11 @@ use weft::{Config, Endpoint, Links, PeerId};
 #[global_allocator]
 static COUNTING: sys::Counting = sys::Counting;
 
-/// Messages to and fro before the count, enough for every pool and table to have its size.
+/// Messages in each direction before the count, enough for every pool and table to reach its size.
 const WARM_UP: usize = 2_000;
 const COUNTED: usize = 500;
-/// Counts, of which one has to be of nothing: a thread that loses its core meanwhile sleeps, or has
-/// a packet sent again, which may allocate.
+/// Number of counts, of which at least one must be zero: a thread that loses its core meanwhile
+/// sleeps or retransmits, which may allocate.
 const BATCHES: usize = 20;
 
 struct Side {
@@ -36,7 +36,7 @@ fn pair(links: &str) -> [Side; 2] {
     [Side { endpoint: a, other: to_b }, Side { endpoint: b, other: to_a }]
 }
 
-/// Messages in a row each way, of which the later ones wait for company.
+/// Sends several messages in each direction, of which the later ones wait and leave in bursts.
 fn rows([a, b]: &[Side; 2], buffer: &mut [u8]) {
     for (from, to) in [(a, b), (b, a)] {
         for _ in 0..8 {
@@ -53,7 +53,7 @@ fn rows([a, b]: &[Side; 2], buffer: &mut [u8]) {
     }
 }
 
-/// One message each way.
+/// Sends one message in each direction.
 fn exchange([a, b]: &[Side; 2], buffer: &mut [u8]) {
     for (from, to) in [(a, b), (b, a)] {
         from.endpoint.send_blocking(from.other, 1, buffer).unwrap();

@@ -1,6 +1,5 @@
-//! A process of the same host that does not call weft for longer than a peer may be silent: as long
-//! as it runs it is waited for, and when it is stopped or killed the wait ends with an error that
-//! says so.
+//! A process of the same host that does not call weft for longer than a peer may be silent: while
+//! it runs, the peer waits; if it is stopped or killed, the wait ends with an error that says so.
 #![allow(non_snake_case)]
 
 use std::future::Future;
@@ -13,14 +12,14 @@ use weft::job::open_endpoint;
 use weft::launch::wire::{from_hex, to_hex};
 use weft::{Address, Config, Endpoint, Links, OpError, PeerFailure, PeerId};
 
-/// When it computes, and the other's address, in its environment.
+/// The variable that tells the process when to compute, and the other's address.
 const ROLE: &str = "WEFT_TEST_COMPUTES";
 const TAG: u64 = 1;
-/// How long a peer may be silent, and may take to answer the first packet.
+/// Longest silence of a peer, and longest wait for its first answer.
 const PATIENCE_MS: u32 = 400;
-/// Far more.
+/// A time much longer than that.
 const LONG: Duration = Duration::from_millis(1_500);
-/// For whatever hangs.
+/// The bound of all waits.
 const LIMIT: Duration = Duration::from_secs(300);
 
 fn open() -> Endpoint {
@@ -49,7 +48,7 @@ fn worker__computes_until_it_is_told() {
     std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
     let other = endpoint.connect(&Address::decode(&from_hex(address).unwrap()).unwrap()).unwrap();
     endpoint.send_blocking(other, TAG, b"done").unwrap();
-    // Until the other has taken it.
+    // Progress until the other has received the message.
     let _ended = endpoint.recv_blocking(Some(other), TAG, 0, &mut []);
 }
 
@@ -89,7 +88,7 @@ impl Drop for Worker {
     }
 }
 
-/// Waits for a message of a worker; once it has waited for long, does `then`.
+/// Waits for a message of a worker, and calls `then` once it has waited for long.
 fn wait(when: &str, then: impl FnOnce(&mut Worker)) -> (Result<Vec<u8>, OpError>, String) {
     let endpoint = open();
     let mut worker = Worker::start(when, &endpoint);

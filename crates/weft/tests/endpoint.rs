@@ -15,9 +15,9 @@ use weft_link::{Link, ShmConfig, ShmLink, UdpConfig, UdpLink};
 struct Pair {
     a: Endpoint,
     b: Endpoint,
-    /// B as A knows it.
+    /// A's peer for B.
     to_b: PeerId,
-    /// A as B knows it.
+    /// B's peer for A.
     to_a: PeerId,
 }
 
@@ -75,7 +75,7 @@ fn subjects(config: &Config) -> Vec<(&'static str, Pair)> {
 }
 
 impl Pair {
-    /// Runs both futures to their end, letting both endpoints progress.
+    /// Runs both futures to their end while both endpoints make progress.
     fn run<A, B>(&self, a: impl Future<Output = A>, b: impl Future<Output = B>) -> (A, B) {
         let (mut a, mut b) = (pin!(a), pin!(b));
         let mut cx = Context::from_waker(Waker::noop());
@@ -121,7 +121,7 @@ fn send_recv__all_sizes_posted_and_unexpected() {
         {
             let tag = n as u64;
             let data = bytes(tag, len);
-            // Posted first.
+            // The receive is posted first.
             let recv = p.b.recv(Some(p.to_a), tag, 0, vec![0; len]);
             let send = p.a.send(p.to_b, tag, data.clone());
             let (_, (status, got)) = p.run(send, recv);
@@ -153,7 +153,7 @@ fn send__after_a_pause_is_timed_from_its_start() {
         let p = pair_at(clock.clone(), Config::default(), links, ids);
         let recv = p.b.recv(Some(p.to_a), 1, 0, vec![0; len]);
         p.run(p.a.send(p.to_b, 1, vec![0; len]), recv).1 .0.unwrap();
-        // Nothing is owed or awaited for the next 100 ms.
+        // No timer is due within the next 100 ms.
         let soon = |ep: &Endpoint| ep.next_timeout().is_some_and(|t| t.0 < at.get() + 100_000_000);
         while soon(&p.a) || soon(&p.b) {
             at.set(at.get() + 100_000);
@@ -195,7 +195,7 @@ fn inject__a_row_leaves_in_trains_and_its_end_with_the_next_look() {
         received.set(received.get() + count);
     };
     let sent = || p.a.link_counters().iter().find(|c| c.1 == "sent").unwrap().2;
-    // A connection, and a window of more than a train.
+    // Open the connection, and grow the window beyond a burst.
     for _ in 0..40 {
         inject(200);
         receive(200);
@@ -310,8 +310,7 @@ fn active_message__runs_its_handler_and_may_answer() {
     }
 }
 
-/// Somebody who looks for a message of unknown length sleeps until one is there, announced ones
-/// included.
+/// A receive of unknown length sleeps until a message is there, also an announced one.
 #[test]
 fn recv_sized__wakes_for_eager_and_announced_messages() {
     use std::sync::atomic::{AtomicU32, Ordering};
@@ -343,7 +342,8 @@ fn recv_sized__wakes_for_eager_and_announced_messages() {
 
 #[test]
 fn wait__what_is_due_is_done_while_a_rank_spins() {
-    // Rounds of progress and close looks take turns: neither may keep the clock from being read.
+    // Rounds of progress and direct polls of the link alternate: neither may keep the clock from
+    // being read.
     let config = Config { spin_us: 1_000_000_000, ..Config::default() };
     let links = weft::Links::parse("shm").unwrap();
     let open = || weft::job::open_endpoint(config.clone(), links, [1; 32]).unwrap();
@@ -358,7 +358,7 @@ fn wait__what_is_due_is_done_while_a_rank_spins() {
     let start = std::time::Instant::now();
     for looks in 0..4 {
         for _ in 0..looks {
-            // Here already: taken by a close look alone.
+            // The message is there already: a direct poll of the link receives it.
             b.send_blocking(to_a, 2, b"an odd number of them").unwrap();
             a.recv_blocking(Some(to_b), 2, 0, &mut [0; 21]).unwrap();
         }
@@ -385,7 +385,7 @@ fn recv_blocking__a_handler_that_panics_meanwhile_leaves_nothing_awaited() {
     a.progress();
     let waits = || b.recv_blocking(Some(to_a), 1, 0, &mut [0; 8]);
     assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(waits)).is_err());
-    // What comes now is not taken for what was awaited: its buffer is gone.
+    // A message that arrives now must not match the dropped receive, whose buffer is gone.
     a.send_blocking(to_b, 1, b"message!").unwrap();
     let start = std::time::Instant::now();
     while b.probe(Some(to_a), 1, 0).is_none() {
@@ -434,7 +434,7 @@ fn send__beyond_what_is_copied_ahead_waits_in_its_own_buffer() {
     pair.run(send, recv);
 }
 
-/// A link of its own that delays all it sends.
+/// Makes a link that delays all packets it sends.
 fn delayed(link: Box<dyn Link>) -> Box<dyn Link> {
     let clock = Clock::system();
     let faults = Some("delay=1ms,jitter=1ms,seed=3".parse().unwrap());
@@ -460,7 +460,7 @@ fn exchange_and_end(udp: bool, me: usize, ids: [u64; 2], meet: &AddressBook) {
     assert_eq!(status.map(|s| s.len), Ok(1));
     assert_eq!(got, [1 - me as u8]);
     endpoint.block_on(sent).0.unwrap();
-    // In vain, it would be a minute.
+    // A close without an acknowledgement would take the whole minute.
     assert!(endpoint.close(std::time::Duration::from_secs(60)));
 }
 
@@ -480,7 +480,7 @@ fn close__what_is_under_way_arrives_although_the_sender_has_ended() {
     }
 }
 
-/// A program that sends now and then, and never waits.
+/// A program that sends from time to time and never waits.
 #[test]
 fn send_blocking__who_only_sends_sees_that_there_is_room_again() {
     const MESSAGES: u64 = 60;
@@ -493,7 +493,7 @@ fn send_blocking__who_only_sends_sees_that_there_is_room_again() {
             p.b.progress();
         }
     }
-    // The last ones may wait for an acknowledgement that was under way.
+    // The last messages may wait for an acknowledgement in flight.
     let arrived = (1..=MESSAGES).filter(|&tag| p.b.probe(Some(p.to_a), tag, 0).is_some()).count();
     assert!(arrived as u64 >= MESSAGES - 2, "{arrived} of {MESSAGES}; {:?}", p.a.stats());
 }

@@ -1,4 +1,4 @@
-//! What errors tell: which rank, over which link, interface and address, why, and what to do.
+//! The text of errors: which rank, over which link, interface and address, why, and what to do.
 #![allow(non_snake_case)]
 
 use std::future::Future;
@@ -32,7 +32,7 @@ fn udp() -> Endpoint {
     })
 }
 
-/// Rank 0 of two, the other of which is there.
+/// Returns the group of rank 0 of two; the other rank exists.
 fn group(a: Endpoint, other: Address) -> Group {
     let addresses = vec![a.address(), other];
     Group::new(a, addresses, 0)
@@ -57,7 +57,7 @@ fn explain__of_a_process_that_ended_names_rank_link_and_process() {
     let process = format!("over shm (process {})", std::process::id());
     let wanted = ["rank 1 on this host ", &process, "its process ended", "its launcher"];
     assert_has(&error.to_string(), &wanted);
-    // Whoever asks later gets the same.
+    // A later operation gets the same error.
     let later = a.block_on(world.send(1, 3, vec![1])).unwrap_err();
     assert_has(&format!("{later:?}"), &wanted);
     assert_has(&a.describe(to_b), &wanted[..2]);

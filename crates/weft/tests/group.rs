@@ -9,7 +9,7 @@ use weft_link::{ShmConfig, ShmLink};
 
 const SIZES: [usize; 4] = [1, 2, 5, 8];
 
-/// Runs `program` as each of `size` ranks, a thread each, over shared memory.
+/// Runs `program` as each of `size` ranks, each in a thread, over shared memory.
 fn ranks(size: usize, tree: Tree, program: impl Fn(&Group) + Sync) {
     let (addresses, met) = (Mutex::new(vec![None; size]), Barrier::new(size));
     let rank = |me: usize| {
@@ -48,7 +48,7 @@ fn everywhere(program: impl Fn(&Group, Tree) + Sync) {
 fn broadcast__over_every_tree_from_every_root() {
     everywhere(|group, _| {
         for root in 0..group.size() {
-            // Nothing, less than a part, and several parts.
+            // An empty message, one of less than a part, and one of several parts.
             for len in [0, 100, 200_000] {
                 let own = if group.rank() == root { message(root, len) } else { Vec::new() };
                 let got = group.endpoint().block_on(group.broadcast(root, own)).unwrap();
@@ -89,14 +89,14 @@ fn gather__over_every_tree_to_every_root() {
 fn allreduce__over_every_tree_gives_all_ranks_the_same_bits() {
     everywhere(|group, tree| {
         let (endpoint, size) = (group.endpoint(), group.size() as u64);
-        // Longer than a part of a broadcast, too.
+        // Also longer than a part of a broadcast.
         for len in [1, 20_000] {
             let own = vec![group.rank() as u64 + 1; len];
             let doubled = endpoint.block_on(group.allreduce(own.clone(), Op::Sum)).unwrap();
             let over = endpoint.block_on(group.allreduce_over(tree, own, Op::Sum)).unwrap();
             assert!(over == vec![size * (size + 1) / 2; len] && doubled == over, "{len}");
         }
-        // Sums that depend on their order.
+        // Floating-point sums, which depend on the order of additions.
         let own = vec![0.1 * (group.rank() + 1) as f64];
         let sum = endpoint.block_on(group.allreduce_over(tree, own, Op::Sum)).unwrap()[0];
         let all = endpoint.block_on(group.allgather(sum.to_bits().to_le_bytes().into())).unwrap();
@@ -127,7 +127,7 @@ fn barrier__over_every_tree_nobody_leaves_before_all_have_come() {
 fn allgather__everyone_gets_all_messages_in_order_of_rank() {
     for size in SIZES {
         ranks(size, Tree::Binomial, |group| {
-            // Nothing, less than a packet, and large ones, of different lengths.
+            // Empty messages, messages of less than a packet, and large ones, of different lengths.
             for unit in [0, 100, 50_000] {
                 let own = message(group.rank(), unit * group.rank());
                 let got = group.endpoint().block_on(group.allgather(own)).unwrap();
@@ -143,7 +143,8 @@ fn scatter__everyone_gets_what_the_root_has_for_it() {
     for size in SIZES {
         ranks(size, Tree::Binomial, |group| {
             for root in 0..size {
-                // Nothing, less than a packet, and large ones, of different lengths.
+                // Empty messages, messages of less than a packet, and large ones, of different
+                // lengths.
                 for unit in [0, 100, 50_000] {
                     let all = || (0..size).map(|to| message(to, unit * to)).collect();
                     let own = if group.rank() == root { all() } else { Vec::new() };
@@ -159,7 +160,7 @@ fn scatter__everyone_gets_what_the_root_has_for_it() {
 #[test]
 fn allreduce__combines_by_every_operation() {
     ranks(3, Tree::Binomial, |group| {
-        // 2, 3, 6; of the small type the product wraps.
+        // The values 2, 3, 6; in the small type the product wraps.
         let own = [2, 3, 6][group.rank()];
         let of = |op| group.allreduce_blocking(vec![i64::from(own), -1], op).unwrap();
         assert_eq!(of(Op::Sum), [11, -3]);
@@ -186,7 +187,7 @@ fn alltoall__everyone_gets_what_is_theirs() {
     }
 }
 
-/// Ranks that this one has exchanged anything with.
+/// Returns the number of ranks with which this one has exchanged packets.
 fn partners(group: &Group) -> usize {
     (0..group.size() as u32).filter(|&n| group.rank_of(PeerId(n)).is_some()).count()
 }
@@ -203,7 +204,7 @@ fn tree__of_the_configuration_decides_who_sends_to_whom() {
             endpoint.block_on(below.broadcast(0, vec![1])).unwrap();
             if group.rank() == 0 {
                 assert_eq!((partners(group), partners(&below)), (at_root, at_root), "{tree:?}");
-                // One call may name another.
+                // A single call may name another tree.
             }
             endpoint.block_on(below.broadcast_over(Tree::Flat, 0, vec![1])).unwrap();
             assert!(group.rank() != 0 || partners(&below) == 7);
@@ -243,7 +244,8 @@ fn operations__go_on_when_nobody_polls_them_and_end_in_any_order() {
 fn operations__that_are_dropped_run_to_their_ends_for_the_other_ranks() {
     ranks(5, Tree::Chain, |group| {
         if group.rank() == 2 {
-            // In the middle of the chain: the ranks behind it get what it passes on.
+            // This rank is in the middle of the chain: it must still forward to the ranks behind
+            // it.
             drop(group.broadcast(0, Vec::new()));
         } else {
             let own = if group.rank() == 0 { message(0, 200_000) } else { Vec::new() };
@@ -258,7 +260,7 @@ fn recv__messages_go_to_receives_in_the_order_in_which_both_were_made() {
     const LONG: usize = 1 << 20;
     ranks(2, Tree::Binomial, |group| match group.rank() {
         0 => {
-            // Long, short and from any rank: each its way of finding a message.
+            // Long, short and from any rank: each finds its message by another path of the code.
             let long = group.recv(1, 3, LONG);
             let short = group.recv(1, 3, 10);
             let any = group.recv_any(3, LONG);
@@ -268,7 +270,7 @@ fn recv__messages_go_to_receives_in_the_order_in_which_both_were_made() {
             assert_eq!(any.wait().unwrap(), (1, vec![3]));
             assert_eq!(short.wait().unwrap(), [2]);
             assert!(long.wait().unwrap() == message(1, LONG));
-            // One that is dropped takes no message.
+            // A dropped receive takes no message.
             drop(group.recv(1, 5, LONG));
             drop(group.recv_any(5, 10));
             group.send_blocking(1, 4, &[]).unwrap();

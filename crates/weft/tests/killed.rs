@@ -1,5 +1,5 @@
 //! A process that is killed in the middle of a large transfer: the other side's operation ends with
-//! an error that names it, and nothing is left behind.
+//! an error that names the process, and no resource is left.
 #![allow(non_snake_case)]
 
 use std::future::Future;
@@ -13,15 +13,15 @@ use weft::job::open_endpoint;
 use weft::launch::wire::{from_hex, to_hex};
 use weft::{Address, Config, Endpoint, Links, OpError, PeerFailure, PeerId};
 
-/// Far more than what is moved before the end.
+/// Far more bytes than are moved before the end.
 const LARGE: usize = 256 << 20;
-/// Whether the victim sends, its links and the other's address, in its environment.
+/// The variable with the victim's role (sender or not), its links and the other's address.
 const ROLE: &str = "WEFT_TEST_VICTIM";
 const HELLO: u64 = 1;
 const BULK: u64 = 2;
-/// What it says on standard output, which no full buffer of a network can lose.
+/// The victim's line on standard output, which no full network buffer can lose.
 const MIDWAY: &str = "midway";
-/// For whatever hangs.
+/// The bound of all waits.
 const LIMIT: Duration = Duration::from_secs(300);
 
 fn open(links: &str) -> Endpoint {
@@ -29,15 +29,15 @@ fn open(links: &str) -> Endpoint {
     open_endpoint(config, Links::parse(links).unwrap(), [9; 32]).unwrap()
 }
 
-/// Packets and copies of the links so far.
+/// Returns the packets and copies of the links so far.
 fn moved(endpoint: &Endpoint) -> u64 {
     let names = ["shm_direct", "shm_sent", "shm_received", "sent", "received"];
     let all = endpoint.link_counters();
     all.iter().filter(|(_, name, _)| names.contains(name)).map(|(_, _, value)| value).sum()
 }
 
-/// The process that is killed: begins a large transfer, says so once it is under way, and does
-/// nothing more.
+/// The process that is killed: it begins a large transfer, prints a line once the transfer is under
+/// way, and does nothing more.
 #[test]
 fn victim__waits_to_be_killed() {
     let Ok(role) = std::env::var(ROLE) else { return };
@@ -61,7 +61,8 @@ fn victim__waits_to_be_killed() {
     std::thread::park_timeout(LIMIT);
 }
 
-/// Where the other side copies there is little to see here.
+/// True once the transfer has begun, as far as this side sees it: if the other side copies, this
+/// side sees little.
 fn has_begun(endpoint: &Endpoint, links: &str, way: &str) -> bool {
     links == "shm" && (way == "sends" && moved(endpoint) >= 2 || moved(endpoint) >= 6)
 }
@@ -97,7 +98,7 @@ impl Drop for Victim {
     }
 }
 
-/// Makes progress until it is so.
+/// Makes progress until `done` returns a value.
 fn until<T>(endpoint: &Endpoint, what: &str, mut done: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
     loop {
@@ -109,7 +110,7 @@ fn until<T>(endpoint: &Endpoint, what: &str, mut done: impl FnMut() -> Option<T>
     }
 }
 
-/// Open descriptors, and mapped segments of shared memory.
+/// Returns the numbers of open descriptors and of mapped segments of shared memory.
 fn held() -> (usize, usize) {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     let fds = std::fs::read_dir("/proc/self/fd").unwrap().count();
@@ -118,7 +119,7 @@ fn held() -> (usize, usize) {
 
 fn die_midway(links: &str, way: &str) {
     let endpoint = open(links);
-    // Descriptors that are made with the first wait are not what is looked for.
+    // The first wait makes descriptors that stay open; the count begins after it.
     endpoint.wait(Some(Duration::from_millis(1)));
     let before = held();
     let mut victim = Victim::start(way, links, &endpoint.address());
@@ -144,7 +145,7 @@ fn die_midway(links: &str, way: &str) {
     assert!(text.contains(&place) && text.contains(links), "{text}");
     let ended = matches!(failure, PeerFailure::Gone);
     assert!(ended || links == "udp" && matches!(failure, PeerFailure::Silent { .. }), "{text}");
-    // The UDP link keeps its connected socket for the next peer that most is exchanged with.
+    // The UDP link keeps its connected socket for the next busiest peer.
     let spare = usize::from(links == "udp");
     until(&endpoint, "let go", || {
         let (fds, segments) = held();
@@ -153,14 +154,14 @@ fn die_midway(links: &str, way: &str) {
     assert_eq!(endpoint.queued(peer), 0);
 }
 
-/// Who said so, once somebody did.
+/// Returns the sender of a message with this tag, once there is one.
 fn said(endpoint: &Endpoint, tag: u64) -> Option<PeerId> {
     let found = endpoint.probe(None, tag, 0)?;
     endpoint.recv_blocking(Some(found.source), tag, 0, &mut []).unwrap();
     Some(found.source)
 }
 
-// One test: what it counts belongs to the process.
+// One test only, since it counts resources of the whole process.
 #[test]
 fn killed__in_the_middle_of_a_large_transfer() {
     if std::env::var_os(ROLE).is_some() {

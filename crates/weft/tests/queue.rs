@@ -10,7 +10,7 @@ use weft::{Clock, CompletionQueue, Config, Endpoint, EndpointId, OpError, PeerId
 use weft_link::secure::{JobKey, Mode, Security};
 use weft_link::{Address, Link, ShmConfig, ShmLink, UdpConfig, UdpLink};
 
-/// In vain, nothing is waited for longer.
+/// The bound of all waits.
 const LONG: Duration = Duration::from_secs(60);
 
 fn link(name: &str, id: EndpointId) -> Box<dyn Link> {
@@ -23,8 +23,8 @@ fn link(name: &str, id: EndpointId) -> Box<dyn Link> {
     Box::new(UdpLink::new(config, security).unwrap())
 }
 
-/// Where two threads meet. Whoever comes first goes on making progress: what a send that has ended
-/// for its caller has left to do needs it.
+/// A barrier of two threads. The first thread makes progress while it waits, since a send that has
+/// ended for its caller may still need it.
 #[derive(Default)]
 struct Meeting(AtomicU32);
 
@@ -40,7 +40,7 @@ impl Meeting {
 
 type Program<'a> = &'a (dyn Fn(&Endpoint, PeerId, &Meeting) + Sync);
 
-/// Runs both programs, a thread and an endpoint each, over every link.
+/// Runs both programs, each with a thread and an endpoint, over every link.
 fn pair(
     a: impl Fn(&Endpoint, PeerId, &Meeting) + Sync,
     b: impl Fn(&Endpoint, PeerId, &Meeting) + Sync,
@@ -73,7 +73,7 @@ fn queue__gives_what_ends_first_with_its_context_and_buffer() {
         }
         assert_eq!((queue.len(), queue.wait(Some(Duration::ZERO)).map(|d| d.context)), (4, None));
         met.wait(endpoint);
-        // Sent in the other order, and so received.
+        // The messages are sent, and so received, in the reverse order.
         for tag in [3, 2, 1, 0] {
             let done = queue.wait(Some(LONG)).expect("it was sent");
             assert_eq!(done.context, 70 + tag);
@@ -82,7 +82,7 @@ fn queue__gives_what_ends_first_with_its_context_and_buffer() {
             assert_eq!(done.buffer.len(), 100);
             assert!(done.buffer[..status.len].iter().all(|&byte| byte == tag as u8));
         }
-        // What fails comes out as well; what is refused before it starts at once.
+        // A failed operation completes too; a refused one completes at once.
         queue.push(endpoint.recv(Some(peer), 9, 0, vec![0; 1]), 1);
         let done = queue.wait(Some(LONG)).expect("it was sent");
         assert_eq!((done.context, done.result.is_err(), done.buffer), (1, true, vec![9]));
@@ -91,7 +91,7 @@ fn queue__gives_what_ends_first_with_its_context_and_buffer() {
         let done = queue.poll().expect("there is no such peer");
         assert_eq!((done.context, done.buffer), (2, vec![5; 3]));
         assert!(matches!(done.result, Err(OpError::Refused)), "{:?}", done.result);
-        // What is dropped with the queue is received by nobody.
+        // A receive that is dropped with the queue takes no message.
         queue.push(endpoint.recv(Some(peer), 10, 0, vec![0; 1]), 3);
         drop(queue);
         met.wait(endpoint);
@@ -119,7 +119,7 @@ fn queue__gives_what_ends_first_with_its_context_and_buffer() {
 fn wait_fd__wakes_the_callers_own_epoll() {
     const ENDPOINT: u64 = 5;
     const OTHER: u64 = 6;
-    // In which round the sleeper is about to sleep, from 1.
+    // The round in which the sleeper is about to sleep, from 1.
     let asleep = AtomicU8::new(0);
     let sleeper = |endpoint: &Endpoint, peer, _: &Meeting| {
         let own = epoll::create(CreateFlags::CLOEXEC).unwrap();
@@ -127,7 +127,7 @@ fn wait_fd__wakes_the_callers_own_epoll() {
         epoll::add(&own, fd, EventData::new_u64(ENDPOINT), EventFlags::IN).unwrap();
         let (read, write) = rustix::pipe::pipe().unwrap();
         epoll::add(&own, &read, EventData::new_u64(OTHER), EventFlags::IN).unwrap();
-        // Whose descriptors were readable; none where it was in vain.
+        // Sleeps and returns the data of readable descriptors; none after a timeout.
         let sleep = |most: Duration| {
             let mut events = Vec::with_capacity(4);
             let most = Timespec::try_from(most).unwrap();
@@ -145,7 +145,7 @@ fn wait_fd__wakes_the_callers_own_epoll() {
                 if !endpoint.prepare_wait() {
                     continue;
                 }
-                // The message comes only now that this side is about to sleep.
+                // The message comes only after this side is about to sleep.
                 asleep.store(round + 1, Ordering::Release);
                 let woken = sleep(LONG);
                 endpoint.finish_wait();
@@ -153,7 +153,7 @@ fn wait_fd__wakes_the_callers_own_epoll() {
             };
             assert_eq!((got.result.map(|s| s.len), got.buffer), (Ok(1), vec![round]));
         }
-        // The other descriptor wakes as well, and says that it was it.
+        // The other descriptor wakes the sleeper too, and is reported as the cause.
         while !endpoint.prepare_wait() {
             endpoint.progress();
         }

@@ -12,7 +12,8 @@ fn open(links: &str) -> SharedEndpoint {
     SharedEndpoint::open(Config::default(), Links::parse(links).unwrap(), [3; 32]).unwrap()
 }
 
-/// Four threads a side, each with a tag of its own, small and large messages both ways.
+/// Runs four threads on each side, each with its own tag: small and large messages in both
+/// directions.
 fn exchange(links: &str) {
     let (a, b) = (open(links), open(links));
     let (to_b, to_a) = (a.connect(&b.address()).unwrap(), b.connect(&a.address()).unwrap());
@@ -95,7 +96,7 @@ fn watchdog__serves_peers_while_the_owner_computes() {
     assert_eq!(owned.counter_value(counter), Some(27));
 }
 
-/// Two endpoints that know each other, and B's region of 64 words.
+/// Returns two endpoints that know each other, and the key of B's region of 64 words.
 fn pair(links: &str) -> ([SharedEndpoint; 2], [PeerId; 2], u64) {
     let (a, b) = (open(links), open(links));
     let (to_b, to_a) = (a.connect(&b.address()).unwrap(), b.connect(&a.address()).unwrap());
@@ -135,7 +136,7 @@ fn remote_memory__many_threads_at_once() {
                 a.get(to_b, key, area, &mut back).unwrap();
                 assert_eq!(back, data, "{links}");
                 a.atomic(to_b, (key, 0), AtomicCode::FetchAdd, 1, 0).unwrap();
-                // The second word counts too, by comparing.
+                // The second word is a counter too, by compare-and-swap.
                 let mut seen = 0;
                 loop {
                     let swap = AtomicCode::CompareSwap;
@@ -185,20 +186,20 @@ fn probe__sees_what_another_thread_will_receive() {
 fn cancel__ends_receives_that_wait_in_either_role() {
     for links in ["shm", "udp"] {
         let ([a, b], [_, to_a], _) = pair(links);
-        // Of two that wait one makes progress for both, and sleeps.
+        // Of two waiting threads one makes progress for both, and sleeps.
         let cancels = [Cancel::default(), Cancel::default()];
         std::thread::scope(|s| {
             let waiting = cancels.each_ref().map(|cancel| {
                 let b = b.clone();
                 s.spawn(move || b.recv_or_cancel(None, 77, 0, &mut [0; 8], cancel))
             });
-            // Also one that has not begun yet ends.
+            // The cancel also ends a receive that has not begun yet.
             cancels.iter().for_each(|cancel| assert!(b.cancel(cancel)));
             for thread in waiting {
                 assert_eq!(thread.join().unwrap(), Err(OpError::Cancelled), "{links}");
             }
         });
-        // A message that comes is received as ever.
+        // A message that comes is received as before.
         std::thread::scope(|s| {
             let (to_b, cancel) = (a.connect(&b.address()).unwrap(), &cancels[0]);
             let done = Arc::new(AtomicU32::new(0));
@@ -217,7 +218,7 @@ fn cancel__ends_receives_that_wait_in_either_role() {
     }
 }
 
-/// Whether the thread of this name sleeps in the kernel.
+/// True if the thread of this name sleeps in the kernel.
 fn sleeps(name: &str) -> bool {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
     let stats = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("stat")).ok());

@@ -1,4 +1,5 @@
-//! Calls that a panic of the program unwinds: what they lent is theirs again, and others go on.
+//! Calls that a panic of the program unwinds: their lent memory is free again, and other calls go
+//! on.
 #![forbid(unsafe_code)]
 #![allow(non_snake_case)]
 
@@ -40,7 +41,7 @@ fn link(id: u64, name: &str) -> Box<dyn Link> {
     Box::new(UdpLink::new(config, security).unwrap())
 }
 
-/// Two endpoints whose session is open; A has a handler that panics.
+/// Returns two endpoints whose session is open; A has a handler that panics.
 fn pair(name: &str) -> Pair {
     let open = || {
         let id = weft_link::random_u64();
@@ -81,7 +82,7 @@ impl Pair {
         }
     }
 
-    /// Both have nothing to do.
+    /// Makes progress until both endpoints have nothing to do.
     fn settle(&self) {
         let start = Instant::now();
         let mut quiet = 0;
@@ -92,7 +93,7 @@ impl Pair {
         }
     }
 
-    /// Has A's next call that waits unwind.
+    /// Makes A's next waiting call unwind.
     fn provoke(&self) {
         self.b.send_active(self.to_a, PANICS, 0, b"x").unwrap();
         self.b.progress();
@@ -118,7 +119,7 @@ fn recv_blocking__what_comes_later_does_not_touch_its_buffer() {
             let sent = p.b.send(p.to_a, 7, vec![0x41; len]);
             p.settle();
             assert!(buffer.iter().all(|&b| b == 0x55), "{name} {len}");
-            // It was not taken for the call that has ended.
+            // The message did not match the call that has ended.
             let (status, got) = p.run(p.a.recv(Some(p.to_b), 7, 0, vec![0; len]));
             assert_eq!(status.unwrap().len, len, "{name}");
             assert!(got.iter().all(|&b| b == 0x41), "{name} {len}");
@@ -135,7 +136,7 @@ fn recv_blocking__a_message_that_is_coming_stops_at_once() {
         let sent = p.b.send(p.to_a, 7, vec![0x41; len]);
         p.provoke();
         let mut buffer = vec![0x55; len];
-        // A finds B at hand, and asks it to copy the other end.
+        // A finds B in a wait, and asks it to copy the other half.
         p.b.prepare_wait();
         unwinds(|| p.a.recv_blocking(Some(p.to_b), 7, 0, &mut buffer));
         p.b.finish_wait();
@@ -175,12 +176,12 @@ fn rcpy__what_was_put_comes_whole() {
         let packets = [Packets::new(&p.a).unwrap(), Packets::new(&p.b).unwrap()];
         let len = 8_000_000;
         let exported = packets[1].export(len).unwrap();
-        // The first time B answers with translations.
+        // The first copy makes B answer with translations.
         p.run(packets[0].rcpy_async(p.to_b, exported.key, 0, &vec![1; len])).unwrap();
         let mut data = bytes(len);
         p.provoke();
         let copy = || packets[0].rcpy(p.to_b, exported.key, 0, &data);
-        // Where A writes itself nothing waits, and nothing unwinds.
+        // If A writes the bytes itself, the call does not wait and does not unwind.
         let waited = catch_unwind(AssertUnwindSafe(copy)).is_err();
         assert!(waited || name == "shm", "{name}");
         data.fill(0xee);
@@ -268,12 +269,13 @@ fn waker__that_panics_leaves_the_endpoint_whole() {
 #[test]
 fn drop__a_peer_asked_to_copy_does_not_when_the_endpoint_is_gone() {
     let Pair { a, b, to_b, to_a } = pair("shm");
-    // So short that the allocator keeps the memory: the kernel would not refuse the copy.
+    // Short enough that the allocator keeps the memory mapped, so the kernel would not refuse the
+    // copy.
     let len = 120_000;
     let sent = b.send(to_a, 7, vec![0x41; len]);
     b.progress();
     let recv = a.recv(Some(to_b), 7, 0, vec![0x55; len]);
-    // A finds B at hand, and asks it to copy the other end.
+    // A finds B in a wait, and asks it to copy the other half.
     b.prepare_wait();
     a.progress();
     b.finish_wait();
@@ -290,7 +292,8 @@ fn drop__a_peer_asked_to_copy_does_not_when_the_endpoint_is_gone() {
     assert!(b.block_on(sent).0.is_err());
 }
 
-/// Two locked endpoints over shared memory whose session is open; A has a handler that panics.
+/// Returns two locked endpoints over shared memory whose session is open; A has a handler that
+/// panics.
 fn shared(config: Config) -> (SharedEndpoint, SharedEndpoint, PeerId, PeerId) {
     let links = Links { udp: false, ..Links::AUTO };
     let open = |config| SharedEndpoint::open(config, links, [7; 32]).unwrap();
@@ -304,7 +307,7 @@ fn shared(config: Config) -> (SharedEndpoint, SharedEndpoint, PeerId, PeerId) {
     (a, b, to_b, to_a)
 }
 
-/// A thread that receives; what came of it, `None` of a panic.
+/// Starts a thread that receives, and gives its result; `None` after a panic.
 fn receive(
     a: &SharedEndpoint,
     from: PeerId,
@@ -335,7 +338,7 @@ fn serve(b: &SharedEndpoint, thread: &JoinHandle<()>) {
 fn shared__another_thread_leads_when_the_leader_has_panicked() {
     let (a, b, to_b, to_a) = shared(Config::default());
     let all: Vec<_> = (0..4).map(|n| receive(&a, to_b, 10 + n)).collect();
-    // Whoever leads panics, whenever they have begun.
+    // The leader panics, in whatever order the threads have begun.
     b.send_active(to_a, PANICS, 0, b"x").unwrap();
     let start = Instant::now();
     while !all.iter().any(|(thread, _)| thread.is_finished()) {
@@ -352,7 +355,7 @@ fn shared__another_thread_leads_when_the_leader_has_panicked() {
         panicked += u32::from(told.recv().unwrap().is_none());
     }
     assert_eq!(panicked, 1);
-    // So does a call that comes later.
+    // A later call ends in the same way.
     let (thread, told) = receive(&a, to_b, 20);
     b.send(to_a, 20, &[1; 100]).unwrap();
     serve(&b, &thread);
@@ -388,7 +391,7 @@ fn shared__calls_on_remote_memory_and_cancels_unwind_too() {
         b.poll();
     }
     assert!(buffer.iter().all(|&byte| byte == 0x55));
-    // It names no receive any more: this is kept for the next one.
+    // The handle has no receive any more: the cancel is kept for the next receive.
     assert!(a.cancel(&cancel));
     let next = a.recv_or_cancel(Some(to_b), 5, 0, &mut [0; 8], &cancel);
     assert_eq!(next.unwrap_err(), OpError::Cancelled);

@@ -1,5 +1,5 @@
-//! Whoever waits for long says for whom and for what, on every link and in every form, and shows it
-//! to other processes.
+//! A long wait logs the awaited rank and operation, on every link and in every form of waiting, and
+//! shows them to other processes.
 #![allow(non_snake_case)]
 
 use std::future::Future;
@@ -13,7 +13,7 @@ use weft::counters::{scan, Snapshot, Who};
 use weft::job::open_endpoint;
 use weft::{Address, Config, Endpoint, Group, Links, SharedEndpoint};
 
-/// For whatever hangs.
+/// The bound of all waits.
 const LIMIT: Duration = Duration::from_secs(300);
 
 static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
@@ -45,7 +45,7 @@ fn links(link: &str) -> Links {
     Links::parse(link).unwrap()
 }
 
-/// How many lines have all of these parts.
+/// Returns the number of lines with all of these parts.
 fn lines(parts: &[&str]) -> usize {
     let lines = LINES.lock().unwrap();
     lines.iter().filter(|line| parts.iter().all(|part| line.contains(part))).count()
@@ -55,13 +55,13 @@ fn endpoint(link: &str) -> Endpoint {
     open_endpoint(config(), links(link), [5; 32]).unwrap()
 }
 
-/// A process's side of a pair: says where it is, and is told where the other is.
+/// Exchanges addresses with the other side of a pair.
 fn meet(endpoint: &Endpoint, to: &Sender<Address>, from: &Receiver<Address>) -> weft::PeerId {
     to.send(endpoint.address()).unwrap();
     endpoint.connect(&from.recv().unwrap()).unwrap()
 }
 
-/// Makes progress until it is so.
+/// Makes progress until `done` is true.
 fn until(endpoint: &Endpoint, what: &str, mut done: impl FnMut() -> bool) {
     let end = Instant::now() + LIMIT;
     while !done() {
@@ -70,7 +70,7 @@ fn until(endpoint: &Endpoint, what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// One waits as `wait` does, and gets a message with this tag once a line has said so.
+/// One side waits by `wait`, and gets a message with this tag once a line with `parts` was logged.
 fn told(link: &str, tag: u64, parts: &[&str], wait: impl Fn(&Endpoint, weft::PeerId) + Sync) {
     let (to_a, from_b) = channel();
     let (to_b, from_a) = channel();
@@ -114,15 +114,14 @@ fn waits__futures_probes_and_receives_from_anybody_say_so() {
         queue.push(endpoint.recv(Some(peer), 0xb3, 0, vec![0; 8]), 1);
         queue.wait(None).unwrap().result.unwrap();
     });
-    // A program that polls, and sleeps nowhere.
+    // A program that polls and never sleeps.
     told("shm", 0xb4, &["with tag 0xb4 from peer"], |endpoint, peer| {
         let mut recv = pin!(endpoint.recv(Some(peer), 0xb4, 0, vec![0; 8]));
         while recv.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
             endpoint.progress();
         }
     });
-    // Programs that look for a message themselves, as MPI_Probe does, and leave it where it is or
-    // take it.
+    // Programs that poll for a message themselves, as MPI_Probe does, and leave it or receive it.
     told("shm", 0xb5, &["with tag 0xb5 from peer"], |endpoint, peer| {
         while endpoint.probe(Some(peer), 0xb5, 0).is_none() {
             endpoint.progress();
@@ -135,7 +134,7 @@ fn waits__futures_probes_and_receives_from_anybody_say_so() {
     });
 }
 
-/// Ranks of a job that now show that they wait, and for which rank.
+/// Returns the ranks of a job that show a wait now, with the awaited rank.
 fn shown(job: &str) -> Vec<(u64, Option<u32>)> {
     let all = scan().unwrap();
     let mine = all.iter().filter(|s| s.job == job);
@@ -145,7 +144,8 @@ fn shown(job: &str) -> Vec<(u64, Option<u32>)> {
     mine
 }
 
-/// Waits for the other rank, which waits for this one, until both say so and show it; then sends.
+/// Waits for the other rank, which waits for this one, until both have logged and shown it; then
+/// sends.
 fn wait_for_each_other(rank: usize, job: &str, addresses: &Mutex<[Option<Address>; 2]>) {
     static SEEN: AtomicBool = AtomicBool::new(false);
     let config = Config { rank: Some(rank as u32), ..config() };
@@ -191,7 +191,7 @@ fn waits__each_thread_of_a_shared_endpoint_says_so_whatever_others_do() {
     std::thread::scope(|scope| {
         let waits = a.clone();
         scope.spawn(move || waits.recv(Some(to_b), 0xc1, 0, &mut [0; 8]).unwrap());
-        // Others of the same endpoint make progress all the time.
+        // Other operations of the same endpoint make progress all the time.
         let end = Instant::now() + LIMIT;
         let echo = b.clone();
         let echoes = scope.spawn(move || loop {
@@ -216,7 +216,7 @@ fn waits__each_thread_of_a_shared_endpoint_says_so_whatever_others_do() {
 
 #[test]
 fn waits__for_a_host_that_a_firewall_hides_names_it_before_the_wait_fails() {
-    // Who gets the packets, and answers none of them.
+    // A socket that receives the packets and answers none.
     let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let at = silent.local_addr().unwrap();
     let config = Config { connect_timeout_ms: 1_500, ..config() };

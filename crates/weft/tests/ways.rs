@@ -1,4 +1,4 @@
-//! Endpoints with shared memory and UDP, where one side cannot use memory as the other would.
+//! Endpoints with shared memory and UDP, of which one side cannot use the shared memory.
 #![allow(non_snake_case)]
 
 use std::future::Future;
@@ -8,7 +8,7 @@ use weft::{Config, Endpoint, EndpointId, OpError, PeerFailure, PeerId};
 use weft_link::secure::{JobKey, Mode, Security};
 use weft_link::{Address, Link, ShmConfig, ShmLink, UdpConfig, UdpLink};
 
-/// An endpoint that has room for so many connections in memory.
+/// Opens an endpoint that has room for `shm_peers` connections over shared memory.
 fn endpoint(shm_peers: usize, udp: bool) -> Endpoint {
     let me = EndpointId(weft_link::random_u64());
     let shm = ShmConfig { max_peers: shm_peers, ..ShmConfig::new(me) };
@@ -23,7 +23,7 @@ fn endpoint(shm_peers: usize, udp: bool) -> Endpoint {
     Endpoint::with_links(Config::default(), me, weft::Clock::system(), links)
 }
 
-/// The future's answer, while both make progress.
+/// Returns the future's result, while both endpoints make progress.
 fn run<T>(both: [&Endpoint; 2], future: impl Future<Output = T>) -> T {
     let mut future = pin!(future);
     let start = std::time::Instant::now();
@@ -37,7 +37,7 @@ fn run<T>(both: [&Endpoint; 2], future: impl Future<Output = T>) -> T {
     }
 }
 
-/// Messages of all protocols arrive, `from` first, then the other way.
+/// Checks that messages of all protocols arrive, first from `from`, then to it.
 fn exchange(both: [&Endpoint; 2], ids: [PeerId; 2], from: usize) {
     for at in [from, 1 - from] {
         for (tag, len) in [(0, 0), (1, 100), (2, 50_000), (3, 2_000_000)] {
@@ -56,7 +56,7 @@ fn exchange(both: [&Endpoint; 2], ids: [PeerId; 2], from: usize) {
 fn hello__over_memory_moves_who_was_reached_over_the_network() {
     for (first, opens) in [(0, false), (1, false), (0, true), (1, true)] {
         let (a, b) = (endpoint(9, true), endpoint(9, true));
-        // As when descriptors ran out for a moment: B does not get through, A does.
+        // As if descriptors ran out for a moment: B's connection fails, A's succeeds.
         let to_a = b.connect(&Address { shm: 0, ..a.address() }).unwrap();
         assert!(b.describe(to_a).contains("udp"));
         if opens {

@@ -1,4 +1,4 @@
-//! Where time comes from: the system's monotonic clock, or the simulator.
+//! The source of time: the system's monotonic clock, or the simulator.
 
 #[allow(unsafe_code)]
 mod sys;
@@ -10,19 +10,19 @@ use weft_core::Instant;
 /// A source of time.
 #[derive(Clone, Debug)]
 pub enum Clock {
-    /// Monotonic time since the clock was made, which was at this time, in nanoseconds.
+    /// Monotonic time since the clock was made; the value is the time of making, in nanoseconds.
     System(u64),
     /// Virtual time in nanoseconds, advanced by a simulator.
     Virtual(Rc<Cell<u64>>),
 }
 
 impl Clock {
-    /// The system's monotonic clock, starting at zero now.
+    /// Returns the system's monotonic clock, which starts at zero now.
     pub fn system() -> Clock {
         Clock::System(sys::monotonic_ns())
     }
 
-    /// Now.
+    /// Returns the time now.
     #[inline]
     pub fn now(&self) -> Instant {
         match self {
@@ -31,7 +31,7 @@ impl Clock {
         }
     }
 
-    /// Whether time only passes when a simulator says so.
+    /// True if time passes only when a simulator advances it.
     pub fn is_virtual(&self) -> bool {
         matches!(self, Clock::Virtual(_))
     }

@@ -1,7 +1,7 @@
-//! The monotonic clock in one call: every message reads it, and what `std` does around the call
+//! The monotonic clock in one call: every message reads it, and the work of `std` around the call
 //! took half as long as the call itself.
 
-/// Nanoseconds of `CLOCK_MONOTONIC`.
+/// Returns the nanoseconds of `CLOCK_MONOTONIC`.
 #[inline]
 pub(super) fn monotonic_ns() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };

@@ -1,9 +1,9 @@
 //! Live counters of a rank, readable by other processes of the same user.
 //!
-//! Each rank keeps a small sealed memory file named `weft-counters` and writes its counters there
-//! now and then, by plain stores. A reader finds it under `/proc/<pid>/fd` and reads it without the
-//! rank's help: it works while the rank computes, sleeps or is stopped, nothing is named in a file
-//! system, and nothing is left after SIGKILL.
+//! Each rank keeps a small sealed memory file named `weft-counters` and from time to time writes
+//! its counters there, by plain stores. A reader finds the file under `/proc/<pid>/fd` and reads it
+//! without the rank's help. So reading works while the rank computes, sleeps or is stopped; the
+//! file has no name in a file system, and nothing is left after SIGKILL.
 //!
 //! # Layout, version 1
 //! 1024 little-endian words of 64 bits:
@@ -64,10 +64,10 @@ const MOST: usize = (WORDS - FIRST) / ENTRY;
 /// Least time between two changes of a page.
 const INTERVAL: Duration = Duration::from_millis(50);
 
-/// Whose counters they are.
+/// The rank to which the counters belong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Who {
-    /// Job, of any text; the first 64 bytes are kept.
+    /// Name of the job, any text; the first 64 bytes are kept.
     pub job: String,
     /// Rank.
     pub rank: usize,
@@ -80,7 +80,7 @@ fn now_ns() -> u64 {
     since.map_or(0, |d| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// Word `at` of a text that is filled up with zeros.
+/// Returns word `at` of a text that is padded with zeros.
 fn text_word(text: &[u8], at: usize) -> u64 {
     let mut word = [0; 8];
     let part = text.get(at * 8..).unwrap_or_default();
@@ -91,7 +91,7 @@ fn text_word(text: &[u8], at: usize) -> u64 {
 
 /// The page of one endpoint, the writing side.
 pub(crate) struct Page {
-    /// A copy of the process shares the memory, and writes nothing to it.
+    /// A forked copy of the process shares the memory, and must not write to it.
     origin: Origin,
     words: Words,
     due: Instant,
@@ -101,7 +101,7 @@ pub(crate) struct Page {
 }
 
 impl Page {
-    /// A page with nothing counted yet.
+    /// Makes a page without counters.
     pub fn create(who: &Who) -> io::Result<Page> {
         let (origin, words) = (Origin::here(), Words::create()?);
         let (due, changed, waits, waiting) = (Instant(0), true, 0, None);
@@ -115,7 +115,7 @@ impl Page {
         for at in 0..JOB_WORDS {
             page.set(JOB + at, text_word(who.job.as_bytes(), at));
         }
-        // Last: a reader takes a page without it for no page.
+        // The magic is written last, since a reader ignores a page without it.
         page.words.words()[0].store(MAGIC.to_le(), Ordering::Release);
         Ok(page)
     }
@@ -126,20 +126,22 @@ impl Page {
         }
     }
 
-    /// Notes a round of progress that did something or not; whether to write the counters now.
+    /// Records a round of progress, which did something or not. True if the counters are to be
+    /// written now.
     #[inline]
     pub fn note(&mut self, did: bool, now: Instant) -> bool {
         self.changed |= did;
         self.changed && now >= self.due
     }
 
-    /// Notes that the rank goes to sleep. When it wants to be woken to write what was counted last.
+    /// Records that the rank goes to sleep. Returns the time to wake it for writing the last
+    /// counts.
     pub fn note_wait(&mut self) -> Option<Instant> {
         self.waits += 1;
         self.changed.then_some(self.due)
     }
 
-    /// What the rank waits for, to be written with the counters.
+    /// Sets the operations that the rank waits for, which are written with the counters.
     pub fn show(&mut self, waiting: Option<Waiting>) {
         self.waiting = waiting;
     }

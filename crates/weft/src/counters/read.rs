@@ -1,4 +1,4 @@
-//! Finding and reading the pages of other processes. Nothing in them is trusted.
+//! Finding and reading the pages of other processes. No content is trusted.
 
 use super::wait::Waiting;
 use super::{
@@ -12,13 +12,13 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-/// Readings tried while the rank is writing.
+/// Most attempts to read while the rank writes.
 const TRIES: usize = 16;
 
-/// Counters of one rank as last written.
+/// The counters of one rank, as last written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
-    /// Process, as this one sees it.
+    /// Process id, as this process sees it.
     pub pid: u32,
     /// Job the rank belongs to.
     pub job: String,
@@ -26,26 +26,26 @@ pub struct Snapshot {
     pub rank: u64,
     /// Number of ranks of the job.
     pub size: u64,
-    /// When the rank started.
+    /// Start time of the rank.
     pub start: SystemTime,
-    /// When the counters were written; a rank that computes or waits writes none.
+    /// Time of the last write; a rank that computes or waits does not write.
     pub updated: SystemTime,
     /// Peers of the endpoint.
     pub peers: u64,
-    /// What it waits for, if it does for long.
+    /// The rank's wait, if it has lasted for long.
     pub waiting: Option<Waiting>,
     /// Counters by name.
     pub counters: BTreeMap<String, u64>,
 }
 
 impl Snapshot {
-    /// A counter, 0 if the rank has none of this name.
+    /// Returns a counter; 0 if the rank has none of this name.
     pub fn get(&self, name: &str) -> u64 {
         self.counters.get(name).copied().unwrap_or(0)
     }
 }
 
-/// Adds up the pages of one rank: each of its endpoints has one.
+/// Adds up the pages of each rank: every endpoint has a page.
 pub(super) fn merge(all: impl IntoIterator<Item = Snapshot>) -> Vec<Snapshot> {
     let mut ranks: BTreeMap<(String, u64, u32), Snapshot> = BTreeMap::new();
     for page in all {
@@ -56,7 +56,7 @@ pub(super) fn merge(all: impl IntoIterator<Item = Snapshot>) -> Vec<Snapshot> {
         rank.start = rank.start.min(page.start);
         rank.updated = rank.updated.max(page.updated);
         rank.peers = rank.peers.max(page.peers);
-        // One of its endpoints may go on.
+        // The rank waits only if all its endpoints wait.
         rank.waiting = rank.waiting.take().filter(|_| page.waiting.is_some());
         for (name, value) in page.counters {
             let sum = rank.counters.entry(name).or_default();
@@ -66,7 +66,7 @@ pub(super) fn merge(all: impl IntoIterator<Item = Snapshot>) -> Vec<Snapshot> {
     ranks.into_values().collect()
 }
 
-/// Printable text up to the first zero.
+/// Returns the printable text up to the first zero.
 fn text(words: &[u64]) -> String {
     let bytes = words.iter().flat_map(|word| word.to_le_bytes()).take_while(|&b| b != 0);
     bytes.map(|b| if b.is_ascii_graphic() { char::from(b) } else { '?' }).collect()
@@ -76,7 +76,7 @@ fn time(ns: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_nanos(ns)
 }
 
-/// Understands the words of a page.
+/// Parses the words of a page.
 pub(super) fn decode(pid: u32, words: &[u64; WORDS]) -> Option<Snapshot> {
     if words[0] != MAGIC || words[1] != VERSION {
         return None;
@@ -109,7 +109,7 @@ fn sequence(file: &File) -> io::Result<u64> {
     Ok(u64::from_le_bytes(word))
 }
 
-/// Reads one page; `None` if it is none, or is never at rest.
+/// Reads one page. `None` if the file is no page, or changes during every attempt.
 pub(super) fn read(pid: u32, file: &File) -> Option<Snapshot> {
     let mut bytes = [0; LEN];
     for _ in 0..TRIES {
@@ -133,13 +133,13 @@ fn is_page(link: &Path) -> bool {
     name.is_some_and(|name| name.strip_suffix(" (deleted)").unwrap_or(name) == NAME)
 }
 
-/// Counters of all ranks on this machine that this process may look at: those of the same user. By
-/// job and rank.
+/// Returns the counters of all ranks on this machine that this process may read (those of the same
+/// user), ordered by job and rank.
 ///
 /// # Errors
 /// `/proc` cannot be read. A process that ends meanwhile is left out.
 pub fn scan() -> io::Result<Vec<Snapshot>> {
-    // A page is seen again in children that have not called exec: the file tells.
+    // A page appears again in children that have not called exec; the file's identity shows it.
     let mut pages: BTreeMap<(u64, u64), Snapshot> = BTreeMap::new();
     for process in std::fs::read_dir("/proc")?.flatten() {
         let Some(pid) = process.file_name().to_str().and_then(|name| name.parse::<u32>().ok())

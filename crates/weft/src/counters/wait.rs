@@ -1,21 +1,21 @@
-//! What a rank waits for, as others see it.
+//! The operations a rank waits for, as other processes see them.
 
 use std::time::{Duration, SystemTime};
 use weft_core::engine::types::OpKind;
 
-/// Operations that are told apart, at most.
+/// Most operations that are listed one by one.
 pub const AWAITED_MAX: usize = 3;
-/// Words of it all.
+/// Words of a page for the wait.
 const WORDS: usize = 2 + 2 * AWAITED_MAX;
 
 /// An operation that a rank waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Awaited {
-    /// What it is.
+    /// The kind of operation.
     pub kind: OpKind,
-    /// Anybody can end the wait, not only one peer.
+    /// True if any peer can end the wait.
     pub anybody: bool,
-    /// The rank that is waited for, if it is one and known.
+    /// The awaited rank, if it is a single known rank.
     pub rank: Option<u32>,
     /// Match bits of the message.
     pub tag: u64,
@@ -24,9 +24,9 @@ pub struct Awaited {
 /// A wait that has lasted for long.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waiting {
-    /// For how long.
+    /// Duration of the wait so far.
     pub ago: Duration,
-    /// Operations that are waited for.
+    /// Number of awaited operations.
     pub count: u64,
     /// The first of them, at most [`AWAITED_MAX`].
     pub awaited: Vec<Awaited>,
@@ -53,7 +53,7 @@ impl Awaited {
 }
 
 impl Waiting {
-    /// As a page has it; now in nanoseconds since 1970.
+    /// Returns the words of a page; `now_ns` is in nanoseconds since 1970.
     pub(super) fn words(&self, now_ns: u64) -> [u64; WORDS] {
         let mut words = [0; WORDS];
         let ago = u64::try_from(self.ago.as_nanos()).unwrap_or(u64::MAX);
@@ -65,7 +65,7 @@ impl Waiting {
         words
     }
 
-    /// From a page.
+    /// Parses the words of a page.
     pub(super) fn of_words(words: &[u64]) -> Option<Waiting> {
         let [since, count, rest @ ..] = words else { return None };
         let since = Some(*since).filter(|&since| since > 0)?;

@@ -1,4 +1,4 @@
-//! Who could still send to a receive from any rank.
+//! The ranks that can still send to a receive from any rank.
 
 use super::{Group, NO_LINK};
 use crate::endpoint::{Sleep, Watch};
@@ -8,18 +8,18 @@ use std::task::Context;
 use std::time::Duration;
 use weft_core::{OpError, PeerFailure};
 
-/// Where no line is said of waits, the time after which ranks are watched.
+/// The time after which ranks are watched, if warnings about waits are off.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The other ranks of a group, as one receive from any of them sees them.
+/// The other ranks of a group, as possible senders to one receive from any rank.
 pub(super) struct Senders<'a> {
     group: &'a Group,
-    /// So many failures were reported before this receive began.
+    /// Number of failures reported before this receive began.
     known: usize,
-    /// Failures of the endpoint's peers at the last look.
+    /// Number of failures of the endpoint's peers at the last check.
     failures: Option<u64>,
     patience: Option<Sleep>,
-    /// Set once patience is at its end.
+    /// Set when the time of patience has passed.
     watches: Option<Vec<Watch<'a>>>,
 }
 
@@ -29,7 +29,8 @@ impl<'a> Senders<'a> {
         Senders { group, known, failures: None, patience: None, watches: None }
     }
 
-    /// There is no message: whether to wait on. `cx` is woken when patience ends.
+    /// Returns the error if waiting is hopeless. Called while there is no message; `cx` is woken
+    /// when patience ends.
     pub fn hopeless(&mut self, cx: &mut Context<'_>) -> Option<OpError> {
         let endpoint = self.group.endpoint();
         if self.watches.is_none() {
@@ -38,7 +39,7 @@ impl<'a> Senders<'a> {
                 endpoint.sleep(if patience.is_zero() { PATIENCE } else { patience })
             });
             if Pin::new(patience).poll(cx).is_ready() {
-                // Not at once: it opens a session with every rank.
+                // Only after a time, since it opens a session with every rank.
                 let peers = self.others().filter_map(|rank| self.group.find_peer(rank).ok());
                 self.watches = Some(peers.filter_map(|peer| endpoint.watch(peer)).collect());
                 self.patience = None;
@@ -57,7 +58,7 @@ impl<'a> Senders<'a> {
         (0..self.group.size()).filter(move |&rank| rank != me)
     }
 
-    /// The failure that this receive ends with, if any.
+    /// Returns the failure with which this receive ends, if any.
     fn look(&self) -> Option<OpError> {
         let (mut remain, mut gone) = (false, None);
         for rank in self.others() {
@@ -79,7 +80,8 @@ impl<'a> Senders<'a> {
         gone.filter(|_| !remain)
     }
 
-    /// How a rank failed. Before patience ends, what was never used is taken to be well.
+    /// Returns a rank's failure, if any. Before patience ends, a rank that was never used counts as
+    /// alive.
     fn failure(&self, rank: usize) -> Option<OpError> {
         let Some(peer) = self.group.inner.peers.borrow()[rank] else {
             return self.watches.as_ref().map(|_| NO_LINK);

@@ -1,5 +1,5 @@
-//! Collective operations. Every rank of the group calls the same ones in the same order: the order
-//! of the calls counts, whenever each is awaited, and several may be under way.
+//! Collective operations. Every rank of the group calls the same operations in the same order. Only
+//! the order of the calls counts, not when each is awaited; several may be under way.
 
 use super::element::{decode, encode};
 use super::{Element, Group, GroupError, Op, Started, Tree};
@@ -19,7 +19,7 @@ impl Group {
         Started::task(self, (None, false), work(self.clone()))
     }
 
-    /// Ends when every rank has called it. Dissemination: log4(size) rounds.
+    /// Ends when every rank has called it. Takes log4(size) rounds (dissemination).
     pub fn barrier(&self) -> Started<()> {
         let tag = self.collective();
         self.begin(|group| async move { group.do_barrier(tag).await })
@@ -34,8 +34,8 @@ impl Group {
     }
 
     /// As [`barrier`](Self::barrier), over a tree that all ranks name: up to rank 0, and down
-    /// again. Fewer messages in all, and more one after the other, but for the flat tree, which is
-    /// for few ranks.
+    /// again. It sends fewer messages in all, but more of them in sequence, except for the flat
+    /// tree, which suits few ranks.
     pub fn barrier_over(&self, kind: Tree) -> Started<()> {
         let (up, down) = (self.collective(), self.collective());
         self.begin(|group| async move {
@@ -64,7 +64,8 @@ impl Group {
     }
 
     /// Combines the vectors of all ranks, position by position, at the root; `None` on other ranks.
-    /// All vectors have the same length. `Op` of bits and floating-point numbers: `NoSuchOp`.
+    /// All vectors have the same length. An `Op` of bits on floating-point numbers fails with
+    /// `NoSuchOp`.
     pub fn reduce<T: Element>(
         &self,
         root: usize,
@@ -99,8 +100,8 @@ impl Group {
         self.begin(|group| async move { group.do_reduce(tag?, (kind, root), values, op).await })
     }
 
-    /// Combines the vectors of all ranks, position by position, on every rank; the result has the
-    /// same bits everywhere. Recursive doubling.
+    /// Combines the vectors of all ranks, position by position, on every rank (recursive doubling).
+    /// The result has the same bits everywhere.
     pub fn allreduce<T: Element>(&self, values: Vec<T>, op: Op) -> Started<Vec<T>> {
         let tag = takes::<T>(op).map(|()| self.collective());
         self.begin(|group| async move { group.do_allreduce(tag?, values, op).await })
@@ -118,8 +119,9 @@ impl Group {
         self.allreduce(values, op).wait()
     }
 
-    /// As [`allreduce`](Self::allreduce), over a tree that all ranks name: reduced to rank 0, and
-    /// broadcast. Fewer messages in all, which pays where vectors are long and ranks share wires.
+    /// As [`allreduce`](Self::allreduce), over a tree that all ranks name: the vectors are reduced
+    /// to rank 0, which broadcasts the result. It sends fewer messages in all, which pays for long
+    /// vectors if ranks share wires.
     pub fn allreduce_over<T: Element>(
         &self,
         kind: Tree,
@@ -136,7 +138,7 @@ impl Group {
     }
 
     /// Collects one message of every rank at the root, in order of rank; `None` on other ranks.
-    /// Each sends to the root itself, so that nothing crosses a network twice.
+    /// Each rank sends straight to the root, so no byte crosses a network twice.
     pub fn gather(&self, root: usize, data: Vec<u8>) -> Started<Option<Messages>> {
         self.gather_over(Tree::Flat, root, data)
     }
@@ -153,20 +155,19 @@ impl Group {
         self.gather(root, data).wait()
     }
 
-    /// As [`gather`](Self::gather), over a tree that all ranks name: ranks on the way add theirs to
-    /// what came from below, so that the root receives fewer messages, which pays where they are
-    /// short.
+    /// As [`gather`](Self::gather), over a tree that all ranks name: inner ranks add their message
+    /// to those from below, so the root receives fewer messages, which pays for short ones.
     pub fn gather_over(&self, kind: Tree, root: usize, data: Vec<u8>) -> Started<Option<Messages>> {
         let tag = self.collective_from(root);
         self.begin(|group| async move { group.do_gather(tag?, (kind, root), data).await })
     }
 
     /// Gives each rank `r` the root's `data[r]`; the other ranks may pass an empty vector. The root
-    /// sends to each itself, so that nothing crosses a network twice.
+    /// sends straight to each rank, so no byte crosses a network twice.
     ///
     /// # Errors
-    /// `Count` at a root whose `data` has not one message a rank: nothing was sent, and the other
-    /// ranks wait. As for every operation, `Peer` when a rank that is needed has failed.
+    /// `Count` at the root if `data` does not have one message for each rank: nothing was sent, and
+    /// the other ranks wait. As for every operation, `Peer` if a needed rank has failed.
     pub fn scatter(&self, root: usize, data: Messages) -> Started<Vec<u8>> {
         let given = if self.rank() == root { data.len() } else { self.size() };
         let tag = self.has_rank(root).and_then(|()| self.collective_of(given));
@@ -182,7 +183,7 @@ impl Group {
         self.scatter(root, data).wait()
     }
 
-    /// Gives every rank the messages of all, in order of rank. Ring: size - 1 steps.
+    /// Gives every rank the messages of all, in order of rank. Takes size - 1 steps (ring).
     pub fn allgather(&self, data: Vec<u8>) -> Started<Messages> {
         let tag = self.collective();
         self.begin(|group| async move { group.do_allgather(tag, data).await })
@@ -196,12 +197,12 @@ impl Group {
         self.allgather(data).wait()
     }
 
-    /// Sends `data[r]` to each rank `r` and gives what each rank sent here, in order of rank.
-    /// `data` has one message a rank.
+    /// Sends `data[r]` to each rank `r`, and gives the messages of all ranks to this one, in order
+    /// of rank. `data` has one message for each rank.
     ///
     /// # Errors
-    /// `Count` where it has not: nothing was sent, and the other ranks wait. As for every
-    /// operation, `Peer` when a rank that is needed has failed.
+    /// `Count` if `data` does not: nothing was sent, and the other ranks wait. As for every
+    /// operation, `Peer` if a needed rank has failed.
     pub fn alltoall(&self, data: Messages) -> Started<Messages> {
         let tag = self.collective_of(data.len());
         self.begin(|group| async move { group.do_alltoall(tag?, data).await })
@@ -215,7 +216,8 @@ impl Group {
         self.alltoall(data).wait()
     }
 
-    /// The tag of the next collective operation, which was given so many messages.
+    /// Returns the tag of the next collective operation, after a check that `given` is one message
+    /// for each rank.
     fn collective_of(&self, given: usize) -> Result<u64, OpError> {
         match given == self.size() {
             true => Ok(self.collective()),
@@ -225,7 +227,7 @@ impl Group {
 }
 
 /// # Errors
-/// Values of this kind cannot be combined so.
+/// Fails if values of type `T` cannot be combined by `op`.
 fn takes<T: Element>(op: Op) -> Result<(), OpError> {
     T::takes(op).then_some(()).ok_or(OpError::NoSuchOp)
 }

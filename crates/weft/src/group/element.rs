@@ -1,6 +1,6 @@
-//! Numbers that reductions work on.
+//! Numbers that reductions combine.
 
-/// How a reduction combines two values. All are commutative and associative up to rounding.
+/// An operation of a reduction on two values. All are commutative, and associative up to rounding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
     /// Sum; integers wrap.
@@ -11,11 +11,11 @@ pub enum Op {
     Min,
     /// The larger.
     Max,
-    /// The bits that both have; integers only, as the next two.
+    /// Bits set in both; integers only, as the next two.
     And,
-    /// The bits that one of them has, or both.
+    /// Bits set in at least one.
     Or,
-    /// The bits that one of them has, and not the other.
+    /// Bits set in exactly one.
     Xor,
 }
 
@@ -25,11 +25,11 @@ pub trait Element: Copy + 'static {
     const SIZE: usize;
     /// Appends the little-endian form.
     fn put(self, out: &mut Vec<u8>);
-    /// From its little-endian form of `SIZE` bytes.
+    /// Reads the little-endian form of `SIZE` bytes.
     fn get(bytes: &[u8]) -> Self;
-    /// Combines two values. Never called with what `takes` refuses.
+    /// Combines two values. Never called with an `op` that `takes` refuses.
     fn combine(self, other: Self, op: Op) -> Self;
-    /// Whether values of this kind can be combined so.
+    /// True if values of this type can be combined by `op`.
     fn takes(op: Op) -> bool {
         let _any = op;
         true
@@ -77,21 +77,21 @@ element! {
 }
 element!(f32 f64, false, |a, b| a + b, |a, b| a * b, |a, _| a, |a, _| a, |a, _| a);
 
-/// The little-endian form of a slice.
+/// Returns the little-endian form of a slice.
 pub(super) fn encode<T: Element>(values: &[T]) -> Vec<u8> {
     let mut out = Vec::with_capacity(values.len() * T::SIZE);
     values.iter().for_each(|v| v.put(&mut out));
     out
 }
 
-/// Combines `values` with those encoded in `bytes`, position by position.
+/// Combines `values` with the values encoded in `bytes`, position by position.
 pub(super) fn fold<T: Element>(values: &mut [T], bytes: &[u8], op: Op) {
     for (v, raw) in values.iter_mut().zip(bytes.chunks_exact(T::SIZE)) {
         *v = v.combine(T::get(raw), op);
     }
 }
 
-/// From the little-endian form.
+/// Reads values from their little-endian form.
 pub(super) fn decode<T: Element>(bytes: &[u8]) -> Vec<T> {
     bytes.chunks_exact(T::SIZE).map(T::get).collect()
 }

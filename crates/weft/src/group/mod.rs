@@ -1,4 +1,4 @@
-//! Groups of ranks: point-to-point by rank, and collective operations over trees.
+//! Groups of ranks: point-to-point messages by rank, and collective operations over trees.
 
 mod any;
 mod collectives;
@@ -18,9 +18,9 @@ use std::task::Context;
 use weft_core::{OpError, PeerFailure, PeerId};
 use weft_link::Address;
 
-/// Where the addresses of ranks come from; asked once a rank, when it is first used.
+/// A source of the addresses of ranks, asked once for each rank at its first use.
 pub trait Directory {
-    /// Number of ranks.
+    /// Returns the number of ranks.
     fn size(&self) -> usize;
     /// The address of a rank.
     fn address(&self, rank: usize) -> Result<Address, String>;
@@ -44,16 +44,16 @@ struct Inner {
     rank: usize,
     context: u16,
     peers: RefCell<Vec<Option<PeerId>>>,
-    /// Collective operations done: all ranks count alike.
+    /// Collective operations so far; the same number on all ranks.
     collectives: Cell<u32>,
     /// Ranks whose failure a receive from any rank has reported.
     reported: RefCell<Vec<usize>>,
     tree: Cell<Tree>,
     /// Receives that claim their messages, in the order in which they were made.
     waiting: RefCell<Vec<Waiting>>,
-    /// Receives of that kind so far.
+    /// Number of such receives so far.
     waited: Cell<u64>,
-    /// Why the address of a rank was not to be had, the last time.
+    /// The reason why the address of a rank was not available, the last time.
     nowhere: RefCell<String>,
 }
 
@@ -63,15 +63,15 @@ pub struct Group {
     inner: Rc<Inner>,
 }
 
-/// The error of a rank whose address nobody knows.
+/// The error of a rank whose address is not available.
 const NO_LINK: OpError = OpError::Peer { peer: PeerId(u32::MAX), failure: PeerFailure::NoLink };
 
-/// What a tag is for: bits 32..48 of the match bits; the context is in bits 48..64.
+/// Purposes of a tag, in bits 32..48 of the match bits; the context is in bits 48..64.
 const USER: u64 = 0;
 const COLLECTIVE: u64 = 1 << 32;
 
 impl Group {
-    /// The group of all ranks of a directory.
+    /// Makes the group of all ranks of a directory.
     pub fn new(endpoint: Endpoint, directory: impl Directory + 'static, rank: usize) -> Group {
         let members = (0..directory.size()).collect();
         let tree = endpoint.inner.borrow().driver.intake.engine.config().tree;
@@ -103,9 +103,9 @@ impl Group {
         Group { inner: Rc::new(inner) }
     }
 
-    /// A group of some of these ranks, in the order given; `None` on ranks that are not named, and
-    /// where a number is that of no rank. All ranks named pass the same list and a `context` (1 to
-    /// 65535) that no other group of the job uses.
+    /// Makes a group of some of these ranks, in the order given. All named ranks pass the same list
+    /// and a `context` (1 to 65535) that no other group of the job uses. `None` on ranks that are
+    /// not named, or if the list names a rank that does not exist.
     pub fn subset(&self, ranks: &[usize], context: u16) -> Option<Group> {
         let rank = ranks.iter().position(|&r| r == self.rank())?;
         let member = |&rank: &usize| self.inner.members.get(rank).copied();
@@ -115,31 +115,31 @@ impl Group {
         Some(Group::of(endpoint, directory, members, (rank, context), tree))
     }
 
-    /// This process's rank.
+    /// Returns this process's rank.
     pub fn rank(&self) -> usize {
         self.inner.rank
     }
 
-    /// Number of ranks.
+    /// Returns the number of ranks.
     pub fn size(&self) -> usize {
         self.inner.members.len()
     }
 
-    /// The endpoint below.
+    /// Returns the endpoint of this group.
     pub fn endpoint(&self) -> &Endpoint {
         &self.inner.endpoint
     }
 
-    /// The tree that broadcasts and reductions which name none use from now on, in place of that of
-    /// the endpoint's configuration (`WEFT_TREE`); every rank sets the same.
+    /// Sets the tree of broadcasts and reductions that name none, in place of the endpoint's
+    /// configuration (`WEFT_TREE`). Every rank must set the same tree.
     pub fn set_tree(&self, tree: Tree) {
         self.inner.tree.set(tree);
     }
 
-    /// The peer of a rank.
+    /// Returns the peer of a rank.
     ///
     /// # Errors
-    /// The group has none of that number; no link leads there, for the reasons that the text has.
+    /// The group has no such rank; or no link reaches it, for the reasons in the error's text.
     pub fn peer(&self, rank: usize) -> Result<PeerId, GroupError> {
         self.find_peer(rank).map_err(|error| self.error(error, Some(rank)))
     }
@@ -159,7 +159,7 @@ impl Group {
         OpError::NoRank { rank: number(rank), size: number(self.size()) }
     }
 
-    /// Makes a peer of a rank that is used for the first time.
+    /// Makes the peer of a rank at its first use.
     #[cold]
     fn find(&self, rank: usize) -> Result<PeerId, OpError> {
         let (endpoint, number) = (&self.inner.endpoint, self.inner.members[rank]);
@@ -182,9 +182,9 @@ impl Group {
         Ok(peer)
     }
 
-    /// The whole text of an error that an operation of this group ended with: which rank on which
-    /// host, over which link, interface and address, why, and what to do. The error's own `Display`
-    /// knows the number of the peer alone.
+    /// Returns the whole text of an error of this group's operations: which rank on which host,
+    /// over which link, interface and address, why, and what to do. The error's own `Display` knows
+    /// only the number of the peer.
     pub fn explain(&self, error: OpError) -> String {
         match error {
             NO_LINK => self.inner.nowhere.borrow().clone(),
@@ -192,7 +192,7 @@ impl Group {
         }
     }
 
-    /// The rank of a peer, if it is one of this group that was used before.
+    /// Returns the rank of a peer, if it is a rank of this group that was used before.
     pub fn rank_of(&self, peer: PeerId) -> Option<usize> {
         self.inner.peers.borrow().iter().position(|&p| p == Some(peer))
     }
@@ -212,7 +212,7 @@ impl Group {
         }
     }
 
-    /// Sends to a rank and returns when `data` is free: at once where it is short.
+    /// Sends to a rank and returns when `data` is free: at once if it is short.
     ///
     /// # Errors
     /// There is no such rank, or it failed.
@@ -222,8 +222,8 @@ impl Group {
         sent.map_err(|error| self.error(error, Some(to)))
     }
 
-    /// Receives from a rank a message of at most `max_len` bytes. Messages of a rank with a tag go
-    /// to the receives of that tag in the order in which both were made.
+    /// Receives from a rank a message of at most `max_len` bytes. Messages of one rank and tag
+    /// match receives of this rank and tag in the order in which both were made.
     pub fn recv(&self, from: usize, tag: u32, max_len: usize) -> Started<Vec<u8>> {
         if max_len <= POSTED_MAX {
             return self.recv_into(from, tag, vec![0; max_len]);
@@ -231,9 +231,9 @@ impl Group {
         self.recv_sized(from, tag, max_len)
     }
 
-    /// Receives from a rank into `buffer`, which comes back as long as the message. It waits for
-    /// the message from now on, however long it is; [`recv`](Self::recv) has memory for a message
-    /// beyond 64 KiB only when that has come.
+    /// Receives from a rank into `buffer`, which comes back as long as the message. The buffer is
+    /// posted at once, whatever its length; [`recv`](Self::recv) allocates memory for a message
+    /// beyond 64 KiB only when the message has been announced.
     pub fn recv_into(&self, from: usize, tag: u32, mut buffer: Vec<u8>) -> Started<Vec<u8>> {
         let tag_bits = self.tag(USER, tag);
         if self.is_awaited(Some(from), tag_bits) {
@@ -292,15 +292,15 @@ impl Group {
 
     /// Receives from any rank a message of at most `max_len` bytes.
     ///
-    /// The wait is bounded by the lives of the ranks that could send: after `WEFT_WARN_AFTER_MS`
-    /// in vain all other ranks are watched, and silence is a failure as for any other wait.
+    /// The wait ends when no rank is left that could send: after `WEFT_WARN_AFTER_MS` without a
+    /// message all other ranks are watched, and silence counts as a failure, as in any other wait.
     ///
     /// # Errors
-    /// `Peer`, when there is no message and another rank failed. That failure ends every `recv_any`
-    /// of this group that has begun, once; those that begin later wait for the ranks that remain,
-    /// so that a program which can do without a rank goes on. (MPI's fault tolerance proposal,
-    /// ULFM, has a call for that acknowledgement.) A rank that closed its endpoint in good order is
-    /// no failure. When no other rank remains, every call fails at once.
+    /// `Peer`, if there is no message and another rank failed. A failure ends, once, every
+    /// `recv_any` of this group that has begun; later ones wait for the remaining ranks, so a
+    /// program that can do without a rank goes on. (MPI's fault tolerance proposal, ULFM, has a
+    /// call for that acknowledgement.) A rank that closed its endpoint in good order is no failure.
+    /// When no other rank remains, every call fails at once.
     pub fn recv_any(&self, tag: u32, max_len: usize) -> Started<(usize, Vec<u8>)> {
         let (group, tag) = (self.clone(), self.tag(USER, tag));
         let turn = Turn::new(self, None, tag);
@@ -316,7 +316,7 @@ impl Group {
         })
     }
 
-    /// As [`recv_any`](Self::recv_any); returns when the message is there: its rank and bytes.
+    /// As [`recv_any`](Self::recv_any), and returns rank and bytes of the message when it is there.
     ///
     /// # Errors
     /// As `recv_any`.
@@ -328,7 +328,7 @@ impl Group {
         self.recv_any(tag, max_len).wait()
     }
 
-    /// The rank of a peer, which may have made itself known before this rank used it.
+    /// Returns the rank of a peer, which may have connected before this rank used it.
     fn find_rank(&self, peer: PeerId) -> Option<usize> {
         if let Some(rank) = self.rank_of(peer) {
             return Some(rank);
@@ -336,7 +336,7 @@ impl Group {
         (0..self.size()).find(|&r| self.find_peer(r) == Ok(peer))
     }
 
-    /// Whether a receive that claims its message was made before, and may want what another would.
+    /// True if an earlier receive that claims its message may match the same message.
     fn is_awaited(&self, from: Option<usize>, tag: u64) -> bool {
         self.inner.waiting.borrow().iter().any(|other| other.overlaps(from, tag))
     }
@@ -352,7 +352,7 @@ impl Group {
     }
 }
 
-/// What people are told of the match bits of a group's message.
+/// Returns the text for the match bits of a group's message, for messages to people.
 fn tag_text(bits: u64, _ignore: u64) -> String {
     let (context, class, tag) = (bits >> 48, bits & COLLECTIVE, bits as u32);
     let what = match class {
@@ -365,13 +365,13 @@ fn tag_text(bits: u64, _ignore: u64) -> String {
     }
 }
 
-/// What was received into a buffer.
+/// Cuts a buffer to the length of the received message.
 fn whole(status: Status, mut buffer: Vec<u8>) -> Vec<u8> {
     buffer.truncate(status.len);
     buffer
 }
 
-/// A receive that claims its message when that has come.
+/// A receive that claims its message when the message has arrived.
 struct Waiting {
     number: u64,
     from: Option<usize>,
@@ -384,7 +384,7 @@ impl Waiting {
     }
 }
 
-/// The place of such a receive among those of its group.
+/// The position of such a receive among those of its group.
 struct Turn {
     group: Group,
     number: u64,
@@ -398,7 +398,7 @@ impl Turn {
         Turn { group: group.clone(), number }
     }
 
-    /// Whether no receive made before wants the same message.
+    /// True if no earlier receive wants the same message.
     fn has_come(&self) -> bool {
         let waiting = self.group.inner.waiting.borrow();
         let Some(me) = waiting.iter().find(|w| w.number == self.number) else { return true };
@@ -409,12 +409,12 @@ impl Turn {
 impl Drop for Turn {
     fn drop(&mut self) {
         self.group.inner.waiting.borrow_mut().retain(|w| w.number != self.number);
-        // Those behind look again.
+        // Later receives check again.
         self.group.inner.endpoint.wake_arrivals();
     }
 }
 
-/// What people call a rank: with the host it runs on, as far as its address tells.
+/// Returns the name of a rank for messages to people, with its host as far as the address tells it.
 pub(crate) fn rank_name(rank: usize, address: &Address, here: u64) -> String {
     match address.udp.first() {
         _ if here != 0 && address.host == here => format!("rank {rank} on this host"),
@@ -423,5 +423,5 @@ pub(crate) fn rank_name(rank: usize, address: &Address, here: u64) -> String {
     }
 }
 
-/// Up to this size a buffer is posted ahead; beyond, the length is awaited first.
+/// Up to this size a buffer is posted at once; beyond it, the receive first waits for the length.
 const POSTED_MAX: usize = 64 << 10;

@@ -1,4 +1,4 @@
-//! Operations of groups: they have started when they are made.
+//! Operations of groups, which start when they are made.
 
 use super::Group;
 use crate::endpoint::{Operation, Status};
@@ -10,9 +10,9 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use weft_core::OpError;
 
-/// Why an operation of a group failed. `Display` and `Debug` both give the whole text: which rank
-/// on which host, over which link, interface and address, why, and what to do; so it is read where
-/// `main` returns it, and where it is unwrapped.
+/// The error of an operation of a group. `Display` and `Debug` both give the whole text (which rank
+/// on which host, over which link, interface and address, why, and what to do), so it is also shown
+/// if `main` returns it or `unwrap` panics.
 #[derive(Clone, PartialEq, Eq)]
 pub struct GroupError {
     cause: OpError,
@@ -21,12 +21,12 @@ pub struct GroupError {
 }
 
 impl GroupError {
-    /// What happened, for programs to decide by.
+    /// Returns the cause, for decisions of the program.
     pub fn cause(&self) -> OpError {
         self.cause
     }
 
-    /// The rank of the group that failed or was named, if it was one.
+    /// Returns the rank of the group that failed or was named, if there is one.
     pub fn rank(&self) -> Option<usize> {
         self.rank
     }
@@ -53,7 +53,7 @@ impl From<GroupError> for OpError {
 }
 
 impl Group {
-    /// An error as users of the group see it, of an operation with one rank or with all.
+    /// Returns the group's error for an operation with one rank (`named`) or with all.
     pub(super) fn error(&self, cause: OpError, named: Option<usize>) -> GroupError {
         let text = self.explain(cause);
         let rank = match cause {
@@ -70,7 +70,7 @@ impl Group {
     }
 }
 
-/// Where the result of a task is put.
+/// The result of a task, once there is one.
 pub(super) struct Slot<T> {
     result: RefCell<Option<Result<T, OpError>>>,
     waker: RefCell<Option<Waker>>,
@@ -85,7 +85,7 @@ impl<T> Slot<T> {
     }
 }
 
-/// The end of a task: it is cancelled where it gives no result.
+/// The end of a task; dropped without a result, it marks the task as cancelled.
 struct End<T>(Option<Rc<Slot<T>>>);
 
 impl<T> End<T> {
@@ -107,16 +107,16 @@ impl<T> Drop for End<T> {
 enum State<T> {
     Ended(Result<T, OpError>),
     Operation(Operation, fn(Status, Vec<u8>) -> T),
-    /// A task; with its number where it ends with this.
+    /// A task; with its number if dropping this ends the task.
     Task(Rc<Slot<T>>, Option<u64>),
     Taken,
 }
 
-/// An operation of a group in progress: it has started, and goes on whenever the endpoint makes
-/// progress, also when nobody polls it. Awaiting it, or [`wait`](Started::wait), gives the result.
+/// An operation of a group that has started. It goes on whenever the endpoint makes progress, also
+/// if this future is not polled. Awaiting it, or [`wait`](Started::wait), gives the result.
 ///
-/// Dropping it cancels a receive that has not matched; anything else runs to its end, for as long
-/// as the endpoint makes progress and is not closed, and its result is lost.
+/// Dropping it cancels a receive that has not matched. Any other operation runs to its end, while
+/// the endpoint makes progress and is not closed, and its result is lost.
 #[must_use = "the result tells whether the operation succeeded"]
 pub struct Started<T> {
     group: Group,
@@ -139,7 +139,7 @@ impl<T> Started<T> {
         Started { group: group.clone(), rank: Some(rank), state }
     }
 
-    /// Whether the result is there.
+    /// True if the result is there.
     pub fn is_done(&self) -> bool {
         match &self.state {
             State::Operation(operation, _) => operation.is_done(),
@@ -148,10 +148,10 @@ impl<T> Started<T> {
         }
     }
 
-    /// Waits for the end, making progress meanwhile: the blocking form.
+    /// Makes progress until the end, and returns the result: the blocking form.
     ///
     /// # Errors
-    /// Those of the operation.
+    /// The errors of the operation.
     pub fn wait(self) -> Result<T, GroupError> {
         let endpoint = self.group.endpoint().clone();
         endpoint.block_on(self)
@@ -159,7 +159,8 @@ impl<T> Started<T> {
 }
 
 impl<T: 'static> Started<T> {
-    /// Begins a task: one that runs to its end, or `receives` and ends with what this returns.
+    /// Begins a task. With `receives`, dropping the returned operation ends the task; else the task
+    /// runs to its end.
     pub(super) fn task(
         group: &Group,
         (rank, receives): (Option<usize>, bool),

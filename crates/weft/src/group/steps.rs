@@ -1,4 +1,4 @@
-//! How collective operations are done, step by step.
+//! The algorithms of the collective operations.
 
 use super::element::{decode, encode, fold, Element, Op};
 use super::{Group, COLLECTIVE};
@@ -7,25 +7,26 @@ use weft_core::group::tree::Tree;
 use weft_core::group::tree::{self, Doubling};
 use weft_core::{OpError, PeerFailure};
 
-/// A broadcast travels in parts of this size, so that the levels of the tree work at the same time.
+/// Size of the parts of a broadcast; the levels of the tree forward different parts at the same
+/// time.
 const PART: usize = 64 << 10;
 
-/// Longest vector, in bytes, that is told to three ranks in a round rather than to one in each of
-/// two: what it takes on the wire is less than what the way takes.
+/// Longest vector, in bytes, that is sent to three ranks in one round rather than to one rank in
+/// each of two rounds: its time on the wire is less than the latency of a round.
 const SHORT: usize = 2 << 10;
 
 /// Longest message a collective accepts from a peer.
 const ANY: usize = usize::MAX;
 
 impl Group {
-    /// The tag of the next collective operation.
+    /// Returns the tag of the next collective operation.
     pub(super) fn collective(&self) -> u64 {
         let n = self.inner.collectives.get().wrapping_add(1);
         self.inner.collectives.set(n);
         self.tag(COLLECTIVE, n)
     }
 
-    /// The tag of the next collective operation, which needs a rank of this number.
+    /// Returns the tag of the next collective operation, after a check that rank `root` exists.
     pub(super) fn collective_from(&self, root: usize) -> Result<u64, OpError> {
         self.has_rank(root).map(|()| self.collective())
     }
@@ -42,7 +43,7 @@ impl Group {
         self.recv_class(from, tag, len).await
     }
 
-    /// Dissemination: log4(size) rounds.
+    /// Barrier by dissemination, in log4(size) rounds.
     pub(super) async fn do_barrier(&self, tag: u64) -> Result<(), OpError> {
         for round in 0.. {
             let partners = tree::dissemination(self.rank(), self.size(), round);
@@ -63,7 +64,7 @@ impl Group {
         Ok(())
     }
 
-    /// In parts, so that all levels of the tree work at once.
+    /// Broadcast in parts, so that all levels of the tree work at once.
     pub(super) async fn do_broadcast(
         &self,
         tag: u64,
@@ -113,7 +114,7 @@ impl Group {
         Ok(out)
     }
 
-    /// From the leaves of the tree to its root.
+    /// Reduction from the leaves of the tree to its root.
     pub(super) async fn do_reduce<T: Element>(
         &self,
         tag: u64,
@@ -134,8 +135,8 @@ impl Group {
         }
     }
 
-    /// Recursive doubling; where vectors are short, four ranks exchange in a round, which halves
-    /// the rounds.
+    /// Allreduce by recursive doubling. For short vectors four ranks exchange in a round, which
+    /// halves the number of rounds.
     pub(super) async fn do_allreduce<T: Element>(
         &self,
         tag: u64,
@@ -164,7 +165,7 @@ impl Group {
             if sent.is_empty() {
                 break;
             }
-            // All combine in the same order, so that the bits are the same.
+            // All ranks combine in the same order, so the result has the same bits.
             let mut all: Option<Vec<T>> = None;
             for rank in ranks {
                 let theirs =
@@ -186,7 +187,7 @@ impl Group {
         Ok(values)
     }
 
-    /// Ranks on the way add theirs to what came from below.
+    /// Gather over a tree: inner ranks add their message to those from below.
     pub(super) async fn do_gather(
         &self,
         tag: u64,
@@ -202,7 +203,7 @@ impl Group {
         }
         for child in children(self.rank()) {
             let theirs = self.take(child, tag, ANY).await?;
-            // What comes from a leaf is its message alone.
+            // A leaf sends only its message.
             match (children(child).next(), parent) {
                 (None, None) => all[child] = theirs,
                 (None, Some(_)) => pack(&mut packed, child, &theirs),
@@ -222,7 +223,7 @@ impl Group {
         Ok(None)
     }
 
-    /// From the root to each other rank.
+    /// Scatter from the root to each other rank.
     pub(super) async fn do_scatter(
         &self,
         tag: u64,
@@ -243,7 +244,7 @@ impl Group {
         Ok(own)
     }
 
-    /// Ring: size - 1 steps, each link used once a step.
+    /// Allgather in a ring: size - 1 steps, each link used once in a step.
     pub(super) async fn do_allgather(
         &self,
         tag: u64,
@@ -263,7 +264,7 @@ impl Group {
         Ok(all)
     }
 
-    /// In each step another partner, so that no two send to the same rank.
+    /// All-to-all, with another partner in each step, so that no two ranks send to the same rank.
     pub(super) async fn do_alltoall(
         &self,
         tag: u64,
@@ -283,14 +284,14 @@ impl Group {
     }
 }
 
-/// Adds a rank's message to what goes up the tree: rank (8 bytes), length (8 bytes), message.
+/// Adds a rank's message to those that go up the tree: rank (8 bytes), length (8 bytes), message.
 fn pack(out: &mut Vec<u8>, rank: usize, message: &[u8]) {
     out.extend_from_slice(&(rank as u64).to_le_bytes());
     out.extend_from_slice(&(message.len() as u64).to_le_bytes());
     out.extend_from_slice(message);
 }
 
-/// Puts packed messages at their ranks; `None` where they are no such thing.
+/// Stores packed messages at their ranks. `None` if they are malformed.
 fn unpack(mut packed: &[u8], all: &mut [Vec<u8>]) -> Option<()> {
     while !packed.is_empty() {
         let (rank, rest) = packed.split_first_chunk()?;

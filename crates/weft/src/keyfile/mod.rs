@@ -1,11 +1,11 @@
-//! The key of programs that no weft launcher starts: `WEFT_KEY`, else a file of the user.
+//! The key of programs without a weft launcher: `WEFT_KEY`, else a file of the user.
 //!
-//! `weft run` hands every job a key of its own. Programs that reach weft through another interface
-//! (a libfabric provider under any `mpiexec`) have no such connection. They take the key from the
-//! variable `WEFT_KEY`, 64 hexadecimal digits as launchers write [`launch::JOB_KEY`], or from the
-//! file `weft/key` in the user's folder for settings, which holds the same digits and is made when
-//! it is first asked for. Only its owner may read it: who has the key can send to every job that
-//! uses it. The hosts of a job need the same key.
+//! `weft run` hands every job a key of its own. Programs that use weft through another interface
+//! (the libfabric provider under any `mpiexec`) have no connection to `weft run`. They take the key
+//! from the variable `WEFT_KEY`, 64 hexadecimal digits as launchers write [`launch::JOB_KEY`], or
+//! from the file `weft/key` in the user's settings folder, which holds the same digits and is made
+//! at its first use. Only its owner may read the file, since a process with the key can send to
+//! every job that uses it. The hosts of a job need the same key.
 //!
 //! [`launch::JOB_KEY`]: crate::launch::JOB_KEY
 
@@ -19,16 +19,16 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// The variable that goes before the file.
+/// The variable that takes precedence over the file.
 pub const VARIABLE: &str = "WEFT_KEY";
 
-/// Longest file that is read, in bytes: the digits and white space around them.
+/// Longest file that is read, in bytes: the digits and surrounding white space.
 const FILE_MAX: u64 = 256;
 
 /// A key.
 pub type Key = [u8; KEY_LEN];
 
-/// Why there is no key.
+/// The reason why there is no key.
 #[non_exhaustive]
 pub enum KeyError {
     /// `WEFT_KEY` holds something else than 64 hexadecimal digits, or only zeros.
@@ -57,9 +57,9 @@ pub enum KeyError {
     Malformed(PathBuf),
     /// The system's refusal.
     System {
-        /// What was tried.
+        /// The operation tried.
         what: &'static str,
-        /// With which file.
+        /// The file of the operation.
         path: PathBuf,
         /// The error.
         source: io::Error,
@@ -69,7 +69,7 @@ pub enum KeyError {
 impl fmt::Display for KeyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            // What it holds is not shown: it may be a key with a slip in it.
+            // The message does not show the value, which may be a key with a typing error.
             KeyError::Variable => write!(
                 f,
                 "{VARIABLE} is not understood: a key has {} hexadecimal digits; unset it to use \
@@ -138,19 +138,19 @@ impl std::error::Error for KeyError {
     }
 }
 
-/// The key that `text` writes in hexadecimal digits, white space around it allowed. `None` for
-/// anything else, and for zeros only, which nobody draws.
+/// Parses a key from hexadecimal digits with optional white space around them. `None` for any other
+/// text, and for all zeros, which is no random key.
 pub fn parse(text: &str) -> Option<Key> {
     let key: Key = from_hex(text.trim())?.try_into().ok()?;
     key.iter().any(|&byte| byte != 0).then_some(key)
 }
 
-/// The hexadecimal digits of a key.
+/// Returns the hexadecimal digits of a key.
 pub fn format(key: &Key) -> String {
     to_hex(key)
 }
 
-/// The key of `WEFT_KEY`, if that is set and not empty.
+/// Returns the key of `WEFT_KEY`, if the variable is set and not empty.
 ///
 /// # Errors
 /// [`KeyError::Variable`].
@@ -161,7 +161,7 @@ pub fn from_env() -> Result<Option<Key>, KeyError> {
     }
 }
 
-/// The user's key file: `weft/key` in `XDG_CONFIG_HOME`, else in `~/.config`.
+/// Returns the path of the user's key file: `weft/key` in `XDG_CONFIG_HOME`, else in `~/.config`.
 ///
 /// # Errors
 /// [`KeyError::NoFolder`].
@@ -175,7 +175,7 @@ fn path_in(lookup: impl Fn(&str) -> Option<PathBuf>) -> Result<PathBuf, KeyError
     Ok(folder.ok_or(KeyError::NoFolder)?.join("weft").join("key"))
 }
 
-/// The key to use: that of `WEFT_KEY`, else that of the user's key file, which is made if it is
+/// Returns the key to use: from `WEFT_KEY`, else from the user's key file, which is made if it is
 /// absent.
 ///
 /// # Errors
@@ -210,7 +210,7 @@ pub fn load(path: &Path) -> Result<Key, KeyError> {
     parse(&text).ok_or_else(|| KeyError::Malformed(path.into()))
 }
 
-/// Refuses what others may have read or written.
+/// Refuses a file that other users may have read or written.
 fn check(path: &Path, meta: &Metadata, user: u32) -> Result<(), KeyError> {
     if !meta.is_file() || meta.len() > FILE_MAX {
         return Err(KeyError::Malformed(path.into()));
@@ -228,11 +228,12 @@ fn system(what: &'static str, path: &Path, source: io::Error) -> KeyError {
     KeyError::System { what, path: path.into(), source }
 }
 
-/// Reads a key file, or makes it with a new random key and mode 0600 if it is absent. Of several
-/// processes that do so at the same time all get the same key.
+/// Reads a key file, or makes it with a new random key and mode 0600 if it is absent. If several
+/// processes do so at the same time, all get the same key.
 ///
 /// # Errors
-/// As [`load`], but never [`KeyError::Missing`]; and the system's where the file cannot be made.
+/// As [`load`], but never [`KeyError::Missing`]; and [`KeyError::System`] if the file cannot be
+/// made.
 pub fn load_or_create(path: &Path) -> Result<Key, KeyError> {
     match load(path) {
         Err(KeyError::Missing(_)) => create(path),
@@ -243,7 +244,8 @@ pub fn load_or_create(path: &Path) -> Result<Key, KeyError> {
 fn create(path: &Path) -> Result<Key, KeyError> {
     const WHAT: &str = "make the key file";
     let failed = |source| system(WHAT, path, source);
-    // Not the home itself: users without one have a name that others could make.
+    // The home folder itself is not made: a user without one has a home path that others could
+    // make.
     let folders = path.parent().into_iter().flat_map(|own| [own.parent(), Some(own)]);
     for folder in folders.flatten() {
         match std::fs::DirBuilder::new().mode(0o700).create(folder) {
@@ -256,7 +258,7 @@ fn create(path: &Path) -> Result<Key, KeyError> {
     let mut name = path.as_os_str().to_owned();
     name.push(format!(".{}", to_hex(&salt[..8])));
     let new = PathBuf::from(name);
-    // A link appears whole or not at all, and takes no place that is taken.
+    // A hard link appears whole or not at all, and never replaces an existing file.
     let linked = write(&new, &key).and_then(|()| std::fs::hard_link(&new, path));
     let _ = std::fs::remove_file(&new);
     match linked {

@@ -1,7 +1,7 @@
-//! What the standard library does not tell of this process.
+//! Facts about this process that the standard library does not give.
 #![allow(unsafe_code)]
 
-/// Number of the user whose rights this process has.
+/// Returns the effective user id of this process.
 pub(super) fn user() -> u32 {
     // SAFETY: passes no memory and cannot fail.
     unsafe { libc::geteuid() }

@@ -1,9 +1,9 @@
-//! What the environment says about the launcher.
+//! The launcher, as the environment describes it.
 
 use super::LaunchError;
 use std::time::Duration;
 
-/// How this process can reach its launcher.
+/// A route to the launcher of this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Launcher {
@@ -70,7 +70,7 @@ fn pmi1_port(lookup: Lookup<'_>) -> Result<Launcher, LaunchError> {
 /// PMI-1, else PMIx, else a job of one.
 ///
 /// # Errors
-/// [`LaunchError::Environment`] names the variable that makes no sense.
+/// [`LaunchError::Environment`] names the variable whose value is invalid.
 pub fn detect(lookup: Lookup<'_>) -> Result<Launcher, LaunchError> {
     let has = |name: &str| lookup(name).is_some();
     match lookup("WEFT_BOOTSTRAP").as_deref() {
@@ -98,7 +98,7 @@ pub fn detect(lookup: Lookup<'_>) -> Result<Launcher, LaunchError> {
     }
 }
 
-/// A job of one, unless Slurm started several processes without a way to find each other.
+/// Returns a job of one, unless Slurm started several processes that cannot find each other.
 fn lone(lookup: Lookup<'_>) -> Result<Launcher, LaunchError> {
     match lookup("SLURM_STEP_NUM_TASKS") {
         Some(value) if value.trim().parse().is_ok_and(|tasks: u32| tasks > 1) => {
@@ -113,7 +113,7 @@ fn lone(lookup: Lookup<'_>) -> Result<Launcher, LaunchError> {
     }
 }
 
-/// The bound of every wait: `WEFT_LAUNCH_TIMEOUT` in seconds, else [`DEFAULT_TIMEOUT`].
+/// Reads the bound of every wait: `WEFT_LAUNCH_TIMEOUT` in seconds, else [`DEFAULT_TIMEOUT`].
 ///
 /// # Errors
 /// [`LaunchError::Environment`] when the variable is not a positive number.
@@ -131,7 +131,7 @@ pub fn timeout(lookup: Lookup<'_>) -> Result<Duration, LaunchError> {
     }
 }
 
-/// How many ranks of the job run on this host, when the launcher says.
+/// Returns the number of ranks of the job on this host, if the launcher tells it.
 pub fn ranks_here(lookup: Lookup<'_>) -> Option<usize> {
     let counts = ["WEFT_LOCAL_SIZE", "MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE"];
     let said = counts.iter().find_map(|name| lookup(name)?.trim().parse().ok());
@@ -141,7 +141,7 @@ pub fn ranks_here(lookup: Lookup<'_>) -> Option<usize> {
     })
 }
 
-/// Tasks on node `node` of a list as Slurm writes it: `4(x2),3` is 4, 4 and 3.
+/// Returns the tasks on node `node` of a list as Slurm writes it: `4(x2),3` is 4, 4 and 3.
 fn slurm_tasks(list: &str, node: usize) -> Option<usize> {
     let mut left = node;
     for part in list.trim().split(',') {

@@ -1,37 +1,38 @@
-//! What can go wrong while a job starts.
+//! Errors while a job starts.
 
 use std::fmt;
 use std::io;
 
-/// Why a process could not join its job, or why the job's key-value space refused it.
+/// The reason why a process could not join its job, or why the job's key-value space refused a
+/// call.
 #[non_exhaustive]
 pub enum LaunchError {
-    /// An environment variable of the launcher has a value that makes no sense.
+    /// An environment variable of the launcher has an invalid value.
     Environment {
         /// Its name.
         variable: String,
         /// The value found.
         value: String,
-        /// What was expected.
+        /// The expected form.
         expected: &'static str,
     },
     /// The launcher broke the PMI-1 protocol, or answered with an error.
     Protocol {
-        /// What was asked.
+        /// The request.
         asked: String,
-        /// What came back, and why it is wrong.
+        /// The answer, and why it is wrong.
         problem: String,
     },
     /// The connection to the launcher closed: the launcher ended.
     LauncherGone {
-        /// What this rank was doing.
+        /// The activity of this rank at that time.
         during: String,
     },
     /// The launcher did not answer in time.
     Timeout {
-        /// What this rank waited for.
+        /// The event this rank waited for.
         during: String,
-        /// How long it waited, in seconds.
+        /// Time of the wait, in seconds.
         seconds: u64,
         /// Ranks known to be late; empty when the launcher cannot tell.
         missing: Vec<usize>,
@@ -57,7 +58,7 @@ pub enum LaunchError {
     },
     /// The PMIx library could not be loaded.
     NoLibrary {
-        /// What was tried, with the loader's answer to each.
+        /// The names tried, with the loader's answer to each.
         tried: Vec<String>,
     },
     /// A call of the PMIx library failed.
@@ -66,7 +67,7 @@ pub enum LaunchError {
         call: &'static str,
         /// Its status.
         status: i32,
-        /// The library's words for it.
+        /// The library's text for it.
         text: String,
     },
     /// The job key another rank published is malformed.
@@ -75,7 +76,7 @@ pub enum LaunchError {
     Twice,
     /// The operating system refused something.
     Io {
-        /// What was tried.
+        /// The operation tried.
         during: String,
         /// Its answer.
         source: io::Error,
@@ -88,7 +89,7 @@ impl LaunchError {
     }
 }
 
-/// `1, 2, 5`, at most `limit` of them.
+/// Formats ranks as `1, 2, 5`, at most `limit` of them.
 fn list(ranks: &[usize], limit: usize) -> String {
     let mut text = String::new();
     for (at, rank) in ranks.iter().take(limit).enumerate() {

@@ -1,9 +1,10 @@
-//! Joining a job: which rank this process is, how many there are, and a key-value space through
-//! which the ranks tell each other their addresses.
+//! Joining a job: the rank of this process, the number of ranks, and a key-value space through
+//! which ranks exchange their addresses.
 //!
-//! Launching is not weft's business: [`bootstrap`] speaks to whatever started the process, PMI-1
-//! (MPICH's Hydra, Slurm, `weft run`) or PMIx (Open MPI's mpirun, prterun, Slurm), and makes a job
-//! of one when nothing did. Every wait is bounded by `WEFT_LAUNCH_TIMEOUT` (60 s).
+//! Weft does not replace launchers: [`bootstrap`] speaks the protocol of the program that started
+//! the process, PMI-1 (MPICH's Hydra, Slurm, `weft run`) or PMIx (Open MPI's mpirun, prterun,
+//! Slurm), and makes a job of one without a launcher. Every wait is bounded by
+//! `WEFT_LAUNCH_TIMEOUT` (60 s).
 
 mod env;
 mod error;
@@ -25,25 +26,25 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Bytes of a job key.
 pub const KEY_LEN: usize = 32;
 
-/// Name under which a launcher of weft's own leaves the job key, in hexadecimal digits, in the
-/// key-value space: there it is in no command line and no environment.
+/// Name under which a launcher of weft leaves the job key, in hexadecimal digits, in the key-value
+/// space, so that no command line and no environment shows it.
 pub const JOB_KEY: &str = "weft-job-key";
 
 /// The connection of one process to its job.
 ///
-/// Values put before a fence can be got by every rank after it. A value is put once. Names have up
-/// to 32 of the characters `a-z A-Z 0-9 - _`.
+/// After a fence every rank can get the values put before it. A value is put once. Names have up to
+/// 32 of the characters `a-z A-Z 0-9 - _`.
 pub trait Bootstrap {
-    /// What started the job, in one word: `pmi1`, `pmix` or `none`.
+    /// Returns the launcher's protocol in one word: `pmi1`, `pmix` or `none`.
     fn launcher(&self) -> &'static str;
 
-    /// Rank of this process, from 0.
+    /// Returns the rank of this process, from 0.
     fn rank(&self) -> usize;
 
-    /// Number of ranks of the job, at least 1.
+    /// Returns the number of ranks of the job, at least 1.
     fn size(&self) -> usize;
 
-    /// A name of the job that no other running job of this launcher has.
+    /// Returns a name of the job that no other running job of this launcher has.
     fn job_id(&self) -> String;
 
     /// Publishes a value under this rank's name; others can get it after the next fence.
@@ -58,25 +59,25 @@ pub trait Bootstrap {
     /// [`LaunchError::Timeout`] after the configured time, naming the ranks known to be late.
     fn fence(&mut self) -> Result<(), LaunchError>;
 
-    /// A value that `rank` put before the last fence. Costs one exchange with the launcher: ask
-    /// when the peer is first used, not for all peers at once.
+    /// Returns a value that `rank` put before the last fence. It costs one exchange with the
+    /// launcher: ask when the peer is first used, not for all peers at once.
     ///
     /// # Errors
     /// [`LaunchError::NotPublished`] names the rank that did not put it.
     fn get(&mut self, rank: usize, key: &str) -> Result<Vec<u8>, LaunchError>;
 
-    /// A value the launcher itself put before any rank started.
+    /// Returns a value that the launcher itself put before any rank started.
     ///
     /// # Errors
-    /// A launcher that cannot be reached; an absent value is `None`.
+    /// The launcher cannot be reached. An absent value is no error but `None`.
     fn preseeded(&mut self, key: &str) -> Result<Option<Vec<u8>>, LaunchError>;
 
     /// Prints `message`, asks the launcher to end the whole job with this exit code, and ends
     /// this process.
     fn abort(&mut self, code: i32, message: &str) -> !;
 
-    /// Leaves the job in good order; the launcher then takes this process's end for success.
-    /// Only the first call does anything.
+    /// Leaves the job in good order; the launcher then treats the end of this process as success.
+    /// Only the first call has an effect.
     ///
     /// # Errors
     /// The launcher ended before, or did not answer.
@@ -87,16 +88,16 @@ pub trait Bootstrap {
 pub struct Bootstrapped {
     /// The connection to the job.
     pub boot: Box<dyn Bootstrap>,
-    /// Key all ranks share, made for this job.
+    /// The key that all ranks share, made for this job.
     pub key: [u8; KEY_LEN],
 }
 
 static JOINED: AtomicBool = AtomicBool::new(false);
 
-/// Joins the job this process was started in, by its environment.
+/// Joins the job of this process, as the environment describes it.
 ///
 /// # Errors
-/// [`LaunchError::Twice`] on a second call; else what the launcher or the environment did wrong.
+/// [`LaunchError::Twice`] on a second call; else the fault of the launcher or the environment.
 pub fn bootstrap() -> Result<Box<dyn Bootstrap>, LaunchError> {
     let lookup = |name: &str| std::env::var(name).ok();
     let launcher = detect(&lookup)?;
@@ -115,8 +116,8 @@ pub fn bootstrap() -> Result<Box<dyn Bootstrap>, LaunchError> {
     })
 }
 
-/// Joins the job and agrees on its key: the one `weft run` left for the ranks, else one that rank
-/// 0 makes and the others get after a fence. The key is as secret as the launcher's key-value
+/// Joins the job and agrees on its key: the key that `weft run` left for the ranks, else a key that
+/// rank 0 makes and the others get after a fence. The key is as secret as the launcher's key-value
 /// space: `weft run` carries it over pipes and ssh only, other launchers over their own sockets.
 ///
 /// # Errors
@@ -127,7 +128,7 @@ pub fn join() -> Result<Bootstrapped, LaunchError> {
     Ok(Bootstrapped { boot, key })
 }
 
-/// A fresh random job key.
+/// Makes a random job key.
 ///
 /// # Errors
 /// [`LaunchError::Io`] when the system gives no random bytes.
@@ -147,7 +148,8 @@ fn agree_on_key(boot: &mut dyn Bootstrap) -> Result<[u8; KEY_LEN], LaunchError> 
     }
     let first = boot.rank() == 0;
     let key = random_key()?;
-    // The others put an empty value: a fence that times out names the ranks without one.
+    // The others put an empty value, so that a fence that times out can name the ranks without a
+    // value.
     boot.put(SHARED, if first { &key } else { &[] })?;
     boot.fence()?;
     if first {
@@ -165,7 +167,7 @@ fn check_key(key: &str) -> Result<(), LaunchError> {
 }
 
 fn announce_abort(rank: usize, message: &str) {
-    // In one piece: all ranks may write to the same place.
+    // In one write, since all ranks may write to the same terminal or file.
     let text = format!("weft: rank {rank} aborts the job: {message}\n");
     eprint!("{text}");
 }

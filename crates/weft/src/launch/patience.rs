@@ -1,4 +1,4 @@
-//! Waits for the launcher: each is bounded, and told of when it is long.
+//! Waits for the launcher: each is bounded, and a long one is logged.
 
 use std::time::{Duration, Instant};
 use weft_core::Config;
@@ -6,11 +6,12 @@ use weft_core::Config;
 /// A wait that has begun.
 pub(super) struct Patience {
     began: Instant,
-    /// How long it takes until it is told of; `None`: it was, or is not to be.
+    /// Time after which the wait is logged. `None` if it was logged, or must not be.
     slow: Option<Duration>,
 }
 
-/// `WEFT_WARN_AFTER_MS`, or what is usual. Whoever reads all settings says what is wrong with it.
+/// Returns `WEFT_WARN_AFTER_MS`, or its default. The reader of all settings reports an invalid
+/// value.
 fn slow() -> Option<Duration> {
     let set = std::env::var("WEFT_WARN_AFTER_MS").ok();
     let ms = set.and_then(|ms| ms.trim().parse().ok()).unwrap_or(Config::default().warn_after_ms);
@@ -22,12 +23,12 @@ impl Patience {
         Patience { began: Instant::now(), slow: slow() }
     }
 
-    /// Of the time that is left, the part until there is something to say.
+    /// Returns the part of the time left until a line is to be logged.
     pub fn part(&self, left: Duration) -> Duration {
         self.slow.map_or(left, |slow| left.min(slow.saturating_sub(self.began.elapsed())))
     }
 
-    /// Says, once and when it is time, that this is waited for.
+    /// Logs the wait, once, when it is due.
     pub fn say(&mut self, during: impl FnOnce() -> String) {
         if self.slow.take_if(|slow| self.began.elapsed() >= *slow).is_some() {
             log::warn!(

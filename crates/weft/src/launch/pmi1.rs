@@ -1,8 +1,8 @@
 //! The client side of PMI-1's simple wire protocol.
 //!
-//! The protocol is the one MPICH's Hydra serves: text lines over a descriptor the launcher left
-//! (`PMI_FD`) or over TCP (`PMI_PORT`). A value here is bytes; on the wire it is hexadecimal digits
-//! cut into pieces that fit the launcher's longest value.
+//! MPICH's Hydra serves this protocol: text lines over a descriptor that the launcher left
+//! (`PMI_FD`) or over TCP (`PMI_PORT`). Values are bytes here; on the wire they are hexadecimal
+//! digits, cut into pieces that fit the launcher's longest value.
 
 use super::patience::Patience;
 use super::wire::{self, Line, LineBuffer, LineError};
@@ -12,14 +12,14 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-/// Most pieces a value is cut into; bounds what a hostile key-value space can make us fetch.
+/// Most pieces of a value; it bounds the fetches that a hostile key-value space can cause.
 const MAX_PIECES: usize = 4096;
 
 /// Longest piece, in digits. Slurm's `mpi/pmi2` offers values of 1024 characters and hangs on a
 /// request line longer than that.
 const PIECE_MAX: usize = 512;
 
-/// How many ranks a timed-out fence asks after, and how long, to name the late ones.
+/// Most ranks, and most time, that a timed-out fence spends to find the late ranks.
 const LATE_RANKS: usize = 64;
 const LATE_WAIT: Duration = Duration::from_secs(2);
 
@@ -59,7 +59,7 @@ fn is_timeout(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }
 
-/// What people are told of a launcher that does not answer.
+/// Returns the text about a launcher that does not answer.
 fn slow(asked: &Line) -> String {
     match asked.cmd() {
         "barrier_in" => "for ranks that have not joined the job (PMI barrier_in): they have not \
@@ -69,7 +69,7 @@ fn slow(asked: &Line) -> String {
     }
 }
 
-/// Connects to the launcher within a time, and says when that takes long.
+/// Connects to the launcher within a time, and logs if that takes long.
 fn dial(address: &str, timeout: Duration) -> io::Result<TcpStream> {
     let (deadline, mut patience) = (Instant::now() + timeout, Patience::begin());
     let mut last = io::Error::from(io::ErrorKind::NotFound);
@@ -104,7 +104,7 @@ pub struct Pmi1 {
     /// The name this rank put last: a fence that times out asks which other ranks put it.
     last_put: Option<String>,
     finalized: bool,
-    /// A wait failed, so that a late answer could be taken for that to a later question.
+    /// True if a wait failed: a late answer could be mistaken for the answer to a later request.
     broken: bool,
 }
 
@@ -116,7 +116,7 @@ impl Pmi1 {
     /// Joins over the descriptor the launcher left; `timeout` bounds every later wait.
     ///
     /// # Errors
-    /// What the launcher answered wrongly, or that it did not answer.
+    /// The launcher answered wrongly, or did not answer.
     pub fn over_socket(
         stream: UnixStream,
         rank: usize,
@@ -133,7 +133,7 @@ impl Pmi1 {
     /// Joins over TCP: the launcher listens at `address` and knows this process by `id`.
     ///
     /// # Errors
-    /// As [`Pmi1::over_socket`], or that the launcher cannot be reached.
+    /// As [`Pmi1::over_socket`]; or the launcher cannot be reached.
     pub fn over_tcp(address: &str, id: usize, timeout: Duration) -> Result<Self, LaunchError> {
         let stream = dial(address, timeout)
             .map_err(|e| LaunchError::io(&format!("connecting to the launcher at {address}"), e))?;
@@ -220,7 +220,7 @@ impl Pmi1 {
             .map_err(|error| self.failed(line, error))
     }
 
-    /// The next line of the launcher, whatever it is.
+    /// Reads the next line of the launcher, of any command.
     fn next(&mut self, deadline: Instant, asked: &Line) -> Result<Line, LaunchError> {
         let refuse = |error: LineError| wrong(asked, error);
         let mut patience = Patience::begin();
@@ -272,7 +272,7 @@ impl Pmi1 {
         Line::new("get").with("kvsname", &self.kvsname).with("key", name)
     }
 
-    /// The value of a wire name; `None` when nobody put it.
+    /// Returns the value of a wire name. `None` if no rank put it.
     fn fetch(&mut self, name: &str) -> Result<Option<String>, LaunchError> {
         let ask = self.get_line(name);
         let answer = self.exchange(&ask, "get_result")?;
@@ -289,8 +289,8 @@ impl Pmi1 {
         }
     }
 
-    /// After a fence timed out: which ranks did not put what this rank put. `None` when the fence
-    /// ended after all. Best effort within [`LATE_WAIT`].
+    /// Returns, after a fence timed out, the ranks that did not put the name that this rank put.
+    /// `None` if the fence ended after all. Best effort within [`LATE_WAIT`].
     fn late_ranks(&mut self) -> Option<Vec<usize>> {
         let mut late = Vec::new();
         let Some(key) = self.last_put.clone() else {
@@ -305,7 +305,7 @@ impl Pmi1 {
             }
             match self.next(deadline, &ask) {
                 Ok(line) if line.cmd() == "barrier_out" => {
-                    // The answer to the question just asked is still to come.
+                    // The answer to the request just sent is still to come.
                     return self.next(deadline, &ask).err().map(|_| late);
                 }
                 Ok(line) if line.cmd() == "get_result" && value_of(&line).is_none() => {
@@ -353,7 +353,7 @@ impl Bootstrap for Pmi1 {
     fn put(&mut self, key: &str, value: &[u8]) -> Result<(), LaunchError> {
         check_key(key)?;
         let digits = wire::to_hex(value);
-        // The first piece starts with their number and a colon; one byte is left for a NUL.
+        // The first piece starts with the number of pieces and a colon; one byte is left for a NUL.
         let room = (self.vallen_max - 8).min(PIECE_MAX);
         let pieces = digits.len().div_ceil(room).max(1);
         if pieces > MAX_PIECES {
@@ -415,7 +415,7 @@ impl Bootstrap for Pmi1 {
 
     fn abort(&mut self, code: i32, message: &str) -> ! {
         announce_abort(self.rank, message);
-        // Failing to tell the launcher changes nothing: this process's end tells it as well.
+        // A failure to tell the launcher does no harm: the end of this process tells it too.
         let _ = self.send(&Line::new("abort").with("exitcode", code));
         std::process::exit(code)
     }

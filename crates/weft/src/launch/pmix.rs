@@ -1,8 +1,8 @@
 //! Joining through the PMIx client library.
 //!
-//! The library's calls block without a bound of their own, so each is made by a thread of its own
-//! and this side waits for it no longer than the configured time. A call that never returns
-//! leaves its thread behind; the process is about to give up then.
+//! The library's calls block without a bound, so each runs in a thread of its own, and this side
+//! waits for it at most the configured time. A call that never returns leaves its thread behind;
+//! the process is about to give up then.
 
 use super::patience::Patience;
 use super::sys::pmix::{self as ffi, Client, Failed, Got};
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 /// Name under which PMIx keeps the number of ranks.
 const JOB_SIZE: &str = "pmix.job.size";
 
-/// How many ranks a timed-out fence asks after, and how long, to name the late ones.
+/// Most ranks, and most time, that a timed-out fence spends to find the late ranks.
 const LATE_RANKS: usize = 32;
 const LATE_WAIT: Duration = Duration::from_secs(2);
 
@@ -32,8 +32,8 @@ pub struct Pmix {
     finalized: bool,
 }
 
-/// Where the library may be: what the user names, else the launcher's own installation, whose
-/// version matches the launcher, else the loader's search path.
+/// Returns the possible paths of the library: the path that the user names, else the launcher's own
+/// installation, whose version matches the launcher, else the loader's search path.
 fn candidates() -> Vec<String> {
     match std::env::var("WEFT_PMIX_LIBRARY") {
         Ok(path) if !path.is_empty() => return vec![path],
@@ -46,35 +46,36 @@ fn candidates() -> Vec<String> {
     names
 }
 
-/// Folders of installations that variables name. One that is not absolute is not meant: it would
-/// be looked for in the folder that the program happens to work in.
+/// Returns the folders of installations that variables name. A relative path is ignored, since it
+/// would depend on the program's working directory.
 fn named_prefixes(lookup: impl Fn(&str) -> Option<OsString>) -> impl Iterator<Item = PathBuf> {
     let names = ["PMIX_PREFIX", "PMIX_INSTALL_PREFIX", "OPAL_PREFIX"];
     names.into_iter().filter_map(lookup).map(PathBuf::from).filter(|prefix| prefix.is_absolute())
 }
 
-/// Libraries of an installation.
+/// Returns the libraries of an installation.
 fn installed(prefix: &Path) -> impl Iterator<Item = String> {
     let folders = ["lib", "lib64", "lib/openmpi"];
     let files = folders.map(|folder| prefix.join(folder).join("libpmix.so.2"));
     files.into_iter().filter(|file| file.is_file()).filter_map(|file| file.to_str().map(Into::into))
 }
 
-/// What starts ranks and speaks PMIx to them, on the launcher's host and on others. Where it lies
-/// in a folder of its own (`prterun` of a Python package), no variable tells.
+/// Programs that start ranks and speak PMIx to them, on the launcher's host and on others. If one
+/// is in a folder of its own (`prterun` of a Python package), no variable names the folder.
 const LAUNCHERS: [&str; 6] = ["prterun", "prte", "prted", "mpirun", "mpiexec", "orted"];
 
-/// The folder that a program is installed in, if it is a launcher.
+/// Returns the folder in which a program is installed, if the program is a launcher.
 fn prefix_of_launcher(program: &Path) -> Option<PathBuf> {
     let name = program.file_name()?.to_str()?;
     LAUNCHERS.contains(&name).then(|| program.ancestors().nth(2).map(PathBuf::from))?
 }
 
-/// Processes above this one that are looked at: between it and its launcher there may be scripts.
+/// Most ancestors of this process that are examined: there may be scripts between it and its
+/// launcher.
 const ANCESTORS: usize = 4;
 
-/// The programs of the processes that started this one, the nearest first, as far as this one may
-/// look at them and they belong to its own user: nobody else tells it what to load.
+/// Returns the programs of this process's ancestors, the nearest first, as far as they can be read
+/// and belong to the same user: another user must not choose the library that is loaded.
 fn ancestors() -> impl Iterator<Item = PathBuf> {
     let user = |process: &str| std::fs::metadata(format!("/proc/{process}")).ok().map(|m| m.uid());
     let own = user("self");
@@ -106,7 +107,7 @@ fn connect() -> Result<Client, LaunchError> {
     Err(LaunchError::NoLibrary { tried })
 }
 
-/// Makes a call in a thread of its own and waits for it at most `timeout`.
+/// Runs a call in a thread of its own and waits for it at most `timeout`.
 fn bounded<T: Send + 'static>(
     timeout: Duration,
     during: &str,
@@ -114,7 +115,7 @@ fn bounded<T: Send + 'static>(
 ) -> Result<T, LaunchError> {
     let (send, receive) = sync_channel(1);
     let run = move || {
-        // Nobody waits for an answer that comes too late.
+        // The receiver is gone if the answer comes too late.
         let _ = send.send(work());
     };
     std::thread::Builder::new()
@@ -148,7 +149,7 @@ impl Pmix {
     /// Joins through libpmix; `timeout` bounds this and every later wait.
     ///
     /// # Errors
-    /// [`LaunchError::NoLibrary`] says what to install; else what the library answered.
+    /// [`LaunchError::NoLibrary`] says what to install; else the error has the library's answer.
     pub fn init(timeout: Duration) -> Result<Self, LaunchError> {
         let client = Arc::new(bounded(timeout, "PMIx_Init", connect)??);
         let rank = client.rank() as usize;
@@ -177,8 +178,8 @@ impl Pmix {
         bounded(self.timeout, during, work)?
     }
 
-    /// After a fence timed out: which ranks did not put what this rank put. A rank whose value
-    /// does not come within [`LATE_WAIT`] is late.
+    /// Returns, after a fence timed out, the ranks that did not put the name that this rank put. A
+    /// rank whose value does not come within [`LATE_WAIT`] is late.
     fn late_ranks(&self) -> Vec<usize> {
         let Some(name) = &self.last_put else {
             return Vec::new();
@@ -190,7 +191,7 @@ impl Pmix {
             let (client, name, send) = (self.client.clone(), name.clone(), send.clone());
             let ask = move || {
                 if client.get(rank as u32, &name).is_ok() {
-                    // Nobody waits for an answer that comes too late.
+                    // The receiver is gone if the answer comes too late.
                     let _ = send.send(rank);
                 }
             };
@@ -270,14 +271,14 @@ impl Bootstrap for Pmix {
 
     fn preseeded(&mut self, key: &str) -> Result<Option<Vec<u8>>, LaunchError> {
         check_key(key)?;
-        // Only weft's own launcher leaves values, and it speaks PMI-1.
+        // Only weft's own launcher leaves values, and that speaks PMI-1.
         Ok(None)
     }
 
     fn abort(&mut self, code: i32, message: &str) -> ! {
         announce_abort(self.rank, message);
         let message = message.to_owned();
-        // Failing to tell the launcher changes nothing: this process's end tells it as well.
+        // A failure to tell the launcher does no harm: the end of this process tells it too.
         let _ = self.call("PMIx_Abort", move |client| client.abort(code, &message));
         std::process::exit(code)
     }

@@ -11,7 +11,7 @@ pub struct Singleton {
 }
 
 impl Singleton {
-    /// A new job of one.
+    /// Makes a job of one.
     ///
     /// # Errors
     /// [`LaunchError::Io`] when the system gives no random bytes.

@@ -1,7 +1,7 @@
 //! The lines of the PMI-1 simple wire protocol, as MPICH's Hydra and `weft run` speak it.
 //!
-//! A line is `cmd=NAME key=value ...` and a newline. A value runs to the next space; a backslash
-//! takes the character after it literally. Both sides of a connection use this module.
+//! A line is `cmd=NAME key=value ...` and a newline. A value ends at the next space; a backslash
+//! makes the next character literal. Both sides of a connection use this module.
 
 use std::fmt;
 
@@ -18,7 +18,7 @@ pub struct Line {
     pairs: Vec<(String, String)>,
 }
 
-/// Why a line was refused.
+/// The reason why a line was refused.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LineError {
@@ -69,12 +69,12 @@ fn take_value(text: &str) -> (String, &str) {
 }
 
 impl Line {
-    /// A line with this command and no pairs yet.
+    /// Makes a line with this command and no pairs.
     pub fn new(cmd: &str) -> Self {
         Line { cmd: cmd.to_owned(), pairs: Vec::new() }
     }
 
-    /// The line with one more pair. `value` may hold anything but a newline, which becomes a space.
+    /// Adds a pair to the line. `value` may hold anything but a newline, which becomes a space.
     #[must_use]
     pub fn with(mut self, key: &str, value: impl fmt::Display) -> Self {
         self.pairs.push((key.to_owned(), value.to_string()));
@@ -84,7 +84,7 @@ impl Line {
     /// Parses the bytes of one line, newline excluded.
     ///
     /// # Errors
-    /// [`LineError`] says what is wrong; nothing of the line is used then.
+    /// [`LineError`] says what is wrong; no part of the line is used then.
     pub fn parse(bytes: &[u8]) -> Result<Self, LineError> {
         if bytes.len() > MAX_LINE {
             return Err(LineError::TooLong);
@@ -128,23 +128,23 @@ impl Line {
         Ok(line)
     }
 
-    /// The command.
+    /// Returns the command.
     pub fn cmd(&self) -> &str {
         &self.cmd
     }
 
-    /// Value of the first pair of this key.
+    /// Returns the value of the first pair of this key.
     pub fn get(&self, key: &str) -> Option<&str> {
         self.pairs.iter().find(|(k, _)| k == key).map(|(_, v)| v.as_str())
     }
 
-    /// Value of the first pair of this key, when it is a number.
+    /// Returns the value of the first pair of this key, if it is a number.
     pub fn number<T: std::str::FromStr>(&self, key: &str) -> Option<T> {
         self.get(key)?.parse().ok()
     }
 }
 
-/// The line as it goes onto the wire, newline excluded.
+/// Writes the line in its wire form, newline excluded.
 impl fmt::Display for Line {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let pairs = self.pairs.iter().map(|(key, value)| (key.as_str(), value));
@@ -175,7 +175,7 @@ impl LineBuffer {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The next whole line, newline excluded; `None` when more bytes are needed.
+    /// Returns the next whole line, newline excluded. `None` if more bytes are needed.
     ///
     /// # Errors
     /// [`LineError::TooLong`] when the unfinished line exceeds [`MAX_LINE`].
@@ -192,11 +192,11 @@ impl LineBuffer {
     }
 }
 
-/// Reads bytes as lines from the other side: none panics, and what parses says the same when it is
-/// written again. For fuzzing.
+/// Parses bytes as lines from the other side: no call may panic, and a parsed line must stay the
+/// same when it is written and parsed again. For fuzzing.
 ///
 /// # Panics
-/// That does not hold.
+/// A line changes when it is written and parsed again.
 pub fn check(bytes: &[u8]) {
     let mut buffer = LineBuffer::default();
     for part in bytes.chunks(7) {
@@ -216,13 +216,13 @@ fn check_line(raw: &[u8]) {
     let Ok(line) = Line::parse(raw) else { return };
     assert!(!line.cmd.is_empty() && line.pairs.len() <= MAX_PAIRS);
     let text = line.to_string();
-    // What ends a line in other dialects is not part of the last value.
+    // Line ends of other dialects are not part of the last value.
     if text.len() <= MAX_LINE && !text.ends_with(['\r', '\0']) {
         assert_eq!(Line::parse(text.as_bytes()), Ok(line), "{text:?}");
     }
 }
 
-/// Lower-case hexadecimal digits of `bytes`.
+/// Returns the lower-case hexadecimal digits of `bytes`.
 pub fn to_hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut text = String::with_capacity(bytes.len() * 2);
@@ -233,7 +233,7 @@ pub fn to_hex(bytes: &[u8]) -> String {
     text
 }
 
-/// The bytes of hexadecimal digits; `None` when `text` holds anything else.
+/// Returns the bytes of hexadecimal digits. `None` if `text` holds anything else.
 pub fn from_hex(text: &str) -> Option<Vec<u8>> {
     let digit = |b: u8| char::from(b).to_digit(16);
     let bytes = text.as_bytes();

@@ -1,8 +1,8 @@
-//! Memory of messages, used again and again.
+//! Reusable memory of messages.
 
 use std::ops::{Deref, DerefMut};
 
-/// Memory of a message. Its vector never shrinks, so that it need not be cleared again.
+/// Memory of a message. Its vector never shrinks, so it need not be cleared for the next message.
 #[derive(Default)]
 pub struct Buffer {
     bytes: Vec<u8>,
@@ -10,7 +10,7 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// Makes it `len` bytes long. The bytes hold anything.
+    /// Makes the buffer `len` bytes long, with arbitrary content.
     #[inline]
     pub fn resize(&mut self, len: usize) -> &mut [u8] {
         if self.bytes.len() < len {
@@ -20,12 +20,12 @@ impl Buffer {
         &mut self.bytes[..len]
     }
 
-    /// Makes it `len` bytes long, if it is longer.
+    /// Shortens the buffer to `len` bytes, if it is longer.
     pub fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
     }
 
-    /// The bytes; the buffer is empty from then on.
+    /// Takes the bytes; the buffer is empty afterwards.
     pub fn take(&mut self) -> Vec<u8> {
         self.bytes.truncate(self.len);
         self.len = 0;

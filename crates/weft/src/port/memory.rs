@@ -1,4 +1,4 @@
-//! Memory for peers, and atomic operations that a client serves.
+//! Memory that peers use, and atomic operations that a client serves.
 
 use super::{AtomicRequest, Port};
 use crate::endpoint::sys::kept::Kept;
@@ -11,25 +11,25 @@ use weft_core::{OpError, PeerId};
 use weft_link::shm::Block;
 
 impl Port {
-    /// Registers `len` bytes of new memory, zeroed, for remote use: their key, their address, and
-    /// the memory. They stay where they are, also when they are no longer registered, until the
-    /// owner of the memory ends it.
+    /// Registers `len` bytes of new zeroed memory for remote use, and returns key, address and
+    /// memory. The bytes keep their address, also after the end of the registration, until the
+    /// owner frees the memory.
     pub fn register_kept(&self, len: usize, rights: Rights) -> Option<(u64, u64, Kept)> {
         self.endpoint.register_kept(len, rights)
     }
 
-    /// Refuses further remote use of a region, whose memory stays.
+    /// Refuses further remote use of a region, and keeps its memory.
     pub fn revoke(&self, key: u64) {
         self.endpoint.inner.borrow_mut().driver.intake.engine.unregister(key);
     }
 
-    /// The registered memory.
+    /// Calls `f` with the registered memory.
     pub fn with_regions<R>(&self, f: impl FnOnce(&mut Regions<'_>) -> R) -> R {
         let core = &mut self.endpoint.inner.borrow_mut().driver.intake;
         f(&mut Regions::new(&core.engine, &mut core.regions))
     }
 
-    /// Copies `data` to a place in a region, as a peer might.
+    /// Copies `data` to an offset in a region, as a put of a peer would.
     ///
     /// # Errors
     /// Key, bounds or rights forbid it.
@@ -40,26 +40,27 @@ impl Port {
         })
     }
 
-    /// Gives a peer memory to map that is registered here under this key. False: its link cannot.
+    /// Shares memory that is registered under this key with a peer, which maps it. False if the
+    /// peer's link cannot.
     pub fn share(&self, peer: PeerId, key: u64, block: &Block) -> bool {
         self.endpoint.inner.borrow_mut().driver.share(peer, key, block)
     }
 
-    /// Takes memory that a peer has given.
+    /// Maps memory that a peer has shared.
     pub fn take_shared(&self, peer: PeerId) {
         self.endpoint.inner.borrow_mut().driver.take_shared(peer);
     }
 
-    /// Forgets memory that a peer has given under this key.
+    /// Forgets memory that a peer has shared under this key.
     pub fn forget_shared(&self, peer: PeerId, key: u64) {
         self.endpoint.inner.borrow_mut().driver.forget_shared(peer, key);
     }
 
-    /// Writes parts of `data` to a peer's region, each at `offset` and its own place; returns when
-    /// they are there.
+    /// Writes parts of `data` to a peer's region, each at `offset` plus its start in `data`.
+    /// Returns when they are there.
     ///
     /// # Errors
-    /// The peer failed, or refused: key, bounds or rights.
+    /// The peer failed, or refused since key, bounds or rights are wrong.
     pub fn put_parts(
         &self,
         to: PeerId,
@@ -70,8 +71,8 @@ impl Port {
         self.endpoint.put_parts(to, key, offset, data, parts)
     }
 
-    /// Does an atomic operation on 8 bytes of a peer's region, making progress until it is done;
-    /// the value before.
+    /// Does an atomic operation on 8 bytes of a peer's region, makes progress until it is done, and
+    /// returns the value before.
     ///
     /// # Errors
     /// As [`put_parts`](Port::put_parts).
@@ -85,7 +86,7 @@ impl Port {
         self.endpoint.atomic_at(at, place, code, operands)
     }
 
-    /// From now on the client does the atomic operations of peers on the words of a region
+    /// Passes peers' atomic operations on the words of a region to the client from now on
     /// ([`Client::asked`](super::Client::asked)).
     pub fn serve(&self, key: u64) {
         let ports = &mut self.endpoint.inner.borrow_mut().driver.intake.ports;
@@ -102,7 +103,7 @@ impl Port {
         self.endpoint.inner.borrow_mut().driver.intake.ports.served.remove(&key);
     }
 
-    /// Answers an atomic operation: with the value before, or by a refusal.
+    /// Answers an atomic operation with the value before, or refuses it.
     pub fn atomic_done(&self, request: &AtomicRequest, before: Option<u64>) {
         let core = &mut self.endpoint.inner.borrow_mut().driver.intake;
         match before {

@@ -1,19 +1,20 @@
-//! The port: where protocols above messages meet the endpoint.
+//! The port: the interface between the endpoint and protocols above messages.
 //!
-//! A client of the port has a number. [`Endpoint::port`] registers it, and from then on the client
-//! is called when a message for its number arrives, when a peer fails, and at the time that it has
-//! asked for. It sends through its [`Port`]. Nothing below the port knows any client: a new one
-//! changes no line of engine, driver or link, and its settings are its own.
+//! A client of the port has a number. [`Endpoint::port`] registers the client; from then on it is
+//! called when a message for its number arrives, when a peer fails, and at the time that it has
+//! asked for. It sends through its [`Port`]. No code below the port knows a client: a new client
+//! changes no line of engine, driver or link, and has its own settings.
 //!
 //! The messages of the port are active messages: a client's number (8 bits), a number of the
 //! client's own (24 bits), an argument (32 bits) and at most 64 KiB of data. Messages from one peer
-//! arrive in the order in which they were sent. Each costs credit of its sender until the client
-//! gives it back with [`Port::release`]: a client that is slow slows down those who send to it, and
-//! nothing is lost.
+//! arrive in the order in which they were sent. Each holds credit of its sender until the client
+//! gives it back with [`Port::release`]: a slow client slows down its senders, and no message is
+//! lost.
 //!
-//! Clients are called inside progress, one message at a time. While a client deals with a message
-//! further ones for it wait, also when it makes progress meanwhile. A client may send, and uses the
-//! calls that do not wait. Messages for a number without a client wait for one.
+//! Clients are called inside progress, one message at a time. While a client handles a message,
+//! further messages for it wait, also if the client makes progress meanwhile. A client may send,
+//! with the calls that do not wait. Messages for a number without a client wait until one
+//! registers.
 //!
 //! ```
 //! use std::cell::Cell;
@@ -64,60 +65,59 @@ use std::fmt;
 use std::rc::Rc;
 use weft_core::{Instant, PeerFailure, PeerId};
 
-/// The client's number of the active messages of [`Endpoint::handle`].
+/// The client number of the active messages of [`Endpoint::handle`].
 pub const ACTIVE: u8 = 0;
-/// The first of the numbers that clients in the crates of weft have. Those between are for
+/// The first client number of the crates of weft. The numbers from 1 up to this one are for
 /// programs.
 pub const WEFT: u8 = 0x80;
-/// Numbers of a client's own are less than this.
+/// Exclusive bound of a client's own numbers.
 pub const NUMBERS: u32 = 1 << 24;
 
 /// A protocol above messages.
 pub trait Client: Any {
-    /// Deals with a message, and gives it back with [`Port::release`], now or later.
+    /// Handles a message, and gives it back with [`Port::release`], now or later.
     fn arrived(self: Rc<Self>, port: &Port, message: Arrived);
 
-    /// A peer has failed, and with it all operations with it.
+    /// Called when a peer has failed; all operations with it have failed too.
     fn failed(self: Rc<Self>, port: &Port, peer: PeerId, failure: PeerFailure) {
         let _ = (port, peer, failure);
     }
 
-    /// The time has come that [`Port::call_at`] or [`Port::call_by`] named.
+    /// Called at the time that [`Port::call_at`] or [`Port::call_by`] named.
     fn due(self: Rc<Self>, port: &Port) {
         let _ = port;
     }
 
-    /// A peer asks for an atomic operation on a word that [`Port::serve`] has given to this client.
-    /// It is answered with [`Port::atomic_done`].
+    /// Called when a peer asks for an atomic operation on a word that this client serves
+    /// ([`Port::serve`]). [`Port::atomic_done`] answers it.
     fn asked(self: Rc<Self>, port: &Port, request: AtomicRequest) {
         port.atomic_done(&request, None);
     }
 
-    /// True if [`poll`](Client::poll) is to be called. Asked in each round of progress of clients
-    /// that [`Port::poll_each_round`] was called for.
+    /// True if [`poll`](Client::poll) is to be called. Each round of progress asks this, for
+    /// clients that called [`Port::poll_each_round`].
     fn has_news(&self) -> bool {
         false
     }
 
-    /// Deals with what [`has_news`](Client::has_news) has said, which says no more afterwards.
+    /// Handles the news; afterwards [`has_news`](Client::has_news) returns false.
     fn poll(self: Rc<Self>, port: &Port) {
         let _ = port;
     }
 }
 
-/// A message that arrived for a client. Its credit comes back to its sender when it is given to
-/// [`Port::release`].
+/// A message that arrived for a client. [`Port::release`] gives its credit back to the sender.
 #[must_use = "its sender's credit comes back with Port::release"]
 pub struct Arrived {
-    /// Who sent it.
+    /// The sender.
     pub source: PeerId,
-    /// The client's own number in it, less than [`NUMBERS`].
+    /// The client's own number, less than [`NUMBERS`].
     pub number: u32,
-    /// The sender's argument.
+    /// The argument that the sender gave.
     pub argument: u32,
-    /// The sender's bytes.
+    /// The payload.
     pub data: Buffer,
-    /// Bytes that its credit is for.
+    /// Bytes of credit that the message holds.
     credit: u32,
 }
 
@@ -152,7 +152,7 @@ crate::readable!(NumberTaken);
 
 impl std::error::Error for NumberTaken {}
 
-/// An endpoint as one of its clients sees it.
+/// A client's handle of its endpoint.
 #[derive(Clone)]
 pub struct Port {
     pub(crate) endpoint: Endpoint,
@@ -160,7 +160,7 @@ pub struct Port {
 }
 
 impl Endpoint {
-    /// The client of a number, made by `make` if there is none, and its port.
+    /// Returns the client of a number and its port; `make` makes the client if there is none.
     ///
     /// # Errors
     /// A client of another type has the number.
@@ -188,37 +188,37 @@ impl Endpoint {
 }
 
 impl Port {
-    /// The endpoint.
+    /// Returns the endpoint.
     pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
 
-    /// The time now, in the endpoint's time.
+    /// Reads the endpoint's clock.
     pub fn now(&self) -> Instant {
         self.endpoint.inner.borrow_mut().driver.intake.tick()
     }
 
-    /// The time of this round of progress: the clock is not read.
+    /// Returns the time of this round of progress, without reading the clock.
     #[inline]
     pub fn round(&self) -> Instant {
         self.endpoint.inner.borrow().driver.intake.time.now
     }
 
-    /// Has the client called at a time ([`Client::due`]), and not at another that was named before.
+    /// Sets the time of the client's next call ([`Client::due`]), in place of an earlier one.
     pub fn call_at(&self, at: Instant) {
         let inner = &mut *self.endpoint.inner.borrow_mut();
         inner.driver.intake.ports.set_due(self.number, at);
         inner.note_polled();
     }
 
-    /// Has the client called at a time, or sooner if a sooner one was named before.
+    /// Sets the time of the client's next call, unless a sooner one is set.
     pub fn call_by(&self, at: Instant) {
         let inner = &mut *self.endpoint.inner.borrow_mut();
         inner.driver.intake.ports.due_by(self.number, at);
         inner.note_polled();
     }
 
-    /// Has [`Client::has_news`] asked in each round of progress.
+    /// Calls [`Client::has_news`] in each round of progress from now on.
     pub fn poll_each_round(&self) {
         self.endpoint.inner.borrow_mut().note_polled();
     }
@@ -231,7 +231,8 @@ impl Port {
         core.ports.recycle(message.data);
     }
 
-    /// Gives back the credit of a message's sender: something else bounds the memory from now on.
+    /// Gives back the credit of a message but keeps its memory, for clients that bound this memory
+    /// in another way.
     #[inline]
     pub fn take(&self, message: Arrived) -> Buffer {
         let core = &mut self.endpoint.inner.borrow_mut().driver.intake;
@@ -239,14 +240,15 @@ impl Port {
         message.data
     }
 
-    /// Notes that a message of a peer is kept until the program asks for it. The peer gets more
-    /// credit, if there is room (`WEFT_UNEXPECTED_MAX`): a message that is asked for may be behind.
+    /// Records that a message of a peer is kept until the program asks for it. The peer gets more
+    /// credit if there is room (`WEFT_UNEXPECTED_MAX`), since the message that the program wants
+    /// may be behind it.
     pub fn note_kept(&self, peer: PeerId) {
         let core = &mut self.endpoint.inner.borrow_mut().driver.intake;
         core.engine.active_kept(core.time.now, peer);
     }
 
-    /// Memory for a message of `len` bytes, which hold anything.
+    /// Returns memory for a message of `len` bytes, with arbitrary content.
     #[inline]
     pub fn buffer(&self, len: usize) -> Buffer {
         let mut buffer = self.endpoint.inner.borrow_mut().driver.intake.ports.buffer();

@@ -1,10 +1,10 @@
-//! The calls of clients.
+//! Calls of clients inside progress.
 
 use super::Port;
 use crate::endpoint::ports::Call;
 use crate::endpoint::Endpoint;
 
-/// A client deals with a message, until this is dropped: also by a panic.
+/// Marks a client as busy with a message, until this is dropped: also by a panic.
 struct Busy<'a>(&'a Endpoint, usize);
 
 impl Drop for Busy<'_> {
@@ -14,7 +14,7 @@ impl Drop for Busy<'_> {
 }
 
 impl Endpoint {
-    /// Calls clients for all that they are to be called for. True if there was anything.
+    /// Makes all calls of clients that are due. True if there was any.
     pub(crate) fn run_clients(&self) -> bool {
         let mut did = false;
         let mut last: Option<Port> = None;
@@ -46,7 +46,7 @@ impl Endpoint {
         }
         let driver = &mut self.inner.borrow_mut().driver;
         if driver.intake.has_work() {
-            // The clients took their time.
+            // The clients' calls may have taken long.
             driver.intake.tick();
             driver.flush();
         }

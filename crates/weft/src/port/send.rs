@@ -24,21 +24,21 @@ impl Port {
         SendArgs { inject: false, ..SendArgs::active(to, tag, data.len()) }
     }
 
-    /// Longest message to a peer that is one packet, bytes.
+    /// Returns the longest message to a peer that fits one packet, in bytes.
     pub fn packet_max(&self, peer: PeerId) -> usize {
         self.endpoint.inner.borrow().driver.intake.engine.single_max(peer)
     }
 
-    /// Sends a message of one packet if nothing stands in its way on a link that keeps order and
-    /// loses nothing. False: nothing was sent.
+    /// Sends a message of one packet, if the link is reliable and ordered and no other message is
+    /// queued before it. False if nothing was sent.
     #[inline]
     pub fn send_now(&self, to: PeerId, number: u32, argument: u32, data: &[u8]) -> bool {
         let args = Port::args(to, self.tag(number, argument), data);
         self.endpoint.inner.borrow_mut().send_now(&args, data)
     }
 
-    /// Sends a copy of a message, of at most 64 KiB, at once or when it can go. It never waits: the
-    /// client bounds by itself how many it posts.
+    /// Sends a copy of a message of at most 64 KiB, at once or as soon as possible. The call never
+    /// waits, so the client must bound how many messages it posts.
     ///
     /// # Errors
     /// The peer failed, or the message is too long (`Refused`).
@@ -51,10 +51,11 @@ impl Port {
         inner.driver.inject(SendArgs { inject: true, ..args }, data).map_err(error_of)
     }
 
-    /// As [`post`](Port::post), while not many messages wait for the peer.
+    /// As [`post`](Port::post), but only while few messages wait for the peer.
     ///
     /// # Errors
-    /// `Busy` while more than some hundred are queued for it; otherwise as [`post`](Port::post).
+    /// `Busy` while more than some hundred messages are queued for the peer; otherwise as
+    /// [`post`](Port::post).
     pub fn try_send(
         &self,
         to: PeerId,
@@ -68,11 +69,11 @@ impl Port {
         self.post(to, number, argument, data)
     }
 
-    /// As [`try_send`](Port::try_send), from memory that was written in place: it is not copied in
-    /// this process but into the link's frame.
+    /// As [`try_send`](Port::try_send), from a buffer that the caller has filled. The only copy in
+    /// this process is into the link's frame.
     ///
     /// # Errors
-    /// As [`try_send`](Port::try_send), and the buffer is lost.
+    /// As [`try_send`](Port::try_send); the buffer is lost then.
     pub fn send_buffer(
         &self,
         to: PeerId,
@@ -101,17 +102,17 @@ impl Port {
         Ok(())
     }
 
-    /// Has what follows for a peer wait for others to leave with, after a wait for room.
+    /// Lets later packets for a peer wait and leave in bursts, after a wait for room.
     pub fn keep_row(&self, to: PeerId) {
         self.endpoint.inner.borrow_mut().driver.keep_row(to);
     }
 
-    /// Sends part of shared memory as a message of one packet without a copy in this process; where
-    /// transfer `copy` is chosen for the peer, with one. True if the memory is free already.
+    /// Sends part of shared memory as a message of one packet, without a copy in this process
+    /// unless transfer `copy` is chosen for the peer. True if the memory is free already.
     ///
     /// # Errors
-    /// As [`try_send`](Port::try_send); `part` lies outside of the memory, or is longer than a
-    /// packet (`Refused`).
+    /// As [`try_send`](Port::try_send); `Refused` also if `part` lies outside the memory or is
+    /// longer than a packet.
     pub fn gather(
         &self,
         to: PeerId,
@@ -125,8 +126,8 @@ impl Port {
         self.lend(to, self.tag(number, argument), data, lend)
     }
 
-    /// Sends a message whose memory is given by `lend` if it cannot be given back at once; true if
-    /// it could.
+    /// Sends a message; calls `lend` for its memory if the memory is not free at once. True if it
+    /// is.
     #[inline]
     pub(crate) fn lend(
         &self,
@@ -153,13 +154,13 @@ impl Port {
         driver.lend(to, tag, data, lend()?).map(|()| false).map_err(error_of)
     }
 
-    /// Messages that still use memory they were gathered from.
+    /// The number of messages that still use the memory they were gathered from.
     pub fn lent(&self) -> usize {
         self.endpoint.inner.borrow().driver.intake.ops.lent()
     }
 
-    /// Sends what is queued, and has these peers acknowledge at once what they have of it. True if
-    /// no message uses memory that it was gathered from.
+    /// Sends queued packets, and asks these peers to acknowledge at once. True if no message uses
+    /// memory that it was gathered from.
     pub fn hurry(&self, peers: &[PeerId]) -> bool {
         let driver = &mut self.endpoint.inner.borrow_mut().driver;
         if driver.intake.ops.lent() == 0 {
@@ -174,19 +175,19 @@ impl Port {
         driver.intake.ops.lent() == 0
     }
 
-    /// Memory of [`gather_at`](Port::gather_at) that is free again, in the order in which it became
-    /// free.
+    /// Returns memory of [`gather_at`](Port::gather_at) that is free again, in the order in which
+    /// it became free.
     pub fn returned(&self) -> Option<*const u8> {
         let ops = &mut self.endpoint.inner.borrow_mut().driver.intake.ops;
         ops.returned.pop_front().map(|address| address as *const u8)
     }
 
-    /// Forgets the memory that [`returned`](Port::returned) would name.
+    /// Forgets all memory that [`returned`](Port::returned) would name.
     pub fn forget_returned(&self) {
         self.endpoint.inner.borrow_mut().driver.intake.ops.returned.clear();
     }
 
-    /// Sends what the calls before have left to send.
+    /// Sends packets that earlier calls have queued.
     pub fn flush(&self) {
         let driver = &mut self.endpoint.inner.borrow_mut().driver;
         if driver.intake.has_work() {
@@ -195,9 +196,9 @@ impl Port {
         }
     }
 
-    /// Looks on the links for a moment for a message of this client with this number, of one peer
-    /// or of any, and copies it into `buffer`; its credit goes back. `None`: it did not come, or
-    /// something else came that is to be dealt with first.
+    /// Polls the links briefly for a message of this client with this number, from one peer or from
+    /// any, copies it into `buffer`, and gives its credit back. `None` if it did not come, or if
+    /// another packet came that must be handled first.
     #[inline]
     pub fn look_for(
         &self,

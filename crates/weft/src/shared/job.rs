@@ -1,4 +1,4 @@
-//! A job whose endpoint many threads use, or a watchdog.
+//! A job whose endpoint many threads or a watchdog use.
 
 use super::SharedEndpoint;
 use crate::group::rank_name;
@@ -10,8 +10,8 @@ use weft_core::PeerId;
 use weft_link::copied::Origin;
 
 /// This process as a rank of its job, by a [`SharedEndpoint`]: for programs of many threads, and
-/// for those that a watchdog serves while they compute (`WEFT_RECEIPT=watchdog`). The job stays
-/// with the thread that joined it, clones of its endpoint go to others. Dropping it sends what is
+/// for those that a watchdog serves while they compute (`WEFT_RECEIPT=watchdog`). The job stays in
+/// the thread that joined it; clones of its endpoint go to other threads. Dropping it sends what is
 /// queued and leaves the job.
 pub struct SharedJob {
     origin: Origin,
@@ -21,10 +21,10 @@ pub struct SharedJob {
 }
 
 impl SharedJob {
-    /// Joins the job this process was started in, as [`Job::init`](crate::Job::init).
+    /// Joins the job of this process, as [`Job::init`](crate::Job::init).
     ///
     /// # Errors
-    /// The launcher does not help, a variable is wrong, no link opens.
+    /// The launcher fails, a variable is wrong, or no link opens.
     pub fn init() -> Result<SharedJob, JobError> {
         let (boot, endpoint) = join()?;
         let peers = RefCell::new(vec![None; boot.size()]);
@@ -32,25 +32,25 @@ impl SharedJob {
         Ok(SharedJob { origin: Origin::here(), boot: RefCell::new(boot), endpoint, peers })
     }
 
-    /// This process's rank.
+    /// Returns this process's rank.
     pub fn rank(&self) -> usize {
         self.boot.borrow().rank()
     }
 
-    /// Number of ranks.
+    /// Returns the number of ranks.
     pub fn size(&self) -> usize {
         self.peers.borrow().len()
     }
 
-    /// The endpoint.
+    /// Returns the endpoint.
     pub fn endpoint(&self) -> &SharedEndpoint {
         &self.endpoint
     }
 
-    /// The peer of a rank, whose address is asked for when it is first used.
+    /// Returns the peer of a rank, and asks for its address at the first use.
     ///
     /// # Errors
-    /// There is no such rank, or no link leads there: the text says why.
+    /// There is no such rank, or no link reaches it: the text says why.
     pub fn peer(&self, rank: usize) -> Result<PeerId, String> {
         let known = self.peers.borrow().get(rank).copied();
         match known {
@@ -60,17 +60,17 @@ impl SharedJob {
         }
         let address = address_of(self.boot.borrow_mut().as_mut(), rank)?;
         let peer = self.endpoint.connect(&address).map_err(|e| format!("rank {rank}: {e}"))?;
-        // What errors call it.
+        // Errors show this name.
         self.endpoint.with(|e| e.set_name(peer, &rank_name(rank, &address, e.address().host)));
         self.peers.borrow_mut()[rank] = Some(peer);
         Ok(peer)
     }
 
-    /// Waits until every rank has called it. The launcher counts them: meanwhile the watchdog or
-    /// other threads make progress, this one does not.
+    /// Waits in the launcher until every rank has called it. Meanwhile this thread makes no
+    /// progress; the watchdog or other threads do.
     ///
     /// # Errors
-    /// Ranks that are late are named.
+    /// The error names the ranks that are late.
     pub fn fence(&self) -> Result<(), LaunchError> {
         self.boot.borrow_mut().fence()
     }
@@ -78,7 +78,7 @@ impl SharedJob {
 
 impl Drop for SharedJob {
     fn drop(&mut self) {
-        // A copy of the process leaves the job to the original.
+        // In a forked copy of the process: only the original leaves the job.
         if std::thread::panicking() || !self.origin.is_here() {
             return;
         }

@@ -26,15 +26,15 @@ use weft_link::Address;
 struct State {
     origin: Origin,
     endpoint: Owned,
-    /// A thread makes progress for all; the others sleep until it has.
+    /// True while a thread, the leader, makes progress for all; the others sleep until it has.
     leader: bool,
-    /// That thread sleeps, without the lock.
+    /// True while the leader sleeps, without the lock.
     asleep: bool,
-    /// Calls of the program.
+    /// Number of calls of the program.
     calls: u64,
 }
 
-/// Names a receive, one at a time, for another thread to cancel: see
+/// A handle of one receive at a time, which another thread can cancel: see
 /// [`SharedEndpoint::recv_or_cancel`].
 #[derive(Debug, Default)]
 pub struct Cancel {
@@ -45,20 +45,20 @@ pub struct Cancel {
 enum Wish {
     #[default]
     Nothing,
-    /// A receive to be cancelled.
+    /// A receive that can be cancelled.
     Running(OpId),
-    /// The next receive is not to begin.
+    /// The next receive must not begin.
     Asked,
 }
 
 impl Cancel {
-    /// Taken under the endpoint's lock or without that, for a moment only.
+    /// Locks the wish briefly, with or without the endpoint's lock held.
     fn lock(&self) -> MutexGuard<'_, Wish> {
         self.wish.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Names no receive any more when this is dropped, also by a panic.
+/// When dropped, also by a panic, the handle has no receive any more.
 struct Named<'a>(&'a Cancel);
 
 impl Drop for Named<'_> {
@@ -67,15 +67,15 @@ impl Drop for Named<'_> {
     }
 }
 
-/// How long a thread has waited for one operation, which others may make progress beside.
+/// A thread's wait for one operation, while other threads may make progress.
 #[derive(Default)]
 struct Patience {
-    /// Since when, and after how long that is said.
+    /// Start of the wait, and the time after which a line about it is logged.
     began: Option<(Instant, Duration)>,
 }
 
 impl Patience {
-    /// Says what is due; how long until there is more to say.
+    /// Logs a due line about the wait, and returns the time until the next one.
     fn look(&mut self, endpoint: &Endpoint, op: OpId) -> Duration {
         const FOREVER: Duration = Duration::from_secs(3600);
         let first = endpoint.patience();
@@ -90,8 +90,8 @@ impl Patience {
     }
 }
 
-/// An endpoint of many threads as a handler sees it. No handle of the endpoint comes out of it:
-/// that would be used without the lock.
+/// An endpoint of many threads, as its handlers get it. It gives no handle of the endpoint away,
+/// since that could be used without the lock.
 pub struct Inside<'a>(&'a Endpoint);
 
 impl Inside<'_> {
@@ -115,14 +115,14 @@ struct Shared {
     progressed: Condvar,
 }
 
-/// An endpoint that many threads use at once: blocking calls, each under one lock while it works
-/// and under none while it waits. Of the threads that wait one makes progress for all.
+/// An endpoint that many threads use at once by blocking calls. A call holds one lock while it
+/// works and none while it waits. One of the waiting threads makes progress for all.
 #[derive(Clone)]
 pub struct SharedEndpoint {
     shared: Arc<Shared>,
 }
 
-/// This thread makes progress for all, until this is dropped: also when a handler panics.
+/// Makes this thread the leader until this is dropped, also when a handler panics.
 struct Leading<'a>(&'a Shared);
 
 impl Drop for Leading<'_> {
@@ -134,7 +134,7 @@ impl Drop for Leading<'_> {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // A thread that panicked in a handler leaves the endpoint itself whole.
+        // A panic in a handler leaves the endpoint itself intact.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -153,13 +153,14 @@ impl Waits for SharedEndpoint {
                 return ended;
             }
             if !state.origin.is_here() {
-                // Whoever led is not in this copy of the process.
+                // The leader thread does not exist in this forked copy of the process.
                 (state.origin, state.leader, state.asleep) = (Origin::here(), false, false);
             }
             let left = patience.look(state.endpoint.get(), op);
             if state.leader {
                 if state.asleep {
-                    // What was begun here may have to be repeated sooner than it would wake.
+                    // An operation begun here may need a retransmission before the leader would
+                    // wake.
                     state.endpoint.get().rearm(false);
                 }
                 let waited = self.shared.progressed.wait_timeout(state, left);
@@ -180,7 +181,7 @@ impl SharedEndpoint {
     /// Opens an endpoint over the given links with the job's key.
     ///
     /// # Errors
-    /// As [`open_endpoint`](crate::job::open_endpoint), but for a watchdog, which it has.
+    /// As [`open_endpoint`](crate::job::open_endpoint), but a watchdog is allowed.
     pub fn open(config: Config, links: Links, key: [u8; 32]) -> Result<SharedEndpoint, JobError> {
         Ok(SharedEndpoint::of(open_locked(config, links, key)?))
     }
@@ -218,12 +219,12 @@ impl SharedEndpoint {
         f(state.endpoint.get())
     }
 
-    /// Where peers reach this endpoint.
+    /// Returns the address by which peers reach this endpoint.
     pub fn address(&self) -> Address {
         self.with(Endpoint::address)
     }
 
-    /// Makes a peer of an address; nothing is sent yet.
+    /// Makes a peer of an address. Sends nothing yet.
     ///
     /// # Errors
     /// No link reaches it.
@@ -231,13 +232,13 @@ impl SharedEndpoint {
         self.with(|e| e.connect(address))
     }
 
-    /// Counters of the engine.
+    /// Returns the engine's statistics.
     pub fn stats(&self) -> Stats {
         self.with(Endpoint::stats)
     }
 
-    /// Registers a handler of active messages; it runs in the thread that makes progress, which may
-    /// be any.
+    /// Registers a handler of active messages. It runs in the thread that makes progress, which may
+    /// be any thread.
     pub fn handle(
         &self,
         number: u32,
@@ -268,9 +269,9 @@ impl SharedEndpoint {
         self.send_from(to, tag, data)
     }
 
-    /// Receives a message into `buffer` and returns when it is there. `from: None` takes any
-    /// source, also peers that are yet to call: only such a wait has no bound, but
-    /// [`cancel`](Self::cancel) ends one of [`recv_or_cancel`](Self::recv_or_cancel).
+    /// Receives a message into `buffer` and returns when it is there. `from: None` accepts any
+    /// source, also peers that connect later. Only such a wait has no bound, but
+    /// [`cancel`](Self::cancel) ends that of a [`recv_or_cancel`](Self::recv_or_cancel).
     ///
     /// # Errors
     /// The peer failed, or the message was longer than the buffer.
@@ -307,8 +308,8 @@ impl SharedEndpoint {
         })
     }
 
-    /// Ends the receive that `cancel` was given to, or the next one that it will be. False: its
-    /// message came before.
+    /// Ends the receive that has `cancel`, or the next one that will have it. False if its message
+    /// came before.
     pub fn cancel(&self, cancel: &Cancel) -> bool {
         let mut state = self.lock();
         state.calls += 1;
@@ -328,8 +329,8 @@ impl SharedEndpoint {
         cancelled
     }
 
-    /// Looks for a message without receiving it, among what has arrived: [`poll`](Self::poll) takes
-    /// in what has. Another thread may receive it first.
+    /// Looks for a message, without receiving it, among the arrived messages; call
+    /// [`poll`](Self::poll) to handle new packets. Another thread may receive the message first.
     pub fn probe(&self, from: Option<PeerId>, tag: u64, ignore: u64) -> Option<Probed> {
         self.with(|e| e.probe(from, tag, ignore))
     }
@@ -352,12 +353,12 @@ impl SharedEndpoint {
     /// Writes `data` to the peer's region at `offset`; returns when it is there.
     ///
     /// # Errors
-    /// The peer failed, or refused: key, bounds or rights.
+    /// The peer failed, or refused since key, bounds or rights are wrong.
     pub fn put(&self, to: PeerId, key: u64, offset: u64, data: &[u8]) -> Result<(), OpError> {
         self.put_from(to, (key, offset), data)
     }
 
-    /// Reads from the peer's region at `offset` as much as `buffer` is long.
+    /// Fills `buffer` from the peer's region at `offset`.
     ///
     /// # Errors
     /// As [`put`](Self::put).
@@ -372,7 +373,7 @@ impl SharedEndpoint {
     }
 
     /// Does an atomic operation on the 8 bytes at `offset` of the peer's region; returns the old
-    /// value. `compare` matters to compare-and-swap only.
+    /// value. Only compare-and-swap uses `compare`.
     ///
     /// # Errors
     /// As [`put`](Self::put).
@@ -387,12 +388,12 @@ impl SharedEndpoint {
         self.atomic_at(at, (key, offset), code, (operand, compare))
     }
 
-    /// The whole text of an error, as [`Endpoint::explain`].
+    /// Returns the whole text of an error, as [`Endpoint::explain`].
     pub fn explain(&self, error: OpError) -> String {
         self.with(|e| e.explain(error))
     }
 
-    /// One round of progress for all; sleeps without the lock when there is nothing to do.
+    /// Makes one round of progress for all; sleeps without the lock if there is nothing to do.
     fn lead<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         let endpoint = state.endpoint.get();
         if endpoint.wait(Some(Duration::from_micros(2))) || !endpoint.prepare_wait() {
@@ -408,13 +409,13 @@ impl SharedEndpoint {
         state
     }
 
-    /// Takes in what has arrived; true if anything happened.
+    /// Handles arrived packets. True if anything happened.
     pub fn poll(&self) -> bool {
         self.with(Endpoint::progress)
     }
 
-    /// Sends what is queued (for at most `timeout`) and tells the peers that this endpoint ends.
-    /// Whether all has been acknowledged.
+    /// Sends queued packets (for at most `timeout`) and tells the peers that this endpoint ends.
+    /// True if all packets were acknowledged.
     pub fn close(&self, timeout: Duration) -> bool {
         self.with(|e| e.close(timeout))
     }

@@ -1,20 +1,20 @@
-//! The one place that lets an endpoint move between threads.
+//! The only module that lets an endpoint move between threads.
 
 use super::SharedEndpoint;
 use crate::endpoint::Endpoint;
 use crate::selflink::SelfLink;
 use weft_link::{ShmLink, UdpLink};
 
-/// An endpoint nobody else holds a clone of.
+/// An endpoint of which no other clone exists.
 pub(super) struct Owned(Endpoint);
 
-// SAFETY: `Owned` is made by `Owned::new` only, from an endpoint that was just opened by a job. The
-// links named in `links_are_send` can move between threads; those of packet sockets, of XDP and of
-// the agent hold pointers into mappings of their own, which any thread may use, and count
-// references to things that nobody but their endpoint has (a queue that was opened for one
-// endpoint, services that are handed to the endpoint alone). All of them and the count of the
-// endpoint are touched under the mutex of `SharedEndpoint` only, because no clone and no future of
-// the endpoint leaves it; handlers are required to be `Send`.
+// SAFETY: only `Owned::new` makes `Owned`, from an endpoint that a job has just opened. The links
+// named in `links_are_send` can move between threads. Those of packet sockets, of XDP and of the
+// agent hold pointers into their own mappings, which any thread may use, and count references to
+// objects that only their endpoint has (a queue opened for one endpoint, services handed only to
+// the endpoint). All of them, and the endpoint's reference count, are used only under the mutex of
+// `SharedEndpoint`, because no clone and no future of the endpoint leaves it; handlers must be
+// `Send`.
 unsafe impl Send for Owned {}
 
 /// These links can move between threads by themselves; else this fails to compile.
@@ -45,9 +45,9 @@ impl SharedEndpoint {
     /// Calls `f` with the endpoint, under its lock: for clients of the port.
     ///
     /// # Safety
-    /// When `f` has returned, nothing but the endpoint itself holds a clone of it, and whatever the
-    /// endpoint holds that came from `f` (handlers, clients) may move between threads and be used
-    /// by the thread that makes progress.
+    /// When `f` has returned, only the endpoint itself holds clones of it; and every value that the
+    /// endpoint got from `f` (handlers, clients) may move between threads and be used by the thread
+    /// that makes progress.
     pub unsafe fn with_endpoint<R>(&self, f: impl FnOnce(&Endpoint) -> R) -> R {
         self.with(f)
     }

@@ -1,7 +1,7 @@
 //! The polling watchdog, after Maquelin and others, "Polling Watchdog: Combining Polling and
 //! Interrupts for Efficient Message Handling" (ISCA 1996): while the program polls, nothing
-//! interrupts it; when it has not for a time, somebody else polls for it. There the network
-//! interface interrupts; here a thread takes the lock that every call takes.
+//! interrupts it; if it has not polled for a time, the watchdog polls for it. In the paper the
+//! network interface interrupts; here a thread takes the lock that every call takes.
 
 use super::Shared;
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -9,7 +9,7 @@ use std::sync::{Arc, PoisonError, TryLockError};
 use std::thread;
 use std::time::Duration;
 
-/// How soon the thread notices that the endpoint is gone, while another one waits in it.
+/// Interval at which the thread checks if the endpoint is gone, while another thread waits in it.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Starts the thread. It ends with the last handle of the endpoint.
@@ -21,18 +21,18 @@ pub(super) fn start(shared: &Arc<Shared>, period: Duration) {
             thread::sleep(period);
             let state = match shared.state.try_lock() {
                 Ok(state) => state,
-                // A handler has panicked, and left the endpoint itself whole.
+                // A panic in a handler leaves the endpoint itself intact.
                 Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
                 Err(TryLockError::WouldBlock) => continue,
             };
             if state.leader {
-                // A thread waits, and makes progress for all.
+                // Another thread waits, and makes progress for all.
                 let waited = shared.progressed.wait_timeout(state, LOOK);
                 drop(waited.unwrap_or_else(PoisonError::into_inner));
                 continue;
             }
             if state.calls == seen {
-                // The others are served whatever one handler does; the panic was reported.
+                // Other handlers are served although one panicked; the panic was reported.
                 let polled = catch_unwind(AssertUnwindSafe(|| {
                     state.endpoint.get().program_computes();
                     state.endpoint.get().progress()

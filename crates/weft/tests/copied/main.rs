@@ -1,4 +1,5 @@
-//! A fork that keeps an endpoint in both processes: the original's goes on, the copy's ends.
+//! A fork while an endpoint is open: the endpoint goes on in the parent, and has ended in the
+//! child.
 #![allow(non_snake_case)]
 
 mod sys;
@@ -10,21 +11,21 @@ use weft::launch::wire::{from_hex, to_hex};
 use weft::{Address, Config, Endpoint, EndpointId, Links, OpError, PeerFailure, PeerId};
 use weft_packets::Packets;
 
-/// Links, and the address of who answers, in the environment of the process that forks.
+/// The variable with links and the answering process's address, for the process that forks.
 const ROLE: &str = "WEFT_TEST_FORKS";
 const LIMIT: Duration = Duration::from_secs(300);
-/// Tags of questions, each answered with the tag behind it; the last one ends the test.
+/// Tags of questions; the answer's tag is one more. The last tag ends the test.
 const FROM_ORIGINAL: u64 = 1;
 const FROM_COPY: u64 = 3;
 const END: u64 = 5;
-/// So long that it is copied straight between two processes of a host.
+/// A length that is copied straight between two processes of a host.
 const LONG: usize = 1 << 20;
 
 fn open(links: &str) -> Endpoint {
     open_endpoint(Config::default(), Links::parse(links).unwrap(), [9; 32]).unwrap()
 }
 
-/// Asks, and checks the answer.
+/// Sends a question, and checks the answer.
 fn ask(endpoint: &Endpoint, peer: PeerId, tag: u64) {
     let question = vec![tag as u8; LONG];
     endpoint.send_blocking(peer, tag, &question).unwrap();
@@ -37,7 +38,7 @@ fn is_copied<T>(result: Result<T, OpError>) -> bool {
     matches!(result, Err(OpError::Peer { failure: PeerFailure::Copied, .. }))
 }
 
-/// What a copy of the process can do with the original's endpoint, and with one of its own.
+/// Checks, in the child, the use of the parent's endpoint and of an endpoint of its own.
 fn in_the_copy(endpoint: Endpoint, other: &Address, peer: PeerId, links: &str) -> [bool; 6] {
     let sent = is_copied(endpoint.send_blocking(peer, FROM_ORIGINAL, b"the copy's"));
     let received = is_copied(endpoint.recv_blocking(None, 0, !0, &mut [0; 8]));
@@ -63,7 +64,7 @@ fn forks__while_it_has_an_endpoint() {
     let peer = endpoint.connect(&other).unwrap();
     Packets::new(&endpoint).unwrap().mailbox(7);
     ask(&endpoint, peer, FROM_ORIGINAL);
-    // One that only lets go of what it was given, and one that uses it.
+    // One child only drops the endpoint, another uses it.
     let copy = endpoint.clone();
     let [nothing] = sys::in_a_fork(move || {
         drop(copy);

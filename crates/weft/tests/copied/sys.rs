@@ -1,16 +1,17 @@
-//! A fork.
+//! Runs code in a fork.
 
 use std::io;
 
-/// What `f` finds in a process forked from this one, bit by bit; the child does nothing else.
+/// Returns the bits that `f` returns in a process forked from this one; the child does nothing
+/// else.
 pub fn in_a_fork<const N: usize>(f: impl FnOnce() -> [bool; N]) -> [bool; N] {
-    // SAFETY: this process has no thread but those of the test runner, which hold nothing.
+    // SAFETY: this process has only the threads of the test runner, which hold no lock.
     match unsafe { libc::fork() } {
         0 => {
             let found = std::panic::catch_unwind(std::panic::AssertUnwindSafe(f));
             let found = found.unwrap_or([false; N]);
             let bits = found.iter().rev().fold(0, |bits, &bit| bits << 1 | i32::from(bit));
-            // SAFETY: ends the child, without what this process does at its own end.
+            // SAFETY: ends the child without the exit handlers of this process.
             unsafe { libc::_exit(bits) }
         }
         child => {

@@ -1,5 +1,5 @@
-//! Messages and packets that nobody receives must not hide one that is waited for, and the memory
-//! that they take comes back.
+//! Messages and packets without a receive must not hide an awaited one, and their memory comes
+//! back.
 #![allow(non_snake_case)]
 
 #[allow(unsafe_code)]
@@ -12,7 +12,7 @@ use weft_link::wrap::{FaultSpec, Wrappers};
 use weft_link::{Link, ShmConfig, ShmLink, UdpConfig, UdpLink};
 use weft_packets::{Packets, Received};
 
-/// Two endpoints, and each as the other knows it.
+/// Two endpoints, and the peer of each for the other.
 struct Pair {
     name: &'static str,
     a: Endpoint,
@@ -49,7 +49,7 @@ fn pair(name: &'static str, config: &Config) -> Pair {
     let (a, b) = (open(0), open(1));
     let (to_b, to_a) = (a.connect(&b.address()).unwrap(), b.connect(&a.address()).unwrap());
     let pair = Pair { name, a, b, to_b, to_a };
-    // They have met.
+    // The session is open.
     let (send, recv) = (pair.a.send(to_b, 9, vec![1]), pair.b.recv(Some(to_a), 9, 0, vec![0]));
     pair.until(|| send.is_done() && recv.is_done());
     pair
@@ -70,7 +70,7 @@ fn bytes(seed: usize, len: usize) -> Vec<u8> {
     (0..len).map(|i| (i.wrapping_mul(31).wrapping_add(seed * 7 + (i >> 8))) as u8).collect()
 }
 
-/// Sends messages that nobody receives, then one that is waited for; receives the others.
+/// Sends messages without a receive, then an awaited one; then receives the others.
 fn flood(name: &'static str, n: usize, len: usize) {
     let p = pair(name, &Config::default());
     let before = sys::live();
@@ -88,7 +88,7 @@ fn flood(name: &'static str, n: usize, len: usize) {
     for send in sends.into_iter().chain([last]) {
         p.a.block_on(send).0.unwrap();
     }
-    // What is kept for the next messages is bounded: see `endpoint/spare.rs`.
+    // The memory kept for later messages is bounded: see `endpoint/spare.rs`.
     let spare = 4 << 20;
     p.until(|| sys::live() < before + spare);
 }
@@ -137,7 +137,7 @@ fn flood__that_fills_the_room_ends_with_ranks_bytes_and_setting() {
     }
 }
 
-/// Packets for one mailbox that nobody receives, then one for another.
+/// Packets for one mailbox without a receive must not hide a packet for another.
 #[test]
 fn mailbox__what_is_left_in_one_does_not_hide_another() {
     for name in LINKS {

@@ -1,4 +1,4 @@
-//! Memory that a thread has taken and not given back.
+//! An allocator that counts the memory that each thread holds.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -7,28 +7,28 @@ thread_local! {
     static LIVE: Cell<usize> = const { Cell::new(0) };
 }
 
-/// The system's memory, counted.
+/// The system's allocator, counted.
 pub struct Counted;
 
 #[global_allocator]
 static ALLOCATOR: Counted = Counted;
 
-/// Bytes that this thread has taken and not given back.
+/// Returns the bytes that this thread has allocated and not freed.
 pub fn live() -> usize {
     LIVE.get()
 }
 
-// SAFETY: all is done by the system's allocator.
+// SAFETY: the system's allocator does all the work.
 unsafe impl GlobalAlloc for Counted {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         LIVE.set(LIVE.get().wrapping_add(layout.size()));
-        // SAFETY: as promised to this one.
+        // SAFETY: promised by the caller.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
         LIVE.set(LIVE.get().wrapping_sub(layout.size()));
-        // SAFETY: as promised to this one.
+        // SAFETY: promised by the caller.
         unsafe { System.dealloc(memory, layout) }
     }
 }

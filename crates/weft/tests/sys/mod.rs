@@ -1,4 +1,4 @@
-//! An allocator that counts what each thread asks for.
+//! An allocator that counts the allocations of each thread.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -15,7 +15,7 @@ fn count() {
     let _ = COUNT.try_with(|count| count.set(count.get() + 1));
 }
 
-// SAFETY: every call is passed on as it came; counting allocates nothing.
+// SAFETY: every call is passed on unchanged; counting allocates nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
@@ -41,7 +41,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// Allocations of this thread so far.
+/// Returns the number of allocations of this thread so far.
 pub fn allocations() -> u64 {
     COUNT.with(Cell::get)
 }

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 const SHORT: Duration = Duration::from_millis(50);
 const LONG: Duration = Duration::from_secs(300);
 
-/// Answers each line with what `reply` makes of it, until the client hangs up.
+/// Answers each line with the result of `reply`, until the client hangs up.
 fn serve(
     mut reply: impl FnMut(&Line) -> Option<String> + Send + 'static,
 ) -> (UnixStream, JoinHandle<()>) {
@@ -147,7 +147,7 @@ fn over_tcp__learns_rank_and_size_from_the_launcher() {
 
 #[test]
 fn fence__that_takes_long_is_told_of_and_goes_on() {
-    // Longer than a wait may be before it is told of.
+    // Longer than the time after which a wait is logged.
     let mut patience = Patience::begin();
     let part = patience.part(LONG);
     assert!(part < LONG, "it is told of before it fails");

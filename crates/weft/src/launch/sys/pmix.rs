@@ -1,4 +1,4 @@
-//! The few functions of the PMIx client library that start-up needs, found at run time.
+//! The functions of the PMIx client library that start-up needs, loaded at run time.
 //!
 //! Layouts and numbers follow `pmix_common.h`; they are the same in PMIx 3, 4, 5 and 6.
 
@@ -172,7 +172,7 @@ impl Client {
         })
     }
 
-    /// The library's words for a status.
+    /// Returns the library's text for a status.
     pub(in super::super) fn text(&self, status: i32) -> String {
         // SAFETY: PMIx_Error_string takes any number.
         let text = unsafe { (self.error_string)(status) };
@@ -183,14 +183,14 @@ impl Client {
         unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
     }
 
-    /// The job's namespace.
+    /// Returns the job's namespace.
     pub(in super::super) fn nspace(&self) -> String {
         let bytes: Vec<u8> =
             self.me.nspace.iter().take_while(|&&c| c != 0).map(|&c| c as u8).collect();
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// Rank of this process.
+    /// Returns the rank of this process.
     pub(in super::super) fn rank(&self) -> u32 {
         self.me.rank
     }
@@ -208,8 +208,8 @@ impl Client {
         check("PMIx_Commit", unsafe { (self.commit)() })
     }
 
-    /// Waits for all ranks of the job, and has what they put brought to this host: a rank of
-    /// another host that is asked for it later may not be found (Slurm 22.05, every other time).
+    /// Waits for all ranks of the job, and has their values collected on this host: a later request
+    /// to a rank of another host may not find them (Slurm 22.05, every second time).
     pub(in super::super) fn fence(&self) -> Result<(), Failed> {
         // Zeroed whole, as in `put`.
         let mut value = Value { kind: TYPE_BOOL, data: Data { room: [0; 3] } };

@@ -49,7 +49,7 @@ type Handler = Rc<RefCell<dyn FnMut(&Packets, Packet<'_>)>>;
 
 macro_rules! counters {
     ($($name:ident: $what:literal,)*) => {
-        /// Counters of the packet interface of an endpoint.
+        /// Statistics of the packet interface of an endpoint.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         #[non_exhaustive]
         pub struct PacketStats {
@@ -223,7 +223,7 @@ impl Packets {
         self.port.endpoint()
     }
 
-    /// Counters.
+    /// Returns the interface's statistics.
     pub fn stats(&self) -> PacketStats {
         self.with(|state| state.stats)
     }

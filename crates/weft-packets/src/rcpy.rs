@@ -96,7 +96,7 @@ pub(super) struct Copies {
 pub struct Exported {
     /// The key by which peers name the memory.
     pub key: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub len: u64,
 }
 

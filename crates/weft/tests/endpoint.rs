@@ -127,7 +127,7 @@ fn send_recv__all_sizes_posted_and_unexpected() {
             let (_, (status, got)) = p.run(send, recv);
             assert_eq!(status.unwrap().len, len, "{name}");
             assert!(got == data, "{name} {len}");
-            // Unexpected.
+            // The message is unexpected.
             let send = p.a.send(p.to_b, tag, data.clone());
             let start = std::time::Instant::now();
             while p.b.probe(None, 0, u64::MAX).is_none() {

@@ -9,9 +9,9 @@ use std::rc::Rc;
 use weft_core::engine::types::SendArgs;
 use weft_core::{OpError, PeerId};
 
-/// What a handler of active messages is called with.
+/// An active message, as its handler gets it.
 pub struct ActiveMessage {
-    /// Who sent it.
+    /// The sender.
     pub source: PeerId,
     /// The sender's 32-bit argument.
     pub argument: u32,
@@ -47,8 +47,8 @@ impl Client for Handlers {
 
 impl Endpoint {
     /// Registers a handler of active messages. It runs inside `progress`, one at a time, and may
-    /// send. When it panics the call that made progress unwinds: what that has lent is its caller's
-    /// again (what was to be sent is sent from a copy, what was to be received is dropped), and the
+    /// send. If it panics, the call that made progress unwinds: the memory that call has lent is
+    /// free again (bytes to send are sent from a copy, bytes to receive are dropped), and the
     /// endpoint serves the next call.
     ///
     /// # Panics
@@ -59,10 +59,10 @@ impl Endpoint {
         handlers.by_number.borrow_mut().insert(number, Rc::new(RefCell::new(handler)));
     }
 
-    /// Has something done with the active messages of a handler in the order in which they arrive
-    /// among all that the peer does: after what it sent and put before, and before anything behind
-    /// is looked at. `work` gets the argument and the message, and the memory registered here; the
-    /// handler, which runs later, gets what it returns, if anything.
+    /// Runs `work` on each active message of a handler as it arrives, in order among all packets of
+    /// the peer: after its earlier messages and puts, and before later packets are handled. `work`
+    /// gets the argument, the message, and the memory registered here; the handler, which runs
+    /// later, gets the value that `work` returns, if any.
     pub fn handle_at_once(
         &self,
         number: u32,
@@ -72,11 +72,11 @@ impl Endpoint {
         ports.at_once.insert(number, Box::new(work));
     }
 
-    /// Sends an active message of at most 64 KiB: `handler` is called with it at the other side.
+    /// Sends an active message of at most 64 KiB: the peer calls `handler` with it.
     ///
     /// # Errors
-    /// The peer failed; too much is queued (`Busy`); the message is too long or the number is not
-    /// less than [`NUMBERS`] (`Refused`).
+    /// The peer failed; too many packets are queued (`Busy`); the message is too long, or the
+    /// number is not less than [`NUMBERS`] (`Refused`).
     pub fn send_active(
         &self,
         to: PeerId,

@@ -1,26 +1,27 @@
-//! Programs that do not look for news for long: they compute, or only send.
+//! Absence: programs that make no progress for a long time, since they compute or only send.
 
 use super::driver::{Driver, RECV_BUDGET};
 use std::time::Duration;
 use weft_core::Instant;
 
-/// A program that has not looked for news for so long may be one that only sends.
+/// A program that has made no progress for this time may be one that only sends.
 const ONLY_SENDS: Duration = Duration::from_micros(100);
-/// Rounds of progress that are made for it at most.
+/// Most rounds of progress that are made for such a program.
 const LOOKS: u32 = 16;
-/// Rounds that a timeout waits for at most.
+/// Most rounds for which a timeout is deferred.
 const OVERDUE: u32 = 16;
 
-/// What is known of it.
+/// The state of a program's absence.
 pub(super) struct Away {
     /// The last round of progress.
     pub round_at: Instant,
-    /// A round that the program did not ask for did something: the next one it asks for says so.
+    /// True if a round that the program did not ask for did something: the next round it asks for
+    /// reports it.
     pub untold: bool,
-    /// Somebody sleeps on the descriptor, or is about to: it will be woken by what arrives, and
-    /// would not be by what another one has taken in.
+    /// True if a thread sleeps on the descriptor, or is about to. An arriving packet wakes it, but
+    /// not if another thread has received that packet.
     pub watched: bool,
-    /// Rounds in a row that a timeout has waited for.
+    /// Consecutive rounds for which a timeout was deferred.
     overdue: u32,
 }
 
@@ -29,14 +30,14 @@ impl Away {
         Away { round_at: now, untold: false, watched: false, overdue: 0 }
     }
 
-    /// Whether the program has been away for long, and nobody is woken by what arrives.
+    /// True if the program has been absent for long, and no thread sleeps on the descriptor.
     #[inline]
     pub fn is_long(&self, now: Instant) -> bool {
         now >= self.round_at + ONLY_SENDS && !self.watched
     }
 
-    /// Whether a timeout that is due shall wait, since there is `more` that has arrived: who was
-    /// away would take for lost what has long been acknowledged.
+    /// True if a due timeout is to be deferred, since `more` packets have arrived: after an absence
+    /// they may hold acknowledgements of packets that would seem lost.
     pub fn shall_wait(&mut self, more: bool) -> bool {
         let wait = more && self.overdue < OVERDUE;
         self.overdue = if wait { self.overdue + 1 } else { 0 };
@@ -45,7 +46,8 @@ impl Away {
 }
 
 impl Driver {
-    /// A program that only sends learns in no other way that its peer has made room.
+    /// Makes rounds of progress for a program that only sends: else it would not learn that its
+    /// peer has room again.
     #[cold]
     pub(super) fn look_for_room(&mut self) {
         self.look_everywhere();
@@ -59,7 +61,7 @@ impl Driver {
         self.away.untold = did;
     }
 
-    /// After an absence: the next round reads the clock and looks at every link, whole.
+    /// Makes the next round, after an absence, read the clock and poll every link completely.
     pub fn look_everywhere(&mut self) {
         self.leave_if_copied();
         self.links.iter_mut().for_each(|link| link.finish_wait());

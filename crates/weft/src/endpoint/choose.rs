@@ -7,24 +7,24 @@ use std::fmt;
 use weft_core::config::MTU_MIN;
 use weft_core::{PeerId, Reliability};
 
-/// Why something is not chosen for a peer.
+/// The reason why a choice for a peer was refused.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ChoiceError {
     /// The session with the peer has begun with another choice.
     Begun,
-    /// It takes an agent, and none serves this endpoint.
+    /// The choice needs an agent, and none serves this endpoint.
     NoAgent(NoAgent),
-    /// It takes an agent, and the peer is not reached through it.
+    /// The choice needs an agent, and the peer is not reached through it.
     PastAgent,
-    /// Nobody is to send again, and a link of this endpoint loses packets.
+    /// Reliability `none`, and a link of this endpoint loses packets.
     Overrun(Overrun),
-    /// No packet may be shorter than this, bytes; 0 is what the link carries.
+    /// The maximum transfer unit is too small; 0 means the link's maximum.
     Mtu {
-        /// The least.
+        /// The least unit, bytes.
         least: u32,
     },
-    /// It is chosen for the whole job, or with a call.
+    /// The setting holds for the whole job, or for a single call.
     NotForPeer {
         /// The setting.
         setting: &'static str,
@@ -66,7 +66,7 @@ crate::readable!(ChoiceError);
 
 impl std::error::Error for ChoiceError {}
 
-/// The first part in which two choices differ, of those that hold for all peers.
+/// Returns the first part that holds for all peers and in which two choices differ.
 fn differs(a: &Choices, b: &Choices) -> Option<&'static str> {
     [
         ("multicast", a.multicast != b.multicast),
@@ -78,35 +78,35 @@ fn differs(a: &Choices, b: &Choices) -> Option<&'static str> {
 }
 
 impl Endpoint {
-    /// What is chosen for this endpoint.
+    /// Returns the choices of this endpoint.
     pub fn choices(&self) -> Choices {
         Choices::of(self.inner.borrow().driver.intake.engine.config())
     }
 
-    /// What is chosen for one peer: as for the endpoint, but for what [`choose`](Self::choose) has
-    /// changed. `None`: there is no such peer.
+    /// Returns the choices for one peer: those of the endpoint, with the changes by
+    /// [`choose`](Self::choose). `None` if there is no such peer.
     pub fn chosen(&self, peer: PeerId) -> Option<Choices> {
         let inner = self.inner.borrow();
         chosen(&inner.driver, peer)
     }
 
-    /// Chooses for one peer, and for no other:
+    /// Sets the choices for one peer only:
     ///
     /// - reliability and maximum transfer unit, from the start of the session;
-    /// - transfer, for what is sent to the peer and fetched from it from now on: each side chooses
-    ///   how it sends, and memory is copied directly where neither side's transfer forbids it;
-    /// - the place of fetch-and-add: `host` has what is added to the peer's counters pass its agent
-    ///   by, `agent` leaves it to that where the counter is there, and `kernel` adds past both
-    ///   where it is in the kernel of the peer's host. Chosen for this endpoint itself, it is where
-    ///   counters made from now on lie.
+    /// - transfer, for later messages to the peer and fetches from it: each side chooses how it
+    ///   sends, and memory is copied directly if neither side's transfer forbids it;
+    /// - the server of fetch-and-add: with `host` additions to the peer's counters do not use its
+    ///   agent; with `agent` the agent adds, if it has the counter; with `kernel` the kernel of the
+    ///   peer's host adds, if it has the counter. Chosen for this endpoint itself, it is the server
+    ///   of counters made from now on.
     ///
-    /// The other parts hold for all peers, and are to be those of [`choices`](Self::choices).
+    /// The other parts hold for all peers, and must be those of [`choices`](Self::choices).
     ///
     /// # Errors
-    /// The unit is too small. The session has begun with another reliability or unit; it takes an
-    /// agent and none serves this endpoint, or the peer is not reached through it; nobody is to
-    /// send again, and there is a link that loses packets; another part is chosen otherwise than
-    /// for the endpoint.
+    /// The unit is too small; the session has begun with another reliability or unit; the choice
+    /// needs an agent and none serves this endpoint, or the peer is not reached through it;
+    /// reliability is `none` and a link loses packets; or a part that holds for all peers differs
+    /// from the endpoint's.
     pub fn choose(&self, peer: PeerId, choices: &Choices) -> Result<(), ChoiceError> {
         if let Some(setting) = differs(choices, &self.choices()) {
             return Err(ChoiceError::NotForPeer { setting });
@@ -142,17 +142,17 @@ impl Endpoint {
 }
 
 impl Endpoint {
-    /// How payload gets to a peer and from it.
+    /// Returns the transfer of payload to a peer and from it.
     pub fn transfer_of(&self, peer: PeerId) -> Transfer {
         self.inner.borrow().driver.intake.engine.transfer_of(peer)
     }
 
-    /// Who serves fetch-and-add on the words of a peer.
+    /// Returns the server of fetch-and-add on the words of a peer.
     pub fn fetch_add_of(&self, peer: PeerId) -> Server {
         self.inner.borrow().driver.intake.engine.fetch_add_of(peer)
     }
 
-    /// Who serves words for fetch-and-add that are made here from now on.
+    /// Returns the server of fetch-and-add for words made here from now on.
     pub fn own_fetch_add(&self) -> Server {
         let engine = &self.inner.borrow().driver.intake.engine;
         let (own, config) = (engine.find_peer(engine.id()), engine.config());
@@ -167,7 +167,7 @@ fn chosen(driver: &Driver, peer: PeerId) -> Option<Choices> {
     Some(Choices { transfer, reliability, mtu, fetch_add, ..Choices::of(engine.config()) })
 }
 
-/// Whether agents do what they are newly chosen for with one peer.
+/// Checks that an agent can do the parts newly chosen for one peer.
 fn check(
     driver: &Driver,
     peer: PeerId,

@@ -1,4 +1,4 @@
-//! Closing: what is queued arrives, and the peers are told, again where the first time may be lost.
+//! Closing: queued packets arrive, and peers get a BYE, repeated where it may be lost.
 
 use super::Endpoint;
 use std::future::Future;
@@ -8,14 +8,15 @@ use std::time::Duration;
 use weft_core::relay::{BYES, BYE_PAUSE_MAX};
 use weft_core::Instant;
 
-/// Longest wait between looks at what is unacknowledged: what is sent late tells nobody.
+/// Longest wait between checks for unacknowledged packets, since a late transmission gives no
+/// event.
 const LOOK: Duration = Duration::from_millis(5);
 
 /// An endpoint that closes.
 struct Closing {
     deadline: Instant,
     byes: u32,
-    /// When the peers are told again.
+    /// Time of the next BYE.
     next: Instant,
     arrived: bool,
 }
@@ -25,8 +26,7 @@ impl Closing {
         Closing { deadline, byes: 0, next: deadline, arrived: false }
     }
 
-    /// Does what is due. How long something may take to happen before the next call; `None` at the
-    /// end.
+    /// Does all due work. Returns the longest wait before the next call; `None` at the end.
     fn step(&mut self, endpoint: &Endpoint) -> Option<Duration> {
         let now = endpoint.now();
         let left = self.deadline.since(now);
@@ -40,7 +40,7 @@ impl Closing {
                 log::warn!("closing with messages unacknowledged");
             }
         }
-        // Of those who have closed as well nobody is left to be told.
+        // Peers that have closed too need no further BYE.
         let pause = driver.intake.engine.bye_pause();
         if self.byes == 0 || pause.is_some() && now >= self.next {
             driver.say_bye();
@@ -54,10 +54,10 @@ impl Closing {
 }
 
 impl Endpoint {
-    /// Sends what is queued, waits until all of it is acknowledged (at most `timeout`) and tells
-    /// the peers that this endpoint ends: those that close as well once, the others again, a
-    /// retransmission timeout apart, for the few times that it may be lost. Operations of groups
-    /// that have not ended are cancelled. Whether all has been acknowledged.
+    /// Sends queued packets, waits until all are acknowledged (at most `timeout`) and sends the
+    /// peers a BYE: once to those that close too; to the others a few times, a retransmission
+    /// timeout apart, since it may be lost. Unfinished operations of groups are cancelled. True if
+    /// all packets were acknowledged.
     pub fn close(&self, timeout: Duration) -> bool {
         self.end_tasks();
         let mut closing = Closing::new(self.now() + timeout);

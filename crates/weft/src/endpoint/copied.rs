@@ -1,6 +1,6 @@
-//! An endpoint in a process that is a copy of the one that opened it: made by `fork`, or in a clone
-//! of its machine. Sockets, rings and packet numbers are the original's, and so are the peers: the
-//! copy touches none of them, and all its operations end with that cause.
+//! An endpoint in a copy of the process that opened it, made by `fork` or by a clone of its
+//! machine. Sockets, rings, packet numbers and peers belong to the original: the copy uses none of
+//! them, and all its operations fail with that cause.
 
 use super::driver::Driver;
 use super::Endpoint;
@@ -8,7 +8,7 @@ use weft_core::{LinkCaps, OpError, PeerFailure, PeerId};
 use weft_link::copied::Origin;
 use weft_link::{Address, Frame, Link, LinkError, PeerInfo, Sink, WaitFd};
 
-/// In the place of a link that belongs to the original.
+/// A replacement of a link that belongs to the original.
 struct Left(LinkCaps);
 
 impl Link for Left {
@@ -36,7 +36,7 @@ impl Link for Left {
 }
 
 impl Driver {
-    /// Before anything touches a link: a load and a comparison.
+    /// Checks for a copy before any use of a link; it costs a load and a comparison.
     #[inline(always)]
     pub(crate) fn leave_if_copied(&mut self) {
         if !self.origin.is_here() {
@@ -49,7 +49,7 @@ impl Driver {
     fn leave(&mut self) {
         self.origin = Origin::here();
         for (link, caps) in self.links.iter_mut().zip(&self.intake.arriving.caps) {
-            // Its end would shut connections down that are the original's.
+            // Dropping it would shut down connections of the original.
             std::mem::forget(std::mem::replace(link, Box::new(Left(*caps))));
         }
         let id = self.intake.engine.id();
@@ -60,7 +60,7 @@ impl Driver {
 }
 
 impl Endpoint {
-    /// Why nothing can be waited for any more, whoever it might come from.
+    /// Returns the reason why no wait can succeed any more, for any peer.
     pub fn end_error(&self) -> Option<OpError> {
         self.inner.borrow().driver.intake.engine.end_error()
     }

@@ -1,14 +1,14 @@
-//! Counters that other processes read: when they are written.
+//! The times at which counters for other processes are written.
 
 use super::Inner;
 use weft_core::engine::types::SendArgs;
 use weft_core::{Instant, Stats};
 
-/// Messages of who does not poll after which its counters may be written.
+/// Messages after which the counters of a program that does not poll may be written.
 const UNPOLLED: u32 = 64;
 
 impl Inner {
-    /// Writes the counters where others read them, when it is time to.
+    /// Writes the counters for other processes, if it is time.
     #[inline]
     pub(super) fn count(&mut self, did: bool) {
         self.unpolled = 0;
@@ -18,7 +18,7 @@ impl Inner {
         }
     }
 
-    /// A message left. Who only sends, and never polls, is counted as well.
+    /// Counts a sent message, so that a program that only sends writes its counters too.
     #[inline]
     pub(super) fn count_sent(&mut self) {
         self.unpolled += 1;
@@ -28,7 +28,7 @@ impl Inner {
         }
     }
 
-    /// As [`Driver::send_now`], counted.
+    /// As [`Driver::send_now`], and counts the message.
     ///
     /// [`Driver::send_now`]: super::driver::Driver::send_now
     #[inline(always)]

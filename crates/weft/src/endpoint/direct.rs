@@ -29,7 +29,7 @@ impl Driver {
         self.intake.engine.direct_read_done(self.intake.time.now, &d, ok);
     }
 
-    /// How the rest of a message is to come.
+    /// Chooses the transfer of the rest of a message.
     fn way(&mut self, d: &Direct, at_hand: bool) -> Way {
         if self.intake.engine.transfer_of(d.peer) == Transfer::Rcpy {
             return Way::Direct;

@@ -1,4 +1,4 @@
-//! Futures of operations. They start when they are made; awaiting only collects the result.
+//! Futures of operations. Operations start when they are made; awaiting only collects the result.
 
 use super::driver::Driver;
 use super::{Endpoint, Inner, Status};
@@ -13,14 +13,14 @@ use weft_core::{Instant, OpError, OpId, PeerId};
 pub(super) enum State {
     /// Started.
     Running(OpId),
-    /// Ended before it started: refused, or injected and already through.
+    /// Ended at once: refused, or injected and done.
     Ended(Result<Status, OpError>, Vec<u8>),
-    /// The link is congested: the engine takes no more now.
+    /// The engine accepts no operation now, since the link is congested.
     Taken,
 }
 
-/// An operation in progress. Dropping it cancels a receive that has not matched; anything else runs
-/// to its end and its result is lost.
+/// An operation in progress. Dropping it cancels a receive that has not matched; any other
+/// operation runs to its end and its result is lost.
 #[must_use = "the result tells whether the operation succeeded"]
 pub struct Operation {
     pub(super) inner: Rc<RefCell<Inner>>,
@@ -28,7 +28,7 @@ pub struct Operation {
 }
 
 impl Operation {
-    /// Whether the result is there.
+    /// True if the result is there.
     pub fn is_done(&self) -> bool {
         match &self.state {
             State::Running(op) => self.inner.borrow().driver.intake.ops.is_done(*op),
@@ -36,7 +36,7 @@ impl Operation {
         }
     }
 
-    /// Waits for the end, making progress meanwhile: result and buffer.
+    /// Makes progress until the end, and returns result and buffer.
     pub fn wait(self) -> (Result<Status, OpError>, Vec<u8>) {
         let endpoint = Endpoint { inner: self.inner.clone() };
         endpoint.block_on(self)
@@ -136,12 +136,12 @@ impl Future for Yield {
     }
 }
 
-/// Wakes somebody. A waker that panics does not leave the driver, or a client of the port, half way
-/// through a packet.
+/// Calls a waker and catches its panic, so that the driver, or a client of the port, finishes its
+/// packet.
 #[inline]
 pub fn wake(waker: Waker) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
-        // To drop it may panic again.
+        // Dropping it may panic again.
         std::mem::forget(panic);
         log::error!("a waker of the program panicked");
     }
@@ -160,7 +160,7 @@ impl Drop for Watch<'_> {
 }
 
 impl Driver {
-    /// Wakes who sleeps no longer than until now. True if there was somebody.
+    /// Wakes futures whose time has come. True if there was one.
     pub(super) fn wake_sleepers(&mut self) -> bool {
         let mut did = false;
         while let Some((&(at, _), _)) = self.sleepers.first_key_value() {

@@ -1,4 +1,4 @@
-//! The driver's side of operations: their buffers and who waits for them.
+//! The driver's side of operations: their buffers and owners.
 
 use super::future::wake;
 use super::spare::Spare;
@@ -10,17 +10,17 @@ use weft_core::slab::OpKeys;
 use weft_core::OpId;
 use weft_link::Bytes;
 
-/// Who takes the completion of an operation.
+/// The receiver of the completion of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(crate) enum Owner {
-    /// Nobody.
+    /// None.
     #[default]
     Nobody,
     /// The completion queue.
     Queue,
     /// A future or a blocking call.
     Waiter,
-    /// Nobody, but the memory is the program's, which wants to know when it is free.
+    /// None, but the program asks when its memory is free.
     Lender,
 }
 
@@ -30,17 +30,17 @@ struct Entry {
     owner: Owner,
     memory: Memory,
     done: Option<Completion>,
-    /// End of the last byte that bulk data was placed at.
+    /// End of the bulk data placed so far.
     high: u64,
     waker: Option<Waker>,
 }
 
-/// A receive without an operation, until it needs one.
+/// A receive that has no operation until it needs one.
 #[derive(Default)]
 pub(crate) struct AwaitedRecv {
     pub memory: Memory,
     pub done: Option<Awaited>,
-    /// The operation that it became: it has the memory.
+    /// The operation that it became, which has the memory.
     pub posted: Option<OpId>,
 }
 
@@ -49,27 +49,26 @@ impl AwaitedRecv {
         AwaitedRecv { memory, ..AwaitedRecv::default() }
     }
 
-    /// It has an operation now.
+    /// Gives the receive an operation.
     pub fn posted(&mut self, op: OpId, ops: &mut OpTable) {
         ops.insert(op, Owner::Waiter, std::mem::take(&mut self.memory));
         self.posted = Some(op);
     }
 }
 
-/// One entry beside each operation of the engine, at the same index.
+/// A table with an entry for each operation of the engine, at the same index.
 #[derive(Default)]
 pub(crate) struct OpTable {
     entries: Vec<Entry>,
-    /// Operations that the engine has ended and whose index it gave to a new one before their
-    /// completion was acted on and collected.
+    /// Ended operations whose index the engine reused before their completion was collected.
     displaced: BTreeMap<u32, Entry>,
-    /// Entries that are to be left when the others have been collected: see `shrink`.
+    /// Number of entries to keep when the others have been collected: see `shrink`.
     places: Option<usize>,
-    /// Memory for copies, and for messages that nobody has asked for.
+    /// Memory for copies, and for unexpected messages.
     pub(super) spare: Spare,
-    /// Operations whose memory is lent.
+    /// Number of operations whose memory is lent.
     lent: usize,
-    /// Memory at an address that was lent and is free; bounded by who lends.
+    /// Addresses of lent memory that is free again; bounded by the lender.
     pub returned: VecDeque<u64>,
 }
 
@@ -94,7 +93,7 @@ impl OpTable {
     fn take(&mut self, op: OpId) -> Option<Memory> {
         match self.entries.get_mut(OpKeys::index(op.0)) {
             Some(entry) if entry.op == op.0 => {
-                // In place: moving the whole entry costs more than all the rest.
+                // Written in place, since moving the whole entry costs more than all the rest.
                 entry.op = 0;
                 entry.owner = Owner::Nobody;
                 entry.done = None;
@@ -106,7 +105,7 @@ impl OpTable {
         }
     }
 
-    /// Notes the buffer of an operation just started.
+    /// Records the buffer of an operation just started.
     #[inline]
     pub fn insert(&mut self, op: OpId, owner: Owner, memory: Memory) {
         let at = OpKeys::index(op.0);
@@ -114,7 +113,7 @@ impl OpTable {
             self.entries.resize_with(at + 1, Entry::default);
         }
         let entry = &mut self.entries[at];
-        // Numbers of operations are never 0: that is an empty entry.
+        // Operation numbers are never 0, which marks an empty entry.
         if entry.op != 0 {
             let old = std::mem::take(entry);
             self.displaced.insert(old.op, old);
@@ -126,8 +125,8 @@ impl OpTable {
         entry.memory = memory;
     }
 
-    /// The engine has only so many places: gives back what is beyond them, when nobody has to
-    /// collect it any more.
+    /// Shrinks the table to the engine's number of places, as soon as all entries beyond are
+    /// collected.
     #[cold]
     pub fn shrink(&mut self, places: usize) {
         self.places = Some(places);
@@ -140,7 +139,7 @@ impl OpTable {
         }
     }
 
-    /// Goes on with `shrink` where somebody had yet to collect something.
+    /// Continues a `shrink` that had to wait for uncollected entries.
     #[inline]
     pub fn shrink_on(&mut self) {
         if let Some(places) = self.places {
@@ -148,12 +147,12 @@ impl OpTable {
         }
     }
 
-    /// Operations that still use memory lent to them.
+    /// Returns the number of operations that still use lent memory.
     pub fn lent(&self) -> usize {
         self.lent
     }
 
-    /// A copy of `data` in memory that is reused.
+    /// Returns a copy of `data` in reused memory.
     pub fn copy_of(&mut self, data: &[u8]) -> Memory {
         let mut v = self.spare.take();
         v.clear();
@@ -179,7 +178,7 @@ impl OpTable {
         }
     }
 
-    /// Notes that bulk data was placed in `offset..offset + len`.
+    /// Records that bulk data was placed in `offset..offset + len`.
     #[inline]
     pub fn placed(&mut self, op: OpId, offset: u64, len: u64) {
         if let Some(e) = self.get_mut(op) {
@@ -187,15 +186,15 @@ impl OpTable {
         }
     }
 
-    /// The part of a buffer where no bulk data was placed yet, and its offset: what comes next, if
-    /// it comes in order.
+    /// Returns the part of a buffer without bulk data, and its offset: the place of the next data,
+    /// if it comes in order.
     pub fn beyond(&mut self, op: OpId) -> Option<(u64, &mut [u8])> {
         let e = self.get_mut(op)?;
         let (high, len) = (e.high, e.memory.len());
         Some((high, e.memory.write(high, len.checked_sub(high as usize)?)?))
     }
 
-    /// Notes a completion; tells who takes it.
+    /// Records a completion, and returns its owner.
     #[inline]
     pub fn complete(&mut self, c: &Completion) -> Owner {
         let Some(entry) = self.get_mut(c.op) else { return Owner::Nobody };
@@ -211,17 +210,17 @@ impl OpTable {
             _ => {}
         }
         match owner {
-            // Nobody waits for it before a flush.
+            // No call waits for it before a flush.
             Owner::Lender => Owner::Nobody,
             other => other,
         }
     }
 
-    /// The engine is done with an operation's buffer.
+    /// Releases an operation's buffer, which the engine needs no more.
     pub fn release(&mut self, op: OpId) {
         let Some(entry) = self.get_mut(op) else { return };
         if let (Owner::Waiter, Some(done)) = (entry.owner, &mut entry.done) {
-            // The waiter has yet to collect it, with the buffer.
+            // The waiter has not collected it and its buffer yet.
             done.released = true;
             return;
         }
@@ -248,7 +247,8 @@ impl OpTable {
         }
     }
 
-    /// The completion of an operation that a future or blocking call waits for, with its buffer.
+    /// Takes the completion of an operation that a future or blocking call waits for, with its
+    /// buffer.
     #[inline]
     pub fn take_done(&mut self, op: OpId) -> Option<(Completion, Memory)> {
         let entry = self.get_mut(op)?;
@@ -261,8 +261,8 @@ impl OpTable {
         Some((done, Memory::None))
     }
 
-    /// Nobody waits for the operation any more, and its memory is about to go: where it `is_read`,
-    /// a copy takes its place.
+    /// Abandons an operation whose memory is about to become invalid: if the memory `is_read`, a
+    /// copy replaces it.
     pub fn take_back(&mut self, op: OpId, is_read: bool) {
         if let Some(e) = self.get_mut(op) {
             let memory = std::mem::take(&mut e.memory);
@@ -273,14 +273,14 @@ impl OpTable {
         self.abandon(op);
     }
 
-    /// The completion of an operation that a waiter had goes to the queue.
+    /// Sends the completion of a waiter's operation to the queue instead.
     pub fn queue(&mut self, op: OpId) {
         if let Some(e) = self.get_mut(op) {
             e.owner = Owner::Queue;
         }
     }
 
-    /// Whether the result of an operation is there.
+    /// True if the result of an operation is there.
     pub fn is_done(&self, op: OpId) -> bool {
         self.get(op).is_some_and(|e| e.done.is_some())
     }
@@ -291,7 +291,7 @@ impl OpTable {
         }
     }
 
-    /// Nobody waits for the operation any more.
+    /// Abandons an operation: no waiter collects it any more.
     pub fn abandon(&mut self, op: OpId) {
         if let Some(e) = self.get_mut(op) {
             if e.done.is_some_and(|d| d.released) {

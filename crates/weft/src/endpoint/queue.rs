@@ -1,4 +1,4 @@
-//! A completion queue: operations of which whichever ends first is dealt with first.
+//! A completion queue: operations come out in the order in which they end.
 
 use super::{Endpoint, Operation, Status};
 use std::collections::{HashMap, VecDeque};
@@ -12,15 +12,15 @@ use weft_core::OpError;
 /// An operation that has ended.
 #[derive(Debug)]
 pub struct Completed {
-    /// What the program gave it, to know it by.
+    /// The program's context of the operation.
     pub context: u64,
-    /// How it ended.
+    /// The result.
     pub result: Result<Status, OpError>,
-    /// Its buffer.
+    /// The operation's buffer.
     pub buffer: Vec<u8>,
 }
 
-/// Numbers of operations of which there is news. Shared with wakers, which may go anywhere.
+/// Numbers of operations that were woken. Shared with wakers, which may move to other threads.
 type News = Arc<Mutex<VecDeque<u64>>>;
 
 struct Notice {
@@ -34,10 +34,10 @@ impl Wake for Notice {
     }
 }
 
-/// Collects operations in the order in which they end, each with a context of the program's. It
-/// holds as many as are pushed: the program bounds them, as it bounds its buffers. Those that are
-/// in it when it is dropped are dropped as futures are: a receive that has not matched is
-/// cancelled, all others run to their ends.
+/// Collects operations in the order in which they end, each with a context of the program. The
+/// program bounds the number of operations in the queue, as it bounds its buffers. Dropping the
+/// queue drops its operations like futures: a receive that has not matched is cancelled, all others
+/// run to their ends.
 ///
 /// The queue needs no executor: [`poll`](Self::poll) makes progress, and a program that waits for
 /// other descriptors too sleeps on [`Endpoint::wait_fd`].
@@ -50,7 +50,7 @@ pub struct CompletionQueue {
 }
 
 impl CompletionQueue {
-    /// An empty queue of operations of `endpoint`.
+    /// Makes an empty queue of operations of `endpoint`.
     pub fn new(endpoint: &Endpoint) -> CompletionQueue {
         CompletionQueue {
             endpoint: endpoint.clone(),
@@ -61,18 +61,18 @@ impl CompletionQueue {
         }
     }
 
-    /// Operations in it: running, or ended and not taken out.
+    /// Returns the number of operations in the queue: running, or ended and not taken out.
     pub fn len(&self) -> usize {
         self.running.len() + self.ended.len()
     }
 
-    /// Whether nothing is in it: no call will give anything.
+    /// True if no operation is in the queue, so no call will return one.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Takes over an operation, which has started: it comes out when it has ended, with its buffer
-    /// and this context.
+    /// Adds an operation, which has started: it comes out when it has ended, with its buffer and
+    /// this context.
     pub fn push(&mut self, operation: Operation, context: u64) {
         self.pushed += 1;
         let news = Arc::clone(&self.news);
@@ -80,7 +80,7 @@ impl CompletionQueue {
         self.look(self.pushed, (operation, context, waker));
     }
 
-    /// Asks an operation for its result, and keeps either.
+    /// Polls an operation, and stores its result, or the operation itself.
     fn look(&mut self, number: u64, (mut operation, context, waker): (Operation, u64, Waker)) {
         match Pin::new(&mut operation).poll(&mut Context::from_waker(&waker)) {
             Poll::Ready((result, buffer)) => {
@@ -102,7 +102,7 @@ impl CompletionQueue {
         }
     }
 
-    /// The next operation that has ended, if one has; makes progress where none had.
+    /// Returns the next ended operation, if there is one; makes progress if there was none.
     pub fn poll(&mut self) -> Option<Completed> {
         self.collect();
         if self.ended.is_empty() {
@@ -112,8 +112,8 @@ impl CompletionQueue {
         self.ended.pop_front()
     }
 
-    /// Waits for the next operation that ends, for at most `timeout`. `None` when there was none,
-    /// at once when nothing is in the queue.
+    /// Waits for the next operation that ends, for at most `timeout`. `None` after the timeout, and
+    /// at once if the queue is empty.
     pub fn wait(&mut self, timeout: Option<Duration>) -> Option<Completed> {
         let until = timeout.and_then(|t| Instant::now().checked_add(t));
         loop {

@@ -1,4 +1,4 @@
-//! Registered memory, for what is done with active messages at once.
+//! Registered memory, for work on active messages as they arrive.
 
 use super::intake::Intake;
 use super::sys::Memory;
@@ -12,12 +12,12 @@ use weft_core::Engine;
 /// [`Endpoint::handle_at_once`]: super::Endpoint::handle_at_once
 pub(super) type AtOnce = Box<dyn FnMut(&mut Regions<'_>, u32, Vec<u8>) -> Option<Vec<u8>>>;
 
-/// Why a peer may not use memory.
+/// The reason why a peer may not use memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Denied {
     /// No memory is registered under the key.
     Key,
-    /// It is shorter, or not for this use.
+    /// The region is shorter, or its rights forbid this use.
     Access,
 }
 
@@ -32,10 +32,11 @@ impl<'a> Regions<'a> {
         Regions { engine, memory }
     }
 
-    /// Whether a peer may use `len` bytes so that it calls `offset`; where in the region they lie.
+    /// Checks that a peer may use `len` bytes at its `offset`, and returns their position in the
+    /// region.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason why the peer may not.
     pub fn check(&self, key: u64, offset: u64, len: u64, need: Rights) -> Result<u64, Denied> {
         match self.engine.permits(key, offset, len, need) {
             Some(at) => Ok(at),
@@ -44,10 +45,10 @@ impl<'a> Regions<'a> {
         }
     }
 
-    /// The bytes of a region that a peer calls `offset`, if it may use them so.
+    /// Returns the bytes of a region at a peer's `offset`, if the peer may use them.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason why the peer may not.
     pub fn bytes(
         &mut self,
         key: u64,
@@ -61,7 +62,7 @@ impl<'a> Regions<'a> {
 }
 
 impl Intake {
-    /// Does an atomic operation that a peer asks for.
+    /// Does an atomic operation for a peer.
     pub(super) fn atomic(&mut self, a: &AtomicRequest) {
         match self.ports.ask(a) {
             None => {}

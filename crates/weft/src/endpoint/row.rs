@@ -1,4 +1,4 @@
-//! Rows of messages: many small ones to one peer, one soon behind the other. They leave in trains
+//! Coalescing: many small messages to one peer in quick succession (a row) leave in trains
 //! (`docs/adr/0020-rows-leave-in-trains.md`).
 
 use super::driver::Driver;
@@ -6,12 +6,12 @@ use super::transmit::BURST;
 use std::time::Duration;
 use weft_core::{Instant, PeerId};
 
-/// How long a message waits for others while its sender goes on sending, and what parts two rows.
+/// Longest wait of a message for later ones while its sender goes on; a longer pause ends the row.
 const COMPANY: Duration = Duration::from_micros(20);
-/// Messages of a row that leave at once, each by itself.
+/// Number of first messages of a row that leave at once, one by one.
 const ALONE: u8 = 16;
 
-/// The row that the last message to a peer belongs to.
+/// The row to which the last message to a peer belongs.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Row {
     len: u8,
@@ -20,9 +20,9 @@ pub(super) struct Row {
 }
 
 impl Row {
-    /// Counts a message that is sent now. It begins a row if the program has looked for news since
-    /// the last one, `looks` times in all: then it may wait for an answer. True if it is to wait
-    /// for others.
+    /// Counts a message that is sent now. It begins a new row if the program has polled since the
+    /// last message (`looks` counts its polls), since it may wait for an answer then. True if the
+    /// message is to wait for later ones.
     #[inline]
     fn count(&mut self, now: Instant, looks: u32) -> bool {
         let goes_on = looks == self.looks && now < self.last + COMPANY;
@@ -31,14 +31,14 @@ impl Row {
         self.len > ALONE
     }
 
-    /// The row goes on: what was looked for until now was to make room for it.
+    /// Continues the row: the polls until now only waited for room.
     fn keep(&mut self, now: Instant, looks: u32) {
         (self.last, self.looks) = (now, looks);
     }
 }
 
 impl Driver {
-    /// Counts a message to a peer into its row. True if it is to wait for others.
+    /// Counts a message to a peer into its row. True if it is to wait for later ones.
     #[inline]
     pub(super) fn is_in_row(&mut self, peer: PeerId) -> bool {
         let (now, looks) = (self.intake.time.now, self.polling.looks);
@@ -46,7 +46,7 @@ impl Driver {
         route.row.count(now, looks) && self.intake.engine.sends_trains(peer)
     }
 
-    /// Looks for news that made room for messages to a peer do not end their row.
+    /// Continues the row of a peer after polls that only waited for room.
     pub(crate) fn keep_row(&mut self, peer: PeerId) {
         let (now, looks) = (self.intake.time.now, self.polling.looks);
         if let Some(Some(route)) = self.paths.routes.get_mut(peer.0 as usize) {
@@ -54,8 +54,8 @@ impl Driver {
         }
     }
 
-    /// Leaves a message to a peer where it is queued: until there are enough for a train, for a
-    /// moment while others come, at most until the next round of progress.
+    /// Leaves a message to a peer in its queue until enough are there for a train, or `COMPANY` has
+    /// passed, at most until the next round of progress.
     pub(super) fn wait_for_company(&mut self, peer: PeerId) {
         let queued = self.intake.engine.queued(peer);
         self.trains.put_off =
@@ -76,7 +76,7 @@ mod tests {
         Instant(us * 1000)
     }
 
-    /// Messages at these distances without a look, and whether the last waits.
+    /// Counts `count` messages at intervals of `us` without a poll. True if the last waits.
     fn after(row: &mut Row, count: u64, us: u64) -> bool {
         let begin = row.last;
         (1..=count).fold(false, |_, i| row.count(begin + Duration::from_micros(us * i), row.looks))

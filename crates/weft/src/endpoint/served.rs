@@ -1,4 +1,4 @@
-//! The agent of the host, and what the endpoint knows of its job.
+//! The agent of the host, and the endpoint's knowledge of its job.
 
 use super::driver::Driver;
 use super::Endpoint;
@@ -16,24 +16,25 @@ impl Driver {
         self.caps_of(peer).is_some_and(|caps| caps.name == "agent")
     }
 
-    /// True if a peer is reached past any agent: through memory.
+    /// True if a peer is reached without any agent, through memory.
     pub(super) fn is_past_agent(&self, peer: PeerId) -> bool {
         self.caps_of(peer).is_some_and(|caps| caps.reliable && caps.name != "agent")
     }
 }
 
 impl Endpoint {
-    /// Notes that one of the links leads to the agent of this host, which offers these services.
+    /// Records that one of the links leads to the agent of this host, which offers these services.
     pub fn served_by(&self, services: ServicesHandle) {
         self.inner.borrow_mut().agent = Some(services);
     }
 
-    /// The services of this host's agent, besides carrying messages, if one serves this endpoint.
+    /// Returns the services of this host's agent besides messages, if an agent serves this
+    /// endpoint.
     pub fn agent(&self) -> Option<ServicesHandle> {
         self.inner.borrow().agent.clone()
     }
 
-    /// Has what the agent was asked for go to it now.
+    /// Sends queued requests to the agent now.
     pub fn nudge_agent(&self) {
         let driver = &mut self.inner.borrow_mut().driver;
         let found =
@@ -48,22 +49,22 @@ impl Endpoint {
         self.inner.borrow().driver.is_served(peer)
     }
 
-    /// True if a peer is reached past any agent: through memory.
+    /// True if a peer is reached without any agent, through memory.
     pub fn is_past_agent(&self, peer: PeerId) -> bool {
         self.inner.borrow().driver.is_past_agent(peer)
     }
 
-    /// Notes that the endpoint belongs to a job with this key.
+    /// Records that the endpoint belongs to a job with this key.
     pub fn in_job(&self, key: &JobKey) {
         self.inner.borrow_mut().job_key = Some(key.clone());
     }
 
-    /// The key of the endpoint's job, from which others are derived.
+    /// Returns the key of the endpoint's job, from which other keys are derived.
     pub fn job_key(&self) -> Option<JobKey> {
         self.inner.borrow().job_key.clone()
     }
 
-    /// The identity of this endpoint.
+    /// Returns the identity of this endpoint.
     pub fn id(&self) -> weft_core::EndpointId {
         self.inner.borrow().driver.intake.engine.id()
     }
@@ -74,7 +75,7 @@ impl Endpoint {
         inner.driver.intake.engine.peer_info(peer).is_some_and(|(_, _, caps)| caps.direct)
     }
 
-    /// The configuration of this endpoint.
+    /// Returns the configuration of this endpoint.
     pub fn config(&self) -> weft_core::Config {
         self.inner.borrow().driver.intake.engine.config().clone()
     }

@@ -1,14 +1,15 @@
-//! Memory of copies and of stored messages, kept for the next ones.
+//! Memory of copies and of stored messages, kept for reuse.
 
-/// Most that is kept, and that is copied ahead of one peer: as much as stays in a core's caches.
+/// Most bytes that are kept, and that are copied ahead of one peer: as many as stay in a core's
+/// caches.
 pub(super) const MOST: usize = 1 << 20;
-/// Longest that is kept: one long piece would leave no room for others.
+/// Longest piece that is kept: one long piece would leave no room for others.
 const LONGEST: usize = 64 << 10;
-/// Most pieces: after a flood of tiny messages the list of them would be what takes memory.
+/// Most pieces: after a flood of tiny messages the list itself would take much memory.
 const PIECES: usize = 4096;
 
-/// Memory that a message was copied to. Without it the allocator gives the pages of each back to
-/// the system and takes others, which costs a fault for every 4 KiB: 5 us for a message of 16 KiB.
+/// Spare memory of messages. Without it the allocator returns the pages of each message to the
+/// system and gets others, which costs a page fault for every 4 KiB: 5 us for a message of 16 KiB.
 #[derive(Default)]
 pub(super) struct Spare {
     all: Vec<Vec<u8>>,
@@ -16,14 +17,14 @@ pub(super) struct Spare {
 }
 
 impl Spare {
-    /// Memory for a message, of any capacity.
+    /// Takes memory for a message, of any capacity.
     pub fn take(&mut self) -> Vec<u8> {
         let memory = self.all.pop().unwrap_or_default();
         self.bytes -= memory.capacity();
         memory
     }
 
-    /// A message was copied on.
+    /// Keeps the memory of a message that is no longer needed.
     pub fn keep(&mut self, memory: Vec<u8>) {
         let len = memory.capacity();
         let fits = self.bytes + len <= MOST && self.all.len() < PIECES;

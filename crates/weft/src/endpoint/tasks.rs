@@ -1,5 +1,5 @@
-//! Work that goes on with the endpoint's progress, whoever waits for it: the operations of groups
-//! that are more than one operation of the endpoint.
+//! Tasks that the endpoint's progress runs, also if no call waits for them: operations of groups
+//! that consist of several operations of the endpoint.
 
 use super::{Endpoint, Inner};
 use std::collections::{BTreeMap, VecDeque};
@@ -10,7 +10,7 @@ use std::task::{Context, Wake, Waker};
 
 type Work = Pin<Box<dyn Future<Output = ()>>>;
 
-/// Numbers of tasks that have something to do. Shared with wakers, which may go anywhere.
+/// Numbers of tasks that were woken. Shared with wakers, which may move to other threads.
 type News = Arc<Mutex<VecDeque<u64>>>;
 
 struct Notice {
@@ -32,7 +32,7 @@ struct Task {
     /// `None` while it runs.
     work: Option<Work>,
     waker: Waker,
-    /// It was woken while it ran in a call further out.
+    /// True if it was woken while it ran in an outer call.
     again: bool,
 }
 
@@ -49,12 +49,12 @@ impl Tasks {
         self.running.is_empty()
     }
 
-    /// Whether a task has something to do.
+    /// True if a task was woken.
     pub fn has_news(&self) -> bool {
         !self.is_empty() && !self.news.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 
-    /// The next task that has something to do.
+    /// Takes the next woken task.
     fn next(&mut self) -> Option<(u64, Work, Waker)> {
         loop {
             let mut news = self.news.lock().unwrap_or_else(PoisonError::into_inner);
@@ -67,7 +67,7 @@ impl Tasks {
         }
     }
 
-    /// A task has more to do later. Gives it back where nobody wants it any more.
+    /// Stores a task that is not done. Returns it if it was ended meanwhile.
     fn put_back(&mut self, number: u64, work: Work) -> Option<Work> {
         let Some(task) = self.running.get_mut(&number) else { return Some(work) };
         task.work = Some(work);
@@ -79,12 +79,12 @@ impl Tasks {
 }
 
 impl Inner {
-    /// Notes whether anything above the engine is to be looked at in each round of progress.
+    /// Records if tasks or clients need a check in each round of progress.
     fn note_tasks(&mut self) {
         self.above = self.driver.intake.ports.polled || !self.tasks.is_empty();
     }
 
-    /// A client of the port is to be looked at in each round of progress.
+    /// Records that a client of the port is to be polled in each round of progress.
     pub(crate) fn note_polled(&mut self) {
         self.driver.intake.ports.polled = true;
         self.above = true;
@@ -92,8 +92,8 @@ impl Inner {
 }
 
 impl Endpoint {
-    /// Begins a task, which has done what it can at once when this returns, and goes on with the
-    /// endpoint's progress. Its number.
+    /// Begins a task and returns its number. The task runs at once as far as it can, then goes on
+    /// with the endpoint's progress.
     pub(crate) fn spawn(&self, work: impl Future<Output = ()> + 'static) -> u64 {
         let number = {
             let inner = &mut *self.inner.borrow_mut();
@@ -120,7 +120,7 @@ impl Endpoint {
         }
     }
 
-    /// Lets tasks go on that have something to do; true if there was one.
+    /// Runs woken tasks. True if there was one.
     #[cold]
     pub(super) fn run_tasks(&self) -> bool {
         let mut did = false;
@@ -133,7 +133,7 @@ impl Endpoint {
         did
     }
 
-    /// Whoever waits for any arrival looks again.
+    /// Wakes all futures that wait for any arrival.
     pub(crate) fn wake_arrivals(&self) {
         let all = std::mem::take(&mut self.inner.borrow_mut().driver.intake.outcome.arrivals);
         all.into_iter().for_each(Waker::wake);
@@ -144,16 +144,16 @@ impl Endpoint {
         drop(Over(self, number));
     }
 
-    /// Ends all tasks: nothing is exchanged any more.
+    /// Ends all tasks, since no packet is exchanged any more.
     pub(super) fn end_tasks(&self) {
         let all = std::mem::take(&mut self.inner.borrow_mut().tasks.running);
-        // Each may look at the endpoint when it is dropped.
+        // Each may use the endpoint when it is dropped.
         drop(all);
         self.inner.borrow_mut().note_tasks();
     }
 }
 
-/// A task that ends with this, also where it panics.
+/// Ends a task when dropped, also after a panic.
 struct Over<'a>(&'a Endpoint, u64);
 
 impl Drop for Over<'_> {

@@ -1,9 +1,9 @@
 //! Atomic operations: the functions that callers call.
 
 use super::abi::*;
-use super::ep::port;
-use super::port::AtomicOp;
+use super::ep::worker;
 use super::rma::remote_pieces;
+use super::worker::AtomicOp;
 use super::{call, call_int, Answer};
 use crate::atomic::{is_valid, Datatype, Form, Operator, Piece, Request, LONGEST};
 use libc::{c_int, c_void};
@@ -105,9 +105,9 @@ unsafe fn start(ep: *mut FidEp, c: &Call<'_>) -> Answer {
         if results.iter().any(|&(start, len)| start.is_null() && len > 0) {
             return Err(err::EINVAL);
         }
-        let port = port(ep)?;
+        let worker = worker(ep)?;
         let buf = c.results.first().or(c.operands.first()).map_or(std::ptr::null_mut(), |p| p.addr);
-        port.atomic(AtomicOp {
+        worker.atomic(AtomicOp {
             to: c.to,
             request: Request {
                 form: c.form,
@@ -120,7 +120,7 @@ unsafe fn start(ep: *mut FidEp, c: &Call<'_>) -> Answer {
             results,
             buf: buf.cast(),
             context: c.context,
-            flags: c.flags.unwrap_or_else(|| port.tx_flags()),
+            flags: c.flags.unwrap_or_else(|| worker.tx_flags()),
             injected: c.injected,
         })
     }

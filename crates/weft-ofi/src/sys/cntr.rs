@@ -2,7 +2,7 @@
 
 use super::abi::*;
 use super::domain::{Domain, DomainObject};
-use super::port::{Poller, Port};
+use super::worker::{Poller, Worker};
 use super::{call_int, give, object, take};
 use libc::{c_int, c_void};
 use std::cell::RefCell;
@@ -17,7 +17,7 @@ pub struct Counter {
     errors: AtomicU64,
     /// Errors that the caller has been informed of.
     told: AtomicU64,
-    ports: RefCell<Vec<Weak<Port>>>,
+    workers: RefCell<Vec<Weak<Worker>>>,
     poller: Poller,
 }
 
@@ -39,22 +39,22 @@ impl Counter {
 
     fn progress(&self) {
         self.poller.is_back();
-        let ports: Vec<Weak<Port>> = self.ports.borrow().clone();
-        ports.iter().filter_map(Weak::upgrade).for_each(|port| {
-            port.progress();
+        let workers: Vec<Weak<Worker>> = self.workers.borrow().clone();
+        workers.iter().filter_map(Weak::upgrade).for_each(|worker| {
+            worker.progress();
         });
     }
 
-    pub fn join(&self, port: &Rc<Port>) {
-        if !self.ports.borrow().iter().any(|p| p.as_ptr() == Rc::as_ptr(port)) {
-            self.ports.borrow_mut().push(Rc::downgrade(port));
-            self.poller.watch(port);
+    pub fn join(&self, worker: &Rc<Worker>) {
+        if !self.workers.borrow().iter().any(|p| p.as_ptr() == Rc::as_ptr(worker)) {
+            self.workers.borrow_mut().push(Rc::downgrade(worker));
+            self.poller.watch(worker);
         }
     }
 
     pub fn try_wait(&self) -> Result<(), c_int> {
         let _inside = self.domain.gate.enter()?;
-        self.poller.lend(&self.ports)
+        self.poller.lend(&self.workers)
     }
 }
 
@@ -93,7 +93,7 @@ pub unsafe extern "C" fn open(
             value: AtomicU64::new(0),
             errors: AtomicU64::new(0),
             told: AtomicU64::new(0),
-            ports: RefCell::default(),
+            workers: RefCell::default(),
             poller: Poller::new(true)?,
         });
         give(CntrObject { head: FidCntr { fid, ops: &OPS }, wait, counter }, out)
@@ -225,7 +225,7 @@ unsafe extern "C" fn wait(cntr: *mut FidCntr, threshold: u64, timeout: c_int) ->
                 Some(limit) => limit.checked_sub(start.elapsed()).ok_or(err::ETIMEDOUT)?,
                 None => Duration::from_secs(60),
             };
-            counter.poller.wait(&counter.domain.gate, &counter.ports, left);
+            counter.poller.wait(&counter.domain.gate, &counter.workers, left);
         }
     })
 }

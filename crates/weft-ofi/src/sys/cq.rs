@@ -2,7 +2,7 @@
 
 use super::abi::*;
 use super::domain::{Domain, DomainObject};
-use super::port::Port;
+use super::worker::Worker;
 use super::{call, call_int, give, object, take, yields, Answer};
 use libc::{c_char, c_int, c_void};
 use std::cell::{Cell, RefCell};
@@ -41,10 +41,10 @@ pub struct Cq {
     /// Texts of the last failures, by the number returned as `prov_errno`.
     texts: RefCell<VecDeque<(c_int, String)>>,
     next_text: Cell<c_int>,
-    pub ports: RefCell<Vec<Weak<Port>>>,
+    pub workers: RefCell<Vec<Weak<Worker>>>,
     signal: AtomicBool,
-    idle: super::port::Idle,
-    poller: super::port::Poller,
+    idle: super::worker::Idle,
+    poller: super::worker::Poller,
 }
 
 /// Failures whose text is kept.
@@ -72,30 +72,30 @@ impl Cq {
         let mut did = false;
         for i in 0.. {
             // The borrow ends before progress: a handler may open an endpoint.
-            let port = match self.ports.borrow().get(i) {
-                Some(port) => port.upgrade(),
+            let worker = match self.workers.borrow().get(i) {
+                Some(worker) => worker.upgrade(),
                 None => break,
             };
-            did |= port.is_some_and(|port| port.progress());
+            did |= worker.is_some_and(|worker| worker.progress());
         }
         did
     }
 
     /// Posts all receives to the engine, since the caller is about to sleep.
     fn settle(&self) {
-        self.ports.borrow().iter().filter_map(Weak::upgrade).for_each(|port| port.post_all());
+        self.workers.borrow().iter().filter_map(Weak::upgrade).for_each(|worker| worker.post_all());
     }
 
-    pub fn join(&self, port: &Rc<Port>) {
-        let known = self.ports.borrow().iter().any(|p| p.as_ptr() == Rc::as_ptr(port));
+    pub fn join(&self, worker: &Rc<Worker>) {
+        let known = self.workers.borrow().iter().any(|p| p.as_ptr() == Rc::as_ptr(worker));
         if !known {
-            self.ports.borrow_mut().push(Rc::downgrade(port));
-            self.poller.watch(port);
+            self.workers.borrow_mut().push(Rc::downgrade(worker));
+            self.poller.watch(worker);
         }
     }
 
-    pub fn leave(&self, port: &Port) {
-        self.ports.borrow_mut().retain(|p| !std::ptr::eq(p.as_ptr(), port));
+    pub fn leave(&self, worker: &Worker) {
+        self.workers.borrow_mut().retain(|p| !std::ptr::eq(p.as_ptr(), worker));
     }
 
     fn size(&self) -> usize {
@@ -157,7 +157,7 @@ impl Cq {
         let answer = unsafe { self.read(buf, count, sources) };
         drop(inside);
         if tired && !self.idle.hand_over() {
-            self.poller.nap(&self.domain.gate, &self.ports);
+            self.poller.nap(&self.domain.gate, &self.workers);
         }
         yields::polled(self.idle.is_alone());
         answer
@@ -200,7 +200,7 @@ impl Cq {
                 },
                 None => Duration::from_secs(60),
             };
-            self.poller.wait(&self.domain.gate, &self.ports, left);
+            self.poller.wait(&self.domain.gate, &self.workers, left);
         }
     }
 
@@ -211,7 +211,7 @@ impl Cq {
         if self.has_news() {
             return Err(err::EAGAIN);
         }
-        self.poller.lend(&self.ports)
+        self.poller.lend(&self.workers)
     }
 }
 
@@ -247,10 +247,10 @@ pub unsafe extern "C" fn open(
             failures: RefCell::default(),
             texts: RefCell::default(),
             next_text: Cell::new(1),
-            ports: RefCell::default(),
+            workers: RefCell::default(),
             signal: AtomicBool::new(false),
-            idle: super::port::idle(),
-            poller: super::port::Poller::new(attr.wait_obj != WAIT_NONE)?,
+            idle: super::worker::idle(),
+            poller: super::worker::Poller::new(attr.wait_obj != WAIT_NONE)?,
         });
         give(CqObject { head: FidCq { fid, ops: &OPS }, cq }, out)
     })

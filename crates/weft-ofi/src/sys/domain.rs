@@ -4,7 +4,7 @@ use super::abi::*;
 use super::{atomic, av, call_int, cntr, cq, ep, eq, give, mr, object, take, watchdog};
 use crate::gate::Gate;
 use crate::offer::Registration;
-use crate::sys::port::Port;
+use crate::sys::worker::Worker;
 use libc::{c_int, c_void};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -42,7 +42,7 @@ pub struct Domain {
     pub gate: Gate,
     /// Version of the interface the caller was written for.
     pub api: u32,
-    pub ports: RefCell<Vec<Weak<Port>>>,
+    pub workers: RefCell<Vec<Weak<Worker>>>,
     /// Rules of the caller's memory registration.
     pub memory: Registration,
     /// The next key that the provider chooses.
@@ -70,9 +70,10 @@ impl Domain {
     }
 
     /// Calls `f` for each open endpoint.
-    pub fn each_port(&self, mut f: impl FnMut(&Rc<Port>)) {
-        let ports: Vec<Rc<Port>> = self.ports.borrow().iter().filter_map(Weak::upgrade).collect();
-        ports.iter().for_each(&mut f);
+    pub fn each_port(&self, mut f: impl FnMut(&Rc<Worker>)) {
+        let workers: Vec<Rc<Worker>> =
+            self.workers.borrow().iter().filter_map(Weak::upgrade).collect();
+        workers.iter().for_each(&mut f);
     }
 }
 
@@ -113,7 +114,7 @@ unsafe extern "C" fn open(
             api: fabric.head.api_version,
             memory: Registration::of(attr.mr_mode),
             next_key: Cell::new(1),
-            ports: RefCell::default(),
+            workers: RefCell::default(),
             regions: RefCell::default(),
         });
         give(DomainObject { head: FidDomain { fid, ops: &DOMAIN, mr: &mr::OPS }, domain }, out)

@@ -1,11 +1,11 @@
-//! Endpoints: opening, binding and options; `port` carries out their operations.
+//! Endpoints: opening, binding and options; `worker` carries out their operations.
 
 use super::abi::*;
 use super::av::{copy_name, AvObject};
 use super::cntr::CntrObject;
 use super::cq::CqObject;
 use super::domain::DomainObject;
-use super::port::{Defaults, Port};
+use super::worker::{Defaults, Worker};
 use super::{atomic, call, call_int, give, msg, object, rma, tagged, take};
 use libc::{c_int, c_void};
 use std::rc::Rc;
@@ -13,21 +13,21 @@ use std::rc::Rc;
 #[repr(C)]
 pub struct EpObject {
     head: FidEp,
-    port: Rc<Port>,
+    worker: Rc<Worker>,
 }
 
 static FID: FiOps = FiOps { close, bind, control, ..FiOps::NONE };
 static OPS: FiOpsEp = FiOpsEp { cancel, getopt, setopt, ..FiOpsEp::NONE };
 static CM: FiOpsCm = FiOpsCm { getname, ..FiOpsCm::NONE };
 
-/// Returns the port of a caller's endpoint.
+/// Returns the worker of a caller's endpoint.
 ///
 /// # Safety
 /// `ep` is an endpoint of this provider.
 #[inline]
-pub unsafe fn port<'a>(ep: *mut FidEp) -> Result<&'a Rc<Port>, c_int> {
+pub unsafe fn worker<'a>(ep: *mut FidEp) -> Result<&'a Rc<Worker>, c_int> {
     // SAFETY: promised by the caller.
-    unsafe { object::<EpObject>(ep.cast(), class::EP).map(|o| &o.port) }
+    unsafe { object::<EpObject>(ep.cast(), class::EP).map(|o| &o.worker) }
 }
 
 pub unsafe extern "C" fn open(
@@ -47,13 +47,13 @@ pub unsafe extern "C" fn open(
             directed: info.caps & cap::DIRECTED_RECV != 0,
             events: info.caps & cap::RMA_EVENT != 0,
         };
-        let port = Port::open(domain.clone(), defaults).map_err(|why| {
+        let worker = Worker::open(domain.clone(), defaults).map_err(|why| {
             log::error!("no endpoint: {why}");
             err::EIO
         })?;
-        domain.ports.borrow_mut().push(Rc::downgrade(&port));
+        domain.workers.borrow_mut().push(Rc::downgrade(&worker));
         for region in domain.regions.borrow().values() {
-            port.expose(region);
+            worker.expose(region);
         }
         let head = FidEp {
             fid: Fid { fclass: class::EP, context, ops: &FID },
@@ -65,7 +65,7 @@ pub unsafe extern "C" fn open(
             atomic: &atomic::OPS,
             collective: std::ptr::null(),
         };
-        give(EpObject { head, port }, out)
+        give(EpObject { head, worker }, out)
     })
 }
 
@@ -91,11 +91,11 @@ unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
     // SAFETY: libfabric's caller closes what it opened, once.
     call_int(|| unsafe {
         let object = object::<EpObject>(fid, class::EP)?;
-        let domain = object.port.domain.clone();
+        let domain = object.worker.domain.clone();
         let _inside = domain.gate.enter()?;
-        object.port.close();
-        let own = Rc::as_ptr(&object.port);
-        domain.ports.borrow_mut().retain(|p| p.as_ptr() != own);
+        object.worker.close();
+        let own = Rc::as_ptr(&object.worker);
+        domain.workers.borrow_mut().retain(|p| p.as_ptr() != own);
         take::<EpObject>(fid);
         Ok(0)
     })
@@ -104,13 +104,13 @@ unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
 unsafe extern "C" fn bind(fid: *mut Fid, other: *mut Fid, flags: u64) -> c_int {
     // SAFETY: both are the caller's.
     call_int(|| unsafe {
-        let port = &object::<EpObject>(fid, class::EP)?.port;
-        let _inside = port.domain.gate.enter()?;
+        let worker = &object::<EpObject>(fid, class::EP)?.worker;
+        let _inside = worker.domain.gate.enter()?;
         match other.as_ref().ok_or(err::EINVAL)?.fclass {
-            class::AV => port.use_vector(&object::<AvObject>(other, class::AV)?.av),
-            class::CQ => port.use_queue(&object::<CqObject>(other, class::CQ)?.cq, flags)?,
+            class::AV => worker.use_vector(&object::<AvObject>(other, class::AV)?.av),
+            class::CQ => worker.use_queue(&object::<CqObject>(other, class::CQ)?.cq, flags)?,
             class::CNTR => {
-                port.use_counter(&object::<CntrObject>(other, class::CNTR)?.counter, flags)?;
+                worker.use_counter(&object::<CntrObject>(other, class::CNTR)?.counter, flags)?;
             }
             class::EQ => {}
             _ => return Err(err::EINVAL),
@@ -122,13 +122,13 @@ unsafe extern "C" fn bind(fid: *mut Fid, other: *mut Fid, flags: u64) -> c_int {
 unsafe extern "C" fn control(fid: *mut Fid, command: c_int, arg: *mut c_void) -> c_int {
     // SAFETY: `arg` is what the command says.
     call_int(|| unsafe {
-        let port = &object::<EpObject>(fid, class::EP)?.port;
-        let _inside = port.domain.gate.enter()?;
+        let worker = &object::<EpObject>(fid, class::EP)?.worker;
+        let _inside = worker.domain.gate.enter()?;
         match command {
-            control::ENABLE => port.enable()?,
+            control::ENABLE => worker.enable()?,
             control::GETOPSFLAG | control::SETOPSFLAG => {
                 let flags = arg.cast::<u64>().as_mut().ok_or(err::EINVAL)?;
-                port.default_flags(flags, command == control::SETOPSFLAG)?;
+                worker.default_flags(flags, command == control::SETOPSFLAG)?;
             }
             _ => return Err(err::ENOSYS),
         }
@@ -139,9 +139,9 @@ unsafe extern "C" fn control(fid: *mut Fid, command: c_int, arg: *mut c_void) ->
 unsafe extern "C" fn cancel(fid: *mut Fid, context: *mut c_void) -> isize {
     // SAFETY: an endpoint of the caller's.
     call(|| unsafe {
-        let port = &object::<EpObject>(fid, class::EP)?.port;
-        let _inside = port.domain.gate.enter()?;
-        port.cancel(context);
+        let worker = &object::<EpObject>(fid, class::EP)?.worker;
+        let _inside = worker.domain.gate.enter()?;
+        worker.cancel(context);
         Ok(0)
     })
 }
@@ -155,10 +155,10 @@ unsafe extern "C" fn getopt(
 ) -> c_int {
     // SAFETY: `value` has room for `*len` bytes.
     call_int(|| unsafe {
-        let port = &object::<EpObject>(fid, class::EP)?.port;
+        let worker = &object::<EpObject>(fid, class::EP)?.worker;
         let room = len.as_mut().ok_or(err::EINVAL)?;
         let number = match (level, name) {
-            (OPT_ENDPOINT, OPT_MIN_MULTI_RECV) => port.min_multi_recv(),
+            (OPT_ENDPOINT, OPT_MIN_MULTI_RECV) => worker.min_multi_recv(),
             (OPT_ENDPOINT, OPT_CM_DATA_SIZE) => 0,
             _ => return Err(libc::ENOPROTOOPT),
         };
@@ -180,11 +180,11 @@ unsafe extern "C" fn setopt(
 ) -> c_int {
     // SAFETY: `value` has `len` bytes.
     call_int(|| unsafe {
-        let port = &object::<EpObject>(fid, class::EP)?.port;
-        let _inside = port.domain.gate.enter()?;
+        let worker = &object::<EpObject>(fid, class::EP)?.worker;
+        let _inside = worker.domain.gate.enter()?;
         match (level, name) {
             (OPT_ENDPOINT, OPT_MIN_MULTI_RECV) if len == size_of::<usize>() => {
-                port.set_min_multi_recv(value.cast::<usize>().read_unaligned());
+                worker.set_min_multi_recv(value.cast::<usize>().read_unaligned());
                 Ok(0)
             }
             // Permissions without effect: the provider supports no memory of graphics cards.
@@ -203,8 +203,8 @@ unsafe extern "C" fn setopt(
 unsafe extern "C" fn getname(fid: *mut Fid, out: *mut c_void, len: *mut usize) -> c_int {
     // SAFETY: `out` has room for `*len` bytes.
     call_int(|| unsafe {
-        let port = &object::<EpObject>(fid, class::EP)?.port;
-        let _inside = port.domain.gate.enter()?;
-        copy_name(&port.name(), out, len, true)
+        let worker = &object::<EpObject>(fid, class::EP)?.worker;
+        let _inside = worker.domain.gate.enter()?;
+        copy_name(&worker.name(), out, len, true)
     })
 }

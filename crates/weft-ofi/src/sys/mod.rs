@@ -17,11 +17,11 @@ mod eq;
 mod info;
 mod mr;
 mod msg;
-mod port;
 mod provider;
 mod rma;
 mod tagged;
 mod watchdog;
+mod worker;
 mod yields;
 
 use crate::gate::Nested;

@@ -67,7 +67,7 @@ unsafe fn register(
     let first = if domain.memory.by_address { start as u64 } else { 0 };
     let region = Rc::new(Region { key, first, start, len, rights, counters: RefCell::default() });
     if remote {
-        domain.each_port(|port| port.expose(&region));
+        domain.each_port(|worker| worker.expose(&region));
         domain.regions.borrow_mut().insert(key, region.clone());
     }
     let fid = Fid { fclass: class::MR, context, ops: &FID };
@@ -150,7 +150,7 @@ unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
         let _inside = domain.gate.enter()?;
         let key = object.region.key;
         if key != KEY_NONE {
-            domain.each_port(|port| port.hide(key));
+            domain.each_port(|worker| worker.hide(key));
             domain.regions.borrow_mut().remove(&key);
         }
         take::<MrObject>(fid);
@@ -173,7 +173,7 @@ unsafe extern "C" fn bind(fid: *mut Fid, other: *mut Fid, flags: u64) -> c_int {
                 }
             }
             // A wait on the counter makes progress on all endpoints that serve the region.
-            object.domain.each_port(|port| counter.join(port));
+            object.domain.each_port(|worker| counter.join(worker));
         }
         Ok(0)
     })

@@ -1,8 +1,8 @@
 //! Messages without tags.
 
 use super::abi::*;
-use super::ep::port;
-use super::port::{Pieces, RecvOp, SendOp};
+use super::ep::worker;
+use super::worker::{Pieces, RecvOp, SendOp};
 use super::{call, pieces};
 use libc::{c_void, iovec};
 
@@ -38,8 +38,8 @@ unsafe extern "C" fn recv(
     // SAFETY: as `fi_recv` says: the buffer is the provider's until the completion. The same holds
     // for the other functions here, each as its manual page says.
     call(|| unsafe {
-        let port = port(ep)?;
-        port.recv(Pieces::one(buf, len), &receive(source, context, port.rx_flags()))
+        let worker = worker(ep)?;
+        worker.recv(Pieces::one(buf, len), &receive(source, context, worker.rx_flags()))
     })
 }
 
@@ -53,9 +53,9 @@ unsafe extern "C" fn recvv(
 ) -> isize {
     // SAFETY: see `recv`.
     call(|| unsafe {
-        let port = port(ep)?;
-        let op = receive(source, context, port.rx_flags());
-        port.recv(Pieces::many(pieces(iov, count)?), &op)
+        let worker = worker(ep)?;
+        let op = receive(source, context, worker.rx_flags());
+        worker.recv(Pieces::many(pieces(iov, count)?), &op)
     })
 }
 
@@ -64,7 +64,7 @@ unsafe extern "C" fn recvmsg(ep: *mut FidEp, msg: *const Msg, flags: u64) -> isi
     call(|| unsafe {
         let m = msg.as_ref().ok_or(err::EINVAL)?;
         let op = receive(m.addr, m.context, flags);
-        port(ep)?.recv(Pieces::many(pieces(m.msg_iov, m.iov_count)?), &op)
+        worker(ep)?.recv(Pieces::many(pieces(m.msg_iov, m.iov_count)?), &op)
     })
 }
 
@@ -78,9 +78,9 @@ unsafe extern "C" fn send(
 ) -> isize {
     // SAFETY: see `recv`.
     call(|| unsafe {
-        let port = port(ep)?;
-        let op = message(to, None, context, port.tx_flags());
-        port.send(Pieces::one(buf.cast_mut(), len), &op)
+        let worker = worker(ep)?;
+        let op = message(to, None, context, worker.tx_flags());
+        worker.send(Pieces::one(buf.cast_mut(), len), &op)
     })
 }
 
@@ -95,9 +95,9 @@ unsafe extern "C" fn senddata(
 ) -> isize {
     // SAFETY: see `recv`.
     call(|| unsafe {
-        let port = port(ep)?;
-        let op = message(to, Some(data), context, port.tx_flags());
-        port.send(Pieces::one(buf.cast_mut(), len), &op)
+        let worker = worker(ep)?;
+        let op = message(to, Some(data), context, worker.tx_flags());
+        worker.send(Pieces::one(buf.cast_mut(), len), &op)
     })
 }
 
@@ -111,9 +111,9 @@ unsafe extern "C" fn sendv(
 ) -> isize {
     // SAFETY: see `recv`.
     call(|| unsafe {
-        let port = port(ep)?;
-        let op = message(to, None, context, port.tx_flags());
-        port.send(Pieces::many(pieces(iov, count)?), &op)
+        let worker = worker(ep)?;
+        let op = message(to, None, context, worker.tx_flags());
+        worker.send(Pieces::many(pieces(iov, count)?), &op)
     })
 }
 
@@ -123,13 +123,13 @@ unsafe extern "C" fn sendmsg(ep: *mut FidEp, msg: *const Msg, flags: u64) -> isi
         let m = msg.as_ref().ok_or(err::EINVAL)?;
         let data = (flags & cap::REMOTE_CQ_DATA != 0).then_some(m.data);
         let op = message(m.addr, data, m.context, flags);
-        port(ep)?.send(Pieces::many(pieces(m.msg_iov, m.iov_count)?), &op)
+        worker(ep)?.send(Pieces::many(pieces(m.msg_iov, m.iov_count)?), &op)
     })
 }
 
 unsafe extern "C" fn inject(ep: *mut FidEp, buf: *const c_void, len: usize, to: u64) -> isize {
     // SAFETY: see `recv`.
-    call(|| unsafe { port(ep)?.inject(buf.cast(), len, to, 0, None, true) })
+    call(|| unsafe { worker(ep)?.inject(buf.cast(), len, to, 0, None, true) })
 }
 
 unsafe extern "C" fn injectdata(
@@ -140,5 +140,5 @@ unsafe extern "C" fn injectdata(
     to: u64,
 ) -> isize {
     // SAFETY: see `recv`.
-    call(|| unsafe { port(ep)?.inject(buf.cast(), len, to, 0, Some(data), true) })
+    call(|| unsafe { worker(ep)?.inject(buf.cast(), len, to, 0, Some(data), true) })
 }

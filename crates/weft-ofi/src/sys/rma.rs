@@ -1,8 +1,8 @@
 //! Remote memory: reads and writes.
 
 use super::abi::*;
-use super::ep::port;
-use super::port::{Pieces, RemoteOp};
+use super::ep::worker;
+use super::worker::{Pieces, RemoteOp};
 use super::{call, pieces};
 use libc::{c_int, c_void, iovec};
 
@@ -43,9 +43,9 @@ unsafe fn one(
 ) -> super::Answer {
     // SAFETY: promised by the caller.
     unsafe {
-        let port = port(ep)?;
+        let worker = worker(ep)?;
         let iov = RmaIov { addr, len: local.len(), key };
-        port.transfer(local, &[iov], &op(port.tx_flags()))
+        worker.transfer(local, &[iov], &op(worker.tx_flags()))
     }
 }
 
@@ -93,7 +93,7 @@ unsafe extern "C" fn readmsg(ep: *mut FidEp, msg: *const MsgRma, flags: u64) -> 
         let m = msg.as_ref().ok_or(err::EINVAL)?;
         let local = Pieces::many(pieces(m.msg_iov, m.iov_count)?);
         let remote = remote_pieces(m.rma_iov, m.rma_iov_count)?;
-        port(ep)?.transfer(local, remote, &plain(m.addr, true, m.context, flags))
+        worker(ep)?.transfer(local, remote, &plain(m.addr, true, m.context, flags))
     })
 }
 
@@ -139,7 +139,7 @@ unsafe extern "C" fn writemsg(ep: *mut FidEp, msg: *const MsgRma, flags: u64) ->
         let remote = remote_pieces(m.rma_iov, m.rma_iov_count)?;
         let data = (flags & cap::REMOTE_CQ_DATA != 0).then_some(m.data);
         let op = RemoteOp { data, ..plain(m.addr, false, m.context, flags) };
-        port(ep)?.transfer(local, remote, &op)
+        worker(ep)?.transfer(local, remote, &op)
     })
 }
 

@@ -1,8 +1,8 @@
 //! Tagged messages.
 
 use super::abi::*;
-use super::ep::port;
-use super::port::{Pieces, RecvOp, SendOp};
+use super::ep::worker;
+use super::worker::{Pieces, RecvOp, SendOp};
 use super::{call, pieces};
 use libc::{c_void, iovec};
 
@@ -32,9 +32,9 @@ unsafe extern "C" fn recv(
     // SAFETY: as `fi_trecv` says: the buffer is the provider's until the completion. The same
     // holds for the other functions here, each as its manual page says.
     call(|| unsafe {
-        let port = port(ep)?;
-        let op = RecvOp { source, tag, ignore, context, flags: port.rx_flags(), untagged: false };
-        port.recv(Pieces::one(buf, len), &op)
+        let worker = worker(ep)?;
+        let op = RecvOp { source, tag, ignore, context, flags: worker.rx_flags(), untagged: false };
+        worker.recv(Pieces::one(buf, len), &op)
     })
 }
 
@@ -50,9 +50,9 @@ unsafe extern "C" fn recvv(
 ) -> isize {
     // SAFETY: see `recv`.
     call(|| unsafe {
-        let port = port(ep)?;
-        let op = RecvOp { source, tag, ignore, context, flags: port.rx_flags(), untagged: false };
-        port.recv(Pieces::many(pieces(iov, count)?), &op)
+        let worker = worker(ep)?;
+        let op = RecvOp { source, tag, ignore, context, flags: worker.rx_flags(), untagged: false };
+        worker.recv(Pieces::many(pieces(iov, count)?), &op)
     })
 }
 
@@ -68,7 +68,7 @@ unsafe extern "C" fn recvmsg(ep: *mut FidEp, msg: *const MsgTagged, flags: u64) 
             flags,
             untagged: false,
         };
-        port(ep)?.recv(Pieces::many(pieces(m.msg_iov, m.iov_count)?), &op)
+        worker(ep)?.recv(Pieces::many(pieces(m.msg_iov, m.iov_count)?), &op)
     })
 }
 
@@ -83,10 +83,10 @@ unsafe extern "C" fn send(
 ) -> isize {
     // SAFETY: see `recv`.
     call(|| unsafe {
-        let port = port(ep)?;
-        let flags = port.tx_flags();
+        let worker = worker(ep)?;
+        let flags = worker.tx_flags();
         let op = SendOp { to, tag, data: None, context, flags, untagged: false };
-        port.send(Pieces::one(buf.cast_mut(), len), &op)
+        worker.send(Pieces::one(buf.cast_mut(), len), &op)
     })
 }
 
@@ -102,10 +102,10 @@ unsafe extern "C" fn senddata(
 ) -> isize {
     // SAFETY: see `recv`.
     call(|| unsafe {
-        let port = port(ep)?;
-        let flags = port.tx_flags();
+        let worker = worker(ep)?;
+        let flags = worker.tx_flags();
         let op = SendOp { to, tag, data: Some(data), context, flags, untagged: false };
-        port.send(Pieces::one(buf.cast_mut(), len), &op)
+        worker.send(Pieces::one(buf.cast_mut(), len), &op)
     })
 }
 
@@ -120,10 +120,10 @@ unsafe extern "C" fn sendv(
 ) -> isize {
     // SAFETY: see `recv`.
     call(|| unsafe {
-        let port = port(ep)?;
-        let flags = port.tx_flags();
+        let worker = worker(ep)?;
+        let flags = worker.tx_flags();
         let op = SendOp { to, tag, data: None, context, flags, untagged: false };
-        port.send(Pieces::many(pieces(iov, count)?), &op)
+        worker.send(Pieces::many(pieces(iov, count)?), &op)
     })
 }
 
@@ -134,7 +134,7 @@ unsafe extern "C" fn sendmsg(ep: *mut FidEp, msg: *const MsgTagged, flags: u64) 
         let data = (flags & cap::REMOTE_CQ_DATA != 0).then_some(m.data);
         let op =
             SendOp { to: m.addr, tag: m.tag, data, context: m.context, flags, untagged: false };
-        port(ep)?.send(Pieces::many(pieces(m.msg_iov, m.iov_count)?), &op)
+        worker(ep)?.send(Pieces::many(pieces(m.msg_iov, m.iov_count)?), &op)
     })
 }
 
@@ -146,7 +146,7 @@ unsafe extern "C" fn inject(
     tag: u64,
 ) -> isize {
     // SAFETY: see `recv`.
-    call(|| unsafe { port(ep)?.inject(buf.cast(), len, to, tag, None, false) })
+    call(|| unsafe { worker(ep)?.inject(buf.cast(), len, to, tag, None, false) })
 }
 
 unsafe extern "C" fn injectdata(
@@ -158,5 +158,5 @@ unsafe extern "C" fn injectdata(
     tag: u64,
 ) -> isize {
     // SAFETY: see `recv`.
-    call(|| unsafe { port(ep)?.inject(buf.cast(), len, to, tag, Some(data), false) })
+    call(|| unsafe { worker(ep)?.inject(buf.cast(), len, to, tag, Some(data), false) })
 }

@@ -163,7 +163,7 @@ fn look(watched: &mut Watched) -> bool {
     }
     let Some(_visit) = domain.gate.visit(barrier) else { return false };
     let mut did = false;
-    domain.each_port(|port| did |= port.progress_for_caller());
+    domain.each_port(|worker| did |= worker.progress_for_caller());
     did
 }
 

@@ -3,7 +3,7 @@
 //!
 //! MPICH yields its core after every poll for messages, also after one that found its message: 0.4
 //! us each time on Linux 6.18 where no other process is ready. The provider yields itself where it
-//! is useful (`port/wait.rs`), so a yield right after one of its polls is left out while no other
+//! is useful (`worker/wait.rs`), so a yield right after one of its polls is left out while no other
 //! process took the core. All others go to the kernel.
 
 use libc::{c_int, c_long};

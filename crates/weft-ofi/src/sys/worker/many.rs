@@ -4,7 +4,7 @@
 //! wait here, and messages that arrived are claimed for them one by one.
 
 use super::state::{fields, Rec, State, Way};
-use super::{failure_of, Port};
+use super::{failure_of, Worker};
 use crate::sys::abi::{cap, err, ADDR_NONE};
 use crate::sys::cq::{Entry, Failure};
 use libc::{c_int, c_void};
@@ -38,21 +38,21 @@ pub enum What {
     Plain { rec: u32, start: *mut u8, len: usize },
 }
 
-impl Port {
+impl Worker {
     /// Queues a receive here, after all others that wait.
     pub fn queue(&self, state: &mut State, what: What, source: Option<PeerId>) {
         let watched = source.is_some_and(|peer| self.endpoint.expect(peer));
-        state.waiting.push_back(Waiting { what, source, watched });
+        state.receives.waiting.push_back(Waiting { what, source, watched });
         if source.is_some() && !watched {
             // The source has failed already.
-            state.failures = State::LOOK_AGAIN;
+            state.receives.failures = State::LOOK_AGAIN;
         }
         self.pump(state);
     }
 
     /// Takes the `i`th receive that waits out of the queue.
     fn unqueue(&self, state: &mut State, i: usize) -> Option<Waiting> {
-        let waiting = state.waiting.remove(i)?;
+        let waiting = state.receives.waiting.remove(i)?;
         if let (Some(peer), true) = (waiting.source, waiting.watched) {
             self.endpoint.unexpect(peer);
         }
@@ -63,7 +63,7 @@ impl Port {
     /// needs an operation; without room for one, they wait on.
     pub fn pump(&self, state: &mut State) {
         let mut i = 0;
-        while let Some(&Waiting { what, source, .. }) = state.waiting.get(i) {
+        while let Some(&Waiting { what, source, .. }) = state.receives.waiting.get(i) {
             if !self.endpoint.has_room() {
                 return;
             }
@@ -102,7 +102,7 @@ impl Port {
         self.pump(state);
         let failed = |w: &Waiting| self.endpoint.peer_failure(w.source?);
         let mut i = 0;
-        while let Some(waiting) = state.waiting.get(i) {
+        while let Some(waiting) = state.receives.waiting.get(i) {
             let (Some(peer), Some(failure)) = (waiting.source, failed(waiting)) else {
                 i += 1;
                 continue;
@@ -116,7 +116,8 @@ impl Port {
 
     /// Cancels a receive that is not posted to the engine.
     pub fn cancel_waiting(&self, state: &mut State, context: *mut c_void) -> bool {
-        let i = state.waiting.iter().position(|w| state.context_of(w.what) == Some(context));
+        let i =
+            state.receives.waiting.iter().position(|w| state.context_of(w.what) == Some(context));
         let Some(waiting) = i.and_then(|i| self.unqueue(state, i)) else { return false };
         state.fail_waiting(waiting.what, err::ECANCELED, "cancelled".to_owned());
         true
@@ -132,11 +133,11 @@ impl Port {
         report: bool,
     ) {
         let multi = Multi { start, len, used: 0, arriving: 0, full: false, context, report };
-        let at = state.multis.iter().position(Option::is_none).unwrap_or_else(|| {
-            state.multis.push(None);
-            state.multis.len() - 1
+        let at = state.receives.multis.iter().position(Option::is_none).unwrap_or_else(|| {
+            state.receives.multis.push(None);
+            state.receives.multis.len() - 1
         });
-        state.multis[at] = Some(multi);
+        state.receives.multis[at] = Some(multi);
         self.queue(state, What::Multi(at), source);
     }
 
@@ -159,7 +160,7 @@ impl Port {
         };
         // SAFETY: the caller gave the memory until the completion.
         match unsafe { self.endpoint.post_recv(start, args) } {
-            Ok(id) => state.started(rec, id),
+            Ok(id) => state.records.started(rec, id),
             Err(refused) => {
                 let _reported = self.refused(state, rec, refused);
             }
@@ -170,7 +171,7 @@ impl Port {
     fn receive_part(&self, state: &mut State, i: usize, at: usize, source: Option<PeerId>) {
         let Some((claimed, probed)) = self.endpoint.claim_untagged(source) else { return };
         let least = self.min_multi_recv.get();
-        let Some(multi) = state.multis[at].as_mut() else { return };
+        let Some(multi) = state.receives.multis[at].as_mut() else { return };
         let len = (probed.len as usize).min(multi.len - multi.used);
         let start = multi.start.wrapping_add(multi.used);
         multi.used += len;
@@ -189,7 +190,7 @@ impl Port {
         if multi.full {
             self.unqueue(state, i);
         }
-        match state.keep(rec) {
+        match state.records.keep(rec) {
             Some(rec) => {
                 let _reported = self.receive_claimed(state, rec, claimed, start, len);
             }
@@ -201,18 +202,20 @@ impl Port {
 impl State {
     /// Returns true if a message does not fit into the rest of a buffer that already holds some.
     fn is_too_long(&self, at: usize, len: u64) -> bool {
-        self.multis[at].as_ref().is_some_and(|m| m.used > 0 && len > (m.len - m.used) as u64)
+        self.receives.multis[at]
+            .as_ref()
+            .is_some_and(|m| m.used > 0 && len > (m.len - m.used) as u64)
     }
 
     /// Closes a buffer for many messages to further messages.
     pub fn fill(&mut self, at: usize) {
-        let Some(multi) = self.multis[at].as_mut() else { return };
+        let Some(multi) = self.receives.multis[at].as_mut() else { return };
         multi.full = true;
         if multi.arriving > 0 {
             return;
         }
         let (context, start) = (multi.context, multi.start);
-        self.multis[at] = None;
+        self.receives.multis[at] = None;
         let flags = cap::RECV | cap::MSG | cap::MULTI_RECV;
         let fields = fields(context, flags & !cap::MSG, 0, start, 0, 0);
         self.add(Way::Recv, Entry { fields, source: ADDR_NONE });
@@ -220,19 +223,21 @@ impl State {
 
     /// Notes that a message was received into its buffer for many; true if it was the last.
     pub fn part_ended(&mut self, at: usize) -> bool {
-        let Some(multi) = self.multis[at].as_mut() else { return false };
+        let Some(multi) = self.receives.multis[at].as_mut() else { return false };
         multi.arriving -= 1;
         let last = multi.full && multi.arriving == 0;
         if last {
-            self.multis[at] = None;
+            self.receives.multis[at] = None;
         }
         last
     }
 
     fn context_of(&self, what: What) -> Option<*mut c_void> {
         match what {
-            What::Multi(at) => self.multis[at].as_ref().map(|multi| multi.context),
-            What::Plain { rec, .. } => self.recs[rec as usize].as_ref().map(|rec| rec.context),
+            What::Multi(at) => self.receives.multis[at].as_ref().map(|multi| multi.context),
+            What::Plain { rec, .. } => {
+                self.records.recs[rec as usize].as_ref().map(|rec| rec.context)
+            }
         }
     }
 
@@ -241,8 +246,8 @@ impl State {
         let Some(context) = self.context_of(what) else { return };
         let mut flags = cap::RECV | cap::MSG;
         match what {
-            What::Plain { rec, .. } => drop(self.give_back(rec)),
-            What::Multi(at) => match &mut self.multis[at] {
+            What::Plain { rec, .. } => drop(self.records.give_back(rec)),
+            What::Multi(at) => match &mut self.receives.multis[at] {
                 Some(multi) if multi.arriving > 0 => multi.full = true,
                 gone => {
                     flags |= cap::MULTI_RECV;

@@ -3,14 +3,14 @@
 use super::buffer::{Bounce, Pieces};
 use super::many::What;
 use super::state::{fields, Rec, State, Way};
-use super::{Port, RecvOp};
+use super::{RecvOp, Worker};
 use crate::sys::abi::{cap, err, ADDR_NONE};
 use crate::sys::cq::{Entry, Failure};
 use crate::sys::Answer;
 use libc::{c_int, c_void};
 use weft_core::engine::types::{Claimed, Probed, RecvArgs};
 
-impl Port {
+impl Worker {
     /// Posts a receive, or does as its flags say: peeks at a message, takes or discards it.
     ///
     /// # Safety
@@ -28,7 +28,8 @@ impl Port {
                 // The message stays claimed.
                 return Err(self.busy());
             }
-            let (claimed, _) = state.claims.remove(&(op.context as usize)).ok_or(err::EINVAL)?;
+            let (claimed, _) =
+                state.receives.claims.remove(&(op.context as usize)).ok_or(err::EINVAL)?;
             return self.take_claimed(state, claimed, pieces, op, report);
         }
         let directed = self.directed && op.source != ADDR_NONE;
@@ -43,8 +44,8 @@ impl Port {
             return Ok(0);
         }
         let (rec, start, len) = received(&pieces, op, report);
-        let at = state.keep(rec).ok_or(err::EAGAIN)?;
-        if op.untagged && !state.waiting.is_empty() {
+        let at = state.records.keep(rec).ok_or(err::EAGAIN)?;
+        if op.untagged && !state.receives.waiting.is_empty() {
             self.queue(state, What::Plain { rec: at, start, len }, source);
             return Ok(0);
         }
@@ -59,7 +60,7 @@ impl Port {
         };
         // SAFETY: promised by the caller; the record's memory lives as long.
         match unsafe { self.endpoint.post_recv(start, args) } {
-            Ok(id) => state.started(at, id),
+            Ok(id) => state.records.started(at, id),
             Err(refused) => return self.refused(state, at, refused),
         }
         Ok(0)
@@ -79,7 +80,7 @@ impl Port {
         rec.silent = discard;
         let context = op.context;
         let flags = rec.flags;
-        let at = state.keep(rec).ok_or(err::EAGAIN)?;
+        let at = state.records.keep(rec).ok_or(err::EAGAIN)?;
         self.receive_claimed(state, at, claimed, start, len)?;
         if discard && report {
             state.add(
@@ -113,7 +114,7 @@ impl Port {
         };
         // SAFETY: the memory is a caller's, given until the completion, or the record's.
         match unsafe { self.endpoint.post_recv_claimed(claimed, start, args) } {
-            Ok(id) => state.started(at, id),
+            Ok(id) => state.records.started(at, id),
             Err(refused) => {
                 self.refused(state, at, refused)?;
             }
@@ -171,7 +172,7 @@ impl Port {
             if op.flags & cap::DISCARD != 0 {
                 self.take_claimed(state, claimed, Pieces::One(std::ptr::null_mut(), 0), op, false)?;
             } else {
-                state.claims.insert(op.context as usize, (claimed, probed));
+                state.receives.claims.insert(op.context as usize, (claimed, probed));
             }
         }
         state.add(Way::Recv, entry);
@@ -189,7 +190,7 @@ impl Port {
             let of = |rec: &&Option<Rec>| {
                 rec.as_ref().is_some_and(|r| r.context == context && r.flags & cap::RECV != 0)
             };
-            let op = state.recs.iter().find(of).and_then(|rec| rec.as_ref()?.op);
+            let op = state.records.recs.iter().find(of).and_then(|rec| rec.as_ref()?.op);
             match op {
                 Some(op) => self.endpoint.cancel(op),
                 None => return,

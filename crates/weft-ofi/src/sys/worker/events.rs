@@ -6,7 +6,7 @@
 
 use super::remote::notice;
 use super::state::State;
-use super::Port;
+use super::Worker;
 use crate::sys::abi::RmaIov;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -72,7 +72,7 @@ impl Touched {
     }
 }
 
-impl Port {
+impl Worker {
     /// Reports an operation to the peer on whose memory it was, if events are on.
     pub(super) fn tell_event(&self, peer: PeerId, read: bool, remote: &[RmaIov]) {
         if let Err(why) = self.endpoint.send_active(peer, EVENT, read.into(), &notice(remote)) {

@@ -1,7 +1,7 @@
 //! The first message to a peer, and the first from one.
 
 use super::state::State;
-use super::Port;
+use super::Worker;
 use crate::who;
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -60,13 +60,13 @@ impl Introductions {
     }
 }
 
-impl Port {
+impl Worker {
     /// Waits a while for the answer to the first packet to a peer, because nothing reaches the peer
     /// before. A caller may do something else after its first send that waits for the peer: Open
     /// MPI joins spawned processes by a call of PMIx. The wait is bounded: the peer may be busy.
     #[inline]
     pub(super) fn meet(&self, state: &mut State, peer: PeerId) {
-        if state.met.get(peer.0 as usize) != Some(&true) {
+        if state.peers.met.get(peer.0 as usize) != Some(&true) {
             self.wait_for_answer(state, peer);
         }
     }
@@ -74,10 +74,10 @@ impl Port {
     #[cold]
     fn wait_for_answer(&self, state: &mut State, peer: PeerId) {
         let at = peer.0 as usize;
-        if state.met.len() <= at {
-            state.met.resize(at + 1, false);
+        if state.peers.met.len() <= at {
+            state.peers.met.resize(at + 1, false);
         }
-        state.met[at] = true;
+        state.peers.met[at] = true;
         let start = Instant::now();
         self.endpoint.progress();
         while !self.endpoint.is_ready(peer) && start.elapsed() < MEET {

@@ -4,7 +4,7 @@ use super::atomic::{Answers, Asked};
 use super::buffer::Pieces;
 use super::events::Touched;
 use super::state::{fields, State, Way};
-use super::{error_of, failure_of, Port};
+use super::{error_of, failure_of, Worker};
 use crate::sys::abi::{cap, err, RmaIov, ADDR_NONE};
 use crate::sys::cq::{Entry, Failure};
 use crate::sys::Answer;
@@ -226,7 +226,7 @@ fn op_error(refused: Refused) -> OpError {
     }
 }
 
-impl Port {
+impl Worker {
     /// Starts a read or write of a peer's memory.
     ///
     /// # Safety

@@ -27,9 +27,8 @@ use crate::name::{self, Name};
 use crate::who;
 use buffer::Bounce;
 use libc::{c_int, c_void};
-use state::{fields, Bound, Rec, State, Way};
+use state::{fields, Bound, Peers, Rec, Receives, Records, State, Way};
 use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
@@ -76,7 +75,7 @@ pub struct Defaults {
     pub events: bool,
 }
 
-pub struct Port {
+pub struct Worker {
     pub endpoint: Endpoint,
     pub domain: Arc<Domain>,
     state: RefCell<State>,
@@ -129,8 +128,8 @@ pub fn idle() -> Idle {
     Idle::new(receipt, job::oversubscribed())
 }
 
-impl Port {
-    pub fn open(domain: Arc<Domain>, defaults: Defaults) -> Result<Rc<Port>, String> {
+impl Worker {
+    pub fn open(domain: Arc<Domain>, defaults: Defaults) -> Result<Rc<Worker>, String> {
         let (endpoint, every) = open_endpoint()?;
         // Inside a host no packet is lost, and a silent peer is seen to run.
         if endpoint.link_caps().iter().any(|caps| caps.network) {
@@ -139,21 +138,12 @@ impl Port {
         let inject_max = crate::offer::INJECT;
         let state = State {
             bound: Bound::default(),
-            recs: Vec::new(),
-            free: Vec::new(),
-            free_max: State::FREE_MAX,
-            peers: Vec::new(),
-            changes: 0,
-            numbers: Vec::new(),
-            met: Vec::new(),
-            waiting: VecDeque::new(),
-            multis: Vec::new(),
-            claims: HashMap::new(),
+            records: Records::default(),
+            peers: Peers::default(),
+            receives: Receives::default(),
             remote: remote::Remote::new(&endpoint),
-            expecting: None,
-            failures: 0,
         };
-        Ok(Rc::new(Port {
+        Ok(Rc::new(Worker {
             introductions: meet::Introductions::new(&endpoint),
             endpoint,
             domain,
@@ -177,7 +167,7 @@ impl Port {
         self.state.borrow_mut().bound.vector = Some(vector.clone());
     }
 
-    pub fn use_queue(self: &Rc<Port>, cq: &Rc<Cq>, flags: u64) -> Result<(), c_int> {
+    pub fn use_queue(self: &Rc<Worker>, cq: &Rc<Cq>, flags: u64) -> Result<(), c_int> {
         if flags & (cap::SEND | cap::RECV) == 0 {
             return Err(err::EINVAL);
         }
@@ -193,7 +183,7 @@ impl Port {
         Ok(())
     }
 
-    pub fn use_counter(self: &Rc<Port>, counter: &Rc<Counter>, flags: u64) -> Result<(), c_int> {
+    pub fn use_counter(self: &Rc<Worker>, counter: &Rc<Counter>, flags: u64) -> Result<(), c_int> {
         let remote = [cap::REMOTE_WRITE, cap::REMOTE_READ];
         let own = cap::SEND | cap::RECV | cap::WRITE | cap::READ;
         if flags & (own | remote[0] | remote[1]) == 0 {
@@ -278,7 +268,7 @@ impl Port {
 
     /// Sends everything in progress, then closes.
     pub fn close(&self) {
-        if self.state.borrow_mut().expecting.take().is_some() {
+        if self.state.borrow_mut().receives.expecting.take().is_some() {
             self.endpoint.end_expected();
         }
         let start = Instant::now();
@@ -310,7 +300,7 @@ impl Port {
     #[inline]
     pub fn progress(&self) -> bool {
         self.prepared.set(false);
-        if self.state.borrow().expecting.is_some() {
+        if self.state.borrow().receives.expecting.is_some() {
             return self.progress_expecting();
         }
         let did = self.endpoint.progress() | self.unreported.take();
@@ -355,7 +345,7 @@ impl Port {
     #[inline]
     fn reap(&self) {
         let state = &mut *self.state.borrow_mut();
-        if !state.waiting.is_empty() {
+        if !state.receives.waiting.is_empty() {
             // `pump` comes first: a message that it claims is often complete at once, and a caller
             // that saw a later message must not miss it.
             self.pump(state);
@@ -370,7 +360,7 @@ impl Port {
         if state.remote.has_news() {
             self.hear(state);
         }
-        if state.failures != self.endpoint.failures() {
+        if state.receives.failures != self.endpoint.failures() {
             self.lose(state);
         }
     }
@@ -382,7 +372,7 @@ impl Port {
             // Messages that they sent before are received first.
             return;
         }
-        state.failures = self.endpoint.failures();
+        state.receives.failures = self.endpoint.failures();
         self.lose_waiting(state);
         self.give_up(state);
     }
@@ -489,7 +479,7 @@ impl Port {
             multi: None,
             silent: false,
         };
-        let at = state.keep(rec).ok_or(err::EAGAIN)?;
+        let at = state.records.keep(rec).ok_or(err::EAGAIN)?;
         let args = SendArgs {
             peer,
             tag: op.tag,
@@ -505,7 +495,7 @@ impl Port {
         };
         // SAFETY: the caller's memory is valid until the completion, and so is the record's.
         match unsafe { self.endpoint.post_send(start, args) } {
-            Ok(Some(id)) if !inject => state.started(at, id),
+            Ok(Some(id)) if !inject => state.records.started(at, id),
             Ok(_) => state.done(at, Way::Send, len, op.tag),
             Err(refused) => return self.refused(state, at, refused),
         }
@@ -517,7 +507,7 @@ impl Port {
     #[inline]
     fn peer(&self, state: &mut State, number: u64) -> Result<PeerId, c_int> {
         state.follow_vector()?;
-        match state.peers.get(number as usize) {
+        match state.peers.by_number.get(number as usize) {
             Some(Some(peer)) => Ok(*peer),
             _ => self.find_peer(state, number),
         }
@@ -533,10 +523,10 @@ impl Port {
             err::EHOSTUNREACH
         })?;
         let at = number as usize;
-        if state.peers.len() <= at {
-            state.peers.resize(at + 1, None);
+        if state.peers.by_number.len() <= at {
+            state.peers.by_number.resize(at + 1, None);
         }
-        state.peers[at] = Some(peer);
+        state.peers.by_number[at] = Some(peer);
         Ok(peer)
     }
 
@@ -544,7 +534,7 @@ impl Port {
     #[inline]
     fn source(&self, state: &mut State, peer: Option<PeerId>) -> u64 {
         let (Some(peer), Ok(())) = (peer, state.follow_vector()) else { return ADDR_NONE };
-        match state.numbers.get(peer.0 as usize) {
+        match state.peers.numbers.get(peer.0 as usize) {
             Some(&number) if number != ADDR_NONE => number,
             _ => self.find_number(state, peer),
         }
@@ -558,17 +548,17 @@ impl Port {
         };
         let number = find().unwrap_or(ADDR_NONE);
         let at = peer.0 as usize;
-        if state.numbers.len() <= at {
-            state.numbers.resize(at + 1, ADDR_NONE);
+        if state.peers.numbers.len() <= at {
+            state.peers.numbers.resize(at + 1, ADDR_NONE);
         }
-        state.numbers[at] = number;
+        state.peers.numbers[at] = number;
         number
     }
 
     /// Handles an operation that could not be started: tried again, or reported as failed.
     #[cold]
     fn refused(&self, state: &mut State, at: u32, refused: Refused) -> Answer {
-        let Some(rec) = state.give_back(at) else { return Err(err::EOTHER) };
+        let Some(rec) = state.records.give_back(at) else { return Err(err::EOTHER) };
         if refused == Refused::Busy {
             self.endpoint.progress();
             return Err(err::EAGAIN);
@@ -594,7 +584,7 @@ impl Port {
 
     /// Ends an operation that the engine has completed.
     fn complete(&self, state: &mut State, c: &Completion) {
-        let Some(mut rec) = state.give_back(c.context as u32) else { return };
+        let Some(mut rec) = state.records.give_back(c.context as u32) else { return };
         if let Some(multi) = rec.multi {
             if state.part_ended(multi) {
                 rec.flags |= cap::MULTI_RECV;

@@ -50,61 +50,54 @@ pub struct Bound {
     pub remote_counters: [Option<Rc<Counter>>; 2],
 }
 
-pub struct State {
-    pub bound: Bound,
+/// The records of operations in progress.
+#[derive(Default)]
+pub struct Records {
     pub recs: Vec<Option<Rec>>,
-    pub free: Vec<u32>,
-    /// Number of free records from which memory is given back.
-    pub free_max: usize,
+    free: Vec<u32>,
+    /// Number of free records from which memory is given back, if more than `FREE_MAX`.
+    free_max: usize,
+}
+
+/// Peers and their numbers in the address vector.
+#[derive(Default)]
+pub struct Peers {
     /// Peers by number in the address vector, valid while its `changes` is the same.
-    pub peers: Vec<Option<PeerId>>,
-    pub changes: u64,
+    pub by_number: Vec<Option<PeerId>>,
+    changes: u64,
     /// Numbers in the address vector, by the peer's number.
     pub numbers: Vec<u64>,
     /// By the peer's number: true if the first send has waited for its answer.
     pub met: Vec<bool>,
+}
+
+/// Receives without an operation of the engine, and the messages that they claimed.
+#[derive(Default)]
+pub struct Receives {
     pub waiting: VecDeque<Waiting>,
     pub multis: Vec<Option<Multi>>,
     pub claims: HashMap<usize, (Claimed, Probed)>,
-    pub remote: super::remote::Remote,
     pub expecting: Option<super::expect::Expecting>,
-    /// Number of failed peers at the last check of receives without an engine's operation.
+    /// Number of failed peers at the last check.
     pub failures: u64,
 }
 
-impl State {
+pub struct State {
+    pub bound: Bound,
+    pub records: Records,
+    pub peers: Peers,
+    pub receives: Receives,
+    pub remote: super::remote::Remote,
+}
+
+impl Records {
     /// Most free records that are kept.
-    pub const FREE_MAX: usize = 4096;
-    /// No number of peers: forces a check.
-    pub const LOOK_AGAIN: u64 = u64::MAX;
+    const FREE_MAX: usize = 4096;
 
-    /// Returns true if every send and every operation on memory of others has ended.
-    pub fn is_quiet(&self) -> bool {
-        let sends = |rec: &Rec| rec.op.is_some() && rec.flags & cap::SEND != 0;
-        self.remote.is_quiet() && !self.recs.iter().flatten().any(sends)
-    }
-
-    /// Returns true if an operation with these flags is reported when it ends well.
+    /// Returns true if no operation is in progress.
     #[inline]
-    pub fn reports(&self, way: Way, flags: u64) -> bool {
-        let (cq, selective) = match way {
-            Way::Recv => (&self.bound.rx, self.bound.selective.1),
-            _ => (&self.bound.tx, self.bound.selective.0),
-        };
-        cq.is_some() && (!selective || flags & cap::COMPLETION != 0)
-    }
-
-    /// Drops data derived from the address vector if that has changed.
-    #[inline]
-    pub fn follow_vector(&mut self) -> Result<(), c_int> {
-        let vector = self.bound.vector.as_ref().ok_or(err::ENOAV)?;
-        let changes = vector.vector.borrow().changes();
-        if self.changes != changes {
-            self.changes = changes;
-            self.peers.clear();
-            self.numbers.clear();
-        }
-        Ok(())
+    pub fn is_empty(&self) -> bool {
+        self.recs.len() == self.free.len()
     }
 
     #[inline]
@@ -124,7 +117,7 @@ impl State {
     pub fn give_back(&mut self, at: u32) -> Option<Rec> {
         let rec = self.recs.get_mut(at as usize)?.take()?;
         self.free.push(at);
-        if self.free.len() >= self.free_max {
+        if self.free.len() >= self.free_max.max(Records::FREE_MAX) {
             self.shrink();
         }
         Some(rec)
@@ -142,7 +135,7 @@ impl State {
         self.free.retain(|&at| (at as usize) < recs);
         self.free.sort_unstable_by(|a, b| b.cmp(a));
         self.free.shrink_to_fit();
-        self.free_max = State::FREE_MAX.max(2 * self.free.len());
+        self.free_max = 2 * self.free.len();
     }
 
     #[inline]
@@ -151,11 +144,52 @@ impl State {
             rec.op = Some(id);
         }
     }
+}
+
+impl Peers {
+    /// Drops data derived from the address vector if that has changed.
+    #[inline]
+    fn follow(&mut self, changes: u64) {
+        if self.changes != changes {
+            self.changes = changes;
+            self.by_number.clear();
+            self.numbers.clear();
+        }
+    }
+}
+
+impl State {
+    /// No number of peers: forces a check.
+    pub const LOOK_AGAIN: u64 = u64::MAX;
+
+    /// Returns true if every send and every operation on memory of others has ended.
+    pub fn is_quiet(&self) -> bool {
+        let sends = |rec: &Rec| rec.op.is_some() && rec.flags & cap::SEND != 0;
+        self.remote.is_quiet() && !self.records.recs.iter().flatten().any(sends)
+    }
+
+    /// Returns true if an operation with these flags is reported when it ends well.
+    #[inline]
+    pub fn reports(&self, way: Way, flags: u64) -> bool {
+        let (cq, selective) = match way {
+            Way::Recv => (&self.bound.rx, self.bound.selective.1),
+            _ => (&self.bound.tx, self.bound.selective.0),
+        };
+        cq.is_some() && (!selective || flags & cap::COMPLETION != 0)
+    }
+
+    /// Drops data derived from the address vector if that has changed.
+    #[inline]
+    pub fn follow_vector(&mut self) -> Result<(), c_int> {
+        let vector = self.bound.vector.as_ref().ok_or(err::ENOAV)?;
+        self.peers.follow(vector.vector.borrow().changes());
+        Ok(())
+    }
 
     /// Reports an operation that ended before it was in progress.
     #[inline]
     pub fn done(&mut self, at: u32, way: Way, len: usize, tag: u64) {
-        let Some(rec) = self.give_back(at) else { return };
+        let Some(rec) = self.records.give_back(at) else { return };
         self.count(way, true);
         if rec.report {
             let fields = fields(rec.context, rec.flags, len, rec.buf, 0, tag);

@@ -1,6 +1,6 @@
 //! Callers that poll in vain, and callers that sleep.
 
-use super::Port;
+use super::Worker;
 use crate::gate::Gate;
 use crate::sys::abi::err;
 use libc::c_int;
@@ -241,8 +241,8 @@ impl Poller {
         self.epoll
     }
 
-    pub fn watch(&self, port: &Port) {
-        if let Some(fd) = port.endpoint.wait_fd().map(|fd| fd.as_raw_fd()) {
+    pub fn watch(&self, worker: &Worker) {
+        if let Some(fd) = worker.endpoint.wait_fd().map(|fd| fd.as_raw_fd()) {
             self.add(fd);
         }
     }
@@ -270,9 +270,9 @@ impl Poller {
     }
 
     /// Does the same as `prepare`, for a caller that will sleep outside.
-    pub fn lend(&self, ports: &RefCell<Vec<Weak<Port>>>) -> Result<(), c_int> {
+    pub fn lend(&self, workers: &RefCell<Vec<Weak<Worker>>>) -> Result<(), c_int> {
         self.drain();
-        self.prepare(ports)?;
+        self.prepare(workers)?;
         self.lent.set(true);
         Ok(())
     }
@@ -284,42 +284,42 @@ impl Poller {
     }
 
     /// Returns `Ok` if a caller may sleep now; the endpoints then make the descriptor readable.
-    fn prepare(&self, ports: &RefCell<Vec<Weak<Port>>>) -> Result<(), c_int> {
-        let ports: Vec<_> = ports.borrow().iter().filter_map(Weak::upgrade).collect();
-        if ports.iter().all(|port| port.prepare_wait()) {
+    fn prepare(&self, workers: &RefCell<Vec<Weak<Worker>>>) -> Result<(), c_int> {
+        let workers: Vec<_> = workers.borrow().iter().filter_map(Weak::upgrade).collect();
+        if workers.iter().all(|worker| worker.prepare_wait()) {
             return Ok(());
         }
-        ports.iter().for_each(|port| port.finish_wait());
+        workers.iter().for_each(|worker| worker.finish_wait());
         Err(err::EAGAIN)
     }
 
     /// Sleeps until something may have arrived, for a moment at most.
     #[cold]
-    pub fn nap(&self, gate: &Gate, ports: &RefCell<Vec<Weak<Port>>>) {
+    pub fn nap(&self, gate: &Gate, workers: &RefCell<Vec<Weak<Worker>>>) {
         let mut fds = Vec::new();
         {
             let Ok(_inside) = gate.enter() else { return };
-            if self.prepare(ports).is_err() {
+            if self.prepare(workers).is_err() {
                 return;
             }
-            for port in ports.borrow().iter().filter_map(Weak::upgrade) {
-                let fd = port.endpoint.wait_fd().map_or(-1, |fd| fd.as_raw_fd());
+            for worker in workers.borrow().iter().filter_map(Weak::upgrade) {
+                let fd = worker.endpoint.wait_fd().map_or(-1, |fd| fd.as_raw_fd());
                 fds.push(libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
             }
         }
         // SAFETY: the array has as many entries; a negative descriptor is ignored.
         unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, NAP_MS) };
         let Ok(_inside) = gate.enter() else { return };
-        for port in ports.borrow().iter().filter_map(Weak::upgrade) {
-            port.finish_wait();
+        for worker in workers.borrow().iter().filter_map(Weak::upgrade) {
+            worker.finish_wait();
         }
     }
 
     /// Sleeps until something may have arrived, for at most `limit`.
-    pub fn wait(&self, gate: &Gate, ports: &RefCell<Vec<Weak<Port>>>, limit: Duration) {
+    pub fn wait(&self, gate: &Gate, workers: &RefCell<Vec<Weak<Worker>>>, limit: Duration) {
         {
             let Ok(_inside) = gate.enter() else { return };
-            if self.prepare(ports).is_err() {
+            if self.prepare(workers).is_err() {
                 return;
             }
             self.asleep.set(self.asleep.get() + 1);
@@ -333,8 +333,8 @@ impl Poller {
         }
         let Ok(_inside) = gate.enter() else { return };
         self.asleep.set(self.asleep.get() - 1);
-        for port in ports.borrow().iter().filter_map(Weak::upgrade) {
-            port.finish_wait();
+        for worker in workers.borrow().iter().filter_map(Weak::upgrade) {
+            worker.finish_wait();
         }
     }
 }

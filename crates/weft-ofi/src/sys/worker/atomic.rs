@@ -3,7 +3,7 @@
 use super::events::Touched;
 use super::remote::{Report, Tally, QUEUED_MAX};
 use super::state::{State, Way};
-use super::{failure_of, Port};
+use super::{failure_of, Worker};
 use crate::atomic::{self, is_valid, Form, Memory, Refusal, Request};
 use crate::sys::abi::{cap, err};
 use crate::sys::Answer;
@@ -190,7 +190,7 @@ fn say(endpoint: &Endpoint, (peer, number, answer): &Said) -> bool {
     }
 }
 
-impl Port {
+impl Worker {
     /// Starts an atomic operation.
     ///
     /// # Safety

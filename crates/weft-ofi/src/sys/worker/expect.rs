@@ -1,7 +1,7 @@
 //! The one receive that a caller polls for, as most callers do: posted only when necessary.
 
 use super::state::{Rec, State};
-use super::{Pieces, Port, RecvOp};
+use super::{Pieces, RecvOp, Worker};
 use crate::sys::abi::cap;
 use libc::c_void;
 use weft::endpoint::Expected;
@@ -38,7 +38,7 @@ impl Expecting {
     }
 }
 
-impl Port {
+impl Worker {
     /// Expects the message of a receive, if no other operation is in progress. False if the receive
     /// has to be posted.
     ///
@@ -54,7 +54,7 @@ impl Port {
         report: bool,
     ) -> bool {
         let Pieces::One(start, len) = *pieces else { return false };
-        if op.untagged || state.recs.len() != state.free.len() {
+        if op.untagged || !state.records.is_empty() {
             return false;
         }
         let spec = RecvSpec { source, tag: op.tag, ignore: op.ignore };
@@ -62,7 +62,8 @@ impl Port {
         let expected = unsafe { self.endpoint.expect_message(start, len, spec) };
         if expected {
             let context = op.context;
-            state.expecting = Some(Expecting { spec, start, len, context, report, polls: 0 });
+            state.receives.expecting =
+                Some(Expecting { spec, start, len, context, report, polls: 0 });
         }
         expected
     }
@@ -77,7 +78,7 @@ impl Port {
         let state = &mut *self.state.borrow_mut();
         match self.endpoint.expected() {
             Expected::Waiting => {
-                let Some(expecting) = &mut state.expecting else { return did };
+                let Some(expecting) = &mut state.receives.expecting else { return did };
                 expecting.polls += 1;
                 if expecting.polls < POLLS {
                     return did;
@@ -98,7 +99,7 @@ impl Port {
     }
 
     fn came(&self, state: &mut State, status: Status, error: Option<OpError>) {
-        if let Some(expecting) = state.expecting.take() {
+        if let Some(expecting) = state.receives.expecting.take() {
             self.ended(state, expecting.rec(), &status, error);
         }
     }
@@ -107,7 +108,7 @@ impl Port {
     /// if there was one.
     #[inline]
     pub(super) fn settle(&self, state: &mut State) -> bool {
-        if state.expecting.is_none() {
+        if state.receives.expecting.is_none() {
             return false;
         }
         match self.endpoint.expected() {
@@ -127,13 +128,13 @@ impl Port {
 
     /// Notes that the engine has posted the receive: it is an ordinary operation from now on.
     fn posted(&self, state: &mut State, op: OpId) {
-        let Some(expecting) = state.expecting.take() else { return };
+        let Some(expecting) = state.receives.expecting.take() else { return };
         // A record is free: no other operation was in progress when the message was expected.
-        let Some(at) = state.keep(expecting.rec()) else { return };
+        let Some(at) = state.records.keep(expecting.rec()) else { return };
         match self.endpoint.adopt(op, at.into()) {
-            None => state.started(at, op),
+            None => state.records.started(at, op),
             Some(came) => {
-                if let Some(rec) = state.give_back(at) {
+                if let Some(rec) = state.records.give_back(at) {
                     self.ended(state, rec, &came.status, came.error);
                 }
             }
@@ -144,17 +145,17 @@ impl Port {
     #[cold]
     fn post_expected(&self, state: &mut State) -> bool {
         self.endpoint.end_expected();
-        let Some(expecting) = state.expecting.take() else { return false };
-        let Some(at) = state.keep(expecting.rec()) else { return false };
+        let Some(expecting) = state.receives.expecting.take() else { return false };
+        let Some(at) = state.records.keep(expecting.rec()) else { return false };
         let RecvSpec { source, tag, ignore } = expecting.spec;
         let (len, context) = (expecting.len as u64, u64::from(at));
         let args = RecvArgs { source, tag, ignore, len, addr: 0, context, untagged: false };
         // SAFETY: the caller gave the memory until the completion.
         match unsafe { self.endpoint.post_recv(expecting.start, args) } {
-            Ok(id) => state.started(at, id),
+            Ok(id) => state.records.started(at, id),
             Err(Refused::Busy) => {
-                state.give_back(at);
-                state.expecting = Some(expecting);
+                state.records.give_back(at);
+                state.receives.expecting = Some(expecting);
                 return false;
             }
             Err(refused) => {

@@ -1,5 +1,5 @@
-//! The length of packets that a path carries: who doubts it, asks, and acts on the answers; and
-//! packets that come in pieces, as they were too long.
+//! Path MTU discovery: doubts, probes, and the use of their answers; and packets that arrive in
+//! pieces, since they were too long.
 
 use super::driver::Driver;
 use super::intake::Intake;
@@ -9,15 +9,15 @@ use weft_core::{Instant, PeerId, Seq};
 use weft_link::pieces::Pieces;
 use weft_link::{Bytes, Frame, Sink};
 
-/// What a driver keeps of the length of packets.
+/// The driver's state of path MTU discovery.
 pub(crate) struct Lengths {
-    /// Answers: from whom, over which link, the length.
+    /// Answers to probes: peer, link, length.
     news: Vec<(PeerId, u32, u32)>,
-    /// What questions consist of.
+    /// The padding of probes.
     padding: Vec<u8>,
-    /// Packets of which parts have come.
+    /// Packets of which some pieces have arrived.
     pieces: Pieces,
-    /// Peers with a path whose length is looked for, and when that goes on.
+    /// Peers with a path whose MTU is being searched, and the time of the next step.
     searching: Vec<PeerId>,
     pub at: Instant,
 }
@@ -30,18 +30,18 @@ impl Default for Lengths {
 }
 
 impl Lengths {
-    /// An answer has come.
+    /// Records an answer.
     pub fn note(&mut self, answer: (PeerId, u32, u32)) {
         self.news.push(answer);
     }
 
-    /// Whether answers have come.
+    /// True if answers have arrived.
     #[inline]
     pub fn has_news(&self) -> bool {
         !self.news.is_empty()
     }
 
-    /// So many bytes of zero, at most as many as [`pad`](Self::pad) was told.
+    /// Returns `len` zero bytes, at most as many as [`pad`](Self::pad) has prepared.
     pub fn padding(&self, len: u32) -> &[u8] {
         self.padding.get(..len as usize).unwrap_or_default()
     }
@@ -52,14 +52,14 @@ impl Lengths {
         }
     }
 
-    /// Forgets what came of a peer.
+    /// Forgets the pieces of a peer.
     pub fn forget(&mut self, peer: PeerId) {
         self.pieces.forget(peer);
     }
 }
 
 impl Intake {
-    /// A piece of a packet; the whole is taken in with the last of them.
+    /// Handles a piece of a packet; with the last piece the whole packet is handled.
     #[cold]
     pub(super) fn piece(
         &mut self,
@@ -75,8 +75,8 @@ impl Intake {
 }
 
 impl Driver {
-    /// A packet to a peer that is heard is sent again and again in vain: it is too long, or of a
-    /// kind that something on the way drops.
+    /// Handles a packet that is retransmitted in vain to a peer that is heard: the packet is too
+    /// long, or of a kind that the network drops.
     #[cold]
     pub(super) fn on_stuck(&mut self, peer: PeerId, since: Instant, bulk: bool, len: u32) {
         let now = self.intake.time.now;
@@ -98,7 +98,7 @@ impl Driver {
         self.search(peer);
     }
 
-    /// Goes on with the search for the length of packets to a peer, if there is one.
+    /// Continues the search for the MTU to a peer, if there is one.
     pub(super) fn search(&mut self, peer: PeerId) {
         let Some(Some(route)) = self.paths.routes.get(peer.0 as usize) else { return };
         let Some(at) = route.probe_at() else { return };
@@ -108,8 +108,8 @@ impl Driver {
         }
     }
 
-    /// Asks over paths that are not proven, and for the length of packets, where time has come.
-    /// True if it has.
+    /// Sends due questions over unproven paths and due probes of packet lengths. True if there was
+    /// one.
     #[inline]
     pub(super) fn ask_due(&mut self) -> bool {
         let now = self.intake.time.now;
@@ -149,19 +149,19 @@ impl Driver {
             self.intake.due.lengths.pad(size);
             let payload = self.intake.resolve(&t.payload, &self.identity.encoded);
             let frame = Frame { peer, header: t.header.as_slice(), payload };
-            // One that finds no room is as good as lost.
+            // A probe that finds no room counts as lost.
             self.links[link].send(&[frame]);
         }
     }
 
-    /// Takes in the answers that have come.
+    /// Handles arrived answers.
     pub(super) fn take_lengths(&mut self) {
         while let Some((peer, link, size)) = self.intake.due.lengths.news.pop() {
             self.on_probed(peer, link, size);
         }
     }
 
-    /// A packet of this length got through to a peer.
+    /// Records that a packet of this length reached a peer.
     fn on_probed(&mut self, peer: PeerId, link: u32, size: u32) {
         let now = self.intake.time.now;
         let Some(Some(route)) = self.paths.routes.get_mut(peer.0 as usize) else { return };
@@ -172,7 +172,7 @@ impl Driver {
         self.search(peer);
     }
 
-    /// Acts on what is known of the length of packets to a peer, if that has changed.
+    /// Applies the known MTU to a peer, if it has changed.
     fn note_lengths(&mut self, peer: PeerId) {
         let Some(Some(route)) = self.paths.routes.get_mut(peer.0 as usize) else { return };
         let Some((before, mtu)) = route.measure_mtu() else { return };
@@ -184,7 +184,7 @@ impl Driver {
         }
     }
 
-    /// Says that packets to a peer are shorter or longer from now on than they were `before`.
+    /// Logs that packets to a peer are now shorter or longer than `before`.
     pub(super) fn say_length(&self, peer: PeerId, before: u32, mtu: u32) {
         if mtu == before || !self.intake.engine.peer_ready(peer) {
             return;

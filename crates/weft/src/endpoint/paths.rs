@@ -1,10 +1,10 @@
-//! The paths to a peer: the links that reach it, and which of them carries what.
+//! The paths to a peer: the links that reach it, and the choice of link for each packet.
 //!
 //! A peer inside the host has one path. Over networks it has one for each link that both sides
-//! offer: small packets take the one with the lowest latency, DATA the one with the highest rate.
-//! A path is used once it is proven: a HELLO sent over it was answered. When packets stay
-//! unacknowledged, all paths are asked again; those that stay silent while another answers are
-//! lost, and what they carried moves.
+//! offer: small packets take the one with the lowest latency, DATA the one with the highest rate. A
+//! path is used once it is proven: a HELLO sent over it was answered. When packets stay
+//! unacknowledged, all paths are asked again; paths that stay silent while another answers are
+//! lost, and their packets move to other paths.
 
 use super::row::Row;
 use crate::calibration::Calibration;
@@ -17,19 +17,20 @@ use weft_core::{Instant, LinkCaps, PeerId};
 
 /// Most paths to a peer.
 pub(super) const PATHS_MAX: usize = 4;
-/// Between two questions over a path that never answered or is lost: at first, and at most.
+/// Interval between two questions over a path that never answered or is lost: the first, and the
+/// longest.
 const ASK_AGAIN: Duration = Duration::from_millis(250);
 const ASK_AGAIN_MAX: Duration = Duration::from_secs(30);
-/// Paths for packets longer than this are asked by questions as long: one at a time, in so long at
-/// least, and if it is not proven, after so long at first. Several peers that share a slow network
-/// would fill it with questions.
+/// Paths for packets longer than this are asked by questions of that length. `ASK_LONG` is the
+/// least interval of such questions, `ASK_LONG_AGAIN` the first interval after one that proved no
+/// path, since several peers on a slow network would fill it with questions.
 const LONG: u32 = 16 << 10;
 const ASK_LONG: Duration = Duration::from_millis(100);
 const ASK_LONG_AGAIN: Duration = Duration::from_secs(1);
-/// A path that was proven for this long is asked again soon when it is lost; one that comes and
-/// goes, less and less often.
+/// A path that was proven for this long is asked again soon when it is lost; an unstable path is
+/// asked less and less often.
 const STEADY: Duration = Duration::from_secs(10);
-/// What is asked within this time of another answer may still be on its way.
+/// An answer to a question within this time of another answer may still be in flight.
 const GRACE: Duration = Duration::from_millis(1);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +52,7 @@ fn ask_again(caps: &LinkCaps) -> Duration {
     }
 }
 
-/// One way to a peer.
+/// One path to a peer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Path {
     pub link: u8,
@@ -59,12 +60,13 @@ pub(super) struct Path {
     state: State,
     asked: Option<Instant>,
     answered: Option<Instant>,
-    /// When it was proven or lost.
+    /// Time when it was proven or lost.
     since: Instant,
-    /// Answers before do not prove it again: a path that loses most packets still answers at times.
+    /// Answers before this time do not prove it again: a path that loses most packets still answers
+    /// at times.
     hold: Instant,
     wait: Duration,
-    /// How long packets may be; `caps.mtu` follows it.
+    /// The length of packets; `caps.mtu` follows it.
     pub mtu: PathMtu,
 }
 
@@ -76,12 +78,12 @@ impl Path {
         Path { link, caps, state, asked, answered, since: never, hold: never, wait, mtu }
     }
 
-    /// Bytes per microsecond of data, over all its interfaces.
+    /// Returns the rate of data over all its interfaces, in bytes per microsecond.
     fn rate(&self) -> u64 {
         u64::from(self.caps.bytes_per_us) * u64::from(self.caps.stripes.max(1))
     }
 
-    /// Whether a long question may be asked; it is then.
+    /// True if a long question may be asked; records it as asked then.
     fn ask_long(&mut self, now: Instant) -> bool {
         let may = self.asked.is_none_or(|asked| now >= asked + ASK_LONG);
         if may {
@@ -99,7 +101,7 @@ impl Path {
     }
 }
 
-/// All ways to a peer.
+/// All paths to a peer.
 #[derive(Clone, Debug)]
 pub(super) struct Route {
     paths: ArrayVec<Path, PATHS_MAX>,
@@ -107,15 +109,16 @@ pub(super) struct Route {
     pub small: u8,
     /// Link for DATA.
     pub bulk: u8,
-    /// Longest packet of each.
+    /// Longest packet of each of the two.
     fits: [u32; 2],
-    /// Links that questions came over since the last answer, which goes back the same ways, and the
-    /// last one of all: a peer that lost its core finds questions over all of them at once.
+    /// Links over which questions came since the last answer, and the link of the last question.
+    /// The answer goes back over all of them: a peer that lost its core finds questions over all
+    /// paths at once.
     callers: ArrayVec<u8, PATHS_MAX>,
     last_caller: u8,
-    /// Of messages to the peer.
+    /// The row of small messages to the peer.
     pub row: Row,
-    /// When packets were last found to stay unacknowledged, and paths were asked.
+    /// Time of the last stall, when paths were asked.
     stalled: Instant,
 }
 
@@ -146,7 +149,7 @@ impl Paths {
 }
 
 impl Route {
-    /// `None` without a path.
+    /// Makes a route. `None` without a path.
     pub fn new(paths: ArrayVec<Path, PATHS_MAX>) -> Option<Route> {
         let first = paths.first()?.link;
         let (fits, callers) = ([0; 2], ArrayVec::new());
@@ -164,17 +167,17 @@ impl Route {
         Some(route)
     }
 
-    /// Links of all paths.
+    /// Returns the links of all paths.
     pub fn links(&self) -> impl Iterator<Item = usize> + '_ {
         self.paths.iter().map(|p| usize::from(p.link))
     }
 
-    /// Whether there is a choice.
+    /// True if there is more than one path.
     pub fn has_choice(&self) -> bool {
         self.paths.len() > 1
     }
 
-    /// Links an answer goes over: it proves each of them.
+    /// Takes the links for an answer, which proves each of them.
     pub fn take_callers(&mut self) -> ArrayVec<usize, PATHS_MAX> {
         if self.callers.is_empty() {
             self.callers.push(self.last_caller);
@@ -182,7 +185,7 @@ impl Route {
         self.callers.drain(..).map(usize::from).collect()
     }
 
-    /// A question came over this link.
+    /// Records that a question came over this link.
     pub fn asked_over(&mut self, link: usize) {
         if self.links().any(|l| l == link) {
             self.last_caller = link as u8;
@@ -192,16 +195,16 @@ impl Route {
         }
     }
 
-    /// What the engine has to know: packets fit every path, so that none has to be cut anew when
-    /// one is lost, but for those of bulk data where another path cuts what is too long; latency is
-    /// that of the best path for small packets, the rate that of the best for data.
+    /// Returns the capabilities for the engine. Packets fit every path, so that none has to be cut
+    /// anew when a path is lost; only bulk data may be longer, if another path cuts long packets.
+    /// Latency is that of the best path for small packets, the rate that of the best for data.
     pub fn caps(&self) -> LinkCaps {
         let quick = self.best(|p| u64::from(u32::MAX - p.caps.latency_ns));
-        // While none is proven, the best of all; longer packets only where they are known to pass.
+        // While no path is proven, the best of all; longer packets only if they are known to pass.
         let proven = |p: &&Path| p.link == self.bulk && p.state == State::Proven;
         let way = self.paths.iter().find(proven).map(|p| p.caps);
         let fast = way.unwrap_or_else(|| self.best(Path::rate));
-        // The rate of what is sent at once is that of the quick one, too.
+        // Eager messages have the rate of the quick path, too.
         let mut caps = quick;
         caps.mtu = self.paths.iter().map(|p| p.caps.mtu).min().unwrap_or(quick.mtu);
         (caps.bytes_per_us, caps.stripes) = (fast.bytes_per_us, fast.stripes);
@@ -215,7 +218,7 @@ impl Route {
         caps
     }
 
-    /// A link now carries packets of this size; returns what all paths carry.
+    /// Records that a link now carries packets of this size; returns the size that all paths carry.
     pub fn set_mtu(&mut self, now: Instant, link: usize, mtu: u32) -> u32 {
         for path in self.paths.iter_mut().filter(|p| usize::from(p.link) == link) {
             path.mtu.set_most(now, mtu);
@@ -224,8 +227,8 @@ impl Route {
         self.caps().mtu
     }
 
-    /// Takes in what is known now of the length of packets; what all paths carried, and carry now,
-    /// where that has changed.
+    /// Applies the known packet lengths. Returns the lengths that all paths carried before and
+    /// carry now, if they differ.
     pub fn measure_mtu(&mut self) -> Option<(u32, u32)> {
         let before = self.caps().mtu;
         self.paths.iter_mut().for_each(|path| path.caps.mtu = path.mtu.fits());
@@ -234,27 +237,28 @@ impl Route {
         (now != before).then_some((before, now))
     }
 
-    /// What is known of the length of packets over each link.
+    /// Returns the known packet lengths over each link.
     pub fn mtus(&mut self) -> impl Iterator<Item = (usize, &mut PathMtu)> + '_ {
         self.paths.iter_mut().map(|path| (usize::from(path.link), &mut path.mtu))
     }
 
-    /// When the next packet is to ask for its length.
+    /// Returns the time of the next probe.
     pub fn probe_at(&self) -> Option<Instant> {
         self.paths.iter().filter_map(|path| path.mtu.next_timeout()).min()
     }
 
-    /// Doubts the way of a packet of this length, which is sent again and again in vain since
-    /// `since`, though the peer is heard: starts to look for lengths that get through. If that was
-    /// found lately not to be the cause, or packets of no length were answered, the path is left,
-    /// where there is another. Returns true if that is so.
+    /// Doubts the path of a packet of length `len`, which is retransmitted in vain since `since`
+    /// though the peer is heard: starts a search for lengths that get through. If a recent search
+    /// found length not to be the cause, or no length was answered, the path is left, if there is
+    /// another. True if it was left.
     pub fn suspect(&mut self, (now, since): (Instant, Instant), link: u8, len: u32) -> bool {
         let others = self.paths.iter().any(|p| p.link != link && p.state != State::Lost);
         let Some(path) = self.paths.iter_mut().find(|p| p.link == link) else { return false };
-        // Where there is another way, links of long packets ask with them, and are judged by that.
+        // If there is another path, links of long packets are asked with long questions, and judged
+        // by the answers.
         let judged = others && is_long(&path.caps);
         let known = path.mtu.is_known(now, since) || others && path.mtu.is_silent(now);
-        // Short ones are not too long.
+        // A short packet cannot be too long.
         if !judged && len > MTU_MIN && !known {
             path.mtu.suspect(now, since);
             return false;
@@ -268,7 +272,7 @@ impl Route {
         self.choose()
     }
 
-    /// A link spreads data over so many interfaces.
+    /// Records that a link spreads data over `stripes` interfaces.
     pub fn set_stripes(&mut self, link: usize, stripes: u8) {
         for path in self.paths.iter_mut().filter(|p| usize::from(p.link) == link) {
             path.caps.stripes = stripes;
@@ -281,14 +285,14 @@ impl Route {
         best.map_or(LinkCaps::network("none", 512), |p| p.caps)
     }
 
-    /// Chooses among the proven paths; while there are none, among those not lost. True if the
+    /// Chooses links among the proven paths; without any, among the paths not lost. True if the
     /// choice has changed.
     fn choose(&mut self) -> bool {
         let wanted = [State::Proven, State::Unproven, State::Lost];
         let state = wanted.into_iter().find(|s| self.paths.iter().any(|p| p.state == *s));
         let candidates = || self.paths.iter().filter(|p| Some(p.state) == state);
         let small = candidates().min_by_key(|p| p.caps.latency_ns).map_or(self.small, |p| p.link);
-        // Of two that are equal, the one in use for small packets.
+        // Of two equal paths, the one in use for small packets.
         let rate = |p: &&Path| (p.rate(), p.link == small);
         let bulk = candidates().max_by_key(rate).map_or(self.bulk, |p| p.link);
         let changed = (self.small, self.bulk) != (small, bulk);
@@ -304,7 +308,7 @@ impl Route {
         });
     }
 
-    /// Link for a packet of this length.
+    /// Returns the link for a packet of this length.
     #[inline]
     pub fn link_for(&self, bulk: bool, len: u32) -> u8 {
         let link = if bulk { self.bulk } else { self.small };
@@ -314,8 +318,9 @@ impl Route {
         self.link_with_room(link, len)
     }
 
-    /// A packet made before a path shrank keeps its size when it is sent again: it takes a path
-    /// that still carries it, or one that cuts what is too long.
+    /// Returns a link for a packet made before a path's MTU shrank: the packet keeps its length
+    /// when it is retransmitted, so it needs a path that still carries it, or one that cuts long
+    /// packets.
     #[cold]
     fn link_with_room(&self, wanted: u8, len: u32) -> u8 {
         let cost = |p: &&Path| {
@@ -326,7 +331,7 @@ impl Route {
         self.paths.iter().min_by_key(cost).map_or(wanted, |p| p.link)
     }
 
-    /// The peer answered over this link. True if another choice follows from it.
+    /// Records an answer over this link. True if it changes the choice.
     pub fn answered(&mut self, link: usize, now: Instant) -> bool {
         for path in self.paths.iter_mut().filter(|p| usize::from(p.link) == link) {
             path.answered = Some(now);
@@ -337,7 +342,7 @@ impl Route {
         self.choose()
     }
 
-    /// When the next path that is not proven is to be asked.
+    /// Returns the time to ask the next unproven path.
     pub fn ask_at(&self) -> Option<Instant> {
         if !self.has_choice() {
             return None;
@@ -345,7 +350,7 @@ impl Route {
         self.paths.iter().filter_map(Path::ask_at).min()
     }
 
-    /// Links to ask now, because time has come.
+    /// Returns the links to ask now, since their time has come.
     pub fn ask_due(&mut self, now: Instant) -> ArrayVec<usize, PATHS_MAX> {
         let mut due = ArrayVec::new();
         for path in &mut self.paths {
@@ -360,14 +365,14 @@ impl Route {
         due
     }
 
-    /// Links to ask now, because the session opens: all.
+    /// Returns the links to ask when the session opens: all.
     pub fn ask_first(&mut self, now: Instant) -> ArrayVec<usize, PATHS_MAX> {
         let alone = !self.has_choice();
         let ask = |p: &mut Path| alone || !is_long(&p.caps) || p.ask_long(now);
         self.paths.iter_mut().filter_map(|p| ask(p).then_some(p.link.into())).collect()
     }
 
-    /// Links to ask now, because packets stay unacknowledged: all that are in use.
+    /// Returns the links to ask since packets stay unacknowledged: all that are in use.
     pub fn ask_all(&mut self, now: Instant) -> ArrayVec<usize, PATHS_MAX> {
         let alone = !self.has_choice();
         self.stalled = now;
@@ -382,11 +387,11 @@ impl Route {
         links
     }
 
-    /// Gives up proven paths that have not answered although another has, of those that were asked
-    /// since packets stay unacknowledged. True if another choice follows from it.
+    /// Gives up proven paths that were asked since the stall and have not answered, although
+    /// another path has. True if the choice changes.
     pub fn judge(&mut self, now: Instant) -> bool {
         let stalled = self.stalled;
-        // What a path answered before says nothing of the peer now, which may have lost its core.
+        // An earlier answer says nothing about the peer now, which may have lost its core.
         let in_question = |p: &Path| p.asked.is_some_and(|asked| asked >= stalled);
         let fresh = |p: &Path| p.asked.zip(p.answered).is_some_and(|(asked, at)| at >= asked);
         let alive = self.paths.iter().filter(|p| in_question(p) && fresh(p));
@@ -406,12 +411,12 @@ impl Route {
     }
 }
 
-/// Packets that the quick path carries in less time than a train takes to get ready, measured;
-/// where a train needs no system call to be received, it pays from the second packet on.
+/// Number of packets that the quick path carries in less time than a train takes to prepare,
+/// measured; a train that is received without a system call pays from the second packet on.
 const QUICK_PACKETS: u32 = 3;
 
-/// Bytes of a message from which on the path of the higher rate has it there first, by latencies
-/// and rates; more than a few packets.
+/// Returns the least length of a message that arrives sooner over the path of the higher rate, by
+/// latencies and rates; it is more than a few packets.
 fn bulk_min(quick: &LinkCaps, fast: &LinkCaps, mtu: u32) -> u32 {
     let ps = |caps: &LinkCaps| 1_000_000 / u64::from(caps.bytes_per_us.max(1));
     let gain = ps(quick).saturating_sub(ps(fast));
@@ -469,7 +474,7 @@ mod tests {
         [RAW, UDP, GSO].into_iter().for_each(|link| _ = route.answered(link, at(200_000)));
         assert_eq!(route.ask_all(at(210_000)).len(), 3);
         [RAW, UDP, GSO].into_iter().for_each(|link| _ = route.answered(link, at(210_010)));
-        // The long question is too young to be asked again, and its answer is old.
+        // The long question is too recent to be repeated, and its answer is old.
         assert_eq!(route.ask_all(at(220_000))[..], [RAW, UDP]);
         assert!(!route.judge(at(225_000)), "nobody has answered");
         route.answered(UDP, at(226_000));
@@ -493,7 +498,7 @@ mod tests {
     fn caps__longer_messages_go_the_way_of_data_where_that_gains() {
         let from = two().caps().bulk_min;
         assert!((3 * 1456..8192).contains(&from), "{from}");
-        // Nothing to gain from single packets, nor with one path.
+        // Single packets gain nothing, nor does a route with one path.
         let mut udp = LinkCaps::network("udp", 1456);
         udp.bytes_per_us = 6_000;
         for paths in [vec![udp, LinkCaps::network("packet", 1480)], vec![udp]] {
@@ -534,7 +539,7 @@ mod tests {
         let caps = route.caps();
         assert_eq!((caps.bulk_mtu, caps.train), (0, 44));
         assert_eq!(route.link_for(true, 60_000), UDP as u8, "in pieces");
-        // Nobody would carry them were it lost.
+        // No other path would carry them if this one were lost.
         let mut route = three(&[RAW, GSO]);
         route.ask_due(at(1));
         route.answered(GSO, at(3));
@@ -618,7 +623,7 @@ mod tests {
         assert!(lost[0] < 10 && lost[5] > 50, "{lost:?}");
     }
 
-    /// Lets the length of packets over a path be looked for in vain: none is answered.
+    /// Runs a search for the packet length of a path in which no probe is answered.
     fn search_in_vain(route: &mut Route, link: usize, mut now: Instant) -> Instant {
         while let Some(at) = route.probe_at() {
             now = now.max(at);

@@ -1,4 +1,4 @@
-//! The port in the driver: what arrived for clients, and what each of them is to be called for.
+//! The port in the driver: messages that arrived for clients, and due calls of each client.
 
 use super::intake::Intake;
 use super::regions::{AtOnce, Regions};
@@ -25,18 +25,18 @@ pub(crate) enum Call {
     Poll,
 }
 
-/// A client of the port, or messages for one that is yet to come.
+/// A client of the port, or messages for one that is not registered yet.
 pub(crate) struct Slot {
     pub number: u8,
     pub client: Option<Rc<dyn Client>>,
-    /// Bounded by the credit that senders have.
+    /// Bounded by the senders' credit.
     arrived: VecDeque<Arrived>,
     /// Bounded by the number of peers.
     failures: VecDeque<(PeerId, PeerFailure)>,
     requests: VecDeque<AtomicRequest>,
-    /// When the client wants to be called.
+    /// Time of the client's next call.
     due: Instant,
-    /// The client is dealing with a message: others wait.
+    /// True while the client handles a message; others wait.
     busy: bool,
 }
 
@@ -72,21 +72,21 @@ impl Slot {
 #[derive(Default)]
 pub(crate) struct Ports {
     slots: Vec<Slot>,
-    /// Messages, failures and requests that clients are to be called for.
+    /// Number of messages, failures and requests for which clients are to be called.
     owed: usize,
-    /// There is a client that is looked at in each round.
+    /// True if a client is polled in each round.
     pub polled: bool,
     buffers: Vec<Buffer>,
-    /// Work on active messages ahead of the packets behind them, by number.
+    /// Work on active messages as they arrive, before later packets, by number.
     pub at_once: HashMap<u32, AtOnce>,
-    /// Panics of such work, which go on when the driver is whole.
+    /// Panics of such work, which are resumed when the driver is consistent.
     panics: VecDeque<Box<dyn Any + Send>>,
-    /// Keys of words that a client serves, and its number.
+    /// Keys of words that a client serves, with its number.
     pub served: BTreeMap<u64, u8>,
 }
 
 impl Ports {
-    /// The slot of a number, made if there is none.
+    /// Returns the slot of a number, and makes it if there is none.
     #[inline]
     fn slot(&mut self, number: u8) -> &mut Slot {
         let at = self.slots.iter().position(|slot| slot.number == number);
@@ -108,7 +108,7 @@ impl Ports {
         self.slots.len() - 1
     }
 
-    /// The client of a number.
+    /// Returns the client of a number.
     pub fn client(&self, number: u8) -> Option<&Rc<dyn Client>> {
         self.slots.iter().find(|slot| slot.number == number)?.client.as_ref()
     }
@@ -118,35 +118,35 @@ impl Ports {
         self.slot(number).client = Some(client);
     }
 
-    /// A client wants to be called at a time.
+    /// Sets the time of a client's next call.
     pub fn set_due(&mut self, number: u8, at: Instant) {
         self.slot(number).due = at;
     }
 
-    /// A client wants to be called at a time, or sooner if it has said so before.
+    /// Sets the time of a client's next call, unless a sooner one is set.
     pub fn due_by(&mut self, number: u8, at: Instant) {
         let slot = self.slot(number);
         slot.due = slot.due.min(at);
     }
 
-    /// When the next client wants to be called.
+    /// Returns the time of the next call of any client.
     pub fn next_due(&self) -> Option<Instant> {
         self.slots.iter().map(|slot| slot.due).min().filter(|&at| at != Instant::FAR)
     }
 
-    /// True if no client is to be called, as far as is known without a look at each.
+    /// True if no call is due, as far as is known without polling each client.
     #[inline]
     pub fn is_idle(&self) -> bool {
         self.owed == 0
     }
 
-    /// True if a message of a client is to be dealt with.
+    /// True if a message waits for a client.
     #[inline]
     pub fn has_arrived(&self, number: u8) -> bool {
         self.owed > 0 && self.slots.iter().any(|s| s.number == number && !s.arrived.is_empty())
     }
 
-    /// The next call of a client: its number, place, and what the call is for.
+    /// Returns the next call of a client: its index, its number, the client, and the call.
     #[inline]
     pub fn next_call(&mut self, now: Instant) -> Option<(usize, u8, Rc<dyn Client>, Call)> {
         for (at, slot) in self.slots.iter_mut().enumerate() {
@@ -158,13 +158,13 @@ impl Ports {
         None
     }
 
-    /// The client at a place has dealt with a message.
+    /// Records that the client at an index has handled a message.
     #[inline]
     pub fn ended(&mut self, at: usize) {
         self.slots[at].busy = false;
     }
 
-    /// What work at once panicked with, if it did.
+    /// Takes a panic of work at arrival, if there is one.
     #[inline]
     pub fn panicked(&mut self) -> Option<Box<dyn Any + Send>> {
         let panic = self.panics.pop_front()?;
@@ -180,8 +180,8 @@ impl Ports {
         }
     }
 
-    /// Asks the client that serves a word for an atomic operation. `None`: no client does; false:
-    /// it has too much to do.
+    /// Asks the client that serves a word for an atomic operation. `None` if no client serves it;
+    /// false if too many requests wait.
     pub fn ask(&mut self, request: &AtomicRequest) -> Option<bool> {
         let number = *self.served.get(&request.key)?;
         let slot = self.slot(number);
@@ -209,7 +209,7 @@ impl Ports {
 }
 
 impl Intake {
-    /// An active message that nobody awaits: it waits for its client.
+    /// Handles an active message without a waiting receive: it waits for its client.
     #[inline]
     pub(super) fn active(&mut self, peer: PeerId, tag: u64, payload: Bytes<'_>) {
         let mut data = self.ports.buffer();
@@ -219,7 +219,7 @@ impl Intake {
 
     #[inline]
     pub(super) fn arrived(&mut self, peer: PeerId, tag: u64, data: Buffer) {
-        // Its acknowledgement is sent when the program has seen it.
+        // It is acknowledged when the program has seen it.
         self.outcome.ended = true;
         self.engine.active_queued();
         let message = Arrived::new(peer, tag, data);
@@ -232,7 +232,8 @@ impl Intake {
         self.ports.slot((tag >> 24) as u8).arrived.push_back(message);
     }
 
-    /// Does with a message at once what is to be done so. Returns what is left for its client.
+    /// Runs the work at arrival for a message, if there is any. Returns the message for its client,
+    /// if any is left.
     fn work_at_once(&mut self, number: u32, mut message: Arrived) -> Option<Arrived> {
         let Some(work) = self.ports.at_once.get_mut(&number) else { return Some(message) };
         let regions = &mut Regions::new(&self.engine, &mut self.regions);

@@ -1,4 +1,4 @@
-//! Ways to peers: connecting links, proving paths, moving to another when one is lost.
+//! Routes to peers: connecting links, proving paths, moving to another path when one is lost.
 
 use super::driver::Driver;
 use super::paths::{Path, Route, PATHS_MAX};
@@ -8,10 +8,11 @@ use std::time::Duration;
 use weft_core::{Instant, LinkCaps, PeerFailure, PeerId};
 use weft_link::{Address, LinkEvent, PeerInfo};
 
-/// Between two looks at paths that wait for the session to open.
+/// Interval between checks of paths that wait for the session to open.
 const OPENING: Duration = Duration::from_millis(20);
 
-/// What the engine has to know of a route, switch-over included.
+/// Returns the capabilities of a route for the engine, with the switch-over from eager to
+/// rendezvous.
 fn together(
     route: &Route,
     calibration: &Calibration,
@@ -22,19 +23,19 @@ fn together(
     caps
 }
 
-/// Which of several links to a peer carry what.
+/// The choice among several links to a peer.
 #[derive(Clone, Copy, Debug)]
 pub struct Choice {
     /// Index of the link of small packets.
     pub small: usize,
     /// Index of the link of data.
     pub data: usize,
-    /// What the protocols are chosen by.
+    /// The capabilities by which protocols are chosen.
     pub caps: LinkCaps,
 }
 
-/// What an endpoint chooses where a peer is reached over links of these capabilities, of which it
-/// takes the first four; `None` without a link.
+/// Returns an endpoint's choice for a peer reached over links of these capabilities, of which it
+/// uses the first four. `None` without a link.
 pub fn choice(links: &[LinkCaps], calibration: &Calibration) -> Option<Choice> {
     let path = |(i, caps): (usize, &LinkCaps)| Path::new(i, calibration.apply(*caps));
     let route = Route::new(links.iter().enumerate().take(PATHS_MAX).map(path).collect())?;
@@ -43,8 +44,8 @@ pub fn choice(links: &[LinkCaps], calibration: &Calibration) -> Option<Choice> {
 }
 
 impl Driver {
-    /// Makes a peer of an address. The links are tried in order of preference; the reasons of those
-    /// that refuse are returned when all do.
+    /// Makes a peer of an address. The links are tried in order of preference; if all refuse, their
+    /// reasons are returned.
     pub fn connect(&mut self, address: &Address) -> Result<PeerId, Vec<(&'static str, String)>> {
         self.leave_if_copied();
         if let Some(peer) = self.intake.engine.find_peer(address.endpoint) {
@@ -64,7 +65,7 @@ impl Driver {
         }
     }
 
-    /// No link leads to a peer, for these reasons.
+    /// Fails a peer that no link reaches, for these reasons.
     fn unreached(&mut self, peer: PeerId, reasons: &[(&'static str, String)]) {
         let each: Vec<String> =
             reasons.iter().map(|(link, why)| format!("{link}: {why}")).collect();
@@ -72,7 +73,8 @@ impl Driver {
         self.intake.engine.peer_failed(peer, PeerFailure::NoLink);
     }
 
-    /// A peer that we do not lead to, or not by memory as it does to us, said HELLO over `link`.
+    /// Handles a HELLO over `link` from a peer to which this endpoint has no route, or no route by
+    /// memory while the peer has one.
     pub(super) fn route_back(&mut self, peer: PeerId, address: &Address, link: usize) {
         let network = |link: usize| self.intake.arriving.caps[link].network;
         match self.link_of(peer) {
@@ -87,7 +89,8 @@ impl Driver {
         }
     }
 
-    /// A peer does not take our connection. Nothing was said but HELLO: another link may do.
+    /// Handles a peer's refusal of our connection. Only HELLO was sent so far, so another link may
+    /// serve.
     fn on_refused(&mut self, peer: PeerId, link: usize) {
         let address = self.known.addresses.get(peer.0 as usize).cloned().flatten();
         let ready = self.intake.engine.peer_ready(peer);
@@ -104,7 +107,7 @@ impl Driver {
         self.intake.engine.peer_failed(peer, PeerFailure::Refused);
     }
 
-    /// Finds a link for a peer, trying `links` in this order; why each refuses, when all do.
+    /// Finds a link for a peer among `links`, in this order. If all refuse, returns their reasons.
     fn route(
         &mut self,
         peer: PeerId,
@@ -118,7 +121,7 @@ impl Driver {
         let mut reasons = Vec::new();
         let mut paths = ArrayVec::<Path, PATHS_MAX>::new();
         for i in links {
-            // Inside the host one path is enough; over networks, more than one is welcome.
+            // Inside the host one path is enough; over networks several are useful.
             let network = self.intake.arriving.caps[i].network;
             if paths.is_full() || !(network || paths.is_empty()) {
                 continue;
@@ -153,7 +156,7 @@ impl Driver {
         Ok(())
     }
 
-    /// The links that peers are reached over may have changed.
+    /// Updates the links in use, which may have changed.
     fn note_use(&mut self) {
         for (busy, &used) in self.polling.busy.iter_mut().zip(&self.paths.used) {
             *busy = used > 0;
@@ -163,7 +166,7 @@ impl Driver {
         self.polling.has_polled_network = in_use.any(|(caps, _)| caps.network && caps.polled);
     }
 
-    /// Forgets the ways to a peer.
+    /// Forgets the paths to a peer.
     pub(super) fn unroute(&mut self, peer: PeerId) {
         let Some(slot) = self.paths.routes.get_mut(peer.0 as usize) else { return };
         let Some(route) = slot.take() else { return };
@@ -175,13 +178,13 @@ impl Driver {
         self.note_use();
     }
 
-    /// Link index of a peer, for all but data.
+    /// Returns the index of a peer's link for all but data.
     #[inline]
     pub fn link_of(&self, peer: PeerId) -> Option<usize> {
         Some(usize::from(self.paths.routes.get(peer.0 as usize)?.as_ref()?.small))
     }
 
-    /// A HELLO came from a peer.
+    /// Handles a HELLO from a peer.
     pub(super) fn on_hello(&mut self, peer: PeerId, link: usize, answer: bool) {
         let now = self.intake.time.now;
         let Some(Some(route)) = self.paths.routes.get_mut(peer.0 as usize) else { return };
@@ -193,14 +196,14 @@ impl Driver {
         }
     }
 
-    /// Tells the engine which way bulk data goes.
+    /// Tells the engine the link of bulk data.
     pub(super) fn set_bulk(&mut self, peer: PeerId) {
         if let Some(Some(route)) = self.paths.routes.get(peer.0 as usize) {
             self.intake.engine.set_bulk(peer, route.caps());
         }
     }
 
-    /// Asks over paths that are not proven, as their time comes.
+    /// Sends due questions over unproven paths.
     #[cold]
     pub(super) fn ask_unproven(&mut self) {
         let now = self.intake.time.now;
@@ -212,7 +215,7 @@ impl Driver {
                 self.ask(peer, &due);
             }
             let Some(Some(route)) = self.paths.routes.get(peer.0 as usize) else { continue };
-            // While the session opens, HELLOs go over every path anyway.
+            // While the session opens, HELLOs go over every path already.
             let at = route.ask_at().map(|at| at.max(now + OPENING));
             if let Some(at) = at {
                 next = next.min(at);
@@ -229,7 +232,8 @@ impl Driver {
         }
     }
 
-    /// Packets to a peer stay unacknowledged: is it the peer, or the path?
+    /// Handles a stall, in which packets to a peer stay unacknowledged: asks all paths, to learn if
+    /// the peer or a path has failed.
     #[cold]
     pub(super) fn on_stalled(&mut self, peer: PeerId, times: u32) {
         let now = self.intake.time.now;
@@ -251,7 +255,7 @@ impl Driver {
         self.ask(peer, &links);
     }
 
-    /// A peer is silent that a link sees: what does its process do?
+    /// Checks, by the link, the process of a peer that is silent.
     #[cold]
     pub(super) fn on_silent(&mut self, peer: PeerId) {
         if let Some(link) = self.link_of(peer) {
@@ -281,13 +285,13 @@ impl Driver {
                     self.intake.engine.set_mtu(peer, mtu);
                     self.set_bulk(peer);
                     self.search(peer);
-                    // A network says itself what its interface carries; an agent has probed.
+                    // Not over a network, whose interface gives its own MTU; an agent has probed.
                     if !self.intake.arriving.caps[link].network {
                         self.say_length(peer, before, mtu);
                     }
                 }
             }
-            // Those that waited with it may go.
+            // Packets that waited with it may go.
             LinkEvent::Held(peer, held) => {
                 self.intake.engine.hold(peer, held && self.link_of(peer) == Some(link));
                 self.intake.engine.retry_blocked();
@@ -312,7 +316,7 @@ impl Driver {
         }
     }
 
-    /// A peer has left so many messages here that there is no room for more.
+    /// Logs that a peer has so many unexpected messages here that there is no room for more.
     #[cold]
     pub(super) fn report_full(&self, peer: PeerId, messages: u64, bytes: u64) {
         let config = self.intake.engine.config();
@@ -326,7 +330,7 @@ impl Driver {
         );
     }
 
-    /// What failed, how, and what to do.
+    /// Returns the text of a failure: its object, its cause, and what to do.
     pub fn explain(&self, peer: PeerId, failure: PeerFailure) -> String {
         let what = self.describe(peer);
         match failure.advice() {
@@ -335,8 +339,8 @@ impl Driver {
         }
     }
 
-    /// A peer with the links, interfaces and addresses that it is reached over, for messages to
-    /// people; one that has failed with those that it was.
+    /// Returns a peer with its links, interfaces and addresses, for messages to people; for a
+    /// failed peer, those that it had.
     pub fn describe(&self, peer: PeerId) -> String {
         let way = match self.paths.routes.get(peer.0 as usize).and_then(Option::as_ref) {
             Some(route) => self.ways_of(peer, route),
@@ -412,7 +416,7 @@ mod tests {
         assert!(choice(&[], &Calibration::default()).is_none());
     }
 
-    /// Reaches some peers, and carries nothing.
+    /// A link that reaches some peers, and carries no packets.
     struct Fake {
         caps: LinkCaps,
         reaches: u64,

@@ -1,4 +1,4 @@
-//! Sending: which link each packet takes, in bursts.
+//! Sending of packets in bursts, and the choice of link for each.
 
 use super::driver::Driver;
 use super::intake::Bulk;
@@ -17,7 +17,7 @@ fn is(t: &Transmit, kind: PacketType) -> bool {
     t.header.as_slice().get(field::TYPE) == Some(&(kind as u8))
 }
 
-/// The headers of the packets of a run.
+/// Returns the headers of the packets of a run.
 fn headers(run: &Transmit) -> impl Iterator<Item = [u8; EagerMore::LEN]> + '_ {
     let each = run.payload.len() / run.packets.max(1);
     (0..run.packets).map(move |i| {
@@ -29,22 +29,22 @@ fn headers(run: &Transmit) -> impl Iterator<Item = [u8; EagerMore::LEN]> + '_ {
 }
 
 impl Driver {
-    /// The link a packet takes: data that was asked for may have one of its own.
+    /// Returns the link of a packet; pulled data may have a link of its own.
     #[inline]
     pub(super) fn link_for(&self, t: &Transmit) -> Option<usize> {
         self.link_by(t.peer, t.bulk, t.packet_len())
     }
 
-    /// The link that a packet of `len` bytes takes.
+    /// Returns the link of a packet of `len` bytes.
     #[inline]
     pub(super) fn link_by(&self, peer: PeerId, bulk: bool, len: u32) -> Option<usize> {
         let route = self.paths.routes.get(peer.0 as usize)?.as_ref()?;
         Some(usize::from(route.link_for(bulk, len)))
     }
 
-    /// A HELLO goes over every path, so that one that works is found; the answer goes back
-    /// each way that questions came, so that it proves the paths. Where all links are full it waits
-    /// for room as other packets do: sent anew, it would find them full again.
+    /// Sends a HELLO over every path, so that a working path is found, or its answer over each path
+    /// that a question came over, so that it proves these paths. If all links are full it waits for
+    /// room like other packets: a retransmission would find them full again.
     fn send_hello(&mut self, t: &Transmit) -> bool {
         let now = self.intake.time.now;
         let Some(Some(route)) = self.paths.routes.get_mut(t.peer.0 as usize) else { return true };
@@ -61,14 +61,14 @@ impl Driver {
         taken > 0
     }
 
-    /// Sends a HELLO over one link; whether that had room.
+    /// Sends a HELLO over one link. True if the link had room.
     pub(super) fn hello_over(&mut self, link: usize, t: &Transmit) -> bool {
         let payload = self.intake.resolve(&t.payload, &self.identity.encoded);
         let frame = Frame { peer: t.peer, header: t.header.as_slice(), payload };
         self.links[link].send(&[frame]) > 0
     }
 
-    /// Expects what the peer is asked for with this packet, if it is a request.
+    /// Prepares the link for the data that this packet requests, if it is a request.
     fn expect(&mut self, t: &Transmit) {
         if !is(t, PacketType::Pull) {
             return;
@@ -88,7 +88,7 @@ impl Driver {
         }
     }
 
-    /// Sends what the engine has. True if anything was sent.
+    /// Sends the engine's packets. True if any was sent.
     pub(super) fn transmit(&mut self) -> bool {
         let mut did = false;
         let mut next = self.intake.engine.poll_transmit(self.intake.time.now);
@@ -132,9 +132,9 @@ impl Driver {
         did
     }
 
-    /// Sends a message of `len` bytes just started to `peer`. If it is one packet and nothing is
-    /// before it, it is on its way at once, and what else there is to do is left to the next round
-    /// of progress.
+    /// Sends a message of `len` bytes just started to `peer`. If it is one packet and no packet is
+    /// queued before it, it leaves at once, and all other work is left to the next round of
+    /// progress.
     #[inline]
     pub(crate) fn send_started(&mut self, peer: PeerId, len: usize) {
         self.leave_if_copied();
@@ -171,12 +171,12 @@ impl Driver {
         }
     }
 
-    /// Sends a part of a packet that is longer than its path carries by now.
+    /// Sends a piece of a packet that is longer than its path's current MTU.
     #[cold]
     fn send_piece(&mut self, link: Option<usize>, t: Transmit) -> bool {
         let (Some(link), Some(piece)) = (link, t.piece) else { return true };
         let payload = self.intake.resolve(&t.payload, &self.identity.encoded);
-        // What it was to be read from is gone: the whole is sent again, or refused.
+        // Its memory is gone: the whole is sent again, or refused.
         if payload.len() != t.payload.len() as usize {
             return true;
         }
@@ -194,7 +194,7 @@ impl Driver {
             Some(link) => {
                 let payload = self.intake.resolve(&run.payload, &self.identity.encoded);
                 let packets = run.packets as usize;
-                // What it was to be read from is gone; the peer will ask again.
+                // Its memory is gone; the peer will ask again.
                 if payload.len() != run.payload.len() as usize {
                     packets
                 } else {
@@ -221,7 +221,7 @@ impl Driver {
             return true;
         };
         let core = &self.intake;
-        // Headers of packets in runs, but for the first of each.
+        // Headers of packets in runs, except the first of each run.
         let mut further = ArrayVec::<[u8; EagerMore::LEN], BURST>::new();
         for t in batch.iter().filter(|t| t.packets > 1) {
             further.extend(headers(t).skip(1));
@@ -264,7 +264,7 @@ impl Driver {
         }
     }
 
-    /// Whether a packet or run may go with others over a link that has room for so many.
+    /// True if a packet or run may go with others over a link that has room for `room` more.
     fn fits(&self, t: &Transmit, link: Option<usize>, room: usize) -> bool {
         t.packets as usize <= room
             && (t.packets == 1 || is(t, PacketType::EagerMore))
@@ -284,7 +284,7 @@ mod tests {
     use weft_core::{Config, EndpointId, LinkCaps};
     use weft_link::{Address, Link, LinkError, PeerInfo, Sink, WaitFd};
 
-    /// Has room or not, and counts the HELLOs that it took.
+    /// A link that has room or not, and counts the HELLOs it took.
     #[derive(Clone, Default)]
     struct Narrow {
         room: Rc<Cell<bool>>,

@@ -1,16 +1,16 @@
-//! Blocking without burning: spin for a moment, then sleep on one descriptor.
+//! Blocking: spin briefly, then sleep on one descriptor.
 
 use super::sys::epoll::Epoll;
 use weft_core::Instant;
 use weft_link::copied::Origin;
 use weft_link::{Link, WaitFd};
 
-/// The descriptor everything can be waited on, and what is registered with it.
+/// The descriptor on which the endpoint sleeps, and the descriptors registered with it.
 pub(crate) struct Waiter {
-    /// What a copy of the process changes in the set changes for the original, too.
+    /// A forked copy that changed the set would change it for the original, too.
     origin: Origin,
     epoll: Option<Epoll>,
-    /// Each with the link it belongs to.
+    /// Registered descriptors, each with its link.
     registered: Vec<(WaitFd, u64)>,
     wanted: Vec<(WaitFd, u64)>,
     scratch: Vec<WaitFd>,
@@ -18,7 +18,7 @@ pub(crate) struct Waiter {
     armed: Option<Instant>,
 }
 
-/// Links whose descriptors are told apart; those behind count as always ready.
+/// Number of links whose descriptors are distinguished; further links count as always ready.
 const LINKS: u64 = 64;
 
 impl Waiter {
@@ -33,12 +33,12 @@ impl Waiter {
         }
     }
 
-    /// The descriptor: readable when `progress` has something to do.
+    /// Returns the descriptor, which is readable when `progress` has something to do.
     pub fn fd(&self) -> Option<std::os::fd::RawFd> {
         self.epoll.as_ref().map(Epoll::fd)
     }
 
-    /// Takes a set of its own in a copy of the process.
+    /// Makes a new set in a forked copy of the process.
     fn leave_if_copied(&mut self) {
         if !self.origin.is_here() {
             *self = Waiter::new();
@@ -57,7 +57,8 @@ impl Waiter {
         if self.wanted == self.registered {
             return;
         }
-        // A number that was closed and opened again is another descriptor: renew all that moved.
+        // A number that was closed and opened again is another descriptor: register all changed
+        // ones anew.
         for old in &self.registered {
             if !self.wanted.contains(old) {
                 epoll.remove(old.0.fd);
@@ -69,9 +70,9 @@ impl Waiter {
         std::mem::swap(&mut self.registered, &mut self.wanted);
     }
 
-    /// Forgets the descriptors until the next `sync`. While they are registered the kernel tells
-    /// epoll of every packet, which costs its receive path half a microsecond even though nobody
-    /// sleeps.
+    /// Forgets the descriptors until the next `sync`. While they are registered, the kernel
+    /// notifies epoll of every packet, which costs its receive path half a microsecond even if no
+    /// thread sleeps.
     #[cold]
     pub fn let_go(&mut self) {
         self.leave_if_copied();
@@ -79,9 +80,8 @@ impl Waiter {
         self.registered.drain(..).for_each(|old| epoll.remove(old.0.fd));
     }
 
-    /// Makes the descriptor readable at `at` (in the time of `now`), or earlier: deadlines move on
-    /// with every message, and a needless look now and then costs less than a system call each
-    /// time.
+    /// Makes the descriptor readable at `at` (in the time of `now`), or earlier: deadlines move
+    /// with every message, and a rare needless wake-up costs less than a system call each time.
     pub fn arm(&mut self, now: Instant, at: Option<Instant>) {
         self.leave_if_copied();
         let Some(epoll) = &self.epoll else { return };
@@ -94,8 +94,8 @@ impl Waiter {
         }
     }
 
-    /// Sleeps until a descriptor is readable or the armed time has come. Returns the links that may
-    /// have something, a bit each: those without a descriptor too.
+    /// Sleeps until a descriptor is readable or the armed time has come. Returns a bit for each
+    /// link that may have packets, also for links without a descriptor.
     pub fn sleep(&self) -> u64 {
         match &self.epoll {
             Some(epoll) => {
@@ -121,7 +121,7 @@ mod tests {
     use weft_core::{LinkCaps, PeerId};
     use weft_link::{Address, Frame, LinkError, PeerInfo, Sink};
 
-    /// Nothing but a descriptor.
+    /// A link that has only a descriptor.
     struct Bell(UnixStream);
 
     impl Link for Bell {
@@ -156,7 +156,7 @@ mod tests {
         theirs.write_all(b"x").unwrap();
         waiter.sync([&bell as &dyn Link].into_iter());
         assert_eq!(waiter.registered, all);
-        // Ends at once, since there is something to read.
+        // The sleep ends at once, since there is something to read.
         waiter.sleep();
     }
 

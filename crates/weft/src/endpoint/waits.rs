@@ -1,8 +1,8 @@
-//! A program that waits for long: what it waits for is shown to others, and said.
+//! Long waits of the program, which are shown to other processes and logged.
 //!
-//! Nothing is noted of a wait that is short. A look is taken where a wait sleeps, and beside the
-//! rare looks at quiet links where it polls: since when has the program neither sent nor received
-//! a message, nor done anything else for long?
+//! Short waits are not recorded. A wait that sleeps checks at each sleep, and a wait that polls
+//! checks beside the rare polls of quiet links, since when the program has neither sent nor
+//! received a message, nor done anything else for long.
 
 use super::driver::Driver;
 use super::{Endpoint, Inner};
@@ -13,18 +13,19 @@ use weft_core::engine::types::{Claimed, OpKind, Probed};
 use weft_core::engine::Wait;
 use weft_core::{Instant, OpId, PeerId};
 
-/// A wait of so long is shown to others.
+/// A wait of this length is shown to other processes.
 const SHOWN: Duration = Duration::from_secs(1);
-/// A program that does not look for news for so long, and does not sleep, computes.
+/// A program that makes no progress for this time, and does not sleep, computes.
 const COMPUTES: Duration = Duration::from_secs(1);
-/// Operations that are named.
+/// Number of operations that are named.
 const NAMED: usize = crate::counters::AWAITED_MAX;
-/// What is said of a peer whose process a signal has stopped.
+/// The text about a peer whose process a signal has stopped.
 const STOPPED: &str = "whose process is stopped (SIGCONT lets it go on)";
-/// After so many times the time of the first line comes the second, and then one each time.
+/// The second line comes after `AGAIN[0]` times the time of the first, later ones every `AGAIN[1]`
+/// times.
 const AGAIN: [u32; 2] = [12, 120];
 
-/// When the next line about a wait of `waited` is due, from its begin; `None`: never.
+/// Returns the time of the next line about a wait of `waited`, from its start. `None`: never.
 pub(crate) fn next_line(waited: Duration, first: Duration) -> Option<Duration> {
     let [second, each] = AGAIN.map(|times| first.saturating_mul(times));
     match waited {
@@ -35,7 +36,7 @@ pub(crate) fn next_line(waited: Duration, first: Duration) -> Option<Duration> {
     }
 }
 
-/// How match bits are said to people: those, and which of them are not compared.
+/// A function that formats match bits and ignore mask for people.
 pub(crate) type TagText = fn(u64, u64) -> String;
 
 fn plain(tag: u64, ignore: u64) -> String {
@@ -46,45 +47,45 @@ fn plain(tag: u64, ignore: u64) -> String {
     }
 }
 
-/// The object of a wait for which no operation of the endpoint is under way, for
-/// [`Endpoint::wait_for`].
+/// The object of a wait without an operation of the endpoint, for [`Endpoint::wait_for`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Awaits {
-    /// Anything that arrives. It is named if nothing else is.
+    /// Anything that arrives; named only if no other object is.
     Anything,
     /// A packet from a peer, or from any.
     Packet(Option<PeerId>),
-    /// Room for what is to be sent, or the acknowledgement of what was, at a peer or at several.
+    /// Room for packets to send, or the acknowledgement of sent packets, at a peer or at several.
     Room(Option<PeerId>),
 }
 
-/// A wait that is named, and whether it is one for packets.
+/// A named wait, and its object if it has no operation.
 type Named = (Wait, Option<Awaits>);
 
-/// Match bits that the program has looked for without success, from whom, and when.
+/// A probe of the program without success: source, match bits, ignore mask, time.
 type Glance = (Option<PeerId>, u64, u64, Instant);
 
-/// What is known of the wait of now.
+/// The state of the current wait.
 pub(crate) struct Waits {
-    /// Messages of the program when it began.
+    /// Messages of the program when the wait began.
     mark: u64,
     since: Instant,
     last: Instant,
-    /// The program slept, or computed and somebody else looks for it, since the last look.
+    /// True if since the last check the program slept, or computed while another thread polls for
+    /// it.
     slept: bool,
     computes: bool,
-    /// When there is something to do about it.
+    /// Time of the next action about the wait.
     due: Instant,
     shown: bool,
-    /// Threads wait apart, and tell of it themselves.
+    /// True if threads wait for their own operations, and log their waits themselves.
     pub apart: bool,
     pub tag_text: TagText,
-    /// Waits without an operation, by probes.
+    /// Waits by probes, without an operation.
     probes: BTreeMap<u64, (Option<PeerId>, u64, u64)>,
     probe: u64,
-    /// The last probe of a program that calls it again and again.
+    /// The last probe of a program that probes repeatedly.
     glance: Option<Glance>,
-    /// The object of a wait of now that has no operation.
+    /// The object of the current wait, if it has no operation.
     awaits: Option<Awaits>,
 }
 
@@ -109,7 +110,7 @@ impl Default for Waits {
 }
 
 impl Waits {
-    /// Notes that the program waits now. True if there is something to do about it.
+    /// Records that the program waits now. True if an action about the wait is due.
     fn look(&mut self, now: Instant, mark: u64, first: Duration) -> bool {
         let away = !self.slept && now.since(self.last) > COMPUTES || self.computes;
         (self.slept, self.computes, self.last) = (false, false, now);
@@ -121,14 +122,15 @@ impl Waits {
         now >= self.due
     }
 
-    /// Whether the program has waited for nearly as long as `first`.
+    /// True if the program has waited for nearly as long as `first`.
     fn is_long(&self, now: Instant, first: Duration) -> bool {
         now.since(self.last) <= COMPUTES && now.since(self.since) >= first / 2
     }
 }
 
 impl Driver {
-    /// Messages that the program has begun or got, and failures that it was told of.
+    /// Returns the number of messages that the program has begun or received, and of failures
+    /// reported to it.
     fn mark(&self) -> u64 {
         let stats = self.intake.engine.stats();
         stats.messages_sent + stats.messages_received + stats.peers_failed
@@ -138,14 +140,14 @@ impl Driver {
         Duration::from_millis(u64::from(self.intake.engine.config().warn_after_ms))
     }
 
-    /// The program waits. True if that was shown or said.
+    /// Checks the program's wait. True if it was shown or logged.
     #[inline]
     pub(super) fn look_at_wait(&mut self, now: Instant) -> bool {
         let (mark, first) = (self.mark(), self.first_line());
         self.waits.look(now, mark, first) && self.on_long_wait(now)
     }
 
-    /// The program sleeps until something comes, or until this.
+    /// Returns the latest end of the program's sleep, for an action about its wait.
     pub(super) fn wait_due(&self) -> Option<Instant> {
         let own = !self.waits.probes.is_empty() || self.waits.awaits.is_some();
         let any = self.intake.engine.has_waits() || own;
@@ -169,13 +171,13 @@ impl Driver {
         true
     }
 
-    /// What the program waits for, as far as it is named, and how much there is.
+    /// Returns the program's waits, as far as they are named, and their total number.
     fn waits_now(&self) -> (Vec<Named>, usize) {
         let (engine, waits) = (&self.intake.engine, &self.waits);
         let (of_engine, mut count) = engine.waits(NAMED);
         let mut all: Vec<Named> = of_engine.into_iter().map(|wait| (wait, None)).collect();
         let probes = waits.probes.values().copied();
-        // A program that no longer looks does something else.
+        // A program that no longer probes does something else.
         let glance = waits.glance.filter(|&(.., at)| self.intake.time.now.since(at) <= COMPUTES);
         let probes = probes.chain(glance.map(|(peer, tag, ignore, _)| (peer, tag, ignore)));
         let mut add = |named: Named| {
@@ -205,7 +207,7 @@ impl Driver {
         log::warn!("waiting for {:.1} s {}{more}", waited.as_secs_f64(), each.join("; "));
     }
 
-    /// What an operation waits for, and for whom.
+    /// Returns the text about a wait: its object and its peer.
     fn wait_text(&self, (wait, awaits): &Named) -> String {
         let who = wait.peer.map_or("anybody".to_string(), |peer| self.describe(peer));
         let tag = wait.tag.map(|(tag, ignore)| format!(" {}", (self.waits.tag_text)(tag, ignore)));
@@ -232,7 +234,7 @@ impl Driver {
         }
     }
 
-    /// A peer is silent: this is said where nothing else will be about the wait.
+    /// Logs that a peer is silent, if no other line about the wait will come.
     pub(super) fn say_silent(&self, peer: PeerId, waited: Duration) {
         let (now, first) = (self.intake.time.now, self.first_line());
         if self.polling.exact || !self.waits.is_long(now, first) || self.waits_now().0.is_empty() {
@@ -245,7 +247,7 @@ impl Driver {
         }
     }
 
-    /// What others are shown of a wait, if it goes on.
+    /// Returns the wait as other processes see it, if it goes on.
     pub(super) fn waiting(&self) -> Option<Waiting> {
         let still = self.waits.shown && self.mark() == self.waits.mark;
         let (waits, count) = if still { self.waits_now() } else { (Vec::new(), 0) };
@@ -286,7 +288,7 @@ impl Drop for Awaiting<'_> {
 }
 
 impl Endpoint {
-    /// The program looks for a message again and again, without an operation that waits for it.
+    /// Records that the program polls repeatedly for a message, without an operation.
     pub(super) fn probing(&self, from: Option<PeerId>, tag: u64, ignore: u64) -> Probing<'_> {
         let waits = &mut self.inner.borrow_mut().driver.waits;
         waits.probe += 1;
@@ -294,8 +296,8 @@ impl Endpoint {
         Probing(self, waits.probe)
     }
 
-    /// Looks for a message without receiving it. A program that does so again and again, without
-    /// success, is taken to wait for it.
+    /// Looks for a message without receiving it. A program that probes repeatedly without success
+    /// counts as waiting for the message.
     pub fn probe(&self, from: Option<PeerId>, tag: u64, ignore: u64) -> Option<Probed> {
         let driver = &mut self.inner.borrow_mut().driver;
         let found = driver.intake.engine.probe(from, tag, ignore);
@@ -305,8 +307,8 @@ impl Endpoint {
         found
     }
 
-    /// Takes the oldest matching message out of matching; receive it with `recv_claimed`. A program
-    /// that looks again and again is taken to wait, as with [`probe`](Self::probe).
+    /// Takes the oldest matching message out of matching; receive it with `recv_claimed`. Repeated
+    /// claims count as a wait, as with [`probe`](Self::probe).
     pub fn claim(&self, from: Option<PeerId>, tag: u64, ignore: u64) -> Option<(Claimed, Probed)> {
         let driver = &mut self.inner.borrow_mut().driver;
         let found = driver.intake.engine.claim(from, tag, ignore);
@@ -317,38 +319,38 @@ impl Endpoint {
     }
 
     /// Returns true if a signal has stopped the process of a peer, as far as its link or its agent
-    /// can see. Links look while something is awaited of the peer, and it is silent.
+    /// can see. Links check the process while an answer of the peer is due and it is silent.
     pub fn is_stopped(&self, peer: PeerId) -> bool {
         self.inner.borrow().driver.intake.engine.is_stopped(peer)
     }
 
-    /// Notes what the program waits for until the result is dropped.
+    /// Sets the object of the program's wait until the result is dropped.
     pub(super) fn awaiting(&self, awaits: Option<Awaits>) -> Awaiting<'_> {
         self.inner.borrow_mut().driver.waits.awaits = awaits;
         Awaiting(self)
     }
 
-    /// The program computes, and who calls this makes progress in its place: it does not wait.
+    /// Records that the program computes, not waits, while the caller makes progress in its place.
     pub fn program_computes(&self) {
         self.inner.borrow_mut().driver.waits.computes = true;
     }
 
-    /// How match bits are said to people from now on.
+    /// Sets the format of match bits for people.
     pub(crate) fn say_tags_as(&self, text: TagText) {
         self.inner.borrow_mut().driver.waits.tag_text = text;
     }
 
-    /// Threads wait here for operations of their own, and each says so.
+    /// Records that threads wait here for their own operations, and log their waits themselves.
     pub(crate) fn waits_apart(&self) {
         self.inner.borrow_mut().driver.waits.apart = true;
     }
 
-    /// How long to wait before looking for the cause, and saying so; zero: for ever.
+    /// Returns the time after which a wait is examined and logged; zero: never.
     pub(crate) fn patience(&self) -> Duration {
         self.inner.borrow().driver.first_line()
     }
 
-    /// A thread has waited for an operation for so long.
+    /// Logs that a thread has waited for an operation for `waited`.
     pub(crate) fn say_wait_of(&self, op: OpId, waited: Duration) {
         let driver = &self.inner.borrow().driver;
         if let Some(wait) = driver.intake.engine.wait_of(op) {
@@ -358,7 +360,7 @@ impl Endpoint {
 }
 
 impl Inner {
-    /// Before sleeping.
+    /// Records that the program is about to sleep.
     pub(super) fn note_sleep(&mut self) {
         let driver = &mut self.driver;
         if !driver.polling.exact {

@@ -1,12 +1,12 @@
-//! The way of a large message inside a host: copied by the receiver, and the sender if it is at
-//! hand, between the two memories by a system call; or in packets, which both copy, one after the
-//! other. Which is faster depends on processor, kernel and size by up to four times in either
-//! direction, so both are measured.
+//! The choice of copy for a large message inside a host. Either a system call copies straight
+//! between the two memories (the receiver calls it, and the sender too if it is in a call of weft);
+//! or the message goes in packets, which both copy, one after the other. Each can be up to four
+//! times as fast as the other, by processor, kernel and size, so both are measured.
 
 use std::time::Duration;
 use weft_core::{Instant, OpId, PeerId};
 
-/// The way of a message.
+/// The kind of copy of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
     Direct,
@@ -22,46 +22,49 @@ impl Way {
     }
 }
 
-/// Messages are measured by size: up to the first, up to the second and so on, and above.
+/// Upper bounds of the classes of message sizes that are measured apart; the last class is above
+/// all bounds.
 const BOUNDS: [u64; 3] = [32 << 10, 128 << 10, 1 << 20];
-/// What is measured at a time: so many bytes, and so many messages.
+/// A trial measures at least so many bytes and so many messages.
 const TRIAL_BYTES: u64 = 4 << 20;
 const TRIAL_MESSAGES: u32 = 4;
-/// What is not measured after a change: until the ring's memory is in the caches again, packets
-/// seem up to twice as slow as they are.
+/// Bytes that are not measured after a change: until the ring's memory is in the caches again,
+/// packets seem up to twice as slow as they are.
 const WARM_BYTES: u64 = 2 << 20;
-/// A trial ends with so many bytes even if they were fewer messages.
+/// A trial ends after so many bytes even with fewer messages.
 const TRIAL_BYTES_MAX: u64 = 32 << 20;
-/// Most trials of the faster way until the other is tried again. There is one at first, when memory
-/// and caches are cold, then twice as many each time, or 8 times as many if it is faster by
+/// Most trials of the faster copy until the slower is tried again. It is 1 at first, when memory
+/// and caches are cold; then it doubles each time, or grows 8 times if the faster one is faster by
 /// `CLEARLY`, in percent.
 const AGAIN_MAX: u32 = 256;
 const CLEARLY: u128 = 150;
-/// Packets have to be faster by this, in percent: a direct copy leaves the sender's core alone.
+/// Packets must be faster by this, in percent, since a direct copy does not use the sender's core.
 const ADVANTAGE: u128 = 125;
 
-/// Messages of one size.
+/// The measurements of one class of sizes.
 #[derive(Debug)]
 struct Class {
-    /// The present way, and the number of the trial that began with it.
+    /// The current copy, and the number of its trial.
     way: Way,
     trial: u32,
-    /// Messages under way: of this way, and earlier ones. It is measured once there are none of
-    /// those.
+    /// Messages in flight of this trial (`flying`) and of earlier ones (`stale`). Measuring begins
+    /// when `stale` is 0.
     flying: u32,
     stale: u32,
-    /// Since when messages are under way that count, and for how long there were before.
+    /// Start of the current time with measured messages in flight, and the sum of earlier such
+    /// times.
     since: Option<Instant>,
     busy: Duration,
     messages: u32,
     bytes: u64,
-    /// Bytes that end before it is measured.
+    /// Bytes that must end before measuring begins.
     cold: u64,
-    /// Bytes a second of each way, 0: not measured. Slower results count less: much slows a copy
-    /// down, nothing speeds it up.
+    /// Bytes per second of each copy; 0: not measured. Slower results have less weight, since many
+    /// causes slow a copy down and none speeds it up.
     rates: [u64; 2],
     faster: Way,
-    /// Trials of the faster way until the other's turn, and how many there were before the last.
+    /// Trials of the faster copy until the slower is tried, and their number before the last such
+    /// try.
     left: u32,
     again: u32,
 }
@@ -94,7 +97,7 @@ impl Class {
         }
     }
 
-    /// A message of an earlier trial ended.
+    /// Counts the end of a message of an earlier trial.
     fn drained(&mut self, now: Instant) {
         self.stale -= 1;
         if self.stale == 0 && self.flying > 0 {
@@ -122,7 +125,7 @@ impl Class {
         }
     }
 
-    /// A trial has ended: chooses the way of the next one.
+    /// Ends a trial, and chooses the copy of the next one.
     fn judge(&mut self, now: Instant, busy: Duration) {
         let ns = busy.as_nanos().max(1);
         let measured = (u128::from(self.bytes) * 1_000_000_000 / ns).min(u64::MAX.into()) as u64;
@@ -166,11 +169,11 @@ struct Flying {
     len: u64,
     class: usize,
     trial: u32,
-    /// What was left of it comes in packets.
+    /// True if its rest comes in packets.
     handed_over: bool,
 }
 
-/// What is known of both ways, of all peers in this host together.
+/// The measurements of both copies, for all peers of this host together.
 #[derive(Debug, Default)]
 pub(super) struct Ways {
     classes: [Class; BOUNDS.len() + 1],
@@ -178,7 +181,7 @@ pub(super) struct Ways {
 }
 
 impl Ways {
-    /// A message of `len` bytes is fetched from now on. [`Ways::end`] is to be told its end.
+    /// Begins a message of `len` bytes. [`Ways::end`] must be called at its end.
     pub fn start(&mut self, now: Instant, op: OpId, peer: PeerId, len: u64) {
         let at = BOUNDS.iter().filter(|&&bound| len > bound).count();
         let class = &mut self.classes[at];
@@ -187,9 +190,9 @@ impl Ways {
         self.flying.push(Flying { op, peer, way, len, class: at, trial, handed_over: false });
     }
 
-    /// The way of the rest of a message. A sender that computes hands nothing over, but can be
-    /// copied from: packets have to wait until it is at hand. One that hands over another message
-    /// is.
+    /// Chooses the copy of the rest of a message. A sender that computes sends no packets, but its
+    /// memory can be copied: packets need a sender that is in a call of weft (`at_hand`). A sender
+    /// that sends packets of another message is.
     pub fn rest(&mut self, op: OpId, at_hand: bool) -> Way {
         let Some(at) = self.flying.iter().position(|f| f.op == op) else { return Way::Direct };
         let Flying { peer, way, .. } = self.flying[at];
@@ -201,13 +204,13 @@ impl Ways {
         Way::Direct
     }
 
-    /// Whether no message is under way.
+    /// True if no message is in flight.
     #[inline]
     pub fn is_idle(&self) -> bool {
         self.flying.is_empty()
     }
 
-    /// An operation ended, well or not.
+    /// Records the end of an operation, successful (`well`) or not.
     pub fn end(&mut self, now: Instant, op: OpId, well: bool) {
         let Some(at) = self.flying.iter().position(|f| f.op == op) else { return };
         let ended = self.flying.swap_remove(at);
@@ -227,8 +230,8 @@ mod tests {
     const PEER: PeerId = PeerId(3);
     const LEN: u64 = 1 << 20;
 
-    /// Sends messages one after the other, `window` at a time, over ways that take so many
-    /// nanoseconds for a message, and counts the messages of each.
+    /// Sends messages one after the other, `window` at a time, by copies that take `ns` nanoseconds
+    /// for a message, and counts the messages of each copy.
     fn run(ways: &mut Ways, messages: u32, window: u32, len: u64, ns: [u64; 2]) -> [u32; 2] {
         let (mut now, mut counts) = (Instant(1), [0; 2]);
         let mut under_way = std::collections::VecDeque::new();
@@ -241,7 +244,7 @@ mod tests {
                 let (op, way) = under_way.pop_front().unwrap();
                 now = now + Duration::from_nanos(ns[way as usize]);
                 ways.end(now, op, true);
-                // Time between messages is nobody's.
+                // The time between messages belongs to neither copy.
                 if under_way.is_empty() {
                     now = now + Duration::from_millis(3);
                 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 /// Most events taken in one call.
 const MOST: usize = 8;
-/// What the timer is registered under.
+/// The number under which the timer is registered.
 const TIMER: u64 = u64::MAX;
 
 pub(crate) struct Epoll {
@@ -19,18 +19,19 @@ fn owned(fd: RawFd) -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: a descriptor the kernel just gave us, owned by nobody else.
+    // SAFETY: the kernel just returned this descriptor, which has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 impl Endpoint {
     /// A descriptor that becomes readable when `progress` has something to do, for the caller's own
-    /// `epoll` or `poll`: level-triggered, and never read. Before each sleep `prepare_wait` has to
-    /// say yes, and behind it comes `finish_wait`, whatever ended it; then `progress` until that
-    /// has nothing more to do. Example: `examples/epoll.rs`.
+    /// `epoll` or `poll`: level-triggered, and never read. Before each sleep `prepare_wait` must
+    /// return true; after it call `finish_wait`, whatever ended the sleep; then call `progress`
+    /// until it has nothing more to do. Example: `examples/epoll.rs`.
     pub fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
         let fd = self.inner.borrow().waiter.fd()?;
-        // SAFETY: what this handle keeps alive owns the descriptor, and never takes another.
+        // SAFETY: this handle keeps the owner of the descriptor alive, and the owner never changes
+        // it.
         Some(unsafe { BorrowedFd::borrow_raw(fd) })
     }
 }
@@ -51,7 +52,7 @@ impl Epoll {
         self.epoll.as_raw_fd()
     }
 
-    /// Registers a descriptor for reading, under a number below 64; one already there stays.
+    /// Registers a descriptor for reading, under a number below 64; a registered one stays.
     pub fn add(&self, fd: RawFd, number: u64) {
         let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: number };
         // SAFETY: `event` lives through the call.
@@ -63,7 +64,7 @@ impl Epoll {
         unsafe { libc::epoll_ctl(self.fd(), libc::EPOLL_CTL_DEL, fd, std::ptr::null_mut()) };
     }
 
-    /// Readable after `after`; `None` disarms.
+    /// Makes the instance readable after `after`; `None` disarms.
     pub fn arm(&self, after: Option<Duration>) {
         let after = after.map_or(Duration::ZERO, |d| d.max(Duration::from_nanos(1)));
         let spec = libc::itimerspec {
@@ -79,8 +80,8 @@ impl Epoll {
         }
     }
 
-    /// Sleeps until something is readable; returns the numbers of what is, a bit each. All are set
-    /// when the sleep was cut short or there may be more.
+    /// Sleeps until a descriptor is readable, and returns the numbers of readable ones, a bit each.
+    /// All bits are set if the sleep was cut short or there may be more.
     pub fn wait(&self) -> u64 {
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; MOST];
         let ready = wait(self.fd(), &mut events);
@@ -92,12 +93,12 @@ impl Epoll {
     }
 }
 
-/// Sleeps until something registered with an epoll instance is readable.
+/// Sleeps until a descriptor registered with an epoll instance is readable.
 pub(crate) fn sleep_on(epoll: RawFd) {
     wait(epoll, &mut [libc::epoll_event { events: 0, u64: 0 }; MOST]);
 }
 
-/// Events that were there; 0 if a signal came first.
+/// Returns the number of events; 0 if a signal came first.
 fn wait(epoll: RawFd, events: &mut [libc::epoll_event; MOST]) -> usize {
     // SAFETY: `events` has room for as many entries as named.
     let ready = unsafe { libc::epoll_wait(epoll, events.as_mut_ptr(), MOST as i32, -1) };

@@ -1,4 +1,4 @@
-//! Receives that a caller polls for, without an operation for as long as one is not needed.
+//! Receives that a caller polls for, without an operation until one is needed.
 
 use super::Memory;
 use crate::endpoint::driver::Driver;
@@ -8,25 +8,25 @@ use weft_core::engine::types::Awaited;
 use weft_core::matching::RecvSpec;
 use weft_core::OpId;
 
-/// Close looks in a round: a caller may compute between two of them.
+/// Direct polls in a round: a caller may compute between two of them.
 const LOOKS: u32 = 2;
 
-/// What became of an expected message.
+/// The state of an expected message.
 #[derive(Clone, Copy, Debug)]
 pub enum Expected {
     /// It has not come.
     Waiting,
-    /// It is in its buffer, and expected no more.
+    /// It is in its buffer, and no longer expected.
     Came(Awaited),
-    /// It is posted: see [`Endpoint::adopt`].
+    /// Its receive is posted: see [`Endpoint::adopt`].
     Posted(OpId),
-    /// Its peer has failed, or there was no room for an operation: the receive is to be posted,
-    /// which says so.
+    /// Its peer has failed, or there was no room for an operation: the caller must post the
+    /// receive, which returns the error.
     Post,
 }
 
 impl Driver {
-    /// Ends what is awaited: its memory is not written to any more.
+    /// Ends the awaited receive: its memory is not written any more.
     #[inline]
     pub fn end_await(&mut self) {
         self.intake.engine.end_await();
@@ -37,11 +37,10 @@ impl Driver {
 }
 
 impl Endpoint {
-    /// Expects a message, instead of posting its receive: it is taken in with less work if it is
-    /// one packet, and posted when it turns out to be more. At most one at a time. False: the
-    /// receive is to be posted. It is to be posted too when the message does not come soon, since
-    /// nobody watches over a peer that is expected to send, and before any other receive of
-    /// messages with tags, probe or claim.
+    /// Expects a message, instead of posting its receive: a message of one packet takes less work
+    /// so, and a longer one is posted. At most one message at a time. False if the receive must be
+    /// posted. It must also be posted if the message does not come soon, since an expected sender
+    /// is not watched, and before any other receive of messages with tags, probe or claim.
     ///
     /// # Safety
     /// `ptr..ptr+len` stays valid and untouched until the message came or `end_expected`.
@@ -74,7 +73,7 @@ impl Endpoint {
         }
     }
 
-    /// What became of the expected message.
+    /// Returns the state of the expected message.
     #[inline]
     pub fn expected(&self) -> Expected {
         let core = &mut self.inner.borrow_mut().driver.intake;
@@ -89,8 +88,8 @@ impl Endpoint {
         }
     }
 
-    /// Has the completion of an expected message that was posted go to the completion queue, with
-    /// this context. It may have come to its end already: then here it is.
+    /// Sends the completion of an expected message that was posted to the completion queue, with
+    /// this context. If it has ended already, returns its result instead.
     pub fn adopt(&self, op: OpId, context: u64) -> Option<Awaited> {
         let core = &mut self.inner.borrow_mut().driver.intake;
         if let Some((done, _)) = core.ops.take_done(op) {
@@ -101,7 +100,7 @@ impl Endpoint {
         None
     }
 
-    /// Ends what `expect_message` began: the memory is not written to any more.
+    /// Ends the expectation of `expect_message`: the memory is not written any more.
     pub fn end_expected(&self) {
         self.inner.borrow_mut().driver.end_await();
     }

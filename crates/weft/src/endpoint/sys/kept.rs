@@ -1,4 +1,4 @@
-//! Registered memory that stays where it is, for peers that write to it by its address.
+//! Registered memory that keeps its address, for peers that write to it by address.
 
 use super::Memory;
 use crate::endpoint::Endpoint;
@@ -9,19 +9,19 @@ use weft_link::shm::Block;
 /// Memory of this size and more can be mapped by peers of this host, each block for one descriptor.
 const BLOCK_MIN: usize = 64 << 10;
 
-/// Memory whose address peers have. It is not freed with this.
+/// Memory whose address peers have. Dropping this does not free it.
 #[derive(Debug)]
 pub enum Kept {
-    /// Of a peer that maps it, too, and of one that writes to it through the kernel.
+    /// Reached by peers that map it, and through the kernel.
     #[doc(hidden)]
     Block(ManuallyDrop<Block>, usize),
-    /// Reached through the kernel alone.
+    /// Reached only through the kernel.
     #[doc(hidden)]
     Plain(ManuallyDrop<Vec<u8>>),
 }
 
 impl Kept {
-    /// `len` bytes, zeroed.
+    /// Allocates `len` zeroed bytes.
     fn new(len: usize) -> Kept {
         if len >= BLOCK_MIN {
             match Block::new(len) {
@@ -39,7 +39,7 @@ impl Kept {
         }
     }
 
-    /// What peers can map.
+    /// Returns the block that peers can map, if there is one.
     pub fn block(&self) -> Option<&Block> {
         match self {
             Kept::Block(block, _) => Some(block),
@@ -50,7 +50,7 @@ impl Kept {
     /// Frees the memory.
     ///
     /// # Safety
-    /// No peer writes to it any more.
+    /// No peer may write to it any more.
     pub unsafe fn free(self) {
         match self {
             Kept::Block(block, _) => drop(ManuallyDrop::into_inner(block)),
@@ -58,10 +58,10 @@ impl Kept {
         }
     }
 
-    /// The memory, as a vector of its own.
+    /// Returns the memory as a vector.
     ///
     /// # Safety
-    /// No peer writes to it any more.
+    /// No peer may write to it any more.
     pub unsafe fn into_vec(self) -> Vec<u8> {
         match self {
             Kept::Block(block, len) => ManuallyDrop::into_inner(block).bytes(len).to_vec(),
@@ -71,15 +71,15 @@ impl Kept {
 }
 
 impl Endpoint {
-    /// Registers `len` bytes of new memory, zeroed, for remote use. They stay where they are, also
-    /// when they are no longer registered, until the owner of what this returns lets them go. Gives
-    /// their key and address too.
+    /// Registers `len` bytes of new zeroed memory for remote use, and returns key, address and
+    /// memory. The bytes keep their address, also after the end of the registration, until the
+    /// owner of the returned value frees them.
     pub(crate) fn register_kept(&self, len: usize, rights: Rights) -> Option<(u64, u64, Kept)> {
         let core = &mut self.inner.borrow_mut().driver.intake;
         let key = core.engine.register(len as u64, rights, weft_link::random_u64() as u32)?;
         let mut kept = Kept::new(len);
-        // SAFETY: all of it, which is neither moved in memory nor freed before `unregister`, since
-        // nobody but the owner of the value returned can.
+        // SAFETY: the whole memory, which is neither moved nor freed before `unregister`, since
+        // only the owner of the returned value can.
         let memory = unsafe { Memory::raw(kept.start(), len) };
         let addr = memory.addr();
         core.regions.insert(key, memory);
@@ -97,11 +97,11 @@ mod tests {
         for len in [0, 1, BLOCK_MIN - 1, BLOCK_MIN, BLOCK_MIN + 1, (3 << 20) - 1] {
             let mut kept = Kept::new(len);
             assert_eq!(kept.block().is_some(), len >= BLOCK_MIN, "{len}");
-            // SAFETY: nobody else has the memory.
+            // SAFETY: the memory has no other user.
             let memory = unsafe { std::slice::from_raw_parts_mut(kept.start(), len) };
             assert!(memory.iter().all(|&byte| byte == 0), "{len}");
             memory.iter_mut().zip(0..).for_each(|(byte, i)| *byte = (i / 7) as u8);
-            // SAFETY: nobody else has the memory.
+            // SAFETY: the memory has no other user.
             let vec = unsafe { kept.into_vec() };
             assert!(vec.len() == len && vec.iter().zip(0..).all(|(&b, i)| b == (i / 7) as u8));
         }

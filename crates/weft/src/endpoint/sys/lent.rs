@@ -1,10 +1,10 @@
 //! Operations on memory that a caller lends for as long as it waits.
 //!
-//! What the caller lends may go when its call ends, however that ends: handlers run while it waits,
-//! and may panic. So each operation has a guard ([`Begun`], then [`Lent`]) that no code outside
-//! this module holds, and that takes the operation back unless its result was collected: what is
-//! sent goes on from a copy, what would be received is dropped, and a peer that knows the address
-//! of the memory is kept from it before the guard is gone.
+//! Lent memory may become invalid when the call ends, also by a panic, since handlers run while it
+//! waits. So each operation has a guard ([`Begun`], then [`Lent`]) that only code of this module
+//! holds, and that takes the operation back unless its result was collected: a send goes on from a
+//! copy, received bytes are dropped, and a peer that knows the address of the memory loses access
+//! before the guard is gone.
 
 use super::raw::{Looked, INJECTED_MAX};
 use super::Memory;
@@ -15,28 +15,28 @@ use weft_core::engine::types::{AtomicCode, RecvArgs, Refused, SendArgs};
 use weft_core::matching::RecvSpec;
 use weft_core::{Engine, Instant, OpError, OpId, PeerId};
 
-/// The result of an operation that has ended: nothing touches its memory any more. Only
+/// The result of an operation that has ended, whose memory is not used any more. Only
 /// [`Endpoint::collect`] makes it.
 pub(crate) struct Ended {
     op: OpId,
     result: Result<Status, OpError>,
 }
 
-/// An operation that has just been started, until what follows its start has not unwound.
+/// An operation that has just been started, while the code after its start may still unwind.
 struct Begun<'a> {
     driver: &'a mut Driver,
     op: OpId,
 }
 
 impl<'a> Begun<'a> {
-    /// Notes the memory of an operation that the engine has started.
+    /// Records the memory of an operation that the engine has started.
     #[inline]
     fn new(driver: &'a mut Driver, op: OpId, memory: Memory) -> Begun<'a> {
         driver.intake.ops.insert(op, Owner::Waiter, memory);
         Begun { driver, op }
     }
 
-    /// The operation, which the caller takes back from now on.
+    /// Returns the operation, which the caller must take back from now on.
     #[inline]
     fn pass(self) -> OpId {
         let op = self.op;
@@ -51,14 +51,14 @@ impl Drop for Begun<'_> {
     }
 }
 
-/// An operation that is waited for. Dropped before its result was collected, it is taken back.
+/// An awaited operation. Dropping this before the result was collected takes the operation back.
 struct Lent<'a, W: Waits> {
     at: &'a W,
     op: OpId,
 }
 
 impl<W: Waits> Lent<'_, W> {
-    /// The result.
+    /// Waits for the result.
     #[inline]
     fn end(self) -> Result<Status, OpError> {
         let ended = self.at.wait_op(self.op);
@@ -77,8 +77,8 @@ impl<W: Waits> Drop for Lent<'_, W> {
 }
 
 impl Driver {
-    /// Takes an operation back: when this returns neither this endpoint nor a peer touches its
-    /// memory any more. It runs to its end unseen.
+    /// Takes an operation back: when this returns, neither this endpoint nor a peer uses its memory
+    /// any more. The operation runs to its end unseen.
     #[cold]
     pub(crate) fn take_back(&mut self, op: OpId) {
         let taken = self.intake.engine.take_back(op);
@@ -91,9 +91,9 @@ impl Driver {
     }
 }
 
-/// Calls that return when their operation has ended, on memory that is lent meanwhile.
+/// Calls that return when their operation has ended, with memory lent meanwhile.
 pub(crate) trait Waits: Sized {
-    /// Does something with the endpoint.
+    /// Calls `f` with the endpoint.
     fn reach<R>(&self, f: impl FnOnce(&Endpoint) -> R) -> R;
 
     /// Makes progress until the operation has ended.
@@ -102,7 +102,7 @@ pub(crate) trait Waits: Sized {
     /// Sends a message; returns when `data` is free.
     #[inline]
     fn send_from(&self, to: PeerId, tag: u64, data: &[u8]) -> Result<(), OpError> {
-        // SAFETY: `Lent` ends with this call, and `data` does not before that.
+        // SAFETY: `Lent` ends with this call, and `data` lives longer.
         let begun = self.reach(|endpoint| unsafe { endpoint.begin_send(to, tag, data) })?;
         match begun {
             Some(op) => Lent { at: self, op }.end().map(|_| ()),
@@ -110,8 +110,8 @@ pub(crate) trait Waits: Sized {
         }
     }
 
-    /// Receives a message into `buffer`. `note` is asked before the operation starts, and told
-    /// which it is before anybody else reaches the endpoint.
+    /// Receives a message into `buffer`. `note` is asked before the operation starts, and gets the
+    /// operation before another thread can use the endpoint.
     #[inline]
     fn recv_into(
         &self,
@@ -121,7 +121,7 @@ pub(crate) trait Waits: Sized {
     ) -> Result<Status, OpError> {
         let op = self.reach(|endpoint| {
             note(None)?;
-            // SAFETY: `Lent` ends with this call, and `buffer` does not before that.
+            // SAFETY: `Lent` ends with this call, and `buffer` lives longer.
             let op = unsafe { endpoint.begin_recv(spec, buffer) }?;
             let lent = Lent { at: endpoint, op };
             note(Some(op))?;
@@ -133,14 +133,14 @@ pub(crate) trait Waits: Sized {
 
     /// Writes `data` to memory of a peer; returns when it is there.
     fn put_from(&self, to: PeerId, at: (u64, u64), data: &[u8]) -> Result<(), OpError> {
-        // SAFETY: `Lent` ends with this call, and `data` does not before that.
+        // SAFETY: `Lent` ends with this call, and `data` lives longer.
         let op = self.reach(|endpoint| unsafe { endpoint.begin_put(to, at, data) })?;
         Lent { at: self, op }.end().map(|_| ())
     }
 
     /// Reads memory of a peer into `buffer`; returns when it is there.
     fn get_into(&self, from: PeerId, at: (u64, u64), buffer: &mut [u8]) -> Result<(), OpError> {
-        // SAFETY: `Lent` ends with this call, and `buffer` does not before that.
+        // SAFETY: `Lent` ends with this call, and `buffer` lives longer.
         let op = self.reach(|endpoint| unsafe { endpoint.begin_get(from, at, buffer) })?;
         Lent { at: self, op }.end().map(|_| ())
     }
@@ -186,8 +186,8 @@ impl Endpoint {
         self.send_from(to, tag, data)
     }
 
-    /// Receives a message into `buffer` and returns when it is there. `from: None` takes any
-    /// source, also peers that are yet to call: only such a wait has no bound.
+    /// Receives a message into `buffer` and returns when it is there. `from: None` accepts any
+    /// source, also peers that connect later: only such a wait has no bound.
     #[inline]
     pub fn recv_blocking(
         &self,
@@ -204,7 +204,8 @@ impl Endpoint {
         }
     }
 
-    /// Puts parts of `data`, which belongs at `offset`; returns when they are there.
+    /// Puts parts of `data`, whose first byte belongs at the given offset; returns when they are
+    /// there.
     pub(crate) fn put_parts(
         &self,
         to: PeerId,
@@ -229,14 +230,14 @@ impl Endpoint {
         result
     }
 
-    /// The result of an operation that is waited for, once.
+    /// Collects the result of an awaited operation, once.
     #[inline]
     pub(crate) fn collect(&self, op: OpId) -> Option<Ended> {
         let (done, _) = self.inner.borrow_mut().driver.intake.ops.take_done(op)?;
         Some(Ended { op, result: done.result().map(Status::from) })
     }
 
-    /// Looks for the message for a moment, without an operation before it needs one.
+    /// Polls briefly for the message, without an operation until it needs one.
     #[inline]
     fn await_message(&self, spec: RecvSpec, buffer: &mut [u8]) -> Looked {
         let inner = &mut *self.inner.borrow_mut();
@@ -279,7 +280,7 @@ impl Endpoint {
         self.begin(memory, |engine, now| engine.get(now, from, key, offset, len, 0))
     }
 
-    /// Starts an operation to be collected.
+    /// Starts an operation that will be collected.
     fn begin(
         &self,
         memory: Memory,
@@ -309,7 +310,7 @@ impl Endpoint {
             return Ok(None);
         }
         while self.queued(to) >= INJECTED_MAX {
-            // Backpressure: what was taken before has to leave first.
+            // Backpressure: earlier messages have to leave first.
             self.wait_for(Awaits::Room(Some(to)));
             self.inner.borrow_mut().driver.keep_row(to);
         }

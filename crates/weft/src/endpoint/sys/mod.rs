@@ -17,12 +17,12 @@ pub(crate) enum Memory {
     /// No memory.
     #[default]
     None,
-    /// Owned until the operation is through.
+    /// Owned until the operation has ended.
     Owned(Vec<u8>),
-    /// The caller's: it promised, by calling an `unsafe` function, that the memory outlives the
-    /// operation and is not touched meanwhile; or [`lent`] takes the operation back before.
+    /// The caller's memory: the caller promised, by an `unsafe` call, that it outlives the
+    /// operation and is not used meanwhile; or [`lent`] takes the operation back before.
     Raw(*mut u8, usize),
-    /// A part of memory that the caller shares and nobody changes: `start` and length.
+    /// A part of shared immutable memory: start and length.
     Shared(Rc<[u8]>, u32, u32),
 }
 
@@ -39,7 +39,7 @@ impl Memory {
         }
     }
 
-    /// A part of memory that the caller shares. `None`: there is no such part.
+    /// Takes a part of memory that the caller shares. `None` if there is no such part.
     pub fn shared(all: &Rc<[u8]>, part: Range<usize>) -> Option<Memory> {
         let len = u32::try_from(all.get(part.clone())?.len()).ok()?;
         let start = u32::try_from(part.start).ok()?;
@@ -55,7 +55,7 @@ impl Memory {
         }
     }
 
-    /// Address of the first byte, 0 without memory.
+    /// Returns the address of the first byte; 0 without memory.
     pub fn addr(&self) -> u64 {
         match self {
             Memory::None => 0,
@@ -65,7 +65,7 @@ impl Memory {
         }
     }
 
-    /// `len` bytes at `offset`, to be read at once; empty when out of bounds.
+    /// Returns `len` bytes at `offset`, to be read at once; none if out of bounds.
     #[inline]
     pub fn read(&self, offset: u64, len: usize) -> &[u8] {
         let start = offset as usize;
@@ -85,7 +85,7 @@ impl Memory {
         }
     }
 
-    /// `len` bytes at `offset`, to be written at once; `None` when out of bounds.
+    /// Returns `len` bytes at `offset`, to be written at once. `None` if out of bounds.
     #[inline]
     pub fn write(&mut self, offset: u64, len: usize) -> Option<&mut [u8]> {
         let start = offset as usize;
@@ -95,18 +95,17 @@ impl Memory {
         }
         match self {
             Memory::None => Some(&mut []),
-            // What is only sent from is never written to.
+            // Shared memory is only sent from, never written.
             Memory::Shared(..) => None,
             Memory::Owned(v) => Some(&mut v[start..end]),
             Memory::Raw(ptr, _) => {
-                // SAFETY: within the memory promised to `raw`; the driver is the only one to
-                // touch it now.
+                // SAFETY: within the memory promised to `raw`; only the driver uses it now.
                 Some(unsafe { std::slice::from_raw_parts_mut(ptr.wrapping_add(start), len) })
             }
         }
     }
 
-    /// Copies `bytes` to `offset`; false when out of bounds.
+    /// Copies `bytes` to `offset`. False if out of bounds.
     #[inline]
     pub fn place(&mut self, offset: u64, bytes: Bytes<'_>) -> bool {
         match self.write(offset, bytes.len()) {
@@ -120,7 +119,7 @@ impl Memory {
 }
 
 impl Memory {
-    /// The buffer, if it is owned.
+    /// Returns the buffer, if it is owned.
     pub fn into_vec(self) -> Vec<u8> {
         match self {
             Memory::Owned(v) => v,

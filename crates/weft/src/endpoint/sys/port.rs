@@ -1,11 +1,11 @@
-//! What clients of the port do with memory by its address.
+//! Operations of port clients on memory by its address.
 
 use super::raw::INJECTED_MAX;
 use super::Memory;
 use crate::port::Port;
 use weft_core::{OpError, PeerId};
 
-/// Memory given back that nobody has asked for, in number, before no more is borrowed.
+/// Most returned pointers that wait for `returned`; beyond it no more memory is borrowed.
 const RETURNED_MAX: usize = 4096;
 const _: () = assert!(RETURNED_MAX > INJECTED_MAX);
 
@@ -14,8 +14,7 @@ impl Port {
     /// names when it is free again.
     ///
     /// # Errors
-    /// As [`gather`](Port::gather); `Refused` also when thousands have been given back and not been
-    /// asked for.
+    /// As [`gather`](Port::gather); `Refused` also if thousands of pointers wait for `returned`.
     ///
     /// # Safety
     /// Until `returned` has named `ptr` as often as it was sent from, or no memory is
@@ -36,7 +35,7 @@ impl Port {
         let memory = unsafe { Memory::raw(ptr, len) };
         let data = match len {
             0 => &[],
-            // SAFETY: promised by the caller; nobody writes to it.
+            // SAFETY: promised by the caller; it is not written meanwhile.
             _ => unsafe { std::slice::from_raw_parts(ptr, len) },
         };
         if self.lend(to, tag, data, || Ok(memory))? {
@@ -46,11 +45,11 @@ impl Port {
         Ok(())
     }
 
-    /// Writes to a peer's memory by its address, where the link can. False: nothing was written.
+    /// Writes to a peer's memory by its address, if the link can. False if nothing was written.
     ///
     /// # Safety
-    /// The peer has given this address to be written to, `data.len()` bytes long, and has not taken
-    /// that back.
+    /// The peer has allowed writes of `data.len()` bytes to this address, and has not withdrawn
+    /// that.
     pub unsafe fn write_remote(&self, peer: PeerId, addr: u64, data: &[u8]) -> bool {
         self.endpoint.inner.borrow_mut().driver.write_remote(peer, addr, data)
     }

@@ -1,5 +1,5 @@
 //! The interface below futures: blocking calls on borrowed memory, and posted operations with a
-//! completion queue for interfaces built on top.
+//! completion queue for higher interfaces.
 
 use super::Memory;
 use crate::endpoint::driver::Driver;
@@ -14,16 +14,16 @@ use weft_core::{Engine, Instant, OpError, OpId, PeerId};
 use weft_link::shm::Block;
 use weft_link::Frame;
 
-/// Copies of messages queued for a peer before a blocking send waits.
+/// Most copies of messages queued for a peer; beyond it a blocking send waits.
 pub(crate) const INJECTED_MAX: usize = 256;
 
-/// Packets from memory that is lent, to a peer that has others to acknowledge, that leave together.
+/// Packets from lent memory that leave together, to a peer with unacknowledged packets.
 const LENT_TRAIN: usize = 16;
 
-/// Rounds of progress in which a blocking receive looks for its message before it is posted.
+/// Rounds of progress in which a blocking receive polls for its message before it is posted.
 const AWAIT_ROUNDS: u32 = 16;
 
-/// A message is awaited, until this is dropped: also when a waker or handler panics.
+/// Marks a message as awaited, until this is dropped: also if a waker or handler panics.
 struct Awaiting<'a>(&'a mut Inner);
 
 impl Drop for Awaiting<'_> {
@@ -32,17 +32,17 @@ impl Drop for Awaiting<'_> {
     }
 }
 
-/// What became of a message that was looked for.
+/// The result of polling for a message.
 pub(super) enum Looked {
     Came(Result<Status, OpError>),
-    /// It has an operation.
+    /// The message has an operation.
     Posted(OpId),
     Nothing,
 }
 
 impl Driver {
-    /// Sends a message of one packet at once, if nothing stands in its way on a link that loses
-    /// nothing, and the link has room now or in a moment. False: nothing was sent.
+    /// Sends a message of one packet at once, if the link is reliable and has room now or soon, and
+    /// no packet is queued before it. False if nothing was sent.
     #[inline(always)]
     pub(crate) fn send_now(&mut self, args: &SendArgs, data: &[u8]) -> bool {
         debug_assert!(!args.inject, "injected bytes may have to be kept");
@@ -58,7 +58,7 @@ impl Driver {
                 return true;
             }
             self.intake.engine.roll_back(reserved);
-            // A message that has to be queued costs more, and has those behind it queued.
+            // Queueing a message costs more, and makes later messages queue too.
             if !may_wait || !self.links[link].room_soon(args.peer) {
                 break;
             }
@@ -66,14 +66,14 @@ impl Driver {
         false
     }
 
-    /// Injects a message: a copy of `data` leaves at once if nothing stands in the way, else later.
+    /// Injects a message: a copy of `data` leaves at once if possible, else later.
     #[inline]
     pub(crate) fn inject(&mut self, args: SendArgs, data: &[u8]) -> Result<(), Refused> {
         self.post_kept(args, data, Owner::Nobody, |ops| ops.copy_of(data))
     }
 
-    /// Sends a packet from memory that is lent, and holds `data`: at once, or while others are
-    /// under way in a train with those that follow it.
+    /// Sends a packet from lent memory, which holds `data`: at once or, while other packets are in
+    /// flight, in a train with later ones.
     pub(crate) fn lend(
         &mut self,
         to: PeerId,
@@ -96,7 +96,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Sends a message whose bytes are kept in `memory` until nobody needs them.
+    /// Sends a message whose bytes stay in `memory` until they are not needed any more.
     #[inline]
     fn post_kept(
         &mut self,
@@ -120,7 +120,8 @@ impl Driver {
         Ok(())
     }
 
-    /// Sends an injected message of one packet, if nothing stands in its way and the link has room.
+    /// Sends an injected message of one packet, if no packet is queued before it and the link has
+    /// room.
     #[inline]
     fn inject_now(
         &mut self,
@@ -146,7 +147,7 @@ impl Driver {
         true
     }
 
-    /// Tells all peers that this endpoint ends.
+    /// Sends all peers a BYE, since this endpoint ends.
     pub(in crate::endpoint) fn say_bye(&mut self) {
         for t in self.intake.engine.close() {
             if let Some(link) = self.link_of(t.peer) {
@@ -158,7 +159,7 @@ impl Driver {
 }
 
 impl Driver {
-    /// Writes to a peer's memory, where the link can.
+    /// Writes to a peer's memory, if the link can.
     pub(crate) fn write_remote(&mut self, peer: PeerId, addr: u64, from: &[u8]) -> bool {
         self.leave_if_copied();
         let link = self.link_of(peer);
@@ -167,19 +168,19 @@ impl Driver {
 }
 
 impl Driver {
-    /// Gives a peer memory to map that is registered here under this key, where the link can.
+    /// Shares memory that is registered under this key with a peer, which maps it, if the link can.
     pub(crate) fn share(&mut self, peer: PeerId, key: u64, block: &Block) -> bool {
         let link = self.link_of(peer);
         link.is_some_and(|l| self.links[l].share(peer, key, block))
     }
 
-    /// Takes memory that a peer has given.
+    /// Maps memory that a peer has shared.
     pub(crate) fn take_shared(&mut self, peer: PeerId) {
         let link = self.link_of(peer);
         link.into_iter().for_each(|l| self.links[l].take_shared(peer));
     }
 
-    /// Forgets memory that a peer has given under this key.
+    /// Forgets memory that a peer has shared under this key.
     pub(crate) fn forget_shared(&mut self, peer: PeerId, key: u64) {
         for link in &mut self.links {
             link.forget_shared(peer, key);
@@ -188,8 +189,8 @@ impl Driver {
 }
 
 impl Inner {
-    /// Looks for an active message for a moment. `None`: it did not come, or something else came
-    /// that has to be dealt with first.
+    /// Polls briefly for an active message. `None` if it did not come, or if another packet came
+    /// that must be handled first.
     #[inline]
     pub(crate) fn await_active(
         &mut self,
@@ -197,7 +198,7 @@ impl Inner {
         tag: u64,
         buffer: &mut [u8],
     ) -> Option<Result<Status, OpError>> {
-        // The argument is the sender's.
+        // The sender sets the argument.
         let spec = RecvSpec { source, tag, ignore: !0 << 32 };
         let begun = self.driver.intake.engine.await_active(spec, buffer.len() as u64);
         match begun.then(|| self.look_for(buffer)) {
@@ -206,17 +207,17 @@ impl Inner {
         }
     }
 
-    /// Looks for what the engine awaits.
+    /// Polls for the message that the engine awaits.
     #[inline]
     pub(super) fn look_for(&mut self, buffer: &mut [u8]) -> Looked {
         let awaiting = Awaiting(self);
         let inner = &mut *awaiting.0;
-        // SAFETY: nothing but rounds of progress here touches it, and `awaiting` forgets it however
-        // this ends.
+        // SAFETY: only rounds of progress in this call use it, and `awaiting` forgets it at every
+        // end of the call.
         inner.driver.intake.awaited =
             AwaitedRecv::new(unsafe { Memory::raw(buffer.as_mut_ptr(), buffer.len()) });
-        // With more ranks than cores another one may have the message; and who does not want to
-        // spin does not.
+        // With more ranks than cores the sender may need this core; and a rank that must not spin
+        // does not.
         let spins = inner.hand_over.is_zero() && !inner.spin.is_zero();
         let (rounds, looks) = if spins { (AWAIT_ROUNDS, CLOSE_ROUNDS) } else { (1, 1) };
         for round in 0..rounds {
@@ -241,8 +242,8 @@ impl Inner {
 }
 
 impl Endpoint {
-    /// Posts a send on the completion queue. `None`: it is done already, and no completion follows.
-    /// With `args.inject` the bytes are copied and no completion follows either.
+    /// Posts a send on the completion queue. `None` if it is done already; no completion follows
+    /// then. With `args.inject` the bytes are copied, and no completion follows either.
     ///
     /// # Safety
     /// Unless injected or done, `ptr..ptr+args.len` stays valid and unchanged until the completion
@@ -273,10 +274,10 @@ impl Endpoint {
         Ok(Some(op))
     }
 
-    /// Sends a copy of `data`: it is free when this returns, and nothing completes.
+    /// Sends a copy of `data`, which is free when this returns; no completion follows.
     ///
     /// # Errors
-    /// `Busy` when many messages wait to leave: make progress and try again.
+    /// `Busy` while many messages wait to leave: make progress and try again.
     #[inline]
     pub fn inject(
         &self,
@@ -298,7 +299,7 @@ impl Endpoint {
         d.inject(SendArgs { inject: true, ..args }, data)
     }
 
-    /// Starts an operation on the completion queue; `start` is given the address of its memory.
+    /// Starts an operation on the completion queue; `start` gets the address of its memory.
     #[inline]
     fn post(
         &self,
@@ -376,13 +377,13 @@ impl Endpoint {
         })
     }
 
-    /// Whether there is room for an operation more: no receive is refused as busy.
+    /// True if there is room for one more operation, so that no receive is refused as busy.
     pub fn has_room(&self) -> bool {
         self.inner.borrow().driver.intake.engine.has_room()
     }
 
-    /// Peers that have failed since the start: who waits for one without an operation looks at them
-    /// when this changes.
+    /// Returns the number of peers that have failed since the start. A caller that waits for a peer
+    /// without an operation checks that peer when this number changes.
     #[inline]
     pub fn failures(&self) -> u64 {
         self.inner.borrow().driver.intake.engine.stats().peers_failed
@@ -399,7 +400,7 @@ impl Endpoint {
         self.inner.borrow_mut().driver.intake.engine.claim_untagged(from)
     }
 
-    /// Next completion of a posted operation.
+    /// Returns the next completion of a posted operation.
     pub fn poll_completion(&self) -> Option<Completion> {
         self.inner.borrow_mut().driver.intake.outcome.completions.pop_front()
     }
@@ -413,15 +414,15 @@ impl Endpoint {
         cancelled
     }
 
-    /// Takes a posted operation back: when this returns nobody touches its memory any more, and no
-    /// completion of it follows. A message that was being sent is sent from a copy.
+    /// Takes a posted operation back: when this returns its memory is not used any more, and no
+    /// completion of it follows. A message in transmission is sent on from a copy.
     pub fn take_back(&self, op: OpId) {
         let d = &mut self.inner.borrow_mut().driver;
         d.take_back(op);
         d.intake.outcome.completions.retain(|completion| completion.op != op);
     }
 
-    /// Registers `len` bytes of new memory, zeroed, for remote use; returns its key.
+    /// Registers `len` bytes of new zeroed memory for remote use, and returns its key.
     pub fn register(&self, len: usize, rights: Rights) -> Option<u64> {
         let d = &mut self.inner.borrow_mut().driver;
         let random = weft_link::random_u64() as u32;
@@ -433,15 +434,15 @@ impl Endpoint {
     /// Lets peers use the caller's memory under a key of its choice. False: the key is taken.
     ///
     /// # Safety
-    /// Until `unregister`, whatever part of `ptr..ptr+len` a peer names stays valid, and is read
+    /// Until `unregister`, each part of `ptr..ptr+len` that a peer names stays valid. It is read
     /// and written while the caller is in a call of this endpoint.
     pub unsafe fn register_at(&self, key: u64, ptr: *mut u8, len: usize, rights: Rights) -> bool {
         // SAFETY: promised by the caller.
         unsafe { self.register_from(key, 0, ptr, len, rights) }
     }
 
-    /// As `register_at`; peers count the bytes of the region from `first`, and not from 0. With its
-    /// address for `first` they name bytes by their addresses.
+    /// As `register_at`, but peers' offsets begin at `first`, not at 0. With the region's address
+    /// as `first`, peers name bytes by their addresses.
     ///
     /// # Safety
     /// As for `register_at`.

@@ -148,15 +148,23 @@ pub fn install(options: &Options) -> Result<bool, String> {
     slim(&to.root.join("lib/libweft.a"));
     let capi = source.join("crates/weft-capi");
     to.copy(&capi.join("include/weft.h"), "include/weft.h")?;
-    let text = read(&capi.join("weft.pc.in"))?;
-    let text = text.replace("@PREFIX@", &prefix).replace("@VERSION@", VERSION);
-    to.write("lib/pkgconfig/weft.pc", &text)?;
+    for name in ["weft.pc", "weft-static.pc"] {
+        let text = read(&capi.join(format!("{name}.in")))?;
+        let text = text.replace("@PREFIX@", &prefix).replace("@VERSION@", VERSION);
+        to.write(&format!("lib/pkgconfig/{name}"), &text)?;
+    }
     let unit = read(&source.join("dist/weftd.service"))?;
     to.write("lib/systemd/system/weftd.service", &unit.replace("/usr/local", &prefix))?;
     to.copy(&source.join("dist/weft.sysusers.conf"), SYSUSERS)?;
     for name in ["LICENSE-MIT", "LICENSE-APACHE", "docs/weft.lua"] {
         let base = name.rsplit('/').next().unwrap_or(name);
         to.copy(&source.join(name), &format!("share/doc/weft/{base}"))?;
+    }
+    for folder in ["", "guide/"] {
+        for name in documents(&source.join("docs").join(folder))? {
+            let from = source.join("docs").join(folder).join(&name);
+            to.copy(&from, &format!("share/doc/weft/{folder}{name}"))?;
+        }
     }
     for (name, _) in EXAMPLES {
         let name = format!("{name}.c");
@@ -256,6 +264,15 @@ pub fn main(task: &str, args: &[String]) -> Result<bool, String> {
     }
 }
 
+/// Returns the names of the documents in a folder.
+fn documents(folder: &Path) -> Result<Vec<String>, String> {
+    let files = fs::read_dir(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    let names = files.flatten().filter_map(|file| file.file_name().into_string().ok());
+    let mut names: Vec<String> = names.filter(|name| name.ends_with(".md")).collect();
+    names.sort();
+    Ok(names)
+}
+
 /// Installs into a new folder, uses the files as a stranger would, and removes them.
 pub fn suite() -> Outcome {
     let prefix = crate::root().join(format!("target/tmp/installed-{}", std::process::id()));
@@ -283,8 +300,10 @@ pub fn suite() -> Outcome {
     let programs = c_programs();
     check("all programs in C are known", programs.is_some());
     for (name, ranks) in programs.unwrap_or_default() {
-        check(&format!("{name} in C"), c_program(&prefix, name, *ranks));
+        check(&format!("{name} in C"), c_program(&prefix, "weft", name, *ranks));
     }
+    check("a program with the static library", c_program(&prefix, "weft-static", "collective", 3));
+    check("the guide to C", prefix.join("share/doc/weft/guide/c.md").is_file());
     let page = |name: &str| read(&prefix.join("share/man").join(name)).unwrap_or_default();
     let command = page("man1/weft-run.1");
     check("a manual page", command.starts_with(".ie") && command.contains("\\-\\-hosts"));
@@ -328,9 +347,9 @@ fn c_programs() -> Option<&'static [(&'static str, u32)]> {
 }
 
 /// Compiles an example with the options of pkg-config, and runs it.
-fn c_program(prefix: &Path, name: &str, ranks: u32) -> bool {
+fn c_program(prefix: &Path, library: &str, name: &str, ranks: u32) -> bool {
     let mut config = Command::new("pkg-config");
-    config.args(["--cflags", "--libs", "weft"]);
+    config.args(["--cflags", "--libs", library]);
     config.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"));
     let Some(flags) = output_of(&mut config) else { return false };
     let source = prefix.join(format!("share/weft/examples/{name}.c"));

@@ -53,9 +53,39 @@ fn sections(header: &str) -> Vec<(String, String)> {
     let titled = alone.filter_map(|(comment, _)| {
         let text = text_of(comment);
         let (heading, rest) = text.split_once(':')?;
-        Some((heading.to_uppercase(), roff(rest.trim_start())))
+        let mut rest = rest.trim_start().chars();
+        let first = rest.next()?.to_uppercase();
+        Some((heading.to_uppercase(), roff(&format!("{first}{}", rest.as_str()))))
     });
     titled.collect()
+}
+
+/// Returns the described types of a header, each with its comment.
+fn types(header: &str) -> String {
+    // Comments of constants stand behind these.
+    let comments = header.split("\n/*").skip(1).filter_map(|part| part.split_once("*/"));
+    let described = comments.filter_map(|(comment, code)| {
+        let code = code.trim();
+        let end = match code.find('{') {
+            Some(open) if code[..open].find(';').is_none() => code.find("};").or(code.find("} "))?,
+            _ => 0,
+        };
+        let end = end + code[end..].find(';')? + 1;
+        let declared = code.starts_with("typedef").then(|| &code[..end])?;
+        Some(format!("{}\n.P\n{}.P\n", roff(&text_of(comment)).trim_end(), verbatim(declared)))
+    });
+    described.collect()
+}
+
+/// Returns the names of a header's constants, their values and meanings, in columns.
+fn codes(header: &str) -> String {
+    let line = |line: &str| {
+        let (code, what) = line.strip_prefix("#define ")?.split_once("/*")?;
+        let (name, value) = code.trim().split_once(' ')?;
+        let what = what.trim().trim_end_matches("*/").trim();
+        Some(format!("{name:<22} {:>3}  {what}\n", value.trim()))
+    };
+    header.lines().filter_map(line).collect()
 }
 
 /// Encodes text for roff.
@@ -96,20 +126,21 @@ fn first_sentence(comment: &str) -> String {
 /// files.
 pub fn of_header(header: &str) -> BTreeMap<String, String> {
     let mut pages = BTreeMap::new();
-    let mut all = Vec::new();
+    let mut all: Vec<&str> = Vec::new();
+    let mut before = None;
     for entry in entries(header) {
         let Entry { comment, prototypes, names } = entry;
         let about = format!("{} - {}", names.join(", "), first_sentence(&comment));
         let synopsis = format!("#include <weft.h>\n\n{prototypes}\n");
+        let (first, others) = (names[0], &names[1..]);
+        // A comment may compare its functions with those above.
+        let above = before.replace(first).map_or(String::new(), |name| format!("{name}(3);\n"));
+        let rules = "weft.h(7) has the codes that functions return, and their rules.\n";
         let parts = [
             ("SYNOPSIS", verbatim(&synopsis)),
             ("DESCRIPTION", roff(&comment)),
-            (
-                "SEE ALSO",
-                "weft.h(7) has the codes that functions answer, and their rules.\n".into(),
-            ),
+            ("SEE ALSO", above + rules),
         ];
-        let (first, others) = (names[0], &names[1..]);
         pages.insert(format!("man3/{first}.3"), page(first, 3, &about, &parts));
         for name in others {
             pages.insert(format!("man3/{name}.3"), format!(".so man3/{first}.3\n"));
@@ -117,16 +148,12 @@ pub fn of_header(header: &str) -> BTreeMap<String, String> {
         all.extend(names);
     }
     let preface = header.split("*/").next().unwrap_or_default().trim_start_matches("/*");
-    let codes: String = header
-        .lines()
-        .filter_map(|line| line.strip_prefix("#define ")?.split_once("/*"))
-        .map(|(code, what)| format!("{code}{}\n", what.trim().trim_end_matches("*/").trim()))
-        .collect();
     let functions = all.iter().map(|name| format!("{name}(3)\n")).collect::<String>();
     let sections = sections(header);
     let mut parts = vec![("DESCRIPTION", roff(&text_of(preface)))];
     parts.extend(sections.iter().map(|(heading, text)| (heading.as_str(), text.clone())));
-    parts.push(("CODES", verbatim(&codes)));
+    parts.push(("TYPES", types(header)));
+    parts.push(("CODES", verbatim(&codes(header))));
     parts.push(("FUNCTIONS", verbatim(&functions)));
     let about = "weft.h - message passing over plain Ethernet and shared memory";
     pages.insert("man7/weft.h.7".into(), page("weft.h", 7, about, &parts));
@@ -155,8 +182,9 @@ mod tests {
 
     const HEADER: &str = "/* weft: messages.\n *\n * Rules.\n */\n\
         #define WEFT_OK 0 /* it worked */\n\
-        typedef struct weft_job weft_job;\n/* An upcall. */\n\
+        typedef struct weft_job weft_job;\n\n/* An upcall. */\n\
         typedef void (*weft_upcall)(int a);\n\n\
+        /* A message. */\ntypedef struct m {\n    int a;\n} m;\n\n\
         /* Sends a packet. The second never waits:\n * see weft_poll. */\n\
         int weft_send(weft_job *job,\n              int rank);\n\
         int weft_try_send(weft_job *job);\n\n\
@@ -175,8 +203,13 @@ mod tests {
         assert!(send.contains("int weft_send(weft_job *job,\n              int rank);"), "{send}");
         assert_eq!(pages["man3/weft_try_send.3"], ".so man3/weft_send.3\n");
         let all = &pages["man7/weft.h.7"];
-        assert!(all.contains("WEFT_OK 0 it worked\n"));
-        assert!(all.contains(".SH NAMES\nof all\nkinds.\n.SH CODES\n"), "{all}");
+        assert!(all.contains(&format!("{:<24} 0  it worked\n", "WEFT_OK")), "{all}");
+        assert!(all.contains(".SH NAMES\nOf all\nkinds.\n.SH TYPES\n"), "{all}");
+        let upcall = "An upcall.\n.P\n.nf\ntypedef void (*weft_upcall)(int a);\n.fi\n.P\n";
+        assert!(all.contains(upcall) && !all.contains("weft_job weft_job"), "{all}");
+        let message = "A message.\n.P\n.nf\ntypedef struct m {\n    int a;\n} m;\n.fi\n";
+        assert!(all.contains(message), "{all}");
+        assert!(pages["man3/weft_name.3"].contains(".SH SEE ALSO\nweft_send(3);\n"));
     }
 
     #[test]

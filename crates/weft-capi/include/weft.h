@@ -299,8 +299,8 @@ int weft_set_free(weft_set *set);
  * communicator in the status, and with its name and the cause in weft_last_error. Rust programs of
  * the same job take part by `Group`. */
 
-/* Makes a communicator: the first of all ranks of the job, whose operations count with
- * weft_barrier; the second of some ranks, this one included, numbered from 0 in the order given.
+/* Makes a communicator. The first is of all ranks of the job, and its operations count with
+ * weft_barrier; the second is of some ranks, this one included, numbered from 0 in the order given.
  * All of these pass the same ranks, and an id from 1 on that no other of their communicators has.
  * The handle ends with the job, or with weft_comm_free; operations under way then go on. */
 int weft_comm_all(weft_job *job, weft_comm **comm);
@@ -329,7 +329,8 @@ int weft_comm_reduce(weft_comm *comm, int root, const void *data, void *result, 
                      int type, int op);
 int weft_comm_ireduce(weft_comm *comm, int root, const void *data, void *result, size_t count,
                       int type, int op, weft_request **request);
-/* Does the same with the result at every rank, with the same bits everywhere. */
+/* Combines values as weft_comm_reduce does, with the result at every rank, and with the same bits
+ * everywhere. */
 int weft_comm_allreduce(weft_comm *comm, const void *data, void *result, size_t count, int type,
                         int op);
 int weft_comm_iallreduce(weft_comm *comm, const void *data, void *result, size_t count, int type,
@@ -341,7 +342,7 @@ int weft_comm_gather(weft_comm *comm, int root, const void *data, size_t len, vo
                      size_t each, size_t *lens);
 int weft_comm_igather(weft_comm *comm, int root, const void *data, size_t len, void *all,
                       size_t each, size_t *lens, weft_request **request);
-/* Does the same at every rank. */
+/* Collects a message of every rank as weft_comm_gather does, at every rank. */
 int weft_comm_allgather(weft_comm *comm, const void *data, size_t len, void *all, size_t each,
                         size_t *lens);
 int weft_comm_iallgather(weft_comm *comm, const void *data, size_t len, void *all, size_t each,

@@ -149,6 +149,15 @@ pub enum OpError {
         /// Entries given.
         given: u32,
     },
+    /// The vectors of a reduction differ in length.
+    Uneven {
+        /// Another rank of the group.
+        rank: u32,
+        /// Bytes that it gave.
+        given: u64,
+        /// Bytes that this rank gave.
+        wanted: u64,
+    },
     /// Floating-point numbers cannot be combined by operations on bits.
     NoSuchOp,
     /// Too much is queued for the peer: try again after progress (backpressure).
@@ -219,6 +228,11 @@ impl fmt::Display for OpError {
             OpError::Count { wanted, given } => {
                 write!(f, "{given} messages given, the group needs {wanted}: one a rank")
             }
+            OpError::Uneven { rank, given, wanted } => write!(
+                f,
+                "rank {rank} gave a vector of {given} bytes, this rank one of {wanted}: all ranks \
+                 give as many values of the same type"
+            ),
             OpError::NoSuchOp => {
                 write!(f, "floating-point numbers cannot be combined by operations on bits")
             }

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Barrier, Mutex};
 use std::time::Duration;
-use weft::{Clock, Config, Endpoint, EndpointId, Group, Op, PeerId, Tree};
+use weft::{Clock, Config, Endpoint, EndpointId, Group, Op, OpError, PeerId, Tree};
 use weft_link::{ShmConfig, ShmLink};
 
 const SIZES: [usize; 4] = [1, 2, 5, 8];
@@ -155,6 +155,26 @@ fn scatter__everyone_gets_what_the_root_has_for_it() {
             }
         });
     }
+}
+
+#[test]
+fn reductions__of_vectors_of_different_lengths_are_errors() {
+    ranks(2, Tree::Binomial, |group| {
+        let len = [2, 1][group.rank()];
+        let error = group.allreduce_blocking(vec![1u32; len], Op::Sum).unwrap_err();
+        let (own, other) = (4 * len as u64, 12 - 4 * len as u64);
+        let rank = 1 - group.rank() as u32;
+        assert_eq!(error.cause(), OpError::Uneven { rank, wanted: own, given: other });
+        assert_eq!(error.rank(), Some(rank as usize));
+        let reduced = group.reduce_blocking(0, vec![1u64; len], Op::Sum);
+        match group.rank() {
+            0 => assert_eq!(
+                reduced.unwrap_err().cause(),
+                OpError::Uneven { rank: 1, wanted: 16, given: 8 }
+            ),
+            _ => assert_eq!(reduced.unwrap(), None),
+        }
+    });
 }
 
 #[test]

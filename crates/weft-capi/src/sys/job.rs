@@ -5,8 +5,8 @@ use super::watchdog::{self, Held, Watchdog};
 use super::WEFT_UPCALL;
 use super::{enter, is_object, job_of, store, Fault, Head};
 use super::{
-    WEFT_BUSY, WEFT_CANCELLED, WEFT_INIT, WEFT_NO_AGENT, WEFT_OK, WEFT_PEER, WEFT_REFUSED,
-    WEFT_THREAD, WEFT_TOO_LONG,
+    WEFT_ARGUMENT, WEFT_BUSY, WEFT_CANCELLED, WEFT_INIT, WEFT_NO_AGENT, WEFT_OK, WEFT_PEER,
+    WEFT_REFUSED, WEFT_THREAD, WEFT_TOO_LONG,
 };
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
@@ -139,6 +139,7 @@ pub(super) fn code_of(error: OpError) -> c_int {
     match error {
         OpError::Busy => WEFT_BUSY,
         OpError::Peer { .. } => WEFT_PEER,
+        OpError::Uneven { .. } => WEFT_ARGUMENT,
         OpError::Truncated { .. } => WEFT_TOO_LONG,
         OpError::Cancelled => WEFT_CANCELLED,
         _ => WEFT_REFUSED,

@@ -64,7 +64,8 @@ impl Group {
     }
 
     /// Combines the vectors of all ranks, position by position, at the root; `None` on other ranks.
-    /// All vectors have the same length. An `Op` of bits on floating-point numbers fails with
+    /// All vectors have the same length; otherwise it fails with `Uneven`. An `Op` of bits on
+    /// floating-point numbers fails with
     /// `NoSuchOp`.
     pub fn reduce<T: Element>(
         &self,

@@ -58,12 +58,13 @@ impl Group {
         let text = self.explain(cause);
         let rank = match cause {
             OpError::Peer { peer, .. } => self.rank_of(peer).or(named),
+            OpError::Uneven { rank, .. } => Some(rank as usize),
             OpError::NoRank { .. } | OpError::Count { .. } | OpError::NoSuchOp => None,
             _ => named,
         };
         let text = match (cause, rank) {
-            // The text of a peer's failure begins with its name.
-            (OpError::Peer { .. }, _) | (_, None) => text,
+            // These texts name the rank.
+            (OpError::Peer { .. } | OpError::Uneven { .. }, _) | (_, None) => text,
             (_, Some(rank)) => format!("rank {rank}: {text}"),
         };
         GroupError { cause, rank, text }

@@ -43,6 +43,17 @@ impl Group {
         self.recv_class(from, tag, len).await
     }
 
+    /// Takes a vector that is as long as this rank's.
+    async fn take_vector(&self, from: usize, tag: u64, len: usize) -> Result<Vec<u8>, OpError> {
+        let uneven = |given| Err(OpError::Uneven { rank: from as u32, given, wanted: len as u64 });
+        match self.take(from, tag, len).await {
+            Ok(theirs) if theirs.len() == len => Ok(theirs),
+            Ok(theirs) => uneven(theirs.len() as u64),
+            Err(OpError::Truncated { sent }) => uneven(sent),
+            Err(other) => Err(other),
+        }
+    }
+
     /// Barrier by dissemination, in log4(size) rounds.
     pub(super) async fn do_barrier(&self, tag: u64) -> Result<(), OpError> {
         for round in 0.. {
@@ -123,7 +134,7 @@ impl Group {
         op: Op,
     ) -> Result<Option<Vec<T>>, OpError> {
         for child in tree::children(kind, root, self.rank(), self.size()) {
-            let theirs = self.take(child, tag, values.len() * T::SIZE).await?;
+            let theirs = self.take_vector(child, tag, values.len() * T::SIZE).await?;
             fold(&mut values, &theirs, op);
         }
         match tree::parent(kind, root, self.rank(), self.size()) {
@@ -148,12 +159,12 @@ impl Group {
         let folded = match part {
             Doubling::Folded { proxy } => {
                 self.post(proxy, tag, encode(&values))?.await.0?;
-                return Ok(decode(&self.take(proxy, tag, len).await?));
+                return Ok(decode(&self.take_vector(proxy, tag, len).await?));
             }
             Doubling::Active { folded, .. } => folded,
         };
         if let Some(other) = folded {
-            fold(&mut values, &self.take(other, tag, len).await?, op);
+            fold(&mut values, &self.take_vector(other, tag, len).await?, op);
         }
         let bits = if len <= SHORT { 2 } else { 1 };
         for round in 0.. {
@@ -168,8 +179,11 @@ impl Group {
             // All ranks combine in the same order, so the result has the same bits.
             let mut all: Option<Vec<T>> = None;
             for rank in ranks {
-                let theirs =
-                    if rank == self.rank() { None } else { Some(self.take(rank, tag, len).await?) };
+                let theirs = if rank == self.rank() {
+                    None
+                } else {
+                    Some(self.take_vector(rank, tag, len).await?)
+                };
                 let theirs = theirs.as_deref().unwrap_or(&ours);
                 match &mut all {
                     None => all = Some(decode(theirs)),

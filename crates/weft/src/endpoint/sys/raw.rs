@@ -136,7 +136,7 @@ impl Driver {
         let frame = Frame { peer: args.peer, header: header.as_slice(), payload: data };
         let len = frame.header.len() + data.len();
         let link = self.link_by(args.peer, false, len as u32);
-        if !link.is_none_or(|link| self.links[link].send(&[frame]) == 1) {
+        if link.is_some_and(|link| self.links[link].send(&[frame]) != 1) {
             self.intake.engine.roll_back(reserved);
             return false;
         }

@@ -3,6 +3,7 @@
 //! from `fuzz/`, the tests with seeded inputs.
 
 pub use crate::engine::engine;
+pub use crate::mac::mac_tag;
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
 use weft_core::relay::LinkTo;

@@ -12,6 +12,7 @@ pub mod exposition;
 pub mod hostile;
 pub mod hosts;
 pub mod links;
+mod mac;
 mod skip;
 pub mod slurm;
 mod sys;

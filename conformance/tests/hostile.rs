@@ -235,6 +235,24 @@ fn secure_open__accepts_only_what_was_sealed() {
 }
 
 #[test]
+fn mac_tag__is_the_definition_on_every_implementation() {
+    let mut good = Vec::new();
+    for (seed, len) in [0, 1, 15, 40, 63, 64, 65, 150, 300, 1472].into_iter().enumerate() {
+        let mut rng = Rng::new(seed as u64);
+        let mut input = vec![0; 60 + len];
+        rng.fill(&mut input);
+        // Headers of the protocol's lengths, payloads of up to some groups of powers.
+        (input[56], input[57]) = ([0, 24, 56, 113][seed % 4], rng.below(6) as u8);
+        good.push(input.clone());
+        // Keys and payload of zeros or ones alone.
+        input.fill([0, 0xff][seed % 2]);
+        (input[56], input[57]) = (32, 5);
+        good.push(input);
+    }
+    feed(&good, hostile::mac_tag);
+}
+
+#[test]
 fn engine__survives_hostile_packets_amid_traffic() {
     let bytes = |seed| {
         let mut bytes = vec![0; 1500];

@@ -24,13 +24,13 @@ mod window;
 pub use key::JobKey;
 pub(crate) use key::Purpose;
 pub use peers::{Lane, RUNS_MAX};
-pub use sys::Backend;
+pub use sys::{Backend, Mac, Message};
 pub use window::Window;
 
 use peers::Peers;
 use std::fmt;
 pub(crate) use sys::random_bytes;
-use sys::{Ad, Aegis, Mac, Message};
+use sys::{Ad, Aegis};
 use weft_core::wire::{self, field, Hello, PacketType};
 use weft_core::{EndpointId, PeerId};
 

@@ -25,7 +25,8 @@ pub(super) const GROUPS: usize = 32;
 #[cfg(target_arch = "x86_64")]
 const NOWHERE: *mut u8 = std::ptr::null_mut();
 
-/// Keys of the code, expanded.
+/// The code under two keys, expanded for one implementation. Links have it inside
+/// [`Secure`](super::super::Secure); by itself it is for tests.
 #[derive(Clone)]
 pub struct Mac {
     backend: Backend,

@@ -176,6 +176,17 @@ impl Fault {
         }
     }
 
+    /// Removes the end of the time in which packets of a type vanish.
+    pub(crate) fn lasting(self) -> Fault {
+        match self {
+            Fault::Kind { kind, to, span: Span { from, .. } } => {
+                Fault::Kind { kind, to, span: Span { from, until: u64::MAX } }
+            }
+            Fault::On { network, fault } => fault.lasting().on(network),
+            other => other,
+        }
+    }
+
     /// Restricts the fault to one network.
     pub fn on(self, network: usize) -> Fault {
         Fault::On { network, fault: Box::new(self) }

@@ -107,7 +107,9 @@ async fn cast_all(env: Env, group: Rc<MulticastGroup>, shared: Rc<Shared>) {
 /// Checks the failure of a group: right, if the named member has failed.
 fn failed(env: &Env, shared: &Shared, what: &str, error: MulticastError) {
     match error {
-        MulticastError::Member { rank, .. } if shared.mortal(rank as u32) => {
+        MulticastError::Member { rank, .. }
+            if shared.mortal(rank as u32) || !shared.cut_off.is_empty() =>
+        {
             shared.checker.borrow_mut().remote_failed();
         }
         other => violation(env, shared, format!("{what}: {other}")),
@@ -164,7 +166,7 @@ async fn send_parcels(env: Env, packets: Packets, shared: Rc<Shared>) {
             true => packets.gather_async(peer, TO_ONE, argument, &data.into(), 0..len).await,
             false => packets.send_async(peer, TO_ONE, argument, &data).await,
         };
-        let failure = sent.err().map(|e| (e.to_string(), shared.accepts(&e, dst, peer)));
+        let failure = sent.err().map(|e| (e.to_string(), shared.accepts(&env, &e, dst, peer)));
         shared.checker.borrow_mut().send_ended(lane, index, failure);
     }
     let ticket = shared.checker.borrow_mut().posted(env.host, "all lent memory back");
@@ -172,7 +174,8 @@ async fn send_parcels(env: Env, packets: Packets, shared: Rc<Shared>) {
     shared.checker.borrow_mut().ended(ticket);
     match flushed {
         Err(OpError::Peer { peer, .. })
-            if (0..env.hosts).any(|host| env.peer(host) == peer && shared.mortal(host)) => {}
+            if (0..env.hosts).any(|host| env.peer(host) == peer && shared.mortal(host))
+                || shared.gives_up(&env) => {}
         Err(error) => violation(&env, &shared, format!("lent memory: {error}")),
         Ok(()) => {}
     }
@@ -238,7 +241,9 @@ async fn copy_all(env: Env, packets: Packets, shared: Rc<Shared>) {
         match done {
             Ok(true) => checker.remote_done(),
             Ok(false) => checker.violation(|| format!("host {}: {what} is not there", env.host)),
-            Err(e) if shared.accepts(&e, copy.dst, env.peer(copy.dst)) => checker.remote_failed(),
+            Err(e) if shared.accepts(&env, &e, copy.dst, env.peer(copy.dst)) => {
+                checker.remote_failed()
+            }
             Err(e) => checker.violation(|| format!("host {}: {what}: {e}", env.host)),
         }
     }
@@ -278,7 +283,7 @@ async fn count_all(env: Env, packets: Packets, shared: Rc<Shared>) {
                 checker.added(word, before);
                 checker.remote_done();
             }
-            Err(e) if shared.accepts(&e, dst, peer) => return checker.remote_failed(),
+            Err(e) if shared.accepts(&env, &e, dst, peer) => return checker.remote_failed(),
             Err(e) => return checker.violation(|| format!("host {}: {what}: {e}", env.host)),
         }
     }

@@ -27,6 +27,8 @@ pub(crate) struct Shared {
     pub checker: SharedChecker,
     /// Hosts that die.
     mortal: Vec<u32>,
+    /// Hosts to which packets of one type never get through.
+    pub cut_off: Vec<u32>,
     /// Key and length of the region of each host that has started.
     pub keys: RefCell<BTreeMap<u32, (u64, usize)>>,
     /// Counter, and key of the exported memory, of each host that has started.
@@ -53,9 +55,15 @@ impl Shared {
         self.mortal.contains(&host)
     }
 
+    /// Returns true if this host may give up any of its peers.
+    pub fn gives_up(&self, env: &Env) -> bool {
+        self.cut_off.contains(&env.host)
+    }
+
     /// Returns true if the plan makes this error of an operation with `host` acceptable.
-    pub fn accepts(&self, error: &OpError, host: u32, peer: PeerId) -> bool {
-        matches!(error, OpError::Peer { peer: named, .. } if *named == peer) && self.mortal(host)
+    pub fn accepts(&self, env: &Env, error: &OpError, host: u32, peer: PeerId) -> bool {
+        matches!(error, OpError::Peer { peer: named, .. } if *named == peer)
+            && (self.mortal(host) || self.gives_up(env))
     }
 }
 
@@ -79,11 +87,12 @@ pub fn run_plan(plan: &Plan) -> Result<PlanReport, Failure> {
 pub(crate) fn run_traced(plan: &Plan) -> Result<(PlanReport, Trace), Failure> {
     let mut sim = Sim::new(Kind::of(&plan.config).to_string(), plan.config.clone());
     let checker = Checker::shared(plan.config.seed);
-    let mortal = plan.mortal();
+    let (mortal, cut_off) = (plan.mortal(), plan.cut_off());
     let shared = Rc::new(Shared {
         plan: plan.clone(),
         checker: Rc::clone(&checker),
         mortal,
+        cut_off,
         keys: RefCell::default(),
         counters: RefCell::default(),
         exports: RefCell::default(),
@@ -212,7 +221,8 @@ fn choose(env: &Env, shared: &Shared) {
 fn post_never(env: &Env, shared: &Shared) -> Vec<Operation> {
     let next = (env.host + 1) % env.hosts;
     let post = |i: u32| {
-        let from = (i % 2 == 1 && !shared.mortal(next)).then(|| env.peer(next));
+        let from =
+            (i % 2 == 1 && !shared.mortal(next) && !shared.gives_up(env)).then(|| env.peer(next));
         env.endpoint.recv(from, NEVER, u64::from(i), vec![0; 100])
     };
     (0..shared.plan.cancels).map(post).collect()
@@ -256,7 +266,7 @@ async fn send_actives(env: Env, shared: Rc<Shared>) {
                 other => break other,
             }
         };
-        let failure = result.err().map(|e| (e.to_string(), shared.accepts(&e, dst, peer)));
+        let failure = result.err().map(|e| (e.to_string(), shared.accepts(&env, &e, dst, peer)));
         shared.checker.borrow_mut().send_ended(lane, index, failure);
         env.endpoint.yield_now().await;
     }
@@ -318,7 +328,7 @@ async fn send_one(env: &Env, shared: &Shared, m: &Message) {
         true => env.endpoint.send_sync(peer, m.tag, data).await,
         false => env.endpoint.send(peer, m.tag, data).await,
     };
-    let failure = result.err().map(|e| (e.to_string(), shared.accepts(&e, m.dst, peer)));
+    let failure = result.err().map(|e| (e.to_string(), shared.accepts(env, &e, m.dst, peer)));
     let mut checker = shared.checker.borrow_mut();
     checker.send_ended(lane, index, failure);
     checker.ended(ticket);
@@ -363,7 +373,7 @@ async fn receive_lane(env: Env, shared: Rc<Shared>, messages: Vec<Message>) {
             Err(OpError::Truncated { sent }) if m.short > 0 => {
                 checker.received(lane, sent as usize, &data);
             }
-            Err(e) if shared.accepts(&e, m.src, peer) => return checker.receive_failed(lane),
+            Err(e) if shared.accepts(&env, &e, m.src, peer) => return checker.receive_failed(lane),
             Err(e) => return checker.violation(|| format!("{lane}: receive failed: {e}")),
         }
     }

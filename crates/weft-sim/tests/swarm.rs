@@ -1,8 +1,8 @@
 //! Plans drawn from seeds, run by real endpoints.
 #![allow(non_snake_case)]
 
-use weft_sim::plan::Kind;
-use weft_sim::swarm::{parse_seeds, run_seed, swarm};
+use weft_sim::plan::{Kind, Plan};
+use weft_sim::swarm::{parse_seeds, run_plan, run_seed, swarm};
 
 const RANKS: Kind = Kind { agents: false, services: false };
 const AGENTS: Kind = Kind { agents: true, services: false };
@@ -37,6 +37,21 @@ fn swarm__seeds_that_once_failed() {
     }
     let kind = Kind { services: true, ..RANKS };
     run_seed(157, kind, 200).unwrap_or_else(|failure| panic!("{failure}"));
+}
+
+/// Packets of one type never get through to a host: each of its operations ends, most of them well
+/// or with an error that names the peer, and those of all others as ever.
+#[test]
+fn swarm__types_that_never_get_through() {
+    for kind in [RANKS, AGENTS] {
+        let plans = (0..).map(|seed| Plan::of_seed(seed, kind));
+        let mut failed = 0;
+        for plan in plans.filter(|plan| !plan.cut_off().is_empty()).take(8) {
+            let report = run_plan(&plan).unwrap_or_else(|failure| panic!("{failure}"));
+            failed += report.failed;
+        }
+        assert!(failed > 0, "nothing was lost");
+    }
 }
 
 /// Runs the seeds of `WEFT_SEEDS` (`A..B`, or a number of them), else `usual`.

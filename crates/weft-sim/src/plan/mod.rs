@@ -5,7 +5,7 @@ mod networks;
 mod shrink;
 
 pub use flood::Flood;
-use networks::{draw_long, draw_networks, draw_vanishing};
+use networks::{draw_lasting, draw_long, draw_networks, draw_vanishing};
 pub use shrink::shrink;
 
 use crate::config::{LinkKind, SimConfig, Topology, Wire};
@@ -321,6 +321,7 @@ impl Plan {
             // Agents have one network, so an outage must be shorter than the time that peers wait.
             plan.config.faults.retain(|fault| !fault.is_outage(PATIENCE_MS));
             plan.draw_still(&mut Rng::stream(seed, 12));
+            plan.spare_mortal();
         }
         if kind.services {
             plan.config.services = true;
@@ -379,6 +380,7 @@ impl Plan {
         draw_networks(&mut plan.config, &mut Rng::stream(seed, 6));
         draw_long(&mut plan.config, &mut Rng::stream(seed, 7));
         draw_vanishing(&mut plan.config, &mut Rng::stream(seed, 11));
+        draw_lasting(&mut plan.config, &mut Rng::stream(seed, 14));
         plan.draw_restart(&edges, &mut Rng::stream(seed, 8));
         plan.draw_choices(&mut Rng::stream(seed, 9));
         plan.draw_floods(&mut Rng::stream(seed, 13));
@@ -399,6 +401,12 @@ impl Plan {
             }
             // A host that counts active messages would wait for those of the dead, too.
             self.actives.retain(|a| !mortal.contains(&a.src));
+        }
+        // So would a host that is cut off itself, and that receives from any source.
+        let cut_off = self.cut_off();
+        self.actives.retain(|a| !cut_off.contains(&a.dst));
+        for m in self.messages.iter_mut().filter(|m| cut_off.contains(&m.dst)) {
+            m.tag = m.tag & !WILD | PLAIN;
         }
     }
 
@@ -545,7 +553,7 @@ impl Plan {
         }
         let credit = *rng.pick(&[1, 4, 32]);
         self.config.settings.push(("multicast_credit", credit.to_string()));
-        let mortal = self.mortal();
+        let (mortal, cut_off) = (self.mortal(), self.cut_off());
         let roots = rng.between(1, 3);
         let tree = rng.chance(500_000).then(|| *rng.pick(Tree::ALL));
         for _ in 0..rng.below(MAX_CASTS) {
@@ -566,7 +574,8 @@ impl Plan {
             let (dst, len) = (other(src, rng), rng.below(MAX_PACKET) as usize);
             let parcel = Parcel { src, dst, len, lent: rng.chance(500_000) };
             // A receiver of unsent packets of a dead host would wait for ever.
-            self.parcels.extend(Some(parcel).filter(|_| !mortal.contains(&src)));
+            let come = !mortal.contains(&src) && !cut_off.contains(&dst);
+            self.parcels.extend(come.then_some(parcel));
         }
         for _ in 0..rng.below(MAX_COPIES) {
             let src = host(rng);
@@ -582,15 +591,15 @@ impl Plan {
         }
     }
 
-    /// Returns the hosts whose first incarnation dies.
+    /// Returns the hosts whose first incarnation dies, or is given up by its peers.
     pub fn mortal(&self) -> Vec<u32> {
         let host = |f: &Fault| match f {
             Fault::Death { host, .. } | Fault::Restart { host, .. } => Some(*host),
             Fault::StillRank { host, span } if span.until == u64::MAX => Some(*host),
             _ => None,
         };
-        let hosts: BTreeSet<u32> = self.config.faults.iter().filter_map(host).collect();
-        hosts.into_iter().collect()
+        let hosts = self.config.faults.iter().filter_map(host).chain(self.cut_off());
+        hosts.collect::<BTreeSet<u32>>().into_iter().collect()
     }
 
     /// Removes the operations of second incarnations of hosts that no longer restart.
@@ -802,6 +811,8 @@ mod tests {
             p.config.faults.iter().any(kind)
         };
         assert!((30..90).contains(&plans.iter().filter(vanishes).count()));
+        let cut_off = |p: &&Plan| !p.cut_off().is_empty();
+        assert!((10..40).contains(&plans.iter().filter(cut_off).count()));
         assert!(plans.iter().any(|p| p.messages.iter().any(|m| m.len > 1 << 20)));
         assert!(plans.iter().any(|p| p.messages.iter().any(|m| m.sync && m.sized)));
         let several = |striped| {

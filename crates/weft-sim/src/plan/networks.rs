@@ -1,8 +1,9 @@
 //! Networks of a plan, and their faults.
 
-use super::PATIENCE_MS;
+use super::{Plan, PATIENCE_MS};
 use crate::config::{LinkKind, SimConfig, Wire};
 use crate::fault::{Fault, Span};
+use std::collections::BTreeSet;
 use weft_core::wire::PacketType;
 use weft_link::rng::Rng;
 
@@ -57,6 +58,40 @@ pub(super) fn draw_vanishing(config: &mut SimConfig, rng: &mut Rng) {
         true => fault.on(rng.below(networks) as usize),
         false => fault,
     }));
+}
+
+/// Makes packets of one type vanish for ever, in some of the plans in which they do.
+pub(super) fn draw_lasting(config: &mut SimConfig, rng: &mut Rng) {
+    if rng.chance(400_000) {
+        let faults = std::mem::take(&mut config.faults);
+        config.faults = faults.into_iter().map(Fault::lasting).collect();
+    }
+}
+
+impl Plan {
+    /// Returns the hosts to which packets of one type do not get through for ever, over any
+    /// network: they and their peers may give each other up.
+    pub fn cut_off(&self) -> Vec<u32> {
+        let config = &self.config;
+        let outage = |fault: &Fault| fault.is_outage(1);
+        let other_way =
+            config.networks() > 1 && !config.striped && !config.faults.iter().any(outage);
+        let host = |fault: &Fault| {
+            let network = match fault {
+                Fault::On { network, .. } => *network,
+                _ => 0,
+            };
+            match fault.at(network)? {
+                Fault::Kind { to, span, .. } if span.until == u64::MAX => {
+                    let spared = other_way && matches!(fault, Fault::On { .. });
+                    (!spared).then_some(*to)
+                }
+                _ => None,
+            }
+        };
+        let hosts: BTreeSet<u32> = config.faults.iter().filter_map(host).collect();
+        hosts.into_iter().collect()
+    }
 }
 
 /// Draws a longer packet length for bulk data.

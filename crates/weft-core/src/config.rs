@@ -122,7 +122,17 @@ impl core::error::Error for ConfigError {}
 
 macro_rules! table {
     ($($name:ident: $ty:ty = $default:expr, $unit:literal, $why:literal;)*) => {
-        /// Effective configuration of an endpoint.
+        /// Effective configuration of an endpoint: a field for each setting.
+        ///
+        /// ```
+        /// use weft_core::Config;
+        ///
+        /// let mut config = Config { spin_us: 0, ..Config::default() };
+        /// // By name, as a variable `WEFT_WARN_AFTER_MS=1000` does.
+        /// config.set("warn_after_ms", "1000")?;
+        /// assert_eq!(config.warn_after_ms, 1000);
+        /// # Ok::<(), weft_core::config::ConfigError>(())
+        /// ```
         #[derive(Clone, Debug)]
         pub struct Config {
             $(#[doc = concat!($why, " Unit: ", $unit, ".")] pub $name: $ty,)*

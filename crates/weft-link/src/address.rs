@@ -13,6 +13,16 @@ use weft_core::EndpointId;
 
 /// Address of an endpoint. Encodes to at most [`Address::MAX`] bytes; exchanged at start-up
 /// (PMI, PMIx) and carried in HELLO packets.
+///
+/// ```
+/// use weft_link::Address;
+///
+/// // The bytes go to another process in any form, for instance in a file.
+/// let address = Address { udp: vec!["10.0.0.1:40312".parse()?], ..Address::default() };
+/// let bytes = address.encode();
+/// assert_eq!(Address::decode(&bytes)?, address);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Address {
     /// Identity and incarnation.

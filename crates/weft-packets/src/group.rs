@@ -71,6 +71,32 @@ impl From<Stop> for MulticastError {
 
 /// A set of endpoints, each of which can send packets to all others. Delivery is reliable and, for
 /// each sender, in order.
+///
+/// A packet calls the upcall of its handler; a mailbox gets no multicast packet.
+///
+/// ```no_run
+/// use std::{cell::Cell, rc::Rc};
+/// use weft::Tree;
+/// use weft_packets::Packets;
+///
+/// let job = weft::Job::init()?;
+/// let (world, packets) = (job.world(), Packets::new(job.endpoint())?);
+/// let got = Rc::new(Cell::new(0));
+/// let count = got.clone();
+/// packets.handle(3, move |_, packet| count.set(count.get() + packet.data().len()));
+/// let members = (0..world.size()).map(|rank| world.peer(rank)).collect::<Result<_, _>>()?;
+/// let group = packets.group(7, members, world.rank()).ok_or("the id is taken")?;
+/// if world.rank() == 0 {
+///     group.send_blocking(Tree::Binary, 3, 0, b"to all others")?;
+/// } else {
+///     let _expecting = group.expect(0)?; // the silence of rank 0 ends the group
+///     while got.get() == 0 && group.failed().is_none() {
+///         packets.wait(None);
+///     }
+/// }
+/// world.barrier_blocking()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct MulticastGroup {
     packets: Packets,

@@ -183,6 +183,33 @@ impl State {
 
 /// The packet interface of an endpoint. All clones, and all made of the same endpoint, share one
 /// state.
+///
+/// ```no_run
+/// use weft_packets::Packets;
+///
+/// let job = weft::Job::init()?;
+/// let (world, packets) = (job.world(), Packets::new(job.endpoint())?);
+/// // Packets for 1 call a function, packets for 2 wait in a mailbox.
+/// packets.handle(1, |_, packet| println!("{} bytes", packet.data().len()));
+/// packets.mailbox(2);
+/// world.barrier_blocking()?;
+/// if world.rank() == 0 {
+///     let peer = world.peer(1)?;
+///     packets.send(peer, 1, 0, b"to the upcall")?;
+///     packets.send(peer, 2, 0, b"to the mailbox")?;
+/// } else if world.rank() == 1 {
+///     let mut buffer = [0; 64];
+///     packets.receive(Some(world.peer(0)?), 2, &mut buffer)?; // runs upcalls meanwhile
+/// }
+/// // A counter at rank 0, to which all ranks add.
+/// let mine = packets.counter(0).ok_or("no more keys")?;
+/// let keys = world.allgather_blocking(mine.key.to_le_bytes().to_vec())?;
+/// let counter = weft_packets::Counter { key: u64::from_le_bytes(keys[0][..].try_into()?) };
+/// let ticket = packets.fetch_add_blocking(world.peer(0)?, counter, 1)?;
+/// println!("rank {} has ticket {ticket}", world.rank());
+/// world.barrier_blocking()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct Packets {
     port: Port,

@@ -12,6 +12,18 @@ use weft_core::{Config, LinkCaps, Reliability};
 /// case, for a whole job. The same settings choose transfer, reliability, maximum transfer unit and
 /// the server of fetch-and-add for some ranks ([`exception`](weft_core::exception));
 /// [`Endpoint::choose`](crate::Endpoint::choose) chooses them for one peer.
+///
+/// ```no_run
+/// use weft::choices::Transfer;
+/// use weft::Choices;
+///
+/// let job = weft::Job::init()?;
+/// let (endpoint, peer) = (job.endpoint(), job.world().peer(0)?);
+/// let before = endpoint.chosen(peer).ok_or("no such peer")?;
+/// // Shorter packets to rank 0, gathered from the program's memory; the other parts stay.
+/// endpoint.choose(peer, &Choices { mtu: 2048, transfer: Transfer::Gather, ..before })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choices {
     /// The transfer of payload to the link.

@@ -575,7 +575,23 @@ impl Directory for Ranks {
     }
 }
 
-/// This process as a rank of its job. Dropping it sends what is queued and leaves the job.
+/// This process as a rank of its job. Dropping it sends the queued messages and leaves the job.
+///
+/// ```no_run
+/// let job = weft::Job::init()?;
+/// let world = job.world();
+/// println!("rank {} of {}, started by {}", world.rank(), world.size(), job.launcher());
+/// // Futures run to their end in `block_on`: here a ring, in which all ranks send at once.
+/// let (left, right) = (world.rank() + world.size() - 1, world.rank() + 1);
+/// job.block_on(async {
+///     let sent = world.send(right % world.size(), 1, b"to the right".to_vec());
+///     let got = world.recv(left % world.size(), 1, 64).await?;
+///     sent.await?;
+///     println!("{} bytes from the left", got.len());
+///     Ok::<(), weft::GroupError>(())
+/// })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Job {
     origin: Origin,
     boot: Rc<RefCell<Box<dyn Bootstrap>>>,

@@ -21,6 +21,24 @@ pub(super) enum State {
 
 /// An operation in progress. Dropping it cancels a receive that has not matched; any other
 /// operation runs to its end and its result is lost.
+///
+/// It ends with a [`Status`] or an error, and gives its buffer back in both cases.
+///
+/// ```
+/// # let id = weft::EndpointId(7);
+/// # let links: Vec<Box<dyn weft_link::Link>> = vec![Box::new(weft::SelfLink::new(id))];
+/// # let (config, clock) = (weft::Config::default(), weft::Clock::system());
+/// # let endpoint = weft::Endpoint::with_links(config, id, clock, links);
+/// # let peer = endpoint.connect(&endpoint.address())?;
+/// let received = endpoint.recv(Some(peer), 1, 0, vec![0; 100]);
+/// let sent = endpoint.send(peer, 1, b"seven b".to_vec());
+/// let (result, buffer) = received.wait();
+/// let status = result?;
+/// assert_eq!((status.len, &buffer[..7]), (7, &b"seven b"[..]));
+/// let (result, _buffer) = sent.wait();
+/// result?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use = "the result tells whether the operation succeeded"]
 pub struct Operation {
     pub(super) inner: Rc<RefCell<Inner>>,

@@ -135,7 +135,58 @@ pub(crate) struct Inner {
     pub(crate) job_key: Option<JobKey>,
 }
 
-/// An endpoint. Clones are the same endpoint; it belongs to one thread and takes no lock.
+/// A local communication object: it sends messages to peers, and reads and writes their memory.
+/// Clones are the same endpoint; it belongs to one thread and takes no lock.
+///
+/// A job has one ([`Job::endpoint`](crate::Job::endpoint)); ranks are its peers
+/// ([`Group::peer`](crate::Group::peer)). A program without a launcher opens its own
+/// ([`open_endpoint`](crate::job::open_endpoint)) and connects it by [`Address`].
+///
+/// ```no_run
+/// use weft::{AtomicCode, Job, Rights};
+///
+/// let job = Job::init()?;
+/// let (world, endpoint) = (job.world(), job.endpoint());
+/// // Memory that others may read and write; its key goes to them by message.
+/// let key = endpoint.register(4096, Rights::ALL).ok_or("no more keys")?;
+/// let keys = world.allgather_blocking(key.to_le_bytes().to_vec())?;
+/// let next = (world.rank() + 1) % world.size();
+/// let (peer, theirs) = (world.peer(next)?, u64::from_le_bytes(keys[next][..].try_into()?));
+/// // Write there, read back, and add to a counter of 8 bytes at offset 1024.
+/// endpoint.put(peer, theirs, 0, b"hello".to_vec()).wait().0?;
+/// let (result, back) = endpoint.get(peer, theirs, 0, vec![0; 5]).wait();
+/// result?;
+/// assert_eq!(back, b"hello");
+/// let added = endpoint.atomic(peer, theirs, 1024, AtomicCode::FetchAdd, 1, 0).wait().0?;
+/// println!("the counter was {}", added.value);
+/// // The messages below those of groups: 64 match bits, of which a receive may ignore some.
+/// endpoint.send_blocking(peer, 0x1234, b"any bytes")?;
+/// let mut buffer = [0; 64];
+/// let status = endpoint.recv_blocking(None, 0x1200, 0xff, &mut buffer)?;
+/// println!("{} bytes with match bits {:#x}", status.len, status.tag);
+/// world.barrier_blocking()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// Active messages call a handler at the receiver:
+///
+/// ```
+/// # use std::{cell::Cell, rc::Rc};
+/// # let id = weft::EndpointId(7);
+/// # let links: Vec<Box<dyn weft_link::Link>> = vec![Box::new(weft::SelfLink::new(id))];
+/// # let (config, clock) = (weft::Config::default(), weft::Clock::system());
+/// # let endpoint = weft::Endpoint::with_links(config, id, clock, links);
+/// # let peer = endpoint.connect(&endpoint.address())?;
+/// let sum = Rc::new(Cell::new(0));
+/// let at_handler = sum.clone();
+/// endpoint.handle(1, move |_, message| at_handler.set(at_handler.get() + message.argument));
+/// endpoint.send_active(peer, 1, 42, b"")?;
+/// while sum.get() == 0 {
+///     endpoint.wait(None);
+/// }
+/// assert_eq!(sum.get(), 42);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct Endpoint {
     pub(crate) inner: Rc<RefCell<Inner>>,

@@ -41,6 +41,29 @@ impl Wake for Notice {
 ///
 /// The queue needs no executor: [`poll`](Self::poll) makes progress, and a program that waits for
 /// other descriptors too sleeps on [`Endpoint::wait_fd`].
+///
+/// ```
+/// use weft::CompletionQueue;
+/// # let id = weft::EndpointId(7);
+/// # let links: Vec<Box<dyn weft_link::Link>> = vec![Box::new(weft::SelfLink::new(id))];
+/// # let (config, clock) = (weft::Config::default(), weft::Clock::system());
+/// # let endpoint = weft::Endpoint::with_links(config, id, clock, links);
+/// # let peer = endpoint.connect(&endpoint.address())?;
+///
+/// let mut queue = CompletionQueue::new(&endpoint);
+/// for tag in 0..10 {
+///     // The last argument is a number of the program's, which comes back with the operation.
+///     queue.push(endpoint.recv(Some(peer), tag, 0, vec![0; 8]), tag);
+///     queue.push(endpoint.send(peer, tag, vec![tag as u8; 8]), 100 + tag);
+/// }
+/// while let Some(done) = queue.wait(None) {
+///     let status = done.result?;
+///     if done.context < 100 {
+///         assert_eq!((status.tag, done.buffer), (done.context, vec![done.context as u8; 8]));
+///     }
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct CompletionQueue {
     endpoint: Endpoint,
     running: HashMap<u64, (Operation, u64, Waker)>,

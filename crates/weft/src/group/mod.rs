@@ -58,6 +58,35 @@ struct Inner {
 }
 
 /// An ordered set of ranks with a tag space of its own. Clones are the same group.
+///
+/// All ranks of a group call the same collective operations in the same order.
+///
+/// ```no_run
+/// use weft::{Job, Op};
+///
+/// let job = Job::init()?;
+/// let world = job.world();
+/// // Rank 0 has the parameters, and every rank gets them.
+/// let data = if world.rank() == 0 { b"parameters".to_vec() } else { Vec::new() };
+/// let parameters = world.broadcast_blocking(0, data)?;
+/// // Messages to one rank: by number and tag.
+/// if world.rank() > 0 {
+///     world.send_blocking(0, 1, &parameters)?;
+/// } else {
+///     for _ in 1..world.size() {
+///         let (rank, data) = world.recv_any(1, 1024).wait()?;
+///         println!("{} bytes from rank {rank}", data.len());
+///     }
+/// }
+/// // The even ranks as a group of their own.
+/// let even: Vec<usize> = (0..world.size()).step_by(2).collect();
+/// if let Some(group) = world.subset(&even, 1) {
+///     let largest = group.allreduce_blocking(vec![world.rank() as u64], Op::Max)?;
+///     println!("the largest even rank is {}", largest[0]);
+/// }
+/// world.barrier_blocking()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct Group {
     inner: Rc<Inner>,

@@ -118,6 +118,19 @@ enum State<T> {
 ///
 /// Dropping it cancels a receive that has not matched. Any other operation runs to its end, while
 /// the endpoint makes progress and is not closed, and its result is lost.
+///
+/// ```no_run
+/// let job = weft::Job::init()?;
+/// let world = job.world();
+/// let mut sum = world.allreduce(vec![1.0], weft::Op::Sum);
+/// // It is under way while the program computes and makes progress now and then.
+/// while !sum.is_done() {
+///     // compute a little
+///     job.endpoint().progress();
+/// }
+/// println!("{}", sum.wait()?[0]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use = "the result tells whether the operation succeeded"]
 pub struct Started<T> {
     group: Group,

@@ -13,6 +13,24 @@ use weft_link::copied::Origin;
 /// for those that a watchdog serves while they compute (`WEFT_RECEIPT=watchdog`). The job stays in
 /// the thread that joined it; clones of its endpoint go to other threads. Dropping it sends what is
 /// queued and leaves the job.
+///
+/// ```no_run
+/// let job = weft::SharedJob::init()?;
+/// if job.rank() == 0 {
+///     // A thread for each other rank; each waits for its own messages.
+///     std::thread::scope(|scope| {
+///         for rank in 1..job.size() {
+///             let (endpoint, peer) = (job.endpoint().clone(), job.peer(rank)?);
+///             scope.spawn(move || endpoint.recv(Some(peer), 1, 0, &mut [0; 64]));
+///         }
+///         Ok::<(), String>(())
+///     })?;
+/// } else {
+///     job.endpoint().send(job.peer(0)?, 1, b"hello")?;
+/// }
+/// job.fence()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct SharedJob {
     origin: Origin,
     boot: RefCell<Box<dyn Bootstrap>>,

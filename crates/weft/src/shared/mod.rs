@@ -117,6 +117,26 @@ struct Shared {
 
 /// An endpoint that many threads use at once by blocking calls. A call holds one lock while it
 /// works and none while it waits. One of the waiting threads makes progress for all.
+///
+/// ```no_run
+/// use weft::{job::Links, Config, SharedEndpoint};
+///
+/// // Endpoints with the same key may talk to each other; the address goes to the other process.
+/// let endpoint = SharedEndpoint::open(Config::default(), Links::AUTO, [7; 32])?;
+/// let peer = endpoint.connect(&endpoint.address())?; // here it is its own peer
+/// std::thread::scope(|scope| {
+///     for tag in 0..4u64 {
+///         let endpoint = endpoint.clone();
+///         scope.spawn(move || endpoint.send(peer, tag, b"from a thread"));
+///     }
+///     for tag in 0..4 {
+///         let mut buffer = [0; 64];
+///         endpoint.recv(Some(peer), tag, 0, &mut buffer)?;
+///     }
+///     Ok::<(), weft::OpError>(())
+/// })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct SharedEndpoint {
     shared: Arc<Shared>,

@@ -34,7 +34,7 @@ pub fn loopback() -> Result<(), String> {
 /// The same as of `lay`; then neither has run.
 ///
 /// # Panics
-/// When `near` or `far` does.
+/// One of `near` and `far` panicked.
 pub fn between(
     addresses: [&str; 2],
     near: impl FnOnce(),

@@ -142,7 +142,7 @@ pub fn read(file: &Path, filter: &str) -> Result<Vec<Seen>, String> {
     let mut command = Command::new("tshark");
     command.arg("-r").arg(file).args(["-X", &format!("lua_script:{SCRIPT}"), "-Y"]);
     command.arg(format!("({filter}) && !(udp.dstport == {MARK_PORT}) && !icmp"));
-    // That protocol may take a number of a counter for its own.
+    // The protocol `tapa` may take a number of a counter for its own.
     command.args(["--disable-protocol", "tapa", "-T", "fields"]);
     let fields = ["frame.protocols", "weft.type", "weft.payload", "_ws.malformed", "_ws.expert"];
     command.args(fields.iter().flat_map(|field| ["-e", *field]));

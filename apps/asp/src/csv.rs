@@ -7,7 +7,7 @@ use std::io::{self, Write};
 /// for each source. Nodes have the numbers of the input; unreachable ones are `inf`.
 ///
 /// # Errors
-/// When the writer fails. It is not buffered here.
+/// The writer failed. It is not buffered here.
 pub fn write_rows(to: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
     let id = |index: u64| index + u64::from(outcome.first_id);
     let mut line = String::from("from");
@@ -33,7 +33,7 @@ pub fn write_rows(to: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
 /// releases. Figures about a centre are empty for a graph without nodes.
 ///
 /// # Errors
-/// When the writer fails.
+/// The writer failed.
 pub fn write_summary(to: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
     let summary = &outcome.summary;
     let centre = summary.centre.map(|c| {

@@ -29,7 +29,7 @@ const CELLS_PER_TURN: usize = 64 * 1024;
 /// [`sequential`](crate::sequential()), on every rank; only rank 0 has [`Outcome::rows`].
 ///
 /// # Errors
-/// When a rank that this one communicates with fails.
+/// A rank with which this one communicates failed.
 ///
 /// # Panics
 /// On rank 0, when [`Params::check`] refuses the parameters.

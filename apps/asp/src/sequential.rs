@@ -10,7 +10,7 @@ use std::time::Instant;
 /// `progress` is called with the steps done and their number.
 ///
 /// # Panics
-/// When [`Params::check`] refuses the parameters.
+/// [`Params::check`] refuses the parameters.
 pub fn sequential(params: &Params, progress: &dyn Fn(u64, u64)) -> Outcome {
     params.check(1).expect("parameters were checked");
     let (nodes, graph) = (params.graph.nodes, &params.graph);

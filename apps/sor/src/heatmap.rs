@@ -71,7 +71,7 @@ pub fn colour(fraction: f64) -> [u8; 3] {
 /// Writes the heat map of `grid` with its legend to a new file.
 ///
 /// # Errors
-/// When the file cannot be written.
+/// The file cannot be written.
 pub fn write_png(path: &Path, grid: &Grid) -> io::Result<()> {
     let mut file = BufWriter::new(File::create(path)?);
     encode_png(&mut file, grid)?;

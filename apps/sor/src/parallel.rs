@@ -34,10 +34,10 @@ struct Worker<'a> {
 /// [`sequential`](crate::sequential()), bit for bit, on every rank.
 ///
 /// # Errors
-/// When a rank that this one communicates with fails.
+/// A rank with which this one communicates failed.
 ///
 /// # Panics
-/// When [`Params::check`] refuses the parameters.
+/// [`Params::check`] refuses the parameters.
 pub async fn run(
     world: &Group,
     params: &Params,

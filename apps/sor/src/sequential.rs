@@ -9,7 +9,7 @@ use std::time::Instant;
 /// `progress` is called after each iteration.
 ///
 /// # Panics
-/// When [`Params::check`] refuses the parameters.
+/// [`Params::check`] refuses the parameters.
 pub fn sequential(params: &Params, progress: &dyn Fn(Step)) -> Outcome {
     params.check().expect("parameters were checked");
     let (rows, cols, omega) = (params.rows, params.cols, params.effective_omega());

@@ -10,7 +10,7 @@ static int fail(const char *what)
     return 1;
 }
 
-/* What a rank would send to another: `len` bytes that tell who to whom. */
+/* Fills a message from one rank to another: `len` bytes that depend on both. */
 static void fill(unsigned char *data, size_t len, int from, int to)
 {
     for (size_t i = 0; i < len; i++)

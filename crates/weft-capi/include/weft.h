@@ -249,7 +249,7 @@ int weft_msg_send(weft_job *job, int rank, uint32_t tag, const void *data, size_
 int weft_msg_recv(weft_job *job, int rank, uint32_t tag, uint32_t ignore, void *data, size_t len,
                   weft_status *status);
 /* Start the same without waiting: store a request, which owns the memory until it has ended.
- * That of weft_msg_issend ends only when the message has matched a receive. */
+ * A request of weft_msg_issend ends only when the message has matched a receive. */
 int weft_msg_isend(weft_job *job, int rank, uint32_t tag, const void *data, size_t len,
                    weft_request **request);
 int weft_msg_issend(weft_job *job, int rank, uint32_t tag, const void *data, size_t len,

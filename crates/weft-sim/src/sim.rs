@@ -251,7 +251,7 @@ impl Sim {
     /// them.
     ///
     /// # Panics
-    /// When [`SimConfig::settings`] has a key or value that does not exist.
+    /// [`SimConfig::settings`] has a key or value that does not exist.
     pub fn settings(mut self, mut settings: Config) -> Sim {
         for (key, value) in &self.config.settings {
             settings.set(key, value).unwrap_or_else(|e| panic!("{e}"));

@@ -8,6 +8,7 @@ mod code;
 mod lex;
 mod manifest;
 mod reach;
+mod sentences;
 mod text;
 
 use lex::Token;
@@ -152,6 +153,7 @@ const RULES: &[(&str, Rule)] = &[
     ("leftovers", text::leftovers),
     ("machine", text::machine),
     ("links", text::links),
+    ("sentences", sentences::sentences),
     ("functions", code::functions),
     ("files", code::files),
     ("unsafe", code::unsafe_places),

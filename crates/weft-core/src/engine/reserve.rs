@@ -35,9 +35,9 @@ impl Reservation {
 }
 
 impl Engine {
-    /// Reserves the packet of a message that fits one packet, if nothing stands in its way, and
-    /// writes its header. Where packets are numbered that is for injected messages alone: their
-    /// bytes are kept.
+    /// Reserves the packet of a message that fits one packet, if no packet is queued before it, and
+    /// writes its header. Where packets are numbered, only injected messages are sent so, since
+    /// their bytes are kept.
     #[inline(always)]
     pub fn reserve(&mut self, a: &SendArgs, header: &mut HeaderBuf) -> Option<Reservation> {
         if a.sync || a.delivered {

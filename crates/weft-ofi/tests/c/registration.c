@@ -1,4 +1,4 @@
-/* How callers of each version of the interface register memory and name that of others:
+/* Registers memory, and names that of others, as callers of each version of the interface do:
  * `registration VERSION`, as 1.4, or `newest`.
  *
  * The installed libfabric is asked for versions that it knows, and its own software providers

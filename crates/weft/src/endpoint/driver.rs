@@ -13,13 +13,13 @@ use weft_core::{Config, EndpointId, Instant, PeerId};
 use weft_link::copied::Origin;
 use weft_link::{Address, Link};
 
-/// Packets taken from a link before others are looked at.
+/// Packets taken from a link before the next link is polled.
 pub(super) const RECV_BUDGET: usize = 256;
 /// Packets taken from a network before acknowledgements and requests go out: one GSO train.
 pub(super) const TRAIN_BUDGET: usize = 64;
 
 pub(crate) struct Driver {
-    /// The process that opened it: links are used there alone.
+    /// The process that opened it; only that process uses the links.
     pub(super) origin: Origin,
     /// Dropped first: peers may copy to memory of operations until their connections have ended.
     pub links: Vec<Box<dyn Link>>,
@@ -42,7 +42,7 @@ pub(crate) struct Identity {
     pub encoded: Vec<u8>,
 }
 
-/// Facts about peers for connections and messages to people.
+/// Names and addresses of peers, for connections and messages to people.
 #[derive(Default)]
 pub(crate) struct Known {
     pub addresses: Vec<Option<Address>>,
@@ -54,9 +54,9 @@ pub(crate) struct Known {
 
 /// Messages that wait to leave with others.
 pub(super) struct Trains {
-    /// Packets were left to the next round, which must come before any sleep.
+    /// True if packets were left to the next round, which must come before any sleep.
     pub put_off: bool,
-    /// Time until which messages wait for others to leave with.
+    /// Time until which messages wait for later ones.
     pub company_until: Instant,
 }
 
@@ -105,7 +105,7 @@ impl Driver {
         }
         let mut more = false;
         for i in 0..self.links.len() {
-            // Strangers can wait; a look at a network costs a system call.
+            // HELLOs of new peers can wait; polling a network costs a system call.
             let look = match woken {
                 Some(ready) => i >= 64 || ready >> i & 1 != 0,
                 None => rare || self.is_looked_at(i),
@@ -128,7 +128,8 @@ impl Driver {
         if timed {
             did |= self.on_time(more);
         }
-        // A round that was put off ends here; what is held may go when its link has said so.
+        // A round that was put off ends here; held packets may leave when their link has reported
+        // room.
         let told = self.trains.put_off || did && self.intake.engine.has_held();
         if rare || told || self.intake.has_work() {
             did |= self.wind_up(rare);
@@ -146,14 +147,14 @@ impl Driver {
         }
     }
 
-    /// Whether what is left can wait for the next round: something came to its end that the program
-    /// waits for, nobody waits for the rest, and it has not been put off before.
+    /// True if the remaining work can wait for the next round: an operation that the program waits
+    /// for has ended, nothing waits for the rest, and the rest was not put off before.
     #[inline]
     fn may_put_off(&self) -> bool {
         self.intake.outcome.ended && !self.trains.put_off && !self.intake.has_urgent()
     }
 
-    /// Does what has become due; timeouts may wait while there is `more` that has arrived.
+    /// Does due work. Timeouts may be deferred while `more` packets have arrived.
     fn on_time(&mut self, more: bool) -> bool {
         let mut did = false;
         if self.intake.engine.next_timeout().is_some_and(|at| at <= self.intake.time.now) {
@@ -172,21 +173,21 @@ impl Driver {
         did
     }
 
-    /// After sleeping: the next round reads the clock and looks at the links that have something, a
-    /// bit each.
+    /// Prepares the round after a sleep: it reads the clock and polls the links in `ready`, a bit
+    /// each.
     pub fn refresh(&mut self, ready: u64) {
         self.polling.woken = Some(ready);
         self.polling.rounds = CLOCK_ROUNDS;
     }
 
-    /// Acts on what the engine wants and sends what it has. True if anything happened.
+    /// Handles the engine's events and sends its packets. True if anything happened.
     pub fn flush(&mut self) -> bool {
         self.leave_if_copied();
         let mut did = false;
         self.intake.engine.retry_blocked();
         did |= self.settle_all();
-        // One part of a large copy at a time: in between, the other side's packets are taken in and
-        // what it waits for goes out, so that both sides copy.
+        // One part of a large copy at a time: between parts, the peer's packets are handled and its
+        // awaited packets leave, so that both sides copy.
         if let Some(copy) = self.intake.due.copies.pop_front() {
             did = true;
             self.event(copy);

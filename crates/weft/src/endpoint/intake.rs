@@ -1,5 +1,5 @@
-//! The part of the driver that links deliver packets to: the engine, and all that packets are
-//! placed in. Everything that needs a link is left to the driver ([`Due`]).
+//! The part of the driver to which links deliver packets: the engine, and the memory for packets.
+//! Work that needs a link is left to the driver ([`Due`]).
 
 use super::future::wake;
 use super::length::Lengths;
@@ -16,17 +16,17 @@ use weft_core::wire::{self, field, session_of, Hello, Packet, PacketType};
 use weft_core::{Config, EndpointId, Engine, Instant, LinkCaps, OpId, PeerFailure, PeerId};
 use weft_link::{Address, Bytes, Link, Prediction, Sink};
 
-/// Places of stored messages that are kept although none waits.
+/// Capacity for stored messages that is kept although none waits.
 const SPARE_PLACES: usize = 1024;
 
-/// What the packets of a large message have in common.
+/// The common fields of the packets of a large message.
 #[derive(Clone, Copy)]
 pub(crate) struct Bulk {
     pub op: OpId,
     pub session: u32,
-    /// What they name it by.
+    /// The message's number in its packets.
     pub imm: u32,
-    /// Length of one sent at once; `None` of one that was asked for.
+    /// Length of an eager message; `None` for a pulled one.
     pub eager: Option<u64>,
 }
 
@@ -53,19 +53,19 @@ pub(crate) struct Intake {
 /// The clock, and the time of this round of progress.
 pub(crate) struct Time {
     pub clock: Clock,
-    /// One timestamp a burst: see [`Intake::tick`].
+    /// One timestamp for each burst: see [`Intake::tick`].
     pub now: Instant,
-    /// `now` was read in this round of progress.
+    /// True if `now` was read in this round of progress.
     pub fresh: bool,
 }
 
 /// Results of operations, and failures.
 #[derive(Default)]
 pub(crate) struct Outcome {
-    /// An operation that the program waits for ended in this round of progress.
+    /// True if an operation that the program waits for ended in this round of progress.
     pub ended: bool,
     pub completions: VecDeque<Completion>,
-    /// Wakers of futures that look for any packet.
+    /// Wakers of futures that wait for any packet.
     pub arrivals: Vec<Waker>,
     pub failed: Vec<(PeerId, PeerFailure)>,
 }
@@ -81,7 +81,7 @@ struct Store {
 #[derive(Default)]
 pub(super) struct Due {
     pub connects: Vec<(PeerId, usize, Address)>,
-    /// HELLOs that came: the sender, the link, and true for an answer.
+    /// Arrived HELLOs: the sender, the link, and true for an answer.
     pub hellos: Vec<(PeerId, usize, bool)>,
     /// Answers to questions for the length of packets.
     pub lengths: Lengths,
@@ -101,9 +101,9 @@ pub(crate) struct Arriving {
     pub link: usize,
     /// Capabilities of the links, in their order.
     pub caps: Vec<LinkCaps>,
-    /// The receive that bulk data arrived for last.
+    /// The receive of the last bulk data.
     pub bulk: Option<Bulk>,
-    /// The link that DATA came over last.
+    /// The link of the last DATA.
     pub data_over: Option<usize>,
 }
 
@@ -128,8 +128,8 @@ impl Intake {
 }
 
 impl Intake {
-    /// Reads the clock. Every command does before it acts: what it has sent carries this time, and
-    /// the program may have computed for long since the last round of progress.
+    /// Reads the clock. Every command does so before it acts, since its packets carry this time,
+    /// and the program may have computed for long since the last round of progress.
     #[inline]
     pub fn tick(&mut self) -> Instant {
         self.time.now = self.time.clock.now();
@@ -223,7 +223,7 @@ impl Intake {
         }
     }
 
-    /// Tells the engine which rank says HELLO, as its address has it.
+    /// Tells the engine the rank of a HELLO's sender, from its address.
     #[cold]
     fn introduce(&mut self, payload: &Bytes<'_>) {
         if let Ok(address) = Address::decode(&payload.to_vec()) {
@@ -231,7 +231,7 @@ impl Intake {
         }
     }
 
-    /// Remembers where the next packet of a large message probably goes.
+    /// Remembers the probable destination of the next packet of a large message.
     #[inline]
     fn note_bulk(&mut self, placement: Placement, header: &[u8]) {
         let Placement::Recv { op, offset, len } = placement else { return };
@@ -242,7 +242,7 @@ impl Intake {
         }
     }
 
-    /// Remembers where the further packets of a message sent at once go.
+    /// Remembers the destination of the further packets of an eager message.
     #[inline]
     fn note_first(&mut self, placement: Placement, header: &[u8]) {
         let Placement::Recv { op, offset, len } = placement else { return };
@@ -252,7 +252,7 @@ impl Intake {
         self.arriving.bulk = Some(Bulk { op, session, imm, eager: Some(first.total) });
     }
 
-    /// A HELLO of an endpoint that the link knows only from its connection.
+    /// Handles a HELLO of an endpoint that the link knows only from its connection.
     #[cold]
     fn note_stranger(&mut self, placement: Placement, header: &[u8]) {
         if placement != Placement::None {
@@ -282,7 +282,7 @@ impl Intake {
         }
     }
 
-    /// Whether `flush` would find anything but news of links.
+    /// True if `flush` has work besides events of links.
     #[inline]
     pub fn has_work(&self) -> bool {
         self.engine.has_output()
@@ -295,7 +295,7 @@ impl Intake {
             || !self.due.atomics.is_empty()
     }
 
-    /// Whether `flush` would find anything that somebody waits for.
+    /// True if `flush` has work that a peer or the program waits for.
     #[inline]
     pub(super) fn has_urgent(&self) -> bool {
         self.engine.has_urgent()
@@ -310,11 +310,11 @@ impl Intake {
         self.due.deferred.pop_front().or_else(|| self.engine.poll_event())
     }
 
-    /// Acts on events between two packets of a burst: the next packet may reuse the number of a
-    /// stored message that is still to be copied.
+    /// Handles events between two packets of a burst, since the next packet may reuse the number of
+    /// a stored message that is still to be copied.
     #[inline]
     fn settle(&mut self) {
-        // Whoever probes looks again: an announcement leaves no other trace than a probe's.
+        // Probing futures probe again: only a probe sees an announcement.
         if !self.outcome.arrivals.is_empty() {
             self.outcome.arrivals.drain(..).for_each(wake);
         }
@@ -380,7 +380,7 @@ impl Sink for Intake {
     #[inline]
     fn frame(&mut self, from: Option<PeerId>, header: &[u8], payload: Bytes<'_>) {
         let len = payload.len() as u64;
-        // Where round trips are measured.
+        // Only over networks, where round trips are measured.
         if self.arriving.caps[self.arriving.link].network {
             self.freshen();
         }
@@ -434,7 +434,7 @@ impl Sink for Intake {
         let (offset, mut memory) = self.ops.beyond(op)?;
         let mut kind = PacketType::Data;
         if let Some(total) = eager {
-            // Behind the end of the message, nothing would be overwritten.
+            // An offset behind the end of the message has no room.
             let left = usize::try_from(total.saturating_sub(offset)).ok()?;
             let left = left.min(memory.len());
             memory = &mut memory[..left];

@@ -64,7 +64,7 @@ use weft_link::agent::ServicesHandle;
 use weft_link::secure::JobKey;
 use weft_link::{Address, Link, Next, Turn};
 
-/// How an operation ended well.
+/// The status of a successful operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Status {
     /// The other side.
@@ -85,7 +85,7 @@ impl From<types::Status> for Status {
     }
 }
 
-/// No link reaches a peer; what was tried.
+/// No link reaches a peer; with the links that were tried.
 #[derive(Clone)]
 pub struct ConnectError {
     /// The address.
@@ -108,9 +108,9 @@ crate::readable!(ConnectError);
 
 impl std::error::Error for ConnectError {}
 
-/// Rounds of progress between looks at the clock while spinning.
+/// Rounds of progress between readings of the clock while spinning.
 const SPINS: u32 = 8;
-/// Looks at the clock without sleep after which the links' descriptors are let go.
+/// Readings of the clock without sleep after which the links' descriptors are released.
 const AWAKE: u32 = 256;
 
 pub(crate) struct Inner {
@@ -118,20 +118,20 @@ pub(crate) struct Inner {
     waiter: Waiter,
     handlers: Rc<active::Handlers>,
     sleeps: u64,
-    /// Looks at the clock since the last sleep.
+    /// Readings of the clock since the last sleep.
     awake: u32,
     spin: Duration,
-    /// How long a wait hands its core to others before it sleeps.
+    /// Time for which a wait yields its core before it sleeps.
     hand_over: Duration,
     turn: Turn,
     page: Option<Page>,
     /// Messages sent since the last poll.
     unpolled: u32,
     tasks: tasks::Tasks,
-    /// There are tasks, or clients of the port that are looked at in each round.
+    /// True if there are tasks, or clients of the port that are polled in each round.
     pub(crate) above: bool,
     pub(crate) agent: Option<ServicesHandle>,
-    /// Of the job, for counters in kernels.
+    /// The job's key, for counters in kernels.
     pub(crate) job_key: Option<JobKey>,
 }
 
@@ -193,7 +193,7 @@ pub struct Endpoint {
 }
 
 impl Inner {
-    /// Another stretch of a wait was spun through.
+    /// Counts a period of spinning in a wait.
     fn stay_awake(&mut self) {
         self.awake = self.awake.saturating_add(1);
         if self.awake == AWAKE {
@@ -211,7 +211,7 @@ impl Wake for Flag {
 }
 
 impl Endpoint {
-    /// An endpoint over the given links, best first.
+    /// Makes an endpoint over the given links, best first.
     pub fn with_links(
         config: Config,
         id: EndpointId,
@@ -241,33 +241,33 @@ impl Endpoint {
         Endpoint { inner: Rc::new(RefCell::new(inner)) }
     }
 
-    /// Whether no other handle or future of this endpoint exists.
+    /// True if no other handle or future of this endpoint exists.
     pub(crate) fn is_sole(&self) -> bool {
         Rc::strong_count(&self.inner) == 1
     }
 
-    /// Has peers connected from now on reached by measured figures instead of the links' estimates.
+    /// Uses measured figures instead of the links' estimates for peers connected from now on.
     pub fn calibrate(&self, calibration: &Calibration) {
         self.inner.borrow_mut().driver.paths.calibration = calibration.clone();
     }
 
-    /// Capabilities of the links as these estimate them, best first.
+    /// Returns the capabilities of the links as these estimate them, best first.
     pub fn link_caps(&self) -> Vec<LinkCaps> {
         self.inner.borrow().driver.intake.arriving.caps.clone()
     }
 
-    /// Bytes of `unexpected_max` that peers have got: for messages that no receive has asked for,
-    /// beyond what is let in of every peer.
+    /// Returns the bytes of `unexpected_max` that peers have got for unexpected messages, beyond
+    /// the share that every peer has.
     pub fn unexpected_bytes(&self) -> u64 {
         self.inner.borrow().driver.intake.engine.room_used()
     }
 
-    /// Where peers reach this endpoint.
+    /// Returns the address by which peers reach this endpoint.
     pub fn address(&self) -> Address {
         self.inner.borrow().driver.identity.address.clone()
     }
 
-    /// Makes a peer of an address; nothing is sent yet. The same address gives the same peer.
+    /// Makes a peer of an address. Sends nothing yet. The same address gives the same peer.
     pub fn connect(&self, address: &Address) -> Result<PeerId, ConnectError> {
         self.inner
             .borrow_mut()
@@ -276,17 +276,17 @@ impl Endpoint {
             .map_err(|reasons| ConnectError { address: address.to_string(), reasons })
     }
 
-    /// Now, in the endpoint's time.
+    /// Returns the time now, by the endpoint's clock.
     pub fn now(&self) -> Instant {
         self.inner.borrow().driver.intake.time.clock.now()
     }
 
-    /// Counters of the engine.
+    /// Returns the engine's statistics.
     pub fn stats(&self) -> Stats {
         *self.inner.borrow().driver.intake.engine.stats()
     }
 
-    /// Counters of the links: link, counter, value.
+    /// Returns the counters of the links: link, counter, value.
     pub fn link_counters(&self) -> Vec<(&'static str, &'static str, u64)> {
         let mut out = Vec::new();
         for link in &self.inner.borrow().driver.links {
@@ -305,15 +305,15 @@ impl Endpoint {
         Ok(())
     }
 
-    /// A peer with its name or address, and the link, interface and addresses it is reached over,
-    /// for messages to people. Of a peer that has failed, those it was reached over.
+    /// Returns a peer with its name or address, and its link, interface and addresses, for messages
+    /// to people. For a failed peer, those that it had.
     pub fn describe(&self, peer: PeerId) -> String {
         self.inner.borrow().driver.describe(peer)
     }
 
-    /// The whole text of an error that an operation of this endpoint ended with: which peer over
-    /// which link, interface and address, why, and what to do. The error's own `Display` knows the
-    /// number of the peer alone.
+    /// Returns the whole text of an error of this endpoint's operations: which peer over which
+    /// link, interface and address, why, and what to do. The error's own `Display` knows only the
+    /// number of the peer.
     pub fn explain(&self, error: OpError) -> String {
         match error {
             OpError::Peer { peer, failure } => self.inner.borrow().driver.explain(peer, failure),
@@ -321,38 +321,38 @@ impl Endpoint {
         }
     }
 
-    /// The peer of this identity, if it is known.
+    /// Returns the peer of this identity, if it is known.
     pub(crate) fn find_peer(&self, id: EndpointId) -> Option<PeerId> {
         self.inner.borrow().driver.intake.engine.find_peer(id)
     }
 
-    /// From now on messages to people call the peer this, as in `rank 3 (process 17 on host a)`.
+    /// Sets the peer's name in messages to people, as `rank 3 (process 17 on host a)`.
     pub fn set_name(&self, peer: PeerId, name: &str) {
         self.inner.borrow_mut().driver.known.names.insert(peer, name.to_owned());
     }
 
-    /// Whether the peer has answered and has not failed.
+    /// True if the peer has answered and has not failed.
     pub fn is_ready(&self, peer: PeerId) -> bool {
         self.inner.borrow().driver.intake.engine.peer_ready(peer)
     }
 
-    /// The identity of a peer.
+    /// Returns the identity of a peer.
     pub fn identity(&self, peer: PeerId) -> Option<EndpointId> {
         self.inner.borrow().driver.intake.engine.peer_info(peer).map(|(id, _, _)| id)
     }
 
-    /// Why a peer failed, if it did.
+    /// Returns the reason why a peer failed, if it did.
     pub fn peer_failure(&self, peer: PeerId) -> Option<PeerFailure> {
         self.inner.borrow().driver.intake.engine.peer_failure(peer)
     }
 
-    /// Does everything possible now without waiting. True if anything happened.
+    /// Does all work that is possible now, without waiting. True if anything happened.
     pub fn progress(&self) -> bool {
         self.progress_by(driver::RECV_BUDGET)
     }
 
-    /// `progress`, taking at most `budget` packets from each link inside the host: who waits for
-    /// one message posts the receive of the next before that is looked at.
+    /// As `progress`, with at most `budget` packets from each link inside the host: a program that
+    /// waits for one message can so post the receive of the next before the link is polled for it.
     #[inline]
     fn progress_by(&self, budget: usize) -> bool {
         let mut inner = self.inner.borrow_mut();
@@ -361,15 +361,15 @@ impl Endpoint {
         self.call_back(inner, did)
     }
 
-    /// Between two rounds of a wait: see [`Driver::look_closely`].
+    /// Polls links directly between two rounds of a wait: see [`Driver::look_closely`].
     #[inline]
     fn look_closely(&self, budget: usize) -> bool {
         let mut inner = self.inner.borrow_mut();
         inner.driver.look_closely(polling::CLOSE_ROUNDS, budget) && self.call_back(inner, true)
     }
 
-    /// Calls the clients of the port, and tasks, for what came. True if that was anything, or `did`
-    /// is.
+    /// Calls clients of the port, and tasks, for arrived messages. True if there were any, or if
+    /// `did` is.
     #[inline]
     fn call_back<'a>(&'a self, inner: RefMut<'a, Inner>, did: bool) -> bool {
         if !inner.above && inner.driver.intake.ports.is_idle() {
@@ -381,13 +381,13 @@ impl Endpoint {
         news && self.run_tasks() || called || did
     }
 
-    /// When `progress` wants to be called although nothing arrives.
+    /// Returns the time of the next `progress` call that is needed although nothing arrives.
     pub fn next_timeout(&self) -> Option<Instant> {
         self.inner.borrow().driver.next_timeout()
     }
 
-    /// Announces that this thread is about to sleep on `wait_fd`. False: do not, there is work:
-    /// call `progress`, and no `finish_wait`.
+    /// Announces that this thread is about to sleep on `wait_fd`. False if there is work: call
+    /// `progress` instead of sleeping, and no `finish_wait`.
     pub fn prepare_wait(&self) -> bool {
         let inner = &mut *self.inner.borrow_mut();
         inner.driver.leave_if_copied();
@@ -397,7 +397,7 @@ impl Endpoint {
         inner.note_sleep();
         inner.waiter.sync(inner.driver.links.iter().map(|link| &**link));
         if inner.driver.intake.engine.has_blocked() {
-            // A full link tells nobody when it has room again: look soon.
+            // A full link does not report when it has room again, so the sleep is short.
             let now = inner.driver.intake.time.clock.now();
             inner.waiter.arm(now, Some(now + Duration::from_micros(100)));
         } else {
@@ -416,8 +416,8 @@ impl Endpoint {
         idle
     }
 
-    /// A thread sleeps on `wait_fd` and others go on: it is to wake for what they have begun. At
-    /// once, where it has something to look at.
+    /// Sets the wake-up of a thread that sleeps on `wait_fd`, for operations that other threads
+    /// have begun. With `at_once` it wakes now.
     pub(crate) fn rearm(&self, at_once: bool) {
         let inner = &mut *self.inner.borrow_mut();
         inner.driver.intake.engine.refine_timeout();
@@ -426,7 +426,7 @@ impl Endpoint {
         inner.waiter.arm(now, until);
     }
 
-    /// Ends what `prepare_wait` began.
+    /// Ends the wait that `prepare_wait` began.
     pub fn finish_wait(&self) {
         let driver = &mut self.inner.borrow_mut().driver;
         driver.away.watched = false;
@@ -439,8 +439,8 @@ impl Endpoint {
         self.wait_by(timeout, driver::RECV_BUDGET, awaits)
     }
 
-    /// Waits until `progress` did something, for a client whose program waits for this: a long wait
-    /// says so.
+    /// Waits until `progress` did something, for a client whose program waits for `awaits`: a long
+    /// wait is logged with it.
     pub fn wait_for(&self, awaits: Awaits) {
         self.wait_by(None, driver::RECV_BUDGET, Some(awaits));
     }
@@ -461,7 +461,7 @@ impl Endpoint {
     #[inline]
     fn spin(&self, spins: bool, budget: usize) -> bool {
         for _ in 0..if spins { SPINS } else { 1 } {
-            // No pause in between: it costs more than the look at the links.
+            // No pause in between, since it costs more than polling the links.
             if self.progress_by(budget) || spins && self.look_closely(budget) {
                 return true;
             }
@@ -501,7 +501,7 @@ impl Endpoint {
 
     fn sleep_once(&self, until: Option<Instant>) {
         if let Some(at) = until {
-            // Wakes the descriptor in time.
+            // The sleeper entry wakes the descriptor in time.
             let waker = Waker::noop().clone();
             let inner = &mut *self.inner.borrow_mut();
             inner.sleeps += 1;
@@ -515,7 +515,7 @@ impl Endpoint {
         }
     }
 
-    /// Runs a future to its end, making progress meanwhile.
+    /// Runs a future to its end, and makes progress meanwhile.
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
         let mut future = std::pin::pin!(future);
         let flag = Arc::new(Flag(AtomicBool::new(true)));
@@ -536,8 +536,8 @@ impl Endpoint {
         }
     }
 
-    /// Sends a message. The operation has started when this returns; awaiting it tells the result
-    /// and gives the buffer back.
+    /// Sends a message. The operation has started when this returns; awaiting it gives the result
+    /// and the buffer.
     pub fn send(&self, to: PeerId, tag: u64, data: Vec<u8>) -> Operation {
         self.send_with(to, tag, data, None, false)
     }
@@ -563,7 +563,7 @@ impl Endpoint {
             return self.ended(Ok(status), data);
         }
         let d = &mut inner.driver;
-        // Where much waits already its memory does as well as a copy of it.
+        // If many packets wait already, a copy would gain nothing over the memory itself.
         let inject = !sync
             && data.len() <= d.intake.engine.inject_max(to)
             && d.intake.engine.queued(to) * data.len() < spare::MOST;
@@ -597,9 +597,9 @@ impl Endpoint {
         Operation { inner: self.inner.clone(), state: State::Ended(result, buffer) }
     }
 
-    /// Receives a message into `buffer`, as long as that is. `from: None` takes any source, also
-    /// peers that are yet to call: only such a wait has no bound (`Group::recv_any` has one, since
-    /// it knows who could send). Bits set in `ignore` are not compared. The status tells the
+    /// Receives a message of at most the length of `buffer`. `from: None` accepts any source, also
+    /// peers that connect later: only such a wait has no bound (`Group::recv_any` has one, since it
+    /// knows the possible senders). Bits set in `ignore` are not compared. The status has the
     /// length; a longer message is an error and leaves its first part in the buffer.
     pub fn recv(&self, from: Option<PeerId>, tag: u64, ignore: u64, buffer: Vec<u8>) -> Operation {
         let inner = &mut *self.inner.borrow_mut();
@@ -660,10 +660,10 @@ impl Endpoint {
         .await
     }
 
-    /// As `recv_sized`, once `may` says that no receive before it may get the message, and for as
-    /// long as `hopeless` names no reason to give up. That is asked whenever
-    /// there is no message and something happened: a packet came, a peer failed, or what it left
-    /// the waker with.
+    /// As `recv_sized`, but waits until `may` is true (no earlier receive may get the message), and
+    /// gives up when `hopeless` returns a reason. `hopeless` is asked while there is no message,
+    /// whenever something happened: a packet came, a peer failed, or `hopeless` itself had the
+    /// waker called.
     pub(crate) async fn recv_sized_unless(
         &self,
         (from, tag, ignore): (Option<PeerId>, u64, u64),
@@ -678,7 +678,7 @@ impl Endpoint {
                 return Poll::Ready(Ok(hit));
             }
             probing.get_or_insert_with(|| self.probing(from, tag, ignore));
-            // First: what `hopeless` does may find the failure that ends this wait.
+            // Registered first: the call of `hopeless` may find the failure that ends this wait.
             self.inner.borrow_mut().driver.intake.outcome.arrivals.push(cx.waker().clone());
             let hopeless = hopeless(cx).or_else(|| self.end_error());
             hopeless.map_or(Poll::Pending, |error| Poll::Ready(Err(error)))
@@ -690,8 +690,8 @@ impl Endpoint {
         result.map(|status| (status, buffer))
     }
 
-    /// Notices when the peer falls silent, as [`expect`](Self::expect), until the value that this
-    /// returns is dropped. `None`: the peer has failed.
+    /// Notices the peer's silence, as [`expect`](Self::expect), until the returned value is
+    /// dropped. `None` if the peer has failed.
     pub fn watch(&self, peer: PeerId) -> Option<Watch<'_>> {
         let d = &mut self.inner.borrow_mut().driver;
         let now = d.intake.tick();
@@ -700,7 +700,7 @@ impl Endpoint {
         watched.then(|| Watch { endpoint: self, peer })
     }
 
-    /// Opens the session with a peer ahead of the first message, so that a dead one is found out.
+    /// Opens the session with a peer before the first message, so that a dead peer is noticed.
     pub fn open(&self, peer: PeerId) {
         let d = &mut self.inner.borrow_mut().driver;
         let now = d.intake.tick();
@@ -708,13 +708,13 @@ impl Endpoint {
         d.flush();
     }
 
-    /// Messages, requests and active messages for a peer that have not left.
+    /// Returns the number of messages, requests and active messages for a peer that have not left.
     pub fn queued(&self, peer: PeerId) -> usize {
         self.inner.borrow().driver.intake.engine.queued(peer)
     }
 
-    /// An answer of the peer is awaited that no operation stands for: until `unexpect` its silence
-    /// is noticed. False, and nothing to be ended, when the peer has failed.
+    /// Records that an answer of the peer is awaited without an operation: until `unexpect` its
+    /// silence is noticed. False if the peer has failed; then no `unexpect` follows.
     pub fn expect(&self, peer: PeerId) -> bool {
         let d = &mut self.inner.borrow_mut().driver;
         let now = d.intake.time.clock.now();
@@ -734,7 +734,7 @@ impl Endpoint {
         self.started(d, started, Memory::Owned(data))
     }
 
-    /// Reads from the peer's region at `offset` as much as `buffer` is long.
+    /// Fills `buffer` from the peer's region at `offset`.
     pub fn get(&self, from: PeerId, key: u64, offset: u64, buffer: Vec<u8>) -> Operation {
         let d = &mut self.inner.borrow_mut().driver;
         let now = d.intake.tick();
@@ -743,7 +743,7 @@ impl Endpoint {
     }
 
     /// Does an atomic operation on the 8 bytes at `offset` of the peer's region; the status carries
-    /// the old value. `compare` matters to compare-and-swap only.
+    /// the old value. Only compare-and-swap uses `compare`.
     pub fn atomic(
         &self,
         at: PeerId,

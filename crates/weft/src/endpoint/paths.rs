@@ -21,9 +21,9 @@ pub(super) const PATHS_MAX: usize = 4;
 /// longest.
 const ASK_AGAIN: Duration = Duration::from_millis(250);
 const ASK_AGAIN_MAX: Duration = Duration::from_secs(30);
-/// Paths for packets longer than this are asked by questions of that length. `ASK_LONG` is the
-/// least interval of such questions, `ASK_LONG_AGAIN` the first interval after one that proved no
-/// path, since several peers on a slow network would fill it with questions.
+/// Paths for packets longer than this are asked by questions of that length. `ASK_LONG` is their
+/// least interval, `ASK_LONG_AGAIN` the first interval over a path that is not proven: several
+/// peers on a slow network would else fill it with questions.
 const LONG: u32 = 16 << 10;
 const ASK_LONG: Duration = Duration::from_millis(100);
 const ASK_LONG_AGAIN: Duration = Duration::from_secs(1);

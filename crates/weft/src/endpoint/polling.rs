@@ -1,22 +1,23 @@
-//! Which links are looked at in every round, and how closely while somebody waits.
+//! Polling: the links that are polled in every round, and the direct polls between rounds while a
+//! call waits.
 
 use super::driver::{Driver, TRAIN_BUDGET};
 use arrayvec::ArrayVec;
 use std::time::Duration;
 use weft_core::Instant;
 
-/// Looks in vain after which a link that costs a system call is looked at rarely.
+/// Polls in vain after which a link whose poll costs a system call is polled rarely.
 const QUIET: u32 = 256;
-/// Close looks at a link between two rounds.
+/// Direct polls of a link between two rounds.
 pub(super) const CLOSE_ROUNDS: u32 = 16;
-/// As many times more often at networks: some 2 us in all.
+/// Factor of direct polls of networks: some 2 us in all.
 const SWIFT: u32 = 16;
 
-/// The links looked at closely between rounds of progress.
+/// The links that are polled directly between rounds of progress.
 #[derive(Default)]
 pub(super) struct Close {
     links: ArrayVec<u8, 4>,
-    /// All of them are networks, where a look takes less time than in memory.
+    /// True if all of them are networks, whose poll takes less time than that of memory.
     is_swift: bool,
 }
 
@@ -24,11 +25,11 @@ pub(super) struct Close {
 pub(super) struct Polling {
     /// Polls of each link since the last that found a packet.
     pub quiet: Vec<u32>,
-    /// Links polled in every round: those that a peer is reached over.
+    /// Links polled in every round: those over which a peer is reached.
     pub busy: Vec<bool>,
-    /// The links polled closely between rounds of progress.
+    /// The links that are polled directly between rounds of progress.
     pub close: Close,
-    /// Rounds of progress, and close polls, since the clock was read.
+    /// Rounds of progress, and of direct polls, since the clock was read.
     pub rounds: u32,
     /// The same since the start, modulo 2^32.
     pub looks: u32,
@@ -37,16 +38,16 @@ pub(super) struct Polling {
     pub rarely: Duration,
     /// The links that have a packet, a bit each, as the system has just reported.
     pub woken: Option<u64>,
-    /// Some peer is reached over a network that costs no system call to poll.
+    /// True if a peer is reached over a network whose poll costs no system call.
     pub has_polled_network: bool,
-    /// Time is virtual: a simulator calls only when something happened, so every round polls every
-    /// link.
+    /// True if time is virtual: a simulator calls only when something happened, so every round
+    /// polls every link.
     pub exact: bool,
 }
 
-/// Time between looks at a link that no peer uses, or that costs a system call and gave nothing:
-/// from the first to the last, doubled by each look in vain. Not rounds: where a round costs
-/// nothing, such looks would make up most of the time.
+/// Time between polls of a link that no peer uses, or whose poll costs a system call and gave
+/// nothing: from the first to the last, doubled by each poll in vain. It is a time, not a number of
+/// rounds: where rounds are cheap, such polls would take most of the time.
 pub(super) const RARELY: [Duration; 2] = [Duration::from_micros(16), Duration::from_micros(128)];
 /// Rounds between readings of the clock while nothing happens.
 pub(super) const CLOCK_ROUNDS: u32 = 8;
@@ -69,7 +70,7 @@ impl Polling {
 }
 
 impl Driver {
-    /// When `progress` wants to be called again although nothing arrives.
+    /// Returns the time of the next `progress` call that is needed although nothing arrives.
     pub fn next_timeout(&self) -> Option<Instant> {
         let sleeper = self.sleepers.first_key_value().map(|(&(at, _), _)| at);
         let engine = self.intake.engine.next_timeout();
@@ -79,8 +80,8 @@ impl Driver {
         [sleeper, engine, ask, client, self.wait_due()].into_iter().flatten().min()
     }
 
-    /// Whether a link is looked at in every round: one in use, unless a look costs a system call
-    /// and nothing came over it for long, while another in use costs none.
+    /// True if a link is polled in every round: a link in use is, unless its poll costs a system
+    /// call and nothing came over it for long while the poll of another link in use costs none.
     #[inline]
     pub(super) fn is_looked_at(&self, i: usize) -> bool {
         self.polling.busy[i]
@@ -89,7 +90,8 @@ impl Driver {
                 || !self.polling.has_polled_network)
     }
 
-    /// Data is on its way: most likely over the link it came over before, but maybe over another.
+    /// Makes the next rounds poll all links in use, since data is expected: most likely over the
+    /// link of earlier data, but maybe over another.
     pub(super) fn look_for_data(&mut self) {
         if !self
             .intake
@@ -101,9 +103,9 @@ impl Driver {
         }
     }
 
-    /// Between two rounds of progress: looks closely, up to `looks` times or, at networks, `SWIFT`
-    /// as often, at the links in use, if that costs no system call, and takes what comes as a round
-    /// does.
+    /// Polls the links in use directly, between two rounds of progress, if that costs no system
+    /// call: up to `looks` times or, for networks, `SWIFT` times as often. Handles arrived packets
+    /// as a round does.
     #[inline]
     pub fn look_closely(&mut self, looks: u32, budget: usize) -> bool {
         if self.polling.close.links.is_empty() {
@@ -134,20 +136,20 @@ impl Driver {
         false
     }
 
-    /// Whether there is a link to look at closely.
+    /// True if there is a link to poll directly.
     #[inline]
     pub fn has_close_look(&self) -> bool {
         !self.polling.close.links.is_empty()
     }
 
-    /// Whether the next round is to be one of progress: not only a close look.
+    /// True if the next round must be one of progress, not only of direct polls.
     #[inline]
     pub fn is_round_due(&self) -> bool {
         self.trains.put_off || self.polling.rounds + 1 >= CLOCK_ROUNDS
     }
 
-    /// Chooses the links to look at closely: those that are looked at in every round, if no look
-    /// costs a system call.
+    /// Chooses the links to poll directly: those that are polled in every round, if no poll costs a
+    /// system call.
     pub(super) fn choose_close(&mut self) {
         self.polling.close = Close { links: ArrayVec::new(), is_swift: true };
         for at in 0..self.links.len() {

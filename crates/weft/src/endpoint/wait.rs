@@ -14,7 +14,7 @@ pub(crate) struct Waiter {
     registered: Vec<(WaitFd, u64)>,
     wanted: Vec<(WaitFd, u64)>,
     scratch: Vec<WaitFd>,
-    /// When the descriptor becomes readable by itself.
+    /// Time at which the descriptor becomes readable by itself.
     armed: Option<Instant>,
 }
 

@@ -236,10 +236,10 @@ pub fn markdown(about: &About, cells: &[Cell], took: Duration) -> String {
         "\nThe best of a row is bold, among what can be chosen. Floor: a cache line and \
          `process_vm_readv` (shm), bare UDP and UDP with GSO, single frames on bare sockets \
          (packet, xdp), weft's packet link (agent). Half of the members of a multicast are threads \
-         of each rank. Who computes does so for {} us between two polls. Kernel: an XDP program \
-         that the agent has attached. The floor is measured before and after each figure, which is \
-         measured up to {TRIES} times while the floor is {DISTURBED} x slower than at its best, as \
-         far as the time goes; bounds of a floor say that it stayed so.",
+         of each rank. A rank that computes does so for {} us between two polls. Kernel: an XDP \
+         program that the agent has attached. The floor is measured before and after each figure, \
+         which is measured up to {TRIES} times while the floor is {DISTURBED} x slower than at its \
+         best, as far as the time goes; bounds of a floor say that it stayed so.",
         COMPUTES / 1000
     );
     let absent = cells.iter().filter(|c| c.value.is_none());

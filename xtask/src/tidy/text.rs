@@ -1,6 +1,6 @@
 //! Rules about lines of text.
 
-use super::{Report, Tree};
+use super::{File, Report, Tree};
 use std::path::{Component, Path, PathBuf};
 
 const MAX_COLUMNS: usize = 100;
@@ -104,7 +104,8 @@ fn private_hosts(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// Checks that relative links in Markdown files lead to a file.
+/// Checks that relative links in Markdown files lead to a file, and to a heading of it if they name
+/// one.
 pub fn links(tree: &Tree, report: &mut Report) {
     for file in tree.files().filter(|f| f.path.ends_with(".md")) {
         let folder = Path::new(&file.path).parent().unwrap_or(Path::new(""));
@@ -117,6 +118,13 @@ pub fn links(tree: &Tree, report: &mut Report) {
                     report.add(&file.path, i + 1, format!("link leads nowhere: {target}"));
                 }
             }
+            for (target, heading) in heading_targets(line).filter(|_| !fenced) {
+                let path = plain(&folder.join(target));
+                let page = if target.is_empty() { Some(file) } else { page_of(tree, &path) };
+                if page.is_some_and(|page| !has_heading(&page.text, heading)) {
+                    report.add(&file.path, i + 1, format!("no such heading: {target}#{heading}"));
+                }
+            }
         }
     }
 }
@@ -126,6 +134,36 @@ fn link_targets(line: &str) -> impl Iterator<Item = &str> {
         let target = rest.split([')', ' ', '#']).next()?;
         let local = !target.is_empty() && !target.contains(':');
         local.then_some(target)
+    })
+}
+
+/// Returns file and heading of the links that name a heading.
+fn heading_targets(line: &str) -> impl Iterator<Item = (&str, &str)> {
+    line.split("](").skip(1).filter_map(|rest| {
+        let (target, heading) = rest.split([')', ' ']).next()?.split_once('#')?;
+        (!target.contains(':')).then_some((target, heading))
+    })
+}
+
+/// Returns the Markdown file of this path.
+fn page_of<'a>(tree: &'a Tree, path: &Path) -> Option<&'a File> {
+    tree.get(path.to_str()?).filter(|file| file.path.ends_with(".md"))
+}
+
+/// True if a heading of the page has this anchor. GitHub makes anchors of lower-case letters,
+/// digits, `-` and `_`, with `-` for a space.
+fn has_heading(text: &str, anchor: &str) -> bool {
+    let kept = |c: char| match c {
+        ' ' => Some('-'),
+        c if c.is_alphanumeric() || matches!(c, '-' | '_') => Some(c),
+        _ => None,
+    };
+    let mut fenced = false;
+    text.lines().any(|line| {
+        fenced ^= line.trim_start().starts_with("```");
+        let title = line.trim_start_matches('#');
+        let is_heading = !fenced && title.len() < line.len() && title.starts_with(' ');
+        is_heading && title.trim().to_lowercase().chars().filter_map(kept).eq(anchor.chars())
     })
 }
 
@@ -186,5 +224,14 @@ mod tests {
     fn links__checks_relative_targets_outside_code() {
         let text = "[a](../Cargo.toml) [b](https://x.org)\n[c](nowhere.md#x)\n```\n[d](no)\n```\n";
         assert_eq!(lines_of(links, &[("docs/a.md", text)]), [2]);
+    }
+
+    #[test]
+    fn links__checks_headings_of_the_page_and_of_others() {
+        let text =
+            "# `weft`: Two words\n[a](#weft-two-words)\n[b](#two)\n[c](../README.md#first)\n\
+                    [d](../README.md#second)\n[e](https://x.org/#y)\n";
+        let other = "```\n# Second\n```\n## First\n#second\n";
+        assert_eq!(lines_of(links, &[("docs/a.md", text), ("README.md", other)]), [3, 5]);
     }
 }

@@ -305,7 +305,7 @@ mod tests {
     fn agent(words: &str) -> (Agent, String) {
         let name = format!("@weft-agent-test-{:016x}", weft_link::random_u64());
         let words = format!("--links udp --name {name} {words}");
-        let options = Options::parse(words.split_whitespace().map(String::from)).unwrap();
+        let options = Options::parse(words.split_whitespace()).unwrap();
         (Agent::open(options).unwrap(), name)
     }
 

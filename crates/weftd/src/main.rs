@@ -15,7 +15,7 @@ use weftd::{rights, status, sys, Agent};
 type Logger = Limited<env_logger::Logger>;
 
 fn main() -> ExitCode {
-    let options = match Options::parse(std::env::args().skip(1)) {
+    let options = match Options::parse(std::env::args_os().skip(1)) {
         Ok(options) => options,
         Err(why) => {
             eprintln!("weftd: {why}");

@@ -1,5 +1,7 @@
 //! Settings of the agent, from its command line.
 
+use lexopt::{Arg::Long, Arg::Short, Parser, ValueExt};
+use std::ffi::OsString;
 use std::fmt;
 use std::time::Duration;
 use weft_link::ether::EtherType;
@@ -172,41 +174,28 @@ fn number(name: &str, text: &str) -> Result<usize, Wrong> {
     number.checked_mul(1 << shift).ok_or_else(wrong)
 }
 
+impl From<lexopt::Error> for Wrong {
+    fn from(error: lexopt::Error) -> Wrong {
+        Wrong(error.to_string())
+    }
+}
+
+fn ports(name: &str, range: &str) -> Result<Ports, Wrong> {
+    range.parse().map_err(|e| Wrong(format!("{name} {range:?}: {e}")))
+}
+
 impl Options {
     /// Parses the words of a command line, without the program's name.
     ///
     /// # Errors
     /// The first wrong word.
-    pub fn parse(words: impl IntoIterator<Item = String>) -> Result<Options, Wrong> {
+    pub fn parse(words: impl IntoIterator<Item = impl Into<OsString>>) -> Result<Options, Wrong> {
         let mut options = Options::default();
         if let Some(range) = std::env::var(ports::VARIABLE).ok().filter(|text| !text.is_empty()) {
-            options.set("--udp-ports", &range)?;
+            options.ports = ports(ports::VARIABLE, &range)?;
         }
-        let mut words = words.into_iter();
-        while let Some(word) = words.next() {
-            let (name, given) = match word.split_once('=') {
-                Some((name, value)) => (name.to_string(), Some(value.to_string())),
-                None => (word, None),
-            };
-            let plain = match name.as_str() {
-                "--status" => Some(Action::Status),
-                "--stop" => Some(Action::Stop),
-                "--help" | "-h" => Some(Action::Help),
-                "--version" | "-V" => Some(Action::Version),
-                _ => None,
-            };
-            if let Some(action) = plain {
-                options.action = action;
-            } else if name == "--once" {
-                options.once = true;
-            } else if name == "--kernel" {
-                options.kernel = true;
-            } else {
-                let missing = || Wrong(format!("{name} is not understood, or lacks its value"));
-                let value = given.or_else(|| words.next()).ok_or_else(missing)?;
-                options.set(&name, &value)?;
-            }
-        }
+        let mut words = Parser::from_args(words);
+        while options.take(&mut words)? {}
         if options.kernel && options.xdp {
             let why = "--kernel: an interface has one XDP program; leave xdp out of --links";
             return Err(Wrong(why.into()));
@@ -224,49 +213,64 @@ impl Options {
         }
     }
 
-    fn set(&mut self, name: &str, value: &str) -> Result<(), Wrong> {
-        match name {
-            "--name" => self.name = value.to_string(),
-            "--user" => self.user = Some(value.to_string()),
-            "--seats" => {
-                self.seats = number(name, value)?;
-                if !(1..=SEATS_MAX).contains(&self.seats) {
-                    let bounds = format!("1 to {SEATS_MAX} ranks are served at a time");
-                    return Err(Wrong(format!("--seats {value}: {bounds}")));
-                }
+    /// Takes the next option and its value. Returns false if there is none.
+    fn take(&mut self, words: &mut Parser) -> Result<bool, Wrong> {
+        let Some(word) = words.next()? else { return Ok(false) };
+        match word {
+            Long("status") => self.action = Action::Status,
+            Long("stop") => self.action = Action::Stop,
+            Long("help") | Short('h') => self.action = Action::Help,
+            Long("version") | Short('V') => self.action = Action::Version,
+            Long("once") => self.once = true,
+            Long("kernel") => self.kernel = true,
+            Long("name") => self.name = words.value()?.string()?,
+            Long("user") => self.user = Some(words.value()?.string()?),
+            Long("seats") => self.set_seats(&words.value()?.string()?)?,
+            Long("links") => self.set_links(&words.value()?.string()?)?,
+            Long("quota") => self.set_quota(&words.value()?.string()?)?,
+            Long("udp-ports") => self.ports = ports("--udp-ports", &words.value()?.string()?)?,
+            Long("spin-us") => {
+                let spin = number("--spin-us", &words.value()?.string()?)?;
+                self.spin = Duration::from_micros(spin as u64);
             }
-            "--spin-us" => self.spin = Duration::from_micros(number(name, value)? as u64),
-            "--interfaces" => {
+            Long("interfaces") => {
+                let value = words.value()?.string()?;
                 let names = value.split(',').map(|n| n.trim().to_string());
                 self.interfaces = Some(names.filter(|n| !n.is_empty()).collect());
             }
-            "--ethertype" => {
+            Long("ethertype") => {
+                let value = words.value()?.string()?;
                 let wrong = || Wrong(format!("--ethertype {value:?} is not one from 0x0600"));
-                self.kind = EtherType::parse(value).ok_or_else(wrong)?;
+                self.kind = EtherType::parse(&value).ok_or_else(wrong)?;
             }
-            "--links" => {
-                (self.packet, self.xdp, self.udp) = (false, false, false);
-                for word in value.split(',') {
-                    match word.trim() {
-                        "packet" => self.packet = true,
-                        "xdp" => self.xdp = true,
-                        "udp" => self.udp = true,
-                        other => {
-                            return Err(Wrong(format!("--links {other:?}: packet, xdp or udp")))
-                        }
-                    }
-                }
+            Long("faults") => {
+                let value = words.value()?.string()?;
+                let wrong = |e| Wrong(format!("--faults {value:?}: {e}"));
+                self.faults = Some(value.parse().map_err(wrong)?);
             }
-            "--udp-ports" => {
-                let wrong = |e| Wrong(format!("--udp-ports {value:?}: {e}"));
-                self.ports = value.parse().map_err(wrong)?;
+            other => return Err(other.unexpected().into()),
+        }
+        Ok(true)
+    }
+
+    fn set_seats(&mut self, value: &str) -> Result<(), Wrong> {
+        self.seats = number("--seats", value)?;
+        if !(1..=SEATS_MAX).contains(&self.seats) {
+            let bounds = format!("1 to {SEATS_MAX} ranks are served at a time");
+            return Err(Wrong(format!("--seats {value}: {bounds}")));
+        }
+        Ok(())
+    }
+
+    fn set_links(&mut self, value: &str) -> Result<(), Wrong> {
+        (self.packet, self.xdp, self.udp) = (false, false, false);
+        for word in value.split(',') {
+            match word.trim() {
+                "packet" => self.packet = true,
+                "xdp" => self.xdp = true,
+                "udp" => self.udp = true,
+                other => return Err(Wrong(format!("--links {other:?}: packet, xdp or udp"))),
             }
-            "--faults" => {
-                let spec = value.parse().map_err(|e| Wrong(format!("--faults {value:?}: {e}")))?;
-                self.faults = Some(spec);
-            }
-            "--quota" => self.set_quota(value)?,
-            _ => return Err(Wrong(format!("{name} is not understood"))),
         }
         Ok(())
     }
@@ -296,7 +300,7 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> Result<Options, Wrong> {
-        Options::parse(text.split_whitespace().map(String::from))
+        Options::parse(text.split_whitespace())
     }
 
     #[test]
@@ -330,20 +334,38 @@ mod tests {
 
     #[test]
     fn parse__what_is_wrong_is_named() {
-        let both = "--kernel --links xdp,packet";
-        for text in [
-            "--udp-ports 9-8",
-            "--nmae x",
-            "--seats",
-            "--seats many",
-            "--quota ranks",
-            "--links tcp",
-            "x",
-            both,
+        for (text, named) in [
+            ("--udp-ports 9-8", "--udp-ports \"9-8\""),
+            ("--nmae x", "'--nmae'"),
+            ("--seats", "'--seats'"),
+            ("--seats many", "--seats \"many\" is not a number"),
+            ("--quota ranks", "ranks, peers, bytes, words or groups"),
+            ("--links tcp", "--links \"tcp\""),
+            ("--once=yes", "'--once'"),
+            ("-o", "'-o'"),
+            ("x", "\"x\""),
+            ("--kernel --links xdp,packet", "--kernel: an interface has one XDP program"),
         ] {
             let why = parse(text).unwrap_err().to_string();
-            assert!(why.contains("--help"), "{text}: {why}");
+            assert!(why.contains("--help") && why.contains(named), "{text}: {why}");
         }
+    }
+
+    #[test]
+    fn parse__bytes_that_are_no_text_are_an_error() {
+        use std::os::unix::ffi::OsStringExt;
+        for words in [&[&b"--name"[..], b"/run/\xff"], &[b"\xff", b"--once"]] {
+            let words: Vec<OsString> =
+                words.iter().map(|word| OsString::from_vec(word.to_vec())).collect();
+            assert!(Options::parse(words).is_err());
+        }
+    }
+
+    #[test]
+    fn parse__short_options_and_values_that_look_like_options() {
+        assert_eq!(parse("-h").unwrap().action, Action::Help);
+        assert_eq!(parse("-V").unwrap().action, Action::Version);
+        assert_eq!(parse("--name --once").unwrap().name, "--once");
     }
 
     #[test]

@@ -39,7 +39,7 @@ pub struct Served {
 pub fn options(words: &str) -> Options {
     let name = format!("@weft-test-{:016x}", weft_link::random_u64());
     let words = format!("--name {name} --links udp {words}");
-    Options::parse(words.split_whitespace().map(String::from)).unwrap()
+    Options::parse(words.split_whitespace()).unwrap()
 }
 
 impl Served {

@@ -2,7 +2,7 @@
 //!
 //! [`Engine::reserve`] takes the message's credit and makes its header, the driver offers the
 //! packet to the link, and then [`Engine::commit`] or [`Engine::roll_back`] ends the reservation.
-//! Where nothing can be reserved, or the link has no room, the message takes the ordinary path
+//! If no packet can be reserved, or the link has no room, the message takes the ordinary path
 //! ([`Engine::send`]).
 
 use super::eager::flags;
@@ -15,8 +15,8 @@ use crate::seq::Seq;
 use crate::time::Instant;
 use crate::wire::{self, flags as flag, Eager, HeaderBuf, Packet};
 
-/// The reserved packet of a message. It is to be given to [`Engine::commit`] or to
-/// [`Engine::roll_back`], before any other call of the engine.
+/// The reserved packet of a message. [`Engine::commit`] or [`Engine::roll_back`] must take it
+/// before any other call of the engine.
 #[must_use = "credit and numbers stay taken"]
 #[derive(Debug)]
 pub struct Reservation {
@@ -102,16 +102,15 @@ impl Engine {
         Some(Reservation { peer: a.peer, len, numbered: Some((flags, seq)) })
     }
 
-    /// Takes in an acknowledgement that was put off, and returns true if that made room in the
-    /// window.
+    /// Handles a deferred acknowledgement. Returns true if that made room in the window.
     #[cold]
     fn has_room_after_all(&mut self, peer: PeerId) -> bool {
         self.acknowledge_late(peer);
         self.peers[peer.0 as usize].windows.as_ref().is_some_and(|w| w.send.can_send())
     }
 
-    /// Ends a reservation whose packet the link has taken. The operation that keeps the bytes, if
-    /// one does: it completes unseen, and its release is an event.
+    /// Ends a reservation whose packet the link has taken. Returns the operation that keeps the
+    /// bytes, if there is one: it completes unseen, and its release is an event.
     #[inline(always)]
     pub fn commit(&mut self, now: Instant, a: &SendArgs, reserved: Reservation) -> Option<OpId> {
         self.stats.messages_sent += 1;

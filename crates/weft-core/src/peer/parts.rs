@@ -23,15 +23,15 @@ pub(crate) struct Count {
 
 /// The session with a peer: its numbers, and the packets that begin and end it.
 pub(crate) struct Session {
-    /// Number the peer puts into packets to this endpoint.
+    /// Number that the peer puts into packets to this endpoint.
     pub number_in: u32,
-    /// Number this endpoint puts into packets to the peer.
+    /// Number that this endpoint puts into packets to the peer.
     pub number_out: u32,
-    /// Both sides trust the network: packets are counted, and none is kept.
+    /// Counts of packets if both sides trust the network, where none is kept.
     pub trusted: Option<Count>,
     pub hello_due: bool,
     pub hello_reply_due: bool,
-    /// To be sent although the peer has failed; true: its failure is reported with it.
+    /// The last packet to a failed peer; true if its failure is reported when that packet is sent.
     pub last_word: Option<(LastWord, bool)>,
 }
 
@@ -54,15 +54,15 @@ impl Session {
     }
 }
 
-/// The path to a peer, and the choices for it: who retransmits, how long packets are, how payload
-/// travels, who does atomic operations.
+/// The path to a peer, and the choices for it: reliability, length of packets, transfer of payload,
+/// server of atomic operations.
 pub(crate) struct Path {
     pub caps: LinkCaps,
-    /// Those of the path, whatever is chosen.
+    /// The capabilities of the path, apart from all choices.
     pub carried: LinkCaps,
-    /// Largest packet the peer takes, from its HELLO.
+    /// Largest packet that the peer accepts, from its HELLO.
     peer_mtu: u32,
-    /// Longest packet chosen, bytes; 0: what the link carries.
+    /// Chosen longest packet, bytes; 0: the link's maximum.
     pub mtu_max: u32,
     pub reliability: Reliability,
     pub transfer: Transfer,
@@ -101,7 +101,7 @@ impl Path {
         self.eager_max = eager_max_of(self.limits.eager_max, cfg.eager_credit, &self.carried);
     }
 
-    /// Takes another transfer for messages sent to the peer and fetched from it from now on.
+    /// Sets the transfer of later messages to the peer and fetches from it.
     pub fn set_transfer(&mut self, cfg: &Config, transfer: Transfer) {
         self.transfer = transfer;
         self.limits = Limits::for_peer(cfg, transfer);
@@ -127,7 +127,7 @@ impl Path {
     pub fn long_mtu(&self) -> u32 {
         let mtu = self.mtu();
         match self.peer_mtu < self.caps.mtu {
-            // It has chosen short ones.
+            // Short packets were chosen.
             true => mtu,
             false => mtu.max(self.caps.bulk_mtu),
         }
@@ -140,7 +140,7 @@ impl Path {
         (self.caps.train, self.caps.stripes) = (train, stripes);
     }
 
-    /// Notes the largest packet that the peer accepts.
+    /// Records the largest packet that the peer accepts.
     pub fn limit_mtu(&mut self, mtu: u32) {
         self.peer_mtu = mtu.max(512);
     }
@@ -150,17 +150,17 @@ impl Path {
 pub(crate) struct Credit {
     pub inward: CreditIn,
     pub outward: CreditOut,
-    /// Since when the message at the head of the queue has lacked credit; `FAR`: it does not.
+    /// Time since which the first message of the queue has lacked credit; `FAR` if it has credit.
     pub starved_since: Instant,
-    /// The peer's part of the room for messages that no receive has asked for.
+    /// The peer's share of the memory for unexpected messages.
     pub share: Share,
-    /// An acknowledgement, or news of credit, is to be sent.
+    /// True if an acknowledgement, or new credit, is to be sent.
     pub ack_asked: bool,
 }
 
 impl Credit {
-    /// Takes the credit for a message of `len` bytes. One with a tag leaves the reserve, which an
-    /// active one may spend.
+    /// Takes the credit for a message of `len` bytes. A tagged message leaves the reserve, which
+    /// only an active message may use.
     #[inline]
     pub fn take(&mut self, len: usize, active: bool) -> bool {
         match active {
@@ -185,20 +185,20 @@ pub(crate) struct Queue {
     pub ctrl: VecDeque<Desc>,
     pub msgs: VecDeque<Item>,
     pub data: VecDeque<Stream>,
-    /// Refused by the link, in the order in which they go out again.
+    /// Packets that the link refused, in the order of their next transmission.
     pub stalled: VecDeque<Transmit>,
-    /// Number of them that came back since the link refused the first.
+    /// Number of packets put back since the link refused the first.
     returned: usize,
     pub blocked: bool,
-    /// The link takes nothing for the peer until it says so.
+    /// True if the link accepts no packet for the peer until it reports room.
     pub held: bool,
-    /// The peer is in the engine's queue of those that have something to send.
+    /// True if the peer is in the engine's queue of peers with packets to send.
     pub ready: bool,
     /// True if data streams had the last turn: messages and data streams take turns.
     pub data_turn: bool,
     /// Turns of the stripes of bulk data.
     pub stripes: Stripes,
-    /// The queues' spare memory was given back and nothing was queued since.
+    /// True if the queues' spare memory was freed and nothing was queued since.
     pub trimmed: bool,
 }
 
@@ -221,7 +221,7 @@ impl Default for Queue {
 }
 
 impl Queue {
-    /// Puts back a packet that the link refused: before those that wait, after those refused just
+    /// Puts back a packet that the link refused: before waiting packets, after those refused just
     /// now.
     pub fn put_back(&mut self, t: Transmit) {
         if !self.blocked {
@@ -232,7 +232,7 @@ impl Queue {
         self.returned += 1;
     }
 
-    /// Gives back all memory.
+    /// Frees all memory.
     pub fn clear(&mut self) {
         self.ctrl = VecDeque::new();
         self.msgs = VecDeque::new();
@@ -268,13 +268,14 @@ impl Queue {
 #[derive(Default)]
 pub(crate) struct Incoming {
     pub partial: Option<Partial>,
-    /// A fragment of the put now arriving was refused.
+    /// True if a fragment of the put now arriving was refused.
     pub put_refused: bool,
-    /// Announced messages that have not ended.
+    /// Number of announced messages that have not ended.
     pub rendezvous: u32,
-    /// Receives that have to ask for more, where asking is paced, in the order of their matching.
+    /// Receives that have to send further requests, where requests are paced, in the order of
+    /// matching.
     pub pulls: VecDeque<OpId>,
-    /// Bytes asked for that way and not here.
+    /// Bytes of such requests that have not arrived.
     pub pulled: u64,
 }
 
@@ -282,25 +283,25 @@ pub(crate) struct Incoming {
 #[derive(Default)]
 pub(crate) struct Outgoing {
     pub rendezvous: u32,
-    /// Puts, gets and atomic operations.
+    /// Number of puts, gets and atomic operations.
     pub requests: u32,
 }
 
 /// Times at which a peer was heard, and the state of its process.
 pub(crate) struct Life {
-    /// Operations that wait for this peer.
+    /// Number of operations that wait for this peer.
     pub waiting: u32,
     pub heard_at: Instant,
     pub waiting_since: Instant,
     pub probed_at: Instant,
-    /// Since when the link, or its agent, sees that its process stands still.
+    /// Time since which the link, or its agent, does not see the process run.
     pub still_since: Option<Instant>,
     /// The state of its process as reported by its agent.
     pub still: Pulse,
     pub warned: bool,
     /// Time at which packets were first found to have been unacknowledged for too long.
     pub overdue_at: Instant,
-    /// Time at which an event last said that the oldest packet does not get through.
+    /// Time of the last event that reported the oldest packet as stuck.
     pub said_at: Instant,
 }
 
@@ -320,11 +321,11 @@ impl Default for Life {
     }
 }
 
-/// Packets cut anew, and the lengths that the peer has asked for.
+/// Packets cut anew, and lengths for answers to the peer's probes.
 #[derive(Default)]
 pub(crate) struct Lengths {
-    /// A packet that is sent in pieces, and what has left of it.
+    /// A packet that is sent in pieces, and the part that was sent.
     pub cut: Option<Cut>,
-    /// Packets that asked for the length of what gets through: their numbers, and the longest.
+    /// Probes to answer: their numbers, and the longest length that arrived.
     pub probes: Vec<(u32, u32)>,
 }

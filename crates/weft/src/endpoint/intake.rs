@@ -434,7 +434,8 @@ impl Sink for Intake {
         let (offset, mut memory) = self.ops.beyond(op)?;
         let mut kind = PacketType::Data;
         if let Some(total) = eager {
-            // An offset behind the end of the message has no room.
+            // Not beyond the end of the message: bytes of a wrong prediction there would not be
+            // overwritten.
             let left = usize::try_from(total.saturating_sub(offset)).ok()?;
             let left = left.min(memory.len());
             memory = &mut memory[..left];

@@ -21,7 +21,7 @@
 //! use std::rc::Rc;
 //! use weft::port::{Arrived, Client, Port};
 //!
-//! /// Adds up what it is sent.
+//! /// Adds up the arguments of its messages.
 //! #[derive(Default)]
 //! struct Sum(Cell<u32>);
 //!

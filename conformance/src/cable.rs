@@ -19,6 +19,19 @@ pub fn lay(mtu: u32) -> Result<(), String> {
     ip(&format!("link set {b} up"))
 }
 
+/// Lays a cable between interfaces of these names, with so many queues each, in a new network
+/// namespace of the calling thread.
+///
+/// # Errors
+/// The same as of `lay`.
+pub fn with_queues([a, b]: [&str; 2], queues: u32) -> Result<(), String> {
+    sys::new_namespace().map_err(|e| format!("needs root to make a network namespace: {e}"))?;
+    let queues = format!("numrxqueues {queues} numtxqueues {queues}");
+    ip(&format!("link add {a} {queues} type veth peer name {b} {queues}"))?;
+    ip(&format!("link set {a} up"))?;
+    ip(&format!("link set {b} up"))
+}
+
 /// Enables UDP in the calling thread's namespace, over its loopback interface.
 ///
 /// # Errors

@@ -6,10 +6,10 @@ pub use crate::engine::engine;
 pub use crate::mac::mac_tag;
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
+use weft_agent::{Control, Limits, Proxy, ToRank};
 use weft_core::relay::LinkTo;
 use weft_core::wire::{self, Common, Eager, Packet};
 use weft_core::{EndpointId, Instant, PeerId, Pulse};
-use weft_link::agent::{Control, Limits, Proxy, ToRank};
 use weft_link::ether::{EtherFrame, EtherHead, TrainFrame, TrainHead};
 use weft_link::secure::{JobKey, Lane, Mode, Secure, Security};
 use weft_link::{Address, Bytes};
@@ -76,7 +76,7 @@ pub fn shm_hello(data: &[u8]) {
 
 /// Tests answers to the root of a chain of kernels: none panics, and its window stays bounded.
 pub fn chain_answers(data: &[u8]) {
-    weft_link::xdp::chain::check_answers(data);
+    weft_kernel::chain::check_answers(data);
 }
 
 const ALICE: EndpointId = EndpointId(0xa11ce);

@@ -1,11 +1,11 @@
 //! The fuzz targets on seeded inputs: random bytes, and good inputs damaged in a few places.
 #![allow(non_snake_case)]
 
+use weft_agent::{Attach, Control, GroupRole};
 use weft_conformance::hostile;
 use weft_core::group::tree::Tree;
 use weft_core::wire::{self, Atomic, Common, Eager, Grant, Mcast, Packet, PacketType, VERSION};
 use weft_core::{Config, EndpointId, PeerId, Seq};
-use weft_link::agent::{Attach, Control, GroupRole};
 use weft_link::ether::{EtherAddr, EtherHead, EtherType, Mac, TrainHead};
 use weft_link::rng::Rng;
 use weft_link::secure::Mode;
@@ -183,7 +183,7 @@ fn agent_rank__survives_hostile_messages_packets_and_peers() {
 
 #[test]
 fn chain_answers__survive_hostile_bytes() {
-    let good = weft_link::xdp::chain::example_answer();
+    let good = weft_kernel::chain::example_answer();
     let kinds = [1, 2, 3].map(|kind| {
         let mut frame = good.clone();
         frame[19] = kind;

@@ -3,10 +3,10 @@
 use std::net::Ipv4Addr;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
+use weft_agent::{AgentConfig, AgentLink};
 use weft_conformance::links::Ends;
 use weft_conformance::{cable, link_suite};
 use weft_core::EndpointId;
-use weft_link::agent::{AgentConfig, AgentLink};
 use weft_link::looplink::LoopLink;
 use weft_link::secure::{JobKey, Mode, Security};
 use weft_link::wrap::{Clock, FaultSpec, Faulty, Pcap, Traced};

@@ -5,7 +5,6 @@
 #![warn(missing_docs)]
 
 pub mod address;
-pub mod agent;
 pub mod bytes;
 pub mod copied;
 pub mod ether;
@@ -36,7 +35,6 @@ pub mod wrap;
 pub mod xdp;
 
 pub use address::{Address, AddressError};
-pub use agent::AgentLink;
 pub use bytes::Bytes;
 pub use link::{Frame, Link, LinkError, LinkEvent, PeerInfo, Prediction, Sink, WaitFd};
 pub use packet::{BarePacket, PacketConfig, PacketLink};

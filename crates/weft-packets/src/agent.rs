@@ -15,11 +15,9 @@ use std::time::Duration;
 use weft::choices::{Place, Tree};
 use weft::port::{AtomicRequest, Buffer, Port};
 use weft::{PeerFailure, PeerId};
+use weft_agent::{GroupPacket, GroupRole, MemberNews, Services, ServicesHandle, PACKET_GROUPS};
 use weft_core::group::tree;
 use weft_core::wire::{Atomic, Eager, Mcast};
-use weft_link::agent::{
-    GroupPacket, GroupRole, MemberNews, Services, ServicesHandle, PACKET_GROUPS,
-};
 
 /// Interval at which a joining member checks if its neighbours have answered.
 pub(super) const JOIN_EVERY: Duration = Duration::from_millis(1);

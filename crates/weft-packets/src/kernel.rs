@@ -13,8 +13,8 @@ use weft::choices::Server;
 use weft::job::ports_from_env;
 use weft::{AtomicCode, Endpoint, OpError, PeerId};
 use weft_core::wire::question;
+use weft_kernel::counters::{client_key, CounterClient};
 use weft_link::secure::JobKey;
-use weft_link::xdp::counters::{client_key, CounterClient};
 
 /// Longest wait for an answer; requests are sent again meanwhile.
 const PATIENCE: Duration = Duration::from_millis(30);

@@ -40,8 +40,8 @@ use std::time::Duration;
 use weft::choices::{NoAgent, Place, Server};
 use weft::port::{Arrived, Port};
 use weft::{AtomicCode, Config, Endpoint, OpError, PeerId, Rights};
+use weft_agent::ServicesHandle;
 use weft_core::slab::Slab;
-use weft_link::agent::ServicesHandle;
 /// Pause of a future before it tries again to send.
 const BUSY: Duration = Duration::from_micros(20);
 

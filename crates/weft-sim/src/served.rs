@@ -6,10 +6,10 @@ use crate::link::SimLink;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
+use weft_agent::{Control, Limits, Proxy, ServicesHandle, ToRank};
 use weft_core::relay::{LinkTo, Shares};
 use weft_core::wire::HeaderBuf;
 use weft_core::{Config, EndpointId, Instant, LinkCaps, PeerId, Pulse};
-use weft_link::agent::{Control, Limits, Proxy, ServicesHandle, ToRank};
 use weft_link::{Address, Bytes, Frame, Link, LinkError, LinkEvent, PeerInfo, Sink, WaitFd};
 
 /// Packets and messages in the ring to a rank.

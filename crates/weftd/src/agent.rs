@@ -6,8 +6,8 @@ use crate::room::{Room, CALLERS_MAX, CALLERS_OF_USER, TOTALS};
 use crate::status::{Desk, Question};
 use crate::sys;
 use std::time::Duration;
+use weft_agent::{Caller, Control, Hub, VERSION};
 use weft_core::Instant;
-use weft_link::agent::{Caller, Control, Hub, VERSION};
 use weft_link::{LinkError, LinkEvent, Next, Turn, WaitFd};
 
 /// Time between two polls of quiet links whose poll costs a system call.
@@ -280,9 +280,9 @@ fn report(hub: &Hub, room: &Room, asking: u32) -> String {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
+    use weft_agent::{Attach, BareRank, GroupRole};
     use weft_core::group::tree::Tree;
     use weft_core::{Config, EndpointId, PeerId};
-    use weft_link::agent::{Attach, BareRank, GroupRole};
     use weft_link::secure::Mode;
 
     #[test]

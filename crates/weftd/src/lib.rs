@@ -7,7 +7,7 @@
 //!
 //! - `agent.rs`: the main loop. One thread, no lock; it yields its core before it sleeps.
 //! - `room.rs`: callers and seats, and the quotas of each user.
-//! - `seat.rs`: the state of one rank: its links, and a [`weft_link::agent::Proxy`], which
+//! - `seat.rs`: the state of one rank: its links, and a [`weft_agent::Proxy`], which
 //!   acts for it.
 //! - `links.rs`: sockets that were opened before rights were dropped.
 //! - `options.rs`: settings, quotas; `status.rs`: the status socket.

@@ -4,10 +4,10 @@
 use crate::options::Options;
 use std::rc::Rc;
 use weft_core::{EndpointId, LinkCaps};
+use weft_kernel::counters::KernelCounters;
 use weft_link::ether::Interfaces;
 use weft_link::secure::{JobKey, Mode, Security};
 use weft_link::wrap::{FaultSpec, Wrappers};
-use weft_link::xdp::counters::KernelCounters;
 use weft_link::{Frame, Link, LinkError, PacketConfig, PacketLink, PeerInfo};
 use weft_link::{Ports, UdpConfig, UdpLink, XdpConfig, XdpLink};
 

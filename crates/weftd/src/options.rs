@@ -110,7 +110,7 @@ fn default_name() -> String {
     if let Some(name) = std::env::var("WEFT_AGENT").ok().filter(|name| !name.is_empty()) {
         return name;
     }
-    let names = weft_link::agent::usual_names();
+    let names = weft_agent::usual_names();
     let first = usize::from(!crate::sys::is_root());
     names.into_iter().nth(first).unwrap_or_else(|| "@weft-agent".into())
 }

@@ -6,8 +6,8 @@ use crate::seat::Seat;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
+use weft_agent::{Attach, Caller, Control, FromRank, InKernel, Served, VERSION};
 use weft_core::{Instant, PeerId};
-use weft_link::agent::{Attach, Caller, Control, FromRank, InKernel, Served, VERSION};
 use weft_link::secure::{JobKey, Security};
 use weft_link::Bytes;
 

@@ -3,10 +3,10 @@
 use crate::links::Carrier;
 use crate::options::Quotas;
 use std::collections::VecDeque;
+use weft_agent::{Attach, Caller, Control, Hub, InKernel, Limits, Proxy, ToRank};
 use weft_core::relay::{LinkTo, Out};
 use weft_core::wire::session_index;
 use weft_core::{EndpointId, Instant, LinkCaps, PeerId, Pulse};
-use weft_link::agent::{Attach, Caller, Control, Hub, InKernel, Limits, Proxy, ToRank};
 use weft_link::{Address, Bytes, Frame, LinkError, LinkEvent, PeerInfo, Sink};
 
 /// Most packets sent to, and received from, a link in one call.

@@ -3,8 +3,8 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Output, Stdio};
+use weft_agent::{AgentConfig, AgentLink};
 use weft_conformance::skip;
-use weft_link::agent::{AgentConfig, AgentLink};
 use weft_link::secure::{JobKey, Mode, Security};
 
 fn weftd(words: &[&str]) -> Command {
@@ -82,7 +82,7 @@ fn start__where_another_user_has_the_name_says_who() {
     let why = String::from_utf8_lossy(&status.stderr).into_owned();
     assert!(status.status.success() && why.contains("user 12345"), "{why}");
     // The message is the same where the agent answers no questions.
-    let why = weft_link::agent::Hub::listen(&name, 1, 1).unwrap_err().to_string();
+    let why = weft_agent::Hub::listen(&name, 1, 1).unwrap_err().to_string();
     assert!(why.contains("of user 12345 has") && why.contains("take a path"), "{why}");
     // A rank does not send it the key of its job, and the error names its user.
     let job_key = JobKey::from_bytes(&[7; 32]).unwrap();

@@ -7,9 +7,9 @@ use common::*;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use weft::{Address, Config, EndpointId};
+use weft_agent::{Attach, BareRank, Control, GroupRole, Nonsense, VERSION};
 use weft_core::group::tree::Tree;
 use weft_core::wire::session_number;
-use weft_link::agent::{Attach, BareRank, Control, GroupRole, Nonsense, VERSION};
 use weft_link::secure::Mode;
 use weftd::limit::BURST;
 
@@ -216,7 +216,7 @@ fn agent__rings_that_lie_end_that_rank_alone() {
 
 #[test]
 fn agent__an_answer_that_is_not_understood_is_an_error_that_says_what_to_do() {
-    use weft_link::agent::{FromRank, Hub};
+    use weft_agent::{FromRank, Hub};
     use weft_link::Bytes;
 
     struct Deaf;

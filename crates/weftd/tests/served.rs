@@ -10,9 +10,9 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::Arc;
 use weft::{AtomicCode, Config, OpError, Operation, PeerId, Rights};
+use weft_agent::GroupRole;
 use weft_conformance::skip;
 use weft_core::group::tree::{self, Tree};
-use weft_link::agent::GroupRole;
 use weftd::options::Options;
 use weftd::{status, sys, Agent};
 

@@ -7,10 +7,10 @@ use super::service::{
 use super::wire;
 use anyhow::{ensure, Context, Result};
 use weft::Job;
-use weft_link::ether::Mac;
-use weft_link::xdp::chain::{
+use weft_kernel::chain::{
     Answers, ChainError, ChainMember, ChainRoot, KernelChains, Place, SipKey,
 };
+use weft_link::ether::Mac;
 
 /// Number of the group on every interface.
 const GROUP: u16 = 7;

@@ -11,8 +11,8 @@ use std::process::{Command, ExitCode, Stdio};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use weft::{AtomicCode, Endpoint, Group, Job, PeerId, Rights};
+use weft_agent::{GroupRole, ServicesHandle};
 use weft_core::group::tree::{self, Tree};
-use weft_link::agent::{GroupRole, ServicesHandle};
 
 /// Run one rank of `weft bench agent`
 #[derive(Debug, clap::Args)]

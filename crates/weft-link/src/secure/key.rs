@@ -12,7 +12,7 @@ pub struct JobKey([u8; 32]);
 
 /// The use of a derived key. No key has two uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Purpose {
+pub enum Purpose {
     /// The hash key of the authentication code.
     AuthHash,
     /// The cipher key of the authentication code.
@@ -74,7 +74,7 @@ impl JobKey {
 
     /// Derives a key of `N` bytes (at most 255 hashes of 32) for one purpose, and for one `context`
     /// if the purpose has several keys.
-    pub(crate) fn derive<const N: usize>(&self, purpose: Purpose, context: &[u8]) -> [u8; N] {
+    pub fn derive<const N: usize>(&self, purpose: Purpose, context: &[u8]) -> [u8; N] {
         let mut key = [0; N];
         Hkdf::<Sha256>::new(None, &self.0)
             .expand_multi_info(&[purpose.label(), context], &mut key)

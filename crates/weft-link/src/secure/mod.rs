@@ -22,14 +22,14 @@ mod sys;
 mod window;
 
 pub use key::JobKey;
-pub(crate) use key::Purpose;
+pub use key::Purpose;
 pub use peers::{Lane, RUNS_MAX};
 pub use sys::{Backend, Mac, Message};
 pub use window::Window;
 
 use peers::Peers;
 use std::fmt;
-pub(crate) use sys::random_bytes;
+pub use sys::random_bytes;
 use sys::{Ad, Aegis};
 use weft_core::wire::{self, field, Hello, PacketType};
 use weft_core::{EndpointId, PeerId};

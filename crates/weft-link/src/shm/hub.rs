@@ -20,7 +20,7 @@ pub struct Caller {
 }
 
 /// Receives packets of the peers of a hub, from each until their cost reaches its share.
-pub(crate) trait Heard {
+pub trait Heard {
     /// Returns the highest cost for the packets of a peer now; 0: the peer is not read.
     fn share(&mut self, from: PeerId) -> u32;
     /// Takes a packet; returns its cost.
@@ -31,7 +31,7 @@ impl ShmLink {
     /// Opens a link that listens at `name` (a path, or `@` and an abstract name) for processes of
     /// any user, at most `of_user` of one user. Their rings must have the sizes in `config`. No
     /// direct copies are made.
-    pub(crate) fn hub(config: ShmConfig, name: &str, of_user: usize) -> Result<ShmLink, LinkError> {
+    pub fn hub(config: ShmConfig, name: &str, of_user: usize) -> Result<ShmLink, LinkError> {
         let mut hub = ShmLink::open(ShmConfig { direct: DirectCopy::Off, ..config }, Some(name))?;
         hub.of_user = of_user;
         Ok(hub)
@@ -39,7 +39,7 @@ impl ShmLink {
 
     /// Connects to the agent that listens at `name`, whose user is root or that of this process.
     /// Returns the agent's process id.
-    pub(crate) fn connect_agent(
+    pub fn connect_agent(
         &mut self,
         name: &str,
         agent: EndpointId,
@@ -55,7 +55,7 @@ impl ShmLink {
     }
 
     /// Lists the callers: processes that connected and have no peer number yet.
-    pub(crate) fn callers(&self) -> Vec<Caller> {
+    pub fn callers(&self) -> Vec<Caller> {
         let strangers = self.peers.iter().filter(|p| p.id.is_none());
         let caller = |p: &super::Peer| {
             let cred = socket::peer_cred(&p.socket.fd).ok()?;
@@ -66,12 +66,12 @@ impl ShmLink {
 
     /// True if there is a caller.
     #[inline]
-    pub(crate) fn has_callers(&self) -> bool {
+    pub fn has_callers(&self) -> bool {
         self.peers.iter().any(|p| p.id.is_none())
     }
 
     /// Gives a caller its peer number.
-    pub(crate) fn admit_caller(&mut self, endpoint: EndpointId, peer: PeerId) -> bool {
+    pub fn admit_caller(&mut self, endpoint: EndpointId, peer: PeerId) -> bool {
         let stranger = |p: &super::Peer| p.endpoint == endpoint && p.id.is_none();
         let Some(at) = self.peers.iter().position(stranger) else { return false };
         self.name(at, peer);
@@ -80,7 +80,7 @@ impl ShmLink {
     }
 
     /// Ends the connection of a caller.
-    pub(crate) fn turn_away(&mut self, endpoint: EndpointId) {
+    pub fn turn_away(&mut self, endpoint: EndpointId) {
         let stranger = |p: &super::Peer| p.endpoint == endpoint && p.id.is_none();
         if let Some(at) = self.peers.iter().position(stranger) {
             self.remove(at);
@@ -88,7 +88,7 @@ impl ShmLink {
     }
 
     /// Leaves the packets of a peer in its ring while `muted`, so that the peer has to wait.
-    pub(crate) fn mute(&mut self, peer: PeerId, muted: bool) {
+    pub fn mute(&mut self, peer: PeerId, muted: bool) {
         if let Some(peer) = self.peer_mut(peer) {
             peer.muted = muted;
         }
@@ -96,7 +96,7 @@ impl ShmLink {
 
     /// Delivers packets of peers, up to the share of each; returns their number. Callers are not
     /// read before they are admitted.
-    pub(crate) fn recv_shares(&mut self, to: &mut dyn Heard) -> usize {
+    pub fn recv_shares(&mut self, to: &mut dyn Heard) -> usize {
         self.recv_by(|peer| {
             let Some(from) = peer.id else { return 0 };
             let mut left = to.share(from);
@@ -111,7 +111,7 @@ impl ShmLink {
     }
 
     /// Breaks the protocol of the rings to a peer, for tests: writes invalid credits or slots.
-    pub(crate) fn spoil(&mut self, peer: PeerId, credits: bool) {
+    pub fn spoil(&mut self, peer: PeerId, credits: bool) {
         let slots = self.config.slots;
         let Some(peer) = self.peer_mut(peer) else { return };
         if credits {

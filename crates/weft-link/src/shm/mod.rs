@@ -22,7 +22,7 @@ mod tests;
 
 pub use direct::DirectCopy;
 pub use hub::Caller;
-pub(crate) use hub::Heard;
+pub use hub::Heard;
 pub use rendezvous::{check as check_hello, example as example_hello, host};
 pub use sys::block::Block;
 

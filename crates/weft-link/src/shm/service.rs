@@ -163,7 +163,7 @@ impl ShmLink {
     }
 
     /// As `service`; a hub also accepts some waiting connections.
-    pub(crate) fn look_at_sockets(&mut self) {
+    pub fn look_at_sockets(&mut self) {
         self.look(if self.is_hub { HUB_ACCEPTS } else { BURST });
     }
 

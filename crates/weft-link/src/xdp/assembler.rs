@@ -7,55 +7,73 @@ use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
 use std::os::fd::AsRawFd;
 
-/// Verdicts of an XDP program (`enum xdp_action`).
-pub(super) const XDP_DROP: i32 = 1;
-pub(super) const XDP_PASS: i32 = 2;
-pub(super) const XDP_TX: i32 = 3;
+/// Verdict of an XDP program (`enum xdp_action`): the frame is dropped.
+pub const XDP_DROP: i32 = 1;
+/// The frame goes on to the system.
+pub const XDP_PASS: i32 = 2;
+/// The frame leaves over the interface it came from.
+pub const XDP_TX: i32 = 3;
 
-/// Offsets in the program's context (`struct xdp_md`).
-pub(super) const MD_DATA: i16 = 0;
-pub(super) const MD_DATA_END: i16 = 4;
-pub(super) const MD_RX_QUEUE: i16 = 16;
+/// Offset in the program's context (`struct xdp_md`) of the start of the frame.
+pub const MD_DATA: i16 = 0;
+/// End of the frame.
+pub const MD_DATA_END: i16 = 4;
+/// Number of the queue.
+pub const MD_RX_QUEUE: i16 = 16;
 
-/// Numbers of helpers (`enum bpf_func_id`).
+/// Number of a helper (`enum bpf_func_id`).
 const MAP_LOOKUP_ELEM: i32 = 1;
-pub(super) const REDIRECT_MAP: i32 = 51;
+/// `bpf_redirect_map`.
+pub const REDIRECT_MAP: i32 = 51;
 
 /// Position of the EtherType.
-pub(super) const TYPE_AT: i16 = 12;
-/// Position of the IP header, and of the data of a UDP datagram whose IP header has no options.
-pub(super) const IP_AT: i16 = 14;
-pub(super) const UDP_DATA: usize = 42;
+pub const TYPE_AT: i16 = 12;
+/// Position of the IP header.
+pub const IP_AT: i16 = 14;
+/// Position of the data of a UDP datagram whose IP header has no options.
+pub const UDP_DATA: usize = 42;
 /// Position, from the end of the stack, of the index for a map lookup.
 const KEY_AT: i16 = -4;
 
-/// Registers by their use: 1 to 5 are arguments of helpers, 0 is the result.
-pub(super) const R0: u8 = 0;
-pub(super) const R1: u8 = 1;
-pub(super) const R2: u8 = 2;
-pub(super) const R3: u8 = 3;
-pub(super) const R4: u8 = 4;
-pub(super) const R5: u8 = 5;
+/// Result of a helper.
+pub const R0: u8 = 0;
+/// Argument 1 of a helper.
+pub const R1: u8 = 1;
+/// Argument 2 of a helper.
+pub const R2: u8 = 2;
+/// Argument 3 of a helper.
+pub const R3: u8 = 3;
+/// Argument 4 of a helper.
+pub const R4: u8 = 4;
+/// Argument 5 of a helper.
+pub const R5: u8 = 5;
 /// Preserved by calls of helpers.
-pub(super) const R6: u8 = 6;
-pub(super) const R7: u8 = 7;
-pub(super) const R8: u8 = 8;
-pub(super) const R9: u8 = 9;
+pub const R6: u8 = 6;
+/// Preserved by calls of helpers.
+pub const R7: u8 = 7;
+/// Preserved by calls of helpers.
+pub const R8: u8 = 8;
+/// Preserved by calls of helpers.
+pub const R9: u8 = 9;
 /// End of the stack.
-pub(super) const STACK: u8 = 10;
+pub const STACK: u8 = 10;
 
 /// Width of a load.
 #[derive(Clone, Copy)]
-pub(super) enum Width {
+pub enum Width {
+    /// 8 bits.
     Byte = 0x10,
+    /// 16 bits.
     Half = 0x08,
+    /// 32 bits.
     Word = 0x00,
+    /// 64 bits.
     Double = 0x18,
 }
 
 /// A program under construction. Jumps lead only forward, to labels.
 #[derive(Default)]
-pub(super) struct Assembler {
+pub struct Assembler {
     code: Vec<Insn>,
     /// Jumps whose distance is not known yet, by label.
     open: BTreeMap<&'static str, Vec<usize>>,
@@ -67,143 +85,143 @@ impl Assembler {
     }
 
     /// `dst = imm`, of 64 bits
-    pub(super) fn set_wide(&mut self, dst: u8, imm: u64) {
+    pub fn set_wide(&mut self, dst: u8, imm: u64) {
         self.push(0x18, dst, 0, 0, imm as i32);
         self.push(0, 0, 0, 0, (imm >> 32) as i32);
     }
 
     /// `dst = imm`
-    pub(super) fn set(&mut self, dst: u8, imm: i32) {
+    pub fn set(&mut self, dst: u8, imm: i32) {
         self.push(0xb7, dst, 0, 0, imm);
     }
 
     /// `dst = src`
-    pub(super) fn copy(&mut self, dst: u8, src: u8) {
+    pub fn copy(&mut self, dst: u8, src: u8) {
         self.push(0xbf, dst, src, 0, 0);
     }
 
     /// `dst += imm`
-    pub(super) fn add(&mut self, dst: u8, imm: i32) {
+    pub fn add(&mut self, dst: u8, imm: i32) {
         self.push(0x07, dst, 0, 0, imm);
     }
 
     /// `dst += src`
-    pub(super) fn add_reg(&mut self, dst: u8, src: u8) {
+    pub fn add_reg(&mut self, dst: u8, src: u8) {
         self.push(0x0f, dst, src, 0, 0);
     }
 
     /// `dst *= imm`
-    pub(super) fn multiply(&mut self, dst: u8, imm: i32) {
+    pub fn multiply(&mut self, dst: u8, imm: i32) {
         self.push(0x27, dst, 0, 0, imm);
     }
 
     /// `dst -= src`
-    pub(super) fn subtract_reg(&mut self, dst: u8, src: u8) {
+    pub fn subtract_reg(&mut self, dst: u8, src: u8) {
         self.push(0x1f, dst, src, 0, 0);
     }
 
     /// `dst &= imm`
-    pub(super) fn and(&mut self, dst: u8, imm: i32) {
+    pub fn and(&mut self, dst: u8, imm: i32) {
         self.push(0x57, dst, 0, 0, imm);
     }
 
     /// `dst |= src`
-    pub(super) fn or_reg(&mut self, dst: u8, src: u8) {
+    pub fn or_reg(&mut self, dst: u8, src: u8) {
         self.push(0x4f, dst, src, 0, 0);
     }
 
     /// `dst ^= imm`
-    pub(super) fn xor(&mut self, dst: u8, imm: i32) {
+    pub fn xor(&mut self, dst: u8, imm: i32) {
         self.push(0xa7, dst, 0, 0, imm);
     }
 
     /// `dst ^= src`
-    pub(super) fn xor_reg(&mut self, dst: u8, src: u8) {
+    pub fn xor_reg(&mut self, dst: u8, src: u8) {
         self.push(0xaf, dst, src, 0, 0);
     }
 
     /// `dst <<= bits`
-    pub(super) fn shift_left(&mut self, dst: u8, bits: i32) {
+    pub fn shift_left(&mut self, dst: u8, bits: i32) {
         self.push(0x67, dst, 0, 0, bits);
     }
 
     /// `dst >>= bits`, unsigned
-    pub(super) fn shift_right(&mut self, dst: u8, bits: i32) {
+    pub fn shift_right(&mut self, dst: u8, bits: i32) {
         self.push(0x77, dst, 0, 0, bits);
     }
 
     /// `dst = *(src + off)`
-    pub(super) fn load(&mut self, width: Width, dst: u8, src: u8, off: i16) {
+    pub fn load(&mut self, width: Width, dst: u8, src: u8, off: i16) {
         self.push(0x61 | width as u8, dst, src, off, 0);
     }
 
     /// `*(dst + off) = src`
-    pub(super) fn store(&mut self, width: Width, dst: u8, off: i16, src: u8) {
+    pub fn store(&mut self, width: Width, dst: u8, off: i16, src: u8) {
         self.push(0x63 | width as u8, dst, src, off, 0);
     }
 
     /// `src = *(dst + off); *(dst + off) += src`, of 64 bits, atomically.
-    pub(super) fn fetch_add(&mut self, dst: u8, off: i16, src: u8) {
+    pub fn fetch_add(&mut self, dst: u8, off: i16, src: u8) {
         const ADD_AND_FETCH: i32 = 0x01;
         self.push(0xdb, dst, src, off, ADD_AND_FETCH);
     }
 
     /// Swaps `src` and `*(dst + off)`, of 64 bits, atomically and ordered with all other accesses.
-    pub(super) fn exchange(&mut self, dst: u8, off: i16, src: u8) {
+    pub fn exchange(&mut self, dst: u8, off: i16, src: u8) {
         const EXCHANGE: i32 = 0xe1;
         self.push(0xdb, dst, src, off, EXCHANGE);
     }
 
     /// `if *(dst + off) == r0 then *(dst + off) = src`, of 64 bits, atomically; `r0` = the old
     /// value.
-    pub(super) fn compare_exchange(&mut self, dst: u8, off: i16, src: u8) {
+    pub fn compare_exchange(&mut self, dst: u8, off: i16, src: u8) {
         const COMPARE_EXCHANGE: i32 = 0xf1;
         self.push(0xdb, dst, src, off, COMPARE_EXCHANGE);
     }
 
     /// Converts the little-endian number of `bits` bits in `dst` to the byte order of the host, or
     /// back.
-    pub(super) fn swap_le(&mut self, dst: u8, bits: i32) {
+    pub fn swap_le(&mut self, dst: u8, bits: i32) {
         self.push(0xd4, dst, 0, 0, bits);
     }
 
     /// Converts the big-endian number of 16 bits in `dst` to the byte order of the host.
-    pub(super) fn swap_be16(&mut self, dst: u8) {
+    pub fn swap_be16(&mut self, dst: u8) {
         self.push(0xdc, dst, 0, 0, 16);
     }
 
     /// `if a > b goto label`, unsigned
-    pub(super) fn if_greater(&mut self, a: u8, b: u8, label: &'static str) {
+    pub fn if_greater(&mut self, a: u8, b: u8, label: &'static str) {
         self.jump(label);
         self.push(0x2d, a, b, 0, 0);
     }
 
     /// `if a > imm goto label`, unsigned
-    pub(super) fn if_greater_than(&mut self, a: u8, imm: i32, label: &'static str) {
+    pub fn if_greater_than(&mut self, a: u8, imm: i32, label: &'static str) {
         self.jump(label);
         self.push(0x25, a, 0, 0, imm);
     }
 
     /// `if a == imm goto label`
-    pub(super) fn if_equal_to(&mut self, a: u8, imm: i32, label: &'static str) {
+    pub fn if_equal_to(&mut self, a: u8, imm: i32, label: &'static str) {
         self.jump(label);
         self.push(0x15, a, 0, 0, imm);
     }
 
     /// `if a == b goto label`
-    pub(super) fn if_equal(&mut self, a: u8, b: u8, label: &'static str) {
+    pub fn if_equal(&mut self, a: u8, b: u8, label: &'static str) {
         self.jump(label);
         self.push(0x1d, a, b, 0, 0);
     }
 
     /// `goto label`
-    pub(super) fn go(&mut self, label: &'static str) {
+    pub fn go(&mut self, label: &'static str) {
         self.jump(label);
         self.push(0x05, 0, 0, 0, 0);
     }
 
     /// `if a != imm goto label`
-    pub(super) fn if_not(&mut self, a: u8, imm: i32, label: &'static str) {
+    pub fn if_not(&mut self, a: u8, imm: i32, label: &'static str) {
         self.jump(label);
         self.push(0x55, a, 0, 0, imm);
     }
@@ -213,21 +231,21 @@ impl Assembler {
     }
 
     /// Marks the destination of the jumps to `name`.
-    pub(super) fn label(&mut self, name: &'static str) {
+    pub fn label(&mut self, name: &'static str) {
         for at in self.open.remove(name).unwrap_or_default() {
             self.code[at].off = (self.code.len() - at - 1) as i16;
         }
     }
 
     /// `dst = the map behind this descriptor`
-    pub(super) fn map(&mut self, dst: u8, fd: i32) {
+    pub fn map(&mut self, dst: u8, fd: i32) {
         const PSEUDO_MAP_FD: u8 = 1;
         self.push(0x18, dst, PSEUDO_MAP_FD, 0, fd);
         self.push(0, 0, 0, 0, 0);
     }
 
     /// `r0 = helper(r1, ...)`
-    pub(super) fn call(&mut self, helper: i32) {
+    pub fn call(&mut self, helper: i32) {
         self.push(0x85, 0, 0, 0, helper);
     }
 
@@ -247,7 +265,7 @@ impl Assembler {
 
     /// Begins a program with `r6` = the frame. Passes on (`r0`, "out") a frame that is shorter than
     /// `len`, or of another EtherType, slot or interface (a bridge may flood frames for others).
-    pub(super) fn only(&mut self, (kind, slot, mac): (EtherType, u16, Mac), len: usize) {
+    pub fn only(&mut self, (kind, slot, mac): (EtherType, u16, Mac), len: usize) {
         let [a, b, c, d, e, f] = mac.0;
         self.only_type(kind.get(), len);
         self.load(Width::Half, R4, R6, EtherHead::SLOT as i16);
@@ -261,7 +279,7 @@ impl Assembler {
 
     /// Begins a program with `r6` = the frame. Passes on (`r0`, "out") a frame that is shorter than
     /// `len` or not a complete UDP datagram for this address.
-    pub(super) fn only_udp(&mut self, to: SocketAddrV4, len: usize) {
+    pub fn only_udp(&mut self, to: SocketAddrV4, len: usize) {
         const IPV4: u16 = 0x0800;
         const UDP: i32 = 17;
         self.only_type(IPV4, len);
@@ -282,7 +300,7 @@ impl Assembler {
     }
 
     /// `r0` = entry number `r3` of an array; jumps to `none` if there is no such entry.
-    pub(super) fn entry(&mut self, array: &impl AsRawFd, none: &'static str) {
+    pub fn entry(&mut self, array: &impl AsRawFd, none: &'static str) {
         self.store(Width::Word, STACK, KEY_AT, R3);
         self.map(R1, array.as_raw_fd());
         self.copy(R2, STACK);
@@ -292,11 +310,12 @@ impl Assembler {
     }
 
     /// `return r0`
-    pub(super) fn exit(&mut self) {
+    pub fn exit(&mut self) {
         self.push(0x95, 0, 0, 0, 0);
     }
 
-    pub(super) fn finish(self) -> Vec<Insn> {
+    /// Returns the program, with its jumps resolved.
+    pub fn finish(self) -> Vec<Insn> {
         assert!(self.open.is_empty(), "jumps without a label: {:?}", self.open.keys());
         self.code
     }

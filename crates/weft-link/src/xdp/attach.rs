@@ -48,7 +48,7 @@ const PAUSE: Duration = Duration::from_millis(2);
 ///
 /// # Errors
 /// The kernel's, of the last mode: `EBUSY` if another program is attached.
-pub(super) fn alone(program: &OwnedFd, interface: &Interface) -> io::Result<(OwnedFd, XdpMode)> {
+pub fn alone(program: &OwnedFd, interface: &Interface) -> io::Result<(OwnedFd, XdpMode)> {
     let driver = net::driver(&interface.name).unwrap_or_default();
     let mut failed = io::Error::from(io::ErrorKind::Unsupported);
     for &mode in XdpMode::candidates(&driver).iter().filter(|&&m| m != XdpMode::ZeroCopy) {

@@ -17,11 +17,9 @@
 //!
 //! `docs/adr/0007-xdp-program.md` has the reasons.
 
-mod assembler;
-mod attach;
+pub mod assembler;
+pub mod attach;
 mod bare;
-pub mod chain;
-pub mod counters;
 mod mode;
 mod open;
 mod paths;
@@ -29,7 +27,6 @@ mod program;
 mod recv;
 mod send;
 mod share;
-mod sip;
 mod sys;
 #[cfg(test)]
 mod tests;
@@ -37,6 +34,7 @@ mod way;
 
 pub use bare::BareXdp;
 pub use mode::{UnknownMode, XdpMode};
+pub use sys::{bpf, Mapping};
 
 use crate::ether::{EtherHead, EtherType, Interface, Interfaces, Monitor, Path, PATHS_MAX};
 use crate::packet::StandIn;

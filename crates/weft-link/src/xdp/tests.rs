@@ -37,14 +37,8 @@ fn cable_to(to: &str) -> bool {
     made.is_ok()
 }
 
-pub(super) fn cable() -> bool {
+fn cable() -> bool {
     cable_to("") && run("ip link set w0 up").is_ok()
-}
-
-/// Returns the interface of this name.
-pub(super) fn interface(name: &str) -> Interface {
-    let all = Interfaces::list().unwrap();
-    all.0.into_iter().find(|i| i.name == name).unwrap_or_else(|| panic!("no {name}"))
 }
 
 fn on(interface: &str) -> XdpConfig {
@@ -141,14 +135,14 @@ fn pair(mode: XdpMode) -> [End; 2] {
     [a, b]
 }
 
-pub(super) fn attached(interface: &str) -> bool {
+fn attached(interface: &str) -> bool {
     run(&format!("ip -d link show dev {interface}")).unwrap().contains("xdp")
 }
 
 /// Waits until no program is attached. This is immediate with two exceptions: a child process that
 /// another test has just started holds our descriptors until it executes its program, and a process
 /// that searches the system's programs for its own opens each for a moment.
-pub(super) fn wait_detached(interface: &str) {
+fn wait_detached(interface: &str) {
     let start = Instant::now();
     while attached(interface) {
         assert!(start.elapsed() < LONG, "a program stays on {interface}");

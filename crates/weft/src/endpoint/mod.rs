@@ -58,9 +58,9 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 use sys::Memory;
 use wait::Waiter;
+use weft_agent::ServicesHandle;
 use weft_core::engine::types::{self, AtomicCode, Claimed, RecvArgs, Refused, SendArgs};
 use weft_core::{Config, EndpointId, Instant, LinkCaps, OpError, PeerFailure, PeerId, Stats};
-use weft_link::agent::ServicesHandle;
 use weft_link::secure::JobKey;
 use weft_link::{Address, Link, Next, Turn};
 

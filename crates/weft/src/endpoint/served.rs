@@ -2,8 +2,8 @@
 
 use super::driver::Driver;
 use super::Endpoint;
+use weft_agent::ServicesHandle;
 use weft_core::{LinkCaps, PeerId};
-use weft_link::agent::ServicesHandle;
 use weft_link::secure::JobKey;
 
 impl Driver {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use weft::{Address, Clock, Config, Endpoint, EndpointId, PeerId};
-use weft_link::agent::{AgentConfig, AgentLink, ServicesHandle};
+use weft_agent::{AgentConfig, AgentLink, ServicesHandle};
 use weft_link::secure::{JobKey, Mode, Security};
 use weft_link::{Link, LinkError};
 use weftd::options::Options;

@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 /// One instruction (`struct bpf_insn`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
-pub(in crate::xdp) struct Insn {
+pub struct Insn {
     /// Operation.
     pub code: u8,
     regs: u8,
@@ -18,7 +18,7 @@ pub(in crate::xdp) struct Insn {
 
 impl Insn {
     /// Makes an instruction; `dst` and `src` are registers 0 to 10.
-    pub(in crate::xdp) fn new(code: u8, dst: u8, src: u8, off: i16, imm: i32) -> Insn {
+    pub fn new(code: u8, dst: u8, src: u8, off: i16, imm: i32) -> Insn {
         let regs = if cfg!(target_endian = "little") { src << 4 | dst } else { dst << 4 | src };
         Insn { code, regs, off, imm }
     }
@@ -27,7 +27,6 @@ impl Insn {
 const MAP_CREATE: libc::c_long = 0;
 const MAP_UPDATE_ELEM: libc::c_long = 2;
 const PROG_LOAD: libc::c_long = 5;
-#[cfg(test)]
 const PROG_TEST_RUN: libc::c_long = 10;
 const PROG_GET_FD_BY_ID: libc::c_long = 13;
 const MAP_GET_FD_BY_ID: libc::c_long = 14;
@@ -47,15 +46,15 @@ const NOEXIST: u64 = 1;
 /// The program accepts frames in several pieces, so that the kernel need not join them.
 const PROG_XDP_HAS_FRAGS: u32 = 1 << 5;
 /// Attach in the network stack (generic XDP).
-pub(in crate::xdp) const FLAGS_GENERIC: u32 = 1 << 1;
+pub const FLAGS_GENERIC: u32 = 1 << 1;
 /// Attach in the driver (native XDP).
-pub(in crate::xdp) const FLAGS_NATIVE: u32 = 1 << 2;
+pub const FLAGS_NATIVE: u32 = 1 << 2;
 
 /// Highest number of tries of a load that signals interrupt.
 const LOADS_MOST: u32 = 100;
 
 /// Length of the longest name of a program or map.
-pub(in crate::xdp) const NAME_MAX: usize = 15;
+pub const NAME_MAX: usize = 15;
 
 fn bpf<T>(command: libc::c_long, attr: &mut T) -> io::Result<libc::c_long> {
     let attr: *mut T = attr;
@@ -83,29 +82,29 @@ fn name_bytes(name: &str) -> [u8; NAME_MAX + 1] {
 }
 
 /// Creates a map from numbers to AF_XDP sockets.
-pub(in crate::xdp) fn socket_map(entries: u32, name: &str) -> io::Result<OwnedFd> {
+pub fn socket_map(entries: u32, name: &str) -> io::Result<OwnedFd> {
     create_map(MAP_TYPE_XSKMAP, entries, (4, 0), 0, name)
 }
 
 /// Creates an array of zeros with `size` bytes for each entry, a multiple of 8. Processes can map
 /// it into their memory: one entry after the other.
-pub(super) fn mapped_array(entries: u32, size: u32, name: &str) -> io::Result<OwnedFd> {
+pub fn mapped_array(entries: u32, size: u32, name: &str) -> io::Result<OwnedFd> {
     const MMAPABLE: u32 = 1 << 10;
     create_map(MAP_TYPE_ARRAY, entries, (size, MMAPABLE), 0, name)
 }
 
 /// Creates a ring of `size` bytes, a power of two and whole pages, to which programs add records.
-pub(super) fn record_ring(size: u32, name: &str) -> io::Result<OwnedFd> {
+pub fn record_ring(size: u32, name: &str) -> io::Result<OwnedFd> {
     create_map(MAP_TYPE_RINGBUF, size, (0, 0), 0, name)
 }
 
 /// Creates an array for maps like this one.
-pub(super) fn map_of_maps(entries: u32, like: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
+pub fn map_of_maps(entries: u32, like: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
     create_map(MAP_TYPE_ARRAY_OF_MAPS, entries, (4, 0), like.as_raw_fd() as u32, name)
 }
 
 /// Puts a map at an index of an array of maps.
-pub(super) fn place(maps: &OwnedFd, key: u32, map: &OwnedFd) -> io::Result<()> {
+pub fn place(maps: &OwnedFd, key: u32, map: &OwnedFd) -> io::Result<()> {
     element(MAP_UPDATE_ELEM, maps, key, &mut map.as_raw_fd(), 0)
 }
 
@@ -142,7 +141,7 @@ fn create_map(
 
 /// Loads an XDP program; `frags` if it may be given frames in several pieces. If the kernel's
 /// verifier refuses the program, the error ends with the verifier's message.
-pub(in crate::xdp) fn load(code: &[Insn], name: &str, frags: bool) -> io::Result<OwnedFd> {
+pub fn load(code: &[Insn], name: &str, frags: bool) -> io::Result<OwnedFd> {
     let flags = if frags { PROG_XDP_HAS_FRAGS } else { 0 };
     // The verifier gives up with EAGAIN when its caller has a signal to handle (bpf(2)).
     let again = |loaded: &io::Result<OwnedFd>| {
@@ -205,14 +204,14 @@ fn load_with(code: &[Insn], name: &str, flags: u32, log: &mut [u8]) -> io::Resul
 }
 
 /// Attaches a program to an interface, while a descriptor of the result is open in any process.
-pub(in crate::xdp) fn attach(program: &OwnedFd, ifindex: u32, flags: u32) -> io::Result<OwnedFd> {
+pub fn attach(program: &OwnedFd, ifindex: u32, flags: u32) -> io::Result<OwnedFd> {
     let mut attr = [program.as_raw_fd() as u32, ifindex, ATTACH_TYPE_XDP, flags];
     descriptor(LINK_CREATE, &mut attr)
 }
 
 /// Puts a socket into a map of sockets; it leaves the map when it is closed. `AlreadyExists` if
 /// there is a socket at that key.
-pub(in crate::xdp) fn insert(map: &OwnedFd, key: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
+pub fn insert(map: &OwnedFd, key: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
     let mut value = socket.as_raw_fd();
     element(MAP_UPDATE_ELEM, map, key, &mut value, NOEXIST)
 }
@@ -240,7 +239,7 @@ fn element<T>(
 }
 
 /// Returns the number of the next link in the system after `id`; `None` after the last.
-pub(in crate::xdp) fn link_after(id: u32) -> io::Result<Option<u32>> {
+pub fn link_after(id: u32) -> io::Result<Option<u32>> {
     let mut attr = [id, 0, 0];
     match bpf(LINK_GET_NEXT_ID, &mut attr) {
         Ok(_) => Ok(Some(attr[1])),
@@ -250,12 +249,12 @@ pub(in crate::xdp) fn link_after(id: u32) -> io::Result<Option<u32>> {
 }
 
 /// Opens a descriptor of the link of this number, which keeps the link.
-pub(in crate::xdp) fn link(id: u32) -> io::Result<OwnedFd> {
+pub fn link(id: u32) -> io::Result<OwnedFd> {
     descriptor(LINK_GET_FD_BY_ID, &mut [id, 0, 0])
 }
 
 /// Opens a descriptor of the map of this number.
-pub(in crate::xdp) fn map(id: u32) -> io::Result<OwnedFd> {
+pub fn map(id: u32) -> io::Result<OwnedFd> {
     descriptor(MAP_GET_FD_BY_ID, &mut [id, 0, 0])
 }
 
@@ -273,7 +272,7 @@ fn info<T>(fd: &OwnedFd, into: &mut T) -> io::Result<()> {
 }
 
 /// Returns interface and program number of a link, if it is an XDP link.
-pub(in crate::xdp) fn xdp_link(link: &OwnedFd) -> io::Result<Option<(u32, u32)>> {
+pub fn xdp_link(link: &OwnedFd) -> io::Result<Option<(u32, u32)>> {
     #[derive(Default)]
     #[repr(C)]
     struct Info {
@@ -290,7 +289,7 @@ pub(in crate::xdp) fn xdp_link(link: &OwnedFd) -> io::Result<Option<(u32, u32)>>
 }
 
 /// Returns the name of the program of this number, and the number of its first map.
-pub(in crate::xdp) fn program(id: u32) -> io::Result<(String, Option<u32>)> {
+pub fn program(id: u32) -> io::Result<(String, Option<u32>)> {
     #[derive(Default)]
     #[repr(C)]
     struct Info {
@@ -314,14 +313,12 @@ pub(in crate::xdp) fn program(id: u32) -> io::Result<(String, Option<u32>)> {
 }
 
 /// Returns the program's verdict on this frame.
-#[cfg(test)]
-pub(in crate::xdp) fn test_run(program: &OwnedFd, frame: &[u8]) -> io::Result<u32> {
+pub fn test_run(program: &OwnedFd, frame: &[u8]) -> io::Result<u32> {
     Ok(test_frame(program, frame)?.0)
 }
 
 /// As [`test_run`], and returns the frame as the program left it.
-#[cfg(test)]
-pub(in crate::xdp) fn test_frame(program: &OwnedFd, frame: &[u8]) -> io::Result<(u32, Vec<u8>)> {
+pub fn test_frame(program: &OwnedFd, frame: &[u8]) -> io::Result<(u32, Vec<u8>)> {
     #[derive(Default)]
     #[repr(C)]
     struct Attr {

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Memory mapped into the process.
 #[derive(Debug)]
-pub(super) struct Mapping {
+pub struct Mapping {
     base: NonNull<u8>,
     len: usize,
 }

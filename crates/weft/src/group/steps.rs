@@ -39,6 +39,16 @@ impl Group {
         Ok(self.inner.endpoint.send(self.find_peer(to)?, tag, data))
     }
 
+    /// Starts an empty message. To a rank that has not answered yet, it ends only when it has been
+    /// received: else it would still wait for the answer when it ends, and stop with its process.
+    fn post_met(&self, to: usize, tag: u64) -> Result<Operation, OpError> {
+        let (endpoint, peer) = (&self.inner.endpoint, self.find_peer(to)?);
+        match endpoint.is_ready(peer) {
+            true => self.post(to, tag, Vec::new()),
+            false => Ok(endpoint.send_sync(peer, tag, Vec::new())),
+        }
+    }
+
     async fn take(&self, from: usize, tag: u64, len: usize) -> Result<Vec<u8>, OpError> {
         self.recv_class(from, tag, len).await
     }
@@ -58,10 +68,8 @@ impl Group {
     pub(super) async fn do_barrier(&self, tag: u64) -> Result<(), OpError> {
         for round in 0.. {
             let partners = tree::dissemination(self.rank(), self.size(), round);
-            let sent: Vec<Operation> = partners
-                .clone()
-                .map(|p| self.post(p.to, tag, Vec::new()))
-                .collect::<Result<_, _>>()?;
+            let sent: Vec<Operation> =
+                partners.clone().map(|p| self.post_met(p.to, tag)).collect::<Result<_, _>>()?;
             if sent.is_empty() {
                 break;
             }

@@ -212,6 +212,14 @@ impl Link for NoLink {
     fn wait_fds(&self, _: &mut Vec<weft_link::WaitFd>) {}
 }
 
+impl weft_link::DirectMemory for NoLink {}
+
+impl weft_link::Trains for NoLink {}
+
+impl weft_link::ClosePoll for NoLink {}
+
+impl weft_link::Reach for NoLink {}
+
 /// Lets `b` prepare to sleep.
 fn fall_asleep(ends: &mut Ends, logs: &mut [Log; 2]) {
     let end = Instant::now() + PATIENCE;

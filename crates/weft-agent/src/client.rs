@@ -366,11 +366,6 @@ impl Link for AgentLink {
         done
     }
 
-    #[inline]
-    fn spin(&mut self, rounds: u32) -> bool {
-        self.shm.spin(rounds)
-    }
-
     fn recv(&mut self, budget: usize, sink: &mut dyn Sink) -> usize {
         if !self.services.borrow().is_silent() {
             self.say_all();
@@ -437,3 +432,20 @@ impl Link for AgentLink {
         }
     }
 }
+
+impl weft_link::DirectMemory for AgentLink {}
+
+impl weft_link::Trains for AgentLink {
+    fn send_run(&mut self, peer: PeerId, header: &[u8], payload: &[u8], packets: usize) -> usize {
+        weft_link::link::send_apart(self, peer, header, payload, packets)
+    }
+}
+
+impl weft_link::ClosePoll for AgentLink {
+    #[inline]
+    fn spin(&mut self, rounds: u32) -> bool {
+        self.shm.spin(rounds)
+    }
+}
+
+impl weft_link::Reach for AgentLink {}

@@ -36,7 +36,8 @@ pub mod xdp;
 
 pub use address::{Address, AddressError};
 pub use bytes::Bytes;
-pub use link::{Frame, Link, LinkError, LinkEvent, PeerInfo, Prediction, Sink, WaitFd};
+pub use link::{ClosePoll, DirectMemory, Frame, Link, LinkError, LinkEvent, PeerInfo, Prediction};
+pub use link::{Reach, Sink, Trains, WaitFd};
 pub use packet::{BarePacket, PacketConfig, PacketLink};
 pub use ports::Ports;
 pub use random::random_u64;

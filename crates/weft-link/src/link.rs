@@ -147,8 +147,8 @@ pub trait Sink {
     }
 }
 
-/// Does the work of [`Link::send_run`] by calls of [`Link::send`].
-pub(crate) fn send_apart<L: Link + ?Sized>(
+/// Does the work of [`Trains::send_run`] by calls of [`Link::send`].
+pub fn send_apart<L: Link + ?Sized>(
     link: &mut L,
     peer: PeerId,
     header: &[u8],
@@ -178,6 +178,23 @@ pub(crate) fn send_apart<L: Link + ?Sized>(
     packets
 }
 
+/// Calls `f` with header and payload of the first `sent` packets of a run.
+pub(crate) fn each_of(
+    header: &[u8],
+    payload: &[u8],
+    packets: usize,
+    sent: usize,
+    mut f: impl FnMut(&[u8], &[u8]),
+) {
+    let each = payload.len() / packets.max(1);
+    for i in 0..sent {
+        let mut own = [0; HEADER_MAX];
+        own[..header.len()].copy_from_slice(header);
+        advance(&mut own, i as u32, (i * each) as u64);
+        f(&own[..header.len()], &payload[i * each..(i + 1) * each]);
+    }
+}
+
 /// A descriptor that becomes readable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaitFd {
@@ -185,21 +202,8 @@ pub struct WaitFd {
     pub fd: RawFd,
 }
 
-/// A carrier of frames.
-pub trait Link {
-    /// Returns the capabilities of the link as a whole.
-    fn caps(&self) -> LinkCaps;
-
-    /// Adds this link's part to the address that peers will use.
-    fn advertise(&self, address: &mut Address);
-
-    /// Makes a peer usable for `send`. Takes a bounded time; does not wait for the peer's process.
-    /// Returns the capabilities of the path (its MTU may be smaller than the link's).
-    fn connect(&mut self, peer: &PeerInfo) -> Result<LinkCaps, LinkError>;
-
-    /// Forgets a peer and frees the memory and descriptors kept for it.
-    fn disconnect(&mut self, peer: PeerId);
-
+/// Paths to peers and their processes, for links that know more than one path or see processes.
+pub trait Reach {
     /// Tells an endpoint that this process will not make a peer of it. The endpoint connected by
     /// itself, sent HELLO, and would else wait for an answer. Does nothing on links that cannot
     /// tell it.
@@ -209,18 +213,29 @@ pub trait Link {
     /// peer, it sends the next HELLO over all of them and then uses the path of the first answer.
     fn doubt(&mut self, _peer: PeerId) {}
 
-    /// Sends the first frames of `frames` and returns their number. Fewer than all means that the
-    /// link is full now (backpressure); the driver tries the rest again later. Frames to a peer
-    /// that the link knows to be gone are dropped and counted as sent.
-    fn send(&mut self, frames: &[Frame<'_>]) -> usize;
+    /// Returns the link's observation of a peer's process. Only called on links that see the end of
+    /// a process ([`LinkCaps::sees_end`]), after the peer has been silent for a while.
+    fn pulse(&self, _peer: PeerId) -> Pulse {
+        Pulse::Unseen
+    }
+}
 
+/// Packets of bulk data that leave with one call, for links that name a train in their capabilities.
+pub trait Trains {
     /// Sends the first packets of a run of `packets` DATA packets to `peer`, and returns their
     /// number. The packets share `payload` in equal parts. `header` is the header of the first
     /// packet; the others differ in sequence number and offset
     /// ([`wire::advance`](weft_core::wire::advance)). Otherwise as [`send`](Link::send). Only
-    /// called on a link that names a train in its capabilities.
-    fn send_run(&mut self, peer: PeerId, header: &[u8], payload: &[u8], packets: usize) -> usize {
-        send_apart(self, peer, header, payload, packets)
+    /// called on a link that names a train in its capabilities: others take none.
+    fn send_run(
+        &mut self,
+        _peer: PeerId,
+        _header: &[u8],
+        _payload: &[u8],
+        _packets: usize,
+    ) -> usize {
+        debug_assert!(false, "a run for a link that names no train");
+        0
     }
 
     /// As [`send_run`](Link::send_run), over one of the interfaces that share bulk data to the
@@ -235,47 +250,30 @@ pub trait Link {
     ) -> usize {
         self.send_run(peer, header, payload, packets)
     }
+}
 
-    /// Waits a short time for room for a short packet, if the peer is receiving. Returns false if
-    /// there is no room or the link cannot tell.
-    fn room_soon(&mut self, _peer: PeerId) -> bool {
-        false
-    }
-
-    /// Delivers up to `budget` received packets to `sink`; returns their number.
-    fn recv(&mut self, budget: usize, sink: &mut dyn Sink) -> usize;
-
+/// Polls at the shortest interval, for links that need no system call.
+pub trait ClosePoll {
     /// Polls for received packets up to `rounds` times, at the shortest interval that the link can.
     /// Returns true as soon as there is a packet.
     fn spin(&mut self, _rounds: u32) -> bool {
         false
     }
 
-    /// Calls [`spin`](Self::spin), then [`recv`](Self::recv) if there is a packet.
-    #[inline]
-    fn recv_soon(&mut self, rounds: u32, budget: usize, sink: &mut dyn Sink) -> usize {
-        match self.spin(rounds) {
-            true => self.recv(budget, sink),
-            false => 0,
-        }
+    /// Calls [`spin`](Self::spin), then [`recv`](Link::recv) if there is a packet.
+    fn recv_soon(&mut self, _rounds: u32, _budget: usize, _sink: &mut dyn Sink) -> usize {
+        0
     }
 
-    /// Returns the next event of the link.
-    fn poll_event(&mut self) -> Option<LinkEvent> {
-        None
+    /// Waits a short time for room for a short packet, if the peer is receiving. Returns false if
+    /// there is no room or the link cannot tell.
+    fn room_soon(&mut self, _peer: PeerId) -> bool {
+        false
     }
+}
 
-    /// Appends the descriptors that become readable when there is a packet to receive.
-    fn wait_fds(&self, out: &mut Vec<WaitFd>);
-
-    /// Prepares to sleep on `wait_fds`. Returns false if there is already a packet: do not sleep.
-    fn prepare_wait(&mut self) -> bool {
-        true
-    }
-
-    /// Ends the wait; called after sleeping.
-    fn finish_wait(&mut self) {}
-
+/// Memory of peers in the same host, for links that reach it.
+pub trait DirectMemory {
     /// Copies memory of the peer at `addr` into `into`, without its help: all bytes, or an error.
     fn read_direct(
         &mut self,
@@ -314,12 +312,47 @@ pub trait Link {
     fn attentive(&self, _peer: PeerId) -> bool {
         false
     }
+}
 
-    /// Returns the link's observation of a peer's process. Only called on links that see the end of
-    /// a process ([`LinkCaps::sees_end`]), after the peer has been silent for a while.
-    fn pulse(&self, _peer: PeerId) -> Pulse {
-        Pulse::Unseen
+/// A carrier of frames. Links that can do more implement the methods of the traits above, whose
+/// methods otherwise do nothing.
+pub trait Link: Reach + Trains + ClosePoll + DirectMemory {
+    /// Returns the capabilities of the link as a whole.
+    fn caps(&self) -> LinkCaps;
+
+    /// Adds this link's part to the address that peers will use.
+    fn advertise(&self, address: &mut Address);
+
+    /// Makes a peer usable for `send`. Takes a bounded time; does not wait for the peer's process.
+    /// Returns the capabilities of the path (its MTU may be smaller than the link's).
+    fn connect(&mut self, peer: &PeerInfo) -> Result<LinkCaps, LinkError>;
+
+    /// Forgets a peer and frees the memory and descriptors kept for it.
+    fn disconnect(&mut self, peer: PeerId);
+
+    /// Sends the first frames of `frames` and returns their number. Fewer than all means that the
+    /// link is full now (backpressure); the driver tries the rest again later. Frames to a peer
+    /// that the link knows to be gone are dropped and counted as sent.
+    fn send(&mut self, frames: &[Frame<'_>]) -> usize;
+
+    /// Delivers up to `budget` received packets to `sink`; returns their number.
+    fn recv(&mut self, budget: usize, sink: &mut dyn Sink) -> usize;
+
+    /// Returns the next event of the link.
+    fn poll_event(&mut self) -> Option<LinkEvent> {
+        None
     }
+
+    /// Appends the descriptors that become readable when there is a packet to receive.
+    fn wait_fds(&self, out: &mut Vec<WaitFd>);
+
+    /// Prepares to sleep on `wait_fds`. Returns false if there is already a packet: do not sleep.
+    fn prepare_wait(&mut self) -> bool {
+        true
+    }
+
+    /// Ends the wait; called after sleeping.
+    fn finish_wait(&mut self) {}
 
     /// Names the path to a peer (interface and addresses) for messages to people. Empty where the
     /// name of the link is enough.

@@ -159,6 +159,18 @@ impl Link for LoopLink {
     }
 }
 
+impl crate::DirectMemory for LoopLink {}
+
+impl crate::Trains for LoopLink {
+    fn send_run(&mut self, peer: PeerId, header: &[u8], payload: &[u8], packets: usize) -> usize {
+        crate::link::send_apart(self, peer, header, payload, packets)
+    }
+}
+
+impl crate::ClosePoll for LoopLink {}
+
+impl crate::Reach for LoopLink {}
+
 impl Drop for LoopLink {
     fn drop(&mut self) {
         let mut out = self.outbox.borrow_mut();

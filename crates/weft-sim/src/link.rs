@@ -391,14 +391,6 @@ impl Link for SimLink {
         }
     }
 
-    fn doubt(&mut self, peer: PeerId) {
-        let Some(ways) = self.host_of(peer).and_then(|host| self.ways.get_mut(&host)) else {
-            return;
-        };
-        ways.proven.clear();
-        self.events.push_back(LinkEvent::Stripes(peer, 1));
-    }
-
     fn send(&mut self, frames: &[Frame<'_>]) -> usize {
         if !self.alive() {
             return frames.len();
@@ -418,20 +410,6 @@ impl Link for SimLink {
             }
         }
         frames.len()
-    }
-
-    fn send_striped(
-        &mut self,
-        peer: PeerId,
-        stripe: u8,
-        header: &[u8],
-        payload: &[u8],
-        packets: usize,
-    ) -> usize {
-        self.stripe = usize::from(stripe).min(self.networks.len() - 1);
-        let sent = self.send_run(peer, header, payload, packets);
-        self.stripe = 0;
-        sent
     }
 
     fn recv(&mut self, budget: usize, sink: &mut dyn Sink) -> usize {
@@ -465,6 +443,51 @@ impl Link for SimLink {
         self.events.pop_front()
     }
 
+    fn wait_fds(&self, _out: &mut Vec<WaitFd>) {}
+
+    fn prepare_wait(&mut self) -> bool {
+        !self.net.borrow().waiting(self.host)
+    }
+
+    fn counters(&self, each: &mut dyn FnMut(&'static str, u64)) {
+        let counters = self.net.borrow().counters();
+        counters.list().into_iter().for_each(|(name, value)| each(name, value));
+    }
+}
+
+impl weft_link::DirectMemory for SimLink {}
+
+impl weft_link::Trains for SimLink {
+    fn send_run(&mut self, peer: PeerId, header: &[u8], payload: &[u8], packets: usize) -> usize {
+        weft_link::link::send_apart(self, peer, header, payload, packets)
+    }
+
+    fn send_striped(
+        &mut self,
+        peer: PeerId,
+        stripe: u8,
+        header: &[u8],
+        payload: &[u8],
+        packets: usize,
+    ) -> usize {
+        self.stripe = usize::from(stripe).min(self.networks.len() - 1);
+        let sent = self.send_run(peer, header, payload, packets);
+        self.stripe = 0;
+        sent
+    }
+}
+
+impl weft_link::ClosePoll for SimLink {}
+
+impl weft_link::Reach for SimLink {
+    fn doubt(&mut self, peer: PeerId) {
+        let Some(ways) = self.host_of(peer).and_then(|host| self.ways.get_mut(&host)) else {
+            return;
+        };
+        ways.proven.clear();
+        self.events.push_back(LinkEvent::Stripes(peer, 1));
+    }
+
     fn pulse(&self, peer: PeerId) -> Pulse {
         let Some(Some(at)) = self.hosts.get(peer.0 as usize) else { return Pulse::Runs };
         let net = self.net.borrow();
@@ -477,17 +500,6 @@ impl Link for SimLink {
         } else {
             Pulse::Ended
         }
-    }
-
-    fn wait_fds(&self, _out: &mut Vec<WaitFd>) {}
-
-    fn prepare_wait(&mut self) -> bool {
-        !self.net.borrow().waiting(self.host)
-    }
-
-    fn counters(&self, each: &mut dyn FnMut(&'static str, u64)) {
-        let counters = self.net.borrow().counters();
-        counters.list().into_iter().for_each(|(name, value)| each(name, value));
     }
 }
 

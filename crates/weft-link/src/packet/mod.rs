@@ -353,44 +353,12 @@ impl Link for PacketLink {
         self.secure.remove_peer(peer);
     }
 
-    fn doubt(&mut self, peer: PeerId) {
-        let Some(known) = self.peers.get_mut(peer) else { return };
-        if known.paths.len() > 1 {
-            known.proof.doubt();
-            let instead = known.stripes.doubt();
-            self.forget_stripes(peer);
-            if let Some(at) = instead {
-                self.change_path(peer, at);
-            }
-        }
-    }
-
     fn send(&mut self, frames: &[Frame<'_>]) -> usize {
         self.send_frames(frames)
     }
 
-    fn send_striped(
-        &mut self,
-        peer: PeerId,
-        stripe: u8,
-        header: &[u8],
-        payload: &[u8],
-        packets: usize,
-    ) -> usize {
-        self.send_over(peer, stripe, header, payload, packets)
-    }
-
     fn recv(&mut self, budget: usize, sink: &mut dyn Sink) -> usize {
         self.recv_frames(budget, sink)
-    }
-
-    #[inline]
-    fn spin(&mut self, rounds: u32) -> bool {
-        if let Some(peer) = self.asked.take() {
-            self.secure.rehearse(peer);
-        }
-        // No pause between polls: a pause would take as long as several polls.
-        (0..rounds).any(|_| self.has_frames())
     }
 
     fn poll_event(&mut self) -> Option<LinkEvent> {
@@ -446,5 +414,49 @@ impl Link for PacketLink {
         ];
         all.into_iter().for_each(|(name, value)| each(name, value));
         self.secure.counters(each);
+    }
+}
+
+impl crate::DirectMemory for PacketLink {}
+
+impl crate::Trains for PacketLink {
+    fn send_run(&mut self, peer: PeerId, header: &[u8], payload: &[u8], packets: usize) -> usize {
+        crate::link::send_apart(self, peer, header, payload, packets)
+    }
+
+    fn send_striped(
+        &mut self,
+        peer: PeerId,
+        stripe: u8,
+        header: &[u8],
+        payload: &[u8],
+        packets: usize,
+    ) -> usize {
+        self.send_over(peer, stripe, header, payload, packets)
+    }
+}
+
+impl crate::ClosePoll for PacketLink {
+    #[inline]
+    fn spin(&mut self, rounds: u32) -> bool {
+        if let Some(peer) = self.asked.take() {
+            self.secure.rehearse(peer);
+        }
+        // No pause between polls: a pause would take as long as several polls.
+        (0..rounds).any(|_| self.has_frames())
+    }
+}
+
+impl crate::Reach for PacketLink {
+    fn doubt(&mut self, peer: PeerId) {
+        let Some(known) = self.peers.get_mut(peer) else { return };
+        if known.paths.len() > 1 {
+            known.proof.doubt();
+            let instead = known.stripes.doubt();
+            self.forget_stripes(peer);
+            if let Some(at) = instead {
+                self.change_path(peer, at);
+            }
+        }
     }
 }

@@ -389,14 +389,6 @@ impl Link for ShmLink {
         }
     }
 
-    fn reject(&mut self, endpoint: EndpointId) {
-        let stranger = |p: &Peer| p.endpoint == endpoint && p.id.is_none();
-        if let Some(at) = self.peers.iter().position(stranger) {
-            self.remove(at).socket.refuse();
-            self.counters.refused += 1;
-        }
-    }
-
     #[inline]
     fn send(&mut self, frames: &[Frame<'_>]) -> usize {
         if let [frame] = frames {
@@ -411,31 +403,6 @@ impl Link for ShmLink {
         self.send_burst(frames)
     }
 
-    #[inline]
-    fn spin(&mut self, rounds: u32) -> bool {
-        for _ in 0..rounds {
-            if !self.peers.iter().all(Peer::idle) {
-                return true;
-            }
-            // A read moves the line away from the writer; with fewer reads the packet arrives
-            // sooner.
-            std::hint::spin_loop();
-        }
-        false
-    }
-
-    #[cold]
-    fn room_soon(&mut self, peer: PeerId) -> bool {
-        let Some(peer) = self.peer_mut(peer) else { return false };
-        match peer.tx.room_soon(&peer.tx_area) {
-            Ok(room) => room,
-            Err(lie) => {
-                peer.lie = Some(lie);
-                false
-            }
-        }
-    }
-
     fn recv(&mut self, budget: usize, sink: &mut dyn Sink) -> usize {
         let mut left = budget;
         self.recv_by(|peer| {
@@ -443,26 +410,6 @@ impl Link for ShmLink {
             left -= popped;
             popped
         })
-    }
-
-    #[inline]
-    fn recv_soon(&mut self, rounds: u32, budget: usize, sink: &mut dyn Sink) -> usize {
-        let [peer] = &mut self.peers[..] else {
-            return if self.spin(rounds) { self.recv(budget, sink) } else { 0 };
-        };
-        for _ in 0..rounds {
-            let received = peer.pop(budget, sink);
-            if received > 0 {
-                self.received(received);
-                return received;
-            }
-            std::hint::spin_loop();
-        }
-        self.calls += 1;
-        if self.calls >= TICK_CALLS {
-            self.tick(true);
-        }
-        0
     }
 
     fn poll_event(&mut self) -> Option<LinkEvent> {
@@ -503,6 +450,36 @@ impl Link for ShmLink {
         self.service();
     }
 
+    fn way(&self, peer: PeerId) -> String {
+        let gone = || self.gone.iter().find(|(gone, _)| *gone == peer).map(|(_, process)| *process);
+        match self.peer(peer).map(|p| p.direct.process()).or_else(gone) {
+            // Zero: the process is in a PID namespace that is not visible from here.
+            None | Some(0) => String::new(),
+            Some(process) => format!("process {process}"),
+        }
+    }
+
+    fn counters(&self, each: &mut dyn FnMut(&'static str, u64)) {
+        let c = &self.counters;
+        for (name, value) in [
+            ("shm_sent", c.sent),
+            ("shm_received", c.received),
+            ("shm_full", c.full),
+            ("shm_dropped", c.dropped),
+            ("shm_doorbells", c.doorbells),
+            ("shm_sleeps", c.sleeps),
+            ("shm_refused", c.refused),
+            ("shm_lies", c.lies),
+            ("shm_gone", c.gone),
+            ("shm_direct", c.direct),
+            ("shm_mapped", c.mapped),
+        ] {
+            each(name, value);
+        }
+    }
+}
+
+impl crate::DirectMemory for ShmLink {
     /// The answer is a hint that costs a cache miss: true if the peer polled in vain a moment ago,
     /// or sleeps until a packet comes.
     fn attentive(&self, peer: PeerId) -> bool {
@@ -550,37 +527,72 @@ impl Link for ShmLink {
         self.service();
         self.peer_mut(peer).into_iter().for_each(|p| p.unmap(key));
     }
+}
+
+impl crate::Trains for ShmLink {
+    fn send_run(&mut self, peer: PeerId, header: &[u8], payload: &[u8], packets: usize) -> usize {
+        crate::link::send_apart(self, peer, header, payload, packets)
+    }
+}
+
+impl crate::ClosePoll for ShmLink {
+    #[inline]
+    fn spin(&mut self, rounds: u32) -> bool {
+        for _ in 0..rounds {
+            if !self.peers.iter().all(Peer::idle) {
+                return true;
+            }
+            // A read moves the line away from the writer; with fewer reads the packet arrives
+            // sooner.
+            std::hint::spin_loop();
+        }
+        false
+    }
+
+    #[cold]
+    fn room_soon(&mut self, peer: PeerId) -> bool {
+        let Some(peer) = self.peer_mut(peer) else { return false };
+        match peer.tx.room_soon(&peer.tx_area) {
+            Ok(room) => room,
+            Err(lie) => {
+                peer.lie = Some(lie);
+                false
+            }
+        }
+    }
+
+    #[inline]
+    fn recv_soon(&mut self, rounds: u32, budget: usize, sink: &mut dyn Sink) -> usize {
+        let [peer] = &mut self.peers[..] else {
+            return if self.spin(rounds) { self.recv(budget, sink) } else { 0 };
+        };
+        for _ in 0..rounds {
+            let received = peer.pop(budget, sink);
+            if received > 0 {
+                self.received(received);
+                return received;
+            }
+            std::hint::spin_loop();
+        }
+        self.calls += 1;
+        if self.calls >= TICK_CALLS {
+            self.tick(true);
+        }
+        0
+    }
+}
+
+impl crate::Reach for ShmLink {
+    fn reject(&mut self, endpoint: EndpointId) {
+        let stranger = |p: &Peer| p.endpoint == endpoint && p.id.is_none();
+        if let Some(at) = self.peers.iter().position(stranger) {
+            self.remove(at).socket.refuse();
+            self.counters.refused += 1;
+        }
+    }
 
     fn pulse(&self, peer: PeerId) -> Pulse {
         self.peer(peer).map_or(Pulse::Ended, |p| p.process.pulse())
-    }
-
-    fn way(&self, peer: PeerId) -> String {
-        let gone = || self.gone.iter().find(|(gone, _)| *gone == peer).map(|(_, process)| *process);
-        match self.peer(peer).map(|p| p.direct.process()).or_else(gone) {
-            // Zero: the process is in a PID namespace that is not visible from here.
-            None | Some(0) => String::new(),
-            Some(process) => format!("process {process}"),
-        }
-    }
-
-    fn counters(&self, each: &mut dyn FnMut(&'static str, u64)) {
-        let c = &self.counters;
-        for (name, value) in [
-            ("shm_sent", c.sent),
-            ("shm_received", c.received),
-            ("shm_full", c.full),
-            ("shm_dropped", c.dropped),
-            ("shm_doorbells", c.doorbells),
-            ("shm_sleeps", c.sleeps),
-            ("shm_refused", c.refused),
-            ("shm_lies", c.lies),
-            ("shm_gone", c.gone),
-            ("shm_direct", c.direct),
-            ("shm_mapped", c.mapped),
-        ] {
-            each(name, value);
-        }
     }
 }
 

@@ -4,6 +4,7 @@
 
 use super::*;
 use crate::Bytes;
+use crate::DirectMemory;
 use std::io::{BufRead, BufReader, Write};
 use std::os::fd::AsFd;
 use std::process::{Child, Command, Stdio};

@@ -362,36 +362,8 @@ impl Link for UdpLink {
         self.secure.remove_peer(peer);
     }
 
-    fn doubt(&mut self, peer: PeerId) {
-        self.connected.forget(peer);
-        let Some(known) = self.peers.get_mut(peer) else { return };
-        if known.candidates.len() > 1 {
-            known.proof.doubt();
-            let instead = known.stripes.doubt();
-            self.forget_stripes(peer);
-            if let Some(at) = instead {
-                self.change_candidate(peer, at);
-            }
-        }
-    }
-
     fn send(&mut self, frames: &[Frame<'_>]) -> usize {
         self.send_frames(frames)
-    }
-
-    fn send_run(&mut self, peer: PeerId, header: &[u8], payload: &[u8], packets: usize) -> usize {
-        self.send_data(peer, header, payload, packets)
-    }
-
-    fn send_striped(
-        &mut self,
-        peer: PeerId,
-        stripe: u8,
-        header: &[u8],
-        payload: &[u8],
-        packets: usize,
-    ) -> usize {
-        self.send_over(peer, stripe, header, payload, packets)
     }
 
     fn recv(&mut self, budget: usize, sink: &mut dyn Sink) -> usize {
@@ -447,5 +419,41 @@ impl Link for UdpLink {
         ];
         all.into_iter().for_each(|(name, value)| each(name, value));
         self.secure.counters(each);
+    }
+}
+
+impl crate::DirectMemory for UdpLink {}
+
+impl crate::Trains for UdpLink {
+    fn send_run(&mut self, peer: PeerId, header: &[u8], payload: &[u8], packets: usize) -> usize {
+        self.send_data(peer, header, payload, packets)
+    }
+
+    fn send_striped(
+        &mut self,
+        peer: PeerId,
+        stripe: u8,
+        header: &[u8],
+        payload: &[u8],
+        packets: usize,
+    ) -> usize {
+        self.send_over(peer, stripe, header, payload, packets)
+    }
+}
+
+impl crate::ClosePoll for UdpLink {}
+
+impl crate::Reach for UdpLink {
+    fn doubt(&mut self, peer: PeerId) {
+        self.connected.forget(peer);
+        let Some(known) = self.peers.get_mut(peer) else { return };
+        if known.candidates.len() > 1 {
+            known.proof.doubt();
+            let instead = known.stripes.doubt();
+            self.forget_stripes(peer);
+            if let Some(at) = instead {
+                self.change_candidate(peer, at);
+            }
+        }
     }
 }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::secure::{JobKey, Mode, TRAILER};
 use crate::testing::skip;
+use crate::Reach;
 use crate::{Bytes, Prediction};
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};

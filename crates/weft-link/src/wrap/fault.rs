@@ -1,6 +1,6 @@
 //! Fault injection: loss, duplication, reordering, delay and corruption from a seed.
 
-use super::{forward, Clock};
+use super::{forward, forward_parts, Clock};
 use crate::rng::Rng;
 use crate::{Frame, Link, LinkError, PeerInfo, Sink};
 use std::collections::BTreeMap;
@@ -305,7 +305,13 @@ impl Drop for Faulty {
 }
 
 impl Link for Faulty {
-    forward!(inner: advertise poll_event waiting direct);
+    forward!(inner:
+        fn advertise(&self, address: &mut crate::Address);
+        fn way(&self, peer: weft_core::PeerId) -> String;
+        fn poll_event(&mut self) -> Option<crate::LinkEvent>;
+        fn wait_fds(&self, out: &mut Vec<crate::WaitFd>);
+        fn finish_wait(&mut self);
+    );
 
     fn caps(&self) -> LinkCaps {
         self.spec.weaken(self.inner.caps())
@@ -318,10 +324,6 @@ impl Link for Faulty {
     fn disconnect(&mut self, peer: PeerId) {
         self.held.retain(|_, h| h.peer != peer);
         self.inner.disconnect(peer);
-    }
-
-    fn doubt(&mut self, peer: PeerId) {
-        self.inner.doubt(peer);
     }
 
     fn send(&mut self, frames: &[Frame<'_>]) -> usize {
@@ -355,27 +357,6 @@ impl Link for Faulty {
         self.pass(&mut passing).unwrap_or(frames.len())
     }
 
-    /// Passes on a run without faults as one run.
-    fn send_run(&mut self, peer: PeerId, header: &[u8], payload: &[u8], packets: usize) -> usize {
-        let now = (self.clock)();
-        if !self.release(now) {
-            return 0;
-        }
-        let before = self.rng.clone();
-        if (0..packets).all(|_| self.draw(now).plain) {
-            let sent = self.inner.send_run(peer, header, payload, packets);
-            if sent < packets {
-                self.rng = before;
-                for _ in 0..sent {
-                    self.draw(now);
-                }
-            }
-            return sent;
-        }
-        self.rng = before;
-        crate::link::send_apart(self, peer, header, payload, packets)
-    }
-
     fn recv(&mut self, budget: usize, sink: &mut dyn Sink) -> usize {
         self.release((self.clock)());
         self.inner.recv(budget, sink)
@@ -397,11 +378,77 @@ impl Link for Faulty {
     }
 }
 
+forward_parts!(Faulty, inner);
+
+impl Faulty {
+    /// Sends a run: as one, if no packet of it has a fault.
+    fn run(
+        &mut self,
+        (peer, header, payload): (PeerId, &[u8], &[u8]),
+        packets: usize,
+        whole: impl FnOnce(&mut dyn Link) -> usize,
+    ) -> usize {
+        let now = (self.clock)();
+        if !self.release(now) {
+            return 0;
+        }
+        let before = self.rng.clone();
+        if (0..packets).all(|_| self.draw(now).plain) {
+            let sent = whole(&mut *self.inner);
+            if sent < packets {
+                self.rng = before;
+                for _ in 0..sent {
+                    self.draw(now);
+                }
+            }
+            return sent;
+        }
+        self.rng = before;
+        crate::link::send_apart(self, peer, header, payload, packets)
+    }
+}
+
+impl crate::Trains for Faulty {
+    fn send_run(&mut self, peer: PeerId, header: &[u8], payload: &[u8], packets: usize) -> usize {
+        let whole = |link: &mut dyn Link| link.send_run(peer, header, payload, packets);
+        self.run((peer, header, payload), packets, whole)
+    }
+
+    fn send_striped(
+        &mut self,
+        peer: PeerId,
+        stripe: u8,
+        header: &[u8],
+        payload: &[u8],
+        packets: usize,
+    ) -> usize {
+        let whole = |link: &mut dyn Link| link.send_striped(peer, stripe, header, payload, packets);
+        self.run((peer, header, payload), packets, whole)
+    }
+}
+
+impl crate::ClosePoll for Faulty {
+    fn spin(&mut self, rounds: u32) -> bool {
+        self.release((self.clock)());
+        self.inner.spin(rounds)
+    }
+
+    fn recv_soon(&mut self, rounds: u32, budget: usize, sink: &mut dyn Sink) -> usize {
+        self.release((self.clock)());
+        self.inner.recv_soon(rounds, budget, sink)
+    }
+
+    fn room_soon(&mut self, peer: PeerId) -> bool {
+        self.inner.room_soon(peer)
+    }
+}
+
 #[cfg(test)]
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
     use crate::looplink::LoopLink;
+    use crate::Trains;
     use crate::{Address, Bytes};
     use std::cell::Cell;
     use std::rc::Rc;
@@ -538,6 +585,24 @@ mod tests {
         }
         fn wait_fds(&self, _: &mut Vec<crate::WaitFd>) {}
     }
+
+    impl crate::DirectMemory for Calls {}
+
+    impl crate::Trains for Calls {
+        fn send_run(
+            &mut self,
+            peer: PeerId,
+            header: &[u8],
+            payload: &[u8],
+            packets: usize,
+        ) -> usize {
+            crate::link::send_apart(self, peer, header, payload, packets)
+        }
+    }
+
+    impl crate::ClosePoll for Calls {}
+
+    impl crate::Reach for Calls {}
 
     #[test]
     fn send__a_loss_does_not_part_the_train_around_it() {

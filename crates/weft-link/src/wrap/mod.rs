@@ -3,6 +3,8 @@
 //! A wrapper keeps the contract of the wrapped link; one conformance suite checks both.
 
 mod fault;
+#[cfg(test)]
+mod forwarding_tests;
 mod pcap;
 mod pcapng;
 mod trace;
@@ -92,103 +94,100 @@ impl Wrappers {
     }
 }
 
-/// Methods of [`Link`] that a wrapper passes on unchanged to the field named first.
+/// Methods of [`Link`] and its parts that a wrapper passes on unchanged to the field named first.
 macro_rules! forward {
-    ($inner:ident: $($method:ident)+) => { $( forward!(@ $inner $method); )+ };
-    (@ $inner:ident caps) => {
-        fn caps(&self) -> weft_core::LinkCaps {
-            self.$inner.caps()
+    ($inner:ident: $(fn $name:ident(&$($own:ident)+ $(, $arg:ident: $ty:ty)*) $(-> $ret:ty)?;)+) => {
+        $(forward!(@ $inner ($($own)+) $name ($($arg: $ty),*) ($($ret)?));)+
+    };
+    (@ $inner:ident (self) $name:ident ($($arg:ident: $ty:ty),*) ($($ret:ty)?)) => {
+        fn $name(&self, $($arg: $ty),*) $(-> $ret)? {
+            self.$inner.$name($($arg),*)
         }
     };
-    (@ $inner:ident advertise) => {
-        fn advertise(&self, address: &mut crate::Address) {
-            self.$inner.advertise(address)
-        }
-
-        fn way(&self, peer: weft_core::PeerId) -> String {
-            self.$inner.way(peer)
-        }
-
-        fn pulse(&self, peer: weft_core::PeerId) -> weft_core::Pulse {
-            self.$inner.pulse(peer)
-        }
-
-        fn reject(&mut self, endpoint: weft_core::EndpointId) {
-            self.$inner.reject(endpoint)
-        }
-    };
-    (@ $inner:ident connect) => {
-        fn connect(
-            &mut self,
-            peer: &crate::PeerInfo,
-        ) -> Result<weft_core::LinkCaps, crate::LinkError> {
-            self.$inner.connect(peer)
-        }
-    };
-    (@ $inner:ident disconnect) => {
-        fn disconnect(&mut self, peer: weft_core::PeerId) {
-            self.$inner.disconnect(peer)
-        }
-
-        fn doubt(&mut self, peer: weft_core::PeerId) {
-            self.$inner.doubt(peer)
-        }
-    };
-    (@ $inner:ident poll_event) => {
-        fn poll_event(&mut self) -> Option<crate::LinkEvent> {
-            self.$inner.poll_event()
-        }
-    };
-    (@ $inner:ident waiting) => {
-        fn wait_fds(&self, out: &mut Vec<crate::WaitFd>) {
-            self.$inner.wait_fds(out)
-        }
-        fn finish_wait(&mut self) {
-            self.$inner.finish_wait()
-        }
-    };
-    (@ $inner:ident prepare_wait) => {
-        fn prepare_wait(&mut self) -> bool {
-            self.$inner.prepare_wait()
-        }
-    };
-    (@ $inner:ident direct) => {
-        fn read_direct(
-            &mut self,
-            peer: weft_core::PeerId,
-            addr: u64,
-            into: &mut [u8],
-        ) -> Result<(), crate::LinkError> {
-            self.$inner.read_direct(peer, addr, into)
-        }
-        fn write_direct(
-            &mut self,
-            peer: weft_core::PeerId,
-            addr: u64,
-            from: &[u8],
-        ) -> Result<(), crate::LinkError> {
-            self.$inner.write_direct(peer, addr, from)
-        }
-        fn take_back_memory(&mut self, peer: weft_core::PeerId) {
-            self.$inner.take_back_memory(peer)
-        }
-        fn share(&mut self, peer: weft_core::PeerId, key: u64, block: &crate::shm::Block) -> bool {
-            self.$inner.share(peer, key, block)
-        }
-        fn take_shared(&mut self, peer: weft_core::PeerId) {
-            self.$inner.take_shared(peer)
-        }
-        fn forget_shared(&mut self, peer: weft_core::PeerId, key: u64) {
-            self.$inner.forget_shared(peer, key)
-        }
-    };
-    (@ $inner:ident counters) => {
-        fn counters(&self, each: &mut dyn FnMut(&'static str, u64)) {
-            self.$inner.counters(each)
+    (@ $inner:ident (mut self) $name:ident ($($arg:ident: $ty:ty),*) ($($ret:ty)?)) => {
+        fn $name(&mut self, $($arg: $ty),*) $(-> $ret)? {
+            self.$inner.$name($($arg),*)
         }
     };
 }
 use forward;
+
+/// All of [`DirectMemory`](crate::DirectMemory) and [`Reach`](crate::Reach), passed on.
+macro_rules! forward_parts {
+    ($wrapper:ty, $inner:ident) => {
+        impl crate::DirectMemory for $wrapper {
+            forward!($inner:
+                fn read_direct(&mut self, peer: weft_core::PeerId, addr: u64, into: &mut [u8]) -> Result<(), crate::LinkError>;
+                fn write_direct(&mut self, peer: weft_core::PeerId, addr: u64, from: &[u8]) -> Result<(), crate::LinkError>;
+                fn take_back_memory(&mut self, peer: weft_core::PeerId);
+                fn share(&mut self, peer: weft_core::PeerId, key: u64, block: &crate::shm::Block) -> bool;
+                fn take_shared(&mut self, peer: weft_core::PeerId);
+                fn forget_shared(&mut self, peer: weft_core::PeerId, key: u64);
+                fn attentive(&self, peer: weft_core::PeerId) -> bool;
+            );
+        }
+
+        impl crate::Reach for $wrapper {
+            forward!($inner:
+                fn reject(&mut self, endpoint: weft_core::EndpointId);
+                fn doubt(&mut self, peer: weft_core::PeerId);
+                fn pulse(&self, peer: weft_core::PeerId) -> weft_core::Pulse;
+            );
+        }
+    };
+}
+use forward_parts;
+
+/// Runs of packets and close polls of a wrapper whose method `tell` notes each packet that left.
+macro_rules! forward_runs {
+    ($wrapper:ty, $inner:ident, $tell:ident) => {
+        impl crate::Trains for $wrapper {
+            fn send_run(
+                &mut self,
+                peer: weft_core::PeerId,
+                header: &[u8],
+                payload: &[u8],
+                packets: usize,
+            ) -> usize {
+                let sent = self.$inner.send_run(peer, header, payload, packets);
+                crate::link::each_of(header, payload, packets, sent, |header, payload| {
+                    self.$tell(peer, header, payload)
+                });
+                sent
+            }
+
+            fn send_striped(
+                &mut self,
+                peer: weft_core::PeerId,
+                stripe: u8,
+                header: &[u8],
+                payload: &[u8],
+                packets: usize,
+            ) -> usize {
+                let sent = self.$inner.send_striped(peer, stripe, header, payload, packets);
+                crate::link::each_of(header, payload, packets, sent, |header, payload| {
+                    self.$tell(peer, header, payload)
+                });
+                sent
+            }
+        }
+
+        impl crate::ClosePoll for $wrapper {
+            forward!($inner:
+                fn spin(&mut self, rounds: u32) -> bool;
+                fn room_soon(&mut self, peer: weft_core::PeerId) -> bool;
+            );
+
+            fn recv_soon(&mut self, rounds: u32, budget: usize, sink: &mut dyn crate::Sink) -> usize {
+                match self.spin(rounds) {
+                    true => self.recv(budget, sink),
+                    false => 0,
+                }
+            }
+        }
+    };
+}
+use forward_runs;
 
 fn undetected(name: &str) -> LinkError {
     let why = "its packets carry no tag, so that damaged ones would be delivered as good";

@@ -1,7 +1,7 @@
 //! Capture for Wireshark.
 
 use super::pcapng::{Direction, Store, Writer};
-use super::{forward, Clock, Tap};
+use super::{forward, forward_parts, forward_runs, Clock, Tap};
 use crate::ether::{EtherHead, EtherType, Mac};
 use crate::{Bytes, Frame, Link, LinkError, Sink};
 use std::fs::File;
@@ -108,13 +108,21 @@ fn address_from(peer: Option<PeerId>, header: &[u8]) -> [u8; 6] {
 }
 
 impl Link for Pcap {
-    forward!(inner: caps advertise connect disconnect poll_event waiting direct counters);
+    forward!(inner:
+        fn caps(&self) -> weft_core::LinkCaps;
+        fn advertise(&self, address: &mut crate::Address);
+        fn way(&self, peer: weft_core::PeerId) -> String;
+        fn connect(&mut self, peer: &crate::PeerInfo) -> Result<weft_core::LinkCaps, crate::LinkError>;
+        fn disconnect(&mut self, peer: weft_core::PeerId);
+        fn poll_event(&mut self) -> Option<crate::LinkEvent>;
+        fn wait_fds(&self, out: &mut Vec<crate::WaitFd>);
+        fn finish_wait(&mut self);
+        fn counters(&self, each: &mut dyn FnMut(&'static str, u64));
+    );
 
     fn send(&mut self, frames: &[Frame<'_>]) -> usize {
         let sent = self.inner.send(frames);
-        for f in &frames[..sent] {
-            self.capture.packet(Direction::Out, address_of(f.peer), f.header, f.payload);
-        }
+        frames[..sent].iter().for_each(|f| self.tell(f.peer, f.header, f.payload));
         sent
     }
 
@@ -136,6 +144,16 @@ impl Link for Pcap {
         self.inner.prepare_wait()
     }
 }
+
+impl Pcap {
+    /// Captures a packet that left.
+    fn tell(&mut self, to: weft_core::PeerId, header: &[u8], payload: &[u8]) {
+        self.capture.packet(Direction::Out, address_of(to), header, payload);
+    }
+}
+
+forward_parts!(Pcap, inner);
+forward_runs!(Pcap, inner, tell);
 
 impl Drop for Pcap {
     fn drop(&mut self) {

@@ -1,6 +1,6 @@
 //! Logs one record per packet.
 
-use super::{forward, Tap};
+use super::{forward, forward_parts, forward_runs, Tap};
 use crate::{Frame, Link, Sink};
 use log::{debug, log_enabled, Level};
 use std::fmt;
@@ -40,17 +40,22 @@ impl fmt::Display for Packet<'_> {
 }
 
 impl Link for Traced {
-    forward!(inner: caps advertise connect disconnect poll_event waiting prepare_wait);
-    forward!(inner: direct counters);
+    forward!(inner:
+        fn caps(&self) -> weft_core::LinkCaps;
+        fn advertise(&self, address: &mut crate::Address);
+        fn way(&self, peer: weft_core::PeerId) -> String;
+        fn connect(&mut self, peer: &crate::PeerInfo) -> Result<weft_core::LinkCaps, crate::LinkError>;
+        fn disconnect(&mut self, peer: weft_core::PeerId);
+        fn poll_event(&mut self) -> Option<crate::LinkEvent>;
+        fn wait_fds(&self, out: &mut Vec<crate::WaitFd>);
+        fn prepare_wait(&mut self) -> bool;
+        fn finish_wait(&mut self);
+        fn counters(&self, each: &mut dyn FnMut(&'static str, u64));
+    );
 
     fn send(&mut self, frames: &[Frame<'_>]) -> usize {
         let sent = self.inner.send(frames);
-        if log_enabled!(target: TARGET, Level::Debug) {
-            for f in &frames[..sent] {
-                let packet = Packet { header: f.header, payload: f.payload.len() };
-                debug!(target: TARGET, "{} to {}: {packet}", self.name, f.peer);
-            }
-        }
+        frames[..sent].iter().for_each(|f| self.tell(f.peer, f.header, f.payload));
         sent
     }
 
@@ -72,6 +77,19 @@ impl Link for Traced {
         self.inner.recv(budget, &mut tap)
     }
 }
+
+impl Traced {
+    /// Logs a packet that left.
+    fn tell(&self, to: weft_core::PeerId, header: &[u8], payload: &[u8]) {
+        if log_enabled!(target: TARGET, Level::Debug) {
+            let packet = Packet { header, payload: payload.len() };
+            debug!(target: TARGET, "{} to {to}: {packet}", self.name);
+        }
+    }
+}
+
+forward_parts!(Traced, inner);
+forward_runs!(Traced, inner, tell);
 
 #[cfg(test)]
 #[allow(non_snake_case)]

@@ -406,28 +406,12 @@ impl Link for XdpLink {
         self.secure.remove_peer(peer);
     }
 
-    fn doubt(&mut self, peer: PeerId) {
-        let Some(known) = self.peers.get_mut(peer) else { return };
-        if known.paths.len() > 1 {
-            known.proof.doubt();
-        }
-    }
-
     fn send(&mut self, frames: &[Frame<'_>]) -> usize {
         self.send_frames(frames)
     }
 
     fn recv(&mut self, budget: usize, sink: &mut dyn Sink) -> usize {
         self.recv_frames(budget, sink)
-    }
-
-    #[inline]
-    fn spin(&mut self, rounds: u32) -> bool {
-        if self.busy_poll {
-            // Only a system call drives the card.
-            return false;
-        }
-        (0..rounds).any(|_| !self.is_empty())
     }
 
     fn poll_event(&mut self) -> Option<LinkEvent> {
@@ -486,5 +470,33 @@ impl Link for XdpLink {
         ];
         all.into_iter().for_each(|(name, value)| each(name, value));
         self.secure.counters(each);
+    }
+}
+
+impl crate::DirectMemory for XdpLink {}
+
+impl crate::Trains for XdpLink {
+    fn send_run(&mut self, peer: PeerId, header: &[u8], payload: &[u8], packets: usize) -> usize {
+        crate::link::send_apart(self, peer, header, payload, packets)
+    }
+}
+
+impl crate::ClosePoll for XdpLink {
+    #[inline]
+    fn spin(&mut self, rounds: u32) -> bool {
+        if self.busy_poll {
+            // Only a system call drives the card.
+            return false;
+        }
+        (0..rounds).any(|_| !self.is_empty())
+    }
+}
+
+impl crate::Reach for XdpLink {
+    fn doubt(&mut self, peer: PeerId) {
+        let Some(known) = self.peers.get_mut(peer) else { return };
+        if known.paths.len() > 1 {
+            known.proof.doubt();
+        }
     }
 }

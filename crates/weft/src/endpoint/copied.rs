@@ -35,6 +35,14 @@ impl Link for Left {
     fn wait_fds(&self, _: &mut Vec<WaitFd>) {}
 }
 
+impl weft_link::DirectMemory for Left {}
+
+impl weft_link::Trains for Left {}
+
+impl weft_link::ClosePoll for Left {}
+
+impl weft_link::Reach for Left {}
+
 impl Driver {
     /// Checks for a copy before any use of a link; it costs a load and a comparison.
     #[inline(always)]

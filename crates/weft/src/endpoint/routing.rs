@@ -443,6 +443,14 @@ mod tests {
         fn wait_fds(&self, _: &mut Vec<WaitFd>) {}
     }
 
+    impl weft_link::DirectMemory for Fake {}
+
+    impl weft_link::Trains for Fake {}
+
+    impl weft_link::ClosePoll for Fake {}
+
+    impl weft_link::Reach for Fake {}
+
     #[test]
     fn unroute__the_last_peer_of_a_polled_network_frees_the_others_from_it() {
         let mut raw = LinkCaps::network("packet", 1480);

@@ -315,6 +315,14 @@ mod tests {
         fn wait_fds(&self, _: &mut Vec<WaitFd>) {}
     }
 
+    impl weft_link::DirectMemory for Narrow {}
+
+    impl weft_link::Trains for Narrow {}
+
+    impl weft_link::ClosePoll for Narrow {}
+
+    impl weft_link::Reach for Narrow {}
+
     #[test]
     fn send_hello__waits_for_room_and_leaves_once() {
         let link = Narrow::default();

@@ -144,6 +144,14 @@ mod tests {
         }
     }
 
+    impl weft_link::DirectMemory for Bell {}
+
+    impl weft_link::Trains for Bell {}
+
+    impl weft_link::ClosePoll for Bell {}
+
+    impl weft_link::Reach for Bell {}
+
     #[test]
     fn let_go__the_next_sync_registers_again() {
         let (ours, mut theirs) = UnixStream::pair().unwrap();

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::stripes::Stripes;
+use crate::{Reach, Trains};
 use weft_core::wire::{flags, Data};
 
 const EACH: usize = 1000;

@@ -3,6 +3,7 @@
 use super::*;
 use crate::testing::run;
 use crate::udp::sys::testing::enter_namespace;
+use crate::{Reach, Trains};
 use std::sync::mpsc::channel;
 
 /// Two namespaces, removed on drop.

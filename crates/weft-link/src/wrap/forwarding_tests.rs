@@ -1,0 +1,177 @@
+//! Wrappers pass everything on: a method of a link that they forgot would do nothing.
+#![allow(non_snake_case)]
+
+use super::*;
+use crate::shm::Block;
+use crate::{Address, ClosePoll, DirectMemory, Frame, LinkEvent, PeerInfo, Reach, Trains, WaitFd};
+use std::cell::RefCell;
+use weft_core::wire::{emit, Common, Data, Packet};
+use weft_core::{LinkCaps, Pulse};
+
+type Calls = Rc<RefCell<Vec<&'static str>>>;
+
+/// Notes each call by its name.
+struct Recorder(Calls);
+
+macro_rules! records {
+    ($(fn $name:ident(&$($own:ident)+ $(, $arg:ident: $ty:ty)*) $(-> $ret:ty = $value:expr)?;)+) => {
+        $(records!(@ ($($own)+) $name ($($arg: $ty),*) ($($ret, $value)?));)+
+    };
+    (@ (self) $name:ident ($($arg:ident: $ty:ty),*) ($($ret:ty, $value:expr)?)) => {
+        fn $name(&self, $($arg: $ty),*) $(-> $ret)? {
+            $(let _ = $arg;)*
+            self.0.borrow_mut().push(stringify!($name));
+            $($value)?
+        }
+    };
+    (@ (mut self) $name:ident ($($arg:ident: $ty:ty),*) ($($ret:ty, $value:expr)?)) => {
+        fn $name(&mut self, $($arg: $ty),*) $(-> $ret)? {
+            $(let _ = $arg;)*
+            self.0.borrow_mut().push(stringify!($name));
+            $($value)?
+        }
+    };
+}
+
+impl Link for Recorder {
+    records! {
+        fn caps(&self) -> LinkCaps = LinkCaps::network("recorder", 1456);
+        fn advertise(&self, address: &mut Address);
+        fn connect(&mut self, peer: &PeerInfo) -> Result<LinkCaps, LinkError>
+            = Err(LinkError::Unsupported);
+        fn disconnect(&mut self, peer: PeerId);
+        fn send(&mut self, frames: &[Frame<'_>]) -> usize = 1;
+        fn recv(&mut self, budget: usize, sink: &mut dyn Sink) -> usize = 0;
+        fn poll_event(&mut self) -> Option<LinkEvent> = None;
+        fn wait_fds(&self, out: &mut Vec<WaitFd>);
+        fn prepare_wait(&mut self) -> bool = true;
+        fn finish_wait(&mut self);
+        fn way(&self, peer: PeerId) -> String = String::new();
+        fn counters(&self, each: &mut dyn FnMut(&'static str, u64));
+    }
+}
+
+impl Reach for Recorder {
+    records! {
+        fn reject(&mut self, endpoint: EndpointId);
+        fn doubt(&mut self, peer: PeerId);
+        fn pulse(&self, peer: PeerId) -> Pulse = Pulse::Runs;
+    }
+}
+
+impl Trains for Recorder {
+    records! {
+        fn send_run(&mut self, p: PeerId, h: &[u8], d: &[u8], n: usize) -> usize = 1;
+        fn send_striped(&mut self, p: PeerId, s: u8, h: &[u8], d: &[u8], n: usize) -> usize = 1;
+    }
+}
+
+impl ClosePoll for Recorder {
+    records! {
+        fn spin(&mut self, rounds: u32) -> bool = true;
+        fn recv_soon(&mut self, rounds: u32, budget: usize, sink: &mut dyn Sink) -> usize = 0;
+        fn room_soon(&mut self, peer: PeerId) -> bool = true;
+    }
+}
+
+impl DirectMemory for Recorder {
+    records! {
+        fn read_direct(&mut self, peer: PeerId, addr: u64, into: &mut [u8])
+            -> Result<(), LinkError> = Ok(());
+        fn write_direct(&mut self, peer: PeerId, addr: u64, from: &[u8])
+            -> Result<(), LinkError> = Ok(());
+        fn take_back_memory(&mut self, peer: PeerId);
+        fn share(&mut self, peer: PeerId, key: u64, block: &Block) -> bool = true;
+        fn take_shared(&mut self, peer: PeerId);
+        fn forget_shared(&mut self, peer: PeerId, key: u64);
+        fn attentive(&self, peer: PeerId) -> bool = true;
+    }
+}
+
+struct Nothing;
+
+impl Sink for Nothing {
+    fn frame(&mut self, _: Option<PeerId>, _: &[u8], _: Bytes<'_>) {}
+}
+
+/// Calls a method of a link, by its name.
+fn call(link: &mut dyn Link, method: &str) {
+    const P: PeerId = PeerId(3);
+    let header = emit(&Common::default(), &Packet::Data(Data { offset: 0 }));
+    let (header, payload) = (header.as_slice(), &[0; 8][..]);
+    match method {
+        "caps" => _ = link.caps(),
+        "advertise" => link.advertise(&mut Address::default()),
+        "connect" => {
+            let address = Address::default();
+            let info = PeerInfo { peer: P, session: 0, endpoint: EndpointId(1), address };
+            _ = link.connect(&info);
+        }
+        "disconnect" => link.disconnect(P),
+        "send" => _ = link.send(&[Frame { peer: P, header, payload }]),
+        "recv" => _ = link.recv(1, &mut Nothing),
+        "poll_event" => _ = link.poll_event(),
+        "wait_fds" => link.wait_fds(&mut Vec::new()),
+        "prepare_wait" => _ = link.prepare_wait(),
+        "finish_wait" => link.finish_wait(),
+        "way" => _ = link.way(P),
+        "counters" => link.counters(&mut |_, _| {}),
+        "reject" => link.reject(EndpointId(1)),
+        "doubt" => link.doubt(P),
+        "pulse" => _ = link.pulse(P),
+        "send_run" => _ = link.send_run(P, header, payload, 1),
+        "send_striped" => _ = link.send_striped(P, 1, header, payload, 1),
+        "spin" => _ = link.spin(1),
+        "recv_soon" => _ = link.recv_soon(1, 1, &mut Nothing),
+        "room_soon" => _ = link.room_soon(P),
+        "read_direct" => _ = link.read_direct(P, 0, &mut [0; 8]),
+        "write_direct" => _ = link.write_direct(P, 0, payload),
+        "take_back_memory" => link.take_back_memory(P),
+        "share" => _ = link.share(P, 1, &Block::new(4096).unwrap()),
+        "take_shared" => link.take_shared(P),
+        "forget_shared" => link.forget_shared(P, 1),
+        "attentive" => _ = link.attentive(P),
+        other => panic!("`{other}` of a link is not tested here: add it"),
+    }
+}
+
+/// The methods of the traits in `link.rs`.
+fn methods() -> Vec<&'static str> {
+    let text = include_str!("../link.rs");
+    let mut all = Vec::new();
+    for name in ["Reach", "Trains", "ClosePoll", "DirectMemory", "Link"] {
+        let start = text.find(&format!("pub trait {name}")).unwrap();
+        let body = &text[start..];
+        let body = &body[..body.find("\n}").unwrap()];
+        let of = |line: &'static str| line.strip_prefix("    fn ")?.split('(').next();
+        all.extend(body.lines().filter_map(of));
+    }
+    all
+}
+
+#[test]
+fn wrappers__pass_every_method_on() {
+    let clock: Clock = Rc::new(|| Instant(0));
+    let folder = std::env::temp_dir().join(format!("weft-forward-{:x}", crate::random_u64()));
+    let capture = Capture { folder: folder.clone(), host: "host".into(), endpoint: EndpointId(1) };
+    let all = [
+        Wrappers { trace: true, ..Wrappers::default() },
+        Wrappers { capture: Some(capture), ..Wrappers::default() },
+        Wrappers { faults: Some(FaultSpec::default()), ..Wrappers::default() },
+    ];
+    assert!(methods().len() > 20);
+    for wrappers in all {
+        let calls = Calls::default();
+        let recorder = Box::new(Recorder(Rc::clone(&calls)));
+        let mut link = wrappers.around(recorder, &clock).unwrap();
+        for method in methods() {
+            calls.borrow_mut().clear();
+            call(&mut *link, method);
+            let seen = calls.borrow();
+            // A wrapper that sees packets polls closely and then takes them by itself.
+            let as_parts = method == "recv_soon" && *seen == ["spin", "recv"];
+            assert!(as_parts || seen.contains(&method), "{method}: {seen:?} by {wrappers:?}");
+        }
+    }
+    let _ = std::fs::remove_dir_all(folder);
+}

@@ -96,7 +96,9 @@ impl Wrappers {
 
 /// Methods of [`Link`] and its parts that a wrapper passes on unchanged to the field named first.
 macro_rules! forward {
-    ($inner:ident: $(fn $name:ident(&$($own:ident)+ $(, $arg:ident: $ty:ty)*) $(-> $ret:ty)?;)+) => {
+    ($inner:ident:
+        $(fn $name:ident(&$($own:ident)+ $(, $arg:ident: $ty:ty)*) $(-> $ret:ty)?;)+
+    ) => {
         $(forward!(@ $inner ($($own)+) $name ($($arg: $ty),*) ($($ret)?));)+
     };
     (@ $inner:ident (self) $name:ident ($($arg:ident: $ty:ty),*) ($($ret:ty)?)) => {
@@ -117,10 +119,13 @@ macro_rules! forward_parts {
     ($wrapper:ty, $inner:ident) => {
         impl crate::DirectMemory for $wrapper {
             forward!($inner:
-                fn read_direct(&mut self, peer: weft_core::PeerId, addr: u64, into: &mut [u8]) -> Result<(), crate::LinkError>;
-                fn write_direct(&mut self, peer: weft_core::PeerId, addr: u64, from: &[u8]) -> Result<(), crate::LinkError>;
+                fn read_direct(&mut self, peer: weft_core::PeerId, addr: u64, into: &mut [u8])
+                    -> Result<(), crate::LinkError>;
+                fn write_direct(&mut self, peer: weft_core::PeerId, addr: u64, from: &[u8])
+                    -> Result<(), crate::LinkError>;
                 fn take_back_memory(&mut self, peer: weft_core::PeerId);
-                fn share(&mut self, peer: weft_core::PeerId, key: u64, block: &crate::shm::Block) -> bool;
+                fn share(&mut self, peer: weft_core::PeerId, key: u64, block: &crate::shm::Block)
+                    -> bool;
                 fn take_shared(&mut self, peer: weft_core::PeerId);
                 fn forget_shared(&mut self, peer: weft_core::PeerId, key: u64);
                 fn attentive(&self, peer: weft_core::PeerId) -> bool;
@@ -178,7 +183,12 @@ macro_rules! forward_runs {
                 fn room_soon(&mut self, peer: weft_core::PeerId) -> bool;
             );
 
-            fn recv_soon(&mut self, rounds: u32, budget: usize, sink: &mut dyn crate::Sink) -> usize {
+            fn recv_soon(
+                &mut self,
+                rounds: u32,
+                budget: usize,
+                sink: &mut dyn crate::Sink,
+            ) -> usize {
                 match self.spin(rounds) {
                     true => self.recv(budget, sink),
                     false => 0,

@@ -44,7 +44,8 @@ impl Link for Traced {
         fn caps(&self) -> weft_core::LinkCaps;
         fn advertise(&self, address: &mut crate::Address);
         fn way(&self, peer: weft_core::PeerId) -> String;
-        fn connect(&mut self, peer: &crate::PeerInfo) -> Result<weft_core::LinkCaps, crate::LinkError>;
+        fn connect(&mut self, peer: &crate::PeerInfo)
+            -> Result<weft_core::LinkCaps, crate::LinkError>;
         fn disconnect(&mut self, peer: weft_core::PeerId);
         fn poll_event(&mut self) -> Option<crate::LinkEvent>;
         fn wait_fds(&self, out: &mut Vec<crate::WaitFd>);

@@ -220,7 +220,8 @@ pub trait Reach {
     }
 }
 
-/// Packets of bulk data that leave with one call, for links that name a train in their capabilities.
+/// Packets of bulk data that leave with one call, for links that name a train in their
+/// capabilities.
 pub trait Trains {
     /// Sends the first packets of a run of `packets` DATA packets to `peer`, and returns their
     /// number. The packets share `payload` in equal parts. `header` is the header of the first

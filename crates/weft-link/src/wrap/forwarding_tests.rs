@@ -14,7 +14,9 @@ type Calls = Rc<RefCell<Vec<&'static str>>>;
 struct Recorder(Calls);
 
 macro_rules! records {
-    ($(fn $name:ident(&$($own:ident)+ $(, $arg:ident: $ty:ty)*) $(-> $ret:ty = $value:expr)?;)+) => {
+    ($(
+        fn $name:ident(&$($own:ident)+ $(, $arg:ident: $ty:ty)*) $(-> $ret:ty = $value:expr)?;
+    )+) => {
         $(records!(@ ($($own)+) $name ($($arg: $ty),*) ($($ret, $value)?));)+
     };
     (@ (self) $name:ident ($($arg:ident: $ty:ty),*) ($($ret:ty, $value:expr)?)) => {

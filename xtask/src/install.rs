@@ -351,11 +351,12 @@ fn c_program(prefix: &Path, library: &str, name: &str, ranks: u32) -> bool {
     let mut config = Command::new("pkg-config");
     config.args(["--cflags", "--libs", library]);
     config.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"));
-    let Some(flags) = output_of(&mut config) else { return false };
+    let flags = output_of(&mut config).and_then(|line| shlex::split(&line));
+    let Some(flags) = flags else { return false };
     let source = prefix.join(format!("share/weft/examples/{name}.c"));
     let program = prefix.join(name);
     let mut cc = Command::new("cc");
-    cc.arg("-o").arg(&program).arg(source).args(flags.split_whitespace());
+    cc.arg("-o").arg(&program).arg(source).args(flags);
     let compiled = succeeds(&mut cc);
     let mut run = Command::new(prefix.join("bin/weft"));
     run.args(["run", "-n", &ranks.to_string()]).arg(&program).env("WEFT_WARN_AFTER_MS", "50");

@@ -26,6 +26,7 @@ mod sim;
 mod sys;
 mod top;
 mod tune;
+mod words;
 
 use anyhow::Result;
 use clap::{CommandFactory, Parser, Subcommand};

@@ -262,7 +262,7 @@ fn failure__tells_seed_and_replay() {
     let output = sim(&[&words[..], &["--json"]].concat());
     assert_eq!(output.status.code(), Some(1));
     let error = String::from_utf8(output.stderr).expect("text");
-    let replay = "weft sim loss --loss 99.9999% --seed 3 --json";
+    let replay = "weft sim loss --loss '99.9999%' --seed 3 --json";
     assert!(error.contains(&format!("seed 3; replay: {replay}")), "{error}");
     let line: Value = serde_json::from_slice(&output.stdout).expect("one object");
     assert_eq!((&line["pass"], &line["replay"]), (&false.into(), &replay.into()));

@@ -122,11 +122,12 @@ fn compiles(prefix: &Path) -> bool {
     let mut config = Command::new("pkg-config");
     config.args(["--cflags", "--libs", "weft"]);
     config.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"));
-    let Some(flags) = output_of(&mut config) else { return false };
+    let flags = output_of(&mut config).and_then(|line| shlex::split(&line));
+    let Some(flags) = flags else { return false };
     let program = prefix.join("pingpong");
     let source = crate::root().join("crates/weft-capi/examples/pingpong.c");
     let mut cc = Command::new("cc");
-    succeeds(cc.arg("-o").arg(&program).arg(source).args(flags.split_whitespace()))
+    succeeds(cc.arg("-o").arg(&program).arg(source).args(flags))
         && succeeds(Command::new(prefix.join("bin/weft")).args(["run", "-n", "2"]).arg(&program))
 }
 

@@ -33,6 +33,7 @@ pub use suite::date;
 use crate::idle;
 use crate::interrupt::Interrupt;
 use crate::misuse;
+use crate::words;
 use anyhow::{bail, Context, Result};
 use clap::ValueEnum;
 use far::Far;
@@ -476,7 +477,6 @@ fn machine_with(ranks: &str) -> String {
 }
 
 fn header(what: What, options: &Options) -> String {
-    let command: Vec<String> = std::env::args().skip(1).collect();
     let repeat = match options.quick {
         true => "one short repetition, figures mean nothing".to_string(),
         false => format!("median of {}", options.repeat),
@@ -494,7 +494,7 @@ fn header(what: What, options: &Options) -> String {
         "weft {} {}\n{machine}\n{load}{repeat}; weft, floor and peer in turn; \
          ratios are weft/floor and weft/best peer\n",
         env!("CARGO_PKG_VERSION"),
-        command.join(" "),
+        words::own(),
     )
 }
 

@@ -4,6 +4,7 @@ use super::client::{self, Attached};
 use super::spec::Conditions;
 use super::wire;
 use crate::run;
+use crate::words;
 use anyhow::{ensure, Context, Result};
 use clap::{Args as _, FromArgMatches};
 use std::process::ExitCode;
@@ -69,10 +70,10 @@ pub fn run(lab: &str, args: &Args) -> Result<ExitCode> {
 fn words(args: &Args, lab: &str, hosts: &[String]) -> Result<Vec<String>> {
     let program = std::env::current_exe().context("finding this program")?;
     let program = program.to_str().context("this program's path is not UTF-8")?;
-    let quoted = format!("'{}'", program.replace('\'', r"'\''"));
+    let agent = words::join([program, "lab", "exec", "--name", lab]);
     let ranks = args.ranks.map(|n| n.to_string());
     let mut words = vec!["--hosts".to_owned(), hosts.join(",")];
-    words.extend(["--launch-agent".to_owned(), format!("{quoted} lab exec --name {lab}")]);
+    words.extend(["--launch-agent".to_owned(), agent]);
     words.extend(ranks.into_iter().flat_map(|n| ["--ranks".to_owned(), n]));
     words.extend(args.with.iter().cloned());
     words.push("--".into());

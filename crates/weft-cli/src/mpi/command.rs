@@ -1,10 +1,11 @@
 //! The command line of an MPI's own launcher.
 
 use super::detect::{Family, Mpi};
-use super::env::sh_word;
 use super::provider;
 use super::variables::contradicting;
 use crate::run::hosts::Share;
+use crate::words;
+use std::iter;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -202,14 +203,16 @@ impl Plan {
 
     /// Returns one line for a shell, without a key.
     pub fn line(&self) -> String {
-        let unset = self.unset.iter().flat_map(|name| ["-u".to_owned(), name.clone()]);
-        let public = self.set.iter().filter(|(name, _)| name != keyfile::VARIABLE);
-        let set = public.map(|(name, value)| format!("{name}={}", sh_word(value)));
-        let words = [self.program.display().to_string()].into_iter().chain(self.args.clone());
-        let words = words.map(|word| sh_word(&word));
-        let all: Vec<String> =
-            ["env".to_owned()].into_iter().chain(unset).chain(set).chain(words).collect();
-        all.join(" ")
+        let mut line = String::from("env");
+        for name in &self.unset {
+            line += &format!(" -u {}", words::quote(name));
+        }
+        for (name, value) in self.set.iter().filter(|(name, _)| name != keyfile::VARIABLE) {
+            line += &format!(" {name}={}", words::quote(value));
+        }
+        let program = self.program.display().to_string();
+        let command = iter::once(program.as_str()).chain(self.args.iter().map(String::as_str));
+        format!("{line} {}", words::join(command))
     }
 }
 
@@ -245,7 +248,7 @@ mod tests {
     fn plan__hydra() {
         assert_eq!(
             line(Family::Mpich, 3, Some("a:2,b"), |_| {}),
-            "env FI_PROVIDER=weft /m/bin/mpiexec -hosts a:2,b:1 -n 3 './a b' -x"
+            "env FI_PROVIDER=weft /m/bin/mpiexec -hosts 'a:2,b:1' -n 3 './a b' -x"
         );
         let limited = line(Family::Intel, 20, None, |w| w.timeout = Some(Duration::from_millis(1)));
         assert!(limited.contains("MPIEXEC_TIMEOUT=1"), "{limited}");
@@ -273,7 +276,7 @@ mod tests {
         let line = |more: fn(&mut Wish)| line(Family::OpenMpi5, 4, Some("a:2,b:2"), more);
         assert_eq!(
             line(|_| {}),
-            "env FI_PROVIDER=weft /m/bin/mpiexec --host a:2,b:2 -x FI_PROVIDER -x WEFT_KEY -x \
+            "env FI_PROVIDER=weft /m/bin/mpiexec --host 'a:2,b:2' -x FI_PROVIDER -x WEFT_KEY -x \
              WEFT_WINDOW -n 4 './a b' -x"
         );
         let secret = line(|w| w.set.push(("WEFT_KEY".into(), "c0ffee".into())));

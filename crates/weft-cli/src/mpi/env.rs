@@ -4,9 +4,11 @@ use super::command::is_passed_on;
 use super::judge::{self, Fit};
 use super::variables::{contradicting, keep_users, variables, Choice};
 use super::{choose, job_key, Selection};
+use crate::words;
 use anyhow::{bail, Result};
 use clap::ValueEnum;
 use serde_json::json;
+use std::borrow::Cow;
 use std::process::ExitCode;
 
 /// Print the variables with which an MPI on this machine uses weft
@@ -57,13 +59,12 @@ impl Shell {
         }
     }
 
-    /// Returns the text in quotes, so that no character has a special meaning.
-    fn quote(self, text: &str) -> String {
+    /// Quotes a text, so that no character has a special meaning.
+    fn quote(self, text: &str) -> Cow<'_, str> {
         match self {
-            Shell::Fish => format!("'{}'", text.replace('\\', r"\\").replace('\'', r"\'")),
             // csh expands `!` even in quotes.
-            Shell::Csh => format!("'{}'", text.replace('\'', r"'\''").replace('!', r"\!")),
-            Shell::Sh | Shell::Json => format!("'{}'", text.replace('\'', r"'\''")),
+            Shell::Csh => format!("'{}'", text.replace('\'', r"'\''").replace('!', r"\!")).into(),
+            Shell::Sh | Shell::Fish | Shell::Json => words::quote(text),
         }
     }
 
@@ -82,15 +83,6 @@ impl Shell {
             Shell::Fish => format!("set -e {name};"),
             Shell::Sh | Shell::Json => format!("unset {name};"),
         }
-    }
-}
-
-/// Returns a word for sh, quoted only if needed.
-pub fn sh_word(text: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:,=+@%^".contains(c);
-    match !text.is_empty() && text.chars().all(plain) {
-        true => text.to_owned(),
-        false => Shell::Sh.quote(text),
     }
 }
 
@@ -185,14 +177,9 @@ mod tests {
             let script = format!("{}printf %s \"$NAME\"", Shell::Sh.set("NAME", value));
             let output = Command::new("sh").args(["-c", &script]).output().unwrap();
             assert_eq!(String::from_utf8_lossy(&output.stdout), value);
-            let script = format!("printf %s {}", sh_word(value));
-            let output = Command::new("sh").args(["-c", &script]).output().unwrap();
-            assert_eq!(String::from_utf8_lossy(&output.stdout), value);
         }
         assert_eq!(Shell::Csh.set("A", "x'y!"), r"setenv A 'x'\''y\!';");
-        assert_eq!(Shell::Fish.set("A", r"x'\"), r"set -gx A 'x\'\\';");
-        assert_eq!(sh_word("--map-by"), "--map-by");
-        assert_eq!(sh_word(""), "''");
+        assert_eq!(Shell::Fish.set("A", r"x'\"), r#"set -gx A "x'\\";"#);
     }
 
     #[test]

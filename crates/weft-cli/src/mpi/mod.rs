@@ -29,6 +29,7 @@ mod watch;
 use crate::run::agents::Agent;
 use crate::run::hosts::{self, Share};
 use crate::run::{host_list, named_env, parse_links, remote_weft, seconds};
+use crate::words;
 use anyhow::{bail, Result};
 use command::{Plan, Wish};
 use detect::Mpi;
@@ -105,7 +106,7 @@ pub struct Args {
     /// Command used in place of ssh, called with HOST PROGRAM ARGS
     #[arg(long, value_name = "CMD", env = agent::VARIABLE)]
     launch_agent: Option<String>,
-    /// More options for the MPI's mpiexec, split at spaces
+    /// More options for the MPI's mpiexec, split into words as a shell does
     #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true)]
     launcher_args: Option<String>,
     /// Print the command line and do not run it
@@ -200,6 +201,9 @@ fn plan(args: &Args, mpi: &Mpi, provider: &provider::Provider) -> Result<Plan> {
     }
     set.extend(named_env(&args.env)?);
     let extra = args.launcher_args.as_deref().unwrap_or_default();
+    let Some(extra) = words::split(extra) else {
+        misuse!("--launcher-args {extra:?}: a quote is not closed, or a backslash ends it");
+    };
     let agent = args.launch_agent.as_deref().filter(|_| shares.is_some());
     let mut plan = command::plan(&Wish {
         mpi,
@@ -208,7 +212,7 @@ fn plan(args: &Args, mpi: &Mpi, provider: &provider::Provider) -> Result<Plan> {
         set,
         agent: agent.map(agent::install).transpose()?,
         timeout: args.timeout,
-        extra: extra.split_whitespace().map(str::to_owned).collect(),
+        extra,
         command: &args.command,
         root: rustix::process::geteuid().is_root(),
         cores: cores(),

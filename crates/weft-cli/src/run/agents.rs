@@ -3,9 +3,11 @@
 use super::frame::{read_some, Down, Incoming, Outgoing, Start, Up, MAGIC};
 use super::hosts::Share;
 use super::poll::{self, Set};
+use crate::words;
 use anyhow::{anyhow, bail, Result};
 use rustix::fs::OFlags;
 use rustix::process::{Pid, PidfdFlags};
+use std::iter;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -58,35 +60,28 @@ pub fn is_local(host: &str) -> bool {
         || (!host.contains('.') && host == short(&own))
 }
 
-/// Quotes a word for the shell that ssh starts on the other host.
-fn quote(word: &str) -> String {
-    let plain = |b: u8| b.is_ascii_alphanumeric() || b"/._-+=:@%,".contains(&b);
-    if !word.is_empty() && word.bytes().all(plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', r"'\''"))
-}
-
 impl Agent {
-    /// Returns the command that runs this program with these words on a host; true if that needs no
-    /// other program.
-    pub fn command(&self, host: &str, words: &[&str]) -> (Command, bool) {
+    /// Returns the command that runs this program with these arguments on a host; true if that
+    /// needs no other program.
+    pub fn command(&self, host: &str, args: &[&str]) -> (Command, bool) {
         let local = self.command.is_none() && is_local(host);
         let mut command;
         match &self.command {
             _ if local => {
                 command = Command::new("/proc/self/exe");
-                command.arg0("weft").args(words);
+                command.arg0("weft").args(args);
             }
             Some(agent) => {
                 command = Command::new("sh");
                 command.arg("-c").arg(format!("exec {agent} \"$@\"")).arg("launch-agent");
-                command.args([host, &self.remote_weft]).args(words);
+                command.args([host, &self.remote_weft]).args(args);
             }
             None => {
                 command = Command::new("ssh");
                 command.args(["-x", "-o", "BatchMode=yes", "--", host]);
-                command.arg(quote(&self.remote_weft)).args(words.iter().map(|word| quote(word)));
+                // ssh joins its arguments to a line for the shell of the other host.
+                let line = iter::once(self.remote_weft.as_str()).chain(args.iter().copied());
+                command.arg(words::join(line));
             }
         }
         (command, local)
@@ -250,10 +245,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quote__leaves_no_word_to_the_shell() {
-        assert_eq!(quote("/usr/bin/weft"), "/usr/bin/weft");
-        assert_eq!(quote("/a b/w"), "'/a b/w'");
-        assert_eq!(quote("a'$(b)"), r"'a'\''$(b)'");
+    fn command__ssh_gets_one_line_for_the_other_shell() {
+        let agent = Agent { command: None, remote_weft: "/a b/weft".into() };
+        let (command, local) = agent.command("weft-elsewhere.invalid", &["run-proxy", "$x"]);
+        assert!(!local && command.get_args().last().unwrap() == "'/a b/weft' run-proxy '$x'");
     }
 
     #[test]

@@ -1,21 +1,14 @@
 //! The report of a failure, with the command that reproduces it.
 
+use crate::words;
 use anyhow::{Context, Result};
 use serde_json::json;
 use std::fs::File;
 use std::io::{BufWriter, Write};
+use std::iter;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use weft_sim::{Failure, Trace};
-
-/// Quotes a word for a shell.
-fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=%,+".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        return word.to_string();
-    }
-    format!("'{}'", word.replace('\'', "'\\''"))
-}
 
 /// Returns the command line of this process, with the default seed added.
 pub fn command(seed: u64) -> String {
@@ -23,13 +16,11 @@ pub fn command(seed: u64) -> String {
 }
 
 fn again(words: impl Iterator<Item = String>, seed: u64) -> String {
-    let words: Vec<String> = words.collect();
-    let mut line = vec!["weft".to_string()];
-    line.extend(words.iter().map(|word| quoted(word)));
+    let mut words: Vec<String> = words.collect();
     if !words.iter().any(|word| word == "--seed" || word.starts_with("--seed=")) {
-        line.push(format!("--seed {seed}"));
+        words.extend(["--seed".to_owned(), seed.to_string()]);
     }
-    line.join(" ")
+    words::join(iter::once("weft").chain(words.iter().map(String::as_str)))
 }
 
 /// Prints the failure, with the seed and the command `replay` that reproduces it.
@@ -104,8 +95,8 @@ mod tests {
     fn again__adds_the_seed_once_and_quotes() {
         assert_eq!(line(&["sim", "loss"]), "weft sim loss --seed 7");
         assert_eq!(line(&["sim", "loss", "--seed", "3"]), "weft sim loss --seed 3");
-        assert_eq!(line(&["sim", "loss", "--seed=3"]), "weft sim loss --seed=3");
+        assert_eq!(line(&["sim", "loss", "--seed=3"]), "weft sim loss '--seed=3'");
         let odd = line(&["sim", "loss", "--loss", "1%", "--log", "it's a.txt"]);
-        assert_eq!(odd, "weft sim loss --loss 1% --log 'it'\\''s a.txt' --seed 7");
+        assert_eq!(odd, "weft sim loss --loss '1%' --log \"it's a.txt\" --seed 7");
     }
 }

@@ -4,13 +4,9 @@ use super::harness::Job;
 use super::{is_root, text, until, Lab, WEFT};
 use std::os::unix::process::CommandExt;
 
-fn quoted(script: &str) -> String {
-    format!("'{}'", script.replace('\'', r"'\''"))
-}
-
 /// Returns a command line for the shell of a host.
 fn there(host: &str, script: &str) -> String {
-    format!("{WEFT} lab exec {host} sh -c {}", quoted(script))
+    shlex::try_join([WEFT, "lab", "exec", host, "sh", "-c", script]).unwrap()
 }
 
 #[test]

@@ -203,7 +203,7 @@ fn mpi__an_agent_for_the_time_of_the_job() {
         assert!(!after.status.success(), "the agent outlives its job");
     }
     let (_, line, err) = output(weft(&mpi).args(["--dry-run", "a.out"]));
-    assert!(line.contains("WEFT_LINK=shm,agent") && line.contains("WEFT_AGENT=@"), "{line}");
+    assert!(line.contains("WEFT_LINK='shm,agent'") && line.contains("WEFT_AGENT=@"), "{line}");
     assert!(err.contains("has an agent on each host"), "{err}");
 }
 

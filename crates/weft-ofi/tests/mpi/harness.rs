@@ -140,8 +140,8 @@ impl Mpi {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         assert!(done.status.success(), "weft mpi-env: {}", text(&done.stderr));
         let read = |line: &str| {
-            let (name, value) = line.strip_prefix("export ")?.split_once('=')?;
-            let value = value.strip_prefix('\'')?.strip_suffix("';")?;
+            let set = shlex::split(line.strip_prefix("export ")?.strip_suffix(';')?)?;
+            let (name, value) = set.first()?.split_once('=')?;
             Some((name.to_owned(), value.to_owned()))
         };
         let mut set: Vec<_> = text(&done.stdout).lines().filter_map(read).collect();

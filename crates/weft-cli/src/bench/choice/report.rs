@@ -3,6 +3,7 @@
 use super::super::{date, machine, LinkName, Options};
 use super::grid::{Cell, Figure, BULK, DISTURBED, HEAD, MEMBERS, TRIES};
 use super::COMPUTES;
+use crate::words;
 use std::fmt::Write;
 use std::time::{Duration, SystemTime};
 use weft::choices::{Transfer, Tree};
@@ -18,7 +19,6 @@ pub struct About {
 impl About {
     /// Returns the values at the start of a run.
     pub fn now(options: &Options) -> About {
-        let words: Vec<String> = std::env::args().skip(1).collect();
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let repeat = match options.quick {
             true => "one short repetition: the figures mean nothing".to_string(),
@@ -29,7 +29,7 @@ impl About {
         About {
             date: date(since),
             machine: machine(),
-            command: format!("weft {}", words.join(" ")),
+            command: format!("weft {}", words::own()),
             repeat,
         }
     }

@@ -20,6 +20,7 @@ use super::progress::bar;
 use super::Options;
 use crate::idle;
 use crate::interrupt::Interrupt;
+use crate::words;
 use anyhow::{Context, Result};
 use measure::{Absence, Effort, Measure, Results};
 use plan::Situation;
@@ -212,7 +213,7 @@ pub fn run(args: &Wanted, options: &Options, interrupt: &Interrupt) -> Result<Ex
         date,
         busy,
         machine: machine(),
-        command: command(),
+        command: format!("weft {}", words::own()),
         effort: format!(
             "{} repetitions of about {} ms for each figure, all channels in turn",
             effort.repeat,
@@ -224,11 +225,6 @@ pub fn run(args: &Wanted, options: &Options, interrupt: &Interrupt) -> Result<Ex
     write(folder, &context, &results)?;
     anyhow::ensure!(!results.points.is_empty(), "nothing could be measured: see the report");
     Ok(ExitCode::SUCCESS)
-}
-
-fn command() -> String {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    format!("weft {}", words.join(" "))
 }
 
 /// Writes a whole file or leaves the old one, because an interrupt may come at any moment.

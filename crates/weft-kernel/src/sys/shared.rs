@@ -31,7 +31,7 @@ impl SharedArray {
     /// There is no such word.
     pub fn word(&self, entry: u32, word: usize) -> &AtomicU64 {
         let at = 8 * (entry as usize * self.words + word);
-        assert!(word < self.words && at < self.memory.len(), "word {word} of entry {entry}");
+        assert!(word < self.words && at < self.memory.size(), "word {word} of entry {entry}");
         // SAFETY: inside the mapping, aligned, and only ever accessed as a whole word, here and by
         // programs.
         unsafe { &*self.memory.base().as_ptr().add(at).cast::<AtomicU64>() }
@@ -43,7 +43,7 @@ impl SharedArray {
     /// The range exceeds the entry.
     pub fn copy(&self, entry: u32, word: usize, into: &mut [u8]) {
         let at = 8 * (entry as usize * self.words + word);
-        let fits = 8 * word + into.len() <= 8 * self.words && at < self.memory.len();
+        let fits = 8 * word + into.len() <= 8 * self.words && at < self.memory.size();
         assert!(fits, "{} bytes from word {word} of entry {entry}", into.len());
         // SAFETY: inside the mapping; programs do not write there while this process has it.
         unsafe {

@@ -98,7 +98,7 @@ impl Port {
         let socket = Socket::open()?;
         let area = libc::xdp_umem_reg_v1 {
             addr: memory.base().as_ptr() as u64,
-            len: memory.len() as u64,
+            len: memory.size() as u64,
             chunk_size: chunk as u32,
             headroom: 0,
         };
@@ -172,7 +172,7 @@ impl Port {
         let desc = self.rx.pop()?;
         self.unsettled = true;
         let (at, len) = (desc.addr as usize, desc.len as usize);
-        let end = at.checked_add(len).filter(|end| *end <= self.memory.len());
+        let end = at.checked_add(len).filter(|end| *end <= self.memory.size());
         if end.is_none() || len > self.chunk {
             // The kernel never returns such an entry; that memory belongs to no side.
             return Some(&mut []);
@@ -253,7 +253,7 @@ impl Port {
         let mut any = false;
         while let Some(frame) = self.completion.pop() {
             any = true;
-            let own = (RX_FRAMES as usize * self.chunk) as u64..self.memory.len() as u64;
+            let own = (RX_FRAMES as usize * self.chunk) as u64..self.memory.size() as u64;
             if own.contains(&frame) && self.free.len() < TX_FRAMES as usize {
                 self.free.push(frame & !(self.chunk as u64 - 1));
             }

@@ -60,7 +60,7 @@ impl Mapping {
     }
 
     /// Returns its length in bytes.
-    pub fn len(&self) -> usize {
+    pub fn size(&self) -> usize {
         self.len
     }
 }
@@ -98,7 +98,7 @@ impl<T: Copy> Ring<T> {
         let entries_len = size as usize * size_of::<T>();
         let mapping = Mapping::of(socket, at.desc as usize + entries_len, page)?;
         let words = [at.producer, at.consumer, at.flags];
-        let fits = words.iter().all(|w| w % 4 == 0 && *w as usize + 4 <= mapping.len());
+        let fits = words.iter().all(|w| w % 4 == 0 && *w as usize + 4 <= mapping.size());
         if !fits || !(at.desc as usize).is_multiple_of(align_of::<T>()) {
             return Err(io::ErrorKind::InvalidData.into());
         }

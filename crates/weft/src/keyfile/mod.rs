@@ -9,10 +9,9 @@
 //!
 //! [`launch::JOB_KEY`]: crate::launch::JOB_KEY
 
-mod sys;
-
 use crate::launch::wire::{from_hex, to_hex};
 use crate::launch::{random_key, KEY_LEN};
+use rustix::process::geteuid;
 use std::fmt;
 use std::fs::{Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
@@ -200,7 +199,7 @@ pub fn load(path: &Path) -> Result<Key, KeyError> {
     // Opening a pipe must not wait for its writer.
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path);
     let file = file.map_err(failed)?;
-    check(path, &file.metadata().map_err(failed)?, sys::user())?;
+    check(path, &file.metadata().map_err(failed)?, geteuid().as_raw())?;
     let mut text = String::new();
     match file.take(FILE_MAX + 1).read_to_string(&mut text) {
         Ok(_) => {}

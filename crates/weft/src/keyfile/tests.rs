@@ -114,7 +114,7 @@ fn load__refuses_what_others_may_know() {
 fn check__a_file_of_another_user_is_refused() {
     let folder = Folder::new("foreign");
     let path = folder.file(format(&[7; KEY_LEN]).as_bytes(), 0o600);
-    let (meta, user) = (std::fs::metadata(&path).unwrap(), sys::user());
+    let (meta, user) = (std::fs::metadata(&path).unwrap(), geteuid().as_raw());
     assert!(check(&path, &meta, user).is_ok());
     let error = check(&path, &meta, user + 1).unwrap_err();
     assert!(matches!(error, KeyError::Foreign { owner, .. } if owner == user), "{error}");

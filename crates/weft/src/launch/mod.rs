@@ -21,6 +21,8 @@ pub use pmi1::Pmi1;
 pub use pmix::Pmix;
 pub use singleton::Singleton;
 
+use rustix::io::retry_on_intr;
+use rustix::rand::{getrandom, GetRandomFlags};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Bytes of a job key.
@@ -134,8 +136,18 @@ pub fn join() -> Result<Bootstrapped, LaunchError> {
 /// [`LaunchError::Io`] when the system gives no random bytes.
 pub fn random_key() -> Result<[u8; KEY_LEN], LaunchError> {
     let mut key = [0; KEY_LEN];
-    sys::random(&mut key)?;
+    fill_random(&mut key)?;
     Ok(key)
+}
+
+/// Fills `out` with random bytes fit for a key.
+fn fill_random(out: &mut [u8]) -> Result<(), LaunchError> {
+    let mut done = 0;
+    while done < out.len() {
+        let got = retry_on_intr(|| getrandom(&mut out[done..], GetRandomFlags::empty()));
+        done += got.map_err(|error| LaunchError::io("getrandom", error.into()))?;
+    }
+    Ok(())
 }
 
 fn agree_on_key(boot: &mut dyn Bootstrap) -> Result<[u8; KEY_LEN], LaunchError> {

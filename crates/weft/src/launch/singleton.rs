@@ -17,7 +17,7 @@ impl Singleton {
     /// [`LaunchError::Io`] when the system gives no random bytes.
     pub fn new() -> Result<Self, LaunchError> {
         let mut salt = [0; 8];
-        super::sys::random(&mut salt)?;
+        super::fill_random(&mut salt)?;
         let job_id = format!("single-{}-{}", std::process::id(), wire::to_hex(&salt));
         Ok(Singleton { job_id, values: BTreeMap::new() })
     }

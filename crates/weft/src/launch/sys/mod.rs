@@ -4,27 +4,7 @@
 pub(super) mod pmix;
 
 use super::LaunchError;
-use std::io;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
-
-/// Fills `out` with random bytes fit for a key.
-pub(super) fn random(out: &mut [u8]) -> Result<(), LaunchError> {
-    let mut done = 0;
-    while done < out.len() {
-        let rest = &mut out[done..];
-        // SAFETY: the pointer and length describe `rest`, which is writable for the call.
-        let got = unsafe { libc::getrandom(rest.as_mut_ptr().cast(), rest.len(), 0) };
-        if got > 0 {
-            done += got as usize;
-        } else {
-            let error = io::Error::last_os_error();
-            if error.kind() != io::ErrorKind::Interrupted {
-                return Err(LaunchError::io("getrandom", error));
-            }
-        }
-    }
-    Ok(())
-}
 
 /// Takes over the descriptor a launcher left for this process, and keeps it from its children.
 pub(super) fn adopt(fd: RawFd) -> Result<OwnedFd, LaunchError> {

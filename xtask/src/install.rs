@@ -1,8 +1,8 @@
 //! `cargo xtask install` and `uninstall`: the commands, the MPI provider, the C library with its
 //! header, and the system files that belong to them.
 
-use crate::manual;
 use crate::run::{cargo, output_of, succeeds, Outcome};
+use crate::{commit, documents, manual};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -128,10 +128,15 @@ pub fn install(options: &Options) -> Result<bool, String> {
     if !options.debug {
         build.extend(["--profile", "dist"]);
     }
-    if !succeeds(&mut cargo(&build)) {
+    let source = crate::root();
+    let mut build = cargo(&build);
+    // An unoptimised build shares its folder with the tests, which would be built anew.
+    if let Some(commit) = commit::commit(&source).filter(|_| !options.debug) {
+        build.env(commit::VARIABLE, commit);
+    }
+    if !succeeds(&mut build) {
         return Ok(false);
     }
-    let source = crate::root();
     let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
     let target = target.unwrap_or_else(|| source.join("target"));
     let built = target.join(if options.debug { "debug" } else { "dist" });
@@ -160,10 +165,13 @@ pub fn install(options: &Options) -> Result<bool, String> {
         let base = name.rsplit('/').next().unwrap_or(name);
         to.copy(&source.join(name), &format!("share/doc/weft/{base}"))?;
     }
-    for folder in ["", "guide/"] {
-        for name in documents(&source.join("docs").join(folder))? {
-            let from = source.join("docs").join(folder).join(&name);
-            to.copy(&from, &format!("share/doc/weft/{folder}{name}"))?;
+    let docs = source.join("docs");
+    let names = documents::names(&docs)?;
+    for name in &names {
+        let to_name = format!("share/doc/weft/{name}");
+        match name.ends_with(".md") {
+            true => to.write(&to_name, &documents::page(&docs, name, &names)?)?,
+            false => to.copy(&docs.join(name), &to_name)?,
         }
     }
     for (name, _) in EXAMPLES {
@@ -262,15 +270,6 @@ pub fn main(task: &str, args: &[String]) -> Result<bool, String> {
         "install" => install(&options),
         _ => uninstall(&options.root()).map(|()| true),
     }
-}
-
-/// Returns the names of the documents in a folder.
-fn documents(folder: &Path) -> Result<Vec<String>, String> {
-    let files = fs::read_dir(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
-    let names = files.flatten().filter_map(|file| file.file_name().into_string().ok());
-    let mut names: Vec<String> = names.filter(|name| name.ends_with(".md")).collect();
-    names.sort();
-    Ok(names)
 }
 
 /// Installs into a new folder, uses the files as a stranger would, and removes them.

@@ -2,6 +2,8 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+mod commit;
+mod documents;
 mod fuzz;
 mod install;
 mod manual;

@@ -33,7 +33,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
 
 #[derive(Parser)]
-#[command(name = "weft", version, about, propagate_version = true)]
+#[command(name = "weft", version = version(), about, propagate_version = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -83,6 +83,12 @@ enum Command {
     RunProxy,
     #[command(hide = true)]
     Selftest(selftest::Args),
+}
+
+/// Returns the version and the commit of this build.
+fn version() -> &'static str {
+    // The text is made once, and clap keeps it to the end of the process.
+    weftd::version().leak()
 }
 
 fn dispatch(command: Command) -> Result<ExitCode> {

@@ -31,3 +31,10 @@ pub mod status;
 pub mod sys;
 
 pub use agent::Agent;
+
+/// Returns the version of the commands, and the commit where the builder named it by
+/// `WEFT_COMMIT`: `0.1.0 (abc1234)`.
+pub fn version() -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    option_env!("WEFT_COMMIT").map_or(version.into(), |commit| format!("{version} ({commit})"))
+}

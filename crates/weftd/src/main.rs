@@ -55,7 +55,7 @@ fn run(options: Options, logger: &Logger) -> Result<(), String> {
     let absent = |e: std::io::Error| format!("no agent answers at {}: {e}", options.name);
     match options.action {
         Action::Help => print!("{HELP}"),
-        Action::Version => println!("weftd {}", env!("CARGO_PKG_VERSION")),
+        Action::Version => println!("weftd {}", weftd::version()),
         Action::Status => {
             print!("{}", status::status(&options.name).map_err(absent)?);
             foreign(&options.name).into_iter().for_each(|why| eprintln!("weftd: {why}"));

@@ -11,6 +11,9 @@ use std::process::{Command, Stdio};
 const WHEEL_MAX: f64 = 15.0;
 const PROVIDER_MAX: f64 = 5.0;
 
+/// The provider's path in a package of the system.
+const PROVIDER: &str = "/usr/lib/weft/libweft-fi.so";
+
 /// Checks that are counted and printed as they are made.
 #[derive(Default)]
 struct Checks(Outcome);
@@ -67,17 +70,40 @@ fn clean(program: &Path, path: &str) -> Command {
     command
 }
 
-/// Checks the README's commands that need no rights; `command` starts `weft`.
-fn uses(what: &str, checks: &mut Checks, mut command: impl FnMut(&[&str]) -> Command) {
+/// Checks the README's commands that need no rights; `command` starts `weft`, whose provider is
+/// `provider`.
+fn uses(
+    what: &str,
+    provider: &str,
+    checks: &mut Checks,
+    mut command: impl FnMut(&[&str]) -> Command,
+) {
     let mut said = |args: &[&str]| output_of(&mut command(args)).unwrap_or_default();
     let version = said(&["--version"]);
-    checks.check(&format!("{what}: version"), version.starts_with(&format!("weft {VERSION}")));
+    let wanted = match crate::commit::commit(&crate::root()) {
+        Some(commit) => format!("weft {VERSION} ({commit})\n"),
+        None => format!("weft {VERSION}\n"),
+    };
+    checks.check(&format!("{what}: version and commit"), version == wanted);
     let ranks = said(&["run", "-n", "2", "weft", "info", "--config"]);
     checks.check(&format!("{what}: two ranks"), ranks.contains("WEFT_LINK"));
     let asp = said(&["run", "-n", "4", "weft", "app", "asp", "--nodes", "64", "--check"]);
     checks.check(&format!("{what}: an application on four ranks"), !asp.is_empty());
+    // It may find faults of this machine, and then fails.
+    let doctor = command(&["doctor", "--mpi"]).output();
+    let found = doctor.is_ok_and(|d| String::from_utf8_lossy(&d.stdout).contains(provider));
+    checks.check(&format!("{what}: doctor finds the provider"), found);
     let demo = succeeds(command(&["demo"]).stdout(Stdio::null()));
     checks.check(&format!("{what}: demo"), demo);
+}
+
+/// A program of MPI whose first rank prints the number of ranks.
+const MPI4PY: &str = "from mpi4py import MPI; world = MPI.COMM_WORLD; \
+                      total = world.allreduce(1); world.rank or print('sum', total)";
+
+/// Returns true if a program of two ranks has printed its sum.
+fn is_sum(said: Option<String>) -> bool {
+    said.is_some_and(|said| said.trim() == "sum 2")
 }
 
 fn wheel(file: &Path, scratch: &Path, checks: &mut Checks) {
@@ -100,7 +126,7 @@ fn wheel(file: &Path, scratch: &Path, checks: &mut Checks) {
     let provider = place.join("lib/weft/libweft-fi.so");
     let small = megabytes(&provider) < PROVIDER_MAX && provider.is_file();
     checks.check(&format!("the provider is under {PROVIDER_MAX} MB"), small);
-    uses("wheel", checks, |args| {
+    uses("wheel", &provider.display().to_string(), checks, |args| {
         let mut command = clean(&bin.join("weft"), &path);
         command.args(args);
         command
@@ -112,6 +138,14 @@ fn wheel(file: &Path, scratch: &Path, checks: &mut Checks) {
     let module = output_of(clean(&bin.join("python"), &path).args(["-m", "weft", "--version"]));
     checks.check("wheel: python -m weft", module.is_some_and(|s| s.starts_with("weft ")));
     checks.check("wheel: pkg-config and cc", compiles(&place));
+    match pip(&["install", "mpich", "mpi4py"]) {
+        true => {
+            let mut mpi = clean(&bin.join("weft"), &path);
+            mpi.args(["mpi", "--all-through-weft", "-n", "2", "python", "-c", MPI4PY]);
+            checks.check("wheel: a program of MPICH", is_sum(output_of(&mut mpi)));
+        }
+        false => checks.skip("wheel: MPI", "pip installs no MPICH: the index cannot be reached"),
+    }
     pip(&["uninstall", "--yes", "weft"]);
     let left = ["bin/weft", "bin/weftd", "include/weft.h", "lib/weft/libweft-fi.so"];
     checks.check("wheel: nothing is left", !left.iter().any(|name| place.join(name).exists()));
@@ -184,23 +218,74 @@ fn debian(debs: &[&PathBuf], checks: &mut Checks) {
         names.push(format!("/tmp/{}", name.to_string_lossy()));
     }
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let dpkg = |args: &[&str], names: &[&str]| {
-        succeeds(&mut inside(&root, &[&["dpkg"], args, names].concat()))
+    let apt = |args: &[&str], names: &[&str]| {
+        let mut apt = inside(&root, &[&["apt-get", "--quiet", "--yes"], args, names].concat());
+        succeeds(apt.env("DEBIAN_FRONTEND", "noninteractive"))
     };
-    if checks.check("deb: dpkg installs them", dpkg(&["--install"], &names)) {
-        uses("deb", checks, |args| inside(&root, &[&["/usr/bin/weft"], args].concat()));
-        let agent = output_of(&mut inside(&root, &["weftd", "--version"]));
-        checks.check("deb: the agent", agent.is_some_and(|text| text.starts_with("weftd ")));
-        let user = output_of(&mut inside(&root, &["getent", "passwd", "weft"]));
-        checks.check("deb: the agent has a user of its own", user.is_some());
-        for name in ["usr/include/weft.h", "usr/lib/systemd/system/weftd.service"] {
-            checks.check(&format!("deb: {name}"), root.join(name).is_file());
+    if checks.check("deb: apt installs them", apt(&["install", "--no-install-recommends"], &names)) {
+        uses("deb", PROVIDER, checks, |args| inside(&root, &[&["/usr/bin/weft"], args].concat()));
+        agent(&root, checks);
+        let mpi = &["install", "--no-install-recommends", "openmpi-bin"];
+        match apt(&["update"], &[]) && apt(mpi, &[]) {
+            true => open_mpi(&root, checks),
+            false => checks.skip("deb: MPI", "apt-get installs no Open MPI"),
+        }
+        let files = ["include/weft.h", "share/man/man1/weft-run.1", "share/man/man8/weftd.8"];
+        for name in files.iter().chain(&["share/man/man3/weft_send.3", "share/doc/weft/guide.md"]) {
+            checks.check(&format!("deb: {name}"), root.join("usr").join(name).is_file());
         }
     }
     let packages = ["libweft-dev", "weft-agent", "weft"];
-    checks.check("deb: dpkg removes them", dpkg(&["--purge"], &packages));
-    let left = ["usr/bin/weft", "usr/bin/weftd", "usr/lib/weft"];
-    checks.check("deb: nothing is left", !left.iter().any(|name| root.join(name).exists()));
+    checks.check("deb: apt removes them", apt(&["purge"], &packages));
+    let find = ["find", "/etc", "/lib", "/run", "/usr", "-name", "*weft*"];
+    let left = output_of(&mut inside(&root, &find));
+    checks.check("deb: nothing is left", left.is_some_and(|names| names.is_empty()));
+}
+
+/// Starts the agent as its unit does, sees its user and rights, and runs ranks over it.
+fn agent(root: &Path, checks: &mut Checks) {
+    let version = output_of(&mut inside(root, &["weftd", "--version"]));
+    checks.check("deb: the agent", version.is_some_and(|text| text.starts_with("weftd ")));
+    let user = output_of(&mut inside(root, &["id", "-u", "weft"])).unwrap_or_default();
+    checks.check("deb: the agent has a user of its own", !user.is_empty());
+    let unit = root.join("usr/lib/systemd/system/weftd.service");
+    let unit = fs::read_to_string(unit).unwrap_or_default();
+    let start = unit.lines().find_map(|line| line.strip_prefix("ExecStart="));
+    checks.check("deb: the unit names a command", start.is_some());
+    let script = format!(
+        "mkdir -p /run/weft; {} 2>/tmp/weftd.log & pid=$!\n\
+         timeout 60 sh -c 'until weftd --status >/dev/null 2>&1; do sleep 0.1; done'\n\
+         grep -E '^(Uid|CapEff)' /proc/$pid/status\n\
+         weft run -n 2 --env WEFT_LINK=agent weft app asp --nodes 64 --check && echo ran\n\
+         weftd --stop; wait $pid; echo ended $?; rm -r /run/weft /tmp/weftd.log",
+        start.unwrap_or("weftd"),
+    );
+    let said = output_of(&mut inside(root, &["sh", "-c", &script])).unwrap_or_default();
+    let words = |start: &str| {
+        let line = said.lines().find_map(|line| line.strip_prefix(start)).unwrap_or_default();
+        line.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let own = words("Uid:").iter().all(|id| *id == user.trim()) && !words("Uid:").is_empty();
+    checks.check("deb: the agent runs as its user", own);
+    let none = words("CapEff:").iter().all(|rights| rights.bytes().all(|digit| digit == b'0'));
+    checks.check("deb: the agent has given up its rights", none);
+    let lines = |line: &str| said.lines().any(|l| l == line);
+    if !checks.check("deb: two ranks over the agent, which ends", lines("ran") && lines("ended 0")) {
+        println!("{said}");
+    }
+}
+
+/// Runs a program of Open MPI, compiled outside of the root for lack of a compiler in it.
+fn open_mpi(root: &Path, checks: &mut Checks) {
+    let source = crate::root().join("xtask/src/package/sum.c");
+    let program = root.join("tmp/sum");
+    let mut mpicc = Command::new("mpicc.openmpi");
+    if output_of(mpicc.arg("-o").arg(&program).arg(source)).is_none() {
+        return checks.skip("deb: MPI", "mpicc.openmpi is not here (Debian: libopenmpi-dev)");
+    }
+    let args = ["weft", "mpi", "--mpi", "openmpi", "-n", "2", "/tmp/sum"];
+    checks.check("deb: a program of Open MPI", is_sum(output_of(&mut inside(root, &args))));
+    let _removed = fs::remove_file(&program);
 }
 
 /// Unpacks the image's layer, and runs it with a container runtime if one runs here.
@@ -224,7 +309,7 @@ fn image(file: &Path, scratch: &Path, checks: &mut Checks) {
         let _made = fs::create_dir_all(root.join(name));
     }
     if output_of(Command::new("id").arg("-u")).is_some_and(|id| id.trim() == "0") {
-        uses("image", checks, |args| inside(&root, &[&["/usr/bin/weft"], args].concat()));
+        uses("image", PROVIDER, checks, |args| inside(&root, &[&["/usr/bin/weft"], args].concat()));
     } else {
         checks.skip("image", "chroot takes root");
     }
@@ -254,14 +339,27 @@ fn container(file: &Path, checks: &mut Checks) {
     let _removed = output_of(&mut podman(&["rmi", "--force", &name]));
 }
 
-/// Checks that the archive holds the files of the commit, and that Cargo accepts them.
+/// Checks that the archive holds the files of the commit and its name, and that its tasks start.
 fn source(file: &Path, scratch: &Path, checks: &mut Checks) {
     let folder = scratch.join("source");
     let unpacked = fs::create_dir_all(&folder).is_ok()
         && succeeds(Command::new("tar").arg("-xzf").arg(file).arg("-C").arg(&folder));
     checks.check("source: unpacks", unpacked);
-    let manifest = folder.join(format!("weft-{VERSION}/Cargo.toml"));
-    let mut cargo = crate::run::cargo(&["metadata", "--locked", "--no-deps", "--format-version=1"]);
-    let read = output_of(cargo.arg("--manifest-path").arg(manifest));
-    checks.check("source: Cargo reads it", read.is_some_and(|text| text.contains("weft-cli")));
+    let root = folder.join(format!("weft-{VERSION}"));
+    let head = output_of(Command::new("git").current_dir(crate::root()).args(["rev-parse", "HEAD"]));
+    let commit = crate::commit::commit(&root).filter(|commit| commit.len() >= 7);
+    let named = head.zip(commit).is_some_and(|(head, commit)| head.starts_with(&commit));
+    checks.check("source: it names its commit", named);
+    let cargo = |args: &[&str]| {
+        let mut cargo = crate::run::cargo(args);
+        // The crates that this build has made are used again: only the tasks are built.
+        let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
+        let target = target.unwrap_or_else(|| crate::root().join("target"));
+        cargo.current_dir(&root).env("CARGO_TARGET_DIR", target);
+        output_of(&mut cargo).unwrap_or_default()
+    };
+    let read = cargo(&["metadata", "--locked", "--no-deps", "--format-version=1"]);
+    checks.check("source: Cargo reads it", read.contains("weft-cli"));
+    let suites = cargo(&["xtask", "test", "--list"]);
+    checks.check("source: its tasks start", suites.contains("house rules"));
 }

@@ -9,6 +9,7 @@ mod install;
 mod manual;
 mod mpi;
 mod package;
+mod publish;
 mod run;
 mod setup;
 mod suites;
@@ -29,6 +30,7 @@ usage: cargo xtask TASK
           [--destdir DIR] [--debug]  below another folder for now, to make a package; unoptimised
   uninstall [--prefix DIR]           remove what was installed
   package --out DIR [--only KIND]    build and pack: wheel, deb, image, source
+  publish [--upload]                 pack the library crates for crates.io, and upload them
 ";
 
 /// Returns the folder of the repository.
@@ -51,6 +53,7 @@ fn main() -> ExitCode {
         "tidy" => tidy::run(&root()).map(|(_, broken)| broken == 0),
         "fuzz" => fuzz::main(rest),
         "package" => package::main(rest),
+        "publish" => publish::main(rest),
         "install" | "uninstall" => install::main(task, rest),
         _ => Err(USAGE.trim_end().to_string()),
     };

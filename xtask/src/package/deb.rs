@@ -107,6 +107,10 @@ fn build(package: &Package, staged: &Staged, glibc: &str, out: &Path) -> Result<
         let mode = fs::Permissions::from_mode(mode_of(&from));
         fs::set_permissions(&to, mode).map_err(|e| failed(&to, e))?;
     }
+    let documents = format!("usr/share/doc/{}", package.name);
+    let documents = tree.0.join(documents);
+    fs::create_dir_all(&documents).map_err(|e| failed(&documents, e))?;
+    fs::write(documents.join("copyright"), copyright()?).map_err(|e| failed(&documents, e))?;
     let control = tree.0.join("DEBIAN");
     fs::create_dir_all(&control).map_err(|e| failed(&control, e))?;
     let write = |name: &str, text: &str, mode: u32| {
@@ -129,6 +133,16 @@ fn build(package: &Package, staged: &Staged, glibc: &str, out: &Path) -> Result<
         true => Ok(file),
         false => Err("dpkg-deb failed; it is in Debian's package dpkg".into()),
     }
+}
+
+/// Returns the text about the licences, as Debian Policy 12.5 asks.
+fn copyright() -> Result<String, String> {
+    let path = crate::root().join("LICENSE-MIT");
+    let mit = fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+    Ok(format!(
+        "Licence: MIT or Apache-2.0, at your choice.\n\n{mit}\n\
+         The Apache License 2.0 is in /usr/share/common-licenses/Apache-2.0.\n"
+    ))
 }
 
 fn control_of(package: &Package, glibc: &str, bytes: u64) -> String {

@@ -61,15 +61,21 @@ impl Request {
 }
 
 /// A folder that is removed with its contents when dropped.
-struct Scratch(PathBuf);
+pub struct Scratch(PathBuf);
 
 impl Scratch {
-    fn new(name: &str) -> Result<Scratch, String> {
+    /// Makes the folder, empty, below `target`.
+    pub fn new(name: &str) -> Result<Scratch, String> {
         let folder = format!("target/tmp/{name}-{}", std::process::id());
         let folder = crate::root().join(folder);
         let _absent = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
         Ok(Scratch(folder))
+    }
+
+    /// Returns the folder.
+    pub fn path(&self) -> &Path {
+        &self.0
     }
 }
 

@@ -59,6 +59,8 @@ pub fn suite() -> Outcome {
         Some(file) => source(file, &scratch.0, &mut checks),
         None => drop(checks.check("a source archive is made", false)),
     }
+    let packed = crate::publish::main(&["--no-verify".to_owned()]);
+    checks.check("the crates are packed for crates.io", packed == Ok(true));
     checks.0
 }
 
@@ -222,7 +224,8 @@ fn debian(debs: &[&PathBuf], checks: &mut Checks) {
         let mut apt = inside(&root, &[&["apt-get", "--quiet", "--yes"], args, names].concat());
         succeeds(apt.env("DEBIAN_FRONTEND", "noninteractive"))
     };
-    if checks.check("deb: apt installs them", apt(&["install", "--no-install-recommends"], &names)) {
+    if checks.check("deb: apt installs them", apt(&["install", "--no-install-recommends"], &names))
+    {
         uses("deb", PROVIDER, checks, |args| inside(&root, &[&["/usr/bin/weft"], args].concat()));
         agent(&root, checks);
         let mpi = &["install", "--no-install-recommends", "openmpi-bin"];
@@ -270,7 +273,8 @@ fn agent(root: &Path, checks: &mut Checks) {
     let none = words("CapEff:").iter().all(|rights| rights.bytes().all(|digit| digit == b'0'));
     checks.check("deb: the agent has given up its rights", none);
     let lines = |line: &str| said.lines().any(|l| l == line);
-    if !checks.check("deb: two ranks over the agent, which ends", lines("ran") && lines("ended 0")) {
+    if !checks.check("deb: two ranks over the agent, which ends", lines("ran") && lines("ended 0"))
+    {
         println!("{said}");
     }
 }
@@ -346,7 +350,8 @@ fn source(file: &Path, scratch: &Path, checks: &mut Checks) {
         && succeeds(Command::new("tar").arg("-xzf").arg(file).arg("-C").arg(&folder));
     checks.check("source: unpacks", unpacked);
     let root = folder.join(format!("weft-{VERSION}"));
-    let head = output_of(Command::new("git").current_dir(crate::root()).args(["rev-parse", "HEAD"]));
+    let head =
+        output_of(Command::new("git").current_dir(crate::root()).args(["rev-parse", "HEAD"]));
     let commit = crate::commit::commit(&root).filter(|commit| commit.len() >= 7);
     let named = head.zip(commit).is_some_and(|(head, commit)| head.starts_with(&commit));
     checks.check("source: it names its commit", named);

@@ -2,7 +2,8 @@
 //! an example job as the default command.
 //!
 //! Format: the archive of `docker save` (OCI image specification v1 for the configuration), which
-//! `docker load` and `podman load` read. It has one layer and no shell.
+//! `docker load` and `podman load` read. It has one layer and no shell. The layer is compressed
+//! and not the archive, because Podman 4 does not load compressed archives.
 
 use super::archive::{gzip, mode_of, sha256_hex, Tar};
 use super::{deb, Staged, VERSION};
@@ -18,7 +19,7 @@ const EXAMPLE: [&str; 6] = ["run", "-n", "4", "weft", "app", "asp"];
 
 /// Makes the image in `out`.
 pub fn make(staged: &Staged, out: &Path) -> Result<PathBuf, String> {
-    let file = out.join(format!("weft-{VERSION}-image.tar.gz"));
+    let file = out.join(format!("weft-{VERSION}-image.tar"));
     let failed = |e: io::Error| format!("{}: {e}", file.display());
     let layer = layer(staged)?;
     let layer_id = sha256_hex(&layer);
@@ -47,9 +48,10 @@ pub fn make(staged: &Staged, out: &Path) -> Result<PathBuf, String> {
     let mut tar = Tar::new(Vec::new());
     tar.bytes(&config_name, config.as_bytes(), 0o644).map_err(failed)?;
     tar.folder(&format!("{layer_id}/"), 0o755).map_err(failed)?;
+    let layer = gzip(&layer).map_err(failed)?;
     tar.bytes(&layer_name, &layer, 0o644).map_err(failed)?;
     tar.bytes("manifest.json", manifest.as_bytes(), 0o644).map_err(failed)?;
-    let image = tar.finish().and_then(|tar| gzip(&tar)).map_err(failed)?;
+    let image = tar.finish().map_err(failed)?;
     std::fs::write(&file, image).map_err(failed)?;
     Ok(file)
 }

@@ -53,6 +53,9 @@ pub fn make(staged: &Staged, out: &Path) -> Result<PathBuf, String> {
         let path = staged.root().join(name);
         let data = std::fs::read(&path);
         let mut data = data.map_err(|e| format!("{}: {e}", path.display()))?;
+        if name == "lib/libweft.so" {
+            data = LINKED.into();
+        }
         if name.ends_with(".pc") {
             // The environment may be at any path: pkg-config knows where it found the file.
             let text = String::from_utf8_lossy(&data);
@@ -77,10 +80,15 @@ pub fn make(staged: &Staged, out: &Path) -> Result<PathBuf, String> {
     Ok(file)
 }
 
-/// Returns true if a file of an installation goes into the wheel: an environment has no units, and
-/// a static library would be most of the wheel.
+/// The text by which a linker finds the C library: a wheel holds no links, and a copy for each name
+/// of the library would be large.
+const LINKED: &str = "INPUT(libweft.so.0)\n";
+
+/// Returns true if a file of an installation goes into the wheel: an environment has no units, a
+/// static library would be most of the wheel, and programs load the library by its short name.
 fn belongs(name: &str) -> bool {
-    !name.ends_with(".a") && !name.contains("systemd") && !name.contains("sysusers")
+    let left_out = name.ends_with(".a") || name.starts_with("lib/libweft.so.0.");
+    !left_out && !name.contains("systemd") && !name.contains("sysusers")
 }
 
 fn metadata() -> Result<String, String> {

@@ -72,6 +72,14 @@ fn clean(program: &Path, path: &str) -> Command {
     command
 }
 
+/// Returns the line that a program of this build prints about its version.
+fn version_of(program: &str) -> String {
+    match crate::commit::commit(&crate::root()) {
+        Some(commit) => format!("{program} {VERSION} ({commit})\n"),
+        None => format!("{program} {VERSION}\n"),
+    }
+}
+
 /// Checks the README's commands that need no rights; `command` starts `weft`, whose provider is
 /// `provider`.
 fn uses(
@@ -82,11 +90,7 @@ fn uses(
 ) {
     let mut said = |args: &[&str]| output_of(&mut command(args)).unwrap_or_default();
     let version = said(&["--version"]);
-    let wanted = match crate::commit::commit(&crate::root()) {
-        Some(commit) => format!("weft {VERSION} ({commit})\n"),
-        None => format!("weft {VERSION}\n"),
-    };
-    checks.check(&format!("{what}: version and commit"), version == wanted);
+    checks.check(&format!("{what}: version and commit"), version == version_of("weft"));
     let ranks = said(&["run", "-n", "2", "weft", "info", "--config"]);
     checks.check(&format!("{what}: two ranks"), ranks.contains("WEFT_LINK"));
     let asp = said(&["run", "-n", "4", "weft", "app", "asp", "--nodes", "64", "--check"]);
@@ -248,7 +252,7 @@ fn debian(debs: &[&PathBuf], checks: &mut Checks) {
 /// Starts the agent as its unit does, sees its user and rights, and runs ranks over it.
 fn agent(root: &Path, checks: &mut Checks) {
     let version = output_of(&mut inside(root, &["weftd", "--version"]));
-    checks.check("deb: the agent", version.is_some_and(|text| text.starts_with("weftd ")));
+    checks.check("deb: the agent's version", version.is_some_and(|v| v == version_of("weftd")));
     let user = output_of(&mut inside(root, &["id", "-u", "weft"])).unwrap_or_default();
     checks.check("deb: the agent has a user of its own", !user.is_empty());
     let unit = root.join("usr/lib/systemd/system/weftd.service");

@@ -95,6 +95,11 @@ impl Room {
 }
 
 impl Share {
+    /// Returns the bytes of the room that the peer has.
+    pub fn taken_bytes(&self) -> u64 {
+        self.room
+    }
+
     /// Ends the turn of the peer that [`Room::next_short`] named.
     pub fn called(&mut self) {
         self.short = false;

@@ -196,7 +196,11 @@ impl Host for Machine {
         if self.busy.is_busy(self.endpoint.now()) || self.still_until().is_some() {
             return self.agent.as_ref().is_some_and(|agent| agent.borrow_mut().progress());
         }
-        self.endpoint.progress()
+        let did = self.endpoint.progress();
+        if cfg!(debug_assertions) {
+            self.endpoint.check();
+        }
+        did
     }
 
     fn next_timeout(&self) -> Option<Instant> {

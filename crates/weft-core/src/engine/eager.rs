@@ -414,11 +414,11 @@ impl Engine {
     #[inline]
     pub(super) fn consumed(&mut self, peer: PeerId, len: u64) {
         let p = &mut self.peers[peer.0 as usize];
-        if p.credit.outward.is_lent() && self.repaid(peer, len) {
-            return;
-        }
+        let repaid = p.credit.outward.is_lent() && self.repaid(peer, len);
         let p = &mut self.peers[peer.0 as usize];
-        p.credit.outward.consumed(len as usize);
+        if !repaid {
+            p.credit.outward.consumed(len as usize);
+        }
         if p.credit.outward.worth_announcing() && p.failure().is_none() {
             p.credit.ack_asked = true;
             self.make_ready(peer);

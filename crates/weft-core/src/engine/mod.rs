@@ -9,6 +9,7 @@ mod active;
 mod alive;
 mod atomic;
 mod awaited;
+mod check;
 mod choice;
 mod cut;
 mod eager;

@@ -75,6 +75,11 @@ impl Timers {
         self.set.first().map(|&(_, peer)| peer)
     }
 
+    /// Returns true if the peer's timer is in the set, at the peer's time.
+    pub fn has(&self, peer: &Peer) -> bool {
+        self.set.contains(&(peer.armed, peer.id))
+    }
+
     fn disarm(&mut self, peer: &mut Peer) {
         self.set.remove(&(peer.armed, peer.id));
         peer.armed = Instant::FAR;
@@ -108,7 +113,7 @@ impl Engine {
     /// packets that were sent or acknowledged since would end the sleep in vain.
     pub fn refine_timeout(&mut self) {
         while let Some(peer) = self.timers.peer() {
-            let due = Cause::ALL.into_iter().filter_map(|cause| self.deadline(peer, cause)).min();
+            let due = self.deadline_of(peer);
             let p = &mut self.peers[peer.0 as usize];
             if due.is_some_and(|at| at <= p.armed) {
                 return;
@@ -128,13 +133,25 @@ impl Engine {
             for cause in Cause::ALL {
                 self.fire(now, peer, cause);
             }
-            let next = Cause::ALL.into_iter().filter_map(|c| self.deadline(peer, c)).min();
+            let next = self.deadline_of(peer);
             if let Some(at) = next {
                 // A cause that could not be served now (window full, link blocked) must not spin.
                 let at = at.max(now + Duration::from_micros(50));
                 self.timers.arm(&mut self.peers[peer.0 as usize], at);
             }
         }
+    }
+
+    /// Returns the earliest deadline of all causes.
+    fn deadline_of(&self, peer: PeerId) -> Option<Instant> {
+        Cause::ALL.into_iter().filter_map(|cause| self.deadline(peer, cause)).min()
+    }
+
+    /// Returns the cause of the earliest deadline, but for spare memory.
+    pub(super) fn first_cause(&self, peer: PeerId) -> Option<(Cause, Instant)> {
+        let causes = Cause::ALL.into_iter().filter(|cause| *cause != Cause::Idle);
+        let due = causes.filter_map(|cause| Some((cause, self.deadline(peer, cause)?)));
+        due.min_by_key(|&(_, at)| at)
     }
 
     fn deadline(&self, peer: PeerId, cause: Cause) -> Option<Instant> {

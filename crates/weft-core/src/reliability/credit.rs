@@ -159,11 +159,16 @@ impl CreditOut {
     /// Returns the units to lend if the remaining grant is so small that the sender may soon have
     /// to wait.
     pub fn lacks(&self) -> Option<u32> {
-        let (left, step) = (self.grant().wrapping_sub(self.arrived), 2 * self.news);
-        // Half of the first window is used by then, so that all lent units can be paid back.
-        let lacking = (step + RESERVE).checked_sub(left).filter(|&lacking| lacking > 0)?;
-        let units = lacking.next_multiple_of(step);
+        let lacking = Some(self.lacking()).filter(|&lacking| lacking > 0)?;
+        let units = lacking.next_multiple_of(2 * self.news);
         (self.window < MAX_OPEN - units).then_some(units)
+    }
+
+    /// Returns the units by which the remaining grant is too small. Half of the first window is
+    /// used when there are any, so that all lent units can be paid back.
+    fn lacking(&self) -> u32 {
+        let left = self.grant().wrapping_sub(self.arrived);
+        (2 * self.news + RESERVE).saturating_sub(left)
     }
 
     /// Enlarges the window by `units`, until they are paid back.
@@ -178,14 +183,15 @@ impl CreditOut {
         self.lent > 0
     }
 
-    /// Notes that the buffer of a message of `bytes` bytes is free again; if the grant is large
-    /// enough, pays back lent units with it, keeps the grant, and returns the units paid back.
-    /// Otherwise returns `None` and changes nothing.
+    /// Notes that the buffer of a message of `bytes` bytes is free again; pays back lent units with
+    /// the part of it that the grant does not lack, and returns the units paid back. `None`, and
+    /// nothing has changed, if there is no such part.
     pub fn repay(&mut self, bytes: usize) -> Option<u32> {
-        if self.lent == 0 || self.lacks().is_some() {
+        let cost = cost(bytes);
+        let units = cost.saturating_sub(self.lacking()).min(self.lent);
+        if units == 0 {
             return None;
         }
-        let (cost, units) = (cost(bytes), cost(bytes).min(self.lent));
         self.consumed = self.consumed.wrapping_add(cost);
         self.window -= units;
         self.lent -= units;

@@ -381,6 +381,11 @@ impl Endpoint {
         news && self.run_tasks() || called || did
     }
 
+    /// Asserts the invariants of the engine: see [`Engine::check`](weft_core::Engine::check).
+    pub fn check(&self) {
+        self.inner.borrow().driver.intake.engine.check();
+    }
+
     /// Returns the time of the next `progress` call that is needed although nothing arrives.
     pub fn next_timeout(&self) -> Option<Instant> {
         self.inner.borrow().driver.next_timeout()

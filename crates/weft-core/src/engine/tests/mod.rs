@@ -159,6 +159,7 @@ pub struct Node {
 /// Nodes joined by a network.
 pub struct Net {
     pub nodes: Vec<Node>,
+    steps: u32,
     pub now: Instant,
     pub script: Script,
     /// Packets a node may still hand to its link; more are refused.
@@ -459,6 +460,7 @@ impl Net {
         let nodes = configs.into_iter().enumerate();
         Net {
             nodes: nodes.map(|(i, c)| Node::new(c, 0x1_0000_0001 * (i as u64 + 1))).collect(),
+            steps: 0,
             now: Instant(1_000_000_000),
             script: calm(),
             room: vec![u32::MAX; n],
@@ -800,15 +802,25 @@ impl Net {
             let caps = self.caps;
             self.nodes[f.to].receive(self.now, &caps, &f.header, &f.body);
             self.flush(f.to);
+            self.check(f.to);
             return true;
         }
         for i in 0..self.nodes.len() {
             if self.nodes[i].engine.next_timeout().is_some_and(|t| t <= self.now) {
                 self.nodes[i].engine.handle_timeout(self.now);
                 self.flush(i);
+                self.check(i);
             }
         }
         true
+    }
+
+    /// Checks the invariants of a node, now and then: a flood has a hundred thousand operations.
+    fn check(&mut self, node: usize) {
+        self.steps = self.steps.wrapping_add(1);
+        if self.steps % 16 == 0 {
+            self.nodes[node].engine.check();
+        }
     }
 
     /// Lets `ms` milliseconds pass.

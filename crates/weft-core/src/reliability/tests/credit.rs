@@ -126,3 +126,29 @@ fn lend__is_paid_back_by_what_leaves() {
     assert_eq!(out.grant(), first + 2 * 30_000, "as if none had been lent");
     assert!(paid > 0);
 }
+
+#[test]
+fn repay__long_messages_pay_all_back() {
+    // As long as an active message may be: some of it the grant lacks, the rest pays back.
+    for len in [64usize, 400, 40_000, 64 << 10] {
+        let mut out = CreditOut::new(64 << 10);
+        let (mut kept, mut lent, mut repaid) = (0, 0, 0);
+        for _ in 0..40 {
+            while out.arrived(len) {
+                kept += 1;
+            }
+            if let Some(units) = out.lacks() {
+                out.lend(units);
+                lent += units;
+            }
+        }
+        for _ in 0..kept {
+            match out.repay(len) {
+                Some(units) => repaid += units,
+                None => out.consumed(len),
+            }
+        }
+        assert!(lent > 0 && !out.is_lent(), "{len}: {repaid} of {lent}");
+        assert_eq!(repaid, lent, "{len}");
+    }
+}

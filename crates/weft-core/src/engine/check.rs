@@ -1,0 +1,102 @@
+//! The invariants of the engine, as a method that asserts them.
+
+use super::op::{Kind, RecvState};
+use super::{Engine, StoredState, TAGGED, UNTAGGED};
+use crate::id::PeerId;
+use crate::peer::{Peer, State};
+use crate::time::Instant;
+
+impl Engine {
+    /// Asserts the invariants that the fields of the engine promise each other. It looks at every
+    /// peer and operation: the simulator calls it after each step, and debug builds now and then.
+    ///
+    /// # Panics
+    /// An invariant does not hold; the message names it.
+    pub fn check(&self) {
+        for p in &self.peers {
+            self.check_queues(p);
+            self.check_timer(p);
+            self.check_counts(p);
+        }
+        self.check_lists();
+        self.check_matching();
+        let taken: u64 = self.peers.iter().map(|p| p.credit.share.taken_bytes()).sum();
+        assert_eq!(self.room.used(), taken, "the room's bytes are those of all peers");
+    }
+
+    /// Flags of a peer agree with the lists that it is in.
+    fn check_queues(&self, p: &Peer) {
+        let (id, q) = (p.id, &p.queue);
+        let times = |list: &mut dyn Iterator<Item = &PeerId>| list.filter(|of| **of == id).count();
+        assert_eq!(times(&mut self.ready.iter()), usize::from(q.ready), "{id}: ready");
+        assert_eq!(times(&mut self.blocked.iter()), usize::from(q.blocked), "{id}: blocked");
+        if let State::Failed(_) = p.state {
+            assert!(!q.has_work() && q.stalled.is_empty(), "{id} has failed and packets wait");
+            assert!(p.incoming.partial.is_none(), "{id} has failed and a message arrives");
+            assert!(!q.held, "{id} has failed and is held");
+        }
+    }
+
+    /// The timer of a peer is in the set at the peer's time, and no cause is earlier.
+    fn check_timer(&self, p: &Peer) {
+        let armed = p.armed != Instant::FAR;
+        assert_eq!(self.timers.has(p), armed, "{}: armed", p.id);
+        if let Some((cause, due)) = self.first_cause(p.id) {
+            let served = armed || p.queue.ready || p.queue.blocked || p.queue.held;
+            assert!(served, "{}: {cause:?} is due at {due:?}, and no timer is armed", p.id);
+        }
+    }
+
+    fn ops_of<'a>(&'a self, p: &Peer) -> impl Iterator<Item = &'a super::Op> + 'a {
+        let id = p.id;
+        let ops = self.ops.keys().filter_map(|key| self.ops.get(key));
+        ops.filter(move |op| op.peer == Some(id))
+    }
+
+    /// Numbers kept of a peer are those of its operations.
+    fn check_counts(&self, p: &Peer) {
+        let (id, mut waits, mut requests) = (p.id, 0, 0);
+        for op in self.ops_of(p) {
+            waits += 1;
+            requests += u32::from(op.request);
+        }
+        // Callers that wait without an operation count as well.
+        assert!(p.life.waiting >= waits, "{id}: {waits} operations of {}", p.life.waiting);
+        let failed = matches!(p.state, State::Failed(_));
+        assert!(failed || p.outgoing.requests == requests, "{id}: {requests} requests are counted");
+        if let Some(w) = &p.windows {
+            assert!(w.send.in_flight() <= w.send.limit(), "{id}: more in flight than the window");
+        }
+    }
+
+    fn check_lists(&self) {
+        let held = self.peers.iter().filter(|p| p.queue.held).count();
+        assert_eq!(self.held, held, "peers that their links hold");
+        for (endpoint, peer) in &self.by_endpoint {
+            assert_eq!(self.peers[peer.0 as usize].endpoint, *endpoint, "the table of peers");
+        }
+        assert_eq!(self.by_endpoint.len(), self.peers.len(), "peers by their endpoints");
+        assert!(!self.urgent || !self.ready.is_empty(), "urgent, and nobody is ready");
+    }
+
+    /// Posted receives have an operation that waits to be matched; stored messages are in exactly
+    /// one place.
+    fn check_matching(&self) {
+        for (spec, id) in [TAGGED, UNTAGGED].iter().flat_map(|&q| self.posted[q].iter()) {
+            let op = self.ops.get(id.0).map(|op| &op.kind);
+            let posted =
+                matches!(op, Some(Kind::Recv(recv)) if matches!(recv.state, RecvState::Posted));
+            assert!(posted, "a posted receive of {:?} has no operation that waits", spec.source);
+        }
+        let unexpected: usize = self.unexpected.iter().map(|queue| queue.len()).sum();
+        let stored = self.stored.keys().filter_map(|id| self.stored.get(id));
+        let (mut kept, mut announced) = (0, 0);
+        for s in stored {
+            assert!((s.peer.0 as usize) < self.peers.len(), "a stored message of nobody");
+            kept += 1;
+            announced += usize::from(matches!(s.state, StoredState::Announced { .. }));
+        }
+        assert!(unexpected <= kept, "{unexpected} unexpected messages, {kept} stored");
+        assert!(announced <= kept);
+    }
+}

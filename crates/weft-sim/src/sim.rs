@@ -197,7 +197,7 @@ impl Host for Machine {
             return self.agent.as_ref().is_some_and(|agent| agent.borrow_mut().progress());
         }
         let did = self.endpoint.progress();
-        if cfg!(debug_assertions) {
+        if did && cfg!(debug_assertions) {
             self.endpoint.check();
         }
         did

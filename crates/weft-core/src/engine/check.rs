@@ -5,6 +5,8 @@ use super::{Engine, StoredState, TAGGED, UNTAGGED};
 use crate::id::PeerId;
 use crate::peer::{Peer, State};
 use crate::time::Instant;
+use alloc::vec;
+use alloc::vec::Vec;
 
 impl Engine {
     /// Asserts the invariants that the fields of the engine promise each other. It looks at every
@@ -13,10 +15,10 @@ impl Engine {
     /// # Panics
     /// An invariant does not hold; the message names it.
     pub fn check(&self) {
-        for p in &self.peers {
+        for (p, counts) in self.peers.iter().zip(self.ops_by_peer()) {
             self.check_queues(p);
             self.check_timer(p);
-            self.check_counts(p);
+            check_counts(p, counts);
         }
         self.check_lists();
         self.check_matching();
@@ -47,26 +49,17 @@ impl Engine {
         }
     }
 
-    fn ops_of<'a>(&'a self, p: &Peer) -> impl Iterator<Item = &'a super::Op> + 'a {
-        let id = p.id;
-        let ops = self.ops.keys().filter_map(|key| self.ops.get(key));
-        ops.filter(move |op| op.peer == Some(id))
-    }
-
-    /// Numbers kept of a peer are those of its operations.
-    fn check_counts(&self, p: &Peer) {
-        let (id, mut waits, mut requests) = (p.id, 0, 0);
-        for op in self.ops_of(p) {
-            waits += 1;
-            requests += u32::from(op.request);
+    /// For each peer, the number of its operations, and of those that it has to answer.
+    fn ops_by_peer(&self) -> Vec<(u32, u32)> {
+        let mut counts = vec![(0, 0); self.peers.len()];
+        for op in self.ops.keys().filter_map(|key| self.ops.get(key)) {
+            if let Some(peer) = op.peer {
+                let (all, requests) = &mut counts[peer.0 as usize];
+                *all += 1;
+                *requests += u32::from(op.request);
+            }
         }
-        // Callers that wait without an operation count as well.
-        assert!(p.life.waiting >= waits, "{id}: {waits} operations of {}", p.life.waiting);
-        let failed = matches!(p.state, State::Failed(_));
-        assert!(failed || p.outgoing.requests == requests, "{id}: {requests} requests are counted");
-        if let Some(w) = &p.windows {
-            assert!(w.send.in_flight() <= w.send.limit(), "{id}: more in flight than the window");
-        }
+        counts
     }
 
     fn check_lists(&self) {
@@ -98,5 +91,17 @@ impl Engine {
         }
         assert!(unexpected <= kept, "{unexpected} unexpected messages, {kept} stored");
         assert!(announced <= kept);
+    }
+}
+
+/// Numbers kept of a peer are those of its operations.
+fn check_counts(p: &Peer, (waits, requests): (u32, u32)) {
+    let id = p.id;
+    // Callers that wait without an operation count as well.
+    assert!(p.life.waiting >= waits, "{id}: {waits} operations of {}", p.life.waiting);
+    let failed = matches!(p.state, State::Failed(_));
+    assert!(failed || p.outgoing.requests == requests, "{id}: {requests} requests are counted");
+    if let Some(w) = &p.windows {
+        assert!(w.send.in_flight() <= w.send.limit(), "{id}: more in flight than the window");
     }
 }

@@ -11,8 +11,8 @@ const AGENTS: Kind = Kind { agents: true, services: false };
 fn swarm__seeds_that_once_failed() {
     // A matched probe of a silently dead host never ended. A selective sender to a go-back-N
     // receiver sent one packet for each timeout. After a late acknowledgement, a sender went back
-    // by timeouts alone. A receiver that only acknowledges stayed on a dead network. Credit lent for
-    // long active messages did not come back.
+    // by timeouts alone. A receiver that only acknowledges stayed on a dead network. Credit lent
+    // for long active messages did not come back.
     for seed in [205, 228, 152, 221, 104_613, 170, 225] {
         run_seed(seed, RANKS, 200).unwrap_or_else(|failure| panic!("{failure}"));
     }

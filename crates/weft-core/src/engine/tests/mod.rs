@@ -818,7 +818,7 @@ impl Net {
     /// Checks the invariants of a node, now and then: a flood has a hundred thousand operations.
     fn check(&mut self, node: usize) {
         self.steps = self.steps.wrapping_add(1);
-        if self.steps % 16 == 0 {
+        if self.steps.is_multiple_of(16) {
             self.nodes[node].engine.check();
         }
     }

@@ -10,16 +10,20 @@ pub const VARIABLE: &str = "WEFT_COMMIT";
 /// Git writes the commit into this file when it makes an archive.
 const ARCHIVED: &str = "dist/commit";
 
-/// Returns the commit of the sources in `root`, with `-dirty` where tracked files were changed:
-/// from the environment, from Git, or from the file in a source archive.
+/// Returns the commit that a build of the sources in `root` prints: that of the environment, else
+/// that of the sources.
 pub fn commit(root: &Path) -> Option<String> {
-    let given = std::env::var(VARIABLE).ok();
-    let found = given.or_else(|| match root.join(".git").exists() {
+    std::env::var(VARIABLE).ok().or_else(|| of_sources(root)).filter(|commit| !commit.is_empty())
+}
+
+/// Returns the commit of the sources in `root`, with `-dirty` where tracked files were changed:
+/// from Git, or from the file in a source archive.
+pub fn of_sources(root: &Path) -> Option<String> {
+    let found = match root.join(".git").exists() {
         true => described(root),
         false => archived(&std::fs::read_to_string(root.join(ARCHIVED)).ok()?),
-    })?;
-    let found = found.trim();
-    (!found.is_empty()).then(|| found.to_owned())
+    };
+    found.map(|commit| commit.trim().to_owned())
 }
 
 fn described(root: &Path) -> Option<String> {

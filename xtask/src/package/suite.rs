@@ -249,7 +249,8 @@ fn debian(debs: &[&PathBuf], checks: &mut Checks) {
     checks.check("deb: nothing is left", left.is_some_and(|names| names.is_empty()));
 }
 
-/// Starts the agent as its unit does, sees its user and rights, and runs ranks of a user without rights over it.
+/// Starts the agent as its unit does, sees its user and rights, and runs ranks of a user without
+/// rights over it.
 fn agent(root: &Path, checks: &mut Checks) {
     let version = output_of(&mut inside(root, &["weftd", "--version"]));
     checks.check("deb: the agent's version", version.is_some_and(|v| v == version_of("weftd")));

@@ -27,10 +27,10 @@ const PART: u32 = 8;
 const AGAIN: Duration = Duration::from_secs(5);
 /// Most routes that are kept, each with a socket. A further route evicts one, which is found again
 /// when needed.
-const WAYS_MAX: usize = 64;
+const CONNECTIONS_MAX: usize = 64;
 
 /// The route to a counter in a kernel.
-pub(super) enum Way {
+pub(super) enum Connection {
     /// Datagrams to the kernel.
     Client(Box<CounterClient>),
     /// The agent, at least until that time. `None`: the counter is in no kernel.
@@ -40,7 +40,7 @@ pub(super) enum Way {
 }
 
 /// Routes by peer and key of the counter.
-pub(super) type Ways = BTreeMap<(PeerId, u64), Way>;
+pub(super) type Connections = BTreeMap<(PeerId, u64), Connection>;
 
 /// A route that one addition uses. Dropping this forgets the route, and the next addition finds it
 /// again.
@@ -50,9 +50,9 @@ struct Taken<'a> {
 }
 
 impl Taken<'_> {
-    fn give_back(self, way: Way) {
+    fn give_back(self, connection: Connection) {
         let counter = self.counter;
-        self.packets.with(|state| state.kernels.insert(counter, way));
+        self.packets.with(|state| state.kernels.insert(counter, connection));
         std::mem::forget(self);
     }
 }
@@ -75,20 +75,20 @@ impl Packets {
         if !self.is_in_kernel(at) {
             return Ok(None);
         }
-        let Some((taken, known)) = self.take_way(at, key) else { return Ok(None) };
-        let way = match known {
-            Some(client) => Way::Client(client),
-            None => self.find_way(at, key).await?,
+        let Some((taken, known)) = self.take_connection(at, key) else { return Ok(None) };
+        let connection = match known {
+            Some(client) => Connection::Client(client),
+            None => self.find_connection(at, key).await?,
         };
-        let Way::Client(mut client) = way else {
-            taken.give_back(way);
+        let Connection::Client(mut client) = connection else {
+            taken.give_back(connection);
             return Ok(None);
         };
         client.add(0, n);
         let answer = await_answer(self.endpoint(), &mut client).await;
         if let Some(before) = answer.filter(|_| !self.with(|state| state.lose_answers)) {
             self.with(|state| state.stats.kernel_adds += 1);
-            taken.give_back(Way::Client(client));
+            taken.give_back(Connection::Client(client));
             return Ok(Some(before));
         }
         log::warn!(
@@ -101,27 +101,31 @@ impl Packets {
             true => self.ask_agent(at, key, question::ANSWER).await?,
             false => None,
         };
-        taken.give_back(Way::Agent(Some(Instant::now() + AGAIN)));
+        taken.give_back(Connection::Agent(Some(Instant::now() + AGAIN)));
         Ok(answer)
     }
 
     /// Takes the route to a counter; the caller finds it if none is known. `None` if the agent is
     /// the route now.
-    fn take_way(&self, at: PeerId, key: u64) -> Option<(Taken<'_>, Option<Box<CounterClient>>)> {
+    fn take_connection(
+        &self,
+        at: PeerId,
+        key: u64,
+    ) -> Option<(Taken<'_>, Option<Box<CounterClient>>)> {
         let counter = (at, key);
         let client = self.with(|state| match state.kernels.get(&counter) {
-            Some(Way::Busy | Way::Agent(None)) => Err(()),
-            Some(Way::Agent(Some(until))) if *until > Instant::now() => Err(()),
+            Some(Connection::Busy | Connection::Agent(None)) => Err(()),
+            Some(Connection::Agent(Some(until))) if *until > Instant::now() => Err(()),
             known => {
                 let new = known.is_none();
-                if new && state.kernels.len() >= WAYS_MAX {
-                    let idle = |way: &Way| !matches!(way, Way::Busy);
-                    let first = state.kernels.iter().find(|(_, way)| idle(way));
+                if new && state.kernels.len() >= CONNECTIONS_MAX {
+                    let idle = |connection: &Connection| !matches!(connection, Connection::Busy);
+                    let first = state.kernels.iter().find(|(_, connection)| idle(connection));
                     let first = first.map(|(&counter, _)| counter).ok_or(())?;
                     state.kernels.remove(&first);
                 }
-                match state.kernels.insert(counter, Way::Busy) {
-                    Some(Way::Client(client)) => Ok(Some(client)),
+                match state.kernels.insert(counter, Connection::Busy) {
+                    Some(Connection::Client(client)) => Ok(Some(client)),
                     _ => Ok(None),
                 }
             }
@@ -138,27 +142,29 @@ impl Packets {
     }
 
     /// Asks the agent of a peer for a client's slot in its kernel, and tests it.
-    async fn find_way(&self, at: PeerId, key: u64) -> Result<Way, OpError> {
+    async fn find_connection(&self, at: PeerId, key: u64) -> Result<Connection, OpError> {
         let Some(place) = self.ask_agent(at, key, question::PLACE).await? else {
-            return Ok(Way::Agent(None));
+            return Ok(Connection::Agent(None));
         };
         let nonce = self.ask_agent(at, key, question::NONCE).await?.unwrap_or(0);
         let (client, port, addresses) = (place as u16, (place >> 16) as u16, place >> 32 & 0xffff);
         let endpoint = self.endpoint();
         let of = |(job, owner): (JobKey, _)| client_key(&job, owner, endpoint.id(), nonce);
         let secret = endpoint.job_key().zip(endpoint.identity(at)).map(of);
-        let Some(secret) = secret else { return Ok(Way::Agent(None)) };
+        let Some(secret) = secret else { return Ok(Connection::Agent(None)) };
         // An invalid value was refused when the job began.
         let ports = ports_from_env().unwrap_or_default();
         for number in 0..addresses {
             let ip = self.ask_agent(at, key, question::ADDRESS + number).await?;
             let Some(ip) = ip else { break };
             let server = SocketAddrV4::new(Ipv4Addr::from(ip as u32), port);
-            let Ok(mut way) = CounterClient::open(server, client, secret, ports) else { continue };
-            way.ask();
-            if await_answer(self.endpoint(), &mut way).await.is_some() {
+            let Ok(mut connection) = CounterClient::open(server, client, secret, ports) else {
+                continue;
+            };
+            connection.ask();
+            if await_answer(self.endpoint(), &mut connection).await.is_some() {
                 log::debug!("adding to counters of peer {} in its kernel, at {server}", at.0);
-                return Ok(Way::Client(Box::new(way)));
+                return Ok(Connection::Client(Box::new(connection)));
             }
         }
         log::warn!(
@@ -166,7 +172,7 @@ impl Packets {
              no route): its agent serves them",
             at.0
         );
-        Ok(Way::Agent(Some(Instant::now() + AGAIN)))
+        Ok(Connection::Agent(Some(Instant::now() + AGAIN)))
     }
 
     /// Asks the agent of a peer about a counter in its kernel. `None` if the counter is not there.

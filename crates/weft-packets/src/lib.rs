@@ -132,7 +132,7 @@ struct State {
     /// The agent of the host, if one serves this endpoint.
     agent: Option<Agent>,
     /// Routes to peers' counters in the kernels of their hosts.
-    kernels: kernel::Ways,
+    kernels: kernel::Connections,
     /// The chosen forwarder of multicasts: rank or agent.
     place: Place,
     /// Wakers of futures that wait for credit or for the end of a remote-memory copy.
@@ -164,7 +164,7 @@ impl State {
             copies: Copies::new(config.rcpy_tlb.max(1) as usize),
             counters: BTreeSet::new(),
             agent: agent.map(Agent::new),
-            kernels: kernel::Ways::new(),
+            kernels: kernel::Connections::new(),
             place: config.multicast,
             wakers: Vec::new(),
             credit: config.multicast_credit.clamp(1, 1 << 16),

@@ -46,7 +46,7 @@ impl Packets {
             match self.try_post(to, name, data) {
                 Err(OpError::Busy) => {
                     self.endpoint().wait_for(Awaits::Room(Some(to)));
-                    self.port.keep_row(to);
+                    self.port.keep_coalescing(to);
                 }
                 other => return other,
             }

@@ -1,7 +1,7 @@
 //! Copies straight between this process's memory and a peer's.
 
+use super::copy_choice::Way;
 use super::driver::Driver;
-use super::ways::Way;
 use weft_core::choices::Transfer;
 use weft_core::engine::types::Direct;
 
@@ -36,9 +36,9 @@ impl Driver {
         }
         if d.offset == 0 {
             let now = self.intake.tick();
-            self.intake.ways.start(now, d.op, d.peer, d.total);
+            self.intake.copy_choice.start(now, d.op, d.peer, d.total);
         }
-        self.intake.ways.rest(d.op, at_hand)
+        self.intake.copy_choice.rest(d.op, at_hand)
     }
 
     /// Copies a part of a message into the receiver's memory.

@@ -1,9 +1,9 @@
 //! The driver: owns engine, links and clock, and moves bytes between them.
 
-use super::away::Away;
+use super::absence::Absence;
 use super::intake::Intake;
 use super::paths::Paths;
-use super::polling::{Polling, CLOCK_ROUNDS, RARELY};
+use super::polling::{Polling, CLOCK_ROUNDS, POLL_INTERVAL};
 use super::waits::Waits;
 use crate::clock::Clock;
 use std::collections::{BTreeMap, HashMap};
@@ -31,7 +31,7 @@ pub(crate) struct Driver {
     pub(super) trains: Trains,
     pub sleepers: BTreeMap<(Instant, u64), Waker>,
     /// Absences of a program that makes no progress for long, or does nothing else.
-    pub(super) away: Away,
+    pub(super) absence: Absence,
     pub(super) waits: Waits,
 }
 
@@ -55,9 +55,9 @@ pub(crate) struct Known {
 /// Messages that wait to leave with others.
 pub(super) struct Trains {
     /// True if packets were left to the next round, which must come before any sleep.
-    pub put_off: bool,
+    pub deferred_round: bool,
     /// Time until which messages wait for later ones.
-    pub company_until: Instant,
+    pub coalesce_until: Instant,
 }
 
 impl Driver {
@@ -73,9 +73,9 @@ impl Driver {
             links,
             identity: Identity { encoded: address.encode(), address },
             known: Known::default(),
-            trains: Trains { put_off: false, company_until: now },
+            trains: Trains { deferred_round: false, coalesce_until: now },
             sleepers: BTreeMap::new(),
-            away: Away::new(now),
+            absence: Absence::new(now),
             waits: Waits::default(),
         }
     }
@@ -86,9 +86,10 @@ impl Driver {
     pub fn progress(&mut self, budget: usize) -> bool {
         self.leave_if_copied();
         self.polling.rounds += 1;
-        self.polling.looks = self.polling.looks.wrapping_add(1);
-        let (mut did, mut rare) = (std::mem::take(&mut self.away.untold), self.polling.exact);
-        let woken = self.polling.woken.take().filter(|_| !self.polling.exact);
+        self.polling.polls = self.polling.polls.wrapping_add(1);
+        let (mut did, mut rare) =
+            (std::mem::take(&mut self.absence.unreported), self.polling.exact);
+        let ready_links = self.polling.ready_links.take().filter(|_| !self.polling.exact);
         self.intake.time.fresh = false;
         self.intake.outcome.ended = false;
         let timed = rare || self.polling.rounds >= CLOCK_ROUNDS;
@@ -96,27 +97,27 @@ impl Driver {
             self.polling.rounds = 0;
             self.intake.tick();
             self.choose_close();
-            if self.intake.time.now >= self.polling.look_at || woken.is_some() {
-                self.polling.look_at = self.intake.time.now + self.polling.rarely;
-                self.polling.rarely = (self.polling.rarely * 2).min(RARELY[1]);
-                did |= !rare && self.look_at_wait(self.intake.time.now);
+            if self.intake.time.now >= self.polling.poll_all_at || ready_links.is_some() {
+                self.polling.poll_all_at = self.intake.time.now + self.polling.poll_interval;
+                self.polling.poll_interval = (self.polling.poll_interval * 2).min(POLL_INTERVAL[1]);
+                did |= !rare && self.check_wait(self.intake.time.now);
                 rare = true;
             }
         }
         let mut more = false;
         for i in 0..self.links.len() {
             // HELLOs of new peers can wait; polling a network costs a system call.
-            let look = match woken {
+            let look = match ready_links {
                 Some(ready) => i >= 64 || ready >> i & 1 != 0,
-                None => rare || self.is_looked_at(i),
+                None => rare || self.is_polled(i),
             };
             if look {
                 self.intake.arriving.link = i;
                 let budget =
                     if self.intake.arriving.caps[i].network { TRAIN_BUDGET } else { budget };
                 let found = self.links[i].recv(budget, &mut self.intake) > 0;
-                if found && !self.is_looked_at(i) {
-                    self.polling.rarely = RARELY[0];
+                if found && !self.is_polled(i) {
+                    self.polling.poll_interval = POLL_INTERVAL[0];
                 }
                 self.polling.quiet[i] =
                     if found { 0 } else { self.polling.quiet[i].saturating_add(1) };
@@ -124,24 +125,24 @@ impl Driver {
             }
         }
         did |= more;
-        self.away.round_at = self.intake.time.now;
+        self.absence.round_at = self.intake.time.now;
         if timed {
             did |= self.on_time(more);
         }
         // A round that was put off ends here; held packets may leave when their link has reported
         // room.
-        let told = self.trains.put_off || did && self.intake.engine.has_held();
+        let told = self.trains.deferred_round || did && self.intake.engine.has_held();
         if rare || told || self.intake.has_work() {
-            did |= self.wind_up(rare);
+            did |= self.finish_round(rare);
         }
         did
     }
 
     /// Ends a round: acts and sends, or leaves it to the next round.
     #[inline]
-    pub(super) fn wind_up(&mut self, rare: bool) -> bool {
-        self.trains.put_off = !rare && self.may_put_off();
-        self.trains.put_off || {
+    pub(super) fn finish_round(&mut self, rare: bool) -> bool {
+        self.trains.deferred_round = !rare && self.may_defer();
+        self.trains.deferred_round || {
             self.intake.freshen();
             self.flush()
         }
@@ -150,15 +151,15 @@ impl Driver {
     /// True if the remaining work can wait for the next round: an operation that the program waits
     /// for has ended, nothing waits for the rest, and the rest was not put off before.
     #[inline]
-    fn may_put_off(&self) -> bool {
-        self.intake.outcome.ended && !self.trains.put_off && !self.intake.has_urgent()
+    fn may_defer(&self) -> bool {
+        self.intake.outcome.ended && !self.trains.deferred_round && !self.intake.has_urgent()
     }
 
     /// Does due work. Timeouts may be deferred while `more` packets have arrived.
     fn on_time(&mut self, more: bool) -> bool {
         let mut did = false;
         if self.intake.engine.next_timeout().is_some_and(|at| at <= self.intake.time.now) {
-            if self.away.shall_wait(more) {
+            if self.absence.defers_timeout(more) {
                 self.polling.rounds = CLOCK_ROUNDS;
             } else {
                 self.intake.engine.handle_timeout(self.intake.time.now);
@@ -176,7 +177,7 @@ impl Driver {
     /// Prepares the round after a sleep: it reads the clock and polls the links in `ready`, a bit
     /// each.
     pub fn refresh(&mut self, ready: u64) {
-        self.polling.woken = Some(ready);
+        self.polling.ready_links = Some(ready);
         self.polling.rounds = CLOCK_ROUNDS;
     }
 

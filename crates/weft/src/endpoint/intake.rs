@@ -1,12 +1,12 @@
 //! The part of the driver to which links deliver packets: the engine, and the memory for packets.
 //! Work that needs a link is left to the driver ([`Due`]).
 
+use super::copy_choice::CopyChoice;
 use super::future::wake;
 use super::length::Lengths;
 use super::ops::{AwaitedRecv, OpTable, Owner};
 use super::ports::Ports;
 use super::sys::Memory;
-use super::ways::Ways;
 use crate::clock::Clock;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::task::Waker;
@@ -46,7 +46,7 @@ pub(crate) struct Intake {
     store: Store,
     pub regions: HashMap<u64, Memory>,
     pub(super) due: Due,
-    pub(super) ways: Ways,
+    pub(super) copy_choice: CopyChoice,
     pub(crate) arriving: Arriving,
 }
 
@@ -121,7 +121,7 @@ impl Intake {
             store: Store::default(),
             regions: HashMap::new(),
             due: Due::default(),
-            ways: Ways::default(),
+            copy_choice: CopyChoice::default(),
             arriving: Arriving { caps, ..Arriving::default() },
         }
     }
@@ -254,7 +254,7 @@ impl Intake {
 
     /// Handles a HELLO of an endpoint that the link knows only from its connection.
     #[cold]
-    fn note_stranger(&mut self, placement: Placement, header: &[u8]) {
+    fn note_new_peer(&mut self, placement: Placement, header: &[u8]) {
         if placement != Placement::None {
             return;
         }
@@ -332,13 +332,13 @@ impl Intake {
     pub(super) fn event(&mut self, event: Event) {
         match event {
             Event::Complete(c) => {
-                if !self.ways.is_idle() {
-                    self.ways.end(self.time.clock.now(), c.op, c.result().is_ok());
+                if !self.copy_choice.is_idle() {
+                    self.copy_choice.end(self.time.clock.now(), c.op, c.result().is_ok());
                 }
                 self.complete(c);
             }
             Event::Release(op) => {
-                self.ways.end(self.time.now, op, false);
+                self.copy_choice.end(self.time.now, op, false);
                 self.ops.release(op);
             }
             Event::CopyStored { id, op, len } => {
@@ -404,7 +404,7 @@ impl Sink for Intake {
                 self.note_first(placement, header)
             }
             Some(kind) if kind == PacketType::Hello as u8 && from.is_none() => {
-                self.note_stranger(placement, header)
+                self.note_new_peer(placement, header)
             }
             _ => {}
         }

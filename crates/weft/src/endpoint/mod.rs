@@ -1,10 +1,12 @@
 //! The endpoint: the local communication object of programs.
 
+mod absence;
 mod active;
-mod away;
 mod choose;
 mod closing;
+mod coalescing;
 mod copied;
+mod copy_choice;
 mod count;
 mod direct;
 pub(crate) mod driver;
@@ -18,7 +20,6 @@ pub(crate) mod ports;
 mod queue;
 mod regions;
 mod routing;
-mod row;
 mod served;
 mod spare;
 #[allow(unsafe_code)]
@@ -27,7 +28,6 @@ mod tasks;
 mod transmit;
 mod wait;
 pub(crate) mod waits;
-mod ways;
 
 pub use active::ActiveMessage;
 pub use choose::ChoiceError;
@@ -361,11 +361,11 @@ impl Endpoint {
         self.call_back(inner, did)
     }
 
-    /// Polls links directly between two rounds of a wait: see [`Driver::look_closely`].
+    /// Polls links directly between two rounds of a wait: see [`Driver::poll_closely`].
     #[inline]
-    fn look_closely(&self, budget: usize) -> bool {
+    fn poll_closely(&self, budget: usize) -> bool {
         let mut inner = self.inner.borrow_mut();
-        inner.driver.look_closely(polling::CLOSE_ROUNDS, budget) && self.call_back(inner, true)
+        inner.driver.poll_closely(polling::CLOSE_ROUNDS, budget) && self.call_back(inner, true)
     }
 
     /// Calls clients of the port, and tasks, for arrived messages. True if there were any, or if
@@ -396,7 +396,10 @@ impl Endpoint {
     pub fn prepare_wait(&self) -> bool {
         let inner = &mut *self.inner.borrow_mut();
         inner.driver.leave_if_copied();
-        if inner.driver.trains.put_off || inner.driver.away.untold || inner.tasks.has_news() {
+        if inner.driver.trains.deferred_round
+            || inner.driver.absence.unreported
+            || inner.tasks.has_news()
+        {
             return false;
         }
         inner.note_sleep();
@@ -417,7 +420,7 @@ impl Endpoint {
         if !idle {
             links.iter_mut().for_each(|l| l.finish_wait());
         }
-        inner.driver.away.watched = idle;
+        inner.driver.absence.watched = idle;
         idle
     }
 
@@ -434,8 +437,8 @@ impl Endpoint {
     /// Ends the wait that `prepare_wait` began.
     pub fn finish_wait(&self) {
         let driver = &mut self.inner.borrow_mut().driver;
-        driver.away.watched = false;
-        driver.look_everywhere();
+        driver.absence.watched = false;
+        driver.poll_all_next();
     }
 
     /// Waits until `progress` did something or `timeout` has passed: spins briefly, then sleeps.
@@ -467,7 +470,7 @@ impl Endpoint {
     fn spin(&self, spins: bool, budget: usize) -> bool {
         for _ in 0..if spins { SPINS } else { 1 } {
             // No pause in between, since it costs more than polling the links.
-            if self.progress_by(budget) || spins && self.look_closely(budget) {
+            if self.progress_by(budget) || spins && self.poll_closely(budget) {
                 return true;
             }
         }

@@ -6,7 +6,7 @@
 //! unacknowledged, all paths are asked again; paths that stay silent while another answers are
 //! lost, and their packets move to other paths.
 
-use super::row::Row;
+use super::coalescing::Coalescing;
 use crate::calibration::Calibration;
 use arrayvec::ArrayVec;
 use std::time::Duration;
@@ -117,7 +117,7 @@ pub(super) struct Route {
     callers: ArrayVec<u8, PATHS_MAX>,
     last_caller: u8,
     /// The row of small messages to the peer.
-    pub row: Row,
+    pub coalescing: Coalescing,
     /// Time of the last stall, when paths were asked.
     stalled: Instant,
 }
@@ -160,7 +160,7 @@ impl Route {
             fits,
             callers,
             last_caller: first,
-            row: Row::default(),
+            coalescing: Coalescing::default(),
             stalled: Instant(0),
         };
         route.choose();

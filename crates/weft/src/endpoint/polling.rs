@@ -32,12 +32,12 @@ pub(super) struct Polling {
     /// Rounds of progress, and of direct polls, since the clock was read.
     pub rounds: u32,
     /// The same since the start, modulo 2^32.
-    pub looks: u32,
+    pub polls: u32,
     /// Time at which every link is polled again.
-    pub look_at: Instant,
-    pub rarely: Duration,
+    pub poll_all_at: Instant,
+    pub poll_interval: Duration,
     /// The links that have a packet, a bit each, as the system has just reported.
-    pub woken: Option<u64>,
+    pub ready_links: Option<u64>,
     /// True if a peer is reached over a network whose poll costs no system call.
     pub has_polled_network: bool,
     /// True if time is virtual: a simulator calls only when something happened, so every round
@@ -48,7 +48,8 @@ pub(super) struct Polling {
 /// Time between polls of a link that no peer uses, or whose poll costs a system call and gave
 /// nothing: from the first to the last, doubled by each poll in vain. It is a time, not a number of
 /// rounds: where rounds are cheap, such polls would take most of the time.
-pub(super) const RARELY: [Duration; 2] = [Duration::from_micros(16), Duration::from_micros(128)];
+pub(super) const POLL_INTERVAL: [Duration; 2] =
+    [Duration::from_micros(16), Duration::from_micros(128)];
 /// Rounds between readings of the clock while nothing happens.
 pub(super) const CLOCK_ROUNDS: u32 = 8;
 
@@ -59,10 +60,10 @@ impl Polling {
             busy: vec![false; links],
             close: Close::default(),
             rounds: 0,
-            looks: 0,
-            look_at: now,
-            rarely: RARELY[0],
-            woken: None,
+            polls: 0,
+            poll_all_at: now,
+            poll_interval: POLL_INTERVAL[0],
+            ready_links: None,
             has_polled_network: false,
             exact,
         }
@@ -83,7 +84,7 @@ impl Driver {
     /// True if a link is polled in every round: a link in use is, unless its poll costs a system
     /// call and nothing came over it for long while the poll of another link in use costs none.
     #[inline]
-    pub(super) fn is_looked_at(&self, i: usize) -> bool {
+    pub(super) fn is_polled(&self, i: usize) -> bool {
         self.polling.busy[i]
             && (self.intake.arriving.caps[i].polled
                 || self.polling.quiet[i] < QUIET
@@ -92,7 +93,7 @@ impl Driver {
 
     /// Makes the next rounds poll all links in use, since data is expected: most likely over the
     /// link of earlier data, but maybe over another.
-    pub(super) fn look_for_data(&mut self) {
+    pub(super) fn poll_for_data(&mut self) {
         if !self
             .intake
             .arriving
@@ -104,20 +105,20 @@ impl Driver {
     }
 
     /// Polls the links in use directly, between two rounds of progress, if that costs no system
-    /// call: up to `looks` times or, for networks, `SWIFT` times as often. Handles arrived packets
+    /// call: up to `polls` times or, for networks, `SWIFT` times as often. Handles arrived packets
     /// as a round does.
     #[inline]
-    pub fn look_closely(&mut self, looks: u32, budget: usize) -> bool {
+    pub fn poll_closely(&mut self, polls: u32, budget: usize) -> bool {
         if self.polling.close.links.is_empty() {
             return false;
         }
         self.leave_if_copied();
         self.polling.rounds += 1;
-        self.polling.looks = self.polling.looks.wrapping_add(1);
+        self.polling.polls = self.polling.polls.wrapping_add(1);
         (self.intake.time.fresh, self.intake.outcome.ended) = (false, false);
-        let looks = if self.polling.close.is_swift { looks * SWIFT } else { looks };
+        let polls = if self.polling.close.is_swift { polls * SWIFT } else { polls };
         let (turns, each) =
-            if self.polling.close.links.len() == 1 { (1, looks) } else { (looks.div_ceil(4), 4) };
+            if self.polling.close.links.len() == 1 { (1, polls) } else { (polls.div_ceil(4), 4) };
         for _ in 0..turns {
             for at in 0..self.polling.close.links.len() {
                 let link = usize::from(self.polling.close.links[at]);
@@ -127,7 +128,7 @@ impl Driver {
                 if self.links[link].recv_soon(each, budget, &mut self.intake) > 0 {
                     self.polling.quiet[link] = 0;
                     if self.intake.has_work() || self.intake.engine.has_held() {
-                        self.wind_up(false);
+                        self.finish_round(false);
                     }
                     return true;
                 }
@@ -145,7 +146,7 @@ impl Driver {
     /// True if the next round must be one of progress, not only of direct polls.
     #[inline]
     pub fn is_round_due(&self) -> bool {
-        self.trains.put_off || self.polling.rounds + 1 >= CLOCK_ROUNDS
+        self.trains.deferred_round || self.polling.rounds + 1 >= CLOCK_ROUNDS
     }
 
     /// Chooses the links to poll directly: those that are polled in every round, if no poll costs a
@@ -153,7 +154,7 @@ impl Driver {
     pub(super) fn choose_close(&mut self) {
         self.polling.close = Close { links: ArrayVec::new(), is_swift: true };
         for at in 0..self.links.len() {
-            if self.is_looked_at(at) {
+            if self.is_polled(at) {
                 let caps = &self.intake.arriving.caps[at];
                 if !caps.polled || self.polling.close.links.try_push(at as u8).is_err() {
                     return self.polling.close.links.clear();

@@ -73,7 +73,7 @@ impl Driver {
         if !is(t, PacketType::Pull) {
             return;
         }
-        self.look_for_data();
+        self.poll_for_data();
         let Ok((_, Packet::Pull(ask), _)) = wire::parse(t.header.as_slice()) else { return };
         let core = &mut self.intake;
         let busy = core
@@ -139,8 +139,8 @@ impl Driver {
     pub(crate) fn send_started(&mut self, peer: PeerId, len: usize) {
         self.leave_if_copied();
         self.send_first(peer, len);
-        if self.intake.engine.queued(peer) > 0 && self.away.is_long(self.intake.time.now) {
-            self.look_for_room();
+        if self.intake.engine.queued(peer) > 0 && self.absence.is_long(self.intake.time.now) {
+            self.poll_for_room();
         }
     }
 

@@ -112,9 +112,9 @@ impl Default for Waits {
 impl Waits {
     /// Records that the program waits now. True if an action about the wait is due.
     fn look(&mut self, now: Instant, mark: u64, first: Duration) -> bool {
-        let away = !self.slept && now.since(self.last) > COMPUTES || self.computes;
+        let absence = !self.slept && now.since(self.last) > COMPUTES || self.computes;
         (self.slept, self.computes, self.last) = (false, false, now);
-        if mark != self.mark || away {
+        if mark != self.mark || absence {
             let shown = if first.is_zero() { SHOWN } else { SHOWN.min(first) };
             (self.mark, self.since, self.due) = (mark, now, now + shown);
             self.shown = false;
@@ -142,7 +142,7 @@ impl Driver {
 
     /// Checks the program's wait. True if it was shown or logged.
     #[inline]
-    pub(super) fn look_at_wait(&mut self, now: Instant) -> bool {
+    pub(super) fn check_wait(&mut self, now: Instant) -> bool {
         let (mark, first) = (self.mark(), self.first_line());
         self.waits.look(now, mark, first) && self.on_long_wait(now)
     }
@@ -365,7 +365,7 @@ impl Inner {
         let driver = &mut self.driver;
         if !driver.polling.exact {
             let now = driver.intake.time.clock.now();
-            driver.look_at_wait(now);
+            driver.check_wait(now);
             driver.waits.slept = true;
         }
     }

@@ -103,8 +103,8 @@ impl Port {
     }
 
     /// Lets later packets for a peer wait and leave in bursts, after a wait for room.
-    pub fn keep_row(&self, to: PeerId) {
-        self.endpoint.inner.borrow_mut().driver.keep_row(to);
+    pub fn keep_coalescing(&self, to: PeerId) {
+        self.endpoint.inner.borrow_mut().driver.keep_coalescing(to);
     }
 
     /// Sends part of shared memory as a message of one packet, without a copy in this process

@@ -65,7 +65,7 @@ impl Endpoint {
             did = inner.driver.progress(1);
             inner.count(did);
         } else {
-            did |= inner.driver.look_closely(LOOKS, 1);
+            did |= inner.driver.poll_closely(LOOKS, 1);
         }
         match did {
             true => self.call_back(inner, true),

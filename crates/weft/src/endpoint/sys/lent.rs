@@ -312,7 +312,7 @@ impl Endpoint {
         while self.queued(to) >= INJECTED_MAX {
             // Backpressure: earlier messages have to leave first.
             self.wait_for(Awaits::Room(Some(to)));
-            self.inner.borrow_mut().driver.keep_row(to);
+            self.inner.borrow_mut().driver.keep_coalescing(to);
         }
         let d = &mut self.inner.borrow_mut().driver;
         let inject = data.len() <= d.intake.engine.inject_max(to);

@@ -106,7 +106,7 @@ impl Driver {
         mut memory: impl FnMut(&mut OpTable) -> Memory,
     ) -> Result<(), Refused> {
         let now = self.intake.tick();
-        let waits = self.is_in_row(args.peer);
+        let waits = self.is_coalesced(args.peer);
         if !waits && self.inject_now(now, &args, data, owner, &mut memory) {
             return Ok(());
         }
@@ -114,7 +114,7 @@ impl Driver {
         let op = self.intake.engine.send(now, SendArgs { addr: memory.addr(), ..args })?;
         self.intake.ops.insert(op, owner, memory);
         match waits {
-            true => self.wait_for_company(args.peer),
+            true => self.coalesce(args.peer),
             false => self.send_started(args.peer, data.len()),
         }
         Ok(())
@@ -219,7 +219,7 @@ impl Inner {
         // With more ranks than cores the sender may need this core; and a rank that must not spin
         // does not.
         let spins = inner.hand_over.is_zero() && !inner.spin.is_zero();
-        let (rounds, looks) = if spins { (AWAIT_ROUNDS, CLOSE_ROUNDS) } else { (1, 1) };
+        let (rounds, polls) = if spins { (AWAIT_ROUNDS, CLOSE_ROUNDS) } else { (1, 1) };
         for round in 0..rounds {
             if round > 0 || inner.driver.is_round_due() {
                 let did = inner.driver.progress(1);
@@ -228,7 +228,7 @@ impl Inner {
             let ends = |inner: &Inner| {
                 !inner.driver.intake.engine.awaits() || !inner.driver.intake.ports.is_idle()
             };
-            if ends(inner) || inner.driver.look_closely(looks, 1) && ends(inner) {
+            if ends(inner) || inner.driver.poll_closely(polls, 1) && ends(inner) {
                 break;
             }
         }

@@ -175,13 +175,13 @@ struct Flying {
 
 /// The measurements of both copies, for all peers of this host together.
 #[derive(Debug, Default)]
-pub(super) struct Ways {
+pub(super) struct CopyChoice {
     classes: [Class; BOUNDS.len() + 1],
     flying: Vec<Flying>,
 }
 
-impl Ways {
-    /// Begins a message of `len` bytes. [`Ways::end`] must be called at its end.
+impl CopyChoice {
+    /// Begins a message of `len` bytes. [`CopyChoice::end`] must be called at its end.
     pub fn start(&mut self, now: Instant, op: OpId, peer: PeerId, len: u64) {
         let at = BOUNDS.iter().filter(|&&bound| len > bound).count();
         let class = &mut self.classes[at];
@@ -232,26 +232,32 @@ mod tests {
 
     /// Sends messages one after the other, `window` at a time, by copies that take `ns` nanoseconds
     /// for a message, and counts the messages of each copy.
-    fn run(ways: &mut Ways, messages: u32, window: u32, len: u64, ns: [u64; 2]) -> [u32; 2] {
+    fn run(
+        copy_choice: &mut CopyChoice,
+        messages: u32,
+        window: u32,
+        len: u64,
+        ns: [u64; 2],
+    ) -> [u32; 2] {
         let (mut now, mut counts) = (Instant(1), [0; 2]);
         let mut under_way = std::collections::VecDeque::new();
         for n in 1..=messages {
-            ways.start(now, OpId(n), PEER, len);
-            let way = ways.rest(OpId(n), true);
+            copy_choice.start(now, OpId(n), PEER, len);
+            let way = copy_choice.rest(OpId(n), true);
             counts[way as usize] += 1;
             under_way.push_back((OpId(n), way));
             if under_way.len() as u32 >= window || n == messages {
                 let (op, way) = under_way.pop_front().unwrap();
                 now = now + Duration::from_nanos(ns[way as usize]);
-                ways.end(now, op, true);
+                copy_choice.end(now, op, true);
                 // The time between messages belongs to neither copy.
                 if under_way.is_empty() {
                     now = now + Duration::from_millis(3);
                 }
             }
         }
-        under_way.drain(..).for_each(|(op, _)| ways.end(now, op, true));
-        assert!(ways.is_idle());
+        under_way.drain(..).for_each(|(op, _)| copy_choice.end(now, op, true));
+        assert!(copy_choice.is_idle());
         counts
     }
 
@@ -260,9 +266,9 @@ mod tests {
         for window in [1, 2, 7, 32] {
             for (ns, best) in [([100_000, 60_000], Way::Packets), ([60_000, 100_000], Way::Direct)]
             {
-                let mut ways = Ways::default();
-                run(&mut ways, 50_000, window, LEN, ns);
-                let counts = run(&mut ways, 5000, window, LEN, ns);
+                let mut copy_choice = CopyChoice::default();
+                run(&mut copy_choice, 50_000, window, LEN, ns);
+                let counts = run(&mut copy_choice, 5000, window, LEN, ns);
                 assert!(counts[best as usize] > 4500, "{window} {best:?} {counts:?}");
                 assert!(counts[best.other() as usize] > 0, "the other one is tried again");
             }
@@ -271,11 +277,12 @@ mod tests {
 
     #[test]
     fn ways__the_first_messages_after_a_change_do_not_count() {
-        let (mut ways, mut now, mut before) = (Ways::default(), Instant(1), Way::Direct);
+        let (mut copy_choice, mut now, mut before) =
+            (CopyChoice::default(), Instant(1), Way::Direct);
         let (mut cold, mut packets) = (0, 0);
         for n in 1..=2000 {
-            ways.start(now, OpId(n), PEER, LEN);
-            let way = ways.rest(OpId(n), true);
+            copy_choice.start(now, OpId(n), PEER, LEN);
+            let way = copy_choice.rest(OpId(n), true);
             cold = if way == before { cold + 1 } else { 0 };
             before = way;
             let us = match (way, cold) {
@@ -284,7 +291,7 @@ mod tests {
                 (Way::Packets, _) => 60,
             };
             now = now + Duration::from_micros(us);
-            ways.end(now, OpId(n), true);
+            copy_choice.end(now, OpId(n), true);
             packets += u32::from(way == Way::Packets);
         }
         assert!(packets > 1800, "{packets}");
@@ -292,44 +299,44 @@ mod tests {
 
     #[test]
     fn ways__packets_have_to_be_faster_by_far() {
-        let mut ways = Ways::default();
-        let counts = run(&mut ways, 500, 1, LEN, [110_000, 100_000]);
+        let mut copy_choice = CopyChoice::default();
+        let counts = run(&mut copy_choice, 500, 1, LEN, [110_000, 100_000]);
         assert!(counts[Way::Direct as usize] > 450, "{counts:?}");
     }
 
     #[test]
     fn ways__starts_with_direct_copies() {
-        let counts = run(&mut Ways::default(), 4, 1, LEN, [1; 2]);
+        let counts = run(&mut CopyChoice::default(), 4, 1, LEN, [1; 2]);
         assert_eq!(counts, [4, 0]);
     }
 
     #[test]
     fn ways__a_change_is_noticed_and_sizes_are_apart() {
-        let mut ways = Ways::default();
-        run(&mut ways, 500, 1, LEN, [100_000, 50_000]);
+        let mut copy_choice = CopyChoice::default();
+        run(&mut copy_choice, 500, 1, LEN, [100_000, 50_000]);
         for (op, len) in [(1, LEN), (2, LEN), (3, LEN + 1), (4, 100)] {
-            ways.start(Instant(1), OpId(op), PEER, len);
+            copy_choice.start(Instant(1), OpId(op), PEER, len);
         }
-        assert_eq!(ways.rest(OpId(1), false), Way::Direct, "the sender computes");
-        assert_eq!(ways.rest(OpId(2), true), Way::Packets);
-        assert_eq!(ways.rest(OpId(1), false), Way::Packets, "it hands over another message");
-        assert_eq!(ways.rest(OpId(3), true), Way::Direct);
-        assert_eq!(ways.rest(OpId(4), true), Way::Direct);
-        (1..=4).for_each(|op| ways.end(Instant(2), OpId(op), false));
-        run(&mut ways, 5000, 1, LEN, [50_000, 200_000]);
-        let counts = run(&mut ways, 1000, 1, LEN, [50_000, 200_000]);
+        assert_eq!(copy_choice.rest(OpId(1), false), Way::Direct, "the sender computes");
+        assert_eq!(copy_choice.rest(OpId(2), true), Way::Packets);
+        assert_eq!(copy_choice.rest(OpId(1), false), Way::Packets, "it hands over another message");
+        assert_eq!(copy_choice.rest(OpId(3), true), Way::Direct);
+        assert_eq!(copy_choice.rest(OpId(4), true), Way::Direct);
+        (1..=4).for_each(|op| copy_choice.end(Instant(2), OpId(op), false));
+        run(&mut copy_choice, 5000, 1, LEN, [50_000, 200_000]);
+        let counts = run(&mut copy_choice, 1000, 1, LEN, [50_000, 200_000]);
         assert!(counts[Way::Direct as usize] > 900, "{counts:?}");
     }
 
     #[test]
     fn ways__messages_that_fail_are_forgotten() {
-        let mut ways = Ways::default();
+        let mut copy_choice = CopyChoice::default();
         for op in 1..=100 {
-            ways.start(Instant(1), OpId(op), PEER, LEN);
+            copy_choice.start(Instant(1), OpId(op), PEER, LEN);
         }
-        (1..=100).for_each(|op| ways.end(Instant(5), OpId(op), false));
-        ways.end(Instant(5), OpId(200), true);
-        assert!(ways.is_idle());
-        assert_eq!(run(&mut ways, 4, 1, LEN, [1; 2]), [4, 0]);
+        (1..=100).for_each(|op| copy_choice.end(Instant(5), OpId(op), false));
+        copy_choice.end(Instant(5), OpId(200), true);
+        assert!(copy_choice.is_idle());
+        assert_eq!(run(&mut copy_choice, 4, 1, LEN, [1; 2]), [4, 0]);
     }
 }

@@ -12,12 +12,12 @@ const LOOKS: u32 = 16;
 const OVERDUE: u32 = 16;
 
 /// The state of a program's absence.
-pub(super) struct Away {
+pub(super) struct Absence {
     /// The last round of progress.
     pub round_at: Instant,
     /// True if a round that the program did not ask for did something: the next round it asks for
     /// reports it.
-    pub untold: bool,
+    pub unreported: bool,
     /// True if a thread sleeps on the descriptor, or is about to. An arriving packet wakes it, but
     /// not if another thread has received that packet.
     pub watched: bool,
@@ -25,9 +25,9 @@ pub(super) struct Away {
     overdue: u32,
 }
 
-impl Away {
-    pub fn new(now: Instant) -> Away {
-        Away { round_at: now, untold: false, watched: false, overdue: 0 }
+impl Absence {
+    pub fn new(now: Instant) -> Absence {
+        Absence { round_at: now, unreported: false, watched: false, overdue: 0 }
     }
 
     /// True if the program has been absent for long, and no thread sleeps on the descriptor.
@@ -38,7 +38,7 @@ impl Away {
 
     /// True if a due timeout is to be deferred, since `more` packets have arrived: after an absence
     /// they may hold acknowledgements of packets that would seem lost.
-    pub fn shall_wait(&mut self, more: bool) -> bool {
+    pub fn defers_timeout(&mut self, more: bool) -> bool {
         let wait = more && self.overdue < OVERDUE;
         self.overdue = if wait { self.overdue + 1 } else { 0 };
         wait
@@ -49,8 +49,8 @@ impl Driver {
     /// Makes rounds of progress for a program that only sends: else it would not learn that its
     /// peer has room again.
     #[cold]
-    pub(super) fn look_for_room(&mut self) {
-        self.look_everywhere();
+    pub(super) fn poll_for_room(&mut self) {
+        self.poll_all_next();
         let mut did = false;
         for _ in 0..LOOKS {
             if !self.progress(RECV_BUDGET) {
@@ -58,11 +58,11 @@ impl Driver {
             }
             did = true;
         }
-        self.away.untold = did;
+        self.absence.unreported = did;
     }
 
     /// Makes the next round, after an absence, read the clock and poll every link completely.
-    pub fn look_everywhere(&mut self) {
+    pub fn poll_all_next(&mut self) {
         self.leave_if_copied();
         self.links.iter_mut().for_each(|link| link.finish_wait());
         self.refresh(u64::MAX);
@@ -76,20 +76,23 @@ mod tests {
 
     #[test]
     fn shall_wait__for_what_has_arrived_and_not_for_ever() {
-        let mut away = Away::new(Instant(0));
-        assert!(!away.shall_wait(false));
+        let mut absence = Absence::new(Instant(0));
+        assert!(!absence.defers_timeout(false));
         for _ in 0..3 {
-            assert_eq!((0..100).take_while(|_| away.shall_wait(true)).count(), OVERDUE as usize);
+            assert_eq!(
+                (0..100).take_while(|_| absence.defers_timeout(true)).count(),
+                OVERDUE as usize
+            );
         }
-        assert!(away.shall_wait(true));
-        assert!(!away.shall_wait(false), "nothing more has arrived");
+        assert!(absence.defers_timeout(true));
+        assert!(!absence.defers_timeout(false), "nothing more has arrived");
     }
 
     #[test]
     fn is_long__not_while_somebody_sleeps_on_the_descriptor() {
-        let mut away = Away::new(Instant(0));
-        assert!(!away.is_long(Instant(99_999)) && away.is_long(Instant(100_000)));
-        away.watched = true;
-        assert!(!away.is_long(Instant(100_000)));
+        let mut absence = Absence::new(Instant(0));
+        assert!(!absence.is_long(Instant(99_999)) && absence.is_long(Instant(100_000)));
+        absence.watched = true;
+        assert!(!absence.is_long(Instant(100_000)));
     }
 }

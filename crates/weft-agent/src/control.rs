@@ -82,7 +82,7 @@ pub struct Served {
     /// Estimated throughput, bytes per microsecond.
     pub bytes_per_us: u32,
     /// The address at which peers reach the rank through the agent: an encoded
-    /// [`Address`](crate::Address).
+    /// [`Address`](weft_link::Address).
     pub address: Vec<u8>,
 }
 

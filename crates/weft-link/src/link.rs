@@ -49,7 +49,7 @@ pub enum LinkEvent {
     /// The path to this peer now carries packets of this size (the path's MTU, in bytes).
     Mtu(PeerId, u32),
     /// Bulk data to this peer may be spread over this number of interfaces
-    /// ([`Link::send_striped`]).
+    /// ([`Trains::send_striped`]).
     Stripes(PeerId, u8),
     /// True: from now on the link takes no frames for this peer, while it may take frames for
     /// others. False: the link takes frames for this peer again.
@@ -239,7 +239,7 @@ pub trait Trains {
         0
     }
 
-    /// As [`send_run`](Link::send_run), over one of the interfaces that share bulk data to the
+    /// As [`send_run`](Trains::send_run), over one of the interfaces that share bulk data to the
     /// peer. `stripe` is the index of the interface ([`LinkEvent::Stripes`]).
     fn send_striped(
         &mut self,

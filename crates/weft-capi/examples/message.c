@@ -22,6 +22,11 @@ static int ring(weft_job *job, int me, int size)
     memset(out, me + 1, LONG);
     CHECK(weft_msg_irecv(job, before, RING, 0, in, LONG, &requests[0]));
     CHECK(weft_msg_issend(job, (me + 1) % size, RING, out, LONG, &requests[2]));
+    /* A request may stand in a list once. */
+    requests[1] = requests[0];
+    if (weft_wait_all(requests, 3, statuses) != WEFT_ARGUMENT)
+        return fail("a request that stands twice in a list");
+    requests[1] = NULL;
     CHECK(weft_wait_all(requests, 3, statuses));
     if (requests[0] || requests[2] || statuses[0].source != before || statuses[0].tag != RING ||
         statuses[0].len != LONG || in[0] != before + 1 || in[LONG - 1] != before + 1)

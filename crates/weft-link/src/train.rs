@@ -30,7 +30,8 @@ pub(crate) struct Sealed {
     pub len: usize,
 }
 
-/// DATA packets that share a payload in equal parts ([`Trains::send_run`](crate::Trains::send_run)).
+/// DATA packets that share a payload in equal parts
+/// ([`Trains::send_run`](crate::Trains::send_run)).
 #[derive(Clone, Copy)]
 pub(crate) struct DataRun<'a> {
     pub peer: PeerId,

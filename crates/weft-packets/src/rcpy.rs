@@ -395,6 +395,10 @@ impl Packets {
         if let Some(failure) = self.endpoint().peer_failure(to) {
             return Err(OpError::Peer { peer: to, failure });
         }
+        // No memory lies there, and the places of its parts would have no number.
+        if offset.checked_add(data.len() as u64).is_none() {
+            return Err(OpError::Refused);
+        }
         Ok(self.with(|state| state.translate(&self.port, to, (key, offset), data)))
     }
 

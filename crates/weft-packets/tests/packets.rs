@@ -489,6 +489,19 @@ fn rcpy__misses_then_hits_then_is_forgotten() {
 }
 
 #[test]
+fn rcpy__beyond_the_last_offset_is_refused() {
+    let h = hosts("shm", 2, &Config::default());
+    let memory = h.packets[1].export(1000).unwrap();
+    let data = vec![7; 200_000];
+    for offset in [u64::MAX, u64::MAX - 4096] {
+        let refused = h.packets[0].rcpy(h.peers[0][1], memory.key, offset, &data);
+        assert_eq!(refused, Err(OpError::Refused));
+    }
+    let mut kept = [1; 1000];
+    assert!(h.packets[1].exported_read(memory, 0, &mut kept) && kept == [0; 1000]);
+}
+
+#[test]
 fn rcpy__into_memory_of_which_each_export_is_mapped_anew() {
     const LEN: usize = 300_000;
     let hosts = hosts("shm", 2, &Config::default());

@@ -393,8 +393,11 @@ unsafe fn listed<'a>(requests: *mut *mut WeftRequest, count: usize) -> Result<Li
     }
     // SAFETY: promised by the caller.
     let list = unsafe { std::slice::from_raw_parts_mut(requests, count) };
-    let mut living = Vec::new();
+    let (mut living, mut seen) = (Vec::new(), HashSet::new());
     for (at, &request) in list.iter().enumerate().filter(|(_, request)| !request.is_null()) {
+        if !seen.insert(request) {
+            return Err(Fault::argument("a request stands twice in the list"));
+        }
         // SAFETY: promised by the caller.
         living.push((at, unsafe { object(request.cast_const()) }?));
     }

@@ -9,6 +9,10 @@ use weft_core::{Instant, PeerId, Seq};
 use weft_link::pieces::Pieces;
 use weft_link::{Bytes, Frame, Sink};
 
+/// Bytes of a packet that every path carries: the least MTU of IPv6 (RFC 8200, section 5), less
+/// headers.
+const EVERY_PATH: u32 = 1180;
+
 /// The driver's state of path MTU discovery.
 pub(crate) struct Lengths {
     /// Answers to probes: peer, link, length.
@@ -181,6 +185,16 @@ impl Driver {
         self.say_length(peer, before, mtu);
         if mtu < before {
             self.intake.engine.path_changed(self.intake.time.now, peer);
+        }
+    }
+
+    /// Logs a length that an agent has reported. It reports the one of its path at first, and of
+    /// another path that it takes: those are no fault. One below what every path carries has been
+    /// found by questions.
+    pub(super) fn say_agents_length(&self, peer: PeerId, before: u32, mtu: u32) {
+        match mtu < EVERY_PATH || before < EVERY_PATH {
+            true => self.say_length(peer, before, mtu),
+            false => log::debug!("packets to {} have {mtu} bytes at most", self.describe(peer)),
         }
     }
 

@@ -285,9 +285,9 @@ impl Driver {
                     self.intake.engine.set_mtu(peer, mtu);
                     self.set_bulk(peer);
                     self.search(peer);
-                    // Not over a network, whose interface gives its own MTU; an agent has probed.
+                    // Not over a network, whose interface gives its own MTU.
                     if !self.intake.arriving.caps[link].network {
-                        self.say_length(peer, before, mtu);
+                        self.say_agents_length(peer, before, mtu);
                     }
                 }
             }

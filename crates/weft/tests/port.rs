@@ -20,6 +20,9 @@ struct Keeper {
     /// True if messages are given back at once.
     releases: Cell<bool>,
     failed: RefCell<Vec<PeerId>>,
+    /// Messages that it was called for, now and at the last failure.
+    called: Cell<u32>,
+    before_failure: Cell<u32>,
     due: Cell<u32>,
     asked: Cell<u64>,
     news: Cell<bool>,
@@ -31,6 +34,7 @@ struct Keeper {
 
 impl Client for Keeper {
     fn arrived(self: Rc<Self>, port: &Port, message: Arrived) {
+        self.called.set(self.called.get() + 1);
         self.depth.set(self.depth.get() + 1);
         assert_eq!(self.depth.get(), 1, "one message at a time");
         // Progress inside of a call brings no further message to the same client.
@@ -47,6 +51,7 @@ impl Client for Keeper {
     }
 
     fn failed(self: Rc<Self>, _: &Port, peer: PeerId, _: PeerFailure) {
+        self.before_failure.set(self.called.get());
         self.failed.borrow_mut().push(peer);
     }
 
@@ -233,6 +238,24 @@ fn client__is_called_for_time_news_failures_and_atomics() {
     p.a.0.close(Duration::ZERO);
     p.until(|| *keeper.failed.borrow() == [p.to_a]);
     keeper.kept.take().into_iter().for_each(|message| port.release(message));
+}
+
+#[test]
+fn failed__comes_after_the_messages_of_the_peer() {
+    let p = pair("shm", &Config::default());
+    p.a.1.post(p.to_b, 0, 0, &[]).unwrap();
+    p.until(|| p.b.2.kept.borrow().len() == 1);
+    for n in 1..5 {
+        p.a.1.post(p.to_b, 0, n, &[]).unwrap();
+    }
+    p.a.0.close(Duration::ZERO);
+    let start = Instant::now();
+    while p.b.2.failed.borrow().is_empty() {
+        p.b.0.progress();
+        assert!(start.elapsed() < LIMIT);
+    }
+    assert_eq!(p.b.2.before_failure.get(), 5);
+    p.b.2.kept.take().into_iter().for_each(|message| p.b.1.release(message));
 }
 
 #[test]

@@ -58,10 +58,10 @@ impl Driver {
     /// `COALESCE_FOR` has passed, at most until the next round of progress.
     pub(super) fn coalesce(&mut self, peer: PeerId) {
         let queued = self.intake.engine.queued(peer);
-        self.trains.deferred_round =
-            !(queued.is_multiple_of(BURST) || self.intake.time.now >= self.trains.coalesce_until);
-        if !self.trains.deferred_round {
-            self.trains.coalesce_until = self.intake.time.now + COALESCE_FOR;
+        self.coalesced.deferred_round = !(queued.is_multiple_of(BURST)
+            || self.intake.time.now >= self.coalesced.coalesce_until);
+        if !self.coalesced.deferred_round {
+            self.coalesced.coalesce_until = self.intake.time.now + COALESCE_FOR;
             self.flush();
         }
     }

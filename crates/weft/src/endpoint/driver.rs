@@ -28,7 +28,7 @@ pub(crate) struct Driver {
     pub known: Known,
     pub(super) paths: Paths,
     pub(super) polling: Polling,
-    pub(super) trains: Trains,
+    pub(super) coalesced: Coalesced,
     pub sleepers: BTreeMap<(Instant, u64), Waker>,
     /// Absences of a program that makes no progress for long, or does nothing else.
     pub(super) absence: Absence,
@@ -53,7 +53,7 @@ pub(crate) struct Known {
 }
 
 /// Messages that wait to leave with others.
-pub(super) struct Trains {
+pub(super) struct Coalesced {
     /// True if packets were left to the next round, which must come before any sleep.
     pub deferred_round: bool,
     /// Time until which messages wait for later ones.
@@ -73,7 +73,7 @@ impl Driver {
             links,
             identity: Identity { encoded: address.encode(), address },
             known: Known::default(),
-            trains: Trains { deferred_round: false, coalesce_until: now },
+            coalesced: Coalesced { deferred_round: false, coalesce_until: now },
             sleepers: BTreeMap::new(),
             absence: Absence::new(now),
             waits: Waits::default(),
@@ -131,7 +131,7 @@ impl Driver {
         }
         // A round that was put off ends here; held packets may leave when their link has reported
         // room.
-        let told = self.trains.deferred_round || did && self.intake.engine.has_held();
+        let told = self.coalesced.deferred_round || did && self.intake.engine.has_held();
         if rare || told || self.intake.has_work() {
             did |= self.finish_round(rare);
         }
@@ -141,8 +141,8 @@ impl Driver {
     /// Ends a round: acts and sends, or leaves it to the next round.
     #[inline]
     pub(super) fn finish_round(&mut self, rare: bool) -> bool {
-        self.trains.deferred_round = !rare && self.may_defer();
-        self.trains.deferred_round || {
+        self.coalesced.deferred_round = !rare && self.may_defer();
+        self.coalesced.deferred_round || {
             self.intake.freshen();
             self.flush()
         }
@@ -152,7 +152,7 @@ impl Driver {
     /// for has ended, nothing waits for the rest, and the rest was not put off before.
     #[inline]
     fn may_defer(&self) -> bool {
-        self.intake.outcome.ended && !self.trains.deferred_round && !self.intake.has_urgent()
+        self.intake.outcome.ended && !self.coalesced.deferred_round && !self.intake.has_urgent()
     }
 
     /// Does due work. Timeouts may be deferred while `more` packets have arrived.

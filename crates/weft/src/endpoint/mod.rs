@@ -396,7 +396,7 @@ impl Endpoint {
     pub fn prepare_wait(&self) -> bool {
         let inner = &mut *self.inner.borrow_mut();
         inner.driver.leave_if_copied();
-        if inner.driver.trains.deferred_round
+        if inner.driver.coalesced.deferred_round
             || inner.driver.absence.unreported
             || inner.tasks.has_news()
         {

@@ -146,7 +146,7 @@ impl Driver {
     /// True if the next round must be one of progress, not only of direct polls.
     #[inline]
     pub fn is_round_due(&self) -> bool {
-        self.trains.deferred_round || self.polling.rounds + 1 >= CLOCK_ROUNDS
+        self.coalesced.deferred_round || self.polling.rounds + 1 >= CLOCK_ROUNDS
     }
 
     /// Chooses the links to poll directly: those that are polled in every round, if no poll costs a

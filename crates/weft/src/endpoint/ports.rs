@@ -46,8 +46,15 @@ impl Slot {
         if client.has_news() {
             return Some(Call::Poll);
         }
+        if !self.busy {
+            if let Some(arrived) = self.arrived.pop_front() {
+                *owed -= 1;
+                self.busy = true;
+                return Some(Call::Arrived(arrived));
+            }
+        }
         if *owed > 0 {
-            let failed = self.failures.pop_front().map(|(peer, why)| Call::Failed(peer, why));
+            let failed = self.next_failure().map(|(peer, why)| Call::Failed(peer, why));
             let call = failed.or_else(|| self.requests.pop_front().map(Call::Asked));
             if call.is_some() {
                 *owed -= 1;
@@ -58,13 +65,17 @@ impl Slot {
             self.due = Instant::FAR;
             return Some(Call::Due);
         }
-        if self.busy {
-            return None;
+        None
+    }
+
+    /// Takes the next failure. The messages of a peer come before its failure: they may wait for
+    /// the end of the call in which progress is made.
+    fn next_failure(&mut self) -> Option<(PeerId, PeerFailure)> {
+        let &(peer, _) = self.failures.front()?;
+        match self.arrived.iter().any(|message| message.source == peer) {
+            true => None,
+            false => self.failures.pop_front(),
         }
-        let arrived = self.arrived.pop_front()?;
-        *owed -= 1;
-        self.busy = true;
-        Some(Call::Arrived(arrived))
     }
 }
 
@@ -72,7 +83,8 @@ impl Slot {
 #[derive(Default)]
 pub(crate) struct Ports {
     slots: Vec<Slot>,
-    /// Number of messages, failures and requests for which clients are to be called.
+    /// Number of messages, failures and requests for which clients are to be called. Messages for a
+    /// number without a client do not count.
     owed: usize,
     /// True if a client is polled in each round.
     pub polled: bool,
@@ -115,7 +127,10 @@ impl Ports {
 
     /// Gives a number to a client, which has none so far.
     pub fn register(&mut self, number: u8, client: Rc<dyn Client>) {
-        self.slot(number).client = Some(client);
+        let slot = self.slot(number);
+        slot.client = Some(client);
+        let waiting = slot.arrived.len();
+        self.owed += waiting;
     }
 
     /// Sets the time of a client's next call.
@@ -228,8 +243,10 @@ impl Intake {
             false => self.work_at_once(tag as u32, message),
         };
         let Some(message) = message else { return };
-        self.ports.owed += 1;
-        self.ports.slot((tag >> 24) as u8).arrived.push_back(message);
+        let slot = self.ports.slot((tag >> 24) as u8);
+        slot.arrived.push_back(message);
+        let is_owed = slot.client.is_some();
+        self.ports.owed += usize::from(is_owed);
     }
 
     /// Runs the work at arrival for a message, if there is any. Returns the message for its client,

@@ -13,8 +13,8 @@
 //!
 //! Clients are called inside progress, one message at a time. While a client handles a message,
 //! further messages for it wait, also if the client makes progress meanwhile. A client may send,
-//! with the calls that do not wait. Messages for a number without a client wait until one
-//! registers.
+//! with the calls that do not wait. The messages of a peer that failed come before its failure.
+//! Messages for a number without a client wait until one registers.
 //!
 //! ```
 //! use std::cell::Cell;

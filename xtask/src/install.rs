@@ -151,7 +151,7 @@ pub fn install(options: &Options) -> Result<bool, String> {
     to.link("lib/libweft.so", "libweft.so.0")?;
     to.copy(&built.join("libweft_capi.a"), "lib/libweft.a")?;
     slim(&to.root.join("lib/libweft.a"));
-    let capi = source.join("crates/weft-capi");
+    let capi = source.join("faces/capi");
     to.copy(&capi.join("include/weft.h"), "include/weft.h")?;
     for name in ["weft.pc", "weft-static.pc"] {
         let text = read(&capi.join(format!("{name}.in")))?;
@@ -337,7 +337,7 @@ const EXAMPLES: &[(&str, u32)] = &[
 
 /// Returns all examples; `None` if they differ from those in the folder.
 fn c_programs() -> Option<&'static [(&'static str, u32)]> {
-    let folder = fs::read_dir(crate::root().join("crates/weft-capi/examples")).ok()?;
+    let folder = fs::read_dir(crate::root().join("faces/capi/examples")).ok()?;
     let names = folder.flatten().filter_map(|file| file.file_name().into_string().ok());
     let mut names: Vec<String> =
         names.filter_map(|name| name.strip_suffix(".c").map(str::to_owned)).collect();

@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn of_header__the_library_s_own_functions_all_have_one() {
-        let header = crate::root().join("crates/weft-capi/include/weft.h");
+        let header = crate::root().join("faces/capi/include/weft.h");
         let header = std::fs::read_to_string(header).unwrap();
         let pages = of_header(&header);
         for line in header.lines().filter(|line| !line.starts_with([' ', '/', '*', '#'])) {

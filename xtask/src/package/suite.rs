@@ -165,7 +165,7 @@ fn compiles(prefix: &Path) -> bool {
     let flags = output_of(&mut config).and_then(|line| shlex::split(&line));
     let Some(flags) = flags else { return false };
     let program = prefix.join("pingpong");
-    let source = crate::root().join("crates/weft-capi/examples/pingpong.c");
+    let source = crate::root().join("faces/capi/examples/pingpong.c");
     let mut cc = Command::new("cc");
     succeeds(cc.arg("-o").arg(&program).arg(source).args(flags))
         && succeeds(Command::new(prefix.join("bin/weft")).args(["run", "-n", "2"]).arg(&program))

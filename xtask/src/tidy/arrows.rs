@@ -51,7 +51,7 @@ pub fn crates(tree: &Tree, report: &mut Report) {
 
 /// Checks that production code does not import the simulator.
 pub fn simulator(tree: &Tree, report: &mut Report) {
-    const MAY: [&str; 4] = ["crates/weft-sim/", "crates/weft-cli/", "conformance/", "fuzz/"];
+    const MAY: [&str; 4] = ["crates/weft-sim/", "tools/cli/", "conformance/", "fuzz/"];
     for file in tree.rust().filter(|f| !f.is_test() && !MAY.iter().any(|p| f.path.starts_with(p))) {
         for (i, token) in file.tokens.iter().enumerate() {
             if token.is("weft_sim") && !file.in_test_item(i) {
@@ -248,7 +248,7 @@ mod tests {
         let text = "use weft_sim::Net;";
         assert_eq!(messages(simulator, &[("crates/weft/src/a.rs", text)]).len(), 1);
         assert_eq!(messages(simulator, &[("crates/weft/tests/a.rs", text)]).len(), 0);
-        assert_eq!(messages(simulator, &[("crates/weft-cli/src/a.rs", text)]).len(), 0);
+        assert_eq!(messages(simulator, &[("tools/cli/src/a.rs", text)]).len(), 0);
         let inside = "#[cfg(test)] mod tests { use weft_sim::Net; }";
         assert_eq!(messages(simulator, &[("crates/weft/src/a.rs", inside)]).len(), 0);
     }

@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use weft_conformance::skip;
 
 fn sources() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../weft-capi")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../faces/capi")
 }
 
 /// Makes a folder in which the library has the names that an installation gives it.

@@ -2,8 +2,6 @@
 //! inherited descriptors; here the bytes of these go through standard input and output of the
 //! command that reaches the host.
 
-use crate::run::agents::Agent;
-use crate::run::remote_weft;
 use anyhow::{ensure, Context, Result};
 use rustix::fs::{ftruncate, memfd_create, MemfdFlags};
 use serde::{Deserialize, Serialize};
@@ -15,6 +13,8 @@ use std::os::unix::net::UnixStream;
 use std::process::{Child, ChildStdin, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::spawn;
+use weft_run::run::agents::Agent;
+use weft_run::run::remote_weft;
 
 /// Hosts to measure between, and how to reach them.
 #[derive(Clone, Debug, Default, clap::Args)]

@@ -2,13 +2,13 @@
 
 use super::rank::{Outcome, Rank, Task};
 use super::sys::{self, Setup};
-use crate::limited::output_within;
 use anyhow::{ensure, Context, Result};
 use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::channel;
 use std::time::Duration;
+use weft_run::limited::output_within;
 
 /// Longest write that iperf3 accepts, in bytes.
 const WRITE_MAX: usize = 1 << 20;

@@ -1,4 +1,9 @@
 //! `weft bench`: weft's figures beside the floor and the peer, measured in turn in the same run.
+#![deny(unsafe_code)]
+#![warn(missing_docs)]
+
+#[macro_use]
+extern crate weft_run;
 
 mod auth;
 mod bandwidth;
@@ -30,10 +35,6 @@ mod wire;
 
 pub use suite::date;
 
-use crate::idle;
-use crate::interrupt::Interrupt;
-use crate::misuse;
-use crate::words;
 use anyhow::{bail, Context, Result};
 use clap::ValueEnum;
 use far::Far;
@@ -46,6 +47,10 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 use table::{Better, Other, Row, Table};
+use weft_run::idle;
+use weft_run::interrupt::Interrupt;
+use weft_run::misuse;
+use weft_run::words;
 
 /// Measure latency, bandwidth, message rate and the cost of waiting
 #[derive(Debug, clap::Args)]
@@ -92,6 +97,7 @@ pub struct Options {
     /// packet, gso, xdp, agent and auto always use lab hosts
     #[arg(long, value_enum, default_value_t = netns::Mode::Auto)]
     pub netns: netns::Mode,
+    /// Hosts of other machines.
     #[command(flatten)]
     pub reach: far::Reach,
 }
@@ -533,7 +539,7 @@ fn measure(args: Args, interrupt: &Interrupt) -> Result<ExitCode> {
     let benches = if args.what == What::All { all.to_vec() } else { vec![args.what] };
     match print(&args, links(&args), &benches) {
         // A closed pipe is no failure: the reader has seen enough.
-        Err(e) if e.downcast_ref().is_some_and(broken_pipe) => Ok(crate::out::UNREAD.into()),
+        Err(e) if e.downcast_ref().is_some_and(broken_pipe) => Ok(weft_run::out::UNREAD.into()),
         other => other.map(|()| ExitCode::SUCCESS),
     }
 }

@@ -1,9 +1,9 @@
 //! The two hosts between which network figures are measured: a lab of two hosts with one cable, so
 //! that packets pass a network interface and nothing else.
 
-use crate::lab::client::{plan, Attached, Entrance};
-use crate::lab::spec::Conditions;
 use anyhow::Result;
+use weft_lab::client::{plan, Attached, Entrance};
+use weft_lab::spec::Conditions;
 
 /// Use of hosts of a lab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]

@@ -123,7 +123,7 @@ const AGENT: &str = "@weft-bench-agent";
 
 /// Starts the agent of a rank's host, on the rank's core.
 fn spawn_agent(rank: usize, hosts: &Hosts, kernel: bool) -> Result<Child> {
-    let mut command = crate::agent::command(AGENT, kernel);
+    let mut command = weft_run::agent::command(AGENT, kernel);
     command.args(["--seats", "16", "--quota", "ranks=16"]);
     let cpus = core(rank);
     if std::env::var_os("WEFT_LOG").is_none() {
@@ -132,7 +132,7 @@ fn spawn_agent(rank: usize, hosts: &Hosts, kernel: bool) -> Result<Child> {
     let host = &hosts.entrances[rank];
     let host = Some((host.process().as_raw_fd(), host.channels()));
     sys::prepare(&mut command, Setup { inherited: Vec::new(), cpus, host });
-    Ok(crate::agent::start_and_wait(command, crate::agent::PATIENCE)?.0)
+    Ok(weft_run::agent::start_and_wait(command, weft_run::agent::PATIENCE)?.0)
 }
 
 /// Returns the core of a rank, if there is one for each.
@@ -158,7 +158,7 @@ fn spawn(kind: &Kind, rank: usize, key: u64, ends: &Ends, hosts: Option<&Hosts>)
     }
     command.envs(kind.config.iter().copied());
     if kind.link == "agent" {
-        command.env(crate::agent::NAME, AGENT);
+        command.env(weft_run::agent::NAME, AGENT);
     }
     let cpus = core(rank);
     if let Some(hosts) = hosts {

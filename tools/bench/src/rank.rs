@@ -3,7 +3,6 @@
 use super::choice::{cast, probe};
 use super::sys::{self, Shared};
 use super::{bandwidth, floor, iperf, logp, peers, pingpong, rate, wait, wire};
-use crate::meet::Meeting;
 use anyhow::{bail, ensure, Context, Result};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use serde::{Deserialize, Serialize};
@@ -15,6 +14,7 @@ use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use weft::{Address, Config, Endpoint, Links, PeerId, SharedEndpoint};
+use weft_run::meet::Meeting;
 
 /// Run one rank of `weft bench`
 #[derive(Debug, clap::Args)]
@@ -512,7 +512,7 @@ impl Rank {
             Probe::UdpExchange => peers::udp_exchange(self, task),
             Probe::UdpFlow => floor::udp_flow(self, task),
             Probe::NoOffloads => {
-                let off = sys::no_offloads(crate::lab::INTERFACE);
+                let off = sys::no_offloads(weft_lab::INTERFACE);
                 off.map(|()| Outcome::Elsewhere).context("turning offloads off")
             }
             Probe::Iperf => iperf::rank(self, task),

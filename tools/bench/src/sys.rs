@@ -1,7 +1,6 @@
 //! System calls that the measurements need and no safe library offers.
 #![allow(unsafe_code)]
 
-use crate::sys::end_with;
 use rustix::io::FdFlags;
 use rustix::process::{Pid, Signal};
 use rustix::thread::{move_into_thread_name_spaces, CpuSet, ThreadNameSpaceType};
@@ -12,6 +11,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::Duration;
+use weft_run::sys::end_with;
 
 /// Start conditions of a rank's process.
 pub struct Setup {

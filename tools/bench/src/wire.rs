@@ -67,7 +67,7 @@ impl Wire for BareXdp {
 
 /// Returns the one Ethernet interface of the lab host.
 pub fn interface() -> Result<Interface> {
-    let name = crate::lab::INTERFACE;
+    let name = weft_lab::INTERFACE;
     find(|i| i.name == name).with_context(|| format!("no interface {name}"))
 }
 

@@ -365,12 +365,12 @@ fn agent() -> LinkInfo {
         notes: Vec::new(),
         protocols: Vec::new(),
     };
-    let serving = crate::agent::serving();
+    let serving = weft_run::agent::serving();
     if serving.is_empty() {
         info.error = Some("no agent serves here (`weft run --agent`, or weftd)".into());
     }
     let stranger = |(name, why)| format!("{name} is not trusted: {why}");
-    info.notes.extend(crate::agent::strangers().into_iter().map(stranger));
+    info.notes.extend(weft_run::agent::strangers().into_iter().map(stranger));
     for (name, lines) in serving {
         let shown = |(name, value): &(String, String)| format!("{name} {value}");
         info.addresses.push(name);

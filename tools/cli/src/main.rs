@@ -3,34 +3,25 @@
 #![warn(missing_docs)]
 
 #[macro_use]
-mod out;
-#[macro_use]
-mod misuse;
+extern crate weft_run;
 
-mod agent;
 mod app;
-mod bench;
 mod demo;
 mod doctor;
-mod idle;
 mod info;
-mod interrupt;
-mod lab;
-mod limited;
-mod meet;
-mod mpi;
 mod pages;
-mod run;
 mod selftest;
 mod sim;
 mod sys;
 mod top;
 mod tune;
-mod words;
 
 use anyhow::Result;
 use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
+use weft_bench as bench;
+use weft_lab as lab;
+use weft_run::{misuse, mpi, run};
 
 #[derive(Parser)]
 #[command(name = "weft", version = version(), about, propagate_version = true)]

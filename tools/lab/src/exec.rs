@@ -2,7 +2,6 @@
 
 use super::client::{Entrance, Found};
 use super::{proxy, sys};
-use crate::run::poll::{Set, READ};
 use anyhow::{Context, Result};
 use rustix::process::{pidfd_open, pidfd_send_signal, Pid, PidfdFlags, Signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
@@ -13,6 +12,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
+use weft_run::run::poll::{Set, READ};
 
 /// Run a command on a host of a lab
 ///
@@ -60,7 +60,7 @@ pub fn run(lab: &str, args: &Args) -> Result<ExitCode> {
     };
     let process = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?;
     loop {
-        let mut set = Set::new();
+        let mut set = Set::default();
         set.add(None, process.as_fd(), READ);
         caught.add_to(&mut set);
         for ready in set.wait(None)? {

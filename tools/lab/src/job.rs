@@ -3,11 +3,11 @@
 use super::client::{self, Attached};
 use super::spec::Conditions;
 use super::wire;
-use crate::run;
-use crate::words;
 use anyhow::{ensure, Context, Result};
 use clap::{Args as _, FromArgMatches};
 use std::process::ExitCode;
+use weft_run::run;
+use weft_run::words;
 
 /// Start the ranks of a job on the hosts of a lab
 ///

@@ -11,7 +11,6 @@ use super::spec::Spec;
 use super::switch::Switch;
 use super::sys;
 use super::wire::{self, Description, HostState, Request};
-use crate::run::poll::{Set, READ};
 use anyhow::{bail, ensure, Context, Result};
 use rustix::process::{pidfd_open, waitpid, Pid, PidfdFlags, WaitOptions};
 use rustix::thread::{
@@ -26,6 +25,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use weft_run::run::poll::{Set, READ};
 
 /// Hold a lab; started by `weft lab`
 #[derive(Debug, clap::Args)]
@@ -250,7 +250,7 @@ impl Keeper {
     fn serve(&mut self, attached: bool) -> Result<()> {
         let stdin = std::io::stdin();
         loop {
-            let mut set = Set::new();
+            let mut set = Set::default();
             for (at, door) in self.doors.iter().enumerate() {
                 set.add(Ready::Door(at), door.listener.as_fd(), READ);
             }

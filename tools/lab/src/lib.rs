@@ -8,6 +8,11 @@
 //! | `wire` | requests of the command to the keeper |
 //! | `net`, `switch` | interfaces, rate and loss; delay |
 //! | `exec`, `proxy`, `job` | commands on hosts, from outside and from other hosts; jobs |
+#![deny(unsafe_code)]
+#![warn(missing_docs)]
+
+#[macro_use]
+extern crate weft_run;
 
 pub mod client;
 mod exec;

@@ -9,7 +9,6 @@
 use super::client::Entrance;
 use super::exec::{self, Caught};
 use super::wire::{self, Request};
-use crate::run::poll::{Set, READ};
 use anyhow::{bail, ensure, Context, Result};
 use rustix::process::{pidfd_open, pidfd_send_signal, Pid, PidfdFlags, Signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
@@ -20,6 +19,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::net::UnixStream;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
+use weft_run::run::poll::{Set, READ};
 
 const READY: u8 = b'r';
 const SORRY: u8 = b'x';
@@ -105,7 +105,7 @@ pub fn ask(lab: &str, host: usize, command: &[String]) -> Result<ExitCode> {
     wire::send(&stream, &bytes, &[input.as_fd(), output.as_fd(), errors.as_fd()])?;
     stream.set_read_timeout(None)?;
     loop {
-        let mut set = Set::new();
+        let mut set = Set::default();
         set.add(None, stream.as_fd(), READ);
         caught.add_to(&mut set);
         for ready in set.wait(None)? {
@@ -181,7 +181,7 @@ fn start_and_wait(
     let process = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?;
     let mut listening = true;
     loop {
-        let mut set = Set::new();
+        let mut set = Set::default();
         set.add(false, process.as_fd(), READ);
         if listening {
             set.add(true, stream.as_fd(), READ);

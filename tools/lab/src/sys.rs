@@ -1,7 +1,6 @@
 //! System calls of the lab that no safe library offers.
 #![allow(unsafe_code)]
 
-use crate::sys::vanish;
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::process::{set_parent_process_death_signal, Pid, Signal};
 use rustix::thread::{unshare_unsafe, UnshareFlags};
@@ -11,6 +10,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use weft_run::sys::vanish;
 
 fn check(result: libc::c_long) -> io::Result<libc::c_long> {
     (result >= 0).then_some(result).ok_or_else(io::Error::last_os_error)

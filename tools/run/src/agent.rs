@@ -153,7 +153,7 @@ impl Starting {
                 Ok(None) => {}
                 Err(why) => break why,
             }
-            let mut set = Set::new();
+            let mut set = Set::default();
             set.add(false, self.out.as_fd(), poll::READ);
             asker.into_iter().for_each(|fd| set.add(true, fd, poll::READ));
             let gone = match set.wait(Some(self.until())) {

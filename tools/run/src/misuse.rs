@@ -16,6 +16,7 @@ impl fmt::Display for Misuse {
 impl std::error::Error for Misuse {}
 
 /// Returns with a [`Misuse`] of this text.
+#[macro_export]
 macro_rules! misuse {
     ($($arg:tt)*) => { return Err($crate::misuse::Misuse(format!($($arg)*)).into()) };
 }

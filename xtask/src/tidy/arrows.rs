@@ -19,6 +19,23 @@ const ARROWS: &[(&str, Option<&[&str]>)] = &[
     ("weft-ofi", Some(&["weft-core", "weft-link", "weft"])),
     ("weft-preload", Some(&["weft-core", "weft-link", "weft"])),
     ("weft-plot", Some(&[])),
+    ("weft-run", Some(&["weft-link", "weft", "weftd"])),
+    ("weft-lab", Some(&["weft-link", "weft-run"])),
+    (
+        "weft-bench",
+        Some(&[
+            "weft-core",
+            "weft-link",
+            "weft-kernel",
+            "weft-agent",
+            "weft",
+            "weft-packets",
+            "weftd",
+            "weft-plot",
+            "weft-run",
+            "weft-lab",
+        ]),
+    ),
     ("weft-cli", None),
     ("weft-conformance", None),
     ("weft-fuzz", None),
@@ -41,7 +58,8 @@ pub fn crates(tree: &Tree, report: &mut Report) {
             continue;
         };
         for (line, dependency) in super::manifest::dependencies(&file.text) {
-            let ours = dependency == "weft" || dependency.starts_with("weft-");
+            let ours =
+                ["weft", "weftd"].contains(&dependency.as_str()) || dependency.starts_with("weft-");
             if ours && allowed.is_some_and(|a| !a.contains(&dependency.as_str())) {
                 report.add(&file.path, line, format!("{name} must not build on {dependency}"));
             }

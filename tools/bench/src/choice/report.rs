@@ -3,10 +3,10 @@
 use super::super::{date, machine, LinkName, Options};
 use super::grid::{Cell, Figure, BULK, DISTURBED, HEAD, MEMBERS, TRIES};
 use super::COMPUTES;
-use crate::words;
 use std::fmt::Write;
 use std::time::{Duration, SystemTime};
 use weft::choices::{Transfer, Tree};
+use weft_run::words;
 
 /// Time and place of the measurement.
 pub struct About {

@@ -1,10 +1,5 @@
 //! One run of a program under an MPI, on hosts of a lab.
 
-use crate::lab::client::{plan, Attached};
-use crate::lab::spec::Conditions;
-use crate::mpi::command::{self, Wish};
-use crate::mpi::detect::Mpi;
-use crate::run::hosts::Share;
 use anyhow::{bail, Context, Result};
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
@@ -12,6 +7,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 use weft::keyfile;
+use weft_lab::client::{plan, Attached};
+use weft_lab::spec::Conditions;
+use weft_run::mpi::command::{self, Wish};
+use weft_run::mpi::detect::Mpi;
+use weft_run::run::hosts::Share;
 
 /// A run that takes longer than this hangs.
 const PATIENCE: Duration = Duration::from_secs(90);

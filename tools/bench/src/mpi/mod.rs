@@ -10,15 +10,15 @@ use super::progress::bar;
 use super::rank::{Probe, Task};
 use super::table::{Better, Other, Row, Table};
 use super::{Options, CONFIG, MTU};
-use crate::mpi::detect::{self, Family, Mpi};
-use crate::mpi::judge;
-use crate::mpi::variables::{variables, Choice};
 use anyhow::{bail, Result};
 use indicatif::ProgressBar;
 use job::{compile, Folder, Hosts, Job, Subject};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use weft_run::mpi::detect::{self, Family, Mpi};
+use weft_run::mpi::judge;
+use weft_run::mpi::variables::{variables, Choice};
 
 /// Message sizes of half round trips, in bytes.
 const SIZES: [usize; 7] = [0, 16, 1 << 10, 8 << 10, 64 << 10, 1 << 20, 4 << 20];

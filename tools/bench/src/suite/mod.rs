@@ -18,9 +18,6 @@ use super::load::Load;
 use super::netns::{Mode, Place};
 use super::progress::bar;
 use super::Options;
-use crate::idle;
-use crate::interrupt::Interrupt;
-use crate::words;
 use anyhow::{Context, Result};
 use measure::{Absence, Effort, Measure, Results};
 use plan::Situation;
@@ -28,6 +25,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, UNIX_EPOCH};
+use weft_run::idle;
+use weft_run::interrupt::Interrupt;
+use weft_run::words;
 
 /// Facts about the run that the report shows.
 pub struct Run {

@@ -5,7 +5,7 @@ use super::measure::{Measure, Results};
 use super::plan::{ways, Family, Situation, Way};
 use super::plot::{plot, show, show_size, COLOURS};
 use super::Run;
-use crate::bench::pair::Sample;
+use crate::pair::Sample;
 use maud::{html, Markup, PreEscaped, DOCTYPE};
 use std::fmt::Write;
 use weft_plot::css;

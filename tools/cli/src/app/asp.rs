@@ -2,7 +2,6 @@
 
 use super::progress::Progress;
 use super::{prepare_out, Check, Common, Report};
-use crate::misuse;
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 use std::fs::File;
@@ -14,6 +13,7 @@ use weft_asp::{
     parse, report, sequential, write_rows, write_summary, Base, Format, Graph, Keep, Outcome,
     Params, ReadOptions,
 };
+use weft_run::misuse;
 
 /// All-pairs shortest paths by pipelined broadcast (ASP)
 #[derive(Debug, clap::Args)]

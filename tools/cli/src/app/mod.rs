@@ -4,15 +4,15 @@ mod asp;
 pub mod progress;
 mod sor;
 
-pub use progress::{Convergence, Progress, WATCHED};
+pub use progress::{Convergence, Progress};
 
-use crate::misuse;
 use anyhow::{Context, Result};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 use weft::Job;
+use weft_run::misuse;
 
 /// Run one of the parallel applications; alone, or on many ranks: `weft run -n 4 weft app sor`
 #[derive(Debug, clap::Args)]

@@ -5,10 +5,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::cell::Cell;
 use std::fs::File;
 use std::io::IsTerminal;
-
-/// Name of the variable by which `weft run` informs its ranks that standard error ends at a
-/// terminal: the ranks themselves see a pipe.
-pub const WATCHED: &str = "WEFT_TERMINAL";
+use weft_run::run::WATCHED;
 
 /// A progress bar, or nothing where no person would see it.
 pub struct Progress(ProgressBar);

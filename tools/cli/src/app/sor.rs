@@ -2,10 +2,10 @@
 
 use super::progress::Convergence;
 use super::{prepare_out, Check, Common, Report};
-use crate::misuse;
 use anyhow::{Context, Result};
 use std::process::ExitCode;
 use weft::Job;
+use weft_run::misuse;
 use weft_sor::{parse_size, report, sequential, write_png, Params, ParamsError, Step};
 
 /// Red-black successive over-relaxation of a heated plate (SOR)

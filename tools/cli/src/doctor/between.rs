@@ -2,14 +2,14 @@
 
 use super::visit::{About, Answer, Ask, Port, MAGIC};
 use super::Check;
-use crate::run::agents::Agent;
-use crate::run::remote_weft;
 use anyhow::{anyhow, bail, Context, Result};
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::process::{Child, ChildStdin, Stdio};
 use std::sync::mpsc::{channel, Receiver};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use weft_run::run::agents::Agent;
+use weft_run::run::remote_weft;
 
 /// The hosts, and the command that reaches them.
 #[derive(Clone, Debug, clap::Args)]

@@ -2,11 +2,11 @@
 
 use super::host::read;
 use super::Check;
-use crate::lab::client::{plan, Attached};
-use crate::lab::spec::Conditions;
 use std::path::PathBuf;
 use weft::launch::{detect, Launcher};
 use weft::settings;
+use weft_lab::client::{plan, Attached};
+use weft_lab::spec::Conditions;
 
 /// Runs all checks.
 pub fn checks() -> Vec<Check> {

@@ -1,8 +1,8 @@
 //! The machine: processors and clock.
 
 use super::Check;
-use crate::idle;
 use weft_link::secure::Backend;
+use weft_run::idle;
 
 /// Returns a file's text without the line end.
 pub fn read(path: &str) -> Option<String> {

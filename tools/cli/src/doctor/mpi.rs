@@ -1,11 +1,11 @@
 //! The MPIs of this machine that can run on weft, and the command for each.
 
 use super::{Check, Verdict};
-use crate::mpi::detect::{self, Mpi, GET_ONE};
-use crate::mpi::judge::{self, Fit, Found};
 use serde::Serialize;
 use std::path::PathBuf;
 use weft::keyfile::{self, KeyError};
+use weft_run::mpi::detect::{self, Mpi, GET_ONE};
+use weft_run::mpi::judge::{self, Fit, Found};
 
 /// Facts about an MPI, for programs.
 #[derive(Debug, Serialize)]

@@ -114,14 +114,14 @@ fn xdp(without: &[&str]) -> Check {
 
 /// Checks for agents that serve ranks of this host. They are optional.
 fn agent() -> Check {
-    if let Some((name, why)) = crate::agent::strangers().first() {
+    if let Some((name, why)) = weft_run::agent::strangers().first() {
         return Check::warn(
             "agent",
             format!("ranks do not use the agent at {name}: {why}"),
             "end that process, or serve at a path: `weftd --name PATH`, and WEFT_AGENT=PATH",
         );
     }
-    let serving = crate::agent::serving();
+    let serving = weft_run::agent::serving();
     let Some((name, lines)) = serving.first() else {
         return Check::ok("agent", "none serves here; ranks work without one (see `weftd --help`)");
     };

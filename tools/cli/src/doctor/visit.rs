@@ -1,7 +1,6 @@
 //! The helper of `weft doctor --hosts` on one of the hosts: answers each request of the command
 //! with one line.
 
-use crate::meet::Meeting;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, Write};
@@ -10,6 +9,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use weft_link::ether::{EtherHead, Interface, Interfaces, Mac};
 use weft_link::BarePacket;
+use weft_run::meet::Meeting;
 
 /// The first line of the helper: login shells may print before it.
 pub const MAGIC: &str = "weft doctor visit 1";

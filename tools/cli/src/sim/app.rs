@@ -4,7 +4,6 @@ use super::network::{Hosts, Network};
 use super::replay::{self, Files};
 use super::scenario::counters;
 use crate::app::{Convergence, Progress};
-use crate::misuse;
 use anyhow::Result;
 use serde_json::json;
 use std::cell::{Cell, RefCell};
@@ -16,6 +15,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 use weft::{Group, GroupError, OpError};
 use weft_asp::Graph;
+use weft_run::misuse;
 use weft_sim::{Counters, Env, Failure, Sim, SimConfig};
 use weft_sor::{parse_size, Step};
 

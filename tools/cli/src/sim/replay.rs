@@ -1,6 +1,5 @@
 //! The report of a failure, with the command that reproduces it.
 
-use crate::words;
 use anyhow::{Context, Result};
 use serde_json::json;
 use std::fs::File;
@@ -8,6 +7,7 @@ use std::io::{BufWriter, Write};
 use std::iter;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use weft_run::words;
 use weft_sim::{Failure, Trace};
 
 /// Returns the command line of this process, with the default seed added.

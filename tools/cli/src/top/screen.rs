@@ -111,7 +111,7 @@ impl Screen {
         // character.
         let lines: Vec<String> = page.lines().map(|line| format!("\x1b[K{line}")).collect();
         print!("\x1b[H\x1b[J{}", lines.join("\n"));
-        crate::out::flush();
+        weft_run::out::flush();
     }
 
     /// Waits for a key, another size or the end of the time.

@@ -1,13 +1,13 @@
 //! The measurements: two ranks for each link, between two hosts of a lab if the link connects
 //! hosts.
 
-use crate::bench::far::Far;
-use crate::bench::netns::Place;
-use crate::bench::pair::{Kind, Pair, Sample};
-use crate::bench::rank::{Outcome, Probe, Task};
 use anyhow::{bail, Context, Result};
 use std::time::{Duration, Instant};
 use weft::calibration::LinkFigures;
+use weft_bench::far::Far;
+use weft_bench::netns::Place;
+use weft_bench::pair::{Kind, Pair, Sample};
+use weft_bench::rank::{Outcome, Probe, Task};
 
 /// MTU between the hosts, in bytes.
 const MTU: u32 = 1500;

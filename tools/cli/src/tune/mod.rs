@@ -5,9 +5,6 @@ mod measure;
 pub mod store;
 
 use crate::app::progress::Progress;
-use crate::bench::date;
-use crate::bench::far::Reach;
-use crate::interrupt::Interrupt;
 use anyhow::{bail, Context, Result};
 use measure::{Effort, Look, Measured};
 use std::path::PathBuf;
@@ -17,8 +14,11 @@ use weft::calibration::{LinkFigures, Machine, Switch};
 use weft::endpoint::choice;
 use weft::job::config_from_env;
 use weft::{Calibration, Config};
+use weft_bench::date;
+use weft_bench::far::Reach;
 use weft_core::transfer::select::eager_max;
 use weft_core::LinkCaps;
+use weft_run::interrupt::Interrupt;
 
 /// Measure this machine's links and store what messages are sent by, in under a minute
 ///

@@ -1,6 +1,5 @@
 //! Storing measured figures on the two hosts between which they were measured.
 
-use crate::bench::far::Far;
 use anyhow::{bail, Context, Result};
 use serde::{Deserialize, Serialize};
 use std::io::{Read, Write};
@@ -8,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitCode, Stdio};
 use weft::calibration::Machine;
 use weft::Calibration;
+use weft_bench::far::Far;
 
 /// Store on this host the figures of `weft tune --hosts`, read from standard input
 #[derive(Debug, clap::Args)]

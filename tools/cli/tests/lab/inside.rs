@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt;
 
 /// Returns a command line for the shell of a host.
 fn there(host: &str, script: &str) -> String {
-    shlex::try_join([WEFT, "lab", "exec", host, "sh", "-c", script]).unwrap()
+    weft_run::words::join([WEFT, "lab", "exec", host, "sh", "-c", script])
 }
 
 #[test]

@@ -66,7 +66,7 @@ fn await_end(weftd: &Child) -> Result<()> {
     let pidfd = rustix::process::pidfd_open(Pid::from_child(weftd), PidfdFlags::empty())?;
     let stdin = std::io::stdin().lock();
     loop {
-        let mut set = Set::new();
+        let mut set = Set::default();
         set.add(Party::Agent, pidfd.as_fd(), poll::READ);
         set.add(Party::Asker, stdin.as_fd(), poll::READ);
         let ready = set.wait(None)?;
@@ -206,7 +206,7 @@ fn without(host: &str, why: &str) {
 /// Waits until a child ends; kills it at `until`.
 fn reap(child: &mut Child, until: Instant) {
     if let Ok(pidfd) = rustix::process::pidfd_open(Pid::from_child(child), PidfdFlags::empty()) {
-        let mut set = Set::new();
+        let mut set = Set::default();
         set.add((), pidfd.as_fd(), poll::READ);
         // Either the child has ended, or its time is over.
         let _ = set.wait(Some(until));

@@ -31,9 +31,11 @@ pub struct Node {
     /// True if the proxy was started without a launch agent.
     pub local: bool,
     child: Child,
-    /// Connection to the proxy, until it ended: its input, output and standard error.
+    /// Input of the proxy, until it ended.
     pub stdin: Option<OwnedFd>,
+    /// Output of the proxy, until it ended.
     pub stdout: Option<OwnedFd>,
+    /// Standard error of the proxy, until it ended.
     pub stderr: Option<OwnedFd>,
     /// Frames to the proxy.
     pub down: Outgoing,
@@ -222,7 +224,7 @@ impl Node {
         let pid = Pid::from_child(&self.child);
         if let Ok(pidfd) = rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
             loop {
-                let mut set = Set::new();
+                let mut set = Set::default();
                 set.add((), pidfd.as_fd(), poll::READ);
                 match set.wait(Some(until)) {
                     Ok(ready) if ready.is_empty() && Instant::now() < until => {}

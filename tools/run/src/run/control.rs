@@ -118,7 +118,7 @@ impl Launcher {
 
     fn wait(&self) -> rustix::io::Result<Vec<Ready>> {
         let stdin = io::stdin();
-        let mut set = Set::new();
+        let mut set = Set::default();
         for (at, (_, stream)) in self.signals.iter().enumerate() {
             set.add(Ready::Signal(at), stream.as_fd(), poll::READ);
         }

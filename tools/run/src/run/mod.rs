@@ -240,6 +240,10 @@ fn carried_env() -> Vec<(String, String)> {
     .collect()
 }
 
+/// Name of the variable by which `weft run` informs its ranks that standard error ends at a
+/// terminal: the ranks themselves see a pipe.
+pub const WATCHED: &str = "WEFT_TERMINAL";
+
 fn rank_env(args: &Args) -> Result<Vec<(String, String)>> {
     let wait = args.start_timeout.as_secs_f64().to_string();
     let mut env = vec![("WEFT_LAUNCH_TIMEOUT".to_owned(), wait)];
@@ -254,7 +258,7 @@ fn rank_env(args: &Args) -> Result<Vec<(String, String)>> {
         env.push((crate::agent::NAME.to_owned(), crate::agent::fresh_name()));
     }
     if std::io::stderr().is_terminal() {
-        env.push((crate::app::WATCHED.to_owned(), "1".to_owned()));
+        env.push((WATCHED.to_owned(), "1".to_owned()));
     }
     env.extend(named_env(&args.env)?);
     Ok(env)

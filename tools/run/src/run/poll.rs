@@ -16,12 +16,13 @@ pub struct Set<'fd, T> {
     fds: Vec<PollFd<'fd>>,
 }
 
-impl<'fd, T: Copy> Set<'fd, T> {
-    /// Returns an empty set.
-    pub fn new() -> Self {
+impl<T> Default for Set<'_, T> {
+    fn default() -> Self {
         Set { tokens: Vec::new(), fds: Vec::new() }
     }
+}
 
+impl<'fd, T: Copy> Set<'fd, T> {
     /// Adds a descriptor.
     pub fn add(&mut self, token: T, fd: BorrowedFd<'fd>, flags: PollFlags) {
         self.tokens.push(token);

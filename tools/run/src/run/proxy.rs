@@ -101,7 +101,7 @@ impl Proxy {
 
     fn wait(&self) -> rustix::io::Result<Vec<Ready>> {
         let (stdin, stdout) = (io::stdin(), io::stdout());
-        let mut set = Set::new();
+        let mut set = Set::default();
         if self.closing.is_none() {
             set.add(Ready::Launcher, stdin.as_fd(), poll::READ);
             if !self.up.is_empty() {

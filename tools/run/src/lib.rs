@@ -1,0 +1,30 @@
+//! Starting jobs, and what the tools of weft share.
+//!
+//! | module | content |
+//! | --- | --- |
+//! | `run` | `weft run`: ranks on this host and on others |
+//! | `mpi` | `weft mpi`: programs of an MPI under its own launcher, with weft as their network |
+//! | `agent` | agents that a command starts and asks |
+//! | `meet` | checks that hosts reach each other |
+//! | `out`, `misuse`, `words` | output, wrong command lines, words as a shell reads them |
+//! | `interrupt`, `idle`, `limited` | signals, other work on this machine, commands that may hang |
+//! | `sys` | children before they become other programs, options of sockets |
+//!
+//! The other tools take the macros of `out` and `misuse` by `#[macro_use] extern crate`.
+#![deny(unsafe_code)]
+#![warn(missing_docs)]
+
+#[macro_use]
+pub mod out;
+#[macro_use]
+pub mod misuse;
+
+pub mod agent;
+pub mod idle;
+pub mod interrupt;
+pub mod limited;
+pub mod meet;
+pub mod mpi;
+pub mod run;
+pub mod sys;
+pub mod words;

@@ -1,8 +1,8 @@
 //! A command on a host for a caller on another host. Hosts cannot enter each other, so a process in
 //! the keeper's namespaces starts the command and passes on signals and exit status.
 //!
-//! The caller sends [`Request::Exec`] to the keeper, whose connection then leads to the proxy. The
-//! proxy sends [`READY`], or [`SORRY`] and the reason; the caller sends the command with its three
+//! The caller sends `Request::Exec` to the keeper, whose connection then leads to the proxy. The
+//! proxy sends `READY`, or `SORRY` and the reason; the caller sends the command with its three
 //! descriptors, and then a byte for each signal. The proxy's last byte is the exit status. If the
 //! caller vanishes, the command ends.
 

@@ -72,7 +72,7 @@ pub struct Args {
     /// Start an agent (weftd) on each host for the time of the job, which serves the ranks
     #[arg(long)]
     pub agent: bool,
-    /// Put [rank] before each line of output
+    /// Put the rank, in brackets, before each line of output
     #[arg(long)]
     pub tag_output: bool,
     /// Bind each rank to one core

@@ -247,7 +247,7 @@ fn wake_up(ends: &mut Ends, logs: &mut [Log; 2], number: u32) {
         let packet = ends.a.packet(number, 10);
         assert_eq!(ends.a.link.send(&[packet.frame(ends.a.peer)]), 1);
         let woken = woken(ends, &mut logs[0]);
-        ends.b.link.finish_wait();
+        ends.b.link.finish_wait(true);
         assert!(woken || attempt < TRIES && !ends.reliable(), "wake-up {number} was lost");
         if woken && ends.until(logs, |logs| logs[1].numbers.len() > before) {
             return;
@@ -282,7 +282,7 @@ pub fn wake_before_prepare(ends: &mut Ends) {
             let may_sleep = ends.b.link.prepare_wait();
             let seen = !may_sleep || woken(ends, &mut logs[0]);
             if may_sleep {
-                ends.b.link.finish_wait();
+                ends.b.link.finish_wait(true);
             }
             assert!(seen || !ends.reliable(), "slept through packet {number}");
             if ends.until(&mut logs, |logs| logs[1].has(number)) {
@@ -301,7 +301,7 @@ pub fn idle(ends: &mut Ends) {
     for _ in 0..TRIES {
         fall_asleep(ends, &mut logs);
         let quiet = !sys::readable(&ends.b.fds(), Duration::ZERO);
-        ends.b.link.finish_wait();
+        ends.b.link.finish_wait(true);
         if quiet {
             return;
         }

@@ -105,7 +105,7 @@ impl Ends {
         }
         for (end, slept) in [(&mut self.a, a), (&mut self.b, b)] {
             if slept {
-                end.link.finish_wait();
+                end.link.finish_wait(true);
             }
         }
         false

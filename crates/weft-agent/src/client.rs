@@ -411,8 +411,8 @@ impl Link for AgentLink {
         self.shm.prepare_wait() && (said || self.dead)
     }
 
-    fn finish_wait(&mut self) {
-        self.shm.finish_wait();
+    fn finish_wait(&mut self, ready: bool) {
+        self.shm.finish_wait(ready);
     }
 
     fn way(&self, _peer: PeerId) -> String {

@@ -174,7 +174,7 @@ impl Hub {
 
     /// Ends the wait; called after sleeping.
     pub fn finish_wait(&mut self) {
-        self.shm.finish_wait();
+        self.shm.finish_wait(true);
     }
 
     /// Lists the counters by name.

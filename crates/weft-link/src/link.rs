@@ -352,8 +352,9 @@ pub trait Link: Reach + Trains + ClosePoll + DirectMemory {
         true
     }
 
-    /// Ends the wait; called after sleeping.
-    fn finish_wait(&mut self) {}
+    /// Ends the wait; called after sleeping, and with `ready` after a long absence. `ready`: one of
+    /// `wait_fds` may be readable. Without it, no system call is needed.
+    fn finish_wait(&mut self, _ready: bool) {}
 
     /// Names the path to a peer (interface and addresses) for messages to people. Empty where the
     /// name of the link is enough.

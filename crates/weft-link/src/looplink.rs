@@ -146,7 +146,7 @@ impl Link for LoopLink {
         inbox.asleep
     }
 
-    fn finish_wait(&mut self) {
+    fn finish_wait(&mut self, _ready: bool) {
         self.inbox.borrow_mut().asleep = false;
         let _ = (&self.doorbell).read(&mut [0; 8]);
     }

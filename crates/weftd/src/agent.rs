@@ -228,7 +228,7 @@ impl Agent {
         }
         self.hub.finish_wait();
         for seat in self.room.seats.values_mut() {
-            seat.carriers().for_each(|c| c.link().finish_wait());
+            seat.carriers().for_each(|c| c.link().finish_wait(true));
         }
         // After a sleep everything is polled, also links whose poll costs a system call.
         (self.look_at, self.listen_at) = (Instant(0), Instant(0));

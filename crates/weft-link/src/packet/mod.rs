@@ -45,7 +45,7 @@ use seat::{GroupName, Seat};
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::os::fd::AsRawFd;
-use sys::{Carries, Geometry, Sleeper};
+use sys::{Carries, Geometry};
 use weft_core::{LinkCaps, PeerId};
 
 /// Settings of a packet link.
@@ -164,7 +164,6 @@ pub struct PacketLink {
     count: Counters,
     tx: send::Outbox,
     monitor: Monitor,
-    sleeper: Sleeper,
     /// Polls of the rings that found nothing.
     idle: u32,
     /// Index of the port whose ring is polled next.
@@ -195,7 +194,6 @@ impl PacketLink {
     pub fn new(config: PacketConfig, security: Security) -> Result<PacketLink, LinkError> {
         let all = Interfaces::list().map_err(|e| system("list the network interfaces", e))?;
         let monitor = Monitor::open().map_err(|e| system("watch the network interfaces", e))?;
-        let sleeper = Sleeper::new(monitor.fd()).map_err(|e| system("make an epoll set", e))?;
         let chosen = all.usable(config.interfaces.as_deref()).map_err(LinkError::Unreachable)?;
         let job = security.job_key.public_id();
         let carries = if config.trains { Carries::Trains } else { Carries::Packets(config.kind) };
@@ -234,7 +232,6 @@ impl PacketLink {
             count: Counters::default(),
             tx,
             monitor,
-            sleeper,
             idle: 0,
             turn: 0,
             asked: None,
@@ -366,21 +363,18 @@ impl Link for PacketLink {
     }
 
     fn wait_fds(&self, out: &mut Vec<WaitFd>) {
-        out.push(WaitFd { fd: self.sleeper.fd() });
+        // A socket whose interface is down or gone would wake only to report that.
+        let live = self.ports.iter().filter(|p| p.up && !p.gone);
+        out.extend(live.map(|p| WaitFd { fd: p.seat.socket.fd.as_raw_fd() }));
+        out.push(WaitFd { fd: self.monitor.fd() });
     }
 
     fn prepare_wait(&mut self) -> bool {
-        if self.has_frames() {
-            return false;
-        }
-        // A socket whose interface is down or gone would wake only to report that.
-        let live = self.ports.iter().filter(|p| p.up && !p.gone);
-        self.sleeper.arm(live.map(|p| p.seat.socket.fd.as_raw_fd()));
         !self.has_frames()
     }
 
-    fn finish_wait(&mut self) {
-        if !self.has_frames() {
+    fn finish_wait(&mut self, ready: bool) {
+        if ready && !self.has_frames() {
             self.check_interfaces();
         }
     }

@@ -154,7 +154,6 @@ impl PacketLink {
         let (up, mtu, gone) =
             (self.ports[at].up, self.ports[at].interface.mtu, self.ports[at].gone);
         if was_up && !up {
-            self.sleeper.disarm();
             self.ports[at].seat.socket.clear_error();
             if !gone {
                 self.warn(format!("interface {name} is down"));

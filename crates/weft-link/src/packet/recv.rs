@@ -54,9 +54,7 @@ impl PacketLink {
                 self.hear(news);
             }
         }
-        if seen > 0 {
-            self.sleeper.took(seen);
-        } else {
+        if seen == 0 {
             self.idle = self.idle.wrapping_add(1);
             if self.idle.is_multiple_of(CHECK_EVERY) {
                 self.check_interfaces();

@@ -445,9 +445,11 @@ impl Link for ShmLink {
         sleep
     }
 
-    fn finish_wait(&mut self) {
+    fn finish_wait(&mut self, ready: bool) {
         self.awake();
-        self.service();
+        if ready {
+            self.service();
+        }
     }
 
     fn way(&self, peer: PeerId) -> String {

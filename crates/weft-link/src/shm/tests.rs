@@ -80,7 +80,7 @@ fn recv_until(link: &mut ShmLink, log: &mut Log, mut done: impl FnMut(&Log, &mut
             if link.prepare_wait() {
                 wait(link);
             }
-            link.finish_wait();
+            link.finish_wait(true);
         }
     }
 }
@@ -218,7 +218,7 @@ fn child_starved(link: &mut ShmLink, parent: &Address) {
     assert!(error.to_string().contains("ulimit -n"), "{error}");
     while link.events.is_empty() {
         wait(link);
-        link.finish_wait();
+        link.finish_wait(true);
     }
     assert!(matches!(events(link)[..], [LinkEvent::Warning(_)]));
     let mut fds = Vec::new();
@@ -234,7 +234,7 @@ fn child_full(link: &mut ShmLink, connections: u64) -> ! {
     sys::misc::limit_files(sys::misc::next_file() + connections);
     loop {
         wait(link);
-        link.finish_wait();
+        link.finish_wait(true);
     }
 }
 
@@ -462,12 +462,12 @@ fn prepare_wait__a_full_sender_is_woken_by_space() {
         let mut fds = Vec::new();
         a.wait_fds(&mut fds);
         // The answer to the connection is read first, because it would wake the link once.
-        a.finish_wait();
+        a.finish_wait(true);
         assert!(a.prepare_wait());
         assert!(!sys::misc::wait_readable(fds[0].fd, 0));
         drain(&mut b);
         assert!(sys::misc::wait_readable(fds[0].fd, 0));
-        a.finish_wait();
+        a.finish_wait(true);
         assert_eq!(a.send(&[frame(&header(0), &payload)]), 1);
     }
 }
@@ -487,7 +487,7 @@ fn prepare_wait__refuses_when_a_packet_is_there_and_rings_when_not() {
     a.send(&[frame(&header(2), b"")]);
     assert!(sys::misc::wait_readable(fds[0].fd, 0));
     assert_eq!(counter(&a, "shm_doorbells"), 1, "one doorbell a sleep");
-    b.finish_wait();
+    b.finish_wait(true);
     assert_eq!(numbers(&drain(&mut b)), [1, 2]);
     assert!(b.prepare_wait());
     assert!(!sys::misc::wait_readable(fds[0].fd, 0), "the doorbell was taken");
@@ -503,7 +503,7 @@ fn attentive__after_empty_polls_and_when_asleep() {
     }
     b.prepare_wait();
     assert!(a.attentive(PEER));
-    b.finish_wait();
+    b.finish_wait(true);
 }
 
 #[test]
@@ -800,7 +800,7 @@ fn recv__random_garbage_anywhere_never_panics() {
             drain(&mut a);
             drain(&mut b);
             b.prepare_wait();
-            b.finish_wait();
+            b.finish_wait(true);
         }
     }
 }

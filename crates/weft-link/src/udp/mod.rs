@@ -383,8 +383,10 @@ impl Link for UdpLink {
         !self.rx.has_rest()
     }
 
-    fn finish_wait(&mut self) {
-        self.rx.poll_all();
+    fn finish_wait(&mut self, ready: bool) {
+        if ready {
+            self.rx.wake();
+        }
     }
 
     fn way(&self, peer: PeerId) -> String {

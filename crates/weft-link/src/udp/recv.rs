@@ -16,6 +16,8 @@ use weft_core::PeerId;
 const BUFFER: usize = 65_536;
 /// A socket that had no data last time is polled only once in this number of polls.
 const QUIET: u32 = 16;
+/// Each of this number of wake-ups asks all sockets, so that none starves behind a busy one.
+const ALL_WAKES: u32 = 16;
 
 /// The result of one receive call: one datagram, or several of equal size (the last may be
 /// shorter).
@@ -39,6 +41,10 @@ pub struct Receiver {
     /// connected socket.
     busy: usize,
     polls: u32,
+    wakes: u32,
+    /// True if the kernel has just reported a datagram: the sockets behind the one that has it
+    /// need not be asked.
+    woken: bool,
 }
 
 impl Receiver {
@@ -49,6 +55,8 @@ impl Receiver {
             from: SockAddr::empty(),
             busy: 0,
             polls: 0,
+            wakes: 0,
+            woken: false,
         }
     }
 
@@ -57,9 +65,11 @@ impl Receiver {
         !self.arrived.rest.is_empty()
     }
 
-    /// Makes the next poll ask every socket.
-    pub fn poll_all(&mut self) {
+    /// Makes the next poll ask the sockets until one has a datagram, and now and then all of them.
+    pub fn wake(&mut self) {
         self.polls = 0;
+        self.wakes = self.wakes.wrapping_add(1);
+        self.woken = !self.wakes.is_multiple_of(ALL_WAKES);
     }
 }
 
@@ -81,6 +91,9 @@ impl UdpLink {
             let now = all || in_use;
             if i > 0 && (!now || drain.is_some()) {
                 continue;
+            }
+            if done > 0 && self.rx.woken {
+                break;
             }
             // Hostile datagrams deliver no packet but count too, so a flood of them ends the loop.
             let mut calls = 0;
@@ -114,6 +127,7 @@ impl UdpLink {
                 }
             }
         }
+        self.rx.woken = false;
         done
     }
 

@@ -310,7 +310,7 @@ impl Link for Faulty {
         fn way(&self, peer: weft_core::PeerId) -> String;
         fn poll_event(&mut self) -> Option<crate::LinkEvent>;
         fn wait_fds(&self, out: &mut Vec<crate::WaitFd>);
-        fn finish_wait(&mut self);
+        fn finish_wait(&mut self, ready: bool);
     );
 
     fn caps(&self) -> LinkCaps {

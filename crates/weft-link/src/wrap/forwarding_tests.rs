@@ -47,7 +47,7 @@ impl Link for Recorder {
         fn poll_event(&mut self) -> Option<LinkEvent> = None;
         fn wait_fds(&self, out: &mut Vec<WaitFd>);
         fn prepare_wait(&mut self) -> bool = true;
-        fn finish_wait(&mut self);
+        fn finish_wait(&mut self, ready: bool);
         fn way(&self, peer: PeerId) -> String = String::new();
         fn counters(&self, each: &mut dyn FnMut(&'static str, u64));
     }
@@ -115,7 +115,7 @@ fn call(link: &mut dyn Link, method: &str) {
         "poll_event" => _ = link.poll_event(),
         "wait_fds" => link.wait_fds(&mut Vec::new()),
         "prepare_wait" => _ = link.prepare_wait(),
-        "finish_wait" => link.finish_wait(),
+        "finish_wait" => link.finish_wait(true),
         "way" => _ = link.way(P),
         "counters" => link.counters(&mut |_, _| {}),
         "reject" => link.reject(EndpointId(1)),

@@ -117,7 +117,7 @@ impl Link for Pcap {
         fn disconnect(&mut self, peer: weft_core::PeerId);
         fn poll_event(&mut self) -> Option<crate::LinkEvent>;
         fn wait_fds(&self, out: &mut Vec<crate::WaitFd>);
-        fn finish_wait(&mut self);
+        fn finish_wait(&mut self, ready: bool);
         fn counters(&self, each: &mut dyn FnMut(&'static str, u64));
     );
 

@@ -50,7 +50,7 @@ impl Link for Traced {
         fn poll_event(&mut self) -> Option<crate::LinkEvent>;
         fn wait_fds(&self, out: &mut Vec<crate::WaitFd>);
         fn prepare_wait(&mut self) -> bool;
-        fn finish_wait(&mut self);
+        fn finish_wait(&mut self, ready: bool);
         fn counters(&self, each: &mut dyn FnMut(&'static str, u64));
     );
 

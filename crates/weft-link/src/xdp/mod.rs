@@ -427,9 +427,11 @@ impl Link for XdpLink {
         self.is_empty()
     }
 
-    fn finish_wait(&mut self) {
+    fn finish_wait(&mut self, ready: bool) {
         // The monitor may have caused the wake-up.
-        self.monitor_in = 0;
+        if ready {
+            self.monitor_in = 0;
+        }
     }
 
     fn way(&self, peer: PeerId) -> String {

@@ -431,7 +431,7 @@ fn comes_back_and_goes([mut a, mut b]: [End; 2]) {
     let mut keep = Keep::default();
     while !keep.0.iter().any(|p| p == b"back") {
         a.send(2, 1, b"back");
-        a.link.finish_wait();
+        a.link.finish_wait(true);
         a.link.recv(1, &mut Keep::default());
         b.link.recv(64, &mut keep);
         assert!(start.elapsed() < LONG, "does not come back");
@@ -439,7 +439,7 @@ fn comes_back_and_goes([mut a, mut b]: [End; 2]) {
     assert!(a.warnings().contains("v0 is back"));
     run("ip link del v0").unwrap();
     a.send(2, 1, b"gone");
-    a.link.finish_wait();
+    a.link.finish_wait(true);
     a.link.recv(1, &mut Keep::default());
     assert!(a.warnings().contains("v0 is down or gone"));
 }
@@ -458,7 +458,7 @@ fn passes_a_new_mtu_on([mut a, _b]: [End; 2]) {
     run("ip link set v0 mtu 1000").unwrap();
     let start = Instant::now();
     let event = loop {
-        a.link.finish_wait();
+        a.link.finish_wait(true);
         a.link.recv(1, &mut Keep::default());
         if let Some(event) = a.link.poll_event() {
             break event;

@@ -50,7 +50,7 @@ impl Driver {
     /// peer has room again.
     #[cold]
     pub(super) fn poll_for_room(&mut self) {
-        self.poll_all_next();
+        self.end_sleep(u64::MAX);
         let mut did = false;
         for _ in 0..LOOKS {
             if !self.progress(RECV_BUDGET) {
@@ -61,11 +61,15 @@ impl Driver {
         self.absence.unreported = did;
     }
 
-    /// Makes the next round, after an absence, read the clock and poll every link completely.
-    pub fn poll_all_next(&mut self) {
+    /// Ends the sleep of a thread, or an absence, after which the links in `ready`, a bit each, may
+    /// have packets.
+    pub fn end_sleep(&mut self, ready: u64) {
         self.leave_if_copied();
-        self.links.iter_mut().for_each(|link| link.finish_wait());
-        self.refresh(u64::MAX);
+        self.absence.watched = false;
+        for (i, link) in self.links.iter_mut().enumerate() {
+            link.finish_wait(i >= 64 || ready >> i & 1 != 0);
+        }
+        self.refresh(ready);
     }
 }
 

@@ -1,4 +1,4 @@
-//! The times at which counters for other processes are written.
+//! The times at which counters for other processes are written, and of the last sleep.
 
 use super::Inner;
 use weft_core::engine::types::SendArgs;
@@ -6,12 +6,18 @@ use weft_core::{Instant, Stats};
 
 /// Messages after which the counters of a program that does not poll may be written.
 const UNPOLLED: u32 = 64;
+/// Rounds of progress without sleep after which the set of descriptors is emptied.
+const AWAKE: u32 = 256;
 
 impl Inner {
-    /// Writes the counters for other processes, if it is time.
+    /// Counts a round of progress, and writes the counters for other processes if it is time.
     #[inline]
     pub(super) fn count(&mut self, did: bool) {
         self.unpolled = 0;
+        self.awake = self.awake.wrapping_add(1);
+        if self.awake.is_multiple_of(AWAKE) && !self.driver.absence.watched {
+            self.waiter.let_go();
+        }
         let now = self.driver.intake.time.now;
         if self.page.as_mut().is_some_and(|page| page.note(did, now)) {
             self.write_counters(now);

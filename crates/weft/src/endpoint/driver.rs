@@ -90,6 +90,7 @@ impl Driver {
         let (mut did, mut rare) =
             (std::mem::take(&mut self.absence.unreported), self.polling.exact);
         let ready_links = self.polling.ready_links.take().filter(|_| !self.polling.exact);
+        let before_sleep = std::mem::take(&mut self.polling.before_sleep);
         self.intake.time.fresh = false;
         self.intake.outcome.ended = false;
         let timed = rare || self.polling.rounds >= CLOCK_ROUNDS;
@@ -109,7 +110,10 @@ impl Driver {
             // HELLOs of new peers can wait; polling a network costs a system call.
             let look = match ready_links {
                 Some(ready) => i >= 64 || ready >> i & 1 != 0,
-                None => rare || self.is_polled(i),
+                None => {
+                    rare || self.is_polled(i)
+                        && (self.intake.arriving.caps[i].polled || !before_sleep)
+                }
             };
             if look {
                 self.intake.arriving.link = i;

@@ -57,7 +57,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 use sys::Memory;
-use wait::Waiter;
+use wait::{Sleeper, Waiter};
 use weft_agent::ServicesHandle;
 use weft_core::engine::types::{self, AtomicCode, Claimed, RecvArgs, Refused, SendArgs};
 use weft_core::{Config, EndpointId, Instant, LinkCaps, OpError, PeerFailure, PeerId, Stats};
@@ -110,15 +110,13 @@ impl std::error::Error for ConnectError {}
 
 /// Rounds of progress between readings of the clock while spinning.
 const SPINS: u32 = 8;
-/// Readings of the clock without sleep after which the links' descriptors are released.
-const AWAKE: u32 = 256;
 
 pub(crate) struct Inner {
     pub(crate) driver: Driver,
     waiter: Waiter,
     handlers: Rc<active::Handlers>,
     sleeps: u64,
-    /// Readings of the clock since the last sleep.
+    /// Rounds of progress since the last sleep.
     awake: u32,
     spin: Duration,
     /// Time for which a wait yields its core before it sleeps.
@@ -190,16 +188,6 @@ pub(crate) struct Inner {
 #[derive(Clone)]
 pub struct Endpoint {
     pub(crate) inner: Rc<RefCell<Inner>>,
-}
-
-impl Inner {
-    /// Counts a period of spinning in a wait.
-    fn stay_awake(&mut self) {
-        self.awake = self.awake.saturating_add(1);
-        if self.awake == AWAKE {
-            self.waiter.let_go();
-        }
-    }
 }
 
 struct Flag(AtomicBool);
@@ -394,6 +382,10 @@ impl Endpoint {
     /// Announces that this thread is about to sleep on `wait_fd`. False if there is work: call
     /// `progress` instead of sleeping, and no `finish_wait`.
     pub fn prepare_wait(&self) -> bool {
+        self.prepare(Sleeper::Program)
+    }
+
+    fn prepare(&self, sleeper: Sleeper) -> bool {
         let inner = &mut *self.inner.borrow_mut();
         inner.driver.leave_if_copied();
         if inner.driver.coalesced.deferred_round
@@ -403,7 +395,7 @@ impl Endpoint {
             return false;
         }
         inner.note_sleep();
-        inner.waiter.sync(inner.driver.links.iter().map(|link| &**link));
+        inner.waiter.sync(sleeper, inner.driver.links.iter().map(|link| &**link));
         if inner.driver.intake.engine.has_blocked() {
             // A full link does not report when it has room again, so the sleep is short.
             let now = inner.driver.intake.time.clock.now();
@@ -418,9 +410,10 @@ impl Endpoint {
         let links = &mut inner.driver.links;
         let idle = links.iter_mut().all(|l| l.prepare_wait());
         if !idle {
-            links.iter_mut().for_each(|l| l.finish_wait());
+            links.iter_mut().for_each(|l| l.finish_wait(false));
         }
         inner.driver.absence.watched = idle;
+        inner.awake = 0;
         idle
     }
 
@@ -436,9 +429,7 @@ impl Endpoint {
 
     /// Ends the wait that `prepare_wait` began.
     pub fn finish_wait(&self) {
-        let driver = &mut self.inner.borrow_mut().driver;
-        driver.absence.watched = false;
-        driver.poll_all_next();
+        self.inner.borrow_mut().driver.end_sleep(u64::MAX);
     }
 
     /// Waits until `progress` did something or `timeout` has passed: spins briefly, then sleeps.
@@ -459,6 +450,8 @@ impl Endpoint {
             (inner.spin, inner.hand_over)
         };
         let spins = hand_over.is_zero() && !spin.is_zero();
+        let before_sleep = hand_over.is_zero() && spin.is_zero() && timeout.is_none();
+        self.inner.borrow_mut().driver.polling.before_sleep = before_sleep;
         self.spin(spins, budget) || {
             let _awaiting = awaits.map(|awaits| self.awaiting(Some(awaits)));
             self.wait_long(timeout, budget, (spin, hand_over))
@@ -500,7 +493,6 @@ impl Endpoint {
             if waited >= limit || hands_over && shall_sleep() {
                 self.sleep_once(timeout.map(|t| now + (t - waited)));
             }
-            self.inner.borrow_mut().stay_awake();
             if self.spin(spins, budget) {
                 return true;
             }
@@ -515,11 +507,10 @@ impl Endpoint {
             inner.sleeps += 1;
             inner.driver.sleepers.insert((at, inner.sleeps), waker);
         }
-        self.inner.borrow_mut().awake = 0;
-        if self.prepare_wait() {
-            let ready = self.inner.borrow().waiter.sleep();
-            self.finish_wait();
-            self.inner.borrow_mut().driver.refresh(ready);
+        if self.prepare(Sleeper::Endpoint) {
+            let inner = &mut *self.inner.borrow_mut();
+            let ready = inner.waiter.sleep();
+            inner.driver.end_sleep(ready);
         }
     }
 

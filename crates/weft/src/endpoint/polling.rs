@@ -38,6 +38,9 @@ pub(super) struct Polling {
     pub poll_interval: Duration,
     /// The links that have a packet, a bit each, as the system has just reported.
     pub ready_links: Option<u64>,
+    /// True if the caller sleeps unless the next round finds something: a link whose poll costs a
+    /// system call then ends the sleep at once if it has a packet.
+    pub before_sleep: bool,
     /// True if a peer is reached over a network whose poll costs no system call.
     pub has_polled_network: bool,
     /// True if time is virtual: a simulator calls only when something happened, so every round
@@ -64,6 +67,7 @@ impl Polling {
             poll_all_at: now,
             poll_interval: POLL_INTERVAL[0],
             ready_links: None,
+            before_sleep: false,
             has_polled_network: false,
             exact,
         }

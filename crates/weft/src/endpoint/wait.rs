@@ -1,25 +1,48 @@
-//! Blocking: spin briefly, then sleep on one descriptor.
+//! Blocking: spin briefly, then sleep.
 
-use super::sys::epoll::Epoll;
+use super::sys::epoll::{Epoll, Woken};
 use weft_core::Instant;
 use weft_link::copied::Origin;
 use weft_link::{Link, WaitFd};
 
-/// The descriptor on which the endpoint sleeps, and the descriptors registered with it.
+/// The descriptors on which the endpoint sleeps: one set of them, and beside it the descriptor that
+/// ended the last sleeps.
+///
+/// For each packet the kernel notifies every set that the socket is in, which costs its receive
+/// path half a microsecond, also if no thread sleeps. The socket that packets come from is
+/// therefore asked by itself while a wait of this endpoint sleeps, and not at all otherwise.
 pub(crate) struct Waiter {
     /// A forked copy that changed the set would change it for the original, too.
     origin: Origin,
     epoll: Option<Epoll>,
-    /// Registered descriptors, each with its link.
-    registered: Vec<(WaitFd, u64)>,
-    wanted: Vec<(WaitFd, u64)>,
+    /// Descriptors in the set, each with its link.
+    registered: Vec<Entry>,
+    wanted: Vec<Entry>,
     scratch: Vec<WaitFd>,
-    /// Time at which the descriptor becomes readable by itself.
+    /// The descriptor outside the set.
+    hot: Option<Entry>,
+    /// The descriptor that shall be outside the set, and the consecutive sleeps that it ended.
+    next: Option<(Entry, u32)>,
+    /// Time at which the set becomes readable by itself.
     armed: Option<Instant>,
 }
 
+/// A descriptor and the number of its link.
+pub(crate) type Entry = (WaitFd, u64);
+
 /// Number of links whose descriptors are distinguished; further links count as always ready.
 const LINKS: u64 = 64;
+/// Consecutive sleeps ended by one descriptor after which it is asked by itself.
+const SAME: u32 = 4;
+
+/// The thread that sleeps.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sleeper {
+    /// A wait of the endpoint, by [`Waiter::sleep`].
+    Endpoint,
+    /// The program, on [`Waiter::fd`]: all descriptors are in the set.
+    Program,
+}
 
 impl Waiter {
     pub fn new() -> Waiter {
@@ -29,6 +52,8 @@ impl Waiter {
             registered: Vec::new(),
             wanted: Vec::new(),
             scratch: Vec::new(),
+            hot: None,
+            next: None,
             armed: None,
         }
     }
@@ -46,13 +71,18 @@ impl Waiter {
     }
 
     /// Registers exactly the descriptors the links name now.
-    pub fn sync<'a>(&mut self, links: impl Iterator<Item = &'a dyn Link>) {
+    pub fn sync<'a>(&mut self, sleeper: Sleeper, links: impl Iterator<Item = &'a dyn Link>) {
         self.leave_if_copied();
         let Some(epoll) = &self.epoll else { return };
         self.wanted.clear();
         for (link, number) in links.zip(0..) {
             link.wait_fds(&mut self.scratch);
-            self.wanted.extend(self.scratch.drain(..).map(|fd| (fd, number)));
+            self.wanted.extend(self.scratch.drain(..).map(|fd| (fd, number % LINKS)));
+        }
+        let hot = self.hot.take().filter(|_| sleeper == Sleeper::Endpoint);
+        if let Some(at) = hot.and_then(|hot| self.wanted.iter().position(|of| *of == hot)) {
+            self.wanted.remove(at);
+            self.hot = hot;
         }
         if self.wanted == self.registered {
             return;
@@ -65,14 +95,12 @@ impl Waiter {
             }
         }
         for new in &self.wanted {
-            epoll.add(new.0.fd, new.1 % LINKS);
+            epoll.add(new);
         }
         std::mem::swap(&mut self.registered, &mut self.wanted);
     }
 
-    /// Forgets the descriptors until the next `sync`. While they are registered, the kernel
-    /// notifies epoll of every packet, which costs its receive path half a microsecond even if no
-    /// thread sleeps.
+    /// Forgets the descriptors in the set until the next `sync`.
     #[cold]
     pub fn let_go(&mut self) {
         self.leave_if_copied();
@@ -80,8 +108,8 @@ impl Waiter {
         self.registered.drain(..).for_each(|old| epoll.remove(old.0.fd));
     }
 
-    /// Makes the descriptor readable at `at` (in the time of `now`), or earlier: deadlines move
-    /// with every message, and a rare needless wake-up costs less than a system call each time.
+    /// Makes the set readable at `at` (in the time of `now`), or earlier: deadlines move with every
+    /// message, and a rare needless wake-up costs less than a system call each time.
     pub fn arm(&mut self, now: Instant, at: Option<Instant>) {
         self.leave_if_copied();
         let Some(epoll) = &self.epoll else { return };
@@ -96,17 +124,33 @@ impl Waiter {
 
     /// Sleeps until a descriptor is readable or the armed time has come. Returns a bit for each
     /// link that may have packets, also for links without a descriptor.
-    pub fn sleep(&self) -> u64 {
-        match &self.epoll {
-            Some(epoll) => {
-                let told_apart =
-                    self.registered.iter().fold(0, |all, (_, link)| all | 1 << (link % LINKS));
-                epoll.wait() | !told_apart
-            }
-            None => {
-                std::thread::sleep(std::time::Duration::from_millis(1));
-                u64::MAX
-            }
+    pub fn sleep(&mut self) -> u64 {
+        let Some(epoll) = &self.epoll else {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            return u64::MAX;
+        };
+        let all = self.registered.iter().chain(&self.hot);
+        let told_apart = all.fold(0, |all, (_, link)| all | 1 << link);
+        let woken = epoll.sleep(self.hot.as_ref());
+        if let Woken::By(entry) = woken {
+            self.note(entry);
+        }
+        woken.links() | !told_apart
+    }
+
+    /// Notes the descriptor that ended a sleep. One that ends several is asked by itself: it leaves
+    /// the set, and `sync` puts the one before it back.
+    fn note(&mut self, entry: Entry) {
+        if self.hot == Some(entry) {
+            self.next = None;
+            return;
+        }
+        let times = self.next.filter(|(next, _)| *next == entry).map_or(1, |(_, times)| times + 1);
+        self.next = Some((entry, times)).filter(|_| times < SAME);
+        if times == SAME {
+            self.registered.retain(|of| *of != entry);
+            self.epoll.iter().for_each(|epoll| epoll.remove(entry.0.fd));
+            self.hot = Some(entry);
         }
     }
 }
@@ -115,7 +159,7 @@ impl Waiter {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
-    use std::io::Write;
+    use std::io::{Read, Write};
     use std::os::fd::AsRawFd;
     use std::os::unix::net::UnixStream;
     use weft_core::{LinkCaps, PeerId};
@@ -152,35 +196,91 @@ mod tests {
 
     impl weft_link::Reach for Bell {}
 
+    use Sleeper::{Endpoint, Program};
+
+    /// Returns bells and what rings them.
+    fn bells<const N: usize>() -> ([Bell; N], [UnixStream; N]) {
+        let mut ring = [const { None }; N];
+        let bells = std::array::from_fn(|i| {
+            let (ours, theirs) = UnixStream::pair().unwrap();
+            ring[i] = Some(theirs);
+            Bell(ours)
+        });
+        (bells, ring.map(Option::unwrap))
+    }
+
+    fn sync(waiter: &mut Waiter, sleeper: Sleeper, bells: &[Bell]) {
+        waiter.sync(sleeper, bells.iter().map(|bell| bell as &dyn Link));
+    }
+
+    /// Rings, sleeps, and takes the byte.
+    fn sleep(waiter: &mut Waiter, bells: &[Bell], ring: &mut UnixStream, at: usize) -> u64 {
+        ring.write_all(b"x").unwrap();
+        sync(waiter, Endpoint, bells);
+        let ready = waiter.sleep();
+        (&bells[at].0).read_exact(&mut [0]).unwrap();
+        ready
+    }
+
     #[test]
     fn let_go__the_next_sync_registers_again() {
-        let (ours, mut theirs) = UnixStream::pair().unwrap();
-        let bell = Bell(ours);
-        let all = [(WaitFd { fd: bell.0.as_raw_fd() }, 0)];
+        let (bells, [mut ring]) = bells();
         let mut waiter = Waiter::new();
-        waiter.sync([&bell as &dyn Link].into_iter());
+        sync(&mut waiter, Program, &bells);
         waiter.let_go();
         assert_eq!(waiter.registered, []);
-        theirs.write_all(b"x").unwrap();
-        waiter.sync([&bell as &dyn Link].into_iter());
-        assert_eq!(waiter.registered, all);
+        ring.write_all(b"x").unwrap();
+        sync(&mut waiter, Program, &bells);
+        assert_eq!(waiter.registered, [(WaitFd { fd: bells[0].0.as_raw_fd() }, 0)]);
         // The sleep ends at once, since there is something to read.
         waiter.sleep();
     }
 
     #[test]
     fn sleep__names_the_links_that_have_something() {
-        let pairs = [(); 3].map(|()| UnixStream::pair().unwrap());
-        let [(a, mut to_a), (b, to_b), (c, mut to_c)] = pairs;
-        let bells = [a, b, c].map(Bell);
+        let (bells, [mut to_a, to_b, mut to_c]) = bells();
         let mut waiter = Waiter::new();
-        waiter.sync(bells.iter().map(|bell| bell as &dyn Link));
+        sync(&mut waiter, Endpoint, &bells);
         to_c.write_all(b"x").unwrap();
         assert_eq!(waiter.sleep() & 0b111, 0b100);
         to_a.write_all(b"x").unwrap();
         assert_eq!(waiter.sleep() & 0b111, 0b101);
         assert_eq!(waiter.sleep() | 0b111, u64::MAX, "others may have something at any time");
         drop(to_b);
+    }
+
+    #[test]
+    fn sleep__asks_the_descriptor_that_ended_the_last_sleeps_by_itself() {
+        let (bells, [mut to_a, mut to_b]) = bells();
+        let hot = |of: usize| Some((WaitFd { fd: bells[of].0.as_raw_fd() }, of as u64));
+        let mut waiter = Waiter::new();
+        for times in 1..=SAME + 2 {
+            assert_eq!(sleep(&mut waiter, &bells, &mut to_a, 0) & 0b11, 0b01);
+            assert_eq!(waiter.hot, hot(0).filter(|_| times >= SAME));
+        }
+        // Another may end a sleep, and both at once.
+        assert_eq!(sleep(&mut waiter, &bells, &mut to_b, 1) & 0b11, 0b10);
+        to_a.write_all(b"x").unwrap();
+        assert_eq!(sleep(&mut waiter, &bells, &mut to_b, 1) & 0b11, 0b11);
+        (&bells[0].0).read_exact(&mut [0]).unwrap();
+        assert_eq!(waiter.hot, hot(0));
+        (0..SAME).for_each(|_| _ = sleep(&mut waiter, &bells, &mut to_b, 1));
+        assert_eq!(waiter.hot, hot(1));
+        assert_eq!(sleep(&mut waiter, &bells, &mut to_a, 0) & 0b11, 0b01, "back in the set");
+        // All of them wake a program that sleeps on the set itself.
+        sync(&mut waiter, Program, &bells);
+        assert_eq!((waiter.hot, waiter.registered.len()), (None, 2));
+    }
+
+    #[test]
+    fn sleep__ends_at_the_armed_time_beside_a_descriptor_asked_by_itself() {
+        let (bells, [mut to_a, _b]) = bells();
+        let mut waiter = Waiter::new();
+        (0..SAME).for_each(|_| _ = sleep(&mut waiter, &bells, &mut to_a, 0));
+        assert!(waiter.hot.is_some());
+        waiter.arm(Instant(0), Some(Instant(1000)));
+        sync(&mut waiter, Endpoint, &bells);
+        assert_eq!(waiter.sleep() & 0b11, 0);
     }
 
     #[test]

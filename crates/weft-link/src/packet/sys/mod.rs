@@ -2,14 +2,12 @@
 #![allow(unsafe_code)]
 
 mod ring;
-mod sleeper;
 mod socket;
 #[cfg(test)]
 pub(super) mod testing;
 mod unix;
 
 pub(super) use ring::{Geometry, Ring, Seen};
-pub(super) use sleeper::Sleeper;
 pub(super) use socket::{offload, Carries, Socket, BURST, OFFLOAD};
 pub(super) use unix::{
     accept, connect, credentials, listen, recv, send, shut_down, without_signals, FDS_MAX,

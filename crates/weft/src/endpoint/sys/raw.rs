@@ -220,6 +220,7 @@ impl Inner {
         // does not.
         let spins = inner.hand_over.is_zero() && !inner.spin.is_zero();
         let (rounds, polls) = if spins { (AWAIT_ROUNDS, CLOSE_ROUNDS) } else { (1, 1) };
+        inner.driver.polling.before_sleep = inner.hand_over.is_zero() && inner.spin.is_zero();
         for round in 0..rounds {
             if round > 0 || inner.driver.is_round_due() {
                 let did = inner.driver.progress(1);

@@ -9,6 +9,19 @@
 
 extern crate alloc;
 
+/// Has `Debug` of an error give its text, which is read where `main` returns it or it is unwrapped.
+#[macro_export]
+#[doc(hidden)]
+macro_rules! readable {
+    ($error:ty) => {
+        impl core::fmt::Debug for $error {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                core::fmt::Display::fmt(self, f)
+            }
+        }
+    };
+}
+
 pub mod caps;
 pub mod choices;
 pub mod config;

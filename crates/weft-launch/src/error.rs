@@ -173,7 +173,7 @@ impl fmt::Display for LaunchError {
     }
 }
 
-crate::readable!(LaunchError);
+weft_core::readable!(LaunchError);
 
 impl std::error::Error for LaunchError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {

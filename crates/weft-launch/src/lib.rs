@@ -5,9 +5,15 @@
 //! the process, PMI-1 (MPICH's Hydra, Slurm, `weft run`) or PMIx (Open MPI's mpirun, prterun,
 //! Slurm), and makes a job of one without a launcher. Every wait is bounded by
 //! `WEFT_LAUNCH_TIMEOUT` (60 s).
+//!
+//! Programs find this crate as `weft::launch`. [`keyfile`] has the key of programs that another
+//! launcher starts, which gives its ranks no key.
+#![deny(unsafe_code)]
+#![warn(missing_docs)]
 
 mod env;
 mod error;
+pub mod keyfile;
 mod patience;
 mod pmi1;
 mod pmix;

@@ -46,7 +46,7 @@ impl fmt::Display for LineError {
     }
 }
 
-crate::readable!(LineError);
+weft_core::readable!(LineError);
 
 impl std::error::Error for LineError {}
 

@@ -56,7 +56,7 @@ impl fmt::Display for MulticastError {
     }
 }
 
-weft::readable!(MulticastError);
+weft_core::readable!(MulticastError);
 
 impl std::error::Error for MulticastError {}
 

@@ -62,7 +62,7 @@ impl fmt::Display for TooManyKept {
     }
 }
 
-weft::readable!(TooManyKept);
+weft_core::readable!(TooManyKept);
 
 impl std::error::Error for TooManyKept {}
 

@@ -69,7 +69,7 @@ impl fmt::Display for NoAgent {
     }
 }
 
-crate::readable!(NoAgent);
+weft_core::readable!(NoAgent);
 
 impl std::error::Error for NoAgent {}
 
@@ -92,7 +92,7 @@ impl fmt::Display for Overrun {
     }
 }
 
-crate::readable!(Overrun);
+weft_core::readable!(Overrun);
 
 impl std::error::Error for Overrun {}
 

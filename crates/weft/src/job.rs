@@ -6,7 +6,6 @@ use crate::clock::Clock;
 use crate::counters::Who;
 use crate::endpoint::Endpoint;
 use crate::group::{Directory, Group};
-use crate::launch::{self, Bootstrap, Bootstrapped, LaunchError};
 use crate::selflink::SelfLink;
 use std::cell::RefCell;
 use std::fmt;
@@ -16,6 +15,7 @@ use std::sync::Once;
 use std::time::Duration;
 use weft_agent::{AgentConfig, AgentLink, ServicesHandle};
 use weft_core::{Config, EndpointId};
+use weft_launch::{self as launch, Bootstrap, Bootstrapped, LaunchError};
 use weft_link::copied::Origin;
 use weft_link::ether::EtherType;
 use weft_link::secure::{JobKey, Mode, Security};
@@ -126,7 +126,7 @@ impl fmt::Display for JobError {
     }
 }
 
-crate::readable!(JobError);
+weft_core::readable!(JobError);
 
 impl std::error::Error for JobError {}
 

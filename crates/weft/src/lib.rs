@@ -73,19 +73,6 @@
 #![deny(unsafe_code)]
 #![warn(missing_docs)]
 
-/// Has `Debug` of an error give its text, which is read where `main` returns it or it is unwrapped.
-#[macro_export]
-#[doc(hidden)]
-macro_rules! readable {
-    ($error:ty) => {
-        impl std::fmt::Debug for $error {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                std::fmt::Display::fmt(self, f)
-            }
-        }
-    };
-}
-
 pub mod calibration;
 pub mod choices;
 pub mod clock;
@@ -93,8 +80,6 @@ pub mod counters;
 pub mod endpoint;
 pub mod group;
 pub mod job;
-pub mod keyfile;
-pub mod launch;
 pub mod port;
 mod selflink;
 pub mod settings;
@@ -112,4 +97,4 @@ pub use shared::{Cancel, SharedEndpoint, SharedJob};
 pub use weft_core::engine::types::{AtomicCode, Completion, OpKind, RecvArgs, Refused, SendArgs};
 pub use weft_core::engine::Rights;
 pub use weft_core::{Config, EndpointId, OpError, OpId, PeerFailure, PeerId, Reliability, Stats};
-pub use weft_link::Address;
+pub use {weft_launch as launch, weft_link::Address};

@@ -174,7 +174,7 @@ fn debug__of_every_error_is_its_text() {
         Box::new(weft::ConnectError { address: "a".into(), reasons: vec![("udp", "b".into())] }),
         Box::new(LaunchError::LauncherGone { during: "a\nline".into() }),
         Box::new(weft::launch::wire::LineError::NoCommand),
-        Box::new(weft::keyfile::KeyError::NoFolder),
+        Box::new(weft::launch::keyfile::KeyError::NoFolder),
         Box::new(agent),
         Box::new(Overrun { link: "udp" }),
         Box::new(ChoiceError::NoAgent(agent)),

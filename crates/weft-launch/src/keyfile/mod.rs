@@ -2,15 +2,15 @@
 //!
 //! `weft run` hands every job a key of its own. Programs that use weft through another interface
 //! (the libfabric provider under any `mpiexec`) have no connection to `weft run`. They take the key
-//! from the variable `WEFT_KEY`, 64 hexadecimal digits as launchers write [`launch::JOB_KEY`], or
+//! from the variable `WEFT_KEY`, 64 hexadecimal digits as launchers write [`JOB_KEY`], or
 //! from the file `weft/key` in the user's settings folder, which holds the same digits and is made
 //! at its first use. Only its owner may read the file, since a process with the key can send to
 //! every job that uses it. The hosts of a job need the same key.
 //!
-//! [`launch::JOB_KEY`]: crate::launch::JOB_KEY
+//! [`JOB_KEY`]: crate::JOB_KEY
 
-use crate::launch::wire::{from_hex, to_hex};
-use crate::launch::{random_key, KEY_LEN};
+use crate::wire::{from_hex, to_hex};
+use crate::{random_key, KEY_LEN};
 use rustix::process::geteuid;
 use std::fmt;
 use std::fs::{Metadata, OpenOptions};
@@ -126,7 +126,7 @@ impl fmt::Display for KeyError {
     }
 }
 
-crate::readable!(KeyError);
+weft_core::readable!(KeyError);
 
 impl std::error::Error for KeyError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {

@@ -1,13 +1,13 @@
 //! System calls and foreign functions of start-up.
 #![allow(unsafe_code)]
 
-pub(super) mod pmix;
+pub(crate) mod pmix;
 
 use super::LaunchError;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
 /// Takes over the descriptor a launcher left for this process, and keeps it from its children.
-pub(super) fn adopt(fd: RawFd) -> Result<OwnedFd, LaunchError> {
+pub(crate) fn adopt(fd: RawFd) -> Result<OwnedFd, LaunchError> {
     // SAFETY: fcntl with F_SETFD touches no memory and only fails on a descriptor that is not open.
     if unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) } < 0 {
         return Err(LaunchError::Environment {

@@ -25,10 +25,10 @@ const SCOPE_GLOBAL: u8 = 3;
 const COLLECT: &str = "pmix.collect";
 
 /// `PMIX_RANK_WILDCARD`: the job itself rather than one of its ranks.
-pub(in super::super) const RANK_JOB: u32 = u32::MAX - 1;
+pub(crate) const RANK_JOB: u32 = u32::MAX - 1;
 
 /// `PMIX_ERR_NOT_FOUND`.
-pub(in super::super) const NOT_FOUND: i32 = -46;
+pub(crate) const NOT_FOUND: i32 = -46;
 
 /// `pmix_proc_t`.
 #[repr(C)]
@@ -87,10 +87,10 @@ type Get = unsafe extern "C" fn(
 type ErrorString = unsafe extern "C" fn(c_int) -> *const c_char;
 
 /// A call that failed: function and status.
-pub(in super::super) type Failed = (&'static str, i32);
+pub(crate) type Failed = (&'static str, i32);
 
 /// A value got from PMIx.
-pub(in super::super) enum Got {
+pub(crate) enum Got {
     /// `PMIX_UINT32`.
     Number(u32),
     /// `PMIX_BYTE_OBJECT`.
@@ -100,7 +100,7 @@ pub(in super::super) enum Got {
 }
 
 /// The loaded library and this process's identity in it.
-pub(in super::super) struct Client {
+pub(crate) struct Client {
     me: Proc,
     finalize: Finalize,
     abort: Abort,
@@ -133,7 +133,7 @@ fn check(call: &'static str, status: c_int) -> Result<(), Failed> {
 }
 
 /// Opens the library by `name`, a file name or a path.
-pub(in super::super) fn open(name: &str) -> Result<Library, String> {
+pub(crate) fn open(name: &str) -> Result<Library, String> {
     // SAFETY: loading runs the initialisers of libpmix and the libraries it needs, which expect
     // nothing of the program; the name comes from the user or is the library's own.
     unsafe { Library::new(name) }.map_err(|error| error.to_string())
@@ -148,9 +148,7 @@ impl Client {
     /// Finds the functions in `library` and calls `PMIx_Init`.
     ///
     /// The outer error is a missing function, the inner one the failed call with its text.
-    pub(in super::super) fn init(
-        library: Library,
-    ) -> Result<Result<Self, (Failed, String)>, String> {
+    pub(crate) fn init(library: Library) -> Result<Result<Self, (Failed, String)>, String> {
         let library: &'static Library = Box::leak(Box::new(library));
         let init: Init = symbol(library, "PMIx_Init")?;
         let mut client = Client {
@@ -173,7 +171,7 @@ impl Client {
     }
 
     /// Returns the library's text for a status.
-    pub(in super::super) fn text(&self, status: i32) -> String {
+    pub(crate) fn text(&self, status: i32) -> String {
         // SAFETY: PMIx_Error_string takes any number.
         let text = unsafe { (self.error_string)(status) };
         if text.is_null() {
@@ -184,19 +182,19 @@ impl Client {
     }
 
     /// Returns the job's namespace.
-    pub(in super::super) fn nspace(&self) -> String {
+    pub(crate) fn nspace(&self) -> String {
         let bytes: Vec<u8> =
             self.me.nspace.iter().take_while(|&&c| c != 0).map(|&c| c as u8).collect();
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
     /// Returns the rank of this process.
-    pub(in super::super) fn rank(&self) -> u32 {
+    pub(crate) fn rank(&self) -> u32 {
         self.me.rank
     }
 
     /// Puts bytes for all ranks and commits them to the local server.
-    pub(in super::super) fn put(&self, name: &str, bytes: &mut [u8]) -> Result<(), Failed> {
+    pub(crate) fn put(&self, name: &str, bytes: &mut [u8]) -> Result<(), Failed> {
         let key = key(name)?;
         // Zeroed whole, so that a library reading a larger member of the union reads zeros.
         let mut value = Value { kind: TYPE_BYTES, data: Data { room: [0; 3] } };
@@ -210,7 +208,7 @@ impl Client {
 
     /// Waits for all ranks of the job, and has their values collected on this host: a later request
     /// to a rank of another host may not find them (Slurm 22.05, every second time).
-    pub(in super::super) fn fence(&self) -> Result<(), Failed> {
+    pub(crate) fn fence(&self) -> Result<(), Failed> {
         // Zeroed whole, as in `put`.
         let mut value = Value { kind: TYPE_BOOL, data: Data { room: [0; 3] } };
         value.data.flag = true;
@@ -221,7 +219,7 @@ impl Client {
     }
 
     /// Gets a value of `rank`, or of the job for [`RANK_JOB`].
-    pub(in super::super) fn get(&self, rank: u32, name: &str) -> Result<Got, Failed> {
+    pub(crate) fn get(&self, rank: u32, name: &str) -> Result<Got, Failed> {
         let key = key(name)?;
         let proc = Proc { nspace: self.me.nspace, rank };
         let mut value = MaybeUninit::<*mut Value>::new(ptr::null_mut());
@@ -238,7 +236,7 @@ impl Client {
     }
 
     /// Asks the launcher to end the whole job.
-    pub(in super::super) fn abort(&self, code: i32, message: &str) -> Result<(), Failed> {
+    pub(crate) fn abort(&self, code: i32, message: &str) -> Result<(), Failed> {
         let message = CString::new(message.replace('\0', " ")).unwrap_or_default();
         // SAFETY: the message is NUL-terminated; a null process array means the whole job.
         let status = unsafe { (self.abort)(code, message.as_ptr(), ptr::null_mut(), 0) };
@@ -246,7 +244,7 @@ impl Client {
     }
 
     /// Leaves the job.
-    pub(in super::super) fn finalize(&self) -> Result<(), Failed> {
+    pub(crate) fn finalize(&self) -> Result<(), Failed> {
         // SAFETY: a null info array of length 0 is allowed.
         check("PMIx_Finalize", unsafe { (self.finalize)(ptr::null(), 0) })
     }

@@ -62,7 +62,7 @@ impl fmt::Display for ChoiceError {
     }
 }
 
-crate::readable!(ChoiceError);
+weft_core::readable!(ChoiceError);
 
 impl std::error::Error for ChoiceError {}
 

@@ -104,7 +104,7 @@ impl fmt::Display for ConnectError {
     }
 }
 
-crate::readable!(ConnectError);
+weft_core::readable!(ConnectError);
 
 impl std::error::Error for ConnectError {}
 

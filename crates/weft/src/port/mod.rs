@@ -148,7 +148,7 @@ impl fmt::Display for NumberTaken {
     }
 }
 
-crate::readable!(NumberTaken);
+weft_core::readable!(NumberTaken);
 
 impl std::error::Error for NumberTaken {}
 

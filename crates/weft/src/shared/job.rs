@@ -3,10 +3,10 @@
 use super::SharedEndpoint;
 use crate::group::rank_name;
 use crate::job::{address_of, join, JobError};
-use crate::launch::{Bootstrap, LaunchError};
 use std::cell::RefCell;
 use std::time::Duration;
 use weft_core::PeerId;
+use weft_launch::{Bootstrap, LaunchError};
 use weft_link::copied::Origin;
 
 /// This process as a rank of its job, by a [`SharedEndpoint`]: for programs of many threads, and

@@ -6,7 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
-use weft::keyfile;
+use weft::launch::keyfile;
 use weft_lab::client::{plan, Attached};
 use weft_lab::spec::Conditions;
 use weft_run::mpi::command::{self, Wish};

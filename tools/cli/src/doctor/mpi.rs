@@ -3,7 +3,7 @@
 use super::{Check, Verdict};
 use serde::Serialize;
 use std::path::PathBuf;
-use weft::keyfile::{self, KeyError};
+use weft::launch::keyfile::{self, KeyError};
 use weft_run::mpi::detect::{self, Mpi, GET_ONE};
 use weft_run::mpi::judge::{self, Fit, Found};
 

@@ -9,7 +9,7 @@ use std::iter;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
-use weft::keyfile;
+use weft::launch::keyfile;
 
 /// The job that the user wants.
 pub struct Wish<'a> {

@@ -40,7 +40,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 use variables::Choice;
-use weft::keyfile;
+use weft::launch::keyfile;
 
 /// The MPI, and how it uses weft.
 #[derive(Clone, Debug, clap::Args)]

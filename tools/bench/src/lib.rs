@@ -5,6 +5,7 @@
 #[macro_use]
 extern crate weft_run;
 
+mod against;
 mod auth;
 mod bandwidth;
 pub mod barrier;
@@ -29,6 +30,7 @@ pub mod suite;
 mod sys;
 pub mod table;
 mod takes;
+mod target;
 mod volley;
 mod wait;
 mod wire;
@@ -59,7 +61,7 @@ pub struct Args {
     #[arg(value_enum)]
     what: What,
     /// Links, one after the other [default: shm; all, barrier: shm,udp; auth: udp; ethernet:
-    /// packet,xdp,auto]
+    /// packet,xdp,auto; against-tcp: unprivileged,auto]
     #[arg(long, value_enum, value_delimiter = ',')]
     link: Vec<LinkName>,
     /// Numbers of ranks of a barrier: 4,8 [default: 4]; two ranks are always measured
@@ -156,6 +158,8 @@ pub enum What {
     All,
     /// The targets of weft on plain Ethernet, each met or not
     Ethernet,
+    /// weft beside the kernel's TCP used in the same way, each target met or not
+    AgainstTcp,
     /// Work of agents and kernels while ranks compute, compared with ranks, between lab hosts
     Agent,
     /// MPI programs over weft and over TCP, each target met or not (root)
@@ -181,6 +185,8 @@ pub enum LinkName {
     Agent,
     /// The links that ranks on two hosts get
     Auto,
+    /// The links that ranks on two hosts get without the right to raw sockets
+    Unprivileged,
 }
 
 impl LinkName {
@@ -194,6 +200,7 @@ impl LinkName {
             LinkName::Xdp => "xdp",
             LinkName::Agent => "agent",
             LinkName::Auto => "auto",
+            LinkName::Unprivileged => "unprivileged",
         }
     }
 
@@ -202,13 +209,14 @@ impl LinkName {
         match self {
             // The links of a job on several hosts: shared memory does not connect hosts.
             LinkName::Auto => "shm,packet,gso,udp",
+            LinkName::Unprivileged => "shm,udp",
             _ => self.name(),
         }
     }
 
     /// True if the link uses raw Ethernet, which is measured between lab hosts only.
     fn is_raw(self) -> bool {
-        !matches!(self, LinkName::Shm | LinkName::Udp)
+        !matches!(self, LinkName::Shm | LinkName::Udp | LinkName::Unprivileged)
     }
 }
 
@@ -510,6 +518,7 @@ fn links(args: &Args) -> Vec<LinkName> {
         (true, What::All | What::Barrier) => vec![LinkName::Shm, LinkName::Udp],
         (true, What::Auth) => vec![LinkName::Udp],
         (true, _) if !args.options.reach.hosts.is_empty() => vec![LinkName::Udp],
+        (true, What::AgainstTcp) => against::LINKS.to_vec(),
         (true, What::Ethernet) => vec![LinkName::Packet, LinkName::Xdp, LinkName::Auto],
         (true, _) => vec![LinkName::Shm],
         _ => args.link.clone(),
@@ -569,7 +578,12 @@ fn print(args: &Args, links: Vec<LinkName>, benches: &[What]) -> Result<()> {
         return service::print(&args.options, args.json, &mut out);
     }
     if args.what == What::Ethernet {
-        return ethernet::print(&links, &args.options, args.json, &mut out);
+        let table = ("ethernet", &ethernet::PARTS[..]);
+        return target::print(table, &links, &args.options, args.json, &mut out);
+    }
+    if args.what == What::AgainstTcp {
+        let table = ("against-tcp", &against::PARTS[..]);
+        return target::print(table, &links, &args.options, args.json, &mut out);
     }
     for link in links {
         let chosen = matches!(args.what, What::Throughput | What::Multicast | What::FetchAdd);

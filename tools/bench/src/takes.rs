@@ -33,7 +33,9 @@ fn takes(what: What) -> &'static [&'static str] {
             "--members",
         ],
         What::FetchAdd => &["--link", "--json", "--reliability", "--fetch-add", "--receipt"],
-        What::Auth | What::All | What::Ethernet => &["--link", "--size", "--json"],
+        What::Auth | What::All | What::Ethernet | What::AgainstTcp => {
+            &["--link", "--size", "--json"]
+        }
         What::Barrier => &["--link", "--json", "--ranks"],
         What::Choices => &["--link", "--out"],
         What::Suite => &["--size", "--out", "--situations"],
@@ -101,8 +103,8 @@ pub fn check(args: &Args) -> Result<()> {
     if what == What::Auth && args.link.contains(&LinkName::Shm) {
         bail!("only network links authenticate their frames: use --link udp");
     }
-    if what == What::Ethernet && args.link.contains(&LinkName::Shm) {
-        bail!("shm does not use Ethernet: --link packet, gso, xdp, agent, auto or udp");
+    if matches!(what, What::Ethernet | What::AgainstTcp) && args.link.contains(&LinkName::Shm) {
+        bail!("shm connects no two hosts: --link packet, gso, xdp, agent, auto or udp");
     }
     for link in super::links(args) {
         args.choices.check(what, link)?;

@@ -224,6 +224,24 @@ fn ethernet__without_lab_hosts_there_is_nothing_to_measure() {
 }
 
 #[test]
+fn against_tcp__each_line_stands_beside_tcp_used_in_the_same_way() {
+    for link in ["unprivileged", "auto"] {
+        let got = raw_lines(&["against-tcp", "--link", link, "--size", "16,64,1M"]);
+        for line in &got {
+            assert_eq!((&line["bench"], &line["link"]), (&"against-tcp".into(), &link.into()));
+            assert!(line["peer_name"].as_str().is_some_and(|name| name.contains("tcp")), "{line}");
+            // Without rights there is no target for a wait that sleeps.
+            let free = line["what"] == "one way, blocking wait" && link == "unprivileged";
+            assert_eq!(line["target_peer"].is_null(), free, "{line}");
+            assert_eq!(line["met"].is_null(), free, "{line}");
+        }
+        let whats: Vec<_> = got.iter().filter_map(|line| line["what"].as_str()).collect();
+        let want = ["one way", "stream, time of a message", "one way, blocking wait"];
+        assert!(got.is_empty() || want.iter().all(|what| whats.contains(what)), "{whats:?}");
+    }
+}
+
+#[test]
 fn udp__over_loopback_says_so() {
     let got = text(&["pingpong", "--link", "udp", "--size", "16", "--netns", "off"]);
     assert!(got.contains("over loopback"), "{got}");
@@ -347,7 +365,7 @@ fn args__what_a_benchmark_would_ignore_is_refused_with_a_reason() {
         (&["agent", "--link", "xdp"], "leave out --link"),
         (&["mpi", "--link", "udp"], "leave out --link"),
         (&["agent", "--netns", "off"], "leave out --netns off"),
-        (&["ethernet", "--link", "packet,shm"], "does not use Ethernet"),
+        (&["ethernet", "--link", "packet,shm"], "connects no two hosts"),
         (&["ethernet", "--link", "udp", "--netns", "off"], "leave out --netns off"),
     ] {
         let output = bench(words);

@@ -3,12 +3,12 @@
 mod hpcc;
 mod job;
 
-use super::ethernet::{text, Aim, Check};
 use super::netns::Place;
 use super::pair::{Kind, Pair, Sample};
 use super::progress::bar;
 use super::rank::{Probe, Task};
 use super::table::{Better, Other, Row, Table};
+use super::target::{text, Aim, Check};
 use super::{Options, CONFIG, MTU};
 use anyhow::{bail, Result};
 use indicatif::ProgressBar;

@@ -175,8 +175,9 @@ impl AgentLink {
             }
             self.shm.look_at_sockets();
             let why = match self.shm.poll_event() {
-                Some(LinkEvent::PeerRefused(_)) => {
-                    "has no room for another connection of this user: try again"
+                Some(LinkEvent::PeerRefused(_, why)) => {
+                    let agent = self.agent();
+                    return Err(LinkError::Unreachable(format!("{agent} refuses: {why}")));
                 }
                 Some(_) => "closed the connection; its log has the reason",
                 None if Instant::now() > end => "does not answer",
@@ -273,7 +274,7 @@ impl AgentLink {
         while let Some(event) = self.shm.poll_event() {
             match event {
                 LinkEvent::PeerGone(_) => self.on_end("has ended: start it again for new programs"),
-                LinkEvent::PeerRefused(_) => self.on_end("refuses the connection"),
+                LinkEvent::PeerRefused(..) => self.on_end("refuses the connection"),
                 other => self.events.push_back(other),
             }
         }

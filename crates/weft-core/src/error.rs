@@ -176,9 +176,7 @@ impl fmt::Display for PeerFailure {
             }
             PeerFailure::Gone => write!(f, "its process ended"),
             PeerFailure::AgentGone => write!(f, "the agent that reached it has ended"),
-            PeerFailure::Refused => {
-                write!(f, "it refused the connection (its own messages say why)")
-            }
+            PeerFailure::Refused => write!(f, "it refused the connection"),
             PeerFailure::NoLink => write!(f, "no link leads to it (`weft doctor` says why)"),
             PeerFailure::Closed => write!(f, "it closed its endpoint"),
             PeerFailure::Version { theirs } => {

@@ -11,6 +11,7 @@
 #![deny(unsafe_code)]
 #![warn(missing_docs)]
 
+pub mod ends;
 mod env;
 mod error;
 pub mod keyfile;

@@ -8,6 +8,7 @@ pub mod address;
 pub mod bytes;
 pub mod copied;
 pub mod ether;
+pub mod gone;
 pub mod kind;
 pub mod link;
 pub mod looplink;

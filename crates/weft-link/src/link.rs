@@ -44,8 +44,8 @@ pub enum LinkEvent {
     AgentGone(PeerId),
     /// The agent that keeps packets for the peer on behalf of this endpoint has given the peer up.
     PeerFailed(PeerId, PeerFailure),
-    /// The peer's process refused the connection.
-    PeerRefused(PeerId),
+    /// The peer's process refused the connection, for this reason.
+    PeerRefused(PeerId, String),
     /// The path to this peer now carries packets of this size (the path's MTU, in bytes).
     Mtu(PeerId, u32),
     /// Bulk data to this peer may be spread over this number of interfaces
@@ -64,6 +64,8 @@ pub enum LinkEvent {
 pub enum LinkError {
     /// The peer cannot be reached over this link, with the reason.
     Unreachable(String),
+    /// The peer's process has ended, as a link inside the host sees: no other link reaches it.
+    Ended,
     /// The operating system refused an operation.
     System {
         /// The operation.
@@ -89,6 +91,7 @@ impl fmt::Display for LinkError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             LinkError::Unreachable(why) => write!(f, "unreachable: {why}"),
+            LinkError::Ended => write!(f, "it does not listen: its process ended"),
             LinkError::System { what, source, fix } => write!(f, "{what}: {source} ({fix})"),
             LinkError::UsedUp => NumbersUsedUp.fmt(f),
             LinkError::Unsupported => write!(f, "not offered by this link"),

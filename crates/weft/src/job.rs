@@ -15,6 +15,7 @@ use std::sync::Once;
 use std::time::Duration;
 use weft_agent::{AgentConfig, AgentLink, ServicesHandle};
 use weft_core::{Config, EndpointId};
+use weft_launch::ends::Ends;
 use weft_launch::{self as launch, Bootstrap, Bootstrapped, LaunchError};
 use weft_link::copied::Origin;
 use weft_link::ether::EtherType;
@@ -544,6 +545,7 @@ pub(crate) fn join() -> Result<(Box<dyn Bootstrap>, Endpoint), JobError> {
     let here = launch::ranks_here(&lookup);
     let links = links.of_job(boot.size(), here);
     let endpoint = open_locked(config, links, key)?;
+    endpoint.told_of(Ends::of_launcher());
     if links.auto && links.packet && boot.rank() == 0 && endpoint.address().ether.is_empty() {
         // Most users have no right to them; `weft doctor` and `weft info` show the cost.
         log::info!("no packet sockets (they need CAP_NET_RAW): messages between hosts go over UDP");

@@ -10,11 +10,10 @@ use weft_link::secure::{JobKey, Mode, Security};
 use weft_link::{Address, Link, ShmConfig, ShmLink, UdpConfig, UdpLink};
 
 fn endpoint(link: impl FnOnce(EndpointId) -> Box<dyn Link>) -> Endpoint {
-    endpoint_of(Config::default(), link)
+    endpoint_of(Config { connect_timeout_ms: 50, ..Config::default() }, link)
 }
 
 fn endpoint_of(config: Config, link: impl FnOnce(EndpointId) -> Box<dyn Link>) -> Endpoint {
-    let config = Config { connect_timeout_ms: 50, ..config };
     let me = EndpointId(weft_link::random_u64());
     Endpoint::with_links(config, me, weft::Clock::system(), vec![link(me)])
 }
@@ -24,7 +23,11 @@ fn shm() -> Endpoint {
 }
 
 fn udp() -> Endpoint {
-    endpoint(|me| {
+    udp_of(Config { connect_timeout_ms: 50, ..Config::default() })
+}
+
+fn udp_of(config: Config) -> Endpoint {
+    endpoint_of(config, |me| {
         let config = UdpConfig { host: weft_link::shm::host().unwrap(), ..UdpConfig::default() };
         let job_key = JobKey::from_bytes(&[7; 32]).unwrap();
         let security = Security { mode: Mode::Auth, job_key, me };
@@ -66,8 +69,8 @@ fn explain__of_a_process_that_ended_names_rank_link_and_process() {
 #[test]
 fn explain__of_a_peer_that_never_answers_names_addresses_and_what_to_do() {
     let (a, b) = (udp(), udp());
+    // Its process lives, and makes no progress.
     let there = b.address();
-    drop(b);
     let world = group(a.clone(), there.clone());
     let error = a.block_on(world.recv(1, 3, 8)).unwrap_err();
     let text = error.to_string();
@@ -75,6 +78,20 @@ fn explain__of_a_peer_that_never_answers_names_addresses_and_what_to_do() {
     assert_has(&text, &["weft doctor", "WEFT_CONNECT_TIMEOUT_MS"]);
     let named = |socket: &std::net::SocketAddr| text.contains(&format!(" to {socket}"));
     assert!(there.udp.iter().any(named), "{text}");
+}
+
+#[test]
+fn explain__of_a_peer_that_ended_before_it_was_reached_does_not_wait_for_it() {
+    let patient = Config { connect_timeout_ms: 3_600_000, ..Config::default() };
+    for (a, b) in [(shm(), shm()), (udp_of(patient), udp())] {
+        let there = b.address();
+        drop(b);
+        let world = group(a.clone(), there);
+        let error = a.block_on(world.recv(1, 3, 8)).unwrap_err();
+        let failure = PeerFailure::Gone;
+        assert!(matches!(error.cause(), OpError::Peer { failure: f, .. } if f == failure));
+        assert_has(&error.to_string(), &["rank 1 on this host", "its process ended"]);
+    }
 }
 
 #[test]

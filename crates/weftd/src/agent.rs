@@ -118,7 +118,7 @@ impl Agent {
         }
         while let Some(event) = self.hub.poll_event() {
             match event {
-                LinkEvent::PeerGone(rank) | LinkEvent::PeerRefused(rank) => {
+                LinkEvent::PeerGone(rank) | LinkEvent::PeerRefused(rank, _) => {
                     self.room.on_gone(rank.0);
                 }
                 LinkEvent::Warning(text) => log::warn!("{text}; that rank is ended"),

@@ -45,6 +45,13 @@ enum What {
     Watchdog,
     /// Each rank waits for a message of the next, which none sends
     Circle,
+    /// Rank 1 joins the job and leaves it; rank 0 prints the errors of operations with it, and ends
+    /// the job
+    Left {
+        /// Rank 0 begins once this file is there
+        #[arg(long)]
+        file: std::path::PathBuf,
+    },
 }
 
 fn value_of(rank: usize, bytes: usize) -> Vec<u8> {
@@ -59,6 +66,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         What::Ports => ports(),
         What::Watchdog => watchdog(),
         What::Circle => circle(),
+        What::Left { file } => left(&file),
     }
 }
 
@@ -75,6 +83,22 @@ fn ports() -> Result<ExitCode> {
     }
     job.block_on(world.barrier())?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn left(file: &std::path::Path) -> Result<ExitCode> {
+    let job = weft::Job::init()?;
+    let world = job.world();
+    if world.rank() == 1 {
+        return Ok(ExitCode::SUCCESS);
+    }
+    while !file.exists() {
+        std::thread::yield_now();
+    }
+    let received = world.recv_blocking(1, 0, &mut [0; 8]);
+    println!("recv: {}", received.err().context("it received from a rank that left")?);
+    let sent = world.send_blocking(1, 0, &[7; 100_000]);
+    println!("send: {}", sent.err().context("a rank that left has taken it")?);
+    job.abort(0, "the check is over")
 }
 
 fn circle() -> Result<ExitCode> {

@@ -1,9 +1,10 @@
 //! Liveness: detection of failed peers that operations wait for.
 //!
 //! Over a network a peer is known only by its packets: it is asked for an answer, and has failed
-//! after a silence of the peer timeout. A link inside the host knows more: it reports the end of
-//! the peer's process, and can be asked whether it runs ([`Event::PeerSilent`]). There a peer may
-//! compute for any time without a packet. It has failed if it was not seen to run for the peer
+//! after a silence of the peer timeout. The driver may learn of its end elsewhere, and is asked for
+//! that at each question ([`Event::PeerSilent`]). A link inside the host knows more: it reports the
+//! end of the peer's process, and can be asked whether it runs. There a peer may compute for any
+//! time without a packet. It has failed if it was not seen to run for the peer
 //! timeout: a signal has stopped it, or the link cannot see it.
 //!
 //! The agent of a peer answers in its place. The agent's life says nothing about the peer's, so its
@@ -89,10 +90,11 @@ impl Engine {
         limit: Duration,
         failure: fn(u32) -> PeerFailure,
     ) -> bool {
-        if self.peers[peer.0 as usize].path.caps.sees_end {
-            if silent >= self.keepalive() {
-                self.events.push_back(Event::PeerSilent(peer));
-            }
+        let sees_end = self.peers[peer.0 as usize].path.caps.sees_end;
+        if silent >= self.keepalive() && (sees_end || silent < limit) {
+            self.events.push_back(Event::PeerSilent(peer));
+        }
+        if sees_end {
             return false;
         }
         if silent >= limit {

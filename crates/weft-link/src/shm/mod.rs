@@ -251,7 +251,7 @@ impl ShmLink {
             if !self.peers[at].finished() {
                 continue;
             }
-            let peer = self.remove(at);
+            let mut peer = self.remove(at);
             self.counters.gone += 1;
             if let Some(lie) = peer.lie {
                 self.counters.lies += 1;
@@ -262,9 +262,9 @@ impl ShmLink {
             if let Some(id) = peer.id {
                 self.set_index(id, GONE);
                 self.gone.push((id, peer.direct.process()));
-                self.events.push_back(match peer.refused {
-                    true => LinkEvent::PeerRefused(id),
-                    false => LinkEvent::PeerGone(id),
+                self.events.push_back(match peer.refused.take() {
+                    Some(why) => LinkEvent::PeerRefused(id, why),
+                    None => LinkEvent::PeerGone(id),
                 });
             }
         }
@@ -588,7 +588,7 @@ impl crate::Reach for ShmLink {
     fn reject(&mut self, endpoint: EndpointId) {
         let stranger = |p: &Peer| p.endpoint == endpoint && p.id.is_none();
         if let Some(at) = self.peers.iter().position(stranger) {
-            self.remove(at).socket.refuse();
+            self.remove(at).socket.refuse("it has no room for another peer (WEFT_PEERS_MAX)");
             self.counters.refused += 1;
         }
     }

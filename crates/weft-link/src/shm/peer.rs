@@ -2,7 +2,7 @@
 
 use super::direct::Direct;
 use super::process::Process;
-use super::rendezvous::{Shared, BELL, REFUSED};
+use super::rendezvous::{self, Shared, BELL};
 use super::ring::{Area as _, Consumer, Lie, Producer, Sizes};
 use super::sys::block::{Block, Window};
 use super::sys::map::Half;
@@ -35,8 +35,8 @@ pub(super) struct Socket {
 
 impl Socket {
     /// Refuses the connection. If the message cannot be sent, the end of the socket tells the peer.
-    pub(super) fn refuse(&self) {
-        let _ = socket::send(&self.fd, &REFUSED, None);
+    pub(super) fn refuse(&self, why: &str) {
+        let _ = socket::send(&self.fd, &rendezvous::refusal(why), None);
     }
 }
 
@@ -59,8 +59,8 @@ pub(super) struct Peer {
     pub id: Option<PeerId>,
     /// Its process ended; its packets in the ring are still delivered.
     pub hung_up: bool,
-    /// It refused the connection.
-    pub refused: bool,
+    /// Set if it refused the connection: its reason.
+    pub refused: Option<String>,
     /// It broke the protocol of the rings: drop it.
     pub lie: Option<Lie>,
     pub endpoint: EndpointId,
@@ -122,7 +122,7 @@ impl Peer {
             rx_area: rx,
             id: None,
             hung_up: false,
-            refused: false,
+            refused: None,
             lie: None,
             endpoint,
             dialed: false,

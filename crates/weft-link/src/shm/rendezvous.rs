@@ -50,8 +50,27 @@ pub(super) struct Hello {
 pub(super) const HELLO: usize = 56;
 /// The doorbell message.
 pub(super) const BELL: [u8; 1] = [1];
-/// The message to a connection that is refused; it is then closed.
-pub(super) const REFUSED: [u8; 1] = [2];
+/// The first byte of the message to a connection that is refused; the reason as text follows. The
+/// connection is then closed.
+const REFUSED: u8 = 2;
+/// Longest reason of a refusal, in bytes.
+const REASON_MAX: usize = 200;
+/// Length of the longest message.
+pub(super) const LONGEST: usize = 1 + REASON_MAX;
+
+/// Returns the message of a refusal, with as much of the reason as it holds.
+pub(super) fn refusal(why: &str) -> Vec<u8> {
+    let end = (0..=why.len().min(REASON_MAX)).rev().find(|&end| why.is_char_boundary(end));
+    let reason = &why[..end.unwrap_or(0)];
+    std::iter::once(REFUSED).chain(reason.bytes()).collect()
+}
+
+/// Returns the reason if a message is a refusal. Its text may come from any process.
+pub(super) fn reason_of(message: &[u8]) -> Option<String> {
+    let (&REFUSED, reason) = message.split_first()? else { return None };
+    let shown = |c: char| if c.is_control() { ' ' } else { c };
+    Some(String::from_utf8_lossy(reason).chars().map(shown).collect())
+}
 
 impl Hello {
     pub(super) fn encode(&self) -> [u8; HELLO] {
@@ -265,17 +284,20 @@ pub(super) struct Dialed {
 
 /// Connects to the listener of `key`, checks its user, and passes it a new segment with `offer`.
 pub(super) fn dial(key: u64, ours: u32, offer: &Hello) -> Result<Dialed, LinkError> {
-    let socket = socket::connect(Name::Key(key)).map_err(|e| match e.raw_os_error() {
-        Some(libc::ECONNREFUSED) => {
-            let peer = offer.to;
-            LinkError::Unreachable(format!("endpoint {peer} does not listen: its process ended"))
-        }
-        _ => system("connecting a Unix socket", e),
-    })?;
+    let socket = call(key)?;
     let cred = socket::peer_cred(&socket).map_err(|e| system("asking who listens", e))?;
     // Only processes of the same user share memory.
     user::same(ours, cred.uid).map_err(LinkError::Unreachable)?;
-    offer_segment(socket, cred, offer)
+    // It may have ended before it accepted the connection: then nobody listens any more.
+    offer_segment(socket, cred, offer).map_err(|why| call(key).err().unwrap_or(why))
+}
+
+/// Connects to the listener of `key`.
+fn call(key: u64) -> Result<OwnedFd, LinkError> {
+    socket::connect(Name::Key(key)).map_err(|e| match e.raw_os_error() {
+        Some(libc::ECONNREFUSED) => LinkError::Ended,
+        _ => system("connecting a Unix socket", e),
+    })
 }
 
 /// As `dial`, to the agent that listens at `name`.
@@ -382,7 +404,7 @@ mod tests {
     fn dial__nobody_listens() {
         let user = misc::effective_user();
         let refused = dial(random_u64(), user, &hello());
-        assert!(matches!(refused, Err(LinkError::Unreachable(_))));
+        assert!(matches!(refused, Err(LinkError::Ended)));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! rarely while polling, and on every wake-up.
 
 use super::peer::{Peer, Socket};
-use super::rendezvous::{self, system, Hello, Kind, Shared, BELL, HELLO, REFUSED, SHARED};
+use super::rendezvous::{self, system, Hello, Kind, Shared, BELL, LONGEST, SHARED};
 use super::ring::Lie;
 use super::sys::map;
 use super::sys::socket::{self, Epoll};
@@ -21,6 +21,9 @@ const BURST: usize = 1024;
 /// the next call, so that the hub can serve its ranks in the meantime.
 const HUB_ACCEPTS: usize = 8;
 const HUB_MESSAGES: usize = 64;
+/// Reasons of refusals.
+const CROWDED: &str = "too many connections without a hello";
+const NO_DESCRIPTOR: &str = "no descriptor is left there (raise ulimit -n)";
 /// The token of the listener; connections count from 1.
 const LISTENER: u64 = 0;
 
@@ -85,7 +88,7 @@ impl Doors {
         self.pending.iter().for_each(|s| *of.entry(s.user).or_default() += 1);
         let most = of.values().copied().max().unwrap_or(0);
         if let Some(at) = self.pending.iter().position(|s| of.get(&s.user) == Some(&most)) {
-            self.pending.remove(at);
+            self.pending.remove(at).refuse(CROWDED);
         }
     }
 
@@ -101,7 +104,7 @@ impl Doors {
                 // Unread bytes at the end of the connection would be an error for the other side.
                 let _hello = hear(&fd);
                 // If the message cannot be sent, the end of the connection tells the other side.
-                let _ = socket::send(&fd, &REFUSED, None);
+                let _ = socket::send(&fd, &rendezvous::refusal(NO_DESCRIPTOR), None);
                 Ok(true)
             }
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(false),
@@ -117,7 +120,7 @@ enum Heard {
     Nothing,
     Closed,
     Bell,
-    Refused,
+    Refused(String),
     /// No descriptor was left for the one that came with the message.
     NoRoom,
     Hello(Hello, Option<OwnedFd>),
@@ -126,7 +129,7 @@ enum Heard {
 }
 
 fn hear(fd: &OwnedFd) -> Heard {
-    let mut buf = [0; HELLO + 1];
+    let mut buf = [0; LONGEST + 1];
     let mut got = socket::recv(fd, &mut buf);
     if got.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::ConnectionReset) {
         // The other side ended before it read all our messages. The kernel reports that before it
@@ -136,7 +139,9 @@ fn hear(fd: &OwnedFd) -> Heard {
     match got {
         Ok(got) if got.len == 0 => Heard::Closed,
         Ok(got) if buf[..got.len] == BELL => Heard::Bell,
-        Ok(got) if buf[..got.len] == REFUSED => Heard::Refused,
+        Ok(got) if rendezvous::reason_of(&buf[..got.len]).is_some() => {
+            Heard::Refused(rendezvous::reason_of(&buf[..got.len]).unwrap_or_default())
+        }
         Ok(got) if got.len == SHARED => match (Shared::decode(&buf[..SHARED]), got.passed) {
             (Ok(shared), Some(file)) => Heard::Shared(shared, file),
             (Ok(_), None) => Heard::Nonsense("shared memory without a file"),
@@ -201,6 +206,8 @@ impl ShmLink {
             let of = match checked {
                 Ok(of) => of,
                 Err(why) => {
+                    // The other side would take the end of the connection for that of the process.
+                    let _ = socket::send(&fd, &rendezvous::refusal(&why), None);
                     self.refuse(&why);
                     continue;
                 }
@@ -212,7 +219,7 @@ impl ShmLink {
             self.greet(self.doors.pending.len() - 1);
             if self.doors.pending.len() > MAX_PENDING {
                 self.doors.give_up_pending();
-                self.refuse("too many connections without a hello");
+                self.refuse(CROWDED);
             }
         }
     }
@@ -254,16 +261,18 @@ impl ShmLink {
             }
             Heard::Hello(_, None) => Err("hello without a segment".into()),
             Heard::Closed => return,
-            Heard::Bell | Heard::Refused | Heard::Nothing | Heard::Shared(..) => {
+            Heard::Bell | Heard::Refused(_) | Heard::Nothing | Heard::Shared(..) => {
                 Err("no hello".into())
             }
-            Heard::NoRoom => Err("no descriptor is left for its segment (raise ulimit -n)".into()),
+            Heard::NoRoom => Err(NO_DESCRIPTOR.into()),
             Heard::Nonsense(what) => Err(what.into()),
         };
         match checked {
             Ok((hello, (crossed, halves))) => self.admit(socket, &hello, crossed, halves),
+            // It connected and ended before it was accepted.
+            Err(_) if socket::hung_up(&socket.fd) => {}
             Err(why) => {
-                socket.refuse();
+                socket.refuse(&why);
                 self.refuse(&why);
             }
         }
@@ -371,7 +380,7 @@ impl ShmLink {
                 Heard::Shared(shared, file) if self.takes_memory => peer.map(&shared, &file),
                 // The other side cannot know that this side does not map memory.
                 Heard::Shared(..) => {}
-                Heard::Refused => peer.refused = true,
+                Heard::Refused(why) => peer.refused = Some(why),
                 Heard::NoRoom => peer.lie = Some(Lie("unexpected descriptor")),
                 Heard::Hello(..) => peer.lie = Some(Lie("unexpected hello")),
                 Heard::Nonsense(what) => peer.lie = Some(Lie(what)),
@@ -393,10 +402,11 @@ mod tests {
         let (listener, key) = rendezvous::listen().unwrap();
         let ours = socket::connect(socket::Name::Key(key)).unwrap();
         let theirs = socket::accept(&listener).unwrap();
-        socket::send(&theirs, &REFUSED, None).unwrap();
+        let why = "x".repeat(300);
+        socket::send(&theirs, &rendezvous::refusal(&why), None).unwrap();
         socket::send(&ours, &BELL, None).unwrap();
         drop(theirs);
-        assert!(matches!(hear(&ours), Heard::Refused));
+        assert!(matches!(hear(&ours), Heard::Refused(text) if text == why[..200]));
     }
 
     #[test]

@@ -273,9 +273,36 @@ fn refused_by(role: &str) {
         Err(error) => assert!(matches!(error, LinkError::Unreachable(_)), "{error}"),
         Ok(_) => {
             recv_until(&mut link, &mut Log::default(), |_, link| !link.events.is_empty());
-            assert_eq!(events(&mut link), [LinkEvent::PeerRefused(PEER)]);
+            let events = events(&mut link);
+            let [LinkEvent::PeerRefused(PEER, why)] = &events[..] else { panic!("{events:?}") };
+            assert!(why.contains("no descriptor is left"), "{why}");
         }
     }
+}
+
+#[test]
+fn connect__to_one_that_takes_this_process_for_another_users_is_refused_with_the_reason() {
+    let [mut ours, mut theirs] = [1, 2].map(|id| ShmLink::new(config(id)).unwrap());
+    // As in another user namespace, where users have other numbers.
+    theirs.user += 1;
+    ours.connect(&info(0, &address_of(&theirs))).unwrap();
+    theirs.look_at_sockets();
+    recv_until(&mut ours, &mut Log::default(), |_, link| !link.events.is_empty());
+    let events = events(&mut ours);
+    let [LinkEvent::PeerRefused(PEER, why)] = &events[..] else { panic!("{events:?}") };
+    assert!(why.contains("its process runs as user"), "{why}");
+}
+
+#[test]
+fn connect__to_one_that_ended_says_so() {
+    let [mut ours, mut theirs] = [1, 2].map(|id| ShmLink::new(config(id)).unwrap());
+    let there = info(2, &address_of(&theirs));
+    // It connects and ends: nothing of that is a refusal.
+    theirs.connect(&info(1, &address_of(&ours))).unwrap();
+    drop(theirs);
+    ours.look_at_sockets();
+    assert_eq!(counter(&ours, "shm_refused"), 0);
+    assert!(matches!(ours.connect(&there), Err(LinkError::Ended)));
 }
 
 #[test]
@@ -405,9 +432,10 @@ fn connect__refuses_other_hosts_and_the_dead() {
     let other = Address { host: address.host ^ 1, ..address.clone() };
     let none = Address { shm: 0, ..address.clone() };
     drop(b);
-    for address in [other, none, address] {
+    for address in [other, none] {
         assert!(matches!(a.connect(&info(0, &address)), Err(LinkError::Unreachable(_))));
     }
+    assert!(matches!(a.connect(&info(0, &address)), Err(LinkError::Ended)));
 }
 
 #[test]
@@ -734,7 +762,7 @@ fn drop__ends_listening_while_a_copy_of_the_listener_lives() {
     let (address, copy) = (address_of(&b), b.doors.listener.try_clone().unwrap());
     drop(b);
     let refused = a.connect(&info(0, &address));
-    assert!(matches!(refused, Err(LinkError::Unreachable(_))), "{refused:?}");
+    assert!(matches!(refused, Err(LinkError::Ended)), "{refused:?}");
     drop(copy);
 }
 

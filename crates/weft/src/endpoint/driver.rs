@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::task::Waker;
 use weft_core::engine::types::Event;
 use weft_core::{Config, EndpointId, Instant, PeerId};
+use weft_launch::ends::Ends;
 use weft_link::copied::Origin;
 use weft_link::{Address, Link};
 
@@ -50,6 +51,10 @@ pub(crate) struct Known {
     pub names: HashMap<PeerId, String>,
     /// The last path to peers that no path reaches any more, for messages about failures.
     pub lost: HashMap<PeerId, String>,
+    /// More about the failures of peers: how a process ended, why a peer refused.
+    pub how: HashMap<PeerId, String>,
+    /// The ends of the ranks of this process's job, if its launcher tells them.
+    pub ends: Option<Ends>,
 }
 
 /// Messages that wait to leave with others.

@@ -61,6 +61,7 @@ use wait::{Sleeper, Waiter};
 use weft_agent::ServicesHandle;
 use weft_core::engine::types::{self, AtomicCode, Claimed, RecvArgs, Refused, SendArgs};
 use weft_core::{Config, EndpointId, Instant, LinkCaps, OpError, PeerFailure, PeerId, Stats};
+use weft_launch::ends::Ends;
 use weft_link::secure::JobKey;
 use weft_link::{Address, Link, Next, Turn};
 
@@ -291,6 +292,11 @@ impl Endpoint {
     pub fn publish_counters(&self, who: &Who) -> std::io::Result<()> {
         self.inner.borrow_mut().page = Some(Page::create(who)?);
         Ok(())
+    }
+
+    /// Gives it the ends of the ranks of its job.
+    pub(crate) fn told_of(&self, ends: Option<Ends>) {
+        self.inner.borrow_mut().driver.known.ends = ends;
     }
 
     /// Returns a peer with its name or address, and its link, interface and addresses, for messages

@@ -6,7 +6,8 @@ use crate::calibration::Calibration;
 use arrayvec::ArrayVec;
 use std::time::Duration;
 use weft_core::{Instant, LinkCaps, PeerFailure, PeerId};
-use weft_link::{Address, LinkEvent, PeerInfo};
+use weft_launch::ends::End;
+use weft_link::{gone, Address, LinkError, LinkEvent, PeerInfo};
 
 /// Interval between checks of paths that wait for the session to open.
 const OPENING: Duration = Duration::from_millis(20);
@@ -43,9 +44,17 @@ pub fn choice(links: &[LinkCaps], calibration: &Calibration) -> Option<Choice> {
     Some(Choice { small: route.small.into(), data: route.bulk.into(), caps })
 }
 
+/// The reason why no path leads to a peer.
+enum Unrouted {
+    /// Its process has ended.
+    Ended,
+    /// All links refused, each for a reason.
+    Refused(Vec<(&'static str, String)>),
+}
+
 impl Driver {
     /// Makes a peer of an address. The links are tried in order of preference; if all refuse, their
-    /// reasons are returned.
+    /// reasons are returned. If its process has ended, it is a peer that has failed.
     pub fn connect(&mut self, address: &Address) -> Result<PeerId, Vec<(&'static str, String)>> {
         self.leave_if_copied();
         if let Some(peer) = self.intake.engine.find_peer(address.endpoint) {
@@ -56,13 +65,43 @@ impl Driver {
         let Some(peer) = self.intake.engine.add_peer(address.endpoint, caps) else {
             return Err(vec![("weft", "the peer table is full (WEFT_PEERS_MAX)".to_string())]);
         };
+        if let Some(end) = self.end_of_rank(address.rank) {
+            self.end_unreached(peer, Some(end));
+            return Ok(peer);
+        }
         match self.route(peer, address, 0..self.links.len()) {
             Ok(()) => Ok(peer),
-            Err(reasons) => {
+            // It was a peer: operations with it fail, and say how it ended.
+            Err(Unrouted::Ended) => {
+                self.end_unreached(peer, self.end_of_rank(address.rank));
+                Ok(peer)
+            }
+            Err(Unrouted::Refused(reasons)) => {
                 self.unreached(peer, &reasons);
                 Err(reasons)
             }
         }
+    }
+
+    /// Returns the end of a rank, if the launcher has told it.
+    fn end_of_rank(&self, rank: Option<u32>) -> Option<End> {
+        self.known.ends.as_ref()?.of(rank?)
+    }
+
+    /// Fails a peer that ended before it was reached.
+    fn end_unreached(&mut self, peer: PeerId, end: Option<End>) {
+        self.known.lost.insert(peer, String::new());
+        self.fail_ended(peer, end);
+    }
+
+    /// Fails a peer whose end is known from elsewhere than a link.
+    fn fail_ended(&mut self, peer: PeerId, end: Option<End>) {
+        end.into_iter().for_each(|end| _ = self.known.how.insert(peer, end.to_string()));
+        let failure = match end {
+            Some(End::Left | End::Status(0)) => PeerFailure::Closed,
+            _ => PeerFailure::Gone,
+        };
+        self.intake.engine.peer_failed(peer, failure);
     }
 
     /// Fails a peer that no link reaches, for these reasons.
@@ -83,15 +122,19 @@ impl Driver {
             None => {}
         }
         let others = (0..self.links.len()).filter(|&other| other != link);
-        if let Err(reasons) = self.route(peer, address, std::iter::once(link).chain(others)) {
-            self.unreached(peer, &reasons);
-            log::warn!("{}: no way back to {peer}: {reasons:?}", self.intake.engine.id());
+        match self.route(peer, address, std::iter::once(link).chain(others)) {
+            Ok(()) => {}
+            Err(Unrouted::Ended) => self.end_unreached(peer, self.end_of_rank(address.rank)),
+            Err(Unrouted::Refused(reasons)) => {
+                self.unreached(peer, &reasons);
+                log::warn!("{}: no way back to {peer}: {reasons:?}", self.intake.engine.id());
+            }
         }
     }
 
     /// Handles a peer's refusal of our connection. Only HELLO was sent so far, so another link may
     /// serve.
-    fn on_refused(&mut self, peer: PeerId, link: usize) {
+    fn on_refused(&mut self, peer: PeerId, link: usize, why: String) {
         let address = self.known.addresses.get(peer.0 as usize).cloned().flatten();
         let ready = self.intake.engine.peer_ready(peer);
         if let Some(address) = address.filter(|_| !ready) {
@@ -99,23 +142,25 @@ impl Driver {
             self.unroute(peer);
             let others = (0..self.links.len()).filter(|&other| other != link);
             if self.route(peer, &address, others).is_ok() {
-                log::warn!("{what} refused the connection; going on: {}", self.describe(peer));
+                let now = self.describe(peer);
+                log::warn!("{what} refused the connection (it says: {why}); going on: {now}");
                 self.intake.engine.path_changed(self.intake.time.now, peer);
                 return;
             }
         }
+        self.known.how.insert(peer, format!("it says: {why}"));
         self.intake.engine.peer_failed(peer, PeerFailure::Refused);
     }
 
-    /// Finds a link for a peer among `links`, in this order. If all refuse, returns their reasons.
+    /// Finds a link for a peer among `links`, in this order.
     fn route(
         &mut self,
         peer: PeerId,
         address: &Address,
         links: impl Iterator<Item = usize>,
-    ) -> Result<(), Vec<(&'static str, String)>> {
+    ) -> Result<(), Unrouted> {
         let Some((endpoint, session, _)) = self.intake.engine.peer_info(peer) else {
-            return Err(Vec::new());
+            return Err(Unrouted::Refused(Vec::new()));
         };
         let info = PeerInfo { peer, session, endpoint, address: address.clone() };
         let mut reasons = Vec::new();
@@ -134,10 +179,11 @@ impl Driver {
                         break;
                     }
                 }
+                Err(LinkError::Ended) => return Err(Unrouted::Ended),
                 Err(error) => reasons.push((self.links[i].caps().name, error.to_string())),
             }
         }
-        let Some(route) = Route::new(paths) else { return Err(reasons) };
+        let Some(route) = Route::new(paths) else { return Err(Unrouted::Refused(reasons)) };
         let name = |link: u8| self.links[usize::from(link)].caps().name;
         let caps = together(&route, &self.paths.calibration, name);
         self.intake.engine.set_path(peer, caps);
@@ -255,12 +301,20 @@ impl Driver {
         self.ask(peer, &links);
     }
 
-    /// Checks, by the link, the process of a peer that is silent.
+    /// Checks the process of a peer that is silent: by its link, if that sees it, else by all that
+    /// the launcher and this host tell of it.
     #[cold]
     pub(super) fn on_silent(&mut self, peer: PeerId) {
-        if let Some(link) = self.link_of(peer) {
+        let Some(link) = self.link_of(peer) else { return };
+        if self.links[link].caps().sees_end {
             let pulse = self.links[link].pulse(peer);
-            self.intake.engine.peer_pulse(self.intake.time.now, peer, pulse);
+            return self.intake.engine.peer_pulse(self.intake.time.now, peer, pulse);
+        }
+        let address = self.known.addresses.get(peer.0 as usize).and_then(Option::as_ref);
+        let Some(address) = address else { return };
+        let end = self.end_of_rank(address.rank);
+        if end.is_some() || gone::is_gone(address, self.identity.address.host) {
+            self.fail_ended(peer, end);
         }
     }
 
@@ -275,8 +329,8 @@ impl Driver {
             LinkEvent::PeerFailed(peer, failure) if self.link_of(peer) == Some(link) => {
                 self.intake.engine.peer_failed(peer, failure);
             }
-            LinkEvent::PeerRefused(peer) if self.link_of(peer) == Some(link) => {
-                self.on_refused(peer, link);
+            LinkEvent::PeerRefused(peer, why) if self.link_of(peer) == Some(link) => {
+                self.on_refused(peer, link, why);
             }
             LinkEvent::Mtu(peer, mtu) => {
                 if let Some(Some(route)) = self.paths.routes.get_mut(peer.0 as usize) {
@@ -332,10 +386,11 @@ impl Driver {
 
     /// Returns the text of a failure: its object, its cause, and what to do.
     pub fn explain(&self, peer: PeerId, failure: PeerFailure) -> String {
-        let what = self.describe(peer);
+        let how = self.known.how.get(&peer).map_or(String::new(), |how| format!(": {how}"));
+        let text = format!("{} failed: {failure}{how}", self.describe(peer));
         match failure.advice() {
-            "" => format!("{what} failed: {failure}"),
-            advice => format!("{what} failed: {failure} ({advice})"),
+            "" => text,
+            advice => format!("{text} ({advice})"),
         }
     }
 
@@ -346,12 +401,13 @@ impl Driver {
             Some(route) => self.ways_of(peer, route),
             None => self.known.lost.get(&peer).map_or("no link", String::as_str).to_string(),
         };
+        let over = if way.is_empty() { way } else { format!(" over {way}") };
         if let Some(name) = self.known.names.get(&peer) {
-            return format!("{name} over {way}");
+            return format!("{name}{over}");
         }
         match self.known.addresses.get(peer.0 as usize).and_then(Option::as_ref) {
-            Some(address) => format!("{peer} ({address}) over {way}"),
-            None => format!("{peer} over {way}"),
+            Some(address) => format!("{peer} ({address}){over}"),
+            None => format!("{peer}{over}"),
         }
     }
 
@@ -377,7 +433,7 @@ mod tests {
     use crate::calibration::{LinkFigures, Switch};
     use weft_core::transfer::select::eager_max;
     use weft_core::Config;
-    use weft_link::{Frame, Link, LinkError, Sink, WaitFd};
+    use weft_link::{Frame, Link, Sink, WaitFd};
 
     fn figures(link: &str, latency_ns: u32, rate: u32) -> LinkFigures {
         LinkFigures {

@@ -2,6 +2,7 @@
 //! leaves behind (none).
 #![allow(non_snake_case)]
 
+mod ended;
 mod foreign;
 // Each test program uses a part of it.
 #[allow(dead_code)]

@@ -9,6 +9,7 @@ use rustix::io::Errno;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::os::fd::AsFd;
+use weft::launch::ends;
 
 /// First bytes of a proxy, before its first frame; a login shell may print before them.
 pub const MAGIC: &[u8] = b"\nweft-run-proxy 1\n";
@@ -38,6 +39,8 @@ pub enum Down {
     StdinEnd,
     /// Send a signal to the process groups of all ranks still running.
     Signal { signal: i32 },
+    /// A rank of any host has left the job (`None`), or its process has ended.
+    Ended { rank: usize, end: Option<End> },
 }
 
 /// Parameters of a start.
@@ -92,6 +95,14 @@ pub enum End {
 }
 
 impl End {
+    /// Returns the end as the ranks are told of it.
+    pub fn told(self) -> ends::End {
+        match self {
+            End::Status(code) => ends::End::Status(code),
+            End::Signal(signal) => ends::End::Signal(signal as u8),
+        }
+    }
+
     /// Returns the exit status that a shell would give.
     pub fn code(self) -> u8 {
         match self {

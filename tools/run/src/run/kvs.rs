@@ -15,6 +15,8 @@ const STORE_PER_RANK: usize = 1 << 20;
 pub enum Effect {
     /// Write this text to the rank's connection.
     Reply { rank: usize, text: String },
+    /// The rank leaves the job in good order.
+    Left { rank: usize },
     /// The rank asks to end the job with this exit status.
     Abort { rank: usize, code: i32 },
     /// The rank violates the protocol.
@@ -126,7 +128,11 @@ impl Server {
             }
             "get" => reply(rank, self.get(line)),
             "barrier_in" => self.barrier(rank),
-            "finalize" => reply(rank, Line::new("finalize_ack").with("rc", 0)),
+            "finalize" => {
+                let mut effects = reply(rank, Line::new("finalize_ack").with("rc", 0));
+                effects.push(Effect::Left { rank });
+                effects
+            }
             "abort" => vec![Effect::Abort { rank, code: line.number("exitcode").unwrap_or(1) }],
             "getbyidx" => reply(
                 rank,
@@ -269,7 +275,9 @@ mod tests {
         assert!(text(server.handle(0, b"endcmd")).contains("cmd=spawn_result rc=-1"));
         assert!(text(server.handle(0, b"cmd=getbyidx idx=0")).contains("rc=-1"));
         assert!(text(server.handle(0, b"cmd=dance")).contains("rc=-1"));
-        assert!(text(server.handle(0, b"cmd=finalize")).contains("finalize_ack"));
+        let left = server.handle(0, b"cmd=finalize");
+        assert_eq!(left[1..], [Effect::Left { rank: 0 }]);
+        assert!(text(left[..1].to_vec()).contains("finalize_ack"));
     }
 
     #[test]

@@ -8,13 +8,15 @@ use super::poll::{self, sooner, Set};
 use super::rank::{allowed_cores, Rank};
 use crate::agent::{self, Starting};
 use anyhow::{Context, Result};
-use rustix::fs::OFlags;
+use rustix::fs::{memfd_create, MemfdFlags, OFlags};
 use rustix::process::{getrlimit, setrlimit, Resource, Rlimit};
 use rustix::process::{Signal, WaitId, WaitIdOptions};
+use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
+use weft::launch::ends;
 
 /// Time between asking ranks to end and killing them.
 pub const GRACE: Duration = Duration::from_secs(2);
@@ -44,6 +46,8 @@ struct Proxy {
     looked: Instant,
     /// The limit on open files that ranks get.
     file_limit: Rlimit,
+    /// The ends of all ranks of the job, for those of this host.
+    ends: File,
 }
 
 /// Raises this process's limit on open files as far as the system allows: each rank needs five.
@@ -73,6 +77,7 @@ pub fn run() -> Result<ExitCode> {
         closing: None,
         looked: Instant::now(),
         file_limit,
+        ends: memfd_create(ends::NAME, MemfdFlags::CLOEXEC)?.into(),
     };
     proxy.up.raw(MAGIC);
     let version = env!("CARGO_PKG_VERSION").to_owned();
@@ -148,7 +153,10 @@ impl Proxy {
             Ready::Agent => Ok(()),
             Ready::Exit(at) => {
                 let rank = self.ranks.remove(at);
-                rank.finish(self.whole_lines, &mut self.up).context("reaping a rank")
+                let number = rank.rank;
+                let end = rank.finish(self.whole_lines, &mut self.up).context("reaping a rank")?;
+                self.note_end(number, end.told());
+                Ok(())
             }
             Ready::Pmi(at) => {
                 self.ranks[at].read_pmi(&mut self.up);
@@ -206,6 +214,9 @@ impl Proxy {
                     self.ranks[at].write_stdin(&mut self.up);
                 }
             }
+            Down::Ended { rank, end } => {
+                self.note_end(rank, end.map_or(ends::End::Left, End::told));
+            }
             Down::Signal { signal } => {
                 if let Some(signal) = Signal::from_named_raw(signal) {
                     self.start_none(signal);
@@ -213,6 +224,12 @@ impl Proxy {
                 }
             }
         }
+    }
+
+    /// Tells the ranks of this host of the end of a rank.
+    fn note_end(&self, rank: usize, end: ends::End) {
+        // Without it they wait for as long as they would under another launcher.
+        let _ = ends::record(&self.ends, rank, end);
     }
 
     fn find(&mut self, rank: usize) -> Option<&mut Rank> {
@@ -267,7 +284,7 @@ impl Proxy {
 
     fn start_ranks(&mut self, start: &Start) {
         for rank in start.first..start.first + start.count {
-            match Rank::spawn(start, rank, &self.file_limit) {
+            match Rank::spawn(start, rank, &self.file_limit, &self.ends) {
                 Ok(started) => {
                     let pid = started.pid().as_raw_nonzero().get() as u32;
                     self.up.push(&Up::Started { rank, pid }, b"");

@@ -6,11 +6,13 @@ use super::sys;
 use rustix::fs::OFlags;
 use rustix::process::{Pid, PidfdFlags, Rlimit, Signal};
 use rustix::thread::CpuSet;
+use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, Stdio};
+use weft::launch::ends;
 use weft::launch::wire::LineBuffer;
 
 /// Prefixes of other launchers' variables, which must not reach a rank of this launcher.
@@ -85,7 +87,7 @@ fn core_of(local: usize) -> Option<CpuSet> {
     Some(set)
 }
 
-fn environment(command: &mut Command, start: &Start, rank: usize, pmi_fd: i32) {
+fn environment(command: &mut Command, start: &Start, rank: usize, [pmi, ends]: [RawFd; 2]) {
     for (name, _) in std::env::vars_os() {
         let foreign = name.to_str().is_some_and(|n| FOREIGN.iter().any(|p| n.starts_with(p)));
         if foreign {
@@ -93,7 +95,8 @@ fn environment(command: &mut Command, start: &Start, rank: usize, pmi_fd: i32) {
         }
     }
     command.envs(start.env.iter().map(|(name, value)| (name, value)));
-    command.env("PMI_FD", pmi_fd.to_string());
+    command.env("PMI_FD", pmi.to_string());
+    command.env(ends::VARIABLE, ends.to_string());
     command.env("PMI_RANK", rank.to_string());
     command.env("PMI_SIZE", start.size.to_string());
     command.env("MPI_LOCALRANKID", (rank - start.first).to_string());
@@ -107,25 +110,33 @@ fn nonblocking(fd: impl AsFd) -> io::Result<()> {
 }
 
 impl Rank {
-    /// Starts the process, with a limit on its open files.
-    pub fn spawn(start: &Start, rank: usize, files: &Rlimit) -> Result<Rank, NotStarted> {
+    /// Starts the process, with a limit on its open files and the file of the ends of ranks.
+    pub fn spawn(
+        start: &Start,
+        rank: usize,
+        files: &Rlimit,
+        ends: &File,
+    ) -> Result<Rank, NotStarted> {
         if !std::path::Path::new(&start.directory).is_dir() {
             let problem = format!("the directory {} does not exist there", start.directory);
             return Err(NotStarted { problem, code: 126 });
         }
-        Rank::try_spawn(start, rank, files).map_err(|error| explain(start, &error))
+        Rank::try_spawn(start, rank, files, ends).map_err(|error| explain(start, &error))
     }
 
-    fn try_spawn(start: &Start, rank: usize, files: &Rlimit) -> io::Result<Rank> {
+    fn try_spawn(start: &Start, rank: usize, files: &Rlimit, ends: &File) -> io::Result<Rank> {
         let (ours, theirs) = UnixStream::pair()?;
         nonblocking(&ours)?;
         let mut command = Command::new(&start.command[0]);
         command.args(&start.command[1..]).current_dir(&start.directory).process_group(0);
         command.stdin(if rank == 0 { Stdio::piped() } else { Stdio::null() });
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        environment(&mut command, start, rank, theirs.as_raw_fd());
+        // The rank may read it, and no more.
+        let ends = File::open(format!("/proc/self/fd/{}", ends.as_raw_fd()))?;
+        let inherited = [theirs.as_raw_fd(), ends.as_raw_fd()];
+        environment(&mut command, start, rank, inherited);
         let cpus = if start.bind { core_of(rank - start.first) } else { None };
-        sys::prepare(&mut command, theirs.as_raw_fd(), cpus, *files);
+        sys::prepare(&mut command, inherited, cpus, *files);
         let mut child = command.spawn()?;
         let pid = Pid::from_child(&child);
         let pidfd = match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
@@ -250,7 +261,7 @@ impl Rank {
 
     /// Called after the process ended: kills the rest of its group, passes on its last output and
     /// requests, and reaps it.
-    pub fn finish(mut self, whole_lines: bool, up: &mut Outgoing) -> io::Result<()> {
+    pub fn finish(mut self, whole_lines: bool, up: &mut Outgoing) -> io::Result<End> {
         // The process is not reaped yet, so its number still names this group and no other.
         self.signal(Signal::KILL);
         while self.read_pmi(up) {}
@@ -270,7 +281,7 @@ impl Rank {
             (None, signal) => End::Signal(signal.unwrap_or(0)),
         };
         up.push(&Up::Ended { rank: self.rank, end }, b"");
-        Ok(())
+        Ok(end)
     }
 }
 

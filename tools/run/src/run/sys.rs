@@ -13,8 +13,8 @@ use std::process::Command;
 /// Prepares the process that `command` will start: it keeps `inherited` open over exec, dies with
 /// this process, runs on `cpus` only, and has this limit on open files.
 ///
-/// `inherited` must be open when the command is spawned.
-pub fn prepare(command: &mut Command, inherited: RawFd, cpus: Option<CpuSet>, files: Rlimit) {
+/// `inherited` must all be open when the command is spawned.
+pub fn prepare(command: &mut Command, inherited: [RawFd; 2], cpus: Option<CpuSet>, files: Rlimit) {
     let parent = rustix::process::getpid();
     let setup = move || child(parent, inherited, cpus, &files);
     // SAFETY: `child` only makes system calls; it allocates nothing and takes no lock, so it may
@@ -24,14 +24,21 @@ pub fn prepare(command: &mut Command, inherited: RawFd, cpus: Option<CpuSet>, fi
     }
 }
 
-fn child(parent: Pid, inherited: RawFd, cpus: Option<CpuSet>, files: &Rlimit) -> io::Result<()> {
+fn child(
+    parent: Pid,
+    inherited: [RawFd; 2],
+    cpus: Option<CpuSet>,
+    files: &Rlimit,
+) -> io::Result<()> {
     end_with(parent, Signal::KILL)?;
     if let Some(cpus) = cpus {
         rustix::thread::sched_setaffinity(None, &cpus)?;
     }
     setrlimit(Resource::Nofile, *files)?;
-    // SAFETY: the caller of `prepare` keeps this descriptor open until the spawn is done.
-    let inherited = unsafe { BorrowedFd::borrow_raw(inherited) };
-    rustix::io::fcntl_setfd(inherited, FdFlags::empty())?;
+    for fd in inherited {
+        // SAFETY: the caller of `prepare` keeps this descriptor open until the spawn is done.
+        let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+        rustix::io::fcntl_setfd(fd, FdFlags::empty())?;
+    }
     Ok(())
 }

@@ -36,6 +36,8 @@ struct Rank {
     node: usize,
     pid: u32,
     state: State,
+    /// Set once it has left the job (`None` inside), or its process has ended.
+    told: Option<Option<End>>,
 }
 
 #[derive(Clone, Copy)]
@@ -92,7 +94,8 @@ impl Job {
     pub fn new(args: &Args, shares: &[Share]) -> Result<Self> {
         let mut ranks = Vec::new();
         for (node, share) in shares.iter().enumerate() {
-            ranks.extend((0..share.count).map(|_| Rank { node, pid: 0, state: State::Waiting }));
+            let waiting = |_| Rank { node, pid: 0, state: State::Waiting, told: None };
+            ranks.extend((0..share.count).map(waiting));
         }
         let salt = launch::wire::to_hex(&launch::random_key()?[..8]);
         let name = format!("weft-{}-{salt}", std::process::id());
@@ -337,7 +340,13 @@ impl Job {
             eprintln!("weft run: note: {count} ranks take turns on {cores} cores of host {host}");
         }
         match node.start.take() {
-            Some(start) if self.ending.is_none() => node.send(&Down::Start(start), b""),
+            Some(start) if self.ending.is_none() => {
+                node.send(&Down::Start(start), b"");
+                let told = |(rank, r): (usize, &Rank)| Some((rank, r.told?));
+                for (rank, end) in self.ranks.iter().enumerate().filter_map(told) {
+                    node.send(&Down::Ended { rank, end }, b"");
+                }
+            }
             _ => self.forget(at),
         }
     }
@@ -367,6 +376,7 @@ impl Job {
                     let node = self.ranks[rank].node;
                     nodes[node].send(&Down::Pmi { rank }, text.as_bytes());
                 }
+                Effect::Left { rank } => self.tell_end(rank, None, nodes),
                 Effect::Abort { rank, code } => self.abort(rank, code, nodes),
                 Effect::Violation { rank, problem } => {
                     let place = self.place(rank, nodes);
@@ -411,9 +421,19 @@ impl Job {
         }
     }
 
+    /// Tells all hosts that a rank has left the job (`None`) or that its process has ended, so that
+    /// no rank waits for it.
+    fn tell_end(&mut self, rank: usize, end: Option<End>, nodes: &mut [Node]) {
+        self.ranks[rank].told = Some(end);
+        for node in nodes.iter_mut().filter(|node| node.ready) {
+            node.send(&Down::Ended { rank, end }, b"");
+        }
+    }
+
     fn ended(&mut self, rank: usize, end: End, nodes: &mut [Node]) {
         self.ranks[rank].state = State::Ended;
         self.server.end(rank);
+        self.tell_end(rank, Some(end), nodes);
         let place = self.place(rank, nodes);
         let how = match end {
             End::Status(code) => format!("exited with status {code}"),

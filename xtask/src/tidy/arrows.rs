@@ -43,8 +43,9 @@ const ARROWS: &[(&str, Option<&[&str]>)] = &[
     ("xtask", Some(&[])),
 ];
 
-/// The crates that an application (a crate under `apps/`) may build on.
-const APP_ARROWS: &[&str] = &["weft-core", "weft", "weft-models"];
+/// The crates that an application (a crate under `apps/`) may build on; `weft-apps` is the one that
+/// they share.
+const APP_ARROWS: &[&str] = &["weft-core", "weft", "weft-models", "weft-apps"];
 
 /// Checks that crates depend on lower ones only.
 pub fn crates(tree: &Tree, report: &mut Report) {

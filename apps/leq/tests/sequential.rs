@@ -62,7 +62,6 @@ fn sequential__iterations_and_bits_of_the_closed_form() {
 }
 
 #[test]
-#[ignore = "takes a minute without optimisation; run with --release -- --ignored"]
 fn sequential__the_equations_of_the_paper() {
     let outcome = sequential(&Params::default(), &go_on).unwrap();
     assert_eq!(outcome.iterations, 6906);

@@ -1,12 +1,14 @@
 //! The address of an endpoint: all data that a peer needs to reach the endpoint over any link.
 //!
-//! Encoding, little-endian: version u8 (4), flags u8 (bit 0: `sim` follows, bit 1: `rank` follows),
+//! Encoding, little-endian: version u8 (4), flags u8 (bit 0: `sim` follows, bit 1: `rank` follows,
+//! bits 2 and 3: protection of frames, 0 not said, 1 auth, 2 encrypt, 3 none),
 //! number of UDP sockets u8, number of Ethernet interfaces u8, endpoint u64, host u64, shm u64,
 //! then `sim` u32 and `rank` u32 if flagged, then each UDP socket as family u8 (4 or 6), pad u8
 //! (0), port u16, 4 or 16 address bytes and, for family 6, the scope u32, then each Ethernet
 //! interface as in [`EtherAddr`]. Every address has exactly one encoding; anything else is refused.
 
 use crate::ether::EtherAddr;
+use crate::secure::Mode;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use weft_core::EndpointId;
@@ -40,6 +42,9 @@ pub struct Address {
     pub sim: Option<u32>,
     /// Number of the process in its job, if it has one.
     pub rank: Option<u32>,
+    /// The protection of its frames on networks, if it has links to a network. Endpoints of
+    /// different protection cannot understand each other there.
+    pub security: Option<Mode>,
 }
 
 /// The reason why bytes are not an [`Address`].
@@ -77,6 +82,9 @@ impl std::error::Error for AddressError {}
 const VERSION: u8 = 4;
 const FLAG_SIM: u8 = 1;
 const FLAG_RANK: u8 = 2;
+/// The position of the two bits of the protection, and the protection of each value from 1.
+const SECURITY_AT: u32 = 2;
+const MODES: [Mode; 3] = [Mode::Auth, Mode::Encrypt, Mode::None];
 const FIXED: usize = 28;
 
 impl Address {
@@ -98,6 +106,8 @@ impl Address {
         let mut out = Vec::with_capacity(Address::MAX);
         let flag = |is_there: bool, flag: u8| if is_there { flag } else { 0 };
         let flags = flag(self.sim.is_some(), FLAG_SIM) | flag(self.rank.is_some(), FLAG_RANK);
+        let mode = self.security.and_then(|mode| MODES.iter().position(|m| *m == mode));
+        let flags = flags | mode.map_or(0, |at| (at as u8 + 1) << SECURITY_AT);
         out.extend_from_slice(&[VERSION, flags, udp.len() as u8, ether.len() as u8]);
         for field in [self.endpoint.0, self.host, self.shm] {
             out.extend_from_slice(&field.to_le_bytes());
@@ -125,13 +135,14 @@ impl Address {
         }
         let crowded =
             usize::from(sockets) > Address::MAX_UDP || usize::from(interfaces) > Address::MAX_ETHER;
-        if flags & !(FLAG_SIM | FLAG_RANK) != 0 || crowded {
+        if flags & !(FLAG_SIM | FLAG_RANK | 3 << SECURITY_AT) != 0 || crowded {
             return Err(AddressError::Invalid);
         }
         let mut address = Address {
             endpoint: EndpointId(u64::from_le_bytes(take(&mut rest)?)),
             host: u64::from_le_bytes(take(&mut rest)?),
             shm: u64::from_le_bytes(take(&mut rest)?),
+            security: usize::from(flags >> SECURITY_AT).checked_sub(1).map(|at| MODES[at]),
             ..Address::default()
         };
         if flags & FLAG_SIM != 0 {
@@ -237,6 +248,7 @@ mod tests {
             }],
             sim: Some(77),
             rank: Some(5),
+            security: Some(Mode::Encrypt),
         }
     }
 
@@ -247,6 +259,8 @@ mod tests {
             Address::default(),
             Address { sim: None, ..sample() },
             Address { rank: None, ..sample() },
+            Address { security: None, ..sample() },
+            Address { security: Some(Mode::None), ..sample() },
         ] {
             assert_eq!(Address::decode(&address.encode()), Ok(address));
         }
@@ -255,7 +269,7 @@ mod tests {
     #[test]
     fn encode__lays_fields_out_as_the_protocol_says() {
         let wanted: [&[u8]; 13] = [
-            &[4, 3, 2, 1],
+            &[4, 11, 2, 1],
             &0x0102_0304_0506_0708_u64.to_le_bytes(),
             &9u64.to_le_bytes(),
             &10u64.to_le_bytes(),

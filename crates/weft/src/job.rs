@@ -1,6 +1,7 @@
 //! A process as a rank of its job: settings, links and start-up.
 
 use crate::calibration::Calibration;
+use crate::card::Card;
 use crate::choices::{self, Receipt};
 use crate::clock::Clock;
 use crate::counters::Who;
@@ -533,10 +534,10 @@ pub fn reachable(link: UdpLink) -> Result<UdpLink, LinkError> {
     Ok(link)
 }
 
-const ADDRESS_KEY: &str = "weft-address";
+const CARD_KEY: &str = "weft-card";
 
 /// Joins the job of this process, and publishes the address of its endpoint.
-pub(crate) fn join() -> Result<(Box<dyn Bootstrap>, Endpoint), JobError> {
+pub(crate) fn join() -> Result<(Box<dyn Bootstrap>, Endpoint, Card), JobError> {
     let links = links_from_env()?;
     let mut config = config_from_env()?;
     let Bootstrapped { mut boot, key } = launch::join()?;
@@ -544,7 +545,7 @@ pub(crate) fn join() -> Result<(Box<dyn Bootstrap>, Endpoint), JobError> {
     let lookup = |name: &str| std::env::var(name).ok();
     let here = launch::ranks_here(&lookup);
     let links = links.of_job(boot.size(), here);
-    let endpoint = open_locked(config, links, key)?;
+    let endpoint = open_locked(config.clone(), links, key)?;
     endpoint.told_of(Ends::of_launcher());
     if links.auto && links.packet && boot.rank() == 0 && endpoint.address().ether.is_empty() {
         // Most users have no right to them; `weft doctor` and `weft info` show the cost.
@@ -554,18 +555,36 @@ pub(crate) fn join() -> Result<(Box<dyn Bootstrap>, Endpoint), JobError> {
     if let Err(e) = endpoint.publish_counters(&who) {
         log::warn!("`weft top` will not see this rank: {e}");
     }
-    boot.put(ADDRESS_KEY, &endpoint.address().encode())?;
+    let kind = packet_from_env()?.kind;
+    let card = Card::new(endpoint.address(), &config, security_from_env()?, kind);
+    boot.put(CARD_KEY, &card.encode())?;
     boot.fence()?;
-    Ok((boot, endpoint))
+    if boot.rank() > 0 {
+        let first = card_of(boot.as_mut(), 0).map_err(JobError::Config)?;
+        card.agree(boot.rank(), &first, 0).map_err(JobError::Config)?;
+    }
+    Ok((boot, endpoint, card))
 }
 
-/// Returns the address of a rank's endpoint, once the rank has joined.
-pub(crate) fn address_of(boot: &mut dyn Bootstrap, rank: usize) -> Result<Address, String> {
-    let raw = boot.get(rank, ADDRESS_KEY).map_err(|e| e.to_string())?;
-    Address::decode(&raw).map_err(|e| format!("the address of rank {rank}: {e}"))
+/// Returns the card of a rank, once the rank has joined.
+fn card_of(boot: &mut dyn Bootstrap, rank: usize) -> Result<Card, String> {
+    let raw = boot.get(rank, CARD_KEY).map_err(|e| e.to_string())?;
+    Card::decode(&raw).map_err(|e| format!("the card of rank {rank}: {e}"))
 }
 
-struct Ranks(Rc<RefCell<Box<dyn Bootstrap>>>);
+/// Returns the address of a rank's endpoint, once the rank has joined, if its settings agree with
+/// those of this rank.
+pub(crate) fn address_of(
+    boot: &mut dyn Bootstrap,
+    own: &Card,
+    rank: usize,
+) -> Result<Address, String> {
+    let card = card_of(boot, rank)?;
+    own.agree(boot.rank(), &card, rank)?;
+    Ok(card.address)
+}
+
+struct Ranks(Rc<RefCell<Box<dyn Bootstrap>>>, Card);
 
 impl Directory for Ranks {
     fn size(&self) -> usize {
@@ -573,7 +592,7 @@ impl Directory for Ranks {
     }
 
     fn address(&self, rank: usize) -> Result<Address, String> {
-        address_of(self.0.borrow_mut().as_mut(), rank)
+        address_of(self.0.borrow_mut().as_mut(), &self.1, rank)
     }
 }
 
@@ -619,10 +638,10 @@ impl Job {
     /// # Errors
     /// As `init`.
     pub fn init_locked() -> Result<Job, JobError> {
-        let (boot, endpoint) = join()?;
+        let (boot, endpoint, card) = join()?;
         let rank = boot.rank();
         let boot = Rc::new(RefCell::new(boot));
-        let world = Group::new(endpoint, Ranks(boot.clone()), rank);
+        let world = Group::new(endpoint, Ranks(boot.clone(), card), rank);
         Ok(Job { origin: Origin::here(), boot, world })
     }
 

@@ -74,6 +74,7 @@
 #![warn(missing_docs)]
 
 pub mod calibration;
+mod card;
 pub mod choices;
 pub mod clock;
 pub mod counters;

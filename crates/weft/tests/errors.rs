@@ -128,6 +128,15 @@ fn explain__of_a_rank_without_a_link_names_each_and_why() {
 }
 
 #[test]
+fn connect__to_one_with_other_protection_of_frames_names_both_values() {
+    let a = udp();
+    let there = Address { security: Some(Mode::None), ..udp().address() };
+    assert_eq!(a.address().security, Some(Mode::Auth));
+    let error = a.connect(&there).unwrap_err().to_string();
+    assert_has(&error, &["it has WEFT_SECURITY=none, this endpoint auth"]);
+}
+
+#[test]
 fn peer__of_a_rank_that_is_none_is_an_error() {
     let world = group(shm(), Address::default());
     let endpoint = world.endpoint();

@@ -329,6 +329,7 @@ impl Link for PacketLink {
     }
 
     fn advertise(&self, address: &mut Address) {
+        address.security = Some(self.secure.mode());
         for port in self.ports.iter().take(PATHS_MAX) {
             let own = port.interface.address(port.seat.slot);
             match self.carries {
@@ -339,6 +340,7 @@ impl Link for PacketLink {
     }
 
     fn connect(&mut self, info: &PeerInfo) -> Result<LinkCaps, LinkError> {
+        self.secure.agree(&info.address)?;
         let mtu = self.add_peer(info).map_err(LinkError::Unreachable)?;
         let numbered = self.secure.add_peer(info.peer, info.session, info.endpoint);
         numbered.inspect_err(|_| self.peers.remove(info.peer))?;

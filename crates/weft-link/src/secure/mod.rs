@@ -27,6 +27,7 @@ pub use peers::{Lane, RUNS_MAX};
 pub use sys::{Backend, Mac, Message};
 pub use window::Window;
 
+use crate::{Address, LinkError};
 use peers::Peers;
 use std::fmt;
 pub use sys::random_bytes;
@@ -39,7 +40,7 @@ pub const TRAILER: usize = 16;
 const TAG: usize = 8;
 
 /// The protection of frames on a network link.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Mode {
     /// Authenticate header and payload.
     #[default]
@@ -49,6 +50,16 @@ pub enum Mode {
     /// No protection; frames carry no trailer. Only on explicit request, on trusted networks: the
     /// code that opens such a link warns people once.
     None,
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Mode::Auth => "auth",
+            Mode::Encrypt => "encrypt",
+            Mode::None => "none",
+        })
+    }
 }
 
 /// Security settings of a link.
@@ -151,6 +162,20 @@ pub struct Secure {
 }
 
 impl Secure {
+    /// Checks that a peer protects its frames as this endpoint does.
+    ///
+    /// # Errors
+    /// It does not; the text tells people both.
+    pub(crate) fn agree(&self, peer: &Address) -> Result<(), LinkError> {
+        match peer.security {
+            Some(theirs) if theirs != self.mode => Err(LinkError::Unreachable(format!(
+                "it has WEFT_SECURITY={theirs}, this endpoint {}: both need the same",
+                self.mode
+            ))),
+            _ => Ok(()),
+        }
+    }
+
     /// Makes the state of one link.
     pub fn new(security: &Security, lane: Lane) -> Secure {
         Secure::with_backend(security, lane, Backend::detect())

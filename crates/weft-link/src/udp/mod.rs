@@ -307,6 +307,7 @@ impl Link for UdpLink {
     }
 
     fn advertise(&self, address: &mut Address) {
+        address.security = Some(self.secure.mode());
         address.host = self.host;
         let all = sys::interfaces().unwrap_or_default();
         // Nothing is sent to these documentation addresses (RFC 5737, RFC 3849): the kernel only
@@ -329,6 +330,7 @@ impl Link for UdpLink {
     }
 
     fn connect(&mut self, info: &PeerInfo) -> Result<LinkCaps, LinkError> {
+        self.secure.agree(&info.address)?;
         let ours = sys::interfaces().unwrap_or_default();
         let near = Nearness::of(self.host, info.address.host);
         let has_family = |v6| self.socket_for(v6).is_some();

@@ -379,6 +379,7 @@ impl Link for XdpLink {
     }
 
     fn advertise(&self, address: &mut Address) {
+        address.security = Some(self.secure.mode());
         let room = Address::MAX_ETHER.saturating_sub(address.ether.len());
         address.ether.extend(self.rails.iter().take(room).map(|rail| {
             let payload = rail.payload_max.min(u32::from(u16::MAX)) as u16;
@@ -389,6 +390,7 @@ impl Link for XdpLink {
     }
 
     fn connect(&mut self, info: &PeerInfo) -> Result<LinkCaps, LinkError> {
+        self.secure.agree(&info.address)?;
         let theirs: Vec<_> = info.address.ether.iter().filter(|a| a.is_xdp()).copied().collect();
         let paths = Path::find(&self.interfaces(), &theirs).map_err(LinkError::Unreachable)?;
         let mtu = self.path_len(&paths[0]);

@@ -1,6 +1,7 @@
 //! A job whose endpoint many threads or a watchdog use.
 
 use super::SharedEndpoint;
+use crate::card::Card;
 use crate::group::rank_name;
 use crate::job::{address_of, join, JobError};
 use std::cell::RefCell;
@@ -36,6 +37,7 @@ pub struct SharedJob {
     boot: RefCell<Box<dyn Bootstrap>>,
     endpoint: SharedEndpoint,
     peers: RefCell<Vec<Option<PeerId>>>,
+    card: Card,
 }
 
 impl SharedJob {
@@ -44,10 +46,10 @@ impl SharedJob {
     /// # Errors
     /// The launcher fails, a variable is wrong, or no link opens.
     pub fn init() -> Result<SharedJob, JobError> {
-        let (boot, endpoint) = join()?;
+        let (boot, endpoint, card) = join()?;
         let peers = RefCell::new(vec![None; boot.size()]);
         let endpoint = SharedEndpoint::of(endpoint);
-        Ok(SharedJob { origin: Origin::here(), boot: RefCell::new(boot), endpoint, peers })
+        Ok(SharedJob { origin: Origin::here(), boot: RefCell::new(boot), endpoint, peers, card })
     }
 
     /// Returns this process's rank.
@@ -76,7 +78,7 @@ impl SharedJob {
             Some(None) => {}
             None => return Err(format!("there is no rank {rank} in a job of {}", self.size())),
         }
-        let address = address_of(self.boot.borrow_mut().as_mut(), rank)?;
+        let address = address_of(self.boot.borrow_mut().as_mut(), &self.card, rank)?;
         let peer = self.endpoint.connect(&address).map_err(|e| format!("rank {rank}: {e}"))?;
         // Errors show this name.
         self.endpoint.with(|e| e.set_name(peer, &rank_name(rank, &address, e.address().host)));

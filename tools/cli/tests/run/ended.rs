@@ -1,4 +1,5 @@
-//! Ranks that leave a job, or end, before others have reached them.
+//! Ranks that leave a job, or end, before others have reached them; that refuse others, or cannot
+//! understand them.
 
 use crate::harness::{scratch, Done, Job};
 use weft_conformance::skip;
@@ -72,5 +73,28 @@ fn refused__one_in_another_user_namespace_is_reached_over_the_next_link() {
         done.assert_code(0);
         assert!(done.out.contains("PASS"), "{}", done.out);
         assert!(!done.err.contains("process ended"), "{}", done.err);
+    }
+}
+
+#[test]
+fn settings__that_differ_between_ranks_are_an_error_at_start_with_both_values() {
+    for (setting, values) in [("WEFT_SECURITY", ["none", "auth"]), ("WEFT_TREE", ["flat", "chain"])]
+    {
+        let [first, second] = values;
+        let script = format!(
+            "export {setting}={first}; [ $PMI_RANK = 1 ] && {setting}={second}; \
+             exec {} app asp --nodes 50",
+            env!("CARGO_BIN_EXE_weft")
+        );
+        let job = Job::new(&["-n", "2", "--link", "udp"]).env("WEFT_LAUNCH_TIMEOUT", "250");
+        let done = job.command(crate::shell(&script)).finish();
+        assert_ne!(done.code, Some(0), "{}", done.err);
+        // Each of the two may be the first to see it.
+        let by_either = [
+            format!("rank 1 has {setting}={second}, rank 0 has {first}"),
+            format!("rank 0 has {setting}={first}, rank 1 has {second}"),
+        ];
+        assert!(by_either.iter().any(|text| done.err.contains(text)), "{}", done.err);
+        done.assert_nothing_left();
     }
 }

@@ -192,6 +192,20 @@ fn weftd__carries_what_passes_inside_a_host_where_no_other_link_is_named() {
 }
 
 #[test]
+fn exit__of_a_killed_proxy_ends_all_that_its_ranks_started() {
+    // One child stays in the rank's group, another has a session of its own.
+    let script = "sleep 1000 & setsid sleep 1000 & [ $PMI_RANK = 0 ] && kill -9 $PPID; sleep 1000";
+    for host in ["localhost", "elsewhere"] {
+        let agent = harness::fake_agent("");
+        let args = ["-n", "2", "--hosts", host, "--launch-agent", agent.as_str()];
+        let done = Job::new(&args).command(shell(script)).finish();
+        done.assert_code(1);
+        done.assert_says(&[&format!("lost host {host} with its ranks"), "SIGKILL"]);
+        done.assert_nothing_left();
+    }
+}
+
+#[test]
 fn exit__status_is_that_of_the_first_rank_that_fails() {
     let script = "if [ $PMI_RANK = 1 ]; then exit 3; fi; sleep 1000";
     let done = Job::new(&["-n", "3"]).command(shell(script)).finish();

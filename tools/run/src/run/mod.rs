@@ -3,6 +3,7 @@
 pub mod agents;
 mod control;
 mod frame;
+mod guard;
 pub mod hosts;
 mod kvs;
 mod output;

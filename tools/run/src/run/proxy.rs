@@ -4,6 +4,7 @@
 //! launch agent can carry them. When its input ends, for any reason, it ends its ranks and itself.
 
 use super::frame::{read_some, Down, End, Incoming, Outgoing, Start, Up, HIGH_WATER, MAGIC};
+use super::guard::{self, children, end_children};
 use super::poll::{self, sooner, Set};
 use super::rank::{allowed_cores, Rank};
 use crate::agent::{self, Starting};
@@ -59,8 +60,11 @@ fn raise_file_limit() -> Rlimit {
     before
 }
 
-/// Runs the proxy until its launcher closes the connection.
+/// Runs the proxy, under its guard, until its launcher closes the connection.
 pub fn run() -> Result<ExitCode> {
+    if let Some(code) = guard::begin()? {
+        return Ok(code);
+    }
     for fd in [io::stdin().as_fd(), io::stdout().as_fd()] {
         let flags = rustix::fs::fcntl_getfl(fd)?;
         rustix::fs::fcntl_setfl(fd, flags | OFlags::NONBLOCK)?;
@@ -339,27 +343,6 @@ impl Proxy {
             // An error does not matter: the launcher has closed the connection.
             let _ = rank.finish(self.whole_lines, &mut self.up);
         }
-        // The children of a killed process become children of this one, so this repeats until none
-        // are left that this user may kill.
-        loop {
-            let mut killed = 0;
-            for pid in children() {
-                if rustix::process::kill_process(pid, Signal::KILL).is_ok() {
-                    killed += 1;
-                    // The process may have been reaped already.
-                    let _ = rustix::process::waitid(WaitId::Pid(pid), WaitIdOptions::EXITED);
-                }
-            }
-            if killed == 0 {
-                return;
-            }
-        }
+        end_children();
     }
-}
-
-/// Returns the children of this process, which has one thread.
-fn children() -> Vec<rustix::process::Pid> {
-    let list = std::fs::read_to_string("/proc/thread-self/children").unwrap_or_default();
-    let numbers = list.split_whitespace().filter_map(|word| word.parse().ok());
-    numbers.filter_map(rustix::process::Pid::from_raw).collect()
 }

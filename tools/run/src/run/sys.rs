@@ -24,6 +24,21 @@ pub fn prepare(command: &mut Command, inherited: [RawFd; 2], cpus: Option<CpuSet
     }
 }
 
+/// Splits this process, which must have one thread, in two. Returns the child's number in the
+/// parent and `None` in the child, which ends with its parent.
+///
+/// # Errors
+/// The system has no room for another process.
+pub fn split() -> io::Result<Option<Pid>> {
+    let parent = rustix::process::getpid();
+    // SAFETY: there is one thread, so that the child has all of the process, no lock held.
+    match unsafe { libc::fork() } {
+        ..0 => Err(io::Error::last_os_error()),
+        0 => end_with(parent, Signal::KILL).map(|()| None),
+        child => Ok(Pid::from_raw(child)),
+    }
+}
+
 fn child(
     parent: Pid,
     inherited: [RawFd; 2],

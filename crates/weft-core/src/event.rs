@@ -392,7 +392,7 @@ pub enum Event {
     /// Packets to this peer were sent again this often in vain, or the peer repeats packets that
     /// have arrived: twice or more. Another path, if there is one, may work.
     PeerStalled(PeerId, u32),
-    /// The peer is heard, but the oldest packet to it was sent again several times in vain.
+    /// The oldest packet to this peer was sent again several times in vain.
     PeerStuck {
         /// The destination.
         peer: PeerId,
@@ -402,6 +402,8 @@ pub enum Event {
         bulk: bool,
         /// Its length in bytes.
         len: u32,
+        /// True if the peer is heard meanwhile: it runs, and other packets get through.
+        heard: bool,
     },
 }
 

@@ -8,7 +8,7 @@
 use super::types::{Event, Payload, Placement, Transmit};
 use super::Engine;
 use crate::id::PeerId;
-use crate::peer::{Cut, Desc, Peer, State};
+use crate::peer::{Cut, Desc, Peer, State, Vain};
 use crate::seq::Seq;
 use crate::time::Instant;
 use crate::wire::{self, flags, Common, Packet, Piece, Probe};
@@ -18,6 +18,10 @@ use core::time::Duration;
 const ANSWERS: usize = 4;
 /// Number of vain retransmissions of the oldest packet after which the path is doubted.
 const DOUBTED: u8 = 3;
+/// Number of vain retransmissions with words of the peer in between after which it counts as heard.
+/// One is not enough: the words may have been on their way when the packet left, or have waited for
+/// this process.
+const HEARD: u8 = 3;
 /// Time between two such events.
 const SAY_AGAIN: Duration = Duration::from_millis(10);
 
@@ -89,14 +93,26 @@ impl Engine {
         let p = &mut self.peers[peer.0 as usize];
         let Some(w) = &p.windows else { return };
         let tries = w.send.oldest_item().map_or(0, |(_, tries)| tries);
-        if tries < DOUBTED || seq != w.send.oldest() || now < p.life.said_at + SAY_AGAIN {
+        if seq != w.send.oldest() {
             return;
         }
-        p.life.said_at = now;
+        let life = &mut p.life;
+        match &mut life.vain {
+            vain if vain.seq != seq || tries <= 1 => *vain = Vain { seq, at: now, heard: 0 },
+            vain => {
+                vain.heard = vain.heard.saturating_add(u8::from(life.heard_at > vain.at));
+                vain.at = now;
+            }
+        }
+        if tries < DOUBTED || now < life.said_at + SAY_AGAIN {
+            return;
+        }
+        life.said_at = now;
+        let heard = life.vain.heard >= HEARD;
         let since = w.send.stuck_since().unwrap_or(now);
         let (bulk, len) = (desc.bulk, desc.len());
         let len = if is_too_long(p, desc) { p.path.mtu() } else { len };
-        self.events.push_back(Event::PeerStuck { peer, since, bulk, len });
+        self.events.push_back(Event::PeerStuck { peer, since, bulk, len, heard });
     }
 
     /// Begins to send a packet in pieces, and returns the first.

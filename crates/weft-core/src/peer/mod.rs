@@ -4,7 +4,9 @@ mod parts;
 mod stripes;
 mod windows;
 
-pub(crate) use parts::{Count, Credit, Incoming, Lengths, Life, Outgoing, Path, Queue, Session};
+pub(crate) use parts::{
+    Count, Credit, Incoming, Lengths, Life, Outgoing, Path, Queue, Session, Vain,
+};
 pub(crate) use stripes::Stripes;
 pub(crate) use windows::Windows;
 

@@ -303,6 +303,16 @@ pub(crate) struct Life {
     pub overdue_at: Instant,
     /// Time of the last event that reported the oldest packet as stuck.
     pub said_at: Instant,
+    pub vain: Vain,
+}
+
+/// Retransmissions of the oldest packet.
+pub(crate) struct Vain {
+    pub seq: Seq,
+    /// Time of the last.
+    pub at: Instant,
+    /// The number of them that were in vain though the peer was heard after the one before.
+    pub heard: u8,
 }
 
 impl Default for Life {
@@ -317,6 +327,7 @@ impl Default for Life {
             warned: false,
             overdue_at: Instant(0),
             said_at: Instant(0),
+            vain: Vain { seq: Seq(0), at: Instant(0), heard: 0 },
         }
     }
 }

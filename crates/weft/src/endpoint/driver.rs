@@ -267,7 +267,9 @@ impl Driver {
             Event::PeerFull(peer, messages, bytes) => self.report_full(peer, messages, bytes),
             Event::PeerSilent(peer) => self.on_silent(peer),
             Event::PeerStalled(peer, times) => self.on_stalled(peer, times),
-            Event::PeerStuck { peer, since, bulk, len } => self.on_stuck(peer, since, bulk, len),
+            Event::PeerStuck { peer, since, bulk, len, heard } => {
+                self.on_stuck(peer, since, (bulk, len), heard)
+            }
             other => self.intake.event(other),
         }
     }

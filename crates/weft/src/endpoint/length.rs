@@ -79,14 +79,20 @@ impl Intake {
 }
 
 impl Driver {
-    /// Handles a packet that is retransmitted in vain to a peer that is heard: the packet is too
-    /// long, or of a kind that the network drops.
+    /// Handles a packet that is retransmitted in vain. To a peer that is `heard` it is too long, or
+    /// of a kind that the network drops; else the peer may be absent.
     #[cold]
-    pub(super) fn on_stuck(&mut self, peer: PeerId, since: Instant, bulk: bool, len: u32) {
+    pub(super) fn on_stuck(
+        &mut self,
+        peer: PeerId,
+        since: Instant,
+        (bulk, len): (bool, u32),
+        heard: bool,
+    ) {
         let now = self.intake.time.now;
         let Some(Some(route)) = self.paths.routes.get_mut(peer.0 as usize) else { return };
         let link = route.link_for(bulk, len);
-        if route.suspect((now, since), link, len) {
+        if route.suspect((now, since), link, len, heard) {
             self.intake.engine.path_changed(now, peer);
             self.set_bulk(peer);
             log::warn!(

@@ -247,11 +247,17 @@ impl Route {
         self.paths.iter().filter_map(|path| path.mtu.next_timeout()).min()
     }
 
-    /// Doubts the path of a packet of length `len`, which is retransmitted in vain since `since`
-    /// though the peer is heard: starts a search for lengths that get through. If a recent search
-    /// found length not to be the cause, or no length was answered, the path is left, if there is
+    /// Doubts the path of a packet of length `len`, which is retransmitted in vain since `since`:
+    /// starts a search for lengths that get through. If a recent search found length not to be the
+    /// cause, or no length was answered, though the peer is `heard`, the path is left, if there is
     /// another. True if it was left.
-    pub fn suspect(&mut self, (now, since): (Instant, Instant), link: u8, len: u32) -> bool {
+    pub fn suspect(
+        &mut self,
+        (now, since): (Instant, Instant),
+        link: u8,
+        len: u32,
+        heard: bool,
+    ) -> bool {
         let others = self.paths.iter().any(|p| p.link != link && p.state != State::Lost);
         let Some(path) = self.paths.iter_mut().find(|p| p.link == link) else { return false };
         // If there is another path, links of long packets are asked with long questions, and judged
@@ -263,7 +269,7 @@ impl Route {
             path.mtu.suspect(now, since);
             return false;
         }
-        if !others || path.state == State::Lost {
+        if !heard || !others || path.state == State::Lost {
             return false;
         }
         let steady = now.since(path.since) > STEADY;
@@ -635,25 +641,30 @@ mod tests {
     #[test]
     fn suspect__long_packets_over_the_only_path_are_searched_for() {
         let mut alone = three(&[GSO]);
-        assert!(!alone.suspect((at(5), at(5)), GSO as u8, 60_000));
+        assert!(!alone.suspect((at(5), at(5)), GSO as u8, 60_000, true));
         assert!(alone.probe_at().is_some());
         let mut both = three(&[RAW, GSO]);
         [RAW, GSO].into_iter().for_each(|link| _ = both.answered(link, at(3)));
-        assert!(both.suspect((at(5), at(5)), GSO as u8, 60_000), "they are judged by questions");
+        assert!(
+            both.suspect((at(5), at(5)), GSO as u8, 60_000, true),
+            "they are judged by questions"
+        );
         assert_eq!(both.probe_at(), None);
     }
 
     #[test]
     fn suspect__silence_leaves_the_path_for_another_and_else_is_asked_about_again() {
         let mut route = proven();
-        assert!(!route.suspect((at(5), at(5)), RAW as u8, 1456));
+        assert!(!route.suspect((at(5), at(5)), RAW as u8, 1456, true));
         let now = search_in_vain(&mut route, RAW, at(5));
-        assert!(route.suspect((now, at(5)), RAW as u8, 1456) && route.small == UDP as u8);
+        let absent = route.suspect((now, at(5)), RAW as u8, 1456, false);
+        assert!(!absent, "nothing gets to a peer that is not heard");
+        assert!(route.suspect((now, at(5)), RAW as u8, 1456, true) && route.small == UDP as u8);
         let mut alone = three(&[RAW]);
-        assert!(!alone.suspect((at(5), at(5)), RAW as u8, 1456));
+        assert!(!alone.suspect((at(5), at(5)), RAW as u8, 1456, true));
         let now = search_in_vain(&mut alone, RAW, at(5));
         let later = now + Duration::from_secs(10);
-        assert!(!alone.suspect((later, at(5)), RAW as u8, 1456));
+        assert!(!alone.suspect((later, at(5)), RAW as u8, 1456, true));
         assert!(alone.probe_at().is_some(), "nothing was found");
     }
 

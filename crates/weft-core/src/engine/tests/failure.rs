@@ -350,3 +350,29 @@ fn seen__what_was_seen_before_it_spoke_does_not_count() {
     net.run(13_000);
     assert!(matches!(error(&net, 0, second), PeerFailure::Stopped { .. }));
 }
+
+#[test]
+fn stuck__is_a_packet_sent_again_in_vain_to_a_peer_that_is_heard() {
+    let message = |f: &Flight| matches!(f.kind(), PacketType::Eager | PacketType::Rts);
+    for (lost, heard) in [(0, false), (1, true)] {
+        let mut net = Net::open((network(), Config::default()));
+        // Either the whole peer is absent, or only messages to it get lost.
+        net.script = Box::new(move |f| match (f.from, lost) {
+            (0, 0) => vec![],
+            (0, _) if message(f) => vec![],
+            _ => vec![DELAY],
+        });
+        net.send(0, 1, 1, &pattern(1, 300));
+        let key = net.register(0, &[0; 8]);
+        for _ in 0..40 {
+            if heard {
+                net.fetch_add(1, 0, key, 0, 1);
+            }
+            let until = net.now + Duration::from_millis(60);
+            while net.step(until) {}
+        }
+        let stuck = &net.nodes[0].stuck;
+        assert!(!stuck.is_empty());
+        assert_eq!(stuck.iter().any(|(_, h)| *h), heard, "{stuck:?}");
+    }
+}

@@ -136,6 +136,8 @@ pub struct Node {
     /// The link's report of silent peers.
     pub pulse: Pulse,
     pub stalled: Vec<(PeerId, u32)>,
+    /// Lengths of packets sent again in vain, and whether the peer was heard meanwhile.
+    pub stuck: Vec<(u32, bool)>,
     deferred: VecDeque<Event>,
     /// Start of each buffer that has an address.
     addresses: BTreeMap<u64, OpId>,
@@ -254,6 +256,7 @@ impl Node {
             full: Vec::new(),
             pulse: Pulse::Runs,
             stalled: Vec::new(),
+            stuck: Vec::new(),
             deferred: VecDeque::new(),
             addresses: BTreeMap::new(),
             next_address: 1 << 40,
@@ -747,7 +750,7 @@ impl Net {
             }
             Event::PeerUp(p) => self.nodes[at].up.push(p),
             Event::PeerStalled(p, times) => self.nodes[at].stalled.push((p, times)),
-            Event::PeerStuck { .. } => {}
+            Event::PeerStuck { len, heard, .. } => self.nodes[at].stuck.push((len, heard)),
             Event::PeerSlow(p, _) => self.nodes[at].slow.push(p),
             Event::PeerFull(p, messages, _) => self.nodes[at].full.push((p, messages)),
             Event::Shrunk { .. } => {}

@@ -216,6 +216,15 @@ pub trait Reach {
     /// peer, it sends the next HELLO over all of them and then uses the path of the first answer.
     fn doubt(&mut self, _peer: PeerId) {}
 
+    /// True if the link has paths to the peer over which no answer came, and which could share bulk
+    /// data if one came.
+    fn has_unanswered(&self, _peer: PeerId) -> bool {
+        false
+    }
+
+    /// Sends the last question to the peer over these paths, again.
+    fn ask_unanswered(&mut self, _peer: PeerId) {}
+
     /// Returns the link's observation of a peer's process. Only called on links that see the end of
     /// a process ([`LinkCaps::sees_end`]), after the peer has been silent for a while.
     fn pulse(&self, _peer: PeerId) -> Pulse {

@@ -10,8 +10,6 @@
 const MOST: usize = 3;
 /// Paths of a peer that are examined; further ones are ignored.
 const PATHS: usize = u32::BITS as usize;
-/// Rounds of questions over paths that gave no answer, before the link gives up asking.
-const ASKS: u8 = 6;
 
 /// The properties of a path that decide if it can share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +33,6 @@ pub(crate) struct Stripes {
     shared: Vec<usize>,
     /// The last question to the peer, header and payload, and the header's length.
     question: (Vec<u8>, usize),
-    asks: u8,
     /// The path in use was doubted an odd number of times.
     doubted: bool,
 }
@@ -91,12 +88,11 @@ impl Stripes {
         news
     }
 
-    /// Notes that a path does not work any more; questions may be sent over it again.
+    /// Notes that a path does not work any more.
     pub fn disprove(&mut self, at: usize) {
         if at < PATHS {
             self.proven &= !(1 << at);
         }
-        self.asks = 0;
     }
 
     /// True if a path is known to work in both directions.
@@ -125,17 +121,15 @@ impl Stripes {
         Some(self.count()).filter(|&now| now != before)
     }
 
-    /// Returns the paths to send the question over now: those of interfaces that have no proven
-    /// path.
-    pub fn next_to_ask(&mut self, ways: &[Way]) -> Vec<usize> {
-        if self.asks >= ASKS || self.question.0.is_empty() {
+    /// Returns the paths to send the question over: those of interfaces that have no proven path.
+    /// The caller limits how often they are asked.
+    pub fn unanswered(&self, ways: &[Way]) -> Vec<usize> {
+        if self.question.0.is_empty() {
             return Vec::new();
         }
         let proven = |near| (0..ways.len()).any(|at| self.is_proven(at) && ways[at].near == near);
         let open = |at: &usize| ways[*at].near.is_some() && !proven(ways[*at].near);
-        let all: Vec<usize> = (0..ways.len().min(PATHS)).filter(open).collect();
-        self.asks += u8::from(!all.is_empty());
-        all
+        (0..ways.len().min(PATHS)).filter(open).collect()
     }
 }
 
@@ -202,21 +196,18 @@ mod tests {
     }
 
     #[test]
-    fn next_to_ask__interfaces_that_gave_no_answer_a_few_times() {
+    fn unanswered__the_paths_of_interfaces_that_gave_no_answer() {
         let all = [way(1, 8), way(1, 9), way(2, 8), way(2, 9), Way { near: None, ..way(3, 7) }];
         let mut stripes = Stripes::default();
         stripes.prove(0);
-        assert!(stripes.next_to_ask(&all).is_empty(), "nothing to ask");
+        assert!(stripes.unanswered(&all).is_empty(), "nothing to ask");
         stripes.keep(b"header", b"payload");
         assert_eq!(stripes.question(), Some((&b"header"[..], &b"payload"[..])));
-        for _ in 0..ASKS {
-            assert_eq!(stripes.next_to_ask(&all), [2, 3]);
-        }
-        assert!(stripes.next_to_ask(&all).is_empty());
+        assert_eq!(stripes.unanswered(&all), [2, 3]);
         assert!(!stripes.forget() && stripes.question().is_some());
-        assert_eq!(stripes.next_to_ask(&all), [0, 1, 2, 3]);
+        assert_eq!(stripes.unanswered(&all), [0, 1, 2, 3]);
         stripes.prove(0);
         stripes.prove(3);
-        assert!(stripes.next_to_ask(&all).is_empty(), "each has given one");
+        assert!(stripes.unanswered(&all).is_empty(), "each has given one");
     }
 }

@@ -244,14 +244,26 @@ impl SimLink {
             let stripes = ways.proven.len() as u8;
             let peer = self.peers.get(&self.spare.src);
             self.events.extend(peer.map(|&peer| LinkEvent::Stripes(peer, stripes)));
-            // If this side asked, it asks over the other networks too.
-            let question = ways.question.each_ref().map(Vec::as_slice);
+            self.ask_over_others(self.spare.src);
+        }
+    }
+
+    /// Returns the networks over which a host gave no answer, if this side has asked it.
+    fn unanswered(&self, host: u32) -> Vec<usize> {
+        let asked = self.ways.get(&host).filter(|ways| !ways.question[0].is_empty());
+        let open = |ways: &Ways| {
+            self.networks.clone().filter(|network| !ways.proven.contains(network)).collect()
+        };
+        asked.map(open).unwrap_or_default()
+    }
+
+    /// Sends the last question over the networks over which a host gave no answer.
+    fn ask_over_others(&self, host: u32) {
+        let Some(ways) = self.ways.get(&host) else { return };
+        let question = ways.question.each_ref().map(Vec::as_slice);
+        for network in self.unanswered(host) {
             let mut net = self.net.borrow_mut();
-            let asked = !question[0].is_empty();
-            let others = self.networks.clone().filter(|n| asked && !ways.proven.contains(n));
-            for network in others {
-                net.send((self.host, self.spare.src), network, self.clock.now().0, question);
-            }
+            net.send((self.host, host), network, self.clock.now().0, question);
         }
     }
 
@@ -486,6 +498,14 @@ impl weft_link::Reach for SimLink {
         };
         ways.proven.clear();
         self.events.push_back(LinkEvent::Stripes(peer, 1));
+    }
+
+    fn has_unanswered(&self, peer: PeerId) -> bool {
+        self.host_of(peer).is_some_and(|host| !self.unanswered(host).is_empty())
+    }
+
+    fn ask_unanswered(&mut self, peer: PeerId) {
+        self.host_of(peer).into_iter().for_each(|host| self.ask_over_others(host));
     }
 
     fn pulse(&self, peer: PeerId) -> Pulse {

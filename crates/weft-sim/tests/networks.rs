@@ -176,6 +176,19 @@ fn failover__is_said_and_the_network_is_used_again_when_it_is_back() {
     }
 }
 
+#[test]
+fn stripes__a_network_that_becomes_possible_later_shares_data() {
+    let span = Span::ms(0, 4_000);
+    for network in [0, 1] {
+        let config = two(true, Wire::ethernet(10), Wire::ethernet(10));
+        let dead = Fault::Loss { ppm: 1_000_000, span };
+        let mut sim = sim_of("networks", config.fault(dead.on(network)));
+        let net = Rc::clone(sim.network());
+        sim.spawn_all(move |env: Env| ticks(env, Rc::clone(&net), network));
+        sim.run().unwrap_or_else(|e| panic!("network {network}: {e}"));
+    }
+}
+
 /// Sends a small and a large message each way every 100 ms, for 30 s; checks that in the second
 /// half frames pass over the network that was dead up to 4 s.
 async fn ticks(env: Env, net: SharedNetwork, network: usize) {

@@ -444,6 +444,14 @@ impl crate::ClosePoll for PacketLink {
 }
 
 impl crate::Reach for PacketLink {
+    fn has_unanswered(&self, peer: PeerId) -> bool {
+        self.has_rest(peer)
+    }
+
+    fn ask_unanswered(&mut self, peer: PeerId) {
+        self.ask_rest(peer);
+    }
+
     fn doubt(&mut self, peer: PeerId) {
         let Some(known) = self.peers.get_mut(peer) else { return };
         if known.paths.len() > 1 {

@@ -41,12 +41,16 @@ impl PacketLink {
         }
     }
 
+    /// True if the paths of some interface gave no answer yet.
+    pub(super) fn has_rest(&self, peer: PeerId) -> bool {
+        let open = |known: &Peer| known.stripes.unanswered(&self.ways(known));
+        self.peer(peer).is_some_and(|known| !open(known).is_empty())
+    }
+
     /// Sends the question over the paths of interfaces without a proven path.
     pub(super) fn ask_rest(&mut self, peer: PeerId) {
         let Some(known) = self.peer(peer) else { return };
-        let ways = self.ways(known);
-        let Some(known) = self.peers.get_mut(peer) else { return };
-        let open = known.stripes.next_to_ask(&ways);
+        let open = known.stripes.unanswered(&self.ways(known));
         let Some((header, payload)) = known.stripes.question() else { return };
         let (header, payload) = (header.to_vec(), payload.to_vec());
         let frame = Frame { peer, header: &header, payload: &payload };

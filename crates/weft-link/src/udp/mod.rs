@@ -448,6 +448,14 @@ impl crate::Trains for UdpLink {
 impl crate::ClosePoll for UdpLink {}
 
 impl crate::Reach for UdpLink {
+    fn has_unanswered(&self, peer: PeerId) -> bool {
+        self.has_rest(peer)
+    }
+
+    fn ask_unanswered(&mut self, peer: PeerId) {
+        self.ask_rest(peer);
+    }
+
     fn doubt(&mut self, peer: PeerId) {
         self.connected.forget(peer);
         let Some(known) = self.peers.get_mut(peer) else { return };

@@ -43,10 +43,15 @@ impl UdpLink {
         }
     }
 
-    fn ask_rest(&mut self, peer: PeerId) {
-        let Some(known) = self.peers.get_mut(peer) else { return };
-        let ways = ways(known);
-        for at in known.stripes.next_to_ask(&ways) {
+    /// True if candidates on some interface gave no answer yet.
+    pub(super) fn has_rest(&self, peer: PeerId) -> bool {
+        self.peer(peer).is_some_and(|known| !known.stripes.unanswered(&ways(known)).is_empty())
+    }
+
+    /// Sends the question to the candidates on interfaces that gave no answer yet.
+    pub(super) fn ask_rest(&mut self, peer: PeerId) {
+        let Some(known) = self.peers.get(peer) else { return };
+        for at in known.stripes.unanswered(&ways(known)) {
             let Some(known) = self.peers.get(peer) else { return };
             let Some((header, payload)) = known.stripes.question() else { return };
             let addr = known.candidates[at].addr;

@@ -57,6 +57,8 @@ impl Reach for Recorder {
     records! {
         fn reject(&mut self, endpoint: EndpointId);
         fn doubt(&mut self, peer: PeerId);
+        fn has_unanswered(&self, peer: PeerId) -> bool = true;
+        fn ask_unanswered(&mut self, peer: PeerId);
         fn pulse(&self, peer: PeerId) -> Pulse = Pulse::Runs;
     }
 }
@@ -120,6 +122,8 @@ fn call(link: &mut dyn Link, method: &str) {
         "counters" => link.counters(&mut |_, _| {}),
         "reject" => link.reject(EndpointId(1)),
         "doubt" => link.doubt(P),
+        "has_unanswered" => _ = link.has_unanswered(P),
+        "ask_unanswered" => link.ask_unanswered(P),
         "pulse" => _ = link.pulse(P),
         "send_run" => _ = link.send_run(P, header, payload, 1),
         "send_striped" => _ = link.send_striped(P, 1, header, payload, 1),

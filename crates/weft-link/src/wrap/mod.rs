@@ -136,6 +136,8 @@ macro_rules! forward_parts {
             forward!($inner:
                 fn reject(&mut self, endpoint: weft_core::EndpointId);
                 fn doubt(&mut self, peer: weft_core::PeerId);
+                fn has_unanswered(&self, peer: weft_core::PeerId) -> bool;
+                fn ask_unanswered(&mut self, peer: weft_core::PeerId);
                 fn pulse(&self, peer: weft_core::PeerId) -> weft_core::Pulse;
             );
         }

@@ -66,6 +66,8 @@ pub(super) struct Path {
     /// at times.
     hold: Instant,
     wait: Duration,
+    /// Time when its further interfaces, which gave no answer, are asked again, and the interval.
+    again: Option<(Instant, Duration)>,
     /// The length of packets; `caps.mtu` follows it.
     pub mtu: PathMtu,
 }
@@ -75,7 +77,8 @@ impl Path {
         let (asked, answered, never) = (None, None, Instant(0));
         let (state, wait) = (State::Unproven, ask_again(&caps));
         let (link, mtu) = (link as u8, PathMtu::new(caps.mtu));
-        Path { link, caps, state, asked, answered, since: never, hold: never, wait, mtu }
+        let again = None;
+        Path { link, caps, state, asked, answered, since: never, hold: never, wait, again, mtu }
     }
 
     /// Returns the rate of data over all its interfaces, in bytes per microsecond.
@@ -128,7 +131,7 @@ pub(crate) struct Paths {
     pub routes: Vec<Option<Route>>,
     /// Measured figures that replace the links' estimates.
     pub calibration: Calibration,
-    /// Peers with a path that is not proven.
+    /// Peers with a path that is not proven, or with interfaces that gave no answer.
     pub unproven: Vec<PeerId>,
     /// Time at which the next of them is asked.
     pub ask_at: Instant,
@@ -348,18 +351,44 @@ impl Route {
         self.choose()
     }
 
-    /// Returns the time to ask the next unproven path.
+    /// Returns the time to ask the next unproven path, or the next interface that gave no answer.
     pub fn ask_at(&self) -> Option<Instant> {
-        if !self.has_choice() {
-            return None;
+        let paths = self.paths.iter().filter(|_| self.has_choice()).filter_map(Path::ask_at);
+        paths.chain(self.paths.iter().filter_map(|p| Some(p.again?.0))).min()
+    }
+
+    /// Asks the interfaces of a link that gave no answer again later: soon, if `soon`.
+    pub fn ask_rest_later(&mut self, link: usize, now: Instant, soon: bool) {
+        for path in self.paths.iter_mut().filter(|p| usize::from(p.link) == link) {
+            if soon || path.again.is_none() {
+                path.again = Some((now + ASK_AGAIN, ASK_AGAIN));
+            }
         }
-        self.paths.iter().filter_map(Path::ask_at).min()
+    }
+
+    /// Returns the links whose further interfaces are to be asked now, since their time has come.
+    /// `waits` tells if a link has some that gave no answer.
+    pub fn rest_due(
+        &mut self,
+        now: Instant,
+        mut waits: impl FnMut(usize) -> bool,
+    ) -> ArrayVec<usize, PATHS_MAX> {
+        let mut due = ArrayVec::new();
+        for path in &mut self.paths {
+            let Some((_, wait)) = path.again.filter(|&(at, _)| at <= now) else { continue };
+            let link = usize::from(path.link);
+            let next = (wait * 2).min(ASK_AGAIN_MAX);
+            path.again = waits(link).then(|| (now + next, next));
+            due.extend(path.again.map(|_| link));
+        }
+        due
     }
 
     /// Returns the links to ask now, since their time has come.
     pub fn ask_due(&mut self, now: Instant) -> ArrayVec<usize, PATHS_MAX> {
         let mut due = ArrayVec::new();
-        for path in &mut self.paths {
+        let choice = self.has_choice();
+        for path in self.paths.iter_mut().filter(|_| choice) {
             if path.ask_at().is_some_and(|at| at <= now) {
                 if path.asked.is_some_and(|asked| asked >= path.hold) {
                     path.wait = (path.wait * 2).min(ASK_AGAIN_MAX);
@@ -666,6 +695,28 @@ mod tests {
         let later = now + Duration::from_secs(10);
         assert!(!alone.suspect((later, at(5)), RAW as u8, 1456, true));
         assert!(alone.probe_at().is_some(), "nothing was found");
+    }
+
+    #[test]
+    fn rest_due__interfaces_without_an_answer_are_asked_less_and_less_often_until_all_gave_one() {
+        let mut route = three(&[UDP]);
+        assert_eq!(route.ask_at(), None);
+        route.ask_rest_later(UDP, at(0), false);
+        route.ask_rest_later(UDP, at(100), false);
+        let mut asked = Vec::new();
+        for ms in 0..2_000u64 {
+            assert!(route.ask_due(at(ms * 1000)).is_empty(), "it is the only path");
+            if !route.rest_due(at(ms * 1000), |link| link == UDP).is_empty() {
+                asked.push(ms);
+            }
+        }
+        assert_eq!(asked, [250, 750, 1750]);
+        assert_eq!(route.ask_at(), Some(at(3_750_000)));
+        // A path that shared is lost: it is asked soon.
+        route.ask_rest_later(UDP, at(2_000_000), true);
+        assert_eq!(route.ask_at(), Some(at(2_250_000)));
+        assert!(route.rest_due(at(2_250_000), |_| false).is_empty());
+        assert_eq!(route.ask_at(), None, "each has given one");
     }
 
     #[test]

@@ -236,9 +236,26 @@ impl Driver {
         let Some(Some(route)) = self.paths.routes.get_mut(peer.0 as usize) else { return };
         if !answer {
             route.asked_over(link);
-        } else if route.has_choice() && route.answered(link, now) {
-            self.set_bulk(peer);
-            log::debug!("{}", self.describe(peer));
+        } else {
+            if route.has_choice() && route.answered(link, now) {
+                self.set_bulk(peer);
+                log::debug!("{}", self.describe(peer));
+            }
+            self.ask_rest_later(peer, link, false);
+        }
+    }
+
+    /// Asks the peer later over interfaces of a link that gave no answer, if there are any: a path
+    /// that becomes possible shares bulk data then. It is asked soon if a path was lost.
+    fn ask_rest_later(&mut self, peer: PeerId, link: usize, soon: bool) {
+        if !self.links[link].has_unanswered(peer) {
+            return;
+        }
+        let Some(Some(route)) = self.paths.routes.get_mut(peer.0 as usize) else { return };
+        route.ask_rest_later(link, self.intake.time.now, soon);
+        self.paths.ask_at = self.paths.ask_at.min(route.ask_at().unwrap_or(Instant::FAR));
+        if !self.paths.unproven.contains(&peer) {
+            self.paths.unproven.push(peer);
         }
     }
 
@@ -258,6 +275,8 @@ impl Driver {
             let Some(Some(route)) = self.paths.routes.get_mut(peer.0 as usize) else { continue };
             if self.intake.engine.peer_ready(peer) {
                 let due = route.ask_due(now);
+                let rest = route.rest_due(now, |link| self.links[link].has_unanswered(peer));
+                rest.into_iter().for_each(|link| self.links[link].ask_unanswered(peer));
                 self.ask(peer, &due);
             }
             let Some(Some(route)) = self.paths.routes.get(peer.0 as usize) else { continue };
@@ -354,6 +373,7 @@ impl Driver {
                 if let Some(Some(route)) = self.paths.routes.get_mut(peer.0 as usize) {
                     route.set_stripes(link, stripes);
                     self.set_bulk(peer);
+                    self.ask_rest_later(peer, link, true);
                 }
             }
             LinkEvent::Warning(text) => log::warn!("{}: {text}", self.links[link].caps().name),

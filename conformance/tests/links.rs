@@ -11,7 +11,7 @@ use weft_link::looplink::LoopLink;
 use weft_link::secure::{JobKey, Mode, Security};
 use weft_link::wrap::{Clock, FaultSpec, Faulty, Pcap, Traced};
 use weft_link::{Link, LinkError, PacketConfig, PacketLink, ShmConfig, ShmLink};
-use weft_link::{UdpConfig, UdpLink};
+use weft_link::{TcpConfig, TcpLink, UdpConfig, UdpLink};
 use weft_link::{XdpConfig, XdpLink, XdpMode};
 
 fn clock() -> Clock {
@@ -38,6 +38,15 @@ fn udp(mode: Mode, offload: bool) -> Result<Ends, String> {
         let v4 = Some(Ipv4Addr::LOCALHOST);
         let config = UdpConfig { v4, v6: None, gso: offload, gro: offload, ..UdpConfig::default() };
         UdpLink::new(config, Security { mode, job_key: job_key.clone(), me })
+    })
+}
+
+/// Makes a pair of TCP links over the loopback interface.
+fn tcp(mode: Mode) -> Result<Ends, String> {
+    let job_key = JobKey::from_bytes(&[1; 32]).ok_or("a key of 32 bytes")?;
+    Ends::of(|me| {
+        let config = TcpConfig { v4: Some(Ipv4Addr::LOCALHOST), v6: None, ..TcpConfig::default() };
+        TcpLink::new(config, Security { mode, job_key: job_key.clone(), me })
     })
 }
 
@@ -166,6 +175,9 @@ link_suite!(gso_authenticated, || gso(Mode::Auth, 1500));
 link_suite!(gso_encrypted, || gso(Mode::Encrypt, 1500));
 link_suite!(gso_open, || gso(Mode::None, 1500));
 link_suite!(gso_jumbo, || gso(Mode::Auth, 9000));
+link_suite!(tcp_authenticated, || tcp(Mode::Auth));
+link_suite!(tcp_encrypted, || tcp(Mode::Encrypt));
+link_suite!(tcp_open, || tcp(Mode::None));
 link_suite!(udp_authenticated, || udp(Mode::Auth, true));
 link_suite!(udp_encrypted, || udp(Mode::Encrypt, true));
 link_suite!(udp_open, || udp(Mode::None, true));

@@ -148,6 +148,12 @@ pub trait Sink {
     fn predict(&mut self) -> Option<Prediction<'_>> {
         None
     }
+
+    /// Predicts the memory for the packet with this header, of type DATA or EAGER_MORE and as long
+    /// as [`Data::LEN`](weft_core::wire::Data::LEN), whose payload is still to be read.
+    fn predict_for(&mut self, _header: &[u8]) -> Option<Prediction<'_>> {
+        self.predict()
+    }
 }
 
 /// Does the work of [`Trains::send_run`] by calls of [`Link::send`].

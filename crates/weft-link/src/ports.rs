@@ -6,6 +6,8 @@ use std::str::FromStr;
 
 /// Name of the setting.
 pub const VARIABLE: &str = "WEFT_UDP_PORTS";
+/// Name of the setting for sockets that take TCP connections.
+pub const TCP: &str = "WEFT_TCP_PORTS";
 
 /// A range of ports, or any port that the system chooses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

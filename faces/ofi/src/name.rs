@@ -37,8 +37,11 @@ pub fn encode(address: &Address) -> Name {
     let mut bytes = short.encode();
     while bytes.len() >= VERSION_AT {
         // At least one address of each type stays while another can be left out.
-        let udp = short.udp.len() > 1 || short.ether.is_empty();
-        let left_out = if udp { short.udp.pop().is_some() } else { short.ether.pop().is_some() };
+        let ips = short.udp.len().max(short.tcp.len());
+        let left_out = match ips > 1 || short.ether.is_empty() {
+            true => leave_out_ip(&mut short),
+            false => short.ether.pop().is_some(),
+        };
         debug_assert!(left_out, "the fixed part alone is shorter");
         bytes = short.encode();
     }
@@ -47,6 +50,14 @@ pub fn encode(address: &Address) -> Name {
     name[1..=bytes.len()].copy_from_slice(&bytes);
     name[VERSION_AT] = version();
     name
+}
+
+/// Removes the last IP address, with all its sockets.
+fn leave_out_ip(address: &mut Address) -> bool {
+    let udp = if address.udp.len() >= address.tcp.len() { address.udp.pop() } else { None };
+    let gone = udp.or_else(|| address.tcp.last().copied());
+    address.tcp.retain(|tcp| gone.is_none_or(|gone| gone.ip() != tcp.ip()));
+    gone.is_some()
 }
 
 /// The reason why bytes are no name for this provider.

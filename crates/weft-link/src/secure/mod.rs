@@ -207,6 +207,11 @@ impl Secure {
         self.mode
     }
 
+    /// Returns this endpoint.
+    pub fn me(&self) -> EndpointId {
+        self.me
+    }
+
     /// Returns the cipher implementation.
     pub fn backend(&self) -> Backend {
         self.backend
@@ -302,6 +307,19 @@ impl Secure {
         let (packet, end) = frame.split_last_chunk_mut().ok_or(Reject::Short)?;
         let (header, payload) = packet.split_at_mut_checked(header_len).ok_or(Reject::Short)?;
         let result = self.try_open_parts(header, payload, end, Some(place));
+        self.count(result)
+    }
+
+    /// As [`open`](Self::open), for a frame whose header, payload and trailer lie apart. Only for
+    /// [`Mode::Auth`].
+    pub fn open_parts(
+        &mut self,
+        header: &[u8],
+        payload: &mut [u8],
+        trailer: &[u8; TRAILER],
+    ) -> Result<Opened, Reject> {
+        debug_assert_eq!(self.mode, Mode::Auth);
+        let result = self.try_open_parts(header, payload, trailer, None);
         self.count(result)
     }
 

@@ -21,6 +21,8 @@ pub enum Lane {
     Sim = 4,
     /// Packet sockets that carry trains.
     Gso = 5,
+    /// TCP streams.
+    Tcp = 6,
 }
 
 /// Bits of a packet number below the lane.

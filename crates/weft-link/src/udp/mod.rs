@@ -5,11 +5,10 @@
 //!   into its destination.
 //! - `stripes.rs`: several addresses that share bulk data.
 //! - `connected.rs`: a socket of its own for the peer with the most traffic.
-//! - `interfaces.rs`: the choice of addresses to offer and to use; `pmtu.rs`: packet sizes.
+//! - `pmtu.rs`: packet sizes.
 //! - `sys/`: the system calls.
 
 mod connected;
-mod interfaces;
 mod pmtu;
 mod recv;
 mod send;
@@ -18,6 +17,8 @@ mod sys;
 #[cfg(test)]
 mod tests;
 
+use crate::ip;
+use crate::ip::interfaces::{self, Candidate, Nearness};
 use crate::kind::Kind;
 use crate::ports::{self, Ports};
 use crate::proof::Proof;
@@ -26,7 +27,6 @@ use crate::stripes::Stripes;
 use crate::table::{News, PeerTable};
 use crate::wrap::{Corruptor, FaultSpec};
 use crate::{Address, Frame, Link, LinkError, LinkEvent, PeerInfo, Sink, WaitFd};
-use interfaces::{Candidate, Nearness};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::RawFd;
 use sys::{SockAddr, Socket};
@@ -309,16 +309,7 @@ impl Link for UdpLink {
     fn advertise(&self, address: &mut Address) {
         address.security = Some(self.secure.mode());
         address.host = self.host;
-        let all = sys::interfaces().unwrap_or_default();
-        // Nothing is sent to these documentation addresses (RFC 5737, RFC 3849): the kernel only
-        // tells the source addresses of its default routes.
-        let outside = ["192.0.2.1:9", "[2001:db8::1]:9"].map(|a| a.parse::<SocketAddr>());
-        let defaults: Vec<IpAddr> = outside
-            .into_iter()
-            .flatten()
-            .filter_map(|to| Some(sys::route_to(to).ok()?.source))
-            .collect();
-        for ip in interfaces::advertised(&all, &defaults) {
+        for ip in ip::advertised() {
             for socket in self.sockets.iter().filter(|s| s.is_v6() == ip.is_ipv6()) {
                 let bound = socket.local();
                 let fits = bound.ip().is_unspecified() || bound.ip() == ip;
@@ -393,15 +384,7 @@ impl Link for UdpLink {
 
     fn way(&self, peer: PeerId) -> String {
         let Some(known) = self.peer(peer) else { return String::new() };
-        let to = known.addr;
-        let Some(used) = known.candidates.iter().find(|c| c.addr == to) else {
-            return format!("to {to}");
-        };
-        match (used.device, sys::name_of(used.device)) {
-            (0, _) => format!("from {} to {to}", used.source),
-            (index, None) => format!("from {} to {to}, interface {index} is gone", used.source),
-            (_, Some(name)) => format!("from {} on {name} to {to}", used.source),
-        }
+        ip::way(&known.candidates, known.addr)
     }
 
     fn counters(&self, each: &mut dyn FnMut(&'static str, u64)) {

@@ -2,15 +2,6 @@
 
 use std::net::IpAddr;
 
-/// The kernel's route to an address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Route {
-    /// The local address from which it would send.
-    pub source: IpAddr,
-    /// Largest IP packet of the path, as far as the kernel knows.
-    pub mtu: u32,
-}
-
 /// Largest UDP payload over IPv4 (RFC 768, RFC 791). IPv6 allows slightly more, which is not used.
 pub const DATAGRAM_MAX: usize = 65_507;
 const IPV4_AND_UDP: u32 = 20 + 8;

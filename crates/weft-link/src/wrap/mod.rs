@@ -225,6 +225,10 @@ impl<F: FnMut(Option<PeerId>, &[u8], Bytes<'_>)> Sink for Tap<'_, F> {
     fn predict(&mut self) -> Option<Prediction<'_>> {
         self.sink.predict()
     }
+
+    fn predict_for(&mut self, header: &[u8]) -> Option<Prediction<'_>> {
+        self.sink.predict_for(header)
+    }
 }
 
 #[cfg(test)]

@@ -1,71 +1,16 @@
 //! A non-blocking UDP socket.
 
 use super::SockAddr;
+use crate::ip::sys::{check, get, local, open, set, set_discovery};
 use std::io;
-use std::mem;
 use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 /// A non-blocking UDP socket of one address family.
 pub struct Socket {
     fd: OwnedFd,
     v6: bool,
     local: SocketAddr,
-}
-
-fn check(rc: libc::c_int) -> io::Result<libc::c_int> {
-    if rc < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(rc)
-}
-
-/// Sets an integer option.
-pub(super) fn set(fd: RawFd, level: i32, name: i32, value: i32) -> io::Result<()> {
-    let len = mem::size_of::<i32>() as libc::socklen_t;
-    // SAFETY: `value` is readable for `len` bytes.
-    check(unsafe { libc::setsockopt(fd, level, name, (&raw const value).cast(), len) })?;
-    Ok(())
-}
-
-/// Reads an integer option.
-pub(super) fn get(fd: RawFd, level: i32, name: i32) -> io::Result<i32> {
-    let (mut value, mut len) = (0i32, mem::size_of::<i32>() as libc::socklen_t);
-    // SAFETY: `value` is writable for `len` bytes.
-    check(unsafe { libc::getsockopt(fd, level, name, (&raw mut value).cast(), &raw mut len) })?;
-    Ok(value)
-}
-
-/// Opens a new UDP socket.
-pub(super) fn open(v6: bool) -> io::Result<OwnedFd> {
-    let family = if v6 { libc::AF_INET6 } else { libc::AF_INET };
-    let kind = libc::SOCK_DGRAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-    // SAFETY: no memory is passed; a non-negative result is a descriptor that nothing else owns.
-    unsafe { Ok(OwnedFd::from_raw_fd(check(libc::socket(family, kind, 0))?)) }
-}
-
-/// Returns the socket's own address.
-pub(super) fn local(fd: RawFd) -> io::Result<SocketAddr> {
-    let mut addr = SockAddr::empty();
-    let mut len = addr.len();
-    // SAFETY: `addr` is writable for `len` bytes.
-    check(unsafe { libc::getsockname(fd, addr.as_mut_ptr(), &raw mut len) })?;
-    addr.get().ok_or_else(|| io::ErrorKind::InvalidData.into())
-}
-
-/// Selects refusal (`on`) or fragmentation of datagrams larger than the path's MTU.
-pub(super) fn set_discovery(fd: RawFd, v6: bool, on: bool) -> io::Result<()> {
-    let (level, name) = match v6 {
-        true => (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER),
-        false => (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER),
-    };
-    let value = match (on, v6) {
-        (true, true) => libc::IPV6_PMTUDISC_DO,
-        (true, false) => libc::IP_PMTUDISC_DO,
-        (false, true) => libc::IPV6_PMTUDISC_DONT,
-        (false, false) => libc::IP_PMTUDISC_DONT,
-    };
-    set(fd, level, name, value)
 }
 
 impl Socket {

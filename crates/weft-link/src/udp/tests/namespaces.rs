@@ -317,7 +317,7 @@ fn interfaces__udp_takes_those_that_raw_links_take() {
     let lists = std::thread::scope(|scope| {
         let look = || {
             enter_namespace(name).unwrap();
-            (crate::udp::sys::interfaces().unwrap(), crate::ether::Interfaces::list().unwrap())
+            (crate::ip::sys::interfaces().unwrap(), crate::ether::Interfaces::list().unwrap())
         };
         scope.spawn(look).join().unwrap()
     });

@@ -1,8 +1,8 @@
 //! Chooses the addresses to advertise, and the addresses of a peer to use: by route and
 //! reachability, never by the name or the order of interfaces.
 
-use super::pmtu::Route;
 use super::sys::Interface;
+use super::Route;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
@@ -114,7 +114,7 @@ pub fn candidates(
     }
     if found.is_empty() {
         return Err(if why.is_empty() {
-            "the peer has no UDP address".into()
+            "the peer has no address for it".into()
         } else {
             why.join("; ")
         });
@@ -200,6 +200,6 @@ mod tests {
         for part in ["203.0.113.1:1: ", "[::2]:1: no socket", "127.0.0.1:1: belongs"] {
             assert!(why.contains(part), "{why}");
         }
-        assert!(pick(&[], Nearness::Unknown).unwrap_err().contains("no UDP address"));
+        assert!(pick(&[], Nearness::Unknown).unwrap_err().contains("no address for it"));
     }
 }

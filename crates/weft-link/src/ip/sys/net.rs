@@ -1,8 +1,8 @@
 //! The kernel's interfaces and routes.
 
-use super::{socket, SockAddr};
+use super::{check, get, local, open, set_discovery, SockAddr};
 use crate::ether::{is_live, speed};
-use crate::udp::pmtu::Route;
+use crate::ip::Route;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsRawFd;
@@ -71,19 +71,17 @@ fn ones(mask: IpAddr) -> u32 {
 /// Looks up the route to `to` without sending anything, by connecting a temporary socket.
 pub fn route_to(to: SocketAddr) -> io::Result<Route> {
     let v6 = to.is_ipv6();
-    let fd = socket::open(v6)?;
+    let fd = open(v6)?;
     let raw = fd.as_raw_fd();
-    socket::set_discovery(raw, v6, true)?;
+    set_discovery(raw, v6, true)?;
     let name = SockAddr::new(to);
     // SAFETY: `name` is readable for its length.
-    if unsafe { libc::connect(raw, name.as_ptr(), name.len()) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
+    check(unsafe { libc::connect(raw, name.as_ptr(), name.len()) })?;
     let mtu = match v6 {
-        true => socket::get(raw, libc::IPPROTO_IPV6, libc::IPV6_MTU)?,
-        false => socket::get(raw, libc::IPPROTO_IP, libc::IP_MTU)?,
+        true => get(raw, libc::IPPROTO_IPV6, libc::IPV6_MTU)?,
+        false => get(raw, libc::IPPROTO_IP, libc::IP_MTU)?,
     };
-    Ok(Route { source: socket::local(raw)?.ip(), mtu: mtu.max(0) as u32 })
+    Ok(Route { source: local(raw)?.ip(), mtu: mtu.max(0) as u32 })
 }
 
 #[cfg(test)]

@@ -11,7 +11,8 @@ use weft_core::relay::LinkTo;
 use weft_core::wire::{self, Common, Eager, Packet};
 use weft_core::{EndpointId, Instant, PeerId, Pulse};
 use weft_link::ether::{EtherFrame, EtherHead, TrainFrame, TrainHead};
-use weft_link::secure::{JobKey, Lane, Mode, Secure, Security};
+use weft_link::secure::{JobKey, Lane, Mode, Secure, Security, TRAILER};
+use weft_link::tcp::frame::{self, Next, FRAME_MAX, PREFIX};
 use weft_link::{Address, Bytes};
 
 /// Tests the wire format: parsing never panics, and parsed packets encode to the same bytes.
@@ -94,6 +95,39 @@ fn secure(input: &[u8], mode: Mode, me: EndpointId, other: EndpointId) -> Secure
     let mut secure = Secure::new(&Security { mode, job_key, me }, Lane::Udp);
     secure.add_peer(PEER, SESSION, other).expect("a new key has numbers");
     secure
+}
+
+/// Tests the cutting of a stream into frames: frames have the lengths that a packet and its trailer
+/// can have, and are the same however the stream arrives. The first byte chooses the trailer, the
+/// second the pieces in which the rest arrives.
+pub fn tcp_frames(data: &[u8]) {
+    let [choice, step, stream @ ..] = data else { return };
+    let trailer = if choice & 1 == 0 { TRAILER } else { 0 };
+    let whole = cut(stream, stream.len().max(1), trailer);
+    assert_eq!(whole, cut(stream, usize::from(*step).max(1), trailer));
+    let bytes: usize = whole.0.iter().map(|len| PREFIX + len).sum();
+    assert!(bytes <= stream.len());
+    assert!(whole.0.iter().all(|len| (24 + trailer..=FRAME_MAX).contains(len)));
+}
+
+/// Returns the lengths of the frames of a stream that arrives in pieces of `step` bytes, and true
+/// if bytes follow that are no frame.
+fn cut(stream: &[u8], step: usize, trailer: usize) -> (Vec<usize>, bool) {
+    let (mut lens, mut kept) = (Vec::new(), Vec::new());
+    for piece in stream.chunks(step) {
+        kept.extend_from_slice(piece);
+        loop {
+            match frame::next(&kept, trailer) {
+                Next::Whole(len) => {
+                    kept.drain(..PREFIX + len);
+                    lens.push(len);
+                }
+                Next::Garbage => return (lens, true),
+                Next::Part(_) | Next::Short => break,
+            }
+        }
+    }
+    (lens, false)
 }
 
 /// Tests the opening of frames: raw bytes are never accepted, nor is a genuine frame with any bit

@@ -11,7 +11,7 @@ use weft_conformance::hosts::{self, mac, Host};
 use weft_conformance::skip;
 use weft_link::secure::{JobKey, Mode, Security};
 use weft_link::{Address, Frame, Link, PacketConfig, PacketLink, PeerInfo, UdpConfig, UdpLink};
-use weft_link::{XdpConfig, XdpLink};
+use weft_link::{TcpConfig, TcpLink, XdpConfig, XdpLink};
 
 const TAG: u64 = 5;
 const LONG: usize = 1 << 20;
@@ -44,6 +44,7 @@ fn links(names: &str, ring: usize, id: EndpointId) -> Vec<Box<dyn Link>> {
                     PacketConfig { ring, trains: name == "gso", ..PacketConfig::default() };
                 Box::new(PacketLink::new(config, security.clone()).unwrap())
             }
+            "tcp" => Box::new(TcpLink::new(TcpConfig::default(), security.clone()).unwrap()),
             _ => Box::new(UdpLink::new(UdpConfig::default(), security.clone()).unwrap()),
         }
     };
@@ -357,6 +358,61 @@ fn packet__dies_and_comes_back() {
     });
 }
 
+/// Has both hosts drop UDP datagrams that come over the cable, without an answer, as a firewall
+/// does; or take them again.
+fn drop_udp(host: &Host, on: bool) {
+    let rules = match on {
+        true => ["add pref 100 lookup local", "add pref 10 iif cable0 ipproto udp blackhole"],
+        false => ["del pref 10", "del pref 100"],
+    };
+    let local = if on { "del pref 0" } else { "add pref 0 lookup local" };
+    let all = match on {
+        true => [rules[0], rules[1], local],
+        false => [local, rules[0], rules[1]],
+    };
+    for rule in all {
+        host.ip(&format!("rule {rule}"));
+        host.other(&format!("ip rule {rule}"));
+    }
+}
+
+#[test]
+fn tcp__carries_everything_where_udp_is_dropped() {
+    flow(1, "udp,tcp", 30, |i, side| match i {
+        0 => drop_udp(side.host, true),
+        10 => side.until("over tcp alone", |s| s.describe() == "tcp"),
+        _ => {}
+    });
+}
+
+#[test]
+fn tcp__takes_over_from_udp_and_gives_back() {
+    flow(1, "udp,tcp", 90, |i, side| match i {
+        20 => {
+            side.until("over udp alone", |s| s.describe() == "udp");
+            assert_eq!(side.counter("tcp", "connects"), 0, "no connection without need");
+            drop_udp(side.host, true);
+        }
+        60 => {
+            side.until("over tcp alone", |s| s.describe() == "tcp");
+            drop_udp(side.host, false);
+            side.until("over udp again", |s| s.describe() == "udp");
+        }
+        _ => {}
+    });
+}
+
+/// A cable that is down for longer than a stream is trusted: another is made over the other cable.
+#[test]
+fn tcp__interface_goes_down_and_up() {
+    flow(2, "tcp", 60, |i, side| match i {
+        20 => side.host.ip("link set cable0 down"),
+        40 => side.host.ip("link set cable0 up"),
+        50 => side.host.other("ip link set cable1 down"),
+        _ => {}
+    });
+}
+
 /// Tests a path where the kernel begins to cut long frames while small ones pass: long packets go
 /// in pieces over udp, if there is that link, else packets become short.
 fn cut(names: &str, all: &'static str, rest: &'static str) {
@@ -426,7 +482,7 @@ fn interface__goes_down_and_up_under_both() {
 
 #[test]
 fn interface__vanishes() {
-    for names in ["packet", "udp", "packet,udp", "packet,gso,udp", "xdp", "xdp,udp"] {
+    for names in ["packet", "udp", "tcp", "packet,udp", "packet,gso,udp", "xdp", "xdp,udp"] {
         flow(2, names, 60, |i, side| {
             if i == 20 {
                 side.host.ip("link del cable0");

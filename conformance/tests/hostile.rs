@@ -235,6 +235,18 @@ fn secure_open__accepts_only_what_was_sealed() {
 }
 
 #[test]
+fn tcp_frames__are_the_same_however_they_arrive() {
+    let frame = |len: usize| [&(len as u32).to_le_bytes()[..], &vec![7; len]].concat();
+    let of = |frames: &[usize], tail: &[u8]| {
+        let frames: Vec<u8> = frames.iter().flat_map(|&len| frame(len)).collect();
+        [&[0, 100], &frames[..], tail].concat()
+    };
+    let good =
+        [of(&[40, 41, 1000], &[]), of(&[60], &[9, 0, 0, 0]), of(&[65_360], &[50, 0, 0, 0, 1, 2])];
+    feed(&good, hostile::tcp_frames);
+}
+
+#[test]
 fn mac_tag__is_the_definition_on_every_implementation() {
     let mut good = Vec::new();
     for (seed, len) in [0, 1, 15, 40, 63, 64, 65, 150, 300, 1472].into_iter().enumerate() {

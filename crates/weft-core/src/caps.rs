@@ -36,6 +36,9 @@ pub struct LinkCaps {
     pub bulk_mtu: u32,
     /// Packets longer than `mtu`, made before the path shrank, arrive too: in pieces, at a cost.
     pub cuts: bool,
+    /// A question over the link makes a connection: the path is asked only where it would be used,
+    /// or where no other answers.
+    pub connects: bool,
     /// Longest eager message by measurement, bytes; 0 leaves it to the cost model.
     pub eager_max: u32,
     /// Shortest message that takes the bulk link when sent at once; `u32::MAX` if there is one link
@@ -67,6 +70,7 @@ impl LinkCaps {
             train: 1,
             bulk_mtu: 0,
             cuts: false,
+            connects: false,
             eager_max: 0,
             bulk_min: u32::MAX,
             stripes: 1,
@@ -91,6 +95,7 @@ impl LinkCaps {
             train: 1,
             bulk_mtu: 0,
             cuts: false,
+            connects: false,
             eager_max: 0,
             bulk_min: u32::MAX,
             stripes: 1,

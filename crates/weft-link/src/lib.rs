@@ -27,9 +27,9 @@ mod sync;
 #[allow(unsafe_code)]
 mod sys;
 mod table;
+pub mod tcp;
 #[cfg(test)]
 mod testing;
-pub mod tcp;
 mod train;
 mod turn;
 pub mod udp;

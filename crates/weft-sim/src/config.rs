@@ -39,6 +39,10 @@ pub struct Wire {
     pub overhead_bytes: u32,
     /// Output queue of each switch port in bytes; a frame that does not fit is dropped.
     pub queue_bytes: u64,
+    /// True if frames travel in a stream between each two hosts, as over TCP: in order, none twice,
+    /// and none lost alone. A loss or a partition breaks the stream, and with it is lost what is in
+    /// flight between the two hosts, in both directions; the next frame begins another.
+    pub stream: bool,
 }
 
 impl Wire {
@@ -50,6 +54,7 @@ impl Wire {
             jitter_ns: 0,
             overhead_bytes: 16 + 28 + 38,
             queue_bytes: 512 << 10,
+            stream: false,
         }
     }
 }
@@ -198,6 +203,14 @@ impl SimConfig {
     }
 }
 
+fn kind(wire: &Wire) -> &'static str {
+    if wire.stream {
+        ", in streams"
+    } else {
+        ""
+    }
+}
+
 impl fmt::Display for SimConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} hosts, seed {}, mtu {}", self.hosts, self.seed, self.mtu)?;
@@ -209,7 +222,7 @@ impl fmt::Display for SimConfig {
             }
         }
         let w = &self.wire;
-        write!(f, ", {} MB/s, {} ns a hop", w.bytes_per_us, w.latency_ns)?;
+        write!(f, ", {} MB/s, {} ns a hop{}", w.bytes_per_us, w.latency_ns, kind(w))?;
         if self.long > 0 {
             write!(f, ", long packets of {}", self.long)?;
         }
@@ -222,6 +235,7 @@ impl fmt::Display for SimConfig {
         for w in &self.more {
             let how = if self.striped { "shared" } else { "apart" };
             write!(f, ", another {how}: {} MB/s, {} ns", w.bytes_per_us, w.latency_ns)?;
+            write!(f, "{}", kind(w))?;
         }
         for fault in &self.faults {
             write!(f, ", {fault}")?;

@@ -365,6 +365,11 @@ impl Link for SimLink {
                 (false, _) => caps.cuts = true,
             }
         }
+        if wire.stream && self.kind == LinkKind::Network {
+            // A stream carries every length, and has to be made before it is used.
+            caps.cuts = true;
+            caps.connects = config.networks() > 1 && self.networks.len() == 1;
+        }
         caps
     }
 

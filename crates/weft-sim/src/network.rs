@@ -5,7 +5,7 @@ use crate::events::{EventQueue, What};
 use crate::fault::{Fault, Span};
 use crate::trace::{Fate, Trace, TraceEvent};
 use std::cell::RefCell;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use weft_core::wire::field;
 use weft_link::rng::Rng;
@@ -94,6 +94,8 @@ pub(crate) struct Packet {
     pub dst: u32,
     /// The network that carries it.
     pub network: usize,
+    /// Streams between the two hosts that had broken when it was sent.
+    pub stream: u64,
     pub sent_at: u64,
     pub header_len: u16,
     /// Header, payload, checksum.
@@ -164,11 +166,18 @@ pub struct Network {
     trace: Trace,
     restarts_left: usize,
     peak_queue: u64,
+    /// Streams between two hosts over a network that have broken so far.
+    broken: BTreeMap<(usize, u32, u32), u64>,
 }
 
 /// Returns the nanoseconds that `bytes` take at `bytes_per_us`.
 fn serialise(bytes: u64, bytes_per_us: u64) -> u64 {
     (bytes * 1000).div_ceil(bytes_per_us.max(1))
+}
+
+/// Names the stream between two hosts, which serves both directions.
+fn between(network: usize, a: u32, b: u32) -> (usize, u32, u32) {
+    (network, a.min(b), a.max(b))
 }
 
 /// Returns the ports of one network's switches.
@@ -219,6 +228,7 @@ impl Network {
             trace: Trace::new(config.trace),
             restarts_left,
             peak_queue: 0,
+            broken: BTreeMap::new(),
             config,
         }
     }
@@ -412,6 +422,7 @@ impl Network {
         parts.iter().for_each(|part| p.bytes.extend_from_slice(part));
         (p.src, p.dst, p.sent_at, p.header_len) = (src, dst, at, parts[0].len() as u16);
         p.network = network;
+        p.stream = self.broken.get(&between(network, src, dst)).copied().unwrap_or(0);
         self.counters.sent_bytes += len as u64;
         self.note(packet, Fate::Sent);
         let done = free_at.max(at) + serialise(wire_len, rate);
@@ -469,6 +480,9 @@ impl Network {
     /// Handles a packet at the first switch, where the wire's faults occur.
     fn at_switch(&mut self, packet: u32) {
         let Packet { src, dst, network, .. } = self.packets[packet as usize];
+        if self.config.wire_of(network).stream {
+            return self.at_stream(packet);
+        }
         let mut delay = 0;
         for i in 0..self.config.faults.len() {
             let Some(fault) = self.config.faults[i].at(network) else { continue };
@@ -503,6 +517,40 @@ impl Network {
         } else {
             self.queue.push(self.now + delay, What::Port { packet, port });
         }
+    }
+
+    /// Handles a frame of a stream at the first switch: what would lose it breaks the stream.
+    /// Frames are many where segments of a stream are few, so losses break it more rarely.
+    fn at_stream(&mut self, packet: u32) {
+        const RARER: u32 = 8;
+        let Packet { src, dst, network, .. } = self.packets[packet as usize];
+        for i in 0..self.config.faults.len() {
+            let Some(fault) = self.config.faults[i].at(network) else { continue };
+            let fate = match *fault {
+                Fault::Loss { ppm: 1_000_000.., span } => {
+                    span.covers(self.now).then_some(Fate::Lost)
+                }
+                Fault::Loss { ppm, span } => {
+                    let lost = span.covers(self.now) && self.rng.chance(ppm / RARER);
+                    lost.then_some(Fate::Lost)
+                }
+                Fault::Partition { .. } => {
+                    fault.separates(src, dst, self.now).then_some(Fate::Partitioned)
+                }
+                _ => None,
+            };
+            if let Some(fate) = fate {
+                *self.broken.entry(between(network, src, dst)).or_default() += 1;
+                return self.drop_packet(packet, fate);
+            }
+        }
+        self.at_port(packet, self.first_port(src, dst));
+    }
+
+    /// True if a frame belongs to a stream that has broken.
+    fn is_cut_off(&self, packet: u32) -> bool {
+        let Packet { src, dst, network, stream, .. } = self.packets[packet as usize];
+        self.broken.get(&between(network, src, dst)).is_some_and(|&now| now != stream)
     }
 
     /// Returns the fate of a packet that this fault stops for certain now, if it does.
@@ -590,7 +638,7 @@ impl Network {
         let len = (p.bytes.len() - crate::link::CHECK_LEN) as u64 + u64::from(wire.overhead_bytes);
         let Port { bytes_per_us, free_at, last_arrival } = self.ports[at];
         let backlog = free_at.saturating_sub(self.now);
-        if backlog > serialise(wire.queue_bytes, bytes_per_us) {
+        if !wire.stream && backlog > serialise(wire.queue_bytes, bytes_per_us) {
             return self.drop_packet(packet, Fate::QueueFull);
         }
         let queued = backlog * bytes_per_us / 1000 + len;
@@ -609,11 +657,15 @@ impl Network {
 
     fn at_host(&mut self, packet: u32) {
         let Packet { dst, network, .. } = self.packets[packet as usize];
+        if self.is_cut_off(packet) {
+            return self.drop_packet(packet, Fate::Lost);
+        }
+        let stream = self.config.wire_of(network).stream;
         let nic = &mut self.nics[dst as usize];
         if nic.dead {
             return self.drop_packet(packet, Fate::HostDead);
         }
-        if nic.inbox[network].len() >= self.config.host.rx_frames as usize {
+        if !stream && nic.inbox[network].len() >= self.config.host.rx_frames as usize {
             return self.drop_packet(packet, Fate::RingFull);
         }
         nic.inbox[network].push_back(packet);

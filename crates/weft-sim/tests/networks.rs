@@ -123,6 +123,36 @@ fn networks__one_loses_what_acknowledges() {
     }
 }
 
+/// Streams lose everything in flight when they break, and nothing else.
+#[test]
+fn streams__that_break_lose_and_double_nothing() {
+    let stream = Wire { stream: true, ..Wire::ethernet(10) };
+    for long in [0, 30_000] {
+        let mut alone = SimConfig { train: 4, long, ..SimConfig::new(2, 7) };
+        alone.wire = stream;
+        let report = pass(alone.fault(Fault::loss(100_000)));
+        assert!(report.outcome.counters.lost > 0, "no stream broke");
+    }
+}
+
+#[test]
+fn streams__serve_where_the_other_network_does_not() {
+    let stream = Wire { stream: true, ..Wire::ethernet(10) };
+    let arrived = |config| large(config).network().borrow().arrived_on(1);
+    let idle = two(false, Wire::ethernet(10), stream);
+    assert_eq!(arrived(idle.clone()), 0, "no connection is made without need");
+    let dead = idle.fault(Fault::loss(1_000_000).on(0));
+    assert!(arrived(dead.clone()) > 0);
+    pass(dead);
+    let faster = two(false, Wire::ethernet(10), Wire { bytes_per_us: 12_500, ..stream });
+    assert!(arrived(faster.clone()) > 0, "the faster carries data");
+    let span = Span { from: 2_000_000, until: u64::MAX };
+    for network in [0, 1] {
+        let dies = Fault::Loss { ppm: 1_000_000, span };
+        pass(faster.clone().fault(dies.on(network)));
+    }
+}
+
 #[test]
 fn networks__each_dies_in_turn_and_comes_back() {
     for config in kinds() {

@@ -22,8 +22,9 @@ use weft_link::copied::Origin;
 use weft_link::ether::EtherType;
 use weft_link::secure::{JobKey, Mode, Security};
 use weft_link::wrap::{Capture, FaultSpec, Wrappers};
-use weft_link::{ports, Ports, ShmConfig, ShmLink, UdpConfig, UdpLink, XdpConfig, XdpLink};
+use weft_link::{ports, Ports, ShmConfig, ShmLink, TcpConfig, TcpLink, UdpConfig, UdpLink};
 use weft_link::{Address, Link, LinkError, PacketConfig, PacketLink};
+use weft_link::{XdpConfig, XdpLink};
 
 /// The set of links that an endpoint opens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +35,8 @@ pub struct Links {
     pub xdp: bool,
     /// UDP between hosts.
     pub udp: bool,
+    /// TCP between hosts.
+    pub tcp: bool,
     /// Packet sockets on plain Ethernet between hosts; need `CAP_NET_RAW`.
     pub packet: bool,
     /// Frames longer than the MTU on packet sockets, where they arrive whole; need `CAP_NET_RAW`.
@@ -41,8 +44,8 @@ pub struct Links {
     /// The agent of the host, `weftd`: an endpoint that it serves needs no other link to the
     /// network.
     pub agent: bool,
-    /// True if the user chose no link: a job on several hosts also tries packet sockets, and goes
-    /// on without them if the right is lacking.
+    /// True if the user chose no link: a job on several hosts also opens TCP sockets, and tries
+    /// packet sockets, without which it goes on if the right is lacking.
     pub auto: bool,
 }
 
@@ -52,6 +55,7 @@ impl Links {
         shm: true,
         xdp: false,
         udp: true,
+        tcp: false,
         packet: false,
         gso: false,
         agent: false,
@@ -62,24 +66,25 @@ impl Links {
     /// known.
     pub fn of_job(self, size: usize, here: Option<usize>) -> Links {
         let far = size > 1 && here.is_none_or(|here| here < size);
-        let raw = self.auto && far;
-        Links { packet: self.packet || raw, gso: self.gso || raw, ..self }
+        let all = self.auto && far;
+        Links { packet: self.packet || all, gso: self.gso || all, tcp: self.tcp || all, ..self }
     }
 
     /// Returns the links opened beside the agent. Only the agent sends to the network in the
     /// endpoint's name. If no agent serves, links that need no rights replace it.
     fn beside_agent(self, served: bool) -> Links {
-        let others = self.udp || self.packet || self.gso || self.xdp;
+        let others = self.udp || self.tcp || self.packet || self.gso || self.xdp;
         Links {
             xdp: self.xdp && !served,
             packet: self.packet && !served,
             gso: self.gso && !served,
             udp: !served && (self.udp || !others),
+            tcp: self.tcp && !served,
             ..self
         }
     }
 
-    /// Parses `auto`, `shm`, `udp`, `packet`, `gso`, `xdp`, `agent` or a comma-separated list.
+    /// Parses `auto`, `shm`, `udp`, `tcp`, `packet`, `gso`, `xdp`, `agent` or a list with commas.
     pub fn parse(text: &str) -> Option<Links> {
         let none = Links { shm: false, udp: false, auto: false, ..Links::AUTO };
         let mut links = none;
@@ -91,6 +96,7 @@ impl Links {
                 "shm" => links.shm = true,
                 "xdp" => links.xdp = true,
                 "udp" => links.udp = true,
+                "tcp" => links.tcp = true,
                 "packet" => links.packet = true,
                 "gso" => links.gso = true,
                 "agent" => links.agent = true,
@@ -148,8 +154,8 @@ pub fn links_from_env() -> Result<Links, JobError> {
     match std::env::var("WEFT_LINK") {
         Ok(text) => Links::parse(&text).ok_or_else(|| {
             JobError::Config(format!(
-                "WEFT_LINK={text:?} is not understood; use auto, shm, udp, packet, gso, xdp, \
-                 agent or a list"
+                "WEFT_LINK={text:?} is not understood; use auto, shm, udp, tcp, packet, gso, \
+                 xdp, agent or a list"
             ))
         }),
         Err(_) => Ok(Links::AUTO),
@@ -348,11 +354,37 @@ pub fn xdp_from_env() -> Result<XdpConfig, JobError> {
 /// # Errors
 /// The value is no range of ports.
 pub fn ports_from_env() -> Result<Ports, JobError> {
-    let text = std::env::var(ports::VARIABLE).ok().filter(|text| !text.is_empty());
+    ports_of(ports::VARIABLE)
+}
+
+fn ports_of(variable: &str) -> Result<Ports, JobError> {
+    let text = std::env::var(variable).ok().filter(|text| !text.is_empty());
     let Some(text) = text else { return Ok(Ports::ANY) };
-    let wrong =
-        |e| JobError::Config(format!("{}={text:?} is not understood: {e}", ports::VARIABLE));
+    let wrong = |e| JobError::Config(format!("{variable}={text:?} is not understood: {e}"));
     text.parse().map_err(wrong)
+}
+
+/// The time after which the kernel gives up a stream on which nothing is acknowledged, at most: the
+/// peer may be reached otherwise.
+const STREAM_SILENCE: Duration = Duration::from_secs(10);
+/// Probes of a quiet stream by the kernel are this many times rarer than the engine's of an awaited
+/// peer.
+const STREAM_PROBES: u32 = 10;
+
+/// Reads the settings of the TCP link: `WEFT_TCP_PORTS`, as 50000-50999, and the times of the
+/// configuration.
+///
+/// # Errors
+/// The value is no range of ports.
+pub fn tcp_from_env(config: &Config) -> Result<TcpConfig, JobError> {
+    let ms = |ms: u32| Duration::from_millis(u64::from(ms));
+    Ok(TcpConfig {
+        ports: ports_of(ports::TCP)?,
+        silence: ms(config.peer_timeout_ms).min(STREAM_SILENCE),
+        keepalive: ms(config.keepalive_ms.saturating_mul(STREAM_PROBES)),
+        host: weft_link::shm::host().unwrap_or(0),
+        ..TcpConfig::default()
+    })
 }
 
 /// Reads the agent's socket: `WEFT_AGENT` (a path, or `@` and an abstract name), else the usual
@@ -438,13 +470,11 @@ pub(crate) fn open_locked(
         }
     }
     if links.udp {
-        let alone = !links.shm;
-        let host = weft_link::shm::host().unwrap_or(0);
-        let (faults, ports) = (wrappers.faults, ports_from_env()?);
-        let udp = UdpConfig { host, faults, ports, ..UdpConfig::default() };
-        let opened =
-            UdpLink::new(udp, security).and_then(|l| if alone { reachable(l) } else { Ok(l) });
-        take("udp", opened.map(|l| Box::new(l) as _));
+        take("udp", udp(!links.shm, &wrappers, security.clone())?);
+    }
+    if links.tcp {
+        let tcp = TcpConfig { faults: wrappers.faults, ..tcp_from_env(&config)? };
+        take("tcp", TcpLink::new(tcp, security).map(|l| Box::new(l) as _));
     }
     keep_trusted(&config, &mut open, &mut failed, links.auto)?;
     if open.len() == 1 {
@@ -456,6 +486,20 @@ pub(crate) fn open_locked(
     endpoint.in_job(&job_key);
     services.into_iter().for_each(|services| endpoint.served_by(services));
     Ok(endpoint)
+}
+
+/// Opens the UDP link; `alone` if nothing else connects ranks of one host.
+fn udp(
+    alone: bool,
+    wrappers: &Wrappers,
+    security: Security,
+) -> Result<Result<Box<dyn Link>, LinkError>, JobError> {
+    let host = weft_link::shm::host().unwrap_or(0);
+    let (faults, ports) = (wrappers.faults, ports_from_env()?);
+    let config = UdpConfig { host, faults, ports, ..UdpConfig::default() };
+    let opened = UdpLink::new(config, security);
+    let opened = opened.and_then(|link| if alone { reachable(link) } else { Ok(link) });
+    Ok(opened.map(|link| Box::new(link) as _))
 }
 
 /// With reliability `none`, leaves out links that lose packets even on the best of networks.

@@ -32,9 +32,9 @@ const fn variable(
 pub const VARIABLES: &[Variable] = &[
     variable(
         "WEFT_LINK",
-        "auto, or a list of shm, udp, packet, gso, xdp, agent",
+        "auto, or a list of shm, udp, tcp, packet, gso, xdp, agent",
         "auto",
-        "Links that a rank opens; auto adds packet and gso where ranks run on several hosts.",
+        "Links that a rank opens; auto adds packet, gso and tcp where ranks run on several hosts.",
     ),
     variable(
         "WEFT_SECURITY",
@@ -47,6 +47,12 @@ pub const VARIABLES: &[Variable] = &[
         "port, range as 50000-50999, or any",
         "any",
         "Ports of the UDP sockets of ranks and agents: what a firewall between hosts lets pass.",
+    ),
+    variable(
+        "WEFT_TCP_PORTS",
+        "port, range as 50000-50999, or any",
+        "any",
+        "Ports at which ranks take TCP connections: what a firewall between hosts lets pass.",
     ),
     variable(
         "WEFT_INTERFACES",

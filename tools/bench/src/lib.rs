@@ -175,6 +175,8 @@ pub enum LinkName {
     Shm,
     /// UDP
     Udp,
+    /// TCP
+    Tcp,
     /// Packet sockets
     Packet,
     /// Frames longer than the MTU on packet sockets
@@ -195,6 +197,7 @@ impl LinkName {
         match self {
             LinkName::Shm => "shm",
             LinkName::Udp => "udp",
+            LinkName::Tcp => "tcp",
             LinkName::Packet => "packet",
             LinkName::Gso => "gso",
             LinkName::Xdp => "xdp",
@@ -208,15 +211,15 @@ impl LinkName {
     const fn links(self) -> &'static str {
         match self {
             // The links of a job on several hosts: shared memory does not connect hosts.
-            LinkName::Auto => "shm,packet,gso,udp",
-            LinkName::Unprivileged => "shm,udp",
+            LinkName::Auto => "shm,packet,gso,udp,tcp",
+            LinkName::Unprivileged => "shm,udp,tcp",
             _ => self.name(),
         }
     }
 
     /// True if the link uses raw Ethernet, which is measured between lab hosts only.
     fn is_raw(self) -> bool {
-        !matches!(self, LinkName::Shm | LinkName::Udp | LinkName::Unprivileged)
+        !matches!(self, LinkName::Shm | LinkName::Udp | LinkName::Tcp | LinkName::Unprivileged)
     }
 }
 

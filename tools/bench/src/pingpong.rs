@@ -41,7 +41,8 @@ pub fn socket_of(link: LinkName) -> Option<wire::Socket> {
     match link {
         LinkName::Packet | LinkName::Gso | LinkName::Auto => Some(wire::Socket::Packet),
         LinkName::Xdp => Some(wire::Socket::Xdp),
-        LinkName::Shm | LinkName::Udp | LinkName::Unprivileged | LinkName::Agent => None,
+        LinkName::Shm | LinkName::Udp | LinkName::Tcp => None,
+        LinkName::Unprivileged | LinkName::Agent => None,
     }
 }
 

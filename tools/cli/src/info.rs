@@ -13,7 +13,9 @@ use weft_core::exception::FOR_PEERS;
 use weft_core::transfer::select::{eager_max, protocol, rendezvous_ns, Protocol};
 use weft_core::LinkCaps;
 use weft_link::secure::{JobKey, Mode, Security};
-use weft_link::{Link, PacketConfig, PacketLink, ShmConfig, ShmLink, UdpConfig, UdpLink, XdpLink};
+use weft_link::{
+    Link, PacketConfig, PacketLink, ShmConfig, ShmLink, TcpLink, UdpConfig, UdpLink, XdpLink,
+};
 
 /// Show links, protocols and the effective configuration
 #[derive(Debug, clap::Args)]
@@ -343,7 +345,7 @@ fn links(config: &Config, mode: Mode) -> Vec<LinkInfo> {
         ports: weft::job::ports_from_env().unwrap_or_default(),
         ..UdpConfig::default()
     };
-    let udp = match UdpLink::new(udp, security).and_then(reachable) {
+    let udp = match UdpLink::new(udp, security.clone()).and_then(reachable) {
         Ok(mut link) => {
             let mut info = describe(config, "udp", Some(&mut link));
             info.addresses = link.local_addrs().iter().map(ToString::to_string).collect();
@@ -351,7 +353,20 @@ fn links(config: &Config, mode: Mode) -> Vec<LinkInfo> {
         }
         Err(error) => failed("udp", &error),
     };
-    vec![shm, agent(), xdp, packet, gso, udp]
+    let tcp = tcp(config, security).unwrap_or_else(|error| failed("tcp", &error));
+    vec![shm, agent(), xdp, packet, gso, udp, tcp]
+}
+
+fn tcp(config: &Config, security: Security) -> Result<LinkInfo> {
+    let mut link = TcpLink::new(weft::job::tcp_from_env(config)?, security)?;
+    let mut info = describe(config, "tcp", Some(&mut link));
+    info.addresses = link.local_addrs().iter().map(ToString::to_string).collect();
+    info.notes.push(
+        "between hosts by default: where no other link answers, or where `weft tune` measured it \
+         to be the fastest carrier of data"
+            .into(),
+    );
+    Ok(info)
 }
 
 /// Reports the agent of this host, if there is one. It is asked for its status only.
@@ -472,6 +487,7 @@ fn all_messages(config: &Config, links: &[LinkInfo]) -> Result<Vec<Messages>> {
         "xdp" => asked.xdp,
         "packet" => asked.packet,
         "gso" => asked.gso,
+        "tcp" => asked.tcp,
         _ => asked.udp,
     };
     let open: Vec<LinkCaps> = links.iter().filter(|l| on(l.name)).filter_map(|l| l.raw).collect();

@@ -95,7 +95,7 @@ fn info__json() {
     let info = &objects(&stdout(&weft(&["info", "--json"])))[0];
     let links: Vec<&str> =
         info["links"].as_array().unwrap().iter().map(|l| l["name"].as_str().unwrap()).collect();
-    assert_eq!(links, ["shm", "agent", "xdp", "packet", "gso", "udp"]);
+    assert_eq!(links, ["shm", "agent", "xdp", "packet", "gso", "udp", "tcp"]);
     assert_eq!(info["links"][0]["caps"]["reliable"], true);
     assert!(info["config"].as_array().unwrap().iter().any(|c| c["variable"] == "WEFT_WINDOW"));
 }

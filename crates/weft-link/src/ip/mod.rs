@@ -1,4 +1,4 @@
-//! What links over IP share: addresses to offer and to use, routes, socket addresses.
+//! Parts that links over IP share: addresses to offer and to use, routes, socket addresses.
 
 pub(crate) mod interfaces;
 pub(crate) mod sys;

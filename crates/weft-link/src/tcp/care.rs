@@ -1,9 +1,10 @@
-//! What time ends: connections that are not made, strangers that prove nothing, streams that are
-//! idle or that the other side does not close.
+//! Time limits: of connections that are not made, of strangers that prove nothing, of streams that
+//! are idle or that the other side does not close.
 
 use super::streams::{Id, Stage};
 use super::TcpLink;
 use std::time::{Duration, Instant};
+use weft_core::PeerId;
 
 /// Time for the other side to end a stream that this side has ended.
 const ENDING: Duration = Duration::from_secs(2);
@@ -66,6 +67,25 @@ impl TcpLink {
         let deadlines = self.streams.iter().filter_map(|(_, s)| s.deadline());
         self.care.due = deadlines.chain(open).chain(paused).min();
         self.poll.arm(self.care.due.map(|at| at.saturating_duration_since(now)));
+    }
+
+    /// Notes that packets over the stream to a peer stay unacknowledged. A stream over which
+    /// nothing comes for long meanwhile is given up: a box between the hosts may have forgotten it.
+    #[cold]
+    pub(super) fn doubt_stream(&mut self, peer: PeerId) {
+        let id = self.peers.get(peer).and_then(|known| known.outlet);
+        let Some((id, stream)) = id.and_then(|id| Some((id, self.streams.get_mut(id)?))) else {
+            return;
+        };
+        let now = Instant::now();
+        let since = *stream.doubted.get_or_insert(now);
+        if stream.stage == Stage::Open && now - since >= self.config.doubt {
+            self.broken(id, "nothing comes over it while packets wait for an answer");
+            // Another address may lead there over what still works.
+            if let Some(known) = self.peers.get_mut(peer) {
+                known.at = (known.at + 1) % known.candidates.len();
+            }
+        }
     }
 
     fn on_late(&mut self, id: Id) {

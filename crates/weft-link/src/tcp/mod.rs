@@ -23,8 +23,8 @@ mod sys;
 mod tests;
 
 use crate::copied::Origin;
-use crate::ip::interfaces::{self, Candidate, Nearness};
 use crate::ip;
+use crate::ip::interfaces::{self, Candidate, Nearness};
 use crate::ports::{self, Ports};
 use crate::secure::{Lane, Secure, Security, RUNS_MAX};
 use crate::table::{News, PeerTable};
@@ -64,6 +64,8 @@ pub struct TcpConfig {
     /// Time without traffic after which the kernel asks if the other side is there
     /// (`SO_KEEPALIVE`).
     pub keepalive: Duration,
+    /// Time without an answer, while packets wait for one, after which another stream is made.
+    pub doubt: Duration,
     /// Largest packet (header and payload) to send, bytes.
     pub packet_max: u32,
     /// Faults to inject; the link itself injects only corruption, below the authentication.
@@ -88,6 +90,7 @@ impl Default for TcpConfig {
             idle: Duration::from_secs(60),
             silence: Duration::from_secs(10),
             keepalive: Duration::from_secs(5),
+            doubt: Duration::from_secs(2),
             packet_max: u32::MAX,
             faults: None,
             host: 0,
@@ -234,8 +237,23 @@ impl TcpLink {
         (caps.latency_ns, caps.bytes_per_us) = (8_000, 2_500);
         caps.small_bytes_per_us = caps.bytes_per_us;
         // A stream carries every length.
-        (caps.train, caps.cuts) = (TRAIN, true);
+        (caps.train, caps.cuts, caps.connects) = (TRAIN, true, true);
         caps
+    }
+}
+
+/// Returns the route to an address. The kernel is asked with a UDP socket, which a rule may forbid:
+/// then the address may be reached all the same.
+fn route_to(to: SocketAddr) -> io::Result<ip::Route> {
+    let unreachable = [io::ErrorKind::NetworkUnreachable, io::ErrorKind::HostUnreachable];
+    let source = if to.is_ipv4() {
+        IpAddr::V4(Ipv4Addr::UNSPECIFIED)
+    } else {
+        IpAddr::V6(Ipv6Addr::UNSPECIFIED)
+    };
+    match ip::sys::route_to(to) {
+        Err(e) if !unreachable.contains(&e.kind()) => Ok(ip::Route { source, mtu: 1500 }),
+        other => other,
     }
 }
 
@@ -301,7 +319,7 @@ impl Link for TcpLink {
         let near = Nearness::of(self.config.host, info.address.host);
         let has_family = |v6| self.listeners.iter().any(|l| l.local().is_ipv6() == v6);
         let candidates =
-            interfaces::candidates(&info.address.tcp, &ours, near, has_family, ip::sys::route_to)
+            interfaces::candidates(&info.address.tcp, &ours, near, has_family, route_to)
                 .map_err(LinkError::Unreachable)?;
         self.secure.add_peer(info.peer, info.session, info.endpoint)?;
         self.let_go(info.peer, false);
@@ -349,8 +367,10 @@ impl Link for TcpLink {
         !self.rx.has_rest()
     }
 
-    fn finish_wait(&mut self) {
-        self.rx.poll_all();
+    fn finish_wait(&mut self, ready: bool) {
+        if ready {
+            self.rx.wake();
+        }
     }
 
     fn way(&self, peer: PeerId) -> String {
@@ -414,4 +434,8 @@ impl crate::Trains for TcpLink {
 
 impl crate::ClosePoll for TcpLink {}
 
-impl crate::Reach for TcpLink {}
+impl crate::Reach for TcpLink {
+    fn doubt(&mut self, peer: PeerId) {
+        self.doubt_stream(peer);
+    }
+}

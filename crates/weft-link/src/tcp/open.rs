@@ -196,7 +196,7 @@ impl TcpLink {
     pub(super) fn admit(&mut self, id: Id, peer: Option<PeerId>, header: &[u8]) -> bool {
         let now = self.care.now;
         let Some(stream) = self.streams.get_mut(id) else { return false };
-        (stream.used, stream.bad) = (now, 0);
+        (stream.used, stream.bad, stream.doubted) = (now, 0, None);
         if stream.peer.is_some() && stream.peer == peer {
             stream.heard = true;
             return true;
@@ -252,8 +252,8 @@ impl TcpLink {
         let before = known.outlet.filter(|&other| other != id);
         let other = before.and_then(|id| Some((id, self.streams.get(id)?)));
         match other {
-            Some((_, other))
-                if other.ours && other.stage == Stage::Open && me < known.endpoint => {}
+            Some((_, other)) if other.ours && other.stage == Stage::Open && me < known.endpoint => {
+            }
             // A newer connection of the peer replaces an older one, which the peer has left.
             Some((other, _)) => {
                 known.outlet = Some(id);
@@ -353,8 +353,8 @@ impl TcpLink {
         }
     }
 
-    /// Ends all streams as the link ends. What arrived and was not read is read first: the kernel
-    /// would else reset the connection, and with it what was sent last.
+    /// Ends all streams as the link ends. Bytes that arrived and were not read are read first:
+    /// the kernel would else reset the connection, and with it what was sent last.
     pub(super) fn end_all(&mut self) {
         for id in self.streams.find(|s| matches!(s.stage, Stage::Open | Stage::Ending(_))) {
             self.flush(id);

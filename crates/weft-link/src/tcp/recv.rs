@@ -36,7 +36,7 @@ pub struct Direct {
     /// Bytes of the payload, and of those there are.
     len: usize,
     got: usize,
-    /// Where the payload is.
+    /// Address of the payload's memory.
     place: usize,
     tail: [u8; TAIL],
     tail_got: usize,
@@ -51,6 +51,9 @@ pub struct Receiver {
     /// The stream that alone had data when all were asked last.
     busy: Option<Id>,
     polls: u32,
+    wakes: u32,
+    /// The kernel has just reported something.
+    woken: bool,
     events: Vec<Event>,
     /// No connection is accepted before this time.
     pub paused: Option<Instant>,
@@ -74,6 +77,8 @@ impl Receiver {
             rest: 0..0,
             busy: None,
             polls: 0,
+            wakes: 0,
+            woken: false,
             events: Vec::new(),
             paused: None,
         }
@@ -84,9 +89,12 @@ impl Receiver {
         !self.rest.is_empty()
     }
 
-    /// Makes the next poll ask about all streams.
-    pub fn poll_all(&mut self) {
+    /// Makes the next poll ask about all streams, unless the busy one has something; now and then
+    /// all in any case.
+    pub fn wake(&mut self) {
         self.polls = 0;
+        self.wakes = self.wakes.wrapping_add(1);
+        self.woken = !self.wakes.is_multiple_of(QUIET);
     }
 
     /// Forgets a closed stream.
@@ -110,7 +118,8 @@ impl TcpLink {
         if let Some(id) = busy.filter(|_| done < budget) {
             done += self.read(id, budget - done, sink);
         }
-        if (all || busy.is_none()) && done < budget && !self.rx.has_rest() {
+        let found = done > 0 && std::mem::take(&mut self.rx.woken);
+        if (all || busy.is_none()) && !found && done < budget && !self.rx.has_rest() {
             done += self.ask_all(budget - done, sink);
         }
         done
@@ -249,13 +258,7 @@ impl TcpLink {
     /// Delivers the frame of `len` bytes at the front, or this and further ones as a run. `None` if
     /// the stream was closed.
     #[inline]
-    fn deliver(
-        &mut self,
-        id: Id,
-        len: usize,
-        budget: usize,
-        sink: &mut dyn Sink,
-    ) -> Option<usize> {
+    fn deliver(&mut self, id: Id, len: usize, budget: usize, sink: &mut dyn Sink) -> Option<usize> {
         if let Some(packets) = self.deliver_run(id, budget, sink) {
             return Some(packets);
         }
@@ -321,7 +324,7 @@ impl TcpLink {
             return None;
         }
         let (packets, end) = (run.packets(), rx.rest.start);
-        stream.used = self.care.now;
+        (stream.used, stream.doubted) = (self.care.now, None);
         self.count.received_placed += packets as u64;
         if packets > 0 && !run.deliver(sink) {
             self.deliver_each(start..end, packets, sink);
@@ -388,7 +391,7 @@ impl TcpLink {
         let opened = self.secure.open_parts(&header, place, trailer);
         let authentic = opened.is_ok_and(|opened| opened.peer == stream.peer);
         if authentic {
-            (stream.used, stream.bad) = (self.care.now, 0);
+            (stream.used, stream.bad, stream.doubted) = (self.care.now, 0, None);
             self.count.received += 1;
             self.count.received_placed += 1;
             run.push(len);
@@ -444,4 +447,3 @@ impl Direct {
         Some(Direct { header, len, got: bytes.len(), place, tail: [0; TAIL], tail_got: 0 })
     }
 }
-

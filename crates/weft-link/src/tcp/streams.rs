@@ -68,7 +68,9 @@ pub struct Stream {
     pub heard: bool,
     /// Frames in a row that were not authentic.
     pub bad: u8,
-    /// What arrives is thrown away: the peer was forgotten.
+    /// Time of the first doubt about the stream since something authentic came over it.
+    pub doubted: Option<Instant>,
+    /// Arriving bytes are thrown away: the peer was forgotten.
     pub mute: bool,
     /// Time of the last traffic, in milliseconds of the link.
     pub used: u64,
@@ -92,6 +94,7 @@ impl Stream {
             skip: 0,
             heard: false,
             bad: 0,
+            doubted: None,
             mute: false,
             used,
         }

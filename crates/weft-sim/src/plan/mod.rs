@@ -5,7 +5,7 @@ mod networks;
 mod shrink;
 
 pub use flood::Flood;
-use networks::{draw_lasting, draw_long, draw_networks, draw_vanishing};
+use networks::{draw_lasting, draw_long, draw_networks, draw_streams, draw_vanishing};
 pub use shrink::shrink;
 
 use crate::config::{LinkKind, SimConfig, Topology, Wire};
@@ -381,6 +381,7 @@ impl Plan {
         draw_long(&mut plan.config, &mut Rng::stream(seed, 7));
         draw_vanishing(&mut plan.config, &mut Rng::stream(seed, 11));
         draw_lasting(&mut plan.config, &mut Rng::stream(seed, 14));
+        draw_streams(&mut plan.config, &mut Rng::stream(seed, 15));
         plan.draw_restart(&edges, &mut Rng::stream(seed, 8));
         plan.draw_choices(&mut Rng::stream(seed, 9));
         plan.draw_floods(&mut Rng::stream(seed, 13));

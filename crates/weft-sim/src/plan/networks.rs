@@ -94,6 +94,18 @@ impl Plan {
     }
 }
 
+/// Makes streams of one network, in some of the plans in which each network is a link.
+pub(super) fn draw_streams(config: &mut SimConfig, rng: &mut Rng) {
+    let apart = config.networks() == 1 || !config.striped;
+    if config.kind == LinkKind::Memory || !apart || !rng.chance(250_000) {
+        return;
+    }
+    match rng.below(config.networks() as u64).checked_sub(1) {
+        None => config.wire.stream = true,
+        Some(more) => config.more[more as usize].stream = true,
+    }
+}
+
 /// Draws a longer packet length for bulk data.
 pub(super) fn draw_long(config: &mut SimConfig, rng: &mut Rng) {
     let longest = if config.wire.queue_bytes > 128 << 10 { 65_344 } else { 16_400 };

@@ -8,6 +8,7 @@ use super::ops::{AwaitedRecv, OpTable, Owner};
 use super::ports::Ports;
 use super::sys::Memory;
 use crate::clock::Clock;
+use arrayvec::ArrayVec;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::task::Waker;
 use weft_core::engine::types::{AtomicRequest, Awaited, Completion, Event, Payload, Placement};
@@ -18,6 +19,8 @@ use weft_link::{Address, Bytes, Link, Prediction, Sink};
 
 /// Capacity for stored messages that is kept although none waits.
 const SPARE_PLACES: usize = 1024;
+/// Receives of bulk data that are remembered beside the last.
+const OTHERS: usize = 7;
 
 /// The common fields of the packets of a large message.
 #[derive(Clone, Copy)]
@@ -103,8 +106,35 @@ pub(crate) struct Arriving {
     pub caps: Vec<LinkCaps>,
     /// The receive of the last bulk data.
     pub bulk: Option<Bulk>,
+    /// Other receives of bulk data before, the latest last.
+    others: ArrayVec<Bulk, OTHERS>,
     /// The link of the last DATA.
     pub data_over: Option<usize>,
+}
+
+impl Arriving {
+    /// Notes the receive whose data comes next.
+    pub fn expect(&mut self, next: Bulk) {
+        let same = |b: &Bulk| (b.session, b.imm) == (next.session, next.imm);
+        self.others.retain(|b| !same(b));
+        if let Some(before) = self.bulk.replace(next).filter(|b| !same(b)) {
+            if self.others.is_full() {
+                self.others.remove(0);
+            }
+            self.others.push(before);
+        }
+    }
+
+    /// Returns the receive of the packet with this header.
+    fn of(&self, header: &[u8]) -> Option<Bulk> {
+        let (session, kind) = (session_of(header)?, *header.get(field::TYPE)?);
+        let imm = u32::from_le_bytes(header.get(field::IMM)?.try_into().ok()?);
+        let matches = |b: &&Bulk| {
+            let wanted = if b.eager.is_some() { PacketType::EagerMore } else { PacketType::Data };
+            (b.session, b.imm, wanted as u8) == (session, imm, kind)
+        };
+        self.bulk.iter().chain(&self.others).find(matches).copied()
+    }
 }
 
 impl Intake {
@@ -238,7 +268,7 @@ impl Intake {
         self.ops.placed(op, offset, len);
         if self.arriving.bulk.is_none_or(|bulk| bulk.op != op) {
             let session = session_of(header).unwrap_or(0);
-            self.arriving.bulk = Some(Bulk { op, session, imm: op.0, eager: None });
+            self.arriving.expect(Bulk { op, session, imm: op.0, eager: None });
         }
     }
 
@@ -249,7 +279,7 @@ impl Intake {
         let Ok((common, Packet::EagerFirst(first), _)) = wire::parse(header) else { return };
         self.ops.placed(op, offset, len);
         let (session, imm) = (common.session, first.msg);
-        self.arriving.bulk = Some(Bulk { op, session, imm, eager: Some(first.total) });
+        self.arriving.expect(Bulk { op, session, imm, eager: Some(first.total) });
     }
 
     /// Handles a HELLO of an endpoint that the link knows only from its connection.
@@ -430,7 +460,17 @@ impl Sink for Intake {
     }
 
     fn predict(&mut self) -> Option<Prediction<'_>> {
-        let Bulk { op, session, imm, eager } = self.arriving.bulk?;
+        self.predict_of(self.arriving.bulk?)
+    }
+
+    fn predict_for(&mut self, header: &[u8]) -> Option<Prediction<'_>> {
+        self.predict_of(self.arriving.of(header)?)
+    }
+}
+
+impl Intake {
+    fn predict_of(&mut self, of: Bulk) -> Option<Prediction<'_>> {
+        let Bulk { op, session, imm, eager } = of;
         let (offset, mut memory) = self.ops.beyond(op)?;
         let mut kind = PacketType::Data;
         if let Some(total) = eager {

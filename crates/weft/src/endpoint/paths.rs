@@ -70,6 +70,8 @@ pub(super) struct Path {
     again: Option<(Instant, Duration)>,
     /// The length of packets; `caps.mtu` follows it.
     pub mtu: PathMtu,
+    /// The peer has asked over it: its connection is there.
+    called: bool,
 }
 
 impl Path {
@@ -77,8 +79,20 @@ impl Path {
         let (asked, answered, never) = (None, None, Instant(0));
         let (state, wait) = (State::Unproven, ask_again(&caps));
         let (link, mtu) = (link as u8, PathMtu::new(caps.mtu));
-        let again = None;
-        Path { link, caps, state, asked, answered, since: never, hold: never, wait, again, mtu }
+        let (again, called) = (None, false);
+        Path {
+            link,
+            caps,
+            state,
+            asked,
+            answered,
+            since: never,
+            hold: never,
+            wait,
+            again,
+            mtu,
+            called,
+        }
     }
 
     /// Returns the rate of data over all its interfaces, in bytes per microsecond.
@@ -123,6 +137,8 @@ pub(super) struct Route {
     pub coalescing: Coalescing,
     /// Time of the last stall, when paths were asked.
     stalled: Instant,
+    /// The paths were asked to open the session.
+    tried: bool,
 }
 
 /// The paths to all peers.
@@ -165,6 +181,7 @@ impl Route {
             last_caller: first,
             coalescing: Coalescing::default(),
             stalled: Instant(0),
+            tried: false,
         };
         route.choose();
         Some(route)
@@ -190,7 +207,8 @@ impl Route {
 
     /// Records that a question came over this link.
     pub fn asked_over(&mut self, link: usize) {
-        if self.links().any(|l| l == link) {
+        if let Some(path) = self.paths.iter_mut().find(|p| usize::from(p.link) == link) {
+            path.called = true;
             self.last_caller = link as u8;
             if !self.callers.contains(&self.last_caller) {
                 self.callers.push(self.last_caller);
@@ -351,9 +369,27 @@ impl Route {
         self.choose()
     }
 
+    /// True if a path may be asked. A path whose question makes a connection may if it would be
+    /// used, or if the others do not answer.
+    fn is_wanted(&self, at: usize, now: Instant) -> bool {
+        let path = &self.paths[at];
+        if !path.caps.connects || path.called || path.state == State::Proven {
+            return true;
+        }
+        let rest = self.paths.iter().enumerate().filter(|&(other, _)| other != at);
+        let others = || rest.clone().map(|(_, p)| p).filter(|p| p.state != State::Lost);
+        let quickest = others().all(|p| path.caps.latency_ns < p.caps.latency_ns);
+        let fastest = others().all(|p| path.rate() > p.rate());
+        let asked = |p: &Path| p.asked.is_some_and(|asked| asked < now);
+        let silent = others().all(|p| p.state != State::Proven && (self.tried || asked(p)));
+        quickest || fastest || silent
+    }
+
     /// Returns the time to ask the next unproven path, or the next interface that gave no answer.
     pub fn ask_at(&self) -> Option<Instant> {
-        let paths = self.paths.iter().filter(|_| self.has_choice()).filter_map(Path::ask_at);
+        let wanted =
+            |&(at, _): &(usize, &Path)| self.has_choice() && self.is_wanted(at, Instant::FAR);
+        let paths = self.paths.iter().enumerate().filter(wanted).filter_map(|(_, p)| p.ask_at());
         paths.chain(self.paths.iter().filter_map(|p| Some(p.again?.0))).min()
     }
 
@@ -388,7 +424,11 @@ impl Route {
     pub fn ask_due(&mut self, now: Instant) -> ArrayVec<usize, PATHS_MAX> {
         let mut due = ArrayVec::new();
         let choice = self.has_choice();
-        for path in self.paths.iter_mut().filter(|_| choice) {
+        for at in 0..self.paths.len() {
+            if !choice || !self.is_wanted(at, now) {
+                continue;
+            }
+            let path = &mut self.paths[at];
             if path.ask_at().is_some_and(|at| at <= now) {
                 if path.asked.is_some_and(|asked| asked >= path.hold) {
                     path.wait = (path.wait * 2).min(ASK_AGAIN_MAX);
@@ -400,19 +440,34 @@ impl Route {
         due
     }
 
-    /// Returns the links to ask when the session opens: all.
+    /// Returns the links to ask when the session opens: all; those that make a connection for it
+    /// only when others have not answered.
     pub fn ask_first(&mut self, now: Instant) -> ArrayVec<usize, PATHS_MAX> {
         let alone = !self.has_choice();
-        let ask = |p: &mut Path| alone || !is_long(&p.caps) || p.ask_long(now);
-        self.paths.iter_mut().filter_map(|p| ask(p).then_some(p.link.into())).collect()
+        let mut links = ArrayVec::new();
+        for at in 0..self.paths.len() {
+            let wanted = alone || self.is_wanted(at, now);
+            let path = &mut self.paths[at];
+            if wanted && (alone || !is_long(&path.caps) || path.ask_long(now)) {
+                links.push(path.link.into());
+            }
+        }
+        self.tried = true;
+        links
     }
 
     /// Returns the links to ask since packets stay unacknowledged: all that are in use.
     pub fn ask_all(&mut self, now: Instant) -> ArrayVec<usize, PATHS_MAX> {
         let alone = !self.has_choice();
-        self.stalled = now;
+        // Since the stall before, none has answered.
+        let before = std::mem::replace(&mut self.stalled, now);
+        let heard = self.paths.iter().any(|p| p.answered.is_some_and(|at| at >= before));
+        let silent = before != Instant(0) && !heard;
         let mut links = ArrayVec::new();
         for path in &mut self.paths {
+            if path.caps.connects && path.state != State::Proven && !silent {
+                continue;
+            }
             let long = is_long(&path.caps) && !alone;
             if !long || path.state == State::Proven && path.ask_long(now) {
                 path.asked = Some(now);
@@ -580,6 +635,56 @@ mod tests {
         route.answered(GSO, at(3));
         let caps = route.caps();
         assert_eq!((caps.mtu, caps.bulk_mtu, caps.train), (1480, 0, 44));
+    }
+
+    const TCP: usize = 5;
+
+    fn with_tcp(rate: u32) -> Route {
+        let mut tcp = LinkCaps::network("tcp", 65_344);
+        (tcp.latency_ns, tcp.bytes_per_us) = (8_000, rate);
+        (tcp.train, tcp.cuts, tcp.connects) = (4, true, true);
+        let paths = two().paths.into_iter().chain([Path::new(TCP, tcp)]);
+        Route::new(paths.collect()).unwrap()
+    }
+
+    #[test]
+    fn ask_first__no_connection_is_made_while_others_may_answer() {
+        let mut route = with_tcp(2_500);
+        assert_eq!(route.ask_first(at(0))[..], [RAW, UDP]);
+        route.answered(UDP, at(1));
+        assert_eq!(route.ask_due(at(2))[..], [RAW]);
+        route.answered(RAW, at(3));
+        assert_eq!((route.ask_at(), route.ask_due(at(900_000)).len()), (None, 0));
+        assert_eq!(route.ask_all(at(1_000_000))[..], [RAW, UDP]);
+        assert_eq!(route.ask_all(at(1_100_000))[..], [RAW, UDP, TCP], "nobody has answered");
+        route.answered(TCP, at(1_100_010));
+        assert!(route.judge(at(1_200_000)) && route.small == TCP as u8);
+    }
+
+    #[test]
+    fn ask_first__a_connection_where_nothing_else_answers() {
+        let mut route = with_tcp(2_500);
+        assert_eq!(route.ask_first(at(0))[..], [RAW, UDP]);
+        assert_eq!(route.ask_first(at(20_000))[..], [RAW, UDP, TCP]);
+        route.answered(TCP, at(21_000));
+        assert_eq!((route.small, route.bulk), (TCP as u8, TCP as u8));
+        assert_eq!((route.caps().mtu, route.caps().bulk_mtu), (1456, 65_344));
+    }
+
+    #[test]
+    fn ask_first__a_connection_that_was_measured_to_be_the_faster() {
+        let mut route = with_tcp(5_000);
+        assert_eq!(route.ask_first(at(0))[..], [RAW, UDP, TCP]);
+        [RAW, UDP, TCP].into_iter().for_each(|link| _ = route.answered(link, at(1)));
+        assert_eq!((route.small, route.bulk), (RAW as u8, TCP as u8));
+    }
+
+    #[test]
+    fn ask_due__the_connection_of_a_peer_that_asked_over_it() {
+        let mut route = with_tcp(2_500);
+        route.asked_over(TCP);
+        assert_eq!(route.take_callers()[..], [TCP]);
+        assert_eq!(route.ask_due(at(1))[..], [RAW, UDP, TCP]);
     }
 
     #[test]

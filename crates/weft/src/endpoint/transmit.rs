@@ -83,7 +83,7 @@ impl Driver {
         if ask.offset == 0 && !busy {
             if let Some((_, session, _)) = core.engine.peer_info(t.peer) {
                 let op = OpId(ask.recv);
-                core.arriving.bulk = Some(Bulk { op, session, imm: op.0, eager: None });
+                core.arriving.expect(Bulk { op, session, imm: op.0, eager: None });
             }
         }
     }

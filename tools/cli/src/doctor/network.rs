@@ -9,7 +9,7 @@ use std::time::Duration;
 use weft::EndpointId;
 use weft_link::ether::{Interface, Interfaces};
 use weft_link::secure::{JobKey, Mode, Security};
-use weft_link::{LinkError, PacketConfig, PacketLink, UdpConfig, UdpLink, XdpLink};
+use weft_link::{LinkError, PacketConfig, PacketLink, TcpLink, UdpConfig, UdpLink, XdpLink};
 
 /// Socket buffers that hold the packets of a fast burst, in bytes.
 const BUFFER: u64 = 4 << 20;
@@ -39,6 +39,7 @@ pub fn checks() -> Vec<Check> {
     checks.push(buffer("receive buffer", "net.core.rmem_max"));
     checks.push(buffer("send buffer", "net.core.wmem_max"));
     checks.push(ports());
+    checks.push(tcp());
     let raw = [ethernet("packet link", false, &without), ethernet("gso link", true, &without)];
     if raw[0].works() {
         without.insert(0, "packet");
@@ -155,6 +156,29 @@ fn link() -> Check {
     match opened.and_then(weft::job::reachable) {
         Ok(_) => Check::ok("udp link", "opens"),
         Err(error) => Check::fail("udp link", error.to_string(), "see the lines below"),
+    }
+}
+
+/// Checks the TCP link, which carries messages where UDP does not pass.
+fn tcp() -> Check {
+    let what = "tcp link";
+    let Some(job_key) = JobKey::from_bytes(&[7; 32]) else {
+        return Check::fail(what, "no key", "this is an error of weft: please report it");
+    };
+    let config = match weft::job::tcp_from_env(&weft::Config::default()) {
+        Ok(config) => config,
+        Err(error) => return Check::fail(what, error.to_string(), "correct the variable"),
+    };
+    let (me, ports) = (EndpointId(weft_link::random_u64()), config.ports);
+    match TcpLink::new(config, Security { mode: Mode::Auth, job_key, me }) {
+        Ok(_) => Check::ok(
+            what,
+            format!(
+                "takes connections at ports: {ports} (WEFT_TCP_PORTS); used where no other link \
+                 answers, or where `weft tune` found it to be the fastest"
+            ),
+        ),
+        Err(error) => Check::warn(what, error.to_string(), "udp and others work without it"),
     }
 }
 

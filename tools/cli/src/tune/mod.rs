@@ -61,12 +61,19 @@ enum LinkName {
     Packet,
     Gso,
     Udp,
+    Tcp,
 }
 
 impl LinkName {
     /// In the order in which endpoints prefer them.
-    const ALL: [LinkName; 5] =
-        [LinkName::Shm, LinkName::Xdp, LinkName::Packet, LinkName::Gso, LinkName::Udp];
+    const ALL: [LinkName; 6] = [
+        LinkName::Shm,
+        LinkName::Xdp,
+        LinkName::Packet,
+        LinkName::Gso,
+        LinkName::Udp,
+        LinkName::Tcp,
+    ];
 
     fn name(self) -> &'static str {
         match self {
@@ -75,16 +82,19 @@ impl LinkName {
             LinkName::Packet => "packet",
             LinkName::Gso => "gso",
             LinkName::Udp => "udp",
+            LinkName::Tcp => "tcp",
         }
     }
 }
 
 /// Lists of links that ranks open, the most common first, because time may be up before the last.
 /// With several links, small packets and data may use different ones.
-const LISTS: [(&str, &[&str]); 8] = [
+const LISTS: [(&str, &[&str]); 10] = [
     ("shm", &["shm"]),
-    ("packet,gso,udp", &["packet", "gso", "udp"]),
+    ("packet,gso,udp,tcp", &["packet", "gso", "udp", "tcp"]),
+    ("udp,tcp", &["udp", "tcp"]),
     ("udp", &["udp"]),
+    ("tcp", &["tcp"]),
     ("packet,udp", &["packet", "udp"]),
     ("gso", &["gso"]),
     ("packet", &["packet"]),
@@ -133,6 +143,11 @@ fn caps(name: &'static str) -> LinkCaps {
         "gso" => {
             let mut caps = LinkCaps::network(name, 64_000);
             caps.polled = true;
+            caps
+        }
+        "tcp" => {
+            let mut caps = LinkCaps::network(name, 64_000);
+            (caps.cuts, caps.connects) = (true, true);
             caps
         }
         _ => LinkCaps::network(name, 1456),
@@ -432,11 +447,11 @@ mod tests {
     #[test]
     fn lists__what_ranks_get_by_themselves_comes_first() {
         let order: Vec<&str> = LISTS.iter().map(|(list, _)| *list).collect();
-        assert_eq!(&order[..3], ["shm", "packet,gso,udp", "udp"]);
+        assert_eq!(&order[..3], ["shm", "packet,gso,udp,tcp", "udp,tcp"]);
         for (list, names) in LISTS {
             assert_eq!(list.split(',').collect::<Vec<_>>(), names);
         }
-        for link in [LinkName::Shm, LinkName::Xdp, LinkName::Packet, LinkName::Gso, LinkName::Udp] {
+        for link in LinkName::ALL {
             assert!(order.contains(&link.name()), "{} alone", link.name());
         }
     }

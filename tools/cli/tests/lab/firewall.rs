@@ -33,3 +33,27 @@ fn firewall__between_hosts_is_named_long_before_the_wait_fails() {
         "{said}"
     );
 }
+
+/// Has a host drop UDP datagrams that come from others, without an answer. False if that cannot be
+/// set.
+fn drop_udp(lab: &Lab, host: &str) -> bool {
+    let script = "for v in -4 -6; do ip $v rule add pref 100 lookup local && \
+                  ip $v rule add pref 10 iif eth0 ipproto udp blackhole && \
+                  ip $v rule del pref 0 || exit 1; done; echo hidden";
+    lab.weft(&["lab", "exec", host, "sh", "-c", script]).stdout.starts_with(b"hidden")
+}
+
+#[test]
+fn firewall__that_drops_udp_leaves_tcp() {
+    let Some(lab) = Lab::up(&["2"]) else { return };
+    if !(drop_udp(&lab, "h1") && drop_udp(&lab, "h2")) {
+        return weft_conformance::skip("no rules for UDP here (ip rule)");
+    }
+    let mut command = lab.command(&["lab", "run", "-n", "2", WEFT, "selftest", "circle"]);
+    let done = command.env("WEFT_LINK", "udp,tcp").output().expect("weft starts");
+    assert!(done.status.success(), "{}", text(&done.stderr));
+    let mut command = lab.command(&["lab", "run", "-n", "2", WEFT, "selftest", "circle"]);
+    command.env("WEFT_LINK", "udp").env("WEFT_CONNECT_TIMEOUT_MS", "3000");
+    let done = command.output().expect("weft starts");
+    assert!(!done.status.success(), "UDP is not dropped");
+}

@@ -38,9 +38,8 @@ impl Poll {
     pub fn new() -> io::Result<Poll> {
         // SAFETY: no memory is passed; a non-negative result is a descriptor that nothing else
         // owns.
-        let epoll = unsafe {
-            OwnedFd::from_raw_fd(check(libc::epoll_create1(libc::EPOLL_CLOEXEC))?)
-        };
+        let epoll =
+            unsafe { OwnedFd::from_raw_fd(check(libc::epoll_create1(libc::EPOLL_CLOEXEC))?) };
         let flags = libc::TFD_NONBLOCK | libc::TFD_CLOEXEC;
         // SAFETY: as above.
         let timer = unsafe {

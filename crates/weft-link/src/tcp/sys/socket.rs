@@ -175,10 +175,8 @@ impl Socket {
     /// Receives into two places, one after the other; returns the number of bytes, 0 at the end of
     /// the stream.
     pub fn recv(&self, first: &mut [u8], second: &mut [u8]) -> io::Result<usize> {
-        let mut parts = [&mut *first, second].map(|part| libc::iovec {
-            iov_base: part.as_mut_ptr().cast(),
-            iov_len: part.len(),
-        });
+        let mut parts = [&mut *first, second]
+            .map(|part| libc::iovec { iov_base: part.as_mut_ptr().cast(), iov_len: part.len() });
         // SAFETY: all-zero is a valid msghdr.
         let mut msg: libc::msghdr = unsafe { mem::zeroed() };
         msg.msg_iov = parts.as_mut_ptr();

@@ -75,6 +75,7 @@ fn address_decode__survives_hostile_bytes() {
         host: 2,
         shm: 3,
         udp,
+        tcp: ["10.0.0.1:9", "10.0.0.2:9"].map(|a| a.parse().expect("a socket address")).to_vec(),
         ether: vec![EtherAddr {
             mac: Mac([2, 0, 0, 0, 0, 1]),
             slot: 2,

@@ -2,12 +2,14 @@
 //!
 //! The kernel lists the sockets of a network namespace in `/proc/net`. While an endpoint in the
 //! same namespace (its card has the same [`Address::host`]) lives, it listens under the name of its
-//! shared memory, or has the UDP ports of its card. A process that is stopped or that computes has
-//! them still, so their absence proves the end, whatever the links to it are.
+//! shared memory, or has the UDP or TCP ports of its card. A process that is stopped or that
+//! computes has them still, so their absence proves the end, whatever the links to it are.
 
 use crate::Address;
 use std::fs::read_to_string;
 
+/// The state of a TCP socket that accepts connections, as `/proc/net/tcp` shows it.
+const TAKES_CONNECTIONS: &str = "0A";
 /// The flag of a Unix socket that accepts connections, as `/proc/net/unix` shows it.
 const LISTENS: &str = "00010000";
 
@@ -21,11 +23,16 @@ pub fn is_gone(address: &Address, host: u64) -> bool {
         let listed = read_to_string("/proc/net/unix");
         return listed.is_ok_and(|list| !listens(&list, address.shm));
     }
-    let v4 = read_to_string("/proc/net/udp");
+    let (sockets, kind) = match address.udp.is_empty() {
+        true => (&address.tcp, "tcp"),
+        false => (&address.udp, "udp"),
+    };
+    let v4 = read_to_string(format!("/proc/net/{kind}"));
     // A host without IPv6 has no such file.
-    let v6 = read_to_string("/proc/net/udp6").unwrap_or_default();
-    let bound = |list: &str| address.udp.iter().any(|socket| has_port(list, socket.port()));
-    !address.udp.is_empty() && v4.is_ok_and(|v4| !bound(&v4) && !bound(&v6))
+    let v6 = read_to_string(format!("/proc/net/{kind}6")).unwrap_or_default();
+    let state = (kind == "tcp").then_some(TAKES_CONNECTIONS);
+    let bound = |list: &str| sockets.iter().any(|socket| has_port(list, socket.port(), state));
+    !sockets.is_empty() && v4.is_ok_and(|v4| !bound(&v4) && !bound(&v6))
 }
 
 /// True if a list as of `/proc/net/unix` has the listener of an endpoint's shared memory.
@@ -37,12 +44,15 @@ fn listens(list: &str, key: u64) -> bool {
     })
 }
 
-/// True if a list as of `/proc/net/udp` has a socket that is bound to a port.
-fn has_port(list: &str, port: u16) -> bool {
+/// True if a list as of `/proc/net/udp` has a socket that is bound to a port, in this state if one
+/// is named.
+fn has_port(list: &str, port: u16, state: Option<&str>) -> bool {
     let end = format!(":{port:04X}");
-    list.lines()
-        .skip(1)
-        .any(|line| line.split_whitespace().nth(1).is_some_and(|local| local.ends_with(&end)))
+    list.lines().skip(1).any(|line| {
+        let mut words = line.split_whitespace().skip(1);
+        let local = words.next().is_some_and(|local| local.ends_with(&end));
+        local && state.is_none_or(|state| words.nth(1) == Some(state))
+    })
 }
 
 #[cfg(all(test, not(loom)))]
@@ -78,6 +88,18 @@ mod tests {
     }
 
     #[test]
+    fn is_gone__of_one_with_tcp_sockets_alone() {
+        let host = shm::host().unwrap();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = listener.local_addr().unwrap();
+        let address = Address { host, tcp: vec![at], ..Address::default() };
+        assert!(!is_gone(&address, host));
+        let _connection = std::net::TcpStream::connect(at).unwrap();
+        drop(listener);
+        assert!(is_gone(&address, host), "a connection is no listener");
+    }
+
+    #[test]
     fn listens__not_a_connection_that_was_accepted() {
         let line = |flags: &str, state: &str| {
             format!(
@@ -91,6 +113,8 @@ mod tests {
     #[test]
     fn has_port__of_a_local_address_alone() {
         let list = "sl local_address rem_address\n 1: 00000000:9C40 0100007F:0035 07";
-        assert!(has_port(list, 40_000) && !has_port(list, 53));
+        assert!(has_port(list, 40_000, None) && !has_port(list, 53, None));
+        assert!(has_port(list, 40_000, Some("07")));
+        assert!(!has_port(list, 40_000, Some(TAKES_CONNECTIONS)));
     }
 }

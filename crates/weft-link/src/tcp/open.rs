@@ -131,13 +131,12 @@ impl TcpLink {
             let (socket, from) = match listener.accept() {
                 Accepted::Socket(socket, from) => (socket, from),
                 Accepted::Nothing => return,
+                Accepted::NoDescriptor if self.turn_away() => continue,
                 Accepted::NoDescriptor => return self.pause_accepting(),
             };
             self.count.accepts += 1;
             if self.strangers.len() >= self.config.strangers.max(1) {
-                self.count.strangers_over += 1;
-                let oldest = self.strangers.front().copied();
-                oldest.into_iter().for_each(|id| self.close(id));
+                self.turn_away();
             }
             self.make_room();
             socket.set_options(&self.options);
@@ -152,6 +151,14 @@ impl TcpLink {
             self.strangers.push_back(id);
             self.due(until);
         }
+    }
+
+    /// Closes the oldest stranger. False if there is none.
+    fn turn_away(&mut self) -> bool {
+        let Some(id) = self.strangers.front().copied() else { return false };
+        self.count.strangers_over += 1;
+        self.close(id);
+        true
     }
 
     /// Stops accepting for a while, as there is no descriptor: the kernel would report the waiting

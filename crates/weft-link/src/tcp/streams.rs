@@ -187,10 +187,11 @@ impl Streams {
         self.iter().filter(|(_, s)| which(s)).map(|(id, _)| id).collect()
     }
 
-    /// Returns the stream to close when there have to be fewer: one that ends anyway, else the one
-    /// that was used the longest ago, and one amid a frame only if all are.
+    /// Returns the stream to close when there have to be fewer: one that ends anyway or that is
+    /// nobody's yet, else the one that was used the longest ago, and one amid a frame only if all
+    /// are.
     pub fn oldest(&self) -> Option<Id> {
-        let key = |s: &Stream| (!matches!(s.stage, Stage::Ending(_)), s.is_amid(), s.used);
+        let key = |s: &Stream| (s.stage == Stage::Open, s.is_amid(), s.used);
         let open = self.iter().filter(|(_, s)| !matches!(s.stage, Stage::Connecting(_)));
         open.min_by_key(|(_, s)| key(s)).map(|(id, _)| id)
     }

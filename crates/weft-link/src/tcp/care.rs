@@ -80,7 +80,7 @@ impl TcpLink {
         let now = Instant::now();
         let since = *stream.doubted.get_or_insert(now);
         if stream.stage == Stage::Open && now - since >= self.config.doubt {
-            self.broken(id, "nothing comes over it while packets wait for an answer");
+            self.broken(id, "no answer came for long");
             // Another address may lead there over what still works.
             if let Some(known) = self.peers.get_mut(peer) {
                 known.at = (known.at + 1) % known.candidates.len();

@@ -377,7 +377,7 @@ impl Link for TcpLink {
         let Some(known) = self.peers.get(peer) else { return String::new() };
         let stream = known.outlet.and_then(|id| self.streams.get(id));
         let way = match stream {
-            Some(s) if !s.ours => format!("from {} over its connection", s.with),
+            Some(s) if !s.ours => format!("by the connection of {}", s.with),
             _ => ip::way(&known.candidates, known.addr()),
         };
         match (stream.map(|s| s.stage), known.breaks + u64::from(known.failures)) {

@@ -129,7 +129,7 @@ impl TcpLink {
     fn ask_all(&mut self, budget: usize, sink: &mut dyn Sink) -> usize {
         let mut events = std::mem::take(&mut self.rx.events);
         self.poll.events(&mut |event| events.push(event));
-        let (mut done, mut busy) = (0, Vec::new());
+        let (mut done, mut readable, mut last) = (0, 0, None);
         for event in events.drain(..) {
             match event.token {
                 Poll::TIMER => self.look_after(),
@@ -141,16 +141,15 @@ impl TcpLink {
                     }
                     if event.readable && done < budget && !self.rx.has_rest() {
                         done += self.read(id, budget - done, sink);
-                        busy.push(id);
+                        (readable, last) = (readable + 1, Some(id));
                     }
                 }
             }
         }
         self.rx.events = events;
-        match busy[..] {
-            [] => {}
-            [id] if self.streams.get(id).is_some() => self.rx.busy = Some(id),
-            _ => self.rx.busy = None,
+        if readable > 0 {
+            let alone = last.filter(|&id| readable == 1 && self.streams.get(id).is_some());
+            self.rx.busy = alone;
         }
         done
     }
@@ -385,9 +384,9 @@ impl TcpLink {
         if *got < *len || *tail_got < TRAILER {
             return Ok(Read::Dry(0));
         }
-        let (len, more, tail) = (*len, n == asked, tail[..*tail_got].to_owned());
+        let (len, more, tail, end) = (*len, n == asked, *tail, *tail_got);
         stream.direct = None;
-        let trailer = tail.first_chunk().expect("the trailer has come");
+        let trailer = tail.first_chunk().expect("a tail is longer than a trailer");
         let opened = self.secure.open_parts(&header, place, trailer);
         let authentic = opened.is_ok_and(|opened| opened.peer == stream.peer);
         if authentic {
@@ -401,7 +400,7 @@ impl TcpLink {
         } else if self.refused(id).is_none() {
             return Ok(Read::Dry(0));
         }
-        self.go_on(id, &tail[TRAILER..], sink);
+        self.go_on(id, &tail[TRAILER..end], sink);
         let done = usize::from(authentic);
         Ok(if more { Read::More(done) } else { Read::Dry(done) })
     }

@@ -179,12 +179,18 @@ impl TcpLink {
     /// the stream is gone.
     fn hand_over(&mut self, id: Id, frames: &[Frame<'_>]) -> Option<usize> {
         let stream = self.streams.get_mut(id)?;
-        let mut parts = [IoSlice::new(&[]); PARTS];
-        for (slot, &part) in parts.iter_mut().zip(&self.tx.parts) {
-            *slot = IoSlice::new(self.tx.slice(part, frames));
-        }
         self.count.sent_calls += 1;
-        match stream.socket.send(&parts[..self.tx.parts.len()]) {
+        let sent = match self.tx.parts[..] {
+            [only] => stream.socket.send(&[IoSlice::new(self.tx.slice(only, frames))]),
+            _ => {
+                let mut parts = [IoSlice::new(&[]); PARTS];
+                for (slot, &part) in parts.iter_mut().zip(&self.tx.parts) {
+                    *slot = IoSlice::new(self.tx.slice(part, frames));
+                }
+                stream.socket.send(&parts[..self.tx.parts.len()])
+            }
+        };
+        match sent {
             Ok(n) => {
                 stream.used = self.care.now;
                 Some(n)

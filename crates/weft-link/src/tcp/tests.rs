@@ -385,5 +385,5 @@ fn doubt__a_stream_that_nothing_comes_over_is_made_anew() {
         assert!(start.elapsed() < LONG);
     }
     deliver(&mut a, &mut b, TO_B, 1);
-    assert!(a.way(P).contains("nothing comes over it"), "{}", a.way(P));
+    assert!(a.way(P).contains("no answer came"), "{}", a.way(P));
 }

@@ -465,7 +465,7 @@ impl Route {
         let silent = before != Instant(0) && !heard;
         let mut links = ArrayVec::new();
         for path in &mut self.paths {
-            if path.caps.connects && path.state != State::Proven && !silent {
+            if path.caps.connects && path.state != State::Proven && !silent && !alone {
                 continue;
             }
             let long = is_long(&path.caps) && !alone;

@@ -85,6 +85,7 @@ fn address_decode__survives_hostile_bytes() {
         }],
         sim: Some(4),
         rank: Some(5),
+        security: Some(Mode::Auth),
     };
     feed(&[full.encode(), Address::default().encode()], hostile::address_decode);
 }

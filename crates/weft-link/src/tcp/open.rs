@@ -57,7 +57,7 @@ impl TcpLink {
             match Socket::connect(addr).and_then(|s| self.watch(s, peer, now + self.config.connect))
             {
                 Ok(id) => return Outlet::Opening(id),
-                Err(e) => self.not_connected(peer, &e.to_string()),
+                Err(e) => self.not_connected(peer, &words(&e)),
             }
         }
         Outlet::Closed
@@ -105,7 +105,7 @@ impl TcpLink {
         let Some(stream) = self.streams.get_mut(id) else { return };
         if let Stage::Connecting(_) = stream.stage {
             if let Some(e) = stream.socket.error() {
-                return self.broken(id, &e.to_string());
+                return self.broken(id, &words(&e));
             }
             stream.stage = Stage::Open;
             if let Some(known) = stream.peer.and_then(|peer| self.peers.get_mut(peer)) {
@@ -376,6 +376,12 @@ impl TcpLink {
             }
         }
     }
+}
+
+/// Returns the text of a system's error, without its number.
+pub(super) fn words(error: &io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or_default().to_string()
 }
 
 /// Returns the sender's endpoint id of a HELLO.

@@ -6,6 +6,7 @@
 //! call a frame, and no copy but the kernel's.
 
 use super::frame::{self, Next, FRAME_MAX, PREFIX};
+use super::open::words;
 use super::streams::{Id, Stage, OTHER};
 use super::sys::{Event, Poll};
 use super::TcpLink;
@@ -175,7 +176,7 @@ impl TcpLink {
                 }
                 Err(e) if e.kind() == ErrorKind::WouldBlock => break,
                 Err(e) => {
-                    self.broken(id, &e.to_string());
+                    self.broken(id, &words(&e));
                     break;
                 }
             }

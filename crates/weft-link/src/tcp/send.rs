@@ -2,7 +2,7 @@
 //! before the kernel copies them.
 
 use super::frame::{prefix, FRAME_MAX, PREFIX};
-use super::open::Outlet;
+use super::open::{words, Outlet};
 use super::streams::Id;
 use super::TcpLink;
 use crate::secure::Mode;
@@ -197,7 +197,7 @@ impl TcpLink {
             }
             Err(e) if e.kind() == ErrorKind::WouldBlock => Some(0),
             Err(e) => {
-                self.broken(id, &e.to_string());
+                self.broken(id, &words(&e));
                 None
             }
         }
@@ -269,7 +269,7 @@ impl TcpLink {
             }
             Err(e) if e.kind() == ErrorKind::WouldBlock => {}
             Err(e) => {
-                self.broken(id, &e.to_string());
+                self.broken(id, &words(&e));
                 return false;
             }
         }

@@ -22,8 +22,10 @@
 //! moves do; the player then takes all. A player without stones loses the rest. A repeated position
 //! ends the game, and nobody gets the rest.
 //!
-//! The paper's program holds all positions of at most 13 stones at once; here each number of stones
-//! is a level, which needs less memory and has the same positions.
+//! Orca's program, which fits the paper's numbers, holds all positions of at most 13 stones at
+//! once, and starts from positions whose game is over. Here each number of stones is a level, which
+//! needs less memory and has the same positions, and a level starts from captures as well, as the
+//! scores behind them are known.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 

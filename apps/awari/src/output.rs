@@ -92,7 +92,8 @@ pub fn write_histogram_svg(to: &mut dyn Write, database: &Database, stones: u8) 
         io::Error::new(io::ErrorKind::InvalidInput, reason)
     })?;
     let (all, most) = (counts.iter().sum::<u64>() as f64, *counts.iter().max().unwrap_or(&1));
-    let width = LEFT + counts.len() * BAR + 20;
+    // Room for the heading, where there are few bars.
+    let width = (LEFT + counts.len() * BAR + 20).max(480);
     let bottom = TOP as f64 + HEIGHT;
     writeln!(
         to,

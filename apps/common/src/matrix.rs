@@ -178,11 +178,11 @@ impl Header {
         if rows.checked_mul(cols).is_none_or(|values| values > most) {
             return Err(fault(format!("{rows} x {cols} values are more than the limit of {most}")));
         }
-        let below = rows * rows.saturating_sub(1) / 2;
         let in_array = match self.symmetry {
             Symmetry::General => rows * cols,
-            Symmetry::Symmetric => below + rows,
-            Symmetry::Skew => below,
+            // The matrix is square, so the product is within the limit.
+            Symmetry::Symmetric => rows * (rows + 1) / 2,
+            Symmetry::Skew => rows * rows.saturating_sub(1) / 2,
         };
         Ok((rows, cols, entries.unwrap_or(in_array)))
     }
@@ -287,6 +287,33 @@ mod tests {
         for (text, expected) in cases {
             assert_eq!(read(&text).unwrap_err(), expected);
         }
+    }
+
+    #[test]
+    fn read_market__mutated_files_are_read_or_refused() {
+        let texts = [
+            "%%MatrixMarket matrix coordinate real general\n2 3 3\n1 1 5\n2 3 -1e2\n2 3 1\n",
+            "%%MatrixMarket matrix array integer symmetric\n2 2\n1\n2\n3\n",
+            "%%MatrixMarket matrix array real skew-symmetric\n3 3\n4\n5\n6\n",
+        ];
+        let mut random = SplitMix::new(1);
+        for round in 0..3000 {
+            let mut bytes = texts[round % 3].as_bytes().to_vec();
+            for _ in 0..1 + random.below(3) {
+                let at = random.below(bytes.len() as u32) as usize;
+                match random.below(3) {
+                    0 => bytes[at] = b"0123456789- \n%e"[random.below(15) as usize],
+                    1 => bytes.insert(at, b'0' + random.below(10) as u8),
+                    _ => bytes.truncate(at + 1),
+                }
+            }
+            if let Err(error) = Matrix::read_market(&mut &bytes[..], 100) {
+                let lines = bytes.split(|byte| *byte == b'\n').count() as u64 + 1;
+                assert!((1..=lines).contains(&error.line), "{error}");
+            }
+        }
+        let wide = "%%MatrixMarket matrix array real general\n9223372036854775807 0\n";
+        assert_eq!(read(wide).unwrap().values, []);
     }
 
     #[test]

@@ -13,6 +13,7 @@ const ARROWS: &[(&str, Option<&[&str]>)] = &[
     ("weft-launch", Some(&["weft-core", "weft-link"])),
     ("weft", Some(&["weft-core", "weft-link", "weft-agent", "weft-launch"])),
     ("weft-packets", Some(&["weft-core", "weft-link", "weft-kernel", "weft-agent", "weft"])),
+    ("weft-names", Some(&["weft-core"])),
     ("weftd", Some(&["weft-core", "weft-link", "weft-kernel", "weft-agent"])),
     ("weft-sim", Some(&["weft-core", "weft-link", "weft-agent", "weft", "weft-packets"])),
     ("weft-models", Some(&["weft-core", "weft-link", "weft"])),

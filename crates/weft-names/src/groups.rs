@@ -1,0 +1,544 @@
+//! Groups: members that send to one, any, some or all of each other.
+//!
+//! A [`Group`] is one member's end. The directory says who is a member: those that claimed the
+//! group's type with `Claim::group`. Between each two members run numbered messages, and every
+//! mode of sending takes its number there, so a member gets the messages of another in the order
+//! in which they were sent, whatever their modes (TIPC's rule). An order that all members
+//! agree on for messages of several senders is a matter of the layer above.
+//!
+//! A receiver grants credit as its program takes messages. A member without credit stops those who
+//! send to it; it is named, and after a time, if the sender wants that, put out.
+//!
+//! Messages of a group are numbers here: the driver keeps the bytes, and is told when it may drop
+//! them.
+
+use crate::directory::{Binding, Gone};
+use crate::id::BindingId;
+use crate::wire::{Reader, WireError, Writer};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::vec::Vec;
+use core::time::Duration;
+use weft_core::Instant;
+
+/// The way in which a message chose its receivers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// One member.
+    Unicast,
+    /// One of those that have an instance: by turns, past members without credit.
+    Anycast,
+    /// All that have an instance.
+    Multicast,
+    /// All others.
+    Broadcast,
+}
+
+/// Codes of [`GroupHead::kind`] that carry no message.
+mod code {
+    pub const ACK: u8 = 5;
+    pub const ASK: u8 = 6;
+}
+
+layout! {
+    /// Head of a message between members, 32 bytes.
+    GroupHead {
+        /// 1 to 4: the way in which the message chose its receivers; 5: an acknowledgement; 6: asks
+        /// for one.
+        kind: u8,
+        /// 1: the version of this format.
+        version: u8,
+        /// Zero.
+        pad: u16,
+        /// Type of the group.
+        group: u32,
+        /// Number of the message between the two members, from 1; 0 if there is none.
+        number: u64,
+        /// All messages of the receiver up to this number have come.
+        ack: u64,
+        /// The receiver may send messages up to this number.
+        credit: u64,
+    } pad 0
+}
+
+impl GroupHead {
+    /// Length in bytes.
+    pub const LEN: usize = 32;
+
+    fn check(self) -> Result<GroupHead, WireError> {
+        let is_message = (1..code::ACK).contains(&self.kind);
+        match () {
+            () if self.version != 1 => Err(WireError::Version { found: self.version }),
+            () if self.pad != 0 => Err(WireError::Reserved),
+            () if self.kind == 0 || self.kind > code::ASK => {
+                Err(WireError::Type { found: self.kind })
+            }
+            () if is_message != (self.number > 0) => Err(WireError::Value { name: "number" }),
+            () => Ok(self),
+        }
+    }
+
+    fn kind(&self) -> Option<Kind> {
+        [Kind::Unicast, Kind::Anycast, Kind::Multicast, Kind::Broadcast]
+            .get(usize::from(self.kind).wrapping_sub(1))
+            .copied()
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        let mut to = Writer::default();
+        to.value(self);
+        to.0
+    }
+}
+
+/// Settings of a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupConfig {
+    /// Messages that a member may have sent to another that has not taken them.
+    pub window: u32,
+    /// Time after which an unacknowledged message is sent again.
+    pub resend: Duration,
+    /// Time without credit after which a member is named as slow.
+    pub slow_after: Duration,
+    /// Time without credit after which a member is put out; `None`: never.
+    pub put_out_after: Option<Duration>,
+}
+
+impl Default for GroupConfig {
+    fn default() -> GroupConfig {
+        GroupConfig {
+            window: 64,
+            resend: Duration::from_millis(50),
+            slow_after: Duration::from_secs(1),
+            put_out_after: None,
+        }
+    }
+}
+
+/// The reason why a message is not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SendError {
+    /// No member has the instance.
+    Nobody,
+    /// A member has no credit: try again later. An anycast says it if all have none.
+    Busy {
+        /// The member.
+        slow: BindingId,
+    },
+}
+
+impl core::fmt::Display for SendError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            SendError::Nobody => f.write_str("no member of the group has this instance"),
+            SendError::Busy { slow } => {
+                write!(f, "member {} of host {} does not keep up", slow.claim, slow.host)
+            }
+        }
+    }
+}
+
+impl core::error::Error for SendError {}
+
+/// A message to be sent to a member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupTransmit {
+    /// The member.
+    pub to: BindingId,
+    /// Its head.
+    pub head: Vec<u8>,
+    /// The message that follows, if any.
+    pub payload: Option<u64>,
+}
+
+/// An event of a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GroupEvent {
+    /// A member is there.
+    Joined(Binding),
+    /// A member is gone.
+    Left(BindingId, Gone),
+    /// The next message of a member is to be taken.
+    Deliver {
+        /// The member.
+        from: BindingId,
+        /// Number of the message, as the driver kept it.
+        number: u64,
+        /// The way in which it chose its receivers.
+        kind: Kind,
+    },
+    /// All receivers of a message have it, or are gone: the driver may drop it.
+    Done {
+        /// The message.
+        payload: u64,
+    },
+    /// A message did not come to a receiver, which is gone.
+    Returned {
+        /// The message.
+        payload: u64,
+        /// The receiver.
+        to: BindingId,
+        /// The cause of its end.
+        gone: Gone,
+    },
+    /// A member has had no credit for a while.
+    Slow {
+        /// The member.
+        member: BindingId,
+        /// The time without credit.
+        since: Duration,
+    },
+    /// A member had no credit for too long, and is no member for this one any more. The driver
+    /// tells its host: `Node::put_out`.
+    PutOut {
+        /// The member.
+        member: BindingId,
+    },
+}
+
+/// The effect of a message that came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Take {
+    /// The driver keeps its bytes under this number until it is delivered.
+    Keep(u64),
+    /// The driver drops its bytes.
+    Drop,
+}
+
+#[derive(Debug)]
+struct Outgoing {
+    number: u64,
+    payload: u64,
+    kind: Kind,
+}
+
+/// The state that is kept for another member.
+#[derive(Debug)]
+struct Member {
+    binding: Binding,
+    /// Messages sent and not acknowledged.
+    out: VecDeque<Outgoing>,
+    /// Number of the last message sent to it.
+    sent: u64,
+    /// It may get messages up to this number.
+    limit: u64,
+    resend: Instant,
+    /// Since this time there was no credit.
+    stuck: Option<Instant>,
+    is_named: bool,
+    /// All messages up to here have come, and up to there were taken by the program.
+    received: u64,
+    taken: u64,
+    /// Messages after a gap.
+    ahead: BTreeMap<u64, Kind>,
+    /// The credit that it was told last.
+    told: u64,
+}
+
+/// One member's end of a group.
+#[derive(Debug)]
+pub struct Group {
+    kind: u32,
+    me: BindingId,
+    config: GroupConfig,
+    members: BTreeMap<BindingId, Member>,
+    /// Members that were put out: they do not come back under the same claim.
+    banned: BTreeSet<BindingId>,
+    /// Receivers that a message still has.
+    open: BTreeMap<u64, usize>,
+    turn: usize,
+    out: VecDeque<GroupTransmit>,
+    events: VecDeque<GroupEvent>,
+}
+
+impl Group {
+    /// Makes the end of a member, whose claim is `me`, of the group of a type.
+    pub fn new(kind: u32, me: BindingId, config: GroupConfig) -> Group {
+        Group {
+            kind,
+            me,
+            config,
+            members: BTreeMap::new(),
+            banned: BTreeSet::new(),
+            open: BTreeMap::new(),
+            turn: 0,
+            out: VecDeque::new(),
+            events: VecDeque::new(),
+        }
+    }
+
+    /// Takes a member from the directory.
+    pub fn member_joined(&mut self, now: Instant, binding: Binding) {
+        let id = binding.id;
+        let is_other = id != self.me && !self.banned.contains(&id);
+        if !is_other || !binding.name.group || self.members.contains_key(&id) {
+            return;
+        }
+        let window = u64::from(self.config.window);
+        let member = Member {
+            binding: binding.clone(),
+            out: VecDeque::new(),
+            sent: 0,
+            limit: window,
+            resend: now,
+            stuck: None,
+            is_named: false,
+            received: 0,
+            taken: 0,
+            ahead: BTreeMap::new(),
+            told: window,
+        };
+        self.members.insert(id, member);
+        self.events.push_back(GroupEvent::Joined(binding));
+    }
+
+    /// Takes the end of a member from the directory. Messages that it has not acknowledged come
+    /// back.
+    pub fn member_gone(&mut self, id: BindingId, gone: Gone) {
+        self.banned.remove(&id);
+        self.remove(id, gone);
+    }
+
+    fn remove(&mut self, id: BindingId, gone: Gone) {
+        let Some(member) = self.members.remove(&id) else { return };
+        for Outgoing { payload, .. } in member.out {
+            self.events.push_back(GroupEvent::Returned { payload, to: id, gone });
+            self.done(payload);
+        }
+        self.events.push_back(GroupEvent::Left(id, gone));
+    }
+
+    fn done(&mut self, payload: u64) {
+        let Some(left) = self.open.get_mut(&payload) else { return };
+        *left -= 1;
+        if *left == 0 {
+            self.open.remove(&payload);
+            self.events.push_back(GroupEvent::Done { payload });
+        }
+    }
+
+    /// Returns the other members.
+    pub fn members(&self) -> impl Iterator<Item = &Binding> {
+        self.members.values().map(|m| &m.binding)
+    }
+
+    /// Sends a message to one member. `payload` names it to the driver, and is used once.
+    pub fn unicast(&mut self, now: Instant, to: BindingId, payload: u64) -> Result<(), SendError> {
+        let to: Vec<BindingId> = self.members.get(&to).map(|_| to).into_iter().collect();
+        self.send(now, to, Kind::Unicast, payload)
+    }
+
+    /// Sends a message to one of the members that have an instance.
+    pub fn anycast(&mut self, now: Instant, instance: u32, payload: u64) -> Result<(), SendError> {
+        let all = self.having(instance);
+        let open = |id: &&BindingId| self.members.get(*id).is_some_and(Member::has_credit);
+        let with_credit: Vec<BindingId> = all.iter().filter(open).copied().collect();
+        let choice = if with_credit.is_empty() { all } else { with_credit };
+        self.turn = self.turn.wrapping_add(1);
+        let chosen = choice.get(self.turn % choice.len().max(1)).copied();
+        self.send(now, chosen.into_iter().collect(), Kind::Anycast, payload)
+    }
+
+    /// Sends a message to all members that have an instance.
+    pub fn multicast(
+        &mut self,
+        now: Instant,
+        instance: u32,
+        payload: u64,
+    ) -> Result<(), SendError> {
+        let to = self.having(instance);
+        self.send(now, to, Kind::Multicast, payload)
+    }
+
+    /// Sends a message to all other members.
+    pub fn broadcast(&mut self, now: Instant, payload: u64) -> Result<(), SendError> {
+        let to = self.members.keys().copied().collect();
+        self.send(now, to, Kind::Broadcast, payload)
+    }
+
+    fn having(&self, instance: u32) -> Vec<BindingId> {
+        let has = |b: &&Binding| (b.name.lower..=b.name.upper).contains(&instance);
+        self.members().filter(has).map(|b| b.id).collect()
+    }
+
+    fn send(
+        &mut self,
+        now: Instant,
+        to: Vec<BindingId>,
+        kind: Kind,
+        payload: u64,
+    ) -> Result<(), SendError> {
+        if to.is_empty() {
+            return Err(SendError::Nobody);
+        }
+        // All of them get it, or none: otherwise a second try would come twice to some.
+        let mut slow = None;
+        for id in &to {
+            let Some(member) = self.members.get_mut(id).filter(|m| !m.has_credit()) else {
+                continue;
+            };
+            member.stuck.get_or_insert(now);
+            slow = slow.or(Some(*id));
+        }
+        if let Some(slow) = slow {
+            return Err(SendError::Busy { slow });
+        }
+        self.open.insert(payload, to.len());
+        for id in to {
+            let Some(member) = self.members.get_mut(&id) else { continue };
+            member.sent += 1;
+            if member.out.is_empty() {
+                member.resend = now + self.config.resend;
+            }
+            let number = member.sent;
+            member.out.push_back(Outgoing { number, payload, kind });
+            let head = member.head(self.kind, kind as u8 + 1, number, self.config.window);
+            self.out.push_back(GroupTransmit { to: id, head, payload: Some(payload) });
+        }
+        Ok(())
+    }
+
+    /// Takes the head of a message from a member.
+    pub fn handle_message(&mut self, now: Instant, from: BindingId, head: &[u8]) -> Take {
+        let Ok(head) = Reader(head).value::<GroupHead>() else { return Take::Drop };
+        let Some(member) = self.members.get_mut(&from).filter(|_| head.group == self.kind) else {
+            return Take::Drop;
+        };
+        if head.ack > member.sent {
+            return Take::Drop;
+        }
+        let mut acknowledged = Vec::new();
+        while member.out.front().is_some_and(|m| m.number <= head.ack) {
+            acknowledged.extend(member.out.pop_front().map(|m| m.payload));
+            member.resend = now + self.config.resend;
+        }
+        let window = u64::from(self.config.window);
+        if head.credit.min(head.ack + window) > member.limit {
+            // No more than this side wants to keep.
+            member.limit = head.credit.min(head.ack + window);
+            member.stuck = None;
+            member.is_named = false;
+        }
+        let mut take = Take::Drop;
+        if head.kind == code::ASK {
+            self.acknowledge(from);
+        } else if let Some(kind) = head.kind() {
+            take = self.on_message(from, head.number, kind);
+        }
+        acknowledged.into_iter().for_each(|payload| self.done(payload));
+        take
+    }
+
+    fn on_message(&mut self, from: BindingId, number: u64, kind: Kind) -> Take {
+        let window = u64::from(self.config.window);
+        let Some(member) = self.members.get_mut(&from) else { return Take::Drop };
+        let is_new = number > member.received && !member.ahead.contains_key(&number);
+        // Beyond what it was granted a member keeps its message itself.
+        let take = match is_new && number <= member.taken + window {
+            true => Take::Keep(number),
+            false => Take::Drop,
+        };
+        if take != Take::Drop {
+            member.ahead.insert(number, kind);
+            while let Some(kind) = member.ahead.remove(&(member.received + 1)) {
+                member.received += 1;
+                let number = member.received;
+                self.events.push_back(GroupEvent::Deliver { from, number, kind });
+            }
+        }
+        self.acknowledge(from);
+        take
+    }
+
+    /// Notes that the program has taken a message: the sender gets credit.
+    pub fn taken(&mut self, from: BindingId, number: u64) {
+        let quarter = u64::from(self.config.window / 4).max(1);
+        let Some(member) = self.members.get_mut(&from) else { return };
+        if number != member.taken + 1 || number > member.received {
+            return;
+        }
+        member.taken = number;
+        if number + u64::from(self.config.window) >= member.told + quarter {
+            self.acknowledge(from);
+        }
+    }
+
+    fn acknowledge(&mut self, to: BindingId) {
+        let Some(member) = self.members.get_mut(&to) else { return };
+        let head = member.head(self.kind, code::ACK, 0, self.config.window);
+        self.out.push_back(GroupTransmit { to, head, payload: None });
+    }
+
+    /// Sends again what was not acknowledged, and names or puts out slow members.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        let mut out = Vec::new();
+        for (id, member) in self.members.iter_mut() {
+            let GroupConfig { resend, slow_after, put_out_after, window } = self.config;
+            if member.waits() && now >= member.resend {
+                member.resend = now + resend;
+                // The oldest fills the gap; acknowledgements bring out the rest.
+                let oldest = member.out.front().map(|m| (m.number, m.payload, m.kind));
+                let (code, number, payload) = match oldest {
+                    Some((number, payload, kind)) => (kind as u8 + 1, number, Some(payload)),
+                    None => (code::ASK, 0, None),
+                };
+                let head = member.head(self.kind, code, number, window);
+                self.out.push_back(GroupTransmit { to: *id, head, payload });
+            }
+            let Some(since) = member.stuck.map(|at| now.since(at)) else { continue };
+            if since >= slow_after && !member.is_named {
+                member.is_named = true;
+                self.events.push_back(GroupEvent::Slow { member: *id, since });
+            }
+            if put_out_after.is_some_and(|limit| since >= limit) {
+                out.push(*id);
+            }
+        }
+        for member in out {
+            self.banned.insert(member);
+            self.events.push_back(GroupEvent::PutOut { member });
+            self.remove(member, Gone::PutOut { by: self.me.host });
+        }
+    }
+
+    /// Returns the time of the next deadline.
+    pub fn next_timeout(&self) -> Option<Instant> {
+        let GroupConfig { slow_after, put_out_after, .. } = self.config;
+        let of = |member: &Member| {
+            let resend = member.waits().then_some(member.resend);
+            let slow = member.stuck.filter(|_| !member.is_named).map(|at| at + slow_after);
+            let out = member.stuck.and_then(|at| Some(at + put_out_after?));
+            [resend, slow, out].into_iter().flatten().min()
+        };
+        self.members.values().filter_map(of).min()
+    }
+
+    /// Takes a message to be sent.
+    pub fn poll_transmit(&mut self) -> Option<GroupTransmit> {
+        self.out.pop_front()
+    }
+
+    /// Takes an event.
+    pub fn poll_event(&mut self) -> Option<GroupEvent> {
+        self.events.pop_front()
+    }
+}
+
+impl Member {
+    fn has_credit(&self) -> bool {
+        self.sent < self.limit
+    }
+
+    /// Returns true if the sender waits for something: an acknowledgement, or credit.
+    fn waits(&self) -> bool {
+        !self.out.is_empty() || self.stuck.is_some()
+    }
+
+    fn head(&mut self, group: u32, kind: u8, number: u64, window: u32) -> Vec<u8> {
+        let (ack, credit) = (self.received, self.taken + u64::from(window));
+        self.told = credit;
+        GroupHead { kind, version: 1, pad: 0, group, number, ack, credit }.bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests;

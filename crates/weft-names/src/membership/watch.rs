@@ -1,0 +1,245 @@
+//! Watching: when a host is probed, asked about, and held for lost.
+//!
+//! A host counts as heard when it answers a probe: then it hears, too. Silence of one watched host
+//! has two steps. After 0.7 of the tolerance its watcher asks other
+//! watchers of the host (SUSPECT); one that has heard the host lately says so (VOUCH), and a
+//! loss in one direction or between two hosts alone changes nothing. If nobody vouches for 0.2 of
+//! the tolerance, the host is lost. A watcher that hears none of the hosts that it watches takes
+//! that for its own fault: it is cut off, and declares nobody lost.
+
+use crate::config::Config;
+use crate::id::HostId;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::time::Duration;
+use weft_core::Instant;
+
+/// A watched host.
+#[derive(Clone, Debug)]
+pub struct Link {
+    /// Hosts behind it on the ring that it covers.
+    pub covers: u16,
+    /// The time when it answered last, or watching began.
+    pub heard: Instant,
+    /// Until this time another watcher's word counts.
+    vouched: Instant,
+    /// The time when other watchers were asked.
+    asked: Option<Instant>,
+    /// The time of the next probe.
+    next: Instant,
+    /// Number and time of the last probe.
+    probe: (u64, Instant),
+    /// Number of the last probe that was answered.
+    answered: u64,
+    /// Round-trip time of the last probe that was answered.
+    pub round_trip: Option<Duration>,
+    /// Probes sent.
+    pub probes: u64,
+    /// Probes answered.
+    pub answers: u64,
+}
+
+/// A watched host's need at this time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Due {
+    /// Send a probe of this number.
+    pub probe: Option<u64>,
+    /// Ask other watchers, for the first time.
+    pub suspect: bool,
+    /// Ask other watchers, maybe again.
+    pub ask: bool,
+    /// Nobody vouched for it.
+    pub lost: bool,
+}
+
+/// The hosts that a host watches.
+#[derive(Debug, Default)]
+pub struct Watch {
+    links: BTreeMap<HostId, Link>,
+    serial: u64,
+}
+
+impl Watch {
+    /// Watches these hosts, and no others. Returns those that are new.
+    pub fn set(&mut self, now: Instant, hosts: &[(HostId, u16)]) -> Vec<HostId> {
+        let mut before = core::mem::take(&mut self.links);
+        let mut added = Vec::new();
+        for &(host, covers) in hosts {
+            let link = before.remove(&host).unwrap_or_else(|| {
+                added.push(host);
+                Link {
+                    covers,
+                    heard: now,
+                    vouched: Instant(0),
+                    asked: None,
+                    next: now,
+                    probe: (0, now),
+                    answered: 0,
+                    round_trip: None,
+                    probes: 0,
+                    answers: 0,
+                }
+            });
+            self.links.insert(host, Link { covers, ..link });
+        }
+        added
+    }
+
+    /// Returns a watched host.
+    pub fn get(&self, host: HostId) -> Option<&Link> {
+        self.links.get(&host)
+    }
+
+    /// Returns the watched hosts.
+    pub fn iter(&self) -> impl Iterator<Item = (HostId, &Link)> {
+        self.links.iter().map(|(host, link)| (*host, link))
+    }
+
+    /// Returns how many hosts are watched.
+    pub fn len(&self) -> usize {
+        self.links.len()
+    }
+
+    /// Returns true if no host is watched.
+    pub fn is_empty(&self) -> bool {
+        self.links.is_empty()
+    }
+
+    /// Notes the answer to a probe. Returns true if it is the first answer to a probe of late: the
+    /// host hears and is heard.
+    pub fn answered(&mut self, now: Instant, host: HostId, serial: u64) -> bool {
+        let fresh = |l: &&mut Link| serial > l.answered && serial <= l.probe.0;
+        let Some(link) = self.links.get_mut(&host).filter(fresh) else { return false };
+        if link.probe.0 == serial {
+            link.round_trip = Some(now.since(link.probe.1));
+        }
+        link.answered = serial;
+        link.answers += 1;
+        link.heard = now;
+        link.asked = None;
+        true
+    }
+
+    /// Notes that another watcher has heard a host.
+    pub fn vouched(&mut self, now: Instant, host: HostId, config: &Config) {
+        if let Some(link) = self.links.get_mut(&host) {
+            link.vouched = now + config.hushed();
+            link.asked = None;
+        }
+    }
+
+    /// Returns true if the host was heard lately.
+    pub fn has_heard(&self, now: Instant, host: HostId, config: &Config) -> bool {
+        // A host that was only just watched was not heard.
+        let link = self.links.get(&host).filter(|link| link.answers > 0);
+        link.is_some_and(|link| now.since(link.heard) < config.hushed())
+    }
+
+    /// Returns true if none of several watched hosts was heard for most of the tolerance.
+    pub fn is_deaf(&self, now: Instant, config: &Config) -> bool {
+        let quiet = config.silent() - config.probe_fast();
+        self.links.len() > 1 && self.links.values().all(|link| now.since(link.heard) >= quiet)
+    }
+
+    /// Begins to watch all anew, as if all had been heard.
+    pub fn restart(&mut self, now: Instant) {
+        for link in self.links.values_mut() {
+            link.heard = now;
+            link.asked = None;
+        }
+    }
+
+    /// Says what is to be done about a host, and when to ask again. `rank` is the place of this
+    /// watcher among those of the host: the first ones decide earlier and spare the others the
+    /// verdict.
+    pub fn due(
+        &mut self,
+        now: Instant,
+        host: HostId,
+        rank: usize,
+        config: &Config,
+    ) -> Option<(Due, Instant)> {
+        let link = self.links.get_mut(&host)?;
+        let silence = now.since(link.heard);
+        let mut due = Due::default();
+        if now >= link.next {
+            self.serial += 1;
+            link.probe = (self.serial, now);
+            link.probes += 1;
+            due.probe = Some(self.serial);
+            let is_hushed = silence >= config.hushed();
+            link.next = match is_hushed {
+                true => now + config.probe_fast(),
+                false => (now + config.probe_every()).min(link.heard + config.hushed()),
+            };
+        }
+        let mut wake = link.next;
+        if silence >= config.silent() && now >= link.vouched {
+            due.suspect = link.asked.is_none();
+            due.ask = due.suspect || due.probe.is_some();
+            let asked = *link.asked.get_or_insert(now);
+            let later = config.tolerance / 400 * rank.min(20) as u32;
+            let verdict = asked + config.grace() + later;
+            due.lost = now >= verdict;
+            wake = wake.min(verdict.max(now + config.probe_fast() / 8));
+        } else {
+            wake = wake.min((link.heard + config.silent()).max(link.vouched));
+        }
+        Some((due, wake.max(now + Duration::from_nanos(1))))
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    const HOST: HostId = HostId(1);
+
+    fn watch(hosts: &[(HostId, u16)]) -> (Watch, Config) {
+        let mut watch = Watch::default();
+        watch.set(Instant(0), hosts);
+        (watch, Config::default())
+    }
+
+    #[test]
+    fn due__a_silent_host_is_lost_within_the_tolerance() {
+        let (mut watch, config) = watch(&[(HOST, 0)]);
+        let (mut now, mut asked) = (Instant(0), None);
+        loop {
+            let (due, next) = watch.due(now, HOST, 40, &config).unwrap();
+            asked = asked.or(due.ask.then_some(now));
+            if due.lost {
+                break;
+            }
+            assert!(next > now);
+            now = next;
+        }
+        assert!(now < Instant(0) + config.tolerance, "{now}");
+        assert!(asked.unwrap() >= Instant(0) + config.silent());
+    }
+
+    #[test]
+    fn due__a_word_of_another_watcher_puts_the_verdict_off() {
+        let (mut watch, config) = watch(&[(HOST, 0)]);
+        let late = Instant(0) + config.silent();
+        assert!(watch.due(late, HOST, 0, &config).unwrap().0.ask);
+        watch.vouched(late, HOST, &config);
+        let later = late + config.grace() + config.grace() / 2;
+        assert!(!watch.due(later, HOST, 0, &config).unwrap().0.lost);
+        let again = late + config.hushed();
+        let (due, _) = watch.due(again, HOST, 0, &config).unwrap();
+        assert!(due.ask && !due.lost);
+    }
+
+    #[test]
+    fn is_deaf__only_if_nobody_is_heard() {
+        let (mut watch, config) = watch(&[(HOST, 0), (HostId(2), 0)]);
+        let late = Instant(0) + config.silent();
+        assert!(watch.is_deaf(late, &config));
+        let (due, _) = watch.due(late, HostId(2), 0, &config).unwrap();
+        assert!(watch.answered(late, HostId(2), due.probe.unwrap()));
+        assert!(!watch.answered(late, HostId(2), due.probe.unwrap()));
+        assert!(!watch.is_deaf(late, &config));
+    }
+}

@@ -1,0 +1,368 @@
+//! One agent of a cluster: membership, directory and subscriptions as a state machine.
+//!
+//! A driver calls commands, [`Node::handle_message`] and [`Node::handle_timeout`], and after each
+//! call takes all of [`Node::poll_transmit`] and [`Node::poll_event`], then sleeps until
+//! [`Node::next_timeout`].
+
+mod claims;
+mod digest;
+mod handle;
+mod story;
+mod sync;
+mod timer;
+
+pub use claims::{ClaimId, Standing};
+pub use timer::Timer;
+
+use crate::config::Config;
+use crate::directory::unique::Arbiter;
+use crate::directory::{Binding, Directory, Gone, Pick, Policy};
+use crate::id::{HostId, Life, Owner};
+use crate::membership::{Cause, MemberEvent, Members, Record, Watch};
+use crate::stats::Stats;
+use crate::subscriptions::{
+    Bounds, Filter, NameEvent, SubscribeError, SubscriptionId, Subscriptions,
+};
+use crate::wire::{emit, Head, Message};
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+use digest::Digest;
+use timer::Timers;
+use weft_core::Instant;
+
+/// A message to be sent to an agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Transmit {
+    /// The address of the agent.
+    pub to: SocketAddr,
+    /// The message.
+    pub bytes: Vec<u8>,
+}
+
+/// Something that the driver has to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Event {
+    /// A step of a host's story.
+    Member(MemberEvent),
+    /// This host hears no other host: their names are hidden until [`Event::Back`].
+    CutOff,
+    /// This host hears others again.
+    Back,
+    /// A later life of this host took its place; the node does nothing more.
+    Superseded {
+        /// The later life.
+        by: Life,
+        /// Its address.
+        address: SocketAddr,
+    },
+    /// A pending claim holds now.
+    Claimed(ClaimId),
+    /// A pending claim was refused: another owner has the name.
+    Refused {
+        /// The claim.
+        claim: ClaimId,
+        /// The host of that owner.
+        holder: HostId,
+    },
+    /// No arbiter decided about a pending claim in time.
+    Undecided {
+        /// The claim.
+        claim: ClaimId,
+        /// The host that was asked last.
+        arbiter: Option<HostId>,
+    },
+    /// A claim that held was ended by others.
+    ClaimLost {
+        /// The claim.
+        claim: ClaimId,
+        /// The cause.
+        gone: Gone,
+    },
+    /// A subscription has something to read.
+    Readable(SubscriptionId),
+    /// An agent of another version wrote.
+    OtherVersion {
+        /// Its address.
+        from: SocketAddr,
+        /// The version of its messages.
+        version: u8,
+    },
+    /// A host is not taken into the table, which is full.
+    Crowded {
+        /// The host.
+        host: HostId,
+    },
+}
+
+/// Sizes of what a node keeps and sends, for measurements.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Footprint {
+    /// Hosts that it watches, each with timers and measurements.
+    pub links: usize,
+    /// Hosts that it knows.
+    pub members: usize,
+    /// Names that it knows.
+    pub names: usize,
+    /// Deadlines.
+    pub timers: usize,
+}
+
+/// One agent of a cluster.
+#[derive(Debug)]
+pub struct Node {
+    config: Config,
+    policy: Policy,
+    me: Record,
+    is_admitted: bool,
+    is_over: bool,
+    is_cut_off: bool,
+    members: Members,
+    watch: Watch,
+    /// Size of the ring when this host last told all that it is there.
+    announced: usize,
+    ring_is_dirty: bool,
+    directory: Directory,
+    subscriptions: Subscriptions,
+    arbiter: Arbiter,
+    claims: claims::Claims,
+    digest: Digest,
+    exchange: sync::Exchange,
+    seeds: Vec<SocketAddr>,
+    turn: usize,
+    timers: Timers,
+    out: VecDeque<Transmit>,
+    events: VecDeque<Event>,
+    stats: Stats,
+}
+
+impl Node {
+    /// Makes the agent of a host. `life` is a guess of the incarnation, and a number drawn for this
+    /// start; `address` is where other agents reach this one.
+    pub fn new(
+        config: Config,
+        host: HostId,
+        life: Life,
+        address: SocketAddr,
+        now: Instant,
+    ) -> Node {
+        let incarnation = life.incarnation.clamp(1, Life::INCARNATION_MAX);
+        let life = Life { incarnation, ..life };
+        let cause = Cause::Started;
+        let me = Record { host, life, number: 1, agent: config.agent, address, cause };
+        let mut node = Node {
+            policy: Policy::default(),
+            me,
+            is_admitted: false,
+            is_over: false,
+            is_cut_off: false,
+            members: Members::new(config.members_max.max(1)),
+            watch: Watch::default(),
+            announced: 1,
+            ring_is_dirty: false,
+            directory: Directory::new(host, life, config.claims_per_host, config.log_max),
+            subscriptions: Subscriptions::default(),
+            arbiter: Arbiter::default(),
+            claims: claims::Claims::default(),
+            digest: Digest::default(),
+            exchange: sync::Exchange::default(),
+            seeds: Vec::new(),
+            turn: 0,
+            timers: Timers::new(now),
+            out: VecDeque::new(),
+            events: VecDeque::new(),
+            stats: Stats::default(),
+            config,
+        };
+        node.adopt(now, me, None);
+        node.timers.arm(Timer::Seek, now);
+        node.timers.arm(Timer::Forget, now + node.config.forget / 8);
+        node
+    }
+
+    /// Sets which users may claim and see which types.
+    pub fn set_policy(&mut self, policy: Policy) {
+        self.policy = policy;
+    }
+
+    /// Names addresses at which agents of the cluster may be found; they are tried as long as no
+    /// member has them.
+    pub fn join(&mut self, now: Instant, addresses: impl IntoIterator<Item = SocketAddr>) {
+        let now = self.timers.tick(now, &self.config, &mut self.stats);
+        self.seeds.extend(addresses.into_iter().filter(|a| *a != self.me.address));
+        self.seeds.sort();
+        self.seeds.dedup();
+        if !self.seeds.is_empty() {
+            self.arbiter.unsettle(now + self.config.settle());
+        }
+        self.timers.arm(Timer::Seek, now);
+    }
+
+    /// Leaves the cluster in good order. The driver sends what is to be sent, then ends.
+    pub fn leave(&mut self, now: Instant) {
+        let now = self.timers.tick(now, &self.config, &mut self.stats);
+        if !self.is_over {
+            let number = self.me.number + 1;
+            let record = Record { number, cause: Cause::Left, ..self.me };
+            self.me = record;
+            self.adopt(now, record, None);
+            self.broadcast_record(record);
+            self.end();
+        }
+    }
+
+    /// Reports that the kernel of a host said that its agent has ended.
+    pub fn report_ended(&mut self, now: Instant, host: HostId, status: u32) {
+        let now = self.timers.tick(now, &self.config, &mut self.stats);
+        self.declare(now, host, Cause::Ended { status });
+        self.tidy(now);
+    }
+
+    /// Watches names for a process of this host. Its snapshot can be read at once.
+    pub fn subscribe(
+        &mut self,
+        now: Instant,
+        owner: Owner,
+        filter: Filter,
+    ) -> Result<SubscriptionId, SubscribeError> {
+        let now = self.timers.tick(now, &self.config, &mut self.stats);
+        let Config { subscriptions_per_user: per_user, queue_max: queue, .. } = self.config;
+        let bounds = Bounds { per_user, queue };
+        let id = self.subscriptions.add(now, owner, filter, bounds)?;
+        self.subscriptions.start(id, &self.directory, &self.policy);
+        if let Some(at) = self.subscriptions.deadline(id) {
+            self.timers.arm(Timer::Subscription(id), at);
+        }
+        Ok(id)
+    }
+
+    /// Ends a subscription.
+    pub fn unsubscribe(&mut self, id: SubscriptionId) {
+        self.timers.disarm(Timer::Subscription(id));
+        self.subscriptions.remove(id);
+    }
+
+    /// Takes the next event of a subscription; `None`: there is none now.
+    pub fn read(&mut self, id: SubscriptionId) -> Option<NameEvent> {
+        let max = self.config.queue_max;
+        self.subscriptions.read(id, &self.directory, &self.policy, max)
+    }
+
+    /// Finds an owner of an instance of a name, as a user of this host sees it. No message is sent.
+    pub fn look_up(&mut self, user: u32, kind: u32, instance: u32, pick: Pick) -> Option<&Binding> {
+        self.directory.look_up(&self.policy, user, (kind, instance), pick)
+    }
+
+    /// Returns the directory and the policy by which users see it.
+    pub fn directory(&self) -> (&Directory, &Policy) {
+        (&self.directory, &self.policy)
+    }
+
+    /// Returns the subscriptions.
+    pub fn subscriptions(&self) -> &Subscriptions {
+        &self.subscriptions
+    }
+
+    /// Returns the hosts that are known.
+    pub fn members(&self) -> &Members {
+        &self.members
+    }
+
+    /// Returns the watched hosts with what was measured of them.
+    pub fn links(&self) -> &Watch {
+        &self.watch
+    }
+
+    /// Returns this host's own record.
+    pub fn me(&self) -> &Record {
+        &self.me
+    }
+
+    /// Returns true if this host hears no other though it watches some.
+    pub fn is_cut_off(&self) -> bool {
+        self.is_cut_off
+    }
+
+    /// Returns true if it has left or was replaced.
+    pub fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// Returns a number that two hosts share if, and hardly otherwise than if, they know the same.
+    pub fn digest(&self) -> u64 {
+        self.digest.total()
+    }
+
+    /// Returns the counters.
+    pub fn stats(&self) -> Stats {
+        Stats { bindings_refused: self.directory.refused(), ..self.stats }
+    }
+
+    /// Returns the sizes of what it keeps.
+    pub fn footprint(&self) -> Footprint {
+        Footprint {
+            links: self.watch.len(),
+            members: self.members.len(),
+            names: self.directory.len(),
+            timers: self.timers.len(),
+        }
+    }
+
+    /// Takes a message to be sent.
+    pub fn poll_transmit(&mut self) -> Option<Transmit> {
+        self.out.pop_front()
+    }
+
+    /// Takes an event.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// Returns the time of the next deadline.
+    pub fn next_timeout(&self) -> Option<Instant> {
+        self.timers.next()
+    }
+
+    fn end(&mut self) {
+        self.is_over = true;
+        self.timers.clear();
+    }
+
+    fn event(&mut self, event: Event) {
+        if self.events.len() >= self.config.out_max {
+            self.events.pop_front();
+            self.stats.events_dropped += 1;
+        }
+        self.events.push_back(event);
+    }
+
+    fn send(&mut self, to: SocketAddr, relay: u16, message: &Message<'_>) {
+        let head = Head { relay, host: self.me.host, life: self.me.life };
+        let bytes = emit(&head, message);
+        if self.out.len() >= self.config.out_max {
+            self.out.pop_front();
+            self.stats.messages_dropped += 1;
+        }
+        self.stats.messages_sent += 1;
+        self.stats.bytes_sent += bytes.len() as u64;
+        self.out.push_back(Transmit { to, bytes });
+    }
+
+    fn send_host(&mut self, host: HostId, message: &Message<'_>) {
+        if let Some(to) = self.members.get(host).map(|m| m.record.address) {
+            self.send(to, 0, message);
+        }
+    }
+
+    /// Sends a message to all hosts that are there: to those that this one watches, and by them to
+    /// those that they cover.
+    fn broadcast(&mut self, message: &Message<'_>) {
+        let to: Vec<(SocketAddr, u16)> = self
+            .watch
+            .iter()
+            .filter_map(|(host, link)| Some((self.members.get(host)?.record.address, link.covers)))
+            .collect();
+        to.into_iter().for_each(|(address, covers)| self.send(address, covers, message));
+    }
+}

@@ -1,0 +1,282 @@
+//! Hosts that come and go: records are adopted, told, and passed on.
+
+use super::{Event, Node, Timer};
+use crate::directory::{Binding, Gone, NameChange};
+use crate::id::{HostId, Life};
+use crate::membership::{Cause, Merge, Record};
+use crate::wire::{Join, List, Members as MembersMessage, Message, Suspect, NONE};
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+use weft_core::Instant;
+
+/// Watchers of a silent host that are asked about it.
+const ASKED_MAX: usize = 6;
+/// Addresses tried at a time while no other host is known.
+const SEEK_ALONE: usize = 3;
+
+impl Node {
+    /// Takes a record into the table, and tells it. `hold`: see `Members::merge`.
+    pub(super) fn adopt(&mut self, now: Instant, record: Record, hold: Option<Instant>) -> bool {
+        let host = record.host;
+        match self.members.merge(now, record, hold) {
+            Merge::Old => return false,
+            Merge::Full => {
+                self.stats.strangers += 1;
+                return false;
+            }
+            Merge::News => {}
+        }
+        let held = self.members.get(host).and_then(|m| m.held());
+        match held {
+            Some(at) => self.timers.arm(Timer::Hold(host), at),
+            None => self.timers.disarm(Timer::Hold(host)),
+        }
+        self.note(now, host);
+        self.settle(now, host);
+        true
+    }
+
+    /// Updates the digest for a host.
+    pub(super) fn note(&mut self, now: Instant, host: HostId) {
+        let Some(member) = self.members.get(host) else { return };
+        let head = self.directory.head(host, member.record.life);
+        if self.digest.note(&member.record, head) {
+            self.exchange.changed = now;
+        }
+    }
+
+    /// Tells what may be told of a host, and follows it: ring, names, claims.
+    pub(super) fn settle(&mut self, now: Instant, host: HostId) {
+        let Some(shift) = self.members.settle(now, host) else { return };
+        shift.events.into_iter().for_each(|event| self.event(Event::Member(event)));
+        let Some(record) = self.members.get(host).map(|m| m.record) else { return };
+        let settled = now + self.config.settle();
+        if shift.was_up && !shift.is_up {
+            self.arbiter.departed(now, host, settled);
+        }
+        if !shift.was_up && shift.is_up && record.number > 1 && host != self.me.host {
+            self.arbiter.unsettle(settled);
+        }
+        self.ring_is_dirty |= shift.was_up != shift.is_up;
+        let shown = shift.is_up && !self.is_cut_off;
+        self.directory.expect(host, record.life, shown);
+        self.directory.set_shown(host, shown, Gone::Host(shift.cause));
+        self.note(now, host);
+    }
+
+    /// Takes a record of this host that others have.
+    pub(super) fn about_me(&mut self, now: Instant, record: Record) {
+        if record.life == self.me.life {
+            if record.address != self.me.address && record.address < self.me.address {
+                // Two running copies of one agent: the one with the lesser address stays.
+                return self.superseded(record);
+            }
+            if record.number <= self.me.number {
+                return;
+            }
+            if record.number >= Record::NUMBER_MAX - 2 {
+                let incarnation = self.me.life.incarnation + 1;
+                return self.relive(now, Life { incarnation, ..self.me.life });
+            }
+            // The number after it that says that this host is there.
+            let number = record.number + 1 + record.number % 2;
+            self.stats.refuted += u64::from(!record.is_up());
+            self.me = Record { number, cause: Cause::Returned, ..self.me };
+            let me = self.me;
+            self.adopt(now, me, None);
+            self.arbiter.unsettle(now + self.config.settle());
+            self.broadcast_record(me);
+        } else if record.life > self.me.life {
+            if self.is_admitted {
+                return self.superseded(record);
+            }
+            let incarnation = (record.life.incarnation + 1).min(Life::INCARNATION_MAX);
+            self.relive(now, Life { incarnation, ..self.me.life });
+        }
+    }
+
+    fn superseded(&mut self, by: Record) {
+        self.event(Event::Superseded { by: by.life, address: by.address });
+        self.end();
+    }
+
+    /// Begins a later life.
+    fn relive(&mut self, now: Instant, life: Life) {
+        self.me = Record { life, number: 1, cause: Cause::Started, ..self.me };
+        let me = self.me;
+        self.directory.relive(life);
+        self.adopt(now, me, None);
+        self.broadcast_record(me);
+    }
+
+    /// Sends a record to all hosts.
+    pub(super) fn broadcast_record(&mut self, record: Record) {
+        let items = [record];
+        self.broadcast(&Message::Members(MembersMessage { items: List::Items(&items) }));
+    }
+
+    /// Ends the story of a life of a host, for all; the host itself is told, in case it is there.
+    pub(super) fn declare(&mut self, now: Instant, host: HostId, cause: Cause) {
+        let there = |m: &&crate::membership::Member| m.is_up() && m.record.is_up();
+        let Some(member) = self.members.get(host).filter(there) else { return };
+        if host == self.me.host {
+            return;
+        }
+        let number = member.record.number + 1;
+        let record = Record { number, cause, ..member.record };
+        self.adopt(now, record, None);
+        self.broadcast_record(record);
+        let items = [record];
+        let message = Message::Members(MembersMessage { items: List::Items(&items) });
+        self.send(record.address, 0, &message);
+    }
+
+    /// Probes a watched host, asks others about it, or declares it lost.
+    pub(super) fn on_watch(&mut self, now: Instant, host: HostId) {
+        let mesh = self.config.mesh_max;
+        let watchers = self.members.ring().watchers(host, mesh);
+        let rank = watchers.iter().position(|w| *w == self.me.host).unwrap_or(watchers.len());
+        let Some((due, next)) = self.watch.due(now, host, rank, &self.config) else { return };
+        let Some(life) = self.members.get(host).map(|m| m.record.life) else { return };
+        self.timers.arm(Timer::Watch(host), next);
+        if let Some(serial) = due.probe {
+            self.stats.probes_sent += 1;
+            let digest = self.digest.total();
+            let probe = crate::wire::Probe { serial, digest, items: NONE };
+            self.send_host(host, &Message::Probe(probe));
+        }
+        self.stats.suspected += u64::from(due.suspect);
+        if due.ask {
+            let question = Suspect { suspect: host, suspect_life: life, items: NONE };
+            let me = self.me.host;
+            let others: Vec<HostId> =
+                watchers.iter().copied().filter(|w| *w != me && *w != host).collect();
+            // Each time others: those on the other side of a partition cannot answer.
+            let skip = self.turn % others.len().max(1);
+            self.turn = self.turn.wrapping_add(1);
+            let chosen = others.iter().cycle().skip(skip).take(ASKED_MAX.min(others.len()));
+            let chosen: Vec<HostId> = chosen.copied().collect();
+            for watcher in chosen {
+                self.send_host(watcher, &Message::Suspect(question.clone()));
+            }
+        }
+        if due.lost {
+            if self.watch.is_deaf(now, &self.config) {
+                self.set_cut_off(now, true);
+            } else {
+                self.stats.declared_lost += 1;
+                let by = self.me.host;
+                self.declare(now, host, Cause::Lost { by });
+            }
+        }
+    }
+
+    /// Hides the names of others while this host hears nobody.
+    pub(super) fn set_cut_off(&mut self, now: Instant, is_cut_off: bool) {
+        if self.is_cut_off == is_cut_off {
+            return;
+        }
+        self.is_cut_off = is_cut_off;
+        if !is_cut_off {
+            self.watch.restart(now);
+            self.arbiter.unsettle(now + self.config.settle());
+        }
+        self.event(if is_cut_off { Event::CutOff } else { Event::Back });
+        let others: Vec<(HostId, bool)> =
+            self.members.iter().map(|m| (m.record.host, m.is_up())).collect();
+        for (host, is_up) in others {
+            self.directory.set_shown(host, is_up && !is_cut_off, Gone::CutOff);
+        }
+    }
+
+    /// Tries addresses where a member may be: those given that no member has, and lost hosts.
+    pub(super) fn on_seek(&mut self, now: Instant) {
+        self.timers.arm(Timer::Seek, now + self.config.tolerance);
+        let mut candidates: Vec<SocketAddr> = Vec::new();
+        let (mut known, mut lost) = (Vec::new(), Vec::new());
+        for member in self.members.iter() {
+            let Record { address, cause, .. } = member.record;
+            match (member.is_up(), cause) {
+                (true, _) => known.push(address),
+                (_, Cause::Lost { .. } | Cause::Ended { .. }) => lost.push(address),
+                _ => {}
+            }
+        }
+        known.sort();
+        let is_free = |a: &&SocketAddr| known.binary_search(a).is_err();
+        candidates.extend(self.seeds.iter().filter(is_free));
+        candidates.extend(lost);
+        let is_alone = self.members.ring().len() < 2 || self.is_cut_off;
+        if is_alone {
+            candidates.extend(known.iter().filter(|a| **a != self.me.address));
+        }
+        let count = if is_alone { SEEK_ALONE } else { 1 };
+        for _ in 0..count.min(candidates.len()) {
+            self.turn = self.turn.wrapping_add(1);
+            let to = candidates[self.turn % candidates.len()];
+            self.send_join(to);
+        }
+    }
+
+    fn send_join(&mut self, to: SocketAddr) {
+        let items = [self.me];
+        let digest = self.digest.total();
+        self.send(to, 0, &Message::Join(Join { digest, items: List::Items(&items) }));
+    }
+
+    /// Forgets hosts that have gone long ago; from half of that time on others are not told of
+    /// them, so that nobody brings them back.
+    pub(super) fn on_forget(&mut self, now: Instant) {
+        let forget = self.config.forget;
+        self.timers.arm(Timer::Forget, now + forget / 8);
+        let gone = self.members.iter().filter(|m| !m.is_up() && !m.record.is_up());
+        let ages: Vec<_> = gone.map(|m| (m.record.host, now.since(m.since))).collect();
+        for (host, age) in ages {
+            if age >= forget {
+                self.members.forget(host);
+                self.directory.forget(host, Gone::Missing);
+            }
+            if age >= forget / 2 {
+                self.digest.leave_out(host);
+            }
+        }
+    }
+
+    /// Ends a call: follows the ring, contests claims, tells subscribers.
+    pub(super) fn tidy(&mut self, now: Instant) {
+        if self.ring_is_dirty && !self.is_over {
+            self.ring_is_dirty = false;
+            let me = self.me.host;
+            let watched = self.members.ring().watched(me, self.config.mesh_max);
+            let before: Vec<HostId> = self.watch.iter().map(|(host, _)| host).collect();
+            let added = self.watch.set(now, &watched);
+            added.into_iter().for_each(|host| self.timers.arm(Timer::Watch(host), now));
+            for host in before {
+                if self.watch.get(host).is_none() {
+                    self.timers.disarm(Timer::Watch(host));
+                }
+            }
+            // A host that joins knows few at first: it says again that it is there.
+            if self.members.ring().len() >= 2 * self.announced && self.is_admitted {
+                self.announced = self.members.ring().len();
+                self.broadcast_record(self.me);
+            }
+        }
+        for change in self.directory.take_changes() {
+            self.contest(now, &change);
+            if let NameChange::Withdrawn(Binding { id, name, .. }, _) = &change {
+                self.arbiter.release(id.host, name.kind, name.lower, name.upper);
+            }
+            let max = self.config.queue_max;
+            for id in self.subscriptions.tell(&change, &self.policy, max) {
+                self.event(Event::Readable(id));
+            }
+        }
+        // Claims that were contested changed the directory again.
+        for change in self.directory.take_changes() {
+            for id in self.subscriptions.tell(&change, &self.policy, self.config.queue_max) {
+                self.event(Event::Readable(id));
+            }
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Sizes: messages and links of a host grow like the root of the number of hosts.
+#![allow(non_snake_case)]
+
+mod world;
+
+use std::time::Duration;
+use weft_names::wire::{emit, Head, List, Members, Message};
+use weft_names::*;
+use world::*;
+
+/// A cluster that is told who is there, instead of finding out.
+fn preset(n: usize) -> World {
+    let mut world = World::new(n as u64, n, Config::default());
+    let life = Life { incarnation: 5, nonce: 1 };
+    (0..n).for_each(|h| world.start_as(h, World::id(h), life));
+    let records: Vec<Record> = world.hosts.iter().map(|h| *h.node.as_ref().unwrap().me()).collect();
+    for h in 0..n {
+        let head = Head { relay: 0, host: World::id((h + 1) % n), life };
+        for chunk in records.chunks(20) {
+            let message = Message::Members(Members { items: List::Items(chunk) });
+            let bytes = emit(&head, &message);
+            world.with(h, |node, now| node.handle_message(now, address((h + 1) % n), &bytes));
+        }
+    }
+    world
+}
+
+#[test]
+fn scale__messages_and_links_of_a_host_grow_like_the_root() {
+    let mut rows: Vec<(usize, f64, f64)> = Vec::new();
+    for n in [16, 64, 256, 1000] {
+        let mut world = preset(n);
+        world.run(Duration::from_millis(301));
+        assert!(world.is_settled());
+        let sent = |w: &World| w.hosts.iter().map(|h| h.sent).sum::<u64>();
+        let before = sent(&world);
+        // One period of the probes.
+        world.run(Duration::from_millis(300));
+        let probes = sent(&world) - before;
+        let messages = probes as f64 / n as f64 / 0.3;
+        let sizes: Vec<_> =
+            world.hosts.iter().map(|h| h.node.as_ref().unwrap().footprint()).collect();
+        let links = sizes.iter().map(|f| f.links).max().unwrap();
+        assert!(sizes.iter().all(|f| f.timers <= f.links + 2), "timers are those of links");
+        assert_eq!(sizes[0].members, n);
+        println!("{n} hosts: {links} links, {messages:.0} messages a second and host");
+        let cost = claim_cost(&mut world, probes);
+        println!("a claim costs {cost:.2} messages a host");
+        assert!(cost < 3.0, "{n} hosts: {cost}");
+        rows.push((n, messages, links as f64));
+    }
+    // Beyond the threshold of the full mesh: no more than the root of the ratio, and a tenth.
+    for pair in rows[1..].windows(2) {
+        let [(n, messages, links), (m, more_messages, more_links)] = [pair[0], pair[1]];
+        let root = (m as f64 / n as f64).sqrt() * 1.1;
+        assert!(more_messages <= messages * root, "{n} to {m}: {messages} to {more_messages}");
+        assert!(more_links <= links * root, "{n} to {m}: {links} to {more_links}");
+    }
+}
+
+/// Has one host claim a name, and returns the messages of that by host.
+fn claim_cost(world: &mut World, probes: u64) -> f64 {
+    let n = world.hosts.len();
+    let received = |w: &World| w.hosts.iter().map(|h| h.received).sum::<u64>();
+    let owner = Owner { user: 1, process: 1, serial: 1 };
+    let claim = Claim::new(owner, 1000, 1..=1).endpoint(1);
+    world.with(3, |node, now| node.claim(now, claim)).unwrap();
+    let begun = received(world);
+    world.run(Duration::from_millis(300));
+    for h in 0..n {
+        assert!(world.node(h).look_up(1, 1000, 1, Pick::Turn).is_some(), "host {h} of {n}");
+    }
+    (received(world) - begun).saturating_sub(probes) as f64 / n as f64
+}

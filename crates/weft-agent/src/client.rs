@@ -8,10 +8,10 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 use weft_core::relay::Shares;
 use weft_core::wire::HEADER_MAX;
-use weft_core::{Config, LinkCaps, PeerId};
+use weft_core::{Config, LinkCaps, PeerId, Pulse};
 use weft_link::secure::Security;
 use weft_link::shm::ShmLink;
-use weft_link::{Address, Bytes, Frame, Link, LinkError, LinkEvent, PeerInfo, Sink, WaitFd};
+use weft_link::{Address, Bytes, Frame, Link, LinkError, LinkEvent, PeerInfo, Reach, Sink, WaitFd};
 
 /// Settings of an [`AgentLink`].
 #[derive(Clone, Debug)]
@@ -417,7 +417,12 @@ impl Link for AgentLink {
     }
 
     fn way(&self, _peer: PeerId) -> String {
-        format!("by {}", self.agent())
+        match self.shm.pulse(AGENT_PEER) {
+            Pulse::Stopped => {
+                format!("by {}, which a signal has stopped: SIGCONT lets it go on", self.agent())
+            }
+            _ => format!("by {}", self.agent()),
+        }
     }
 
     fn counters(&self, each: &mut dyn FnMut(&'static str, u64)) {

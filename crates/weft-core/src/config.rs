@@ -102,18 +102,23 @@ pub struct ConfigError {
     pub value: String,
     /// The least value, if the text was understood and is less.
     pub least: Option<u32>,
+    /// The least and the most value, if the text is a number outside of them.
+    pub range: Option<(u64, u64)>,
     /// Advice, if the text was not understood.
     pub advice: &'static str,
 }
 
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ConfigError { name, value, least, advice } = self;
-        match least {
-            Some(least) => {
+        let ConfigError { name, value, least, range, advice } = self;
+        match (least, range) {
+            (Some(least), _) => {
                 write!(f, "{name}={value:?} is too small: 0 (not bounded) or {least} up")
             }
-            None => write!(f, "{name}={value:?} is not understood; {advice}"),
+            (None, Some((least, most))) => {
+                write!(f, "{name}={value:?} is out of range: {least} to {most}")
+            }
+            (None, None) => write!(f, "{name}={value:?} is not understood; {advice}"),
         }
     }
 }
@@ -164,6 +169,7 @@ macro_rules! table {
                     name: name.to_string(),
                     value: value.to_string(),
                     least,
+                    range: None,
                     advice: "`weft info --config` lists keys and units",
                 };
                 let bad = || refuse(None);
@@ -173,6 +179,10 @@ macro_rules! table {
                 }
                 match name {
                     $(stringify!($name) => {
+                        let range = <$ty as Value>::MOST.map(|most| range_of(name, most));
+                        if range.is_some_and(|range| is_outside(value, range)) {
+                            return Err(ConfigError { range, ..bad() });
+                        }
                         self.$name = <$ty as Value>::read(value).ok_or_else(bad)?;
                         Ok(())
                     })*
@@ -193,10 +203,31 @@ macro_rules! table {
 
 /// A value that can be read from text; sizes take K, M and G (powers of two).
 trait Value: Sized {
+    /// The most value, of numbers.
+    const MOST: Option<u64> = None;
     fn read(text: &str) -> Option<Self>;
 }
 
+/// Returns the least and the most value of a setting whose type holds at most `most`.
+fn range_of(name: &str, most: u64) -> (u64, u64) {
+    match name {
+        "stripes" => (1, 3),
+        "peers_max" => (1, most),
+        _ => (0, most),
+    }
+}
+
+/// True if a text is a number outside of a range, one below zero or beyond 64 bits among them.
+fn is_outside(text: &str, (least, most): (u64, u64)) -> bool {
+    let text = text.trim();
+    let digits = text.strip_prefix('-').unwrap_or(text).trim_end_matches(['k', 'K', 'm', 'M']);
+    let digits = digits.trim_end_matches(['g', 'G']);
+    let is_number = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+    is_number && u64::read(text).is_none_or(|value| value < least || value > most)
+}
+
 impl Value for u64 {
+    const MOST: Option<u64> = Some(u64::MAX);
     fn read(text: &str) -> Option<u64> {
         let t = text.trim();
         let (digits, shift) = match t.as_bytes().last()?.to_ascii_lowercase() {
@@ -210,6 +241,7 @@ impl Value for u64 {
 }
 
 impl Value for u32 {
+    const MOST: Option<u64> = Some(u32::MAX as u64);
     fn read(text: &str) -> Option<u32> {
         u64::read(text)?.try_into().ok()
     }
@@ -330,6 +362,32 @@ table! {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn set__a_number_out_of_range_is_told_the_range() {
+        let mut config = Config::default();
+        for (name, value, range) in [
+            ("window", "4294967296", (0, 4_294_967_295)),
+            ("window", "4G", (0, 4_294_967_295)),
+            ("spin_us", "-3", (0, 4_294_967_295)),
+            ("unexpected_max", "99999999999999999999", (0, u64::MAX)),
+            ("stripes", "4", (1, 3)),
+            ("stripes", "0", (1, 3)),
+            ("peers_max", "0", (1, 4_294_967_295)),
+        ] {
+            let error = config.set(name, value).unwrap_err();
+            assert_eq!(error.range, Some(range), "{name}={value}");
+            assert!(error.to_string().contains(&format!("{} to {}", range.0, range.1)), "{error}");
+        }
+        for nonsense in ["much", "", "-", "k", "1.5"] {
+            assert_eq!(
+                config.set("window", nonsense).map_err(|e| e.range),
+                Err(None),
+                "{nonsense}"
+            );
+        }
+        config.set("window", "4294967295").unwrap();
+    }
 
     #[test]
     fn set__an_mtu_below_what_every_path_carries_is_refused() {

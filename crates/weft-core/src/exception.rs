@@ -74,6 +74,7 @@ impl Config {
             name: name.to_string(),
             value: value.to_string(),
             least: None,
+            range: None,
             advice,
         };
         let Some(&setting) = FOR_PEERS.iter().find(|known| **known == name) else {

@@ -175,11 +175,5 @@ impl fmt::Display for LaunchError {
 
 weft_core::readable!(LaunchError);
 
-impl std::error::Error for LaunchError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            LaunchError::Io { source, .. } => Some(source),
-            _ => None,
-        }
-    }
-}
+// Its text has the cause.
+impl std::error::Error for LaunchError {}

@@ -82,7 +82,7 @@ pub struct NoPorts;
 
 impl fmt::Display for NoPorts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("expected a port, a range of ports (50000-50999) or any")
+        f.write_str("expected a port (1 to 65535), a range of ports (50000-50999) or any")
     }
 }
 

@@ -442,7 +442,13 @@ impl Packets {
         if opened {
             self.port.serve(key);
         } else {
-            log::warn!("the agent keeps no counter for this process (weftd --quota words=N)");
+            match services.borrow().ended() {
+                Some(why) => log::warn!("the agent keeps no counter for this process: {why}"),
+                None => log::warn!(
+                    "the agent keeps no counter for this process: it has refused or not answered \
+                     (weftd --quota words=N)"
+                ),
+            }
         }
         opened
     }

@@ -8,6 +8,7 @@ use crate::counters::Who;
 use crate::endpoint::Endpoint;
 use crate::group::{Directory, Group};
 use crate::selflink::SelfLink;
+use crate::settings;
 use std::cell::RefCell;
 use std::fmt;
 use std::future::Future;
@@ -189,10 +190,16 @@ pub fn config_from_env() -> Result<Config, JobError> {
                         "{name}={value:?} is too small{part}: 0 (not bounded) or {least} {} up",
                         key.unit
                     ),
-                    None => format!(
-                        "{name}={value:?} is not understood{part} (unit: {}); {}",
-                        key.unit, e.advice
-                    ),
+                    None => match e.range {
+                        Some((least, most)) => format!(
+                            "{name}={value:?} is out of range{part}: {least} to {most} {}",
+                            key.unit
+                        ),
+                        None => format!(
+                            "{name}={value:?} is not understood{part} (unit: {}); {}",
+                            key.unit, e.advice
+                        ),
+                    },
                 })
             })?;
         }
@@ -273,13 +280,24 @@ fn wrappers_from_env(endpoint: EndpointId) -> Result<Wrappers, JobError> {
         let text = std::env::var("WEFT_FAULTS").unwrap_or_default();
         log::warn!("WEFT_FAULTS={text}: faults are injected");
     }
-    let trace = std::env::var("WEFT_TRACE").is_ok_and(|v| v == "1");
+    let trace = trace_from_env()?;
     let capture = std::env::var_os("WEFT_PCAP").filter(|v| !v.is_empty()).map(|folder| {
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let host = host.trim().to_owned();
         Capture { folder: folder.into(), host, endpoint }
     });
     Ok(Wrappers { faults, trace, capture })
+}
+
+/// Reads `WEFT_TRACE`: 1 logs each packet.
+pub(crate) fn trace_from_env() -> Result<bool, JobError> {
+    match std::env::var("WEFT_TRACE").as_deref() {
+        Err(_) | Ok("" | "0") => Ok(false),
+        Ok("1") => Ok(true),
+        Ok(other) => {
+            Err(JobError::Config(format!("WEFT_TRACE={other:?} is not understood; use 1 or 0")))
+        }
+    }
 }
 
 /// Reads the faults from `WEFT_FAULTS`.
@@ -330,8 +348,9 @@ pub fn xdp_from_env() -> Result<XdpConfig, JobError> {
     let text = |name| std::env::var(name).ok().filter(|t| !t.is_empty());
     let number = |name| {
         let parse = |t: String| {
-            let wrong = || JobError::Config(format!("{name}={t:?} is not understood: a number"));
-            t.parse::<u32>().map_err(|_| wrong())
+            let range = format!("a number from 0 to {}", u32::MAX);
+            let wrong = || JobError::Config(format!("{name}={t:?} is not understood; use {range}"));
+            t.trim().parse::<u32>().map_err(|_| wrong())
         };
         text(name).map(parse).transpose()
     };
@@ -427,6 +446,7 @@ pub(crate) fn open_locked(
     choices::check(&config, links.agent).map_err(|e| JobError::Config(e.to_string()))?;
     let id = EndpointId(weft_link::random_u64());
     let mode = protection()?;
+    settings::check_rest()?;
     let Some(job_key) = JobKey::from_bytes(&key) else {
         return Err(JobError::Config("the job key has the wrong length".to_string()));
     };
@@ -582,6 +602,7 @@ const CARD_KEY: &str = "weft-card";
 
 /// Joins the job of this process, and publishes the address of its endpoint.
 pub(crate) fn join() -> Result<(Box<dyn Bootstrap>, Endpoint, Card), JobError> {
+    settings::check()?;
     let links = links_from_env()?;
     let mut config = config_from_env()?;
     let Bootstrapped { mut boot, key } = launch::join()?;

@@ -3,6 +3,7 @@
 
 use crate::job::{self, JobError};
 use crate::Config;
+use std::sync::Once;
 
 /// A variable of the environment.
 #[derive(Clone, Copy, Debug)]
@@ -165,10 +166,84 @@ pub fn usual() -> Config {
 pub fn check() -> Result<(), JobError> {
     job::config_from_env()?;
     job::links_from_env()?;
+    check_rest()
+}
+
+/// Checks the variables that are read when an endpoint opens. Warns, once in a process, of those
+/// that name nothing.
+pub(crate) fn check_rest() -> Result<(), JobError> {
+    static SAID: Once = Once::new();
     job::security_from_env()?;
     job::xdp_from_env()?;
     job::ports_from_env()?;
-    job::faults_from_env().map(drop)
+    job::faults_from_env()?;
+    job::trace_from_env()?;
+    let text = |name| std::env::var(name).ok().filter(|text: &String| !text.is_empty());
+    check_log(&text("WEFT_LOG").unwrap_or_default()).map_err(JobError::Config)?;
+    check_folder(&text("WEFT_PCAP").unwrap_or_default()).map_err(JobError::Config)?;
+    SAID.call_once(|| {
+        let named = text("WEFT_INTERFACES").unwrap_or_default();
+        let named: Vec<&str> = named.split(',').map(str::trim).filter(|n| !n.is_empty()).collect();
+        absent(&named, &interfaces()).into_iter().for_each(|warning| log::warn!("{warning}"));
+        let unknown = unknown();
+        if !unknown.is_empty() {
+            let names = unknown.join(", ");
+            log::warn!("nothing reads {names} (`weft info --config` lists all settings)");
+        }
+    });
+    Ok(())
+}
+
+/// Checks that each word of a log filter is a level, or names modules and a level. A word that is
+/// no level would else be taken for a module, and everything is silent.
+fn check_log(filter: &str) -> Result<(), String> {
+    const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+    let is_level = |word: &str| LEVELS.iter().any(|level| level.eq_ignore_ascii_case(word));
+    // After a slash comes a pattern for the text of lines.
+    let words = filter.split('/').next().unwrap_or_default().split(',').map(str::trim);
+    let good = |word: &str| match word.split_once('=') {
+        Some((_, level)) => is_level(level.trim()),
+        None => word.is_empty() || is_level(word) || word.starts_with("weft"),
+    };
+    match words.into_iter().find(|word| !good(word)) {
+        Some(word) => Err(format!(
+            "WEFT_LOG={filter:?} has {word:?}, which is no level; use {}",
+            LEVELS.join(", ")
+        )),
+        None => Ok(()),
+    }
+}
+
+/// Checks that a path for captures is a folder, or can become one.
+fn check_folder(path: &str) -> Result<(), String> {
+    match std::fs::metadata(path) {
+        Ok(found) if !path.is_empty() && !found.is_dir() => Err(format!(
+            "WEFT_PCAP={path}: that is no folder; name a folder, which is made if it is not there"
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Returns the names of this host's network interfaces.
+fn interfaces() -> Vec<String> {
+    let entries = std::fs::read_dir("/sys/class/net").into_iter().flatten().flatten();
+    let mut names: Vec<String> =
+        entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    names.sort_unstable();
+    names
+}
+
+/// Returns a warning if `named` has interfaces, and this host has none of them: a list may have
+/// those of several hosts.
+fn absent(named: &[&str], here: &[String]) -> Option<String> {
+    let found = named.iter().any(|name| here.iter().any(|own| own == name));
+    (!named.is_empty() && !here.is_empty() && !found).then(|| {
+        format!(
+            "WEFT_INTERFACES={}: this host has no such interface; it has {}",
+            named.join(","),
+            here.join(", ")
+        )
+    })
 }
 
 /// Returns set variables that look like settings but are not.
@@ -203,6 +278,37 @@ mod tests {
         let names = ["WEFT_LINK", "WEFT_WINDOW", "WEFT_LINKS", "PATH", "WEFT_TEST_MPI", "WEFT_"];
         let unknown = unknown_of(names.into_iter().map(str::to_string));
         assert_eq!(unknown, ["WEFT_", "WEFT_LINKS"]);
+    }
+
+    #[test]
+    fn check_log__a_word_that_is_no_level_is_named_with_the_levels() {
+        for good in
+            ["", "warn", "DEBUG", "off", "weft_link=trace,info", "weft=debug/HELLO", "a=off"]
+        {
+            assert_eq!(check_log(good), Ok(()), "{good}");
+        }
+        for bad in ["verbose", "1", "info,loud", "weft=verbose"] {
+            let why = check_log(bad).unwrap_err();
+            assert!(why.contains("use off, error, warn, info, debug, trace"), "{why}");
+        }
+    }
+
+    #[test]
+    fn check_folder__a_file_or_a_device_is_none() {
+        assert!(check_folder("/dev/full").unwrap_err().contains("WEFT_PCAP=/dev/full"));
+        assert_eq!((check_folder(""), check_folder("/proc"), check_folder("/no/such")), {
+            (Ok(()), Ok(()), Ok(()))
+        });
+    }
+
+    #[test]
+    fn absent__names_what_the_host_has() {
+        let here = ["eth0".to_string(), "lo".to_string()];
+        assert_eq!(absent(&[], &here), None);
+        assert_eq!(absent(&["eth0", "ens3"], &here), None, "of another host");
+        let why = absent(&["nope"], &here).unwrap();
+        assert!(why.contains("WEFT_INTERFACES=nope") && why.contains("eth0, lo"), "{why}");
+        assert_eq!(absent(&["nope"], &[]), None, "nothing is known");
     }
 
     #[test]

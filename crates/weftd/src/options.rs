@@ -151,7 +151,7 @@ usage: weftd [options]
   --once             end when the last rank has left
   --spin-us N        time for which it yields the core before sleeping [200]
   --quota KEY=N      limit of one user or rank; repeat for more:
-                     ranks (of a user) [three quarters of the seats; all for its owner],
+                     ranks (of a user) [all seats but a quarter; for the user who started it all],
                      peers (of a rank) [1024], bytes (kept for a rank, each way) [16M],
                      words (for fetch-and-add) [4096], groups [64]
   --faults SPEC      faults that its UDP links inject, for tests: loss=1%,dup=1%,reorder=1%,seed=7

@@ -128,14 +128,8 @@ impl fmt::Display for KeyError {
 
 weft_core::readable!(KeyError);
 
-impl std::error::Error for KeyError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            KeyError::System { source, .. } => Some(source),
-            _ => None,
-        }
-    }
-}
+// Its text has the cause.
+impl std::error::Error for KeyError {}
 
 /// Parses a key from hexadecimal digits with optional white space around them. `None` for any other
 /// text, and for all zeros, which is no random key.

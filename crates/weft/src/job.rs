@@ -258,10 +258,11 @@ pub fn security_from_env() -> Result<Mode, JobError> {
     }
 }
 
-/// Reads the protection for an endpoint that opens. With `none` a warning, once in a process, says
+/// Reads the protection for an endpoint that opens, and checks the other variables. With `none` a warning, once in a process, says
 /// that anybody on the network can forge its frames.
 fn protection() -> Result<Mode, JobError> {
     static SAID: Once = Once::new();
+    settings::check_rest()?;
     let mode = security_from_env()?;
     if mode == Mode::None {
         SAID.call_once(|| {
@@ -446,7 +447,6 @@ pub(crate) fn open_locked(
     choices::check(&config, links.agent).map_err(|e| JobError::Config(e.to_string()))?;
     let id = EndpointId(weft_link::random_u64());
     let mode = protection()?;
-    settings::check_rest()?;
     let Some(job_key) = JobKey::from_bytes(&key) else {
         return Err(JobError::Config("the job key has the wrong length".to_string()));
     };

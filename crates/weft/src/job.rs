@@ -258,8 +258,8 @@ pub fn security_from_env() -> Result<Mode, JobError> {
     }
 }
 
-/// Reads the protection for an endpoint that opens, and checks the other variables. With `none` a warning, once in a process, says
-/// that anybody on the network can forge its frames.
+/// Reads the protection for an endpoint that opens, and checks the other variables. With `none` a
+/// warning, once in a process, says that anybody on the network can forge its frames.
 fn protection() -> Result<Mode, JobError> {
     static SAID: Once = Once::new();
     settings::check_rest()?;

@@ -75,6 +75,12 @@ pub fn shm_hello(data: &[u8]) {
     weft_link::shm::check_hello(data);
 }
 
+/// Tests a message between a rank and the agent that joins it to others over shared memory:
+/// decoding never panics, and each message has one encoding.
+pub fn broker_message(data: &[u8]) {
+    weft_link::shm::broker::check_message(data);
+}
+
 /// Tests answers to the root of a chain of kernels: none panics, and its window stays bounded.
 pub fn chain_answers(data: &[u8]) {
     weft_kernel::chain::check_answers(data);

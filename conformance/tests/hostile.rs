@@ -86,6 +86,7 @@ fn address_decode__survives_hostile_bytes() {
         sim: Some(4),
         rank: Some(5),
         security: Some(Mode::Auth),
+        agent: Some(6),
     };
     feed(&[full.encode(), Address::default().encode()], hostile::address_decode);
 }
@@ -201,7 +202,13 @@ fn shm_hello__survives_hostile_bytes() {
     let good = weft_link::shm::example_hello();
     let mut answer = good.clone();
     answer[5] = 2;
-    feed(&[good, answer], hostile::shm_hello);
+    let proven = [&good[..], &[9; 24]].concat();
+    feed(&[good, answer, proven], hostile::shm_hello);
+}
+
+#[test]
+fn broker_message__survives_hostile_bytes() {
+    feed(&weft_link::shm::broker::example_messages(), hostile::broker_message);
 }
 
 #[test]

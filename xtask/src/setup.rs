@@ -22,6 +22,7 @@ const TOOLS: &[Tool] = &[
     ("slurmctld", "slurmctld", "ranks that Slurm starts"),
     ("slurmd", "slurmd", "ranks that Slurm starts"),
     ("srun", "slurm-client", "ranks that Slurm starts"),
+    ("podman", "podman", "ranks in containers of Podman"),
     ("tshark", "tshark", "Wireshark's dissector on captures"),
     ("hpcc", "hpcc", "HPCC with its verification"),
     ("NPopenmpi", "netpipe-openmpi", "NetPIPE"),
@@ -69,6 +70,27 @@ pub fn install_tools() -> Vec<String> {
         format!("without `{program}` (package {package}) these are skipped: {what}")
     };
     TOOLS.iter().filter(missing).map(skipped).collect()
+}
+
+/// Installs the schemas of Kubernetes in an environment below `target`, once. Returns the tests
+/// that will be skipped without.
+pub fn install_schemas() -> Option<String> {
+    const PACKAGE: &str = "kubernetes-validate";
+    let place = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/kubernetes");
+    let there = || place.join("bin").join(PACKAGE).is_file() || has(PACKAGE);
+    if !there() {
+        println!("installing {PACKAGE} in {}", place.display());
+        let mut venv = Command::new("python3");
+        let pip = || {
+            let mut pip = Command::new(place.join("bin/pip"));
+            pip.args(["install", "--quiet", "--disable-pip-version-check", PACKAGE]);
+            pip
+        };
+        let _installed = succeeds(venv.args(["-m", "venv"]).arg(&place).stdout(Stdio::null()))
+            && succeeds(&mut pip());
+    }
+    let skipped = "manifests for Kubernetes are not checked by its schemas";
+    (!there()).then(|| format!("without `{PACKAGE}` (from pip): {skipped}"))
 }
 
 fn apt(args: &[&str]) -> Command {

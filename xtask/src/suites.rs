@@ -85,7 +85,8 @@ pub fn main(args: &[String]) -> Result<bool, String> {
             wanted.contains(&s.name)
         }
     };
-    setup::install_tools().iter().for_each(|line| println!("note: {line}"));
+    let skipped = setup::install_tools().into_iter().chain(setup::install_schemas());
+    skipped.for_each(|line| println!("note: {line}"));
     Ok(run_all(SUITES.iter().filter(chosen)))
 }
 

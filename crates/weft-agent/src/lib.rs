@@ -35,6 +35,7 @@ pub use counters::InKernel;
 pub use hub::{FromRank, Hub};
 pub use proxy::{Limits, Proxy, ToRank};
 pub use services::{GroupPacket, MemberNews, Services, ServicesHandle, PACKET_GROUPS};
+pub use weft_link::shm::broker::{Broker, BrokerLimits};
 pub use weft_link::shm::Caller;
 
 use weft_core::EndpointId;

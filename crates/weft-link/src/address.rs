@@ -1,10 +1,10 @@
 //! The address of an endpoint: all data that a peer needs to reach the endpoint over any link.
 //!
 //! Encoding, little-endian: version u8 (5), flags u8 (bit 0: `sim` follows, bit 1: `rank` follows,
-//! bits 2 and 3: protection of frames, 0 not said, 1 auth, 2 encrypt, 3 none, bit 4: `port`
-//! follows), number of IP addresses u8, number of Ethernet interfaces u8, endpoint
-//! u64, host u64, shm u64, then `sim` u32, `rank` u32 and `port` u32 if flagged, then each IP
-//! address as family u8 (4 or 6), carriers u8 (0: UDP, 1: UDP and TCP, 2: TCP), port of the UDP
+//! bits 2 and 3: protection of frames, 0 not said, 1 auth, 2 encrypt, 3 none, bits 4 and 5: `port`
+//! and `agent` follow), number of IP addresses u8, number of Ethernet interfaces u8, endpoint u64,
+//! host u64, shm u64, then `sim` u32, `rank` u32, `port` u32 and `agent` u64 if flagged, then each
+//! IP address as family u8 (4 or 6), carriers u8 (0: UDP, 1: UDP and TCP, 2: TCP), port of the UDP
 //! socket u16 (0 without one), 4 or 16 address bytes and, for family 6, the scope u32, then each
 //! Ethernet interface as in [`EtherAddr`]. `port` is that of the TCP sockets, the same for all
 //! addresses. Every address has exactly one encoding; anything else is refused.
@@ -49,6 +49,9 @@ pub struct Address {
     /// The protection of its frames on networks, if it has links to a network. Endpoints of
     /// different protection cannot understand each other there.
     pub security: Option<Mode>,
+    /// Identity of the agent at which the endpoint is registered: two endpoints with the same one
+    /// run on one host, and the agent can join them over shared memory.
+    pub agent: Option<u64>,
 }
 
 /// The reason why bytes are not an [`Address`].
@@ -91,6 +94,7 @@ const FLAG_PORT: u8 = 16;
 const SECURITY_AT: u32 = 2;
 const SECURITY: u8 = 3 << SECURITY_AT;
 const MODES: [Mode; 3] = [Mode::Auth, Mode::Encrypt, Mode::None];
+const FLAG_AGENT: u8 = 32;
 const FIXED: usize = 28;
 /// The carriers that reach an IP address.
 const UDP: u8 = 0;
@@ -99,7 +103,7 @@ const TCP: u8 = 2;
 
 impl Address {
     /// Length of the longest encoding, in bytes.
-    pub const MAX: usize = 224;
+    pub const MAX: usize = 232;
 
     /// Highest number of IP addresses in an encoding, of both families together.
     pub const MAX_IP: usize = 5;
@@ -119,7 +123,8 @@ impl Address {
         let flag = |is_there: bool, flag: u8| if is_there { flag } else { 0 };
         let flags = flag(self.sim.is_some(), FLAG_SIM)
             | flag(self.rank.is_some(), FLAG_RANK)
-            | flag(port.is_some(), FLAG_PORT);
+            | flag(port.is_some(), FLAG_PORT)
+            | flag(self.agent.is_some(), FLAG_AGENT);
         let mode = self.security.and_then(|mode| MODES.iter().position(|m| *m == mode));
         let flags = flags | mode.map_or(0, |at| (at as u8 + 1) << SECURITY_AT);
         out.extend_from_slice(&[VERSION, flags, ips.len() as u8, ether.len() as u8]);
@@ -129,6 +134,7 @@ impl Address {
         for number in [self.sim, self.rank, port].into_iter().flatten() {
             out.extend_from_slice(&number.to_le_bytes());
         }
+        self.agent.into_iter().for_each(|agent| out.extend_from_slice(&agent.to_le_bytes()));
         ips.iter().for_each(|ip| ip.encode(&mut out));
         ether.iter().for_each(|e| out.extend_from_slice(&e.encode()));
         debug_assert!(out.len() <= Address::MAX);
@@ -169,7 +175,8 @@ impl Address {
         }
         let crowded =
             usize::from(ips) > Address::MAX_IP || usize::from(interfaces) > Address::MAX_ETHER;
-        if flags & !(FLAG_SIM | FLAG_RANK | SECURITY | FLAG_PORT) != 0 || crowded {
+        let known = FLAG_SIM | FLAG_RANK | SECURITY | FLAG_PORT | FLAG_AGENT;
+        if flags & !known != 0 || crowded {
             return Err(AddressError::Invalid);
         }
         let mut address = Address {
@@ -187,6 +194,9 @@ impl Address {
         };
         (address.sim, address.rank) = (number(FLAG_SIM)?, number(FLAG_RANK)?);
         let port = number(FLAG_PORT)?;
+        if flags & FLAG_AGENT != 0 {
+            address.agent = Some(u64::from_le_bytes(take(&mut rest)?));
+        }
         address.decode_ips(usize::from(ips), port, &mut rest)?;
         for _ in 0..interfaces {
             let one = EtherAddr::decode(&take(&mut rest)?).ok_or(AddressError::Invalid)?;
@@ -301,6 +311,9 @@ impl fmt::Display for Address {
         if self.shm != 0 {
             write!(f, " shm {:016x} on host {:016x}", self.shm, self.host)?;
         }
+        if let Some(agent) = self.agent {
+            write!(f, " agent {agent:016x}")?;
+        }
         for socket in &self.udp {
             write!(f, " udp {socket}")?;
         }
@@ -343,6 +356,7 @@ mod tests {
             sim: Some(77),
             rank: Some(5),
             security: Some(Mode::Encrypt),
+            agent: Some(11),
         }
     }
 
@@ -357,6 +371,7 @@ mod tests {
             Address { udp: Vec::new(), ..sample() },
             Address { security: None, ..sample() },
             Address { security: Some(Mode::None), ..sample() },
+            Address { agent: None, ..sample() },
         ] {
             assert_eq!(Address::decode(&address.encode()), Ok(address));
         }
@@ -364,14 +379,15 @@ mod tests {
 
     #[test]
     fn encode__lays_fields_out_as_the_protocol_says() {
-        let wanted: [&[u8]; 15] = [
-            &[5, 27, 3, 1],
+        let wanted: [&[u8]; 16] = [
+            &[5, 59, 3, 1],
             &0x0102_0304_0506_0708_u64.to_le_bytes(),
             &9u64.to_le_bytes(),
             &10u64.to_le_bytes(),
             &77u32.to_le_bytes(),
             &5u32.to_le_bytes(),
             &4001u32.to_le_bytes(),
+            &11u64.to_le_bytes(),
             &[4, 1, 0xa0, 0x0f, 10, 0, 0, 1],
             &[6, 0, 5, 0],
             &Ipv6Addr::LOCALHOST.octets(),

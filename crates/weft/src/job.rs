@@ -22,6 +22,7 @@ use weft_launch::{self as launch, Bootstrap, Bootstrapped, LaunchError};
 use weft_link::copied::Origin;
 use weft_link::ether::EtherType;
 use weft_link::secure::{JobKey, Mode, Security};
+use weft_link::shm::broker::BrokerConfig;
 use weft_link::wrap::{Capture, FaultSpec, Wrappers};
 use weft_link::{ports, Ports, ShmConfig, ShmLink, TcpConfig, TcpLink, UdpConfig, UdpLink};
 use weft_link::{Address, Link, LinkError, PacketConfig, PacketLink};
@@ -416,6 +417,13 @@ pub fn agent_from_env() -> AgentConfig {
     }
 }
 
+/// Returns the configuration of shared memory. Ranks in other containers of this host are reached
+/// by way of its agent, if there is one.
+fn shm_config(id: EndpointId, job_key: &JobKey) -> ShmConfig {
+    let broker = Some(BrokerConfig::new(agent_from_env().names, job_key.clone()));
+    ShmConfig { sleeps_often: oversubscribed(), broker, ..ShmConfig::new(id) }
+}
+
 /// Asks the agent to serve an endpoint. If there are not enough cores for both, the endpoint yields
 /// the core while it waits for the agent.
 fn attach(config: &mut Config, security: &Security) -> Result<AgentLink, LinkError> {
@@ -464,8 +472,7 @@ pub(crate) fn open_locked(
         }
     };
     if links.shm {
-        let shm = ShmConfig { sleeps_often: oversubscribed(), ..ShmConfig::new(id) };
-        take("shm", ShmLink::new(shm).map(|l| Box::new(l) as _));
+        take("shm", ShmLink::new(shm_config(id, &job_key)).map(|l| Box::new(l) as _));
     }
     let security = Security { mode, job_key: job_key.clone(), me: id };
     let mut services = None;

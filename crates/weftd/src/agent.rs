@@ -1,12 +1,12 @@
 //! The main loop: rings of ranks on one side, links on the other.
 
 use crate::links::Pool;
-use crate::options::Options;
+use crate::options::{Options, SHARING_MAX};
 use crate::room::{Room, CALLERS_MAX, CALLERS_OF_USER, TOTALS};
 use crate::status::{Desk, Question};
 use crate::sys;
 use std::time::Duration;
-use weft_agent::{Caller, Control, Hub, VERSION};
+use weft_agent::{Broker, BrokerLimits, Caller, Control, Hub, VERSION};
 use weft_core::Instant;
 use weft_link::{LinkError, LinkEvent, Next, Turn, WaitFd};
 
@@ -16,6 +16,8 @@ const RARELY: Duration = Duration::from_micros(250);
 const SELDOM: Duration = Duration::from_millis(1);
 /// Longest sleep, so that signals and the status socket are checked as often.
 const SLEEP_MAX: Duration = Duration::from_millis(500);
+/// The same while a rank that shares memory has to read before another one is joined to it.
+const SLEEP_KEPT: Duration = Duration::from_millis(5);
 /// With `once`: time without ranks after which the agent ends.
 const EMPTY_MAX: Duration = Duration::from_secs(60);
 
@@ -25,6 +27,7 @@ pub struct Agent {
     hub: Hub,
     room: Room,
     desk: Desk,
+    broker: Broker,
     look_at: Instant,
     listen_at: Instant,
     empty_since: Option<Instant>,
@@ -45,6 +48,7 @@ impl Agent {
         let hub = Hub::listen(&options.name, seats + CALLERS_MAX, seats + CALLERS_OF_USER)?;
         sys::let_all_connect(&options.name);
         let desk = Desk::open(&options.name)?;
+        let broker = open_broker(&options)?;
         let pool = Pool::open(&options)?;
         let now = sys::now();
         let room = Room::new(options.clone(), pool, sys::effective_user(), now);
@@ -53,6 +57,7 @@ impl Agent {
             hub,
             room,
             desk,
+            broker,
             look_at: now,
             listen_at: now,
             empty_since: Some(now),
@@ -129,6 +134,8 @@ impl Agent {
         self.room.look_at_waiting();
         self.tell_refused();
         self.room.clear();
+        let sharing = &self.options.sharing;
+        self.broker.serve(&|one, other| sharing.may(one, other));
         self.answer(now);
         match self.room.is_empty() {
             true => {
@@ -141,12 +148,12 @@ impl Agent {
     /// Answers at the status socket. To end the agent takes its owner or root, and no attached
     /// ranks.
     fn answer(&mut self, now: Instant) {
-        let (hub, room, mut stop) = (&self.hub, &self.room, false);
+        let (hub, room, broker, mut stop) = (&self.hub, &self.room, &self.broker, false);
         self.desk.serve(now, |question, user| {
             let is_owner = room.commands(user);
             let ranks = room.ranks();
             match question {
-                Question::Status => report(hub, room, user),
+                Question::Status => report(hub, room, broker, user),
                 Question::Stop if !is_owner => "refused: not its owner\n".to_string(),
                 Question::Stop if ranks > 0 => format!(
                     "refused: {ranks} ranks are attached; try again when their jobs have ended, \
@@ -208,9 +215,10 @@ impl Agent {
     fn prepare_sleep(&mut self, now: Instant, fds: &mut Vec<WaitFd>) -> Option<Instant> {
         self.hub.wait_fds(fds);
         self.desk.wait_fds(fds);
+        self.broker.wait_fds(fds);
         // A caller not yet accepted may have sent everything: no descriptor would end the sleep.
         let mut idle = self.hub.prepare_wait() && !self.hub.has_callers();
-        let mut until = now + SLEEP_MAX;
+        let mut until = now + if self.broker.keeps() { SLEEP_KEPT } else { SLEEP_MAX };
         for seat in self.room.seats.values_mut() {
             until = seat.next_timeout().map_or(until, |at| until.min(at));
             for carrier in seat.carriers() {
@@ -235,8 +243,20 @@ impl Agent {
     }
 }
 
+/// Listens for ranks of containers that share memory.
+fn open_broker(options: &Options) -> Result<Broker, LinkError> {
+    let name = Broker::socket_name(&options.name);
+    sys::make_way(&name);
+    let of_user = options.quotas.sharing.unwrap_or(SHARING_MAX / 4 * 3);
+    let limits = BrokerLimits { ranks: SHARING_MAX, of_user: of_user.min(SHARING_MAX) };
+    let broker = Broker::listen(&options.name, limits)?;
+    sys::let_all_connect(&name);
+    sys::raise_files();
+    Ok(broker)
+}
+
 /// Returns the status as lines `name value`, and one line for each rank that the user may see.
-fn report(hub: &Hub, room: &Room, asking: u32) -> String {
+fn report(hub: &Hub, room: &Room, broker: &Broker, asking: u32) -> String {
     let mut out = format!(
         "weftd {}\nprotocol {VERSION}\nprocess {}\nname {}\nranks {}\nseats {}\nraw_free {}\n\
          served {}\nrefused {}\n",
@@ -249,6 +269,8 @@ fn report(hub: &Hub, room: &Room, asking: u32) -> String {
         room.served,
         room.refused,
     );
+    out.push_str(&format!("share {}\n", room.options.sharing));
+    broker.counters(&mut |name, value| out.push_str(&format!("{name} {value}\n")));
     if let Some(kernel) = room.pool.kernel() {
         let (words, clients) = kernel.in_use();
         out.push_str(&format!("kernel_words {words}\nkernel_clients {clients}\n"));

@@ -3,6 +3,7 @@
 use lexopt::{Arg::Long, Arg::Short, Parser, ValueExt};
 use std::ffi::OsString;
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 use weft_link::ether::EtherType;
 use weft_link::secure::RUNS_MAX;
@@ -23,6 +24,84 @@ pub struct Quotas {
     pub words: usize,
     /// Multicast groups of one rank.
     pub groups: usize,
+    /// Ranks of one user that share memory with other containers; `None`: three quarters of
+    /// [`SHARING_MAX`].
+    pub sharing: Option<usize>,
+}
+
+/// Most ranks that share memory with other containers.
+pub const SHARING_MAX: usize = 512;
+
+/// The pairs of users whose ranks the agent joins over shared memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Sharing {
+    /// None.
+    Off,
+    /// Ranks of one user.
+    Same,
+    /// Ranks of one user, and ranks of two users whose numbers are in the same of these ranges.
+    Within(Vec<RangeInclusive<u32>>),
+    /// Ranks of any users.
+    Any,
+}
+
+impl Sharing {
+    fn parse(text: &str) -> Option<Sharing> {
+        let range = |word: &str| {
+            let (first, last) = word.split_once('-').unwrap_or((word, word));
+            let range: RangeInclusive<u32> =
+                first.trim().parse().ok()?..=last.trim().parse().ok()?;
+            (!range.is_empty()).then_some(range)
+        };
+        Some(match text {
+            "off" => Sharing::Off,
+            "same" => Sharing::Same,
+            "any" => Sharing::Any,
+            ranges => Sharing::Within(ranges.split(',').map(range).collect::<Option<_>>()?),
+        })
+    }
+
+    /// Tells if ranks of two users may share memory, by the numbers that the kernel shows to this
+    /// process.
+    ///
+    /// # Errors
+    /// They may not; the reason.
+    pub fn may(&self, one: u32, other: u32) -> Result<(), String> {
+        let within = |ranges: &[RangeInclusive<u32>]| {
+            ranges.iter().any(|r| r.contains(&one) && r.contains(&other))
+        };
+        let nameless = weft_link::user::unknown();
+        match self {
+            Sharing::Off => Err("the agent joins no ranks (weftd --share off)".into()),
+            Sharing::Any => Ok(()),
+            _ if nameless.is_some_and(|n| n == one || n == other) => Err(format!(
+                "a rank runs as a user without a number in the user namespace of the agent (shown \
+                 as {one} and {other}): start weftd outside, or with --share any"
+            )),
+            _ if one == other => Ok(()),
+            Sharing::Within(ranges) if within(ranges) => Ok(()),
+            _ => Err(format!(
+                "the two run as users {one} and {other} for the agent: let both containers run as \
+                 one user, or start it with weftd --share {}-{} or any",
+                one.min(other),
+                one.max(other)
+            )),
+        }
+    }
+}
+
+impl fmt::Display for Sharing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Sharing::Off => f.write_str("off"),
+            Sharing::Same => f.write_str("same"),
+            Sharing::Any => f.write_str("any"),
+            Sharing::Within(ranges) => {
+                let each = ranges.iter().map(|r| format!("{}-{}", r.start(), r.end()));
+                f.write_str(&each.collect::<Vec<_>>().join(","))
+            }
+        }
+    }
 }
 
 /// Most seats of an agent.
@@ -77,6 +156,8 @@ pub struct Options {
     pub faults: Option<FaultSpec>,
     /// Connections to peers for which a rank's UDP link has packet numbers; fewer in tests.
     pub connections: u64,
+    /// The ranks that it joins over shared memory.
+    pub sharing: Sharing,
     /// Limits of users and ranks.
     pub quotas: Quotas,
 }
@@ -99,7 +180,15 @@ impl Default for Options {
             spin: Duration::from_micros(200),
             faults: None,
             connections: RUNS_MAX,
-            quotas: Quotas { ranks: None, peers: 1024, bytes: 16 << 20, words: 4096, groups: 64 },
+            sharing: Sharing::Same,
+            quotas: Quotas {
+                ranks: None,
+                peers: 1024,
+                bytes: 16 << 20,
+                words: 4096,
+                groups: 64,
+                sharing: None,
+            },
         }
     }
 }
@@ -153,7 +242,11 @@ usage: weftd [options]
   --quota KEY=N      limit of one user or rank; repeat for more:
                      ranks (of a user) [all seats but a quarter; for the user who started it all],
                      peers (of a rank) [1024], bytes (kept for a rank, each way) [16M],
-                     words (for fetch-and-add) [4096], groups [64]
+                     words (for fetch-and-add) [4096], groups [64], sharing (ranks of a user
+                     that share memory with other containers) [384]
+  --share USERS      ranks in different containers of this host share memory if they are of one
+                     job, and of: same (one user), any (any users), or ranges of user numbers such
+                     as 100000-165535, within which users may differ; off: none [same]
   --faults SPEC      faults that its UDP links inject, for tests: loss=1%,dup=1%,reorder=1%,seed=7
   --status           print the status of the agent at NAME
   --stop             end the agent at NAME, unless ranks are attached
@@ -238,6 +331,12 @@ impl Options {
                 let names = value.split(',').map(|n| n.trim().to_string());
                 self.interfaces = Some(names.filter(|n| !n.is_empty()).collect());
             }
+            Long("share") => {
+                let value = words.value()?.string()?;
+                let wrong =
+                    || Wrong(format!("--share {value:?}: same, any, off or FIRST-LAST,..."));
+                self.sharing = Sharing::parse(&value).ok_or_else(wrong)?;
+            }
             Long("ethertype") => {
                 let value = words.value()?.string()?;
                 let wrong = || Wrong(format!("--ethertype {value:?} is not one from 0x0600"));
@@ -276,7 +375,8 @@ impl Options {
     }
 
     fn set_quota(&mut self, value: &str) -> Result<(), Wrong> {
-        let wrong = || Wrong(format!("--quota {value:?}: ranks, peers, bytes, words or groups"));
+        let wrong = format!("--quota {value:?}: ranks, peers, bytes, words, groups or sharing");
+        let wrong = || Wrong(wrong.clone());
         let (key, amount) = value.split_once('=').ok_or_else(wrong)?;
         let amount = number(key, amount)?;
         match key {
@@ -288,6 +388,7 @@ impl Options {
             "bytes" => self.quotas.bytes = amount.max(1 << 20),
             "words" => self.quotas.words = amount,
             "groups" => self.quotas.groups = amount,
+            "sharing" => self.quotas.sharing = Some(amount),
             _ => return Err(wrong()),
         }
         Ok(())
@@ -333,13 +434,30 @@ mod tests {
     }
 
     #[test]
+    fn may__users_differ_only_where_the_setting_lets_them() {
+        let may = |words: &str, one, other| parse(words).unwrap().sharing.may(one, other);
+        assert_eq!(may("", 1000, 1000), Ok(()));
+        let why = may("", 1001, 1000).unwrap_err();
+        assert!(why.contains("users 1001 and 1000") && why.contains("--share 1000-1001"), "{why}");
+        assert_eq!(may("--share any", 1, 2), Ok(()));
+        assert!(may("--share off", 1, 1).is_err());
+        let ranges = "--share 5,100-200,1000-2000";
+        assert_eq!(parse(ranges).unwrap().sharing.to_string(), "5-5,100-200,1000-2000");
+        assert_eq!(may(ranges, 100, 200), Ok(()));
+        assert_eq!(may(ranges, 7, 7), Ok(()));
+        assert!(may(ranges, 200, 1000).is_err() && may(ranges, 5, 100).is_err());
+    }
+
+    #[test]
     fn parse__what_is_wrong_is_named() {
         for (text, named) in [
             ("--udp-ports 9-8", "--udp-ports \"9-8\""),
             ("--nmae x", "'--nmae'"),
             ("--seats", "'--seats'"),
             ("--seats many", "--seats \"many\" is not a number"),
-            ("--quota ranks", "ranks, peers, bytes, words or groups"),
+            ("--quota ranks", "ranks, peers, bytes, words, groups or sharing"),
+            ("--share 9-8", "--share \"9-8\""),
+            ("--share some", "--share \"some\""),
             ("--links tcp", "--links \"tcp\""),
             ("--once=yes", "'--once'"),
             ("-o", "'-o'"),
@@ -378,6 +496,7 @@ mod tests {
             "--links",
             "--udp-ports",
             "--kernel",
+            "--share",
             "--user",
         ] {
             assert!(HELP.contains(name));

@@ -11,6 +11,7 @@ mod bandwidth;
 pub mod barrier;
 pub mod chain;
 mod choice;
+mod containers;
 mod ethernet;
 pub mod far;
 mod floor;
@@ -160,6 +161,9 @@ pub enum What {
     Ethernet,
     /// weft beside the kernel's TCP used in the same way, each target met or not
     AgainstTcp,
+    /// Ranks in two sets of namespaces of this host, joined by its agent, beside ranks in one: each
+    /// target met or not
+    Containers,
     /// Work of agents and kernels while ranks compute, compared with ranks, between lab hosts
     Agent,
     /// MPI programs over weft and over TCP, each target met or not (root)
@@ -576,6 +580,9 @@ fn print(args: &Args, links: Vec<LinkName>, benches: &[What]) -> Result<()> {
     }
     if args.what == What::Mpi {
         return mpi::print(&args.options, args.json, &mut out);
+    }
+    if args.what == What::Containers {
+        return containers::print(&args.options, args.json, &mut out);
     }
     if args.what == What::Agent {
         return service::print(&args.options, args.json, &mut out);

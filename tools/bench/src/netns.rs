@@ -25,6 +25,8 @@ pub enum Place {
     Inside,
     /// On two hosts of a lab, joined by a veth pair of this MTU.
     Between(u32),
+    /// On two hosts of a lab, which share memory by way of an agent that serves both.
+    Apart,
     /// As `Between`, behind a switch that loses this share of the packets, in percent. Packets come
     /// to the switch one by one, with 0 percent, too.
     Losing(u32, u32),
@@ -46,6 +48,7 @@ impl Hosts {
         let (hosts, mtu, loss) = match place {
             Place::Here => return Ok(None),
             Place::Inside => (1, 1500, None),
+            Place::Apart => (2, 1500, None),
             Place::Between(mtu) => (2, mtu, None),
             Place::Losing(mtu, percent) => (2, mtu, Some(f64::from(percent) / 100.0)),
         };

@@ -15,6 +15,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::Ipv4Addr;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -46,6 +47,8 @@ pub struct Pair {
     members: Vec<Member>,
     /// The agent of each host, where the link is `agent`.
     agents: Vec<Child>,
+    /// The folder of the agent that joins the two.
+    folder: Option<PathBuf>,
     // Dropped after the members: members leave their hosts before the hosts end.
     _hosts: Option<Hosts>,
 }
@@ -64,6 +67,7 @@ impl Drop for Pair {
             let _ = agent.kill();
             let _ = agent.wait();
         }
+        self.folder.iter().for_each(|folder| _ = std::fs::remove_dir_all(folder));
     }
 }
 
@@ -120,6 +124,8 @@ fn ends() -> Result<([Ends; 2], [UnixStream; 2])> {
 
 /// The agent's socket on each host: abstract names belong to a network namespace.
 const AGENT: &str = "@weft-bench-agent";
+/// The socket of the agent that joins the ranks of two hosts, in a folder of its own.
+const BROKER: &str = "agent.sock";
 
 /// Starts the agent of a rank's host, on the rank's core.
 fn spawn_agent(rank: usize, hosts: &Hosts, kernel: bool) -> Result<Child> {
@@ -135,6 +141,23 @@ fn spawn_agent(rank: usize, hosts: &Hosts, kernel: bool) -> Result<Child> {
     Ok(weft_run::agent::start_and_wait(command, weft_run::agent::PATIENCE)?.0)
 }
 
+/// Starts an agent that joins the ranks of two hosts: its socket is a path that both see. Returns
+/// the folder of the socket too.
+fn spawn_broker() -> Result<(Child, PathBuf)> {
+    let name = format!("weft-bench-{:x}", weft_link::random_u64() >> 16);
+    let folder = std::env::temp_dir().join(name);
+    let socket = folder.join(BROKER);
+    let socket = socket.to_str().context("the folder for temporary files has no UTF-8 name")?;
+    let mut command = weft_run::agent::lasting(socket);
+    command.args(["--links", "udp"]);
+    if std::env::var_os("WEFT_LOG").is_none() {
+        command.env("WEFT_LOG", "warn");
+    }
+    sys::prepare(&mut command, Setup { inherited: Vec::new(), cpus: None, host: None });
+    let (agent, _) = weft_run::agent::start_and_wait(command, weft_run::agent::PATIENCE)?;
+    Ok((agent, folder))
+}
+
 /// Returns the core of a rank, if there is one for each.
 fn core(rank: usize) -> Option<CpuSet> {
     cores().map(|cores| {
@@ -144,7 +167,14 @@ fn core(rank: usize) -> Option<CpuSet> {
     })
 }
 
-fn spawn(kind: &Kind, rank: usize, key: u64, ends: &Ends, hosts: Option<&Hosts>) -> Result<Child> {
+fn spawn(
+    kind: &Kind,
+    rank: usize,
+    key: u64,
+    ends: &Ends,
+    hosts: Option<&Hosts>,
+    broker: Option<&Path>,
+) -> Result<Child> {
     let program = std::env::current_exe().context("finding this program")?;
     let numbers = ends.numbers();
     let fds: Vec<String> = numbers.iter().map(RawFd::to_string).collect();
@@ -160,6 +190,7 @@ fn spawn(kind: &Kind, rank: usize, key: u64, ends: &Ends, hosts: Option<&Hosts>)
     if kind.link == "agent" {
         command.env(weft_run::agent::NAME, AGENT);
     }
+    command.envs(broker.map(|socket| (weft_run::agent::NAME, socket)));
     let cpus = core(rank);
     if let Some(hosts) = hosts {
         let [a, b] = [&hosts.entrances[0], &hosts.entrances[1]].map(|host| match kind.place {
@@ -180,7 +211,7 @@ impl Pair {
         let key = weft_link::random_u64();
         let (ends, controls) = ends()?;
         let hosts = Hosts::start(kind.place)?;
-        let mut pair = Pair { members: Vec::new(), agents: Vec::new(), _hosts: None };
+        let mut pair = Pair { members: Vec::new(), agents: Vec::new(), folder: None, _hosts: None };
         let kernel =
             kind.config.contains(&("WEFT_FETCH_ADD", weft::choices::Server::Kernel.name()));
         if let (Some(hosts), "agent") = (&hosts, kind.link) {
@@ -188,9 +219,16 @@ impl Pair {
                 pair.agents.push(spawn_agent(rank, hosts, kernel)?);
             }
         }
+        if kind.place == Place::Apart {
+            let (agent, folder) = spawn_broker()?;
+            pair.agents.push(agent);
+            pair.folder = Some(folder);
+        }
+        let broker = pair.folder.as_ref().map(|folder| folder.join(BROKER));
         for ((rank, ends), control) in ends.iter().enumerate().zip(controls) {
             control.set_read_timeout(Some(PATIENCE))?;
-            let process = spawn(kind, rank, key, ends, hosts.as_ref())?;
+            let hosts = hosts.as_ref();
+            let process = spawn(kind, rank, key, ends, hosts, broker.as_deref())?;
             let answers = BufReader::new(control.try_clone()?);
             pair.members.push(Member { process, control, answers });
         }
@@ -213,7 +251,7 @@ impl Pair {
         let mut env: BTreeMap<String, String> = own.collect();
         env.extend(config.iter().map(|(name, value)| (name.to_string(), value.to_string())));
         let start = |rank| far::Start { rank, link: link.to_owned(), key, env: env.clone() };
-        let mut pair = Pair { members: Vec::new(), agents: Vec::new(), _hosts: None };
+        let mut pair = Pair { members: Vec::new(), agents: Vec::new(), folder: None, _hosts: None };
         for (process, control) in far.start([start(0), start(1)])? {
             control.set_read_timeout(Some(PATIENCE))?;
             let answers = BufReader::new(control.try_clone()?);

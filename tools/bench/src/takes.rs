@@ -40,7 +40,7 @@ fn takes(what: What) -> &'static [&'static str] {
         What::Choices => &["--link", "--out"],
         What::Suite => &["--size", "--out", "--situations"],
         What::Agent => &["--json"],
-        What::Mpi => &["--size", "--json"],
+        What::Mpi | What::Containers => &["--size", "--json"],
     }
 }
 
@@ -76,6 +76,7 @@ pub fn check(args: &Args) -> Result<()> {
         let why = match what {
             What::Suite => ": it measures every link",
             What::Agent => ": it compares the link agent with packet",
+            What::Containers => ": it compares shm with shm",
             What::Mpi => ": it compares what MPI programs get by default with TCP",
             What::Choices => ": it measures every choice",
             _ => "",
@@ -93,7 +94,9 @@ pub fn check(args: &Args) -> Result<()> {
         ensure!(!args.options.loaded, "--loaded loads this host alone: leave it out with --hosts");
         args.options.reach.far()?;
     }
-    if args.options.netns == netns::Mode::Off && matches!(what, What::Agent | What::Mpi) {
+    if args.options.netns == netns::Mode::Off
+        && matches!(what, What::Agent | What::Mpi | What::Containers)
+    {
         bail!("this is measured between lab hosts only: leave out --netns off");
     }
     if what == What::Barrier {

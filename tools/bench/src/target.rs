@@ -265,6 +265,20 @@ pub(super) fn text(title: &str, checks: &[Check], notes: &[String]) -> String {
     out
 }
 
+/// Prints the lines of a table, and how many of them meet their targets.
+pub(super) fn show(title: &str, run: &Run<'_>, json: bool, out: &mut impl Write) -> Result<()> {
+    if json {
+        for check in &run.checks {
+            writeln!(out, "{}", check.json()?)?;
+        }
+        return Ok(());
+    }
+    writeln!(out, "{}", text(title, &run.checks, &run.notes))?;
+    let met = run.checks.iter().filter(|check| check.verdict() == Verdict::Met).count();
+    writeln!(out, "{met} of {} lines with a target meet it", run.checks.len())?;
+    Ok(())
+}
+
 /// Measures the parts of the benchmark `name` over these links, and prints the results.
 pub fn print(
     (name, parts): (&'static str, &[Part]),

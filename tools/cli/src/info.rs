@@ -13,8 +13,10 @@ use weft_core::exception::FOR_PEERS;
 use weft_core::transfer::select::{eager_max, protocol, rendezvous_ns, Protocol};
 use weft_core::LinkCaps;
 use weft_link::secure::{JobKey, Mode, Security};
+use weft_link::shm::broker::BrokerConfig;
 use weft_link::{
-    Link, PacketConfig, PacketLink, ShmConfig, ShmLink, TcpLink, UdpConfig, UdpLink, XdpLink,
+    Link, LinkError, PacketConfig, PacketLink, ShmConfig, ShmLink, TcpLink, UdpConfig, UdpLink,
+    XdpLink,
 };
 
 /// Show links, protocols and the effective configuration
@@ -300,18 +302,37 @@ fn security() -> Result<(Mode, String)> {
     Ok((mode, text.to_string()))
 }
 
+/// Reports shared memory, and the agent by which it reaches ranks in other containers.
+fn shm(
+    config: &Config,
+    me: EndpointId,
+    job_key: &JobKey,
+) -> std::result::Result<LinkInfo, LinkError> {
+    let broker = Some(BrokerConfig::new(weft::job::agent_from_env().names, job_key.clone()));
+    let mut link = ShmLink::new(ShmConfig { broker, ..ShmConfig::new(me) })?;
+    let mut info = describe(config, "shm", Some(&mut link));
+    info.notes.push(match link.standing() {
+        Ok(at) => format!(
+            "reaches ranks of the job in other containers of this host too, joined by the agent at \
+             {}, for which this process is of user {}",
+            at.name, at.user
+        ),
+        Err(why) => format!(
+            "does not reach ranks in other containers of this host: {why}; `weft doctor` tells more"
+        ),
+    });
+    Ok(info)
+}
+
 fn links(config: &Config, mode: Mode) -> Vec<LinkInfo> {
     let me = EndpointId(weft_link::random_u64());
     let failed = |name, error: &dyn std::fmt::Display| LinkInfo {
         error: Some(error.to_string()),
         ..describe(config, name, None)
     };
-    let shm = match ShmLink::new(ShmConfig::new(me)) {
-        Ok(mut link) => describe(config, "shm", Some(&mut link)),
-        Err(error) => failed("shm", &error),
-    };
     let key: Vec<u8> = (0..4).flat_map(|_| weft_link::random_u64().to_le_bytes()).collect();
-    let Some(job_key) = JobKey::from_bytes(&key) else { return vec![shm] };
+    let Some(job_key) = JobKey::from_bytes(&key) else { return Vec::new() };
+    let shm = shm(config, me, &job_key).unwrap_or_else(|error| failed("shm", &error));
     let security = Security { mode, job_key, me };
     let sockets = |name: &'static str| {
         let open = weft::job::packet_from_env().map_err(|e| e.to_string()).and_then(|c| {

@@ -1,6 +1,7 @@
 //! Hidden checks that the integration tests start as ranks.
 
 use anyhow::{ensure, Context, Result};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
@@ -52,6 +53,12 @@ enum What {
         #[arg(long)]
         file: std::path::PathBuf,
     },
+    /// Two ranks exchange messages of many sizes, print the way that these took, and do it again
+    Exchange {
+        /// The second time begins when this file is there
+        #[arg(long)]
+        until: Option<PathBuf>,
+    },
 }
 
 fn value_of(rank: usize, bytes: usize) -> Vec<u8> {
@@ -67,6 +74,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         What::Watchdog => watchdog(),
         What::Circle => circle(),
         What::Left { file } => left(&file),
+        What::Exchange { until } => exchange(until.as_deref()),
     }
 }
 
@@ -99,6 +107,44 @@ fn left(file: &std::path::Path) -> Result<ExitCode> {
     let sent = world.send_blocking(1, 0, &[7; 100_000]);
     println!("send: {}", sent.err().context("a rank that left has taken it")?);
     job.abort(0, "the check is over")
+}
+
+/// Sizes of the messages: in one slot, in the ring, announced.
+const SIZES: [usize; 6] = [0, 8, 300, 20_000, 1 << 20, 5_000_000];
+
+fn exchange(until: Option<&Path>) -> Result<ExitCode> {
+    let job = weft::Job::init()?;
+    let (endpoint, world) = (job.endpoint(), job.world());
+    ensure!(world.size() == 2, "two ranks");
+    let (me, other) = (world.rank(), 1 - world.rank());
+    let both_ways = || -> Result<()> {
+        for bytes in SIZES {
+            let sent = world.send(other, TAG as u32, value_of(me, bytes));
+            let got = job.block_on(world.recv(other, TAG as u32, bytes))?;
+            ensure!(got == value_of(other, bytes), "{bytes} bytes of rank {other} changed");
+            job.block_on(sent)?;
+        }
+        Ok(())
+    };
+    both_ways()?;
+    let peer = world.peer(other).context("a rank is missing")?;
+    let count = |name| {
+        let counters = endpoint.link_counters();
+        counters.iter().filter(|(_, n, _)| *n == name).map(|(.., value)| value).sum::<u64>()
+    };
+    println!(
+        "rank {me} reaches {}; shm_sent {} shm_joined {} shm_direct {}",
+        endpoint.describe(peer),
+        count("shm_sent"),
+        count("shm_joined"),
+        count("shm_direct"),
+    );
+    while until.is_some_and(|file| !file.exists()) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    both_ways()?;
+    println!("rank {me} is done");
+    Ok(ExitCode::SUCCESS)
 }
 
 fn circle() -> Result<ExitCode> {

@@ -2,6 +2,7 @@
 #![allow(non_snake_case)]
 
 use serde_json::Value;
+use std::path::Path;
 use std::process::{Command, Output};
 
 fn bench(words: &[&str]) -> Output {
@@ -239,6 +240,21 @@ fn against_tcp__each_line_stands_beside_tcp_used_in_the_same_way() {
         let want = ["one way", "stream, time of a message", "one way, blocking wait"];
         assert!(got.is_empty() || want.iter().all(|what| whats.contains(what)), "{whats:?}");
     }
+}
+
+#[test]
+fn containers__shm_between_namespaces_stands_beside_shm_in_one() {
+    if !Path::new(env!("CARGO_BIN_EXE_weft")).with_file_name("weftd").is_file() {
+        return weft_conformance::skip("weftd is not built beside weft (cargo build -p weftd)");
+    }
+    let got = raw_lines(&["containers"]);
+    for line in &got {
+        assert_eq!((&line["bench"], &line["link"]), (&"containers".into(), &"shm".into()));
+        assert_eq!((&line["peer_name"], &line["target_peer"]), (&"shm in one".into(), &1.1.into()));
+        assert!(line["met"].is_boolean() && line["target_floor"].is_null(), "{line}");
+    }
+    let sizes: Vec<_> = got.iter().filter_map(|line| line["size"].as_u64()).collect();
+    assert!(got.is_empty() || sizes == [8, 1 << 20], "{sizes:?}");
 }
 
 #[test]

@@ -23,6 +23,8 @@ pub enum Purpose {
     PublicId,
     /// A client's key for counters in the kernel.
     Counters,
+    /// The proof of a rank that an agent joins to another one over shared memory.
+    Joined,
 }
 
 impl Purpose {
@@ -35,6 +37,7 @@ impl Purpose {
             Purpose::Encrypt => b"weft 1 encrypt",
             Purpose::PublicId => b"weft 1 public id",
             Purpose::Counters => b"weft 1 counters",
+            Purpose::Joined => b"weft 1 joined",
         }
     }
 }

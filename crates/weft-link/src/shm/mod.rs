@@ -4,6 +4,7 @@
 //! shared memory is checked; a peer that writes invalid values is dropped, a peer that dies is
 //! reported. See `ring` for the protocol of the rings and `rendezvous` for the connection setup.
 
+pub mod broker;
 mod direct;
 mod hub;
 #[cfg(all(test, loom))]
@@ -27,8 +28,10 @@ pub use rendezvous::{check as check_hello, example as example_hello, host};
 pub use sys::block::Block;
 
 use crate::random_u64;
+use crate::secure::JobKey;
 use crate::sync::Ordering;
 use crate::{Address, Frame, Link, LinkError, LinkEvent, PeerInfo, Sink, WaitFd};
+use broker::{BrokerConfig, Line, Standing};
 use peer::Peer;
 use rendezvous::{Hello, Kind};
 use ring::{Area as _, Sizes, UNIT};
@@ -59,6 +62,8 @@ pub struct ShmConfig {
     /// peers run a fence for each packet (some nanoseconds) instead of a barrier before each sleep,
     /// which interrupts all cores.
     pub sleeps_often: bool,
+    /// The agent over which peers in other network namespaces of this host are reached, if any.
+    pub broker: Option<BrokerConfig>,
 }
 
 impl ShmConfig {
@@ -72,6 +77,7 @@ impl ShmConfig {
             direct: DirectCopy::Auto,
             max_peers: 4096,
             sleeps_often: false,
+            broker: None,
         }
     }
 
@@ -108,6 +114,8 @@ struct Counters {
     sleeps: u64,
     refused: u64,
     lies: u64,
+    joined: u64,
+    unjoined: u64,
     gone: u64,
     direct: u64,
     mapped: u64,
@@ -131,6 +139,8 @@ pub struct ShmLink {
     probe: Box<u64>,
     detour: sys::memory::Detour,
     doors: Doors,
+    /// The connection to the agent that brokers, or the reason why there is none.
+    line: Result<Line, String>,
     peers: Vec<Peer>,
     /// By peer number: index in `peers`, `GONE` or `NEVER`.
     index: Vec<u32>,
@@ -158,6 +168,13 @@ impl ShmLink {
             return Err(LinkError::Unreachable(format!("shm configuration: {why}")));
         }
         let doors = Doors::open(name)?;
+        let line = match &config.broker {
+            Some(broker) => Line::open(broker, config.endpoint).map_err(|e| e.to_string()),
+            None => Err("this endpoint asks no agent".into()),
+        };
+        if let Ok(line) = &line {
+            doors.watch_line(line.socket())?;
+        }
         let probe = random_u64().max(1);
         if config.direct == DirectCopy::Auto {
             sys::memory::permit_peers();
@@ -172,6 +189,7 @@ impl ShmLink {
             probe: Box::new(probe),
             detour: sys::memory::Detour::default(),
             doors,
+            line,
             peers: Vec::new(),
             index: Vec::new(),
             gone: Vec::new(),
@@ -182,6 +200,15 @@ impl ShmLink {
             next: 0,
             config,
         })
+    }
+
+    /// Returns this endpoint's position at the agent that brokers, or the reason why it has none.
+    pub fn standing(&self) -> Result<&Standing, &str> {
+        self.line.as_ref().map(Line::standing).map_err(String::as_str)
+    }
+
+    fn job_key(&self) -> Option<&JobKey> {
+        self.config.broker.as_ref().map(|broker| &broker.job_key)
     }
 
     fn hello(&self, kind: Kind, to: EndpointId, sizes: Sizes) -> Hello {
@@ -262,7 +289,9 @@ impl ShmLink {
             if let Some(id) = peer.id {
                 self.set_index(id, GONE);
                 self.gone.push((id, peer.direct.process()));
-                self.events.push_back(match peer.refused.take() {
+                let closed = "it closed the connection before it answered";
+                let unheard = peer.ended_unheard().then(|| closed.to_string());
+                self.events.push_back(match peer.refused.take().or(unheard) {
                     Some(why) => LinkEvent::PeerRefused(id, why),
                     None => LinkEvent::PeerGone(id),
                 });
@@ -329,6 +358,56 @@ impl ShmLink {
         self.take_in(info, sizes, dialed)
     }
 
+    /// Returns the line to the agent that this endpoint and a peer share.
+    ///
+    /// # Errors
+    /// They share none; the reason.
+    fn shared_line(&self, address: &Address) -> Result<&Line, LinkError> {
+        let apart = "the peer runs on another host or in another network namespace";
+        let why = match (&self.line, address.agent) {
+            (Ok(line), Some(agent)) if line.standing().identity == agent => return Ok(line),
+            (Ok(_), Some(_)) => format!("{apart}, and has another agent"),
+            (Ok(_), None) => format!("{apart}, and has no agent (in it: `weft doctor`)"),
+            (Err(why), Some(_)) if self.config.broker.is_some() => format!("{apart}; {why}"),
+            (Err(_), None) if self.config.broker.is_some() => {
+                format!("{apart} (weftd joins containers of one host: `weft doctor`)")
+            }
+            _ => apart.into(),
+        };
+        Err(LinkError::Unreachable(why))
+    }
+
+    /// Connects to a peer in other namespaces of this host. Nothing that it sends is taken before
+    /// it has proven that it knows the key of the job.
+    fn join(&mut self, info: &PeerInfo) -> Result<LinkCaps, LinkError> {
+        let sizes = self.config.sizes();
+        let offer = self.hello(Kind::Offer, info.endpoint, sizes);
+        let line = self.shared_line(&info.address)?;
+        let Some(key) = self.job_key() else { return Err(LinkError::Unsupported) };
+        let (dialed, nonce) = rendezvous::join(line, key, self.user, &offer)?;
+        self.counters.joined += 1;
+        let caps = self.take_in(info, sizes, dialed)?;
+        if let Some(peer) = self.peer_mut(info.peer) {
+            (peer.muted, peer.unproven, peer.socket.joined) = (true, Some(nonce), true);
+        }
+        Ok(caps)
+    }
+
+    /// Connects to a peer by its listener where that is in this network namespace, else, and where
+    /// users have no common numbers, by the agent.
+    fn reach(&mut self, info: &PeerInfo) -> Result<LinkCaps, LinkError> {
+        if info.address.host != self.host {
+            return self.join(info);
+        }
+        match self.dial(info) {
+            Err(LinkError::Unreachable(why)) if self.shared_line(&info.address).is_ok() => {
+                log::debug!("endpoint {}: {why}; it is joined by the agent", info.endpoint);
+                self.join(info)
+            }
+            other => other,
+        }
+    }
+
     fn take_in(
         &mut self,
         info: &PeerInfo,
@@ -354,6 +433,7 @@ impl Link for ShmLink {
     fn advertise(&self, address: &mut Address) {
         address.host = self.host;
         address.shm = self.doors.key;
+        address.agent = self.standing().ok().map(|standing| standing.identity);
     }
 
     fn connect(&mut self, info: &PeerInfo) -> Result<LinkCaps, LinkError> {
@@ -361,8 +441,7 @@ impl Link for ShmLink {
             return Err(LinkError::Unreachable("the peer offers no shared memory".into()));
         }
         if info.address.host != self.host {
-            let why = "the peer runs on another host or in another network namespace";
-            return Err(LinkError::Unreachable(why.into()));
+            self.shared_line(&info.address)?;
         }
         if let Some(peer) = self.peer(info.peer) {
             return Ok(self.path_caps(peer));
@@ -375,7 +454,7 @@ impl Link for ShmLink {
             None if self.peers.len() >= self.config.max_peers => {
                 Err(LinkError::Unreachable("too many shared-memory peers".into()))
             }
-            None => self.dial(info),
+            None => self.reach(info),
         }
     }
 
@@ -472,6 +551,8 @@ impl Link for ShmLink {
             ("shm_sleeps", c.sleeps),
             ("shm_refused", c.refused),
             ("shm_lies", c.lies),
+            ("shm_joined", c.joined),
+            ("shm_unjoined", c.unjoined),
             ("shm_gone", c.gone),
             ("shm_direct", c.direct),
             ("shm_mapped", c.mapped),

@@ -31,6 +31,8 @@ pub(super) struct Socket {
     pub token: u64,
     /// The user at the other end.
     pub user: u32,
+    /// The agent joined the two.
+    pub joined: bool,
 }
 
 impl Socket {
@@ -77,6 +79,8 @@ pub(super) struct Peer {
     pub mtu: u32,
     /// Its packets are left in the ring for now.
     pub muted: bool,
+    /// The nonce that its answer has to repeat, until it has proven that it knows the job's key.
+    pub unproven: Option<u64>,
     /// It may know addresses of this process, and copy from and to them.
     pub copies: bool,
 }
@@ -134,6 +138,7 @@ impl Peer {
             windows: Vec::new(),
             mtu: sizes.mtu,
             muted: false,
+            unproven: None,
         }
     }
 
@@ -227,7 +232,14 @@ impl Peer {
     /// True if the connection is to be removed: the peer broke the protocol of the rings, or its
     /// process ended and all its packets are delivered.
     pub(super) fn finished(&self) -> bool {
-        self.lie.is_some() || (self.hung_up && !self.muted && self.idle())
+        let read = self.unproven.is_some() || (!self.muted && self.idle());
+        self.lie.is_some() || (self.hung_up && read)
+    }
+
+    /// True if a connection by way of the agent ended before a packet came: this side does not see
+    /// if the agent, or the peer, did not want it.
+    pub(super) fn ended_unheard(&self) -> bool {
+        self.socket.joined && self.rx.untouched()
     }
 
     /// Wakes the peer. If the socket buffer is full, it contains unread doorbells already; epoll

@@ -7,10 +7,12 @@
 //! carries doorbells (one byte) and memory that a peer shares ([`Shared`]). When it closes, the
 //! peer has ended.
 
+use super::broker::Line;
 use super::ring::Sizes;
 use super::sys::map;
 use super::sys::misc;
 use super::sys::socket::{self, Cred, Name};
+use crate::secure::{JobKey, Purpose};
 use crate::{random_u64, user, LinkError};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -122,6 +124,55 @@ impl Hello {
     }
 }
 
+/// The proof behind a [`Hello`] over a socket that an agent passed on: the sender knows the job's
+/// key.
+/// Little-endian: nonce u64, code 16 bytes. The offer draws the nonce, the answer repeats it. The
+/// code is derived from the job's key for hello and nonce, which name both sides and the direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Proof {
+    pub nonce: u64,
+    code: [u8; 16],
+}
+
+/// Length of an encoded [`Proof`].
+pub(super) const PROOF: usize = 24;
+
+impl Proof {
+    /// Proves a hello.
+    pub(super) fn of(key: &JobKey, hello: &Hello, nonce: u64) -> Proof {
+        let context = [&hello.encode()[..], &nonce.to_le_bytes()].concat();
+        Proof { nonce, code: key.derive(Purpose::Joined, &context) }
+    }
+
+    /// True if the sender of the hello knows the key. Takes the same time wherever codes differ.
+    pub(super) fn holds(&self, key: &JobKey, hello: &Hello) -> bool {
+        let right = Proof::of(key, hello, self.nonce).code;
+        right.iter().zip(self.code).fold(0, |differ, (a, b)| differ | (a ^ b)) == 0
+    }
+
+    pub(super) fn encode(&self) -> [u8; PROOF] {
+        let mut out = [0; PROOF];
+        out[..8].copy_from_slice(&self.nonce.to_le_bytes());
+        out[8..].copy_from_slice(&self.code);
+        out
+    }
+
+    pub(super) fn decode(bytes: &[u8; PROOF]) -> Proof {
+        let nonce = u64::from_le_bytes(std::array::from_fn(|i| bytes[i]));
+        Proof { nonce, code: std::array::from_fn(|i| bytes[8 + i]) }
+    }
+}
+
+/// Decodes a hello, and the proof behind it if there is one.
+pub(super) fn decode_proven(bytes: &[u8]) -> Result<(Hello, Option<Proof>), &'static str> {
+    match bytes.split_last_chunk::<PROOF>() {
+        Some((hello, proof)) if hello.len() == HELLO => {
+            Ok((Hello::decode(hello)?, Some(Proof::decode(proof))))
+        }
+        _ => Ok((Hello::decode(bytes)?, None)),
+    }
+}
+
 /// Memory of the sender, passed as a file. Little-endian: magic u32, version u8, kind u8 (3), pad
 /// u16, key u64, address u64, bytes u64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -174,8 +225,10 @@ pub fn check(bytes: &[u8]) {
     if let Ok(shared) = Shared::decode(bytes) {
         assert_eq!(shared.encode(), bytes, "two encodings: {shared:?}");
     }
-    if let Ok(hello) = Hello::decode(bytes) {
-        assert_eq!(hello.encode(), bytes, "a hello with two encodings: {hello:?}");
+    if let Ok((hello, proof)) = decode_proven(bytes) {
+        let proof = proof.map(|proof| proof.encode());
+        let again = [&hello.encode()[..], proof.as_ref().map_or(&[], |p| &p[..])].concat();
+        assert_eq!(again, bytes, "a hello with two encodings: {hello:?}");
         assert!(hello.sizes.segment_len() <= 2 * ((1 << 30) + (1 << 23)));
         assert!(hello.sizes.mtu as usize * 4 <= hello.sizes.data_len());
     }
@@ -289,7 +342,7 @@ pub(super) fn dial(key: u64, ours: u32, offer: &Hello) -> Result<Dialed, LinkErr
     // Only processes of the same user share memory.
     user::same(ours, cred.uid).map_err(LinkError::Unreachable)?;
     // It may have ended before it accepted the connection: then nobody listens any more.
-    offer_segment(socket, cred, offer).map_err(|why| call(key).err().unwrap_or(why))
+    offer_segment(socket, cred, offer, None).map_err(|why| call(key).err().unwrap_or(why))
 }
 
 /// Connects to the listener of `key`.
@@ -298,6 +351,22 @@ fn call(key: u64) -> Result<OwnedFd, LinkError> {
         Some(libc::ECONNREFUSED) => LinkError::Ended,
         _ => system("connecting a Unix socket", e),
     })
+}
+
+/// As `dial`, by way of an agent, to a peer in any namespaces of this host. Returns the nonce that
+/// the answer has to repeat. The kernel tells nothing about the process at the other end.
+pub(super) fn join(
+    line: &Line,
+    key: &JobKey,
+    ours: u32,
+    offer: &Hello,
+) -> Result<(Dialed, u64), LinkError> {
+    let [near, far] = socket::pair().map_err(|e| system("making a pair of sockets", e))?;
+    let nonce = random_u64();
+    let proof = Proof::of(key, offer, nonce);
+    let dialed = offer_segment(near, Cred { pid: 0, uid: ours }, offer, Some(proof))?;
+    line.join(offer.to, &far)?;
+    Ok((dialed, nonce))
 }
 
 /// As `dial`, to the agent that listens at `name`.
@@ -312,15 +381,22 @@ pub(super) fn dial_agent(name: &str, ours: u32, offer: &Hello) -> Result<Dialed,
     let foreign =
         |why| LinkError::Unreachable(format!("the agent at {name} is not trusted: {why}"));
     trusted_agent(ours, cred).map_err(foreign)?;
-    offer_segment(socket, cred, offer)
+    offer_segment(socket, cred, offer, None)
 }
 
-fn offer_segment(socket: OwnedFd, cred: Cred, offer: &Hello) -> Result<Dialed, LinkError> {
+fn offer_segment(
+    socket: OwnedFd,
+    cred: Cred,
+    offer: &Hello,
+    proof: Option<Proof>,
+) -> Result<Dialed, LinkError> {
     let segment = map::create(offer.sizes.segment_len())
         .map_err(|e| system("making a shared memory segment", e))?;
     let halves =
         map::map(&segment, offer.sizes).map_err(|e| system("mapping a shared segment", e))?;
-    let sent = socket::send(&socket, &offer.encode(), Some(segment.as_fd()));
+    let proof = proof.map(|proof| proof.encode());
+    let offered = [&offer.encode()[..], proof.as_ref().map_or(&[], |p| &p[..])].concat();
+    let sent = socket::send(&socket, &offered, Some(segment.as_fd()));
     sent.map_err(|e| match e.raw_os_error() {
         // The listener accepted the connection and had no descriptor for it, or it ended.
         Some(libc::EPIPE | libc::ECONNRESET) => {
@@ -412,7 +488,7 @@ mod tests {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
         // Closing is not enough: the child process of another test may have a copy for a while.
         theirs.shutdown(std::net::Shutdown::Both).unwrap();
-        let refused = offer_segment(ours.into(), Cred { pid: 1, uid: 1 }, &hello());
+        let refused = offer_segment(ours.into(), Cred { pid: 1, uid: 1 }, &hello(), None);
         assert!(matches!(refused, Err(LinkError::Unreachable(_))));
     }
 

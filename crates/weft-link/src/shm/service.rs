@@ -1,12 +1,13 @@
 //! The sockets of the link: accepts connections, reads answers, notices the end of peers. Runs
 //! rarely while polling, and on every wake-up.
 
+use super::broker::Said;
 use super::peer::{Peer, Socket};
-use super::rendezvous::{self, system, Hello, Kind, Shared, BELL, LONGEST, SHARED};
+use super::rendezvous::{self, system, Hello, Kind, Proof, Shared, BELL, LONGEST, SHARED};
 use super::ring::Lie;
 use super::sys::map;
 use super::sys::socket::{self, Epoll};
-use super::ShmLink;
+use super::{DirectCopy, ShmLink};
 use crate::{user, LinkError};
 use std::collections::BTreeMap;
 use std::io;
@@ -24,8 +25,9 @@ const HUB_MESSAGES: usize = 64;
 /// Reasons of refusals.
 const CROWDED: &str = "too many connections without a hello";
 const NO_DESCRIPTOR: &str = "no descriptor is left there (raise ulimit -n)";
-/// The token of the listener; connections count from 1.
+/// The tokens of the listener and of the line to the agent; connections count from 2.
 const LISTENER: u64 = 0;
+const LINE: u64 = 1;
 
 /// The sockets of a link.
 #[derive(Debug)]
@@ -67,7 +69,7 @@ impl Doors {
             listener,
             spare: Some(spare),
             paused: false,
-            last_token: LISTENER,
+            last_token: LINE,
             pending: Vec::new(),
             ready: Vec::new(),
         })
@@ -78,7 +80,12 @@ impl Doors {
         self.last_token += 1;
         let token = self.last_token;
         self.epoll.add(&fd, token).map_err(|e| system("watching a socket", e))?;
-        Ok(Socket { fd, token, user })
+        Ok(Socket { fd, token, user, joined: false })
+    }
+
+    /// Adds the line to the agent that brokers to the epoll set.
+    pub(super) fn watch_line(&self, line: &OwnedFd) -> Result<(), LinkError> {
+        self.epoll.add(line, LINE).map_err(|e| system("watching a socket", e))
     }
 
     /// Closes the oldest of the accepted sockets of the user who has most of them, so that no other
@@ -123,7 +130,7 @@ enum Heard {
     Refused(String),
     /// No descriptor was left for the one that came with the message.
     NoRoom,
-    Hello(Hello, Option<OwnedFd>),
+    Hello(Hello, Option<Proof>, Option<OwnedFd>),
     Shared(Shared, OwnedFd),
     Nonsense(&'static str),
 }
@@ -147,8 +154,8 @@ fn hear(fd: &OwnedFd) -> Heard {
             (Ok(_), None) => Heard::Nonsense("shared memory without a file"),
             (Err(what), _) => Heard::Nonsense(what),
         },
-        Ok(got) => match Hello::decode(&buf[..got.len]) {
-            Ok(hello) => Heard::Hello(hello, got.passed),
+        Ok(got) => match rendezvous::decode_proven(&buf[..got.len]) {
+            Ok((hello, proof)) => Heard::Hello(hello, proof, got.passed),
             Err(what) => Heard::Nonsense(what),
         },
         Err(e) if e.raw_os_error() == Some(libc::EMFILE) => Heard::NoRoom,
@@ -181,6 +188,8 @@ impl ShmLink {
         for &token in &ready {
             if token == LISTENER {
                 self.accept(accepts);
+            } else if token == LINE {
+                self.listen_to_agent();
             } else if let Some(at) = self.doors.pending.iter().position(|s| s.token == token) {
                 self.greet(at);
             } else if let Some(at) = self.peers.iter().position(|p| p.socket(token).is_some()) {
@@ -213,13 +222,50 @@ impl ShmLink {
                 }
             };
             match self.doors.watch(fd, of) {
-                Ok(socket) => self.doors.pending.push(socket),
+                Ok(socket) => self.receive(socket),
                 Err(e) => return self.refuse(&e.to_string()),
             }
-            self.greet(self.doors.pending.len() - 1);
-            if self.doors.pending.len() > MAX_PENDING {
-                self.doors.give_up_pending();
-                self.refuse(CROWDED);
+        }
+    }
+
+    /// Takes a new connection, whose hello may have come already.
+    fn receive(&mut self, socket: Socket) {
+        self.doors.pending.push(socket);
+        self.greet(self.doors.pending.len() - 1);
+        if self.doors.pending.len() > MAX_PENDING {
+            self.doors.give_up_pending();
+            self.refuse(CROWDED);
+        }
+    }
+
+    /// Reads the messages of the agent that brokers.
+    fn listen_to_agent(&mut self) {
+        for _ in 0..BURST {
+            let Ok(line) = &self.line else { return };
+            match line.said() {
+                None => return,
+                Some(Said::Joined(fd)) => match self.doors.watch(fd, self.user) {
+                    Ok(mut socket) => {
+                        socket.joined = true;
+                        self.receive(socket);
+                    }
+                    Err(e) => self.refuse(&e.to_string()),
+                },
+                Some(Said::Refused(why)) => {
+                    let name = &line.standing().name;
+                    self.line = Err(format!("the agent at {name} refuses: {why}"));
+                    return;
+                }
+                Some(Said::Nonsense(what)) => {
+                    self.refuse(&format!("from the agent: {what}"));
+                }
+                Some(Said::Ended) => {
+                    let name = &line.standing().name;
+                    let why = format!("the agent at {name} has ended: start it for new programs");
+                    log::info!("{why}; peers in other containers stay where they are joined");
+                    self.line = Err(why);
+                    return;
+                }
             }
         }
     }
@@ -256,10 +302,10 @@ impl ShmLink {
         }
         let socket = self.doors.pending.remove(at);
         let checked = match heard {
-            Heard::Hello(hello, Some(segment)) => {
-                self.check(&socket, &hello, &segment).map(|place| (hello, place))
+            Heard::Hello(hello, proof, Some(segment)) => {
+                self.check(&socket, &hello, proof, &segment).map(|place| (hello, place))
             }
-            Heard::Hello(_, None) => Err("hello without a segment".into()),
+            Heard::Hello(_, _, None) => Err("hello without a segment".into()),
             Heard::Closed => return,
             Heard::Bell | Heard::Refused(_) | Heard::Nothing | Heard::Shared(..) => {
                 Err("no hello".into())
@@ -283,11 +329,13 @@ impl ShmLink {
     /// halves to receive and to send in.
     fn check(
         &mut self,
-        Socket { fd, user, .. }: &Socket,
+        Socket { fd, user, joined, .. }: &Socket,
         hello: &Hello,
+        proof: Option<Proof>,
         segment: &OwnedFd,
     ) -> Result<(Option<usize>, [map::Half; 2]), String> {
         let endpoint = hello.from;
+        self.check_proof(*joined, hello, proof)?;
         // Larger rings take more memory; smaller ones have no room for the agent's messages.
         if self.is_hub && hello.sizes != self.config.sizes() {
             return Err(format!("endpoint {endpoint} uses other ring sizes than the agent"));
@@ -316,10 +364,28 @@ impl ShmLink {
         if self.is_hub && own() >= self.of_user {
             return Err(format!("user {user} has {} connections, the limit", self.of_user));
         }
-        let answer = self.hello(Kind::Answer, endpoint, hello.sizes).encode();
+        let answer = self.hello(Kind::Answer, endpoint, hello.sizes);
         let halves = map::map(segment, hello.sizes).map_err(|e| e.to_string())?;
+        let proven = match (self.job_key(), proof) {
+            (Some(key), Some(proof)) => Proof::of(key, &answer, proof.nonce).encode().into(),
+            _ => Vec::new(),
+        };
+        let answer = [&answer.encode()[..], &proven].concat();
         socket::send(fd, &answer, None).map_err(|e| e.to_string())?;
         Ok((crossed, halves))
+    }
+
+    /// Checks that a hello has a proof where the agent joined the two, and only there.
+    fn check_proof(&self, joined: bool, hello: &Hello, proof: Option<Proof>) -> Result<(), String> {
+        let endpoint = hello.from;
+        match (joined, proof) {
+            (false, None) => Ok(()),
+            (false, Some(_)) => Err(format!("endpoint {endpoint} was not joined by the agent")),
+            (true, proof) => match (self.job_key(), proof) {
+                (Some(key), Some(proof)) if proof.holds(key, hello) => Ok(()),
+                _ => Err(format!("endpoint {endpoint} does not know the key of this job")),
+            },
+        }
     }
 
     /// Makes a caller of a connection, or adds the connection to the peer `crossed`.
@@ -336,7 +402,8 @@ impl ShmLink {
                 at
             }
             None => {
-                let direct = Peer::direct_to(&socket.fd, self.config.direct);
+                let choice = if socket.joined { DirectCopy::Off } else { self.config.direct };
+                let direct = Peer::direct_to(&socket.fd, choice);
                 let halves = [tx, rx];
                 let mut peer = Peer::new(hello.from, socket, hello.sizes, halves, direct);
                 // A hub reads nothing from a caller before it has admitted it.
@@ -356,6 +423,24 @@ impl ShmLink {
         }
     }
 
+    /// Checks the answer of a peer that the agent was asked to join. From a proven peer packets are
+    /// taken; one without proof is no peer.
+    fn is_proven(&mut self, at: usize, hello: &Hello, proof: Option<Proof>) -> bool {
+        let Some(nonce) = self.peers[at].unproven else { return true };
+        let holds = |p: Proof| self.job_key().is_some_and(|key| p.holds(key, hello));
+        let is_right = |p: Proof| p.nonce == nonce && hello.to == self.config.endpoint && holds(p);
+        let proven = proof.is_some_and(is_right);
+        let peer = &mut self.peers[at];
+        if proven {
+            (peer.unproven, peer.muted) = (None, false);
+            return true;
+        }
+        let why = "it does not know the key of this job";
+        (peer.refused, peer.hung_up) = (Some(why.into()), true);
+        self.refuse(why);
+        false
+    }
+
     /// Reads the messages of a connection.
     fn listen_to(&mut self, at: usize, token: u64) {
         for _ in 0..if self.is_hub { HUB_MESSAGES } else { BURST } {
@@ -369,18 +454,23 @@ impl ShmLink {
                     peer.hung_up = true;
                     return;
                 }
-                Heard::Hello(hello, None)
+                Heard::Hello(hello, proof, None)
                     if hello.kind == Kind::Answer
                         && hello.from == peer.endpoint
                         && peer.dialed
                         && peer.socket.token == token =>
                 {
-                    self.heard(at, &hello);
+                    if self.is_proven(at, &hello, proof) {
+                        self.heard(at, &hello);
+                    }
                 }
                 Heard::Shared(shared, file) if self.takes_memory => peer.map(&shared, &file),
                 // The other side cannot know that this side does not map memory.
                 Heard::Shared(..) => {}
-                Heard::Refused(why) => peer.refused = Some(why),
+                Heard::Refused(why) => {
+                    self.counters.unjoined += u64::from(peer.socket.joined);
+                    peer.refused = Some(why);
+                }
                 Heard::NoRoom => peer.lie = Some(Lie("unexpected descriptor")),
                 Heard::Hello(..) => peer.lie = Some(Lie("unexpected hello")),
                 Heard::Nonsense(what) => peer.lie = Some(Lie(what)),

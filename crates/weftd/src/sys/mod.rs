@@ -102,6 +102,19 @@ pub fn let_all_connect(name: &str) {
     }
 }
 
+/// Raises the limit on open files as far as this process may: each rank takes a descriptor, and
+/// each socket passed on counts until it is read. If that fails, the limit stays.
+pub fn raise_files() {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is writable, then valid.
+    unsafe {
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 {
+            limit.rlim_cur = limit.rlim_max.min(65_536).max(limit.rlim_cur);
+            libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
+        }
+    }
+}
+
 /// Returns the user of the process at the other end, as the kernel reports it.
 pub fn peer_user(stream: &UnixStream) -> Option<u32> {
     let mut cred = libc::ucred { pid: 0, uid: u32::MAX, gid: 0 };

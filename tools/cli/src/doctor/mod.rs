@@ -1,6 +1,7 @@
 //! `weft doctor`: checks what works on this machine and how to fix the rest.
 
 mod between;
+mod containers;
 mod environment;
 mod host;
 mod memory;
@@ -108,6 +109,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let mut checks = Vec::new();
     if !args.mpi {
         checks.extend(memory::checks());
+        checks.push(containers::check());
         checks.extend(network::checks());
         checks.extend(host::checks());
         checks.extend(environment::checks());

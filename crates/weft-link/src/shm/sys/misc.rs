@@ -50,8 +50,7 @@ pub(in crate::shm) fn barrier() -> bool {
     membarrier(MEMBARRIER_GLOBAL_EXPEDITED)
 }
 
-/// Waits until a descriptor is readable, for tests. False after the timeout.
-#[cfg(all(test, not(loom)))]
+/// Waits until a descriptor is readable. False after the timeout.
 pub(in crate::shm) fn wait_readable(fd: std::os::fd::RawFd, timeout_ms: i32) -> bool {
     let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
     // SAFETY: one pollfd.

@@ -96,6 +96,43 @@ pub(in crate::shm) fn accept(listener: &OwnedFd) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
+/// Makes two sockets that are connected to each other.
+pub(in crate::shm) fn pair() -> io::Result<[OwnedFd; 2]> {
+    let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    let mut fds = [-1; 2];
+    // SAFETY: `fds` has room for the two descriptors.
+    check(unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, fds.as_mut_ptr()) })?;
+    // SAFETY: new descriptors that nothing else owns.
+    Ok(fds.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }))
+}
+
+fn option(fd: &OwnedFd, name: libc::c_int) -> io::Result<libc::c_int> {
+    let mut value: libc::c_int = 0;
+    let mut len = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: `value` is writable for `len` bytes.
+    check(unsafe {
+        let (fd, to) = (fd.as_raw_fd(), (&raw mut value).cast());
+        libc::getsockopt(fd, libc::SOL_SOCKET, name, to, &mut len)
+    })?;
+    Ok(value)
+}
+
+/// True if a descriptor that somebody passed is a Unix socket of the link's kind, and no listener.
+pub(in crate::shm) fn is_connection(fd: &OwnedFd) -> bool {
+    let is = |name, value| option(fd, name).is_ok_and(|v| v == value);
+    is(libc::SO_DOMAIN, libc::AF_UNIX)
+        && is(libc::SO_TYPE, libc::SOCK_SEQPACKET)
+        && is(libc::SO_ACCEPTCONN, 0)
+}
+
+/// True if the other side has read all that was sent.
+pub(in crate::shm) fn all_read(fd: &OwnedFd) -> bool {
+    let mut unread: libc::c_int = 0;
+    // SAFETY: `unread` is writable.
+    let asked = unsafe { libc::ioctl(fd.as_raw_fd(), libc::TIOCOUTQ, &mut unread) };
+    asked == 0 && unread == 0
+}
+
 /// Ends the connection for both sides, even if another process has a copy of the descriptor.
 pub(in crate::shm) fn shutdown(fd: &OwnedFd) {
     // SAFETY: no memory is passed.

@@ -222,6 +222,23 @@ fn pause__of_a_driver_is_not_silence_of_others() {
 }
 
 #[test]
+fn pause__between_question_and_verdict_is_not_silence_of_others() {
+    let mut world = World::joined(11, 2, Config::default());
+    world.cut.insert((0, 1));
+    let limit = world.now + 5_000 * MS;
+    let asks = |w: &World| w.hosts[1].node.as_ref().is_some_and(|n| n.stats().suspected > 0);
+    assert!(world.run_until(limit, asks));
+    world.cut.clear();
+    world.pause(1);
+    world.run(seconds(10));
+    world.resume(1);
+    let limit = world.now + 20_000 * MS;
+    assert!(world.run_until(limit, World::is_settled));
+    assert_eq!(world.node(1).stats().declared_lost, 0);
+    world.check_stories();
+}
+
+#[test]
 fn clock__may_jump() {
     let mut world = World::joined(10, 6, Config::default());
     for jump in [3_600_000, -3_000_000, 500, -400, 86_400_000_i64] {

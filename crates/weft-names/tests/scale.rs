@@ -72,3 +72,45 @@ fn claim_cost(world: &mut World, probes: u64) -> f64 {
     }
     (received(world) - begun).saturating_sub(probes) as f64 / n as f64
 }
+
+#[test]
+fn scale__names_converge_after_a_partition_of_half() {
+    // More hosts take minutes here; the decision record has the figures of 256.
+    for n in [64] {
+        let mut world = preset(n);
+        world.run(Duration::from_millis(301));
+        for h in 0..n {
+            for i in 0..10u32 {
+                let owner = Owner { user: 1, process: i, serial: 1 };
+                let claim = Claim::new(owner, 1000 + i, h as u32..=h as u32).endpoint(1);
+                world.with(h, |node, now| node.claim(now, claim)).unwrap();
+            }
+        }
+        let filter =
+            Filter { kind: 1003, lower: 0, upper: u32::MAX, mode: Mode::Each, timeout: None };
+        world.watch(1, filter.clone());
+        world.watch(n - 1, filter);
+        let claimed = world.now;
+        assert!(world.run_until(claimed + 20_000 * MS, World::is_settled));
+        println!("{n} hosts: names of all on all after {} ms", (world.now - claimed) / MS);
+        world.check_names(1003);
+        (0..n / 2).for_each(|h| world.parts[h] = 1);
+        let parted = world.now;
+        let apart = |w: &World| {
+            let rings = w.hosts.iter().filter_map(|h| h.node.as_ref());
+            rings.into_iter().all(|n| n.members().ring().len() == w.hosts.len() / 2)
+        };
+        assert!(world.run_until(parted + 20_000 * MS, apart), "{n} hosts");
+        println!("{n} hosts: parted after {} ms", (world.now - parted) / MS);
+        assert_eq!(world.hosts[1].readers[0].names.len(), n / 2);
+        world.parts.fill(0);
+        let sent = |w: &World| w.hosts.iter().map(|h| h.sent).sum::<u64>();
+        let (healed, before) = (world.now, sent(&world));
+        assert!(world.run_until(healed + 60_000 * MS, World::is_settled), "{n} hosts");
+        let messages = (sent(&world) - before) / n as u64;
+        let time = (world.now - healed) / MS;
+        println!("{n} hosts, {} names: healed in {time} ms, {messages} messages a host", 10 * n);
+        world.check_names(1003);
+        world.check_stories();
+    }
+}

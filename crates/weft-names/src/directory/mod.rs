@@ -211,46 +211,54 @@ impl Directory {
         first: u64,
         changes: List<'_, Change>,
     ) -> Taken {
-        let Some(origin) = self.origins.get_mut(&host).filter(|_| host != self.me) else {
-            return Taken::Stranger;
-        };
-        if origin.life() != life || first > NUMBER_MAX {
+        let origin = self.origins.get(&host).filter(|o| host != self.me && o.life() == life);
+        if origin.is_none() || first > NUMBER_MAX {
             return Taken::Stranger;
         }
         for (number, change) in (first..).zip(changes.iter()) {
-            match number {
-                known if known <= origin.head() => continue,
-                next if next == origin.head() + 1 => {}
-                _ => return Taken::Gap,
+            let Some(origin) = self.origins.get_mut(&host) else { return Taken::Stranger };
+            if number > origin.head() {
+                origin.keep(number, change);
             }
-            origin.advance(1);
-            match change {
-                Change::Claimed(publication) if publication.claim == number => {
-                    self.stamp = self.stamp.max(publication.stamp.min(NUMBER_MAX));
-                    if origin.len() >= self.names_max {
-                        self.refused += 1;
-                        continue;
-                    }
-                    // A piece of a snapshot may have brought it.
-                    if origin.has(number) {
-                        continue;
-                    }
-                    let binding = origin.add(publication);
-                    if origin.is_shown() {
-                        show(&mut self.index, &mut self.changes, binding);
-                    }
-                }
-                Change::Withdrawn { claim, gone } => {
-                    let Some(binding) = origin.remove(claim) else { continue };
-                    origin.log(&binding, gone, self.log_max);
-                    if origin.is_shown() {
-                        hide(&mut self.index, &mut self.changes, binding, gone);
-                    }
-                }
-                Change::Claimed(_) => self.refused += 1,
+            while let Some((number, change)) = self.origins.get_mut(&host).and_then(Origin::due) {
+                self.apply(host, number, change);
             }
         }
-        Taken::Up
+        match self.origins.get(&host).is_some_and(Origin::has_gap) {
+            true => Taken::Gap,
+            false => Taken::Up,
+        }
+    }
+
+    /// Makes the next change of another host.
+    fn apply(&mut self, host: HostId, number: u64, change: Change) {
+        let Some(origin) = self.origins.get_mut(&host) else { return };
+        origin.advance(1);
+        match change {
+            Change::Claimed(publication) if publication.claim == number => {
+                self.stamp = self.stamp.max(publication.stamp.min(NUMBER_MAX));
+                if origin.len() >= self.names_max {
+                    self.refused += 1;
+                    return;
+                }
+                // A piece of a snapshot may have brought it.
+                if origin.has(number) {
+                    return;
+                }
+                let binding = origin.add(publication);
+                if origin.is_shown() {
+                    show(&mut self.index, &mut self.changes, binding);
+                }
+            }
+            Change::Withdrawn { claim, gone } => {
+                let Some(binding) = origin.remove(claim) else { return };
+                origin.log(&binding, gone, self.log_max);
+                if origin.is_shown() {
+                    hide(&mut self.index, &mut self.changes, binding, gone);
+                }
+            }
+            Change::Claimed(_) => self.refused += 1,
+        }
     }
 
     /// Takes a piece of the whole table of another host: the claims behind `after` up to `upto`,

@@ -6,6 +6,9 @@ use crate::wire::{Change, Have, Publication};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
+/// Most changes of a host that are kept while others before them are missing.
+const AHEAD_MAX: usize = 64;
+
 /// A claim that ended, while others may ask for it.
 #[derive(Clone, Debug)]
 struct Ended {
@@ -28,6 +31,8 @@ pub struct Origin {
     ended: VecDeque<Ended>,
     /// Head of the snapshot that is being taken, and the claims up to here that were taken.
     taking: (u64, u64),
+    /// Changes that came before others with lesser numbers.
+    ahead: BTreeMap<u64, Change>,
     shown: bool,
 }
 
@@ -43,7 +48,17 @@ pub enum Pages {
 impl Origin {
     pub(super) fn new(host: HostId, life: Life, shown: bool) -> Origin {
         let (live, ended) = (BTreeMap::new(), VecDeque::new());
-        Origin { host, life, head: 0, floor: 0, live, ended, taking: (0, 0), shown }
+        Origin {
+            host,
+            life,
+            head: 0,
+            floor: 0,
+            live,
+            ended,
+            taking: (0, 0),
+            ahead: BTreeMap::new(),
+            shown,
+        }
     }
 
     /// Returns the life in which the changes are numbered.
@@ -105,6 +120,24 @@ impl Origin {
         self.head += by;
     }
 
+    /// Keeps a change until those before it have come, if there is room.
+    pub(super) fn keep(&mut self, number: u64, change: Change) {
+        let is_next = number == self.head + 1;
+        if is_next || self.ahead.len() < AHEAD_MAX {
+            self.ahead.insert(number, change);
+        }
+    }
+
+    /// Takes the next change, if it has come.
+    pub(super) fn due(&mut self) -> Option<(u64, Change)> {
+        self.ahead.remove_entry(&(self.head + 1))
+    }
+
+    /// Returns true if changes came that others with lesser numbers are missing before.
+    pub(super) fn has_gap(&self) -> bool {
+        !self.ahead.is_empty()
+    }
+
     pub(super) fn seal(&mut self) {
         self.floor = self.head;
     }
@@ -147,6 +180,7 @@ impl Origin {
             self.head = head;
             self.floor = head;
             self.ended.clear();
+            self.ahead.clear();
             self.taking = (0, 0);
         }
         is_last

@@ -60,8 +60,16 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Watches these hosts, and no others. Returns those that are new.
-    pub fn set(&mut self, now: Instant, hosts: &[(HostId, u16)]) -> Vec<HostId> {
+    /// Watches these hosts. Of others that were watched before, and are there, those that are
+    /// silent stay until they answer or are lost: when many hosts go at once, the ring changes
+    /// faster than silence is judged. Returns those that are new.
+    pub fn set(
+        &mut self,
+        now: Instant,
+        hosts: &[(HostId, u16)],
+        is_there: impl Fn(HostId) -> bool,
+        config: &Config,
+    ) -> Vec<HostId> {
         let mut before = core::mem::take(&mut self.links);
         let mut added = Vec::new();
         for &(host, covers) in hosts {
@@ -81,6 +89,11 @@ impl Watch {
                 }
             });
             self.links.insert(host, Link { covers, ..link });
+        }
+        for (host, link) in before {
+            if now.since(link.heard) >= config.hushed() && is_there(host) {
+                self.links.insert(host, Link { covers: 0, ..link });
+            }
         }
         added
     }
@@ -198,8 +211,9 @@ mod tests {
 
     fn watch(hosts: &[(HostId, u16)]) -> (Watch, Config) {
         let mut watch = Watch::default();
-        watch.set(Instant(0), hosts);
-        (watch, Config::default())
+        let config = Config::default();
+        watch.set(Instant(0), hosts, |_| true, &config);
+        (watch, config)
     }
 
     #[test]
@@ -230,6 +244,18 @@ mod tests {
         let again = late + config.hushed();
         let (due, _) = watch.due(again, HOST, 0, &config).unwrap();
         assert!(due.ask && !due.lost);
+    }
+
+    #[test]
+    fn set__a_silent_host_that_is_there_stays_watched() {
+        let (mut watch, config) = watch(&[(HOST, 3), (HostId(2), 0), (HostId(3), 0)]);
+        let late = Instant(0) + config.silent();
+        let (due, _) = watch.due(late, HostId(2), 0, &config).unwrap();
+        watch.answered(late, HostId(2), due.probe.unwrap());
+        let added = watch.set(late, &[(HostId(4), 1)], |host| host != HostId(3), &config);
+        assert_eq!(added, [HostId(4)]);
+        assert_eq!(watch.iter().map(|(host, _)| host.0).collect::<Vec<_>>(), [1, 4]);
+        assert_eq!(watch.get(HOST).unwrap().covers, 0);
     }
 
     #[test]

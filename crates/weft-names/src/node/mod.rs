@@ -356,13 +356,21 @@ impl Node {
     }
 
     /// Sends a message to all hosts that are there: to those that this one watches, and by them to
-    /// those that they cover.
+    /// those that they cover. Those that a silent host covers get it from here.
     fn broadcast(&mut self, message: &Message<'_>) {
-        let to: Vec<(SocketAddr, u16)> = self
-            .watch
-            .iter()
-            .filter_map(|(host, link)| Some((self.members.get(host)?.record.address, link.covers)))
-            .collect();
-        to.into_iter().for_each(|(address, covers)| self.send(address, covers, message));
+        let (now, hushed) = (self.timers.now(), self.config.hushed());
+        let mut to: Vec<(HostId, u16)> = Vec::new();
+        for (host, link) in self.watch.iter() {
+            to.push((host, link.covers));
+            if now.since(link.heard) >= hushed {
+                let covered = self.members.ring().next(host, link.covers.into());
+                to.extend(covered.into_iter().map(|host| (host, 0)));
+            }
+        }
+        for (host, covers) in to {
+            if let Some(address) = self.members.get(host).map(|m| m.record.address) {
+                self.send(address, covers, message);
+            }
+        }
     }
 }

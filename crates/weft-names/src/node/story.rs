@@ -249,7 +249,9 @@ impl Node {
             let me = self.me.host;
             let watched = self.members.ring().watched(me, self.config.mesh_max);
             let before: Vec<HostId> = self.watch.iter().map(|(host, _)| host).collect();
-            let added = self.watch.set(now, &watched);
+            let members = &self.members;
+            let is_there = |host| members.get(host).is_some_and(|m| m.is_up());
+            let added = self.watch.set(now, &watched, is_there, &self.config);
             added.into_iter().for_each(|host| self.timers.arm(Timer::Watch(host), now));
             for host in before {
                 if self.watch.get(host).is_none() {

@@ -66,6 +66,11 @@ impl Timers {
         self.now
     }
 
+    /// Returns the node's time at the last call.
+    pub fn now(&self) -> Instant {
+        self.now
+    }
+
     /// Sets a timer, in place of its deadline before.
     pub fn arm(&mut self, timer: Timer, at: Instant) {
         self.disarm(timer);

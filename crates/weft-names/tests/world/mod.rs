@@ -367,9 +367,14 @@ impl World {
             }
             let message = self.flying.first_key_value().map(|(k, _)| k.0);
             let next = message.into_iter().chain(self.timers.first().map(|t| t.0)).min();
-            if next.is_none_or(|at| at > limit) {
-                self.now = limit;
-                return done(self);
+            // The condition is asked in quiet times, too.
+            let quiet = ask.min(limit);
+            if next.is_none_or(|at| at > quiet) {
+                self.now = quiet;
+                if quiet == limit {
+                    return done(self);
+                }
+                continue;
             }
             self.step();
         }

@@ -13,6 +13,7 @@ use weft_conformance::{cable, skip};
 use weft_link::secure::{JobKey, Mode, Security};
 use weft_link::wrap::{FaultSpec, Wrappers};
 use weft_link::{Address, Link, LinkError, PacketConfig, PacketLink, UdpConfig, UdpLink};
+use weft_link::{TcpConfig, TcpLink};
 use weft_link::{XdpConfig, XdpLink};
 
 const TAG: u64 = 5;
@@ -47,6 +48,11 @@ impl Way {
             "xdp" => {
                 let config = XdpConfig { interfaces, ..XdpConfig::default() };
                 Box::new(XdpLink::new(config, security)?)
+            }
+            "tcp" => {
+                let v4 = Some(std::net::Ipv4Addr::LOCALHOST);
+                let config = TcpConfig { v4, v6: None, host: 1, ..TcpConfig::default() };
+                Box::new(TcpLink::new(config, security)?)
             }
             _ => {
                 let v4 = Some(std::net::Ipv4Addr::LOCALHOST);
@@ -156,6 +162,16 @@ fn udp__selective() {
 #[test]
 fn udp__go_back_n() {
     spin("udp", Reliability::GoBackN);
+}
+
+#[test]
+fn tcp__selective() {
+    spin("tcp", Reliability::Selective);
+}
+
+#[test]
+fn tcp__go_back_n() {
+    spin("tcp", Reliability::GoBackN);
 }
 
 #[test]

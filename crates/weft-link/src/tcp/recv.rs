@@ -20,7 +20,9 @@ use weft_core::wire::Data;
 
 /// Bytes that are read in one call into the common buffer, after what is kept of a stream.
 const READ: usize = 128 << 10;
-/// A stream that had data last is polled by itself; all are asked once in this number of polls.
+/// A stream that had data last is polled by itself; all are asked once in this number of polls. So
+/// are the sockets that take connections while there is no stream: ranks that use other links poll
+/// this one too.
 const QUIET: u32 = 16;
 /// Calls for one stream before others have their turn.
 const CALLS: usize = 16;
@@ -120,7 +122,8 @@ impl TcpLink {
             done += self.read(id, budget - done, sink);
         }
         let found = done > 0 && std::mem::take(&mut self.rx.woken);
-        if (all || busy.is_none()) && !found && done < budget && !self.rx.has_rest() {
+        let several = busy.is_none() && self.streams.len() > 0;
+        if (all || several) && !found && done < budget && !self.rx.has_rest() {
             done += self.ask_all(budget - done, sink);
         }
         done

@@ -49,10 +49,10 @@ fn firewall__that_drops_udp_leaves_tcp() {
     if !(drop_udp(&lab, "h1") && drop_udp(&lab, "h2")) {
         return weft_conformance::skip("no rules for UDP here (ip rule)");
     }
-    let mut command = lab.command(&["lab", "run", "-n", "2", WEFT, "selftest", "circle"]);
+    let mut command = lab.command(&["lab", "run", "-n", "2", WEFT, "selftest", "incast"]);
     let done = command.env("WEFT_LINK", "udp,tcp").output().expect("weft starts");
     assert!(done.status.success(), "{}", text(&done.stderr));
-    let mut command = lab.command(&["lab", "run", "-n", "2", WEFT, "selftest", "circle"]);
+    let mut command = lab.command(&["lab", "run", "-n", "2", WEFT, "selftest", "incast"]);
     command.env("WEFT_LINK", "udp").env("WEFT_CONNECT_TIMEOUT_MS", "3000");
     let done = command.output().expect("weft starts");
     assert!(!done.status.success(), "UDP is not dropped");

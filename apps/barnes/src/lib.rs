@@ -6,7 +6,7 @@
 //! processor walks the tree for its own bodies.
 //!
 //! The parts of a step are usable alone: [`Tree::new`] builds the tree, [`Tree::pull`] gives the
-//! acceleration of one body, [`advance`] moves one. The tree depends on the bodies alone, not on
+//! acceleration of one body, [`advance()`] moves one. The tree depends on the bodies alone, not on
 //! the order in which they are put in: a cell is divided where it has more bodies than a leaf may,
 //! bodies of a leaf stand in the order of their numbers, and sums are over children in the order of
 //! octants. Sums over the pulls on a body have a fixed order too. So every division of the bodies

@@ -8,7 +8,7 @@
 //! pair as over any connection of the link, and the agent has no part in it.
 //!
 //! The agent never sees the key of a job. Both sides prove it to each other, by the hello
-//! ([`Proof`](super::rendezvous::Proof)), before either takes a packet of the other.
+//! (`Proof`), before either takes a packet of the other.
 
 mod agent;
 mod line;

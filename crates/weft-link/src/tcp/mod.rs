@@ -302,6 +302,7 @@ impl Link for TcpLink {
     }
 
     fn advertise(&self, address: &mut Address) {
+        address.security = Some(self.secure.mode());
         address.host = self.config.host;
         for ip in ip::advertised() {
             for listener in self.listeners.iter().filter(|l| l.local().is_ipv6() == ip.is_ipv6()) {
@@ -315,6 +316,7 @@ impl Link for TcpLink {
     }
 
     fn connect(&mut self, info: &PeerInfo) -> Result<LinkCaps, LinkError> {
+        self.secure.agree(&info.address)?;
         let ours = ip::sys::interfaces().unwrap_or_default();
         let near = Nearness::of(self.config.host, info.address.host);
         let has_family = |v6| self.listeners.iter().any(|l| l.local().is_ipv6() == v6);

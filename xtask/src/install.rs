@@ -321,6 +321,7 @@ pub fn suite() -> Outcome {
 const EXAMPLES: &[(&str, u32)] = &[
     ("choose", 3),
     ("collective", 3),
+    ("differ", 3),
     ("expect", 0),
     ("failed", 0),
     ("fetch_add", 3),

@@ -64,6 +64,8 @@ pub enum PeerFailure {
         /// Their total length in bytes.
         bytes: u64,
     },
+    /// Another rank reports that it failed, and has ended an operation of all because of that.
+    Reported,
 }
 
 impl PeerFailure {
@@ -107,7 +109,10 @@ impl PeerFailure {
                  WEFT_UNEXPECTED_MAX is the memory that a rank has for those that it has not \
                  received, of which one peer may take half"
             }
-            PeerFailure::Refused | PeerFailure::NoLink | PeerFailure::Lost => "",
+            PeerFailure::Refused
+            | PeerFailure::NoLink
+            | PeerFailure::Lost
+            | PeerFailure::Reported => "",
         }
     }
 }
@@ -158,6 +163,12 @@ pub enum OpError {
         /// Bytes that this rank gave.
         wanted: u64,
     },
+    /// A rank takes part in another collective operation than this one, or with other arguments
+    /// that all ranks give alike; or it has noticed that of a third rank.
+    Mismatch {
+        /// The rank of the group.
+        rank: u32,
+    },
     /// Floating-point numbers cannot be combined by operations on bits.
     NoSuchOp,
     /// Too much is queued for the peer: try again after progress (backpressure).
@@ -201,6 +212,7 @@ impl fmt::Display for PeerFailure {
                 "{messages} messages of {bytes} bytes that no receive takes fill the room for \
                  them (WEFT_UNEXPECTED_MAX)"
             ),
+            PeerFailure::Reported => write!(f, "another rank reports that it failed"),
             PeerFailure::Lost => write!(
                 f,
                 "a packet was lost although WEFT_RELIABILITY=none trusts the network; use host"
@@ -230,6 +242,11 @@ impl fmt::Display for OpError {
                 f,
                 "rank {rank} gave a vector of {given} bytes, this rank one of {wanted}: all ranks \
                  give as many values of the same type"
+            ),
+            OpError::Mismatch { rank } => write!(
+                f,
+                "rank {rank} takes part in another collective operation than this rank, or with \
+                 other arguments"
             ),
             OpError::NoSuchOp => {
                 write!(f, "floating-point numbers cannot be combined by operations on bits")

@@ -184,6 +184,7 @@ impl Group {
         let edge = self.edges.entry(key).or_default();
         if edge.starving.is_none() {
             edge.starving = Some(now);
+            port.poll_each_round();
             port.call_by(now + ASK_EVERY);
         }
     }
@@ -426,6 +427,7 @@ impl State {
             return self.tell_credit(port, id, root, tree);
         }
         let due = *inlet.due.get_or_insert(port.round() + GIVE_BACK);
+        port.poll_each_round();
         port.call_by(due);
     }
 

@@ -296,12 +296,16 @@ int weft_set_free(weft_set *set);
  * the program can wait for both kinds together. The bytes to send are copied when the function is
  * called; the request owns the memory for results until it has ended. Several operations may be
  * under way. If a rank that is needed has failed, the others get WEFT_PEER, with its number in the
- * communicator in the status, and with its name and the cause in weft_last_error. Rust programs of
- * the same job take part by `Group`. */
+ * communicator in the status, and with its name and the cause in weft_last_error. If a rank that is
+ * needed is in another operation, or in the same with another root, type, operation, tree or list
+ * of ranks, or with fewer or more values to combine, the others get WEFT_ARGUMENT, and
+ * weft_last_error says what differs. A rank that needs nothing of the others, as a root that has
+ * sent its bytes, may not learn of it. Rust programs of the same job take part by `Group`. */
 
 /* Makes a communicator. The first is of all ranks of the job, and its operations count with
  * weft_barrier; the second is of some ranks, this one included, numbered from 0 in the order given.
- * All of these pass the same ranks, and an id from 1 on that no other of their communicators has.
+ * All of these pass the same ranks in the same order (their first operation fails otherwise), and
+ * an id from 1 on that no other of their communicators has.
  * The handle ends with the job, or with weft_comm_free; operations under way then go on. */
 int weft_comm_all(weft_job *job, weft_comm **comm);
 int weft_comm_make(weft_job *job, uint16_t id, const int *ranks, size_t count, weft_comm **comm);
@@ -317,8 +321,8 @@ int weft_comm_tree(weft_comm *comm, int tree);
 /* Returns when every rank has called it. */
 int weft_comm_barrier(weft_comm *comm);
 int weft_comm_ibarrier(weft_comm *comm, weft_request **request);
-/* Copies the root's bytes to every rank. All ranks pass the same len; if the root's is longer, the
- * first part is stored: WEFT_TOO_LONG. */
+/* Copies the root's bytes to every rank. All ranks pass the same len: if the root's is longer, the
+ * first part is stored, WEFT_TOO_LONG; if it is shorter, nothing is stored, WEFT_ARGUMENT. */
 int weft_comm_broadcast(weft_comm *comm, int root, void *data, size_t len);
 int weft_comm_ibroadcast(weft_comm *comm, int root, void *data, size_t len,
                          weft_request **request);

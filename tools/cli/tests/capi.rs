@@ -98,6 +98,23 @@ fn collective__of_all_ranks_and_of_some_with_and_without_waiting() {
 }
 
 #[test]
+fn differ__each_rank_learns_what_differs() {
+    for link in ["shm", "udp"] {
+        let settings = [("WEFT_LINK", link), ("WEFT_WARN_AFTER_MS", "200")];
+        let Some(told) = run("differ", 3, &settings) else { return };
+        for part in [
+            "3 ranks: each has learned what differs",
+            "an allreduce, sum of 4 i64",
+            "an allreduce, sum of 4 f64",
+            "rank 0 broadcasts 16 bytes, and this rank expects 32",
+            "in a group of other members or in another order",
+        ] {
+            assert!(told.contains(part), "{link}: no {part:?} in {told}");
+        }
+    }
+}
+
+#[test]
 fn pingpong__packets_to_and_fro() {
     all("pingpong", 2, "us one way");
 }

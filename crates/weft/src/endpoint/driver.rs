@@ -180,6 +180,7 @@ impl Driver {
             did |= self.wake_sleepers();
         }
         did |= self.ask_due();
+        did |= self.intake.ports.note_due(self.intake.time.now);
         did
     }
 

@@ -61,10 +61,14 @@ impl Operation {
     }
 }
 
-impl Future for Operation {
-    type Output = (Result<Status, OpError>, Vec<u8>);
+impl Operation {
+    /// Returns error, status and buffer at the end: a message that was truncated has both error and
+    /// status.
+    pub(crate) async fn whole(mut self) -> (Option<OpError>, Status, Vec<u8>) {
+        std::future::poll_fn(move |cx| self.poll_whole(cx)).await
+    }
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+    fn poll_whole(&mut self, cx: &mut Context<'_>) -> Poll<(Option<OpError>, Status, Vec<u8>)> {
         match std::mem::replace(&mut self.state, State::Taken) {
             State::Running(op) => {
                 let done = {
@@ -77,7 +81,8 @@ impl Future for Operation {
                 };
                 match done {
                     Some((completion, memory)) => {
-                        Poll::Ready((completion.result().map(Status::from), memory.into_vec()))
+                        let status = Status::from(completion.status);
+                        Poll::Ready((completion.error, status, memory.into_vec()))
                     }
                     None => {
                         self.state = State::Running(op);
@@ -85,9 +90,21 @@ impl Future for Operation {
                     }
                 }
             }
-            State::Ended(result, buffer) => Poll::Ready((result, buffer)),
+            State::Ended(result, buffer) => {
+                let status = result.unwrap_or_default();
+                Poll::Ready((result.err(), status, buffer))
+            }
             State::Taken => Poll::Pending,
         }
+    }
+}
+
+impl Future for Operation {
+    type Output = (Result<Status, OpError>, Vec<u8>);
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let whole = self.get_mut().poll_whole(cx);
+        whole.map(|(error, status, buffer)| (error.map_or(Ok(status), Err), buffer))
     }
 }
 

@@ -21,6 +21,7 @@ mod queue;
 mod regions;
 mod routing;
 mod served;
+mod sized;
 mod spare;
 #[allow(unsafe_code)]
 pub(crate) mod sys;
@@ -643,56 +644,6 @@ impl Endpoint {
         let now = d.intake.tick();
         let started = d.intake.engine.recv_claimed(now, claimed, args);
         self.started(d, started, memory)
-    }
-
-    /// Receives a message whose length is not known before, of at most `max_len` bytes.
-    pub async fn recv_sized(
-        &self,
-        from: Option<PeerId>,
-        tag: u64,
-        ignore: u64,
-        max_len: usize,
-    ) -> Result<(Status, Vec<u8>), OpError> {
-        let mut watch = None;
-        let always = || true;
-        self.recv_sized_unless((from, tag, ignore), max_len, always, |_| {
-            if watch.is_none() {
-                watch = from.and_then(|peer| self.watch(peer));
-            }
-            let peer = from?;
-            Some(OpError::Peer { peer, failure: self.peer_failure(peer)? })
-        })
-        .await
-    }
-
-    /// As `recv_sized`, but waits until `may` is true (no earlier receive may get the message), and
-    /// gives up when `hopeless` returns a reason. `hopeless` is asked while there is no message,
-    /// whenever something happened: a packet came, a peer failed, or `hopeless` itself had the
-    /// waker called.
-    pub(crate) async fn recv_sized_unless(
-        &self,
-        (from, tag, ignore): (Option<PeerId>, u64, u64),
-        max_len: usize,
-        may: impl Fn() -> bool,
-        mut hopeless: impl FnMut(&mut Context<'_>) -> Option<OpError>,
-    ) -> Result<(Status, Vec<u8>), OpError> {
-        let mut probing = None;
-        let (claimed, found) = std::future::poll_fn(|cx| {
-            let claim = || self.inner.borrow_mut().driver.intake.engine.claim(from, tag, ignore);
-            if let Some(hit) = may().then(claim).flatten() {
-                return Poll::Ready(Ok(hit));
-            }
-            probing.get_or_insert_with(|| self.probing(from, tag, ignore));
-            // Registered first: the call of `hopeless` may find the failure that ends this wait.
-            self.inner.borrow_mut().driver.intake.outcome.arrivals.push(cx.waker().clone());
-            let hopeless = hopeless(cx).or_else(|| self.end_error());
-            hopeless.map_or(Poll::Pending, |error| Poll::Ready(Err(error)))
-        })
-        .await?;
-        drop((hopeless, probing, may));
-        let buffer = vec![0; (found.len as usize).min(max_len)];
-        let (result, buffer) = self.recv_claimed(claimed, buffer).await;
-        result.map(|status| (status, buffer))
     }
 
     /// Notices the peer's silence, as [`expect`](Self::expect), until the returned value is

@@ -36,12 +36,14 @@ pub(crate) struct Slot {
     requests: VecDeque<AtomicRequest>,
     /// Time of the client's next call.
     due: Instant,
+    /// True if that time has come.
+    is_due: bool,
     /// True while the client handles a message; others wait.
     busy: bool,
 }
 
 impl Slot {
-    fn next(&mut self, now: Instant, owed: &mut usize) -> Option<Call> {
+    fn next(&mut self, owed: &mut usize) -> Option<Call> {
         let client = self.client.as_ref()?;
         if client.has_news() {
             return Some(Call::Poll);
@@ -61,8 +63,8 @@ impl Slot {
                 return call;
             }
         }
-        if self.due <= now {
-            self.due = Instant::FAR;
+        if std::mem::take(&mut self.is_due) {
+            *owed -= 1;
             return Some(Call::Due);
         }
         None
@@ -83,8 +85,8 @@ impl Slot {
 #[derive(Default)]
 pub(crate) struct Ports {
     slots: Vec<Slot>,
-    /// Number of messages, failures and requests for which clients are to be called. Messages for a
-    /// number without a client do not count.
+    /// Number of messages, failures, requests and times for which clients are to be called.
+    /// Messages for a number without a client do not count.
     owed: usize,
     /// True if a client is polled in each round.
     pub polled: bool,
@@ -115,6 +117,7 @@ impl Ports {
             failures: VecDeque::new(),
             requests: VecDeque::new(),
             due: Instant::FAR,
+            is_due: false,
             busy: false,
         });
         self.slots.len() - 1
@@ -149,6 +152,17 @@ impl Ports {
         self.slots.iter().map(|slot| slot.due).min().filter(|&at| at != Instant::FAR)
     }
 
+    /// Notes the calls whose time has come. True if there was any.
+    #[inline]
+    pub fn note_due(&mut self, now: Instant) -> bool {
+        let before = self.owed;
+        for slot in self.slots.iter_mut().filter(|slot| slot.due <= now) {
+            slot.due = Instant::FAR;
+            self.owed += usize::from(!std::mem::replace(&mut slot.is_due, true));
+        }
+        self.owed > before
+    }
+
     /// True if no call is due, as far as is known without polling each client.
     #[inline]
     pub fn is_idle(&self) -> bool {
@@ -163,9 +177,9 @@ impl Ports {
 
     /// Returns the next call of a client: its index, its number, the client, and the call.
     #[inline]
-    pub fn next_call(&mut self, now: Instant) -> Option<(usize, u8, Rc<dyn Client>, Call)> {
+    pub fn next_call(&mut self) -> Option<(usize, u8, Rc<dyn Client>, Call)> {
         for (at, slot) in self.slots.iter_mut().enumerate() {
-            if let Some(call) = slot.next(now, &mut self.owed) {
+            if let Some(call) = slot.next(&mut self.owed) {
                 let client = Rc::clone(slot.client.as_ref()?);
                 return Some((at, slot.number, client, call));
             }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use weft_core::{OpError, PeerFailure};
 
 /// The time after which ranks are watched, if warnings about waits are off.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The other ranks of a group, as possible senders to one receive from any rank.
 pub(super) struct Senders<'a> {

@@ -1,6 +1,8 @@
 //! Collective operations. Every rank of the group calls the same operations in the same order. Only
 //! the order of the calls counts, not when each is awaited; several may be under way.
 
+use super::agree::{Kind, What};
+use super::call::Call;
 use super::element::{decode, encode};
 use super::{Element, Group, GroupError, Op, Started, Tree};
 use std::future::Future;
@@ -10,19 +12,41 @@ use weft_core::OpError;
 type Messages = Vec<Vec<u8>>;
 
 impl Group {
-    /// Begins a collective operation whose tags were taken when it was called.
-    fn begin<T, F>(&self, work: impl FnOnce(Group) -> F) -> Started<T>
+    /// Begins the next collective operation, of `bytes` that ranks give alike, if that is known.
+    fn begin<T, F>(
+        &self,
+        (what, bytes): (What, Option<usize>),
+        work: impl FnOnce(Call) -> F + 'static,
+    ) -> Started<T>
     where
         T: 'static,
         F: Future<Output = Result<T, OpError>> + 'static,
     {
-        Started::task(self, (None, false), work(self.clone()))
+        let call = Call::new(self, what, bytes.map(|bytes| bytes as u64));
+        Started::task(self, false, call.run(work))
+    }
+
+    /// Begins it after a check.
+    fn begin_if<T, F>(
+        &self,
+        check: Result<(), OpError>,
+        what: (What, Option<usize>),
+        work: impl FnOnce(Call) -> F + 'static,
+    ) -> Started<T>
+    where
+        T: 'static,
+        F: Future<Output = Result<T, OpError>> + 'static,
+    {
+        match check {
+            Ok(()) => self.begin(what, work),
+            Err(error) => Started::ended(self, None, error),
+        }
     }
 
     /// Ends when every rank has called it. Takes log4(size) rounds (dissemination).
     pub fn barrier(&self) -> Started<()> {
-        let tag = self.collective();
-        self.begin(|group| async move { group.do_barrier(tag).await })
+        let what = (What::of(Kind::Barrier), None);
+        self.begin(what, |call| async move { call.do_barrier().await })
     }
 
     /// As [`barrier`](Self::barrier); returns at its end.
@@ -37,10 +61,10 @@ impl Group {
     /// again. It sends fewer messages in all, but more of them in sequence, except for the flat
     /// tree, which suits few ranks.
     pub fn barrier_over(&self, kind: Tree) -> Started<()> {
-        let (up, down) = (self.collective(), self.collective());
-        self.begin(|group| async move {
-            group.do_reduce(up, (kind, 0), Vec::<u64>::new(), Op::Sum).await?;
-            group.do_broadcast(down, (kind, 0), Vec::new()).await.map(drop)
+        let what = (What::of(Kind::Barrier).over(kind), None);
+        self.begin(what, move |call| async move {
+            call.do_reduce((kind, 0), Vec::<u64>::new(), Op::Sum).await?;
+            call.do_broadcast((kind, 0), Vec::new()).await.map(drop)
         })
     }
 
@@ -59,8 +83,11 @@ impl Group {
 
     /// As [`broadcast`](Self::broadcast), over a tree that all ranks name.
     pub fn broadcast_over(&self, kind: Tree, root: usize, data: Vec<u8>) -> Started<Vec<u8>> {
-        let tag = self.collective_from(root);
-        self.begin(|group| async move { group.do_broadcast(tag?, (kind, root), data).await })
+        let len = (root == self.rank()).then_some(data.len());
+        let what = (What::of(Kind::Broadcast).over(kind).root(root), len);
+        self.begin_if(self.has_rank(root), what, move |call| async move {
+            call.do_broadcast((kind, root), data).await
+        })
     }
 
     /// Combines the vectors of all ranks, position by position, at the root; `None` on other ranks.
@@ -97,15 +124,22 @@ impl Group {
         values: Vec<T>,
         op: Op,
     ) -> Started<Option<Vec<T>>> {
-        let tag = takes::<T>(op).and_then(|()| self.collective_from(root));
-        self.begin(|group| async move { group.do_reduce(tag?, (kind, root), values, op).await })
+        let what = What::of(Kind::Reduce).values::<T>(op).over(kind).root(root);
+        let what = (what, Some(values.len() * T::SIZE));
+        let check = takes::<T>(op).and_then(|()| self.has_rank(root));
+        self.begin_if(check, what, move |call| async move {
+            call.do_reduce((kind, root), values, op).await
+        })
     }
 
     /// Combines the vectors of all ranks, position by position, on every rank (recursive doubling).
     /// The result has the same bits everywhere.
     pub fn allreduce<T: Element>(&self, values: Vec<T>, op: Op) -> Started<Vec<T>> {
-        let tag = takes::<T>(op).map(|()| self.collective());
-        self.begin(|group| async move { group.do_allreduce(tag?, values, op).await })
+        let what = What::of(Kind::Allreduce).values::<T>(op);
+        let what = (what, Some(values.len() * T::SIZE));
+        self.begin_if(takes::<T>(op), what, move |call| async move {
+            call.do_allreduce(values, op).await
+        })
     }
 
     /// As [`allreduce`](Self::allreduce); returns at its end.
@@ -129,12 +163,12 @@ impl Group {
         values: Vec<T>,
         op: Op,
     ) -> Started<Vec<T>> {
-        let tags = takes::<T>(op).map(|()| (self.collective(), self.collective()));
-        self.begin(|group| async move {
-            let (up, down) = tags?;
-            let all = group.do_reduce(up, (kind, 0), values, op).await?;
+        let what = What::of(Kind::Allreduce).values::<T>(op).over(kind);
+        let what = (what, Some(values.len() * T::SIZE));
+        self.begin_if(takes::<T>(op), what, move |call| async move {
+            let all = call.do_reduce((kind, 0), values, op).await?;
             let all = all.map(|values| encode(&values)).unwrap_or_default();
-            Ok(decode(&group.do_broadcast(down, (kind, 0), all).await?))
+            Ok(decode(&call.do_broadcast((kind, 0), all).await?))
         })
     }
 
@@ -159,8 +193,10 @@ impl Group {
     /// As [`gather`](Self::gather), over a tree that all ranks name: inner ranks add their message
     /// to those from below, so the root receives fewer messages, which pays for short ones.
     pub fn gather_over(&self, kind: Tree, root: usize, data: Vec<u8>) -> Started<Option<Messages>> {
-        let tag = self.collective_from(root);
-        self.begin(|group| async move { group.do_gather(tag?, (kind, root), data).await })
+        let what = (What::of(Kind::Gather).over(kind).root(root), None);
+        self.begin_if(self.has_rank(root), what, move |call| async move {
+            call.do_gather((kind, root), data).await
+        })
     }
 
     /// Gives each rank `r` the root's `data[r]`; the other ranks may pass an empty vector. The root
@@ -171,8 +207,9 @@ impl Group {
     /// the other ranks wait. As for every operation, `Peer` if a needed rank has failed.
     pub fn scatter(&self, root: usize, data: Messages) -> Started<Vec<u8>> {
         let given = if self.rank() == root { data.len() } else { self.size() };
-        let tag = self.has_rank(root).and_then(|()| self.collective_of(given));
-        self.begin(|group| async move { group.do_scatter(tag?, root, data).await })
+        let check = self.has_rank(root).and_then(|()| self.one_each(given));
+        let what = (What::of(Kind::Scatter).root(root), None);
+        self.begin_if(check, what, move |call| async move { call.do_scatter(root, data).await })
     }
 
     /// As [`scatter`](Self::scatter); returns at its end.
@@ -186,8 +223,8 @@ impl Group {
 
     /// Gives every rank the messages of all, in order of rank. Takes size - 1 steps (ring).
     pub fn allgather(&self, data: Vec<u8>) -> Started<Messages> {
-        let tag = self.collective();
-        self.begin(|group| async move { group.do_allgather(tag, data).await })
+        let what = (What::of(Kind::Allgather), None);
+        self.begin(what, move |call| async move { call.do_allgather(data).await })
     }
 
     /// As [`allgather`](Self::allgather); returns at its end.
@@ -205,8 +242,10 @@ impl Group {
     /// `Count` if `data` does not: nothing was sent, and the other ranks wait. As for every
     /// operation, `Peer` if a needed rank has failed.
     pub fn alltoall(&self, data: Messages) -> Started<Messages> {
-        let tag = self.collective_of(data.len());
-        self.begin(|group| async move { group.do_alltoall(tag?, data).await })
+        let what = (What::of(Kind::Alltoall), None);
+        self.begin_if(self.one_each(data.len()), what, move |call| async move {
+            call.do_alltoall(data).await
+        })
     }
 
     /// As [`alltoall`](Self::alltoall); returns at its end.
@@ -217,13 +256,17 @@ impl Group {
         self.alltoall(data).wait()
     }
 
-    /// Returns the tag of the next collective operation, after a check that `given` is one message
-    /// for each rank.
-    fn collective_of(&self, given: usize) -> Result<u64, OpError> {
+    /// # Errors
+    /// `given` is not one message for each rank.
+    fn one_each(&self, given: usize) -> Result<(), OpError> {
         match given == self.size() {
-            true => Ok(self.collective()),
+            true => Ok(()),
             false => Err(OpError::Count { wanted: self.size() as u32, given: given as u32 }),
         }
+    }
+
+    fn has_rank(&self, rank: usize) -> Result<(), OpError> {
+        (rank < self.size()).then_some(()).ok_or_else(|| self.no_rank(rank))
     }
 }
 

@@ -23,6 +23,8 @@ pub enum Op {
 pub trait Element: Copy + 'static {
     /// Size in bytes.
     const SIZE: usize;
+    /// The name of the type, by which ranks that combine values compare their types.
+    const NAME: &'static str;
     /// Appends the little-endian form.
     fn put(self, out: &mut Vec<u8>);
     /// Reads the little-endian form of `SIZE` bytes.
@@ -40,6 +42,7 @@ macro_rules! element {
     ($($ty:ty)*, $bits:literal, $sum:expr, $product:expr, $and:expr, $or:expr, $xor:expr) => {$(
         impl Element for $ty {
             const SIZE: usize = size_of::<$ty>();
+            const NAME: &'static str = stringify!($ty);
 
             fn put(self, out: &mut Vec<u8>) {
                 out.extend_from_slice(&self.to_le_bytes());

@@ -1,8 +1,11 @@
 //! Groups of ranks: point-to-point messages by rank, and collective operations over trees.
 
+mod agree;
 mod any;
+mod call;
 mod collectives;
 mod element;
+mod notices;
 mod started;
 mod steps;
 
@@ -11,7 +14,9 @@ pub use started::{GroupError, Started};
 pub use weft_core::group::tree::Tree;
 
 use crate::endpoint::{Endpoint, Status};
+use crate::port::Port;
 use any::Senders;
+use notices::{Here, Notices};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::task::Context;
@@ -55,6 +60,16 @@ struct Inner {
     waited: Cell<u64>,
     /// The reason why the address of a rank was not available, the last time.
     nowhere: RefCell<String>,
+    /// Hash of the members.
+    list: u32,
+    notices: Rc<Notices>,
+    port: Port,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.notices.forget(self.context);
+    }
 }
 
 /// An ordered set of ranks with a tag space of its own. Clones are the same group.
@@ -115,10 +130,12 @@ impl Group {
         tree: Tree,
     ) -> Group {
         endpoint.say_tags_as(tag_text);
+        let (port, notices) = notices::client(&endpoint);
         let inner = Inner {
             endpoint,
             directory,
             peers: RefCell::new(vec![None; members.len()]),
+            list: agree::hash(&members),
             members,
             rank,
             context,
@@ -128,6 +145,8 @@ impl Group {
             waiting: RefCell::default(),
             waited: Cell::new(0),
             nowhere: RefCell::default(),
+            notices,
+            port,
         };
         Group { inner: Rc::new(inner) }
     }
@@ -152,6 +171,11 @@ impl Group {
     /// Returns the number of ranks.
     pub fn size(&self) -> usize {
         self.inner.members.len()
+    }
+
+    fn here(&self) -> Here {
+        let Inner { context, rank, list, .. } = *self.inner;
+        Here { context, rank, size: self.size(), list }
     }
 
     /// Returns the endpoint of this group.
@@ -281,8 +305,9 @@ impl Group {
     fn recv_sized(&self, from: usize, tag: u32, max_len: usize) -> Started<Vec<u8>> {
         let (group, tag) = (self.clone(), self.tag(USER, tag));
         let turn = Turn::new(self, Some(from), tag);
-        Started::task(self, (Some(from), true), async move {
-            let peer = group.find_peer(from)?;
+        Started::task(self, true, async move {
+            let explained = |error| group.error(error, Some(from));
+            let peer = group.find_peer(from).map_err(explained)?;
             let endpoint = &group.inner.endpoint;
             let mut watch = None;
             let hopeless = |_: &mut Context<'_>| {
@@ -294,7 +319,7 @@ impl Group {
             let of = (Some(peer), tag, 0);
             let received =
                 endpoint.recv_sized_unless(of, max_len, move || turn.has_come(), hopeless);
-            received.await.map(|(_, data)| data)
+            received.await.map(|(_, data)| data).map_err(explained)
         })
     }
 
@@ -333,13 +358,13 @@ impl Group {
     pub fn recv_any(&self, tag: u32, max_len: usize) -> Started<(usize, Vec<u8>)> {
         let (group, tag) = (self.clone(), self.tag(USER, tag));
         let turn = Turn::new(self, None, tag);
-        Started::task(self, (None, true), async move {
+        Started::task(self, true, async move {
             let mut senders = Senders::new(&group);
             let hopeless = |cx: &mut Context<'_>| senders.hopeless(cx);
             let endpoint = &group.inner.endpoint;
             let may = move || turn.has_come();
             let received = endpoint.recv_sized_unless((None, tag, 0), max_len, may, hopeless);
-            let (status, data) = received.await?;
+            let (status, data) = received.await.map_err(|error| group.error(error, None))?;
             let source = status.source.and_then(|peer| group.find_rank(peer));
             Ok((source.unwrap_or(usize::MAX), data))
         })
@@ -368,16 +393,6 @@ impl Group {
     /// True if an earlier receive that claims its message may match the same message.
     fn is_awaited(&self, from: Option<usize>, tag: u64) -> bool {
         self.inner.waiting.borrow().iter().any(|other| other.overlaps(from, tag))
-    }
-
-    async fn recv_class(&self, from: usize, tag: u64, max_len: usize) -> Result<Vec<u8>, OpError> {
-        let peer = self.find_peer(from)?;
-        let endpoint = &self.inner.endpoint;
-        if max_len <= POSTED_MAX {
-            let (result, data) = endpoint.recv(Some(peer), tag, 0, vec![0; max_len]).await;
-            return Ok(whole(result?, data));
-        }
-        endpoint.recv_sized(Some(peer), tag, 0, max_len).await.map(|(_, data)| data)
     }
 }
 

@@ -30,6 +30,11 @@ impl GroupError {
     pub fn rank(&self) -> Option<usize> {
         self.rank
     }
+
+    /// Returns the error with a text that says more than the cause.
+    pub(super) fn with_text(self, text: String) -> GroupError {
+        GroupError { text, ..self }
+    }
 }
 
 impl fmt::Display for GroupError {
@@ -58,13 +63,16 @@ impl Group {
         let text = self.explain(cause);
         let rank = match cause {
             OpError::Peer { peer, .. } => self.rank_of(peer).or(named),
-            OpError::Uneven { rank, .. } => Some(rank as usize),
+            OpError::Uneven { rank, .. } | OpError::Mismatch { rank } => {
+                Some(rank as usize).filter(|&rank| rank < self.size())
+            }
             OpError::NoRank { .. } | OpError::Count { .. } | OpError::NoSuchOp => None,
             _ => named,
         };
         let text = match (cause, rank) {
             // These texts name the rank.
-            (OpError::Peer { .. } | OpError::Uneven { .. }, _) | (_, None) => text,
+            (OpError::Peer { .. } | OpError::Uneven { .. } | OpError::Mismatch { .. }, _)
+            | (_, None) => text,
             (_, Some(rank)) => format!("rank {rank}: {text}"),
         };
         GroupError { cause, rank, text }
@@ -73,12 +81,12 @@ impl Group {
 
 /// The result of a task, once there is one.
 pub(super) struct Slot<T> {
-    result: RefCell<Option<Result<T, OpError>>>,
+    result: RefCell<Option<Result<T, GroupError>>>,
     waker: RefCell<Option<Waker>>,
 }
 
 impl<T> Slot<T> {
-    fn put(&self, result: Result<T, OpError>) {
+    fn put(&self, result: Result<T, GroupError>) {
         *self.result.borrow_mut() = Some(result);
         if let Some(waker) = self.waker.take() {
             waker.wake();
@@ -90,7 +98,7 @@ impl<T> Slot<T> {
 struct End<T>(Option<Rc<Slot<T>>>);
 
 impl<T> End<T> {
-    fn give(mut self, result: Result<T, OpError>) {
+    fn give(mut self, result: Result<T, GroupError>) {
         if let Some(slot) = self.0.take() {
             slot.put(result);
         }
@@ -100,13 +108,14 @@ impl<T> End<T> {
 impl<T> Drop for End<T> {
     fn drop(&mut self) {
         if let Some(slot) = self.0.take() {
-            slot.put(Err(OpError::Cancelled));
+            let cause = OpError::Cancelled;
+            slot.put(Err(GroupError { cause, rank: None, text: cause.to_string() }));
         }
     }
 }
 
 enum State<T> {
-    Ended(Result<T, OpError>),
+    Ended(Result<T, GroupError>),
     Operation(Operation, fn(Status, Vec<u8>) -> T),
     /// A task; with its number if dropping this ends the task.
     Task(Rc<Slot<T>>, Option<u64>),
@@ -140,7 +149,7 @@ pub struct Started<T> {
 
 impl<T> Started<T> {
     pub(super) fn ended(group: &Group, rank: Option<usize>, error: OpError) -> Started<T> {
-        Started { group: group.clone(), rank, state: State::Ended(Err(error)) }
+        Started { group: group.clone(), rank, state: State::Ended(Err(group.error(error, rank))) }
     }
 
     pub(super) fn operation(
@@ -177,8 +186,8 @@ impl<T: 'static> Started<T> {
     /// runs to its end.
     pub(super) fn task(
         group: &Group,
-        (rank, receives): (Option<usize>, bool),
-        work: impl Future<Output = Result<T, OpError>> + 'static,
+        receives: bool,
+        work: impl Future<Output = Result<T, GroupError>> + 'static,
     ) -> Started<T> {
         let slot = Rc::new(Slot { result: RefCell::default(), waker: RefCell::default() });
         let end = End(Some(Rc::clone(&slot)));
@@ -188,7 +197,7 @@ impl<T: 'static> Started<T> {
             end.give(result);
         });
         let state = State::Task(slot, receives.then_some(number));
-        Started { group: group.clone(), rank, state }
+        Started { group: group.clone(), rank: None, state }
     }
 }
 
@@ -202,7 +211,8 @@ impl<T> Future for Started<T> {
         let result = match std::mem::replace(&mut this.state, State::Taken) {
             State::Ended(result) => result,
             State::Operation(mut operation, of) => match Pin::new(&mut operation).poll(cx) {
-                Poll::Ready((result, buffer)) => result.map(|status| of(status, buffer)),
+                Poll::Ready((Ok(status), buffer)) => Ok(of(status, buffer)),
+                Poll::Ready((Err(error), _)) => Err(this.group.error(error, this.rank)),
                 Poll::Pending => {
                     this.state = State::Operation(operation, of);
                     return Poll::Pending;
@@ -221,7 +231,7 @@ impl<T> Future for Started<T> {
             }
             State::Taken => return Poll::Pending,
         };
-        Poll::Ready(result.map_err(|error| this.group.error(error, this.rank)))
+        Poll::Ready(result)
     }
 }
 

@@ -1,8 +1,7 @@
 //! The algorithms of the collective operations.
 
+use super::call::{Call, Sent};
 use super::element::{decode, encode, fold, Element, Op};
-use super::{Group, COLLECTIVE};
-use crate::endpoint::Operation;
 use weft_core::group::tree::Tree;
 use weft_core::group::tree::{self, Doubling};
 use weft_core::{OpError, PeerFailure};
@@ -18,67 +17,20 @@ const SHORT: usize = 2 << 10;
 /// Longest message a collective accepts from a peer.
 const ANY: usize = usize::MAX;
 
-impl Group {
-    /// Returns the tag of the next collective operation.
-    pub(super) fn collective(&self) -> u64 {
-        let n = self.inner.collectives.get().wrapping_add(1);
-        self.inner.collectives.set(n);
-        self.tag(COLLECTIVE, n)
-    }
-
-    /// Returns the tag of the next collective operation, after a check that rank `root` exists.
-    pub(super) fn collective_from(&self, root: usize) -> Result<u64, OpError> {
-        self.has_rank(root).map(|()| self.collective())
-    }
-
-    pub(super) fn has_rank(&self, rank: usize) -> Result<(), OpError> {
-        (rank < self.size()).then_some(()).ok_or_else(|| self.no_rank(rank))
-    }
-
-    fn post(&self, to: usize, tag: u64, data: Vec<u8>) -> Result<Operation, OpError> {
-        Ok(self.inner.endpoint.send(self.find_peer(to)?, tag, data))
-    }
-
-    /// Starts an empty message. To a rank that has not answered yet, it ends only when it has been
-    /// received: else it would still wait for the answer when it ends, and stop with its process.
-    fn post_met(&self, to: usize, tag: u64) -> Result<Operation, OpError> {
-        let (endpoint, peer) = (&self.inner.endpoint, self.find_peer(to)?);
-        match endpoint.is_ready(peer) {
-            true => self.post(to, tag, Vec::new()),
-            false => Ok(endpoint.send_sync(peer, tag, Vec::new())),
-        }
-    }
-
-    async fn take(&self, from: usize, tag: u64, len: usize) -> Result<Vec<u8>, OpError> {
-        self.recv_class(from, tag, len).await
-    }
-
-    /// Takes a vector that is as long as this rank's.
-    async fn take_vector(&self, from: usize, tag: u64, len: usize) -> Result<Vec<u8>, OpError> {
-        let uneven = |given| Err(OpError::Uneven { rank: from as u32, given, wanted: len as u64 });
-        match self.take(from, tag, len).await {
-            Ok(theirs) if theirs.len() == len => Ok(theirs),
-            Ok(theirs) => uneven(theirs.len() as u64),
-            Err(OpError::Truncated { sent }) => uneven(sent),
-            Err(other) => Err(other),
-        }
-    }
-
+impl Call {
     /// Barrier by dissemination, in log4(size) rounds.
-    pub(super) async fn do_barrier(&self, tag: u64) -> Result<(), OpError> {
+    pub(super) async fn do_barrier(&self) -> Result<(), OpError> {
         for round in 0.. {
             let partners = tree::dissemination(self.rank(), self.size(), round);
-            let sent: Vec<Operation> =
-                partners.clone().map(|p| self.post_met(p.to, tag)).collect::<Result<_, _>>()?;
+            let sent: Vec<Sent> =
+                partners.clone().map(|p| self.post_met(p.to)).collect::<Result<_, _>>()?;
             if sent.is_empty() {
                 break;
             }
             for p in partners {
-                self.take(p.from, tag, 0).await?;
+                self.take(p.from, 0).await?;
             }
-            for sent in sent {
-                sent.await.0?;
-            }
+            self.settle(sent).await?;
         }
         Ok(())
     }
@@ -86,16 +38,15 @@ impl Group {
     /// Broadcast in parts, so that all levels of the tree work at once.
     pub(super) async fn do_broadcast(
         &self,
-        tag: u64,
         (kind, root): (Tree, usize),
         data: Vec<u8>,
     ) -> Result<Vec<u8>, OpError> {
         let parent = tree::parent(kind, root, self.rank(), self.size());
         let children: Vec<usize> = tree::children(kind, root, self.rank(), self.size()).collect();
         let mut sends = Vec::new();
-        let forward = |part: &[u8], sends: &mut Vec<Operation>| -> Result<(), OpError> {
+        let forward = |part: &[u8], sends: &mut Vec<Sent>| -> Result<(), OpError> {
             for &child in &children {
-                sends.push(self.post(child, tag, part.to_vec())?);
+                sends.push(self.post(child, part.to_vec())?);
             }
             Ok(())
         };
@@ -112,7 +63,7 @@ impl Group {
                 data
             }
             Some(parent) => {
-                let first = self.take(parent, tag, PART + 8).await?;
+                let first = self.take(parent, PART + 8).await?;
                 forward(&first, &mut sends)?;
                 let (length, head) = first.split_at(first.len().min(8));
                 let mut raw = [0; 8];
@@ -120,34 +71,31 @@ impl Group {
                 let total = u64::from_le_bytes(raw) as usize;
                 let mut out = head.to_vec();
                 while out.len() < total {
-                    let part = self.take(parent, tag, PART).await?;
+                    let part = self.take(parent, PART).await?;
                     forward(&part, &mut sends)?;
                     out.extend_from_slice(&part);
                 }
                 out
             }
         };
-        for sent in sends {
-            sent.await.0?;
-        }
+        self.settle(sends).await?;
         Ok(out)
     }
 
     /// Reduction from the leaves of the tree to its root.
     pub(super) async fn do_reduce<T: Element>(
         &self,
-        tag: u64,
         (kind, root): (Tree, usize),
         mut values: Vec<T>,
         op: Op,
     ) -> Result<Option<Vec<T>>, OpError> {
         for child in tree::children(kind, root, self.rank(), self.size()) {
-            let theirs = self.take_vector(child, tag, values.len() * T::SIZE).await?;
+            let theirs = self.take_vector(child, values.len() * T::SIZE).await?;
             fold(&mut values, &theirs, op);
         }
         match tree::parent(kind, root, self.rank(), self.size()) {
             Some(parent) => {
-                self.post(parent, tag, encode(&values))?.await.0?;
+                self.settle([self.post(parent, encode(&values))?]).await?;
                 Ok(None)
             }
             None => Ok(Some(values)),
@@ -158,7 +106,6 @@ impl Group {
     /// halves the number of rounds.
     pub(super) async fn do_allreduce<T: Element>(
         &self,
-        tag: u64,
         mut values: Vec<T>,
         op: Op,
     ) -> Result<Vec<T>, OpError> {
@@ -166,21 +113,21 @@ impl Group {
         let Some(part) = Doubling::new(self.rank(), self.size()) else { return Ok(values) };
         let folded = match part {
             Doubling::Folded { proxy } => {
-                self.post(proxy, tag, encode(&values))?.await.0?;
-                return Ok(decode(&self.take_vector(proxy, tag, len).await?));
+                self.settle([self.post(proxy, encode(&values))?]).await?;
+                return Ok(decode(&self.take_vector(proxy, len).await?));
             }
             Doubling::Active { folded, .. } => folded,
         };
         if let Some(other) = folded {
-            fold(&mut values, &self.take_vector(other, tag, len).await?, op);
+            fold(&mut values, &self.take_vector(other, len).await?, op);
         }
         let bits = if len <= SHORT { 2 } else { 1 };
         for round in 0.. {
             let ranks = part.exchange(round, bits);
             let ours = encode(&values);
             let others = ranks.clone().filter(|&rank| rank != self.rank());
-            let sent: Vec<Operation> =
-                others.map(|rank| self.post(rank, tag, ours.clone())).collect::<Result<_, _>>()?;
+            let sent: Vec<Sent> =
+                others.map(|rank| self.post(rank, ours.clone())).collect::<Result<_, _>>()?;
             if sent.is_empty() {
                 break;
             }
@@ -190,7 +137,7 @@ impl Group {
                 let theirs = if rank == self.rank() {
                     None
                 } else {
-                    Some(self.take_vector(rank, tag, len).await?)
+                    Some(self.take_vector(rank, len).await?)
                 };
                 let theirs = theirs.as_deref().unwrap_or(&ours);
                 match &mut all {
@@ -199,12 +146,10 @@ impl Group {
                 }
             }
             values = all.unwrap_or(values);
-            for sent in sent {
-                sent.await.0?;
-            }
+            self.settle(sent).await?;
         }
         if let Some(other) = folded {
-            self.post(other, tag, encode(&values))?.await.0?;
+            self.settle([self.post(other, encode(&values))?]).await?;
         }
         Ok(values)
     }
@@ -212,7 +157,6 @@ impl Group {
     /// Gather over a tree: inner ranks add their message to those from below.
     pub(super) async fn do_gather(
         &self,
-        tag: u64,
         (kind, root): (Tree, usize),
         data: Vec<u8>,
     ) -> Result<Option<Vec<Vec<u8>>>, OpError> {
@@ -224,7 +168,7 @@ impl Group {
             pack(&mut packed, self.rank(), &data);
         }
         for child in children(self.rank()) {
-            let theirs = self.take(child, tag, ANY).await?;
+            let theirs = self.take(child, ANY).await?;
             // A leaf sends only its message.
             match (children(child).next(), parent) {
                 (None, None) => all[child] = theirs,
@@ -232,7 +176,7 @@ impl Group {
                 (Some(_), Some(_)) => packed.extend_from_slice(&theirs),
                 (Some(_), None) => {
                     let broken = |peer| OpError::Peer { peer, failure: PeerFailure::Protocol };
-                    let peer = self.find_peer(child)?;
+                    let peer = self.group.find_peer(child)?;
                     unpack(&theirs, &mut all).ok_or_else(|| broken(peer))?;
                 }
             }
@@ -241,47 +185,39 @@ impl Group {
             all[root] = data;
             return Ok(Some(all));
         };
-        self.post(parent, tag, if inner { packed } else { data })?.await.0?;
+        self.settle([self.post(parent, if inner { packed } else { data })?]).await?;
         Ok(None)
     }
 
     /// Scatter from the root to each other rank.
     pub(super) async fn do_scatter(
         &self,
-        tag: u64,
         root: usize,
         mut data: Vec<Vec<u8>>,
     ) -> Result<Vec<u8>, OpError> {
         if self.rank() != root {
-            return self.take(root, tag, ANY).await;
+            return self.take(root, ANY).await;
         }
         let own = std::mem::take(&mut data[root]);
         let others = data.into_iter().enumerate().filter(|&(rank, _)| rank != root);
-        let sent: Vec<Operation> = others
-            .map(|(rank, message)| self.post(rank, tag, message))
-            .collect::<Result<_, _>>()?;
-        for sent in sent {
-            sent.await.0?;
-        }
+        let sent: Vec<Sent> =
+            others.map(|(rank, message)| self.post(rank, message)).collect::<Result<_, _>>()?;
+        self.settle(sent).await?;
         Ok(own)
     }
 
     /// Allgather in a ring: size - 1 steps, each link used once in a step.
-    pub(super) async fn do_allgather(
-        &self,
-        tag: u64,
-        data: Vec<u8>,
-    ) -> Result<Vec<Vec<u8>>, OpError> {
+    pub(super) async fn do_allgather(&self, data: Vec<u8>) -> Result<Vec<Vec<u8>>, OpError> {
         let size = self.size();
         let (right, left) = ((self.rank() + 1) % size, (self.rank() + size - 1) % size);
         let mut all = vec![Vec::new(); size];
         let mut at = self.rank();
         all[at] = data;
         for _ in 1..size {
-            let sent = self.post(right, tag, all[at].clone())?;
+            let sent = self.post(right, all[at].clone())?;
             at = (at + size - 1) % size;
-            all[at] = self.take(left, tag, ANY).await?;
-            sent.await.0?;
+            all[at] = self.take(left, ANY).await?;
+            self.settle([sent]).await?;
         }
         Ok(all)
     }
@@ -289,7 +225,6 @@ impl Group {
     /// All-to-all, with another partner in each step, so that no two ranks send to the same rank.
     pub(super) async fn do_alltoall(
         &self,
-        tag: u64,
         mut data: Vec<Vec<u8>>,
     ) -> Result<Vec<Vec<u8>>, OpError> {
         let size = self.size();
@@ -298,9 +233,9 @@ impl Group {
         for step in 1..size {
             let to = (self.rank() + step) % size;
             let from = (self.rank() + size - step) % size;
-            let sent = self.post(to, tag, std::mem::take(&mut data[to]))?;
-            all[from] = self.take(from, tag, ANY).await?;
-            sent.await.0?;
+            let sent = self.post(to, std::mem::take(&mut data[to]))?;
+            all[from] = self.take(from, ANY).await?;
+            self.settle([sent]).await?;
         }
         Ok(all)
     }

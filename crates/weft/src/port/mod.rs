@@ -206,16 +206,12 @@ impl Port {
 
     /// Sets the time of the client's next call ([`Client::due`]), in place of an earlier one.
     pub fn call_at(&self, at: Instant) {
-        let inner = &mut *self.endpoint.inner.borrow_mut();
-        inner.driver.intake.ports.set_due(self.number, at);
-        inner.note_polled();
+        self.endpoint.inner.borrow_mut().driver.intake.ports.set_due(self.number, at);
     }
 
     /// Sets the time of the client's next call, unless a sooner one is set.
     pub fn call_by(&self, at: Instant) {
-        let inner = &mut *self.endpoint.inner.borrow_mut();
-        inner.driver.intake.ports.due_by(self.number, at);
-        inner.note_polled();
+        self.endpoint.inner.borrow_mut().driver.intake.ports.due_by(self.number, at);
     }
 
     /// Calls [`Client::has_news`] in each round of progress from now on.

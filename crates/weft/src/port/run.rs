@@ -24,7 +24,7 @@ impl Endpoint {
                 if let Some(panic) = core.ports.panicked() {
                     std::panic::resume_unwind(panic);
                 }
-                core.ports.next_call(core.time.now)
+                core.ports.next_call()
             };
             let Some((at, number, client, call)) = next else { break };
             did = true;

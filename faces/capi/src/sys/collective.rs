@@ -7,7 +7,7 @@ use super::comm::WeftComm;
 use super::job::{code_of, WeftJob};
 use super::receive::room;
 use super::request::{Ended, WeftRequest, WeftStatus};
-use super::{bytes, enter, object_of, store, Fault, WEFT_OK, WEFT_TOO_LONG};
+use super::{bytes, enter, object_of, store, Fault, WEFT_ARGUMENT, WEFT_OK, WEFT_TOO_LONG};
 use std::ffi::{c_int, c_void};
 use std::future::Future;
 use std::pin::Pin;
@@ -255,6 +255,14 @@ unsafe fn broadcast(
     let into = (data.cast(), len);
     Ok(request_of(job, comm.group.broadcast(root, own), move |message| match is_root {
         true => Ok(WeftStatus { len, ..WeftStatus::NOTHING }),
+        false if message.len() < len => Err((
+            WeftStatus { len: message.len(), code: WEFT_ARGUMENT, ..WeftStatus::NOTHING },
+            format!(
+                "rank {root} broadcasts {} bytes, and this rank expects {len}: all ranks pass the \
+                 same length",
+                message.len()
+            ),
+        )),
         // SAFETY: promised by the caller.
         false => unsafe { put(&message, into) },
     }))

@@ -139,7 +139,7 @@ pub(super) fn code_of(error: OpError) -> c_int {
     match error {
         OpError::Busy => WEFT_BUSY,
         OpError::Peer { .. } => WEFT_PEER,
-        OpError::Uneven { .. } => WEFT_ARGUMENT,
+        OpError::Uneven { .. } | OpError::Mismatch { .. } => WEFT_ARGUMENT,
         OpError::Truncated { .. } => WEFT_TOO_LONG,
         OpError::Cancelled => WEFT_CANCELLED,
         _ => WEFT_REFUSED,
@@ -333,7 +333,7 @@ pub unsafe extern "C" fn weft_barrier(job: *mut WeftJob) -> c_int {
         let job = unsafe { job_of(job) }?;
         job.may_wait()?;
         let met = job.world().barrier_blocking();
-        job.explained(met.map_err(OpError::from))?;
+        met.map_err(|error| Fault(code_of(error.cause()), error.to_string()))?;
         Ok(WEFT_OK)
     })
 }

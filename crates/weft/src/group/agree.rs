@@ -1,0 +1,201 @@
+//! The things on which the ranks of a collective operation must agree, as a word of 32 bits. Each
+//! message of the operation carries the word of its sender as completion data, which costs no byte:
+//! every header has room for it.
+
+use super::{Element, Op, Tree};
+
+/// A kind of collective operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Barrier,
+    Broadcast,
+    Reduce,
+    Allreduce,
+    Gather,
+    Scatter,
+    Allgather,
+    Alltoall,
+}
+
+use Kind::{Allgather, Allreduce, Alltoall, Barrier, Broadcast, Gather, Reduce, Scatter};
+
+/// Kinds by their numbers.
+const KINDS: [Kind; 8] =
+    [Barrier, Broadcast, Reduce, Allreduce, Gather, Scatter, Allgather, Alltoall];
+/// Types of values by their numbers. Any other, of a program, is `OTHER`.
+const TYPES: [&str; 10] = ["i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64", "f32", "f64"];
+const OTHER: u32 = 15;
+/// Operations by their numbers, and their names.
+const OPS: [(Op, &str); 7] = [
+    (Op::Sum, "sum"),
+    (Op::Product, "product"),
+    (Op::Min, "minimum"),
+    (Op::Max, "maximum"),
+    (Op::And, "bitwise and"),
+    (Op::Or, "bitwise or"),
+    (Op::Xor, "bitwise xor"),
+];
+
+/// Position of the tree in a word: 0 for none, else one more than its number.
+const TREE: u32 = 3;
+/// Positions of type and operation.
+const TYPE: u32 = 6;
+const OP: u32 = 10;
+/// Position of the root, combined with the hash of the list of members.
+const ROOT: u32 = 13;
+const ROOT_MASK: u32 = u32::MAX >> ROOT;
+
+/// A collective operation, as all its ranks must call it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct What {
+    kind: Kind,
+    tree: Option<Tree>,
+    root: usize,
+    values: u32,
+}
+
+impl What {
+    pub fn of(kind: Kind) -> What {
+        What { kind, tree: None, root: 0, values: 0 }
+    }
+
+    pub fn over(self, tree: Tree) -> What {
+        What { tree: Some(tree), ..self }
+    }
+
+    pub fn root(self, root: usize) -> What {
+        What { root, ..self }
+    }
+
+    pub fn values<T: Element>(self, op: Op) -> What {
+        let kind = TYPES.iter().position(|&name| name == T::NAME).map_or(OTHER, |at| at as u32);
+        let op = OPS.iter().position(|&(known, _)| known == op).unwrap_or(0) as u32;
+        What { values: kind << TYPE | op << OP, ..self }
+    }
+
+    /// Returns the word of this operation in a group whose list of members has this hash.
+    pub fn word(self, list: u32) -> u32 {
+        let of = |tree| Tree::ALL.iter().position(|&known| known == tree);
+        let tree = self.tree.and_then(of).map_or(0, |at| at as u32 + 1);
+        let root = (self.root as u32 ^ list) & ROOT_MASK;
+        root << ROOT | self.values | tree << TREE | self.kind as u32
+    }
+}
+
+/// Returns a hash of the members of a group in their order (FNV-1a).
+pub(super) fn hash(members: &[usize]) -> u32 {
+    let bytes = members.iter().flat_map(|&member| (member as u32).to_le_bytes());
+    let all = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    (all ^ all >> 32) as u32
+}
+
+/// Returns the length of the whole, as far as the first message of an operation with this word
+/// shows it; `len` is that of the message, of which `data` is the beginning.
+pub(super) fn whole_len(word: u32, len: u64, data: &[u8]) -> Option<u64> {
+    match KINDS[(word & 7) as usize] {
+        Reduce | Allreduce => Some(len),
+        Broadcast => data.first_chunk().map(|raw| u64::from_le_bytes(*raw)),
+        _ => None,
+    }
+}
+
+/// Returns the text for a word of an operation of `bytes`, for messages to people: `size` is the
+/// number of ranks and `list` the hash of the members here.
+pub(super) fn text(word: u32, bytes: Option<u64>, (size, list): (usize, u32)) -> String {
+    let kind = KINDS[(word & 7) as usize];
+    let root = ((word >> ROOT) ^ list) & ROOT_MASK;
+    let has_root = matches!(kind, Broadcast | Reduce | Gather | Scatter);
+    let same_list = if has_root { (root as usize) < size } else { root == 0 };
+    let name = match kind {
+        Barrier => "a barrier",
+        Broadcast => "a broadcast from",
+        Reduce => "a reduce to",
+        Allreduce => "an allreduce",
+        Gather => "a gather to",
+        Scatter => "a scatter from",
+        Allgather => "an allgather",
+        Alltoall => "an alltoall",
+    };
+    let mut text = name.to_owned();
+    match (has_root, same_list) {
+        (true, true) => text += &format!(" {root}"),
+        (true, false) => text += " some rank",
+        (false, _) => {}
+    }
+    if matches!(kind, Reduce | Allreduce) {
+        let at = (word >> TYPE & 15) as usize;
+        let values = TYPES.get(at).copied().unwrap_or("values of a type of the program");
+        let size = [1, 1, 2, 2, 4, 4, 8, 8, 4, 8].get(at).copied();
+        let op = OPS.get((word >> OP & 7) as usize).map_or("other", |(_, name)| name);
+        let count = bytes.zip(size).map(|(bytes, size)| format!("{} ", bytes / size));
+        text += &format!(", {op} of {}{values}", count.unwrap_or_default());
+    } else if let Some(bytes) = bytes {
+        text += &format!(" of {bytes} bytes");
+    }
+    if let Some(tree) = (word >> TREE & 7).checked_sub(1).and_then(|at| Tree::ALL.get(at as usize))
+    {
+        text += &format!(" over the {tree} tree");
+    }
+    if !same_list {
+        text += ", in a group of other members or in another order";
+    }
+    text
+}
+
+/// Returns the text about two ranks that disagree.
+pub(super) fn differ((one, its): (usize, &str), (other, others): (usize, &str)) -> String {
+    format!(
+        "rank {one} is in {its}, rank {other} in {others}: all ranks of a group call the same \
+         collective operations, in the same order and with the same arguments"
+    )
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn word__differs_whenever_anything_does_and_says_it() {
+        let list = hash(&[0, 1, 2, 3]);
+        let whats = [
+            (What::of(Barrier), "a barrier"),
+            (What::of(Barrier).over(Tree::Flat), "a barrier over the flat tree"),
+            (What::of(Broadcast).root(3), "a broadcast from 3 of 80 bytes"),
+            (What::of(Broadcast).root(2), "a broadcast from 2 of 80 bytes"),
+            (
+                What::of(Broadcast).root(2).over(Tree::Chain),
+                "a broadcast from 2 of 80 bytes over the chain tree",
+            ),
+            (What::of(Reduce).values::<u8>(Op::Xor), "a reduce to 0, bitwise xor of 80 u8"),
+            (What::of(Allreduce).values::<f64>(Op::Sum), "an allreduce, sum of 10 f64"),
+            (What::of(Allreduce).values::<f64>(Op::Max), "an allreduce, maximum of 10 f64"),
+            (What::of(Allreduce).values::<u64>(Op::Max), "an allreduce, maximum of 10 u64"),
+            (What::of(Gather).root(1), "a gather to 1 of 80 bytes"),
+            (What::of(Scatter).root(1), "a scatter from 1 of 80 bytes"),
+            (What::of(Allgather), "an allgather of 80 bytes"),
+            (What::of(Alltoall), "an alltoall of 80 bytes"),
+        ];
+        let mut words = Vec::new();
+        for (what, says) in whats {
+            let word = what.word(list);
+            let bytes = (what.kind != Barrier).then_some(80);
+            assert_eq!(text(word, bytes, (4, list)), says);
+            let other = hash(&[0, 1, 3, 2]);
+            let says = text(what.word(other), bytes, (4, list));
+            assert!(says.ends_with("in a group of other members or in another order"), "{says}");
+            words.extend([word, what.word(other)]);
+        }
+        words.sort_unstable();
+        assert!(words.windows(2).all(|two| two[0] != two[1]));
+    }
+
+    #[test]
+    fn text__of_any_word_is_some_text() {
+        for at in 0..1 << 16 {
+            text((at as u32).wrapping_mul(0x9e37_79b1), Some(at), (3, 7));
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! One collective operation: its messages, which carry the word of `agree`, and its end.
+
+use super::agree::{differ, text, whole_len, What};
+use super::notices::{tell, UnderWay, Verdict};
+use super::{Group, GroupError, COLLECTIVE, POSTED_MAX};
+use crate::endpoint::Operation;
+use std::cell::RefCell;
+use std::future::{poll_fn, Future};
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::Poll;
+use weft_core::{OpError, PeerFailure, PeerId};
+
+/// Shortest buffer of a receive: it shows how long another operation is.
+const SHOWN: usize = 8;
+
+/// A message on its way to a peer.
+pub(super) struct Sent(PeerId, Operation);
+
+/// A collective operation of this rank.
+pub(super) struct Call {
+    pub group: Group,
+    tag: u64,
+    under_way: Rc<UnderWay>,
+    /// The text about a rank that takes part in another operation.
+    differs: Rc<RefCell<String>>,
+}
+
+impl Call {
+    /// Begins the next operation of a group; `bytes` is the length that ranks give alike, if this
+    /// rank knows it.
+    pub fn new(group: &Group, what: What, bytes: Option<u64>) -> Call {
+        let inner = &group.inner;
+        let number = inner.collectives.get().wrapping_add(1);
+        inner.collectives.set(number);
+        let (here, word) = (group.here(), what.word(inner.list));
+        let under_way = inner.notices.begin(&inner.port, here, (number, word, bytes));
+        let tag = group.tag(COLLECTIVE, number);
+        Call { group: group.clone(), tag, under_way, differs: Rc::default() }
+    }
+
+    pub fn rank(&self) -> usize {
+        self.group.rank()
+    }
+
+    pub fn size(&self) -> usize {
+        self.group.size()
+    }
+
+    /// Starts a message to a rank.
+    pub fn post(&self, to: usize, data: Vec<u8>) -> Result<Sent, OpError> {
+        self.post_by(to, data, false)
+    }
+
+    /// Starts an empty message. To a rank that has not answered yet, it ends only when it has been
+    /// received: else it would still wait for the answer when it ends, and stop with its process.
+    pub fn post_met(&self, to: usize) -> Result<Sent, OpError> {
+        let ready = self.group.inner.endpoint.is_ready(self.group.find_peer(to)?);
+        self.post_by(to, Vec::new(), !ready)
+    }
+
+    fn post_by(&self, to: usize, data: Vec<u8>, sync: bool) -> Result<Sent, OpError> {
+        let (endpoint, peer) = (&self.group.inner.endpoint, self.group.find_peer(to)?);
+        let word = Some(self.under_way.word);
+        Ok(Sent(peer, endpoint.send_with(peer, self.tag, data, word, sync)))
+    }
+
+    /// Waits for the ends of messages.
+    pub async fn settle(&self, all: impl IntoIterator<Item = Sent>) -> Result<(), OpError> {
+        for Sent(peer, operation) in all {
+            self.under_way.awaits.set(Some(peer));
+            operation.await.0?;
+        }
+        Ok(())
+    }
+
+    /// Takes a message of at most `len` bytes.
+    pub async fn take(&self, from: usize, len: usize) -> Result<Vec<u8>, OpError> {
+        let (endpoint, peer) = (&self.group.inner.endpoint, self.group.find_peer(from)?);
+        self.under_way.awaits.set(Some(peer));
+        let received = match len <= POSTED_MAX {
+            true => endpoint.recv(Some(peer), self.tag, 0, vec![0; len.max(SHOWN)]),
+            false => endpoint.recv_announced(peer, self.tag, len).await?,
+        };
+        let (error, status, mut data) = received.whole().await;
+        let sent = match error {
+            None => status.len as u64,
+            Some(OpError::Truncated { sent }) => sent,
+            Some(other) => return Err(other),
+        };
+        data.truncate(status.len);
+        if status.data != Some(self.under_way.word) {
+            return Err(self.mismatch(from, status.data, sent, &data));
+        }
+        match sent > len as u64 {
+            true => Err(OpError::Truncated { sent }),
+            false => Ok(data),
+        }
+    }
+
+    /// Takes a vector that is as long as this rank's.
+    pub async fn take_vector(&self, from: usize, len: usize) -> Result<Vec<u8>, OpError> {
+        let uneven = |given| Err(OpError::Uneven { rank: from as u32, given, wanted: len as u64 });
+        match self.take(from, len).await {
+            Ok(theirs) if theirs.len() == len => Ok(theirs),
+            Ok(theirs) => uneven(theirs.len() as u64),
+            Err(OpError::Truncated { sent }) => uneven(sent),
+            Err(other) => Err(other),
+        }
+    }
+
+    #[cold]
+    fn mismatch(&self, from: usize, theirs: Option<u32>, sent: u64, data: &[u8]) -> OpError {
+        let of = (self.size(), self.group.inner.list);
+        let says = match theirs {
+            Some(word) => text(word, whole_len(word, sent, data), of),
+            None => "an operation of another build of weft".to_owned(),
+        };
+        let ours = text(self.under_way.word, self.under_way.bytes, of);
+        *self.differs.borrow_mut() = differ((from, &says), (self.rank(), &ours));
+        OpError::Mismatch { rank: from as u32 }
+    }
+
+    /// Runs the work of this operation to its end, and ends it early if another rank has. If this
+    /// rank ends it with an error, all others learn of that.
+    pub fn run<T, F>(
+        self,
+        work: impl FnOnce(Call) -> F,
+    ) -> impl Future<Output = Result<T, GroupError>>
+    where
+        F: Future<Output = Result<T, OpError>>,
+    {
+        let (group, differs) = (self.group.clone(), Rc::clone(&self.differs));
+        let running = Running { group, under_way: Rc::clone(&self.under_way) };
+        let work = work(self);
+        async move {
+            let mut work = pin!(work);
+            let mut begun = false;
+            let result = poll_fn(|cx| {
+                let verdict = running.under_way.verdict(cx.waker());
+                // Its own result comes first, unless others have ended before it began.
+                begun |= verdict.is_none();
+                if begun {
+                    if let Poll::Ready(result) = work.as_mut().poll(cx) {
+                        return Poll::Ready(result.map_err(Ok));
+                    }
+                }
+                verdict.map_or(Poll::Pending, |verdict| Poll::Ready(Err(Err(verdict))))
+            });
+            result.await.map_err(|error| match error {
+                Ok(cause) => running.fail(cause, differs.take()),
+                Err(verdict) => running.learn(verdict),
+            })
+        }
+    }
+}
+
+/// An operation that is under way, until this is dropped.
+struct Running {
+    group: Group,
+    under_way: Rc<UnderWay>,
+}
+
+impl Running {
+    /// Returns the error of this rank, and tells it to all others.
+    fn fail(&self, cause: OpError, differs: String) -> GroupError {
+        let group = &self.group;
+        let mut error = group.error(cause, None);
+        if matches!(cause, OpError::Mismatch { .. }) {
+            error = error.with_text(differs);
+        }
+        let failed = matches!(cause, OpError::Peer { .. });
+        let rank = Some(error.rank().unwrap_or(group.rank()));
+        let text = format!("rank {} reports: {error}", group.rank());
+        self.tell(Verdict { failed, rank, text, is_news: true });
+        error
+    }
+
+    /// Returns the error that another rank has noticed.
+    fn learn(&self, verdict: Verdict) -> GroupError {
+        let error = self.group.reported(&verdict);
+        self.tell(verdict);
+        error
+    }
+
+    /// Tells the error to the other ranks, if they do not know it, and to those that ask.
+    fn tell(&self, why: Verdict) {
+        let (group, inner) = (&self.group, &self.group.inner);
+        if why.is_news {
+            for rank in (0..group.size()).filter(|&rank| rank != group.rank()) {
+                let Ok(peer) = group.find_peer(rank) else { continue };
+                if inner.endpoint.peer_failure(peer).is_none() {
+                    tell(&inner.port, peer, &self.under_way, &why);
+                }
+            }
+            inner.port.flush();
+        }
+        inner.notices.failed(&self.under_way, why);
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.group.inner.notices.end(&self.under_way);
+    }
+}
+
+impl Group {
+    /// Returns the error of an operation that another rank has ended.
+    fn reported(&self, verdict: &Verdict) -> GroupError {
+        let rank = verdict.rank.filter(|&rank| rank < self.size());
+        let cause = match verdict.failed {
+            true => {
+                let known = |rank: usize| self.inner.peers.borrow()[rank];
+                let peer = rank.and_then(known).unwrap_or(PeerId(u32::MAX));
+                OpError::Peer { peer, failure: PeerFailure::Reported }
+            }
+            false => OpError::Mismatch { rank: rank.unwrap_or(usize::MAX) as u32 },
+        };
+        self.error(cause, rank).with_text(verdict.text.clone())
+    }
+}

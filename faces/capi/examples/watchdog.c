@@ -1,5 +1,7 @@
-/* Rank 0 computes and calls nothing; with WEFT_RECEIPT=watchdog a thread of weft serves the
- * others' additions to its counter and calls its upcall, which runs beside the computation. */
+/* Rank 0 computes and calls nothing: a thread of weft serves the others' additions to its counter
+ * and calls its upcall, which runs beside the computation. WEFT_RECEIPT=watchdog asks for that
+ * thread: a program that needs it says so before weft_init, or its user does. */
+#define _POSIX_C_SOURCE 200809L
 #include "check.h"
 #include <stdatomic.h>
 #include <string.h>
@@ -34,6 +36,12 @@ int main(void)
     uint64_t key = 0, value;
     int bye = 0;
 
+    setenv("WEFT_RECEIPT", "watchdog", 0);
+    if (strcmp(getenv("WEFT_RECEIPT"), "watchdog") != 0) {
+        fprintf(stderr, "this program needs WEFT_RECEIPT=watchdog, and not %s\n",
+                getenv("WEFT_RECEIPT"));
+        return 1;
+    }
     CHECK(weft_init(&job));
     CHECK(weft_handle(job, KEY, on_key, &key));
     CHECK(weft_handle(job, DONE, on_done, NULL));

@@ -7,8 +7,8 @@
 //! (Puzzle-64).
 //!
 //! The parts are usable alone. A [`Job`] is a position with the moves that led to it, 32 bytes as
-//! in the paper. [`Job::expand`] makes the jobs of its successors; [`search()`] searches all below a
-//! job in place, some nanoseconds a position; [`Tally`] sums up over jobs in any order.
+//! in the paper. [`Job::expand`] makes the jobs of its successors; [`search()`] searches all below
+//! a job in place, some nanoseconds a position; [`Tally`] sums up over jobs in any order.
 //!
 //! The paper does not say which position it solves, nor in what order moves are tried, nor if the
 //! last iteration ends at the first solution. The choices here: moves of the blank up, left, right,

@@ -501,7 +501,9 @@ pub(crate) fn open_locked(
     }
     if links.tcp {
         let tcp = TcpConfig { faults: wrappers.faults, ..tcp_from_env(&config)? };
-        take("tcp", TcpLink::new(tcp, security).map(|l| Box::new(l) as _));
+        let opened = TcpLink::new(tcp, security);
+        let opened = opened.and_then(|link| if links.shm { Ok(link) } else { reachable(link) });
+        take("tcp", opened.map(|l| Box::new(l) as _));
     }
     keep_trusted(&config, &mut open, &mut failed, links.auto)?;
     if open.len() == 1 {
@@ -590,14 +592,14 @@ fn no_agent(why: &str, rank: Option<u32>) -> String {
     )
 }
 
-/// Returns the link if other hosts can reach it.
+/// Returns a link over IP if other hosts can reach it.
 ///
 /// # Errors
 /// [`LinkError::Unreachable`] if no interface that is up has an address.
-pub fn reachable(link: UdpLink) -> Result<UdpLink, LinkError> {
+pub fn reachable<L: Link>(link: L) -> Result<L, LinkError> {
     let mut address = Address::default();
     link.advertise(&mut address);
-    if address.udp.is_empty() {
+    if address.udp.is_empty() && address.tcp.is_empty() {
         let why = "no network interface that is up has an address; `ip link set lo up` is enough \
                    for ranks on one host, and shm needs none";
         return Err(LinkError::Unreachable(why.into()));

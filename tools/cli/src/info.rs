@@ -379,7 +379,8 @@ fn links(config: &Config, mode: Mode) -> Vec<LinkInfo> {
 }
 
 fn tcp(config: &Config, security: Security) -> Result<LinkInfo> {
-    let mut link = TcpLink::new(weft::job::tcp_from_env(config)?, security)?;
+    let opened = TcpLink::new(weft::job::tcp_from_env(config)?, security);
+    let mut link = opened.and_then(reachable)?;
     let mut info = describe(config, "tcp", Some(&mut link));
     info.addresses = link.local_addrs().iter().map(ToString::to_string).collect();
     info.notes.push(

@@ -143,11 +143,12 @@ const INSIDE: [Way; 11] = [
     floor("floor", Probe::CacheLine, Probe::Copy),
 ];
 
-const BETWEEN: [Way; 12] = [
+const BETWEEN: [Way; 13] = [
     // The links that ranks on several hosts get. The benchmark's ranks have no launcher that says
     // so.
     weft("weft auto", LinkName::Auto.links(), 5),
     weft("weft udp", "udp", 2),
+    weft("weft tcp", "tcp", 17),
     weft("weft packet", "packet", 3),
     weft("weft gso", "gso", 15),
     weft("weft xdp", "xdp", 4),
@@ -211,7 +212,9 @@ mod tests {
     #[test]
     fn ways__every_link_is_there() {
         let all = [names(Place::Inside), names(Place::Between(1500))].concat();
-        for link in LinkName::value_variants() {
+        // The others are sets of links.
+        let alone = |link: &&LinkName| **link != LinkName::Unprivileged;
+        for link in LinkName::value_variants().iter().filter(alone) {
             let way = format!("weft {}", link.name());
             assert!(all.contains(&way.as_str()), "no {way}");
         }
@@ -240,6 +243,6 @@ mod tests {
         let between = ways(Situation { place: Place::Between(1500), loaded: false });
         let auto = between.iter().find(|way| way.name == "weft auto").expect("a way");
         // The value `auto` has no packet sockets unless a launcher names other hosts.
-        assert_eq!(auto.link, "shm,packet,gso,udp");
+        assert_eq!(auto.link, "shm,packet,gso,udp,tcp");
     }
 }

@@ -19,7 +19,7 @@ const GRID: Colour = [228, 228, 228];
 const FAINT: Colour = [243, 243, 243];
 
 /// Colours of the channels: warm ones for weft, cool ones for the kernel.
-pub const COLOURS: [Colour; 17] = [
+pub const COLOURS: [Colour; 18] = [
     [60, 60, 60],
     [214, 39, 40],
     [255, 127, 14],
@@ -37,6 +37,7 @@ pub const COLOURS: [Colour; 17] = [
     [0, 90, 80],
     [235, 170, 30],
     [165, 95, 60],
+    [200, 60, 200],
 ];
 
 /// Returns a thin straight line between two points.

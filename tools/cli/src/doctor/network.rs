@@ -170,7 +170,8 @@ fn tcp() -> Check {
         Err(error) => return Check::fail(what, error.to_string(), "correct the variable"),
     };
     let (me, ports) = (EndpointId(weft_link::random_u64()), config.ports);
-    match TcpLink::new(config, Security { mode: Mode::Auth, job_key, me }) {
+    let opened = TcpLink::new(config, Security { mode: Mode::Auth, job_key, me });
+    match opened.and_then(weft::job::reachable) {
         Ok(_) => Check::ok(
             what,
             format!(

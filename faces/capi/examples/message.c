@@ -56,6 +56,10 @@ static int parts(weft_job *job, int me, int size)
         /* Any rank, and any number in the upper bits of the tag. */
         CHECK(weft_msg_irecv(job, WEFT_ANY, PART, ~0xffu, &into[i], sizeof into[i], &request));
         CHECK(weft_set_add(set, request, &into[i]));
+        /* The set owns it now: only weft_set_wait reports its end. */
+        if (weft_test(&request, NULL) != WEFT_ARGUMENT ||
+            weft_wait_all(&request, 1, NULL) != WEFT_ARGUMENT)
+            return fail("a request of a set");
     }
     for (int i = 0; i < n; i++) {
         void *context;

@@ -281,11 +281,11 @@ int weft_wait_all(weft_request **requests, size_t count, weft_status *statuses);
  * request. */
 int weft_cancel(weft_request *request);
 /* A set of requests, for many of them: each costs the same, however many there are. The set owns
- * a request that is added, and keeps the program's context for it. weft_set_wait waits until one
- * has ended, at most timeout_us microseconds, forever if that is negative: it returns 1, its
- * context and status; or 0, if none did or the set is empty. weft_set_free cancels receives that
- * have not matched a message; sends continue from copies, and collective operations without their
- * results. */
+ * a request that is added, and keeps the program's context for it; weft_test and the waits above
+ * refuse it from then on. weft_set_wait waits until one has ended, at most timeout_us
+ * microseconds, forever if that is negative: it returns 1, its context and status; or 0, if none
+ * did or the set is empty. weft_set_free cancels receives that have not matched a message; sends
+ * continue from copies, and collective operations without their results. */
 int weft_set_make(weft_job *job, weft_set **set);
 int weft_set_add(weft_set *set, weft_request *request, void *context);
 int weft_set_wait(weft_set *set, int64_t timeout_us, void **context, weft_status *status);

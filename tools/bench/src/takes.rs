@@ -88,7 +88,7 @@ pub fn check(args: &Args) -> Result<()> {
         let own = |link: &LinkName| matches!(link, LinkName::Shm | LinkName::Agent);
         ensure!(
             !args.link.iter().any(own),
-            "--hosts: --link udp, packet, gso, xdp or auto is measured between hosts"
+            "--hosts: --link udp, tcp, packet, gso, xdp or auto is measured between hosts"
         );
         ensure!(args.choices.given().is_empty(), "--hosts: choices are compared between lab hosts");
         ensure!(!args.options.loaded, "--loaded loads this host alone: leave it out with --hosts");

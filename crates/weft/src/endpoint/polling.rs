@@ -43,6 +43,8 @@ pub(super) struct Polling {
     pub before_sleep: bool,
     /// True if a peer is reached over a network whose poll costs no system call.
     pub has_polled_network: bool,
+    /// True if packets came over a network in its last polls.
+    pub has_lively_network: bool,
     /// True if time is virtual: a simulator calls only when something happened, so every round
     /// polls every link.
     pub exact: bool,
@@ -69,6 +71,7 @@ impl Polling {
             ready_links: None,
             before_sleep: false,
             has_polled_network: false,
+            has_lively_network: false,
             exact,
         }
     }
@@ -86,13 +89,14 @@ impl Driver {
     }
 
     /// True if a link is polled in every round: a link in use is, unless its poll costs a system
-    /// call and nothing came over it for long while the poll of another link in use costs none.
+    /// call, nothing came over it for long, and the poll of another link in use costs none or finds
+    /// packets.
     #[inline]
     pub(super) fn is_polled(&self, i: usize) -> bool {
         self.polling.busy[i]
             && (self.intake.arriving.caps[i].polled
                 || self.polling.quiet[i] < QUIET
-                || !self.polling.has_polled_network)
+                || !(self.polling.has_polled_network || self.polling.has_lively_network))
     }
 
     /// Makes the next rounds poll all links in use, since data is expected: most likely over the
@@ -156,6 +160,10 @@ impl Driver {
     /// Chooses the links to poll directly: those that are polled in every round, if no poll costs a
     /// system call.
     pub(super) fn choose_close(&mut self) {
+        self.polling.has_lively_network = (0..self.links.len()).any(|at| {
+            let network = self.polling.busy[at] && self.intake.arriving.caps[at].network;
+            network && self.polling.quiet[at] < QUIET
+        });
         self.polling.close = Close { links: ArrayVec::new(), is_swift: true };
         for at in 0..self.links.len() {
             if self.is_polled(at) {

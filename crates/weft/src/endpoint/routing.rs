@@ -527,18 +527,38 @@ mod tests {
 
     impl weft_link::Reach for Fake {}
 
+    /// Returns a driver with such links, and three peers.
+    fn with_links(links: [(LinkCaps, u64); 2]) -> (Driver, [PeerId; 3]) {
+        let links = links.map(|(caps, reaches)| Box::new(Fake { caps, reaches }) as Box<dyn Link>);
+        let (id, clock) = (weft_core::EndpointId(9), crate::Clock::system());
+        let mut driver = Driver::new(Config::default(), id, clock, links.into());
+        let peers = [1, 2, 3].map(|id| {
+            let endpoint = weft_core::EndpointId(id);
+            driver.connect(&Address { endpoint, ..Address::default() }).unwrap()
+        });
+        (driver, peers)
+    }
+
+    #[test]
+    fn is_polled__a_silent_network_only_while_the_others_are_silent_too() {
+        let links = ["udp", "tcp"].map(|name| (LinkCaps::network(name, 1456), 3));
+        let (mut driver, _) = with_links(links);
+        driver.choose_close();
+        assert!(driver.is_polled(0) && driver.is_polled(1));
+        driver.polling.quiet[1] = u32::MAX;
+        driver.choose_close();
+        assert!(driver.is_polled(0) && !driver.is_polled(1), "packets come over udp");
+        driver.polling.quiet[0] = u32::MAX;
+        driver.choose_close();
+        assert!(driver.is_polled(0) && driver.is_polled(1));
+    }
+
     #[test]
     fn unroute__the_last_peer_of_a_polled_network_frees_the_others_from_it() {
         let mut raw = LinkCaps::network("packet", 1480);
         raw.polled = true;
-        let links = [(raw, 2), (LinkCaps::network("udp", 1456), 3)];
-        let links = links.map(|(caps, reaches)| Box::new(Fake { caps, reaches }) as Box<dyn Link>);
-        let (id, clock) = (weft_core::EndpointId(9), crate::Clock::system());
-        let mut driver = Driver::new(Config::default(), id, clock, links.into());
-        let [one, two, _] = [1, 2, 3].map(|id| {
-            let endpoint = weft_core::EndpointId(id);
-            driver.connect(&Address { endpoint, ..Address::default() }).unwrap()
-        });
+        let (mut driver, [one, two, _]) =
+            with_links([(raw, 2), (LinkCaps::network("udp", 1456), 3)]);
         assert!(driver.polling.has_polled_network);
         driver.unroute(one);
         assert!(driver.polling.has_polled_network, "another is still there");

@@ -399,7 +399,11 @@ unsafe fn listed<'a>(requests: *mut *mut WeftRequest, count: usize) -> Result<Li
             return Err(Fault::argument("a request stands twice in the list"));
         }
         // SAFETY: promised by the caller.
-        living.push((at, unsafe { object(request.cast_const()) }?));
+        let one: &WeftRequest = unsafe { object(request.cast_const()) }?;
+        if !one.set.get().0.is_null() {
+            return Err(Fault::argument("a request of a set: weft_set_wait reports its end"));
+        }
+        living.push((at, one));
     }
     Ok((list, living))
 }

@@ -84,7 +84,7 @@ impl Chosen {
         ensure!(
             self.reliability.is_empty() || link != LinkName::Shm,
             "--reliability: shared memory loses nothing, and nobody retransmits; leave it out for \
-             shm, or take --link udp, packet, gso, xdp or agent"
+             shm, or take --link udp, tcp, packet, gso, xdp or agent"
         );
         if self.receipt.contains(&Receipt::Watchdog) {
             let measured = matches!(what, What::Logp | What::Throughput | What::FetchAdd);

@@ -49,7 +49,7 @@ pub struct Selection {
     /// the active virtual environment, else the first on PATH]
     #[arg(long, value_name = "MPI")]
     mpi: Option<String>,
-    /// Links the ranks may use: auto, shm, udp, packet (raw Ethernet), gso (the same with long
+    /// Links the ranks may use: auto, shm, udp, tcp, packet (raw Ethernet), gso (the same with long
     /// frames), xdp (AF_XDP, root) or a list, as packet,udp; packet, gso, xdp and agent (served by
     /// weftd) include shm [default: WEFT_LINK, else auto]
     #[arg(long, value_name = "LIST", value_parser = parse_links)]

@@ -32,8 +32,8 @@ pub fn parse_links(text: &str) -> Result<String, String> {
     let links = weft::Links::parse(text).filter(|_| !text.trim().is_empty());
     let links = links.ok_or_else(|| {
         format!(
-            "{text:?} is not understood; use auto, shm, udp, packet, gso, xdp, agent or a \
-             list: packet,udp"
+            "{text:?} is not understood; use auto, shm, udp, tcp, packet, gso, xdp, agent or \
+             a list: packet,udp"
         )
     })?;
     let raw = (links.packet || links.gso || links.xdp || links.agent) && !links.shm;
@@ -65,7 +65,7 @@ pub struct Args {
     /// File with one host per line: host, host:4 or host slots=4
     #[arg(long, value_name = "FILE")]
     pub hostfile: Option<PathBuf>,
-    /// Links the ranks may use: auto, shm, udp, packet (raw Ethernet), gso (the same with long
+    /// Links the ranks may use: auto, shm, udp, tcp, packet (raw Ethernet), gso (the same with long
     /// frames), xdp (AF_XDP, root) or a list, as packet,udp; packet, gso, xdp and agent (served by
     /// weftd) include shm [default: WEFT_LINK, else auto]
     #[arg(long, value_name = "LIST", value_parser = parse_links)]

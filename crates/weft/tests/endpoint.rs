@@ -497,3 +497,37 @@ fn send_blocking__who_only_sends_sees_that_there_is_room_again() {
     let arrived = (1..=MESSAGES).filter(|&tag| p.b.probe(Some(p.to_a), tag, 0).is_some()).count();
     assert!(arrived as u64 >= MESSAGES - 2, "{arrived} of {MESSAGES}; {:?}", p.a.stats());
 }
+
+#[test]
+fn operation__kept_while_its_number_comes_again() {
+    // The engine gives a number again after some 4,000 uses of a place. Receives that have ended,
+    // but whose results nobody has collected, keep theirs.
+    const KEPT: u64 = 9_000;
+    let id = EndpointId(weft_link::random_u64());
+    let links: Vec<Box<dyn Link>> = vec![Box::new(weft::SelfLink::new(id))];
+    let e = Endpoint::with_links(Config::default(), id, Clock::system(), links);
+    let me = e.connect(&e.address()).unwrap();
+    let mut kept = Vec::new();
+    for n in 0..KEPT {
+        let received = e.recv(Some(me), n, 0, vec![0; 8]);
+        e.send_blocking(me, n, &n.to_le_bytes()).unwrap();
+        while !received.is_done() {
+            e.progress();
+        }
+        kept.push(received);
+    }
+    // An operation dropped with the number of a later one does not take that one away.
+    let waiting = e.recv(Some(me), KEPT, 0, vec![0; 8]);
+    for (n, received) in (0..).zip(kept.drain(..)) {
+        if n % 2 == 1 {
+            continue;
+        }
+        let (result, buffer) = received.wait();
+        assert_eq!(result.unwrap().tag, n);
+        assert_eq!(buffer, n.to_le_bytes(), "the result of another operation");
+    }
+    e.send_blocking(me, KEPT, &KEPT.to_le_bytes()).unwrap();
+    let (result, buffer) = waiting.wait();
+    assert_eq!(result.unwrap().tag, KEPT);
+    assert_eq!(buffer, KEPT.to_le_bytes());
+}

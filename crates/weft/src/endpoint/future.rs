@@ -1,6 +1,7 @@
 //! Futures of operations. Operations start when they are made; awaiting only collects the result.
 
 use super::driver::Driver;
+use super::ops::Ticket;
 use super::{Endpoint, Inner, Status};
 use std::cell::RefCell;
 use std::future::Future;
@@ -8,11 +9,11 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
-use weft_core::{Instant, OpError, OpId, PeerId};
+use weft_core::{Instant, OpError, PeerId};
 
 pub(super) enum State {
     /// Started.
-    Running(OpId),
+    Running(Ticket),
     /// Ended at once: refused, or injected and done.
     Ended(Result<Status, OpError>, Vec<u8>),
     /// The engine accepts no operation now, since the link is congested.
@@ -49,7 +50,7 @@ impl Operation {
     /// True if the result is there.
     pub fn is_done(&self) -> bool {
         match &self.state {
-            State::Running(op) => self.inner.borrow().driver.intake.ops.is_done(*op),
+            State::Running(ticket) => self.inner.borrow().driver.intake.ops.is_done(*ticket),
             _ => true,
         }
     }
@@ -70,12 +71,12 @@ impl Operation {
 
     fn poll_whole(&mut self, cx: &mut Context<'_>) -> Poll<(Option<OpError>, Status, Vec<u8>)> {
         match std::mem::replace(&mut self.state, State::Taken) {
-            State::Running(op) => {
+            State::Running(ticket) => {
                 let done = {
                     let ops = &mut self.inner.borrow_mut().driver.intake.ops;
-                    let done = ops.take_done(op);
+                    let done = ops.take_done(ticket);
                     if done.is_none() {
-                        ops.set_waker(op, cx.waker());
+                        ops.set_waker(ticket, cx.waker());
                     }
                     done
                 };
@@ -85,7 +86,7 @@ impl Operation {
                         Poll::Ready((completion.error, status, memory.into_vec()))
                     }
                     None => {
-                        self.state = State::Running(op);
+                        self.state = State::Running(ticket);
                         Poll::Pending
                     }
                 }
@@ -110,10 +111,12 @@ impl Future for Operation {
 
 impl Drop for Operation {
     fn drop(&mut self) {
-        if let State::Running(op) = self.state {
+        if let State::Running(ticket) = self.state {
             let core = &mut self.inner.borrow_mut().driver.intake;
-            core.ops.abandon(op);
-            core.engine.discard(op);
+            if core.ops.is_current(ticket) {
+                core.engine.discard(ticket.op);
+            }
+            core.ops.abandon(ticket);
         }
     }
 }

@@ -591,9 +591,9 @@ impl Endpoint {
     ) -> Operation {
         match started {
             Ok(op) => {
-                d.intake.ops.insert(op, Owner::Waiter, memory);
+                let ticket = d.intake.ops.insert(op, Owner::Waiter, memory);
                 d.flush();
-                Operation { inner: self.inner.clone(), state: State::Running(op) }
+                Operation { inner: self.inner.clone(), state: State::Running(ticket) }
             }
             Err(refused) => self.ended(Err(error_of(refused)), memory.into_vec()),
         }

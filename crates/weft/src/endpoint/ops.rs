@@ -24,9 +24,18 @@ pub(crate) enum Owner {
     Lender,
 }
 
+/// A waiter's claim to the result of its operation. The engine gives a number again some thousand
+/// operations later, perhaps before the waiter collects; the serial number comes only once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ticket {
+    pub op: OpId,
+    serial: u64,
+}
+
 #[derive(Default)]
 struct Entry {
     op: u32,
+    serial: u64,
     owner: Owner,
     memory: Memory,
     done: Option<Completion>,
@@ -35,13 +44,20 @@ struct Entry {
     waker: Option<Waker>,
 }
 
+impl Entry {
+    #[inline]
+    fn is_of(&self, ticket: Ticket) -> bool {
+        self.op == ticket.op.0 && self.serial == ticket.serial
+    }
+}
+
 /// A receive that has no operation until it needs one.
 #[derive(Default)]
 pub(crate) struct AwaitedRecv {
     pub memory: Memory,
     pub done: Option<Awaited>,
     /// The operation that it became, which has the memory.
-    pub posted: Option<OpId>,
+    pub posted: Option<Ticket>,
 }
 
 impl AwaitedRecv {
@@ -51,8 +67,7 @@ impl AwaitedRecv {
 
     /// Gives the receive an operation.
     pub fn posted(&mut self, op: OpId, ops: &mut OpTable) {
-        ops.insert(op, Owner::Waiter, std::mem::take(&mut self.memory));
-        self.posted = Some(op);
+        self.posted = Some(ops.insert(op, Owner::Waiter, std::mem::take(&mut self.memory)));
     }
 }
 
@@ -60,8 +75,11 @@ impl AwaitedRecv {
 #[derive(Default)]
 pub(crate) struct OpTable {
     entries: Vec<Entry>,
-    /// Ended operations whose index the engine reused before their completion was collected.
-    displaced: BTreeMap<u32, Entry>,
+    /// Ended operations whose index the engine reused before their completion was collected, by
+    /// serial number.
+    displaced: BTreeMap<u64, Entry>,
+    /// Serial number of the newest entry.
+    serial: u64,
     /// Number of entries to keep when the others have been collected: see `shrink`.
     places: Option<usize>,
     /// Memory for copies, and for unexpected messages.
@@ -77,7 +95,7 @@ impl OpTable {
     fn get(&self, op: OpId) -> Option<&Entry> {
         match self.entries.get(OpKeys::index(op.0)) {
             Some(entry) if entry.op == op.0 => Some(entry),
-            _ => self.displaced.get(&op.0),
+            _ => self.displaced.values().rev().find(|entry| entry.op == op.0),
         }
     }
 
@@ -85,14 +103,43 @@ impl OpTable {
     fn get_mut(&mut self, op: OpId) -> Option<&mut Entry> {
         match self.entries.get_mut(OpKeys::index(op.0)) {
             Some(entry) if entry.op == op.0 => Some(entry),
-            _ => self.displaced.get_mut(&op.0),
+            _ => self.displaced.values_mut().rev().find(|entry| entry.op == op.0),
+        }
+    }
+
+    /// Returns the newest entry of an operation as a ticket.
+    pub fn ticket(&self, op: OpId) -> Option<Ticket> {
+        self.get(op).map(|entry| Ticket { op, serial: entry.serial })
+    }
+
+    /// True if the engine means this operation by its number, and no later one.
+    #[inline]
+    pub fn is_current(&self, ticket: Ticket) -> bool {
+        let entry = self.entries.get(OpKeys::index(ticket.op.0));
+        entry.is_some_and(|entry| entry.is_of(ticket))
+    }
+
+    #[inline]
+    fn awaited(&self, ticket: Ticket) -> Option<&Entry> {
+        match self.entries.get(OpKeys::index(ticket.op.0)) {
+            Some(entry) if entry.is_of(ticket) => Some(entry),
+            _ => self.displaced.get(&ticket.serial),
         }
     }
 
     #[inline]
-    fn take(&mut self, op: OpId) -> Option<Memory> {
-        match self.entries.get_mut(OpKeys::index(op.0)) {
-            Some(entry) if entry.op == op.0 => {
+    fn awaited_mut(&mut self, ticket: Ticket) -> Option<&mut Entry> {
+        match self.entries.get_mut(OpKeys::index(ticket.op.0)) {
+            Some(entry) if entry.is_of(ticket) => Some(entry),
+            _ => self.displaced.get_mut(&ticket.serial),
+        }
+    }
+
+    /// Removes an entry.
+    #[inline]
+    fn take(&mut self, ticket: Ticket) -> Option<Memory> {
+        match self.entries.get_mut(OpKeys::index(ticket.op.0)) {
+            Some(entry) if entry.is_of(ticket) => {
                 // Written in place, since moving the whole entry costs more than all the rest.
                 entry.op = 0;
                 entry.owner = Owner::Nobody;
@@ -101,13 +148,13 @@ impl OpTable {
                 entry.waker = None;
                 Some(std::mem::take(&mut entry.memory))
             }
-            _ => self.displaced.remove(&op.0).map(|entry| entry.memory),
+            _ => self.displaced.remove(&ticket.serial).map(|entry| entry.memory),
         }
     }
 
     /// Records the buffer of an operation just started.
     #[inline]
-    pub fn insert(&mut self, op: OpId, owner: Owner, memory: Memory) {
+    pub fn insert(&mut self, op: OpId, owner: Owner, memory: Memory) -> Ticket {
         let at = OpKeys::index(op.0);
         if self.entries.len() <= at {
             self.entries.resize_with(at + 1, Entry::default);
@@ -116,13 +163,16 @@ impl OpTable {
         // Operation numbers are never 0, which marks an empty entry.
         if entry.op != 0 {
             let old = std::mem::take(entry);
-            self.displaced.insert(old.op, old);
+            self.displaced.insert(old.serial, old);
         }
         self.lent += usize::from(owner == Owner::Lender);
+        self.serial += 1;
         let entry = &mut self.entries[at];
         entry.op = op.0;
+        entry.serial = self.serial;
         entry.owner = owner;
         entry.memory = memory;
+        Ticket { op, serial: self.serial }
     }
 
     /// Shrinks the table to the engine's number of places, as soon as all entries beyond are
@@ -225,7 +275,8 @@ impl OpTable {
             return;
         }
         let lent = entry.owner == Owner::Lender;
-        if let Some(memory) = self.take(op) {
+        let ticket = Ticket { op, serial: entry.serial };
+        if let Some(memory) = self.take(ticket) {
             if lent {
                 self.give_back(&memory);
             }
@@ -250,11 +301,11 @@ impl OpTable {
     /// Takes the completion of an operation that a future or blocking call waits for, with its
     /// buffer.
     #[inline]
-    pub fn take_done(&mut self, op: OpId) -> Option<(Completion, Memory)> {
-        let entry = self.get_mut(op)?;
+    pub fn take_done(&mut self, ticket: Ticket) -> Option<(Completion, Memory)> {
+        let entry = self.awaited_mut(ticket)?;
         let done = entry.done?;
         if done.released {
-            return self.take(op).map(|memory| (done, memory));
+            return self.take(ticket).map(|memory| (done, memory));
         }
         entry.done = None;
         entry.owner = Owner::Nobody;
@@ -263,39 +314,39 @@ impl OpTable {
 
     /// Abandons an operation whose memory is about to become invalid: if the memory `is_read`, a
     /// copy replaces it.
-    pub fn take_back(&mut self, op: OpId, is_read: bool) {
-        if let Some(e) = self.get_mut(op) {
+    pub fn take_back(&mut self, ticket: Ticket, is_read: bool) {
+        if let Some(e) = self.awaited_mut(ticket) {
             let memory = std::mem::take(&mut e.memory);
             if is_read {
                 e.memory = Memory::Owned(memory.read(0, memory.len()).to_vec());
             }
         }
-        self.abandon(op);
+        self.abandon(ticket);
     }
 
     /// Sends the completion of a waiter's operation to the queue instead.
-    pub fn queue(&mut self, op: OpId) {
-        if let Some(e) = self.get_mut(op) {
+    pub fn queue(&mut self, ticket: Ticket) {
+        if let Some(e) = self.awaited_mut(ticket) {
             e.owner = Owner::Queue;
         }
     }
 
     /// True if the result of an operation is there.
-    pub fn is_done(&self, op: OpId) -> bool {
-        self.get(op).is_some_and(|e| e.done.is_some())
+    pub fn is_done(&self, ticket: Ticket) -> bool {
+        self.awaited(ticket).is_some_and(|e| e.done.is_some())
     }
 
-    pub fn set_waker(&mut self, op: OpId, waker: &Waker) {
-        if let Some(e) = self.get_mut(op) {
+    pub fn set_waker(&mut self, ticket: Ticket, waker: &Waker) {
+        if let Some(e) = self.awaited_mut(ticket) {
             e.waker = Some(waker.clone());
         }
     }
 
     /// Abandons an operation: no waiter collects it any more.
-    pub fn abandon(&mut self, op: OpId) {
-        if let Some(e) = self.get_mut(op) {
+    pub fn abandon(&mut self, ticket: Ticket) {
+        if let Some(e) = self.awaited_mut(ticket) {
             if e.done.is_some_and(|d| d.released) {
-                self.take(op);
+                self.take(ticket);
                 return;
             }
             e.owner = Owner::Nobody;

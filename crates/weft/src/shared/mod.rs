@@ -8,6 +8,7 @@ mod watchdog;
 pub use job::SharedJob;
 
 use crate::choices::Receipt;
+use crate::endpoint::ops::Ticket;
 use crate::endpoint::sys::lent::{Ended, Waits};
 use crate::endpoint::waits::next_line;
 use crate::endpoint::{ActiveMessage, ConnectError, Endpoint, Status};
@@ -19,7 +20,7 @@ use sys::Owned;
 use weft_core::engine::types::{AtomicCode, Probed};
 use weft_core::engine::Rights;
 use weft_core::matching::RecvSpec;
-use weft_core::{Config, OpError, OpId, PeerId, Stats};
+use weft_core::{Config, OpError, PeerId, Stats};
 use weft_link::copied::Origin;
 use weft_link::Address;
 
@@ -46,7 +47,7 @@ enum Wish {
     #[default]
     Nothing,
     /// A receive that can be cancelled.
-    Running(OpId),
+    Running(Ticket),
     /// The next receive must not begin.
     Asked,
 }
@@ -76,14 +77,14 @@ struct Patience {
 
 impl Patience {
     /// Logs a due line about the wait, and returns the time until the next one.
-    fn look(&mut self, endpoint: &Endpoint, op: OpId) -> Duration {
+    fn look(&mut self, endpoint: &Endpoint, ticket: Ticket) -> Duration {
         const FOREVER: Duration = Duration::from_secs(3600);
         let first = endpoint.patience();
         let next = |waited| next_line(waited, first).unwrap_or(FOREVER);
         let (began, due) = self.began.get_or_insert_with(|| (Instant::now(), next(Duration::ZERO)));
         let waited = began.elapsed();
         if waited >= *due {
-            endpoint.say_wait_of(op, waited);
+            endpoint.say_wait_of(ticket.op, waited);
             *due = next(waited);
         }
         due.saturating_sub(waited)
@@ -164,19 +165,19 @@ impl Waits for SharedEndpoint {
         self.with(f)
     }
 
-    fn wait_op(&self, op: OpId) -> Ended {
+    fn wait_op(&self, ticket: Ticket) -> Ended {
         let mut state = self.lock();
         state.calls += 1;
         let mut patience = Patience::default();
         loop {
-            if let Some(ended) = state.endpoint.get().collect(op) {
+            if let Some(ended) = state.endpoint.get().collect(ticket) {
                 return ended;
             }
             if !state.origin.is_here() {
                 // The leader thread does not exist in this forked copy of the process.
                 (state.origin, state.leader, state.asleep) = (Origin::here(), false, false);
             }
-            let left = patience.look(state.endpoint.get(), op);
+            let left = patience.look(state.endpoint.get(), ticket);
             if state.leader {
                 if state.asleep {
                     // An operation begun here may need a retransmission before the leader would
@@ -336,7 +337,7 @@ impl SharedEndpoint {
         let endpoint = state.endpoint.get();
         let mut wish = cancel.lock();
         let cancelled = match *wish {
-            Wish::Running(op) => endpoint.cancel(op),
+            Wish::Running(ticket) => endpoint.cancel_awaited(ticket),
             Wish::Nothing | Wish::Asked => {
                 *wish = Wish::Asked;
                 return true;

@@ -30,8 +30,8 @@ impl Driver {
     #[inline]
     pub fn end_await(&mut self) {
         self.intake.engine.end_await();
-        if let Some(op) = std::mem::take(&mut self.intake.awaited).posted {
-            self.take_back(op);
+        if let Some(ticket) = std::mem::take(&mut self.intake.awaited).posted {
+            self.take_back(ticket);
         }
     }
 }
@@ -83,7 +83,7 @@ impl Endpoint {
         let awaited = std::mem::take(&mut core.awaited);
         match (awaited.done, awaited.posted) {
             (Some(came), _) => Expected::Came(came),
-            (None, Some(op)) => Expected::Posted(op),
+            (None, Some(ticket)) => Expected::Posted(ticket.op),
             (None, None) => Expected::Post,
         }
     }
@@ -92,11 +92,12 @@ impl Endpoint {
     /// this context. If it has ended already, returns its result instead.
     pub fn adopt(&self, op: OpId, context: u64) -> Option<Awaited> {
         let core = &mut self.inner.borrow_mut().driver.intake;
-        if let Some((done, _)) = core.ops.take_done(op) {
+        let ticket = core.ops.ticket(op)?;
+        if let Some((done, _)) = core.ops.take_done(ticket) {
             return Some(Awaited { status: done.status, error: done.error });
         }
         core.engine.set_context(op, context);
-        core.ops.queue(op);
+        core.ops.queue(ticket);
         None
     }
 

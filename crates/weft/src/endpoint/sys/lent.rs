@@ -9,7 +9,7 @@
 use super::raw::{Looked, INJECTED_MAX};
 use super::Memory;
 use crate::endpoint::driver::Driver;
-use crate::endpoint::ops::Owner;
+use crate::endpoint::ops::{Owner, Ticket};
 use crate::endpoint::{error_of, Awaits, Endpoint, Status};
 use weft_core::engine::types::{AtomicCode, RecvArgs, Refused, SendArgs};
 use weft_core::matching::RecvSpec;
@@ -18,51 +18,51 @@ use weft_core::{Engine, Instant, OpError, OpId, PeerId};
 /// The result of an operation that has ended, whose memory is not used any more. Only
 /// [`Endpoint::collect`] makes it.
 pub(crate) struct Ended {
-    op: OpId,
+    ticket: Ticket,
     result: Result<Status, OpError>,
 }
 
 /// An operation that has just been started, while the code after its start may still unwind.
 struct Begun<'a> {
     driver: &'a mut Driver,
-    op: OpId,
+    ticket: Ticket,
 }
 
 impl<'a> Begun<'a> {
     /// Records the memory of an operation that the engine has started.
     #[inline]
     fn new(driver: &'a mut Driver, op: OpId, memory: Memory) -> Begun<'a> {
-        driver.intake.ops.insert(op, Owner::Waiter, memory);
-        Begun { driver, op }
+        let ticket = driver.intake.ops.insert(op, Owner::Waiter, memory);
+        Begun { driver, ticket }
     }
 
     /// Returns the operation, which the caller must take back from now on.
     #[inline]
-    fn pass(self) -> OpId {
-        let op = self.op;
+    fn pass(self) -> Ticket {
+        let ticket = self.ticket;
         std::mem::forget(self);
-        op
+        ticket
     }
 }
 
 impl Drop for Begun<'_> {
     fn drop(&mut self) {
-        self.driver.take_back(self.op);
+        self.driver.take_back(self.ticket);
     }
 }
 
 /// An awaited operation. Dropping this before the result was collected takes the operation back.
 struct Lent<'a, W: Waits> {
     at: &'a W,
-    op: OpId,
+    ticket: Ticket,
 }
 
 impl<W: Waits> Lent<'_, W> {
     /// Waits for the result.
     #[inline]
     fn end(self) -> Result<Status, OpError> {
-        let ended = self.at.wait_op(self.op);
-        if ended.op == self.op {
+        let ended = self.at.wait_op(self.ticket);
+        if ended.ticket == self.ticket {
             std::mem::forget(self);
         }
         ended.result
@@ -71,8 +71,8 @@ impl<W: Waits> Lent<'_, W> {
 
 impl<W: Waits> Drop for Lent<'_, W> {
     fn drop(&mut self) {
-        let op = self.op;
-        self.at.reach(|endpoint| endpoint.inner.borrow_mut().driver.take_back(op));
+        let ticket = self.ticket;
+        self.at.reach(|endpoint| endpoint.inner.borrow_mut().driver.take_back(ticket));
     }
 }
 
@@ -80,14 +80,21 @@ impl Driver {
     /// Takes an operation back: when this returns, neither this endpoint nor a peer uses its memory
     /// any more. The operation runs to its end unseen.
     #[cold]
-    pub(crate) fn take_back(&mut self, op: OpId) {
+    pub(crate) fn take_back(&mut self, ticket: Ticket) {
+        // A later operation may have the number of one that has ended.
+        let is_read = self.intake.ops.is_current(ticket) && self.take_back_op(ticket.op);
+        self.intake.ops.take_back(ticket, is_read);
+    }
+
+    /// Makes the engine and the peer forget the memory of an operation. True if it is read.
+    pub(super) fn take_back_op(&mut self, op: OpId) -> bool {
         let taken = self.intake.engine.take_back(op);
         if let Some(peer) = taken.and_then(|taken| taken.known_to) {
             if let Some(link) = self.link_of(peer) {
                 self.links[link].take_back_memory(peer);
             }
         }
-        self.intake.ops.take_back(op, taken.is_some_and(|taken| taken.is_read));
+        taken.is_some_and(|taken| taken.is_read)
     }
 }
 
@@ -97,7 +104,7 @@ pub(crate) trait Waits: Sized {
     fn reach<R>(&self, f: impl FnOnce(&Endpoint) -> R) -> R;
 
     /// Makes progress until the operation has ended.
-    fn wait_op(&self, op: OpId) -> Ended;
+    fn wait_op(&self, ticket: Ticket) -> Ended;
 
     /// Sends a message; returns when `data` is free.
     #[inline]
@@ -105,7 +112,7 @@ pub(crate) trait Waits: Sized {
         // SAFETY: `Lent` ends with this call, and `data` lives longer.
         let begun = self.reach(|endpoint| unsafe { endpoint.begin_send(to, tag, data) })?;
         match begun {
-            Some(op) => Lent { at: self, op }.end().map(|_| ()),
+            Some(ticket) => Lent { at: self, ticket }.end().map(|_| ()),
             None => Ok(()),
         }
     }
@@ -117,32 +124,32 @@ pub(crate) trait Waits: Sized {
         &self,
         spec: RecvSpec,
         buffer: &mut [u8],
-        note: impl Fn(Option<OpId>) -> Result<(), OpError>,
+        note: impl Fn(Option<Ticket>) -> Result<(), OpError>,
     ) -> Result<Status, OpError> {
-        let op = self.reach(|endpoint| {
+        let ticket = self.reach(|endpoint| {
             note(None)?;
             // SAFETY: `Lent` ends with this call, and `buffer` lives longer.
-            let op = unsafe { endpoint.begin_recv(spec, buffer) }?;
-            let lent = Lent { at: endpoint, op };
-            note(Some(op))?;
+            let ticket = unsafe { endpoint.begin_recv(spec, buffer) }?;
+            let lent = Lent { at: endpoint, ticket };
+            note(Some(ticket))?;
             std::mem::forget(lent);
-            Ok::<_, OpError>(op)
+            Ok::<_, OpError>(ticket)
         })?;
-        Lent { at: self, op }.end()
+        Lent { at: self, ticket }.end()
     }
 
     /// Writes `data` to memory of a peer; returns when it is there.
     fn put_from(&self, to: PeerId, at: (u64, u64), data: &[u8]) -> Result<(), OpError> {
         // SAFETY: `Lent` ends with this call, and `data` lives longer.
-        let op = self.reach(|endpoint| unsafe { endpoint.begin_put(to, at, data) })?;
-        Lent { at: self, op }.end().map(|_| ())
+        let ticket = self.reach(|endpoint| unsafe { endpoint.begin_put(to, at, data) })?;
+        Lent { at: self, ticket }.end().map(|_| ())
     }
 
     /// Reads memory of a peer into `buffer`; returns when it is there.
     fn get_into(&self, from: PeerId, at: (u64, u64), buffer: &mut [u8]) -> Result<(), OpError> {
         // SAFETY: `Lent` ends with this call, and `buffer` lives longer.
-        let op = self.reach(|endpoint| unsafe { endpoint.begin_get(from, at, buffer) })?;
-        Lent { at: self, op }.end().map(|_| ())
+        let ticket = self.reach(|endpoint| unsafe { endpoint.begin_get(from, at, buffer) })?;
+        Lent { at: self, ticket }.end().map(|_| ())
     }
 
     /// Does an atomic operation on a word of a peer; gives the old value.
@@ -153,12 +160,12 @@ pub(crate) trait Waits: Sized {
         code: AtomicCode,
         operands: (u64, u64),
     ) -> Result<u64, OpError> {
-        let op = self.reach(|endpoint| {
+        let ticket = self.reach(|endpoint| {
             endpoint.begin(Memory::None, |engine, now| {
                 engine.atomic(now, peer, key, offset, code, operands, 0)
             })
         })?;
-        Lent { at: self, op }.end().map(|status| status.value)
+        Lent { at: self, ticket }.end().map(|status| status.value)
     }
 }
 
@@ -169,9 +176,9 @@ impl Waits for Endpoint {
     }
 
     #[inline]
-    fn wait_op(&self, op: OpId) -> Ended {
+    fn wait_op(&self, ticket: Ticket) -> Ended {
         loop {
-            if let Some(ended) = self.collect(op) {
+            if let Some(ended) = self.collect(ticket) {
                 return ended;
             }
             self.wait_by(None, 1, None);
@@ -199,7 +206,7 @@ impl Endpoint {
         let spec = RecvSpec { source: from, tag, ignore };
         match self.await_message(spec, buffer) {
             Looked::Came(result) => result,
-            Looked::Posted(op) => Lent { at: self, op }.end(),
+            Looked::Posted(ticket) => Lent { at: self, ticket }.end(),
             Looked::Nothing => self.recv_into(spec, buffer, |_| Ok(())),
         }
     }
@@ -220,7 +227,7 @@ impl Endpoint {
             let at = (key, offset + part.start as u64);
             // SAFETY: each `Lent` ends with this call, and `data` does not before that.
             match unsafe { self.begin_put(to, at, &data[part.clone()]) } {
-                Ok(op) => all.push(Lent { at: self, op }),
+                Ok(ticket) => all.push(Lent { at: self, ticket }),
                 Err(error) => result = Err(error),
             }
         }
@@ -232,9 +239,9 @@ impl Endpoint {
 
     /// Collects the result of an awaited operation, once.
     #[inline]
-    pub(crate) fn collect(&self, op: OpId) -> Option<Ended> {
-        let (done, _) = self.inner.borrow_mut().driver.intake.ops.take_done(op)?;
-        Some(Ended { op, result: done.result().map(Status::from) })
+    pub(crate) fn collect(&self, ticket: Ticket) -> Option<Ended> {
+        let (done, _) = self.inner.borrow_mut().driver.intake.ops.take_done(ticket)?;
+        Some(Ended { ticket, result: done.result().map(Status::from) })
     }
 
     /// Polls briefly for the message, without an operation until it needs one.
@@ -257,7 +264,7 @@ impl Endpoint {
         to: PeerId,
         (key, offset): (u64, u64),
         data: &[u8],
-    ) -> Result<OpId, OpError> {
+    ) -> Result<Ticket, OpError> {
         let len = data.len() as u64;
         // SAFETY: promised by the caller.
         let memory = unsafe { Memory::raw(data.as_ptr(), data.len()) };
@@ -273,7 +280,7 @@ impl Endpoint {
         from: PeerId,
         (key, offset): (u64, u64),
         buffer: &mut [u8],
-    ) -> Result<OpId, OpError> {
+    ) -> Result<Ticket, OpError> {
         let len = buffer.len() as u64;
         // SAFETY: promised by the caller.
         let memory = unsafe { Memory::raw(buffer.as_mut_ptr(), buffer.len()) };
@@ -285,7 +292,7 @@ impl Endpoint {
         &self,
         memory: Memory,
         start: impl FnOnce(&mut Engine, Instant) -> Result<OpId, Refused>,
-    ) -> Result<OpId, OpError> {
+    ) -> Result<Ticket, OpError> {
         let d = &mut self.inner.borrow_mut().driver;
         let now = d.intake.tick();
         let op = start(&mut d.intake.engine, now).map_err(error_of)?;
@@ -304,7 +311,7 @@ impl Endpoint {
         to: PeerId,
         tag: u64,
         data: &[u8],
-    ) -> Result<Option<OpId>, OpError> {
+    ) -> Result<Option<Ticket>, OpError> {
         let args = SendArgs::new(to, tag, data.len() as u64);
         if self.inner.borrow_mut().send_now(&args, data) {
             return Ok(None);
@@ -335,7 +342,7 @@ impl Endpoint {
     /// # Safety
     /// `buffer` stays valid and untouched until the operation was collected or taken back.
     #[inline]
-    unsafe fn begin_recv(&self, spec: RecvSpec, buffer: &mut [u8]) -> Result<OpId, OpError> {
+    unsafe fn begin_recv(&self, spec: RecvSpec, buffer: &mut [u8]) -> Result<Ticket, OpError> {
         let d = &mut self.inner.borrow_mut().driver;
         // SAFETY: promised by the caller.
         let memory = unsafe { Memory::raw(buffer.as_mut_ptr(), buffer.len()) };

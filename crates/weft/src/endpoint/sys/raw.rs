@@ -3,7 +3,7 @@
 
 use super::Memory;
 use crate::endpoint::driver::Driver;
-use crate::endpoint::ops::{AwaitedRecv, OpTable, Owner};
+use crate::endpoint::ops::{AwaitedRecv, OpTable, Owner, Ticket};
 use crate::endpoint::polling::CLOSE_ROUNDS;
 use crate::endpoint::{Endpoint, Inner, Status};
 use weft_core::engine::types::{Claimed, Completion, Probed, RecvArgs, Refused, SendArgs};
@@ -36,7 +36,7 @@ impl Drop for Awaiting<'_> {
 pub(super) enum Looked {
     Came(Result<Status, OpError>),
     /// The message has an operation.
-    Posted(OpId),
+    Posted(Ticket),
     Nothing,
 }
 
@@ -236,7 +236,7 @@ impl Inner {
         let awaited = std::mem::take(&mut inner.driver.intake.awaited);
         match (awaited.done, awaited.posted) {
             (Some(done), _) => Looked::Came(done.error.map_or(Ok(Status::from(done.status)), Err)),
-            (None, Some(op)) => Looked::Posted(op),
+            (None, Some(ticket)) => Looked::Posted(ticket),
             (None, None) => Looked::Nothing,
         }
     }
@@ -415,11 +415,20 @@ impl Endpoint {
         cancelled
     }
 
+    /// Cancels a receive that is awaited and has not matched. False if it has ended.
+    pub(crate) fn cancel_awaited(&self, ticket: Ticket) -> bool {
+        let current = self.inner.borrow().driver.intake.ops.is_current(ticket);
+        current && self.cancel(ticket.op)
+    }
+
     /// Takes a posted operation back: when this returns its memory is not used any more, and no
     /// completion of it follows. A message in transmission is sent on from a copy.
     pub fn take_back(&self, op: OpId) {
         let d = &mut self.inner.borrow_mut().driver;
-        d.take_back(op);
+        let is_read = d.take_back_op(op);
+        if let Some(ticket) = d.intake.ops.ticket(op) {
+            d.intake.ops.take_back(ticket, is_read);
+        }
         d.intake.outcome.completions.retain(|completion| completion.op != op);
     }
 

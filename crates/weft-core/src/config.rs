@@ -1,8 +1,8 @@
-//! The one typed configuration table. Each key can be set as `WEFT_<NAME>` by the layers above.
+//! Typed tables of settings, and the engine's own. Each key can be set as `WEFT_<NAME>`. A layer
+//! above that has settings makes a table of its own by [`settings!`](crate::settings!).
 
 use crate::choices::{Place, Receipt, Server, Transfer, Tree};
 use crate::exception::Exception;
-use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
@@ -125,75 +125,91 @@ impl fmt::Display for ConfigError {
 
 impl core::error::Error for ConfigError {}
 
-macro_rules! table {
-    ($($name:ident: $ty:ty = $default:expr, $unit:literal, $why:literal;)*) => {
-        /// Effective configuration of an endpoint: a field for each setting.
-        ///
-        /// ```
-        /// use weft_core::Config;
-        ///
-        /// let mut config = Config { spin_us: 0, ..Config::default() };
-        /// // By name, as a variable `WEFT_WARN_AFTER_MS=1000` does.
-        /// config.set("warn_after_ms", "1000")?;
-        /// assert_eq!(config.warn_after_ms, 1000);
-        /// # Ok::<(), weft_core::config::ConfigError>(())
-        /// ```
-        #[derive(Clone, Debug)]
-        pub struct Config {
+impl ConfigError {
+    fn outside(name: &str, value: &str, range: (u64, u64)) -> ConfigError {
+        ConfigError { range: Some(range), ..ConfigError::unknown(name, value) }
+    }
+
+    /// The error of a key that is missing, or of a value that was not understood.
+    pub fn unknown(name: &str, value: &str) -> ConfigError {
+        let (name, value) = (name.to_string(), value.to_string());
+        let advice = "`weft info --config` lists keys and units";
+        ConfigError { name, value, least: None, range: None, advice }
+    }
+}
+
+/// Returns the error of a value that a setting of type `V` does not take.
+#[doc(hidden)]
+pub fn refused<V: Value>(name: &str, value: &str) -> ConfigError {
+    match V::MOST.map(|most| (0, most)).filter(|&range| is_outside(value, range)) {
+        Some(range) => ConfigError::outside(name, value, range),
+        None => ConfigError::unknown(name, value),
+    }
+}
+
+/// A table of settings.
+pub trait Table {
+    /// All keys, in the order of the fields.
+    const KEYS: &'static [Key];
+
+    /// Sets one key from text.
+    ///
+    /// # Errors
+    /// There is no such key, or it does not accept this value; nothing is changed.
+    fn set(&mut self, name: &str, value: &str) -> Result<(), ConfigError>;
+
+    /// Returns the value of a key as text that `set` accepts.
+    fn get(&self, name: &str) -> Option<String>;
+}
+
+/// Makes a table of settings: a struct with a field for each, its `Default`, its keys, and the
+/// methods `set_field` and `get_field` that set and get a field by name, for the crate that makes
+/// it. The fields in braces are no settings.
+#[macro_export]
+macro_rules! settings {
+    (
+        $(#[$about:meta])*
+        pub struct $table:ident { $($(#[$doc:meta])* pub $more:ident: $kind:ty,)* }
+        $($name:ident: $ty:ty = $default:expr, $unit:literal, $why:literal;)*
+    ) => {
+        $(#[$about])*
+        pub struct $table {
             $(#[doc = concat!($why, " Unit: ", $unit, ".")] pub $name: $ty,)*
-            /// Values for some peers; of those that concern one peer the last counts.
-            pub exceptions: Vec<Exception>,
-            /// The number of this process in its job, if it has one; peers know it by that number.
-            pub rank: Option<u32>,
+            $($(#[$doc])* pub $more: $kind,)*
         }
 
-        impl Default for Config {
-            fn default() -> Config {
-                Config { $($name: $default,)* exceptions: Vec::new(), rank: None }
+        impl Default for $table {
+            fn default() -> $table {
+                $table { $($name: $default,)* $($more: Default::default(),)* }
             }
         }
 
-        impl Config {
+        impl $table {
             /// All keys, in the order of the fields.
-            pub const KEYS: &'static [Key] = &[
-                $(Key { name: stringify!($name), unit: $unit, why: $why },)*
+            pub const KEYS: &'static [$crate::config::Key] = &[
+                $($crate::config::Key { name: stringify!($name), unit: $unit, why: $why },)*
             ];
 
-            /// Sets the value for all peers.
-            pub(crate) fn set_for_all(
+            /// Sets the field of this name.
+            pub(crate) fn set_field(
                 &mut self,
                 name: &str,
                 value: &str,
-            ) -> Result<(), ConfigError> {
-                let refuse = |least| ConfigError {
-                    name: name.to_string(),
-                    value: value.to_string(),
-                    least,
-                    range: None,
-                    advice: "`weft info --config` lists keys and units",
-                };
-                let bad = || refuse(None);
-                let short = || u32::read(value).is_some_and(|mtu| (1..MTU_MIN).contains(&mtu));
-                if name == "mtu" && short() {
-                    return Err(refuse(Some(MTU_MIN)));
-                }
+            ) -> Result<(), $crate::config::ConfigError> {
                 match name {
                     $(stringify!($name) => {
-                        let range = <$ty as Value>::MOST.map(|most| range_of(name, most));
-                        if range.is_some_and(|range| is_outside(value, range)) {
-                            return Err(ConfigError { range, ..bad() });
-                        }
-                        self.$name = <$ty as Value>::read(value).ok_or_else(bad)?;
+                        self.$name = <$ty as $crate::config::Value>::read(value)
+                            .ok_or_else(|| $crate::config::refused::<$ty>(name, value))?;
                         Ok(())
                     })*
-                    _ => Err(bad()),
+                    _ => Err($crate::config::ConfigError::unknown(name, value)),
                 }
             }
 
-            /// Returns the value for all peers, as text.
-            pub(crate) fn get_for_all(&self, name: &str) -> Option<String> {
+            /// Returns the field of this name, as text.
+            pub(crate) fn get_field(&self, name: &str) -> Option<String> {
                 match name {
-                    $(stringify!($name) => Some(format!("{}", self.$name)),)*
+                    $(stringify!($name) => Some(self.$name.to_string()),)*
                     _ => None,
                 }
             }
@@ -201,20 +217,44 @@ macro_rules! table {
     };
 }
 
-/// A value that can be read from text; sizes take K, M and G (powers of two).
-trait Value: Sized {
-    /// The most value, of numbers.
-    const MOST: Option<u64> = None;
-    fn read(text: &str) -> Option<Self>;
+impl Table for Config {
+    const KEYS: &'static [Key] = Config::KEYS;
+
+    fn set(&mut self, name: &str, value: &str) -> Result<(), ConfigError> {
+        Config::set(self, name, value)
+    }
+
+    fn get(&self, name: &str) -> Option<String> {
+        Config::get(self, name)
+    }
 }
 
-/// Returns the least and the most value of a setting whose type holds at most `most`.
-fn range_of(name: &str, most: u64) -> (u64, u64) {
-    match name {
-        "stripes" => (1, 3),
-        "peers_max" => (1, most),
-        _ => (0, most),
+impl Config {
+    /// Sets the value for all peers.
+    pub(crate) fn set_for_all(&mut self, name: &str, value: &str) -> Result<(), ConfigError> {
+        let short = u32::read(value).is_some_and(|mtu| (1..MTU_MIN).contains(&mtu));
+        if name == "mtu" && short {
+            return Err(ConfigError { least: Some(MTU_MIN), ..ConfigError::unknown(name, value) });
+        }
+        let range = match name {
+            "stripes" => Some((1, 3)),
+            "peers_max" => Some((1, u32::MAX.into())),
+            _ => None,
+        };
+        if let Some(range) = range.filter(|&range| is_outside(value, range)) {
+            return Err(ConfigError::outside(name, value, range));
+        }
+        self.set_field(name, value)
     }
+}
+
+/// A value that can be read from text; sizes take K, M and G (powers of two).
+pub trait Value: Sized {
+    /// The most value, of numbers.
+    const MOST: Option<u64> = None;
+
+    /// Reads the value; `None` if the text is no such value.
+    fn read(text: &str) -> Option<Self>;
 }
 
 /// True if a text is a number outside of a range, one below zero or beyond 64 bits among them.
@@ -279,7 +319,25 @@ impl Value for CongestionControl {
     }
 }
 
-table! {
+settings! {
+    /// Effective configuration of an endpoint: a field for each setting.
+    ///
+    /// ```
+    /// use weft_core::Config;
+    ///
+    /// let mut config = Config { spin_us: 0, ..Config::default() };
+    /// // By name, as a variable `WEFT_WARN_AFTER_MS=1000` does.
+    /// config.set("warn_after_ms", "1000")?;
+    /// assert_eq!(config.warn_after_ms, 1000);
+    /// # Ok::<(), weft_core::config::ConfigError>(())
+    /// ```
+    #[derive(Clone, Debug)]
+    pub struct Config {
+        /// Values for some peers; of those that concern one peer the last counts.
+        pub exceptions: Vec<Exception>,
+        /// The number of this process in its job, if it has one; peers know it by that number.
+        pub rank: Option<u32>,
+    }
     reliability: Reliability = Reliability::Selective, "none|gbn|selective|host|agent",
         "Retransmission on links that lose packets; selective (host) resends only lost packets.";
     transfer: Transfer = Transfer::Auto, "auto|copy|gather|rcpy",
@@ -290,18 +348,12 @@ table! {
         "Forwarder of multicast packets; the rank, as not every host has an agent.";
     tree: Tree = Tree::Binomial, "flat|chain|binary|binomial",
         "Tree of multicasts, broadcasts, reductions that name none; binomial has least latency.";
-    multicast_credit: u32 = 32, "packets",
-        "Packets of a multicast tree in flight over an edge: hides a round trip.";
     fetch_add: Server = Server::Host, "host|agent|kernel",
         "Server of fetch-and-add; the rank, as not every host has an agent.";
     receipt: Receipt = Receipt::Adaptive, "adaptive|polling|blocking|watchdog",
         "How a rank notices arrivals; adaptive polls while that pays, then sleeps.";
     watchdog_us: u32 = 200, "us",
         "Time without a poll after which the watchdog makes progress for a rank that computes.";
-    packets_kept: u32 = 256, "packets",
-        "Packets a program may keep after their upcall; each takes credit from its sender.";
-    rcpy_tlb: u32 = 256, "pages",
-        "Translations of remote pages of 64 KiB kept for each peer; 256 cover 16 MiB.";
     window: u32 = 512, "packets",
         "Most unacknowledged packets to a peer; covers bandwidth times delay of a 40 Gb/s LAN.";
     congestion: CongestionControl = CongestionControl::Delay, "delay|none",
@@ -362,6 +414,7 @@ table! {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
+    use alloc::format;
 
     #[test]
     fn set__a_number_out_of_range_is_told_the_range() {

@@ -97,7 +97,7 @@ impl Config {
             let ranks = ranks(who).ok_or_else(|| bad(RANKS))?;
             let mut one = Config::default();
             one.set_for_all(setting, value)?;
-            let value = one.get_for_all(setting).unwrap_or_default();
+            let value = one.get_field(setting).unwrap_or_default();
             new.exceptions.push(Exception { ranks, setting, value });
         }
         *self = new;
@@ -106,7 +106,7 @@ impl Config {
 
     /// Returns the value of a key as text that [`set`](Config::set) accepts.
     pub fn get(&self, name: &str) -> Option<String> {
-        let mut text = self.get_for_all(name)?;
+        let mut text = self.get_field(name)?;
         for exception in self.exceptions.iter().filter(|e| e.setting == name) {
             text += &format!(",{exception}");
         }
@@ -253,7 +253,7 @@ mod tests {
             for peer in [0, 3, 17, 30] {
                 let held = config.for_peer(Some(peer)).get(setting);
                 let last = config.exceptions.iter().rfind(|e| e.ranks.contains(&peer));
-                let wanted = last.map_or(config.get_for_all(setting), |e| Some(e.value.clone()));
+                let wanted = last.map_or(config.get_field(setting), |e| Some(e.value.clone()));
                 assert_eq!(held, wanted, "{text:?} for {peer}");
             }
         }

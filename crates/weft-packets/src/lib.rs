@@ -18,6 +18,7 @@ mod packet;
 mod rcpy;
 mod receive;
 mod send;
+mod settings;
 mod shared;
 #[allow(unsafe_code)]
 mod sys;
@@ -27,6 +28,7 @@ pub use group::{Expecting, MulticastError, MulticastGroup};
 pub use packet::{KeptPacket, Packet, SendBuffer, TooManyKept};
 pub use rcpy::Exported;
 pub use receive::Received;
+pub use settings::Settings;
 pub use shared::{SharedPacket, SharedPackets};
 
 use agent::Agent;
@@ -34,10 +36,12 @@ use multicast::{Delivery, Group, InFlight};
 use rcpy::Copies;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
 use std::rc::Rc;
 use std::task::Waker;
 use std::time::Duration;
 use weft::choices::{NoAgent, Place, Server};
+use weft::job::JobError;
 use weft::port::{Arrived, Port};
 use weft::{AtomicCode, Config, Endpoint, OpError, PeerId, Rights};
 use weft_agent::ServicesHandle;
@@ -149,25 +153,25 @@ struct State {
 }
 
 impl State {
-    fn new(config: &Config, agent: Option<ServicesHandle>) -> State {
+    fn new(settings: &Settings, config: &Config, agent: Option<ServicesHandle>) -> State {
         State {
             handlers: Vec::new(),
             again: VecDeque::new(),
             kept: 0,
             kept_bytes: 0,
-            kept_max: config.packets_kept as usize,
+            kept_max: settings.packets_kept as usize,
             kept_bytes_max: (config.eager_credit / 2) as usize,
             groups: BTreeMap::new(),
             flights: Slab::default(),
             deliveries: VecDeque::new(),
             orphans: VecDeque::new(),
-            copies: Copies::new(config.rcpy_tlb.max(1) as usize),
+            copies: Copies::new(settings.rcpy_tlb.max(1) as usize),
             counters: BTreeSet::new(),
             agent: agent.map(Agent::new),
             kernels: kernel::Connections::new(),
             place: config.multicast,
             wakers: Vec::new(),
-            credit: config.multicast_credit.clamp(1, 1 << 16),
+            credit: settings.multicast_credit.clamp(1, 1 << 16),
             patience: Duration::from_millis(u64::from(config.warn_after_ms)),
             lent_to: Vec::new(),
             lose_credits: 0,
@@ -180,6 +184,27 @@ impl State {
         self.wakers.drain(..).for_each(weft::port::wake);
     }
 }
+
+/// The reason why an endpoint has no packet interface.
+pub enum OpenError {
+    /// The endpoint's configuration chooses an agent, but no agent serves this process.
+    NoAgent(NoAgent),
+    /// A `WEFT_*` variable is wrong.
+    Setting(JobError),
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OpenError::NoAgent(why) => why.fmt(f),
+            OpenError::Setting(why) => why.fmt(f),
+        }
+    }
+}
+
+weft_core::readable!(OpenError);
+
+impl std::error::Error for OpenError {}
 
 /// The packet interface of an endpoint. All clones, and all made of the same endpoint, share one
 /// state.
@@ -225,19 +250,45 @@ pub struct Counter {
 
 impl Packets {
     /// Returns the packet interface of an endpoint. Packets that arrived before this call have
-    /// waited for it.
+    /// waited for it. The first call for an endpoint reads the settings from the environment.
     ///
     /// # Errors
-    /// The endpoint's configuration chooses an agent, but no agent serves this process.
+    /// The endpoint's configuration chooses an agent, but no agent serves this process; or a
+    /// variable is wrong.
     ///
     /// # Panics
     /// The program has given the number [`wire::CLIENT`] to a client of its own.
-    pub fn new(endpoint: &Endpoint) -> Result<Packets, NoAgent> {
-        endpoint.choices().check(endpoint.agent().is_some())?;
-        let made = endpoint.port(wire::CLIENT, || {
-            let state = State::new(&endpoint.config(), endpoint.agent());
-            Rc::new(Shared { state: RefCell::new(state), in_upcall: Cell::new(false) })
-        });
+    pub fn new(endpoint: &Endpoint) -> Result<Packets, OpenError> {
+        Packets::open(endpoint, || Settings::from_env().map_err(OpenError::Setting))
+    }
+
+    /// As [`new`](Packets::new), but with these settings, if this is the first call for the
+    /// endpoint.
+    ///
+    /// # Errors
+    /// As [`new`](Packets::new).
+    ///
+    /// # Panics
+    /// As [`new`](Packets::new).
+    pub fn with_settings(endpoint: &Endpoint, settings: &Settings) -> Result<Packets, OpenError> {
+        Packets::open(endpoint, || Ok(settings.clone()))
+    }
+
+    fn open(
+        endpoint: &Endpoint,
+        settings: impl FnOnce() -> Result<Settings, OpenError>,
+    ) -> Result<Packets, OpenError> {
+        endpoint.choices().check(endpoint.agent().is_some()).map_err(OpenError::NoAgent)?;
+        let made = match endpoint.known_port(wire::CLIENT) {
+            Ok(Some(known)) => Ok(known),
+            Err(taken) => Err(taken),
+            Ok(None) => {
+                let state = State::new(&settings()?, &endpoint.config(), endpoint.agent());
+                endpoint.port(wire::CLIENT, || {
+                    Rc::new(Shared { state: RefCell::new(state), in_upcall: Cell::new(false) })
+                })
+            }
+        };
         let (port, shared) = made.unwrap_or_else(|taken| panic!("{taken}"));
         if endpoint.agent().is_some() {
             port.poll_each_round();

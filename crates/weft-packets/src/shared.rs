@@ -1,7 +1,6 @@
 //! The packet interface of an endpoint that many threads use.
 
-use super::{sys, Counter, Packet};
-use weft::choices::NoAgent;
+use super::{sys, Counter, OpenError, Packet};
 use weft::{OpError, PeerId, SharedEndpoint};
 
 /// The packet interface of a [`SharedEndpoint`]. Clones share one state.
@@ -48,8 +47,8 @@ impl SharedPackets {
     /// Returns the packet interface of an endpoint.
     ///
     /// # Errors
-    /// The endpoint's configuration chooses an agent, but no agent serves this process.
-    pub fn new(endpoint: &SharedEndpoint) -> Result<SharedPackets, NoAgent> {
+    /// As [`Packets::new`](super::Packets::new).
+    pub fn new(endpoint: &SharedEndpoint) -> Result<SharedPackets, OpenError> {
         sys::locked(endpoint, |_| ())?;
         Ok(SharedPackets { endpoint: endpoint.clone() })
     }

@@ -1,8 +1,7 @@
 //! Access to memory of the caller and of peers.
 
 use super::wire::{name, Kind};
-use super::{Exported, Packets};
-use weft::choices::NoAgent;
+use super::{Exported, OpenError, Packets};
 use weft::port::{Kept, Port};
 use weft::{OpError, PeerId, Rights, SharedEndpoint};
 
@@ -32,7 +31,7 @@ pub(super) fn write_page(port: &Port, to: PeerId, addr: u64, data: &[u8]) -> boo
 pub(super) fn locked<R>(
     shared: &SharedEndpoint,
     f: impl FnOnce(&Packets) -> R,
-) -> Result<R, NoAgent> {
+) -> Result<R, OpenError> {
     // SAFETY: only `shared.rs` calls this. Its closures keep nothing, and the upcalls that they set
     // are `Send` and get no clone of the interface. No other owner of the interface exists:
     // `SharedEndpoint` never hands out its endpoint.

@@ -14,7 +14,7 @@ use weft_link::rng::Rng;
 use weft_link::secure::{JobKey, Mode, Security};
 use weft_link::wrap::{FaultSpec, Wrappers};
 use weft_link::{Link, ShmConfig, ShmLink, UdpConfig, UdpLink};
-use weft_packets::{wire, Counter, Exported, MulticastError, Packet, Packets};
+use weft_packets::{wire, Counter, Exported, MulticastError, Packet, Packets, Settings};
 
 fn udp_link(id: u64, faults: Option<FaultSpec>) -> Box<dyn Link> {
     let host = weft_link::shm::host().unwrap();
@@ -59,7 +59,10 @@ fn hosts(name: &'static str, count: usize, config: &Config) -> Hosts {
         a.connect(&endpoints[b].address()).unwrap()
     };
     let peers = endpoints.iter().map(|a| (0..count).map(|b| peer(a, b)).collect()).collect();
-    let packets = endpoints.iter().map(|e| Packets::new(e).unwrap()).collect();
+    // Little credit, so that multicasts use it up.
+    let settings = Settings { multicast_credit: 6, ..Settings::default() };
+    let open = |e: &Endpoint| Packets::with_settings(e, &settings).unwrap();
+    let packets = endpoints.iter().map(open).collect();
     Hosts { name, packets, peers }
 }
 
@@ -353,7 +356,7 @@ fn keep__holds_credit_until_released() {
 #[test]
 fn multicast__every_tree_over_every_link() {
     for name in LINKS {
-        let h = hosts(name, 5, &Config { multicast_credit: 6, ..Config::default() });
+        let h = hosts(name, 5, &Config::default());
         let got: Vec<Rc<Cell<u32>>> = (0..5).map(|_| Rc::default()).collect();
         let mut groups = Vec::new();
         for (rank, packets) in h.packets.iter().enumerate() {

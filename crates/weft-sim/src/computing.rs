@@ -63,7 +63,7 @@ fn measure(config: &SimConfig, case: Case, loss: u32) -> Result<f64, Failure> {
     sim.spawn_all(move |env| {
         let (notes, key) = (Rc::clone(&all), Rc::clone(&keys));
         async move {
-            let packets = Packets::new(&env.endpoint).expect("an agent serves it");
+            let packets = env.packets().expect("an agent serves it");
             if env.host == 0 {
                 key.set(packets.counter(0));
             }

@@ -25,7 +25,7 @@ const STARTED_MS: u32 = 1000;
 
 /// Returns this host's parts in that.
 pub(crate) fn parts(env: &Env, shared: &Rc<Shared>) -> Vec<Part> {
-    let packets = match Packets::new(&env.endpoint) {
+    let packets = match env.packets() {
         Ok(packets) if env.incarnation == 0 => packets,
         Ok(_) => return Vec::new(),
         Err(error) => {

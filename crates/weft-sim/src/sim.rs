@@ -17,9 +17,11 @@ use std::rc::Rc;
 use std::time::Duration;
 use weft::group::Directory;
 use weft::{Clock, Config, Endpoint, Group};
+use weft_core::config::Table;
 use weft_core::{EndpointId, Instant, PeerId};
 use weft_link::rng::{splitmix, Rng};
 use weft_link::{Address, Link};
+use weft_packets::{OpenError, Packets, Settings};
 
 /// The programs' notes about their next step, by host.
 type Notes = Rc<RefCell<BTreeMap<u32, String>>>;
@@ -81,6 +83,7 @@ pub struct Env {
     pub hosts: u32,
     /// 0, and one more at each restart.
     pub incarnation: u32,
+    packets: Settings,
     seed: u64,
     notes: Notes,
     left: Rc<Cell<bool>>,
@@ -121,6 +124,14 @@ impl Directory for AddressBook {
 }
 
 impl Env {
+    /// Returns the packet interface of this program's endpoint.
+    ///
+    /// # Errors
+    /// The endpoint's configuration chooses an agent, and none serves it.
+    pub fn packets(&self) -> Result<Packets, OpenError> {
+        Packets::with_settings(&self.endpoint, &self.packets)
+    }
+
     /// Returns the peer that is the first incarnation of `host`.
     pub fn peer(&self, host: u32) -> PeerId {
         self.peer_incarnation(host, 0)
@@ -224,6 +235,7 @@ pub struct Sim {
     name: String,
     config: SimConfig,
     settings: Config,
+    packets: Settings,
     net: SharedNetwork,
     runner: Runner<Machine>,
     notes: Notes,
@@ -238,7 +250,8 @@ impl Sim {
         let notes = Notes::default();
         let name = name.into();
         let replay = scenario_command(&name, config.seed);
-        Sim { name, config, settings: Config::default(), net, runner, notes, replay }
+        let (settings, packets) = (Config::default(), Settings::default());
+        Sim { name, config, settings, packets, net, runner, notes, replay }
             .settings(Config::default())
     }
 
@@ -258,9 +271,20 @@ impl Sim {
     /// [`SimConfig::settings`] has a key or value that does not exist.
     pub fn settings(mut self, mut settings: Config) -> Sim {
         for (key, value) in &self.config.settings {
-            settings.set(key, value).unwrap_or_else(|e| panic!("{e}"));
+            let set = match Settings::KEYS.iter().any(|known| known.name == *key) {
+                true => self.packets.set(key, value),
+                false => settings.set(key, value),
+            };
+            set.unwrap_or_else(|e| panic!("{e}"));
         }
         self.settings = settings;
+        self
+    }
+
+    /// Sets the settings of the packet interfaces of hosts spawned from now on.
+    #[must_use]
+    pub fn packets(mut self, settings: Settings) -> Sim {
+        self.packets = settings;
         self
     }
 
@@ -277,6 +301,7 @@ impl Sim {
     {
         let (seed, hosts) = (self.config.seed, self.config.hosts);
         let (settings, notes) = (self.settings.clone(), Notes::clone(&self.notes));
+        let packets = self.packets.clone();
         let served = self.config.served && self.config.kind == LinkKind::Network;
         let start = move |at: &HostEnv| -> (Machine, Task) {
             let &HostEnv { host, incarnation, .. } = at;
@@ -305,7 +330,8 @@ impl Sim {
                 left: Rc::clone(&left),
                 busy: Rc::clone(&busy),
             };
-            let env = Env { endpoint, host, hosts, incarnation, seed, notes, left, busy };
+            let packets = packets.clone();
+            let env = Env { endpoint, host, hosts, incarnation, packets, seed, notes, left, busy };
             (machine, Box::pin(program(env)))
         };
         self.runner.spawn(host, Box::new(start));

@@ -19,7 +19,7 @@ use std::task::{Poll, Waker};
 use weft::endpoint::ChoiceError;
 use weft::{ActiveMessage, Choices, Op, Operation, Status};
 use weft_core::{OpError, PeerId};
-use weft_packets::{Counter, Packets};
+use weft_packets::Counter;
 
 /// State shared by a plan's hosts.
 pub(crate) struct Shared {
@@ -202,7 +202,7 @@ fn choose(env: &Env, shared: &Shared) {
     if mine.is_empty() {
         return;
     }
-    let chosen = Packets::new(&env.endpoint).map_err(|e| e.to_string()).and_then(|packets| {
+    let chosen = env.packets().map_err(|e| e.to_string()).and_then(|packets| {
         mine.iter().try_for_each(|c| {
             let (transfer, reliability, mtu) = (c.transfer, c.reliability, c.mtu);
             let choices = Choices { transfer, reliability, mtu, ..packets.endpoint().choices() };

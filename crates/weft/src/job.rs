@@ -178,33 +178,7 @@ pub(crate) fn usual_config() -> Config {
 /// Reads the configuration from the `WEFT_*` variables.
 pub fn config_from_env() -> Result<Config, JobError> {
     let mut config = usual_config();
-    for key in Config::KEYS {
-        let name = format!("WEFT_{}", key.name.to_uppercase());
-        if let Ok(value) = std::env::var(&name) {
-            config.set(key.name, &value).map_err(|e| {
-                let part = match e.value == value {
-                    true => String::new(),
-                    false => format!(", {:?} in it", e.value),
-                };
-                JobError::Config(match e.least {
-                    Some(least) => format!(
-                        "{name}={value:?} is too small{part}: 0 (not bounded) or {least} {} up",
-                        key.unit
-                    ),
-                    None => match e.range {
-                        Some((least, most)) => format!(
-                            "{name}={value:?} is out of range{part}: {least} to {most} {}",
-                            key.unit
-                        ),
-                        None => format!(
-                            "{name}={value:?} is not understood{part} (unit: {}); {}",
-                            key.unit, e.advice
-                        ),
-                    },
-                })
-            })?;
-        }
-    }
+    settings::read(&mut config)?;
     choices::derive(&mut config, &|name| {
         std::env::var_os(format!("WEFT_{}", name.to_uppercase())).is_some()
     });

@@ -1,9 +1,10 @@
 //! Settings beside the engine's table: the variables for links, security, start-up and diagnosis.
-//! Together with `Config::KEYS` they are all settings.
+//! Together with `Config::KEYS` and the tables of the layers above they are all settings.
 
 use crate::job::{self, JobError};
 use crate::Config;
 use std::sync::Once;
+use weft_core::config::Table;
 
 /// A variable of the environment.
 #[derive(Clone, Copy, Debug)]
@@ -246,6 +247,45 @@ fn absent(named: &[&str], here: &[String]) -> Option<String> {
     })
 }
 
+/// Reads a table of settings from the `WEFT_*` variables.
+///
+/// # Errors
+/// The first variable that is not understood.
+pub fn read<T: Table>(table: &mut T) -> Result<(), JobError> {
+    for key in T::KEYS {
+        let name = format!("WEFT_{}", key.name.to_uppercase());
+        if let Ok(value) = std::env::var(&name) {
+            table.set(key.name, &value).map_err(|e| {
+                let part = match e.value == value {
+                    true => String::new(),
+                    false => format!(", {:?} in it", e.value),
+                };
+                JobError::Config(match e.least {
+                    Some(least) => format!(
+                        "{name}={value:?} is too small{part}: 0 (not bounded) or {least} {} up",
+                        key.unit
+                    ),
+                    None => match e.range {
+                        Some((least, most)) => format!(
+                            "{name}={value:?} is out of range{part}: {least} to {most} {}",
+                            key.unit
+                        ),
+                        None => format!(
+                            "{name}={value:?} is not understood{part} (unit: {}); {}",
+                            key.unit, e.advice
+                        ),
+                    },
+                })
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// Variables of the tables of crates above, which read them themselves. A table that is not listed
+/// here fails a test of the command, which sees all tables.
+pub const ABOVE: &[&str] = &["WEFT_MULTICAST_CREDIT", "WEFT_PACKETS_KEPT", "WEFT_RCPY_TLB"];
+
 /// Returns set variables that look like settings but are not.
 pub fn unknown() -> Vec<String> {
     unknown_of(std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()))
@@ -261,6 +301,7 @@ fn unknown_of(names: impl Iterator<Item = String>) -> Vec<String> {
         INTERNAL.iter().any(|prefix| name.starts_with(prefix))
             || VARIABLES.iter().any(|v| v.name == name)
             || Config::KEYS.iter().any(|k| k.name == key)
+            || ABOVE.contains(&name)
     };
     let mut all: Vec<String> =
         names.filter(|name| name.starts_with("WEFT_") && !is_known(name)).collect();
@@ -275,7 +316,15 @@ mod tests {
 
     #[test]
     fn unknown__is_what_no_table_has() {
-        let names = ["WEFT_LINK", "WEFT_WINDOW", "WEFT_LINKS", "PATH", "WEFT_TEST_MPI", "WEFT_"];
+        let names = [
+            "WEFT_LINK",
+            "WEFT_RCPY_TLB",
+            "WEFT_WINDOW",
+            "WEFT_LINKS",
+            "PATH",
+            "WEFT_TEST_MPI",
+            "WEFT_",
+        ];
         let unknown = unknown_of(names.into_iter().map(str::to_string));
         assert_eq!(unknown, ["WEFT_", "WEFT_LINKS"]);
     }

@@ -9,6 +9,7 @@ use weft::choices::Transfer;
 use weft::endpoint::choice;
 use weft::job::{config_from_env, links_from_env, reachable};
 use weft::{settings, Calibration, Config, EndpointId};
+use weft_core::config::Table;
 use weft_core::exception::FOR_PEERS;
 use weft_core::transfer::select::{eager_max, protocol, rendezvous_ns, Protocol};
 use weft_core::LinkCaps;
@@ -18,6 +19,7 @@ use weft_link::{
     Link, LinkError, PacketConfig, PacketLink, ShmConfig, ShmLink, TcpLink, UdpConfig, UdpLink,
     XdpLink,
 };
+use weft_packets::Settings as Packets;
 
 /// Show links, protocols and the effective configuration
 #[derive(Debug, clap::Args)]
@@ -133,17 +135,25 @@ fn variables() -> Vec<Variable> {
     settings::VARIABLES.iter().map(shown).collect()
 }
 
-fn settings(config: &Config, usual: &Config) -> Vec<Setting> {
-    let keys = Config::KEYS.iter();
-    keys.map(|key| Setting {
-        name: key.name,
-        value: config.get(key.name).unwrap_or_default(),
-        unit: key.unit,
-        is_default: config.get(key.name) == usual.get(key.name),
-        variable: format!("WEFT_{}", key.name.to_uppercase()),
-        why: key.why,
-    })
-    .collect()
+/// Returns the settings of all layers.
+fn settings(config: &Config, usual: &Config, packets: &Packets) -> Vec<Setting> {
+    let mut all = rows(config, usual);
+    all.extend(rows(packets, &Packets::default()));
+    all
+}
+
+fn rows<T: Table>(config: &T, usual: &T) -> Vec<Setting> {
+    T::KEYS
+        .iter()
+        .map(|key| Setting {
+            name: key.name,
+            value: config.get(key.name).unwrap_or_default(),
+            unit: key.unit,
+            is_default: config.get(key.name) == usual.get(key.name),
+            variable: format!("WEFT_{}", key.name.to_uppercase()),
+            why: key.why,
+        })
+        .collect()
 }
 
 fn bytes(n: u64) -> String {
@@ -525,8 +535,9 @@ fn all_messages(config: &Config, links: &[LinkInfo]) -> Result<Vec<Messages>> {
 pub fn run(args: Args) -> Result<ExitCode> {
     settings::check()?;
     let (config, usual) = (config_from_env()?, settings::usual());
+    let packets = Packets::from_env()?;
     if args.config && !args.json {
-        print_config(&config, &settings(&config, &usual), &variables(), true);
+        print_config(&config, &settings(&config, &usual, &packets), &variables(), true);
         return Ok(ExitCode::SUCCESS);
     }
     let (mode, security) = security()?;
@@ -543,7 +554,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         }),
         messages: all_messages(&config, &links)?,
         links,
-        config: settings(&config, &usual),
+        config: settings(&config, &usual, &packets),
         variables: variables(),
     };
     if args.json {
@@ -597,8 +608,14 @@ mod tests {
     fn settings__mark_what_differs() {
         let mut config = Config::default();
         config.set("window", "7").unwrap();
-        let all = settings(&config, &Config::default());
-        assert_eq!(all.len(), Config::KEYS.len());
+        let all = settings(&config, &Config::default(), &Packets::default());
+        assert_eq!(all.len(), Config::KEYS.len() + settings::ABOVE.len());
+        let above = Packets::KEYS.iter().map(|key| format!("WEFT_{}", key.name.to_uppercase()));
+        assert!(above.eq(settings::ABOVE.iter().copied()), "settings::ABOVE has other variables");
+        let mut names: Vec<_> = all.iter().map(|s| s.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), all.len(), "a name stands in two tables");
         let odd: Vec<_> = all.iter().filter(|s| !s.is_default).map(|s| s.name).collect();
         assert_eq!(odd, ["window"]);
     }

@@ -141,7 +141,7 @@ fn info__is_of_jobs_and_says_what_a_job_would_do() {
     let between = messages.iter().find(|m| m["place"] == "between hosts").expect("udp at least");
     assert_eq!(between["small_over"] == "packet", may, "{between}");
     let text = stdout(&weft(&["info", "--config"]));
-    for name in ["WEFT_WINDOW", "WEFT_LINK", "WEFT_SECURITY", "WEFT_XDP_MODE", "WEFT_KEY"] {
+    for name in ["WEFT_WINDOW", "WEFT_LINK", "WEFT_SECURITY", "WEFT_KEY", "WEFT_RCPY_TLB"] {
         assert!(text.contains(name), "{name} is not in {text}");
     }
     let mut secret = Command::new(WEFT);
@@ -153,6 +153,7 @@ fn info__is_of_jobs_and_says_what_a_job_would_do() {
 fn info__refuses_what_a_job_would_refuse() {
     for (name, value) in [
         ("WEFT_LINK", "bogus"),
+        ("WEFT_PACKETS_KEPT", "many"),
         ("WEFT_FAULTS", "bogus"),
         ("WEFT_XDP_QUEUE", "x"),
         ("WEFT_TRANSFER", "auto,node3=copy"),

@@ -51,7 +51,8 @@ fn multicast__all_trees_all_roots_in_order_under_loss() {
     for reliability in [Reliability::GoBackN, Reliability::Selective] {
         for (seed, loss) in [(1, 0.0), (2, 0.02), (3, 0.05), (4, 0.05)] {
             let settings = Config { reliability, ..settings(Place::Agent) };
-            let outcome = everybody_multicasts(served(faulty(6, seed, loss)), settings, 60);
+            let sim = multicast(served(faulty(6, seed, loss)));
+            let outcome = everybody_multicasts(sim.settings(settings), 60);
             assert_eq!(outcome.counters.lost > 0, loss > 0.0, "{outcome:?}");
         }
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use weft::choices::Tree;
 use weft::{Config, OpError};
 use weft_core::{Instant, Reliability};
-use weft_packets::{Counter, MulticastError, Packets};
+use weft_packets::{Counter, MulticastError, Packets, Settings};
 use weft_sim::runner::Outcome;
 use weft_sim::{Env, Fault, Sim, SimConfig, Span};
 
@@ -40,7 +40,15 @@ fn bytes(seed: u64, len: usize) -> Vec<u8> {
 }
 
 fn packets(env: &Env) -> Packets {
-    Packets::new(&env.endpoint).expect("no agent is chosen")
+    env.packets().expect("no agent is chosen")
+}
+
+fn credit(multicast_credit: u32) -> Settings {
+    Settings { multicast_credit, ..Settings::default() }
+}
+
+fn multicast(config: SimConfig) -> Sim {
+    sim_of("multicast", config)
 }
 
 fn members(env: &Env) -> Vec<weft::PeerId> {
@@ -59,8 +67,7 @@ fn run(mut sim: Sim) -> Outcome {
 
 /// Lets every host multicast `count` packets, each over another tree than the one before; all
 /// arrive everywhere, once and in the order of their root.
-fn everybody_multicasts(config: SimConfig, settings: Config, count: u32) -> Outcome {
-    let mut sim = sim_of("multicast", config).settings(settings);
+fn everybody_multicasts(mut sim: Sim, count: u32) -> Outcome {
     sim.spawn_all(move |env| async move {
         let packets = packets(&env);
         let got: Rc<RefCell<Vec<u32>>> = Rc::new(RefCell::new(vec![0; env.hosts as usize]));
@@ -89,7 +96,7 @@ fn everybody_multicasts(config: SimConfig, settings: Config, count: u32) -> Outc
 #[test]
 fn multicast__all_trees_all_roots_in_order() {
     for hosts in [2, 3, 8, 13] {
-        everybody_multicasts(SimConfig::new(hosts, 1), Config::default(), 40);
+        everybody_multicasts(multicast(SimConfig::new(hosts, 1)), 40);
     }
 }
 
@@ -97,8 +104,9 @@ fn multicast__all_trees_all_roots_in_order() {
 fn multicast__under_loss_with_both_kinds_of_retransmission() {
     for reliability in [Reliability::GoBackN, Reliability::Selective] {
         for seed in 1..4 {
-            let settings = Config { reliability, multicast_credit: 4, ..Config::default() };
-            let outcome = everybody_multicasts(faulty(6, seed, 0.03), settings, 60);
+            let sim = multicast(faulty(6, seed, 0.03)).packets(credit(4));
+            let settings = Config { reliability, ..Config::default() };
+            let outcome = everybody_multicasts(sim.settings(settings), 60);
             assert!(outcome.counters.lost > 0, "{outcome:?}");
         }
     }
@@ -106,14 +114,12 @@ fn multicast__under_loss_with_both_kinds_of_retransmission() {
 
 #[test]
 fn multicast__one_credit_an_edge_is_no_deadlock() {
-    let settings = Config { multicast_credit: 1, ..Config::default() };
-    everybody_multicasts(faulty(9, 5, 0.01), settings, 50);
+    everybody_multicasts(multicast(faulty(9, 5, 0.01)).packets(credit(1)), 50);
 }
 
 #[test]
 fn multicast__lost_credit_is_asked_for_and_comes_back() {
-    let settings = Config { multicast_credit: 4, ..Config::default() };
-    let mut sim = sim_of("credit leak", SimConfig::new(3, 1)).settings(settings);
+    let mut sim = sim_of("credit leak", SimConfig::new(3, 1)).packets(credit(4));
     let asked = Rc::new(Cell::new(0));
     let note = Rc::clone(&asked);
     sim.spawn_all(move |env| {
@@ -143,8 +149,9 @@ fn multicast__lost_credit_is_asked_for_and_comes_back() {
 
 #[test]
 fn multicast__a_slow_receiver_is_named_and_memory_stays_bounded() {
-    let settings = Config { multicast_credit: 8, warn_after_ms: 50, ..Config::default() };
-    let mut sim = sim_of("slow receiver", SimConfig::new(4, 1)).settings(settings);
+    let settings = Config { warn_after_ms: 50, ..Config::default() };
+    let sim = sim_of("slow receiver", SimConfig::new(4, 1)).settings(settings);
+    let mut sim = sim.packets(credit(8));
     let named: Rc<RefCell<Vec<(u32, usize)>>> = Rc::default();
     let note = Rc::clone(&named);
     sim.spawn_all(move |env| {
@@ -204,13 +211,8 @@ fn multicast__a_member_that_dies_fails_the_group_by_name() {
         // In a chain only member 1 communicates with member 2.
         let death = Fault::Death { host: 2, at: 5 * MS, visible };
         let config = SimConfig { faults: vec![death], ..SimConfig::new(4, 1) };
-        let settings = Config {
-            multicast_credit: 4,
-            peer_timeout_ms: 1000,
-            keepalive_ms: 50,
-            ..Config::default()
-        };
-        let mut sim = sim_of("dead member", config).settings(settings);
+        let settings = Config { peer_timeout_ms: 1000, keepalive_ms: 50, ..Config::default() };
+        let mut sim = sim_of("dead member", config).settings(settings).packets(credit(4));
         let errors: Rc<RefCell<Vec<MulticastError>>> = Rc::default();
         let note = Rc::clone(&errors);
         sim.spawn_all(move |env| {
@@ -371,8 +373,9 @@ fn gather__with_transfer_copy_memory_is_free_at_once() {
 
 #[test]
 fn packets__kept_beyond_the_bound_are_refused_and_credit_comes_back() {
-    let settings = Config { packets_kept: 5, eager_credit: 128 << 10, ..Config::default() };
-    let mut sim = sim_of("kept", faulty(2, 3, 0.01)).settings(settings);
+    let settings = Config { eager_credit: 128 << 10, ..Config::default() };
+    let sim = sim_of("kept", faulty(2, 3, 0.01)).settings(settings);
+    let mut sim = sim.packets(Settings { packets_kept: 5, ..Settings::default() });
     sim.spawn_all(|env| async move {
         let packets = packets(&env);
         let other = env.peer(1 - env.host);
@@ -452,8 +455,8 @@ fn fetch_add__every_ticket_once_under_loss() {
 #[test]
 fn rcpy__places_bytes_counts_hits_and_invalidates() {
     const LEN: usize = 300_000;
-    let settings = Config { rcpy_tlb: 3, ..Config::default() };
-    let mut sim = sim_of("rcpy", faulty(2, 4, 0.02)).settings(settings);
+    let settings = Settings { rcpy_tlb: 3, ..Settings::default() };
+    let mut sim = sim_of("rcpy", faulty(2, 4, 0.02)).packets(settings);
     sim.spawn_all(|env| async move {
         let (packets, world) = (packets(&env), env.world());
         if env.host == 1 {

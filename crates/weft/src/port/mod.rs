@@ -169,21 +169,25 @@ impl Endpoint {
         number: u8,
         make: impl FnOnce() -> Rc<C>,
     ) -> Result<(Port, Rc<C>), NumberTaken> {
-        let port = Port { endpoint: self.clone(), number };
+        if let Some(known) = self.known_port(number)? {
+            return Ok(known);
+        }
+        let client = make();
+        let inner = &mut *self.inner.borrow_mut();
+        inner.driver.intake.ports.register(number, Rc::<C>::clone(&client));
+        Ok((Port { endpoint: self.clone(), number }, client))
+    }
+
+    /// Returns the client of a number and its port, if there is one.
+    ///
+    /// # Errors
+    /// A client of another type has the number.
+    pub fn known_port<C: Client>(&self, number: u8) -> Result<Option<(Port, Rc<C>)>, NumberTaken> {
         let known = self.inner.borrow().driver.intake.ports.client(number).cloned();
-        let client = match known {
-            Some(client) => {
-                let client: Rc<dyn Any> = client;
-                client.downcast().map_err(|_| NumberTaken { number })?
-            }
-            None => {
-                let client = make();
-                let inner = &mut *self.inner.borrow_mut();
-                inner.driver.intake.ports.register(number, Rc::<C>::clone(&client));
-                client
-            }
-        };
-        Ok((port, client))
+        let Some(client) = known else { return Ok(None) };
+        let client: Rc<dyn Any> = client;
+        let client = client.downcast().map_err(|_| NumberTaken { number })?;
+        Ok(Some((Port { endpoint: self.clone(), number }, client)))
     }
 }
 

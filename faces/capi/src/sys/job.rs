@@ -16,7 +16,7 @@ use std::thread::ThreadId;
 use std::time::Duration;
 use weft::choices::Receipt;
 use weft::{Endpoint, Group, Job, OpError, PeerId};
-use weft_packets::Packets;
+use weft_packets::{OpenError, Packets};
 
 /// A rank of a job: `struct weft_job`.
 pub struct WeftJob {
@@ -157,8 +157,10 @@ fn join() -> Result<Box<WeftJob>, Fault> {
     // If a watchdog is chosen, `watchdog` has the lock.
     let job = Job::init_locked().map_err(failed)?;
     let warn_after_ms = weft::job::config_from_env().map_err(failed)?.warn_after_ms;
-    let packets = Packets::new(job.endpoint());
-    let packets = packets.map_err(|error| Fault(WEFT_NO_AGENT, error.to_string()))?;
+    let packets = Packets::new(job.endpoint()).map_err(|error| match error {
+        OpenError::NoAgent(why) => Fault(WEFT_NO_AGENT, why.to_string()),
+        OpenError::Setting(why) => failed(why),
+    })?;
     Ok(Box::new(WeftJob {
         head: Head::new::<WeftJob>(std::ptr::null()),
         thread: std::thread::current().id(),

@@ -4,9 +4,11 @@ use super::host::read;
 use super::Check;
 use std::path::PathBuf;
 use weft::launch::{detect, Launcher};
-use weft::settings;
+use weft::{settings, JobError};
+use weft_core::config::{Key, Table};
 use weft_lab::client::{plan, Attached};
 use weft_lab::spec::Conditions;
+use weft_packets::Settings;
 
 /// Runs all checks.
 pub fn checks() -> Vec<Check> {
@@ -78,10 +80,21 @@ fn rights() -> Check {
     Check::ok("rights", format!("{finding}; only the links packet, gso and xdp need it"))
 }
 
+/// Returns the settings of a table that are not as usual.
+fn differences<T: Table>(table: &T, usual: &T) -> Vec<String> {
+    let differs = |key: &&Key| table.get(key.name) != usual.get(key.name);
+    let shown = |key: &Key| format!("{}={}", key.name, table.get(key.name).unwrap_or_default());
+    T::KEYS.iter().filter(differs).map(shown).collect()
+}
+
 fn configuration() -> Check {
     let topic = "configuration";
-    let config = match settings::check().and_then(|()| weft::job::config_from_env()) {
-        Ok(config) => config,
+    let read = || {
+        settings::check()?;
+        Ok::<_, JobError>((weft::job::config_from_env()?, Settings::from_env()?))
+    };
+    let (config, packets) = match read() {
+        Ok(both) => both,
         Err(error) => return Check::fail(topic, error.to_string(), "correct or unset it"),
     };
     let unknown = settings::unknown();
@@ -100,11 +113,8 @@ fn configuration() -> Check {
         );
     }
     let usual = settings::usual();
-    let mut changed: Vec<String> = weft::Config::KEYS
-        .iter()
-        .filter(|key| config.get(key.name) != usual.get(key.name))
-        .map(|key| format!("{}={}", key.name, config.get(key.name).unwrap_or_default()))
-        .collect();
+    let mut changed = differences(&config, &usual);
+    changed.extend(differences(&packets, &Settings::default()));
     let shown = |v: &&settings::Variable| !v.secret && std::env::var_os(v.name).is_some();
     changed.extend(settings::VARIABLES.iter().filter(shown).map(|v| {
         let value = std::env::var_os(v.name).unwrap_or_default();

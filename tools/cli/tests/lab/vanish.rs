@@ -54,8 +54,13 @@ fn lab_that_drops(rate: &str) -> Option<Lab> {
     Some(lab)
 }
 
-/// Starts a job, and lets a fault strike while it runs. `None` if that is not allowed.
+/// Starts a job, and lets frames vanish while it runs. `None` if that is not allowed.
 fn strike(lab: &Lab, links: &str, job: &[&str], program: &str) -> Option<Output> {
+    strike_by(lab, links, job, || drop_all(lab, program))
+}
+
+/// Starts a job, and calls `fault` while it runs. `None` if the fault is not possible here.
+fn strike_by(lab: &Lab, links: &str, job: &[&str], fault: impl FnOnce() -> bool) -> Option<Output> {
     let [before, _] = through_queue(lab)?;
     let words = [&["lab", "run", "-n", "2", WEFT], job].concat();
     let mut command = lab.command(&words);
@@ -71,7 +76,7 @@ fn strike(lab: &Lab, links: &str, job: &[&str], program: &str) -> Option<Output>
     let mut child = Kill(Some(child));
     let passed = || through_queue(lab).map_or(u64::MAX, |[now, _]| now - before);
     until(|| passed() > UNDER_WAY, || format!("{} packets", passed()));
-    if !drop_all(lab, program) {
+    if !fault() {
         return None;
     }
     child.0.take().map(|child| child.wait_with_output().expect("it ends"))
@@ -119,4 +124,57 @@ fn kind__that_vanishes_on_the_only_link_is_named() {
     let said = text(&done.stderr);
     assert!(!done.status.success(), "{said}");
     assert!(said.contains("no FIN packet of ") && said.contains("over udp ("), "{said}");
+}
+
+/// Returns a program that matches TCP segments of connections with this port at either end.
+fn segments_of(port: u16) -> String {
+    format!(
+        "8,48 0 0 23,21 0 4 6,40 0 0 34,21 3 0 {port},40 0 0 36,21 1 0 {port},6 0 0 0,\
+         6 0 0 4294967295"
+    )
+}
+
+/// Returns the ports of the first host's connections to the second at the end that connected.
+fn connecting_ports(lab: &Lab) -> Vec<u16> {
+    let port = |address: &str| address.rsplit_once(':')?.1.parse::<u16>().ok();
+    let listening: Vec<u16> = ["h1", "h2"]
+        .iter()
+        .flat_map(|host| lab.sh(host, "ss -Hltn").lines().map(String::from).collect::<Vec<_>>())
+        .filter_map(|line| port(line.split_whitespace().nth(3)?))
+        .collect();
+    let established = lab.sh("h1", "ss -Htn state established");
+    let ends = established.lines().flat_map(|line| line.split_whitespace().skip(2).take(2));
+    ends.filter_map(port).filter(|port| !listening.contains(port)).collect()
+}
+
+#[test]
+fn middle_box__that_forgets_a_connection_loses_nothing() {
+    let Some(lab) = lab_that_drops("100mbit") else { return };
+    let job = ["selftest", "incast", "--bytes", "100000", "--messages", "200"];
+    let forget = || {
+        let ports = connecting_ports(&lab);
+        assert!(!ports.is_empty(), "the job has no connection");
+        ports.iter().all(|&port| drop_all(&lab, &segments_of(port)))
+    };
+    let Some(done) = strike_by(&lab, "tcp", &job, forget) else { return };
+    assert!(done.status.success(), "{}", text(&done.stderr));
+}
+
+#[test]
+fn middle_box__that_resets_connections_loses_nothing() {
+    let Some(lab) = lab_that_drops("100mbit") else { return };
+    let job = ["selftest", "incast", "--bytes", "100000", "--messages", "200"];
+    let reset = || {
+        for _ in 0..3 {
+            let ended = lab.sh("h1", "ss -HKtn state established");
+            if ended.trim().is_empty() {
+                weft_conformance::skip("this kernel ends no connections on request (ss -K)");
+                return false;
+            }
+            until(|| !connecting_ports(&lab).is_empty(), || "no new connection".into());
+        }
+        true
+    };
+    let Some(done) = strike_by(&lab, "tcp", &job, reset) else { return };
+    assert!(done.status.success(), "{}", text(&done.stderr));
 }

@@ -109,7 +109,7 @@ impl Side {
         self.place(placement, len);
         self.settle();
         // The driver counts held packets as lost: it only asks for their numbers.
-        while self.engine.next_replay().is_some() {}
+        while self.engine.poll_replay().is_some() {}
     }
 
     fn place(&mut self, placement: Placement, payload: u64) {
@@ -141,7 +141,7 @@ impl Side {
             Placement::Region { offset, .. } => assert!(offset + payload <= REGION),
             Placement::Atomic(request) => {
                 assert!(request.offset + 8 <= REGION);
-                self.engine.atomic_done(self.now, &request, 0);
+                self.engine.handle_atomic_done(self.now, &request, 0);
             }
             _ => {}
         }
@@ -168,8 +168,8 @@ impl Side {
                     assert!(len <= stored && len <= self.ops[&op].0);
                 }
                 Event::FreeStored(id) => drop(self.stored.remove(&id)),
-                Event::DirectRead(d) => self.engine.direct_read_done(now, &d, d.len % 2 == 0),
-                Event::DirectWrite(d) => self.engine.direct_write_done(now, &d, d.len % 2 == 0),
+                Event::DirectRead(d) => self.engine.handle_direct_read(now, &d, d.len % 2 == 0),
+                Event::DirectWrite(d) => self.engine.handle_direct_write(now, &d, d.len % 2 == 0),
                 _ => {}
             }
         }
@@ -179,14 +179,14 @@ impl Side {
     fn packets(&mut self, refuse: bool) -> Vec<(Vec<u8>, u64)> {
         use weft_core::engine::types::Payload;
         let mut out = Vec::new();
-        self.engine.retry_blocked();
+        self.engine.handle_unblocked();
         for _ in 0..64 {
             let Some(t) = self.engine.poll_transmit(self.now) else { break };
             if refuse {
-                self.engine.refused(t);
+                self.engine.handle_refused(t);
                 continue;
             }
-            self.engine.accepted(&t);
+            self.engine.handle_accepted(&t);
             let len = match t.payload {
                 Payload::Op { len, .. } | Payload::Region { len, .. } => len.into(),
                 Payload::Address => 40,
@@ -266,7 +266,7 @@ pub fn engine(data: &[u8]) {
         }
     }
     for side in &mut sides {
-        side.engine.peer_failed(PEER, PeerFailure::Gone);
+        side.engine.handle_peer_failure(PEER, PeerFailure::Gone);
         side.settle();
         for op in side.ops.keys().copied().collect::<Vec<_>>() {
             side.engine.cancel(op);

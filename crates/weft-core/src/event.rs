@@ -166,7 +166,7 @@ pub enum Placement {
         /// As of `ActiveStored`.
         tag: u64,
     },
-    /// Keep the whole packet under (peer, seq) until `next_replay` names it.
+    /// Keep the whole packet under (peer, seq) until `poll_replay` names it.
     Hold {
         /// The sender.
         peer: PeerId,
@@ -201,7 +201,7 @@ pub enum Placement {
         /// Offset in the region.
         offset: u64,
     },
-    /// Do an atomic operation on 8 bytes of a region and answer with `atomic_done`.
+    /// Do an atomic operation on 8 bytes of a region and answer with `handle_atomic_done`.
     Atomic(AtomicRequest),
     /// The payload is the peer's encoded address; connect the link to it unless it is connected.
     Hello {
@@ -364,10 +364,10 @@ pub enum Event {
     },
     /// Forget a stored unexpected message.
     FreeStored(u32),
-    /// Copy from the peer's memory into the operation's buffer, then call `direct_read_done`; or
-    /// decline this part and the rest by `direct_declined`.
+    /// Copy from the peer's memory into the operation's buffer, then call `handle_direct_read`; or
+    /// decline this part and the rest by `handle_direct_declined`.
     DirectRead(Direct),
-    /// Copy from the operation's buffer into the peer's memory, then call `direct_write_done`.
+    /// Copy from the operation's buffer into the peer's memory, then call `handle_direct_write`.
     DirectWrite(Direct),
     /// The peer answered: the session is open.
     PeerUp(PeerId),
@@ -376,7 +376,7 @@ pub enum Event {
     /// An operation waits for a peer that has been silent for this long.
     PeerSlow(PeerId, Duration),
     /// An operation waits for a silent peer whose process the link observes: answer by
-    /// `peer_pulse`.
+    /// `handle_pulse`.
     PeerSilent(PeerId),
     /// There is no room for more unexpected messages of this peer. The numbers: messages that wait,
     /// and their bytes.

@@ -5,6 +5,7 @@
 
 mod arrows;
 mod code;
+mod engine;
 mod lex;
 mod manifest;
 mod reach;
@@ -162,6 +163,7 @@ const RULES: &[(&str, Rule)] = &[
     ("sleep", code::sleeps),
     ("names", code::test_names),
     ("purity", code::purity),
+    ("engine", engine::kinds),
     ("crates", arrows::crates),
     ("simulator", arrows::simulator),
     ("layers", arrows::layers),

@@ -43,7 +43,7 @@ impl Peer {
 impl Engine {
     /// Handles the answer to [`Event::PeerSilent`]: the state of the peer's process as the link
     /// sees it.
-    pub fn peer_pulse(&mut self, now: Instant, peer: PeerId, pulse: Pulse) {
+    pub fn handle_pulse(&mut self, now: Instant, peer: PeerId, pulse: Pulse) {
         let Some(p) = self.peers.get_mut(peer.0 as usize) else { return };
         if pulse == Pulse::Runs || p.failure().is_some() {
             p.life.still_since = None;

@@ -65,12 +65,12 @@ impl Engine {
     }
 
     /// Notes that the driver has executed `Placement::Atomic`; `old` is the value before.
-    pub fn atomic_done(&mut self, now: Instant, request: &AtomicRequest, old: u64) {
+    pub fn handle_atomic_done(&mut self, now: Instant, request: &AtomicRequest, old: u64) {
         self.reply(now, request.peer, request.op, old, true);
     }
 
     /// Notes that the driver could not execute `Placement::Atomic`: the region is gone.
-    pub fn atomic_refused(&mut self, now: Instant, request: &AtomicRequest) {
+    pub fn handle_atomic_refused(&mut self, now: Instant, request: &AtomicRequest) {
         self.stats.refused += 1;
         self.reply(now, request.peer, request.op, 0, false);
     }

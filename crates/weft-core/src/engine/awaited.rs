@@ -40,7 +40,7 @@ impl Engine {
     /// [`Placement::Awaited`]; the wait ends then, or at [`Engine::end_await`]. Receives posted
     /// before match first, and none may be posted meanwhile. A message of several packets, or an
     /// announced one, gets an operation as soon as its first packet arrives: see
-    /// [`Engine::take_posted`]. False, and nothing has begun, if a matching message has arrived
+    /// [`Engine::poll_posted`]. False, and nothing has begun, if a matching message has arrived
     /// already, another is awaited, or the sender has not answered yet: then the caller has to post
     /// the receive. `len` and `addr` are the buffer's, as in [`super::types::RecvArgs`].
     #[inline]
@@ -54,8 +54,8 @@ impl Engine {
     }
 
     /// Does the same for an active message: the next one that `spec` accepts comes as
-    /// [`Placement::Awaited`], unless the caller notes by [`Engine::active_queued`] that one has
-    /// come otherwise.
+    /// [`Placement::Awaited`], unless the caller notes by
+    /// [`Engine::handle_active_queued`] that one has come otherwise.
     #[inline]
     pub fn await_active(&mut self, spec: RecvSpec, len: u64) -> bool {
         let clear = self.may_await(spec);
@@ -77,7 +77,7 @@ impl Engine {
     /// Notes that an active message waits for its client: no later one may be taken as the awaited
     /// one.
     #[inline]
-    pub fn active_queued(&mut self) {
+    pub fn handle_active_queued(&mut self) {
         self.wanted.take_if(|w| w.kind == flags::ACTIVE);
     }
 
@@ -121,7 +121,7 @@ impl Engine {
     /// Handles the awaited message on the latency path: if this packet is that message and causes
     /// no urgent work. `None` if the packet is still to be handled; then nothing has changed.
     #[inline]
-    pub fn take_awaited(
+    pub fn handle_awaited(
         &mut self,
         now: Instant,
         from: Option<PeerId>,
@@ -200,7 +200,7 @@ impl Engine {
     /// Returns the operation of the awaited message, once, before anything is placed for it: its
     /// context is 0 until [`Engine::set_context`].
     #[inline]
-    pub fn take_posted(&mut self) -> Option<OpId> {
+    pub fn poll_posted(&mut self) -> Option<OpId> {
         self.posted_awaited.take()
     }
 

@@ -2,7 +2,6 @@
 
 use super::op::{Kind, RecvState};
 use super::{Engine, StoredState, TAGGED, UNTAGGED};
-use crate::id::PeerId;
 use crate::peer::{Peer, State};
 use crate::time::Instant;
 use alloc::vec;
@@ -10,13 +9,15 @@ use alloc::vec::Vec;
 
 impl Engine {
     /// Asserts the invariants that the fields of the engine promise each other. It looks at every
-    /// peer and operation: the simulator calls it after each step, and debug builds now and then.
+    /// peer and operation: the simulator calls it after each step, and debug builds when the
+    /// endpoint closes.
     ///
     /// # Panics
     /// An invariant does not hold; the message names it.
     pub fn check(&self) {
-        for (p, counts) in self.peers.iter().zip(self.ops_by_peer()) {
-            self.check_queues(p);
+        let listed = self.times_listed();
+        for ((p, counts), listed) in self.peers.iter().zip(self.ops_by_peer()).zip(listed) {
+            check_queues(p, listed);
             self.check_timer(p);
             check_counts(p, counts);
         }
@@ -26,17 +27,12 @@ impl Engine {
         assert_eq!(self.room.used(), taken, "the room's bytes are those of all peers");
     }
 
-    /// Flags of a peer agree with the lists that it is in.
-    fn check_queues(&self, p: &Peer) {
-        let (id, q) = (p.id, &p.queue);
-        let times = |list: &mut dyn Iterator<Item = &PeerId>| list.filter(|of| **of == id).count();
-        assert_eq!(times(&mut self.ready.iter()), usize::from(q.ready), "{id}: ready");
-        assert_eq!(times(&mut self.blocked.iter()), usize::from(q.blocked), "{id}: blocked");
-        if let State::Failed(_) = p.state {
-            assert!(!q.has_work() && q.stalled.is_empty(), "{id} has failed and packets wait");
-            assert!(p.incoming.partial.is_none(), "{id} has failed and a message arrives");
-            assert!(!q.held, "{id} has failed and is held");
-        }
+    /// For each peer, how often it stands in the list of the ready and of the blocked ones.
+    fn times_listed(&self) -> Vec<[usize; 2]> {
+        let mut times = vec![[0; 2]; self.peers.len()];
+        self.ready.iter().for_each(|peer| times[peer.0 as usize][0] += 1);
+        self.blocked.iter().for_each(|peer| times[peer.0 as usize][1] += 1);
+        times
     }
 
     /// The timer of a peer is in the set at the peer's time, and no cause is earlier.
@@ -91,6 +87,17 @@ impl Engine {
         }
         assert!(unexpected <= kept, "{unexpected} unexpected messages, {kept} stored");
         assert!(announced <= kept);
+    }
+}
+
+/// Flags of a peer agree with the lists that it is in.
+fn check_queues(p: &Peer, listed: [usize; 2]) {
+    let (id, q) = (p.id, &p.queue);
+    assert_eq!(listed, [q.ready, q.blocked].map(usize::from), "{id}: ready, blocked");
+    if let State::Failed(_) = p.state {
+        assert!(!q.has_work() && q.stalled.is_empty(), "{id} has failed and packets wait");
+        assert!(p.incoming.partial.is_none(), "{id} has failed and a message arrives");
+        assert!(!q.held, "{id} has failed and is held");
     }
 }
 

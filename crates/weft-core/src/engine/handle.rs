@@ -270,7 +270,7 @@ impl Engine {
     /// Returns the next held packet that is now in order. The driver passes it to `handle_replay`,
     /// if it keeps one under that number.
     #[inline]
-    pub fn next_replay(&mut self) -> Option<(PeerId, Seq)> {
+    pub fn poll_replay(&mut self) -> Option<(PeerId, Seq)> {
         let peer = self.replaying?;
         let next = match self.peers[peer.0 as usize].windows.as_mut() {
             Some(w) => w.recv.next_held(),

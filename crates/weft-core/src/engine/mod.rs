@@ -1,7 +1,30 @@
-//! The engine: commands, `handle_*`, `poll_*` and getters.
+//! The engine. Its public methods are of four kinds:
+//!
+//! - **Commands** begin what the program asks for, or choose for later: `new`, `add_peer`,
+//!   `introduce`, `open`, `set_path`, `set_mtu`, `set_bulk`, `choose`, `choose_transfer`,
+//!   `choose_fetch_add`, `hold`, `reserve`, `commit`, `roll_back`, `send`, `recv`, `recv_claimed`,
+//!   `claim`, `claim_untagged`, `put`, `get`, `atomic`, `release`, `hurry`, `is_underway`,
+//!   `await_message`, `await_active`, `end_await`, `set_context`, `cancel`, `take_back`, `discard`,
+//!   `watch`, `unwatch`, `direct_share`, `register`, `register_as`, `unregister`, `ask_size`,
+//!   `refine_timeout`, `stats_mut`, `end`, `close`.
+//! - **Handlers** take what came from outside: packets, time, results of what the driver did:
+//!   `handle_packet`, `handle_run`, `handle_awaited`, `handle_replay`, `handle_timeout`,
+//!   `handle_accepted`, `handle_refused`, `handle_unblocked`, `handle_direct_read`,
+//!   `handle_direct_write`, `handle_direct_declined`, `handle_atomic_done`,
+//!   `handle_atomic_refused`, `handle_active_queued`, `handle_active_kept`, `handle_path_change`,
+//!   `handle_pulse`, `handle_peer_failure`.
+//! - **Polls** give what the driver has to do, until there is none: `poll_event`, `poll_transmit`,
+//!   `poll_replay`, `poll_posted`.
+//! - **Getters** change nothing: `id`, `config`, `stats`, `next_timeout`, `find_peer`,
+//!   `peer_count`, `peer_info`, `peer_ready`, `peer_failure`, `end_error`, `is_stopped`, `chosen`,
+//!   `transfer_of`, `fetch_add_of`, `reliability_of`, `inject_max`, `single_max`, `is_single`,
+//!   `sends_trains`, `queued`, `has_output`, `has_urgent`, `has_blocked`, `has_held`, `has_room`,
+//!   `room_used`, `quiet`, `op_count`, `is_fetching`, `probe`, `probe_untagged`, `awaits`,
+//!   `has_waits`, `waits`, `wait_of`, `probing`, `awaiting`, `has_region`, `permits`, `question`,
+//!   `bye_pause`, `check`.
 //!
 //! Order of a driver's step: pass received packets to [`Engine::handle_packet`] (placing each
-//! payload as it says and replaying held packets while [`Engine::next_replay`] names one), call
+//! payload as it says and replaying held packets while [`Engine::poll_replay`] names one), call
 //! [`Engine::handle_timeout`] when [`Engine::next_timeout`] has passed, drain
 //! [`Engine::poll_event`], then send the packets of [`Engine::poll_transmit`] until there is none.
 

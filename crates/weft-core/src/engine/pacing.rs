@@ -284,7 +284,7 @@ mod tests {
     fn forget_pulls__a_failed_peer_gives_its_part_of_the_window_back() {
         let (mut net, ops) = asked(3, 4 << 20);
         let gone = net.peer(2, 0);
-        net.nodes[2].engine.peer_failed(gone, PeerFailure::Gone);
+        net.nodes[2].engine.handle_peer_failure(gone, PeerFailure::Gone);
         let second = pulled(&mut net, 1);
         let pulls = &net.nodes[2].engine.pulls;
         assert_eq!((pulls.out, pulls.busy, pulls.owing), (second, 1, 1));

@@ -18,7 +18,8 @@ impl Engine {
     }
 
     /// Returns the next packet to send. Each must be offered to its link; if the link refuses it,
-    /// it goes back by `refused`, in the order given; if the link accepts it, `accepted` is called.
+    /// it goes back by `handle_refused`, in the order given; if the link accepts it,
+    /// `handle_accepted` is called.
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Transmit> {
         while let Some(&peer) = self.ready.front() {
             if let Some(t) = self.next_packet(now, peer) {
@@ -41,7 +42,7 @@ impl Engine {
 
     /// Notes that the link accepted a packet whose payload lies in an operation's buffer.
     #[inline]
-    pub fn accepted(&mut self, t: &Transmit) {
+    pub fn handle_accepted(&mut self, t: &Transmit) {
         let Payload::Op { op: id, .. } = t.payload else { return };
         if self.peers[t.peer.0 as usize].windows.is_some() {
             return;
@@ -54,9 +55,9 @@ impl Engine {
         }
     }
 
-    /// Notes that the link is full for this peer: the packet waits until `retry_blocked`, before
+    /// Notes that the link is full for this peer: the packet waits until `handle_unblocked`, before
     /// those of this peer that wait already. Of a burst the last packet is given back first.
-    pub fn refused(&mut self, t: Transmit) {
+    pub fn handle_refused(&mut self, t: Transmit) {
         self.stats.packets_sent -= u64::from(t.packets);
         self.stats.bytes_sent -= u64::from(t.payload.len());
         let p = &mut self.peers[t.peer.0 as usize];
@@ -71,7 +72,7 @@ impl Engine {
 
     /// Notes that links may have room again.
     #[inline]
-    pub fn retry_blocked(&mut self) {
+    pub fn handle_unblocked(&mut self) {
         while let Some(peer) = self.blocked.pop() {
             self.peers[peer.0 as usize].queue.blocked = false;
             self.make_ready(peer);

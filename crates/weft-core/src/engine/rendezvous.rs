@@ -196,7 +196,7 @@ impl Engine {
     }
 
     /// Notes that the driver takes the rest of a message, `d` included, in packets.
-    pub fn direct_declined(&mut self, now: Instant, d: &Direct) {
+    pub fn handle_direct_declined(&mut self, now: Instant, d: &Direct) {
         if self.packets_instead(now, d) {
             self.stats.direct_declined += 1;
         }
@@ -218,7 +218,7 @@ impl Engine {
     }
 
     /// Notes that the driver has done, or could not do, a direct read.
-    pub fn direct_read_done(&mut self, now: Instant, d: &Direct, ok: bool) {
+    pub fn handle_direct_read(&mut self, now: Instant, d: &Direct, ok: bool) {
         if !ok {
             if self.packets_instead(now, d) {
                 self.stats.direct_failures += 1;
@@ -298,7 +298,7 @@ impl Engine {
     }
 
     /// Notes that the driver has done, or could not do, a direct write.
-    pub fn direct_write_done(&mut self, now: Instant, d: &Direct, ok: bool) {
+    pub fn handle_direct_write(&mut self, now: Instant, d: &Direct, ok: bool) {
         if self.peers[d.peer.0 as usize].failure().is_some() {
             return;
         }

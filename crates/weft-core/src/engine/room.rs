@@ -109,7 +109,7 @@ impl Engine {
 
     /// Notes that an active message of a peer is kept until the program asks for it. A peer with
     /// little credit left gets more, since an awaited message may come behind.
-    pub fn active_kept(&mut self, now: Instant, peer: PeerId) {
+    pub fn handle_active_kept(&mut self, now: Instant, peer: PeerId) {
         if !self.lend_credit(peer) {
             self.note_full(now, peer);
         }

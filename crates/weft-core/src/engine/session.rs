@@ -99,7 +99,7 @@ impl Engine {
 
     /// Notes that packets to this peer now take another path: unacknowledged ones are sent again at
     /// once.
-    pub fn path_changed(&mut self, now: Instant, peer: PeerId) {
+    pub fn handle_path_change(&mut self, now: Instant, peer: PeerId) {
         let Some(p) = self.peers.get_mut(peer.0 as usize) else { return };
         if let State::Opening { .. } = p.state {
             p.session.hello_due = true;
@@ -239,6 +239,9 @@ impl Engine {
     /// Closes the endpoint: returns BYE packets for all open sessions. Call when `quiet`, or after
     /// a last wait.
     pub fn close(&mut self) -> Vec<Transmit> {
+        if cfg!(debug_assertions) {
+            self.check();
+        }
         self.closing = true;
         let mut out = Vec::new();
         for p in &mut self.peers {
@@ -258,7 +261,7 @@ impl Engine {
     }
 
     /// Notes that the driver or a link found that the peer failed.
-    pub fn peer_failed(&mut self, peer: PeerId, failure: PeerFailure) {
+    pub fn handle_peer_failure(&mut self, peer: PeerId, failure: PeerFailure) {
         let failure = match failure {
             // A peer that closes after this side's BYE does not answer: its process just ends.
             PeerFailure::Gone | PeerFailure::AgentGone if self.closing => PeerFailure::Closed,

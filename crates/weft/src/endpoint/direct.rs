@@ -14,7 +14,7 @@ impl Driver {
         let link = self.link_of(d.peer);
         let helping = link.is_some_and(|link| self.links[link].attentive(d.peer));
         if self.way(d, helping) == Way::Packets {
-            self.intake.engine.direct_declined(self.intake.time.now, d);
+            self.intake.engine.handle_direct_declined(self.intake.time.now, d);
             return;
         }
         let mut d = *d;
@@ -26,7 +26,7 @@ impl Driver {
         if let (Some(link), Some(into)) = (link, self.intake.ops.write(d.op, d.offset, d.len)) {
             ok = self.links[link].read_direct(d.peer, d.addr, into).is_ok();
         }
-        self.intake.engine.direct_read_done(self.intake.time.now, &d, ok);
+        self.intake.engine.handle_direct_read(self.intake.time.now, &d, ok);
     }
 
     /// Chooses the transfer of the rest of a message.
@@ -48,6 +48,6 @@ impl Driver {
         let whole = from.len() as u64 == d.len;
         let ok =
             whole && link.is_some_and(|l| self.links[l].write_direct(d.peer, d.addr, from).is_ok());
-        self.intake.engine.direct_write_done(self.intake.time.now, d, ok);
+        self.intake.engine.handle_direct_write(self.intake.time.now, d, ok);
     }
 }

@@ -195,7 +195,7 @@ impl Driver {
     pub fn flush(&mut self) -> bool {
         self.leave_if_copied();
         let mut did = false;
-        self.intake.engine.retry_blocked();
+        self.intake.engine.handle_unblocked();
         did |= self.settle_all();
         // One part of a large copy at a time: between parts, the peer's packets are handled and its
         // awaited packets leave, so that both sides copy.

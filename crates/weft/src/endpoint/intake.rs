@@ -191,7 +191,7 @@ impl Intake {
 
     #[inline]
     fn place(&mut self, placement: Placement, header: &[u8], payload: Bytes<'_>) {
-        if let Some(op) = self.engine.take_posted() {
+        if let Some(op) = self.engine.poll_posted() {
             self.awaited.posted(op, &mut self.ops);
         }
         match placement {
@@ -414,7 +414,7 @@ impl Sink for Intake {
         if self.arriving.caps[self.arriving.link].network {
             self.freshen();
         }
-        if let Some(it) = self.engine.take_awaited(self.time.now, from, header, len) {
+        if let Some(it) = self.engine.handle_awaited(self.time.now, from, header, len) {
             self.place_awaited(it, payload);
             return;
         }
@@ -439,7 +439,7 @@ impl Sink for Intake {
             _ => {}
         }
         self.settle();
-        while let Some((peer, seq)) = self.engine.next_replay() {
+        while let Some((peer, seq)) = self.engine.poll_replay() {
             let Some(held) = self.store.packets.remove(&(peer, seq.0)) else { continue };
             let len = held.payload.len() as u64;
             let placement = self.engine.handle_replay(self.time.now, peer, &held.header, len);

@@ -93,7 +93,7 @@ impl Driver {
         let Some(Some(route)) = self.paths.routes.get_mut(peer.0 as usize) else { return };
         let link = route.link_for(bulk, len);
         if route.suspect((now, since), link, len, heard) {
-            self.intake.engine.path_changed(now, peer);
+            self.intake.engine.handle_path_change(now, peer);
             self.set_bulk(peer);
             log::warn!(
                 "packets of {len} bytes do not get through, though others do; going on: {}",
@@ -190,7 +190,7 @@ impl Driver {
         self.set_bulk(peer);
         self.say_length(peer, before, mtu);
         if mtu < before {
-            self.intake.engine.path_changed(self.intake.time.now, peer);
+            self.intake.engine.handle_path_change(self.intake.time.now, peer);
         }
     }
 

@@ -250,7 +250,7 @@ impl Intake {
     pub(super) fn arrived(&mut self, peer: PeerId, tag: u64, data: Buffer) {
         // It is acknowledged when the program has seen it.
         self.outcome.ended = true;
-        self.engine.active_queued();
+        self.engine.handle_active_queued();
         let message = Arrived::new(peer, tag, data);
         let message = match self.ports.at_once.is_empty() {
             true => Some(message),

@@ -67,17 +67,17 @@ impl Intake {
         match self.ports.ask(a) {
             None => {}
             Some(true) => return,
-            Some(false) => return self.engine.atomic_refused(self.time.now, a),
+            Some(false) => return self.engine.handle_atomic_refused(self.time.now, a),
         }
         let word = self.regions.get_mut(&a.key).and_then(|m| m.write(a.offset, 8));
         let Some(word) = word else {
-            self.engine.atomic_refused(self.time.now, a);
+            self.engine.handle_atomic_refused(self.time.now, a);
             return;
         };
         let mut bytes = [0; 8];
         bytes.copy_from_slice(word);
         let old = u64::from_le_bytes(bytes);
         word.copy_from_slice(&a.code.apply(old, a.operand, a.compare).to_le_bytes());
-        self.engine.atomic_done(self.time.now, a, old);
+        self.engine.handle_atomic_done(self.time.now, a, old);
     }
 }

@@ -101,7 +101,7 @@ impl Driver {
             Some(End::Left | End::Status(0)) => PeerFailure::Closed,
             _ => PeerFailure::Gone,
         };
-        self.intake.engine.peer_failed(peer, failure);
+        self.intake.engine.handle_peer_failure(peer, failure);
     }
 
     /// Fails a peer that no link reaches, for these reasons.
@@ -109,7 +109,7 @@ impl Driver {
         let each: Vec<String> =
             reasons.iter().map(|(link, why)| format!("{link}: {why}")).collect();
         self.known.lost.insert(peer, format!("no link ({})", each.join("; ")));
-        self.intake.engine.peer_failed(peer, PeerFailure::NoLink);
+        self.intake.engine.handle_peer_failure(peer, PeerFailure::NoLink);
     }
 
     /// Handles a HELLO over `link` from a peer to which this endpoint has no route, or no route by
@@ -144,12 +144,12 @@ impl Driver {
             if self.route(peer, &address, others).is_ok() {
                 let now = self.describe(peer);
                 log::warn!("{what} refused the connection (it says: {why}); going on: {now}");
-                self.intake.engine.path_changed(self.intake.time.now, peer);
+                self.intake.engine.handle_path_change(self.intake.time.now, peer);
                 return;
             }
         }
         self.known.how.insert(peer, format!("it says: {why}"));
-        self.intake.engine.peer_failed(peer, PeerFailure::Refused);
+        self.intake.engine.handle_peer_failure(peer, PeerFailure::Refused);
     }
 
     /// Finds a link for a peer among `links`, in this order.
@@ -304,7 +304,7 @@ impl Driver {
         let now = self.intake.time.now;
         let Some(Some(route)) = self.paths.routes.get_mut(peer.0 as usize) else { return };
         if times > 2 && route.judge(now) {
-            self.intake.engine.path_changed(now, peer);
+            self.intake.engine.handle_path_change(now, peer);
             self.set_bulk(peer);
             log::warn!("a path is lost; going on: {}", self.describe(peer));
             if !self.paths.unproven.contains(&peer) {
@@ -327,7 +327,7 @@ impl Driver {
         let Some(link) = self.link_of(peer) else { return };
         if self.links[link].caps().sees_end {
             let pulse = self.links[link].pulse(peer);
-            return self.intake.engine.peer_pulse(self.intake.time.now, peer, pulse);
+            return self.intake.engine.handle_pulse(self.intake.time.now, peer, pulse);
         }
         let address = self.known.addresses.get(peer.0 as usize).and_then(Option::as_ref);
         let Some(address) = address else { return };
@@ -340,13 +340,13 @@ impl Driver {
     pub(super) fn link_event(&mut self, link: usize, event: LinkEvent) {
         match event {
             LinkEvent::PeerGone(peer) if self.link_of(peer) == Some(link) => {
-                self.intake.engine.peer_failed(peer, PeerFailure::Gone);
+                self.intake.engine.handle_peer_failure(peer, PeerFailure::Gone);
             }
             LinkEvent::AgentGone(peer) if self.link_of(peer) == Some(link) => {
-                self.intake.engine.peer_failed(peer, PeerFailure::AgentGone);
+                self.intake.engine.handle_peer_failure(peer, PeerFailure::AgentGone);
             }
             LinkEvent::PeerFailed(peer, failure) if self.link_of(peer) == Some(link) => {
-                self.intake.engine.peer_failed(peer, failure);
+                self.intake.engine.handle_peer_failure(peer, failure);
             }
             LinkEvent::PeerRefused(peer, why) if self.link_of(peer) == Some(link) => {
                 self.on_refused(peer, link, why);
@@ -367,7 +367,7 @@ impl Driver {
             // Packets that waited with it may go.
             LinkEvent::Held(peer, held) => {
                 self.intake.engine.hold(peer, held && self.link_of(peer) == Some(link));
-                self.intake.engine.retry_blocked();
+                self.intake.engine.handle_unblocked();
             }
             LinkEvent::Stripes(peer, stripes) => {
                 if let Some(Some(route)) = self.paths.routes.get_mut(peer.0 as usize) {

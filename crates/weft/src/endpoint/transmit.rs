@@ -56,7 +56,7 @@ impl Driver {
         let asked = !links.is_empty();
         let taken = links.into_iter().filter(|&link| self.hello_over(link, t)).count();
         if asked && taken == 0 {
-            self.intake.engine.refused(*t);
+            self.intake.engine.handle_refused(*t);
         }
         taken > 0
     }
@@ -154,17 +154,17 @@ impl Driver {
         let link = self.link_for(&t);
         let alone = t.packets == 1 && t.piece.is_none() && !is(&t, HELLO);
         let Some(at) = link.filter(|_| alone) else {
-            self.intake.engine.refused(t);
+            self.intake.engine.handle_refused(t);
             self.flush();
             return;
         };
         let payload = self.intake.resolve(&t.payload, &self.identity.encoded);
         let frame = Frame { peer: t.peer, header: t.header.as_slice(), payload };
         if self.links[at].send(&[frame]) == 1 {
-            self.intake.engine.accepted(&t);
+            self.intake.engine.handle_accepted(&t);
             self.expect(&t);
         } else {
-            self.intake.engine.refused(t);
+            self.intake.engine.handle_refused(t);
         }
         if self.intake.engine.queued(peer) > 0 {
             self.flush();
@@ -184,7 +184,7 @@ impl Driver {
         let frame = Frame { peer: t.peer, header: header.as_slice(), payload: &body };
         let taken = self.links[link].send(&[frame]) > 0;
         if !taken {
-            self.intake.engine.refused(t);
+            self.intake.engine.handle_refused(t);
         }
         taken
     }
@@ -210,14 +210,14 @@ impl Driver {
         };
         if taken < run.packets as usize {
             run.skip(taken as u32);
-            self.intake.engine.refused(run);
+            self.intake.engine.handle_refused(run);
         }
         taken > 0
     }
 
     fn send_batch(&mut self, link: Option<usize>, batch: &[Transmit]) -> bool {
         let Some(link) = link else {
-            batch.iter().for_each(|t| self.intake.engine.accepted(t));
+            batch.iter().for_each(|t| self.intake.engine.handle_accepted(t));
             return true;
         };
         let core = &self.intake;
@@ -253,14 +253,14 @@ impl Driver {
             let packets = t.packets as usize;
             if taken >= packets {
                 taken -= packets;
-                self.intake.engine.accepted(t);
+                self.intake.engine.handle_accepted(t);
                 self.expect(t);
                 continue;
             }
             let mut left = *t;
             left.skip(taken as u32);
             taken = 0;
-            self.intake.engine.refused(left);
+            self.intake.engine.handle_refused(left);
         }
     }
 

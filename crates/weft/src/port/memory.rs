@@ -107,8 +107,8 @@ impl Port {
     pub fn atomic_done(&self, request: &AtomicRequest, before: Option<u64>) {
         let core = &mut self.endpoint.inner.borrow_mut().driver.intake;
         match before {
-            Some(value) => core.engine.atomic_done(core.time.now, request, value),
-            None => core.engine.atomic_refused(core.time.now, request),
+            Some(value) => core.engine.handle_atomic_done(core.time.now, request, value),
+            None => core.engine.handle_atomic_refused(core.time.now, request),
         }
     }
 }

@@ -245,7 +245,7 @@ impl Port {
     /// may be behind it.
     pub fn note_kept(&self, peer: PeerId) {
         let core = &mut self.endpoint.inner.borrow_mut().driver.intake;
-        core.engine.active_kept(core.time.now, peer);
+        core.engine.handle_active_kept(core.time.now, peer);
     }
 
     /// Returns memory for a message of `len` bytes, with arbitrary content.

@@ -37,7 +37,7 @@ fn peer_failed__a_peer_that_was_told_of_the_end_closes_by_ending() {
             drop(net.nodes[0].engine.close());
         }
         let peer = net.peer(0, 1);
-        net.nodes[0].engine.peer_failed(peer, PeerFailure::Gone);
+        net.nodes[0].engine.handle_peer_failure(peer, PeerFailure::Gone);
         net.run(10);
         assert_eq!(net.nodes[0].failed, [(peer, failure)]);
     }

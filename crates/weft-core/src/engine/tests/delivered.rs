@@ -129,7 +129,7 @@ fn delivered__fails_with_a_peer_that_does_not_answer() {
     let send = net.send_with(0, 1, 1, b"never seen", delivered);
     net.flush(0);
     let peer = net.peer(0, 1);
-    net.nodes[0].engine.peer_failed(peer, PeerFailure::Gone);
+    net.nodes[0].engine.handle_peer_failure(peer, PeerFailure::Gone);
     net.flush(0);
     assert_eq!(net.nodes[0].error(send), OpError::Peer { peer, failure: PeerFailure::Gone });
 }

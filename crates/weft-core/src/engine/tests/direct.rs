@@ -198,7 +198,7 @@ fn direct__peer_lost_with_copies_to_do() {
         let send = net.send(0, 1, 1, &pattern(1, LEN));
         net.run(10);
         for node in [0, 1] {
-            net.nodes[node].engine.peer_failed(PeerId(0), PeerFailure::Gone);
+            net.nodes[node].engine.handle_peer_failure(PeerId(0), PeerFailure::Gone);
         }
         net.flush_all();
         net.nodes[at].hold_direct = false;

@@ -58,8 +58,8 @@ fn peer_failed__in_every_state_ends_everything_once() {
             }
             for (at, why) in [(0, PeerFailure::Gone), (1, PeerFailure::Closed)] {
                 let peer = net.peer(at, 1 - at);
-                net.nodes[at].engine.peer_failed(peer, why);
-                net.nodes[at].engine.peer_failed(peer, PeerFailure::Gone);
+                net.nodes[at].engine.handle_peer_failure(peer, why);
+                net.nodes[at].engine.handle_peer_failure(peer, PeerFailure::Gone);
                 net.nodes[at].settle();
             }
             net.room[0] = u32::MAX;
@@ -100,7 +100,7 @@ fn peer_failed__what_was_sent_after_a_message_that_is_lost_does_not_come_in_its_
         // Long enough for short messages and for the announcement.
         net.run(1);
         let peer = net.peer(0, 1);
-        net.nodes[0].engine.peer_failed(peer, PeerFailure::Gone);
+        net.nodes[0].engine.handle_peer_failure(peer, PeerFailure::Gone);
         net.nodes[0].settle();
         let first = net.recv(0, Some(1), 7, 100);
         net.run(1);
@@ -228,7 +228,7 @@ fn claimed__message_of_a_failed_sender() {
                 };
                 assert_eq!((probed.len, probed.source), (len, PeerId(0)));
                 assert!(net.nodes[1].engine.probe(None, 1, 0).is_none());
-                net.nodes[1].engine.peer_failed(PeerId(0), PeerFailure::Gone);
+                net.nodes[1].engine.handle_peer_failure(PeerId(0), PeerFailure::Gone);
                 net.nodes[1].settle();
                 let recv = net.recv_claimed(1, claimed, len);
                 match net.nodes[1].done[&recv].error {

@@ -220,7 +220,7 @@ fn share__of_a_peer_that_fails_is_free() {
     flood(&mut net, 0, 1, 70, LONG);
     net.run(10);
     assert!(net.nodes[1].engine.room_used() > 0);
-    net.nodes[1].engine.peer_failed(PeerId(0), PeerFailure::Gone);
+    net.nodes[1].engine.handle_peer_failure(PeerId(0), PeerFailure::Gone);
     assert_eq!(net.nodes[1].engine.room_used(), 0);
 }
 
@@ -256,7 +256,7 @@ fn packets__that_are_left_do_not_hide_others() {
             let here = net.nodes[1].upcalls.len();
             assert!(here > seen, "{seen} of {n} packets came");
             for _ in seen..here {
-                net.nodes[1].engine.active_kept(net.now, PeerId(0));
+                net.nodes[1].engine.handle_active_kept(net.now, PeerId(0));
             }
             seen = here;
             net.run(100);

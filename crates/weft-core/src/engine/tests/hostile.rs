@@ -160,7 +160,7 @@ fn attack(kind: (LinkCaps, Config), seed: u64) {
     }
     // After any end: the end of the session ends every operation, once.
     for at in [0, 1] {
-        net.nodes[at].engine.peer_failed(PeerId(0), PeerFailure::Gone);
+        net.nodes[at].engine.handle_peer_failure(PeerId(0), PeerFailure::Gone);
     }
     net.run(1000);
     for n in &mut net.nodes {

@@ -178,7 +178,7 @@ fn path_changed__what_was_lost_goes_out_at_once() {
         assert!((2..).zip(&times).all(|(want, &got)| want == got), "{times:?}");
         net.script = calm();
         let now = net.now;
-        net.nodes[0].engine.path_changed(now, peer);
+        net.nodes[0].engine.handle_path_change(now, peer);
         net.flush(0);
         net.run(1);
         net.nodes[1].ok(recv);

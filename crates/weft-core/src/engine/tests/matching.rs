@@ -101,7 +101,7 @@ fn recv__from_an_unknown_or_failed_peer_is_refused() {
     net.send(1, 0, 1, b"left");
     net.run(1);
     let peer = net.peer(0, 1);
-    net.nodes[0].engine.peer_failed(peer, PeerFailure::Gone);
+    net.nodes[0].engine.handle_peer_failure(peer, PeerFailure::Gone);
     let left = net.recv(0, Some(1), 1, 4);
     assert_eq!(net.nodes[0].bytes(left), b"left");
     let refused = net.try_recv(0, Some(peer), 1, 0, Body::Fake(0));

@@ -301,7 +301,7 @@ impl Node {
     }
 
     fn receive(&mut self, now: Instant, caps: &LinkCaps, header: &[u8], body: &Body) {
-        if let Some(it) = self.engine.take_awaited(now, None, header, body.len()) {
+        if let Some(it) = self.engine.handle_awaited(now, None, header, body.len()) {
             return self.place(Placement::Awaited(it), header, body);
         }
         let run = caps.train > 1 && header.get(1) == Some(&(PacketType::Data as u8));
@@ -312,7 +312,7 @@ impl Node {
         };
         self.place(placement, header, body);
         self.settle();
-        while let Some((peer, seq)) = self.engine.next_replay() {
+        while let Some((peer, seq)) = self.engine.poll_replay() {
             let Some((header, body)) = self.held.remove(&(peer, seq.0)) else { continue };
             let placement = self.engine.handle_replay(now, peer, &header, body.len());
             self.place(placement, &header, &body);
@@ -321,7 +321,7 @@ impl Node {
     }
 
     fn place(&mut self, placement: Placement, header: &[u8], body: &Body) {
-        if let Some(op) = self.engine.take_posted() {
+        if let Some(op) = self.engine.poll_posted() {
             self.buffers.insert(op, Body::Bytes(vec![0; self.await_len as usize]));
             self.posted = Some(op);
         }
@@ -442,13 +442,13 @@ impl Node {
 
     fn atomic(&mut self, now: Instant, a: &AtomicRequest) {
         let Some(Body::Bytes(region)) = self.regions.get_mut(&a.key) else {
-            self.engine.atomic_refused(now, a);
+            self.engine.handle_atomic_refused(now, a);
             return;
         };
         let word = &mut region[a.offset as usize..a.offset as usize + 8];
         let old = u64::from_le_bytes(word.try_into().unwrap());
         word.copy_from_slice(&a.code.apply(old, a.operand, a.compare).to_le_bytes());
-        self.engine.atomic_done(now, a, old);
+        self.engine.handle_atomic_done(now, a, old);
     }
 }
 
@@ -671,12 +671,12 @@ impl Net {
             t.skip(1);
         }
         if self.room[from] == 0 {
-            self.nodes[from].engine.refused(t);
+            self.nodes[from].engine.handle_refused(t);
             return;
         }
         self.room[from] = self.room[from].saturating_sub(u32::from(self.room[from] != u32::MAX));
         let body = self.nodes[from].resolve(&t.payload);
-        self.nodes[from].engine.accepted(&t);
+        self.nodes[from].engine.handle_accepted(&t);
         self.carry(from, t.peer, t.header.as_slice(), body);
         self.lane = 0;
         self.nodes[from].settle();
@@ -695,7 +695,7 @@ impl Net {
 
     /// Does everything that node `at` can do now.
     pub fn flush(&mut self, at: usize) {
-        self.nodes[at].engine.retry_blocked();
+        self.nodes[at].engine.handle_unblocked();
         loop {
             let mut acted = false;
             self.nodes[at].settle();
@@ -718,6 +718,10 @@ impl Net {
             }
             batch.into_iter().for_each(|t| self.offer(at, t));
             if !acted {
+                // Each step of a short test, some of a long one: it looks at every operation.
+                if self.count < 1000 || self.count.is_multiple_of(61) {
+                    self.nodes[at].engine.check();
+                }
                 return;
             }
         }
@@ -735,18 +739,18 @@ impl Net {
         let now = self.now;
         match event {
             Event::DirectRead(d) if self.nodes[at].declines == Some(d.offset) => {
-                self.nodes[at].engine.direct_declined(now, &d);
+                self.nodes[at].engine.handle_direct_declined(now, &d);
             }
             Event::DirectRead(mut d) => {
                 if self.nodes[at].attentive {
                     self.nodes[at].engine.direct_share(now, &mut d);
                 }
                 let ok = self.copy(at, &d, false);
-                self.nodes[at].engine.direct_read_done(now, &d, ok);
+                self.nodes[at].engine.handle_direct_read(now, &d, ok);
             }
             Event::DirectWrite(d) => {
                 let ok = self.copy(at, &d, true);
-                self.nodes[at].engine.direct_write_done(now, &d, ok);
+                self.nodes[at].engine.handle_direct_write(now, &d, ok);
             }
             Event::PeerUp(p) => self.nodes[at].up.push(p),
             Event::PeerStalled(p, times) => self.nodes[at].stalled.push((p, times)),
@@ -756,7 +760,7 @@ impl Net {
             Event::Shrunk { .. } => {}
             Event::PeerSilent(p) => {
                 let pulse = self.nodes[at].pulse;
-                self.nodes[at].engine.peer_pulse(now, p, pulse);
+                self.nodes[at].engine.handle_pulse(now, p, pulse);
             }
             Event::PeerFailed(p, why) => {
                 self.nodes[at].failed.push((p, why));

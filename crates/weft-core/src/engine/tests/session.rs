@@ -113,7 +113,7 @@ fn hello__for_another_incarnation_is_dropped() {
 fn hello__of_a_failed_peer_does_not_revive_it() {
     let mut net = Net::open((network(), Config::default()));
     let peer = net.peer(1, 0);
-    net.nodes[1].engine.peer_failed(peer, PeerFailure::Gone);
+    net.nodes[1].engine.handle_peer_failure(peer, PeerFailure::Gone);
     net.inject(0, 1, &encode(hello(&net, 0, 1), 0), Body::Fake(40));
     net.run(100);
     assert_eq!(net.nodes[1].engine.peer_failure(peer), Some(PeerFailure::Gone));

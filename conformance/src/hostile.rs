@@ -103,6 +103,53 @@ fn secure(input: &[u8], mode: Mode, me: EndpointId, other: EndpointId) -> Secure
     secure
 }
 
+/// Tests the datagrams between agents of a cluster: an agent with a session takes no bytes that its
+/// peer did not seal, answers nothing by more, and goes on. The first two bytes choose a genuine
+/// datagram and what is done with it; the others are the datagram, or its change.
+pub fn agents_datagram(data: &[u8]) {
+    use weft_cluster::session::{class, Sessions};
+    let [choice, which, bytes @ ..] = data else { return };
+    let at = |n: u8| std::net::SocketAddr::from(([10, 0, 0, n], 7117));
+    let key = JobKey::from_bytes(&[*choice & 1; 32]).expect("32 bytes are a key");
+    let keys = weft_cluster::ClusterKeys::from_key(key);
+    let now = Instant(1_000_000_000);
+    let mut sides = [1, 2].map(|_| Sessions::new("c", keys.clone(), now));
+    sides[0].send(now, at(2), class::NAMES, b"a message that is as long as most");
+    let (mut log, mut taken) = (Vec::new(), 0);
+    for to in [1, 0].into_iter().cycle().take(6) {
+        let out: Vec<_> = std::iter::from_fn(|| sides[1 - to].poll_transmit()).collect();
+        for (_, datagram) in out {
+            let from = at(2 - to as u8);
+            taken += usize::from(sides[to].receive(now, from, &datagram).is_some());
+            log.push((to, datagram));
+        }
+    }
+    assert_eq!(taken, 1, "a genuine message is taken");
+    let (to, genuine) = &log[usize::from(*which) % log.len()];
+    let mut hostile = if choice & 2 == 0 { bytes.to_vec() } else { genuine.clone() };
+    if choice & 2 != 0 {
+        hostile.iter_mut().zip(bytes).for_each(|(byte, change)| *byte ^= change);
+        hostile.truncate(genuine.len().saturating_sub(usize::from(*choice >> 4)));
+    }
+    let side = &mut sides[*to];
+    let from = if choice & 4 == 0 { at(2 - *to as u8) } else { at(9) };
+    assert!(side.receive(now, from, &hostile).is_none(), "took what nobody sealed, or a copy");
+    let answered: usize = std::iter::from_fn(|| side.poll_transmit()).map(|(_, d)| d.len()).sum();
+    assert!(answered <= hostile.len(), "{answered} bytes for {}", hostile.len());
+}
+
+/// Tests the messages between an agent and programs that use names: decoding never panics, and each
+/// message has one encoding.
+pub fn names_local(data: &[u8]) {
+    use weft_cluster::local::{request, said, Frame};
+    if let Frame::Whole(len, serial, one) = request(data) {
+        assert_eq!(one.encode(serial), data[..len], "a request with two encodings: {one:?}");
+    }
+    if let Frame::Whole(len, serial, one) = said(data) {
+        assert_eq!(one.encode(serial), data[..len], "an answer with two encodings: {one:?}");
+    }
+}
+
 /// Tests the cutting of a stream into frames: frames have the lengths that a packet and its trailer
 /// can have, and are the same however the stream arrives. The first byte chooses the trailer, the
 /// second the pieces in which the rest arrives.

@@ -212,6 +212,27 @@ fn broker_message__survives_hostile_bytes() {
 }
 
 #[test]
+fn agents_datagram__survives_hostile_bytes() {
+    let mut good = Vec::new();
+    for choice in 0..8 {
+        for which in 0..6 {
+            let mut steps = vec![choice, which];
+            steps.extend([0; 100]);
+            good.push(steps);
+        }
+    }
+    feed(&good, hostile::agents_datagram);
+}
+
+#[test]
+fn names_local__survive_hostile_bytes() {
+    let (requests, says) = weft_cluster::local::examples();
+    let mut good: Vec<Vec<u8>> = requests.iter().map(|one| one.encode(1)).collect();
+    good.extend(says.iter().map(|one| one.encode(1)));
+    feed(&good, hostile::names_local);
+}
+
+#[test]
 fn pmi_lines__survive_hostile_bytes() {
     let good = [
         &b"cmd=init pmi_version=1 pmi_subversion=1\n"[..],

@@ -39,11 +39,12 @@ pub mod xdp;
 
 pub use address::{Address, AddressError};
 pub use bytes::Bytes;
+pub use ip::advertised as own_addresses;
 pub use link::{ClosePoll, DirectMemory, Frame, Link, LinkError, LinkEvent, PeerInfo, Prediction};
 pub use link::{Reach, Sink, Trains, WaitFd};
 pub use packet::{BarePacket, PacketConfig, PacketLink};
 pub use ports::Ports;
-pub use random::random_u64;
+pub use random::{random_bytes, random_u64};
 pub use shm::{DirectCopy, ShmConfig, ShmLink};
 pub use tcp::{TcpConfig, TcpLink};
 pub use turn::{Next, Turn};

@@ -364,6 +364,11 @@ impl Subscriptions {
         behind.map(|(id, s)| Slow { id: *id, owner: s.owner, missed: s.missed })
     }
 
+    /// Returns true if there is this one.
+    pub fn has(&self, id: SubscriptionId) -> bool {
+        self.table.contains_key(&id)
+    }
+
     /// Returns how many there are.
     pub fn len(&self) -> usize {
         self.table.len()

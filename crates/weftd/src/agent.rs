@@ -1,5 +1,6 @@
 //! The main loop: rings of ranks on one side, links on the other.
 
+use crate::cluster::Cluster;
 use crate::links::Pool;
 use crate::options::{Options, SHARING_MAX};
 use crate::room::{Room, CALLERS_MAX, CALLERS_OF_USER, TOTALS};
@@ -28,6 +29,7 @@ pub struct Agent {
     room: Room,
     desk: Desk,
     broker: Broker,
+    cluster: Option<Cluster>,
     look_at: Instant,
     listen_at: Instant,
     empty_since: Option<Instant>,
@@ -51,6 +53,10 @@ impl Agent {
         let broker = open_broker(&options)?;
         let pool = Pool::open(&options)?;
         let now = sys::now();
+        let cluster = match options.cluster.name.is_empty() {
+            true => None,
+            false => Some(Cluster::open(&options, now)?),
+        };
         let room = Room::new(options.clone(), pool, sys::effective_user(), now);
         Ok(Agent {
             options,
@@ -58,6 +64,7 @@ impl Agent {
             room,
             desk,
             broker,
+            cluster,
             look_at: now,
             listen_at: now,
             empty_since: Some(now),
@@ -79,6 +86,13 @@ impl Agent {
     /// Refuses new ranks; the agent ends when the present ones have left.
     pub fn drain(&mut self) {
         self.room.draining = true;
+    }
+
+    /// Leaves the cluster in good order. Returns the path of the socket for names.
+    pub fn leave(&mut self) -> Option<String> {
+        let mut cluster = self.cluster.take()?;
+        cluster.leave(sys::now());
+        Some(cluster.path().to_string())
     }
 
     /// Does one round. True if there was work.
@@ -136,6 +150,9 @@ impl Agent {
         self.room.clear();
         let sharing = &self.options.sharing;
         self.broker.serve(&|one, other| sharing.may(one, other));
+        if let Some(cluster) = &mut self.cluster {
+            cluster.serve(now);
+        }
         self.answer(now);
         match self.room.is_empty() {
             true => {
@@ -149,11 +166,18 @@ impl Agent {
     /// ranks.
     fn answer(&mut self, now: Instant) {
         let (hub, room, broker, mut stop) = (&self.hub, &self.room, &self.broker, false);
+        let cluster = self.cluster.as_ref();
         self.desk.serve(now, |question, user| {
             let is_owner = room.commands(user);
             let ranks = room.ranks();
             match question {
-                Question::Status => report(hub, room, broker, user),
+                Question::Status => {
+                    let mut text = report(hub, room, broker, user);
+                    if let Some(cluster) = cluster {
+                        cluster.report(&mut |n, value| text.push_str(&format!("{n} {value}\n")));
+                    }
+                    text
+                }
                 Question::Stop if !is_owner => "refused: not its owner\n".to_string(),
                 Question::Stop if ranks > 0 => format!(
                     "refused: {ranks} ranks are attached; try again when their jobs have ended, \
@@ -216,9 +240,15 @@ impl Agent {
         self.hub.wait_fds(fds);
         self.desk.wait_fds(fds);
         self.broker.wait_fds(fds);
+        let mut keeps = self.broker.keeps();
+        if let Some(cluster) = &self.cluster {
+            cluster.wait_fds(fds);
+            keeps |= cluster.keeps();
+        }
         // A caller not yet accepted may have sent everything: no descriptor would end the sleep.
         let mut idle = self.hub.prepare_wait() && !self.hub.has_callers();
-        let mut until = now + if self.broker.keeps() { SLEEP_KEPT } else { SLEEP_MAX };
+        let mut until = now + if keeps { SLEEP_KEPT } else { SLEEP_MAX };
+        until = self.cluster.as_ref().map_or(until, |c| until.min(c.next_timeout()));
         for seat in self.room.seats.values_mut() {
             until = seat.next_timeout().map_or(until, |at| until.min(at));
             for carrier in seat.carriers() {

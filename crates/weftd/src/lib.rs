@@ -10,6 +10,7 @@
 //! - `seat.rs`: the state of one rank: its links, and a [`weft_agent::Proxy`], which
 //!   acts for it.
 //! - `links.rs`: sockets that were opened before rights were dropped.
+//! - `cluster/`: the agent's part in a cluster: hosts and names.
 //! - `options.rs`: settings, quotas; `status.rs`: the status socket.
 //! - `limit.rs`: limits on the log.
 //! - `rights.rs`: dropping rights; `sys/`: the system calls.
@@ -20,6 +21,7 @@
 #![warn(missing_docs)]
 
 mod agent;
+pub mod cluster;
 pub mod limit;
 mod links;
 pub mod options;

@@ -133,7 +133,8 @@ fn serve(options: Options, logger: &Logger) -> Result<(), String> {
             }
         }
     }
-    for path in [name.clone(), format!("{name}-desk")] {
+    let names = agent.leave();
+    for path in [name.clone(), format!("{name}-desk")].into_iter().chain(names) {
         if !path.starts_with('@') {
             // The agent may run as another user by now, who may not remove it; the next agent finds
             // that nobody listens there.

@@ -1,5 +1,6 @@
 //! Settings of the agent, from its command line.
 
+use crate::cluster::ClusterOptions;
 use lexopt::{Arg::Long, Arg::Short, Parser, ValueExt};
 use std::ffi::OsString;
 use std::fmt;
@@ -160,6 +161,8 @@ pub struct Options {
     pub sharing: Sharing,
     /// Limits of users and ranks.
     pub quotas: Quotas,
+    /// The cluster that it is a member of.
+    pub cluster: ClusterOptions,
 }
 
 impl Default for Options {
@@ -189,6 +192,7 @@ impl Default for Options {
                 groups: 64,
                 sharing: None,
             },
+            cluster: ClusterOptions::default(),
         }
     }
 }
@@ -207,6 +211,13 @@ fn default_name() -> String {
 /// A wrong word of the command line; the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wrong(String);
+
+impl Wrong {
+    /// Makes it from the reason.
+    pub fn new(why: String) -> Wrong {
+        Wrong(why)
+    }
+}
 
 impl fmt::Display for Wrong {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -247,6 +258,20 @@ usage: weftd [options]
   --share USERS      ranks in different containers of this host share memory if they are of one
                      job, and of: same (one user), any (any users), or ranges of user numbers such
                      as 100000-165535, within which users may differ; off: none [same]
+  --cluster NAME     make one cluster with the agents of other hosts that have this name and its
+                     key: hosts and names, `weft cluster`, `weft names`
+  --cluster-key FILE its key, made by `weft cluster init` [/etc/weft/cluster.key for root,
+                     ~/.config/weft/cluster.key for other users]
+  --join LIST        places of other agents, separated by commas: HOST, HOST:PORT, n[1-9], a name
+                     with several addresses (a headless service), @FILE, slurm (the hosts of the
+                     allocation); they are looked up again and again
+  --cluster-port N   UDP port of the agents [7117]
+  --cluster-address IP  address at which others reach this agent [by route]
+  --cluster-multicast on|off  call agents on the local network [on]
+  --tolerance-ms N   silence after which a host is lost, the same on all hosts, 50 to 30000 [1500]
+  --names-quota N    claims of names of one user [1024]
+  --names-rule RULE  USERS:TYPES:WORDS, as 1000-1999:5000-5999:no-claim,see-own; repeat for more,
+                     the first that holds counts [all:all:claim,see-all]
   --faults SPEC      faults that its UDP links inject, for tests: loss=1%,dup=1%,reorder=1%,seed=7
   --status           print the status of the agent at NAME
   --stop             end the agent at NAME, unless ranks are attached
@@ -288,7 +313,9 @@ impl Options {
             options.ports = ports(ports::VARIABLE, &range)?;
         }
         let mut words = Parser::from_args(words);
-        while options.take(&mut words)? {}
+        let mut join = Vec::new();
+        while options.take(&mut words, &mut join)? {}
+        options.cluster.finish(&join)?;
         if options.kernel && options.xdp {
             let why = "--kernel: an interface has one XDP program; leave xdp out of --links";
             return Err(Wrong(why.into()));
@@ -307,13 +334,30 @@ impl Options {
     }
 
     /// Takes the next option and its value. Returns false if there is none.
-    fn take(&mut self, words: &mut Parser) -> Result<bool, Wrong> {
+    fn take(&mut self, words: &mut Parser, join: &mut Vec<String>) -> Result<bool, Wrong> {
         let Some(word) = words.next()? else { return Ok(false) };
+        if let Long(name) = word {
+            let name = name.to_string();
+            let value = || Ok(words.value()?.string()?);
+            if self.cluster.take(&name, value, join)? {
+                return Ok(true);
+            }
+            return self.take_long(&name, words);
+        }
         match word {
+            Short('h') => self.action = Action::Help,
+            Short('V') => self.action = Action::Version,
+            other => return Err(other.unexpected().into()),
+        }
+        Ok(true)
+    }
+
+    fn take_long(&mut self, name: &str, words: &mut Parser) -> Result<bool, Wrong> {
+        match Long(name) {
             Long("status") => self.action = Action::Status,
             Long("stop") => self.action = Action::Stop,
-            Long("help") | Short('h') => self.action = Action::Help,
-            Long("version") | Short('V') => self.action = Action::Version,
+            Long("help") => self.action = Action::Help,
+            Long("version") => self.action = Action::Version,
             Long("once") => self.once = true,
             Long("kernel") => self.kernel = true,
             Long("name") => self.name = words.value()?.string()?,

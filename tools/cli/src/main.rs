@@ -6,9 +6,11 @@
 extern crate weft_run;
 
 mod app;
+mod cluster;
 mod demo;
 mod doctor;
 mod info;
+mod names;
 mod pages;
 mod selftest;
 mod sim;
@@ -66,6 +68,8 @@ enum Command {
     LabProxy(lab::proxy::Args),
     Sim(sim::Args),
     Top(top::Args),
+    Cluster(cluster::Args),
+    Names(names::Args),
     App(app::Args),
     Completions(pages::Completions),
     Man(pages::Man),
@@ -106,6 +110,8 @@ fn dispatch(command: Command) -> Result<ExitCode> {
         Command::LabProxy(args) => lab::proxy::run(&args),
         Command::Sim(args) => sim::run(args),
         Command::Top(args) => top::run(args),
+        Command::Cluster(args) => cluster::run(args),
+        Command::Names(args) => names::run(args),
         Command::App(args) => app::run(args),
         Command::Completions(args) => pages::completions(&args, &Cli::command()),
         Command::Man(args) => pages::man(&args, &Cli::command()),

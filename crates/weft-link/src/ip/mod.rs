@@ -15,7 +15,7 @@ pub(crate) struct Route {
 }
 
 /// Lists this host's addresses that others may reach, best first.
-pub(crate) fn advertised() -> Vec<IpAddr> {
+pub fn advertised() -> Vec<IpAddr> {
     let all = sys::interfaces().unwrap_or_default();
     // Nothing is sent to these documentation addresses (RFC 5737, RFC 3849): the kernel only tells
     // the source addresses of its default routes.

@@ -25,6 +25,12 @@ pub enum Purpose {
     Counters,
     /// The proof of a rank that an agent joins to another one over shared memory.
     Joined,
+    /// The proofs of agents of a cluster to each other.
+    ClusterProof,
+    /// The keys of a session of two agents.
+    ClusterSession,
+    /// The numbers that an agent answers with, without keeping them.
+    ClusterCookie,
 }
 
 impl Purpose {
@@ -38,6 +44,9 @@ impl Purpose {
             Purpose::PublicId => b"weft 1 public id",
             Purpose::Counters => b"weft 1 counters",
             Purpose::Joined => b"weft 1 joined",
+            Purpose::ClusterProof => b"weft 1 cluster proof",
+            Purpose::ClusterSession => b"weft 1 cluster session",
+            Purpose::ClusterCookie => b"weft 1 cluster cookie",
         }
     }
 }

@@ -188,6 +188,8 @@ pub enum Gone {
         /// The signal.
         signal: u32,
     },
+    /// Its owner ended, in a way that the kernel did not tell.
+    Ended,
     /// An older claim of another host came to light when two parts of the cluster met.
     Conflict {
         /// The host of the older claim.
@@ -217,6 +219,7 @@ impl fmt::Display for Gone {
             Gone::Withdrawn => f.write_str("withdrawn by its owner"),
             Gone::Exited { status } => write!(f, "its owner ended with status {status}"),
             Gone::Killed { signal } => write!(f, "signal {signal} ended its owner"),
+            Gone::Ended => f.write_str("its owner ended"),
             Gone::Conflict { winner } => write!(f, "host {winner} has an older claim"),
             Gone::PutOut { by } => write!(f, "host {by} put the slow member out"),
             Gone::Replaced { incarnation } => {
@@ -242,6 +245,7 @@ impl Value for Gone {
             4 => Gone::Conflict { winner: HostId(detail) },
             5 => Gone::PutOut { by: HostId(detail) },
             6 => Gone::Replaced { incarnation: detail },
+            7 if detail == 0 => Gone::Ended,
             _ => return Err(WireError::Value { name: "gone" }),
         })
     }
@@ -253,6 +257,7 @@ impl Value for Gone {
             Gone::Conflict { winner } => (4, winner.0),
             Gone::PutOut { by } => (5, by.0),
             Gone::Replaced { incarnation } => (6, incarnation),
+            Gone::Ended => (7, 0),
             Gone::Withdrawn | Gone::Host(_) | Gone::CutOff | Gone::Missing => (1, 0),
         };
         to.value(&code);

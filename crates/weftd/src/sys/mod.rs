@@ -1,7 +1,8 @@
 //! System calls of the agent.
 
 use std::io;
-use std::os::fd::AsRawFd;
+use std::net::{Ipv4Addr, UdpSocket};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -207,4 +208,55 @@ pub fn ends() -> u32 {
 pub fn end_with_parent() {
     // SAFETY: no memory is passed.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM, 0, 0, 0) };
+}
+
+/// Returns process and user at the other end, as the kernel reports them.
+pub fn peer_process(stream: &UnixStream) -> Option<(u32, u32)> {
+    let mut cred = libc::ucred { pid: 0, uid: u32::MAX, gid: 0 };
+    let mut len = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: `cred` is writable for `len` bytes.
+    let got = unsafe {
+        libc::getsockopt(
+            stream.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut cred).cast(),
+            &mut len,
+        )
+    };
+    (got == 0).then_some((cred.pid.max(0) as u32, cred.uid))
+}
+
+/// Returns a descriptor that is readable once the process has ended. `None`: there is no such
+/// process in this process's namespace.
+pub fn process_fd(process: u32) -> Option<OwnedFd> {
+    // SAFETY: no memory is passed.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, process as libc::pid_t, 0) };
+    let fd = libc::c_int::try_from(fd).ok().filter(|fd| *fd >= 0)?;
+    // SAFETY: the call made the descriptor, and nobody else has it.
+    Some(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Returns for each descriptor if it is readable, or ended, now.
+pub fn readable(fds: &[RawFd]) -> Vec<bool> {
+    let one = |fd: &RawFd| libc::pollfd { fd: *fd, events: libc::POLLIN, revents: 0 };
+    let mut polls: Vec<libc::pollfd> = fds.iter().map(one).collect();
+    // SAFETY: `polls` is writable for its length.
+    unsafe { libc::poll(polls.as_mut_ptr(), polls.len() as libc::nfds_t, 0) };
+    polls.iter().map(|p| p.revents != 0).collect()
+}
+
+/// Has multicasts of a socket leave by the interface with this address.
+pub fn send_multicast_from(socket: &UdpSocket, address: Ipv4Addr) -> io::Result<()> {
+    let address = libc::in_addr { s_addr: u32::from_ne_bytes(address.octets()) };
+    // SAFETY: the option takes an address of this length.
+    check(unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_IP,
+            libc::IP_MULTICAST_IF,
+            (&raw const address).cast(),
+            size_of::<libc::in_addr>() as libc::socklen_t,
+        )
+    })
 }

@@ -56,62 +56,7 @@ pub fn allocation(lookup: impl Fn(&str) -> Option<String>) -> Result<Option<Allo
 
 /// Returns the names in a hostlist expression, in its order.
 fn expand(list: &str) -> Result<Vec<String>> {
-    let mut names = Vec::new();
-    for word in split(list)? {
-        for name in word_of(word)? {
-            // A name that starts with a dash would be an option.
-            ensure!(!name.is_empty() && !name.starts_with('-'), "{name:?} is not a host name");
-            ensure!(names.len() < MOST, "more than {MOST} hosts");
-            names.push(name);
-        }
-    }
-    ensure!(!names.is_empty(), "it names no host");
-    Ok(names)
-}
-
-/// Splits at the commas outside brackets.
-fn split(list: &str) -> Result<Vec<&str>> {
-    let (mut words, mut start, mut inside) = (Vec::new(), 0, false);
-    for (at, c) in list.char_indices() {
-        match c {
-            '[' if !inside => inside = true,
-            ']' if inside => inside = false,
-            '[' | ']' => bail!("brackets do not match"),
-            ',' if !inside => {
-                words.push(&list[start..at]);
-                start = at + 1;
-            }
-            _ => {}
-        }
-    }
-    ensure!(!inside, "brackets do not match");
-    words.push(&list[start..]);
-    Ok(words)
-}
-
-/// Expands one word: the text before its first brackets, then each number in them, then each
-/// expansion of the rest.
-fn word_of(word: &str) -> Result<Vec<String>> {
-    let Some((before, rest)) = word.split_once('[') else { return Ok(vec![word.to_owned()]) };
-    let (ranges, after) = rest.split_once(']').context("brackets do not match")?;
-    let after = word_of(after)?;
-    let mut names = Vec::new();
-    for range in ranges.split(',') {
-        let (first, last) = range.split_once('-').unwrap_or((range, range));
-        let number = |text: &str| {
-            let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-            let number = text.parse::<u32>().ok().filter(|_| digits);
-            number.with_context(|| format!("{text:?} in {word} is no number"))
-        };
-        let (from, to) = (number(first)?, number(last)?);
-        ensure!(from <= to, "{range} in {word} runs backwards");
-        for number in from..=to {
-            let width = first.len();
-            names.extend(after.iter().map(|end| format!("{before}{number:0width$}{end}")));
-            ensure!(names.len() <= MOST, "more than {MOST} hosts");
-        }
-    }
-    Ok(names)
+    weft_cluster::hostlist::expand(list).map_err(anyhow::Error::msg)
 }
 
 /// Expands counts such as `4(x3),2`.

@@ -1,0 +1,47 @@
+//! A cluster of agents, beside its protocol: the key, authenticated datagrams, and the way of
+//! programs to the names.
+//!
+//! The crate `weft-names` decides, without an operating system. This crate has what agents and
+//! programs need around it:
+//!
+//! - `key`: the key of a cluster and its file.
+//! - `session`: datagrams between agents, each authenticated under keys of a session.
+//! - `local`: the messages between an agent and the programs of its host.
+//! - `client`: [`Names`], a program's connection to its agent.
+//! - `name`: names as people write them; `hostlist`: hosts as Slurm writes them.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use weft_cluster::{Name, Names, Spec};
+//!
+//! # fn main() -> Result<(), weft_cluster::NamesError> {
+//! let mut names = Names::connect()?;
+//! let pump: Name = "pump:7".parse()?;
+//! names.claim(&Spec::new(&pump).address("10.0.0.1:4000".parse().unwrap()))?;
+//! let found = names.wait(&pump, 1, Duration::from_secs(10))?;
+//! println!("pump 7 is at {:?}", found[0].name.address);
+//! # Ok(())
+//! # }
+//! ```
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
+pub mod client;
+pub mod hostlist;
+pub mod key;
+pub mod local;
+pub mod name;
+pub mod session;
+
+pub use client::{Names, NamesError, Spec, Watch};
+pub use key::{ClusterKeys, KeyError, KeyFile};
+pub use name::Name;
+pub use weft_names as names;
+
+/// The UDP port of agents, unless the user gives another.
+pub const PORT: u16 = 7117;
+
+/// Returns the address of the socket for names of the agent at `agent`.
+pub fn socket_name(agent: &str) -> String {
+    format!("{agent}-names")
+}

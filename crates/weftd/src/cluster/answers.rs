@@ -1,0 +1,219 @@
+//! Answers to the programs of this host.
+
+use super::callers::CallerId;
+use super::Cluster;
+use std::collections::BTreeSet;
+use std::time::Duration;
+use weft_cluster::local::{Host, Request, Say, VERSION};
+use weft_cluster::names::directory::Gone;
+use weft_cluster::names::node::{ClaimId, Standing};
+use weft_cluster::names::{Binding, Claim, Filter, SubscriptionId};
+use weft_core::Instant;
+
+/// Names, or hosts, in one answer.
+const PAGE: usize = 256;
+
+impl Cluster {
+    /// Reads requests of programs, answers them, and follows their ends.
+    pub(super) fn attend(&mut self, now: Instant) {
+        let (requests, ended) = self.callers.serve(now);
+        for (id, serial, request) in requests {
+            let is_hello = matches!(request, Request::Hello(_));
+            let Some(caller) = self.callers.get_mut(id) else { continue };
+            if caller.is_greeted == is_hello {
+                // The first request, and no other, is the greeting.
+                self.callers.dismiss(id);
+                continue;
+            }
+            let says = self.answer(now, id, serial, request);
+            if let Some(caller) = self.callers.get_mut(id) {
+                says.iter().for_each(|say| caller.say(serial, say));
+            }
+            // Events that the request caused go after its answer.
+            self.flush(now);
+        }
+        for (owner, gone) in ended {
+            self.node.owner_ended(now, owner, gone);
+            self.claims.retain(|_, (id, _)| *id != owner.serial);
+            self.subscriptions.retain(|_, id| *id != owner.serial);
+        }
+        self.tell_watchers();
+    }
+
+    /// Returns the answer to a request; none: it comes later.
+    fn answer(&mut self, now: Instant, id: CallerId, serial: u32, request: Request) -> Vec<Say> {
+        match request {
+            Request::Hello(version) => vec![self.greet(id, version)],
+            Request::Claim(name) => self.claim(now, id, serial, name).into_iter().collect(),
+            Request::Withdraw(claim) => {
+                let is_own = self.claims.get(&claim).is_some_and(|(owner, _)| *owner == id);
+                if is_own {
+                    self.claims.remove(&claim);
+                    self.node.withdraw(now, ClaimId(claim));
+                }
+                vec![Say::Done(claim)]
+            }
+            Request::Watch { kind, lower, upper, mode, timeout_ms } => {
+                let timeout = (timeout_ms > 0).then(|| Duration::from_millis(timeout_ms));
+                let filter = Filter { kind, lower, upper, mode, timeout };
+                vec![self.watch(now, id, filter)]
+            }
+            Request::Unwatch(number) => {
+                let subscription = SubscriptionId(number);
+                if self.subscriptions.get(&subscription) == Some(&id) {
+                    self.subscriptions.remove(&subscription);
+                    self.node.unsubscribe(subscription);
+                }
+                vec![Say::Done(number)]
+            }
+            Request::List(first, last) => self.list(id, first, last),
+            Request::Hosts => self.hosts(now),
+            Request::WatchHosts => {
+                if let Some(caller) = self.callers.get_mut(id) {
+                    caller.watches_hosts = true;
+                }
+                vec![Say::Done(0)]
+            }
+            Request::Report => {
+                let mut text = String::new();
+                self.report(&mut |name, value| text.push_str(&format!("{name} {value}\n")));
+                vec![Say::Text(text)]
+            }
+            Request::Mail { .. } => vec![Say::Refused("this agent carries no messages".into())],
+        }
+    }
+
+    fn greet(&mut self, id: CallerId, version: u32) -> Say {
+        if version != VERSION {
+            self.callers.dismiss(id);
+            return Say::Refused(format!(
+                "the agent speaks version {VERSION} of names, and the program {version}"
+            ));
+        }
+        if let Some(caller) = self.callers.get_mut(id) {
+            caller.is_greeted = true;
+        }
+        let me = self.node.me();
+        Say::Welcome(self.options.name.clone(), me.host, me.life)
+    }
+
+    fn claim(&mut self, now: Instant, id: CallerId, serial: u32, name: Claim) -> Option<Say> {
+        let owner = self.callers.get_mut(id)?.owner;
+        match self.node.claim(now, Claim { owner, ..name }) {
+            Ok((ClaimId(claim), Standing::Held)) => {
+                self.claims.insert(claim, (id, None));
+                Some(Say::Done(claim))
+            }
+            Ok((ClaimId(claim), Standing::Pending)) => {
+                self.claims.insert(claim, (id, Some(serial)));
+                None
+            }
+            Err(why) => Some(Say::Refused(why.to_string())),
+        }
+    }
+
+    /// Answers a claim that was being decided.
+    pub(super) fn decided(&mut self, claim: u64, outcome: Result<(), String>) {
+        let Some((id, serial)) = self.claims.get_mut(&claim) else { return };
+        let (id, Some(serial)) = (*id, serial.take()) else { return };
+        let say = match outcome {
+            Ok(()) => Say::Done(claim),
+            Err(why) => {
+                self.claims.remove(&claim);
+                Say::Refused(why)
+            }
+        };
+        if let Some(caller) = self.callers.get_mut(id) {
+            caller.say(serial, &say);
+        }
+    }
+
+    /// Tells a program that others ended its claim.
+    pub(super) fn lost(&mut self, claim: u64, gone: Gone) {
+        let Some((id, _)) = self.claims.remove(&claim) else { return };
+        if let Some(caller) = self.callers.get_mut(id) {
+            log::info!("cluster {}: claim {claim} of {}: {gone}", self.options.name, caller.owner);
+            caller.say(0, &Say::Lost(claim, gone));
+        }
+    }
+
+    fn watch(&mut self, now: Instant, id: CallerId, filter: Filter) -> Say {
+        let Some(caller) = self.callers.get_mut(id) else { return Say::Done(0) };
+        match self.node.subscribe(now, caller.owner, filter) {
+            Ok(subscription) => {
+                // The snapshot can be read at once.
+                caller.readable.insert(subscription.0);
+                self.subscriptions.insert(subscription, id);
+                Say::Done(subscription.0)
+            }
+            Err(why) => Say::Refused(why.to_string()),
+        }
+    }
+
+    /// Passes events on to programs that read them. Those of others wait in their subscriptions,
+    /// which are bounded.
+    pub(super) fn tell_watchers(&mut self) {
+        let (node, subscriptions) = (&mut self.node, &mut self.subscriptions);
+        for (_, caller) in self.callers.iter_mut().filter(|(_, c)| !c.readable.is_empty()) {
+            while caller.has_room() {
+                let Some(number) = caller.readable.first().copied() else { break };
+                let id = SubscriptionId(number);
+                match node.read(id) {
+                    Some(event) => caller.say(0, &Say::Name(number, event)),
+                    None => {
+                        caller.readable.remove(&number);
+                    }
+                }
+            }
+        }
+        // A subscription whose time was over is gone.
+        if subscriptions.len() != node.subscriptions().len() {
+            subscriptions.retain(|id, _| node.subscriptions().has(*id));
+        }
+    }
+
+    fn list(&mut self, id: CallerId, first: u32, last: u32) -> Vec<Say> {
+        let Some(user) = self.callers.get_mut(id).map(|c| c.owner.user) else { return Vec::new() };
+        let (directory, policy) = self.node.directory();
+        let kinds: BTreeSet<u32> =
+            directory.types().filter(|k| (first..=last).contains(k)).collect();
+        let of = |kind| directory.all(policy, user, kind, 0, u32::MAX);
+        let all: Vec<Binding> = kinds.into_iter().flat_map(of).cloned().collect();
+        let mut says: Vec<Say> =
+            all.chunks(PAGE).map(|page| Say::Names(true, page.to_vec())).collect();
+        says.push(Say::Names(false, Vec::new()));
+        says
+    }
+
+    fn hosts(&mut self, now: Instant) -> Vec<Say> {
+        let records: Vec<_> =
+            self.node.members().iter().map(|m| (m.record, m.is_up(), m.since)).collect();
+        let mut hosts = Vec::with_capacity(records.len());
+        for (record, is_up, since) in records {
+            let names = self.node.directory().0.origin(record.host).map_or(0, |o| o.len());
+            let link = self.node.links().get(record.host);
+            let round_trip = link.and_then(|l| l.round_trip).unwrap_or_default();
+            hosts.push(Host {
+                host: record.host,
+                life: record.life,
+                is_up,
+                step: record.number,
+                agent: record.agent,
+                address: record.address,
+                cause: record.cause,
+                since_ms: now.since(since).as_millis() as u64,
+                round_trip_ns: round_trip.as_nanos() as u64,
+                probes: link.map_or(0, |l| l.probes),
+                answers: link.map_or(0, |l| l.answers),
+                key: self.sessions.key_of(record.address).unwrap_or(0),
+                // The agent's own is not counted.
+                names: names.saturating_sub(1) as u32,
+                name: self.name_of(record.host),
+            });
+        }
+        let mut says: Vec<Say> =
+            hosts.chunks(PAGE).map(|page| Say::Hosts(true, page.to_vec())).collect();
+        says.push(Say::Hosts(false, Vec::new()));
+        says
+    }
+}

@@ -1,0 +1,388 @@
+//! The agent's part in a cluster: one UDP socket towards other agents, one Unix socket towards the
+//! programs of this host, and the state machine of `weft-names` between them.
+//!
+//! It runs in the loop of the agent, a bounded piece of work at a time, beside the rings of ranks.
+
+mod answers;
+mod callers;
+mod finding;
+pub mod options;
+
+pub use options::ClusterOptions;
+
+use crate::options::Options;
+use crate::sys;
+use callers::{CallerId, Callers};
+use finding::{own_address, Finder};
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+use weft_cluster::key::KeyFile;
+use weft_cluster::local::Say;
+use weft_cluster::names::directory::See;
+use weft_cluster::names::node::ClaimId;
+use weft_cluster::names::{
+    Claim, Config, Event, HostId, Life, Node, Owner, Policy, Rule, SubscriptionId,
+};
+use weft_cluster::session::{class, cluster_id, Notice, Sessions};
+use weft_core::Instant;
+use weft_link::{LinkError, WaitFd};
+
+/// Datagrams taken in a round.
+const AT_ONCE: usize = 64;
+/// Time between two looks at the key file.
+const KEY_AGAIN: Duration = Duration::from_secs(1);
+/// Longest datagram that is read; longer ones are cut, and forged then.
+const DATAGRAM_MAX: usize = 2048;
+/// The type under which each agent publishes the name of its host.
+pub const HOSTS: u32 = 0;
+/// The number that no user has.
+const NOBODY: u32 = u32::MAX;
+
+/// The agent's part in a cluster.
+pub struct Cluster {
+    options: ClusterOptions,
+    node: Node,
+    sessions: Sessions,
+    socket: UdpSocket,
+    finder: Finder,
+    keys: KeyFile,
+    keys_at: Instant,
+    callers: Callers,
+    /// Claims that hold or are being decided: the connection, and the serial of the request.
+    claims: BTreeMap<u64, (CallerId, Option<u32>)>,
+    subscriptions: BTreeMap<SubscriptionId, CallerId>,
+    is_cut_off: bool,
+    /// Datagrams that the system did not send.
+    unsendable: u64,
+    buffer: Box<[u8]>,
+}
+
+fn fail(what: String, fix: &'static str) -> impl FnOnce(io::Error) -> LinkError {
+    move |source| LinkError::System { what, source, fix }
+}
+
+fn host_name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let name = name.trim();
+    let fits = (1..=63).contains(&name.len()) && !name.chars().any(char::is_control);
+    if fits {
+        name.to_string()
+    } else {
+        "host".into()
+    }
+}
+
+/// Binds the socket of agents, for the family of the address that others reach.
+fn bind(address: IpAddr, port: u16) -> Result<UdpSocket, LinkError> {
+    let any: IpAddr = match address {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let what = format!("taking UDP port {port} for the cluster");
+    let fix = "another agent may have it: `--cluster-port N` on all hosts takes another";
+    let socket = UdpSocket::bind((any, port)).map_err(fail(what, fix))?;
+    let what = "making the cluster's socket not wait".to_string();
+    socket.set_nonblocking(true).map_err(fail(what, "end other programs"))?;
+    Ok(socket)
+}
+
+/// Returns IPv4 addresses as such, also where an IPv6 socket shows them.
+fn plain(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
+/// Publishes the name of this host, in the name of no user: it counts against nobody's quota.
+fn publish_host(node: &mut Node, now: Instant) {
+    let (host, address) = (node.me().host, node.me().address);
+    let users = NOBODY..=NOBODY;
+    let own = Rule { users, kinds: HOSTS..=HOSTS, claim: true, see: See::All };
+    node.set_policy(Policy::new(vec![own]));
+    let owner = Owner { user: NOBODY, process: std::process::id(), serial: 0 };
+    let instance = host.0 as u32;
+    let name = Claim::new(owner, HOSTS, instance..=instance).alias(&host_name());
+    if let Err(why) = node.claim(now, name.endpoint(host.0.max(1)).address(address)) {
+        log::warn!("the name of this host is not published: {why}");
+    }
+}
+
+impl Cluster {
+    /// Takes port and key, and looks for other agents.
+    ///
+    /// # Errors
+    /// The key is missing or open to others, the port is taken, or another agent serves there.
+    pub fn open(all: &Options, now: Instant) -> Result<Cluster, LinkError> {
+        let options = all.cluster.clone();
+        let user = sys::effective_user();
+        let path = options.key.clone().unwrap_or_else(|| KeyFile::usual(sys::is_root()));
+        let (file, keys) = KeyFile::open(&path, user).map_err(|e| LinkError::System {
+            what: "reading the key of the cluster".into(),
+            source: io::Error::other(e.to_string()),
+            fix: "`weft cluster init` makes a key; each host of the cluster has a copy",
+        })?;
+        let mut finder = Finder::new(&options.join, options.port, now);
+        let ip = options.address.unwrap_or_else(|| own_address(&finder.given().collect()));
+        let socket = bind(ip, options.port)?;
+        let port = socket.local_addr().map_or(options.port, |a| a.port());
+        if options.multicast && ip.is_ipv4() {
+            finder.listen(&socket);
+        }
+        let address = SocketAddr::new(ip, port);
+        let host = HostId(cluster_id(&format!("{} at {address}", options.name)));
+        let since = std::time::UNIX_EPOCH.elapsed().map_or(1, |t| t.as_micros() as u64);
+        let life = Life { incarnation: since, nonce: weft_link::random_u64() };
+        let config = Config {
+            tolerance: options.tolerance,
+            claims_per_user: options.claims,
+            ..Config::default()
+        };
+        let mut node = Node::new(config, host, life, address, now);
+        publish_host(&mut node, now);
+        node.set_policy(Policy::new(options.rules.clone()));
+        let sessions = Sessions::new(&options.name, keys, now);
+        log::info!("cluster {}: this host is {host}, at {address}", options.name);
+        Ok(Cluster {
+            options,
+            node,
+            sessions,
+            socket,
+            finder,
+            keys: file,
+            keys_at: now + KEY_AGAIN,
+            callers: Callers::open(&all.name)?,
+            claims: BTreeMap::new(),
+            subscriptions: BTreeMap::new(),
+            is_cut_off: false,
+            unsendable: 0,
+            buffer: vec![0; DATAGRAM_MAX].into(),
+        })
+    }
+
+    /// Does what there is to do, a bounded piece of it.
+    pub fn serve(&mut self, now: Instant) {
+        let news = self.finder.news();
+        if !news.is_empty() {
+            self.node.join(now, news);
+        }
+        if now >= self.keys_at {
+            self.keys_at = now + KEY_AGAIN;
+            self.look_at_keys();
+        }
+        let is_alone = self.node.members().ring().len() < 2;
+        let sessions = &mut self.sessions;
+        self.finder.call(now, &self.socket, is_alone, || sessions.call());
+        self.receive(now);
+        if self.node.next_timeout().is_some_and(|at| at <= now) {
+            self.node.handle_timeout(now);
+        }
+        if self.sessions.next_timeout().is_some_and(|at| at <= now) {
+            self.sessions.handle_timeout(now);
+        }
+        self.attend(now);
+        self.flush(now);
+    }
+
+    fn receive(&mut self, now: Instant) {
+        for _ in 0..AT_ONCE {
+            let (len, from) = match self.socket.recv_from(&mut self.buffer) {
+                Ok(got) => got,
+                // An earlier datagram was refused by its receiver's host: others may have come.
+                Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => continue,
+                Err(_) => return,
+            };
+            let from = plain(from);
+            if let Some((of, payload)) = self.sessions.receive(now, from, &self.buffer[..len]) {
+                if of == class::NAMES {
+                    self.node.handle_message(now, from, payload);
+                }
+            }
+            // Answers go before more comes.
+            self.flush(now);
+        }
+    }
+
+    /// Reads the key file again if it has changed.
+    fn look_at_keys(&mut self) {
+        match self.keys.reread(sys::effective_user()) {
+            None => {}
+            Some(Ok(keys)) => {
+                self.sessions.set_keys(keys);
+                log::info!("cluster {}: the key file has changed", self.options.name);
+            }
+            Some(Err(why)) => log::warn!("cluster {}: {why}", self.options.name),
+        }
+    }
+
+    /// Sends what is to be sent, and handles events.
+    fn flush(&mut self, now: Instant) {
+        while let Some(t) = self.node.poll_transmit() {
+            self.sessions.send(now, t.to, class::NAMES, &t.bytes);
+        }
+        while let Some((to, bytes)) = self.sessions.poll_transmit() {
+            let sent = self.socket.send_to(&bytes, to);
+            self.unsendable += u64::from(sent.is_err());
+        }
+        while let Some(notice) = self.sessions.poll_notice() {
+            self.on_notice(now, notice);
+        }
+        while let Some(event) = self.node.poll_event() {
+            self.on_event(event);
+        }
+        self.tell_watchers();
+    }
+
+    fn on_notice(&mut self, now: Instant, notice: Notice) {
+        let name = &self.options.name;
+        match notice {
+            Notice::Found(at) => self.node.join(now, [at]),
+            Notice::Dropped(from, why) => log::warn!(
+                "cluster {name}: what the agent at {from} sends is dropped: {}",
+                why.text()
+            ),
+            Notice::DroppedBy(by, why, version) => log::warn!(
+                "cluster {name}: the agent at {by} (version {version}) drops what this one sends: \
+                 {}",
+                why.text()
+            ),
+        }
+    }
+
+    /// Returns the name of a host; its address as long as the name has not come.
+    fn name_of(&self, host: HostId) -> String {
+        let (directory, _) = self.node.directory();
+        let origin = directory.origin(host);
+        let own = origin.and_then(|o| o.bindings().find(|b| b.name.kind == HOSTS));
+        let address = || self.node.members().get(host).map(|m| m.record.address.to_string());
+        let name = own.map(|b| b.name.alias.clone()).or_else(address);
+        name.unwrap_or_else(|| host.to_string())
+    }
+
+    fn on_event(&mut self, event: Event) {
+        match event {
+            Event::Member(e) => {
+                let name = self.name_of(e.host);
+                log::info!("cluster {}: host {name}: {e}", self.options.name);
+                let is_up = e.is_up();
+                let say = Say::Member(e.seq, e.host, name, e.life, e.number, is_up, e.cause);
+                self.tell_hosts(&say);
+            }
+            Event::CutOff | Event::Back => {
+                self.is_cut_off = event == Event::CutOff;
+                match self.is_cut_off {
+                    true => log::warn!(
+                        "cluster {}: this host hears no other; their names are hidden",
+                        self.options.name
+                    ),
+                    false => log::info!("cluster {}: others are heard again", self.options.name),
+                }
+                self.tell_hosts(&Say::Hears(!self.is_cut_off));
+            }
+            Event::Superseded { by, address } => log::error!(
+                "cluster {}: another agent of this host, at {address}, took its place (life {by}): \
+                 this one is no member any more; end one of the two",
+                self.options.name
+            ),
+            Event::OtherVersion { from, version } => log::warn!(
+                "cluster {}: the agent at {from} speaks version {version} of names",
+                self.options.name
+            ),
+            Event::Crowded { host } => log::warn!(
+                "cluster {}: host {host} is not taken in: the table is full",
+                self.options.name
+            ),
+            Event::Claimed(ClaimId(claim)) => self.decided(claim, Ok(())),
+            Event::Refused { claim, holder } => {
+                let why = format!("host {} has the name", self.name_of(holder));
+                self.decided(claim.0, Err(why));
+            }
+            Event::Undecided { claim, arbiter } => {
+                let arbiter = arbiter.map_or("no host".into(), |host| self.name_of(host));
+                let why = format!("nobody decided about the name in time; {arbiter} was asked");
+                self.decided(claim.0, Err(why));
+            }
+            Event::ClaimLost { claim, gone } => self.lost(claim.0, gone),
+            Event::Readable(id) => {
+                let caller = self.subscriptions.get(&id).copied();
+                if let Some(caller) = caller.and_then(|c| self.callers.get_mut(c)) {
+                    caller.readable.insert(id.0);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn tell_hosts(&mut self, say: &Say) {
+        let (mut slow, watchers) = (Vec::new(), self.callers.iter_mut());
+        for (id, caller) in watchers.filter(|(_, c)| c.watches_hosts) {
+            match caller.has_room() {
+                true => caller.say(0, say),
+                false => slow.push(id),
+            }
+        }
+        // A watcher that does not read would miss events: its end says so.
+        slow.into_iter().for_each(|id| self.callers.dismiss(id));
+    }
+
+    /// Adds the descriptors that become readable when there is something to do.
+    pub fn wait_fds(&self, out: &mut Vec<WaitFd>) {
+        out.push(WaitFd { fd: self.socket.as_raw_fd() });
+        self.callers.wait_fds(out);
+    }
+
+    /// True if something has to be done soon that no descriptor tells.
+    pub fn keeps(&self) -> bool {
+        self.callers.keeps()
+    }
+
+    /// Returns the time of the next deadline.
+    pub fn next_timeout(&self) -> Instant {
+        let times = [self.node.next_timeout(), self.sessions.next_timeout()];
+        let times = times.into_iter().chain([self.finder.next_timeout()]).flatten();
+        times.chain([self.keys_at]).min().unwrap_or(self.keys_at)
+    }
+
+    /// Returns the path of its socket, if it has one in a file system.
+    pub fn path(&self) -> &str {
+        self.callers.name()
+    }
+
+    /// Leaves in good order.
+    pub fn leave(&mut self, now: Instant) {
+        self.node.leave(now);
+        self.flush(now);
+    }
+
+    /// Passes the state of the cluster on, as names and values.
+    pub fn report(&self, show: &mut dyn FnMut(&str, &dyn std::fmt::Display)) {
+        let node = &self.node;
+        let (me, footprint) = (node.me(), node.footprint());
+        show("cluster", &self.options.name);
+        show("cluster_host", &me.host);
+        show("cluster_address", &me.address);
+        show("cluster_hosts", &node.members().ring().len());
+        show("cluster_watched", &footprint.links);
+        show("cluster_names", &footprint.names);
+        show("cluster_callers", &self.callers.len());
+        show("cluster_callers_refused", &self.callers.turned_away);
+        show("cluster_subscriptions", &node.subscriptions().len());
+        show("cluster_sessions", &self.sessions.len());
+        let ids: Vec<String> =
+            self.sessions.key_ids().iter().map(|k| format!("{k:016x}")).collect();
+        show("cluster_keys", &ids.join(","));
+        show("cluster_cut_off", &u8::from(node.is_cut_off()));
+        show("cluster_over", &u8::from(node.is_over()));
+        show("cluster_unsendable", &self.unsendable);
+        self.sessions.counters().each(&mut |name, value| show(&format!("cluster_{name}"), &value));
+        let stats = node.stats();
+        let names = weft_cluster::names::Stats::NAMES.iter().map(|(name, _)| *name);
+        for (name, value) in names.zip(stats.values()) {
+            show(&format!("names_{name}"), &value);
+        }
+        for slow in node.subscriptions().slow() {
+            let (id, owner, missed) = (slow.id.0, slow.owner, slow.missed);
+            show("names_slow", &format_args!("subscription {id} {owner} missed {missed}"));
+        }
+    }
+}

@@ -1,0 +1,403 @@
+//! Agents that are one cluster, as processes: joining, refusals, deaths, partitions, quotas.
+#![allow(non_snake_case)]
+
+use std::io::{BufRead, BufReader};
+use std::net::UdpSocket;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+use weft_cluster::client::Event;
+use weft_cluster::local::Host;
+use weft_cluster::names::directory::Gone;
+use weft_cluster::names::membership::Cause;
+use weft_cluster::names::{Mode, Notice, Pick};
+use weft_cluster::{KeyFile, Name, Names, Spec, Watch};
+use weft_conformance::{hosts, skip};
+
+/// Limit of every wait; reached only by a fault.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// A folder with the key of a cluster.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Folder {
+        let name = format!("weft-cluster-{:016x}", weft_link::random_u64());
+        let folder = Folder(std::env::temp_dir().join(name));
+        KeyFile::init(&folder.key()).unwrap();
+        folder
+    }
+
+    fn key(&self) -> PathBuf {
+        self.0.join("key")
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// An agent; killed when this value is dropped.
+struct Agent {
+    child: Child,
+    name: String,
+    address: String,
+}
+
+impl Agent {
+    fn start(key: &Path, words: &str) -> Agent {
+        Agent::named("test", key, words)
+    }
+
+    fn named(cluster: &str, key: &Path, words: &str) -> Agent {
+        let name = format!("@weft-test-{:016x}", weft_link::random_u64());
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weftd"));
+        command.args(["--links", "udp", "--user=", "--name", &name, "--cluster", cluster]);
+        command.arg("--cluster-key").arg(key).args(["--cluster-multicast", "off"]);
+        command.args(words.split_whitespace()).stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert!(line.contains("serving at"), "{line}");
+        let mut agent = Agent { child, name, address: String::new() };
+        agent.address = agent.reports("cluster_address");
+        agent
+    }
+
+    fn names(&self) -> Names {
+        Names::at(&self.name).unwrap()
+    }
+
+    fn reports(&self, what: &str) -> String {
+        let text = self.names().report().unwrap();
+        let value = |l: &str| l.strip_prefix(what)?.strip_prefix(' ').map(str::to_string);
+        text.lines().find_map(value).unwrap_or_else(|| panic!("{what} is not in {text}"))
+    }
+
+    fn hosts(&self) -> Vec<Host> {
+        self.names().hosts().unwrap()
+    }
+
+    fn ups(&self) -> usize {
+        self.hosts().iter().filter(|h| h.is_up).count()
+    }
+
+    fn end(mut self, signal: &str) {
+        let process = self.child.id().to_string();
+        assert!(Command::new("kill").args([signal, &process]).status().unwrap().success());
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Starts so many agents, which join the first.
+fn cluster(folder: &Folder, n: usize, words: &str) -> Vec<Agent> {
+    let mut agents = vec![Agent::start(&folder.key(), &format!("--cluster-port 0 {words}"))];
+    for _ in 1..n {
+        let join = format!("--cluster-port 0 --join {} {words}", agents[0].address);
+        agents.push(Agent::start(&folder.key(), &join));
+    }
+    until("all are one cluster", || agents.iter().all(|a| a.ups() == n));
+    agents
+}
+
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + LIMIT;
+    while !holds() {
+        assert!(Instant::now() < end, "it never came: {what}");
+        // tidy-allow(sleep): between two looks at other processes.
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn name(text: &str) -> Name {
+    text.parse().unwrap()
+}
+
+fn spec(text: &str, port: u16) -> Spec {
+    Spec::new(&name(text)).address(([10, 0, 0, 1], port).into())
+}
+
+fn next(watch: &mut Watch) -> Notice {
+    watch.next(LIMIT).unwrap().expect("an event").notice
+}
+
+/// Not a test: the process that others start to claim a name.
+#[test]
+fn child__claims_and_stays() {
+    let Ok(agent) = std::env::var("WEFT_TEST_CLAIM_AT") else { return };
+    let mut names = Names::at(&agent).unwrap();
+    names.claim(&spec("child:1", 1)).unwrap();
+    let _ = names.event(LIMIT);
+}
+
+fn claimant(agent: &Agent) -> Child {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "child__claims_and_stays"]).env("WEFT_TEST_CLAIM_AT", &agent.name);
+    command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+}
+
+#[test]
+fn names__are_found_on_all_hosts_and_end_with_their_owner() {
+    let folder = Folder::new();
+    let agents = cluster(&folder, 3, "");
+    let (mut here, mut there) = (agents[1].names(), agents[2].names());
+    let claim = here.claim(&spec("pump:7", 80)).unwrap();
+    let found = there.wait(&name("pump:7"), 1, LIMIT).unwrap();
+    assert_eq!(found[0].name.address, Some(([10, 0, 0, 1], 80).into()));
+    let found = there.resolve(&name("pump:7"), Pick::Turn).unwrap().cloned();
+    assert_eq!(found.unwrap().id.host, here.host());
+    assert!(there.resolve(&name("pump:8"), Pick::Turn).unwrap().is_none());
+    let mut watch = there.watch(&name("pump"), Mode::Each, None).unwrap();
+    assert!(matches!(next(&mut watch), Notice::Published(_)));
+    assert_eq!(next(&mut watch), Notice::SnapshotEnd);
+    here.withdraw(claim).unwrap();
+    assert!(matches!(next(&mut watch), Notice::Withdrawn(_, Gone::Withdrawn)));
+    let mut watch = there.watch(&name("child"), Mode::Each, None).unwrap();
+    assert_eq!(next(&mut watch), Notice::SnapshotEnd);
+    let mut child = claimant(&agents[1]);
+    assert!(matches!(next(&mut watch), Notice::Published(b) if b.name.owner.process == child.id()));
+    child.kill().unwrap();
+    let cause = next(&mut watch);
+    let is_end = |gone: &Gone| matches!(gone, Gone::Ended | Gone::Killed { signal: 9 });
+    assert!(matches!(&cause, Notice::Withdrawn(_, gone) if is_end(gone)), "{cause:?}");
+    child.wait().unwrap();
+}
+
+#[test]
+fn unique__a_second_claimant_is_refused_and_told_by_whom() {
+    let folder = Folder::new();
+    let agents = cluster(&folder, 2, "");
+    let (mut one, mut other) = (agents[0].names(), agents[1].names());
+    let claim = one.claim(&spec("boss", 1).unique()).unwrap();
+    for names in [&mut one, &mut other] {
+        let why = names.claim(&spec("boss", 2).unique()).unwrap_err().to_string();
+        assert!(why.contains("has the name"), "{why}");
+    }
+    one.withdraw(claim).unwrap();
+    until("it is free", || other.claim(&spec("boss", 2).unique()).is_ok());
+}
+
+#[test]
+fn agents__of_another_key_or_cluster_are_refused_and_named() {
+    let (folder, other) = (Folder::new(), Folder::new());
+    let agent = Agent::start(&folder.key(), "--cluster-port 0");
+    let join = format!("--cluster-port 0 --join {}", agent.address);
+    let strangers = [
+        (Agent::named("test", &other.key(), &join), "cluster_wrong_key"),
+        (Agent::named("toast", &folder.key(), &join), "cluster_other_cluster"),
+    ];
+    for (stranger, counter) in &strangers {
+        until(counter, || agent.reports(counter) != "0");
+        assert_eq!((agent.ups(), stranger.ups()), (1, 1));
+    }
+    assert_eq!(agent.reports("cluster_sessions"), "0");
+}
+
+#[test]
+fn key__is_refused_if_others_may_read_it_and_is_rotated_while_all_go_on() {
+    let folder = Folder::new();
+    let agents = cluster(&folder, 2, "");
+    let keys = KeyFile::rotate(&folder.key(), weftd::sys::effective_user()).unwrap();
+    let new = keys.all()[0].public_id();
+    let uses = |a: &Agent| a.hosts().iter().filter(|h| h.key == new).count();
+    until("the new key is in use", || agents.iter().all(|a| uses(a) == 1));
+    assert!(agents.iter().all(|a| a.ups() == 2));
+    let open = std::fs::Permissions::from_mode(0o644);
+    std::fs::set_permissions(folder.key(), open).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weftd"));
+    command.args(["--links", "udp", "--name", "@weft-test-open", "--cluster", "c"]);
+    let refused = command.arg("--cluster-key").arg(folder.key()).output().unwrap();
+    let why = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && why.contains("chmod 600"), "{why}");
+}
+
+#[test]
+fn agents__that_die_leave_or_return_are_told_with_the_cause() {
+    let folder = Folder::new();
+    let mut agents = cluster(&folder, 3, "--tolerance-ms 500");
+    let watcher = agents[0].names();
+    let of = |agents: &[Agent], address: &str| {
+        agents[0].hosts().into_iter().find(|h| h.address.to_string() == address).unwrap()
+    };
+    let mut names = agents[2].names();
+    names.claim(&spec("last:1", 1)).unwrap();
+    let mut watch = watcher.watch(&name("last"), Mode::Each, None).unwrap();
+    while !matches!(next(&mut watch), Notice::Published(_)) {}
+    let (left, killed) = (agents[1].address.clone(), agents[2].address.clone());
+    agents.pop().unwrap().end("-KILL");
+    until("it is lost", || matches!(of(&agents, &killed).cause, Cause::Lost { .. }));
+    let gone = loop {
+        if let Notice::Withdrawn(_, gone) = next(&mut watch) {
+            break gone;
+        }
+    };
+    assert!(matches!(gone, Gone::Host(Cause::Lost { .. })), "{gone:?}");
+    assert!(names.claim(&spec("last:2", 1)).is_err(), "its agent is gone");
+    agents.pop().unwrap().end("-TERM");
+    until("it left", || of(&agents, &left).cause == Cause::Left);
+    let before = of(&agents, &killed);
+    let port = killed.rsplit_once(':').unwrap().1;
+    let again = format!("--cluster-port {port} --tolerance-ms 500 --join {}", agents[0].address);
+    agents.push(Agent::start(&folder.key(), &again));
+    until("it is back in a later life", || {
+        let now = of(&agents, &killed);
+        now.is_up && now.life > before.life && now.host == before.host
+    });
+    assert_eq!(of(&agents, &left).cause, Cause::Left);
+}
+
+#[test]
+fn claims__of_one_user_are_bounded_and_others_see_no_more() {
+    let folder = Folder::new();
+    let agents = cluster(&folder, 2, "--names-quota 100");
+    let mut greedy = agents[0].names();
+    let granted = (0..10_000).filter(|n| greedy.claim(&spec(&format!("many:{n}"), 1)).is_ok());
+    assert_eq!(granted.count(), 100);
+    let why = greedy.claim(&spec("more", 1)).unwrap_err().to_string();
+    assert!(why.contains("100 claims"), "{why}");
+    let mut other = agents[1].names();
+    assert_eq!(other.wait(&name("many"), 100, LIMIT).unwrap().len(), 100);
+    drop(greedy);
+    until("they end with the connection", || other.resolve_all(&name("many")).unwrap().is_empty());
+}
+
+#[test]
+fn policy__forbids_claims_and_hides_names() {
+    let folder = Folder::new();
+    let user = weftd::sys::effective_user();
+    let rules = format!(
+        "--cluster-port 0 --names-rule {user}:secret:see-none --names-rule {user}:mine:no-claim"
+    );
+    let agent = Agent::start(&folder.key(), &rules);
+    let mut names = agent.names();
+    let why = names.claim(&spec("mine", 1)).unwrap_err().to_string();
+    assert!(why.contains("policy"), "{why}");
+    names.claim(&spec("secret", 1)).unwrap();
+    names.claim(&spec("plain", 1)).unwrap();
+    assert!(names.resolve_all(&name("secret")).unwrap().is_empty());
+    let listed = names.list().unwrap();
+    assert!(listed.iter().any(|b| b.name.alias == "plain"));
+    assert!(!listed.iter().any(|b| b.name.alias == "secret"));
+}
+
+#[test]
+fn subscriber__that_does_not_read_is_bounded_and_catches_up() {
+    let folder = Folder::new();
+    let agent = Agent::start(&folder.key(), "--cluster-port 0");
+    let mut names = agent.names();
+    let mut watch = names.watch(&name("busy"), Mode::Each, None).unwrap();
+    names.claim(&spec("busy:0", 1)).unwrap();
+    // More than sockets and queues hold.
+    for _ in 0..6000 {
+        let claim = names.claim(&spec("busy:1", 1)).unwrap();
+        names.withdraw(claim).unwrap();
+    }
+    names.claim(&spec("busy:2", 1)).unwrap();
+    let (mut seq, mut missed, mut there) = (0, 0, std::collections::BTreeSet::new());
+    while !there.contains(&2) {
+        let event = watch.next(LIMIT).unwrap().expect("an event");
+        seq += 1;
+        assert_eq!(event.seq, seq);
+        match event.notice {
+            Notice::Published(b) => assert!(there.insert(b.name.lower)),
+            Notice::Withdrawn(b, _) => assert!(there.remove(&b.name.lower)),
+            Notice::Missed { events } => missed += events,
+            _ => {}
+        }
+    }
+    assert!(missed > 0 && there.contains(&0), "{missed} missed, {there:?} there");
+}
+
+#[test]
+fn port__survives_hostile_bytes() {
+    let folder = Folder::new();
+    let agents = cluster(&folder, 2, "");
+    let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+    let mut state = 7u64;
+    for n in 0..20_000 {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        let mut bytes: Vec<u8> =
+            (0..state >> 33 & 127).map(|at| (state >> (at % 56)) as u8 ^ at as u8).collect();
+        if let [version, kind, ..] = &mut bytes[..] {
+            (*version, *kind) = (1 + (n % 16 == 0) as u8, (n % 7) as u8);
+        }
+        let _ = socket.send_to(&bytes, &agents[0].address);
+    }
+    until("they are counted", || agents[0].reports("cluster_malformed") != "0");
+    assert_eq!((agents[0].ups(), agents[1].ups()), (2, 2));
+    let mut names = agents[0].names();
+    names.claim(&spec("alive", 1)).unwrap();
+    agents[1].names().wait(&name("alive"), 1, LIMIT).unwrap();
+}
+
+/// Claims a unique name on both sides of a cable that is cut, and joins the sides again. Returns
+/// the outcome for one side: true if it lost the name.
+fn parted(host: &hosts::Host, key: &Path, step: &std::sync::Barrier) -> bool {
+    let other = 2 - host.side;
+    let join = format!("--tolerance-ms 500 --cluster-port 7119 --join 10.9.0.{other}:7119");
+    let agent = Agent::start(key, &join);
+    until("both are one cluster", || agent.ups() == 2);
+    step.wait();
+    if host.side == 0 {
+        host.ip("link set cable0 down");
+    }
+    until("each is alone", || agent.ups() == 1);
+    let mut names = agent.names();
+    until("it is granted", || names.claim(&spec("boss", 1).unique()).is_ok());
+    step.wait();
+    if host.side == 0 {
+        host.ip("link set cable0 up");
+    }
+    until("both are one cluster again", || agent.ups() == 2);
+    until("one is left", || names.resolve_all(&name("boss")).unwrap().len() == 1);
+    let owner = names.resolve_all(&name("boss")).unwrap()[0].id.host;
+    let lost = owner != names.host();
+    if lost {
+        let event = names.event(LIMIT).unwrap();
+        let is_told = matches!(event, Some(Event::Lost { gone: Gone::Conflict { .. }, .. }));
+        assert!(is_told, "{event:?}");
+    }
+    step.wait();
+    lost
+}
+
+#[test]
+fn partition__one_of_two_owners_loses_at_the_heal_and_is_told() {
+    let folder = Folder::new();
+    let (key, step) = (folder.key(), std::sync::Barrier::new(2));
+    match hosts::run(1, |a| parted(a, &key, &step), |b| parted(b, &key, &step)) {
+        Ok((a, b)) => assert!(a != b, "one has it: {a} {b}"),
+        Err(why) => skip(&why),
+    }
+}
+
+#[test]
+fn multicast__agents_of_one_network_find_each_other() {
+    let folder = Folder::new();
+    let (key, step) = (folder.key(), std::sync::Barrier::new(2));
+    let (to, from) = channel();
+    let body = |to: std::sync::mpsc::Sender<usize>| {
+        let (key, step) = (&key, &step);
+        move |_: &hosts::Host| {
+            let agent = Agent::start(key, "--cluster-multicast on");
+            until("both are one cluster", || agent.ups() == 2);
+            step.wait();
+            to.send(agent.ups()).unwrap();
+        }
+    };
+    match hosts::run(1, body(to.clone()), body(to)) {
+        Ok(_) => assert_eq!(from.iter().count(), 2),
+        Err(why) => skip(&why),
+    }
+}

@@ -1,0 +1,146 @@
+//! Hosts and their events, for people and as JSON.
+
+use anyhow::Result;
+use serde::Serialize;
+use std::time::Duration;
+use weft_cluster::local::{Host, Say};
+use weft_cluster::Names;
+
+#[derive(Serialize)]
+struct Row<'a> {
+    name: &'a str,
+    host: String,
+    address: String,
+    up: bool,
+    cause: String,
+    life: String,
+    step: u32,
+    since_s: f64,
+    agent: u32,
+    names: u32,
+    round_trip_us: Option<f64>,
+    probes: u64,
+    answers: u64,
+    key: Option<String>,
+    here: bool,
+}
+
+fn row<'a>(host: &'a Host, names: &Names) -> Row<'a> {
+    let round_trip = host.round_trip_ns as f64 / 1e3;
+    Row {
+        name: &host.name,
+        host: host.host.to_string(),
+        address: host.address.to_string(),
+        up: host.is_up,
+        cause: host.cause.to_string(),
+        life: host.life.to_string(),
+        step: host.step,
+        since_s: host.since_ms as f64 / 1e3,
+        agent: host.agent,
+        names: host.names,
+        round_trip_us: (host.round_trip_ns > 0).then_some(round_trip),
+        probes: host.probes,
+        answers: host.answers,
+        key: (host.key > 0).then(|| format!("{:016x}", host.key)),
+        here: host.host == names.host(),
+    }
+}
+
+fn age(ms: u64) -> String {
+    match ms / 1000 {
+        s @ 0..=99 => format!("{s} s"),
+        s @ 100..=5999 => format!("{} min", s / 60),
+        s => format!("{} h", s / 3600),
+    }
+}
+
+/// Prints the hosts.
+pub fn status(names: &mut Names, json: bool) -> Result<()> {
+    let mut hosts = names.hosts()?;
+    hosts.sort_by(|a, b| (!a.is_up, &a.name, a.host).cmp(&(!b.is_up, &b.name, b.host)));
+    if json {
+        for host in &hosts {
+            println!("{}", serde_json::to_string(&row(host, names))?);
+        }
+        return Ok(());
+    }
+    let up = hosts.iter().filter(|h| h.is_up).count();
+    println!("cluster {}: {up} of {} hosts are there", names.cluster(), hosts.len());
+    let width = hosts.iter().map(|h| h.name.len()).max().unwrap_or(4).max(4);
+    println!(
+        "  {:<width$}  {:<22} {:<5} {:>8} {:>6} {:>10} {:>6}  cause",
+        "host", "address", "state", "since", "names", "round trip", "lost"
+    );
+    for host in &hosts {
+        let state = if host.is_up { "up" } else { "gone" };
+        let round_trip = match host.round_trip_ns {
+            _ if host.host == names.host() => "this host".into(),
+            0 => "-".into(),
+            ns => format!("{:.0} us", ns as f64 / 1e3),
+        };
+        // The last probe may be under way.
+        let lost = host.probes.saturating_sub(1).saturating_sub(host.answers);
+        let lost = match host.probes {
+            0 => "-".into(),
+            probes => format!("{:.1} %", 100.0 * lost as f64 / probes as f64),
+        };
+        println!(
+            "  {:<width$}  {:<22} {state:<5} {:>8} {:>6} {round_trip:>10} {lost:>6}  {}",
+            host.name,
+            host.address.to_string(),
+            age(host.since_ms),
+            host.names,
+            host.cause,
+        );
+    }
+    Ok(())
+}
+
+#[derive(Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+enum Event {
+    Host {
+        number: u64,
+        host: String,
+        name: String,
+        life: String,
+        step: u32,
+        up: bool,
+        cause: String,
+    },
+    HearsOthers {
+        hears: bool,
+    },
+}
+
+/// Prints events of hosts as they come.
+pub fn watch(names: &Names, json: bool, count: Option<u64>) -> Result<()> {
+    let mut events = names.watch_hosts()?;
+    let mut left = count.unwrap_or(u64::MAX);
+    while left > 0 {
+        let Some(say) = events.next(Duration::from_secs(3600))? else { continue };
+        let (text, event) = match say {
+            Say::Member(number, host, name, life, step, up, cause) => {
+                let verb = if up { "joined" } else { "gone" };
+                let text = format!("{number} {name} {verb} (life {life}, step {step}): {cause}");
+                let (host, life, cause) = (host.to_string(), life.to_string(), cause.to_string());
+                (text, Event::Host { number, host, name, life, step, up, cause })
+            }
+            Say::Hears(hears) => {
+                let text = match hears {
+                    true => "- this host hears others again",
+                    false => "- this host hears no other: their names are hidden",
+                };
+                (text.to_string(), Event::HearsOthers { hears })
+            }
+            _ => continue,
+        };
+        match json {
+            true => println!("{}", serde_json::to_string(&event)?),
+            false => println!("{text}"),
+        }
+        weft_run::out::flush();
+        left -= 1;
+    }
+    Ok(())
+}

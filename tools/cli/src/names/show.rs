@@ -1,0 +1,139 @@
+//! Names and their events, for people and as JSON.
+
+use anyhow::Result;
+use serde::Serialize;
+use std::time::Duration;
+use weft_cluster::names::{Binding, Mode, Notice, Policy, Scope};
+use weft_cluster::{Name, Names};
+
+#[derive(Serialize)]
+struct Row {
+    name: String,
+    #[serde(rename = "type")]
+    kind: u32,
+    lower: u32,
+    upper: u32,
+    alias: String,
+    address: Option<String>,
+    endpoint: Option<String>,
+    host: String,
+    here: bool,
+    user: u32,
+    process: u32,
+    unique: bool,
+    group: bool,
+    scope: &'static str,
+}
+
+fn row(binding: &Binding, names: &Names) -> Row {
+    let claim = &binding.name;
+    Row {
+        name: Name::of(binding).to_string(),
+        kind: claim.kind,
+        lower: claim.lower,
+        upper: claim.upper,
+        alias: claim.alias.clone(),
+        address: claim.address.map(|a| a.to_string()),
+        endpoint: (claim.endpoint != 0).then(|| format!("{:016x}", claim.endpoint)),
+        host: binding.id.host.to_string(),
+        here: binding.id.host == names.host(),
+        user: claim.owner.user,
+        process: claim.owner.process,
+        unique: claim.unique,
+        group: claim.group,
+        scope: if claim.scope == Scope::Host { "host" } else { "cluster" },
+    }
+}
+
+/// Returns a name as one JSON object.
+pub fn json(binding: &Binding, names: &Names) -> Result<String> {
+    Ok(serde_json::to_string(&row(binding, names))?)
+}
+
+/// Returns the place where a name is served.
+pub fn place(binding: &Binding) -> String {
+    match binding.name.address {
+        Some(address) => address.to_string(),
+        None => format!("endpoint {:016x}", binding.name.endpoint),
+    }
+}
+
+/// Returns a name in one line.
+pub fn line(binding: &Binding) -> String {
+    let claim = &binding.name;
+    let mut words = String::new();
+    for (is, word) in
+        [(claim.unique, " unique"), (claim.group, " group"), (claim.scope == Scope::Host, " host")]
+    {
+        if is {
+            words.push_str(word);
+        }
+    }
+    let (name, host) = (Name::of(binding).to_string(), binding.id.host);
+    let place = place(binding);
+    format!("{name:<24} {place:<27} host {host}, {}{words}", claim.owner)
+}
+
+/// Prints all names.
+pub fn list(names: &mut Names, as_json: bool) -> Result<()> {
+    // Agents publish their hosts among the types that are theirs.
+    let is_program = |b: &&Binding| b.name.kind >= Policy::RESERVED;
+    for binding in names.list()?.iter().filter(is_program) {
+        match as_json {
+            true => println!("{}", json(binding, names)?),
+            false => println!("{}", line(binding)),
+        }
+    }
+    Ok(())
+}
+
+#[derive(Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+enum Event {
+    Published { seq: u64, binding: Row },
+    Withdrawn { seq: u64, binding: Row, cause: String },
+    SnapshotEnd { seq: u64 },
+    Missed { seq: u64, events: u64 },
+    Timeout { seq: u64 },
+}
+
+/// Prints the owners of a name, then each that comes and goes.
+pub fn watch(
+    names: &Names,
+    name: &Name,
+    mode: Mode,
+    timeout: Option<Duration>,
+    as_json: bool,
+) -> Result<()> {
+    let mut watch = names.watch(name, mode, timeout)?;
+    loop {
+        let Some(event) = watch.next(Duration::from_secs(3600))? else { continue };
+        let seq = event.seq;
+        let (text, event) = match &event.notice {
+            Notice::Published(b) => {
+                (format!("published {}", line(b)), Event::Published { seq, binding: row(b, names) })
+            }
+            Notice::Withdrawn(b, gone) => {
+                let (binding, cause) = (row(b, names), gone.to_string());
+                (
+                    format!("withdrawn {}: {cause}", line(b)),
+                    Event::Withdrawn { seq, binding, cause },
+                )
+            }
+            Notice::SnapshotEnd => ("these are all".into(), Event::SnapshotEnd { seq }),
+            Notice::Missed { events } => (
+                format!("{events} events were missed; the differences follow"),
+                Event::Missed { seq, events: *events },
+            ),
+            Notice::Timeout => ("the time is over".into(), Event::Timeout { seq }),
+        };
+        match as_json {
+            true => println!("{}", serde_json::to_string(&event)?),
+            false => println!("{text}"),
+        }
+        weft_run::out::flush();
+        if matches!(event, Event::Timeout { .. }) {
+            return Ok(());
+        }
+    }
+}

@@ -7,6 +7,7 @@
 //! - `key`: the key of a cluster and its file.
 //! - `session`: datagrams between agents, each authenticated under keys of a session.
 //! - `local`: the messages between an agent and the programs of its host.
+//! - `mail`: messages to names, from agent to agent.
 //! - `client`: [`Names`], a program's connection to its agent.
 //! - `name`: names as people write them; `hostlist`: hosts as Slurm writes them.
 //!
@@ -30,6 +31,7 @@ pub mod client;
 pub mod hostlist;
 pub mod key;
 pub mod local;
+pub mod mail;
 pub mod name;
 pub mod session;
 

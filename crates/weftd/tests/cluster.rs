@@ -273,6 +273,49 @@ fn claims__of_one_user_are_bounded_and_others_see_no_more() {
 }
 
 #[test]
+fn send__reaches_one_owner_or_all_and_comes_back_if_nobody_has_it() {
+    let folder = Folder::new();
+    let agents = cluster(&folder, 2, "");
+    let (mut here, mut there) = (agents[0].names(), agents[1].names());
+    let claims = [&mut here, &mut there].map(|names| names.claim(&spec("ear:1", 1)).unwrap());
+    let mut sender = agents[0].names();
+    sender.wait(&name("ear:1"), 2, LIMIT).unwrap();
+    let long: Vec<u8> = (0..66_000).map(|n| n as u8).collect();
+    let kind = name("ear").kind;
+    sender.send(kind, 1, true, &long).unwrap();
+    for (names, claim) in [(&mut here, claims[0]), (&mut there, claims[1])] {
+        match names.event(LIMIT).unwrap() {
+            Some(Event::Mail { claim: to, host, from, payload }) => {
+                assert_eq!((to, host, payload == long), (claim, sender.host(), true));
+                assert_eq!(from.process, std::process::id());
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    // By turns.
+    sender.send(kind, 1, false, b"a").unwrap();
+    sender.send(kind, 1, false, b"b").unwrap();
+    for names in [&mut here, &mut there] {
+        assert!(matches!(names.event(LIMIT).unwrap(), Some(Event::Mail { .. })));
+    }
+    let why = sender.send(kind, 2, false, b"x").unwrap_err().to_string();
+    assert!(why.contains("nobody has the name"), "{why}");
+    let mut deaf = agents[1].names();
+    deaf.claim(&spec("deaf:1", 1)).unwrap();
+    sender.wait(&name("deaf:1"), 1, LIMIT).unwrap();
+    let deaf_kind = name("deaf").kind;
+    let mut why = String::new();
+    until("it is full", || match sender.send(deaf_kind, 1, false, &long) {
+        Ok(()) => false,
+        Err(e) => {
+            why = e.to_string();
+            true
+        }
+    });
+    assert!(why.contains("does not read"), "{why}");
+}
+
+#[test]
 fn policy__forbids_claims_and_hides_names() {
     let folder = Folder::new();
     let user = weftd::sys::effective_user();

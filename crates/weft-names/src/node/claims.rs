@@ -128,6 +128,14 @@ impl Node {
         })
     }
 
+    /// Returns the number of a claim in the directory, if it holds.
+    pub fn number_of(&self, id: ClaimId) -> Option<u64> {
+        self.claims.table.get(&id.0).and_then(|own| match own.state {
+            State::Held { claim, .. } => Some(claim),
+            State::Pending { .. } => None,
+        })
+    }
+
     fn end_claim(&mut self, now: Instant, id: u64, gone: Gone) {
         self.timers.disarm(Timer::Ask(id));
         let Some(own) = self.claims.table.remove(&id) else { return };

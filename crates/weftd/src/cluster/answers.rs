@@ -79,7 +79,9 @@ impl Cluster {
                 self.report(&mut |name, value| text.push_str(&format!("{name} {value}\n")));
                 vec![Say::Text(text)]
             }
-            Request::Mail { .. } => vec![Say::Refused("this agent carries no messages".into())],
+            Request::Mail { kind, instance, all, payload } => {
+                self.post(now, id, serial, (kind, instance), all, payload)
+            }
         }
     }
 
@@ -102,6 +104,7 @@ impl Cluster {
         match self.node.claim(now, Claim { owner, ..name }) {
             Ok((ClaimId(claim), Standing::Held)) => {
                 self.claims.insert(claim, (id, None));
+                self.note_held(claim);
                 Some(Say::Done(claim))
             }
             Ok((ClaimId(claim), Standing::Pending)) => {
@@ -117,7 +120,10 @@ impl Cluster {
         let Some((id, serial)) = self.claims.get_mut(&claim) else { return };
         let (id, Some(serial)) = (*id, serial.take()) else { return };
         let say = match outcome {
-            Ok(()) => Say::Done(claim),
+            Ok(()) => {
+                self.note_held(claim);
+                Say::Done(claim)
+            }
             Err(why) => {
                 self.claims.remove(&claim);
                 Say::Refused(why)

@@ -7,6 +7,7 @@ mod answers;
 mod callers;
 mod finding;
 pub mod options;
+mod post;
 
 pub use options::ClusterOptions;
 
@@ -54,6 +55,7 @@ pub struct Cluster {
     /// Claims that hold or are being decided: the connection, and the serial of the request.
     claims: BTreeMap<u64, (CallerId, Option<u32>)>,
     subscriptions: BTreeMap<SubscriptionId, CallerId>,
+    mail: post::Mail,
     is_cut_off: bool,
     /// Datagrams that the system did not send.
     unsendable: u64,
@@ -154,6 +156,7 @@ impl Cluster {
             callers: Callers::open(&all.name)?,
             claims: BTreeMap::new(),
             subscriptions: BTreeMap::new(),
+            mail: post::Mail::new(),
             is_cut_off: false,
             unsendable: 0,
             buffer: vec![0; DATAGRAM_MAX].into(),
@@ -180,6 +183,7 @@ impl Cluster {
         if self.sessions.next_timeout().is_some_and(|at| at <= now) {
             self.sessions.handle_timeout(now);
         }
+        self.mail_in_time(now);
         self.attend(now);
         self.flush(now);
     }
@@ -193,10 +197,13 @@ impl Cluster {
                 Err(_) => return,
             };
             let from = plain(from);
-            if let Some((of, payload)) = self.sessions.receive(now, from, &self.buffer[..len]) {
-                if of == class::NAMES {
-                    self.node.handle_message(now, from, payload);
+            match self.sessions.receive(now, from, &self.buffer[..len]) {
+                Some((class::NAMES, message)) => self.node.handle_message(now, from, message),
+                Some((class::MAIL, message)) => {
+                    let message = message.to_vec();
+                    self.on_mail(now, from, &message);
                 }
+                _ => {}
             }
             // Answers go before more comes.
             self.flush(now);
@@ -220,6 +227,7 @@ impl Cluster {
         while let Some(t) = self.node.poll_transmit() {
             self.sessions.send(now, t.to, class::NAMES, &t.bytes);
         }
+        self.send_mail(now);
         while let Some((to, bytes)) = self.sessions.poll_transmit() {
             let sent = self.socket.send_to(&bytes, to);
             self.unsendable += u64::from(sent.is_err());
@@ -228,7 +236,7 @@ impl Cluster {
             self.on_notice(now, notice);
         }
         while let Some(event) = self.node.poll_event() {
-            self.on_event(event);
+            self.on_event(now, event);
         }
         self.tell_watchers();
     }
@@ -259,7 +267,7 @@ impl Cluster {
         name.unwrap_or_else(|| host.to_string())
     }
 
-    fn on_event(&mut self, event: Event) {
+    fn on_event(&mut self, now: Instant, event: Event) {
         match event {
             Event::Member(e) => {
                 let name = self.name_of(e.host);
@@ -267,6 +275,9 @@ impl Cluster {
                 let is_up = e.is_up();
                 let say = Say::Member(e.seq, e.host, name, e.life, e.number, is_up, e.cause);
                 self.tell_hosts(&say);
+                if !is_up && !e.passed {
+                    self.mail_to_gone(now, e.host);
+                }
             }
             Event::CutOff | Event::Back => {
                 self.is_cut_off = event == Event::CutOff;
@@ -339,7 +350,8 @@ impl Cluster {
     /// Returns the time of the next deadline.
     pub fn next_timeout(&self) -> Instant {
         let times = [self.node.next_timeout(), self.sessions.next_timeout()];
-        let times = times.into_iter().chain([self.finder.next_timeout()]).flatten();
+        let others = [self.finder.next_timeout(), self.mail.next_timeout()];
+        let times = times.into_iter().chain(others).flatten();
         times.chain([self.keys_at]).min().unwrap_or(self.keys_at)
     }
 

@@ -1,0 +1,402 @@
+//! Messages of programs to names, from agent to agent: cut into parts, sent again until the other
+//! agent says what became of them, delivered once.
+//!
+//! The receiving agent answers each part by those that it has, and the last by the outcome, which
+//! it remembers, so that a part that comes again delivers nothing twice. Like `weft-names` this
+//! does no I/O and reads no clock.
+
+use crate::local::MAIL_MAX;
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::time::Duration;
+use weft_core::Instant;
+use weft_names::wire::{Reader, WireError, Writer};
+use weft_names::{Life, Owner};
+
+/// Longest part.
+const PART: usize = 1300;
+/// Most parts: those of the longest message.
+const PARTS: usize = MAIL_MAX.div_ceil(PART);
+/// Time after which parts go again, at first; it doubles.
+const AGAIN: Duration = Duration::from_millis(20);
+/// The longest such time.
+const AGAIN_MAX: Duration = Duration::from_millis(500);
+/// Time after which a message comes back, if the other agent is silent.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Messages under way.
+const OUT_MAX: usize = 1024;
+/// Messages of which parts have come.
+const IN_MAX: usize = 256;
+/// Time for which parts of a message are kept.
+const KEPT: Duration = Duration::from_secs(15);
+/// Outcomes that are remembered; more than can be under way towards this agent in that time.
+const OUTCOMES_MAX: usize = 16_384;
+
+/// The outcome of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Outcome {
+    /// The owner of the name has it.
+    Delivered = 1,
+    /// The owner, or its claim, is gone.
+    Vanished = 2,
+    /// The owner does not read, or the agent has too many messages.
+    Overload = 3,
+    /// The host is lost, or its agent is silent.
+    Silent = 4,
+}
+
+impl Outcome {
+    fn of(number: u8) -> Option<Outcome> {
+        use Outcome::{Delivered, Overload, Silent, Vanished};
+        [Delivered, Vanished, Overload, Silent].into_iter().find(|o| *o as u8 == number)
+    }
+
+    /// Returns the reason for people.
+    pub fn text(self) -> &'static str {
+        match self {
+            Outcome::Delivered => "delivered",
+            Outcome::Vanished => "the owner of the name ended before it had the message",
+            Outcome::Overload => "the owner of the name does not read its messages",
+            Outcome::Silent => "the host of the name's owner does not answer",
+        }
+    }
+}
+
+/// The receiver of a message: a claim of a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Receiver {
+    /// The agent of the host.
+    pub agent: SocketAddr,
+    /// The life of that agent.
+    pub life: Life,
+    /// Number of the claim.
+    pub claim: u64,
+}
+
+/// Types of the messages.
+mod kind {
+    pub const PART: u8 = 1;
+    pub const STATE: u8 = 2;
+}
+
+struct Outgoing {
+    to: Receiver,
+    from: Owner,
+    payload: Vec<u8>,
+    /// A bit for each part that has come.
+    have: u64,
+    tries: u32,
+    next: Instant,
+    end: Instant,
+}
+
+struct Incoming {
+    parts: Vec<Option<Vec<u8>>>,
+    since: Instant,
+}
+
+/// The head of a part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct PartHead {
+    parts: u8,
+    part: u8,
+    id: u64,
+    claim: u64,
+    life: Life,
+    from: Owner,
+}
+
+/// The messages of an agent.
+pub struct Post {
+    next: u64,
+    outgoing: BTreeMap<u64, Outgoing>,
+    incoming: BTreeMap<(SocketAddr, u64), Incoming>,
+    done: BTreeMap<(SocketAddr, u64), Outcome>,
+    order: VecDeque<(SocketAddr, u64)>,
+    out: VecDeque<(SocketAddr, Vec<u8>)>,
+    outcomes: VecDeque<(u64, Outcome)>,
+    /// Messages that were malformed.
+    pub malformed: u64,
+}
+
+fn parts_of(len: usize) -> usize {
+    len.div_ceil(PART).max(1)
+}
+
+impl Post {
+    /// Makes it without messages. `first` is drawn, so that an agent that starts again does not use
+    /// numbers of before.
+    pub fn new(first: u64) -> Post {
+        Post {
+            next: first,
+            outgoing: BTreeMap::new(),
+            incoming: BTreeMap::new(),
+            done: BTreeMap::new(),
+            order: VecDeque::new(),
+            out: VecDeque::new(),
+            outcomes: VecDeque::new(),
+            malformed: 0,
+        }
+    }
+
+    /// Sends a message to a claim of another host. Returns its number; `None`: too many are under
+    /// way, or it is too long.
+    pub fn send(
+        &mut self,
+        now: Instant,
+        to: Receiver,
+        from: Owner,
+        payload: Vec<u8>,
+    ) -> Option<u64> {
+        if self.outgoing.len() >= OUT_MAX || payload.len() > MAIL_MAX {
+            return None;
+        }
+        self.next = self.next.wrapping_add(1);
+        let id = self.next;
+        let end = now + PATIENCE;
+        let message = Outgoing { to, from, payload, have: 0, tries: 0, next: now, end };
+        self.outgoing.insert(id, message);
+        self.transmit(now, id);
+        Some(id)
+    }
+
+    /// Sends the parts that have not come.
+    fn transmit(&mut self, now: Instant, id: u64) {
+        let Some(m) = self.outgoing.get_mut(&id) else { return };
+        m.next = now + (AGAIN * 2u32.pow(m.tries.min(8))).min(AGAIN_MAX);
+        m.tries += 1;
+        let parts = parts_of(m.payload.len());
+        for part in (0..parts).filter(|part| m.have & 1 << part == 0) {
+            let end = ((part + 1) * PART).min(m.payload.len());
+            let mut to = Writer::default();
+            to.bytes(&[kind::PART, parts as u8, part as u8, 0]);
+            to.value(&id);
+            to.value(&m.to.claim);
+            to.value(&m.to.life);
+            to.value(&m.from.user);
+            to.value(&m.from.process);
+            to.value(&m.from.serial);
+            to.bytes(&m.payload[part * PART..end]);
+            self.out.push_back((m.to.agent, to.0));
+        }
+    }
+
+    /// Takes a message of another agent. `deliver` gets a claim, the life in which it is numbered,
+    /// the sender and the message, and says what became of it.
+    pub fn receive(
+        &mut self,
+        now: Instant,
+        from: SocketAddr,
+        bytes: &[u8],
+        deliver: impl FnOnce(u64, Life, Owner, Vec<u8>) -> Outcome,
+    ) {
+        let taken = match bytes.first() {
+            Some(&kind::PART) => self.on_part(now, from, bytes, deliver),
+            Some(&kind::STATE) => self.on_state(from, bytes),
+            _ => Err(WireError::Type { found: 0 }),
+        };
+        self.malformed += u64::from(taken.is_err());
+    }
+
+    fn on_part(
+        &mut self,
+        now: Instant,
+        from: SocketAddr,
+        bytes: &[u8],
+        deliver: impl FnOnce(u64, Life, Owner, Vec<u8>) -> Outcome,
+    ) -> Result<(), WireError> {
+        let mut rest = Reader(bytes);
+        let [_, parts, part, pad] = *rest.bytes(4)? else { return Err(WireError::Short) };
+        let head = PartHead {
+            parts,
+            part,
+            id: rest.value()?,
+            claim: rest.value()?,
+            life: rest.value()?,
+            from: Owner { user: rest.value()?, process: rest.value()?, serial: rest.value()? },
+        };
+        let is_last = part.checked_add(1) == Some(parts);
+        let is_whole = is_last && rest.0.len() <= PART || rest.0.len() == PART;
+        if pad != 0 || part >= parts || usize::from(parts) > PARTS || !is_whole {
+            return Err(WireError::Value { name: "part" });
+        }
+        let key = (from, head.id);
+        if let Some(outcome) = self.done.get(&key) {
+            self.state(from, head.id, *outcome as u8, 0);
+            return Ok(());
+        }
+        self.incoming.retain(|_, m| now.since(m.since) < KEPT);
+        if !self.incoming.contains_key(&key) && self.incoming.len() >= IN_MAX {
+            self.state(from, head.id, Outcome::Overload as u8, 0);
+            return Ok(());
+        }
+        let fresh = || Incoming { parts: vec![None; parts.into()], since: now };
+        let message = self.incoming.entry(key).or_insert_with(fresh);
+        if message.parts.len() != usize::from(parts) {
+            return Err(WireError::Value { name: "parts" });
+        }
+        message.parts[usize::from(part)] = Some(rest.0.to_vec());
+        let came = message.parts.iter().enumerate().filter(|(_, p)| p.is_some());
+        let have = came.fold(0u64, |sum, (at, _)| sum | 1 << at);
+        if have.count_ones() as usize != message.parts.len() {
+            self.state(from, head.id, 0, have);
+            return Ok(());
+        }
+        let Some(message) = self.incoming.remove(&key) else { return Ok(()) };
+        let payload = message.parts.into_iter().flatten().flatten().collect();
+        let outcome = deliver(head.claim, head.life, head.from, payload);
+        self.remember(key, outcome);
+        self.state(from, head.id, outcome as u8, 0);
+        Ok(())
+    }
+
+    fn remember(&mut self, key: (SocketAddr, u64), outcome: Outcome) {
+        self.done.insert(key, outcome);
+        self.order.push_back(key);
+        if self.order.len() > OUTCOMES_MAX {
+            if let Some(oldest) = self.order.pop_front() {
+                self.done.remove(&oldest);
+            }
+        }
+    }
+
+    /// Tells a sender what has come of its message.
+    fn state(&mut self, to: SocketAddr, id: u64, outcome: u8, have: u64) {
+        let mut bytes = Writer::default();
+        bytes.bytes(&[kind::STATE, outcome, 0, 0]);
+        bytes.value(&id);
+        bytes.value(&have);
+        self.out.push_back((to, bytes.0));
+    }
+
+    fn on_state(&mut self, from: SocketAddr, bytes: &[u8]) -> Result<(), WireError> {
+        let mut rest = Reader(bytes);
+        let [_, outcome, 0, 0] = *rest.bytes(4)? else { return Err(WireError::Reserved) };
+        let (id, have): (u64, u64) = (rest.value()?, rest.value()?);
+        if !rest.0.is_empty() {
+            return Err(WireError::Long);
+        }
+        let Some(m) = self.outgoing.get_mut(&id).filter(|m| m.to.agent == from) else {
+            return Ok(());
+        };
+        match Outcome::of(outcome) {
+            Some(outcome) => self.finish(id, outcome),
+            None => m.have |= have,
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, id: u64, outcome: Outcome) {
+        if self.outgoing.remove(&id).is_some() {
+            self.outcomes.push_back((id, outcome));
+        }
+    }
+
+    /// Returns messages to a host that is gone.
+    pub fn host_gone(&mut self, agent: SocketAddr) {
+        let to = self.outgoing.iter().filter(|(_, m)| m.to.agent == agent);
+        let ids: Vec<u64> = to.map(|(id, _)| *id).collect();
+        ids.into_iter().for_each(|id| self.finish(id, Outcome::Silent));
+    }
+
+    /// Sends again what is due, and gives up what nobody answers.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        let due = self.outgoing.iter().filter(|(_, m)| m.next <= now);
+        let due: Vec<(u64, bool)> = due.map(|(id, m)| (*id, m.end <= now)).collect();
+        for (id, is_over) in due {
+            match is_over {
+                true => self.finish(id, Outcome::Silent),
+                false => self.transmit(now, id),
+            }
+        }
+    }
+
+    /// Returns the time of the next deadline.
+    pub fn next_timeout(&self) -> Option<Instant> {
+        self.outgoing.values().map(|m| m.next).min()
+    }
+
+    /// Takes a message to another agent.
+    pub fn poll_transmit(&mut self) -> Option<(SocketAddr, Vec<u8>)> {
+        self.out.pop_front()
+    }
+
+    /// Takes the outcome of a message that was sent.
+    pub fn poll_outcome(&mut self) -> Option<(u64, Outcome)> {
+        self.outcomes.pop_front()
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use weft_link::rng::Rng;
+
+    const MS: u64 = 1_000_000;
+
+    fn agent(n: u8) -> SocketAddr {
+        SocketAddr::from(([10, 0, 0, n], 7117))
+    }
+
+    /// Sends messages of these lengths through a network that loses and doubles. Returns those that
+    /// were delivered, and the outcomes.
+    fn run(lens: &[usize], seed: u64, loss: u64) -> (Vec<usize>, Vec<Outcome>) {
+        let (mut posts, mut rng) = ([Post::new(1), Post::new(9)], Rng::new(seed));
+        let (mut now, mut got, mut outcomes) = (Instant(0), Vec::new(), Vec::new());
+        let life = Life { incarnation: 1, nonce: 2 };
+        for len in lens {
+            let payload = (0..*len).map(|at| at as u8).collect();
+            let to = Receiver { agent: agent(1), life, claim: 3 };
+            posts[0].send(now, to, Owner::default(), payload).unwrap();
+        }
+        while outcomes.len() < lens.len() {
+            now = Instant(now.0 + MS);
+            for side in 0..2 {
+                posts[side].handle_timeout(now);
+                let out: Vec<_> = std::iter::from_fn(|| posts[side].poll_transmit()).collect();
+                for (_, bytes) in out {
+                    let copies = if rng.below(100) < loss { 0 } else { 1 + rng.below(2) };
+                    for _ in 0..copies {
+                        let take = |claim, of, _, bytes: Vec<u8>| {
+                            assert_eq!((claim, of), (3, life));
+                            assert!(bytes.iter().enumerate().all(|(at, b)| *b == at as u8));
+                            got.push(bytes.len());
+                            Outcome::Delivered
+                        };
+                        posts[1 - side].receive(now, agent(side as u8), &bytes, take);
+                    }
+                }
+            }
+            outcomes.extend(std::iter::from_fn(|| posts[0].poll_outcome()).map(|(_, o)| o));
+        }
+        got.sort();
+        (got, outcomes)
+    }
+
+    #[test]
+    fn send__each_message_is_delivered_once_over_a_bad_network() {
+        let lens = [0, 1, PART, PART + 1, MAIL_MAX];
+        for seed in 0..20 {
+            let (got, outcomes) = run(&lens, seed, 30);
+            assert_eq!(got, lens, "seed {seed}");
+            assert!(outcomes.iter().all(|o| *o == Outcome::Delivered));
+        }
+    }
+
+    #[test]
+    fn send__comes_back_if_nobody_answers_or_the_host_is_gone() {
+        let to = Receiver { agent: agent(1), life: Life::default(), claim: 3 };
+        let mut post = Post::new(1);
+        let send = |post: &mut Post, at| post.send(at, to, Owner::default(), vec![1]).unwrap();
+        let id = send(&mut post, Instant(0));
+        post.host_gone(agent(1));
+        assert_eq!(post.poll_outcome(), Some((id, Outcome::Silent)));
+        let id = send(&mut post, Instant(0));
+        while let Some(at) = post.next_timeout() {
+            post.handle_timeout(at);
+        }
+        assert_eq!(post.poll_outcome(), Some((id, Outcome::Silent)));
+    }
+}

@@ -3,6 +3,7 @@
 use super::hub::ring_config;
 use super::services::ServicesHandle;
 use super::{Attach, Control, Served, AGENT, CONTROL, HEADER_MIN, NOBODY, PACKET, PREFIX, VERSION};
+use crate::control::version_text;
 use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -28,6 +29,9 @@ impl Default for AgentConfig {
         AgentConfig { names: super::usual_names(), patience: Duration::from_secs(10) }
     }
 }
+
+/// The remedy where agent and rank are of different builds.
+const OTHER_BUILD: &str = "end it (`weftd --stop`) and start the weftd of this program's build";
 
 /// The agent: the only peer on the ring.
 const AGENT_PEER: PeerId = PeerId(0);
@@ -135,7 +139,10 @@ impl AgentLink {
     }
 
     fn broken(&self, what: &str) -> LinkError {
-        LinkError::Unreachable(format!("{} sends invalid messages ({what})", self.agent()))
+        LinkError::Unreachable(format!(
+            "{} sends invalid messages ({what}): {OTHER_BUILD}",
+            self.agent()
+        ))
     }
 
     fn agent(&self) -> String {
@@ -152,11 +159,12 @@ impl AgentLink {
                 match message {
                     Control::Attached(served) if served.version == VERSION => return Ok(served),
                     Control::Attached(other) => {
-                        let theirs = other.version;
                         return Err(LinkError::Unreachable(format!(
-                            "{} speaks version {theirs}, this program {VERSION}: use the weftd of \
-                             this release",
-                            self.agent()
+                            "{} speaks version {} of the agent's protocol, this program {}: \
+                             {OTHER_BUILD}",
+                            self.agent(),
+                            version_text(other.version),
+                            version_text(VERSION)
                         )));
                     }
                     Control::Refused(why) => {
@@ -168,8 +176,7 @@ impl AgentLink {
             }
             if foreign {
                 return Err(LinkError::Unreachable(format!(
-                    "{} sends an answer that this program does not understand: use the weftd of \
-                     this release",
+                    "{} sends an answer that this program does not understand: {OTHER_BUILD}",
                     self.agent()
                 )));
             }

@@ -6,12 +6,28 @@
 
 use std::fmt;
 use weft_core::group::tree::Tree;
-use weft_core::wire::{Atomic, PacketType};
+use weft_core::wire::{self, Atomic, PacketType};
 use weft_core::{Config, EndpointId, PeerId, Reliability};
+use weft_link::address;
 use weft_link::secure::Mode;
 
-/// Version of the messages between rank and agent.
-pub const VERSION: u16 = 4;
+/// Version of the messages between rank and agent. Its parts: the messages themselves, the
+/// addresses and the packets in them. An agent that knows another version of any of them would be
+/// understood in part.
+pub const VERSION: u16 = MESSAGES << 10 | (address::VERSION as u16) << 5 | wire::VERSION as u16;
+/// Version of the messages.
+const MESSAGES: u16 = 5;
+const _: () = assert!(address::VERSION < 32 && wire::VERSION < 32, "each has five bits");
+
+/// Returns a version for people: its parts, or the number of builds whose version had none.
+pub fn version_text(version: u16) -> String {
+    match version >> 10 {
+        0 => version.to_string(),
+        messages => {
+            format!("{messages} (addresses {}, packets {})", version >> 5 & 31, version & 31)
+        }
+    }
+}
 
 /// A rank's request for service.
 #[derive(Clone, PartialEq, Eq)]
@@ -61,7 +77,7 @@ impl Attach {
             ack_delay_us: ack_delay_us.min(1_000_000),
             rto_min_us: rto_min_us.clamp(100, 10_000_000),
             rto_max_us: rto_max_us.clamp(1_000, 60_000_000).max(rto_min_us.min(10_000_000)),
-            peer_timeout_ms: peer_timeout_ms.clamp(100, 3_600_000),
+            peer_timeout_ms: peer_timeout_ms.max(100),
             peers_max,
             ..Config::default()
         }

@@ -30,7 +30,7 @@ mod tests;
 
 pub use bare::{BareRank, Nonsense};
 pub use client::{AgentConfig, AgentLink};
-pub use control::{Attach, Control, ControlError, GroupRole, Served, VERSION};
+pub use control::{version_text, Attach, Control, ControlError, GroupRole, Served, VERSION};
 pub use counters::InKernel;
 pub use hub::{FromRank, Hub};
 pub use proxy::{Limits, Proxy, ToRank};

@@ -31,6 +31,18 @@ impl Exception {
         rank.is_some_and(|rank| self.ranks.contains(&rank))
     }
 
+    /// Returns what is wrong with it in a job of `size` ranks: it names ranks that are not there.
+    pub fn beyond(&self, size: usize) -> Option<String> {
+        let last = size.saturating_sub(1) as u32;
+        (*self.ranks.end() > last).then(|| {
+            format!(
+                "WEFT_{} has a value for ranks that are not there, in {self}: the job has ranks \
+                 0 to {last}",
+                self.setting.to_uppercase()
+            )
+        })
+    }
+
     /// Returns true if it applies in process `me` between `me` and `peer`.
     fn concerns(&self, me: Option<u32>, peer: Option<u32>) -> bool {
         self.names(peer) || self.setting != "fetch_add" && self.names(me)
@@ -73,7 +85,6 @@ impl Config {
         let bad = |advice| ConfigError {
             name: name.to_string(),
             value: value.to_string(),
-            least: None,
             range: None,
             advice,
         };
@@ -220,6 +231,16 @@ mod tests {
         }
         assert_eq!(config.get("transfer").as_deref(), Some("copy,3=gather"));
         assert_eq!(config.exceptions.len(), 1);
+    }
+
+    #[test]
+    fn beyond__names_what_the_job_has() {
+        let config = with(&[("transfer", "auto,3=copy,9=copy,2-4=rcpy")]);
+        let beyond: Vec<_> = config.exceptions.iter().map(|e| e.beyond(4)).collect();
+        assert_eq!((&beyond[0], beyond[1].is_some()), (&None, true));
+        let text = beyond[2].as_deref().unwrap();
+        assert!(text.contains("WEFT_TRANSFER") && text.contains("2-4=rcpy"), "{text}");
+        assert!(text.ends_with("ranks 0 to 3"), "{text}");
     }
 
     /// Returns the next number of a generator, so that every run is the same.

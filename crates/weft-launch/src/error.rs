@@ -151,7 +151,7 @@ impl fmt::Display for LaunchError {
             }
             LaunchError::NotPublished { rank, key } => write!(
                 f,
-                "rank {rank} put no {key:?} before the last fence; \
+                "rank {rank} put no {key:?} at start-up; \
                  does it run the same program and version?"
             ),
             LaunchError::NoSuchRank { rank, size } => {

@@ -379,7 +379,7 @@ impl Bootstrap for Pmi1 {
                     Ok(())
                 }
                 Some(missing) => {
-                    let during = "the start-up fence".to_owned();
+                    let during = "the start of the job".to_owned();
                     Err(LaunchError::Timeout { during, seconds, missing })
                 }
             },

@@ -245,7 +245,7 @@ impl Bootstrap for Pmix {
     fn fence(&mut self) -> Result<(), LaunchError> {
         match self.call("PMIx_Fence", Client::fence) {
             Err(LaunchError::Timeout { seconds, .. }) => {
-                let during = "the start-up fence".to_owned();
+                let during = "the start of the job".to_owned();
                 Err(LaunchError::Timeout { during, seconds, missing: self.late_ranks() })
             }
             done => done,

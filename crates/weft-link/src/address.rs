@@ -86,7 +86,8 @@ impl fmt::Display for AddressError {
 
 impl std::error::Error for AddressError {}
 
-const VERSION: u8 = 5;
+/// Version of the encoding.
+pub const VERSION: u8 = 5;
 const FLAG_SIM: u8 = 1;
 const FLAG_RANK: u8 = 2;
 const FLAG_PORT: u8 = 16;

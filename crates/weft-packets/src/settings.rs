@@ -1,17 +1,17 @@
 //! Settings of the packet interface.
 
 use weft::job::JobError;
-use weft_core::config::{ConfigError, Key, Table};
+use weft_core::config::{within, ConfigError, Key, Table};
 
 weft_core::settings! {
     /// Settings of the packet interface of an endpoint.
     #[derive(Clone, Debug)]
     pub struct Settings {}
-    multicast_credit: u32 = 32, "packets",
+    multicast_credit: u32 = 32, "packets", within(1, 1 << 16),
         "Packets of a multicast tree in flight over an edge: hides a round trip.";
-    packets_kept: u32 = 256, "packets",
+    packets_kept: u32 = 256, "packets", within(0, 1 << 20),
         "Packets a program may keep after their upcall; each takes credit from its sender.";
-    rcpy_tlb: u32 = 256, "pages",
+    rcpy_tlb: u32 = 256, "pages", within(1, 1 << 20),
         "Translations of remote pages of 64 KiB kept for each peer; 256 cover 16 MiB.";
 }
 

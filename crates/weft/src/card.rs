@@ -1,6 +1,7 @@
 //! The card of a rank, which it publishes at start-up: its address, and its values of the settings
 //! that all ranks of a job must share. A rank whose values differ would else be a silent peer.
 
+use crate::job::Links;
 use std::fmt::Write;
 use weft_core::exception::FOR_PEERS;
 use weft_core::{wire, Config};
@@ -11,12 +12,35 @@ use weft_link::Address;
 /// The name of the version of the protocol among the settings, which no variable sets.
 const PROTOCOL: &str = "protocol";
 
+/// The names of lines that are not compared: the host, and what a rank opens for `WEFT_LINK`.
+const HOST: &str = "host";
+const LINKS: &str = "links";
+
+/// Kinds of carriers, of which two ranks need one in common: memory, UDP, TCP, Ethernet frames.
+const MEMORY: u8 = 1;
+const UDP: u8 = 2;
+const TCP: u8 = 4;
+const FRAMES: u8 = 8;
+
 /// A rank's card. Its bytes are the length of the address (u16, little-endian), the address, and a
-/// line `NAME=VALUE` for each setting.
+/// line `NAME=VALUE` for each setting, for the name of the host, and for the links: the kinds of
+/// carriers, a space, and `WEFT_LINK`.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Card {
     pub address: Address,
+    /// Name of the host, empty if unknown.
+    pub host: String,
+    /// Kinds of carriers, and the setting that they follow from.
+    links: (u8, String),
     settings: Vec<(String, String)>,
+}
+
+/// Returns the kinds of carriers of a set of links. An agent has UDP or frames, or both.
+fn carriers(links: Links) -> u8 {
+    let frames = links.packet || links.gso || links.xdp || links.agent;
+    [(links.shm, MEMORY), (links.udp || links.agent, UDP), (links.tcp, TCP), (frames, FRAMES)]
+        .into_iter()
+        .fold(0, |all, (is_there, kind)| all | if is_there { kind } else { 0 })
 }
 
 impl Card {
@@ -36,7 +60,13 @@ impl Card {
             let list = own.map(ToString::to_string).collect::<Vec<_>>().join(",");
             settings.push((format!("WEFT_{}", setting.to_uppercase()), list));
         }
-        Card { address, settings }
+        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        Card { address, host: host.trim().to_string(), links: (0, String::new()), settings }
+    }
+
+    /// Adds the links that a rank opens for this value of `WEFT_LINK`.
+    pub fn with_links(self, setting: &str, opened: Links) -> Card {
+        Card { links: (carriers(opened), setting.to_string()), ..self }
     }
 
     pub fn encode(&self) -> Vec<u8> {
@@ -44,6 +74,8 @@ impl Card {
         let mut bytes = (address.len() as u16).to_le_bytes().to_vec();
         bytes.extend(address);
         let mut text = String::new();
+        let _never_fails = writeln!(text, "{HOST}={}", self.host);
+        let _never_fails = writeln!(text, "{LINKS}={} {}", self.links.0, self.links.1);
         for (name, value) in self.settings.iter().filter(|(_, value)| !value.is_empty()) {
             let _never_fails = writeln!(text, "{name}={value}");
         }
@@ -58,8 +90,18 @@ impl Card {
         let (address, text) = rest.split_at_checked(len).ok_or_else(short)?;
         let address = Address::decode(address).map_err(|e| e.to_string())?;
         let pair = |line: &str| line.split_once('=').map(|(n, v)| (n.to_string(), v.to_string()));
-        let settings = String::from_utf8_lossy(text).lines().filter_map(pair).collect();
-        Ok(Card { address, settings })
+        let mut card =
+            Card { address, host: String::new(), links: (0, String::new()), settings: Vec::new() };
+        for (name, value) in String::from_utf8_lossy(text).lines().filter_map(pair) {
+            match (name.as_str(), value.split_once(' ')) {
+                (HOST, _) => card.host = value,
+                (LINKS, Some((kinds, setting))) => {
+                    card.links = (kinds.parse().unwrap_or(0), setting.to_string());
+                }
+                _ => card.settings.push((name, value)),
+            }
+        }
+        Ok(card)
     }
 
     fn value(&self, name: &str) -> &str {
@@ -94,7 +136,24 @@ impl Card {
                 ),
             });
         }
-        Ok(())
+        self.share_a_link(rank, other, other_rank)
+    }
+
+    /// Checks that the settings leave two ranks a link in common.
+    fn share_a_link(&self, rank: usize, other: &Card, other_rank: usize) -> Result<(), String> {
+        let (ours, theirs) = (&self.address, &other.address);
+        let one_agent = ours.agent.is_some() && ours.agent == theirs.agent;
+        let one_host = ours.host == theirs.host || one_agent;
+        let ((mine, set), (its, other_set)) = (&self.links, &other.links);
+        let common = mine & its & if one_host { u8::MAX } else { !MEMORY };
+        // A card without links is of a rank that says nothing of them.
+        match common == 0 && *mine != 0 && *its != 0 {
+            true => Err(format!(
+                "rank {rank} has WEFT_LINK={set}, rank {other_rank} has {other_set}: that leaves \
+                 no link between them; all ranks of a job need the same value, or a link in common"
+            )),
+            false => Ok(()),
+        }
     }
 }
 
@@ -119,6 +178,32 @@ mod tests {
         for end in 0..30 {
             assert!(Card::decode(&card.encode()[..end]).is_err());
         }
+    }
+
+    #[test]
+    fn agree__ranks_without_a_link_in_common_are_told_both_settings() {
+        let of = |links: &str, host: u64| {
+            let address = Address { host, ..Address::default() };
+            let card = Card::new(address, &Config::default(), Mode::Auth, EtherType::default());
+            let card = card.with_links(links, Links::parse(links).unwrap());
+            Card::decode(&card.encode()).unwrap()
+        };
+        for (one, two, there, is_good) in [
+            ("udp", "tcp", 1, false),
+            ("shm,udp", "shm,tcp", 1, true),
+            ("shm,udp", "shm,tcp", 2, false),
+            ("shm,packet", "xdp", 2, true),
+            ("agent", "udp", 2, true),
+            ("agent", "tcp", 2, false),
+            ("udp", "udp", 2, true),
+        ] {
+            let agreed = of(one, 1).agree(3, &of(two, there), 0);
+            assert_eq!(agreed.is_ok(), is_good, "{one} and {two}: {agreed:?}");
+            let said = format!("rank 3 has WEFT_LINK={one}, rank 0 has {two}: that leaves no link");
+            assert!(is_good || agreed.unwrap_err().starts_with(&said), "{one} and {two}");
+        }
+        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+        assert_eq!(of("udp", 1).host, host.trim());
     }
 
     #[test]

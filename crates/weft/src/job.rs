@@ -179,9 +179,9 @@ pub(crate) fn usual_config() -> Config {
 pub fn config_from_env() -> Result<Config, JobError> {
     let mut config = usual_config();
     settings::read(&mut config)?;
-    choices::derive(&mut config, &|name| {
-        std::env::var_os(format!("WEFT_{}", name.to_uppercase())).is_some()
-    });
+    let given = |name: &str| std::env::var_os(format!("WEFT_{}", name.to_uppercase())).is_some();
+    choices::derive(&mut config, &given);
+    settings::agree_on_times(&mut config, &given)?;
     Ok(config)
 }
 
@@ -398,6 +398,13 @@ fn shm_config(id: EndpointId, job_key: &JobKey) -> ShmConfig {
     ShmConfig { sleeps_often: oversubscribed(), broker, ..ShmConfig::new(id) }
 }
 
+/// Opens the link over shared memory.
+fn shm(id: EndpointId, job_key: &JobKey, links: Links) -> Result<Box<dyn Link>, LinkError> {
+    let link = ShmLink::new(shm_config(id, job_key))?;
+    settings::check_agent(links, link.standing().err());
+    Ok(Box::new(link))
+}
+
 /// Asks the agent to serve an endpoint. If there are not enough cores for both, the endpoint yields
 /// the core while it waits for the agent.
 fn attach(config: &mut Config, security: &Security) -> Result<AgentLink, LinkError> {
@@ -429,9 +436,8 @@ pub(crate) fn open_locked(
     choices::check(&config, links.agent).map_err(|e| JobError::Config(e.to_string()))?;
     let id = EndpointId(weft_link::random_u64());
     let mode = protection()?;
-    let Some(job_key) = JobKey::from_bytes(&key) else {
-        return Err(JobError::Config("the job key has the wrong length".to_string()));
-    };
+    let wrong = || JobError::Config("the job key has the wrong length".to_string());
+    let job_key = JobKey::from_bytes(&key).ok_or_else(wrong)?;
     let wrappers = wrappers_from_env(id)?;
     check_faults(&wrappers, mode)?;
     let clock = Clock::system();
@@ -445,20 +451,22 @@ pub(crate) fn open_locked(
             Err(e) => failed.push((name, e)),
         }
     };
-    if links.shm {
-        take("shm", ShmLink::new(shm_config(id, &job_key)).map(|l| Box::new(l) as _));
+    match links.shm {
+        true => take("shm", shm(id, &job_key, links)),
+        false => settings::check_agent(links, None),
     }
     let security = Security { mode, job_key: job_key.clone(), me: id };
-    let mut services = None;
+    let (mut services, mut refusal) = (None, None);
     if links.agent {
         let attached = attach(&mut config, &security);
+        refusal = attached.as_ref().err().map(ToString::to_string);
         services = attached.as_ref().ok().map(AgentLink::services);
         take("agent", attached.map(|l| Box::new(l) as _));
         links = links.beside_agent(services.is_some());
     }
     // The choices may need an agent, and none serves.
     let served = services.is_some();
-    choices::check(&config, served).map_err(|e| JobError::Config(e.to_string()))?;
+    choices::check(&config, served).map_err(|e| JobError::Config(unserved(&e, refusal)))?;
     if links.xdp {
         let xdp = XdpConfig { faults: wrappers.faults, ..xdp_from_env()? };
         take("xdp", XdpLink::new(xdp, security.clone()).map(|l| Box::new(l) as _));
@@ -547,12 +555,21 @@ fn tell(failed: &[(&'static str, LinkError)], auto: bool, rank: Option<u32>) {
 /// standard error, since the process may be slower than expected and nothing else tells why.
 fn without_agent(failed: &[(&'static str, LinkError)], rank: Option<u32>) {
     let Some((_, why)) = failed.iter().find(|(name, _)| *name == "agent") else { return };
-    let text = no_agent(&why.to_string(), rank);
+    warn(&no_agent(&why.to_string(), rank));
+}
+
+/// Warns. Without a logger the line goes to standard error.
+pub(crate) fn warn(text: &str) {
     match log::log_enabled!(log::Level::Warn) {
         true => log::warn!("{text}"),
         false if log::max_level() == log::LevelFilter::Off => eprintln!("weft: {text}"),
         false => {}
     }
+}
+
+/// Returns the text of a choice that needs an agent, with the reason why none serves.
+fn unserved(choice: &choices::NoAgent, refusal: Option<String>) -> String {
+    refusal.map_or(choice.to_string(), |why| format!("{choice}; {why}"))
 }
 
 /// Returns the line of `without_agent`.
@@ -605,6 +622,11 @@ pub(crate) fn join() -> Result<(Box<dyn Bootstrap>, Endpoint, Card), JobError> {
     }
     let kind = packet_from_env()?.kind;
     let card = Card::new(endpoint.address(), &config, security_from_env()?, kind);
+    let setting = std::env::var("WEFT_LINK").ok().filter(|text| !text.is_empty());
+    let card = card.with_links(setting.as_deref().unwrap_or("auto"), links);
+    if boot.rank() == 0 {
+        config.exceptions.iter().filter_map(|e| e.beyond(boot.size())).for_each(|text| warn(&text));
+    }
     boot.put(CARD_KEY, &card.encode())?;
     boot.fence()?;
     if boot.rank() > 0 {
@@ -620,16 +642,16 @@ fn card_of(boot: &mut dyn Bootstrap, rank: usize) -> Result<Card, String> {
     Card::decode(&raw).map_err(|e| format!("the card of rank {rank}: {e}"))
 }
 
-/// Returns the address of a rank's endpoint, once the rank has joined, if its settings agree with
-/// those of this rank.
-pub(crate) fn address_of(
+/// Returns the address of a rank's endpoint and the name of its host, once the rank has joined, if
+/// its settings agree with those of this rank.
+pub(crate) fn entry_of(
     boot: &mut dyn Bootstrap,
     own: &Card,
     rank: usize,
-) -> Result<Address, String> {
+) -> Result<(Address, Option<String>), String> {
     let card = card_of(boot, rank)?;
     own.agree(boot.rank(), &card, rank)?;
-    Ok(card.address)
+    Ok((card.address, Some(card.host).filter(|host| !host.is_empty())))
 }
 
 struct Ranks(Rc<RefCell<Box<dyn Bootstrap>>>, Card);
@@ -640,7 +662,11 @@ impl Directory for Ranks {
     }
 
     fn address(&self, rank: usize) -> Result<Address, String> {
-        address_of(self.0.borrow_mut().as_mut(), &self.1, rank)
+        self.entry(rank).map(|(address, _)| address)
+    }
+
+    fn entry(&self, rank: usize) -> Result<(Address, Option<String>), String> {
+        entry_of(self.0.borrow_mut().as_mut(), &self.1, rank)
     }
 }
 

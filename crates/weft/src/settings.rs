@@ -64,7 +64,7 @@ pub const VARIABLES: &[Variable] = &[
     ),
     variable(
         "WEFT_ETHERTYPE",
-        "hexadecimal number",
+        "hexadecimal, 0x0600 to 0xffff",
         "0x88b5",
         "EtherType of frames; another where something else on the network has this one.",
     ),
@@ -74,12 +74,17 @@ pub const VARIABLES: &[Variable] = &[
         "auto",
         "Modes of the XDP link, tried in order; one word forces it.",
     ),
-    variable("WEFT_XDP_QUEUE", "number", "all", "The one queue of each interface that xdp uses."),
+    variable(
+        "WEFT_XDP_QUEUE",
+        "0 to 4294967295",
+        "all",
+        "The one queue of each interface that xdp uses.",
+    ),
     variable(
         "WEFT_XDP_BUSY_POLL_US",
-        "us",
+        "us: 1 to 4294967295, or 0 (off)",
         "0",
-        "Time in a call in which a waiting rank drives the card; 0 is off.",
+        "Time in a call in which a waiting rank drives the card.",
     ),
     variable(
         "WEFT_AGENT",
@@ -101,7 +106,7 @@ pub const VARIABLES: &[Variable] = &[
     ),
     variable(
         "WEFT_LAUNCH_TIMEOUT",
-        "s",
+        "s: more than 0, less than 1e9",
         "60",
         "Time that start-up may take, so that a missing rank is an error.",
     ),
@@ -145,7 +150,7 @@ pub const VARIABLES: &[Variable] = &[
         "none",
         "Faults that links inject, for tests of programs.",
     ),
-    variable("WEFT_TRACE", "1", "off", "A line for each packet, with WEFT_LOG=debug."),
+    variable("WEFT_TRACE", "0, 1", "0", "A line for each packet, with WEFT_LOG=debug."),
     variable(
         "WEFT_PCAP",
         "folder",
@@ -193,6 +198,45 @@ pub(crate) fn check_rest() -> Result<(), JobError> {
         }
     });
     Ok(())
+}
+
+/// Sets times that follow from others and were not set by hand (`given`).
+///
+/// # Errors
+/// Two times contradict each other.
+pub(crate) fn agree_on_times(
+    config: &mut Config,
+    given: &dyn Fn(&str) -> bool,
+) -> Result<(), JobError> {
+    if !given("keepalive_ms") {
+        config.keepalive_ms = config.keepalive_ms.min(config.peer_timeout_ms / 4);
+    }
+    let two = [
+        ("KEEPALIVE_MS", config.keepalive_ms, "PEER_TIMEOUT_MS", config.peer_timeout_ms - 1),
+        ("RTO_MIN_US", config.rto_min_us, "RTO_MAX_US", config.rto_max_us),
+    ];
+    match two.into_iter().find(|(_, one, _, most)| one > most) {
+        Some((name, one, other, most)) => Err(JobError::Config(format!(
+            "WEFT_{name}={one} has to be at most {most}, by WEFT_{other}: a silent peer is asked, \
+             and packets are sent again, before the longer time is over"
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// Warns if `WEFT_AGENT` has no effect with these links, or names no agent. `standing` is the
+/// reason why shared memory found none.
+pub(crate) fn check_agent(links: job::Links, standing: Option<&str>) {
+    let set = std::env::var("WEFT_AGENT").ok().filter(|name| !name.is_empty());
+    let Some(name) = set.filter(|_| !links.agent) else { return };
+    match standing {
+        _ if !links.shm => job::warn(&format!(
+            "WEFT_AGENT={name} has no effect: WEFT_LINK names neither agent, by which an agent \
+             serves this rank, nor shm, which reaches other containers by it"
+        )),
+        Some(why) => job::warn(&format!("WEFT_AGENT={name} has no effect: {why}")),
+        None => {}
+    }
 }
 
 /// Checks that each word of a log filter is a level, or names modules and a level. A word that is
@@ -260,21 +304,15 @@ pub fn read<T: Table>(table: &mut T) -> Result<(), JobError> {
                     true => String::new(),
                     false => format!(", {:?} in it", e.value),
                 };
-                JobError::Config(match e.least {
-                    Some(least) => format!(
-                        "{name}={value:?} is too small{part}: 0 (not bounded) or {least} {} up",
+                JobError::Config(match e.range {
+                    Some(range) => format!(
+                        "{name}={value:?} is out of range{part}: {range}; unit: {}",
                         key.unit
                     ),
-                    None => match e.range {
-                        Some((least, most)) => format!(
-                            "{name}={value:?} is out of range{part}: {least} to {most} {}",
-                            key.unit
-                        ),
-                        None => format!(
-                            "{name}={value:?} is not understood{part} (unit: {}); {}",
-                            key.unit, e.advice
-                        ),
-                    },
+                    None => format!(
+                        "{name}={value:?} is not understood{part} (unit: {}); {}",
+                        key.unit, e.advice
+                    ),
                 })
             })?;
         }
@@ -348,6 +386,26 @@ mod tests {
         assert_eq!((check_folder(""), check_folder("/proc"), check_folder("/no/such")), {
             (Ok(()), Ok(()), Ok(()))
         });
+    }
+
+    #[test]
+    fn agree_on_times__a_silent_peer_is_asked_before_it_has_failed() {
+        let with = |keepalive_ms, peer_timeout_ms, rto_min_us| {
+            let mut config = Config { keepalive_ms, peer_timeout_ms, rto_min_us, ..usual() };
+            let agreed = agree_on_times(&mut config, &|name| name == "keepalive_ms");
+            agreed.map_err(|e| e.to_string())
+        };
+        assert_eq!(with(500, 300_000, 500), Ok(()));
+        let why = with(500, 300, 500).unwrap_err();
+        assert!(
+            why.contains("WEFT_KEEPALIVE_MS=500") && why.contains("299, by WEFT_PEER"),
+            "{why}"
+        );
+        let why = with(500, 300_000, 2_000_000).unwrap_err();
+        assert!(why.contains("WEFT_RTO_MIN_US=2000000 has to be at most 1000000"), "{why}");
+        let mut config = Config { peer_timeout_ms: 300, ..usual() };
+        agree_on_times(&mut config, &|_| false).unwrap();
+        assert_eq!(config.keepalive_ms, 75);
     }
 
     #[test]

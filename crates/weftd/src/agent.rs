@@ -7,7 +7,7 @@ use crate::room::{Room, CALLERS_MAX, CALLERS_OF_USER, TOTALS};
 use crate::status::{Desk, Question};
 use crate::sys;
 use std::time::Duration;
-use weft_agent::{Broker, BrokerLimits, Caller, Control, Hub, VERSION};
+use weft_agent::{Broker, BrokerLimits, Caller, Control, Hub};
 use weft_core::Instant;
 use weft_link::{LinkError, LinkEvent, Next, Turn, WaitFd};
 
@@ -288,9 +288,10 @@ fn open_broker(options: &Options) -> Result<Broker, LinkError> {
 /// Returns the status as lines `name value`, and one line for each rank that the user may see.
 fn report(hub: &Hub, room: &Room, broker: &Broker, asking: u32) -> String {
     let mut out = format!(
-        "weftd {}\nprotocol {VERSION}\nprocess {}\nname {}\nranks {}\nseats {}\nraw_free {}\n\
+        "weftd {}\nprotocol {}\nprocess {}\nname {}\nranks {}\nseats {}\nraw_free {}\n\
          served {}\nrefused {}\n",
-        env!("CARGO_PKG_VERSION"),
+        crate::version(),
+        crate::protocol(),
         std::process::id(),
         hub.name(),
         room.ranks(),

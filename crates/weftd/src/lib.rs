@@ -34,6 +34,11 @@ pub mod sys;
 
 pub use agent::Agent;
 
+/// Returns the versions of the protocols that this agent speaks, as its status has them.
+pub fn protocol() -> String {
+    weft_agent::version_text(weft_agent::VERSION)
+}
+
 /// Returns the version of the commands, and the commit where the builder named it by
 /// `WEFT_COMMIT`: `0.1.0 (abc1234)`.
 pub fn version() -> String {

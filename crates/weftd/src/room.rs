@@ -6,7 +6,7 @@ use crate::seat::Seat;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
-use weft_agent::{Attach, Caller, Control, FromRank, InKernel, Served, VERSION};
+use weft_agent::{version_text, Attach, Caller, Control, FromRank, InKernel, Served, VERSION};
 use weft_core::{Instant, PeerId};
 use weft_link::secure::{JobKey, Security};
 use weft_link::Bytes;
@@ -223,11 +223,13 @@ impl Room {
         let served = match message {
             Some(Control::Attach(attach)) => self.attach(rank, caller, &attach),
             Some(Control::Foreign(theirs, _)) => Err(format!(
-                "it speaks version {VERSION} of the agent's protocol, this program {theirs}: use \
-                 the weftd of this program's release"
+                "it speaks version {} of the agent's protocol, this program {}: use the weftd of \
+                 this program's build",
+                version_text(VERSION),
+                version_text(theirs)
             )),
             _ => Err("it does not understand how this program asks to be served: use the weftd \
-                      of this program's release"
+                      of this program's build"
                 .into()),
         };
         if let Err(why) = served {

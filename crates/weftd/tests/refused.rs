@@ -244,7 +244,7 @@ fn agent__an_answer_that_is_not_understood_is_an_error_that_says_what_to_do() {
         // A message that no version of this program knows.
         assert!(hub.say(1, &Control::Foreign(7, vec![1, 2, 3])));
         let why = asked.join().unwrap();
-        assert!(why.contains("use the weftd of this release"), "{why}");
+        assert!(why.contains("start the weftd of this program's build"), "{why}");
     });
 }
 

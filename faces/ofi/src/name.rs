@@ -2,11 +2,14 @@
 //!
 //! A name is a weft address in [`LEN`] bytes: MPICH assumes that all names have one length, of at
 //! most 64 bytes. Byte 0 is the length of the encoded address that follows, the last byte the
-//! version of the messages between providers, the rest is zero. Where an endpoint has more
-//! interfaces than fit, the name has the best; the others become known with the first packet, which
-//! carries the whole address.
+//! version of the messages between providers. Before it stand two bytes of the key's public number,
+//! which tell nothing about the key, so that processes with different keys learn of it before they
+//! wait for each other. The rest is zero. Where an endpoint has more interfaces than fit, the name
+//! has the best; the others become known with the first packet, which carries the whole address.
 
 use std::fmt;
+use std::sync::atomic::{AtomicU32, Ordering};
+use weft_link::secure::JobKey;
 use weft_link::Address;
 
 /// Length of a name in bytes.
@@ -14,13 +17,24 @@ pub const LEN: usize = 64;
 
 /// Offset of the version in a name.
 const VERSION_AT: usize = LEN - 1;
+/// Offset of the part of the key's public number.
+const KEY_AT: usize = VERSION_AT - 2;
+
+/// The part of the public number of this process's key, above [`KNOWN`] if there is a key.
+static KEY: AtomicU32 = AtomicU32::new(0);
+const KNOWN: u32 = 1 << 16;
+
+/// Sets the key of this process, whose part of the public number all its names carry.
+pub fn use_key(key: &JobKey) {
+    KEY.store(KNOWN | u32::from(key.public_id() as u16), Ordering::Relaxed);
+}
 
 /// The version of the layout of names and of the contents of the provider's active messages (atomic
 /// operations, notices of written bytes); a change of either raises it. The packets below have a
 /// version of their own. The text before the version lets a test find it in the library and make a
 /// provider of another version.
 #[used]
-static VERSION: [u8; 17] = *b"weft-fi version \x03";
+static VERSION: [u8; 17] = *b"weft-fi version \x04";
 
 /// Returns this provider's version.
 pub fn version() -> u8 {
@@ -35,7 +49,7 @@ pub type Name = [u8; LEN];
 pub fn encode(address: &Address) -> Name {
     let mut short = address.clone();
     let mut bytes = short.encode();
-    while bytes.len() >= VERSION_AT {
+    while bytes.len() >= KEY_AT {
         // At least one address of each type stays while another can be left out.
         let ips = short.udp.len().max(short.tcp.len());
         let left_out = match ips > 1 || short.ether.is_empty() {
@@ -48,6 +62,7 @@ pub fn encode(address: &Address) -> Name {
     let mut name = [0; LEN];
     name[0] = bytes.len() as u8;
     name[1..=bytes.len()].copy_from_slice(&bytes);
+    name[KEY_AT..VERSION_AT].copy_from_slice(&(KEY.load(Ordering::Relaxed) as u16).to_le_bytes());
     name[VERSION_AT] = version();
     name
 }
@@ -65,6 +80,8 @@ fn leave_out_ip(address: &mut Address) -> bool {
 pub enum NameError {
     /// The name of a provider with this version.
     Version(u8),
+    /// The name of a process with another key.
+    Key,
     /// No name, for the given reason.
     Other(String),
 }
@@ -74,11 +91,23 @@ impl fmt::Display for NameError {
         match self {
             NameError::Version(theirs) => write!(
                 f,
-                "it is of a weft provider of version {theirs}, this one is of version {}",
+                "it is of a weft provider of version {theirs}, this one is of version {}; all \
+                 ranks need the same weft",
                 version()
             ),
+            NameError::Key => write!(
+                f,
+                "its process has another key: WEFT_KEY has to be the same for all ranks or, where \
+                 it is not set, the key file ({}) on all hosts",
+                weft::launch::keyfile::path()
+                    .map_or("weft/key".into(), |p| p.display().to_string())
+            ),
             NameError::Other(why) => {
-                write!(f, "it is not the name of a weft endpoint of this version: {why}")
+                write!(
+                    f,
+                    "it is not the name of a weft endpoint of this version: {why}; all ranks need \
+                     the same weft"
+                )
             }
         }
     }
@@ -97,6 +126,11 @@ pub fn decode(name: &[u8]) -> Result<Address, NameError> {
     }
     if theirs != version() {
         return Err(NameError::Version(theirs));
+    }
+    let (rest, key) = rest.split_last_chunk::<2>().ok_or_else(|| wrong("it is cut"))?;
+    let own = KEY.load(Ordering::Relaxed);
+    if own & KNOWN != 0 && own as u16 != u16::from_le_bytes(*key) {
+        return Err(NameError::Key);
     }
     let bytes = rest.get(..usize::from(len)).ok_or_else(|| wrong("it is cut"))?;
     if rest[usize::from(len)..].iter().any(|&b| b != 0) {
@@ -138,12 +172,29 @@ mod tests {
         let mut long = good;
         long[0] = 64;
         let mut trailing = good;
-        trailing[LEN - 2] = 1;
+        trailing[KEY_AT - 1] = 1;
         let mut empty = [0; LEN];
         empty[VERSION_AT] = version();
         for bad in [&[][..], &[3], &[3, 1], &long, &trailing, &empty] {
             assert!(decode(bad).unwrap_err().to_string().contains("this version"));
         }
+    }
+
+    #[test]
+    fn decode__a_process_with_another_key_is_told_and_names_carry_no_key() {
+        let key = JobKey::from_bytes(&[0x5a; 32]).unwrap();
+        use_key(&key);
+        let one = encode(&address(1));
+        assert_eq!(decode(&one), Ok(address(1)));
+        let mut other = one;
+        other[KEY_AT] ^= 1;
+        assert_eq!(decode(&other), Err(NameError::Key));
+        let why = NameError::Key.to_string();
+        assert!(why.contains("WEFT_KEY") && why.contains("the key file ("), "{why}");
+        assert!(!one.windows(2).any(|part| part == [0x5a; 2]));
+        // The version stands above the key: another version has other keys.
+        other[VERSION_AT] += 1;
+        assert_eq!(decode(&other), Err(NameError::Version(version() + 1)));
     }
 
     #[test]

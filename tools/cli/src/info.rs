@@ -106,6 +106,9 @@ struct Setting {
     name: &'static str,
     value: String,
     unit: &'static str,
+    /// The valid numbers; absent where the unit lists the values.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    range: Option<String>,
     is_default: bool,
     variable: String,
     why: &'static str,
@@ -149,6 +152,7 @@ fn rows<T: Table>(config: &T, usual: &T) -> Vec<Setting> {
             name: key.name,
             value: config.get(key.name).unwrap_or_default(),
             unit: key.unit,
+            range: key.range.map(|range| range.to_string()),
             is_default: config.get(key.name) == usual.get(key.name),
             variable: format!("WEFT_{}", key.name.to_uppercase()),
             why: key.why,
@@ -483,14 +487,17 @@ fn print_messages(m: &Messages) {
 }
 
 fn print_config(config: &Config, settings: &[Setting], variables: &[Variable], why: bool) {
-    println!("{:<20} {:>10} {:<19}   variable", "name", "value", "unit");
+    let header = if why { "range, or values" } else { "unit" };
+    println!("{:<20} {:>10} {header:<48}   variable", "name", "value");
     for s in settings {
         let mark = if s.is_default { ' ' } else { '*' };
         let why = if why { s.why } else { "" };
-        let line = format!(
-            "{:<20} {:>10} {:<19} {mark} {:<26} {why}",
-            s.name, s.value, s.unit, s.variable
-        );
+        let takes = match &s.range {
+            Some(range) => format!("{}: {range}", s.unit),
+            None => s.unit.to_owned(),
+        };
+        let line =
+            format!("{:<20} {:>10} {takes:<48} {mark} {:<26} {why}", s.name, s.value, s.variable);
         println!("{}", line.trim_end());
     }
     let shown = |v: &&Variable| why || !v.is_default;

@@ -228,13 +228,45 @@ fn mtu__shorter_than_any_packet_is_refused() {
     };
     for value in ["3", "275"] {
         let why = said(set(value));
-        assert!(why.contains(&format!("WEFT_MTU={value:?} is too small")), "{why}");
-        assert!(why.contains("276 bytes"), "{why}");
+        assert!(why.contains(&format!("WEFT_MTU={value:?} is out of range")), "{why}");
+        assert!(why.contains("276 to 4294967295, or 0 (the link's longest)"), "{why}");
     }
     assert!(stdout(&set("276")).contains("276"));
     assert!(set("0").status.success());
     let why = said(weft(&["bench", "logp", "--link", "shm", "--mtu", "3", "--quick"]));
-    assert!(why.contains("too small") && why.contains("276"), "{why}");
+    assert!(why.contains("out of range: 276"), "{why}");
+}
+
+#[test]
+fn info__tells_the_range_of_each_setting_and_a_time_without_meaning_is_refused() {
+    let all = &objects(&stdout(&weft(&["info", "--config", "--json"])))[0];
+    let settings = all["config"].as_array().unwrap();
+    let times = settings.iter().filter(|s| s["unit"] == "us" || s["unit"] == "ms");
+    assert!(times.clone().count() > 10 && times.clone().all(|s| s["range"].is_string()));
+    let table = stdout(&weft(&["info", "--config"]));
+    assert!(table.contains("ms: 100 to 4294967295 "), "{table}");
+    assert!(table.contains("ms: 1 to 4294967295, or 0 (never)"), "{table}");
+    for (name, says) in [
+        ("WEFT_PEER_TIMEOUT_MS", "100 to 4294967295; unit: ms"),
+        ("WEFT_CONNECT_TIMEOUT_MS", "100 to 4294967295; unit: ms"),
+        ("WEFT_KEEPALIVE_MS", "10 to 60000; unit: ms"),
+    ] {
+        let output = Command::new(WEFT).arg("info").env(name, "0").output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && said.contains(name) && said.contains(says), "{said}");
+    }
+}
+
+#[test]
+fn run__a_word_that_is_no_option_is_not_taken_for_the_program() {
+    for command in [&["run"][..], &["mpi"], &["lab", "run"], &["lab", "exec", "h1"]] {
+        let output = weft(&[command, &["--lnk", "udp", "true"]].concat());
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{command:?}: {said}");
+        assert!(said.contains("'--lnk'"), "{command:?}: {said}");
+    }
+    // Those of the program are its own.
+    assert!(stdout(&weft(&["run", "-n", "1", "echo", "--lnk", "-n"])).contains("--lnk -n"));
 }
 
 #[test]

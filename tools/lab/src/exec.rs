@@ -29,7 +29,7 @@ pub struct Args {
     /// Host: h1, h2, ...
     pub host: String,
     /// Command and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    #[arg(required = true, trailing_var_arg = true)]
     pub command: Vec<String>,
 }
 

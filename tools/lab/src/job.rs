@@ -17,6 +17,9 @@ use weft_run::words;
 Examples:
   weft lab run -n 8 ./program              8 ranks, spread evenly over the hosts
   weft lab run --per-host 2 ./program      2 ranks on every host
+  weft lab run --link udp -n 8 ./program   over this link
+  weft lab run --with=--tag-output -n 8 ./program
+                                           with another option of `weft run`
   weft lab run --up 4 --loss 1% -n 4 ./program
                                            a lab for this one job")]
 pub struct Args {
@@ -31,11 +34,16 @@ pub struct Args {
     up: Option<usize>,
     #[command(flatten)]
     conditions: Conditions,
-    /// Options of `weft run`, each as one word: --with=--tag-output
+    /// Links the ranks may use, as of `weft run`: auto, shm, udp, tcp, packet, gso, xdp, agent or a
+    /// list
+    #[arg(long, value_name = "LIST", value_parser = run::parse_links)]
+    link: Option<String>,
+    /// Another option of `weft run` (`weft run --help` lists them), with an equals sign; several by
+    /// one --with each: --with=--tag-output --with=--timeout=60
     #[arg(long = "with", value_name = "OPTION", allow_hyphen_values = true)]
     with: Vec<String>,
     /// Program and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    #[arg(required = true, trailing_var_arg = true)]
     command: Vec<String>,
 }
 
@@ -75,6 +83,7 @@ fn words(args: &Args, lab: &str, hosts: &[String]) -> Result<Vec<String>> {
     let mut words = vec!["--hosts".to_owned(), hosts.join(",")];
     words.extend(["--launch-agent".to_owned(), agent]);
     words.extend(ranks.into_iter().flat_map(|n| ["--ranks".to_owned(), n]));
+    words.extend(args.link.iter().flat_map(|link| ["--link".to_owned(), link.clone()]));
     words.extend(args.with.iter().cloned());
     words.push("--".into());
     words.extend(args.command.iter().cloned());

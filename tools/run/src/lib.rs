@@ -5,7 +5,7 @@
 //! | `run` | `weft run`: ranks on this host and on others |
 //! | `mpi` | `weft mpi`: programs of an MPI under its own launcher, with weft as their network |
 //! | `agent` | agents that a command starts and asks |
-//! | `meet` | checks that hosts reach each other |
+//! | `meet`, `door` | checks that hosts reach each other by UDP, by TCP |
 //! | `out`, `misuse`, `words` | output, wrong command lines, words as a shell reads them |
 //! | `interrupt`, `idle`, `limited` | signals, other work on this machine, commands that may hang |
 //! | `sys` | children before they become other programs, options of sockets |
@@ -20,6 +20,7 @@ pub mod out;
 pub mod misuse;
 
 pub mod agent;
+pub mod door;
 pub mod idle;
 pub mod interrupt;
 pub mod limited;

@@ -100,6 +100,17 @@ impl Ear {
     }
 }
 
+/// Lists the addresses of this host that others may reach.
+pub fn far_addresses() -> Vec<IpAddr> {
+    let all = Interfaces::list().map(|all| all.0).unwrap_or_default();
+    let ips = all.iter().flat_map(|interface| interface.ips.iter().map(|(ip, _)| *ip));
+    let far = |ip: &IpAddr| match ip {
+        IpAddr::V4(ip) => !ip.is_loopback(),
+        IpAddr::V6(ip) => !ip.is_loopback() && !ip.is_unicast_link_local(),
+    };
+    ips.filter(far).collect()
+}
+
 impl Meeting {
     /// Opens a socket of each address family that there is, at ports of this range.
     ///
@@ -133,17 +144,11 @@ impl Meeting {
 
     /// Returns the addresses to which others may send questions, at most 64.
     pub fn addresses(&self) -> Vec<SocketAddr> {
-        let all = Interfaces::list().map(|all| all.0).unwrap_or_default();
-        let ips = all.iter().flat_map(|interface| interface.ips.iter().map(|(ip, _)| *ip));
-        let far = |ip: &IpAddr| match ip {
-            IpAddr::V4(ip) => !ip.is_loopback(),
-            IpAddr::V6(ip) => !ip.is_loopback() && !ip.is_unicast_link_local(),
-        };
         let port = |ip: IpAddr| {
             let socket = self.socket(ip.is_ipv6())?;
             Some(SocketAddr::new(ip, socket.local_addr().ok()?.port()))
         };
-        ips.filter(far).filter_map(port).take(64).collect()
+        far_addresses().into_iter().filter_map(port).take(64).collect()
     }
 
     /// Returns the number in the questions of this meeting.

@@ -27,7 +27,7 @@ pub use send_window::{AckOutcome, SendWindow, LANES};
 
 /// Largest window of [`Reliability::Selective`], in packets: 1.4 MB in Ethernet frames, bandwidth
 /// times delay of a fast LAN with a busy receiver.
-pub const MAX_SELECTIVE: u32 = 1024;
+pub const MAX_SELECTIVE: u32 = crate::config::WINDOW_MAX;
 
 /// Packets one [`SackMap`] describes, from the one after the cumulative acknowledgement on. Later
 /// packets are reported when the acknowledgement has moved on.

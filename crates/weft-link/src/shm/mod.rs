@@ -369,6 +369,8 @@ impl ShmLink {
             (Ok(_), Some(_)) => format!("{apart}, and has another agent"),
             (Ok(_), None) => format!("{apart}, and has no agent (in it: `weft doctor`)"),
             (Err(why), Some(_)) if self.config.broker.is_some() => format!("{apart}; {why}"),
+            // An agent that is there and does not serve says why.
+            (Err(why), None) if why.contains("the agent at ") => format!("{apart}; {why}"),
             (Err(_), None) if self.config.broker.is_some() => {
                 format!("{apart} (weftd joins containers of one host: `weft doctor`)")
             }

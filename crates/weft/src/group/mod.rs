@@ -29,6 +29,10 @@ pub trait Directory {
     fn size(&self) -> usize;
     /// The address of a rank.
     fn address(&self, rank: usize) -> Result<Address, String>;
+    /// The address of a rank, and the name of its host if that is known.
+    fn entry(&self, rank: usize) -> Result<(Address, Option<String>), String> {
+        Ok((self.address(rank)?, None))
+    }
 }
 
 impl Directory for Vec<Address> {
@@ -216,7 +220,7 @@ impl Group {
     #[cold]
     fn find(&self, rank: usize) -> Result<PeerId, OpError> {
         let (endpoint, number) = (&self.inner.endpoint, self.inner.members[rank]);
-        let address = self.inner.directory.address(number).map_err(|why| {
+        let (address, host) = self.inner.directory.entry(number).map_err(|why| {
             log::error!("rank {number}: {why}");
             *self.inner.nowhere.borrow_mut() = format!("rank {number}: {why}");
             NO_LINK
@@ -224,7 +228,8 @@ impl Group {
         let connected = endpoint.connect(&address);
         let known = endpoint.find_peer(address.endpoint);
         if let Some(peer) = known {
-            endpoint.set_name(peer, &rank_name(number, &address, endpoint.address().host));
+            let here = endpoint.address().host;
+            endpoint.set_name(peer, &rank_name(number, &address, host.as_deref(), here));
         }
         let peer = connected.map_err(|why| {
             log::error!("rank {number}: {why}");
@@ -458,12 +463,14 @@ impl Drop for Turn {
     }
 }
 
-/// Returns the name of a rank for messages to people, with its host as far as the address tells it.
-pub(crate) fn rank_name(rank: usize, address: &Address, here: u64) -> String {
-    match address.udp.first() {
+/// Returns the name of a rank for messages to people, with its host: an IP address of it, else its
+/// name.
+pub(crate) fn rank_name(rank: usize, address: &Address, host: Option<&str>, here: u64) -> String {
+    match (address.udp.first().or(address.tcp.first()), host) {
         _ if here != 0 && address.host == here => format!("rank {rank} on this host"),
-        Some(socket) => format!("rank {rank} on host {}", socket.ip()),
-        None => format!("rank {rank}"),
+        (Some(socket), _) => format!("rank {rank} on host {}", socket.ip()),
+        (None, Some(host)) => format!("rank {rank} on host {host}"),
+        (None, None) => format!("rank {rank}"),
     }
 }
 

@@ -3,7 +3,7 @@
 use super::SharedEndpoint;
 use crate::card::Card;
 use crate::group::rank_name;
-use crate::job::{address_of, join, JobError};
+use crate::job::{entry_of, join, JobError};
 use std::cell::RefCell;
 use std::time::Duration;
 use weft_core::PeerId;
@@ -78,10 +78,12 @@ impl SharedJob {
             Some(None) => {}
             None => return Err(format!("there is no rank {rank} in a job of {}", self.size())),
         }
-        let address = address_of(self.boot.borrow_mut().as_mut(), &self.card, rank)?;
+        let (address, host) = entry_of(self.boot.borrow_mut().as_mut(), &self.card, rank)?;
         let peer = self.endpoint.connect(&address).map_err(|e| format!("rank {rank}: {e}"))?;
         // Errors show this name.
-        self.endpoint.with(|e| e.set_name(peer, &rank_name(rank, &address, e.address().host)));
+        let host = host.as_deref();
+        self.endpoint
+            .with(|e| e.set_name(peer, &rank_name(rank, &address, host, e.address().host)));
         self.peers.borrow_mut()[rank] = Some(peer);
         Ok(peer)
     }

@@ -105,8 +105,8 @@ unsafe extern "C" fn insert(
                     *number
                 }
                 Err(why) => {
-                    log::error!("address {i} of {count}: {why}; all ranks need the same weft");
-                    other |= matches!(why, NameError::Version(_));
+                    log::error!("address {i} of {count}: {why}");
+                    other |= matches!(why, NameError::Version(_) | NameError::Key);
                     ADDR_NONE
                 }
             };
@@ -125,8 +125,8 @@ unsafe extern "C" fn insert(
                 events.add(EVENT_AV_COMPLETE, av.cast(), context, good as u64);
                 Ok(0)
             }
-            // MPIs do not check the count of inserted names: ranks of mixed versions would wait
-            // forever.
+            // MPIs do not check the count of inserted names: ranks of mixed versions or keys would
+            // wait forever.
             _ if other && flags & cap::SYNC_ERR == 0 => Err(err::EINVAL),
             _ => Ok(good),
         }

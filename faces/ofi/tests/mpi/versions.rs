@@ -53,6 +53,39 @@ fn mixed(mpi: Mpi) {
     assert!(told, "{}", ended.said);
 }
 
+/// Checks that ranks with different keys end with an error that names the setting.
+fn keys(mpi: Mpi) {
+    let job = || -> Result<Command, String> {
+        let program = mpi.build("collectives")?;
+        let mut command = mpi.launcher(1)?;
+        let key = "5a".repeat(32);
+        command.arg(&program).arg("2").args([":", "-n", "1"]);
+        match mpi.is_hydra() {
+            true => command.args(["-env", "WEFT_KEY"]).arg(key),
+            false => command.arg("-x").arg(format!("WEFT_KEY={key}")),
+        };
+        command.arg(&program).arg("2");
+        Ok(command)
+    };
+    let ended = match job() {
+        Ok(command) => run(command, Duration::from_secs(60)),
+        Err(why) => return skip(&why),
+    };
+    assert!(ended.in_time, "ranks with different keys wait for each other:\n{}", ended.said);
+    let told = ended.said.contains("another key: WEFT_KEY has to be the same for all ranks");
+    assert!(!ended.ok && told, "{}", ended.said);
+}
+
+#[test]
+fn keys__different_mpich() {
+    keys(Mpi::Mpich);
+}
+
+#[test]
+fn keys__different_open_mpi() {
+    keys(Mpi::Open);
+}
+
 #[test]
 fn versions__mixed_mpich() {
     mixed(Mpi::Mpich);

@@ -1,7 +1,7 @@
 //! `weft doctor --hosts`: the paths between hosts, in both directions of each pair.
 
-use super::visit::{About, Answer, Ask, Port, MAGIC};
-use super::Check;
+use super::visit::{About, Answer, Ask, Port, MAGIC, NAME};
+use super::{Check, Verdict};
 use anyhow::{anyhow, bail, Context, Result};
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
@@ -90,7 +90,14 @@ impl Visitor {
     fn new(agent: &Agent, host: &str) -> Result<Visitor> {
         let (process, mut asks, answers) = start(agent, host)?;
         let mut banner = 0;
-        while line(&answers)? != MAGIC {
+        loop {
+            let said = line(&answers)?;
+            if said == MAGIC {
+                break;
+            }
+            if said.starts_with(NAME) {
+                bail!("the weft there is of another version: install the same on all hosts");
+            }
             banner += 1;
             if banner > MAX_BANNER {
                 bail!("no weft of this kind answers there");
@@ -113,6 +120,13 @@ impl Visitor {
     fn reach(&mut self, to: &[SocketAddr]) -> Result<Vec<Option<f64>>> {
         match self.ask(&Ask::Reach(to.to_vec()))? {
             Answer::Reached(took) => Ok(took),
+            other => bail!("another answer: {other:?}"),
+        }
+    }
+
+    fn connect(&mut self, to: &[SocketAddr]) -> Result<Vec<Result<f64, String>>> {
+        match self.ask(&Ask::Connect(to.to_vec()))? {
+            Answer::Connected(took) => Ok(took),
             other => bail!("another answer: {other:?}"),
         }
     }
@@ -220,6 +234,47 @@ fn udp(a: &mut Visitor, b: &mut Visitor) -> Result<(Check, Option<SocketAddr>)> 
     Ok((check, None))
 }
 
+/// Checks TCP connections from host `a` to `b`; returns the first address of `b` that takes them.
+fn tcp(a: &mut Visitor, b: &Visitor) -> Result<(Check, Option<SocketAddr>)> {
+    let way = format!("{} -> {}", a.host, b.host);
+    let to = match &b.about.tcp {
+        Ok(to) => to.clone(),
+        Err(why) => {
+            let finding = format!("{way}: {} takes no connections: {why}", b.host);
+            let remedy = "name other ports by WEFT_TCP_PORTS there";
+            return Ok((Check::fail("tcp", finding, remedy), None));
+        }
+    };
+    let took = a.connect(&to)?;
+    let first = to.iter().zip(&took).find_map(|(to, took)| Some((*to, took.as_ref().ok()?)));
+    if let Some((first, us)) = first {
+        let finding = format!("{way}: {} takes connections, after {us:.0} us", first.ip());
+        return Ok((Check::ok("tcp", finding), Some(first)));
+    }
+    let why = |(to, took): (&SocketAddr, &Result<f64, String>)| match took {
+        Err(why) => format!("{to} ({why})"),
+        Ok(_) => to.to_string(),
+    };
+    let list = to.iter().zip(&took).map(why).collect::<Vec<_>>().join(", ");
+    let ports = match b.about.tcp_ports.as_str() {
+        "any" => "TCP to all ports (or name some by WEFT_TCP_PORTS)".to_owned(),
+        ports => format!("TCP to ports {ports}"),
+    };
+    let check = match to.is_empty() {
+        true => Check::fail(
+            "tcp",
+            format!("{way}: {} has no address that others could use", b.host),
+            "bring an interface up there and give it an address",
+        ),
+        false => Check::fail(
+            "tcp",
+            format!("{way}: no connection to {list}"),
+            format!("let {ports} pass from {} to {}, and check the route", a.host, b.host),
+        ),
+    };
+    Ok((check, None))
+}
+
 /// Checks the longest packet that reaches an address.
 fn mtu(a: &mut Visitor, b: &Visitor, to: SocketAddr, ports: [&Port; 2]) -> Result<Check> {
     let way = format!("{} -> {}", a.host, b.host);
@@ -274,26 +329,111 @@ fn frames(a: &mut Visitor, b: &mut Visitor, ports: [&Port; 2]) -> Result<Check> 
     })
 }
 
-/// Checks the rest of one direction, if UDP works both ways: `there` and `back` are addresses of
-/// the second and of the first host.
-fn further(a: &mut Visitor, b: &mut Visitor, [there, back]: [SocketAddr; 2]) -> Result<Vec<Check>> {
+/// The carriers that pass in both directions, and in one.
+#[derive(Default)]
+struct Passes {
+    frames: u8,
+    udp: u8,
+    tcp: u8,
+}
+
+/// Checks one direction: `[there, back]` are addresses of the second and of the first host. Packets
+/// of different lengths are tried where UDP passes both ways.
+fn further(
+    a: &mut Visitor,
+    b: &mut Visitor,
+    [there, back]: [SocketAddr; 2],
+    by_udp: bool,
+) -> Result<Vec<Check>> {
     let ports = [a.open(back)?, b.open(there)?];
     let ports = ports.each_ref();
-    Ok(vec![mtu(a, b, there, ports)?, frames(a, b, ports)?])
+    let mut checks = Vec::new();
+    if by_udp {
+        checks.push(mtu(a, b, there, ports)?);
+    }
+    checks.push(frames(a, b, ports)?);
+    Ok(checks)
+}
+
+/// Says which links a job between two hosts would use.
+fn links(a: &str, b: &str, passes: &Passes) -> Check {
+    let both = format!("{a} and {b}");
+    let frames = passes.frames == 2;
+    match (frames, passes.udp == 2, passes.tcp) {
+        (true, true, 1..) => Check::ok(
+            "links",
+            format!(
+                "{both}: a job uses packet for small messages and udp (or gso, where long frames \
+                 pass) for long ones; tcp if these fail"
+            ),
+        ),
+        (false, true, 1..) => {
+            Check::ok("links", format!("{both}: a job uses udp, and tcp if that fails"))
+        }
+        (_, true, _) => Check::ok(
+            "links",
+            format!(
+                "{both}: a job uses {}; tcp does not pass, and is not needed",
+                if frames { "packet and udp" } else { "udp" }
+            ),
+        ),
+        (true, false, _) => Check::warn(
+            "links",
+            format!(
+                "{both}: a job uses packet{}, since UDP does not pass; ranks without CAP_NET_RAW \
+                 {}",
+                if passes.tcp > 0 { ", and tcp for long messages" } else { "" },
+                if passes.tcp > 0 { "use tcp" } else { "do not reach each other" }
+            ),
+            "let UDP pass, as above",
+        ),
+        (false, false, 1..) => Check::warn(
+            "links",
+            format!("{both}: a job uses tcp alone, since UDP does not pass"),
+            "let UDP pass, as above, for less time a message",
+        ),
+        (false, false, 0) => Check::fail(
+            "links",
+            format!("{both}: no link reaches from one to the other: a job fails at start"),
+            "let UDP or TCP pass, as above",
+        ),
+    }
+}
+
+/// A carrier that does not pass is a failure only if no other does.
+fn milden(checks: &mut [Check], passes: &Passes) {
+    if passes.frames == 2 || passes.udp == 2 || passes.tcp > 0 {
+        let failed =
+            |c: &&mut Check| c.verdict == Verdict::Fail && ["udp", "tcp"].contains(&c.topic);
+        checks.iter_mut().filter(failed).for_each(|check| check.verdict = Verdict::Warn);
+    }
 }
 
 fn two(a: &mut Visitor, b: &mut Visitor) -> Result<Vec<Check>> {
     let mut checks = same(a, b);
-    let ((first, there), (second, back)) = (udp(a, b)?, udp(b, a)?);
-    let both = there.zip(back);
-    checks.push(first);
-    if let Some((there, back)) = both {
-        checks.extend(further(a, b, [there, back])?);
+    let udp = [udp(a, b)?, udp(b, a)?];
+    let tcp = [tcp(a, b)?, tcp(b, a)?];
+    let count =
+        |ways: &[(Check, Option<SocketAddr>)]| ways.iter().filter(|w| w.1.is_some()).count();
+    let (by_udp, by_tcp) = (count(&udp) as u8, count(&tcp) as u8);
+    let mut passes = Passes { udp: by_udp, tcp: by_tcp, frames: 0 };
+    // The interfaces are those of addresses that answer, else of the first.
+    let [(udp_there, there), (udp_back, back)] = udp;
+    let [(tcp_there, tcp_to), (tcp_back, tcp_from)] = tcp;
+    let there = there.or(tcp_to).or(b.about.addresses.first().copied());
+    let back = back.or(tcp_from).or(a.about.addresses.first().copied());
+    let ends = there.zip(back);
+    checks.extend([udp_there, tcp_there]);
+    if let Some((there, back)) = ends {
+        checks.extend(further(a, b, [there, back], by_udp == 2)?);
     }
-    checks.push(second);
-    if let Some((there, back)) = both {
-        checks.extend(further(b, a, [back, there])?);
+    checks.extend([udp_back, tcp_back]);
+    if let Some((there, back)) = ends {
+        checks.extend(further(b, a, [back, there], by_udp == 2)?);
     }
+    passes.frames = checks.iter().filter(|c| c.topic == "ethertype" && c.works()).count() as u8;
+    milden(&mut checks, &passes);
+    checks.push(links(&a.host, &b.host, &passes));
     Ok(checks)
 }
 
@@ -313,9 +453,11 @@ pub fn checks(reach: &Reach) -> Result<Vec<Check>> {
     for host in hosts {
         match Visitor::new(&agent, host) {
             Ok(visitor) => {
-                let About { version, kernel, ports, .. } = &visitor.about;
-                let finding =
-                    format!("{host}: weft {version} on Linux {kernel}, UDP ports {ports}");
+                let About { version, kernel, ports, tcp_ports, .. } = &visitor.about;
+                let finding = format!(
+                    "{host}: weft {version} on Linux {kernel}, UDP ports {ports}, TCP ports \
+                     {tcp_ports}"
+                );
                 checks.push(Check::ok("host", finding));
                 visitors.push(visitor);
             }

@@ -16,8 +16,8 @@ use std::process::ExitCode;
 
 /// Check what will work on this machine and how to fix the rest
 ///
-/// The exit code is 1 if a check fails: MPIs are there and none of them can use weft, or a link
-/// that needs nothing does not work. With --mpi it is 0 only if an MPI was seen to work with weft.
+/// The exit code is 1 if a check fails: a link that needs nothing does not work, or a setting is
+/// wrong. With --mpi it is 0 only if an MPI was seen to work with weft.
 /// With --hosts the paths between hosts are checked and nothing else.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\

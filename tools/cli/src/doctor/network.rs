@@ -129,15 +129,26 @@ fn agent() -> Check {
     let of = |key: &str| {
         lines.iter().find(|(n, _)| n == key).map_or("?", |(_, value)| value.as_str()).to_string()
     };
-    let (version, ranks, raw) = (of("weftd"), of("ranks"), of("raw_free"));
+    let (version, protocol) = (of("weftd"), of("protocol"));
+    let (ranks, raw) = (of("ranks"), of("raw_free"));
     let finding =
         format!("weftd {version} at {name}: {ranks} ranks attached, {raw} raw sockets free");
-    match version == env!("CARGO_PKG_VERSION") {
-        true => Check::ok("agent", finding),
-        false => Check::warn(
+    let (own, speaks) = (weftd::version(), weftd::protocol());
+    match (version == own, protocol == speaks) {
+        (true, true) => Check::ok("agent", finding),
+        (_, same) => Check::warn(
             "agent",
-            finding,
-            "use the weftd of this release: `weftd --stop` when the jobs have ended",
+            format!(
+                "{finding}; it is of another build than this weft {own}{}",
+                match same {
+                    true => String::new(),
+                    false => format!(
+                        " and serves none of its ranks: it speaks protocol {protocol}, this weft \
+                         {speaks}"
+                    ),
+                }
+            ),
+            "`weftd --stop` when the jobs have ended, then start the weftd of this build",
         ),
     }
 }

@@ -8,11 +8,14 @@ use std::net::{IpAddr, SocketAddr};
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use weft_link::ether::{EtherHead, Interface, Interfaces, Mac};
-use weft_link::BarePacket;
+use weft_link::{BarePacket, Ports};
+use weft_run::door::{self, Door};
 use weft_run::meet::Meeting;
 
-/// The first line of the helper: login shells may print before it.
-pub const MAGIC: &str = "weft doctor visit 1";
+/// The start of the helper's first line, before which login shells may print, and the whole line of
+/// this version.
+pub const NAME: &str = "weft doctor visit ";
+pub const MAGIC: &str = "weft doctor visit 2";
 /// Longest time until addresses answer.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// Longest wait for a frame; within that time the frame is sent repeatedly.
@@ -30,6 +33,8 @@ pub enum Ask {
     About,
     /// Find out which of these addresses answer.
     Reach(Vec<SocketAddr>),
+    /// Find out at which of these addresses TCP connections are taken.
+    Connect(Vec<SocketAddr>),
     /// The number of questions received from the meeting with this number.
     Heard(u32),
     /// The longest of these IP packets that reaches an address.
@@ -57,6 +62,10 @@ pub struct About {
     pub ports: String,
     /// Addresses at which it answers.
     pub addresses: Vec<SocketAddr>,
+    /// Port setting of TCP sockets.
+    pub tcp_ports: String,
+    /// Addresses at which it takes TCP connections; the reason if there are none.
+    pub tcp: Result<Vec<SocketAddr>, String>,
     /// The number in its questions.
     pub number: u32,
     /// EtherType of its frames.
@@ -83,6 +92,8 @@ pub enum Answer {
     About(About),
     /// To [`Ask::Reach`]: microseconds of a round trip for each address.
     Reached(Vec<Option<f64>>),
+    /// To [`Ask::Connect`]: microseconds until the answer of each address, or the reason for none.
+    Connected(Vec<Result<f64, String>>),
     /// To [`Ask::Heard`].
     Heard(u64),
     /// To [`Ask::Longest`].
@@ -97,7 +108,12 @@ pub enum Answer {
 
 struct Visit {
     meeting: Meeting,
+    door: Result<Door, String>,
     port: Option<(BarePacket, Interface)>,
+}
+
+fn tcp_ports() -> Result<Ports> {
+    Ok(weft::job::tcp_from_env(&weft::Config::default())?.ports)
 }
 
 fn interface_of(ip: IpAddr) -> Result<Interface> {
@@ -116,6 +132,8 @@ impl Visit {
             now: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
             ports: weft::job::ports_from_env()?.to_string(),
             addresses: self.meeting.addresses(),
+            tcp_ports: tcp_ports()?.to_string(),
+            tcp: self.door.as_ref().map(Door::addresses).map_err(Clone::clone),
             number: self.meeting.number(),
             ether_type: weft::job::packet_from_env()?.kind.get(),
         })
@@ -177,6 +195,11 @@ impl Visit {
                 let us = |took: Duration| took.as_secs_f64() * 1e6;
                 Answer::Reached(took.into_iter().map(|took| took.map(us)).collect())
             }
+            Ask::Connect(to) => {
+                let took = door::connect(&to, PATIENCE);
+                let us = |took: Duration| took.as_secs_f64() * 1e6;
+                Answer::Connected(took.into_iter().map(|took| took.map(us)).collect())
+            }
             Ask::Heard(number) => Answer::Heard(self.meeting.heard(number)),
             Ask::Longest(to, lengths) => Answer::Longest(self.meeting.longest(to, &lengths)),
             Ask::Open(ip) => Answer::Opened(self.open(ip)?),
@@ -197,7 +220,9 @@ pub fn run() -> Result<ExitCode> {
     let ports = weft::job::ports_from_env()?;
     let opened = Meeting::open(ports);
     let meeting = opened.with_context(|| format!("opening UDP sockets on ports {ports}"))?;
-    let mut visit = Visit { meeting, port: None };
+    let tcp = tcp_ports()?;
+    let door = Door::open(tcp).map_err(|e| format!("opening TCP sockets on ports {tcp}: {e}"));
+    let mut visit = Visit { meeting, door, port: None };
     for line in std::io::stdin().lock().lines() {
         let ask: Ask = serde_json::from_str(&line?).context("an invalid request")?;
         let answer = visit.answer(ask).unwrap_or_else(|e| Answer::No(format!("{e:#}")));

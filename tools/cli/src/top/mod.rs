@@ -19,13 +19,15 @@ use weft::counters::{scan, Snapshot};
 /// A user sees only own jobs, root the jobs of all users. It reads this host's memory: of a job
 /// over several hosts it shows the ranks of this one, and knows nothing of the others, also where
 /// it looks for deadlocks. `ssh -t HOST weft top` shows those of another host. The table takes the
-/// terminal's size: arrows and page keys move through the ranks, s sorts them, q ends.
+/// terminal's size: arrows and page keys move through the ranks, s sorts them, q ends. Where the
+/// output is no terminal, tables follow each other until Ctrl-C.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Print once and end; rates are averages since each rank started
     #[arg(long)]
     once: bool,
-    /// Print one JSON object per rank instead of a table
+    /// Print one JSON object per rank instead of a table, again after each interval until it is
+    /// ended; with --once, once
     #[arg(long, conflicts_with = "prometheus")]
     json: bool,
     /// Print all counters once, in the text format of Prometheus
@@ -34,7 +36,7 @@ pub struct Args {
     /// Order of the table
     #[arg(long, value_enum, default_value = "rank")]
     sort: Order,
-    /// Seconds between two tables, 0.05 to 3600
+    /// Seconds between two tables, or two prints of --json, 0.05 to 3600
     #[arg(long, value_name = "S", default_value = "1", value_parser = parse_interval)]
     interval: Duration,
 }

@@ -34,7 +34,8 @@ fn doctor__sees_a_good_way_between_hosts() {
     for topic in ["versions", "clocks"] {
         assert_eq!(found(&checks, topic).len(), 3, "each two of three: {checks:#?}");
     }
-    for topic in ["udp", "mtu", "ethertype"] {
+    assert_eq!(found(&checks, "links").len(), 3, "each two of three: {checks:#?}");
+    for topic in ["udp", "tcp", "mtu", "ethertype"] {
         let all = found(&checks, topic);
         assert_eq!(all.len(), 6, "both directions: {checks:#?}");
         assert!(all.iter().any(|(_, text)| text.contains("h3 -> h1")), "{all:?}");
@@ -55,12 +56,53 @@ fn doctor__names_the_direction_that_is_blocked() {
         return weft_conformance::skip(&format!("no filter: {}", text(&blocked.stderr)));
     }
     let (checks, good) = doctor(&lab, &["h1,h2"]);
-    assert!(!good, "{checks:#?}");
+    assert!(good, "jobs go over tcp: {checks:#?}");
     let udp = found(&checks, "udp");
     assert_eq!(udp.len(), 2, "{checks:#?}");
-    assert!(udp.iter().all(|(verdict, _)| verdict == "fail"), "{udp:?}");
+    assert!(udp.iter().all(|(verdict, _)| verdict == "warn"), "{udp:?}");
     assert!(udp[0].1.contains("h1 -> h2: datagrams arrive, and no answer comes back"), "{udp:?}");
     assert!(udp[1].1.contains("h2 -> h1: no datagram arrives"), "{udp:?}");
+    assert!(found(&checks, "tcp").iter().all(|(verdict, _)| verdict == "ok"), "{checks:#?}");
+    let links = found(&checks, "links");
+    assert!(links[0].0 == "warn" && links[0].1.contains("since UDP does not pass"), "{links:?}");
+}
+
+/// Has a host drop what comes from others by these protocols, without an answer. False if that
+/// cannot be set.
+fn drop_from_others(lab: &Lab, host: &str, protocols: &str) -> bool {
+    let script = format!(
+        "for v in -4 -6; do ip $v rule add pref 100 lookup local && for p in {protocols}; do \
+         ip $v rule add pref 10 iif eth0 ipproto $p blackhole || exit 1; done; \
+         ip $v rule del pref 0 || exit 1; done; echo dropped"
+    );
+    lab.weft(&["lab", "exec", host, "sh", "-c", &script]).stdout.starts_with(b"dropped")
+}
+
+#[test]
+fn doctor__names_tcp_that_does_not_pass_and_fails_where_nothing_does() {
+    let Some(lab) = Lab::up(&["2"]) else { return };
+    if !drop_from_others(&lab, "h2", "tcp") {
+        return weft_conformance::skip("no rules for TCP here (ip rule)");
+    }
+    let (checks, good) = doctor(&lab, &["h1,h2"]);
+    assert!(good, "jobs go over udp: {checks:#?}");
+    assert!(found(&checks, "udp").iter().all(|(verdict, _)| verdict == "ok"), "{checks:#?}");
+    let tcp = found(&checks, "tcp");
+    assert!(tcp[0].0 == "warn" && tcp[0].1.contains("h1 -> h2: no connection to"), "{tcp:?}");
+    assert!(tcp[0].1.contains("no answer"), "{tcp:?}");
+    assert!(found(&checks, "links")[0].1.contains("tcp does not pass, and is not needed"));
+    assert!(drop_from_others(&lab, "h1", "tcp udp"));
+    let (checks, _) = doctor(&lab, &["h1,h2"]);
+    let remedies: Vec<&str> = checks.iter().filter_map(|c| c["remedy"].as_str()).collect();
+    for part in ["let UDP of all ports", "let TCP to all ports"] {
+        assert!(remedies.iter().any(|remedy| remedy.contains(part)), "{part}: {remedies:?}");
+    }
+    // Frames pass where the doctor has the right to send them; else nothing does.
+    let (verdict, links) = &found(&checks, "links")[0];
+    let frames = found(&checks, "ethertype").iter().all(|(verdict, _)| verdict == "ok");
+    assert_eq!(verdict == "fail", !frames, "{links}");
+    let says = if frames { "do not reach each other" } else { "no link reaches" };
+    assert!(links.contains(says), "{links}");
 }
 
 #[test]

@@ -19,19 +19,21 @@ fn firewall__between_hosts_is_named_long_before_the_wait_fails() {
     if !(hide(&lab, "h2", "h1") && hide(&lab, "h1", "h2")) {
         return weft_conformance::skip("no fixed neighbours here (ip neigh, getent)");
     }
-    let mut command = lab.command(&["lab", "run", "-n", "2", WEFT, "selftest", "circle"]);
-    command.env("WEFT_LINK", "udp").env("WEFT_LOG", "warn");
-    command.env("WEFT_WARN_AFTER_MS", "500").env("WEFT_CONNECT_TIMEOUT_MS", "5000");
-    let done = command.output().expect("weft starts");
-    let said = text(&done.stderr);
-    assert!(!done.status.success(), "{said}");
-    let waits = said.lines().filter(|l| l.contains("waiting for ") && l.contains(" over udp ("));
-    let unheard = waits.filter(|line| line.ends_with("which has not answered yet")).count();
-    assert_eq!(unheard, 2, "{said}");
-    assert!(
-        said.contains("on host 10.") && said.contains("no answer to the first packet"),
-        "{said}"
-    );
+    for link in ["udp", "tcp"] {
+        let mut command = lab.command(&["lab", "run", "-n", "2", WEFT, "selftest", "circle"]);
+        command.env("WEFT_LINK", link).env("WEFT_LOG", "warn");
+        command.env("WEFT_WARN_AFTER_MS", "500").env("WEFT_CONNECT_TIMEOUT_MS", "5000");
+        let done = command.output().expect("weft starts");
+        let said = text(&done.stderr);
+        assert!(!done.status.success(), "{said}");
+        let over = format!(" over {link} (");
+        let waits = said.lines().filter(|l| l.contains("waiting for ") && l.contains(&over));
+        let unheard = waits.filter(|line| line.ends_with("which has not answered yet")).count();
+        assert_eq!(unheard, 2, "{said}");
+        assert!(said.contains("no answer to the first packet"), "{said}");
+        let of_ranks = said.lines().filter(|line| line.contains(&over));
+        assert!(of_ranks.clone().all(|line| line.contains(" on host 10.")), "{said}");
+    }
 }
 
 /// Has a host drop UDP datagrams that come from others, without an answer. False if that cannot be

@@ -78,8 +78,11 @@ fn refused__one_in_another_user_namespace_is_reached_over_the_next_link() {
 
 #[test]
 fn settings__that_differ_between_ranks_are_an_error_at_start_with_both_values() {
-    for (setting, values) in [("WEFT_SECURITY", ["none", "auth"]), ("WEFT_TREE", ["flat", "chain"])]
-    {
+    for (setting, values) in [
+        ("WEFT_SECURITY", ["none", "auth"]),
+        ("WEFT_TREE", ["flat", "chain"]),
+        ("WEFT_LINK", ["udp", "tcp"]),
+    ] {
         let [first, second] = values;
         let script = format!(
             "export {setting}={first}; [ $PMI_RANK = 1 ] && {setting}={second}; \
@@ -97,4 +100,25 @@ fn settings__that_differ_between_ranks_are_an_error_at_start_with_both_values() 
         assert!(by_either.iter().any(|text| done.err.contains(text)), "{}", done.err);
         done.assert_nothing_left();
     }
+}
+
+#[test]
+fn settings__that_have_no_effect_are_told_once() {
+    let app = |env: &[(&str, &str)]| {
+        let job = Job::new(&["-n", "2"]);
+        let job = env.iter().fold(job, |job, (name, value)| job.env(name, value));
+        let weft = env!("CARGO_BIN_EXE_weft");
+        let done = job.command([weft, "app", "asp", "--nodes", "50"].map(String::from)).finish();
+        done.assert_code(0);
+        done.err
+    };
+    let said = app(&[("WEFT_TRANSFER", "auto,1=copy,9=copy")]);
+    let text = "WEFT_TRANSFER has a value for ranks that are not there, in 9=copy: the job has";
+    assert_eq!(said.matches(text).count(), 1, "{said}");
+    assert!(!said.contains("1=copy:"), "{said}");
+    let agent = ("WEFT_AGENT", "/nowhere/agent");
+    let said = app(&[agent, ("WEFT_LINK", "udp")]);
+    assert!(said.contains("WEFT_AGENT=/nowhere/agent has no effect: WEFT_LINK names"), "{said}");
+    let said = app(&[agent]);
+    assert!(said.contains("=/nowhere/agent has no effect: unreachable: no agent"), "{said}");
 }

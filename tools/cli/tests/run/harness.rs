@@ -228,6 +228,11 @@ impl Running {
         }
     }
 
+    /// True until the launcher has ended.
+    pub fn is_running(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+
     /// Waits until no process of the job is left.
     pub fn wait_until_nothing_left(&self) {
         await_nothing_left(&self.mark);

@@ -263,20 +263,40 @@ fn signal__interrupt_reaches_all_ranks() {
     job.signal("INT");
     let done = job.finish();
     done.assert_code(130);
+    let asked = "weft run: interrupted: the ranks are asked to end; Ctrl-C again kills them\n";
+    assert_eq!(done.err, asked, "the user knows why ranks end");
     done.assert_nothing_left();
 }
 
 #[test]
 fn signal__second_interrupt_kills() {
-    let script = "trap 'echo caught' INT TERM; echo ready; while :; do sleep 1000 & wait; done";
+    let script = "trap '' INT; trap 'echo caught' TERM; echo ready; \
+                  while :; do sleep 1000 & wait; done";
     let mut job = Job::new(&["-n", "2"]).command(shell(script)).start();
     job.lines(2, "ready");
     job.signal("INT");
-    job.lines(2, "caught");
-    job.signal("INT");
+    job.error_lines(1, "asked to end; Ctrl-C again kills them");
+    // One that comes at once is an echo of the first, as timeout(1) makes it.
+    while job.is_running() {
+        job.signal("INT");
+    }
     let done = job.finish();
     done.assert_code(130);
     done.assert_says(&["again: killing all ranks"]);
+    done.assert_nothing_left();
+}
+
+#[test]
+fn signal__ranks_that_do_not_end_are_named_when_they_are_killed() {
+    let script = "echo ready; [ $PMI_RANK = 1 ] || exec sleep 1000; \
+                  trap '' INT TERM; while :; do sleep 1000 & wait; done";
+    let mut job = Job::new(&["-n", "2"]).command(shell(script)).start();
+    job.lines(2, "ready");
+    job.signal("INT");
+    let done = job.finish();
+    done.assert_code(130);
+    done.assert_says(&["interrupted: the ranks", "rank 1 does not end: it is killed"]);
+    assert!(!done.err.contains("SIGINT"), "{}", done.err);
     done.assert_nothing_left();
 }
 
@@ -363,7 +383,7 @@ fn input__that_rank_0_does_not_read_blocks_nothing() {
 fn fence__that_a_rank_never_reaches_names_it() {
     let done = Job::new(&["-n", "3"]).selftest(&["--absent", "1"]).finish();
     done.assert_code(1);
-    done.assert_says(&["rank 1 (host localhost", "ended without reaching the fence", "wait"]);
+    done.assert_says(&["rank 1 (host localhost", "ended before it joined the job", "wait"]);
 }
 
 #[test]
@@ -453,7 +473,7 @@ fn links__a_list_reaches_the_ranks_with_shm_beside_raw_ethernet() {
 fn placement__refuses_what_cannot_be() {
     let shm = ["-n", "2", "--link", "shm", "--hosts", "far1,far2"];
     let none = ["-n", "0"];
-    let option = ["--hosts", "-oProxyCommand=x"];
+    let option = ["--hosts=-oProxyCommand=x"];
     for (args, words) in [(&shm[..], "one host only"), (&none, "at least one"), (&option, "host")] {
         let done = Job::new(args).command(shell("true")).finish();
         assert_ne!(done.code, Some(0));

@@ -116,7 +116,7 @@ pub struct Args {
     #[arg(short, long)]
     verbose: bool,
     /// Program and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    #[arg(required = true, trailing_var_arg = true)]
     command: Vec<String>,
 }
 

@@ -104,7 +104,7 @@ pub struct Args {
     #[arg(short, long)]
     pub verbose: bool,
     /// Program and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    #[arg(required = true, trailing_var_arg = true)]
     pub command: Vec<String>,
 }
 

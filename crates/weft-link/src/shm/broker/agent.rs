@@ -7,7 +7,7 @@
 //! user.
 
 use super::line::socket_name;
-use super::{Message, MESSAGE_MAX};
+use super::{Message, MESSAGE_MAX, VERSION};
 use crate::shm::rendezvous::{self, system};
 use crate::shm::sys::misc;
 use crate::shm::sys::socket::{self, Cred, Epoll};
@@ -228,7 +228,13 @@ impl Broker {
     fn nonsense(&mut self, at: usize, what: &str) {
         self.count.nonsense += 1;
         let guest = &mut self.guests[at];
-        let why = format!("its message is not understood: {what}");
+        let why = match what {
+            "version" => format!(
+                "it speaks another version of these messages, this agent {VERSION}: use weftd and \
+                 weft of one build"
+            ),
+            _ => format!("its message is not understood: {what}"),
+        };
         log::warn!("process {} of user {}: {why}", guest.cred.pid, guest.cred.uid);
         let _ = socket::send(&guest.socket, &Message::Refused(why).encode(), None);
         guest.gone = true;

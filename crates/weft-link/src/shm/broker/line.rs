@@ -1,6 +1,6 @@
 //! The rank's end: its connection to the agent that brokers.
 
-use super::{Message, MESSAGE_MAX};
+use super::{Message, MESSAGE_MAX, VERSION};
 use crate::secure::JobKey;
 use crate::shm::rendezvous::system;
 use crate::shm::sys::misc;
@@ -111,6 +111,10 @@ impl Line {
         let fail = |why: String| LinkError::Unreachable(format!("the agent at {name} {why}"));
         let text = socket_name(name);
         let socket = socket::connect(Name::Text(&text)).map_err(|e| match e.raw_os_error() {
+            Some(libc::ENOENT | libc::ECONNREFUSED) if serves(name) => fail(
+                "joins no ranks of containers: it is of another build, use weftd and weft of one"
+                    .into(),
+            ),
             Some(libc::ENOENT) => LinkError::Unreachable(format!(
                 "no agent listens at {name}: start weftd, and mount its folder into containers"
             )),
@@ -180,6 +184,11 @@ impl Line {
     }
 }
 
+/// True if an agent listens at its own socket.
+fn serves(name: &str) -> bool {
+    socket::connect(Name::Text(name)).is_ok()
+}
+
 /// Waits for the answer to a registration.
 fn answer(socket: &OwnedFd, patience: Duration) -> Result<(u64, u32), String> {
     let end = Instant::now() + patience;
@@ -205,7 +214,10 @@ fn answer(socket: &OwnedFd, patience: Duration) -> Result<(u64, u32), String> {
             Ok(Message::Registered { identity, user }) if identity != 0 => Ok((identity, user)),
             Ok(Message::Refused(why)) => Err(format!("refuses: {why}")),
             _ if got.len == 0 => Err("closed the connection".into()),
-            Err("version") => Err("speaks another version: use the weftd of this release".into()),
+            Err("version") => Err(format!(
+                "speaks another version of these messages, this program {VERSION}: use weftd and \
+                 weft of one build"
+            )),
             _ => Err("sends an answer that this program does not understand".into()),
         };
     }

@@ -40,6 +40,7 @@ use weft::{job, Endpoint};
 use weft_core::engine::types::{Completion, OpKind, Refused, SendArgs};
 use weft_core::event::Status;
 use weft_core::{OpError, PeerFailure, PeerId};
+use weft_link::secure::JobKey;
 
 /// Longest time that `fi_close` waits until everything sent has arrived.
 const CLOSE: Duration = Duration::from_secs(5);
@@ -111,6 +112,7 @@ fn open_endpoint() -> Result<(Endpoint, Duration), String> {
     let rank = number(&who::RANKS);
     config.rank = rank.and_then(|rank: usize| u32::try_from(rank).ok());
     let key = keyfile::obtain().map_err(|e| e.to_string())?;
+    JobKey::from_bytes(&key).iter().for_each(name::use_key);
     let endpoint = job::open_endpoint(config, links, key).map_err(|e| e.to_string())?;
     let who = Who {
         job: who::job(&lookup, std::os::unix::process::parent_id()),

@@ -25,6 +25,10 @@ const CONFIRM: Duration = Duration::from_secs(5);
 /// Exit status of a job that exceeded its time limit, as of timeout(1).
 const TIMED_OUT: u8 = 124;
 
+/// Time within which the same signal counts once: timeout(1) signals both this process and its
+/// group.
+const ECHO: Duration = Duration::from_millis(100);
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Waiting,
@@ -61,8 +65,8 @@ pub struct Job {
     start_timeout: Duration,
     /// Time of the next message about start-up.
     progress: Option<Instant>,
-    /// The first signal that asked the job to end.
-    interrupted: Option<i32>,
+    /// The first signal that asked the job to end, and its time.
+    interrupted: Option<(i32, Instant)>,
     /// Exit status, if the job is to end before its ranks have.
     verdict: Option<u8>,
     ending: Option<(Instant, Step)>,
@@ -72,6 +76,19 @@ fn named(signal: i32) -> String {
     match signal_name(signal) {
         Some(name) => format!("{name} (signal {signal})"),
         None => format!("signal {signal}"),
+    }
+}
+
+/// Returns the exit status of a process that a signal ended, as shells have it.
+fn status_of(signal: i32) -> u8 {
+    128u8.saturating_add(signal as u8)
+}
+
+/// Returns the line for a signal that asks the job to end.
+fn asked_to_end(signal: i32) -> String {
+    match signal {
+        SIGINT => "interrupted: the ranks are asked to end; Ctrl-C again kills them".to_owned(),
+        _ => format!("{}: the ranks are asked to end; a second one kills them", named(signal)),
     }
 }
 
@@ -254,6 +271,14 @@ impl Job {
                 self.ending = Some((now + GRACE, Step::Kill));
             }
             Step::Kill => {
+                let left = self.in_state(State::Running);
+                if !left.is_empty() {
+                    let how = match left.len() {
+                        1 => "does not end: it is killed",
+                        _ => "do not end: they are killed",
+                    };
+                    eprintln!("weft run: {} {how}", listed(&left));
+                }
                 signal_all(Signal::KILL.as_raw(), nodes);
                 self.ending = Some((now + CONFIRM, Step::GiveUp));
             }
@@ -270,18 +295,26 @@ impl Job {
 
     /// Handles a signal to the launcher.
     pub fn signalled(&mut self, signal: i32, nodes: &mut [Node]) {
+        let now = Instant::now();
         let ends = matches!(signal, SIGINT | SIGTERM | SIGHUP);
-        if ends && self.interrupted.is_some() {
-            let code = 128u8.saturating_add(signal as u8);
-            self.fail(code, &format!("{} again: killing all ranks", named(signal)), nodes);
-            return self.advance(Instant::now(), Step::Kill, nodes);
+        match self.interrupted.filter(|_| ends) {
+            Some((first, at)) if first == signal && now < at + ECHO => return,
+            Some(_) if matches!(self.ending, Some((_, Step::GiveUp))) => return,
+            Some(_) => {
+                eprintln!("weft run: {} again: killing all ranks", named(signal));
+                self.verdict.get_or_insert(status_of(signal));
+                signal_all(Signal::KILL.as_raw(), nodes);
+                self.ending = Some((now + CONFIRM, Step::GiveUp));
+                return;
+            }
+            None => signal_all(signal, nodes),
         }
-        signal_all(signal, nodes);
         if ends {
-            self.interrupted = Some(signal);
-            if !self.in_state(State::Waiting).is_empty() {
-                let code = 128u8.saturating_add(signal as u8);
-                self.fail(code, &format!("{} during start-up", named(signal)), nodes);
+            self.interrupted = Some((signal, now));
+            if self.in_state(State::Waiting).is_empty() {
+                eprintln!("weft run: {}", asked_to_end(signal));
+            } else {
+                self.fail(status_of(signal), &format!("{} during start-up", named(signal)), nodes);
             }
         }
     }
@@ -412,7 +445,8 @@ impl Job {
         }
         if let Some((gone, waiting)) = self.server.stuck() {
             let text = format!(
-                "{} ended without reaching the fence in which {} wait{}",
+                "{} ended before it joined the job, and {} wait{} for it there: every rank has \
+                 to start the same program, and to join",
                 self.place(gone, nodes),
                 listed(&waiting),
                 if waiting.len() == 1 { "s" } else { "" }
@@ -445,11 +479,23 @@ impl Job {
         if end == End::Status(0) {
             return self.check_stuck(nodes);
         }
+        match (self.interrupted, end) {
+            // The user knows, and has been told what happens.
+            (Some((asked, _)), End::Signal(signal)) if asked == signal => {
+                self.verdict.get_or_insert(end.code());
+                return self.end_ranks(nodes);
+            }
+            _ => {}
+        }
         let hint = match end {
             End::Signal(9) => "; the system does that when memory runs out (see dmesg)",
             _ => "",
         };
-        let rest = if self.over() { "" } else { "; ending the job" };
+        let rest = match (self.over(), self.interrupted) {
+            (true, _) => "",
+            (_, Some(_)) => " after the interrupt",
+            (_, None) => "; ending the job",
+        };
         self.fail(end.code(), &format!("{place} {how}{hint}{rest}"), nodes);
     }
 

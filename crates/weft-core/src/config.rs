@@ -131,9 +131,9 @@ pub const fn within(least: u64, most: u64) -> Option<Range> {
     Some(Range { least, most, zero: None })
 }
 
-/// Returns a range beside which 0 is valid, with this meaning. A time of 0 for something to be done is
-/// none; 0 as a time after which something is said or done is never. The times after which a peer
-/// has failed have no such value, since each wait has an end.
+/// Returns a range beside which 0 is valid, with this meaning. A time of 0 for something to be done
+/// is none; 0 as a time after which something is said or done is never. The times after which a
+/// peer has failed have no such value, since each wait has an end.
 pub const fn or_zero(least: u64, most: u64, zero: &'static str) -> Option<Range> {
     Some(Range { least, most, zero: Some(zero) })
 }

@@ -7,7 +7,7 @@ use common::*;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use weft::{Address, Config, EndpointId};
-use weft_agent::{Attach, BareRank, Control, GroupRole, Nonsense, VERSION};
+use weft_agent::{version_text, Attach, BareRank, Control, GroupRole, Nonsense, VERSION};
 use weft_core::group::tree::Tree;
 use weft_core::wire::session_number;
 use weft_link::secure::Mode;
@@ -55,12 +55,13 @@ fn options__that_are_not_understood_end_with_2_as_those_of_weft() {
 fn agent__who_speaks_another_version_is_told_both_and_what_to_do() {
     let agent = Served::start("");
     let me = someone();
-    for other in [VERSION + 1, VERSION - 1, u16::MAX] {
+    for other in [VERSION + 1, VERSION - 1, 4, u16::MAX] {
         let mut words = attach(me, [1; 32]);
         words[1..3].copy_from_slice(&other.to_le_bytes());
         for len in [words.len(), words.len() - 9, 3] {
             let heard = answers(&agent, me, &words[..len]);
-            refused_for(&heard, &format!("version {VERSION} of the agent's protocol"));
+            let [own, other] = [VERSION, other].map(version_text);
+            refused_for(&heard, &format!("version {own} of the agent's protocol"));
             refused_for(&heard, &format!("this program {other}: use the weftd of"));
         }
     }

@@ -448,11 +448,7 @@ impl Link for AgentLink {
 
 impl weft_link::DirectMemory for AgentLink {}
 
-impl weft_link::Trains for AgentLink {
-    fn send_run(&mut self, peer: PeerId, header: &[u8], payload: &[u8], packets: usize) -> usize {
-        weft_link::link::send_apart(self, peer, header, payload, packets)
-    }
-}
+impl weft_link::Trains for AgentLink {}
 
 impl weft_link::ClosePoll for AgentLink {
     #[inline]

@@ -156,7 +156,24 @@ pub trait Sink {
     }
 }
 
-/// Does the work of [`Trains::send_run`] by calls of [`Link::send`].
+/// Sends the first packets of a run of `packets` DATA packets to `peer`, and returns their number,
+/// by [`Trains::send_run`] or, on a link without it, by [`Link::send`].
+#[inline]
+pub fn send_run<L: Link + ?Sized>(
+    link: &mut L,
+    peer: PeerId,
+    stripe: u8,
+    header: &[u8],
+    payload: &[u8],
+    packets: usize,
+) -> usize {
+    match link.send_run(peer, stripe, header, payload, packets) {
+        Some(sent) => sent,
+        None => send_apart(link, peer, header, payload, packets),
+    }
+}
+
+/// Does the work of [`send_run`] by calls of [`Link::send`].
 pub fn send_apart<L: Link + ?Sized>(
     link: &mut L,
     peer: PeerId,
@@ -244,30 +261,19 @@ pub trait Trains {
     /// Sends the first packets of a run of `packets` DATA packets to `peer`, and returns their
     /// number. The packets share `payload` in equal parts. `header` is the header of the first
     /// packet; the others differ in sequence number and offset
-    /// ([`wire::advance`](weft_core::wire::advance)). Otherwise as [`send`](Link::send). Only
-    /// called on a link that names a train in its capabilities: others take none.
+    /// ([`wire::advance`](weft_core::wire::advance)). Otherwise as [`send`](Link::send). They leave
+    /// over one of the interfaces that share bulk data to the peer: `stripe` is its index
+    /// ([`LinkEvent::Stripes`]), 0 the only or the first one. `None` if the link sends each packet
+    /// by itself: [`send_run`] does that.
     fn send_run(
         &mut self,
         _peer: PeerId,
+        _stripe: u8,
         _header: &[u8],
         _payload: &[u8],
         _packets: usize,
-    ) -> usize {
-        debug_assert!(false, "a run for a link that names no train");
-        0
-    }
-
-    /// As [`send_run`](Trains::send_run), over one of the interfaces that share bulk data to the
-    /// peer. `stripe` is the index of the interface ([`LinkEvent::Stripes`]).
-    fn send_striped(
-        &mut self,
-        peer: PeerId,
-        _stripe: u8,
-        header: &[u8],
-        payload: &[u8],
-        packets: usize,
-    ) -> usize {
-        self.send_run(peer, header, payload, packets)
+    ) -> Option<usize> {
+        None
     }
 }
 

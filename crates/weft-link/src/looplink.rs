@@ -161,11 +161,7 @@ impl Link for LoopLink {
 
 impl crate::DirectMemory for LoopLink {}
 
-impl crate::Trains for LoopLink {
-    fn send_run(&mut self, peer: PeerId, header: &[u8], payload: &[u8], packets: usize) -> usize {
-        crate::link::send_apart(self, peer, header, payload, packets)
-    }
-}
+impl crate::Trains for LoopLink {}
 
 impl crate::ClosePoll for LoopLink {}
 

@@ -475,22 +475,18 @@ impl Link for SimLink {
 impl weft_link::DirectMemory for SimLink {}
 
 impl weft_link::Trains for SimLink {
-    fn send_run(&mut self, peer: PeerId, header: &[u8], payload: &[u8], packets: usize) -> usize {
-        weft_link::link::send_apart(self, peer, header, payload, packets)
-    }
-
-    fn send_striped(
+    fn send_run(
         &mut self,
         peer: PeerId,
         stripe: u8,
         header: &[u8],
         payload: &[u8],
         packets: usize,
-    ) -> usize {
+    ) -> Option<usize> {
         self.stripe = usize::from(stripe).min(self.networks.len() - 1);
-        let sent = self.send_run(peer, header, payload, packets);
+        let sent = weft_link::link::send_apart(self, peer, header, payload, packets);
         self.stripe = 0;
-        sent
+        Some(sent)
     }
 }
 

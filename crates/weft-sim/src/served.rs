@@ -296,11 +296,7 @@ impl Link for ServedLink {
 
 impl weft_link::DirectMemory for ServedLink {}
 
-impl weft_link::Trains for ServedLink {
-    fn send_run(&mut self, peer: PeerId, header: &[u8], payload: &[u8], packets: usize) -> usize {
-        weft_link::link::send_apart(self, peer, header, payload, packets)
-    }
-}
+impl weft_link::Trains for ServedLink {}
 
 impl weft_link::ClosePoll for ServedLink {}
 

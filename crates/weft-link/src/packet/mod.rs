@@ -416,19 +416,15 @@ impl Link for PacketLink {
 impl crate::DirectMemory for PacketLink {}
 
 impl crate::Trains for PacketLink {
-    fn send_run(&mut self, peer: PeerId, header: &[u8], payload: &[u8], packets: usize) -> usize {
-        crate::link::send_apart(self, peer, header, payload, packets)
-    }
-
-    fn send_striped(
+    fn send_run(
         &mut self,
         peer: PeerId,
         stripe: u8,
         header: &[u8],
         payload: &[u8],
         packets: usize,
-    ) -> usize {
-        self.send_over(peer, stripe, header, payload, packets)
+    ) -> Option<usize> {
+        (stripe > 0).then(|| self.send_over(peer, stripe, header, payload, packets))
     }
 }
 

@@ -614,11 +614,7 @@ impl crate::DirectMemory for ShmLink {
     }
 }
 
-impl crate::Trains for ShmLink {
-    fn send_run(&mut self, peer: PeerId, header: &[u8], payload: &[u8], packets: usize) -> usize {
-        crate::link::send_apart(self, peer, header, payload, packets)
-    }
-}
+impl crate::Trains for ShmLink {}
 
 impl crate::ClosePoll for ShmLink {
     #[inline]

@@ -428,11 +428,7 @@ impl Drop for TcpLink {
 
 impl crate::DirectMemory for TcpLink {}
 
-impl crate::Trains for TcpLink {
-    fn send_run(&mut self, peer: PeerId, header: &[u8], payload: &[u8], packets: usize) -> usize {
-        crate::link::send_apart(self, peer, header, payload, packets)
-    }
-}
+impl crate::Trains for TcpLink {}
 
 impl crate::ClosePoll for TcpLink {}
 

@@ -412,19 +412,18 @@ impl Link for UdpLink {
 impl crate::DirectMemory for UdpLink {}
 
 impl crate::Trains for UdpLink {
-    fn send_run(&mut self, peer: PeerId, header: &[u8], payload: &[u8], packets: usize) -> usize {
-        self.send_data(peer, header, payload, packets)
-    }
-
-    fn send_striped(
+    fn send_run(
         &mut self,
         peer: PeerId,
         stripe: u8,
         header: &[u8],
         payload: &[u8],
         packets: usize,
-    ) -> usize {
-        self.send_over(peer, stripe, header, payload, packets)
+    ) -> Option<usize> {
+        Some(match stripe {
+            0 => self.send_data(peer, header, payload, packets),
+            _ => self.send_over(peer, stripe, header, payload, packets),
+        })
     }
 }
 

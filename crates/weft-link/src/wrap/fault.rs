@@ -380,50 +380,33 @@ impl Link for Faulty {
 
 forward_parts!(Faulty, inner);
 
-impl Faulty {
-    /// Sends a run: as one, if no packet of it has a fault.
-    fn run(
-        &mut self,
-        (peer, header, payload): (PeerId, &[u8], &[u8]),
-        packets: usize,
-        whole: impl FnOnce(&mut dyn Link) -> usize,
-    ) -> usize {
-        let now = (self.clock)();
-        if !self.release(now) {
-            return 0;
-        }
-        let before = self.rng.clone();
-        if (0..packets).all(|_| self.draw(now).plain) {
-            let sent = whole(&mut *self.inner);
-            if sent < packets {
-                self.rng = before;
-                for _ in 0..sent {
-                    self.draw(now);
-                }
-            }
-            return sent;
-        }
-        self.rng = before;
-        crate::link::send_apart(self, peer, header, payload, packets)
-    }
-}
-
 impl crate::Trains for Faulty {
-    fn send_run(&mut self, peer: PeerId, header: &[u8], payload: &[u8], packets: usize) -> usize {
-        let whole = |link: &mut dyn Link| link.send_run(peer, header, payload, packets);
-        self.run((peer, header, payload), packets, whole)
-    }
-
-    fn send_striped(
+    /// Sends a run as one, if no packet of it has a fault.
+    fn send_run(
         &mut self,
         peer: PeerId,
         stripe: u8,
         header: &[u8],
         payload: &[u8],
         packets: usize,
-    ) -> usize {
-        let whole = |link: &mut dyn Link| link.send_striped(peer, stripe, header, payload, packets);
-        self.run((peer, header, payload), packets, whole)
+    ) -> Option<usize> {
+        let now = (self.clock)();
+        if !self.release(now) {
+            return Some(0);
+        }
+        let before = self.rng.clone();
+        let plain = (0..packets).all(|_| self.draw(now).plain);
+        let sent = match plain {
+            true => self.inner.send_run(peer, stripe, header, payload, packets),
+            false => None,
+        };
+        if sent != Some(packets) {
+            self.rng = before;
+            for _ in 0..sent.unwrap_or(0) {
+                self.draw(now);
+            }
+        }
+        sent
     }
 }
 
@@ -448,7 +431,6 @@ impl crate::ClosePoll for Faulty {
 mod tests {
     use super::*;
     use crate::looplink::LoopLink;
-    use crate::Trains;
     use crate::{Address, Bytes};
     use std::cell::Cell;
     use std::rc::Rc;
@@ -588,17 +570,7 @@ mod tests {
 
     impl crate::DirectMemory for Calls {}
 
-    impl crate::Trains for Calls {
-        fn send_run(
-            &mut self,
-            peer: PeerId,
-            header: &[u8],
-            payload: &[u8],
-            packets: usize,
-        ) -> usize {
-            crate::link::send_apart(self, peer, header, payload, packets)
-        }
-    }
+    impl crate::Trains for Calls {}
 
     impl crate::ClosePoll for Calls {}
 
@@ -635,7 +607,14 @@ mod tests {
                             .map(|payload| Frame { peer: PEER, header: header.as_slice(), payload })
                             .collect();
                         done += match whole {
-                            true => bench.a.send_run(PEER, header.as_slice(), left, 40 - done),
+                            true => crate::link::send_run(
+                                &mut bench.a,
+                                PEER,
+                                0,
+                                header.as_slice(),
+                                left,
+                                40 - done,
+                            ),
                             false => bench.a.send(&each),
                         };
                         got.extend(bench.received());

@@ -65,8 +65,8 @@ impl Reach for Recorder {
 
 impl Trains for Recorder {
     records! {
-        fn send_run(&mut self, p: PeerId, h: &[u8], d: &[u8], n: usize) -> usize = 1;
-        fn send_striped(&mut self, p: PeerId, s: u8, h: &[u8], d: &[u8], n: usize) -> usize = 1;
+        fn send_run(&mut self, p: PeerId, s: u8, h: &[u8], d: &[u8], n: usize)
+            -> Option<usize> = Some(1);
     }
 }
 
@@ -125,8 +125,7 @@ fn call(link: &mut dyn Link, method: &str) {
         "has_unanswered" => _ = link.has_unanswered(P),
         "ask_unanswered" => link.ask_unanswered(P),
         "pulse" => _ = link.pulse(P),
-        "send_run" => _ = link.send_run(P, header, payload, 1),
-        "send_striped" => _ = link.send_striped(P, 1, header, payload, 1),
+        "send_run" => _ = link.send_run(P, 1, header, payload, 1),
         "spin" => _ = link.spin(1),
         "recv_soon" => _ = link.recv_soon(1, 1, &mut Nothing),
         "room_soon" => _ = link.room_soon(P),

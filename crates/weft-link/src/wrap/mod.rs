@@ -152,30 +152,16 @@ macro_rules! forward_runs {
             fn send_run(
                 &mut self,
                 peer: weft_core::PeerId,
-                header: &[u8],
-                payload: &[u8],
-                packets: usize,
-            ) -> usize {
-                let sent = self.$inner.send_run(peer, header, payload, packets);
-                crate::link::each_of(header, payload, packets, sent, |header, payload| {
-                    self.$tell(peer, header, payload)
-                });
-                sent
-            }
-
-            fn send_striped(
-                &mut self,
-                peer: weft_core::PeerId,
                 stripe: u8,
                 header: &[u8],
                 payload: &[u8],
                 packets: usize,
-            ) -> usize {
-                let sent = self.$inner.send_striped(peer, stripe, header, payload, packets);
+            ) -> Option<usize> {
+                let sent = self.$inner.send_run(peer, stripe, header, payload, packets)?;
                 crate::link::each_of(header, payload, packets, sent, |header, payload| {
                     self.$tell(peer, header, payload)
                 });
-                sent
+                Some(sent)
             }
         }
 

@@ -479,11 +479,7 @@ impl Link for XdpLink {
 
 impl crate::DirectMemory for XdpLink {}
 
-impl crate::Trains for XdpLink {
-    fn send_run(&mut self, peer: PeerId, header: &[u8], payload: &[u8], packets: usize) -> usize {
-        crate::link::send_apart(self, peer, header, payload, packets)
-    }
-}
+impl crate::Trains for XdpLink {}
 
 impl crate::ClosePoll for XdpLink {
     #[inline]

@@ -199,11 +199,8 @@ impl Driver {
                     packets
                 } else {
                     let header = run.header.as_slice();
-                    let link = &mut self.links[link];
-                    match run.stripe {
-                        0 => link.send_run(run.peer, header, payload, packets),
-                        n => link.send_striped(run.peer, n, header, payload, packets),
-                    }
+                    let link = &mut *self.links[link];
+                    weft_link::link::send_run(link, run.peer, run.stripe, header, payload, packets)
                 }
             }
             None => run.packets as usize,

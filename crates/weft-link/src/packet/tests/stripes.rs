@@ -86,7 +86,9 @@ fn send_parts(a: &mut End, b: &mut End, got: &mut Answering, striped: bool) {
     let before = a.count("sent_striped");
     for (stripe, half) in payload.chunks(4 * EACH).enumerate() {
         let header = data(a, (stripe * 4 * EACH) as u64);
-        assert_eq!(a.link.send_striped(PeerId(2), stripe as u8, &header, half, 4), 4);
+        let link = &mut a.link;
+        let sent = crate::link::send_run(link, PeerId(2), stripe as u8, &header, half, 4);
+        assert_eq!(sent, 4);
     }
     got.parts.clear();
     exchange(a, b, got, |_, got| got.parts.len() >= count);

@@ -266,9 +266,9 @@ fn send_striped__over_two_cables_once_both_are_proven() {
             assert_eq!(stripes, [2]);
             let (first, second) = payload.split_at(1424 * total / 2);
             let half = total / 2;
-            assert_eq!(a.send_run(P, &data(0), first, half), half);
+            assert_eq!(a.send_run(P, 0, &data(0), first, half), Some(half));
             let header = data(first.len() as u64);
-            assert_eq!(a.send_striped(P, 1, &header, second, half), half);
+            assert_eq!(a.send_run(P, 1, &header, second, half), Some(half));
             assert_eq!((count(&a, "sent_striped"), count(&a, "path_changes")), (half as u64, 0));
             // A doubt about the path removes all proofs.
             a.doubt(P);

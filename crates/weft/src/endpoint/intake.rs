@@ -2,6 +2,7 @@
 //! Work that needs a link is left to the driver ([`Due`]).
 
 use super::copy_choice::CopyChoice;
+use super::flow::Flow;
 use super::future::wake;
 use super::length::Lengths;
 use super::ops::{AwaitedRecv, OpTable, Owner};
@@ -110,6 +111,8 @@ pub(crate) struct Arriving {
     others: ArrayVec<Bulk, OTHERS>,
     /// The link of the last DATA.
     pub data_over: Option<usize>,
+    /// Bulk data in both directions.
+    pub(super) flow: Flow,
 }
 
 impl Arriving {
@@ -265,7 +268,8 @@ impl Intake {
     #[inline]
     fn note_bulk(&mut self, placement: Placement, header: &[u8]) {
         let Placement::Recv { op, offset, len } = placement else { return };
-        self.ops.placed(op, offset, len);
+        let left = self.ops.placed(op, offset, len);
+        self.arriving.flow.moved(self.time.now, len, left);
         if self.arriving.bulk.is_none_or(|bulk| bulk.op != op) {
             let session = session_of(header).unwrap_or(0);
             self.arriving.expect(Bulk { op, session, imm: op.0, eager: None });
@@ -454,7 +458,8 @@ impl Sink for Intake {
             return false;
         };
         self.arriving.data_over = Some(self.arriving.link);
-        self.ops.placed(op, offset, len);
+        let left = self.ops.placed(op, offset, len);
+        self.arriving.flow.moved(self.time.now, len, left);
         self.settle();
         true
     }

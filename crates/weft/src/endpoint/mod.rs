@@ -10,6 +10,7 @@ mod copy_choice;
 mod count;
 mod direct;
 pub(crate) mod driver;
+mod flow;
 mod future;
 pub(crate) mod intake;
 mod length;
@@ -112,6 +113,8 @@ impl std::error::Error for ConnectError {}
 
 /// Rounds of progress between readings of the clock while spinning.
 const SPINS: u32 = 8;
+/// Time of spinning from which on the settings ask for a rank that never sleeps.
+const SPIN_ALWAYS: Duration = Duration::from_secs(1);
 
 pub(crate) struct Inner {
     pub(crate) driver: Driver,
@@ -497,7 +500,8 @@ impl Endpoint {
                 let turn = &self.inner.borrow().turn;
                 turn.hand_over(now, || self.now()) == Next::Sleep
             };
-            if waited >= limit || hands_over && shall_sleep() {
+            let slow = || self.inner.borrow().driver.intake.arriving.flow.is_slow(now);
+            if waited >= limit || spin < SPIN_ALWAYS && slow() || hands_over && shall_sleep() {
                 self.sleep_once(timeout.map(|t| now + (t - waited)));
             }
             if self.spin(spins, budget) {

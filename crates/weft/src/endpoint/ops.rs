@@ -228,12 +228,19 @@ impl OpTable {
         }
     }
 
-    /// Records that bulk data was placed in `offset..offset + len`.
+    /// Records that bulk data was placed in `offset..offset + len`; returns the number of bytes
+    /// beyond.
     #[inline]
-    pub fn placed(&mut self, op: OpId, offset: u64, len: u64) {
-        if let Some(e) = self.get_mut(op) {
-            e.high = e.high.max(offset + len);
-        }
+    pub fn placed(&mut self, op: OpId, offset: u64, len: u64) -> u64 {
+        let Some(e) = self.get_mut(op) else { return 0 };
+        e.high = e.high.max(offset + len);
+        (e.memory.len() as u64).saturating_sub(e.high)
+    }
+
+    /// Returns the number of bytes of an operation's buffer from `offset` on.
+    #[inline]
+    pub fn beyond_of(&self, op: OpId, offset: u64) -> u64 {
+        self.get(op).map_or(0, |e| (e.memory.len() as u64).saturating_sub(offset))
     }
 
     /// Returns the part of a buffer without bulk data, and its offset: the place of the next data,

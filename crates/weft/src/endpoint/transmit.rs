@@ -3,7 +3,7 @@
 use super::driver::Driver;
 use super::intake::Bulk;
 use arrayvec::ArrayVec;
-use weft_core::engine::types::Transmit;
+use weft_core::engine::types::{Payload, Transmit};
 use weft_core::wire::{self, field, EagerMore, Hello, Packet, PacketType};
 use weft_core::{OpId, PeerId};
 use weft_link::Frame;
@@ -94,6 +94,7 @@ impl Driver {
         let mut next = self.intake.engine.poll_transmit(self.intake.time.now);
         while let Some(first) = next.take() {
             let link = self.link_for(&first);
+            self.note_flow(&first);
             if is(&first, HELLO) {
                 did |= self.send_hello(&first);
                 next = self.intake.engine.poll_transmit(self.intake.time.now);
@@ -130,6 +131,16 @@ impl Driver {
             }
         }
         did
+    }
+
+    /// Notes bulk data that leaves.
+    #[inline]
+    fn note_flow(&mut self, t: &Transmit) {
+        let Payload::Op { op, offset, len } = t.payload else { return };
+        if t.bulk {
+            let left = self.intake.ops.beyond_of(op, offset + u64::from(len));
+            self.intake.arriving.flow.moved(self.intake.time.now, u64::from(len), left);
+        }
     }
 
     /// Sends a message of `len` bytes just started to `peer`. If it is one packet and no packet is

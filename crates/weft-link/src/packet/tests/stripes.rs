@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::stripes::Stripes;
-use crate::{Reach, Trains};
+use crate::Reach;
 use weft_core::wire::{flags, Data};
 
 const EACH: usize = 1000;
@@ -96,7 +96,7 @@ fn send_parts(a: &mut End, b: &mut End, got: &mut Answering, striped: bool) {
     let parts = payload.chunks(EACH).enumerate();
     let all: Vec<_> = parts.map(|(i, part)| ((i * EACH) as u64, part.to_vec())).collect();
     assert!(got.parts == all);
-    assert_eq!(a.count("sent_striped") - before, if striped { 8 } else { 0 });
+    assert_eq!(a.count("sent_striped") - before, if striped { 4 } else { 0 });
 }
 
 fn share(trains: bool) {

@@ -81,6 +81,11 @@ impl Ends {
         Some(Ends { file: File::open(path).ok().filter(|_| ours)? })
     }
 
+    /// Makes the ends of such a file.
+    pub fn of_file(file: File) -> Ends {
+        Ends { file }
+    }
+
     /// Returns the end of a rank. `None` while it runs, as far as the launcher knows.
     pub fn of(&self, rank: u32) -> Option<End> {
         let mut bytes = [0; EACH as usize];

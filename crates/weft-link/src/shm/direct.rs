@@ -54,7 +54,7 @@ impl Direct {
     }
 
     /// Reads the word at `addr` of the peer's memory and compares it with the peer's `word`. False
-    /// if it differs; direct copies are then off.
+    /// if it differs, or cannot be read while the process runs; direct copies are then off.
     pub(super) fn verify(&mut self, addr: u64, word: u64) -> bool {
         if self.state != State::Permitted {
             return true;
@@ -63,7 +63,8 @@ impl Direct {
         let read = memory::read(self.pid, addr, &mut bytes);
         let same = read.is_ok() && u64::from_ne_bytes(bytes) == word;
         self.state = if same { State::Verified } else { State::Forbidden };
-        same
+        // A process that is ending has no memory any more.
+        same || read.is_err_and(|e| e.raw_os_error() == Some(libc::ESRCH))
     }
 
     /// Reads `into.len()` bytes at `addr` of the peer.
@@ -128,6 +129,17 @@ mod tests {
         let mut into = [0; 8];
         direct.read(detour, addr, &mut into).unwrap();
         assert_eq!(u64::from_ne_bytes(into), word);
+    }
+
+    #[test]
+    fn verify__a_process_that_ended_meanwhile_is_no_fault() {
+        let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+        let mut direct = Direct::probe(cred(child.id() as i32), DirectCopy::Auto);
+        let usable = direct.usable();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(direct.verify(0x1000, 7), "a warning would blame the system's settings");
+        assert!(!usable || !direct.usable());
     }
 
     #[test]

@@ -12,6 +12,11 @@ use weft_link::{gone, Address, LinkError, LinkEvent, PeerInfo};
 /// Interval between checks of paths that wait for the session to open.
 const OPENING: Duration = Duration::from_millis(20);
 
+/// Time between two looks for the launcher's word on a rank whose sockets are gone, and the most
+/// looks.
+const WORD: Duration = Duration::from_millis(1);
+const WORDS: u32 = 500;
+
 /// Returns the capabilities of a route for the engine, with the switch-over from eager to
 /// rendezvous.
 fn together(
@@ -66,14 +71,14 @@ impl Driver {
             return Err(vec![("weft", "the peer table is full (WEFT_PEERS_MAX)".to_string())]);
         };
         if let Some(end) = self.end_of_rank(address.rank) {
-            self.end_unreached(peer, Some(end));
+            self.fail_unreached(peer, Some(end));
             return Ok(peer);
         }
         match self.route(peer, address, 0..self.links.len()) {
             Ok(()) => Ok(peer),
             // It was a peer: operations with it fail, and say how it ended.
             Err(Unrouted::Ended) => {
-                self.end_unreached(peer, self.end_of_rank(address.rank));
+                self.end_unreached(peer, address.rank);
                 Ok(peer)
             }
             Err(Unrouted::Refused(reasons)) => {
@@ -88,8 +93,27 @@ impl Driver {
         self.known.ends.as_ref()?.of(rank?)
     }
 
+    /// Returns the end of a rank whose sockets are gone. The launcher may tell it a moment later
+    /// than they vanish, and without its word a rank that left in good order looks like one that
+    /// died. Waits for that word, once for a peer that has ended, and a bounded time.
+    #[cold]
+    fn end_of_gone_rank(&self, rank: Option<u32>) -> Option<End> {
+        self.known.ends.as_ref()?;
+        (0..WORDS).find_map(|look| {
+            if look > 0 {
+                std::thread::sleep(WORD);
+            }
+            self.end_of_rank(rank)
+        })
+    }
+
     /// Fails a peer that ended before it was reached.
-    fn end_unreached(&mut self, peer: PeerId, end: Option<End>) {
+    fn end_unreached(&mut self, peer: PeerId, rank: Option<u32>) {
+        let end = self.end_of_gone_rank(rank);
+        self.fail_unreached(peer, end);
+    }
+
+    fn fail_unreached(&mut self, peer: PeerId, end: Option<End>) {
         self.known.lost.insert(peer, String::new());
         self.fail_ended(peer, end);
     }
@@ -124,7 +148,7 @@ impl Driver {
         let others = (0..self.links.len()).filter(|&other| other != link);
         match self.route(peer, address, std::iter::once(link).chain(others)) {
             Ok(()) => {}
-            Err(Unrouted::Ended) => self.end_unreached(peer, self.end_of_rank(address.rank)),
+            Err(Unrouted::Ended) => self.end_unreached(peer, address.rank),
             Err(Unrouted::Refused(reasons)) => {
                 self.unreached(peer, &reasons);
                 log::warn!("{}: no way back to {peer}: {reasons:?}", self.intake.engine.id());
@@ -331,16 +355,32 @@ impl Driver {
         }
         let address = self.known.addresses.get(peer.0 as usize).and_then(Option::as_ref);
         let Some(address) = address else { return };
-        let end = self.end_of_rank(address.rank);
-        if end.is_some() || gone::is_gone(address, self.identity.address.host) {
+        let rank = address.rank;
+        let end = self.end_of_rank(rank);
+        if end.is_some() {
             self.fail_ended(peer, end);
+        } else if gone::is_gone(address, self.identity.address.host) {
+            self.fail_ended(peer, self.end_of_gone_rank(rank));
         }
+    }
+
+    /// Handles the end of a peer's connection over memory, without a goodbye. One that has not
+    /// answered yet may have left before it saw this endpoint.
+    fn on_gone(&mut self, peer: PeerId) {
+        let address = self.known.addresses.get(peer.0 as usize).and_then(Option::as_ref);
+        let rank = address.and_then(|address| address.rank);
+        if !self.intake.engine.peer_ready(peer) {
+            return self.fail_ended(peer, self.end_of_gone_rank(rank));
+        }
+        let end = self.end_of_rank(rank).filter(|end| *end != End::Left);
+        end.into_iter().for_each(|end| _ = self.known.how.insert(peer, end.to_string()));
+        self.intake.engine.handle_peer_failure(peer, PeerFailure::Gone);
     }
 
     pub(super) fn link_event(&mut self, link: usize, event: LinkEvent) {
         match event {
             LinkEvent::PeerGone(peer) if self.link_of(peer) == Some(link) => {
-                self.intake.engine.handle_peer_failure(peer, PeerFailure::Gone);
+                self.on_gone(peer);
             }
             LinkEvent::AgentGone(peer) if self.link_of(peer) == Some(link) => {
                 self.intake.engine.handle_peer_failure(peer, PeerFailure::AgentGone);
@@ -453,7 +493,35 @@ mod tests {
     use crate::calibration::{LinkFigures, Switch};
     use weft_core::transfer::select::eager_max;
     use weft_core::Config;
+    use weft_launch::ends::Ends;
     use weft_link::{Frame, Link, Sink, WaitFd};
+
+    #[test]
+    fn end_unreached__the_word_of_the_launcher_is_awaited() {
+        let shm = crate::Links::parse("shm").unwrap();
+        let open = |rank| {
+            let config = Config { rank: Some(rank), ..Config::default() };
+            crate::job::open_endpoint(config, shm, [7; 32]).unwrap()
+        };
+        let here = open(0);
+        let path = std::env::temp_dir().join(format!("weft-word-{:x}", weft_link::random_u64()));
+        let mut options = std::fs::File::options();
+        let file = options.create_new(true).read(true).write(true).open(&path).unwrap();
+        std::fs::remove_file(path).unwrap();
+        here.told_of(Some(Ends::of_file(file.try_clone().unwrap())));
+        let left = open(1).address();
+        // Late, as a launcher with much to do is.
+        let word = std::thread::spawn(move || {
+            // tidy-allow(sleep): it is the launcher's lateness, for which nothing else waits.
+            std::thread::sleep(20 * WORD);
+            weft_launch::ends::record(&file, 1, End::Left).unwrap();
+        });
+        let peer = here.connect(&left).unwrap();
+        word.join().unwrap();
+        assert_eq!(here.peer_failure(peer), Some(PeerFailure::Closed));
+        let text = here.explain(weft_core::OpError::Peer { peer, failure: PeerFailure::Closed });
+        assert!(text.contains("it left the job"), "{text}");
+    }
 
     fn figures(link: &str, latency_ns: u32, rate: u32) -> LinkFigures {
         LinkFigures {

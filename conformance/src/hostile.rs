@@ -12,7 +12,7 @@ use weft_core::wire::{self, Common, Eager, Packet};
 use weft_core::{EndpointId, Instant, PeerId, Pulse};
 use weft_link::ether::{EtherFrame, EtherHead, TrainFrame, TrainHead};
 use weft_link::secure::{JobKey, Lane, Mode, Secure, Security, TRAILER};
-use weft_link::tcp::frame::{self, Next, FRAME_MAX, PREFIX};
+use weft_link::tcp::frame::{self, NextFrame, FRAME_MAX, PREFIX};
 use weft_link::{Address, Bytes};
 
 /// Tests the wire format: parsing never panics, and parsed packets encode to the same bytes.
@@ -171,12 +171,12 @@ fn cut(stream: &[u8], step: usize, trailer: usize) -> (Vec<usize>, bool) {
         kept.extend_from_slice(piece);
         loop {
             match frame::next(&kept, trailer) {
-                Next::Whole(len) => {
+                NextFrame::Whole(len) => {
                     kept.drain(..PREFIX + len);
                     lens.push(len);
                 }
-                Next::Garbage => return (lens, true),
-                Next::Part(_) | Next::Short => break,
+                NextFrame::Garbage => return (lens, true),
+                NextFrame::Part(_) | NextFrame::Short => break,
             }
         }
     }

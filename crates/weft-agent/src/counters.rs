@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
 use weft_core::wire::{code, question, status, Atomic, Reply};
 use weft_core::{EndpointId, PeerId};
-use weft_kernel::counters::{client_key, KernelCounters, Place};
+use weft_kernel::counters::{client_key, Admission, KernelCounters};
 use weft_link::random_u64;
 use weft_link::secure::JobKey;
 
@@ -49,7 +49,7 @@ struct KernelWords {
 
 /// A peer that adds in the kernel, without this process.
 struct Client {
-    place: Place,
+    place: Admission,
     nonce: u64,
     /// Set when the peer's slot in the kernel ended: number of the last request served, and the
     /// answer.

@@ -9,7 +9,7 @@ use super::payloads::Payloads;
 use super::Control;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
-use weft_core::relay::{Arrival, LinkTo, Out, Relay, RelayEvent, RelayStats, Room};
+use weft_core::relay::{Arrival, CallerRoom, LinkTo, Out, Relay, RelayEvent, RelayStats};
 use weft_core::wire::{
     self, field, flags, status, HeaderBuf, Packet, PacketType, Piece, PIECES_MAX,
 };
@@ -241,7 +241,7 @@ impl Proxy {
         if !inbox || self.relay.pulse() != Pulse::Runs {
             self.look_at_rank(now, rank);
         }
-        let room = Room { deliver: inbox || self.gone, hold: self.held_bytes < bytes_max };
+        let room = CallerRoom { deliver: inbox || self.gone, hold: self.held_bytes < bytes_max };
         match self.relay.from_wire(now, link, header, room) {
             Arrival::Drop => {}
             Arrival::Piece(peer, [seq, expected], piece) => {

@@ -11,6 +11,7 @@ mod manifest;
 mod reach;
 mod sentences;
 mod text;
+mod types;
 
 use lex::Token;
 use std::ops::RangeInclusive;
@@ -164,6 +165,7 @@ const RULES: &[(&str, Rule)] = &[
     ("names", code::test_names),
     ("purity", code::purity),
     ("engine", engine::kinds),
+    ("types", types::types),
     ("crates", arrows::crates),
     ("simulator", arrows::simulator),
     ("layers", arrows::layers),

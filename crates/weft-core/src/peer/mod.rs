@@ -5,7 +5,7 @@ mod stripes;
 mod windows;
 
 pub(crate) use parts::{
-    Count, Credit, Incoming, Lengths, Life, Outgoing, Path, Queue, Session, Vain,
+    Count, Credit, Incoming, LengthState, Life, Outgoing, Path, Queue, Session, Vain,
 };
 pub(crate) use stripes::Stripes;
 pub(crate) use windows::Windows;
@@ -175,7 +175,7 @@ pub(crate) struct Peer {
     pub incoming: Incoming,
     pub outgoing: Outgoing,
     pub life: Life,
-    pub lengths: Lengths,
+    pub lengths: LengthState,
     /// Time at which the timer table fires for this peer.
     pub armed: Instant,
 }
@@ -214,7 +214,7 @@ impl Peer {
             incoming: Incoming::default(),
             outgoing: Outgoing::default(),
             life: Life::default(),
-            lengths: Lengths::default(),
+            lengths: LengthState::default(),
             armed: Instant::FAR,
         };
         peer.set_caps(cfg, caps);
@@ -270,7 +270,7 @@ impl Peer {
     /// Gives back all memory but the peer's own.
     pub fn release_queues(&mut self) {
         self.queue.clear();
-        self.lengths = Lengths::default();
+        self.lengths = LengthState::default();
         if self.incoming.pulls.is_empty() {
             self.incoming.pulls = VecDeque::new();
         }

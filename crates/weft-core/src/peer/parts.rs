@@ -334,7 +334,7 @@ impl Default for Life {
 
 /// Packets cut anew, and lengths for answers to the peer's probes.
 #[derive(Default)]
-pub(crate) struct Lengths {
+pub(crate) struct LengthState {
     /// A packet that is sent in pieces, and the part that was sent.
     pub cut: Option<Cut>,
     /// Probes to answer: their numbers, and the longest length that arrived.

@@ -30,7 +30,7 @@ use core::time::Duration;
 use flow::{Flow, Waiting};
 pub use flow::{BYES, BYE_PAUSE_MAX};
 pub use share::{Shares, SHARE};
-pub use types::{Arrival, Handle, LinkTo, Out, RelayEvent, Room};
+pub use types::{Arrival, CallerRoom, Handle, LinkTo, Out, RelayEvent};
 
 /// Most links to one peer.
 pub const LINKS_MAX: usize = 4;
@@ -342,7 +342,13 @@ impl Relay {
 
     /// Handles a packet that arrived over `link`. Without room it counts as lost.
     #[inline]
-    pub fn from_wire(&mut self, now: Instant, link: u8, header: &[u8], room: Room) -> Arrival {
+    pub fn from_wire(
+        &mut self,
+        now: Instant,
+        link: u8,
+        header: &[u8],
+        room: CallerRoom,
+    ) -> Arrival {
         let Ok((common, packet, _)) = wire::parse(header) else {
             self.stats.refused += 1;
             return Arrival::Drop;
@@ -373,7 +379,7 @@ impl Relay {
                 let asks = matches!(packet, Packet::Atomic(_));
                 let answers = !asks || self.flow(peer).is_some_and(|f| f.answers < ANSWERS_MAX);
                 let deliver = room.deliver && answers;
-                self.on_sequenced(now, peer, link, &common, Room { deliver, ..room })
+                self.on_sequenced(now, peer, link, &common, CallerRoom { deliver, ..room })
             }
         }
     }
@@ -469,7 +475,7 @@ impl Relay {
         peer: PeerId,
         link: u8,
         common: &Common,
-        room: Room,
+        room: CallerRoom,
     ) -> Arrival {
         let Some(Some(flow)) = self.flows.get_mut(peer.0 as usize) else { return Arrival::Drop };
         let is_next = flow.recv.next_expected() == common.seq;

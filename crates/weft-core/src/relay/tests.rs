@@ -99,7 +99,7 @@ impl Side {
             now,
             link,
             header.as_slice(),
-            if self.room { Room::ANY } else { Room::NONE },
+            if self.room { CallerRoom::ANY } else { CallerRoom::NONE },
         );
         let mut header = *header;
         loop {
@@ -391,7 +391,7 @@ fn relay__a_probe_is_answered_though_the_rank_computes() {
     sides[0].relay.from_rank(PEER, header.as_slice(), 0).unwrap();
     // The rank of the other side accepts nothing: the caller consumes NOPs.
     while let Some(out) = sides[0].relay.poll_transmit(now) {
-        let arrival = sides[1].relay.from_wire(now, 0, out.header.as_slice(), Room::ANY);
+        let arrival = sides[1].relay.from_wire(now, 0, out.header.as_slice(), CallerRoom::ANY);
         assert_eq!(arrival, Arrival::Deliver(Some(PEER)));
     }
     run(&mut sides, &mut net, &mut now);
@@ -456,7 +456,7 @@ fn relay__the_last_word_is_not_repeated_to_who_has_ended_too() {
     assert!(!sides[0].relay.is_quiet() && sides[0].relay.has_told());
     let common = Common { session: SESSION[0], ..Common::default() };
     let bye = wire::emit(&common, &Packet::Bye(Bye { reason: reason::CLOSED }));
-    sides[0].relay.from_wire(now, 0, bye.as_slice(), Room::ANY);
+    sides[0].relay.from_wire(now, 0, bye.as_slice(), CallerRoom::ANY);
     assert!(sides[0].relay.is_quiet());
 }
 
@@ -491,7 +491,7 @@ fn atomic(session: u32, seq: u32) -> HeaderBuf {
 
 /// Handles a request as a rank's agent does: true if it is answered.
 fn ask(relay: &mut Relay, now: Instant, peer: PeerId, session: u32, seq: u32) -> bool {
-    let arrival = relay.from_wire(now, 0, atomic(session, seq).as_slice(), Room::ANY);
+    let arrival = relay.from_wire(now, 0, atomic(session, seq).as_slice(), CallerRoom::ANY);
     let taken = arrival == Arrival::Deliver(Some(peer));
     if taken {
         relay.reply(peer, seq, &Reply { value: seq.into(), status: wire::status::OK });
@@ -537,7 +537,10 @@ fn relay__a_request_that_overtakes_the_hello_is_answered_when_that_has_come() {
     };
     let common = Common { session: SESSION[0], flags: flags::REPLY, ..Common::default() };
     let header = wire::emit(&common, &Packet::Hello(hello));
-    assert_eq!(relay.from_wire(now, 0, header.as_slice(), Room::ANY), Arrival::Deliver(Some(PEER)));
+    assert_eq!(
+        relay.from_wire(now, 0, header.as_slice(), CallerRoom::ANY),
+        Arrival::Deliver(Some(PEER))
+    );
     assert_eq!(relay.poll_event(), Some(RelayEvent::Room), "the agent tries again");
     assert!(relay.inject(PEER, &grant, 0, 0));
     for kind in [PacketType::Reply, PacketType::Grant] {
@@ -576,7 +579,7 @@ fn relay__who_takes_no_answers_is_not_served_alone_and_no_request_is_lost() {
         while relay.poll_transmit(now).is_some() {}
         let common = Common { session: session(PEERS), ack: Seq(n + 1), ..Common::default() };
         let ack = wire::emit(&common, &Packet::Ack(Ack { sack: [0; 4] }));
-        relay.from_wire(now, 0, ack.as_slice(), Room::ANY);
+        relay.from_wire(now, 0, ack.as_slice(), CallerRoom::ANY);
     }
     // One of the others accepts answers again, and repeats refused requests: each is answered once.
     let (mut next, mut answers) = (asked[7], 0);
@@ -596,7 +599,7 @@ fn relay__who_takes_no_answers_is_not_served_alone_and_no_request_is_lost() {
         }
         let common = Common { session: session(7), ack: Seq(answers), ..Common::default() };
         let ack = wire::emit(&common, &Packet::Ack(Ack { sack: [0; 4] }));
-        relay.from_wire(now, 0, ack.as_slice(), Room::ANY);
+        relay.from_wire(now, 0, ack.as_slice(), CallerRoom::ANY);
     }
 }
 
@@ -620,7 +623,7 @@ fn inject__is_in_vain_at_a_bound_until_there_is_room() {
         assert_eq!(room.filter(|e| *e == RelayEvent::Room).count(), usize::from(seq == 0));
         let common = Common { session: SESSION[0], ack: Seq(seq + 8), ..Common::default() };
         let ack = wire::emit(&common, &Packet::Ack(Ack { sack: [0; 4] }));
-        side.relay.from_wire(now, 0, ack.as_slice(), Room::ANY);
+        side.relay.from_wire(now, 0, ack.as_slice(), CallerRoom::ANY);
         now = now + Duration::from_micros(10);
     }
     assert!(side.relay.inject(PEER, &Packet::Nop(Nop), 0, 0));
@@ -703,7 +706,7 @@ fn from_wire__hostile_bytes_change_nothing() {
         if let [version, kind, ..] = &mut bytes[..] {
             (*version, *kind) = (wire::VERSION, (*kind % 18).max(2));
         }
-        let arrival = side.relay.from_wire(Instant(1), 0, &bytes, Room::ANY);
+        let arrival = side.relay.from_wire(Instant(1), 0, &bytes, CallerRoom::ANY);
         assert_eq!(arrival, Arrival::Drop);
     }
     assert!(!side.relay.has_output());
@@ -714,7 +717,10 @@ fn from_wire__an_acknowledgement_of_nothing_sent_is_ignored() {
     let mut side = Side::new(0, &Config::default(), &LINKS[..1]);
     let common = Common { session: SESSION[0], ack: Seq(99), ..Common::default() };
     let header = wire::emit(&common, &Packet::Ack(Ack { sack: [u64::MAX; 4] }));
-    assert_eq!(side.relay.from_wire(Instant(1), 0, header.as_slice(), Room::ANY), Arrival::Drop);
+    assert_eq!(
+        side.relay.from_wire(Instant(1), 0, header.as_slice(), CallerRoom::ANY),
+        Arrival::Drop
+    );
     assert_eq!(header.as_slice()[1], PacketType::Ack as u8);
     assert!(side.relay.is_quiet());
 }
@@ -754,7 +760,7 @@ fn relay__a_peer_that_takes_nothing_uses_up_its_own_share() {
         // The other acknowledges everything that arrived.
         let common = Common { session, ack: Seq(out[1]), ..Common::default() };
         let ack = wire::emit(&common, &Packet::Ack(Ack { sack: [0; 4] }));
-        side.relay.from_wire(now, 0, ack.as_slice(), Room::ANY);
+        side.relay.from_wire(now, 0, ack.as_slice(), CallerRoom::ANY);
         side.collect();
     }
     assert_eq!(out, [8, 2_000]);
@@ -815,7 +821,7 @@ fn relay__a_question_for_somebody_else_changes_nothing() {
         credit: 0,
     };
     let header = wire::emit(&Common::default(), &Packet::Hello(hello));
-    let arrival = sides[1].relay.from_wire(now, 0, header.as_slice(), Room::ANY);
+    let arrival = sides[1].relay.from_wire(now, 0, header.as_slice(), CallerRoom::ANY);
     assert_eq!((arrival, sides[1].relay.has_output()), (Arrival::Drop, false));
     (0..100).for_each(|tag| sides[1].send(tag));
     run(&mut sides, &mut net, &mut now);
@@ -865,7 +871,7 @@ fn pulse__acknowledgements_say_what_the_rank_does() {
     let nop = Common { session: SESSION[0], flags: flags::ACKNOW, ..Common::default() };
     let asked = |side: &mut Side, now: u64, seq: u32| {
         let header = wire::emit(&Common { seq: Seq(seq), ..nop }, &Packet::Nop(Nop));
-        side.relay.from_wire(Instant(now), 0, header.as_slice(), Room::ANY);
+        side.relay.from_wire(Instant(now), 0, header.as_slice(), CallerRoom::ANY);
         let out = side.relay.poll_transmit(Instant(now)).expect("an answer");
         let (common, packet, _) = wire::parse(out.header.as_slice()).unwrap();
         assert!(matches!(packet, Packet::Ack(_)));

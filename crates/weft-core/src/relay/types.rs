@@ -38,18 +38,18 @@ pub enum Arrival {
 
 /// The caller's room for packets from the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Room {
+pub struct CallerRoom {
     /// For a packet that goes to the rank.
     pub deliver: bool,
     /// For a packet that is held after a gap.
     pub hold: bool,
 }
 
-impl Room {
+impl CallerRoom {
     /// For both.
-    pub const ANY: Room = Room { deliver: true, hold: true };
+    pub const ANY: CallerRoom = CallerRoom { deliver: true, hold: true };
     /// For neither.
-    pub const NONE: Room = Room { deliver: false, hold: false };
+    pub const NONE: CallerRoom = CallerRoom { deliver: false, hold: false };
 }
 
 /// A packet to send.

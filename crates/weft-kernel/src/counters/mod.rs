@@ -93,7 +93,7 @@ fn may_take(all: &[Option<u32>], user: u32, more: usize) -> bool {
 
 /// The data that a client needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct Admission {
     /// Its number.
     pub client: u16,
     /// The port of the counters.
@@ -202,7 +202,7 @@ impl KernelCounters {
     /// Admits a client with this key: it may add to `count` counters from `first` on, which it
     /// numbers from 0. Each admission needs a new key: requests under an old key could be replayed.
     /// `None` if no client number is free, or clients of this user have three quarters of them.
-    pub fn admit(&self, user: u32, key: &SipKey, first: u32, count: u32) -> Option<Place> {
+    pub fn admit(&self, user: u32, key: &SipKey, first: u32, count: u32) -> Option<Admission> {
         let taken = &mut *self.taken.borrow_mut();
         let free = taken.clients.iter().position(Option::is_none);
         let at = free.filter(|_| may_take(&taken.clients, user, 1))?;
@@ -218,7 +218,7 @@ impl KernelCounters {
         }
         word(FIRST).store(first.into(), Relaxed);
         word(COUNT).store(count.into(), Release);
-        Some(Place { client, port: self.port, addresses: self.addresses.len() as u16 })
+        Some(Admission { client, port: self.port, addresses: self.addresses.len() as u16 })
     }
 
     /// Ends the service of a client. Returns the number of its last served request, and the answer.

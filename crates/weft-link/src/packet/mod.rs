@@ -162,7 +162,7 @@ pub struct PacketLink {
     callers: VecDeque<(weft_core::EndpointId, Source)>,
     news: News,
     count: Counters,
-    tx: send::Outbox,
+    tx: send::FrameOutbox,
     monitor: Monitor,
     /// Polls of the rings that found nothing.
     idle: u32,
@@ -219,8 +219,8 @@ impl PacketLink {
         }
         let widest = ports.iter().map(|p| p.interface.mtu).max().unwrap_or(0);
         let tx = match carries {
-            Carries::Packets(_) => send::Outbox::new(widest),
-            Carries::Trains => send::Outbox::new(trains::FRAME),
+            Carries::Packets(_) => send::FrameOutbox::new(widest),
+            Carries::Trains => send::FrameOutbox::new(trains::FRAME),
         };
         let mut link = PacketLink {
             carries,

@@ -10,7 +10,7 @@ use weft_core::wire::{field, PacketType};
 use weft_core::PeerId;
 
 /// Frames for the kernel, `stride` bytes apart.
-pub struct Outbox {
+pub struct FrameOutbox {
     pub(super) bytes: Box<[u8]>,
     stride: usize,
     pub(super) lens: [u32; sys::BURST],
@@ -19,17 +19,17 @@ pub struct Outbox {
 /// Bytes that stay in the cache while the outbox is filled and sent.
 const OUTBOX: usize = 128 << 10;
 
-impl Outbox {
-    pub fn new(mtu: u32) -> Outbox {
+impl FrameOutbox {
+    pub fn new(mtu: u32) -> FrameOutbox {
         let stride = (mtu as usize + EtherHead::LEN).next_multiple_of(64);
         let frames = (OUTBOX / stride).clamp(1, sys::BURST);
-        Outbox { bytes: vec![0; stride * frames].into(), stride, lens: [0; sys::BURST] }
+        FrameOutbox { bytes: vec![0; stride * frames].into(), stride, lens: [0; sys::BURST] }
     }
 
     /// Makes room for frames of a larger MTU.
     pub fn grow(&mut self, mtu: u32) {
         if mtu as usize + EtherHead::LEN > self.stride {
-            *self = Outbox::new(mtu);
+            *self = FrameOutbox::new(mtu);
         }
     }
 

@@ -348,7 +348,7 @@ pub(super) struct Consumer {
 
 /// The checked lengths of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Lengths {
+pub(super) struct FrameLengths {
     pub header: usize,
     pub payload: usize,
 }
@@ -378,7 +378,7 @@ impl Consumer {
 
     /// Returns the lengths of the next packet, if there is one.
     #[inline]
-    pub(super) fn peek<A: Area>(&self, area: &A) -> Result<Option<Lengths>, Lie> {
+    pub(super) fn peek<A: Area>(&self, area: &A) -> Result<Option<FrameLengths>, Lie> {
         let word = area.slot(self.pos).word.load(Ordering::Acquire);
         let tag = word as u32;
         if tag != self.pos.wrapping_add(1) {
@@ -395,12 +395,12 @@ impl Consumer {
         if header + payload > self.sizes.mtu as usize {
             return Err(Lie("packet length"));
         }
-        Ok(Some(Lengths { header, payload }))
+        Ok(Some(FrameLengths { header, payload }))
     }
 
     /// Passes the packet that `peek` found to `take`, then frees its space.
     #[inline]
-    pub(super) fn pop<A: Area, F>(&mut self, area: &A, len: Lengths, take: F)
+    pub(super) fn pop<A: Area, F>(&mut self, area: &A, len: FrameLengths, take: F)
     where
         F: FnOnce(&[u8], Bytes<'_>),
     {
@@ -427,7 +427,7 @@ impl Consumer {
         }
     }
 
-    fn pop_spilled<A: Area, F>(&mut self, area: &A, len: Lengths, line: &[u8], take: F)
+    fn pop_spilled<A: Area, F>(&mut self, area: &A, len: FrameLengths, line: &[u8], take: F)
     where
         F: FnOnce(&[u8], Bytes<'_>),
     {

@@ -1,7 +1,7 @@
 //! Compares the ring with a queue as its model, by random operations.
 #![allow(non_snake_case)]
 
-use super::ring::{Area, Consumer, Lengths, Producer, Sizes};
+use super::ring::{Area, Consumer, FrameLengths, Producer, Sizes};
 use super::sys::map::{self, Half};
 use super::tests::Random;
 use crate::sync::Ordering;
@@ -112,6 +112,6 @@ fn peek__reports_lengths_without_taking() {
     assert_eq!(rx.peek(&area), Ok(None));
     tx.push(&area, &[0; 24], &[0; 500]).unwrap();
     for _ in 0..2 {
-        assert_eq!(rx.peek(&area), Ok(Some(Lengths { header: 24, payload: 500 })));
+        assert_eq!(rx.peek(&area), Ok(Some(FrameLengths { header: 24, payload: 500 })));
     }
 }

@@ -10,7 +10,7 @@ pub const FRAME_MAX: usize = 65_360;
 
 /// The start of a stream's unread bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum NextFrame {
     /// A frame of this many bytes follows the prefix, and all of them are there.
     Whole(usize),
     /// A frame of this many bytes follows the prefix, of which some are missing.
@@ -23,16 +23,16 @@ pub enum Next {
 
 /// Reads the length of the frame at the start of `bytes`; frames have a trailer of `trailer` bytes.
 #[inline]
-pub fn next(bytes: &[u8], trailer: usize) -> Next {
-    let Some(prefix) = bytes.first_chunk::<PREFIX>() else { return Next::Short };
+pub fn next(bytes: &[u8], trailer: usize) -> NextFrame {
+    let Some(prefix) = bytes.first_chunk::<PREFIX>() else { return NextFrame::Short };
     let len = u32::from_le_bytes(*prefix) as usize;
     if !(COMMON_LEN + trailer..=FRAME_MAX).contains(&len) {
-        return Next::Garbage;
+        return NextFrame::Garbage;
     }
     if bytes.len() - PREFIX >= len {
-        Next::Whole(len)
+        NextFrame::Whole(len)
     } else {
-        Next::Part(len)
+        NextFrame::Part(len)
     }
 }
 
@@ -55,15 +55,15 @@ mod tests {
             bytes.resize(PREFIX + there, 0);
             next(&bytes, 16)
         };
-        assert_eq!(next(&[], 16), Next::Short);
-        assert_eq!(next(&[40, 0, 0], 16), Next::Short);
-        assert_eq!(of(40, 0), Next::Part(40));
-        assert_eq!(of(40, 39), Next::Part(40));
-        assert_eq!(of(40, 41), Next::Whole(40));
-        assert_eq!(of(FRAME_MAX as u32, 5), Next::Part(FRAME_MAX));
+        assert_eq!(next(&[], 16), NextFrame::Short);
+        assert_eq!(next(&[40, 0, 0], 16), NextFrame::Short);
+        assert_eq!(of(40, 0), NextFrame::Part(40));
+        assert_eq!(of(40, 39), NextFrame::Part(40));
+        assert_eq!(of(40, 41), NextFrame::Whole(40));
+        assert_eq!(of(FRAME_MAX as u32, 5), NextFrame::Part(FRAME_MAX));
         for garbage in [0, 39, FRAME_MAX as u32 + 1, u32::from_le_bytes(*b"GET "), u32::MAX] {
-            assert_eq!(of(garbage, 100), Next::Garbage, "{garbage}");
+            assert_eq!(of(garbage, 100), NextFrame::Garbage, "{garbage}");
         }
-        assert_eq!(next(&prefix(77), 16), Next::Part(77));
+        assert_eq!(next(&prefix(77), 16), NextFrame::Part(77));
     }
 }

@@ -172,8 +172,8 @@ pub struct TcpLink {
     options: Options,
     news: News,
     count: Counters,
-    tx: send::Outbox,
-    rx: recv::Receiver,
+    tx: send::TcpOutbox,
+    rx: recv::TcpReceiver,
     /// Flips bits of sent packets when faults are injected.
     corruptor: Option<Corruptor>,
 }
@@ -207,8 +207,8 @@ impl TcpLink {
             options,
             news: News::default(),
             count: Counters::default(),
-            tx: send::Outbox::new(),
-            rx: recv::Receiver::new(),
+            tx: send::TcpOutbox::new(),
+            rx: recv::TcpReceiver::new(),
             corruptor: config.faults.as_ref().map(Corruptor::new),
             listeners,
             config,

@@ -5,7 +5,7 @@
 //! into the memory that the driver predicts for it, together with the header of the next frame: one
 //! call a frame, and no copy but the kernel's.
 
-use super::frame::{self, Next, FRAME_MAX, PREFIX};
+use super::frame::{self, NextFrame, FRAME_MAX, PREFIX};
 use super::open::words;
 use super::streams::{Id, Stage, OTHER};
 use super::sys::{Event, Poll};
@@ -46,7 +46,7 @@ pub struct Direct {
 }
 
 /// The bytes that were read last, and what is polled.
-pub struct Receiver {
+pub struct TcpReceiver {
     buffer: Box<[u8]>,
     /// The stream of the bytes that are not delivered yet, and their place in the buffer.
     stream: Option<Id>,
@@ -72,9 +72,9 @@ enum Read {
     Over(usize),
 }
 
-impl Receiver {
-    pub fn new() -> Receiver {
-        Receiver {
+impl TcpReceiver {
+    pub fn new() -> TcpReceiver {
+        TcpReceiver {
             buffer: vec![0; PREFIX + FRAME_MAX + READ].into(),
             stream: None,
             rest: 0..0,
@@ -236,15 +236,15 @@ impl TcpLink {
         while done < budget {
             let bytes = &self.rx.buffer[self.rx.rest.clone()];
             match frame::next(bytes, trailer) {
-                Next::Whole(len) => {
+                NextFrame::Whole(len) => {
                     let Some(n) = self.deliver(id, len, budget - done, sink) else { break };
                     done += n;
                 }
-                Next::Part(_) | Next::Short => {
+                NextFrame::Part(_) | NextFrame::Short => {
                     self.keep_rest(id, sink);
                     break;
                 }
-                Next::Garbage => {
+                NextFrame::Garbage => {
                     self.count.garbage += 1;
                     self.broken(id, "what came is no frame");
                     break;
@@ -309,7 +309,7 @@ impl TcpLink {
         let mut run = Run::start(&prediction, &first)?;
         while run.packets() < budget {
             let bytes = &mut rx.buffer[rx.rest.clone()];
-            let Next::Whole(len) = frame::next(bytes, TRAILER) else { break };
+            let NextFrame::Whole(len) = frame::next(bytes, TRAILER) else { break };
             let frame = &mut bytes[PREFIX..PREFIX + len];
             let Some(payload) = len.checked_sub(Data::LEN + TRAILER) else { break };
             let Some(place) = run.place(prediction.memory, frame, payload) else { break };
@@ -339,7 +339,7 @@ impl TcpLink {
     fn deliver_each(&self, at: Range<usize>, packets: usize, sink: &mut dyn Sink) {
         let mut bytes = &self.rx.buffer[at];
         for _ in 0..packets {
-            let Next::Whole(len) = frame::next(bytes, TRAILER) else { return };
+            let NextFrame::Whole(len) = frame::next(bytes, TRAILER) else { return };
             let (header, payload) = bytes[PREFIX..PREFIX + len - TRAILER].split_at(Data::LEN);
             sink.frame(None, header, Bytes::from_slice(payload));
             bytes = &bytes[PREFIX + len..];
@@ -434,7 +434,7 @@ impl Direct {
     /// Begins to receive the frame that starts with `bytes` in the memory of a prediction, if there
     /// is one for it and a larger part is missing.
     fn start(bytes: &[u8], sink: &mut dyn Sink) -> Option<Direct> {
-        let Next::Part(frame) = frame::next(bytes, TRAILER) else { return None };
+        let NextFrame::Part(frame) = frame::next(bytes, TRAILER) else { return None };
         let bytes = &bytes[PREFIX..];
         let header: [u8; Data::LEN] = *bytes.first_chunk()?;
         let len = frame.checked_sub(Data::LEN + TRAILER)?;

@@ -30,7 +30,7 @@ enum Part {
 }
 
 /// The frames of a call that is being prepared.
-pub struct Outbox {
+pub struct TcpOutbox {
     bytes: Box<[u8]>,
     used: usize,
     parts: Vec<Part>,
@@ -38,9 +38,9 @@ pub struct Outbox {
     ends: Vec<usize>,
 }
 
-impl Outbox {
-    pub fn new() -> Outbox {
-        Outbox {
+impl TcpOutbox {
+    pub fn new() -> TcpOutbox {
+        TcpOutbox {
             bytes: vec![0; 2 * (PREFIX + FRAME_MAX)].into(),
             used: 0,
             parts: Vec::with_capacity(PARTS),

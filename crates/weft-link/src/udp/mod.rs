@@ -124,7 +124,7 @@ pub struct UdpLink {
     news: News,
     count: Counters,
     tx: Box<[u8]>,
-    rx: recv::Receiver,
+    rx: recv::UdpReceiver,
     /// A packet was sent to this peer, and the link has not polled since.
     asked: Option<PeerId>,
     /// Flips bits of sent packets when faults are injected.
@@ -151,7 +151,7 @@ impl UdpLink {
             news: News::default(),
             count: Counters::default(),
             tx: vec![0; pmtu::DATAGRAM_MAX].into(),
-            rx: recv::Receiver::new(),
+            rx: recv::UdpReceiver::new(),
             asked: None,
             corruptor: config.faults.as_ref().map(Corruptor::new),
             sockets,

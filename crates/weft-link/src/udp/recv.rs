@@ -32,7 +32,7 @@ pub struct Received {
 }
 
 /// The receive buffer and the packets in it that are not delivered yet.
-pub struct Receiver {
+pub struct UdpReceiver {
     buffer: Box<[u8]>,
     /// The part of the buffer that is not delivered yet.
     arrived: Arrived,
@@ -47,9 +47,9 @@ pub struct Receiver {
     woken: bool,
 }
 
-impl Receiver {
-    pub fn new() -> Receiver {
-        Receiver {
+impl UdpReceiver {
+    pub fn new() -> UdpReceiver {
+        UdpReceiver {
             buffer: vec![0; BUFFER].into(),
             arrived: Arrived::nothing(),
             from: SockAddr::empty(),
@@ -153,7 +153,7 @@ impl UdpLink {
         while done < budget && self.rx.has_rest() {
             let UdpLink { rx, secure, peers, count, .. } = self;
             let (mut peer, mut kind) = (None, Kind::Other);
-            let Receiver { buffer, arrived, from, .. } = rx;
+            let UdpReceiver { buffer, arrived, from, .. } = rx;
             let step =
                 arrived.step(buffer, budget - done, secure, sink, |secure, opened, header| {
                     (peer, kind) = (opened.peer, Kind::of(header));

@@ -211,7 +211,7 @@ impl fmt::Display for Kind {
 
 /// A host's choices for one of its peers, which differ from those for the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Choice {
+pub struct LaterChoice {
     /// The host.
     pub at: u32,
     /// Its peer.
@@ -281,7 +281,7 @@ pub struct Plan {
     /// Messages that are not received for a while, beside the messages.
     pub floods: Vec<Flood>,
     /// Choices for single peers.
-    pub choices: Vec<Choice>,
+    pub choices: Vec<LaterChoice>,
     /// Sends that a host has in progress at a time.
     pub depth: usize,
     /// Collectives, after the messages.
@@ -526,7 +526,7 @@ impl Plan {
         let pairs: BTreeSet<(u32, u32)> =
             self.messages.iter().flat_map(|m| [(m.src, m.dst), (m.dst, m.src)]).collect();
         for (at, peer) in pairs {
-            let choice = Choice {
+            let choice = LaterChoice {
                 at,
                 peer,
                 transfer: *rng.pick(Transfer::ALL),
@@ -741,7 +741,7 @@ impl fmt::Display for Plan {
             write!(f, "\n  {host} computes for {ns} ns, after {after_ns} ns")?;
         }
         for c in self.choices.iter().take(8) {
-            let Choice { at, peer, transfer, reliability, mtu } = c;
+            let LaterChoice { at, peer, transfer, reliability, mtu } = c;
             write!(f, "\n  {at} chooses for {peer}: {transfer}, {reliability:?}, mtu {mtu}")?;
         }
         for c in &self.collectives {

@@ -10,14 +10,14 @@ use weft_core::group::tree;
 
 /// A number of the paper and the model's value for it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Row {
+pub struct Comparison {
     /// The paper's number.
     pub number: Number,
     /// The model's.
     pub simulated: f64,
 }
 
-impl Row {
+impl Comparison {
     /// Returns the relative error of the simulation.
     pub fn error(&self) -> f64 {
         self.simulated / self.number.paper - 1.0
@@ -186,9 +186,9 @@ impl Lab {
     }
 
     /// Returns a row for every number in `table`, or for all.
-    pub fn rows(&self, table: &str) -> Vec<Row> {
+    pub fn rows(&self, table: &str) -> Vec<Comparison> {
         let wanted = |number: &Number| table == "all" || number.table == table;
-        let simulate = |number| Row { simulated: self.simulate(&number), number };
+        let simulate = |number| Comparison { simulated: self.simulate(&number), number };
         numbers().into_iter().filter(wanted).map(simulate).collect()
     }
 }

@@ -3,15 +3,15 @@
 
 use super::choice::Choice;
 use super::claims::claims;
-use super::compare::{summary, Lab, Row};
+use super::compare::{summary, Comparison, Lab};
 use super::costs::{ADDRESS, BUFFERS_TOGETHER, HEADER};
 use super::hardware::{Hardware, MICROSECOND};
 use super::measure::Setup;
 use super::reference::Parameter;
 use weft_core::group::tree::Tree;
 
-fn errors(rows: &[Row], calibrated: bool) -> impl Iterator<Item = f64> + '_ {
-    rows.iter().filter(move |row| row.number.calibrated == calibrated).map(Row::error)
+fn errors(rows: &[Comparison], calibrated: bool) -> impl Iterator<Item = f64> + '_ {
+    rows.iter().filter(move |row| row.number.calibrated == calibrated).map(Comparison::error)
 }
 
 /// The figures of the results page, as bounds: a change that makes the model worse fails.

@@ -4,7 +4,7 @@
 use super::copy_choice::CopyChoice;
 use super::flow::Flow;
 use super::future::wake;
-use super::length::Lengths;
+use super::length::PathLengths;
 use super::ops::{AwaitedRecv, OpTable, Owner};
 use super::ports::Ports;
 use super::sys::Memory;
@@ -88,7 +88,7 @@ pub(super) struct Due {
     /// Arrived HELLOs: the sender, the link, and true for an answer.
     pub hellos: Vec<(PeerId, usize, bool)>,
     /// Answers to questions for the length of packets.
-    pub lengths: Lengths,
+    pub lengths: PathLengths,
     /// Endpoints whose HELLO was refused, and the link.
     pub rejects: Vec<(EndpointId, usize)>,
     pub atomics: VecDeque<AtomicRequest>,

@@ -14,7 +14,7 @@ use weft_link::{Bytes, Frame, Sink};
 const EVERY_PATH: u32 = 1180;
 
 /// The driver's state of path MTU discovery.
-pub(crate) struct Lengths {
+pub(crate) struct PathLengths {
     /// Answers to probes: peer, link, length.
     news: Vec<(PeerId, u32, u32)>,
     /// The padding of probes.
@@ -26,14 +26,14 @@ pub(crate) struct Lengths {
     pub at: Instant,
 }
 
-impl Default for Lengths {
-    fn default() -> Lengths {
+impl Default for PathLengths {
+    fn default() -> PathLengths {
         let (news, padding, searching) = (Vec::new(), Vec::new(), Vec::new());
-        Lengths { news, padding, pieces: Pieces::default(), searching, at: Instant::FAR }
+        PathLengths { news, padding, pieces: Pieces::default(), searching, at: Instant::FAR }
     }
 }
 
-impl Lengths {
+impl PathLengths {
     /// Records an answer.
     pub fn note(&mut self, answer: (PeerId, u32, u32)) {
         self.news.push(answer);

@@ -2,7 +2,7 @@
 
 use super::{AtomicRequest, Port};
 use crate::endpoint::sys::kept::Kept;
-use crate::endpoint::sys::lent::Waits as _;
+use crate::endpoint::sys::lent::Blocking as _;
 use crate::endpoint::{Denied, Regions};
 use std::ops::Range;
 use weft_core::engine::types::AtomicCode;

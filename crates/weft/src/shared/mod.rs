@@ -9,7 +9,7 @@ pub use job::SharedJob;
 
 use crate::choices::Receipt;
 use crate::endpoint::ops::Ticket;
-use crate::endpoint::sys::lent::{Ended, Waits};
+use crate::endpoint::sys::lent::{Blocking, Ended};
 use crate::endpoint::waits::next_line;
 use crate::endpoint::{ActiveMessage, ConnectError, Endpoint, Status};
 use crate::job::{open_locked, JobError, Links};
@@ -160,7 +160,7 @@ impl Shared {
     }
 }
 
-impl Waits for SharedEndpoint {
+impl Blocking for SharedEndpoint {
     fn reach<R>(&self, f: impl FnOnce(&Endpoint) -> R) -> R {
         self.with(f)
     }

@@ -52,12 +52,12 @@ impl Drop for Begun<'_> {
 }
 
 /// An awaited operation. Dropping this before the result was collected takes the operation back.
-struct Lent<'a, W: Waits> {
+struct Lent<'a, W: Blocking> {
     at: &'a W,
     ticket: Ticket,
 }
 
-impl<W: Waits> Lent<'_, W> {
+impl<W: Blocking> Lent<'_, W> {
     /// Waits for the result.
     #[inline]
     fn end(self) -> Result<Status, OpError> {
@@ -69,7 +69,7 @@ impl<W: Waits> Lent<'_, W> {
     }
 }
 
-impl<W: Waits> Drop for Lent<'_, W> {
+impl<W: Blocking> Drop for Lent<'_, W> {
     fn drop(&mut self) {
         let ticket = self.ticket;
         self.at.reach(|endpoint| endpoint.inner.borrow_mut().driver.take_back(ticket));
@@ -99,7 +99,7 @@ impl Driver {
 }
 
 /// Calls that return when their operation has ended, with memory lent meanwhile.
-pub(crate) trait Waits: Sized {
+pub(crate) trait Blocking: Sized {
     /// Calls `f` with the endpoint.
     fn reach<R>(&self, f: impl FnOnce(&Endpoint) -> R) -> R;
 
@@ -169,7 +169,7 @@ pub(crate) trait Waits: Sized {
     }
 }
 
-impl Waits for Endpoint {
+impl Blocking for Endpoint {
     #[inline]
     fn reach<R>(&self, f: impl FnOnce(&Endpoint) -> R) -> R {
         f(self)

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use weft_sim::platform::claims::{claims, Claim};
-use weft_sim::platform::compare::{summary, Lab, Row, Summary, ORDERINGS, TABLES};
+use weft_sim::platform::compare::{summary, Comparison, Lab, Summary, ORDERINGS, TABLES};
 
 /// The clusters and choices of "Cluster Communication Protocols for Parallel-Programming Systems"
 /// (2004), beside every number it states
@@ -45,7 +45,7 @@ struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    fn of_row(row: &'a Row) -> Line<'a> {
+    fn of_row(row: &'a Comparison) -> Line<'a> {
         let number = &row.number;
         Line {
             table: number.table,
@@ -75,7 +75,7 @@ impl<'a> Line<'a> {
     }
 }
 
-fn print_rows(rows: &[Row]) {
+fn print_rows(rows: &[Comparison]) {
     println!(
         "{:<5} {:<52} {:<5} {:>8} {:>9} {:<8} {:>7}",
         "table", "number", "on", "paper", "simulated", "unit", "error"
@@ -109,13 +109,16 @@ fn print_summary(what: &str, sum: Summary) {
     );
 }
 
-fn print_summaries(rows: &[Row]) {
+fn print_summaries(rows: &[Comparison]) {
     let of = |calibrated: bool| rows.iter().filter(move |r| r.number.calibrated == calibrated);
     println!("");
-    print_summary("predicted", summary(of(false).map(Row::error)));
-    print_summary("predicted, to the paper's decimals", summary(of(false).map(Row::rounded_error)));
-    print_summary("calibrated", summary(of(true).map(Row::error)));
-    print_summary("all", summary(rows.iter().map(Row::error)));
+    print_summary("predicted", summary(of(false).map(Comparison::error)));
+    print_summary(
+        "predicted, to the paper's decimals",
+        summary(of(false).map(Comparison::rounded_error)),
+    );
+    print_summary("calibrated", summary(of(true).map(Comparison::error)));
+    print_summary("all", summary(rows.iter().map(Comparison::error)));
     println!("");
 }
 
@@ -135,7 +138,7 @@ fn print_claims(list: &[Claim]) {
     }
 }
 
-fn write_plot(path: &Path, rows: &[Row]) -> Result<()> {
+fn write_plot(path: &Path, rows: &[Comparison]) -> Result<()> {
     let picture = plot::plot(rows);
     let bytes = match path.extension().and_then(|e| e.to_str()) {
         Some("png") => picture.png()?,

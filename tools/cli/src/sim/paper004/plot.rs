@@ -1,7 +1,7 @@
 //! Plot of the ratio simulated / paper for every number, in the paper's order.
 
 use weft_plot::{line, text, title, Anchor, Colour, Picture, Shape};
-use weft_sim::platform::compare::Row;
+use weft_sim::platform::compare::Comparison;
 
 const WIDTH: f64 = 900.0;
 const HEIGHT: f64 = 520.0;
@@ -29,7 +29,7 @@ fn dashes(points: Vec<(f64, f64)>, colour: Colour) -> Shape {
     Shape::Line { points, colour, width: 1.0, dashed: true }
 }
 
-fn colour(row: &Row) -> Colour {
+fn colour(row: &Comparison) -> Colour {
     match row.number.platform {
         _ if row.number.calibrated => CALIBRATED,
         "ppro" => PPRO,
@@ -61,7 +61,7 @@ fn frame() -> Vec<Shape> {
 }
 
 /// Draws a dot for every row, with the tables side by side.
-pub fn plot(rows: &[Row]) -> Picture {
+pub fn plot(rows: &[Comparison]) -> Picture {
     let mut shapes = frame();
     let step = (RIGHT - LEFT) / rows.len().max(1) as f64;
     let x = |i: usize| LEFT + step * (i as f64 + 0.5);

@@ -217,8 +217,8 @@ impl Run<'_> {
         let mpis: Vec<Mpi> = self.mpis.iter().map(|i| i.mpi.clone()).collect();
         let mut subjects: Vec<Subject> =
             mpis.iter().map(|mpi| over_weft(mpi, &self.provider, None, false)).collect();
-        let udp = |mpi| over_weft(mpi, &self.provider, Some("shm,udp"), false);
-        subjects.extend(mpis.iter().map(udp));
+        let unprivileged = |mpi| over_weft(mpi, &self.provider, Some("shm,udp,tcp"), false);
+        subjects.extend(mpis.iter().map(unprivileged));
         subjects.extend(mpis.iter().flat_map(|mpi| over_tcp(mpi, false)));
         let got = self.measure(Some(&hosts), 1, ("pingpong", &sizes), &subjects);
         let floor = self.endpoint(sizes.contains(&16));
@@ -230,9 +230,13 @@ impl Run<'_> {
                 false => s.map(|s| s * 1e6),
             };
             let unit = if bulk { ("GB/s", Better::Higher) } else { ("us", Better::Lower) };
-            let peers: Vec<Other> = (2 * mpis.len()..subjects.len())
-                .map(|at| Other { name: subjects[at].name, sample: of(at).map(convert) })
-                .collect();
+            let over_tcp = |of_one: Option<Family>| -> Vec<Other> {
+                (2 * mpis.len()..subjects.len())
+                    .filter(|&at| of_one.is_none_or(|family| subjects[at].mpi.family == family))
+                    .map(|at| Other { name: subjects[at].name, sample: of(at).map(convert) })
+                    .collect()
+            };
+            let peers = over_tcp(None);
             for (at, mpi) in mpis.iter().enumerate() {
                 let what = names(mpi.family)[usize::from(bulk)];
                 let near = |sample| vec![Other { name: "endpoint", sample }];
@@ -240,10 +244,11 @@ impl Run<'_> {
                 let aim = target(size, floor.is_some());
                 let ours = of(at).map(convert);
                 self.push((what, "auto", size), unit, ours, [floors, peers.clone()], aim);
-                if size == 0 {
+                if let Some((aim, beside)) = unprivileged_target(size) {
                     let ours = of(mpis.len() + at).map(convert);
-                    let aim = Aim { floor: None, peer: Some(0.8) };
-                    self.push((what, "udp", size), unit, ours, [vec![], peers.clone()], aim);
+                    let peers = if beside { over_tcp(Some(mpi.family)) } else { peers.clone() };
+                    let aim = Aim { floor: None, peer: Some(aim) };
+                    self.push((what, "unprivileged", size), unit, ours, [vec![], peers], aim);
                 }
             }
         }
@@ -413,6 +418,17 @@ impl Run<'_> {
             self.push((what, "auto", 8), unit, ours, [vec![], peers], aim);
         }
         Ok(())
+    }
+}
+
+/// Returns the target of ranks without rights: the ratio, and true if it is to the same MPI over
+/// TCP, not to the best.
+fn unprivileged_target(size: usize) -> Option<(f64, bool)> {
+    match size {
+        0 => Some((0.8, false)),
+        0x2000..0x10000 => Some((1.05, true)),
+        0x10000.. => Some((0.95, true)),
+        _ => None,
     }
 }
 

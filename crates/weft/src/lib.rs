@@ -68,6 +68,7 @@
 //! | use many threads, or a watchdog while I compute | [`SharedJob`], [`SharedEndpoint`] |
 //! | sleep in an `epoll` of my own | [`Endpoint::wait_fd`] |
 //! | have no launcher | [`job::open_endpoint`], [`Config`], [`Links`], [`Address`] |
+//! | find endpoints by name on all hosts | [`names`] |
 //! | choose transfer, reliability or MTU for one peer | [`Choices`] |
 //! | write a protocol above messages | [`port`] |
 #![deny(unsafe_code)]
@@ -81,6 +82,7 @@ pub mod counters;
 pub mod endpoint;
 pub mod group;
 pub mod job;
+pub mod names;
 pub mod port;
 mod selflink;
 pub mod settings;

@@ -316,6 +316,35 @@ fn send__reaches_one_owner_or_all_and_comes_back_if_nobody_has_it() {
 }
 
 #[test]
+fn connect_names__endpoints_find_each_other_and_send() {
+    let folder = Folder::new();
+    let agents = cluster(&folder, 2, "");
+    let links = weft::Links::parse("udp").unwrap();
+    let side = |at: usize| {
+        let endpoint = weft::job::open_endpoint(weft::Config::default(), links, [3; 32]).unwrap();
+        let mut names = agents[at].names();
+        let own = name(&format!("rank:{at}"));
+        let claim = endpoint.name(&own).unwrap();
+        names.claim(&claim).unwrap();
+        let peers = endpoint.connect_names(&mut names, &name("rank"), 2, LIMIT).unwrap();
+        let other = name(&format!("rank:{}", 1 - at));
+        let by_name = endpoint.connect_name(&mut names, &other, Pick::Turn).unwrap();
+        assert_eq!((peers.len(), peers[1 - at]), (2, by_name));
+        assert!(endpoint.connect_name(&mut names, &name("rank:7"), Pick::Turn).is_err());
+        let text = format!("from {at}");
+        let (mut heard, from) = ([0; 6], Some(peers[1 - at]));
+        endpoint.send_blocking(peers[1 - at], 1, text.as_bytes()).unwrap();
+        endpoint.recv_blocking(from, 1, 0, &mut heard).unwrap();
+        assert_eq!(heard, *format!("from {}", 1 - at).as_bytes());
+    };
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| side(1));
+        side(0);
+        other.join().unwrap();
+    });
+}
+
+#[test]
 fn policy__forbids_claims_and_hides_names() {
     let folder = Folder::new();
     let user = weftd::sys::effective_user();

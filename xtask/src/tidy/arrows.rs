@@ -11,7 +11,7 @@ const ARROWS: &[(&str, Option<&[&str]>)] = &[
     ("weft-kernel", Some(&["weft-core", "weft-link"])),
     ("weft-agent", Some(&["weft-core", "weft-link", "weft-kernel"])),
     ("weft-launch", Some(&["weft-core", "weft-link"])),
-    ("weft", Some(&["weft-core", "weft-link", "weft-agent", "weft-launch"])),
+    ("weft", Some(&["weft-core", "weft-link", "weft-agent", "weft-launch", "weft-cluster"])),
     ("weft-packets", Some(&["weft-core", "weft-link", "weft-kernel", "weft-agent", "weft"])),
     ("weft-names", Some(&["weft-core"])),
     ("weft-cluster", Some(&["weft-core", "weft-link", "weft-names"])),

@@ -4,6 +4,7 @@
 
 mod between;
 mod choices;
+mod cluster;
 mod dissector;
 mod firewall;
 #[allow(dead_code)]

@@ -6,6 +6,7 @@ mod frame;
 mod guard;
 pub mod hosts;
 mod kvs;
+mod named;
 mod output;
 pub mod poll;
 pub mod proxy;
@@ -59,7 +60,8 @@ pub struct Args {
     /// one per core of this machine]
     #[arg(short = 'n', long = "ranks", value_name = "N")]
     pub ranks: Option<usize>,
-    /// Hosts, each with its number of slots if it has one: h1,h2:4
+    /// Hosts, each with its number of slots if it has one: h1,h2:4; or name:NAME, the hosts of the
+    /// programs that have claimed NAME (`weft names`), a slot for each
     #[arg(long, value_name = "LIST", conflicts_with = "hostfile")]
     pub hosts: Option<String>,
     /// File with one host per line: host, host:4 or host slots=4
@@ -155,6 +157,9 @@ pub struct Listed {
 pub fn host_list(list: Option<&str>, file: Option<&Path>) -> Result<Listed> {
     let of = |hosts| Listed { hosts, named: true, launcher: None };
 
+    if let Some(name) = list.and_then(|list| list.strip_prefix("name:")) {
+        return named::hosts(name).context("--hosts").map(of);
+    }
     if let Some(list) = list {
         return hosts::parse_list(list).context("--hosts").map(of).map_err(misuse::of);
     }

@@ -1,0 +1,137 @@
+//! Endpoints found by name, where the agent of this host is a member of a cluster.
+//!
+//! A process claims a name for its endpoint, and others connect to the name instead of an address
+//! that they had to be given. All processes have the key of [`open_endpoint`] in common, as without
+//! names.
+//!
+//! [`open_endpoint`]: crate::job::open_endpoint
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use weft::job::{open_endpoint, Links};
+//! use weft::names::{Name, Names};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let endpoint = open_endpoint(weft::Config::default(), Links::AUTO, [7; 32])?;
+//! let mut names = Names::connect()?;
+//! let worker: Name = "worker:3".parse()?;
+//! names.claim(&endpoint.name(&worker)?)?;
+//! // All four of them, by their instances.
+//! let all: Name = "worker:0-3".parse()?;
+//! let peers = endpoint.connect_names(&mut names, &all, 4, Duration::from_secs(60))?;
+//! endpoint.send_blocking(peers[0], 1, b"hello")?;
+//! # Ok(())
+//! # }
+//! ```
+
+use crate::endpoint::{ConnectError, Endpoint};
+use std::fmt;
+use std::time::Duration;
+pub use weft_cluster::names::{Binding, Mode, Notice, Pick};
+pub use weft_cluster::{Name, Names, NamesError, Spec, Watch};
+use weft_core::{EndpointId, PeerId};
+use weft_link::Address;
+
+/// The reason why a name does not lead to a peer.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum NameError {
+    /// The agent does not answer, or the owners did not come in time.
+    Names(NamesError),
+    /// Nobody has the name.
+    Nobody(Name),
+    /// Its owner gave no endpoint with a UDP address.
+    NoEndpoint(Name),
+    /// This endpoint has no UDP address that a name could lead to.
+    NoAddress,
+    /// The endpoint does not reach the owner.
+    Connect(ConnectError),
+}
+
+impl fmt::Display for NameError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NameError::Names(why) => why.fmt(f),
+            NameError::Nobody(name) => {
+                write!(f, "nobody has the name {name}; `weft names list` shows all names")
+            }
+            NameError::NoEndpoint(name) => write!(
+                f,
+                "the owner of {name} has no endpoint with a UDP address: it claims the name by \
+                 `Endpoint::name`"
+            ),
+            NameError::NoAddress => {
+                f.write_str("the endpoint has no UDP address: allow the link udp (WEFT_LINK)")
+            }
+            NameError::Connect(why) => why.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for NameError {}
+
+impl From<NamesError> for NameError {
+    fn from(why: NamesError) -> NameError {
+        NameError::Names(why)
+    }
+}
+
+fn address_of(binding: &Binding) -> Option<Address> {
+    let claim = &binding.name;
+    let udp = vec![claim.address.filter(|_| claim.endpoint != 0)?];
+    Some(Address { endpoint: EndpointId(claim.endpoint), udp, ..Address::default() })
+}
+
+impl Endpoint {
+    /// Returns a claim of a name that leads to this endpoint.
+    ///
+    /// # Errors
+    /// It has no UDP address.
+    pub fn name(&self, name: &Name) -> Result<Spec, NameError> {
+        let address = self.address();
+        let udp = address.udp.first().ok_or(NameError::NoAddress)?;
+        Ok(Spec::new(name).endpoint(address.endpoint.0).address(*udp))
+    }
+
+    fn connect_binding(&self, binding: &Binding) -> Result<PeerId, NameError> {
+        if binding.name.endpoint == self.address().endpoint.0 {
+            return self.connect(&self.address()).map_err(NameError::Connect);
+        }
+        let address =
+            address_of(binding).ok_or_else(|| NameError::NoEndpoint(Name::of(binding)))?;
+        self.connect(&address).map_err(NameError::Connect)
+    }
+
+    /// Makes a peer of an owner of a name. After the first look-up of a type this takes no message;
+    /// those to the peer then cost as much as to a peer by address.
+    ///
+    /// # Errors
+    /// Nobody has the name, its owner has no endpoint, or the agent does not answer.
+    pub fn connect_name(
+        &self,
+        names: &mut Names,
+        name: &Name,
+        pick: Pick,
+    ) -> Result<PeerId, NameError> {
+        let found = names.resolve(name, pick)?;
+        let binding = found.ok_or_else(|| NameError::Nobody(name.clone()))?;
+        self.connect_binding(binding)
+    }
+
+    /// Waits until a name has so many owners, and makes peers of all, in the order of their
+    /// instances. An endpoint with the name is among its own peers.
+    ///
+    /// # Errors
+    /// They are not there in time, one has no endpoint, or the agent does not answer.
+    pub fn connect_names(
+        &self,
+        names: &mut Names,
+        name: &Name,
+        count: usize,
+        limit: Duration,
+    ) -> Result<Vec<PeerId>, NameError> {
+        let mut found = names.wait(name, count, limit)?;
+        found.sort_by_key(|b| (b.name.lower, b.id));
+        found.iter().map(|binding| self.connect_binding(binding)).collect()
+    }
+}

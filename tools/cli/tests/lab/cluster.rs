@@ -1,0 +1,61 @@
+//! Two hosts that become one cluster by the commands of the guide, and programs that find each
+//! other by name.
+
+use super::*;
+
+const AGENT: &str = "@weft-lab-cluster";
+
+fn agent(lab: &Lab, host: &str, words: &[&str]) -> Running {
+    let weftd = Path::new(WEFT).with_file_name("weftd");
+    let weftd = weftd.to_str().expect("a path in UTF-8");
+    let common = ["lab", "exec", host, weftd, "--name", AGENT, "--user=", "--links", "udp"];
+    let command = lab.command(&[&common[..], &["--cluster", "lab"], words].concat());
+    let mut agent = Job::of_marked(command, &lab.name).start();
+    agent.lines(1, "serving at");
+    agent
+}
+
+/// Returns the command `weft` with these words on a host.
+fn weft(lab: &Lab, host: &str, words: &str) -> Command {
+    lab.command(&["lab", "exec", host, "sh", "-c", &format!("WEFT_AGENT={AGENT} {WEFT} {words}")])
+}
+
+fn said(lab: &Lab, host: &str, words: &str) -> String {
+    let output = weft(lab, host, words).output().expect("weft starts");
+    assert!(output.status.success(), "{words}: {}", text(&output.stderr));
+    text(&output.stdout)
+}
+
+#[test]
+fn cluster__two_hosts_and_two_programs_find_each_other_by_name() {
+    if !Path::new(WEFT).with_file_name("weftd").is_file() {
+        return weft_conformance::skip("weftd is not built beside weft (cargo build -p weftd)");
+    }
+    let Some(lab) = Lab::up(&["2"]) else { return };
+    let folder = std::env::temp_dir().join(format!("weft-lab-cluster-{}", lab.name));
+    let key = folder.join("cluster.key").display().to_string();
+    let made = said(&lab, "h1", &format!("cluster init --out {key}"));
+    assert!(made.contains("--cluster-key"), "{made}");
+    let again = weft(&lab, "h1", &format!("cluster init --out {key}")).output().unwrap();
+    assert!(text(&again.stderr).contains("exists already"), "{}", text(&again.stderr));
+    let _one = agent(&lab, "h1", &["--cluster-key", &key]);
+    let _two = agent(&lab, "h2", &["--cluster-key", &key, "--join", "h1"]);
+    until(
+        || said(&lab, "h2", "cluster status").contains("2 of 2 hosts are there"),
+        || said(&lab, "h2", "cluster status --counters"),
+    );
+    // The program on h1 lives until the claimant ends.
+    let claim = weft(&lab, "h1", "names claim web --at 10.1.2.3:80 --unique -- sleep 1000");
+    let mut web = Job::of_marked(claim, &lab.name).start();
+    web.lines(1, "claimed web");
+    assert!(said(&lab, "h2", "names wait web").contains("10.1.2.3:80"));
+    assert_eq!(said(&lab, "h2", "names resolve web"), "10.1.2.3:80\n");
+    let listed = said(&lab, "h2", "names list --json");
+    let row: Value = serde_json::from_str(listed.trim()).expect("one object");
+    assert_eq!((&row["name"], &row["unique"]), (&Value::from("web"), &Value::from(true)));
+    let second = weft(&lab, "h2", "names claim web --at 10.1.2.3:81 --unique").output().unwrap();
+    assert!(text(&second.stderr).contains("has the name"), "{}", text(&second.stderr));
+    let run = weft(&lab, "h1", "run --hosts name:nobody true").output().unwrap();
+    assert!(text(&run.stderr).contains("nobody has the name"), "{}", text(&run.stderr));
+    let _ = std::fs::remove_dir_all(folder);
+}

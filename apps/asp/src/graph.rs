@@ -1,5 +1,7 @@
 //! Graphs as lists of arcs.
 
+use weft_apps::SplitMix;
+
 /// A directed arc between two nodes, numbered from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arc {
@@ -26,7 +28,7 @@ impl Graph {
     /// Makes a random graph: `degree` arcs leave each node to others chosen uniformly, with weights
     /// chosen uniformly from 1 to `max_weight`. The same arguments give the same graph everywhere.
     pub fn random(nodes: u32, degree: u32, max_weight: u32, seed: u64) -> Graph {
-        let mut random = SplitMix(seed);
+        let mut random = SplitMix::new(seed);
         let mut arcs = Vec::new();
         if nodes > 1 {
             for (from, _) in (0..nodes).flat_map(|from| (0..degree).map(move |d| (from, d))) {
@@ -38,27 +40,4 @@ impl Graph {
         }
         Graph { nodes: nodes as usize, arcs, first_id: 0 }
     }
-}
-
-/// The generator SplitMix64 (Steele, Lea and Flood, 2014).
-struct SplitMix(u64);
-
-impl SplitMix {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        mix(self.0)
-    }
-
-    /// Returns a number below `bound`; 32 of 64 random bits make the bias negligible.
-    fn below(&mut self, bound: u32) -> u32 {
-        (((self.next() >> 32) * u64::from(bound)) >> 32) as u32
-    }
-}
-
-/// Applies the finaliser of SplitMix64, a bijection that changes half of all bits for each input
-/// bit.
-pub(crate) fn mix(x: u64) -> u64 {
-    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
 }

@@ -1,8 +1,8 @@
 //! The distance matrix: its distribution over ranks and one step of the algorithm.
 
-use crate::graph::mix;
 use crate::{Arc, Summary};
 use std::ops::Range;
+use weft_apps::mix;
 
 /// The distance of nodes without a path. A path of this length or more counts as none.
 pub const UNREACHABLE: u32 = u32::MAX;

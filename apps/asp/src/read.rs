@@ -5,9 +5,7 @@ use std::fmt;
 use std::io::BufRead;
 use std::path::Path;
 use std::str::FromStr;
-
-/// Longest line accepted, in bytes, so that a file without line ends is not read into memory whole.
-const MAX_LINE: u64 = 4096;
+use weft_apps::Lines;
 
 /// The notation of a graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,10 +81,8 @@ pub struct ReadError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReadErrorKind {
-    /// The input could not be read, or is not text.
+    /// The input could not be read, is not text, or has too long a line.
     Input(String),
-    /// Longer than 4096 bytes.
-    TooLong,
     /// The line does not begin with a known letter.
     UnknownLine(String),
     /// Too few or too many fields; contains the expected ones.
@@ -120,7 +116,6 @@ impl fmt::Display for ReadError {
         write!(f, "line {}: ", self.line)?;
         match &self.kind {
             ReadErrorKind::Input(e) => write!(f, "{e}"),
-            ReadErrorKind::TooLong => write!(f, "longer than {MAX_LINE} bytes"),
             ReadErrorKind::UnknownLine(s) => {
                 write!(f, "`{s}` is none of the line types c, p and a")
             }
@@ -154,27 +149,17 @@ pub fn parse(input: &mut dyn BufRead, options: ReadOptions) -> Result<Graph, Rea
         Format::Dimacs => Reader::Dimacs(Dimacs::default()),
         Format::EdgeList => Reader::EdgeList(EdgeList::default()),
     };
-    let mut line = 0;
-    let mut bytes = Vec::new();
-    loop {
-        line += 1;
-        let at = |kind| ReadError { line, kind };
-        bytes.clear();
-        let mut limited = std::io::Read::take(&mut *input, MAX_LINE + 1);
-        let read = limited.read_until(b'\n', &mut bytes);
-        if read.map_err(|e| at(ReadErrorKind::Input(e.to_string())))? == 0 {
-            break;
-        }
-        if bytes.len() as u64 > MAX_LINE {
-            return Err(at(ReadErrorKind::TooLong));
-        }
-        let text = std::str::from_utf8(&bytes);
-        let text = text.map_err(|_| at(ReadErrorKind::Input("not UTF-8 text".into())))?;
+    let mut lines = Lines::new(input);
+    let input_fault =
+        |e: weft_apps::ReadError| ReadError { line: e.line, kind: ReadErrorKind::Input(e.reason) };
+    while let Some((line, text)) = lines.next_line().map_err(input_fault)? {
         match &mut reader {
-            Reader::Dimacs(dimacs) => dimacs.line(text).map_err(at)?,
-            Reader::EdgeList(list) => list.line(text, options.base).map_err(at)?,
+            Reader::Dimacs(dimacs) => dimacs.line(text),
+            Reader::EdgeList(list) => list.line(text, options.base),
         }
+        .map_err(|kind| ReadError { line, kind })?;
     }
+    let line = lines.fault("").line;
     let graph = match reader {
         Reader::Dimacs(dimacs) => dimacs.finish(),
         Reader::EdgeList(list) => Ok(list.finish(options.base)),

@@ -137,6 +137,7 @@ local VALUES = {
         [2] = "TRUNCATED",
         [3] = "CANCELLED",
         [4] = "NO_HANDLER",
+        [5] = "UNMAPPED",
     },
     code = {
         [1] = "FETCH_ADD",

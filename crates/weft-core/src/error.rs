@@ -138,6 +138,8 @@ pub enum OpError {
     },
     /// The remote side refused a remote-memory operation: unknown key, out of bounds or no right.
     Refused,
+    /// The remote side registered the memory, but has unmapped it, or does not permit writes to it.
+    Unmapped,
     /// The remote side has no handler with that number.
     NoHandler,
     /// The group has no such rank.
@@ -232,6 +234,10 @@ impl fmt::Display for OpError {
             OpError::Peer { peer: PeerId(u32::MAX), failure } => write!(f, "a rank: {failure}"),
             OpError::Peer { peer, failure } => write!(f, "{peer} failed: {failure}"),
             OpError::Refused => write!(f, "refused by the remote side: key, bounds or rights"),
+            OpError::Unmapped => write!(
+                f,
+                "the remote side exported this memory, but has unmapped it or made it read-only"
+            ),
             OpError::NoRank { rank, size } => {
                 write!(f, "there is no rank {rank}: the group has {size}, numbered from 0")
             }

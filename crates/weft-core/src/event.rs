@@ -200,6 +200,11 @@ pub enum Placement {
         key: u64,
         /// Offset in the region.
         offset: u64,
+        /// The sender of the packet.
+        peer: PeerId,
+        /// Its operation: where there is no such memory any more, the driver says so to
+        /// [`Engine::handle_put_unmapped`](crate::Engine::handle_put_unmapped).
+        put: u32,
     },
     /// Do an atomic operation on 8 bytes of a region and answer with `handle_atomic_done`.
     Atomic(AtomicRequest),

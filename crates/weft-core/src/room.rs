@@ -36,6 +36,8 @@ pub struct Share {
     pub told: bool,
     /// Time since when there has been no room for it; `FAR` if there is room.
     pub full_since: Instant,
+    /// Number of its messages that clients of the driver keep, and their bytes.
+    pub kept: (u64, u64),
     /// The message that was first in the queue to it when that was full, and the time.
     pub stuck: Option<(u32, Instant)>,
 }
@@ -51,6 +53,7 @@ impl Default for Share {
             taken: false,
             told: false,
             full_since: Instant::FAR,
+            kept: (0, 0),
             stuck: None,
         }
     }

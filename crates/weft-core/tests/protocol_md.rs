@@ -130,6 +130,7 @@ fn statuses() -> Vec<(u64, String)> {
         (status::TRUNCATED, "TRUNCATED"),
         (status::CANCELLED, "CANCELLED"),
         (status::NO_HANDLER, "NO_HANDLER"),
+        (status::UNMAPPED, "UNMAPPED"),
     ])
 }
 

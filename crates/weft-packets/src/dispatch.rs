@@ -1,6 +1,7 @@
 //! Dispatch of the port's messages to upcalls.
 
 use super::packet::{Owed, Packet};
+use super::receive::Waiting;
 use super::wire::{parse_number, Join, Kind};
 use super::{Handler, Packets, Shared, Slot, State};
 use std::rc::Rc;
@@ -106,6 +107,10 @@ impl State {
         };
         let owed = Owed::Flight(delivery.id, delivery.buf);
         let (source, argument) = (delivery.source, delivery.argument);
+        if let Some(Slot::Mailbox(waiting)) = self.handlers.get_mut(usize::from(delivery.handler)) {
+            waiting.push_back(Waiting { source, argument, owed });
+            return None;
+        }
         match self.handler(delivery.handler) {
             Some(handler) => Some(Call { handler, source, argument, owed }),
             None => {
@@ -117,7 +122,7 @@ impl State {
 
     /// Handles a message, and returns its upcall if it leads to one.
     #[inline]
-    fn take_in(&mut self, port: &Port, message: Arrived) -> Option<Call> {
+    fn take_in(&mut self, port: &Port, mut message: Arrived) -> Option<Call> {
         let Some((kind, number)) = parse_number(message.number) else {
             self.stats.malformed += 1;
             port.release(message);
@@ -127,12 +132,12 @@ impl State {
             self.internal(port, message, kind, number);
             return None;
         }
+        let (source, argument) = (message.source, message.argument);
         if let Some(Slot::Mailbox(waiting)) = self.handlers.get_mut(usize::from(number)) {
-            port.note_kept(message.source);
-            waiting.push_back(message);
+            port.note_kept(&mut message);
+            waiting.push_back(Waiting { source, argument, owed: Owed::Credit(message) });
             return None;
         }
-        let (source, argument) = (message.source, message.argument);
         match self.handler(number) {
             Some(handler) => Some(Call { handler, source, argument, owed: Owed::Credit(message) }),
             None => {
@@ -158,8 +163,9 @@ impl State {
         found
     }
 
-    fn internal(&mut self, port: &Port, message: Arrived, kind: Kind, handler: u16) {
-        let (from, data) = (message.source, &message.data);
+    fn internal(&mut self, port: &Port, mut message: Arrived, kind: Kind, handler: u16) {
+        let from = message.source;
+        let data = &message.data;
         let known = match kind {
             Kind::User => None,
             Kind::Multicast => return self.on_multicast(port, message, handler),
@@ -167,7 +173,7 @@ impl State {
             Kind::Join => match Join::parse(data) {
                 Some((join, _)) if !self.groups.contains_key(&join.group) => {
                     // As a multicast packet that comes before its group.
-                    port.note_kept(from);
+                    port.note_kept(&mut message);
                     return self.orphans.push_back(message);
                 }
                 _ => self.on_join(port, from, data),

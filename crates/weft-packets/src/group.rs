@@ -72,7 +72,8 @@ impl From<Stop> for MulticastError {
 /// A set of endpoints, each of which can send packets to all others. Delivery is reliable and, for
 /// each sender, in order.
 ///
-/// A packet calls the upcall of its handler; a mailbox gets no multicast packet.
+/// A packet calls the upcall of its handler, or waits in its mailbox, and holds credit of the group
+/// until it is received.
 ///
 /// ```no_run
 /// use std::{cell::Cell, rc::Rc};

@@ -34,6 +34,7 @@ pub use shared::{SharedPacket, SharedPackets};
 use agent::Agent;
 use multicast::{Delivery, Group, InFlight};
 use rcpy::Copies;
+use receive::Waiting;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -103,8 +104,8 @@ enum Slot {
     Nobody,
     Upcall(Handler),
     /// The packets wait for a receive. The queue is bounded by the senders' credit, which grows
-    /// while there is room (`unexpected_max`).
-    Mailbox(VecDeque<Arrived>),
+    /// while there is room (`unexpected_max`), and by the credit of the trees of multicasts.
+    Mailbox(VecDeque<Waiting>),
 }
 
 /// The state of the packet interface of one endpoint, as its port's client.
@@ -327,7 +328,9 @@ impl Packets {
         });
         match before {
             // No receive can take these packets any more.
-            Slot::Mailbox(waiting) => waiting.into_iter().for_each(|m| self.port.release(m)),
+            Slot::Mailbox(waiting) => self.with(|state| {
+                waiting.into_iter().for_each(|waiting| waiting.owed.settle(state, &self.port));
+            }),
             // Dropping an upcall may drop packets that it has kept, which calls this interface: so
             // no borrow is held here.
             other => drop(other),

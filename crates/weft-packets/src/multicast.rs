@@ -271,7 +271,7 @@ impl State {
     }
 
     /// Handles a multicast packet from the parent.
-    pub(super) fn on_multicast(&mut self, port: &Port, arrived: Arrived, handler: u16) {
+    pub(super) fn on_multicast(&mut self, port: &Port, mut arrived: Arrived, handler: u16) {
         let parsed = Multicast::parse(&arrived.data).map(|(header, _)| header);
         let Some(header) = parsed else {
             self.stats.malformed += 1;
@@ -280,7 +280,7 @@ impl State {
         let Some(group) = self.groups.get_mut(&header.group) else {
             // The group is made later. Until then the packet holds its sender's credit, which
             // bounds the queue.
-            port.note_kept(arrived.source);
+            port.note_kept(&mut arrived);
             self.orphans.push_back(arrived);
             return;
         };

@@ -32,7 +32,7 @@ impl Owed {
         }
     }
 
-    fn bytes(&self) -> &[u8] {
+    pub(super) fn bytes(&self) -> &[u8] {
         match self {
             Owed::Credit(message) => &message.data,
             Owed::Flight(_, buf) => &buf[super::wire::Multicast::LEN..],

@@ -14,8 +14,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::future::poll_fn;
 use std::ops::Range;
 use std::task::Poll;
+use weft::endpoint::Denied;
 use weft::port::{Awaits, Kept, Port};
 use weft::{OpError, PeerFailure, PeerId, Rights};
+use weft_core::wire::status;
 use weft_link::Bytes;
 
 /// Bytes of a page.
@@ -33,7 +35,7 @@ struct Entry {
 struct Waiting {
     to: PeerId,
     left: usize,
-    refused: bool,
+    refused: Option<OpError>,
     failed: Option<PeerFailure>,
 }
 
@@ -198,16 +200,24 @@ impl State {
     /// Handles REDIRECT: a packet carries a part of a page.
     pub(super) fn on_redirect(&mut self, port: &Port, from: PeerId, bytes: &[u8]) -> Option<()> {
         let (head, data) = Redirect::parse(bytes)?;
-        let export = self.copies.exports.get_mut(&head.key);
-        let placed = export.is_some() && port.write_region(head.key, head.offset, data).is_ok();
+        let export = self.copies.exports.get(&head.key);
+        let placed = match export {
+            Some(_) => port.write_region(head.key, head.offset, data),
+            None => Err(Denied::Key),
+        };
         self.stats.rcpy_redirects += 1;
-        if head.last == 0 {
+        // A part without a place is answered at once: the copy has failed.
+        if head.last == 0 && placed.is_ok() {
             return Some(());
         }
         let page = head.offset / PAGE;
-        let mut map = Map { key: head.key, page, copy: head.copy, status: 1, ..Map::default() };
-        if let (true, Some(export)) = (placed, export) {
-            map.status = 0;
+        let mut map = Map { key: head.key, page, copy: head.copy, ..Map::default() };
+        map.status = match placed {
+            Ok(()) => status::OK,
+            Err(Denied::Unmapped) => status::UNMAPPED,
+            Err(_) => status::REFUSED,
+        };
+        if let (Ok(()), Some(export)) = (placed, self.copies.exports.get_mut(&head.key)) {
             map.addr = export.addr + page * PAGE;
             map.len = (export.len - page * PAGE).min(PAGE) as u32;
             export.mapped.insert(from);
@@ -228,7 +238,11 @@ impl State {
         port.take_shared(from);
         let copy = self.copies.waiting.get_mut(&map.copy).filter(|c| c.to == from && c.left > 0)?;
         copy.left -= 1;
-        copy.refused |= map.status != 0;
+        copy.refused = match map.status {
+            status::OK => copy.refused,
+            status::UNMAPPED => Some(OpError::Unmapped),
+            _ => Some(OpError::Refused),
+        };
         if map.status == 0 && u64::from(map.len) <= PAGE {
             let (slot, pages) = (self.copies.slot(map.key, map.page), self.copies.pages);
             let table = self.copies.tables.entry(from).or_insert_with(|| vec![None; pages]);
@@ -267,8 +281,7 @@ impl State {
         let (to, refused) = (waiting.to, waiting.refused);
         let done = match (waiting.failed, waiting.left) {
             (Some(failure), _) => Err(OpError::Peer { peer: to, failure }),
-            (None, 0) if refused => Err(OpError::Refused),
-            (None, 0) => Ok(()),
+            (None, 0) => refused.map_or(Ok(()), Err),
             (None, _) => return None,
         };
         self.copies.waiting.remove(&copy);
@@ -279,7 +292,7 @@ impl State {
 impl Packets {
     /// Allocates zeroed memory to which peers copy with [`rcpy`](Self::rcpy). From 64 KiB on, peers
     /// of this host map it and write to it themselves, which takes a file descriptor in each
-    /// process. `None` if no key is left.
+    /// process. `None` if no key is left, or this machine does not have so much memory.
     pub fn export(&self, len: usize) -> Option<Exported> {
         let rights = Rights { read: true, write: true };
         let (key, addr, owned) = self.port.register_kept(len, rights)?;
@@ -406,7 +419,7 @@ impl Packets {
         let number = self.with(|state| {
             let copies = &mut state.copies;
             copies.next = copies.next.wrapping_add(1);
-            let waiting = Waiting { to, left: pages, refused: false, failed: None };
+            let waiting = Waiting { to, left: pages, refused: None, failed: None };
             copies.waiting.insert(copies.next, waiting);
             copies.next
         });

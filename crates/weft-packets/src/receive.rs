@@ -1,9 +1,10 @@
 //! Receiving packets without an upcall.
 
+use super::packet::Owed;
 use super::wire::{name, Kind};
 use super::{Packets, Slot, State};
 use std::collections::VecDeque;
-use weft::port::{Arrived, Awaits, Port};
+use weft::port::{Awaits, Port};
 use weft::{OpError, PeerId, Status};
 
 /// Capacity of a mailbox that is kept while the mailbox is empty.
@@ -29,10 +30,18 @@ impl From<Status> for Received {
     }
 }
 
+/// A packet in a mailbox.
+pub(super) struct Waiting {
+    pub source: PeerId,
+    pub argument: u32,
+    pub owed: Owed,
+}
+
 impl Packets {
     /// Makes handler `number` a mailbox: its packets wait for [`receive`](Self::receive) instead of
     /// an upcall. Waiting packets take memory, at most as much as unexpected messages
-    /// (`WEFT_UNEXPECTED_MAX`); beyond that their senders wait.
+    /// (`WEFT_UNEXPECTED_MAX`); beyond that their senders wait. Packets of multicasts that wait
+    /// here hold the credit of their tree, and the group with it.
     pub fn mailbox(&self, number: u16) {
         self.set(number, Slot::Mailbox(VecDeque::new()));
     }
@@ -124,20 +133,21 @@ impl State {
             return None;
         };
         let at = waiting.iter().position(|a| from.is_none_or(|from| from == a.source))?;
-        let message: Arrived = waiting.remove(at)?;
+        let packet = waiting.remove(at)?;
         if waiting.is_empty() && waiting.capacity() > WAITING_SPARE {
             // A flood of packets made the queue large: free its memory.
             *waiting = VecDeque::new();
         }
-        let (source, argument, len) = (message.source, message.argument, message.data.len());
+        let (source, argument, data) = (packet.source, packet.argument, packet.owed.bytes());
+        let len = data.len();
         let result = match buffer.get_mut(..len) {
             Some(into) => {
-                into.copy_from_slice(&message.data);
+                into.copy_from_slice(data);
                 Ok(Received { source, argument, len })
             }
             None => Err(OpError::Truncated { sent: len as u64 }),
         };
-        port.release(message);
+        packet.owed.settle(self, port);
         Some(result)
     }
 }

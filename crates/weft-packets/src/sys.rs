@@ -3,7 +3,7 @@
 use super::wire::{name, Kind};
 use super::{Exported, OpenError, Packets};
 use weft::port::{Kept, Port};
-use weft::{OpError, PeerId, Rights, SharedEndpoint};
+use weft::{OpError, PeerId, SharedEndpoint};
 
 /// Frees the memory of an export, of which no peer has the address, or which all peers have
 /// forgotten.
@@ -39,14 +39,23 @@ pub(super) fn locked<R>(
 }
 
 impl Packets {
-    /// Lets peers copy to the caller's memory. `None` if no key is left.
+    /// Lets peers copy to the caller's memory. `None` if no key is left. Copies to parts that the
+    /// caller has unmapped meanwhile, or made read-only, are refused as [`OpError::Unmapped`].
     ///
     /// # Safety
-    /// Until `unexport` of it has ended, `ptr..ptr+len` stays valid; peers write to it at any time.
-    pub unsafe fn export_at(&self, ptr: *mut u8, len: usize) -> Option<Exported> {
+    /// Until `unexport` of it has ended, peers write to `ptr..ptr+len` at any time, and nothing
+    /// else is mapped there. `call` returns another number than before, and never 0, after the
+    /// memory may have been unmapped or made read-only: that of the program's call, if it does so
+    /// only between calls of this interface, and in upcalls. Where the system forbids
+    /// `process_vm_writev(2)`, that never happens.
+    pub unsafe fn export_at(
+        &self,
+        (ptr, len): (*mut u8, usize),
+        call: fn() -> u64,
+    ) -> Option<Exported> {
         let key = weft_link::random_u64();
         // SAFETY: promised by the caller.
-        let registered = unsafe { self.endpoint().register_at(key, ptr, len, Rights::ALL) };
+        let registered = unsafe { self.endpoint().register_vanishing(key, (ptr, len), call) };
         registered.then(|| self.note_export(key, ptr as u64, len as u64))
     }
 

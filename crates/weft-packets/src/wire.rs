@@ -196,7 +196,7 @@ header! {
     addr: u64 = 16,
     /// Number of the copy.
     copy: u32 = 24,
-    /// 0: mapped. 1: refused, since key, bounds or rights are wrong.
+    /// 0: mapped. 1: refused, since key, bounds or rights are wrong. 5: unmapped.
     status: u32 = 28,
     /// Bytes of the page that lie in the region.
     len: u32 = 32,

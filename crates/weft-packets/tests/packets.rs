@@ -35,6 +35,9 @@ struct Hosts {
     peers: Vec<Vec<PeerId>>,
 }
 
+/// Packets of a multicast on each edge of a tree.
+const CREDIT: u32 = 6;
+
 fn hosts(name: &'static str, count: usize, config: &Config) -> Hosts {
     let clock = Clock::system();
     let open = |rank: usize| {
@@ -60,7 +63,7 @@ fn hosts(name: &'static str, count: usize, config: &Config) -> Hosts {
     };
     let peers = endpoints.iter().map(|a| (0..count).map(|b| peer(a, b)).collect()).collect();
     // Little credit, so that multicasts use it up.
-    let settings = Settings { multicast_credit: 6, ..Settings::default() };
+    let settings = Settings { multicast_credit: CREDIT, ..Settings::default() };
     let open = |e: &Endpoint| Packets::with_settings(e, &settings).unwrap();
     let packets = endpoints.iter().map(open).collect();
     Hosts { name, packets, peers }
@@ -73,12 +76,12 @@ type Task<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
 
 impl Hosts {
     /// Makes progress everywhere until `done`.
-    fn until(&self, done: impl Fn() -> bool) {
+    fn until(&self, done: impl FnMut() -> bool) {
         self.run(Vec::new(), done);
     }
 
     /// Runs tasks to their end and until `done`.
-    fn run(&self, mut tasks: Vec<Task<'_>>, done: impl Fn() -> bool) {
+    fn run(&self, mut tasks: Vec<Task<'_>>, mut done: impl FnMut() -> bool) {
         let start = std::time::Instant::now();
         let mut cx = Context::from_waker(Waker::noop());
         while !tasks.is_empty() || !done() {
@@ -380,6 +383,40 @@ fn multicast__every_tree_over_every_link() {
         h.run(vec![Box::pin(send)], all);
         let too_long = vec![0; 70_000];
         assert_eq!(root.try_send(Tree::Flat, 4, 0, &too_long), Err(MulticastError::TooLong));
+    }
+}
+
+#[test]
+fn multicast__waits_in_mailboxes_and_holds_the_credit_of_the_group() {
+    for name in LINKS {
+        let h = hosts(name, 3, &Config::default());
+        let join = |(rank, p): (usize, &Packets)| p.group(1, h.peers[rank].clone(), rank).unwrap();
+        let groups: Vec<_> = h.packets.iter().enumerate().map(join).collect();
+        h.packets.iter().skip(1).for_each(|packets| packets.mailbox(4));
+        let mut sent = 0;
+        h.until(|| {
+            let data = bytes(sent.into(), 500);
+            sent += u32::from(groups[0].try_send(Tree::Flat, 4, sent, &data).is_ok());
+            h.packets.iter().for_each(|packets| _ = packets.poll());
+            sent == CREDIT
+        });
+        let more = || groups[0].try_send(Tree::Flat, 4, sent, &bytes(sent.into(), 500));
+        (0..100).for_each(|_| h.packets.iter().for_each(|packets| _ = packets.poll()));
+        assert!(more().is_err(), "{name}: the mailboxes hold the credit");
+        let mut buffer = [0; 500];
+        for n in 0..sent {
+            for packets in h.packets.iter().skip(1) {
+                let mut got = None;
+                h.until(|| {
+                    got = packets.try_receive(None, 4, &mut buffer);
+                    got.is_some()
+                });
+                let got = got.unwrap().unwrap();
+                assert_eq!((got.argument, got.len), (n, 500), "{name}");
+                assert!(buffer[..] == bytes(n.into(), 500));
+            }
+        }
+        h.until(|| more().is_ok());
     }
 }
 

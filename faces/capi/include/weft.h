@@ -12,15 +12,20 @@
  * Upcalls run inside the functions that make progress: weft_poll, weft_wait and all that wait.
  * An upcall must return normally. It may call weft_send, weft_try_send, weft_multicast (which
  * return WEFT_BUSY there instead of waiting), and functions that never wait; functions that
- * always wait return WEFT_UPCALL.
+ * wait return WEFT_UPCALL.
  *
  * Memory passed to a function belongs to weft until the function has returned. Neither an upcall
  * nor a signal handler may leave a function of weft by longjmp, by an exception or by the end of
  * its thread (pthread_exit, pthread_cancel): later packets, and other processes of the host,
  * would read and write that memory.
  *
+ * A signal handler must not call functions of weft: set a variable there, and call them from the
+ * program. A call inside another one that the signal has interrupted changes nothing and returns
+ * WEFT_SIGNAL, without a text for weft_last_error.
+ *
  * A job belongs to the process that joined it: in a child made by fork all functions that need
- * other ranks fail with an error that says so.
+ * other ranks, or make progress, return WEFT_PEER, and weft_last_error says so. weft_finish frees
+ * the handle there, and returns the same.
  *
  * With WEFT_RECEIPT=watchdog a thread of weft makes progress for a program that has called
  * nothing for WEFT_WATCHDOG_US, and upcalls run in that thread too, beside the program's
@@ -40,16 +45,17 @@ extern "C" {
 #define WEFT_OK 0         /* success */
 #define WEFT_BUSY -1      /* no room now: try again after weft_poll or weft_wait */
 #define WEFT_PEER -2      /* a rank failed; weft_last_error names it */
-#define WEFT_REFUSED -3   /* refused by the other side: key, bounds or rights are wrong */
-#define WEFT_ARGUMENT -4  /* an argument is wrong: a null or foreign pointer, no such rank */
+#define WEFT_REFUSED -3   /* refused, mostly by the other side: key, bounds, rights, memory */
+#define WEFT_ARGUMENT -4  /* an argument is wrong; weft_last_error says which one */
 #define WEFT_TOO_LONG -5  /* longer than a packet (weft_packet_max), or than there is room for */
-#define WEFT_TOO_MANY -6  /* too many: packets kept, regions or groups */
+#define WEFT_TOO_MANY -6  /* too many: packets kept, regions or groups; too much memory */
 #define WEFT_NO_AGENT -7  /* an agent is chosen, and none serves this process */
 #define WEFT_INIT -8      /* the job could not be joined */
 #define WEFT_PANIC -9     /* a fault in weft itself */
 #define WEFT_THREAD -10   /* called from another thread than weft_init, and from no upcall */
 #define WEFT_UPCALL -11   /* not to be called from an upcall, as it waits */
 #define WEFT_CANCELLED -12 /* a receive was cancelled before it matched a message */
+#define WEFT_SIGNAL -13   /* called by a signal handler that interrupted another call */
 
 #define WEFT_ANY -1          /* any rank */
 #define WEFT_TREE_DEFAULT -1 /* the tree of WEFT_TREE */
@@ -168,8 +174,11 @@ int weft_returned(weft_job *job, const void **data);
 int weft_flush(weft_job *job);
 /* Queues packets for a handler to be received, instead of an upcall; receives the next one, of a
  * rank or of WEFT_ANY: sender, argument and length are stored where the pointer is not null. A
- * packet longer than the memory is lost: WEFT_TOO_LONG. Packets that are not received take
- * memory (WEFT_UNEXPECTED_MAX) but never block one for another mailbox. */
+ * packet longer than the memory is lost: WEFT_TOO_LONG. Packets that are not received take memory
+ * and do not block those for other mailboxes, until half of WEFT_UNEXPECTED_MAX is full of packets
+ * of one rank. More of its packets wait at that rank then: weft_try_send returns WEFT_BUSY there,
+ * and a receive that waits for one behind them ends with WEFT_PEER on both sides after
+ * WEFT_PEER_TIMEOUT_MS, with their number and bytes in weft_last_error. */
 int weft_mailbox(weft_job *job, uint16_t number);
 int weft_receive(weft_job *job, int rank, uint16_t number, void *data, size_t len, int *source,
                  uint32_t *argument, size_t *got);
@@ -187,7 +196,9 @@ int weft_group_make(weft_job *job, uint16_t id, const int *ranks, size_t count,
                     weft_group **group);
 int weft_group_free(weft_group *group);
 int weft_group_packet_max(const weft_group *group);
-/* Sends a packet to all other members over a tree. */
+/* Sends a packet to all other members over a tree. At a member with a mailbox of that number it
+ * waits for weft_receive, and until then holds the group's credit: a member that receives nothing
+ * is slow (weft_group_slow). */
 int weft_multicast(weft_group *group, int tree, uint16_t handler, uint32_t argument,
                    const void *data, size_t len);
 
@@ -218,13 +229,19 @@ int weft_counter_value(const weft_job *job, uint64_t key, uint64_t *value);
 int weft_fetch_add(weft_job *job, int rank, uint64_t key, uint64_t n, uint64_t *old);
 int weft_counter_end(weft_job *job, uint64_t key);
 
-/* Lets ranks that have the key copy to this memory at any time; ends that. */
+/* Lets ranks that have the key copy to this memory at any time; ends that. WEFT_ARGUMENT: not all
+ * of it is mapped now. Memory must stay mapped and writable, at the same place, until
+ * weft_unexport has returned. Copies to parts that the program has unmapped or made read-only
+ * are refused at the rank that copies (WEFT_REFUSED), and harm nobody, unless a thread unmaps
+ * them during a call of weft. Other memory that is mapped in their place would be written to. */
 int weft_export(weft_job *job, void *memory, size_t len, uint64_t *key);
 int weft_unexport(weft_job *job, uint64_t key);
 /* Does the same with zeroed memory of weft, which exists until weft_unexport: ranks of this host
- * map it (from 64 KiB on), and copy to it without a system call. */
+ * map it (from 64 KiB on), and copy to it without a system call. WEFT_TOO_MANY: the machine does
+ * not have so much, or there are too many exports. */
 int weft_export_new(weft_job *job, size_t len, void **memory, uint64_t *key);
-/* Copies bytes to memory that a rank exported: they have arrived when this returns. */
+/* Copies bytes to memory that a rank exported: they have arrived when this returns. If it fails,
+ * some of them may have. */
 int weft_rcpy(weft_job *job, int rank, uint64_t key, uint64_t offset, const void *data,
               size_t len);
 /* Stores a counter of this rank by name, from the start of the job: "rcpy_hits" and

@@ -43,8 +43,12 @@ fn compile(name: &'static str) -> Option<PathBuf> {
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("capi-{name}"));
     let mut cc = Command::new("cc");
     cc.args(["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-g", "-o"]).arg(&program);
-    cc.arg(sources().join("examples").join(name).with_extension("c"));
-    cc.arg("-I").arg(sources().join("include")).arg("-L").arg(&folder);
+    let of = |folder| sources().join(folder).join(name).with_extension("c");
+    cc.arg(Some(of("examples")).filter(|it| it.is_file()).unwrap_or_else(|| of("tests")));
+    cc.args(
+        ["include", "examples"].map(|folder| format!("-I{}", sources().join(folder).display())),
+    );
+    cc.arg("-L").arg(&folder);
     // Before LD_LIBRARY_PATH, in which cargo puts a folder first that may hold an older library.
     let here = format!("-Wl,--disable-new-dtags,-rpath,{}", folder.display());
     cc.arg(here).arg("-lweft");
@@ -56,9 +60,18 @@ fn compile(name: &'static str) -> Option<PathBuf> {
 
 /// Runs an example with these ranks and settings; returns its output.
 fn run(name: &'static str, ranks: u32, settings: &[(&str, &str)]) -> Option<String> {
+    run_with(name, &[], ranks, settings)
+}
+
+fn run_with(
+    name: &'static str,
+    arguments: &[&str],
+    ranks: u32,
+    settings: &[(&str, &str)],
+) -> Option<String> {
     let program = compile(name)?;
     let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
-    command.args(["run", "-n", &ranks.to_string()]).arg(program);
+    command.args(["run", "-n", &ranks.to_string()]).arg(program).args(arguments);
     let out = command.envs(settings.iter().copied()).output().unwrap();
     let (text, complaints) =
         (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
@@ -112,6 +125,51 @@ fn differ__each_rank_learns_what_differs() {
             assert!(told.contains(part), "{link}: no {part:?} in {told}");
         }
     }
+}
+
+/// Runs a case of `misuse.c`.
+fn misuse(case: &str, settings: &[(&str, &str)]) {
+    for link in ["shm", "udp"] {
+        let settings = [settings, &[("WEFT_LINK", link)]].concat();
+        let Some(said) = run_with("misuse", &[case], 2, &settings) else { return };
+        let went_on = |rank| said.contains(&format!("rank {rank} went on after misuse: {case}"));
+        assert!((0..2).all(went_on), "{link}: {said}");
+    }
+}
+
+#[test]
+fn handlers__that_call_inside_a_call_get_a_code_and_the_call_goes_on() {
+    misuse("handlers", &[]);
+}
+
+#[test]
+fn export__of_memory_that_vanishes_is_refused_at_the_rank_that_copies() {
+    misuse("vanished", &[]);
+}
+
+#[test]
+fn mailbox__packets_that_wait_do_not_block_another_mailbox() {
+    misuse("boxes", &[]);
+}
+
+#[test]
+fn mailbox__a_full_room_is_an_error_that_counts_what_waits() {
+    misuse("full", &[("WEFT_UNEXPECTED_MAX", "1M"), ("WEFT_PEER_TIMEOUT_MS", "1500")]);
+}
+
+#[test]
+fn child__every_call_says_that_it_is_a_copy() {
+    misuse("child", &[]);
+}
+
+#[test]
+fn upcalls__what_waits_is_refused_and_all_else_works() {
+    misuse("upcalls", &[]);
+}
+
+#[test]
+fn thread__calls_of_another_one_are_refused() {
+    misuse("thread", &[]);
 }
 
 #[test]

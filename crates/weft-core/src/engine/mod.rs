@@ -3,16 +3,16 @@
 //! - **Commands** begin what the program asks for, or choose for later: `new`, `add_peer`,
 //!   `introduce`, `open`, `set_path`, `set_mtu`, `set_bulk`, `choose`, `choose_transfer`,
 //!   `choose_fetch_add`, `hold`, `reserve`, `commit`, `roll_back`, `send`, `recv`, `recv_claimed`,
-//!   `claim`, `claim_untagged`, `put`, `get`, `atomic`, `release`, `hurry`, `is_underway`,
-//!   `await_message`, `await_active`, `end_await`, `set_context`, `cancel`, `take_back`, `discard`,
-//!   `watch`, `unwatch`, `direct_share`, `register`, `register_as`, `unregister`, `ask_size`,
-//!   `refine_timeout`, `stats_mut`, `end`, `close`.
+//!   `claim`, `claim_untagged`, `put`, `get`, `atomic`, `release`, `release_kept`, `hurry`,
+//!   `is_underway`, `await_message`, `await_active`, `end_await`, `set_context`, `cancel`,
+//!   `take_back`, `discard`, `watch`, `unwatch`, `direct_share`, `register`, `register_as`,
+//!   `unregister`, `ask_size`, `refine_timeout`, `stats_mut`, `end`, `close`.
 //! - **Handlers** take what came from outside: packets, time, results of what the driver did:
 //!   `handle_packet`, `handle_run`, `handle_awaited`, `handle_replay`, `handle_timeout`,
 //!   `handle_accepted`, `handle_refused`, `handle_unblocked`, `handle_direct_read`,
 //!   `handle_direct_write`, `handle_direct_declined`, `handle_atomic_done`,
-//!   `handle_atomic_refused`, `handle_active_queued`, `handle_active_kept`, `handle_path_change`,
-//!   `handle_pulse`, `handle_peer_failure`.
+//!   `handle_atomic_refused`, `handle_put_unmapped`, `handle_active_queued`,
+//!   `handle_active_kept`, `handle_path_change`, `handle_pulse`, `handle_peer_failure`.
 //! - **Polls** give what the driver has to do, until there is none: `poll_event`, `poll_transmit`,
 //!   `poll_replay`, `poll_posted`.
 //! - **Getters** change nothing: `id`, `config`, `stats`, `next_timeout`, `find_peer`,

@@ -103,14 +103,34 @@ impl Engine {
         self.stats.refused += u64::from(at.is_none());
         let p = &mut self.peers[peer.0 as usize];
         // A put is refused as a whole if any fragment is.
-        p.incoming.put_refused |= at.is_none();
+        if at.is_none() {
+            p.incoming.put_status = status::REFUSED;
+        }
         if common.flags & flags::LAST != 0 {
-            let refused = core::mem::take(&mut p.incoming.put_refused);
-            self.reply(now, peer, common.imm, 0, !refused);
+            let status = core::mem::replace(&mut p.incoming.put_status, status::OK);
+            let reply = Packet::Reply(Reply { value: 0, status });
+            self.answer(now, peer, Desc::bare(reply, common.imm));
         }
         match at {
-            Some(offset) if len > 0 => Placement::Region { key: put.key, offset },
+            Some(offset) if len > 0 => {
+                Placement::Region { key: put.key, offset, peer, put: common.imm }
+            }
             _ => Placement::None,
+        }
+    }
+
+    /// Refuses the put whose packet was handled last: its bytes had no place, since the registered
+    /// memory is not there any more, or may not be written to.
+    pub fn handle_put_unmapped(&mut self, peer: PeerId, put: u32) {
+        self.stats.refused += 1;
+        let p = &mut self.peers[peer.0 as usize];
+        let reply = p.queue.ctrl.iter_mut().rev().find_map(|desc| match &mut desc.packet {
+            Packet::Reply(reply) if desc.imm == put => Some(reply),
+            _ => None,
+        });
+        match reply {
+            Some(reply) => reply.status = status::UNMAPPED,
+            None => p.incoming.put_status = status::UNMAPPED,
         }
     }
 
@@ -172,10 +192,14 @@ impl Engine {
             self.stats.violations += 1;
             return Placement::None;
         };
-        let ok = reply.status == status::OK;
+        let error = match reply.status {
+            status::OK => None,
+            status::UNMAPPED => Some(OpError::Unmapped),
+            _ => Some(OpError::Refused),
+        };
         match &op.kind {
             Kind::Put(p) if p.sent == p.len && op.request => op.status.len = p.len,
-            Kind::Get(pull) if !ok || pull.want() == 0 => {}
+            Kind::Get(pull) if error.is_some() || pull.want() == 0 => {}
             Kind::Atomic => {
                 op.status.value = reply.value;
                 op.status.len = 8;
@@ -185,9 +209,7 @@ impl Engine {
                 return Placement::None;
             }
         }
-        if !ok {
-            op.error = Some(OpError::Refused);
-        }
+        op.error = error.or(op.error);
         // Packets that may still be sent again keep the buffer a little longer.
         self.finish(id);
         Placement::None

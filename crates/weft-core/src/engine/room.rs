@@ -107,12 +107,21 @@ impl Engine {
         }
     }
 
-    /// Notes that an active message of a peer is kept until the program asks for it. A peer with
-    /// little credit left gets more, since an awaited message may come behind.
-    pub fn handle_active_kept(&mut self, now: Instant, peer: PeerId) {
+    /// Notes that an active message of `len` bytes of a peer is kept until the program asks for it.
+    /// A peer with little credit left gets more, since an awaited message may come behind.
+    pub fn handle_active_kept(&mut self, now: Instant, peer: PeerId, len: u64) {
+        let (messages, bytes) = &mut self.peers[peer.0 as usize].credit.share.kept;
+        (*messages, *bytes) = (*messages + 1, *bytes + len);
         if !self.lend_credit(peer) {
             self.note_full(now, peer);
         }
+    }
+
+    /// Gives back the credit of an active message that was kept.
+    pub fn release_kept(&mut self, peer: PeerId, len: u64) {
+        let (messages, bytes) = &mut self.peers[peer.0 as usize].credit.share.kept;
+        (*messages, *bytes) = (messages.saturating_sub(1), bytes.saturating_sub(len));
+        self.release(peer, len);
     }
 
     /// Lets the credit of a peer grow if it has little left. False if there is no room.
@@ -224,11 +233,13 @@ impl Engine {
             || self.posted[TAGGED].any_for(peer)
     }
 
-    /// Returns the number of a peer's messages that wait for a receive here, and their bytes.
+    /// Returns the number of a peer's messages that wait for a receive here, and their bytes: in
+    /// the store, announced, and at clients of the driver.
     fn left_by(&self, peer: PeerId) -> (u64, u64) {
         let stored = self.stored.keys().filter_map(|id| self.stored.get(id));
         let lens = stored.filter(|s| s.peer == peer).map(|s| s.len);
-        lens.fold((0, 0), |(n, bytes), len| (n + 1, bytes + len))
+        let kept = self.peers[peer.0 as usize].credit.share.kept;
+        lens.fold(kept, |(n, bytes), len| (n + 1, bytes + len))
     }
 
     /// Returns the failure of a peer without room: the number of messages announced to it, and

@@ -268,8 +268,8 @@ impl Queue {
 #[derive(Default)]
 pub(crate) struct Incoming {
     pub partial: Option<Partial>,
-    /// True if a fragment of the put now arriving was refused.
-    pub put_refused: bool,
+    /// The status of the put now arriving, by its fragments so far.
+    pub put_status: u32,
     /// Number of announced messages that have not ended.
     pub rendezvous: u32,
     /// Receives that have to send further requests, where requests are paced, in the order of

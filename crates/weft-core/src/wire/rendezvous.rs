@@ -12,6 +12,8 @@ pub mod status {
     pub const CANCELLED: u32 = 3;
     /// No handler of that number.
     pub const NO_HANDLER: u32 = 4;
+    /// The registered memory is not there any more, or may not be written to.
+    pub const UNMAPPED: u32 = 5;
 }
 
 packet! {

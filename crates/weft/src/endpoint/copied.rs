@@ -70,7 +70,9 @@ impl Driver {
 impl Endpoint {
     /// Returns the reason why no wait can succeed any more, for any peer.
     pub fn end_error(&self) -> Option<OpError> {
-        self.inner.borrow().driver.intake.engine.end_error()
+        let driver = &mut self.inner.borrow_mut().driver;
+        driver.leave_if_copied();
+        driver.intake.engine.end_error()
     }
 }
 

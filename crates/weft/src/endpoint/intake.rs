@@ -7,6 +7,7 @@ use super::future::wake;
 use super::length::PathLengths;
 use super::ops::{AwaitedRecv, OpTable, Owner};
 use super::ports::Ports;
+use super::regions::Denied;
 use super::sys::Memory;
 use crate::clock::Clock;
 use arrayvec::ArrayVec;
@@ -234,9 +235,9 @@ impl Intake {
                 let held = Held { header: header.to_vec(), payload: payload.to_vec() };
                 self.store.packets.insert((peer, seq.0), held);
             }
-            Placement::Region { key, offset } => {
-                if let Some(m) = self.regions.get_mut(&key) {
-                    m.place(offset, payload);
+            Placement::Region { key, offset, peer, put } => {
+                if self.write_region(key, offset, payload) == Err(Denied::Unmapped) {
+                    self.engine.handle_put_unmapped(peer, put);
                 }
             }
             Placement::Atomic(request) => self.due.atomics.push_back(request),

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use weft_core::engine::types::AtomicRequest;
 use weft_core::engine::Rights;
 use weft_core::Engine;
+use weft_link::Bytes;
 
 /// Work on an active message as it arrives: see [`Endpoint::handle_at_once`].
 ///
@@ -19,6 +20,8 @@ pub enum Denied {
     Key,
     /// The region is shorter, or its rights forbid this use.
     Access,
+    /// The memory is not there any more, or may not be written to.
+    Unmapped,
 }
 
 /// The memory registered at an endpoint.
@@ -62,6 +65,24 @@ impl<'a> Regions<'a> {
 }
 
 impl Intake {
+    /// Copies bytes to a region whose key, bounds and rights are checked.
+    ///
+    /// # Errors
+    /// The region is not there.
+    pub(crate) fn write_region(
+        &mut self,
+        key: u64,
+        offset: u64,
+        bytes: Bytes<'_>,
+    ) -> Result<(), Denied> {
+        match self.regions.get_mut(&key).ok_or(Denied::Key)? {
+            Memory::Vanishing(region) => {
+                region.place(offset, bytes).then_some(()).ok_or(Denied::Unmapped)
+            }
+            memory => memory.place(offset, bytes).then_some(()).ok_or(Denied::Access),
+        }
+    }
+
     /// Does an atomic operation for a peer.
     pub(super) fn atomic(&mut self, a: &AtomicRequest) {
         match self.ports.ask(a) {

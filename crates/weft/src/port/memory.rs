@@ -9,6 +9,7 @@ use weft_core::engine::types::AtomicCode;
 use weft_core::engine::Rights;
 use weft_core::{OpError, PeerId};
 use weft_link::shm::Block;
+use weft_link::Bytes;
 
 impl Port {
     /// Registers `len` bytes of new zeroed memory for remote use, and returns key, address and
@@ -32,12 +33,13 @@ impl Port {
     /// Copies `data` to an offset in a region, as a put of a peer would.
     ///
     /// # Errors
-    /// Key, bounds or rights forbid it.
+    /// Key, bounds or rights forbid it, or the memory is not there any more.
     pub fn write_region(&self, key: u64, offset: u64, data: &[u8]) -> Result<(), Denied> {
+        let core = &mut self.endpoint.inner.borrow_mut().driver.intake;
         let need = Rights { read: false, write: true };
-        self.with_regions(|regions| {
-            regions.bytes(key, offset, data.len(), need).map(|bytes| bytes.copy_from_slice(data))
-        })
+        let regions = Regions::new(&core.engine, &mut core.regions);
+        let at = regions.check(key, offset, data.len() as u64, need)?;
+        core.write_region(key, at, Bytes::from_slice(data))
     }
 
     /// Shares memory that is registered under this key with a peer, which maps it. False if the

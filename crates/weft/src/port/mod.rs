@@ -63,7 +63,7 @@ use crate::endpoint::Endpoint;
 use std::any::Any;
 use std::fmt;
 use std::rc::Rc;
-use weft_core::{Instant, PeerFailure, PeerId};
+use weft_core::{Engine, Instant, PeerFailure, PeerId};
 
 /// The client number of the active messages of [`Endpoint::handle`].
 pub const ACTIVE: u8 = 0;
@@ -119,6 +119,8 @@ pub struct Arrived {
     pub data: Buffer,
     /// Bytes of credit that the message holds.
     credit: u32,
+    /// True if it was noted as kept.
+    kept: bool,
 }
 
 impl Arrived {
@@ -126,12 +128,21 @@ impl Arrived {
     pub(crate) fn new(source: PeerId, tag: u64, data: Buffer) -> Arrived {
         let credit = data.len() as u32;
         let (number, argument) = (tag as u32 & (NUMBERS - 1), (tag >> 32) as u32);
-        Arrived { source, number, argument, data, credit }
+        Arrived { source, number, argument, data, credit, kept: false }
     }
 
     #[inline]
     pub(crate) fn credit(&self) -> u64 {
         u64::from(self.credit)
+    }
+
+    /// Gives its credit back.
+    #[inline]
+    fn repay(&self, engine: &mut Engine) {
+        match self.kept {
+            false => engine.release(self.source, self.credit()),
+            true => engine.release_kept(self.source, self.credit()),
+        }
     }
 }
 
@@ -227,7 +238,7 @@ impl Port {
     #[inline]
     pub fn release(&self, message: Arrived) {
         let core = &mut self.endpoint.inner.borrow_mut().driver.intake;
-        core.engine.release(message.source, message.credit());
+        message.repay(&mut core.engine);
         core.ports.recycle(message.data);
     }
 
@@ -235,17 +246,17 @@ impl Port {
     /// in another way.
     #[inline]
     pub fn take(&self, message: Arrived) -> Buffer {
-        let core = &mut self.endpoint.inner.borrow_mut().driver.intake;
-        core.engine.release(message.source, message.credit());
+        message.repay(&mut self.endpoint.inner.borrow_mut().driver.intake.engine);
         message.data
     }
 
-    /// Records that a message of a peer is kept until the program asks for it. The peer gets more
-    /// credit if there is room (`WEFT_UNEXPECTED_MAX`), since the message that the program wants
-    /// may be behind it.
-    pub fn note_kept(&self, peer: PeerId) {
+    /// Records that a message is kept until the program asks for it. Its peer gets more credit if
+    /// there is room (`WEFT_UNEXPECTED_MAX`), since the message that the program wants may be
+    /// behind it.
+    pub fn note_kept(&self, message: &mut Arrived) {
+        message.kept = true;
         let core = &mut self.endpoint.inner.borrow_mut().driver.intake;
-        core.engine.handle_active_kept(core.time.now, peer);
+        core.engine.handle_active_kept(core.time.now, message.source, message.credit());
     }
 
     /// Returns memory for a message of `len` bytes, with arbitrary content.

@@ -67,9 +67,17 @@ impl WeftJob {
     }
 
     /// # Errors
-    /// An upcall runs, or a watchdog makes the progress that a sleeping program would wait for.
+    /// This process is a copy of the one that joined the job.
+    fn is_here(&self) -> Result<(), Fault> {
+        self.endpoint().end_error().map_or(Ok(()), |error| Err(self.fault(error)))
+    }
+
+    /// # Errors
+    /// An upcall runs, this process is a copy, or a watchdog makes the progress that a sleeping
+    /// program would wait for.
     fn sleeps_itself(&self) -> Result<(), Fault> {
         self.may_wait()?;
+        self.is_here()?;
         match self.watchdog.borrow().is_some() {
             true => Err(Fault(WEFT_REFUSED, "the watchdog waits for this job".into())),
             false => Ok(()),
@@ -214,7 +222,7 @@ pub unsafe extern "C" fn weft_init(job: *mut *mut WeftJob) -> c_int {
 }
 
 /// Sends queued packets and leaves the job. The handle is no longer valid, nor is any object made
-/// with it.
+/// with it; so too in a copy of the process, which gets an error.
 ///
 /// # Safety
 /// `job` is a handle that `weft_init` stored and that was not finished.
@@ -222,10 +230,12 @@ pub unsafe extern "C" fn weft_init(job: *mut *mut WeftJob) -> c_int {
 pub unsafe extern "C" fn weft_finish(job: *mut WeftJob) -> c_int {
     enter(|| {
         // SAFETY: promised by the caller.
-        unsafe { job_of(job) }?.may_wait()?;
+        let of = unsafe { job_of(job) }?;
+        of.may_wait()?;
+        let here = of.is_here();
         // SAFETY: made by `Box::into_raw`, and checked to be alive.
         drop(unsafe { Box::from_raw(job) });
-        Ok(WEFT_OK)
+        here.map(|()| WEFT_OK)
     })
 }
 
@@ -258,6 +268,7 @@ pub unsafe extern "C" fn weft_poll(job: *mut WeftJob) -> c_int {
     enter(|| {
         // SAFETY: promised by the caller.
         let job = unsafe { job_of(job) }?;
+        job.is_here()?;
         Ok(c_int::from(job.packets.poll() | job.fresh.take()))
     })
 }
@@ -272,6 +283,8 @@ pub unsafe extern "C" fn weft_wait(job: *mut WeftJob, timeout_us: i64) -> c_int 
     enter(|| {
         // SAFETY: promised by the caller.
         let job = unsafe { job_of(job) }?;
+        job.may_wait()?;
+        job.is_here()?;
         let timeout = u64::try_from(timeout_us).ok().map(Duration::from_micros);
         Ok(c_int::from(job.fresh.take() || job.packets.wait(timeout)))
     })

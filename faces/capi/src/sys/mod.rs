@@ -5,6 +5,7 @@ pub mod collective;
 pub mod comm;
 pub mod gather;
 pub mod job;
+mod mapped;
 pub mod message;
 pub mod packet;
 pub mod receive;
@@ -15,9 +16,10 @@ mod tests;
 mod watchdog;
 
 use job::WeftJob;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ffi::{c_char, c_int, CString};
 use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::atomic::{compiler_fence, AtomicBool, Ordering};
 use weft::endpoint::ChoiceError;
 
 /// Success.
@@ -26,13 +28,14 @@ pub const WEFT_OK: c_int = 0;
 pub const WEFT_BUSY: c_int = -1;
 /// A rank failed; `weft_last_error` names it.
 pub const WEFT_PEER: c_int = -2;
-/// The other side refused: key, bounds or rights are wrong.
+/// The other side refused: key, bounds or rights are wrong, or its memory is not there any more; or
+/// a choice forbids it.
 pub const WEFT_REFUSED: c_int = -3;
-/// An argument is wrong: a null or foreign pointer, a rank that does not exist.
+/// An argument is wrong: `weft_last_error` says which one.
 pub const WEFT_ARGUMENT: c_int = -4;
 /// Longer than a packet (see `weft_packet_max`), or than the memory of a receive.
 pub const WEFT_TOO_LONG: c_int = -5;
-/// Too many of them: packets kept, regions or groups.
+/// Too many of them: packets kept, regions or groups; or more memory than the machine has.
 pub const WEFT_TOO_MANY: c_int = -6;
 /// An agent is chosen and there is none.
 pub const WEFT_NO_AGENT: c_int = -7;
@@ -46,22 +49,25 @@ pub const WEFT_THREAD: c_int = -10;
 pub const WEFT_UPCALL: c_int = -11;
 /// A receive was cancelled before it matched a message.
 pub const WEFT_CANCELLED: c_int = -12;
+/// Called by a signal handler that interrupted another call.
+pub const WEFT_SIGNAL: c_int = -13;
 
 /// Codes and their texts for `weft_strerror`.
 const CODES: &[(c_int, &std::ffi::CStr)] = &[
     (WEFT_OK, c"success"),
     (WEFT_BUSY, c"no room now: try again after weft_poll or weft_wait"),
     (WEFT_PEER, c"a rank failed"),
-    (WEFT_REFUSED, c"refused by the other side: key, bounds or rights are wrong"),
-    (WEFT_ARGUMENT, c"an argument is wrong: a null or foreign pointer, or no such rank"),
-    (WEFT_TOO_LONG, c"longer than a packet (weft_packet_max), or than there is room for"),
-    (WEFT_TOO_MANY, c"too many: packets kept, regions or groups"),
+    (WEFT_REFUSED, c"refused"),
+    (WEFT_ARGUMENT, c"an argument is wrong"),
+    (WEFT_TOO_LONG, c"longer than a packet, or than there is room for"),
+    (WEFT_TOO_MANY, c"too many, or too much"),
     (WEFT_NO_AGENT, c"an agent is chosen, and none serves this process"),
     (WEFT_INIT, c"the job could not be joined"),
     (WEFT_PANIC, c"a fault in weft itself"),
     (WEFT_THREAD, c"called from another thread than weft_init"),
     (WEFT_UPCALL, c"not to be called from an upcall, as it waits"),
     (WEFT_CANCELLED, c"the receive was cancelled before it matched a message"),
+    (WEFT_SIGNAL, c"called by a signal handler that interrupted another call of weft"),
 ];
 
 /// The reason why a function failed: its code, and the text for `weft_last_error`.
@@ -85,11 +91,54 @@ impl From<ChoiceError> for Fault {
 
 thread_local! {
     static LAST: RefCell<CString> = RefCell::default();
+    /// True while this thread is in a function of this interface, and not in an upcall.
+    static INSIDE: AtomicBool = const { AtomicBool::new(false) };
+    /// Number of the calls in this thread so far, and of the ends of upcalls.
+    static CALLS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Runs the body of a function; returns its number, or the code of its fault.
+/// Returns the number of the program's present call: another one after the program has run.
+pub(crate) fn call() -> u64 {
+    CALLS.with(Cell::get) | u64::from(watchdog::is_this_thread()) << 63
+}
+
+fn count_call() {
+    CALLS.with(|calls| calls.set(calls.get() + 1));
+}
+
+/// Runs the body of a function; returns its number, or the code of its fault. A signal handler that
+/// interrupts a function and calls another gets a code and no text: what the other needs may be in
+/// the middle of a change, and memory cannot be allocated there.
 pub(crate) fn enter(body: impl FnOnce() -> Result<c_int, Fault>) -> c_int {
+    INSIDE.with(|inside| {
+        if inside.load(Ordering::Relaxed) {
+            return WEFT_SIGNAL;
+        }
+        inside.store(true, Ordering::Relaxed);
+        // Only handlers in this thread look, so that the compiler's order is the order.
+        compiler_fence(Ordering::SeqCst);
+        let code = run(body);
+        compiler_fence(Ordering::SeqCst);
+        inside.store(false, Ordering::Relaxed);
+        code
+    })
+}
+
+/// Runs an upcall, which may call functions.
+pub(crate) fn outside(upcall: impl FnOnce()) {
+    INSIDE.with(|inside| {
+        compiler_fence(Ordering::SeqCst);
+        inside.store(false, Ordering::Relaxed);
+        upcall();
+        count_call();
+        inside.store(true, Ordering::Relaxed);
+        compiler_fence(Ordering::SeqCst);
+    });
+}
+
+fn run(body: impl FnOnce() -> Result<c_int, Fault>) -> c_int {
     let gate = watchdog::hold();
+    count_call();
     let result = catch_unwind(AssertUnwindSafe(body));
     drop(gate);
     let fault = match result {
@@ -118,7 +167,8 @@ pub extern "C" fn weft_strerror(code: c_int) -> *const c_char {
 /// next step for the user.
 #[no_mangle]
 pub extern "C" fn weft_last_error() -> *const c_char {
-    LAST.with(|last| last.borrow().as_ptr())
+    // A signal handler may interrupt the change of the text.
+    LAST.with(|last| last.try_borrow().map_or(c"".as_ptr(), |last| last.as_ptr()))
 }
 
 /// The head of each object that this interface makes: its type, and its job. Anything else,
@@ -188,18 +238,19 @@ pub(crate) unsafe fn object<'a, T: Object>(pointer: *const T) -> Result<&'a T, F
     }
 }
 
-/// Frees an object of a caller; returns an error code if the pointer is none.
+/// Frees an object of a caller.
+///
+/// # Errors
+/// The pointer is none, or its job belongs to another thread.
 ///
 /// # Safety
 /// As of `object`, and nobody uses it afterwards.
-pub(crate) unsafe fn free<T: Object>(pointer: *mut T) -> c_int {
-    enter(|| {
-        // SAFETY: promised by the caller.
-        unsafe { object(pointer.cast_const()) }?;
-        // SAFETY: made by `Box::into_raw`, and checked to be alive.
-        drop(unsafe { Box::from_raw(pointer) });
-        Ok(WEFT_OK)
-    })
+pub(crate) unsafe fn free<T: Object>(pointer: *mut T) -> Result<c_int, Fault> {
+    // SAFETY: promised by the caller.
+    unsafe { object_of(pointer.cast_const()) }?;
+    // SAFETY: made by `Box::into_raw`, and checked to be alive.
+    drop(unsafe { Box::from_raw(pointer) });
+    Ok(WEFT_OK)
 }
 
 /// Returns the caller's bytes.
@@ -210,9 +261,11 @@ pub(crate) unsafe fn bytes<'a>(data: *const u8, len: usize) -> Result<&'a [u8], 
     match (data.is_null(), len) {
         (_, 0) => Ok(&[]),
         (true, _) => Err(Fault::argument("data is null")),
-        // SAFETY: promised by the caller; a slice is never longer than `isize::MAX`.
-        _ if len <= isize::MAX as usize => Ok(unsafe { std::slice::from_raw_parts(data, len) }),
-        _ => Err(Fault::argument("len is beyond all memory")),
+        _ => {
+            mapped::check_len(data.cast(), len)?;
+            // SAFETY: promised by the caller; a slice is never longer than `isize::MAX`.
+            Ok(unsafe { std::slice::from_raw_parts(data, len) })
+        }
     }
 }
 

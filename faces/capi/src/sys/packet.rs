@@ -1,7 +1,9 @@
 //! Packets: upcalls, sending, keeping.
 
 use super::job::WeftJob;
-use super::{bytes, enter, free, is_object, job_of, object, store, Fault, Head};
+use super::{
+    bytes, enter, free, is_object, job_of, object, object_of, outside, store, Fault, Head,
+};
 use super::{WEFT_OK, WEFT_TOO_LONG, WEFT_TOO_MANY};
 use std::ffi::{c_int, c_void};
 use weft_packets::{KeptPacket, Packet, SendBuffer};
@@ -71,7 +73,7 @@ fn call(
         kept: None,
     };
     // SAFETY: promised when the upcall was set; `handle` lives until it returns.
-    unsafe { upcall(job, &raw mut handle, context) };
+    outside(|| unsafe { upcall(job, &raw mut handle, context) });
 }
 
 /// Returns the rank that sent a packet (of a multicast, the root); -1 if it belongs to another job.
@@ -126,7 +128,7 @@ pub unsafe extern "C" fn weft_packet_keep(
 ) -> c_int {
     enter(|| {
         // SAFETY: promised by the caller.
-        let of = unsafe { object(packet.cast_const()) }?;
+        let (of, _) = unsafe { object_of(packet.cast_const()) }?;
         // SAFETY: as before.
         unsafe { store(kept, std::ptr::null_mut()) }?;
         if of.current.is_null() {
@@ -170,7 +172,7 @@ pub unsafe extern "C" fn weft_packet_release(kept: *mut WeftPacket) -> c_int {
             return Err(Fault::argument("packet was not kept"));
         }
         // SAFETY: promised by the caller.
-        Ok(unsafe { free(kept) })
+        unsafe { free(kept) }
     })
 }
 
@@ -314,5 +316,5 @@ pub unsafe extern "C" fn weft_buffer_send(
 #[no_mangle]
 pub unsafe extern "C" fn weft_buffer_free(buffer: *mut WeftBuffer) -> c_int {
     // SAFETY: promised by the caller.
-    unsafe { free(buffer) }
+    enter(|| unsafe { free(buffer) })
 }

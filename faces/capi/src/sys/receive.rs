@@ -1,7 +1,7 @@
 //! Packets without upcalls.
 
 use super::job::WeftJob;
-use super::{enter, job_of, store, Fault, WEFT_OK, WEFT_TOO_LONG, WEFT_UPCALL};
+use super::{enter, job_of, mapped, store, Fault, WEFT_OK, WEFT_TOO_LONG, WEFT_UPCALL};
 use std::ffi::{c_int, c_void};
 use weft::OpError;
 use weft_packets::Received;
@@ -17,9 +17,11 @@ pub(super) unsafe fn room<'a>(data: *mut u8, len: usize) -> Result<&'a mut [u8],
     match (data.is_null(), len) {
         (_, 0) => Ok(&mut []),
         (true, _) => Err(Fault::argument("data is null")),
-        // SAFETY: promised by the caller; a slice is never longer than `isize::MAX`.
-        _ if len <= isize::MAX as usize => Ok(unsafe { std::slice::from_raw_parts_mut(data, len) }),
-        _ => Err(Fault::argument("len is beyond all memory")),
+        _ => {
+            mapped::check_len(data.cast(), len)?;
+            // SAFETY: promised by the caller; a slice is never longer than `isize::MAX`.
+            Ok(unsafe { std::slice::from_raw_parts_mut(data, len) })
+        }
     }
 }
 

@@ -2,7 +2,8 @@
 //! one rank.
 
 use super::job::WeftJob;
-use super::{bytes, enter, free, is_object, job_of, object, object_of, store, Fault, Head};
+use super::mapped::{is_mapped, not_mapped};
+use super::{bytes, enter, free, is_object, job_of, object_of, store, Fault, Head};
 use super::{WEFT_BUSY, WEFT_OK, WEFT_PEER, WEFT_TOO_LONG, WEFT_TOO_MANY};
 use std::cell::RefCell;
 use std::ffi::{c_char, c_int, c_void, CStr};
@@ -125,7 +126,7 @@ pub unsafe extern "C" fn weft_group_make(
 #[no_mangle]
 pub unsafe extern "C" fn weft_group_free(group: *mut WeftGroup) -> c_int {
     // SAFETY: promised by the caller.
-    unsafe { free(group) }
+    enter(|| unsafe { free(group) })
 }
 
 /// Returns the longest packet to a group, in bytes.
@@ -136,7 +137,7 @@ pub unsafe extern "C" fn weft_group_free(group: *mut WeftGroup) -> c_int {
 pub unsafe extern "C" fn weft_group_packet_max(group: *const WeftGroup) -> c_int {
     enter(|| {
         // SAFETY: promised by the caller.
-        let group = unsafe { object(group) }?;
+        let (group, _) = unsafe { object_of(group) }?;
         Ok(c_int::try_from(group.group.packet_max()).unwrap_or(c_int::MAX))
     })
 }
@@ -367,8 +368,11 @@ pub unsafe extern "C" fn weft_export(
         if memory.is_null() || len == 0 || len > isize::MAX as usize {
             return Err(Fault::argument("memory is null, or len out of bounds"));
         }
+        if !is_mapped(memory, len) {
+            return Err(not_mapped(memory, len));
+        }
         // SAFETY: promised by the caller.
-        let made = unsafe { job.packets.export_at(memory.cast(), len) };
+        let made = unsafe { job.packets.export_at((memory.cast(), len), super::call) };
         let made = made.ok_or_else(|| Fault(WEFT_TOO_MANY, "no more keys".into()))?;
         // SAFETY: as before.
         unsafe { store(key, made.key) }?;
@@ -395,8 +399,9 @@ pub unsafe extern "C" fn weft_export_new(
         if len == 0 || len > isize::MAX as usize {
             return Err(Fault::argument("len out of bounds"));
         }
-        let made = job.packets.export(len);
-        let made = made.ok_or_else(|| Fault(WEFT_TOO_MANY, "no more keys".into()))?;
+        let made = job.packets.export(len).ok_or_else(|| {
+            Fault(WEFT_TOO_MANY, format!("no memory of {len} bytes is left here, or no more keys"))
+        })?;
         let start = job.packets.exported_at(made).unwrap_or(std::ptr::null_mut());
         // SAFETY: promised by the caller.
         unsafe { store(memory, start.cast()) }?;

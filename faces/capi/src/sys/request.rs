@@ -681,5 +681,5 @@ impl WeftSet {
 #[no_mangle]
 pub unsafe extern "C" fn weft_set_free(set: *mut WeftSet) -> c_int {
     // SAFETY: promised by the caller.
-    unsafe { super::free(set) }
+    enter(|| unsafe { super::free(set) })
 }

@@ -2,7 +2,8 @@
 #![allow(non_snake_case)]
 
 use super::{collective, comm, job, message, packet, remote, request};
-use super::{weft_last_error, weft_strerror, WEFT_ARGUMENT};
+use super::{enter, outside, Fault};
+use super::{weft_last_error, weft_strerror, WEFT_ARGUMENT, WEFT_OK, WEFT_SIGNAL};
 
 #[test]
 fn pointers__null_misaligned_and_foreign_ones_are_refused() {
@@ -48,4 +49,29 @@ fn pointers__null_misaligned_and_foreign_ones_are_refused() {
         (text(weft_last_error()), text(weft_strerror(WEFT_ARGUMENT)))
     };
     assert!(why.contains("null") && code.contains("argument"), "{why:?} {code:?}");
+}
+
+#[test]
+fn enter__a_signal_handler_inside_a_call_gets_a_code_and_an_upcall_may_call() {
+    let fails = || enter(|| Err(Fault::argument("the text of the last error")));
+    assert_eq!(fails(), WEFT_ARGUMENT);
+    let text = weft_last_error();
+    let codes = std::cell::Cell::new([0; 3]);
+    let code = enter(|| {
+        let handler = || enter(|| panic!("the body of a call inside a call"));
+        let (before, mut within, mut deeper) = (handler(), 0, 0);
+        outside(|| {
+            within = enter(|| {
+                deeper = handler();
+                Ok(WEFT_OK)
+            });
+        });
+        codes.set([before, within, deeper]);
+        assert_eq!(handler(), WEFT_SIGNAL, "after the upcall");
+        Ok(WEFT_OK)
+    });
+    assert_eq!((code, codes.get()), (WEFT_OK, [WEFT_SIGNAL, WEFT_OK, WEFT_SIGNAL]));
+    assert_eq!(weft_last_error(), text, "no text is stored for it");
+    assert_eq!(enter(|| panic!("a fault in weft")), super::WEFT_PANIC);
+    assert_eq!(fails(), WEFT_ARGUMENT, "a panic ends the call too");
 }

@@ -119,9 +119,27 @@ pub(super) fn start(job: *const WeftJob, period: Duration) -> Result<(Watchdog, 
     let gate = take();
     let (charge, over) = (Charge(job), Arc::clone(&watchdog.over));
     let run = move || watch(&charge, &over, period);
-    match thread::Builder::new().name("weft watchdog".into()).spawn(run) {
+    match without_signals(|| thread::Builder::new().name("weft watchdog".into()).spawn(run)) {
         Ok(_) => Ok((watchdog, gate)),
         Err(error) => Err(Fault(WEFT_INIT, format!("WEFT_RECEIPT=watchdog: no thread: {error}"))),
+    }
+}
+
+/// Starts a thread that no signal interrupts: a handler of the program there would have no call of
+/// the program to return to.
+fn without_signals<T>(start: impl FnOnce() -> T) -> T {
+    // SAFETY: the sets are memory of this function, filled before they are read.
+    unsafe {
+        let (mut all, mut before) = (std::mem::zeroed(), std::mem::zeroed());
+        libc::sigfillset(&raw mut all);
+        // Faults of upcalls, which may run there.
+        for fault in [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP] {
+            libc::sigdelset(&raw mut all, fault);
+        }
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+        let started = start();
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
+        started
     }
 }
 

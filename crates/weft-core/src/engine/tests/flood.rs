@@ -256,16 +256,39 @@ fn packets__that_are_left_do_not_hide_others() {
             let here = net.nodes[1].upcalls.len();
             assert!(here > seen, "{seen} of {n} packets came");
             for _ in seen..here {
-                net.nodes[1].engine.handle_active_kept(net.now, PeerId(0));
+                net.nodes[1].engine.handle_active_kept(net.now, PeerId(0), len);
             }
             seen = here;
             net.run(100);
         }
         for _ in 0..n {
-            net.nodes[1].engine.release(PeerId(0), len);
+            net.nodes[1].engine.release_kept(PeerId(0), len);
         }
         assert_gone(&mut net);
     }
+}
+
+#[test]
+fn packets__that_a_client_keeps_are_counted_when_there_is_no_room() {
+    let len = 400;
+    let config = Config { eager_credit: 16 << 10, ..little(Config::default(), 0) };
+    let mut net = Net::open((memory(), config));
+    let peer = net.peer(0, 1);
+    net.nodes[1].keeps_active = true;
+    for i in 0..200 {
+        let args = SendArgs { active: true, ..send_args(peer, i, len) };
+        net.try_send(0, args, Body::Bytes(pattern(i, len))).unwrap();
+    }
+    let mut kept = 0;
+    while net.nodes[1].full.is_empty() {
+        net.run_until(|net| net.nodes[1].upcalls.len() > kept);
+        kept += 1;
+        net.nodes[1].engine.handle_active_kept(net.now, PeerId(0), len);
+    }
+    // The event may have come one packet ago.
+    let [(of, said)] = net.nodes[1].full[..] else { panic!("{:?}", net.nodes[1].full) };
+    assert_eq!(of, PeerId(0));
+    assert!(said > 10 && (kept as u64 - 1..=kept as u64).contains(&said), "{said} of {kept}");
 }
 
 #[test]

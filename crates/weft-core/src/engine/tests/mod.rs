@@ -357,10 +357,10 @@ impl Node {
             Placement::Hold { peer, seq } => {
                 self.held.insert((peer, seq.0), (header.to_vec(), body.clone()));
             }
-            Placement::Region { key, offset } => {
-                let region = self.regions.get_mut(&key).expect("a registered region");
-                region.write(offset, body.len(), body);
-            }
+            Placement::Region { key, offset, peer, put } => match self.regions.get_mut(&key) {
+                Some(region) => region.write(offset, body.len(), body),
+                None => self.engine.handle_put_unmapped(peer, put),
+            },
             Placement::Atomic(request) => self.atomics.push(request),
             // Joining of pieces and probing of lengths are tested with links.
             Placement::Piece { .. } | Placement::Probed { .. } => {}

@@ -240,3 +240,23 @@ fn reply__to_what_was_not_yet_asked_is_a_violation_and_blocks_nothing() {
     net.run(1000);
     net.assert_clean();
 }
+
+#[test]
+fn put__to_memory_that_vanished_is_refused_and_says_so() {
+    for (caps, config) in every_kind() {
+        let mut net = Net::pair((caps, config));
+        if !caps.reliable {
+            net.script = rough(5, 10);
+        }
+        let (key, there) = (net.register(1, &[1; 9_000]), net.register(1, &[1; 9_000]));
+        net.nodes[1].regions.remove(&key);
+        let gone = [1, 8, 9_000].map(|len| net.put(0, 1, key, 0, &vec![2; len]));
+        let put = net.put(0, 1, there, 0, &[2; 9_000]);
+        net.wait(&[gone[0], gone[1], gone[2], put].map(|op| (0, op)));
+        for op in gone {
+            assert_eq!(net.nodes[0].error(op), OpError::Unmapped);
+        }
+        assert_eq!(net.nodes[0].ok(put).len, 9_000, "another put is not concerned");
+        net.run(5000);
+    }
+}

@@ -2,12 +2,41 @@
 
 use super::Memory;
 use crate::endpoint::Endpoint;
+use std::alloc::Layout;
 use std::mem::ManuallyDrop;
 use weft_core::engine::Rights;
 use weft_link::shm::Block;
 
+/// Below this length nobody asks if the machine has so much memory.
+const LARGE: usize = 1 << 30;
 /// Memory of this size and more can be mapped by peers of this host, each block for one descriptor.
 const BLOCK_MIN: usize = 64 << 10;
+
+/// True if this machine has so much memory, used or not: the kernel gives more, and ends the
+/// processes that use it.
+fn fits(len: usize) -> bool {
+    if len < LARGE {
+        return true;
+    }
+    let has = rustix::system::sysinfo();
+    let pages = has.totalram.saturating_add(has.totalswap);
+    len as u64 <= pages.saturating_mul(u64::from(has.mem_unit))
+}
+
+/// Returns `len` bytes of 0. `None` if the machine does not have so many: a vector made in the
+/// usual way would end the process.
+pub(crate) fn zeroed(len: usize) -> Option<Vec<u8>> {
+    let layout = Layout::array::<u8>(len).ok().filter(|_| fits(len))?;
+    if len == 0 {
+        return Some(Vec::new());
+    }
+    // SAFETY: the length is not 0; the vector gets the memory with its length, all of it set, in
+    // the layout in which it was allocated.
+    unsafe {
+        let start = std::alloc::alloc_zeroed(layout);
+        (!start.is_null()).then(|| Vec::from_raw_parts(start, len, len))
+    }
+}
 
 /// Memory whose address peers have. Dropping this does not free it.
 #[derive(Debug)]
@@ -21,15 +50,15 @@ pub enum Kept {
 }
 
 impl Kept {
-    /// Allocates `len` zeroed bytes.
-    fn new(len: usize) -> Kept {
-        if len >= BLOCK_MIN {
+    /// Allocates `len` zeroed bytes. `None` if this machine does not have so many.
+    fn new(len: usize) -> Option<Kept> {
+        if len >= BLOCK_MIN && fits(len) {
             match Block::new(len) {
-                Ok(block) => return Kept::Block(ManuallyDrop::new(block), len),
+                Ok(block) => return Some(Kept::Block(ManuallyDrop::new(block), len)),
                 Err(e) => log::debug!("exported memory is not for mapping: {e}"),
             }
         }
-        Kept::Plain(ManuallyDrop::new(vec![0; len]))
+        Some(Kept::Plain(ManuallyDrop::new(zeroed(len)?)))
     }
 
     fn start(&mut self) -> *mut u8 {
@@ -75,9 +104,14 @@ impl Endpoint {
     /// memory. The bytes keep their address, also after the end of the registration, until the
     /// owner of the returned value frees them.
     pub(crate) fn register_kept(&self, len: usize, rights: Rights) -> Option<(u64, u64, Kept)> {
+        let mut kept = Kept::new(len)?;
         let core = &mut self.inner.borrow_mut().driver.intake;
-        let key = core.engine.register(len as u64, rights, weft_link::random_u64() as u32)?;
-        let mut kept = Kept::new(len);
+        let key = core.engine.register(len as u64, rights, weft_link::random_u64() as u32);
+        let Some(key) = key else {
+            // SAFETY: no peer has heard of it.
+            unsafe { kept.free() };
+            return None;
+        };
         // SAFETY: the whole memory, which is neither moved nor freed before `unregister`, since
         // only the owner of the returned value can.
         let memory = unsafe { Memory::raw(kept.start(), len) };
@@ -93,9 +127,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn kept__of_more_bytes_than_any_machine_has_is_none() {
+        for len in [1 << 46, 1 << 60, isize::MAX as usize, usize::MAX] {
+            assert!(Kept::new(len).is_none() && zeroed(len).is_none(), "{len}");
+        }
+    }
+
+    #[test]
     fn kept__is_zeroed_and_comes_back_whole() {
         for len in [0, 1, BLOCK_MIN - 1, BLOCK_MIN, BLOCK_MIN + 1, (3 << 20) - 1] {
-            let mut kept = Kept::new(len);
+            let mut kept = Kept::new(len).unwrap();
             assert_eq!(kept.block().is_some(), len >= BLOCK_MIN, "{len}");
             // SAFETY: the memory has no other user.
             let memory = unsafe { std::slice::from_raw_parts_mut(kept.start(), len) };

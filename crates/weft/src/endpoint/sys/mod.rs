@@ -6,9 +6,11 @@ pub(crate) mod kept;
 pub(crate) mod lent;
 mod port;
 pub(crate) mod raw;
+pub(crate) mod vanishing;
 
 use std::ops::Range;
 use std::rc::Rc;
+use vanishing::Vanishing;
 use weft_link::Bytes;
 
 /// The buffer of an operation, or a registered region.
@@ -24,6 +26,8 @@ pub(crate) enum Memory {
     Raw(*mut u8, usize),
     /// A part of shared immutable memory: start and length.
     Shared(Rc<[u8]>, u32, u32),
+    /// A region that only puts use, and that the caller may unmap.
+    Vanishing(Vanishing),
 }
 
 impl Memory {
@@ -52,6 +56,7 @@ impl Memory {
             Memory::Owned(v) => v.len(),
             Memory::Raw(_, len) => *len,
             Memory::Shared(_, _, len) => *len as usize,
+            Memory::Vanishing(region) => region.len(),
         }
     }
 
@@ -62,6 +67,7 @@ impl Memory {
             Memory::Owned(v) => v.as_ptr() as u64,
             Memory::Raw(ptr, _) => *ptr as u64,
             Memory::Shared(all, start, _) => all.as_ptr() as u64 + u64::from(*start),
+            Memory::Vanishing(region) => region.addr() as u64,
         }
     }
 
@@ -74,7 +80,7 @@ impl Memory {
             return &[];
         }
         match self {
-            Memory::None => &[],
+            Memory::None | Memory::Vanishing(_) => &[],
             Memory::Owned(v) => &v[start..end],
             // SAFETY: within the memory promised to `raw`, which lives until the operation is
             // released.
@@ -95,8 +101,8 @@ impl Memory {
         }
         match self {
             Memory::None => Some(&mut []),
-            // Shared memory is only sent from, never written.
-            Memory::Shared(..) => None,
+            // Shared memory is only sent from, never written; a vanishing region has `place` alone.
+            Memory::Shared(..) | Memory::Vanishing(_) => None,
             Memory::Owned(v) => Some(&mut v[start..end]),
             Memory::Raw(ptr, _) => {
                 // SAFETY: within the memory promised to `raw`; only the driver uses it now.

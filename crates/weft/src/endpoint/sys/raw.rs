@@ -1,6 +1,8 @@
 //! The interface below futures: blocking calls on borrowed memory, and posted operations with a
 //! completion queue for higher interfaces.
 
+use super::kept::zeroed;
+use super::vanishing::Vanishing;
 use super::Memory;
 use crate::endpoint::driver::Driver;
 use crate::endpoint::ops::{AwaitedRecv, OpTable, Owner, Ticket};
@@ -432,12 +434,14 @@ impl Endpoint {
         d.intake.outcome.completions.retain(|completion| completion.op != op);
     }
 
-    /// Registers `len` bytes of new zeroed memory for remote use, and returns its key.
+    /// Registers `len` bytes of new zeroed memory for remote use, and returns its key. `None` if no
+    /// key is left, or this machine does not have so much memory.
     pub fn register(&self, len: usize, rights: Rights) -> Option<u64> {
+        let memory = zeroed(len)?;
         let d = &mut self.inner.borrow_mut().driver;
         let random = weft_link::random_u64() as u32;
         let key = d.intake.engine.register(len as u64, rights, random)?;
-        d.intake.regions.insert(key, Memory::Owned(vec![0; len]));
+        d.intake.regions.insert(key, Memory::Owned(memory));
         Some(key)
     }
 
@@ -449,6 +453,29 @@ impl Endpoint {
     pub unsafe fn register_at(&self, key: u64, ptr: *mut u8, len: usize, rights: Rights) -> bool {
         // SAFETY: promised by the caller.
         unsafe { self.register_from(key, 0, ptr, len, rights) }
+    }
+
+    /// Lets peers write to the caller's memory under a key of its choice: puts only. If the caller
+    /// unmaps some of it, or makes it read-only, puts to that are refused as
+    /// [`OpError::Unmapped`]. False: the key is taken.
+    ///
+    /// # Safety
+    /// Until `unregister` nothing else is mapped in the place of `ptr..ptr+len`. `call` returns
+    /// another number than before, and never 0, after the memory may have been unmapped or made
+    /// read-only. Where the system forbids `process_vm_writev(2)`, that never happens.
+    pub unsafe fn register_vanishing(
+        &self,
+        key: u64,
+        (ptr, len): (*mut u8, usize),
+        call: fn() -> u64,
+    ) -> bool {
+        let rights = Rights { read: false, write: true };
+        let core = &mut self.inner.borrow_mut().driver.intake;
+        let taken = !core.engine.register_as(key, 0, len as u64, rights);
+        if !taken {
+            core.regions.insert(key, Memory::Vanishing(Vanishing::new(ptr, len, call)));
+        }
+        !taken
     }
 
     /// As `register_at`, but peers' offsets begin at `first`, not at 0. With the region's address

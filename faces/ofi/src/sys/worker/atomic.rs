@@ -115,7 +115,7 @@ impl Memory for Regions<'_> {
 fn refusal_of(denied: Denied) -> Refusal {
     match denied {
         Denied::Key => Refusal::Key,
-        Denied::Access => Refusal::Access,
+        Denied::Access | Denied::Unmapped => Refusal::Access,
     }
 }
 

@@ -625,7 +625,7 @@ impl Worker {
             OpError::Truncated { sent } => (err::ETRUNC, sent as usize - len),
             OpError::Cancelled => (err::ECANCELED, 0),
             OpError::Peer { failure, .. } => (failure_of(failure), 0),
-            OpError::Refused => (err::EACCES, 0),
+            OpError::Refused | OpError::Unmapped => (err::EACCES, 0),
             _ => (err::EOTHER, 0),
         };
         let text = self.text_of(error);

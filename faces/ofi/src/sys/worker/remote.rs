@@ -375,7 +375,7 @@ impl Worker {
         let number = match error {
             None => return self.tell_well(state, &report),
             Some(OpError::Peer { failure, .. }) => failure_of(failure),
-            Some(OpError::Refused) => err::EACCES,
+            Some(OpError::Refused | OpError::Unmapped) => err::EACCES,
             Some(OpError::Busy) => err::EAGAIN,
             Some(_) => err::EOTHER,
         };

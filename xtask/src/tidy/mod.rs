@@ -155,6 +155,7 @@ const RULES: &[(&str, Rule)] = &[
     ("leftovers", text::leftovers),
     ("machine", text::machine),
     ("links", text::links),
+    ("paths", text::paths),
     ("sentences", sentences::sentences),
     ("functions", code::functions),
     ("files", code::files),

@@ -1,6 +1,7 @@
 //! Rules about lines of text.
 
 use super::{File, Report, Tree};
+use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
 
 const MAX_COLUMNS: usize = 100;
@@ -129,6 +130,38 @@ pub fn links(tree: &Tree, report: &mut Report) {
     }
 }
 
+/// Checks that the paths of the repository that Markdown files write as code exist: those that
+/// begin with a folder of the repository, or with the folder of a crate and `src`.
+pub fn paths(tree: &Tree, report: &mut Report) {
+    let known: BTreeSet<String> = tree.files().flat_map(|file| places(&file.path)).collect();
+    let is_top = |name: &str| known.contains(name) && !name.contains('.');
+    for file in tree.files().filter(|f| f.path.ends_with(".md")) {
+        for (i, line) in file.text.lines().enumerate() {
+            let code = line.split('`').skip(1).step_by(2).map(|path| path.trim_end_matches('/'));
+            for path in code.filter(|path| path.contains('/') && path.chars().all(in_path)) {
+                let (first, rest) = path.split_once('/').unwrap_or((path, ""));
+                let whole = match rest.starts_with("src/") && !is_top(first) {
+                    true => format!("crates/{path}"),
+                    false => path.to_string(),
+                };
+                let ours = is_top(whole.split('/').next().unwrap_or_default());
+                if ours && !known.contains(&whole) {
+                    report.add(&file.path, i + 1, format!("there is no {whole}"));
+                }
+            }
+        }
+    }
+}
+
+/// Returns a file's path and the folders above it.
+fn places(path: &str) -> impl Iterator<Item = String> + '_ {
+    path.match_indices('/').map(|(at, _)| &path[..at]).chain([path]).map(str::to_string)
+}
+
+fn in_path(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '_' | '-')
+}
+
 fn link_targets(line: &str) -> impl Iterator<Item = &str> {
     line.split("](").skip(1).filter_map(|rest| {
         let target = rest.split([')', ' ', '#']).next()?;
@@ -224,6 +257,14 @@ mod tests {
     fn links__checks_relative_targets_outside_code() {
         let text = "[a](../Cargo.toml) [b](https://x.org)\n[c](nowhere.md#x)\n```\n[d](no)\n```\n";
         assert_eq!(lines_of(links, &[("docs/a.md", text)]), [2]);
+    }
+
+    #[test]
+    fn paths__of_the_repository_exist() {
+        let text = "`crates/a/src/lib.rs` and `a/src/lib.rs`\n`crates/b`, `a/src/gone.rs`\n\
+                    `crates/a/` `usr/bin/x` `crates/<name>/src`\n";
+        let files = [("docs/a.md", text), ("crates/a/src/lib.rs", "")];
+        assert_eq!(lines_of(paths, &files), [2, 2]);
     }
 
     #[test]

@@ -13,12 +13,12 @@
 //! gives the bits of [`sequential()`], on every machine: no function is used that may round
 //! differently elsewhere.
 //!
-//! Choices that the paper does not say, from the benchmark Barnes of Splash: bodies are two
-//! clusters by Plummer's model, time steps of 0.025, four of them, softening 0.05, a cell is opened
-//! if its side, over the distance of its centre, is above 1.0, at most ten bodies in a leaf, masses
-//! at their centre without quadrupoles. Choices of our own: a node that contains the body is always
-//! opened, as it must not pull itself; the root is the smallest cube around the middle of all
-//! bodies.
+//! The paper leaves these open, and the benchmark Barnes of Splash decides them: bodies are two
+//! clusters by Plummer's model. There are four time steps of 0.025; the softening is 0.05. A cell
+//! is opened if its side, over the distance of its centre, is above 1.0. A leaf has at most ten
+//! bodies. Masses are at their centre, without quadrupoles. Two choices are our own. A node that
+//! contains the body is always opened, as it must not pull itself. The root is the smallest cube
+//! around the middle of all bodies.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 

@@ -1,8 +1,8 @@
 //! Memory that peers share for unexpected messages.
 //!
 //! A peer gets no more of it than it leaves to others, as queues share the buffer of a switch
-//! (Choudhury and Hahne, Dynamic queue length thresholds, 1998): the flood of one takes half of the
-//! room at most, of two each takes a third, and there is always some left for a peer that has none.
+//! (Choudhury and Hahne, Dynamic queue length thresholds, 1998). Of `n` peers that flood, each
+//! takes at most `1 / (n + 1)` of the room. Some is always left for a peer that has none.
 
 use crate::id::PeerId;
 use crate::time::Instant;

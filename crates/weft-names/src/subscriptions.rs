@@ -1,9 +1,9 @@
 //! Subscriptions: programs of this host that watch names.
 //!
 //! A subscriber gets the names that there are, then a marker, then each change once and in order,
-//! numbered. Its queue is bounded. One that does not read loses the queue, not the truth: when it
-//! reads again it is told how many events it missed, and then the difference between what it was
-//! told and what is now, so that its events are again complete and in order.
+//! numbered. Its queue is bounded. A subscriber that does not read loses its queue. When it reads
+//! again, it gets the number of events that it missed, and then the difference between its last
+//! state and the present one: its events are again complete and in order.
 
 use crate::directory::{Binding, Directory, Gone, NameChange, Policy};
 use crate::id::{BindingId, Owner};

@@ -27,9 +27,9 @@ pub enum Timer {
 
 /// Deadlines, one for each timer.
 ///
-/// The time of a node goes on only while its driver is there: if it comes much later than it was
-/// asked to (a stopped process, a suspended machine, a clock that jumps forward), the delay is
-/// taken off, and other hosts do not seem silent for it. A clock that jumps back counts from there.
+/// The time of a node goes on only while its driver is there. The driver may come much later than
+/// it was asked to: a stopped process, a suspended machine, a clock that jumps forward. The delay is
+/// taken off then, so that other hosts do not seem silent for it. A clock that jumps back counts from there.
 #[derive(Debug)]
 pub(super) struct Timers {
     set: BTreeSet<(Instant, Timer)>,

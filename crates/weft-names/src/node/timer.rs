@@ -28,8 +28,9 @@ pub enum Timer {
 /// Deadlines, one for each timer.
 ///
 /// The time of a node goes on only while its driver is there. The driver may come much later than
-/// it was asked to: a stopped process, a suspended machine, a clock that jumps forward. The delay is
-/// taken off then, so that other hosts do not seem silent for it. A clock that jumps back counts from there.
+/// it was asked to: a stopped process, a suspended machine, a clock that jumps forward. The delay
+/// is taken off then, so that other hosts do not seem silent for it. A clock that jumps back counts
+/// from there.
 #[derive(Debug)]
 pub(super) struct Timers {
     set: BTreeSet<(Instant, Timer)>,

@@ -393,7 +393,7 @@ settings! {
         "Target of the delay in queues; 1000 in jobs, whose ranks share their cores with others.";
     inject_max: u32 = 16 << 10, "bytes", within(0, U32),
         "Up to this size the buffer is reusable when send returns: a copy is cheaper than a wait.";
-    eager_max: u32 = 0, "bytes", or_zero(1, U32, "by the link's cost model"),
+    eager_max: u32 = 0, "bytes", or_zero(1, U32, "the cost model"),
         "Longest message sent at once; 0 takes it from the link's cost model.";
     eager_credit: u32 = 1 << 20, "bytes", within(64 << 10, U32),
         "Unexpected bytes a peer may leave here before its messages are announced instead of sent.";

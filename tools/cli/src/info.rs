@@ -488,7 +488,7 @@ fn print_messages(m: &Messages) {
 
 fn print_config(config: &Config, settings: &[Setting], variables: &[Variable], why: bool) {
     let header = if why { "range, or values" } else { "unit" };
-    println!("{:<20} {:>10} {header:<48}   variable", "name", "value");
+    println!("{:<20} {:>10} {header:<52}   variable", "name", "value");
     for s in settings {
         let mark = if s.is_default { ' ' } else { '*' };
         let why = if why { s.why } else { "" };
@@ -497,7 +497,7 @@ fn print_config(config: &Config, settings: &[Setting], variables: &[Variable], w
             None => s.unit.to_owned(),
         };
         let line =
-            format!("{:<20} {:>10} {takes:<48} {mark} {:<26} {why}", s.name, s.value, s.variable);
+            format!("{:<20} {:>10} {takes:<52} {mark} {:<26} {why}", s.name, s.value, s.variable);
         println!("{}", line.trim_end());
     }
     let shown = |v: &&Variable| why || !v.is_default;

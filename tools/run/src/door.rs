@@ -106,13 +106,15 @@ impl Door {
     }
 }
 
-/// Connects to all of these addresses at once; returns the time until each answer, or the reason
-/// for none.
+/// Connects to all of these addresses at once; returns the time that each connection took, or the
+/// reason why it was not made or not answered.
 pub fn connect(to: &[SocketAddr], patience: Duration) -> Vec<Result<Duration, String>> {
     let one = |to: &SocketAddr| {
         let begun = Instant::now();
-        let made = TcpStream::connect_timeout(to, patience);
-        made.and_then(|stream| exchange(stream, true)).map(|()| begun.elapsed())
+        let stream = TcpStream::connect_timeout(to, patience)?;
+        // The kernel there has answered; its program may be slower.
+        let took = begun.elapsed();
+        exchange(stream, true).map(|()| took)
     };
     let said = |e: io::Error| match e.kind() {
         io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => "no answer".to_string(),

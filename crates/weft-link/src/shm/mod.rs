@@ -169,7 +169,10 @@ impl ShmLink {
         }
         let doors = Doors::open(name)?;
         let line = match &config.broker {
-            Some(broker) => Line::open(broker, config.endpoint).map_err(|e| e.to_string()),
+            Some(broker) => Line::open(broker, config.endpoint).map_err(|e| match e {
+                LinkError::Unreachable(why) => why,
+                other => other.to_string(),
+            }),
             None => Err("this endpoint asks no agent".into()),
         };
         if let Ok(line) = &line {

@@ -115,6 +115,9 @@ impl Line {
                 "joins no ranks of containers: it is of another build, use weftd and weft of one"
                     .into(),
             ),
+            Some(libc::ECONNREFUSED) if name.starts_with('@') => {
+                LinkError::Unreachable(format!("no agent listens at {name}"))
+            }
             Some(libc::ENOENT) => LinkError::Unreachable(format!(
                 "no agent listens at {name}: start weftd, and mount its folder into containers"
             )),

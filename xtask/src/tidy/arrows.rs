@@ -26,7 +26,10 @@ const ARROWS: &[(&str, Option<&[&str]>)] = &[
             "weft-cluster",
         ]),
     ),
-    ("weft-sim", Some(&["weft-core", "weft-link", "weft-agent", "weft", "weft-packets"])),
+    (
+        "weft-sim",
+        Some(&["weft-core", "weft-link", "weft-agent", "weft", "weft-packets", "weft-names"]),
+    ),
     ("weft-models", Some(&["weft-core", "weft-link", "weft"])),
     ("weft-capi", Some(&["weft-core", "weft-link", "weft", "weft-packets", "weft-models"])),
     ("weft-ofi", Some(&["weft-core", "weft-link", "weft"])),

@@ -1,6 +1,7 @@
 //! `weft sim`: programs, scenarios and seeds on simulated clusters, in virtual time.
 
 mod app;
+mod names;
 mod network;
 mod paper004;
 mod replay;
@@ -32,6 +33,7 @@ enum Fixed {
     List,
     Swarm(swarm::Args),
     App(Box<app::Args>),
+    Names(names::Args),
     Paper004(paper004::Args),
 }
 
@@ -94,6 +96,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         Which::Fixed(Fixed::List) => Ok(list()),
         Which::Fixed(Fixed::Swarm(args)) => swarm::run(&args),
         Which::Fixed(Fixed::App(args)) => app::run(&args),
+        Which::Fixed(Fixed::Names(args)) => names::run(&args),
         Which::Fixed(Fixed::Paper004(args)) => paper004::run(&args),
         Which::Named(name, args) => scenario::run(name, &args),
     }

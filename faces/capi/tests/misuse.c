@@ -255,6 +255,34 @@ static void in_another_thread(void)
     CHECK(weft_comm_free(comm));
 }
 
+/* The job is used after its end. */
+static void after_the_end(void)
+{
+    weft_request *request;
+    weft_comm *all;
+    weft_set *some;
+    weft_job *ended = job;
+    size_t at;
+    CHECK(weft_comm_all(job, &all));
+    CHECK(weft_set_make(job, &some));
+    CHECK(weft_msg_irecv(job, 1 - me, 99, 0, big, 1, &request));
+    CHECK(weft_barrier(job));
+    CHECK(weft_finish(job));
+    EXPECT(WEFT_ARGUMENT, "was freed", weft_finish(ended));
+    EXPECT(WEFT_ARGUMENT, "was freed", weft_poll(ended));
+    EXPECT(WEFT_ARGUMENT, "was freed", weft_wait(ended, -1));
+    EXPECT(WEFT_ARGUMENT, "was freed", weft_msg_send(ended, 1 - me, TAG, big, 1));
+    EXPECT(WEFT_ARGUMENT, "was freed", weft_comm_barrier(all));
+    EXPECT(WEFT_ARGUMENT, "was freed", weft_comm_free(all));
+    EXPECT(WEFT_ARGUMENT, "was freed", weft_set_add(some, request, NULL));
+    EXPECT(WEFT_ARGUMENT, "was freed", weft_set_free(some));
+    EXPECT(WEFT_ARGUMENT, "was freed", weft_test(&request, NULL));
+    EXPECT(WEFT_ARGUMENT, "was freed", weft_wait_any(&request, 1, &at, NULL));
+    EXPECT(WEFT_ARGUMENT, "was freed", weft_cancel(request));
+    printf("rank %d went on after misuse: finished\n", me);
+    exit(0);
+}
+
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
@@ -277,6 +305,8 @@ int main(int argc, char **argv)
         in_a_child();
     else if (strcmp(what, "upcalls") == 0)
         in_upcalls();
+    else if (strcmp(what, "finished") == 0)
+        after_the_end();
     else if (strcmp(what, "thread") == 0)
         in_another_thread();
     else

@@ -168,6 +168,11 @@ fn upcalls__what_waits_is_refused_and_all_else_works() {
 }
 
 #[test]
+fn finish__a_job_that_has_ended_is_refused_and_so_are_its_objects() {
+    misuse("finished", &[]);
+}
+
+#[test]
 fn thread__calls_of_another_one_are_refused() {
     misuse("thread", &[]);
 }

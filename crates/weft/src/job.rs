@@ -64,6 +64,28 @@ impl Links {
         auto: true,
     };
 
+    /// The names of all links in `WEFT_LINK`, in the order in which endpoints prefer them.
+    pub const NAMES: [&'static str; 7] = ["shm", "xdp", "packet", "gso", "udp", "tcp", "agent"];
+
+    /// Returns the field of the link of this name.
+    fn named(&mut self, name: &str) -> Option<&mut bool> {
+        Some(match name {
+            "shm" => &mut self.shm,
+            "xdp" => &mut self.xdp,
+            "packet" => &mut self.packet,
+            "gso" => &mut self.gso,
+            "udp" => &mut self.udp,
+            "tcp" => &mut self.tcp,
+            "agent" => &mut self.agent,
+            _ => return None,
+        })
+    }
+
+    /// True if the link of this name is among them.
+    pub fn has(mut self, name: &str) -> bool {
+        self.named(name).is_some_and(|link| *link)
+    }
+
     /// Returns the links of a job of `size` ranks, of which `here` run on this host, if that is
     /// known.
     pub fn of_job(self, size: usize, here: Option<usize>) -> Links {
@@ -92,17 +114,8 @@ impl Links {
         let mut links = none;
         for word in text.split(',') {
             match word.trim() {
-                "auto" | "" => {
-                    links = Links { shm: true, udp: true, auto: true, ..links };
-                }
-                "shm" => links.shm = true,
-                "xdp" => links.xdp = true,
-                "udp" => links.udp = true,
-                "tcp" => links.tcp = true,
-                "packet" => links.packet = true,
-                "gso" => links.gso = true,
-                "agent" => links.agent = true,
-                _ => return None,
+                "auto" | "" => links = Links { shm: true, udp: true, auto: true, ..links },
+                name => *links.named(name)? = true,
             }
         }
         Some(links)
@@ -768,6 +781,17 @@ impl Drop for Job {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names__each_is_read_as_the_link_that_it_names() {
+        for name in Links::NAMES {
+            let links = Links::parse(name).unwrap();
+            for other in Links::NAMES {
+                assert_eq!(links.has(other), other == name, "{other} of {name}");
+            }
+        }
+        assert!(!Links::AUTO.has("auto") && Links::parse("shm,other").is_none());
+    }
 
     #[test]
     fn no_agent__names_who_where_and_why() {

@@ -626,6 +626,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn names__each_link_of_a_job_is_measured() {
+        let all = LinkName::value_variants().iter().map(|link| link.name());
+        let mut links: Vec<&str> = all.filter(|n| !["auto", "unprivileged"].contains(n)).collect();
+        links.sort_unstable();
+        let mut of_job = weft::Links::NAMES;
+        of_job.sort_unstable();
+        assert_eq!(links, of_job);
+    }
+
+    #[test]
     fn parse_size__takes_the_units_people_write() {
         for (text, size) in
             [("0", 0), ("64", 64), ("8B", 8), ("4k", 4096), ("64 KiB", 65536), ("1M", 1 << 20)]

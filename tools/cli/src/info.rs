@@ -521,15 +521,8 @@ fn print_config(config: &Config, settings: &[Setting], variables: &[Variable], w
 /// `WEFT_LINK` allows in a job on two hosts.
 fn all_messages(config: &Config, links: &[LinkInfo]) -> Result<Vec<Messages>> {
     let asked = links_from_env()?.of_job(2, Some(1));
-    let on = |name: &str| match name {
-        "shm" => asked.shm,
-        "xdp" => asked.xdp,
-        "packet" => asked.packet,
-        "gso" => asked.gso,
-        "tcp" => asked.tcp,
-        _ => asked.udp,
-    };
-    let open: Vec<LinkCaps> = links.iter().filter(|l| on(l.name)).filter_map(|l| l.raw).collect();
+    let asked = |link: &&LinkInfo| asked.has(link.name);
+    let open: Vec<LinkCaps> = links.iter().filter(asked).filter_map(|link| link.raw).collect();
     let (network, mut inside): (Vec<_>, Vec<_>) = open.into_iter().partition(|c| c.network);
     // Inside a host the engine uses only the first link that reaches a peer.
     inside.truncate(1);

@@ -445,6 +445,12 @@ mod tests {
     use super::*;
 
     #[test]
+    fn names__are_those_of_a_job_but_the_agent() {
+        let of_job = weft::Links::NAMES.into_iter().filter(|name| *name != "agent");
+        assert!(LinkName::ALL.into_iter().map(LinkName::name).eq(of_job));
+    }
+
+    #[test]
     fn lists__what_ranks_get_by_themselves_comes_first() {
         let order: Vec<&str> = LISTS.iter().map(|(list, _)| *list).collect();
         assert_eq!(&order[..3], ["shm", "packet,gso,udp,tcp", "udp,tcp"]);

@@ -282,6 +282,7 @@ impl AgentLink {
             match event {
                 LinkEvent::PeerGone(_) => self.on_end("has ended: start it again for new programs"),
                 LinkEvent::PeerRefused(..) => self.on_end("refuses the connection"),
+                LinkEvent::PeerFailed(..) => self.on_end("broke the protocol between them"),
                 other => self.events.push_back(other),
             }
         }

@@ -137,7 +137,9 @@ impl Agent {
         }
         while let Some(event) = self.hub.poll_event() {
             match event {
-                LinkEvent::PeerGone(rank) | LinkEvent::PeerRefused(rank, _) => {
+                LinkEvent::PeerGone(rank)
+                | LinkEvent::PeerRefused(rank, _)
+                | LinkEvent::PeerFailed(rank, _) => {
                     self.room.on_gone(rank.0);
                 }
                 LinkEvent::Warning(text) => log::warn!("{text}; that rank is ended"),

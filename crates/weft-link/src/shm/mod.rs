@@ -39,7 +39,7 @@ use service::Doors;
 use std::collections::VecDeque;
 use std::os::fd::AsRawFd;
 use sys::misc;
-use weft_core::{EndpointId, LinkCaps, PeerId, Pulse};
+use weft_core::{EndpointId, LinkCaps, PeerFailure, PeerId, Pulse};
 
 /// Configuration of a [`ShmLink`].
 #[derive(Clone, Debug)]
@@ -283,6 +283,7 @@ impl ShmLink {
             }
             let mut peer = self.remove(at);
             self.counters.gone += 1;
+            let lied = peer.lie.is_some();
             if let Some(lie) = peer.lie {
                 self.counters.lies += 1;
                 let endpoint = peer.endpoint;
@@ -296,6 +297,8 @@ impl ShmLink {
                 let unheard = peer.ended_unheard().then(|| closed.to_string());
                 self.events.push_back(match peer.refused.take().or(unheard) {
                     Some(why) => LinkEvent::PeerRefused(id, why),
+                    // Its process may live.
+                    None if lied => LinkEvent::PeerFailed(id, PeerFailure::Protocol),
                     None => LinkEvent::PeerGone(id),
                 });
             }

@@ -25,6 +25,9 @@ const HUB_MESSAGES: usize = 64;
 /// Reasons of refusals.
 const CROWDED: &str = "too many connections without a hello";
 const NO_DESCRIPTOR: &str = "no descriptor is left there (raise ulimit -n)";
+/// Refusals of which each has a line in the log; then the line comes at each doubling. Any process
+/// of the host may ask again and again.
+const TOLD: u64 = 16;
 /// The tokens of the listener and of the line to the agent; connections count from 2.
 const LISTENER: u64 = 0;
 const LINE: u64 = 1;
@@ -133,6 +136,10 @@ enum Heard {
     Hello(Hello, Option<Proof>, Option<OwnedFd>),
     Shared(Shared, OwnedFd),
     Nonsense(&'static str),
+}
+
+fn is_told(count: u64) -> bool {
+    count < TOLD || count.is_power_of_two()
 }
 
 fn hear(fd: &OwnedFd) -> Heard {
@@ -291,7 +298,11 @@ impl ShmLink {
 
     fn refuse(&mut self, why: &str) {
         self.counters.refused += 1;
-        log::warn!("shared-memory connection refused: {why}");
+        let count = self.counters.refused;
+        if is_told(count) {
+            let so_far = if count < TOLD { String::new() } else { format!(" ({count} so far)") };
+            log::warn!("shared-memory connection refused: {why}{so_far}");
+        }
     }
 
     /// Reads the hello of an accepted connection.
@@ -497,6 +508,12 @@ mod tests {
         socket::send(&ours, &BELL, None).unwrap();
         drop(theirs);
         assert!(matches!(hear(&ours), Heard::Refused(text) if text == why[..200]));
+    }
+
+    #[test]
+    fn is_told__the_first_and_then_at_each_doubling() {
+        let told = (1..=1_000_000).filter(|&count| is_told(count)).count();
+        assert_eq!(told, 15 + 16);
     }
 
     #[test]

@@ -736,7 +736,9 @@ fn recv__a_lying_slot_ends_the_connection() {
         a.peers[0].tx_area.slot(1).word.store(bad, Ordering::Release);
         assert_eq!(numbers(&drain(&mut b)), [1]);
         let events = events(&mut b);
-        let [LinkEvent::Warning(text), LinkEvent::PeerGone(PEER)] = &events[..] else {
+        let [LinkEvent::Warning(text), LinkEvent::PeerFailed(PEER, PeerFailure::Protocol)] =
+            &events[..]
+        else {
             panic!("{events:?}")
         };
         assert!(text.contains(what), "{text}");
@@ -781,7 +783,8 @@ fn send__lying_credits_end_the_connection() {
             a.send(&[frame(&header(n), &[0; 3000])]);
         }
         drain(&mut a);
-        assert_eq!(events_gone(&mut a), lies, "{bad:#x}");
+        let failed = LinkEvent::PeerFailed(PEER, PeerFailure::Protocol);
+        assert_eq!(events(&mut a).iter().filter(|&e| *e == failed).count(), lies, "{bad:#x}");
         assert_eq!(counter(&a, "shm_lies"), lies as u64);
     }
 }
@@ -935,7 +938,8 @@ fn hub__a_liar_is_ended_alone_and_nobody_is_heard_before_admission() {
     ranks[0].peers[0].tx_area.slot(1).word.store(u64::MAX, Ordering::Release);
     assert!(drain(&mut hub).is_empty());
     let events = events(&mut hub);
-    let [LinkEvent::Warning(_), LinkEvent::PeerGone(PEER)] = &events[..] else {
+    let [LinkEvent::Warning(_), LinkEvent::PeerFailed(PEER, PeerFailure::Protocol)] = &events[..]
+    else {
         panic!("{events:?}")
     };
     assert_eq!(ranks[1].send(&[frame(&header(2), b"on")]), 1);

@@ -2,6 +2,7 @@
 
 use super::call::{Call, Sent};
 use super::element::{decode, encode, fold, Element, Op};
+use std::collections::VecDeque;
 use weft_core::group::tree::Tree;
 use weft_core::group::tree::{self, Doubling};
 use weft_core::{OpError, PeerFailure};
@@ -9,6 +10,9 @@ use weft_core::{OpError, PeerFailure};
 /// Size of the parts of a broadcast; the levels of the tree forward different parts at the same
 /// time.
 const PART: usize = 64 << 10;
+/// Parts on their way to each child: enough for any network, and a bound for the copies that this
+/// rank holds.
+const AHEAD: usize = 64;
 
 /// Longest vector, in bytes, that is sent to three ranks in one round rather than to one rank in
 /// each of two rounds: its time on the wire is less than the latency of a round.
@@ -43,13 +47,14 @@ impl Call {
     ) -> Result<Vec<u8>, OpError> {
         let parent = tree::parent(kind, root, self.rank(), self.size());
         let children: Vec<usize> = tree::children(kind, root, self.rank(), self.size()).collect();
-        let mut sends = Vec::new();
-        let forward = |part: &[u8], sends: &mut Vec<Sent>| -> Result<(), OpError> {
+        let mut sends = VecDeque::new();
+        let forward = |part: &[u8], sends: &mut VecDeque<Sent>| -> Result<(), OpError> {
             for &child in &children {
-                sends.push(self.post(child, part.to_vec())?);
+                sends.push_back(self.post(child, part.to_vec())?);
             }
             Ok(())
         };
+        let most = AHEAD * children.len();
         let out = match parent {
             None => {
                 // The first part carries the length of the whole.
@@ -58,6 +63,7 @@ impl Call {
                 first.extend_from_slice(&data[..head]);
                 forward(&first, &mut sends)?;
                 for part in data[head..].chunks(PART) {
+                    self.settle_to(most, &mut sends).await?;
                     forward(part, &mut sends)?;
                 }
                 data
@@ -72,6 +78,7 @@ impl Call {
                 let mut out = head.to_vec();
                 while out.len() < total {
                     let part = self.take(parent, PART).await?;
+                    self.settle_to(most, &mut sends).await?;
                     forward(&part, &mut sends)?;
                     out.extend_from_slice(&part);
                 }
@@ -80,6 +87,12 @@ impl Call {
         };
         self.settle(sends).await?;
         Ok(out)
+    }
+
+    /// Waits until at most so many messages are on their way.
+    async fn settle_to(&self, most: usize, sends: &mut VecDeque<Sent>) -> Result<(), OpError> {
+        let before = sends.len().saturating_sub(most);
+        self.settle(sends.drain(..before)).await
     }
 
     /// Reduction from the leaves of the tree to its root.

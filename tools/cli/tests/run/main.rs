@@ -472,9 +472,15 @@ fn links__a_list_reaches_the_ranks_with_shm_beside_raw_ethernet() {
 #[test]
 fn placement__refuses_what_cannot_be() {
     let shm = ["-n", "2", "--link", "shm", "--hosts", "far1,far2"];
-    let none = ["-n", "0"];
+    let (none, many) = (["-n", "0"], ["-n", "99999999"]);
     let option = ["--hosts=-oProxyCommand=x"];
-    for (args, words) in [(&shm[..], "one host only"), (&none, "at least one"), (&option, "host")] {
+    let cases = [
+        (&shm[..], "one host only"),
+        (&none, "at least one"),
+        (&many, "at most 65536"),
+        (&option, "host"),
+    ];
+    for (args, words) in cases {
         let done = Job::new(args).command(shell("true")).finish();
         assert_ne!(done.code, Some(0));
         done.assert_says(&[words]);

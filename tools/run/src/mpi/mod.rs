@@ -28,7 +28,7 @@ mod watch;
 
 use crate::run::agents::Agent;
 use crate::run::hosts::{self, Share};
-use crate::run::{host_list, named_env, parse_links, remote_weft, seconds};
+use crate::run::{host_list, named_env, parse_links, remote_weft, seconds, RANKS_MAX};
 use crate::words;
 use anyhow::{bail, Result};
 use command::{Plan, Wish};
@@ -164,8 +164,8 @@ fn place(args: &Args) -> Result<(Option<Vec<Share>>, usize)> {
         None if listed.named => hosts::slots(hosts),
         None => cores(),
     };
-    if u32::try_from(ranks).is_err() {
-        misuse!("-n {ranks}: too many ranks");
+    if ranks > RANKS_MAX {
+        misuse!("-n {ranks}: a job has at most {RANKS_MAX} ranks");
     }
     if args.selection.link.as_deref() == Some("shm") && hosts.len() > 1 {
         misuse!("--link shm joins ranks of one host only; {} hosts are listed", hosts.len());

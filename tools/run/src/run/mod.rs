@@ -184,6 +184,9 @@ fn in_path(program: &str) -> bool {
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
+/// Most ranks of a job: more are a slip of the finger, and would fill the process table.
+pub const RANKS_MAX: usize = 1 << 16;
+
 fn own_cores() -> usize {
     std::thread::available_parallelism().map_or(1, |n| n.get())
 }
@@ -198,8 +201,8 @@ fn placement(args: &Args, listed: &Listed) -> Result<Vec<Share>> {
     if size == 0 {
         misuse!("-n 0: a job has at least one rank");
     }
-    if u32::try_from(size).is_err() {
-        misuse!("-n {size}: too many ranks");
+    if size > RANKS_MAX {
+        misuse!("-n {size}: a job has at most {RANKS_MAX} ranks");
     }
     let (shares, excess) = hosts::place(hosts, size);
     if excess > 0 {

@@ -34,6 +34,9 @@ enum Ready {
     ToStdin(usize),
 }
 
+/// Ranks that are started in a round.
+const AT_ONCE: usize = 16;
+
 struct Proxy {
     incoming: Incoming,
     up: Outgoing,
@@ -41,6 +44,8 @@ struct Proxy {
     whole_lines: bool,
     /// The ranks to start after the agent of this host serves.
     starting: Option<(Starting, Box<Start>)>,
+    /// The next rank to start, of a job whose ranks are being started.
+    to_start: Option<(usize, Box<Start>)>,
     /// Set when the launcher is gone: the time at which remaining ranks are killed.
     closing: Option<Instant>,
     /// Time of the last check for processes that ranks left behind.
@@ -78,6 +83,7 @@ pub fn run() -> Result<ExitCode> {
         ranks: Vec::new(),
         whole_lines: true,
         starting: None,
+        to_start: None,
         closing: None,
         looked: Instant::now(),
         file_limit,
@@ -94,6 +100,7 @@ pub fn run() -> Result<ExitCode> {
 impl Proxy {
     fn serve(&mut self) -> Result<()> {
         while self.closing.is_none() || !self.ranks.is_empty() {
+            self.start_some();
             let ready = self.wait().context("waiting for ranks")?;
             // In reverse: a rank that ended is removed from the list, which moves later ones.
             for event in ready.into_iter().rev() {
@@ -141,7 +148,9 @@ impl Proxy {
                 set.add(Ready::ToStdin(at), fd.as_fd(), poll::WRITE);
             }
         }
-        set.wait(sooner(self.closing, self.starting.as_ref().map(|(agent, _)| agent.until())))
+        let next = self.to_start.as_ref().map(|_| Instant::now());
+        let agent = self.starting.as_ref().map(|(agent, _)| agent.until());
+        set.wait(sooner(self.closing, sooner(next, agent)))
     }
 
     fn handle(&mut self, event: Ready) -> Result<()> {
@@ -245,10 +254,10 @@ impl Proxy {
         self.whole_lines = start.whole_lines;
         match agent::start_for(&start.env) {
             Ok(Some(agent)) => self.starting = Some((agent, start)),
-            Ok(None) => self.start_ranks(&start),
+            Ok(None) => self.start_ranks(start),
             Err(why) => {
                 agent::without(&why);
-                self.start_ranks(&start);
+                self.start_ranks(start);
             }
         }
     }
@@ -272,23 +281,43 @@ impl Proxy {
                 agent::without(&why);
             }
         }
-        self.start_ranks(&start);
+        self.start_ranks(start);
     }
 
-    /// Handles a signal that ends the job while its agent starts: no rank is started.
+    /// Handles a signal that ends the job while its agent or its ranks start: no further rank is
+    /// started.
     fn start_none(&mut self, signal: Signal) {
-        let ends = [Signal::INT, Signal::TERM, Signal::HUP, Signal::KILL].contains(&signal);
-        if let Some((agent, start)) = self.starting.take_if(|_| ends) {
-            agent.end();
-            let problem = "not started: the job ended while its agent started".to_owned();
-            let code = End::Signal(signal.as_raw()).code();
-            self.up.push(&Up::NotStarted { rank: start.first, problem, code }, b"");
+        if ![Signal::INT, Signal::TERM, Signal::HUP, Signal::KILL].contains(&signal) {
+            return;
         }
+        let (rank, what) = match (self.starting.take(), self.to_start.take()) {
+            (Some((agent, start)), _) => {
+                agent.end();
+                (start.first, "agent")
+            }
+            (None, Some((next, _))) => (next, "ranks"),
+            (None, None) => return,
+        };
+        let problem = format!("not started: the job ended while its {what} started");
+        let code = End::Signal(signal.as_raw()).code();
+        self.up.push(&Up::NotStarted { rank, problem, code }, b"");
     }
 
-    fn start_ranks(&mut self, start: &Start) {
-        for rank in start.first..start.first + start.count {
-            match Rank::spawn(start, rank, &self.file_limit, &self.ends) {
+    /// Starts the first ranks; the next rounds start the others. The first one exists when this
+    /// returns, since standard input is passed to it.
+    fn start_ranks(&mut self, start: Box<Start>) {
+        self.to_start = Some((start.first, start));
+        self.start_some();
+    }
+
+    /// Starts some of the ranks that are still to be started. The launcher is listened to in between:
+    /// it may end the job, or be gone.
+    fn start_some(&mut self) {
+        let Some((next, start)) = self.to_start.take() else { return };
+        let last = start.first + start.count;
+        let end = last.min(next + AT_ONCE);
+        for rank in next..end {
+            match Rank::spawn(&start, rank, &self.file_limit, &self.ends) {
                 Ok(started) => {
                     let pid = started.pid().as_raw_nonzero().get() as u32;
                     self.up.push(&Up::Started { rank, pid }, b"");
@@ -300,6 +329,9 @@ impl Proxy {
                     return;
                 }
             }
+        }
+        if end < last {
+            self.to_start = Some((end, start));
         }
     }
 

@@ -49,7 +49,7 @@ pub enum LinkEvent {
     /// The path to this peer now carries packets of this size (the path's MTU, in bytes).
     Mtu(PeerId, u32),
     /// Bulk data to this peer may be spread over this number of interfaces
-    /// ([`Trains::send_striped`]).
+    /// ([`Trains::send_run`]).
     Stripes(PeerId, u8),
     /// True: from now on the link takes no frames for this peer, while it may take frames for
     /// others. False: the link takes frames for this peer again.

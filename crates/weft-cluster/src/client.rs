@@ -57,7 +57,7 @@ impl fmt::Display for NamesError {
             NamesError::Name(text) => write!(
                 f,
                 "{text:?} is no name: WORD, WORD:INSTANCE or WORD:FIRST-LAST, where the word is a \
-                 type from 0 to 4294967295, or at most 63 bytes without blanks"
+                 type from 64 to 4294967295, or at most 63 bytes without blanks"
             ),
             NamesError::Absent { tried } => {
                 f.write_str("no agent of a cluster serves here:")?;
@@ -84,43 +84,53 @@ impl std::error::Error for NamesError {}
 
 /// A name as a program claims it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Spec(Claim);
+pub struct Spec {
+    claim: Claim,
+    takes_messages: bool,
+}
 
 impl Spec {
     /// Makes a claim that all hosts see and others may share.
     pub fn new(name: &Name) -> Spec {
         let claim = Claim::new(Owner::default(), name.kind, name.lower..=name.upper);
-        Spec(claim.alias(&name.alias))
+        Spec { claim: claim.alias(&name.alias), takes_messages: false }
     }
 
     /// Adds a name to read, where the type is a number.
     pub fn alias(self, alias: &str) -> Spec {
-        Spec(self.0.alias(alias))
+        Spec { claim: self.claim.alias(alias), ..self }
     }
 
-    /// Names the socket address that serves it.
+    /// Names the socket address that serves it. Without one, and without an endpoint, the name is
+    /// a mark: it says that its owner is there.
     pub fn address(self, address: SocketAddr) -> Spec {
-        Spec(self.0.address(address))
+        Spec { claim: self.claim.address(address), ..self }
     }
 
     /// Names the endpoint that serves it.
     pub fn endpoint(self, endpoint: u64) -> Spec {
-        Spec(self.0.endpoint(endpoint))
+        Spec { claim: self.claim.endpoint(endpoint), ..self }
     }
 
     /// Excludes other owners.
     pub fn unique(self) -> Spec {
-        Spec(self.0.unique())
+        Spec { claim: self.claim.unique(), ..self }
     }
 
     /// Restricts it to this host.
     pub fn on_host(self) -> Spec {
-        Spec(Claim { scope: Scope::Host, ..self.0 })
+        Spec { claim: Claim { scope: Scope::Host, ..self.claim }, ..self }
     }
 
     /// Makes this program a member of a group.
     pub fn group(self) -> Spec {
-        Spec(self.0.group())
+        Spec { claim: self.claim.group(), ..self }
+    }
+
+    /// Takes messages that are sent to the name ([`Names::send`]), as events of the connection
+    /// that claims it. Without this they go back to their senders.
+    pub fn messages(self) -> Spec {
+        Spec { takes_messages: true, ..self }
     }
 }
 
@@ -445,7 +455,7 @@ impl Names {
     /// # Errors
     /// The agent refuses: another owner has the name, the policy forbids it, a quota is used up.
     pub fn claim(&mut self, spec: &Spec) -> Result<u64, NamesError> {
-        self.done(&Request::Claim(spec.0.clone()))
+        self.done(&Request::Claim(spec.claim.clone(), spec.takes_messages))
     }
 
     /// Withdraws a claim.
@@ -469,7 +479,9 @@ impl Names {
             };
             events.into_iter().for_each(|event| self.take(event));
             self.kind_of_watch.insert(number, kind);
-            self.cache.insert(kind, Cached::default());
+            // A program that looks up once and ends shall not always get the same owner.
+            let turn = weft_link::random_u64() as usize;
+            self.cache.insert(kind, Cached { turn, ..Cached::default() });
         }
         let end = Instant::now() + ANSWER;
         while !self.cache[&kind].is_whole {
@@ -593,20 +605,16 @@ impl Names {
     /// Sends a message to an owner of a name, by turns, or to all of them.
     ///
     /// # Errors
-    /// Nobody has the name, the owner vanished before it had the message, or does not read.
-    pub fn send(
-        &mut self,
-        kind: u32,
-        instance: u32,
-        all: bool,
-        payload: &[u8],
-    ) -> Result<(), NamesError> {
+    /// Nobody has the name, the owner vanished before it had the message, takes none, or does not
+    /// read.
+    pub fn send(&mut self, name: &Name, all: bool, payload: &[u8]) -> Result<(), NamesError> {
         if payload.len() > MAIL_MAX {
             let why = format!("a message to a name has at most {MAIL_MAX} bytes");
             return Err(NamesError::Refused(why));
         }
+        let Name { kind, lower, upper, .. } = *name;
         let payload = payload.to_vec();
-        self.done(&Request::Mail { kind, instance, all, payload }).map(drop)
+        self.done(&Request::Mail { kind, lower, upper, all, payload }).map(drop)
     }
 
     /// Lists all names that this user sees.

@@ -12,7 +12,7 @@ use weft_names::wire::{Publication, Reader, WireError, Writer};
 use weft_names::{Binding, BindingId, Claim, HostId, Life, Mode, NameEvent, Notice, Owner, Scope};
 
 /// Version of these messages.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Longest frame.
 pub const FRAME_MAX: usize = 1 << 17;
 /// Length of a frame's head.
@@ -142,8 +142,8 @@ fn gone(from: &mut Reader<'_>) -> Result<Gone, WireError> {
 pub enum Request {
     /// The first: the version of these messages.
     Hello(u32),
-    /// Claims a name; the agent puts the owner in.
-    Claim(Claim),
+    /// Claims a name; the agent puts the owner in. True if the owner takes messages.
+    Claim(Claim, bool),
     /// Withdraws a claim.
     Withdraw(u64),
     /// Watches the instances of a type.
@@ -173,8 +173,10 @@ pub enum Request {
     Mail {
         /// The type.
         kind: u32,
-        /// The instance.
-        instance: u32,
+        /// The first instance.
+        lower: u32,
+        /// The last instance.
+        upper: u32,
         /// To all owners.
         all: bool,
         /// The message.
@@ -351,7 +353,7 @@ impl Request {
     pub fn encode(&self, serial: u32) -> Vec<u8> {
         let kind = match self {
             Request::Hello(_) => 1,
-            Request::Claim(_) => 2,
+            Request::Claim(..) => 2,
             Request::Withdraw(_) => 3,
             Request::Watch { .. } => 4,
             Request::Unwatch(_) => 5,
@@ -364,7 +366,10 @@ impl Request {
         let mut to = begin(kind, serial);
         match self {
             Request::Hello(version) => to.value(version),
-            Request::Claim(claim) => put_claim(&mut to, claim),
+            Request::Claim(claim, takes_mail) => {
+                put_claim(&mut to, claim);
+                to.value(&u8::from(*takes_mail));
+            }
             Request::Withdraw(number) | Request::Unwatch(number) => to.value(number),
             Request::Watch { kind, lower, upper, mode, timeout_ms } => {
                 [kind, lower, upper].iter().for_each(|n| to.value(*n));
@@ -373,9 +378,8 @@ impl Request {
             }
             Request::List(first, last) => [first, last].iter().for_each(|n| to.value(*n)),
             Request::Hosts | Request::WatchHosts | Request::Report => {}
-            Request::Mail { kind, instance, all, payload } => {
-                to.value(kind);
-                to.value(instance);
+            Request::Mail { kind, lower, upper, all, payload } => {
+                [kind, lower, upper].iter().for_each(|n| to.value(*n));
                 to.value(&u8::from(*all));
                 put_bytes(&mut to, payload);
             }
@@ -386,7 +390,7 @@ impl Request {
     fn read(kind: u8, from: &mut Reader<'_>) -> Result<Request, WireError> {
         Ok(match kind {
             1 => Request::Hello(from.value()?),
-            2 => Request::Claim(claim(from)?),
+            2 => Request::Claim(claim(from)?, flag(from)?),
             3 => Request::Withdraw(from.value()?),
             4 => {
                 let (kind, lower, upper) = (from.value()?, from.value()?, from.value()?);
@@ -400,7 +404,8 @@ impl Request {
             9 => Request::Report,
             10 => Request::Mail {
                 kind: from.value()?,
-                instance: from.value()?,
+                lower: from.value()?,
+                upper: from.value()?,
                 all: flag(from)?,
                 payload: bytes(from)?.to_vec(),
             },
@@ -557,7 +562,7 @@ pub fn examples() -> (Vec<Request>, Vec<Say>) {
     let binding = Binding { id, stamp: 6, name };
     let requests = vec![
         Request::Hello(VERSION),
-        Request::Claim(claim.unique()),
+        Request::Claim(claim.unique(), true),
         Request::Withdraw(1),
         Request::Watch { kind: 1, lower: 2, upper: 3, mode: Mode::FirstLast, timeout_ms: 4 },
         Request::Unwatch(2),
@@ -565,7 +570,7 @@ pub fn examples() -> (Vec<Request>, Vec<Say>) {
         Request::Hosts,
         Request::WatchHosts,
         Request::Report,
-        Request::Mail { kind: 1, instance: 2, all: true, payload: b"hello".to_vec() },
+        Request::Mail { kind: 1, lower: 2, upper: 3, all: true, payload: b"hello".to_vec() },
     ];
     let told = |notice| Say::Name(1, NameEvent { seq: 2, notice });
     let gone = Gone::Host(Cause::Lost { by: HostId(3) });

@@ -44,12 +44,14 @@ pub enum Outcome {
     Overload = 3,
     /// The host is lost, or its agent is silent.
     Silent = 4,
+    /// The owner did not ask for messages when it claimed the name.
+    Deaf = 5,
 }
 
 impl Outcome {
     fn of(number: u8) -> Option<Outcome> {
-        use Outcome::{Delivered, Overload, Silent, Vanished};
-        [Delivered, Vanished, Overload, Silent].into_iter().find(|o| *o as u8 == number)
+        use Outcome::{Deaf, Delivered, Overload, Silent, Vanished};
+        [Delivered, Vanished, Overload, Silent, Deaf].into_iter().find(|o| *o as u8 == number)
     }
 
     /// Returns the reason for people.
@@ -59,6 +61,10 @@ impl Outcome {
             Outcome::Vanished => "the owner of the name ended before it had the message",
             Outcome::Overload => "the owner of the name does not read its messages",
             Outcome::Silent => "the host of the name's owner does not answer",
+            Outcome::Deaf => {
+                "its owner takes no messages: it claims the name without (`weft names claim \
+                 --messages`, `Spec::messages`)"
+            }
         }
     }
 }

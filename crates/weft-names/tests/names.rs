@@ -98,7 +98,6 @@ fn claim__is_refused_with_a_reason() {
     assert_eq!(refuse(backwards), ClaimError::EmptyRange);
     assert_eq!(refuse(name(1).alias(&"x".repeat(64))), ClaimError::Alias);
     assert_eq!(refuse(name(1).alias("a\nb")), ClaimError::Alias);
-    assert_eq!(refuse(name(1).endpoint(0)), ClaimError::Nowhere);
     assert_eq!(refuse(Claim { kind: 1, ..name(1) }), ClaimError::Forbidden);
     (0..3).for_each(|i| {
         claim(&mut world, 0, name(i));

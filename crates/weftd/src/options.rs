@@ -264,7 +264,8 @@ usage: weftd [options]
                      ~/.config/weft/cluster.key for other users]
   --join LIST        places of other agents, separated by commas: HOST, HOST:PORT, n[1-9], a name
                      with several addresses (a headless service), @FILE, slurm (the hosts of the
-                     allocation); they are looked up again and again
+                     allocation); one without a port is reached at this agent's --cluster-port;
+                     they are looked up again and again
   --cluster-port N   UDP port of the agents [7117]
   --cluster-address IP  address at which others reach this agent [by route]
   --cluster-multicast on|off  call agents on the local network [on]

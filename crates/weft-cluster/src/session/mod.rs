@@ -9,15 +9,15 @@
 //! The answering side keeps nothing until CONFIRM: its number is a code, under a secret of its own,
 //! of the asker's address and number and the time, which it makes again to compare. No datagram is
 //! answered by a longer one, and nothing but INIT and its like is answered at all before a proof.
-//! REFUSED proves nothing and changes nothing: it is there for logs, and has the receiver ask for a
-//! session no sooner than it might anyway.
+//! REFUSED proves nothing and changes no session: it is there for logs, and for an asker with two
+//! keys, which goes on with the other one at once instead of a little later.
 //!
 //! Like `weft-names` this does no I/O and reads no clock.
 
 mod table;
 pub mod wire;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
 use table::{Established, Sides, Table};
@@ -53,6 +53,10 @@ const EPOCH: Duration = Duration::from_secs(10);
 const RENEW: Duration = Duration::from_secs(3600);
 /// Silence of the other side, while this one sends, after which another session is asked for.
 const SILENT: Duration = Duration::from_secs(1);
+/// Time between two attempts to move a session to the first key.
+const RENEW_KEY: Duration = Duration::from_secs(30);
+/// Time for which an address is known as that of a member after something genuine came from it.
+const KNOWN: Duration = Duration::from_secs(10);
 /// Most REFUSED that are sent in a second.
 const REFUSED_RATE: u32 = 32;
 /// Notices that wait for the driver.
@@ -67,6 +71,9 @@ pub enum Notice {
     DroppedBy(SocketAddr, Refusal, u8),
     /// An agent answered a call to all hosts of the local network.
     Found(SocketAddr),
+    /// The agent at this address does not have the first key yet; the other one is in use. Told
+    /// once for each address and change of keys.
+    Behind(SocketAddr),
 }
 
 /// Counters of sessions.
@@ -116,6 +123,8 @@ struct Attempt {
     nonce: [u8; 16],
     /// The key that is tried.
     key: usize,
+    /// There is a session, which shall move to the first key: no other one is tried.
+    is_renewal: bool,
     tries: u32,
     next: Instant,
     waiting: VecDeque<(u8, Vec<u8>)>,
@@ -133,6 +142,8 @@ pub struct Sessions {
     call: Option<[u8; 16]>,
     out: VecDeque<(SocketAddr, Vec<u8>)>,
     notices: VecDeque<Notice>,
+    /// Addresses of agents that do not have the first key yet.
+    behind: BTreeSet<SocketAddr>,
     /// REFUSED sent in the second that began then.
     refusals: (Instant, u32),
     counters: Counters,
@@ -165,17 +176,21 @@ impl Sessions {
             call: None,
             out: VecDeque::new(),
             notices: VecDeque::new(),
+            behind: BTreeSet::new(),
             refusals: (now, 0),
             counters: Counters::default(),
         }
     }
 
-    /// Changes the keys after a rotation. Sessions under a key that is gone end; those under
-    /// another than the first get a successor with their next message.
+    /// Changes the keys after a rotation. Sessions under a key that is gone end; for those under
+    /// another than the first a successor is asked for with their next message, and now and then
+    /// as long as the other side does not have that key. It asks by itself once it has.
     pub fn set_keys(&mut self, keys: ClusterKeys) {
         self.keys = keys;
         let ids: Vec<u64> = self.keys.all().iter().map(JobKey::public_id).collect();
         self.table.keep_keys(&ids);
+        self.table.renew_keys();
+        self.behind.clear();
         self.attempts.values_mut().for_each(|a| a.key = 0);
     }
 
@@ -225,30 +240,43 @@ impl Sessions {
     pub fn send(&mut self, now: Instant, to: SocketAddr, class: u8, payload: &[u8]) {
         let first = self.keys.all()[0].public_id();
         let Some(session) = self.table.of_mut(to) else {
-            return self.attempt(now, to, Some((class, payload.to_vec())));
+            return self.attempt(now, to, Some((class, payload.to_vec())), false);
         };
         // The other side takes up the session with CONFIRM, which may be lost.
         if let Some(confirm) = session.confirm(now) {
             self.out.push_back((to, confirm));
         }
         let datagram = session.seal(now, class, payload);
-        let is_old = now.since(session.born) > RENEW || session.key_id != first;
-        let is_deaf = session.is_unanswered(now, SILENT);
+        let is_old = now.since(session.born) > RENEW || session.is_unanswered(now, SILENT);
+        let is_other_key = session.key_id != first && session.is_time_for_key(now, RENEW_KEY);
         self.out.push_back((to, datagram));
-        if is_old || is_deaf {
-            self.attempt(now, to, None);
+        if is_old || is_other_key {
+            self.attempt(now, to, None, !is_old);
         }
     }
 
     /// Begins an attempt, or has a message wait for the one that there is.
-    fn attempt(&mut self, now: Instant, to: SocketAddr, message: Option<(u8, Vec<u8>)>) {
+    fn attempt(
+        &mut self,
+        now: Instant,
+        to: SocketAddr,
+        message: Option<(u8, Vec<u8>)>,
+        is_renewal: bool,
+    ) {
         if !self.attempts.contains_key(&to) && self.attempts.len() >= ATTEMPTS_MAX {
             self.counters.unsent += 1;
             return;
         }
-        let fresh =
-            || Attempt { nonce: draw(), key: 0, tries: 0, next: now, waiting: VecDeque::new() };
-        let attempt = self.attempts.entry(to).or_insert_with(fresh);
+        let attempt = self.attempts.entry(to).or_insert_with(|| Attempt {
+            nonce: draw(),
+            key: 0,
+            is_renewal,
+            tries: 0,
+            next: now,
+            waiting: VecDeque::new(),
+        });
+        // The session may have ended meanwhile: then any key is welcome.
+        attempt.is_renewal &= is_renewal;
         if attempt.waiting.len() >= WAITING_MAX {
             attempt.waiting.pop_front();
             self.counters.unsent += 1;
@@ -271,10 +299,12 @@ impl Sessions {
         shake.encode(key)
     }
 
-    /// Asks an address for a session, with each key in turn.
+    /// Asks an address for a session, with each key in turn, from the one that it has.
     fn ask(&mut self, now: Instant, to: SocketAddr) {
         let Some(attempt) = self.attempts.get_mut(&to) else { return };
-        let key = &self.keys.all()[attempt.key % self.keys.all().len()];
+        let count = if attempt.is_renewal { 1 } else { self.keys.all().len() };
+        let first = usize::from(self.behind.contains(&to));
+        let key = &self.keys.all()[(attempt.key + first) % count];
         let nonce = attempt.nonce;
         attempt.key += 1;
         attempt.tries += 1;
@@ -314,6 +344,10 @@ impl Sessions {
         if why != Refusal::Session {
             self.notice(Notice::Dropped(from, why));
         }
+        self.tell_refused(now, from, bytes, why);
+    }
+
+    fn tell_refused(&mut self, now: Instant, from: SocketAddr, bytes: &[u8], why: Refusal) {
         if now.since(self.refusals.0) >= Duration::from_secs(1) {
             self.refusals = (now, 0);
         }
@@ -358,11 +392,31 @@ impl Sessions {
         let session = u64::from_le_bytes(*of.first_chunk().expect("it has 32 bytes"));
         let is_session = self.table.of(from).is_some_and(|s| s.id == session);
         match why {
-            Refusal::Session if is_session => self.attempt(now, from, None),
+            Refusal::Session if is_session => self.attempt(now, from, None, false),
             Refusal::Session => {}
+            Refusal::Key if is_attempt && self.has_other_key(now, from) => {}
             _ if is_attempt => self.notice(Notice::DroppedBy(from, why, version)),
             _ => {}
         }
+    }
+
+    /// Goes on with the other key, or with the session that there is, where an agent does not know
+    /// a key. Returns false if there is nothing to go on with.
+    fn has_other_key(&mut self, now: Instant, from: SocketAddr) -> bool {
+        let count = self.keys.all().len();
+        let Some(attempt) = self.attempts.get(&from).filter(|_| count > 1) else { return false };
+        if attempt.is_renewal {
+            self.attempts.remove(&from);
+            if self.behind.len() < ATTEMPTS_MAX && self.behind.insert(from) {
+                self.notice(Notice::Behind(from));
+            }
+            return true;
+        }
+        let is_next = attempt.key < count;
+        if is_next {
+            self.ask(now, from);
+        }
+        is_next
     }
 
     fn on_shake(&mut self, now: Instant, from: SocketAddr, bytes: &[u8], shake: &Shake) {
@@ -378,6 +432,11 @@ impl Sessions {
                 true => Refusal::OldKey,
                 false => Refusal::Key,
             };
+            // A member that has a key more: it goes on with the one that both have.
+            let is_member = self.table.of(from).is_some_and(|s| s.is_heard(now, KNOWN));
+            if is_member && why == Refusal::Key {
+                return self.tell_refused(now, from, bytes, why);
+            }
             return self.refuse(now, from, bytes, why);
         };
         if !Shake::is_proven(bytes, &key) {
@@ -419,8 +478,13 @@ impl Sessions {
         let is_asked = self.attempts.get(&from).is_some_and(|a| a.nonce == shake.ours);
         let is_called = self.call == Some(shake.ours);
         if !is_asked && !is_called {
-            self.counters.replayed += 1;
+            // An INIT that went again is answered twice, and both sides may have asked.
+            let is_late = self.table.of(from).is_some_and(|s| s.nonce == shake.ours);
+            self.counters.replayed += u64::from(!is_late);
             return;
+        }
+        if key.public_id() == self.keys.all()[0].public_id() {
+            self.behind.remove(&from);
         }
         let confirm = Shake { kind: kind::CONFIRM, ..*shake }.encode(key);
         let mut session = Established::new(now, from, key, shake, Sides::Asked);
@@ -447,7 +511,13 @@ impl Sessions {
             self.counters.replayed += 1;
             return;
         }
-        let session = Established::new(now, from, key, shake, Sides::Answered);
+        let mut session = Established::new(now, from, key, shake, Sides::Answered);
+        if let Some(attempt) = self.attempts.get(&from) {
+            session.nonce = attempt.nonce;
+        }
+        if key.public_id() == self.keys.all()[0].public_id() {
+            self.behind.remove(&from);
+        }
         if self.table.add(now, session) {
             self.counters.made += 1;
             // The other side learns that the session is there, and what waits for one here goes.

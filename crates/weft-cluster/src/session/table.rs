@@ -34,6 +34,10 @@ pub(super) struct Established {
     pub peer: SocketAddr,
     pub key_id: u64,
     pub born: Instant,
+    /// The number in the INIT of this side that was answered last, or was under way.
+    pub nonce: [u8; 16],
+    /// The time at which a session under the first key was asked for in place of this one.
+    renewed: Option<Instant>,
     seal: Mac,
     open: Mac,
     sent: u64,
@@ -72,6 +76,8 @@ impl Established {
             peer,
             key_id: key.public_id(),
             born: now,
+            nonce: shake.ours,
+            renewed: None,
             seal,
             open,
             sent: 0,
@@ -117,6 +123,20 @@ impl Established {
     /// Returns true if the other side has waited long for an answer.
     pub fn is_unanswered(&self, now: Instant, limit: Duration) -> bool {
         self.unanswered.is_some_and(|at| now.since(at) > limit)
+    }
+
+    /// Returns true if something genuine came in this time.
+    pub fn is_heard(&self, now: Instant, limit: Duration) -> bool {
+        now.since(self.heard) <= limit
+    }
+
+    /// Returns true if it is time to ask for a session under the first key, and notes it.
+    pub fn is_time_for_key(&mut self, now: Instant, limit: Duration) -> bool {
+        let is_due = self.renewed.is_none_or(|at| now.since(at) >= limit);
+        if is_due {
+            self.renewed = Some(now);
+        }
+        is_due
     }
 
     /// Returns true if the other side of the session made the datagram.
@@ -209,6 +229,11 @@ impl Table {
         if self.spent.len() > SESSIONS_MAX {
             self.spent.pop_front();
         }
+    }
+
+    /// Has sessions under another key than the first be renewed with their next message.
+    pub fn renew_keys(&mut self) {
+        self.sessions.values_mut().for_each(|s| s.renewed = None);
     }
 
     /// Ends sessions under other keys than these.

@@ -206,6 +206,37 @@ fn set_keys__hosts_take_a_new_key_in_any_order() {
 }
 
 #[test]
+fn set_keys__a_host_without_the_new_key_yet_is_told_once_and_counted_nowhere() {
+    let mut pair = Pair::equal();
+    pair.say(0, "one");
+    pair.run(10, |_, _| true);
+    let mut keys = ClusterKeys::from_key(key(1));
+    keys.rotate().unwrap();
+    pair.sides[0].set_keys(keys.clone());
+    for _ in 0..100 {
+        pair.say(0, "x");
+        pair.say(1, "y");
+        pair.run(1000, |_, _| true);
+    }
+    assert_eq!(pair.notices(0), [Notice::Behind(at(1))], "once");
+    // An agent that starts again meanwhile is no stranger either.
+    pair.sides[0] = Sessions::new("c", keys, pair.now);
+    pair.say(0, "again");
+    pair.run(2000, |_, _| true);
+    assert_eq!((pair.got[1].len(), pair.got[0].len()), (102, 100));
+    assert_eq!(pair.notices(1), []);
+    for side in &pair.sides {
+        let Counters { refused, replayed, forged, .. } = *side.counters();
+        let strangers = refused[Refusal::Key as usize - 1];
+        assert_eq!((strangers, replayed, forged), (0, 0, 0));
+    }
+    pair.say(0, "again");
+    pair.run(1000, |_, _| true);
+    assert_eq!(pair.notices(0), [Notice::Behind(at(1))]);
+    assert_eq!(pair.sides[1].counters().made, 2, "one, and another for the second start");
+}
+
+#[test]
 fn send__an_agent_that_started_again_is_reached() {
     let mut pair = Pair::equal();
     pair.say(0, "one");

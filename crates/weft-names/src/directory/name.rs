@@ -3,7 +3,8 @@
 use crate::id::{BindingId, HostId, Owner};
 use crate::membership::Cause;
 use crate::wire::{Reader, Value, WireError, Writer};
-use alloc::string::String;
+use alloc::format;
+use alloc::string::{String, ToString};
 use core::fmt;
 use core::net::SocketAddr;
 use core::ops::RangeInclusive;
@@ -128,8 +129,8 @@ pub enum ClaimError {
     EmptyRange,
     /// Its alias is too long, or has control characters.
     Alias,
-    /// It names no endpoint and no socket address.
-    Nowhere,
+    /// The type is one of those that agents have for themselves.
+    Reserved,
     /// The policy of this host forbids this user this type.
     Forbidden,
     /// The user has as many claims as one may have.
@@ -155,7 +156,9 @@ impl fmt::Display for ClaimError {
             ClaimError::Alias => {
                 f.write_str("an alias has at most 63 bytes and no control character")
             }
-            ClaimError::Nowhere => f.write_str("give an endpoint, a socket address, or both"),
+            ClaimError::Reserved => f.write_str(
+                "types below 64 are the agents': take one from 64 to 4294967295, or a word",
+            ),
             ClaimError::Forbidden => {
                 f.write_str("the policy of this host does not let this user claim this type")
             }
@@ -215,19 +218,26 @@ pub enum Gone {
 
 impl fmt::Display for Gone {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Gone::Withdrawn => f.write_str("withdrawn by its owner"),
-            Gone::Exited { status } => write!(f, "its owner ended with status {status}"),
-            Gone::Killed { signal } => write!(f, "signal {signal} ended its owner"),
-            Gone::Ended => f.write_str("its owner ended"),
-            Gone::Conflict { winner } => write!(f, "host {winner} has an older claim"),
-            Gone::PutOut { by } => write!(f, "host {by} put the slow member out"),
+        f.write_str(&self.text(|host| host.to_string()))
+    }
+}
+
+impl Gone {
+    /// Returns the cause for people, with hosts called as `name` says.
+    pub fn text(&self, name: impl FnOnce(HostId) -> String) -> String {
+        match *self {
+            Gone::Withdrawn => "withdrawn by its owner".into(),
+            Gone::Exited { status } => format!("its owner ended with status {status}"),
+            Gone::Killed { signal } => format!("signal {signal} ended its owner"),
+            Gone::Ended => "its owner ended".into(),
+            Gone::Conflict { winner } => format!("host {} has an older claim", name(winner)),
+            Gone::PutOut { by } => format!("host {} put the slow member out", name(by)),
             Gone::Replaced { incarnation } => {
-                write!(f, "incarnation {incarnation} of its host took the place")
+                format!("incarnation {incarnation} of its host took the place")
             }
-            Gone::Host(cause) => write!(f, "its host: {cause}"),
-            Gone::CutOff => f.write_str("this host hears no other"),
-            Gone::Missing => f.write_str("gone when tables were compared"),
+            Gone::Host(cause) => format!("its host: {}", cause.text(name)),
+            Gone::CutOff => "this host hears no other".into(),
+            Gone::Missing => "gone when tables were compared".into(),
         }
     }
 }

@@ -2,6 +2,8 @@
 
 use crate::id::{HostId, Life};
 use crate::wire::{FieldInfo, Reader, Value, WireError, Writer};
+use alloc::format;
+use alloc::string::{String, ToString};
 use core::fmt;
 use core::net::SocketAddr;
 
@@ -36,19 +38,24 @@ pub enum Cause {
 
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Cause::Started => f.write_str("started"),
-            Cause::Returned => f.write_str("returned after a loss"),
-            Cause::Elsewhere => f.write_str("told elsewhere"),
-            Cause::Left => f.write_str("left"),
-            Cause::Ended { status } => write!(f, "ended with status {status}"),
-            Cause::Lost { by } => write!(f, "silent towards host {by}"),
-            Cause::Replaced { incarnation } => write!(f, "replaced by incarnation {incarnation}"),
-        }
+        f.write_str(&self.text(|host| host.to_string()))
     }
 }
 
 impl Cause {
+    /// Returns the cause for people, with hosts called as `name` says.
+    pub fn text(&self, name: impl FnOnce(HostId) -> String) -> String {
+        match *self {
+            Cause::Started => "started".into(),
+            Cause::Returned => "returned after a loss".into(),
+            Cause::Elsewhere => "told elsewhere".into(),
+            Cause::Left => "left".into(),
+            Cause::Ended { status } => format!("ended with status {status}"),
+            Cause::Lost { by } => format!("silent towards host {}", name(by)),
+            Cause::Replaced { incarnation } => format!("replaced by incarnation {incarnation}"),
+        }
+    }
+
     /// Returns code and detail on the wire; causes that do not travel are the nearest that do.
     fn code(self) -> (u8, u64) {
         match self {
@@ -186,6 +193,6 @@ impl fmt::Display for MemberEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let verb = if self.is_up() { "joined" } else { "gone" };
         let MemberEvent { host, life, number, cause, .. } = self;
-        write!(f, "{host} {verb} (life {life}, step {number}): {cause}")
+        write!(f, "{host} {verb} (incarnation {}, step {number}): {cause}", life.incarnation)
     }
 }

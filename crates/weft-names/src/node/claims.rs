@@ -68,7 +68,7 @@ impl Node {
     }
 
     fn check_claim(&self, name: &Claim) -> Result<(), ClaimError> {
-        let Claim { owner, kind, lower, upper, alias, endpoint, address, .. } = name;
+        let Claim { owner, kind, lower, upper, alias, .. } = name;
         let of_user = self.claims.table.values().filter(|own| own.name.owner.user == owner.user);
         let (per_user, per_host) = (self.config.claims_per_user, self.config.claims_per_host);
         match () {
@@ -77,7 +77,6 @@ impl Node {
             () if alias.len() > ALIAS_MAX || alias.chars().any(char::is_control) => {
                 Err(ClaimError::Alias)
             }
-            () if *endpoint == 0 && address.is_none() => Err(ClaimError::Nowhere),
             () if !self.policy.may_claim(owner.user, *kind) => Err(ClaimError::Forbidden),
             () if of_user.count() >= per_user => Err(ClaimError::TooMany { bound: per_user }),
             () if self.claims.table.len() >= per_host => {

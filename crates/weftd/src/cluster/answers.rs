@@ -1,13 +1,14 @@
 //! Answers to the programs of this host.
 
 use super::callers::CallerId;
-use super::Cluster;
+use super::post::Address;
+use super::{Claimed, Cluster};
 use std::collections::BTreeSet;
 use std::time::Duration;
 use weft_cluster::local::{Host, Request, Say, VERSION};
 use weft_cluster::names::directory::Gone;
 use weft_cluster::names::node::{ClaimId, Standing};
-use weft_cluster::names::{Binding, Claim, Filter, SubscriptionId};
+use weft_cluster::names::{Binding, Claim, ClaimError, Filter, Policy, SubscriptionId};
 use weft_core::Instant;
 
 /// Names, or hosts, in one answer.
@@ -34,7 +35,7 @@ impl Cluster {
         }
         for (owner, gone) in ended {
             self.node.owner_ended(now, owner, gone);
-            self.claims.retain(|_, (id, _)| *id != owner.serial);
+            self.claims.retain(|_, c| c.caller != owner.serial);
             self.subscriptions.retain(|_, id| *id != owner.serial);
         }
         self.tell_watchers();
@@ -44,9 +45,11 @@ impl Cluster {
     fn answer(&mut self, now: Instant, id: CallerId, serial: u32, request: Request) -> Vec<Say> {
         match request {
             Request::Hello(version) => vec![self.greet(id, version)],
-            Request::Claim(name) => self.claim(now, id, serial, name).into_iter().collect(),
+            Request::Claim(name, takes_mail) => {
+                self.claim(now, id, serial, name, takes_mail).into_iter().collect()
+            }
             Request::Withdraw(claim) => {
-                let is_own = self.claims.get(&claim).is_some_and(|(owner, _)| *owner == id);
+                let is_own = self.claims.get(&claim).is_some_and(|c| c.caller == id);
                 if is_own {
                     self.claims.remove(&claim);
                     self.node.withdraw(now, ClaimId(claim));
@@ -79,8 +82,8 @@ impl Cluster {
                 self.report(&mut |name, value| text.push_str(&format!("{name} {value}\n")));
                 vec![Say::Text(text)]
             }
-            Request::Mail { kind, instance, all, payload } => {
-                self.post(now, id, serial, (kind, instance), all, payload)
+            Request::Mail { kind, lower, upper, all, payload } => {
+                self.post(now, id, serial, Address { kind, lower, upper }, all, payload)
             }
         }
     }
@@ -99,17 +102,33 @@ impl Cluster {
         Say::Welcome(self.options.name.clone(), me.host, me.life)
     }
 
-    fn claim(&mut self, now: Instant, id: CallerId, serial: u32, name: Claim) -> Option<Say> {
+    fn claim(
+        &mut self,
+        now: Instant,
+        id: CallerId,
+        serial: u32,
+        name: Claim,
+        takes_mail: bool,
+    ) -> Option<Say> {
         let owner = self.callers.get_mut(id)?.owner;
+        // No rule gives a program the types by which agents tell each other about themselves.
+        if name.kind < Policy::RESERVED {
+            return Some(Say::Refused(ClaimError::Reserved.to_string()));
+        }
         match self.node.claim(now, Claim { owner, ..name }) {
             Ok((ClaimId(claim), Standing::Held)) => {
-                self.claims.insert(claim, (id, None));
+                self.claims.insert(claim, Claimed { caller: id, asked: None, takes_mail });
                 self.note_held(claim);
                 Some(Say::Done(claim))
             }
             Ok((ClaimId(claim), Standing::Pending)) => {
-                self.claims.insert(claim, (id, Some(serial)));
+                let asked = Some(serial);
+                self.claims.insert(claim, Claimed { caller: id, asked, takes_mail });
                 None
+            }
+            Err(ClaimError::Taken { holder, owner }) => {
+                let holder = self.name_of(holder);
+                Some(Say::Refused(format!("{owner} on host {holder} has the name")))
             }
             Err(why) => Some(Say::Refused(why.to_string())),
         }
@@ -117,8 +136,8 @@ impl Cluster {
 
     /// Answers a claim that was being decided.
     pub(super) fn decided(&mut self, claim: u64, outcome: Result<(), String>) {
-        let Some((id, serial)) = self.claims.get_mut(&claim) else { return };
-        let (id, Some(serial)) = (*id, serial.take()) else { return };
+        let Some(claimed) = self.claims.get_mut(&claim) else { return };
+        let (id, Some(serial)) = (claimed.caller, claimed.asked.take()) else { return };
         let say = match outcome {
             Ok(()) => {
                 self.note_held(claim);
@@ -136,9 +155,10 @@ impl Cluster {
 
     /// Tells a program that others ended its claim.
     pub(super) fn lost(&mut self, claim: u64, gone: Gone) {
-        let Some((id, _)) = self.claims.remove(&claim) else { return };
-        if let Some(caller) = self.callers.get_mut(id) {
-            log::info!("cluster {}: claim {claim} of {}: {gone}", self.options.name, caller.owner);
+        let Some(claimed) = self.claims.remove(&claim) else { return };
+        let cause = gone.text(|host| self.name_of(host));
+        if let Some(caller) = self.callers.get_mut(claimed.caller) {
+            log::info!("cluster {}: claim {claim} of {}: {cause}", self.options.name, caller.owner);
             caller.say(0, &Say::Lost(claim, gone));
         }
     }
@@ -195,8 +215,18 @@ impl Cluster {
         let records: Vec<_> =
             self.node.members().iter().map(|m| (m.record, m.is_up(), m.since)).collect();
         let mut hosts = Vec::with_capacity(records.len());
+        let (me, first) = (self.node.me().host, self.sessions.key_ids()[0]);
         for (record, is_up, since) in records {
-            let names = self.node.directory().0.origin(record.host).map_or(0, |o| o.len());
+            let is_me = record.host == me;
+            let key = match is_me {
+                true => Some(first),
+                false => self.sessions.key_of(record.address).filter(|_| is_up),
+            };
+            // Names of a host that is gone, or is not heard, are kept for its return and hidden.
+            let is_shown = is_up && (is_me || !self.is_cut_off);
+            let origin = self.node.directory().0.origin(record.host).filter(|_| is_shown);
+            let is_program = |b: &&Binding| b.name.kind >= Policy::RESERVED;
+            let names = origin.map_or(0, |o| o.bindings().filter(is_program).count());
             let link = self.node.links().get(record.host);
             let round_trip = link.and_then(|l| l.round_trip).unwrap_or_default();
             hosts.push(Host {
@@ -211,9 +241,8 @@ impl Cluster {
                 round_trip_ns: round_trip.as_nanos() as u64,
                 probes: link.map_or(0, |l| l.probes),
                 answers: link.map_or(0, |l| l.answers),
-                key: self.sessions.key_of(record.address).unwrap_or(0),
-                // The agent's own is not counted.
-                names: names.saturating_sub(1) as u32,
+                key: key.unwrap_or(0),
+                names: names as u32,
                 name: self.name_of(record.host),
             });
         }

@@ -42,6 +42,16 @@ pub const HOSTS: u32 = 0;
 /// The number that no user has.
 const NOBODY: u32 = u32::MAX;
 
+/// A claim of a program of this host.
+struct Claimed {
+    /// The connection that made it.
+    caller: CallerId,
+    /// The request that waits for the outcome, until it is decided.
+    asked: Option<u32>,
+    /// Messages to the name go to the program.
+    takes_mail: bool,
+}
+
 /// The agent's part in a cluster.
 pub struct Cluster {
     options: ClusterOptions,
@@ -52,8 +62,8 @@ pub struct Cluster {
     keys: KeyFile,
     keys_at: Instant,
     callers: Callers,
-    /// Claims that hold or are being decided: the connection, and the serial of the request.
-    claims: BTreeMap<u64, (CallerId, Option<u32>)>,
+    /// Claims that hold or are being decided.
+    claims: BTreeMap<u64, Claimed>,
     subscriptions: BTreeMap<SubscriptionId, CallerId>,
     mail: post::Mail,
     is_cut_off: bool,
@@ -122,7 +132,7 @@ impl Cluster {
         let (file, keys) = KeyFile::open(&path, user).map_err(|e| LinkError::System {
             what: "reading the key of the cluster".into(),
             source: io::Error::other(e.to_string()),
-            fix: "`weft cluster init` makes a key; each host of the cluster has a copy",
+            fix: "`weft cluster --help` shows the steps",
         })?;
         let mut finder = Finder::new(&options.join, options.port, now);
         let ip = options.address.unwrap_or_else(|| own_address(&finder.given().collect()));
@@ -245,6 +255,10 @@ impl Cluster {
         let name = &self.options.name;
         match notice {
             Notice::Found(at) => self.node.join(now, [at]),
+            Notice::Behind(at) => log::info!(
+                "cluster {name}: host {} does not have the new key yet; the old one is in use",
+                self.host_at(at)
+            ),
             Notice::Dropped(from, why) => log::warn!(
                 "cluster {name}: what the agent at {from} sends is dropped: {}",
                 why.text()
@@ -255,6 +269,12 @@ impl Cluster {
                 why.text()
             ),
         }
+    }
+
+    /// Returns the name of the host whose agent has an address.
+    fn host_at(&self, address: SocketAddr) -> String {
+        let member = self.node.members().iter().find(|m| m.record.address == address);
+        member.map_or_else(|| address.to_string(), |m| self.name_of(m.record.host))
     }
 
     /// Returns the name of a host; its address as long as the name has not come.
@@ -271,7 +291,14 @@ impl Cluster {
         match event {
             Event::Member(e) => {
                 let name = self.name_of(e.host);
-                log::info!("cluster {}: host {name}: {e}", self.options.name);
+                let cause = e.cause.text(|host| self.name_of(host));
+                log::info!(
+                    "cluster {}: host {name} {} (incarnation {}, step {}): {cause}",
+                    self.options.name,
+                    if e.is_up() { "joined" } else { "gone" },
+                    e.life.incarnation,
+                    e.number,
+                );
                 let is_up = e.is_up();
                 let say = Say::Member(e.seq, e.host, name, e.life, e.number, is_up, e.cause);
                 self.tell_hosts(&say);
@@ -291,17 +318,19 @@ impl Cluster {
                 self.tell_hosts(&Say::Hears(!self.is_cut_off));
             }
             Event::Superseded { by, address } => log::error!(
-                "cluster {}: another agent of this host, at {address}, took its place (life {by}): \
-                 this one is no member any more; end one of the two",
-                self.options.name
+                "cluster {}: another agent of this host, at {address}, took its place \
+                 (incarnation {}): this one is no member any more; end one of the two",
+                self.options.name,
+                by.incarnation
             ),
             Event::OtherVersion { from, version } => log::warn!(
                 "cluster {}: the agent at {from} speaks version {version} of names",
                 self.options.name
             ),
             Event::Crowded { host } => log::warn!(
-                "cluster {}: host {host} is not taken in: the table is full",
-                self.options.name
+                "cluster {}: host {} is not taken in: the table is full",
+                self.options.name,
+                self.name_of(host)
             ),
             Event::Claimed(ClaimId(claim)) => self.decided(claim, Ok(())),
             Event::Refused { claim, holder } => {

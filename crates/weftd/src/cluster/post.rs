@@ -6,11 +6,19 @@ use std::collections::BTreeMap;
 use weft_cluster::local::{Say, MAIL_MAX};
 use weft_cluster::mail::{Outcome, Post, Receiver};
 use weft_cluster::names::node::ClaimId;
-use weft_cluster::names::{Binding, BindingId, HostId, Life, Owner, Pick};
+use weft_cluster::names::{BindingId, HostId, Life, Owner, Pick};
 use weft_core::Instant;
 
 /// Requests of one connection whose messages are under way.
 const OF_CALLER: usize = 64;
+
+/// The name that a message goes to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Address {
+    pub kind: u32,
+    pub lower: u32,
+    pub upper: u32,
+}
 
 /// A message that a program sent, until all its receivers have it or not.
 struct Sent {
@@ -18,8 +26,8 @@ struct Sent {
     serial: u32,
     left: usize,
     failed: Option<Outcome>,
-    /// A message to one owner goes to another one, once, if the first has vanished.
-    again: Option<(u32, u32, Vec<u8>)>,
+    /// A message to one owner goes to another one, once, if the first has vanished or takes none.
+    again: Option<(Address, Vec<u8>)>,
     first: BindingId,
 }
 
@@ -28,6 +36,8 @@ pub struct Mail {
     post: Post,
     sent: BTreeMap<u64, Sent>,
     next: u64,
+    /// Messages to one owner of several instances, which take turns.
+    turn: u64,
     /// The request that each message under way belongs to.
     request_of: BTreeMap<u64, u64>,
     /// The claim of each name of this host that holds.
@@ -40,6 +50,7 @@ impl Mail {
             post: Post::new(weft_link::random_u64()),
             sent: BTreeMap::new(),
             next: 0,
+            turn: 0,
             request_of: BTreeMap::new(),
             held: BTreeMap::new(),
         }
@@ -68,7 +79,7 @@ impl Cluster {
         now: Instant,
         id: CallerId,
         serial: u32,
-        (kind, instance): (u32, u32),
+        name: Address,
         all: bool,
         payload: Vec<u8>,
     ) -> Vec<Say> {
@@ -80,29 +91,40 @@ impl Cluster {
         if self.mail.sent.values().filter(|s| s.caller == id).count() >= OF_CALLER {
             return refused("too many messages of this program are under way");
         }
-        let to: Vec<Binding> = match all {
-            true => {
-                let (directory, policy) = self.node.directory();
-                directory.all(policy, owner.user, kind, instance, instance).cloned().collect()
-            }
-            false => {
-                let one = self.node.look_up(owner.user, kind, instance, Pick::Turn);
-                one.cloned().into_iter().collect()
-            }
+        let to: Vec<BindingId> = match all {
+            true => self.owners(owner.user, name).collect(),
+            false => self.next_owner(owner.user, name).into_iter().collect(),
         };
-        let Some(first) = to.first().map(|b| b.id) else {
+        let Some(first) = to.first().copied() else {
             return refused("nobody has the name");
         };
         self.mail.next += 1;
         let request = self.mail.next;
-        let again = (!all).then(|| (kind, instance, payload.clone()));
+        let again = (!all).then(|| (name, payload.clone()));
         let left = to.len();
         let sent = Sent { caller: id, serial, left, failed: None, again, first };
         self.mail.sent.insert(request, sent);
-        for binding in &to {
-            self.carry(now, request, binding.id, owner, payload.clone());
+        for id in to {
+            self.carry(now, request, id, owner, payload.clone());
         }
         Vec::new()
+    }
+
+    /// Returns the claims of a name that a user sees.
+    fn owners(&self, user: u32, name: Address) -> impl Iterator<Item = BindingId> + '_ {
+        let (directory, policy) = self.node.directory();
+        directory.all(policy, user, name.kind, name.lower, name.upper).map(|b| b.id)
+    }
+
+    /// Returns the claim of a name whose turn it is.
+    fn next_owner(&mut self, user: u32, name: Address) -> Option<BindingId> {
+        if name.lower == name.upper {
+            return self.node.look_up(user, name.kind, name.lower, Pick::Turn).map(|b| b.id);
+        }
+        let count = self.owners(user, name).count().max(1) as u64;
+        self.mail.turn += 1;
+        let turn = (self.mail.turn % count) as usize;
+        self.owners(user, name).nth(turn)
     }
 
     /// Sends a message to one claim.
@@ -133,7 +155,11 @@ impl Cluster {
         payload: Vec<u8>,
     ) -> Outcome {
         let id = self.mail.held.get(&claim).copied().filter(|_| life == self.node.me().life);
-        let caller = id.and_then(|id| self.claims.get(&id)).map(|(caller, _)| *caller);
+        let claimed = id.and_then(|id| self.claims.get(&id));
+        if claimed.is_some_and(|c| !c.takes_mail) {
+            return Outcome::Deaf;
+        }
+        let caller = claimed.map(|c| c.caller);
         match (id, caller.and_then(|caller| self.callers.get_mut(caller))) {
             (Some(id), Some(caller)) if caller.has_room() => {
                 caller.say(0, &Say::Mail(id, host, from, payload));
@@ -194,11 +220,11 @@ impl Cluster {
         let Some(sent) = self.mail.sent.get_mut(&request) else { return };
         let owner = self.callers.get_mut(sent.caller).map(|c| c.owner);
         let (again, first) = (sent.again.take(), sent.first);
-        if let (Outcome::Vanished, Some((kind, instance, payload)), Some(owner)) =
+        if let (Outcome::Vanished | Outcome::Deaf, Some((name, payload)), Some(owner)) =
             (outcome, again, owner)
         {
-            let other = self.node.look_up(owner.user, kind, instance, Pick::Turn);
-            if let Some(other) = other.map(|b| b.id).filter(|id| *id != first) {
+            let other = self.next_owner(owner.user, name);
+            if let Some(other) = other.filter(|id| *id != first) {
                 return self.carry(now, request, other, owner, payload);
             }
         }

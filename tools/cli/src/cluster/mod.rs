@@ -17,9 +17,10 @@ use weft_cluster::{KeyFile, Names};
 /// other, which `init` makes and you copy to each host.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Examples, on two hosts a and b:
+Examples, on two hosts a and b, as a user; root's key is /etc/weft/cluster.key:
   a$ weft cluster init                          the key, in ~/.config/weft/cluster.key
-  a$ scp -p ~/.config/weft/cluster.key b:.config/weft/     (make the folder there first)
+  a$ ssh b mkdir -p .config/weft
+  a$ scp -p ~/.config/weft/cluster.key b:.config/weft/
   a$ weftd --cluster lab &
   b$ weftd --cluster lab --join a &
   b$ weft cluster status")]
@@ -36,8 +37,8 @@ enum Action {
     /// Nothing is overwritten.
     Init {
         /// The file [/etc/weft/cluster.key for root, ~/.config/weft/cluster.key for other users]
-        #[arg(long, value_name = "FILE")]
-        out: Option<PathBuf>,
+        #[arg(value_name = "FILE")]
+        file: Option<PathBuf>,
     },
     /// Put a new key in front of the present one, which stays good until the next rotation
     ///
@@ -82,12 +83,12 @@ fn key_file(given: &Option<PathBuf>) -> PathBuf {
     given.clone().unwrap_or_else(|| KeyFile::usual(geteuid().is_root()))
 }
 
-fn init(out: &Option<PathBuf>) -> Result<()> {
-    let path = key_file(out);
+fn init(file: &Option<PathBuf>) -> Result<()> {
+    let path = key_file(file);
     KeyFile::init(&path)?;
     println!("the key of a new cluster is in {}", path.display());
     println!("copy it to each host, for its owner alone (scp -p), then on each:");
-    let option = match out {
+    let option = match file {
         Some(_) => format!(" --cluster-key {}", path.display()),
         None => String::new(),
     };
@@ -106,7 +107,7 @@ fn rotate(file: &Option<PathBuf>) -> Result<()> {
 /// Runs the subcommand.
 pub fn run(args: Args) -> Result<ExitCode> {
     match args.action {
-        Action::Init { out } => init(&out)?,
+        Action::Init { file } => init(&file)?,
         Action::Rotate { file } => rotate(&file)?,
         Action::Status { json, counters } => {
             let mut names = Names::connect()?;
@@ -115,7 +116,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
                 print!("{}", names.report()?);
             }
         }
-        Action::Watch { json, count } => show::watch(&Names::connect()?, json, count)?,
+        Action::Watch { json, count } => show::watch(&mut Names::connect()?, json, count)?,
         Action::Top { interval, json } => {
             if !(0.05..=3600.0).contains(&interval) {
                 misuse!("--interval {interval}: give seconds from 0.05 to 3600");

@@ -4,6 +4,7 @@ use anyhow::Result;
 use serde::Serialize;
 use std::time::Duration;
 use weft_cluster::local::{Host, Say};
+use weft_cluster::names::{Cause, HostId};
 use weft_cluster::Names;
 
 #[derive(Serialize)]
@@ -13,7 +14,7 @@ struct Row<'a> {
     address: String,
     up: bool,
     cause: String,
-    life: String,
+    incarnation: u64,
     step: u32,
     since_s: f64,
     agent: u32,
@@ -25,15 +26,21 @@ struct Row<'a> {
     here: bool,
 }
 
-fn row<'a>(host: &'a Host, names: &Names) -> Row<'a> {
+/// Returns the cause of a host's last step, with the names of hosts.
+fn cause(hosts: &[Host], cause: &Cause) -> String {
+    let known = |id: HostId| hosts.iter().find(|h| h.host == id).map(|h| h.name.clone());
+    cause.text(|id| known(id).unwrap_or_else(|| id.to_string()))
+}
+
+fn row<'a>(host: &'a Host, hosts: &[Host], names: &Names) -> Row<'a> {
     let round_trip = host.round_trip_ns as f64 / 1e3;
     Row {
         name: &host.name,
         host: host.host.to_string(),
         address: host.address.to_string(),
         up: host.is_up,
-        cause: host.cause.to_string(),
-        life: host.life.to_string(),
+        cause: cause(hosts, &host.cause),
+        incarnation: host.life.incarnation,
         step: host.step,
         since_s: host.since_ms as f64 / 1e3,
         agent: host.agent,
@@ -60,7 +67,7 @@ pub fn status(names: &mut Names, json: bool) -> Result<()> {
     hosts.sort_by(|a, b| (!a.is_up, &a.name, a.host).cmp(&(!b.is_up, &b.name, b.host)));
     if json {
         for host in &hosts {
-            println!("{}", serde_json::to_string(&row(host, names))?);
+            println!("{}", serde_json::to_string(&row(host, &hosts, names))?);
         }
         return Ok(());
     }
@@ -90,7 +97,7 @@ pub fn status(names: &mut Names, json: bool) -> Result<()> {
             host.address.to_string(),
             age(host.since_ms),
             host.names,
-            host.cause,
+            cause(&hosts, &host.cause),
         );
     }
     Ok(())
@@ -103,7 +110,7 @@ enum Event {
         number: u64,
         host: String,
         name: String,
-        life: String,
+        incarnation: u64,
         step: u32,
         up: bool,
         cause: String,
@@ -114,17 +121,20 @@ enum Event {
 }
 
 /// Prints events of hosts as they come.
-pub fn watch(names: &Names, json: bool, count: Option<u64>) -> Result<()> {
+pub fn watch(names: &mut Names, json: bool, count: Option<u64>) -> Result<()> {
     let mut events = names.watch_hosts()?;
     let mut left = count.unwrap_or(u64::MAX);
     while left > 0 {
         let Some(say) = events.next(Duration::from_secs(3600))? else { continue };
         let (text, event) = match say {
-            Say::Member(number, host, name, life, step, up, cause) => {
+            Say::Member(number, host, name, life, step, up, why) => {
                 let verb = if up { "joined" } else { "gone" };
-                let text = format!("{number} {name} {verb} (life {life}, step {step}): {cause}");
-                let (host, life, cause) = (host.to_string(), life.to_string(), cause.to_string());
-                (text, Event::Host { number, host, name, life, step, up, cause })
+                let cause = cause(&names.hosts()?, &why);
+                let (host, incarnation) = (host.to_string(), life.incarnation);
+                let text = format!(
+                    "{number} {name} {verb}: {cause} (incarnation {incarnation}, step {step})"
+                );
+                (text, Event::Host { number, host, name, incarnation, step, up, cause })
             }
             Say::Hears(hears) => {
                 let text = match hears {

@@ -4,18 +4,25 @@ mod show;
 
 use anyhow::{bail, Context, Result};
 use clap::{Subcommand, ValueEnum};
+use show::HostNames;
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::{Command, ExitCode};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use weft_cluster::client::Event;
-use weft_cluster::names::{Mode, Pick};
+use weft_cluster::names::{Binding, Mode, Pick};
 use weft_cluster::{Name, Names, NamesError, Spec};
+
+/// Time between two lines about owners that are waited for, as ranks report waits.
+const REPORT: Duration = Duration::from_secs(5);
 
 /// Claim, find and watch names of programs, on all hosts of a cluster
 ///
 /// A name is a word, or a type as a number, and an instance or a range of instances: pump, pump:7,
-/// 1000:0-9. A program claims it, and it is gone when the program ends, on all hosts and with the
-/// cause. Look-ups are answered by the agent of this host (`weftd --cluster`).
+/// 1000:0-9; one without instance stands for all. A program claims it, and it is gone when the
+/// program ends, on all hosts and with the cause. Look-ups are answered by the agent of this host
+/// (`weftd --cluster`).
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -31,11 +38,11 @@ pub struct Args {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Choice {
-    /// By turns
+    /// One of all owners, from any on
     Turn,
-    /// One of this host first
+    /// One of those of this host, if there are any; otherwise as turn
     Nearest,
-    /// All
+    /// All owners
     All,
 }
 
@@ -63,6 +70,8 @@ enum Action {
     },
     Claim(Claim),
     /// Wait until a name has so many owners, and print them
+    ///
+    /// Says on stderr now and then how many are there.
     Wait {
         /// The name
         name: Name,
@@ -77,6 +86,8 @@ enum Action {
         json: bool,
     },
     /// Print the address of a name's owner
+    ///
+    /// Fails if nobody has the name, or if its owners gave no address.
     Resolve {
         /// The name
         name: Name,
@@ -89,9 +100,10 @@ enum Action {
     },
     /// Send a message to an owner of a name, or to all
     ///
-    /// Ends with status 1 and the reason if the message did not arrive.
+    /// Ends with status 1 and the reason if the message did not arrive: nobody has the name, or its
+    /// owner claims it without `--messages`.
     Send {
-        /// The name; its first instance counts
+        /// The name; without an instance it stands for all
         name: Name,
         /// The message
         message: String,
@@ -102,6 +114,9 @@ enum Action {
 }
 
 /// Claim a name for as long as a command runs, or until Ctrl-C
+///
+/// A name without `--at` and `--endpoint` is a mark: others see that it is there and wait for it,
+/// and find no address.
 #[derive(Debug, clap::Args)]
 struct Claim {
     /// The name
@@ -121,7 +136,7 @@ struct Claim {
     /// A word to read, where the type is a number
     #[arg(long, value_name = "WORD")]
     alias: Option<String>,
-    /// Print messages that are sent to the name
+    /// Take messages that are sent to the name, and print them; without it they go back
     #[arg(long)]
     messages: bool,
     /// Command that runs meanwhile
@@ -141,16 +156,35 @@ fn seconds(value: f64) -> Result<Duration> {
     }
 }
 
+/// Checks that a command can be started, before its name is claimed.
+fn check_command(command: &str) -> Result<()> {
+    let is_program = |file: &Path| {
+        let about = std::fs::metadata(file);
+        about.is_ok_and(|a| a.is_file() && a.permissions().mode() & 0o111 != 0)
+    };
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    let found = match command.contains('/') {
+        true => is_program(Path::new(command)),
+        false => std::env::split_paths(&folders).any(|folder| is_program(&folder.join(command))),
+    };
+    match found {
+        true => Ok(()),
+        false => bail!("there is no command {command}: give its path, or put it in PATH"),
+    }
+}
+
 fn claim(args: &Claim) -> Result<ExitCode> {
+    args.command.first().map_or(Ok(()), |command| check_command(command))?;
     let mut names = Names::connect()?;
     let mut spec = Spec::new(&args.name);
     if let Some(alias) = &args.alias {
         spec = spec.alias(alias);
     }
     spec = args.at.map_or(spec.clone(), |at| spec.address(at));
-    // A name has to lead somewhere; this process stands for one that has no address.
-    let endpoint = args.endpoint.or(args.at.is_none().then(|| std::process::id().into()));
-    spec = endpoint.map_or(spec.clone(), |id| spec.endpoint(id));
+    spec = args.endpoint.map_or(spec.clone(), |id| spec.endpoint(id));
+    if args.messages {
+        spec = spec.messages();
+    }
     if args.unique {
         spec = spec.unique();
     }
@@ -161,7 +195,7 @@ fn claim(args: &Claim) -> Result<ExitCode> {
     println!("claimed {} on {}", args.name, names.cluster());
     weft_run::out::flush();
     if args.command.is_empty() {
-        return hold(&mut names, number, args.messages);
+        return hold(&mut names, number);
     }
     let mut child = Command::new(&args.command[0]);
     let mut child = child
@@ -174,7 +208,7 @@ fn claim(args: &Claim) -> Result<ExitCode> {
             return Ok(ExitCode::from(status.code().map_or(1, |code| code as u8)));
         }
         match names.event(Duration::from_millis(50)) {
-            Ok(event) => tell(event, args.messages),
+            Ok(event) => tell(&mut names, event),
             Err(why) => {
                 let _ = child.wait();
                 return Err(why.into());
@@ -183,10 +217,13 @@ fn claim(args: &Claim) -> Result<ExitCode> {
     }
 }
 
-fn tell(event: Option<Event>, messages: bool) {
+fn tell(names: &mut Names, event: Option<Event>) {
     match event {
-        Some(Event::Lost { gone, .. }) => eprintln!("weft: the claim has ended: {gone}"),
-        Some(Event::Mail { payload, .. }) if messages => {
+        Some(Event::Lost { gone, .. }) => {
+            let cause = gone.text(|host| HostNames::new(names).of(host));
+            eprintln!("weft: the claim has ended: {cause}");
+        }
+        Some(Event::Mail { payload, .. }) => {
             println!("{}", String::from_utf8_lossy(&payload));
             weft_run::out::flush();
         }
@@ -194,15 +231,16 @@ fn tell(event: Option<Event>, messages: bool) {
     }
 }
 
-fn hold(names: &mut Names, claim: u64, messages: bool) -> Result<ExitCode> {
+fn hold(names: &mut Names, claim: u64) -> Result<ExitCode> {
     loop {
         let event = names.event(Duration::from_secs(3600))?;
         if let Some(Event::Lost { claim: lost, gone }) = &event {
             if *lost == claim {
-                bail!("the claim has ended: {gone}");
+                let cause = gone.text(|host| HostNames::new(names).of(host));
+                bail!("the claim has ended: {cause}");
             }
         }
-        tell(event, messages);
+        tell(names, event);
     }
 }
 
@@ -216,10 +254,41 @@ fn resolve(name: &Name, pick: Choice, json: bool) -> Result<()> {
     if found.is_empty() {
         bail!("nobody has the name {name}; `weft names list` shows all names");
     }
+    let leads = |b: &Binding| b.name.address.is_some() || b.name.endpoint != 0;
+    if !json && !found.iter().any(leads) {
+        bail!(
+            "{name} is there, and its owner gave no address: `weft names list` shows the owner, \
+             `weft names claim --at` gives an address"
+        );
+    }
+    let mut hosts = HostNames::new(&mut names);
+    for binding in found.iter().filter(|b| json || leads(b)) {
+        match json {
+            true => println!("{}", show::json(binding, &mut hosts)?),
+            false => println!("{}", show::place(binding)),
+        }
+    }
+    Ok(())
+}
+
+/// Waits for owners, and says now and then how many are there.
+fn wait(name: &Name, count: usize, limit: Duration, json: bool) -> Result<()> {
+    let mut names = Names::connect()?;
+    let end = Instant::now() + limit;
+    let found = loop {
+        let left = end.saturating_duration_since(Instant::now());
+        match names.wait(name, count, left.min(REPORT)) {
+            Err(NamesError::Timeout { found, wanted, .. }) if left > REPORT => {
+                eprintln!("weft: waiting for {name}: {found} of {wanted} owners are there");
+            }
+            outcome => break outcome?,
+        }
+    };
+    let mut hosts = HostNames::new(&mut names);
     for binding in &found {
         match json {
-            true => println!("{}", show::json(binding, &names)?),
-            false => println!("{}", show::place(binding)),
+            true => println!("{}", show::json(binding, &mut hosts)?),
+            false => println!("{}", show::line(binding, &mut hosts)),
         }
     }
     Ok(())
@@ -232,22 +301,15 @@ pub fn run(args: Args) -> Result<ExitCode> {
         Action::Watch { name, json, first_last, timeout } => {
             let mode = if first_last { Mode::FirstLast } else { Mode::Each };
             let timeout = timeout.map(seconds).transpose()?;
-            show::watch(&Names::connect()?, &name, mode, timeout, json)?;
+            show::watch(&mut Names::connect()?, &name, mode, timeout, json)?;
         }
         Action::Claim(args) => return claim(&args),
         Action::Wait { name, count, timeout, json } => {
-            let mut names = Names::connect()?;
-            let found = names.wait(&name, count, seconds(timeout)?)?;
-            for binding in &found {
-                match json {
-                    true => println!("{}", show::json(binding, &names)?),
-                    false => println!("{}", show::line(binding)),
-                }
-            }
+            wait(&name, count, seconds(timeout)?, json)?;
         }
         Action::Resolve { name, pick, json } => resolve(&name, pick, json)?,
         Action::Send { name, message, all } => {
-            let sent = Names::connect()?.send(name.kind, name.lower, all, message.as_bytes());
+            let sent = Names::connect()?.send(&name, all, message.as_bytes());
             sent.map_err(|why| match why {
                 NamesError::Refused(why) => anyhow::anyhow!("{name}: {why}"),
                 other => other.into(),

@@ -2,9 +2,32 @@
 
 use anyhow::Result;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::time::Duration;
-use weft_cluster::names::{Binding, Mode, Notice, Policy, Scope};
+use weft_cluster::names::{Binding, HostId, Mode, Notice, Policy, Scope};
 use weft_cluster::{Name, Names};
+
+/// The names of hosts, asked for once, and again where a host is not among them.
+pub struct HostNames<'a> {
+    names: &'a mut Names,
+    known: BTreeMap<HostId, String>,
+}
+
+impl<'a> HostNames<'a> {
+    /// Makes it without names.
+    pub fn new(names: &'a mut Names) -> HostNames<'a> {
+        HostNames { names, known: BTreeMap::new() }
+    }
+
+    /// Returns the name of a host; its number where the agent does not know it.
+    pub fn of(&mut self, host: HostId) -> String {
+        if !self.known.contains_key(&host) {
+            let hosts = self.names.hosts().unwrap_or_default();
+            self.known.extend(hosts.into_iter().map(|h| (h.host, h.name)));
+        }
+        self.known.entry(host).or_insert_with(|| host.to_string()).clone()
+    }
+}
 
 #[derive(Serialize)]
 struct Row {
@@ -17,6 +40,7 @@ struct Row {
     address: Option<String>,
     endpoint: Option<String>,
     host: String,
+    host_name: String,
     here: bool,
     user: u32,
     process: u32,
@@ -25,7 +49,7 @@ struct Row {
     scope: &'static str,
 }
 
-fn row(binding: &Binding, names: &Names) -> Row {
+fn row(binding: &Binding, hosts: &mut HostNames<'_>) -> Row {
     let claim = &binding.name;
     Row {
         name: Name::of(binding).to_string(),
@@ -36,7 +60,8 @@ fn row(binding: &Binding, names: &Names) -> Row {
         address: claim.address.map(|a| a.to_string()),
         endpoint: (claim.endpoint != 0).then(|| format!("{:016x}", claim.endpoint)),
         host: binding.id.host.to_string(),
-        here: binding.id.host == names.host(),
+        host_name: hosts.of(binding.id.host),
+        here: binding.id.host == hosts.names.host(),
         user: claim.owner.user,
         process: claim.owner.process,
         unique: claim.unique,
@@ -46,20 +71,21 @@ fn row(binding: &Binding, names: &Names) -> Row {
 }
 
 /// Returns a name as one JSON object.
-pub fn json(binding: &Binding, names: &Names) -> Result<String> {
-    Ok(serde_json::to_string(&row(binding, names))?)
+pub fn json(binding: &Binding, hosts: &mut HostNames<'_>) -> Result<String> {
+    Ok(serde_json::to_string(&row(binding, hosts))?)
 }
 
 /// Returns the place where a name is served.
 pub fn place(binding: &Binding) -> String {
-    match binding.name.address {
-        Some(address) => address.to_string(),
-        None => format!("endpoint {:016x}", binding.name.endpoint),
+    match (binding.name.address, binding.name.endpoint) {
+        (Some(address), _) => address.to_string(),
+        (None, 0) => "no address".into(),
+        (None, endpoint) => format!("endpoint {endpoint:016x}"),
     }
 }
 
 /// Returns a name in one line.
-pub fn line(binding: &Binding) -> String {
+pub fn line(binding: &Binding, hosts: &mut HostNames<'_>) -> String {
     let claim = &binding.name;
     let mut words = String::new();
     for (is, word) in
@@ -69,7 +95,7 @@ pub fn line(binding: &Binding) -> String {
             words.push_str(word);
         }
     }
-    let (name, host) = (Name::of(binding).to_string(), binding.id.host);
+    let (name, host) = (Name::of(binding).to_string(), hosts.of(binding.id.host));
     let place = place(binding);
     format!("{name:<24} {place:<27} host {host}, {}{words}", claim.owner)
 }
@@ -78,10 +104,12 @@ pub fn line(binding: &Binding) -> String {
 pub fn list(names: &mut Names, as_json: bool) -> Result<()> {
     // Agents publish their hosts among the types that are theirs.
     let is_program = |b: &&Binding| b.name.kind >= Policy::RESERVED;
-    for binding in names.list()?.iter().filter(is_program) {
+    let all = names.list()?;
+    let mut hosts = HostNames::new(names);
+    for binding in all.iter().filter(is_program) {
         match as_json {
-            true => println!("{}", json(binding, names)?),
-            false => println!("{}", line(binding)),
+            true => println!("{}", json(binding, &mut hosts)?),
+            false => println!("{}", line(binding, &mut hosts)),
         }
     }
     Ok(())
@@ -99,24 +127,26 @@ enum Event {
 
 /// Prints the owners of a name, then each that comes and goes.
 pub fn watch(
-    names: &Names,
+    names: &mut Names,
     name: &Name,
     mode: Mode,
     timeout: Option<Duration>,
     as_json: bool,
 ) -> Result<()> {
     let mut watch = names.watch(name, mode, timeout)?;
+    let hosts = &mut HostNames::new(names);
     loop {
         let Some(event) = watch.next(Duration::from_secs(3600))? else { continue };
         let seq = event.seq;
         let (text, event) = match &event.notice {
             Notice::Published(b) => {
-                (format!("published {}", line(b)), Event::Published { seq, binding: row(b, names) })
+                let text = format!("published {}", line(b, hosts));
+                (text, Event::Published { seq, binding: row(b, hosts) })
             }
             Notice::Withdrawn(b, gone) => {
-                let (binding, cause) = (row(b, names), gone.to_string());
+                let (binding, cause) = (row(b, hosts), gone.text(|host| hosts.of(host)));
                 (
-                    format!("withdrawn {}: {cause}", line(b)),
+                    format!("withdrawn {}: {cause}", line(b, hosts)),
                     Event::Withdrawn { seq, binding, cause },
                 )
             }

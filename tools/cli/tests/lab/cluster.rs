@@ -34,9 +34,9 @@ fn cluster__two_hosts_and_two_programs_find_each_other_by_name() {
     let Some(lab) = Lab::up(&["2"]) else { return };
     let folder = std::env::temp_dir().join(format!("weft-lab-cluster-{}", lab.name));
     let key = folder.join("cluster.key").display().to_string();
-    let made = said(&lab, "h1", &format!("cluster init --out {key}"));
+    let made = said(&lab, "h1", &format!("cluster init {key}"));
     assert!(made.contains("--cluster-key"), "{made}");
-    let again = weft(&lab, "h1", &format!("cluster init --out {key}")).output().unwrap();
+    let again = weft(&lab, "h1", &format!("cluster init {key}")).output().unwrap();
     assert!(text(&again.stderr).contains("exists already"), "{}", text(&again.stderr));
     let _one = agent(&lab, "h1", &["--cluster-key", &key]);
     let _two = agent(&lab, "h2", &["--cluster-key", &key, "--join", "h1"]);

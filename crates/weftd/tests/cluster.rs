@@ -179,10 +179,11 @@ fn unique__a_second_claimant_is_refused_and_told_by_whom() {
     let folder = Folder::new();
     let agents = cluster(&folder, 2, "");
     let (mut one, mut other) = (agents[0].names(), agents[1].names());
-    let claim = one.claim(&spec("boss", 1).unique()).unwrap();
+    let (claim, host) = (one.claim(&spec("boss", 1).unique()).unwrap(), one.host().to_string());
     for names in [&mut one, &mut other] {
         let why = names.claim(&spec("boss", 2).unique()).unwrap_err().to_string();
         assert!(why.contains("has the name"), "{why}");
+        assert!(!why.contains(&host), "a host is called by its name: {why}");
     }
     one.withdraw(claim).unwrap();
     until("it is free", || other.claim(&spec("boss", 2).unique()).is_ok());
@@ -211,7 +212,7 @@ fn key__is_refused_if_others_may_read_it_and_is_rotated_while_all_go_on() {
     let keys = KeyFile::rotate(&folder.key(), weftd::sys::effective_user()).unwrap();
     let new = keys.all()[0].public_id();
     let uses = |a: &Agent| a.hosts().iter().filter(|h| h.key == new).count();
-    until("the new key is in use", || agents.iter().all(|a| uses(a) == 1));
+    until("the new key is in use", || agents.iter().all(|a| uses(a) == 2));
     assert!(agents.iter().all(|a| a.ups() == 2));
     let open = std::fs::Permissions::from_mode(0o644);
     std::fs::set_permissions(folder.key(), open).unwrap();
@@ -234,9 +235,12 @@ fn agents__that_die_leave_or_return_are_told_with_the_cause() {
     names.claim(&spec("last:1", 1)).unwrap();
     let mut watch = watcher.watch(&name("last"), Mode::Each, None).unwrap();
     while !matches!(next(&mut watch), Notice::Published(_)) {}
+    assert_eq!(of(&agents, &agents[2].address).names, 1);
     let (left, killed) = (agents[1].address.clone(), agents[2].address.clone());
     agents.pop().unwrap().end("-KILL");
     until("it is lost", || matches!(of(&agents, &killed).cause, Cause::Lost { .. }));
+    let lost = of(&agents, &killed);
+    assert_eq!((lost.names, lost.key), (0, 0), "nothing of it is there");
     let gone = loop {
         if let Notice::Withdrawn(_, gone) = next(&mut watch) {
             break gone;
@@ -277,12 +281,12 @@ fn send__reaches_one_owner_or_all_and_comes_back_if_nobody_has_it() {
     let folder = Folder::new();
     let agents = cluster(&folder, 2, "");
     let (mut here, mut there) = (agents[0].names(), agents[1].names());
-    let claims = [&mut here, &mut there].map(|names| names.claim(&spec("ear:1", 1)).unwrap());
+    let ear = spec("ear:1", 1).messages();
+    let claims = [&mut here, &mut there].map(|names| names.claim(&ear).unwrap());
     let mut sender = agents[0].names();
     sender.wait(&name("ear:1"), 2, LIMIT).unwrap();
     let long: Vec<u8> = (0..66_000).map(|n| n as u8).collect();
-    let kind = name("ear").kind;
-    sender.send(kind, 1, true, &long).unwrap();
+    sender.send(&name("ear:1"), true, &long).unwrap();
     for (names, claim) in [(&mut here, claims[0]), (&mut there, claims[1])] {
         match names.event(LIMIT).unwrap() {
             Some(Event::Mail { claim: to, host, from, payload }) => {
@@ -293,19 +297,24 @@ fn send__reaches_one_owner_or_all_and_comes_back_if_nobody_has_it() {
         }
     }
     // By turns.
-    sender.send(kind, 1, false, b"a").unwrap();
-    sender.send(kind, 1, false, b"b").unwrap();
-    for names in [&mut here, &mut there] {
-        assert!(matches!(names.event(LIMIT).unwrap(), Some(Event::Mail { .. })));
+    // A name without an instance stands for all.
+    for ear in ["ear:1", "ear"] {
+        sender.send(&name(ear), false, b"a").unwrap();
+        sender.send(&name(ear), false, b"b").unwrap();
+        sender.send(&name(ear), true, b"c").unwrap();
+        for names in [&mut here, &mut there] {
+            for _ in 0..2 {
+                assert!(matches!(names.event(LIMIT).unwrap(), Some(Event::Mail { .. })));
+            }
+        }
     }
-    let why = sender.send(kind, 2, false, b"x").unwrap_err().to_string();
+    let why = sender.send(&name("ear:2"), false, b"x").unwrap_err().to_string();
     assert!(why.contains("nobody has the name"), "{why}");
     let mut deaf = agents[1].names();
-    deaf.claim(&spec("deaf:1", 1)).unwrap();
+    deaf.claim(&spec("deaf:1", 1).messages()).unwrap();
     sender.wait(&name("deaf:1"), 1, LIMIT).unwrap();
-    let deaf_kind = name("deaf").kind;
     let mut why = String::new();
-    until("it is full", || match sender.send(deaf_kind, 1, false, &long) {
+    until("it is full", || match sender.send(&name("deaf:1"), false, &long) {
         Ok(()) => false,
         Err(e) => {
             why = e.to_string();
@@ -313,6 +322,60 @@ fn send__reaches_one_owner_or_all_and_comes_back_if_nobody_has_it() {
         }
     });
     assert!(why.contains("does not read"), "{why}");
+}
+
+#[test]
+fn send__comes_back_from_an_owner_that_takes_no_messages() {
+    let folder = Folder::new();
+    let agents = cluster(&folder, 2, "");
+    for owner in &agents {
+        let mut mute = owner.names();
+        mute.claim(&spec("mute", 1)).unwrap();
+        let mut sender = agents[0].names();
+        sender.wait(&name("mute"), 1, LIMIT).unwrap();
+        for all in [false, true] {
+            let why = sender.send(&name("mute"), all, b"x").unwrap_err().to_string();
+            assert!(why.contains("takes no messages"), "{why}");
+        }
+        // One that takes them gets those to one owner.
+        let mut ear = agents[1].names();
+        ear.claim(&spec("mute", 1).messages()).unwrap();
+        sender.wait(&name("mute"), 2, LIMIT).unwrap();
+        for _ in 0..4 {
+            sender.send(&name("mute"), false, b"x").unwrap();
+            assert!(matches!(ear.event(LIMIT).unwrap(), Some(Event::Mail { .. })));
+        }
+        drop((mute, ear));
+        until("all are gone", || sender.resolve_all(&name("mute")).unwrap().is_empty());
+    }
+}
+
+#[test]
+fn resolve__of_new_processes_comes_to_all_owners() {
+    let folder = Folder::new();
+    let agent = Agent::start(&folder.key(), "--cluster-port 0");
+    let mut owner = agent.names();
+    [1, 2].map(|port| owner.claim(&spec("many", port)).unwrap());
+    for pick in [Pick::Turn, Pick::Nearest] {
+        let mut found = std::collections::BTreeSet::new();
+        until("both were found", || {
+            let mut names = agent.names();
+            found.insert(names.resolve(&name("many"), pick).unwrap().unwrap().name.address);
+            found.len() == 2
+        });
+    }
+}
+
+#[test]
+fn claim__of_a_mark_has_no_address_and_types_of_agents_are_refused_to_all() {
+    let folder = Folder::new();
+    let agent = Agent::start(&folder.key(), "--cluster-port 0 --names-rule all:all:claim");
+    let mut names = agent.names();
+    names.claim(&Spec::new(&name("mark"))).unwrap();
+    let found = names.resolve(&name("mark"), Pick::Turn).unwrap().unwrap();
+    assert_eq!((found.name.address, found.name.endpoint), (None, 0));
+    let why = names.claim(&spec("5:1", 1)).unwrap_err().to_string();
+    assert!(why.contains("below 64") && why.contains("64 to 4294967295"), "{why}");
 }
 
 #[test]

@@ -355,7 +355,9 @@ fn resolve__of_new_processes_comes_to_all_owners() {
     let folder = Folder::new();
     let agent = Agent::start(&folder.key(), "--cluster-port 0");
     let mut owner = agent.names();
-    [1, 2].map(|port| owner.claim(&spec("many", port)).unwrap());
+    for port in [1, 2] {
+        owner.claim(&spec("many", port)).unwrap();
+    }
     for pick in [Pick::Turn, Pick::Nearest] {
         let mut found = std::collections::BTreeSet::new();
         until("both were found", || {

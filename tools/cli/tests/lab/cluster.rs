@@ -26,6 +26,14 @@ fn said(lab: &Lab, host: &str, words: &str) -> String {
     text(&output.stdout)
 }
 
+/// Runs a command on the second host that fails with a text on stderr, and says nothing else.
+fn refused(lab: &Lab, words: &str, why: &str) {
+    let output = weft(lab, "h2", words).output().expect("weft starts");
+    let (said, told) = (text(&output.stdout), text(&output.stderr));
+    assert!(!output.status.success() && told.contains(why), "{words}: {told}");
+    assert_eq!(said, "", "{words}");
+}
+
 #[test]
 fn cluster__two_hosts_and_two_programs_find_each_other_by_name() {
     if !Path::new(WEFT).with_file_name("weftd").is_file() {
@@ -55,6 +63,21 @@ fn cluster__two_hosts_and_two_programs_find_each_other_by_name() {
     assert_eq!((&row["name"], &row["unique"]), (&Value::from("web"), &Value::from(true)));
     let second = weft(&lab, "h2", "names claim web --at 10.1.2.3:81 --unique").output().unwrap();
     assert!(text(&second.stderr).contains("has the name"), "{}", text(&second.stderr));
+    assert!(!text(&second.stderr).contains(row["host"].as_str().unwrap()), "hosts have names");
+    refused(&lab, "names send web hello", "takes no messages");
+    refused(&lab, "names claim cmd -- ./no-such-command", "there is no command ./no-such-command");
+    refused(&lab, "names claim 5:1", "below 64");
+    refused(&lab, "names wait typo --timeout 6", "waiting for typo: 0 of 1 owners");
+    let mut mark = Job::of_marked(weft(&lab, "h1", "names claim mark"), &lab.name).start();
+    mark.lines(1, "claimed mark");
+    assert!(said(&lab, "h2", "names wait mark").contains("no address"));
+    refused(&lab, "names resolve mark", "gave no address");
+    let claim = weft(&lab, "h1", "names claim ear:1 --messages");
+    let mut ear = Job::of_marked(claim, &lab.name).start();
+    ear.lines(1, "claimed ear:1");
+    said(&lab, "h2", "names wait ear");
+    said(&lab, "h2", "names send --all ear hello");
+    ear.lines(1, "hello");
     let run = weft(&lab, "h1", "run --hosts name:nobody true").output().unwrap();
     assert!(text(&run.stderr).contains("nobody has the name"), "{}", text(&run.stderr));
     let _ = std::fs::remove_dir_all(folder);

@@ -154,7 +154,8 @@ impl Cluster {
         publish_host(&mut node, now);
         node.set_policy(Policy::new(options.rules.clone()));
         let sessions = Sessions::new(&options.name, keys, now);
-        log::info!("cluster {}: this host is {host}, at {address}", options.name);
+        let named = host_name();
+        log::info!("cluster {}: this host is {named} (number {host}), at {address}", options.name);
         Ok(Cluster {
             options,
             node,

@@ -224,11 +224,24 @@ fn tell(names: &mut Names, event: Option<Event>) {
             eprintln!("weft: the claim has ended: {cause}");
         }
         Some(Event::Mail { payload, .. }) => {
-            println!("{}", String::from_utf8_lossy(&payload));
+            println!("{}", shown(&payload));
             weft_run::out::flush();
         }
         _ => {}
     }
+}
+
+/// Returns a message on one line. Its sender may be another user, so bytes that move the cursor or
+/// begin another line are written as escapes.
+fn shown(payload: &[u8]) -> String {
+    let mut line = String::new();
+    for c in String::from_utf8_lossy(payload).chars() {
+        match c.is_control() {
+            true => line.extend(c.escape_default()),
+            false => line.push(c),
+        }
+    }
+    line
 }
 
 fn hold(names: &mut Names, claim: u64) -> Result<ExitCode> {
@@ -317,4 +330,16 @@ pub fn run(args: Args) -> Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shown__what_moves_the_cursor_is_escaped() {
+        assert_eq!(shown("grüß dich".as_bytes()), "grüß dich");
+        assert_eq!(shown(b"a\x1b[31m\nb"), "a\\u{1b}[31m\\nb");
+    }
 }

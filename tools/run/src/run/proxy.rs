@@ -310,8 +310,8 @@ impl Proxy {
         self.start_some();
     }
 
-    /// Starts some of the ranks that are still to be started. The launcher is listened to in between:
-    /// it may end the job, or be gone.
+    /// Starts some of the ranks that are still to be started. The launcher is listened to in
+    /// between: it may end the job, or be gone.
     fn start_some(&mut self) {
         let Some((next, start)) = self.to_start.take() else { return };
         let last = start.first + start.count;

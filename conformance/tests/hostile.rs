@@ -230,6 +230,12 @@ fn names_local__survive_hostile_bytes() {
     let mut good: Vec<Vec<u8>> = requests.iter().map(|one| one.encode(1)).collect();
     good.extend(says.iter().map(|one| one.encode(1)));
     feed(&good, hostile::names_local);
+    // A withdrawal by the owner has no detail.
+    let lost = [
+        &[23, 0, 0, 0, 8, 163, 138, 138, 138, 138, 10, 6, 10, 36, 0, 0, 0][..],
+        &[1, 1, 2, 0, 1, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 10, 0, 16],
+    ];
+    hostile::names_local(&lost.concat());
 }
 
 #[test]

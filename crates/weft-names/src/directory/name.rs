@@ -249,7 +249,7 @@ impl Value for Gone {
         let (code, detail): (u8, u64) = (from.value()?, from.value()?);
         let small = u32::try_from(detail).map_err(|_| WireError::Value { name: "detail" });
         Ok(match code {
-            1 => Gone::Withdrawn,
+            1 if detail == 0 => Gone::Withdrawn,
             2 => Gone::Exited { status: small? },
             3 => Gone::Killed { signal: small? },
             4 => Gone::Conflict { winner: HostId(detail) },

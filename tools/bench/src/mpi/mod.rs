@@ -120,6 +120,19 @@ fn names(family: Family) -> [&'static str; 3] {
     }
 }
 
+fn names_without_rights(family: Family) -> [&'static str; 2] {
+    match family {
+        Family::Mpich => ["mpich without rights, half trip", "mpich without rights, bandwidth"],
+        Family::OpenMpi4 => {
+            ["open mpi 4 without rights, half trip", "open mpi 4 without rights, bandwidth"]
+        }
+        Family::OpenMpi5 => {
+            ["open mpi 5 without rights, half trip", "open mpi 5 without rights, bandwidth"]
+        }
+        Family::Intel => ["intel without rights, half trip", "intel without rights, bandwidth"],
+    }
+}
+
 /// Parses "weft-bench SIZE SECONDS" lines.
 fn parse(said: &str) -> Vec<(usize, f64)> {
     let line = |line: &str| {
@@ -248,6 +261,7 @@ impl Run<'_> {
                     let ours = of(mpis.len() + at).map(convert);
                     let peers = if beside { over_tcp(Some(mpi.family)) } else { peers.clone() };
                     let aim = Aim { floor: None, peer: Some(aim) };
+                    let what = names_without_rights(mpi.family)[usize::from(bulk)];
                     self.push((what, "unprivileged", size), unit, ours, [vec![], peers], aim);
                 }
             }

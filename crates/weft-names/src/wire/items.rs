@@ -5,10 +5,13 @@ use crate::directory::{Claim, Gone, Scope};
 use crate::id::{HostId, Life, Owner};
 use crate::membership::Record;
 use alloc::string::String;
-use core::net::SocketAddr;
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// Longest alias in bytes.
 pub const ALIAS_MAX: usize = 63;
+
+/// The address of a name that has none.
+const NO_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
 /// Bits of the field `flags` of a publication.
 mod flag {
@@ -96,6 +99,7 @@ impl Fixed {
             () if self.flags & !flag::KNOWN != 0 => return Err(WireError::Reserved),
             () if usize::from(self.alias_len) > ALIAS_MAX => "alias_len",
             () if self.claim == 0 => "claim",
+            () if self.flags & flag::SOCKET == 0 && self.address != NO_ADDRESS => "address",
             () => return Ok(self),
         };
         Err(WireError::Value { name: wrong })
@@ -164,7 +168,7 @@ impl Value for Publication {
                 | bit(name.address.is_some(), flag::SOCKET),
             serial: name.owner.serial,
             endpoint: name.endpoint,
-            address: name.address.unwrap_or(SocketAddr::from(([0, 0, 0, 0], 0))),
+            address: name.address.unwrap_or(NO_ADDRESS),
             alias_len: name.alias.len() as u8,
         });
         to.bytes(name.alias.as_bytes());

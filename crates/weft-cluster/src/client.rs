@@ -622,21 +622,10 @@ impl Names {
     /// # Errors
     /// The connection ended.
     pub fn list(&mut self) -> Result<Vec<Binding>, NamesError> {
-        let (mut all, mut events) = (Vec::new(), Vec::new());
-        let serial = self.connection.say(&Request::List(0, u32::MAX))?;
-        loop {
-            match self.connection.answer(serial, &mut events)? {
-                Say::Names(more, items) => {
-                    all.extend(items);
-                    if !more {
-                        break;
-                    }
-                }
-                other => return nonsense(other),
-            }
-        }
-        events.into_iter().for_each(|event| self.take(event));
-        Ok(all)
+        self.collect(&Request::List(0, u32::MAX), |said| match said {
+            Say::Names(more, items) => Ok((more, items)),
+            other => nonsense(other),
+        })
     }
 
     /// Lists the hosts that the agent knows.
@@ -644,17 +633,25 @@ impl Names {
     /// # Errors
     /// The connection ended.
     pub fn hosts(&mut self) -> Result<Vec<Host>, NamesError> {
+        self.collect(&Request::Hosts, |said| match said {
+            Say::Hosts(more, items) => Ok((more, items)),
+            other => nonsense(other),
+        })
+    }
+
+    /// Asks for a list, which comes in parts. `part` returns true if more follow, and the items.
+    fn collect<T>(
+        &mut self,
+        request: &Request,
+        part: impl Fn(Say) -> Result<(bool, Vec<T>), NamesError>,
+    ) -> Result<Vec<T>, NamesError> {
         let (mut all, mut events) = (Vec::new(), Vec::new());
-        let serial = self.connection.say(&Request::Hosts)?;
+        let serial = self.connection.say(request)?;
         loop {
-            match self.connection.answer(serial, &mut events)? {
-                Say::Hosts(more, items) => {
-                    all.extend(items);
-                    if !more {
-                        break;
-                    }
-                }
-                other => return nonsense(other),
+            let (more, items) = part(self.connection.answer(serial, &mut events)?)?;
+            all.extend(items);
+            if !more {
+                break;
             }
         }
         events.into_iter().for_each(|event| self.take(event));

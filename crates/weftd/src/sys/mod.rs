@@ -118,19 +118,7 @@ pub fn raise_files() {
 
 /// Returns the user of the process at the other end, as the kernel reports it.
 pub fn peer_user(stream: &UnixStream) -> Option<u32> {
-    let mut cred = libc::ucred { pid: 0, uid: u32::MAX, gid: 0 };
-    let mut len = size_of::<libc::ucred>() as libc::socklen_t;
-    // SAFETY: `cred` is writable for `len` bytes.
-    let got = unsafe {
-        libc::getsockopt(
-            stream.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_PEERCRED,
-            (&raw mut cred).cast(),
-            &mut len,
-        )
-    };
-    (got == 0).then_some(cred.uid)
+    peer_process(stream).map(|(_, user)| user)
 }
 
 /// Becomes another user and group for good, without further groups.

@@ -1,8 +1,8 @@
 //! The part of the driver to which links deliver packets: the engine, and the memory for packets.
 //! Work that needs a link is left to the driver ([`Due`]).
 
+use super::bulk_rate::BulkRate;
 use super::copy_choice::CopyChoice;
-use super::flow::Flow;
 use super::future::wake;
 use super::length::PathLengths;
 use super::ops::{AwaitedRecv, OpTable, Owner};
@@ -53,6 +53,8 @@ pub(crate) struct Intake {
     pub(super) due: Due,
     pub(super) copy_choice: CopyChoice,
     pub(crate) arriving: Arriving,
+    /// Bulk data in both directions.
+    pub(super) bulk_rate: BulkRate,
 }
 
 /// The clock, and the time of this round of progress.
@@ -112,8 +114,6 @@ pub(crate) struct Arriving {
     others: ArrayVec<Bulk, OTHERS>,
     /// The link of the last DATA.
     pub data_over: Option<usize>,
-    /// Bulk data in both directions.
-    pub(super) flow: Flow,
 }
 
 impl Arriving {
@@ -157,6 +157,7 @@ impl Intake {
             due: Due::default(),
             copy_choice: CopyChoice::default(),
             arriving: Arriving { caps, ..Arriving::default() },
+            bulk_rate: BulkRate::default(),
         }
     }
 }
@@ -270,7 +271,7 @@ impl Intake {
     fn note_bulk(&mut self, placement: Placement, header: &[u8]) {
         let Placement::Recv { op, offset, len } = placement else { return };
         let left = self.ops.placed(op, offset, len);
-        self.arriving.flow.moved(self.time.now, len, left);
+        self.bulk_rate.moved(self.time.now, len, left);
         if self.arriving.bulk.is_none_or(|bulk| bulk.op != op) {
             let session = session_of(header).unwrap_or(0);
             self.arriving.expect(Bulk { op, session, imm: op.0, eager: None });
@@ -460,7 +461,7 @@ impl Sink for Intake {
         };
         self.arriving.data_over = Some(self.arriving.link);
         let left = self.ops.placed(op, offset, len);
-        self.arriving.flow.moved(self.time.now, len, left);
+        self.bulk_rate.moved(self.time.now, len, left);
         self.settle();
         true
     }

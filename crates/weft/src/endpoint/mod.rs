@@ -2,6 +2,7 @@
 
 mod absence;
 mod active;
+mod bulk_rate;
 mod choose;
 mod closing;
 mod coalescing;
@@ -10,7 +11,6 @@ mod copy_choice;
 mod count;
 mod direct;
 pub(crate) mod driver;
-mod flow;
 mod future;
 pub(crate) mod intake;
 mod length;
@@ -500,7 +500,7 @@ impl Endpoint {
                 let turn = &self.inner.borrow().turn;
                 turn.hand_over(now, || self.now()) == Next::Sleep
             };
-            let slow = || self.inner.borrow().driver.intake.arriving.flow.is_slow(now);
+            let slow = || self.inner.borrow().driver.intake.bulk_rate.is_slow(now);
             if waited >= limit || spin < SPIN_ALWAYS && slow() || hands_over && shall_sleep() {
                 self.sleep_once(timeout.map(|t| now + (t - waited)));
             }

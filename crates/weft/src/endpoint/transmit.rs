@@ -94,7 +94,6 @@ impl Driver {
         let mut next = self.intake.engine.poll_transmit(self.intake.time.now);
         while let Some(first) = next.take() {
             let link = self.link_for(&first);
-            self.note_flow(&first);
             if is(&first, HELLO) {
                 did |= self.send_hello(&first);
                 next = self.intake.engine.poll_transmit(self.intake.time.now);
@@ -133,13 +132,14 @@ impl Driver {
         did
     }
 
-    /// Notes bulk data that leaves.
+    /// Notes that the link took so many packets of bulk data.
     #[inline]
-    fn note_flow(&mut self, t: &Transmit) {
+    fn note_bulk(&mut self, t: &Transmit, taken: usize) {
         let Payload::Op { op, offset, len } = t.payload else { return };
-        if t.bulk {
-            let left = self.intake.ops.beyond_of(op, offset + u64::from(len));
-            self.intake.arriving.flow.moved(self.intake.time.now, u64::from(len), left);
+        if t.bulk && taken > 0 {
+            let moved = u64::from(len) * taken as u64 / u64::from(t.packets.max(1));
+            let left = self.intake.ops.beyond_of(op, offset + moved);
+            self.intake.bulk_rate.moved(self.intake.time.now, moved, left);
         }
     }
 
@@ -216,6 +216,7 @@ impl Driver {
             }
             None => run.packets as usize,
         };
+        self.note_bulk(&run, taken);
         if taken < run.packets as usize {
             run.skip(taken as u32);
             self.intake.engine.handle_refused(run);
@@ -259,6 +260,7 @@ impl Driver {
     fn note_taken(&mut self, batch: &[Transmit], mut taken: usize) {
         for t in batch {
             let packets = t.packets as usize;
+            self.note_bulk(t, taken.min(packets));
             if taken >= packets {
                 taken -= packets;
                 self.intake.engine.handle_accepted(t);

@@ -14,7 +14,7 @@ const REST_US: u64 = 1000;
 const STALE: Duration = Duration::from_millis(10);
 
 /// The bulk data that arrives or leaves.
-pub(super) struct Flow {
+pub(super) struct BulkRate {
     /// Bytes since `since`.
     bytes: u64,
     since: Instant,
@@ -25,19 +25,19 @@ pub(super) struct Flow {
     left: u64,
 }
 
-impl Default for Flow {
-    fn default() -> Flow {
-        Flow { bytes: 0, since: Instant(0), last: Instant(0), rate: u64::MAX, left: 0 }
+impl Default for BulkRate {
+    fn default() -> BulkRate {
+        BulkRate { bytes: 0, since: Instant(0), last: Instant(0), rate: u64::MAX, left: 0 }
     }
 }
 
-impl Flow {
+impl BulkRate {
     /// Notes that `bytes` of a transfer have moved, of which `left` are left.
     #[inline]
     pub fn moved(&mut self, now: Instant, bytes: u64, left: u64) {
         if now.since(self.last) > STALE {
             // The bytes of this call moved before the new span.
-            *self = Flow { since: now, last: now, left, ..Flow::default() };
+            *self = BulkRate { since: now, last: now, left, ..BulkRate::default() };
             return;
         }
         (self.last, self.left, self.bytes) = (now, left, self.bytes + bytes);
@@ -69,41 +69,41 @@ mod tests {
     }
 
     /// Moves trains of a transfer of `len` bytes, one each `gap_us`; returns the time of the last.
-    fn flow(flow: &mut Flow, len: u64, trains: u64, gap_us: u64) -> Instant {
+    fn move_trains(rate: &mut BulkRate, len: u64, trains: u64, gap_us: u64) -> Instant {
         for n in 1..=trains {
-            flow.moved(at(n * gap_us), TRAIN, len - n * TRAIN);
+            rate.moved(at(n * gap_us), TRAIN, len - n * TRAIN);
         }
         at(trains * gap_us)
     }
 
     #[test]
     fn is_slow__a_gigabit_and_not_twenty() {
-        let mut gigabit = Flow::default();
-        let now = flow(&mut gigabit, 1 << 30, 10, 512);
+        let mut gigabit = BulkRate::default();
+        let now = move_trains(&mut gigabit, 1 << 30, 10, 512);
         assert!(gigabit.is_slow(now));
-        let mut twenty = Flow::default();
-        let now = flow(&mut twenty, 1 << 30, 100, 25);
+        let mut twenty = BulkRate::default();
+        let now = move_trains(&mut twenty, 1 << 30, 100, 25);
         assert!(!twenty.is_slow(now));
     }
 
     #[test]
     fn is_slow__not_before_the_rate_is_known() {
-        let mut f = Flow::default();
-        let now = flow(&mut f, 1 << 30, 1, 512);
+        let mut f = BulkRate::default();
+        let now = move_trains(&mut f, 1 << 30, 1, 512);
         assert!(!f.is_slow(now));
     }
 
     #[test]
     fn is_slow__not_near_the_end_of_a_transfer() {
-        let mut f = Flow::default();
-        let now = flow(&mut f, 11 * TRAIN, 10, 512);
+        let mut f = BulkRate::default();
+        let now = move_trains(&mut f, 11 * TRAIN, 10, 512);
         assert!(!f.is_slow(now), "the last train comes within a millisecond");
     }
 
     #[test]
     fn is_slow__not_after_a_pause() {
-        let mut f = Flow::default();
-        let now = flow(&mut f, 1 << 30, 10, 512);
+        let mut f = BulkRate::default();
+        let now = move_trains(&mut f, 1 << 30, 10, 512);
         assert!(!f.is_slow(now + Duration::from_millis(11)));
         f.moved(now + Duration::from_millis(11), TRAIN, 1 << 30);
         assert!(!f.is_slow(now + Duration::from_millis(11)), "the rate is measured anew");

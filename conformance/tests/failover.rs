@@ -385,16 +385,19 @@ fn tcp__carries_everything_where_udp_is_dropped() {
     });
 }
 
+/// That no connection is made while udp answers is tested with a clock of its own
+/// (`ask_first__no_connection_is_made_while_others_may_answer`): here a host that waits for its
+/// core may ask a second time before the first answer.
 #[test]
 fn tcp__takes_over_from_udp_and_gives_back() {
     flow(1, "udp,tcp", 90, |i, side| match i {
         20 => {
             side.until("over udp alone", |s| s.describe() == "udp");
-            assert_eq!(side.counter("tcp", "connects"), 0, "no connection without need");
             drop_udp(side.host, true);
         }
         60 => {
             side.until("over tcp alone", |s| s.describe() == "tcp");
+            assert!(side.counter("tcp", "connects") > 0);
             drop_udp(side.host, false);
             side.until("over udp again", |s| s.describe() == "udp");
         }

@@ -385,9 +385,9 @@ fn tcp__carries_everything_where_udp_is_dropped() {
     });
 }
 
-/// That no connection is made while udp answers is tested with a clock of its own
-/// (`ask_first__no_connection_is_made_while_others_may_answer`): here a host that waits for its
-/// core may ask a second time before the first answer.
+/// A test with a clock of its own (`ask_first__no_connection_is_made_while_others_may_answer`)
+/// holds that udp is asked before a connection is made. Here a host that waits for its core may
+/// ask a second time before the first answer.
 #[test]
 fn tcp__takes_over_from_udp_and_gives_back() {
     flow(1, "udp,tcp", 90, |i, side| match i {

@@ -1,7 +1,7 @@
 //! One message after another between two endpoints of one process, for counting instructions:
 //! `valgrind --tool=callgrind --toggle-collect='instructions::message' instructions [LINKS
 //! [BYTES]]`; above 16 KiB it is `instructions::bulk`; with `packet` behind the links, of the
-//! packet interface, `instructions::packet`.
+//! packet interface, `instructions::packet`; with `rate`, `instructions::rate` of 64 messages.
 
 use weft::job::{config_from_env, open_endpoint};
 use weft::{Endpoint, Links, PeerId};
@@ -35,6 +35,18 @@ fn packet((a, to_b): (&Packets, PeerId), (b, to_a): (&Packets, PeerId), buffer: 
     b.receive(Some(to_a), 1, buffer).unwrap();
 }
 
+/// Sends 64 messages, which the receiver takes with receives that wait for them.
+#[inline(never)]
+fn rate((a, to_b): (&Endpoint, PeerId), (b, to_a): (&Endpoint, PeerId)) {
+    let recvs: [_; 64] = std::array::from_fn(|_| b.recv(Some(to_a), 1, 0, vec![0; 8]));
+    for _ in 0..64 {
+        a.send_blocking(to_b, 1, &[7; 8]).unwrap();
+    }
+    for recv in recvs {
+        b.block_on(recv).0.unwrap();
+    }
+}
+
 fn main() {
     let links = std::env::args().nth(1).unwrap_or_else(|| "shm".into());
     let what = std::env::args().nth(2);
@@ -51,6 +63,13 @@ fn main() {
         b.progress();
     }
     b.recv_blocking(Some(to_a), 2, 0, &mut buffer).unwrap();
+    if what.as_ref().is_some_and(|what| what == "rate") {
+        for _ in 0..20 {
+            rate((&a, to_b), (&b, to_a));
+            rate((&b, to_a), (&a, to_b));
+        }
+        return;
+    }
     if what.is_some_and(|what| what == "packet") {
         let (a, b) = (Packets::new(&a).unwrap(), Packets::new(&b).unwrap());
         b.mailbox(1);

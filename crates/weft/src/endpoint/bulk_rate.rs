@@ -48,6 +48,12 @@ impl BulkRate {
         }
     }
 
+    /// Bytes since the rate was last measured.
+    #[cfg(test)]
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     /// True if a waiting side should sleep instead of polling.
     #[inline]
     pub fn is_slow(&self, now: Instant) -> bool {

@@ -65,6 +65,14 @@ impl AwaitedRecv {
         AwaitedRecv { memory, ..AwaitedRecv::default() }
     }
 
+    /// Forgets the receive; returns its result, and the operation that it became. The fields are
+    /// emptied one by one: the whole is so large that the compiler would call for its copy.
+    #[inline]
+    pub fn end(&mut self) -> (Option<Awaited>, Option<Ticket>) {
+        self.memory = Memory::None;
+        (self.done.take(), self.posted.take())
+    }
+
     /// Gives the receive an operation.
     pub fn posted(&mut self, op: OpId, ops: &mut OpTable) {
         self.posted = Some(ops.insert(op, Owner::Waiter, std::mem::take(&mut self.memory)));

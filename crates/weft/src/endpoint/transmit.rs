@@ -291,6 +291,7 @@ mod tests {
     use super::*;
     use std::cell::Cell;
     use std::rc::Rc;
+    use weft_core::wire::HeaderBuf;
     use weft_core::{Config, EndpointId, LinkCaps};
     use weft_link::{Address, Link, LinkError, PeerInfo, Sink, WaitFd};
 
@@ -353,5 +354,24 @@ mod tests {
         driver.flush();
         assert_eq!(link.hellos.get(), 1, "no timer has sent it anew");
         assert!(!driver.intake.engine.has_blocked());
+    }
+
+    #[test]
+    fn note_taken__counts_the_bytes_of_every_packet() {
+        let links: Vec<Box<dyn Link>> = vec![Box::new(Narrow::default())];
+        let clock = crate::Clock::system();
+        let mut driver = Driver::new(Config::default(), EndpointId(9), clock, links);
+        let address = Address { endpoint: EndpointId(1), ..Address::default() };
+        let peer = driver.connect(&address).unwrap();
+        driver.intake.tick();
+        let packet = |n: u64| {
+            let payload = Payload::Op { op: OpId(0), offset: n * 1000, len: 1000 };
+            let (header, bulk) = (HeaderBuf::new(), true);
+            Transmit { peer, header, payload, packets: 1, bulk, stripe: 0, piece: None }
+        };
+        driver.note_taken(&[packet(0)], 1);
+        let before = driver.intake.bulk_rate.bytes();
+        driver.note_taken(&[packet(1), packet(2), packet(3)], 3);
+        assert_eq!(driver.intake.bulk_rate.bytes(), before + 3000);
     }
 }

@@ -30,7 +30,7 @@ impl Driver {
     #[inline]
     pub fn end_await(&mut self) {
         self.intake.engine.end_await();
-        if let Some(ticket) = std::mem::take(&mut self.intake.awaited).posted {
+        if let (_, Some(ticket)) = self.intake.awaited.end() {
             self.take_back(ticket);
         }
     }
@@ -80,8 +80,7 @@ impl Endpoint {
         if core.engine.awaits() {
             return Expected::Waiting;
         }
-        let awaited = std::mem::take(&mut core.awaited);
-        match (awaited.done, awaited.posted) {
+        match core.awaited.end() {
             (Some(came), _) => Expected::Came(came),
             (None, Some(ticket)) => Expected::Posted(ticket.op),
             (None, None) => Expected::Post,

@@ -235,8 +235,7 @@ impl Inner {
                 break;
             }
         }
-        let awaited = std::mem::take(&mut inner.driver.intake.awaited);
-        match (awaited.done, awaited.posted) {
+        match inner.driver.intake.awaited.end() {
             (Some(done), _) => Looked::Came(done.error.map_or(Ok(Status::from(done.status)), Err)),
             (None, Some(ticket)) => Looked::Posted(ticket),
             (None, None) => Looked::Nothing,

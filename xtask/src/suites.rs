@@ -192,7 +192,9 @@ const SWARM_SEEDS: &str = "0..400";
 
 fn swarm() -> Outcome {
     let seeds = std::env::var("WEFT_SEEDS").unwrap_or_else(|_| SWARM_SEEDS.to_string());
-    let args = ["run", "--release", "--package", "weft-cli", "--bin", "weft", "--", "sim", "swarm"];
+    // The build of the tests, which exists already: the one with optimisation takes longer to build
+    // than it saves.
+    let args = ["run", "--package", "weft-cli", "--bin", "weft", "--", "sim", "swarm"];
     let note = format!(
         "seeds {seeds}, with agents and without, with multicast and counters and without; \
          WEFT_SEEDS=A..B for others"

@@ -54,9 +54,9 @@ settings! {
 }
 
 impl Config {
-    /// Returns the time between two probes of a host that answers.
+    /// Returns the time between two probes of a host that answers; TIPC's share of the tolerance.
     pub fn probe_every(&self) -> Duration {
-        self.tolerance / 5
+        self.tolerance / 4
     }
 
     /// Returns the time between two probes of a host that is silent.

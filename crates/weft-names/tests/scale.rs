@@ -30,14 +30,14 @@ fn scale__messages_and_links_of_a_host_grow_like_the_root() {
     let mut rows: Vec<(usize, f64, f64)> = Vec::new();
     for n in [16, 64, 256, 1000] {
         let mut world = preset(n);
-        world.run(Duration::from_millis(301));
+        let period = Config::default().probe_every();
+        world.run(period + Duration::from_millis(1));
         assert!(world.is_settled());
         let sent = |w: &World| w.hosts.iter().map(|h| h.sent).sum::<u64>();
         let before = sent(&world);
-        // One period of the probes.
-        world.run(Duration::from_millis(300));
+        world.run(period);
         let probes = sent(&world) - before;
-        let messages = probes as f64 / n as f64 / 0.3;
+        let messages = probes as f64 / n as f64 / period.as_secs_f64();
         let sizes: Vec<_> =
             world.hosts.iter().map(|h| h.node.as_ref().unwrap().footprint()).collect();
         let links = sizes.iter().map(|f| f.links).max().unwrap();
@@ -66,7 +66,7 @@ fn claim_cost(world: &mut World, probes: u64) -> f64 {
     let claim = Claim::new(owner, 1000, 1..=1).endpoint(1);
     world.with(3, |node, now| node.claim(now, claim)).unwrap();
     let begun = received(world);
-    world.run(Duration::from_millis(300));
+    world.run(Config::default().probe_every());
     for h in 0..n {
         assert!(world.node(h).look_up(1, 1000, 1, Pick::Turn).is_some(), "host {h} of {n}");
     }

@@ -5,7 +5,8 @@ use crate::links::Pool;
 use crate::options::{Options, SHARING_MAX};
 use crate::room::{Room, CALLERS_MAX, CALLERS_OF_USER, TOTALS};
 use crate::status::{Desk, Question};
-use crate::sys;
+use crate::sys::{self, Epoll, Interest};
+use std::os::fd::AsRawFd;
 use std::time::Duration;
 use weft_agent::{Broker, BrokerLimits, Caller, Control, Hub};
 use weft_core::Instant;
@@ -17,6 +18,11 @@ const RARELY: Duration = Duration::from_micros(250);
 const SELDOM: Duration = Duration::from_millis(1);
 /// Longest sleep, so that signals and the status socket are checked as often.
 const SLEEP_MAX: Duration = Duration::from_millis(500);
+/// Numbers of what rarely has something, in the set of descriptors that tells it.
+const DESK: u64 = 0;
+const BROKER: u64 = 1;
+const DATAGRAMS: u64 = 2;
+const PROGRAMS: u64 = 3;
 /// The same while a rank that shares memory has to read before another one is joined to it.
 const SLEEP_KEPT: Duration = Duration::from_millis(5);
 /// With `once`: time without ranks after which the agent ends.
@@ -30,6 +36,9 @@ pub struct Agent {
     desk: Desk,
     broker: Broker,
     cluster: Option<Cluster>,
+    /// The doors of desk, broker and cluster.
+    doors: Epoll,
+    ready: Vec<u64>,
     look_at: Instant,
     listen_at: Instant,
     empty_since: Option<Instant>,
@@ -57,6 +66,10 @@ impl Agent {
             true => None,
             false => Some(Cluster::open(&options, now)?),
         };
+        let doors = watch(&desk, &broker, cluster.as_ref()).map_err(|source| {
+            let (what, fix) = ("watching sockets".into(), "end other programs");
+            LinkError::System { what, source, fix }
+        })?;
         let room = Room::new(options.clone(), pool, sys::effective_user(), now);
         Ok(Agent {
             options,
@@ -65,6 +78,8 @@ impl Agent {
             desk,
             broker,
             cluster,
+            doors,
+            ready: Vec::new(),
             look_at: now,
             listen_at: now,
             empty_since: Some(now),
@@ -150,12 +165,18 @@ impl Agent {
         self.room.look_at_waiting();
         self.tell_refused();
         self.room.clear();
+        self.doors.ready(&mut self.ready);
+        let has = |door| self.ready.contains(&door);
         let sharing = &self.options.sharing;
-        self.broker.serve(&|one, other| sharing.may(one, other));
-        if let Some(cluster) = &mut self.cluster {
-            cluster.serve(now);
+        if has(BROKER) || !self.broker.is_idle() {
+            self.broker.serve(&|one, other| sharing.may(one, other));
         }
-        self.answer(now);
+        if let Some(cluster) = &mut self.cluster {
+            cluster.serve(now, has(DATAGRAMS), has(PROGRAMS));
+        }
+        if has(DESK) || !self.desk.is_idle() {
+            self.answer(now);
+        }
         match self.room.is_empty() {
             true => {
                 self.empty_since.get_or_insert(now);
@@ -230,9 +251,10 @@ impl Agent {
         let now = self.room.now;
         let since = *self.idle_since.get_or_insert(now);
         let late = now.since(since) >= self.options.spin;
+        // Only work of ranks is followed by more within the time that it yields the core: datagrams
+        // of other agents and requests of programs end a sleep, and the next one begins.
         if late || self.turn.hand_over(now, sys::now) == Next::Sleep {
             self.sleep(now);
-            self.idle_since = None;
         }
     }
 
@@ -241,12 +263,8 @@ impl Agent {
     fn prepare_sleep(&mut self, now: Instant, fds: &mut Vec<WaitFd>) -> Option<Instant> {
         self.hub.wait_fds(fds);
         self.desk.wait_fds(fds);
-        self.broker.wait_fds(fds);
-        let mut keeps = self.broker.keeps();
-        if let Some(cluster) = &self.cluster {
-            cluster.wait_fds(fds);
-            keeps |= cluster.keeps();
-        }
+        fds.push(WaitFd { fd: self.doors.as_raw_fd() });
+        let keeps = self.broker.keeps();
         // A caller not yet accepted may have sent everything: no descriptor would end the sleep.
         let mut idle = self.hub.prepare_wait() && !self.hub.has_callers();
         let mut until = now + if keeps { SLEEP_KEPT } else { SLEEP_MAX };
@@ -273,6 +291,20 @@ impl Agent {
         // After a sleep everything is polled, also links whose poll costs a system call.
         (self.look_at, self.listen_at) = (Instant(0), Instant(0));
     }
+}
+
+/// Makes the set of descriptors that tells what rarely has something.
+fn watch(desk: &Desk, broker: &Broker, cluster: Option<&Cluster>) -> std::io::Result<Epoll> {
+    let set = Epoll::new()?;
+    set.add(&desk.door(), DESK, Interest::READ)?;
+    let mut fds = Vec::new();
+    broker.wait_fds(&mut fds);
+    fds.iter().try_for_each(|one| set.add(&one.fd, BROKER, Interest::READ))?;
+    if let Some((datagrams, programs)) = cluster.map(Cluster::doors) {
+        set.add(&datagrams, DATAGRAMS, Interest::READ)?;
+        set.add(&programs, PROGRAMS, Interest::READ)?;
+    }
+    Ok(set)
 }
 
 /// Listens for ranks of containers that share memory.

@@ -4,7 +4,7 @@
 use crate::sys;
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::time::Duration;
@@ -132,9 +132,18 @@ impl Desk {
         Ok(Desk { listener, visitors: VecDeque::new() })
     }
 
-    /// Adds descriptors that become readable when a question arrives.
+    /// Returns the descriptor that becomes readable when somebody connects.
+    pub fn door(&self) -> RawFd {
+        self.listener.as_raw_fd()
+    }
+
+    /// True if nobody is connected: only the door tells that there is something.
+    pub fn is_idle(&self) -> bool {
+        self.visitors.is_empty()
+    }
+
+    /// Adds the descriptors of connections that become readable when a question arrives.
     pub fn wait_fds(&self, out: &mut Vec<WaitFd>) {
-        out.push(WaitFd { fd: self.listener.as_raw_fd() });
         let silent = self.visitors.iter().filter(|v| v.answer.is_empty());
         out.extend(silent.map(|v| WaitFd { fd: v.stream.as_raw_fd() }));
     }

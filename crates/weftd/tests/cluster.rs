@@ -54,12 +54,22 @@ impl Agent {
     }
 
     fn named(cluster: &str, key: &Path, words: &str) -> Agent {
+        Agent::logging(cluster, key, words, Stdio::inherit())
+    }
+
+    /// Starts an agent whose log goes to a file.
+    fn logged(key: &Path, words: &str, log: &Path) -> Agent {
+        let file = std::fs::File::create(log).unwrap();
+        Agent::logging("test", key, words, file.into())
+    }
+
+    fn logging(cluster: &str, key: &Path, words: &str, log: Stdio) -> Agent {
         let name = format!("@weft-test-{:016x}", weft_link::random_u64());
         let mut command = Command::new(env!("CARGO_BIN_EXE_weftd"));
         command.args(["--links", "udp", "--user=", "--name", &name, "--cluster", cluster]);
         command.arg("--cluster-key").arg(key).args(["--cluster-multicast", "off"]);
         command.args(words.split_whitespace()).stdin(Stdio::null()).stdout(Stdio::piped());
-        let mut child = command.spawn().unwrap();
+        let mut child = command.stderr(log).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         assert!(line.contains("serving at"), "{line}");
@@ -78,6 +88,10 @@ impl Agent {
         text.lines().find_map(value).unwrap_or_else(|| panic!("{what} is not in {text}"))
     }
 
+    fn counts(&self, what: &str) -> u64 {
+        self.reports(what).parse().unwrap()
+    }
+
     fn hosts(&self) -> Vec<Host> {
         self.names().hosts().unwrap()
     }
@@ -86,9 +100,13 @@ impl Agent {
         self.hosts().iter().filter(|h| h.is_up).count()
     }
 
-    fn end(mut self, signal: &str) {
+    fn signal(&self, signal: &str) {
         let process = self.child.id().to_string();
         assert!(Command::new("kill").args([signal, &process]).status().unwrap().success());
+    }
+
+    fn end(mut self, signal: &str) {
+        self.signal(signal);
         let _ = self.child.wait();
     }
 }
@@ -203,6 +221,124 @@ fn agents__of_another_key_or_cluster_are_refused_and_named() {
         assert_eq!((agent.ups(), stranger.ups()), (1, 1));
     }
     assert_eq!(agent.reports("cluster_sessions"), "0");
+}
+
+/// Returns how many lines of a log have a text.
+fn lines(log: &Path, text: &str) -> usize {
+    std::fs::read_to_string(log).unwrap().lines().filter(|line| line.contains(text)).count()
+}
+
+#[test]
+fn refusals__are_logged_once_for_each_source_and_cause() {
+    let (folder, other) = (Folder::new(), Folder::new());
+    let log = |name: &str| folder.0.join(name);
+    // A copy of the key that is rotated out.
+    let old = other.0.join("old");
+    std::fs::copy(folder.key(), &old).unwrap();
+    let user = weftd::sys::effective_user();
+    (0..2).for_each(|_| drop(KeyFile::rotate(&folder.key(), user).unwrap()));
+    let agent = Agent::logged(&folder.key(), "--cluster-port 0", &log("agent"));
+    let join = format!("--cluster-port 0 --join {}", agent.address);
+    let _strangers = [
+        Agent::logged(&other.key(), &join, &log("wrong")),
+        Agent::logged(&old, &join, &log("old")),
+    ];
+    let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+    for (counter, text) in [
+        ("cluster_wrong_key", "is dropped: the keys differ"),
+        ("cluster_old_key", "is dropped: its key was rotated out"),
+        ("cluster_other_version", "is dropped: agents of two versions"),
+    ] {
+        until(counter, || {
+            socket.send_to(&[7; 64], &agent.address).unwrap();
+            agent.counts(counter) >= 4
+        });
+        assert_eq!(lines(&log("agent"), text), 1, "{text}");
+    }
+    let told = "drops what this one sends";
+    until("both know", || ["wrong", "old"].iter().all(|name| lines(&log(name), told) > 0));
+    assert_eq!((lines(&log("wrong"), told), lines(&log("old"), told)), (1, 1));
+}
+
+#[test]
+fn tolerance__of_50_ms_tells_a_loss_and_the_others_stay() {
+    let folder = Folder::new();
+    let mut agents = cluster(&folder, 4, "--tolerance-ms 50");
+    let killed = agents[3].address.clone();
+    let mut names = agents[0].names();
+    let mut watch = names.watch(&name("last"), Mode::Each, None).unwrap();
+    assert_eq!(next(&mut watch), Notice::SnapshotEnd);
+    let mut last = agents[3].names();
+    last.claim(&spec("last:1", 1)).unwrap();
+    names.wait(&name("last"), 1, LIMIT).unwrap();
+    agents.pop().unwrap().end("-KILL");
+    let is_lost = |h: &Host| h.address.to_string() == killed && !h.is_up;
+    for agent in &agents {
+        until("it is lost", || agent.hosts().iter().any(is_lost));
+    }
+    // A machine that is busy for 50 ms loses others, too; they come back.
+    until("the others are there", || agents.iter().all(|a| a.ups() == 3));
+    until("its names are gone", || names.resolve_all(&name("last")).unwrap().is_empty());
+}
+
+#[test]
+fn agent__killed_in_the_middle_of_a_claim_leaves_no_name_and_its_caller_is_told() {
+    let folder = Folder::new();
+    // One arbiter waits for a tolerance after its cluster has changed, the other one is stopped.
+    let mut agents = cluster(&folder, 2, "--tolerance-ms 30000");
+    agents[0].signal("-STOP");
+    let mut names = agents[1].names();
+    let (ask, asked) = channel();
+    let claimant = std::thread::spawn(move || {
+        ask.send(()).unwrap();
+        names.claim(&spec("boss", 1).unique())
+    });
+    asked.recv().unwrap();
+    agents.pop().unwrap().end("-KILL");
+    let why = claimant.join().unwrap().unwrap_err().to_string();
+    assert!(why.contains("agent"), "{why}");
+    agents[0].signal("-CONT");
+    assert!(agents[0].names().resolve_all(&name("boss")).unwrap().is_empty());
+}
+
+#[test]
+fn programs__that_send_nonsense_or_all_at_once_hold_up_nobody() {
+    use std::io::{Read, Write};
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::net::{SocketAddr, UnixStream};
+    use weft_cluster::local::{said, Frame, Request, VERSION};
+    let folder = Folder::new();
+    let agent = Agent::start(&folder.key(), "--cluster-port 0");
+    let socket = weft_cluster::socket_name(&agent.name);
+    let address = SocketAddr::from_abstract_name(&socket[1..]).unwrap();
+    let connect = || UnixStream::connect_addr(&address).unwrap();
+    for n in 0..200u32 {
+        let bytes: Vec<u8> = (0..n).map(|at| (at.wrapping_mul(n * 2_654_435) >> 9) as u8).collect();
+        // The agent may have ended the connection already.
+        let _ = connect().write_all(&bytes);
+    }
+    // More requests at once than are served in a round, none of which comes alone.
+    const REQUESTS: u32 = 500;
+    let mut bytes = Request::Hello(VERSION).encode(1);
+    (2..=REQUESTS).for_each(|n| bytes.extend(Request::Withdraw(9).encode(n)));
+    let mut stream = connect();
+    stream.set_read_timeout(Some(LIMIT)).unwrap();
+    stream.write_all(&bytes).unwrap();
+    let (mut heard, mut answers) = (Vec::new(), 0);
+    while answers < REQUESTS {
+        let mut part = [0; 4096];
+        let len = stream.read(&mut part).unwrap();
+        assert!(len > 0, "ended after {answers} answers");
+        heard.extend(&part[..len]);
+        while let Frame::Whole(len, serial, _) = said(&heard) {
+            answers += 1;
+            assert_eq!(serial, answers);
+            heard.drain(..len);
+        }
+    }
+    agent.names().claim(&spec("alive", 1)).unwrap();
+    drop(stream);
+    until("all are gone", || agent.counts("cluster_callers") == 1);
 }
 
 #[test]
@@ -492,11 +628,14 @@ fn parted(host: &hosts::Host, key: &Path, step: &std::sync::Barrier) -> bool {
     until("each is alone", || agent.ups() == 1);
     let mut names = agent.names();
     until("it is granted", || names.claim(&spec("boss", 1).unique()).is_ok());
+    // It has a later number than the other claim of this host: where it is known, both are.
+    names.claim(&spec("side", 1)).unwrap();
     step.wait();
     if host.side == 0 {
         host.ip("link set cable0 up");
     }
     until("both are one cluster again", || agent.ups() == 2);
+    names.wait(&name("side"), 2, LIMIT).unwrap();
     until("one is left", || names.resolve_all(&name("boss")).unwrap().len() == 1);
     let owner = names.resolve_all(&name("boss")).unwrap()[0].id.host;
     let lost = owner != names.host();

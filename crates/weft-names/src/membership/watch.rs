@@ -1,5 +1,8 @@
 //! Watching: when a host is probed, asked about, and held for lost.
 //!
+//! Probes of hosts that answer go together, a quarter of the tolerance apart, with those of the
+//! hosts that they come to: an idle cluster sleeps in between.
+//!
 //! A host counts as heard when it answers a probe: then it hears, too. Silence of one watched host
 //! has two steps. After 0.7 of the tolerance its watcher asks other
 //! watchers of the host (SUSPECT); one that has heard the host lately says so (VOUCH), and a
@@ -118,11 +121,17 @@ impl Watch {
         self.links.is_empty()
     }
 
-    /// Notes the answer to a probe. Returns true if it is the first answer to a probe of late: the
-    /// host hears and is heard.
-    pub fn answered(&mut self, now: Instant, host: HostId, serial: u64) -> bool {
+    /// Notes the answer to a probe. Returns the time of the next one, if this is the first answer
+    /// of late: the host hears and is heard.
+    pub fn answered(
+        &mut self,
+        now: Instant,
+        host: HostId,
+        serial: u64,
+        config: &Config,
+    ) -> Option<Instant> {
         let fresh = |l: &&mut Link| serial > l.answered && serial <= l.probe.0;
-        let Some(link) = self.links.get_mut(&host).filter(fresh) else { return false };
+        let link = self.links.get_mut(&host).filter(fresh)?;
         if link.probe.0 == serial {
             link.round_trip = Some(now.since(link.probe.1));
         }
@@ -130,7 +139,8 @@ impl Watch {
         link.answers += 1;
         link.heard = now;
         link.asked = None;
-        true
+        link.next = (link.probe.1 + config.probe_every()).max(now);
+        Some(link.next)
     }
 
     /// Notes that another watcher has heard a host.
@@ -162,6 +172,23 @@ impl Watch {
         }
     }
 
+    /// Makes the probes of hosts that answer, and are due for one soon, due now; returns the hosts.
+    /// One probe takes others along, so that many links cost few wake-ups: of this host, and of
+    /// those that it probes, which take theirs along.
+    pub fn take_along(&mut self, now: Instant, config: &Config) -> Vec<HostId> {
+        let soon = now + config.probe_every() / 2;
+        let is_soon = |l: &Link| {
+            // One that has not answered the last probe may still do.
+            l.answered == l.probe.0 && l.next > now && l.next <= soon
+        };
+        let mut hosts = Vec::new();
+        for (host, link) in self.links.iter_mut().filter(|(_, link)| is_soon(link)) {
+            link.next = now;
+            hosts.push(*host);
+        }
+        hosts
+    }
+
     /// Says what is to be done about a host, and when to ask again. `rank` is the place of this
     /// watcher among those of the host: the first ones decide earlier and spare the others the
     /// verdict.
@@ -181,6 +208,7 @@ impl Watch {
             link.probes += 1;
             due.probe = Some(self.serial);
             let is_hushed = silence >= config.hushed();
+            // If there is no answer; the answer puts it off.
             link.next = match is_hushed {
                 true => now + config.probe_fast(),
                 false => (now + config.probe_every()).min(link.heard + config.hushed()),
@@ -247,11 +275,47 @@ mod tests {
     }
 
     #[test]
+    fn take_along__probes_come_together_and_no_more_often() {
+        let (mut watch, config) = watch(&[(HOST, 0), (HostId(2), 0)]);
+        let every = config.probe_every();
+        let probe = |watch: &mut Watch, now, host| {
+            let due = watch.due(now, host, 0, &config).unwrap().0;
+            let answered = |serial| watch.answered(now, host, serial, &config).is_some();
+            due.probe.is_some_and(answered)
+        };
+        let (mut one, other) = (Instant(1), Instant(1) + every / 4 * 3);
+        assert!(probe(&mut watch, one, HOST) && probe(&mut watch, other, HostId(2)));
+        // The first comes again before the other one is due soon.
+        assert!(watch.take_along(one + every / 4, &config).is_empty());
+        one = one + every;
+        assert!(probe(&mut watch, one, HOST) && watch.take_along(one, &config).is_empty());
+        let both = other + every;
+        assert!(probe(&mut watch, both, HostId(2)));
+        assert_eq!(watch.take_along(both, &config), [HOST]);
+        assert!(probe(&mut watch, both, HOST) && watch.take_along(both, &config).is_empty());
+    }
+
+    #[test]
+    fn take_along__silent_hosts_keep_their_times() {
+        let (mut watch, config) = watch(&[(HOST, 0)]);
+        let every = config.probe_every();
+        let (due, _) = watch.due(Instant(0), HOST, 0, &config).unwrap();
+        // An answer is under way.
+        assert!(watch.take_along(Instant(0) + every / 2, &config).is_empty());
+        let next = watch.answered(Instant(9), HOST, due.probe.unwrap(), &config);
+        assert_eq!(next, Some(Instant(0) + every));
+        assert!(watch.due(Instant(0) + every, HOST, 0, &config).unwrap().0.probe.is_some());
+        let late = Instant(9) + config.hushed();
+        assert!(watch.due(late, HOST, 0, &config).unwrap().0.probe.is_some());
+        assert!(watch.take_along(late + config.probe_fast() / 2, &config).is_empty());
+    }
+
+    #[test]
     fn set__a_silent_host_that_is_there_stays_watched() {
         let (mut watch, config) = watch(&[(HOST, 3), (HostId(2), 0), (HostId(3), 0)]);
         let late = Instant(0) + config.silent();
         let (due, _) = watch.due(late, HostId(2), 0, &config).unwrap();
-        watch.answered(late, HostId(2), due.probe.unwrap());
+        watch.answered(late, HostId(2), due.probe.unwrap(), &config);
         let added = watch.set(late, &[(HostId(4), 1)], |host| host != HostId(3), &config);
         assert_eq!(added, [HostId(4)]);
         assert_eq!(watch.iter().map(|(host, _)| host.0).collect::<Vec<_>>(), [1, 4]);
@@ -264,8 +328,8 @@ mod tests {
         let late = Instant(0) + config.silent();
         assert!(watch.is_deaf(late, &config));
         let (due, _) = watch.due(late, HostId(2), 0, &config).unwrap();
-        assert!(watch.answered(late, HostId(2), due.probe.unwrap()));
-        assert!(!watch.answered(late, HostId(2), due.probe.unwrap()));
+        assert!(watch.answered(late, HostId(2), due.probe.unwrap(), &config).is_some());
+        assert!(watch.answered(late, HostId(2), due.probe.unwrap(), &config).is_none());
         assert!(!watch.is_deaf(late, &config));
     }
 }

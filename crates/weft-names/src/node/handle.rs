@@ -92,9 +92,13 @@ impl Node {
                 let pulse = Pulse { serial: probe.serial, digest, items: NONE };
                 self.send(from, 0, &Message::Pulse(pulse));
                 self.on_digest(now, head, from, probe.digest);
+                self.probe_along(now);
             }
             Message::Pulse(pulse) => {
-                if self.is_current(head) && self.watch.answered(now, head.host, pulse.serial) {
+                let is_current = self.is_current(head);
+                let answered = || self.watch.answered(now, head.host, pulse.serial, &self.config);
+                if let Some(next) = is_current.then(answered).flatten() {
+                    self.timers.arm(super::Timer::Watch(head.host), next);
                     self.hear(now, head);
                 }
                 self.on_digest(now, head, from, pulse.digest);

@@ -131,13 +131,29 @@ impl Node {
         self.send(record.address, 0, &message);
     }
 
-    /// Probes a watched host, asks others about it, or declares it lost.
+    /// Does what is due about a watched host, and probes others with it that are due soon.
     pub(super) fn on_watch(&mut self, now: Instant, host: HostId) {
+        if self.follow(now, host) {
+            self.probe_along(now);
+        }
+    }
+
+    /// Probes the hosts that are due for it soon.
+    pub(super) fn probe_along(&mut self, now: Instant) {
+        for host in self.watch.take_along(now, &self.config) {
+            self.follow(now, host);
+        }
+    }
+
+    /// Probes a watched host, asks others about it, or declares it lost. Returns true if it was
+    /// probed.
+    fn follow(&mut self, now: Instant, host: HostId) -> bool {
         let mesh = self.config.mesh_max;
         let watchers = self.members.ring().watchers(host, mesh);
         let rank = watchers.iter().position(|w| *w == self.me.host).unwrap_or(watchers.len());
-        let Some((due, next)) = self.watch.due(now, host, rank, &self.config) else { return };
-        let Some(life) = self.members.get(host).map(|m| m.record.life) else { return };
+        let due = self.watch.due(now, host, rank, &self.config);
+        let life = self.members.get(host).map(|m| m.record.life);
+        let (Some((due, next)), Some(life)) = (due, life) else { return false };
         self.timers.arm(Timer::Watch(host), next);
         if let Some(serial) = due.probe {
             self.stats.probes_sent += 1;
@@ -169,6 +185,7 @@ impl Node {
                 self.declare(now, host, Cause::Lost { by });
             }
         }
+        due.probe.is_some()
     }
 
     /// Hides the names of others while this host hears nobody.

@@ -4,18 +4,19 @@
 //! subscriptions end with its connection or its process, whichever ends first: a child that
 //! inherited the socket keeps nothing alive.
 
-use crate::sys;
+use crate::sys::{self, Epoll, Interest};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::sync::Arc;
 use std::time::Duration;
 use weft_cluster::local::{self, Frame, Request, Say};
 use weft_cluster::names::directory::Gone;
 use weft_cluster::names::Owner;
 use weft_core::Instant;
-use weft_link::{LinkError, WaitFd};
+use weft_link::LinkError;
 
 /// Most connections.
 const CALLERS_MAX: usize = 2048;
@@ -32,7 +33,11 @@ const READ: usize = 1 << 14;
 /// Time for which the kernel is asked how a process ended that closed its connection.
 const ENDING: Duration = Duration::from_millis(4);
 
-/// Number of a connection.
+/// Number of the listener in the set of descriptors. Connection N has 2 N there, its process
+/// 2 N + 1.
+const LISTENER: u64 = 0;
+
+/// Number of a connection, from 1.
 pub type CallerId = u64;
 
 /// A request: the connection, its serial and its content.
@@ -41,6 +46,9 @@ pub type Asked = (CallerId, u32, Request);
 /// A connection of a program.
 pub struct Caller {
     stream: UnixStream,
+    id: CallerId,
+    set: Arc<Epoll>,
+    interest: Interest,
     process: Option<OwnedFd>,
     /// The process, and a number that tells this connection from others.
     pub owner: Owner,
@@ -60,6 +68,13 @@ pub struct Caller {
 /// The listener, and the connections.
 pub struct Callers {
     listener: UnixListener,
+    /// Listener, connections and processes.
+    set: Arc<Epoll>,
+    ready: Vec<u64>,
+    /// Connections of which more requests may have been read than were served.
+    behind: BTreeSet<CallerId>,
+    /// Connections that ended, or are to end.
+    ending: BTreeSet<CallerId>,
     name: String,
     table: BTreeMap<CallerId, Caller>,
     next: CallerId,
@@ -91,16 +106,36 @@ impl Caller {
         while !self.out.is_empty() && !self.is_over {
             match self.stream.write(&self.out) {
                 Ok(n) => drop(self.out.drain(..n)),
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 // The end of the socket is seen when it is read.
                 Err(_) => self.out.clear(),
             }
         }
+        self.follow();
     }
 
-    /// Reads requests. Returns those that are complete.
-    fn requests(&mut self, now: Instant, scratch: &mut [u8]) -> Vec<(u32, Request)> {
+    /// Has the set of descriptors tell what this connection waits for.
+    fn follow(&mut self) {
+        let interest = Interest { read: self.has_room(), write: !self.out.is_empty() };
+        if self.closed.is_some() || self.is_over {
+            // An ended socket is ready all the time.
+            self.set.remove(&self.stream);
+        } else if interest != self.interest {
+            self.interest = interest;
+            self.set.change(&self.stream, 2 * self.id, interest);
+        }
+    }
+
+    /// Takes the descriptors out of the set.
+    fn leave(&self) {
+        self.set.remove(&self.stream);
+        self.process.iter().for_each(|process| self.set.remove(process));
+    }
+
+    /// Reads requests. Returns those that are complete, and true if there may be more that no
+    /// descriptor tells.
+    fn requests(&mut self, now: Instant, scratch: &mut [u8]) -> (Vec<(u32, Request)>, bool) {
         let mut all = Vec::new();
         self.push();
         while self.has_room() && all.len() < REQUESTS && !self.is_over {
@@ -113,22 +148,31 @@ impl Caller {
                 Frame::Wrong(why) => {
                     log::warn!("{} asks nonsense ({why}); its connection is ended", self.owner);
                     self.is_over = true;
-                    return all;
+                    return (all, false);
                 }
                 Frame::Part => {}
             }
             if self.closed.is_some() {
-                break;
+                return (all, false);
             }
             match self.stream.read(scratch) {
                 Ok(0) => self.closed = Some(now),
                 Ok(n) => self.input.extend_from_slice(&scratch[..n]),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return (all, false),
                 Err(_) => self.closed = Some(now),
             }
         }
-        all
+        (all, true)
+    }
+
+    /// Returns the time at which its end is certain, if it has ended.
+    fn ends_at(&self) -> Option<Instant> {
+        match self.closed {
+            _ if self.is_over => Some(Instant(0)),
+            Some(_) if self.process.is_none() => Some(Instant(0)),
+            closed => closed.map(|at| at + ENDING),
+        }
     }
 
     /// Returns the cause of its end, if it has ended. `is_dead`: the kernel says that the process
@@ -177,8 +221,20 @@ impl Callers {
         let listener = address(&name).and_then(|a| UnixListener::bind_addr(&a)).map_err(fail)?;
         listener.set_nonblocking(true).map_err(fail)?;
         sys::let_all_connect(&name);
-        let (table, scratch) = (BTreeMap::new(), vec![0; READ].into());
-        Ok(Callers { listener, name, table, next: 0, turned_away: 0, scratch })
+        let set = Epoll::new().map_err(fail)?;
+        set.add(&listener, LISTENER, Interest::READ).map_err(fail)?;
+        Ok(Callers {
+            listener,
+            set: Arc::new(set),
+            ready: Vec::new(),
+            behind: BTreeSet::new(),
+            ending: BTreeSet::new(),
+            name,
+            table: BTreeMap::new(),
+            next: 0,
+            turned_away: 0,
+            scratch: vec![0; READ].into(),
+        })
     }
 
     /// Returns the name of the socket.
@@ -201,20 +257,12 @@ impl Callers {
         self.table.iter_mut().map(|(id, caller)| (*id, caller))
     }
 
-    /// Adds the descriptors that become readable when there is something to do.
-    pub fn wait_fds(&self, out: &mut Vec<WaitFd>) {
-        out.push(WaitFd { fd: self.listener.as_raw_fd() });
-        for caller in self.table.values() {
-            if caller.has_room() && caller.closed.is_none() {
-                out.push(WaitFd { fd: caller.stream.as_raw_fd() });
-            }
-            out.extend(caller.process.as_ref().map(|p| WaitFd { fd: p.as_raw_fd() }));
-        }
-    }
-
-    /// True if something has to be done soon that no descriptor tells.
-    pub fn keeps(&self) -> bool {
-        self.table.values().any(|c| !c.out.is_empty() || c.closed.is_some())
+    /// Returns the time at which there is something to do that no descriptor tells.
+    pub fn next_timeout(&self) -> Option<Instant> {
+        let is_served = |id: &CallerId| self.table.get(id).is_some_and(Caller::has_room);
+        let behind = self.behind.iter().find(|id| is_served(id)).map(|_| Instant(0));
+        let ends = self.ending.iter().filter_map(|id| self.table.get(id)?.ends_at());
+        ends.chain(behind).min()
     }
 
     fn accept(&mut self) {
@@ -229,6 +277,9 @@ impl Callers {
             let of_user = self.table.values().filter(|c| c.owner.user == user).count();
             let mut caller = Caller {
                 stream,
+                id: self.next,
+                set: Arc::clone(&self.set),
+                interest: Interest::READ,
                 process: sys::process_fd(process),
                 owner,
                 is_greeted: false,
@@ -245,34 +296,67 @@ impl Callers {
                 caller.say(1, &Say::Refused(why));
                 continue;
             }
-            self.table.insert(self.next, caller);
+            match self.watch(&caller) {
+                Ok(()) => drop(self.table.insert(self.next, caller)),
+                Err(why) => {
+                    self.turned_away += 1;
+                    caller.say(1, &Say::Refused(format!("the agent cannot watch it: {why}")));
+                    caller.leave();
+                }
+            }
         }
     }
 
-    /// Reads what came. Returns requests, and the owners that ended with the cause.
-    pub fn serve(&mut self, now: Instant) -> (Vec<Asked>, Vec<(Owner, Gone)>) {
-        self.accept();
-        let mut fds = Vec::with_capacity(2 * self.table.len());
-        for caller in self.table.values() {
-            fds.push(caller.stream.as_raw_fd());
-            fds.push(caller.process.as_ref().map_or(-1, AsRawFd::as_raw_fd));
+    /// Adds the descriptors of a connection to the set.
+    fn watch(&self, caller: &Caller) -> io::Result<()> {
+        self.set.add(&caller.stream, 2 * caller.id, caller.interest)?;
+        match &caller.process {
+            Some(process) => self.set.add(process, 2 * caller.id + 1, Interest::READ),
+            None => Ok(()),
         }
-        let ready = sys::readable(&fds);
+    }
+
+    /// Reads what came. Returns requests, and the owners that ended with the cause. Connections
+    /// that have nothing cost nothing.
+    pub fn serve(&mut self, now: Instant) -> (Vec<Asked>, Vec<(Owner, Gone)>) {
+        let mut dead = BTreeSet::new();
+        let mut due = std::mem::take(&mut self.behind);
+        self.set.ready(&mut self.ready);
+        let ready = std::mem::take(&mut self.ready);
+        for &number in &ready {
+            match (number / 2, number % 2) {
+                _ if number == LISTENER => self.accept(),
+                (id, 0) => drop(due.insert(id)),
+                (id, _) => drop(dead.insert(id)),
+            }
+        }
+        self.ready = ready;
         let (mut requests, mut ended) = (Vec::new(), Vec::new());
         let scratch = &mut self.scratch;
-        for ((id, caller), ready) in self.table.iter_mut().zip(ready.chunks(2)) {
+        for id in due {
             // Requests that came before the end are served, and undone with it.
-            if ready[0] || !caller.input.is_empty() || !caller.out.is_empty() {
-                let all = caller.requests(now, scratch);
-                requests.extend(all.into_iter().map(|(serial, request)| (*id, serial, request)));
+            let Some(caller) = self.table.get_mut(&id) else { continue };
+            let (all, is_behind) = caller.requests(now, scratch);
+            requests.extend(all.into_iter().map(|(serial, request)| (id, serial, request)));
+            if is_behind {
+                self.behind.insert(id);
             }
-            if let Some(gone) = caller.ended(now, ready[1]) {
+            if caller.ends_at().is_some() {
+                caller.follow();
+                self.ending.insert(id);
+            }
+        }
+        self.ending.extend(&dead);
+        for id in &self.ending {
+            let Some(caller) = self.table.get(id) else { continue };
+            if let Some(gone) = caller.ended(now, dead.contains(id)) {
                 ended.push((*id, caller.owner, gone));
             }
         }
         for (id, ..) in &ended {
-            self.table.remove(id);
+            self.table.remove(id).iter().for_each(Caller::leave);
         }
+        self.ending.retain(|id| self.table.contains_key(id));
         requests.retain(|(id, ..)| self.table.contains_key(id));
         (requests, ended.into_iter().map(|(_, owner, gone)| (owner, gone)).collect())
     }
@@ -281,6 +365,14 @@ impl Callers {
     pub fn dismiss(&mut self, id: CallerId) {
         if let Some(caller) = self.table.get_mut(&id) {
             caller.is_over = true;
+            self.ending.insert(id);
         }
+    }
+}
+
+/// Readable when one of them has something.
+impl AsRawFd for Callers {
+    fn as_raw_fd(&self) -> RawFd {
+        self.set.as_raw_fd()
     }
 }

@@ -5,6 +5,7 @@
 
 mod answers;
 mod callers;
+mod complaints;
 mod finding;
 pub mod options;
 mod post;
@@ -14,11 +15,12 @@ pub use options::ClusterOptions;
 use crate::options::Options;
 use crate::sys;
 use callers::{CallerId, Callers};
+use complaints::{Cause, Complaints};
 use finding::{own_address, Finder};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::time::Duration;
 use weft_cluster::key::KeyFile;
 use weft_cluster::local::Say;
@@ -29,12 +31,14 @@ use weft_cluster::names::{
 };
 use weft_cluster::session::{class, cluster_id, Notice, Sessions};
 use weft_core::Instant;
-use weft_link::{LinkError, WaitFd};
+use weft_link::LinkError;
 
 /// Datagrams taken in a round.
 const AT_ONCE: usize = 64;
-/// Time between two looks at the key file.
+/// Longest time between two looks at the key file, and the time from which on a look costs no
+/// wake-up of its own.
 const KEY_AGAIN: Duration = Duration::from_secs(1);
+const KEY_EARLY: Duration = Duration::from_millis(500);
 /// Longest datagram that is read; longer ones are cut, and forged then.
 const DATAGRAM_MAX: usize = 2048;
 /// The type under which each agent publishes the name of its host.
@@ -67,6 +71,7 @@ pub struct Cluster {
     subscriptions: BTreeMap<SubscriptionId, CallerId>,
     mail: post::Mail,
     is_cut_off: bool,
+    complaints: Complaints,
     /// Datagrams that the system did not send.
     unsendable: u64,
     buffer: Box<[u8]>,
@@ -169,25 +174,29 @@ impl Cluster {
             subscriptions: BTreeMap::new(),
             mail: post::Mail::new(),
             is_cut_off: false,
+            complaints: Complaints::default(),
             unsendable: 0,
             buffer: vec![0; DATAGRAM_MAX].into(),
         })
     }
 
-    /// Does what there is to do, a bounded piece of it.
-    pub fn serve(&mut self, now: Instant) {
+    /// Does what there is to do, a bounded piece of it. `has_come`: there are datagrams;
+    /// `is_called`: programs want something.
+    pub fn serve(&mut self, now: Instant, has_come: bool, is_called: bool) {
         let news = self.finder.news();
         if !news.is_empty() {
             self.node.join(now, news);
         }
-        if now >= self.keys_at {
+        if now + KEY_EARLY >= self.keys_at {
             self.keys_at = now + KEY_AGAIN;
-            self.look_at_keys();
+            self.look_at_keys(now);
         }
         let is_alone = self.node.members().ring().len() < 2;
         let sessions = &mut self.sessions;
         self.finder.call(now, &self.socket, is_alone, || sessions.call());
-        self.receive(now);
+        if has_come {
+            self.receive(now);
+        }
         if self.node.next_timeout().is_some_and(|at| at <= now) {
             self.node.handle_timeout(now);
         }
@@ -195,7 +204,9 @@ impl Cluster {
             self.sessions.handle_timeout(now);
         }
         self.mail_in_time(now);
-        self.attend(now);
+        if is_called || self.callers.next_timeout().is_some_and(|at| at <= now) {
+            self.attend(now);
+        }
         self.flush(now);
     }
 
@@ -222,14 +233,14 @@ impl Cluster {
     }
 
     /// Reads the key file again if it has changed.
-    fn look_at_keys(&mut self) {
+    fn look_at_keys(&mut self, now: Instant) {
         match self.keys.reread(sys::effective_user()) {
             None => {}
             Some(Ok(keys)) => {
                 self.sessions.set_keys(keys);
                 log::info!("cluster {}: the key file has changed", self.options.name);
             }
-            Some(Err(why)) => log::warn!("cluster {}: {why}", self.options.name),
+            Some(Err(why)) => self.complain(now, None, Cause::Keys, &why.to_string()),
         }
     }
 
@@ -260,15 +271,24 @@ impl Cluster {
                 "cluster {name}: host {} does not have the new key yet; the old one is in use",
                 self.host_at(at)
             ),
-            Notice::Dropped(from, why) => log::warn!(
-                "cluster {name}: what the agent at {from} sends is dropped: {}",
-                why.text()
-            ),
-            Notice::DroppedBy(by, why, version) => log::warn!(
-                "cluster {name}: the agent at {by} (version {version}) drops what this one sends: \
-                 {}",
-                why.text()
-            ),
+            Notice::Dropped(from, why) => {
+                let text = format!("what the agent at {from} sends is dropped: {}", why.text());
+                self.complain(now, Some(from), Cause::Dropped(why as u8), &text);
+            }
+            Notice::DroppedBy(by, why, version) => {
+                let text = format!(
+                    "the agent at {by} (version {version}) drops what this one sends: {}",
+                    why.text()
+                );
+                self.complain(now, Some(by), Cause::DroppedBy(why as u8), &text);
+            }
+        }
+    }
+
+    /// Logs a complaint, unless it was logged of late.
+    fn complain(&mut self, now: Instant, from: Option<SocketAddr>, cause: Cause, text: &str) {
+        if let Some(before) = self.complaints.note(now, from, cause) {
+            log::warn!("cluster {}: {text}{before}", self.options.name);
         }
     }
 
@@ -324,15 +344,15 @@ impl Cluster {
                 self.options.name,
                 by.incarnation
             ),
-            Event::OtherVersion { from, version } => log::warn!(
-                "cluster {}: the agent at {from} speaks version {version} of names",
-                self.options.name
-            ),
-            Event::Crowded { host } => log::warn!(
-                "cluster {}: host {} is not taken in: the table is full",
-                self.options.name,
-                self.name_of(host)
-            ),
+            Event::OtherVersion { from, version } => {
+                let text = format!("the agent at {from} speaks version {version} of names");
+                self.complain(now, Some(from), Cause::Version(version), &text);
+            }
+            Event::Crowded { host } => {
+                let host = self.name_of(host);
+                let text = format!("host {host} is not taken in: the table is full");
+                self.complain(now, None, Cause::Crowded, &text);
+            }
             Event::Claimed(ClaimId(claim)) => self.decided(claim, Ok(())),
             Event::Refused { claim, holder } => {
                 let why = format!("host {} has the name", self.name_of(holder));
@@ -366,21 +386,17 @@ impl Cluster {
         slow.into_iter().for_each(|id| self.callers.dismiss(id));
     }
 
-    /// Adds the descriptors that become readable when there is something to do.
-    pub fn wait_fds(&self, out: &mut Vec<WaitFd>) {
-        out.push(WaitFd { fd: self.socket.as_raw_fd() });
-        self.callers.wait_fds(out);
-    }
-
-    /// True if something has to be done soon that no descriptor tells.
-    pub fn keeps(&self) -> bool {
-        self.callers.keeps()
+    /// Returns the descriptors that become readable when datagrams have come, and when programs
+    /// want something.
+    pub fn doors(&self) -> (RawFd, RawFd) {
+        (self.socket.as_raw_fd(), self.callers.as_raw_fd())
     }
 
     /// Returns the time of the next deadline.
     pub fn next_timeout(&self) -> Instant {
         let times = [self.node.next_timeout(), self.sessions.next_timeout()];
         let others = [self.finder.next_timeout(), self.mail.next_timeout()];
+        let others = others.into_iter().chain([self.callers.next_timeout()]);
         let times = times.into_iter().chain(others).flatten();
         times.chain([self.keys_at]).min().unwrap_or(self.keys_at)
     }

@@ -1,8 +1,12 @@
 //! System calls of the agent.
 
+mod epoll;
+
+pub use epoll::{Epoll, Interest};
+
 use std::io;
 use std::net::{Ipv4Addr, UdpSocket};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -223,15 +227,6 @@ pub fn process_fd(process: u32) -> Option<OwnedFd> {
     let fd = libc::c_int::try_from(fd).ok().filter(|fd| *fd >= 0)?;
     // SAFETY: the call made the descriptor, and nobody else has it.
     Some(unsafe { OwnedFd::from_raw_fd(fd) })
-}
-
-/// Returns for each descriptor if it is readable, or ended, now.
-pub fn readable(fds: &[RawFd]) -> Vec<bool> {
-    let one = |fd: &RawFd| libc::pollfd { fd: *fd, events: libc::POLLIN, revents: 0 };
-    let mut polls: Vec<libc::pollfd> = fds.iter().map(one).collect();
-    // SAFETY: `polls` is writable for its length.
-    unsafe { libc::poll(polls.as_mut_ptr(), polls.len() as libc::nfds_t, 0) };
-    polls.iter().map(|p| p.revents != 0).collect()
 }
 
 /// Has multicasts of a socket leave by the interface with this address.

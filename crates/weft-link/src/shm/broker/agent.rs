@@ -117,6 +117,11 @@ impl Broker {
         out.push(WaitFd { fd: self.epoll.as_raw_fd() });
     }
 
+    /// True if no rank has a connection here: only its descriptor tells that there is something.
+    pub fn is_idle(&self) -> bool {
+        self.guests.is_empty()
+    }
+
     /// True if a request waits until a rank has read, which no descriptor tells.
     pub fn keeps(&self) -> bool {
         self.guests.iter().any(|g| g.kept.is_some())

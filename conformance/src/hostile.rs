@@ -150,6 +150,49 @@ pub fn names_local(data: &[u8]) {
     }
 }
 
+/// Tests the parts of messages between members of a group: a membership keeps no more than its
+/// bounds, tells its program each event once, and answers nothing by more than one acknowledgement.
+/// The first byte changes a genuine part, or takes the rest as one.
+pub fn group_parts(data: &[u8]) {
+    use weft_cluster::group::{config, Membership, Part, IN_BYTES};
+    use weft_cluster::names::{Binding, BindingId, Claim, HostId, Life, NameEvent, Notice, Owner};
+    let life = Life { incarnation: 1, nonce: 1 };
+    let id = |n| BindingId { host: HostId(n), life, claim: n };
+    let name = Claim::new(Owner::default(), 900, 1..=1).group();
+    let now = Instant(1_000_000);
+    let mut sides = [1, 2].map(|n| {
+        let mut side = Membership::new(900, id(n), config(Duration::from_secs(1), None));
+        let binding = Binding { id: id(3 - n), stamp: n, name: name.clone() };
+        side.on_name(now, NameEvent { seq: 1, notice: Notice::Published(binding) });
+        side
+    });
+    let [choice, rest @ ..] = data else { return };
+    let payload = vec![7; usize::from(*choice) * 20];
+    sides[0].send(now, weft_cluster::To::All, payload, Duration::ZERO);
+    let genuine = sides[0].poll_transmit().pop().map(|datagram| datagram.bytes);
+    for step in rest.chunks(93) {
+        let mut bytes =
+            if choice & 1 == 0 { step.to_vec() } else { genuine.clone().unwrap_or_default() };
+        if choice & 1 != 0 {
+            bytes.iter_mut().zip(step).for_each(|(byte, change)| *byte ^= change);
+        }
+        let Ok(part) = Part::parse(&bytes) else { continue };
+        sides[1].receive(now, id(1), &part);
+        let mut answers = 0;
+        while sides[1].has_transmit() {
+            answers += sides[1].poll_transmit().len();
+        }
+        assert!(answers <= 2, "{answers} answers to one part");
+        assert!(sides[1].held_bytes() <= IN_BYTES + (1 << 17));
+    }
+    let (mut seq, side) = (0, &mut sides[1]);
+    while let Some((number, _)) = side.poll_event() {
+        seq += 1;
+        assert_eq!(number, seq);
+        side.took(now, 1);
+    }
+}
+
 /// Tests the cutting of a stream into frames: frames have the lengths that a packet and its trailer
 /// can have, and are the same however the stream arrives. The first byte chooses the trailer, the
 /// second the pieces in which the rest arrives.

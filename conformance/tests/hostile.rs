@@ -225,6 +225,12 @@ fn agents_datagram__survives_hostile_bytes() {
 }
 
 #[test]
+fn group_parts__survive_hostile_bytes() {
+    let good: Vec<Vec<u8>> = (0..=255).map(|choice| [&[choice][..], &[0; 186]].concat()).collect();
+    feed(&good, hostile::group_parts);
+}
+
+#[test]
 fn names_local__survive_hostile_bytes() {
     let (requests, says) = weft_cluster::local::examples();
     let mut good: Vec<Vec<u8>> = requests.iter().map(|one| one.encode(1)).collect();

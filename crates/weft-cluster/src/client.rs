@@ -38,6 +38,8 @@ pub enum NamesError {
     Refused(String),
     /// The connection to the agent ended.
     Ended(io::Error),
+    /// The membership of a group was ended by others, for this reason.
+    Put(Gone),
     /// The agent is of another version, or not an agent.
     Nonsense(String),
     /// Not as many owners as wanted were there in time.
@@ -70,6 +72,7 @@ impl fmt::Display for NamesError {
             NamesError::Ended(why) => {
                 write!(f, "the agent ended the connection ({why}); its claims have ended as well")
             }
+            NamesError::Put(gone) => write!(f, "the membership of the group has ended: {gone}"),
             NamesError::Nonsense(why) => write!(f, "the agent is of another version: {why}"),
             NamesError::Timeout { name, found, wanted } => write!(
                 f,
@@ -122,9 +125,9 @@ impl Spec {
         Spec { claim: Claim { scope: Scope::Host, ..self.claim }, ..self }
     }
 
-    /// Makes this program a member of a group.
-    pub fn group(self) -> Spec {
-        Spec { claim: self.claim.group(), ..self }
+    /// Returns the claim.
+    pub(crate) fn claimed(&self) -> Claim {
+        self.claim.clone()
     }
 
     /// Takes messages that are sent to the name ([`Names::send`]), as events of the connection
@@ -159,7 +162,7 @@ pub enum Event {
 }
 
 /// A socket to an agent, with the bytes that came.
-struct Connection {
+pub(crate) struct Connection {
     stream: UnixStream,
     bytes: Vec<u8>,
     read: usize,
@@ -179,6 +182,10 @@ fn connect(place: &str) -> io::Result<UnixStream> {
 }
 
 impl Connection {
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+
     fn open(place: &str) -> io::Result<Connection> {
         let stream = connect(place)?;
         stream.set_nonblocking(true)?;
@@ -200,7 +207,7 @@ impl Connection {
     }
 
     /// Takes a frame that is there.
-    fn buffered(&mut self) -> Result<Option<(u32, Say)>, NamesError> {
+    pub(crate) fn buffered(&mut self) -> Result<Option<(u32, Say)>, NamesError> {
         match local::said(&self.bytes[self.read..]) {
             Frame::Whole(len, serial, say) => {
                 self.read += len;
@@ -216,7 +223,10 @@ impl Connection {
     }
 
     /// Takes the next frame, and waits for it at most until a time; `None`: not at all.
-    fn next(&mut self, until: Option<Instant>) -> Result<Option<(u32, Say)>, NamesError> {
+    pub(crate) fn next(
+        &mut self,
+        until: Option<Instant>,
+    ) -> Result<Option<(u32, Say)>, NamesError> {
         loop {
             if let Some(found) = self.buffered()? {
                 return Ok(Some(found));
@@ -242,7 +252,7 @@ impl Connection {
         }
     }
 
-    fn say(&mut self, request: &Request) -> Result<u32, NamesError> {
+    pub(crate) fn say(&mut self, request: &Request) -> Result<u32, NamesError> {
         self.serial = self.serial.wrapping_add(1).max(1);
         let bytes = request.encode(self.serial);
         self.stream.set_nonblocking(false).map_err(NamesError::Ended)?;
@@ -252,13 +262,32 @@ impl Connection {
     }
 
     /// Sends a request, and waits for its answer; events that come before are put into `events`.
-    fn ask(&mut self, request: &Request, events: &mut Vec<Say>) -> Result<Say, NamesError> {
-        let serial = self.say(request)?;
-        self.answer(serial, events)
+    pub(crate) fn ask(
+        &mut self,
+        request: &Request,
+        events: &mut Vec<Say>,
+    ) -> Result<Say, NamesError> {
+        self.ask_for(request, events, Duration::ZERO)
     }
 
-    fn answer(&mut self, serial: u32, events: &mut Vec<Say>) -> Result<Say, NamesError> {
-        let end = Instant::now() + ANSWER;
+    /// As `ask`, where the agent may answer so much later.
+    pub(crate) fn ask_for(
+        &mut self,
+        request: &Request,
+        events: &mut Vec<Say>,
+        later: Duration,
+    ) -> Result<Say, NamesError> {
+        let serial = self.say(request)?;
+        self.answer(serial, events, later)
+    }
+
+    fn answer(
+        &mut self,
+        serial: u32,
+        events: &mut Vec<Say>,
+        later: Duration,
+    ) -> Result<Say, NamesError> {
+        let end = Instant::now() + ANSWER + later;
         loop {
             match self.next(Some(end))? {
                 Some((of, Say::Refused(why))) if of == serial => {
@@ -273,7 +302,7 @@ impl Connection {
     }
 }
 
-fn nonsense<T>(say: Say) -> Result<T, NamesError> {
+pub(crate) fn nonsense<T>(say: Say) -> Result<T, NamesError> {
     Err(NamesError::Nonsense(format!("it answered {say:?}")))
 }
 
@@ -395,6 +424,11 @@ impl Names {
     /// Returns the life of this host's agent.
     pub fn life(&self) -> Life {
         self.life
+    }
+
+    /// Opens another connection to the same agent.
+    pub(crate) fn other(&self) -> Result<Connection, NamesError> {
+        Ok(Names::at(&self.place)?.connection)
     }
 
     /// Returns a descriptor that is readable when [`Names::event`] may have something.
@@ -572,7 +606,7 @@ impl Names {
         mode: Mode,
         timeout: Option<Duration>,
     ) -> Result<Watch, NamesError> {
-        let mut other = Names::at(&self.place)?.connection;
+        let mut other = self.other()?;
         let timeout_ms = timeout.map_or(0, |t| (t.as_millis() as u64).max(1));
         let Name { kind, lower, upper, .. } = *name;
         let mut early = Vec::new();
@@ -648,7 +682,8 @@ impl Names {
         let (mut all, mut events) = (Vec::new(), Vec::new());
         let serial = self.connection.say(request)?;
         loop {
-            let (more, items) = part(self.connection.answer(serial, &mut events)?)?;
+            let (more, items) =
+                part(self.connection.answer(serial, &mut events, Duration::ZERO)?)?;
             all.extend(items);
             if !more {
                 break;
@@ -674,7 +709,7 @@ impl Names {
     /// # Errors
     /// The agent refuses, or has ended.
     pub fn watch_hosts(&self) -> Result<HostWatch, NamesError> {
-        let mut other = Names::at(&self.place)?.connection;
+        let mut other = self.other()?;
         let mut early = Vec::new();
         match other.ask(&Request::WatchHosts, &mut early)? {
             Say::Done(_) => Ok(HostWatch { connection: other, early: early.into() }),

@@ -8,7 +8,8 @@
 //! - `session`: datagrams between agents, each authenticated under keys of a session.
 //! - `local`: the messages between an agent and the programs of its host.
 //! - `mail`: messages to names, from agent to agent.
-//! - `client`: [`Names`], a program's connection to its agent.
+//! - `group`: memberships of groups, as agents keep them.
+//! - `client`: [`Names`], a program's connection to its agent; `member`: its memberships of groups.
 //! - `name`: names as people write them; `hostlist`: hosts as Slurm writes them.
 //!
 //! ```no_run
@@ -28,15 +29,19 @@
 #![warn(missing_docs)]
 
 pub mod client;
+pub mod group;
 pub mod hostlist;
 pub mod key;
 pub mod local;
 pub mod mail;
+pub mod member;
 pub mod name;
 pub mod session;
 
 pub use client::{Names, NamesError, Spec, Watch};
+pub use group::{GroupNotice, To};
 pub use key::{ClusterKeys, KeyError, KeyFile};
+pub use member::{GroupMember, GroupOptions};
 pub use name::Name;
 pub use weft_names as names;
 

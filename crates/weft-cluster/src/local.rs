@@ -3,16 +3,17 @@
 //!
 //! A frame is a length (u32, of the rest), a type (u8), a serial (u32) and the body. A program
 //! numbers its requests; each gets one answer with its serial, or, to a question for a list,
-//! several, of which all but the last say so. Events have serial 0. Both ends are of one version:
-//! the first request says it. Nothing here trusts its input.
+//! several, of which all but the last say so; one ([`Request::Took`]) gets none. Events have serial
+//! 0. Both ends are of one version: the first request says it. Nothing here trusts its input.
 
+use crate::group::{GroupNotice, To};
 use weft_names::directory::Gone;
 use weft_names::membership::Cause;
 use weft_names::wire::{Publication, Reader, WireError, Writer};
 use weft_names::{Binding, BindingId, Claim, HostId, Life, Mode, NameEvent, Notice, Owner, Scope};
 
 /// Version of these messages.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// Longest frame.
 pub const FRAME_MAX: usize = 1 << 17;
 /// Length of a frame's head.
@@ -21,12 +22,12 @@ pub const HEAD: usize = 9;
 pub const MAIL_MAX: usize = 66_000;
 
 /// Bytes with a length in front.
-fn put_bytes(to: &mut Writer, bytes: &[u8]) {
+pub(crate) fn put_bytes(to: &mut Writer, bytes: &[u8]) {
     to.value(&(bytes.len() as u32));
     to.bytes(bytes);
 }
 
-fn bytes<'a>(from: &mut Reader<'a>) -> Result<&'a [u8], WireError> {
+pub(crate) fn bytes<'a>(from: &mut Reader<'a>) -> Result<&'a [u8], WireError> {
     let len: u32 = from.value()?;
     from.bytes(len as usize)
 }
@@ -62,7 +63,7 @@ fn claim(from: &mut Reader<'_>) -> Result<Claim, WireError> {
     scoped(scope, publication.name)
 }
 
-fn put_binding(to: &mut Writer, binding: &Binding) {
+pub(crate) fn put_binding(to: &mut Writer, binding: &Binding) {
     let Binding { id, stamp, name } = binding;
     to.value(&id.host);
     to.value(&id.life);
@@ -70,7 +71,7 @@ fn put_binding(to: &mut Writer, binding: &Binding) {
     to.value(&Publication { claim: id.claim, stamp: *stamp, name: name.clone() });
 }
 
-fn binding(from: &mut Reader<'_>) -> Result<Binding, WireError> {
+pub(crate) fn binding(from: &mut Reader<'_>) -> Result<Binding, WireError> {
     let (host, life, scope): (HostId, Life, u8) = (from.value()?, from.value()?, from.value()?);
     let Publication { claim, stamp, name } = from.value()?;
     let id = BindingId { host, life, claim };
@@ -112,7 +113,7 @@ fn cause(from: &mut Reader<'_>) -> Result<Cause, WireError> {
     }
 }
 
-fn put_gone(to: &mut Writer, gone: &Gone) {
+pub(crate) fn put_gone(to: &mut Writer, gone: &Gone) {
     match gone {
         Gone::Host(cause) => {
             to.value(&2u8);
@@ -127,7 +128,7 @@ fn put_gone(to: &mut Writer, gone: &Gone) {
     }
 }
 
-fn gone(from: &mut Reader<'_>) -> Result<Gone, WireError> {
+pub(crate) fn gone(from: &mut Reader<'_>) -> Result<Gone, WireError> {
     match from.value::<u8>()? {
         1 => from.value(),
         2 => cause(from).map(Gone::Host),
@@ -182,6 +183,22 @@ pub enum Request {
         /// The message.
         payload: Vec<u8>,
     },
+    /// Claims a name as a member of the group of its type: the time in ms after which a member
+    /// that takes nothing is named, and that after which it is put out (0: never).
+    Join(Claim, u64, u64),
+    /// Sends a message to members of a group.
+    Cast {
+        /// The claim by which the program is a member.
+        claim: u64,
+        /// The receivers.
+        to: To,
+        /// Time in ms for which it waits for credit.
+        wait_ms: u64,
+        /// The message.
+        payload: Vec<u8>,
+    },
+    /// The program has taken so many messages of a group. It is not answered.
+    Took(u64, u32),
 }
 
 /// A host, as the agent knows it.
@@ -242,6 +259,8 @@ pub enum Say {
     Hears(bool),
     /// A message for a name of this program: the claim, the sender's host, and the message.
     Mail(u64, HostId, Owner, Vec<u8>),
+    /// An event of a group: the claim of this program, number and event.
+    Group(u64, u64, GroupNotice),
 }
 
 fn put_event(to: &mut Writer, event: &NameEvent) {
@@ -362,6 +381,9 @@ impl Request {
             Request::WatchHosts => 8,
             Request::Report => 9,
             Request::Mail { .. } => 10,
+            Request::Join(..) => 11,
+            Request::Cast { .. } => 12,
+            Request::Took(..) => 13,
         };
         let mut to = begin(kind, serial);
         match self {
@@ -382,6 +404,20 @@ impl Request {
                 [kind, lower, upper].iter().for_each(|n| to.value(*n));
                 to.value(&u8::from(*all));
                 put_bytes(&mut to, payload);
+            }
+            Request::Join(claim, slow_ms, put_out_ms) => {
+                put_claim(&mut to, claim);
+                [slow_ms, put_out_ms].iter().for_each(|n| to.value(*n));
+            }
+            Request::Cast { claim, to: receivers, wait_ms, payload } => {
+                to.value(claim);
+                receivers.put(&mut to);
+                to.value(wait_ms);
+                put_bytes(&mut to, payload);
+            }
+            Request::Took(claim, count) => {
+                to.value(claim);
+                to.value(count);
             }
         }
         end(to)
@@ -409,6 +445,14 @@ impl Request {
                 all: flag(from)?,
                 payload: bytes(from)?.to_vec(),
             },
+            11 => Request::Join(claim(from)?, from.value()?, from.value()?),
+            12 => Request::Cast {
+                claim: from.value()?,
+                to: To::read(from)?,
+                wait_ms: from.value()?,
+                payload: bytes(from)?.to_vec(),
+            },
+            13 => Request::Took(from.value()?, from.value()?),
             found => return Err(WireError::Type { found }),
         })
     }
@@ -429,6 +473,7 @@ impl Say {
             Say::Member(..) => 9,
             Say::Hears(_) => 10,
             Say::Mail(..) => 11,
+            Say::Group(..) => 12,
         };
         let mut to = begin(kind, serial);
         match self {
@@ -473,6 +518,11 @@ impl Say {
                 to.value(&owner.serial);
                 put_bytes(&mut to, payload);
             }
+            Say::Group(claim, seq, notice) => {
+                to.value(claim);
+                to.value(seq);
+                notice.put(&mut to);
+            }
         }
         end(to)
     }
@@ -503,6 +553,7 @@ impl Say {
                     Owner { user: from.value()?, process: from.value()?, serial: from.value()? };
                 Say::Mail(claim, host, owner, bytes(from)?.to_vec())
             }
+            12 => Say::Group(from.value()?, from.value()?, GroupNotice::read(from)?),
             found => return Err(WireError::Type { found }),
         })
     }
@@ -560,9 +611,10 @@ pub fn examples() -> (Vec<Request>, Vec<Say>) {
     let id = BindingId { host: HostId(5), life, claim: 4 };
     let name = Claim { owner, ..claim.clone() }.on_host();
     let binding = Binding { id, stamp: 6, name };
-    let requests = vec![
+    let cast = |to| Request::Cast { claim: 1, to, wait_ms: 5, payload: b"hello".to_vec() };
+    let mut requests = vec![
         Request::Hello(VERSION),
-        Request::Claim(claim.unique(), true),
+        Request::Claim(claim.clone().unique(), true),
         Request::Withdraw(1),
         Request::Watch { kind: 1, lower: 2, upper: 3, mode: Mode::FirstLast, timeout_ms: 4 },
         Request::Unwatch(2),
@@ -571,7 +623,11 @@ pub fn examples() -> (Vec<Request>, Vec<Say>) {
         Request::WatchHosts,
         Request::Report,
         Request::Mail { kind: 1, lower: 2, upper: 3, all: true, payload: b"hello".to_vec() },
+        Request::Join(claim.group(), 1000, 0),
+        Request::Took(1, 2),
     ];
+    let (receivers, notices) = crate::group::examples(&binding);
+    requests.extend(receivers.into_iter().map(cast));
     let told = |notice| Say::Name(1, NameEvent { seq: 2, notice });
     let gone = Gone::Host(Cause::Lost { by: HostId(3) });
     let host = Host {
@@ -590,7 +646,7 @@ pub fn examples() -> (Vec<Request>, Vec<Say>) {
         answers: 4,
         key: 6,
     };
-    let says = vec![
+    let mut says = vec![
         Say::Welcome("c".into(), HostId(5), life),
         Say::Done(1),
         Say::Refused("no".into()),
@@ -608,6 +664,7 @@ pub fn examples() -> (Vec<Request>, Vec<Say>) {
         Say::Hears(true),
         Say::Mail(1, HostId(2), owner, b"hello".to_vec()),
     ];
+    says.extend(notices.into_iter().map(|notice| Say::Group(1, 2, notice)));
     (requests, says)
 }
 

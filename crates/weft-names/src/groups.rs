@@ -17,6 +17,7 @@ use crate::id::BindingId;
 use crate::wire::{Reader, WireError, Writer};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
+use core::ops::RangeInclusive;
 use core::time::Duration;
 use weft_core::Instant;
 
@@ -40,7 +41,7 @@ mod code {
 }
 
 layout! {
-    /// Head of a message between members, 32 bytes.
+    /// Head of a message between members, 40 bytes.
     GroupHead {
         /// 1 to 4: the way in which the message chose its receivers; 5: an acknowledgement; 6: asks
         /// for one.
@@ -57,12 +58,16 @@ layout! {
         ack: u64,
         /// The receiver may send messages up to this number.
         credit: u64,
+        /// Number of what the sender keeps of the receiver: greater each time it begins anew.
+        record: u32,
+        /// The record of the receiver that the sender heard last; 0: none.
+        heard: u32,
     } pad 0
 }
 
 impl GroupHead {
     /// Length in bytes.
-    pub const LEN: usize = 32;
+    pub const LEN: usize = 40;
 
     fn check(self) -> Result<GroupHead, WireError> {
         let is_message = (1..code::ACK).contains(&self.kind);
@@ -73,6 +78,7 @@ impl GroupHead {
                 Err(WireError::Type { found: self.kind })
             }
             () if is_message != (self.number > 0) => Err(WireError::Value { name: "number" }),
+            () if self.record == 0 => Err(WireError::Value { name: "record" }),
             () => Ok(self),
         }
     }
@@ -95,8 +101,10 @@ impl GroupHead {
 pub struct GroupConfig {
     /// Messages that a member may have sent to another that has not taken them.
     pub window: u32,
-    /// Time after which an unacknowledged message is sent again.
+    /// Time after which an unacknowledged message is sent again, at first; it doubles.
     pub resend: Duration,
+    /// The longest such time.
+    pub resend_max: Duration,
     /// Time without credit after which a member is named as slow.
     pub slow_after: Duration,
     /// Time without credit after which a member is put out; `None`: never.
@@ -108,6 +116,7 @@ impl Default for GroupConfig {
         GroupConfig {
             window: 64,
             resend: Duration::from_millis(50),
+            resend_max: Duration::from_secs(1),
             slow_after: Duration::from_secs(1),
             put_out_after: None,
         }
@@ -204,6 +213,17 @@ pub enum Take {
     Drop,
 }
 
+/// A message whose bytes are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// The sender's record in which it is numbered.
+    pub record: u32,
+    /// Its number.
+    pub number: u64,
+    /// True if it is the next one of its sender: what was sent later waits for it.
+    pub is_next: bool,
+}
+
 #[derive(Debug)]
 struct Outgoing {
     number: u64,
@@ -222,6 +242,11 @@ struct Member {
     /// It may get messages up to this number.
     limit: u64,
     resend: Instant,
+    /// Times that the oldest message was sent again.
+    tries: u32,
+    /// Number of this record, and that of the member's record of this one; 0: not heard yet.
+    record: u32,
+    theirs: u32,
     /// Since this time there was no credit.
     stuck: Option<Instant>,
     is_named: bool,
@@ -246,6 +271,7 @@ pub struct Group {
     /// Receivers that a message still has.
     open: BTreeMap<u64, usize>,
     turn: usize,
+    records: u32,
     out: VecDeque<GroupTransmit>,
     events: VecDeque<GroupEvent>,
 }
@@ -261,6 +287,7 @@ impl Group {
             banned: BTreeSet::new(),
             open: BTreeMap::new(),
             turn: 0,
+            records: 0,
             out: VecDeque::new(),
             events: VecDeque::new(),
         }
@@ -273,13 +300,22 @@ impl Group {
         if !is_other || !binding.name.group || self.members.contains_key(&id) {
             return;
         }
+        self.begin(now, binding, 0);
+    }
+
+    /// Begins the record of a member, whose own record of this one has a number.
+    fn begin(&mut self, now: Instant, binding: Binding, theirs: u32) {
         let window = u64::from(self.config.window);
+        self.records += 1;
         let member = Member {
             binding: binding.clone(),
             out: VecDeque::new(),
             sent: 0,
             limit: window,
             resend: now,
+            tries: 0,
+            record: self.records,
+            theirs,
             stuck: None,
             is_named: false,
             received: 0,
@@ -287,7 +323,7 @@ impl Group {
             ahead: BTreeMap::new(),
             told: window,
         };
-        self.members.insert(id, member);
+        self.members.insert(binding.id, member);
         self.events.push_back(GroupEvent::Joined(binding));
     }
 
@@ -327,9 +363,14 @@ impl Group {
         self.send(now, to, Kind::Unicast, payload)
     }
 
-    /// Sends a message to one of the members that have an instance.
-    pub fn anycast(&mut self, now: Instant, instance: u32, payload: u64) -> Result<(), SendError> {
-        let all = self.having(instance);
+    /// Sends a message to one of the members that have one of these instances.
+    pub fn anycast(
+        &mut self,
+        now: Instant,
+        instances: RangeInclusive<u32>,
+        payload: u64,
+    ) -> Result<(), SendError> {
+        let all = self.having(&instances);
         let open = |id: &&BindingId| self.members.get(*id).is_some_and(Member::has_credit);
         let with_credit: Vec<BindingId> = all.iter().filter(open).copied().collect();
         let choice = if with_credit.is_empty() { all } else { with_credit };
@@ -338,14 +379,14 @@ impl Group {
         self.send(now, chosen.into_iter().collect(), Kind::Anycast, payload)
     }
 
-    /// Sends a message to all members that have an instance.
+    /// Sends a message to all members that have one of these instances.
     pub fn multicast(
         &mut self,
         now: Instant,
-        instance: u32,
+        instances: RangeInclusive<u32>,
         payload: u64,
     ) -> Result<(), SendError> {
-        let to = self.having(instance);
+        let to = self.having(&instances);
         self.send(now, to, Kind::Multicast, payload)
     }
 
@@ -355,8 +396,9 @@ impl Group {
         self.send(now, to, Kind::Broadcast, payload)
     }
 
-    fn having(&self, instance: u32) -> Vec<BindingId> {
-        let has = |b: &&Binding| (b.name.lower..=b.name.upper).contains(&instance);
+    fn having(&self, instances: &RangeInclusive<u32>) -> Vec<BindingId> {
+        let (first, last) = (*instances.start(), *instances.end());
+        let has = |b: &&Binding| b.name.lower <= last && first <= b.name.upper;
         self.members().filter(has).map(|b| b.id).collect()
     }
 
@@ -387,7 +429,7 @@ impl Group {
             let Some(member) = self.members.get_mut(&id) else { continue };
             member.sent += 1;
             if member.out.is_empty() {
-                member.resend = now + self.config.resend;
+                (member.resend, member.tries) = (now + self.config.resend, 0);
             }
             let number = member.sent;
             member.out.push_back(Outgoing { number, payload, kind });
@@ -400,16 +442,17 @@ impl Group {
     /// Takes the head of a message from a member.
     pub fn handle_message(&mut self, now: Instant, from: BindingId, head: &[u8]) -> Take {
         let Ok(head) = Reader(head).value::<GroupHead>() else { return Take::Drop };
-        let Some(member) = self.members.get_mut(&from).filter(|_| head.group == self.kind) else {
+        if head.group != self.kind || !self.same_records(now, from, &head) {
             return Take::Drop;
-        };
+        }
+        let Some(member) = self.members.get_mut(&from) else { return Take::Drop };
         if head.ack > member.sent {
             return Take::Drop;
         }
         let mut acknowledged = Vec::new();
         while member.out.front().is_some_and(|m| m.number <= head.ack) {
             acknowledged.extend(member.out.pop_front().map(|m| m.payload));
-            member.resend = now + self.config.resend;
+            (member.resend, member.tries) = (now + self.config.resend, 0);
         }
         let window = u64::from(self.config.window);
         if head.credit.min(head.ack + window) > member.limit {
@@ -426,6 +469,60 @@ impl Group {
         }
         acknowledged.into_iter().for_each(|payload| self.done(payload));
         take
+    }
+
+    /// Returns true if both sides mean the same two records. A member that this one lost from sight
+    /// for a while, or that lost this one, begins anew; so does the other side then.
+    fn same_records(&mut self, now: Instant, from: BindingId, head: &GroupHead) -> bool {
+        let Some(member) = self.members.get_mut(&from) else { return false };
+        if head.record < member.theirs {
+            return false;
+        }
+        let is_heard = head.heard == member.record;
+        if head.record > member.theirs && member.theirs > 0 {
+            if !is_heard {
+                // It has forgotten what this record is about.
+                let binding = member.binding.clone();
+                self.remove(from, Gone::Missing);
+                self.begin(now, binding, head.record);
+                self.acknowledge(from);
+                return false;
+            }
+            (member.received, member.taken) = (0, 0);
+            member.ahead.clear();
+        }
+        if !is_heard && head.heard != 0 {
+            // It was sent to an earlier record: the sender learns of this one.
+            self.acknowledge(from);
+            return false;
+        }
+        member.theirs = head.record;
+        true
+    }
+
+    /// Returns the message behind a head if its bytes are wanted. [`Group::handle_message`] gets
+    /// the heads of all.
+    pub fn wants(&self, from: BindingId, head: &[u8]) -> Option<Wanted> {
+        let head = Reader(head).value::<GroupHead>().ok()?;
+        let member = self.members.get(&from)?;
+        head.kind().filter(|_| head.group == self.kind)?;
+        let is_current = head.record == member.theirs;
+        let (received, taken) = if is_current { (member.received, member.taken) } else { (0, 0) };
+        let last = taken + u64::from(self.config.window);
+        let is_new = head.number > received && head.number <= last;
+        let is_new = is_new && !(is_current && member.ahead.contains_key(&head.number));
+        let (record, number) = (head.record, head.number);
+        is_new.then_some(Wanted { record, number, is_next: number == received + 1 })
+    }
+
+    /// True if there is a message to be sent.
+    pub fn has_transmit(&self) -> bool {
+        !self.out.is_empty()
+    }
+
+    /// Returns this member's claim.
+    pub fn me(&self) -> BindingId {
+        self.me
     }
 
     fn on_message(&mut self, from: BindingId, number: u64, kind: Kind) -> Take {
@@ -472,9 +569,11 @@ impl Group {
     pub fn handle_timeout(&mut self, now: Instant) {
         let mut out = Vec::new();
         for (id, member) in self.members.iter_mut() {
-            let GroupConfig { resend, slow_after, put_out_after, window } = self.config;
+            let GroupConfig { slow_after, put_out_after, window, .. } = self.config;
             if member.waits() && now >= member.resend {
-                member.resend = now + resend;
+                member.tries = (member.tries + 1).min(16);
+                let pause = self.config.resend * (1 << member.tries);
+                member.resend = now + pause.min(self.config.resend_max);
                 // The oldest fills the gap; acknowledgements bring out the rest.
                 let oldest = member.out.front().map(|m| (m.number, m.payload, m.kind));
                 let (code, number, payload) = match oldest {
@@ -536,7 +635,8 @@ impl Member {
     fn head(&mut self, group: u32, kind: u8, number: u64, window: u32) -> Vec<u8> {
         let (ack, credit) = (self.received, self.taken + u64::from(window));
         self.told = credit;
-        GroupHead { kind, version: 1, pad: 0, group, number, ack, credit }.bytes()
+        let (record, heard) = (self.record, self.theirs);
+        GroupHead { kind, version: 1, pad: 0, group, number, ack, credit, record, heard }.bytes()
     }
 }
 

@@ -11,8 +11,10 @@ use std::time::{Duration, Instant};
 use weft_cluster::client::Event;
 use weft_cluster::local::Host;
 use weft_cluster::names::directory::Gone;
+use weft_cluster::names::groups::Kind;
 use weft_cluster::names::membership::Cause;
-use weft_cluster::names::{Mode, Notice, Pick};
+use weft_cluster::names::{BindingId, Mode, Notice, Pick};
+use weft_cluster::{GroupMember, GroupNotice, GroupOptions, To};
 use weft_cluster::{KeyFile, Name, Names, Spec, Watch};
 use weft_conformance::{hosts, skip};
 
@@ -484,6 +486,177 @@ fn send__comes_back_from_an_owner_that_takes_no_messages() {
         drop((mute, ear));
         until("all are gone", || sender.resolve_all(&name("mute")).unwrap().is_empty());
     }
+}
+
+/// A member of a group, with what it was told.
+struct Member {
+    group: GroupMember,
+    there: std::collections::BTreeSet<BindingId>,
+}
+
+impl Member {
+    fn join(agent: &Agent, text: &str, options: &GroupOptions) -> Member {
+        let group = agent.names().join(&Spec::new(&name(text)), options).unwrap();
+        Member { group, there: std::collections::BTreeSet::new() }
+    }
+
+    fn next(&mut self) -> GroupNotice {
+        let notice = self.group.next(LIMIT).unwrap().expect("an event");
+        match &notice {
+            GroupNotice::Joined(b) => assert!(self.there.insert(b.id), "joined twice"),
+            GroupNotice::Left(id, _) => assert!(self.there.remove(id), "left twice"),
+            _ => {}
+        }
+        notice
+    }
+
+    fn until_there(&mut self, n: usize) {
+        while self.there.len() != n {
+            self.next();
+        }
+    }
+
+    fn message(&mut self) -> (Kind, Vec<u8>) {
+        loop {
+            if let GroupNotice::Message { kind, payload, .. } = self.next() {
+                return (kind, payload);
+            }
+        }
+    }
+}
+
+#[test]
+fn group__members_get_all_modes_in_order_and_are_told_of_each_other() {
+    let folder = Folder::new();
+    let agents = cluster(&folder, 2, "");
+    let options = GroupOptions::default();
+    let places = [(0, "team:1"), (0, "team:2"), (1, "team:2")];
+    let mut all = places.map(|(at, text)| Member::join(&agents[at], text, &options));
+    all.iter_mut().for_each(|m| m.until_there(2));
+    let long: Vec<u8> = (0..66_000).map(|n| n as u8).collect();
+    let [first, others @ ..] = &mut all;
+    std::thread::scope(|scope| {
+        // Members without credit have the sender wait, so they take meanwhile.
+        scope.spawn(|| {
+            let mut send = |to, payload: &[u8]| first.group.send(to, payload, LIMIT).unwrap();
+            for n in 0..100u8 {
+                send(To::All, &[n]);
+                send(To::Each(2..=2), &[n]);
+            }
+            send(To::All, &long);
+        });
+        for member in others {
+            let long = &long;
+            scope.spawn(move || {
+                for n in 0..100 {
+                    assert_eq!(member.message(), (Kind::Broadcast, vec![n]));
+                    assert_eq!(member.message(), (Kind::Multicast, vec![n]));
+                }
+                assert_eq!(member.message(), (Kind::Broadcast, long.clone()));
+            });
+        }
+    });
+    // By turns, and to one that was named.
+    for _ in 0..2 {
+        all[0].group.send(To::One(2..=2), b"one", LIMIT).unwrap();
+    }
+    let far = *all[0].there.iter().find(|id| id.host != agents[0].names().host()).unwrap();
+    all[0].group.send(To::Member(far), b"you", LIMIT).unwrap();
+    assert_eq!(all[1].message(), (Kind::Anycast, b"one".to_vec()));
+    assert_eq!(all[2].message(), (Kind::Anycast, b"one".to_vec()));
+    assert_eq!(all[2].message(), (Kind::Unicast, b"you".to_vec()));
+    all[0].group.flush(LIMIT).unwrap();
+    let why = all[0].group.send(To::One(7..=7), b"x", LIMIT).unwrap_err().to_string();
+    assert!(why.contains("no member"), "{why}");
+    let [mut first, _, last] = all;
+    drop(last);
+    let gone = loop {
+        if let GroupNotice::Left(id, gone) = first.next() {
+            assert_eq!(id, far);
+            break gone;
+        }
+    };
+    assert_eq!(gone, Gone::Withdrawn);
+}
+
+#[test]
+fn group__a_slow_member_is_named_and_put_out() {
+    let folder = Folder::new();
+    let agents = cluster(&folder, 2, "");
+    let fast = Duration::from_millis(100);
+    let options = GroupOptions { slow_after: fast, put_out_after: Some(3 * fast) };
+    let mut sender = Member::join(&agents[0], "slow:1", &options);
+    let mut slow = Member::join(&agents[1], "slow:2", &GroupOptions::default());
+    sender.until_there(1);
+    // It takes as many as its window and the memory for it hold, and none after that.
+    let mut why = String::new();
+    until("it holds up the sender", || match sender.group.send(To::All, b"x", Duration::ZERO) {
+        Ok(_) => false,
+        Err(e) => {
+            why = e.to_string();
+            true
+        }
+    });
+    assert!(why.contains("takes no messages") && why.contains("process"), "{why}");
+    let mut told = Vec::new();
+    while sender.there.len() == 1 {
+        match sender.next() {
+            GroupNotice::Slow(id, _) | GroupNotice::PutOut(id) => told.push(id),
+            _ => {}
+        }
+    }
+    assert_eq!(told.len(), 2);
+    let end = loop {
+        match slow.group.next(LIMIT) {
+            Ok(event) => assert!(event.is_some()),
+            Err(why) => break why.to_string(),
+        }
+    };
+    assert!(end.contains("put the slow member out"), "{end}");
+    until("its name is gone", || {
+        agents[0].names().resolve_all(&name("slow:2")).unwrap().is_empty()
+    });
+}
+
+#[test]
+fn group__messages_to_a_member_that_died_come_back() {
+    let folder = Folder::new();
+    let agents = cluster(&folder, 2, "--tolerance-ms 500");
+    let mut sender = Member::join(&agents[0], "part:1", &GroupOptions::default());
+    let _other = Member::join(&agents[1], "part:2", &GroupOptions::default());
+    sender.until_there(1);
+    let mut agents = agents;
+    let (dies, stays) = (agents.pop().unwrap(), agents.pop().unwrap());
+    dies.end("-KILL");
+    let number = sender.group.send(To::All, b"x", LIMIT);
+    // The loss may have been told before.
+    if let Ok(number) = number {
+        let mut is_back = false;
+        while !sender.there.is_empty() {
+            is_back |= matches!(sender.next(), GroupNotice::Returned(n, ..) if n == number);
+        }
+        assert!(is_back);
+        sender.group.flush(LIMIT).unwrap();
+    }
+    let why = stays.names().claim(&Spec::new(&name("part:3")).unique());
+    assert!(why.is_ok(), "{why:?}");
+}
+
+#[test]
+fn group__policy_and_quota_hold_for_members() {
+    let folder = Folder::new();
+    let user = weftd::sys::effective_user();
+    let rules = format!("--cluster-port 0 --names-rule {user}:closed:no-claim");
+    let agent = Agent::start(&folder.key(), &rules);
+    let names = agent.names();
+    let join = |text: &str| names.join(&Spec::new(&name(text)), &GroupOptions::default());
+    let why = join("closed:1").err().unwrap().to_string();
+    assert!(why.contains("policy"), "{why}");
+    let members: Vec<_> = (0..64).map(|n| join(&format!("open:{n}")).unwrap()).collect();
+    let why = join("open:64").err().unwrap().to_string();
+    assert!(why.contains("64 groups"), "{why}");
+    drop(members);
+    until("there is room again", || join("open:64").is_ok());
 }
 
 #[test]

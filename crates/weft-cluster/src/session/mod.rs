@@ -35,6 +35,8 @@ pub mod class {
     pub const NAMES: u8 = 1;
     /// Messages of programs to names.
     pub const MAIL: u8 = 2;
+    /// Messages of groups.
+    pub const GROUP: u8 = 3;
 }
 
 /// Time between two attempts to get a session, at first; it doubles.

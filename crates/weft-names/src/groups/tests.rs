@@ -119,8 +119,8 @@ fn send__order_is_kept_across_modes_under_loss() {
             let group = &mut world.groups[0];
             let sent = match mode {
                 0 => group.unicast(now, id(3), payload),
-                1 => group.anycast(now, instance, payload),
-                2 => group.multicast(now, instance, payload),
+                1 => group.anycast(now, instance..=instance, payload),
+                2 => group.multicast(now, instance..=instance, payload),
                 _ => group.broadcast(now, payload),
             };
             match sent {
@@ -178,11 +178,11 @@ fn anycast__goes_past_members_without_credit() {
     world.asleep.insert(1);
     for payload in 0..20 {
         // Members 1 and 3 have instance 1.
-        world.groups[0].anycast(Instant(world.now), 1, payload).unwrap();
+        world.groups[0].anycast(Instant(world.now), 1..=1, payload).unwrap();
         world.run(200);
     }
     assert_eq!(world.got[&(3, id(0))].len(), 18);
-    assert_eq!(world.groups[0].anycast(Instant(0), 7, 99), Err(SendError::Nobody));
+    assert_eq!(world.groups[0].anycast(Instant(0), 7..=7, 99), Err(SendError::Nobody));
 }
 
 #[test]
@@ -210,5 +210,41 @@ fn handle_message__hostile_bytes_are_dropped() {
         world.groups[0].handle_message(Instant(0), id(1), &bytes);
         assert!(world.groups[0].members[&id(1)].ahead.len() <= 64);
         while world.groups[0].poll_transmit().is_some() {}
+    }
+}
+
+#[test]
+fn member_joined__again_begins_anew_on_both_sides() {
+    for seed in 0..40 {
+        let mut world = World::new(seed, 2, &GroupConfig::default());
+        world.loss = 200;
+        for round in 0..6 {
+            for payload in 0..10 {
+                let now = Instant(world.now);
+                for g in 0..2 {
+                    let _ = world.groups[g].broadcast(now, round * 100 + payload);
+                }
+                let pause = world.below(20);
+                world.run(pause);
+            }
+            // One of them loses the other from sight, or both do.
+            let lost = 1 + world.below(3);
+            for g in (0..2).filter(|g| lost & 1 << g != 0) {
+                world.groups[g].member_gone(id(1 - g as u64), Gone::CutOff);
+                world.settle();
+                world.groups[g].member_joined(Instant(world.now), binding(1 - g as u64));
+            }
+        }
+        world.run(60_000);
+        world.got.clear();
+        for g in 0..2 {
+            world.groups[g].broadcast(Instant(world.now), 1000).unwrap();
+        }
+        world.run(60_000);
+        for g in 0..2 {
+            let got = &world.got[&(g, id(1 - g as u64))];
+            assert_eq!(*got, [(Kind::Broadcast, 1000)], "seed {seed}");
+            assert!(world.groups[g].open.is_empty(), "seed {seed}");
+        }
     }
 }

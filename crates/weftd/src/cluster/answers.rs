@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 use weft_cluster::local::{Host, Request, Say, VERSION};
 use weft_cluster::names::directory::Gone;
+use weft_cluster::names::groups::GroupConfig;
 use weft_cluster::names::node::{ClaimId, Standing};
 use weft_cluster::names::{Binding, Claim, ClaimError, Filter, Policy, SubscriptionId};
 use weft_core::Instant;
@@ -36,6 +37,7 @@ impl Cluster {
         for (owner, gone) in ended {
             self.node.owner_ended(now, owner, gone);
             self.claims.retain(|_, c| c.caller != owner.serial);
+            self.groups.remove_caller(owner.serial);
             self.subscriptions.retain(|_, id| *id != owner.serial);
         }
         self.tell_watchers();
@@ -45,13 +47,28 @@ impl Cluster {
     fn answer(&mut self, now: Instant, id: CallerId, serial: u32, request: Request) -> Vec<Say> {
         match request {
             Request::Hello(version) => vec![self.greet(id, version)],
+            Request::Claim(name, _) if name.group => {
+                vec![Say::Refused("a member of a group joins it".into())]
+            }
             Request::Claim(name, takes_mail) => {
-                self.claim(now, id, serial, name, takes_mail).into_iter().collect()
+                self.claim_for(now, id, serial, name, takes_mail, None).into_iter().collect()
+            }
+            Request::Join(name, slow_ms, put_out_ms) => {
+                let times = (slow_ms, put_out_ms);
+                self.join_group(now, id, serial, name, times).into_iter().collect()
+            }
+            Request::Cast { claim, to, wait_ms, payload } => {
+                self.cast(now, (id, serial), claim, to, wait_ms, payload).into_iter().collect()
+            }
+            Request::Took(claim, count) => {
+                self.took(now, id, claim, count);
+                Vec::new()
             }
             Request::Withdraw(claim) => {
                 let is_own = self.claims.get(&claim).is_some_and(|c| c.caller == id);
                 if is_own {
                     self.claims.remove(&claim);
+                    self.end_group(claim);
                     self.node.withdraw(now, ClaimId(claim));
                 }
                 vec![Say::Done(claim)]
@@ -102,13 +119,14 @@ impl Cluster {
         Say::Welcome(self.options.name.clone(), me.host, me.life)
     }
 
-    fn claim(
+    pub(super) fn claim_for(
         &mut self,
         now: Instant,
         id: CallerId,
         serial: u32,
         name: Claim,
         takes_mail: bool,
+        joins: Option<GroupConfig>,
     ) -> Option<Say> {
         let owner = self.callers.get_mut(id)?.owner;
         // No rule gives a program the types by which agents tell each other about themselves.
@@ -117,13 +135,13 @@ impl Cluster {
         }
         match self.node.claim(now, Claim { owner, ..name }) {
             Ok((ClaimId(claim), Standing::Held)) => {
-                self.claims.insert(claim, Claimed { caller: id, asked: None, takes_mail });
-                self.note_held(claim);
+                self.claims.insert(claim, Claimed { caller: id, asked: None, takes_mail, joins });
+                self.note_held(now, claim);
                 Some(Say::Done(claim))
             }
             Ok((ClaimId(claim), Standing::Pending)) => {
                 let asked = Some(serial);
-                self.claims.insert(claim, Claimed { caller: id, asked, takes_mail });
+                self.claims.insert(claim, Claimed { caller: id, asked, takes_mail, joins });
                 None
             }
             Err(ClaimError::Taken { holder, owner }) => {
@@ -135,12 +153,12 @@ impl Cluster {
     }
 
     /// Answers a claim that was being decided.
-    pub(super) fn decided(&mut self, claim: u64, outcome: Result<(), String>) {
+    pub(super) fn decided(&mut self, now: Instant, claim: u64, outcome: Result<(), String>) {
         let Some(claimed) = self.claims.get_mut(&claim) else { return };
         let (id, Some(serial)) = (claimed.caller, claimed.asked.take()) else { return };
         let say = match outcome {
             Ok(()) => {
-                self.note_held(claim);
+                self.note_held(now, claim);
                 Say::Done(claim)
             }
             Err(why) => {
@@ -156,6 +174,7 @@ impl Cluster {
     /// Tells a program that others ended its claim.
     pub(super) fn lost(&mut self, claim: u64, gone: Gone) {
         let Some(claimed) = self.claims.remove(&claim) else { return };
+        self.end_group(claim);
         let cause = gone.text(|host| self.name_of(host));
         if let Some(caller) = self.callers.get_mut(claimed.caller) {
             log::info!("cluster {}: claim {claim} of {}: {cause}", self.options.name, caller.owner);

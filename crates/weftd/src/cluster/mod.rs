@@ -7,6 +7,7 @@ mod answers;
 mod callers;
 mod complaints;
 mod finding;
+mod groups;
 pub mod options;
 mod post;
 
@@ -54,6 +55,8 @@ struct Claimed {
     asked: Option<u32>,
     /// Messages to the name go to the program.
     takes_mail: bool,
+    /// The program becomes a member of a group when the claim holds.
+    joins: Option<weft_cluster::names::groups::GroupConfig>,
 }
 
 /// The agent's part in a cluster.
@@ -70,6 +73,7 @@ pub struct Cluster {
     claims: BTreeMap<u64, Claimed>,
     subscriptions: BTreeMap<SubscriptionId, CallerId>,
     mail: post::Mail,
+    groups: groups::Groups,
     is_cut_off: bool,
     complaints: Complaints,
     /// Datagrams that the system did not send.
@@ -173,6 +177,7 @@ impl Cluster {
             claims: BTreeMap::new(),
             subscriptions: BTreeMap::new(),
             mail: post::Mail::new(),
+            groups: groups::Groups::default(),
             is_cut_off: false,
             complaints: Complaints::default(),
             unsendable: 0,
@@ -207,6 +212,7 @@ impl Cluster {
         if is_called || self.callers.next_timeout().is_some_and(|at| at <= now) {
             self.attend(now);
         }
+        self.groups_in_time(now);
         self.flush(now);
     }
 
@@ -224,6 +230,10 @@ impl Cluster {
                 Some((class::MAIL, message)) => {
                     let message = message.to_vec();
                     self.on_mail(now, from, &message);
+                }
+                Some((class::GROUP, message)) => {
+                    let message = message.to_vec();
+                    self.on_group_message(now, from, &message);
                 }
                 _ => {}
             }
@@ -246,6 +256,17 @@ impl Cluster {
 
     /// Sends what is to be sent, and handles events.
     fn flush(&mut self, now: Instant) {
+        loop {
+            self.flush_once(now);
+            if self.groups.is_idle() {
+                break;
+            }
+        }
+        self.tell_watchers();
+    }
+
+    fn flush_once(&mut self, now: Instant) {
+        self.work_groups(now);
         while let Some(t) = self.node.poll_transmit() {
             self.sessions.send(now, t.to, class::NAMES, &t.bytes);
         }
@@ -260,7 +281,6 @@ impl Cluster {
         while let Some(event) = self.node.poll_event() {
             self.on_event(now, event);
         }
-        self.tell_watchers();
     }
 
     fn on_notice(&mut self, now: Instant, notice: Notice) {
@@ -353,17 +373,18 @@ impl Cluster {
                 let text = format!("host {host} is not taken in: the table is full");
                 self.complain(now, None, Cause::Crowded, &text);
             }
-            Event::Claimed(ClaimId(claim)) => self.decided(claim, Ok(())),
+            Event::Claimed(ClaimId(claim)) => self.decided(now, claim, Ok(())),
             Event::Refused { claim, holder } => {
                 let why = format!("host {} has the name", self.name_of(holder));
-                self.decided(claim.0, Err(why));
+                self.decided(now, claim.0, Err(why));
             }
             Event::Undecided { claim, arbiter } => {
                 let arbiter = arbiter.map_or("no host".into(), |host| self.name_of(host));
                 let why = format!("nobody decided about the name in time; {arbiter} was asked");
-                self.decided(claim.0, Err(why));
+                self.decided(now, claim.0, Err(why));
             }
             Event::ClaimLost { claim, gone } => self.lost(claim.0, gone),
+            Event::Readable(id) if self.groups.on_readable(id) => {}
             Event::Readable(id) => {
                 let caller = self.subscriptions.get(&id).copied();
                 if let Some(caller) = caller.and_then(|c| self.callers.get_mut(c)) {
@@ -397,6 +418,7 @@ impl Cluster {
         let times = [self.node.next_timeout(), self.sessions.next_timeout()];
         let others = [self.finder.next_timeout(), self.mail.next_timeout()];
         let others = others.into_iter().chain([self.callers.next_timeout()]);
+        let others = others.chain([self.groups.next_timeout()]);
         let times = times.into_iter().chain(others).flatten();
         times.chain([self.keys_at]).min().unwrap_or(self.keys_at)
     }
@@ -425,6 +447,9 @@ impl Cluster {
         show("cluster_callers", &self.callers.len());
         show("cluster_callers_refused", &self.callers.turned_away);
         show("cluster_subscriptions", &node.subscriptions().len());
+        show("cluster_groups", &self.groups.len());
+        show("cluster_group_parts_dropped", &self.groups.dropped());
+        show("cluster_group_parts_malformed", &self.groups.malformed);
         show("cluster_sessions", &self.sessions.len());
         let ids: Vec<String> =
             self.sessions.key_ids().iter().map(|k| format!("{k:016x}")).collect();

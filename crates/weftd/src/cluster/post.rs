@@ -63,7 +63,11 @@ impl Mail {
 
 impl Cluster {
     /// Notes that a claim holds, so that messages find its program.
-    pub(super) fn note_held(&mut self, claim: u64) {
+    pub(super) fn note_held(&mut self, now: Instant, claim: u64) {
+        let joins = self.claims.get_mut(&claim).and_then(|c| c.joins.take());
+        if let Some(config) = joins {
+            self.begin_group(now, claim, config);
+        }
         if let Some(number) = self.node.number_of(ClaimId(claim)) {
             self.mail.held.insert(number, claim);
         }

@@ -1,5 +1,6 @@
 //! `weft names`: names of programs in a cluster.
 
+mod group;
 mod show;
 
 use anyhow::{bail, Context, Result};
@@ -111,6 +112,7 @@ enum Action {
         #[arg(long)]
         all: bool,
     },
+    Group(group::Args),
 }
 
 /// Claim a name for as long as a command runs, or until Ctrl-C
@@ -317,6 +319,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
             show::watch(&mut Names::connect()?, &name, mode, timeout, json)?;
         }
         Action::Claim(args) => return claim(&args),
+        Action::Group(args) => return group::run(args),
         Action::Wait { name, count, timeout, json } => {
             wait(&name, count, seconds(timeout)?, json)?;
         }

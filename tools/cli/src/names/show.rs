@@ -29,8 +29,9 @@ impl<'a> HostNames<'a> {
     }
 }
 
+/// A name as JSON.
 #[derive(Serialize)]
-struct Row {
+pub struct Row {
     name: String,
     #[serde(rename = "type")]
     kind: u32,
@@ -49,7 +50,8 @@ struct Row {
     scope: &'static str,
 }
 
-fn row(binding: &Binding, hosts: &mut HostNames<'_>) -> Row {
+/// Returns a name as JSON.
+pub fn row(binding: &Binding, hosts: &mut HostNames<'_>) -> Row {
     let claim = &binding.name;
     Row {
         name: Name::of(binding).to_string(),
@@ -125,6 +127,16 @@ enum Event {
     Timeout { seq: u64 },
 }
 
+/// Prints the members of a group, then each that comes and goes.
+pub fn watch_group(
+    names: &mut Names,
+    name: &Name,
+    timeout: Option<Duration>,
+    as_json: bool,
+) -> Result<()> {
+    watch_some(names, name, Mode::Each, timeout, as_json, |b| b.name.group)
+}
+
 /// Prints the owners of a name, then each that comes and goes.
 pub fn watch(
     names: &mut Names,
@@ -133,12 +145,24 @@ pub fn watch(
     timeout: Option<Duration>,
     as_json: bool,
 ) -> Result<()> {
+    watch_some(names, name, mode, timeout, as_json, |_| true)
+}
+
+fn watch_some(
+    names: &mut Names,
+    name: &Name,
+    mode: Mode,
+    timeout: Option<Duration>,
+    as_json: bool,
+    is_shown: impl Fn(&Binding) -> bool,
+) -> Result<()> {
     let mut watch = names.watch(name, mode, timeout)?;
     let hosts = &mut HostNames::new(names);
     loop {
         let Some(event) = watch.next(Duration::from_secs(3600))? else { continue };
         let seq = event.seq;
         let (text, event) = match &event.notice {
+            Notice::Published(b) | Notice::Withdrawn(b, _) if !is_shown(b) => continue,
             Notice::Published(b) => {
                 let text = format!("published {}", line(b, hosts));
                 (text, Event::Published { seq, binding: row(b, hosts) })

@@ -78,6 +78,13 @@ fn cluster__two_hosts_and_two_programs_find_each_other_by_name() {
     said(&lab, "h2", "names wait ear");
     said(&lab, "h2", "names send --all ear hello");
     ear.lines(1, "hello");
+    let join = weft(&lab, "h1", "names group join chat:1 < /dev/null");
+    let mut member = Job::of_marked(join, &lab.name).start();
+    member.lines(1, "these are all");
+    said(&lab, "h2", "names wait chat:1");
+    said(&lab, "h2", "names group send chat 'to all' --all");
+    member.lines(1, "to all");
+    refused(&lab, "names group send chat:7 hello", "no member");
     let run = weft(&lab, "h1", "run --hosts name:nobody true").output().unwrap();
     assert!(text(&run.stderr).contains("nobody has the name"), "{}", text(&run.stderr));
     let _ = std::fs::remove_dir_all(folder);

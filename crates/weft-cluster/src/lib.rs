@@ -8,6 +8,7 @@
 //! - `session`: datagrams between agents, each authenticated under keys of a session.
 //! - `local`: the messages between an agent and the programs of its host.
 //! - `mail`: messages to names, from agent to agent.
+//! - `tree`: those to all owners of a name, over trees of agents.
 //! - `group`: memberships of groups, as agents keep them.
 //! - `client`: [`Names`], a program's connection to its agent; `member`: its memberships of groups.
 //! - `name`: names as people write them; `hostlist`: hosts as Slurm writes them.
@@ -37,6 +38,7 @@ pub mod mail;
 pub mod member;
 pub mod name;
 pub mod session;
+pub mod tree;
 
 pub use client::{Names, NamesError, Spec, Watch};
 pub use group::{GroupNotice, To};

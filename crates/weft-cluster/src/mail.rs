@@ -6,17 +6,18 @@
 //! does no I/O and reads no clock.
 
 use crate::local::MAIL_MAX;
-use std::collections::{BTreeMap, VecDeque};
+use crate::tree::{TreeMail, Verdict};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
 use weft_core::Instant;
 use weft_names::wire::{Reader, WireError, Writer};
-use weft_names::{Life, Owner};
+use weft_names::{HostId, Life, Owner};
 
 /// Longest part.
 const PART: usize = 1300;
-/// Most parts: those of the longest message.
-const PARTS: usize = MAIL_MAX.div_ceil(PART);
+/// Most parts: those of the longest message, with the hosts to which it is passed on.
+const PARTS: usize = 64;
 /// Time after which parts go again, at first; it doubles.
 const AGAIN: Duration = Duration::from_millis(20);
 /// The longest such time.
@@ -76,7 +77,7 @@ pub struct Receiver {
     pub agent: SocketAddr,
     /// The life of that agent.
     pub life: Life,
-    /// Number of the claim.
+    /// Number of the claim; 0: the agent itself, which has to pass the message on.
     pub claim: u64,
 }
 
@@ -113,15 +114,39 @@ struct PartHead {
     from: Owner,
 }
 
+/// The end of a message whose receiver is silent.
+const SILENT: Verdict = Verdict { outcome: Outcome::Silent, host: HostId(0) };
+
+/// A message that came whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Letter {
+    /// Its number at the agent that sent it.
+    pub id: u64,
+    /// The parts in which it came.
+    pub parts: u8,
+    /// The claim that it is for; 0: the agent passes it on.
+    pub claim: u64,
+    /// The life in which the claim is numbered.
+    pub life: Life,
+    /// The sender.
+    pub from: Owner,
+    /// The message.
+    pub payload: Vec<u8>,
+}
+
 /// The messages of an agent.
 pub struct Post {
     next: u64,
     outgoing: BTreeMap<u64, Outgoing>,
     incoming: BTreeMap<(SocketAddr, u64), Incoming>,
-    done: BTreeMap<(SocketAddr, u64), Outcome>,
+    done: BTreeMap<(SocketAddr, u64), Verdict>,
+    /// Messages that are whole, and whose outcome is not known yet.
+    pending: BTreeSet<(SocketAddr, u64)>,
     order: VecDeque<(SocketAddr, u64)>,
     out: VecDeque<(SocketAddr, Vec<u8>)>,
-    outcomes: VecDeque<(u64, Outcome)>,
+    outcomes: VecDeque<(u64, Verdict)>,
+    /// Messages begun.
+    pub begun: u64,
     /// Messages that were malformed.
     pub malformed: u64,
 }
@@ -139,9 +164,11 @@ impl Post {
             outgoing: BTreeMap::new(),
             incoming: BTreeMap::new(),
             done: BTreeMap::new(),
+            pending: BTreeSet::new(),
             order: VecDeque::new(),
             out: VecDeque::new(),
             outcomes: VecDeque::new(),
+            begun: 0,
             malformed: 0,
         }
     }
@@ -155,9 +182,28 @@ impl Post {
         from: Owner,
         payload: Vec<u8>,
     ) -> Option<u64> {
-        if self.outgoing.len() >= OUT_MAX || payload.len() > MAIL_MAX {
+        match payload.len() > MAIL_MAX {
+            true => None,
+            false => self.begin(now, to, from, payload),
+        }
+    }
+
+    /// Sends a message to an agent that passes it on.
+    pub fn pass_on(
+        &mut self,
+        now: Instant,
+        to: Receiver,
+        from: Owner,
+        mail: TreeMail,
+    ) -> Option<u64> {
+        self.begin(now, to, from, mail.encode())
+    }
+
+    fn begin(&mut self, now: Instant, to: Receiver, from: Owner, payload: Vec<u8>) -> Option<u64> {
+        if self.outgoing.len() >= OUT_MAX || payload.len() > PARTS * PART {
             return None;
         }
+        self.begun += 1;
         self.next = self.next.wrapping_add(1);
         let id = self.next;
         let end = now + PATIENCE;
@@ -173,7 +219,10 @@ impl Post {
         m.next = now + (AGAIN * 2u32.pow(m.tries.min(8))).min(AGAIN_MAX);
         m.tries += 1;
         let parts = parts_of(m.payload.len());
-        for part in (0..parts).filter(|part| m.have & 1 << part == 0) {
+        // Where all have come, the last one asks for the outcome.
+        let is_whole = m.have.count_ones() as usize == parts;
+        let is_sent = |part: usize| m.have & 1 << part == 0 || is_whole && part + 1 == parts;
+        for part in (0..parts).filter(|part| is_sent(*part)) {
             let end = ((part + 1) * PART).min(m.payload.len());
             let mut to = Writer::default();
             to.bytes(&[kind::PART, parts as u8, part as u8, 0]);
@@ -188,21 +237,16 @@ impl Post {
         }
     }
 
-    /// Takes a message of another agent. `deliver` gets a claim, the life in which it is numbered,
-    /// the sender and the message, and says what became of it.
-    pub fn receive(
-        &mut self,
-        now: Instant,
-        from: SocketAddr,
-        bytes: &[u8],
-        deliver: impl FnOnce(u64, Life, Owner, Vec<u8>) -> Outcome,
-    ) {
+    /// Takes a message of another agent. Returns a message that is whole: [`Post::answer`]
+    /// says what became of it, at once or after [`Post::hold`].
+    pub fn receive(&mut self, now: Instant, from: SocketAddr, bytes: &[u8]) -> Option<Letter> {
         let taken = match bytes.first() {
-            Some(&kind::PART) => self.on_part(now, from, bytes, deliver),
-            Some(&kind::STATE) => self.on_state(from, bytes),
+            Some(&kind::PART) => self.on_part(now, from, bytes),
+            Some(&kind::STATE) => self.on_state(now, from, bytes).map(|()| None),
             _ => Err(WireError::Type { found: 0 }),
         };
         self.malformed += u64::from(taken.is_err());
+        taken.unwrap_or_default()
     }
 
     fn on_part(
@@ -210,8 +254,7 @@ impl Post {
         now: Instant,
         from: SocketAddr,
         bytes: &[u8],
-        deliver: impl FnOnce(u64, Life, Owner, Vec<u8>) -> Outcome,
-    ) -> Result<(), WireError> {
+    ) -> Result<Option<Letter>, WireError> {
         let mut rest = Reader(bytes);
         let [_, parts, part, pad] = *rest.bytes(4)? else { return Err(WireError::Short) };
         let head = PartHead {
@@ -228,14 +271,19 @@ impl Post {
             return Err(WireError::Value { name: "part" });
         }
         let key = (from, head.id);
-        if let Some(outcome) = self.done.get(&key) {
-            self.state(from, head.id, *outcome as u8, 0);
-            return Ok(());
+        if let Some(verdict) = self.done.get(&key) {
+            self.state(from, head.id, verdict.outcome as u8, verdict.host.0);
+            return Ok(None);
+        }
+        if self.pending.contains(&key) {
+            self.state(from, head.id, 0, u64::MAX >> (64 - u32::from(parts)));
+            return Ok(None);
         }
         self.incoming.retain(|_, m| now.since(m.since) < KEPT);
-        if !self.incoming.contains_key(&key) && self.incoming.len() >= IN_MAX {
+        let is_full = self.incoming.len() + self.pending.len() >= IN_MAX;
+        if !self.incoming.contains_key(&key) && is_full {
             self.state(from, head.id, Outcome::Overload as u8, 0);
-            return Ok(());
+            return Ok(None);
         }
         let fresh = || Incoming { parts: vec![None; parts.into()], since: now };
         let message = self.incoming.entry(key).or_insert_with(fresh);
@@ -247,18 +295,29 @@ impl Post {
         let have = came.fold(0u64, |sum, (at, _)| sum | 1 << at);
         if have.count_ones() as usize != message.parts.len() {
             self.state(from, head.id, 0, have);
-            return Ok(());
+            return Ok(None);
         }
-        let Some(message) = self.incoming.remove(&key) else { return Ok(()) };
+        let Some(message) = self.incoming.remove(&key) else { return Ok(None) };
         let payload = message.parts.into_iter().flatten().flatten().collect();
-        let outcome = deliver(head.claim, head.life, head.from, payload);
-        self.remember(key, outcome);
-        self.state(from, head.id, outcome as u8, 0);
-        Ok(())
+        let PartHead { claim, life, from: owner, .. } = head;
+        self.pending.insert(key);
+        Ok(Some(Letter { id: head.id, parts, claim, life, from: owner, payload }))
     }
 
-    fn remember(&mut self, key: (SocketAddr, u64), outcome: Outcome) {
-        self.done.insert(key, outcome);
+    /// Tells an agent that the outcome of its message comes later.
+    pub fn hold(&mut self, to: SocketAddr, letter: &Letter) {
+        self.state(to, letter.id, 0, u64::MAX >> (64 - u32::from(letter.parts)));
+    }
+
+    /// Answers a message of another agent.
+    pub fn answer(&mut self, to: SocketAddr, id: u64, verdict: Verdict) {
+        self.pending.remove(&(to, id));
+        self.remember((to, id), verdict);
+        self.state(to, id, verdict.outcome as u8, verdict.host.0);
+    }
+
+    fn remember(&mut self, key: (SocketAddr, u64), verdict: Verdict) {
+        self.done.insert(key, verdict);
         self.order.push_back(key);
         if self.order.len() > OUTCOMES_MAX {
             if let Some(oldest) = self.order.pop_front() {
@@ -276,7 +335,7 @@ impl Post {
         self.out.push_back((to, bytes.0));
     }
 
-    fn on_state(&mut self, from: SocketAddr, bytes: &[u8]) -> Result<(), WireError> {
+    fn on_state(&mut self, now: Instant, from: SocketAddr, bytes: &[u8]) -> Result<(), WireError> {
         let mut rest = Reader(bytes);
         let [_, outcome, 0, 0] = *rest.bytes(4)? else { return Err(WireError::Reserved) };
         let (id, have): (u64, u64) = (rest.value()?, rest.value()?);
@@ -287,15 +346,21 @@ impl Post {
             return Ok(());
         };
         match Outcome::of(outcome) {
-            Some(outcome) => self.finish(id, outcome),
-            None => m.have |= have,
+            Some(outcome) => self.finish(id, Verdict { outcome, host: HostId(have) }),
+            None => {
+                m.have |= have;
+                if m.to.claim == 0 {
+                    // It is there, and waits for others.
+                    m.end = now + PATIENCE;
+                }
+            }
         }
         Ok(())
     }
 
-    fn finish(&mut self, id: u64, outcome: Outcome) {
+    fn finish(&mut self, id: u64, verdict: Verdict) {
         if self.outgoing.remove(&id).is_some() {
-            self.outcomes.push_back((id, outcome));
+            self.outcomes.push_back((id, verdict));
         }
     }
 
@@ -303,7 +368,9 @@ impl Post {
     pub fn host_gone(&mut self, agent: SocketAddr) {
         let to = self.outgoing.iter().filter(|(_, m)| m.to.agent == agent);
         let ids: Vec<u64> = to.map(|(id, _)| *id).collect();
-        ids.into_iter().for_each(|id| self.finish(id, Outcome::Silent));
+        ids.into_iter().for_each(|id| self.finish(id, SILENT));
+        // Nobody asks for these any more.
+        self.pending.retain(|(from, _)| *from != agent);
     }
 
     /// Sends again what is due, and gives up what nobody answers.
@@ -312,7 +379,7 @@ impl Post {
         let due: Vec<(u64, bool)> = due.map(|(id, m)| (*id, m.end <= now)).collect();
         for (id, is_over) in due {
             match is_over {
-                true => self.finish(id, Outcome::Silent),
+                true => self.finish(id, SILENT),
                 false => self.transmit(now, id),
             }
         }
@@ -329,7 +396,7 @@ impl Post {
     }
 
     /// Takes the outcome of a message that was sent.
-    pub fn poll_outcome(&mut self) -> Option<(u64, Outcome)> {
+    pub fn poll_outcome(&mut self) -> Option<(u64, Verdict)> {
         self.outcomes.pop_front()
     }
 }
@@ -365,17 +432,20 @@ mod tests {
                 for (_, bytes) in out {
                     let copies = if rng.below(100) < loss { 0 } else { 1 + rng.below(2) };
                     for _ in 0..copies {
-                        let take = |claim, of, _, bytes: Vec<u8>| {
-                            assert_eq!((claim, of), (3, life));
-                            assert!(bytes.iter().enumerate().all(|(at, b)| *b == at as u8));
-                            got.push(bytes.len());
-                            Outcome::Delivered
+                        let from = agent(side as u8);
+                        let Some(letter) = posts[1 - side].receive(now, from, &bytes) else {
+                            continue;
                         };
-                        posts[1 - side].receive(now, agent(side as u8), &bytes, take);
+                        assert_eq!((letter.claim, letter.life), (3, life));
+                        let bytes = &letter.payload;
+                        assert!(bytes.iter().enumerate().all(|(at, b)| *b == at as u8));
+                        got.push(bytes.len());
+                        let (outcome, host) = (Outcome::Delivered, HostId(0));
+                        posts[1 - side].answer(from, letter.id, Verdict { outcome, host });
                     }
                 }
             }
-            outcomes.extend(std::iter::from_fn(|| posts[0].poll_outcome()).map(|(_, o)| o));
+            outcomes.extend(std::iter::from_fn(|| posts[0].poll_outcome()).map(|(_, v)| v.outcome));
         }
         got.sort();
         (got, outcomes)
@@ -398,11 +468,11 @@ mod tests {
         let send = |post: &mut Post, at| post.send(at, to, Owner::default(), vec![1]).unwrap();
         let id = send(&mut post, Instant(0));
         post.host_gone(agent(1));
-        assert_eq!(post.poll_outcome(), Some((id, Outcome::Silent)));
+        assert_eq!(post.poll_outcome(), Some((id, SILENT)));
         let id = send(&mut post, Instant(0));
         while let Some(at) = post.next_timeout() {
             post.handle_timeout(at);
         }
-        assert_eq!(post.poll_outcome(), Some((id, Outcome::Silent)));
+        assert_eq!(post.poll_outcome(), Some((id, SILENT)));
     }
 }

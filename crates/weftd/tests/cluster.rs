@@ -463,6 +463,38 @@ fn send__reaches_one_owner_or_all_and_comes_back_if_nobody_has_it() {
 }
 
 #[test]
+fn send__to_all_reaches_the_living_and_names_the_host_that_died() {
+    let folder = Folder::new();
+    let agents = cluster(&folder, 4, "--tolerance-ms 500");
+    let mut ears: Vec<Names> = agents.iter().map(Agent::names).collect();
+    for names in &mut ears {
+        names.claim(&spec("ear", 1).messages()).unwrap();
+        names.claim(&spec("ear:1", 1).messages()).unwrap();
+    }
+    let mut sender = agents[0].names();
+    sender.wait(&name("ear"), 8, LIMIT).unwrap();
+    let before: u64 = agents[0].reports("cluster_mail_sent").parse().unwrap();
+    sender.send(&name("ear"), true, b"all").unwrap();
+    let after: u64 = agents[0].reports("cluster_mail_sent").parse().unwrap();
+    assert_eq!(after - before, 3, "one message a host, not a claim");
+    agents[3].signal("-STOP");
+    let sent = sender.send(&name("ear"), true, b"living");
+    // The host may have been lost before, and its names with it.
+    if let Err(why) = sent {
+        let why = why.to_string();
+        assert!(why.contains("does not answer (host"), "{why}");
+    }
+    for names in &mut ears[..3] {
+        for payload in [b"all".to_vec(), b"all".to_vec(), b"living".to_vec(), b"living".to_vec()] {
+            match names.event(LIMIT).unwrap() {
+                Some(Event::Mail { payload: got, .. }) => assert_eq!(got, payload),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+}
+
+#[test]
 fn send__comes_back_from_an_owner_that_takes_no_messages() {
     let folder = Folder::new();
     let agents = cluster(&folder, 2, "");

@@ -450,6 +450,7 @@ impl Cluster {
         show("cluster_groups", &self.groups.len());
         show("cluster_group_parts_dropped", &self.groups.dropped());
         show("cluster_group_parts_malformed", &self.groups.malformed);
+        show("cluster_mail_sent", &self.mail.begun());
         show("cluster_sessions", &self.sessions.len());
         let ids: Vec<String> =
             self.sessions.key_ids().iter().map(|k| format!("{k:016x}")).collect();

@@ -2,11 +2,13 @@
 
 use super::callers::CallerId;
 use super::Cluster;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use weft_cluster::local::{Say, MAIL_MAX};
-use weft_cluster::mail::{Outcome, Post, Receiver};
+use weft_cluster::mail::{Letter, Outcome, Post, Receiver};
 use weft_cluster::names::node::ClaimId;
-use weft_cluster::names::{BindingId, HostId, Life, Owner, Pick};
+use weft_cluster::names::{BindingId, HostId, Life, Node, Owner, Pick};
+use weft_cluster::tree::{Above, TreeMail, Trees, Verdict};
 use weft_core::Instant;
 
 /// Requests of one connection whose messages are under way.
@@ -25,7 +27,7 @@ struct Sent {
     caller: CallerId,
     serial: u32,
     left: usize,
-    failed: Option<Outcome>,
+    failed: Option<Verdict>,
     /// A message to one owner goes to another one, once, if the first has vanished or takes none.
     again: Option<(Address, Vec<u8>)>,
     first: BindingId,
@@ -34,6 +36,7 @@ struct Sent {
 /// The messages of the programs of this host.
 pub struct Mail {
     post: Post,
+    trees: Trees,
     sent: BTreeMap<u64, Sent>,
     next: u64,
     /// Messages to one owner of several instances, which take turns.
@@ -48,6 +51,7 @@ impl Mail {
     pub fn new() -> Mail {
         Mail {
             post: Post::new(weft_link::random_u64()),
+            trees: Trees::default(),
             sent: BTreeMap::new(),
             next: 0,
             turn: 0,
@@ -56,9 +60,20 @@ impl Mail {
         }
     }
 
+    /// Returns how many messages went to other agents.
+    pub fn begun(&self) -> u64 {
+        self.post.begun
+    }
+
     pub fn next_timeout(&self) -> Option<Instant> {
         self.post.next_timeout()
     }
+}
+
+/// Returns the agent of a host that is there.
+fn agent_of(node: &Node, host: HostId) -> Option<(SocketAddr, Life)> {
+    let member = node.members().get(host).filter(|m| m.is_up())?;
+    Some((member.record.address, member.record.life))
 }
 
 impl Cluster {
@@ -105,13 +120,61 @@ impl Cluster {
         self.mail.next += 1;
         let request = self.mail.next;
         let again = (!all).then(|| (name, payload.clone()));
-        let left = to.len();
+        // All owners of other hosts are reached by one tree.
+        let me = self.node.me().host;
+        let is_near = |id: &BindingId| !all || id.host == me;
+        let below: BTreeSet<HostId> =
+            to.iter().filter(|id| !is_near(id)).map(|id| id.host).collect();
+        let near: Vec<BindingId> = to.iter().filter(|id| is_near(id)).copied().collect();
+        let left = near.len() + usize::from(!below.is_empty());
         let sent = Sent { caller: id, serial, left, failed: None, again, first };
         self.mail.sent.insert(request, sent);
-        for id in to {
+        for id in near {
             self.carry(now, request, id, owner, payload.clone());
         }
+        if !below.is_empty() {
+            let me = self.node.me();
+            let Address { kind, lower, upper } = name;
+            let (id, below) = ((me.host, me.life, request), below.into_iter().collect());
+            let mail = TreeMail { id, kind, lower, upper, below, payload };
+            self.plant(now, mail, owner, Above::Request(request), Verdict::DELIVERED);
+        }
         Vec::new()
+    }
+
+    /// Passes a message on to the hosts below this one.
+    fn plant(&mut self, now: Instant, mail: TreeMail, from: Owner, above: Above, own: Verdict) {
+        let Cluster { mail: Mail { post, trees, .. }, node, .. } = self;
+        trees.begin(now, post, (mail, from), above, own, |host| agent_of(node, host));
+        self.settle_mail(now);
+    }
+
+    /// Takes a message to all owners of a name from the agent above.
+    fn on_tree(&mut self, now: Instant, from: SocketAddr, letter: &Letter) -> Option<Outcome> {
+        let me = self.node.me();
+        let (host, life) = (me.host, me.life);
+        let mail = match TreeMail::parse(&letter.payload) {
+            Ok(mail) if letter.life == life => mail,
+            _ => return Some(Outcome::Vanished),
+        };
+        let above = Above::Agent(from, letter.id);
+        if self.mail.trees.knows(mail.id, above) {
+            return None;
+        }
+        let TreeMail { kind, lower, upper, .. } = mail;
+        let owners = self.owners(letter.from.user, Address { kind, lower, upper });
+        let own: Vec<BindingId> = owners.filter(|id| id.host == host).collect();
+        let gone = Verdict { outcome: Outcome::Vanished, host };
+        let mut verdict = if own.is_empty() { gone } else { Verdict::DELIVERED };
+        for id in own {
+            let payload = mail.payload.clone();
+            let outcome = self.deliver(id.claim, life, mail.id.0, letter.from, payload);
+            if outcome != Outcome::Delivered {
+                verdict = Verdict { outcome, host };
+            }
+        }
+        self.plant(now, mail, letter.from, above, verdict);
+        None
     }
 
     /// Returns the claims of a name that a user sees.
@@ -136,16 +199,19 @@ impl Cluster {
         let me = self.node.me().host;
         if to.host == me {
             let outcome = self.deliver(to.claim, to.life, me, from, payload);
-            return self.on_outcome(now, request, outcome);
+            return self.on_outcome(now, request, Verdict { outcome, host: me });
         }
-        let agent = self.node.members().get(to.host).map(|m| m.record.address);
+        let agent = agent_of(&self.node, to.host).map(|(agent, _)| agent);
         let BindingId { life, claim, .. } = to;
         let number = agent.and_then(|agent| {
             self.mail.post.send(now, Receiver { agent, life, claim }, from, payload)
         });
         match number {
             Some(number) => drop(self.mail.request_of.insert(number, request)),
-            None => self.on_outcome(now, request, Outcome::Overload),
+            None => {
+                let overload = Verdict { outcome: Outcome::Overload, host: to.host };
+                self.on_outcome(now, request, overload);
+            }
         }
     }
 
@@ -178,12 +244,22 @@ impl Cluster {
     pub(super) fn on_mail(&mut self, now: Instant, from: std::net::SocketAddr, bytes: &[u8]) {
         let sender = self.node.members().iter().find(|m| m.record.address == from);
         let Some(host) = sender.map(|m| m.record.host) else { return };
-        // Taken out, since the delivery needs the rest.
-        let mut post = std::mem::replace(&mut self.mail.post, Post::new(0));
-        post.receive(now, from, bytes, |claim, life, owner, payload| {
-            self.deliver(claim, life, host, owner, payload)
-        });
-        self.mail.post = post;
+        if let Some(letter) = self.mail.post.receive(now, from, bytes) {
+            let outcome = match letter.claim {
+                0 => self.on_tree(now, from, &letter),
+                claim => {
+                    let payload = letter.payload.clone();
+                    Some(self.deliver(claim, letter.life, host, letter.from, payload))
+                }
+            };
+            match outcome {
+                Some(outcome) => {
+                    let verdict = Verdict { outcome, host: HostId(0) };
+                    self.mail.post.answer(from, letter.id, verdict);
+                }
+                None => self.mail.post.hold(from, &letter),
+            }
+        }
         self.settle_mail(now);
     }
 
@@ -212,20 +288,33 @@ impl Cluster {
     }
 
     fn settle_mail(&mut self, now: Instant) {
-        while let Some((number, outcome)) = self.mail.post.poll_outcome() {
-            if let Some(request) = self.mail.request_of.remove(&number) {
-                self.on_outcome(now, request, outcome);
+        loop {
+            let Cluster { mail: Mail { post, trees, .. }, node, .. } = self;
+            if let Some((number, verdict)) = post.poll_outcome() {
+                let find = |host| agent_of(node, host);
+                if !trees.on_outcome(now, post, number, verdict, find) {
+                    if let Some(request) = self.mail.request_of.remove(&number) {
+                        self.on_outcome(now, request, verdict);
+                    }
+                }
+            } else if let Some((above, verdict)) = trees.poll_verdict() {
+                match above {
+                    Above::Agent(agent, id) => post.answer(agent, id, verdict),
+                    Above::Request(request) => self.on_outcome(now, request, verdict),
+                }
+            } else {
+                return;
             }
         }
     }
 
     /// Notes the outcome of a message; the last one answers the program.
-    fn on_outcome(&mut self, now: Instant, request: u64, outcome: Outcome) {
+    fn on_outcome(&mut self, now: Instant, request: u64, verdict: Verdict) {
         let Some(sent) = self.mail.sent.get_mut(&request) else { return };
         let owner = self.callers.get_mut(sent.caller).map(|c| c.owner);
         let (again, first) = (sent.again.take(), sent.first);
         if let (Outcome::Vanished | Outcome::Deaf, Some((name, payload)), Some(owner)) =
-            (outcome, again, owner)
+            (verdict.outcome, again, owner)
         {
             let other = self.next_owner(owner.user, name);
             if let Some(other) = other.filter(|id| *id != first) {
@@ -234,8 +323,8 @@ impl Cluster {
         }
         let Some(sent) = self.mail.sent.get_mut(&request) else { return };
         sent.left -= 1;
-        if outcome != Outcome::Delivered {
-            sent.failed = Some(outcome);
+        if verdict.outcome != Outcome::Delivered {
+            sent.failed = Some(verdict);
         }
         if sent.left > 0 {
             return;
@@ -243,7 +332,10 @@ impl Cluster {
         let Some(sent) = self.mail.sent.remove(&request) else { return };
         let say = match sent.failed {
             None => Say::Done(0),
-            Some(outcome) => Say::Refused(outcome.text().into()),
+            Some(Verdict { outcome, host: HostId(0) }) => Say::Refused(outcome.text().into()),
+            Some(Verdict { outcome, host }) => {
+                Say::Refused(format!("{} (host {})", outcome.text(), self.name_of(host)))
+            }
         };
         if let Some(caller) = self.callers.get_mut(sent.caller) {
             caller.say(sent.serial, &say);

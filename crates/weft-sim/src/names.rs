@@ -20,6 +20,8 @@ const DELAY: (u64, u64) = (50_000, 150_000);
 const KIND: u32 = 1000;
 /// Names of one type.
 const OF_KIND: usize = 1000;
+/// Names claimed in a millisecond.
+const AT_ONCE: usize = 100;
 /// Time between two looks at the goal of a run.
 const LOOK: u64 = 20 * MS;
 
@@ -51,6 +53,10 @@ pub struct ClusterReport {
     pub healed_ms: u64,
     /// Messages of a host in that time.
     pub heal_messages: f64,
+    /// Most bytes that a host keeps to watch others.
+    pub watching_bytes: usize,
+    /// Most bytes of the hosts and names that a host knows.
+    pub table_bytes: usize,
     /// Events that subscribers were told.
     pub events: u64,
 }
@@ -177,6 +183,13 @@ impl World {
         }
     }
 
+    /// Returns the time of the next message or timer.
+    fn next(&self) -> Option<u64> {
+        let message = self.flying.first_key_value().map(|(key, _)| key.0);
+        let timer = self.timers.first().map(|(at, _)| *at);
+        message.into_iter().chain(timer).min()
+    }
+
     fn step(&mut self) {
         let message = self.flying.first_key_value().map(|(key, _)| key.0);
         let timer = self.timers.first().copied();
@@ -214,7 +227,11 @@ impl World {
                 }
                 look = self.now + LOOK;
             }
-            self.step();
+            // The time of a look comes even if nothing happens before.
+            match self.next() {
+                Some(at) if at <= look => self.step(),
+                _ => self.now = look,
+            }
         }
         None
     }
@@ -239,6 +256,10 @@ impl World {
             let (kind, instance) = (KIND + (n / OF_KIND) as u32, (n % OF_KIND) as u32);
             let claim = Claim::new(owner, kind, instance..=instance).endpoint(1);
             self.with(n % plan.hosts, |node, now| drop(node.claim(now, claim)));
+            // Not all at one time: their messages would have to be kept.
+            if n % AT_ONCE == AT_ONCE - 1 {
+                self.run(1);
+            }
         }
         let kinds = plan.names.div_ceil(OF_KIND).max(1);
         for n in 0..plan.subscriptions {
@@ -280,10 +301,11 @@ pub fn partition(plan: &ClusterPlan) -> Result<ClusterReport, String> {
     }
     let stage = |what: &str| format!("{} hosts, seed {}: {what}", plan.hosts, plan.seed);
     let mut world = World::new(plan);
-    world.run(301);
+    let period = Config::default().probe_every().as_millis() as u64;
+    world.run(period + 1);
     let before = world.sent;
-    world.run(300);
-    let idle_per_s = (world.sent - before) as f64 / plan.hosts as f64 / 0.3;
+    world.run(period);
+    let idle_per_s = (world.sent - before) as f64 / plan.hosts as f64 * 1000.0 / period as f64;
     let watched = world.hosts.iter().map(|h| h.node.footprint().links).max().unwrap_or(0);
     world.load(plan);
     let claimed_ms = world.until(World::is_settled).ok_or_else(|| stage("names did not spread"))?;
@@ -297,6 +319,9 @@ pub fn partition(plan: &ClusterPlan) -> Result<ClusterReport, String> {
     let heal_messages = (world.sent - before) as f64 / plan.hosts as f64;
     world.check();
     let events = world.events;
+    let memory = || world.hosts.iter().map(|h| h.node.memory());
+    let watching_bytes = memory().map(|m| m.watching).max().unwrap_or(0);
+    let table_bytes = memory().map(|m| m.tables).max().unwrap_or(0);
     Ok(ClusterReport {
         watched,
         idle_per_s,
@@ -304,6 +329,8 @@ pub fn partition(plan: &ClusterPlan) -> Result<ClusterReport, String> {
         parted_ms,
         healed_ms,
         heal_messages,
+        watching_bytes,
+        table_bytes,
         events,
     })
 }

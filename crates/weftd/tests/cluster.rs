@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 use weft_cluster::client::Event;
-use weft_cluster::local::Host;
+use weft_cluster::local::{Host, Say};
 use weft_cluster::names::directory::Gone;
 use weft_cluster::names::groups::Kind;
 use weft_cluster::names::membership::Cause;
@@ -397,6 +397,60 @@ fn agents__that_die_leave_or_return_are_told_with_the_cause() {
         now.is_up && now.life > before.life && now.host == before.host
     });
     assert_eq!(of(&agents, &left).cause, Cause::Left);
+}
+
+#[test]
+fn agents__that_stop_and_go_on_again_and_again_are_told_each_time_once() {
+    let folder = Folder::new();
+    let agents = cluster(&folder, 3, "--tolerance-ms 300");
+    let host = agents[2].names().host();
+    let mut watch = agents[0].names().watch_hosts().unwrap();
+    let mut steps: Vec<(u64, u32, bool)> = Vec::new();
+    let mut told = |is_wanted: bool| loop {
+        match watch.next(LIMIT).unwrap().expect("an event") {
+            Say::Member(seq, of, _, _, step, is_up, _) if of == host => {
+                steps.push((seq, step, is_up));
+                if is_up == is_wanted {
+                    return;
+                }
+            }
+            _ => {}
+        }
+    };
+    for _ in 0..3 {
+        agents[2].signal("-STOP");
+        told(false);
+        agents[2].signal("-CONT");
+        told(true);
+    }
+    for pair in steps.windows(2) {
+        let [(seq, step, is_up), (next_seq, next_step, next_is_up)] = [pair[0], pair[1]];
+        assert!(next_seq > seq && next_step == step + 1 && next_is_up != is_up, "{steps:?}");
+    }
+}
+
+#[test]
+fn clock__only_the_incarnation_of_an_agent_comes_from_the_one_that_people_set() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut folders: Vec<PathBuf> =
+        ["src", "../weft-names/src", "../weft-cluster/src"].map(|f| root.join(f)).into();
+    let mut found = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let text = std::fs::read_to_string(&path).unwrap();
+            let is_set = |line: &&str| {
+                ["UNIX_EPOCH", "SystemTime::now", "CLOCK_REALTIME"].iter().any(|c| line.contains(c))
+            };
+            found.extend(text.lines().filter(is_set).map(|line| line.trim().to_string()));
+        }
+    }
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].starts_with("let since = std::time::UNIX_EPOCH.elapsed()"), "{found:?}");
 }
 
 #[test]

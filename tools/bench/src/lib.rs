@@ -19,6 +19,7 @@ mod iperf;
 mod load;
 mod logp;
 mod mpi;
+pub mod names;
 pub mod netns;
 pub mod pair;
 mod peers;
@@ -164,6 +165,9 @@ pub enum What {
     /// Ranks in two sets of namespaces of this host, joined by its agent, beside ranks in one: each
     /// target met or not
     Containers,
+    /// Names of a cluster of agents between lab hosts: look-up, events, losses, messages and the
+    /// cost of an idle agent, each target met or not
+    Names,
     /// Work of agents and kernels while ranks compute, compared with ranks, between lab hosts
     Agent,
     /// MPI programs over weft and over TCP, each target met or not (root)
@@ -583,6 +587,9 @@ fn print(args: &Args, links: Vec<LinkName>, benches: &[What]) -> Result<()> {
     }
     if args.what == What::Containers {
         return containers::print(&args.options, args.json, &mut out);
+    }
+    if args.what == What::Names {
+        return names::print(&args.options, args.json, &mut out);
     }
     if args.what == What::Agent {
         return service::print(&args.options, args.json, &mut out);

@@ -39,7 +39,7 @@ fn takes(what: What) -> &'static [&'static str] {
         What::Barrier => &["--link", "--json", "--ranks"],
         What::Choices => &["--link", "--out"],
         What::Suite => &["--size", "--out", "--situations"],
-        What::Agent => &["--json"],
+        What::Agent | What::Names => &["--json"],
         What::Mpi | What::Containers => &["--size", "--json"],
     }
 }
@@ -77,6 +77,7 @@ pub fn check(args: &Args) -> Result<()> {
             What::Suite => ": it measures every link",
             What::Agent => ": it compares the link agent with packet",
             What::Containers => ": it compares shm with shm",
+            What::Names => ": it measures agents, which talk over UDP",
             What::Mpi => ": it compares what MPI programs get by default with TCP",
             What::Choices => ": it measures every choice",
             _ => "",
@@ -95,7 +96,7 @@ pub fn check(args: &Args) -> Result<()> {
         args.options.reach.far()?;
     }
     if args.options.netns == netns::Mode::Off
-        && matches!(what, What::Agent | What::Mpi | What::Containers)
+        && matches!(what, What::Agent | What::Mpi | What::Containers | What::Names)
     {
         bail!("this is measured between lab hosts only: leave out --netns off");
     }

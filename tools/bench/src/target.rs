@@ -47,6 +47,8 @@ impl Verdict {
 pub(super) struct Check {
     pub table: Table,
     pub aim: Aim,
+    /// The most, or where higher is better the least, that the figure itself may be.
+    pub goal: Option<f64>,
 }
 
 /// A row for programs to read: the fields of every benchmark, and the targets.
@@ -56,6 +58,7 @@ struct Judged<'a> {
     line: Line<'a>,
     target_floor: Option<f64>,
     target_peer: Option<f64>,
+    target: Option<f64>,
     /// `None` without a target, and where it could not be measured.
     met: Option<bool>,
 }
@@ -68,7 +71,10 @@ impl Check {
     fn verdict(&self) -> Verdict {
         let (row, better) = (self.row(), self.table.better);
         let mut result = Verdict::Free;
-        for (aim, other) in [(self.aim.floor, row.floor()), (self.aim.peer, row.peer(better))] {
+        let itself = Some(("itself", 1.0));
+        let aims =
+            [(self.goal, itself), (self.aim.floor, row.floor()), (self.aim.peer, row.peer(better))];
+        for (aim, other) in aims {
             let Some(aim) = aim else { continue };
             let Some((_, other)) = other else { return Verdict::Unknown };
             let ratio = row.ours.median / other;
@@ -90,15 +96,16 @@ impl Check {
             Verdict::Missed => Some(false),
             Verdict::Free | Verdict::Unknown => None,
         };
-        let (target_floor, target_peer) = (self.aim.floor, self.aim.peer);
+        let (target_floor, target_peer, target) = (self.aim.floor, self.aim.peer, self.goal);
         let line = self.table.line(self.row());
-        Ok(serde_json::to_string(&Judged { line, target_floor, target_peer, met })?)
+        Ok(serde_json::to_string(&Judged { line, target_floor, target_peer, target, met })?)
     }
 
     fn target(&self) -> String {
         let sign = if self.table.better == Better::Lower { "<=" } else { ">=" };
         let part = |of, aim: Option<f64>| aim.map(|aim| format!("{of} {sign} {aim}"));
-        let parts = [part("floor", self.aim.floor), part("peer", self.aim.peer)];
+        let itself = self.goal.map(|goal| format!("{sign} {goal}"));
+        let parts = [itself, part("floor", self.aim.floor), part("peer", self.aim.peer)];
         parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
     }
 
@@ -193,7 +200,7 @@ impl Run<'_> {
         if table.rows.is_empty() {
             self.notes.push(format!("{what}, {}: weft was not measured", human(size)));
         } else {
-            self.checks.push(Check { table, aim });
+            self.checks.push(Check { table, aim, goal: None });
         }
     }
 }
@@ -267,15 +274,25 @@ pub(super) fn text(title: &str, checks: &[Check], notes: &[String]) -> String {
 
 /// Prints the lines of a table, and how many of them meet their targets.
 pub(super) fn show(title: &str, run: &Run<'_>, json: bool, out: &mut impl Write) -> Result<()> {
+    show_all(title, (&run.checks, &run.notes), json, out)
+}
+
+/// Prints lines and notes, and how many of the lines meet their targets.
+pub(super) fn show_all(
+    title: &str,
+    (checks, notes): (&[Check], &[String]),
+    json: bool,
+    out: &mut impl Write,
+) -> Result<()> {
     if json {
-        for check in &run.checks {
+        for check in checks {
             writeln!(out, "{}", check.json()?)?;
         }
         return Ok(());
     }
-    writeln!(out, "{}", text(title, &run.checks, &run.notes))?;
-    let met = run.checks.iter().filter(|check| check.verdict() == Verdict::Met).count();
-    writeln!(out, "{met} of {} lines with a target meet it", run.checks.len())?;
+    writeln!(out, "{}", text(title, checks, notes))?;
+    let met = checks.iter().filter(|check| check.verdict() == Verdict::Met).count();
+    writeln!(out, "{met} of {} lines with a target meet it", checks.len())?;
     Ok(())
 }
 
@@ -323,7 +340,7 @@ mod tests {
         };
         let (bench, link, what, unit) = ("ethernet", "packet", "one way", "us");
         let table = Table { bench, link, what, unit, better, rows: vec![row], notes: Vec::new() };
-        Check { table, aim }
+        Check { table, aim, goal: None }
     }
 
     fn aim(floor: Option<f64>, peer: Option<f64>) -> Aim {
@@ -341,6 +358,15 @@ mod tests {
         let higher = |goal| check(Better::Higher, Some(3.0), goal).verdict();
         assert_eq!(higher(aim(Some(0.85), None)), Verdict::Met);
         assert_eq!(higher(aim(None, Some(0.6))), Verdict::Missed);
+    }
+
+    #[test]
+    fn verdict__of_a_figure_that_has_a_goal_itself() {
+        let check = |goal| Check { goal, ..check(Better::Lower, Some(2.0), aim(None, Some(0.6))) };
+        assert_eq!(check(Some(3.0)).verdict(), Verdict::Met);
+        assert_eq!(check(Some(2.9)).verdict(), Verdict::Missed);
+        assert_eq!(check(Some(3.5)).target(), "<= 3.5, peer <= 0.6");
+        assert!(check(Some(3.5)).json().unwrap().contains("\"target\":3.5"));
     }
 
     #[test]

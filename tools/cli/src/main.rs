@@ -59,6 +59,8 @@ enum Command {
     BenchBarrier(bench::barrier::Args),
     #[command(hide = true)]
     BenchService(bench::service::Args),
+    #[command(hide = true)]
+    BenchNames(bench::names::child::Args),
     Lab(lab::Args),
     #[command(hide = true)]
     LabKeeper(lab::keeper::Args),
@@ -104,6 +106,7 @@ fn dispatch(command: Command) -> Result<ExitCode> {
         Command::BenchRank(args) => bench::rank::run(args),
         Command::BenchBarrier(args) => bench::barrier::rank(&args),
         Command::BenchService(args) => bench::service::run(args),
+        Command::BenchNames(args) => bench::names::child::run(&args),
         Command::Lab(args) => lab::run(args),
         Command::LabKeeper(args) => lab::keeper::run(&args),
         Command::LabHost(args) => lab::init::run(&args),

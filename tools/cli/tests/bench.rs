@@ -258,6 +258,26 @@ fn containers__shm_between_namespaces_stands_beside_shm_in_one() {
 }
 
 #[test]
+fn names__every_figure_has_its_target() {
+    if !Path::new(env!("CARGO_BIN_EXE_weft")).with_file_name("weftd").is_file() {
+        return weft_conformance::skip("weftd is not built beside weft (cargo build -p weftd)");
+    }
+    let got = raw_lines(&["names"]);
+    for line in &got {
+        assert_eq!((&line["bench"], &line["link"]), (&"names".into(), &"udp".into()));
+        let has_target = line["target"].is_number() || line["target_peer"].is_number();
+        assert!(has_target && line["met"].is_boolean(), "{line}");
+        for field in ["value", "min", "max"] {
+            assert!(line[field].is_number(), "{line}");
+        }
+    }
+    let targets: Vec<f64> = got.iter().filter_map(|line| line["target"].as_f64()).collect();
+    assert!(got.is_empty() || targets == [1.0, 1.0, 10.0, 50.0, 1500.0, 0.1], "{targets:?}");
+    let ours: Vec<&Value> = got.iter().filter(|line| line["size"] == 16).collect();
+    assert!(got.is_empty() || ours[0]["peer_name"] == "to its endpoint", "{ours:?}");
+}
+
+#[test]
 fn udp__over_loopback_says_so() {
     let got = text(&["pingpong", "--link", "udp", "--size", "16", "--netns", "off"]);
     assert!(got.contains("over loopback"), "{got}");

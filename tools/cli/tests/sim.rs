@@ -54,6 +54,20 @@ impl Drop for File {
 }
 
 #[test]
+fn names__a_cluster_parts_and_heals_and_its_growth_is_drawn() {
+    let file = File::new("names.png");
+    let got = lines(&["names", "--hosts", "8,40", "--names", "5", "--plot", file.path()]);
+    assert_eq!(got.iter().filter_map(|line| line["hosts"].as_u64()).collect::<Vec<_>>(), [8, 40]);
+    for line in &got {
+        for field in ["parted_ms", "healed_ms", "heal_messages", "watching_bytes", "table_bytes"] {
+            assert!(line[field].as_f64().is_some_and(|value| value > 0.0), "{field} of {line}");
+        }
+    }
+    assert!(std::fs::read(&file.0).unwrap().starts_with(b"\x89PNG"));
+    assert!(refused(&["names", "--hosts", "8", "--plot", "x"]).contains("two numbers of hosts"));
+}
+
+#[test]
 fn list__every_scenario_is_a_command() {
     let list = text(&["list"]);
     let names: Vec<&str> = list.lines().skip(1).filter_map(|l| l.split(' ').next()).collect();

@@ -46,6 +46,7 @@ const ARROWS: &[(&str, Option<&[&str]>)] = &[
             "weft-agent",
             "weft",
             "weft-packets",
+            "weft-cluster",
             "weftd",
             "weft-plot",
             "weft-run",

@@ -33,6 +33,9 @@ pub struct Index {
 }
 
 impl Index {
+    /// Bytes of a binding here.
+    pub const ENTRY: usize = size_of::<((u32, BindingId), u32)>();
+
     /// Adds a binding.
     pub fn insert(&mut self, binding: &Binding) {
         let name = &binding.name;

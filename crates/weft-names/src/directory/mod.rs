@@ -94,6 +94,17 @@ impl Directory {
         self.origins.values().map(Origin::len).sum()
     }
 
+    /// Returns the bytes of its entries: names, hidden ones included, and where they are found.
+    pub fn bytes(&self) -> usize {
+        let of_name = size_of::<(u64, Binding)>() + Index::ENTRY;
+        let alias = |b: &Binding| 2 * b.name.alias.len();
+        let of = |o: &Origin| {
+            let aliases: usize = o.bindings().map(alias).sum();
+            size_of::<(HostId, Origin)>() + o.len() * of_name + aliases
+        };
+        self.origins.values().map(of).sum()
+    }
+
     /// Returns true if there is no name.
     pub fn is_empty(&self) -> bool {
         self.len() == 0

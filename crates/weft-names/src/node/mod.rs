@@ -109,6 +109,15 @@ pub struct Footprint {
     pub timers: usize,
 }
 
+/// Bytes of the entries of a node's tables, without what trees and the allocator add.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// Watching others: links and deadlines.
+    pub watching: usize,
+    /// Knowing all: hosts and names.
+    pub tables: usize,
+}
+
 /// One agent of a cluster.
 #[derive(Debug)]
 pub struct Node {
@@ -306,6 +315,19 @@ impl Node {
             members: self.members.len(),
             names: self.directory.len(),
             timers: self.timers.len(),
+        }
+    }
+
+    /// Returns the bytes of what it keeps.
+    pub fn memory(&self) -> Memory {
+        let link = size_of::<(HostId, crate::membership::Link)>();
+        let timer = 2 * size_of::<(Instant, Timer)>();
+        let member = size_of::<(HostId, crate::membership::Member)>();
+        // Each host has a place on the ring and a mark in the digest.
+        let marks = 2 * size_of::<(HostId, u64)>();
+        Memory {
+            watching: self.watch.len() * link + self.timers.len() * timer,
+            tables: self.members.len() * (member + marks) + self.directory.bytes(),
         }
     }
 

@@ -1,7 +1,7 @@
 //! `weft bench mpi`: the same MPIs over weft and over TCP, side by side.
 
 mod hpcc;
-mod job;
+pub(crate) mod job;
 
 use super::netns::Place;
 use super::pair::{Kind, Pair, Sample};
@@ -217,7 +217,7 @@ impl Run<'_> {
         let row = Row { what, size, ours, floors, peers };
         let (bench, rows, notes) = ("mpi", vec![row], Vec::new());
         let table = Table { bench, link, what, unit, better, rows, notes };
-        self.checks.push(Check { table, aim });
+        self.checks.push(Check { table, aim, goal: None });
     }
 
     /// Measures half round trips between two hosts.

@@ -1,7 +1,10 @@
 //! `weft sim names`: clusters of agents through a partition of half.
 
-use anyhow::{Error, Result};
+mod plot;
+
+use anyhow::{Context, Error, Result};
 use serde_json::json;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use weft_sim::names::{partition, ClusterPlan};
 
@@ -26,13 +29,19 @@ pub struct Args {
     /// Print one JSON object for each run
     #[arg(long)]
     json: bool,
+    /// Draw the growth of the figures into a PNG; takes two numbers of hosts or more
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
 }
 
 /// Runs the subcommand.
 pub fn run(args: &Args) -> Result<ExitCode> {
+    if args.plot.is_some() && args.hosts.last() <= args.hosts.first() {
+        misuse!("--plot takes two numbers of hosts that grow: --hosts 16,64");
+    }
     if !args.json {
         println!(
-            "{:>6} {:>7} {:>8} {:>12} {:>11} {:>10} {:>10} {:>13}",
+            "{:>6} {:>7} {:>8} {:>12} {:>11} {:>10} {:>10} {:>13} {:>9} {:>9}",
             "hosts",
             "names",
             "watched",
@@ -40,9 +49,12 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             "claimed ms",
             "parted ms",
             "healed ms",
-            "heal messages"
+            "heal messages",
+            "watch KiB",
+            "table KiB"
         );
     }
+    let mut runs = Vec::new();
     for &hosts in &args.hosts {
         let (names, subscriptions) = (hosts * args.names, hosts * args.subscriptions);
         let plan = ClusterPlan { hosts, names, subscriptions, seed: args.seed };
@@ -61,15 +73,30 @@ pub fn run(args: &Args) -> Result<ExitCode> {
                     "parted_ms": r.parted_ms,
                     "healed_ms": r.healed_ms,
                     "heal_messages": r.heal_messages,
+                    "watching_bytes": r.watching_bytes,
+                    "table_bytes": r.table_bytes,
                     "events": r.events,
                 })
             ),
             false => println!(
-                "{hosts:>6} {names:>7} {:>8} {:>12.0} {:>11} {:>10} {:>10} {:>13.0}",
-                r.watched, r.idle_per_s, r.claimed_ms, r.parted_ms, r.healed_ms, r.heal_messages
+                "{hosts:>6} {names:>7} {:>8} {:>12.0} {:>11} {:>10} {:>10} {:>13.0} {:>9.1} \
+                 {:>9.1}",
+                r.watched,
+                r.idle_per_s,
+                r.claimed_ms,
+                r.parted_ms,
+                r.healed_ms,
+                r.heal_messages,
+                r.watching_bytes as f64 / 1024.0,
+                r.table_bytes as f64 / 1024.0
             ),
         }
         weft_run::out::flush();
+        runs.push((hosts, r));
+    }
+    if let (Some(path), Some(picture)) = (&args.plot, plot::plot(&runs)) {
+        std::fs::write(path, picture.png()?)
+            .with_context(|| format!("writing {}", path.display()))?;
     }
     Ok(ExitCode::SUCCESS)
 }

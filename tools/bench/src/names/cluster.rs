@@ -1,0 +1,184 @@
+//! Agents on hosts of a lab that are a cluster.
+
+use crate::mpi::job::Folder;
+use crate::sys::{prepare, Setup};
+use anyhow::{ensure, Context, Result};
+use std::os::fd::AsRawFd;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use weft::names::Names;
+use weft_cluster::KeyFile;
+use weft_lab::client::{plan, Attached, Entrance};
+use weft_lab::spec::Conditions;
+use weft_run::agent;
+
+/// Longest wait for anything.
+pub const LIMIT: Duration = Duration::from_secs(60);
+/// Time between two looks at a state that changes.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// Hosts of a lab, with a folder that all of them see.
+pub struct Hosts {
+    entrances: Vec<Entrance>,
+    /// The folder of sockets and of the key.
+    pub folder: Folder,
+    _lab: Attached,
+}
+
+/// One cluster of several on the same hosts.
+#[derive(Clone, Copy, Debug)]
+pub struct Kind {
+    /// Its name.
+    pub name: &'static str,
+    /// The UDP port of its agents.
+    pub port: u16,
+    /// The silence after which a host is lost, in ms.
+    pub tolerance_ms: u64,
+}
+
+/// An agent; it ends when this value is dropped.
+pub struct Agent {
+    child: Child,
+    /// Path of its socket.
+    pub place: String,
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        // An error here means that the process has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Agent {
+    /// Returns its process.
+    pub fn process(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Ends it without a word, as if its host had lost power.
+    ///
+    /// # Errors
+    /// It has ended before.
+    pub fn kill(&mut self) -> Result<()> {
+        self.child.kill().context("ending an agent")
+    }
+
+    /// Connects to it.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub fn names(&self) -> Result<Names> {
+        Ok(Names::at(&self.place)?)
+    }
+}
+
+impl Hosts {
+    /// Starts the hosts of a lab, and makes a key.
+    ///
+    /// # Errors
+    /// The machine does not allow it.
+    pub fn start(count: usize) -> Result<Hosts> {
+        let name = format!("bench-{}-{:x}", std::process::id(), weft_link::random_u64() >> 32);
+        let conditions = Conditions { mtu: crate::MTU, ..Conditions::default() };
+        let lab = Attached::start(&plan(&name, count, &conditions)?);
+        let lab = lab.context("two lab hosts, or more, are needed")?;
+        let entrances = (0..count).map(|host| lab.entrance(host)).collect::<Result<_>>()?;
+        let folder = Folder::new()?;
+        KeyFile::init(&folder.0.join("key"))?;
+        Ok(Hosts { entrances, folder, _lab: lab })
+    }
+
+    /// Returns the address of a host.
+    pub fn address(&self, host: usize) -> String {
+        self.entrances[host].address.to_string()
+    }
+
+    /// Has a command run with the network of a host; it ends with this process.
+    pub fn place(&self, host: usize, command: &mut Command) {
+        let entrance = &self.entrances[host];
+        let namespaces = Some((entrance.process().as_raw_fd(), entrance.channels()));
+        prepare(command, Setup { inherited: Vec::new(), cpus: None, host: namespaces });
+    }
+
+    /// Starts the agent of a host.
+    ///
+    /// # Errors
+    /// weftd is not there, or does not serve.
+    pub fn agent(&self, host: usize, kind: Kind) -> Result<Agent> {
+        let place = self.folder.0.join(format!("{}-{host}", kind.name)).display().to_string();
+        let mut command = agent::lasting(&place);
+        let port = kind.port.to_string();
+        command.args(["--links", "udp", "--cluster", kind.name, "--cluster-port", &port]);
+        command.arg("--cluster-key").arg(self.folder.0.join("key"));
+        command.args(["--cluster-multicast", "off", "--cluster-address", &self.address(host)]);
+        command.args(["--tolerance-ms", &kind.tolerance_ms.to_string()]);
+        command.args(["--join", &format!("{},{}", self.address(0), self.address(1))]);
+        command.env("WEFT_LOG", "error");
+        self.place(host, &mut command);
+        let (child, _) = agent::start_and_wait(command, agent::PATIENCE)?;
+        Ok(Agent { child, place })
+    }
+
+    /// Starts agents on the first hosts, and waits until they are one cluster.
+    ///
+    /// # Errors
+    /// They do not become one.
+    pub fn cluster(&self, count: usize, kind: Kind) -> Result<Vec<Agent>> {
+        let mut agents = Vec::new();
+        self.grow(&mut agents, count, kind)?;
+        Ok(agents)
+    }
+
+    /// Starts agents on further hosts, up to so many, and waits until all are one cluster.
+    ///
+    /// # Errors
+    /// They do not become one.
+    pub fn grow(&self, agents: &mut Vec<Agent>, count: usize, kind: Kind) -> Result<()> {
+        for host in agents.len()..count {
+            agents.push(self.agent(host, kind)?);
+        }
+        for agent in agents.iter() {
+            let mut names = agent.names()?;
+            until("the hosts are one cluster", || {
+                Ok(names.hosts()?.iter().filter(|h| h.is_up).count() == count)
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// Waits for a state.
+pub fn until(what: &str, mut holds: impl FnMut() -> Result<bool>) -> Result<()> {
+    let end = Instant::now() + LIMIT;
+    while !holds()? {
+        ensure!(Instant::now() < end, "not within {LIMIT:?}: {what}");
+        std::thread::sleep(LOOK);
+    }
+    Ok(())
+}
+
+/// Returns the command that runs this program.
+pub fn own(words: &[&str]) -> Result<Command> {
+    let mut command = Command::new(std::env::current_exe().context("finding this program")?);
+    command.args(words).stdin(Stdio::null());
+    Ok(command)
+}
+
+/// Returns the processor time of a process so far, in seconds: in ns from the scheduler, where the
+/// kernel counts it, otherwise in ticks.
+pub fn processor_time(process: u32) -> Result<f64> {
+    let read = |file: &str| std::fs::read_to_string(format!("/proc/{process}/{file}"));
+    let first = |text: String| text.split_whitespace().next()?.parse::<f64>().ok();
+    if let Some(ns) = read("schedstat").ok().and_then(first) {
+        return Ok(ns / 1e9);
+    }
+    let text = read("stat").context("reading the processor time of an agent")?;
+    let fields: Vec<&str> =
+        text.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    // After the name: state, then utime and stime as fields 14 and 15 of proc(5).
+    let ticks = |at: usize| fields.get(at).and_then(|f| f.parse::<f64>().ok());
+    let all = ticks(11).zip(ticks(12)).context("the processor time of an agent")?;
+    Ok((all.0 + all.1) / rustix::param::clock_ticks_per_second() as f64)
+}

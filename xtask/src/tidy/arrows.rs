@@ -13,6 +13,7 @@ const ARROWS: &[(&str, Option<&[&str]>)] = &[
     ("weft-launch", Some(&["weft-core", "weft-link"])),
     ("weft", Some(&["weft-core", "weft-link", "weft-agent", "weft-launch", "weft-cluster"])),
     ("weft-packets", Some(&["weft-core", "weft-link", "weft-kernel", "weft-agent", "weft"])),
+    ("weft-mxoe", Some(&[])),
     ("weft-names", Some(&["weft-core"])),
     ("weft-cluster", Some(&["weft-core", "weft-link", "weft-names"])),
     (

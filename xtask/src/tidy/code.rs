@@ -107,8 +107,11 @@ pub fn test_names(tree: &Tree, report: &mut Report) {
 }
 
 /// Crates that are state machines, each with the crates that it may depend on.
-const PURE: [(&str, &[&str]); 2] =
-    [("crates/weft-core/", &[]), ("crates/weft-names/", &["weft-core"])];
+const PURE: [(&str, &[&str]); 3] = [
+    ("crates/weft-core/", &[]),
+    ("crates/weft-mxoe/", &[]),
+    ("crates/weft-names/", &["weft-core"]),
+];
 
 /// Checks that the state machines cannot reach the operating system and have no container of random
 /// order.

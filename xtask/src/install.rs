@@ -121,6 +121,28 @@ fn read(path: &Path) -> Result<String, String> {
     fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))
 }
 
+/// Returns the folder of built files.
+fn target(debug: bool) -> PathBuf {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
+    let target = target.unwrap_or_else(|| crate::root().join("target"));
+    target.join(if debug { "debug" } else { "dist" })
+}
+
+/// Builds a crate, and returns one of its files.
+///
+/// # Errors
+/// The build failed, and printed its errors.
+pub fn built(package: &str, file: &str, debug: bool) -> Result<PathBuf, String> {
+    let mut build = cargo(&["build", "--package", package]);
+    if !debug {
+        build.args(["--profile", "dist"]);
+    }
+    match succeeds(&mut build) {
+        true => Ok(target(debug).join(file)),
+        false => Err(format!("{package} does not build")),
+    }
+}
+
 /// Builds and installs. `false` if the build failed and printed its errors.
 pub fn install(options: &Options) -> Result<bool, String> {
     let mut build = vec!["build", "-p", "weft-cli", "-p", "weftd", "-p", "weft-ofi"];
@@ -137,9 +159,7 @@ pub fn install(options: &Options) -> Result<bool, String> {
     if !succeeds(&mut build) {
         return Ok(false);
     }
-    let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
-    let target = target.unwrap_or_else(|| source.join("target"));
-    let built = target.join(if options.debug { "debug" } else { "dist" });
+    let built = target(options.debug);
     let prefix = options.prefix.display().to_string();
     let mut to = Install::new(options.root());
     for name in ["weft", "weftd"] {

@@ -85,7 +85,7 @@ pub fn architecture() -> &'static str {
 
 /// Makes the packages in `out`.
 pub fn make(staged: &Staged, out: &Path) -> Result<Vec<PathBuf>, String> {
-    let (major, minor) = staged.glibc()?;
+    let (major, minor) = staged.glibc(&[])?;
     let glibc = format!("{major}.{minor}");
     PACKAGES.iter().map(|package| build(package, staged, &glibc, out)).collect()
 }

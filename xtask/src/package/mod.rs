@@ -19,7 +19,7 @@ use std::process::Command;
 const USAGE: &str = "\
 usage: cargo xtask package --out DIR [--only wheel|deb|image|source]... [--debug]
 
-  wheel    for pip: commands, MPI provider, C library and header, for Python 3.9 and newer
+  wheel    for pip: Python package, commands, MPI provider, C library, for Python 3.11 and newer
   deb      for Debian and its relatives: weft, weft-agent, libweft-dev
   image    for docker load and podman load: the two commands and an example
   source   the files of the commit
@@ -90,6 +90,7 @@ struct Staged {
     folder: Scratch,
     prefix: &'static str,
     names: Vec<String>,
+    debug: bool,
 }
 
 impl Staged {
@@ -109,7 +110,7 @@ impl Staged {
             .map(str::to_owned)
             .collect();
         fs::remove_file(&manifest).map_err(|e| format!("{}: {e}", manifest.display()))?;
-        Ok(Staged { folder, prefix, names })
+        Ok(Staged { folder, prefix, names, debug })
     }
 
     /// Returns the folder in place of the prefix.
@@ -123,10 +124,11 @@ impl Staged {
         self.names.iter().filter(is_binary).map(|name| self.root().join(name))
     }
 
-    /// Returns the newest version of glibc whose symbols the programs and libraries use.
-    fn glibc(&self) -> Result<(u32, u32), String> {
+    /// Returns the newest version of glibc whose symbols the programs and libraries use, and
+    /// `others`.
+    fn glibc(&self, others: &[&Path]) -> Result<(u32, u32), String> {
         let mut newest = (0, 0);
-        for file in self.binaries() {
+        for file in self.binaries().chain(others.iter().map(PathBuf::from)) {
             let mut readelf = Command::new("readelf");
             let text = output_of(readelf.arg("--version-info").arg(&file))
                 .ok_or_else(|| format!("readelf {} failed (package binutils)", file.display()))?;

@@ -6,6 +6,7 @@
 
 use super::archive::{mode_of, sha256};
 use super::{Staged, ARCHITECTURE, VERSION};
+use crate::install;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use base64::Engine;
 use std::io::Write;
@@ -13,12 +14,10 @@ use std::path::{Path, PathBuf};
 use zip::write::SimpleFileOptions;
 use zip::ZipWriter;
 
-/// The module `weft`: `python -m weft` runs the command, and functions name the folders.
-const MODULE: &[(&str, &str)] = &[
-    ("weft/__init__.py", include_str!("python/__init__.py")),
-    ("weft/__main__.py", include_str!("python/__main__.py")),
-    ("weft/py.typed", ""),
-];
+/// The folder of the Python files of the package `weft`: `python -m weft` runs the command.
+const MODULE: &str = "faces/python/weft";
+/// The name of the library of the package: one file for all versions of Python from 3.11 on.
+const EXTENSION: &str = "weft/_weft.abi3.so";
 
 /// A wheel that is being written, with the table of its files.
 struct Wheel {
@@ -38,17 +37,38 @@ impl Wheel {
     }
 }
 
+/// Returns the Python files of the package by their names, sorted.
+fn module() -> Result<Vec<(String, PathBuf)>, String> {
+    let folder = crate::root().join(MODULE);
+    let failed = |e: std::io::Error| format!("{}: {e}", folder.display());
+    let mut files = Vec::new();
+    for file in std::fs::read_dir(&folder).map_err(failed)?.flatten() {
+        let name = file.file_name().to_string_lossy().into_owned();
+        if [".py", ".pyi", ".typed"].iter().any(|end| name.ends_with(end)) {
+            files.push((format!("weft/{name}"), file.path()));
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
 /// Makes the wheel in `out`.
 pub fn make(staged: &Staged, out: &Path) -> Result<PathBuf, String> {
-    let (major, minor) = staged.glibc()?;
-    let tag = format!("py3-none-manylinux_{major}_{minor}_{ARCHITECTURE}");
+    let extension = install::built("weft-python", "libweft_python.so", staged.debug)?;
+    let (major, minor) = staged.glibc(&[&extension])?;
+    let tag = format!("cp311-abi3-manylinux_{major}_{minor}_{ARCHITECTURE}");
     let file = out.join(format!("weft-{VERSION}-{tag}.whl"));
     let failed = |e: &dyn std::fmt::Display| format!("{}: {e}", file.display());
     let zip = ZipWriter::new(std::fs::File::create(&file).map_err(|e| failed(&e))?);
     let mut wheel = Wheel { zip, record: String::new() };
-    for (name, text) in MODULE {
-        wheel.add(name, text.replace("@VERSION@", VERSION).as_bytes(), 0o644)?;
+    for (name, path) in module()? {
+        let text = std::fs::read_to_string(&path);
+        let text = text.map_err(|e| format!("{}: {e}", path.display()))?;
+        wheel.add(&name, text.replace("@VERSION@", VERSION).as_bytes(), 0o644)?;
     }
+    let library = std::fs::read(&extension);
+    let library = library.map_err(|e| format!("{}: {e}", extension.display()))?;
+    wheel.add(EXTENSION, &library, 0o755)?;
     for name in staged.names.iter().filter(|name| belongs(name)) {
         let path = staged.root().join(name);
         let data = std::fs::read(&path);
@@ -98,7 +118,7 @@ fn metadata() -> Result<String, String> {
     Ok(format!(
         "Metadata-Version: 2.1\nName: weft\nVersion: {VERSION}\n\
          Summary: Message passing for the network people already have\n\
-         License: MIT OR Apache-2.0\nRequires-Python: >=3.9\n\
+         License: MIT OR Apache-2.0\nRequires-Python: >=3.11\n\
          Classifier: Operating System :: POSIX :: Linux\n\
          Classifier: Topic :: System :: Distributed Computing\n\
          Description-Content-Type: text/markdown\n\n{text}"

@@ -429,7 +429,7 @@ impl Endpoint {
 
     /// Sets the wake-up of a thread that sleeps on `wait_fd`, for operations that other threads
     /// have begun. With `at_once` it wakes now.
-    pub(crate) fn rearm(&self, at_once: bool) {
+    pub fn rearm(&self, at_once: bool) {
         let inner = &mut *self.inner.borrow_mut();
         inner.driver.intake.engine.refine_timeout();
         let now = inner.driver.intake.time.clock.now();

@@ -255,6 +255,18 @@ impl Group {
         self.inner.peers.borrow().iter().position(|&p| p == Some(peer))
     }
 
+    /// Returns the name of a rank's host, or an IP address of it, if that is known.
+    pub fn host_of(&self, rank: usize) -> Option<String> {
+        let (address, host) = self.inner.directory.entry(*self.inner.members.get(rank)?).ok()?;
+        let first = || address.udp.first().or(address.tcp.first());
+        host.or_else(|| first().map(|socket| socket.ip().to_string()))
+    }
+
+    /// Returns the match bits of this group's messages with a tag, for operations of the endpoint.
+    pub fn match_bits(&self, tag: u32) -> u64 {
+        self.tag(USER, tag)
+    }
+
     fn tag(&self, class: u64, tag: u32) -> u64 {
         u64::from(self.inner.context) << 48 | class | u64::from(tag)
     }
@@ -387,8 +399,9 @@ impl Group {
         self.recv_any(tag, max_len).wait()
     }
 
-    /// Returns the rank of a peer, which may have connected before this rank used it.
-    fn find_rank(&self, peer: PeerId) -> Option<usize> {
+    /// Returns the rank of a peer, which may have connected before this rank used it. Asks for the
+    /// addresses of ranks that were not used before.
+    pub fn find_rank(&self, peer: PeerId) -> Option<usize> {
         if let Some(rank) = self.rank_of(peer) {
             return Some(rank);
         }

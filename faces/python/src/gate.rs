@@ -1,0 +1,281 @@
+//! The lock of a job, and waits.
+//!
+//! Threads of Python call at any time. A call holds the lock while it works; one of the threads
+//! that wait makes progress for all, and sleeps without the lock. No call enters the interpreter
+//! while it has the lock, and every wait has left it: so the two locks do not wait for each other,
+//! and a signal handler or a destructor of the program may call in turn.
+
+use crate::fault::{Fault, Kind};
+use crate::inside::Inside;
+use crate::sys::{sleep_on, Owned};
+use pyo3::prelude::*;
+use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
+use weft_link::copied::Origin;
+
+/// Longest time between two looks for signals, which may have come to another thread.
+const LOOK: Duration = Duration::from_millis(200);
+/// A piece of spinning, after which other threads may have the lock.
+const PIECE: Duration = Duration::from_micros(5);
+
+struct State {
+    /// `None` when the job has been left.
+    job: Option<Owned>,
+    /// True while a thread, the leader, makes progress for all.
+    leader: bool,
+    /// True while the leader sleeps, without the lock.
+    asleep: bool,
+    /// True when the job is about to be left.
+    ending: bool,
+}
+
+/// A job that many threads use.
+pub struct Gate {
+    origin: Origin,
+    state: Mutex<State>,
+    progressed: Condvar,
+    /// Number of threads that wait for the lock.
+    waiting: AtomicUsize,
+    spin: Duration,
+}
+
+/// The end of a part of a wait.
+enum Round<T> {
+    Came(T),
+    Late,
+    /// A signal may have come.
+    Look,
+}
+
+/// The leader, until dropped: also if a panic unwinds.
+struct Leading<'a>(&'a Gate);
+
+impl Drop for Leading<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner).leader = false;
+        self.0.progressed.notify_all();
+    }
+}
+
+fn finished() -> Fault {
+    Fault::new(Kind::Finished, "the job has been left (finish): no call is possible any more")
+}
+
+impl State {
+    fn inside(&mut self) -> Result<&mut Inside, Fault> {
+        match (&mut self.job, self.ending) {
+            (Some(job), false) => Ok(job.get()),
+            _ => Err(finished()),
+        }
+    }
+}
+
+impl Gate {
+    pub fn new(inside: Inside, spin: Duration) -> Gate {
+        let job = Some(Owned::new(inside));
+        let state = State { job, leader: false, asleep: false, ending: false };
+        Gate {
+            origin: Origin::here(),
+            state: Mutex::new(state),
+            progressed: Condvar::new(),
+            waiting: AtomicUsize::new(0),
+            spin,
+        }
+    }
+
+    /// # Errors
+    /// This process is a copy of the one that joined: another thread may have had the lock at that
+    /// moment.
+    fn check_origin(&self) -> Result<(), Fault> {
+        match self.origin.is_here() {
+            true => Ok(()),
+            false => Err(Fault::new(
+                Kind::Forked,
+                "this process is a copy, made by fork, of the rank that joined the job: fork \
+                 before weft.init, or use multiprocessing's method spawn",
+            )),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        match self.state.try_lock() {
+            Ok(state) => return state,
+            // A panic leaves the endpoint itself intact.
+            Err(TryLockError::Poisoned(poisoned)) => return poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => {}
+        }
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        state
+    }
+
+    /// Calls `f` under the lock. It must not enter the interpreter.
+    ///
+    /// # Errors
+    /// The job was left, or this process is a copy; the error of `f`.
+    pub fn with<T>(&self, f: impl FnOnce(&mut Inside) -> Result<T, Fault>) -> Result<T, Fault> {
+        self.check_origin()?;
+        let mut state = self.lock();
+        let result = f(state.inside()?);
+        if state.asleep {
+            // An operation begun here may need a retransmission before the leader would wake.
+            state.inside()?.endpoint().rearm(false);
+        }
+        result
+    }
+
+    /// As [`with`](Self::with), for work that may take long: other threads of Python run.
+    ///
+    /// # Errors
+    /// As `with`.
+    pub fn long<T: Send>(
+        &self,
+        py: Python<'_>,
+        f: impl FnOnce(&mut Inside) -> Result<T, Fault> + Send,
+    ) -> PyResult<T> {
+        py.detach(|| self.with(f)).map_err(|fault| fault.raise(py))
+    }
+
+    /// Forgets an operation, if the job is still there.
+    pub fn forget(&self, number: u64) {
+        if self.origin.is_here() {
+            let mut state = self.lock();
+            if let Some(job) = &mut state.job {
+                job.get().forget(number);
+            }
+        }
+    }
+
+    /// Waits until `look` finds something, at most until a time: then `None`. Signals are handled
+    /// meanwhile, and other threads of Python run.
+    ///
+    /// # Errors
+    /// The exception of a signal handler; the error of `look`; the job was left.
+    pub fn wait<T: Send>(
+        &self,
+        py: Python<'_>,
+        until: Option<Instant>,
+        mut look: impl FnMut(&mut Inside) -> Result<Option<T>, Fault> + Send,
+    ) -> PyResult<Option<T>> {
+        loop {
+            match py.detach(|| self.round(until, &mut look)) {
+                Ok(Round::Came(found)) => return Ok(Some(found)),
+                Ok(Round::Late) => return Ok(None),
+                Ok(Round::Look) => py.check_signals()?,
+                Err(fault) => return Err(fault.raise(py)),
+            }
+        }
+    }
+
+    fn round<T>(
+        &self,
+        until: Option<Instant>,
+        look: &mut impl FnMut(&mut Inside) -> Result<Option<T>, Fault>,
+    ) -> Result<Round<T>, Fault> {
+        self.check_origin()?;
+        let mut state = self.lock();
+        let end = Instant::now() + LOOK;
+        loop {
+            let inside = state.inside()?;
+            inside.collect();
+            if let Some(found) = look(inside)? {
+                return Ok(Round::Came(found));
+            }
+            let now = Instant::now();
+            if until.is_some_and(|until| now >= until) {
+                return Ok(Round::Late);
+            }
+            if now >= end {
+                return Ok(Round::Look);
+            }
+            let left = until.map_or(end, |until| until.min(end)).saturating_duration_since(now);
+            if state.leader {
+                if state.asleep {
+                    state.inside()?.endpoint().rearm(false);
+                }
+                let waited = self.progressed.wait_timeout(state, left);
+                state = waited.unwrap_or_else(PoisonError::into_inner).0;
+                continue;
+            }
+            state.leader = true;
+            let leading = Leading(self);
+            let signalled;
+            (state, signalled) = self.lead(state, left)?;
+            state.leader = false;
+            self.progressed.notify_all();
+            std::mem::forget(leading);
+            if signalled {
+                return Ok(Round::Look);
+            }
+        }
+    }
+
+    /// Makes progress for all, and sleeps without the lock if there is nothing to do. True if a
+    /// signal came.
+    fn lead<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        limit: Duration,
+    ) -> Result<(MutexGuard<'a, State>, bool), Fault> {
+        let begun = Instant::now();
+        loop {
+            if state.inside()?.endpoint().wait(Some(PIECE)) {
+                return Ok((state, false));
+            }
+            if begun.elapsed() >= self.spin {
+                break;
+            }
+            if self.waiting.load(Ordering::Relaxed) > 0 {
+                drop(state);
+                std::thread::yield_now();
+                state = self.lock();
+            }
+        }
+        let endpoint = state.inside()?.endpoint();
+        if !endpoint.prepare_wait() {
+            return Ok((state, false));
+        }
+        let Some(fd) = endpoint.wait_fd().map(|fd| fd.as_raw_fd()) else {
+            return Ok((state, false));
+        };
+        state.asleep = true;
+        drop(state);
+        let signalled = !sleep_on(fd, limit);
+        let mut state = self.lock();
+        state.asleep = false;
+        if let Some(job) = &mut state.job {
+            job.get().endpoint().finish_wait();
+        }
+        Ok((state, signalled))
+    }
+
+    /// Leaves the job; false if it was left before.
+    ///
+    /// # Errors
+    /// This process is a copy.
+    pub fn finish(&self) -> Result<bool, Fault> {
+        self.check_origin()?;
+        let mut state = self.lock();
+        if state.ending || state.job.is_none() {
+            return Ok(false);
+        }
+        state.ending = true;
+        while state.leader {
+            // It sleeps on a descriptor of the job.
+            if let (true, Some(job)) = (state.asleep, &mut state.job) {
+                job.get().endpoint().rearm(true);
+            }
+            let waited = self.progressed.wait_timeout(state, LOOK);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        if let Some(mut job) = state.job.take() {
+            job.get().forget_all();
+            drop(job);
+        }
+        self.progressed.notify_all();
+        Ok(true)
+    }
+}

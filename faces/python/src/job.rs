@@ -1,0 +1,93 @@
+//! Jobs: joining and leaving.
+
+use crate::fault::{Fault, Kind};
+use crate::gate::Gate;
+use crate::group::PyGroup;
+use crate::inside::{Inside, WORLD};
+use pyo3::prelude::*;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// This process as a rank of its job.
+#[pyclass(frozen, module = "weft", name = "Job")]
+pub struct PyJob {
+    gate: Arc<Gate>,
+    /// The group of all ranks.
+    #[pyo3(get)]
+    world: Py<PyGroup>,
+    /// The number of this process.
+    #[pyo3(get)]
+    rank: usize,
+    /// The number of ranks.
+    #[pyo3(get)]
+    size: usize,
+    /// The name of the launcher of this process.
+    #[pyo3(get)]
+    launcher: &'static str,
+}
+
+/// A job that was joined, before Python has it.
+struct Joined {
+    gate: Arc<Gate>,
+    rank: usize,
+    size: usize,
+    launcher: &'static str,
+}
+
+fn join() -> Result<Joined, Fault> {
+    let failed = |error: weft::JobError| Fault::new(Kind::Job, error.to_string());
+    let _once = env_logger::try_init_from_env(env_logger::Env::new().filter_or("WEFT_LOG", "warn"));
+    let config = weft::job::config_from_env().map_err(failed)?;
+    let spin = u64::from(config.spin_us) + u64::from(config.yield_us);
+    let inside = Inside::new(weft::Job::init().map_err(failed)?);
+    let (rank, size) = (inside.world().rank(), inside.world().size());
+    let launcher = inside.launcher();
+    let gate = Arc::new(Gate::new(inside, Duration::from_micros(spin)));
+    Ok(Joined { gate, rank, size, launcher })
+}
+
+/// Joins the job of this process, started by `weft run`, or by an `mpiexec`, `srun` or `prterun`
+/// that speaks PMI-1 or PMIx; without a launcher, makes a job of one rank.
+///
+/// At the end of the program the job is left (`Job.finish`), unless the program did so.
+#[pyfunction]
+pub fn init(py: Python<'_>) -> PyResult<Py<PyJob>> {
+    let joined = py.detach(join);
+    let Joined { gate, rank, size, launcher } = joined.map_err(|fault| fault.raise(py))?;
+    let world = PyGroup { gate: Arc::clone(&gate), number: WORLD, rank, size };
+    let job = Py::new(py, PyJob { gate, world: Py::new(py, world)?, rank, size, launcher })?;
+    py.import("atexit")?.call_method1("register", (job.getattr(py, "_end")?,))?;
+    Ok(job)
+}
+
+#[pymethods]
+impl PyJob {
+    /// Sends what is queued and leaves the job. Later calls raise `FinishedError`, but for this.
+    fn finish(&self, py: Python<'_>) -> PyResult<()> {
+        let left = py.detach(|| self.gate.finish());
+        left.map(|_| ()).map_err(|fault| fault.raise(py))
+    }
+
+    /// Leaves the job at the end of the program, unless this is a copy of its process.
+    fn _end(&self, py: Python<'_>) {
+        let _copied = py.detach(|| self.gate.finish());
+    }
+
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        _kind: &Bound<'_, PyAny>,
+        _error: &Bound<'_, PyAny>,
+        _traceback: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        self.finish(py)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<weft.Job rank {} of {} under {}>", self.rank, self.size, self.launcher)
+    }
+}

@@ -1,0 +1,27 @@
+//! The Python package `weft`: jobs, groups, messages of any buffer, collective operations.
+//!
+//! `sys` has all unsafe code; `gate` the lock of a job and its waits, `inside` what the lock
+//! guards; the other modules are classes of Python. The package's own Python files are in `weft/`.
+#![warn(missing_docs)]
+
+mod fault;
+mod gate;
+mod group;
+mod inside;
+mod job;
+mod request;
+#[allow(unsafe_code)]
+mod sys;
+
+use pyo3::prelude::*;
+
+/// The module `weft._weft`.
+#[pymodule]
+mod _weft {
+    #[pymodule_export]
+    use super::group::PyGroup;
+    #[pymodule_export]
+    use super::job::{init, PyJob};
+    #[pymodule_export]
+    use super::request::{PyRequest, PyStatus};
+}

@@ -1,0 +1,80 @@
+//! Memory of Python objects, by the buffer protocol (PEP 3118).
+
+use crate::fault::Fault;
+use pyo3::buffer::PyUntypedBuffer;
+use pyo3::prelude::*;
+
+/// Memory of a Python object. Until this is dropped the object lives, and neither moves nor resizes
+/// its memory: a `bytearray` that is asked to raises `BufferError`.
+pub struct Export {
+    buffer: PyUntypedBuffer,
+    len: usize,
+}
+
+impl Export {
+    /// Exports memory to be read.
+    ///
+    /// # Errors
+    /// The object has no buffer, or one with gaps.
+    pub fn read(object: &Bound<'_, PyAny>) -> PyResult<Export> {
+        let buffer = PyUntypedBuffer::get(object)?;
+        if !buffer.is_c_contiguous() && !buffer.is_fortran_contiguous() {
+            let why = "the buffer has gaps: pass a contiguous copy of it \
+                       (numpy.ascontiguousarray)";
+            return Err(Fault::argument(why).raise(object.py()));
+        }
+        let len = buffer.len_bytes();
+        Ok(Export { buffer, len })
+    }
+
+    /// Exports memory to be written.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read); or the object is read-only.
+    pub fn write(object: &Bound<'_, PyAny>) -> PyResult<Export> {
+        let export = Export::read(object)?;
+        if export.buffer.readonly() {
+            let why = "the buffer is read-only: receive into a bytearray, an array, or a \
+                       writable view";
+            return Err(Fault::argument(why).raise(object.py()));
+        }
+        Ok(export)
+    }
+
+    /// Returns the length in bytes.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Returns the type of its elements, as the module `struct` writes it.
+    pub fn format(&self) -> &str {
+        self.buffer.format().to_str().unwrap_or_default()
+    }
+
+    /// Returns the address.
+    pub(super) fn address(&self) -> *mut u8 {
+        self.buffer.buf_ptr().cast()
+    }
+
+    /// Returns a copy of the bytes.
+    pub fn to_vec(&self, _py: Python<'_>) -> Vec<u8> {
+        if self.len == 0 {
+            return Vec::new();
+        }
+        let mut copy = vec![0; self.len];
+        // SAFETY: the object keeps as many bytes there while this lives. Another thread that writes
+        // to them at this moment may mix old bytes and new, as in any copy by Python.
+        unsafe { std::ptr::copy_nonoverlapping(self.address(), copy.as_mut_ptr(), self.len) };
+        copy
+    }
+
+    /// Copies bytes to the memory, as many as fit.
+    pub fn fill(&self, _py: Python<'_>, from: usize, bytes: &[u8]) {
+        let len = bytes.len().min(self.len.saturating_sub(from));
+        if len > 0 && !self.buffer.readonly() {
+            // SAFETY: the object keeps `self.len` bytes there while this lives, and it gave them
+            // for writing; `bytes` is memory of this library.
+            unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.address().add(from), len) };
+        }
+    }
+}

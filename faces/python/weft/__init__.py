@@ -1,0 +1,99 @@
+"""Message passing for the network people already have.
+
+A job is a set of processes that were started together, its ranks. A group is an ordered set of
+them, with messages and collective operations::
+
+    import weft
+
+    with weft.init() as job:
+        world = job.world
+        if world.rank == 0:
+            world.send(1, b"hello")
+        elif world.rank == 1:
+            print(world.recv(0))
+
+``weft run -n 2 python program.py`` starts two ranks of it.
+
+Where it was installed by pip, the package also holds the commands ``weft`` and ``weftd``, the
+libfabric provider for MPI programs, and the C library with its header; ``command()`` and the
+functions after it name their places.
+"""
+
+from __future__ import annotations
+
+import sysconfig as _sysconfig
+from pathlib import Path as _Path
+
+from weft._errors import (
+    ArgumentError,
+    BusyError,
+    CancelledError,
+    Error,
+    FinishedError,
+    ForkedError,
+    JobError,
+    MismatchError,
+    PeerError,
+    RefusedError,
+    TruncatedError,
+)
+from weft._weft import Group, Job, Request, Status, init
+
+__version__ = "@VERSION@"
+
+__all__ = [
+    "ArgumentError",
+    "BusyError",
+    "CancelledError",
+    "Error",
+    "FinishedError",
+    "ForkedError",
+    "Group",
+    "Job",
+    "JobError",
+    "MismatchError",
+    "PeerError",
+    "RefusedError",
+    "Request",
+    "Status",
+    "TruncatedError",
+    "command",
+    "include_dir",
+    "init",
+    "library_dir",
+    "pkgconfig_dir",
+    "provider_dir",
+]
+
+
+def _prefix() -> _Path:
+    # The folder below which pip has put this package's own files.
+    for parent in _Path(__file__).resolve().parents:
+        if (parent / "lib" / "weft" / "libweft-fi.so").is_file():
+            return parent
+    return _Path(_sysconfig.get_path("data"))
+
+
+def command() -> _Path:
+    """The path of the command ``weft``."""
+    return _prefix() / "bin" / "weft"
+
+
+def include_dir() -> _Path:
+    """The folder of ``weft.h``."""
+    return _prefix() / "include"
+
+
+def library_dir() -> _Path:
+    """The folder of the C library."""
+    return _prefix() / "lib"
+
+
+def pkgconfig_dir() -> _Path:
+    """The folder of ``weft.pc``, for ``PKG_CONFIG_PATH``."""
+    return _prefix() / "lib" / "pkgconfig"
+
+
+def provider_dir() -> _Path:
+    """The folder of the libfabric provider, for ``FI_PROVIDER_PATH``."""
+    return _prefix() / "lib" / "weft"

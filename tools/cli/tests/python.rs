@@ -1,0 +1,82 @@
+//! Programs in Python over the package `weft`, run by `weft run`.
+#![allow(non_snake_case)]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use weft_conformance::skip;
+
+fn sources() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../faces/python")
+}
+
+/// Returns a Python that is new enough for the package. `None`, with the reason printed, without
+/// one.
+fn python() -> Option<PathBuf> {
+    static FOUND: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let found = FOUND.get_or_init(|| {
+        let code = "import sys; print(sys.executable if sys.version_info >= (3, 11) else '')";
+        let named = std::env::var("WEFT_TEST_PYTHON").unwrap_or_else(|_| "python3".into());
+        let said = Command::new(named).args(["-c", code]).output().ok()?;
+        let path = String::from_utf8_lossy(&said.stdout).trim().to_owned();
+        (!path.is_empty()).then(|| path.into())
+    });
+    if found.is_none() {
+        skip("no python3 of version 3.11 or newer");
+    }
+    found.clone()
+}
+
+/// Makes the package in a folder, of the sources and the library that cargo built for this test.
+fn package() -> PathBuf {
+    static MADE: OnceLock<PathBuf> = OnceLock::new();
+    let made = MADE.get_or_init(|| {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("python");
+        let module = folder.join("weft");
+        let _old = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(&module).unwrap();
+        let beside = std::env::current_exe().unwrap();
+        let built = beside.parent().unwrap().join("libweft_python.so");
+        assert!(built.is_file(), "no library at {}", built.display());
+        std::os::unix::fs::symlink(built, module.join("_weft.abi3.so")).unwrap();
+        for file in std::fs::read_dir(sources().join("weft")).unwrap().flatten() {
+            let to = module.join(file.file_name());
+            std::os::unix::fs::symlink(file.path().canonicalize().unwrap(), to).unwrap();
+        }
+        folder
+    });
+    made.clone()
+}
+
+/// Returns a command that runs a program of the tests with as many ranks. `None` without Python.
+fn ranks(count: u32, program: &str, arguments: &[&str]) -> Option<Command> {
+    let python = python()?;
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
+    command.args(["run", "-n", &count.to_string()]).arg(python);
+    command.arg(sources().join("tests").join(program)).args(arguments);
+    command.env("PYTHONPATH", package()).env("PYTHONDONTWRITEBYTECODE", "1");
+    Some(command)
+}
+
+/// Runs a case of `ranks.py`.
+fn case(name: &str, count: u32, settings: &[(&str, &str)]) {
+    let Some(mut command) = ranks(count, "ranks.py", &[name]) else { return };
+    let out = command.envs(settings.iter().copied()).output().unwrap();
+    let said = String::from_utf8_lossy(&out.stdout);
+    let all = (0..count).all(|rank| said.contains(&format!("rank {rank} of {count} is right")));
+    let complaints = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success() && all, "{name} {settings:?}: {said} {complaints}");
+}
+
+/// Shared memory, and UDP with faults.
+const WAYS: [&[(&str, &str)]; 2] = [
+    &[("WEFT_LINK", "shm")],
+    &[("WEFT_LINK", "udp"), ("WEFT_FAULTS", "loss=2%,dup=1%,reorder=1%,seed=5")],
+];
+
+#[test]
+fn messages__of_all_lengths_and_kinds() {
+    for count in [2, 4] {
+        WAYS.iter().for_each(|way| case("messages", count, way));
+    }
+}

@@ -2,7 +2,10 @@
 everything right prints a line."""
 
 import array
+import os
+import signal
 import sys
+import threading
 
 import weft
 
@@ -54,7 +57,40 @@ def messages(job):
         raises(weft.TruncatedError, lambda: world.recv(0, short, 6), "10 bytes", "room for 3")
 
 
-CASES = {case.__name__: case for case in [messages]}
+def misuse(job):
+    """Locked buffers, dropped requests, Ctrl-C, threads, a fork."""
+    world = job.world
+    if world.rank > 0:
+        world.recv(0, tag=12)
+        for number in range(4):
+            world.send(0, b"thread %d" % number, 11)
+        return
+    room = bytearray(100_000)
+    request = world.irecv(1, room, 9)
+    raises(BufferError, lambda: room.append(1))
+    del request
+    room.append(1)
+    threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+    raises(KeyboardInterrupt, lambda: world.recv(1, room, 10))
+    room.append(1)
+    raises(weft.ArgumentError, lambda: world.recv(1, b"read-only"), "read-only")
+    raises(weft.ArgumentError, lambda: world.send(2, b""), "no rank 2")
+    rooms = [bytearray(8) for _ in range(4)]
+    threads = [threading.Thread(target=world.recv, args=(1, room, 11)) for room in rooms]
+    for thread in threads:
+        thread.start()
+    world.send(1, b"go", 12)
+    for thread in threads:
+        thread.join()
+    assert sorted(rooms) == [b"thread %d" % number for number in range(4)], rooms
+    child = os.fork()
+    if child == 0:
+        raises(weft.ForkedError, lambda: world.send(1, b""), "fork")
+        os._exit(7)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+
+
+CASES = {case.__name__: case for case in [messages, misuse]}
 
 if __name__ == "__main__":
     with weft.init() as joined:

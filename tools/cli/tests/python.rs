@@ -80,3 +80,8 @@ fn messages__of_all_lengths_and_kinds() {
         WAYS.iter().for_each(|way| case("messages", count, way));
     }
 }
+
+#[test]
+fn misuse__locked_buffers_signals_threads_and_forks() {
+    WAYS.iter().for_each(|way| case("misuse", 2, way));
+}

@@ -211,6 +211,12 @@ impl Sessions {
         self.table.of(address).map(|s| s.key_id)
     }
 
+    /// True if a datagram to an address, of which a beginning is given, is of the present session.
+    pub fn has_sent(&self, to: SocketAddr, begins: &[u8]) -> bool {
+        let session = self.table.of(to);
+        session.is_some_and(|s| s.has_sent(begins))
+    }
+
     /// Returns how many sessions there are.
     pub fn len(&self) -> usize {
         self.table.len()

@@ -89,6 +89,15 @@ impl Established {
         }
     }
 
+    /// True if this is the beginning of a datagram that was sealed here.
+    pub fn has_sent(&self, begins: &[u8]) -> bool {
+        let number = |at: usize| begins.get(at..)?.first_chunk().copied().map(u64::from_le_bytes);
+        let is_data =
+            begins.get(..2) == DataHead { class: 0, session: 0, number: 0 }.encode().get(..2);
+        let (session, sent) = (number(8), number(16).unwrap_or(0));
+        is_data && session == Some(self.id) && (1..=self.sent).contains(&sent)
+    }
+
     /// Keeps CONFIRM until the other side says that it has it.
     pub fn hold_confirm(&mut self, now: Instant, confirm: Vec<u8>) {
         self.confirm = Some((now, confirm));

@@ -21,7 +21,7 @@ pub enum Cause {
     Left,
     /// The agent ended: the kernel of its host said so.
     Ended {
-        /// Its exit status, as far as it is known.
+        /// Its exit status; 0: it is not known.
         status: u32,
     },
     /// It was silent.
@@ -50,7 +50,8 @@ impl Cause {
             Cause::Returned => "returned after a loss".into(),
             Cause::Elsewhere => "told elsewhere".into(),
             Cause::Left => "left".into(),
-            Cause::Ended { status } => format!("ended with status {status}"),
+            Cause::Ended { status: 0 } => "its agent ended, says its kernel".into(),
+            Cause::Ended { status } => format!("its agent ended with status {status}"),
             Cause::Lost { by } => format!("silent towards host {}", name(by)),
             Cause::Replaced { incarnation } => format!("replaced by incarnation {incarnation}"),
         }

@@ -10,6 +10,7 @@ mod finding;
 mod groups;
 pub mod options;
 mod post;
+mod refused;
 
 pub use options::ClusterOptions;
 
@@ -76,6 +77,7 @@ pub struct Cluster {
     groups: groups::Groups,
     is_cut_off: bool,
     complaints: Complaints,
+    refused: refused::Refused,
     /// Datagrams that the system did not send.
     unsendable: u64,
     buffer: Box<[u8]>,
@@ -107,6 +109,10 @@ fn bind(address: IpAddr, port: u16) -> Result<UdpSocket, LinkError> {
     let socket = UdpSocket::bind((any, port)).map_err(fail(what, fix))?;
     let what = "making the cluster's socket not wait".to_string();
     socket.set_nonblocking(true).map_err(fail(what, "end other programs"))?;
+    // Without it the end of an agent is known by its silence.
+    if let Err(why) = sys::refused::keep(&socket) {
+        log::info!("the kernel does not tell which agents have ended: {why}");
+    }
     Ok(socket)
 }
 
@@ -180,6 +186,7 @@ impl Cluster {
             groups: groups::Groups::default(),
             is_cut_off: false,
             complaints: Complaints::default(),
+            refused: refused::Refused::default(),
             unsendable: 0,
             buffer: vec![0; DATAGRAM_MAX].into(),
         })
@@ -217,14 +224,16 @@ impl Cluster {
     }
 
     fn receive(&mut self, now: Instant) {
+        self.take_refusals(now);
         for _ in 0..AT_ONCE {
             let (len, from) = match self.socket.recv_from(&mut self.buffer) {
                 Ok(got) => got,
-                // An earlier datagram was refused by its receiver's host: others may have come.
-                Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => continue,
-                Err(_) => return,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
+                // An earlier datagram did not come to its receiver: others may have come.
+                Err(_) => continue,
             };
             let from = plain(from);
+            self.refused.heard(from);
             match self.sessions.receive(now, from, &self.buffer[..len]) {
                 Some((class::NAMES, message)) => self.node.handle_message(now, from, message),
                 Some((class::MAIL, message)) => {
@@ -272,7 +281,9 @@ impl Cluster {
         }
         self.send_mail(now);
         while let Some((to, bytes)) = self.sessions.poll_transmit() {
-            let sent = self.socket.send_to(&bytes, to);
+            // The first error may be that of an earlier datagram.
+            let send = || self.socket.send_to(&bytes, to);
+            let sent = send().or_else(|_| send());
             self.unsendable += u64::from(sent.is_err());
         }
         while let Some(notice) = self.sessions.poll_notice() {

@@ -96,15 +96,31 @@ fn manifests__mount_the_agents_folder_and_give_no_rights_away() {
 
 #[test]
 fn manifests__start_the_agent_with_options_that_it_has() {
-    let Some(documents) = documents(&folder().join("weftd.yaml")) else {
-        return skip("python3 has no module yaml (python3-yaml)");
-    };
-    let container = &documents[0]["spec"]["template"]["spec"]["containers"][0];
-    let words = container["command"].as_array().unwrap();
-    let words: Vec<&str> = words.iter().map(|word| word.as_str().unwrap()).collect();
-    assert_eq!(words[0], "weftd");
-    let options = weftd::options::Options::parse(words[1..].iter()).unwrap();
-    assert_eq!(options.name, "/run/weft/agent.sock");
+    for file in ["weftd.yaml", "weftd-cluster.yaml"] {
+        let Some(documents) = documents(&folder().join(file)) else {
+            return skip("python3 has no module yaml (python3-yaml)");
+        };
+        let kind = |of: &str| documents.iter().find(|d| d["kind"] == of);
+        let agents = kind("DaemonSet").unwrap();
+        let container = &agents["spec"]["template"]["spec"]["containers"][0];
+        let words = container["command"].as_array().unwrap();
+        // The host's address is put in by Kubernetes.
+        let words =
+            words.iter().map(|word| word.as_str().unwrap().replace("$(HOST_IP)", "10.0.0.1"));
+        let words: Vec<String> = words.collect();
+        assert_eq!(words[0], "weftd");
+        let options = weftd::options::Options::parse(words[1..].iter()).unwrap();
+        assert_eq!(options.name, "/run/weft/agent.sock");
+        if let Some(service) = kind("Service") {
+            assert_eq!(service["spec"]["clusterIP"], "None", "its name has all addresses");
+            assert_eq!(service["spec"]["selector"], agents["spec"]["selector"]["matchLabels"]);
+            let port = options.cluster.port;
+            assert_eq!(service["spec"]["ports"][0]["port"], port);
+            let name = service["metadata"]["name"].as_str().unwrap();
+            let place = format!("Host({name:?}, {port})");
+            assert_eq!(format!("{:?}", options.cluster.join), format!("[{place}]"));
+        }
+    }
     for other in ["any", "off", "same", "100000-165535"] {
         assert!(weftd::options::Options::parse(["--share", other]).is_ok());
     }

@@ -1,8 +1,9 @@
 /* weft: message passing over plain Ethernet and shared memory.
  *
  * The interface of a rank of a job: packets with upcalls, messages with tags, collective
- * operations, counters, remote-memory copy. A program is started by `weft run`, or by an mpiexec,
- * srun or prterun that supports PMI-1 or PMIx. Compile with `pkg-config --cflags --libs weft`.
+ * operations, counters, remote-memory copy; and names of a cluster, with or without a job. A
+ * program is started by `weft run`, or by an mpiexec, srun or prterun that supports PMI-1 or PMIx.
+ * Compile with `pkg-config --cflags --libs weft`.
  *
  * Functions that return `int` return a number of their own or WEFT_OK on success, and a negative
  * code on failure: weft_strerror returns its meaning, weft_last_error the details. All functions
@@ -80,6 +81,18 @@ extern "C" {
 #define WEFT_AND 4           /* bits that all have; integers only, as the next two */
 #define WEFT_OR 5            /* bits that one of them has */
 #define WEFT_XOR 6           /* bits that an odd number of them has */
+#define WEFT_NAMES_NEAREST 0 /* an owner of this host, if there is one; otherwise by turns */
+#define WEFT_NAMES_TURN 1    /* one of all owners, by turns */
+#define WEFT_NAMES_UNIQUE 1  /* a claim excludes other owners */
+#define WEFT_NAMES_ON_HOST 2 /* it is seen on its host alone */
+#define WEFT_NAMES_MESSAGES 4 /* its owner takes messages (weft_names_next) */
+#define WEFT_NAMES_PUBLISHED 1 /* events: a name is there */
+#define WEFT_NAMES_WITHDRAWN 2 /* a name is gone: the cause says why */
+#define WEFT_NAMES_ALL 3     /* the names that there were have all been told */
+#define WEFT_NAMES_MISSED 4  /* len events were missed; the differences follow, then ..._ALL */
+#define WEFT_NAMES_TIMEOUT 5 /* the time of the subscription is over */
+#define WEFT_NAMES_LOST 6    /* others ended the claim number: the cause says why */
+#define WEFT_NAMES_MESSAGE 7 /* a message to the claim number: data and len */
 #define WEFT_BY_HOST 0       /* ranks forward */
 #define WEFT_BY_AGENT 1      /* agents forward */
 
@@ -92,6 +105,8 @@ typedef struct weft_request weft_request;
 typedef struct weft_message weft_message;
 typedef struct weft_set weft_set;
 typedef struct weft_comm weft_comm;
+typedef struct weft_names weft_names;
+typedef struct weft_names_watch weft_names_watch;
 
 /* The result of a message: its sender (-1: nothing was received), its tag, its length when sent,
  * and the code of the operation: WEFT_OK, or WEFT_TOO_LONG (the first part is in the memory),
@@ -103,6 +118,27 @@ typedef struct weft_status {
     size_t len;
     int code;
 } weft_status;
+
+/* An owner of a name: type and instances, user and process, 1 if it is on this host, the number of
+ * its host, its endpoint (0: none), the name as it is typed, and its socket address (empty: none).
+ * Of the sender of a message only user, process and host are set. */
+typedef struct weft_owner {
+    uint32_t type, lower, upper, user, process;
+    int here;
+    uint64_t host, endpoint;
+    char name[96], address[64];
+} weft_owner;
+
+/* An event of names. Its number is that of the claim (WEFT_NAMES_LOST, WEFT_NAMES_MESSAGE), or its
+ * own in its subscription, from 1 without gaps. */
+typedef struct weft_names_event {
+    int kind;
+    uint64_t number;
+    weft_owner owner;
+    char cause[160];
+    const void *data;
+    size_t len;
+} weft_names_event;
 
 /* An upcall: the job, the packet, and the context that was set with it. */
 typedef void (*weft_upcall)(weft_job *job, weft_packet *packet, void *context);
@@ -383,6 +419,57 @@ int weft_comm_alltoall(weft_comm *comm, const void *data, const size_t *lens, vo
                        size_t *got, size_t each);
 int weft_comm_ialltoall(weft_comm *comm, const void *data, const size_t *lens, void *all,
                         size_t *got, size_t each, weft_request **request);
+
+/* Names: where the agent of this host is a member of a cluster (weftd --cluster), a program claims
+ * a name, and others find it on all hosts and are told when it comes and goes. No job is needed. A
+ * connection, and what is made with it, belongs to the thread that opened it; its claims end with
+ * it and with the process. A name is WORD, WORD:INSTANCE or WORD:FIRST-LAST; a word that is a
+ * number is the type itself. Waits last at most timeout_us microseconds, for ever if that is
+ * negative. Functions fail with WEFT_NO_AGENT if there is no agent, or it has ended, and with
+ * WEFT_REFUSED if it refuses. */
+
+/* Connects to the agent of this host, that of WEFT_AGENT or the usual one, and stores the
+ * connection. */
+int weft_names_open(weft_names **names);
+/* Ends the connection, and with it its claims. */
+int weft_names_close(weft_names *names);
+/* Claims a name that leads to a socket address (ADDRESS:PORT), or, where address is null, is a
+ * mark that its owner is there. Flags are WEFT_NAMES_UNIQUE, ... or 0. Stores the claim's
+ * number. */
+int weft_names_claim(weft_names *names, const char *name, const char *address, int flags,
+                     uint64_t *claim);
+/* Claims a name that leads to this rank: others find its endpoint, and ranks of its job the rank
+ * (weft_connect_name). */
+int weft_names_claim_rank(weft_names *names, weft_job *job, const char *name, int flags,
+                          uint64_t *claim);
+/* Withdraws a claim. */
+int weft_names_withdraw(weft_names *names, uint64_t claim);
+/* Stores an owner of a name, WEFT_NAMES_NEAREST or WEFT_NAMES_TURN. Returns 1, or 0 if nobody has
+ * it. The first call for a type subscribes to it; later ones send no message. */
+int weft_names_find(weft_names *names, const char *name, int pick, weft_owner *owner);
+/* Waits until a name has at least count owners (0: no wait), and stores the first room of them.
+ * Returns how many there are: less than count, if the time is over. */
+int weft_names_wait(weft_names *names, const char *name, size_t count, int64_t timeout_us,
+                    weft_owner *owners, size_t room);
+/* Sends a message of at most 66,000 bytes to an owner of a name, by turns, or to all of them. If it
+ * does not come to all of these, the code is WEFT_REFUSED, and weft_last_error says why. */
+int weft_names_send(weft_names *names, const char *name, int all, const void *data, size_t len);
+/* Takes the next message to a name of this connection, or the end of a claim by others. Returns 1,
+ * or 0 if none came in time. The data is valid until the next call with the connection. */
+int weft_names_next(weft_names *names, int64_t timeout_us, weft_names_event *event);
+/* Descriptors that are readable when there may be an event, for the program's own poll(2): take all
+ * events with timeout_us 0 first. They must not be read or closed. */
+int weft_names_fd(weft_names *names);
+int weft_names_watch_fd(weft_names_watch *watch);
+/* Watches a name: first come the names that are there, then WEFT_NAMES_ALL, then each change; with
+ * first_last only the first that comes and the last that goes. It ends after timeout_us (negative:
+ * never) with WEFT_NAMES_TIMEOUT, and by weft_names_watch_free. */
+int weft_names_watch_make(weft_names *names, const char *name, int first_last, int64_t timeout_us,
+                          weft_names_watch **watch);
+int weft_names_watch_next(weft_names_watch *watch, int64_t timeout_us, weft_names_event *event);
+int weft_names_watch_free(weft_names_watch *watch);
+/* Returns the rank of this job that has claimed a name by weft_names_claim_rank. */
+int weft_connect_name(weft_job *job, weft_names *names, const char *name, int pick);
 
 #ifdef __cplusplus
 }

@@ -4,13 +4,14 @@
 use std::collections::BTreeMap;
 
 const HEADER: &str = include_str!("../include/weft.h");
-const SOURCES: [&str; 10] = [
+const SOURCES: [&str; 11] = [
     include_str!("../src/sys/mod.rs"),
     include_str!("../src/sys/collective.rs"),
     include_str!("../src/sys/comm.rs"),
     include_str!("../src/sys/gather.rs"),
     include_str!("../src/sys/job.rs"),
     include_str!("../src/sys/message.rs"),
+    include_str!("../src/sys/names.rs"),
     include_str!("../src/sys/packet.rs"),
     include_str!("../src/sys/receive.rs"),
     include_str!("../src/sys/remote.rs"),
@@ -43,6 +44,10 @@ fn in_c(kind: &str) -> String {
         "WeftStatus" => "weft_status",
         "WeftSet" => "weft_set",
         "WeftComm" => "weft_comm",
+        "WeftNames" => "weft_names",
+        "WeftNamesWatch" => "weft_names_watch",
+        "WeftNamesEvent" => "weft_names_event",
+        "WeftOwner" => "weft_owner",
         "Option<WeftUpcall>" => "weft_upcall",
         other => panic!("no C name for {other}"),
     }

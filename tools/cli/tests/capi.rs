@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use weft_conformance::skip;
 
@@ -239,6 +240,49 @@ fn served(name: &'static str, ranks: u32, says: &str) {
     let text = run(name, ranks, &settings);
     thread.join().unwrap();
     assert!(text.is_none_or(|text| text.contains(says)));
+}
+
+#[test]
+fn names__ranks_find_each_other_and_are_told_when_one_goes() {
+    if compile("names").is_none() {
+        return;
+    }
+    let name = format!("@weft-capi-{:016x}", weft_link::random_u64());
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(&name[1..]);
+    let key = folder.join("key");
+    weft_cluster::KeyFile::init(&key).unwrap();
+    let words = format!(
+        "--name {name} --links udp --user= --cluster capi --cluster-port 0 --cluster-multicast off \
+         --cluster-key {}",
+        key.display()
+    );
+    let options = weftd::options::Options::parse(words.split_whitespace()).unwrap();
+    let (is_over, ready) = (AtomicBool::new(false), std::sync::Barrier::new(2));
+    let text = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut agent = weftd::Agent::open(options).unwrap();
+            ready.wait();
+            while !is_over.load(Ordering::Relaxed) {
+                agent.step();
+            }
+        });
+        ready.wait();
+        let text = std::panic::catch_unwind(|| {
+            run("names", 3, &[("WEFT_LINK", "udp"), ("WEFT_AGENT", &name)])
+        });
+        is_over.store(true, Ordering::Relaxed);
+        text
+    });
+    let _ = std::fs::remove_dir_all(folder);
+    let text = text.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    assert!(text.is_some_and(|text| text.contains("3 ranks: all were found by their names")));
+    // Without an agent of a cluster the first call says so.
+    let program = compile("names").expect("compiled above");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
+    command.args(["run", "-n", "1"]).arg(program).env("WEFT_AGENT", &name);
+    let out = command.output().unwrap();
+    let told = String::from_utf8_lossy(&out.stderr);
+    assert!(!out.status.success() && told.contains("no agent of a cluster serves here"), "{told}");
 }
 
 #[test]

@@ -7,6 +7,7 @@ pub mod gather;
 pub mod job;
 mod mapped;
 pub mod message;
+pub mod names;
 pub mod packet;
 pub mod receive;
 pub mod remote;
@@ -110,6 +111,10 @@ fn count_call() {
 /// interrupts a function and calls another gets a code and no text: what the other needs may be in
 /// the middle of a change, and memory cannot be allocated there.
 pub(crate) fn enter(body: impl FnOnce() -> Result<c_int, Fault>) -> c_int {
+    enter_with(|| run(body))
+}
+
+fn enter_with(body: impl FnOnce() -> c_int) -> c_int {
     INSIDE.with(|inside| {
         if inside.load(Ordering::Relaxed) {
             return WEFT_SIGNAL;
@@ -117,11 +122,16 @@ pub(crate) fn enter(body: impl FnOnce() -> Result<c_int, Fault>) -> c_int {
         inside.store(true, Ordering::Relaxed);
         // Only handlers in this thread look, so that the compiler's order is the order.
         compiler_fence(Ordering::SeqCst);
-        let code = run(body);
+        let code = body();
         compiler_fence(Ordering::SeqCst);
         inside.store(false, Ordering::Relaxed);
         code
     })
+}
+
+/// Runs the body of a function that uses no job: it may wait, and a watchdog goes on meanwhile.
+pub(crate) fn enter_apart(body: impl FnOnce() -> Result<c_int, Fault>) -> c_int {
+    enter_with(|| finish(catch_unwind(AssertUnwindSafe(body))))
 }
 
 /// Runs an upcall, which may call functions.
@@ -141,6 +151,11 @@ fn run(body: impl FnOnce() -> Result<c_int, Fault>) -> c_int {
     count_call();
     let result = catch_unwind(AssertUnwindSafe(body));
     drop(gate);
+    finish(result)
+}
+
+/// Returns the number of a body, or the code of its fault, and keeps the fault's text.
+fn finish(result: std::thread::Result<Result<c_int, Fault>>) -> c_int {
     let fault = match result {
         Ok(Ok(number)) => return number,
         Ok(Err(fault)) => fault,

@@ -1,9 +1,11 @@
 //! Dispatch of the port's messages to upcalls.
 
+use super::multicast::Delivery;
 use super::packet::{Owed, Packet};
 use super::receive::Waiting;
 use super::wire::{parse_number, Join, Kind};
 use super::{Handler, Packets, Shared, Slot, State};
+use std::collections::VecDeque;
 use std::rc::Rc;
 use weft::port::{Arrived, AtomicRequest, Client, Port};
 use weft::{PeerFailure, PeerId};
@@ -24,8 +26,14 @@ impl Client for Shared {
             if self.in_upcall.get() {
                 return state.again.push_back(message);
             }
-            let call = state.take_in(port, message);
-            (call, state.has_calls())
+            // Packets that wait for a handler which was set just now come first.
+            if !state.again.is_empty() {
+                state.again.push_back(message);
+                (None, true)
+            } else {
+                let call = state.take_in(port, message);
+                (call, state.has_calls())
+            }
         };
         if let Some(call) = call {
             self.upcall(port, call);
@@ -161,6 +169,25 @@ impl State {
             self.stats.upcalls += 1;
         }
         found
+    }
+
+    /// Makes packets of a mailbox due for the upcall that has replaced it; gives them back if none
+    /// has.
+    pub(super) fn hand_over(&mut self, port: &Port, number: u16, waiting: VecDeque<Waiting>) {
+        let is_upcall = matches!(self.handlers.get(usize::from(number)), Some(Slot::Upcall(_)));
+        for packet in waiting {
+            match packet.owed {
+                Owed::Credit(message) if is_upcall => self.again.push_back(message),
+                Owed::Flight(id, buf) if is_upcall => self.deliveries.push_back(Delivery {
+                    id,
+                    handler: number,
+                    argument: packet.argument,
+                    source: packet.source,
+                    buf,
+                }),
+                owed => owed.settle(self, port),
+            }
+        }
     }
 
     fn internal(&mut self, port: &Port, mut message: Arrived, kind: Kind, handler: u16) {

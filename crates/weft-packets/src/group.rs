@@ -133,6 +133,11 @@ impl MulticastGroup {
         self.packets.with(|state| state.groups.get(&self.id).map_or(0, |g| g.members.len()))
     }
 
+    /// The peer of a member; of this endpoint itself, the value that its list had.
+    pub fn member(&self, rank: usize) -> Option<PeerId> {
+        self.packets.with(|state| state.groups.get(&self.id)?.members.get(rank).copied())
+    }
+
     /// The longest packet in bytes of the program, which every member's path carries in one piece.
     pub fn packet_max(&self) -> usize {
         let state = self.packets.shared.state.borrow();

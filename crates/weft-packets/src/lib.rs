@@ -14,6 +14,7 @@ mod gather;
 mod group;
 mod kernel;
 mod multicast;
+pub mod net;
 mod packet;
 mod rcpy;
 mod receive;
@@ -38,6 +39,7 @@ use receive::Waiting;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
+use std::ops::Range;
 use std::rc::Rc;
 use std::task::Waker;
 use std::time::Duration;
@@ -312,8 +314,9 @@ impl Packets {
     }
 
     /// Sets `upcall` as handler `number`: from now on it is called, inside progress, with each
-    /// packet for that number. Packets for a missing handler are dropped and counted, so set
-    /// handlers before peers learn this endpoint's address, or before the first progress.
+    /// packet for that number, and first with those that wait in a mailbox of the number. Packets
+    /// for a missing handler are dropped and counted, so set handlers before peers learn this
+    /// endpoint's address, or before the first progress.
     pub fn handle(&self, number: u16, upcall: impl FnMut(&Packets, Packet<'_>) + 'static) {
         self.set(number, Slot::Upcall(Rc::new(RefCell::new(upcall))));
     }
@@ -327,13 +330,28 @@ impl Packets {
             std::mem::replace(&mut state.handlers[at], slot)
         });
         match before {
-            // No receive can take these packets any more.
-            Slot::Mailbox(waiting) => self.with(|state| {
-                waiting.into_iter().for_each(|waiting| waiting.owed.settle(state, &self.port));
-            }),
+            Slot::Mailbox(waiting) if waiting.is_empty() => {}
+            // No receive can take these packets any more; an upcall can.
+            Slot::Mailbox(waiting) => {
+                self.with(|state| state.hand_over(&self.port, number, waiting));
+                self.port.call_by(self.port.now());
+            }
             // Dropping an upcall may drop packets that it has kept, which calls this interface: so
             // no borrow is held here.
             other => drop(other),
+        }
+    }
+
+    /// Lets packets for these handlers wait until the handlers are set.
+    pub(crate) fn wait_for_handlers(&self, numbers: Range<u16>) {
+        for number in numbers {
+            let known = self.with(|state| {
+                let slot = state.handlers.get(usize::from(number));
+                slot.is_some_and(|slot| !matches!(slot, Slot::Nobody))
+            });
+            if !known {
+                self.mailbox(number);
+            }
         }
     }
 
@@ -430,6 +448,16 @@ impl Packets {
             return self.endpoint().block_on(self.fetch_add(at, counter, n));
         }
         self.port.atomic_at(at, (counter.key, 0), AtomicCode::FetchAdd, (n, 0))
+    }
+
+    /// Adds to a counter that was made here and is in this process; returns the value before.
+    pub(crate) fn add_here(&self, counter: Counter, n: u64) -> Option<u64> {
+        let add = |word: &mut [u8]| {
+            let before = u64::from_le_bytes(word[..].try_into().ok()?);
+            word.copy_from_slice(&before.wrapping_add(n).to_le_bytes());
+            Some(before)
+        };
+        self.endpoint().with_region(counter.key, add).flatten()
     }
 
     /// Returns the server of counters that are made here from now on.

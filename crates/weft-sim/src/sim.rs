@@ -21,6 +21,7 @@ use weft_core::config::Table;
 use weft_core::{EndpointId, Instant, PeerId};
 use weft_link::rng::{splitmix, Rng};
 use weft_link::{Address, Link};
+use weft_packets::net::{Compute, Live};
 use weft_packets::{OpenError, Packets, Settings};
 
 /// The programs' notes about their next step, by host.
@@ -130,6 +131,20 @@ impl Env {
     /// The endpoint's configuration chooses an agent, and none serves it.
     pub fn packets(&self) -> Result<Packets, OpenError> {
         Packets::with_settings(&self.endpoint, &self.packets)
+    }
+
+    /// Returns the packet interface of this program as the trait that models use; the rank of each
+    /// host is its number.
+    ///
+    /// # Errors
+    /// As [`packets`](Env::packets).
+    pub fn net(&self) -> Result<Live, OpenError> {
+        let (busy, endpoint) = (Rc::clone(&self.busy), self.endpoint.clone());
+        let compute: Compute = Rc::new(move |time| {
+            let (busy, until) = (Rc::clone(&busy), endpoint.now() + time);
+            Box::pin(async move { busy.compute(until).await })
+        });
+        Live::with_packets(&self.world(), self.packets()?, Some(compute))
     }
 
     /// Returns the peer that is the first incarnation of `host`.

@@ -31,7 +31,7 @@ const ARROWS: &[(&str, Option<&[&str]>)] = &[
         "weft-sim",
         Some(&["weft-core", "weft-link", "weft-agent", "weft", "weft-packets", "weft-names"]),
     ),
-    ("weft-models", Some(&["weft-core", "weft-link", "weft"])),
+    ("weft-models", Some(&["weft-core", "weft", "weft-packets"])),
     ("weft-capi", Some(&["weft-core", "weft-link", "weft", "weft-packets", "weft-models"])),
     ("weft-ofi", Some(&["weft-core", "weft-link", "weft"])),
     ("weft-python", Some(&["weft-core", "weft-link", "weft", "weft-models"])),

@@ -92,9 +92,15 @@ impl Inner {
 }
 
 impl Endpoint {
-    /// Begins a task and returns its number. The task runs at once as far as it can, then goes on
-    /// with the endpoint's progress.
-    pub(crate) fn spawn(&self, work: impl Future<Output = ()> + 'static) -> u64 {
+    /// Begins a task, which runs at once as far as it can, then goes on with the endpoint's
+    /// progress: also in calls that do not wait for it. [`close`](Self::close) ends it. While it
+    /// runs, it must not own the last handle of its endpoint.
+    pub fn spawn(&self, work: impl Future<Output = ()> + 'static) {
+        self.begin_task(work);
+    }
+
+    /// Begins a task and returns its number.
+    pub(crate) fn begin_task(&self, work: impl Future<Output = ()> + 'static) -> u64 {
         let number = {
             let inner = &mut *self.inner.borrow_mut();
             inner.tasks.begun += 1;

@@ -191,7 +191,7 @@ impl<T: 'static> Started<T> {
     ) -> Started<T> {
         let slot = Rc::new(Slot { result: RefCell::default(), waker: RefCell::default() });
         let end = End(Some(Rc::clone(&slot)));
-        let number = group.endpoint().spawn(async move {
+        let number = group.endpoint().begin_task(async move {
             let end = end;
             let result = work.await;
             end.give(result);

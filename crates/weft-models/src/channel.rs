@@ -1,0 +1,252 @@
+//! Messages of any length over packets: cut into packets, queued while there is no room, and put
+//! together again. The messages of one rank to another arrive once and in order.
+
+use crate::net::{Incoming, Net, RankFailure, Unsent};
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::{Rc, Weak};
+use std::time::Duration;
+
+/// Longest message in bytes, so that a wrong length takes no memory.
+pub(crate) const MESSAGE_MAX: usize = 256 << 20;
+/// Pause before a packet that found no room is tried again.
+const BUSY: Duration = Duration::from_micros(20);
+/// Bytes of queued messages for a rank from which on a program that waits for room waits.
+const QUEUED_MAX: usize = 1 << 20;
+/// Bits of a packet's argument that count the packets of its message that follow it.
+const LEFT_BITS: u32 = 24;
+
+/// A module's receiver of messages: sender, kind, bytes.
+pub(crate) type Receive = Rc<dyn Fn(usize, u8, &[u8])>;
+
+/// A message on its way out.
+struct Parcel {
+    kind: u8,
+    bytes: Vec<u8>,
+    /// Bytes that were sent.
+    sent: usize,
+}
+
+#[derive(Default)]
+struct Queue {
+    parcels: VecDeque<Parcel>,
+    bytes: usize,
+}
+
+pub(crate) struct Channel<N: Net> {
+    inner: Rc<Inner<N>>,
+}
+
+struct Inner<N: Net> {
+    net: N,
+    handler: u16,
+    queues: RefCell<BTreeMap<usize, Queue>>,
+    /// The first parts of messages, by sender.
+    partial: RefCell<BTreeMap<usize, Vec<u8>>>,
+    /// Messages of this rank to itself.
+    own: RefCell<VecDeque<(u8, Vec<u8>)>>,
+    /// True while a message is being received: others wait.
+    receiving: Cell<bool>,
+    /// True while a task tries again to send.
+    retrying: Cell<bool>,
+    /// Memory in which the parts of a message are joined.
+    joined: RefCell<Vec<u8>>,
+    receive: Receive,
+}
+
+impl<N: Net> Channel<N> {
+    /// Opens the channel of a handler. `receive` must not own the module, which owns the channel.
+    pub fn open(net: &N, handler: u16, receive: Receive) -> Channel<N> {
+        let inner = Rc::new(Inner {
+            net: net.clone(),
+            handler,
+            queues: RefCell::default(),
+            partial: RefCell::default(),
+            own: RefCell::default(),
+            receiving: Cell::new(false),
+            retrying: Cell::new(false),
+            joined: RefCell::default(),
+            receive,
+        });
+        let weak = Rc::downgrade(&inner);
+        net.handle(handler, move |packet| {
+            if let Some(inner) = weak.upgrade() {
+                inner.arrived(packet);
+            }
+        });
+        let weak = Rc::downgrade(&inner);
+        net.on_failure(move |failure| {
+            if let Some(inner) = weak.upgrade() {
+                inner.queues.borrow_mut().remove(&failure.rank);
+                inner.partial.borrow_mut().remove(&failure.rank);
+            }
+        });
+        Channel { inner }
+    }
+
+    /// Sends a message, given in parts, at once or as soon as there is room. The call never waits,
+    /// so the caller bounds its messages.
+    ///
+    /// # Errors
+    /// The rank has failed.
+    pub fn post(&self, to: usize, kind: u8, parts: &[&[u8]]) -> Result<(), RankFailure> {
+        let inner = &self.inner;
+        if to == inner.net.rank() {
+            inner.own.borrow_mut().push_back((kind, parts.concat()));
+            inner.receive_own();
+            return Ok(());
+        }
+        if inner.queues.borrow().contains_key(&to) {
+            inner.enqueue(to, kind, parts.concat());
+            return Ok(());
+        }
+        if let [whole] = parts {
+            return inner.send(to, kind, whole);
+        }
+        let mut joined = inner.joined.take();
+        joined.clear();
+        parts.iter().for_each(|part| joined.extend_from_slice(part));
+        let sent = inner.send(to, kind, &joined);
+        inner.joined.replace(joined);
+        sent
+    }
+
+    /// True if so many messages wait for a rank that a program which is able to wait should.
+    pub fn is_full(&self, to: usize) -> bool {
+        self.inner.queues.borrow().get(&to).is_some_and(|queue| queue.bytes > QUEUED_MAX)
+    }
+
+    /// Waits until there is room for messages to a rank.
+    pub async fn room(&self, to: usize) {
+        while self.is_full(to) {
+            self.inner.net.sleep(BUSY).await;
+        }
+    }
+
+    /// True if no message waits for room.
+    pub fn is_flushed(&self) -> bool {
+        self.inner.queues.borrow().is_empty()
+    }
+
+    /// Waits until no message waits for room.
+    pub async fn flush(&self) {
+        while !self.is_flushed() {
+            self.inner.net.sleep(BUSY).await;
+        }
+    }
+}
+
+impl<N: Net> Inner<N> {
+    fn send(self: &Rc<Self>, to: usize, kind: u8, bytes: &[u8]) -> Result<(), RankFailure> {
+        if bytes.len() <= self.net.packet_max(to) {
+            match self.net.try_send(to, self.handler, u32::from(kind) << LEFT_BITS, bytes) {
+                Ok(()) => return Ok(()),
+                Err(Unsent::Failed(failure)) => return Err(failure),
+                Err(_) => {}
+            }
+        } else if let Some(failure) = self.net.failure(to) {
+            return Err(failure);
+        }
+        self.enqueue(to, kind, bytes.to_vec());
+        Ok(())
+    }
+
+    fn enqueue(self: &Rc<Self>, to: usize, kind: u8, bytes: Vec<u8>) {
+        {
+            let mut queues = self.queues.borrow_mut();
+            let queue = queues.entry(to).or_default();
+            queue.bytes += bytes.len();
+            queue.parcels.push_back(Parcel { kind, bytes, sent: 0 });
+            if queue.parcels.len() > 1 {
+                return;
+            }
+        }
+        if !self.send_queued() && !self.retrying.replace(true) {
+            self.net.spawn(retry(Rc::downgrade(self), self.net.clone()));
+        }
+    }
+
+    /// Sends what there is room for. True if nothing is left.
+    fn send_queued(&self) -> bool {
+        let mut queues = self.queues.borrow_mut();
+        queues.retain(|&to, queue| match self.drain(to, queue) {
+            Ok(()) => false,
+            Err(Unsent::Busy) => true,
+            // The failure itself is told to the modules.
+            Err(_) => false,
+        });
+        queues.is_empty()
+    }
+
+    fn drain(&self, to: usize, queue: &mut Queue) -> Result<(), Unsent> {
+        let most = self.net.packet_max(to).max(1);
+        while let Some(parcel) = queue.parcels.front_mut() {
+            loop {
+                let rest = &parcel.bytes[parcel.sent..];
+                let now = rest.len().min(most);
+                let left = (rest.len() - now).div_ceil(most) as u32;
+                let argument = u32::from(parcel.kind) << LEFT_BITS | left;
+                self.net.try_send(to, self.handler, argument, &rest[..now])?;
+                parcel.sent += now;
+                if left == 0 {
+                    break;
+                }
+            }
+            queue.bytes -= parcel.bytes.len();
+            queue.parcels.pop_front();
+        }
+        Ok(())
+    }
+
+    fn arrived(&self, packet: Incoming<'_>) {
+        let (kind, left) =
+            ((packet.argument >> LEFT_BITS) as u8, packet.argument & ((1 << LEFT_BITS) - 1));
+        let mut partial = self.partial.borrow_mut();
+        let begun = partial.remove(&packet.from);
+        if begun.is_none() && left == 0 {
+            drop(partial);
+            self.receive(packet.from, kind, packet.data);
+            return self.receive_own();
+        }
+        let mut whole = begun.unwrap_or_default();
+        if whole.len() + packet.data.len() > MESSAGE_MAX {
+            log::error!("rank {} sent a message of more than {MESSAGE_MAX} bytes", packet.from);
+            return;
+        }
+        whole.extend_from_slice(packet.data);
+        if left > 0 {
+            partial.insert(packet.from, whole);
+            return;
+        }
+        drop(partial);
+        self.receive(packet.from, kind, &whole);
+        self.receive_own();
+    }
+
+    fn receive(&self, from: usize, kind: u8, bytes: &[u8]) {
+        let outer = self.receiving.replace(true);
+        let receive = Rc::clone(&self.receive);
+        receive(from, kind, bytes);
+        self.receiving.set(outer);
+    }
+
+    /// Receives this rank's messages to itself, unless another message is being received.
+    fn receive_own(&self) {
+        while !self.receiving.get() {
+            let Some((kind, bytes)) = self.own.borrow_mut().pop_front() else { break };
+            self.receive(self.net.rank(), kind, &bytes);
+        }
+    }
+}
+
+/// Tries again to send until nothing is left.
+async fn retry<N: Net>(inner: Weak<Inner<N>>, net: N) {
+    loop {
+        net.sleep(BUSY).await;
+        let Some(inner) = inner.upgrade() else { return };
+        if inner.send_queued() {
+            inner.retrying.set(false);
+            return;
+        }
+    }
+}

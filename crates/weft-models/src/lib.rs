@@ -1,0 +1,33 @@
+//! Programming models over the packet interface.
+//!
+//! Each module is usable alone, and written once against [`Net`](weft_packets::net::Net): it runs
+//! over every link of weft and, without a change, in weft's simulator.
+//!
+//! | I want to | module |
+//! | --- | --- |
+//! | call functions of other ranks, and answer when I can | [`rpc`] |
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
+mod channel;
+pub mod rpc;
+
+pub use weft_packets::net;
+
+/// The first packet handler of this crate's modules. The numbers from 256 to 287 belong to them, so
+/// programs that use the packet interface beside models take others.
+pub const HANDLERS: u16 = weft_packets::net::PATIENT.start;
+
+/// Returns the text of a panic.
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+    text.unwrap_or("without a text").to_string()
+}
+
+/// The programs of the guide's pages, which have to compile.
+#[cfg(doctest)]
+mod pages {
+    #[doc = include_str!("../../../docs/guide/calls.md")]
+    struct Calls;
+}

@@ -1,0 +1,71 @@
+//! Errors of calls.
+
+use crate::net::RankFailure;
+use std::fmt;
+use std::time::Duration;
+
+/// A call that has no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallError {
+    /// The rank that was called.
+    pub rank: usize,
+    /// The method.
+    pub method: u16,
+    /// The cause.
+    pub cause: Cause,
+}
+
+/// The reason why a call has no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Cause {
+    /// The rank failed. The method may have run.
+    Failed(RankFailure),
+    /// No answer came in time. The method may have run, or may still run.
+    Deadline {
+        /// The time that the caller gave.
+        after: Duration,
+    },
+    /// The rank does not serve this method.
+    NoService,
+    /// The service refused, with this text.
+    Refused(String),
+    /// The service panicked, with this text.
+    Panicked(String),
+    /// The service dropped the request without an answer.
+    Unanswered,
+    /// The arguments are too long.
+    TooLong {
+        /// Their length in bytes.
+        len: usize,
+    },
+    /// Too many calls are under way, or too many bytes are queued for the rank.
+    Busy,
+    /// The answer, or the arguments at the service, are not of the type that the method has.
+    Unreadable(String),
+}
+
+impl fmt::Display for CallError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let CallError { rank, method, cause } = self;
+        write!(f, "method {method} of rank {rank}: ")?;
+        match cause {
+            Cause::Failed(failure) => write!(f, "{failure}; the method may have run"),
+            Cause::Deadline { after } => {
+                write!(f, "no answer within {after:?}; the method may have run, or still run")
+            }
+            Cause::NoService => f.write_str("the rank does not serve this method"),
+            Cause::Refused(text) => write!(f, "refused: {text}"),
+            Cause::Panicked(text) => write!(f, "the service panicked: {text}"),
+            Cause::Unanswered => f.write_str("the service dropped the request without an answer"),
+            Cause::TooLong { len } => {
+                let most = crate::channel::MESSAGE_MAX;
+                write!(f, "arguments of {len} bytes are longer than {most}")
+            }
+            Cause::Busy => f.write_str("too many calls are under way: wait for some of them"),
+            Cause::Unreadable(why) => write!(f, "the bytes are not of the method's type: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for CallError {}

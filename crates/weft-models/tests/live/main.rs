@@ -1,0 +1,5 @@
+//! The models over shared memory and UDP, each rank a thread.
+#![allow(non_snake_case)]
+
+mod ranks;
+mod rpc;

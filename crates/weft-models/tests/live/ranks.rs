@@ -1,0 +1,56 @@
+//! Ranks that are threads of this process.
+
+use std::sync::{Arc, Barrier, Mutex};
+use weft::group::Directory;
+use weft::{Clock, Config, Endpoint, EndpointId, Group};
+use weft_link::secure::{JobKey, Mode, Security};
+use weft_link::{Address, Link, ShmConfig, ShmLink, UdpConfig, UdpLink};
+use weft_packets::net::Live;
+
+/// The links that the models are tried over.
+pub const LINKS: [&str; 2] = ["shm", "udp"];
+
+struct Addresses(Vec<Address>);
+
+impl Directory for Addresses {
+    fn size(&self) -> usize {
+        self.0.len()
+    }
+
+    fn address(&self, rank: usize) -> Result<Address, String> {
+        self.0.get(rank).cloned().ok_or_else(|| format!("there is no rank {rank}"))
+    }
+}
+
+fn link(name: &str, me: EndpointId) -> Box<dyn Link> {
+    if name == "shm" {
+        return Box::new(ShmLink::new(ShmConfig::new(me)).expect("shared memory"));
+    }
+    let job_key = JobKey::from_bytes(&[7; 32]).expect("a key of 32 bytes");
+    let security = Security { mode: Mode::Auth, job_key, me };
+    let v4 = Some(std::net::Ipv4Addr::LOCALHOST);
+    let config = UdpConfig { v4, v6: None, host: 1, ..UdpConfig::default() };
+    Box::new(UdpLink::new(config, security).expect("a socket"))
+}
+
+/// Runs `program` on `count` ranks over a link.
+pub fn run(name: &str, count: usize, program: impl Fn(Live, Group) + Sync) {
+    let (addresses, met) = (Arc::new(Mutex::new(vec![None; count])), Arc::new(Barrier::new(count)));
+    std::thread::scope(|scope| {
+        for rank in 0..count {
+            let (addresses, met, program) = (Arc::clone(&addresses), Arc::clone(&met), &program);
+            scope.spawn(move || {
+                let id = EndpointId(weft_link::random_u64());
+                let config = Config { rank: u32::try_from(rank).ok(), ..Config::default() };
+                let links = vec![link(name, id)];
+                let endpoint = Endpoint::with_links(config, id, Clock::system(), links);
+                addresses.lock().expect("no panic")[rank] = Some(endpoint.address());
+                met.wait();
+                let all = addresses.lock().expect("no panic").iter().flatten().cloned().collect();
+                let world = Group::new(endpoint, Addresses(all), rank);
+                program(Live::new(&world).expect("a packet interface"), world.clone());
+                world.barrier_blocking().expect("no rank fails");
+            });
+        }
+    });
+}

@@ -1,0 +1,99 @@
+//! Clusters drawn from seeds: loss, duplicates, disorder, pauses, deaths.
+
+use std::cell::Cell;
+use std::future::Future;
+use std::ops::Range;
+use std::rc::Rc;
+use std::time::Duration;
+use weft_packets::net::{Live, Net};
+use weft_sim::runner::Outcome;
+use weft_sim::{Env, Fault, Rng, Sim, SimConfig, Span};
+
+pub const MS: u64 = 1_000_000;
+/// Time without an answer after which a peer counts as failed.
+const TIMEOUT_MS: u64 = 400;
+
+/// A cluster of a seed.
+#[derive(Clone)]
+pub struct Cluster {
+    pub config: SimConfig,
+    /// The host that dies, if one does.
+    pub dies: Option<u32>,
+}
+
+impl Cluster {
+    /// Draws a cluster of the given sizes. Half of the seeds have a host that dies, among `mortal`.
+    pub fn of_seed(seed: u64, hosts: Range<u32>, mortal: Option<Range<u32>>) -> Cluster {
+        let mut rng = Rng::stream(seed, 77);
+        let hosts = hosts.start + rng.below(u64::from(hosts.end - hosts.start)) as u32;
+        let mut config = SimConfig::new(hosts, seed);
+        config.settings = ["peer_timeout_ms", "connect_timeout_ms"]
+            .map(|key| (key, TIMEOUT_MS.to_string()))
+            .to_vec();
+        config.settings.push(("keepalive_ms", "20".to_string()));
+        if rng.below(4) > 0 {
+            let ppm = rng.below(30_000) as u32;
+            let by_ns = 1 + rng.below(100_000);
+            config = config
+                .fault(Fault::loss(ppm))
+                .fault(Fault::Duplicate { ppm: ppm / 2, by_ns, span: Span::ALWAYS })
+                .fault(Fault::reorder(ppm, by_ns));
+        }
+        if rng.below(3) == 0 {
+            let (host, from) = (rng.below(hosts.into()) as u32, rng.below(20));
+            let span = Span::ms(from, from + 1 + rng.below(TIMEOUT_MS / 4));
+            config = config.fault(Fault::Pause { host, span });
+        }
+        let mut dies = None;
+        if let Some(mortal) = mortal.filter(|_| rng.below(2) == 0) {
+            let last = mortal.end.min(hosts);
+            let host = mortal.start + rng.below(u64::from(last - mortal.start)) as u32;
+            let at = rng.below(30 * MS);
+            config = config.fault(Fault::Death { host, at, visible: rng.below(2) == 0 });
+            dies = Some(host);
+        }
+        Cluster { config, dies }
+    }
+
+    /// Runs the same program on all hosts. A host keeps its result until all that live have ended.
+    pub fn run<F, Fut, T>(&self, name: &str, program: F) -> Outcome
+    where
+        F: Fn(Env, Live) -> Fut + Clone + 'static,
+        Fut: Future<Output = T> + 'static,
+        T: 'static,
+    {
+        let sim = Sim::new(name, self.config.clone());
+        let mut sim = sim.of_test(env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"));
+        let left = Rc::new(Cell::new(self.config.hosts));
+        sim.spawn_all(move |env| {
+            let (left, program) = (Rc::clone(&left), program.clone());
+            async move {
+                let net = env.net().expect("no agent is chosen");
+                let end = End(Rc::clone(&left));
+                let _kept = program(env, net.clone()).await;
+                drop(end);
+                while left.get() > 0 {
+                    net.sleep(Duration::from_millis(1)).await;
+                }
+            }
+        });
+        sim.run().unwrap_or_else(|failure| panic!("seed {}: {failure}", self.config.seed))
+    }
+}
+
+/// One host's part; it ends also when the host dies.
+struct End(Rc<Cell<u32>>);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
+
+/// Returns the seeds of `WEFT_SEEDS` (`A..B`, or a number of them), else `usual`.
+pub fn seeds(usual: Range<u64>) -> Range<u64> {
+    match std::env::var("WEFT_SEEDS") {
+        Ok(text) => weft_sim::swarm::parse_seeds(&text).unwrap_or_else(|e| panic!("{text}: {e}")),
+        Err(_) => usual,
+    }
+}

@@ -166,19 +166,54 @@ pub fn own(words: &[&str]) -> Result<Command> {
     Ok(command)
 }
 
-/// Returns the processor time of a process so far, in seconds: in ns from the scheduler, where the
-/// kernel counts it, otherwise in ticks.
+/// Returns the processor time of a process so far, in seconds, of all its threads: in ns from the
+/// scheduler, where the kernel counts it, otherwise in ticks.
 pub fn processor_time(process: u32) -> Result<f64> {
-    let read = |file: &str| std::fs::read_to_string(format!("/proc/{process}/{file}"));
-    let first = |text: String| text.split_whitespace().next()?.parse::<f64>().ok();
-    if let Some(ns) = read("schedstat").ok().and_then(first) {
-        return Ok(ns / 1e9);
+    if let Some(seconds) = scheduled(process) {
+        return Ok(seconds);
     }
-    let text = read("stat").context("reading the processor time of an agent")?;
+    let text = std::fs::read_to_string(format!("/proc/{process}/stat"));
+    let text = text.context("reading the processor time of an agent")?;
     let fields: Vec<&str> =
         text.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     // After the name: state, then utime and stime as fields 14 and 15 of proc(5).
     let ticks = |at: usize| fields.get(at).and_then(|f| f.parse::<f64>().ok());
     let all = ticks(11).zip(ticks(12)).context("the processor time of an agent")?;
     Ok((all.0 + all.1) / rustix::param::clock_ticks_per_second() as f64)
+}
+
+/// Returns the time that the scheduler gave all threads of a process. The file of the process
+/// itself has that of its first thread only.
+fn scheduled(process: u32) -> Option<f64> {
+    let mut ns = 0.0;
+    for thread in std::fs::read_dir(format!("/proc/{process}/task")).ok()? {
+        let text = std::fs::read_to_string(thread.ok()?.path().join("schedstat")).ok()?;
+        ns += text.split_whitespace().next()?.parse::<f64>().ok()?;
+    }
+    Some(ns / 1e9)
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processor_time__counts_every_thread() {
+        let before = processor_time(std::process::id()).unwrap();
+        // The thread stays until its time was read, and this one does nothing meanwhile.
+        let (told, tell) = (std::sync::Barrier::new(2), std::sync::Barrier::new(2));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let own = || rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+                while own().tv_nsec < 30_000_000 && own().tv_sec == 0 {}
+                told.wait();
+                tell.wait();
+            });
+            told.wait();
+            let after = processor_time(std::process::id()).unwrap();
+            tell.wait();
+            assert!(after - before >= 0.02, "{before} to {after}");
+        });
+    }
 }

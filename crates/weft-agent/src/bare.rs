@@ -77,7 +77,7 @@ impl BareRank {
     /// Receives the messages that the agent has sent since the last call.
     pub fn heard(&mut self) -> Vec<Control> {
         let mut messages = Messages(Vec::new());
-        self.shm.look_at_sockets();
+        self.shm.poll_sockets();
         self.shm.recv(64, &mut messages);
         self.ended |= self.shm.poll_event().is_some();
         messages.0

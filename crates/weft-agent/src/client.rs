@@ -180,7 +180,7 @@ impl AgentLink {
                     self.agent()
                 )));
             }
-            self.shm.look_at_sockets();
+            self.shm.poll_sockets();
             let why = match self.shm.poll_event() {
                 Some(LinkEvent::PeerRefused(_, why)) => {
                     let agent = self.agent();
@@ -424,7 +424,7 @@ impl Link for AgentLink {
         self.shm.finish_wait(ready);
     }
 
-    fn way(&self, _peer: PeerId) -> String {
+    fn path_text(&self, _peer: PeerId) -> String {
         match self.shm.pulse(AGENT_PEER) {
             Pulse::Stopped => {
                 format!("by {}, which a signal has stopped: SIGCONT lets it go on", self.agent())

@@ -89,8 +89,8 @@ impl Hub {
     }
 
     /// Ends the connection of a caller.
-    pub fn turn_away(&mut self, caller: EndpointId) {
-        self.shm.turn_away(caller);
+    pub fn refuse(&mut self, caller: EndpointId) {
+        self.shm.refuse(caller);
     }
 
     /// Ends the connection of a rank. The rank can still read the packets sent to it.
@@ -153,8 +153,8 @@ impl Hub {
     }
 
     /// Polls for new and for ended connections.
-    pub fn look_at_sockets(&mut self) {
-        self.shm.look_at_sockets();
+    pub fn poll_sockets(&mut self) {
+        self.shm.poll_sockets();
     }
 
     /// Returns the next event: a rank whose connection has ended, or a warning.

@@ -527,8 +527,8 @@ impl Proxy {
     }
 
     /// As [`is_quiet`](Self::is_quiet), but it is enough that every peer was sent the end once.
-    pub fn has_told(&self) -> bool {
-        self.relay.has_told()
+    pub fn sent_byes(&self) -> bool {
+        self.relay.sent_byes()
     }
 
     /// Returns the number of connected peers.

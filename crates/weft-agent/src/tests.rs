@@ -124,16 +124,16 @@ fn hub__one_user_has_so_many_connections_and_no_more() {
     let mut hub = Hub::listen(&name, 8, 3).unwrap();
     let mut ranks: Vec<BareRank> =
         (1..=5).map(|id| BareRank::connect(&name, EndpointId(id)).unwrap()).collect();
-    hub.look_at_sockets();
+    hub.poll_sockets();
     assert_eq!(hub.callers().len(), 3);
     ranks.iter_mut().for_each(|rank| assert!(rank.heard().is_empty()));
     ranks.iter_mut().for_each(|rank| assert!(rank.heard().is_empty()));
     let ended: Vec<bool> = ranks.iter().map(BareRank::has_ended).collect();
     assert_eq!(ended, [false, false, false, true, true]);
     // A rank that leaves makes room.
-    hub.turn_away(EndpointId(1));
+    hub.refuse(EndpointId(1));
     let _again = BareRank::connect(&name, EndpointId(6)).unwrap();
-    hub.look_at_sockets();
+    hub.poll_sockets();
     assert_eq!(hub.callers().len(), 3);
 }
 
@@ -142,7 +142,7 @@ fn deliver__what_is_longer_than_a_ring_carries_goes_nowhere() {
     let name = format!("@weft-hub-{:016x}", weft_link::random_u64());
     let mut hub = Hub::listen(&name, 8, 3).unwrap();
     let mut rank = BareRank::connect(&name, EndpointId(1)).unwrap();
-    hub.look_at_sockets();
+    hub.poll_sockets();
     assert!(hub.admit(EndpointId(1), 7));
     let long = vec![0; 64 << 10];
     assert!(hub.deliver(7, None, &[0; 24], &long));

@@ -22,6 +22,7 @@ macro_rules! readable {
     };
 }
 
+mod budget;
 pub mod caps;
 pub mod choices;
 pub mod config;
@@ -35,7 +36,6 @@ pub mod matching;
 mod peer;
 pub mod relay;
 pub mod reliability;
-mod room;
 pub mod seq;
 pub mod slab;
 pub mod stats;

@@ -382,7 +382,7 @@ pub trait Link: Reach + Trains + ClosePoll + DirectMemory {
 
     /// Names the path to a peer (interface and addresses) for messages to people. Empty where the
     /// name of the link is enough.
-    fn way(&self, _peer: PeerId) -> String {
+    fn path_text(&self, _peer: PeerId) -> String {
         String::new()
     }
 

@@ -24,8 +24,8 @@ pub(crate) struct Proof {
     /// until the next doubt, an answer over any path confirms that path.
     rival: Option<u32>,
     /// The path over which the last question came: the answer is sent over it.
-    caller: Option<usize>,
-    /// `caller` is not the path in use, and only HELLOs came over the path in use since.
+    question_path: Option<usize>,
+    /// `question_path` is not the path in use, and only HELLOs came over the path in use since.
     asked: bool,
     /// Number of consecutive authentic packets that came over another path.
     stray: u8,
@@ -45,13 +45,13 @@ impl Proof {
 
     /// True if the path in use is known to work and no packet came over another path since.
     #[inline]
-    pub fn is_settled(&self) -> bool {
+    pub fn is_decided(&self) -> bool {
         self.confirmed && self.stray == 0
     }
 
     /// Returns the path over which the last question came.
-    pub fn caller(&self) -> Option<usize> {
-        self.caller
+    pub fn question_path(&self) -> Option<usize> {
+        self.question_path
     }
 
     /// Withdraws the confirmation of the path in use.
@@ -62,9 +62,9 @@ impl Proof {
 
     /// Notes an authentic packet over path `at`. `in_use`: `at` is the path in use. `shares`: `at`
     /// shares bulk data. Returns true if `at` is to be used from now on.
-    pub fn hear(&mut self, at: usize, in_use: bool, shares: bool, kind: Kind) -> bool {
+    pub fn on_frame(&mut self, at: usize, in_use: bool, shares: bool, kind: Kind) -> bool {
         if kind == Kind::Question {
-            (self.caller, self.asked) = (Some(at), !in_use);
+            (self.question_path, self.asked) = (Some(at), !in_use);
         }
         // A peer that still sends over the path in use has not left it.
         self.asked &= !in_use || kind != Kind::Other;
@@ -77,7 +77,7 @@ impl Proof {
         let proven = !self.confirmed && (!self.doubted || answers && preferred);
         // A peer that sent a HELLO over this path and now sends other packets over it has left the
         // other.
-        let asked = self.asked && self.caller == Some(at) && kind == Kind::Other;
+        let asked = self.asked && self.question_path == Some(at) && kind == Kind::Other;
         let strays = match (asked, shares) {
             (true, false) => 1,
             (true, true) => STRAYS_ASKED,
@@ -101,51 +101,51 @@ mod tests {
     #[test]
     fn hear__the_first_packet_decides_and_after_doubt_only_an_answer() {
         let mut proof = Proof::new(false);
-        assert!(proof.hear(1, false, false, Kind::Other) && proof.is_settled());
+        assert!(proof.on_frame(1, false, false, Kind::Other) && proof.is_decided());
         proof.doubt();
-        assert!(!proof.hear(1, true, false, Kind::Other) && !proof.is_confirmed());
-        assert!(!proof.hear(0, false, false, Kind::Question));
-        assert_eq!(proof.caller(), Some(0));
-        assert!(proof.hear(1, true, false, Kind::Answer) && proof.is_settled());
+        assert!(!proof.on_frame(1, true, false, Kind::Other) && !proof.is_confirmed());
+        assert!(!proof.on_frame(0, false, false, Kind::Question));
+        assert_eq!(proof.question_path(), Some(0));
+        assert!(proof.on_frame(1, true, false, Kind::Answer) && proof.is_decided());
     }
 
     #[test]
     fn hear__an_answer_over_another_path_does_not_outrun_the_one_in_use() {
         let mut proof = Proof::new(true);
-        let answer = |proof: &mut Proof, at| proof.hear(at, at == 0, false, Kind::Answer);
+        let answer = |proof: &mut Proof, at| proof.on_frame(at, at == 0, false, Kind::Answer);
         proof.doubt();
         assert!(!answer(&mut proof, 1) && answer(&mut proof, 0), "both work");
         proof.doubt();
         assert!(!answer(&mut proof, 1) && !answer(&mut proof, 1));
         proof.doubt();
-        assert!(answer(&mut proof, 2) && proof.is_settled(), "that in use gave none");
+        assert!(answer(&mut proof, 2) && proof.is_decided(), "that in use gave none");
     }
 
     #[test]
     fn hear__a_peer_that_moved() {
         let mut proof = Proof::new(true);
-        let hear = |proof: &mut Proof| proof.hear(1, false, false, Kind::Other);
-        assert!((1..STRAYS).all(|_| !hear(&mut proof)) && !proof.is_settled());
-        assert!(!proof.hear(0, true, false, Kind::Other) && proof.is_settled());
-        assert!((1..STRAYS).all(|_| !hear(&mut proof)));
-        assert!(hear(&mut proof));
-        assert!(!proof.hear(0, false, false, Kind::Question));
-        assert!(proof.hear(0, false, false, Kind::Other), "asked over it, and sends over it");
+        let frame = |proof: &mut Proof| proof.on_frame(1, false, false, Kind::Other);
+        assert!((1..STRAYS).all(|_| !frame(&mut proof)) && !proof.is_decided());
+        assert!(!proof.on_frame(0, true, false, Kind::Other) && proof.is_decided());
+        assert!((1..STRAYS).all(|_| !frame(&mut proof)));
+        assert!(frame(&mut proof));
+        assert!(!proof.on_frame(0, false, false, Kind::Question));
+        assert!(proof.on_frame(0, false, false, Kind::Other), "asked over it, and sends over it");
     }
 
     #[test]
     fn hear__a_peer_that_sends_over_several_has_not_moved() {
         let mut proof = Proof::new(true);
-        let hear = |proof: &mut Proof| proof.hear(1, false, true, Kind::Other);
-        assert!(!proof.hear(1, false, false, Kind::Question));
-        assert!(!proof.hear(0, true, true, Kind::Other), "it still sends over the one in use");
+        let frame = |proof: &mut Proof| proof.on_frame(1, false, true, Kind::Other);
+        assert!(!proof.on_frame(1, false, false, Kind::Question));
+        assert!(!proof.on_frame(0, true, true, Kind::Other), "it still sends over the one in use");
         for _ in 0..3 {
-            assert!((1..STRAYS_SHARED).all(|_| !hear(&mut proof)));
-            assert!(!proof.hear(0, true, true, Kind::Other));
+            assert!((1..STRAYS_SHARED).all(|_| !frame(&mut proof)));
+            assert!(!proof.on_frame(0, true, true, Kind::Other));
         }
-        assert!((1..STRAYS_SHARED).all(|_| !hear(&mut proof)) && hear(&mut proof));
-        assert!(!proof.hear(2, false, true, Kind::Question));
-        let mut over = |_| proof.hear(2, false, true, Kind::Other);
+        assert!((1..STRAYS_SHARED).all(|_| !frame(&mut proof)) && frame(&mut proof));
+        assert!(!proof.on_frame(2, false, true, Kind::Question));
+        let mut over = |_| proof.on_frame(2, false, true, Kind::Other);
         let moves: Vec<bool> = (1..STRAYS_ASKED).map(&mut over).collect();
         assert_eq!(moves, [false, false, true], "the question was the first of the row");
     }

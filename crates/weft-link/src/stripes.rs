@@ -13,7 +13,7 @@ const PATHS: usize = u32::BITS as usize;
 
 /// The properties of a path that decide if it can share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Way {
+pub(crate) struct StripePath {
     /// Our interface; `None` if it cannot share because it is down or not known.
     pub near: Option<u32>,
     /// The peer's interface.
@@ -102,15 +102,15 @@ impl Stripes {
 
     /// Chooses the paths that share bulk data: the path in use, and the proven paths of other
     /// interfaces with the same speed and packet size. Returns their number if it changed.
-    pub fn share(&mut self, ways: &[Way], used: usize) -> Option<u8> {
+    pub fn share(&mut self, paths: &[StripePath], used: usize) -> Option<u8> {
         let before = self.count();
         self.shared.clear();
-        let like = ways.get(used)?;
+        let like = paths.get(used)?;
         self.shared.push(used);
-        for (at, way) in ways.iter().enumerate() {
-            let alike = (way.speed, way.len) == (like.speed, like.len);
-            let apart = |&s: &usize| ways[s].near != way.near && ways[s].far != way.far;
-            let others = way.near.is_some() && self.shared.iter().all(apart);
+        for (at, path) in paths.iter().enumerate() {
+            let alike = (path.speed, path.len) == (like.speed, like.len);
+            let apart = |&s: &usize| paths[s].near != path.near && paths[s].far != path.far;
+            let others = path.near.is_some() && self.shared.iter().all(apart);
             if self.is_proven(at) && alike && others && self.shared.len() < MOST {
                 self.shared.push(at);
             }
@@ -123,13 +123,13 @@ impl Stripes {
 
     /// Returns the paths to send the question over: those of interfaces that have no proven path.
     /// The caller limits how often they are asked.
-    pub fn unanswered(&self, ways: &[Way]) -> Vec<usize> {
+    pub fn unanswered(&self, paths: &[StripePath]) -> Vec<usize> {
         if self.question.0.is_empty() {
             return Vec::new();
         }
-        let proven = |near| (0..ways.len()).any(|at| self.is_proven(at) && ways[at].near == near);
-        let open = |at: &usize| ways[*at].near.is_some() && !proven(ways[*at].near);
-        (0..ways.len().min(PATHS)).filter(open).collect()
+        let proven = |near| (0..paths.len()).any(|at| self.is_proven(at) && paths[at].near == near);
+        let open = |at: &usize| paths[*at].near.is_some() && !proven(paths[*at].near);
+        (0..paths.len().min(PATHS)).filter(open).collect()
     }
 }
 
@@ -138,8 +138,8 @@ impl Stripes {
 mod tests {
     use super::*;
 
-    fn way(near: u32, far: u64) -> Way {
-        Way { near: Some(near), far, speed: 1000, len: 1500 }
+    fn path(near: u32, far: u64) -> StripePath {
+        StripePath { near: Some(near), far, speed: 1000, len: 1500 }
     }
 
     fn shared(stripes: &Stripes) -> Vec<usize> {
@@ -150,7 +150,7 @@ mod tests {
     fn share__proven_paths_that_are_alike_and_meet_nowhere() {
         let mut stripes = Stripes::default();
         // All pairs of two interfaces, as if no network number told which of them are connected.
-        let all = [way(1, 8), way(1, 9), way(2, 8), way(2, 9)];
+        let all = [path(1, 8), path(1, 9), path(2, 8), path(2, 9)];
         assert!(stripes.prove(0) && !stripes.prove(0));
         assert_eq!(stripes.share(&all, 0), None);
         assert!(stripes.prove(2));
@@ -159,11 +159,11 @@ mod tests {
         assert_eq!((stripes.share(&all, 0), shared(&stripes)), (Some(2), vec![0, 3]));
         assert_eq!((stripes.share(&all, 3), shared(&stripes)), (None, vec![3, 0]));
         assert!(stripes.has(0) && !stripes.has(1));
-        for other in [Way { speed: 100, ..all[3] }, Way { len: 9000, ..all[3] }] {
+        for other in [StripePath { speed: 100, ..all[3] }, StripePath { len: 9000, ..all[3] }] {
             assert_eq!(stripes.share(&[all[0], all[1], all[2], other], 0), Some(1));
             assert_eq!(stripes.share(&all, 0), Some(2));
         }
-        let down = Way { near: None, ..all[3] };
+        let down = StripePath { near: None, ..all[3] };
         assert_eq!(stripes.share(&[all[0], all[1], all[2], down], 0), Some(1));
         assert_eq!((stripes.path(0), stripes.path(1)), (None, None));
         assert_eq!(stripes.share(&all, 0), Some(2));
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn share__three_at_most_and_one_that_is_down_shares_nothing() {
-        let mut all: Vec<Way> = (0..40).map(|n| way(n, n.into())).collect();
+        let mut all: Vec<StripePath> = (0..40).map(|n| path(n, n.into())).collect();
         let mut stripes = Stripes::default();
         (0..40).for_each(|at| assert_eq!(stripes.prove(at), at < PATHS));
         assert_eq!((stripes.share(&all, 1), shared(&stripes)), (Some(3), vec![1, 0, 2]));
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn doubt__the_second_time_another_path_that_shares_is_used() {
-        let all = [way(1, 8), way(2, 9)];
+        let all = [path(1, 8), path(2, 9)];
         let mut stripes = Stripes::default();
         for _ in 0..3 {
             assert_eq!((stripes.doubt(), stripes.forget()), (None, false));
@@ -197,7 +197,13 @@ mod tests {
 
     #[test]
     fn unanswered__the_paths_of_interfaces_that_gave_no_answer() {
-        let all = [way(1, 8), way(1, 9), way(2, 8), way(2, 9), Way { near: None, ..way(3, 7) }];
+        let all = [
+            path(1, 8),
+            path(1, 9),
+            path(2, 8),
+            path(2, 9),
+            StripePath { near: None, ..path(3, 7) },
+        ];
         let mut stripes = Stripes::default();
         stripes.prove(0);
         assert!(stripes.unanswered(&all).is_empty(), "nothing to ask");

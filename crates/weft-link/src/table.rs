@@ -53,11 +53,11 @@ const NEWS_MAX: usize = 256;
 
 /// Events that the driver has not fetched yet.
 #[derive(Default)]
-pub(crate) struct News {
+pub(crate) struct Events {
     events: VecDeque<LinkEvent>,
 }
 
-impl News {
+impl Events {
     /// Appends an event, unless it equals the last one.
     pub fn push(&mut self, event: LinkEvent) {
         if self.events.len() < NEWS_MAX && self.events.back() != Some(&event) {
@@ -98,15 +98,15 @@ mod tests {
 
     #[test]
     fn push__bounded_and_without_repetition() {
-        let mut news = News::default();
+        let mut events = Events::default();
         for n in 0..1000 {
-            news.push(LinkEvent::Mtu(PeerId(1), n));
-            news.push(LinkEvent::Mtu(PeerId(1), n));
+            events.push(LinkEvent::Mtu(PeerId(1), n));
+            events.push(LinkEvent::Mtu(PeerId(1), n));
         }
-        let all: Vec<_> = std::iter::from_fn(|| news.pop()).collect();
+        let all: Vec<_> = std::iter::from_fn(|| events.pop()).collect();
         assert_eq!(all.len(), NEWS_MAX);
         assert_eq!(all[1], LinkEvent::Mtu(PeerId(1), 1));
-        news.warn("once more".into());
-        assert_eq!(news.pop(), Some(LinkEvent::Warning("once more".into())));
+        events.warn("once more".into());
+        assert_eq!(events.pop(), Some(LinkEvent::Warning("once more".into())));
     }
 }

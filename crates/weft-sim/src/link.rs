@@ -396,7 +396,7 @@ impl Link for SimLink {
         Ok(self.caps())
     }
 
-    fn way(&self, peer: PeerId) -> String {
+    fn path_text(&self, peer: PeerId) -> String {
         self.host_of(peer).map_or_else(String::new, |host| format!("host {host}"))
     }
 

@@ -146,7 +146,7 @@ impl Agent {
 
     /// Handles rare events: callers, ends of ranks, the status socket.
     fn attend(&mut self, now: Instant) {
-        self.hub.look_at_sockets();
+        self.hub.poll_sockets();
         for caller in self.hub.callers() {
             self.meet(&caller);
         }
@@ -381,7 +381,7 @@ mod tests {
         agent.hub.finish_wait();
         let _caller = BareRank::connect(&name, EndpointId(5)).unwrap();
         // A caller that is noticed between two polls of callers.
-        agent.hub.look_at_sockets();
+        agent.hub.poll_sockets();
         assert!(agent.prepare_sleep(now, &mut Vec::new()).is_none());
         agent.hub.finish_wait();
         agent.attend(now);

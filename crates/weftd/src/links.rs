@@ -146,7 +146,7 @@ impl Pool {
                 Err(e) => return Err(e),
             }
         }
-        pool.packets.iter_mut().for_each(PacketLink::settle);
+        pool.packets.iter_mut().for_each(PacketLink::stop_helper);
         Ok(pool)
     }
 
@@ -167,11 +167,11 @@ impl Pool {
     pub fn take(&mut self, security: &Security) -> Result<Vec<Carrier>, LinkError> {
         let mut carriers = Vec::new();
         if let Some(mut link) = self.xdps.pop() {
-            link.adopt(security);
+            link.set_security(security);
             carriers.push(Carrier::Xdp(Box::new(link)));
         }
         if let Some(mut link) = self.packets.pop() {
-            link.adopt(security);
+            link.set_security(security);
             carriers.push(Carrier::Packet(Box::new(link)));
         }
         if self.udp {
@@ -217,11 +217,11 @@ impl Pool {
             };
             match carrier {
                 Carrier::Xdp(mut link) => {
-                    link.adopt(&security);
+                    link.set_security(&security);
                     self.xdps.push(*link);
                 }
                 Carrier::Packet(mut link) => {
-                    link.adopt(&security);
+                    link.set_security(&security);
                     self.packets.push(*link);
                 }
                 Carrier::Udp(_) => {}

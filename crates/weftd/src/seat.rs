@@ -352,7 +352,7 @@ impl Seat {
 
     /// True if all packets have arrived and its peers have got the notice once.
     pub fn has_told(&self) -> bool {
-        self.proxy.has_told() && self.ways.iter().all(|w| w.pending.is_empty())
+        self.proxy.sent_byes() && self.ways.iter().all(|w| w.pending.is_empty())
     }
 
     /// Returns its links, for the next rank.

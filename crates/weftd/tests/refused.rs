@@ -238,7 +238,7 @@ fn agent__an_answer_that_is_not_understood_is_an_error_that_says_what_to_do() {
     std::thread::scope(|threads| {
         let asked = threads.spawn(|| refusal(served.try_rank(1)));
         until(&[], || {
-            hub.look_at_sockets();
+            hub.poll_sockets();
             hub.callers().first().is_some_and(|caller| hub.admit(caller.endpoint, 1))
         });
         hub.recv(&mut Deaf);

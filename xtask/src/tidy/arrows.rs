@@ -139,7 +139,7 @@ const LAYERS: &[(Layer, &[&str])] = &[
             "pull",
             "reliability",
             "rma",
-            "room",
+            "budget",
             "rtt",
             "transfer",
             "window",

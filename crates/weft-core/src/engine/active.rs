@@ -25,7 +25,7 @@ impl Engine {
 
     /// Returns true if packets to a peer wait to be sent or, where they are numbered, for their
     /// acknowledgement.
-    pub fn is_underway(&mut self, peer: PeerId) -> bool {
+    pub fn has_unacked(&mut self, peer: PeerId) -> bool {
         if self.peers.get(peer.0 as usize).is_none() {
             return false;
         }
@@ -35,7 +35,7 @@ impl Engine {
     }
 
     /// Makes a peer acknowledge packets in flight at once, if the last one did not ask for that.
-    pub fn hurry(&mut self, now: Instant, peer: PeerId) {
+    pub fn request_ack(&mut self, now: Instant, peer: PeerId) {
         if self.peers.get(peer.0 as usize).is_none() {
             return;
         }

@@ -120,14 +120,14 @@ impl Engine {
             return;
         }
         if silent >= self.keepalive() {
-            self.question_silent(now, peer, quiet_since);
+            self.probe_silent(now, peer, quiet_since);
         }
         self.warn_slow(peer, silent);
         self.shrink_tables(now);
     }
 
     /// Asks a silent peer for an answer.
-    fn question_silent(&mut self, now: Instant, peer: PeerId, quiet_since: Instant) {
+    fn probe_silent(&mut self, now: Instant, peer: PeerId, quiet_since: Instant) {
         let p = &mut self.peers[peer.0 as usize];
         // Such a link delivers every accepted packet: one question is enough for a peer that runs,
         // and more would fill its ring while it computes for hours.

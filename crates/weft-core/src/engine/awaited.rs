@@ -136,7 +136,7 @@ impl Engine {
         let next = p.session.number_in == common.session
             && p.state == State::Ready
             && p.session.trusted.is_none()
-            && !p.credit.outward.is_lent()
+            && !p.credit.outward.is_extended()
             && p.windows.as_ref().is_none_or(|w| w.is_next(&common) && p.queue.is_calm())
             && from.is_none_or(|f| f == peer)
             && wanted.spec.accepts(peer, tag)
@@ -151,7 +151,7 @@ impl Engine {
             (p.credit.inward.on_grant(common.credit), p.credit.outward.worth_announcing());
         p.credit.ack_asked |= owed;
         let urgent = owed || grew && p.queue.has_work();
-        if grew && p.credit.starved_since != Instant::FAR {
+        if grew && p.credit.without_credit_since != Instant::FAR {
             self.takes_messages(now, peer);
         }
         let p = &mut self.peers[peer.0 as usize];

@@ -24,7 +24,7 @@ impl Engine {
         self.check_lists();
         self.check_matching();
         let taken: u64 = self.peers.iter().map(|p| p.credit.share.taken_bytes()).sum();
-        assert_eq!(self.room.used(), taken, "the room's bytes are those of all peers");
+        assert_eq!(self.budget.used(), taken, "the room's bytes are those of all peers");
     }
 
     /// For each peer, how often it stands in the list of the ready and of the blocked ones.

@@ -103,8 +103,8 @@ impl Engine {
     /// that was late once would get nothing else ever after.
     pub(super) fn takes_messages(&mut self, now: Instant, peer: PeerId) {
         let p = &mut self.peers[peer.0 as usize];
-        if p.credit.starved_since != Instant::FAR {
-            p.credit.starved_since = now;
+        if p.credit.without_credit_since != Instant::FAR {
+            p.credit.without_credit_since = now;
             let patience = Duration::from_micros(u64::from(self.cfg.credit_patience_us));
             self.timers.arm(p, now + patience);
         }
@@ -121,12 +121,12 @@ impl Engine {
             return false;
         }
         let patience = Duration::from_micros(u64::from(self.cfg.credit_patience_us));
-        if p.credit.starved_since == Instant::FAR {
-            p.credit.starved_since = now;
+        if p.credit.without_credit_since == Instant::FAR {
+            p.credit.without_credit_since = now;
             self.stats.credit_stalls += 1;
         }
-        if now < p.credit.starved_since + patience {
-            self.timers.arm(p, p.credit.starved_since + patience);
+        if now < p.credit.without_credit_since + patience {
+            self.timers.arm(p, p.credit.without_credit_since + patience);
             return false;
         }
         self.stats.demoted += 1;
@@ -414,7 +414,7 @@ impl Engine {
     #[inline]
     pub(super) fn consumed(&mut self, peer: PeerId, len: u64) {
         let p = &mut self.peers[peer.0 as usize];
-        let repaid = p.credit.outward.is_lent() && self.repaid(peer, len);
+        let repaid = p.credit.outward.is_extended() && self.repaid(peer, len);
         let p = &mut self.peers[peer.0 as usize];
         if !repaid {
             p.credit.outward.consumed(len as usize);

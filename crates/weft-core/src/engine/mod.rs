@@ -4,7 +4,7 @@
 //!   `introduce`, `open`, `set_path`, `set_mtu`, `set_bulk`, `choose`, `choose_transfer`,
 //!   `choose_fetch_add`, `hold`, `reserve`, `commit`, `roll_back`, `send`, `recv`, `recv_claimed`,
 //!   `claim`, `claim_untagged`, `put`, `get`, `atomic`, `release`, `release_kept`, `hurry`,
-//!   `is_underway`, `await_message`, `await_active`, `end_await`, `set_context`, `cancel`,
+//!   `has_unacked`, `await_message`, `await_active`, `end_await`, `set_context`, `cancel`,
 //!   `take_back`, `discard`, `watch`, `unwatch`, `direct_share`, `register`, `register_as`,
 //!   `unregister`, `ask_size`, `refine_timeout`, `stats_mut`, `end`, `close`.
 //! - **Handlers** take what came from outside: packets, time, results of what the driver did:
@@ -54,6 +54,7 @@ mod waits;
 #[cfg(test)]
 mod tests;
 
+use crate::budget::Budget;
 use crate::caps::LinkCaps;
 use crate::config::Config;
 use crate::error::{OpError, PeerFailure};
@@ -61,7 +62,6 @@ pub use crate::event as types;
 use crate::id::{EndpointId, OpId, PeerId};
 use crate::matching::{Posted, Unexpected};
 use crate::peer::{Item, LastWord, Peer, State};
-use crate::room::Room;
 use crate::slab::{Slab, STORED_BITS};
 use crate::stats::Stats;
 use crate::time::Instant;
@@ -117,7 +117,7 @@ pub struct Engine {
     posted_awaited: Option<OpId>,
     stored: Slab<Stored, STORED_BITS>,
     /// Memory for unexpected messages beyond what every peer may have.
-    room: Room,
+    budget: Budget,
     /// Time at which tables may give memory back again.
     shrink_at: Instant,
     regions: Regions,
@@ -163,7 +163,7 @@ impl Engine {
             *least_one = (*least_one).max(1);
         }
         Engine {
-            room: Room::new(cfg.unexpected_max.min(room::MAX)),
+            budget: Budget::new(cfg.unexpected_max.min(room::MAX)),
             pulls: Pulls::new(&cfg),
             closing: false,
             cfg,

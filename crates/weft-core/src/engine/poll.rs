@@ -231,7 +231,7 @@ impl Engine {
                         p.queue.msgs.pop_front();
                     }
                     if matches!(item, Item::Eager(_)) {
-                        p.credit.starved_since = Instant::FAR;
+                        p.credit.without_credit_since = Instant::FAR;
                     }
                     return Some((desc, packets));
                 }

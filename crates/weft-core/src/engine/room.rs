@@ -21,7 +21,7 @@ const ANNOUNCED: u64 = 256;
 /// The same of a message that waits to be sent.
 const QUEUED: u64 = 512;
 /// Bytes for a unit of credit: an eager message takes about the same again in tables.
-const LENT: u64 = 2 * UNIT as u64;
+const EXTENDED: u64 = 2 * UNIT as u64;
 /// Most announcements granted at a time.
 const STEP_MAX: u32 = 1024;
 /// Up to this length a message takes no more than its announcement would.
@@ -43,7 +43,7 @@ fn step(base: u32) -> u32 {
 impl Engine {
     /// Returns the bytes of the room for unexpected messages that peers have got.
     pub fn room_used(&self) -> u64 {
-        self.room.used()
+        self.budget.used()
     }
 
     /// Returns the number of messages that a peer may still announce.
@@ -67,7 +67,7 @@ impl Engine {
             return true;
         }
         let p = &mut self.peers[peer.0 as usize];
-        if !self.room.take(peer, &mut p.credit.share, u64::from(step) * ANNOUNCED) {
+        if !self.budget.take(peer, &mut p.credit.share, u64::from(step) * ANNOUNCED) {
             return false;
         }
         p.credit.share.granted += step;
@@ -103,7 +103,7 @@ impl Engine {
     #[inline]
     pub(super) fn on_stored(&mut self, peer: PeerId, len: u64) {
         if len <= SMALL {
-            self.lend_credit(peer);
+            self.extend_credit(peer);
         }
     }
 
@@ -112,7 +112,7 @@ impl Engine {
     pub fn handle_active_kept(&mut self, now: Instant, peer: PeerId, len: u64) {
         let (messages, bytes) = &mut self.peers[peer.0 as usize].credit.share.kept;
         (*messages, *bytes) = (*messages + 1, *bytes + len);
-        if !self.lend_credit(peer) {
+        if !self.extend_credit(peer) {
             self.note_full(now, peer);
         }
     }
@@ -125,17 +125,17 @@ impl Engine {
     }
 
     /// Lets the credit of a peer grow if it has little left. False if there is no room.
-    fn lend_credit(&mut self, peer: PeerId) -> bool {
+    fn extend_credit(&mut self, peer: PeerId) -> bool {
         let p = &mut self.peers[peer.0 as usize];
         let Some(units) = p.credit.outward.lacks().filter(|_| p.failure().is_none()) else {
             return true;
         };
         p.credit.share.wants_credit =
-            !self.room.take(peer, &mut p.credit.share, u64::from(units) * LENT);
+            !self.budget.take(peer, &mut p.credit.share, u64::from(units) * EXTENDED);
         if p.credit.share.wants_credit {
             return false;
         }
-        p.credit.outward.lend(units);
+        p.credit.outward.extend(units);
         p.credit.share.full_since = Instant::FAR;
         p.credit.ack_asked = true;
         self.make_ready(peer);
@@ -148,29 +148,29 @@ impl Engine {
         self.consumed(peer, len);
     }
 
-    /// Returns true if a message that has left pays back lent credit of its peer. Any message does,
-    /// kept or not: the lent credit is outstanding in all messages of the peer together, and active
-    /// ones spend of the same grant.
+    /// Returns true if a message that has left pays back extended credit of its peer. Any message
+    /// does, kept or not: the extended credit is outstanding in all messages of the peer together,
+    /// and active ones spend of the same grant.
     #[cold]
     pub(super) fn repaid(&mut self, peer: PeerId, len: u64) -> bool {
         let units = self.peers[peer.0 as usize].credit.outward.repay(len as usize);
         if let Some(units) = units {
-            self.give_room(peer, u64::from(units) * LENT);
+            self.give_room(peer, u64::from(units) * EXTENDED);
         }
         units.is_some()
     }
 
     /// Takes room back from a peer; one that waits for room may have it.
     fn give_room(&mut self, peer: PeerId, bytes: u64) {
-        self.room.give(&mut self.peers[peer.0 as usize].credit.share, bytes);
-        let Some(next) = self.room.next_short() else { return };
+        self.budget.give(&mut self.peers[peer.0 as usize].credit.share, bytes);
+        let Some(next) = self.budget.next_short() else { return };
         let p = &mut self.peers[next.0 as usize];
         p.credit.share.called();
         if p.failure().is_some() {
             return;
         }
         if p.credit.share.wants_credit {
-            self.lend_credit(next);
+            self.extend_credit(next);
         }
         self.grant_more(next);
     }
@@ -193,7 +193,7 @@ impl Engine {
         }
         (p.credit.share.full_since, p.credit.share.taken) = (now, false);
         self.timers.arm(p, at);
-        if !core::mem::replace(&mut p.credit.share.told, true) {
+        if !core::mem::replace(&mut p.credit.share.reported, true) {
             let (messages, bytes) = self.left_by(peer);
             self.events.push_back(Event::PeerFull(peer, messages, bytes));
         }

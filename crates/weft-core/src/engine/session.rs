@@ -136,7 +136,7 @@ impl Engine {
         let Some(peer) = known.or_else(|| self.add_peer(endpoint, caps)) else {
             return Placement::None;
         };
-        let Some(moves) = self.same_way(now, peer, caps) else { return Placement::None };
+        let Some(moves) = self.switch_to_memory(now, peer, caps) else { return Placement::None };
         let placement = Placement::Hello { peer, new: known.is_none() || moves };
         let reply = common.flags & flags::REPLY != 0;
         if hello.version_min > wire::VERSION || hello.version_max < wire::VERSION {
@@ -183,7 +183,7 @@ impl Engine {
     /// Decides whether both sides use memory or network: true if the peer, which sends HELLO over a
     /// link of `caps`, is now reached over memory, as it reaches this side. `None`: it must hear
     /// from this side over memory first, or refuse the connection.
-    fn same_way(&mut self, now: Instant, peer: PeerId, caps: LinkCaps) -> Option<bool> {
+    fn switch_to_memory(&mut self, now: Instant, peer: PeerId, caps: LinkCaps) -> Option<bool> {
         let p = &mut self.peers[peer.0 as usize];
         if p.path.caps.network == caps.network
             || !matches!(p.state, State::Idle | State::Opening { .. })

@@ -95,7 +95,7 @@ impl Timers {
     }
 }
 
-/// `Peer::starved_since` of a peer whose credit was waited for in vain.
+/// `Peer::without_credit_since` of a peer whose credit was waited for in vain.
 const LONG_AGO: Instant = Instant(0);
 
 fn ms(n: u32) -> Duration {
@@ -166,10 +166,10 @@ impl Engine {
                 Some(w.send.oldest_sent()? + w.rtt.rto())
             }
             (Cause::Credit, State::Ready)
-                if ![Instant::FAR, LONG_AGO].contains(&p.credit.starved_since) =>
+                if ![Instant::FAR, LONG_AGO].contains(&p.credit.without_credit_since) =>
             {
                 let patience = u64::from(self.cfg.credit_patience_us);
-                Some(p.credit.starved_since + Duration::from_micros(patience))
+                Some(p.credit.without_credit_since + Duration::from_micros(patience))
             }
             (Cause::Credit, _) => None,
             (Cause::Liveness, State::Idle | State::Ready) if p.life.waiting > 0 => {
@@ -195,7 +195,7 @@ impl Engine {
             Cause::Ack => self.wake(now, peer),
             Cause::Credit => {
                 // Until there is credit again, messages are announced without waiting once more.
-                self.peers[peer.0 as usize].credit.starved_since = LONG_AGO;
+                self.peers[peer.0 as usize].credit.without_credit_since = LONG_AGO;
                 self.wake(now, peer);
             }
             Cause::Retransmit => self.retransmit(now, peer),

@@ -82,7 +82,7 @@ pub struct Partners {
 }
 
 /// Number of ranks that exchange in one round of dissemination.
-const WAYS: usize = 4;
+const RADIX: usize = 4;
 
 /// Returns the partners of `rank` in a round of a dissemination barrier, until a round has none:
 /// after the last round every rank has heard from every other. In each round a rank sends to three
@@ -93,9 +93,9 @@ pub fn dissemination(
     size: usize,
     round: u32,
 ) -> impl Iterator<Item = Partners> + Clone {
-    let step = WAYS.checked_pow(round).filter(|_| rank < size).unwrap_or(usize::MAX);
-    (1..WAYS)
-        .map_while(move |way| step.checked_mul(way).filter(|&step| step < size))
+    let step = RADIX.checked_pow(round).filter(|_| rank < size).unwrap_or(usize::MAX);
+    (1..RADIX)
+        .map_while(move |digit| step.checked_mul(digit).filter(|&step| step < size))
         .map(move |step| Partners { to: add(rank, step, size), from: add(rank, size - step, size) })
 }
 

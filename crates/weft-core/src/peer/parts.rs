@@ -1,13 +1,13 @@
 //! The parts of a peer.
 
 use super::{credit_window, Cut, Desc, Item, LastWord, Partial, Stream, Stripes};
+use crate::budget::Share;
 use crate::caps::{LinkCaps, Pulse};
 use crate::choices::{Server, Transfer};
 use crate::config::{Config, MTU_MIN};
 use crate::event::Transmit;
 use crate::id::OpId;
 use crate::reliability::{CreditIn, CreditOut, Reliability};
-use crate::room::Share;
 use crate::seq::Seq;
 use crate::time::Instant;
 use crate::transfer::select::{eager_max_of, Limits};
@@ -151,7 +151,7 @@ pub(crate) struct Credit {
     pub inward: CreditIn,
     pub outward: CreditOut,
     /// Time since which the first message of the queue has lacked credit; `FAR` if it has credit.
-    pub starved_since: Instant,
+    pub without_credit_since: Instant,
     /// The peer's share of the memory for unexpected messages.
     pub share: Share,
     /// True if an acknowledgement, or new credit, is to be sent.
@@ -173,7 +173,7 @@ impl Credit {
         Credit {
             inward: CreditIn::default(),
             outward: CreditOut::new(credit_window(cfg)),
-            starved_since: Instant::FAR,
+            without_credit_since: Instant::FAR,
             share: Share::default(),
             ack_asked: false,
         }

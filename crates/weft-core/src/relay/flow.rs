@@ -50,7 +50,7 @@ pub const BYE_PAUSE_MAX: Duration = Duration::from_millis(100);
 
 /// One link to the peer.
 #[derive(Clone, Copy)]
-struct Way {
+struct LinkState {
     to: LinkTo,
     /// True after a HELLO over it; once the link was left, after an answer.
     proven: bool,
@@ -102,7 +102,7 @@ pub(super) struct Flow {
     /// Credit that the rank has granted.
     credit: u32,
     /// Credit that the peer has granted, as far as the rank knows.
-    heard_credit: u32,
+    received_credit: u32,
     /// Packets that wait for the window.
     pub backlog: VecDeque<Waiting>,
     /// Number of answers among them, and of packets that the agent has made.
@@ -122,9 +122,9 @@ pub(super) struct Flow {
     /// Number of BYEs sent, and time of the next.
     byes: u32,
     bye_at: Instant,
-    pub last_heard: Instant,
+    pub received_at: Instant,
     /// Time at which the rank last got an acknowledgement of the peer.
-    pub heard_up: Instant,
+    pub received_up_at: Instant,
     /// Timeouts since the last acknowledgement of a new packet.
     pub timeouts: u32,
     pub ack_now: bool,
@@ -135,7 +135,7 @@ pub(super) struct Flow {
     pub ask_up: bool,
     pub ready: bool,
     pub armed: Instant,
-    ways: [Option<Way>; LINKS_MAX],
+    links: [Option<LinkState>; LINKS_MAX],
     /// The link of the lowest delay, and that of the highest rate.
     quick: usize,
     wide: usize,
@@ -177,8 +177,9 @@ impl Flow {
             delay: us(cfg.ack_delay_us),
             peer_window: cfg.window,
         });
-        let way = |&to: &LinkTo| Way { to, proven: false, left: false, mtu: PathMtu::new(to.mtu) };
-        let ways = core::array::from_fn(|at| links.get(at).map(way));
+        let state =
+            |&to: &LinkTo| LinkState { to, proven: false, left: false, mtu: PathMtu::new(to.mtu) };
+        let links = core::array::from_fn(|at| links.get(at).map(state));
         let mut send = SendWindow::new(mode, cfg.window, Seq(0));
         let congestion = Congestion::new(crate::peer::target(cfg), send.limit());
         send.set_congestion(congestion.window());
@@ -192,7 +193,7 @@ impl Flow {
             unasked: 0,
             rtt: Rtt::new(us(cfg.rto_min_us) * 10, us(cfg.rto_min_us), us(cfg.rto_max_us)),
             credit: 0,
-            heard_credit: 0,
+            received_credit: 0,
             backlog: VecDeque::new(),
             answers: 0,
             injected: 0,
@@ -204,15 +205,15 @@ impl Flow {
             bye: None,
             byes: 0,
             bye_at: Instant(0),
-            last_heard: Instant(0),
-            heard_up: Instant(0),
+            received_at: Instant(0),
+            received_up_at: Instant(0),
             timeouts: 0,
             ack_now: false,
             full: false,
             ask_up: false,
             ready: false,
             armed: Instant::FAR,
-            ways,
+            links,
             quick: 0,
             wide: 0,
             bulk: false,
@@ -233,7 +234,7 @@ impl Flow {
     /// Returns the link in use.
     #[inline]
     pub fn link(&self) -> u8 {
-        self.ways[self.at()].map_or(0, |w| w.to.link)
+        self.links[self.at()].map_or(0, |w| w.to.link)
     }
 
     fn at(&self) -> usize {
@@ -244,16 +245,16 @@ impl Flow {
         }
     }
 
-    fn ways(&self) -> impl Iterator<Item = (usize, Way)> + '_ {
-        self.ways.iter().enumerate().filter_map(|(i, w)| Some((i, (*w)?)))
+    fn links(&self) -> impl Iterator<Item = (usize, LinkState)> + '_ {
+        self.links.iter().enumerate().filter_map(|(i, w)| Some((i, (*w)?)))
     }
 
     /// Chooses the links of lowest delay and highest rate, proven ones first.
     fn choose(&mut self) {
-        let quick = self.ways().min_by_key(|(_, w)| (!w.proven, w.to.latency_ns));
+        let quick = self.links().min_by_key(|(_, w)| (!w.proven, w.to.latency_ns));
         self.quick = quick.map_or(0, |(i, _)| i);
-        let rate = |w: &Way| core::cmp::Reverse(w.to.bytes_per_us);
-        let wide = self.ways().filter(|(_, w)| w.proven).min_by_key(|(_, w)| rate(w));
+        let rate = |w: &LinkState| core::cmp::Reverse(w.to.bytes_per_us);
+        let wide = self.links().filter(|(_, w)| w.proven).min_by_key(|(_, w)| rate(w));
         self.wide = wide.map_or(self.quick, |(i, _)| i);
     }
 
@@ -262,10 +263,10 @@ impl Flow {
     pub fn on_hello(&mut self, now: Instant, link: u8, answer: bool, session: u32) -> bool {
         let room = self.learn(session);
         let before = self.link();
-        for (i, way) in self.ways.iter_mut().enumerate() {
-            if let Some(way) = way.as_mut().filter(|w| w.to.link == link) {
-                way.left &= !answer;
-                way.proven |= !way.left;
+        for (i, state) in self.links.iter_mut().enumerate() {
+            if let Some(state) = state.as_mut().filter(|w| w.to.link == link) {
+                state.left &= !answer;
+                state.proven |= !state.left;
                 self.asked |= u8::from(!answer) << i;
             }
         }
@@ -361,7 +362,7 @@ impl Flow {
 
     /// Schedules the next questions over links that are not proven.
     fn ask_later(&mut self, now: Instant) {
-        if self.ways().all(|(_, way)| way.proven) {
+        if self.links().all(|(_, state)| state.proven) {
             self.ask_at = Instant::FAR;
         } else if self.ask_at == Instant::FAR {
             self.ask_at = now + self.ask_every;
@@ -372,7 +373,8 @@ impl Flow {
     /// Returns true if there are links to ask over now.
     pub fn asks(&mut self, now: Instant) -> bool {
         if self.ask_at <= now {
-            self.asks = self.ways().fold(0, |bits, (i, way)| bits | u8::from(!way.proven) << i);
+            self.asks =
+                self.links().fold(0, |bits, (i, state)| bits | u8::from(!state.proven) << i);
             self.ask_at = Instant::FAR;
             self.ask_later(now);
         }
@@ -383,26 +385,26 @@ impl Flow {
     pub fn next_question(&mut self, peer: PeerId) -> Option<Out> {
         let at = (0..LINKS_MAX).find(|at| self.asks >> at & 1 != 0)?;
         self.asks &= !(1 << at);
-        let (way, header) = (self.ways[at]?, self.question?);
-        Some(Out::bare(peer, way.to.link, header))
+        let (state, header) = (self.links[at]?, self.question?);
+        Some(Out::bare(peer, state.to.link, header))
     }
 
     /// Returns the longest packet that all links carry, in bytes.
     pub fn mtu(&self) -> u32 {
-        self.ways().map(|(_, way)| way.mtu.fits()).min().unwrap_or(MTU_MIN)
+        self.links().map(|(_, state)| state.mtu.fits()).min().unwrap_or(MTU_MIN)
     }
 
     /// Returns the state of the length of packets over a link of the caller.
     pub fn mtu_of(&mut self, link: u8) -> Option<&mut PathMtu> {
-        let way = self.ways.iter_mut().flatten().find(|way| way.to.link == link);
-        way.map(|way| &mut way.mtu)
+        let state = self.links.iter_mut().flatten().find(|state| state.to.link == link);
+        state.map(|state| &mut state.mtu)
     }
 
     /// Doubts that packets over the link in use are short enough.
     fn doubt(&mut self, now: Instant) {
         let since = self.send.stuck_since().unwrap_or(now);
-        if let Some(way) = &mut self.ways[self.at()] {
-            way.mtu.suspect(now, since);
+        if let Some(state) = &mut self.links[self.at()] {
+            state.mtu.suspect(now, since);
         }
     }
 
@@ -419,7 +421,7 @@ impl Flow {
         if self.session_out == 0 {
             return None;
         }
-        let at = self.ways().filter_map(|(_, way)| way.mtu.next_timeout()).min();
+        let at = self.links().filter_map(|(_, state)| state.mtu.next_timeout()).min();
         if self.probing.left > 0 {
             Some(Instant(0))
         } else {
@@ -430,21 +432,23 @@ impl Flow {
     /// Returns the next question for a length: the caller's link, its number, and the length.
     pub fn next_probe(&mut self, now: Instant) -> Option<(u8, u32, u32)> {
         if self.probing.left == 0 {
-            for (at, way) in self.ways.iter_mut().enumerate() {
-                let Some(sizes) = way.as_mut().and_then(|way| way.mtu.poll(now)) else { continue };
+            for (at, state) in self.links.iter_mut().enumerate() {
+                let Some(sizes) = state.as_mut().and_then(|state| state.mtu.poll(now)) else {
+                    continue;
+                };
                 self.probing = Probing { at, sizes, left: PROBES };
                 break;
             }
         }
         let Probing { at, sizes, left } = self.probing;
         self.probing.left = left.checked_sub(1)?;
-        Some((self.ways[at]?.to.link, at as u32, sizes[PROBES - left]))
+        Some((self.links[at]?.to.link, at as u32, sizes[PROBES - left]))
     }
 
     /// Handles the answer to a question for a length.
     pub fn on_probed(&mut self, now: Instant, number: u32, size: u32) {
-        if let Some(Some(way)) = self.ways.get_mut(number as usize) {
-            way.mtu.answered(now, size);
+        if let Some(Some(state)) = self.links.get_mut(number as usize) {
+            state.mtu.answered(now, size);
         }
     }
 
@@ -462,21 +466,21 @@ impl Flow {
     }
 
     /// Returns true if the link in use may be dead.
-    pub fn looks_dead(&self, now: Instant) -> bool {
+    pub fn is_suspect(&self, now: Instant) -> bool {
         self.timeouts > 2 && self.is_stuck(now, STUCK)
     }
 
     /// Changes to another link, since packets stay unacknowledged. True if it changed.
     pub fn move_on(&mut self, now: Instant) -> bool {
         let before = self.at();
-        if self.ways().count() < 2 {
+        if self.links().count() < 2 {
             return false;
         }
         self.doubt(now);
         self.leave(now, before);
         if self.at() == before {
             // No other is proven: take any.
-            let others = self.ways().filter(|(i, _)| *i != before);
+            let others = self.links().filter(|(i, _)| *i != before);
             let best = others.min_by_key(|(_, w)| w.to.latency_ns).map_or(before, |(i, _)| i);
             (self.quick, self.wide) = (best, best);
         }
@@ -486,8 +490,8 @@ impl Flow {
     }
 
     fn leave(&mut self, now: Instant, at: usize) {
-        if let Some(way) = &mut self.ways[at] {
-            (way.proven, way.left) = (false, true);
+        if let Some(state) = &mut self.links[at] {
+            (state.proven, state.left) = (false, true);
         }
         self.choose();
         self.ask_later(now);
@@ -503,14 +507,14 @@ impl Flow {
     /// One duplicate is counted for each acknowledgement sent. True if the link changed.
     pub fn follow(&mut self, now: Instant, link: u8) -> bool {
         self.repeated += u32::from(core::mem::take(&mut self.answered));
-        let found = self.ways().find(|(_, w)| w.to.link == link).map(|(i, _)| i);
+        let found = self.links().find(|(_, w)| w.to.link == link).map(|(i, _)| i);
         let Some(at) = found.filter(|&at| at != self.at() && self.repeated >= COPIES) else {
             return false;
         };
         self.repeated = 0;
         let before = self.at();
-        if let Some(way) = &mut self.ways[at] {
-            (way.proven, way.left) = (true, false);
+        if let Some(state) = &mut self.links[at] {
+            (state.proven, state.left) = (true, false);
         }
         self.leave(now, before);
         self.on_new_path();
@@ -529,7 +533,7 @@ impl Flow {
     pub fn resend_at(&self) -> Option<Instant> {
         let (sent, rto) = (self.send.oldest_sent()?, self.rtt.rto());
         let late = sent + rto.max(RTO_MIN);
-        let silent = sent.max(self.last_heard) + rto;
+        let silent = sent.max(self.received_at) + rto;
         Some(if self.send.in_flight() > FEW { late } else { late.min(silent) })
     }
 
@@ -545,10 +549,10 @@ impl Flow {
 
     /// Handles an acknowledgement: packets that arrived, packets judged lost, and the round trip of
     /// one that was answered at once.
-    pub fn on_news(&mut self, now: Instant, news: &AckOutcome, limited: bool) {
-        let (arrived, lost) = (news.newly_acked, news.lost);
+    pub fn on_ack_outcome(&mut self, now: Instant, acked: &AckOutcome, limited: bool) {
+        let (arrived, lost) = (acked.newly_acked, acked.lost);
         if arrived > 0 || lost > 0 {
-            self.congestion.on_ack(now, arrived, lost, news.prompt, limited);
+            self.congestion.on_ack(now, arrived, lost, acked.prompt, limited);
             self.send.set_congestion(self.congestion.window());
         }
     }
@@ -582,13 +586,13 @@ impl Flow {
     pub fn next_answer(&mut self) -> (u8, bool) {
         let at = (0..LINKS_MAX).find(|at| self.asked >> at & 1 != 0).unwrap_or(self.at());
         self.asked &= !(1 << at);
-        (self.ways[at].map_or(0, |w| w.to.link), self.asked == 0)
+        (self.links[at].map_or(0, |w| w.to.link), self.asked == 0)
     }
 
     /// Returns the link of the next copy of a question, and true for the last copy.
     pub fn next_copy(&mut self) -> (u8, bool) {
-        let count = self.ways().count();
-        let link = self.ways().nth(self.copies).map_or(0, |(_, w)| w.to.link);
+        let count = self.links().count();
+        let link = self.links().nth(self.copies).map_or(0, |(_, w)| w.to.link);
         self.copies += 1;
         let last = self.copies >= count;
         if last {
@@ -611,15 +615,15 @@ impl Flow {
 
     /// Returns true if the peer grants more than the rank knows.
     pub fn grows(&mut self, credit: u32) -> bool {
-        let step = credit.wrapping_sub(self.heard_credit);
+        let step = credit.wrapping_sub(self.received_credit);
         let grows = step != 0 && step <= MAX_STEP;
         if grows {
-            self.heard_credit = credit;
+            self.received_credit = credit;
         }
         grows
     }
 
-    pub fn note_heard_credit(&mut self, credit: u32) {
+    pub fn note_peer_credit(&mut self, credit: u32) {
         self.grows(credit);
     }
 
@@ -634,8 +638,8 @@ impl Flow {
         wire::patch_ack(&mut header, self.recv.next_expected(), self.credit);
         self.recv.ack_piggybacked();
         self.answered = true;
-        let way = self.ways[self.at()];
-        let (link, fits) = way.map_or((0, u32::MAX), |w| (w.to.link, w.mtu.fits()));
+        let state = self.links[self.at()];
+        let (link, fits) = state.map_or((0, u32::MAX), |w| (w.to.link, w.mtu.fits()));
         Out { payload: kept.payload, fits, ..Out::bare(peer, link, header) }
     }
 
@@ -685,9 +689,9 @@ impl Flow {
     /// that has become silent, `limit` counts from the silence.
     pub fn stuck_at(&self, limit: Duration) -> Option<Instant> {
         let since = self.send.stuck_since()?;
-        Some(match self.last_heard + limit / 2 >= since + limit {
+        Some(match self.received_at + limit / 2 >= since + limit {
             true => since + limit,
-            false => self.last_heard.max(since) + limit,
+            false => self.received_at.max(since) + limit,
         })
     }
 

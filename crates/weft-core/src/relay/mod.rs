@@ -214,7 +214,7 @@ impl Relay {
     }
 
     /// Does the same as [`Relay::is_quiet`], but BYEs may still be repeated.
-    pub fn has_told(&self) -> bool {
+    pub fn sent_byes(&self) -> bool {
         self.flows.iter().flatten().all(|f| {
             let sent = f.backlog.is_empty() && f.plain.is_empty() && f.send.is_empty();
             sent && (f.bye.is_none() || f.said_bye())
@@ -361,7 +361,7 @@ impl Relay {
             self.stats.refused += 1;
             return Arrival::Drop;
         };
-        flow.last_heard = now;
+        flow.received_at = now;
         let sack = match &packet {
             Packet::Ack(ack) => Some(SackMap(ack.sack)),
             _ => None,
@@ -401,7 +401,7 @@ impl Relay {
         let known = self.by_endpoint.get(&EndpointId(hello.src_eid)).copied();
         let answer = common.flags & flags::REPLY != 0;
         if let Some(flow) = known.and_then(|p| self.flow(p)) {
-            flow.last_heard = now;
+            flow.received_at = now;
             let room = flow.on_hello(now, link, answer, hello.session_offer);
             self.events.extend(room.then_some(RelayEvent::Room));
         }
@@ -449,7 +449,7 @@ impl Relay {
         if waits && common.ack == flow.send.oldest() {
             flow.send.note_waiting(now);
         }
-        flow.on_news(now, &outcome, limited);
+        flow.on_ack_outcome(now, &outcome, limited);
         if outcome.newly_acked > 0 || outcome.lost > 0 {
             self.make_ready(peer);
         }
@@ -460,12 +460,12 @@ impl Relay {
     fn on_ack(&mut self, now: Instant, peer: PeerId, credit: u32, room: bool) -> Arrival {
         let often = Duration::from_millis(u64::from(self.cfg.peer_timeout_ms)) / TELLS;
         let Some(flow) = self.flow(peer) else { return Arrival::Drop };
-        let late = now.since(flow.heard_up) >= often;
+        let late = now.since(flow.received_up_at) >= often;
         if !room || !(flow.ask_up || flow.grows(credit) || late) {
             return Arrival::Drop;
         }
         flow.ask_up = false;
-        flow.heard_up = now;
+        flow.received_up_at = now;
         self.deliver(peer, true)
     }
 
@@ -490,7 +490,7 @@ impl Relay {
         }
         let verdict = flow.recv.on_packet(common.seq);
         flow.recv.note_received(now, common.flags & flags::ACKNOW != 0);
-        flow.note_heard_credit(common.credit);
+        flow.note_peer_credit(common.credit);
         // Acknowledgements do not reach the peer, but this packet arrived.
         let moved = verdict == Verdict::Duplicate && flow.follow(now, link);
         self.stats.moved += u64::from(moved);
@@ -688,7 +688,7 @@ impl Relay {
             self.timers.remove(&(at, peer));
             let Some(Some(flow)) = self.flows.get_mut(peer.0 as usize) else { continue };
             flow.armed = Instant::FAR;
-            let silent = now.since(flow.last_heard.max(flow.send.stuck_since().unwrap_or(now)));
+            let silent = now.since(flow.received_at.max(flow.send.stuck_since().unwrap_or(now)));
             let limit = Duration::from_millis(u64::from(self.cfg.peer_timeout_ms));
             if !flow.send.is_empty() && silent >= limit {
                 let after_ms = silent.as_millis() as u32;
@@ -704,7 +704,7 @@ impl Relay {
             if late && flow.send.on_timeout(now, Duration::ZERO) {
                 self.stats.timeouts += 1;
                 flow.on_timeout(now);
-                self.stats.moved += u64::from(flow.looks_dead(now) && flow.move_on(now));
+                self.stats.moved += u64::from(flow.is_suspect(now) && flow.move_on(now));
             }
             let mut due = flow.recv.ack_due(now) || flow.send.awaiting_retransmit() > 0;
             due |= flow.asks(now) || flow.bye_due(now) || flow.lacks_a_place();

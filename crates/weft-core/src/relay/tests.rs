@@ -449,11 +449,11 @@ fn relay__the_last_word_is_not_repeated_to_who_has_ended_too() {
     (0..3).for_each(|tag| sides[0].send(tag));
     run(&mut sides, &mut net, &mut now);
     sides[0].relay.rank_gone();
-    assert!(!sides[0].relay.has_told());
+    assert!(!sides[0].relay.sent_byes());
     let said = sides[0].relay.poll_transmit(now);
     assert!(said.is_some_and(|out| out.header.as_slice()[1] == PacketType::Bye as u8));
     assert!(sides[0].relay.poll_transmit(now).is_none());
-    assert!(!sides[0].relay.is_quiet() && sides[0].relay.has_told());
+    assert!(!sides[0].relay.is_quiet() && sides[0].relay.sent_byes());
     let common = Common { session: SESSION[0], ..Common::default() };
     let bye = wire::emit(&common, &Packet::Bye(Bye { reason: reason::CLOSED }));
     sides[0].relay.from_wire(now, 0, bye.as_slice(), CallerRoom::ANY);

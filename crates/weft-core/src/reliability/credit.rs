@@ -100,7 +100,7 @@ pub struct CreditOut {
     arrived: u32,
     announced: u32,
     /// Units by which the window is enlarged until they are paid back.
-    lent: u32,
+    extended: u32,
 }
 
 impl CreditOut {
@@ -111,7 +111,7 @@ impl CreditOut {
         let window = window.clamp(1, MAX_OPEN - RESERVE);
         let news = (window / 4).max(1);
         let window = window + RESERVE;
-        CreditOut { window, news, consumed: 0, arrived: 0, announced: window, lent: 0 }
+        CreditOut { window, news, consumed: 0, arrived: 0, announced: window, extended: 0 }
     }
 
     /// Returns the units of the first grant.
@@ -156,8 +156,8 @@ impl CreditOut {
         self.announced = self.grant();
     }
 
-    /// Returns the units to lend if the remaining grant is so small that the sender may soon have
-    /// to wait.
+    /// Returns the units of credit to extend if the remaining grant is so small that the sender may
+    /// soon have to wait.
     pub fn lacks(&self) -> Option<u32> {
         let lacking = Some(self.lacking()).filter(|&lacking| lacking > 0)?;
         let units = lacking.next_multiple_of(2 * self.news);
@@ -165,36 +165,36 @@ impl CreditOut {
     }
 
     /// Returns the units by which the remaining grant is too small. Half of the first window is
-    /// used when there are any, so that all lent units can be paid back.
+    /// used when there are any, so that all extended units can be paid back.
     fn lacking(&self) -> u32 {
         let left = self.grant().wrapping_sub(self.arrived);
         (2 * self.news + RESERVE).saturating_sub(left)
     }
 
     /// Enlarges the window by `units`, until they are paid back.
-    pub fn lend(&mut self, units: u32) {
+    pub fn extend(&mut self, units: u32) {
         self.window += units;
-        self.lent += units;
+        self.extended += units;
     }
 
-    /// Returns true if some units are lent.
+    /// Returns true if some units are extended.
     #[inline]
-    pub fn is_lent(&self) -> bool {
-        self.lent > 0
+    pub fn is_extended(&self) -> bool {
+        self.extended > 0
     }
 
-    /// Notes that the buffer of a message of `bytes` bytes is free again; pays back lent units with
-    /// the part of it that the grant does not lack, and returns the units paid back. `None`, and
-    /// nothing has changed, if there is no such part.
+    /// Notes that the buffer of a message of `bytes` bytes is free again; pays back extended units
+    /// with the part of it that the grant does not lack, and returns the units paid back. `None`,
+    /// and nothing has changed, if there is no such part.
     pub fn repay(&mut self, bytes: usize) -> Option<u32> {
         let cost = cost(bytes);
-        let units = cost.saturating_sub(self.lacking()).min(self.lent);
+        let units = cost.saturating_sub(self.lacking()).min(self.extended);
         if units == 0 {
             return None;
         }
         self.consumed = self.consumed.wrapping_add(cost);
         self.window -= units;
-        self.lent -= units;
+        self.extended -= units;
         Some(units)
     }
 }

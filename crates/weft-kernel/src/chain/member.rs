@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use weft_link::{Next, Turn};
 
 /// Polls between two checks of the clock.
-const LOOKS: u32 = 64;
+const POLLS: u32 = 64;
 /// Time for which a member polls before it sleeps.
-const LOOK: Duration = Duration::from_micros(50);
+const POLL_FOR: Duration = Duration::from_micros(50);
 /// Length of a sleep during a wait if other processes compute on this core.
 const NAP: Duration = Duration::from_micros(50);
 
@@ -77,7 +77,7 @@ impl<'a> ChainMember<'a> {
     /// No packet arrived within `timeout`; else as [`receive`](Self::receive).
     pub fn wait(&mut self, into: &mut [u8], timeout: Duration) -> Result<usize, ChainError> {
         let start = Instant::now();
-        let mut pause = Pause::new(timeout.min(LOOK));
+        let mut pause = Pause::new(timeout.min(POLL_FOR));
         loop {
             if let Some(len) = self.receive(into)? {
                 return Ok(len);
@@ -129,20 +129,20 @@ impl Drop for ChainMember<'_> {
 pub(super) struct Pause {
     start: Instant,
     timeout: Duration,
-    looks: u32,
+    polls: u32,
     turn: Turn,
 }
 
 impl Pause {
     pub fn new(timeout: Duration) -> Pause {
-        Pause { start: Instant::now(), timeout, looks: 0, turn: Turn::default() }
+        Pause { start: Instant::now(), timeout, polls: 0, turn: Turn::default() }
     }
 
     /// True if the time is over. Otherwise, the caller polls again.
     pub fn is_over(&mut self) -> bool {
-        self.looks += 1;
+        self.polls += 1;
         std::hint::spin_loop();
-        if !self.looks.is_multiple_of(LOOKS) {
+        if !self.polls.is_multiple_of(POLLS) {
             return false;
         }
         let clock = || weft_core::Instant(self.start.elapsed().as_nanos() as u64);

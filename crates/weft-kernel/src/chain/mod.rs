@@ -58,7 +58,7 @@ pub enum ChainError {
     /// No progress.
     Stuck {
         /// Time without progress.
-        patience: Duration,
+        timeout: Duration,
         /// The member that has no room, if one reported so, counted from 1.
         slow: Option<u16>,
         /// The members that do not answer.
@@ -81,8 +81,8 @@ pub enum ChainError {
 impl fmt::Display for ChainError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ChainError::Stuck { patience, slow, silent } => {
-                write!(f, "the chain has not moved for {patience:?}: ")?;
+            ChainError::Stuck { timeout, slow, silent } => {
+                write!(f, "the chain has not moved for {timeout:?}: ")?;
                 match (slow, &silent[..]) {
                     (_, [first, ..]) => write!(f, "no answer from the kernel of member {first}")?,
                     (Some(slow), _) => write!(f, "member {slow} takes nothing")?,

@@ -83,10 +83,10 @@ impl<'a> ChainRoot<'a> {
     /// arrived.
     ///
     /// # Errors
-    /// [`ChainError::TooLong`] and [`ChainError::Empty`]; [`ChainError::Stuck`] after `patience`
+    /// [`ChainError::TooLong`] and [`ChainError::Empty`]; [`ChainError::Stuck`] after `timeout`
     /// without progress, with the members that may be the cause: the packet was not sent, and the
     /// call can be repeated.
-    pub fn send(&mut self, payload: &[u8], patience: Duration) -> Result<(), ChainError> {
+    pub fn send(&mut self, payload: &[u8], timeout: Duration) -> Result<(), ChainError> {
         if payload.len() > self.longest {
             return Err(ChainError::TooLong(payload.len(), self.longest));
         }
@@ -95,7 +95,7 @@ impl<'a> ChainRoot<'a> {
         }
         let mut pause = Pause::new(Duration::MAX);
         while !self.sender.push(self.members[0], payload, self.start.elapsed()) {
-            self.go_on(patience)?;
+            self.go_on(timeout)?;
             pause.is_over();
         }
         self.progress()
@@ -105,10 +105,10 @@ impl<'a> ChainRoot<'a> {
     ///
     /// # Errors
     /// As [`send`](Self::send).
-    pub fn flush(&mut self, patience: Duration) -> Result<(), ChainError> {
+    pub fn flush(&mut self, timeout: Duration) -> Result<(), ChainError> {
         let mut pause = Pause::new(Duration::MAX);
         while !self.sender.window.is_empty() {
-            self.go_on(patience)?;
+            self.go_on(timeout)?;
             pause.is_over();
         }
         Ok(())
@@ -122,9 +122,9 @@ impl<'a> ChainRoot<'a> {
     pub fn progress(&mut self) -> Result<(), ChainError> {
         let now = self.start.elapsed();
         if self.filtered {
-            self.sender.look(now);
+            self.sender.on_time(now);
         } else {
-            self.hear(None);
+            self.on_answer(None);
         }
         while let Some(frame) = self.sender.window.poll(now) {
             match self.socket.send(frame) {
@@ -148,9 +148,9 @@ impl<'a> ChainRoot<'a> {
         self.sender.answers()
     }
 
-    fn go_on(&mut self, patience: Duration) -> Result<(), ChainError> {
+    fn go_on(&mut self, timeout: Duration) -> Result<(), ChainError> {
         self.progress()?;
-        if self.sender.window.silent(self.start.elapsed()) < patience {
+        if self.sender.window.silent(self.start.elapsed()) < timeout {
             return Ok(());
         }
         let mut silent = Vec::new();
@@ -163,19 +163,19 @@ impl<'a> ChainRoot<'a> {
                 silent.push(position);
             }
         }
-        Err(ChainError::Stuck { patience, slow: self.slow(), silent })
+        Err(ChainError::Stuck { timeout, slow: self.slow(), silent })
     }
 
     /// Handles the answers in the ring. True if one is of the member `from` and reports a missing
     /// packet.
-    fn hear(&mut self, from: Option<u16>) -> bool {
-        let (mut frame, mut heard) = ([0; FRAME], false);
+    fn on_answer(&mut self, from: Option<u16>) -> bool {
+        let (mut frame, mut answered) = ([0; FRAME], false);
         let now = self.start.elapsed();
         while let Some(len) = self.socket.take_into(&mut frame) {
-            let answer = self.sender.hear(&frame[..len.min(FRAME)], now);
-            heard |= answer.is_some_and(|a| a.kind == MISSING && Some(a.hop) == from);
+            let answer = self.sender.on_answer(&frame[..len.min(FRAME)], now);
+            answered |= answer.is_some_and(|a| a.kind == MISSING && Some(a.hop) == from);
         }
-        heard
+        answered
     }
 
     /// True if a member answers when it is asked directly.
@@ -186,7 +186,7 @@ impl<'a> ChainRoot<'a> {
         while !pause.is_over() {
             let answered = match self.filtered {
                 true => self.sender.has_answered(position),
-                false => self.hear(Some(position)),
+                false => self.on_answer(Some(position)),
             };
             if answered {
                 return Ok(true);

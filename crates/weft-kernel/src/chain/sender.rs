@@ -55,7 +55,7 @@ impl<'a> Sender<'a> {
     }
 
     /// Handles the fields that the program stored.
-    pub fn look(&mut self, now: Duration) {
+    pub fn on_time(&mut self, now: Duration) {
         let word = |at| self.word(at).map_or(0, |word| word.load(Relaxed));
         let (number, limit) = (word(node::NEXT), word(node::TAKEN));
         let (missed, slow) = (word(node::MISSED), word(node::SLOW));
@@ -72,7 +72,7 @@ impl<'a> Sender<'a> {
     }
 
     /// Handles a frame, if it is an answer.
-    pub fn hear(&mut self, frame: &[u8], now: Duration) -> Option<Answer> {
+    pub fn on_answer(&mut self, frame: &[u8], now: Duration) -> Option<Answer> {
         let answer = Answer::read(frame, self.me, self.group, &self.key)?;
         self.window.answer(answer, now);
         Some(answer)
@@ -117,12 +117,12 @@ pub fn check_answers(data: &[u8]) {
         }
         now += Duration::from_micros(u64::from(chunk[0]) << 4);
         while sender.window.poll(now).is_some() {}
-        let heard = sender.hear(chunk, now);
+        let answered = sender.on_answer(chunk, now);
         let mut frame = [0; FRAME];
         frame[..chunk.len()].copy_from_slice(chunk);
         let tag = key.hash(&[&frame[TAGGED..TAG]]);
         frame[TAG..TAG + 8].copy_from_slice(&tag.to_le_bytes());
-        assert!(sender.hear(&frame, now).is_some() || heard.is_none());
+        assert!(sender.on_answer(&frame, now).is_some() || answered.is_none());
         assert!(sender.window.is_sound(), "{sender:?}");
     }
 }

@@ -53,7 +53,7 @@ fn wait__sleeps_until_the_program_wakes_it() {
     let mut roots = [2, 3].map(|group| {
         ChainRoot::open(&own, kind, (group, KEY), &[far.mac], Answers::Received).unwrap()
     });
-    let (said, heard) = channel();
+    let (said, received) = channel();
     std::thread::scope(|scope| {
         for (member, said) in members.iter_mut().zip([said.clone(), said]) {
             scope.spawn(move || {
@@ -74,7 +74,7 @@ fn wait__sleeps_until_the_program_wakes_it() {
             for root in &mut roots {
                 root.send(&n.to_le_bytes(), LONG).unwrap();
                 root.flush(LONG).unwrap();
-                heard.recv_timeout(LONG).unwrap();
+                received.recv_timeout(LONG).unwrap();
             }
         }
     });
@@ -147,7 +147,7 @@ impl Wire {
             match verdict {
                 TX => self.put(&frame),
                 DROP => {}
-                _ => assert!(sender.hear(&frame, self.now).is_some(), "a forged answer"),
+                _ => assert!(sender.on_answer(&frame, self.now).is_some(), "a forged answer"),
             }
         }
         self.now = until;
@@ -190,7 +190,7 @@ fn run_chain(members: usize, packets: u64, faults: Faults, filtered: bool, seed:
             pushed += u64::from(sender.push(mac(1), &payload, now));
         }
         if filtered {
-            sender.look(now);
+            sender.on_time(now);
         }
         while let Some(frame) = sender.window.poll(now) {
             let frame = frame.to_vec();

@@ -41,7 +41,7 @@ pub(super) struct Window {
     /// Time at which one packet may exceed the limit as a probe, and the present interval of
     /// probes.
     probe: Option<Duration>,
-    patience: Duration,
+    probe_after: Duration,
     /// Time of the next retransmission of all packets.
     due: Duration,
     rtt: Rtt,
@@ -50,7 +50,7 @@ pub(super) struct Window {
     /// The member that last had no room; `None` after an acknowledgement.
     slow: Option<u16>,
     /// Time of the last progress.
-    news: Duration,
+    moved_at: Duration,
 }
 
 impl Window {
@@ -61,12 +61,12 @@ impl Window {
             at: 0,
             limit: RING,
             probe: None,
-            patience: PROBE,
+            probe_after: PROBE,
             due: Duration::ZERO,
             rtt: Rtt::new(AGAIN_FIRST, AGAIN_LEAST, AGAIN_MOST),
             repaired: None,
             slow: None,
-            news: Duration::ZERO,
+            moved_at: Duration::ZERO,
         }
     }
 
@@ -91,13 +91,13 @@ impl Window {
         if self.packets.is_empty() {
             return Duration::ZERO;
         }
-        now.saturating_sub(self.news)
+        now.saturating_sub(self.moved_at)
     }
 
     /// Appends the frame of the packet with the number from [`next`](Self::next).
     pub fn push(&mut self, frame: Vec<u8>, now: Duration) {
         if self.packets.is_empty() {
-            self.news = now;
+            self.moved_at = now;
             self.due = now + self.rtt.rto();
         }
         self.packets.push_back(Packet { frame, sent: None, old: false });
@@ -126,11 +126,11 @@ impl Window {
     /// it. A member sends no message when it has room again. A probe that finds no room has the
     /// effect of a loss.
     fn probes(&mut self, now: Duration) -> bool {
-        let due = *self.probe.get_or_insert(now + self.patience);
+        let due = *self.probe.get_or_insert(now + self.probe_after);
         if now < due || self.at > self.acked {
             return false;
         }
-        self.patience = (2 * self.patience).min(PROBE_MOST);
+        self.probe_after = (2 * self.probe_after).min(PROBE_MOST);
         self.probe = None;
         true
     }
@@ -169,8 +169,8 @@ impl Window {
         self.acked += count;
         self.at = self.at.max(self.acked);
         self.limit = self.limit.max(answer.limit);
-        (self.slow, self.news, self.due) = (None, now, now + self.rtt.rto());
-        (self.probe, self.patience) = (None, PROBE);
+        (self.slow, self.moved_at, self.due) = (None, now, now + self.rtt.rto());
+        (self.probe, self.probe_after) = (None, PROBE);
     }
 
     /// True if the state is valid, which it must be whatever members answer.

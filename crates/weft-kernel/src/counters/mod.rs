@@ -51,7 +51,7 @@ pub const CLIENTS: u16 = 1024;
 /// Name of program and maps.
 const NAME: &str = "weft_counters";
 /// Longest time for a program to answer a request that it has taken.
-const PATIENCE: Duration = Duration::from_secs(1);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Returns the key of a client. The owner of the counters and the client derive it from the key of
 /// their job and a number drawn for each admission.
@@ -227,7 +227,7 @@ impl KernelCounters {
         let last = word(TAKEN).swap(u64::MAX, SeqCst);
         word(COUNT).store(0, Release);
         let done = || word(DONE).load(Acquire);
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + ANSWER_TIMEOUT;
         // A program that has taken the request is about to set this word.
         while last != u64::MAX && done() != last && Instant::now() < until {
             std::thread::yield_now();

@@ -16,7 +16,7 @@ const NOTICE: &[u8] = b"NEW_VMGENID=1";
 const STACK: usize = 64 << 10;
 
 /// True if the kernel reports clones of this machine.
-fn is_told() -> bool {
+fn is_reported() -> bool {
     let devices = DRIVERS.iter().filter_map(|driver| fs::read_dir(driver).ok()).flatten();
     // The folder also holds the driver's own switches, which are files, and its module.
     devices.filter_map(Result::ok).any(|entry| {
@@ -32,7 +32,7 @@ fn is_notice(event: &[u8]) -> bool {
 /// Starts a thread that invalidates all open objects of this process when the machine is cloned, if
 /// the kernel reports clones.
 pub(super) fn watch() {
-    if !is_told() {
+    if !is_reported() {
         return;
     }
     let listening = Events::open().and_then(|events| {

@@ -29,7 +29,7 @@ pub fn advertised() -> Vec<IpAddr> {
 }
 
 /// Names the way from this host to `to`, by the candidate in use, for messages to people.
-pub(crate) fn way(candidates: &[interfaces::Candidate], to: SocketAddr) -> String {
+pub(crate) fn path_text(candidates: &[interfaces::Candidate], to: SocketAddr) -> String {
     let Some(used) = candidates.iter().find(|c| c.addr == to) else {
         return format!("to {to}");
     };

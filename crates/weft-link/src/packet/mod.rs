@@ -6,22 +6,22 @@
 //! in one piece between the containers of a host. A HELLO over the gso link is as long as the
 //! longest frame, so that its answer proves that such frames arrive.
 //!
-//! - `seat.rs`: the fanout group by which the endpoints of a host share an interface.
+//! - `fanout.rs`: the fanout group by which the endpoints of a host share an interface.
 //! - `send.rs`: seals frames and passes them to the driver, several in one call.
 //! - `trains.rs`: the same for trains.
 //! - `recv.rs`: takes frames out of the memory-mapped ring.
 //! - `paths.rs`: the interface over which a peer is reached, and its replacement when it fails.
 //! - `stripes.rs`: several paths that share bulk data.
-//! - `stand_in.rs`: a socket for an endpoint of the XDP link that has no queue.
+//! - `fallback.rs`: a socket for an endpoint of the XDP link that has no queue.
 //! - `bare.rs`: socket and ring alone, for comparison.
 //! - `sys/`: the system calls.
 
 mod bare;
+mod fallback;
+mod fanout;
 mod paths;
 mod recv;
-mod seat;
 mod send;
-mod stand_in;
 mod stripes;
 mod sys;
 #[cfg(test)]
@@ -29,7 +29,7 @@ mod tests;
 mod trains;
 
 pub use bare::BarePacket;
-pub(crate) use stand_in::{Sent, StandIn};
+pub(crate) use fallback::{FallbackSocket, Sent};
 
 use crate::ether::{
     speed, EtherHead, EtherType, Interface, Interfaces, Mac, Monitor, Path, TrainHead, PATHS_MAX,
@@ -37,11 +37,11 @@ use crate::ether::{
 use crate::proof::Proof;
 use crate::secure::{Lane, Secure, Security};
 use crate::stripes::Stripes;
-use crate::table::{News, PeerTable};
+use crate::table::{Events, PeerTable};
 use crate::train::Arrived;
 use crate::wrap::{Corruptor, FaultSpec};
 use crate::{Address, Frame, Link, LinkError, LinkEvent, PeerInfo, Sink, WaitFd};
-use seat::{GroupName, Seat};
+use fanout::{GroupName, Membership};
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::os::fd::AsRawFd;
@@ -88,7 +88,7 @@ const RUN: u32 = 16;
 /// An interface in use.
 struct Port {
     interface: Interface,
-    seat: Seat,
+    membership: Membership,
     /// The interface is up.
     up: bool,
     /// The interface no longer exists.
@@ -160,7 +160,7 @@ pub struct PacketLink {
     peers: PeerTable<Peer>,
     /// Sources of the latest HELLOs from endpoints that are not peers.
     callers: VecDeque<(weft_core::EndpointId, Source)>,
-    news: News,
+    events: Events,
     count: Counters,
     tx: send::FrameOutbox,
     monitor: Monitor,
@@ -205,11 +205,11 @@ impl PacketLink {
                 Carries::Packets(_) => Geometry::new(interface.mtu, config.ring),
                 Carries::Trains => trains::ring(config.ring),
             };
-            match Seat::take(&group, sizes, SEND_BUFFER) {
-                Ok(seat) => {
+            match Membership::take(&group, sizes, SEND_BUFFER) {
+                Ok(membership) => {
                     let (arrived, drops) = (Arrived::nothing(), Cell::new(0));
                     let (up, gone, speed) = (true, false, speed(interface.name.as_bytes()));
-                    ports.push(Port { interface, seat, up, gone, speed, arrived, drops });
+                    ports.push(Port { interface, membership, up, gone, speed, arrived, drops });
                 }
                 Err(e) => failed.push((interface.name, e)),
             }
@@ -228,7 +228,7 @@ impl PacketLink {
             packet_max: config.packet_max,
             peers: PeerTable::default(),
             callers: VecDeque::new(),
-            news: News::default(),
+            events: Events::default(),
             count: Counters::default(),
             tx,
             monitor,
@@ -246,7 +246,7 @@ impl PacketLink {
 
     /// Gives the link to another endpoint: forgets all peers and protects frames by `security`.
     /// Sockets and slots stay.
-    pub fn adopt(&mut self, security: &Security) {
+    pub fn set_security(&mut self, security: &Security) {
         for peer in self.peers.ids() {
             self.peers.remove(peer);
         }
@@ -256,8 +256,8 @@ impl PacketLink {
 
     /// Stops the threads that let others join the groups of sockets, so that the link has no thread
     /// left: for a process that is about to give up its rights.
-    pub fn settle(&mut self) {
-        self.ports.iter_mut().for_each(|port| port.seat.settle());
+    pub fn stop_helper(&mut self) {
+        self.ports.iter_mut().for_each(|port| port.membership.stop_helper());
     }
 
     /// Returns the security state: mode, cipher implementation.
@@ -267,7 +267,7 @@ impl PacketLink {
 
     /// Lists the interfaces in use by name, with this endpoint's slot on each.
     pub fn ports(&self) -> Vec<(String, u16)> {
-        self.ports.iter().map(|p| (p.interface.name.clone(), p.seat.slot)).collect()
+        self.ports.iter().map(|p| (p.interface.name.clone(), p.membership.slot)).collect()
     }
 
     /// Returns the interface and the MAC address in use for a peer.
@@ -282,7 +282,7 @@ impl PacketLink {
     }
 
     fn warn(&mut self, text: String) {
-        self.news.warn(text);
+        self.events.warn(text);
     }
 
     fn name(&self) -> &'static str {
@@ -331,7 +331,7 @@ impl Link for PacketLink {
     fn advertise(&self, address: &mut Address) {
         address.security = Some(self.secure.mode());
         for port in self.ports.iter().take(PATHS_MAX) {
-            let own = port.interface.address(port.seat.slot);
+            let own = port.interface.address(port.membership.slot);
             match self.carries {
                 Carries::Packets(_) => address.ether.push(own),
                 Carries::Trains => trains::advertise(own, address),
@@ -361,13 +361,13 @@ impl Link for PacketLink {
     }
 
     fn poll_event(&mut self) -> Option<LinkEvent> {
-        self.news.pop()
+        self.events.pop()
     }
 
     fn wait_fds(&self, out: &mut Vec<WaitFd>) {
         // A socket whose interface is down or gone would wake only to report that.
         let live = self.ports.iter().filter(|p| p.up && !p.gone);
-        out.extend(live.map(|p| WaitFd { fd: p.seat.socket.fd.as_raw_fd() }));
+        out.extend(live.map(|p| WaitFd { fd: p.membership.socket.fd.as_raw_fd() }));
         out.push(WaitFd { fd: self.monitor.fd() });
     }
 
@@ -381,14 +381,14 @@ impl Link for PacketLink {
         }
     }
 
-    fn way(&self, peer: PeerId) -> String {
+    fn path_text(&self, peer: PeerId) -> String {
         self.peer_path(peer).map_or_else(String::new, |(name, to)| format!("on {name} to {to}"))
     }
 
     fn counters(&self, each: &mut dyn FnMut(&'static str, u64)) {
         let c = &self.count;
         let drops = |p: &Port| {
-            p.drops.set(p.drops.get() + p.seat.socket.drops());
+            p.drops.set(p.drops.get() + p.membership.socket.drops());
             p.drops.get()
         };
         let all = [
@@ -432,7 +432,7 @@ impl crate::ClosePoll for PacketLink {
     #[inline]
     fn spin(&mut self, rounds: u32) -> bool {
         if let Some(peer) = self.asked.take() {
-            self.secure.rehearse(peer);
+            self.secure.prefetch_keys(peer);
         }
         // No pause between polls: a pause would take as long as several polls.
         (0..rounds).any(|_| self.has_frames())

@@ -92,12 +92,12 @@ impl PacketLink {
         self.count.path_changes += 1;
         if before != Some(self.frame_len(mtu)) {
             let packet = self.packet_len(mtu);
-            self.news.push(LinkEvent::Mtu(peer, packet));
+            self.events.push(LinkEvent::Mtu(peer, packet));
         }
         self.share(peer);
     }
 
-    pub(super) fn remember_caller(&mut self, endpoint: EndpointId, from: Source) {
+    pub(super) fn remember_source(&mut self, endpoint: EndpointId, from: Source) {
         self.callers.retain(|(e, _)| *e != endpoint);
         if self.callers.len() == CALLERS_MAX {
             self.callers.pop_front();
@@ -113,7 +113,7 @@ impl PacketLink {
         };
         let Some(at) = position(&known.paths, from) else { return };
         let same = known.source == from;
-        let moved = known.proof.hear(at, same, known.stripes.has(at), kind) && !same;
+        let moved = known.proof.on_frame(at, same, known.stripes.has(at), kind) && !same;
         if kind == Kind::Answer || kind == Kind::Other && !same {
             self.prove(peer, at);
         }
@@ -154,14 +154,14 @@ impl PacketLink {
         let (up, mtu, gone) =
             (self.ports[at].up, self.ports[at].interface.mtu, self.ports[at].gone);
         if was_up && !up {
-            self.ports[at].seat.socket.clear_error();
+            self.ports[at].membership.socket.clear_error();
             if !gone {
                 self.warn(format!("interface {name} is down"));
             }
             self.leave_port(at);
         }
         if !was_up && up {
-            self.ports[at].seat.socket.clear_error();
+            self.ports[at].membership.socket.clear_error();
             self.ports[at].speed = speed(name.as_bytes());
             self.warn(format!("interface {name} is up again"));
         }

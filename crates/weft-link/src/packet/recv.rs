@@ -14,7 +14,7 @@ use weft_core::{EndpointId, PeerId};
 const CHECK_EVERY: u32 = 1 << 16;
 
 /// The evidence that a frame gives of the path to its sender.
-pub(super) enum News {
+pub(super) enum PathEvidence {
     /// Authentic, from this peer, and one of: over another path than the one in use; over a path in
     /// use that is not confirmed; a question; an answer.
     Peer(PeerId, Source, Kind),
@@ -25,7 +25,7 @@ pub(super) enum News {
 impl PacketLink {
     #[inline]
     pub(super) fn has_frames(&mut self) -> bool {
-        self.ports.iter_mut().any(|p| p.seat.ring.ready())
+        self.ports.iter_mut().any(|p| p.membership.ring.ready())
     }
 
     #[inline]
@@ -43,15 +43,15 @@ impl PacketLink {
                 Carries::Packets(kind) => take(kind, at, port, secure, peers, count, sink),
                 Carries::Trains => trains::take(at, port, secure, peers, count, left, sink),
             };
-            let Some((delivered, news)) = taken else {
+            let Some((delivered, evidence)) = taken else {
                 empty += 1;
                 continue;
             };
             empty = 0;
             seen += delivered.max(1);
             done += delivered;
-            if let Some(news) = news {
-                self.hear(news);
+            if let Some(evidence) = evidence {
+                self.note_evidence(evidence);
             }
         }
         if seen == 0 {
@@ -64,10 +64,10 @@ impl PacketLink {
     }
 
     #[cold]
-    fn hear(&mut self, news: News) {
-        match news {
-            News::Peer(peer, from, kind) => self.came_from(peer, from, kind),
-            News::Caller(endpoint, from) => self.remember_caller(endpoint, from),
+    fn note_evidence(&mut self, evidence: PathEvidence) {
+        match evidence {
+            PathEvidence::Peer(peer, from, kind) => self.came_from(peer, from, kind),
+            PathEvidence::Caller(endpoint, from) => self.remember_source(endpoint, from),
         }
     }
 }
@@ -83,8 +83,8 @@ fn take(
     peers: &PeerTable<Peer>,
     count: &mut Counters,
     sink: &mut dyn Sink,
-) -> Option<(usize, Option<News>)> {
-    let seen = port.seat.ring.peek()?;
+) -> Option<(usize, Option<PathEvidence>)> {
+    let seen = port.membership.ring.peek()?;
     let result = if seen.station != libc::PACKET_HOST {
         count.other_station += 1;
         None
@@ -93,7 +93,7 @@ fn take(
         None
     } else {
         match EtherFrame::new_checked(seen.bytes, Some(kind)) {
-            Ok(frame) if frame.slot() == port.seat.slot => Some(frame.frame().len()),
+            Ok(frame) if frame.slot() == port.membership.slot => Some(frame.frame().len()),
             Ok(_) => {
                 count.other_slot += 1;
                 None
@@ -111,30 +111,30 @@ fn take(
         if let Ok(opened) = secure.open(frame) {
             if known_source(secure, peers, &opened, from) {
                 let (header, payload) = frame[..opened.packet_len].split_at(opened.header_len);
-                let news = news(peers, opened.peer, header, from);
+                let evidence = evidence(peers, opened.peer, header, from);
                 sink.frame(None, header, Bytes::from_slice(payload));
                 count.received += 1;
-                outcome = (1, news);
+                outcome = (1, evidence);
             }
         }
     }
-    port.seat.ring.release();
+    port.membership.ring.release();
     Some(outcome)
 }
 
 /// Returns the evidence of an authentic packet with this header.
 #[inline]
-pub(super) fn news(
+pub(super) fn evidence(
     peers: &PeerTable<Peer>,
     peer: Option<PeerId>,
     header: &[u8],
     from: Source,
-) -> Option<News> {
+) -> Option<PathEvidence> {
     match peer {
-        Some(peer) => news_of(peers, peer, Kind::of(header), from),
+        Some(peer) => evidence_of(peers, peer, Kind::of(header), from),
         None if header[field::TYPE] == PacketType::Hello as u8 => {
             let id = header.get(Hello::SRC_EID.range())?.try_into().ok()?;
-            Some(News::Caller(EndpointId(u64::from_le_bytes(id)), from))
+            Some(PathEvidence::Caller(EndpointId(u64::from_le_bytes(id)), from))
         }
         None => None,
     }
@@ -142,16 +142,16 @@ pub(super) fn news(
 
 /// Returns the evidence of an authentic packet of a peer, if it is not the expected one.
 #[inline]
-pub(super) fn news_of(
+pub(super) fn evidence_of(
     peers: &PeerTable<Peer>,
     peer: PeerId,
     kind: Kind,
     from: Source,
-) -> Option<News> {
+) -> Option<PathEvidence> {
     let known = peers.get(peer)?;
-    let usual = known.source == from && known.proof.is_settled();
+    let usual = known.source == from && known.proof.is_decided();
     let expected = usual && kind == Kind::Other;
-    (!expected).then_some(News::Peer(peer, from, kind))
+    (!expected).then_some(PathEvidence::Peer(peer, from, kind))
 }
 
 /// Names the sender by the source address, the only evidence without authentication.

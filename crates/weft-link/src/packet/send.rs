@@ -153,7 +153,7 @@ impl PacketLink {
     #[inline]
     fn hand_over(&mut self, port: usize, packed: usize) -> io::Result<usize> {
         self.count.sent_calls += 1;
-        let socket = &mut self.ports[port].seat.socket;
+        let socket = &mut self.ports[port].membership.socket;
         let lens = &self.tx.lens[..packed];
         if packed == 1 {
             return socket.send(&self.tx.bytes[..lens[0] as usize]).map(|()| 1);
@@ -170,7 +170,7 @@ impl PacketLink {
             self.keep_question(frame.peer, frame.header, frame.payload);
         }
         let Some(known) = self.peer(frame.peer) else { return false };
-        let caller = known.proof.caller().filter(|_| Kind::of(frame.header) == Kind::Answer);
+        let caller = known.proof.question_path().filter(|_| Kind::of(frame.header) == Kind::Answer);
         let over = match caller {
             Some(at) => at..at + 1,
             None if known.proof.is_confirmed() => return false,

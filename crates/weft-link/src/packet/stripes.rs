@@ -2,7 +2,7 @@
 
 use super::{source, PacketLink, Peer};
 use crate::link::send_apart;
-use crate::stripes::Way;
+use crate::stripes::StripePath;
 use crate::{Frame, LinkEvent};
 use weft_core::PeerId;
 
@@ -18,7 +18,7 @@ impl PacketLink {
     /// Forgets the proofs of all paths to the peer.
     pub(super) fn forget_stripes(&mut self, peer: PeerId) {
         if self.peers.get_mut(peer).is_some_and(|known| known.stripes.forget()) {
-            self.news.push(LinkEvent::Stripes(peer, 1));
+            self.events.push(LinkEvent::Stripes(peer, 1));
         }
     }
 
@@ -34,23 +34,23 @@ impl PacketLink {
     /// Chooses the paths that share bulk data.
     pub(super) fn share(&mut self, peer: PeerId) {
         let Some(known) = self.peer(peer) else { return };
-        let (ways, used) = (self.ways(known), known.at);
+        let (paths, used) = (self.paths(known), known.at);
         let Some(known) = self.peers.get_mut(peer) else { return };
-        if let Some(now) = known.stripes.share(&ways, used) {
-            self.news.push(LinkEvent::Stripes(peer, now));
+        if let Some(now) = known.stripes.share(&paths, used) {
+            self.events.push(LinkEvent::Stripes(peer, now));
         }
     }
 
     /// True if the paths of some interface gave no answer yet.
     pub(super) fn has_rest(&self, peer: PeerId) -> bool {
-        let open = |known: &Peer| known.stripes.unanswered(&self.ways(known));
+        let open = |known: &Peer| known.stripes.unanswered(&self.paths(known));
         self.peer(peer).is_some_and(|known| !open(known).is_empty())
     }
 
     /// Sends the question over the paths of interfaces without a proven path.
     pub(super) fn ask_rest(&mut self, peer: PeerId) {
         let Some(known) = self.peer(peer) else { return };
-        let open = known.stripes.unanswered(&self.ways(known));
+        let open = known.stripes.unanswered(&self.paths(known));
         let Some((header, payload)) = known.stripes.question() else { return };
         let (header, payload) = (header.to_vec(), payload.to_vec());
         let frame = Frame { peer, header: &header, payload: &payload };
@@ -91,16 +91,16 @@ impl PacketLink {
     }
 
     /// Lists the properties of the paths that decide if they share.
-    fn ways(&self, known: &Peer) -> Vec<Way> {
-        let way = |path: &crate::ether::Path| {
+    fn paths(&self, known: &Peer) -> Vec<StripePath> {
+        let path = |path: &crate::ether::Path| {
             let port = &self.ports[path.ours];
-            Way {
+            StripePath {
                 near: port.up.then_some(port.interface.index),
                 far: source(0, &path.to.mac.0),
                 speed: port.speed,
                 len: path.mtu.min(port.interface.mtu),
             }
         };
-        known.paths.iter().map(way).collect()
+        known.paths.iter().map(path).collect()
     }
 }

@@ -239,11 +239,11 @@ fn recv__each_member_gets_its_own_while_others_come_and_go() {
     // Only the last member remains; then a new group begins.
     near.drain(..6);
     check(&mut far, &mut near);
-    assert_eq!(near[0].link.ports[0].seat.members(), 7);
+    assert_eq!(near[0].link.ports[0].membership.members(), 7);
     near.clear();
     near.push(End::open("v0", 30));
     drop(alone);
-    assert_eq!(near[0].link.ports[0].seat.members(), 1);
+    assert_eq!(near[0].link.ports[0].membership.members(), 1);
     check(&mut far, &mut near);
 }
 

@@ -1,6 +1,6 @@
 //! Trains: several packets in one frame longer than the MTU.
 
-use super::recv::{known_source, news as news_in, news_of, News};
+use super::recv::{evidence as evidence_in, evidence_of, known_source, PathEvidence};
 use super::send::is_hello;
 use super::sys::{offload, Geometry, Seen, OFFLOAD};
 use super::{source, Counters, Outlet, PacketLink, Peer, Port};
@@ -102,7 +102,7 @@ impl PacketLink {
         out[..OFFLOAD].copy_from_slice(&told);
         self.count.sent_calls += 1;
         self.count.sent_trains += u64::from(!whole);
-        let socket = &mut self.ports[port].seat.socket;
+        let socket = &mut self.ports[port].membership.socket;
         let sent = match lent {
             NOTHING => socket.send(out),
             [payload, trailer] => socket.send_parts([out, payload, trailer]),
@@ -121,32 +121,32 @@ pub(super) fn take(
     count: &mut Counters,
     budget: usize,
     sink: &mut dyn Sink,
-) -> Option<(usize, Option<News>)> {
-    let slot = port.seat.slot;
-    let seen = port.seat.ring.peek()?;
+) -> Option<(usize, Option<PathEvidence>)> {
+    let slot = port.membership.slot;
+    let seen = port.membership.ring.peek()?;
     if port.arrived.rest.is_empty() {
         port.arrived = begin(slot, &seen, secure, count);
     }
     let from = source(at, &seen.bytes[6..12]);
-    let (mut done, mut news) = (0, None);
-    while done < budget && news.is_none() && !port.arrived.rest.is_empty() {
+    let (mut done, mut evidence) = (0, None);
+    while done < budget && evidence.is_none() && !port.arrived.rest.is_empty() {
         let left = budget - done;
         let step = port.arrived.step(seen.bytes, left, secure, sink, |secure, opened, header| {
             let known = known_source(secure, peers, opened, from);
-            news = known.then(|| news_in(peers, opened.peer, header, from)).flatten();
+            evidence = known.then(|| evidence_in(peers, opened.peer, header, from)).flatten();
             known
         });
         if let Some(peer) = step.run {
             count.received_placed += step.packets as u64;
-            news = news_of(peers, peer, Kind::Other, from);
+            evidence = evidence_of(peers, peer, Kind::Other, from);
         }
         count.received += step.packets as u64;
         done += step.packets;
     }
     if port.arrived.rest.is_empty() {
-        port.seat.ring.release();
+        port.membership.ring.release();
     }
-    Some((done, news))
+    Some((done, evidence))
 }
 
 /// Returns the position of the packets in a received frame; empty if it is not a train for this

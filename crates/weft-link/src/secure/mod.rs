@@ -132,7 +132,7 @@ impl fmt::Display for NumbersUsedUp {
 
 impl std::error::Error for NumbersUsedUp {}
 
-/// Header length of the packet that `rehearse` seals and opens.
+/// Header length of the packet that `prefetch_keys` seals and opens.
 const REHEARSED: usize = PacketType::Eager.header_len();
 
 /// An accepted packet: the lengths of its parts in the frame, and its sender.
@@ -327,7 +327,7 @@ impl Secure {
     /// into the nearest cache before the answer of `peer` comes; the system call before has
     /// displaced them. While a program waits for the answer, this costs nothing.
     #[inline(never)]
-    pub fn rehearse(&mut self, peer: PeerId) {
+    pub fn prefetch_keys(&mut self, peer: PeerId) {
         if self.mode != Mode::Auth {
             return;
         }

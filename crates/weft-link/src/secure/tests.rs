@@ -71,15 +71,15 @@ fn open__what_seal_made_in_every_mode() {
 }
 
 #[test]
-fn rehearse__reaches_the_tag_and_changes_nothing() {
+fn prefetch_keys__reaches_the_tag_and_changes_nothing() {
     for mode in [Mode::Auth, Mode::Encrypt, Mode::None] {
         let (mut a, mut b) = pair(mode);
-        b.rehearse(PeerId(77));
+        b.prefetch_keys(PeerId(77));
         for n in 0..5 {
-            b.rehearse(P);
+            b.prefetch_keys(P);
             let mut frame = sealed(&mut a, &data(SESSION), &[n; 20]);
             assert!(b.open(&mut frame).is_ok(), "{mode:?}");
-            a.rehearse(P);
+            a.prefetch_keys(P);
         }
         b.counters(&mut |name, refused| assert_eq!(refused, 0, "{name}"));
     }

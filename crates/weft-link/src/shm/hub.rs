@@ -80,7 +80,7 @@ impl ShmLink {
     }
 
     /// Ends the connection of a caller.
-    pub fn turn_away(&mut self, endpoint: EndpointId) {
+    pub fn refuse(&mut self, endpoint: EndpointId) {
         let stranger = |p: &super::Peer| p.endpoint == endpoint && p.id.is_none();
         if let Some(at) = self.peers.iter().position(stranger) {
             self.remove(at);

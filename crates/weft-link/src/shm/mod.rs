@@ -35,7 +35,7 @@ use broker::{BrokerConfig, Line, Standing};
 use peer::Peer;
 use rendezvous::{Hello, Kind};
 use ring::{Area as _, Sizes, UNIT};
-use service::Doors;
+use service::Listeners;
 use std::collections::VecDeque;
 use std::os::fd::AsRawFd;
 use sys::misc;
@@ -138,7 +138,7 @@ pub struct ShmLink {
     /// A random word that peers read to verify that direct copies reach this process.
     probe: Box<u64>,
     detour: sys::memory::Detour,
-    doors: Doors,
+    listeners: Listeners,
     /// The connection to the agent that brokers, or the reason why there is none.
     line: Result<Line, String>,
     peers: Vec<Peer>,
@@ -167,7 +167,7 @@ impl ShmLink {
         if let Err(why) = config.sizes().check() {
             return Err(LinkError::Unreachable(format!("shm configuration: {why}")));
         }
-        let doors = Doors::open(name)?;
+        let listeners = Listeners::open(name)?;
         let line = match &config.broker {
             Some(broker) => Line::open(broker, config.endpoint).map_err(|e| match e {
                 LinkError::Unreachable(why) => why,
@@ -176,7 +176,7 @@ impl ShmLink {
             None => Err("this endpoint asks no agent".into()),
         };
         if let Ok(line) = &line {
-            doors.watch_line(line.socket())?;
+            listeners.watch_line(line.socket())?;
         }
         let probe = random_u64().max(1);
         if config.direct == DirectCopy::Auto {
@@ -191,7 +191,7 @@ impl ShmLink {
             of_user: usize::MAX,
             probe: Box::new(probe),
             detour: sys::memory::Detour::default(),
-            doors,
+            listeners,
             line,
             peers: Vec::new(),
             index: Vec::new(),
@@ -283,11 +283,11 @@ impl ShmLink {
             }
             let mut peer = self.remove(at);
             self.counters.gone += 1;
-            let lied = peer.lie.is_some();
-            if let Some(lie) = peer.lie {
+            let lied = peer.violation.is_some();
+            if let Some(violation) = peer.violation {
                 self.counters.lies += 1;
                 let endpoint = peer.endpoint;
-                let what = lie.0;
+                let what = violation.0;
                 self.warn(format!("endpoint {endpoint} wrote nonsense to shared memory: {what}"));
             }
             if let Some(id) = peer.id {
@@ -341,7 +341,7 @@ impl ShmLink {
                 continue;
             };
             let (pushed, rang) = peer.push(&rest[..run]);
-            let dead = peer.lie.is_some() || peer.hung_up;
+            let dead = peer.violation.is_some() || peer.hung_up;
             self.counters.doorbells += u64::from(rang);
             self.counters.sent += pushed as u64;
             sent += pushed;
@@ -422,7 +422,7 @@ impl ShmLink {
         sizes: Sizes,
         dialed: rendezvous::Dialed,
     ) -> Result<LinkCaps, LinkError> {
-        let socket = self.doors.watch(dialed.socket, dialed.cred.uid)?;
+        let socket = self.listeners.watch(dialed.socket, dialed.cred.uid)?;
         let direct = direct::Direct::probe(dialed.cred, self.config.direct);
         let mut peer = Peer::new(info.endpoint, socket, sizes, dialed.halves, direct);
         peer.dialed = true;
@@ -440,7 +440,7 @@ impl Link for ShmLink {
 
     fn advertise(&self, address: &mut Address) {
         address.host = self.host;
-        address.shm = self.doors.key;
+        address.shm = self.listeners.key;
         address.agent = self.standing().ok().map(|standing| standing.identity);
     }
 
@@ -455,7 +455,7 @@ impl Link for ShmLink {
             return Ok(self.path_caps(peer));
         }
         self.service();
-        let known = |p: &Peer| p.endpoint == info.endpoint && p.lie.is_none();
+        let known = |p: &Peer| p.endpoint == info.endpoint && p.violation.is_none();
         match self.peers.iter().position(|p| known(p) && (p.id.is_none() || !p.hung_up)) {
             Some(at) if self.peers[at].id.is_none() => Ok(self.name(at, info.peer)),
             Some(_) => Err(LinkError::Unreachable("this endpoint is connected already".into())),
@@ -504,7 +504,7 @@ impl Link for ShmLink {
     }
 
     fn wait_fds(&self, out: &mut Vec<WaitFd>) {
-        out.push(WaitFd { fd: self.doors.epoll.as_raw_fd() });
+        out.push(WaitFd { fd: self.listeners.epoll.as_raw_fd() });
     }
 
     fn prepare_wait(&mut self) -> bool {
@@ -520,9 +520,9 @@ impl Link for ShmLink {
         for peer in &mut self.peers {
             match peer.tx.prepare_wait(&peer.tx_area) {
                 Ok(wait) => sleep &= wait,
-                Err(lie) => peer.lie = Some(lie),
+                Err(violation) => peer.violation = Some(violation),
             }
-            sleep &= peer.idle() && !peer.hung_up && peer.lie.is_none();
+            sleep &= peer.idle() && !peer.hung_up && peer.violation.is_none();
         }
         if sleep {
             self.counters.sleeps += 1;
@@ -539,7 +539,7 @@ impl Link for ShmLink {
         }
     }
 
-    fn way(&self, peer: PeerId) -> String {
+    fn path_text(&self, peer: PeerId) -> String {
         let gone = || self.gone.iter().find(|(gone, _)| *gone == peer).map(|(_, process)| *process);
         match self.peer(peer).map(|p| p.direct.process()).or_else(gone) {
             // Zero: the process is in a PID namespace that is not visible from here.
@@ -641,8 +641,8 @@ impl crate::ClosePoll for ShmLink {
         let Some(peer) = self.peer_mut(peer) else { return false };
         match peer.tx.room_soon(&peer.tx_area) {
             Ok(room) => room,
-            Err(lie) => {
-                peer.lie = Some(lie);
+            Err(violation) => {
+                peer.violation = Some(violation);
                 false
             }
         }
@@ -696,7 +696,7 @@ impl ShmLink {
             let at = self.next + turn;
             let peer = &mut self.peers[if at < peers { at } else { at - peers }];
             received += pop(peer);
-            finished |= peer.hung_up || peer.lie.is_some();
+            finished |= peer.hung_up || peer.violation.is_some();
         }
         if finished {
             self.reap();

@@ -3,7 +3,7 @@
 use super::direct::Direct;
 use super::process::Process;
 use super::rendezvous::{self, Shared, BELL};
-use super::ring::{Area as _, Consumer, Lie, Producer, Sizes};
+use super::ring::{Area as _, Consumer, Producer, Sizes, Violation};
 use super::sys::block::{Block, Window};
 use super::sys::map::Half;
 use super::sys::socket;
@@ -17,7 +17,7 @@ use weft_core::{EndpointId, PeerId, Pulse};
 /// Highest number of mapped blocks of one peer; further blocks are reached through the kernel.
 const WINDOWS_MAX: usize = 256;
 /// Polls of a copy that the peer is making, before this side sleeps between two polls.
-const COPY_LOOKS: u32 = 1000;
+const COPY_POLLS: u32 = 1000;
 /// A copy takes less than a millisecond. After the first time, the link warns the user that the
 /// peer was stopped during a copy. After the second, this process ends, since its memory may be
 /// overwritten at any time.
@@ -64,7 +64,7 @@ pub(super) struct Peer {
     /// Set if it refused the connection: its reason.
     pub refused: Option<String>,
     /// It broke the protocol of the rings: drop it.
-    pub lie: Option<Lie>,
+    pub violation: Option<Violation>,
     pub endpoint: EndpointId,
     /// This side made the connection.
     pub dialed: bool,
@@ -127,7 +127,7 @@ impl Peer {
             id: None,
             hung_up: false,
             refused: None,
-            lie: None,
+            violation: None,
             endpoint,
             dialed: false,
             socket,
@@ -148,8 +148,8 @@ impl Peer {
         match self.tx.push(&self.tx_area, frame.header, frame.payload) {
             Ok(true) => {}
             Ok(false) => return None,
-            Err(lie) => {
-                self.lie = Some(lie);
+            Err(violation) => {
+                self.violation = Some(violation);
                 return None;
             }
         }
@@ -168,8 +168,8 @@ impl Peer {
             match self.tx.push(&self.tx_area, frame.header, frame.payload) {
                 Ok(true) => pushed += 1,
                 Ok(false) => break,
-                Err(lie) => {
-                    self.lie = Some(lie);
+                Err(violation) => {
+                    self.violation = Some(violation);
                     break;
                 }
             }
@@ -212,8 +212,8 @@ impl Peer {
                     popped += 1;
                 }
                 Ok(None) => break,
-                Err(lie) => {
-                    self.lie = Some(lie);
+                Err(violation) => {
+                    self.violation = Some(violation);
                     break;
                 }
             }
@@ -233,7 +233,7 @@ impl Peer {
     /// process ended and all its packets are delivered.
     pub(super) fn finished(&self) -> bool {
         let read = self.unproven.is_some() || (!self.muted && self.idle());
-        self.lie.is_some() || (self.hung_up && read)
+        self.violation.is_some() || (self.hung_up && read)
     }
 
     /// True if a connection by way of the agent ended before a packet came: this side does not see
@@ -278,7 +278,7 @@ impl Peer {
         self.rx_area.hint().taken_back.store(1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         let is_copying = || self.rx_area.producer().copying.load(Ordering::Acquire) != 0;
-        if (0..COPY_LOOKS).all(|_| {
+        if (0..COPY_POLLS).all(|_| {
             std::hint::spin_loop();
             is_copying()
         }) {
@@ -365,7 +365,7 @@ impl Peer {
     }
 
     /// Takes the values of the peer's hello; returns a warning, if any.
-    pub(super) fn heard(&mut self, barrier: bool, addr: u64, word: u64) -> Option<String> {
+    pub(super) fn on_hello(&mut self, barrier: bool, addr: u64, word: u64) -> Option<String> {
         self.tx.light = barrier;
         if self.direct.verify(addr, word) {
             return None;

@@ -11,7 +11,7 @@
 //! it, so no offset from the other side has to be trusted. Lengths are copied once and checked.
 //!
 //! The code trusts nothing of the other side: own positions are private, and an impossible value is
-//! the error [`Lie`], after which the connection is dropped.
+//! the error [`Violation`], after which the connection is dropped.
 
 use crate::sync::{fence, AtomicU32, AtomicU64, Ordering};
 use crate::Bytes;
@@ -96,7 +96,7 @@ pub(super) trait Area {
 
 /// The error for an impossible value that the other side wrote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Lie(pub &'static str);
+pub(super) struct Violation(pub &'static str);
 
 /// The sizes on which both sides agreed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -192,7 +192,7 @@ impl Producer {
         area: &A,
         header: &[u8],
         payload: &[u8],
-    ) -> Result<bool, Lie> {
+    ) -> Result<bool, Violation> {
         assert!(header.len() >= HEADER_MIN, "header length");
         let spill = spilled(header.len(), payload.len());
         if spill == 0 {
@@ -244,7 +244,7 @@ impl Producer {
         header: &[u8],
         payload: &[u8],
         len: u32,
-    ) -> Result<bool, Lie> {
+    ) -> Result<bool, Violation> {
         assert!(header.len() <= HEADER_MAX, "header length");
         if !self.fits(len) && !self.refresh(area, len)? {
             return Ok(false);
@@ -269,14 +269,14 @@ impl Producer {
 
     /// Reads the consumer's counters again; true if `len` units and a slot fit now.
     #[cold]
-    fn refresh<A: Area>(&mut self, area: &A, len: u32) -> Result<bool, Lie> {
+    fn refresh<A: Area>(&mut self, area: &A, len: u32) -> Result<bool, Violation> {
         let credits = area.consumer().credits.load(Ordering::Acquire);
         let (tail, data_tail) = (credits as u32, (credits >> 32) as u32);
         if self.head.wrapping_sub(tail) > self.sizes.slots {
-            return Err(Lie("slot credits"));
+            return Err(Violation("slot credits"));
         }
         if self.data_head.wrapping_sub(data_tail) > self.sizes.units {
-            return Err(Lie("data credits"));
+            return Err(Violation("data credits"));
         }
         (self.tail, self.data_tail) = (tail, data_tail);
         self.full = !self.fits(len);
@@ -285,7 +285,7 @@ impl Producer {
 
     /// Waits a short time for a free slot, unless the last wait was in vain and no slot was freed
     /// since.
-    pub(super) fn room_soon<A: Area>(&mut self, area: &A) -> Result<bool, Lie> {
+    pub(super) fn room_soon<A: Area>(&mut self, area: &A) -> Result<bool, Violation> {
         for round in 0..ROOM_ROUNDS {
             if self.refresh(area, 0)? {
                 self.given_up = None;
@@ -314,7 +314,7 @@ impl Producer {
 
     /// Called before this side sleeps: if the last push found no space, asks for a doorbell when
     /// there is space. False if there is space already: do not sleep.
-    pub(super) fn prepare_wait<A: Area>(&mut self, area: &A) -> Result<bool, Lie> {
+    pub(super) fn prepare_wait<A: Area>(&mut self, area: &A) -> Result<bool, Violation> {
         if !self.full {
             return Ok(true);
         }
@@ -378,22 +378,22 @@ impl Consumer {
 
     /// Returns the lengths of the next packet, if there is one.
     #[inline]
-    pub(super) fn peek<A: Area>(&self, area: &A) -> Result<Option<FrameLengths>, Lie> {
+    pub(super) fn peek<A: Area>(&self, area: &A) -> Result<Option<FrameLengths>, Violation> {
         let word = area.slot(self.pos).word.load(Ordering::Acquire);
         let tag = word as u32;
         if tag != self.pos.wrapping_add(1) {
             // Prefetched at each poll of the slot, so that both lines move between the cores at the
             // same time.
             area.expect_data((self.data_pos & (self.sizes.units - 1)) as usize * UNIT);
-            return if tag == self.stale() { Ok(None) } else { Err(Lie("slot tag")) };
+            return if tag == self.stale() { Ok(None) } else { Err(Violation("slot tag")) };
         }
         let lengths = (word >> 32) as u32;
         let (header, payload) = ((lengths & 0xff) as usize, (lengths >> 8) as usize);
         if !(HEADER_MIN..=HEADER_MAX).contains(&header) {
-            return Err(Lie("header length"));
+            return Err(Violation("header length"));
         }
         if header + payload > self.sizes.mtu as usize {
-            return Err(Lie("packet length"));
+            return Err(Violation("packet length"));
         }
         Ok(Some(FrameLengths { header, payload }))
     }

@@ -4,7 +4,7 @@
 use super::broker::Said;
 use super::peer::{Peer, Socket};
 use super::rendezvous::{self, system, Hello, Kind, Proof, Shared, BELL, LONGEST, SHARED};
-use super::ring::Lie;
+use super::ring::Violation;
 use super::sys::map;
 use super::sys::socket::{self, Epoll};
 use super::{DirectCopy, ShmLink};
@@ -23,7 +23,7 @@ const BURST: usize = 1024;
 const HUB_ACCEPTS: usize = 8;
 const HUB_MESSAGES: usize = 64;
 /// Reasons of refusals.
-const CROWDED: &str = "too many connections without a hello";
+const TOO_MANY: &str = "too many connections without a hello";
 const NO_DESCRIPTOR: &str = "no descriptor is left there (raise ulimit -n)";
 /// Refusals of which each has a line in the log; then the line comes at each doubling. Any process
 /// of the host may ask again and again.
@@ -34,7 +34,7 @@ const LINE: u64 = 1;
 
 /// The sockets of a link.
 #[derive(Debug)]
-pub(super) struct Doors {
+pub(super) struct Listeners {
     pub epoll: Epoll,
     pub key: u64,
     pub listener: OwnedFd,
@@ -48,7 +48,7 @@ pub(super) struct Doors {
     ready: Vec<u64>,
 }
 
-impl Drop for Doors {
+impl Drop for Listeners {
     /// Prevents further connections now, also while a child process that was just started still has
     /// a copy of the descriptor.
     fn drop(&mut self) {
@@ -56,9 +56,9 @@ impl Drop for Doors {
     }
 }
 
-impl Doors {
+impl Listeners {
     /// Opens the listener at an agent's name, or under a random key.
-    pub(super) fn open(name: Option<&str>) -> Result<Doors, LinkError> {
+    pub(super) fn open(name: Option<&str>) -> Result<Listeners, LinkError> {
         let epoll = Epoll::new().map_err(|e| system("making an epoll set", e))?;
         let (listener, key) = match name {
             Some(name) => (rendezvous::listen_at(name)?, 0),
@@ -66,7 +66,7 @@ impl Doors {
         };
         epoll.add(&listener, LISTENER).map_err(|e| system("watching the listener", e))?;
         let spare = listener.try_clone().map_err(|e| system("keeping a spare descriptor", e))?;
-        Ok(Doors {
+        Ok(Listeners {
             epoll,
             key,
             listener,
@@ -98,7 +98,7 @@ impl Doors {
         self.pending.iter().for_each(|s| *of.entry(s.user).or_default() += 1);
         let most = of.values().copied().max().unwrap_or(0);
         if let Some(at) = self.pending.iter().position(|s| of.get(&s.user) == Some(&most)) {
-            self.pending.remove(at).refuse(CROWDED);
+            self.pending.remove(at).refuse(TOO_MANY);
         }
     }
 
@@ -107,12 +107,12 @@ impl Doors {
     ///
     /// # Errors
     /// No descriptor is left even for that.
-    fn turn_away(&mut self) -> io::Result<bool> {
+    fn refuse(&mut self) -> io::Result<bool> {
         self.spare = None;
         let told = match socket::accept(&self.listener) {
             Ok(fd) => {
                 // Unread bytes at the end of the connection would be an error for the other side.
-                let _hello = hear(&fd);
+                let _hello = receive(&fd);
                 // If the message cannot be sent, the end of the connection tells the other side.
                 let _ = socket::send(&fd, &rendezvous::refusal(NO_DESCRIPTOR), None);
                 Ok(true)
@@ -126,7 +126,7 @@ impl Doors {
 }
 
 /// The result of a read of a connected socket.
-enum Heard {
+enum Received {
     Nothing,
     Closed,
     Bell,
@@ -138,11 +138,11 @@ enum Heard {
     Nonsense(&'static str),
 }
 
-fn is_told(count: u64) -> bool {
+fn is_reported(count: u64) -> bool {
     count < TOLD || count.is_power_of_two()
 }
 
-fn hear(fd: &OwnedFd) -> Heard {
+fn receive(fd: &OwnedFd) -> Received {
     let mut buf = [0; LONGEST + 1];
     let mut got = socket::recv(fd, &mut buf);
     if got.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::ConnectionReset) {
@@ -151,25 +151,25 @@ fn hear(fd: &OwnedFd) -> Heard {
         got = socket::recv(fd, &mut buf);
     }
     match got {
-        Ok(got) if got.len == 0 => Heard::Closed,
-        Ok(got) if buf[..got.len] == BELL => Heard::Bell,
+        Ok(got) if got.len == 0 => Received::Closed,
+        Ok(got) if buf[..got.len] == BELL => Received::Bell,
         Ok(got) if rendezvous::reason_of(&buf[..got.len]).is_some() => {
-            Heard::Refused(rendezvous::reason_of(&buf[..got.len]).unwrap_or_default())
+            Received::Refused(rendezvous::reason_of(&buf[..got.len]).unwrap_or_default())
         }
         Ok(got) if got.len == SHARED => match (Shared::decode(&buf[..SHARED]), got.passed) {
-            (Ok(shared), Some(file)) => Heard::Shared(shared, file),
-            (Ok(_), None) => Heard::Nonsense("shared memory without a file"),
-            (Err(what), _) => Heard::Nonsense(what),
+            (Ok(shared), Some(file)) => Received::Shared(shared, file),
+            (Ok(_), None) => Received::Nonsense("shared memory without a file"),
+            (Err(what), _) => Received::Nonsense(what),
         },
         Ok(got) => match rendezvous::decode_proven(&buf[..got.len]) {
-            Ok((hello, proof)) => Heard::Hello(hello, proof, got.passed),
-            Err(what) => Heard::Nonsense(what),
+            Ok((hello, proof)) => Received::Hello(hello, proof, got.passed),
+            Err(what) => Received::Nonsense(what),
         },
-        Err(e) if e.raw_os_error() == Some(libc::EMFILE) => Heard::NoRoom,
+        Err(e) if e.raw_os_error() == Some(libc::EMFILE) => Received::NoRoom,
         Err(e) => match e.kind() {
-            io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Heard::Nothing,
-            io::ErrorKind::InvalidData => Heard::Nonsense("message"),
-            _ => Heard::Closed,
+            io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Received::Nothing,
+            io::ErrorKind::InvalidData => Received::Nonsense("message"),
+            _ => Received::Closed,
         },
     }
 }
@@ -178,37 +178,37 @@ impl ShmLink {
     /// Handles all sockets that are ready; a hub does not accept connections here.
     #[cold]
     pub(super) fn service(&mut self) {
-        self.look(if self.is_hub { 0 } else { BURST });
+        self.poll(if self.is_hub { 0 } else { BURST });
     }
 
     /// As `service`; a hub also accepts some waiting connections.
-    pub fn look_at_sockets(&mut self) {
-        self.look(if self.is_hub { HUB_ACCEPTS } else { BURST });
+    pub fn poll_sockets(&mut self) {
+        self.poll(if self.is_hub { HUB_ACCEPTS } else { BURST });
     }
 
-    fn look(&mut self, accepts: usize) {
-        if std::mem::take(&mut self.doors.paused) {
-            let _ = self.doors.epoll.add(&self.doors.listener, LISTENER);
+    fn poll(&mut self, accepts: usize) {
+        if std::mem::take(&mut self.listeners.paused) {
+            let _ = self.listeners.epoll.add(&self.listeners.listener, LISTENER);
         }
-        let mut ready = std::mem::take(&mut self.doors.ready);
-        self.doors.epoll.ready(&mut ready);
+        let mut ready = std::mem::take(&mut self.listeners.ready);
+        self.listeners.epoll.ready(&mut ready);
         for &token in &ready {
             if token == LISTENER {
                 self.accept(accepts);
             } else if token == LINE {
                 self.listen_to_agent();
-            } else if let Some(at) = self.doors.pending.iter().position(|s| s.token == token) {
-                self.greet(at);
+            } else if let Some(at) = self.listeners.pending.iter().position(|s| s.token == token) {
+                self.read_hello(at);
             } else if let Some(at) = self.peers.iter().position(|p| p.socket(token).is_some()) {
                 self.listen_to(at, token);
             }
         }
-        self.doors.ready = ready;
+        self.listeners.ready = ready;
     }
 
     fn accept(&mut self, most: usize) {
         for _ in 0..most {
-            let fd = match socket::accept(&self.doors.listener) {
+            let fd = match socket::accept(&self.listeners.listener) {
                 Ok(fd) => fd,
                 Err(e) => return self.accept_failed(&e),
             };
@@ -224,24 +224,24 @@ impl ShmLink {
                 Err(why) => {
                     // The other side would take the end of the connection for that of the process.
                     let _ = socket::send(&fd, &rendezvous::refusal(&why), None);
-                    self.refuse(&why);
+                    self.note_refusal(&why);
                     continue;
                 }
             };
-            match self.doors.watch(fd, of) {
+            match self.listeners.watch(fd, of) {
                 Ok(socket) => self.receive(socket),
-                Err(e) => return self.refuse(&e.to_string()),
+                Err(e) => return self.note_refusal(&e.to_string()),
             }
         }
     }
 
     /// Takes a new connection, whose hello may have come already.
     fn receive(&mut self, socket: Socket) {
-        self.doors.pending.push(socket);
-        self.greet(self.doors.pending.len() - 1);
-        if self.doors.pending.len() > MAX_PENDING {
-            self.doors.give_up_pending();
-            self.refuse(CROWDED);
+        self.listeners.pending.push(socket);
+        self.read_hello(self.listeners.pending.len() - 1);
+        if self.listeners.pending.len() > MAX_PENDING {
+            self.listeners.give_up_pending();
+            self.note_refusal(TOO_MANY);
         }
     }
 
@@ -251,12 +251,12 @@ impl ShmLink {
             let Ok(line) = &self.line else { return };
             match line.said() {
                 None => return,
-                Some(Said::Joined(fd)) => match self.doors.watch(fd, self.user) {
+                Some(Said::Joined(fd)) => match self.listeners.watch(fd, self.user) {
                     Ok(mut socket) => {
                         socket.joined = true;
                         self.receive(socket);
                     }
-                    Err(e) => self.refuse(&e.to_string()),
+                    Err(e) => self.note_refusal(&e.to_string()),
                 },
                 Some(Said::Refused(why)) => {
                     let name = &line.standing().name;
@@ -264,7 +264,7 @@ impl ShmLink {
                     return;
                 }
                 Some(Said::Nonsense(what)) => {
-                    self.refuse(&format!("from the agent: {what}"));
+                    self.note_refusal(&format!("from the agent: {what}"));
                 }
                 Some(Said::Ended) => {
                     let name = &line.standing().name;
@@ -284,45 +284,45 @@ impl ShmLink {
             }
             self.counters.refused += 1;
             for _ in 0..BURST {
-                match self.doors.turn_away() {
+                match self.listeners.refuse() {
                     Ok(true) => {}
                     Ok(false) => return,
                     Err(_) => break,
                 }
             }
             // The listener would stay readable, so that waiting would become spinning.
-            self.doors.epoll.remove(&self.doors.listener);
-            self.doors.paused = true;
+            self.listeners.epoll.remove(&self.listeners.listener);
+            self.listeners.paused = true;
         }
     }
 
-    fn refuse(&mut self, why: &str) {
+    fn note_refusal(&mut self, why: &str) {
         self.counters.refused += 1;
         let count = self.counters.refused;
-        if is_told(count) {
+        if is_reported(count) {
             let so_far = if count < TOLD { String::new() } else { format!(" ({count} so far)") };
             log::warn!("shared-memory connection refused: {why}{so_far}");
         }
     }
 
     /// Reads the hello of an accepted connection.
-    fn greet(&mut self, at: usize) {
-        let heard = hear(&self.doors.pending[at].fd);
-        if matches!(heard, Heard::Nothing) {
+    fn read_hello(&mut self, at: usize) {
+        let heard = receive(&self.listeners.pending[at].fd);
+        if matches!(heard, Received::Nothing) {
             return;
         }
-        let socket = self.doors.pending.remove(at);
+        let socket = self.listeners.pending.remove(at);
         let checked = match heard {
-            Heard::Hello(hello, proof, Some(segment)) => {
+            Received::Hello(hello, proof, Some(segment)) => {
                 self.check(&socket, &hello, proof, &segment).map(|place| (hello, place))
             }
-            Heard::Hello(_, _, None) => Err("hello without a segment".into()),
-            Heard::Closed => return,
-            Heard::Bell | Heard::Refused(_) | Heard::Nothing | Heard::Shared(..) => {
+            Received::Hello(_, _, None) => Err("hello without a segment".into()),
+            Received::Closed => return,
+            Received::Bell | Received::Refused(_) | Received::Nothing | Received::Shared(..) => {
                 Err("no hello".into())
             }
-            Heard::NoRoom => Err(NO_DESCRIPTOR.into()),
-            Heard::Nonsense(what) => Err(what.into()),
+            Received::NoRoom => Err(NO_DESCRIPTOR.into()),
+            Received::Nonsense(what) => Err(what.into()),
         };
         match checked {
             Ok((hello, (crossed, halves))) => self.admit(socket, &hello, crossed, halves),
@@ -330,7 +330,7 @@ impl ShmLink {
             Err(_) if socket::hung_up(&socket.fd) => {}
             Err(why) => {
                 socket.refuse(&why);
-                self.refuse(&why);
+                self.note_refusal(&why);
             }
         }
     }
@@ -423,13 +423,13 @@ impl ShmLink {
                 self.peers.len() - 1
             }
         };
-        self.heard(at, hello);
+        self.on_hello(at, hello);
     }
 
-    fn heard(&mut self, at: usize, hello: &Hello) {
+    fn on_hello(&mut self, at: usize, hello: &Hello) {
         let barrier = self.barrier && hello.barrier;
         let peer = &mut self.peers[at];
-        if let Some(warning) = peer.heard(barrier, hello.probe_addr, hello.probe_word) {
+        if let Some(warning) = peer.on_hello(barrier, hello.probe_addr, hello.probe_word) {
             self.warn(warning);
         }
     }
@@ -448,7 +448,7 @@ impl ShmLink {
         }
         let why = "it does not know the key of this job";
         (peer.refused, peer.hung_up) = (Some(why.into()), true);
-        self.refuse(why);
+        self.note_refusal(why);
         false
     }
 
@@ -457,36 +457,36 @@ impl ShmLink {
         for _ in 0..if self.is_hub { HUB_MESSAGES } else { BURST } {
             let peer = &mut self.peers[at];
             let Some(fd) = peer.socket(token) else { return };
-            match hear(fd) {
-                Heard::Nothing => return,
-                Heard::Bell => {}
-                Heard::Closed => {
-                    self.doors.epoll.remove(fd);
+            match receive(fd) {
+                Received::Nothing => return,
+                Received::Bell => {}
+                Received::Closed => {
+                    self.listeners.epoll.remove(fd);
                     peer.hung_up = true;
                     return;
                 }
-                Heard::Hello(hello, proof, None)
+                Received::Hello(hello, proof, None)
                     if hello.kind == Kind::Answer
                         && hello.from == peer.endpoint
                         && peer.dialed
                         && peer.socket.token == token =>
                 {
                     if self.is_proven(at, &hello, proof) {
-                        self.heard(at, &hello);
+                        self.on_hello(at, &hello);
                     }
                 }
-                Heard::Shared(shared, file) if self.takes_memory => peer.map(&shared, &file),
+                Received::Shared(shared, file) if self.takes_memory => peer.map(&shared, &file),
                 // The other side cannot know that this side does not map memory.
-                Heard::Shared(..) => {}
-                Heard::Refused(why) => {
+                Received::Shared(..) => {}
+                Received::Refused(why) => {
                     self.counters.unjoined += u64::from(peer.socket.joined);
                     peer.refused = Some(why);
                 }
-                Heard::NoRoom => peer.lie = Some(Lie("unexpected descriptor")),
-                Heard::Hello(..) => peer.lie = Some(Lie("unexpected hello")),
-                Heard::Nonsense(what) => peer.lie = Some(Lie(what)),
+                Received::NoRoom => peer.violation = Some(Violation("unexpected descriptor")),
+                Received::Hello(..) => peer.violation = Some(Violation("unexpected hello")),
+                Received::Nonsense(what) => peer.violation = Some(Violation(what)),
             }
-            if self.peers[at].lie.is_some() {
+            if self.peers[at].violation.is_some() {
                 return;
             }
         }
@@ -507,25 +507,26 @@ mod tests {
         socket::send(&theirs, &rendezvous::refusal(&why), None).unwrap();
         socket::send(&ours, &BELL, None).unwrap();
         drop(theirs);
-        assert!(matches!(hear(&ours), Heard::Refused(text) if text == why[..200]));
+        assert!(matches!(receive(&ours), Received::Refused(text) if text == why[..200]));
     }
 
     #[test]
     fn is_told__the_first_and_then_at_each_doubling() {
-        let told = (1..=1_000_000).filter(|&count| is_told(count)).count();
+        let told = (1..=1_000_000).filter(|&count| is_reported(count)).count();
         assert_eq!(told, 15 + 16);
     }
 
     #[test]
     fn give_up_pending__it_is_the_oldest_of_the_user_who_has_most() {
-        let mut doors = Doors::open(None).unwrap();
+        let mut listeners = Listeners::open(None).unwrap();
         for user in [1, 2, 3, 2, 2, 3] {
-            let socket = doors.watch(socket::connect(socket::Name::Key(doors.key)).unwrap(), user);
-            doors.pending.push(socket.unwrap());
+            let socket =
+                listeners.watch(socket::connect(socket::Name::Key(listeners.key)).unwrap(), user);
+            listeners.pending.push(socket.unwrap());
         }
         let mut left = || {
-            doors.give_up_pending();
-            doors.pending.iter().map(|s| s.user).collect::<Vec<u32>>()
+            listeners.give_up_pending();
+            listeners.pending.iter().map(|s| s.user).collect::<Vec<u32>>()
         };
         assert_eq!(left(), [1, 3, 2, 2, 3]);
         assert_eq!(left(), [1, 2, 2, 3]);

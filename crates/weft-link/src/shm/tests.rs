@@ -44,7 +44,7 @@ const PEER: PeerId = PeerId(0);
 
 /// Makes a bare connection to the link's listener.
 fn dial(link: &ShmLink) -> std::os::fd::OwnedFd {
-    sys::socket::connect(sys::socket::Name::Key(link.doors.key)).unwrap()
+    sys::socket::connect(sys::socket::Name::Key(link.listeners.key)).unwrap()
 }
 
 fn frame<'a>(header: &'a [u8], payload: &'a [u8]) -> Frame<'a> {
@@ -286,7 +286,7 @@ fn connect__to_one_that_takes_this_process_for_another_users_is_refused_with_the
     // As in another user namespace, where users have other numbers.
     theirs.user += 1;
     ours.connect(&info(0, &address_of(&theirs))).unwrap();
-    theirs.look_at_sockets();
+    theirs.poll_sockets();
     recv_until(&mut ours, &mut Log::default(), |_, link| !link.events.is_empty());
     let events = events(&mut ours);
     let [LinkEvent::PeerRefused(PEER, why)] = &events[..] else { panic!("{events:?}") };
@@ -300,7 +300,7 @@ fn connect__to_one_that_ended_says_so() {
     // It connects and ends: nothing of that is a refusal.
     theirs.connect(&info(1, &address_of(&ours))).unwrap();
     drop(theirs);
-    ours.look_at_sockets();
+    ours.poll_sockets();
     assert_eq!(counter(&ours, "shm_refused"), 0);
     assert!(matches!(ours.connect(&there), Err(LinkError::Ended)));
 }
@@ -761,7 +761,7 @@ fn drop__is_seen_while_a_copy_of_the_socket_lives() {
 #[test]
 fn drop__ends_listening_while_a_copy_of_the_listener_lives() {
     let (mut a, b) = (ShmLink::new(config(1)).unwrap(), ShmLink::new(config(2)).unwrap());
-    let (address, copy) = (address_of(&b), b.doors.listener.try_clone().unwrap());
+    let (address, copy) = (address_of(&b), b.listeners.listener.try_clone().unwrap());
     drop(b);
     let refused = a.connect(&info(0, &address));
     assert!(matches!(refused, Err(LinkError::Ended)), "{refused:?}");
@@ -922,7 +922,7 @@ fn hub__a_liar_is_ended_alone_and_nobody_is_heard_before_admission() {
         rank.connect_agent(&name, EndpointId(100), PEER).unwrap();
         assert_eq!(rank.send(&[frame(&header(1), b"early")]), 1);
     }
-    hub.look_at_sockets();
+    hub.poll_sockets();
     assert!(drain(&mut hub).is_empty(), "nobody is admitted");
     let callers = hub.callers();
     let mut who: Vec<_> = callers.iter().map(|c| (c.endpoint.0, c.user)).collect();
@@ -963,7 +963,7 @@ fn hub__callers_without_end_are_met_some_at_a_time() {
     assert!(!hub.has_callers(), "not while it polls");
     let mut met = 0;
     while met < ranks.len() {
-        hub.look_at_sockets();
+        hub.poll_sockets();
         let now = hub.callers().len();
         assert!(now > met && now <= met + 8, "{met} to {now}");
         met = now;
@@ -983,7 +983,7 @@ fn hub__rings_of_other_sizes_than_its_own_are_refused() {
     for (n, other) in (1..).zip(others) {
         let mut rank = ShmLink::new(other).unwrap();
         rank.connect_agent(&name, EndpointId(100), PEER).unwrap();
-        hub.look_at_sockets();
+        hub.poll_sockets();
         assert!(!hub.has_callers());
         assert_eq!(counter(&hub, "shm_refused"), n);
     }
@@ -1000,7 +1000,7 @@ fn accept_some() {
     // The test harness may have printed on this line.
     println!("\naddress {hex}");
     while link.peers.is_empty() && counter(&link, "shm_refused") < 2 {
-        sys::misc::wait_readable(link.doors.epoll.as_raw_fd(), 1_000);
+        sys::misc::wait_readable(link.listeners.epoll.as_raw_fd(), 1_000);
         link.service();
     }
     println!("admitted {}", link.peers.len());
@@ -1017,7 +1017,7 @@ fn connect_twice(hex: &str) {
             println!("\nconnected");
             // Wait until the other process has seen the connection and ended.
             while events(&mut link).is_empty() {
-                sys::misc::wait_readable(link.doors.epoll.as_raw_fd(), 1_000);
+                sys::misc::wait_readable(link.listeners.epoll.as_raw_fd(), 1_000);
                 link.service();
                 link.recv(1, &mut Log::default());
             }

@@ -27,7 +27,7 @@ use crate::ip;
 use crate::ip::interfaces::{self, Candidate, Nearness};
 use crate::ports::{self, Ports};
 use crate::secure::{Lane, Secure, Security, RUNS_MAX};
-use crate::table::{News, PeerTable};
+use crate::table::{Events, PeerTable};
 use crate::wrap::{Corruptor, FaultSpec};
 use crate::{Address, Frame, Link, LinkError, LinkEvent, PeerInfo, Sink, WaitFd};
 use frame::FRAME_MAX;
@@ -170,7 +170,7 @@ pub struct TcpLink {
     care: care::Care,
     config: TcpConfig,
     options: Options,
-    news: News,
+    events: Events,
     count: Counters,
     tx: send::TcpOutbox,
     rx: recv::TcpReceiver,
@@ -205,7 +205,7 @@ impl TcpLink {
             wanting: Vec::new(),
             care: care::Care::new(),
             options,
-            news: News::default(),
+            events: Events::default(),
             count: Counters::default(),
             tx: send::TcpOutbox::new(),
             rx: recv::TcpReceiver::new(),
@@ -357,7 +357,7 @@ impl Link for TcpLink {
     }
 
     fn poll_event(&mut self) -> Option<LinkEvent> {
-        self.news.pop()
+        self.events.pop()
     }
 
     fn wait_fds(&self, out: &mut Vec<WaitFd>) {
@@ -375,18 +375,18 @@ impl Link for TcpLink {
         }
     }
 
-    fn way(&self, peer: PeerId) -> String {
+    fn path_text(&self, peer: PeerId) -> String {
         let Some(known) = self.peers.get(peer) else { return String::new() };
         let stream = known.outlet.and_then(|id| self.streams.get(id));
-        let way = match stream {
+        let path = match stream {
             Some(s) if !s.ours => format!("by the connection of {}", s.with),
-            _ => ip::way(&known.candidates, known.addr()),
+            _ => ip::path_text(&known.candidates, known.addr()),
         };
         match (stream.map(|s| s.stage), known.breaks + u64::from(known.failures)) {
-            (Some(Stage::Open), 0) | (None, 0) => way,
-            (Some(Stage::Connecting(_)), 0) => format!("{way}, connecting"),
-            (_, 0) => way,
-            (_, n) => format!("{way}, {n} connections ended, the last: {}", known.cause),
+            (Some(Stage::Open), 0) | (None, 0) => path,
+            (Some(Stage::Connecting(_)), 0) => format!("{path}, connecting"),
+            (_, 0) => path,
+            (_, n) => format!("{path}, {n} connections ended, the last: {}", known.cause),
         }
     }
 

@@ -131,12 +131,12 @@ impl TcpLink {
             let (socket, from) = match listener.accept() {
                 Accepted::Socket(socket, from) => (socket, from),
                 Accepted::Nothing => return,
-                Accepted::NoDescriptor if self.turn_away() => continue,
+                Accepted::NoDescriptor if self.refuse() => continue,
                 Accepted::NoDescriptor => return self.pause_accepting(),
             };
             self.count.accepts += 1;
             if self.strangers.len() >= self.config.strangers.max(1) {
-                self.turn_away();
+                self.refuse();
             }
             self.make_room();
             socket.set_options(&self.options);
@@ -154,7 +154,7 @@ impl TcpLink {
     }
 
     /// Closes the oldest stranger. False if there is none.
-    fn turn_away(&mut self) -> bool {
+    fn refuse(&mut self) -> bool {
         let Some(id) = self.strangers.front().copied() else { return false };
         self.count.strangers_over += 1;
         self.close(id);

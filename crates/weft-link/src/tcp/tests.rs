@@ -282,8 +282,8 @@ fn send__goes_on_over_a_new_stream_when_one_breaks() {
         deliver(&mut b, &mut a, TO_A, n);
     }
     assert!(count(&a, "streams_broken") > 0 && a.streams() <= 2);
-    let way = a.way(P);
-    assert!(way.contains("connections ended, the last: 127.0.0.1:"), "{way}");
+    let text = a.path_text(P);
+    assert!(text.contains("connections ended, the last: 127.0.0.1:"), "{text}");
 }
 
 #[test]
@@ -296,7 +296,7 @@ fn send__nobody_listens() {
         a.recv(8, &mut Keep::default());
         assert!(start.elapsed() < LONG);
     }
-    assert!(a.way(P).contains("refused"), "{}", a.way(P));
+    assert!(a.path_text(P).contains("refused"), "{}", a.path_text(P));
 }
 
 #[test]
@@ -309,7 +309,7 @@ fn idle__streams_are_closed_and_made_again() {
         work((&mut a, &mut b), (&mut own, &mut keep), |a, b| a.streams() + b.streams() == 0);
     }
     assert_eq!((count(&a, "streams_idle"), count(&a, "streams_broken")), (3, 0));
-    assert_eq!(a.way(P).matches("ended").count(), 0, "{}", a.way(P));
+    assert_eq!(a.path_text(P).matches("ended").count(), 0, "{}", a.path_text(P));
 }
 
 #[test]
@@ -385,5 +385,5 @@ fn doubt__a_stream_that_nothing_comes_over_is_made_anew() {
         assert!(start.elapsed() < LONG);
     }
     deliver(&mut a, &mut b, TO_B, 1);
-    assert!(a.way(P).contains("no answer came"), "{}", a.way(P));
+    assert!(a.path_text(P).contains("no answer came"), "{}", a.path_text(P));
 }

@@ -19,7 +19,7 @@ use std::net::SocketAddr;
 use weft_core::PeerId;
 
 /// Number of consecutive sends to one peer after which this peer gets the socket.
-const ROW: u32 = 64;
+const RUN: u32 = 64;
 /// The peer loses the socket when a score exceeds this. A send to another peer adds 2, a send to
 /// the peer subtracts 1: more than every third send goes to others.
 const OTHERS_MAX: u32 = 64;
@@ -32,7 +32,7 @@ pub(super) struct Connected {
     to: Option<(PeerId, SockAddr)>,
     /// The peer of the last send, and the number of consecutive sends to it.
     last: Option<PeerId>,
-    row: u32,
+    run: u32,
     others: u32,
     /// The system refused such a socket.
     refused: bool,
@@ -86,7 +86,7 @@ impl Connected {
         if self.to.is_some() {
             self.drain = Some(Drain::Connected);
         }
-        (self.to, self.row, self.others) = (None, 0, 0);
+        (self.to, self.run, self.others) = (None, 0, 0);
         if let Some(socket) = self.socket.take() {
             // A socket that cannot be parked would continue to receive the peer's packets: close
             // it.
@@ -114,11 +114,11 @@ impl Connected {
                 }
             }
             None if self.last == Some(peer) => {
-                self.row += 1;
+                self.run += 1;
                 // While another socket must be drained first, a change would forget it.
-                return self.row >= ROW && !self.refused && self.drain.is_none();
+                return self.run >= RUN && !self.refused && self.drain.is_none();
             }
-            None => (self.last, self.row) = (Some(peer), 0),
+            None => (self.last, self.run) = (Some(peer), 0),
         }
         false
     }
@@ -129,7 +129,7 @@ impl UdpLink {
     #[inline]
     pub(super) fn note_send(&mut self, peer: PeerId) {
         if self.connected.note(peer) {
-            self.connected.row = 0;
+            self.connected.run = 0;
             self.give_socket(peer);
         }
     }

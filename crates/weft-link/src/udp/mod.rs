@@ -24,7 +24,7 @@ use crate::ports::{self, Ports};
 use crate::proof::Proof;
 use crate::secure::{Lane, Secure, Security, RUNS_MAX};
 use crate::stripes::Stripes;
-use crate::table::{News, PeerTable};
+use crate::table::{Events, PeerTable};
 use crate::wrap::{Corruptor, FaultSpec};
 use crate::{Address, Frame, Link, LinkError, LinkEvent, PeerInfo, Sink, WaitFd};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -121,7 +121,7 @@ pub struct UdpLink {
     packet_max: u32,
     host: u64,
     peers: PeerTable<Peer>,
-    news: News,
+    events: Events,
     count: Counters,
     tx: Box<[u8]>,
     rx: recv::UdpReceiver,
@@ -148,7 +148,7 @@ impl UdpLink {
             packet_max: config.packet_max,
             host: config.host,
             peers: PeerTable::default(),
-            news: News::default(),
+            events: Events::default(),
             count: Counters::default(),
             tx: vec![0; pmtu::DATAGRAM_MAX].into(),
             rx: recv::UdpReceiver::new(),
@@ -210,7 +210,7 @@ impl UdpLink {
     }
 
     fn warn(&mut self, text: String) {
-        self.news.warn(text);
+        self.events.warn(text);
     }
 
     /// Returns the largest packet for a datagram of this size.
@@ -244,7 +244,7 @@ impl UdpLink {
             return;
         };
         let same = same_host_port(known.addr, from);
-        let moved = known.proof.hear(at, same, known.stripes.has(at), kind) && !same;
+        let moved = known.proof.on_frame(at, same, known.stripes.has(at), kind) && !same;
         if kind == Kind::Answer || kind == Kind::Other && !same {
             self.prove(peer, at);
         }
@@ -257,7 +257,7 @@ impl UdpLink {
     fn change_candidate(&mut self, peer: PeerId, at: usize) {
         if let Some(mtu) = self.use_candidate(peer, at) {
             self.count.path_changes += 1;
-            self.news.push(LinkEvent::Mtu(peer, mtu));
+            self.events.push(LinkEvent::Mtu(peer, mtu));
             self.share(peer);
         }
     }
@@ -364,7 +364,7 @@ impl Link for UdpLink {
     }
 
     fn poll_event(&mut self) -> Option<LinkEvent> {
-        self.news.pop()
+        self.events.pop()
     }
 
     fn wait_fds(&self, out: &mut Vec<WaitFd>) {
@@ -382,9 +382,9 @@ impl Link for UdpLink {
         }
     }
 
-    fn way(&self, peer: PeerId) -> String {
+    fn path_text(&self, peer: PeerId) -> String {
         let Some(known) = self.peer(peer) else { return String::new() };
-        ip::way(&known.candidates, known.addr)
+        ip::path_text(&known.candidates, known.addr)
     }
 
     fn counters(&self, each: &mut dyn FnMut(&'static str, u64)) {

@@ -115,7 +115,7 @@ impl UdpLink {
                             self.connected.drained();
                         }
                         if let Some(peer) = self.asked.take() {
-                            self.secure.rehearse(peer);
+                            self.secure.prefetch_keys(peer);
                         }
                         break;
                     }
@@ -176,7 +176,7 @@ impl UdpLink {
     fn note_source(&mut self, peer: Option<PeerId>, kind: Kind) {
         let Some(peer) = peer else { return };
         let Some(known) = self.peer(peer) else { return };
-        let usual = known.proof.is_settled() && kind == Kind::Other;
+        let usual = known.proof.is_decided() && kind == Kind::Other;
         if usual && (known.candidates.len() == 1 || known.to.same(&self.rx.from)) {
             return;
         }

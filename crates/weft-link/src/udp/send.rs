@@ -22,7 +22,7 @@ pub(super) fn train_len(datagram: usize) -> u32 {
 }
 
 /// After a path shrank, the kernel is asked again each time this many datagrams or trains are sent.
-const LOOK_AGAIN: u32 = 1024;
+const RECHECK_AFTER: u32 = 1024;
 
 /// The result of sending a datagram or a train.
 enum Sent {
@@ -121,7 +121,7 @@ impl UdpLink {
         let Some(known) = self.peers.get_mut(peer) else { return Sent::Done };
         let (socket, to) = (known.socket, known.to);
         if known.small > 0 {
-            self.look_again(peer);
+            self.recheck_mtu(peer);
         }
         self.note_send(peer);
         if train.packets == 1 {
@@ -255,16 +255,16 @@ impl UdpLink {
         if now < known.datagram_len && now < len {
             (known.datagram_len, known.small) = (now, 1);
             let mtu = self.packet_len(now);
-            self.news.push(LinkEvent::Mtu(peer, mtu));
+            self.events.push(LinkEvent::Mtu(peer, mtu));
         }
     }
 
     /// Asks the kernel at intervals if a path that shrank is still as small.
     #[cold]
-    fn look_again(&mut self, peer: PeerId) {
+    fn recheck_mtu(&mut self, peer: PeerId) {
         let Some(known) = self.peers.get_mut(peer) else { return };
         known.small += 1;
-        if known.small <= LOOK_AGAIN {
+        if known.small <= RECHECK_AFTER {
             return;
         }
         known.small = 1;
@@ -274,7 +274,7 @@ impl UdpLink {
         let Some(known) = self.peers.get_mut(peer).filter(|k| now > k.datagram_len) else { return };
         (known.datagram_len, known.small) = (now, 0);
         let mtu = self.packet_len(now);
-        self.news.push(LinkEvent::Mtu(peer, mtu));
+        self.events.push(LinkEvent::Mtu(peer, mtu));
     }
 
     /// Sends a HELLO. An answer is sent to the address of the question, so that it proves the path.
@@ -283,7 +283,7 @@ impl UdpLink {
     #[cold]
     fn send_hello(&mut self, frame: &Frame<'_>) -> bool {
         let Some(known) = self.peer(frame.peer) else { return false };
-        let caller = known.proof.caller().filter(|_| Kind::of(frame.header) == Kind::Answer);
+        let caller = known.proof.question_path().filter(|_| Kind::of(frame.header) == Kind::Answer);
         if Kind::of(frame.header) == Kind::Question {
             self.keep_question(frame.peer, frame.header, frame.payload);
         }

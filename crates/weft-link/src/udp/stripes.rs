@@ -2,7 +2,7 @@
 
 use super::sys::SockAddr;
 use super::{pmtu, same_host_port, Peer, UdpLink};
-use crate::stripes::Way;
+use crate::stripes::StripePath;
 use crate::LinkEvent;
 use weft_core::PeerId;
 
@@ -18,7 +18,7 @@ impl UdpLink {
     /// Forgets the proofs of all paths to the peer.
     pub(super) fn forget_stripes(&mut self, peer: PeerId) {
         if self.peers.get_mut(peer).is_some_and(|known| known.stripes.forget()) {
-            self.news.push(LinkEvent::Stripes(peer, 1));
+            self.events.push(LinkEvent::Stripes(peer, 1));
         }
     }
 
@@ -35,23 +35,23 @@ impl UdpLink {
     /// Chooses the candidates that share bulk data.
     pub(super) fn share(&mut self, peer: PeerId) {
         let Some(known) = self.peers.get_mut(peer) else { return };
-        let ways = ways(known);
+        let paths = paths(known);
         let in_use = known.candidates.iter().position(|c| same_host_port(c.addr, known.addr));
         let Some(used) = in_use else { return };
-        if let Some(now) = known.stripes.share(&ways, used) {
-            self.news.push(LinkEvent::Stripes(peer, now));
+        if let Some(now) = known.stripes.share(&paths, used) {
+            self.events.push(LinkEvent::Stripes(peer, now));
         }
     }
 
     /// True if candidates on some interface gave no answer yet.
     pub(super) fn has_rest(&self, peer: PeerId) -> bool {
-        self.peer(peer).is_some_and(|known| !known.stripes.unanswered(&ways(known)).is_empty())
+        self.peer(peer).is_some_and(|known| !known.stripes.unanswered(&paths(known)).is_empty())
     }
 
     /// Sends the question to the candidates on interfaces that gave no answer yet.
     pub(super) fn ask_rest(&mut self, peer: PeerId) {
         let Some(known) = self.peers.get(peer) else { return };
-        for at in known.stripes.unanswered(&ways(known)) {
+        for at in known.stripes.unanswered(&paths(known)) {
             let Some(known) = self.peers.get(peer) else { return };
             let Some((header, payload)) = known.stripes.question() else { return };
             let addr = known.candidates[at].addr;
@@ -94,12 +94,12 @@ impl UdpLink {
 }
 
 /// Lists the properties of the candidates that decide if they share.
-fn ways(known: &Peer) -> Vec<Way> {
-    let way = |(at, c): (usize, &super::Candidate)| Way {
+fn paths(known: &Peer) -> Vec<StripePath> {
+    let path = |(at, c): (usize, &super::Candidate)| StripePath {
         near: (c.device != 0).then_some(c.device),
         far: at as u64,
         speed: c.speed,
         len: pmtu::datagram_len(c.addr.ip(), c.ip_mtu),
     };
-    known.candidates.iter().enumerate().map(way).collect()
+    known.candidates.iter().enumerate().map(path).collect()
 }

@@ -307,7 +307,7 @@ impl Drop for Faulty {
 impl Link for Faulty {
     forward!(inner:
         fn advertise(&self, address: &mut crate::Address);
-        fn way(&self, peer: weft_core::PeerId) -> String;
+        fn path_text(&self, peer: weft_core::PeerId) -> String;
         fn poll_event(&mut self) -> Option<crate::LinkEvent>;
         fn wait_fds(&self, out: &mut Vec<crate::WaitFd>);
         fn finish_wait(&mut self, ready: bool);

@@ -48,7 +48,7 @@ impl Link for Recorder {
         fn wait_fds(&self, out: &mut Vec<WaitFd>);
         fn prepare_wait(&mut self) -> bool = true;
         fn finish_wait(&mut self, ready: bool);
-        fn way(&self, peer: PeerId) -> String = String::new();
+        fn path_text(&self, peer: PeerId) -> String = String::new();
         fn counters(&self, each: &mut dyn FnMut(&'static str, u64));
     }
 }
@@ -118,7 +118,7 @@ fn call(link: &mut dyn Link, method: &str) {
         "wait_fds" => link.wait_fds(&mut Vec::new()),
         "prepare_wait" => _ = link.prepare_wait(),
         "finish_wait" => link.finish_wait(true),
-        "way" => _ = link.way(P),
+        "path_text" => _ = link.path_text(P),
         "counters" => link.counters(&mut |_, _| {}),
         "reject" => link.reject(EndpointId(1)),
         "doubt" => link.doubt(P),

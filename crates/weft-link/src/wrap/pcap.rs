@@ -111,7 +111,7 @@ impl Link for Pcap {
     forward!(inner:
         fn caps(&self) -> weft_core::LinkCaps;
         fn advertise(&self, address: &mut crate::Address);
-        fn way(&self, peer: weft_core::PeerId) -> String;
+        fn path_text(&self, peer: weft_core::PeerId) -> String;
         fn connect(&mut self, peer: &crate::PeerInfo)
             -> Result<weft_core::LinkCaps, crate::LinkError>;
         fn disconnect(&mut self, peer: weft_core::PeerId);

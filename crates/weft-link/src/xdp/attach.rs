@@ -38,7 +38,7 @@ pub(super) enum Trouble {
 
 /// Longest wait for a blocking program to be detached: another rank may be changing its mode, or a
 /// process that searches the system's programs for its own opens each for a moment.
-const PATIENCE: Duration = Duration::from_millis(500);
+const ATTACH_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Interval between two tries.
 const PAUSE: Duration = Duration::from_millis(2);
@@ -72,7 +72,7 @@ pub(super) fn attach(
 ) -> Result<Attachment, Trouble> {
     let (ours, other) =
         (name(namespace, ifindex, native, kind), name(namespace, ifindex, !native, kind));
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + ATTACH_TIMEOUT;
     loop {
         if let Some((link, map)) = find(ifindex, &ours) {
             return Ok(Attachment { _link: link, map, joined: true });

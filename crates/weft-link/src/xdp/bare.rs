@@ -42,13 +42,13 @@ impl BareXdp {
     /// `WouldBlock` if there is no room now; `NetworkDown` if the interface is down.
     #[inline]
     pub fn send(&mut self, frame: &[u8]) -> io::Result<()> {
-        let way = self.rail.ways.first_mut().ok_or(io::ErrorKind::NotConnected)?;
-        let put = way.put(|into| {
+        let connection = self.rail.connections.first_mut().ok_or(io::ErrorKind::NotConnected)?;
+        let put = connection.put(|into| {
             let len = frame.len().min(into.len());
             into[..len].copy_from_slice(&frame[..len]);
             len
         });
-        match (way.flush(), put) {
+        match (connection.flush(), put) {
             (Flushed::Down, _) => Err(io::ErrorKind::NetworkDown.into()),
             (_, false) => Err(io::ErrorKind::WouldBlock.into()),
             _ => Ok(()),
@@ -58,10 +58,10 @@ impl BareXdp {
     /// Takes the next frame; returns its length with Ethernet header.
     #[inline]
     pub fn take(&mut self) -> Option<usize> {
-        for way in &mut self.rail.ways {
-            if let Some(frame) = way.next() {
+        for connection in &mut self.rail.connections {
+            if let Some(frame) = connection.next() {
                 let len = frame.len();
-                way.settle();
+                connection.end_burst();
                 return Some(len);
             }
         }
@@ -72,6 +72,6 @@ impl BareXdp {
 impl AsFd for BareXdp {
     /// Returns the descriptor, which is readable when there is a frame in the first queue.
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.rail.ways[0].fd()
+        self.rail.connections[0].fd()
     }
 }

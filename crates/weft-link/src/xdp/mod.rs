@@ -6,8 +6,8 @@
 //! - `program.rs`: the XDP program; `assembler.rs`: builds programs; `attach.rs`: shares one
 //!   program on an interface among ranks.
 //! - `mode.rs`, `open.rs`: the modes tried on an interface, and the reasons of failures.
-//! - `way.rs`: a queue, or a packet socket if another process has the queue; `share.rs`: one queue
-//!   for several endpoints of a process.
+//! - `connection.rs`: a queue, or a packet socket if another process has the queue; `share.rs`: one
+//!   queue for several endpoints of a process.
 //! - `paths.rs`: the interface over which a peer is reached.
 //! - `send.rs`, `recv.rs`: packets to frames and back.
 //! - `counters/`, `chain/`: fetch-and-add and multicast by programs of their own; `sip.rs`: the
@@ -20,6 +20,7 @@
 pub mod assembler;
 pub mod attach;
 mod bare;
+mod connection;
 mod mode;
 mod open;
 mod paths;
@@ -30,22 +31,21 @@ mod share;
 mod sys;
 #[cfg(test)]
 mod tests;
-mod way;
 
 pub use bare::BareXdp;
 pub use mode::{UnknownMode, XdpMode};
 pub use sys::{bpf, Mapping};
 
 use crate::ether::{EtherHead, EtherType, Interface, Interfaces, Monitor, Path, PATHS_MAX};
-use crate::packet::StandIn;
+use crate::packet::FallbackSocket;
 use crate::proof::Proof;
 use crate::secure::{Lane, Secure, Security};
-use crate::table::{News, PeerTable};
+use crate::table::{Events, PeerTable};
 use crate::wrap::{Corruptor, FaultSpec};
 use crate::{Address, Frame, Link, LinkError, LinkEvent, PeerInfo, Sink, WaitFd};
+use connection::Connection;
 use open::Rail;
 use std::os::fd::AsRawFd;
-use way::Way;
 use weft_core::{LinkCaps, PeerId};
 
 /// Settings of an XDP link.
@@ -100,7 +100,7 @@ pub struct XdpLink {
     secure: Secure,
     kind: EtherType,
     peers: PeerTable<Peer>,
-    news: News,
+    events: Events,
     count: Counters,
     monitor: Option<Monitor>,
     /// Polls until the monitor is checked again.
@@ -183,7 +183,7 @@ impl XdpLink {
             secure: Secure::new(security, Lane::Xdp),
             kind: config.ether_type,
             peers: PeerTable::default(),
-            news: News::default(),
+            events: Events::default(),
             count: Counters::default(),
             monitor: Monitor::open().ok(),
             monitor_in: MONITOR_ROUNDS,
@@ -194,11 +194,11 @@ impl XdpLink {
 
     /// Gives the link to another endpoint: forgets all peers and protects frames by `security`.
     /// Queues and slots stay.
-    pub fn adopt(&mut self, security: &Security) {
+    pub fn set_security(&mut self, security: &Security) {
         for peer in self.peers.ids() {
             self.peers.remove(peer);
         }
-        self.rails.iter_mut().flat_map(|rail| &mut rail.ways).for_each(Way::clear);
+        self.rails.iter_mut().flat_map(|rail| &mut rail.connections).for_each(Connection::clear);
         self.secure = Secure::new(security, Lane::Xdp);
     }
 
@@ -206,7 +206,8 @@ impl XdpLink {
         for line in self.describe() {
             log::info!("xdp: {line}");
         }
-        let mut sockets = self.ways().filter_map(Way::port).map(|p| p.socket()).peekable();
+        let mut sockets =
+            self.connections().filter_map(Connection::port).map(|p| p.socket()).peekable();
         if config.busy_poll_us == 0 || sockets.peek().is_none() {
             return;
         }
@@ -219,14 +220,15 @@ impl XdpLink {
         }
     }
 
-    fn ways(&self) -> impl Iterator<Item = &Way> + '_ {
-        self.rails.iter().flat_map(|rail| &rail.ways)
+    fn connections(&self) -> impl Iterator<Item = &Connection> + '_ {
+        self.rails.iter().flat_map(|rail| &rail.connections)
     }
 
     /// Warns that queues serve other processes: once for all endpoints of the job on an interface.
     fn say_who_stands_in(&mut self) {
-        let first = |way: &Way| way.stand_in().is_some_and(StandIn::is_first);
-        let those = self.rails.iter().filter(|rail| rail.ways.iter().any(first));
+        let first =
+            |connection: &Connection| connection.fallback().is_some_and(FallbackSocket::is_first);
+        let those = self.rails.iter().filter(|rail| rail.connections.iter().any(first));
         let names: Vec<_> = those.map(|rail| rail.interface.name.clone()).collect();
         for name in names {
             self.warn(format!(
@@ -259,9 +261,9 @@ impl XdpLink {
                     "{name}: a packet socket, since another process has its queue, slot {slot:#06x}"
                 );
             };
-            let zero_copy = rail.ways.iter().all(Way::is_zero_copy);
+            let zero_copy = rail.connections.iter().all(Connection::is_zero_copy);
             let copy = if zero_copy { "without copies" } else { "with a copy" };
-            let queues = rail.ways.len();
+            let queues = rail.connections.len();
             let share = if rail.joined { ", program shared with another rank" } else { "" };
             let tried: String = rail.tried.iter().map(|why| format!("; not {why}")).collect();
             format!("{name}: {mode}, {copy}, {queues} queue(s), slot {slot:#06x}{share}{tried}")
@@ -276,7 +278,7 @@ impl XdpLink {
 
     #[inline]
     fn is_empty(&mut self) -> bool {
-        self.rails.iter_mut().all(|rail| rail.ways.iter_mut().all(Way::is_empty))
+        self.rails.iter_mut().all(|rail| rail.connections.iter_mut().all(Connection::is_empty))
     }
 
     fn peer(&self, peer: PeerId) -> Option<&Peer> {
@@ -284,7 +286,7 @@ impl XdpLink {
     }
 
     fn warn(&mut self, text: String) {
-        self.news.warn(text);
+        self.events.warn(text);
     }
 
     /// Returns the largest packet in an Ethernet payload of this size on one of our interfaces.
@@ -319,7 +321,7 @@ impl XdpLink {
             let (mtu, old) = (found.map_or(known.mtu, |i| i.mtu), known.mtu);
             let up = found.is_some_and(|i| i.usable().is_ok());
             self.mark(at, !up);
-            self.rails[at].ways.iter().for_each(Way::changed);
+            self.rails[at].connections.iter().for_each(Connection::changed);
             self.rails[at].interface.mtu = mtu;
             if mtu != old {
                 self.resize(at);
@@ -338,7 +340,7 @@ impl XdpLink {
             let path = *known.path();
             if path.ours == rail {
                 let len = self.path_len(&path);
-                self.news.push(LinkEvent::Mtu(peer, len));
+                self.events.push(LinkEvent::Mtu(peer, len));
             }
         }
     }
@@ -417,11 +419,11 @@ impl Link for XdpLink {
     }
 
     fn poll_event(&mut self) -> Option<LinkEvent> {
-        self.news.pop()
+        self.events.pop()
     }
 
     fn wait_fds(&self, out: &mut Vec<WaitFd>) {
-        out.extend(self.ways().map(|way| WaitFd { fd: way.fd().as_raw_fd() }));
+        out.extend(self.connections().map(|connection| WaitFd { fd: connection.fd().as_raw_fd() }));
         out.extend(self.monitor.as_ref().map(|m| WaitFd { fd: m.fd() }));
     }
 
@@ -436,7 +438,7 @@ impl Link for XdpLink {
         }
     }
 
-    fn way(&self, peer: PeerId) -> String {
+    fn path_text(&self, peer: PeerId) -> String {
         let Some(path) = self.peers.get(peer).map(Peer::path) else { return String::new() };
         format!("on {} to {}", self.rails[path.ours].interface.name, path.to.mac)
     }
@@ -445,12 +447,12 @@ impl Link for XdpLink {
         let c = &self.count;
         let mut lost = sys::Statistics::default();
         let (mut unusable, mut refused) = (0, 0);
-        for way in self.ways() {
-            let more = way.statistics();
+        for connection in self.connections() {
+            let more = connection.statistics();
             lost.dropped += more.dropped;
             lost.ring_full += more.ring_full;
             lost.no_buffer += more.no_buffer;
-            if let Some(socket) = way.stand_in() {
+            if let Some(socket) = connection.fallback() {
                 unusable += socket.unusable;
                 refused += socket.errors;
             }

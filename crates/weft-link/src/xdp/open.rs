@@ -1,13 +1,13 @@
 //! Opens an interface: attaches the program, opens a socket on each queue, claims a slot.
 
 use super::attach::{self, Attachment, Trouble};
+use super::connection::Connection;
 use super::program::{self, QUEUES, SLOTS};
 use super::share;
 use super::sys::{bpf, net, Port, PortConfig, Socket};
-use super::way::Way;
 use super::{XdpConfig, XdpMode};
 use crate::ether::{EtherAddr, EtherHead, Interface};
-use crate::packet::StandIn;
+use crate::packet::FallbackSocket;
 use crate::random_u64;
 use crate::LinkError;
 use std::io;
@@ -22,7 +22,7 @@ pub(super) struct Rail {
     /// The slot of this endpoint on it.
     pub slot: u16,
     /// One for each queue, or a packet socket; the first one sends.
-    pub ways: Vec<Way>,
+    pub connections: Vec<Connection>,
     /// The mode of the program; `None` for a packet socket.
     pub mode: Option<XdpMode>,
     /// The program had been attached by another process.
@@ -38,7 +38,7 @@ pub(super) struct Rail {
 }
 
 /// Longest wait for a queue: the kernel frees the queue of a closed socket a little later.
-const QUEUE_PATIENCE: Duration = Duration::from_millis(500);
+const QUEUE_TIMEOUT: Duration = Duration::from_millis(500);
 /// Slots to try before the interface counts as full.
 const SLOT_TRIES: u32 = 64;
 
@@ -79,11 +79,11 @@ pub(super) fn open_or_stand_in(
         Err(error) if is_busy(&error) && config.queue.is_none() => {}
         other => return other,
     }
-    let socket = StandIn::take(job, config.ether_type, interface)?;
+    let socket = FallbackSocket::take(job, config.ether_type, interface)?;
     Ok(Rail {
         interface: interface.clone(),
         slot: socket.slot(),
-        ways: vec![Way::StandIn(socket)],
+        connections: vec![Connection::FallbackSocket(socket)],
         mode: None,
         joined: false,
         tried: Vec::new(),
@@ -100,7 +100,7 @@ pub(super) fn share(config: &XdpConfig, rail: Rail, count: usize) -> Result<Vec<
     let Some(attachment) = rail.attachment.clone() else { return Err(LinkError::Unsupported) };
     let mut slots = vec![rail.slot];
     while slots.len() < count {
-        let ports = rail.ways.iter().filter_map(Way::port);
+        let ports = rail.connections.iter().filter_map(Connection::port);
         slots.push(claim(&attachment, ports, first).map_err(failed)?);
     }
     let (interface, mode, joined) = (rail.interface.clone(), rail.mode, rail.joined);
@@ -108,7 +108,7 @@ pub(super) fn share(config: &XdpConfig, rail: Rail, count: usize) -> Result<Vec<
     let part = |&slot| Rail {
         interface: interface.clone(),
         slot,
-        ways: Vec::new(),
+        connections: Vec::new(),
         mode,
         joined,
         tried: Vec::new(),
@@ -117,13 +117,13 @@ pub(super) fn share(config: &XdpConfig, rail: Rail, count: usize) -> Result<Vec<
         attachment: Some(Rc::clone(&attachment)),
     };
     let mut parts: Vec<Rail> = slots.iter().map(part).collect();
-    for way in rail.ways {
-        let Way::Queue(port) = way else { continue };
+    for connection in rail.connections {
+        let Connection::Queue(port) = connection else { continue };
         let name = &interface.name;
-        let seats = share::share(port, &slots)
+        let shares = share::share(port, &slots)
             .map_err(|source| system(format!("share the queues of {name}"), source))?;
-        for (part, seat) in parts.iter_mut().zip(seats) {
-            part.ways.push(Way::Seat(seat));
+        for (part, share) in parts.iter_mut().zip(shares) {
+            part.connections.push(Connection::QueueShare(share));
         }
     }
     Ok(parts)
@@ -182,7 +182,7 @@ fn open_as(
     Ok(Rail {
         interface: interface.clone(),
         slot,
-        ways: ports.into_iter().map(Way::Queue).collect(),
+        connections: ports.into_iter().map(Connection::Queue).collect(),
         mode: Some(mode),
         joined: attachment.joined,
         tried: Vec::new(),
@@ -207,7 +207,7 @@ fn queues(config: &XdpConfig, interface: &Interface) -> Result<Range<u32>, LinkE
 }
 
 fn open_port(config: &PortConfig) -> io::Result<Port> {
-    let end = Instant::now() + QUEUE_PATIENCE;
+    let end = Instant::now() + QUEUE_TIMEOUT;
     loop {
         match Port::open(config) {
             Err(e) if e.raw_os_error() == Some(libc::EBUSY) && Instant::now() < end => {

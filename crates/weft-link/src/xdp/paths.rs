@@ -12,7 +12,7 @@ impl Peer {
     #[inline]
     pub(super) fn is_usual(&self, rail: usize, from: Mac) -> bool {
         let path = self.path();
-        self.proof.is_settled() && path.ours == rail && path.to.mac == from
+        self.proof.is_decided() && path.ours == rail && path.to.mac == from
     }
 }
 
@@ -27,7 +27,7 @@ impl XdpLink {
         let found = known.paths.iter().position(|p| p.ours == rail && p.to.mac == from);
         let Some(at) = found else { return };
         let same = known.at == at;
-        if known.proof.hear(at, same, false, kind) {
+        if known.proof.on_frame(at, same, false, kind) {
             self.take_path(peer, at);
         }
     }
@@ -41,7 +41,7 @@ impl XdpLink {
         let path = *known.path();
         self.count.path_changes += 1;
         let mtu = self.path_len(&path);
-        self.news.push(LinkEvent::Mtu(peer, mtu));
+        self.events.push(LinkEvent::Mtu(peer, mtu));
     }
 
     /// Moves every peer that is reached over this interface to another path, if it has one that may

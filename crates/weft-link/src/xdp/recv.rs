@@ -8,19 +8,19 @@ use crate::{Bytes, Sink};
 
 impl XdpLink {
     pub(super) fn recv_frames(&mut self, budget: usize, sink: &mut dyn Sink) -> usize {
-        self.look_around();
+        self.poll_others();
         let mut done = 0;
         for rail in 0..self.rails.len() {
-            for way in 0..self.rails[rail].ways.len() {
-                done += self.recv_from(rail, way, budget - done, sink);
+            for connection in 0..self.rails[rail].connections.len() {
+                done += self.recv_from(rail, connection, budget - done, sink);
             }
         }
         done
     }
 
     #[inline]
-    fn look_around(&mut self) {
-        if self.rails.iter().any(|rail| rail.ways[0].has_unsent()) {
+    fn poll_others(&mut self) {
+        if self.rails.iter().any(|rail| rail.connections[0].has_unsent()) {
             self.flush();
         }
         match self.monitor_in.checked_sub(1) {
@@ -36,18 +36,24 @@ impl XdpLink {
 
     /// Receives up to `budget` packets from one socket.
     #[inline]
-    fn recv_from(&mut self, rail: usize, way: usize, budget: usize, sink: &mut dyn Sink) -> usize {
+    fn recv_from(
+        &mut self,
+        rail: usize,
+        connection: usize,
+        budget: usize,
+        sink: &mut dyn Sink,
+    ) -> usize {
         let mut done = 0;
         // Hostile frames deliver no packet but count too, so a flood of them ends the loop.
         for look in 0..budget {
             let this = &mut self.rails[rail];
             let slot = this.slot;
-            if let Some(port) = this.ways[way].port() {
+            if let Some(port) = this.connections[connection].port() {
                 port.foresee();
             }
-            let Some(bytes) = this.ways[way].next() else {
+            let Some(bytes) = this.connections[connection].next() else {
                 if look == 0 && self.busy_poll {
-                    this.ways[way].busy_poll();
+                    this.connections[connection].busy_poll();
                 }
                 break;
             };
@@ -76,16 +82,16 @@ impl XdpLink {
             sink.frame(None, header, Bytes::from_slice(payload));
             done += 1;
             if !usual || kind != Kind::Other {
-                self.heard(&opened, rail, from, kind);
+                self.on_frame(&opened, rail, from, kind);
             }
         }
         self.count.received += done as u64;
-        self.rails[rail].ways[way].settle();
+        self.rails[rail].connections[connection].end_burst();
         done
     }
 
     #[cold]
-    fn heard(&mut self, opened: &Opened, rail: usize, from: Mac, kind: Kind) {
+    fn on_frame(&mut self, opened: &Opened, rail: usize, from: Mac, kind: Kind) {
         if let Some(peer) = opened.peer {
             self.came_from(peer, rail, from, kind);
         }

@@ -47,7 +47,8 @@ impl XdpLink {
         let mut path = *known.path();
         if is_hello {
             // An answer is sent over the path of the question, so that it proves this path.
-            let caller = known.proof.caller().filter(|_| Kind::of(frame.header) == Kind::Answer);
+            let caller =
+                known.proof.question_path().filter(|_| Kind::of(frame.header) == Kind::Answer);
             match caller.and_then(|at| known.paths.get(at)) {
                 Some(back) => path = *back,
                 None if known.proof.is_confirmed() => {}
@@ -84,7 +85,7 @@ impl XdpLink {
         };
         let room = EtherHead::ETHERNET + rail.payload_max as usize;
         let mut made = false;
-        let put = rail.ways[0].put(|bytes| {
+        let put = rail.connections[0].put(|bytes| {
             let room = room.min(bytes.len());
             let (start, body) = bytes[..room].split_at_mut(EtherHead::LEN);
             let sealed = secure.seal_into(frame.peer, frame.header, frame.payload, body);
@@ -112,7 +113,7 @@ impl XdpLink {
     #[inline]
     pub(super) fn flush(&mut self) {
         for at in 0..self.rails.len() {
-            let down = match self.rails[at].ways[0].flush() {
+            let down = match self.rails[at].connections[0].flush() {
                 Flushed::Down => true,
                 Flushed::Gone => continue,
                 Flushed::Some => false,

@@ -64,7 +64,7 @@ impl Queue {
 }
 
 /// An endpoint's part of a queue.
-pub(super) struct Seat {
+pub(super) struct QueueShare {
     queue: Rc<RefCell<Queue>>,
     slot: u16,
     current: Vec<u8>,
@@ -75,16 +75,16 @@ pub(super) struct Seat {
 ///
 /// # Errors
 /// No descriptors are left.
-pub(super) fn share(port: Port, slots: &[u16]) -> io::Result<Vec<Seat>> {
+pub(super) fn share(port: Port, slots: &[u16]) -> io::Result<Vec<QueueShare>> {
     let fds: Vec<OwnedFd> =
         slots.iter().map(|_| port.fd().try_clone_to_owned()).collect::<Result<_, _>>()?;
     let aside = slots.iter().map(|&slot| (slot, Aside::default())).collect();
     let queue = Rc::new(RefCell::new(Queue { port, aside, spare: Vec::new() }));
-    let seat = |(&slot, fd)| Seat { queue: Rc::clone(&queue), slot, current: Vec::new(), fd };
-    Ok(slots.iter().zip(fds).map(seat).collect())
+    let part = |(&slot, fd)| QueueShare { queue: Rc::clone(&queue), slot, current: Vec::new(), fd };
+    Ok(slots.iter().zip(fds).map(part).collect())
 }
 
-impl Seat {
+impl QueueShare {
     /// Returns the descriptor, readable if there is a frame, possibly for another endpoint.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
@@ -111,8 +111,8 @@ impl Seat {
 
     /// Ends a burst of `next`.
     #[inline]
-    pub fn settle(&mut self) {
-        self.queue.borrow_mut().port.settle();
+    pub fn end_burst(&mut self) {
+        self.queue.borrow_mut().port.end_burst();
     }
 
     /// Drops the stored frames, because another endpoint has the slot now.

@@ -2,7 +2,7 @@
 //! command.
 #![allow(non_snake_case)]
 
-mod stand_in;
+mod fallback;
 
 use super::sys::testing::{new_namespace, send_raw, thread_number, without_rights};
 use super::sys::{bpf, Port, PortConfig};

@@ -1,5 +1,5 @@
 //! Coalescing: many small messages to one peer in quick succession (a row) leave in trains
-//! (`docs/adr/0020-rows-leave-in-trains.md`).
+//! (`docs/adr/0020-coalesced-messages-leave-in-trains.md`).
 
 use super::driver::Driver;
 use super::transmit::BURST;

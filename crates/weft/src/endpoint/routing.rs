@@ -474,7 +474,7 @@ impl Driver {
     fn ways_of(&self, peer: PeerId, route: &Route) -> String {
         let way = |link: u8| {
             let link = &self.links[usize::from(link)];
-            match (link.caps().name, link.way(peer)) {
+            match (link.caps().name, link.path_text(peer)) {
                 (name, way) if way.is_empty() => name.to_string(),
                 (name, way) => format!("{name} ({way})"),
             }

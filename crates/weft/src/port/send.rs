@@ -169,7 +169,7 @@ impl Port {
         let now = driver.intake.tick();
         driver.flush();
         for &peer in peers {
-            driver.intake.engine.hurry(now, peer);
+            driver.intake.engine.request_ack(now, peer);
         }
         driver.flush();
         driver.intake.ops.lent() == 0

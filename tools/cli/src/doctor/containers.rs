@@ -64,7 +64,7 @@ fn join(names: &[String]) -> Result<Standing, String> {
     let mut known = false;
     while got.0 == 0 {
         for link in [&mut a, &mut b] {
-            link.look_at_sockets();
+            link.poll_sockets();
             while let Some(event) = link.poll_event() {
                 if let LinkEvent::PeerRefused(_, why) = event {
                     return Err(why);

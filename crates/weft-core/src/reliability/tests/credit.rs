@@ -108,7 +108,7 @@ fn lend__is_paid_back_by_what_leaves() {
         assert!(out.arrived(64));
         kept += 1;
         if let Some(units) = out.lacks() {
-            out.lend(units);
+            out.extend(units);
         }
     }
     assert!(out.grant() > first + 2 * 30_000 - (1 << 14));
@@ -138,7 +138,7 @@ fn repay__long_messages_pay_all_back() {
                 kept += 1;
             }
             if let Some(units) = out.lacks() {
-                out.lend(units);
+                out.extend(units);
                 lent += units;
             }
         }
@@ -148,7 +148,7 @@ fn repay__long_messages_pay_all_back() {
                 None => out.consumed(len),
             }
         }
-        assert!(lent > 0 && !out.is_lent(), "{len}: {repaid} of {lent}");
+        assert!(lent > 0 && !out.is_extended(), "{len}: {repaid} of {lent}");
         assert_eq!(repaid, lent, "{len}");
     }
 }

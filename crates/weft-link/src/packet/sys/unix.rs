@@ -11,7 +11,7 @@ use std::time::Duration;
 pub const FDS_MAX: usize = 64;
 
 /// A process that takes longer to answer does not run.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Room for a header and [`FDS_MAX`] descriptors, aligned for the kernel.
 #[repr(C, align(8))]
@@ -68,7 +68,7 @@ pub fn accept(listener: &OwnedFd) -> io::Result<OwnedFd> {
 }
 
 fn be_patient(fd: &OwnedFd) -> io::Result<()> {
-    let time = libc::timeval { tv_sec: PATIENCE.as_secs() as libc::time_t, tv_usec: 0 };
+    let time = libc::timeval { tv_sec: TIMEOUT.as_secs() as libc::time_t, tv_usec: 0 };
     for option in [libc::SO_RCVTIMEO, libc::SO_SNDTIMEO] {
         let (data, len) = ((&raw const time).cast(), size_of::<libc::timeval>());
         // SAFETY: `time` is readable for its length.

@@ -169,7 +169,7 @@ fn recv__a_full_ring_keeps_nobody_from_another() {
     (0..200).for_each(|tag| busy.send(3, tag, b"many"));
     quiet.send(3, 1000, b"one");
     let start = Instant::now();
-    while !b.link.ports.iter_mut().all(|port| port.seat.ring.ready()) {
+    while !b.link.ports.iter_mut().all(|port| port.membership.ring.ready()) {
         assert!(start.elapsed() < LONG, "nothing came");
     }
     let mut keep = Keep::default();
@@ -215,7 +215,7 @@ fn came_from__strangers_and_replays_prove_and_move_nothing() {
     // The same frame once more, over the other cable, as if sent from the interface there.
     let port = |end: &End, name: &str| {
         let port = end.link.ports.iter().find(|p| p.interface.name == name).unwrap();
-        (port.interface.index, port.interface.mac, port.seat.slot)
+        (port.interface.index, port.interface.mac, port.membership.slot)
     };
     let (index, src, _) = port(&a, from);
     let (_, dst, slot) = port(&b, to);
@@ -236,7 +236,7 @@ fn came_from__strangers_and_replays_prove_and_move_nothing() {
         raw.send(&frame).unwrap();
     }
     let known = |b: &End| {
-        let settled = b.link.peer(PeerId(1)).unwrap().proof.is_settled();
+        let settled = b.link.peer(PeerId(1)).unwrap().proof.is_decided();
         (b.count("received"), b.count("path_changes"), proven(b), settled)
     };
     let before = known(&b);

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use weft_core::PeerId;
 
 /// Longest wait for an event.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 type May = Box<dyn Fn(u32, u32) -> Result<(), String> + Send>;
 
@@ -131,7 +131,7 @@ impl Rank {
     }
 
     fn turn(&mut self) {
-        self.link.look_at_sockets();
+        self.link.poll_sockets();
         self.link.recv(64, &mut self.log);
         while let Some(event) = self.link.poll_event() {
             self.events.push(event);
@@ -146,7 +146,7 @@ impl Rank {
 
     /// Runs until the condition holds.
     fn until(&mut self, what: &str, mut done: impl FnMut(&Rank) -> bool) {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TIMEOUT;
         while !done(self) {
             assert!(Instant::now() < end, "{what}: {:?}", self.events);
             self.turn();
@@ -182,7 +182,7 @@ fn talk(a: &mut Rank, b: &mut Rank, text: &[u8]) {
 
 /// Lets two ranks work until both have proven the job to each other.
 fn both(a: &mut Rank, b: &mut Rank) {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     while a.link.peers.is_empty()
         || b.link.peers.is_empty()
         || a.link.peers[0].unproven.or(b.link.peers[0].unproven).is_some()
@@ -361,7 +361,7 @@ fn join__descriptors_of_the_wrong_kind_are_refused() {
 
 /// Waits for the next message.
 fn said(line: &Line) -> Said {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     loop {
         if let Some(said) = line.said() {
             return said;
@@ -385,7 +385,7 @@ fn serve__nonsense_ends_a_connection_and_is_counted() {
     for bytes in &bad {
         let socket = agent.dial();
         socket::send(&socket, bytes, None).unwrap();
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TIMEOUT;
         while !socket::hung_up(&socket) {
             assert!(Instant::now() < end);
             misc::wait_readable(socket.as_raw_fd(), 100);
@@ -403,7 +403,7 @@ fn accept__one_user_has_so_many_ranks() {
     let why = agent.line(4).unwrap_err().to_string();
     assert!(why.contains("has 3 ranks that share memory, the limit"), "{why}");
     drop(lines);
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     while agent.line(5).is_err() {
         assert!(Instant::now() < end, "the places are not free again");
     }
@@ -436,7 +436,7 @@ fn decide__sockets_for_one_who_does_not_read_are_kept_back() {
     for _ in &ends {
         assert!(matches!(said(&target), Said::Joined(_)));
     }
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     while !ends.iter().all(socket::hung_up) {
         assert!(Instant::now() < end, "a far end stays open");
     }

@@ -69,8 +69,8 @@ pub(in crate::xdp) struct Port {
     held: Option<u64>,
     /// Index in the fill ring of the frame that the kernel has probably received into next.
     expected: u32,
-    /// Frames were taken since `settle`.
-    unsettled: bool,
+    /// Frames were taken since `end_burst`.
+    in_burst: bool,
     /// Frames are in the transmit ring that the kernel has not taken, as far as is known.
     unsent: bool,
     zero_copy: bool,
@@ -131,7 +131,7 @@ impl Port {
             free: sending.rev().map(|i| i * chunk as u64).collect(),
             held: None,
             expected: 0,
-            unsettled: false,
+            in_burst: false,
             unsent: false,
             socket,
             memory,
@@ -165,12 +165,12 @@ impl Port {
     }
 
     /// Returns the next received frame, Ethernet header included, in the kernel's buffer. The frame
-    /// is valid until the next call of this method or of `settle`.
+    /// is valid until the next call of this method or of `end_burst`.
     #[inline]
     pub fn next(&mut self) -> Option<&mut [u8]> {
         self.give_back();
         let desc = self.rx.pop()?;
-        self.unsettled = true;
+        self.in_burst = true;
         let (at, len) = (desc.addr as usize, desc.len as usize);
         let end = at.checked_add(len).filter(|end| *end <= self.memory.size());
         if end.is_none() || len > self.chunk {
@@ -230,8 +230,8 @@ impl Port {
 
     /// Ends a burst of `next`: the kernel may use the frames again.
     #[inline]
-    pub fn settle(&mut self) {
-        if !std::mem::take(&mut self.unsettled) {
+    pub fn end_burst(&mut self) {
+        if !std::mem::take(&mut self.in_burst) {
             return;
         }
         self.give_back();

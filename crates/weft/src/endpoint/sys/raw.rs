@@ -84,7 +84,7 @@ impl Driver {
         memory: Memory,
     ) -> Result<(), Refused> {
         let args = SendArgs::active(to, tag, data.len());
-        if !self.intake.engine.is_underway(to) {
+        if !self.intake.engine.has_unacked(to) {
             let mut memory = Some(memory);
             return self
                 .post_kept(args, data, Owner::Lender, |_| memory.take().unwrap_or_default());

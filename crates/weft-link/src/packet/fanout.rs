@@ -31,9 +31,9 @@ const STAND_IN_TAG_BITS: u32 = 3;
 const TAG_MASK: u16 = EtherAddr::XDP | (((1 << TAG_BITS) - 1) << INDEX_BITS);
 /// Longest wait for the name of a member that has ended. The name is free at once, unless the
 /// member had just forked: the child holds its descriptors until it executes another program.
-const NAME_PATIENCE: Duration = Duration::from_secs(1);
+const NAME_TIMEOUT: Duration = Duration::from_secs(1);
 /// Longest wait for the lock. Another process holds it for microseconds.
-const LOCK_PATIENCE: Duration = Duration::from_secs(30);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The name of a group.
 #[derive(Clone, Copy, Debug)]
@@ -85,7 +85,7 @@ impl Shared {
 }
 
 /// A member's seat in the group.
-pub struct Seat {
+pub struct Membership {
     /// The number that peers put into their frames.
     pub slot: u16,
     /// The socket.
@@ -113,13 +113,17 @@ fn unreachable(why: String) -> LinkError {
     LinkError::Unreachable(why)
 }
 
-impl Seat {
+impl Membership {
     /// Takes a free index, or adds one. Frames arrive from now on.
     ///
     /// # Errors
     /// [`LinkError::System`] without the right to raw sockets; [`LinkError::Unreachable`] if the
     /// present members do not answer, or all indices are taken.
-    pub fn take(group: &GroupName, sizes: Geometry, buffer: usize) -> Result<Seat, LinkError> {
+    pub fn take(
+        group: &GroupName,
+        sizes: Geometry,
+        buffer: usize,
+    ) -> Result<Membership, LinkError> {
         // Without the right to raw sockets, fail before any member is asked.
         let fresh = Socket::open().map_err(failed("open a packet socket"))?;
         drop(fresh);
@@ -135,14 +139,14 @@ impl Seat {
             if let Ok(listener) = sys::listen(&group.of(index)) {
                 let Held { fd, sizes } = held[index].clone();
                 let ring = Ring::map(&fd, sizes, true).map_err(failed("map a receive ring"))?;
-                return Ok(Seat::start(group, index, Socket::of(fd), ring, listener, held));
+                return Ok(Membership::start(group, index, Socket::of(fd), ring, listener, held));
             }
         }
         let index = held.len();
         if index == SEATS_MAX {
             return Err(unreachable(format!("all {SEATS_MAX} slots of the interface are taken")));
         }
-        let listener = name(&group.of(index), NAME_PATIENCE)
+        let listener = name(&group.of(index), NAME_TIMEOUT)
             .map_err(|e| unreachable(format!("the name {} is in use: {e}", group.of(index))))?;
         let (socket, ring) = open(group, sizes, buffer, held.first())?;
         held.push(Held { fd: socket.fd.clone(), sizes });
@@ -150,7 +154,7 @@ impl Seat {
             // A member that does not accept the socket is about to end.
             let _ = push(group, member, &held);
         }
-        Ok(Seat::start(group, index, socket, ring, listener, held))
+        Ok(Membership::start(group, index, socket, ring, listener, held))
     }
 
     fn start(
@@ -160,13 +164,13 @@ impl Seat {
         ring: Ring,
         listener: OwnedFd,
         held: Vec<Held>,
-    ) -> Seat {
+    ) -> Membership {
         let shared = Arc::new(Shared { listener, held: Mutex::new(held) });
         let answering = Arc::clone(&shared);
         let builder = std::thread::Builder::new().name("weft-packet".into()).stack_size(128 << 10);
         // Without the thread (a limit on processes), later processes cannot join.
         let thread = sys::without_signals(|| builder.spawn(move || answer(&answering)).ok());
-        Seat { slot: group.tag() | index as u16, socket, ring, shared, thread }
+        Membership { slot: group.tag() | index as u16, socket, ring, shared, thread }
     }
 
     /// Returns the index, from 0 on.
@@ -181,9 +185,9 @@ impl Seat {
     }
 }
 
-impl Seat {
+impl Membership {
     /// Ends the thread: no further member can join through this one.
-    pub fn settle(&mut self) {
+    pub fn stop_helper(&mut self) {
         sys::shut_down(&self.shared.listener);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -191,9 +195,9 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for Membership {
     fn drop(&mut self) {
-        self.settle();
+        self.stop_helper();
     }
 }
 
@@ -219,9 +223,9 @@ fn open(
     Ok((socket, ring))
 }
 
-/// Listens under a name; waits up to `patience` if the name is in use.
-fn name(text: &str, patience: Duration) -> io::Result<OwnedFd> {
-    let end = Instant::now() + patience;
+/// Listens under a name; waits up to `timeout` if the name is in use.
+fn name(text: &str, timeout: Duration) -> io::Result<OwnedFd> {
+    let end = Instant::now() + timeout;
     loop {
         match sys::listen(text) {
             Err(e) if e.kind() == io::ErrorKind::AddrInUse && Instant::now() < end => {
@@ -235,7 +239,7 @@ fn name(text: &str, patience: Duration) -> io::Result<OwnedFd> {
 /// Allows one process at a time to join the group; dropping the result frees the name again.
 fn lock(group: &GroupName) -> Result<OwnedFd, LinkError> {
     let text = group.of("join");
-    name(&text, LOCK_PATIENCE).map_err(|e| {
+    name(&text, LOCK_TIMEOUT).map_err(|e| {
         let why = "another process seems to hang while it opens its packet link";
         unreachable(format!("{why} (abstract socket {text}): {e}"))
     })

@@ -1,34 +1,34 @@
 //! The connection of an endpoint to an interface: a queue of its own, a share of a queue, or a
 //! packet socket in place of a queue.
 
-use super::share::Seat;
+use super::share::QueueShare;
 use super::sys::{Flushed, Port, Statistics};
-use crate::packet::{Sent, StandIn};
+use crate::packet::{FallbackSocket, Sent};
 use std::os::fd::BorrowedFd;
 
 /// One of the three connections.
-pub(super) enum Way {
+pub(super) enum Connection {
     /// An AF_XDP socket on a queue.
     Queue(Port),
     /// A share of a queue that other endpoints of this process use too.
-    Seat(Seat),
+    QueueShare(QueueShare),
     /// A packet socket, because the queue serves another process.
-    StandIn(StandIn),
+    FallbackSocket(FallbackSocket),
 }
 
-impl Way {
+impl Connection {
     /// Returns the AF_XDP socket, if it is one.
     pub fn port(&self) -> Option<&Port> {
         match self {
-            Way::Queue(port) => Some(port),
+            Connection::Queue(port) => Some(port),
             _ => None,
         }
     }
 
     /// Returns the packet socket, if it is one.
-    pub fn stand_in(&self) -> Option<&StandIn> {
+    pub fn fallback(&self) -> Option<&FallbackSocket> {
         match self {
-            Way::StandIn(socket) => Some(socket),
+            Connection::FallbackSocket(socket) => Some(socket),
             _ => None,
         }
     }
@@ -36,25 +36,25 @@ impl Way {
     /// True if the driver uses our memory without a copy.
     pub fn is_zero_copy(&self) -> bool {
         match self {
-            Way::Queue(port) => port.is_zero_copy(),
-            Way::Seat(seat) => seat.is_zero_copy(),
-            Way::StandIn(_) => false,
+            Connection::Queue(port) => port.is_zero_copy(),
+            Connection::QueueShare(share) => share.is_zero_copy(),
+            Connection::FallbackSocket(_) => false,
         }
     }
 
     /// Drops frames of the last endpoint, because another endpoint has the slot now.
     pub fn clear(&mut self) {
-        if let Way::Seat(seat) = self {
-            seat.clear();
+        if let Connection::QueueShare(share) = self {
+            share.clear();
         }
     }
 
     /// Returns the descriptor, readable if there is a frame to receive.
     pub fn fd(&self) -> BorrowedFd<'_> {
         match self {
-            Way::Queue(port) => port.fd(),
-            Way::Seat(seat) => seat.fd(),
-            Way::StandIn(socket) => socket.fd(),
+            Connection::Queue(port) => port.fd(),
+            Connection::QueueShare(share) => share.fd(),
+            Connection::FallbackSocket(socket) => socket.fd(),
         }
     }
 
@@ -62,9 +62,9 @@ impl Way {
     #[inline]
     pub fn is_empty(&mut self) -> bool {
         match self {
-            Way::Queue(port) => port.is_empty(),
-            Way::Seat(seat) => seat.is_empty(),
-            Way::StandIn(socket) => socket.is_empty(),
+            Connection::Queue(port) => port.is_empty(),
+            Connection::QueueShare(share) => share.is_empty(),
+            Connection::FallbackSocket(socket) => socket.is_empty(),
         }
     }
 
@@ -72,28 +72,28 @@ impl Way {
     #[inline]
     pub fn next(&mut self) -> Option<&mut [u8]> {
         match self {
-            Way::Queue(port) => port.next(),
-            Way::Seat(seat) => seat.next(),
-            Way::StandIn(socket) => socket.next(),
+            Connection::Queue(port) => port.next(),
+            Connection::QueueShare(share) => share.next(),
+            Connection::FallbackSocket(socket) => socket.next(),
         }
     }
 
     /// Ends a burst of `next`.
     #[inline]
-    pub fn settle(&mut self) {
+    pub fn end_burst(&mut self) {
         match self {
-            Way::Queue(port) => port.settle(),
-            Way::Seat(seat) => seat.settle(),
-            Way::StandIn(socket) => socket.settle(),
+            Connection::Queue(port) => port.end_burst(),
+            Connection::QueueShare(share) => share.end_burst(),
+            Connection::FallbackSocket(socket) => socket.end_burst(),
         }
     }
 
     /// Lets the kernel poll the card.
     pub fn busy_poll(&self) {
         match self {
-            Way::Queue(port) => port.busy_poll(),
-            Way::Seat(seat) => seat.busy_poll(),
-            Way::StandIn(_) => {}
+            Connection::Queue(port) => port.busy_poll(),
+            Connection::QueueShare(share) => share.busy_poll(),
+            Connection::FallbackSocket(_) => {}
         }
     }
 
@@ -101,9 +101,9 @@ impl Way {
     #[inline]
     pub fn put(&mut self, write: impl FnOnce(&mut [u8]) -> usize) -> bool {
         match self {
-            Way::Queue(port) => port.put(write),
-            Way::Seat(seat) => seat.put(write),
-            Way::StandIn(socket) => socket.put(write),
+            Connection::Queue(port) => port.put(write),
+            Connection::QueueShare(share) => share.put(write),
+            Connection::FallbackSocket(socket) => socket.put(write),
         }
     }
 
@@ -111,9 +111,9 @@ impl Way {
     #[inline]
     pub fn has_unsent(&self) -> bool {
         match self {
-            Way::Queue(port) => port.has_unsent(),
-            Way::Seat(seat) => seat.has_unsent(),
-            Way::StandIn(socket) => socket.has_unsent(),
+            Connection::Queue(port) => port.has_unsent(),
+            Connection::QueueShare(share) => share.has_unsent(),
+            Connection::FallbackSocket(socket) => socket.has_unsent(),
         }
     }
 
@@ -121,9 +121,9 @@ impl Way {
     #[inline]
     pub fn flush(&mut self) -> Flushed {
         match self {
-            Way::Queue(port) => port.flush(),
-            Way::Seat(seat) => seat.flush(),
-            Way::StandIn(socket) => match socket.flush() {
+            Connection::Queue(port) => port.flush(),
+            Connection::QueueShare(share) => share.flush(),
+            Connection::FallbackSocket(socket) => match socket.flush() {
                 Sent::All => Flushed::Gone,
                 Sent::Some => Flushed::Some,
                 Sent::Down => Flushed::Down,
@@ -133,7 +133,7 @@ impl Way {
 
     /// Handles a change of the interface's state.
     pub fn changed(&self) {
-        if let Way::StandIn(socket) = self {
+        if let Connection::FallbackSocket(socket) = self {
             socket.clear_error();
         }
     }
@@ -141,9 +141,9 @@ impl Way {
     /// Returns the frames that the kernel dropped.
     pub fn statistics(&self) -> Statistics {
         match self {
-            Way::Queue(port) => port.socket().statistics().unwrap_or_default(),
-            Way::Seat(seat) => seat.statistics(),
-            Way::StandIn(socket) => {
+            Connection::Queue(port) => port.socket().statistics().unwrap_or_default(),
+            Connection::QueueShare(share) => share.statistics(),
+            Connection::FallbackSocket(socket) => {
                 Statistics { ring_full: socket.drops(), ..Statistics::default() }
             }
         }

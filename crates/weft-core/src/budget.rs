@@ -8,21 +8,21 @@ use crate::id::PeerId;
 use crate::time::Instant;
 use alloc::collections::VecDeque;
 
-/// The room of an endpoint.
+/// The memory of an endpoint for unexpected messages, in bytes.
 #[derive(Debug)]
-pub struct Room {
+pub struct Budget {
     max: u64,
     used: u64,
     /// Peers that were refused room, in turn.
     short: VecDeque<PeerId>,
 }
 
-/// A peer's share of the room here, and this endpoint's share at the peer.
+/// A peer's share of the budget here, and this endpoint's share at the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
     /// Bytes taken.
     room: u64,
-    /// True while it waits for room: see [`Room::next_short`].
+    /// True while it waits for room: see [`Budget::next_short`].
     short: bool,
     /// Announcements that the peer may have here beyond the number that every peer may have.
     pub granted: u32,
@@ -32,8 +32,8 @@ pub struct Share {
     pub wants_credit: bool,
     /// True if a message of it left the store since `full_since`.
     pub taken: bool,
-    /// True once the lack of room has been reported.
-    pub told: bool,
+    /// True once the lack of memory has been reported.
+    pub reported: bool,
     /// Time since when there has been no room for it; `FAR` if there is room.
     pub full_since: Instant,
     /// Number of its messages that clients of the driver keep, and their bytes.
@@ -51,7 +51,7 @@ impl Default for Share {
             allowed: 0,
             wants_credit: false,
             taken: false,
-            told: false,
+            reported: false,
             full_since: Instant::FAR,
             kept: (0, 0),
             stuck: None,
@@ -59,10 +59,10 @@ impl Default for Share {
     }
 }
 
-impl Room {
-    /// Makes a room of `max` bytes.
-    pub fn new(max: u64) -> Room {
-        Room { max, used: 0, short: VecDeque::new() }
+impl Budget {
+    /// Makes a budget of `max` bytes.
+    pub fn new(max: u64) -> Budget {
+        Budget { max, used: 0, short: VecDeque::new() }
     }
 
     /// Returns the bytes taken.
@@ -98,12 +98,12 @@ impl Room {
 }
 
 impl Share {
-    /// Returns the bytes of the room that the peer has.
+    /// Returns the bytes of the budget that the peer has.
     pub fn taken_bytes(&self) -> u64 {
         self.room
     }
 
-    /// Ends the turn of the peer that [`Room::next_short`] named.
+    /// Ends the turn of the peer that [`Budget::next_short`] named.
     pub fn called(&mut self) {
         self.short = false;
     }
@@ -114,37 +114,37 @@ impl Share {
 mod tests {
     use super::*;
 
-    fn fill(room: &mut Room, peer: u32, share: &mut Share) -> u64 {
+    fn fill(budget: &mut Budget, peer: u32, share: &mut Share) -> u64 {
         let before = share.room;
-        while room.take(PeerId(peer), share, 10) {}
+        while budget.take(PeerId(peer), share, 10) {}
         share.room - before
     }
 
     #[test]
     fn take__leaves_as_much_to_others() {
-        let mut room = Room::new(1200);
+        let mut budget = Budget::new(1200);
         let mut shares = [Share::default(); 3];
-        assert_eq!(fill(&mut room, 0, &mut shares[0]), 600);
-        assert_eq!(fill(&mut room, 1, &mut shares[1]), 300);
-        assert_eq!(fill(&mut room, 2, &mut shares[2]), 150);
-        assert_eq!(room.used(), 1050);
+        assert_eq!(fill(&mut budget, 0, &mut shares[0]), 600);
+        assert_eq!(fill(&mut budget, 1, &mut shares[1]), 300);
+        assert_eq!(fill(&mut budget, 2, &mut shares[2]), 150);
+        assert_eq!(budget.used(), 1050);
         // Bytes that one peer gives back are free for another.
-        room.give(&mut shares[0], 600);
-        assert_eq!([room.next_short(), room.next_short()], [Some(PeerId(0)), Some(PeerId(1))]);
+        budget.give(&mut shares[0], 600);
+        assert_eq!([budget.next_short(), budget.next_short()], [Some(PeerId(0)), Some(PeerId(1))]);
         shares[1].called();
-        assert_eq!(fill(&mut room, 1, &mut shares[1]), 220);
-        assert_eq!(room.next_short(), Some(PeerId(2)));
-        assert_eq!(room.next_short(), Some(PeerId(1)));
-        assert_eq!(room.next_short(), None);
+        assert_eq!(fill(&mut budget, 1, &mut shares[1]), 220);
+        assert_eq!(budget.next_short(), Some(PeerId(2)));
+        assert_eq!(budget.next_short(), Some(PeerId(1)));
+        assert_eq!(budget.next_short(), None);
     }
 
     #[test]
     fn give__never_more_than_was_taken() {
-        let (mut room, mut share) = (Room::new(100), Share::default());
-        assert!(room.take(PeerId(0), &mut share, 50));
-        assert!(!room.take(PeerId(0), &mut share, u64::MAX));
-        room.give(&mut share, 60);
-        assert_eq!((room.used(), share.room), (0, 0));
-        assert!(!Room::new(0).take(PeerId(0), &mut Share::default(), 1));
+        let (mut budget, mut share) = (Budget::new(100), Share::default());
+        assert!(budget.take(PeerId(0), &mut share, 50));
+        assert!(!budget.take(PeerId(0), &mut share, u64::MAX));
+        budget.give(&mut share, 60);
+        assert_eq!((budget.used(), share.room), (0, 0));
+        assert!(!Budget::new(0).take(PeerId(0), &mut Share::default(), 1));
     }
 }

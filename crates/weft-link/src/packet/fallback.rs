@@ -1,7 +1,7 @@
 //! A packet socket in place of the queue that an endpoint of the XDP link did not get: the same
 //! frames, delivered by the network stack.
 
-use super::seat::{GroupName, Seat};
+use super::fanout::{GroupName, Membership};
 use super::sys::{Carries, Geometry, BURST};
 use super::SEND_BUFFER;
 use crate::ether::{EtherHead, EtherType, Interface};
@@ -21,8 +21,8 @@ pub(crate) enum Sent {
 }
 
 /// A packet socket with its receive ring, and the frames that wait to be sent.
-pub(crate) struct StandIn {
-    seat: Seat,
+pub(crate) struct FallbackSocket {
+    membership: Membership,
     /// Frames to send, `stride` bytes apart.
     out: Box<[u8]>,
     stride: usize,
@@ -39,19 +39,23 @@ pub(crate) struct StandIn {
     drops: std::cell::Cell<u64>,
 }
 
-impl StandIn {
+impl FallbackSocket {
     /// Joins the endpoints of the job on the interface that have no queue. Frames arrive from now
     /// on.
     ///
     /// # Errors
     /// As [`PacketLink::new`](super::PacketLink::new).
-    pub fn take(job: u64, kind: EtherType, interface: &Interface) -> Result<StandIn, LinkError> {
+    pub fn take(
+        job: u64,
+        kind: EtherType,
+        interface: &Interface,
+    ) -> Result<FallbackSocket, LinkError> {
         let carries = Carries::Packets(kind);
         let group = GroupName { job, carries, interface: interface.index, xdp: true };
-        let seat = Seat::take(&group, Geometry::new(interface.mtu, 0), SEND_BUFFER)?;
+        let membership = Membership::take(&group, Geometry::new(interface.mtu, 0), SEND_BUFFER)?;
         let stride = (interface.mtu as usize + EtherHead::ETHERNET).next_multiple_of(64);
-        Ok(StandIn {
-            seat,
+        Ok(FallbackSocket {
+            membership,
             out: vec![0; stride * BURST].into(),
             stride,
             lens: [0; BURST],
@@ -66,52 +70,52 @@ impl StandIn {
 
     /// Returns the number that peers put into their frames.
     pub fn slot(&self) -> u16 {
-        self.seat.slot
+        self.membership.slot
     }
 
     /// True if it is the first one of its job on the interface.
     pub fn is_first(&self) -> bool {
-        self.seat.index() == 0
+        self.membership.index() == 0
     }
 
     /// Returns the descriptor, readable if there is a frame, or if the interface went down.
     pub fn fd(&self) -> BorrowedFd<'_> {
-        self.seat.socket.fd.as_fd()
+        self.membership.socket.fd.as_fd()
     }
 
     /// Returns the next received frame, Ethernet header included. The frame is valid until the next
-    /// call of this method or of `settle`.
+    /// call of this method or of `end_burst`.
     #[inline]
     pub fn next(&mut self) -> Option<&mut [u8]> {
-        self.settle();
+        self.end_burst();
         // The bound ends the loop under a flood of useless frames.
         for _ in 0..BURST {
-            let seen = self.seat.ring.peek()?;
+            let seen = self.membership.ring.peek()?;
             if seen.station == libc::PACKET_HOST && seen.whole {
                 self.held = true;
                 break;
             }
             self.unusable += 1;
-            self.seat.ring.release();
+            self.membership.ring.release();
         }
         match self.held {
-            true => self.seat.ring.peek().map(|seen| seen.bytes),
+            true => self.membership.ring.peek().map(|seen| seen.bytes),
             false => None,
         }
     }
 
     /// Ends a burst of `next`.
     #[inline]
-    pub fn settle(&mut self) {
+    pub fn end_burst(&mut self) {
         if std::mem::take(&mut self.held) {
-            self.seat.ring.release();
+            self.membership.ring.release();
         }
     }
 
     /// True if no frame was received.
     #[inline]
     pub fn is_empty(&mut self) -> bool {
-        !self.seat.ring.ready()
+        !self.membership.ring.ready()
     }
 
     /// Queues one frame: `write` fills it and returns its length; 0 queues nothing. False if there
@@ -169,20 +173,20 @@ impl StandIn {
         let out = &self.out[self.from * self.stride..];
         let lens = &self.lens[self.from..self.to];
         match lens {
-            [one] => self.seat.socket.send(&out[..*one as usize]).map(|()| 1),
-            _ => self.seat.socket.send_many(out, self.stride, lens),
+            [one] => self.membership.socket.send(&out[..*one as usize]).map(|()| 1),
+            _ => self.membership.socket.send_many(out, self.stride, lens),
         }
     }
 
     /// Returns the number of frames lost because the ring was full.
     pub fn drops(&self) -> u64 {
-        self.drops.set(self.drops.get() + self.seat.socket.drops());
+        self.drops.set(self.drops.get() + self.membership.socket.drops());
         self.drops.get()
     }
 
     /// Clears the error of an interface that went down or came back, so that the socket is no
     /// longer readable because of the error.
     pub fn clear_error(&self) {
-        self.seat.socket.clear_error();
+        self.membership.socket.clear_error();
     }
 }

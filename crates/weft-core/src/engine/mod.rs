@@ -3,7 +3,7 @@
 //! - **Commands** begin what the program asks for, or choose for later: `new`, `add_peer`,
 //!   `introduce`, `open`, `set_path`, `set_mtu`, `set_bulk`, `choose`, `choose_transfer`,
 //!   `choose_fetch_add`, `hold`, `reserve`, `commit`, `roll_back`, `send`, `recv`, `recv_claimed`,
-//!   `claim`, `claim_untagged`, `put`, `get`, `atomic`, `release`, `release_kept`, `hurry`,
+//!   `claim`, `claim_untagged`, `put`, `get`, `atomic`, `release`, `release_kept`, `request_ack`,
 //!   `has_unacked`, `await_message`, `await_active`, `end_await`, `set_context`, `cancel`,
 //!   `take_back`, `discard`, `watch`, `unwatch`, `direct_share`, `register`, `register_as`,
 //!   `unregister`, `ask_size`, `refine_timeout`, `stats_mut`, `end`, `close`.

@@ -520,6 +520,46 @@ fn mtu__shrinks_on_the_way_alone() {
     }
 }
 
+/// The kernel refuses frames that the other end of a virtual cable does not accept (`ENOBUFS`), as
+/// if a card were busy. The link takes them after a while, as lost, so that short ones behind them
+/// get through.
+#[test]
+fn mtu__frames_that_a_cable_refuses_are_lost_and_not_in_the_way() {
+    let ((to_b, from_a), (to_a, from_b)) = (channel(), channel());
+    let link = || PacketLink::new(PacketConfig::default(), security(7, Mode::Auth)).unwrap();
+    let exchange = move |link: &PacketLink, to: &Sender<Address>, from: &Receiver<Address>| {
+        let mut address = Address { endpoint: EndpointId(7), ..Address::default() };
+        link.advertise(&mut address);
+        to.send(address).unwrap();
+        from.recv().unwrap()
+    };
+    let ran = hosts::run(
+        1,
+        move |host| {
+            let mut link = link();
+            let address = exchange(&link, &to_b, &from_b);
+            let endpoint = address.endpoint;
+            link.connect(&PeerInfo { peer: PeerId(0), session: 1, endpoint, address }).unwrap();
+            host.other("ip link set cable0 mtu 1000");
+            let (header, payload) = ([3; 24], [0; 1400]);
+            let long = Frame { peer: PeerId(0), header: &header, payload: &payload };
+            let end = Instant::now() + LIMIT;
+            while link.send(&[long]) == 0 {
+                assert!(Instant::now() < end, "the frame is still in the way");
+            }
+            to_b.send(Address::default()).unwrap();
+        },
+        move |_| {
+            let link = link();
+            exchange(&link, &to_a, &from_a);
+            from_a.recv().unwrap();
+        },
+    );
+    if let Err(why) = ran {
+        skip(&why);
+    }
+}
+
 /// Sends frames of random content to the interfaces of an address until told to stop; counts them.
 fn flood(
     link: &str,

@@ -13,6 +13,7 @@ mod ip;
 pub mod kind;
 pub mod link;
 pub mod looplink;
+mod no_buffers;
 pub mod packet;
 pub mod pieces;
 pub mod ports;

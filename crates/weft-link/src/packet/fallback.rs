@@ -5,6 +5,7 @@ use super::fanout::{GroupName, Membership};
 use super::sys::{Carries, Geometry, BURST};
 use super::SEND_BUFFER;
 use crate::ether::{EtherHead, EtherType, Interface};
+use crate::no_buffers::NoBuffers;
 use crate::LinkError;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -34,6 +35,7 @@ pub(crate) struct FallbackSocket {
     held: bool,
     /// Frames that the kernel refused to send, for another reason than missing room.
     pub errors: u64,
+    no_buffers: NoBuffers,
     /// Frames for another station, and frames cut because they were longer than the ring's frames.
     pub unusable: u64,
     drops: std::cell::Cell<u64>,
@@ -63,6 +65,7 @@ impl FallbackSocket {
             to: 0,
             held: false,
             errors: 0,
+            no_buffers: NoBuffers::default(),
             unusable: 0,
             drops: std::cell::Cell::new(0),
         })
@@ -145,9 +148,13 @@ impl FallbackSocket {
         let mut stale = false;
         while self.from < self.to {
             match self.hand_over() {
-                Ok(sent) => self.from += sent,
+                Ok(sent) => {
+                    self.no_buffers.end();
+                    self.from += sent;
+                }
                 Err(e) => match e.raw_os_error() {
-                    Some(libc::EAGAIN | libc::ENOBUFS) => return Sent::Some,
+                    Some(libc::EAGAIN) => return Sent::Some,
+                    Some(libc::ENOBUFS) if !self.no_buffers.is_lasting() => return Sent::Some,
                     // An error from the time when the interface was down; the socket reports it
                     // once.
                     Some(libc::ENETDOWN) if !std::mem::replace(&mut stale, true) => {}

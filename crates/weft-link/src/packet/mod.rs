@@ -34,6 +34,7 @@ pub(crate) use fallback::{FallbackSocket, Sent};
 use crate::ether::{
     speed, EtherHead, EtherType, Interface, Interfaces, Mac, Monitor, Path, TrainHead, PATHS_MAX,
 };
+use crate::no_buffers::NoBuffers;
 use crate::proof::Proof;
 use crate::secure::{Lane, Secure, Security};
 use crate::stripes::Stripes;
@@ -170,6 +171,7 @@ pub struct PacketLink {
     turn: usize,
     /// A packet was sent to this peer, and the link has not polled since.
     asked: Option<PeerId>,
+    no_buffers: NoBuffers,
     /// Flips bits of sent frames when faults are injected.
     corruptor: Option<Corruptor>,
 }
@@ -235,6 +237,7 @@ impl PacketLink {
             idle: 0,
             turn: 0,
             asked: None,
+            no_buffers: NoBuffers::default(),
             corruptor: config.faults.as_ref().map(Corruptor::new),
             ports,
         };

@@ -85,16 +85,21 @@ impl PacketLink {
             Some(Ok(n)) => {
                 self.count.sent += n as u64;
                 self.asked = Some(peer);
+                self.no_buffers.end();
                 *done += n;
                 return true;
             }
             Some(Err(e)) => match (e.raw_os_error(), self.carries) {
-                (Some(libc::EAGAIN), _) | (Some(libc::ENOBUFS), Carries::Packets(_)) => {
+                (Some(libc::EAGAIN), _) => {
                     self.count.send_full += 1;
                     return false;
                 }
-                // The kernel would have to cut the frame, and drops it.
-                (Some(libc::ENOBUFS), Carries::Trains) => self.count.send_errors += 1,
+                (Some(libc::ENOBUFS), Carries::Packets(_)) if !self.no_buffers.is_lasting() => {
+                    self.count.send_full += 1;
+                    return false;
+                }
+                // The kernel would have to cut the frame, or the cable does not carry its length.
+                (Some(libc::ENOBUFS), _) => self.count.send_errors += 1,
                 // Same effect as a loss on the network.
                 (error, _) => self.send_failed(error),
             },

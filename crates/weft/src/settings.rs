@@ -322,7 +322,8 @@ pub fn read<T: Table>(table: &mut T) -> Result<(), JobError> {
 
 /// Variables of the tables of crates above, which read them themselves. A table that is not listed
 /// here fails a test of the command, which sees all tables.
-pub const ABOVE: &[&str] = &["WEFT_MULTICAST_CREDIT", "WEFT_PACKETS_KEPT", "WEFT_RCPY_TLB"];
+pub const ABOVE: &[&str] =
+    &["WEFT_MULTICAST_CREDIT", "WEFT_PACKETS_KEPT", "WEFT_RCPY_TLB", "WEFT_VIA_PORT"];
 
 /// Returns set variables that look like settings but are not.
 pub fn unknown() -> Vec<String> {

@@ -20,6 +20,7 @@ use weft_link::{
     XdpLink,
 };
 use weft_packets::Settings as Packets;
+use weft_via::meet::Settings as Via;
 
 /// Show links, protocols and the effective configuration
 #[derive(Debug, clap::Args)]
@@ -139,9 +140,10 @@ fn variables() -> Vec<Variable> {
 }
 
 /// Returns the settings of all layers.
-fn settings(config: &Config, usual: &Config, packets: &Packets) -> Vec<Setting> {
+fn settings(config: &Config, usual: &Config, packets: &Packets, via: &Via) -> Vec<Setting> {
     let mut all = rows(config, usual);
     all.extend(rows(packets, &Packets::default()));
+    all.extend(rows(via, &Via::default()));
     all
 }
 
@@ -536,8 +538,9 @@ pub fn run(args: Args) -> Result<ExitCode> {
     settings::check()?;
     let (config, usual) = (config_from_env()?, settings::usual());
     let packets = Packets::from_env()?;
+    let via = Via::from_env()?;
     if args.config && !args.json {
-        print_config(&config, &settings(&config, &usual, &packets), &variables(), true);
+        print_config(&config, &settings(&config, &usual, &packets, &via), &variables(), true);
         return Ok(ExitCode::SUCCESS);
     }
     let (mode, security) = security()?;
@@ -554,7 +557,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         }),
         messages: all_messages(&config, &links)?,
         links,
-        config: settings(&config, &usual, &packets),
+        config: settings(&config, &usual, &packets, &via),
         variables: variables(),
     };
     if args.json {
@@ -608,9 +611,10 @@ mod tests {
     fn settings__mark_what_differs() {
         let mut config = Config::default();
         config.set("window", "7").unwrap();
-        let all = settings(&config, &Config::default(), &Packets::default());
+        let all = settings(&config, &Config::default(), &Packets::default(), &Via::default());
         assert_eq!(all.len(), Config::KEYS.len() + settings::ABOVE.len());
-        let above = Packets::KEYS.iter().map(|key| format!("WEFT_{}", key.name.to_uppercase()));
+        let above = Packets::KEYS.iter().chain(Via::KEYS);
+        let above = above.map(|key| format!("WEFT_{}", key.name.to_uppercase()));
         assert!(above.eq(settings::ABOVE.iter().copied()), "settings::ABOVE has other variables");
         let mut names: Vec<_> = all.iter().map(|s| s.name).collect();
         names.sort_unstable();

@@ -34,6 +34,7 @@ const ARROWS: &[(&str, Option<&[&str]>)] = &[
     ("weft-models", Some(&["weft-core", "weft", "weft-packets"])),
     ("weft-capi", Some(&["weft-core", "weft-link", "weft", "weft-packets", "weft-models"])),
     ("weft-ofi", Some(&["weft-core", "weft-link", "weft"])),
+    ("weft-via", Some(&["weft-core", "weft-link", "weft"])),
     ("weft-python", Some(&["weft-core", "weft-link", "weft", "weft-models"])),
     ("weft-preload", Some(&["weft-core", "weft-link", "weft"])),
     ("weft-plot", Some(&[])),

@@ -31,6 +31,8 @@ pub enum Purpose {
     ClusterSession,
     /// The numbers that an agent answers with, without keeping them.
     ClusterCookie,
+    /// The names under which processes of a host find each other without an agent.
+    Meeting,
 }
 
 impl Purpose {
@@ -47,6 +49,7 @@ impl Purpose {
             Purpose::ClusterProof => b"weft 1 cluster proof",
             Purpose::ClusterSession => b"weft 1 cluster session",
             Purpose::ClusterCookie => b"weft 1 cluster cookie",
+            Purpose::Meeting => b"weft 1 meeting",
         }
     }
 }

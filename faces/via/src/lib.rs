@@ -1,0 +1,24 @@
+//! The Virtual Interface Architecture of 1997 over weft: `vipl.h` and `libvipl.so`.
+//!
+//! A network interface (`VipOpenNic`) is an endpoint of weft, and its state is a client of the
+//! endpoint's [port](weft::port). A pair of virtual interfaces is a number at each end: a send is
+//! one message of the port, an RDMA write is a put, an RDMA read a get. `docs/guide/via.md` is the
+//! guide, `docs/adr/0036-virtual-interfaces.md` the record of the decisions.
+//!
+//! All `unsafe` code lies in [`sys`]. The rest is a state machine of safe code: [`state`] with
+//! queues, connections and transfers; [`wire`] the messages between two interfaces; [`meet`] the
+//! way from a network address to an endpoint.
+#![warn(missing_docs)]
+#![deny(unsafe_code)]
+
+pub mod address;
+pub mod code;
+pub mod descriptor;
+pub mod handle;
+pub mod meet;
+pub mod names;
+pub mod state;
+#[allow(unsafe_code)]
+pub mod sys;
+pub mod table;
+pub mod wire;

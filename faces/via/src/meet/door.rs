@@ -1,0 +1,259 @@
+//! The gatekeeper of a host: it listens at the port, and asks the processes of its host by name.
+//!
+//! A socket of the abstract namespace elects it: one process has it, the others are connected to
+//! it, and learn by the end of the connection that it is gone.
+
+use super::{answer_of, nameless, unix_address, Name, ANSWER_MAX};
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr as UnixAddress, UnixDatagram, UnixListener, UnixStream};
+use std::time::{Duration, Instant};
+
+/// Most questions at a time; further ones are turned away.
+const QUESTIONS_MAX: usize = 64;
+/// Most processes that watch the gatekeeper; further ones do not take over.
+const WATCHERS_MAX: usize = 1024;
+/// Time for a question.
+const TIME: Duration = Duration::from_secs(5);
+
+/// A question of another host.
+struct Question {
+    stream: TcpStream,
+    name: Name,
+    /// Bytes of the name that have come.
+    len: usize,
+    until: Instant,
+}
+
+impl Question {
+    /// Reads the name. True once, when it has all come; an error ends the question.
+    fn read(&mut self) -> io::Result<bool> {
+        if self.len == self.name.len() {
+            return Ok(false);
+        }
+        match self.stream.read(&mut self.name[self.len..]) {
+            Ok(0) => Err(ErrorKind::UnexpectedEof.into()),
+            Ok(got) => {
+                self.len += got;
+                Ok(self.len == self.name.len())
+            }
+            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
+                Ok(false)
+            }
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Sends the answer, which fits the socket's memory.
+    fn answer(&mut self, address: &[u8]) {
+        let bytes = [&(address.len() as u16).to_le_bytes()[..], address].concat();
+        let _gone = self.stream.write_all(&bytes);
+    }
+}
+
+/// The part of this process.
+enum Role {
+    Keeper { elected: UnixListener, watchers: Vec<UnixStream>, listener: Option<TcpListener> },
+    Watcher(UnixStream),
+}
+
+/// The door of this host, as this process sees it.
+pub struct Door {
+    port: u16,
+    role: Role,
+    questions: Vec<Question>,
+    asker: UnixDatagram,
+}
+
+fn elected_name(port: u16) -> io::Result<UnixAddress> {
+    UnixAddress::from_abstract_name(format!("weft-via-door-{port}"))
+}
+
+fn listen(port: u16) -> io::Result<TcpListener> {
+    let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, port))?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+/// Becomes the gatekeeper, or watches the one that is.
+fn elect(port: u16) -> io::Result<Role> {
+    let name = elected_name(port)?;
+    let mut tries = 0;
+    loop {
+        match UnixListener::bind_addr(&name) {
+            Ok(elected) => {
+                elected.set_nonblocking(true)?;
+                let listener = listen(port);
+                if let Err(why) = &listener {
+                    log::warn!(
+                        "processes of other hosts do not find those of this one: TCP port {port}: \
+                         {why}; another program has it, and WEFT_VIA_PORT names another port on \
+                         all hosts"
+                    );
+                }
+                return Ok(Role::Keeper { elected, watchers: Vec::new(), listener: listener.ok() });
+            }
+            Err(e) if e.kind() != ErrorKind::AddrInUse => return Err(e),
+            Err(_) => {}
+        }
+        match UnixStream::connect_addr(&name) {
+            Ok(stream) => {
+                stream.set_nonblocking(true)?;
+                return Ok(Role::Watcher(stream));
+            }
+            // It has just ended.
+            Err(e) if e.kind() == ErrorKind::ConnectionRefused && tries < 100 => tries += 1,
+            Err(e) => return Err(e),
+        }
+    }
+}
+
+impl Door {
+    /// Takes part in the service of a port.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn open(port: u16) -> io::Result<Door> {
+        Door::with(port, elect(port)?)
+    }
+
+    /// Serves a port without an election.
+    ///
+    /// # Errors
+    /// Those of the system.
+    #[cfg(test)]
+    pub fn open_at(port: u16) -> io::Result<Door> {
+        let elected = UnixListener::bind_addr(&UnixAddress::from_abstract_name(format!(
+            "weft-via-test-{:016x}",
+            weft_link::random_u64()
+        ))?)?;
+        elected.set_nonblocking(true)?;
+        let listener = Some(listen(port)?);
+        Door::with(port, Role::Keeper { elected, watchers: Vec::new(), listener })
+    }
+
+    fn with(port: u16, role: Role) -> io::Result<Door> {
+        let asker = nameless()?;
+        asker.set_nonblocking(true)?;
+        Ok(Door { port, role, questions: Vec::new(), asker })
+    }
+
+    /// Returns the port that it listens at.
+    #[cfg(test)]
+    pub fn port(&self) -> Option<u16> {
+        match &self.role {
+            Role::Keeper { listener: Some(listener), .. } => {
+                listener.local_addr().ok().map(|address| address.port())
+            }
+            _ => None,
+        }
+    }
+
+    /// Adds the descriptors to wait for; returns the longest wait.
+    pub fn prepare(&mut self, fds: &mut Vec<RawFd>) -> Option<Duration> {
+        fds.push(self.asker.as_raw_fd());
+        match &self.role {
+            Role::Keeper { elected, watchers, listener } => {
+                fds.push(elected.as_raw_fd());
+                fds.extend(listener.iter().map(TcpListener::as_raw_fd));
+                fds.extend(watchers.iter().map(UnixStream::as_raw_fd));
+            }
+            Role::Watcher(stream) => fds.push(stream.as_raw_fd()),
+        }
+        // One whose name has come waits for the answer.
+        let open = self.questions.iter().filter(|question| question.len < question.name.len());
+        fds.extend(open.map(|question| question.stream.as_raw_fd()));
+        let end = self.questions.iter().map(|question| question.until).min()?;
+        Some(end.saturating_duration_since(Instant::now()))
+    }
+
+    /// Does all that is possible now.
+    pub fn step(&mut self) {
+        self.follow();
+        self.take_questions();
+        let asker = &self.asker;
+        self.questions.retain_mut(|question| match question.read() {
+            Ok(false) => Instant::now() < question.until,
+            Ok(true) => {
+                let sent = unix_address(&question.name)
+                    .and_then(|address| asker.send_to_addr(&[], &address));
+                if sent.is_err() {
+                    question.answer(&[]);
+                }
+                sent.is_ok()
+            }
+            Err(_) => false,
+        });
+        let mut bytes = [0; ANSWER_MAX];
+        while let Ok(len) = self.asker.recv(&mut bytes) {
+            let Some((name, address)) = answer_of(&bytes[..len]) else { continue };
+            self.questions.retain_mut(|question| {
+                let is_it = question.len == name.len() && question.name == *name;
+                if is_it {
+                    question.answer(address);
+                }
+                !is_it
+            });
+        }
+    }
+
+    /// Accepts questions.
+    fn take_questions(&mut self) {
+        let Role::Keeper { listener: Some(listener), .. } = &self.role else { return };
+        while let Ok((stream, _)) = listener.accept() {
+            if self.questions.len() >= QUESTIONS_MAX || stream.set_nonblocking(true).is_err() {
+                continue;
+            }
+            let until = Instant::now() + TIME;
+            self.questions.push(Question { stream, name: [0; 32], len: 0, until });
+        }
+    }
+
+    /// Follows the gatekeeper, or those that watch this one.
+    fn follow(&mut self) {
+        let ended = |stream: &mut UnixStream| match stream.read(&mut [0]) {
+            Ok(_) => true,
+            Err(e) => !matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted),
+        };
+        match &mut self.role {
+            Role::Keeper { elected, watchers, .. } => {
+                watchers.retain_mut(|stream| !ended(stream));
+                while let Ok((stream, _)) = elected.accept() {
+                    if watchers.len() < WATCHERS_MAX && stream.set_nonblocking(true).is_ok() {
+                        watchers.push(stream);
+                    }
+                }
+            }
+            Role::Watcher(stream) => {
+                if !ended(stream) {
+                    return;
+                }
+                match elect(self.port) {
+                    Ok(role) => self.role = role,
+                    Err(why) => {
+                        log::warn!("processes of other hosts may not find this one: {why}");
+                        // A stream that never ends: nobody is there to watch.
+                        if let Ok((one, other)) = UnixStream::pair() {
+                            let _kept = one.set_nonblocking(true);
+                            std::mem::forget(other);
+                            self.role = Role::Watcher(one);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Serves a door in a thread, for a test.
+#[cfg(test)]
+pub fn serve(mut door: Door) {
+    std::thread::spawn(move || loop {
+        let mut fds = Vec::new();
+        let timeout = door.prepare(&mut fds);
+        crate::sys::bell::wait(&fds, timeout);
+        door.step();
+    });
+}

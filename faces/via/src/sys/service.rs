@@ -1,0 +1,220 @@
+//! Waiting, and the thread that serves an interface while its program does something else.
+//!
+//! A thread of the program that waits makes progress itself, for all: it leads. While the program
+//! calls without waiting, its calls make progress. Otherwise the thread of the interface sleeps on
+//! the endpoint, so that writes of others arrive, silent peers are noticed, and handlers are
+//! called. It looks for calls of the program only while there are some; nobody's wait takes time of
+//! a processor.
+
+use super::bell;
+use super::gate::{self, Bells, Inside, Leader, Slot};
+use super::upcall;
+use crate::code::{Answer, Code};
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Time without a call after which the thread takes over.
+const TICK: Duration = Duration::from_millis(5);
+/// A wait polls so often before it sleeps, for so long.
+const SPINS: u32 = 10;
+const SPIN: Duration = Duration::from_micros(2);
+/// Longest wait for another thread's progress, after which the thread looks again.
+const FOLLOW: Duration = Duration::from_secs(3600);
+
+impl Inside {
+    /// Makes one round of progress. True if anything happened.
+    ///
+    /// # Errors
+    /// `VIP_INVALID_PARAMETER`: the interface was closed meanwhile.
+    #[inline]
+    pub fn progress(&mut self) -> Answer<bool> {
+        let slot = self.slot();
+        let open = self.open()?;
+        open.relieve();
+        let asleep = open.leader == Leader::Program { asleep: true };
+        if asleep {
+            open.endpoint().finish_wait();
+        }
+        let did = open.round();
+        if did && asleep {
+            open.bells.leader.ring();
+        }
+        if did && open.followers > 0 {
+            slot.changed.notify_all();
+        }
+        Ok(did)
+    }
+
+    /// Makes progress until `look` finds something.
+    ///
+    /// # Errors
+    /// `VIP_TIMEOUT`: the time is over; `VIP_INVALID_PARAMETER`: the interface was closed.
+    pub fn wait<R>(
+        &mut self,
+        until: Option<Instant>,
+        mut look: impl FnMut(&mut Inside) -> Answer<Option<R>>,
+    ) -> Answer<R> {
+        loop {
+            self.progress()?;
+            if let Some(found) = look(self)? {
+                return Ok(found);
+            }
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                return Err(Code::Timeout);
+            }
+            let open = self.open()?;
+            let alive = match open.leader {
+                Leader::Program { .. } => {
+                    open.followers += 1;
+                    let alive = self.follow(left.unwrap_or(FOLLOW));
+                    self.find().into_iter().for_each(|open| open.followers -= 1);
+                    alive
+                }
+                Leader::Nobody | Leader::Service => self.lead(left),
+            };
+            if !alive {
+                return Err(Code::InvalidParameter);
+            }
+        }
+    }
+
+    /// Makes progress for all until something happened. False if the interface was closed.
+    fn lead(&mut self, left: Option<Duration>) -> bool {
+        let Some(open) = self.find() else { return false };
+        open.leader = Leader::Program { asleep: false };
+        let did = (0..SPINS).any(|_| open.endpoint().wait(Some(SPIN)));
+        open.reap();
+        if did || !open.endpoint().prepare_wait() {
+            return self.end_lead(false);
+        }
+        open.leader = Leader::Program { asleep: true };
+        let bells = Arc::clone(&open.bells);
+        let fd = open.endpoint().wait_fd().map_or(-1, |fd| fd.as_raw_fd());
+        self.unlock();
+        bell::wait(&[fd, bells.leader.fd()], left);
+        bells.leader.hush();
+        self.lock() && self.end_lead(true)
+    }
+
+    /// Ends the lead of this thread.
+    fn end_lead(&mut self, slept: bool) -> bool {
+        let slot = self.slot();
+        let Some(open) = self.find() else { return false };
+        open.leader = Leader::Nobody;
+        if slept {
+            open.endpoint().finish_wait();
+        }
+        if open.followers > 0 {
+            // One of them leads on.
+            slot.changed.notify_all();
+        }
+        if std::mem::take(&mut open.stands_by) {
+            open.bells.service.ring();
+        }
+        true
+    }
+}
+
+/// The next sleep of the thread.
+enum Nap {
+    /// None: there is work.
+    None,
+    /// Until it is woken, or for a time.
+    Bell(Option<Duration>),
+    /// Until the endpoint has work, or it is woken.
+    Endpoint(RawFd),
+}
+
+/// Starts the thread of an interface. False if the system has none.
+pub(super) fn start(slot: &'static Slot, generation: u32, bells: Arc<Bells>) -> bool {
+    let run = move || serve(slot, generation, &bells);
+    let builder = std::thread::Builder::new().name("weft-via".into());
+    match without_signals(|| builder.spawn(run)) {
+        Ok(_) => true,
+        Err(why) => {
+            log::error!("no thread for a network interface: {why}");
+            false
+        }
+    }
+}
+
+/// Starts a thread that no signal interrupts: the program's own threads handle them.
+fn without_signals<T>(start: impl FnOnce() -> T) -> T {
+    // SAFETY: the sets are memory of this function, filled before they are read.
+    unsafe {
+        let (mut all, mut before) = (std::mem::zeroed(), std::mem::zeroed());
+        libc::sigfillset(&raw mut all);
+        // Faults of handlers, which run there.
+        for fault in [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP] {
+            libc::sigdelset(&raw mut all, fault);
+        }
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+        let started = start();
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
+        started
+    }
+}
+
+fn serve(slot: &'static Slot, generation: u32, bells: &Bells) {
+    let mut seen = 0;
+    loop {
+        let Some(mut inside) = gate::serve(slot, generation) else { return };
+        if let Some(call) = inside.next_upcall() {
+            drop(inside);
+            upcall::run(&call);
+            continue;
+        }
+        let nap = inside.choose(&mut seen);
+        drop(inside);
+        match nap {
+            Nap::None => continue,
+            Nap::Bell(time) => bell::wait(&[bells.service.fd()], time),
+            Nap::Endpoint(fd) => bell::wait(&[fd, bells.service.fd()], None),
+        }
+        bells.service.hush();
+        let Some(mut inside) = gate::serve(slot, generation) else { return };
+        let Some(open) = inside.find().filter(|open| open.leader == Leader::Service) else {
+            continue;
+        };
+        open.leader = Leader::Nobody;
+        open.endpoint().finish_wait();
+        let _closed = inside.progress();
+    }
+}
+
+impl Inside {
+    /// Takes the next call of the program's code.
+    fn next_upcall(&mut self) -> Option<upcall::Call> {
+        let open = self.find()?;
+        let call = open.state().upcalls.pop_front()?;
+        Some(upcall::Call::of(open, &call))
+    }
+
+    /// Chooses the next sleep of the thread; makes progress first, if nobody else does.
+    fn choose(&mut self, seen: &mut u64) -> Nap {
+        let Some(open) = self.find() else { return Nap::None };
+        let called = std::mem::replace(seen, open.calls) != open.calls;
+        if matches!(open.leader, Leader::Program { .. }) {
+            open.stands_by = !called;
+            return Nap::Bell(called.then_some(TICK));
+        }
+        if called && !open.state().has_handlers() {
+            return Nap::Bell(Some(TICK));
+        }
+        if self.progress().unwrap_or(true) {
+            return Nap::None;
+        }
+        let Some(open) = self.find() else { return Nap::None };
+        if !open.state().upcalls.is_empty() || !open.endpoint().prepare_wait() {
+            return Nap::None;
+        }
+        let Some(fd) = open.endpoint().wait_fd().map(|fd| fd.as_raw_fd()) else {
+            open.endpoint().finish_wait();
+            return Nap::Bell(Some(TICK));
+        };
+        open.leader = Leader::Service;
+        Nap::Endpoint(fd)
+    }
+}

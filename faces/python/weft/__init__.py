@@ -21,6 +21,7 @@ functions after it name their places.
 
 from __future__ import annotations
 
+import sys as _sys
 import sysconfig as _sysconfig
 from pathlib import Path as _Path
 
@@ -37,7 +38,17 @@ from weft._errors import (
     RefusedError,
     TruncatedError,
 )
-from weft._weft import Group, Job, Request, Status, init
+
+if _sys.version_info >= (3, 11):
+    from weft._weft import Group, Job, Request, Status, init
+else:
+    # The commands and the functions that name places work with older versions too.
+    def __getattr__(name: str) -> object:
+        if name in {"Group", "Job", "Request", "Status", "init"}:
+            version = ".".join(map(str, _sys.version_info[:2]))
+            raise ImportError(f"weft.{name} needs Python 3.11 or newer; this is {version}")
+        raise AttributeError(f"module 'weft' has no attribute {name!r}")
+
 
 __version__ = "@VERSION@"
 

@@ -19,7 +19,8 @@ use std::process::Command;
 const USAGE: &str = "\
 usage: cargo xtask package --out DIR [--only wheel|deb|image|source]... [--debug]
 
-  wheel    for pip: Python package, commands, MPI provider, C library, for Python 3.11 and newer
+  wheel    for pip: commands, MPI provider, C library, for Python 3.9 and newer; Python package,
+           for 3.11 and newer
   deb      for Debian and its relatives: weft, weft-agent, libweft-dev
   image    for docker load and podman load: the two commands and an example
   source   the files of the commit

@@ -16,7 +16,8 @@ use zip::ZipWriter;
 
 /// The folder of the Python files of the package `weft`: `python -m weft` runs the command.
 const MODULE: &str = "faces/python/weft";
-/// The name of the library of the package: one file for all versions of Python from 3.11 on.
+/// The name of the library of the package: one file for all versions of Python from 3.11 on. The
+/// rest of the package works from 3.9 on, so the wheel's name does not ask for more.
 const EXTENSION: &str = "weft/_weft.abi3.so";
 
 /// A wheel that is being written, with the table of its files.
@@ -56,7 +57,7 @@ fn module() -> Result<Vec<(String, PathBuf)>, String> {
 pub fn make(staged: &Staged, out: &Path) -> Result<PathBuf, String> {
     let extension = install::built("weft-python", "libweft_python.so", staged.debug)?;
     let (major, minor) = staged.glibc(&[&extension])?;
-    let tag = format!("cp311-abi3-manylinux_{major}_{minor}_{ARCHITECTURE}");
+    let tag = format!("py3-none-manylinux_{major}_{minor}_{ARCHITECTURE}");
     let file = out.join(format!("weft-{VERSION}-{tag}.whl"));
     let failed = |e: &dyn std::fmt::Display| format!("{}: {e}", file.display());
     let zip = ZipWriter::new(std::fs::File::create(&file).map_err(|e| failed(&e))?);
@@ -118,7 +119,7 @@ fn metadata() -> Result<String, String> {
     Ok(format!(
         "Metadata-Version: 2.1\nName: weft\nVersion: {VERSION}\n\
          Summary: Message passing for the network people already have\n\
-         License: MIT OR Apache-2.0\nRequires-Python: >=3.11\n\
+         License: MIT OR Apache-2.0\nRequires-Python: >=3.9\n\
          Classifier: Operating System :: POSIX :: Linux\n\
          Classifier: Topic :: System :: Distributed Computing\n\
          Description-Content-Type: text/markdown\n\n{text}"

@@ -7,7 +7,7 @@
 //!
 //! Processes of other hosts ask over TCP, at one port of the host (`WEFT_VIA_PORT`). One process of
 //! the host serves it for all, the gatekeeper: it passes the question on by name. When it ends,
-//! another takes over ([`door`]).
+//! another takes over (module `door`).
 //!
 //! Nothing here is trusted: the endpoints authenticate each other afterwards.
 

@@ -83,6 +83,12 @@ pub fn kind(number: u32) -> Option<(Kind, u32)> {
     Some((kind, number & ((1 << ID_BITS) - 1)))
 }
 
+/// True if a message may end a connection.
+#[inline]
+pub fn ends(number: u32) -> bool {
+    matches!(kind(number), Some((Kind::Control | Kind::Break, _)))
+}
+
 /// The reason why one side ends a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
@@ -125,13 +131,22 @@ pub struct Offer {
     pub secret: u32,
 }
 
+/// The turn of a request that meets another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// It comes of itself.
+    First,
+    /// It answers the other one.
+    Reply,
+}
+
 /// A message about a connection that is being made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Control {
     /// A request.
     Request {
-        /// True if both sides request.
-        of_peers: bool,
+        /// Set if both sides request.
+        peers: Option<Turn>,
         /// The requesting side.
         offer: Offer,
         /// Its address.
@@ -171,6 +186,7 @@ const REFUSE: u8 = 2;
 const CONFIRM: u8 = 3;
 const CANCEL: u8 = 4;
 const PEERS: u8 = 1;
+const REPLY: u8 = 3;
 const NO_MATCH: u8 = 1;
 const WRITE: u8 = 1;
 const READ: u8 = 2;
@@ -215,8 +231,13 @@ impl Control {
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(32);
         match self {
-            Control::Request { of_peers, offer, from, to } => {
-                out.extend_from_slice(&[REQUEST, if *of_peers { PEERS } else { 0 }]);
+            Control::Request { peers, offer, from, to } => {
+                let flags = match peers {
+                    None => 0,
+                    Some(Turn::First) => PEERS,
+                    Some(Turn::Reply) => REPLY,
+                };
+                out.extend_from_slice(&[REQUEST, flags]);
                 offer.encode(&mut out);
                 from.encode(&mut out);
                 to.encode(&mut out);
@@ -244,8 +265,12 @@ impl Control {
         let rest = &mut bytes;
         let [kind, flags] = take(rest)?;
         let message = match (kind, flags) {
-            (REQUEST, 0 | PEERS) => Control::Request {
-                of_peers: flags == PEERS,
+            (REQUEST, 0 | PEERS | REPLY) => Control::Request {
+                peers: match flags {
+                    PEERS => Some(Turn::First),
+                    REPLY => Some(Turn::Reply),
+                    _ => None,
+                },
                 offer: Offer::decode(rest)?,
                 from: NetAddress::decode(rest)?,
                 to: NetAddress::decode(rest)?,
@@ -305,8 +330,9 @@ mod tests {
         let offer = Offer { id: 5, level: 2, max: 65536, write: true, read: false, secret: 77 };
         let address = |n: u8| NetAddress::new(Ipv4Addr::new(10, 0, 0, n), &[n; 8]).unwrap();
         vec![
-            Control::Request { of_peers: false, offer, from: address(1), to: address(2) },
-            Control::Request { of_peers: true, offer, from: address(3), to: address(0) },
+            Control::Request { peers: None, offer, from: address(1), to: address(2) },
+            Control::Request { peers: Some(Turn::First), offer, from: address(3), to: address(0) },
+            Control::Request { peers: Some(Turn::Reply), offer, from: address(3), to: address(4) },
             Control::Accept { to: 9, offer: Offer { level: 4, read: true, ..offer } },
             Control::Refuse { to: 1, no_match: true },
             Control::Refuse { to: (1 << ID_BITS) - 1, no_match: false },

@@ -3,13 +3,14 @@
 //! A socket of the abstract namespace elects it: one process has it, the others are connected to
 //! it, and learn by the end of the connection that it is gone.
 
-use super::{answer_of, nameless, unix_address, Name, ANSWER_MAX};
+use super::{unix_address, Name};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr as UnixAddress, UnixDatagram, UnixListener, UnixStream};
+use std::os::unix::net::{SocketAddr as UnixAddress, UnixListener, UnixStream};
 use std::time::{Duration, Instant};
+use weft_link::Address;
 
 /// Most questions at a time; further ones are turned away.
 const QUESTIONS_MAX: usize = 64;
@@ -24,32 +25,71 @@ struct Question {
     name: Name,
     /// Bytes of the name that have come.
     len: usize,
+    /// The process that is asked.
+    asked: Option<UnixStream>,
+    /// Its answer so far.
+    answer: Vec<u8>,
     until: Instant,
 }
 
+/// True if a read or write would have to wait.
+fn has_to_wait(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
+}
+
 impl Question {
-    /// Reads the name. True once, when it has all come; an error ends the question.
-    fn read(&mut self) -> io::Result<bool> {
-        if self.len == self.name.len() {
-            return Ok(false);
-        }
-        match self.stream.read(&mut self.name[self.len..]) {
-            Ok(0) => Err(ErrorKind::UnexpectedEof.into()),
-            Ok(got) => {
-                self.len += got;
-                Ok(self.len == self.name.len())
-            }
-            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
-                Ok(false)
-            }
-            Err(e) => Err(e),
+    fn new(stream: TcpStream) -> Question {
+        let until = Instant::now() + TIME;
+        Question { stream, name: [0; 32], len: 0, asked: None, answer: Vec::new(), until }
+    }
+
+    /// Returns the descriptor from which the next bytes come.
+    fn fd(&self) -> RawFd {
+        self.asked.as_ref().map_or(self.stream.as_raw_fd(), UnixStream::as_raw_fd)
+    }
+
+    /// Does all that is possible now. False at the end.
+    fn step(&mut self) -> bool {
+        match self.try_step() {
+            Err(e) if has_to_wait(&e) => Instant::now() < self.until,
+            Ok(()) | Err(_) => false,
         }
     }
 
-    /// Sends the answer, which fits the socket's memory.
-    fn answer(&mut self, address: &[u8]) {
-        let bytes = [&(address.len() as u16).to_le_bytes()[..], address].concat();
-        let _gone = self.stream.write_all(&bytes);
+    /// Does all that is possible now, until the end.
+    fn try_step(&mut self) -> io::Result<()> {
+        while self.len < self.name.len() {
+            match self.stream.read(&mut self.name[self.len..])? {
+                0 => return Err(ErrorKind::UnexpectedEof.into()),
+                got => self.len += got,
+            }
+        }
+        if self.asked.is_none() {
+            match UnixStream::connect_addr(&unix_address(&self.name)?) {
+                Ok(asked) => {
+                    asked.set_nonblocking(true)?;
+                    self.asked = Some(asked);
+                }
+                Err(_) => return self.reply(),
+            }
+        }
+        let Some(asked) = &mut self.asked else { return Ok(()) };
+        let mut part = [0; Address::MAX];
+        while self.answer.len() <= Address::MAX {
+            match asked.read(&mut part) {
+                Ok(0) => break,
+                Ok(got) => self.answer.extend_from_slice(&part[..got]),
+                Err(e) if has_to_wait(&e) => return Err(e),
+                Err(_) => break,
+            }
+        }
+        self.reply()
+    }
+
+    /// Sends the answer, which fits the memory of the socket.
+    fn reply(&mut self) -> io::Result<()> {
+        let len = self.answer.len().min(Address::MAX) as u16;
+        self.stream.write_all(&[&len.to_le_bytes()[..], &self.answer].concat())
     }
 }
 
@@ -64,7 +104,6 @@ pub struct Door {
     port: u16,
     role: Role,
     questions: Vec<Question>,
-    asker: UnixDatagram,
 }
 
 fn elected_name(port: u16) -> io::Result<UnixAddress> {
@@ -116,7 +155,7 @@ impl Door {
     /// # Errors
     /// Those of the system.
     pub fn open(port: u16) -> io::Result<Door> {
-        Door::with(port, elect(port)?)
+        Ok(Door::with(port, elect(port)?))
     }
 
     /// Serves a port without an election.
@@ -131,13 +170,11 @@ impl Door {
         ))?)?;
         elected.set_nonblocking(true)?;
         let listener = Some(listen(port)?);
-        Door::with(port, Role::Keeper { elected, watchers: Vec::new(), listener })
+        Ok(Door::with(port, Role::Keeper { elected, watchers: Vec::new(), listener }))
     }
 
-    fn with(port: u16, role: Role) -> io::Result<Door> {
-        let asker = nameless()?;
-        asker.set_nonblocking(true)?;
-        Ok(Door { port, role, questions: Vec::new(), asker })
+    fn with(port: u16, role: Role) -> Door {
+        Door { port, role, questions: Vec::new() }
     }
 
     /// Returns the port that it listens at.
@@ -153,7 +190,6 @@ impl Door {
 
     /// Adds the descriptors to wait for; returns the longest wait.
     pub fn prepare(&mut self, fds: &mut Vec<RawFd>) -> Option<Duration> {
-        fds.push(self.asker.as_raw_fd());
         match &self.role {
             Role::Keeper { elected, watchers, listener } => {
                 fds.push(elected.as_raw_fd());
@@ -162,9 +198,7 @@ impl Door {
             }
             Role::Watcher(stream) => fds.push(stream.as_raw_fd()),
         }
-        // One whose name has come waits for the answer.
-        let open = self.questions.iter().filter(|question| question.len < question.name.len());
-        fds.extend(open.map(|question| question.stream.as_raw_fd()));
+        fds.extend(self.questions.iter().map(Question::fd));
         let end = self.questions.iter().map(|question| question.until).min()?;
         Some(end.saturating_duration_since(Instant::now()))
     }
@@ -173,30 +207,7 @@ impl Door {
     pub fn step(&mut self) {
         self.follow();
         self.take_questions();
-        let asker = &self.asker;
-        self.questions.retain_mut(|question| match question.read() {
-            Ok(false) => Instant::now() < question.until,
-            Ok(true) => {
-                let sent = unix_address(&question.name)
-                    .and_then(|address| asker.send_to_addr(&[], &address));
-                if sent.is_err() {
-                    question.answer(&[]);
-                }
-                sent.is_ok()
-            }
-            Err(_) => false,
-        });
-        let mut bytes = [0; ANSWER_MAX];
-        while let Ok(len) = self.asker.recv(&mut bytes) {
-            let Some((name, address)) = answer_of(&bytes[..len]) else { continue };
-            self.questions.retain_mut(|question| {
-                let is_it = question.len == name.len() && question.name == *name;
-                if is_it {
-                    question.answer(address);
-                }
-                !is_it
-            });
-        }
+        self.questions.retain_mut(Question::step);
     }
 
     /// Accepts questions.
@@ -206,8 +217,7 @@ impl Door {
             if self.questions.len() >= QUESTIONS_MAX || stream.set_nonblocking(true).is_err() {
                 continue;
             }
-            let until = Instant::now() + TIME;
-            self.questions.push(Question { stream, name: [0; 32], len: 0, until });
+            self.questions.push(Question::new(stream));
         }
     }
 
@@ -215,7 +225,7 @@ impl Door {
     fn follow(&mut self) {
         let ended = |stream: &mut UnixStream| match stream.read(&mut [0]) {
             Ok(_) => true,
-            Err(e) => !matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted),
+            Err(e) => !has_to_wait(&e),
         };
         match &mut self.role {
             Role::Keeper { elected, watchers, .. } => {

@@ -2,8 +2,8 @@
 //!
 //! A process that waits at an address has a socket in the abstract namespace of its host. The
 //! socket's name is a hash of the address under the job's key, so the kernel is the directory: it
-//! has no stale entry, and processes with another key find nothing. The answer to a datagram there
-//! is the address of the process's endpoint.
+//! has no stale entry, and processes with another key find nothing. One who connects there reads
+//! the address of the process's endpoint.
 //!
 //! Processes of other hosts ask over TCP, at one port of the host (`WEFT_VIA_PORT`). One process of
 //! the host serves it for all, the gatekeeper: it passes the question on by name. When it ends,
@@ -20,7 +20,7 @@ use crate::address::NetAddress;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr as UnixAddress, UnixDatagram};
+use std::os::unix::net::{SocketAddr as UnixAddress, UnixStream};
 use std::time::{Duration, Instant};
 use weft_core::config::{within, ConfigError, Key, Table};
 use weft_link::secure::{JobKey, Purpose};
@@ -91,20 +91,6 @@ fn unix_address(name: &Name) -> io::Result<UnixAddress> {
     UnixAddress::from_abstract_name(format!("weft-via-{digits}"))
 }
 
-/// Opens a socket with a name that no other has.
-fn nameless() -> io::Result<UnixDatagram> {
-    let name = format!("weft-via-ask-{:016x}", weft_link::random_u64());
-    UnixDatagram::bind_addr(&UnixAddress::from_abstract_name(name)?)
-}
-
-/// Splits an answer into the name asked for and the encoded address.
-fn answer_of(bytes: &[u8]) -> Option<(&Name, &[u8])> {
-    bytes.split_first_chunk()
-}
-
-/// Longest answer: name and address.
-const ANSWER_MAX: usize = size_of::<Name>() + Address::MAX;
-
 /// True if an address of IPv4 is one of this host.
 pub fn is_here(host: Ipv4Addr) -> bool {
     host.is_loopback() || UdpSocket::bind((host, 0)).is_ok()
@@ -112,35 +98,27 @@ pub fn is_here(host: Ipv4Addr) -> bool {
 
 /// Asks the processes of this host.
 fn ask_here(name: &Name, until: Option<Instant>) -> io::Result<Sought> {
-    let socket = nameless()?;
-    match socket.send_to_addr(&[], &unix_address(name)?) {
-        Ok(_) => {}
-        Err(e) if e.kind() == ErrorKind::ConnectionRefused => return Ok(Sought::Nobody),
-        Err(e) => return Err(e),
-    }
+    let mut stream = UnixStream::connect_addr(&unix_address(name)?)?;
     let end = Instant::now() + ANSWER;
     let end = until.map_or(end, |until| until.min(end));
-    let mut bytes = [0; ANSWER_MAX];
+    let mut bytes = Vec::new();
     loop {
         let left = end.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Ok(Sought::Late);
-        }
-        socket.set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
-        match socket.recv(&mut bytes) {
-            Ok(len) => match answer_of(&bytes[..len]).filter(|(of, _)| *of == name) {
-                Some((_, address)) => return Ok(found(address)),
-                None => continue,
-            },
+        stream.set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
+        let mut part = [0; Address::MAX];
+        match stream.read(&mut part) {
+            // One that ends its wait at this moment says nothing.
+            Ok(0) if bytes.is_empty() => return Ok(Sought::Nobody),
+            Ok(0) => return Ok(found(&bytes)),
+            Ok(len) => bytes.extend_from_slice(&part[..len]),
             Err(e) if e.kind() == ErrorKind::Interrupted => {}
-            Err(e) if is_late(&e) => return Ok(Sought::Late),
+            Err(e) if e.kind() == ErrorKind::ConnectionReset => return Ok(Sought::Nobody),
             Err(e) => return Err(e),
         }
+        if left.is_zero() || bytes.len() > Address::MAX {
+            return Ok(Sought::Late);
+        }
     }
-}
-
-fn is_late(error: &io::Error) -> bool {
-    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
 }
 
 fn found(address: &[u8]) -> Sought {
@@ -188,7 +166,7 @@ pub fn seek(key: &JobKey, at: &NetAddress, until: Option<Instant>) -> Sought {
         },
     };
     result.unwrap_or_else(|error| match error.kind() {
-        // Nobody waits on that host, whatever the address.
+        // Nobody waits there; on another host, whatever the address.
         ErrorKind::ConnectionRefused => Sought::Nobody,
         ErrorKind::TimedOut | ErrorKind::WouldBlock if until.is_some() => Sought::Late,
         _ => {

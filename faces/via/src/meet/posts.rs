@@ -4,28 +4,26 @@ use super::door::Door;
 use super::{name_of, unix_address, Name, Settings};
 use crate::address::NetAddress;
 use crate::sys::bell::{self, Bell};
-use std::io;
+use std::io::{self, Write};
 use std::net::Ipv4Addr;
 use std::os::fd::{AsRawFd, RawFd};
-use std::os::unix::net::UnixDatagram;
+use std::os::unix::net::UnixListener;
 use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use weft_link::secure::JobKey;
 use weft_link::Address;
 
 struct Entry {
-    socket: UnixDatagram,
-    /// Name and encoded address.
+    listener: UnixListener,
+    /// The encoded address.
     answer: Vec<u8>,
 }
 
 impl Entry {
-    /// Answers all questions that are there.
+    /// Answers all who ask. The answer fits the memory of a new connection.
     fn answer(&self) {
-        let mut none = [0; 1];
-        while let Ok((_, from)) = self.socket.recv_from(&mut none) {
-            // One who asks without a name, or has gone, gets no answer.
-            let _gone = self.socket.send_to_addr(&self.answer, &from);
+        while let Ok((mut stream, _)) = self.listener.accept() {
+            let _gone = stream.write_all(&self.answer);
         }
     }
 }
@@ -82,9 +80,9 @@ impl Drop for Post {
 /// the system.
 pub fn post(key: &JobKey, at: &NetAddress, endpoint: &Address) -> io::Result<Post> {
     let name: Name = name_of(key, at);
-    let socket = UnixDatagram::bind_addr(&unix_address(&name)?)?;
-    socket.set_nonblocking(true)?;
-    let entry = Arc::new(Entry { socket, answer: [&name[..], &endpoint.encode()].concat() });
+    let listener = UnixListener::bind_addr(&unix_address(&name)?)?;
+    listener.set_nonblocking(true)?;
+    let entry = Arc::new(Entry { listener, answer: endpoint.encode() });
     let mut all = posts();
     all.entries.push(Arc::clone(&entry));
     all.far |= at.host != Ipv4Addr::LOCALHOST;
@@ -118,7 +116,7 @@ fn run() {
             door = open_door();
         }
         let mut fds: Vec<RawFd> = vec![changed.fd()];
-        fds.extend(entries.iter().map(|entry| entry.socket.as_raw_fd()));
+        fds.extend(entries.iter().map(|entry| entry.listener.as_raw_fd()));
         let timeout = door.as_mut().and_then(|door| door.prepare(&mut fds));
         bell::wait(&fds, timeout);
         changed.hush();

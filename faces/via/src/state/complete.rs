@@ -48,6 +48,7 @@ impl State {
             work.stage = Stage::Done { failed: gone || end.status & status::ERRORS != 0 };
             queue.done += 1;
             queue.started = queue.started.max(queue.done);
+            self.changes += 1;
             match cq {
                 Some(cq) => self.add_entry(cq, key, direction),
                 None => self.serve(key, direction),

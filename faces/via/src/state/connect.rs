@@ -8,9 +8,8 @@ use super::{State, Vi};
 use crate::address::NetAddress;
 use crate::code::{status, Answer, Code, Fault, Phase};
 use crate::table::Key;
-use crate::wire::{
-    id_of, number, parts, Control, Kind, Offer, Reason, CLIENT, GENERATION, VERSION,
-};
+use crate::wire::{id_of, number, parts, Control, Kind, Offer, Reason, Turn};
+use crate::wire::{CLIENT, GENERATION, VERSION};
 use std::time::Instant;
 use weft::port::Port;
 use weft::PeerId;
@@ -128,7 +127,7 @@ impl State {
     ) -> Answer {
         self.join(port, key, peer, None);
         let offer = self.offer(key).ok_or(Code::InvalidState)?;
-        tell(port, peer, &Control::Request { of_peers: false, offer, from, to });
+        tell(port, peer, &Control::Request { peers: None, offer, from, to });
         if port.endpoint().peer_failure(peer).is_some() {
             return Err(Code::NotReachable);
         }
@@ -230,25 +229,19 @@ impl State {
     ) -> Answer {
         self.request(key)?;
         if let Some(vi) = self.vis.get_mut(key) {
-            vi.request = Request::Peers { local, remote, until, told: None, answer: None };
+            vi.request = Request::Peers { local, remote, until, answer: None };
         }
         Ok(())
     }
 
     /// Sends the own request to an endpoint where the other side may be.
-    pub fn tell_peer(&mut self, port: &Port, key: Key, peer: PeerId) {
+    pub fn tell_peer(&mut self, port: &Port, key: Key, peer: PeerId, turn: Turn) {
         let Some(offer) = self.offer(key) else { return };
-        let Some(vi) = self.vis.get_mut(key) else { return };
-        let Request::Peers { local, remote, told, answer: None, .. } = &mut vi.request else {
-            return;
-        };
-        if told.replace(peer) == Some(peer) {
-            return;
-        }
+        let Some(vi) = self.vis.get(key) else { return };
+        let Request::Peers { local, remote, answer: None, .. } = &vi.request else { return };
         let (from, to) = (local.clone(), remote.clone());
-        let offer_of = vi.connection.as_ref().and_then(|of| of.offer);
-        self.join(port, key, peer, offer_of);
-        tell(port, peer, &Control::Request { of_peers: true, offer, from, to });
+        self.join(port, key, peer, None);
+        tell(port, peer, &Control::Request { peers: Some(turn), offer, from, to });
     }
 
     /// Returns the result of requests that meet. `None` while they have not, and time is left.
@@ -281,6 +274,7 @@ impl State {
     /// Ends the connection, or the request for one, and flushes both queues.
     pub fn disconnect(&mut self, port: &Port, key: Key) {
         let Some(vi) = self.vis.get_mut(key) else { return };
+        self.changes += 1;
         vi.request = Request::None;
         let phase = vi.phase;
         match phase {
@@ -309,12 +303,13 @@ impl State {
             );
             return;
         };
+        self.changes += 1;
         match message {
-            Control::Request { of_peers: false, offer, from, to } => {
+            Control::Request { peers: None, offer, from, to } => {
                 self.called(port, source, offer, from, &to);
             }
-            Control::Request { of_peers: true, offer, from, to } => {
-                self.met(port, source, offer, &from, &to);
+            Control::Request { peers: Some(turn), offer, from, to } => {
+                self.met(port, source, (turn, offer), &from, &to);
             }
             Control::Accept { to, offer } => self.accepted(port, source, to, offer),
             Control::Refuse { to, no_match } => {
@@ -379,7 +374,7 @@ impl State {
         &mut self,
         port: &Port,
         source: PeerId,
-        offer: Offer,
+        (turn, offer): (Turn, Offer),
         from: &NetAddress,
         to: &NetAddress,
     ) {
@@ -396,7 +391,10 @@ impl State {
             local == to && remote == from && in_time && !is_self
         };
         let Some(key) = self.vis.keys().into_iter().find(|key| fits(self, key)) else { return };
-        self.tell_peer(port, key, source);
+        // An earlier request of this side may have come before that of the other one was made.
+        if turn == Turn::First {
+            self.tell_peer(port, key, source, Turn::Reply);
+        }
         self.join(port, key, source, Some(offer));
         let Some(vi) = self.vis.get_mut(key) else { return };
         let agreed = agree(vi, &offer);
@@ -426,17 +424,16 @@ impl State {
                 self.break_off(port, key, None, Some(Fault::ConnLost));
                 continue;
             }
-            match &mut vi.request {
-                Request::Waits(answer @ None) => *answer = Some(Err(Code::Timeout)),
-                // It may request again.
-                Request::Peers { told, answer: None, .. } => *told = None,
-                _ => {}
+            // It may request again.
+            if let Request::Waits(answer @ None) = &mut vi.request {
+                *answer = Some(Err(Code::Timeout));
             }
         }
     }
 
     /// A peer has failed: its connections are lost, and its requests are gone.
     pub(super) fn peer_failed(&mut self, port: &Port, peer: PeerId) {
+        self.changes += 1;
         for key in self.callers.keys() {
             let Some(caller) = self.callers.get_mut(key) else { continue };
             caller.gone |= caller.peer == peer;
@@ -449,11 +446,9 @@ impl State {
                 self.break_off(port, key, None, Some(Fault::ConnLost));
                 continue;
             }
-            match &mut vi.request {
-                Request::Waits(answer @ None) => *answer = Some(Err(Code::NotReachable)),
-                // The other side may come again, in another process.
-                Request::Peers { told, .. } => *told = None,
-                _ => {}
+            // The other side may come again, in another process.
+            if let Request::Waits(answer @ None) = &mut vi.request {
+                *answer = Some(Err(Code::NotReachable));
             }
         }
     }

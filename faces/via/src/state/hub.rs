@@ -1,6 +1,7 @@
 //! The client of the port.
 
 use super::State;
+use crate::wire;
 use std::cell::RefCell;
 use std::rc::Rc;
 use weft::port::{Arrived, Client, Port};
@@ -15,12 +16,27 @@ pub struct Hub {
 impl Client for Hub {
     #[inline]
     fn arrived(self: Rc<Self>, port: &Port, message: Arrived) {
+        if wire::ends(message.number) {
+            self.reap(port);
+        }
         self.state.borrow_mut().arrived(port, &message);
         port.release(message);
     }
 
     fn failed(self: Rc<Self>, port: &Port, peer: PeerId, failure: PeerFailure) {
         log::debug!("{}: {failure:?}", port.endpoint().describe(peer));
+        self.reap(port);
         self.state.borrow_mut().peer_failed(port, peer);
+    }
+}
+
+impl Hub {
+    /// Handles operations that have ended. They come before the end of their connection: its
+    /// message may be behind what they sent.
+    #[inline]
+    pub fn reap(&self, port: &Port) {
+        while let Some(done) = port.endpoint().poll_completion() {
+            self.state.borrow_mut().ended(port, done.context, done.op, done.error);
+        }
     }
 }

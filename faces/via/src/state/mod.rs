@@ -106,6 +106,8 @@ pub struct State {
     blocked: Vec<Key>,
     /// Number of the latest waiter.
     waiter: u64,
+    /// Number of changes for which a thread may wait.
+    pub changes: u64,
     /// True if the program has opened the name service.
     pub names: Option<crate::names::Service>,
 }
@@ -129,6 +131,7 @@ impl State {
             ways: Table::new(CONNECTIONS, turn),
             blocked: Vec::new(),
             waiter: 0,
+            changes: 0,
             names: None,
         }
     }
@@ -215,6 +218,7 @@ impl State {
     /// Removes a virtual interface, its entries in completion queues, and calls about it.
     fn forget_vi(&mut self, key: Key) {
         let Some(vi) = self.vis.remove(key) else { return };
+        self.changes += 1;
         for queue in [vi.send.cq, vi.recv.cq].into_iter().flatten() {
             if let Some(queue) = self.queues.get_mut(queue) {
                 queue.users -= 1;
@@ -246,6 +250,7 @@ impl State {
             return Err(Code::ErrorResource);
         }
         self.queues.remove(key);
+        self.changes += 1;
         self.upcalls.retain(|call| !matches!(call, Upcall::Queue(_, of, ..) if *of == key));
         Ok(())
     }

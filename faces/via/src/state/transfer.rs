@@ -355,6 +355,7 @@ impl State {
             queue.done += 1;
         }
         queue.started = queue.started.max(index + 1);
+        self.changes += 1;
         self.failed(port, key, status::PROTECTION);
     }
 

@@ -52,8 +52,6 @@ pub enum Request {
         remote: NetAddress,
         /// The end of its time.
         until: Option<Instant>,
-        /// The endpoint that the own request went to.
-        told: Option<PeerId>,
         /// The result.
         answer: Option<Answer>,
     },

@@ -83,8 +83,11 @@ pub struct Open {
     pub(super) leader: Leader,
     /// Threads that wait for the leader's progress.
     pub(super) followers: u32,
-    /// Number of calls of the program.
+    /// Number of changes of the state of which threads that wait were told.
+    told: u64,
+    /// Number of calls of the program, and of rounds of progress in them.
     pub(super) calls: u64,
+    pub(super) rounds: u64,
     /// True while the thread that serves the interface sleeps until a leader of the program ends.
     pub(super) stands_by: bool,
 }
@@ -138,9 +141,7 @@ impl Open {
     /// Handles operations that have ended, and sends that waited for room.
     #[inline]
     pub(super) fn reap(&self) {
-        while let Some(done) = self.endpoint().poll_completion() {
-            self.state().ended(&self.port, done.context, done.op, done.error);
-        }
+        self.hub.reap(&self.port);
         let mut state = self.state();
         if state.is_blocked() {
             state.retry(&self.port);
@@ -290,7 +291,7 @@ pub struct Inside {
     /// Always there, but for the time of a sleep.
     pub(super) guard: Option<MutexGuard<'static, Option<Open>>>,
     /// True if this is the thread that serves the interface.
-    is_service: bool,
+    pub(super) is_service: bool,
     _mark: Mark,
 }
 
@@ -321,26 +322,27 @@ impl Inside {
     }
 
     /// Gives the lock back.
-    pub(super) fn unlock(&mut self) {
+    pub fn unlock(&mut self) {
+        self.tell();
+        self.guard = None;
+    }
+
+    /// Gives the lock back for the sleep of this thread, which leads from now on.
+    pub(super) fn unlock_to_sleep(&mut self) {
+        self.tell();
+        self.find().into_iter().for_each(|open| open.leader = Leader::Program { asleep: true });
         self.guard = None;
     }
 
     /// Takes the lock again. False if the interface was closed meanwhile.
-    pub(super) fn lock(&mut self) -> bool {
+    pub fn lock(&mut self) -> bool {
         self.guard = Some(self.slot.lock());
         self.find().is_some()
     }
 
-    /// Wakes all threads that wait: what they wait for may have changed.
-    pub fn tell_all(&mut self) {
-        let slot = self.slot;
-        let Some(open) = self.find() else { return };
-        open.bells.leader.ring();
-        slot.changed.notify_all();
-    }
-
     /// Waits for the leader's progress.
     pub(super) fn follow(&mut self, limit: Duration) -> bool {
+        self.tell();
         if let Some(guard) = self.guard.take() {
             let waited = self.slot.changed.wait_timeout(guard, limit);
             self.guard = Some(waited.unwrap_or_else(PoisonError::into_inner).0);
@@ -357,21 +359,37 @@ impl Inside {
     }
 }
 
-impl Drop for Inside {
+impl Inside {
+    /// Tells other threads of changes, before the lock is given back.
     #[inline]
-    fn drop(&mut self) {
-        let is_service = self.is_service;
+    fn tell(&mut self) {
+        let (is_service, slot) = (self.is_service, self.slot);
         let Some(open) = self.find() else { return };
+        let (changes, calls_due) = {
+            let state = open.hub.state.borrow();
+            (state.changes, !state.upcalls.is_empty())
+        };
+        let changed = std::mem::replace(&mut open.told, changes) != changes;
         if open.leader == (Leader::Program { asleep: true }) {
             // An operation that this call began may need the sleeper earlier.
             open.endpoint().finish_wait();
-            if !open.endpoint().prepare_wait() {
+            if changed || !open.endpoint().prepare_wait() {
                 open.bells.leader.ring();
             }
         }
-        if !is_service && !open.hub.state.borrow().upcalls.is_empty() {
+        if changed && open.followers > 0 {
+            slot.changed.notify_all();
+        }
+        if !is_service && calls_due {
             open.bells.service.ring();
         }
+    }
+}
+
+impl Drop for Inside {
+    #[inline]
+    fn drop(&mut self) {
+        self.tell();
     }
 }
 
@@ -453,7 +471,9 @@ pub fn open(make: impl FnOnce() -> Answer<Parts>) -> Answer<u64> {
             bells: Arc::clone(&bells),
             leader: Leader::Nobody,
             followers: 0,
+            told: 0,
             calls: 0,
+            rounds: 0,
             stands_by: false,
         });
         if !service::start(slot, generation, bells) {

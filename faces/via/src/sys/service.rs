@@ -29,21 +29,15 @@ impl Inside {
     /// `VIP_INVALID_PARAMETER`: the interface was closed meanwhile.
     #[inline]
     pub fn progress(&mut self) -> Answer<bool> {
-        let slot = self.slot();
+        let is_service = self.is_service;
         let open = self.open()?;
         open.relieve();
+        open.rounds += u64::from(!is_service);
         let asleep = open.leader == Leader::Program { asleep: true };
         if asleep {
             open.endpoint().finish_wait();
         }
-        let did = open.round();
-        if did && asleep {
-            open.bells.leader.ring();
-        }
-        if did && open.followers > 0 {
-            slot.changed.notify_all();
-        }
-        Ok(did)
+        Ok(open.round())
     }
 
     /// Makes progress until `look` finds something.
@@ -89,10 +83,9 @@ impl Inside {
         if did || !open.endpoint().prepare_wait() {
             return self.end_lead(false);
         }
-        open.leader = Leader::Program { asleep: true };
         let bells = Arc::clone(&open.bells);
         let fd = open.endpoint().wait_fd().map_or(-1, |fd| fd.as_raw_fd());
-        self.unlock();
+        self.unlock_to_sleep();
         bell::wait(&[fd, bells.leader.fd()], left);
         bells.leader.hush();
         self.lock() && self.end_lead(true)
@@ -158,7 +151,7 @@ fn without_signals<T>(start: impl FnOnce() -> T) -> T {
 }
 
 fn serve(slot: &'static Slot, generation: u32, bells: &Bells) {
-    let mut seen = 0;
+    let mut seen = (0, 0);
     loop {
         let Some(mut inside) = gate::serve(slot, generation) else { return };
         if let Some(call) = inside.next_upcall() {
@@ -193,14 +186,17 @@ impl Inside {
     }
 
     /// Chooses the next sleep of the thread; makes progress first, if nobody else does.
-    fn choose(&mut self, seen: &mut u64) -> Nap {
+    fn choose(&mut self, seen: &mut (u64, u64)) -> Nap {
         let Some(open) = self.find() else { return Nap::None };
-        let called = std::mem::replace(seen, open.calls) != open.calls;
+        let before = std::mem::replace(seen, (open.calls, open.rounds));
+        let (called, progressed) = (before.0 != open.calls, before.1 != open.rounds);
         if matches!(open.leader, Leader::Program { .. }) {
             open.stands_by = !called;
             return Nap::Bell(called.then_some(TICK));
         }
         if called && !open.state().has_handlers() {
+            // A program may call without making progress.
+            let _closed = (!progressed).then(|| self.progress());
             return Nap::Bell(Some(TICK));
         }
         if self.progress().unwrap_or(true) {

@@ -8,7 +8,7 @@ use crate::sys::abi::{self, address, call, handle, number, offer, offer_address,
 use crate::sys::abi::{until_some, Handle, RawAddress};
 use crate::sys::gate::{enter, Inside};
 use crate::table::Key;
-use crate::wire::Offer;
+use crate::wire::{Offer, Turn};
 use std::ffi::c_ulong;
 use std::time::Instant;
 use weft::PeerId;
@@ -148,6 +148,7 @@ pub unsafe extern "C" fn VipConnectRequest(
         let (from, to) = unsafe { (address(local, own)?, address(remote, own)?) };
         let until = until_some(time)?;
         open.state().request(key)?;
+        inside.progress()?;
         let asked = seek(&mut inside, &to, until).and_then(|peer| {
             let open = inside.open()?;
             open.state().ask(&open.port, key, peer, (from, to))
@@ -205,7 +206,7 @@ pub unsafe extern "C" fn VipConnectPeerRequest(
         match seek(&mut inside, &to, until) {
             Ok(peer) => {
                 let open = inside.open()?;
-                open.state().tell_peer(&open.port, key, peer);
+                open.state().tell_peer(&open.port, key, peer, Turn::First);
                 Ok(())
             }
             // It has not come yet, and will find this one.
@@ -270,10 +271,9 @@ pub extern "C" fn VipDisconnect(vi: Handle) -> Code {
         if open.state().vis.get(key).is_none() {
             return Err(Code::InvalidParameter);
         }
+        open.hub.reap(&open.port);
         open.state().disconnect(&open.port, key);
         open.go_for(key);
-        // A thread that waits for the connection learns of it.
-        inside.tell_all();
         Ok(())
     })
 }

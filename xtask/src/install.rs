@@ -5,7 +5,7 @@ use crate::run::{cargo, output_of, succeeds, Outcome};
 use crate::{commit, documents, manual};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitStatus};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Names of all installed files, below the prefix; folders that were made for them end with `/`.
@@ -146,7 +146,7 @@ pub fn built(package: &str, file: &str, debug: bool) -> Result<PathBuf, String> 
 /// Builds and installs. `false` if the build failed and printed its errors.
 pub fn install(options: &Options) -> Result<bool, String> {
     let mut build = vec!["build", "-p", "weft-cli", "-p", "weftd", "-p", "weft-ofi"];
-    build.extend(["-p", "weft-capi"]);
+    build.extend(["-p", "weft-capi", "-p", "weft-via"]);
     if !options.debug {
         build.extend(["--profile", "dist"]);
     }
@@ -178,6 +178,7 @@ pub fn install(options: &Options) -> Result<bool, String> {
         let text = text.replace("@PREFIX@", &prefix).replace("@VERSION@", VERSION);
         to.write(&format!("lib/pkgconfig/{name}"), &text)?;
     }
+    install_via(&built, &prefix, &mut to)?;
     let unit = read(&source.join("dist/weftd.service"))?;
     to.write("lib/systemd/system/weftd.service", &unit.replace("/usr/local", &prefix))?;
     to.copy(&source.join("dist/weft.sysusers.conf"), SYSUSERS)?;
@@ -200,9 +201,11 @@ pub fn install(options: &Options) -> Result<bool, String> {
     }
     to.copy(&capi.join("examples/check.h"), "share/weft/examples/check.h")?;
     pages(&built.join("weft"), &mut to)?;
-    let header = read(&capi.join("include/weft.h"))?;
-    for (name, text) in manual::of_header(&header) {
-        to.write(&format!("share/man/{name}"), &text)?;
+    for header in [&manual::WEFT, &manual::VIPL] {
+        let text = read(&source.join(header.path))?;
+        for (name, text) in manual::of_header(header, &text) {
+            to.write(&format!("share/man/{name}"), &text)?;
+        }
     }
     let help = output_of(Command::new(built.join("weftd")).arg("--help"));
     let help = help.ok_or("`weftd --help` failed")?;
@@ -210,6 +213,22 @@ pub fn install(options: &Options) -> Result<bool, String> {
     to.finish()?;
     println!("{}", make_user(options));
     Ok(true)
+}
+
+/// Installs the library of virtual interfaces, its header and its example.
+fn install_via(built: &Path, prefix: &str, to: &mut Install) -> Result<(), String> {
+    let via = crate::root().join("faces/via");
+    to.copy(&built.join("libweft_via.so"), &format!("lib/libvipl.so.{VERSION}"))?;
+    to.link("lib/libvipl.so.0", &format!("libvipl.so.{VERSION}"))?;
+    to.link("lib/libvipl.so", "libvipl.so.0")?;
+    to.copy(&via.join("include/vipl.h"), "include/vipl.h")?;
+    let text = read(&via.join("vipl.pc.in"))?;
+    let text = text.replace("@PREFIX@", prefix).replace("@VERSION@", VERSION);
+    to.write("lib/pkgconfig/vipl.pc", &text)?;
+    for name in ["hello.c", "check.h"] {
+        to.copy(&via.join("examples").join(name), &format!("share/weft/examples/via/{name}"))?;
+    }
+    Ok(())
 }
 
 /// Makes the agent's user in an installation of the system; returns a description for people. In a
@@ -322,12 +341,14 @@ pub fn suite() -> Outcome {
         check(&format!("{name} in C"), c_program(&prefix, "weft", name, *ranks));
     }
     check("a program with the static library", c_program(&prefix, "weft-static", "collective", 3));
+    check("hello over virtual interfaces", via_program(&prefix));
     check("the guide to C", prefix.join("share/doc/weft/guide/c.md").is_file());
     let page = |name: &str| read(&prefix.join("share/man").join(name)).unwrap_or_default();
     let command = page("man1/weft-run.1");
     check("a manual page", command.starts_with(".ie") && command.contains("\\-\\-hosts"));
     check("a page of the agent", page("man8/weftd.8").contains("\\-\\-seats"));
     check("a page of a C function", page("man3/weft_send.3").contains("int weft_send("));
+    check("a page of vipl.h", page("man3/VipOpenNic.3").contains("VIP_RETURN VipOpenNic("));
     let bash = prefix.join("share/bash-completion/completions/weft");
     check("completions", said(Path::new("bash"), &["-n", &bash.display().to_string()]).is_some());
     check("removed", uninstall(&prefix).is_ok());
@@ -366,26 +387,43 @@ fn c_programs() -> Option<&'static [(&'static str, u32)]> {
     names.iter().eq(EXAMPLES.iter().map(|(name, _)| name)).then_some(EXAMPLES)
 }
 
-/// Compiles an example with the options of pkg-config, and runs it.
-fn c_program(prefix: &Path, library: &str, name: &str, ranks: u32) -> bool {
+/// Compiles an example with the options of pkg-config; returns the program.
+fn c_compile(prefix: &Path, library: &str, name: &str) -> Option<PathBuf> {
     let mut config = Command::new("pkg-config");
     config.args(["--cflags", "--libs", library]);
     config.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"));
-    let flags = output_of(&mut config).and_then(|line| shlex::split(&line));
-    let Some(flags) = flags else { return false };
+    let flags = output_of(&mut config).and_then(|line| shlex::split(&line))?;
     let source = prefix.join(format!("share/weft/examples/{name}.c"));
-    let program = prefix.join(name);
+    let program = prefix.join("example");
     let mut cc = Command::new("cc");
     cc.arg("-o").arg(&program).arg(source).args(flags);
-    let compiled = succeeds(&mut cc);
+    succeeds(&mut cc).then_some(program)
+}
+
+/// Compiles the example of virtual interfaces, and runs its two sides.
+fn via_program(prefix: &Path) -> bool {
+    let Some(program) = c_compile(prefix, "vipl", "via/hello") else { return false };
+    let of = |words: &[&str]| {
+        let mut side = Command::new(&program);
+        side.args(words).env("WEFT_KEY", format!("{:064x}", std::process::id())).spawn()
+    };
+    let sides = [of(&["server"]), of(&["client", "localhost"])];
+    let ran = sides.map(|side| side.and_then(|mut side| side.wait()));
+    let _ = fs::remove_file(&program);
+    ran.iter().all(|ran| ran.as_ref().is_ok_and(ExitStatus::success))
+}
+
+/// Compiles an example, and runs it.
+fn c_program(prefix: &Path, library: &str, name: &str, ranks: u32) -> bool {
+    let Some(program) = c_compile(prefix, library, name) else { return false };
     let mut run = Command::new(prefix.join("bin/weft"));
     run.args(["run", "-n", &ranks.to_string()]).arg(&program).env("WEFT_WARN_AFTER_MS", "50");
     if name == "watchdog" {
         run.env("WEFT_RECEIPT", "watchdog");
     }
-    let ran = ranks == 0 || compiled && succeeds(&mut run);
+    let ran = ranks == 0 || succeeds(&mut run);
     let _ = fs::remove_file(&program);
-    compiled && ran
+    ran
 }
 
 #[cfg(test)]

@@ -1,10 +1,37 @@
-//! Generated manual pages: of the C functions from the comments of `weft.h`, of the agent from its
-//! own help.
+//! Generated manual pages: of the C functions from the comments of their headers, of the agent from
+//! its own help.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// A header of the C interfaces.
+pub struct Header {
+    /// Its path in the repository.
+    pub path: &'static str,
+    /// Its name in programs.
+    name: &'static str,
+    /// The start of the names of its functions.
+    prefix: &'static str,
+    about: &'static str,
+}
+
+/// The interface of weft itself.
+pub const WEFT: Header = Header {
+    path: "faces/capi/include/weft.h",
+    name: "weft.h",
+    prefix: "weft_",
+    about: "message passing over plain Ethernet and shared memory",
+};
+
+/// The Virtual Interface Architecture.
+pub const VIPL: Header = Header {
+    path: "faces/via/include/vipl.h",
+    name: "vipl.h",
+    prefix: "Vip",
+    about: "the Virtual Interface Architecture over weft",
+};
 
 /// Functions of a header that one comment describes.
 struct Entry<'a> {
@@ -20,25 +47,25 @@ fn text_of(comment: &str) -> String {
 }
 
 /// Returns the names of the declared functions.
-fn names_of(prototypes: &str) -> Vec<&str> {
+fn names_of<'a>(prefix: &str, prototypes: &'a str) -> Vec<&'a str> {
     let of = |part: &'_ str| -> Option<usize> {
         part.rfind(|c: char| !c.is_ascii_alphanumeric() && c != '_').map(|at| at + 1)
     };
     let heads = prototypes.split(';').filter_map(|declaration| declaration.split_once('('));
     heads
         .filter_map(|(head, _)| of(head).map(|at| &head[at..]))
-        .filter(|name| name.starts_with("weft_"))
+        .filter(|name| name.starts_with(prefix))
         .collect()
 }
 
 /// Returns the described functions of a header, in its order.
-fn entries(header: &str) -> Vec<Entry<'_>> {
+fn entries<'a>(prefix: &str, header: &'a str) -> Vec<Entry<'a>> {
     let comments = header.split("/*").skip(1).filter_map(|part| part.split_once("*/"));
     comments
         .filter_map(|(comment, code)| {
             let prototypes = code.split("\n#").next().unwrap_or(code).trim();
             let declares = !prototypes.starts_with("typedef") && prototypes.contains('(');
-            let names = if declares { names_of(prototypes) } else { Vec::new() };
+            let names = if declares { names_of(prefix, prototypes) } else { Vec::new() };
             (!names.is_empty()).then(|| Entry { comment: text_of(comment), prototypes, names })
         })
         .collect()
@@ -122,24 +149,24 @@ fn first_sentence(comment: &str) -> String {
     flat[..end].trim_end_matches('.').to_owned()
 }
 
-/// Makes pages of section 3 for the functions of `weft.h`, and `weft.h.7`, by the names of their
-/// files.
-pub fn of_header(header: &str) -> BTreeMap<String, String> {
+/// Makes pages of section 3 for the functions of a header, and one of section 7 for the header, by
+/// the names of their files.
+pub fn of_header(of: &Header, header: &str) -> BTreeMap<String, String> {
     let mut pages = BTreeMap::new();
     let mut all: Vec<&str> = Vec::new();
     let mut before = None;
-    for entry in entries(header) {
+    for entry in entries(of.prefix, header) {
         let Entry { comment, prototypes, names } = entry;
         let about = format!("{} - {}", names.join(", "), first_sentence(&comment));
-        let synopsis = format!("#include <weft.h>\n\n{prototypes}\n");
+        let synopsis = format!("#include <{}>\n\n{prototypes}\n", of.name);
         let (first, others) = (names[0], &names[1..]);
         // A comment may compare its functions with those above.
         let above = before.replace(first).map_or(String::new(), |name| format!("{name}(3);\n"));
-        let rules = "weft.h(7) has the codes that functions return, and their rules.\n";
+        let rules = format!("{}(7) has the codes of functions, and their rules.\n", of.name);
         let parts = [
             ("SYNOPSIS", verbatim(&synopsis)),
             ("DESCRIPTION", roff(&comment)),
-            ("SEE ALSO", above + rules),
+            ("SEE ALSO", above + &rules),
         ];
         pages.insert(format!("man3/{first}.3"), page(first, 3, &about, &parts));
         for name in others {
@@ -153,10 +180,13 @@ pub fn of_header(header: &str) -> BTreeMap<String, String> {
     let mut parts = vec![("DESCRIPTION", roff(&text_of(preface)))];
     parts.extend(sections.iter().map(|(heading, text)| (heading.as_str(), text.clone())));
     parts.push(("TYPES", types(header)));
-    parts.push(("CODES", verbatim(&codes(header))));
+    let codes = codes(header);
+    if !codes.is_empty() {
+        parts.push(("CODES", verbatim(&codes)));
+    }
     parts.push(("FUNCTIONS", verbatim(&functions)));
-    let about = "weft.h - message passing over plain Ethernet and shared memory";
-    pages.insert("man7/weft.h.7".into(), page("weft.h", 7, about, &parts));
+    let about = format!("{} - {}", of.name, of.about);
+    pages.insert(format!("man7/{}.7", of.name), page(of.name, 7, &about, &parts));
     pages
 }
 
@@ -193,7 +223,7 @@ mod tests {
 
     #[test]
     fn of_header__a_page_for_each_function() {
-        let pages = of_header(HEADER);
+        let pages = of_header(&WEFT, HEADER);
         let names: Vec<&str> = pages.keys().map(String::as_str).collect();
         let wanted =
             ["man3/weft_name.3", "man3/weft_send.3", "man3/weft_try_send.3", "man7/weft.h.7"];
@@ -214,15 +244,16 @@ mod tests {
 
     #[test]
     fn of_header__the_library_s_own_functions_all_have_one() {
-        let header = crate::root().join("faces/capi/include/weft.h");
-        let header = std::fs::read_to_string(header).unwrap();
-        let pages = of_header(&header);
-        for line in header.lines().filter(|line| !line.starts_with([' ', '/', '*', '#'])) {
-            for name in names_of(line) {
-                if line.starts_with("typedef") {
-                    continue;
+        for of in [&WEFT, &VIPL] {
+            let header = std::fs::read_to_string(crate::root().join(of.path)).unwrap();
+            let pages = of_header(of, &header);
+            for line in header.lines().filter(|line| !line.starts_with([' ', '/', '*', '#'])) {
+                for name in names_of(of.prefix, line) {
+                    if line.starts_with("typedef") {
+                        continue;
+                    }
+                    assert!(pages.contains_key(&format!("man3/{name}.3")), "no page for {name}");
                 }
-                assert!(pages.contains_key(&format!("man3/{name}.3")), "no page for {name}");
             }
         }
     }

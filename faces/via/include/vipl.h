@@ -1,11 +1,12 @@
 /*
  * vipl.h: the interface of the Virtual Interface Architecture, version 1.0, over weft.
  *
- * Link with -lvipl. The guide is docs/guide/via.md. Every function but those whose names end in
- * "Wait" and VipConnectRequest returns without waiting for another process, and every function may
- * be called by several threads at once. A handle that is none, or whose object is gone, is refused
- * with VIP_INVALID_PARAMETER. A call in a signal handler that has interrupted another call, and a
- * call in a child made by fork, are refused with VIP_ERROR_RESOURCE.
+ * Compile with `pkg-config --cflags --libs vipl`; the guide is docs/guide/via.md. Functions whose
+ * names end in "Wait", VipConnectRequest and VipConnectAccept wait for other processes, without use
+ * of a processor. Every function may be called by several threads at once. A handle that is none,
+ * or whose object is gone, is refused with VIP_INVALID_PARAMETER. A call in a signal handler that
+ * has interrupted another call, and a call in a child made by fork, are refused with
+ * VIP_ERROR_RESOURCE.
  */
 #ifndef WEFT_VIPL_H
 #define WEFT_VIPL_H
@@ -266,103 +267,209 @@ typedef struct {
 } VIP_AUTODISCOVERY_LIST;
 
 /*
- * Network interfaces. A name is VINICn, nicn, /dev/clanvin or /dev/vian, the n-th interface of the
- * host from 0, or /dev/via_NAME or NAME. Devices named clanvi have no protection tags: tags are
- * ignored there, as cLAN's were.
+ * Opens a network interface. The name is VINICn, nicn, /dev/clanvin or /dev/vian, the n-th
+ * interface of the host from 0, or /dev/via_NAME or NAME. Devices named clanvi have no protection
+ * tags: tags are ignored there, as cLAN's were.
+ *
+ * VIP_INVALID_PARAMETER: there is no such interface; VIP_ERROR_RESOURCE: no link opens, which the
+ * log explains.
  */
 VIP_RETURN VipOpenNic(const VIP_CHAR *DeviceName, VIP_NIC_HANDLE *NicHandle);
-/* Closes an interface, with all its objects: connections end, and memory is registered no more. */
+
+/*
+ * Closes a network interface, with all its objects: connections end, and its memory is registered
+ * no more.
+ */
 VIP_RETURN VipCloseNic(VIP_NIC_HANDLE NicHandle);
+
+/* Stores the attributes of a network interface. */
 VIP_RETURN VipQueryNic(VIP_NIC_HANDLE NicHandle, VIP_NIC_ATTRIBUTES *NicAttribs);
+
 /* Sets the handler of asynchronous errors. NULL is the default one, which logs them. */
 VIP_RETURN VipErrorCallback(VIP_NIC_HANDLE NicHandle, VIP_PVOID Context,
                             VIP_ERROR_HANDLER ErrorHandler);
-/* Types other than VIP_SMI_AUTODISCOVERY give VIP_ERROR_NOT_SUPPORTED. */
+
+/*
+ * Searches for hosts (VIP_SMI_AUTODISCOVERY): this one, and those of the file of names. Other types
+ * give VIP_ERROR_NOT_SUPPORTED.
+ */
 VIP_RETURN VipQuerySystemManagementInfo(VIP_NIC_HANDLE NicHandle, VIP_ULONG InfoType,
                                         VIP_PVOID SysManInfo);
 
-/* Virtual interfaces. */
+/*
+ * Makes a virtual interface. The completion queues may be NULL.
+ *
+ * VIP_INVALID_RELIABILITY_LEVEL: not one level; VIP_INVALID_MTU: not from 1 to MaxTransferSize of
+ * the network interface; VIP_INVALID_QOS: not NULL; VIP_INVALID_PTAG: no tag of it;
+ * VIP_INVALID_RDMAREAD: reads need a reliable level; VIP_ERROR_RESOURCE: too many.
+ */
 VIP_RETURN VipCreateVi(VIP_NIC_HANDLE NicHandle, const VIP_VI_ATTRIBUTES *ViAttribs,
                        VIP_CQ_HANDLE SendCQHandle, VIP_CQ_HANDLE RecvCQHandle,
                        VIP_VI_HANDLE *ViHandle);
-/* VIP_INVALID_STATE: it is connected; VIP_ERROR_RESOURCE: descriptors are in its queues. */
+
+/*
+ * Ends a virtual interface. VIP_INVALID_STATE: it is connected, or about to be; VIP_ERROR_RESOURCE:
+ * descriptors are in its queues.
+ */
 VIP_RETURN VipDestroyVi(VIP_VI_HANDLE ViHandle);
-/* VIP_INVALID_STATE: it is not idle. */
+
+/* Changes the attributes of a virtual interface. VIP_INVALID_STATE: it is not idle. */
 VIP_RETURN VipSetViAttributes(VIP_VI_HANDLE ViHandle, const VIP_VI_ATTRIBUTES *ViAttribs);
+
+/* Stores state and attributes of a virtual interface. Any of the places may be NULL. */
 VIP_RETURN VipQueryVi(VIP_VI_HANDLE ViHandle, VIP_VI_STATE *State, VIP_VI_ATTRIBUTES *ViAttribs,
                       VIP_BOOLEAN *ViSendQEmpty, VIP_BOOLEAN *ViRecvQEmpty);
 
-/* Protection tags and memory. Memory stays there until it is deregistered. */
+/*
+ * Makes or ends a protection tag. VIP_ERROR_RESOURCE: there are too many, or a virtual interface or
+ * memory has it.
+ */
 VIP_RETURN VipCreatePtag(VIP_NIC_HANDLE NicHandle, VIP_PROTECTION_HANDLE *ProtectionTag);
 VIP_RETURN VipDestroyPtag(VIP_NIC_HANDLE NicHandle, VIP_PROTECTION_HANDLE ProtectionTag);
+
+/*
+ * Registers memory. It stays there, and writable where anything is received or written to it, until
+ * it is deregistered. VIP_INVALID_PARAMETER: not all of it is mapped.
+ */
 VIP_RETURN VipRegisterMem(VIP_NIC_HANDLE NicHandle, VIP_PVOID VirtualAddress, VIP_ULONG Length,
                           const VIP_MEM_ATTRIBUTES *MemAttribs, VIP_MEM_HANDLE *MemoryHandle);
+
+/*
+ * Ends the registration of memory. Operations that use it are taken back: their descriptors fail
+ * with VIP_STATUS_PROTECTION_ERROR.
+ */
 VIP_RETURN VipDeregisterMem(VIP_NIC_HANDLE NicHandle, VIP_PVOID VirtualAddress,
                             VIP_MEM_HANDLE MemoryHandle);
+
+/* Changes or stores the attributes of registered memory. */
 VIP_RETURN VipSetMemAttributes(VIP_NIC_HANDLE NicHandle, VIP_PVOID Address,
                                VIP_MEM_HANDLE MemHandle, const VIP_MEM_ATTRIBUTES *MemAttribs);
 VIP_RETURN VipQueryMem(VIP_NIC_HANDLE NicHandle, VIP_PVOID Address, VIP_MEM_HANDLE MemHandle,
                        VIP_MEM_ATTRIBUTES *MemAttribs);
 
 /*
- * Descriptors. Posting gives VIP_INVALID_PARAMETER for one that is not aligned or not in registered
- * memory; all else is found when its turn comes, and is in its status.
- *
- * VIP_DESCRIPTOR_ERROR: the descriptor has failed or, if the pointer is NULL, the queue is empty.
+ * Posts a descriptor to a queue. VIP_INVALID_PARAMETER: it is not aligned, or not in registered
+ * memory; VIP_ERROR_RESOURCE: the queue is full. All else is found when its turn comes, and is in
+ * its status.
  */
 VIP_RETURN VipPostSend(VIP_VI_HANDLE ViHandle, VIP_DESCRIPTOR *DescriptorPtr,
                        VIP_MEM_HANDLE MemoryHandle);
 VIP_RETURN VipPostRecv(VIP_VI_HANDLE ViHandle, VIP_DESCRIPTOR *DescriptorPtr,
                        VIP_MEM_HANDLE MemoryHandle);
+
+/*
+ * Takes the first descriptor of a queue, if it is complete. VIP_NOT_DONE: it is not;
+ * VIP_DESCRIPTOR_ERROR: it has failed or, if the pointer is NULL, the queue is empty.
+ */
 VIP_RETURN VipSendDone(VIP_VI_HANDLE ViHandle, VIP_DESCRIPTOR **DescriptorPtr);
 VIP_RETURN VipRecvDone(VIP_VI_HANDLE ViHandle, VIP_DESCRIPTOR **DescriptorPtr);
-/* Queues with a completion queue take no Wait and no Notify: VIP_INVALID_PARAMETER. */
+
+/*
+ * Waits until the first descriptor of a queue is complete, and takes it. A queue that has a
+ * completion queue gives VIP_INVALID_PARAMETER.
+ */
 VIP_RETURN VipSendWait(VIP_VI_HANDLE ViHandle, VIP_ULONG TimeOut, VIP_DESCRIPTOR **DescriptorPtr);
 VIP_RETURN VipRecvWait(VIP_VI_HANDLE ViHandle, VIP_ULONG TimeOut, VIP_DESCRIPTOR **DescriptorPtr);
+
+/*
+ * Gives the next complete descriptor of a queue to a handler. A queue that has a completion queue
+ * gives VIP_INVALID_PARAMETER.
+ */
 VIP_RETURN VipSendNotify(VIP_VI_HANDLE ViHandle, VIP_PVOID Context, VIP_VI_HANDLER Handler);
 VIP_RETURN VipRecvNotify(VIP_VI_HANDLE ViHandle, VIP_PVOID Context, VIP_VI_HANDLER Handler);
 
-/* Completion queues. An entry that finds no room is lost: VIP_ERROR_VI_OVERRUN. */
+/*
+ * Makes a completion queue. An entry that finds no room later is lost, which is the asynchronous
+ * error VIP_ERROR_VI_OVERRUN.
+ */
 VIP_RETURN VipCreateCQ(VIP_NIC_HANDLE NicHandle, VIP_ULONG EntryCount, VIP_CQ_HANDLE *CQHandle);
+
+/* Ends a completion queue. VIP_ERROR_RESOURCE: a virtual interface uses it. */
 VIP_RETURN VipDestroyCQ(VIP_CQ_HANDLE CQHandle);
+
+/* Changes the number of entries. VIP_ERROR_RESOURCE: more are in it. */
 VIP_RETURN VipResizeCQ(VIP_CQ_HANDLE CQHandle, VIP_ULONG EntryCount);
+
+/*
+ * Takes the first entry of a completion queue: a virtual interface and one of its queues, whose
+ * first descriptor VipSendDone or VipRecvDone takes. VIP_NOT_DONE: there is none; the second
+ * function waits for one.
+ */
 VIP_RETURN VipCQDone(VIP_CQ_HANDLE CQHandle, VIP_VI_HANDLE *ViHandle, VIP_BOOLEAN *RecvQueue);
 VIP_RETURN VipCQWait(VIP_CQ_HANDLE CQHandle, VIP_ULONG TimeOut, VIP_VI_HANDLE *ViHandle,
                      VIP_BOOLEAN *RecvQueue);
+
+/* Gives the next entry of a completion queue to a handler. */
 VIP_RETURN VipCQNotify(VIP_CQ_HANDLE CQHandle, VIP_PVOID Context, VIP_CQ_HANDLER Handler);
 
 /*
- * Connections of a client and a server. Times are in milliseconds; 0 gives VIP_INVALID_PARAMETER.
- * RemoteAddr and RemoteViAttribs may be NULL.
+ * Waits for a request at an address of this network interface. RemoteAddr and RemoteViAttribs may
+ * be NULL. Times are in milliseconds; 0 gives VIP_INVALID_PARAMETER. VIP_ERROR_RESOURCE: another
+ * process waits there.
  */
 VIP_RETURN VipConnectWait(VIP_NIC_HANDLE NicHandle, const VIP_NET_ADDRESS *LocalAddr,
                           VIP_ULONG TimeOut, VIP_NET_ADDRESS *RemoteAddr,
                           VIP_VI_ATTRIBUTES *RemoteViAttribs, VIP_CONN_HANDLE *ConnHandle);
-/* If attributes differ, nothing is sent: the request can be accepted otherwise, or rejected. */
+
+/*
+ * Accepts a request, and waits until the other side has confirmed it. If level of reliability or
+ * maximum transfer size differ, nothing is sent: the request can be accepted by another virtual
+ * interface, or rejected. VIP_TIMEOUT: the other side has given up.
+ */
 VIP_RETURN VipConnectAccept(VIP_CONN_HANDLE ConnHandle, VIP_VI_HANDLE ViHandle);
+
+/* Rejects a request. */
 VIP_RETURN VipConnectReject(VIP_CONN_HANDLE ConnHandle);
-/* VIP_NO_MATCH: nobody waits at the address; VIP_NOT_REACHABLE: no way leads to the host. */
+
+/*
+ * Requests a connection with one who waits at an address, and waits for the answer. VIP_NO_MATCH:
+ * nobody waits there, and the program may try again; VIP_REJECT: the request was rejected;
+ * VIP_NOT_REACHABLE: no way leads to the host, or its process ends.
+ */
 VIP_RETURN VipConnectRequest(VIP_VI_HANDLE ViHandle, const VIP_NET_ADDRESS *LocalAddr,
                              const VIP_NET_ADDRESS *RemoteAddr, VIP_ULONG TimeOut,
                              VIP_VI_ATTRIBUTES *RemoteViAttribs);
 
-/* Connections of peers, which both request. */
+/*
+ * Requests a connection with one who requests it, too. VipConnectPeerDone and VipConnectPeerWait
+ * give the result.
+ */
 VIP_RETURN VipConnectPeerRequest(VIP_VI_HANDLE ViHandle, const VIP_NET_ADDRESS *LocalAddr,
                                  const VIP_NET_ADDRESS *RemoteAddr, VIP_ULONG TimeOut);
+
+/*
+ * Returns the result of requests that meet, or VIP_NOT_DONE; the second waits, until the time of
+ * the request is over. VIP_INVALID_STATE: there is no request.
+ */
 VIP_RETURN VipConnectPeerDone(VIP_VI_HANDLE ViHandle, VIP_VI_ATTRIBUTES *RemoteViAttribs);
 VIP_RETURN VipConnectPeerWait(VIP_VI_HANDLE ViHandle, VIP_VI_ATTRIBUTES *RemoteViAttribs);
 
-/* Ends a connection, or a request for one, and flushes both queues. The state is idle then. */
+/*
+ * Ends a connection, or a request for one, and flushes both queues. The state is idle then. The
+ * other side gets VIP_ERROR_CONN_LOST.
+ */
 VIP_RETURN VipDisconnect(VIP_VI_HANDLE ViHandle);
 
-/* Names. NSInitInfo is NULL, or the path of a file in the form of hosts(5). */
+/*
+ * Opens or closes the name service. NSInitInfo is NULL, or the path of a file in the form of
+ * hosts(5).
+ */
 VIP_RETURN VipNSInit(VIP_NIC_HANDLE NicHandle, const void *NSInitInfo);
+VIP_RETURN VipNSShutdown(VIP_NIC_HANDLE NicHandle);
+
+/*
+ * Stores an address of a host, without a discriminator: of the file, of the system's resolver, or
+ * of a name of the cluster. A host may have several, by index from 0.
+ */
 VIP_RETURN VipNSGetHostByName(VIP_NIC_HANDLE NicHandle, const VIP_CHAR *Name,
                               VIP_NET_ADDRESS *Address, VIP_ULONG NameIndex);
-/* VIP_ERROR_RESOURCE: the room is too short; the length that is needed is stored. */
+
+/*
+ * Stores the name of a host, and its length. VIP_ERROR_RESOURCE: the room is too short, and the
+ * length is stored.
+ */
 VIP_RETURN VipNSGetHostByAddr(VIP_NIC_HANDLE NicHandle, const VIP_NET_ADDRESS *Address,
                               VIP_CHAR *Name, VIP_ULONG *NameLen);
-VIP_RETURN VipNSShutdown(VIP_NIC_HANDLE NicHandle);
 
 #ifdef __cplusplus
 }

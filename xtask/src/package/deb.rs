@@ -50,7 +50,8 @@ const PACKAGES: [Package; 3] = [
         recommends: "pkg-config",
         description: &[
             "message passing over plain Ethernet and shared memory: C interface",
-            "The header weft.h, the static library, manual pages of the functions and examples.",
+            "The headers weft.h and vipl.h, the static library, manual pages of the functions and",
+            "examples.",
         ],
     },
 ];
@@ -58,9 +59,10 @@ const PACKAGES: [Package; 3] = [
 /// Returns the package to which a file of an installation belongs.
 fn owner_of(name: &str) -> &'static str {
     let development = ["include/", "lib/pkgconfig/", "share/man/man3/", "share/weft/examples/"];
+    let links = ["lib/libweft.so", "lib/libvipl.so"];
     let agent = ["bin/weftd", "lib/systemd/", "lib/sysusers.d/", "share/man/man8/"];
     let starts = |list: &[&str]| list.iter().any(|prefix| name.starts_with(prefix));
-    if starts(&development) || name.ends_with(".a") || name == "lib/libweft.so" {
+    if starts(&development) || name.ends_with(".a") || links.contains(&name) {
         "libweft-dev"
     } else if starts(&agent) || name.starts_with("share/man/man1/weftd") {
         "weft-agent"
@@ -174,6 +176,9 @@ mod tests {
             ("lib/libweft.so.0", "weft"),
             ("lib/libweft.so", "libweft-dev"),
             ("lib/libweft.a", "libweft-dev"),
+            ("lib/libvipl.so.0", "weft"),
+            ("lib/libvipl.so", "libweft-dev"),
+            ("include/vipl.h", "libweft-dev"),
             ("lib/systemd/system/weftd.service", "weft-agent"),
             ("share/man/man1/weft-run.1", "weft"),
             ("share/man/man8/weftd.8", "weft-agent"),

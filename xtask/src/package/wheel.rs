@@ -107,8 +107,11 @@ const LINKED: &str = "INPUT(libweft.so.0)\n";
 
 /// Returns true if a file of an installation goes into the wheel: an environment has no units, a
 /// static library would be most of the wheel, and programs load the library by its short name.
+/// Programs over virtual interfaces are compiled on hosts that have the Debian packages.
 fn belongs(name: &str) -> bool {
-    let left_out = name.ends_with(".a") || name.starts_with("lib/libweft.so.0.");
+    let left_out = name.ends_with(".a")
+        || name.starts_with("lib/libweft.so.0.")
+        || ["vipl", "examples/via/", "man3/Vip"].iter().any(|part| name.contains(part));
     !left_out && !name.contains("systemd") && !name.contains("sysusers")
 }
 

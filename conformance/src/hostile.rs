@@ -57,6 +57,20 @@ pub fn ether_frame(data: &[u8]) {
     assert!(!head.to_string().contains('\n'));
 }
 
+/// Tests a frame of MXoE in both dialects: the view never panics, and the header of an accepted
+/// frame encodes to bytes of the same meaning.
+pub fn mxoe_frame(data: &[u8]) {
+    use weft_mxoe::{Dialect, View};
+    for dialect in [Dialect::Compat, Dialect::Native] {
+        let Ok(view) = View::new_checked(dialect, data) else { continue };
+        let header = view.frame().encode(dialect).expect("parsed numbers fit");
+        assert!(header.len() + view.payload().len() <= data.len());
+        let again = [&header, view.payload()].concat();
+        assert_eq!(View::new_checked(dialect, &again).as_ref(), Ok(&view));
+        assert!(!view.to_string().contains('\n'));
+    }
+}
+
 /// Tests a message between a rank and its agent: decoding never panics, and each message has one
 /// encoding.
 pub fn agent_control(data: &[u8]) {

@@ -101,6 +101,26 @@ fn ether_frame__survives_hostile_bytes() {
 }
 
 #[test]
+fn mxoe_frame__survives_hostile_bytes() {
+    let codes = [3, 4, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45];
+    let frame = |code: u8| {
+        let mut bytes = vec![0; 80];
+        bytes[2] = code;
+        // The fields with one value only: lengths, the kind of an acknowledgement, refusals.
+        match code {
+            35 => (bytes[6], bytes[14]) = (16, 0x55),
+            36 => bytes[6] = 16,
+            40 => bytes[7] = 8,
+            44 | 45 => bytes[5] = 1,
+            _ => {}
+        }
+        assert!(weft_mxoe::View::new_checked(weft_mxoe::Dialect::Native, &bytes).is_ok(), "{code}");
+        bytes
+    };
+    feed(&codes.map(frame), hostile::mxoe_frame);
+}
+
+#[test]
 fn agent_control__survives_hostile_bytes() {
     let role = GroupRole {
         group: 5,

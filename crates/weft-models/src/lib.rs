@@ -6,10 +6,12 @@
 //! | I want to | module |
 //! | --- | --- |
 //! | call functions of other ranks, and answer when I can | [`rpc`] |
+//! | have the same messages in the same order on all ranks | [`order`] |
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
 mod channel;
+pub mod order;
 pub mod rpc;
 
 pub use weft_packets::net;
@@ -30,4 +32,7 @@ fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
 mod pages {
     #[doc = include_str!("../../../docs/guide/calls.md")]
     struct Calls;
+
+    #[doc = include_str!("../../../docs/guide/order.md")]
+    struct Order;
 }

@@ -1,5 +1,6 @@
 //! The models over shared memory and UDP, each rank a thread.
 #![allow(non_snake_case)]
 
+mod order;
 mod ranks;
 mod rpc;

@@ -1,5 +1,6 @@
 //! The models on simulated hosts, under faults drawn from seeds.
 #![allow(non_snake_case)]
 
+mod order;
 mod rpc;
 mod swarm;

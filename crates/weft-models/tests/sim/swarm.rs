@@ -1,6 +1,7 @@
 //! Clusters drawn from seeds: loss, duplicates, disorder, pauses, deaths.
 
-use std::cell::Cell;
+use std::any::Any;
+use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::ops::Range;
 use std::rc::Rc;
@@ -55,6 +56,31 @@ impl Cluster {
         Cluster { config, dies }
     }
 
+    /// Draws a cluster in which several hosts may die, be cut off, or stand still for longer than
+    /// others wait for them.
+    pub fn rough(seed: u64, hosts: Range<u32>) -> Cluster {
+        let mut cluster = Cluster::of_seed(seed, hosts, None);
+        let mut rng = Rng::stream(seed, 78);
+        let hosts = cluster.config.hosts;
+        for _ in 0..1 + rng.below(3) {
+            let (host, at) = (rng.below(hosts.into()) as u32, rng.below(60));
+            let fault = match rng.below(4) {
+                0 => {
+                    let span = Span::ms(at, at + TIMEOUT_MS * (1 + rng.below(3)));
+                    Fault::Pause { host, span }
+                }
+                1 => {
+                    let span = Span::ms(at, at + TIMEOUT_MS * 4);
+                    let side = (0..hosts).filter(|_| rng.below(2) == 0).collect();
+                    Fault::Partition { side, one_way: rng.below(3) == 0, span }
+                }
+                _ => Fault::Death { host, at: rng.below(60 * MS), visible: rng.below(2) == 0 },
+            };
+            cluster.config = cluster.config.fault(fault);
+        }
+        cluster
+    }
+
     /// Runs the same program on all hosts. A host keeps its result until all that live have ended.
     pub fn run<F, Fut, T>(&self, name: &str, program: F) -> Outcome
     where
@@ -65,12 +91,16 @@ impl Cluster {
         let sim = Sim::new(name, self.config.clone());
         let mut sim = sim.of_test(env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"));
         let left = Rc::new(Cell::new(self.config.hosts));
+        // Dropped when no host runs any more, so that no end of a host is seen by another.
+        let kept: Rc<RefCell<Vec<Box<dyn Any>>>> = Rc::default();
+        let keep = Rc::clone(&kept);
         sim.spawn_all(move |env| {
-            let (left, program) = (Rc::clone(&left), program.clone());
+            let (left, keep, program) = (Rc::clone(&left), Rc::clone(&keep), program.clone());
+            let end = End(Rc::clone(&left));
             async move {
                 let net = env.net().expect("no agent is chosen");
-                let end = End(Rc::clone(&left));
-                let _kept = program(env, net.clone()).await;
+                let result = program(env, net.clone()).await;
+                keep.borrow_mut().push(Box::new(result));
                 drop(end);
                 while left.get() > 0 {
                     net.sleep(Duration::from_millis(1)).await;

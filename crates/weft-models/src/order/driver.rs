@@ -1,0 +1,708 @@
+//! An ordered group over a net: it does what the core wants.
+
+use super::core::{Action, Core};
+use super::wire::{Control, ViewId, HEAD};
+use super::{Delivered, Options, OrderError, Style, View};
+use crate::channel::Channel;
+use crate::net::{Incoming, Net, RankFailure, Unsent};
+use crate::HANDLERS;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+use std::future::{poll_fn, Future};
+use std::pin::Pin;
+use std::rc::{Rc, Weak};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+use weft_packets::Counter;
+
+/// Number of groups that a rank may be a member of.
+pub(crate) const GROUPS: u16 = 8;
+/// Handlers of group 0: its controls, then its casts.
+const FIRST: u16 = HANDLERS + 1;
+/// The first multicast group; each ordered group has 256, one for each view in turn.
+const CASTS: u16 = 0xf000;
+/// Pause before a packet that found no room is tried again.
+const BUSY: Duration = Duration::from_micros(20);
+/// Interval of checks during waits.
+const TICK: Duration = Duration::from_millis(10);
+/// Bytes and number of messages on their way from which on a sender has to wait.
+const OUTGOING_BYTES: usize = 4 << 20;
+const OUTGOING: usize = 1 << 16;
+/// Longest packet in a group of one member, which sends none.
+const ALONE: usize = 64 << 10;
+/// The kind of messages of the channel.
+const CONTROL: u8 = 1;
+
+type Call<T> = Rc<RefCell<dyn FnMut(T)>>;
+type TakeState = Rc<RefCell<dyn FnMut() -> Vec<u8>>>;
+
+/// The program's side.
+#[derive(Default)]
+struct Program {
+    deliver: Option<Call<Delivered>>,
+    loose: Option<Call<(usize, Vec<u8>)>>,
+    views: Option<Call<View>>,
+    snapshot: Option<TakeState>,
+    restore: Option<Call<Vec<u8>>>,
+    /// Messages that no call has taken.
+    inbox: VecDeque<Delivered>,
+    view: Option<View>,
+    /// Messages on their way, by token.
+    sent: BTreeMap<u64, Waiter>,
+    /// Futures that wait for a message, a view, room or the end.
+    wakers: Vec<Waker>,
+}
+
+#[derive(Default)]
+struct Waiter {
+    place: Option<u64>,
+    waker: Option<Waker>,
+}
+
+struct Inner<N: Net> {
+    net: N,
+    number: u16,
+    channel: Channel<N>,
+    core: RefCell<Core>,
+    group: RefCell<Option<N::Group>>,
+    casts: RefCell<VecDeque<(u8, Vec<u8>)>>,
+    program: RefCell<Program>,
+    watched: RefCell<Vec<u32>>,
+    /// Counters made here: the one in use, and the next.
+    counters: RefCell<Vec<Counter>>,
+    tokens: Cell<u64>,
+    retrying: Cell<bool>,
+    ticking: Cell<bool>,
+    pumping: Cell<bool>,
+}
+
+/// A member's handle of an ordered group. Clones are the same; dropping the last one is a failure
+/// of this member for the others, unless it has left.
+pub struct OrderedGroup<N: Net> {
+    inner: Rc<Inner<N>>,
+}
+
+impl<N: Net> Clone for OrderedGroup<N> {
+    fn clone(&self) -> OrderedGroup<N> {
+        OrderedGroup { inner: Rc::clone(&self.inner) }
+    }
+}
+
+impl<N: Net> OrderedGroup<N> {
+    /// Opens a group of some ranks, this one among them. All of them call this with the same
+    /// arguments; the first view is there when all have. `number` (0 to 7) tells groups apart.
+    ///
+    /// # Panics
+    /// The number is too large, or this rank is not among the members.
+    pub fn open(net: &N, number: u16, members: &[usize], options: Options) -> OrderedGroup<N> {
+        let mut ranks: Vec<u32> = members.iter().map(|&rank| rank as u32).collect();
+        ranks.sort_unstable();
+        ranks.dedup();
+        assert!(members.contains(&net.rank()), "rank {} is no member: join", net.rank());
+        let group = OrderedGroup::make(net, number, ranks, options);
+        group.inner.with(Core::form);
+        group
+    }
+
+    /// Joins a group that has been opened, by way of any of the ranks `contacts`. The first view is
+    /// there when the members have let this rank in. `restore` gets the state that a member has
+    /// taken for this rank ([`on_snapshot`](Self::on_snapshot)), before the first message.
+    ///
+    /// # Panics
+    /// The number is too large.
+    pub fn join(
+        net: &N,
+        number: u16,
+        contacts: &[usize],
+        options: Options,
+        restore: impl FnMut(Vec<u8>) + 'static,
+    ) -> OrderedGroup<N> {
+        let group = OrderedGroup::make(net, number, Vec::new(), options);
+        group.inner.program.borrow_mut().restore = Some(Rc::new(RefCell::new(restore)));
+        let contacts = contacts.iter().map(|&rank| rank as u32);
+        let contacts = contacts.filter(|&rank| rank as usize != net.rank()).collect();
+        group.inner.with(|core| core.join(contacts));
+        group
+    }
+
+    fn make(net: &N, number: u16, members: Vec<u32>, options: Options) -> OrderedGroup<N> {
+        assert!(number < GROUPS, "ordered groups have numbers below {GROUPS}");
+        let me = net.rank() as u32;
+        let core = Core::new(me, members.clone(), options.style, options.window.into());
+        let inner = Rc::new_cyclic(|weak: &Weak<Inner<N>>| {
+            let receiver = Weak::clone(weak);
+            let receive = move |from: usize, _: u8, bytes: &[u8]| {
+                if let Some(inner) = receiver.upgrade() {
+                    inner.control(from, bytes);
+                }
+            };
+            Inner {
+                net: net.clone(),
+                number,
+                channel: Channel::open(net, FIRST + 2 * number, Rc::new(receive)),
+                core: RefCell::new(core),
+                group: RefCell::default(),
+                casts: RefCell::default(),
+                program: RefCell::default(),
+                watched: RefCell::default(),
+                counters: RefCell::default(),
+                tokens: Cell::new(0),
+                retrying: Cell::new(false),
+                ticking: Cell::new(false),
+                pumping: Cell::new(false),
+            }
+        });
+        if options.style == Style::Ticket {
+            inner.make_counter();
+        }
+        let weak = Rc::downgrade(&inner);
+        net.handle(FIRST + 2 * number + 1, move |packet: Incoming<'_>| {
+            if let Some(inner) = weak.upgrade() {
+                let (from, kind) = (packet.from as u32, packet.argument as u8);
+                inner.with(|core| core.handle_cast(from, kind, packet.data));
+            }
+        });
+        let weak = Rc::downgrade(&inner);
+        net.on_failure(move |failure| {
+            if let Some(inner) = weak.upgrade() {
+                inner.failed(&failure);
+            }
+        });
+        // Failures before this were told to nobody.
+        for failure in members.iter().filter_map(|&rank| net.failure(rank as usize)) {
+            inner.failed(&failure);
+        }
+        OrderedGroup { inner }
+    }
+
+    /// Returns the packet interface below.
+    pub fn net(&self) -> &N {
+        &self.inner.net
+    }
+
+    /// Sends a message to all members, this one included. It is on its way when this returns, also
+    /// if the result is dropped, which is the message's place once it has been delivered here.
+    pub fn send(&self, bytes: impl Into<Vec<u8>>) -> Sent<N> {
+        let inner = &self.inner;
+        let bytes = bytes.into();
+        let refused = {
+            let core = inner.core.borrow();
+            let is_full =
+                core.outgoing.bytes() >= OUTGOING_BYTES || core.outgoing.len() >= OUTGOING;
+            core.ended.clone().or(is_full.then_some(OrderError::Busy))
+        };
+        if let Some(error) = refused {
+            return Sent { inner: Rc::clone(inner), state: State::Refused(error) };
+        }
+        let token = inner.tokens.get();
+        inner.tokens.set(token + 1);
+        inner.program.borrow_mut().sent.insert(token, Waiter::default());
+        inner.with(|core| core.submit(token, bytes));
+        Sent { inner: Rc::clone(inner), state: State::Sent(token) }
+    }
+
+    /// Waits until there is room for more messages of this member.
+    ///
+    /// # Errors
+    /// This member's part has ended.
+    pub async fn room(&self) -> Result<(), OrderError> {
+        self.until(|inner| {
+            let core = inner.core.borrow();
+            let bytes = core.outgoing.bytes();
+            (bytes < OUTGOING_BYTES / 2 && core.outgoing.len() < OUTGOING / 2).then_some(())
+        })
+        .await
+    }
+
+    /// Sends a message to all other members without a place in the order. A member that is reached
+    /// gets the messages of one sender in the order in which they were sent; if a member fails,
+    /// some members may miss some of them.
+    ///
+    /// # Errors
+    /// There is no view now, or this member's part has ended.
+    pub fn cast(&self, bytes: &[u8]) -> Result<(), OrderError> {
+        if let Some(error) = self.inner.core.borrow().ended.clone() {
+            return Err(error);
+        }
+        match self.inner.with(|core| core.submit_loose(bytes)) {
+            true => Ok(()),
+            false => Err(OrderError::NoView),
+        }
+    }
+
+    /// Calls `call` with each message from now on, in place of [`recv`](Self::recv), and first with
+    /// those that nobody has received. It is called inside progress, and must not wait.
+    pub fn on_deliver(&self, call: impl FnMut(Delivered) + 'static) {
+        let call: Call<Delivered> = Rc::new(RefCell::new(call));
+        let waiting = {
+            let mut program = self.inner.program.borrow_mut();
+            program.deliver = Some(Rc::clone(&call));
+            std::mem::take(&mut program.inbox)
+        };
+        waiting.into_iter().for_each(|message| (call.borrow_mut())(message));
+    }
+
+    /// Calls `call` with sender and bytes of each message without order. Before this call they are
+    /// dropped.
+    pub fn on_cast(&self, call: impl FnMut((usize, Vec<u8>)) + 'static) {
+        self.inner.program.borrow_mut().loose = Some(Rc::new(RefCell::new(call)));
+    }
+
+    /// Calls `call` with each view from now on, between the last message of the view before and the
+    /// first of the new one.
+    pub fn on_view(&self, call: impl FnMut(View) + 'static) {
+        self.inner.program.borrow_mut().views = Some(Rc::new(RefCell::new(call)));
+    }
+
+    /// Calls `call` for the state that new members begin with: all that the messages delivered so
+    /// far have led to. Any member may be asked.
+    pub fn on_snapshot(&self, call: impl FnMut() -> Vec<u8> + 'static) {
+        self.inner.program.borrow_mut().snapshot = Some(Rc::new(RefCell::new(call)));
+    }
+
+    /// Receives the next message.
+    ///
+    /// # Errors
+    /// This member's part has ended, and all its messages have been received.
+    pub async fn recv(&self) -> Result<Delivered, OrderError> {
+        self.until(|inner| inner.program.borrow_mut().inbox.pop_front()).await
+    }
+
+    /// Waits for a view that is as wanted, and returns it.
+    ///
+    /// # Errors
+    /// This member's part has ended.
+    pub async fn view_when(&self, is_wanted: impl Fn(&View) -> bool) -> Result<View, OrderError> {
+        self.until(|inner| inner.program.borrow().view.clone().filter(&is_wanted)).await
+    }
+
+    /// Returns the view; `None` before the first.
+    pub fn view(&self) -> Option<View> {
+        self.inner.program.borrow().view.clone()
+    }
+
+    /// Leaves the group: after this member's messages, at the same place for all others.
+    ///
+    /// # Errors
+    /// This member's part has ended in another way.
+    pub async fn leave(&self) -> Result<(), OrderError> {
+        self.until(|inner| inner.core.borrow().outgoing.is_empty().then_some(())).await?;
+        self.inner.with(Core::leave);
+        match self.until(|_| None::<()>).await {
+            Err(OrderError::Left) => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Returns the ranks that hold up a message that has been awaited for long.
+    pub fn slow(&self) -> Vec<usize> {
+        self.inner.core.borrow().slow.iter().map(|&rank| rank as usize).collect()
+    }
+
+    /// Describes the state of this member in a line, for people.
+    pub fn describe(&self) -> String {
+        self.inner.core.borrow().describe()
+    }
+
+    /// Returns the reason why this member's part has ended, if it has.
+    pub fn ended(&self) -> Option<OrderError> {
+        self.inner.core.borrow().ended.clone()
+    }
+
+    /// Keeps the packets whose places this member has fetched, or sends them again, for tests.
+    #[doc(hidden)]
+    pub fn hold_back(&self, on: bool) {
+        self.inner.with(|core| core.hold_back(on));
+    }
+
+    /// Declares that the program waits for messages of other members, or waits no more. While it
+    /// waits, the silence of members is noticed. [`recv`](Self::recv) and the other calls that wait
+    /// do this by themselves; a program with [`on_deliver`](Self::on_deliver) has to say so.
+    pub fn expect(&self, on: bool) {
+        self.inner.with(|core| core.expect(on));
+    }
+
+    /// Waits for a result that a change of this member brings.
+    async fn until<T>(&self, find: impl Fn(&Inner<N>) -> Option<T>) -> Result<T, OrderError> {
+        let before = Expecting(self, self.inner.core.borrow().expects);
+        let result = poll_fn(|cx| {
+            if let Some(found) = find(&self.inner) {
+                return Poll::Ready(Ok(found));
+            }
+            if let Some(error) = self.inner.core.borrow().ended.clone() {
+                return Poll::Ready(Err(error));
+            }
+            self.expect(true);
+            self.inner.program.borrow_mut().wakers.push(cx.waker().clone());
+            Poll::Pending
+        })
+        .await;
+        drop(before);
+        result
+    }
+}
+
+impl<N: Net> Inner<N> {
+    /// Changes the core, and does what it wants then.
+    fn with<R>(self: &Rc<Self>, change: impl FnOnce(&mut Core) -> R) -> R {
+        let result = change(&mut self.core.borrow_mut());
+        self.pump();
+        result
+    }
+
+    fn pump(self: &Rc<Self>) {
+        if self.pumping.replace(true) {
+            // The call that is under way goes on with what was added.
+            return;
+        }
+        let end = Pumped(&self.pumping);
+        loop {
+            let action = self.core.borrow_mut().actions.pop_front();
+            let Some(action) = action else { break };
+            self.act(action);
+        }
+        drop(end);
+        let waits = self.core.borrow().waits();
+        if waits && !self.ticking.replace(true) {
+            self.net.spawn(tick(Rc::downgrade(self), self.net.clone()));
+        }
+    }
+
+    fn act(self: &Rc<Self>, action: Action) {
+        match action {
+            Action::Post { to, control } => self.post(to, &control),
+            Action::Cast { kind, bytes } => {
+                self.casts.borrow_mut().push_back((kind, bytes));
+                if !self.send_casts() && !self.retrying.replace(true) {
+                    self.net.spawn(retry(Rc::downgrade(self), self.net.clone()));
+                }
+            }
+            Action::Ask { view, at, key, count } => self.ask(view, at, key, count),
+            Action::Deliver { from, place, bytes } => {
+                self.deliver(Delivered { from: from as usize, place, bytes });
+            }
+            Action::Loose { from, bytes } => {
+                let call = self.program.borrow().loose.clone();
+                if let Some(call) = call {
+                    (call.borrow_mut())((from as usize, bytes));
+                }
+            }
+            Action::Done { token, place } => self.done(token, place),
+            Action::View { view, members, joined, left } => {
+                self.open_view(view, &members, &joined, &left);
+            }
+            Action::MakeCounter => self.make_counter(),
+            Action::TakeSnapshot => {
+                let call = self.program.borrow().snapshot.clone();
+                let snapshot = call.map(|call| (call.borrow_mut())()).unwrap_or_default();
+                self.core.borrow_mut().snapshot_taken(&snapshot);
+            }
+            Action::Restore { snapshot } => {
+                let call = self.program.borrow().restore.clone();
+                if let Some(call) = call {
+                    (call.borrow_mut())(snapshot);
+                }
+            }
+            Action::Watch { ranks } => self.watch(ranks),
+            Action::Say { text } => log::warn!("{text}"),
+            Action::End { error } => self.end(&error),
+        }
+    }
+
+    fn post(self: &Rc<Self>, to: u32, control: &Control) {
+        let Ok(bytes) = postcard::to_allocvec(control) else { return };
+        if let Err(failure) = self.channel.post(to as usize, CONTROL, &[&bytes]) {
+            self.core.borrow_mut().suspect(to, failure.certain, true);
+        }
+    }
+
+    fn control(self: &Rc<Self>, from: usize, bytes: &[u8]) {
+        match postcard::from_bytes(bytes) {
+            Ok(control) => self.with(|core| core.handle(from as u32, control)),
+            Err(why) => log::error!("rank {from} sent nonsense to an ordered group: {why}"),
+        }
+    }
+
+    fn failed(self: &Rc<Self>, failure: &RankFailure) {
+        self.with(|core| core.suspect(failure.rank as u32, failure.certain, true));
+    }
+
+    /// Sends casts as far as there is room. True if none is left.
+    fn send_casts(&self) -> bool {
+        loop {
+            let sent = {
+                let (casts, group) = (self.casts.borrow(), self.group.borrow());
+                let (Some((kind, bytes)), Some(group)) = (casts.front(), &*group) else {
+                    return true;
+                };
+                let handler = FIRST + 2 * self.number + 1;
+                self.net.try_multicast(group, handler, u32::from(*kind), bytes)
+            };
+            match sent {
+                Ok(()) => drop(self.casts.borrow_mut().pop_front()),
+                Err(Unsent::Busy) => return false,
+                Err(Unsent::Failed(failure)) => {
+                    // The next view has what this one leaves behind.
+                    self.casts.borrow_mut().clear();
+                    let rank = failure.rank as u32;
+                    self.core.borrow_mut().suspect(rank, failure.certain, true);
+                }
+                Err(error) => {
+                    log::error!("a packet of an ordered group is not sent: {error}");
+                    self.core.borrow_mut().end(OrderError::Broken);
+                    self.casts.borrow_mut().clear();
+                }
+            }
+        }
+    }
+
+    fn ask(self: &Rc<Self>, view: ViewId, at: u32, key: u64, count: u64) {
+        let (weak, net) = (Rc::downgrade(self), self.net.clone());
+        let asked = net.fetch_add(at as usize, Counter { key }, count);
+        self.net.spawn(async move {
+            let first = asked.await;
+            let first = match first {
+                Ok(first) => first,
+                Err(_) => {
+                    // The view changes if the rank has failed; if its counter has ended, too.
+                    net.sleep(TICK).await;
+                    let Some(inner) = weak.upgrade() else { return };
+                    if inner.core.borrow().view == view && net.failure(at as usize).is_none() {
+                        inner.ask(view, at, key, count);
+                    }
+                    return;
+                }
+            };
+            if let Some(inner) = weak.upgrade() {
+                inner.with(|core| core.ticket(view, first, count));
+            }
+        });
+    }
+
+    fn make_counter(&self) {
+        let counter = self.net.counter(0);
+        let mut counters = self.counters.borrow_mut();
+        // The one of the view before the last is not asked any more.
+        if counters.len() > 1 {
+            self.net.end_counter(counters.remove(0));
+        }
+        counters.extend(counter);
+        self.core.borrow_mut().counter_made(counter.map(|counter| counter.key));
+    }
+
+    fn deliver(&self, message: Delivered) {
+        let call = self.program.borrow().deliver.clone();
+        match call {
+            Some(call) => (call.borrow_mut())(message),
+            None => {
+                self.program.borrow_mut().inbox.push_back(message);
+                self.wake();
+            }
+        }
+    }
+
+    fn done(&self, token: u64, place: u64) {
+        let waker = {
+            let mut program = self.program.borrow_mut();
+            let Some(waiter) = program.sent.get_mut(&token) else { return };
+            waiter.place = Some(place);
+            waiter.waker.take()
+        };
+        waker.into_iter().for_each(Waker::wake);
+        if self.core.borrow().outgoing.bytes() < OUTGOING_BYTES / 2 {
+            self.wake();
+        }
+    }
+
+    fn open_view(&self, id: ViewId, members: &[u32], joined: &[u32], left: &[u32]) {
+        self.casts.borrow_mut().clear();
+        let all = |ranks: &[u32]| ranks.iter().map(|&rank| rank as usize).collect::<Vec<_>>();
+        let (group, room) = match members.len() {
+            0 | 1 => (None, ALONE),
+            _ => {
+                let number = CASTS | self.number << 8 | (id.epoch & 0xff) as u16;
+                let group = self.net.group(number, &all(members));
+                let room = group.as_ref().map_or(0, |group| self.net.group_max(group));
+                (group, room)
+            }
+        };
+        if room <= HEAD + super::pack::ROOM_MIN {
+            return self.core.borrow_mut().end(OrderError::NoMulticast);
+        }
+        self.group.replace(group);
+        let (joined, left) = (all(joined), all(left));
+        let view = View { number: id.epoch, members: all(members), joined, left };
+        let call = {
+            let mut program = self.program.borrow_mut();
+            program.view = Some(view.clone());
+            program.views.clone()
+        };
+        if let Some(call) = call {
+            (call.borrow_mut())(view);
+        }
+        self.core.borrow_mut().opened(id, room - HEAD);
+        self.wake();
+    }
+
+    fn watch(&self, ranks: Vec<u32>) {
+        let before = self.watched.take();
+        for &rank in before.iter().filter(|rank| !ranks.contains(rank)) {
+            self.net.unexpect(rank as usize);
+        }
+        let mut now = Vec::new();
+        for rank in ranks {
+            if before.contains(&rank) || self.net.expect(rank as usize) {
+                now.push(rank);
+            } else if let Some(failure) = self.net.failure(rank as usize) {
+                self.core.borrow_mut().suspect(rank, failure.certain, true);
+            }
+        }
+        self.watched.replace(now);
+    }
+
+    fn end(&self, error: &OrderError) {
+        match error {
+            OrderError::Left => {}
+            error => log::warn!("rank {}: {error}", self.net.rank()),
+        }
+        self.casts.borrow_mut().clear();
+        self.wake();
+        let waiting: Vec<Waker> = {
+            let mut program = self.program.borrow_mut();
+            program.sent.values_mut().filter_map(|waiter| waiter.waker.take()).collect()
+        };
+        waiting.into_iter().for_each(Waker::wake);
+    }
+
+    fn wake(&self) {
+        let wakers = std::mem::take(&mut self.program.borrow_mut().wakers);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+}
+
+/// A wait for messages of others; dropping it restores the state before.
+struct Expecting<'a, N: Net>(&'a OrderedGroup<N>, bool);
+
+impl<N: Net> Drop for Expecting<'_, N> {
+    fn drop(&mut self) {
+        self.0.expect(self.1);
+    }
+}
+
+/// Ends a run of actions when dropped, also after a panic of the program.
+struct Pumped<'a>(&'a Cell<bool>);
+
+impl Drop for Pumped<'_> {
+    fn drop(&mut self) {
+        self.0.set(false);
+    }
+}
+
+impl<N: Net> Drop for Inner<N> {
+    fn drop(&mut self) {
+        let core = self.core.get_mut();
+        for &rank in self.watched.get_mut().iter() {
+            self.net.unexpect(rank as usize);
+        }
+        for counter in self.counters.get_mut().drain(..) {
+            self.net.end_counter(counter);
+        }
+        let gone = Control::Suspect { rank: core.me, certain: true };
+        if let (None, Ok(bytes)) = (&core.ended, postcard::to_allocvec(&gone)) {
+            for &rank in core.members.iter().filter(|&&rank| rank != core.me) {
+                // A rank that has failed needs no notice.
+                _ = self.channel.post(rank as usize, CONTROL, &[&bytes]);
+            }
+        }
+    }
+}
+
+/// Tries again to send casts.
+async fn retry<N: Net>(inner: Weak<Inner<N>>, net: N) {
+    loop {
+        net.sleep(BUSY).await;
+        let Some(inner) = inner.upgrade() else { return };
+        let sent = inner.send_casts();
+        inner.retrying.set(!sent);
+        inner.pump();
+        if sent {
+            return;
+        }
+    }
+}
+
+/// Does what is due during waits.
+async fn tick<N: Net>(inner: Weak<Inner<N>>, net: N) {
+    loop {
+        net.sleep(TICK).await;
+        let Some(inner) = inner.upgrade() else { return };
+        let (now, patience) = (net.now(), net.patience());
+        inner.with(|core| core.tick(now, patience));
+        if !inner.core.borrow().waits() {
+            // Once more, so that no rank is watched for nothing.
+            inner.with(|core| core.tick(now, patience));
+            inner.ticking.set(false);
+            return;
+        }
+    }
+}
+
+enum State {
+    Sent(u64),
+    Refused(OrderError),
+    Over,
+}
+
+/// A message on its way: a future of its place in the order, once it is delivered here.
+#[must_use = "it tells when the message is delivered; to wait for nothing, drop it"]
+pub struct Sent<N: Net> {
+    inner: Rc<Inner<N>>,
+    state: State,
+}
+
+impl<N: Net> Future for Sent<N> {
+    type Output = Result<u64, OrderError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let token = match std::mem::replace(&mut self.state, State::Over) {
+            State::Sent(token) => token,
+            State::Refused(error) => return Poll::Ready(Err(error)),
+            State::Over => return Poll::Pending,
+        };
+        let result = {
+            let mut program = self.inner.program.borrow_mut();
+            let waiter = program.sent.entry(token).or_default();
+            match waiter.place {
+                Some(place) => {
+                    program.sent.remove(&token);
+                    Some(Ok(place))
+                }
+                None => match self.inner.core.borrow().ended.clone() {
+                    Some(error) => {
+                        program.sent.remove(&token);
+                        Some(Err(error))
+                    }
+                    None => {
+                        waiter.waker = Some(cx.waker().clone());
+                        None
+                    }
+                },
+            }
+        };
+        match result {
+            Some(result) => Poll::Ready(result),
+            None => {
+                self.state = State::Sent(token);
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl<N: Net> Drop for Sent<N> {
+    fn drop(&mut self) {
+        if let State::Sent(token) = self.state {
+            self.inner.program.borrow_mut().sent.remove(&token);
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! The member's controls besides changes of view, its waits, and the members that hold it up.
+
+use super::core::{Action, Core, Early};
+use super::wire::{Control, Slot};
+use super::Style;
+use std::time::Duration;
+use weft_core::Instant;
+
+/// Time of a wait after which the silence of all other members is noticed.
+const WATCH: Duration = Duration::from_millis(20);
+/// Pause before an attempt that met another one is made again, and its part for each member.
+const AGAIN: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(4)];
+/// Time after which a rank that wants to join asks another one.
+const ASK: Duration = Duration::from_millis(200);
+/// Time for answers to a question about a long wait.
+const ANSWERS: Duration = Duration::from_millis(500);
+
+impl Core {
+    /// Handles a control of a rank.
+    pub fn handle(&mut self, from: u32, control: Control) {
+        let view = match &control {
+            Control::Submit { view, .. } | Control::Ack { view, .. } => Some(*view),
+            _ => None,
+        };
+        if let Some(view) = view.filter(|&view| view != self.view || self.room.is_none()) {
+            if view.epoch > self.view.epoch || view == self.view {
+                self.keep_early(Early::Control(from, control));
+            }
+            return;
+        }
+        match control {
+            Control::Submit { number, data, .. } => {
+                if self.is_open() && self.keeper() == self.me && self.style == Style::Sequencer {
+                    self.place(Slot { sender: from, number, data });
+                    self.advance();
+                }
+            }
+            Control::Ack { next, .. } => {
+                if self.is_open() {
+                    self.note_next(from, next);
+                }
+            }
+            Control::Query { view, place } => {
+                let holds = self.own.iter().any(|own| own.place == Some(place) && !own.sent)
+                    || self.asking && place >= self.base;
+                let next = self.next;
+                self.post(from, Control::Answer { view, place, next, holds });
+            }
+            Control::Answer { view, place, next, holds } => {
+                if (view, place) == (self.view, self.next) {
+                    // A member far behind keeps the window shut.
+                    let behind = next + self.window / 2 < self.next;
+                    match holds || behind {
+                        true => self.wait.holders.push(from),
+                        false => self.wait.innocent.push(from),
+                    }
+                }
+            }
+            other => self.handle_change(from, other),
+        }
+    }
+
+    /// Takes the key of a counter made for a later view.
+    pub fn counter_made(&mut self, key: Option<u64>) {
+        self.spare = key;
+    }
+
+    /// Describes the state of this member in a line.
+    pub fn describe(&self) -> String {
+        let highest = self.slots.last_key_value().map_or(self.next, |(&place, _)| place + 1);
+        let mut text = format!(
+            "view {} ({:#x}) of ranks {:?}, {} messages delivered, next place {} of {highest}, \
+             {} stable, {} packets of its own on their way",
+            self.view.epoch,
+            self.view.stamp,
+            self.members,
+            self.delivered,
+            self.next,
+            self.stable,
+            self.own.len()
+        );
+        if self.asking {
+            text += ", waits for the counter";
+        }
+        if self.change.is_frozen() {
+            text += &format!(", takes part in change {:#x}", self.change.promised);
+        }
+        if let Some(attempt) = &self.change.attempt {
+            text += &attempt.describe();
+        }
+        if !self.change.suspects.is_empty() {
+            text += &format!(", without ranks {:?}", self.change.suspects.keys());
+        }
+        if let Some(ended) = &self.ended {
+            text += &format!(", ended: {ended}");
+        }
+        text
+    }
+
+    /// True if this member waits for others.
+    pub fn waits(&self) -> bool {
+        if self.ended.is_some() {
+            return false;
+        }
+        let has_gap = self.slots.last_key_value().is_some_and(|(&place, _)| place >= self.next);
+        has_gap
+            || !self.outgoing.is_empty()
+            || !self.accepted.is_empty()
+            || self.change.is_frozen()
+            || self.view.epoch == 0
+            || self.wants_change()
+    }
+
+    /// Does what is due during waits.
+    pub fn tick(&mut self, now: Instant, patience: Duration) {
+        let mark = (self.next, self.stable, self.view, self.change.promised);
+        if !self.waits() || mark != self.wait.mark {
+            if self.wait.watches {
+                self.watch(false);
+            }
+            self.slow.clear();
+            self.wait = super::core::Wait { mark, since: Some(now), ..Default::default() };
+            if !self.waits() {
+                self.wait.since = None;
+            }
+            return;
+        }
+        let since = *self.wait.since.get_or_insert(now);
+        let waited = now.since(since);
+        let at = self.members.iter().position(|&rank| rank == self.me).unwrap_or(0) as u32;
+        if self.change.again && waited >= AGAIN[0] + AGAIN[1] * at {
+            self.change.again = false;
+            self.consider();
+        }
+        if waited >= WATCH {
+            // Again in each tick, since the members may have changed.
+            self.watch(true);
+            let asks = !self.change.contacts.is_empty() && self.view.epoch == 0;
+            let asked = self.change.asked.get_or_insert(now);
+            if asks && now.since(*asked) >= ASK {
+                self.change.asked = Some(now);
+                self.ask_to_join();
+            }
+        }
+        if !patience.is_zero() && waited >= patience {
+            self.name_slow(waited, patience);
+        }
+    }
+
+    /// Notes that the program waits for messages of others, or waits no more.
+    pub fn expect(&mut self, on: bool) {
+        if self.expects != on && self.ended.is_none() {
+            self.expects = on;
+            self.watch(self.wait.watches);
+        }
+    }
+
+    /// Notices the silence of all others if `all`; else of two while the program waits, so that
+    /// each member is watched by another.
+    pub fn watch(&mut self, all: bool) {
+        let others = self.members.iter().chain(&self.change.contacts).copied();
+        let suspects = &self.change.suspects;
+        let lives = |rank: &u32| *rank != self.me && !suspects.contains_key(rank);
+        let mut ranks: Vec<u32> = others.filter(lives).collect();
+        if !all {
+            let next = ranks.iter().copied().find(|&rank| rank > self.me);
+            let two = [ranks.first().copied(), next];
+            ranks.retain(|&rank| self.expects && two.contains(&Some(rank)));
+        }
+        self.wait.watches = all;
+        self.actions.push_back(Action::Watch { ranks });
+    }
+
+    /// Asks all members about the place that is awaited, then names those that hold it up: they
+    /// have it, or do not answer.
+    fn name_slow(&mut self, waited: Duration, patience: Duration) {
+        if !self.wait.said {
+            self.wait.said = true;
+            let (view, place) = (self.view, self.next);
+            self.post_all(&Control::Query { view, place });
+            return;
+        }
+        if waited < patience + ANSWERS || !self.slow.is_empty() {
+            return;
+        }
+        let innocent = |rank: &u32| self.wait.innocent.contains(rank) || *rank == self.me;
+        let slow: Vec<u32> = self.members.iter().copied().filter(|rank| !innocent(rank)).collect();
+        if slow.is_empty() {
+            return;
+        }
+        let each = slow.iter().map(|rank| match self.wait.holders.contains(rank) {
+            true => format!("rank {rank}, which holds it up"),
+            false => format!("rank {rank}, which does not answer"),
+        });
+        let who = each.collect::<Vec<_>>().join(", ");
+        let text = format!(
+            "waiting for {:.1} s for message {} of an ordered group: {who}",
+            waited.as_secs_f64(),
+            self.delivered
+        );
+        self.slow = slow;
+        self.actions.push_back(Action::Say { text });
+    }
+}

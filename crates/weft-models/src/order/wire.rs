@@ -1,0 +1,157 @@
+//! Messages between the members of an ordered group.
+//!
+//! Casts go to all members: a fixed head, then bytes. Controls go to one member: a type of serde.
+
+use serde::{Deserialize, Serialize};
+
+/// The identity of a view. Views follow each other by epoch; the stamp names the attempt, and its
+/// author, by which the view came to be.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+pub(crate) struct ViewId {
+    pub epoch: u32,
+    /// Round of the attempt, and in the low 16 bits the rank of its author.
+    pub stamp: u32,
+}
+
+/// Returns the stamp of an attempt.
+pub(super) fn stamp(round: u32, author: u32) -> u32 {
+    round << 16 | author & 0xffff
+}
+
+/// Kinds of casts: arguments of multicast packets.
+pub(super) mod cast {
+    /// Place (8 bytes), sender (4), the sender's number (8), data.
+    pub const SLOT: u8 = 1;
+    /// The sender's number (8 bytes), data: without a place so far.
+    pub const DATA: u8 = 2;
+    /// First place (8 bytes), then sender (4) and number (8) for each place.
+    pub const ACCEPT: u8 = 3;
+    /// The place below which all members have delivered all (8 bytes).
+    pub const STABLE: u8 = 4;
+    /// Number of packets of this message that follow (4 bytes), data: without order.
+    pub const LOOSE: u8 = 5;
+}
+
+/// Bytes of the view before each cast.
+pub(super) const VIEW: usize = 8;
+/// Most bytes before the data of a cast.
+pub(super) const HEAD: usize = VIEW + 8 + 4 + 8;
+
+pub(super) fn put_view(view: ViewId, to: &mut Vec<u8>) {
+    to.extend_from_slice(&view.epoch.to_le_bytes());
+    to.extend_from_slice(&view.stamp.to_le_bytes());
+}
+
+/// Reads numbers from the front of bytes.
+pub(super) struct Reader<'a>(pub &'a [u8]);
+
+impl<'a> Reader<'a> {
+    pub fn u32(&mut self) -> Option<u32> {
+        let (head, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(u32::from_le_bytes(*head))
+    }
+
+    pub fn u64(&mut self) -> Option<u64> {
+        let (head, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(u64::from_le_bytes(*head))
+    }
+
+    pub fn view(&mut self) -> Option<ViewId> {
+        Some(ViewId { epoch: self.u32()?, stamp: self.u32()? })
+    }
+
+    pub fn bytes(&mut self, len: usize) -> Option<&'a [u8]> {
+        let (head, rest) = self.0.split_at_checked(len)?;
+        self.0 = rest;
+        Some(head)
+    }
+}
+
+/// The content of a place in the order: a packet of one sender.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Slot {
+    pub sender: u32,
+    /// The sender's number of it, from 0.
+    pub number: u64,
+    pub data: Vec<u8>,
+}
+
+/// The decision on a view, for members that do not know it yet.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Install {
+    pub old: ViewId,
+    pub new: ViewId,
+    pub members: Vec<u32>,
+    /// Members of the old view that leave in good order.
+    pub left: Vec<u32>,
+    /// The first place of the new view.
+    pub base: u64,
+    /// The place below which all members of the old view had delivered all.
+    pub stable: u64,
+    /// Rank and key of the counter of places, if places are fetched.
+    pub counter: Option<(u32, u64)>,
+}
+
+/// A place and its content; `None` if nobody has it, and it stays empty.
+pub(super) type Placed = (u64, Option<Slot>);
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Control {
+    /// A slot for the sequencer to place.
+    Submit { view: ViewId, number: u64, data: Vec<u8> },
+    /// The sender has delivered all places below this one.
+    Ack { view: ViewId, next: u64 },
+    /// A rank has failed or has gone.
+    Suspect { rank: u32, certain: bool },
+    /// A rank wants to become a member.
+    Join { rank: u32 },
+    /// A rank wants to be a member no more.
+    Leave { rank: u32 },
+    /// The author of an attempt asks for the receiver's state, which takes part in no other
+    /// attempt of a lesser stamp from then on. The author has delivered what is below `next`,
+    /// and has the places of `held`.
+    Flush { view: ViewId, stamp: u32, next: u64, held: Vec<u64> },
+    /// The answer: all that the author lacks, and a counter that could serve the next view.
+    State { view: ViewId, stamp: u32, next: u64, slots: Vec<Placed>, spare: Option<u64> },
+    /// The receiver takes part in an attempt with this stamp.
+    Nack { view: ViewId, promised: u32 },
+    /// The sender is in an earlier view, and has delivered what is below `next`.
+    Lag { view: ViewId, next: u64 },
+    /// A new view, with the places up to its base that the receiver has not delivered.
+    Install { install: Install, slots: Vec<Placed>, again: bool },
+    /// The sender is in the new view.
+    Installed { new: ViewId },
+    /// The first view of a new member: number of messages delivered so far, and the state.
+    Welcome { install: Install, delivered: u64, snapshot: Vec<u8> },
+    /// The receiver is no member any more.
+    Excluded { view: ViewId },
+    /// Asks for the state of a wait for a place.
+    Query { view: ViewId, place: u64 },
+    /// The answer: the sender has delivered what is below `next`; it has the content of the place
+    /// and has not got it through.
+    Answer { view: ViewId, place: u64, next: u64, holds: bool },
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stamp__later_rounds_are_greater_whoever_the_author_is() {
+        assert!(stamp(1, 9) < stamp(2, 0));
+        assert!(stamp(1, 0) < stamp(1, 1));
+        assert!(ViewId { epoch: 1, stamp: u32::MAX } < ViewId { epoch: 2, stamp: 0 });
+    }
+
+    #[test]
+    fn Reader__stops_at_the_end() {
+        let mut reader = Reader(&[1, 0, 0, 0, 2]);
+        assert_eq!((reader.u32(), reader.u32(), reader.bytes(2)), (Some(1), None, None));
+        assert_eq!(reader.bytes(1), Some(&[2][..]));
+    }
+}

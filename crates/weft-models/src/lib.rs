@@ -7,10 +7,12 @@
 //! | --- | --- |
 //! | call functions of other ranks, and answer when I can | [`rpc`] |
 //! | have the same messages in the same order on all ranks | [`order`] |
+//! | share typed state, replicated or at a rank | [`objects`] |
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
 mod channel;
+pub mod objects;
 pub mod order;
 pub mod rpc;
 
@@ -35,4 +37,7 @@ mod pages {
 
     #[doc = include_str!("../../../docs/guide/order.md")]
     struct Order;
+
+    #[doc = include_str!("../../../docs/guide/objects.md")]
+    struct Objects;
 }

@@ -37,8 +37,7 @@ type Call<T> = Rc<RefCell<dyn FnMut(T)>>;
 type TakeState = Rc<RefCell<dyn FnMut() -> Vec<u8>>>;
 
 /// The program's side.
-#[derive(Default)]
-struct Program {
+struct Program<N: Net> {
     deliver: Option<Call<Delivered>>,
     loose: Option<Call<(usize, Vec<u8>)>>,
     views: Option<Call<View>>,
@@ -51,6 +50,25 @@ struct Program {
     sent: BTreeMap<u64, Waiter>,
     /// Futures that wait for a message, a view, room or the end.
     wakers: Vec<Waker>,
+    /// The wait that the program has declared.
+    expects: Option<Expecting<N>>,
+}
+
+impl<N: Net> Default for Program<N> {
+    fn default() -> Program<N> {
+        Program {
+            deliver: None,
+            loose: None,
+            views: None,
+            snapshot: None,
+            restore: None,
+            inbox: VecDeque::new(),
+            view: None,
+            sent: BTreeMap::new(),
+            wakers: Vec::new(),
+            expects: None,
+        }
+    }
 }
 
 #[derive(Default)]
@@ -66,11 +84,13 @@ struct Inner<N: Net> {
     core: RefCell<Core>,
     group: RefCell<Option<N::Group>>,
     casts: RefCell<VecDeque<(u8, Vec<u8>)>>,
-    program: RefCell<Program>,
+    program: RefCell<Program<N>>,
     watched: RefCell<Vec<u32>>,
     /// Counters made here: the one in use, and the next.
     counters: RefCell<Vec<Counter>>,
     tokens: Cell<u64>,
+    /// Number of waits for messages of others.
+    expecting: Cell<usize>,
     retrying: Cell<bool>,
     ticking: Cell<bool>,
     pumping: Cell<bool>,
@@ -147,6 +167,7 @@ impl<N: Net> OrderedGroup<N> {
                 watched: RefCell::default(),
                 counters: RefCell::default(),
                 tokens: Cell::new(0),
+                expecting: Cell::new(0),
                 retrying: Cell::new(false),
                 ticking: Cell::new(false),
                 pumping: Cell::new(false),
@@ -309,6 +330,27 @@ impl<N: Net> OrderedGroup<N> {
         self.inner.core.borrow().ended.clone()
     }
 
+    /// Notices the silence of members until the result is dropped.
+    pub(crate) fn expecting(&self) -> Expecting<N> {
+        self.inner.expecting.set(self.inner.expecting.get() + 1);
+        self.inner.with(|core| core.expect(true));
+        Expecting(Rc::downgrade(&self.inner))
+    }
+
+    /// Wakes a future when this member's part ends, and now and then before.
+    pub(crate) fn wake_at_end(&self, waker: &Waker) {
+        let wakers = &mut self.inner.program.borrow_mut().wakers;
+        if !wakers.iter().any(|known| known.will_wake(waker)) {
+            wakers.push(waker.clone());
+        }
+    }
+
+    /// True if another message of this member would be taken.
+    pub(crate) fn has_room(&self) -> bool {
+        let core = self.inner.core.borrow();
+        core.outgoing.bytes() < OUTGOING_BYTES && core.outgoing.len() < OUTGOING
+    }
+
     /// Keeps the packets whose places this member has fetched, or sends them again, for tests.
     #[doc(hidden)]
     pub fn hold_back(&self, on: bool) {
@@ -319,12 +361,15 @@ impl<N: Net> OrderedGroup<N> {
     /// waits, the silence of members is noticed. [`recv`](Self::recv) and the other calls that wait
     /// do this by themselves; a program with [`on_deliver`](Self::on_deliver) has to say so.
     pub fn expect(&self, on: bool) {
-        self.inner.with(|core| core.expect(on));
+        let held = on.then(|| self.expecting());
+        let before = self.inner.program.borrow_mut().expects.take();
+        drop(before);
+        self.inner.program.borrow_mut().expects = held;
     }
 
     /// Waits for a result that a change of this member brings.
     async fn until<T>(&self, find: impl Fn(&Inner<N>) -> Option<T>) -> Result<T, OrderError> {
-        let before = Expecting(self, self.inner.core.borrow().expects);
+        let before = self.expecting();
         let result = poll_fn(|cx| {
             if let Some(found) = find(&self.inner) {
                 return Poll::Ready(Ok(found));
@@ -332,7 +377,6 @@ impl<N: Net> OrderedGroup<N> {
             if let Some(error) = self.inner.core.borrow().ended.clone() {
                 return Poll::Ready(Err(error));
             }
-            self.expect(true);
             self.inner.program.borrow_mut().wakers.push(cx.waker().clone());
             Poll::Pending
         })
@@ -580,12 +624,17 @@ impl<N: Net> Inner<N> {
     }
 }
 
-/// A wait for messages of others; dropping it restores the state before.
-struct Expecting<'a, N: Net>(&'a OrderedGroup<N>, bool);
+/// A wait for messages of others.
+pub(crate) struct Expecting<N: Net>(Weak<Inner<N>>);
 
-impl<N: Net> Drop for Expecting<'_, N> {
+impl<N: Net> Drop for Expecting<N> {
     fn drop(&mut self) {
-        self.0.expect(self.1);
+        if let Some(inner) = self.0.upgrade() {
+            inner.expecting.set(inner.expecting.get() - 1);
+            if inner.expecting.get() == 0 {
+                inner.with(|core| core.expect(false));
+            }
+        }
     }
 }
 

@@ -48,9 +48,22 @@ pub fn run(name: &str, count: usize, program: impl Fn(Live, Group) + Sync) {
                 met.wait();
                 let all = addresses.lock().expect("no panic").iter().flatten().cloned().collect();
                 let world = Group::new(endpoint, Addresses(all), rank);
+                // The other ranks would wait for one whose thread has ended.
+                let end = EndAll;
                 program(Live::new(&world).expect("a packet interface"), world.clone());
                 world.barrier_blocking().expect("no rank fails");
+                std::mem::forget(end);
             });
         }
     });
+}
+
+/// Ends the process when a rank panics.
+struct EndAll;
+
+impl Drop for EndAll {
+    fn drop(&mut self) {
+        eprintln!("a rank has panicked: run the test with --nocapture");
+        std::process::exit(101);
+    }
 }

@@ -1,6 +1,8 @@
 //! The models on simulated hosts, under faults drawn from seeds.
 #![allow(non_snake_case)]
 
+mod history;
+mod objects;
 mod order;
 mod rpc;
 mod swarm;

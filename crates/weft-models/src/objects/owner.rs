@@ -1,0 +1,86 @@
+//! Operations of other ranks on an object that is at this rank.
+
+use super::entry::{Blocked, Executed, Where};
+use super::runtime::Inner;
+use super::wire::{parse_call, reply_head, Status};
+use super::ObjectCause;
+use crate::net::Net;
+use crate::rpc::Request;
+use std::rc::Rc;
+
+impl<N: Net> Inner<N> {
+    /// Handles a call, when this rank has processed as many messages as the caller had: else the
+    /// caller would see an older state than it has seen.
+    pub fn called(self: &Rc<Self>, request: Request<N>, args: Vec<u8>) {
+        let Some((_, stamp, _)) = parse_call(&args) else {
+            return request.refuse("no operation on an object");
+        };
+        let weak = Rc::downgrade(self);
+        self.when(stamp, move || {
+            if let Some(inner) = weak.upgrade() {
+                inner.do_called(request, args);
+            }
+        });
+    }
+
+    fn do_called(self: &Rc<Self>, request: Request<N>, args: Vec<u8>) {
+        let Some((object, _, op)) = parse_call(&args) else { return };
+        // A caller that has failed may have processed messages that no survivor has.
+        if request.is_cancelled() {
+            return;
+        }
+        let entry = self.directory.borrow().get(&object).cloned();
+        let Some(entry) = entry else {
+            if self.strangers.borrow().contains_key(&object) {
+                return self.early.borrow_mut().push((request, args));
+            }
+            return self.reply(request, Status::NoObject, &[]);
+        };
+        if let Some(cause) = entry.broken.borrow().clone() {
+            return match cause {
+                ObjectCause::Broken(text) => self.reply(request, Status::Broken, text.as_bytes()),
+                cause => request.refuse(&format!("{cause:?}")),
+            };
+        }
+        let wait = |request| {
+            let op = op.to_vec();
+            entry.blocked.borrow_mut().push_back(Blocked::Called { request, op });
+        };
+        match entry.place.get() {
+            Where::At(rank) if rank == self.net.rank() => {}
+            Where::Leaving => return wait(request),
+            _ => return self.reply(request, Status::Moved, &[]),
+        }
+        let by = request.from();
+        match entry.replica.execute(op) {
+            Executed::Blocked => wait(request),
+            Executed::Broken(text) => {
+                self.reply(request, Status::Broken, text.as_bytes());
+                self.broke(&entry, &text);
+            }
+            executed => {
+                let changed = matches!(executed, Executed::Done(_, true));
+                self.answer(request, executed);
+                if changed {
+                    self.changed(&entry);
+                }
+                self.adapt_here(&entry, by, changed);
+            }
+        }
+    }
+
+    /// Answers a call; one whose operation still waits finds the object elsewhere.
+    pub fn answer(&self, request: Request<N>, executed: Executed) {
+        match executed {
+            Executed::Done(reply, _) => self.reply(request, Status::Done, &reply),
+            Executed::Blocked => self.reply(request, Status::Moved, &[]),
+            Executed::Broken(text) => self.reply(request, Status::Broken, text.as_bytes()),
+            Executed::Unreadable(why) => self.reply(request, Status::Unreadable, why.as_bytes()),
+        }
+    }
+
+    fn reply(&self, request: Request<N>, status: Status, bytes: &[u8]) {
+        // The messages of the order so far: the caller must not go on with an older state.
+        request.answer_parts(&[&reply_head(self.stamp.get(), status), bytes]);
+    }
+}

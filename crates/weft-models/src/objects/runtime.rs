@@ -1,0 +1,586 @@
+//! The objects of a rank, and what the order of the group does to them.
+
+use super::adapt::Better;
+use super::entry::{Blocked, Entry, Executed, Replica, Where};
+use super::wire::{note_message, parse, Note, Ordered, METHOD};
+use super::{ObjectCause, ObjectId, Placement};
+use crate::net::Net;
+use crate::order::{Delivered, Options, OrderError, OrderedGroup, View};
+use crate::rpc::{Request, Rpc};
+use crate::HANDLERS;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+
+/// The ordered group and the handler of calls that objects use.
+const GROUP: u16 = 7;
+const CALLS: u16 = HANDLERS + 17;
+
+type Make = Rc<dyn Fn() -> Rc<dyn Replica>>;
+
+#[derive(Clone)]
+struct Known {
+    name: &'static str,
+    version: u32,
+    make: Make,
+}
+
+/// The end of an operation that this rank has sent in the order.
+#[derive(Clone, Debug)]
+pub(super) enum Ended {
+    Done(Vec<u8>),
+    /// The object is elsewhere: look again.
+    Moved,
+    Failed(ObjectCause),
+}
+
+/// An operation of this rank in the order.
+#[derive(Default)]
+pub(super) struct Running {
+    pub end: Option<Ended>,
+    pub waker: Option<Waker>,
+    /// True if nobody waits for it.
+    pub posted: bool,
+}
+
+type Later = Box<dyn FnOnce()>;
+/// An object, and the bytes of an operation on it.
+type Post<N> = (Rc<Entry<N>>, Vec<u8>);
+
+pub(super) struct Inner<N: Net> {
+    pub net: N,
+    pub order: OrderedGroup<N>,
+    pub rpc: Rpc<N>,
+    classes: RefCell<BTreeMap<u32, Known>>,
+    pub directory: RefCell<BTreeMap<u64, Rc<Entry<N>>>>,
+    /// Messages about objects of classes that this rank has not registered yet.
+    unclassed: RefCell<Vec<(u32, Delivered)>>,
+    /// Classes of those objects, and calls about them.
+    pub strangers: RefCell<BTreeMap<u64, u32>>,
+    pub early: RefCell<Vec<(Request<N>, Vec<u8>)>>,
+    /// Messages of the order that this rank has processed.
+    pub stamp: Cell<u64>,
+    pub running: RefCell<BTreeMap<u64, Running>>,
+    serial: Cell<u64>,
+    objects: Cell<u64>,
+    /// Operations that this rank has posted and that are not done; of those, the ones that are in
+    /// the order already.
+    pub posted: Cell<u64>,
+    pub piped: Cell<u64>,
+    /// Posts that have to be done one after the other, and true while a task does that.
+    pub posts: RefCell<VecDeque<Post<N>>>,
+    pub posting: Cell<bool>,
+    members: RefCell<Vec<usize>>,
+    /// Work that waits until so many messages are processed.
+    later: RefCell<Vec<(u64, Later)>>,
+    wakers: RefCell<Vec<Waker>>,
+}
+
+/// The shared objects of a job, at this rank. Clones are the same.
+pub struct Objects<N: Net> {
+    pub(super) inner: Rc<Inner<N>>,
+}
+
+impl<N: Net> Clone for Objects<N> {
+    fn clone(&self) -> Objects<N> {
+        Objects { inner: Rc::clone(&self.inner) }
+    }
+}
+
+impl<N: Net> Objects<N> {
+    /// Opens the objects of all ranks of a net; all of them call this.
+    pub fn open(net: &N) -> Objects<N> {
+        Objects::with_options(net, Options::default())
+    }
+
+    /// Does what [`open`](Objects::open) does, with options of the ordered group below.
+    pub fn with_options(net: &N, options: Options) -> Objects<N> {
+        let all: Vec<usize> = (0..net.size()).collect();
+        let order = OrderedGroup::open(net, GROUP, &all, options);
+        let inner = Rc::new(Inner {
+            net: net.clone(),
+            order,
+            rpc: Rpc::with_handler(net, CALLS),
+            classes: RefCell::default(),
+            directory: RefCell::default(),
+            unclassed: RefCell::default(),
+            strangers: RefCell::default(),
+            early: RefCell::default(),
+            stamp: Cell::new(0),
+            running: RefCell::default(),
+            serial: Cell::new(0),
+            objects: Cell::new(0),
+            posted: Cell::new(0),
+            piped: Cell::new(0),
+            posts: RefCell::default(),
+            posting: Cell::new(false),
+            members: RefCell::default(),
+            later: RefCell::default(),
+            wakers: RefCell::default(),
+        });
+        let weak = Rc::downgrade(&inner);
+        inner.order.on_deliver(move |message| {
+            if let Some(inner) = weak.upgrade() {
+                inner.delivered(message);
+            }
+        });
+        let weak = Rc::downgrade(&inner);
+        inner.order.on_view(move |view| {
+            if let Some(inner) = weak.upgrade() {
+                inner.viewed(&view);
+            }
+        });
+        if let Some(view) = inner.order.view() {
+            inner.viewed(&view);
+        }
+        let weak = Rc::downgrade(&inner);
+        inner.rpc.serve(METHOD, move |request, args| {
+            if let Some(inner) = weak.upgrade() {
+                inner.called(request, args.to_vec());
+            }
+        });
+        Objects { inner }
+    }
+
+    /// Returns the packet interface below.
+    pub fn net(&self) -> &N {
+        &self.inner.net
+    }
+
+    /// Returns the ordered group below: its members, and what holds it up.
+    pub fn group(&self) -> &OrderedGroup<N> {
+        &self.inner.order
+    }
+
+    /// Waits until the operations that this rank has posted are done.
+    ///
+    /// # Errors
+    /// This rank's part in the group has ended.
+    pub async fn flush(&self) -> Result<(), OrderError> {
+        self.inner.settled().await
+    }
+}
+
+impl<N: Net> Inner<N> {
+    pub fn register(self: &Rc<Self>, number: u32, name: &'static str, version: u32, make: Make) {
+        self.classes.borrow_mut().insert(number, Known { name, version, make });
+        let all = self.unclassed.take();
+        let (mine, others) = all.into_iter().partition(|(class, _)| *class == number);
+        self.unclassed.replace(others);
+        let mine: Vec<(u32, Delivered)> = mine;
+        for (_, message) in mine {
+            self.handle(&message);
+        }
+        for (request, args) in self.early.take() {
+            self.called(request, args);
+        }
+        self.wake();
+    }
+
+    pub fn new_number(&self) -> u64 {
+        self.objects.set(self.objects.get() + 1);
+        (self.net.rank() as u64) << 40 | self.objects.get()
+    }
+
+    /// True if this is the lowest rank of the group.
+    pub async fn is_lowest(&self) -> Result<bool, ObjectCause> {
+        let view = self.order.view_when(|_| true).await.map_err(ObjectCause::Group)?;
+        Ok(view.members.first() == Some(&self.net.rank()))
+    }
+
+    /// Waits until an object is known here.
+    pub async fn find(&self, id: ObjectId) -> Result<Rc<Entry<N>>, ObjectCause> {
+        self.until(|| {
+            if let Some(entry) = self.directory.borrow().get(&id.number) {
+                return Some(Ok(Rc::clone(entry)));
+            }
+            let is_late = id.after > 0 && self.stamp.get() >= id.after;
+            (is_late && !self.strangers.borrow().contains_key(&id.number))
+                .then_some(Err(ObjectCause::NoObject))
+        })
+        .await
+        .map_err(ObjectCause::Group)?
+    }
+
+    /// Waits until this rank has processed so many messages of the order, as `rank` has.
+    pub async fn reach(&self, stamp: u64, rank: usize) -> Result<(), ObjectCause> {
+        if self.stamp.get() >= stamp {
+            return Ok(());
+        }
+        let found = self.until(|| match self.members.borrow().contains(&rank) {
+            _ if self.stamp.get() >= stamp => Some(Ok(())),
+            true => None,
+            false => Some(Err(ObjectCause::Lost { rank })),
+        });
+        found.await.map_err(ObjectCause::Group)?
+    }
+
+    /// Waits until this rank's posts are done.
+    pub async fn settled(&self) -> Result<(), OrderError> {
+        if self.posted.get() == 0 {
+            return Ok(());
+        }
+        self.until(|| (self.posted.get() == 0).then_some(())).await
+    }
+
+    /// Waits for a result that a message of the order, or the end of a post, brings.
+    pub async fn until<T>(&self, find: impl Fn() -> Option<T>) -> Result<T, OrderError> {
+        let _expecting = self.order.expecting();
+        poll_fn(|cx| {
+            if let Some(found) = find() {
+                return Poll::Ready(Ok(found));
+            }
+            if let Some(error) = self.order.ended() {
+                return Poll::Ready(Err(error));
+            }
+            self.wakers.borrow_mut().push(cx.waker().clone());
+            self.order.wake_at_end(cx.waker());
+            Poll::Pending
+        })
+        .await
+    }
+
+    pub fn wake(&self) {
+        let wakers = self.wakers.take();
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Calls `work` when this rank has processed so many messages.
+    pub fn when(&self, stamp: u64, work: impl FnOnce() + 'static) {
+        match self.stamp.get() >= stamp {
+            true => work(),
+            false => self.later.borrow_mut().push((stamp, Box::new(work))),
+        }
+    }
+
+    fn delivered(self: &Rc<Self>, message: Delivered) {
+        self.handle(&message);
+        self.stamp.set(message.place + 1);
+        let due = {
+            let mut later = self.later.borrow_mut();
+            if later.is_empty() {
+                Vec::new()
+            } else {
+                let all = std::mem::take(&mut *later);
+                let (due, rest) = all.into_iter().partition(|(at, _)| *at <= self.stamp.get());
+                *later = rest;
+                due
+            }
+        };
+        due.into_iter().for_each(|(_, work)| work());
+        self.wake();
+    }
+
+    fn handle(self: &Rc<Self>, message: &Delivered) {
+        let from = message.from;
+        let Some(ordered) = parse(&message.bytes) else {
+            return log::error!("rank {from} sent nonsense to the objects of all ranks");
+        };
+        let number = match &ordered {
+            Ordered::Op { object, .. } => *object,
+            Ordered::Note(Note::Create { object, class, version, placement, state }) => {
+                if !self.classes.borrow().contains_key(class) {
+                    self.strangers.borrow_mut().insert(*object, *class);
+                    return self.unclassed.borrow_mut().push((*class, message.clone()));
+                }
+                self.strangers.borrow_mut().remove(object);
+                return self.create(*object, *class, (from, *version), *placement, state);
+            }
+            Ordered::Note(
+                Note::Cancel { object, .. }
+                | Note::Replicate { object, .. }
+                | Note::Reads { object, .. },
+            ) => *object,
+        };
+        let entry = self.directory.borrow().get(&number).cloned();
+        let Some(entry) = entry else {
+            let class = self.strangers.borrow().get(&number).copied();
+            match (class, ordered) {
+                (Some(class), _) => self.unclassed.borrow_mut().push((class, message.clone())),
+                (None, Ordered::Op { serial, .. }) if from == self.net.rank() => {
+                    self.ended(serial, Ended::Failed(ObjectCause::NoObject));
+                }
+                _ => {}
+            }
+            return;
+        };
+        match ordered {
+            Ordered::Op { serial, reads, op, .. } => {
+                self.ordered_op(&entry, from, serial, reads, op);
+            }
+            Ordered::Note(Note::Cancel { serial, .. }) => {
+                entry.blocked.borrow_mut().retain(|blocked| {
+                    let Blocked::Ordered { from: of, serial: number, .. } = blocked else {
+                        return true;
+                    };
+                    (*of, *number) != (from, serial)
+                });
+            }
+            Ordered::Note(Note::Replicate { state, .. }) => self.replicate(&entry, from, &state),
+            Ordered::Note(Note::Reads { reads, .. }) => self.adapt(&entry, from, reads, 0),
+            Ordered::Note(Note::Create { .. }) => {}
+        }
+    }
+
+    fn create(
+        &self,
+        object: u64,
+        class: u32,
+        (from, version): (usize, u32),
+        placement: Placement,
+        state: &[u8],
+    ) {
+        let known = self.classes.borrow().get(&class).cloned();
+        let (Some(known), false) = (known, self.directory.borrow().contains_key(&object)) else {
+            return;
+        };
+        let replica = (known.make)();
+        let (place, adaptive) = match placement {
+            Placement::Replicated => (Where::Everywhere, false),
+            Placement::At(rank) => (Where::At(rank), false),
+            Placement::Adaptive => (Where::Everywhere, true),
+        };
+        let mut broken = None;
+        if version != known.version {
+            let cause = ObjectCause::Version { here: known.version, there: version, rank: from };
+            broken = Some(cause);
+        } else if place == Where::Everywhere || place == Where::At(self.net.rank()) {
+            broken = replica.load(state).err().map(ObjectCause::Unreadable);
+        }
+        let is_gone = |rank: usize| !self.members.borrow().contains(&rank);
+        let place = match place {
+            Where::At(rank) if is_gone(rank) => Where::Lost(rank),
+            other => other,
+        };
+        let entry = Entry {
+            number: object,
+            name: known.name,
+            adaptive,
+            place: Cell::new(place),
+            replica,
+            blocked: RefCell::default(),
+            version: Cell::new(0),
+            wakers: RefCell::default(),
+            uses: RefCell::default(),
+            reads: Cell::new(0),
+            broken: RefCell::new(broken),
+        };
+        self.directory.borrow_mut().insert(object, Rc::new(entry));
+    }
+
+    /// Does an operation at its place in the order.
+    fn ordered_op(
+        self: &Rc<Self>,
+        entry: &Rc<Entry<N>>,
+        from: usize,
+        serial: u64,
+        reads: u32,
+        op: &[u8],
+    ) {
+        let mine = from == self.net.rank();
+        let end = match entry.place.get() {
+            _ if entry.broken.borrow().is_some() => {
+                let cause = entry.broken.borrow().clone();
+                cause.map(Ended::Failed)
+            }
+            Where::Everywhere => match entry.replica.execute(op) {
+                Executed::Done(reply, changed) => {
+                    if changed {
+                        self.changed(entry);
+                    }
+                    Some(Ended::Done(reply))
+                }
+                Executed::Blocked => {
+                    let blocked = Blocked::Ordered { from, serial, op: op.to_vec() };
+                    entry.blocked.borrow_mut().push_back(blocked);
+                    None
+                }
+                Executed::Broken(text) => {
+                    self.broke(entry, &text);
+                    Some(Ended::Failed(ObjectCause::Broken(text)))
+                }
+                Executed::Unreadable(why) => Some(Ended::Failed(ObjectCause::Unreadable(why))),
+            },
+            Where::At(_) | Where::Leaving => Some(Ended::Moved),
+            Where::Lost(rank) => Some(Ended::Failed(ObjectCause::Lost { rank })),
+        };
+        if let (true, Some(end)) = (mine, end) {
+            self.ended(serial, end);
+        }
+        if entry.place.get() == Where::Everywhere {
+            self.adapt(entry, from, reads, 1);
+        }
+    }
+
+    /// Does the operations that wait and may go on after a change, in their order, and wakes the
+    /// futures of this rank that wait for a change.
+    pub fn changed(self: &Rc<Self>, entry: &Rc<Entry<N>>) {
+        let mut at = 0;
+        loop {
+            let next = {
+                let blocked = entry.blocked.borrow();
+                blocked.get(at).map(|blocked| match blocked {
+                    Blocked::Ordered { op, .. } | Blocked::Called { op, .. } => op.clone(),
+                })
+            };
+            let Some(op) = next else { break };
+            let (executed, before) = (entry.replica.execute(&op), at);
+            match &executed {
+                Executed::Blocked => at += 1,
+                // From the first one again, if the state may be another.
+                Executed::Done(_, changed) => at = if *changed { 0 } else { at },
+                _ => {}
+            }
+            if matches!(executed, Executed::Blocked) {
+                continue;
+            }
+            let Some(blocked) = entry.blocked.borrow_mut().remove(before) else { break };
+            if let Executed::Broken(text) = &executed {
+                self.broke(entry, text);
+            }
+            self.end_blocked(blocked, executed);
+        }
+        entry.wake();
+    }
+
+    fn end_blocked(&self, blocked: Blocked<N>, executed: Executed) {
+        match blocked {
+            Blocked::Ordered { from, serial, .. } if from == self.net.rank() => {
+                self.ended(
+                    serial,
+                    match executed {
+                        Executed::Done(reply, _) => Ended::Done(reply),
+                        Executed::Broken(text) => Ended::Failed(ObjectCause::Broken(text)),
+                        Executed::Unreadable(why) => Ended::Failed(ObjectCause::Unreadable(why)),
+                        Executed::Blocked => Ended::Moved,
+                    },
+                );
+            }
+            Blocked::Ordered { .. } => {}
+            Blocked::Called { request, .. } => self.answer(request, executed),
+        }
+    }
+
+    /// Marks an object as broken, and ends all operations that wait for it.
+    pub fn broke(&self, entry: &Entry<N>, text: &str) {
+        log::error!("an operation on object {:#x} ({}) panicked: {text}", entry.number, entry.name);
+        entry.broken.replace(Some(ObjectCause::Broken(text.to_string())));
+        let waiting = entry.blocked.take();
+        for blocked in waiting {
+            self.end_blocked(blocked, Executed::Broken(text.to_string()));
+        }
+        entry.wake();
+    }
+
+    /// Ends an operation of this rank in the order.
+    fn ended(&self, serial: u64, end: Ended) {
+        let waker = {
+            let mut running = self.running.borrow_mut();
+            let Some(op) = running.get_mut(&serial) else { return };
+            if !op.posted {
+                op.end = Some(end);
+                op.waker.take()
+            } else {
+                running.remove(&serial);
+                if let Ended::Failed(cause) = end {
+                    log::error!("an operation that was posted to an object failed: {cause:?}");
+                }
+                self.posted.set(self.posted.get() - 1);
+                self.piped.set(self.piped.get() - 1);
+                None
+            }
+        };
+        waker.into_iter().for_each(Waker::wake);
+    }
+
+    pub fn new_serial(&self) -> u64 {
+        self.serial.set(self.serial.get() + 1);
+        self.serial.get()
+    }
+
+    /// Notes accesses to an adaptive object on every rank, and moves it if that is better.
+    fn adapt(self: &Rc<Self>, entry: &Rc<Entry<N>>, from: usize, reads: u32, writes: u32) {
+        if !entry.adaptive || entry.place.get() != Where::Everywhere {
+            return;
+        }
+        let ranks = self.members.borrow().len();
+        let better = entry.uses.borrow_mut().note(from, reads, writes, ranks);
+        let Some(Better::At(rank)) = better else { return };
+        if !self.members.borrow().contains(&rank) {
+            return;
+        }
+        entry.place.set(Where::At(rank));
+        let me = self.net.rank();
+        if rank != me {
+            entry.replica.clear();
+        }
+        // Each rank does its own operations that wait at the new place.
+        for blocked in entry.blocked.take() {
+            self.end_blocked(blocked, Executed::Blocked);
+        }
+        entry.wake();
+    }
+
+    /// Notes an access at the rank that has an adaptive object, and sends it to all if that is
+    /// better.
+    pub fn adapt_here(&self, entry: &Rc<Entry<N>>, by: usize, changed: bool) {
+        if !entry.adaptive || entry.place.get() != Where::At(self.net.rank()) {
+            return;
+        }
+        let ranks = self.members.borrow().len();
+        let (reads, writes) = if changed { (0, 1) } else { (1, 0) };
+        let better = entry.uses.borrow_mut().note(by, reads, writes, ranks);
+        if better != Some(Better::Everywhere) {
+            return;
+        }
+        let Some(state) = entry.replica.save() else { return };
+        entry.place.set(Where::Leaving);
+        let note = Note::Replicate { object: entry.number, state };
+        drop(self.order.send(note_message(&note)));
+    }
+
+    fn replicate(self: &Rc<Self>, entry: &Rc<Entry<N>>, from: usize, state: &[u8]) {
+        let owner = from == self.net.rank();
+        let is_due = match entry.place.get() {
+            Where::At(rank) => rank == from,
+            Where::Leaving => owner,
+            _ => false,
+        };
+        if !is_due {
+            return;
+        }
+        if !owner {
+            if let Err(why) = entry.replica.load(state) {
+                entry.broken.replace(Some(ObjectCause::Unreadable(why)));
+            }
+        }
+        entry.place.set(Where::Everywhere);
+        entry.uses.take();
+        for blocked in entry.blocked.take() {
+            self.end_blocked(blocked, Executed::Blocked);
+        }
+        entry.wake();
+    }
+
+    /// Forgets members that are gone, at the same place of the order on all ranks.
+    fn viewed(self: &Rc<Self>, view: &View) {
+        self.members.replace(view.members.clone());
+        let all: Vec<Rc<Entry<N>>> = self.directory.borrow().values().cloned().collect();
+        let lives = |rank: &usize| view.members.contains(rank);
+        for entry in all {
+            entry.blocked.borrow_mut().retain(|blocked| match blocked {
+                Blocked::Ordered { from, .. } => lives(from),
+                Blocked::Called { request, .. } => lives(&request.from()),
+            });
+            if let Where::At(rank) = entry.place.get() {
+                if !lives(&rank) {
+                    entry.place.set(Where::Lost(rank));
+                    entry.wake();
+                }
+            }
+        }
+        self.wake();
+    }
+}

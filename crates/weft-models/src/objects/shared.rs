@@ -1,0 +1,364 @@
+//! Operations of this rank.
+
+use super::adapt::TELL_READS;
+use super::entry::{Entry, Executed, Typed, Where};
+use super::runtime::{Ended, Inner, Running};
+use super::wire::{call_head, note_message, op_message, parse_reply, Note, Status, METHOD};
+use super::{Object, ObjectCause, ObjectError, ObjectId, Read};
+use crate::net::{Blocking, Net};
+use crate::order::OrderError;
+use std::future::poll_fn;
+use std::rc::{Rc, Weak};
+use std::task::Poll;
+
+/// Most operations that are posted and not done.
+const POSTED_MAX: u64 = 1 << 14;
+
+/// A handle of a shared object. Clones are the same object.
+pub struct Shared<N: Net, T> {
+    inner: Rc<Inner<N>>,
+    entry: Rc<Entry<N>>,
+    typed: Rc<Typed<T>>,
+}
+
+impl<N: Net, T> Clone for Shared<N, T> {
+    fn clone(&self) -> Shared<N, T> {
+        let (inner, entry) = (Rc::clone(&self.inner), Rc::clone(&self.entry));
+        Shared { inner, entry, typed: Rc::clone(&self.typed) }
+    }
+}
+
+impl<N: Net, T: Object> Shared<N, T> {
+    pub(super) fn new(
+        inner: &Rc<Inner<N>>,
+        entry: Rc<Entry<N>>,
+        typed: Rc<Typed<T>>,
+    ) -> Shared<N, T> {
+        Shared { inner: Rc::clone(inner), entry, typed }
+    }
+
+    /// Returns the identity of the object, to pass to other ranks ([`Class::get`]).
+    ///
+    /// [`Class::get`]: super::Class::get
+    pub fn id(&self) -> ObjectId {
+        ObjectId { number: self.entry.number, after: self.inner.stamp.get() }
+    }
+
+    /// Returns the rank that has the object; `None` if every rank has it.
+    pub fn at(&self) -> Option<usize> {
+        match self.entry.place.get() {
+            Where::Everywhere => None,
+            Where::Leaving => Some(self.inner.net.rank()),
+            Where::At(rank) | Where::Lost(rank) => Some(rank),
+        }
+    }
+
+    /// Does an operation: here if it is a read and the state is here, else by a broadcast or a
+    /// call. The operation begins when the future is first polled; dropping it gives up an
+    /// operation that waits for its guard.
+    ///
+    /// # Errors
+    /// The object is lost with its rank or broken by a panic, or this rank is cut off.
+    pub async fn call(&self, op: T::Op) -> Result<T::Reply, ObjectError> {
+        self.inner.settled().await.map_err(|error| self.error(ObjectCause::Group(error)))?;
+        self.run(op).await.map_err(|cause| self.error(cause))
+    }
+
+    /// Posts an operation whose result nobody wants: it is on its way when this returns, and is
+    /// done after all that this rank has posted before. A failure is logged. Later calls of
+    /// this rank wait until it is done.
+    ///
+    /// # Errors
+    /// Too many posts are not done ([`Objects::flush`] waits), or the operation cannot be sent.
+    ///
+    /// [`Objects::flush`]: super::Objects::flush
+    pub fn post(&self, op: &T::Op) -> Result<(), ObjectError> {
+        let inner = &self.inner;
+        let bytes = postcard::to_allocvec(op)
+            .map_err(|why| self.error(ObjectCause::Unreadable(why.to_string())))?;
+        if inner.posted.get() >= POSTED_MAX || !inner.order.has_room() {
+            return Err(self.error(ObjectCause::Group(OrderError::Busy)));
+        }
+        inner.posted.set(inner.posted.get() + 1);
+        let alone = !inner.posting.get() && inner.posts.borrow().is_empty();
+        if alone && self.entry.place.get() == Where::Everywhere && !self.entry.adaptive {
+            let serial = inner.new_serial();
+            inner.piped.set(inner.piped.get() + 1);
+            inner
+                .running
+                .borrow_mut()
+                .insert(serial, Running { posted: true, ..Running::default() });
+            drop(inner.order.send(op_message(self.entry.number, serial, 0, &bytes)));
+            return Ok(());
+        }
+        inner.posts.borrow_mut().push_back((Rc::clone(&self.entry), bytes));
+        if !inner.posting.replace(true) {
+            inner.net.spawn(do_posts(Rc::downgrade(inner)));
+        }
+        Ok(())
+    }
+
+    /// Looks at the state without an operation, if it is here and this rank has posted nothing that
+    /// is not done.
+    pub fn peek<R>(&self, look: impl FnOnce(&T) -> R) -> Option<R> {
+        if self.inner.posted.get() > 0 {
+            return None;
+        }
+        let state = self.typed.state.borrow();
+        let found = state.as_ref().map(look);
+        if found.is_some() {
+            self.note_read();
+        }
+        found
+    }
+
+    fn error(&self, cause: ObjectCause) -> ObjectError {
+        ObjectError { object: self.entry.number, class: self.entry.name, cause }
+    }
+
+    async fn run(&self, mut op: T::Op) -> Result<T::Reply, ObjectCause> {
+        let (inner, entry) = (&self.inner, &self.entry);
+        let mut bytes = Vec::new();
+        loop {
+            if let Some(cause) = entry.broken.borrow().clone() {
+                return Err(cause);
+            }
+            let seen = entry.version.get();
+            let place = entry.place.get();
+            let here = place == Where::At(inner.net.rank());
+            if here || place == Where::Everywhere {
+                match self.typed.try_read(&op).map_err(|executed| panicked(&executed))? {
+                    Read::Value(reply) => {
+                        self.note_read();
+                        inner.adapt_here(entry, inner.net.rank(), false);
+                        return Ok(reply);
+                    }
+                    Read::Wait => {
+                        inner.changed_since(entry, seen).await?;
+                        continue;
+                    }
+                    Read::Write => {}
+                }
+            }
+            if here {
+                match self.typed.try_apply(op) {
+                    Ok(Ok(reply)) => {
+                        inner.changed(entry);
+                        inner.adapt_here(entry, inner.net.rank(), true);
+                        return Ok(reply);
+                    }
+                    Ok(Err(blocked)) => op = blocked,
+                    Err(executed) => {
+                        let cause = panicked(&executed);
+                        if let ObjectCause::Broken(text) = &cause {
+                            inner.broke(entry, text);
+                        }
+                        return Err(cause);
+                    }
+                }
+                inner.changed_since(entry, seen).await?;
+                continue;
+            }
+            if bytes.is_empty() {
+                bytes = postcard::to_allocvec(&op)
+                    .map_err(|why| ObjectCause::Unreadable(why.to_string()))?;
+            }
+            if let Some(reply) = inner.do_elsewhere(entry, &bytes).await? {
+                return postcard::from_bytes(&reply)
+                    .map_err(|why| ObjectCause::Unreadable(why.to_string()));
+            }
+        }
+    }
+
+    fn note_read(&self) {
+        if !self.entry.adaptive || self.entry.place.get() != Where::Everywhere {
+            return;
+        }
+        let reads = self.entry.reads.get() + 1;
+        self.entry.reads.set(reads);
+        if reads >= TELL_READS {
+            self.entry.reads.set(0);
+            let note = Note::Reads { object: self.entry.number, reads };
+            drop(self.inner.order.send(note_message(&note)));
+        }
+    }
+}
+
+impl<N: Blocking, T: Object> Shared<N, T> {
+    /// Does an operation, with progress meanwhile.
+    ///
+    /// # Errors
+    /// As [`call`](Shared::call).
+    pub fn call_blocking(&self, op: T::Op) -> Result<T::Reply, ObjectError> {
+        self.inner.net.block_on(self.call(op))
+    }
+}
+
+fn panicked(executed: &Executed) -> ObjectCause {
+    match executed {
+        Executed::Broken(text) => ObjectCause::Broken(text.clone()),
+        _ => ObjectCause::NoObject,
+    }
+}
+
+impl<N: Net> Inner<N> {
+    /// Waits until the state or the place of an object is another.
+    async fn changed_since(&self, entry: &Entry<N>, seen: u64) -> Result<(), ObjectCause> {
+        let _expecting = self.order.expecting();
+        poll_fn(|cx| {
+            if entry.version.get() != seen {
+                return Poll::Ready(Ok(()));
+            }
+            if let Some(error) = self.order.ended() {
+                return Poll::Ready(Err(ObjectCause::Group(error)));
+            }
+            entry.wakers.borrow_mut().push(cx.waker().clone());
+            self.order.wake_at_end(cx.waker());
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Does an operation by a broadcast or a call. `None` if the object is at another place by now.
+    async fn do_elsewhere(
+        &self,
+        entry: &Rc<Entry<N>>,
+        op: &[u8],
+    ) -> Result<Option<Vec<u8>>, ObjectCause> {
+        let seen = entry.version.get();
+        match entry.place.get() {
+            Where::Everywhere => self.do_ordered(entry, op).await,
+            Where::At(rank) if rank == self.net.rank() => Ok(None),
+            Where::At(rank) => self.do_called_at(entry, rank, op).await,
+            Where::Leaving => self.changed_since(entry, seen).await.map(|()| None),
+            Where::Lost(rank) => Err(ObjectCause::Lost { rank }),
+        }
+    }
+
+    async fn do_ordered(
+        &self,
+        entry: &Rc<Entry<N>>,
+        op: &[u8],
+    ) -> Result<Option<Vec<u8>>, ObjectCause> {
+        self.order.room().await.map_err(ObjectCause::Group)?;
+        let serial = self.new_serial();
+        self.running.borrow_mut().insert(serial, Running::default());
+        let giving_up = GivingUp { inner: self, object: entry.number, serial };
+        drop(self.order.send(op_message(entry.number, serial, entry.reads.take(), op)));
+        let _expecting = self.order.expecting();
+        let end = poll_fn(|cx| {
+            let mut running = self.running.borrow_mut();
+            let op = running.entry(serial).or_default();
+            if let Some(end) = op.end.take() {
+                running.remove(&serial);
+                return Poll::Ready(Ok(end));
+            }
+            if let Some(error) = self.order.ended() {
+                return Poll::Ready(Err(ObjectCause::Group(error)));
+            }
+            op.waker = Some(cx.waker().clone());
+            self.order.wake_at_end(cx.waker());
+            Poll::Pending
+        })
+        .await;
+        drop(giving_up);
+        match end? {
+            Ended::Done(reply) => Ok(Some(reply)),
+            Ended::Moved => Ok(None),
+            Ended::Failed(cause) => Err(cause),
+        }
+    }
+
+    async fn do_called_at(
+        &self,
+        entry: &Rc<Entry<N>>,
+        rank: usize,
+        op: &[u8],
+    ) -> Result<Option<Vec<u8>>, ObjectCause> {
+        let head = call_head(entry.number, self.stamp.get());
+        let reply = self.rpc.call_parts(rank, METHOD, &[&head, op]).await;
+        let reply = reply.map_err(ObjectCause::Call)?;
+        let Some((stamp, status, rest)) = parse_reply(&reply) else {
+            return Err(ObjectCause::Unreadable("a result without a head".to_string()));
+        };
+        // The owner has processed these messages, and its result may depend on them. If the owner
+        // fails, they may be lost with it.
+        self.reach(stamp, rank).await?;
+        let text = || String::from_utf8_lossy(rest).into_owned();
+        match status {
+            Status::Done => Ok(Some(rest.to_vec())),
+            Status::Moved => Ok(None),
+            Status::NoObject => Err(ObjectCause::NoObject),
+            Status::Broken => Err(ObjectCause::Broken(text())),
+            Status::Unreadable => Err(ObjectCause::Unreadable(text())),
+        }
+    }
+
+    /// Does an operation of whatever type, also here.
+    async fn do_bytes(self: &Rc<Self>, entry: &Rc<Entry<N>>, op: &[u8]) -> Result<(), ObjectCause> {
+        loop {
+            if let Some(cause) = entry.broken.borrow().clone() {
+                return Err(cause);
+            }
+            if entry.place.get() != Where::At(self.net.rank()) {
+                match self.do_elsewhere(entry, op).await? {
+                    Some(_) => return Ok(()),
+                    None => continue,
+                }
+            }
+            let seen = entry.version.get();
+            match entry.replica.execute(op) {
+                Executed::Done(_, changed) => {
+                    if changed {
+                        self.changed(entry);
+                    }
+                    self.adapt_here(entry, self.net.rank(), changed);
+                    return Ok(());
+                }
+                Executed::Blocked => self.changed_since(entry, seen).await?,
+                Executed::Broken(text) => {
+                    self.broke(entry, &text);
+                    return Err(ObjectCause::Broken(text));
+                }
+                Executed::Unreadable(why) => return Err(ObjectCause::Unreadable(why)),
+            }
+        }
+    }
+}
+
+/// An operation in the order. If this is dropped before its end, the operation is given up.
+struct GivingUp<'a, N: Net> {
+    inner: &'a Inner<N>,
+    object: u64,
+    serial: u64,
+}
+
+impl<N: Net> Drop for GivingUp<'_, N> {
+    fn drop(&mut self) {
+        if self.inner.running.borrow_mut().remove(&self.serial).is_some() {
+            let note = Note::Cancel { object: self.object, serial: self.serial };
+            drop(self.inner.order.send(note_message(&note)));
+        }
+    }
+}
+
+/// Does the posts that have to be done one after the other.
+async fn do_posts<N: Net>(inner: Weak<Inner<N>>) {
+    while let Some(inner) = inner.upgrade() {
+        // Posts that are in the order come first.
+        let piped = || (inner.piped.get() == 0).then_some(());
+        let ended = inner.until(piped).await.is_err();
+        let next = inner.posts.borrow_mut().pop_front();
+        let Some((entry, op)) = next.filter(|_| !ended) else {
+            inner.posted.set(inner.posted.get() - inner.posts.take().len() as u64);
+            inner.posting.set(false);
+            return inner.wake();
+        };
+        if let Err(cause) = inner.do_bytes(&entry, &op).await {
+            let number = entry.number;
+            log::error!("an operation posted to object {number:#x} failed: {cause:?}");
+        }
+        inner.posted.set(inner.posted.get() - 1);
+        inner.wake();
+    }
+}

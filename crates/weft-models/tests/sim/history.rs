@@ -1,0 +1,146 @@
+//! A checker of sequential consistency.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// A done operation. Values are written once, and 0 is the first.
+#[derive(Clone, Copy, Debug)]
+pub struct Event {
+    pub object: u64,
+    pub read: Option<u64>,
+    pub wrote: Option<u64>,
+    /// True if nobody waited for it: it is lost with the rank of its object.
+    pub posted: bool,
+}
+
+/// The operations of each rank in the order of its program.
+pub type History = Rc<RefCell<BTreeMap<usize, Vec<Event>>>>;
+
+/// Facts about the objects of a history.
+pub struct Past {
+    /// The values that each object had, in order.
+    pub writes: BTreeMap<u64, Vec<u64>>,
+    /// Objects that live at the end.
+    pub live: Vec<u64>,
+    /// The rank that died. It may have done writes of which nobody knows, if they were its last.
+    pub dead: Option<usize>,
+    pub seed: u64,
+}
+
+/// Operations, and which of them come before which others.
+#[derive(Default)]
+struct Graph {
+    after: Vec<Vec<usize>>,
+}
+
+impl Graph {
+    fn node(&mut self) -> usize {
+        self.after.push(Vec::new());
+        self.after.len() - 1
+    }
+
+    fn is_acyclic(&self) -> bool {
+        let mut missing = vec![0; self.after.len()];
+        self.after.iter().flatten().for_each(|&at| missing[at] += 1);
+        let mut free: Vec<usize> = (0..missing.len()).filter(|&at| missing[at] == 0).collect();
+        let mut done = 0;
+        while let Some(at) = free.pop() {
+            done += 1;
+            for &next in &self.after[at] {
+                missing[next] -= 1;
+                if missing[next] == 0 {
+                    free.push(next);
+                }
+            }
+        }
+        done == missing.len()
+    }
+}
+
+impl Past {
+    /// Checks that some order of all operations explains a history. The order of the writes of each
+    /// object is known, so there is one if the order that each read and each program asks for has
+    /// no cycle.
+    pub fn explains(&self, history: &History) {
+        let (mut graph, mut written) = (Graph::default(), BTreeMap::new());
+        for (&object, values) in &self.writes {
+            for (at, &value) in values.iter().enumerate() {
+                let node = graph.node();
+                let before = written.insert((object, value), node);
+                assert_eq!(before, None, "seed {}: {value} was written twice", self.seed);
+                if at > 0 {
+                    graph.after[node - 1].push(node);
+                }
+            }
+        }
+        for (&rank, events) in &*history.borrow() {
+            self.add(&mut graph, &written, rank, events);
+        }
+        let seed = self.seed;
+        assert!(graph.is_acyclic(), "seed {seed}: no order of all operations explains the history");
+    }
+
+    fn add(
+        &self,
+        graph: &mut Graph,
+        written: &BTreeMap<(u64, u64), usize>,
+        rank: usize,
+        events: &[Event],
+    ) {
+        let seed = self.seed;
+        let (mut last, mut lost) = (None, false);
+        for event in events {
+            let of = |value: u64| written.get(&(event.object, value)).copied();
+            let at = match event.wrote.map(of) {
+                Some(None) if event.posted => continue,
+                Some(None) => {
+                    assert_eq!(Some(rank), self.dead, "seed {seed}: {event:?} is lost");
+                    lost = true;
+                    continue;
+                }
+                Some(Some(node)) => node,
+                None => graph.node(),
+            };
+            if lost {
+                // It is lost too, or its object is.
+                let is_lost = event.wrote.is_none() || !self.live.contains(&event.object);
+                assert!(is_lost, "seed {seed}: {event:?} is not lost");
+                continue;
+            }
+            if let Some(last) = last.replace(at) {
+                graph.after[last].push(at);
+            }
+            let Some(read) = event.read else { continue };
+            let all = self.writes.get(&event.object).map(Vec::as_slice).unwrap_or_default();
+            let place = all.iter().position(|&value| value == read);
+            assert!(place.is_some() || read == 0, "seed {seed}: {event:?} of rank {rank}");
+            let next = all.get(place.map_or(0, |place| place + 1)).copied();
+            if let Some(wrote) = event.wrote {
+                assert_eq!(next, Some(wrote), "seed {seed}: {event:?} of rank {rank}");
+                continue;
+            }
+            if let Some(write) = of(read) {
+                graph.after[write].push(at);
+            }
+            graph.after[at].extend(next.and_then(of));
+        }
+    }
+}
+
+#[test]
+fn explains__a_read_of_an_older_value_after_a_newer_one_elsewhere_is_found() {
+    let event = |object, read: Option<u64>, wrote| Event { object, read, wrote, posted: false };
+    // Rank 0 writes object 1, then 2. Rank 1 sees the second write, and not the first.
+    let first = vec![event(1, None, Some(10)), event(2, None, Some(20))];
+    let second = |old| vec![event(2, Some(20), None), event(1, Some(old), None)];
+    let past = |old| {
+        let writes = BTreeMap::from([(1, vec![10]), (2, vec![20])]);
+        let past = Past { writes, live: vec![1, 2], dead: None, seed: 0 };
+        let history = History::default();
+        *history.borrow_mut() = BTreeMap::from([(0, first.clone()), (1, second(old))]);
+        past.explains(&history);
+    };
+    past(10);
+    assert!(std::panic::catch_unwind(|| past(0)).is_err());
+}

@@ -1,0 +1,379 @@
+//! Objects under faults: every history is sequentially consistent, every operation is done once,
+//! and replicas stay equal.
+
+use crate::history::{Event, History, Past};
+use crate::swarm::{seeds, Cluster, MS};
+use serde::{Deserialize, Serialize};
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+use std::future::Future;
+use std::rc::Rc;
+use weft_models::net::{Live, Net};
+use weft_models::objects::{Object, ObjectCause, Objects, Placement, Read, Shared};
+use weft_models::order::{Options, Style};
+use weft_sim::{Env, SimConfig};
+
+thread_local! {
+    /// The values that each object had on any rank, also on one that died: the longest histories of
+    /// which none is the beginning of another.
+    static WRITES: RefCell<BTreeMap<u64, Vec<Vec<u64>>>> = RefCell::default();
+}
+
+/// A value, and all values that it had.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Register {
+    number: u64,
+    values: Vec<u64>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+enum Op {
+    Read,
+    Write(u64),
+    /// Writes a value and returns the one before, once it had so many.
+    SwapAfter(usize, u64),
+    /// Reads once it had so many values.
+    ReadAfter(usize),
+}
+
+impl Object for Register {
+    type Op = Op;
+    type Reply = u64;
+
+    fn read(&self, op: &Op) -> Read<u64> {
+        match op {
+            Op::ReadAfter(count) if self.values.len() < *count => Read::Wait,
+            Op::Read | Op::ReadAfter(_) => Read::Value(self.last()),
+            _ => Read::Write,
+        }
+    }
+
+    fn guard(&self, op: &Op) -> bool {
+        !matches!(op, Op::SwapAfter(count, _) if self.values.len() < *count)
+    }
+
+    fn apply(&mut self, op: Op) -> u64 {
+        let before = self.last();
+        let (Op::Write(value) | Op::SwapAfter(_, value)) = op else { panic!("{op:?} is a read") };
+        self.values.push(value);
+        WRITES.with_borrow_mut(|all| {
+            let known = all.entry(self.number).or_default();
+            if !known.iter().any(|values| values.starts_with(&self.values)) {
+                known.retain(|values| !self.values.starts_with(values));
+                known.push(self.values.clone());
+            }
+        });
+        before
+    }
+}
+
+impl Register {
+    fn last(&self) -> u64 {
+        self.values.last().copied().unwrap_or(0)
+    }
+}
+
+/// Checks a history, with the states that survivors have at the end.
+fn check(history: &History, states: &[Register], dead: Option<usize>, seed: u64) {
+    let histories = WRITES.with_borrow(Clone::clone);
+    let known = |(object, mut all): (u64, Vec<Vec<u64>>)| {
+        let state = states.iter().find(|state| state.number == object);
+        if let Some(state) = state.filter(|_| dead.is_some()) {
+            // The history that the survivors know.
+            return (object, state.values.clone());
+        }
+        assert!(all.len() < 2, "seed {seed}: replicas of object {object} differ: {all:?}");
+        (object, all.pop().unwrap_or_default())
+    };
+    let writes = histories.into_iter().map(known).collect();
+    let live = states.iter().map(|state| state.number).collect();
+    Past { writes, live, dead, seed }.explains(history);
+}
+
+/// Does random operations on all objects, also some that wait for a first write.
+async fn user(
+    waits: bool,
+
+    env: Env,
+    objects: Objects<Live>,
+    all: Vec<Shared<Live, Register>>,
+    history: History,
+) -> Result<(), ObjectCause> {
+    let (me, mut rng) = (env.host as usize, env.rng());
+    let mut number = 0;
+    for _ in 0..40 {
+        let at = rng.below(all.len() as u64) as usize;
+        let (object, shared) = (at as u64, &all[at]);
+        number += 1;
+        let value = (me as u64 + 1) << 32 | number;
+        let note = |read, wrote, posted| {
+            let event = Event { object, read, wrote, posted };
+            history.borrow_mut().entry(me).or_default().push(event);
+        };
+        let event = |read, wrote| note(read, wrote, false);
+        match rng.below(8) {
+            0 | 1 => {
+                shared.call(Op::Write(value)).await.map_err(|error| error.cause)?;
+                event(None, Some(value));
+            }
+            2 => {
+                let op = Op::SwapAfter(if waits { rng.below(2) as usize } else { 0 }, value);
+                let old = shared.call(op).await.map_err(|error| error.cause)?;
+                event(Some(old), Some(value));
+            }
+            3 => {
+                shared.post(&Op::Write(value)).map_err(|error| error.cause)?;
+                note(None, Some(value), true);
+            }
+            4 => {
+                let read =
+                    shared.call(Op::ReadAfter(waits.into())).await.map_err(|error| error.cause)?;
+                event(Some(read), None);
+            }
+            _ => {
+                let read = shared.call(Op::Read).await.map_err(|error| error.cause)?;
+                event(Some(read), None);
+            }
+        }
+        if rng.below(3) == 0 {
+            env.sleep(rng.below(MS)).await;
+        }
+    }
+    objects.flush().await.map_err(ObjectCause::Group)
+}
+
+/// Opens an object of each placement.
+async fn open_all(objects: &Objects<Live>) -> Result<Vec<Shared<Live, Register>>, ObjectCause> {
+    let class = objects.class::<Register>(1);
+    let ranks = objects.net().size();
+    let mut all = Vec::new();
+    for number in 0..6 {
+        let placement = match number % 3 {
+            0 => Placement::Replicated,
+            1 => Placement::At(number as usize % ranks),
+            _ => Placement::Adaptive,
+        };
+        let state = || Register { number: number.into(), values: Vec::new() };
+        all.push(class.open(number, placement, state).await.map_err(|error| error.cause)?);
+    }
+    // So that nobody waits for a first write for ever.
+    let first = |at: usize| 1 << 40 | at as u64;
+    if objects.net().rank() == 0 {
+        for (at, shared) in all.iter().enumerate() {
+            let written = shared.call(Op::Write(first(at))).await;
+            written.map_err(|error| error.cause)?;
+        }
+    }
+    Ok(all)
+}
+
+fn options(seed: u64) -> Options {
+    let style = [Style::Ticket, Style::Sequencer, Style::Broadcast][seed as usize % 3];
+    Options { style, window: 64 }
+}
+
+#[test]
+fn objects__histories_are_sequentially_consistent_under_loss() {
+    let (mut moved, mut events) = (0, 0);
+    for seed in seeds(0..25) {
+        let cluster = Cluster::of_seed(seed, 2..6, None);
+        WRITES.take();
+        let history = History::default();
+        let places = Rc::new(Cell::new(0));
+        let (all_events, all_places) = (Rc::clone(&history), Rc::clone(&places));
+        cluster.run("objects", move |env, net| {
+            let (history, places) = (Rc::clone(&all_events), Rc::clone(&all_places));
+            async move {
+                let objects = Objects::with_options(&net, options(seed));
+                let all = open_all(&objects).await.expect("no rank fails");
+                let done = user(true, env.clone(), objects.clone(), all.clone(), history).await;
+                done.expect("no rank fails");
+                env.sleep(500 * MS).await;
+                places.set(places.get() + all.iter().filter(|o| o.at().is_some()).count());
+                (objects, all)
+            }
+        });
+        check(&history, &[], None, seed);
+        moved += places.get();
+        events += history.borrow().values().map(Vec::len).sum::<usize>();
+    }
+    assert!(events > 1_000 && moved > 0, "{events} operations, {moved}");
+}
+
+#[test]
+fn objects__survivors_go_on_and_lost_objects_are_named() {
+    let (mut lost, mut whole) = (0, 0);
+    for seed in seeds(0..25) {
+        let cluster = Cluster::of_seed(seed, 3..6, Some(0..6));
+        WRITES.take();
+        let history = History::default();
+        let (ends, states) = (Rc::<RefCell<Vec<_>>>::default(), Rc::<RefCell<Vec<_>>>::default());
+        let (events, all_ends, all_states) =
+            (Rc::clone(&history), Rc::clone(&ends), Rc::clone(&states));
+        let dies = cluster.dies.map(|host| host as usize);
+        cluster.run("objects die", move |env, net| {
+            let (history, ends, states) =
+                (Rc::clone(&events), Rc::clone(&all_ends), Rc::clone(&all_states));
+            async move {
+                let objects = Objects::with_options(&net, options(seed));
+                let end = match open_all(&objects).await {
+                    Ok(all) => {
+                        let end =
+                            user(false, env.clone(), objects.clone(), all.clone(), history).await;
+                        env.sleep(1_500 * MS).await;
+                        if !matches!(end, Err(ObjectCause::Group(_))) {
+                            let equal = all.iter();
+                            let look = |shared: &Shared<Live, Register>| shared.peek(Clone::clone);
+                            states.borrow_mut().push(equal.map(look).collect::<Vec<_>>());
+                        }
+                        end
+                    }
+                    Err(cause) => Err(cause),
+                };
+                ends.borrow_mut().push(end);
+                objects
+            }
+        });
+        for end in ends.borrow().iter() {
+            match end {
+                Ok(()) => whole += 1,
+                Err(ObjectCause::Lost { rank }) => {
+                    assert_eq!(Some(*rank), dies, "seed {seed}");
+                    lost += 1;
+                }
+                Err(ObjectCause::Call(error)) => {
+                    assert_eq!(Some(error.rank), dies, "seed {seed}: {error}");
+                    lost += 1;
+                }
+                Err(other) => panic!("seed {seed}: {other:?}"),
+            }
+        }
+        let states: Vec<Register> = states.take().into_iter().flatten().flatten().collect();
+        for one in &states {
+            let same = states.iter().filter(|other| other.number == one.number);
+            same.for_each(|other| assert_eq!(one, other, "seed {seed}"));
+        }
+        check(&history, &states, dies, seed);
+    }
+    assert!(lost > 1 && whole > 30, "{lost} lost an object, {whole} did not");
+}
+
+/// A bounded queue.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Queue {
+    jobs: VecDeque<u64>,
+    most: usize,
+}
+
+#[derive(Serialize, Deserialize)]
+enum QueueOp {
+    Put(u64),
+    Take,
+    Break,
+}
+
+impl Object for Queue {
+    type Op = QueueOp;
+    type Reply = u64;
+
+    fn guard(&self, op: &QueueOp) -> bool {
+        match op {
+            QueueOp::Put(_) => self.jobs.len() < self.most,
+            QueueOp::Take => !self.jobs.is_empty(),
+            QueueOp::Break => true,
+        }
+    }
+
+    fn apply(&mut self, op: QueueOp) -> u64 {
+        match op {
+            QueueOp::Put(job) => self.jobs.push_back(job),
+            QueueOp::Take => return self.jobs.pop_front().expect("the guard holds"),
+            QueueOp::Break => panic!("out of order"),
+        }
+        0
+    }
+}
+
+#[test]
+fn guard__a_bounded_queue_hands_out_each_job_once_wherever_it_is() {
+    const JOBS: u64 = 24;
+    for seed in seeds(0..12) {
+        let cluster = Cluster::of_seed(seed, 4..5, None);
+        let placement =
+            [Placement::Replicated, Placement::At(2), Placement::Adaptive][seed as usize % 3];
+        let taken = Rc::<RefCell<Vec<u64>>>::default();
+        let all = Rc::clone(&taken);
+        cluster.run("objects queue", move |_, net| {
+            let taken = Rc::clone(&all);
+            async move {
+                let objects = Objects::with_options(&net, options(seed));
+                let class = objects.class::<Queue>(7);
+                let make = || Queue { most: 3, ..Queue::default() };
+                let queue = class.open(0, placement, make).await.unwrap();
+                for number in 0..JOBS {
+                    if net.rank() < 2 {
+                        let job = net.rank() as u64 * JOBS + number;
+                        queue.call(QueueOp::Put(job)).await.unwrap();
+                    } else {
+                        let job = queue.call(QueueOp::Take).await.unwrap();
+                        taken.borrow_mut().push(job);
+                    }
+                }
+                (objects, queue)
+            }
+        });
+        let mut taken = taken.take();
+        taken.sort_unstable();
+        assert!(taken.into_iter().eq(0..2 * JOBS), "seed {seed}");
+    }
+}
+
+#[test]
+fn objects__made_at_run_time_given_up_broken_and_of_other_versions() {
+    let cluster = Cluster { config: SimConfig::new(3, 1), dies: None };
+    let passed = Rc::new(Cell::new(None));
+    cluster.run("objects more", move |env, net| {
+        let passed = Rc::clone(&passed);
+        async move {
+            let objects = Objects::open(&net);
+            if net.rank() == 2 {
+                // Messages about objects of this class wait until it is known.
+                env.sleep(5 * MS).await;
+            }
+            let class = objects.class::<Queue>(7);
+            let state = Queue { most: 2, ..Queue::default() };
+            if net.rank() == 0 {
+                let made = class.create(Placement::Replicated, &state).await.unwrap();
+                made.call(QueueOp::Put(5)).await.unwrap();
+                passed.set(Some(made.id()));
+            }
+            while passed.get().is_none() {
+                env.sleep(MS).await;
+            }
+            let queue = class.get(passed.get().unwrap()).await.unwrap();
+            assert_eq!(queue.peek(|queue| queue.jobs.clone()), Some(VecDeque::from([5])));
+            env.sleep(20 * MS).await;
+            // An operation that is given up takes nothing.
+            if net.rank() == 1 {
+                assert_eq!(queue.call(QueueOp::Take).await, Ok(5));
+                let mut waits = Box::pin(queue.call(QueueOp::Take));
+                let first = std::future::poll_fn(|cx| {
+                    std::task::Poll::Ready(waits.as_mut().poll(cx).is_pending())
+                });
+                assert!(first.await);
+                env.sleep(5 * MS).await;
+                drop(waits);
+                env.sleep(5 * MS).await;
+                queue.call(QueueOp::Put(6)).await.unwrap();
+                assert_eq!(queue.peek(|queue| queue.jobs.len()), Some(1));
+                let broken = queue.call(QueueOp::Break).await.unwrap_err();
+                assert_eq!(broken.cause, ObjectCause::Broken("out of order".to_string()));
+                assert!(broken.to_string().contains("out of order"), "{broken}");
+            }
+            env.sleep(50 * MS).await;
+            let after = queue.call(QueueOp::Put(1)).await.unwrap_err();
+            assert_eq!(after.cause, ObjectCause::Broken("out of order".to_string()));
+            (objects, queue)
+        }
+    });
+}

@@ -22,6 +22,13 @@ pub use weft_packets::net;
 /// programs that use the packet interface beside models take others.
 pub const HANDLERS: u16 = weft_packets::net::PATIENT.start;
 
+/// Keeps a waker, once, however often its future is polled.
+fn park(wakers: &mut Vec<std::task::Waker>, waker: &std::task::Waker) {
+    if !wakers.iter().any(|known| known.will_wake(waker)) {
+        wakers.push(waker.clone());
+    }
+}
+
 /// Returns the text of a panic.
 fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);

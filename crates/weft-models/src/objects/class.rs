@@ -44,7 +44,7 @@ impl<N: Net, T: Object> Class<N, T> {
     ) -> Result<Shared<N, T>, ObjectError> {
         let object = KNOWN | u64::from(self.number) << 32 | u64::from(number);
         if self.inner.is_lowest().await.map_err(|cause| self.error(object, cause))? {
-            self.make(object, placement, &state())?;
+            self.make(object, placement, &state()).await?;
         }
         self.when_there(ObjectId { number: object, after: 0 }).await
     }
@@ -59,7 +59,7 @@ impl<N: Net, T: Object> Class<N, T> {
         state: &T,
     ) -> Result<Shared<N, T>, ObjectError> {
         let object = self.inner.new_number();
-        self.make(object, placement, state)?;
+        self.make(object, placement, state).await?;
         self.when_there(ObjectId { number: object, after: 0 }).await
     }
 
@@ -75,9 +75,11 @@ impl<N: Net, T: Object> Class<N, T> {
         ObjectError { object, class: std::any::type_name::<T>(), cause }
     }
 
-    fn make(&self, object: u64, placement: Placement, state: &T) -> Result<(), ObjectError> {
+    async fn make(&self, object: u64, placement: Placement, state: &T) -> Result<(), ObjectError> {
         let state = postcard::to_allocvec(state)
             .map_err(|why| self.error(object, ObjectCause::Unreadable(why.to_string())))?;
+        let room = self.inner.order.room().await;
+        room.map_err(|error| self.error(object, ObjectCause::Group(error)))?;
         let (class, version) = (self.number, T::VERSION);
         let note = Note::Create { object, class, version, placement, state };
         drop(self.inner.order.send(note_message(&note)));

@@ -7,7 +7,7 @@ use super::{ObjectCause, ObjectId, Placement};
 use crate::net::Net;
 use crate::order::{Delivered, Options, OrderError, OrderedGroup, View};
 use crate::rpc::{Request, Rpc};
-use crate::HANDLERS;
+use crate::{park, HANDLERS};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
@@ -235,7 +235,7 @@ impl<N: Net> Inner<N> {
             if let Some(error) = self.order.ended() {
                 return Poll::Ready(Err(error));
             }
-            self.wakers.borrow_mut().push(cx.waker().clone());
+            park(&mut self.wakers.borrow_mut(), cx.waker());
             self.order.wake_at_end(cx.waker());
             Poll::Pending
         })
@@ -535,7 +535,8 @@ impl<N: Net> Inner<N> {
         if better != Some(Better::Everywhere) {
             return;
         }
-        let Some(state) = entry.replica.save() else { return };
+        // Where there is no room, it moves after another access.
+        let Some(state) = entry.replica.save().filter(|_| self.order.has_room()) else { return };
         entry.place.set(Where::Leaving);
         let note = Note::Replicate { object: entry.number, state };
         drop(self.order.send(note_message(&note)));

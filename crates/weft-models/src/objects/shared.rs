@@ -7,6 +7,7 @@ use super::wire::{call_head, note_message, op_message, parse_reply, Note, Status
 use super::{Object, ObjectCause, ObjectError, ObjectId, Read};
 use crate::net::{Blocking, Net};
 use crate::order::OrderError;
+use crate::park;
 use std::future::poll_fn;
 use std::rc::{Rc, Weak};
 use std::task::Poll;
@@ -61,7 +62,8 @@ impl<N: Net, T: Object> Shared<N, T> {
     /// The object is lost with its rank or broken by a panic, or this rank is cut off.
     pub async fn call(&self, op: T::Op) -> Result<T::Reply, ObjectError> {
         self.inner.settled().await.map_err(|error| self.error(ObjectCause::Group(error)))?;
-        self.run(op).await.map_err(|cause| self.error(cause))
+        let done = self.inner.patiently(&self.entry, self.run(op)).await;
+        done.map_err(|cause| self.error(cause))
     }
 
     /// Posts an operation whose result nobody wants: it is on its way when this returns, and is
@@ -212,7 +214,7 @@ impl<N: Net> Inner<N> {
             if let Some(error) = self.order.ended() {
                 return Poll::Ready(Err(ObjectCause::Group(error)));
             }
-            entry.wakers.borrow_mut().push(cx.waker().clone());
+            park(&mut entry.wakers.borrow_mut(), cx.waker());
             self.order.wake_at_end(cx.waker());
             Poll::Pending
         })
@@ -337,7 +339,12 @@ impl<N: Net> Drop for GivingUp<'_, N> {
     fn drop(&mut self) {
         if self.inner.running.borrow_mut().remove(&self.serial).is_some() {
             let note = Note::Cancel { object: self.object, serial: self.serial };
-            drop(self.inner.order.send(note_message(&note)));
+            let order = self.inner.order.clone();
+            self.inner.net.spawn(async move {
+                if order.room().await.is_ok() {
+                    drop(order.send(note_message(&note)));
+                }
+            });
         }
     }
 }

@@ -34,6 +34,8 @@ pub(super) struct Change {
     welcome: Vec<u32>,
     /// True if another attempt was in the way of this member's: it tries again later.
     pub again: bool,
+    /// Views up to this one have no place for this rank, which wants to join.
+    pub refused: u32,
     /// Ranks that a rank which wants to join may ask, and the time at which it has asked one.
     pub contacts: Vec<u32>,
     pub asked: Option<Instant>,
@@ -264,13 +266,25 @@ impl Core {
                 self.change.attempt = None;
                 self.change.again = true;
             }
-            Control::Lag { view, next } if self.bring_up(from, view, next) => self.begin(),
+            Control::Lag { view, next } if view.epoch < self.view.epoch => {
+                match self.bring_up(from, view, next) {
+                    true => self.begin(),
+                    // It is told that it is no member, and ends: a joiner whose author has failed
+                    // before it sent the state, for one.
+                    false => self.suspect(from, true, true),
+                }
+            }
             Control::Install { install, slots, again } => {
                 self.on_install(from, install, slots, again);
             }
             Control::Installed { new } => self.on_installed(from, new),
             Control::Welcome { install, delivered, snapshot } => {
                 self.on_welcome(install, delivered, snapshot);
+            }
+            Control::Excluded { view } if self.view.epoch == 0 && self.members.is_empty() => {
+                // It asks again.
+                self.change.refused = self.change.refused.max(view.epoch);
+                self.early.clear();
             }
             Control::Excluded { view } if view.epoch >= self.view.epoch => {
                 self.end(OrderError::Excluded { by: from as usize });
@@ -280,9 +294,12 @@ impl Core {
     }
 
     fn on_join(&mut self, rank: u32) {
-        if self.is_suspect(rank) || self.members.contains(&rank) && self.view.epoch > 0 {
+        if self.members.contains(&rank) && self.view.epoch > 0 {
             return;
         }
+        // One that has failed before is given another chance: if it is still out of reach, the next
+        // message to it fails.
+        self.change.suspects.remove(&rank);
         self.change.joiners.insert(rank);
         self.consider();
     }
@@ -479,7 +496,8 @@ impl Core {
     }
 
     fn on_welcome(&mut self, install: Install, delivered: u64, snapshot: Vec<u8>) {
-        if self.view.epoch > 0 || !install.members.contains(&self.me) || self.ended.is_some() {
+        let is_late = self.view.epoch > 0 || install.new.epoch <= self.change.refused;
+        if is_late || !install.members.contains(&self.me) || self.ended.is_some() {
             return;
         }
         self.actions.push_back(Action::Restore { snapshot });
@@ -500,7 +518,7 @@ impl Core {
         self.room = Some(room);
         self.watch(self.wait.watches);
         self.report_now();
-        for early in std::mem::take(&mut self.early) {
+        for early in std::mem::take(&mut self.early).into_values().flatten() {
             match early {
                 Early::Control(from, control) => self.handle(from, control),
                 Early::Cast(from, kind, bytes) => self.handle_cast(from, kind, &bytes),

@@ -4,6 +4,7 @@ use super::change::Change;
 use super::pack::{Incoming, Message, Outgoing};
 use super::wire::{cast, put_view, Control, Placed, Reader, Slot, ViewId, HEAD};
 use super::{OrderError, Style};
+use crate::channel::MESSAGE_MAX;
 use std::collections::{BTreeMap, VecDeque};
 use weft_core::Instant;
 
@@ -111,9 +112,10 @@ pub(super) struct Core {
     /// The places up to which members have delivered, at the keeper.
     pub next_of: BTreeMap<u32, u64>,
     pub reported: u64,
-    loose: BTreeMap<u32, Vec<u8>>,
+    /// Begun messages without order: packets that follow, and the bytes so far.
+    loose: BTreeMap<u32, (u32, Vec<u8>)>,
     pub change: Change,
-    pub early: Vec<Early>,
+    pub early: BTreeMap<u32, Vec<Early>>,
     pub wait: Wait,
     pub slow: Vec<u32>,
     /// True while the program waits for messages of others.
@@ -122,6 +124,9 @@ pub(super) struct Core {
     /// Slots that came twice or with nonsense, dropped.
     pub dropped: u64,
     holds_back: bool,
+    filling: bool,
+    /// True while the program has too many messages that it has not received.
+    pub paused: bool,
 }
 
 impl Core {
@@ -155,13 +160,15 @@ impl Core {
             reported: 0,
             loose: BTreeMap::new(),
             change: Change::default(),
-            early: Vec::new(),
+            early: BTreeMap::new(),
             wait: Wait::default(),
             slow: Vec::new(),
             expects: false,
             ended: None,
             dropped: 0,
             holds_back: false,
+            filling: false,
+            paused: false,
         }
     }
 
@@ -207,11 +214,12 @@ impl Core {
     /// Sends a message without order to the other members. False if there is no view now.
     pub fn submit_loose(&mut self, bytes: &[u8]) -> bool {
         let Some(room) = self.room.filter(|_| self.is_open()) else { return false };
-        let left = bytes.len().saturating_sub(1) / room;
+        let most = (bytes.len().saturating_sub(1) / room) as u32;
         let chunks = bytes.chunks(room).chain(bytes.is_empty().then_some(&[][..]));
-        for (left, chunk) in (0..=left as u32).rev().zip(chunks) {
+        for (left, chunk) in (0..=most).rev().zip(chunks) {
+            let head = left | if left == most { cast::FIRST } else { 0 };
             self.cast(cast::LOOSE, |to| {
-                to.extend_from_slice(&left.to_le_bytes());
+                to.extend_from_slice(&head.to_le_bytes());
                 to.extend_from_slice(chunk);
             });
         }
@@ -220,35 +228,42 @@ impl Core {
 
     /// Packs messages into slots as far as the window lets them go.
     pub fn fill(&mut self) {
-        if !self.is_open() {
+        // A slot that is delivered at once lets the next ones go: a loop, not a recursion.
+        if self.filling {
             return;
         }
+        self.filling = true;
+        while self.is_open() && self.fill_some() {}
+        self.filling = false;
+    }
+
+    /// True if slots were handed in, so that there may be room for more.
+    fn fill_some(&mut self) -> bool {
         let most = (self.window / 2) as usize;
-        match self.style {
-            Style::Ticket => {
-                if self.asking {
-                    return;
-                }
-                let Some((at, key)) = self.counter else {
-                    return self.end(OrderError::NoCounter);
-                };
-                let count = self.pack(most.saturating_sub(self.own.len()).min(BATCH));
-                if count > 0 {
-                    self.asking = true;
-                    let view = self.view;
-                    self.actions.push_back(Action::Ask { view, at, key, count });
-                }
+        if self.style == Style::Ticket {
+            if self.asking {
+                return false;
             }
-            Style::Sequencer | Style::Broadcast => {
-                let first = self.own.len();
-                self.pack(most.saturating_sub(first));
-                for at in first..self.own.len() {
-                    self.hand_in(at);
-                }
-                self.tell_places();
-                self.advance();
+            let Some((at, key)) = self.counter else {
+                self.end(OrderError::NoCounter);
+                return false;
+            };
+            let count = self.pack(most.saturating_sub(self.own.len()).min(BATCH));
+            if count > 0 {
+                self.asking = true;
+                let view = self.view;
+                self.actions.push_back(Action::Ask { view, at, key, count });
             }
+            return false;
         }
+        let first = self.own.len();
+        let count = self.pack(most.saturating_sub(first));
+        for at in first..self.own.len() {
+            self.hand_in(at);
+        }
+        self.tell_places();
+        self.advance();
+        count > 0
     }
 
     /// Packs at most `most` slots; returns their number.
@@ -373,7 +388,7 @@ impl Core {
         let mut reader = Reader(bytes);
         let Some(view) = reader.view().filter(|_| self.ended.is_none()) else { return };
         if view != self.view || self.room.is_none() {
-            if view.epoch > self.view.epoch || view == self.view {
+            if self.is_early(view) {
                 self.keep_early(Early::Cast(from, kind, bytes.to_vec()));
             }
             return;
@@ -386,7 +401,7 @@ impl Core {
             return;
         }
         let known = match kind {
-            cast::SLOT => self.on_slot(reader),
+            cast::SLOT => self.on_slot(from, reader),
             cast::DATA => self.on_data(from, reader),
             cast::ACCEPT => self.on_accept(from, reader),
             cast::STABLE => reader.u64().map(|stable| self.set_stable(stable)),
@@ -398,17 +413,31 @@ impl Core {
         self.advance();
     }
 
+    /// True for a view that this member may come to have.
+    pub fn is_early(&self, view: ViewId) -> bool {
+        view == self.view || view.epoch > self.view.epoch.max(self.change.refused)
+    }
+
+    /// Keeps a message of a later view. A sender has at most a window of slots and acknowledgements
+    /// there; of messages without order beyond that some are missing.
     pub fn keep_early(&mut self, early: Early) {
-        if self.early.len() < 8 * self.window as usize {
-            self.early.push(early);
+        let (from, most) = match &early {
+            Early::Control(from, _) => (*from, 8),
+            Early::Cast(from, cast::LOOSE, _) => (*from, 4),
+            Early::Cast(from, ..) => (*from, 8),
+        };
+        let kept = self.early.entry(from).or_default();
+        if kept.len() < most * self.window as usize {
+            kept.push(early);
         } else {
             self.dropped += 1;
         }
     }
 
-    fn on_slot(&mut self, mut reader: Reader<'_>) -> Option<()> {
+    fn on_slot(&mut self, from: u32, mut reader: Reader<'_>) -> Option<()> {
         let (place, sender, number) = (reader.u64()?, reader.u32()?, reader.u64()?);
-        self.fits(place)?;
+        let may_send = if self.style == Style::Ticket { sender } else { self.keeper() };
+        self.fits(place).filter(|()| from == may_send)?;
         let data = reader.0.to_vec();
         self.slots.entry(place).or_insert(Some(Slot { sender, number, data }));
         Some(())
@@ -433,7 +462,14 @@ impl Core {
                 self.accepted.remove(&place);
                 self.slots.insert(place, Some(Slot { sender, number, data }));
             }
-            None => drop(self.unplaced.insert((sender, number), data)),
+            None => {
+                // Places go as far as the window, and each member has half of one beyond.
+                let most = (self.members.len() as u64 + 1) * self.window;
+                if self.unplaced.len() as u64 >= most {
+                    return None;
+                }
+                self.unplaced.insert((sender, number), data);
+            }
         }
         Some(())
     }
@@ -455,12 +491,20 @@ impl Core {
     }
 
     fn on_loose(&mut self, from: u32, mut reader: Reader<'_>) {
-        let Some(left) = reader.u32() else { return };
-        let mut whole = self.loose.remove(&from).unwrap_or_default();
+        let Some(head) = reader.u32() else { return };
+        let left = head & !cast::FIRST;
+        let begun = self.loose.remove(&from).filter(|(follow, _)| *follow == left + 1);
+        let mut whole = match (head & cast::FIRST, begun) {
+            (0, Some((_, bytes))) => bytes,
+            // The packets before have not come: the message is lost here.
+            (0, None) => return self.dropped += 1,
+            _ => Vec::new(),
+        };
         whole.extend_from_slice(reader.0);
         match left {
             0 => self.actions.push_back(Action::Loose { from, bytes: whole }),
-            _ => drop(self.loose.insert(from, whole)),
+            _ if whole.len() > MESSAGE_MAX => self.dropped += 1,
+            _ => drop(self.loose.insert(from, (left, whole))),
         }
     }
 
@@ -475,12 +519,21 @@ impl Core {
             return;
         }
         let before = self.next;
-        while let Some(slot) = self.slots.get(&self.next).cloned() {
+        while !self.paused {
+            let Some(slot) = self.slots.get(&self.next).cloned() else { break };
             self.deliver(slot);
         }
         if self.next > before {
             self.report();
             self.fill();
+        }
+    }
+
+    /// Stops or resumes deliveries, for a program that does not receive.
+    pub fn pause(&mut self, on: bool) {
+        if self.paused != on {
+            self.paused = on;
+            self.advance();
         }
     }
 

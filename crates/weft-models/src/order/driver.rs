@@ -3,9 +3,9 @@
 use super::core::{Action, Core};
 use super::wire::{Control, ViewId, HEAD};
 use super::{Delivered, Options, OrderError, Style, View};
-use crate::channel::Channel;
+use crate::channel::{Channel, MESSAGE_MAX};
 use crate::net::{Incoming, Net, RankFailure, Unsent};
-use crate::HANDLERS;
+use crate::{park, HANDLERS};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::future::{poll_fn, Future};
@@ -28,6 +28,11 @@ const TICK: Duration = Duration::from_millis(10);
 /// Bytes and number of messages on their way from which on a sender has to wait.
 const OUTGOING_BYTES: usize = 4 << 20;
 const OUTGOING: usize = 1 << 16;
+/// Bytes and number of messages that the program has not received, from which on no more come.
+const INBOX_BYTES: usize = 16 << 20;
+const INBOX: usize = 1 << 16;
+/// Packets without order that may wait for room.
+const CASTS_MAX: usize = 1 << 12;
 /// Longest packet in a group of one member, which sends none.
 const ALONE: usize = 64 << 10;
 /// The kind of messages of the channel.
@@ -43,8 +48,9 @@ struct Program<N: Net> {
     views: Option<Call<View>>,
     snapshot: Option<TakeState>,
     restore: Option<Call<Vec<u8>>>,
-    /// Messages that no call has taken.
+    /// Messages that no call has taken, and their bytes.
     inbox: VecDeque<Delivered>,
+    inbox_bytes: usize,
     view: Option<View>,
     /// Messages on their way, by token.
     sent: BTreeMap<u64, Waiter>,
@@ -63,6 +69,7 @@ impl<N: Net> Default for Program<N> {
             snapshot: None,
             restore: None,
             inbox: VecDeque::new(),
+            inbox_bytes: 0,
             view: None,
             sent: BTreeMap::new(),
             wakers: Vec::new(),
@@ -206,12 +213,9 @@ impl<N: Net> OrderedGroup<N> {
     pub fn send(&self, bytes: impl Into<Vec<u8>>) -> Sent<N> {
         let inner = &self.inner;
         let bytes = bytes.into();
-        let refused = {
-            let core = inner.core.borrow();
-            let is_full =
-                core.outgoing.bytes() >= OUTGOING_BYTES || core.outgoing.len() >= OUTGOING;
-            core.ended.clone().or(is_full.then_some(OrderError::Busy))
-        };
+        let too_long = (bytes.len() > MESSAGE_MAX).then_some(OrderError::TooLong);
+        let busy = (!self.has_room()).then_some(OrderError::Busy);
+        let refused = inner.core.borrow().ended.clone().or(too_long).or(busy);
         if let Some(error) = refused {
             return Sent { inner: Rc::clone(inner), state: State::Refused(error) };
         }
@@ -240,10 +244,16 @@ impl<N: Net> OrderedGroup<N> {
     /// some members may miss some of them.
     ///
     /// # Errors
-    /// There is no view now, or this member's part has ended.
+    /// There is no view now, too many packets wait for room, or this member's part has ended.
     pub fn cast(&self, bytes: &[u8]) -> Result<(), OrderError> {
         if let Some(error) = self.inner.core.borrow().ended.clone() {
             return Err(error);
+        }
+        if bytes.len() > MESSAGE_MAX {
+            return Err(OrderError::TooLong);
+        }
+        if self.inner.casts.borrow().len() >= CASTS_MAX {
+            return Err(OrderError::Busy);
         }
         match self.inner.with(|core| core.submit_loose(bytes)) {
             true => Ok(()),
@@ -258,9 +268,11 @@ impl<N: Net> OrderedGroup<N> {
         let waiting = {
             let mut program = self.inner.program.borrow_mut();
             program.deliver = Some(Rc::clone(&call));
+            program.inbox_bytes = 0;
             std::mem::take(&mut program.inbox)
         };
         waiting.into_iter().for_each(|message| (call.borrow_mut())(message));
+        self.inner.with(|core| core.pause(false));
     }
 
     /// Calls `call` with sender and bytes of each message without order. Before this call they are
@@ -276,7 +288,8 @@ impl<N: Net> OrderedGroup<N> {
     }
 
     /// Calls `call` for the state that new members begin with: all that the messages delivered so
-    /// far have led to. Any member may be asked.
+    /// far have led to. Any member may be asked. Use it with [`on_deliver`](Self::on_deliver): a
+    /// program that receives has not seen all that is delivered.
     pub fn on_snapshot(&self, call: impl FnMut() -> Vec<u8> + 'static) {
         self.inner.program.borrow_mut().snapshot = Some(Rc::new(RefCell::new(call)));
     }
@@ -286,7 +299,18 @@ impl<N: Net> OrderedGroup<N> {
     /// # Errors
     /// This member's part has ended, and all its messages have been received.
     pub async fn recv(&self) -> Result<Delivered, OrderError> {
-        self.until(|inner| inner.program.borrow_mut().inbox.pop_front()).await
+        self.until(|inner| {
+            let mut program = inner.program.borrow_mut();
+            let message = program.inbox.pop_front()?;
+            program.inbox_bytes -= message.bytes.len();
+            let is_low = program.inbox.len() < INBOX / 2 && program.inbox_bytes < INBOX_BYTES / 2;
+            drop(program);
+            if is_low && inner.core.borrow().paused {
+                inner.with(|core| core.pause(false));
+            }
+            Some(message)
+        })
+        .await
     }
 
     /// Waits for a view that is as wanted, and returns it.
@@ -339,10 +363,7 @@ impl<N: Net> OrderedGroup<N> {
 
     /// Wakes a future when this member's part ends, and now and then before.
     pub(crate) fn wake_at_end(&self, waker: &Waker) {
-        let wakers = &mut self.inner.program.borrow_mut().wakers;
-        if !wakers.iter().any(|known| known.will_wake(waker)) {
-            wakers.push(waker.clone());
-        }
+        park(&mut self.inner.program.borrow_mut().wakers, waker);
     }
 
     /// True if another message of this member would be taken.
@@ -368,7 +389,10 @@ impl<N: Net> OrderedGroup<N> {
     }
 
     /// Waits for a result that a change of this member brings.
-    async fn until<T>(&self, find: impl Fn(&Inner<N>) -> Option<T>) -> Result<T, OrderError> {
+    async fn until<T>(&self, find: impl Fn(&Rc<Inner<N>>) -> Option<T>) -> Result<T, OrderError> {
+        if let Some(found) = find(&self.inner) {
+            return Ok(found);
+        }
         let before = self.expecting();
         let result = poll_fn(|cx| {
             if let Some(found) = find(&self.inner) {
@@ -377,7 +401,7 @@ impl<N: Net> OrderedGroup<N> {
             if let Some(error) = self.inner.core.borrow().ended.clone() {
                 return Poll::Ready(Err(error));
             }
-            self.inner.program.borrow_mut().wakers.push(cx.waker().clone());
+            park(&mut self.inner.program.borrow_mut().wakers, cx.waker());
             Poll::Pending
         })
         .await;
@@ -539,7 +563,12 @@ impl<N: Net> Inner<N> {
         match call {
             Some(call) => (call.borrow_mut())(message),
             None => {
-                self.program.borrow_mut().inbox.push_back(message);
+                let mut program = self.program.borrow_mut();
+                program.inbox_bytes += message.bytes.len();
+                program.inbox.push_back(message);
+                let full = program.inbox.len() >= INBOX || program.inbox_bytes >= INBOX_BYTES;
+                drop(program);
+                self.core.borrow_mut().paused |= full;
                 self.wake();
             }
         }

@@ -4,6 +4,7 @@
 //! message, then the bytes. The chunks of one sender come in order.
 
 use super::wire::Reader;
+use crate::channel::MESSAGE_MAX;
 use std::collections::{BTreeMap, VecDeque};
 
 const LAST: u32 = 1 << 31;
@@ -101,6 +102,9 @@ impl Incoming {
             let Some(head) = reader.u32() else { return false };
             let Some(bytes) = reader.bytes((head & !LAST) as usize) else { return false };
             let mut whole = self.begun.remove(&sender).unwrap_or_default();
+            if whole.len() + bytes.len() > MESSAGE_MAX {
+                return false;
+            }
             whole.extend_from_slice(bytes);
             match head & LAST {
                 0 => drop(self.begun.insert(sender, whole)),

@@ -23,7 +23,7 @@ impl Core {
             _ => None,
         };
         if let Some(view) = view.filter(|&view| view != self.view || self.room.is_none()) {
-            if view.epoch > self.view.epoch || view == self.view {
+            if self.is_early(view) {
                 self.keep_early(Early::Control(from, control));
             }
             return;
@@ -174,6 +174,13 @@ impl Core {
     /// Asks all members about the place that is awaited, then names those that hold it up: they
     /// have it, or do not answer.
     fn name_slow(&mut self, waited: Duration, patience: Duration) {
+        if self.paused && !self.wait.said {
+            self.wait.said = true;
+            self.slow = vec![self.me];
+            let text = "an ordered group is held up: this rank does not receive its messages";
+            self.actions.push_back(Action::Say { text: text.to_string() });
+            return;
+        }
         if !self.wait.said {
             self.wait.said = true;
             let (view, place) = (self.view, self.next);

@@ -30,8 +30,11 @@ pub(super) mod cast {
     pub const ACCEPT: u8 = 3;
     /// The place below which all members have delivered all (8 bytes).
     pub const STABLE: u8 = 4;
-    /// Number of packets of this message that follow (4 bytes), data: without order.
+    /// Number of packets of this message that follow (4 bytes, the highest bit for the first one),
+    /// data: without order.
     pub const LOOSE: u8 = 5;
+    /// Marks the first packet of a message without order.
+    pub const FIRST: u32 = 1 << 31;
 }
 
 /// Bytes of the view before each cast.

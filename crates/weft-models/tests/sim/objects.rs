@@ -362,6 +362,11 @@ fn objects__made_at_run_time_given_up_broken_and_of_other_versions() {
                 });
                 assert!(first.await);
                 env.sleep(5 * MS).await;
+                let waits_for = objects.describe();
+                assert!(
+                    waits_for.contains("do not hold for operations of ranks [1]"),
+                    "{waits_for}"
+                );
                 drop(waits);
                 env.sleep(5 * MS).await;
                 queue.call(QueueOp::Put(6)).await.unwrap();

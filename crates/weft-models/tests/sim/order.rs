@@ -374,3 +374,125 @@ fn cast__messages_without_order_come_in_the_order_of_their_sender() {
         group
     });
 }
+
+/// Ranks join while members, authors of views and joiners die: those that live get in, and all
+/// agree from there on.
+#[test]
+fn order__joins_survive_the_death_of_any_rank() {
+    let (mut died, mut joined) = (0, 0);
+    for seed in seeds(0..30) {
+        // Ranks 0 to 2 are the members; one of all may die, also in the middle of a join.
+        let cluster = Cluster::of_seed(seed, 5..6, Some(0..5));
+        let dies = cluster.dies.map(|host| host as usize);
+        let options = Options { style: STYLES[seed as usize % 3], window: 16 };
+        let (logs, total) = (Logs::default(), Rc::new(Cell::new(0)));
+        let (all, count) = (Rc::clone(&logs), Rc::clone(&total));
+        let outcome = cluster.run("order join die", move |env, net| {
+            let (logs, count) = (Rc::clone(&all), Rc::clone(&count));
+            async move {
+                let me = net.rank();
+                let group = if me < 3 {
+                    let group = OrderedGroup::open(&net, 0, &[0, 1, 2], options);
+                    record(&group, &logs, Some(0));
+                    group
+                } else {
+                    env.sleep(env.rng().below(20 * MS)).await;
+                    let log = Rc::clone(&logs);
+                    let group = OrderedGroup::join(&net, 0, &[1, 0, 2], options, move |state| {
+                        let told: Vec<(usize, u64, usize)> = postcard::from_bytes(&state).unwrap();
+                        let told = told.into_iter().map(|(from, n, l)| Told::Message(from, n, l));
+                        log.borrow_mut().insert(me, told.collect());
+                    });
+                    record(&group, &logs, None);
+                    group
+                };
+                offer_state(&group, &logs);
+                group.expect(true);
+                let living = |view: &View| {
+                    (0..5).all(|rank| view.members.contains(&rank) != (Some(rank) == dies))
+                };
+                for number in 0..12 {
+                    group.send(message(number, 40)).await.unwrap();
+                    env.sleep(env.rng().below(4 * MS)).await;
+                }
+                // The one that dies may have been in no view.
+                env.note(group.describe());
+                group.view_when(living).await.unwrap();
+                group.send(message(12, 0)).await.unwrap();
+                count.set(count.get() + 1);
+                env.sleep(1_500 * MS).await;
+                group
+            }
+        });
+        let logs = logs.borrow();
+        let messages = |rank: usize| {
+            let told = logs[&rank].iter().filter(|told| matches!(told, Told::Message(..)));
+            told.cloned().collect::<Vec<_>>()
+        };
+        let lives: Vec<usize> = (0..5).filter(|&rank| Some(rank) != dies).collect();
+        assert_eq!(total.get(), lives.len(), "seed {seed}: {outcome:?}");
+        let whole = messages(lives[0]);
+        for &rank in &lives {
+            assert_eq!(messages(rank), whole, "seed {seed}: rank {rank}");
+            assert_eq!(count_of(&whole, rank), 13, "seed {seed}: of {rank}");
+        }
+        died += usize::from(dies.is_some());
+        joined += lives.iter().filter(|&&rank| rank > 2).count();
+    }
+    assert!(died > 5 && joined > 30, "{died} died, {joined} joined");
+}
+
+/// A member that receives nothing holds the others up instead of filling its memory, and is named.
+#[test]
+fn recv__a_member_that_does_not_receive_is_named_and_the_others_wait() {
+    const COUNT: u64 = 300;
+    let mut config = SimConfig::new(2, 1);
+    config.settings = vec![("warn_after_ms", "100".to_string())];
+    let cluster = Cluster { config, dies: None };
+    cluster.run("order slow", |env, net| async move {
+        let options = Options { window: 16, ..Options::default() };
+        let group = OrderedGroup::open(&net, 0, &[0, 1], options);
+        let received = |message: Option<u64>| assert!(message.is_some());
+        if net.rank() == 0 {
+            group.on_deliver(|_| {});
+            let mut named = false;
+            for number in 0..COUNT {
+                group.room().await.unwrap();
+                let mut sent = Box::pin(group.send(message(number, 100_000)));
+                loop {
+                    let wait = Box::pin(net.sleep(Duration::from_millis(20)));
+                    named |= group.slow() == [1];
+                    match first(&mut sent, wait).await {
+                        Some(place) => break received(place.ok()),
+                        None => continue,
+                    }
+                }
+            }
+            assert!(named);
+            return group;
+        }
+        while group.slow().is_empty() {
+            env.sleep(10 * MS).await;
+        }
+        assert_eq!(group.slow(), [1], "this rank knows it, too");
+        env.sleep(2_000 * MS).await;
+        for number in 0..COUNT {
+            assert!(group.recv().await.unwrap().bytes == message(number, 100_000));
+        }
+        group
+    });
+}
+
+/// Waits for the first of two futures; `None` if that is the second.
+async fn first<F: std::future::Future + Unpin>(
+    one: &mut F,
+    mut other: std::pin::Pin<Box<impl std::future::Future<Output = ()>>>,
+) -> Option<F::Output> {
+    std::future::poll_fn(|cx| {
+        if let std::task::Poll::Ready(done) = std::pin::Pin::new(&mut *one).poll(cx) {
+            return std::task::Poll::Ready(Some(done));
+        }
+        other.as_mut().poll(cx).map(|()| None)
+    })
+    .await
+}

@@ -380,7 +380,8 @@ fn cast__messages_without_order_come_in_the_order_of_their_sender() {
 #[test]
 fn order__joins_survive_the_death_of_any_rank() {
     let (mut died, mut joined) = (0, 0);
-    for seed in seeds(0..30) {
+    // The last seed has an author that dies between a joiner's view and its welcome.
+    for seed in seeds(0..30).chain([2373]) {
         // Ranks 0 to 2 are the members; one of all may die, also in the middle of a join.
         let cluster = Cluster::of_seed(seed, 5..6, Some(0..5));
         let dies = cluster.dies.map(|host| host as usize);

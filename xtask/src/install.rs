@@ -146,7 +146,7 @@ pub fn built(package: &str, file: &str, debug: bool) -> Result<PathBuf, String> 
 /// Builds and installs. `false` if the build failed and printed its errors.
 pub fn install(options: &Options) -> Result<bool, String> {
     let mut build = vec!["build", "-p", "weft-cli", "-p", "weftd", "-p", "weft-ofi"];
-    build.extend(["-p", "weft-capi", "-p", "weft-via"]);
+    build.extend(["-p", "weft-capi", "-p", "weft-via", "-p", "weft-preload"]);
     if !options.debug {
         build.extend(["--profile", "dist"]);
     }
@@ -166,6 +166,7 @@ pub fn install(options: &Options) -> Result<bool, String> {
         to.copy(&built.join(name), &format!("bin/{name}"))?;
     }
     to.copy(&built.join("libweft_fi.so"), "lib/weft/libweft-fi.so")?;
+    to.copy(&built.join("libweft_sockets.so"), "lib/weft/libweft-sockets.so")?;
     to.copy(&built.join("libweft_capi.so"), &format!("lib/libweft.so.{VERSION}"))?;
     to.link("lib/libweft.so.0", &format!("libweft.so.{VERSION}"))?;
     to.link("lib/libweft.so", "libweft.so.0")?;

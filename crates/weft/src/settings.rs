@@ -128,6 +128,36 @@ pub const VARIABLES: &[Variable] = &[
         "beside weft",
         "The libfabric provider that `weft mpi` has MPIs load.",
     ),
+    variable(
+        "WEFT_SOCKETS",
+        "0, 1",
+        "1",
+        "Connections of programs that `weft sockets run` starts share memory.",
+    ),
+    variable(
+        "WEFT_SOCKETS_AFTER",
+        "calls: 1 to 4294967295",
+        "8",
+        "Calls on a connection before its other end is looked for: short ones gain nothing.",
+    ),
+    variable(
+        "WEFT_SOCKETS_SPIN_US",
+        "us: 0 to 10000",
+        "20",
+        "Longest look for bytes before a call of a socket program sleeps.",
+    ),
+    variable(
+        "WEFT_SOCKETS_CONNECTIONS",
+        "connections: 0 to 4294967295",
+        "1024",
+        "Most connections of a socket program that share memory, 64 KiB each.",
+    ),
+    variable(
+        "WEFT_SOCKETS_LIBRARY",
+        "file",
+        "beside weft",
+        "The library that `weft sockets run` has programs load.",
+    ),
     Variable {
         secret: true,
         ..variable(

@@ -4,6 +4,7 @@ use crate::cluster::Cluster;
 use crate::links::Pool;
 use crate::options::{Options, SHARING_MAX};
 use crate::room::{Room, CALLERS_MAX, CALLERS_OF_USER, TOTALS};
+use crate::sockets::Sockets;
 use crate::status::{Desk, Question};
 use crate::sys::{self, Epoll, Interest};
 use std::os::fd::AsRawFd;
@@ -23,6 +24,7 @@ const DESK: u64 = 0;
 const BROKER: u64 = 1;
 const DATAGRAMS: u64 = 2;
 const PROGRAMS: u64 = 3;
+const SOCKETS: u64 = 4;
 /// The same while a rank that shares memory has to read before another one is joined to it.
 const SLEEP_KEPT: Duration = Duration::from_millis(5);
 /// With `once`: time without ranks after which the agent ends.
@@ -36,7 +38,8 @@ pub struct Agent {
     desk: Desk,
     broker: Broker,
     cluster: Option<Cluster>,
-    /// The doors of desk, broker and cluster.
+    sockets: Sockets,
+    /// The doors of desk, broker, cluster and socket programs.
     doors: Epoll,
     ready: Vec<u64>,
     look_at: Instant,
@@ -66,7 +69,8 @@ impl Agent {
             true => None,
             false => Some(Cluster::open(&options, now)?),
         };
-        let doors = watch(&desk, &broker, cluster.as_ref()).map_err(|source| {
+        let sockets = Sockets::open(&options.name)?;
+        let doors = watch(&desk, &broker, cluster.as_ref(), &sockets).map_err(|source| {
             let (what, fix) = ("watching sockets".into(), "end other programs");
             LinkError::System { what, source, fix }
         })?;
@@ -78,6 +82,7 @@ impl Agent {
             desk,
             broker,
             cluster,
+            sockets,
             doors,
             ready: Vec::new(),
             look_at: now,
@@ -174,6 +179,9 @@ impl Agent {
         if let Some(cluster) = &mut self.cluster {
             cluster.serve(now, has(DATAGRAMS), has(PROGRAMS));
         }
+        if has(SOCKETS) || !self.sockets.is_idle() {
+            self.sockets.serve(now, &|one, other| sharing.may(one, other).is_ok());
+        }
         if has(DESK) || !self.desk.is_idle() {
             self.answer(now);
         }
@@ -189,6 +197,7 @@ impl Agent {
     /// ranks.
     fn answer(&mut self, now: Instant) {
         let (hub, room, broker, mut stop) = (&self.hub, &self.room, &self.broker, false);
+        let sockets = &self.sockets;
         let cluster = self.cluster.as_ref();
         self.desk.serve(now, |question, user| {
             let is_owner = room.commands(user);
@@ -196,6 +205,7 @@ impl Agent {
             match question {
                 Question::Status => {
                     let mut text = report(hub, room, broker, user);
+                    sockets.counters(&mut |n, value| text.push_str(&format!("{n} {value}\n")));
                     if let Some(cluster) = cluster {
                         cluster.report(&mut |n, value| text.push_str(&format!("{n} {value}\n")));
                     }
@@ -264,7 +274,7 @@ impl Agent {
         self.hub.wait_fds(fds);
         self.desk.wait_fds(fds);
         fds.push(WaitFd { fd: self.doors.as_raw_fd() });
-        let keeps = self.broker.keeps();
+        let keeps = self.broker.keeps() || self.sockets.holds();
         // A caller not yet accepted may have sent everything: no descriptor would end the sleep.
         let mut idle = self.hub.prepare_wait() && !self.hub.has_callers();
         let mut until = now + if keeps { SLEEP_KEPT } else { SLEEP_MAX };
@@ -294,9 +304,15 @@ impl Agent {
 }
 
 /// Makes the set of descriptors that tells what rarely has something.
-fn watch(desk: &Desk, broker: &Broker, cluster: Option<&Cluster>) -> std::io::Result<Epoll> {
+fn watch(
+    desk: &Desk,
+    broker: &Broker,
+    cluster: Option<&Cluster>,
+    sockets: &Sockets,
+) -> std::io::Result<Epoll> {
     let set = Epoll::new()?;
     set.add(&desk.door(), DESK, Interest::READ)?;
+    set.add(&sockets.door(), SOCKETS, Interest::READ)?;
     let mut fds = Vec::new();
     broker.wait_fds(&mut fds);
     fds.iter().try_for_each(|one| set.add(&one.fd, BROKER, Interest::READ))?;

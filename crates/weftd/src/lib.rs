@@ -11,6 +11,7 @@
 //!   acts for it.
 //! - `links.rs`: sockets that were opened before rights were dropped.
 //! - `cluster/`: the agent's part in a cluster: hosts and names.
+//! - `sockets.rs`: connections of socket programs that are to share memory.
 //! - `options.rs`: settings, quotas; `status.rs`: the status socket.
 //! - `limit.rs`: limits on the log.
 //! - `rights.rs`: dropping rights; `sys/`: the system calls.
@@ -28,6 +29,7 @@ pub mod options;
 pub mod rights;
 mod room;
 mod seat;
+pub mod sockets;
 pub mod status;
 #[allow(unsafe_code)]
 pub mod sys;

@@ -134,7 +134,8 @@ fn serve(options: Options, logger: &Logger) -> Result<(), String> {
         }
     }
     let names = agent.leave();
-    for path in [name.clone(), format!("{name}-desk")].into_iter().chain(names) {
+    let own = [name.clone(), format!("{name}-desk"), weftd::sockets::socket_name(&name)];
+    for path in own.into_iter().chain(names) {
         if !path.starts_with('@') {
             // The agent may run as another user by now, who may not remove it; the next agent finds
             // that nobody listens there.

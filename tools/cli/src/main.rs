@@ -14,6 +14,7 @@ mod names;
 mod pages;
 mod selftest;
 mod sim;
+mod sockets;
 mod sys;
 mod top;
 mod tune;
@@ -72,6 +73,7 @@ enum Command {
     Top(top::Args),
     Cluster(cluster::Args),
     Names(names::Args),
+    Sockets(sockets::Args),
     App(app::Args),
     Completions(pages::Completions),
     Man(pages::Man),
@@ -115,6 +117,7 @@ fn dispatch(command: Command) -> Result<ExitCode> {
         Command::Top(args) => top::run(args),
         Command::Cluster(args) => cluster::run(args),
         Command::Names(args) => names::run(args),
+        Command::Sockets(args) => sockets::run(&args),
         Command::App(args) => app::run(args),
         Command::Completions(args) => pages::completions(&args, &Cli::command()),
         Command::Man(args) => pages::man(&args, &Cli::command()),

@@ -25,6 +25,7 @@ const ARROWS: &[(&str, Option<&[&str]>)] = &[
             "weft-agent",
             "weft-names",
             "weft-cluster",
+            "weft-streams",
         ]),
     ),
     (
@@ -36,7 +37,8 @@ const ARROWS: &[(&str, Option<&[&str]>)] = &[
     ("weft-ofi", Some(&["weft-core", "weft-link", "weft"])),
     ("weft-via", Some(&["weft-core", "weft-link", "weft"])),
     ("weft-python", Some(&["weft-core", "weft-link", "weft", "weft-models"])),
-    ("weft-preload", Some(&["weft-core", "weft-link", "weft"])),
+    ("weft-streams", Some(&[])),
+    ("weft-preload", Some(&["weft-streams"])),
     ("weft-plot", Some(&[])),
     ("weft-run", Some(&["weft-link", "weft", "weftd", "weft-cluster"])),
     ("weft-lab", Some(&["weft-link", "weft-run"])),

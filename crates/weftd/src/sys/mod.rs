@@ -1,6 +1,7 @@
 //! System calls of the agent.
 
 mod epoll;
+pub mod passing;
 pub mod refused;
 
 pub use epoll::{Epoll, Interest};

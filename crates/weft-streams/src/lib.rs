@@ -1,0 +1,26 @@
+//! The byte stream of a TCP connection whose bytes travel by TCP or by a ring in shared memory.
+//!
+//! No I/O, no clock, no descriptor: the caller moves bytes, and asks here where the next ones go or
+//! come from. `docs/adr/0033-sockets-that-sleep-in-the-kernel.md` says why it is so.
+//!
+//! - [`words`]: the words of one direction in shared memory, and their layout.
+//! - [`sender`], [`receiver`]: the two ends of a direction.
+//! - [`message`]: the messages between a process and its agent; [`pairing`]: the agent's part.
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
+#[cfg(all(test, loom))]
+mod loom_tests;
+pub mod message;
+#[cfg(all(test, not(loom)))]
+mod model_tests;
+pub mod pairing;
+pub mod receiver;
+pub mod sender;
+mod shim;
+pub mod words;
+
+/// The end of a connection whose peer wrote into shared memory what no peer of this protocol can
+/// have written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Broken;

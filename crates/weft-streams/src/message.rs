@@ -1,0 +1,243 @@
+//! The messages between a process and the agent of its host: one datagram of a Unix socket each.
+//!
+//! Little-endian: magic u32, version u8, kind u8, pad u16, token u64, then the fields. The token is
+//! the process's number of a connection.
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+const MAGIC: [u8; 4] = *b"wefs";
+/// Version of these messages and of the shared memory.
+pub const VERSION: u8 = 1;
+/// Bytes before the fields.
+const HEAD: usize = 16;
+/// Longest message.
+pub const MESSAGE_MAX: usize = HEAD + WHY_MAX;
+/// Longest reason.
+const WHY_MAX: usize = 200;
+
+/// An address and a port. An IPv4 address is the mapped IPv6 address, as a socket for both sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    address: [u8; 16],
+    port: u16,
+}
+
+impl Place {
+    /// Bytes of an encoded place.
+    const LEN: usize = 18;
+
+    /// Makes a place of the bytes of an IPv6 or mapped IPv4 address.
+    pub fn new(address: [u8; 16], port: u16) -> Place {
+        Place { address, port }
+    }
+
+    /// Makes a place of an IPv4 address.
+    pub fn v4(address: [u8; 4], port: u16) -> Place {
+        let mut mapped = [0; 16];
+        mapped[10..12].fill(0xff);
+        mapped[12..].copy_from_slice(&address);
+        Place { address: mapped, port }
+    }
+
+    fn encode(self, to: &mut [u8]) {
+        to[..16].copy_from_slice(&self.address);
+        to[16..Place::LEN].copy_from_slice(&self.port.to_le_bytes());
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Place> {
+        let (address, port) = bytes.split_first_chunk::<16>()?;
+        Some(Place { address: *address, port: u16::from_le_bytes(port.try_into().ok()?) })
+    }
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let address = IpAddr::V6(Ipv6Addr::from(self.address)).to_canonical();
+        SocketAddr::new(address, self.port).fmt(f)
+    }
+}
+
+/// A message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Message {
+    /// Process: is there another end of the connection with these names?
+    Ask {
+        /// The process's number of the connection.
+        token: u64,
+        /// The socket's own name.
+        local: Place,
+        /// The name of its peer.
+        remote: Place,
+    },
+    /// Process, with a descriptor: this is the socket.
+    Here(u64),
+    /// Process: the connection has ended, or is not to be upgraded.
+    Cancel(u64),
+    /// Agent: the other end has asked; show the socket.
+    Call(u64),
+    /// Agent, with a descriptor: the memory shared with the other end.
+    Pair {
+        /// The process's number of the connection.
+        token: u64,
+        /// True if this end sends in the first direction.
+        first: bool,
+    },
+    /// Agent: there is none, for this reason.
+    None {
+        /// The process's number of the connection.
+        token: u64,
+        /// The reason.
+        why: String,
+    },
+}
+
+/// A message as bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Bytes {
+    bytes: [u8; MESSAGE_MAX],
+    len: usize,
+}
+
+impl std::ops::Deref for Bytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+impl Message {
+    /// Returns the bytes; allocates nothing.
+    pub fn encode(&self) -> Bytes {
+        let mut bytes = [0; MESSAGE_MAX];
+        let fields = &mut bytes[HEAD..];
+        let (kind, token, len) = match self {
+            Message::Ask { token, local, remote } => {
+                local.encode(fields);
+                remote.encode(&mut fields[Place::LEN..]);
+                (1, *token, 2 * Place::LEN)
+            }
+            Message::Here(token) => (2, *token, 0),
+            Message::Cancel(token) => (3, *token, 0),
+            Message::Call(token) => (16, *token, 0),
+            Message::Pair { token, first } => {
+                fields[0] = u8::from(*first);
+                (17, *token, 1)
+            }
+            Message::None { token, why } => {
+                let fits = |&end: &usize| why.is_char_boundary(end);
+                let end = (0..=WHY_MAX.min(why.len())).rev().find(fits).unwrap_or(0);
+                fields[..end].copy_from_slice(&why.as_bytes()[..end]);
+                (18, *token, end)
+            }
+        };
+        bytes[..4].copy_from_slice(&MAGIC);
+        (bytes[4], bytes[5]) = (VERSION, kind);
+        bytes[8..HEAD].copy_from_slice(&token.to_le_bytes());
+        Bytes { bytes, len: HEAD + len }
+    }
+
+    /// Decodes a message.
+    ///
+    /// # Errors
+    /// The wrong field.
+    pub fn decode(bytes: &[u8]) -> Result<Message, &'static str> {
+        let (head, fields) = bytes.split_first_chunk::<HEAD>().ok_or("length")?;
+        if head[..4] != MAGIC {
+            return Err("magic");
+        }
+        if head[4] != VERSION {
+            return Err("version");
+        }
+        if head[6..8] != [0; 2] {
+            return Err("pad");
+        }
+        let token = head[8..].try_into().map(u64::from_le_bytes).map_err(|_| "length")?;
+        match (head[5], fields.len()) {
+            (1, _) => {
+                let (local, remote) = fields.split_at_checked(Place::LEN).ok_or("length")?;
+                let place = |bytes| Place::decode(bytes).ok_or("length");
+                Ok(Message::Ask { token, local: place(local)?, remote: place(remote)? })
+            }
+            (2, 0) => Ok(Message::Here(token)),
+            (3, 0) => Ok(Message::Cancel(token)),
+            (16, 0) => Ok(Message::Call(token)),
+            (17, 1) if fields[0] <= 1 => Ok(Message::Pair { token, first: fields[0] == 1 }),
+            (17, 1) => Err("direction"),
+            (18, ..=WHY_MAX) => {
+                let why = std::str::from_utf8(fields).map_err(|_| "text")?;
+                Ok(Message::None { token, why: why.into() })
+            }
+            (2 | 3 | 16 | 17 | 18, _) => Err("length"),
+            _ => Err("kind"),
+        }
+    }
+}
+
+/// Decodes bytes, for fuzzing. No input may cause a panic; an accepted message must have one
+/// encoding.
+///
+/// # Panics
+/// One of these conditions does not hold.
+pub fn check_message(bytes: &[u8]) {
+    if let Ok(message) = Message::decode(bytes) {
+        assert_eq!(&*message.encode(), bytes, "two encodings: {message:?}");
+    }
+}
+
+/// Returns the bytes of one message of each kind, for tests that damage them.
+pub fn example_messages() -> Vec<Vec<u8>> {
+    let (local, remote) = (Place::v4([127, 0, 0, 1], 80), Place::v4([127, 0, 0, 1], 50000));
+    [
+        Message::Ask { token: 7, local, remote },
+        Message::Here(7),
+        Message::Cancel(7),
+        Message::Call(7),
+        Message::Pair { token: 7, first: true },
+        Message::None { token: 7, why: "the other end does not ask".into() },
+    ]
+    .iter()
+    .map(|message| message.encode().to_vec())
+    .collect()
+}
+
+#[cfg(all(test, not(loom)))]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decode__every_kind_and_no_part_of_it() {
+        for bytes in example_messages() {
+            let message = Message::decode(&bytes).unwrap();
+            assert_eq!(message.encode().to_vec(), bytes);
+            for end in 0..bytes.len() {
+                // A reason may be shorter.
+                assert!(bytes[5] == 18 && end >= 16 || Message::decode(&bytes[..end]).is_err());
+            }
+            for at in 0..bytes.len() {
+                for bit in 0..8 {
+                    let mut other = bytes.clone();
+                    other[at] ^= 1 << bit;
+                    check_message(&other);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn place__mapped_addresses_are_those_of_ipv4() {
+        let mapped = "::ffff:10.0.0.1".parse::<Ipv6Addr>().unwrap().octets();
+        assert_eq!(Place::new(mapped, 7), Place::v4([10, 0, 0, 1], 7));
+        assert_eq!(Place::new(mapped, 7).to_string(), "10.0.0.1:7");
+    }
+
+    #[test]
+    fn encode__a_long_reason_is_cut_between_characters() {
+        let why = "ä".repeat(WHY_MAX);
+        let bytes = Message::None { token: 1, why }.encode();
+        assert!(
+            matches!(Message::decode(&bytes), Ok(Message::None { why, .. }) if why.len() == 200)
+        );
+    }
+}

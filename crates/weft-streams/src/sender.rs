@@ -1,0 +1,186 @@
+//! The end of a direction that sends.
+
+use crate::shim::{AtomicU32, AtomicU64, Ordering};
+use crate::words::{Words, RING};
+use crate::Broken;
+
+/// Calls that are under way are counted in the low bits of a count of bytes.
+const CALLS: u32 = 16;
+const CALL: u64 = 1;
+
+/// The last byte went by TCP.
+const BY_TCP: u32 = 0;
+/// The last byte went into the ring.
+const RINGED: u32 = 1;
+/// The last byte went by TCP, and the next is about to go into the ring.
+const SWITCHING: u32 = 2;
+
+/// A count of the bytes that went by TCP, and of the calls under way that may add to it.
+///
+/// One word, so that a call costs two additions.
+#[derive(Debug, Default)]
+pub struct Count(AtomicU64);
+
+impl Count {
+    /// A call of the kernel begins.
+    #[inline]
+    pub fn begin(&self) {
+        self.0.fetch_add(CALL, Ordering::AcqRel);
+    }
+
+    /// The call that began has moved so many bytes.
+    #[inline]
+    pub fn end(&self, moved: u64) {
+        // One addition adds the bytes and takes the call away.
+        self.0.fetch_add((moved << CALLS).wrapping_sub(CALL), Ordering::AcqRel);
+    }
+
+    /// Returns the bytes of calls that have ended.
+    #[inline]
+    pub fn bytes(&self) -> u64 {
+        self.0.load(Ordering::Acquire) >> CALLS
+    }
+
+    /// The bytes are those of another connection from now on.
+    pub fn renew(&self) {
+        self.0.fetch_and((1 << CALLS) - 1, Ordering::AcqRel);
+    }
+
+    /// Returns the number of calls under way.
+    #[inline]
+    pub fn calls(&self) -> u64 {
+        self.0.load(Ordering::Acquire) & ((1 << CALLS) - 1)
+    }
+}
+
+/// The place that the next bytes go to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// By TCP.
+    Tcp,
+    /// Into the ring, which is full now. TCP may be used instead.
+    Full,
+    /// Into the ring: so many bytes from this position on.
+    Ring {
+        /// The position, counted from the first byte ever; the ring holds it modulo its length.
+        at: u64,
+        /// The bytes for which there is room, at least one.
+        room: usize,
+        /// The switch to be stated with them, if the bytes before went by TCP.
+        switch: Option<u64>,
+    },
+}
+
+/// The state of the direction in the process that sends, in memory that the peer cannot reach.
+/// All but `tcp` is changed by the holder of the sender's lock alone.
+#[derive(Debug, Default)]
+pub struct Sender {
+    /// Bytes sent by TCP since the connection was made, before the upgrade too.
+    pub tcp: Count,
+    /// Bytes ever written to the ring.
+    tail: AtomicU64,
+    /// The place that the last byte went to.
+    last: AtomicU32,
+    /// 1 if the ring is not used any more.
+    ended: AtomicU32,
+}
+
+impl Sender {
+    /// Says where the next bytes go. The lock is held until they are published or sent.
+    ///
+    /// # Errors
+    /// The peer's words cannot be.
+    pub fn way(&self, words: &Words) -> Result<Way, Broken> {
+        if self.ended.load(Ordering::Relaxed) != 0 || self.tcp.calls() > 0 {
+            return Ok(Way::Tcp);
+        }
+        let gate = words.gate();
+        if !gate.is_awake() {
+            return Ok(Way::Tcp);
+        }
+        let tail = self.tail.load(Ordering::Relaxed);
+        if gate.tail() != tail {
+            return Err(Broken);
+        }
+        let unread = words.unread(tail)?;
+        let in_ring = self.last.load(Ordering::Relaxed) == RINGED;
+        if !in_ring && unread > 0 {
+            // The receiver has to pass the former switch before it can learn of another.
+            return Ok(Way::Tcp);
+        }
+        let room = RING - unread;
+        if room == 0 {
+            return Ok(Way::Full);
+        }
+        let switch = (!in_ring).then(|| self.tcp.bytes());
+        if !in_ring {
+            // A signal handler may send by TCP before the bytes are published.
+            self.last.store(SWITCHING, Ordering::Relaxed);
+        }
+        Ok(Way::Ring { at: tail, room, switch })
+    }
+
+    /// Publishes bytes that were written to the ring, with the switch of [`Way::Ring`]. False if
+    /// the receiver went to sleep before: then nothing was published, and the bytes go by TCP.
+    ///
+    /// # Errors
+    /// The peer's words cannot be.
+    pub fn publish(&self, words: &Words, len: usize, switch: Option<u64>) -> Result<bool, Broken> {
+        let tail = self.tail.load(Ordering::Relaxed);
+        let gate = words.gate();
+        if gate.tail() != tail {
+            return Err(Broken);
+        }
+        if !gate.is_awake() {
+            return Ok(false);
+        }
+        if let Some(sent) = switch {
+            words.set_after(sent);
+        }
+        match words.publish(gate, tail + len as u64) {
+            Ok(()) => {
+                self.tail.store(tail + len as u64, Ordering::Relaxed);
+                let (from, to) = (SWITCHING, RINGED);
+                // A change by a handler stays.
+                let _ = self.last.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed);
+                Ok(true)
+            }
+            Err(changed) if changed.tail() == tail => Ok(false),
+            Err(_) => Err(Broken),
+        }
+    }
+
+    /// Bytes are about to go by TCP. The caller calls the kernel, then `tcp.end`.
+    pub fn by_tcp(&self) {
+        self.tcp.begin();
+        self.last.store(BY_TCP, Ordering::Relaxed);
+    }
+
+    /// It is another connection's from now on.
+    pub fn renew(&self) {
+        self.tcp.renew();
+        self.tail.store(0, Ordering::Relaxed);
+        self.last.store(BY_TCP, Ordering::Relaxed);
+        self.ended.store(0, Ordering::Relaxed);
+    }
+
+    /// All further bytes go by TCP.
+    pub fn end(&self) {
+        self.ended.store(1, Ordering::Relaxed);
+    }
+
+    /// True if all bytes go by TCP.
+    pub fn is_ended(&self) -> bool {
+        self.ended.load(Ordering::Relaxed) != 0
+    }
+
+    /// Returns the bytes ever written to the ring.
+    pub fn written(&self) -> u64 {
+        self.tail.load(Ordering::Relaxed)
+    }
+
+    /// Returns the bytes that the receiver has not yet read from the ring.
+    pub fn unread(&self, words: &Words) -> usize {
+        words.unread(self.written()).unwrap_or(0)
+    }
+}

@@ -1,0 +1,144 @@
+//! The words of one direction in shared memory.
+//!
+//! Both processes write there, so a value read from them is a claim: each end keeps its own
+//! position privately, and checks the other's against it.
+
+use crate::shim::{AtomicU64, Ordering};
+use crate::Broken;
+
+/// Bytes of the ring of one direction, a power of two.
+#[cfg(not(all(loom, test)))]
+pub const RING: usize = 32 << 10;
+/// Small, so that the model checker sees it full.
+#[cfg(all(loom, test))]
+pub const RING: usize = 2;
+/// Bytes from the start of the segment to the first ring.
+pub const HEAD: usize = 4096;
+/// Bytes of a segment: the words of both directions, then both rings.
+pub const SEGMENT: usize = HEAD + 2 * RING;
+/// Bytes between the words of the two directions.
+pub const STRIDE: usize = 512;
+
+/// The mark that the receiver is awake.
+const AWAKE: u64 = 1;
+/// The mark that the receiver will never be awake again.
+const FINAL: u64 = 2;
+const SHIFT: u32 = 2;
+
+/// A line of the cache with one word.
+#[derive(Debug, Default)]
+#[repr(C, align(128))]
+struct Line(AtomicU64);
+
+/// The words of one direction.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub struct Words {
+    /// Bytes ever written to the ring, and the marks of the receiver. Both ends write it.
+    gate: Line,
+    /// Bytes that the sender had sent by TCP when it began to write to the ring. The sender's.
+    after: Line,
+    /// Bytes ever read from the ring. The receiver's.
+    head: Line,
+}
+
+// Processes of different builds share this layout.
+#[cfg(not(all(loom, test)))]
+const _: () = assert!(size_of::<Words>() <= STRIDE && 2 * STRIDE <= HEAD);
+
+/// The gate at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Gate(u64);
+
+impl Gate {
+    /// Bytes ever written to the ring.
+    pub(crate) fn tail(self) -> u64 {
+        self.0 >> SHIFT
+    }
+
+    /// True if the receiver takes bytes from the ring.
+    pub(crate) fn is_awake(self) -> bool {
+        self.0 & (AWAKE | FINAL) == AWAKE
+    }
+
+    /// True if the receiver never takes bytes from the ring again, but those that are there.
+    pub(crate) fn is_final(self) -> bool {
+        self.0 & FINAL != 0
+    }
+
+    fn moved_to(self, tail: u64) -> Gate {
+        Gate(tail << SHIFT | self.0 & (AWAKE | FINAL))
+    }
+}
+
+impl Words {
+    pub(crate) fn gate(&self) -> Gate {
+        Gate(self.gate.0.load(Ordering::Acquire))
+    }
+
+    /// Moves the tail, unless the gate has changed. The error is the changed gate.
+    pub(crate) fn publish(&self, seen: Gate, tail: u64) -> Result<(), Gate> {
+        self.exchange(seen, seen.moved_to(tail))
+    }
+
+    /// Takes the mark of the receiver away, unless the gate has changed.
+    pub(crate) fn to_sleep(&self, seen: Gate) -> Result<(), Gate> {
+        self.exchange(seen, Gate(seen.0 & !AWAKE))
+    }
+
+    /// Takes the mark of the receiver away, whatever is in the ring.
+    pub(crate) fn to_doze(&self) {
+        self.gate.0.fetch_and(!AWAKE, Ordering::AcqRel);
+    }
+
+    /// Sets the mark of the receiver.
+    pub(crate) fn to_wake(&self) {
+        self.gate.0.fetch_or(AWAKE, Ordering::AcqRel);
+    }
+
+    /// Takes the mark of the receiver away for good.
+    pub(crate) fn to_end(&self) {
+        self.gate.0.fetch_or(FINAL, Ordering::AcqRel);
+    }
+
+    /// Writes what a hostile peer may: any words.
+    #[cfg(all(test, not(loom)))]
+    pub(crate) fn scribble(&self, words: [u64; 3]) {
+        for (line, word) in [&self.gate, &self.after, &self.head].into_iter().zip(words) {
+            line.0.store(word, Ordering::Relaxed);
+        }
+    }
+
+    fn exchange(&self, from: Gate, to: Gate) -> Result<(), Gate> {
+        let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
+        let gate = &self.gate.0;
+        gate.compare_exchange(from.0, to.0, success, failure).map(|_| ()).map_err(Gate)
+    }
+
+    pub(crate) fn after(&self) -> u64 {
+        // Read after the gate, whose publication makes it visible.
+        self.after.0.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_after(&self, sent: u64) {
+        self.after.0.store(sent, Ordering::Relaxed);
+    }
+
+    /// Returns the bytes in the ring as the receiver's word says, checked against the sender's own
+    /// position.
+    pub(crate) fn unread(&self, tail: u64) -> Result<usize, Broken> {
+        span(self.head.0.load(Ordering::Acquire), tail)
+    }
+
+    pub(crate) fn set_head(&self, head: u64) {
+        self.head.0.store(head, Ordering::Release);
+    }
+}
+
+/// Returns the bytes from `head` to `tail` if a ring can hold them.
+pub(crate) fn span(head: u64, tail: u64) -> Result<usize, Broken> {
+    match tail.checked_sub(head) {
+        Some(n) if n <= RING as u64 => Ok(n as usize),
+        _ => Err(Broken),
+    }
+}

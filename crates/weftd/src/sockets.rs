@@ -1,0 +1,236 @@
+//! Socket programs of this host whose connections are to share memory: it brings the two ends of a
+//! connection together, and has no part in it after that.
+//!
+//! `weft_streams::pairing` decides; here are the connections of programs, the sockets that they
+//! show, and the memory.
+
+use crate::sys::passing::{self, facts};
+use crate::sys::{self, Epoll, Interest};
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
+use weft_core::Instant;
+use weft_link::LinkError;
+use weft_streams::message::{Message, MESSAGE_MAX, VERSION};
+use weft_streams::pairing::{Do, End, Pairing, Program};
+use weft_streams::words::SEGMENT;
+
+/// Most programs, and most of one user.
+const PROGRAMS_MAX: usize = 1024;
+const OF_USER: usize = 512;
+/// Programs accepted, and messages of a program read, in a round.
+const AT_ONCE: usize = 16;
+/// The listener's number in the set of descriptors; programs count from 1.
+const LISTENER: u64 = 0;
+
+struct Guest {
+    socket: UnixStream,
+    user: u32,
+}
+
+/// The programs, and what they ask.
+pub struct Sockets {
+    listener: OwnedFd,
+    set: Epoll,
+    ready: Vec<u64>,
+    guests: BTreeMap<Program, Guest>,
+    last: Program,
+    pairing: Pairing,
+    /// Sockets that are shown, until their other ends are.
+    held: BTreeMap<End, OwnedFd>,
+    to_do: Vec<Do>,
+    turned_away: u64,
+}
+
+/// Returns the name of the socket for socket programs of the agent at `name`.
+pub fn socket_name(name: &str) -> String {
+    format!("{name}-sockets")
+}
+
+impl Sockets {
+    /// Listens beside the agent's own socket.
+    ///
+    /// # Errors
+    /// Another process has the name, or the system has no descriptors left.
+    pub fn open(name: &str) -> Result<Sockets, LinkError> {
+        let name = socket_name(name);
+        let fail = |source| LinkError::System {
+            what: format!("listening at {name}"),
+            source,
+            fix: "another agent may serve there (`weftd --status`)",
+        };
+        sys::make_way(&name);
+        let listener = passing::listen(&name).map_err(fail)?;
+        sys::let_all_connect(&name);
+        let set = Epoll::new().map_err(fail)?;
+        set.add(&listener, LISTENER, Interest::READ).map_err(fail)?;
+        Ok(Sockets {
+            listener,
+            set,
+            ready: Vec::new(),
+            guests: BTreeMap::new(),
+            last: LISTENER,
+            pairing: Pairing::default(),
+            held: BTreeMap::new(),
+            to_do: Vec::new(),
+            turned_away: 0,
+        })
+    }
+
+    /// Returns the descriptor that is readable while a program wants something.
+    pub fn door(&self) -> RawFd {
+        self.set.as_raw_fd()
+    }
+
+    /// True if nothing waits for its time.
+    pub fn is_idle(&self) -> bool {
+        self.pairing.is_empty()
+    }
+
+    /// True if a socket is held, which is to be for a moment only.
+    pub fn holds(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    /// Lists the counters by name.
+    pub fn counters(&self, each: &mut dyn FnMut(&'static str, u64)) {
+        let counts = self.pairing.counts;
+        each("sockets_programs", self.guests.len() as u64);
+        each("sockets_asking", self.pairing.len() as u64);
+        each("sockets_asked", counts.asked);
+        each("sockets_paired", counts.paired);
+        each("sockets_refused", counts.refused);
+        each("sockets_turned_away", self.turned_away);
+    }
+
+    /// Serves the programs; never blocks. `may` tells if two users may share memory.
+    pub fn serve(&mut self, now: Instant, may: &dyn Fn(u32, u32) -> bool) {
+        let mut ready = std::mem::take(&mut self.ready);
+        self.set.ready(&mut ready);
+        for &one in &ready {
+            match one {
+                LISTENER => self.accept(),
+                program => self.read(now, program, may),
+            }
+        }
+        self.ready = ready;
+        self.pairing.on_time(now.0, &mut self.to_do);
+        self.act();
+    }
+
+    fn accept(&mut self) {
+        for _ in 0..AT_ONCE {
+            let Ok(socket) = passing::accept(&self.listener) else { return };
+            let socket = UnixStream::from(socket);
+            let Some(user) = sys::peer_user(&socket) else { continue };
+            let of_user = self.guests.values().filter(|guest| guest.user == user).count();
+            if self.guests.len() >= PROGRAMS_MAX || of_user >= OF_USER {
+                self.turned_away += 1;
+                continue;
+            }
+            self.last += 1;
+            if self.set.add(&socket, self.last, Interest::READ).is_ok() {
+                self.guests.insert(self.last, Guest { socket, user });
+            }
+        }
+    }
+
+    fn read(&mut self, now: Instant, program: Program, may: &dyn Fn(u32, u32) -> bool) {
+        let mut buf = [0; MESSAGE_MAX];
+        for _ in 0..AT_ONCE {
+            let Some(guest) = self.guests.get(&program) else { return };
+            let user = guest.user;
+            let (len, passed) = match passing::recv(guest.socket.as_raw_fd(), &mut buf) {
+                Ok(got) => got,
+                Err(e) if is_early(&e) => return,
+                // It ended before it read what it was told.
+                Err(e) if e.kind() == io::ErrorKind::ConnectionReset => {
+                    return self.end(program, "");
+                }
+                Err(_) => return self.end(program, "a message that is none"),
+            };
+            if len == 0 {
+                return self.end(program, "");
+            }
+            let out = &mut self.to_do;
+            match (Message::decode(&buf[..len]), passed) {
+                (Ok(Message::Ask { token, local, remote }), None) => {
+                    let end = (program, token);
+                    self.held.remove(&end);
+                    self.pairing.ask(now.0, (end, user), (local, remote), may, out);
+                }
+                (Ok(Message::Here(token)), Some(socket)) => {
+                    let (end, facts) = ((program, token), facts(&socket));
+                    self.held.insert(end, socket);
+                    self.pairing.shown(now.0, end, facts, out);
+                }
+                (Ok(Message::Cancel(token)), None) => {
+                    self.held.remove(&(program, token));
+                    self.pairing.cancel((program, token), out);
+                }
+                (Err("version"), _) => {
+                    return self.end(program, "it speaks another version of these messages");
+                }
+                _ => return self.end(program, "a message that is none"),
+            }
+            self.act();
+        }
+    }
+
+    /// Ends the connection of a program; the reason is empty if it has left.
+    fn end(&mut self, program: Program, why: &str) {
+        if !why.is_empty() {
+            let user = self.guests.get(&program).map_or(0, |guest| guest.user);
+            log::warn!("a socket program of user {user}: {why} (this agent speaks {VERSION})");
+        }
+        self.guests.remove(&program);
+        self.held.retain(|end, _| end.0 != program);
+        self.pairing.gone(program, &mut self.to_do);
+        self.act();
+    }
+
+    fn act(&mut self) {
+        for what in std::mem::take(&mut self.to_do) {
+            match what {
+                Do::Call(end) => self.say(end, &Message::Call(end.1), None),
+                Do::Refuse(end, why) => {
+                    self.held.remove(&end);
+                    let (token, why) = (end.1, why.to_string());
+                    self.say(end, &Message::None { token, why }, None);
+                }
+                Do::Pair(one, other) => self.pair(one, other),
+            }
+        }
+    }
+
+    fn pair(&mut self, one: End, other: End) {
+        self.held.remove(&one);
+        self.held.remove(&other);
+        let memory = match passing::shared_memory(SEGMENT) {
+            Ok(memory) => memory,
+            Err(e) => {
+                log::warn!("no memory for a connection of socket programs: {e}");
+                for end in [one, other] {
+                    let why = "the agent has no memory for it".to_string();
+                    self.say(end, &Message::None { token: end.1, why }, None);
+                }
+                return;
+            }
+        };
+        // An end that does not get it never takes bytes from a ring, and puts none there.
+        self.say(one, &Message::Pair { token: one.1, first: true }, Some(&memory));
+        self.say(other, &Message::Pair { token: other.1, first: false }, Some(&memory));
+    }
+
+    /// Tells a program something. One that does not read loses it, and its connection stays TCP.
+    fn say(&self, end: End, message: &Message, pass: Option<&OwnedFd>) {
+        if let Some(guest) = self.guests.get(&end.0) {
+            let _ = passing::send(guest.socket.as_raw_fd(), &message.encode(), pass);
+        }
+    }
+}
+
+fn is_early(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}

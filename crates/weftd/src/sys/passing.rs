@@ -1,0 +1,209 @@
+//! Unix sockets whose messages carry descriptors, shared memory, and what a TCP socket says of
+//! itself.
+
+use super::check;
+use std::ffi::c_void;
+use std::io;
+use std::mem::{size_of, zeroed};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use weft_streams::message::Place;
+use weft_streams::pairing::Facts;
+
+const KIND: libc::c_int = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+
+/// State of a connected socket in `tcp_info`.
+const ESTABLISHED: u8 = 1;
+
+fn owned(fd: libc::c_int) -> io::Result<OwnedFd> {
+    check(fd)?;
+    // SAFETY: the call made the descriptor, and nobody else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Listens under a name: a path, or `@` and an abstract name.
+///
+/// # Errors
+/// Another process has it.
+pub fn listen(name: &str) -> io::Result<OwnedFd> {
+    // SAFETY: no memory is passed.
+    let socket = owned(unsafe { libc::socket(libc::AF_UNIX, KIND, 0) })?;
+    // SAFETY: all-zero is a valid value.
+    let mut address: libc::sockaddr_un = unsafe { zeroed() };
+    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+    let (text, at) = match name.strip_prefix('@') {
+        Some(rest) => (rest, 1),
+        None => (name, 0),
+    };
+    if text.is_empty() || text.len() + at >= address.sun_path.len() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    for (to, from) in address.sun_path[at..].iter_mut().zip(text.bytes()) {
+        *to = from as libc::c_char;
+    }
+    let len = (size_of::<libc::sa_family_t>() + 1 + text.len()) as libc::socklen_t;
+    // SAFETY: `address` is valid for `len` bytes.
+    check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), len) })?;
+    // SAFETY: no memory is passed.
+    check(unsafe { libc::listen(socket.as_raw_fd(), 1024) })?;
+    Ok(socket)
+}
+
+/// Returns the next connection.
+///
+/// # Errors
+/// There is none.
+pub fn accept(listener: &OwnedFd) -> io::Result<OwnedFd> {
+    let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    let null = std::ptr::null_mut();
+    // SAFETY: null pointers ask for no address.
+    owned(unsafe { libc::accept4(listener.as_raw_fd(), null, std::ptr::null_mut(), flags) })
+}
+
+/// Room for the control message of one descriptor, aligned for `cmsghdr`.
+#[repr(C, align(8))]
+struct Control([u8; 64]);
+
+/// Sends one message, with a descriptor if given; never blocks.
+///
+/// # Errors
+/// The other side has ended or does not read.
+pub fn send(socket: RawFd, bytes: &[u8], pass: Option<&OwnedFd>) -> io::Result<()> {
+    let mut part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+    let mut control = Control([0; 64]);
+    // SAFETY: all-zero is a valid value.
+    let mut message: libc::msghdr = unsafe { zeroed() };
+    (message.msg_iov, message.msg_iovlen) = (&mut part, 1);
+    if let Some(pass) = pass {
+        let size = size_of::<RawFd>() as libc::c_uint;
+        message.msg_control = control.0.as_mut_ptr().cast();
+        // SAFETY: the control buffer holds a header and one descriptor, and is aligned.
+        unsafe {
+            message.msg_controllen = libc::CMSG_SPACE(size) as _;
+            let head = libc::CMSG_FIRSTHDR(&message);
+            (*head).cmsg_level = libc::SOL_SOCKET;
+            (*head).cmsg_type = libc::SCM_RIGHTS;
+            (*head).cmsg_len = libc::CMSG_LEN(size) as _;
+            libc::CMSG_DATA(head).cast::<RawFd>().write_unaligned(pass.as_raw_fd());
+        }
+    }
+    let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
+    // SAFETY: the message points to live buffers.
+    match unsafe { libc::sendmsg(socket, &message, flags) } {
+        0.. => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Receives one message, and the descriptor that came with it; never blocks. Length 0: the other
+/// side has ended.
+///
+/// # Errors
+/// There is none, or it is longer than `buf`, or it has several descriptors.
+pub fn recv(socket: RawFd, buf: &mut [u8]) -> io::Result<(usize, Option<OwnedFd>)> {
+    let mut part = libc::iovec { iov_base: buf.as_mut_ptr().cast(), iov_len: buf.len() };
+    let mut control = Control([0; 64]);
+    // SAFETY: all-zero is a valid value.
+    let mut message: libc::msghdr = unsafe { zeroed() };
+    (message.msg_iov, message.msg_iovlen) = (&mut part, 1);
+    message.msg_control = control.0.as_mut_ptr().cast();
+    message.msg_controllen = control.0.len() as _;
+    let flags = libc::MSG_CMSG_CLOEXEC | libc::MSG_DONTWAIT;
+    // SAFETY: the message points to live, writable buffers of the stated lengths.
+    let len = unsafe { libc::recvmsg(socket, &mut message, flags) };
+    if len < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let mut passed = Vec::new();
+    // SAFETY: the kernel filled the control buffer with well-formed headers; each descriptor in it
+    // is new, and wrapped once.
+    unsafe {
+        let mut head = libc::CMSG_FIRSTHDR(&message);
+        while !head.is_null() {
+            if (*head).cmsg_level == libc::SOL_SOCKET && (*head).cmsg_type == libc::SCM_RIGHTS {
+                let bytes = (*head).cmsg_len as usize - libc::CMSG_LEN(0) as usize;
+                let data = libc::CMSG_DATA(head).cast::<RawFd>();
+                for i in 0..bytes / size_of::<RawFd>() {
+                    passed.push(OwnedFd::from_raw_fd(data.add(i).read_unaligned()));
+                }
+            }
+            head = libc::CMSG_NXTHDR(&message, head);
+        }
+    }
+    let cut = message.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0;
+    if cut || passed.len() > 1 {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    Ok((len as usize, passed.pop()))
+}
+
+/// Makes shared memory of `len` zero bytes that can neither shrink nor grow.
+///
+/// # Errors
+/// The system has no room.
+pub fn shared_memory(len: usize) -> io::Result<OwnedFd> {
+    let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+    // SAFETY: the name is a C string.
+    let fd = owned(unsafe { libc::memfd_create(c"weft-sockets".as_ptr(), flags) })?;
+    let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+    // SAFETY: no memory is passed.
+    check(unsafe { libc::ftruncate(fd.as_raw_fd(), len as libc::off_t) })?;
+    // SAFETY: no memory is passed.
+    check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_ADD_SEALS, seals) })?;
+    Ok(fd)
+}
+
+/// Fills `value` with an option of a socket. `None` if it has no such option.
+fn option<T: Copy>(fd: &OwnedFd, level: libc::c_int, name: libc::c_int, mut value: T) -> Option<T> {
+    let mut len = size_of::<T>() as libc::socklen_t;
+    let to = (&raw mut value).cast::<c_void>();
+    // SAFETY: `value` is writable for `len` bytes, and any bytes are a valid value of the integers
+    // that callers ask for.
+    let got = unsafe { libc::getsockopt(fd.as_raw_fd(), level, name, to, &mut len) };
+    (got == 0 && len as usize == size_of::<T>()).then_some(value)
+}
+
+/// Converts the name of an internet socket.
+fn place(address: &libc::sockaddr_storage) -> Option<Place> {
+    match libc::c_int::from(address.ss_family) {
+        libc::AF_INET => {
+            // SAFETY: the family says that it is of this type, for which the storage has room.
+            let v4 = unsafe { *(&raw const *address).cast::<libc::sockaddr_in>() };
+            Some(Place::v4(v4.sin_addr.s_addr.to_ne_bytes(), u16::from_be(v4.sin_port)))
+        }
+        libc::AF_INET6 => {
+            // SAFETY: as above.
+            let v6 = unsafe { *(&raw const *address).cast::<libc::sockaddr_in6>() };
+            Some(Place::new(v6.sin6_addr.s6_addr, u16::from_be(v6.sin6_port)))
+        }
+        _ => None,
+    }
+}
+
+type Namer =
+    unsafe extern "C" fn(libc::c_int, *mut libc::sockaddr, *mut libc::socklen_t) -> libc::c_int;
+
+fn name(fd: &OwnedFd, namer: Namer) -> Option<Place> {
+    // SAFETY: all-zero is a valid value.
+    let mut address: libc::sockaddr_storage = unsafe { zeroed() };
+    let mut len = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
+    // SAFETY: `address` is writable for `len` bytes.
+    let got = unsafe { namer(fd.as_raw_fd(), (&raw mut address).cast(), &mut len) };
+    (got == 0).then(|| place(&address)).flatten()
+}
+
+/// Returns what a socket that somebody passed says of itself. `None` if it is no TCP socket that is
+/// connected, or if the kernel does not number namespaces.
+pub fn facts(fd: &OwnedFd) -> Option<Facts> {
+    let protocol = option(fd, libc::SOL_SOCKET, libc::SO_PROTOCOL, 0 as libc::c_int)?;
+    // The first byte of `tcp_info` is the state.
+    let state = option(fd, libc::IPPROTO_TCP, libc::TCP_INFO, [0u8; 8])?[0];
+    if protocol != libc::IPPROTO_TCP || state != ESTABLISHED {
+        return None;
+    }
+    Some(Facts {
+        namespace: option(fd, libc::SOL_SOCKET, libc::SO_NETNS_COOKIE, 0u64)?,
+        cookie: option(fd, libc::SOL_SOCKET, libc::SO_COOKIE, 0u64)?,
+        local: name(fd, libc::getsockname)?,
+        remote: name(fd, libc::getpeername)?,
+    })
+}

@@ -1,0 +1,586 @@
+//! Functions that move bytes.
+
+use crate::sys::parts::Parts;
+use crate::sys::slot::NEVER;
+use crate::sys::table::{self, Connection};
+use crate::sys::{line, real, stream, wait};
+use libc::{
+    c_int, c_uint, c_void, iovec, mmsghdr, msghdr, off64_t, off_t, size_t, sockaddr, socklen_t,
+    ssize_t, timespec,
+};
+
+/// Flags of a receive that the kernel alone serves.
+const KERNEL: c_int = libc::MSG_OOB | libc::MSG_ERRQUEUE;
+
+/// Receives. `call` is the call of the kernel.
+#[inline]
+fn receive(
+    one: Connection,
+    parts: &[iovec],
+    flags: c_int,
+    call: impl FnOnce() -> ssize_t,
+) -> ssize_t {
+    if flags & KERNEL != 0 {
+        // The peer counts an urgent byte, this end does not.
+        one.slot.set(NEVER);
+        return call();
+    }
+    let tcp = &one.slot.receiver.tcp;
+    if !one.slot.is_shared() {
+        tcp.begin();
+        if !one.slot.is_shared() && one.is_here() {
+            let n = call();
+            let taken = flags & libc::MSG_PEEK == 0 && n > 0;
+            tcp.end(if taken { n as u64 } else { 0 });
+            if taken {
+                line::after_call(&one);
+            }
+            return n;
+        }
+        tcp.end(0);
+    }
+    match (stream::enter(one), Parts::new(parts)) {
+        (Some(user), Some(parts)) if parts.len() > 0 => user.recv(parts, flags),
+        _ => call(),
+    }
+}
+
+/// Sends. `call` is the call of the kernel.
+#[inline]
+fn send_parts(
+    one: Connection,
+    parts: &[iovec],
+    flags: c_int,
+    call: impl FnOnce() -> ssize_t,
+) -> ssize_t {
+    if flags & libc::MSG_OOB != 0 {
+        one.slot.set(NEVER);
+    }
+    let tcp = &one.slot.sender.tcp;
+    if !one.slot.is_shared() {
+        tcp.begin();
+        if !one.slot.is_shared() && one.is_here() {
+            let n = call();
+            tcp.end(n.max(0) as u64);
+            if n > 0 {
+                line::after_call(&one);
+            }
+            return n;
+        }
+        tcp.end(0);
+    }
+    match (stream::enter(one), Parts::new(parts)) {
+        (Some(user), Some(parts)) if parts.len() > 0 => user.send(parts, flags),
+        _ => call(),
+    }
+}
+
+/// Sends by a call that the kernel alone serves.
+fn send_by_kernel(one: Connection, call: impl FnOnce() -> ssize_t) -> ssize_t {
+    let _user = stream::enter(one);
+    let held = one.slot.sending.take();
+    one.slot.sender.by_tcp();
+    drop(held);
+    let n = call();
+    one.slot.sender.tcp.end(n.max(0) as u64);
+    if n > 0 && one.slot.is_plain() {
+        line::after_call(&one);
+    }
+    n
+}
+
+fn part(base: *const c_void, len: size_t) -> [iovec; 1] {
+    [iovec { iov_base: base.cast_mut(), iov_len: len }]
+}
+
+/// Returns the parts that a caller names. `None`: the kernel says what is wrong.
+///
+/// # Safety
+/// The caller's parts are valid.
+unsafe fn parts_of<'a>(parts: *const iovec, n: usize) -> Option<&'a [iovec]> {
+    // SAFETY: the caller's array has `n` parts.
+    (!parts.is_null() && n <= 1024).then(|| unsafe { std::slice::from_raw_parts(parts, n) })
+}
+
+/// read(2).
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn read(fd: c_int, buf: *mut c_void, len: size_t) -> ssize_t {
+    // SAFETY: the caller's arguments.
+    let call = || unsafe { real::read(fd, buf, len) };
+    match table::connection(fd) {
+        Some(one) => receive(one, &part(buf, len), 0, call),
+        None => call(),
+    }
+}
+
+/// readv(2).
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn readv(fd: c_int, parts: *const iovec, n: c_int) -> ssize_t {
+    // SAFETY: the caller's arguments.
+    let call = || unsafe { real::readv(fd, parts, n) };
+    // SAFETY: the caller's parts.
+    let list = table::connection(fd).zip(unsafe { parts_of(parts, n.max(0) as usize) });
+    match list {
+        Some((one, list)) => receive(one, list, 0, call),
+        None => call(),
+    }
+}
+
+/// recv(2).
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn recv(
+    fd: c_int,
+    buf: *mut c_void,
+    len: size_t,
+    flags: c_int,
+) -> ssize_t {
+    // SAFETY: the caller's arguments.
+    let call = || unsafe { real::recv(fd, buf, len, flags) };
+    match table::connection(fd) {
+        Some(one) => receive(one, &part(buf, len), flags, call),
+        None => call(),
+    }
+}
+
+/// recvfrom(2).
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn recvfrom(
+    fd: c_int,
+    buf: *mut c_void,
+    len: size_t,
+    flags: c_int,
+    from: *mut sockaddr,
+    from_len: *mut socklen_t,
+) -> ssize_t {
+    // SAFETY: the caller's arguments.
+    let call = || unsafe { real::recvfrom(fd, buf, len, flags, from, from_len) };
+    let Some(one) = table::connection(fd) else { return call() };
+    let n = receive(one, &part(buf, len), flags, call);
+    if n >= 0 && !from.is_null() && !from_len.is_null() {
+        // SAFETY: the caller's; TCP names nobody.
+        unsafe { *from_len = 0 };
+    }
+    n
+}
+
+/// recvmsg(2).
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
+    // SAFETY: the caller's arguments.
+    let call = || unsafe { real::recvmsg(fd, message, flags) };
+    // SAFETY: the caller's message.
+    let Some((one, to)) = table::connection(fd).zip(unsafe { message.as_mut() }) else {
+        return call();
+    };
+    // SAFETY: the caller's parts.
+    let Some(parts) = (unsafe { parts_of(to.msg_iov, to.msg_iovlen) }) else {
+        return call();
+    };
+    let shared = one.slot.is_shared() && flags & KERNEL == 0;
+    let n = receive(one, parts, flags, call);
+    if n >= 0 && shared {
+        // SAFETY: as above; the call has returned.
+        let to = unsafe { &mut *message };
+        (to.msg_namelen, to.msg_controllen, to.msg_flags) = (0, 0, 0);
+    }
+    n
+}
+
+/// recvmmsg(2).
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn recvmmsg(
+    fd: c_int,
+    messages: *mut mmsghdr,
+    n: c_uint,
+    flags: c_int,
+    timeout: *mut timespec,
+) -> c_int {
+    let Some(_) = table::connection(fd).filter(|_| n > 0 && !messages.is_null()) else {
+        // SAFETY: the caller's arguments.
+        return unsafe { real::recvmmsg(fd, messages, n, flags, timeout) };
+    };
+    // A stream: one message takes what there is.
+    // SAFETY: the caller's first message.
+    unsafe {
+        let got = recvmsg(fd, &raw mut (*messages).msg_hdr, flags & !libc::MSG_WAITFORONE);
+        if got < 0 {
+            return -1;
+        }
+        (*messages).msg_len = got as c_uint;
+    }
+    1
+}
+
+/// write(2).
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn write(fd: c_int, buf: *const c_void, len: size_t) -> ssize_t {
+    // SAFETY: the caller's arguments.
+    let call = || unsafe { real::write(fd, buf, len) };
+    match table::connection(fd) {
+        Some(one) => send_parts(one, &part(buf, len), 0, call),
+        None => call(),
+    }
+}
+
+/// writev(2).
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn writev(fd: c_int, parts: *const iovec, n: c_int) -> ssize_t {
+    // SAFETY: the caller's arguments.
+    let call = || unsafe { real::writev(fd, parts, n) };
+    // SAFETY: the caller's parts.
+    let list = table::connection(fd).zip(unsafe { parts_of(parts, n.max(0) as usize) });
+    match list {
+        Some((one, list)) => send_parts(one, list, 0, call),
+        None => call(),
+    }
+}
+
+/// send(2).
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn send(
+    fd: c_int,
+    buf: *const c_void,
+    len: size_t,
+    flags: c_int,
+) -> ssize_t {
+    // SAFETY: the caller's arguments.
+    let call = || unsafe { real::send(fd, buf, len, flags) };
+    match table::connection(fd) {
+        Some(one) => send_parts(one, &part(buf, len), flags, call),
+        None => call(),
+    }
+}
+
+/// sendto(2).
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn sendto(
+    fd: c_int,
+    buf: *const c_void,
+    len: size_t,
+    flags: c_int,
+    to: *const sockaddr,
+    to_len: socklen_t,
+) -> ssize_t {
+    // SAFETY: the caller's arguments.
+    let call = || unsafe { real::sendto(fd, buf, len, flags, to, to_len) };
+    match table::connection(fd) {
+        Some(one) => send_parts(one, &part(buf, len), flags, call),
+        None => call(),
+    }
+}
+
+/// Ends the rings of connections whose descriptors a message carries to another process.
+///
+/// # Safety
+/// The caller's message is valid.
+unsafe fn hands_over(message: &msghdr) {
+    if message.msg_control.is_null() || message.msg_controllen == 0 {
+        return;
+    }
+    // SAFETY: the caller's control messages.
+    unsafe {
+        let mut head = libc::CMSG_FIRSTHDR(message);
+        while !head.is_null() {
+            if (*head).cmsg_level == libc::SOL_SOCKET && (*head).cmsg_type == libc::SCM_RIGHTS {
+                let bytes = ((*head).cmsg_len as usize).saturating_sub(libc::CMSG_LEN(0) as usize);
+                let data = libc::CMSG_DATA(head).cast::<c_int>();
+                for i in 0..bytes / size_of::<c_int>() {
+                    if let Some(one) = table::connection(data.add(i).read_unaligned()) {
+                        stay_tcp(&one);
+                    }
+                }
+            }
+            head = libc::CMSG_NXTHDR(message, head);
+        }
+    }
+}
+
+/// A connection is by TCP from now on.
+pub fn stay_tcp(one: &Connection) {
+    one.slot.set(NEVER);
+    wait::never(one);
+    if let Some(user) = stream::enter(*one) {
+        user.end_sending();
+    }
+}
+
+/// sendmsg(2).
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn sendmsg(
+    fd: c_int,
+    message: *const msghdr,
+    flags: c_int,
+) -> ssize_t {
+    // SAFETY: the caller's arguments.
+    let call = || unsafe { real::sendmsg(fd, message, flags) };
+    // SAFETY: the caller's message.
+    let Some(of) = (unsafe { message.as_ref() }) else { return call() };
+    let Some(one) = table::connection(fd) else {
+        // SAFETY: the caller's message.
+        unsafe { hands_over(of) };
+        return call();
+    };
+    if of.msg_controllen > 0 {
+        return send_by_kernel(one, call);
+    }
+    // SAFETY: the caller's parts.
+    match unsafe { parts_of(of.msg_iov, of.msg_iovlen) } {
+        Some(parts) => send_parts(one, parts, flags, call),
+        None => call(),
+    }
+}
+
+/// sendmmsg(2).
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn sendmmsg(
+    fd: c_int,
+    messages: *mut mmsghdr,
+    n: c_uint,
+    flags: c_int,
+) -> c_int {
+    if table::connection(fd).is_none() || messages.is_null() {
+        // SAFETY: the caller's arguments.
+        return unsafe { real::sendmmsg(fd, messages, n, flags) };
+    }
+    let mut done = 0;
+    while done < n.min(1024) {
+        // SAFETY: the caller's messages.
+        unsafe {
+            let one = &mut *messages.add(done as usize);
+            let sent = sendmsg(fd, &raw const one.msg_hdr, flags);
+            if sent < 0 {
+                break;
+            }
+            one.msg_len = sent as c_uint;
+            let parts = parts_of(one.msg_hdr.msg_iov, one.msg_hdr.msg_iovlen);
+            done += 1;
+            if parts.and_then(Parts::new).is_some_and(|parts| (sent as usize) < parts.len()) {
+                break;
+            }
+        }
+    }
+    if done > 0 || n == 0 {
+        done as c_int
+    } else {
+        -1
+    }
+}
+
+/// sendfile(2).
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn sendfile(
+    to: c_int,
+    from: c_int,
+    at: *mut off_t,
+    len: size_t,
+) -> ssize_t {
+    // SAFETY: the caller's arguments.
+    let call = || unsafe { real::sendfile(to, from, at, len) };
+    match table::connection(to) {
+        Some(one) => send_by_kernel(one, call),
+        None => call(),
+    }
+}
+
+/// sendfile(2), as programs with large files call it.
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn sendfile64(
+    to: c_int,
+    from: c_int,
+    at: *mut off64_t,
+    len: size_t,
+) -> ssize_t {
+    // SAFETY: the caller's arguments.
+    let call = || unsafe { real::sendfile64(to, from, at, len) };
+    match table::connection(to) {
+        Some(one) => send_by_kernel(one, call),
+        None => call(),
+    }
+}
+
+/// splice(2).
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn splice(
+    from: c_int,
+    from_at: *mut off64_t,
+    to: c_int,
+    to_at: *mut off64_t,
+    len: size_t,
+    flags: c_uint,
+) -> ssize_t {
+    // SAFETY: the caller's arguments.
+    let call = |len| unsafe { real::splice(from, from_at, to, to_at, len, flags) };
+    if let Some(one) = table::connection(to) {
+        return send_by_kernel(one, || call(len));
+    }
+    let Some(one) = table::connection(from) else { return call(len) };
+    let tcp = &one.slot.receiver.tcp;
+    if !one.slot.is_shared() {
+        tcp.begin();
+        if !one.slot.is_shared() && one.is_here() {
+            let n = call(len);
+            tcp.end(n.max(0) as u64);
+            if n > 0 {
+                line::after_call(&one);
+            }
+            return n;
+        }
+        tcp.end(0);
+    }
+    match stream::enter(one) {
+        Some(user) => user.splice(to, len, call),
+        None => call(len),
+    }
+}
+
+extern "C" {
+    /// Ends a program that overflows a buffer.
+    fn __chk_fail() -> !;
+}
+
+/// read(2) of programs built with checks.
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn __read_chk(
+    fd: c_int,
+    buf: *mut c_void,
+    len: size_t,
+    room: size_t,
+) -> ssize_t {
+    // SAFETY: the caller's arguments.
+    unsafe {
+        if len > room {
+            __chk_fail()
+        } else {
+            read(fd, buf, len)
+        }
+    }
+}
+
+/// recv(2) of programs built with checks.
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn __recv_chk(
+    fd: c_int,
+    buf: *mut c_void,
+    len: size_t,
+    room: size_t,
+    flags: c_int,
+) -> ssize_t {
+    // SAFETY: the caller's arguments.
+    unsafe {
+        if len > room {
+            __chk_fail()
+        } else {
+            recv(fd, buf, len, flags)
+        }
+    }
+}
+
+/// recvfrom(2) of programs built with checks.
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn __recvfrom_chk(
+    fd: c_int,
+    buf: *mut c_void,
+    len: size_t,
+    room: size_t,
+    flags: c_int,
+    from: *mut sockaddr,
+    from_len: *mut socklen_t,
+) -> ssize_t {
+    // SAFETY: the caller's arguments.
+    unsafe {
+        if len > room {
+            __chk_fail()
+        } else {
+            recvfrom(fd, buf, len, flags, from, from_len)
+        }
+    }
+}
+
+/// read(2) under its other name.
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn __read(fd: c_int, buf: *mut c_void, len: size_t) -> ssize_t {
+    // SAFETY: the caller's arguments.
+    unsafe { read(fd, buf, len) }
+}
+
+/// write(2) under its other name.
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn __write(fd: c_int, buf: *const c_void, len: size_t) -> ssize_t {
+    // SAFETY: the caller's arguments.
+    unsafe { write(fd, buf, len) }
+}
+
+/// send(2) under its other name.
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn __send(
+    fd: c_int,
+    buf: *const c_void,
+    len: size_t,
+    flags: c_int,
+) -> ssize_t {
+    // SAFETY: the caller's arguments.
+    unsafe { send(fd, buf, len, flags) }
+}

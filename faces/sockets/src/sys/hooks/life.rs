@@ -1,0 +1,411 @@
+//! Functions that make, copy, change and close descriptors.
+
+use super::data::stay_tcp;
+use crate::sys::slot::{CORKED, NAGLE, NONBLOCKING};
+use crate::sys::table::{self, Connection, Ended};
+use crate::sys::{line, real, set, stream, tcp};
+use libc::{c_char, c_int, c_long, c_uint, c_ulong, c_void, sockaddr, socklen_t, FILE};
+use std::sync::atomic::Ordering;
+
+/// connect(2).
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn connect(fd: c_int, to: *const sockaddr, len: socklen_t) -> c_int {
+    // SAFETY: the caller's arguments.
+    let result = unsafe { real::connect(fd, to, len) };
+    let was = real::errno();
+    if to.is_null() || (len as usize) < size_of::<libc::sa_family_t>() {
+        return result;
+    }
+    // SAFETY: the caller's address has a family.
+    let family = c_int::from(unsafe { (*to).sa_family });
+    if family == libc::AF_UNSPEC && result == 0 {
+        if let Some(one) = table::connection(fd) {
+            stay_tcp(&one);
+        }
+    } else if matches!(family, libc::AF_INET | libc::AF_INET6)
+        && (result == 0 || was == libc::EINPROGRESS || was == libc::EINTR)
+        && tcp::is_tcp(fd)
+    {
+        table::begin(fd);
+    }
+    real::set_errno(was);
+    result
+}
+
+fn accepted(fd: c_int) -> c_int {
+    if fd >= 0 {
+        let was = real::errno();
+        match tcp::is_tcp(fd) {
+            true => drop(table::begin(fd)),
+            false => table::forget(fd),
+        }
+        real::set_errno(was);
+    }
+    fd
+}
+
+/// accept(2).
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn accept(
+    fd: c_int,
+    from: *mut sockaddr,
+    len: *mut socklen_t,
+) -> c_int {
+    // SAFETY: the caller's arguments.
+    accepted(unsafe { real::accept(fd, from, len) })
+}
+
+/// accept4(2).
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn accept4(
+    fd: c_int,
+    from: *mut sockaddr,
+    len: *mut socklen_t,
+    flags: c_int,
+) -> c_int {
+    // SAFETY: the caller's arguments.
+    accepted(unsafe { real::accept4(fd, from, len, flags) })
+}
+
+/// The last descriptor of a connection in this process is about to be closed.
+fn ends(one: &Connection) {
+    let slot = one.slot;
+    line::closes(one.at, slot, one.fd);
+    let alone = slot.holders.load(Ordering::Acquire) == 1;
+    if alone {
+        set::closed(one);
+    }
+    let Some(user) = stream::enter(*one).filter(|_| alone) else { return };
+    user.end_receiving();
+    if user.unread().0 > 0 {
+        // TCP resets a connection that is closed before all was read.
+        let linger = libc::linger { l_onoff: 1, l_linger: 0 };
+        let (at, len) = ((&raw const linger).cast(), size_of::<libc::linger>() as socklen_t);
+        // SAFETY: the option's value, of this length.
+        unsafe { real::setsockopt(one.fd, libc::SOL_SOCKET, libc::SO_LINGER, at, len) };
+    }
+}
+
+/// A descriptor is about to be closed. The result is to be given to `closed` after that.
+fn closes(fd: c_int) -> Ended {
+    if let Some(one) = table::connection(fd).filter(table::is_last) {
+        ends(&one);
+    }
+    table::remove(fd)
+}
+
+fn closed(ended: Ended) {
+    if let Ended::Connection(at) = ended {
+        table::release(at);
+    }
+}
+
+/// close(2).
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
+    if line::is_own(fd) {
+        return real::fail(libc::EBADF);
+    }
+    let ended = closes(fd);
+    // SAFETY: the caller's argument.
+    let result = unsafe { real::close(fd) };
+    closed(ended);
+    result
+}
+
+/// close(2) under its other name.
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn __close(fd: c_int) -> c_int {
+    // SAFETY: the caller's argument.
+    unsafe { close(fd) }
+}
+
+/// close_range(2).
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+    const CLOEXEC: c_int = libc::CLOSE_RANGE_CLOEXEC as c_int;
+    if flags & CLOEXEC == 0 && first <= last {
+        let end = last.min(c_int::MAX as c_uint - 1) as c_int + 1;
+        let mut from = first.min(c_int::MAX as c_uint - 1) as c_int;
+        while let Some(fd) = table::next(from, end) {
+            closed(closes(fd));
+            from = fd + 1;
+        }
+    }
+    let own = line::own().filter(|own| (first..=last).contains(own));
+    // SAFETY: the caller's arguments, but for this library's own descriptor.
+    unsafe {
+        let Some(own) = own else { return real::close_range(first, last, flags) };
+        let before = own > first && real::close_range(first, own - 1, flags) != 0;
+        if before || own == last {
+            return if before { -1 } else { 0 };
+        }
+        real::close_range(own + 1, last, flags)
+    }
+}
+
+/// closefrom(3).
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn closefrom(first: c_int) {
+    // SAFETY: the caller's argument.
+    unsafe { close_range(first.max(0) as c_uint, c_uint::MAX, 0) };
+}
+
+fn copied(from: c_int, to: c_int) -> c_int {
+    if to >= 0 {
+        table::copy(from, to);
+    }
+    to
+}
+
+/// dup(2).
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn dup(fd: c_int) -> c_int {
+    // SAFETY: the caller's argument.
+    copied(fd, unsafe { real::dup(fd) })
+}
+
+/// A descriptor is about to be replaced by a copy of another one.
+fn replaces(from: c_int, to: c_int) -> Ended {
+    // SAFETY: no memory is passed.
+    let is_open = unsafe { real::fcntl(from, libc::F_GETFD, 0) } >= 0;
+    match is_open && from != to {
+        true => closes(to),
+        false => Ended::Nothing,
+    }
+}
+
+/// dup2(2).
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn dup2(from: c_int, to: c_int) -> c_int {
+    let ended = replaces(from, to);
+    // SAFETY: the caller's arguments.
+    let result = unsafe { real::dup2(from, to) };
+    closed(ended);
+    if from == to {
+        result
+    } else {
+        copied(from, result)
+    }
+}
+
+/// dup3(2).
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn dup3(from: c_int, to: c_int, flags: c_int) -> c_int {
+    let ended = replaces(from, to);
+    // SAFETY: the caller's arguments.
+    let result = unsafe { real::dup3(from, to, flags) };
+    closed(ended);
+    copied(from, result)
+}
+
+/// fcntl(2).
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn fcntl(fd: c_int, command: c_int, arg: c_long) -> c_int {
+    // SAFETY: the caller's arguments.
+    let result = unsafe { real::fcntl(fd, command, arg) };
+    match command {
+        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => return copied(fd, result),
+        libc::F_SETFL if result == 0 => {
+            if let Some(one) = table::connection(fd) {
+                changes_mode(&one, arg as c_int & libc::O_NONBLOCK != 0);
+                if arg as c_int & libc::O_ASYNC != 0 {
+                    stay_tcp(&one);
+                }
+            }
+        }
+        libc::F_SETOWN | F_SETSIG => {
+            if let Some(one) = table::connection(fd) {
+                stay_tcp(&one);
+            }
+        }
+        _ => {}
+    }
+    result
+}
+
+/// fcntl(2), as programs with large files call it.
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn fcntl64(fd: c_int, command: c_int, arg: c_long) -> c_int {
+    // SAFETY: the caller's arguments.
+    unsafe { fcntl(fd, command, arg) }
+}
+
+/// Its number on all machines that this library is built for.
+const F_SETSIG: c_int = 10;
+
+fn changes_mode(one: &Connection, is_nonblocking: bool) {
+    match is_nonblocking {
+        true => one.slot.set(NONBLOCKING),
+        false => one.slot.clear(NONBLOCKING),
+    }
+}
+
+/// ioctl(2).
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn ioctl(fd: c_int, request: c_ulong, arg: *mut c_void) -> c_int {
+    // SAFETY: the caller's arguments.
+    let result = unsafe { real::ioctl(fd, request, arg) };
+    let Some(one) = table::connection(fd).filter(|_| result == 0 && !arg.is_null()) else {
+        return result;
+    };
+    let number = arg.cast::<c_int>();
+    // SAFETY: these requests have a number as their argument.
+    unsafe {
+        match request {
+            libc::FIONBIO => changes_mode(&one, *number != 0),
+            libc::FIOASYNC => stay_tcp(&one),
+            libc::FIONREAD | libc::TIOCOUTQ => {
+                if let Some((unread, unsent)) = stream::enter(one).map(|user| user.unread()) {
+                    let more = if request == libc::FIONREAD { unread } else { unsent };
+                    *number = (*number).saturating_add(more as c_int);
+                }
+            }
+            _ => {}
+        }
+    }
+    result
+}
+
+/// shutdown(2).
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn shutdown(fd: c_int, how: c_int) -> c_int {
+    if let Some(user) = table::connection(fd).and_then(stream::enter) {
+        if how != libc::SHUT_RD {
+            user.end_sending();
+        }
+        if how != libc::SHUT_WR {
+            user.end_receiving();
+        }
+    }
+    // SAFETY: the caller's arguments.
+    unsafe { real::shutdown(fd, how) }
+}
+
+/// setsockopt(2).
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn setsockopt(
+    fd: c_int,
+    level: c_int,
+    name: c_int,
+    value: *const c_void,
+    len: socklen_t,
+) -> c_int {
+    const SOCKET: [c_int; 6] = [
+        libc::SO_RCVLOWAT,
+        libc::SO_OOBINLINE,
+        libc::SO_TIMESTAMP,
+        libc::SO_TIMESTAMPNS,
+        libc::SO_TIMESTAMPING,
+        libc::SO_PEEK_OFF,
+    ];
+    let one = table::connection(fd).filter(|one| one.slot.is_shared());
+    if let Some(one) = one.filter(|_| level == libc::IPPROTO_TCP && len >= 4 && !value.is_null()) {
+        // SAFETY: the caller's value of this length.
+        let on = unsafe { *value.cast::<c_int>() } != 0;
+        let flag = match name {
+            libc::TCP_NODELAY => Some((NAGLE, !on)),
+            libc::TCP_CORK => Some((CORKED, on)),
+            _ => None,
+        };
+        match flag {
+            Some((flag, true)) => one.slot.set(flag),
+            Some((flag, false)) => one.slot.clear(flag),
+            None => {}
+        }
+        if name == libc::TCP_NODELAY {
+            return 0;
+        }
+    }
+    let tcp = level == libc::IPPROTO_TCP && name == libc::TCP_ULP;
+    if tcp || level == libc::SOL_SOCKET && SOCKET.contains(&name) {
+        if let Some(one) = table::connection(fd) {
+            stay_tcp(&one);
+        }
+    }
+    // SAFETY: the caller's arguments.
+    unsafe { real::setsockopt(fd, level, name, value, len) }
+}
+
+/// getsockopt(2).
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn getsockopt(
+    fd: c_int,
+    level: c_int,
+    name: c_int,
+    value: *mut c_void,
+    len: *mut socklen_t,
+) -> c_int {
+    // SAFETY: the caller's arguments.
+    let result = unsafe { real::getsockopt(fd, level, name, value, len) };
+    if level == libc::IPPROTO_TCP && name == libc::TCP_NODELAY && result == 0 {
+        let one = table::connection(fd).filter(|one| one.slot.is_shared() && one.slot.has(NAGLE));
+        // SAFETY: the caller's room, which the kernel has written to.
+        if one.is_some() && unsafe { *len } >= 4 {
+            // SAFETY: as above.
+            unsafe { *value.cast::<c_int>() = 0 };
+        }
+    }
+    result
+}
+
+/// fdopen(3): the C library reads and writes its streams past this library.
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
+    if let Some(one) = table::connection(fd) {
+        stay_tcp(&one);
+    }
+    // SAFETY: the caller's arguments.
+    unsafe { real::fdopen(fd, mode) }
+}

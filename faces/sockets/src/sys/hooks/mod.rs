@@ -1,0 +1,6 @@
+//! The functions that programs call instead of those of the C library.
+
+mod data;
+mod life;
+pub mod process;
+mod waits;

@@ -1,0 +1,351 @@
+//! Functions that wait.
+
+use crate::sys::set::{self, Wait};
+use crate::sys::table;
+use crate::sys::wait::{self, Waiting};
+use crate::sys::{real, slot};
+use libc::{c_int, epoll_event, fd_set, nfds_t, pollfd, sigset_t, timespec, timeval};
+
+/// Bits of a wait for something to read.
+const IN: i16 = libc::POLLIN | libc::POLLRDNORM;
+
+/// Runs a poll. `call` is the call of the kernel; its argument says if it is to return at once.
+unsafe fn run_poll(
+    fds: *mut pollfd,
+    n: nfds_t,
+    is_poll: bool,
+    call: impl Fn(bool) -> c_int,
+) -> c_int {
+    if fds.is_null() || slot::region().is_none() {
+        return call(false);
+    }
+    // SAFETY: the caller's array has `n` entries.
+    let list = unsafe { std::slice::from_raw_parts(fds, n as usize) };
+    let mut waiting = Waiting::new();
+    list.iter().filter(|one| one.events & IN != 0).for_each(|one| waiting.add(one.fd));
+    if waiting.is_empty() {
+        return call(false);
+    }
+    let readable = |one: &pollfd| one.events & IN != 0 && wait::has_bytes(one.fd);
+    let any = || {
+        // SAFETY: as above; no call is under way.
+        unsafe { std::slice::from_raw_parts(fds, n as usize) }.iter().any(readable)
+    };
+    let now = || {
+        let was = real::errno();
+        let failed = call(true) < 0;
+        real::set_errno(was);
+        // SAFETY: as above.
+        let list = unsafe { std::slice::from_raw_parts_mut(fds, n as usize) };
+        for one in list.iter_mut() {
+            if failed {
+                one.revents = 0;
+            }
+            if readable(one) {
+                one.revents |= one.events & IN;
+            }
+        }
+        list.iter().filter(|one| one.revents != 0).count() as c_int
+    };
+    wait::run(waiting, is_poll, any, now, || call(false))
+}
+
+/// poll(2).
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn poll(fds: *mut pollfd, n: nfds_t, timeout: c_int) -> c_int {
+    // SAFETY: the caller's arguments.
+    let call = |now: bool| unsafe { real::poll(fds, n, if now { 0 } else { timeout }) };
+    // SAFETY: the caller's array.
+    unsafe { run_poll(fds, n, timeout == 0, call) }
+}
+
+/// poll(2) of programs built with checks.
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn __poll_chk(
+    fds: *mut pollfd,
+    n: nfds_t,
+    timeout: c_int,
+    room: libc::size_t,
+) -> c_int {
+    extern "C" {
+        fn __chk_fail() -> !;
+    }
+    // SAFETY: the caller's arguments.
+    unsafe {
+        if room / size_of::<pollfd>() < n as usize {
+            __chk_fail();
+        }
+        poll(fds, n, timeout)
+    }
+}
+
+static NO_TIME: timespec = timespec { tv_sec: 0, tv_nsec: 0 };
+
+/// ppoll(2).
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn ppoll(
+    fds: *mut pollfd,
+    n: nfds_t,
+    timeout: *const timespec,
+    mask: *const sigset_t,
+) -> c_int {
+    let call = |now: bool| {
+        let none = &raw const NO_TIME;
+        // SAFETY: the caller's arguments.
+        unsafe { real::ppoll(fds, n, if now { none } else { timeout }, mask) }
+    };
+    // SAFETY: the caller's time and array.
+    unsafe {
+        let is_poll = timeout.as_ref().is_some_and(|t| t.tv_sec == 0 && t.tv_nsec == 0);
+        run_poll(fds, n, is_poll, call)
+    }
+}
+
+/// The bits of a set of select, which may be larger than `fd_set`.
+#[derive(Clone, Copy)]
+struct Bits {
+    words: *mut u64,
+    n: usize,
+}
+
+impl Bits {
+    fn new(set: *mut fd_set, n: c_int) -> Bits {
+        Bits { words: set.cast(), n: if set.is_null() { 0 } else { n.max(0) as usize } }
+    }
+
+    fn has(&self, fd: usize) -> bool {
+        // SAFETY: the caller's set has at least `n` bits.
+        fd < self.n && unsafe { *self.words.add(fd / 64) } >> (fd % 64) & 1 != 0
+    }
+
+    fn set(&self, fd: usize) {
+        // SAFETY: as above.
+        unsafe { *self.words.add(fd / 64) |= 1 << (fd % 64) };
+    }
+
+    fn count(&self) -> c_int {
+        (0..self.n).filter(|&fd| self.has(fd)).count() as c_int
+    }
+
+    fn clear(&self) {
+        for word in 0..self.n.div_ceil(64) {
+            // SAFETY: as above.
+            unsafe { *self.words.add(word) = 0 };
+        }
+    }
+}
+
+/// Descriptors that may be in a ring's reach of one select.
+const READABLE: usize = 128;
+
+/// Runs a select. `call` is the call of the kernel; its argument says if it is to return at once.
+fn run_select(
+    n: c_int,
+    sets: [*mut fd_set; 3],
+    is_poll: bool,
+    call: impl Fn(bool) -> c_int,
+) -> c_int {
+    let read = Bits::new(sets[0], n);
+    let mut waiting = Waiting::new();
+    if slot::region().is_some() {
+        (0..read.n).filter(|&fd| read.has(fd)).for_each(|fd| waiting.add(fd as c_int));
+    }
+    if waiting.is_empty() {
+        return call(false);
+    }
+    let any = || (0..read.n).any(|fd| read.has(fd) && wait::has_bytes(fd as c_int));
+    let now = || {
+        let (mut readable, mut found) = ([0u32; READABLE], 0);
+        for fd in (0..read.n).filter(|&fd| read.has(fd) && wait::has_bytes(fd as c_int)) {
+            if found < READABLE {
+                readable[found] = fd as u32;
+                found += 1;
+            }
+        }
+        let was = real::errno();
+        let all = sets.map(|set| Bits::new(set, n));
+        if call(true) < 0 {
+            all.iter().for_each(Bits::clear);
+        }
+        real::set_errno(was);
+        readable[..found].iter().for_each(|&fd| read.set(fd as usize));
+        all.iter().map(Bits::count).sum()
+    };
+    wait::run(waiting, is_poll, any, now, || call(false))
+}
+
+/// select(2).
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn select(
+    n: c_int,
+    read: *mut fd_set,
+    write: *mut fd_set,
+    except: *mut fd_set,
+    timeout: *mut timeval,
+) -> c_int {
+    let call = |now: bool| {
+        let mut none = timeval { tv_sec: 0, tv_usec: 0 };
+        // SAFETY: the caller's arguments.
+        unsafe { real::select(n, read, write, except, if now { &mut none } else { timeout }) }
+    };
+    // SAFETY: the caller's time.
+    let is_poll = unsafe { timeout.as_ref() }.is_some_and(|t| t.tv_sec == 0 && t.tv_usec == 0);
+    run_select(n, [read, write, except], is_poll, call)
+}
+
+/// pselect(2).
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn pselect(
+    n: c_int,
+    read: *mut fd_set,
+    write: *mut fd_set,
+    except: *mut fd_set,
+    timeout: *const timespec,
+    mask: *const sigset_t,
+) -> c_int {
+    let call = |now: bool| {
+        let timeout = if now { &raw const NO_TIME } else { timeout };
+        // SAFETY: the caller's arguments.
+        unsafe { real::pselect(n, read, write, except, timeout, mask) }
+    };
+    // SAFETY: the caller's time.
+    let is_poll = unsafe { timeout.as_ref() }.is_some_and(|t| t.tv_sec == 0 && t.tv_nsec == 0);
+    run_select(n, [read, write, except], is_poll, call)
+}
+
+fn made(fd: c_int) -> c_int {
+    if fd >= 0 {
+        table::begin_set(fd);
+    }
+    fd
+}
+
+/// epoll_create(2).
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn epoll_create(size: c_int) -> c_int {
+    // SAFETY: the caller's argument.
+    made(unsafe { real::epoll_create(size) })
+}
+
+/// epoll_create1(2).
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn epoll_create1(flags: c_int) -> c_int {
+    // SAFETY: the caller's argument.
+    made(unsafe { real::epoll_create1(flags) })
+}
+
+/// epoll_ctl(2).
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn epoll_ctl(
+    set: c_int,
+    what: c_int,
+    fd: c_int,
+    event: *mut epoll_event,
+) -> c_int {
+    // SAFETY: the caller's arguments.
+    let result = unsafe { real::epoll_ctl(set, what, fd, event) };
+    if result == 0 {
+        let was = real::errno();
+        // SAFETY: the caller's event, which the kernel has read too; a removal needs none.
+        let event = (what != libc::EPOLL_CTL_DEL).then(|| unsafe { event.read_unaligned() });
+        set::changed(set, what, fd, event);
+        real::set_errno(was);
+    }
+    result
+}
+
+/// Runs a wait for a set. `call` is the call of the kernel.
+fn run_wait(
+    set: c_int,
+    events: *mut epoll_event,
+    n: c_int,
+    is_poll: bool,
+    call: impl Fn(*mut epoll_event, c_int, bool) -> c_int,
+) -> c_int {
+    let Some((found, index)) = table::set(set).filter(|_| n > 0 && !events.is_null()) else {
+        return call(events, n, false);
+    };
+    // SAFETY: the caller's array has room for `n` events.
+    let events = unsafe { std::slice::from_raw_parts_mut(events, n as usize) };
+    Wait { set: found, index, fd: set, events }.run(is_poll, call)
+}
+
+/// epoll_wait(2).
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn epoll_wait(
+    set: c_int,
+    events: *mut epoll_event,
+    n: c_int,
+    timeout: c_int,
+) -> c_int {
+    run_wait(set, events, n, timeout == 0, |events, n, now| {
+        // SAFETY: the caller's arguments, or a part of the room.
+        unsafe { real::epoll_wait(set, events, n, if now { 0 } else { timeout }) }
+    })
+}
+
+/// epoll_pwait(2).
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn epoll_pwait(
+    set: c_int,
+    events: *mut epoll_event,
+    n: c_int,
+    timeout: c_int,
+    mask: *const sigset_t,
+) -> c_int {
+    run_wait(set, events, n, timeout == 0, |events, n, now| {
+        // SAFETY: as above.
+        unsafe { real::epoll_pwait(set, events, n, if now { 0 } else { timeout }, mask) }
+    })
+}
+
+/// epoll_pwait2(2).
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn epoll_pwait2(
+    set: c_int,
+    events: *mut epoll_event,
+    n: c_int,
+    timeout: *const timespec,
+    mask: *const sigset_t,
+) -> c_int {
+    // SAFETY: the caller's time.
+    let is_poll = unsafe { timeout.as_ref() }.is_some_and(|t| t.tv_sec == 0 && t.tv_nsec == 0);
+    run_wait(set, events, n, is_poll, |events, n, now| {
+        let timeout = if now { &raw const NO_TIME } else { timeout };
+        // SAFETY: as above.
+        unsafe { real::epoll_pwait2(set, events, n, timeout, mask) }
+    })
+}

@@ -1,0 +1,443 @@
+//! The way to the agent: one connection of this process, used between calls of the program.
+//!
+//! Its descriptor is a high number, which the program does not see. A program that closes all
+//! descriptors ends it; another file that gets its number is known by not being the same file.
+
+use super::lock::Lock;
+use super::slot::{
+    self, Slot, ASKED, CORKED, DENIED, IDLE, NAGLE, NEVER, NONBLOCKING, PLAIN, SHARED,
+};
+use super::table::{self, Connection};
+use super::{real, settings, tcp};
+use libc::c_int;
+use std::ffi::CStr;
+use std::mem::{size_of, zeroed};
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
+use weft_streams::message::{Message, MESSAGE_MAX};
+use weft_streams::words::SEGMENT;
+
+/// The lowest number of a hidden descriptor.
+const HIDDEN: c_int = 512;
+/// Bytes in one direction after which a connection asks, though none went the other way.
+const MANY: u64 = 1 << 20;
+/// Times that a connection asks.
+const TIMES: u32 = 4;
+/// Time after a failed attempt to reach the agent, in seconds, doubled each time.
+const PAUSE: u64 = 1;
+const PAUSE_MAX: u64 = 64;
+
+static LOCK: Lock = Lock::new();
+static LINE: AtomicI32 = AtomicI32::new(-1);
+static PROCESS: AtomicU32 = AtomicU32::new(0);
+static FILE: AtomicU64 = AtomicU64::new(0);
+/// Second before which no attempt is made, and the pause after the next.
+static NOT_BEFORE: AtomicU64 = AtomicU64::new(0);
+static PAUSES: AtomicU64 = AtomicU64::new(PAUSE);
+
+fn second() -> u64 {
+    let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `t` is writable.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &mut t) };
+    t.tv_sec as u64
+}
+
+fn process() -> u32 {
+    // SAFETY: no memory is passed.
+    unsafe { libc::getpid() as u32 }
+}
+
+/// Returns the file behind a descriptor.
+fn file(fd: RawFd) -> Option<u64> {
+    // SAFETY: all-zero is a valid value, written for its size.
+    unsafe {
+        let mut stat: libc::stat = zeroed();
+        (libc::fstat(fd, &mut stat) == 0).then_some(stat.st_ino)
+    }
+}
+
+/// True if a descriptor is this library's own: a program that closes it closes nothing.
+#[inline]
+pub fn is_own(fd: c_int) -> bool {
+    fd >= 0 && fd == LINE.load(Ordering::Relaxed)
+}
+
+/// Returns this library's own descriptor.
+pub fn own() -> Option<u32> {
+    u32::try_from(LINE.load(Ordering::Relaxed)).ok()
+}
+
+/// This process is a child: it has no line, and its parent's is not its own.
+pub fn is_child() {
+    let fd = LINE.swap(-1, Ordering::AcqRel);
+    if fd >= 0 && file(fd) == Some(FILE.load(Ordering::Relaxed)) {
+        // SAFETY: a descriptor of this library.
+        unsafe { real::close(fd) };
+    }
+    NOT_BEFORE.store(0, Ordering::Relaxed);
+}
+
+/// A call on a connection by TCP has ended: asks for its other end when it is time, and hears the
+/// agent.
+#[inline]
+pub fn after_call(connection: &Connection) {
+    let (slot, ask) = (connection.slot, &connection.slot.ask);
+    match ask.state.load(Ordering::Relaxed) {
+        IDLE => {}
+        ASKED => return heard(slot),
+        _ => return,
+    }
+    let calls = ask.calls.load(Ordering::Relaxed) + 1;
+    ask.calls.store(calls, Ordering::Relaxed);
+    let wait =
+        settings::after().saturating_mul(1 << (3 * ask.times.load(Ordering::Relaxed)).min(24));
+    if calls < wait {
+        return;
+    }
+    let (read, sent) = (slot.receiver.tcp.bytes(), slot.sender.tcp.bytes());
+    if read > 0 && sent > 0 || read + sent >= MANY {
+        let was = real::errno();
+        begin(connection);
+        real::set_errno(was);
+    }
+}
+
+#[cold]
+fn begin(connection: &Connection) {
+    let (slot, ask) = (connection.slot, &connection.slot.ask);
+    let times = ask.times.load(Ordering::Relaxed);
+    ask.calls.store(0, Ordering::Relaxed);
+    let over = times >= TIMES || slot.has(NEVER) || !slot.is_plain();
+    if over || !settings::is_on() {
+        return ask.state.store(DENIED, Ordering::Relaxed);
+    }
+    let alone = slot.holders.load(Ordering::Acquire) == 1;
+    if !alone || table::shared() >= settings::most() {
+        return;
+    }
+    let Some(_held) = LOCK.try_take() else { return };
+    if !open() {
+        return;
+    }
+    ask.times.fetch_add(1, Ordering::Relaxed);
+    if !tcp::has_moved(connection.fd, &slot.receiver.tcp, &slot.sender.tcp) {
+        // Another thread is in a call, or somebody reads or writes past this library.
+        return;
+    }
+    let Some((local, remote)) = tcp::names(connection.fd) else { return };
+    ask.process.store(process(), Ordering::Relaxed);
+    ask.fd.store(connection.fd as u32, Ordering::Relaxed);
+    ask.state.store(ASKED, Ordering::Release);
+    let token = token(connection.at, slot);
+    if !say(&Message::Ask { token, local, remote }, None) {
+        ask.state.store(IDLE, Ordering::Release);
+    }
+}
+
+/// The number of a connection: the slot, and its generation.
+fn token(at: usize, slot: &Slot) -> u64 {
+    u64::from(slot.generation.load(Ordering::Acquire)) << 32 | at as u64
+}
+
+/// Looks for messages of the agent, each time a little later.
+#[inline]
+fn heard(slot: &Slot) {
+    let calls = slot.ask.calls.load(Ordering::Relaxed).wrapping_add(1);
+    slot.ask.calls.store(calls, Ordering::Relaxed);
+    if calls.is_power_of_two() || calls.is_multiple_of(16) {
+        hear();
+    }
+}
+
+#[cold]
+fn hear() {
+    let Some(_held) = LOCK.try_take() else { return };
+    let was = real::errno();
+    if PROCESS.load(Ordering::Relaxed) == process() && is_there() {
+        while let Some((message, passed)) = next() {
+            act(&message, passed);
+        }
+    }
+    real::set_errno(was);
+}
+
+/// The connection is closed by the program. A FIN is sent at once if the agent may have a
+/// descriptor of the socket.
+pub fn closes(at: usize, slot: &Slot, fd: c_int) {
+    if slot.ask.state.load(Ordering::Relaxed) != ASKED {
+        return;
+    }
+    slot.ask.state.store(DENIED, Ordering::Relaxed);
+    if slot.ask.process.load(Ordering::Relaxed) != process() {
+        return;
+    }
+    if slot.ask.times.load(Ordering::Relaxed) & SHOWN != 0 {
+        // SAFETY: no memory is passed.
+        unsafe { real::shutdown(fd, libc::SHUT_WR) };
+    }
+    let Some(_held) = LOCK.try_take() else { return };
+    if is_there() {
+        say(&Message::Cancel(token(at, slot)), None);
+    }
+}
+
+/// Mark in `times`: the agent was shown the socket.
+const SHOWN: u32 = 1 << 16;
+
+fn is_there() -> bool {
+    let fd = LINE.load(Ordering::Relaxed);
+    fd >= 0 && file(fd) == Some(FILE.load(Ordering::Relaxed))
+}
+
+/// Opens the line, unless it is open. False: there is no agent now.
+fn open() -> bool {
+    if PROCESS.load(Ordering::Relaxed) == process() && is_there() {
+        return true;
+    }
+    let now = second();
+    if now < NOT_BEFORE.load(Ordering::Relaxed) {
+        return false;
+    }
+    let fd = each_name(connect).unwrap_or(-1);
+    LINE.store(fd, Ordering::Release);
+    PROCESS.store(process(), Ordering::Release);
+    FILE.store(file(fd).unwrap_or(0), Ordering::Release);
+    if fd < 0 {
+        let pause = PAUSES.load(Ordering::Relaxed);
+        NOT_BEFORE.store(now + pause, Ordering::Relaxed);
+        PAUSES.store((pause * 2).min(PAUSE_MAX), Ordering::Relaxed);
+        return false;
+    }
+    PAUSES.store(PAUSE, Ordering::Relaxed);
+    true
+}
+
+fn variable(name: &CStr) -> Option<&'static [u8]> {
+    // SAFETY: the name is a C string. A program that changes its environment meanwhile does so at
+    // its own risk, as for every function that reads it.
+    let value = unsafe { libc::getenv(name.as_ptr()).as_ref().map(|at| CStr::from_ptr(at)) }?;
+    Some(value.to_bytes()).filter(|value| !value.is_empty())
+}
+
+/// Calls `each` with the names of agents until it returns a descriptor.
+fn each_name(each: impl Fn(&[&[u8]]) -> Option<RawFd>) -> Option<RawFd> {
+    const END: &[u8] = b"-sockets";
+    if let Some(name) = variable(c"WEFT_AGENT") {
+        return each(&[name, END]);
+    }
+    let of_user = || each(&[variable(c"XDG_RUNTIME_DIR")?, b"/weft/agent.sock", END]);
+    let found = each(&[b"/run/weft/agent.sock", END]).or_else(of_user);
+    found.or_else(|| each(&[b"@weft-agent", END]))
+}
+
+fn connect(name: &[&[u8]]) -> Option<RawFd> {
+    // SAFETY: all-zero is a valid value.
+    let mut address: libc::sockaddr_un = unsafe { zeroed() };
+    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+    let mut len = 0;
+    for byte in name.iter().copied().flatten() {
+        *address.sun_path.get_mut(len)? = *byte as libc::c_char;
+        len += 1;
+    }
+    if len + 1 >= address.sun_path.len() {
+        return None;
+    }
+    let is_abstract = address.sun_path[0] == b'@' as libc::c_char;
+    if is_abstract {
+        address.sun_path[0] = 0;
+    }
+    let len = size_of::<libc::sa_family_t>() + len + usize::from(!is_abstract);
+    let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // SAFETY: no memory is passed; then an address of this length.
+    unsafe {
+        let fd = libc::socket(libc::AF_UNIX, kind, 0);
+        if fd < 0 {
+            return None;
+        }
+        let done = real::connect(fd, (&raw const address).cast(), len as libc::socklen_t);
+        let high = match done == 0 && is_trusted(fd) {
+            true => real::fcntl(fd, libc::F_DUPFD_CLOEXEC, HIDDEN.into()),
+            false => -1,
+        };
+        real::close(fd);
+        (high >= 0).then_some(high)
+    }
+}
+
+/// True if the agent is root's or this user's: any user may take an abstract name first.
+fn is_trusted(fd: RawFd) -> bool {
+    let mut cred = libc::ucred { pid: 0, uid: u32::MAX, gid: 0 };
+    let mut len = size_of::<libc::ucred>() as libc::socklen_t;
+    let at = (&raw mut cred).cast();
+    // SAFETY: `cred` is writable for `len` bytes.
+    let got = unsafe { real::getsockopt(fd, libc::SOL_SOCKET, libc::SO_PEERCRED, at, &mut len) };
+    // SAFETY: no memory is passed.
+    got == 0 && (cred.uid == 0 || cred.uid == unsafe { libc::geteuid() })
+}
+
+/// Room for the control message of one descriptor, aligned for `cmsghdr`.
+#[repr(C, align(8))]
+struct Control([u8; 64]);
+
+/// Sends a message to the agent; never waits. False if it takes none now.
+fn say(message: &Message, pass: Option<RawFd>) -> bool {
+    let bytes = message.encode();
+    let mut part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+    let mut control = Control([0; 64]);
+    // SAFETY: all-zero is a valid value.
+    let mut message: libc::msghdr = unsafe { zeroed() };
+    (message.msg_iov, message.msg_iovlen) = (&mut part, 1);
+    if let Some(fd) = pass {
+        let size = size_of::<RawFd>() as libc::c_uint;
+        message.msg_control = control.0.as_mut_ptr().cast();
+        // SAFETY: the control buffer holds a header and one descriptor, and is aligned.
+        unsafe {
+            message.msg_controllen = libc::CMSG_SPACE(size) as _;
+            let head = libc::CMSG_FIRSTHDR(&message);
+            (*head).cmsg_level = libc::SOL_SOCKET;
+            (*head).cmsg_type = libc::SCM_RIGHTS;
+            (*head).cmsg_len = libc::CMSG_LEN(size) as _;
+            libc::CMSG_DATA(head).cast::<RawFd>().write_unaligned(fd);
+        }
+    }
+    let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
+    // SAFETY: the message points to live buffers.
+    unsafe { real::sendmsg(LINE.load(Ordering::Relaxed), &message, flags) > 0 }
+}
+
+/// Receives the next message, and the descriptor that came with it.
+fn next() -> Option<(Message, RawFd)> {
+    let mut bytes = [0u8; MESSAGE_MAX];
+    let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+    let mut control = Control([0; 64]);
+    // SAFETY: all-zero is a valid value.
+    let mut message: libc::msghdr = unsafe { zeroed() };
+    (message.msg_iov, message.msg_iovlen) = (&mut part, 1);
+    message.msg_control = control.0.as_mut_ptr().cast();
+    message.msg_controllen = control.0.len() as _;
+    let flags = libc::MSG_CMSG_CLOEXEC | libc::MSG_DONTWAIT;
+    // SAFETY: the message points to live, writable buffers of the stated lengths.
+    let len = unsafe { real::recvmsg(LINE.load(Ordering::Relaxed), &mut message, flags) };
+    if len <= 0 {
+        if len == 0 {
+            ended();
+        }
+        return None;
+    }
+    let mut passed = -1;
+    // SAFETY: the kernel filled the control buffer with well-formed headers.
+    unsafe {
+        let head = libc::CMSG_FIRSTHDR(&message);
+        if !head.is_null() && (*head).cmsg_type == libc::SCM_RIGHTS {
+            passed = libc::CMSG_DATA(head).cast::<RawFd>().read_unaligned();
+        }
+    }
+    match Message::decode(&bytes[..len as usize]) {
+        Ok(message) => Some((message, passed)),
+        Err(_) => {
+            close(passed);
+            ended();
+            None
+        }
+    }
+}
+
+fn close(fd: RawFd) {
+    if fd >= 0 {
+        // SAFETY: a descriptor of this library.
+        unsafe { real::close(fd) };
+    }
+}
+
+/// The agent has ended, or says what this library does not understand.
+fn ended() {
+    close(LINE.swap(-1, Ordering::AcqRel));
+    NOT_BEFORE.store(second() + PAUSE, Ordering::Relaxed);
+    let Some(region) = slot::region() else { return };
+    // Connections that asked may ask again.
+    let own = process();
+    table::each_slot(region, |_, slot| {
+        if slot.ask.process.load(Ordering::Relaxed) == own {
+            let (from, to) = (ASKED, IDLE);
+            let _ = slot.ask.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed);
+        }
+    });
+}
+
+/// Returns the connection of a token, if it still asks.
+fn asking(token: u64) -> Option<Connection> {
+    let at = (token & u64::from(u32::MAX)) as usize;
+    let slot = table::slot_at(at)?;
+    let fd = slot.ask.fd.load(Ordering::Relaxed) as c_int;
+    let connection = table::connection(fd)?;
+    let same = connection.at == at && self::token(at, slot) == token;
+    (same && slot.ask.state.load(Ordering::Acquire) == ASKED).then_some(connection)
+}
+
+fn act(message: &Message, passed: RawFd) {
+    match message {
+        Message::Call(token) => match asking(*token) {
+            Some(one) => {
+                one.slot.ask.times.fetch_or(SHOWN, Ordering::Relaxed);
+                say(&Message::Here(*token), Some(one.fd));
+            }
+            None => drop(say(&Message::Cancel(*token), None)),
+        },
+        Message::Pair { token, first } => {
+            if let Some(one) = asking(*token) {
+                one.slot.ask.state.store(DENIED, Ordering::Release);
+                attach(&one, passed, *first);
+            }
+        }
+        Message::None { token, .. } => {
+            if let Some(one) = asking(*token) {
+                one.slot.ask.times.fetch_and(!SHOWN, Ordering::Relaxed);
+                one.slot.ask.state.store(IDLE, Ordering::Release);
+            }
+        }
+        _ => {}
+    }
+    close(passed);
+}
+
+/// True if a descriptor is shared memory of this length that cannot shrink.
+fn is_sealed(fd: RawFd) -> bool {
+    // SAFETY: no memory is passed; then an all-zero value, written for its size.
+    unsafe {
+        let seals = real::fcntl(fd, libc::F_GET_SEALS, 0);
+        let mut stat: libc::stat = zeroed();
+        let known = libc::fstat(fd, &mut stat) == 0;
+        seals >= 0 && seals & libc::F_SEAL_SHRINK != 0 && known && stat.st_size == SEGMENT as i64
+    }
+}
+
+/// The connection shares memory from now on.
+fn attach(one: &Connection, memory: RawFd, first: bool) {
+    let slot = one.slot;
+    let fits = slot.holders.load(Ordering::Acquire) == 1
+        && table::shared() < settings::most()
+        && !slot.has(NEVER)
+        && slot.state.load(Ordering::Acquire) == PLAIN;
+    if memory < 0 || !fits || !is_sealed(memory) {
+        return;
+    }
+    let rights = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: a new mapping at an address of the kernel's choice, of a file of this length.
+    let at =
+        unsafe { libc::mmap(std::ptr::null_mut(), SEGMENT, rights, libc::MAP_SHARED, memory, 0) };
+    if at == libc::MAP_FAILED {
+        return;
+    }
+    if tcp::is_nonblocking(one.fd) {
+        slot.set(NONBLOCKING);
+    }
+    if !tcp::is_set(one.fd, libc::TCP_NODELAY) {
+        slot.set(NAGLE);
+        tcp::do_not_delay(one.fd);
+    }
+    if tcp::is_set(one.fd, libc::TCP_CORK) {
+        slot.set(CORKED);
+    }
+    table::set_memory(one.at, at.cast(), first);
+    slot.state.swap(SHARED, Ordering::SeqCst);
+}

@@ -1,0 +1,118 @@
+//! Locks in memory that children share.
+//!
+//! A lock names its thread. One whose thread has died is taken over: a child may be killed, and a
+//! thread cancelled, at any moment. The thread that has it already is told so: it is in a signal
+//! handler. They are held for a copy of at most a ring, never while anything sleeps.
+
+use libc::c_long;
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Looks before the processor is given to others.
+const LOOKS: u32 = 200;
+/// Turns before the owner is looked for.
+const TURNS: u32 = 50;
+
+thread_local! {
+    /// Number of this thread; 0: not yet asked for.
+    static THREAD: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Returns the number of this thread.
+#[inline]
+pub fn thread() -> u32 {
+    THREAD.with(|known| match known.get() {
+        0 => {
+            // SAFETY: no memory is passed.
+            let own = unsafe { libc::gettid() } as u32;
+            known.set(own);
+            own
+        }
+        own => own,
+    })
+}
+
+/// Forgets the number: this is a child of the thread that had it.
+pub fn thread_is_new() {
+    THREAD.with(|known| known.set(0));
+}
+
+/// A lock.
+#[derive(Debug, Default)]
+#[repr(transparent)]
+pub struct Lock(AtomicU32);
+
+/// A lock that is held.
+#[derive(Debug)]
+pub struct Held<'a>(&'a Lock);
+
+impl Drop for Held<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0 .0.store(0, Ordering::Release);
+    }
+}
+
+impl Lock {
+    /// A lock that nobody has.
+    pub const fn new() -> Lock {
+        Lock(AtomicU32::new(0))
+    }
+
+    /// Takes the lock. `None`: this thread holds it, in a frame that a signal interrupted.
+    #[inline]
+    pub fn take(&self) -> Option<Held<'_>> {
+        let own = thread();
+        match self.0.compare_exchange(0, own, Ordering::Acquire, Ordering::Relaxed) {
+            Ok(_) => Some(Held(self)),
+            Err(owner) if owner == own => None,
+            Err(_) => Some(self.wait(own)),
+        }
+    }
+
+    /// Takes the lock if nobody has it.
+    pub fn try_take(&self) -> Option<Held<'_>> {
+        let taken = self.0.compare_exchange(0, thread(), Ordering::Acquire, Ordering::Relaxed);
+        taken.ok().map(|_| Held(self))
+    }
+
+    #[cold]
+    fn wait(&self, own: u32) -> Held<'_> {
+        let mut turns = 0;
+        loop {
+            for _ in 0..LOOKS {
+                let free = self.0.load(Ordering::Relaxed) == 0;
+                if free
+                    && self.0.compare_exchange(0, own, Ordering::Acquire, Ordering::Relaxed).is_ok()
+                {
+                    return Held(self);
+                }
+                std::hint::spin_loop();
+            }
+            // SAFETY: no memory is passed.
+            unsafe { libc::sched_yield() };
+            turns += 1;
+            if turns % TURNS == 0 {
+                let owner = self.0.load(Ordering::Relaxed);
+                if owner != 0 && is_dead(owner) {
+                    let take =
+                        self.0.compare_exchange(owner, own, Ordering::Acquire, Ordering::Relaxed);
+                    if take.is_ok() {
+                        return Held(self);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// True if no thread of this number exists.
+fn is_dead(thread: u32) -> bool {
+    let was = super::real::errno();
+    // SAFETY: signal 0 is only checked.
+    let sent =
+        unsafe { super::real::syscall(libc::SYS_tkill, c_long::from(thread), 0, 0, 0, 0, 0) };
+    let dead = sent != 0 && super::real::errno() == libc::ESRCH;
+    super::real::set_errno(was);
+    dead
+}

@@ -1,0 +1,29 @@
+//! All of the library: every part of it calls the C library or uses memory that others change.
+
+mod hooks;
+mod line;
+mod lock;
+mod parts;
+mod real;
+mod set;
+mod settings;
+mod slot;
+mod stream;
+mod table;
+mod tcp;
+mod wait;
+mod wake;
+
+/// Called by the loader before the program.
+extern "C" fn begin() {
+    real::look_up_all();
+    settings::read();
+    if settings::is_on() && slot::map() {
+        hooks::process::begin();
+    }
+}
+
+/// The loader calls what is here.
+#[used]
+#[link_section = ".init_array"]
+static BEGIN: extern "C" fn() = begin;

@@ -1,0 +1,171 @@
+//! The functions of the C library that this library stands before.
+//!
+//! All are looked up when the library is loaded: a look-up may allocate, which a function that is
+//! called by an allocator must not. A function that is called before is looked up then.
+
+use libc::{
+    c_char, c_int, c_long, c_uint, c_void, epoll_event, fd_set, iovec, mmsghdr, msghdr, nfds_t,
+    off64_t, off_t, pid_t, pollfd, sigset_t, size_t, sockaddr, socklen_t, ssize_t, timespec,
+    timeval, FILE,
+};
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+/// Returns where errors are told.
+pub fn errno() -> c_int {
+    // SAFETY: the address is that of this thread's number.
+    unsafe { *libc::__errno_location() }
+}
+
+/// Tells an error.
+pub fn set_errno(error: c_int) {
+    // SAFETY: as above.
+    unsafe { *libc::__errno_location() = error };
+}
+
+/// An error as functions of the C library return it.
+pub fn fail(error: c_int) -> c_int {
+    set_errno(error);
+    -1
+}
+
+/// The next function of a name after this library's own. Null: there is none.
+fn look_up(name: &'static std::ffi::CStr) -> *mut c_void {
+    // SAFETY: the name is a C string.
+    unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) }
+}
+
+macro_rules! originals {
+    ($(fn $name:ident($($arg:ident: $type:ty),*) -> $ret:ty;)*) => {
+        /// One place for each function.
+        #[allow(non_upper_case_globals)]
+        mod at {
+            use super::{c_void, AtomicPtr};
+            $(pub static $name: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());)*
+        }
+
+        /// Looks all up.
+        pub fn look_up_all() {
+            $(
+                let name = concat!(stringify!($name), "\0");
+                if let Ok(name) = std::ffi::CStr::from_bytes_with_nul(name.as_bytes()) {
+                    at::$name.store(look_up(name), Ordering::Relaxed);
+                }
+            )*
+        }
+
+        $(
+            /// The C library's own.
+            ///
+            /// # Safety
+            /// The caller keeps the rules of the function.
+            #[inline]
+            #[allow(non_snake_case)]
+            pub unsafe fn $name($($arg: $type),*) -> $ret {
+                type Function = unsafe extern "C-unwind" fn($($type),*) -> $ret;
+                let mut at = at::$name.load(Ordering::Relaxed);
+                if at.is_null() {
+                    let name = concat!(stringify!($name), "\0");
+                    at = match std::ffi::CStr::from_bytes_with_nul(name.as_bytes()) {
+                        Ok(name) => look_up(name),
+                        Err(_) => std::ptr::null_mut(),
+                    };
+                    if at.is_null() {
+                        return fail(libc::ENOSYS) as $ret;
+                    }
+                    at::$name.store(at, Ordering::Relaxed);
+                }
+                // SAFETY: the C library has the function of this name and type there; the caller
+                // keeps its rules.
+                unsafe { std::mem::transmute::<*mut c_void, Function>(at)($($arg),*) }
+            }
+        )*
+    };
+}
+
+originals! {
+    fn read(fd: c_int, buf: *mut c_void, len: size_t) -> ssize_t;
+    fn readv(fd: c_int, parts: *const iovec, n: c_int) -> ssize_t;
+    fn recv(fd: c_int, buf: *mut c_void, len: size_t, flags: c_int) -> ssize_t;
+    fn recvfrom(
+        fd: c_int, buf: *mut c_void, len: size_t, flags: c_int, from: *mut sockaddr,
+        from_len: *mut socklen_t
+    ) -> ssize_t;
+    fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t;
+    fn recvmmsg(
+        fd: c_int, messages: *mut mmsghdr, n: c_uint, flags: c_int, timeout: *mut timespec
+    ) -> c_int;
+    fn write(fd: c_int, buf: *const c_void, len: size_t) -> ssize_t;
+    fn writev(fd: c_int, parts: *const iovec, n: c_int) -> ssize_t;
+    fn send(fd: c_int, buf: *const c_void, len: size_t, flags: c_int) -> ssize_t;
+    fn sendto(
+        fd: c_int, buf: *const c_void, len: size_t, flags: c_int, to: *const sockaddr,
+        to_len: socklen_t
+    ) -> ssize_t;
+    fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t;
+    fn sendmmsg(fd: c_int, messages: *mut mmsghdr, n: c_uint, flags: c_int) -> c_int;
+    fn sendfile(to: c_int, from: c_int, offset: *mut off_t, len: size_t) -> ssize_t;
+    fn sendfile64(to: c_int, from: c_int, offset: *mut off64_t, len: size_t) -> ssize_t;
+    fn splice(
+        from: c_int, from_at: *mut off64_t, to: c_int, to_at: *mut off64_t, len: size_t,
+        flags: c_uint
+    ) -> ssize_t;
+    fn connect(fd: c_int, to: *const sockaddr, len: socklen_t) -> c_int;
+    fn accept(fd: c_int, from: *mut sockaddr, len: *mut socklen_t) -> c_int;
+    fn accept4(fd: c_int, from: *mut sockaddr, len: *mut socklen_t, flags: c_int) -> c_int;
+    fn close(fd: c_int) -> c_int;
+    fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int;
+    fn shutdown(fd: c_int, how: c_int) -> c_int;
+    fn dup(fd: c_int) -> c_int;
+    fn dup2(fd: c_int, to: c_int) -> c_int;
+    fn dup3(fd: c_int, to: c_int, flags: c_int) -> c_int;
+    fn fcntl(fd: c_int, command: c_int, arg: c_long) -> c_int;
+    fn ioctl(fd: c_int, request: libc::c_ulong, arg: *mut c_void) -> c_int;
+    fn setsockopt(
+        fd: c_int, level: c_int, name: c_int, value: *const c_void, len: socklen_t
+    ) -> c_int;
+    fn getsockopt(
+        fd: c_int, level: c_int, name: c_int, value: *mut c_void, len: *mut socklen_t
+    ) -> c_int;
+    fn poll(fds: *mut pollfd, n: nfds_t, timeout: c_int) -> c_int;
+    fn ppoll(fds: *mut pollfd, n: nfds_t, timeout: *const timespec, mask: *const sigset_t) -> c_int;
+    fn select(
+        n: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set,
+        timeout: *mut timeval
+    ) -> c_int;
+    fn pselect(
+        n: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set,
+        timeout: *const timespec, mask: *const sigset_t
+    ) -> c_int;
+    fn epoll_create(size: c_int) -> c_int;
+    fn epoll_create1(flags: c_int) -> c_int;
+    fn epoll_ctl(set: c_int, what: c_int, fd: c_int, event: *mut epoll_event) -> c_int;
+    fn epoll_wait(set: c_int, events: *mut epoll_event, n: c_int, timeout: c_int) -> c_int;
+    fn epoll_pwait(
+        set: c_int, events: *mut epoll_event, n: c_int, timeout: c_int, mask: *const sigset_t
+    ) -> c_int;
+    fn epoll_pwait2(
+        set: c_int, events: *mut epoll_event, n: c_int, timeout: *const timespec,
+        mask: *const sigset_t
+    ) -> c_int;
+    fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE;
+    fn fork() -> pid_t;
+    fn _Fork() -> pid_t;
+    fn execv(path: *const c_char, argv: *const *const c_char) -> c_int;
+    fn execvp(file: *const c_char, argv: *const *const c_char) -> c_int;
+    fn execvpe(
+        file: *const c_char, argv: *const *const c_char, envp: *const *const c_char
+    ) -> c_int;
+    fn posix_spawn(
+        child: *mut pid_t, path: *const c_char, actions: *const c_void,
+        attributes: *const c_void, argv: *const *const c_char, envp: *const *const c_char
+    ) -> c_int;
+    fn posix_spawnp(
+        child: *mut pid_t, file: *const c_char, actions: *const c_void,
+        attributes: *const c_void, argv: *const *const c_char, envp: *const *const c_char
+    ) -> c_int;
+    fn execve(path: *const c_char, argv: *const *const c_char, envp: *const *const c_char) -> c_int;
+    fn fexecve(fd: c_int, argv: *const *const c_char, envp: *const *const c_char) -> c_int;
+    fn syscall(
+        number: c_long, a: c_long, b: c_long, c: c_long, d: c_long, e: c_long, f: c_long
+    ) -> c_long;
+}

@@ -1,0 +1,320 @@
+//! Epoll sets: which connections are registered where, and waits for them.
+
+use super::slot::{Registration, Set, HOT, WATCHED};
+use super::table::{self, Connection};
+use super::wait::Rest;
+use super::{real, settings, wait, wake};
+use libc::{c_int, epoll_event};
+use std::sync::atomic::Ordering;
+
+/// Marks the event that makes a thread look at rings: the upper half of its number.
+const KICK: u64 = 0x77e5_70cc_0000_0000;
+const UPPER: u64 = 0xffff_ffff_0000_0000;
+
+/// A registration has changed.
+pub fn changed(set_fd: c_int, what: c_int, fd: c_int, event: Option<epoll_event>) {
+    if let Some((inner, _)) = table::set(fd) {
+        return is_unseen(fd, inner);
+    }
+    let Some(connection) = table::connection(fd) else { return };
+    let slot = connection.slot;
+    slot.set(WATCHED);
+    let Some((set, index)) = table::set(set_fd) else {
+        // A set that was made elsewhere.
+        return wait::never(&connection);
+    };
+    let number = set.number(index);
+    let held = slot.receiving.take();
+    let of_this = |one: &&Registration| {
+        one.set.load(Ordering::Acquire) == number && one.fd.load(Ordering::Relaxed) == fd as u32
+    };
+    let found = slot.registrations.iter().find(of_this);
+    let Some(event) = event.filter(|_| what != libc::EPOLL_CTL_DEL) else {
+        if let Some(one) = found {
+            one.set.store(0, Ordering::Release);
+        }
+        return;
+    };
+    let is_free = |one: &&Registration| {
+        let number = one.set.load(Ordering::Acquire);
+        number == 0 || table::set_of(number).is_none()
+    };
+    let Some(one) = found.or_else(|| slot.registrations.iter().find(is_free)) else {
+        drop(held);
+        return wait::never(&connection);
+    };
+    one.events.store(event.events, Ordering::Relaxed);
+    one.data.store(event.u64, Ordering::Relaxed);
+    one.fd.store(fd as u32, Ordering::Relaxed);
+    one.told.store(0, Ordering::Relaxed);
+    one.set.store(number, Ordering::Release);
+    drop(held);
+    // Bytes in the ring make the registration ready at once.
+    if wait::lie_down(connection.at, slot) != Rest::Empty {
+        wake::heat(set, connection.at);
+        if set.waiting.load(Ordering::SeqCst) > 0 {
+            kick(set_fd);
+        }
+    }
+}
+
+/// A set is waited for in another set, or by poll: its connections get all bytes by TCP.
+pub fn is_unseen(fd: c_int, set: &Set) {
+    if set.unseen.swap(1, Ordering::SeqCst) != 0 {
+        return;
+    }
+    let mut left = false;
+    each_hot(set, |at| {
+        let rest = table::slot_at(at).map(|slot| wait::lie_down(at, slot));
+        left |= rest == Some(Rest::Readable);
+    });
+    if left {
+        // Bytes that are in a ring already make the set readable.
+        kick(fd);
+    }
+}
+
+/// A one-shot registration has fired.
+fn disarm(set_fd: c_int, one: &Registration) {
+    let rest = (libc::EPOLLONESHOT | libc::EPOLLET) as u32;
+    let events = one.events.load(Ordering::Relaxed) & rest;
+    one.events.store(events, Ordering::Relaxed);
+    let mut event = epoll_event { events, u64: one.data.load(Ordering::Relaxed) };
+    let fd = one.fd.load(Ordering::Relaxed) as c_int;
+    // SAFETY: a valid event.
+    unsafe { real::epoll_ctl(set_fd, libc::EPOLL_CTL_MOD, fd, &mut event) };
+}
+
+/// Makes a set readable once.
+fn kick(set_fd: c_int) {
+    // SAFETY: no memory is passed; then a valid event.
+    unsafe {
+        let fd = libc::eventfd(1, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK);
+        if fd < 0 {
+            return;
+        }
+        let events = (libc::EPOLLIN | libc::EPOLLONESHOT) as u32;
+        let mut event = epoll_event { events, u64: KICK | fd as u64 };
+        if real::epoll_ctl(set_fd, libc::EPOLL_CTL_ADD, fd, &mut event) != 0 {
+            real::close(fd);
+        }
+    }
+}
+
+fn each_hot(set: &Set, mut each: impl FnMut(usize)) {
+    if set.heat.load(Ordering::SeqCst) == 0 {
+        return;
+    }
+    let mut hot = [0; HOT];
+    {
+        let Some(_held) = set.lock.take() else { return };
+        for (to, from) in hot.iter_mut().zip(&set.hot) {
+            *to = from.load(Ordering::Relaxed);
+        }
+    }
+    hot.into_iter().filter_map(|one: u32| one.checked_sub(1)).for_each(|at| each(at as usize));
+}
+
+/// A wait for a set.
+pub struct Wait<'a> {
+    /// The set.
+    pub set: &'static Set,
+    /// Its index.
+    pub index: usize,
+    /// Its descriptor.
+    pub fd: c_int,
+    /// Room for events.
+    pub events: &'a mut [epoll_event],
+}
+
+impl Wait<'_> {
+    /// Puts the events of rings into `events`; returns their number.
+    fn tell(&mut self) -> usize {
+        let (number, set_fd) = (self.set.number(self.index), self.fd);
+        let (events, mut n) = (&mut *self.events, 0);
+        each_hot(self.set, |at| {
+            let Some(slot) = table::slot_at(at) else { return };
+            if !wait::is_readable(at, slot) {
+                return;
+            }
+            let Some(memory) = table::memory(at) else { return };
+            for one in &slot.registrations {
+                let wanted = one.events.load(Ordering::Relaxed);
+                let bits = wanted & (libc::EPOLLIN | libc::EPOLLRDNORM) as u32;
+                if one.set.load(Ordering::Acquire) != number || bits == 0 || n == events.len() {
+                    continue;
+                }
+                // Edge-triggered: told once for all that has arrived.
+                let arrived = slot.receiver.arrived(memory.incoming()) + 1;
+                let edge = wanted & libc::EPOLLET as u32 != 0;
+                if edge && one.told.swap(arrived, Ordering::AcqRel) == arrived {
+                    continue;
+                }
+                if wanted & libc::EPOLLONESHOT as u32 != 0 {
+                    disarm(set_fd, one);
+                }
+                events[n] = epoll_event { events: bits, u64: one.data.load(Ordering::Relaxed) };
+                n += 1;
+            }
+        });
+        n
+    }
+
+    /// True if a ring has bytes, told or not.
+    fn has_bytes(&self) -> bool {
+        let mut any = false;
+        each_hot(self.set, |at| {
+            any |= table::slot_at(at).is_some_and(|slot| self.is_news(at, slot));
+        });
+        any
+    }
+
+    /// True if a connection has bytes that this set would tell.
+    fn is_news(&self, at: usize, slot: &super::slot::Slot) -> bool {
+        if !wait::is_readable(at, slot) {
+            return false;
+        }
+        let number = self.set.number(self.index);
+        let arrived = table::memory(at).map_or(0, |m| slot.receiver.arrived(m.incoming()) + 1);
+        slot.registrations.iter().any(|one| {
+            let wanted = one.events.load(Ordering::Relaxed);
+            let edge = wanted & libc::EPOLLET as u32 != 0;
+            one.set.load(Ordering::Acquire) == number
+                && wanted & libc::EPOLLIN as u32 != 0
+                && !(edge && one.told.load(Ordering::Relaxed) == arrived)
+        })
+    }
+
+    /// Looks at the rings for a while.
+    fn look(&self) -> bool {
+        let mut first = None;
+        each_hot(self.set, |at| {
+            let Some(slot) = table::slot_at(at).filter(|slot| wake::is_lucky(slot)) else { return };
+            first.get_or_insert(slot);
+        });
+        first.is_some_and(|slot| wake::spin(slot, || self.has_bytes()))
+    }
+
+    /// Has the bytes of all connections come by TCP. False if one has bytes to be told.
+    fn lie_down(&self) -> bool {
+        self.set.waiting.fetch_add(1, Ordering::SeqCst);
+        let mut news = false;
+        each_hot(self.set, |at| {
+            let Some(slot) = table::slot_at(at) else { return };
+            let registered = slot
+                .registrations
+                .iter()
+                .any(|one| one.set.load(Ordering::Acquire) == self.set.number(self.index));
+            match wait::lie_down(at, slot) {
+                Rest::Empty => wake::cool(self.set, at),
+                _ if !registered => wake::cool(self.set, at),
+                Rest::Later => {}
+                Rest::Readable => news |= self.is_news(at, slot),
+            }
+        });
+        if news {
+            self.rise();
+        }
+        !news
+    }
+
+    fn rise(&self) {
+        self.set.waiting.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Waits; `kernel` is the wait of the kernel, for the events at this place and this many, and
+    /// for no time if the last is true.
+    pub fn run(
+        &mut self,
+        is_poll: bool,
+        kernel: impl Fn(*mut epoll_event, c_int, bool) -> c_int,
+    ) -> c_int {
+        loop {
+            let told = self.tell();
+            if told > 0 {
+                return self.merge(told, &kernel);
+            }
+            let n = if is_poll {
+                kernel(self.events.as_mut_ptr(), self.events.len() as c_int, true)
+            } else {
+                if settings::spins() && self.set.heat.load(Ordering::Relaxed) > 0 && self.look() {
+                    continue;
+                }
+                if !self.lie_down() {
+                    continue;
+                }
+                let n = kernel(self.events.as_mut_ptr(), self.events.len() as c_int, false);
+                let was = real::errno();
+                self.rise();
+                real::set_errno(was);
+                n
+            };
+            if n <= 0 {
+                return n;
+            }
+            match self.without_kicks(n as usize) {
+                0 => {}
+                n => return n as c_int,
+            }
+        }
+    }
+
+    /// Adds the events of the kernel: one event for each number, as a registration has one.
+    fn merge(
+        &mut self,
+        told: usize,
+        kernel: &impl Fn(*mut epoll_event, c_int, bool) -> c_int,
+    ) -> c_int {
+        let room = self.events.len() - told;
+        if room == 0 {
+            return told as c_int;
+        }
+        let was = real::errno();
+        let more = kernel(self.events[told..].as_mut_ptr(), room as c_int, true);
+        real::set_errno(was);
+        let all = self.without_kicks(told + more.max(0) as usize);
+        let mut end = told;
+        for i in told..all {
+            let event = self.events[i];
+            let data = event.u64;
+            match self.events[..told].iter_mut().find(|one| {
+                let own = one.u64;
+                own == data
+            }) {
+                Some(one) => one.events |= event.events,
+                None => {
+                    self.events[end] = event;
+                    end += 1;
+                }
+            }
+        }
+        end as c_int
+    }
+
+    /// Takes out events by which a thread was made to look.
+    fn without_kicks(&mut self, n: usize) -> usize {
+        let mut end = 0;
+        for i in 0..n {
+            let data = self.events[i].u64;
+            if data & UPPER == KICK {
+                // SAFETY: a descriptor of this library, made for this event.
+                unsafe { real::close((data & !UPPER) as c_int) };
+                continue;
+            }
+            self.events[end] = self.events[i];
+            end += 1;
+        }
+        end
+    }
+}
+
+/// A connection is closed here: it is in no list any more.
+pub fn closed(connection: &Connection) {
+    for one in &connection.slot.registrations {
+        let number = one.set.load(Ordering::Acquire);
+        if let Some((set, _)) = (number != 0).then(|| table::set_of(number)).flatten() {
+            wake::cool(set, connection.at);
+        }
+        one.set.store(0, Ordering::Release);
+    }
+}

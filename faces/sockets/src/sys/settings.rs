@@ -1,0 +1,72 @@
+//! Settings, from variables of the environment, read once.
+
+use std::ffi::CStr;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+static IS_ON: AtomicU32 = AtomicU32::new(0);
+static SPIN_NS: AtomicU64 = AtomicU64::new(0);
+static AFTER: AtomicU32 = AtomicU32::new(8);
+static MOST: AtomicU32 = AtomicU32::new(1024);
+
+/// Longest time for which a call looks at a ring before it sleeps, unless the environment says so.
+const SPIN_US: u64 = 20;
+
+/// Returns the number in a variable of the environment.
+fn number(name: &CStr) -> Option<u64> {
+    // SAFETY: the name is a C string; the value stays while the environment does, which other
+    // threads do not change before `main`.
+    let value = unsafe { libc::getenv(name.as_ptr()).as_ref().map(|at| CStr::from_ptr(at)) }?;
+    value.to_str().ok()?.parse().ok()
+}
+
+/// Processors of this process.
+fn processors() -> usize {
+    // SAFETY: all-zero is a valid value, written for its size.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        match libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut set) {
+            0 => libc::CPU_COUNT(&set) as usize,
+            _ => 1,
+        }
+    }
+}
+
+/// Reads the environment.
+pub fn read() {
+    let spin = number(c"WEFT_SOCKETS_SPIN_US").unwrap_or(SPIN_US).min(10_000);
+    let spin = if processors() > 1 { spin } else { 0 };
+    SPIN_NS.store(spin * 1000, Ordering::Relaxed);
+    let small = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
+    if let Some(after) = number(c"WEFT_SOCKETS_AFTER") {
+        AFTER.store(small(after), Ordering::Relaxed);
+    }
+    if let Some(most) = number(c"WEFT_SOCKETS_CONNECTIONS") {
+        MOST.store(small(most), Ordering::Relaxed);
+    }
+    IS_ON.store(u32::from(number(c"WEFT_SOCKETS") != Some(0)), Ordering::Relaxed);
+}
+
+/// True if connections are upgraded.
+pub fn is_on() -> bool {
+    IS_ON.load(Ordering::Relaxed) != 0
+}
+
+/// True if calls look at a ring for a while before they sleep.
+pub fn spins() -> bool {
+    spin_ns() > 0
+}
+
+/// The longest time for that, in nanoseconds.
+pub fn spin_ns() -> u64 {
+    SPIN_NS.load(Ordering::Relaxed)
+}
+
+/// Calls on a connection, once bytes have gone both ways, after which the other end is asked for.
+pub fn after() -> u32 {
+    AFTER.load(Ordering::Relaxed)
+}
+
+/// Most connections that share memory.
+pub fn most() -> u32 {
+    MOST.load(Ordering::Relaxed)
+}

@@ -1,0 +1,269 @@
+//! The state of a connection, in memory that children share and the peer does not.
+
+use super::lock::Lock;
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use weft_streams::receiver::Receiver;
+use weft_streams::sender::Sender;
+
+/// Most connections of a process and its children.
+pub const SLOTS: usize = 16 << 10;
+/// Most epoll sets.
+pub const SETS: usize = 1024;
+/// Most registrations of a connection in epoll sets.
+pub const REGISTRATIONS: usize = 4;
+/// Most connections of a set that are awake.
+pub const HOT: usize = 64;
+
+/// A connection by TCP.
+pub const PLAIN: u32 = 1;
+/// A connection that shares memory.
+pub const SHARED: u32 = 2;
+
+/// The connection is not to be upgraded.
+pub const NEVER: u32 = 1;
+/// The descriptor is in non-blocking mode.
+pub const NONBLOCKING: u32 = 2;
+/// A wait of this library has seen it.
+pub const WATCHED: u32 = 4;
+/// It is waited for in a way that does not see the ring: it is never awake.
+pub const UNSEEN: u32 = 8;
+/// The direction's words cannot be: the connection is over.
+pub const BROKEN: u32 = 16;
+/// The program holds partial packets back (TCP_CORK): all bytes go by TCP meanwhile.
+pub const CORKED: u32 = 32;
+/// The program has not asked for TCP_NODELAY, which this library sets.
+pub const NAGLE: u32 = 64;
+
+/// A registration in an epoll set.
+#[derive(Debug, Default)]
+pub struct Registration {
+    /// The set: index and generation. 0: none.
+    pub set: AtomicU64,
+    /// The descriptor of the registration.
+    pub fd: AtomicU32,
+    /// Its events.
+    pub events: AtomicU32,
+    /// The program's number.
+    pub data: AtomicU64,
+    /// Edge-triggered: the ring's position that was told, and one.
+    pub told: AtomicU64,
+}
+
+/// A connection.
+#[derive(Debug, Default)]
+#[repr(C, align(128))]
+pub struct Slot {
+    /// `PLAIN` or `SHARED`.
+    pub state: AtomicU32,
+    /// Flags.
+    pub flags: AtomicU32,
+    /// Changes when the slot is given to another connection.
+    pub generation: AtomicU32,
+    /// Processes that have a descriptor of it. 0: it is free once no call uses it.
+    pub holders: AtomicU32,
+    /// Calls under way that use the shared memory.
+    pub users: AtomicU32,
+    /// Held to receive from the ring, and to change whether the direction is awake.
+    pub receiving: Lock,
+    /// The direction that comes in.
+    pub receiver: Receiver,
+    /// Times that a look at the ring paid.
+    pub luck: AtomicU32,
+    /// Held to send into the ring.
+    pub sending: Lock,
+    /// The direction that goes out.
+    pub sender: Sender,
+    /// The sender's bytes unread at its last look, and looks since they became fewer.
+    pub stuck: AtomicU64,
+    /// Bytes read from and written to the ring.
+    pub from_ring: AtomicU64,
+    /// See `from_ring`.
+    pub into_ring: AtomicU64,
+    /// Progress of the search for the other end.
+    pub ask: Ask,
+    /// Registrations in epoll sets.
+    pub registrations: [Registration; REGISTRATIONS],
+}
+
+/// Progress of the search for the other end.
+#[derive(Debug, Default)]
+pub struct Ask {
+    /// `IDLE`, `ASKED` or `DENIED`.
+    pub state: AtomicU32,
+    /// The process that asked.
+    pub process: AtomicU32,
+    /// Calls until it asks.
+    pub calls: AtomicU32,
+    /// Times that it asked.
+    pub times: AtomicU32,
+    /// The descriptor by which it asked.
+    pub fd: AtomicU32,
+}
+
+/// The other end is not asked for.
+pub const IDLE: u32 = 0;
+/// It is asked for.
+pub const ASKED: u32 = 1;
+/// It is not asked for again.
+pub const DENIED: u32 = 2;
+
+/// An epoll set.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct Set {
+    /// Changes when the place is given to another set.
+    pub generation: AtomicU32,
+    /// Processes that have a descriptor of it.
+    pub holders: AtomicU32,
+    /// Threads that sleep in a wait for it.
+    pub waiting: AtomicU32,
+    /// 1 if it is waited for in a way that does not see rings.
+    pub unseen: AtomicU32,
+    /// Held to change `hot`.
+    pub lock: Lock,
+    /// The number of hot connections.
+    pub heat: AtomicU32,
+    /// Connections that may be awake: slots, and one.
+    pub hot: [AtomicU32; HOT],
+}
+
+/// All of it.
+#[repr(C)]
+pub struct Region {
+    /// Slots ever used.
+    pub used: AtomicU32,
+    /// The search for a free slot begins here.
+    pub next: AtomicU32,
+    /// The search for a free set begins here.
+    pub next_set: AtomicU32,
+    /// The connections.
+    pub slots: [Slot; SLOTS],
+    /// The sets.
+    pub sets: [Set; SETS],
+}
+
+static REGION: AtomicPtr<Region> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Maps the region. False if the system has no memory: nothing is upgraded then.
+pub fn map() -> bool {
+    let (rights, kind) =
+        (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
+    let len = size_of::<Region>();
+    // SAFETY: a new mapping at an address of the kernel's choice.
+    let at =
+        unsafe { libc::mmap(std::ptr::null_mut(), len, rights, kind | libc::MAP_NORESERVE, -1, 0) };
+    if at == libc::MAP_FAILED {
+        return false;
+    }
+    REGION.store(at.cast(), Ordering::Release);
+    true
+}
+
+/// Returns the region, once it is mapped.
+#[inline]
+pub fn region() -> Option<&'static Region> {
+    // SAFETY: mapped for good, of this size; all of it are atomics, for which zeros are valid.
+    unsafe { REGION.load(Ordering::Acquire).as_ref() }
+}
+
+impl Slot {
+    /// True if a flag is set.
+    #[inline]
+    pub fn has(&self, flag: u32) -> bool {
+        self.flags.load(Ordering::Relaxed) & flag != 0
+    }
+
+    /// Sets a flag.
+    #[inline]
+    pub fn set(&self, flag: u32) {
+        if !self.has(flag) {
+            self.flags.fetch_or(flag, Ordering::AcqRel);
+        }
+    }
+
+    /// Takes a flag away.
+    pub fn clear(&self, flag: u32) {
+        self.flags.fetch_and(!flag, Ordering::AcqRel);
+    }
+
+    /// True if the connection is by TCP.
+    pub fn is_plain(&self) -> bool {
+        self.state.load(Ordering::SeqCst) == PLAIN
+    }
+
+    /// True if the connection shares memory.
+    #[inline]
+    pub fn is_shared(&self) -> bool {
+        self.state.load(Ordering::SeqCst) == SHARED
+    }
+
+    /// True if no call uses it.
+    fn is_idle(&self) -> bool {
+        self.users.load(Ordering::SeqCst) == 0
+            && self.receiver.tcp.calls() == 0
+            && self.sender.tcp.calls() == 0
+    }
+
+    fn clean(&self) {
+        self.generation.fetch_add(1, Ordering::AcqRel);
+        self.state.store(PLAIN, Ordering::SeqCst);
+        self.flags.store(0, Ordering::Relaxed);
+        self.luck.store(super::wake::LUCK, Ordering::Relaxed);
+        for word in [&self.stuck, &self.from_ring, &self.into_ring] {
+            word.store(0, Ordering::Relaxed);
+        }
+        self.receiver.renew();
+        self.sender.renew();
+        let ask = &self.ask;
+        for word in [&ask.state, &ask.process, &ask.calls, &ask.times, &ask.fd] {
+            word.store(0, Ordering::Relaxed);
+        }
+        self.registrations.iter().for_each(|one| one.set.store(0, Ordering::Relaxed));
+    }
+}
+
+/// Takes a free slot for a new connection.
+pub fn take() -> Option<usize> {
+    let region = region()?;
+    let used = region.used.load(Ordering::Relaxed) as usize;
+    // A slot that was used has pages already; a few are looked at before a new one is.
+    let from = region.next.load(Ordering::Relaxed) as usize;
+    let seen = used.min(64);
+    let near = (0..seen).map(|i| (from + i) % used.max(1));
+    let found = near.chain(used..(used + 64).min(SLOTS)).chain(0..used).find(|&at| {
+        let slot = &region.slots[at];
+        let holders = &slot.holders;
+        holders.load(Ordering::Relaxed) == 0
+            && slot.is_idle()
+            && holders.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    })?;
+    region.slots[found].clean();
+    region.used.fetch_max(found as u32 + 1, Ordering::AcqRel);
+    region.next.store(found as u32 + 1, Ordering::Relaxed);
+    Some(found)
+}
+
+/// Takes a place for a new epoll set.
+pub fn take_set() -> Option<usize> {
+    let region = region()?;
+    let from = region.next_set.load(Ordering::Relaxed) as usize;
+    let found = (0..SETS).map(|i| (from + i) % SETS).find(|&at| {
+        let holders = &region.sets[at].holders;
+        holders.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    })?;
+    let set = &region.sets[found];
+    set.generation.fetch_add(1, Ordering::AcqRel);
+    set.waiting.store(0, Ordering::Relaxed);
+    set.unseen.store(0, Ordering::Relaxed);
+    set.heat.store(0, Ordering::Relaxed);
+    set.hot.iter().for_each(|one| one.store(0, Ordering::Relaxed));
+    region.next_set.store(found as u32 + 1, Ordering::Relaxed);
+    Some(found)
+}
+
+impl Set {
+    /// Returns the number by which registrations name the set at this index.
+    pub fn number(&self, at: usize) -> u64 {
+        u64::from(self.generation.load(Ordering::Acquire)) << 32 | (at as u64 + 1)
+    }
+}

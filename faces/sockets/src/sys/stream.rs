@@ -1,0 +1,444 @@
+//! Reads and writes of a connection that shares memory.
+
+use super::parts::Parts;
+use super::slot::{Slot, BROKEN, CORKED, NONBLOCKING};
+use super::table::{Connection, Memory};
+use super::{real, settings, tcp, wake};
+use libc::c_int;
+use std::sync::atomic::Ordering;
+use weft_streams::receiver::Next;
+use weft_streams::sender::Way;
+use weft_streams::words::RING;
+
+/// Bytes published at a time: the receiver copies one piece while the sender copies the next.
+const PIECE: usize = 8 << 10;
+/// Looks at a ring that the receiver does not empty, before the kernel is asked if it has ended.
+const STUCK: u64 = 16;
+/// Flags of a send that need nothing of the kernel.
+const PLAIN_SEND: c_int = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT | libc::MSG_MORE;
+
+/// A call that uses the shared memory of a connection.
+pub struct Use {
+    connection: Connection,
+    memory: Memory,
+}
+
+impl Drop for Use {
+    fn drop(&mut self) {
+        self.connection.slot.users.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Begins a call. `None`: the connection does not share memory.
+#[inline]
+pub fn enter(connection: Connection) -> Option<Use> {
+    let slot = connection.slot;
+    if !slot.is_shared() {
+        return None;
+    }
+    slot.users.fetch_add(1, Ordering::SeqCst);
+    let memory = connection.is_here().then(|| connection.memory()).flatten();
+    if memory.is_none() {
+        slot.users.fetch_sub(1, Ordering::SeqCst);
+    }
+    Some(Use { connection, memory: memory? })
+}
+
+/// Adds bytes to a result of the kernel: an error counts only if nothing was moved before it.
+fn with(before: usize, result: isize) -> isize {
+    match result {
+        0.. => before as isize + result,
+        _ if before > 0 => before as isize,
+        _ => result,
+    }
+}
+
+/// Receives by the kernel.
+fn by_kernel(fd: c_int, parts: &Parts<'_>, skip: usize, most: usize, flags: c_int) -> isize {
+    let mut cut = parts.cut(skip, most);
+    let mut message = cut.as_message();
+    // SAFETY: the parts are the caller's.
+    unsafe { real::recvmsg(fd, &mut message, flags) }
+}
+
+/// The result of one step of a receive.
+enum Step {
+    /// It ends with this result of the kernel.
+    End(isize),
+    /// There are more bytes now; or another look is needed.
+    Again,
+    /// Nothing comes but by TCP: sleep there.
+    Sleep,
+    /// The bytes that are next are on their way by TCP.
+    Await,
+}
+
+struct Receive<'a> {
+    user: &'a Use,
+    parts: Parts<'a>,
+    flags: c_int,
+    got: usize,
+    has_spun: bool,
+}
+
+impl Use {
+    /// Receives, as recvmsg(2) does without address and control messages.
+    pub fn recv(&self, parts: Parts<'_>, flags: c_int) -> isize {
+        let mut receive = Receive { user: self, parts, flags, got: 0, has_spun: false };
+        loop {
+            match receive.step() {
+                Step::Again => {}
+                Step::End(result) => return with(receive.got, result),
+                Step::Await => {
+                    if let Some(result) = receive.wait() {
+                        return with(receive.got, result);
+                    }
+                }
+                Step::Sleep => {
+                    if let Some(result) = receive.sleep() {
+                        return result;
+                    }
+                }
+            }
+        }
+    }
+
+    fn slot(&self) -> &'static Slot {
+        self.connection.slot
+    }
+
+    /// The end of a connection whose peer broke the rules.
+    fn broken(&self) -> isize {
+        self.slot().set(BROKEN);
+        self.slot().sender.end();
+        real::fail(libc::ECONNRESET) as isize
+    }
+}
+
+impl Receive<'_> {
+    fn is_peek(&self) -> bool {
+        self.flags & libc::MSG_PEEK != 0
+    }
+
+    fn wants_all(&self) -> bool {
+        self.flags & libc::MSG_WAITALL != 0 && !self.is_peek()
+    }
+
+    fn is_full(&self) -> bool {
+        self.got >= self.parts.len()
+    }
+
+    fn may_block(&self) -> bool {
+        self.flags & libc::MSG_DONTWAIT == 0 && !tcp::is_nonblocking(self.user.connection.fd)
+    }
+
+    fn step(&mut self) -> Step {
+        let (slot, words) = (self.user.slot(), self.user.memory.incoming());
+        if slot.has(BROKEN) {
+            return Step::End(real::fail(libc::ECONNRESET) as isize);
+        }
+        let Some(held) = slot.receiving.take() else {
+            // A handler that reads the connection that it interrupted a read of.
+            return Step::End(real::fail(libc::EAGAIN) as isize);
+        };
+        let step = match slot.receiver.next(words) {
+            Err(_) => Step::End(self.user.broken()),
+            Ok(Next::Ring { at, len }) => self.ring_step(at, len),
+            Ok(Next::Tcp(left)) => self.tcp_step(left),
+            Ok(Next::Open) if self.got > 0 && !self.wants_all() => Step::End(0),
+            Ok(Next::Open) => return self.open(held),
+        };
+        drop(held);
+        step
+    }
+
+    fn copy(&mut self, at: u64, len: usize) -> usize {
+        let n = len.min(self.parts.len() - self.got);
+        if self.flags & libc::MSG_TRUNC == 0 {
+            let (memory, mut from) = (self.user.memory, at);
+            self.parts.each(self.got, n, |base, len| {
+                // SAFETY: the caller's part has room for `len` bytes, and `n` is at most a ring.
+                unsafe { memory.get(from, base, len) };
+                from += len as u64;
+                true
+            });
+        }
+        self.got += n;
+        n
+    }
+
+    fn ring_step(&mut self, at: u64, len: usize) -> Step {
+        let (slot, words) = (self.user.slot(), self.user.memory.incoming());
+        let n = self.copy(at, len);
+        if !self.is_peek() {
+            slot.receiver.take(words, n);
+            if !slot.receiver.is_awake(words) {
+                wake::wake(&self.user.connection, self.user.memory);
+            }
+            slot.from_ring.fetch_add(n as u64, Ordering::Relaxed);
+            return if self.wants_all() && !self.is_full() { Step::Again } else { Step::End(0) };
+        }
+        if n < len || self.is_full() {
+            return Step::End(0);
+        }
+        // Bytes by TCP follow if the ring is not written any more.
+        let arrived = slot.receiver.arrived(words);
+        let (fd, left) = (self.user.connection.fd, self.parts.len() - self.got);
+        let more = by_kernel(fd, &self.parts, self.got, left, self.flags | libc::MSG_DONTWAIT);
+        match more {
+            1.. if arrived == slot.receiver.arrived(words) && arrived == at + len as u64 => {
+                Step::End(more)
+            }
+            _ => Step::End(0),
+        }
+    }
+
+    fn tcp_step(&mut self, left: u64) -> Step {
+        let (slot, fd) = (self.user.slot(), self.user.connection.fd);
+        let room = self.parts.len() - self.got;
+        let most = usize::try_from(left).map_or(room, |left| left.min(room));
+        let flags = self.flags & !libc::MSG_WAITALL | libc::MSG_DONTWAIT;
+        slot.receiver.tcp.begin();
+        let n = by_kernel(fd, &self.parts, self.got, most, flags);
+        let moved = if self.is_peek() { 0 } else { n.max(0) as u64 };
+        slot.receiver.tcp.end(moved);
+        match n {
+            1.. => {
+                self.got += n as usize;
+                let (at, len) =
+                    (slot.receiver.taken(), slot.receiver.unread(self.user.memory.incoming()));
+                if self.is_peek() {
+                    if n as u64 == left && !self.is_full() {
+                        self.copy(at, len.min(RING));
+                    }
+                    return Step::End(0);
+                }
+                if self.wants_all() && !self.is_full() {
+                    Step::Again
+                } else {
+                    Step::End(0)
+                }
+            }
+            0 => Step::End(0),
+            _ if real::errno() != libc::EAGAIN => Step::End(n),
+            _ if self.got > 0 && !self.wants_all() || !self.may_block() => {
+                Step::End(real::fail(libc::EAGAIN) as isize)
+            }
+            _ => Step::Await,
+        }
+    }
+
+    /// Nothing is in the ring.
+    fn open(&mut self, held: super::lock::Held<'_>) -> Step {
+        let (slot, words) = (self.user.slot(), self.user.memory.incoming());
+        let may_spin = !self.has_spun
+            && settings::spins()
+            && self.flags & libc::MSG_DONTWAIT == 0
+            && !slot.has(NONBLOCKING)
+            && wake::is_lucky(slot)
+            && wake::wake(&self.user.connection, self.user.memory);
+        if may_spin {
+            self.has_spun = true;
+            drop(held);
+            let head = slot.receiver.taken();
+            wake::spin(slot, || slot.receiver.arrived(words) != head);
+            return Step::Again;
+        }
+        match slot.receiver.sleep(words) {
+            Err(_) => Step::End(self.user.broken()),
+            Ok(false) => Step::Again,
+            Ok(true) => {
+                // Before the lock goes: nothing wakes the direction up meanwhile.
+                slot.receiver.tcp.begin();
+                Step::Sleep
+            }
+        }
+    }
+
+    /// Receives by TCP, where all bytes come now. `None`: there is more to be had.
+    fn sleep(&mut self) -> Option<isize> {
+        let (slot, connection) = (self.user.slot(), &self.user.connection);
+        let want = self.parts.len() - self.got;
+        let n = by_kernel(connection.fd, &self.parts, self.got, want, self.flags);
+        let moved = if self.is_peek() { 0 } else { n.max(0) as u64 };
+        slot.receiver.tcp.end(moved);
+        if n > 0 && !self.is_peek() {
+            if let Some(_held) = slot.receiving.take() {
+                wake::wake(connection, self.user.memory);
+            }
+            if self.wants_all() && !self.parts.fits() && (n as usize) < want {
+                self.got += n as usize;
+                return None;
+            }
+        }
+        Some(with(self.got, n))
+    }
+
+    /// Waits for bytes by TCP without taking them. The result is that of the kernel, if there are
+    /// none.
+    fn wait(&self) -> Option<isize> {
+        let mut byte = 0u8;
+        let at = (&raw mut byte).cast();
+        // SAFETY: room for one byte.
+        let n = unsafe { real::recv(self.user.connection.fd, at, 1, libc::MSG_PEEK) };
+        (n <= 0).then_some(n)
+    }
+}
+
+impl Use {
+    /// Sends, as sendmsg(2) does without address and control messages.
+    pub fn send(&self, parts: Parts<'_>, flags: c_int) -> isize {
+        let slot = self.slot();
+        if slot.has(BROKEN) {
+            return real::fail(libc::ECONNRESET) as isize;
+        }
+        if flags & libc::MSG_OOB != 0 {
+            // The peer's count of bytes by TCP may leave the urgent one out.
+            slot.sender.end();
+        }
+        let mut sent = 0;
+        let mut has_spun = false;
+        loop {
+            let held = slot.sending.take();
+            if held.is_some() && flags & !PLAIN_SEND == 0 && !slot.has(CORKED) {
+                match self.fill_ring(&parts, &mut sent) {
+                    Ok(Ring::Done) => return sent as isize,
+                    Ok(Ring::Full) if !has_spun && settings::spins() => {
+                        drop(held);
+                        has_spun = true;
+                        let (words, tail) =
+                            (self.memory.out(), slot.sender.unread(self.memory.out()));
+                        wake::spin_for(|| slot.sender.unread(words) < tail.max(1));
+                        continue;
+                    }
+                    Ok(Ring::Full | Ring::Tcp) => {}
+                    Err(_) => return with(sent, self.broken()),
+                }
+            }
+            slot.sender.by_tcp();
+            drop(held);
+            let quiet = if sent > 0 { libc::MSG_NOSIGNAL } else { 0 };
+            // Bytes that the kernel held back would hold up those that follow in the ring.
+            let flags = flags & !libc::MSG_MORE | quiet;
+            let mut cut = parts.cut(sent, parts.len() - sent);
+            let message = cut.as_message();
+            // SAFETY: the parts are the caller's.
+            let n = unsafe { real::sendmsg(self.connection.fd, &message, flags) };
+            slot.sender.tcp.end(n.max(0) as u64);
+            let more = n > 0 && !parts.fits() && sent + (n as usize) < parts.len();
+            if !more {
+                return with(sent, n);
+            }
+            sent += n as usize;
+        }
+    }
+
+    /// Writes as much as the ring takes.
+    fn fill_ring(&self, parts: &Parts<'_>, sent: &mut usize) -> Result<Ring, weft_streams::Broken> {
+        let (slot, words) = (self.slot(), self.memory.out());
+        loop {
+            let (at, room, switch) = match slot.sender.way(words)? {
+                Way::Tcp => return Ok(Ring::Tcp),
+                Way::Full if self.is_deserted() => return Ok(Ring::Tcp),
+                Way::Full => return Ok(Ring::Full),
+                Way::Ring { at, room, switch } => (at, room, switch),
+            };
+            if room < RING && self.is_deserted() {
+                return Ok(Ring::Tcp);
+            }
+            let n = room.min(parts.len() - *sent).min(PIECE);
+            let (memory, mut to) = (self.memory, at);
+            parts.each(*sent, n, |base, len| {
+                // SAFETY: the caller's part has `len` bytes, and `n` is at most a ring.
+                unsafe { memory.put(to, base, len) };
+                to += len as u64;
+                true
+            });
+            if !slot.sender.publish(words, n, switch)? {
+                return Ok(Ring::Tcp);
+            }
+            *sent += n;
+            slot.into_ring.fetch_add(n as u64, Ordering::Relaxed);
+            if *sent == parts.len() {
+                return Ok(Ring::Done);
+            }
+        }
+    }
+
+    /// Looks now and then if a peer that does not empty the ring has ended: nobody else says so.
+    fn is_deserted(&self) -> bool {
+        let slot = self.slot();
+        let read = slot.sender.written() - slot.sender.unread(self.memory.out()) as u64;
+        let (last, looks) =
+            (slot.stuck.load(Ordering::Relaxed) >> 8, slot.stuck.load(Ordering::Relaxed) & 0xff);
+        let (looks, ask) = match last == read & (u64::MAX >> 8) {
+            true => ((looks + 1) % STUCK, looks + 1 == STUCK),
+            false => (0, false),
+        };
+        slot.stuck.store(read << 8 | looks, Ordering::Relaxed);
+        if ask && tcp::has_ended(self.connection.fd) {
+            slot.sender.end();
+            return true;
+        }
+        false
+    }
+
+    /// Splices bytes to a pipe. `call` is the call of the kernel, for so many bytes.
+    pub fn splice(&self, to: c_int, len: usize, call: impl Fn(usize) -> isize) -> isize {
+        let (slot, words) = (self.slot(), self.memory.incoming());
+        let Some(held) = slot.receiving.take() else {
+            return real::fail(libc::EAGAIN) as isize;
+        };
+        match slot.receiver.next(words) {
+            Err(_) => self.broken(),
+            Ok(Next::Ring { at, len: there }) => {
+                let parts = self.memory.parts(at, there.min(len));
+                // A pipe that is full makes this thread wait, and others that read the connection.
+                // SAFETY: parts of the ring.
+                let n = unsafe { real::writev(to, parts.as_ptr(), 2) };
+                slot.receiver.take(words, n.max(0) as usize);
+                n
+            }
+            Ok(next) => {
+                let most = match next {
+                    Next::Tcp(left) => usize::try_from(left).map_or(len, |left| left.min(len)),
+                    _ => match slot.receiver.sleep(words) {
+                        Ok(true) => len,
+                        Ok(false) => return real::fail(libc::EAGAIN) as isize,
+                        Err(_) => return self.broken(),
+                    },
+                };
+                slot.receiver.tcp.begin();
+                drop(held);
+                let n = call(most);
+                slot.receiver.tcp.end(n.max(0) as u64);
+                n
+            }
+        }
+    }
+
+    /// No further byte comes by the ring. Those that are there stay.
+    pub fn end_receiving(&self) {
+        self.slot().receiver.end(self.memory.incoming());
+    }
+
+    /// No further byte goes by the ring.
+    pub fn end_sending(&self) {
+        self.slot().sender.end();
+    }
+
+    /// The bytes in the ring that comes in, and in the one that goes out.
+    pub fn unread(&self) -> (usize, usize) {
+        let slot = self.slot();
+        (slot.receiver.unread(self.memory.incoming()), slot.sender.unread(self.memory.out()))
+    }
+}
+
+enum Ring {
+    /// All is written.
+    Done,
+    /// The ring is full.
+    Full,
+    /// The rest goes by TCP.
+    Tcp,
+}

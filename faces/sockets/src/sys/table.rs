@@ -1,0 +1,346 @@
+//! The connection, or the epoll set, of each descriptor of this process.
+
+use super::slot::{self, Region, Set, Slot, SETS, SLOTS};
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use weft_streams::words::{Words, HEAD, RING, SEGMENT, STRIDE};
+
+/// Descriptors of a part of the table, and parts.
+const PART: usize = 4096;
+const PARTS: usize = 256;
+
+type Part = [AtomicU32; PART];
+
+static TABLE: [AtomicPtr<Part>; PARTS] = [const { AtomicPtr::new(std::ptr::null_mut()) }; PARTS];
+
+/// Descriptors of this process of each connection, and of each set.
+static OF_SLOT: [AtomicU32; SLOTS] = [const { AtomicU32::new(0) }; SLOTS];
+static OF_SET: [AtomicU32; SETS] = [const { AtomicU32::new(0) }; SETS];
+
+/// The shared memory of each connection, as this process has it.
+static MEMORY: [AtomicPtr<u8>; SLOTS] = [const { AtomicPtr::new(std::ptr::null_mut()) }; SLOTS];
+/// 1 if the other end, not this one, sends in the first direction.
+static SECOND: [AtomicU32; SLOTS] = [const { AtomicU32::new(0) }; SLOTS];
+
+/// Connections of this process that share memory.
+static SHARED: AtomicU32 = AtomicU32::new(0);
+
+/// Mark of an entry that is a set.
+const IS_SET: u32 = 1 << 31;
+
+/// Returns the entry of a descriptor, if there is a table for it.
+#[inline]
+fn entry(fd: i32) -> Option<&'static AtomicU32> {
+    let fd = fd as usize;
+    // SAFETY: a part is mapped for good before its address is stored.
+    let part = unsafe { TABLE.get(fd / PART)?.load(Ordering::Acquire).as_ref()? };
+    Some(&part[fd % PART])
+}
+
+/// Returns the entry of a descriptor, and makes room for it.
+fn room(fd: i32) -> Option<&'static AtomicU32> {
+    if let Some(entry) = entry(fd) {
+        return Some(entry);
+    }
+    let place = TABLE.get(fd as usize / PART)?;
+    let (rights, kind) =
+        (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: a new mapping at an address of the kernel's choice.
+    let at = unsafe { libc::mmap(std::ptr::null_mut(), size_of::<Part>(), rights, kind, -1, 0) };
+    if at == libc::MAP_FAILED {
+        return None;
+    }
+    let null = std::ptr::null_mut();
+    if place.compare_exchange(null, at.cast(), Ordering::AcqRel, Ordering::Acquire).is_err() {
+        // SAFETY: the mapping that this function made; nobody knows it.
+        unsafe { libc::munmap(at, size_of::<Part>()) };
+    }
+    entry(fd)
+}
+
+/// A descriptor of a connection.
+#[derive(Clone, Copy)]
+pub struct Connection {
+    /// Its slot.
+    pub slot: &'static Slot,
+    /// The slot's number.
+    pub at: usize,
+    /// The descriptor.
+    pub fd: i32,
+}
+
+/// Returns the connection of a descriptor.
+#[inline]
+pub fn connection(fd: i32) -> Option<Connection> {
+    let value = entry(fd)?.load(Ordering::SeqCst);
+    if value == 0 || value & IS_SET != 0 {
+        return None;
+    }
+    let at = value as usize - 1;
+    Some(Connection { slot: &slot::region()?.slots[at], at, fd })
+}
+
+/// Returns the epoll set of a descriptor, and its index.
+#[inline]
+pub fn set(fd: i32) -> Option<(&'static Set, usize)> {
+    let value = entry(fd)?.load(Ordering::SeqCst);
+    if value & IS_SET == 0 {
+        return None;
+    }
+    let at = (value & !IS_SET) as usize;
+    Some((&slot::region()?.sets[at], at))
+}
+
+/// Returns the set of a number, if it is still there.
+pub fn set_of(number: u64) -> Option<(&'static Set, usize)> {
+    let at = (number as u32).checked_sub(1)? as usize;
+    let set = slot::region()?.sets.get(at)?;
+    (set.number(at) == number && set.holders.load(Ordering::Acquire) > 0).then_some((set, at))
+}
+
+/// Returns a slot by its index.
+pub fn slot_at(at: usize) -> Option<&'static Slot> {
+    slot::region()?.slots.get(at)
+}
+
+impl Connection {
+    /// True if the descriptor is still this connection's: a thread may have closed it.
+    #[inline]
+    pub fn is_here(&self) -> bool {
+        entry(self.fd).is_some_and(|one| one.load(Ordering::SeqCst) == self.at as u32 + 1)
+    }
+
+    /// Returns the shared memory, if the connection has some.
+    #[inline]
+    pub fn memory(&self) -> Option<Memory> {
+        memory(self.at)
+    }
+}
+
+/// The shared memory of a connection, as this process has it.
+#[derive(Clone, Copy)]
+pub struct Memory {
+    base: *mut u8,
+    second: bool,
+}
+
+/// Returns the shared memory of the slot at this index.
+#[inline]
+pub fn memory(at: usize) -> Option<Memory> {
+    let base = MEMORY[at].load(Ordering::Acquire);
+    let second = SECOND[at].load(Ordering::Relaxed) != 0;
+    (!base.is_null()).then_some(Memory { base, second })
+}
+
+/// Sets the shared memory of a slot.
+pub fn set_memory(at: usize, base: *mut u8, first: bool) {
+    SECOND[at].store(u32::from(!first), Ordering::Relaxed);
+    MEMORY[at].store(base, Ordering::Release);
+    SHARED.fetch_add(1, Ordering::AcqRel);
+}
+
+impl Memory {
+    fn words(&self, direction: bool) -> &'static Words {
+        // SAFETY: the mapping has a page for the words of both directions, aligned and atomics.
+        // It stays mapped while a call that uses it is counted in the slot.
+        unsafe { &*self.base.add(usize::from(direction) * STRIDE).cast::<Words>() }
+    }
+
+    /// The words of the direction in which this end sends.
+    #[inline]
+    pub fn out(&self) -> &'static Words {
+        self.words(self.second)
+    }
+
+    /// The words of the direction in which this end receives.
+    #[inline]
+    pub fn incoming(&self) -> &'static Words {
+        self.words(!self.second)
+    }
+
+    fn ring(&self, direction: bool) -> *mut u8 {
+        // SAFETY: both rings are within the mapping.
+        unsafe { self.base.add(HEAD + usize::from(direction) * RING) }
+    }
+
+    /// Writes bytes to the ring, from this position on.
+    ///
+    /// # Safety
+    /// `from` has so many bytes, at most a ring's.
+    pub unsafe fn put(&self, at: u64, from: *const u8, len: usize) {
+        let (ring, at) = (self.ring(self.second), at as usize % RING);
+        let first = len.min(RING - at);
+        // SAFETY: within the ring, as its length is taken modulo; the caller has the bytes. A peer
+        // that writes there at the same time garbles its own stream.
+        unsafe {
+            std::ptr::copy_nonoverlapping(from, ring.add(at), first);
+            std::ptr::copy_nonoverlapping(from.add(first), ring, len - first);
+        }
+    }
+
+    /// Reads bytes from the ring, from this position on.
+    ///
+    /// # Safety
+    /// `to` has room for so many bytes, at most a ring's.
+    pub unsafe fn get(&self, at: u64, to: *mut u8, len: usize) {
+        let (ring, at) = (self.ring(!self.second), at as usize % RING);
+        let first = len.min(RING - at);
+        // SAFETY: as in `put`.
+        unsafe {
+            std::ptr::copy_nonoverlapping(ring.add(at), to, first);
+            std::ptr::copy_nonoverlapping(ring, to.add(first), len - first);
+        }
+    }
+
+    /// Returns the parts of the ring with these bytes.
+    pub fn parts(&self, at: u64, len: usize) -> [libc::iovec; 2] {
+        let (ring, at) = (self.ring(!self.second), at as usize % RING);
+        let first = len.min(RING - at);
+        // SAFETY: within the ring.
+        let base = unsafe { ring.add(at) };
+        [
+            libc::iovec { iov_base: base.cast(), iov_len: first },
+            libc::iovec { iov_base: ring.cast(), iov_len: len - first },
+        ]
+    }
+}
+
+/// A descriptor is a new connection.
+pub fn begin(fd: i32) -> Option<Connection> {
+    forget(fd);
+    let entry = room(fd)?;
+    let at = slot::take()?;
+    unmap(at, slot_at(at)?);
+    OF_SLOT[at].store(1, Ordering::Relaxed);
+    entry.store(at as u32 + 1, Ordering::SeqCst);
+    connection(fd)
+}
+
+/// A descriptor is a new epoll set. False if there is no place for one more.
+pub fn begin_set(fd: i32) -> bool {
+    forget(fd);
+    let (Some(entry), Some(at)) = (room(fd), slot::take_set()) else { return false };
+    OF_SET[at].store(1, Ordering::Relaxed);
+    entry.store(at as u32 | IS_SET, Ordering::SeqCst);
+    true
+}
+
+/// A descriptor is another one of the same file.
+pub fn copy(from: i32, to: i32) {
+    let value = entry(from).map_or(0, |one| one.load(Ordering::SeqCst));
+    forget(to);
+    if value == 0 {
+        return;
+    }
+    let Some(place) = room(to) else { return };
+    let count = match value & IS_SET {
+        0 => &OF_SLOT[value as usize - 1],
+        _ => &OF_SET[(value & !IS_SET) as usize],
+    };
+    count.fetch_add(1, Ordering::AcqRel);
+    place.store(value, Ordering::SeqCst);
+}
+
+/// The end that comes with a descriptor.
+pub enum Ended {
+    /// Nothing: there are others, or there was nothing.
+    Nothing,
+    /// The connection of this slot, in this process.
+    Connection(usize),
+}
+
+/// Takes a descriptor out of the table.
+pub fn remove(fd: i32) -> Ended {
+    let value = entry(fd).map_or(0, |one| one.swap(0, Ordering::SeqCst));
+    if value & IS_SET != 0 {
+        let at = (value & !IS_SET) as usize;
+        if OF_SET[at].fetch_sub(1, Ordering::AcqRel) == 1 {
+            if let Some(region) = slot::region() {
+                region.sets[at].holders.fetch_sub(1, Ordering::AcqRel);
+            }
+        }
+        return Ended::Nothing;
+    }
+    match value.checked_sub(1) {
+        Some(at) if OF_SLOT[at as usize].fetch_sub(1, Ordering::AcqRel) == 1 => {
+            Ended::Connection(at as usize)
+        }
+        _ => Ended::Nothing,
+    }
+}
+
+/// True if the descriptor is the last one of its connection in this process.
+pub fn is_last(connection: &Connection) -> bool {
+    OF_SLOT[connection.at].load(Ordering::Acquire) == 1
+}
+
+/// The descriptor was closed, or is another file now.
+pub fn forget(fd: i32) {
+    if let Ended::Connection(at) = remove(fd) {
+        release(at);
+    }
+}
+
+/// This process has no descriptor of a connection any more.
+pub fn release(at: usize) {
+    let Some(slot) = slot_at(at) else { return };
+    unmap(at, slot);
+    slot.holders.fetch_sub(1, Ordering::AcqRel);
+}
+
+/// Unmaps the shared memory of a connection that this process has left. If a call uses it, it stays
+/// until the slot is another connection's.
+fn unmap(at: usize, slot: &Slot) {
+    if slot.users.load(Ordering::SeqCst) > 0 {
+        return;
+    }
+    let base = MEMORY[at].swap(std::ptr::null_mut(), Ordering::AcqRel);
+    if !base.is_null() {
+        // SAFETY: the mapping was made of this size, and no call uses it.
+        unsafe { libc::munmap(base.cast(), SEGMENT) };
+        SHARED.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// Returns the number of connections of this process that share memory.
+pub fn shared() -> u32 {
+    SHARED.load(Ordering::Relaxed)
+}
+
+/// Calls `each` with the index of each connection of this process.
+pub fn each_slot(region: &Region, mut each: impl FnMut(usize, &'static Slot)) {
+    for (at, count) in OF_SLOT.iter().enumerate().take(region.used.load(Ordering::Acquire) as usize)
+    {
+        if count.load(Ordering::Acquire) > 0 {
+            if let Some(slot) = slot_at(at) {
+                each(at, slot);
+            }
+        }
+    }
+}
+
+/// A child is about to be made, which has all that this process has.
+pub fn is_forking() {
+    let Some(region) = slot::region() else { return };
+    each_slot(region, |_, slot| {
+        slot.holders.fetch_add(1, Ordering::AcqRel);
+    });
+    for (set, count) in region.sets.iter().zip(&OF_SET) {
+        if count.load(Ordering::Acquire) > 0 {
+            set.holders.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+}
+
+/// Returns the first descriptor from this one on that is in the table, below `end`.
+pub fn next(from: i32, end: i32) -> Option<i32> {
+    let mut fd = from;
+    while fd < end {
+        // SAFETY: a part is mapped for good before its address is stored.
+        match unsafe { TABLE.get(fd as usize / PART)?.load(Ordering::Acquire).as_ref() } {
+            None => fd = (fd / PART as i32 + 1) * PART as i32,
+            Some(part) if part[fd as usize % PART].load(Ordering::Relaxed) != 0 => return Some(fd),
+            Some(_) => fd += 1,
+        }
+    }
+    None
+}

@@ -1,0 +1,186 @@
+//! Waits: poll, select and epoll_wait over connections whose bytes may be in a ring, where the
+//! kernel does not see them.
+//!
+//! Each wait looks at the rings first. Before it sleeps in the kernel it has the bytes of all its
+//! connections come by TCP, and looks again.
+
+use super::set;
+use super::slot::{Slot, WATCHED};
+use super::table::{self, Connection};
+use super::{real, settings, stream, wake};
+use std::sync::atomic::Ordering;
+
+/// Most connections of one wait. Those beyond never have bytes in a ring.
+const MOST: usize = 128;
+
+/// The connections and sets of one wait.
+pub struct Waiting {
+    slots: [(u32, u32); MOST],
+    n: usize,
+    /// Epoll sets among the descriptors: not seen any more.
+    has_sets: bool,
+    is_sleeping: bool,
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.rise();
+    }
+}
+
+impl Waiting {
+    /// A wait for nothing.
+    pub fn new() -> Waiting {
+        Waiting { slots: [(0, 0); MOST], n: 0, has_sets: false, is_sleeping: false }
+    }
+
+    /// Adds a descriptor that is waited for until it can be read.
+    pub fn add(&mut self, fd: i32) {
+        let Some(connection) = table::connection(fd) else {
+            if let Some((set, _)) = table::set(fd) {
+                self.has_sets = true;
+                set::is_unseen(fd, set);
+            }
+            return;
+        };
+        let slot = connection.slot;
+        slot.set(WATCHED);
+        if self.n == MOST {
+            return never(&connection);
+        }
+        self.slots[self.n] = (connection.at as u32, slot.generation.load(Ordering::Relaxed));
+        self.n += 1;
+    }
+
+    /// True if nothing here can have bytes in a ring.
+    pub fn is_empty(&self) -> bool {
+        self.n == 0
+    }
+
+    fn each(&self) -> impl Iterator<Item = (usize, &'static Slot)> + '_ {
+        self.slots[..self.n].iter().filter_map(|&(at, generation)| {
+            let slot = table::slot_at(at as usize)?;
+            let same = slot.generation.load(Ordering::Acquire) == generation;
+            same.then_some((at as usize, slot))
+        })
+    }
+
+    /// Looks at the rings for a while, and lets bytes come there meanwhile. True if there are some.
+    pub fn look(&self) -> bool {
+        let lucky = |(_, slot): &(usize, &'static Slot)| slot.is_shared() && wake::is_lucky(slot);
+        let mut woken = None;
+        for (at, slot) in self.each().filter(lucky) {
+            let (Some(memory), Some(_held)) = (table::memory(at), slot.receiving.take()) else {
+                continue;
+            };
+            // The descriptor does not matter here.
+            if wake::wake(&Connection { slot, at, fd: -1 }, memory) {
+                woken.get_or_insert(slot);
+            }
+        }
+        let Some(first) = woken else { return false };
+        wake::spin(first, || self.each().any(|(at, slot)| is_readable(at, slot)))
+    }
+
+    /// Has all bytes come by TCP from now on. False if there are bytes in a ring: there is
+    /// something to read.
+    pub fn lie_down(&mut self) -> bool {
+        self.is_sleeping = true;
+        self.each().for_each(|(_, slot)| slot.receiver.wait_begins());
+        let quiet = self.each().all(|(at, slot)| lie_down(at, slot) != Rest::Readable);
+        if !quiet {
+            self.rise();
+        }
+        quiet
+    }
+
+    /// The sleep is over.
+    pub fn rise(&mut self) {
+        if std::mem::take(&mut self.is_sleeping) {
+            self.each().for_each(|(_, slot)| slot.receiver.wait_ends());
+        }
+    }
+}
+
+/// True if a connection has bytes in its ring that are next.
+pub fn is_readable(at: usize, slot: &Slot) -> bool {
+    slot.is_shared()
+        && table::memory(at).is_some_and(|memory| slot.receiver.is_readable(memory.incoming()))
+}
+
+/// True if the descriptor is a connection that has bytes in its ring that are next.
+pub fn has_bytes(fd: i32) -> bool {
+    let Some(connection) = table::connection(fd) else { return false };
+    connection.slot.is_shared()
+        && stream::enter(connection).is_some_and(|_| is_readable(connection.at, connection.slot))
+}
+
+/// The state of a connection before a thread sleeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rest {
+    /// Nothing is in its ring, and nothing will come there.
+    Empty,
+    /// Bytes by TCP come before those in its ring; the kernel tells of them.
+    Later,
+    /// Its ring has bytes that are next.
+    Readable,
+}
+
+/// Has all further bytes of a connection come by TCP.
+pub fn lie_down(at: usize, slot: &Slot) -> Rest {
+    let Some(memory) = slot.is_shared().then(|| table::memory(at)).flatten() else {
+        return Rest::Empty;
+    };
+    let words = memory.incoming();
+    let Some(_held) = slot.receiving.take() else {
+        // A handler of a signal that interrupted a read: the wait ends, which it may at any time.
+        return Rest::Readable;
+    };
+    if slot.receiver.sleep(words) == Ok(true) {
+        return Rest::Empty;
+    }
+    slot.receiver.doze(words);
+    match slot.receiver.is_readable(words) {
+        true => Rest::Readable,
+        false => Rest::Later,
+    }
+}
+
+/// No byte of a connection comes by a ring any more, as waits for it cannot be followed.
+pub fn never(connection: &Connection) {
+    connection.slot.set(super::slot::UNSEEN);
+    if let Some(user) = stream::enter(*connection) {
+        user.end_receiving();
+    }
+}
+
+/// Runs a wait of the kernel. `now` is a call that does not wait, and returns with the rings'
+/// readiness merged; `sleep` is the call itself.
+pub fn run<R>(
+    mut waiting: Waiting,
+    is_poll: bool,
+    any: impl Fn() -> bool,
+    now: impl Fn() -> R,
+    sleep: impl FnOnce() -> R,
+) -> R {
+    if any() {
+        return now();
+    }
+    if is_poll {
+        // A wait for no time.
+        return sleep();
+    }
+    if settings::spins() && waiting.look() {
+        return now();
+    }
+    while !waiting.lie_down() {
+        if any() {
+            return now();
+        }
+    }
+    let result = sleep();
+    let was = real::errno();
+    waiting.rise();
+    real::set_errno(was);
+    result
+}

@@ -1,0 +1,197 @@
+//! An agent of a test, and processes that play roles.
+
+use crate::sys;
+use std::io::{BufRead, BufReader};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::RecvTimeoutError;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+use weftd::options::Options;
+use weftd::Agent;
+
+/// Name of the variable with a process's role.
+pub const ROLE: &str = "WEFT_TEST_ROLE";
+/// Name of the variable with its argument.
+pub const ARGUMENT: &str = "WEFT_TEST_ARGUMENT";
+/// Mark of a line that a role says to its test.
+const SAYS: &str = ":: ";
+/// Limit of every wait; reached only by a fault.
+pub const LIMIT: Duration = Duration::from_secs(120);
+
+/// An agent on a thread of its own.
+pub struct Served {
+    pub name: String,
+    end: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Served {
+    pub fn start() -> Served {
+        let name = format!("@weft-sockets-test-{:016x}", weft_link::random_u64());
+        let words = ["--name", &name, "--links", "udp", "--spin-us", "0"];
+        let options = Options::parse(words).unwrap();
+        let end = Arc::new(AtomicBool::new(false));
+        let ended = Arc::clone(&end);
+        let (ready, is_ready) = std::sync::mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            let mut agent = Agent::open(options).unwrap();
+            ready.send(()).unwrap();
+            while !ended.load(Ordering::Relaxed) {
+                agent.step();
+            }
+        });
+        is_ready.recv().unwrap();
+        Served { name, end, thread: Some(thread) }
+    }
+
+    pub fn stop(&mut self) {
+        self.end.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap();
+        }
+    }
+
+    /// Returns a counter of the agent.
+    pub fn counter(&self, name: &str) -> u64 {
+        let text = weftd::status::status(&self.name).unwrap();
+        let value = |line: &str| line.strip_prefix(name)?.trim().parse().ok();
+        text.lines().find_map(value).unwrap_or_else(|| panic!("{name} is not in {text}"))
+    }
+
+    /// Starts a process with the library.
+    pub fn with(&self, role: &str, argument: &str) -> Process {
+        start(role, argument, Some(&self.name), &[])
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.end.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The library that cargo built for this test.
+pub fn library() -> PathBuf {
+    let here = std::env::current_exe().unwrap();
+    let library = here.with_file_name("libweft_sockets.so");
+    assert!(library.is_file(), "no library at {}", library.display());
+    library
+}
+
+/// A process that plays a role.
+pub struct Process {
+    pub child: Child,
+    lines: BufReader<ChildStdout>,
+    name: String,
+}
+
+/// Starts a process that plays a role, with the library if an agent is named.
+pub fn start(
+    role: &str,
+    argument: &str,
+    agent: Option<&str>,
+    settings: &[(&str, &str)],
+) -> Process {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args([
+        "--exact",
+        "role__plays_what_the_environment_names",
+        "--nocapture",
+        "--test-threads=1",
+    ]);
+    command.env(ROLE, role).env(ARGUMENT, argument).env("RUST_BACKTRACE", "0");
+    if let Some(agent) = agent {
+        command.env("LD_PRELOAD", library()).env("WEFT_AGENT", agent);
+        command.env("WEFT_SOCKETS_AFTER", "1");
+    }
+    command.envs(settings.iter().copied()).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap());
+    Process { child, lines, name: format!("{role} {argument}") }
+}
+
+impl Process {
+    /// Returns the next line that the role says.
+    pub fn says(&mut self) -> String {
+        loop {
+            let mut line = String::new();
+            let n = self.lines.read_line(&mut line).unwrap();
+            assert!(n > 0, "{}: it ended without a word", self.name);
+            // The test runner's own words may stand before it.
+            if let Some(at) = line.find(SAYS) {
+                return line[at + SAYS.len()..].trim_end().to_string();
+            }
+        }
+    }
+
+    /// Returns the next line that the role says, as a number.
+    pub fn number(&mut self) -> u64 {
+        let said = self.says();
+        said.parse().unwrap_or_else(|_| panic!("{}: {said}", self.name))
+    }
+
+    /// Waits for its end.
+    pub fn end(&mut self) -> ExitStatus {
+        let (ended, has_ended) = std::sync::mpsc::channel::<()>();
+        let process = self.child.id() as i32;
+        let guard = std::thread::spawn(move || {
+            let late = has_ended.recv_timeout(LIMIT) == Err(RecvTimeoutError::Timeout);
+            if late {
+                sys::kill(process);
+            }
+            late
+        });
+        let status = self.child.wait().unwrap();
+        drop(ended);
+        assert!(!guard.join().unwrap(), "{}: it hangs", self.name);
+        status
+    }
+
+    /// Waits for its end, which is to be a good one.
+    pub fn ends_well(mut self) {
+        let status = self.end();
+        assert!(status.success(), "{}: {status}", self.name);
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Says a line to the test.
+pub fn say(what: impl std::fmt::Display) {
+    use std::io::Write;
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{SAYS}{what}").unwrap();
+    out.flush().unwrap();
+}
+
+/// Returns the argument of this role.
+pub fn argument() -> String {
+    std::env::var(ARGUMENT).unwrap()
+}
+
+/// The byte at this place of a stream.
+pub fn byte(at: u64) -> u8 {
+    (at ^ at >> 8 ^ at >> 16) as u8
+}
+
+/// The bytes of a stream.
+pub fn bytes(at: u64, len: usize) -> Vec<u8> {
+    (at..at + len as u64).map(byte).collect()
+}
+
+/// Connects to a port of this host.
+pub fn dial(port: &str) -> TcpStream {
+    TcpStream::connect(format!("127.0.0.1:{port}")).unwrap()
+}

@@ -1,0 +1,530 @@
+//! The roles that processes of the tests play.
+
+use crate::harness::{argument, byte, bytes, dial, say};
+use crate::sys;
+use crate::torture;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+
+/// Longest wait of a read; reached only by a fault.
+const PATIENCE: Duration = Duration::from_secs(100);
+
+/// Runs a role.
+pub fn run(name: &str) {
+    match name {
+        "echo" => echo(accept()),
+        "ask" => ask(dial(&argument())),
+        "serve" => serve(accept()),
+        "torture-accept" => torture::run(accept()),
+        "torture-dial" => {
+            let words = argument();
+            let port = words.split_whitespace().next().unwrap();
+            torture::run(dial(port));
+        }
+        other => match other.strip_prefix("try-") {
+            Some(case) => attempt(case, dial(&argument())),
+            None => panic!("no role {other}"),
+        },
+    }
+}
+
+/// Listens, says the port, and accepts.
+fn accept() -> TcpStream {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    say(listener.local_addr().unwrap().port());
+    listener.accept().unwrap().0
+}
+
+/// Sends back what comes.
+fn echo(mut stream: TcpStream) {
+    let mut buf = vec![0; 1 << 16];
+    loop {
+        let n = stream.read(&mut buf).unwrap();
+        if n == 0 {
+            return;
+        }
+        stream.write_all(&buf[..n]).unwrap();
+    }
+}
+
+/// Sends messages and reads the answers; says how many bytes came past TCP.
+fn ask(mut stream: TcpStream) {
+    let mut at = 0;
+    for i in 0..400u64 {
+        let len = 1 + (i * 7919 % 3000) as usize;
+        at += exchange(&mut stream, at, len);
+    }
+    // More than the ring, in one piece.
+    at += exchange(&mut stream, at, 200_000);
+    say(at - sys::received(&stream));
+}
+
+/// Sends bytes of the stream while it reads them back.
+fn exchange(stream: &mut TcpStream, at: u64, len: usize) -> u64 {
+    let sent = bytes(at, len);
+    let mut other = stream.try_clone().unwrap();
+    let copy = sent.clone();
+    let sender =
+        (len > 16_000).then(|| std::thread::spawn(move || other.write_all(&copy).unwrap()));
+    if sender.is_none() {
+        stream.write_all(&sent).unwrap();
+    }
+    let mut got = vec![0; len];
+    stream.read_exact(&mut got).unwrap();
+    assert!(got == sent, "bytes differ");
+    if let Some(sender) = sender {
+        sender.join().unwrap();
+    }
+    len as u64
+}
+
+/// Serves the commands of a client, each a letter and a number of 8 bytes:
+/// `s` sends so many bytes of the stream, each write as a call of its own and after a pause if the
+/// receiver may sleep; `r` reads so many and says if they were right; `f` ends its sending
+/// direction; `k` ends the process; `c` closes.
+fn serve(mut stream: TcpStream) {
+    let (mut sent, mut read) = (0u64, 0u64);
+    loop {
+        let mut command = [0; 9];
+        if stream.read_exact(&mut command).is_err() {
+            return;
+        }
+        let n = u64::from_le_bytes(command[1..].try_into().unwrap());
+        match command[0] {
+            b's' => {
+                stream.write_all(&bytes(sent, n as usize)).unwrap();
+                sent += n;
+            }
+            b'r' => {
+                let mut buf = vec![0; n as usize];
+                stream.read_exact(&mut buf).unwrap();
+                let right = (read..).zip(&buf).all(|(at, b)| *b == byte(at));
+                read += n;
+                assert!(right, "wrong bytes");
+                // A direction that was ended takes no answer.
+                let _ = stream.write_all(b"y");
+            }
+            b'f' => stream.shutdown(Shutdown::Write).unwrap(),
+            b'k' => std::process::abort(),
+            b'c' => return,
+            other => panic!("command {other}"),
+        }
+    }
+}
+
+/// The client's end of a server.
+struct Server {
+    stream: TcpStream,
+    at: u64,
+}
+
+impl Server {
+    fn command(&mut self, letter: u8, n: u64) {
+        let mut command = [letter; 9];
+        command[1..].copy_from_slice(&n.to_le_bytes());
+        self.stream.write_all(&command).unwrap();
+    }
+
+    /// Asks for bytes and reads them.
+    fn get(&mut self, n: usize) {
+        self.command(b's', n as u64);
+        let mut buf = vec![0; n];
+        self.stream.read_exact(&mut buf).unwrap();
+        self.check(&buf);
+    }
+
+    /// Checks bytes that follow those read before.
+    fn check(&mut self, got: &[u8]) {
+        assert!(got == bytes(self.at, got.len()), "wrong bytes at {}", self.at);
+        self.at += got.len() as u64;
+    }
+
+    /// Has the connection upgraded: bytes go both ways until some come past TCP.
+    fn upgraded(stream: TcpStream) -> Server {
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut server = Server { stream, at: 0 };
+        let mut rounds = 0;
+        while server.at == sys::received(&server.stream) {
+            server.get(1000);
+            rounds += 1;
+            assert!(rounds < 1_000_000, "the connection is not upgraded");
+        }
+        server
+    }
+
+    /// Has `n` bytes lie in the ring, unread.
+    fn ringed(&mut self, n: usize) {
+        // The server writes them while this end is awake, between two of its calls.
+        self.get(100);
+        self.command(b's', n as u64);
+        while sys::queue(&self.stream, libc::FIONREAD) < n as i32 {
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// Tries a behaviour.
+fn attempt(case: &str, stream: TcpStream) {
+    let mut server = Server::upgraded(stream);
+    match case {
+        "peek" => peek(&mut server),
+        "all" => all(&mut server),
+        "count" => count(&mut server),
+        "half" => half(&mut server),
+        "killed" => killed(&mut server),
+        "wait" => wait(&mut server),
+        "nested" => nested(&mut server),
+        "edge" => edge(&mut server),
+        "once" => once(&mut server),
+        "fork" => fork(&mut server),
+        "dup" => dup(&mut server),
+        "fly" => fly(&mut server),
+        "reset" => reset(&mut server),
+        "closed" => closed(&mut server),
+        "closeall" => close_all(&mut server),
+        "mode" => mode(&mut server),
+        "urgent" => urgent(&mut server),
+        "interrupt" => interrupt(&mut server),
+        "ended" => ended(&mut server),
+        other => panic!("no case {other}"),
+    }
+    say("done");
+}
+
+fn peek(server: &mut Server) {
+    for n in [1, 100, 5000] {
+        server.ringed(n);
+        for part in [1, n / 2 + 1, n] {
+            let mut buf = vec![0; part];
+            let got = sys::recv(&server.stream, &mut buf, libc::MSG_PEEK).unwrap();
+            assert_eq!(got, part);
+            assert!(buf == bytes(server.at, part));
+        }
+        let mut buf = vec![0; n];
+        server.stream.read_exact(&mut buf).unwrap();
+        server.check(&buf);
+    }
+    server.command(b'f', 0);
+    let mut buf = [0; 10];
+    for _ in 0..2 {
+        assert_eq!(sys::recv(&server.stream, &mut buf, libc::MSG_PEEK).unwrap(), 0);
+    }
+    assert_eq!(server.stream.read(&mut buf).unwrap(), 0);
+}
+
+fn all(server: &mut Server) {
+    for _ in 0..20 {
+        for n in [10, 3000, 100_000] {
+            server.command(b's', n / 2);
+            server.command(b's', n - n / 2);
+            let mut buf = vec![0; n as usize];
+            let got = sys::recv(&server.stream, &mut buf, libc::MSG_WAITALL).unwrap();
+            assert_eq!(got, n as usize);
+            server.check(&buf);
+        }
+        let none = sys::recv(&server.stream, &mut [0; 10], libc::MSG_DONTWAIT).unwrap_err();
+        assert_eq!(none.kind(), std::io::ErrorKind::WouldBlock);
+        // In many small parts.
+        server.command(b's', 5000);
+        let mut parts = vec![[0u8; 50]; 100];
+        let mut list: Vec<&mut [u8]> = parts.iter_mut().map(|p| &mut p[..]).collect();
+        let got = sys::recvmsg(&server.stream, &mut list, libc::MSG_WAITALL).unwrap();
+        assert_eq!(got, 5000);
+        server.check(&parts.concat());
+    }
+}
+
+fn count(server: &mut Server) {
+    server.ringed(300);
+    assert_eq!(sys::queue(&server.stream, libc::FIONREAD), 300);
+    let mut buf = [0; 100];
+    assert_eq!(server.stream.read(&mut buf).unwrap(), 100);
+    server.check(&buf);
+    assert_eq!(sys::queue(&server.stream, libc::FIONREAD), 200);
+    let mut rest = [0; 200];
+    // Thrown away in the kernel's way.
+    assert_eq!(sys::recv(&server.stream, &mut rest[..150], libc::MSG_TRUNC).unwrap(), 150);
+    server.at += 150;
+    assert_eq!(server.stream.read(&mut rest).unwrap(), 50);
+    server.check(&rest[..50]);
+    // By a pipe.
+    server.ringed(500);
+    let (mut out, into) = sys::pipe();
+    let mut piped = 0;
+    while piped < 500 {
+        piped += sys::splice(&server.stream, &into, 300).unwrap();
+    }
+    let mut buf = [0; 500];
+    out.read_exact(&mut buf).unwrap();
+    server.check(&buf);
+}
+
+fn half(server: &mut Server) {
+    server.ringed(5000);
+    server.command(b'f', 0);
+    let mut buf = Vec::new();
+    server.stream.read_to_end(&mut buf).unwrap();
+    assert_eq!(buf.len(), 5000);
+    server.check(&buf);
+    // The other direction goes on.
+    server.command(b'r', 70_000);
+    server.stream.write_all(&bytes(0, 70_000)).unwrap();
+    server.stream.shutdown(Shutdown::Write).unwrap();
+    assert!(server.stream.write(b"x").is_err());
+}
+
+fn killed(server: &mut Server) {
+    server.ringed(9000);
+    server.command(b'k', 0);
+    let mut buf = Vec::new();
+    server.stream.read_to_end(&mut buf).unwrap();
+    assert_eq!(buf.len(), 9000);
+    server.check(&buf);
+}
+
+fn wait(server: &mut Server) {
+    let epoll = sys::Epoll::new();
+    epoll.add(&server.stream, libc::EPOLLIN, 7);
+    for round in 0..50 {
+        for n in [1, 100, 40_000] {
+            server.command(b's', n);
+            let mut left = n as usize;
+            while left > 0 {
+                match round % 3 {
+                    0 => assert_eq!(sys::poll_in(&server.stream, -1), libc::POLLIN),
+                    1 => assert!(sys::select_in(&server.stream)),
+                    _ => assert_eq!(epoll.wait(-1), [(libc::EPOLLIN, 7)]),
+                }
+                let mut buf = vec![0; left.min(1 + left / 2)];
+                let got = server.stream.read(&mut buf).unwrap();
+                server.check(&buf[..got]);
+                left -= got;
+            }
+        }
+        assert_eq!(sys::poll_in(&server.stream, 0), 0);
+        assert_eq!(epoll.wait(0), []);
+    }
+    // Nothing is asked for: no event.
+    server.ringed(10);
+    assert_eq!(sys::poll_for(&server.stream, 0, 0), 0);
+    assert_eq!(sys::poll_for(&server.stream, libc::POLLOUT, -1), libc::POLLOUT);
+}
+
+fn nested(server: &mut Server) {
+    server.ringed(10);
+    let (inner, outer) = (sys::Epoll::new(), sys::Epoll::new());
+    inner.add(&server.stream, libc::EPOLLIN, 1);
+    outer.add(&inner, libc::EPOLLIN, 2);
+    for n in [10, 1, 100, 40_000] {
+        if n != 10 {
+            server.command(b's', n);
+        }
+        let mut left = n as usize;
+        while left > 0 {
+            assert_eq!(outer.wait(-1), [(libc::EPOLLIN, 2)]);
+            assert_eq!(sys::poll_in(&outer, -1), libc::POLLIN);
+            assert_eq!(inner.wait(-1), [(libc::EPOLLIN, 1)]);
+            let mut buf = vec![0; left];
+            let got = server.stream.read(&mut buf).unwrap();
+            server.check(&buf[..got]);
+            left -= got;
+        }
+    }
+}
+
+fn edge(server: &mut Server) {
+    let events = libc::EPOLLIN | libc::EPOLLET;
+    server.ringed(100);
+    let epoll = sys::Epoll::new();
+    epoll.add(&server.stream, events, 1);
+    sys::set_nonblocking(server.stream.as_raw_fd(), true);
+    // Bytes that were there before make an event, and one only.
+    assert_eq!(epoll.wait(-1), [(libc::EPOLLIN, 1)]);
+    assert_eq!(epoll.wait(0), []);
+    for n in [1, 3000, 40_000] {
+        // Bytes that arrive make another event, though the old ones were not read.
+        server.command(b's', n);
+        let mut left = n as usize + 100;
+        while left > 0 {
+            let told = epoll.wait(-1);
+            assert_eq!(told, [(libc::EPOLLIN, 1)]);
+            loop {
+                let mut buf = vec![0; 1000];
+                match server.stream.read(&mut buf) {
+                    Ok(got) => {
+                        server.check(&buf[..got]);
+                        left -= got;
+                    }
+                    Err(e) => {
+                        assert_eq!(e.kind(), std::io::ErrorKind::WouldBlock);
+                        break;
+                    }
+                }
+            }
+        }
+        server.command(b's', 100);
+        assert_eq!(epoll.wait(-1), [(libc::EPOLLIN, 1)]);
+    }
+}
+
+fn once(server: &mut Server) {
+    let events = libc::EPOLLIN | libc::EPOLLONESHOT;
+    server.ringed(100);
+    let epoll = sys::Epoll::new();
+    epoll.add(&server.stream, events, 1);
+    for _ in 0..20 {
+        assert_eq!(epoll.wait(-1), [(libc::EPOLLIN, 1)]);
+        assert_eq!(epoll.wait(0), []);
+        let mut buf = [0; 100];
+        server.stream.read_exact(&mut buf).unwrap();
+        server.check(&buf);
+        server.command(b's', 100);
+        assert_eq!(epoll.wait(0), []);
+        epoll.control(libc::EPOLL_CTL_MOD, server.stream.as_raw_fd(), events, 1);
+    }
+}
+
+fn fork(server: &mut Server) {
+    for _ in 0..10 {
+        server.ringed(200);
+        // The child reads half of what is in the ring, and more that comes after.
+        let at = server.at;
+        let child = sys::fork(|| {
+            let mut buf = [0; 100];
+            let good = server.stream.read_exact(&mut buf).is_ok() && buf[..] == bytes(at, 100);
+            server.at += 200;
+            i32::from(!good)
+        });
+        assert_eq!(sys::wait(child), 0);
+        server.at = at + 100;
+        let mut buf = [0; 100];
+        server.stream.read_exact(&mut buf).unwrap();
+        server.check(&buf);
+        // Both write, one after the other.
+        server.command(b'r', 0);
+        let child = sys::fork(|| i32::from(sys::write(server.stream.as_raw_fd(), &[]).is_err()));
+        assert_eq!(sys::wait(child), 0);
+        let mut answer = [0; 1];
+        server.stream.read_exact(&mut answer).unwrap();
+        assert_eq!(answer, *b"y");
+    }
+}
+
+fn dup(server: &mut Server) {
+    server.ringed(1000);
+    let copy = server.stream.try_clone().unwrap();
+    let old = std::mem::replace(&mut server.stream, copy);
+    // A copy goes, the connection stays.
+    drop(old);
+    let mut buf = [0; 1000];
+    server.stream.read_exact(&mut buf).unwrap();
+    server.check(&buf);
+    server.get(50_000);
+}
+
+/// A descriptor that another thread reads is replaced by another connection.
+fn fly(server: &mut Server) {
+    let fd = server.stream.as_raw_fd();
+    let blocked = std::thread::spawn(move || sys::read(fd, &mut [0; 10]).map(|n| n as u64));
+    std::thread::yield_now();
+    let (one, other) = std::os::unix::net::UnixStream::pair().unwrap();
+    let keep = server.stream.try_clone().unwrap();
+    sys::dup2(one.as_raw_fd(), fd);
+    // The number is another file now.
+    (&other).write_all(b"hello").unwrap();
+    // The thread may have begun to read before or after the change.
+    let number = std::mem::replace(&mut server.stream, keep);
+    server.command(b's', 5);
+    assert_eq!(blocked.join().unwrap().unwrap(), 5);
+    drop(number);
+}
+
+fn reset(server: &mut Server) {
+    // The peer closes with unread bytes of ours.
+    server.command(b'c', 0);
+    let mut total = 0;
+    let error = loop {
+        match server.stream.write(&[0; 4000]) {
+            Ok(n) => total += n,
+            Err(e) => break e.kind(),
+        }
+        assert!(total < 1 << 30);
+    };
+    use std::io::ErrorKind::{BrokenPipe, ConnectionReset};
+    assert!(matches!(error, BrokenPipe | ConnectionReset), "{error}");
+}
+
+fn closed(server: &mut Server) {
+    // The connection is closed while bytes are in the ring: the peer is told by a reset, which ends
+    // its process without a panic, as it only reads.
+    server.ringed(100);
+}
+
+/// A program that closes all descriptors, as daemons do: the library's own among them.
+fn close_all(server: &mut Server) {
+    for fd in 3..2000 {
+        if fd != server.stream.as_raw_fd() {
+            sys::close(fd);
+        }
+    }
+    server.get(50_000);
+}
+
+fn mode(server: &mut Server) {
+    sys::set_nonblocking(server.stream.as_raw_fd(), true);
+    let early = server.stream.read(&mut [0; 10]).unwrap_err();
+    assert_eq!(early.kind(), std::io::ErrorKind::WouldBlock);
+    // A peer that does not read: the ring and TCP fill up, and that is no error of theirs.
+    server.stream.set_nonblocking(true).unwrap();
+    server.command(b'r', 30_000_000);
+    let mut sent = 0u64;
+    while sent < 30_000_000 {
+        let len = (30_000_000 - sent).min(100_000) as usize;
+        match server.stream.write(&bytes(sent, len)) {
+            Ok(n) => sent += n as u64,
+            Err(e) => {
+                assert_eq!(e.kind(), std::io::ErrorKind::WouldBlock);
+                std::thread::yield_now();
+            }
+        }
+    }
+    sys::set_nonblocking(server.stream.as_raw_fd(), false);
+    let mut answer = [0; 1];
+    server.stream.read_exact(&mut answer).unwrap();
+    assert_eq!(answer, *b"y");
+    server.get(10);
+}
+
+fn urgent(server: &mut Server) {
+    server.command(b'r', 100);
+    assert_eq!(sys::send(&server.stream, &bytes(0, 50), 0).unwrap(), 50);
+    assert_eq!(sys::send(&server.stream, b"!", libc::MSG_OOB).unwrap(), 1);
+    assert_eq!(sys::send(&server.stream, &bytes(50, 50), 0).unwrap(), 50);
+    let mut answer = [0; 1];
+    server.stream.read_exact(&mut answer).unwrap();
+    assert_eq!(answer, *b"y");
+    server.get(1000);
+}
+
+/// A wait ends with a timeout, and with a signal.
+fn interrupt(server: &mut Server) {
+    server.stream.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+    let late = server.stream.read(&mut [0; 10]).unwrap_err();
+    assert_eq!(late.kind(), std::io::ErrorKind::WouldBlock);
+    assert_eq!(sys::poll_in(&server.stream, 20), 0);
+    let epoll = sys::Epoll::new();
+    epoll.add(&server.stream, libc::EPOLLIN, 1);
+    assert_eq!(epoll.wait(20), []);
+    server.stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    server.get(100);
+}
+
+/// The agent ends.
+fn ended(server: &mut Server) {
+    say("ready");
+    let _ = std::io::stdin().read_to_end(&mut Vec::new());
+    server.get(100_000);
+    server.ringed(100);
+}

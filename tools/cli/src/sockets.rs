@@ -1,0 +1,165 @@
+//! `weft sockets`: unmodified socket programs over weft.
+
+use anyhow::{bail, Context, Result};
+use clap::Subcommand;
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+/// File name of the library that programs load.
+const NAME: &str = "libweft-sockets.so";
+/// File name that the build gives it.
+const BUILT: &str = "libweft_sockets.so";
+/// Name of the variable with another path.
+const VARIABLE: &str = "WEFT_SOCKETS_LIBRARY";
+
+/// Run unmodified socket programs: TCP connections inside a host share memory
+///
+/// Both ends have to be started so. Connections to other programs, to other hosts, and all of them
+/// without an agent (`weftd`), are the kernel's TCP.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  weftd &
+  weft sockets run redis-server --port 7000 &
+  weft sockets run redis-benchmark -p 7000 -t get,set
+  weft sockets status                                       connections that were joined
+  WEFT_SOCKETS=0 weft sockets run PROGRAM                   the same without weft")]
+pub struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Run a program with the library
+    ///
+    /// The program takes this process over. Its children have the library too.
+    Run(Run),
+    /// Print the library's path, for LD_PRELOAD
+    Library,
+    /// Show what the agent of this host did for socket programs
+    Status,
+}
+
+#[derive(Debug, clap::Args)]
+struct Run {
+    /// Calls on a connection, once bytes have gone both ways, after which its other end is looked
+    /// for [8]
+    #[arg(long, value_name = "N", env = "WEFT_SOCKETS_AFTER")]
+    after: Option<u32>,
+    /// Longest time for which a call looks for bytes before it sleeps; 0: it sleeps at once [20]
+    #[arg(long, value_name = "US", env = "WEFT_SOCKETS_SPIN_US")]
+    spin_us: Option<u32>,
+    /// Most connections of a process that share memory, 64 KiB each [1024]
+    #[arg(long, value_name = "N", env = "WEFT_SOCKETS_CONNECTIONS")]
+    connections: Option<u32>,
+    /// The program and its arguments
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+    program: Vec<OsString>,
+}
+
+/// Runs `weft sockets`.
+pub fn run(args: &Args) -> Result<ExitCode> {
+    match &args.action {
+        Action::Run(args) => start(args),
+        Action::Library => {
+            println!("{}", library()?.display());
+            Ok(ExitCode::SUCCESS)
+        }
+        Action::Status => status(),
+    }
+}
+
+/// Finds the library: the file in `WEFT_SOCKETS_LIBRARY`, else one beside this program, in
+/// `../lib/weft`, or just built beside this program.
+fn library() -> Result<PathBuf> {
+    if let Some(named) = std::env::var_os(VARIABLE).filter(|v| !v.is_empty()) {
+        let named = PathBuf::from(named);
+        if !named.is_file() {
+            bail!("{VARIABLE}: there is no file {}; unset it or correct it", named.display());
+        }
+        return Ok(named.canonicalize()?);
+    }
+    let program = std::env::current_exe().context("finding this program's path")?;
+    let beside = program.parent().unwrap_or(Path::new("/"));
+    let up = beside.parent().unwrap_or(beside);
+    let places = [beside.join(NAME), up.join("lib/weft").join(NAME), beside.join(BUILT)];
+    let Some(file) = places.iter().find(|file| file.is_file()) else {
+        let list: Vec<String> = places.iter().map(|p| p.display().to_string()).collect();
+        bail!(
+            "the library {NAME} is not there (looked for {}); in the sources `cargo build \
+             --release -p weft-preload` makes it; {VARIABLE}=FILE names it elsewhere",
+            list.join(", ")
+        );
+    };
+    Ok(file.clone())
+}
+
+/// Names of agents, the first that answers first.
+fn agents() -> Vec<String> {
+    match std::env::var("WEFT_AGENT").ok().filter(|name| !name.is_empty()) {
+        Some(name) => vec![name],
+        None => weft_agent::usual_names(),
+    }
+}
+
+fn start(args: &Run) -> Result<ExitCode> {
+    let library = library()?;
+    let mut preload = library.clone().into_os_string();
+    if preload.as_encoded_bytes().iter().any(|b| b" :".contains(b)) {
+        bail!("{}: the loader takes no path with a space or a colon", library.display());
+    }
+    if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|v| !v.is_empty()) {
+        preload.push(":");
+        preload.push(others);
+    }
+    let (program, rest) = args.program.split_first().context("no program")?;
+    let mut command = Command::new(program);
+    command.args(rest).env("LD_PRELOAD", preload);
+    for (name, value) in [
+        ("WEFT_SOCKETS_AFTER", args.after),
+        ("WEFT_SOCKETS_SPIN_US", args.spin_us),
+        ("WEFT_SOCKETS_CONNECTIONS", args.connections),
+    ] {
+        if let Some(value) = value {
+            command.env(name, value.to_string());
+        }
+    }
+    if !agents().iter().any(|name| weftd::status::status(name).is_ok()) {
+        eprintln!(
+            "weft sockets: no agent answers at {}: connections stay TCP until one is started \
+             (`weftd`)",
+            agents().join(", ")
+        );
+    }
+    Err(command.exec()).with_context(|| format!("running {}", Path::new(program).display()))
+}
+
+/// Counters of the agent, and the meaning of each.
+const COUNTERS: [(&str, &str); 5] = [
+    ("sockets_programs", "programs"),
+    ("sockets_asked", "ends that asked for their other end"),
+    ("sockets_paired", "connections joined"),
+    ("sockets_refused", "ends refused"),
+    ("sockets_asking", "ends that wait for their other end"),
+];
+
+fn status() -> Result<ExitCode> {
+    let names = agents();
+    let Some((name, text)) =
+        names.iter().find_map(|name| Some((name, weftd::status::status(name).ok()?)))
+    else {
+        bail!("no agent answers at {}; start one: `weftd`", names.join(", "));
+    };
+    println!("agent at {name}");
+    for (counter, meaning) in COUNTERS {
+        let value = text.lines().find_map(|line| line.strip_prefix(counter)?.strip_prefix(' '));
+        let Some(value) = value else {
+            bail!("the agent at {name} is of a version without socket programs");
+        };
+        println!("{value:>10}  {meaning}");
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -95,6 +95,12 @@ pub fn broker_message(data: &[u8]) {
     weft_link::shm::broker::check_message(data);
 }
 
+/// Tests the messages between socket programs and their agent: decoding never panics, and each
+/// message has one encoding.
+pub fn sockets_message(data: &[u8]) {
+    weft_streams::message::check_message(data);
+}
+
 /// Tests answers to the root of a chain of kernels: none panics, and its window stays bounded.
 pub fn chain_answers(data: &[u8]) {
     weft_kernel::chain::check_answers(data);

@@ -227,6 +227,11 @@ fn shm_hello__survives_hostile_bytes() {
 }
 
 #[test]
+fn sockets_message__survives_hostile_bytes() {
+    feed(&weft_streams::message::example_messages(), hostile::sockets_message);
+}
+
+#[test]
 fn broker_message__survives_hostile_bytes() {
     feed(&weft_link::shm::broker::example_messages(), hostile::broker_message);
 }

@@ -20,11 +20,8 @@ fn owned(fd: libc::c_int) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Listens under a name: a path, or `@` and an abstract name.
-///
-/// # Errors
-/// Another process has it.
-pub fn listen(name: &str) -> io::Result<OwnedFd> {
+/// Returns a socket, and the address of a name: a path, or `@` and an abstract name.
+fn named(name: &str) -> io::Result<(OwnedFd, libc::sockaddr_un, libc::socklen_t)> {
     // SAFETY: no memory is passed.
     let socket = owned(unsafe { libc::socket(libc::AF_UNIX, KIND, 0) })?;
     // SAFETY: all-zero is a valid value.
@@ -40,11 +37,31 @@ pub fn listen(name: &str) -> io::Result<OwnedFd> {
     for (to, from) in address.sun_path[at..].iter_mut().zip(text.bytes()) {
         *to = from as libc::c_char;
     }
-    let len = (size_of::<libc::sa_family_t>() + 1 + text.len()) as libc::socklen_t;
+    let len = size_of::<libc::sa_family_t>() + 1 + text.len();
+    Ok((socket, address, len as libc::socklen_t))
+}
+
+/// Listens under a name: a path, or `@` and an abstract name.
+///
+/// # Errors
+/// Another process has it.
+pub fn listen(name: &str) -> io::Result<OwnedFd> {
+    let (socket, address, len) = named(name)?;
     // SAFETY: `address` is valid for `len` bytes.
     check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), len) })?;
     // SAFETY: no memory is passed.
     check(unsafe { libc::listen(socket.as_raw_fd(), 1024) })?;
+    Ok(socket)
+}
+
+/// Connects to the listener of a name.
+///
+/// # Errors
+/// Nobody listens there.
+pub fn connect(name: &str) -> io::Result<OwnedFd> {
+    let (socket, address, len) = named(name)?;
+    // SAFETY: `address` is valid for `len` bytes.
+    check(unsafe { libc::connect(socket.as_raw_fd(), (&raw const address).cast(), len) })?;
     Ok(socket)
 }
 

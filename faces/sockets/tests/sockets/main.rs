@@ -6,6 +6,7 @@
 
 mod cases;
 mod harness;
+mod programs;
 mod roles;
 mod sys;
 mod torture;

@@ -334,6 +334,12 @@ pub fn suite() -> Outcome {
     let doctor = Command::new(&weft).args(["doctor", "--mpi"]).output();
     let seen = doctor.is_ok_and(|d| String::from_utf8_lossy(&d.stdout).contains(&provider));
     check("the provider is found", seen);
+    let library = prefix.join("lib/weft/libweft-sockets.so").display().to_string();
+    let found = said(&weft, &["sockets", "library"]).unwrap_or_default();
+    check("the library of socket programs is found", found.trim() == library);
+    let loaded =
+        said(&weft, &["sockets", "run", "grep", "-c", "libweft-sockets", "/proc/self/maps"]);
+    check("a socket program loads it", loaded.is_some_and(|lines| lines.trim() != "0"));
     let ranks = said(&weft, &["run", "-n", "2", "echo", "here"]).unwrap_or_default();
     check("two ranks", ranks == "here\nhere\n");
     let programs = c_programs();

@@ -8,7 +8,7 @@ use super::slot::{
     self, Slot, ASKED, CORKED, DENIED, IDLE, NAGLE, NEVER, NONBLOCKING, PLAIN, SHARED,
 };
 use super::table::{self, Connection};
-use super::{real, settings, tcp};
+use super::{holders, real, settings, tcp};
 use libc::c_int;
 use std::ffi::CStr;
 use std::mem::{size_of, zeroed};
@@ -69,6 +69,8 @@ pub fn own() -> Option<u32> {
 
 /// This process is a child: it has no line, and its parent's is not its own.
 pub fn is_child() {
+    // Another thread of the parent may have held it.
+    LOCK.free();
     let fd = LINE.swap(-1, Ordering::AcqRel);
     if fd >= 0 && file(fd) == Some(FILE.load(Ordering::Relaxed)) {
         // SAFETY: a descriptor of this library.
@@ -111,7 +113,7 @@ fn begin(connection: &Connection) {
     if over || !settings::is_on() {
         return ask.state.store(DENIED, Ordering::Relaxed);
     }
-    let alone = slot.holders.load(Ordering::Acquire) == 1;
+    let alone = slot.holders.is_own();
     if !alone || table::shared() >= settings::most() {
         return;
     }
@@ -414,7 +416,9 @@ fn is_sealed(fd: RawFd) -> bool {
 /// The connection shares memory from now on.
 fn attach(one: &Connection, memory: RawFd, first: bool) {
     let slot = one.slot;
-    let fits = slot.holders.load(Ordering::Acquire) == 1
+    // A child has the memory, too, or the connection has none.
+    let Some(_steady) = holders::no_fork() else { return };
+    let fits = slot.holders.is_own()
         && table::shared() < settings::most()
         && !slot.has(NEVER)
         && slot.state.load(Ordering::Acquire) == PLAIN;

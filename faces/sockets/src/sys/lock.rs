@@ -70,6 +70,11 @@ impl Lock {
         }
     }
 
+    /// Frees a lock that was taken for good, in a child too, where its thread is another one.
+    pub fn free(&self) {
+        self.0.store(0, Ordering::Release);
+    }
+
     /// Takes the lock if nobody has it.
     pub fn try_take(&self) -> Option<Held<'_>> {
         let taken = self.0.compare_exchange(0, thread(), Ordering::Acquire, Ordering::Relaxed);
@@ -108,6 +113,9 @@ impl Lock {
 
 /// True if no thread of this number exists.
 fn is_dead(thread: u32) -> bool {
+    if super::holders::is_foreign() {
+        return false;
+    }
     let was = super::real::errno();
     // SAFETY: signal 0 is only checked.
     let sent =

@@ -1,5 +1,6 @@
 //! All of the library: every part of it calls the C library or uses memory that others change.
 
+mod holders;
 mod hooks;
 mod line;
 mod lock;
@@ -19,6 +20,7 @@ extern "C" fn begin() {
     real::look_up_all();
     settings::read();
     if settings::is_on() && slot::map() {
+        slot::region().iter().for_each(|region| holders::begin(region));
         hooks::process::begin();
     }
 }

@@ -34,6 +34,20 @@ fn look_up(name: &'static std::ffi::CStr) -> *mut c_void {
     unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) }
 }
 
+/// Ends a function of this library that cannot fail: a C library without the original.
+extern "C" fn is_missing() -> c_int {
+    fail(libc::ENOSYS)
+}
+
+/// Returns the address of the C library's own function of this name.
+pub fn address_of(name: &'static std::ffi::CStr) -> *mut c_void {
+    let at = look_up(name);
+    match at.is_null() {
+        true => is_missing as *mut c_void,
+        false => at,
+    }
+}
+
 macro_rules! originals {
     ($(fn $name:ident($($arg:ident: $type:ty),*) -> $ret:ty;)*) => {
         /// One place for each function.
@@ -162,6 +176,15 @@ originals! {
     fn posix_spawnp(
         child: *mut pid_t, file: *const c_char, actions: *const c_void,
         attributes: *const c_void, argv: *const *const c_char, envp: *const *const c_char
+    ) -> c_int;
+    fn vdprintf(fd: c_int, format: *const c_char, list: *mut c_void) -> c_int;
+    fn __vdprintf_chk(
+        fd: c_int, flag: c_int, format: *const c_char, list: *mut c_void
+    ) -> c_int;
+    fn system(command: *const c_char) -> c_int;
+    fn popen(command: *const c_char, mode: *const c_char) -> *mut FILE;
+    fn posix_spawn_file_actions_adddup2(
+        actions: *mut c_void, from: c_int, to: c_int
     ) -> c_int;
     fn execve(path: *const c_char, argv: *const *const c_char, envp: *const *const c_char) -> c_int;
     fn fexecve(fd: c_int, argv: *const *const c_char, envp: *const *const c_char) -> c_int;

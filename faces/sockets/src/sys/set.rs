@@ -1,6 +1,6 @@
 //! Epoll sets: which connections are registered where, and waits for them.
 
-use super::slot::{Registration, Set, HOT, WATCHED};
+use super::slot::{Registration, Set, Slot, HOT, WATCHED};
 use super::table::{self, Connection};
 use super::wait::Rest;
 use super::{real, settings, wait, wake};
@@ -115,6 +115,12 @@ fn each_hot(set: &Set, mut each: impl FnMut(usize)) {
     hot.into_iter().filter_map(|one: u32| one.checked_sub(1)).for_each(|at| each(at as usize));
 }
 
+/// A number that changes with all that arrives in the ring of a connection, never 0.
+fn arrived(at: usize, slot: &Slot) -> u64 {
+    let arrived = |memory: table::Memory| slot.receiver.arrived(memory.incoming());
+    table::with_memory(at, slot, arrived).unwrap_or(0) + 1
+}
+
 /// A wait for a set.
 pub struct Wait<'a> {
     /// The set.
@@ -137,7 +143,7 @@ impl Wait<'_> {
             if !wait::is_readable(at, slot) {
                 return;
             }
-            let Some(memory) = table::memory(at) else { return };
+            let arrived = arrived(at, slot);
             for one in &slot.registrations {
                 let wanted = one.events.load(Ordering::Relaxed);
                 let bits = wanted & (libc::EPOLLIN | libc::EPOLLRDNORM) as u32;
@@ -145,7 +151,6 @@ impl Wait<'_> {
                     continue;
                 }
                 // Edge-triggered: told once for all that has arrived.
-                let arrived = slot.receiver.arrived(memory.incoming()) + 1;
                 let edge = wanted & libc::EPOLLET as u32 != 0;
                 if edge && one.told.swap(arrived, Ordering::AcqRel) == arrived {
                     continue;
@@ -170,12 +175,12 @@ impl Wait<'_> {
     }
 
     /// True if a connection has bytes that this set would tell.
-    fn is_news(&self, at: usize, slot: &super::slot::Slot) -> bool {
+    fn is_news(&self, at: usize, slot: &Slot) -> bool {
         if !wait::is_readable(at, slot) {
             return false;
         }
         let number = self.set.number(self.index);
-        let arrived = table::memory(at).map_or(0, |m| slot.receiver.arrived(m.incoming()) + 1);
+        let arrived = arrived(at, slot);
         slot.registrations.iter().any(|one| {
             let wanted = one.events.load(Ordering::Relaxed);
             let edge = wanted & libc::EPOLLET as u32 != 0;

@@ -1,5 +1,6 @@
 //! The state of a connection, in memory that children share and the peer does not.
 
+use super::holders::{self, Holders, PROCESSES};
 use super::lock::Lock;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use weft_streams::receiver::Receiver;
@@ -59,8 +60,8 @@ pub struct Slot {
     pub flags: AtomicU32,
     /// Changes when the slot is given to another connection.
     pub generation: AtomicU32,
-    /// Processes that have a descriptor of it. 0: it is free once no call uses it.
-    pub holders: AtomicU32,
+    /// Processes that have a descriptor of it. None: it is free once no call uses it.
+    pub holders: Holders,
     /// Calls under way that use the shared memory.
     pub users: AtomicU32,
     /// Held to receive from the ring, and to change whether the direction is awake.
@@ -114,7 +115,7 @@ pub struct Set {
     /// Changes when the place is given to another set.
     pub generation: AtomicU32,
     /// Processes that have a descriptor of it.
-    pub holders: AtomicU32,
+    pub holders: Holders,
     /// Threads that sleep in a wait for it.
     pub waiting: AtomicU32,
     /// 1 if it is waited for in a way that does not see rings.
@@ -136,6 +137,8 @@ pub struct Region {
     pub next: AtomicU32,
     /// The search for a free set begins here.
     pub next_set: AtomicU32,
+    /// The processes, by their bits; 0: none.
+    pub processes: [AtomicU32; PROCESSES],
     /// The connections.
     pub slots: [Slot; SLOTS],
     /// The sets.
@@ -225,6 +228,13 @@ impl Slot {
 /// Takes a free slot for a new connection.
 pub fn take() -> Option<usize> {
     let region = region()?;
+    take_from(region).or_else(|| {
+        holders::reap_all(region);
+        take_from(region)
+    })
+}
+
+fn take_from(region: &Region) -> Option<usize> {
     let used = region.used.load(Ordering::Relaxed) as usize;
     // A slot that was used has pages already; a few are looked at before a new one is.
     let from = region.next.load(Ordering::Relaxed) as usize;
@@ -232,10 +242,7 @@ pub fn take() -> Option<usize> {
     let near = (0..seen).map(|i| (from + i) % used.max(1));
     let found = near.chain(used..(used + 64).min(SLOTS)).chain(0..used).find(|&at| {
         let slot = &region.slots[at];
-        let holders = &slot.holders;
-        holders.load(Ordering::Relaxed) == 0
-            && slot.is_idle()
-            && holders.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        slot.holders.is_empty() && slot.is_idle() && slot.holders.claim()
     })?;
     region.slots[found].clean();
     region.used.fetch_max(found as u32 + 1, Ordering::AcqRel);
@@ -246,11 +253,16 @@ pub fn take() -> Option<usize> {
 /// Takes a place for a new epoll set.
 pub fn take_set() -> Option<usize> {
     let region = region()?;
+    take_set_from(region).or_else(|| {
+        holders::reap_all(region);
+        take_set_from(region)
+    })
+}
+
+fn take_set_from(region: &Region) -> Option<usize> {
     let from = region.next_set.load(Ordering::Relaxed) as usize;
-    let found = (0..SETS).map(|i| (from + i) % SETS).find(|&at| {
-        let holders = &region.sets[at].holders;
-        holders.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed).is_ok()
-    })?;
+    let all = (0..SETS).map(|i| (from + i) % SETS);
+    let found = all.into_iter().find(|&at| region.sets[at].holders.claim())?;
     let set = &region.sets[found];
     set.generation.fetch_add(1, Ordering::AcqRel);
     set.waiting.store(0, Ordering::Relaxed);

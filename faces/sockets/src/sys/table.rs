@@ -1,5 +1,6 @@
 //! The connection, or the epoll set, of each descriptor of this process.
 
+use super::holders::{self, Holders};
 use super::slot::{self, Region, Set, Slot, SETS, SLOTS};
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use weft_streams::words::{Words, HEAD, RING, SEGMENT, STRIDE};
@@ -94,7 +95,7 @@ pub fn set(fd: i32) -> Option<(&'static Set, usize)> {
 pub fn set_of(number: u64) -> Option<(&'static Set, usize)> {
     let at = (number as u32).checked_sub(1)? as usize;
     let set = slot::region()?.sets.get(at)?;
-    (set.number(at) == number && set.holders.load(Ordering::Acquire) > 0).then_some((set, at))
+    (set.number(at) == number && !set.holders.is_empty()).then_some((set, at))
 }
 
 /// Returns a slot by its index.
@@ -123,12 +124,24 @@ pub struct Memory {
     second: bool,
 }
 
-/// Returns the shared memory of the slot at this index.
+/// Returns the shared memory of the slot at this index. The slot counts the caller in `users`.
 #[inline]
-pub fn memory(at: usize) -> Option<Memory> {
-    let base = MEMORY[at].load(Ordering::Acquire);
+fn memory(at: usize) -> Option<Memory> {
+    let base = MEMORY[at].load(Ordering::SeqCst);
     let second = SECOND[at].load(Ordering::Relaxed) != 0;
     (!base.is_null()).then_some(Memory { base, second })
+}
+
+/// Calls `with` with the shared memory of a connection, if it has some.
+#[inline]
+pub fn with_memory<R>(at: usize, slot: &Slot, with: impl FnOnce(Memory) -> R) -> Option<R> {
+    if !slot.is_shared() {
+        return None;
+    }
+    slot.users.fetch_add(1, Ordering::SeqCst);
+    let result = memory(at).map(with);
+    slot.users.fetch_sub(1, Ordering::SeqCst);
+    result
 }
 
 /// Sets the shared memory of a slot.
@@ -208,6 +221,8 @@ impl Memory {
 pub fn begin(fd: i32) -> Option<Connection> {
     forget(fd);
     let entry = room(fd)?;
+    // A child has either all of it or nothing.
+    let _steady = holders::no_fork()?;
     let at = slot::take()?;
     unmap(at, slot_at(at)?);
     OF_SLOT[at].store(1, Ordering::Relaxed);
@@ -218,6 +233,7 @@ pub fn begin(fd: i32) -> Option<Connection> {
 /// A descriptor is a new epoll set. False if there is no place for one more.
 pub fn begin_set(fd: i32) -> bool {
     forget(fd);
+    let Some(_steady) = holders::no_fork() else { return false };
     let (Some(entry), Some(at)) = (room(fd), slot::take_set()) else { return false };
     OF_SET[at].store(1, Ordering::Relaxed);
     entry.store(at as u32 | IS_SET, Ordering::SeqCst);
@@ -255,7 +271,7 @@ pub fn remove(fd: i32) -> Ended {
         let at = (value & !IS_SET) as usize;
         if OF_SET[at].fetch_sub(1, Ordering::AcqRel) == 1 {
             if let Some(region) = slot::region() {
-                region.sets[at].holders.fetch_sub(1, Ordering::AcqRel);
+                region.sets[at].holders.leave();
             }
         }
         return Ended::Nothing;
@@ -284,17 +300,20 @@ pub fn forget(fd: i32) {
 pub fn release(at: usize) {
     let Some(slot) = slot_at(at) else { return };
     unmap(at, slot);
-    slot.holders.fetch_sub(1, Ordering::AcqRel);
+    slot.holders.leave();
 }
 
 /// Unmaps the shared memory of a connection that this process has left. If a call uses it, it stays
 /// until the slot is another connection's.
 fn unmap(at: usize, slot: &Slot) {
-    if slot.users.load(Ordering::SeqCst) > 0 {
+    let base = MEMORY[at].swap(std::ptr::null_mut(), Ordering::SeqCst);
+    if base.is_null() {
         return;
     }
-    let base = MEMORY[at].swap(std::ptr::null_mut(), Ordering::AcqRel);
-    if !base.is_null() {
+    if slot.users.load(Ordering::SeqCst) > 0 {
+        // A call counts itself before it looks for the memory.
+        MEMORY[at].store(base, Ordering::Release);
+    } else {
         // SAFETY: the mapping was made of this size, and no call uses it.
         unsafe { libc::munmap(base.cast(), SEGMENT) };
         SHARED.fetch_sub(1, Ordering::AcqRel);
@@ -318,17 +337,26 @@ pub fn each_slot(region: &Region, mut each: impl FnMut(usize, &'static Slot)) {
     }
 }
 
+/// Calls `each` with the holders of all that this process has.
+fn each_held(region: &'static Region, each: impl Fn(&Holders)) {
+    each_slot(region, |_, slot| each(&slot.holders));
+    let sets = region.sets.iter().zip(&OF_SET);
+    let own = sets.filter(|(_, count)| count.load(Ordering::Acquire) > 0);
+    own.for_each(|(set, _)| each(&set.holders));
+}
+
 /// A child is about to be made, which has all that this process has.
 pub fn is_forking() {
     let Some(region) = slot::region() else { return };
-    each_slot(region, |_, slot| {
-        slot.holders.fetch_add(1, Ordering::AcqRel);
-    });
-    for (set, count) in region.sets.iter().zip(&OF_SET) {
-        if count.load(Ordering::Acquire) > 0 {
-            set.holders.fetch_add(1, Ordering::AcqRel);
-        }
-    }
+    holders::child_comes(region);
+    each_held(region, Holders::inherit);
+}
+
+/// This process is about to become another program, which knows of nothing here; or it has not
+/// become it.
+pub fn is_leaving(leaves: bool) {
+    let Some(region) = slot::region() else { return };
+    each_held(region, if leaves { Holders::leave } else { Holders::enter });
 }
 
 /// Returns the first descriptor from this one on that is in the table, below `end`.

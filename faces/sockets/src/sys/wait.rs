@@ -70,11 +70,12 @@ impl Waiting {
         let lucky = |(_, slot): &(usize, &'static Slot)| slot.is_shared() && wake::is_lucky(slot);
         let mut woken = None;
         for (at, slot) in self.each().filter(lucky) {
-            let (Some(memory), Some(_held)) = (table::memory(at), slot.receiving.take()) else {
-                continue;
-            };
-            // The descriptor does not matter here.
-            if wake::wake(&Connection { slot, at, fd: -1 }, memory) {
+            let is_awake = table::with_memory(at, slot, |memory| {
+                let held = slot.receiving.take();
+                // The descriptor does not matter here.
+                held.is_some() && wake::wake(&Connection { slot, at, fd: -1 }, memory)
+            });
+            if is_awake == Some(true) {
                 woken.get_or_insert(slot);
             }
         }
@@ -104,15 +105,14 @@ impl Waiting {
 
 /// True if a connection has bytes in its ring that are next.
 pub fn is_readable(at: usize, slot: &Slot) -> bool {
-    slot.is_shared()
-        && table::memory(at).is_some_and(|memory| slot.receiver.is_readable(memory.incoming()))
+    let readable = |memory: table::Memory| slot.receiver.is_readable(memory.incoming());
+    table::with_memory(at, slot, readable).unwrap_or(false)
 }
 
 /// True if the descriptor is a connection that has bytes in its ring that are next.
 pub fn has_bytes(fd: i32) -> bool {
     let Some(connection) = table::connection(fd) else { return false };
-    connection.slot.is_shared()
-        && stream::enter(connection).is_some_and(|_| is_readable(connection.at, connection.slot))
+    connection.is_here() && is_readable(connection.at, connection.slot)
 }
 
 /// The state of a connection before a thread sleeps.
@@ -128,22 +128,22 @@ pub enum Rest {
 
 /// Has all further bytes of a connection come by TCP.
 pub fn lie_down(at: usize, slot: &Slot) -> Rest {
-    let Some(memory) = slot.is_shared().then(|| table::memory(at)).flatten() else {
-        return Rest::Empty;
-    };
-    let words = memory.incoming();
-    let Some(_held) = slot.receiving.take() else {
-        // A handler of a signal that interrupted a read: the wait ends, which it may at any time.
-        return Rest::Readable;
-    };
-    if slot.receiver.sleep(words) == Ok(true) {
-        return Rest::Empty;
-    }
-    slot.receiver.doze(words);
-    match slot.receiver.is_readable(words) {
-        true => Rest::Readable,
-        false => Rest::Later,
-    }
+    let rest = table::with_memory(at, slot, |memory| {
+        let words = memory.incoming();
+        let Some(_held) = slot.receiving.take() else {
+            // A handler of a signal that interrupted a read: the wait ends, which it may always.
+            return Rest::Readable;
+        };
+        if slot.receiver.sleep(words) == Ok(true) {
+            return Rest::Empty;
+        }
+        slot.receiver.doze(words);
+        match slot.receiver.is_readable(words) {
+            true => Rest::Readable,
+            false => Rest::Later,
+        }
+    });
+    rest.unwrap_or(Rest::Empty)
 }
 
 /// No byte of a connection comes by a ring any more, as waits for it cannot be followed.

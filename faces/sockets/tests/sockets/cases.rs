@@ -45,6 +45,17 @@ attempts! {
     send__urgent_bytes_go_by_tcp_and_in_order: "urgent";
 }
 
+#[test]
+fn fork__children_that_ended_or_became_other_programs_hold_nothing() {
+    let agent = Served::start();
+    let mut server = agent.with("serve", "");
+    let mut client = agent.with("orphans", &server.says());
+    assert_eq!(client.says(), "done");
+    client.ends_well();
+    // The connection was closed with bytes unread, by its only holder.
+    server.ends_well();
+}
+
 /// Runs a client that asks an echo; returns the bytes that did not come by TCP.
 fn ask(agent: &Served, server: bool, client: bool, settings: &[(&str, &str)]) -> u64 {
     let with = |on: bool| on.then_some(agent.name.as_str());

@@ -17,6 +17,7 @@ pub fn run(name: &str) {
         "echo" => echo(accept()),
         "ask" => ask(dial(&argument())),
         "serve" => serve(accept()),
+        "orphans" => orphans(dial(&argument())),
         "torture-accept" => torture::run(accept()),
         "torture-dial" => {
             let words = argument();
@@ -163,6 +164,23 @@ impl Server {
             std::thread::yield_now();
         }
     }
+}
+
+/// Has children that end, or become other programs, before the connection is upgraded.
+fn orphans(stream: TcpStream) {
+    for _ in 0..100 {
+        assert_eq!(sys::wait(sys::fork(|| 0)), 0);
+    }
+    let mut other = sys::spawn("sleep", "1000");
+    let mut server = Server::upgraded(stream);
+    // More while it is.
+    for _ in 0..100 {
+        assert_eq!(sys::wait(sys::fork(|| 0)), 0);
+    }
+    let _ = other.kill();
+    let _ = other.wait();
+    server.ringed(100);
+    say("done");
 }
 
 /// Tries a behaviour.

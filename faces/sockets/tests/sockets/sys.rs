@@ -192,6 +192,15 @@ pub fn fork(child: impl FnOnce() -> i32) -> i32 {
     }
 }
 
+/// Starts a program by fork(2) and an exec.
+pub fn spawn(program: &str, argument: &str) -> std::process::Child {
+    use std::os::unix::process::CommandExt;
+    let mut command = std::process::Command::new(program);
+    // SAFETY: nothing is done. With this the standard library does not use posix_spawn.
+    unsafe { command.arg(argument).pre_exec(|| Ok(())) };
+    command.spawn().unwrap()
+}
+
 /// waitpid(2); the exit status.
 pub fn wait(child: i32) -> i32 {
     let mut status = 0;

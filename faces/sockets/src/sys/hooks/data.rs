@@ -14,18 +14,13 @@ const KERNEL: c_int = libc::MSG_OOB | libc::MSG_ERRQUEUE;
 
 /// Receives. `call` is the call of the kernel.
 #[inline]
-fn receive(
-    one: Connection,
-    parts: &[iovec],
-    flags: c_int,
-    call: impl FnOnce() -> ssize_t,
-) -> ssize_t {
+fn receive(one: Connection, parts: &[iovec], flags: c_int, call: impl Fn() -> ssize_t) -> ssize_t {
     if flags & KERNEL != 0 {
         // The peer counts an urgent byte, this end does not.
         one.slot.set(NEVER);
         return call();
     }
-    let tcp = &one.slot.receiver.tcp;
+    let (tcp, fd) = (&one.slot.receiver.tcp, one.fd);
     if !one.slot.is_shared() {
         tcp.begin();
         if !one.slot.is_shared() && one.is_here() {
@@ -40,9 +35,25 @@ fn receive(
         tcp.end(0);
     }
     match (stream::enter(one), Parts::new(parts)) {
-        (Some(user), Some(parts)) if parts.len() > 0 => user.recv(parts, flags),
-        _ => call(),
+        (Some(user), Some(parts)) if parts.len() > 0 => {
+            let n = user.recv(parts, flags);
+            if n >= 0 || !is_other_file(fd) {
+                return n;
+            }
+        }
+        _ => {}
     }
+    call()
+}
+
+/// True if a descriptor turns out to be another file, as it was closed and opened past this
+/// library.
+fn is_other_file(fd: c_int) -> bool {
+    let other = real::errno() == libc::ENOTSOCK;
+    if other {
+        table::forget(fd);
+    }
+    other
 }
 
 /// Sends. `call` is the call of the kernel.
@@ -51,12 +62,12 @@ fn send_parts(
     one: Connection,
     parts: &[iovec],
     flags: c_int,
-    call: impl FnOnce() -> ssize_t,
+    call: impl Fn() -> ssize_t,
 ) -> ssize_t {
     if flags & libc::MSG_OOB != 0 {
         one.slot.set(NEVER);
     }
-    let tcp = &one.slot.sender.tcp;
+    let (tcp, fd) = (&one.slot.sender.tcp, one.fd);
     if !one.slot.is_shared() {
         tcp.begin();
         if !one.slot.is_shared() && one.is_here() {
@@ -70,9 +81,15 @@ fn send_parts(
         tcp.end(0);
     }
     match (stream::enter(one), Parts::new(parts)) {
-        (Some(user), Some(parts)) if parts.len() > 0 => user.send(parts, flags),
-        _ => call(),
+        (Some(user), Some(parts)) if parts.len() > 0 => {
+            let n = user.send(parts, flags);
+            if n >= 0 || !is_other_file(fd) {
+                return n;
+            }
+        }
+        _ => {}
     }
+    call()
 }
 
 /// Sends by a call that the kernel alone serves.

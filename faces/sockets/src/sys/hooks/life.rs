@@ -5,7 +5,6 @@ use crate::sys::slot::{CORKED, NAGLE, NONBLOCKING};
 use crate::sys::table::{self, Connection, Ended};
 use crate::sys::{line, real, set, stream, tcp};
 use libc::{c_char, c_int, c_long, c_uint, c_ulong, c_void, sockaddr, socklen_t, FILE};
-use std::sync::atomic::Ordering;
 
 /// connect(2).
 ///
@@ -80,7 +79,7 @@ pub unsafe extern "C-unwind" fn accept4(
 fn ends(one: &Connection) {
     let slot = one.slot;
     line::closes(one.at, slot, one.fd);
-    let alone = slot.holders.load(Ordering::Acquire) == 1;
+    let alone = slot.holders.is_own();
     if alone {
         set::closed(one);
     }
@@ -403,9 +402,12 @@ pub unsafe extern "C-unwind" fn getsockopt(
 /// As the C library's.
 #[no_mangle]
 pub unsafe extern "C-unwind" fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
-    if let Some(one) = table::connection(fd) {
-        stay_tcp(&one);
-    }
     // SAFETY: the caller's arguments.
-    unsafe { real::fdopen(fd, mode) }
+    let file = unsafe { real::fdopen(fd, mode) };
+    if let Some(one) = table::connection(fd).filter(|_| !file.is_null()) {
+        stay_tcp(&one);
+        // It is closed past this library, too.
+        table::forget(fd);
+    }
+    file
 }

@@ -3,4 +3,5 @@
 mod data;
 mod life;
 pub mod process;
+mod variadic;
 mod waits;

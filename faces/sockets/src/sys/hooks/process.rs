@@ -1,10 +1,9 @@
 //! Functions that make processes.
 
 use super::data::stay_tcp;
-use crate::sys::slot;
 use crate::sys::table::{self, Connection};
-use crate::sys::{line, lock, real, settings};
-use libc::{c_char, c_int, c_long, c_void, pid_t};
+use crate::sys::{holders, line, real, settings};
+use libc::{c_char, c_int, c_long, c_void, pid_t, FILE};
 
 extern "C" {
     fn __register_atfork(
@@ -19,10 +18,18 @@ extern "C" fn before_fork() {
     table::is_forking();
 }
 
+extern "C" fn in_parent() {
+    holders::child_came();
+}
+
 extern "C" fn in_child() {
     let was = real::errno();
-    lock::thread_is_new();
+    holders::is_child();
     line::is_child();
+    if holders::is_foreign() {
+        // Locks cannot be shared with processes of other numbers.
+        each(true, stay_tcp_with_strangers);
+    }
     real::set_errno(was);
 }
 
@@ -30,7 +37,7 @@ extern "C" fn in_child() {
 /// it.
 pub fn begin() {
     // SAFETY: functions that stay.
-    unsafe { __register_atfork(before_fork, None, in_child, std::ptr::null_mut()) };
+    unsafe { __register_atfork(before_fork, Some(in_parent), in_child, std::ptr::null_mut()) };
     let own = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         own(info);
@@ -47,10 +54,29 @@ pub unsafe extern "C-unwind" fn _Fork() -> pid_t {
     before_fork();
     // SAFETY: no memory is passed.
     let child = unsafe { real::_Fork() };
-    if child == 0 {
-        in_child();
+    match child {
+        0 => in_child(),
+        _ => in_parent(),
+    }
+    made(child)
+}
+
+/// A child that could not be made holds nothing.
+fn made(child: pid_t) -> pid_t {
+    if child < 0 {
+        holders::child_failed();
     }
     child
+}
+
+/// fork(2).
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn fork() -> pid_t {
+    // SAFETY: no memory is passed. The handlers of this library follow it.
+    made(unsafe { real::fork() })
 }
 
 /// vfork(2): a child that shared the memory of its parent would change what is known of the
@@ -61,13 +87,11 @@ pub unsafe extern "C-unwind" fn _Fork() -> pid_t {
 #[no_mangle]
 pub unsafe extern "C-unwind" fn vfork() -> pid_t {
     // SAFETY: no memory is passed.
-    unsafe { real::fork() }
+    unsafe { fork() }
 }
 
-/// The program of this process is about to be another one. Connections that survive are by TCP from
-/// now on.
-fn survive(all: bool) {
-    let Some(region) = slot::region() else { return };
+/// Calls `act` with the connections of this process: all, or those that another program would have.
+fn each(all: bool, act: impl Fn(&Connection)) {
     let was = real::errno();
     let mut from = 0;
     while let Some(fd) = table::next(from, c_int::MAX) {
@@ -75,17 +99,32 @@ fn survive(all: bool) {
         // SAFETY: no memory is passed.
         let flags = unsafe { real::fcntl(fd, libc::F_GETFD, 0) };
         if all || flags >= 0 && flags & libc::FD_CLOEXEC == 0 {
-            table::connection(fd).iter().for_each(stay_tcp_or_leave);
+            table::connection(fd).iter().for_each(&act);
         }
     }
-    let _ = region;
     real::set_errno(was);
 }
 
-fn stay_tcp_or_leave(one: &Connection) {
+/// Another program is about to begin, which has some connections of this one and counts nothing:
+/// they are by TCP from now on.
+pub fn survive() {
+    each(false, stay_tcp_with_strangers);
+}
+
+fn stay_tcp_with_strangers(one: &Connection) {
+    one.slot.holders.has_strangers();
     if one.slot.is_shared() {
         stay_tcp(one);
     }
+}
+
+/// This process is to become another program by a call, which returns if it fails.
+fn becomes(call: impl FnOnce() -> c_int) -> c_int {
+    survive();
+    table::is_leaving(true);
+    let failed = call();
+    table::is_leaving(false);
+    failed
 }
 
 /// execve(2).
@@ -98,9 +137,8 @@ pub unsafe extern "C-unwind" fn execve(
     argv: *const *const c_char,
     envp: *const *const c_char,
 ) -> c_int {
-    survive(false);
     // SAFETY: the caller's arguments.
-    unsafe { real::execve(path, argv, envp) }
+    becomes(|| unsafe { real::execve(path, argv, envp) })
 }
 
 /// execv(3).
@@ -109,9 +147,8 @@ pub unsafe extern "C-unwind" fn execve(
 /// As the C library's.
 #[no_mangle]
 pub unsafe extern "C-unwind" fn execv(path: *const c_char, argv: *const *const c_char) -> c_int {
-    survive(false);
     // SAFETY: the caller's arguments.
-    unsafe { real::execv(path, argv) }
+    becomes(|| unsafe { real::execv(path, argv) })
 }
 
 /// execvp(3).
@@ -120,9 +157,8 @@ pub unsafe extern "C-unwind" fn execv(path: *const c_char, argv: *const *const c
 /// As the C library's.
 #[no_mangle]
 pub unsafe extern "C-unwind" fn execvp(file: *const c_char, argv: *const *const c_char) -> c_int {
-    survive(false);
     // SAFETY: the caller's arguments.
-    unsafe { real::execvp(file, argv) }
+    becomes(|| unsafe { real::execvp(file, argv) })
 }
 
 /// execvpe(3).
@@ -135,9 +171,8 @@ pub unsafe extern "C-unwind" fn execvpe(
     argv: *const *const c_char,
     envp: *const *const c_char,
 ) -> c_int {
-    survive(false);
     // SAFETY: the caller's arguments.
-    unsafe { real::execvpe(file, argv, envp) }
+    becomes(|| unsafe { real::execvpe(file, argv, envp) })
 }
 
 /// fexecve(3).
@@ -150,14 +185,50 @@ pub unsafe extern "C-unwind" fn fexecve(
     argv: *const *const c_char,
     envp: *const *const c_char,
 ) -> c_int {
-    survive(false);
     // SAFETY: the caller's arguments.
-    unsafe { real::fexecve(fd, argv, envp) }
+    becomes(|| unsafe { real::fexecve(fd, argv, envp) })
+}
+
+/// system(3), whose command has the descriptors of this process.
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn system(command: *const c_char) -> c_int {
+    survive();
+    // SAFETY: the caller's argument.
+    unsafe { real::system(command) }
+}
+
+/// popen(3), whose command has the descriptors of this process.
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn popen(command: *const c_char, mode: *const c_char) -> *mut FILE {
+    survive();
+    // SAFETY: the caller's arguments.
+    unsafe { real::popen(command, mode) }
 }
 
 type Spawn = *const c_void;
 
-/// posix_spawn(3). Its file actions may give any descriptor to the new program.
+/// posix_spawn_file_actions_adddup2(3): another program is to have a descriptor.
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn posix_spawn_file_actions_adddup2(
+    actions: *mut c_void,
+    from: c_int,
+    to: c_int,
+) -> c_int {
+    table::connection(from).iter().for_each(stay_tcp_with_strangers);
+    // SAFETY: the caller's arguments.
+    unsafe { real::posix_spawn_file_actions_adddup2(actions, from, to) }
+}
+
+/// posix_spawn(3).
 ///
 /// # Safety
 /// As the C library's.
@@ -170,7 +241,7 @@ pub unsafe extern "C-unwind" fn posix_spawn(
     argv: *const *const c_char,
     envp: *const *const c_char,
 ) -> c_int {
-    survive(!actions.is_null());
+    survive();
     // SAFETY: the caller's arguments.
     unsafe { real::posix_spawn(child, path, actions, attributes, argv, envp) }
 }
@@ -188,7 +259,7 @@ pub unsafe extern "C-unwind" fn posix_spawnp(
     argv: *const *const c_char,
     envp: *const *const c_char,
 ) -> c_int {
-    survive(!actions.is_null());
+    survive();
     // SAFETY: the caller's arguments.
     unsafe { real::posix_spawnp(child, file, actions, attributes, argv, envp) }
 }

@@ -1,0 +1,232 @@
+//! The processes that hold a connection or a set: a bit for each, in memory that all of them share.
+//!
+//! A process that ends takes nothing back. Its bits are cleared by those that need to know: before
+//! a connection is joined or reset, and where no slot is left.
+
+use super::lock::{self, Held, Lock};
+use super::real;
+use super::slot::{self, Region};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// Words of bits.
+const WORDS: usize = 4;
+/// Processes that have a bit of their own.
+pub const PROCESSES: usize = 64 * WORDS - 1;
+/// The bit of all others, for good: it is never cleared.
+const OTHERS: u32 = PROCESSES as u32;
+/// The number of a process that is being made.
+const UNBORN: u32 = u32::MAX;
+
+/// This process's bit.
+static OWN: AtomicU32 = AtomicU32::new(OTHERS);
+/// The bit of the child that is being made.
+static CHILD: AtomicU32 = AtomicU32::new(OTHERS);
+/// Held while a child is being made, and while the connections of this process change.
+static FORK: Lock = Lock::new();
+/// 1 if the numbers of processes are those of another namespace than the parent's.
+static IS_FOREIGN: AtomicU32 = AtomicU32::new(0);
+
+thread_local! {
+    /// The bit of the child that this thread made last.
+    static LAST: Cell<u32> = const { Cell::new(OTHERS) };
+}
+
+/// Bits of processes.
+type Bits = [u64; WORDS];
+
+/// The holders of one thing.
+#[derive(Debug, Default)]
+pub struct Holders {
+    bits: [AtomicU64; WORDS],
+    /// 1 while a process takes it.
+    claim: AtomicU32,
+}
+
+impl Holders {
+    fn word(&self, bit: u32) -> (&AtomicU64, u64) {
+        (&self.bits[bit as usize / 64 % WORDS], 1 << (bit % 64))
+    }
+
+    fn set(&self, bit: u32) {
+        let (word, mask) = self.word(bit);
+        word.fetch_or(mask, Ordering::AcqRel);
+    }
+
+    fn clear(&self, bit: u32) {
+        let (word, mask) = self.word(bit);
+        if bit != OTHERS && word.load(Ordering::Relaxed) & mask != 0 {
+            word.fetch_and(!mask, Ordering::AcqRel);
+        }
+    }
+
+    fn bits(&self) -> Bits {
+        std::array::from_fn(|i| self.bits[i].load(Ordering::Acquire))
+    }
+
+    /// True if nobody holds it.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.bits() == [0; WORDS]
+    }
+
+    /// Takes it for this process, if nobody holds it. A process without a bit takes nothing.
+    pub fn claim(&self) -> bool {
+        let own = OWN.load(Ordering::Relaxed);
+        if own == OTHERS || self.claim.swap(1, Ordering::Acquire) != 0 {
+            return false;
+        }
+        let free = self.is_empty();
+        if free {
+            self.set(own);
+        }
+        self.claim.store(0, Ordering::Release);
+        free
+    }
+
+    /// This process does not hold it any more.
+    pub fn leave(&self) {
+        self.clear(OWN.load(Ordering::Relaxed));
+    }
+
+    /// This process holds it again.
+    pub fn enter(&self) {
+        self.set(OWN.load(Ordering::Relaxed));
+    }
+
+    /// The child that is being made holds it as well.
+    pub fn inherit(&self) {
+        self.set(CHILD.load(Ordering::Relaxed));
+    }
+
+    /// A program that cannot be followed holds it as well.
+    pub fn has_strangers(&self) {
+        self.set(OTHERS);
+    }
+
+    /// True if this process alone holds it.
+    pub fn is_own(&self) -> bool {
+        let own = OWN.load(Ordering::Relaxed);
+        if own == OTHERS {
+            return false;
+        }
+        let others = |bits: Bits| {
+            let mut bits = bits;
+            bits[own as usize / 64] &= !(1 << (own % 64));
+            bits
+        };
+        let before = others(self.bits());
+        if before == [0; WORDS] {
+            return true;
+        }
+        slot::region().iter().for_each(|region| reap(region, before));
+        others(self.bits()) == [0; WORDS]
+    }
+}
+
+/// True if the numbers of other processes say nothing here.
+pub fn is_foreign() -> bool {
+    IS_FOREIGN.load(Ordering::Relaxed) != 0
+}
+
+/// Clears the bits of processes that have ended, among those of `bits`.
+fn reap(region: &Region, bits: Bits) {
+    if is_foreign() {
+        return;
+    }
+    let was = real::errno();
+    let own = OWN.load(Ordering::Relaxed);
+    for (at, process) in region.processes.iter().enumerate() {
+        let number = process.load(Ordering::Acquire);
+        if bits[at / 64] >> (at % 64) & 1 == 0 || at as u32 == own || number == UNBORN {
+            continue;
+        }
+        // SAFETY: signal 0 is only checked. Number 0 is free, and has no holder that lives.
+        let lives = number != 0
+            && (unsafe { libc::kill(number as libc::pid_t, 0) } == 0
+                || real::errno() != libc::ESRCH);
+        if !lives {
+            forget(region, at as u32, number);
+        }
+    }
+    real::set_errno(was);
+}
+
+/// Clears a bit, and makes it free.
+fn forget(region: &Region, bit: u32, number: u32) {
+    let slots = region.slots.iter().take(region.used.load(Ordering::Acquire) as usize);
+    slots.for_each(|slot| slot.holders.clear(bit));
+    region.sets.iter().for_each(|set| set.holders.clear(bit));
+    let process = &region.processes[bit as usize];
+    let _ = process.compare_exchange(number, 0, Ordering::AcqRel, Ordering::Relaxed);
+}
+
+/// Clears the bits of all processes that have ended.
+pub fn reap_all(region: &Region) {
+    reap(region, [u64::MAX; WORDS]);
+}
+
+fn process() -> u32 {
+    // SAFETY: no memory is passed.
+    unsafe { libc::getpid() as u32 }
+}
+
+/// The first process has its bit from now on.
+pub fn begin(region: &Region) {
+    region.processes[0].store(process(), Ordering::Release);
+    OWN.store(0, Ordering::Relaxed);
+}
+
+/// Takes a bit for a child.
+fn bit(region: &Region) -> Option<u32> {
+    let free = |one: &AtomicU32| {
+        one.compare_exchange(0, UNBORN, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    };
+    region.processes.iter().position(free).map(|at| at as u32)
+}
+
+/// No child is made while the result lives. `None`: in a signal handler of a thread that makes one.
+pub fn no_fork() -> Option<Held<'static>> {
+    FORK.take()
+}
+
+/// A child is about to be made: `inherit` gives it what this process has.
+pub fn child_comes(region: &Region) {
+    if let Some(held) = FORK.take() {
+        std::mem::forget(held);
+    }
+    let found = bit(region).or_else(|| {
+        reap_all(region);
+        bit(region)
+    });
+    CHILD.store(found.unwrap_or(OTHERS), Ordering::Relaxed);
+}
+
+/// The child is made, or it failed; this is its parent.
+pub fn child_came() {
+    LAST.with(|last| last.set(CHILD.load(Ordering::Relaxed)));
+    FORK.free();
+}
+
+/// The child of this thread's last attempt was not made.
+pub fn child_failed() {
+    let last = LAST.with(|last| last.replace(OTHERS));
+    if let Some(region) = slot::region().filter(|_| last != OTHERS) {
+        forget(region, last, UNBORN);
+    }
+}
+
+/// This is the child.
+pub fn is_child() {
+    lock::thread_is_new();
+    FORK.free();
+    let own = CHILD.load(Ordering::Relaxed);
+    OWN.store(own, Ordering::Relaxed);
+    // SAFETY: no memory is passed.
+    if unsafe { libc::getppid() } == 0 {
+        // The parent is in another namespace of processes: numbers mean others there.
+        IS_FOREIGN.store(1, Ordering::Relaxed);
+    }
+    let Some(region) = slot::region().filter(|_| own != OTHERS && !is_foreign()) else { return };
+    region.processes[own as usize].store(process(), Ordering::Release);
+}

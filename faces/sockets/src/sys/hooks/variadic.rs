@@ -1,0 +1,172 @@
+//! Functions with any number of arguments: a look at the first of them, then a jump to the function
+//! of the C library with all of them untouched.
+
+use super::data::stay_tcp;
+use super::process;
+use crate::sys::{real, table};
+use libc::{c_char, c_int, c_void};
+
+/// The C library is about to write to a descriptor past this library.
+fn is_printed_to(fd: c_int) {
+    let was = real::errno();
+    table::connection(fd).iter().for_each(stay_tcp);
+    real::set_errno(was);
+}
+
+/// vdprintf(3).
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn vdprintf(
+    fd: c_int,
+    format: *const c_char,
+    list: *mut c_void,
+) -> c_int {
+    is_printed_to(fd);
+    // SAFETY: the caller's arguments. A list of arguments is passed by its address.
+    unsafe { real::vdprintf(fd, format, list) }
+}
+
+/// vdprintf(3) of programs built with checks.
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn __vdprintf_chk(
+    fd: c_int,
+    flag: c_int,
+    format: *const c_char,
+    list: *mut c_void,
+) -> c_int {
+    is_printed_to(fd);
+    // SAFETY: as above.
+    unsafe { real::__vdprintf_chk(fd, flag, format, list) }
+}
+
+extern "C" fn before_dprintf(fd: c_int) -> *mut c_void {
+    is_printed_to(fd);
+    real::address_of(c"dprintf")
+}
+
+extern "C" fn before_dprintf_chk(fd: c_int) -> *mut c_void {
+    is_printed_to(fd);
+    real::address_of(c"__dprintf_chk")
+}
+
+extern "C" fn before_execl() -> *mut c_void {
+    process::survive();
+    real::address_of(c"execl")
+}
+
+extern "C" fn before_execlp() -> *mut c_void {
+    process::survive();
+    real::address_of(c"execlp")
+}
+
+extern "C" fn before_execle() -> *mut c_void {
+    process::survive();
+    real::address_of(c"execle")
+}
+
+/// Defines a function that calls another one, which returns an address, and goes on there with the
+/// registers and the stack that it was called with.
+macro_rules! goes_on {
+    ($(#[doc = $doc:literal] $name:ident: $before:ident;)*) => {
+        $(
+            #[doc = $doc]
+            ///
+            /// # Safety
+            /// As the C library's.
+            #[cfg(target_arch = "x86_64")]
+            #[no_mangle]
+            #[unsafe(naked)]
+            pub unsafe extern "C" fn $name() {
+                // The stack is off a multiple of 16 by the return address.
+                core::arch::naked_asm!(
+                    "sub rsp, 200",
+                    "movaps [rsp], xmm0",
+                    "movaps [rsp + 16], xmm1",
+                    "movaps [rsp + 32], xmm2",
+                    "movaps [rsp + 48], xmm3",
+                    "movaps [rsp + 64], xmm4",
+                    "movaps [rsp + 80], xmm5",
+                    "movaps [rsp + 96], xmm6",
+                    "movaps [rsp + 112], xmm7",
+                    "mov [rsp + 128], rdi",
+                    "mov [rsp + 136], rsi",
+                    "mov [rsp + 144], rdx",
+                    "mov [rsp + 152], rcx",
+                    "mov [rsp + 160], r8",
+                    "mov [rsp + 168], r9",
+                    "mov [rsp + 176], rax",
+                    "call {before}",
+                    "mov r11, rax",
+                    "movaps xmm0, [rsp]",
+                    "movaps xmm1, [rsp + 16]",
+                    "movaps xmm2, [rsp + 32]",
+                    "movaps xmm3, [rsp + 48]",
+                    "movaps xmm4, [rsp + 64]",
+                    "movaps xmm5, [rsp + 80]",
+                    "movaps xmm6, [rsp + 96]",
+                    "movaps xmm7, [rsp + 112]",
+                    "mov rdi, [rsp + 128]",
+                    "mov rsi, [rsp + 136]",
+                    "mov rdx, [rsp + 144]",
+                    "mov rcx, [rsp + 152]",
+                    "mov r8, [rsp + 160]",
+                    "mov r9, [rsp + 168]",
+                    "mov rax, [rsp + 176]",
+                    "add rsp, 200",
+                    "jmp r11",
+                    before = sym $before,
+                )
+            }
+
+            #[doc = $doc]
+            ///
+            /// # Safety
+            /// As the C library's.
+            #[cfg(target_arch = "aarch64")]
+            #[no_mangle]
+            #[unsafe(naked)]
+            pub unsafe extern "C" fn $name() {
+                core::arch::naked_asm!(
+                    "stp x29, x30, [sp, -224]!",
+                    "mov x29, sp",
+                    "stp x0, x1, [sp, 16]",
+                    "stp x2, x3, [sp, 32]",
+                    "stp x4, x5, [sp, 48]",
+                    "stp x6, x7, [sp, 64]",
+                    "str x8, [sp, 80]",
+                    "stp q0, q1, [sp, 96]",
+                    "stp q2, q3, [sp, 128]",
+                    "stp q4, q5, [sp, 160]",
+                    "stp q6, q7, [sp, 192]",
+                    "bl {before}",
+                    "mov x16, x0",
+                    "ldp x0, x1, [sp, 16]",
+                    "ldp x2, x3, [sp, 32]",
+                    "ldp x4, x5, [sp, 48]",
+                    "ldp x6, x7, [sp, 64]",
+                    "ldr x8, [sp, 80]",
+                    "ldp q0, q1, [sp, 96]",
+                    "ldp q2, q3, [sp, 128]",
+                    "ldp q4, q5, [sp, 160]",
+                    "ldp q6, q7, [sp, 192]",
+                    "ldp x29, x30, [sp], 224",
+                    "br x16",
+                    before = sym $before,
+                )
+            }
+        )*
+    };
+}
+
+goes_on! {
+    #[doc = "dprintf(3): the C library writes past this library."] dprintf: before_dprintf;
+    #[doc = "dprintf(3) of programs built with checks."] __dprintf_chk: before_dprintf_chk;
+    #[doc = "execl(3)."] execl: before_execl;
+    #[doc = "execlp(3)."] execlp: before_execlp;
+    #[doc = "execle(3)."] execle: before_execle;
+}

@@ -53,10 +53,10 @@ impl Direction {
                     continue;
                 }
             }
-            sender.by_tcp();
+            let call = sender.by_tcp();
             self.tcp.lock().unwrap().push_back(byte);
             self.arrived.notify_one();
-            sender.tcp.end(1);
+            call.done(1);
         }
     }
 
@@ -84,17 +84,17 @@ impl Direction {
                     receiver.take(&self.words, len);
                 }
                 Next::Tcp(left) => {
-                    receiver.tcp.begin();
+                    let call = receiver.tcp.call();
                     let n = self.recv(left as usize, &mut got);
-                    receiver.tcp.end(n);
+                    call.done(n);
                 }
                 Next::Open => {
                     if !receiver.sleep(&self.words).unwrap() {
                         continue;
                     }
-                    receiver.tcp.begin();
+                    let call = receiver.tcp.call();
                     let n = self.recv(usize::MAX, &mut got);
-                    receiver.tcp.end(n);
+                    call.done(n);
                     receiver.wake(&self.words);
                 }
             }
@@ -159,9 +159,9 @@ fn loom__a_wait_for_several_connections_loses_no_wake_up() {
                 }
                 Next::Tcp(_) => got.extend(direction.receive(&receiver, 1)),
                 Next::Open if receiver.sleep(&direction.words).unwrap() => {
-                    receiver.tcp.begin();
+                    let call = receiver.tcp.call();
                     let n = direction.recv(usize::MAX, &mut got);
-                    receiver.tcp.end(n);
+                    call.done(n);
                     receiver.wake(&direction.words);
                 }
                 Next::Open => {}

@@ -54,9 +54,9 @@ impl Direction {
                     (self.sent, left, self.by_ring) = (self.sent + n, left - n, self.by_ring + n);
                 }
                 _ => {
-                    self.sender.by_tcp();
+                    let call = self.sender.by_tcp();
                     self.tcp.extend((0..left).map(|i| byte(self.sent + i)));
-                    self.sender.tcp.end(left);
+                    call.done(left);
                     (self.sent, left) = (self.sent + left, 0);
                 }
             }
@@ -64,13 +64,13 @@ impl Direction {
     }
 
     fn by_tcp(&mut self, most: u64) -> u64 {
-        self.receiver.tcp.begin();
+        let call = self.receiver.tcp.call();
         let n = most.min(self.tcp.len() as u64);
         for got in self.tcp.drain(..n as usize) {
             assert_eq!(got, byte(self.read));
             self.read += 1;
         }
-        self.receiver.tcp.end(n);
+        call.done(n);
         n
     }
 
@@ -151,9 +151,9 @@ fn direction__a_receiver_that_ended_gets_the_rest_by_tcp() {
 #[test]
 fn wake__not_while_a_thread_is_in_a_call_of_the_kernel() {
     let d = Direction::new();
-    d.receiver.tcp.begin();
+    let call = d.receiver.tcp.call();
     assert!(!d.receiver.wake(&d.words));
-    d.receiver.tcp.end(3);
+    call.done(3);
     assert_eq!((d.receiver.tcp.bytes(), d.receiver.tcp.calls()), (3, 0));
     d.receiver.wait_begins();
     assert!(!d.receiver.wake(&d.words));
@@ -187,9 +187,9 @@ fn publish__bytes_of_a_handler_are_not_overtaken_by_later_ones() {
         d.receiver.wake(&d.words);
         d.send(before, false);
         let Ok(Way::Ring { at, switch, .. }) = d.sender.way(&d.words) else { panic!() };
-        d.sender.by_tcp();
+        let call = d.sender.by_tcp();
         d.tcp.extend([b'h']);
-        d.sender.tcp.end(1);
+        call.done(1);
         d.ring[at as usize] = b'w';
         assert!(d.sender.publish(&d.words, 1, switch).unwrap());
         // The next bytes go by TCP too, as the ring is not empty.

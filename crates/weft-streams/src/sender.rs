@@ -24,13 +24,18 @@ pub struct Count(AtomicU64);
 impl Count {
     /// A call of the kernel begins.
     #[inline]
-    pub fn begin(&self) {
+    pub fn call(&self) -> Call<'_> {
+        self.begin();
+        Call { count: self, moved: 0 }
+    }
+
+    #[inline]
+    fn begin(&self) {
         self.0.fetch_add(CALL, Ordering::AcqRel);
     }
 
-    /// The call that began has moved so many bytes.
     #[inline]
-    pub fn end(&self, moved: u64) {
+    fn end(&self, moved: u64) {
         // One addition adds the bytes and takes the call away.
         self.0.fetch_add((moved << CALLS).wrapping_sub(CALL), Ordering::AcqRel);
     }
@@ -50,6 +55,30 @@ impl Count {
     #[inline]
     pub fn calls(&self) -> u64 {
         self.0.load(Ordering::Acquire) & ((1 << CALLS) - 1)
+    }
+}
+
+/// A call of the kernel that is under way. It ends with this object: a thread may be cancelled in
+/// it.
+#[derive(Debug)]
+#[must_use]
+pub struct Call<'a> {
+    count: &'a Count,
+    moved: u64,
+}
+
+impl Call<'_> {
+    /// The call has returned, and has moved so many bytes.
+    #[inline]
+    pub fn done(mut self, moved: u64) {
+        self.moved = moved;
+    }
+}
+
+impl Drop for Call<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.count.end(self.moved);
     }
 }
 
@@ -150,10 +179,11 @@ impl Sender {
         }
     }
 
-    /// Bytes are about to go by TCP. The caller calls the kernel, then `tcp.end`.
-    pub fn by_tcp(&self) {
-        self.tcp.begin();
+    /// Bytes are about to go by TCP. The caller calls the kernel.
+    pub fn by_tcp(&self) -> Call<'_> {
+        let call = self.tcp.call();
         self.last.store(BY_TCP, Ordering::Relaxed);
+        call
     }
 
     /// It is another connection's from now on.

@@ -110,7 +110,7 @@ fn begin(connection: &Connection) {
     let times = ask.times.load(Ordering::Relaxed);
     ask.calls.store(0, Ordering::Relaxed);
     let over = times >= TIMES || slot.has(NEVER) || !slot.is_plain();
-    if over || !settings::is_on() {
+    if over || !settings::is_on() || !tcp::is_ordinary(connection.fd) {
         return ask.state.store(DENIED, Ordering::Relaxed);
     }
     let alone = slot.holders.is_own();

@@ -3,7 +3,7 @@
 use super::slot::{Registration, Set, Slot, HOT, WATCHED};
 use super::table::{self, Connection};
 use super::wait::Rest;
-use super::{real, settings, wait, wake};
+use super::{real, settings, tcp, wait, wake};
 use libc::{c_int, epoll_event};
 use std::sync::atomic::Ordering;
 
@@ -16,7 +16,11 @@ pub fn changed(set_fd: c_int, what: c_int, fd: c_int, event: Option<epoll_event>
     if let Some((inner, _)) = table::set(fd) {
         return is_unseen(fd, inner);
     }
-    let Some(connection) = table::connection(fd) else { return };
+    let tracked = table::connection(fd).or_else(|| {
+        // A socket that is connected later keeps its place in the set.
+        (what == libc::EPOLL_CTL_ADD && tcp::is_unconnected(fd)).then(|| table::begin(fd)).flatten()
+    });
+    let Some(connection) = tracked else { return };
     let slot = connection.slot;
     slot.set(WATCHED);
     let Some((set, index)) = table::set(set_fd) else {
@@ -101,6 +105,7 @@ fn kick(set_fd: c_int) {
     }
 }
 
+/// Calls `each` with the connections of a set that may be awake, each time another one first.
 fn each_hot(set: &Set, mut each: impl FnMut(usize)) {
     if set.heat.load(Ordering::SeqCst) == 0 {
         return;
@@ -112,6 +117,7 @@ fn each_hot(set: &Set, mut each: impl FnMut(usize)) {
             *to = from.load(Ordering::Relaxed);
         }
     }
+    hot.rotate_left(set.turn.fetch_add(1, Ordering::Relaxed) as usize % HOT);
     hot.into_iter().filter_map(|one: u32| one.checked_sub(1)).for_each(|at| each(at as usize));
 }
 
@@ -234,6 +240,15 @@ impl Wait<'_> {
         is_poll: bool,
         kernel: impl Fn(*mut epoll_event, c_int, bool) -> c_int,
     ) -> c_int {
+        let heat = self.set.heat.load(Ordering::Relaxed) as usize;
+        if heat >= self.events.len() && self.set.turn.fetch_add(1, Ordering::Relaxed) & 2 != 0 {
+            // Events of rings may fill the room: those of the kernel come first now and then.
+            let n = kernel(self.events.as_mut_ptr(), self.events.len() as c_int, true);
+            let n = self.without_kicks(n.max(0) as usize);
+            if n > 0 {
+                return n as c_int;
+            }
+        }
         loop {
             let told = self.tell();
             if told > 0 {

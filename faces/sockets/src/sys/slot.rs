@@ -124,6 +124,8 @@ pub struct Set {
     pub lock: Lock,
     /// The number of hot connections.
     pub heat: AtomicU32,
+    /// Looks at the connections, by which each is the first one in turn.
+    pub turn: AtomicU32,
     /// Connections that may be awake: slots, and one.
     pub hot: [AtomicU32; HOT],
 }

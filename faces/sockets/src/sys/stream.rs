@@ -4,10 +4,10 @@ use super::parts::Parts;
 use super::slot::{Slot, BROKEN, CORKED, NONBLOCKING};
 use super::table::{Connection, Memory};
 use super::{real, settings, tcp, wake};
-use libc::c_int;
+use libc::{c_int, c_uint};
 use std::sync::atomic::Ordering;
 use weft_streams::receiver::Next;
-use weft_streams::sender::Way;
+use weft_streams::sender::{Call, Way};
 use weft_streams::words::RING;
 
 /// Bytes published at a time: the receiver copies one piece while the sender copies the next.
@@ -67,8 +67,8 @@ enum Step {
     End(isize),
     /// There are more bytes now; or another look is needed.
     Again,
-    /// Nothing comes but by TCP: sleep there.
-    Sleep,
+    /// Nothing comes but by TCP: sleep there, in this call.
+    Sleep(Call<'static>),
     /// The bytes that are next are on their way by TCP.
     Await,
 }
@@ -94,8 +94,8 @@ impl Use {
                         return with(receive.got, result);
                     }
                 }
-                Step::Sleep => {
-                    if let Some(result) = receive.sleep() {
+                Step::Sleep(call) => {
+                    if let Some(result) = receive.sleep(call) {
                         return result;
                     }
                 }
@@ -198,10 +198,9 @@ impl Receive<'_> {
         let room = self.parts.len() - self.got;
         let most = usize::try_from(left).map_or(room, |left| left.min(room));
         let flags = self.flags & !libc::MSG_WAITALL | libc::MSG_DONTWAIT;
-        slot.receiver.tcp.begin();
+        let call = slot.receiver.tcp.call();
         let n = by_kernel(fd, &self.parts, self.got, most, flags);
-        let moved = if self.is_peek() { 0 } else { n.max(0) as u64 };
-        slot.receiver.tcp.end(moved);
+        call.done(if self.is_peek() { 0 } else { n.max(0) as u64 });
         match n {
             1.. => {
                 self.got += n as usize;
@@ -249,19 +248,17 @@ impl Receive<'_> {
             Ok(false) => Step::Again,
             Ok(true) => {
                 // Before the lock goes: nothing wakes the direction up meanwhile.
-                slot.receiver.tcp.begin();
-                Step::Sleep
+                Step::Sleep(slot.receiver.tcp.call())
             }
         }
     }
 
     /// Receives by TCP, where all bytes come now. `None`: there is more to be had.
-    fn sleep(&mut self) -> Option<isize> {
+    fn sleep(&mut self, call: Call<'_>) -> Option<isize> {
         let (slot, connection) = (self.user.slot(), &self.user.connection);
         let want = self.parts.len() - self.got;
         let n = by_kernel(connection.fd, &self.parts, self.got, want, self.flags);
-        let moved = if self.is_peek() { 0 } else { n.max(0) as u64 };
-        slot.receiver.tcp.end(moved);
+        call.done(if self.is_peek() { 0 } else { n.max(0) as u64 });
         if n > 0 && !self.is_peek() {
             if let Some(_held) = slot.receiving.take() {
                 wake::wake(connection, self.user.memory);
@@ -315,7 +312,7 @@ impl Use {
                     Err(_) => return with(sent, self.broken()),
                 }
             }
-            slot.sender.by_tcp();
+            let call = slot.sender.by_tcp();
             drop(held);
             let quiet = if sent > 0 { libc::MSG_NOSIGNAL } else { 0 };
             // Bytes that the kernel held back would hold up those that follow in the ring.
@@ -324,7 +321,7 @@ impl Use {
             let message = cut.as_message();
             // SAFETY: the parts are the caller's.
             let n = unsafe { real::sendmsg(self.connection.fd, &message, flags) };
-            slot.sender.tcp.end(n.max(0) as u64);
+            call.done(n.max(0) as u64);
             let more = n > 0 && !parts.fits() && sent + (n as usize) < parts.len();
             if !more {
                 return with(sent, n);
@@ -384,36 +381,61 @@ impl Use {
     }
 
     /// Splices bytes to a pipe. `call` is the call of the kernel, for so many bytes.
-    pub fn splice(&self, to: c_int, len: usize, call: impl Fn(usize) -> isize) -> isize {
+    pub fn splice(
+        &self,
+        to: c_int,
+        len: usize,
+        flags: c_uint,
+        call: impl Fn(usize) -> isize,
+    ) -> isize {
         let (slot, words) = (self.slot(), self.memory.incoming());
-        let Some(held) = slot.receiving.take() else {
-            return real::fail(libc::EAGAIN) as isize;
-        };
-        match slot.receiver.next(words) {
-            Err(_) => self.broken(),
-            Ok(Next::Ring { at, len: there }) => {
-                let parts = self.memory.parts(at, there.min(len));
-                // A pipe that is full makes this thread wait, and others that read the connection.
-                // SAFETY: parts of the ring.
-                let n = unsafe { real::writev(to, parts.as_ptr(), 2) };
-                slot.receiver.take(words, n.max(0) as usize);
-                n
+        loop {
+            let Some(held) = slot.receiving.take() else {
+                return real::fail(libc::EAGAIN) as isize;
+            };
+            let most = match slot.receiver.next(words) {
+                Err(_) => return self.broken(),
+                Ok(Next::Ring { at, len: there }) => {
+                    let n = self.pipe(to, at, there.min(len));
+                    slot.receiver.take(words, n.max(0) as usize);
+                    drop(held);
+                    let is_full = n < 0 && real::errno() == libc::EAGAIN;
+                    if !is_full || flags & libc::SPLICE_F_NONBLOCK != 0 || !tcp::drains(to) {
+                        return n;
+                    }
+                    continue;
+                }
+                Ok(Next::Tcp(left)) => usize::try_from(left).map_or(len, |left| left.min(len)),
+                Ok(Next::Open) => match slot.receiver.sleep(words) {
+                    Ok(true) => len,
+                    Ok(false) => continue,
+                    Err(_) => return self.broken(),
+                },
+            };
+            let under_way = slot.receiver.tcp.call();
+            drop(held);
+            let n = call(most);
+            under_way.done(n.max(0) as u64);
+            return n;
+        }
+    }
+
+    /// Writes as many bytes of the ring to a pipe as it takes at once: the receiver's lock is held.
+    fn pipe(&self, to: c_int, at: u64, len: usize) -> isize {
+        let mut done = 0;
+        while done < len && tcp::has_room(to) {
+            // A pipe with room takes so many bytes without a wait.
+            let n = (len - done).min(libc::PIPE_BUF);
+            let parts = self.memory.parts(at + done as u64, n);
+            // SAFETY: parts of the ring.
+            match unsafe { real::writev(to, parts.as_ptr(), 2) } {
+                n @ 1.. => done += n as usize,
+                n => return with(done, n),
             }
-            Ok(next) => {
-                let most = match next {
-                    Next::Tcp(left) => usize::try_from(left).map_or(len, |left| left.min(len)),
-                    _ => match slot.receiver.sleep(words) {
-                        Ok(true) => len,
-                        Ok(false) => return real::fail(libc::EAGAIN) as isize,
-                        Err(_) => return self.broken(),
-                    },
-                };
-                slot.receiver.tcp.begin();
-                drop(held);
-                let n = call(most);
-                slot.receiver.tcp.end(n.max(0) as u64);
-                n
-            }
+        }
+        match done {
+            0 => real::fail(libc::EAGAIN) as isize,
+            done => done as isize,
         }
     }
 

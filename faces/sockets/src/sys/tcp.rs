@@ -25,6 +25,12 @@ pub fn is_tcp(fd: c_int) -> bool {
     protocol.is_some_and(|(value, _)| c_int::from_ne_bytes(value) == libc::IPPROTO_TCP)
 }
 
+/// True if it is a TCP socket that may still be connected.
+pub fn is_unconnected(fd: c_int) -> bool {
+    let listens = option::<4>(fd, libc::SOL_SOCKET, libc::SO_ACCEPTCONN);
+    is_tcp(fd) && listens.is_some_and(|(value, _)| value == [0; 4]) && names(fd).is_none()
+}
+
 /// True if the descriptor is in non-blocking mode.
 pub fn is_nonblocking(fd: c_int) -> bool {
     // SAFETY: no memory is passed.
@@ -35,10 +41,31 @@ pub fn is_nonblocking(fd: c_int) -> bool {
 /// True if a read or a write of the kernel would fail or has to be its own: the peer has ended, or
 /// there is an error.
 pub fn has_ended(fd: c_int) -> bool {
-    let mut one = libc::pollfd { fd, events: libc::POLLRDHUP, revents: 0 };
-    // SAFETY: one pollfd; a zero timeout never waits.
-    let ready = unsafe { real::poll(&mut one, 1, 0) };
-    ready > 0
+    poll(fd, libc::POLLRDHUP, 0) != 0
+}
+
+fn poll(fd: c_int, events: libc::c_short, timeout: c_int) -> libc::c_short {
+    let mut one = libc::pollfd { fd, events, revents: 0 };
+    // SAFETY: one pollfd.
+    let ready = unsafe { real::poll(&mut one, 1, timeout) };
+    if ready > 0 {
+        one.revents
+    } else {
+        0
+    }
+}
+
+/// True if a pipe takes `PIPE_BUF` bytes now, or has an error to tell.
+pub fn has_room(pipe: c_int) -> bool {
+    poll(pipe, libc::POLLOUT, 0) != 0
+}
+
+/// Waits until a pipe takes bytes. False if it is in non-blocking mode, or a signal came.
+pub fn drains(pipe: c_int) -> bool {
+    if is_nonblocking(pipe) {
+        return real::fail(libc::EAGAIN) == 0;
+    }
+    poll(pipe, libc::POLLOUT, -1) != 0
 }
 
 /// Returns the bytes that the queue of a request of ioctl(2) has.
@@ -82,6 +109,47 @@ fn moved(fd: c_int, read: &Count, sent: &Count) -> Option<bool> {
 /// True if an option of TCP that is a number is not 0.
 pub fn is_set(fd: c_int, name: c_int) -> bool {
     option::<4>(fd, libc::IPPROTO_TCP, name).is_some_and(|(value, _)| value != [0; 4])
+}
+
+/// Options of a socket by which the kernel's bytes come otherwise than a ring's.
+const OF_SOCKET: [c_int; 9] = [
+    libc::SO_OOBINLINE,
+    libc::SO_TIMESTAMP,
+    libc::SO_TIMESTAMPNS,
+    libc::SO_TIMESTAMPING,
+    // The same three with times of 64 bits.
+    63,
+    64,
+    65,
+    libc::SO_RCVLOWAT,
+    libc::SO_PEEK_OFF,
+];
+
+/// The same, of TCP. A repaired socket and one with a protocol above TCP are not read as a stream.
+const OF_TCP: [c_int; 3] = [libc::TCP_ULP, libc::TCP_REPAIR, libc::TCP_INQ];
+
+/// True if a connection with this option is not to be upgraded.
+pub fn is_odd(level: c_int, name: c_int) -> bool {
+    level == libc::SOL_SOCKET && OF_SOCKET.contains(&name)
+        || level == libc::IPPROTO_TCP && OF_TCP.contains(&name)
+}
+
+/// True if the socket has none of the options that keep it from being upgraded: they may have been
+/// set before the connection was made, or were inherited from the listener.
+pub fn is_ordinary(fd: c_int) -> bool {
+    let usual = |name: c_int| match name {
+        libc::SO_RCVLOWAT => 1,
+        libc::SO_PEEK_OFF => -1,
+        _ => 0,
+    };
+    let plain = OF_SOCKET.into_iter().all(|name| {
+        let value = option::<4>(fd, libc::SOL_SOCKET, name);
+        value.is_none_or(|(value, _)| c_int::from_ne_bytes(value) == usual(name))
+    });
+    let above = option::<16>(fd, libc::IPPROTO_TCP, libc::TCP_ULP).is_some_and(|(_, len)| len > 0);
+    // SAFETY: no memory is passed.
+    let flags = unsafe { real::fcntl(fd, libc::F_GETFL, 0) };
+    plain && !above && !is_set(fd, libc::TCP_INQ) && flags & libc::O_ASYNC == 0
 }
 
 /// Has small packets sent at once. Else the kernel would wait for acknowledgements of earlier ones,

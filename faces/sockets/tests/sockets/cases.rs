@@ -1,6 +1,7 @@
 //! A test for each behaviour of connections that share memory, and of those that do not.
 
 use crate::harness::{start, Served};
+use crate::sys;
 
 /// Runs a case of `roles::attempt` against a server; the agent has joined both.
 fn attempt(case: &str) {
@@ -43,6 +44,24 @@ attempts! {
     close__all_descriptors_but_one: "closeall";
     send__without_waiting_for_a_peer_that_does_not_read: "mode";
     send__urgent_bytes_go_by_tcp_and_in_order: "urgent";
+    wait__any_number_of_sets_has_a_connection: "sets";
+    wait__registrations_outlive_the_way_back: "back";
+    wait__signals_end_every_wait: "signal";
+    wait__other_files_get_their_turn: "turns";
+    wait__a_connection_that_is_added_while_a_thread_waits: "later";
+    wait__select_above_1024: "wide";
+    exec__the_next_program_goes_on_by_tcp: "exec";
+    exec__a_shell_writes_between_others: "shell";
+    print__the_c_library_writes_past_hooks: "print";
+    stdio__a_stream_of_the_c_library: "stdio";
+    recv__parts_of_readv_and_writev: "vector";
+    recv__several_messages: "messages";
+    cancel__a_thread_in_a_read: "cancel";
+    close__all_above_a_number: "closefrom";
+    vfork__a_child_closes_what_it_has: "vfork";
+    fork__a_child_that_leaves_closes_nothing: "leaver";
+    pass__the_connection_under_another_number: "passed";
+    splice__a_full_pipe: "pipe";
 }
 
 #[test]
@@ -54,6 +73,101 @@ fn fork__children_that_ended_or_became_other_programs_hold_nothing() {
     client.ends_well();
     // The connection was closed with bytes unread, by its only holder.
     server.ends_well();
+}
+
+#[test]
+fn send__a_peer_that_is_stopped_for_a_while() {
+    let agent = Served::start();
+    let mut server = agent.with("serve", "");
+    let port = server.says();
+    let mut client = agent.with("try-stopped", &port);
+    assert_eq!(client.says(), "stop");
+    sys::signal_process(server.child.id() as i32, libc::SIGSTOP);
+    std::io::Write::write_all(client.child.stdin.as_mut().unwrap(), b"x").unwrap();
+    assert_eq!(client.says(), "full");
+    sys::signal_process(server.child.id() as i32, libc::SIGCONT);
+    assert_eq!(client.says(), "done");
+    client.ends_well();
+    server.ends_well();
+}
+
+/// Runs a role that needs no server.
+fn alone(role: &str) -> Served {
+    let agent = Served::start();
+    let mut process = agent.with(role, "");
+    assert_eq!(process.says(), "done");
+    process.ends_well();
+    agent
+}
+
+/// Runs a role against a server; returns the agent.
+fn against(server: &str, role: &str, settings: &[(&str, &str)]) -> Served {
+    let agent = Served::start();
+    let with = Some(agent.name.as_str());
+    let mut server = start(server, "", with, settings);
+    let port = server.says();
+    let mut client = start(role, &port, with, settings);
+    assert_eq!(client.says(), "done");
+    client.ends_well();
+    server.ends_well();
+    agent
+}
+
+#[test]
+fn wait__a_thread_waits_while_the_connection_is_upgraded() {
+    assert_eq!(against("serve", "waiters", &[]).counter("sockets_paired"), 1);
+}
+
+#[test]
+fn wait__a_set_knows_the_socket_before_it_is_connected() {
+    assert_eq!(against("serve", "early", &[]).counter("sockets_paired"), 1);
+}
+
+#[test]
+fn accept__ends_when_the_listener_is_shut_down() {
+    alone("listener");
+}
+
+#[test]
+fn pair__both_ends_in_one_process_and_in_one_thread() {
+    assert_eq!(alone("both").counter("sockets_paired"), 9);
+}
+
+#[test]
+fn pair__the_same_names_again_at_once() {
+    assert_eq!(against("serve-many", "reuse", &[]).counter("sockets_paired"), 20);
+}
+
+#[test]
+fn pair__children_of_a_listener() {
+    let agent = Served::start();
+    let mut server = agent.with("prefork", "");
+    let port = server.says();
+    let mut clients: Vec<_> = (0..3).map(|_| agent.with("ask", &port)).collect();
+    clients.iter_mut().for_each(|client| assert!(client.number() > 0));
+    clients.into_iter().for_each(|client| client.ends_well());
+    server.ends_well();
+    assert_eq!(agent.counter("sockets_paired"), 3);
+}
+
+#[test]
+fn tcp__short_connections_ask_nobody() {
+    let agent = against("serve-many", "short", &[("WEFT_SOCKETS_AFTER", "8")]);
+    assert_eq!(agent.counter("sockets_asked"), 0);
+}
+
+#[test]
+fn tcp__if_an_option_was_set_before_or_no_descriptor_is_left() {
+    for role in ["odd", "poor"] {
+        let agent = Served::start();
+        let mut echo = agent.with("echo", "");
+        let port = echo.says();
+        let mut asks = agent.with(role, &port);
+        assert_eq!(asks.number(), 0);
+        asks.ends_well();
+        echo.ends_well();
+        assert_eq!(agent.counter("sockets_paired"), 0);
+    }
 }
 
 /// Runs a client that asks an echo; returns the bytes that did not come by TCP.

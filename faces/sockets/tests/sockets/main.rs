@@ -5,6 +5,7 @@
 #![allow(non_snake_case)]
 
 mod cases;
+mod field;
 mod harness;
 mod programs;
 mod roles;

@@ -1,5 +1,6 @@
 //! The roles that processes of the tests play.
 
+use crate::field;
 use crate::harness::{argument, byte, bytes, dial, say};
 use crate::sys;
 use crate::torture;
@@ -18,6 +19,17 @@ pub fn run(name: &str) {
         "ask" => ask(dial(&argument())),
         "serve" => serve(accept()),
         "orphans" => orphans(dial(&argument())),
+        "after-exec" => field::after_exec(),
+        "waiters" => field::waiters(),
+        "listener" => field::listener(),
+        "both" => field::both(),
+        "prefork" => field::prefork(),
+        "serve-many" => field::serve_many(),
+        "reuse" => field::reuse(),
+        "short" => field::short(),
+        "early" => field::early(),
+        "odd" => field::odd(),
+        "poor" => field::poor(),
         "torture-accept" => torture::run(accept()),
         "torture-dial" => {
             let words = argument();
@@ -39,7 +51,7 @@ fn accept() -> TcpStream {
 }
 
 /// Sends back what comes.
-fn echo(mut stream: TcpStream) {
+pub fn echo(mut stream: TcpStream) {
     let mut buf = vec![0; 1 << 16];
     loop {
         let n = stream.read(&mut buf).unwrap();
@@ -51,7 +63,7 @@ fn echo(mut stream: TcpStream) {
 }
 
 /// Sends messages and reads the answers; says how many bytes came past TCP.
-fn ask(mut stream: TcpStream) {
+pub fn ask(mut stream: TcpStream) {
     let mut at = 0;
     for i in 0..400u64 {
         let len = 1 + (i * 7919 % 3000) as usize;
@@ -85,7 +97,7 @@ fn exchange(stream: &mut TcpStream, at: u64, len: usize) -> u64 {
 /// `s` sends so many bytes of the stream, each write as a call of its own and after a pause if the
 /// receiver may sleep; `r` reads so many and says if they were right; `f` ends its sending
 /// direction; `k` ends the process; `c` closes.
-fn serve(mut stream: TcpStream) {
+pub fn serve(mut stream: TcpStream) {
     let (mut sent, mut read) = (0u64, 0u64);
     loop {
         let mut command = [0; 9];
@@ -116,36 +128,56 @@ fn serve(mut stream: TcpStream) {
 }
 
 /// The client's end of a server.
-struct Server {
-    stream: TcpStream,
+pub struct Server {
+    pub stream: TcpStream,
     at: u64,
+    /// Bytes that the server was asked to read.
+    pub sent: u64,
 }
 
 impl Server {
-    fn command(&mut self, letter: u8, n: u64) {
+    pub fn new(stream: TcpStream) -> Server {
+        Server::at_place(stream, 0)
+    }
+
+    /// The server has sent bytes already.
+    pub fn at_place(stream: TcpStream, at: u64) -> Server {
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        Server { stream, at, sent: 0 }
+    }
+
+    pub fn at(&self) -> u64 {
+        self.at
+    }
+
+    pub fn command(&mut self, letter: u8, n: u64) {
         let mut command = [letter; 9];
         command[1..].copy_from_slice(&n.to_le_bytes());
         self.stream.write_all(&command).unwrap();
     }
 
     /// Asks for bytes and reads them.
-    fn get(&mut self, n: usize) {
+    pub fn get(&mut self, n: usize) {
         self.command(b's', n as u64);
+        self.read(n);
+    }
+
+    /// Reads bytes that were asked for.
+    pub fn read(&mut self, n: usize) {
         let mut buf = vec![0; n];
         self.stream.read_exact(&mut buf).unwrap();
         self.check(&buf);
     }
 
     /// Checks bytes that follow those read before.
-    fn check(&mut self, got: &[u8]) {
+    pub fn check(&mut self, got: &[u8]) {
         assert!(got == bytes(self.at, got.len()), "wrong bytes at {}", self.at);
         self.at += got.len() as u64;
     }
 
     /// Has the connection upgraded: bytes go both ways until some come past TCP.
-    fn upgraded(stream: TcpStream) -> Server {
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        let mut server = Server { stream, at: 0 };
+    pub fn upgraded(stream: TcpStream) -> Server {
+        let mut server = Server::new(stream);
         let mut rounds = 0;
         while server.at == sys::received(&server.stream) {
             server.get(1000);
@@ -156,13 +188,20 @@ impl Server {
     }
 
     /// Has `n` bytes lie in the ring, unread.
-    fn ringed(&mut self, n: usize) {
+    pub fn ringed(&mut self, n: usize) {
         // The server writes them while this end is awake, between two of its calls.
         self.get(100);
         self.command(b's', n as u64);
         while sys::queue(&self.stream, libc::FIONREAD) < n as i32 {
             std::thread::yield_now();
         }
+    }
+
+    /// The server has read what it was asked to.
+    pub fn reads_yes(&mut self) {
+        let mut answer = [0; 1];
+        self.stream.read_exact(&mut answer).unwrap();
+        assert_eq!(answer, *b"y");
     }
 }
 
@@ -206,7 +245,7 @@ fn attempt(case: &str, stream: TcpStream) {
         "urgent" => urgent(&mut server),
         "interrupt" => interrupt(&mut server),
         "ended" => ended(&mut server),
-        other => panic!("no case {other}"),
+        other => assert!(field::attempt(other, &mut server), "no case {other}"),
     }
     say("done");
 }

@@ -1,7 +1,9 @@
 //! Calls of the C library that the standard library does not make, as safe functions.
 
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
+use std::net::TcpStream;
+use std::os::fd::{AsRawFd, FromRawFd, RawFd};
+use std::sync::atomic::{AtomicI32, Ordering};
 
 fn check(result: isize) -> io::Result<usize> {
     usize::try_from(result).map_err(|_| io::Error::last_os_error())
@@ -66,14 +68,23 @@ pub fn sendfile(to: &impl AsRawFd, from: &impl AsRawFd, len: usize) -> io::Resul
 
 /// splice(2).
 pub fn splice(from: &impl AsRawFd, to: &impl AsRawFd, len: usize) -> io::Result<usize> {
+    splice_with(from, to, len, 0)
+}
+
+/// splice(2) with flags.
+pub fn splice_with(
+    from: &impl AsRawFd,
+    to: &impl AsRawFd,
+    len: usize,
+    flags: u32,
+) -> io::Result<usize> {
     let none = std::ptr::null_mut();
     // SAFETY: null pointers: no positions.
-    check(unsafe { libc::splice(from.as_raw_fd(), none, to.as_raw_fd(), none, len, 0) })
+    check(unsafe { libc::splice(from.as_raw_fd(), none, to.as_raw_fd(), none, len, flags) })
 }
 
 /// pipe(2).
 pub fn pipe() -> (std::fs::File, std::fs::File) {
-    use std::os::fd::FromRawFd;
     let mut fds = [0; 2];
     // SAFETY: room for two descriptors, which nobody else has.
     unsafe {
@@ -89,14 +100,27 @@ pub fn poll_in(fd: &impl AsRawFd, timeout: i32) -> i16 {
 
 /// poll(2) for these events; those that came.
 pub fn poll_for(fd: &impl AsRawFd, events: i16, timeout: i32) -> i16 {
+    match try_poll(fd, events, timeout) {
+        Ok(events) => events,
+        Err(error) => {
+            assert_eq!(error, libc::EINTR);
+            0
+        }
+    }
+}
+
+/// poll(2) for something to read; the events that came, or the error's number.
+pub fn try_poll_in(fd: &impl AsRawFd, timeout: i32) -> Result<i16, i32> {
+    try_poll(fd, libc::POLLIN, timeout)
+}
+
+fn try_poll(fd: &impl AsRawFd, events: i16, timeout: i32) -> Result<i16, i32> {
     let mut one = libc::pollfd { fd: fd.as_raw_fd(), events, revents: 0 };
     // SAFETY: one entry.
-    let n = unsafe { libc::poll(&mut one, 1, timeout) };
-    assert!(n >= 0 || io::Error::last_os_error().kind() == io::ErrorKind::Interrupted);
-    if n > 0 {
-        one.revents
-    } else {
-        0
+    match unsafe { libc::poll(&mut one, 1, timeout) } {
+        ..0 => Err(io::Error::last_os_error().raw_os_error().unwrap_or(0)),
+        0 => Ok(0),
+        _ => Ok(one.revents),
     }
 }
 
@@ -134,10 +158,32 @@ impl Epoll {
 
     /// Waits; returns events and numbers.
     pub fn wait(&self, timeout: i32) -> Vec<(i32, u64)> {
-        let mut events = [libc::epoll_event { events: 0, u64: 0 }; 16];
-        // SAFETY: room for 16 events.
-        let n = unsafe { libc::epoll_wait(self.0, events.as_mut_ptr(), 16, timeout) };
-        events[..n.max(0) as usize].iter().map(|e| (e.events as i32, e.u64)).collect()
+        self.try_wait(timeout).unwrap_or_default()
+    }
+
+    /// Waits; returns events and numbers, or the error.
+    pub fn try_wait(&self, timeout: i32) -> io::Result<Vec<(i32, u64)>> {
+        self.events(16, timeout)
+    }
+
+    /// Waits for at most so many events.
+    pub fn wait_for(&self, most: usize) -> Vec<(i32, u64)> {
+        self.events(most, -1).unwrap()
+    }
+
+    fn events(&self, most: usize, timeout: i32) -> io::Result<Vec<(i32, u64)>> {
+        let mut events = vec![libc::epoll_event { events: 0, u64: 0 }; most];
+        let (at, room) = (events.as_mut_ptr(), most as i32);
+        // SAFETY: room for so many events.
+        let n = check(unsafe { libc::epoll_wait(self.0, at, room, timeout) } as isize)?;
+        Ok(events[..n].iter().map(|e| (e.events as i32, e.u64)).collect())
+    }
+
+    /// Removes a descriptor, without an event.
+    pub fn remove(&self, fd: RawFd) {
+        let none = std::ptr::null_mut();
+        // SAFETY: a removal reads no event.
+        assert_eq!(unsafe { libc::epoll_ctl(self.0, libc::EPOLL_CTL_DEL, fd, none) }, 0);
     }
 }
 
@@ -240,4 +286,339 @@ pub fn set_nonblocking(fd: RawFd, on: bool) {
         let flags = if on { flags | libc::O_NONBLOCK } else { flags & !libc::O_NONBLOCK };
         assert_eq!(libc::fcntl(fd, libc::F_SETFL, flags), 0);
     }
+}
+
+/// The thread that calls.
+pub fn this_thread() -> libc::pthread_t {
+    // SAFETY: no memory is passed.
+    unsafe { libc::pthread_self() }
+}
+
+/// Sends a signal to a thread that lives.
+pub fn signal_thread(thread: libc::pthread_t, signal: i32) {
+    // SAFETY: the thread lives.
+    assert_eq!(unsafe { libc::pthread_kill(thread, signal) }, 0);
+}
+
+/// Sends a signal to a process of this test.
+pub fn signal_process(process: i32, signal: i32) {
+    // SAFETY: no memory is passed.
+    assert_eq!(unsafe { libc::kill(process, signal) }, 0);
+}
+
+extern "C" fn nothing(_: i32) {}
+
+/// Handles a signal by doing nothing; calls that it interrupts are not restarted.
+pub fn ignore_with_a_handler(signal: i32) {
+    // SAFETY: all-zero is a valid value; the handler does nothing.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = nothing as *const () as usize;
+        assert_eq!(libc::sigaction(signal, &action, std::ptr::null_mut()), 0);
+    }
+}
+
+/// Has a descriptor survive exec(2).
+pub fn keep_at_exec(fd: RawFd) {
+    // SAFETY: no memory is passed.
+    assert_eq!(unsafe { libc::fcntl(fd, libc::F_SETFD, 0) }, 0);
+}
+
+/// Returns the stream of a descriptor that nobody else has.
+pub fn stream_of(fd: RawFd) -> TcpStream {
+    // SAFETY: the caller's descriptor.
+    unsafe { TcpStream::from_raw_fd(fd) }
+}
+
+/// execl(3) with three words; returns if it fails.
+pub fn execl(program: &str, first: &str, second: &str, third: &str) -> i32 {
+    let text = |text: &str| std::ffi::CString::new(text).unwrap();
+    let (path, one, two, three) = (text(program), text(first), text(second), text(third));
+    let none = std::ptr::null::<libc::c_char>();
+    // SAFETY: C strings, and a null pointer at the end.
+    unsafe { libc::execl(path.as_ptr(), one.as_ptr(), two.as_ptr(), three.as_ptr(), none) }
+}
+
+extern "C" {
+    fn dprintf(fd: RawFd, format: *const libc::c_char, ...) -> i32;
+}
+
+/// dprintf(3) of ten bytes.
+pub fn dprintf_ten(fd: RawFd, bytes: &[u8]) {
+    let b: [libc::c_int; 10] = std::array::from_fn(|i| bytes[i].into());
+    let format = c"%c%c%c%c%c%c%c%c%c%c".as_ptr();
+    // SAFETY: the format has ten bytes.
+    let n =
+        unsafe { dprintf(fd, format, b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9]) };
+    assert_eq!(n, 10);
+}
+
+/// A stream of the C library writes bytes and is closed.
+pub fn fwrite_and_close(stream: TcpStream, bytes: &[u8]) {
+    use std::os::fd::IntoRawFd;
+    // SAFETY: the descriptor becomes the stream's; the bytes are readable.
+    unsafe {
+        let file = libc::fdopen(stream.into_raw_fd(), c"w".as_ptr());
+        assert!(!file.is_null());
+        assert_eq!(libc::fwrite(bytes.as_ptr().cast(), 1, bytes.len(), file), bytes.len());
+        assert_eq!(libc::fclose(file), 0);
+    }
+}
+
+/// readv(2).
+pub fn readv(fd: &impl AsRawFd, parts: &mut [&mut [u8]]) -> io::Result<usize> {
+    let list: Vec<libc::iovec> = parts
+        .iter_mut()
+        .map(|p| libc::iovec { iov_base: p.as_mut_ptr().cast(), iov_len: p.len() })
+        .collect();
+    // SAFETY: live, writable parts.
+    check(unsafe { libc::readv(fd.as_raw_fd(), list.as_ptr(), list.len() as i32) })
+}
+
+/// writev(2).
+pub fn writev(fd: &impl AsRawFd, parts: &[&[u8]]) -> io::Result<usize> {
+    let list: Vec<libc::iovec> = parts
+        .iter()
+        .map(|p| libc::iovec { iov_base: p.as_ptr().cast_mut().cast(), iov_len: p.len() })
+        .collect();
+    // SAFETY: live parts.
+    check(unsafe { libc::writev(fd.as_raw_fd(), list.as_ptr(), list.len() as i32) })
+}
+
+/// sendmmsg(2); the messages sent.
+pub fn sendmmsg(fd: &impl AsRawFd, messages: &[&[u8]]) -> io::Result<usize> {
+    let mut parts: Vec<libc::iovec> = messages
+        .iter()
+        .map(|p| libc::iovec { iov_base: p.as_ptr().cast_mut().cast(), iov_len: p.len() })
+        .collect();
+    let mut list = heads(&mut parts);
+    // SAFETY: live parts.
+    let n = unsafe { libc::sendmmsg(fd.as_raw_fd(), list.as_mut_ptr(), list.len() as u32, 0) };
+    check(n as isize)
+}
+
+/// recvmmsg(2) of so many messages of at most `len` bytes; the bytes of all.
+pub fn recvmmsg(fd: &impl AsRawFd, n: usize, len: usize, flags: i32) -> io::Result<Vec<u8>> {
+    let mut room = vec![vec![0u8; len]; n];
+    let mut parts: Vec<libc::iovec> = room
+        .iter_mut()
+        .map(|p| libc::iovec { iov_base: p.as_mut_ptr().cast(), iov_len: p.len() })
+        .collect();
+    let mut list = heads(&mut parts);
+    let none = std::ptr::null_mut();
+    // SAFETY: live, writable parts.
+    let got = unsafe { libc::recvmmsg(fd.as_raw_fd(), list.as_mut_ptr(), n as u32, flags, none) };
+    let got = check(got as isize)?;
+    let each = room.iter().zip(&list[..got]).map(|(bytes, m)| &bytes[..m.msg_len as usize]);
+    Ok(each.collect::<Vec<_>>().concat())
+}
+
+fn heads(parts: &mut [libc::iovec]) -> Vec<libc::mmsghdr> {
+    let head = |part: &mut libc::iovec| {
+        // SAFETY: all-zero is a valid value.
+        let mut one: libc::mmsghdr = unsafe { std::mem::zeroed() };
+        (one.msg_hdr.msg_iov, one.msg_hdr.msg_iovlen) = (part, 1);
+        one
+    };
+    parts.iter_mut().map(head).collect()
+}
+
+/// Allows this process so many descriptors.
+pub fn allow_descriptors(most: u64) {
+    // SAFETY: an all-zero value is valid, and is written and read for its size.
+    unsafe {
+        let mut limit: libc::rlimit = std::mem::zeroed();
+        assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit), 0);
+        limit.rlim_cur = most.min(limit.rlim_max);
+        assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &limit), 0);
+    }
+}
+
+/// Copies a descriptor to a number from this one on.
+pub fn dup_from(fd: RawFd, from: i32) -> RawFd {
+    // SAFETY: no memory is passed.
+    let copy = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, from) };
+    assert!(copy >= from, "{}", io::Error::last_os_error());
+    copy
+}
+
+/// select(2) for something to read from a descriptor below 4096.
+pub fn select_wide(fd: RawFd) -> bool {
+    let mut bits = [0u64; 64];
+    bits[fd as usize / 64] |= 1 << (fd % 64);
+    let none = std::ptr::null_mut();
+    // SAFETY: the set has as many bits as the call is told of.
+    let n =
+        unsafe { libc::select(fd + 1, bits.as_mut_ptr().cast(), none, none, std::ptr::null_mut()) };
+    n == 1 && bits[fd as usize / 64] >> (fd % 64) & 1 == 1
+}
+
+/// close_range(2).
+pub fn close_range(first: i32, last: i32) {
+    // SAFETY: no memory is passed.
+    assert_eq!(unsafe { libc::close_range(first as u32, last as u32, 0) }, 0);
+}
+
+extern "C" {
+    fn closefrom(first: i32);
+}
+
+/// closefrom(3).
+pub fn close_from(first: i32) {
+    // SAFETY: no memory is passed.
+    unsafe { closefrom(first) };
+}
+
+/// A child by vfork(2) closes a descriptor and ends.
+#[allow(deprecated)]
+pub fn vfork_and_close(fd: RawFd) -> i32 {
+    // SAFETY: the child calls what it may.
+    unsafe {
+        match libc::vfork() {
+            0 => libc::_exit(libc::close(fd)),
+            child => child,
+        }
+    }
+}
+
+static READER: AtomicI32 = AtomicI32::new(0);
+
+extern "C-unwind" fn reads(fd: *mut libc::c_void) -> *mut libc::c_void {
+    let mut byte = 0u8;
+    // SAFETY: room for a byte.
+    unsafe {
+        READER.store(libc::gettid(), Ordering::Release);
+        libc::read(fd as usize as i32, (&raw mut byte).cast(), 1);
+    }
+    std::ptr::null_mut()
+}
+
+extern "C" {
+    fn pthread_cancel(thread: libc::pthread_t) -> i32;
+}
+
+/// A thread begins to read, and is cancelled while it sleeps.
+pub fn cancel_a_reader(fd: RawFd) {
+    READER.store(0, Ordering::Release);
+    type Start = extern "C" fn(*mut libc::c_void) -> *mut libc::c_void;
+    // SAFETY: the thread's function may be unwound; it is joined before this one returns.
+    unsafe {
+        let start = std::mem::transmute::<*const (), Start>(reads as *const ());
+        let mut thread = 0;
+        let made =
+            libc::pthread_create(&mut thread, std::ptr::null(), start, fd as usize as *mut _);
+        assert_eq!(made, 0);
+        loop {
+            let name = format!("/proc/self/task/{}/stat", READER.load(Ordering::Acquire));
+            if std::fs::read_to_string(name).is_ok_and(|stat| stat.contains(") S ")) {
+                break;
+            }
+            std::thread::yield_now();
+        }
+        assert_eq!(pthread_cancel(thread), 0);
+        assert_eq!(libc::pthread_join(thread, std::ptr::null_mut()), 0);
+    }
+}
+
+/// Room for a control message of a descriptor.
+#[repr(C, align(8))]
+struct Control([u8; 64]);
+
+/// Sends a descriptor.
+pub fn pass(to: &impl AsRawFd, fd: RawFd) {
+    let (mut byte, mut control) = (0u8, Control([0; 64]));
+    let mut part = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
+    // SAFETY: an all-zero message is valid; it points to live buffers with room for a descriptor.
+    unsafe {
+        let mut message: libc::msghdr = std::mem::zeroed();
+        (message.msg_iov, message.msg_iovlen) = (&mut part, 1);
+        message.msg_control = control.0.as_mut_ptr().cast();
+        message.msg_controllen = libc::CMSG_SPACE(4) as _;
+        let head = libc::CMSG_FIRSTHDR(&message);
+        ((*head).cmsg_level, (*head).cmsg_type) = (libc::SOL_SOCKET, libc::SCM_RIGHTS);
+        (*head).cmsg_len = libc::CMSG_LEN(4) as _;
+        libc::CMSG_DATA(head).cast::<RawFd>().write_unaligned(fd);
+        assert_eq!(libc::sendmsg(to.as_raw_fd(), &message, 0), 1);
+    }
+}
+
+/// Receives the descriptor of a stream.
+pub fn take(from: &impl AsRawFd) -> TcpStream {
+    let (mut byte, mut control) = (0u8, Control([0; 64]));
+    let mut part = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
+    // SAFETY: as above; the descriptor is new.
+    unsafe {
+        let mut message: libc::msghdr = std::mem::zeroed();
+        (message.msg_iov, message.msg_iovlen) = (&mut part, 1);
+        message.msg_control = control.0.as_mut_ptr().cast();
+        message.msg_controllen = control.0.len() as _;
+        assert_eq!(libc::recvmsg(from.as_raw_fd(), &mut message, 0), 1);
+        let head = libc::CMSG_FIRSTHDR(&message);
+        assert!(!head.is_null());
+        TcpStream::from_raw_fd(libc::CMSG_DATA(head).cast::<RawFd>().read_unaligned())
+    }
+}
+
+/// Fills a pipe; the bytes that it took.
+pub fn fill(pipe: &mut std::fs::File) -> usize {
+    use std::io::Write;
+    set_nonblocking(pipe.as_raw_fd(), true);
+    let mut room = 0;
+    while let Ok(n) = pipe.write(&[0; 4096]) {
+        room += n;
+    }
+    set_nonblocking(pipe.as_raw_fd(), false);
+    room
+}
+
+/// shutdown(2) of both directions.
+pub fn shutdown(fd: &impl AsRawFd) {
+    // SAFETY: no memory is passed.
+    assert_eq!(unsafe { libc::shutdown(fd.as_raw_fd(), libc::SHUT_RDWR) }, 0);
+}
+
+/// Sets an option that is a number.
+pub fn set_option(fd: RawFd, level: i32, name: i32, value: i32) {
+    let len = size_of::<i32>() as libc::socklen_t;
+    // SAFETY: the value of this length.
+    let set = unsafe { libc::setsockopt(fd, level, name, (&raw const value).cast(), len) };
+    assert_eq!(set, 0);
+}
+
+fn address(port: u16) -> (libc::sockaddr_in, libc::socklen_t) {
+    // SAFETY: all-zero is a valid value.
+    let mut address: libc::sockaddr_in = unsafe { std::mem::zeroed() };
+    address.sin_family = libc::AF_INET as libc::sa_family_t;
+    address.sin_addr.s_addr = u32::from_ne_bytes([127, 0, 0, 1]);
+    address.sin_port = port.to_be();
+    (address, size_of::<libc::sockaddr_in>() as libc::socklen_t)
+}
+
+/// Connects to a port of this host, after something was done with the socket.
+pub fn dial_in_steps(port: u16, kind: i32, before: impl FnOnce(RawFd)) -> TcpStream {
+    let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | kind;
+    // SAFETY: no memory is passed; nobody else has the descriptor.
+    let stream = unsafe { TcpStream::from_raw_fd(libc::socket(libc::AF_INET, kind, 0)) };
+    before(stream.as_raw_fd());
+    let (to, len) = address(port);
+    // SAFETY: an address of this length.
+    let done = unsafe { libc::connect(stream.as_raw_fd(), (&raw const to).cast(), len) };
+    if done != 0 {
+        assert_eq!(io::Error::last_os_error().raw_os_error(), Some(libc::EINPROGRESS));
+        assert_eq!(poll_for(&stream, libc::POLLOUT, -1), libc::POLLOUT);
+    }
+    stream
+}
+
+/// Connects to a port of this host, always from one port of its own.
+pub fn dial_from_one_port(port: u16) -> TcpStream {
+    static OWN: AtomicI32 = AtomicI32::new(0);
+    let stream = dial_in_steps(port, 0, |fd| {
+        set_option(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1);
+        let (own, len) = address(OWN.load(Ordering::Relaxed) as u16);
+        // SAFETY: an address of this length.
+        assert_eq!(unsafe { libc::bind(fd, (&raw const own).cast(), len) }, 0);
+    });
+    OWN.store(stream.local_addr().unwrap().port().into(), Ordering::Relaxed);
+    stream
 }

@@ -22,17 +22,16 @@ fn receive(one: Connection, parts: &[iovec], flags: c_int, call: impl Fn() -> ss
     }
     let (tcp, fd) = (&one.slot.receiver.tcp, one.fd);
     if !one.slot.is_shared() {
-        tcp.begin();
+        let under_way = tcp.call();
         if !one.slot.is_shared() && one.is_here() {
             let n = call();
             let taken = flags & libc::MSG_PEEK == 0 && n > 0;
-            tcp.end(if taken { n as u64 } else { 0 });
+            under_way.done(if taken { n as u64 } else { 0 });
             if taken {
                 line::after_call(&one);
             }
             return n;
         }
-        tcp.end(0);
     }
     match (stream::enter(one), Parts::new(parts)) {
         (Some(user), Some(parts)) if parts.len() > 0 => {
@@ -69,16 +68,15 @@ fn send_parts(
     }
     let (tcp, fd) = (&one.slot.sender.tcp, one.fd);
     if !one.slot.is_shared() {
-        tcp.begin();
+        let under_way = tcp.call();
         if !one.slot.is_shared() && one.is_here() {
             let n = call();
-            tcp.end(n.max(0) as u64);
+            under_way.done(n.max(0) as u64);
             if n > 0 {
                 line::after_call(&one);
             }
             return n;
         }
-        tcp.end(0);
     }
     match (stream::enter(one), Parts::new(parts)) {
         (Some(user), Some(parts)) if parts.len() > 0 => {
@@ -96,10 +94,10 @@ fn send_parts(
 fn send_by_kernel(one: Connection, call: impl FnOnce() -> ssize_t) -> ssize_t {
     let _user = stream::enter(one);
     let held = one.slot.sending.take();
-    one.slot.sender.by_tcp();
+    let under_way = one.slot.sender.by_tcp();
     drop(held);
     let n = call();
-    one.slot.sender.tcp.end(n.max(0) as u64);
+    under_way.done(n.max(0) as u64);
     if n > 0 && one.slot.is_plain() {
         line::after_call(&one);
     }
@@ -202,7 +200,12 @@ pub unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: 
     let call = || unsafe { real::recvmsg(fd, message, flags) };
     // SAFETY: the caller's message.
     let Some((one, to)) = table::connection(fd).zip(unsafe { message.as_mut() }) else {
-        return call();
+        let n = call();
+        if n >= 0 {
+            // SAFETY: the kernel has filled the message.
+            unsafe { passed(&*message, table::forget) };
+        }
+        return n;
     };
     // SAFETY: the caller's parts.
     let Some(parts) = (unsafe { parts_of(to.msg_iov, to.msg_iovlen) }) else {
@@ -234,16 +237,31 @@ pub unsafe extern "C-unwind" fn recvmmsg(
         // SAFETY: the caller's arguments.
         return unsafe { real::recvmmsg(fd, messages, n, flags, timeout) };
     };
-    // A stream: one message takes what there is.
-    // SAFETY: the caller's first message.
-    unsafe {
-        let got = recvmsg(fd, &raw mut (*messages).msg_hdr, flags & !libc::MSG_WAITFORONE);
-        if got < 0 {
-            return -1;
+    let from = std::time::Instant::now();
+    // SAFETY: the caller's time.
+    let most = unsafe { timeout.as_ref() }
+        .map(|t| std::time::Duration::new(t.tv_sec.max(0) as u64, t.tv_nsec.max(0) as u32));
+    let (mut done, mut flags) = (0, flags);
+    while done < n.min(1024) && (done == 0 || most.is_none_or(|most| from.elapsed() < most)) {
+        // SAFETY: the caller's messages.
+        unsafe {
+            let one = &mut *messages.add(done as usize);
+            let got = recvmsg(fd, &raw mut one.msg_hdr, flags & !libc::MSG_WAITFORONE);
+            if got < 0 {
+                break;
+            }
+            one.msg_len = got as c_uint;
         }
-        (*messages).msg_len = got as c_uint;
+        done += 1;
+        if flags & libc::MSG_WAITFORONE != 0 {
+            flags |= libc::MSG_DONTWAIT;
+        }
     }
-    1
+    if done > 0 {
+        done as c_int
+    } else {
+        -1
+    }
 }
 
 /// write(2).
@@ -316,11 +334,11 @@ pub unsafe extern "C-unwind" fn sendto(
     }
 }
 
-/// Ends the rings of connections whose descriptors a message carries to another process.
+/// Calls `each` with the descriptors that a message carries from one process to another.
 ///
 /// # Safety
 /// The caller's message is valid.
-unsafe fn hands_over(message: &msghdr) {
+unsafe fn passed(message: &msghdr, each: impl Fn(c_int)) {
     if message.msg_control.is_null() || message.msg_controllen == 0 {
         return;
     }
@@ -331,15 +349,20 @@ unsafe fn hands_over(message: &msghdr) {
             if (*head).cmsg_level == libc::SOL_SOCKET && (*head).cmsg_type == libc::SCM_RIGHTS {
                 let bytes = ((*head).cmsg_len as usize).saturating_sub(libc::CMSG_LEN(0) as usize);
                 let data = libc::CMSG_DATA(head).cast::<c_int>();
-                for i in 0..bytes / size_of::<c_int>() {
-                    if let Some(one) = table::connection(data.add(i).read_unaligned()) {
-                        stay_tcp(&one);
-                    }
-                }
+                (0..bytes / size_of::<c_int>()).for_each(|i| each(data.add(i).read_unaligned()));
             }
             head = libc::CMSG_NXTHDR(message, head);
         }
     }
+}
+
+/// Ends the rings of connections whose descriptors a message carries to another process.
+///
+/// # Safety
+/// The caller's message is valid.
+unsafe fn hands_over(message: &msghdr) {
+    // SAFETY: the caller's message.
+    unsafe { passed(message, |fd| table::connection(fd).iter().for_each(stay_tcp)) };
 }
 
 /// A connection is by TCP from now on.
@@ -392,8 +415,14 @@ pub unsafe extern "C-unwind" fn sendmmsg(
     flags: c_int,
 ) -> c_int {
     if table::connection(fd).is_none() || messages.is_null() {
-        // SAFETY: the caller's arguments.
-        return unsafe { real::sendmmsg(fd, messages, n, flags) };
+        // SAFETY: the caller's arguments, and messages.
+        return unsafe {
+            if !messages.is_null() {
+                let list = std::slice::from_raw_parts(messages, n.min(1024) as usize);
+                list.iter().for_each(|one| hands_over(&one.msg_hdr));
+            }
+            real::sendmmsg(fd, messages, n, flags)
+        };
     }
     let mut done = 0;
     while done < n.min(1024) {
@@ -478,19 +507,18 @@ pub unsafe extern "C-unwind" fn splice(
     let Some(one) = table::connection(from) else { return call(len) };
     let tcp = &one.slot.receiver.tcp;
     if !one.slot.is_shared() {
-        tcp.begin();
+        let under_way = tcp.call();
         if !one.slot.is_shared() && one.is_here() {
             let n = call(len);
-            tcp.end(n.max(0) as u64);
+            under_way.done(n.max(0) as u64);
             if n > 0 {
                 line::after_call(&one);
             }
             return n;
         }
-        tcp.end(0);
     }
     match stream::enter(one) {
-        Some(user) => user.splice(to, len, call),
+        Some(user) => user.splice(to, len, flags, call),
         None => call(len),
     }
 }

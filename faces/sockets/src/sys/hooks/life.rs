@@ -28,7 +28,13 @@ pub unsafe extern "C-unwind" fn connect(fd: c_int, to: *const sockaddr, len: soc
         && (result == 0 || was == libc::EINPROGRESS || was == libc::EINTR)
         && tcp::is_tcp(fd)
     {
-        table::begin(fd);
+        match table::connection(fd) {
+            // It is asked for again, or was put into an epoll set before.
+            Some(one) if one.slot.is_plain() => {}
+            // It was disconnected, and connects again.
+            Some(_) => table::begin(fd).iter().for_each(stay_tcp),
+            None => drop(table::begin(fd)),
+        }
     }
     real::set_errno(was);
     result
@@ -159,6 +165,36 @@ pub unsafe extern "C-unwind" fn close_range(first: c_uint, last: c_uint, flags: 
         }
         real::close_range(own + 1, last, flags)
     }
+}
+
+/// dup2(2) under its other name.
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn __dup2(from: c_int, to: c_int) -> c_int {
+    // SAFETY: the caller's arguments.
+    unsafe { dup2(from, to) }
+}
+
+/// connect(2) under its other name.
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn __connect(fd: c_int, to: *const sockaddr, len: socklen_t) -> c_int {
+    // SAFETY: the caller's arguments.
+    unsafe { connect(fd, to, len) }
+}
+
+/// fcntl(2) under its other name.
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn __fcntl(fd: c_int, command: c_int, arg: c_long) -> c_int {
+    // SAFETY: the caller's arguments.
+    unsafe { fcntl(fd, command, arg) }
 }
 
 /// closefrom(3).
@@ -335,14 +371,6 @@ pub unsafe extern "C-unwind" fn setsockopt(
     value: *const c_void,
     len: socklen_t,
 ) -> c_int {
-    const SOCKET: [c_int; 6] = [
-        libc::SO_RCVLOWAT,
-        libc::SO_OOBINLINE,
-        libc::SO_TIMESTAMP,
-        libc::SO_TIMESTAMPNS,
-        libc::SO_TIMESTAMPING,
-        libc::SO_PEEK_OFF,
-    ];
     let one = table::connection(fd).filter(|one| one.slot.is_shared());
     if let Some(one) = one.filter(|_| level == libc::IPPROTO_TCP && len >= 4 && !value.is_null()) {
         // SAFETY: the caller's value of this length.
@@ -361,8 +389,7 @@ pub unsafe extern "C-unwind" fn setsockopt(
             return 0;
         }
     }
-    let tcp = level == libc::IPPROTO_TCP && name == libc::TCP_ULP;
-    if tcp || level == libc::SOL_SOCKET && SOCKET.contains(&name) {
+    if tcp::is_odd(level, name) {
         if let Some(one) = table::connection(fd) {
             stay_tcp(&one);
         }
@@ -383,6 +410,10 @@ pub unsafe extern "C-unwind" fn getsockopt(
     value: *mut c_void,
     len: *mut socklen_t,
 ) -> c_int {
+    if level == libc::IPPROTO_TCP && name == libc::TCP_ZEROCOPY_RECEIVE {
+        // It reads bytes.
+        table::connection(fd).iter().for_each(stay_tcp);
+    }
     // SAFETY: the caller's arguments.
     let result = unsafe { real::getsockopt(fd, level, name, value, len) };
     if level == libc::IPPROTO_TCP && name == libc::TCP_NODELAY && result == 0 {

@@ -143,10 +143,14 @@ pub fn built(package: &str, file: &str, debug: bool) -> Result<PathBuf, String> 
     }
 }
 
+/// The packages whose files are installed.
+const PACKAGES: [&str; 6] =
+    ["weft-cli", "weftd", "weft-ofi", "weft-capi", "weft-via", "weft-preload"];
+
 /// Builds and installs. `false` if the build failed and printed its errors.
 pub fn install(options: &Options) -> Result<bool, String> {
-    let mut build = vec!["build", "-p", "weft-cli", "-p", "weftd", "-p", "weft-ofi"];
-    build.extend(["-p", "weft-capi", "-p", "weft-via", "-p", "weft-preload"]);
+    let mut build = vec!["build"];
+    PACKAGES.iter().for_each(|package| build.extend(["-p", package]));
     if !options.debug {
         build.extend(["--profile", "dist"]);
     }
@@ -165,8 +169,10 @@ pub fn install(options: &Options) -> Result<bool, String> {
     for name in ["weft", "weftd"] {
         to.copy(&built.join(name), &format!("bin/{name}"))?;
     }
-    to.copy(&built.join("libweft_fi.so"), "lib/weft/libweft-fi.so")?;
-    to.copy(&built.join("libweft_sockets.so"), "lib/weft/libweft-sockets.so")?;
+    for name in ["fi", "sockets"] {
+        let from = built.join(format!("libweft_{name}.so"));
+        to.copy(&from, &format!("lib/weft/libweft-{name}.so"))?;
+    }
     to.copy(&built.join("libweft_capi.so"), &format!("lib/libweft.so.{VERSION}"))?;
     to.link("lib/libweft.so.0", &format!("libweft.so.{VERSION}"))?;
     to.link("lib/libweft.so", "libweft.so.0")?;
@@ -208,8 +214,8 @@ pub fn install(options: &Options) -> Result<bool, String> {
             to.write(&format!("share/man/{name}"), &text)?;
         }
     }
-    let help = output_of(Command::new(built.join("weftd")).arg("--help"));
-    let help = help.ok_or("`weftd --help` failed")?;
+    let help = output_of(Command::new(built.join("weftd")).arg("--help"))
+        .ok_or("`weftd --help` failed")?;
     to.write("share/man/man8/weftd.8", &manual::of_agent(&help))?;
     to.finish()?;
     println!("{}", make_user(options));

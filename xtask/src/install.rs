@@ -166,13 +166,7 @@ pub fn install(options: &Options) -> Result<bool, String> {
     let built = target(options.debug);
     let prefix = options.prefix.display().to_string();
     let mut to = Install::new(options.root());
-    for name in ["weft", "weftd"] {
-        to.copy(&built.join(name), &format!("bin/{name}"))?;
-    }
-    for name in ["fi", "sockets"] {
-        let from = built.join(format!("libweft_{name}.so"));
-        to.copy(&from, &format!("lib/weft/libweft-{name}.so"))?;
-    }
+    install_programs(&built, &mut to)?;
     to.copy(&built.join("libweft_capi.so"), &format!("lib/libweft.so.{VERSION}"))?;
     to.link("lib/libweft.so.0", &format!("libweft.so.{VERSION}"))?;
     to.link("lib/libweft.so", "libweft.so.0")?;
@@ -220,6 +214,18 @@ pub fn install(options: &Options) -> Result<bool, String> {
     to.finish()?;
     println!("{}", make_user(options));
     Ok(true)
+}
+
+/// Installs the commands, and the libraries that they have other programs load.
+fn install_programs(built: &Path, to: &mut Install) -> Result<(), String> {
+    for name in ["weft", "weftd"] {
+        to.copy(&built.join(name), &format!("bin/{name}"))?;
+    }
+    for name in ["fi", "sockets"] {
+        let from = built.join(format!("libweft_{name}.so"));
+        to.copy(&from, &format!("lib/weft/libweft-{name}.so"))?;
+    }
+    Ok(())
 }
 
 /// Installs the library of virtual interfaces, its header and its example.

@@ -8,12 +8,15 @@
 //! | call functions of other ranks, and answer when I can | [`rpc`] |
 //! | have the same messages in the same order on all ranks | [`order`] |
 //! | share typed state, replicated or at a rank | [`objects`] |
+//! | share large memory, which ranks read and write in turn | [`regions`] |
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
 mod channel;
+mod collect;
 pub mod objects;
 pub mod order;
+pub mod regions;
 pub mod rpc;
 
 pub use weft_packets::net;
@@ -47,4 +50,7 @@ mod pages {
 
     #[doc = include_str!("../../../docs/guide/objects.md")]
     struct Objects;
+
+    #[doc = include_str!("../../../docs/guide/regions.md")]
+    struct Regions;
 }

@@ -4,4 +4,5 @@
 mod objects;
 mod order;
 mod ranks;
+mod regions;
 mod rpc;

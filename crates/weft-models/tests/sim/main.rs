@@ -4,5 +4,6 @@
 mod history;
 mod objects;
 mod order;
+mod regions;
 mod rpc;
 mod swarm;

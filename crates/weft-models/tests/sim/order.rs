@@ -1,7 +1,7 @@
 //! Ordered groups under faults: all that go on deliver the same messages in the same order, none
 //! twice, and all of those that live.
 
-use crate::swarm::{seeds, Cluster, MS};
+use crate::swarm::{first, seeds, Cluster, MS};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -482,18 +482,4 @@ fn recv__a_member_that_does_not_receive_is_named_and_the_others_wait() {
         }
         group
     });
-}
-
-/// Waits for the first of two futures; `None` if that is the second.
-async fn first<F: std::future::Future + Unpin>(
-    one: &mut F,
-    mut other: std::pin::Pin<Box<impl std::future::Future<Output = ()>>>,
-) -> Option<F::Output> {
-    std::future::poll_fn(|cx| {
-        if let std::task::Poll::Ready(done) = std::pin::Pin::new(&mut *one).poll(cx) {
-            return std::task::Poll::Ready(Some(done));
-        }
-        other.as_mut().poll(cx).map(|()| None)
-    })
-    .await
 }

@@ -2,9 +2,11 @@
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
-use std::future::Future;
+use std::future::{poll_fn, Future};
 use std::ops::Range;
+use std::pin::Pin;
 use std::rc::Rc;
+use std::task::Poll;
 use std::time::Duration;
 use weft_packets::net::{Live, Net};
 use weft_sim::runner::Outcome;
@@ -126,4 +128,18 @@ pub fn seeds(usual: Range<u64>) -> Range<u64> {
         Ok(text) => weft_sim::swarm::parse_seeds(&text).unwrap_or_else(|e| panic!("{text}: {e}")),
         Err(_) => usual,
     }
+}
+
+/// Waits for the first of two futures; `None` if that is the second.
+pub async fn first<F: Future + Unpin>(
+    one: &mut F,
+    mut other: Pin<Box<impl Future<Output = ()>>>,
+) -> Option<F::Output> {
+    poll_fn(|cx| {
+        if let Poll::Ready(done) = Pin::new(&mut *one).poll(cx) {
+            return Poll::Ready(Some(done));
+        }
+        other.as_mut().poll(cx).map(|()| None)
+    })
+    .await
 }

@@ -1,0 +1,254 @@
+//! Operations of all ranks together: each contributes, and all get the same result.
+
+use crate::channel::Channel;
+use crate::net::{Net, RankFailure};
+use crate::park;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::rc::{Rc, Weak};
+use std::task::{Poll, Waker};
+
+/// Kinds of messages: number of the operation (8 bytes), then bytes; or a rank (4 bytes), then
+/// text.
+mod kind {
+    /// The contributions of the sender and its children.
+    pub const UP: u8 = 1;
+    /// The result.
+    pub const DOWN: u8 = 2;
+    /// A rank has failed.
+    pub const FAILED: u8 = 3;
+}
+
+/// Operations that a rank may be behind the others.
+const AHEAD_MAX: u64 = 1 << 16;
+
+/// The messages about one operation.
+#[derive(Default)]
+struct Round {
+    up: BTreeMap<usize, Vec<u8>>,
+    down: Option<Vec<u8>>,
+}
+
+struct Inner<N: Net> {
+    net: N,
+    channel: Channel<N>,
+    rounds: RefCell<BTreeMap<u64, Round>>,
+    next: Cell<u64>,
+    failure: RefCell<Option<RankFailure>>,
+    wakers: RefCell<Vec<Waker>>,
+}
+
+/// The operations of all ranks, which call them in the same order.
+pub(crate) struct Collect<N: Net> {
+    inner: Rc<Inner<N>>,
+}
+
+/// Notices the silence of a rank until it is dropped.
+pub(crate) struct Watched<N: Net> {
+    net: N,
+    rank: Option<usize>,
+}
+
+impl<N: Net> Watched<N> {
+    pub fn new(net: &N, rank: usize) -> Watched<N> {
+        let watches = rank != net.rank() && net.expect(rank);
+        Watched { net: net.clone(), rank: watches.then_some(rank) }
+    }
+}
+
+impl<N: Net> Drop for Watched<N> {
+    fn drop(&mut self) {
+        if let Some(rank) = self.rank {
+            self.net.unexpect(rank);
+        }
+    }
+}
+
+/// Returns the parent of a place in a binomial tree; that of place 0 is itself.
+fn parent(place: usize) -> usize {
+    place & place.wrapping_sub(1)
+}
+
+/// Returns the children of a place in a binomial tree of so many.
+fn children(place: usize, count: usize) -> impl Iterator<Item = usize> {
+    let most = if place == 0 { usize::BITS - 1 } else { place.trailing_zeros() };
+    (0..most).map(move |bit| place + (1 << bit)).take_while(move |&child| child < count)
+}
+
+impl<N: Net> Collect<N> {
+    pub fn open(net: &N, handler: u16) -> Collect<N> {
+        let inner = Rc::new_cyclic(|weak: &Weak<Inner<N>>| {
+            let receiver = Weak::clone(weak);
+            let receive = move |from: usize, kind: u8, bytes: &[u8]| {
+                if let Some(inner) = receiver.upgrade() {
+                    inner.receive(from, kind, bytes);
+                }
+            };
+            Inner {
+                net: net.clone(),
+                channel: Channel::open(net, handler, Rc::new(receive)),
+                rounds: RefCell::default(),
+                next: Cell::new(0),
+                failure: RefCell::default(),
+                wakers: RefCell::default(),
+            }
+        });
+        let weak = Rc::downgrade(&inner);
+        net.on_failure(move |failure| {
+            if let Some(inner) = weak.upgrade() {
+                inner.failed(failure, true);
+            }
+        });
+        Collect { inner }
+    }
+
+    /// Combines the bytes of all ranks, in an order that does not depend on time; all get the
+    /// result.
+    pub async fn reduce(
+        &self,
+        mine: Vec<u8>,
+        combine: impl Fn(Vec<u8>, &[u8]) -> Vec<u8>,
+    ) -> Result<Vec<u8>, RankFailure> {
+        let inner = &self.inner;
+        let (me, count) = (inner.net.rank(), inner.net.size());
+        let number = inner.begin();
+        let mut all = mine;
+        for child in children(me, count) {
+            let up = |round: &mut Round| round.up.remove(&child);
+            let bytes = inner.wait(number, child, up).await?;
+            all = combine(all, &bytes);
+        }
+        if me > 0 {
+            inner.post(parent(me), kind::UP, number, &all)?;
+            all = inner.wait(number, parent(me), |round| round.down.take()).await?;
+        }
+        for child in children(me, count) {
+            inner.post(child, kind::DOWN, number, &all)?;
+        }
+        inner.end(number);
+        Ok(all)
+    }
+
+    /// Gives all ranks the bytes that one has.
+    pub async fn broadcast(&self, root: usize, bytes: Vec<u8>) -> Result<Vec<u8>, RankFailure> {
+        let inner = &self.inner;
+        let count = inner.net.size();
+        let place = (inner.net.rank() + count - root) % count;
+        let rank_of = |place: usize| (place + root) % count;
+        let number = inner.begin();
+        let mut bytes = bytes;
+        if place > 0 {
+            let from = rank_of(parent(place));
+            bytes = inner.wait(number, from, |round| round.down.take()).await?;
+        }
+        for child in children(place, count) {
+            inner.channel.room(rank_of(child)).await;
+            inner.post(rank_of(child), kind::DOWN, number, &bytes)?;
+        }
+        inner.end(number);
+        Ok(bytes)
+    }
+}
+
+impl<N: Net> Inner<N> {
+    fn begin(&self) -> u64 {
+        self.next.replace(self.next.get() + 1)
+    }
+
+    fn end(&self, number: u64) {
+        self.rounds.borrow_mut().remove(&number);
+    }
+
+    fn post(&self, to: usize, kind: u8, number: u64, bytes: &[u8]) -> Result<(), RankFailure> {
+        self.channel.post(to, kind, &[&number.to_le_bytes(), bytes])
+    }
+
+    /// Waits for a part of an operation that comes from a rank.
+    async fn wait<T>(
+        &self,
+        number: u64,
+        from: usize,
+        take: impl Fn(&mut Round) -> Option<T>,
+    ) -> Result<T, RankFailure> {
+        let mut watched = None;
+        poll_fn(|cx| {
+            let found = self.rounds.borrow_mut().get_mut(&number).and_then(&take);
+            if let Some(found) = found {
+                return Poll::Ready(Ok(found));
+            }
+            if let Some(failure) = self.failure.borrow().clone() {
+                return Poll::Ready(Err(failure));
+            }
+            watched.get_or_insert_with(|| Watched::new(&self.net, from));
+            park(&mut self.wakers.borrow_mut(), cx.waker());
+            Poll::Pending
+        })
+        .await
+    }
+
+    fn receive(&self, from: usize, kind: u8, bytes: &[u8]) {
+        if kind == kind::FAILED {
+            let Some((rank, text)) = bytes.split_first_chunk() else { return };
+            let why = format!("rank {from} reports: {}", String::from_utf8_lossy(text));
+            let rank = u32::from_le_bytes(*rank) as usize;
+            return self.failed(RankFailure { rank, certain: false, why }, false);
+        }
+        let Some((number, rest)) = bytes.split_first_chunk() else { return };
+        let number = u64::from_le_bytes(*number);
+        // A part of an operation that this rank has begun is not over here.
+        let oldest = self.rounds.borrow().keys().next().copied().unwrap_or(u64::MAX);
+        let first = oldest.min(self.next.get().saturating_sub(1));
+        if number < first || number > self.next.get() + AHEAD_MAX {
+            return log::error!("rank {from} sent a part of operation {number}, which is not due");
+        }
+        {
+            let mut rounds = self.rounds.borrow_mut();
+            let round = rounds.entry(number).or_default();
+            match kind {
+                kind::UP => drop(round.up.insert(from, rest.to_vec())),
+                _ => round.down = Some(rest.to_vec()),
+            }
+        }
+        self.wake();
+    }
+
+    fn failed(&self, failure: RankFailure, is_own: bool) {
+        if self.failure.borrow().is_some() {
+            return;
+        }
+        if is_own {
+            let rank = (failure.rank as u32).to_le_bytes();
+            for to in (0..self.net.size()).filter(|&to| to != self.net.rank()) {
+                // One that has failed as well needs no notice.
+                _ = self.channel.post(to, kind::FAILED, &[&rank, failure.why.as_bytes()]);
+            }
+        }
+        self.failure.replace(Some(failure));
+        self.wake();
+    }
+
+    fn wake(&self) {
+        self.wakers.take().into_iter().for_each(Waker::wake);
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn children__of_all_places_are_a_tree() {
+        for count in 1..70 {
+            let mut seen = vec![0; count];
+            for place in 0..count {
+                for child in children(place, count) {
+                    assert_eq!(parent(child), place);
+                    seen[child] += 1;
+                }
+            }
+            assert!(seen[0] == 0 && seen[1..].iter().all(|&times| times == 1), "{seen:?}");
+        }
+    }
+}

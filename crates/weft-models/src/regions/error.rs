@@ -1,0 +1,66 @@
+//! Errors of regions.
+
+use super::RegionId;
+use crate::net::RankFailure;
+use std::fmt;
+
+/// An operation on a region that cannot be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RegionError {
+    /// The region.
+    pub region: RegionId,
+    /// The cause.
+    pub cause: RegionCause,
+}
+
+/// The reason why an operation on a region cannot be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RegionCause {
+    /// The home of the region has failed, and the region is lost.
+    Home(RankFailure),
+    /// The rank that had the only copy of the region has failed; what it wrote is lost.
+    Holder {
+        /// The rank.
+        rank: usize,
+    },
+    /// There is no such region: it has been deleted, or never was.
+    NoRegion,
+    /// The region has items of another type.
+    Type {
+        /// The type that was asked for.
+        wanted: String,
+        /// The type of the region.
+        found: String,
+    },
+    /// The region is larger than regions may be.
+    TooLarge {
+        /// Most bytes.
+        most: usize,
+    },
+    /// Only the home of a region can do this.
+    NotHome,
+}
+
+impl fmt::Display for RegionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "region {}: ", self.region)?;
+        match &self.cause {
+            RegionCause::Home(failure) => write!(f, "its home is lost: {failure}"),
+            RegionCause::Holder { rank } => {
+                write!(
+                    f,
+                    "rank {rank}, which had the only copy, has failed, and its changes are lost"
+                )
+            }
+            RegionCause::NoRegion => f.write_str("it has been deleted, or never was"),
+            RegionCause::Type { wanted, found } => {
+                write!(f, "it has items of type {found}, not {wanted}")
+            }
+            RegionCause::TooLarge { most } => write!(f, "regions have at most {most} bytes"),
+            RegionCause::NotHome => f.write_str("only its home can do this"),
+        }
+    }
+}
+
+impl std::error::Error for RegionError {}

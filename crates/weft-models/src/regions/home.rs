@@ -1,0 +1,158 @@
+//! The directory of a region at its home: the ranks that have copies, and those that want one.
+
+use super::Access;
+use std::collections::{BTreeSet, VecDeque};
+
+/// Something that the directory wants sent.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Send {
+    Grant { to: usize, access: Access, has_copy: bool },
+    Revoke { to: usize, left: Option<Access> },
+}
+
+/// The copies of a region. Either one rank may write, or some may read.
+#[derive(Default)]
+pub(super) struct Directory {
+    pub owner: Option<usize>,
+    pub readers: BTreeSet<usize>,
+    queue: VecDeque<(usize, Access)>,
+    /// The request that is being served.
+    busy: Option<(usize, Access)>,
+    /// Ranks whose answer to a revocation is awaited.
+    pub awaited: BTreeSet<usize>,
+}
+
+impl Directory {
+    /// Makes the directory of a new region, which only its home has.
+    pub fn new(home: usize) -> Directory {
+        Directory { owner: Some(home), ..Directory::default() }
+    }
+
+    /// Takes the request of a rank. A rank has one request at a time; another one is ignored.
+    pub fn ask(&mut self, rank: usize, access: Access) {
+        let is_known = self.busy.is_some_and(|(by, _)| by == rank)
+            || self.queue.iter().any(|(by, _)| *by == rank);
+        if !is_known {
+            self.queue.push_back((rank, access));
+        }
+    }
+
+    /// Takes the answer to a revocation, if it is awaited.
+    pub fn acked(&mut self, rank: usize, kept: bool) {
+        if self.awaited.remove(&rank) {
+            self.gave_up(rank);
+            if kept {
+                self.readers.insert(rank);
+            }
+        }
+    }
+
+    /// Notes that a rank has no copy any more. True if it was the one that may write.
+    pub fn gave_up(&mut self, rank: usize) -> bool {
+        self.readers.remove(&rank);
+        let owned = self.owner == Some(rank);
+        if owned {
+            self.owner = None;
+        }
+        owned
+    }
+
+    /// Forgets a rank that has failed. True if it had the only copy.
+    pub fn failed(&mut self, rank: usize) -> bool {
+        self.queue.retain(|(by, _)| *by != rank);
+        self.awaited.remove(&rank);
+        if self.busy.is_some_and(|(by, _)| by == rank) {
+            // The answers that are awaited are still noted.
+            self.busy = None;
+        }
+        self.gave_up(rank)
+    }
+
+    /// Returns the ranks that hold up the request which is being served.
+    pub fn holders(&self) -> Vec<usize> {
+        self.awaited.iter().copied().collect()
+    }
+
+    /// Takes all requests away, for a region that is lost.
+    pub fn take_all(&mut self) -> Vec<usize> {
+        let all = self.busy.take().into_iter().chain(self.queue.drain(..));
+        let ranks = all.map(|(rank, _)| rank).collect();
+        self.awaited.clear();
+        ranks
+    }
+
+    /// Serves requests as far as possible.
+    pub fn serve(&mut self) -> Vec<Send> {
+        let mut sends = Vec::new();
+        while self.awaited.is_empty() {
+            if let Some((to, access)) = self.busy.take() {
+                sends.push(self.grant(to, access));
+            }
+            let Some((rank, access)) = self.queue.pop_front() else { break };
+            self.busy = Some((rank, access));
+            let others = |other: &usize| *other != rank;
+            self.awaited = self.owner.into_iter().filter(others).collect();
+            if access == Access::Write {
+                self.awaited.extend(self.readers.iter().copied().filter(others));
+            }
+            let left = (access == Access::Read).then_some(Access::Read);
+            sends.extend(self.awaited.iter().map(|&to| Send::Revoke { to, left }));
+        }
+        sends
+    }
+
+    fn grant(&mut self, to: usize, access: Access) -> Send {
+        let has_copy = self.readers.contains(&to) || self.owner == Some(to);
+        let access = if self.owner == Some(to) { Access::Write } else { access };
+        match access {
+            Access::Read => drop(self.readers.insert(to)),
+            Access::Write => {
+                self.readers.clear();
+                self.owner = Some(to);
+            }
+        }
+        Send::Grant { to, access, has_copy }
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn serve__readers_share_and_a_writer_takes_all_copies() {
+        let mut home = Directory::new(0);
+        home.ask(1, Access::Read);
+        assert_eq!(home.serve(), [Send::Revoke { to: 0, left: Some(Access::Read) }]);
+        home.ask(2, Access::Write);
+        assert_eq!(home.serve(), []);
+        home.acked(0, true);
+        home.acked(7, true);
+        assert_eq!(
+            home.serve(),
+            [
+                Send::Grant { to: 1, access: Access::Read, has_copy: false },
+                Send::Revoke { to: 0, left: None },
+                Send::Revoke { to: 1, left: None },
+            ]
+        );
+        assert_eq!(home.holders(), [0, 1]);
+        home.acked(1, false);
+        home.acked(0, false);
+        let write = Send::Grant { to: 2, access: Access::Write, has_copy: false };
+        assert_eq!(home.serve(), [write]);
+        assert_eq!(home.owner, Some(2));
+    }
+
+    #[test]
+    fn serve__an_upgrade_sends_nothing_and_a_flush_before_the_answer_is_no_copy() {
+        let mut home = Directory { readers: [1, 2].into(), ..Directory::default() };
+        home.ask(1, Access::Write);
+        assert_eq!(home.serve(), [Send::Revoke { to: 2, left: None }]);
+        home.gave_up(2);
+        home.acked(2, false);
+        assert_eq!(home.serve(), [Send::Grant { to: 1, access: Access::Write, has_copy: true }]);
+        assert!(home.failed(1), "it had the only copy");
+    }
+}

@@ -1,0 +1,282 @@
+//! Handles of regions, and the guards of their operations.
+
+use super::entry::{Entry, Typed};
+use super::item::Item;
+use super::runtime::Inner;
+use super::wire::method;
+use super::{Access, RegionCause, RegionError, RegionId};
+use crate::net::{Blocking, Net};
+use std::cell::{Ref, RefMut};
+use std::future::{poll_fn, Future};
+use std::ops::{Deref, DerefMut};
+use std::pin::{pin, Pin};
+use std::rc::Rc;
+use std::task::Poll;
+
+/// Long waits that are kept.
+const COMPLAINTS: usize = 64;
+
+/// A region that this rank has mapped. Clones are the same region; when the last is dropped, the
+/// copy stays in the cache while there is room.
+pub struct Region<N: Net, T: Item> {
+    inner: Rc<Inner<N>>,
+    entry: Rc<Entry>,
+    typed: Rc<Typed<T>>,
+}
+
+impl<N: Net, T: Item> Clone for Region<N, T> {
+    fn clone(&self) -> Region<N, T> {
+        Region::new(&self.inner, &self.entry, &self.typed)
+    }
+}
+
+impl<N: Net, T: Item> Drop for Region<N, T> {
+    fn drop(&mut self) {
+        self.inner.unmapped(&self.entry);
+    }
+}
+
+impl<N: Net, T: Item> Region<N, T> {
+    pub(super) fn new(inner: &Rc<Inner<N>>, entry: &Rc<Entry>, typed: &Rc<Typed<T>>) -> Self {
+        inner.mapped(entry);
+        Region { inner: Rc::clone(inner), entry: Rc::clone(entry), typed: Rc::clone(typed) }
+    }
+
+    /// Returns the name of the region, to pass to other ranks.
+    pub fn id(&self) -> RegionId {
+        self.entry.id
+    }
+
+    /// Returns the number of items.
+    pub fn len(&self) -> usize {
+        self.typed.count
+    }
+
+    /// True if the region has no items.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Begins to read: waits until this rank has a copy, and no other rank writes. Others may read
+    /// at the same time.
+    ///
+    /// # Errors
+    /// The region is lost with its home, or with the rank that had the only copy, or is deleted.
+    pub async fn read(&self) -> Result<ReadGuard<'_, N, T>, RegionError> {
+        let held = self.begin(Access::Read).await?;
+        Ok(ReadGuard { items: self.typed.items.borrow(), _held: held })
+    }
+
+    /// Begins to write: waits until no other rank has a copy.
+    ///
+    /// # Errors
+    /// As [`read`](Region::read).
+    pub async fn write(&self) -> Result<WriteGuard<'_, N, T>, RegionError> {
+        let held = self.begin(Access::Write).await?;
+        Ok(WriteGuard { items: self.typed.items.borrow_mut(), _held: held })
+    }
+
+    /// Asks for a copy to read, which may be here when it is read.
+    pub fn prefetch(&self) {
+        self.ask_early(Access::Read);
+    }
+
+    /// Asks for the only copy, which may be here when it is written.
+    pub fn prefetch_to_write(&self) {
+        self.ask_early(Access::Write);
+    }
+
+    /// Gives this rank's copy back to the home, so that others find it there. While it is in use,
+    /// nothing happens.
+    pub fn flush(&self) {
+        self.inner.flush(&self.entry);
+    }
+
+    /// Deletes the region, at its home: operations of others on it are refused from now on.
+    ///
+    /// # Errors
+    /// This is not its home, or it is lost.
+    pub async fn delete(self) -> Result<(), RegionError> {
+        if self.entry.home.is_none() {
+            return Err(self.error(RegionCause::NotHome));
+        }
+        drop(self.write().await?);
+        self.inner.delete(&self.entry);
+        Ok(())
+    }
+
+    fn ask_early(&self, access: Access) {
+        {
+            let mut local = self.entry.local.borrow_mut();
+            if local.copy >= Some(access) || local.asked.is_some() {
+                return;
+            }
+            local.asked = Some(access);
+        }
+        self.inner.ask(&self.entry, access);
+    }
+
+    fn error(&self, cause: RegionCause) -> RegionError {
+        RegionError { region: self.entry.id, cause }
+    }
+
+    async fn begin(&self, access: Access) -> Result<Held<'_, N>, RegionError> {
+        let (inner, entry) = (&*self.inner, &self.entry);
+        if let Some(cause) = entry.lost.borrow().clone() {
+            return Err(self.error(cause));
+        }
+        if !entry.local.borrow_mut().try_begin(access) {
+            let ticket = entry.local.borrow_mut().wait(access);
+            let mut waits = Waits { inner, entry, access, ticket, over: false };
+            inner.advance(entry);
+            patiently(inner, entry, access, &mut waits).await.map_err(|e| self.error(e))?;
+        }
+        Ok(Held { inner, entry, access })
+    }
+}
+
+/// Waits for an operation to begin, and says once who holds it up when that takes long.
+async fn patiently<N: Net>(
+    inner: &Inner<N>,
+    entry: &Rc<Entry>,
+    access: Access,
+    waits: &mut Waits<'_, N>,
+) -> Result<(), RegionCause> {
+    let mut complaint: Option<Pin<Box<dyn Future<Output = ()> + '_>>> = None;
+    let patience = inner.net.patience();
+    poll_fn(|cx| {
+        if entry.local.borrow_mut().has_begun(waits.ticket, cx.waker()) {
+            waits.over = true;
+            return Poll::Ready(Ok(()));
+        }
+        if let Some(cause) = entry.lost.borrow().clone() {
+            return Poll::Ready(Err(cause));
+        }
+        if !patience.is_zero() {
+            let say = complaint.get_or_insert_with(|| Box::pin(complain(inner, entry, access)));
+            if say.as_mut().poll(cx).is_ready() {
+                complaint = Some(Box::pin(std::future::pending()));
+            }
+        }
+        Poll::Pending
+    })
+    .await
+}
+
+/// Says after a while for which region this rank waits, who holds it up, and what it holds itself.
+async fn complain<N: Net>(inner: &Inner<N>, entry: &Rc<Entry>, access: Access) {
+    let patience = inner.net.patience();
+    inner.net.sleep(patience).await;
+    let ranks = holders(inner, entry.id).await;
+    let held: Vec<String> = inner.held().iter().map(RegionId::to_string).collect();
+    let rank = inner.net.rank();
+    let (what, id) = (if access == Access::Read { "read" } else { "write" }, entry.id);
+    let after = patience.as_secs_f64();
+    let text = format!(
+        "rank {rank} waits for {after:.1} s to {what} region {id}, which ranks {ranks:?} use, and \
+         holds regions [{}]",
+        held.join(", ")
+    );
+    log::warn!("{text}");
+    let mut complaints = inner.complaints.borrow_mut();
+    if complaints.len() < COMPLAINTS {
+        complaints.push(text);
+    }
+}
+
+async fn holders<N: Net>(inner: &Inner<N>, id: RegionId) -> Vec<u32> {
+    let number = id.number.to_le_bytes();
+    let answer = inner.rpc.call(id.home(), method::HOLDERS, &number).await.unwrap_or_default();
+    answer.as_chunks::<4>().0.iter().map(|rank| u32::from_le_bytes(*rank)).collect()
+}
+
+/// An operation that waits; if this is dropped before its end, the operation is given up.
+struct Waits<'a, N: Net> {
+    inner: &'a Inner<N>,
+    entry: &'a Rc<Entry>,
+    access: Access,
+    ticket: u64,
+    over: bool,
+}
+
+impl<N: Net> Drop for Waits<'_, N> {
+    fn drop(&mut self) {
+        if self.over {
+            return;
+        }
+        {
+            let mut local = self.entry.local.borrow_mut();
+            if local.give_up(self.ticket) {
+                local.end(self.access);
+            }
+        }
+        self.inner.advance(self.entry);
+    }
+}
+
+/// An operation in progress.
+struct Held<'a, N: Net> {
+    inner: &'a Inner<N>,
+    entry: &'a Rc<Entry>,
+    access: Access,
+}
+
+impl<N: Net> Drop for Held<'_, N> {
+    fn drop(&mut self) {
+        self.entry.local.borrow_mut().end(self.access);
+        self.inner.advance(self.entry);
+    }
+}
+
+/// The items of a region while they are read. Dropping it ends the operation.
+pub struct ReadGuard<'a, N: Net, T> {
+    // The items are let go before the operation ends.
+    items: Ref<'a, Vec<T>>,
+    _held: Held<'a, N>,
+}
+
+impl<N: Net, T> Deref for ReadGuard<'_, N, T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        &self.items
+    }
+}
+
+/// The items of a region while they are written. Dropping it ends the operation.
+pub struct WriteGuard<'a, N: Net, T> {
+    items: RefMut<'a, Vec<T>>,
+    _held: Held<'a, N>,
+}
+
+impl<N: Net, T> Deref for WriteGuard<'_, N, T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        &self.items
+    }
+}
+
+impl<N: Net, T> DerefMut for WriteGuard<'_, N, T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        &mut self.items
+    }
+}
+
+impl<N: Blocking, T: Item> Region<N, T> {
+    /// Begins to read, with progress meanwhile.
+    ///
+    /// # Errors
+    /// As [`read`](Region::read).
+    pub fn read_blocking(&self) -> Result<ReadGuard<'_, N, T>, RegionError> {
+        self.inner.net.block_on(pin!(self.read()))
+    }
+
+    /// Begins to write, with progress meanwhile.
+    ///
+    /// # Errors
+    /// As [`write`](Region::write).
+    pub fn write_blocking(&self) -> Result<WriteGuard<'_, N, T>, RegionError> {
+        self.inner.net.block_on(pin!(self.write()))
+    }
+}

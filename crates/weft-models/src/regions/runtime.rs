@@ -1,0 +1,393 @@
+//! The regions of a rank, and the messages about them.
+
+use super::entry::{Entry, Local, Step, Store};
+use super::home::{Directory, Send};
+use super::wire::{access_code, access_of, from_home, method, number_of, to_home, DATA, KEPT};
+use super::{Access, RegionCause, RegionId};
+use crate::channel::Channel;
+use crate::collect::{Collect, Watched};
+use crate::net::{Net, RankFailure};
+use crate::rpc::{Request, Rpc};
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::{Rc, Weak};
+use std::task::Waker;
+
+pub(super) struct Inner<N: Net> {
+    pub net: N,
+    pub collect: Collect<N>,
+    pub rpc: Rpc<N>,
+    channel: Channel<N>,
+    pub table: RefCell<BTreeMap<RegionId, Rc<Entry>>>,
+    next: Cell<u64>,
+    /// Regions of other homes without handles here, oldest first, and their bytes.
+    idle: RefCell<VecDeque<RegionId>>,
+    idle_bytes: Cell<usize>,
+    /// Most bytes of those.
+    cache: usize,
+    /// The homes whose silence is noticed, for each answer that is awaited.
+    watched: RefCell<BTreeMap<(RegionId, usize), Watched<N>>>,
+    /// Long waits that have been said, the last some.
+    pub complaints: RefCell<Vec<String>>,
+}
+
+impl<N: Net> Inner<N> {
+    pub fn open(net: &N, first: u16, cache: usize) -> Rc<Inner<N>> {
+        let inner = Rc::new_cyclic(|weak: &Weak<Inner<N>>| {
+            let receiver = Weak::clone(weak);
+            let receive = move |from: usize, kind: u8, bytes: &[u8]| {
+                if let Some(inner) = receiver.upgrade() {
+                    inner.receive(from, kind, bytes);
+                }
+            };
+            Inner {
+                net: net.clone(),
+                collect: Collect::open(net, first + 2),
+                rpc: Rpc::with_handler(net, first + 1),
+                channel: Channel::open(net, first, Rc::new(receive)),
+                table: RefCell::default(),
+                next: Cell::new(0),
+                idle: RefCell::default(),
+                idle_bytes: Cell::new(0),
+                cache,
+                watched: RefCell::default(),
+                complaints: RefCell::default(),
+            }
+        });
+        let weak = Rc::downgrade(&inner);
+        net.on_failure(move |failure| {
+            if let Some(inner) = weak.upgrade() {
+                inner.failed(&failure);
+            }
+        });
+        for number in [method::MAP, method::HOLDERS] {
+            let weak = Rc::downgrade(&inner);
+            inner.rpc.serve(number, move |request, args| {
+                if let Some(inner) = weak.upgrade() {
+                    inner.called(number, request, args);
+                }
+            });
+        }
+        inner
+    }
+
+    /// Returns the regions that operations use.
+    pub fn held(&self) -> Vec<RegionId> {
+        let table = self.table.borrow();
+        let used = table.values().filter(|entry| entry.local.borrow().is_used());
+        used.map(|entry| entry.id).collect()
+    }
+
+    pub fn find(&self, id: RegionId) -> Option<Rc<Entry>> {
+        self.table.borrow().get(&id).cloned()
+    }
+
+    /// Makes a region whose home is here.
+    pub fn create(&self, store: Rc<dyn Store>) -> Rc<Entry> {
+        let (home, number) = (self.net.rank(), self.next.get());
+        self.next.set(number + 1);
+        let directory = RefCell::new(Directory::new(home));
+        self.add(RegionId { home: home as u32, number }, store, Local::of_home(), Some(directory))
+    }
+
+    pub fn add(
+        &self,
+        id: RegionId,
+        store: Rc<dyn Store>,
+        local: Local,
+        home: Option<RefCell<Directory>>,
+    ) -> Rc<Entry> {
+        let entry = Rc::new(Entry {
+            id,
+            store,
+            local: RefCell::new(local),
+            home,
+            lost: RefCell::default(),
+            handles: Cell::new(0),
+        });
+        self.table.borrow_mut().insert(id, Rc::clone(&entry));
+        entry
+    }
+
+    fn called(&self, number: u16, request: Request<N>, args: &[u8]) {
+        let home = self.net.rank() as u32;
+        let entry = number_of(args).and_then(|(number, _)| self.find(RegionId { home, number }));
+        let Some(entry) = entry else { return request.answer(&[]) };
+        if number == method::MAP {
+            let (items, name) = entry.store.shape();
+            return request.answer_parts(&[&items.to_le_bytes(), name.as_bytes()]);
+        }
+        let holders = entry.home.as_ref().map(|home| home.borrow().holders()).unwrap_or_default();
+        let ranks = holders.iter().flat_map(|&rank| (rank as u32).to_le_bytes());
+        request.answer(&ranks.collect::<Vec<u8>>());
+    }
+
+    /// Does what is due for a region after any change.
+    pub fn advance(&self, entry: &Rc<Entry>) {
+        loop {
+            let step = entry.local.borrow_mut().step();
+            match step {
+                Step::Wake(waker) => waker.into_iter().for_each(Waker::wake),
+                Step::Ask(access) => self.ask(entry, access),
+                Step::Ack { kept, written } => self.give(entry, to_home::ACK, kept, written),
+                Step::Done => return,
+            }
+        }
+    }
+
+    /// Asks the home of a region for an access.
+    pub fn ask(&self, entry: &Rc<Entry>, access: Access) {
+        let home = entry.id.home();
+        if home != self.net.rank() {
+            let watched = Watched::new(&self.net, home);
+            self.watched.borrow_mut().insert((entry.id, home), watched);
+        }
+        let number = entry.id.number.to_le_bytes();
+        let code = [access_code(Some(access))];
+        let sent = self.channel.post(home, to_home::ASK, &[&number, &code]);
+        if let Err(failure) = sent {
+            self.lose(entry, RegionCause::Home(failure));
+        }
+    }
+
+    /// Tells the home that this rank's copy is given up, or only read from now on.
+    fn give(&self, entry: &Rc<Entry>, kind: u8, kept: bool, written: bool) {
+        let home = entry.id.home();
+        let sends = written && home != self.net.rank();
+        let flags = if kept { KEPT } else { 0 } | if sends { DATA } else { 0 };
+        let mut bytes = Vec::with_capacity(9 + if sends { entry.store.len() } else { 0 });
+        bytes.extend_from_slice(&entry.id.number.to_le_bytes());
+        bytes.push(flags);
+        if sends {
+            entry.store.save(&mut bytes);
+        }
+        if let Err(failure) = self.channel.post(home, kind, &[&bytes]) {
+            self.lose(entry, RegionCause::Home(failure));
+        }
+    }
+
+    /// Gives the copy of a region back to its home, if no operation uses it.
+    pub fn flush(&self, entry: &Rc<Entry>) {
+        let written = {
+            let mut local = entry.local.borrow_mut();
+            let is_home = entry.home.is_some();
+            if is_home || local.copy.is_none() || local.is_used() || local.asked.is_some() {
+                return;
+            }
+            local.copy.take() == Some(Access::Write)
+        };
+        self.give(entry, to_home::FLUSH, false, written);
+    }
+
+    /// Marks a region as of no use any more, here.
+    pub fn lose(&self, entry: &Rc<Entry>, cause: RegionCause) {
+        entry.lost.borrow_mut().get_or_insert(cause);
+        self.watched.borrow_mut().remove(&(entry.id, entry.id.home()));
+        let wakers = entry.local.borrow_mut().wakers();
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Notes that a handle is gone: the copy stays, while there is room for it.
+    pub fn unmapped(&self, entry: &Rc<Entry>) {
+        entry.handles.set(entry.handles.get() - 1);
+        if entry.handles.get() > 0 || entry.home.is_some() {
+            return;
+        }
+        self.idle.borrow_mut().push_back(entry.id);
+        self.idle_bytes.set(self.idle_bytes.get() + entry.store.len());
+        let mut tries = self.idle.borrow().len();
+        while self.idle_bytes.get() > self.cache && tries > 0 {
+            tries -= 1;
+            let Some(id) = self.idle.borrow_mut().pop_front() else { return };
+            let Some(entry) = self.find(id) else { continue };
+            if entry.local.borrow().asked.is_some() {
+                // Its copy is on its way.
+                self.idle.borrow_mut().push_back(id);
+                continue;
+            }
+            self.idle_bytes.set(self.idle_bytes.get() - entry.store.len());
+            self.flush(&entry);
+            self.table.borrow_mut().remove(&id);
+        }
+    }
+
+    /// Notes that a region has a handle again.
+    pub fn mapped(&self, entry: &Rc<Entry>) {
+        if entry.handles.replace(entry.handles.get() + 1) == 0 {
+            let mut idle = self.idle.borrow_mut();
+            let before = idle.len();
+            idle.retain(|&id| id != entry.id);
+            if idle.len() < before {
+                self.idle_bytes.set(self.idle_bytes.get() - entry.store.len());
+            }
+        }
+    }
+
+    /// Removes a region whose home this is, and whose only copy is here.
+    pub fn delete(&self, entry: &Rc<Entry>) {
+        self.table.borrow_mut().remove(&entry.id);
+        self.refuse(entry, u32::MAX);
+        self.lose(entry, RegionCause::NoRegion);
+    }
+
+    /// Refuses all requests for a region that is lost with a rank, or is no more.
+    fn refuse(&self, entry: &Rc<Entry>, rank: u32) {
+        let all = entry.home.as_ref().map(|home| home.borrow_mut().take_all());
+        for to in all.unwrap_or_default() {
+            self.refuse_one(entry.id.number, to, rank);
+        }
+    }
+
+    fn refuse_one(&self, number: u64, to: usize, rank: u32) {
+        let parts = [&number.to_le_bytes()[..], &rank.to_le_bytes()];
+        // A rank that has failed needs no answer.
+        _ = self.channel.post(to, from_home::REFUSE, &parts);
+    }
+
+    /// Serves the requests for a region whose home is here, as far as possible.
+    fn serve(&self, entry: &Rc<Entry>) {
+        let Some(home) = &entry.home else { return };
+        let number = entry.id.number.to_le_bytes();
+        let sends = home.borrow_mut().serve();
+        for send in sends {
+            let (to, sent) = match send {
+                Send::Grant { to, access, has_copy } => {
+                    let bare = has_copy || to == self.net.rank();
+                    let flags = if bare { 0 } else { DATA };
+                    let mut bytes = vec![access_code(Some(access)), flags];
+                    if !bare {
+                        entry.store.save(&mut bytes);
+                    }
+                    (to, self.channel.post(to, from_home::GRANT, &[&number, &bytes]))
+                }
+                Send::Revoke { to, left } => {
+                    if to != self.net.rank() {
+                        let watched = Watched::new(&self.net, to);
+                        self.watched.borrow_mut().insert((entry.id, to), watched);
+                    }
+                    let code = [access_code(left)];
+                    (to, self.channel.post(to, from_home::REVOKE, &[&number, &code]))
+                }
+            };
+            if sent.is_err() {
+                self.holder_failed(entry, to);
+            }
+        }
+    }
+
+    /// Forgets the copy of a rank that has failed, at the home.
+    fn holder_failed(&self, entry: &Rc<Entry>, rank: usize) {
+        let Some(home) = &entry.home else { return };
+        self.watched.borrow_mut().remove(&(entry.id, rank));
+        let lost = home.borrow_mut().failed(rank);
+        if lost {
+            self.lose(entry, RegionCause::Holder { rank });
+            self.refuse(entry, rank as u32);
+        }
+        self.serve(entry);
+    }
+
+    fn failed(&self, failure: &RankFailure) {
+        let all: Vec<Rc<Entry>> = self.table.borrow().values().cloned().collect();
+        for entry in all {
+            if entry.id.home() == failure.rank {
+                self.lose(&entry, RegionCause::Home(failure.clone()));
+            } else {
+                self.holder_failed(&entry, failure.rank);
+            }
+        }
+    }
+
+    fn receive(&self, from: usize, kind: u8, bytes: &[u8]) {
+        let known = number_of(bytes).and_then(|(number, rest)| match kind {
+            to_home::ASK..=to_home::FLUSH => self.at_home(from, kind, number, rest),
+            from_home::GRANT..=from_home::REFUSE => {
+                self.told(RegionId { home: from as u32, number }, kind, rest)
+            }
+            _ => None,
+        });
+        if known.is_none() {
+            log::error!("rank {from} sent nonsense about a region (kind {kind})");
+        }
+    }
+
+    /// Handles a message to this home. `None` if it is malformed.
+    fn at_home(&self, from: usize, kind: u8, number: u64, rest: &[u8]) -> Option<()> {
+        let (&code, data) = rest.split_first()?;
+        let id = RegionId { home: self.net.rank() as u32, number };
+        let entry = self.find(id);
+        let Some((entry, home)) =
+            entry.as_ref().and_then(|entry| Some((entry, entry.home.as_ref()?)))
+        else {
+            if kind == to_home::ASK {
+                self.refuse_one(number, from, u32::MAX);
+            }
+            return Some(());
+        };
+        if kind == to_home::ASK {
+            let access = access_of(code)?;
+            if let Some(RegionCause::Holder { rank }) = *entry.lost.borrow() {
+                self.refuse_one(number, from, rank as u32);
+                return Some(());
+            }
+            home.borrow_mut().ask(from, access);
+            self.serve(entry);
+            return Some(());
+        }
+        let has_data = code & DATA != 0;
+        // Only the rank that may write has bytes that others lack.
+        if has_data && home.borrow().owner == Some(from) && !entry.store.load(data) {
+            return None;
+        }
+        match kind {
+            to_home::ACK => {
+                self.watched.borrow_mut().remove(&(id, from));
+                // It is awaited no more if the region is lost.
+                home.borrow_mut().acked(from, code & KEPT != 0);
+            }
+            _ => drop(home.borrow_mut().gave_up(from)),
+        }
+        self.serve(entry);
+        Some(())
+    }
+
+    /// Handles a message of a region's home. `None` if it is malformed.
+    fn told(&self, id: RegionId, kind: u8, rest: &[u8]) -> Option<()> {
+        let entry = self.find(id);
+        match (kind, entry) {
+            (from_home::GRANT, Some(entry)) => {
+                let (&[code, flags], data) = rest.split_first_chunk()?;
+                let access = access_of(code)?;
+                entry.local.borrow().asked?;
+                if flags & DATA != 0 && !entry.store.load(data) {
+                    return None;
+                }
+                self.watched.borrow_mut().remove(&(id, id.home()));
+                entry.local.borrow_mut().granted(access);
+                self.advance(&entry);
+            }
+            (from_home::REVOKE, Some(entry)) => {
+                let left = access_of(*rest.first()?);
+                entry.local.borrow_mut().revoke(left);
+                self.advance(&entry);
+            }
+            (from_home::REVOKE, None) => {
+                // The copy has been given up, and the home knows by now.
+                let number = id.number.to_le_bytes();
+                _ = self.channel.post(id.home(), to_home::ACK, &[&number, &[0]]);
+            }
+            (from_home::REFUSE, Some(entry)) => {
+                let rank = u32::from_le_bytes(*rest.first_chunk()?);
+                self.lose(
+                    &entry,
+                    match rank {
+                        u32::MAX => RegionCause::NoRegion,
+                        rank => RegionCause::Holder { rank: rank as usize },
+                    },
+                );
+            }
+            _ => {}
+        }
+        Some(())
+    }
+}

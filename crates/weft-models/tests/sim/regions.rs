@@ -1,0 +1,247 @@
+//! Regions under faults: every history is sequentially consistent, and what is lost is named.
+
+use crate::history::{Event, History, Past};
+use crate::swarm::{first, seeds, Cluster, MS};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::Duration;
+use weft_models::net::{Live, Net, RankFailure};
+use weft_models::regions::{Region, RegionCause, RegionError, RegionId, Regions};
+use weft_sim::{Env, Rng, SimConfig};
+
+/// The values that each region had, in order.
+type Writes = Rc<RefCell<BTreeMap<u64, Vec<u64>>>>;
+
+/// A rank that does random operations on regions of all ranks.
+struct User {
+    env: Env,
+    rng: Rng,
+    regions: Regions<Live>,
+    all: Vec<Region<Live, u64>>,
+    history: History,
+    writes: Writes,
+    number: u64,
+}
+
+impl User {
+    /// Makes a region here, and maps those of all.
+    async fn open(
+        env: Env,
+        regions: Regions<Live>,
+        (history, writes): (History, Writes),
+    ) -> Result<User, RankFailure> {
+        let mine = regions.create(vec![0u64; 300]).expect("it is small");
+        let names = regions.gather(&[mine.id()]).await?;
+        let mut user =
+            User { rng: env.rng(), env, regions, all: Vec::new(), history, writes, number: 0 };
+        user.map(&names).await.map_err(|error| match error.cause {
+            RegionCause::Home(failure) => failure,
+            other => panic!("{other:?}"),
+        })?;
+        Ok(user)
+    }
+
+    async fn map(&mut self, names: &[RegionId]) -> Result<(), RegionError> {
+        for name in names {
+            self.all.push(self.regions.map(*name).await?);
+        }
+        Ok(())
+    }
+
+    fn note(&self, object: usize, read: u64, wrote: Option<u64>) {
+        let event = Event { object: object as u64, read: Some(read), wrote, posted: false };
+        self.history.borrow_mut().entry(self.env.host as usize).or_default().push(event);
+    }
+
+    async fn pause(&mut self) {
+        if self.rng.below(2) == 0 {
+            self.env.sleep(self.rng.below(MS)).await;
+        }
+    }
+
+    /// Does a random operation. The items of a region are the last value written.
+    async fn step(&mut self) -> Result<(), RegionError> {
+        let at = self.rng.below(self.all.len() as u64) as usize;
+        let region = self.all[at].clone();
+        match self.rng.below(8) {
+            0..3 => {
+                let mut items = region.write().await?;
+                self.pause().await;
+                let old = items[0];
+                assert!(items.iter().all(|&item| item == old), "a torn copy");
+                self.number += 1;
+                let value = (u64::from(self.env.host) + 1) << 32 | self.number;
+                items.fill(value);
+                self.writes.borrow_mut().entry(at as u64).or_default().push(value);
+                self.note(at, old, Some(value));
+            }
+            3 => {
+                // An operation that is given up.
+                let mut gives_up = Box::pin(region.write());
+                std::future::poll_fn(|cx| Poll::Ready(gives_up.as_mut().poll(cx).is_ready())).await;
+            }
+            4 => region.flush(),
+            5 => region.prefetch_to_write(),
+            _ => {
+                region.prefetch();
+                let items = region.read().await?;
+                let read = items[0];
+                assert!(items.iter().all(|&item| item == read), "a torn copy");
+                self.pause().await;
+                assert_eq!(items[0], read, "nobody writes meanwhile");
+                self.note(at, read, None);
+            }
+        }
+        self.pause().await;
+        Ok(())
+    }
+}
+
+#[test]
+fn regions__histories_are_sequentially_consistent_under_loss() {
+    let mut events = 0;
+    for seed in seeds(0..30) {
+        let cluster = Cluster::of_seed(seed, 2..6, None);
+        let (history, writes) = (History::default(), Writes::default());
+        let logs = (Rc::clone(&history), Rc::clone(&writes));
+        cluster.run("regions", move |env, net| {
+            let logs = logs.clone();
+            async move {
+                // Room for one copy of 2,400 bytes without a handle.
+                let regions = Regions::with_cache(&net, 3_000);
+                let mut user = User::open(env, regions.clone(), logs).await.unwrap();
+                for _ in 0..3 {
+                    for _ in 0..15 {
+                        user.step().await.expect("no rank fails");
+                    }
+                    assert!(regions.held().is_empty());
+                    let names: Vec<RegionId> = user.all.drain(..).map(|r| r.id()).collect();
+                    user.map(&names).await.expect("no rank fails");
+                }
+                regions.barrier().await.unwrap();
+                let sum = regions.reduce(net.rank() as f64, |a, b| a + b).await;
+                assert_eq!(sum, Ok((net.size() * (net.size() - 1) / 2) as f64));
+                (regions, user.all)
+            }
+        });
+        events += history.borrow().values().map(Vec::len).sum::<usize>();
+        let writes = writes.borrow().clone();
+        let live = writes.keys().copied().collect();
+        Past { writes, live, dead: None, seed }.explains(&history);
+    }
+    assert!(events > 1_000, "{events} operations");
+}
+
+#[test]
+fn regions__a_home_or_a_holder_that_dies_is_named_and_other_regions_go_on() {
+    let (homes, holders) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
+    for seed in seeds(0..40) {
+        let cluster = Cluster::of_seed(seed, 3..6, Some(0..6));
+        let dies = cluster.dies.map(|host| host as usize);
+        let (history, writes) = (History::default(), Writes::default());
+        let logs = (Rc::clone(&history), Rc::clone(&writes));
+        let lost = (Rc::clone(&homes), Rc::clone(&holders));
+        cluster.run("regions die", move |env, net| {
+            let (logs, (homes, holders)) = (logs.clone(), lost.clone());
+            async move {
+                let regions = Regions::open(&net);
+                let mut user = match User::open(env, regions.clone(), logs).await {
+                    Ok(user) => user,
+                    Err(failure) => {
+                        assert!(dies.is_some(), "seed {seed}: {failure}");
+                        return (regions, Vec::new());
+                    }
+                };
+                for _ in 0..60 {
+                    match user.step().await.map_err(|error| error.cause) {
+                        Ok(()) => {}
+                        Err(RegionCause::Home(failure)) => {
+                            assert_eq!(Some(failure.rank), dies, "seed {seed}");
+                            homes.set(homes.get() + 1);
+                        }
+                        Err(RegionCause::Holder { rank }) => {
+                            assert_eq!(Some(rank), dies, "seed {seed}");
+                            holders.set(holders.get() + 1);
+                        }
+                        Err(other) => panic!("seed {seed}: {other:?}"),
+                    }
+                }
+                user.env.sleep(1_500 * MS).await;
+                let failed = regions.barrier().await.err();
+                assert_eq!(failed.map(|failure| failure.rank), dies, "seed {seed}");
+                (regions, user.all)
+            }
+        });
+        let writes = writes.borrow().clone();
+        let live = writes.keys().copied().collect();
+        Past { writes, live, dead: dies, seed }.explains(&history);
+    }
+    assert!(homes.get() > 3 && holders.get() > 3, "{homes:?} {holders:?}");
+}
+
+#[test]
+fn regions__two_ranks_that_wait_for_each_other_are_told_so() {
+    let mut config = SimConfig::new(2, 1);
+    config.settings = vec![("warn_after_ms", "100".to_string())];
+    let cluster = Cluster { config, dies: None };
+    cluster.run("regions deadlock", |_, net| async move {
+        let regions = Regions::open(&net);
+        let mine = regions.create(vec![0u8; 10]).unwrap();
+        let names = regions.gather(&[mine.id()]).await.unwrap();
+        let me = net.rank();
+        let other = regions.map::<u8>(names[1 - me]).await.unwrap();
+        regions.barrier().await.unwrap();
+        {
+            let _held = mine.write().await.unwrap();
+            let mut waits = Box::pin(other.write());
+            let wait = Box::pin(net.sleep(Duration::from_millis(500)));
+            assert!(first(&mut waits, wait).await.is_none());
+        }
+        let text = regions.complaints().join("\n");
+        let expected = format!(
+            "rank {me} waits for 0.1 s to write region {0}:0, which ranks [{0}] use, and holds \
+             regions [{me}:0]",
+            1 - me
+        );
+        assert_eq!(text, expected);
+        assert_eq!(other.write().await.unwrap().len(), 10);
+        regions.barrier().await.unwrap();
+        (regions, mine)
+    });
+}
+
+#[test]
+fn map__wrong_types_and_regions_that_are_not_there_are_named() {
+    let cluster = Cluster { config: SimConfig::new(2, 1), dies: None };
+    cluster.run("regions errors", |_, net| async move {
+        let regions = Regions::open(&net);
+        if net.rank() == 0 {
+            let mine = regions.create(vec![[1.5f64; 3]; 4]).unwrap();
+            regions.broadcast(0, Some(mine.id())).await.unwrap();
+            regions.barrier().await.unwrap();
+            mine.delete().await.unwrap();
+            regions.barrier().await.unwrap();
+            assert!(regions.create(vec![0u8; 300 << 20]).is_err());
+            return regions;
+        }
+        let name = regions.broadcast(0, None).await.unwrap();
+        let wrong = regions.map::<f64>(name).await.err().map(|error| error.to_string());
+        assert_eq!(wrong.as_deref(), Some("region 0:0: it has items of type [f64; 3], not f64"));
+        let region = regions.map::<[f64; 3]>(name).await.unwrap();
+        assert_eq!(region.read().await.unwrap()[3], [1.5; 3]);
+        assert_eq!(region.clone().delete().await.unwrap_err().cause, RegionCause::NotHome);
+        regions.barrier().await.unwrap();
+        regions.barrier().await.unwrap();
+        let gone = region.read().await.err().map(|error| error.cause);
+        assert_eq!(gone, Some(RegionCause::NoRegion));
+        let bytes = RegionId::from_bytes(&[1; 12]);
+        assert!(matches!(
+            regions.map::<u8>(bytes).await.err().map(|error| error.cause),
+            Some(RegionCause::Home(RankFailure { .. }))
+        ));
+        regions
+    });
+}

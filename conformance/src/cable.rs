@@ -93,6 +93,19 @@ pub fn address(end: &str, address: &str, is_there: bool) -> Result<(), String> {
     ip(&format!("link set {end} up"))
 }
 
+/// Has datagrams of this thread's host to the address of its cable's other end arrive nowhere, as
+/// while no request for its Ethernet address is answered; or there again. Frames of links are not
+/// concerned.
+///
+/// # Errors
+/// The same as of `lay`.
+pub fn astray(end: &str, address: &str, is_astray: bool) -> Result<(), String> {
+    let word = if is_astray { "add" } else { "del" };
+    // A router that is not there.
+    let network = address.rsplit_once('.').map_or(address, |(network, _)| network);
+    ip(&format!("route {word} {address}/32 via {network}.250 dev {end}"))
+}
+
 fn ip(words: &str) -> Result<(), String> {
     let out = Command::new("ip").args(words.split_whitespace()).output();
     let out = out.map_err(|e| format!("needs the `ip` command (iproute2): {e}"))?;

@@ -377,7 +377,8 @@ pub fn suite() -> Outcome {
     outcome
 }
 
-/// Examples in C with the number of ranks of each; 0: not run, because it is made to fail.
+/// Examples in C with the number of ranks of each; 0: not run, because it is made to fail or needs
+/// an agent of a cluster.
 const EXAMPLES: &[(&str, u32)] = &[
     ("choose", 3),
     ("collective", 3),
@@ -389,6 +390,7 @@ const EXAMPLES: &[(&str, u32)] = &[
     ("mailbox", 2),
     ("message", 3),
     ("multicast", 3),
+    ("names", 0),
     ("pingpong", 2),
     ("poll", 3),
     ("rcpy", 2),
@@ -449,6 +451,11 @@ fn c_program(prefix: &Path, library: &str, name: &str, ranks: u32) -> bool {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn c_programs__every_example_is_listed() {
+        assert!(c_programs().is_some(), "EXAMPLES differs from faces/capi/examples");
+    }
 
     #[test]
     fn parse__a_package_is_staged_below_its_destdir() {

@@ -11,20 +11,26 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::{Duration, Instant};
 use weft::choices::Server;
 use weft::job::ports_from_env;
-use weft::{AtomicCode, Endpoint, OpError, PeerId};
+use weft::{AtomicCode, OpError, PeerId};
 use weft_core::wire::question;
 use weft_kernel::counters::{client_key, CounterClient};
 use weft_link::secure::JobKey;
 
-/// Longest wait for an answer; requests are sent again meanwhile.
+/// Longest wait for an answer, in which a request is sent `TRIES` times. A process that waits for
+/// its core meanwhile waits longer, until it has sent the request so often.
 const PATIENCE: Duration = Duration::from_millis(30);
+const TRIES: u32 = 6;
 /// Time of polling for an answer before sleeping.
 const LOOK: Duration = Duration::from_micros(50);
 /// A sleep between two polls lasts 1/`PART` of the time waited so far, so an answer is noticed late
 /// by at most that fraction.
 const PART: u32 = 8;
-/// Time after which a failed route is tried again.
+/// Time in which a route may still be found, while the agent serves: a host whose first request for
+/// the other's Ethernet address is lost repeats it after 1 s (RFC 1122, section 2.3.2.1). Also the
+/// time after which a failed route is tried again.
 const AGAIN: Duration = Duration::from_secs(5);
+/// Most addresses of a host that are tried.
+const ADDRESSES_MAX: u64 = 8;
 /// Most routes that are kept, each with a socket. A further route evicts one, which is found again
 /// when needed.
 const CONNECTIONS_MAX: usize = 64;
@@ -33,6 +39,9 @@ const CONNECTIONS_MAX: usize = 64;
 pub(super) enum Connection {
     /// Datagrams to the kernel.
     Client(Box<CounterClient>),
+    /// The agent, and until that time whichever of these clients has the first answer: each asked
+    /// at another address of the host.
+    Asked(Vec<CounterClient>, Instant),
     /// The agent, at least until that time. `None`: the counter is in no kernel.
     Agent(Option<Instant>),
     /// One addition is under way there, or the route is being found: others go through the agent.
@@ -77,15 +86,18 @@ impl Packets {
         }
         let Some((taken, known)) = self.take_connection(at, key) else { return Ok(None) };
         let connection = match known {
-            Some(client) => Connection::Client(client),
-            None => self.find_connection(at, key).await?,
+            Some(Connection::Client(client)) => Connection::Client(client),
+            Some(Connection::Asked(clients, until)) => {
+                self.await_route(at, clients, until, Duration::ZERO).await
+            }
+            _ => self.find_connection(at, key).await?,
         };
         let Connection::Client(mut client) = connection else {
             taken.give_back(connection);
             return Ok(None);
         };
         client.add(0, n);
-        let answer = await_answer(self.endpoint(), &mut client).await;
+        let answer = self.await_answer(&mut client).await;
         if let Some(before) = answer.filter(|_| !self.with(|state| state.lose_answers)) {
             self.with(|state| state.stats.kernel_adds += 1);
             taken.give_back(Connection::Client(client));
@@ -107,30 +119,24 @@ impl Packets {
 
     /// Takes the route to a counter; the caller finds it if none is known. `None` if the agent is
     /// the route now.
-    fn take_connection(
-        &self,
-        at: PeerId,
-        key: u64,
-    ) -> Option<(Taken<'_>, Option<Box<CounterClient>>)> {
+    fn take_connection(&self, at: PeerId, key: u64) -> Option<(Taken<'_>, Option<Connection>)> {
         let counter = (at, key);
-        let client = self.with(|state| match state.kernels.get(&counter) {
-            Some(Connection::Busy | Connection::Agent(None)) => Err(()),
-            Some(Connection::Agent(Some(until))) if *until > Instant::now() => Err(()),
+        let known = self.with(|state| match state.kernels.get(&counter) {
+            Some(Connection::Busy | Connection::Agent(None)) => None,
+            Some(Connection::Agent(Some(until))) if *until > Instant::now() => None,
             known => {
                 let new = known.is_none();
                 if new && state.kernels.len() >= CONNECTIONS_MAX {
                     let idle = |connection: &Connection| !matches!(connection, Connection::Busy);
                     let first = state.kernels.iter().find(|(_, connection)| idle(connection));
-                    let first = first.map(|(&counter, _)| counter).ok_or(())?;
+                    let first = first.map(|(&counter, _)| counter)?;
                     state.kernels.remove(&first);
                 }
-                match state.kernels.insert(counter, Connection::Busy) {
-                    Some(Connection::Client(client)) => Ok(Some(client)),
-                    _ => Ok(None),
-                }
+                Some(state.kernels.insert(counter, Connection::Busy))
             }
-        });
-        Some((Taken { packets: self, counter }, client.ok()?))
+        })?;
+        // Made last: where it is dropped, it forgets a route that others may have in use.
+        Some((Taken { packets: self, counter }, known))
     }
 
     /// True if a peer's counters are to be reached in its kernel, if they are there.
@@ -154,25 +160,47 @@ impl Packets {
         let Some(secret) = secret else { return Ok(Connection::Agent(None)) };
         // An invalid value was refused when the job began.
         let ports = ports_from_env().unwrap_or_default();
-        for number in 0..addresses {
+        let mut clients = Vec::new();
+        for number in 0..addresses.min(ADDRESSES_MAX) {
             let ip = self.ask_agent(at, key, question::ADDRESS + number).await?;
             let Some(ip) = ip else { break };
             let server = SocketAddrV4::new(Ipv4Addr::from(ip as u32), port);
-            let Ok(mut connection) = CounterClient::open(server, client, secret, ports) else {
-                continue;
-            };
-            connection.ask();
-            if await_answer(self.endpoint(), &mut connection).await.is_some() {
-                log::debug!("adding to counters of peer {} in its kernel, at {server}", at.0);
-                return Ok(Connection::Client(Box::new(connection)));
+            let opened = CounterClient::open(server, client, secret, ports);
+            clients.extend(opened.ok().map(|mut client| {
+                client.ask();
+                client
+            }));
+        }
+        Ok(self.await_route(at, clients, Instant::now() + AGAIN, PATIENCE).await)
+    }
+
+    /// Waits a time for the first answer to one of these clients; returns the route.
+    async fn await_route(
+        &self,
+        at: PeerId,
+        mut clients: Vec<CounterClient>,
+        until: Instant,
+        patience: Duration,
+    ) -> Connection {
+        loop {
+            if let Some(first) = clients.iter_mut().position(|client| client.poll().is_some()) {
+                log::debug!("adding to counters of peer {} in its kernel", at.0);
+                return Connection::Client(Box::new(clients.swap_remove(first)));
+            }
+            if clients.is_empty() || Instant::now() >= until {
+                log::warn!(
+                    "the counters in the kernel of peer {}'s host are not reached over UDP (a \
+                     firewall, or no route): its agent serves them",
+                    at.0
+                );
+                return Connection::Agent(Some(Instant::now() + AGAIN));
+            }
+            let longest = clients.iter().map(CounterClient::waited).max().unwrap_or_default();
+            match patience.is_zero() || longest >= patience {
+                true => return Connection::Asked(clients, until),
+                false => self.pause(longest).await,
             }
         }
-        log::warn!(
-            "the counters in the kernel of peer {}'s host are not reached over UDP (a firewall, or \
-             no route): its agent serves them",
-            at.0
-        );
-        Ok(Connection::Agent(Some(Instant::now() + AGAIN)))
     }
 
     /// Asks the agent of a peer about a counter in its kernel. `None` if the counter is not there.
@@ -184,18 +212,26 @@ impl Packets {
             Err(why) => Err(why),
         }
     }
-}
 
-/// Waits for the answer to a client's request. `None` if none comes.
-async fn await_answer(endpoint: &Endpoint, client: &mut CounterClient) -> Option<u64> {
-    loop {
-        if let Some(value) = client.poll() {
-            return Some(value);
+    /// Waits for the answer to a client's request. `None` if none comes.
+    async fn await_answer(&self, client: &mut CounterClient) -> Option<u64> {
+        loop {
+            if let Some(value) = client.poll() {
+                return Some(value);
+            }
+            let waited = client.waited();
+            if waited >= PATIENCE && client.sent() >= TRIES {
+                return None;
+            }
+            self.pause(waited).await;
         }
-        match client.waited() {
-            waited if waited >= PATIENCE => return None,
-            waited if waited >= LOOK => endpoint.sleep(waited / PART).await,
-            _ => endpoint.yield_now().await,
+    }
+
+    /// Makes progress between two polls for an answer for which a request has waited so long.
+    async fn pause(&self, waited: Duration) {
+        match waited >= LOOK {
+            true => self.endpoint().sleep(waited / PART).await,
+            false => self.endpoint().yield_now().await,
         }
     }
 }

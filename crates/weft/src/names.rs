@@ -98,7 +98,13 @@ impl Endpoint {
     }
 
     fn connect_binding(&self, binding: &Binding) -> Result<PeerId, NameError> {
-        if binding.name.endpoint == self.address().endpoint.0 {
+        let owner = EndpointId(binding.name.endpoint);
+        // A look-up before each message finds a peer that is known: the addresses, which take most
+        // of the time to gather, are not needed then.
+        if let Some(peer) = self.find_peer(owner) {
+            return Ok(peer);
+        }
+        if owner == self.id() {
             return self.connect(&self.address()).map_err(NameError::Connect);
         }
         let address =

@@ -8,6 +8,7 @@ use common::*;
 use std::future::Future;
 use std::sync::mpsc::{channel, Receiver, Sender, TryRecvError};
 use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
 use weft::choices::Server;
 use weft::{Address, Config, OpError, PeerId};
 use weft_conformance::capture::{self, Capture};
@@ -224,6 +225,50 @@ fn kernel__that_is_not_reached_any_more_the_agent_counts() {
             assert_eq!(adder.add(1), FIRST + n);
         }
         assert_eq!((adder.in_kernel(), adder.value()), (10, FIRST + 20));
+    });
+}
+
+/// A route that has failed rests for some time, in which each addition goes to the agent without
+/// a request to the kernel first.
+#[test]
+fn kernel__a_route_that_failed_is_not_tried_at_once() {
+    with_owner("--kernel", |adder| {
+        assert_eq!(adder.add(1), FIRST);
+        cable::astray("weft0", HOSTS[1], true).unwrap();
+        let begun = Instant::now();
+        assert_eq!(adder.add(1), FIRST + 1);
+        cable::astray("weft0", HOSTS[1], false).unwrap();
+        for n in 2..10 {
+            assert_eq!(adder.add(1), FIRST + n);
+        }
+        let rested = begun.elapsed() < Duration::from_secs(5);
+        assert!(adder.in_kernel() == 1 || !rested, "{}", adder.in_kernel());
+    });
+}
+
+/// The first requests go astray (the other host's Ethernet address is asked for again after 1 s):
+/// the agent serves meanwhile, and the route is found by an answer that comes later.
+#[test]
+fn kernel__is_found_by_a_late_answer() {
+    with_owner("--kernel", |adder| {
+        let mut total = FIRST;
+        let mut add = || {
+            assert_eq!(adder.add(1), total);
+            total += 1;
+        };
+        cable::astray("weft0", HOSTS[1], true).unwrap();
+        let begun = Instant::now();
+        for _ in 0..10 {
+            add();
+        }
+        assert_eq!(adder.in_kernel(), 0);
+        cable::astray("weft0", HOSTS[1], false).unwrap();
+        while adder.in_kernel() == 0 && begun.elapsed() < Duration::from_secs(60) {
+            add();
+        }
+        let found = adder.in_kernel();
+        add();
+        assert!(found > 0 && adder.in_kernel() == found + 1, "{found}");
     });
 }
 

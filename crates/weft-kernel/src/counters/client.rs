@@ -22,6 +22,8 @@ pub struct CounterClient {
     asked: Option<Instant>,
     /// Time of the next retransmission, and the interval to the one after it.
     due: Option<(Instant, Duration)>,
+    /// Transmissions of the request.
+    sent: u32,
 }
 
 impl CounterClient {
@@ -40,7 +42,7 @@ impl CounterClient {
         socket.connect(server)?;
         socket.set_nonblocking(true)?;
         let request = Request { client, kind: LAST, counter: 0, number: 0, value: 0 };
-        Ok(CounterClient { socket, key, request, asked: None, due: None })
+        Ok(CounterClient { socket, key, request, asked: None, due: None, sent: 0 })
     }
 
     /// Requests the number of the client's last request, from which the next request counts on. A
@@ -62,6 +64,7 @@ impl CounterClient {
         let now = Instant::now();
         self.asked = Some(now);
         self.due = Some((now, AGAIN));
+        self.sent = 0;
     }
 
     /// Returns the number of the last request that added.
@@ -74,12 +77,19 @@ impl CounterClient {
         self.asked.map_or(Duration::ZERO, |asked| asked.elapsed())
     }
 
+    /// Returns how often the request was sent. A process that had to wait for its core has sent it
+    /// less often than the time since the first suggests.
+    pub fn sent(&self) -> u32 {
+        self.sent
+    }
+
     /// Sends the request when it is due, and polls for its answer. An error of the kernel in either
     /// has the effect of a loss.
     pub fn poll(&mut self) -> Option<u64> {
         let now = Instant::now();
         if let Some((_, after)) = self.due.filter(|(at, _)| *at <= now) {
             let _ = self.socket.send(&self.request.encode(&self.key));
+            self.sent += 1;
             self.due = Some((now + after, (2 * after).min(AGAIN_MAX)));
         }
         let mut bytes = [0; LEN + 1];

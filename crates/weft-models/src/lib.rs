@@ -9,15 +9,18 @@
 //! | have the same messages in the same order on all ranks | [`order`] |
 //! | share typed state, replicated or at a rank | [`objects`] |
 //! | share large memory, which ranks read and write in turn | [`regions`] |
+//! | spread work over all ranks, each job where its data is | [`jobs`] |
+//! | combine values of all ranks | [`together`] |
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
 mod channel;
-mod collect;
+pub mod jobs;
 pub mod objects;
 pub mod order;
 pub mod regions;
 pub mod rpc;
+pub mod together;
 
 pub use weft_packets::net;
 
@@ -53,4 +56,7 @@ mod pages {
 
     #[doc = include_str!("../../../docs/guide/regions.md")]
     struct Regions;
+
+    #[doc = include_str!("../../../docs/guide/jobs.md")]
+    struct Jobs;
 }

@@ -186,7 +186,7 @@ impl<N: Net> Regions<N> {
     /// # Errors
     /// A rank has failed.
     pub async fn barrier(&self) -> Result<(), RankFailure> {
-        self.inner.collect.reduce(Vec::new(), |all, _| all).await.map(drop)
+        self.inner.together.barrier().await
     }
 
     /// Combines the numbers of all ranks in an order that does not depend on time: all ranks get
@@ -203,7 +203,7 @@ impl<N: Net> Regions<N> {
         let both = |all: Vec<u8>, other: &[u8]| {
             combine(number(&all), number(other)).to_le_bytes().to_vec()
         };
-        let all = self.inner.collect.reduce(mine.to_le_bytes().to_vec(), both).await?;
+        let all = self.inner.together.reduce(mine.to_le_bytes().to_vec(), both).await?;
         Ok(number(&all))
     }
 
@@ -217,7 +217,7 @@ impl<N: Net> Regions<N> {
         id: Option<RegionId>,
     ) -> Result<RegionId, RankFailure> {
         let bytes = id.map(|id| id.to_bytes().to_vec()).unwrap_or_default();
-        let all = self.inner.collect.broadcast(root, bytes).await?;
+        let all = self.inner.together.broadcast(root, bytes).await?;
         let why = format!("rank {root} gave no name of a region");
         let bytes = all.first_chunk().ok_or(RankFailure { rank: root, certain: false, why })?;
         Ok(RegionId::from_bytes(bytes))
@@ -230,7 +230,7 @@ impl<N: Net> Regions<N> {
     pub async fn gather(&self, mine: &[RegionId]) -> Result<Vec<RegionId>, RankFailure> {
         let bytes = mine.iter().flat_map(|id| id.to_bytes()).collect();
         let join = |all: Vec<u8>, other: &[u8]| [&all, other].concat();
-        let all = self.inner.collect.reduce(bytes, join).await?;
+        let all = self.inner.together.reduce(bytes, join).await?;
         let mut names: Vec<RegionId> =
             all.as_chunks::<12>().0.iter().map(RegionId::from_bytes).collect();
         names.sort_by_key(|id| id.home);

@@ -5,9 +5,9 @@ use super::home::{Directory, Send};
 use super::wire::{access_code, access_of, from_home, method, number_of, to_home, DATA, KEPT};
 use super::{Access, RegionCause, RegionId};
 use crate::channel::Channel;
-use crate::collect::{Collect, Watched};
 use crate::net::{Net, RankFailure};
 use crate::rpc::{Request, Rpc};
+use crate::together::{Together, Watched};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::{Rc, Weak};
@@ -15,7 +15,7 @@ use std::task::Waker;
 
 pub(super) struct Inner<N: Net> {
     pub net: N,
-    pub collect: Collect<N>,
+    pub together: Together<N>,
     pub rpc: Rpc<N>,
     channel: Channel<N>,
     pub table: RefCell<BTreeMap<RegionId, Rc<Entry>>>,
@@ -42,7 +42,7 @@ impl<N: Net> Inner<N> {
             };
             Inner {
                 net: net.clone(),
-                collect: Collect::open(net, first + 2),
+                together: Together::with_handler(net, first + 2),
                 rpc: Rpc::with_handler(net, first + 1),
                 channel: Channel::open(net, first, Rc::new(receive)),
                 table: RefCell::default(),

@@ -2,6 +2,7 @@
 #![allow(non_snake_case)]
 
 mod history;
+mod jobs;
 mod objects;
 mod order;
 mod regions;

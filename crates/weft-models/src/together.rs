@@ -1,8 +1,11 @@
-//! Operations of all ranks together: each contributes, and all get the same result.
+//! Operations of all ranks together: barrier, broadcast, and reduction to the same bits.
+//!
+//! [`Group`](weft::Group) has these and more, faster, for live jobs. Those here run wherever a
+//! [`Net`] does, in the simulator as well.
 
 use crate::channel::Channel;
-use crate::net::{Net, RankFailure};
-use crate::park;
+use crate::net::{Blocking, Net, RankFailure};
+use crate::{park, HANDLERS};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -39,10 +42,15 @@ struct Inner<N: Net> {
     wakers: RefCell<Vec<Waker>>,
 }
 
-/// The operations of all ranks, which call them in the same order.
-pub(crate) struct Collect<N: Net> {
+/// The operations of all ranks, which call the same ones in the same order, one at a time.
+pub struct Together<N: Net> {
     inner: Rc<Inner<N>>,
 }
+
+/// The handlers of operations that programs open.
+const FIRST: u16 = HANDLERS + 29;
+/// Number of those.
+const NUMBERS: u16 = 3;
 
 /// Notices the silence of a rank until it is dropped.
 pub(crate) struct Watched<N: Net> {
@@ -76,8 +84,18 @@ fn children(place: usize, count: usize) -> impl Iterator<Item = usize> {
     (0..most).map(move |bit| place + (1 << bit)).take_while(move |&child| child < count)
 }
 
-impl<N: Net> Collect<N> {
-    pub fn open(net: &N, handler: u16) -> Collect<N> {
+impl<N: Net> Together<N> {
+    /// Opens operations of all ranks. Numbers 0 to 2 tell those of different parts of a program
+    /// apart.
+    ///
+    /// # Panics
+    /// The number is too large.
+    pub fn open(net: &N, number: u16) -> Together<N> {
+        assert!(number < NUMBERS, "operations of all ranks have numbers below {NUMBERS}");
+        Together::with_handler(net, FIRST + number)
+    }
+
+    pub(crate) fn with_handler(net: &N, handler: u16) -> Together<N> {
         let inner = Rc::new_cyclic(|weak: &Weak<Inner<N>>| {
             let receiver = Weak::clone(weak);
             let receive = move |from: usize, kind: u8, bytes: &[u8]| {
@@ -100,11 +118,22 @@ impl<N: Net> Collect<N> {
                 inner.failed(failure, true);
             }
         });
-        Collect { inner }
+        Together { inner }
+    }
+
+    /// Waits until all ranks have called this as often.
+    ///
+    /// # Errors
+    /// A rank has failed.
+    pub async fn barrier(&self) -> Result<(), RankFailure> {
+        self.reduce(Vec::new(), |all, _| all).await.map(drop)
     }
 
     /// Combines the bytes of all ranks, in an order that does not depend on time; all get the
     /// result.
+    ///
+    /// # Errors
+    /// A rank has failed.
     pub async fn reduce(
         &self,
         mine: Vec<u8>,
@@ -130,10 +159,17 @@ impl<N: Net> Collect<N> {
         Ok(all)
     }
 
-    /// Gives all ranks the bytes that one has.
+    /// Gives all ranks the bytes that rank `root` has; those of the others are not used.
+    ///
+    /// # Errors
+    /// A rank has failed.
+    ///
+    /// # Panics
+    /// There is no such rank.
     pub async fn broadcast(&self, root: usize, bytes: Vec<u8>) -> Result<Vec<u8>, RankFailure> {
         let inner = &self.inner;
         let count = inner.net.size();
+        assert!(root < count, "there are {count} ranks");
         let place = (inner.net.rank() + count - root) % count;
         let rank_of = |place: usize| (place + root) % count;
         let number = inner.begin();
@@ -148,6 +184,16 @@ impl<N: Net> Collect<N> {
         }
         inner.end(number);
         Ok(bytes)
+    }
+}
+
+impl<N: Blocking> Together<N> {
+    /// Waits until all ranks have called this as often, with progress meanwhile.
+    ///
+    /// # Errors
+    /// A rank has failed.
+    pub fn barrier_blocking(&self) -> Result<(), RankFailure> {
+        self.inner.net.block_on(self.barrier())
     }
 }
 

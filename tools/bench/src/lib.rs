@@ -28,6 +28,7 @@ mod progress;
 pub mod rank;
 mod rate;
 pub mod service;
+pub mod sockets;
 pub mod suite;
 mod sys;
 pub mod table;
@@ -168,6 +169,9 @@ pub enum What {
     /// Names of a cluster of agents between lab hosts: look-up, events, losses, messages and the
     /// cost of an idle agent, each target met or not
     Names,
+    /// Unmodified socket programs of this host with and without the library of `weft sockets`, each
+    /// target met or not
+    Sockets,
     /// Work of agents and kernels while ranks compute, compared with ranks, between lab hosts
     Agent,
     /// MPI programs over weft and over TCP, each target met or not (root)
@@ -590,6 +594,9 @@ fn print(args: &Args, links: Vec<LinkName>, benches: &[What]) -> Result<()> {
     }
     if args.what == What::Names {
         return names::print(&args.options, args.json, &mut out);
+    }
+    if args.what == What::Sockets {
+        return sockets::print(&args.options, args.json, &mut out);
     }
     if args.what == What::Agent {
         return service::print(&args.options, args.json, &mut out);

@@ -159,7 +159,7 @@ fn spawn_broker() -> Result<(Child, PathBuf)> {
 }
 
 /// Returns the core of a rank, if there is one for each.
-fn core(rank: usize) -> Option<CpuSet> {
+pub(super) fn core(rank: usize) -> Option<CpuSet> {
     cores().map(|cores| {
         let mut set = CpuSet::new();
         set.set(cores[rank]);

@@ -39,7 +39,7 @@ fn takes(what: What) -> &'static [&'static str] {
         What::Barrier => &["--link", "--json", "--ranks"],
         What::Choices => &["--link", "--out"],
         What::Suite => &["--size", "--out", "--situations"],
-        What::Agent | What::Names => &["--json"],
+        What::Agent | What::Names | What::Sockets => &["--json"],
         What::Mpi | What::Containers => &["--size", "--json"],
     }
 }
@@ -78,6 +78,7 @@ pub fn check(args: &Args) -> Result<()> {
             What::Agent => ": it compares the link agent with packet",
             What::Containers => ": it compares shm with shm",
             What::Names => ": it measures agents, which talk over UDP",
+            What::Sockets => ": it measures programs that talk over TCP",
             What::Mpi => ": it compares what MPI programs get by default with TCP",
             What::Choices => ": it measures every choice",
             _ => "",

@@ -62,6 +62,8 @@ enum Command {
     BenchService(bench::service::Args),
     #[command(hide = true)]
     BenchNames(bench::names::child::Args),
+    #[command(hide = true)]
+    BenchSockets(bench::sockets::child::Args),
     Lab(lab::Args),
     #[command(hide = true)]
     LabKeeper(lab::keeper::Args),
@@ -109,6 +111,7 @@ fn dispatch(command: Command) -> Result<ExitCode> {
         Command::BenchBarrier(args) => bench::barrier::rank(&args),
         Command::BenchService(args) => bench::service::run(args),
         Command::BenchNames(args) => bench::names::child::run(&args),
+        Command::BenchSockets(args) => bench::sockets::child::run(&args),
         Command::Lab(args) => lab::run(args),
         Command::LabKeeper(args) => lab::keeper::run(&args),
         Command::LabHost(args) => lab::init::run(&args),

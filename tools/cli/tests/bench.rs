@@ -278,6 +278,26 @@ fn names__every_figure_has_its_target() {
 }
 
 #[test]
+fn sockets__every_figure_has_its_target() {
+    let beside = Path::new(env!("CARGO_BIN_EXE_weft"));
+    for (file, package) in [("weftd", "weftd"), ("libweft_sockets.so", "weft-preload")] {
+        if !beside.with_file_name(file).is_file() {
+            let why = format!("{file} is not built beside weft (cargo build -p {package})");
+            return weft_conformance::skip(&why);
+        }
+    }
+    let got = raw_lines(&["sockets"]);
+    for line in &got {
+        assert_eq!((&line["bench"], &line["link"]), (&"sockets".into(), &"sockets".into()));
+        let has_target = line["target"].is_number() || line["floor_name"] == "tcp";
+        assert!(has_target && line["met"].is_boolean() && line["value"].is_number(), "{line}");
+    }
+    let whats: Vec<_> = got.iter().filter_map(|line| line["what"].as_str()).collect();
+    let want = ["request and answer, one way", "stream", "connections of one request"];
+    assert!(want.iter().all(|what| whats.contains(what)), "{whats:?}");
+}
+
+#[test]
 fn udp__over_loopback_says_so() {
     let got = text(&["pingpong", "--link", "udp", "--size", "16", "--netns", "off"]);
     assert!(got.contains("over loopback"), "{got}");

@@ -19,16 +19,10 @@ fn number(name: &CStr) -> Option<u64> {
     value.to_str().ok()?.parse().ok()
 }
 
-/// Processors of this process.
-fn processors() -> usize {
-    // SAFETY: all-zero is a valid value, written for its size.
-    unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        match libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut set) {
-            0 => libc::CPU_COUNT(&set) as usize,
-            _ => 1,
-        }
-    }
+/// Processors of this machine. A process on one of them may have a peer on another one.
+fn processors() -> libc::c_long {
+    // SAFETY: no memory is passed.
+    unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }
 }
 
 /// Reads the environment.

@@ -5,9 +5,6 @@ use crate::net::{Net, RankFailure};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// The kind of messages.
-const RECORDS: u8 = 1;
-
 /// Gathers records of one length for each rank, and sends many in a message.
 pub struct Aggregator<N: Net> {
     channel: Channel<N>,
@@ -17,6 +14,8 @@ pub struct Aggregator<N: Net> {
     buffers: RefCell<Vec<Vec<u8>>>,
     sent: Cell<u64>,
     messages: Cell<u64>,
+    /// The kind of messages: the number of the run to which their records belong.
+    pub(super) run: Cell<u8>,
 }
 
 impl<N: Net> Aggregator<N> {
@@ -34,13 +33,25 @@ impl<N: Net> Aggregator<N> {
         per_message: usize,
         receive: impl Fn(usize, &[u8]) + 'static,
     ) -> Aggregator<N> {
+        let receive = move |from: usize, _: u8, record: &[u8]| receive(from, record);
+        Aggregator::of_runs(net, number, size, per_message, receive)
+    }
+
+    /// Does what [`open`](Aggregator::open) does; `receive` gets the number of the run as well.
+    pub(super) fn of_runs(
+        net: &N,
+        number: u16,
+        size: usize,
+        per_message: usize,
+        receive: impl Fn(usize, u8, &[u8]) + 'static,
+    ) -> Aggregator<N> {
         assert!(size > 0, "records have bytes");
-        let records = move |from: usize, kind: u8, bytes: &[u8]| {
+        let records = move |from: usize, run: u8, bytes: &[u8]| {
             let records = bytes.chunks_exact(size);
-            if kind != RECORDS || !records.remainder().is_empty() {
+            if !records.remainder().is_empty() {
                 return log::error!("rank {from} sent a part of a record of {size} bytes");
             }
-            records.for_each(|record| receive(from, record));
+            records.for_each(|record| receive(from, run, record));
         };
         Aggregator {
             channel: Channel::open(net, super::handlers(number).0, Rc::new(records)),
@@ -49,6 +60,7 @@ impl<N: Net> Aggregator<N> {
             buffers: RefCell::new(vec![Vec::new(); net.size()]),
             sent: Cell::new(0),
             messages: Cell::new(0),
+            run: Cell::new(0),
         }
     }
 
@@ -94,7 +106,7 @@ impl<N: Net> Aggregator<N> {
             return Ok(());
         }
         self.messages.set(self.messages.get() + 1);
-        let sent = self.channel.post(to, RECORDS, &[&buffer]);
+        let sent = self.channel.post(to, self.run.get(), &[&buffer]);
         buffer.clear();
         let mut buffers = self.buffers.borrow_mut();
         if buffers[to].is_empty() {

@@ -19,6 +19,9 @@ type Wave<'a> = Pin<Box<dyn Future<Output = Result<bool, RankFailure>> + 'a>>;
 /// Jobs that this rank has, the newest last.
 struct Queue<J> {
     jobs: RefCell<Vec<J>>,
+    /// Jobs of ranks that have begun the next run.
+    early: RefCell<Vec<J>>,
+    run: Cell<u8>,
     received: Cell<u64>,
     wakers: RefCell<Vec<Waker>>,
 }
@@ -78,16 +81,22 @@ impl<N: Net, J: Item> Jobs<N, J> {
     pub fn open(net: &N, number: u16, per_message: usize) -> Jobs<N, J> {
         let queue = Rc::new(Queue {
             jobs: RefCell::default(),
+            early: RefCell::default(),
+            run: Cell::new(0),
             received: Cell::new(0),
             wakers: RefCell::default(),
         });
         let into = Rc::clone(&queue);
-        let receive = move |_: usize, record: &[u8]| {
+        let receive = move |_: usize, run: u8, record: &[u8]| {
             into.received.set(into.received.get() + 1);
-            into.jobs.borrow_mut().push(J::get(record));
-            into.wake();
+            if run == into.run.get() {
+                into.jobs.borrow_mut().push(J::get(record));
+                into.wake();
+            } else {
+                into.early.borrow_mut().push(J::get(record));
+            }
         };
-        let aggregator = Aggregator::open(net, number, J::SIZE, per_message, receive);
+        let aggregator = Aggregator::of_runs(net, number, J::SIZE, per_message, receive);
         Jobs {
             net: net.clone(),
             queue,
@@ -152,6 +161,7 @@ impl<N: Net, J: Item> Jobs<N, J> {
                 Some(ended) => {
                     wave = None;
                     if ended? {
+                        self.begin_next();
                         break;
                     }
                     self.net.yield_now().await;
@@ -160,6 +170,14 @@ impl<N: Net, J: Item> Jobs<N, J> {
         }
         let (all_pushed, all_messages) = self.aggregator.counts();
         Ok(Done { jobs, pushed: all_pushed - pushed, messages: all_messages - messages })
+    }
+
+    /// Ends a run: what comes from now on belongs to the next one.
+    fn begin_next(&self) {
+        let run = self.queue.run.get().wrapping_add(1);
+        self.queue.run.set(run);
+        self.aggregator.run.set(run);
+        self.queue.jobs.borrow_mut().append(&mut self.queue.early.borrow_mut());
     }
 
     fn do_batch(&self, work: &mut impl FnMut(J, &Next<'_, N, J>)) -> u64 {

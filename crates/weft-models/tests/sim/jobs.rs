@@ -37,7 +37,8 @@ async fn tree(net: &Live, jobs: &Jobs<Live, u64>, seed: u64) -> Result<(u64, u64
 
 #[test]
 fn jobs__each_is_done_once_and_the_end_is_found_under_loss() {
-    for seed in seeds(0..25) {
+    // The last seed has a rank that begins the next run before others know the end of this one.
+    for seed in seeds(0..25).chain([36]) {
         let cluster = Cluster::of_seed(seed, 1..6, None);
         let per_message = [1, 4, 64][seed as usize % 3];
         let total = Rc::new(RefCell::new(BTreeMap::<u64, (u64, u64)>::new()));

@@ -7,6 +7,7 @@
 mod cases;
 mod field;
 mod harness;
+mod hostile;
 mod programs;
 mod roles;
 mod sys;

@@ -28,6 +28,7 @@ pub fn run(name: &str) {
         "reuse" => field::reuse(),
         "short" => field::short(),
         "early" => field::early(),
+        "flow" => crate::hostile::flow(),
         "odd" => field::odd(),
         "poor" => field::poor(),
         "torture-accept" => torture::run(accept()),

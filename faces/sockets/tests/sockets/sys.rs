@@ -2,8 +2,8 @@
 
 use std::io;
 use std::net::TcpStream;
-use std::os::fd::{AsRawFd, FromRawFd, RawFd};
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
 fn check(result: isize) -> io::Result<usize> {
     usize::try_from(result).map_err(|_| io::Error::last_os_error())
@@ -621,4 +621,35 @@ pub fn dial_from_one_port(port: u16) -> TcpStream {
     });
     OWN.store(stream.local_addr().unwrap().port().into(), Ordering::Relaxed);
     stream
+}
+
+/// Shared memory that can shrink.
+pub fn unsealed_memory(len: usize) -> OwnedFd {
+    // SAFETY: the name is a C string; the descriptor is new.
+    unsafe {
+        let fd = libc::memfd_create(c"weft-sockets-test".as_ptr(), libc::MFD_CLOEXEC);
+        assert!(fd >= 0 && libc::ftruncate(fd, len as libc::off_t) == 0);
+        OwnedFd::from_raw_fd(fd)
+    }
+}
+
+/// Shared memory of a test, which is mapped for good.
+pub struct Mapped(*mut u8, usize);
+
+impl Mapped {
+    pub fn of(memory: &OwnedFd, len: usize) -> Mapped {
+        let rights = libc::PROT_READ | libc::PROT_WRITE;
+        let (none, fd) = (std::ptr::null_mut(), memory.as_raw_fd());
+        // SAFETY: a new mapping at an address of the kernel's choice.
+        let at = unsafe { libc::mmap(none, len, rights, libc::MAP_SHARED, fd, 0) };
+        assert!(at != libc::MAP_FAILED);
+        Mapped(at.cast(), len)
+    }
+
+    /// The word at this offset.
+    pub fn word(&self, at: usize) -> &AtomicU64 {
+        assert!(at + 8 <= self.1 && at.is_multiple_of(8));
+        // SAFETY: within the mapping, which stays; all values are valid.
+        unsafe { &*self.0.add(at).cast() }
+    }
 }

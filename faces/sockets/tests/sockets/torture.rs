@@ -11,10 +11,10 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// SplitMix64.
-pub struct Random(u64);
+pub struct Random(pub u64);
 
 impl Random {
-    fn next(&mut self, below: u64) -> u64 {
+    pub fn next(&mut self, below: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -23,7 +23,7 @@ impl Random {
     }
 
     /// A length, short ones as likely as long ones.
-    fn len(&mut self) -> usize {
+    pub fn len(&mut self) -> usize {
         let most = 1 << (1 + self.next(17));
         1 + self.next(most) as usize
     }

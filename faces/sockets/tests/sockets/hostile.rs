@@ -1,0 +1,187 @@
+//! Peers that write into shared memory what they like, and agents that answer what they like.
+
+use crate::harness::{argument, dial, say, start, Served};
+use crate::sys;
+use crate::torture::Random;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use weft_streams::message::{example_messages, Message, Place, MESSAGE_MAX};
+use weft_streams::words::{SEGMENT, STRIDE};
+use weftd::sockets::socket_name;
+use weftd::sys::passing;
+
+/// Limit of every wait; reached only by a fault.
+const LIMIT: Duration = Duration::from_secs(100);
+
+/// Writes and reads until the connection ends: by an error, or by the peer.
+pub fn flow() {
+    let mut stream = dial(&argument());
+    let mut random = Random(7);
+    let mut buf = vec![0; 50_000];
+    for _ in 0..200_000 {
+        let len = random.len().min(buf.len());
+        let done = match random.next(4) {
+            0 => sys::send(&stream, &buf[..len], libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT),
+            1 => sys::recv(&stream, &mut buf[..len], libc::MSG_DONTWAIT),
+            2 => sys::recv(&stream, &mut buf[..len], libc::MSG_DONTWAIT | libc::MSG_PEEK),
+            _ => {
+                sys::poll_in(&stream, 1);
+                sys::queue(&stream, libc::FIONREAD);
+                stream.write(&[1]).and_then(|_| stream.read(&mut buf[..len]))
+            }
+        };
+        match done {
+            Ok(0) => break,
+            Err(e) if e.kind() != std::io::ErrorKind::WouldBlock => break,
+            _ => {}
+        }
+    }
+    say("done");
+}
+
+fn hears(program: &OwnedFd) -> Option<(Message, Option<OwnedFd>)> {
+    let (end, mut buf) = (Instant::now() + LIMIT, [0; MESSAGE_MAX]);
+    loop {
+        match passing::recv(program.as_raw_fd(), &mut buf) {
+            Ok((0, _)) => return None,
+            Ok((len, passed)) => return Some((Message::decode(&buf[..len]).ok()?, passed)),
+            Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => {
+                assert!(Instant::now() < end, "nothing is said");
+                std::thread::yield_now();
+            }
+            Err(_) => return None,
+        }
+    }
+}
+
+fn place(address: std::net::SocketAddr) -> Place {
+    match address {
+        std::net::SocketAddr::V4(v4) => Place::v4(v4.ip().octets(), v4.port()),
+        std::net::SocketAddr::V6(v6) => Place::new(v6.ip().octets(), v6.port()),
+    }
+}
+
+/// Has the agent join a connection of this process, which has no library; returns the memory.
+fn joined(agent: &Served, stream: &TcpStream) -> OwnedFd {
+    let program = passing::connect(&socket_name(&agent.name)).unwrap();
+    let (local, remote) = (place(stream.local_addr().unwrap()), place(stream.peer_addr().unwrap()));
+    let say = |message: &Message, pass: Option<&OwnedFd>| {
+        passing::send(program.as_raw_fd(), &message.encode(), pass).unwrap();
+    };
+    say(&Message::Ask { token: 1, local, remote }, None);
+    loop {
+        match hears(&program).expect("the agent ended") {
+            (Message::Call(1), _) => {
+                let socket = stream.try_clone().unwrap().into();
+                say(&Message::Here(1), Some(&socket));
+            }
+            (Message::Pair { token: 1, .. }, Some(memory)) => return memory,
+            // The other end was not there in time, and asks again.
+            (Message::None { .. }, _) => say(&Message::Ask { token: 1, local, remote }, None),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn peer__any_words_in_shared_memory_end_its_own_connection_at_most() {
+    let agent = Served::start();
+    for seed in 0..24 {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port().to_string();
+        let mut client = agent.with("flow", &port);
+        let stream = listener.accept().unwrap().0;
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            // Bytes by TCP go on meanwhile.
+            scope.spawn(|| {
+                let mut buf = [0; 4000];
+                while !over.load(Ordering::Relaxed) {
+                    let n = sys::recv(&stream, &mut buf, libc::MSG_DONTWAIT).unwrap_or(0);
+                    let _ = sys::send(&stream, &buf[..n.clamp(1, 10)], libc::MSG_NOSIGNAL);
+                    std::thread::yield_now();
+                }
+            });
+            let memory = sys::Mapped::of(&joined(&agent, &stream), SEGMENT);
+            let mut random = Random(seed);
+            for _ in 0..20_000 {
+                // The gate, the switch or the position of a direction.
+                let at = random.next(2) as usize * STRIDE + random.next(3) as usize * 128;
+                let word = memory.word(at);
+                let value = match random.next(5) {
+                    0 => random.next(u64::MAX),
+                    1 => word.load(Ordering::Relaxed).wrapping_add(random.next(1 << 18)),
+                    2 => word.load(Ordering::Relaxed) ^ 1 << random.next(64),
+                    3 => 1,
+                    _ => word.load(Ordering::Relaxed) | 1,
+                };
+                word.store(value, Ordering::Relaxed);
+            }
+            over.store(true, Ordering::Relaxed);
+        });
+        drop(stream);
+        assert_eq!(client.says(), "done");
+        client.ends_well();
+    }
+}
+
+/// Answers programs with messages of no sense, and with memory that is none.
+fn misleads(listener: &OwnedFd, over: &AtomicBool) -> u64 {
+    let (mut random, mut programs, mut said) = (Random(3), Vec::new(), 0);
+    while !over.load(Ordering::Relaxed) {
+        programs.extend(passing::accept(listener));
+        let mut buf = [0; MESSAGE_MAX];
+        for program in &programs {
+            let fd = program.as_raw_fd();
+            let Ok((len, _)) = passing::recv(fd, &mut buf) else { continue };
+            let Ok(Message::Ask { token, .. }) = Message::decode(&buf[..len]) else { continue };
+            said += 1;
+            let first = random.next(2) == 0;
+            let memory = match random.next(4) {
+                0 => std::fs::File::open("/dev/zero").unwrap().into(),
+                1 => passing::shared_memory(SEGMENT / 2).unwrap(),
+                2 => sys::unsealed_memory(SEGMENT),
+                _ => std::io::pipe().unwrap().0.into(),
+            };
+            let _ = match random.next(3) {
+                0 => {
+                    let pair = Message::Pair { token, first }.encode();
+                    passing::send(fd, &pair, Some(&memory))
+                }
+                1 => {
+                    let examples = example_messages();
+                    let at = random.next(examples.len() as u64) as usize;
+                    let mut bytes = examples[at].clone();
+                    let damaged = random.next(bytes.len() as u64) as usize;
+                    bytes[damaged] ^= 1 << random.next(8);
+                    passing::send(fd, &bytes, Some(&memory))
+                }
+                _ => passing::send(fd, &Message::Pair { token, first }.encode(), None),
+            };
+        }
+        std::thread::yield_now();
+    }
+    said
+}
+
+#[test]
+fn agent__answers_without_sense_leave_connections_tcp() {
+    let name = format!("@weft-sockets-test-{:016x}", weft_link::random_u64());
+    let (listener, over) = (passing::listen(&socket_name(&name)).unwrap(), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let said = scope.spawn(|| misleads(&listener, &over));
+        for _ in 0..8 {
+            let mut echo = start("echo", "", Some(&name), &[]);
+            let port = echo.says();
+            let mut asks = start("ask", &port, Some(&name), &[]);
+            assert_eq!(asks.number(), 0);
+            asks.ends_well();
+            echo.ends_well();
+        }
+        over.store(true, Ordering::Relaxed);
+        assert!(said.join().unwrap() > 0);
+    });
+}

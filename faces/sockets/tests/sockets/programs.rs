@@ -179,6 +179,106 @@ fn socat__forks_a_child_for_each_connection() {
     assert!(client.wait().unwrap().success() && got == bytes, "{} bytes", got.len());
 }
 
+#[test]
+fn node__keeps_connections_of_http_alive() {
+    if lacks(&["node"]) {
+        return;
+    }
+    const SERVER: &str = "require('http').createServer((q, s) => {
+        let n = 0;
+        q.on('data', d => n += d.length).on('end', () => s.end('x'.repeat(+q.url.slice(1)) + n));
+    }).listen(+process.argv[1], '127.0.0.1')";
+    const CLIENT: &str = "const http = require('http');
+        const agent = new http.Agent({ keepAlive: true, maxSockets: 5 });
+        let left = 400;
+        const ask = i => new Promise((good, bad) => {
+            const to = { port: process.argv[1], path: '/' + i * 97, method: 'POST', agent };
+            const q = http.request(to, s => {
+                let text = '';
+                s.on('data', d => text += d).on('end', () => {
+                    text === 'x'.repeat(i * 97) + i * 31 ? good() : bad(Error('wrong ' + i));
+                });
+            });
+            q.on('error', bad).end('y'.repeat(i * 31));
+        });
+        const all = async () => { while (left > 0) await ask(left--); };
+        Promise.all([1, 2, 3, 4, 5].map(all)).then(() => process.exit(0));";
+    let (agent, port) = (Served::start(), port());
+    let _server = serve(&agent, &port, "node", &["-e", SERVER, &port]);
+    good(&with(&agent, "node", &["-e", CLIENT, &port]).output().unwrap());
+    assert!(agent.counter("sockets_paired") >= 5);
+}
+
+#[test]
+fn java__channels_of_a_selector() {
+    if lacks(&["java", "javac"]) {
+        return;
+    }
+    let (agent, folder) = (Served::start(), scratch("java"));
+    let file = folder.join("Echo.java");
+    std::fs::write(&file, include_str!("Echo.java")).unwrap();
+    let mut compile = Command::new("javac");
+    good(&compile.arg("-d").arg(&folder).arg(&file).output().unwrap());
+    let said =
+        good(&with(&agent, "java", &["-cp", folder.to_str().unwrap(), "Echo"]).output().unwrap());
+    assert!(said.contains("done"), "{said}");
+    assert!(agent.counter("sockets_paired") > 0);
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+/// The programs of PostgreSQL's server, where they are.
+fn postgres() -> Option<PathBuf> {
+    let versions = std::fs::read_dir("/usr/lib/postgresql").ok()?;
+    let folders = versions.flatten().map(|version| version.path().join("bin"));
+    folders.filter(|folder| folder.join("initdb").is_file()).max()
+}
+
+#[test]
+fn postgres__forks_a_child_for_each_connection() {
+    let Some(programs) = postgres().filter(|_| has("pgbench") && has("setpriv")) else {
+        return skip("PostgreSQL, or setpriv, is not installed");
+    };
+    let (agent, port) = (Served::start(), port());
+    // A folder and a library that another user sees: the server does not run as root.
+    let folder = std::env::temp_dir().join(format!("weft-postgres-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let own = folder.join("libweft_sockets.so");
+    std::fs::copy(library(), &own).unwrap();
+    let data = folder.join("data").to_str().unwrap().to_string();
+    let as_user = |program: &str, args: &[&str]| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=postgres", "--regid=postgres", "--clear-groups", program]);
+        command.args(args).env("WEFT_AGENT", &agent.name).env("WEFT_SOCKETS_AFTER", "2");
+        command.current_dir(&folder).stdin(Stdio::null());
+        command
+    };
+    let chown = Command::new("chown").arg("postgres").arg(&folder).output();
+    if !chown.is_ok_and(|out| out.status.success()) {
+        let _ = std::fs::remove_dir_all(&folder);
+        return skip("a folder cannot be given to the user postgres");
+    }
+    let bin = |name: &str| programs.join(name).to_str().unwrap().to_string();
+    good(&as_user(&bin("initdb"), &["-D", &data, "-A", "trust", "-N"]).output().unwrap());
+    let args = ["-D", &data, "-p", &port, "-c", "listen_addresses=127.0.0.1"];
+    let mut command = as_user(&bin("postgres"), &args);
+    command.args(["-c", "unix_socket_directories=", "-c", "fsync=off"]).env("LD_PRELOAD", &own);
+    let server = Server(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    let bench = |args: &[&str]| {
+        let all = [&["-h", "127.0.0.1", "-p", &port], args, &["postgres"]].concat();
+        as_user("pgbench", &all).env("LD_PRELOAD", &own).output().unwrap()
+    };
+    let end = Instant::now() + LIMIT;
+    while !bench(&["-i", "-q"]).status.success() {
+        assert!(Instant::now() < end, "PostgreSQL does not answer");
+    }
+    let said = good(&bench(&["-S", "-c", "8", "-j", "2", "-t", "400"]));
+    assert!(said.contains("3200/3200"), "{said}");
+    good(&bench(&["-S", "-c", "2", "-t", "20", "-C"]));
+    assert!(agent.counter("sockets_paired") >= 8);
+    drop(server);
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
 /// Runs tests of CPython's own, if they are installed.
 fn cpython(names: &[&str], only: &[&str]) {
     let script = format!("import test.{}", names.first().unwrap());

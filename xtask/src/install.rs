@@ -144,8 +144,8 @@ pub fn built(package: &str, file: &str, debug: bool) -> Result<PathBuf, String> 
 }
 
 /// The packages whose files are installed.
-const PACKAGES: [&str; 6] =
-    ["weft-cli", "weftd", "weft-ofi", "weft-capi", "weft-via", "weft-preload"];
+const PACKAGES: [&str; 7] =
+    ["weft-cli", "weftd", "weft-ofi", "weft-capi", "weft-via", "weft-mx", "weft-preload"];
 
 /// Builds and installs. `false` if the build failed and printed its errors.
 pub fn install(options: &Options) -> Result<bool, String> {
@@ -180,6 +180,7 @@ pub fn install(options: &Options) -> Result<bool, String> {
         to.write(&format!("lib/pkgconfig/{name}"), &text)?;
     }
     install_via(&built, &prefix, &mut to)?;
+    install_mx(&built, &prefix, &mut to)?;
     let unit = read(&source.join("dist/weftd.service"))?;
     to.write("lib/systemd/system/weftd.service", &unit.replace("/usr/local", &prefix))?;
     to.copy(&source.join("dist/weft.sysusers.conf"), SYSUSERS)?;
@@ -202,7 +203,7 @@ pub fn install(options: &Options) -> Result<bool, String> {
     }
     to.copy(&capi.join("examples/check.h"), "share/weft/examples/check.h")?;
     pages(&built.join("weft"), &mut to)?;
-    for header in [&manual::WEFT, &manual::VIPL] {
+    for header in [&manual::WEFT, &manual::VIPL, &manual::MX] {
         let text = read(&source.join(header.path))?;
         for (name, text) in manual::of_header(header, &text) {
             to.write(&format!("share/man/{name}"), &text)?;
@@ -240,6 +241,24 @@ fn install_via(built: &Path, prefix: &str, to: &mut Install) -> Result<(), Strin
     to.write("lib/pkgconfig/vipl.pc", &text)?;
     for name in ["hello.c", "check.h"] {
         to.copy(&via.join("examples").join(name), &format!("share/weft/examples/via/{name}"))?;
+    }
+    Ok(())
+}
+
+/// Installs the library of MX under both names that programs of the time load, its headers and its
+/// example.
+fn install_mx(built: &Path, prefix: &str, to: &mut Install) -> Result<(), String> {
+    let mx = crate::root().join("faces/mx");
+    to.copy(&built.join("libweft_mx.so"), "lib/libmyriexpress.so")?;
+    to.link("lib/libopen-mx.so.0", "libmyriexpress.so")?;
+    for name in ["myriexpress.h", "mx_extensions.h", "mx_io.h"] {
+        to.copy(&mx.join("include").join(name), &format!("include/{name}"))?;
+    }
+    let text = read(&mx.join("myriexpress.pc.in"))?;
+    let text = text.replace("@PREFIX@", prefix).replace("@VERSION@", VERSION);
+    to.write("lib/pkgconfig/myriexpress.pc", &text)?;
+    for name in ["hello.c", "mx_check.h"] {
+        to.copy(&mx.join("examples").join(name), &format!("share/weft/examples/mx/{name}"))?;
     }
     Ok(())
 }
@@ -360,7 +379,8 @@ pub fn suite() -> Outcome {
         check(&format!("{name} in C"), c_program(&prefix, "weft", name, *ranks));
     }
     check("a program with the static library", c_program(&prefix, "weft-static", "collective", 3));
-    check("hello over virtual interfaces", via_program(&prefix));
+    check("hello over virtual interfaces", hello(&prefix, "vipl", "via/hello"));
+    check("hello over MX", hello(&prefix, "myriexpress", "mx/hello"));
     check("the guide to C", prefix.join("share/doc/weft/guide/c.md").is_file());
     let page = |name: &str| read(&prefix.join("share/man").join(name)).unwrap_or_default();
     let command = page("man1/weft-run.1");
@@ -368,6 +388,7 @@ pub fn suite() -> Outcome {
     check("a page of the agent", page("man8/weftd.8").contains("\\-\\-seats"));
     check("a page of a C function", page("man3/weft_send.3").contains("int weft_send("));
     check("a page of vipl.h", page("man3/VipOpenNic.3").contains("VIP_RETURN VipOpenNic("));
+    check("a page of MX", page("man3/mx_isend.3").contains("mx_return_t mx_isend("));
     let bash = prefix.join("share/bash-completion/completions/weft");
     check("completions", said(Path::new("bash"), &["-n", &bash.display().to_string()]).is_some());
     check("removed", uninstall(&prefix).is_ok());
@@ -421,9 +442,9 @@ fn c_compile(prefix: &Path, library: &str, name: &str) -> Option<PathBuf> {
     succeeds(&mut cc).then_some(program)
 }
 
-/// Compiles the example of virtual interfaces, and runs its two sides.
-fn via_program(prefix: &Path) -> bool {
-    let Some(program) = c_compile(prefix, "vipl", "via/hello") else { return false };
+/// Compiles an example that says hello, and runs its two sides.
+fn hello(prefix: &Path, library: &str, name: &str) -> bool {
+    let Some(program) = c_compile(prefix, library, name) else { return false };
     let of = |words: &[&str]| {
         let mut side = Command::new(&program);
         side.args(words).env("WEFT_KEY", format!("{:064x}", std::process::id())).spawn()

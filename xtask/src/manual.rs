@@ -33,6 +33,14 @@ pub const VIPL: Header = Header {
     about: "the Virtual Interface Architecture over weft",
 };
 
+/// Myrinet Express.
+pub const MX: Header = Header {
+    path: "faces/mx/include/myriexpress.h",
+    name: "myriexpress.h",
+    prefix: "mx_",
+    about: "Myrinet Express (MX) over weft",
+};
+
 /// Functions of a header that one comment describes.
 struct Entry<'a> {
     comment: String,
@@ -244,7 +252,7 @@ mod tests {
 
     #[test]
     fn of_header__the_library_s_own_functions_all_have_one() {
-        for of in [&WEFT, &VIPL] {
+        for of in [&WEFT, &VIPL, &MX] {
             let header = std::fs::read_to_string(crate::root().join(of.path)).unwrap();
             let pages = of_header(of, &header);
             for line in header.lines().filter(|line| !line.starts_with([' ', '/', '*', '#'])) {

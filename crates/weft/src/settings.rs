@@ -57,6 +57,12 @@ pub const VARIABLES: &[Variable] = &[
         "Ports at which ranks take TCP connections: what a firewall between hosts lets pass.",
     ),
     variable(
+        "WEFT_MX_PEERS",
+        "path",
+        "none",
+        "Hosts and their addresses for programs of MX, in the form of hosts(5).",
+    ),
+    variable(
         "WEFT_INTERFACES",
         "names, by commas",
         "all",
@@ -353,7 +359,7 @@ pub fn read<T: Table>(table: &mut T) -> Result<(), JobError> {
 /// Variables of the tables of crates above, which read them themselves. A table that is not listed
 /// here fails a test of the command, which sees all tables.
 pub const ABOVE: &[&str] =
-    &["WEFT_MULTICAST_CREDIT", "WEFT_PACKETS_KEPT", "WEFT_RCPY_TLB", "WEFT_VIA_PORT"];
+    &["WEFT_MULTICAST_CREDIT", "WEFT_PACKETS_KEPT", "WEFT_RCPY_TLB", "WEFT_MEET_PORT"];
 
 /// Returns set variables that look like settings but are not.
 pub fn unknown() -> Vec<String> {

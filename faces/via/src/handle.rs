@@ -1,10 +1,8 @@
-//! Handles of objects. A handle is a number that only looks like a pointer: nothing behind it is
-//! read, so a wrong one is refused whatever it is.
+//! Handles of the objects of virtual interfaces.
 
-use crate::table::{Key, GENERATION_BITS};
+use crate::table::Key;
 
-/// The kind of object that a handle names: its highest byte. No address of a process has such a
-/// byte.
+/// The kind of object that a handle names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
@@ -20,41 +18,13 @@ pub enum Kind {
     Tag = 0xa5,
 }
 
-const INDEX_BITS: u32 = 24;
-const NIC_AT: u32 = GENERATION_BITS + INDEX_BITS;
-const KIND_AT: u32 = NIC_AT + 8;
-
 /// Returns the handle of an object of a network interface.
 pub fn pack(kind: Kind, nic: u8, key: Key) -> u64 {
-    u64::from(kind as u8) << KIND_AT
-        | u64::from(nic) << NIC_AT
-        | u64::from(key.generation) << INDEX_BITS
-        | u64::from(key.index)
+    weft_ffi::handle::pack(kind as u8, nic, key)
 }
 
 /// Returns the network interface and the key in a handle of this kind.
 #[inline]
 pub fn unpack(kind: Kind, handle: u64) -> Option<(u8, Key)> {
-    let low = |bits: u32, at: u32| (handle >> at) as u32 & ((1 << bits) - 1);
-    let key = Key { index: low(INDEX_BITS, 0), generation: low(GENERATION_BITS, INDEX_BITS) };
-    (handle >> KIND_AT == u64::from(kind as u8)).then_some(((handle >> NIC_AT) as u8, key))
-}
-
-#[cfg(test)]
-#[allow(non_snake_case)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn unpack__gives_back_what_was_packed_and_refuses_other_kinds() {
-        let key = Key { index: 0x123456, generation: 0xabcdef };
-        let handle = pack(Kind::Vi, 63, key);
-        assert_eq!(unpack(Kind::Vi, handle), Some((63, key)));
-        for kind in [Kind::Nic, Kind::Cq, Kind::Conn, Kind::Tag] {
-            assert_eq!(unpack(kind, handle), None);
-        }
-        for wrong in [0, 1, u64::MAX, std::ptr::from_ref(&key) as u64] {
-            assert_eq!(unpack(Kind::Vi, wrong), None);
-        }
-    }
+    weft_ffi::handle::unpack(kind as u8, handle)
 }

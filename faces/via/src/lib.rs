@@ -6,19 +6,18 @@
 //! guide, `docs/adr/0036-virtual-interfaces.md` the record of the decisions.
 //!
 //! All `unsafe` code lies in [`sys`]. The rest is a state machine of safe code: [`state`] with
-//! queues, connections and transfers; [`wire`] the messages between two interfaces; [`meet`] the
-//! way from a network address to an endpoint.
+//! queues, connections and transfers; [`wire`] the messages between two interfaces. The lock, the
+//! waits and the way from a network address to an endpoint are those of `weft-ffi`.
 #![warn(missing_docs)]
 #![deny(unsafe_code)]
 
-pub mod address;
 pub mod code;
 pub mod descriptor;
 pub mod handle;
-pub mod meet;
 pub mod names;
 pub mod state;
 #[allow(unsafe_code)]
 pub mod sys;
-pub mod table;
 pub mod wire;
+
+pub(crate) use weft_ffi::{address, meet, table};

@@ -13,6 +13,7 @@ use weft_core::config::Table;
 use weft_core::exception::FOR_PEERS;
 use weft_core::transfer::select::{eager_max, protocol, rendezvous_ns, Protocol};
 use weft_core::LinkCaps;
+use weft_ffi::meet::Settings as Meet;
 use weft_link::secure::{JobKey, Mode, Security};
 use weft_link::shm::broker::BrokerConfig;
 use weft_link::{
@@ -20,7 +21,6 @@ use weft_link::{
     XdpLink,
 };
 use weft_packets::Settings as Packets;
-use weft_via::meet::Settings as Via;
 
 /// Show links, protocols and the effective configuration
 #[derive(Debug, clap::Args)]
@@ -140,10 +140,10 @@ fn variables() -> Vec<Variable> {
 }
 
 /// Returns the settings of all layers.
-fn settings(config: &Config, usual: &Config, packets: &Packets, via: &Via) -> Vec<Setting> {
+fn settings(config: &Config, usual: &Config, packets: &Packets, meet: &Meet) -> Vec<Setting> {
     let mut all = rows(config, usual);
     all.extend(rows(packets, &Packets::default()));
-    all.extend(rows(via, &Via::default()));
+    all.extend(rows(meet, &Meet::default()));
     all
 }
 
@@ -538,9 +538,9 @@ pub fn run(args: Args) -> Result<ExitCode> {
     settings::check()?;
     let (config, usual) = (config_from_env()?, settings::usual());
     let packets = Packets::from_env()?;
-    let via = Via::from_env()?;
+    let meet = Meet::from_env()?;
     if args.config && !args.json {
-        print_config(&config, &settings(&config, &usual, &packets, &via), &variables(), true);
+        print_config(&config, &settings(&config, &usual, &packets, &meet), &variables(), true);
         return Ok(ExitCode::SUCCESS);
     }
     let (mode, security) = security()?;
@@ -557,7 +557,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         }),
         messages: all_messages(&config, &links)?,
         links,
-        config: settings(&config, &usual, &packets, &via),
+        config: settings(&config, &usual, &packets, &meet),
         variables: variables(),
     };
     if args.json {
@@ -611,9 +611,9 @@ mod tests {
     fn settings__mark_what_differs() {
         let mut config = Config::default();
         config.set("window", "7").unwrap();
-        let all = settings(&config, &Config::default(), &Packets::default(), &Via::default());
+        let all = settings(&config, &Config::default(), &Packets::default(), &Meet::default());
         assert_eq!(all.len(), Config::KEYS.len() + settings::ABOVE.len());
-        let above = Packets::KEYS.iter().chain(Via::KEYS);
+        let above = Packets::KEYS.iter().chain(Meet::KEYS);
         let above = above.map(|key| format!("WEFT_{}", key.name.to_uppercase()));
         assert!(above.eq(settings::ABOVE.iter().copied()), "settings::ABOVE has other variables");
         let mut names: Vec<_> = all.iter().map(|s| s.name).collect();

@@ -50,8 +50,8 @@ const PACKAGES: [Package; 3] = [
         recommends: "pkg-config",
         description: &[
             "message passing over plain Ethernet and shared memory: C interface",
-            "The headers weft.h and vipl.h, the static library, manual pages of the functions and",
-            "examples.",
+            "The headers weft.h, vipl.h and myriexpress.h, the static library, manual pages of the",
+            "functions and examples.",
         ],
     },
 ];
@@ -179,6 +179,8 @@ mod tests {
             ("lib/libvipl.so.0", "weft"),
             ("lib/libvipl.so", "libweft-dev"),
             ("include/vipl.h", "libweft-dev"),
+            ("lib/libmyriexpress.so", "weft"),
+            ("lib/libopen-mx.so.0", "weft"),
             ("lib/systemd/system/weftd.service", "weft-agent"),
             ("share/man/man1/weft-run.1", "weft"),
             ("share/man/man8/weftd.8", "weft-agent"),

@@ -105,13 +105,25 @@ pub fn make(staged: &Staged, out: &Path) -> Result<PathBuf, String> {
 /// of the library would be large.
 const LINKED: &str = "INPUT(libweft.so.0)\n";
 
+/// Parts of the names of files of the interfaces of old.
+const OLD: [&str; 8] = [
+    "vipl",
+    "examples/via/",
+    "man3/Vip",
+    "myriexpress",
+    "libopen-mx",
+    "include/mx_",
+    "examples/mx/",
+    "man3/mx_",
+];
+
 /// Returns true if a file of an installation goes into the wheel: an environment has no units, a
 /// static library would be most of the wheel, and programs load the library by its short name.
-/// Programs over virtual interfaces are compiled on hosts that have the Debian packages.
+/// Programs over virtual interfaces and MX are compiled on hosts that have the Debian packages.
 fn belongs(name: &str) -> bool {
     let left_out = name.ends_with(".a")
         || name.starts_with("lib/libweft.so.0.")
-        || ["vipl", "examples/via/", "man3/Vip"].iter().any(|part| name.contains(part));
+        || OLD.iter().any(|part| name.contains(part));
     !left_out && !name.contains("systemd") && !name.contains("sysusers")
 }
 

@@ -109,7 +109,7 @@ pub struct State {
     /// Number of changes for which a thread may wait.
     pub changes: u64,
     /// True if the program has opened the name service.
-    pub names: Option<crate::names::Service>,
+    pub names: Option<weft_ffi::hosts::Service>,
 }
 
 impl State {

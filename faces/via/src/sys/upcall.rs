@@ -9,7 +9,7 @@ use crate::state::{Direction, ErrorReport, Notify, Upcall};
 use std::ffi::c_void;
 
 /// A call, with all handles that it names.
-pub(super) struct Call {
+pub struct Call {
     nic: u64,
     to: To,
 }

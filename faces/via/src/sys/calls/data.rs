@@ -87,10 +87,9 @@ fn notify(
     let handler = (handler as *const ()).expose_provenance();
     let (mut inside, key) = enter(Kind::Vi, number(vi))?;
     let notify = Notify { handler, context: context.expose_provenance() };
-    let open = inside.open()?;
-    open.state().notify(key, direction, notify)?;
+    inside.open()?.state().notify(key, direction, notify)?;
     // The thread that calls it is there for the next message, too.
-    open.call_thread();
+    inside.call_thread();
     Ok(())
 }
 

@@ -2,13 +2,13 @@
 
 use crate::code::{Answer, Code};
 use crate::handle::Kind;
-use crate::names::Service;
 use crate::sys::abi::{address, call, given, number, offer_address, place, store, text};
 use crate::sys::abi::{AutodiscoveryList, Handle, RawAddress};
 use crate::sys::gate::enter;
 use std::ffi::{c_char, c_ulong, c_void};
 use std::net::Ipv4Addr;
 use std::path::Path;
+use weft_ffi::hosts::Service;
 
 /// `VIP_SMI_AUTODISCOVERY`.
 const AUTODISCOVERY: c_ulong = 1;

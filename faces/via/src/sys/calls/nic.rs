@@ -11,43 +11,15 @@ use crate::sys::abi::{ErrorHandler, Handle};
 use crate::sys::gate::{self, enter, OnError, Parts};
 use crate::sys::region::REGIONS_MAX;
 use std::ffi::{c_char, c_ulong, c_void};
-use weft::choices::Receipt;
-use weft::counters::Who;
-use weft::job;
-use weft::launch::keyfile;
-use weft_link::secure::JobKey;
+use weft_ffi::endpoint;
 
 /// Version of the interface, in the upper byte its major number.
 const VERSION: c_ulong = 0x100;
 
-/// Opens the endpoint of a device.
-fn endpoint(host: std::net::Ipv4Addr) -> Result<(weft::Endpoint, JobKey), String> {
-    let mut config = job::config_from_env().map_err(|e| e.to_string())?;
-    if config.receipt == Receipt::Watchdog {
-        // The interface has a thread of its own that makes progress.
-        config.receipt = Receipt::Adaptive;
-    }
-    let links = job::links_from_env().map_err(|e| e.to_string())?;
-    let links = match host.is_loopback() {
-        true => links,
-        // The other sides may be on other hosts.
-        false => links.of_job(usize::MAX, None),
-    };
-    let key = keyfile::obtain().map_err(|e| e.to_string())?;
-    let endpoint = job::open_endpoint(config, links, key).map_err(|e| e.to_string())?;
-    let who = Who { job: format!("via-{}", std::process::id()), rank: 0, size: 1 };
-    if let Err(why) = endpoint.publish_counters(&who) {
-        log::warn!("`weft top` will not see this process: {why}");
-    }
-    let key = JobKey::from_bytes(&key).ok_or("the key has the wrong length")?;
-    Ok((endpoint, key))
-}
-
 fn parts(name: &str) -> Answer<Parts> {
-    // Fails where the process has a logger already.
-    let _ = env_logger::try_init_from_env(env_logger::Env::new().filter_or("WEFT_LOG", "warn"));
+    endpoint::start_log();
     let device = names::device(name).ok_or(Code::InvalidParameter)?;
-    let (endpoint, key) = endpoint(device.host).map_err(|why| {
+    let (endpoint, key) = endpoint::open(device.host, "via", |_, _| {}).map_err(|why| {
         log::error!("VipOpenNic: {why}");
         Code::ErrorResource
     })?;

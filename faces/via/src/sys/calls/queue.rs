@@ -113,9 +113,8 @@ pub extern "C" fn VipCQNotify(
         let handler = (handler as *const ()).expose_provenance();
         let (mut inside, key) = enter(Kind::Cq, number(queue))?;
         let notify = Notify { handler, context: context.expose_provenance() };
-        let open = inside.open()?;
-        open.state().notify_queue(key, notify)?;
-        open.call_thread();
+        inside.open()?.state().notify_queue(key, notify)?;
+        inside.call_thread();
         Ok(())
     })
 }

@@ -89,7 +89,7 @@ pub fn post(key: &JobKey, at: &NetAddress, endpoint: &Address) -> io::Result<Pos
     if !all.running {
         CHANGED.as_ref().map_err(|e| io::Error::from(e.kind()))?;
         std::thread::Builder::new()
-            .name("weft-via-door".into())
+            .name("weft-meet-door".into())
             .stack_size(128 << 10)
             .spawn(run)?;
         all.running = true;
@@ -130,7 +130,7 @@ fn run() {
 fn open_door() -> Option<Door> {
     let settings = Settings::from_env().map_err(|why| why.to_string());
     let door = settings
-        .and_then(|settings| Door::open(settings.via_port as u16).map_err(|why| why.to_string()));
+        .and_then(|settings| Door::open(settings.meet_port as u16).map_err(|why| why.to_string()));
     match door {
         Ok(door) => Some(door),
         Err(why) => {

@@ -1,15 +1,13 @@
-//! Waiting, and the thread that serves an interface while its program does something else.
+//! Waiting, and the thread that serves an object while its program does something else.
 //!
 //! A thread of the program that waits makes progress itself, for all: it leads. While the program
-//! calls without waiting, its calls make progress. Otherwise the thread of the interface sleeps on
-//! the endpoint, so that writes of others arrive, silent peers are noticed, and handlers are
-//! called. It looks for calls of the program only while there are some; nobody's wait takes time of
-//! a processor.
+//! calls without waiting, its calls make progress. Otherwise the thread of the object sleeps on the
+//! endpoint, so that writes of others arrive, silent peers are noticed, and handlers are called. It
+//! looks for calls of the program only while there are some; nobody's wait takes time of a
+//! processor.
 
 use super::bell;
-use super::gate::{self, Bells, Inside, Leader, Slot};
-use super::upcall;
-use crate::code::{Answer, Code};
+use super::gate::{self, Bells, Face, Inside, Leader, Slot};
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,33 +20,33 @@ const SPIN: Duration = Duration::from_micros(2);
 /// Longest wait for another thread's progress, after which the thread looks again.
 const FOLLOW: Duration = Duration::from_secs(3600);
 
-impl Inside {
+impl<F: Face> Inside<F> {
     /// Makes one round of progress. True if anything happened.
     ///
     /// # Errors
-    /// `VIP_INVALID_PARAMETER`: the interface was closed meanwhile.
+    /// The object was closed meanwhile.
     #[inline]
-    pub fn progress(&mut self) -> Answer<bool> {
+    pub fn progress(&mut self) -> Result<bool, F::Code> {
         let is_service = self.is_service;
-        let open = self.open()?;
-        open.relieve();
-        open.rounds += u64::from(!is_service);
-        let asleep = open.leader == Leader::Program { asleep: true };
+        let seat = self.seat()?;
+        seat.relieve();
+        seat.rounds += u64::from(!is_service);
+        let asleep = seat.leader == Leader::Program { asleep: true };
         if asleep {
-            open.endpoint().finish_wait();
+            seat.face.endpoint().finish_wait();
         }
-        Ok(open.round())
+        Ok(seat.round())
     }
 
     /// Makes progress until `look` finds something.
     ///
     /// # Errors
-    /// `VIP_TIMEOUT`: the time is over; `VIP_INVALID_PARAMETER`: the interface was closed.
+    /// `TIMEOUT`: the time is over; `CLOSED`: the object was closed.
     pub fn wait<R>(
         &mut self,
         until: Option<Instant>,
-        mut look: impl FnMut(&mut Inside) -> Answer<Option<R>>,
-    ) -> Answer<R> {
+        mut look: impl FnMut(&mut Inside<F>) -> Result<Option<R>, F::Code>,
+    ) -> Result<R, F::Code> {
         loop {
             self.progress()?;
             if let Some(found) = look(self)? {
@@ -56,35 +54,35 @@ impl Inside {
             }
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
             if left.is_some_and(|left| left.is_zero()) {
-                return Err(Code::Timeout);
+                return Err(F::TIMEOUT);
             }
-            let open = self.open()?;
-            let alive = match open.leader {
+            let seat = self.seat()?;
+            let alive = match seat.leader {
                 Leader::Program { .. } => {
-                    open.followers += 1;
+                    seat.followers += 1;
                     let alive = self.follow(left.unwrap_or(FOLLOW));
-                    self.find().into_iter().for_each(|open| open.followers -= 1);
+                    self.find().into_iter().for_each(|seat| seat.followers -= 1);
                     alive
                 }
                 Leader::Nobody | Leader::Service => self.lead(left),
             };
             if !alive {
-                return Err(Code::InvalidParameter);
+                return Err(F::CLOSED);
             }
         }
     }
 
-    /// Makes progress for all until something happened. False if the interface was closed.
+    /// Makes progress for all until something happened. False if the object was closed.
     fn lead(&mut self, left: Option<Duration>) -> bool {
-        let Some(open) = self.find() else { return false };
-        open.leader = Leader::Program { asleep: false };
-        let did = (0..SPINS).any(|_| open.endpoint().wait(Some(SPIN)));
-        open.reap();
-        if did || !open.endpoint().prepare_wait() {
+        let Some(seat) = self.find() else { return false };
+        seat.leader = Leader::Program { asleep: false };
+        let did = (0..SPINS).any(|_| seat.face.endpoint().wait(Some(SPIN)));
+        seat.face.reap();
+        if did || !seat.face.endpoint().prepare_wait() {
             return self.end_lead(false);
         }
-        let bells = Arc::clone(&open.bells);
-        let fd = open.endpoint().wait_fd().map_or(-1, |fd| fd.as_raw_fd());
+        let bells = Arc::clone(&seat.bells);
+        let fd = seat.face.endpoint().wait_fd().map_or(-1, |fd| fd.as_raw_fd());
         self.unlock_to_sleep();
         bell::wait(&[fd, bells.leader.fd()], left);
         bells.leader.hush();
@@ -94,17 +92,17 @@ impl Inside {
     /// Ends the lead of this thread.
     fn end_lead(&mut self, slept: bool) -> bool {
         let slot = self.slot();
-        let Some(open) = self.find() else { return false };
-        open.leader = Leader::Nobody;
+        let Some(seat) = self.find() else { return false };
+        seat.leader = Leader::Nobody;
         if slept {
-            open.endpoint().finish_wait();
+            seat.face.endpoint().finish_wait();
         }
-        if open.followers > 0 {
+        if seat.followers > 0 {
             // One of them leads on.
             slot.changed.notify_all();
         }
-        if std::mem::take(&mut open.stands_by) {
-            open.bells.service.ring();
+        if std::mem::take(&mut seat.stands_by) {
+            seat.bells.service.ring();
         }
         true
     }
@@ -120,21 +118,21 @@ enum Nap {
     Endpoint(RawFd),
 }
 
-/// Starts the thread of an interface. False if the system has none.
-pub(super) fn start(slot: &'static Slot, generation: u32, bells: Arc<Bells>) -> bool {
+/// Starts the thread of an object. False if the system has none.
+pub(super) fn start<F: Face>(slot: &'static Slot<F>, generation: u32, bells: Arc<Bells>) -> bool {
     let run = move || serve(slot, generation, &bells);
-    let builder = std::thread::Builder::new().name("weft-via".into());
+    let builder = std::thread::Builder::new().name(format!("weft-{}", F::NAME));
     match without_signals(|| builder.spawn(run)) {
         Ok(_) => true,
         Err(why) => {
-            log::error!("no thread for a network interface: {why}");
+            log::error!("no thread that makes progress: {why}");
             false
         }
     }
 }
 
 /// Starts a thread that no signal interrupts: the program's own threads handle them.
-fn without_signals<T>(start: impl FnOnce() -> T) -> T {
+pub fn without_signals<T>(start: impl FnOnce() -> T) -> T {
     // SAFETY: the sets are memory of this function, filled before they are read.
     unsafe {
         let (mut all, mut before) = (std::mem::zeroed(), std::mem::zeroed());
@@ -150,13 +148,13 @@ fn without_signals<T>(start: impl FnOnce() -> T) -> T {
     }
 }
 
-fn serve(slot: &'static Slot, generation: u32, bells: &Bells) {
+fn serve<F: Face>(slot: &'static Slot<F>, generation: u32, bells: &Bells) {
     let mut seen = (0, 0);
     loop {
         let Some(mut inside) = gate::serve(slot, generation) else { return };
-        if let Some(call) = inside.next_upcall() {
+        if let Some(call) = inside.find().and_then(|seat| seat.face.next_call()) {
             drop(inside);
-            upcall::run(&call);
+            F::run(call);
             continue;
         }
         let nap = inside.choose(&mut seen);
@@ -168,33 +166,26 @@ fn serve(slot: &'static Slot, generation: u32, bells: &Bells) {
         }
         bells.service.hush();
         let Some(mut inside) = gate::serve(slot, generation) else { return };
-        let Some(open) = inside.find().filter(|open| open.leader == Leader::Service) else {
+        let Some(seat) = inside.find().filter(|seat| seat.leader == Leader::Service) else {
             continue;
         };
-        open.leader = Leader::Nobody;
-        open.endpoint().finish_wait();
+        seat.leader = Leader::Nobody;
+        seat.face.endpoint().finish_wait();
         let _closed = inside.progress();
     }
 }
 
-impl Inside {
-    /// Takes the next call of the program's code.
-    fn next_upcall(&mut self) -> Option<upcall::Call> {
-        let open = self.find()?;
-        let call = open.state().upcalls.pop_front()?;
-        Some(upcall::Call::of(open, &call))
-    }
-
+impl<F: Face> Inside<F> {
     /// Chooses the next sleep of the thread; makes progress first, if nobody else does.
     fn choose(&mut self, seen: &mut (u64, u64)) -> Nap {
-        let Some(open) = self.find() else { return Nap::None };
-        let before = std::mem::replace(seen, (open.calls, open.rounds));
-        let (called, progressed) = (before.0 != open.calls, before.1 != open.rounds);
-        if matches!(open.leader, Leader::Program { .. }) {
-            open.stands_by = !called;
+        let Some(seat) = self.find() else { return Nap::None };
+        let before = std::mem::replace(seen, (seat.calls, seat.rounds));
+        let (called, progressed) = (before.0 != seat.calls, before.1 != seat.rounds);
+        if matches!(seat.leader, Leader::Program { .. }) {
+            seat.stands_by = !called;
             return Nap::Bell(called.then_some(TICK));
         }
-        if called && !open.state().has_handlers() {
+        if called && !seat.face.has_handlers() {
             // A program may call without making progress.
             let _closed = (!progressed).then(|| self.progress());
             return Nap::Bell(Some(TICK));
@@ -202,15 +193,15 @@ impl Inside {
         if self.progress().unwrap_or(true) {
             return Nap::None;
         }
-        let Some(open) = self.find() else { return Nap::None };
-        if !open.state().upcalls.is_empty() || !open.endpoint().prepare_wait() {
+        let Some(seat) = self.find() else { return Nap::None };
+        if seat.face.is_call_due() || !seat.face.endpoint().prepare_wait() {
             return Nap::None;
         }
-        let Some(fd) = open.endpoint().wait_fd().map(|fd| fd.as_raw_fd()) else {
-            open.endpoint().finish_wait();
+        let Some(fd) = seat.face.endpoint().wait_fd().map(|fd| fd.as_raw_fd()) else {
+            seat.face.endpoint().finish_wait();
             return Nap::Bell(Some(TICK));
         };
-        open.leader = Leader::Service;
+        seat.leader = Leader::Service;
         Nap::Endpoint(fd)
     }
 }

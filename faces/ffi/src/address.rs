@@ -1,4 +1,4 @@
-//! Network addresses of virtual interfaces: a host and a discriminator.
+//! Network addresses: a host and a discriminator.
 
 use std::net::Ipv4Addr;
 

@@ -5,8 +5,8 @@
 //! has no stale entry, and processes with another key find nothing. One who connects there reads
 //! the address of the process's endpoint.
 //!
-//! Processes of other hosts ask over TCP, at one port of the host (`WEFT_VIA_PORT`). One process of
-//! the host serves it for all, the gatekeeper: it passes the question on by name. When it ends,
+//! Processes of other hosts ask over TCP, at one port of the host (`WEFT_MEET_PORT`). One process
+//! of the host serves it for all, the gatekeeper: it passes the question on by name. When it ends,
 //! another takes over (module `door`).
 //!
 //! Nothing here is trusted: the endpoints authenticate each other afterwards.
@@ -35,10 +35,10 @@ const ANSWER: Duration = Duration::from_secs(5);
 const HOST: Duration = Duration::from_secs(60);
 
 weft_core::settings! {
-    /// Settings of virtual interfaces.
+    /// Settings of the way to other processes.
     #[derive(Clone, Debug)]
     pub struct Settings {}
-    via_port: u32 = 18_885, "port", within(1, 65_535),
+    meet_port: u32 = 18_885, "port", within(1, 65_535),
         "TCP port of a host at which processes of others ask for those that wait there.";
 }
 
@@ -55,7 +55,7 @@ impl Table for Settings {
 }
 
 impl Settings {
-    /// Reads the setting from `WEFT_VIA_PORT`.
+    /// Reads the setting from `WEFT_MEET_PORT`.
     ///
     /// # Errors
     /// The value is not understood.
@@ -88,7 +88,7 @@ pub fn name_of(key: &JobKey, at: &NetAddress) -> Name {
 
 fn unix_address(name: &Name) -> io::Result<UnixAddress> {
     let digits: String = name.iter().map(|byte| format!("{byte:02x}")).collect();
-    UnixAddress::from_abstract_name(format!("weft-via-{digits}"))
+    UnixAddress::from_abstract_name(format!("weft-meet-{digits}"))
 }
 
 /// True if an address of IPv4 is one of this host.
@@ -157,7 +157,7 @@ pub fn seek(key: &JobKey, at: &NetAddress, until: Option<Instant>) -> Sought {
         true => ask_here(&name, until),
         false => match Settings::from_env() {
             Ok(settings) => {
-                ask_there(&name, SocketAddr::from((at.host, settings.via_port as u16)), until)
+                ask_there(&name, SocketAddr::from((at.host, settings.meet_port as u16)), until)
             }
             Err(why) => {
                 log::error!("{why}");
@@ -170,7 +170,7 @@ pub fn seek(key: &JobKey, at: &NetAddress, until: Option<Instant>) -> Sought {
         ErrorKind::ConnectionRefused => Sought::Nobody,
         ErrorKind::TimedOut | ErrorKind::WouldBlock if until.is_some() => Sought::Late,
         _ => {
-            log::info!("looking for a virtual interface at {}: {error}", at.host);
+            log::info!("looking for a process at {}: {error}", at.host);
             Sought::Unreachable
         }
     })

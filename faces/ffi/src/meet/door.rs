@@ -107,7 +107,7 @@ pub struct Door {
 }
 
 fn elected_name(port: u16) -> io::Result<UnixAddress> {
-    UnixAddress::from_abstract_name(format!("weft-via-door-{port}"))
+    UnixAddress::from_abstract_name(format!("weft-meet-door-{port}"))
 }
 
 fn listen(port: u16) -> io::Result<TcpListener> {
@@ -128,7 +128,7 @@ fn elect(port: u16) -> io::Result<Role> {
                 if let Err(why) = &listener {
                     log::warn!(
                         "processes of other hosts do not find those of this one: TCP port {port}: \
-                         {why}; another program has it, and WEFT_VIA_PORT names another port on \
+                         {why}; another program has it, and WEFT_MEET_PORT names another port on \
                          all hosts"
                     );
                 }
@@ -165,7 +165,7 @@ impl Door {
     #[cfg(test)]
     pub fn open_at(port: u16) -> io::Result<Door> {
         let elected = UnixListener::bind_addr(&UnixAddress::from_abstract_name(format!(
-            "weft-via-test-{:016x}",
+            "weft-meet-test-{:016x}",
             weft_link::random_u64()
         ))?)?;
         elected.set_nonblocking(true)?;

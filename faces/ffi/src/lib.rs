@@ -1,0 +1,17 @@
+//! The parts that the faces for C programs of old share, those of `vipl.h` and `myriexpress.h`.
+//!
+//! An object that a program opens is an endpoint of weft and a client of its port. [`sys::gate`]
+//! has the lock of each, the waits of the program's threads, and the thread that makes progress
+//! while the program does something else. [`meet`] finds the endpoint that waits at an address,
+//! without an agent. [`handle`] and [`table`] name objects by numbers that go stale.
+#![warn(missing_docs)]
+#![deny(unsafe_code)]
+
+pub mod address;
+pub mod endpoint;
+pub mod handle;
+pub mod hosts;
+pub mod meet;
+#[allow(unsafe_code)]
+pub mod sys;
+pub mod table;

@@ -1,0 +1,100 @@
+//! Boards, the network interfaces of this host, and names of hosts.
+
+use std::net::Ipv4Addr;
+use std::path::Path;
+use weft_ffi::hosts::Service;
+use weft_ffi::sys::interfaces::{self, Interface};
+
+/// Numbers of endpoints on a board are below it.
+pub const ENDPOINTS: u32 = 256;
+/// The first two bytes of the number of a network interface. As an address of Ethernet they say
+/// that software has chosen it; the other four bytes are an address of IPv4.
+const PREFIX: u64 = 0x0257;
+
+/// Returns the number of the network interface with an address.
+pub fn nic_of(host: Ipv4Addr) -> u64 {
+    PREFIX << 32 | u64::from(u32::from(host))
+}
+
+/// Returns the address of a network interface. `None` if no interface has such a number.
+pub fn host_of(nic: u64) -> Option<Ipv4Addr> {
+    (nic >> 32 == PREFIX).then(|| Ipv4Addr::from(nic as u32))
+}
+
+/// Returns the boards of this host: those that lead to this host alone come last.
+pub fn all() -> Vec<Interface> {
+    interfaces::list()
+}
+
+/// Returns the name of this host.
+fn own_name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    name.trim().to_owned()
+}
+
+/// Returns the names of hosts, with those of the program's file (`WEFT_MX_PEERS`).
+fn service() -> Service {
+    let file = std::env::var_os("WEFT_MX_PEERS");
+    Service::open(file.as_ref().map(Path::new)).unwrap_or_default()
+}
+
+/// Splits the name of a board: `host:0`, or `host` for its first board.
+fn split(name: &str) -> Option<(&str, usize)> {
+    match name.rsplit_once(':') {
+        None => Some((name, 0)),
+        Some((host, board)) => Some((host, board.parse().ok()?)),
+    }
+}
+
+/// Finds a network interface by the name of its board.
+pub fn find(name: &str) -> Option<u64> {
+    let (host, board) = split(name)?;
+    let service = service();
+    let listed = service.listed(host);
+    if listed.is_empty() && (host == "localhost" || host == own_name()) {
+        return all().get(board).map(|interface| nic_of(interface.address));
+    }
+    let own = all().first().map_or(Ipv4Addr::LOCALHOST, |interface| interface.address);
+    service.addresses(host, own).get(board).map(|address| nic_of(*address))
+}
+
+/// Returns the name of the board of a network interface.
+pub fn name_of(nic: u64) -> Option<String> {
+    let host = host_of(nic)?;
+    if let Some(board) = all().iter().position(|interface| interface.address == host) {
+        return Some(format!("{}:{board}", own_name()));
+    }
+    let name = service().name(host).unwrap_or_else(|| host.to_string());
+    Some(format!("{name}:0"))
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nic_of__is_taken_apart_again() {
+        let host = Ipv4Addr::new(10, 1, 2, 3);
+        assert_eq!((nic_of(host), host_of(nic_of(host))), (0x0257_0a01_0203, Some(host)));
+        for wrong in [0, 1, u64::MAX, 0x0256_0a01_0203, 0x1_0257_0a01_0203] {
+            assert_eq!(host_of(wrong), None, "{wrong:#x}");
+        }
+    }
+
+    #[test]
+    fn split__a_board_is_a_number() {
+        assert_eq!(split("host"), Some(("host", 0)));
+        assert_eq!(split("host:3"), Some(("host", 3)));
+        assert_eq!((split("host:"), split("host:-1"), split("host:x")), (None, None, None));
+    }
+
+    #[test]
+    fn find__this_host_by_its_names() {
+        let first = all().first().map(|interface| nic_of(interface.address));
+        assert_eq!((find("localhost"), find("localhost:0")), (first, first));
+        assert_eq!(find("localhost:9999"), None);
+        let name = name_of(first.unwrap()).unwrap();
+        assert_eq!(find(&name), first, "{name}");
+    }
+}

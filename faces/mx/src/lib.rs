@@ -1,0 +1,19 @@
+//! The interface of Myrinet Express (MX) over weft: `myriexpress.h` and `libmyriexpress.so`,
+//! messages with 64 match bits between numbered endpoints of hosts.
+//!
+//! An endpoint of MX is an endpoint of weft, whose engine matches; [`door`] is the client of its
+//! port that compares keys when endpoints connect. `docs/guide/mx.md` is the guide,
+//! `docs/adr/0038-mx-over-the-engines-matching.md` the record of the decisions.
+//!
+//! All `unsafe` code lies in [`sys`].
+#![warn(missing_docs)]
+#![deny(unsafe_code)]
+
+pub mod address;
+pub mod boards;
+pub mod code;
+pub mod door;
+pub mod environment;
+pub mod params;
+#[allow(unsafe_code)]
+pub mod sys;

@@ -1,0 +1,166 @@
+//! Connections.
+
+use super::endpoint::meeting;
+use crate::address::Addr;
+use crate::boards::{host_of, ENDPOINTS};
+use crate::code::{self, Answer, Return, StatusCode};
+use crate::sys::abi::{call, enter, offer, place, until, Handle, Inside, Status};
+use crate::sys::memory::Memory;
+use crate::sys::open::Open;
+use crate::sys::request::{Kind, Request};
+use std::time::Instant;
+use weft_ffi::address::NetAddress;
+use weft_ffi::meet;
+use weft_ffi::sys::gate;
+use weft_ffi::table::Key;
+use weft_link::secure::JobKey;
+
+/// The endpoint that a request looks for.
+#[derive(Clone, Copy)]
+struct Wanted {
+    nic: u64,
+    number: u32,
+    key: u32,
+}
+
+/// A search for the endpoint.
+struct Search {
+    request: Key,
+    key: JobKey,
+    at: NetAddress,
+}
+
+/// Returns the address at which an endpoint is looked for.
+fn place_of(wanted: Wanted) -> Result<NetAddress, StatusCode> {
+    let host = host_of(wanted.nic).ok_or(code::STATUS_ENDPOINT_UNKNOWN)?;
+    if wanted.number >= ENDPOINTS {
+        return Err(code::STATUS_BAD_ENDPOINT);
+    }
+    meeting(host, wanted.number).map_err(|_| code::STATUS_BAD_ENDPOINT)
+}
+
+/// Begins a request to connect. The search is none if the request has ended already.
+fn begin(
+    open: &mut Open,
+    wanted: Wanted,
+    (bits, context): (u64, usize),
+    is_own: bool,
+) -> Answer<(Key, Option<Search>)> {
+    let mut request = Request::new(Kind::Connect, bits, context, Memory::default());
+    (request.is_own, request.secret) = (is_own, wanted.key);
+    request.status.source = Addr([wanted.nic << 16 | u64::from(wanted.number & 0xffff), 0]);
+    let request = open.add(request)?;
+    match place_of(wanted) {
+        Ok(at) => Ok((request, Some(Search { request, key: open.key.clone(), at }))),
+        Err(status) => {
+            open.end_with(request, status);
+            Ok((request, None))
+        }
+    }
+}
+
+/// Looks for an endpoint without the lock of this one.
+fn seek(inside: &mut Inside, search: &Search, end: Option<Instant>) -> Answer {
+    let found = inside.outside(|| meet::seek(&search.key, &search.at, end))?;
+    inside.open()?.sought(search.request, &found);
+    Ok(())
+}
+
+/// Looks for an endpoint in a thread of its own.
+fn seek_aside(open: &mut Open, generation: u32, search: Search) {
+    let (slot, request) = (open.local.slot, search.request);
+    let run = move || {
+        let found = meet::seek(&search.key, &search.at, None);
+        let inside: Answer<Inside> = gate::enter_same(slot, generation);
+        if let Ok(mut inside) = inside {
+            inside.open().into_iter().for_each(|open| open.sought(request, &found));
+        }
+    };
+    let builder = std::thread::Builder::new().name("weft-mx-seek".into()).stack_size(128 << 10);
+    if let Err(why) = weft_ffi::sys::service::without_signals(|| builder.spawn(run)) {
+        log::error!("mx_iconnect: no thread: {why}");
+        open.end_with(request, code::STATUS_NO_RESOURCES);
+    }
+}
+
+/// Takes the library's own request if it has ended.
+fn answer(inside: &mut Inside, key: Key) -> Answer<Option<Status>> {
+    let requests = &mut inside.open()?.requests;
+    let is_done = requests.get(key).is_none_or(|request| request.is_done);
+    Ok(is_done.then(|| requests.remove(key)).flatten().map(|request| request.status))
+}
+
+/// Connects to an endpoint, and stores its address.
+///
+/// # Safety
+/// `addr` is null, misaligned or a place for an address.
+#[no_mangle]
+pub unsafe extern "C" fn mx_connect(
+    endpoint: Handle,
+    nic: u64,
+    number: u32,
+    key: u32,
+    ms: u32,
+    addr: *mut Addr,
+) -> Return {
+    call(c"mx_connect", endpoint, || {
+        place(addr, code::BAD_ADDR_LIST)?;
+        let end = until(ms);
+        let mut inside = enter(endpoint)?;
+        let wanted = Wanted { nic, number, key };
+        let (request, search) = begin(inside.open()?, wanted, (0, 0), true)?;
+        if let Some(search) = search {
+            seek(&mut inside, &search, end)?;
+        }
+        let ended = inside.wait(end, |i| answer(i, request));
+        if ended.is_err() {
+            inside.open()?.requests.remove(request);
+        }
+        let ended = ended?;
+        code::return_of(ended.code)?;
+        // SAFETY: promised by the caller.
+        unsafe { offer(addr, ended.source) };
+        Ok(())
+    })
+}
+
+/// Starts a request to connect. The address is the source in its status.
+///
+/// # Safety
+/// `request` is null, misaligned or a place for a handle.
+#[no_mangle]
+pub unsafe extern "C" fn mx_iconnect(
+    endpoint: Handle,
+    nic: u64,
+    number: u32,
+    key: u32,
+    bits: u64,
+    context: usize,
+    request: *mut Handle,
+) -> Return {
+    call(c"mx_iconnect", endpoint, || {
+        place(request, code::BAD_REQUEST)?;
+        let mut inside = enter(endpoint)?;
+        let generation = inside.generation();
+        let open = inside.open()?;
+        let wanted = Wanted { nic, number, key };
+        let (begun, search) = begin(open, wanted, (bits, context), false)?;
+        if let Some(search) = search {
+            seek_aside(open, generation, search);
+        }
+        // SAFETY: promised by the caller.
+        unsafe { offer(request, open.handle_of(begun)) };
+        Ok(())
+    })
+}
+
+/// Ends the connection with an endpoint: what was not sent ends, what was not received is dropped,
+/// and the address is of no use.
+#[no_mangle]
+pub extern "C" fn mx_disconnect(endpoint: Handle, addr: Addr) -> Return {
+    call(c"mx_disconnect", endpoint, || {
+        let mut inside = enter(endpoint)?;
+        inside.progress()?;
+        inside.open()?.disconnect(addr)
+    })
+}

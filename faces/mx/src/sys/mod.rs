@@ -1,0 +1,9 @@
+//! The binary interface. A handle is a number and no address: a wrong or freed one is refused.
+
+pub mod abi;
+pub mod calls;
+pub mod errors;
+mod memory;
+pub mod open;
+mod request;
+mod unexpected;

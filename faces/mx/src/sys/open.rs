@@ -1,0 +1,429 @@
+//! An open endpoint.
+
+use super::abi::{request_handle, Handle};
+use super::memory::Memory;
+use super::request::{context_of, key_of, Kind, Request, Requests};
+use super::unexpected::Unexpected;
+use crate::address::{Addr, Local};
+use crate::code::{self, Answer, Return, StatusCode};
+use crate::door::{Door, News};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::rc::Rc;
+use std::time::Duration;
+use weft::port::Port;
+use weft::{Completion, Endpoint, OpError, PeerFailure, PeerId, RecvArgs, SendArgs};
+use weft_core::Instant;
+use weft_ffi::meet::{Post, Sought};
+use weft_ffi::sys::gate::{Face, Place};
+use weft_ffi::table::Key;
+use weft_link::secure::JobKey;
+
+/// Data of a message whose sender waits until it is matched: its bytes are not at hand before.
+const MATCHED: u32 = 1;
+
+/// An open endpoint.
+pub struct Open {
+    /// Its port.
+    pub port: Port,
+    /// Its key, and the endpoints that it knows.
+    pub door: Rc<Door>,
+    /// The job's key.
+    pub key: JobKey,
+    /// Network interface and number.
+    pub name: (u64, u32),
+    /// Slot and generation.
+    pub local: Local,
+    /// The address of the endpoint itself.
+    pub own: Addr,
+    /// Its requests.
+    pub requests: Requests,
+    /// Messages for the program's handler.
+    pub unexpected: Unexpected,
+    /// The bits of match bits that name a context.
+    pub contexts: u64,
+    /// Number of changes for which a thread may wait.
+    pub changes: u64,
+    /// Number of calls of `mx_wakeup`.
+    pub wakeups: u64,
+    /// Threads that wait for a message without a receive.
+    pub probers: u32,
+    /// True while the program wants no progress.
+    pub is_disabled: bool,
+    /// Time after which requests end, in milliseconds; 0 for none.
+    pub patience: u32,
+    /// The ends of requests.
+    ends: BinaryHeap<(Reverse<Instant>, u64)>,
+    /// The name under which others find it.
+    pub post: Post,
+}
+
+static PLACE: Place<Open> = Place::new();
+
+// SAFETY: no clone of the endpoint or of the door leaves the functions of this crate that hold the
+// lock. Memory of requests is the program's, which lends it to the library.
+unsafe impl Face for Open {
+    type Code = Return;
+    type Call = ();
+    const CLOSED: Return = code::BAD_ENDPOINT;
+    const REFUSED: Return = code::BUSY;
+    const TIMEOUT: Return = code::TIMEOUT;
+    const NAME: &'static str = "mx";
+
+    fn place() -> &'static Place<Open> {
+        &PLACE
+    }
+
+    #[inline]
+    fn endpoint(&self) -> &Endpoint {
+        self.port.endpoint()
+    }
+
+    #[inline]
+    fn reap(&mut self) {
+        if self.is_disabled {
+            return;
+        }
+        self.collect();
+        while let Some(news) = self.door.news() {
+            self.handle_news(news);
+        }
+        if self.door.take_due() {
+            self.end_late();
+        }
+        self.changes += u64::from(self.probers > 0);
+    }
+
+    #[inline]
+    fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    fn end(&mut self) {
+        for key in self.requests.keys() {
+            // The program may free the memory.
+            let op = self.requests.get(key).and_then(|request| request.op);
+            op.into_iter().for_each(|op| self.endpoint().take_back(op));
+        }
+    }
+}
+
+/// The parts of a new endpoint.
+pub struct Parts {
+    /// The endpoint of weft.
+    pub endpoint: Endpoint,
+    /// The job's key.
+    pub key: JobKey,
+    /// Network interface and number.
+    pub name: (u64, u32),
+    /// The name under which others find it.
+    pub post: Post,
+}
+
+impl Open {
+    /// Makes an endpoint.
+    ///
+    /// # Errors
+    /// `MX_BAD_BAD_BAD`, `MX_NO_RESOURCES`.
+    pub fn new(parts: Parts, local: Local, turn: u32, secret: u32, contexts: u64) -> Answer<Open> {
+        let Parts { endpoint, key, name, post } = parts;
+        let made = endpoint.port(crate::door::CLIENT, || Door::new(local, name, secret));
+        let (port, door) = made.map_err(|_| code::BAD_BAD_BAD)?;
+        let me = endpoint.connect(&endpoint.address()).map_err(|_| code::NO_RESOURCES)?;
+        let own = door.meet(me, name);
+        Ok(Open {
+            port,
+            door,
+            key,
+            name,
+            local,
+            own,
+            requests: Requests::new(turn),
+            unexpected: Unexpected::default(),
+            contexts,
+            changes: 0,
+            wakeups: 0,
+            probers: 0,
+            is_disabled: false,
+            patience: 0,
+            ends: BinaryHeap::new(),
+            post,
+        })
+    }
+
+    /// Returns the endpoint.
+    #[inline]
+    pub fn endpoint(&self) -> &Endpoint {
+        self.port.endpoint()
+    }
+
+    /// Returns the handle of a request.
+    #[inline]
+    pub fn handle_of(&self, key: Key) -> Handle {
+        request_handle(self.local.slot, key)
+    }
+
+    /// Adds a request.
+    ///
+    /// # Errors
+    /// `MX_NO_RESOURCES`.
+    #[inline]
+    pub fn add(&mut self, request: Request) -> Answer<Key> {
+        let key = self.requests.add(request).ok_or(code::NO_RESOURCES)?;
+        if self.patience > 0 {
+            self.set_end(key, self.patience);
+        }
+        Ok(key)
+    }
+
+    /// Sets the time after which a request ends; 0 for none.
+    pub fn set_end(&mut self, key: Key, ms: u32) {
+        self.ends.retain(|(_, of)| *of != context_of(key));
+        if ms > 0 {
+            let at = self.port.now() + Duration::from_millis(ms.into());
+            self.ends.push((Reverse(at), context_of(key)));
+            self.port.call_by(at);
+        }
+    }
+
+    /// Ends the requests whose time is over.
+    fn end_late(&mut self) {
+        let now = self.port.now();
+        while let Some(&(Reverse(at), context)) = self.ends.peek() {
+            if at > now {
+                return self.port.call_by(at);
+            }
+            self.ends.pop();
+            self.stop(key_of(context), code::STATUS_TIMEOUT);
+        }
+    }
+
+    /// Ends a request that has not completed. A receive that has matched goes on.
+    pub fn stop(&mut self, key: Key, status: StatusCode) {
+        let Some(request) = self.requests.get_mut(key).filter(|request| !request.is_done) else {
+            return;
+        };
+        match (request.kind, request.op) {
+            (Kind::Recv, Some(op)) => {
+                if self.endpoint().cancel(op) {
+                    let request = self.requests.get_mut(key);
+                    request.into_iter().for_each(|request| request.instead = Some(status));
+                }
+                self.collect();
+            }
+            (Kind::Recv, None) => {
+                self.unexpected.give_up(key);
+                self.end_with(key, status);
+            }
+            (Kind::Send | Kind::Connect, op) => {
+                op.into_iter().for_each(|op| self.endpoint().take_back(op));
+                self.end_with(key, status);
+            }
+        }
+    }
+
+    /// Ends a request with a status.
+    #[inline]
+    pub fn end_with(&mut self, key: Key, status: StatusCode) {
+        if let Some(request) = self.requests.get_mut(key) {
+            request.status.code = status;
+            self.requests.end(key);
+            self.changes += 1;
+        }
+    }
+
+    /// Handles operations that have ended.
+    #[inline]
+    pub fn collect(&mut self) {
+        while let Some(done) = self.endpoint().poll_completion() {
+            if !self.ended_unexpected(&done) {
+                self.ended(&done);
+            }
+        }
+    }
+
+    #[inline]
+    fn ended(&mut self, done: &Completion) {
+        let key = key_of(done.context);
+        let source = done.status.source.map(|peer| self.door.address(peer));
+        let Some(request) = self.requests.get_mut(key) else { return };
+        let mut status = done.error.map_or(code::STATUS_SUCCESS, code::status_of);
+        if request.kind == Kind::Recv {
+            let sent = match done.error {
+                Some(OpError::Truncated { sent }) => sent,
+                _ => done.status.len,
+            };
+            let stored = sent.min(request.memory.len() as u64);
+            if matches!(done.error, None | Some(OpError::Truncated { .. })) {
+                // SAFETY: the program lends the memory to the request, which ends here.
+                unsafe { request.memory.scatter(stored as usize) };
+                request.status.match_info = done.status.tag;
+                request.status.msg_length = u32::try_from(sent).unwrap_or(u32::MAX);
+                request.status.xfer_length = stored as u32;
+            }
+            request.status.source = source.unwrap_or_default();
+            status = request.instead.filter(|_| status == code::STATUS_CANCELLED).unwrap_or(status);
+        }
+        self.end_with(key, status);
+    }
+
+    fn handle_news(&mut self, news: News) {
+        match news {
+            News::Answered { peer, request, status } => {
+                let key = key_of(request);
+                let of = self.requests.get(key);
+                let waits =
+                    |of: &Request| of.kind == Kind::Connect && !of.is_done && of.peer == Some(peer);
+                let Some(asked) = of.filter(|of| waits(of)) else { return };
+                if status == code::STATUS_SUCCESS {
+                    let name = asked.status.source.endpoint();
+                    let addr = self.door.meet(peer, name);
+                    let request = self.requests.get_mut(key);
+                    request.into_iter().for_each(|request| request.status.source = addr);
+                }
+                self.end_with(key, status);
+            }
+            News::Failed(peer, failure) => self.peer_failed(peer, failure),
+        }
+    }
+
+    /// Ends the requests to connect with a peer that failed.
+    fn peer_failed(&mut self, peer: PeerId, failure: PeerFailure) {
+        for key in self.requests.keys() {
+            let of = self.requests.get(key);
+            let asks = |of: &Request| of.kind == Kind::Connect && of.peer == Some(peer);
+            if of.is_some_and(|of| asks(of) && !of.is_done) {
+                self.end_with(key, code::status_of_failure(failure));
+            }
+        }
+    }
+}
+
+/// The destination and kind of a send.
+#[derive(Clone, Copy)]
+pub struct Sending {
+    /// The destination.
+    pub to: Addr,
+    /// Match bits.
+    pub bits: u64,
+    /// True if it completes when a receive has matched it.
+    pub is_sync: bool,
+    /// True if no call asks for its end.
+    pub is_forgotten: bool,
+    /// The program's context.
+    pub context: usize,
+}
+
+impl Open {
+    /// Starts a send.
+    ///
+    /// # Errors
+    /// `MX_BAD_ENDPOINT`: the address is none of this endpoint; `MX_NO_RESOURCES`.
+    ///
+    /// # Safety
+    /// The program lends the memory until the request has ended.
+    #[inline]
+    pub unsafe fn send(&mut self, memory: Memory, sending: &Sending) -> Answer<Key> {
+        let (peer, is_connected) = self.door.peer(sending.to).ok_or(code::BAD_ENDPOINT)?;
+        let len = memory.len();
+        let mut request = Request::new(Kind::Send, sending.bits, sending.context, memory);
+        request.is_forgotten = sending.is_forgotten;
+        request.status.source = sending.to;
+        request.status.msg_length = len as u32;
+        request.status.xfer_length = len as u32;
+        request.peer = Some(peer);
+        // SAFETY: promised by the caller.
+        let at = unsafe { request.memory.gather() };
+        let key = self.add(request)?;
+        if !is_connected {
+            self.end_with(key, code::STATUS_BAD_SESSION);
+            return Ok(key);
+        }
+        let args = SendArgs {
+            context: context_of(key),
+            sync: sending.is_sync,
+            data: sending.is_sync.then_some(MATCHED),
+            ..SendArgs::new(peer, sending.bits, len as u64)
+        };
+        // SAFETY: promised by the caller, or the piece of the request, which stays until its end.
+        match unsafe { self.endpoint().post_send(at, args) } {
+            Ok(None) => self.end_with(key, code::STATUS_SUCCESS),
+            Ok(op) => self.requests.get_mut(key).into_iter().for_each(|request| request.op = op),
+            Err(weft::Refused::Peer(_, failure)) => {
+                self.end_with(key, code::status_of_failure(failure));
+            }
+            Err(_) => {
+                self.requests.remove(key);
+                return Err(code::NO_RESOURCES);
+            }
+        }
+        Ok(key)
+    }
+
+    /// Gives a receive to the endpoint.
+    ///
+    /// # Errors
+    /// `MX_NO_RESOURCES`.
+    #[inline]
+    pub fn post_receive(&mut self, key: Key) -> Answer {
+        let Some(request) = self.requests.get_mut(key) else { return Ok(()) };
+        let args = RecvArgs {
+            source: None,
+            tag: request.status.match_info,
+            ignore: !request.mask,
+            len: request.memory.len() as u64,
+            addr: 0,
+            context: context_of(key),
+            untagged: false,
+        };
+        let at = request.memory.room();
+        // SAFETY: the program lends the memory until the request has ended; `mx_irecv` says so.
+        let op = unsafe { self.endpoint().post_recv(at, args) }.map_err(|_| code::NO_RESOURCES)?;
+        self.requests.get_mut(key).into_iter().for_each(|request| request.op = Some(op));
+        Ok(())
+    }
+
+    /// Goes on with a request to connect, when the search for the endpoint has a result.
+    pub fn sought(&mut self, key: Key, found: &Sought) {
+        let waits = |of: &&mut Request| of.kind == Kind::Connect && !of.is_done;
+        let Some(request) = self.requests.get_mut(key).filter(waits) else { return };
+        let secret = request.secret;
+        let address = match found {
+            Sought::Found(address) => address,
+            Sought::Nobody => return self.end_with(key, code::STATUS_ENDPOINT_CLOSED),
+            Sought::Unreachable => return self.end_with(key, code::STATUS_ENDPOINT_UNREACHABLE),
+            Sought::Late => return self.end_with(key, code::STATUS_TIMEOUT),
+        };
+        let peer = match self.endpoint().connect(address) {
+            Ok(peer) => peer,
+            Err(why) => {
+                log::info!("a request to connect: {why}");
+                return self.end_with(key, code::STATUS_ENDPOINT_UNREACHABLE);
+            }
+        };
+        self.requests.get_mut(key).into_iter().for_each(|request| request.peer = Some(peer));
+        if let Err(error) = self.door.ask(&self.port, peer, context_of(key), secret) {
+            self.end_with(key, code::status_of(error));
+        }
+    }
+
+    /// Ends the connection of an address: what was not sent ends, what was not received is dropped.
+    ///
+    /// # Errors
+    /// `MX_BAD_ENDPOINT`: the address is none of this endpoint.
+    pub fn disconnect(&mut self, addr: Addr) -> Answer {
+        let (peer, is_connected) = self.door.peer(addr).ok_or(code::BAD_ENDPOINT)?;
+        if !is_connected {
+            return Ok(());
+        }
+        self.door.part(peer);
+        for key in self.requests.keys() {
+            let of = self.requests.get(key);
+            if of.is_some_and(|of| of.kind != Kind::Recv && of.peer == Some(peer)) {
+                self.stop(key, code::STATUS_ENDPOINT_UNREACHABLE);
+            }
+        }
+        self.forget_messages(peer);
+        Ok(())
+    }
+}

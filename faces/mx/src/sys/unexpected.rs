@@ -1,0 +1,323 @@
+//! Messages that came before their receives, where the program has a handler for them.
+//!
+//! The handler sees each message once, in the order in which they came, in a call of the program
+//! that makes progress. A message that it leaves is kept, before those that come later: receives
+//! look there first. A receive that is posted meanwhile waits until the handler has decided.
+
+use super::open::Open;
+use super::request::context_of;
+use crate::address::Addr;
+use crate::code::{self, Answer};
+use std::collections::VecDeque;
+use std::ffi::c_void;
+use weft::{Completion, OpId, PeerId, RecvArgs};
+use weft_core::engine::types::Claimed;
+use weft_ffi::sys::gate::Inside;
+use weft_ffi::table::Key;
+
+/// `mx_unexp_handler_t`: context, source, match bits, length, and the bytes if they are at hand.
+pub type Handler = unsafe extern "C" fn(usize, Addr, u64, u32, *mut c_void) -> i32;
+/// Context of an operation that fetches the bytes for the handler.
+const FETCH: u64 = u64::MAX;
+/// Context of an operation that drops a message.
+const DROP: u64 = u64::MAX - 1;
+/// Bytes of longer messages are not at hand: the length of one fragment in MX.
+const AT_HAND: u64 = 4096;
+/// `MX_RECV_FINISHED`.
+const FINISHED: i32 = 1;
+
+enum Body {
+    Claimed(Claimed),
+    /// The bytes are on their way into the memory.
+    Fetched(OpId, Vec<u8>),
+    Here(Vec<u8>),
+}
+
+/// A message.
+struct Message {
+    source: PeerId,
+    bits: u64,
+    len: u64,
+    body: Body,
+}
+
+/// A handler, and the messages that it has left.
+#[derive(Default)]
+pub struct Unexpected {
+    /// Address of the handler and the program's context.
+    handler: Option<(usize, usize)>,
+    /// The message that the handler decides about next.
+    current: Option<Message>,
+    /// The thread that is in the handler.
+    running: Option<std::thread::ThreadId>,
+    kept: VecDeque<Message>,
+    /// Receives that wait for the handler's decision, oldest first.
+    deferred: Vec<Key>,
+}
+
+/// A call of the handler.
+struct Call {
+    handler: (usize, usize),
+    source: Addr,
+    bits: u64,
+    len: u32,
+    data: usize,
+}
+
+impl Call {
+    fn run(&self) -> i32 {
+        let address = std::ptr::with_exposed_provenance::<()>(self.handler.0);
+        // SAFETY: the program gave this handler for such calls.
+        let handler = unsafe { std::mem::transmute::<*const (), Handler>(address) };
+        let data = std::ptr::with_exposed_provenance_mut(self.data);
+        // SAFETY: as before; the bytes stay until the handler has decided.
+        unsafe { handler(self.handler.1, self.source, self.bits, self.len, data) }
+    }
+}
+
+/// A message that a search has found.
+pub struct Found {
+    /// The sender.
+    pub source: PeerId,
+    /// Match bits.
+    pub bits: u64,
+    /// Length.
+    pub len: u64,
+}
+
+impl Unexpected {
+    /// Returns a message that the handler has left.
+    pub fn probe(&self, bits: u64, mask: u64) -> Option<Found> {
+        let found = self.kept.iter().find(|message| message.bits & mask == bits)?;
+        Some(Found { source: found.source, bits: found.bits, len: found.len })
+    }
+
+    /// True if this thread is in the handler.
+    pub fn is_in_handler(&self) -> bool {
+        self.running == Some(std::thread::current().id())
+    }
+
+    /// Removes a receive that waits. True if it did.
+    pub fn give_up(&mut self, key: Key) -> bool {
+        let before = self.deferred.len();
+        self.deferred.retain(|of| *of != key);
+        self.deferred.len() < before
+    }
+
+    /// Drops the messages of a peer.
+    fn forget(&mut self, peer: PeerId) -> VecDeque<Message> {
+        let (of, others) = self.kept.drain(..).partition(|message| message.source == peer);
+        self.kept = others;
+        of
+    }
+}
+
+impl Open {
+    /// Sets the handler, or none.
+    pub fn set_handler(&mut self, handler: Option<(usize, usize)>) {
+        self.unexpected.handler = handler;
+        let idle = self.unexpected.running.is_none() && self.is_current_at_hand();
+        if handler.is_none() && idle {
+            self.decided(0);
+        }
+    }
+
+    fn is_current_at_hand(&self) -> bool {
+        let current = self.unexpected.current.as_ref();
+        current.is_some_and(|message| !matches!(message.body, Body::Fetched(..)))
+    }
+
+    /// Handles the end of an operation on a message. False if it is none of those.
+    #[inline]
+    pub fn ended_unexpected(&mut self, done: &Completion) -> bool {
+        match done.context {
+            DROP => true,
+            FETCH => {
+                self.fetched(done);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn fetched(&mut self, done: &Completion) {
+        let Some(mut message) = self.unexpected.current.take() else { return };
+        match message.body {
+            Body::Fetched(op, data) if op == done.op => {
+                if done.error.is_some() {
+                    // Its sender has failed: the message is none.
+                    return self.start_deferred();
+                }
+                message.body = Body::Here(data);
+            }
+            body => message.body = body,
+        }
+        self.unexpected.current = Some(message);
+        if self.unexpected.handler.is_none() && self.unexpected.running.is_none() {
+            self.decided(0);
+        }
+    }
+
+    /// Finds the next message for the handler. `None` if there is none, or its bytes have not come.
+    fn next_call(&mut self) -> Option<Call> {
+        let handler = self.unexpected.handler?;
+        if self.unexpected.running.is_some() || self.is_disabled {
+            return None;
+        }
+        if self.unexpected.current.is_none() {
+            let (claimed, probed) = self.endpoint().claim(None, 0, u64::MAX)?;
+            let (source, bits, len) = (probed.source, probed.tag, probed.len);
+            let at_hand = len <= AT_HAND && probed.data.is_none();
+            let body = if at_hand { self.fetch(claimed, len) } else { Body::Claimed(claimed) };
+            self.unexpected.current = Some(Message { source, bits, len, body });
+            self.collect();
+        }
+        let message = self.unexpected.current.as_ref()?;
+        let data = match &message.body {
+            Body::Fetched(..) => return None,
+            Body::Claimed(_) => 0,
+            Body::Here(data) => data.as_ptr().expose_provenance(),
+        };
+        let source = self.door.address(message.source);
+        self.unexpected.running = Some(std::thread::current().id());
+        let len = u32::try_from(message.len).unwrap_or(u32::MAX);
+        Some(Call { handler, source, bits: message.bits, len, data })
+    }
+
+    fn fetch(&mut self, claimed: Claimed, len: u64) -> Body {
+        let mut data = vec![0; len as usize];
+        // SAFETY: the memory stays in the message until the operation has ended.
+        let op = unsafe { self.receive_claimed(claimed, data.as_mut_ptr(), len, FETCH) };
+        op.map_or(Body::Claimed(claimed), |op| Body::Fetched(op, data))
+    }
+
+    /// Receives a claimed message.
+    ///
+    /// # Safety
+    /// The memory stays until the end of the operation.
+    unsafe fn receive_claimed(
+        &self,
+        claimed: Claimed,
+        at: *mut u8,
+        len: u64,
+        context: u64,
+    ) -> Option<OpId> {
+        let args = RecvArgs {
+            source: None,
+            tag: 0,
+            ignore: u64::MAX,
+            len,
+            addr: 0,
+            context,
+            untagged: false,
+        };
+        // SAFETY: promised by the caller.
+        unsafe { self.endpoint().post_recv_claimed(claimed, at, args) }.ok()
+    }
+
+    /// Does as the handler has decided about the current message.
+    fn decided(&mut self, action: i32) {
+        self.unexpected.running = None;
+        let Some(message) = self.unexpected.current.take() else { return self.start_deferred() };
+        if action == FINISHED {
+            self.drop_message(message);
+        } else {
+            self.unexpected.kept.push_back(message);
+        }
+        self.start_deferred();
+    }
+
+    fn drop_message(&self, message: Message) {
+        if let Body::Claimed(claimed) = message.body {
+            // SAFETY: there is no memory.
+            unsafe { self.receive_claimed(claimed, std::ptr::dangling_mut(), 0, DROP) };
+        }
+    }
+
+    /// Drops the messages of a peer that no receive has taken.
+    pub fn forget_messages(&mut self, peer: PeerId) {
+        for message in self.unexpected.forget(peer) {
+            self.drop_message(message);
+        }
+        while let Some((claimed, _)) = self.endpoint().claim(Some(peer), 0, u64::MAX) {
+            // SAFETY: there is no memory.
+            unsafe { self.receive_claimed(claimed, std::ptr::dangling_mut(), 0, DROP) };
+        }
+    }
+
+    /// Starts the receives that waited for a decision.
+    fn start_deferred(&mut self) {
+        for key in std::mem::take(&mut self.unexpected.deferred) {
+            if self.start_receive(key).is_err() {
+                self.end_with(key, code::STATUS_NO_RESOURCES);
+            }
+        }
+    }
+
+    /// Starts a receive: it takes a message that the handler has left, waits for its decision, or
+    /// goes to the endpoint.
+    ///
+    /// # Errors
+    /// `MX_NO_RESOURCES`.
+    #[inline]
+    pub fn start_receive(&mut self, key: Key) -> Answer {
+        if self.unexpected.current.is_some() {
+            self.unexpected.deferred.push(key);
+            return Ok(());
+        }
+        if self.unexpected.kept.is_empty() {
+            return self.post_receive(key);
+        }
+        let Some(request) = self.requests.get(key) else { return Ok(()) };
+        let (bits, mask) = (request.status.match_info, request.mask);
+        let fits = |message: &Message| message.bits & mask == bits;
+        let at = self.unexpected.kept.iter().position(fits);
+        match at.and_then(|at| self.unexpected.kept.remove(at)) {
+            Some(message) => self.take_message(key, message),
+            None => self.post_receive(key),
+        }
+    }
+
+    /// Gives a message to a receive.
+    fn take_message(&mut self, key: Key, message: Message) -> Answer {
+        let source = self.door.address(message.source);
+        let Some(request) = self.requests.get_mut(key) else { return Ok(()) };
+        let data = match message.body {
+            Body::Claimed(claimed) => {
+                let (at, len) = (request.memory.room(), request.memory.len() as u64);
+                // SAFETY: the program lends the memory to the request until its end.
+                let op = unsafe { self.receive_claimed(claimed, at, len, context_of(key)) };
+                let request = self.requests.get_mut(key);
+                request.into_iter().for_each(|request| request.op = op);
+                return op.map(|_| ()).ok_or(code::NO_RESOURCES);
+            }
+            Body::Here(data) | Body::Fetched(_, data) => data,
+        };
+        // SAFETY: as before.
+        unsafe { request.memory.fill(&data) };
+        let stored = data.len().min(request.memory.len());
+        request.status.source = source;
+        request.status.match_info = message.bits;
+        request.status.msg_length = data.len() as u32;
+        request.status.xfer_length = stored as u32;
+        let is_cut = stored < data.len();
+        self.end_with(key, if is_cut { code::STATUS_TRUNCATED } else { code::STATUS_SUCCESS });
+        Ok(())
+    }
+}
+
+/// Calls the handler for all messages that have come.
+///
+/// # Errors
+/// `MX_BAD_ENDPOINT`: the endpoint was closed meanwhile.
+#[inline]
+pub fn run_handler(inside: &mut Inside<Open>) -> Answer {
+    if inside.open()?.unexpected.handler.is_none() {
+        return Ok(());
+    }
+    while let Some(call) = inside.open()?.next_call() {
+        let action = inside.outside(|| call.run())?;
+        inside.open()?.decided(action);
+    }
+    Ok(())
+}

@@ -213,3 +213,68 @@ impl Client for Door {
         self.inner.borrow_mut().due = true;
     }
 }
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use weft::{Clock, Config, Endpoint, EndpointId, SelfLink};
+
+    fn endpoint() -> (Endpoint, PeerId, Port, Rc<Door>) {
+        let id = EndpointId(7);
+        let links: Vec<Box<dyn weft_link::Link>> = vec![Box::new(SelfLink::new(id))];
+        let endpoint = Endpoint::with_links(Config::default(), id, Clock::system(), links);
+        let me = endpoint.connect(&endpoint.address()).unwrap();
+        let make = || Door::new(Local::new(1, 2), (0x0257_0000_0001, 3), 0x99);
+        let (port, door) = endpoint.port(CLIENT, make).unwrap();
+        (endpoint, me, port, door)
+    }
+
+    fn news(endpoint: &Endpoint, door: &Door) -> News {
+        loop {
+            endpoint.wait(None);
+            if let Some(news) = door.news() {
+                return news;
+            }
+        }
+    }
+
+    #[test]
+    fn ask__the_key_decides() {
+        let (endpoint, peer, port, door) = endpoint();
+        for (key, status) in [(0x99, STATUS_SUCCESS), (0x98, STATUS_BAD_KEY)] {
+            door.ask(&port, peer, 5, key).unwrap();
+            assert_eq!(news(&endpoint, &door), News::Answered { peer, request: 5, status });
+        }
+        let addr = door.address(peer);
+        assert_eq!((addr.endpoint(), door.peer(addr)), ((0x0257_0000_0001, 3), Some((peer, true))));
+        door.part(peer);
+        assert_eq!(door.peer(addr), Some((peer, false)));
+        assert_eq!(door.peer(Addr([addr.0[0] ^ 1, addr.0[1]])), None);
+    }
+
+    #[test]
+    fn arrived__messages_of_another_form_are_dropped() {
+        let (endpoint, peer, port, door) = endpoint();
+        let mut sent = 0;
+        for number in [ASK, ANSWER, 2, weft::port::NUMBERS - 1] {
+            for len in 0..40 {
+                let is_one = matches!((number, len), (ASK, ASK_LEN) | (ANSWER, ANSWER_LEN));
+                if !is_one {
+                    port.post(peer, number, 0x99, &vec![0xff; len]).unwrap();
+                    sent += 1;
+                }
+            }
+        }
+        door.ask(&port, peer, 1, 0x99).unwrap();
+        let answered = News::Answered { peer, request: 1, status: STATUS_SUCCESS };
+        assert_eq!((news(&endpoint, &door), door.dropped()), (answered, sent));
+    }
+
+    #[test]
+    fn tell__news_are_bounded() {
+        let (_endpoint, peer, _port, door) = endpoint();
+        (0..=NEWS_MAX).for_each(|_| door.tell(News::Failed(peer, PeerFailure::Gone)));
+        assert_eq!((door.inner.borrow().news.len(), door.dropped()), (NEWS_MAX, 1));
+    }
+}

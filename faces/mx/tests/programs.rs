@@ -138,6 +138,55 @@ fn hello__two_programs_find_each_other() {
     }
 }
 
+fn pair(way: Way, link: &str, settings: &[(&str, &str)]) {
+    // A file that opens when the server may go on.
+    let gate = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("mx-gate-{}", key()));
+    let at = gate.display().to_string();
+    let words: [&[&str]; 2] = [&["server", &at], &["client", &at]];
+    let said = both("pair", way, words, link, settings);
+    let _gone = std::fs::remove_file(&gate);
+    let Some(said) = said else { return };
+    assert_eq!(said.matches("all is as it has to be").count(), 2, "{link}: {said}");
+}
+
+#[test]
+fn pair__all_that_takes_two_over_shared_memory_and_udp() {
+    LINKS.into_iter().for_each(|link| pair(Way::C, link, &[]));
+}
+
+#[test]
+fn pair__all_that_takes_two_over_a_network_with_faults() {
+    let faults = ("WEFT_FAULTS", "loss=1%,dup=1%,reorder=1%,seed=5");
+    pair(Way::C, "udp", &[faults, ("WEFT_MTU", "1K")]);
+}
+
+#[test]
+fn pair__under_the_address_sanitizer() {
+    LINKS.into_iter().for_each(|link| pair(Way::Asan, link, &[]));
+}
+
+/// Runs a server whose client ends in a way.
+fn death(link: &str, way: &str) {
+    let Some(program) = compile("death", Way::C) else { return };
+    let key = key();
+    let times = [("WEFT_PEER_TIMEOUT_MS", "600"), ("WEFT_KEEPALIVE_MS", "100")];
+    let mut client = start(&program, &["client", way], link, &key, &times);
+    let server = start(&program, &["server", way], link, &key, &times);
+    let server = server.wait_with_output().unwrap();
+    // One that was stopped.
+    let _ended = client.kill();
+    let client = client.wait_with_output().unwrap();
+    let said = text(&server);
+    assert!(said.contains("the server goes on"), "{link} {way}: {said}{}", text(&client));
+}
+
+#[test]
+fn death__the_other_side_learns_of_it_by_a_status() {
+    for link in LINKS {
+        ["kill", "exit", "stop"].into_iter().for_each(|way| death(link, way));
+    }
+}
+
 fn alone(way: Way) {
     let Some(program) = compile("alone", way) else { return };
     let peers = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("mx-peers-{way:?}"));

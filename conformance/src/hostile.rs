@@ -158,10 +158,15 @@ pub fn agents_datagram(data: &[u8]) {
     assert!(answered <= hostile.len(), "{answered} bytes for {}", hostile.len());
 }
 
-/// Tests the messages between an agent and programs that use names: decoding never panics, and each
-/// message has one encoding.
+/// Tests the messages between an agent and programs that use names, and those between agents about
+/// ranks: decoding never panics, and each message has one encoding.
 pub fn names_local(data: &[u8]) {
     use weft_cluster::local::{request, said, Frame};
+    use weft_cluster::ranks::{Message, ANSWER_MAX};
+    if let Ok(Message::Answer(one)) = Message::parse(data) {
+        let bytes = one.encode();
+        assert!(bytes.len() <= ANSWER_MAX && Message::parse(&bytes).is_ok(), "{one:?}");
+    }
     if let Frame::Whole(len, serial, one) = request(data) {
         assert_eq!(one.encode(serial), data[..len], "a request with two encodings: {one:?}");
     }

@@ -2,7 +2,9 @@
 
 use crate::local::{self, Frame, Host, Request, Say, MAIL_MAX, VERSION};
 use crate::name::Name;
+use crate::ranks::Ranks;
 use crate::socket_name;
+use crate::watch::{HostWatch, Watch};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -363,7 +365,9 @@ impl fmt::Debug for Names {
     }
 }
 
-fn places() -> Vec<String> {
+/// Returns the places at which a program looks for an agent: that of `WEFT_AGENT`, or the usual
+/// ones.
+pub fn places() -> Vec<String> {
     match std::env::var("WEFT_AGENT").ok().filter(|name| !name.is_empty()) {
         Some(name) => vec![name],
         None => {
@@ -682,6 +686,19 @@ impl Names {
         })
     }
 
+    /// Asks for the ranks of all hosts that this user sees: its own, or all, for root and the user
+    /// of the agent.
+    ///
+    /// # Errors
+    /// The connection ended.
+    pub fn ranks(&mut self) -> Result<Ranks, NamesError> {
+        let told = self.collect(&Request::Ranks, |said| match said {
+            Say::Ranks(more, of_host) => Ok((more, vec![of_host])),
+            other => nonsense(other),
+        })?;
+        Ok(Ranks::of(told))
+    }
+
     /// Asks for a list, which comes in parts. `part` returns true if more follow, and the items.
     fn collect<T>(
         &mut self,
@@ -723,75 +740,6 @@ impl Names {
         match other.ask(&Request::WatchHosts, &mut early)? {
             Say::Done(_) => Ok(HostWatch { connection: other, early: early.into() }),
             say => nonsense(say),
-        }
-    }
-}
-
-/// A subscription to a name.
-pub struct Watch {
-    connection: Connection,
-    early: VecDeque<Say>,
-    name: Name,
-}
-
-impl Watch {
-    /// Returns a descriptor that is readable when [`Watch::next`] may have something.
-    pub fn wait_fd(&self) -> BorrowedFd<'_> {
-        self.connection.stream.as_fd()
-    }
-
-    /// Takes the next event, and waits for it at most for a time.
-    ///
-    /// # Errors
-    /// The connection ended.
-    pub fn next(&mut self, limit: Duration) -> Result<Option<NameEvent>, NamesError> {
-        let end = Instant::now() + limit;
-        loop {
-            let say = match self.early.pop_front() {
-                Some(say) => Some(say),
-                None => self.connection.next(Some(end))?.map(|(_, say)| say),
-            };
-            match say {
-                Some(Say::Name(_, event)) => {
-                    let is_ours = match &event.notice {
-                        Notice::Published(b) | Notice::Withdrawn(b, _) => self.name.has(&b.name),
-                        _ => true,
-                    };
-                    if is_ours {
-                        return Ok(Some(event));
-                    }
-                }
-                Some(_) => {}
-                None => return Ok(None),
-            }
-        }
-    }
-}
-
-/// The events of hosts.
-pub struct HostWatch {
-    connection: Connection,
-    early: VecDeque<Say>,
-}
-
-impl HostWatch {
-    /// Takes the next event ([`Say::Member`] or [`Say::Hears`]), and waits for it at most for a
-    /// time.
-    ///
-    /// # Errors
-    /// The connection ended.
-    pub fn next(&mut self, limit: Duration) -> Result<Option<Say>, NamesError> {
-        let end = Instant::now() + limit;
-        loop {
-            let say = match self.early.pop_front() {
-                Some(say) => Some(say),
-                None => self.connection.next(Some(end))?.map(|(_, say)| say),
-            };
-            match say {
-                Some(say @ (Say::Member(..) | Say::Hears(_))) => return Ok(Some(say)),
-                Some(_) => {}
-                None => return Ok(None),
-            }
         }
     }
 }

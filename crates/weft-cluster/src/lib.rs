@@ -10,7 +10,9 @@
 //! - `mail`: messages to names, from agent to agent.
 //! - `tree`: those to all owners of a name, over trees of agents.
 //! - `group`: memberships of groups, as agents keep them.
-//! - `client`: [`Names`], a program's connection to its agent; `member`: its memberships of groups.
+//! - `counters`: the page of a rank's counters; `ranks`: the ranks of a host, as told by agents.
+//! - `client`: [`Names`], a program's connection to its agent; `watch`: its subscriptions;
+//!   `member`: its memberships of groups.
 //! - `name`: names as people write them; `hostlist`: hosts as Slurm writes them.
 //!
 //! ```no_run
@@ -30,6 +32,7 @@
 #![warn(missing_docs)]
 
 pub mod client;
+pub mod counters;
 pub mod group;
 pub mod hostlist;
 pub mod key;
@@ -37,14 +40,17 @@ pub mod local;
 pub mod mail;
 pub mod member;
 pub mod name;
+pub mod ranks;
 pub mod session;
 pub mod tree;
+pub mod watch;
 
-pub use client::{Names, NamesError, Spec, Watch};
+pub use client::{Names, NamesError, Spec};
 pub use group::{GroupNotice, To};
 pub use key::{ClusterKeys, KeyError, KeyFile};
 pub use member::{GroupMember, GroupOptions};
 pub use name::Name;
+pub use watch::Watch;
 pub use weft_names as names;
 
 /// The UDP port of agents, unless the user gives another.

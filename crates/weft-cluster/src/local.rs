@@ -4,16 +4,18 @@
 //! A frame is a length (u32, of the rest), a type (u8), a serial (u32) and the body. A program
 //! numbers its requests; each gets one answer with its serial, or, to a question for a list,
 //! several, of which all but the last say so; one ([`Request::Took`]) gets none. Events have serial
-//! 0. Both ends are of one version: the first request says it. Nothing here trusts its input.
+//! 0. [`Request::Show`] comes with a descriptor. Both ends are of one version: the first request
+//! says it. Nothing here trusts its input.
 
 use crate::group::{GroupNotice, To};
+use crate::ranks::OfHost;
 use weft_names::directory::Gone;
 use weft_names::membership::Cause;
 use weft_names::wire::{Publication, Reader, WireError, Writer};
 use weft_names::{Binding, BindingId, Claim, HostId, Life, Mode, NameEvent, Notice, Owner, Scope};
 
 /// Version of these messages.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 /// Longest frame.
 pub const FRAME_MAX: usize = 1 << 17;
 /// Length of a frame's head.
@@ -199,6 +201,11 @@ pub enum Request {
     },
     /// The program has taken so many messages of a group. It is not answered.
     Took(u64, u32),
+    /// The program is a rank; the descriptor that comes with the request is the page of its
+    /// counters. A later one takes the place of an earlier one.
+    Show,
+    /// Asks for the ranks of all hosts that this user sees.
+    Ranks,
 }
 
 /// A host, as the agent knows it.
@@ -261,6 +268,8 @@ pub enum Say {
     Mail(u64, HostId, Owner, Vec<u8>),
     /// An event of a group: the claim of this program, number and event.
     Group(u64, u64, GroupNotice),
+    /// Ranks of a host; true if more follow, of this host or of others.
+    Ranks(bool, OfHost),
 }
 
 fn put_event(to: &mut Writer, event: &NameEvent) {
@@ -384,6 +393,8 @@ impl Request {
             Request::Join(..) => 11,
             Request::Cast { .. } => 12,
             Request::Took(..) => 13,
+            Request::Show => 14,
+            Request::Ranks => 15,
         };
         let mut to = begin(kind, serial);
         match self {
@@ -399,7 +410,6 @@ impl Request {
                 to.value(timeout_ms);
             }
             Request::List(first, last) => [first, last].iter().for_each(|n| to.value(*n)),
-            Request::Hosts | Request::WatchHosts | Request::Report => {}
             Request::Mail { kind, lower, upper, all, payload } => {
                 [kind, lower, upper].iter().for_each(|n| to.value(*n));
                 to.value(&u8::from(*all));
@@ -419,6 +429,7 @@ impl Request {
                 to.value(claim);
                 to.value(count);
             }
+            _ => {}
         }
         end(to)
     }
@@ -453,6 +464,8 @@ impl Request {
                 payload: bytes(from)?.to_vec(),
             },
             13 => Request::Took(from.value()?, from.value()?),
+            14 => Request::Show,
+            15 => Request::Ranks,
             found => return Err(WireError::Type { found }),
         })
     }
@@ -474,6 +487,7 @@ impl Say {
             Say::Hears(_) => 10,
             Say::Mail(..) => 11,
             Say::Group(..) => 12,
+            Say::Ranks(..) => 13,
         };
         let mut to = begin(kind, serial);
         match self {
@@ -513,8 +527,7 @@ impl Say {
             Say::Mail(claim, host, owner, payload) => {
                 to.value(claim);
                 to.value(host);
-                to.value(&owner.user);
-                to.value(&owner.process);
+                [owner.user, owner.process].iter().for_each(|n| to.value(n));
                 to.value(&owner.serial);
                 put_bytes(&mut to, payload);
             }
@@ -522,6 +535,10 @@ impl Say {
                 to.value(claim);
                 to.value(seq);
                 notice.put(&mut to);
+            }
+            Say::Ranks(more, of_host) => {
+                to.value(&u8::from(*more));
+                of_host.put(&mut to);
             }
         }
         end(to)
@@ -554,6 +571,7 @@ impl Say {
                 Say::Mail(claim, host, owner, bytes(from)?.to_vec())
             }
             12 => Say::Group(from.value()?, from.value()?, GroupNotice::read(from)?),
+            13 => Say::Ranks(flag(from)?, OfHost::read(from)?),
             found => return Err(WireError::Type { found }),
         })
     }
@@ -625,6 +643,8 @@ pub fn examples() -> (Vec<Request>, Vec<Say>) {
         Request::Mail { kind: 1, lower: 2, upper: 3, all: true, payload: b"hello".to_vec() },
         Request::Join(claim.group(), 1000, 0),
         Request::Took(1, 2),
+        Request::Show,
+        Request::Ranks,
     ];
     let (receivers, notices) = crate::group::examples(&binding);
     requests.extend(receivers.into_iter().map(cast));
@@ -663,6 +683,7 @@ pub fn examples() -> (Vec<Request>, Vec<Say>) {
         Say::Member(1, HostId(2), "h2".into(), life, 2, false, Cause::Replaced { incarnation: 9 }),
         Say::Hears(true),
         Say::Mail(1, HostId(2), owner, b"hello".to_vec()),
+        Say::Ranks(true, crate::ranks::examples().1),
     ];
     says.extend(notices.into_iter().map(|notice| Say::Group(1, 2, notice)));
     (requests, says)

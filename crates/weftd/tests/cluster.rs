@@ -67,6 +67,10 @@ impl Agent {
 
     fn logging(cluster: &str, key: &Path, words: &str, log: Stdio) -> Agent {
         let name = format!("@weft-test-{:016x}", weft_link::random_u64());
+        Agent::placed(name, cluster, key, words, log)
+    }
+
+    fn placed(name: String, cluster: &str, key: &Path, words: &str, log: Stdio) -> Agent {
         let mut command = Command::new(env!("CARGO_BIN_EXE_weftd"));
         command.args(["--links", "udp", "--user=", "--name", &name, "--cluster", cluster]);
         command.arg("--cluster-key").arg(key).args(["--cluster-multicast", "off"]);
@@ -192,6 +196,164 @@ fn names__are_found_on_all_hosts_and_end_with_their_owner() {
     let is_end = |gone: &Gone| matches!(gone, Gone::Ended | Gone::Killed { signal: 9 });
     assert!(matches!(&cause, Notice::Withdrawn(_, gone) if is_end(gone)), "{cause:?}");
     child.wait().unwrap();
+}
+
+/// Not a test: a rank that others start, which sends messages to itself.
+#[test]
+fn child__is_a_rank() {
+    let Ok(rank) = std::env::var("WEFT_TEST_RANK") else { return };
+    let links = weft::Links::parse("udp").unwrap();
+    let endpoint = weft::job::open_endpoint(weft::Config::default(), links, [3; 32]).unwrap();
+    let (job, rank) = ("test-job".to_string(), rank.parse().unwrap());
+    endpoint.publish_counters(&weft::counters::Who { job, rank, size: 2 }).unwrap();
+    let me = endpoint.connect(&endpoint.address()).unwrap();
+    let end = Instant::now() + 2 * LIMIT;
+    while Instant::now() < end {
+        endpoint.send_blocking(me, 1, b"x").unwrap();
+        endpoint.recv_blocking(Some(me), 1, 0, &mut [0; 1]).unwrap();
+        // tidy-allow(sleep): so that it does not take a core.
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// A process that ends with this value.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn rank(agent: &Agent, number: u32) -> Running {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "child__is_a_rank"]).env("WEFT_TEST_RANK", number.to_string());
+    command.env("WEFT_AGENT", &agent.name).stdout(Stdio::null());
+    Running(command.spawn().unwrap())
+}
+
+#[test]
+fn ranks__of_all_hosts_are_told_until_they_end_and_to_an_agent_that_starts_again() {
+    let folder = Folder::new();
+    let mut agents = cluster(&folder, 3, "--tolerance-ms 30000");
+    let there = [rank(&agents[1], 0), rank(&agents[2], 1)];
+    let ids: Vec<_> = agents.iter().map(|a| a.names().host()).collect();
+    let (mut names, mut found) = (agents[0].names(), Vec::new());
+    until("both ranks are told, with what they sent", || {
+        found = names.ranks().unwrap().ranks;
+        found.len() == 2 && found.iter().all(|r| r.snapshot.get("messages_sent") > 3)
+    });
+    found.sort_by_key(|r| r.snapshot.rank);
+    for (at, rank) in found.iter().enumerate() {
+        assert_eq!((rank.host, rank.snapshot.pid), (ids[at + 1], there[at].0.id()));
+        assert_eq!(rank.user, weftd::sys::effective_user());
+        assert_eq!((rank.snapshot.job.as_str(), rank.snapshot.size), ("test-job", 2));
+    }
+    // A host that is stopped is named, and the others are told.
+    agents[1].signal("-STOP");
+    let told = names.ranks().unwrap();
+    assert_eq!((told.silent, told.ranks.len()), (vec![ids[1]], 1));
+    agents[1].signal("-CONT");
+    // An agent that starts again gets the pages of ranks that go on.
+    let (old, words) = (agents.remove(1), format!("--cluster-port 0 --join {}", agents[0].address));
+    let name = old.name.clone();
+    old.end("-KILL");
+    let again = Agent::placed(name, "test", &folder.key(), &words, Stdio::inherit());
+    until("its rank is told again", || {
+        let told = again.names().ranks().unwrap().ranks;
+        told.iter().any(|r| r.host == again.names().host() && r.snapshot.rank == 0)
+    });
+    drop(there);
+    until("none is left", || names.ranks().unwrap().ranks.is_empty());
+}
+
+#[test]
+fn ranks__that_lie_do_so_about_themselves_alone() {
+    use rustix::fs::{fcntl_add_seals, memfd_create, MemfdFlags, SealFlags};
+    use std::fs::File;
+    use std::os::fd::{AsFd, BorrowedFd};
+    use std::os::unix::fs::FileExt;
+    use weft_cluster::counters::{LEN, MAGIC};
+    let folder = Folder::new();
+    let agents = cluster(&folder, 2, "");
+    let show = |pages: &[BorrowedFd<'_>]| shown(&agents[1], pages);
+    let memory = |seals: SealFlags, words: &[(usize, u64)]| -> File {
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let file = File::from(memfd_create("any", flags).unwrap());
+        file.set_len(LEN as u64).unwrap();
+        words.iter().for_each(|(at, n)| {
+            file.write_all_at(&n.to_le_bytes(), 8 * *at as u64).unwrap();
+        });
+        fcntl_add_seals(&file, seals).unwrap();
+        file
+    };
+    let (sealed, none) = (SealFlags::SHRINK | SealFlags::GROW, SealFlags::empty());
+    // A pipe would have its reader wait, and a file in a folder of the user's making as well.
+    let (pipe, _writer) = std::io::pipe().unwrap();
+    assert!(show(&[]).1.is_err());
+    assert!(show(&[pipe.as_fd()]).1.is_err());
+    assert!(show(&[memory(none, &[]).as_fd()]).1.is_err());
+    assert!(show(&[memory(SealFlags::SHRINK, &[]).as_fd()]).1.is_err());
+    // One that says that it is always being changed, and one that is no page.
+    let busy = memory(sealed, &[(0, MAGIC), (1, 1), (2, 1)]);
+    let none = memory(sealed, &[(0, 7)]);
+    // One that says that it is process 1, and has more counters than a page, and one with any text.
+    let job = u64::from_le_bytes(*b"root\n\x1b[2");
+    let liar = memory(sealed, &[(0, MAGIC), (1, 1), (3, 1), (4, 9), (5, 10), (16, job)]);
+    let many = memory(sealed, &[(0, MAGIC), (1, 1), (8, u64::MAX)]);
+    let pages = [&busy, &none, &liar, &many].map(|page| show(&[page.as_fd(), pipe.as_fd()]));
+    assert!(pages.iter().all(|(_, said)| said.is_ok()));
+    let told = agents[0].names().ranks().unwrap();
+    assert_eq!((told.ranks.len(), told.silent.len()), (1, 0), "{told:?}");
+    let one = &told.ranks[0];
+    assert_eq!((one.snapshot.pid, one.user), (std::process::id(), weftd::sys::effective_user()));
+    assert_eq!((one.snapshot.job.as_str(), one.snapshot.rank), ("root??[2", 9));
+    // The pages of a process are bounded, and those that it gives up leave room.
+    let more: Vec<_> = (0..16).map(|_| show(&[busy.as_fd()])).collect();
+    assert_eq!(more.iter().filter(|(_, said)| said.is_err()).count(), 4);
+    assert_eq!(agents[1].counts("cluster_ranks"), 16);
+    drop((pages, more));
+    until("all pages are given up", || agents[1].counts("cluster_ranks") == 0);
+}
+
+/// Hands an agent descriptors as the page of a rank; returns the connection, and what it said.
+fn shown(
+    agent: &Agent,
+    pages: &[std::os::fd::BorrowedFd<'_>],
+) -> (std::os::unix::net::UnixStream, Result<(), String>) {
+    use rustix::net::{sendmsg, SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
+    use std::io::Read;
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::net::{SocketAddr, UnixStream};
+    use weft_cluster::local::{said, Frame, Request, VERSION};
+    let socket = weft_cluster::socket_name(&agent.name);
+    let address = SocketAddr::from_abstract_name(&socket[1..]).unwrap();
+    let mut stream = UnixStream::connect_addr(&address).unwrap();
+    let bytes = [Request::Hello(VERSION).encode(1), Request::Show.encode(2)].concat();
+    let mut room = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
+    let mut control = SendAncillaryBuffer::new(&mut room);
+    if !pages.is_empty() {
+        control.push(SendAncillaryMessage::ScmRights(pages));
+    }
+    let parts = [std::io::IoSlice::new(&bytes)];
+    sendmsg(&stream, &parts, &mut control, SendFlags::empty()).unwrap();
+    stream.set_read_timeout(Some(LIMIT)).unwrap();
+    let mut heard = Vec::new();
+    loop {
+        let mut part = [0; 4096];
+        let len = stream.read(&mut part).unwrap();
+        assert!(len > 0, "ended");
+        heard.extend(&part[..len]);
+        while let Frame::Whole(len, serial, say) = said(&heard) {
+            heard.drain(..len);
+            match say {
+                Say::Done(_) if serial == 2 => return (stream, Ok(())),
+                Say::Refused(why) if serial == 2 => return (stream, Err(why)),
+                _ => {}
+            }
+        }
+    }
 }
 
 #[test]

@@ -37,6 +37,8 @@ pub mod class {
     pub const MAIL: u8 = 2;
     /// Messages of groups.
     pub const GROUP: u8 = 3;
+    /// Ranks and their counters.
+    pub const RANKS: u8 = 4;
 }
 
 /// Time between two attempts to get a session, at first; it doubles.

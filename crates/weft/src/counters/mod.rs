@@ -5,61 +5,33 @@
 //! without the rank's help. So reading works while the rank computes, sleeps or is stopped; the
 //! file has no name in a file system, and nothing is left after SIGKILL.
 //!
-//! # Layout, version 1
-//! 1024 little-endian words of 64 bits:
-//!
-//! | word | content |
-//! | --- | --- |
-//! | 0 | the bytes `weftcntr` |
-//! | 1 | version |
-//! | 2 | number of changes times two; odd while one is under way |
-//! | 3, 4, 5 | process as the rank sees it, rank, number of ranks |
-//! | 6, 7 | start, last change: nanoseconds since 1970 |
-//! | 8, 9 | number of counters, number of peers |
-//! | 16..24 | job, up to 64 bytes of text filled up with zeros |
-//! | 24 | since when the rank waits, as word 6; 0: it does not, or not for long |
-//! | 25 | operations that it waits for |
-//! | 26 + 2i | of the first three of these: kind in byte 0 (1 send, 2 receive, 3 put, 4 get, 5 |
-//! | | atomic), above it the awaited rank and 2, or 0: anybody, 1: a rank not known |
-//! | 27 + 2i | of the same: match bits |
-//! | 32 + 4i.. | counter i: name, up to 24 bytes filled up with zeros, then its value |
+//! The agent of the host gets the file as well, where one of a cluster serves: so the user sees the
+//! rank from all hosts. [`weft_cluster::counters`] has the layout.
 
-mod read;
+mod report;
+mod scan;
 #[allow(unsafe_code)]
 mod sys;
 #[cfg(test)]
 mod tests;
-mod wait;
 
-pub use read::{scan, Snapshot};
-pub use wait::{Awaited, Waiting, AWAITED_MAX};
+pub use scan::scan;
+pub use weft_cluster::counters::{merge, Awaited, Snapshot, Waiting, AWAITED_MAX};
+pub use weft_cluster::counters::{NAME, VERSION};
 
+use report::Report;
 use std::ffi::CStr;
 use std::io;
 use std::sync::atomic::{fence, Ordering};
 use std::time::{Duration, SystemTime};
 use sys::Words;
+use weft_cluster::counters::{
+    ENTRY, FIRST, JOB, JOB_WORDS, LEN, MAGIC, MOST, NAME_WORDS, SEQUENCE, WAIT, WORDS,
+};
 use weft_core::Instant;
 use weft_link::copied::Origin;
 
-/// Name of the memory file.
-pub const NAME: &str = "weft-counters";
 const NAME_C: &CStr = c"weft-counters";
-/// Version of the layout.
-pub const VERSION: u64 = 1;
-
-const MAGIC: u64 = u64::from_le_bytes(*b"weftcntr");
-const WORDS: usize = 1024;
-const LEN: usize = WORDS * 8;
-const SEQUENCE: usize = 2;
-const JOB: usize = 16;
-const JOB_WORDS: usize = 8;
-const WAIT: usize = 24;
-const FIRST: usize = 32;
-const NAME_WORDS: usize = 3;
-const ENTRY: usize = NAME_WORDS + 1;
-/// Most counters of a page.
-const MOST: usize = (WORDS - FIRST) / ENTRY;
 
 /// Least time between two changes of a page.
 const INTERVAL: Duration = Duration::from_millis(50);
@@ -98,6 +70,7 @@ pub(crate) struct Page {
     changed: bool,
     waits: u64,
     waiting: Option<Waiting>,
+    report: Report,
 }
 
 impl Page {
@@ -105,7 +78,8 @@ impl Page {
     pub fn create(who: &Who) -> io::Result<Page> {
         let (origin, words) = (Origin::here(), Words::create()?);
         let (due, changed, waits, waiting) = (Instant(0), true, 0, None);
-        let page = Page { origin, words, due, changed, waits, waiting };
+        let report = Report::default();
+        let mut page = Page { origin, words, due, changed, waits, waiting, report };
         page.set(1, VERSION);
         page.set(3, u64::from(std::process::id()));
         page.set(4, who.rank as u64);
@@ -117,6 +91,7 @@ impl Page {
         }
         // The magic is written last, since a reader ignores a page without it.
         page.words.words()[0].store(MAGIC.to_le(), Ordering::Release);
+        page.report.keep_up(Instant(0), page.words.file());
         Ok(page)
     }
 
@@ -179,5 +154,6 @@ impl Page {
         self.set(8, count as u64);
         self.set(9, peers as u64);
         sequence.store(before.wrapping_add(2).to_le(), Ordering::Release);
+        self.report.keep_up(now, self.words.file());
     }
 }

@@ -2,7 +2,7 @@
 
 use super::WORDS;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 
@@ -12,7 +12,7 @@ const SEALS: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEA
 pub(super) struct Words {
     base: NonNull<AtomicU64>,
     /// Keeps the file visible under `/proc/<pid>/fd`.
-    _file: OwnedFd,
+    file: OwnedFd,
 }
 
 impl Words {
@@ -42,12 +42,17 @@ impl Words {
             return Err(io::Error::last_os_error());
         }
         let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        let words = Words { base, _file: file.into() };
+        let words = Words { base, file: file.into() };
         // SAFETY: no memory is passed.
         if unsafe { libc::fcntl(fd, libc::F_ADD_SEALS, SEALS) } < 0 {
             return Err(io::Error::last_os_error());
         }
         Ok(words)
+    }
+
+    /// Returns the file, by which others can only read.
+    pub fn file(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
     }
 
     pub fn words(&self) -> &[AtomicU64] {

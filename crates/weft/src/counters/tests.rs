@@ -1,7 +1,7 @@
 #![allow(non_snake_case)]
 
-use super::read::decode;
 use super::*;
+use weft_cluster::counters::decode;
 
 fn who(job: &str) -> Who {
     Who { job: job.to_string(), rank: 3, size: 4 }

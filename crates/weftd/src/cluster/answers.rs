@@ -38,6 +38,7 @@ impl Cluster {
             self.node.owner_ended(now, owner, gone);
             self.claims.retain(|_, c| c.caller != owner.serial);
             self.groups.remove_caller(owner.serial);
+            self.ranks.remove_caller(owner.serial);
             self.subscriptions.retain(|_, id| *id != owner.serial);
         }
         self.tell_watchers();
@@ -99,6 +100,8 @@ impl Cluster {
                 self.report(&mut |name, value| text.push_str(&format!("{name} {value}\n")));
                 vec![Say::Text(text)]
             }
+            Request::Show => vec![self.show_rank(id)],
+            Request::Ranks => self.gather(now, id, serial).into_iter().collect(),
             Request::Mail { kind, lower, upper, all, payload } => {
                 self.post(now, id, serial, Address { kind, lower, upper }, all, payload)
             }

@@ -6,7 +6,7 @@
 
 use crate::sys::{self, Epoll, Interest};
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
@@ -59,6 +59,8 @@ pub struct Caller {
     /// Subscriptions that have something to read.
     pub readable: BTreeSet<u64>,
     input: Vec<u8>,
+    /// The last descriptor that came.
+    pub passed: Option<OwnedFd>,
     out: Vec<u8>,
     /// The socket ended at this time.
     closed: Option<Instant>,
@@ -155,9 +157,12 @@ impl Caller {
             if self.closed.is_some() {
                 return (all, false);
             }
-            match self.stream.read(scratch) {
-                Ok(0) => self.closed = Some(now),
-                Ok(n) => self.input.extend_from_slice(&scratch[..n]),
+            match sys::read_passed(&self.stream, scratch) {
+                Ok((0, _)) => self.closed = Some(now),
+                Ok((n, passed)) => {
+                    self.input.extend_from_slice(&scratch[..n]);
+                    self.passed = passed.or(self.passed.take());
+                }
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return (all, false),
                 Err(_) => self.closed = Some(now),
@@ -286,6 +291,7 @@ impl Callers {
                 watches_hosts: false,
                 readable: BTreeSet::new(),
                 input: Vec::new(),
+                passed: None,
                 out: Vec::new(),
                 closed: None,
                 is_over: false,

@@ -10,6 +10,7 @@ mod finding;
 mod groups;
 pub mod options;
 mod post;
+mod ranks;
 mod refused;
 
 pub use options::ClusterOptions;
@@ -75,6 +76,7 @@ pub struct Cluster {
     subscriptions: BTreeMap<SubscriptionId, CallerId>,
     mail: post::Mail,
     groups: groups::Groups,
+    ranks: ranks::Ranks,
     is_cut_off: bool,
     complaints: Complaints,
     refused: refused::Refused,
@@ -184,6 +186,7 @@ impl Cluster {
             subscriptions: BTreeMap::new(),
             mail: post::Mail::new(),
             groups: groups::Groups::default(),
+            ranks: ranks::Ranks::open(user),
             is_cut_off: false,
             complaints: Complaints::default(),
             refused: refused::Refused::default(),
@@ -220,6 +223,7 @@ impl Cluster {
             self.attend(now);
         }
         self.groups_in_time(now);
+        self.ranks_in_time(now);
         self.flush(now);
     }
 
@@ -243,6 +247,10 @@ impl Cluster {
                 Some((class::GROUP, message)) => {
                     let message = message.to_vec();
                     self.on_group_message(now, from, &message);
+                }
+                Some((class::RANKS, message)) => {
+                    let message = message.to_vec();
+                    self.on_rank_message(now, from, &message);
                 }
                 _ => {}
             }
@@ -429,7 +437,7 @@ impl Cluster {
         let times = [self.node.next_timeout(), self.sessions.next_timeout()];
         let others = [self.finder.next_timeout(), self.mail.next_timeout()];
         let others = others.into_iter().chain([self.callers.next_timeout()]);
-        let others = others.chain([self.groups.next_timeout()]);
+        let others = others.chain([self.groups.next_timeout(), self.ranks.next_timeout()]);
         let times = times.into_iter().chain(others).flatten();
         times.chain([self.keys_at]).min().unwrap_or(self.keys_at)
     }
@@ -461,6 +469,7 @@ impl Cluster {
         show("cluster_groups", &self.groups.len());
         show("cluster_group_parts_dropped", &self.groups.dropped());
         show("cluster_group_parts_malformed", &self.groups.malformed);
+        self.ranks.counters(&mut |name, value| show(name, &value));
         show("cluster_mail_sent", &self.mail.begun());
         show("cluster_sessions", &self.sessions.len());
         let ids: Vec<String> =

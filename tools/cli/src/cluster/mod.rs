@@ -50,7 +50,7 @@ enum Action {
         #[arg(value_name = "FILE")]
         file: Option<PathBuf>,
     },
-    /// Show the hosts: state and cause, agents, round-trip times, losses, names
+    /// Show the hosts (state and cause, agents, round-trip times, losses, names, ranks), and jobs
     Status {
         /// Print one JSON object per host
         #[arg(long)]

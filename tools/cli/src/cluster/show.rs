@@ -1,10 +1,13 @@
 //! Hosts and their events, for people and as JSON.
 
+use crate::top::look::{names_of, unseen};
 use anyhow::Result;
 use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use weft_cluster::local::{Host, Say};
 use weft_cluster::names::{Cause, HostId};
+use weft_cluster::ranks::Ranks;
 use weft_cluster::Names;
 
 #[derive(Serialize)]
@@ -19,11 +22,64 @@ struct Row<'a> {
     since_s: f64,
     agent: u32,
     names: u32,
+    /// Ranks, of all users; none if the host did not answer.
+    ranks: Option<usize>,
+    jobs: Vec<JobRow<'a>>,
     round_trip_us: Option<f64>,
     probes: u64,
     answers: u64,
     key: Option<String>,
     here: bool,
+}
+
+/// The ranks of a job on a host.
+#[derive(Serialize)]
+struct JobRow<'a> {
+    job: &'a str,
+    user: u32,
+    size: u64,
+    ranks: Vec<u64>,
+}
+
+/// The ranks of a job by their hosts. Jobs of two users are two, whatever they are called.
+#[derive(Default)]
+struct Job {
+    size: u64,
+    seconds: f64,
+    ranks: BTreeSet<u64>,
+    hosts: BTreeSet<HostId>,
+}
+
+fn jobs(ranks: &Ranks) -> BTreeMap<(&str, u32), Job> {
+    let mut jobs: BTreeMap<(&str, u32), Job> = BTreeMap::new();
+    for rank in &ranks.ranks {
+        let s = &rank.snapshot;
+        let job = jobs.entry((&s.job, rank.user)).or_default();
+        let age = rank.at.duration_since(s.start).unwrap_or_default().as_secs_f64();
+        job.size = job.size.max(s.size);
+        job.seconds = job.seconds.max(age);
+        job.ranks.insert(s.rank);
+        job.hosts.insert(rank.host);
+    }
+    jobs
+}
+
+/// Returns the number of ranks of a host, of all users; `None` if it did not tell all.
+fn count(ranks: &Ranks, host: &Host) -> Option<usize> {
+    let own = ranks.ranks.iter().filter(|r| r.host == host.host).count();
+    let hidden = ranks.hidden.iter().find(|(id, _)| *id == host.host).map_or(0, |(_, n)| *n);
+    let is_told = host.is_up && !ranks.silent.contains(&host.host);
+    is_told.then_some(own + hidden as usize)
+}
+
+fn jobs_of(ranks: &Ranks, host: HostId) -> Vec<JobRow<'_>> {
+    let mut jobs: BTreeMap<(&str, u32), JobRow<'_>> = BTreeMap::new();
+    for rank in ranks.ranks.iter().filter(|r| r.host == host) {
+        let (s, user) = (&rank.snapshot, rank.user);
+        let fresh = || JobRow { job: &s.job, user, size: s.size, ranks: Vec::new() };
+        jobs.entry((&s.job, user)).or_insert_with(fresh).ranks.push(s.rank);
+    }
+    jobs.into_values().collect()
 }
 
 /// Returns the cause of a host's last step, with the names of hosts.
@@ -32,7 +88,7 @@ fn cause(hosts: &[Host], cause: &Cause) -> String {
     cause.text(|id| known(id).unwrap_or_else(|| id.to_string()))
 }
 
-fn row<'a>(host: &'a Host, hosts: &[Host], names: &Names) -> Row<'a> {
+fn row<'a>(host: &'a Host, hosts: &[Host], ranks: &'a Ranks, here: HostId) -> Row<'a> {
     let round_trip = host.round_trip_ns as f64 / 1e3;
     Row {
         name: &host.name,
@@ -45,11 +101,13 @@ fn row<'a>(host: &'a Host, hosts: &[Host], names: &Names) -> Row<'a> {
         since_s: host.since_ms as f64 / 1e3,
         agent: host.agent,
         names: host.names,
+        ranks: count(ranks, host),
+        jobs: jobs_of(ranks, host.host),
         round_trip_us: (host.round_trip_ns > 0).then_some(round_trip),
         probes: host.probes,
         answers: host.answers,
         key: (host.key > 0).then(|| format!("{:016x}", host.key)),
-        here: host.host == names.host(),
+        here: host.host == here,
     }
 }
 
@@ -65,9 +123,10 @@ fn age(ms: u64) -> String {
 pub fn status(names: &mut Names, json: bool) -> Result<()> {
     let mut hosts = names.hosts()?;
     hosts.sort_by(|a, b| (!a.is_up, &a.name, a.host).cmp(&(!b.is_up, &b.name, b.host)));
+    let ranks = names.ranks()?;
     if json {
         for host in &hosts {
-            println!("{}", serde_json::to_string(&row(host, &hosts, names))?);
+            println!("{}", serde_json::to_string(&row(host, &hosts, &ranks, names.host()))?);
         }
         return Ok(());
     }
@@ -75,8 +134,8 @@ pub fn status(names: &mut Names, json: bool) -> Result<()> {
     println!("cluster {}: {up} of {} hosts are there", names.cluster(), hosts.len());
     let width = hosts.iter().map(|h| h.name.len()).max().unwrap_or(4).max(4);
     println!(
-        "  {:<width$}  {:<22} {:<5} {:>8} {:>6} {:>10} {:>6}  cause",
-        "host", "address", "state", "since", "names", "round trip", "lost"
+        "  {:<width$}  {:<22} {:<5} {:>8} {:>6} {:>6} {:>10} {:>6}  cause",
+        "host", "address", "state", "since", "names", "ranks", "round trip", "lost"
     );
     for host in &hosts {
         let state = if host.is_up { "up" } else { "gone" };
@@ -92,15 +151,39 @@ pub fn status(names: &mut Names, json: bool) -> Result<()> {
             probes => format!("{:.1} %", 100.0 * lost as f64 / probes as f64),
         };
         println!(
-            "  {:<width$}  {:<22} {state:<5} {:>8} {:>6} {round_trip:>10} {lost:>6}  {}",
+            "  {:<width$}  {:<22} {state:<5} {:>8} {:>6} {:>6} {round_trip:>10} {lost:>6}  {}",
             host.name,
             host.address.to_string(),
             age(host.since_ms),
             host.names,
+            count(&ranks, host).map_or("-".into(), |n| n.to_string()),
             cause(&hosts, &host.cause),
         );
     }
+    print_jobs(&ranks, &names_of(&hosts));
     Ok(())
+}
+
+/// Prints the jobs that run, and what of them is not shown.
+fn print_jobs(ranks: &Ranks, names: &BTreeMap<HostId, String>) {
+    let all = jobs(ranks);
+    if !all.is_empty() {
+        let width = all.keys().map(|(name, _)| name.len()).max().unwrap_or(3).max(3);
+        println!("  {:<width$}  {:>6} {:>9} {:>8}  hosts", "job", "user", "ranks", "since");
+        for ((name, user), job) in &all {
+            let ranks = format!("{}/{}", job.ranks.len(), job.size);
+            let since = age((job.seconds * 1e3) as u64);
+            let mut hosts: Vec<&str> =
+                job.hosts.iter().filter_map(|id| Some(names.get(id)?.as_str())).collect();
+            hosts.sort_unstable();
+            let hosts = hosts.join(" ");
+            println!("  {name:<width$}  {user:>6} {ranks:>9} {since:>8}  {hosts}");
+        }
+    }
+    let notes = unseen(ranks, names);
+    if !notes.is_empty() {
+        println!("  ranks: {}", notes.join("; "));
+    }
 }
 
 #[derive(Serialize)]

@@ -1,5 +1,6 @@
 //! The counters of one rank with their rates, as JSON and for Prometheus.
 
+use super::look::Seen;
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -18,7 +19,10 @@ pub struct Row {
     pub size: u64,
     /// Its process ID.
     pub pid: u32,
-    host: String,
+    /// Its user, by number.
+    pub user: u32,
+    /// Its host.
+    pub host: String,
     /// Seconds since the rank started.
     pub seconds: f64,
     /// Messages sent and received per second.
@@ -49,11 +53,6 @@ fn wait<S: Serializer>(waiting: &Option<Waiting>, to: S) -> Result<S::Ok, S::Err
     wait.serialize(to)
 }
 
-fn host() -> String {
-    let uname = rustix::system::uname();
-    uname.nodename().to_string_lossy().into_owned()
-}
-
 fn messages(s: &Snapshot) -> u64 {
     s.get("messages_sent").saturating_add(s.get("messages_received"))
 }
@@ -70,10 +69,11 @@ fn between(from: SystemTime, to: SystemTime) -> Duration {
 
 impl Row {
     /// Returns a rank with its rates since `past`, or since it started.
-    pub fn new(now: &Snapshot, past: Option<&Snapshot>) -> Row {
+    pub fn new(seen: &Seen, past: Option<&Snapshot>) -> Row {
+        let Seen { host, user, at, snapshot: now } = seen;
         let since = past.map_or(now.start, |past| past.updated);
         // A rank that writes no snapshot is idle, but its time passes.
-        let seconds = between(since, SystemTime::now()).as_secs_f64().max(1e-3);
+        let seconds = between(since, *at).as_secs_f64().max(1e-3);
         let rate =
             |of: fn(&Snapshot) -> u64| of(now).saturating_sub(past.map_or(0, of)) as f64 / seconds;
         Row {
@@ -81,8 +81,9 @@ impl Row {
             rank: now.rank,
             size: now.size,
             pid: now.pid,
-            host: host(),
-            seconds: between(now.start, SystemTime::now()).as_secs_f64(),
+            user: *user,
+            host: host.clone(),
+            seconds: between(now.start, *at).as_secs_f64(),
             messages_per_s: rate(messages),
             bytes_per_s: rate(bytes),
             peers: now.peers,
@@ -130,9 +131,9 @@ fn is_gauge(name: &str) -> bool {
 
 /// Returns the Prometheus text exposition format, version 0.0.4. The process is a label, because
 /// all programs without a launcher are rank 0 of a job without a name.
-pub fn prometheus(all: &[Snapshot]) -> String {
+pub fn prometheus(all: &[Seen]) -> String {
     let mut metrics: BTreeMap<&str, Vec<(&Snapshot, u64)>> = BTreeMap::new();
-    for snapshot in all {
+    for Seen { snapshot, .. } in all {
         for (name, value) in &snapshot.counters {
             metrics.entry(name).or_default().push((snapshot, *value));
         }
@@ -152,10 +153,10 @@ pub fn prometheus(all: &[Snapshot]) -> String {
             false => metric(&format!("weft_{name}_total"), "counter", &help(name), values),
         }
     }
-    let peers: Vec<_> = all.iter().map(|s| (s, s.peers)).collect();
+    let peers: Vec<_> = all.iter().map(|s| (&s.snapshot, s.snapshot.peers)).collect();
     metric("weft_peers", "gauge", "Peers of the endpoint.", &peers);
     let seconds = |s: &Snapshot| s.waiting.as_ref().map_or(0, |waiting| waiting.ago.as_secs());
-    let waits: Vec<_> = all.iter().map(|s| (s, seconds(s))).collect();
+    let waits: Vec<_> = all.iter().map(|s| (&s.snapshot, seconds(&s.snapshot))).collect();
     let help = "Seconds that the rank has waited for others; 0: it does not, or not for long.";
     metric("weft_waiting_seconds", "gauge", help, &waits);
     out
@@ -166,9 +167,9 @@ pub fn prometheus(all: &[Snapshot]) -> String {
 mod tests {
     use super::*;
 
-    fn snapshot(sent: u64, at: u64) -> Snapshot {
+    fn snapshot(sent: u64, at: u64) -> Seen {
         let start = SystemTime::now() - Duration::from_secs(10);
-        Snapshot {
+        Seen::here(Snapshot {
             pid: 1,
             job: "j\"x".into(),
             rank: 0,
@@ -178,14 +179,14 @@ mod tests {
             peers: 3,
             waiting: None,
             counters: [("messages_sent".to_string(), sent)].into(),
-        }
+        })
     }
 
     #[test]
     fn row__rates_since_the_past() {
-        let row = Row::new(&snapshot(300, 10), Some(&snapshot(100, 8)));
+        let row = Row::new(&snapshot(300, 10), Some(&snapshot(100, 8).snapshot));
         assert!(row.messages_per_s > 50.0 && row.messages_per_s < 101.0, "{}", row.messages_per_s);
-        let fewer = Row::new(&snapshot(1, 10), Some(&snapshot(2, 8)));
+        let fewer = Row::new(&snapshot(1, 10), Some(&snapshot(2, 8).snapshot));
         assert_eq!(fewer.messages_per_s, 0.0);
     }
 
@@ -201,15 +202,15 @@ mod tests {
     fn prometheus__passes_its_own_rules() {
         // Two programs without a launcher, with counters that no engine declares.
         let mut all = [snapshot(1, 1), snapshot(2, 2)];
-        all[1].pid = 2;
+        all[1].snapshot.pid = 2;
         for counter in ["waits", "udp_send_full", "udp_fault_held", "xdp_interfaces_native"] {
-            all[1].counters.insert(counter.into(), 7);
+            all[1].snapshot.counters.insert(counter.into(), 7);
         }
         let metrics = weft_conformance::exposition::check(&prometheus(&all)).unwrap();
         assert_eq!(metrics["weft_messages_sent_total"], 2);
         assert_eq!(metrics["weft_udp_fault_held"], 1);
         for (name, _) in Stats::NAMES {
-            all[0].counters.insert((*name).into(), 1);
+            all[0].snapshot.counters.insert((*name).into(), 1);
         }
         weft_conformance::exposition::check(&prometheus(&all)).unwrap();
         weft_conformance::exposition::check(&prometheus(&[])).unwrap();

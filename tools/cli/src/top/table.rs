@@ -22,10 +22,12 @@ const fn number(title: &'static str, leaves: u8, text: fn(&Row) -> String) -> Co
 }
 
 /// All columns, the job's name first: only its width shrinks before a column is left out.
-const COLUMNS: [Column; 10] = [
+const COLUMNS: [Column; 12] = [
     Column { title: "JOB", right: false, leaves: 0, text: |row| row.job.clone() },
     number("RANK", 0, |row| format!("{}/{}", row.rank, row.size)),
     Column { title: WAITING, right: false, leaves: 1, text: waits::cell },
+    Column { title: HOST, right: false, leaves: 2, text: |row| row.host.clone() },
+    number(USER, 4, |row| row.user.to_string()),
     number("PID", 3, |row| row.pid.to_string()),
     number("TIME", 4, |row| format!("{:.0}s", row.seconds)),
     number("MSGS/S", 0, |row| format!("{:.0}", row.messages_per_s)),
@@ -37,6 +39,9 @@ const COLUMNS: [Column; 10] = [
 
 /// Title of the column of long waits; the column is shown while a rank waits for long.
 const WAITING: &str = "WAITING";
+/// Titles of the columns of hosts and users; each is shown where there are several.
+const HOST: &str = "HOST";
+const USER: &str = "USER";
 
 /// Least width of a job's name, in characters, before columns are left out.
 const JOB_LEAST: usize = 12;
@@ -78,7 +83,8 @@ impl Order {
             Order::Retransmitted => b.get("retransmitted").cmp(&a.get("retransmitted")),
             Order::Time => b.seconds.total_cmp(&a.seconds),
         };
-        first.then_with(|| (&a.job, a.rank, a.pid).cmp(&(&b.job, b.rank, b.pid)))
+        let place = |row: &Row| (row.job.clone(), row.user, row.rank, row.host.clone(), row.pid);
+        first.then_with(|| place(a).cmp(&place(b)))
     }
 }
 
@@ -93,8 +99,13 @@ fn layout(rows: &[Row], most: usize) -> Vec<(&'static Column, usize)> {
         let texts = rows.iter().map(|row| (column.text)(row).chars().count());
         (column, texts.max().unwrap_or(0).max(column.title.len()))
     };
-    let waits = rows.iter().any(|row| row.waiting.is_some());
-    let shown = COLUMNS.iter().filter(|column| waits || column.title != WAITING);
+    let several = |differ: fn(&Row, &Row) -> bool| rows.windows(2).any(|w| differ(&w[0], &w[1]));
+    let shown = COLUMNS.iter().filter(|column| match column.title {
+        WAITING => rows.iter().any(|row| row.waiting.is_some()),
+        HOST => several(|a, b| a.host != b.host),
+        USER => several(|a, b| a.user != b.user),
+        _ => true,
+    });
     let mut kept: Vec<_> = shown.map(natural).collect();
     let name = kept[0].1;
     let rest = |kept: &[(&Column, usize)]| kept[1..].iter().map(|(_, width)| width + 1).sum();
@@ -121,7 +132,7 @@ fn line(columns: &[(&Column, usize)], text: impl Fn(&Column) -> String, most: us
 
 /// Returns a line about all ranks.
 fn summary(rows: &[Row]) -> String {
-    let mut jobs: Vec<&str> = rows.iter().map(|row| row.job.as_str()).collect();
+    let mut jobs: Vec<_> = rows.iter().map(|row| (row.user, row.job.as_str())).collect();
     jobs.sort_unstable();
     jobs.dedup();
     let plural = |count: usize, what: &str| match count {
@@ -141,7 +152,7 @@ fn summary(rows: &[Row]) -> String {
 /// Returns the text for a user who sees no rank: root sees those of all users.
 fn nothing() -> String {
     let whose = if rustix::process::geteuid().is_root() { "" } else { " of this user" };
-    format!("no ranks{whose} run on this machine")
+    format!("no ranks{whose} run here")
 }
 
 /// Width and height of a terminal, in characters.
@@ -199,7 +210,7 @@ impl View {
     }
 
     /// Returns a page of the table for a terminal; limits `first` to the rows that there are.
-    pub fn page(&mut self, rows: &mut [Row], size: Size) -> String {
+    pub fn page(&mut self, rows: &mut [Row], notes: &[String], size: Size) -> String {
         rows.sort_by(|a, b| self.order.compare(a, b));
         let shown = size.rows().min(rows.len());
         self.first = self.first.min(rows.len() - shown);
@@ -210,6 +221,7 @@ impl View {
             // A deadlock matters more than the summary.
             false => waits::deadlocks(rows).into_iter().next().unwrap_or_else(|| summary(rows)),
         }];
+        notes.iter().for_each(|note| lines[0] += &format!("; {note}"));
         if !rows.is_empty() {
             lines.push(line(&columns, |column| column.title.to_owned(), size.width));
             let page = rows[self.first..last].iter();
@@ -230,21 +242,24 @@ impl View {
 }
 
 /// Returns the whole table at its full width.
-pub fn whole(rows: &mut [Row], order: Order) -> String {
+pub fn whole(rows: &mut [Row], notes: &[String], order: Order) -> String {
     if rows.is_empty() {
-        return nothing() + "\n";
+        let lines = std::iter::once(nothing()).chain(notes.iter().cloned());
+        return lines.map(|line| line + "\n").collect();
     }
     rows.sort_by(|a, b| order.compare(a, b));
     let columns = layout(rows, usize::MAX);
     let title = line(&columns, |column| column.title.to_owned(), usize::MAX);
     let lines = rows.iter().map(|row| line(&columns, |c| (c.text)(row), usize::MAX));
     let lines = std::iter::once(title).chain(lines).chain(waits::deadlocks(rows));
+    let lines = lines.chain(notes.iter().cloned());
     lines.map(|line| line + "\n").collect()
 }
 
 #[cfg(test)]
 #[allow(non_snake_case)]
 mod tests {
+    use super::super::look::Seen;
     use super::*;
     use std::time::{Duration, SystemTime};
     use weft::counters::Snapshot;
@@ -254,7 +269,7 @@ mod tests {
         let start = SystemTime::now() - Duration::from_secs(86_400);
         let counter = |name: &str, value| (name.to_string(), value);
         Row::new(
-            &Snapshot {
+            &Seen::here(Snapshot {
                 pid: 4_194_303,
                 job: job.into(),
                 rank,
@@ -270,7 +285,7 @@ mod tests {
                     counter("waits", 1_234_567_890),
                 ]
                 .into(),
-            },
+            }),
             None,
         )
     }
@@ -284,7 +299,7 @@ mod tests {
     fn page__fits_terminals_of_every_size() {
         for count in [0, 1, 2, 4096] {
             for (width, height) in [(80, 24), (40, 10), (200, 50), (20, 4), (80, 2), (1, 1)] {
-                let page = View::default().page(&mut rows(count), Size { width, height });
+                let page = View::default().page(&mut rows(count), &[], Size { width, height });
                 assert!(page.lines().count() <= height, "{width}x{height}: {page}");
                 let widest = page.lines().map(|line| line.chars().count()).max();
                 assert!(widest <= Some(width), "{width}x{height}: {page}");
@@ -294,7 +309,7 @@ mod tests {
 
     #[test]
     fn page__has_job_rank_and_rates_in_80_columns() {
-        let page = View::default().page(&mut rows(4096), Size { width: 80, height: 24 });
+        let page = View::default().page(&mut rows(4096), &[], Size { width: 80, height: 24 });
         for part in ["weft-4194303", "0/4096", "20/4096", "MSGS/S", "MB/S", "RETRANS", "q ends"] {
             assert!(page.contains(part), "{part}: {page}");
         }
@@ -307,15 +322,15 @@ mod tests {
         let (mut rows, size) = (rows(100), Size { width: 80, height: 13 });
         let mut view = View::default();
         view.press(Key::Lines(-1), size);
-        assert!(view.page(&mut rows, size).contains("1-10 of 100"));
+        assert!(view.page(&mut rows, &[], size).contains("1-10 of 100"));
         view.press(Key::Pages(1), size);
         view.press(Key::Lines(1), size);
-        assert!(view.page(&mut rows, size).contains("12-21 of 100"));
+        assert!(view.page(&mut rows, &[], size).contains("12-21 of 100"));
         view.press(Key::Lines(isize::MAX), size);
-        let end = view.page(&mut rows, size);
+        let end = view.page(&mut rows, &[], size);
         assert!(end.contains("91-100 of 100") && end.contains("99/4096"), "{end}");
         // The view moves up when ranks end, so that no page is empty.
-        assert!(view.page(&mut rows[..20], size).contains("11-20 of 20"));
+        assert!(view.page(&mut rows[..20], &[], size).contains("11-20 of 20"));
     }
 
     #[test]
@@ -323,10 +338,10 @@ mod tests {
         let (mut rows, size) = (rows(30), Size { width: 80, height: 24 });
         let mut view = View::default();
         let first = |page: &str| page.lines().nth(2).map(str::to_owned).unwrap_or_default();
-        assert!(first(&view.page(&mut rows, size)).contains(" 0/4096"));
+        assert!(first(&view.page(&mut rows, &[], size)).contains(" 0/4096"));
         view.press(Key::Sort, size);
         assert_eq!(view.order, Order::Messages);
-        assert!(first(&view.page(&mut rows, size)).contains("29/4096"));
+        assert!(first(&view.page(&mut rows, &[], size)).contains("29/4096"));
         for _ in 1..Order::value_variants().len() {
             view.press(Key::Sort, size);
         }
@@ -335,10 +350,11 @@ mod tests {
 
     #[test]
     fn whole__shows_every_column_of_every_rank() {
-        let table = whole(&mut rows(300), Order::Rank);
+        let table = whole(&mut rows(300), &[], Order::Rank);
         assert_eq!(table.lines().count(), 301);
         assert!(table.contains("weft-4194303-0123456789abcdef") && table.contains("1234567890"));
-        let shown = |column: &Column| column.title == WAITING || table.contains(column.title);
+        let rare = [WAITING, HOST, USER];
+        let shown = |column: &Column| rare.contains(&column.title) || table.contains(column.title);
         assert!(COLUMNS.iter().all(shown), "{table}");
     }
 }

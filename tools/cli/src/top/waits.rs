@@ -56,11 +56,12 @@ fn stuck<'a>(job: &[&'a Row]) -> Vec<&'a Row> {
 
 /// Returns a line for each job with a deadlock: its waiting ranks and those that they wait for.
 pub fn deadlocks(rows: &[Row]) -> Vec<String> {
-    let mut jobs: BTreeMap<&str, Vec<&Row>> = BTreeMap::new();
+    // Jobs of two users may have one name.
+    let mut jobs: BTreeMap<(u32, &str), Vec<&Row>> = BTreeMap::new();
     for row in rows {
-        jobs.entry(&row.job).or_default().push(row);
+        jobs.entry((row.user, &row.job)).or_default().push(row);
     }
-    let said = |(job, rows): (&str, Vec<&Row>)| {
+    let said = |((_, job), rows): ((u32, &str), Vec<&Row>)| {
         let stuck = stuck(&rows);
         let one = |row: &&Row| {
             let waiting = row.waiting.as_ref()?;
@@ -83,6 +84,7 @@ pub fn deadlocks(rows: &[Row]) -> Vec<String> {
 #[cfg(test)]
 #[allow(non_snake_case)]
 mod tests {
+    use super::super::look::Seen;
     use super::*;
     use std::time::{Duration, SystemTime};
     use weft::counters::Snapshot;
@@ -112,7 +114,7 @@ mod tests {
             waiting: (!of.is_empty()).then_some(waiting),
             counters: BTreeMap::new(),
         };
-        Row::new(&snapshot, None)
+        Row::new(&Seen::here(snapshot), None)
     }
 
     fn ranks(rows: &[Row]) -> Vec<u64> {

@@ -17,7 +17,9 @@ fn agent(lab: &Lab, host: &str, words: &[&str]) -> Running {
 
 /// Returns the command `weft` with these words on a host.
 fn weft(lab: &Lab, host: &str, words: &str) -> Command {
-    lab.command(&["lab", "exec", host, "sh", "-c", &format!("WEFT_AGENT={AGENT} {WEFT} {words}")])
+    // Signals come to the command itself.
+    let line = format!("exec env WEFT_AGENT={AGENT} {WEFT} {words}");
+    lab.command(&["lab", "exec", host, "sh", "-c", &line])
 }
 
 fn said(lab: &Lab, host: &str, words: &str) -> String {
@@ -85,7 +87,34 @@ fn cluster__two_hosts_and_two_programs_find_each_other_by_name() {
     said(&lab, "h2", "names group send chat 'to all' --all");
     member.lines(1, "to all");
     refused(&lab, "names group send chat:7 hello", "no member");
+    jobs_are_seen_from_the_other_host(&lab);
     let run = weft(&lab, "h1", "run --hosts name:nobody true").output().unwrap();
     assert!(text(&run.stderr).contains("nobody has the name"), "{}", text(&run.stderr));
     let _ = std::fs::remove_dir_all(folder);
+}
+
+/// A job of h1 is shown on h2, by `weft top` and by `weft cluster status`, as one of h1.
+fn jobs_are_seen_from_the_other_host(lab: &Lab) {
+    let app = "app sor --size 200 --tolerance 0 --iterations 1000000000";
+    let job = Job::of_marked(weft(lab, "h1", &format!("run -n 2 {WEFT} {app}")), &lab.name).start();
+    let rows = |words: &str| -> Vec<Value> {
+        let said = said(lab, "h2", words);
+        said.lines().map(|line| serde_json::from_str(line).expect("an object")).collect()
+    };
+    let ranks = |host: &str| {
+        let all = rows("cluster status --json");
+        let host = all.into_iter().find(|row| row["name"] == host).expect("a host of this name");
+        (host["ranks"].as_u64(), host["jobs"][0]["ranks"].clone())
+    };
+    until(|| ranks("h1").0 == Some(2), || said(lab, "h2", "cluster status --counters"));
+    assert_eq!(ranks("h1").1, serde_json::json!([0, 1]));
+    assert_eq!(ranks("h2"), (Some(0), Value::Null));
+    let seen: Vec<Value> =
+        rows("top --once --json").into_iter().filter(|row| row["host"] == "h1").collect();
+    assert_eq!(seen.len(), 2, "each once: {seen:?}");
+    let status = said(lab, "h2", "cluster status");
+    let line = status.lines().find(|line| line.contains(" 2/2 ")).expect("a line of the job");
+    assert!(line.ends_with(" h1"), "{status}");
+    job.signal("TERM");
+    until(|| ranks("h1").0 == Some(0), || said(lab, "h2", "cluster status"));
 }

@@ -1,19 +1,14 @@
-//! Finding and reading the pages of other processes. No content is trusted.
+//! Reading the pages of other processes. No content is trusted.
 
 use super::wait::Waiting;
 use super::{
-    ENTRY, FIRST, JOB, JOB_WORDS, LEN, MAGIC, MOST, NAME, NAME_WORDS, SEQUENCE, VERSION, WAIT,
-    WORDS,
+    ENTRY, FIRST, JOB, JOB_WORDS, LEN, MAGIC, MOST, NAME_WORDS, SEQUENCE, VERSION, WAIT, WORDS,
 };
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::Path;
+use std::os::unix::fs::FileExt;
 use std::time::{Duration, SystemTime};
-
-/// Most attempts to read while the rank writes.
-const TRIES: usize = 16;
 
 /// The counters of one rank, as last written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,7 +41,7 @@ impl Snapshot {
 }
 
 /// Adds up the pages of each rank: every endpoint has a page.
-pub(super) fn merge(all: impl IntoIterator<Item = Snapshot>) -> Vec<Snapshot> {
+pub fn merge(all: impl IntoIterator<Item = Snapshot>) -> Vec<Snapshot> {
     let mut ranks: BTreeMap<(String, u64, u32), Snapshot> = BTreeMap::new();
     for page in all {
         let Some(rank) = ranks.get_mut(&(page.job.clone(), page.rank, page.pid)) else {
@@ -76,8 +71,14 @@ fn time(ns: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_nanos(ns)
 }
 
+/// True if a text may be the name of a counter.
+pub(crate) fn is_name(name: &str) -> bool {
+    let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
+    name.starts_with(|c: char| c.is_ascii_lowercase()) && name.bytes().all(plain)
+}
+
 /// Parses the words of a page.
-pub(super) fn decode(pid: u32, words: &[u64; WORDS]) -> Option<Snapshot> {
+pub fn decode(pid: u32, words: &[u64; WORDS]) -> Option<Snapshot> {
     if words[0] != MAGIC || words[1] != VERSION {
         return None;
     }
@@ -85,10 +86,7 @@ pub(super) fn decode(pid: u32, words: &[u64; WORDS]) -> Option<Snapshot> {
     let entries = words[FIRST..].chunks_exact(ENTRY).take(count);
     let counters = entries
         .map(|entry| (text(&entry[..NAME_WORDS]), entry[NAME_WORDS]))
-        .filter(|(name, _)| {
-            let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
-            name.starts_with(|c: char| c.is_ascii_lowercase()) && name.bytes().all(plain)
-        })
+        .filter(|(name, _)| is_name(name))
         .collect();
     Some(Snapshot {
         pid,
@@ -109,10 +107,11 @@ fn sequence(file: &File) -> io::Result<u64> {
     Ok(u64::from_le_bytes(word))
 }
 
-/// Reads one page. `None` if the file is no page, or changes during every attempt.
-pub(super) fn read(pid: u32, file: &File) -> Option<Snapshot> {
+/// Reads one page, with so many attempts while the rank writes. `None` if the file is no page, or
+/// changes during every attempt.
+pub fn read(pid: u32, file: &File, tries: usize) -> Option<Snapshot> {
     let mut bytes = [0; LEN];
-    for _ in 0..TRIES {
+    for _ in 0..tries {
         let before = sequence(file).ok()?;
         file.read_exact_at(&mut bytes, 0).ok()?;
         if before % 2 == 0 && sequence(file).ok()? == before {
@@ -125,35 +124,4 @@ pub(super) fn read(pid: u32, file: &File) -> Option<Snapshot> {
         std::thread::yield_now();
     }
     None
-}
-
-fn is_page(link: &Path) -> bool {
-    let target = std::fs::read_link(link).unwrap_or_default();
-    let name = target.to_str().and_then(|text| text.strip_prefix("/memfd:"));
-    name.is_some_and(|name| name.strip_suffix(" (deleted)").unwrap_or(name) == NAME)
-}
-
-/// Returns the counters of all ranks on this machine that this process may read (those of the same
-/// user), ordered by job and rank.
-///
-/// # Errors
-/// `/proc` cannot be read. A process that ends meanwhile is left out.
-pub fn scan() -> io::Result<Vec<Snapshot>> {
-    // A page appears again in children that have not called exec; the file's identity shows it.
-    let mut pages: BTreeMap<(u64, u64), Snapshot> = BTreeMap::new();
-    for process in std::fs::read_dir("/proc")?.flatten() {
-        let Some(pid) = process.file_name().to_str().and_then(|name| name.parse::<u32>().ok())
-        else {
-            continue;
-        };
-        let Ok(open) = std::fs::read_dir(process.path().join("fd")) else { continue };
-        for link in open.flatten().map(|entry| entry.path()).filter(|link| is_page(link)) {
-            let Ok(file) = File::open(&link) else { continue };
-            let Ok(meta) = file.metadata() else { continue };
-            if let Some(snapshot) = read(pid, &file) {
-                pages.entry((meta.dev(), meta.ino())).or_insert(snapshot);
-            }
-        }
-    }
-    Ok(merge(pages.into_values()))
 }

@@ -6,7 +6,7 @@ use weft_core::engine::types::OpKind;
 /// Most operations that are listed one by one.
 pub const AWAITED_MAX: usize = 3;
 /// Words of a page for the wait.
-const WORDS: usize = 2 + 2 * AWAITED_MAX;
+pub const WAIT_WORDS: usize = 2 + 2 * AWAITED_MAX;
 
 /// An operation that a rank waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub struct Waiting {
 const KINDS: [OpKind; 5] = [OpKind::Send, OpKind::Recv, OpKind::Put, OpKind::Get, OpKind::Atomic];
 
 impl Awaited {
-    fn words(&self) -> [u64; 2] {
+    pub(crate) fn words(&self) -> [u64; 2] {
         let kind = KINDS.iter().position(|kind| *kind == self.kind).unwrap_or(0) as u64 + 1;
         let who = match self.rank {
             Some(rank) => u64::from(rank) + 2,
@@ -44,7 +44,7 @@ impl Awaited {
         [kind | who << 8, self.tag]
     }
 
-    fn of_words(word: u64, tag: u64) -> Option<Awaited> {
+    pub(crate) fn of_words(word: u64, tag: u64) -> Option<Awaited> {
         let kind = *KINDS.get((word as u8).checked_sub(1)? as usize)?;
         let who = word >> 8;
         let rank = who.checked_sub(2).and_then(|rank| u32::try_from(rank).ok());
@@ -54,8 +54,8 @@ impl Awaited {
 
 impl Waiting {
     /// Returns the words of a page; `now_ns` is in nanoseconds since 1970.
-    pub(super) fn words(&self, now_ns: u64) -> [u64; WORDS] {
-        let mut words = [0; WORDS];
+    pub fn words(&self, now_ns: u64) -> [u64; WAIT_WORDS] {
+        let mut words = [0; WAIT_WORDS];
         let ago = u64::try_from(self.ago.as_nanos()).unwrap_or(u64::MAX);
         words[0] = now_ns.saturating_sub(ago).max(1);
         words[1] = self.count;

@@ -408,6 +408,7 @@ const EXAMPLES: &[(&str, u32)] = &[
     ("failed", 0),
     ("fetch_add", 3),
     ("gather", 3),
+    ("group", 0),
     ("mailbox", 2),
     ("message", 3),
     ("multicast", 3),

@@ -6,6 +6,7 @@ use crate::local::{Request, Say};
 use std::collections::{BTreeSet, VecDeque};
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
+use weft_names::directory::Gone;
 
 /// Messages after which the agent is told that they were taken; before that, where no other waits.
 const TOOK: u32 = 8;
@@ -61,6 +62,8 @@ pub struct GroupMember {
     took: u32,
     /// Messages of this member that others do not have yet.
     open: BTreeSet<u64>,
+    /// Others ended the membership.
+    ended: Option<Gone>,
 }
 
 impl Names {
@@ -79,7 +82,8 @@ impl Names {
             other => return nonsense(other),
         };
         let (events, open) = (VecDeque::new(), BTreeSet::new());
-        let mut member = GroupMember { connection, claim, events, seq: 0, took: 0, open };
+        let mut member =
+            GroupMember { connection, claim, events, seq: 0, took: 0, open, ended: None };
         for say in early {
             member.take(say)?;
         }
@@ -107,9 +111,17 @@ impl GroupMember {
                 self.events.push_back(notice);
                 Ok(())
             }
-            Say::Lost(_, gone) => Err(NamesError::Put(gone)),
+            Say::Lost(_, gone) => {
+                self.ended = Some(gone);
+                Ok(())
+            }
             _ => Ok(()),
         }
+    }
+
+    /// Returns the error of a membership that others ended.
+    fn goes_on(&self) -> Result<(), NamesError> {
+        self.ended.map_or(Ok(()), |gone| Err(NamesError::Put(gone)))
     }
 
     /// Sends a message of up to 66,000 bytes, and returns its number. It waits at most for a time
@@ -120,6 +132,7 @@ impl GroupMember {
     /// There is no such member, a member takes no messages, which is named, or the membership has
     /// ended.
     pub fn send(&mut self, to: To, payload: &[u8], wait: Duration) -> Result<u64, NamesError> {
+        self.goes_on()?;
         let (claim, wait_ms) = (self.claim, wait.as_millis() as u64);
         let request = Request::Cast { claim, to, wait_ms, payload: payload.to_vec() };
         let mut events = Vec::new();
@@ -127,6 +140,7 @@ impl GroupMember {
         for event in events {
             self.take(event)?;
         }
+        self.goes_on()?;
         match answer? {
             Say::Done(number) => {
                 self.open.insert(number);
@@ -136,7 +150,8 @@ impl GroupMember {
         }
     }
 
-    /// Takes the next event, and waits for it at most for a time.
+    /// Takes the next event, and waits for it at most for a time. After the last event of a
+    /// membership that others ended each call has the cause.
     ///
     /// # Errors
     /// The membership has ended: another member put this one out, or the agent ended.
@@ -151,6 +166,7 @@ impl GroupMember {
                 }
                 return Ok(Some(event));
             }
+            self.goes_on()?;
             match self.connection.next(Some(end))? {
                 Some((_, say)) => self.take(say)?,
                 None => return Ok(None),
@@ -166,6 +182,7 @@ impl GroupMember {
     pub fn flush(&mut self, limit: Duration) -> Result<(), NamesError> {
         let end = Instant::now() + limit;
         while !self.open.is_empty() {
+            self.goes_on()?;
             match self.connection.next(Some(end))? {
                 Some((_, say)) => self.take(say)?,
                 None => {

@@ -30,7 +30,7 @@ use std::time::Duration;
 pub use weft_cluster::client::Event;
 pub use weft_cluster::local::MAIL_MAX as MESSAGE_MAX;
 pub use weft_cluster::names::groups::Kind;
-pub use weft_cluster::names::{Binding, Mode, NameEvent, Notice, Pick};
+pub use weft_cluster::names::{Binding, BindingId, HostId, Life, Mode, NameEvent, Notice, Pick};
 pub use weft_cluster::{GroupMember, GroupNotice, GroupOptions, To};
 pub use weft_cluster::{Name, Names, NamesError, Spec, Watch};
 use weft_core::{EndpointId, PeerId};

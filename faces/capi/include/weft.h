@@ -93,6 +93,17 @@ extern "C" {
 #define WEFT_NAMES_TIMEOUT 5 /* the time of the subscription is over */
 #define WEFT_NAMES_LOST 6    /* others ended the claim number: the cause says why */
 #define WEFT_NAMES_MESSAGE 7 /* a message to the claim number: data and len */
+#define WEFT_TO_ONE 1        /* to one member of a group, by turns */
+#define WEFT_TO_EACH 2       /* to all members that have an instance */
+#define WEFT_TO_ALL 3        /* to all other members */
+#define WEFT_MEMBER_JOINED 1 /* events: a member is there */
+#define WEFT_MEMBER_LEFT 2   /* a member is gone: the cause says why */
+#define WEFT_MEMBER_ALL 3    /* the members that there were have all been told */
+#define WEFT_MEMBER_MESSAGE 4 /* a message of a member: sent_to, data and len */
+#define WEFT_MEMBER_SETTLED 5 /* all receivers of the message number have it, or are gone */
+#define WEFT_MEMBER_RETURNED 6 /* the message number did not reach a member: the cause says why */
+#define WEFT_MEMBER_SLOW 7   /* a member has taken no messages for waited_us */
+#define WEFT_MEMBER_PUT_OUT 8 /* a member took none for so long that it is put out */
 #define WEFT_BY_HOST 0       /* ranks forward */
 #define WEFT_BY_AGENT 1      /* agents forward */
 
@@ -107,6 +118,7 @@ typedef struct weft_set weft_set;
 typedef struct weft_comm weft_comm;
 typedef struct weft_names weft_names;
 typedef struct weft_names_watch weft_names_watch;
+typedef struct weft_member weft_member;
 
 /* The result of a message: its sender (-1: nothing was received), its tag, its length when sent,
  * and the code of the operation: WEFT_OK, or WEFT_TOO_LONG (the first part is in the memory),
@@ -139,6 +151,24 @@ typedef struct weft_names_event {
     const void *data;
     size_t len;
 } weft_names_event;
+
+/* A member of a group of names, for messages to it. Two are the same member if their bytes are. */
+typedef struct weft_member_id {
+    uint64_t host, claim, life[2];
+} weft_member_id;
+
+/* An event of a group: the member that it is about, with its name as long as it is there, and what
+ * its kind has. */
+typedef struct weft_member_event {
+    int kind, sent_to;
+    uint64_t number;
+    weft_member_id id;
+    weft_owner owner;
+    int64_t waited_us;
+    char cause[160];
+    const void *data;
+    size_t len;
+} weft_member_event;
 
 /* An upcall: the job, the packet, and the context that was set with it. */
 typedef void (*weft_upcall)(weft_job *job, weft_packet *packet, void *context);
@@ -470,6 +500,38 @@ int weft_names_watch_next(weft_names_watch *watch, int64_t timeout_us, weft_name
 int weft_names_watch_free(weft_names_watch *watch);
 /* Returns the rank of this job that has claimed a name by weft_names_claim_rank. */
 int weft_connect_name(weft_job *job, weft_names *names, const char *name, int pick);
+
+/* Groups of names: the members of a type see each other come and go, and send to one, any, some or
+ * all others. Each takes the messages of another one once and in order. A member that takes none
+ * holds up those that send to it, and is named to them. Functions fail as those of names, and with
+ * WEFT_REFUSED once others have ended the membership; weft_last_error says why. */
+
+/* Makes this process a member of the group of a name's type, with its instances, on a connection of
+ * its own, and stores the membership. A member that takes nothing for slow_us (negative: 1 s) is
+ * named, and after put_out_us (negative: never) put out. Address and flags are those of
+ * weft_names_claim, without WEFT_NAMES_MESSAGES. */
+int weft_member_join(weft_names *names, const char *name, const char *address, int flags,
+                     int64_t slow_us, int64_t put_out_us, weft_member **member);
+/* Ends a membership. Messages that are under way may not arrive: flush it before. */
+int weft_member_leave(weft_member *member);
+/* Takes the next event. Returns 1, or 0 if none came in time. First come the members that are
+ * there beside this one, then WEFT_MEMBER_ALL, then what happens. The data is valid until the
+ * next call with the membership. */
+int weft_member_next(weft_member *member, int64_t timeout_us, weft_member_event *event);
+/* Sends a message of at most 66,000 bytes to members: to WEFT_TO_ONE or WEFT_TO_EACH of those that
+ * have an instance from first to last, or WEFT_TO_ALL others. Waits at most timeout_us until they
+ * take messages; if one does not, the code is WEFT_REFUSED, and weft_last_error names it. Stores
+ * the number of the message, by which events tell of it, if number is not null. */
+int weft_member_send(weft_member *member, int to, uint32_t first, uint32_t last, const void *data,
+                     size_t len, int64_t timeout_us, uint64_t *number);
+/* Sends a message to the member of an event, as weft_member_send does. */
+int weft_member_send_to(weft_member *member, const weft_member_id *id, const void *data, size_t len,
+                        int64_t timeout_us, uint64_t *number);
+/* Waits until all receivers of all messages of this member have them, or are gone; WEFT_REFUSED if
+ * that takes longer. Events that come meanwhile are kept for weft_member_next. */
+int weft_member_flush(weft_member *member, int64_t timeout_us);
+/* A descriptor that is readable when there may be an event, as weft_names_fd. */
+int weft_member_fd(weft_member *member);
 
 #ifdef __cplusplus
 }

@@ -4,12 +4,13 @@
 use std::collections::BTreeMap;
 
 const HEADER: &str = include_str!("../include/weft.h");
-const SOURCES: [&str; 11] = [
+const SOURCES: [&str; 12] = [
     include_str!("../src/sys/mod.rs"),
     include_str!("../src/sys/collective.rs"),
     include_str!("../src/sys/comm.rs"),
     include_str!("../src/sys/gather.rs"),
     include_str!("../src/sys/job.rs"),
+    include_str!("../src/sys/member.rs"),
     include_str!("../src/sys/message.rs"),
     include_str!("../src/sys/names.rs"),
     include_str!("../src/sys/packet.rs"),
@@ -47,6 +48,9 @@ fn in_c(kind: &str) -> String {
         "WeftNames" => "weft_names",
         "WeftNamesWatch" => "weft_names_watch",
         "WeftNamesEvent" => "weft_names_event",
+        "WeftMember" => "weft_member",
+        "WeftMemberEvent" => "weft_member_event",
+        "WeftMemberId" => "weft_member_id",
         "WeftOwner" => "weft_owner",
         "Option<WeftUpcall>" => "weft_upcall",
         other => panic!("no C name for {other}"),

@@ -243,7 +243,7 @@ fn served(name: &'static str, ranks: u32, says: &str) {
 }
 
 #[test]
-fn names__ranks_find_each_other_and_are_told_when_one_goes() {
+fn names__ranks_find_each_other_in_groups_too_and_are_told_when_one_goes() {
     if compile("names").is_none() {
         return;
     }
@@ -268,14 +268,18 @@ fn names__ranks_find_each_other_and_are_told_when_one_goes() {
         });
         ready.wait();
         let text = std::panic::catch_unwind(|| {
-            run("names", 3, &[("WEFT_LINK", "udp"), ("WEFT_AGENT", &name)])
+            let settings = [("WEFT_LINK", "udp"), ("WEFT_AGENT", name.as_str())];
+            ["names", "group"].map(|example| run(example, 3, &settings))
         });
         is_over.store(true, Ordering::Relaxed);
         text
     });
     let _ = std::fs::remove_dir_all(folder);
-    let text = text.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-    assert!(text.is_some_and(|text| text.contains("3 ranks: all were found by their names")));
+    let texts = text.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    let says = ["3 ranks: all were found by their names", "3 members: all heard each other"];
+    for (text, says) in texts.into_iter().zip(says) {
+        assert!(text.is_some_and(|text| text.contains(says)), "{says}");
+    }
     // Without an agent of a cluster the first call says so.
     let program = compile("names").expect("compiled above");
     let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));

@@ -6,6 +6,7 @@ pub mod comm;
 pub mod gather;
 pub mod job;
 mod mapped;
+pub mod member;
 pub mod message;
 pub mod names;
 pub mod packet;

@@ -74,7 +74,7 @@ pub struct WeftNamesEvent {
 pub struct WeftNames {
     head: Head,
     thread: ThreadId,
-    names: RefCell<Names>,
+    pub(super) names: RefCell<Names>,
     /// The message of the last event.
     message: RefCell<Vec<u8>>,
 }
@@ -101,7 +101,7 @@ impl From<NamesError> for Fault {
     }
 }
 
-fn put(text: &str, to: &mut [c_char]) {
+pub(super) fn put(text: &str, to: &mut [c_char]) {
     let len = text.len().min(to.len() - 1);
     for (to, byte) in to.iter_mut().zip(&text.as_bytes()[..len]) {
         *to = *byte as c_char;
@@ -109,7 +109,7 @@ fn put(text: &str, to: &mut [c_char]) {
 }
 
 impl WeftOwner {
-    const NONE: WeftOwner = WeftOwner {
+    pub(super) const NONE: WeftOwner = WeftOwner {
         kind: 0,
         lower: 0,
         upper: 0,
@@ -122,7 +122,7 @@ impl WeftOwner {
         address: [0; 64],
     };
 
-    fn of(binding: &Binding, here: u64) -> WeftOwner {
+    pub(super) fn of(binding: &Binding, here: u64) -> WeftOwner {
         let claim = &binding.name;
         let mut owner = WeftOwner {
             kind: claim.kind,
@@ -140,6 +140,11 @@ impl WeftOwner {
             put(&address.to_string(), &mut owner.address);
         }
         owner
+    }
+
+    /// Returns an owner of which only the host is known.
+    pub(super) fn of_host(host: u64, is_here: c_int) -> WeftOwner {
+        WeftOwner { host, is_here, ..WeftOwner::NONE }
     }
 }
 
@@ -170,7 +175,7 @@ impl WeftNamesEvent {
     }
 }
 
-fn check_thread(thread: ThreadId) -> Result<(), Fault> {
+pub(super) fn check_thread(thread: ThreadId) -> Result<(), Fault> {
     match thread == std::thread::current().id() {
         true => Ok(()),
         false => Err(Fault(WEFT_THREAD, "names belong to the thread that opened them".into())),
@@ -181,7 +186,7 @@ fn check_thread(thread: ThreadId) -> Result<(), Fault> {
 ///
 /// # Safety
 /// As of `object`.
-unsafe fn names_of<'a>(names: *const WeftNames) -> Result<&'a WeftNames, Fault> {
+pub(super) unsafe fn names_of<'a>(names: *const WeftNames) -> Result<&'a WeftNames, Fault> {
     // SAFETY: promised by the caller.
     let names = unsafe { object(names) }?;
     check_thread(names.thread)?;
@@ -203,7 +208,7 @@ unsafe fn watch_of<'a>(watch: *const WeftNamesWatch) -> Result<&'a WeftNamesWatc
 ///
 /// # Safety
 /// `text` is null or a string.
-unsafe fn text<'a>(text: *const c_char) -> Result<&'a str, Fault> {
+pub(super) unsafe fn text<'a>(text: *const c_char) -> Result<&'a str, Fault> {
     if text.is_null() {
         return Err(Fault::argument("a name or an address is null"));
     }
@@ -216,7 +221,7 @@ unsafe fn text<'a>(text: *const c_char) -> Result<&'a str, Fault> {
 ///
 /// # Safety
 /// As of `text`.
-unsafe fn name(name: *const c_char) -> Result<Name, Fault> {
+pub(super) unsafe fn name(name: *const c_char) -> Result<Name, Fault> {
     // SAFETY: promised by the caller.
     Ok(unsafe { text(name) }?.parse()?)
 }
@@ -229,7 +234,7 @@ fn pick(pick: c_int) -> Result<Pick, Fault> {
     }
 }
 
-fn time(timeout_us: i64) -> Duration {
+pub(super) fn time(timeout_us: i64) -> Duration {
     u64::try_from(timeout_us).map_or(FOR_EVER, Duration::from_micros)
 }
 
@@ -246,6 +251,24 @@ fn with_flags(mut spec: Spec, flags: c_int) -> Result<Spec, Fault> {
     Ok(if flags & WEFT_NAMES_MESSAGES != 0 { spec.messages() } else { spec })
 }
 
+/// Returns a claim of a name that leads to an address, or, if that is null, is a mark.
+///
+/// # Safety
+/// `address` is null or a string.
+pub(super) unsafe fn spec_of(
+    name: &Name,
+    address: *const c_char,
+    flags: c_int,
+) -> Result<Spec, Fault> {
+    let spec = with_flags(Spec::new(name), flags)?;
+    if address.is_null() {
+        return Ok(spec);
+    }
+    // SAFETY: promised by the caller.
+    let address = unsafe { text(address) }?.parse::<SocketAddr>();
+    Ok(spec.address(address.map_err(|_| Fault::argument("an address is ADDRESS:PORT"))?))
+}
+
 fn number(count: usize) -> c_int {
     c_int::try_from(count).unwrap_or(c_int::MAX)
 }
@@ -254,7 +277,7 @@ fn number(count: usize) -> c_int {
 ///
 /// # Safety
 /// As of `object`, and nobody uses it afterwards.
-unsafe fn free<T: Object>(pointer: *mut T, thread: ThreadId) -> Result<c_int, Fault> {
+pub(super) unsafe fn free<T: Object>(pointer: *mut T, thread: ThreadId) -> Result<c_int, Fault> {
     check_thread(thread)?;
     // SAFETY: made by `Box::into_raw`, and checked to be alive by the caller.
     drop(unsafe { Box::from_raw(pointer) });
@@ -312,14 +335,8 @@ pub unsafe extern "C" fn weft_names_claim(
     enter_apart(|| {
         // SAFETY: promised by the caller.
         let (names, name) = unsafe { (names_of(names)?, name(text_of_name)?) };
-        let mut spec = with_flags(Spec::new(&name), flags)?;
-        if !address.is_null() {
-            // SAFETY: promised by the caller.
-            let address: SocketAddr = unsafe { text(address) }?
-                .parse()
-                .map_err(|_| Fault::argument("an address is ADDRESS:PORT"))?;
-            spec = spec.address(address);
-        }
+        // SAFETY: promised by the caller.
+        let spec = unsafe { spec_of(&name, address, flags) }?;
         let number = names.names.borrow_mut().claim(&spec)?;
         // SAFETY: promised by the caller.
         unsafe { store(claim, number) }?;
@@ -457,6 +474,9 @@ pub unsafe extern "C" fn weft_names_next(
     enter_apart(|| {
         // SAFETY: promised by the caller.
         let names = unsafe { names_of(names) }?;
+        // An event that there is no place for is not taken.
+        // SAFETY: promised by the caller.
+        unsafe { store(event, WeftNamesEvent::new(0, 0)) }?;
         let mut connection = names.names.borrow_mut();
         let here = connection.host().0;
         let told = match connection.event(time(timeout_us))? {
@@ -541,6 +561,8 @@ pub unsafe extern "C" fn weft_names_watch_next(
     enter_apart(|| {
         // SAFETY: promised by the caller.
         let watch = unsafe { watch_of(watch) }?;
+        // SAFETY: promised by the caller.
+        unsafe { store(event, WeftNamesEvent::new(0, 0)) }?;
         let Some(found) = watch.watch.borrow_mut().next(time(timeout_us))? else { return Ok(0) };
         // SAFETY: promised by the caller.
         unsafe { store(event, WeftNamesEvent::of(found, watch.here)) }?;

@@ -163,6 +163,11 @@ impl Level {
         update.index as usize % self.owners
     }
 
+    /// Returns true if an update's position is one of this share.
+    pub fn has(&self, update: Update) -> bool {
+        self.owner_of(update) == self.owner && update.index as usize / self.owners < self.len()
+    }
+
     /// Takes an update of a position of this share.
     ///
     /// # Panics

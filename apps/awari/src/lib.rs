@@ -35,6 +35,7 @@ mod file;
 mod index;
 mod level;
 mod output;
+mod parallel;
 mod params;
 mod sequential;
 
@@ -43,6 +44,7 @@ pub use database::{Answer, Database, MoveScore};
 pub use index::{after_a_move, positions, positions_to, rank, unrank, MOST_STONES};
 pub use level::{Level, Update};
 pub use output::{report, write_answer, write_histogram, write_histogram_svg};
+pub use parallel::run;
 pub use params::{Params, ParamsError};
 pub use sequential::sequential;
 

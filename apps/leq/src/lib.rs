@@ -14,11 +14,13 @@
 #![warn(missing_docs)]
 
 mod output;
+mod parallel;
 mod params;
 mod rows;
 mod sequential;
 
 pub use output::{report, write_solution, write_summary};
+pub use parallel::run;
 pub use params::{Params, ParamsError, System};
 pub use rows::{change, Rows, PANEL};
 pub use sequential::sequential;

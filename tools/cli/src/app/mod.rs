@@ -1,13 +1,18 @@
 //! `weft app`: a parallel application, run as a rank of the job this process was started in.
 
 mod asp;
+mod awari;
+mod leq;
 pub mod progress;
+mod puzzle;
 mod sor;
 
 pub use progress::{Convergence, Progress};
 
 use anyhow::{Context, Result};
 use serde::Serialize;
+use std::fs::File;
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -25,6 +30,9 @@ pub struct Args {
 enum Which {
     Sor(sor::Args),
     Asp(asp::Args),
+    Awari(awari::Args),
+    Leq(leq::Args),
+    Puzzle(puzzle::Args),
 }
 
 /// Options of every application.
@@ -114,10 +122,26 @@ fn prepare_out(out: Option<&Path>) -> Result<()> {
     }
 }
 
+/// Writes a result file into a directory.
+fn write_file(
+    dir: &Path,
+    name: &str,
+    write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>,
+) -> Result<PathBuf> {
+    let path = dir.join(name);
+    let mut to = BufWriter::new(File::create(&path).with_context(|| path.display().to_string())?);
+    let written = write(&mut to).and_then(|()| to.flush());
+    written.with_context(|| path.display().to_string())?;
+    Ok(path)
+}
+
 fn run_rank(job: &Job, which: &Which) -> Result<ExitCode> {
     match which {
         Which::Sor(args) => sor::run(job, args),
         Which::Asp(args) => asp::run(job, args),
+        Which::Awari(args) => awari::run(job, args),
+        Which::Leq(args) => leq::run(job, args),
+        Which::Puzzle(args) => puzzle::run(job, args),
     }
 }
 

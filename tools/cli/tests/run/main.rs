@@ -7,6 +7,7 @@ mod foreign;
 // Each test program uses a part of it.
 #[allow(dead_code)]
 mod harness;
+mod models;
 
 use harness::{bootstrap_keys, shell, Job};
 use std::io::Write;

@@ -1,0 +1,57 @@
+//! The parallel program on simulated clusters: the same scores as the sequential one.
+#![allow(non_snake_case)]
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use weft_awari::{positions, run, sequential, Outcome, Params};
+use weft_models::net::{Live, Net};
+use weft_sim::{Fault, Sim, SimConfig, Span};
+
+/// Runs on all hosts; returns the outcomes.
+fn simulate(params: &Params, config: SimConfig, ns: f64) -> Vec<Outcome> {
+    let all: Rc<RefCell<Vec<Outcome>>> = Rc::default();
+    let mut sim =
+        Sim::new("awari", config).of_test(env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"));
+    let (shared, params) = (Rc::clone(&all), *params);
+    sim.spawn_all(move |env| {
+        let (all, params) = (Rc::clone(&shared), params);
+        async move {
+            let net: Live = env.net().expect("no agent is chosen");
+            let outcome = run(&net, &params, ns, &|_| {}).await.expect("no rank fails");
+            all.borrow_mut().push(outcome);
+            env.world().barrier().await.expect("no rank fails");
+            assert_eq!(net.rank(), env.host as usize);
+        }
+    });
+    sim.run().unwrap_or_else(|failure| panic!("{failure}"));
+    all.take()
+}
+
+fn lossy(ranks: u32, seed: u64) -> SimConfig {
+    SimConfig::new(ranks, seed)
+        .fault(Fault::Loss { ppm: 20_000, span: Span::ALWAYS })
+        .fault(Fault::Reorder { ppm: 50_000, by_ns: 50_000, span: Span::ALWAYS })
+}
+
+#[test]
+fn run__same_scores_as_sequential_on_any_number_of_ranks_and_under_loss() {
+    for (stones, ranks) in [(5, 1), (5, 2), (5, 3), (4, 7)] {
+        let params = Params { stones, ..Params::default() };
+        let expected = sequential(&params, &|_| Ok(())).unwrap();
+        for config in [SimConfig::new(ranks, 1), lossy(ranks, 2)] {
+            let outcomes = simulate(&params, config, 0.0);
+            assert_eq!(outcomes.len(), ranks as usize);
+            assert!(outcomes.iter().all(|o| o.agrees_with(&expected)), "{stones} on {ranks}");
+            assert_eq!(outcomes[0].database.len(), (0..=stones).map(positions).sum::<u64>());
+        }
+    }
+}
+
+#[test]
+fn run__less_time_on_more_ranks() {
+    let params = Params { stones: 6, ..Params::default() };
+    let alone = simulate(&params, SimConfig::new(1, 1), 500.0);
+    let four = simulate(&params, SimConfig::new(4, 1), 500.0);
+    let (one, four) = (alone[0].elapsed, four[0].elapsed);
+    assert!(four < one / 2, "{four:?} of {one:?}");
+}

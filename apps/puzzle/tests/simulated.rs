@@ -1,0 +1,71 @@
+//! The parallel program on simulated clusters: the same solutions as the sequential one.
+#![allow(non_snake_case)]
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use weft_models::net::{Live, Net};
+use weft_puzzle::{korf, run, sequential, Board, Division, Outcome, Params};
+use weft_sim::{Fault, Sim, SimConfig, Span};
+
+/// Runs on all hosts; returns the outcomes.
+fn simulate(params: &Params, config: SimConfig, division: Division) -> Vec<Outcome> {
+    let all: Rc<RefCell<Vec<Outcome>>> = Rc::default();
+    let mut sim =
+        Sim::new("puzzle", config).of_test(env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"));
+    let (shared, params) = (Rc::clone(&all), *params);
+    sim.spawn_all(move |env| {
+        let (all, params) = (Rc::clone(&shared), params);
+        async move {
+            let net: Live = env.net().expect("no agent is chosen");
+            let done = run(&net, &params, &division, &|_| {}).await;
+            let outcome = done.expect("no rank fails");
+            all.borrow_mut().push(outcome);
+            env.world().barrier().await.expect("no rank fails");
+            assert_eq!(net.rank(), env.host as usize);
+        }
+    });
+    sim.run().unwrap_or_else(|failure| panic!("{failure}"));
+    all.take()
+}
+
+fn lossy(ranks: u32, seed: u64) -> SimConfig {
+    SimConfig::new(ranks, seed)
+        .fault(Fault::Loss { ppm: 20_000, span: Span::ALWAYS })
+        .fault(Fault::Reorder { ppm: 50_000, by_ns: 50_000, span: Span::ALWAYS })
+}
+
+/// A position some moves from the solved one.
+fn near(moves: usize) -> Board {
+    let mut board = Board::GOAL;
+    let mut state = 7u64;
+    for _ in 0..moves {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let step = weft_puzzle::Move::ALL[(state >> 33) as usize % 4];
+        board = board.after(step).unwrap_or(board);
+    }
+    board
+}
+
+#[test]
+fn run__all_nodes_and_the_first_solution_of_a_whole_search_under_loss() {
+    for (moves, ranks) in [(0, 2), (30, 1), (60, 3), (80, 5)] {
+        let params = Params { start: near(moves), whole: true };
+        let expected = sequential(&params, &|_| Ok(())).unwrap();
+        for per_message in [4, 64] {
+            let division = Division { per_message, depth: 80, ..Division::default() };
+            let outcomes = simulate(&params, lossy(ranks, moves as u64), division);
+            assert_eq!(outcomes.len(), ranks as usize);
+            assert!(outcomes.iter().all(|o| o.agrees_with(&expected)), "{moves} on {ranks}");
+        }
+    }
+}
+
+#[test]
+fn run__lengths_of_the_easiest_of_korfs_positions_on_four_ranks() {
+    for number in [79, 12] {
+        let known = korf(number).unwrap();
+        let params = Params { start: known.start, whole: false };
+        let outcomes = simulate(&params, SimConfig::new(4, 1), Division::default());
+        assert!(outcomes.iter().all(|o| o.length() == usize::from(known.length)), "{number}");
+    }
+}

@@ -1,0 +1,95 @@
+//! `weft app puzzle`.
+
+use super::progress::Progress;
+use super::{prepare_out, write_file, Check, Common, Report};
+use anyhow::{bail, Context, Result};
+use std::process::ExitCode;
+use weft::Job;
+use weft_models::net::{Blocking, Live};
+use weft_puzzle::{
+    korf, read_positions, report, sequential, write_iterations, write_solution, Division, Outcome,
+    Params, Step,
+};
+use weft_run::misuse;
+
+/// Shortest solutions of the 15-puzzle, jobs pushed to the owners of positions (Puzzle)
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Korf's position of this number, from 1 to 100
+    #[arg(long, value_name = "N", default_value_t = 80, conflicts_with = "position")]
+    korf: usize,
+    /// This position: 16 tiles row by row, 0 the blank, as in "1 2 3 0 4 5 6 7 8 9 10 11 12 13 14
+    /// 15"
+    #[arg(long, value_name = "TILES")]
+    position: Option<String>,
+    /// Search the last iteration whole, so that nodes can be compared
+    #[arg(long)]
+    whole: bool,
+    /// Most jobs in a message; the paper has 4 and 64
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    jobs: usize,
+    /// Moves from which on positions are searched where they are; the paper's program has 80
+    #[arg(long, value_name = "MOVES", default_value_t = 16)]
+    depth: u8,
+    #[command(flatten)]
+    common: Common,
+}
+
+fn params(args: &Args) -> Result<Params> {
+    let start = match &args.position {
+        None => korf(args.korf).map(|known| known.start),
+        Some(text) => read_positions(&mut text.as_bytes()).map_err(misuse::of)?.first().copied(),
+    };
+    match start {
+        Some(start) => Ok(Params { start, whole: args.whole }),
+        None => bail!(misuse::of(std::io::Error::other("there is no such position"))),
+    }
+}
+
+/// Returns a hash of what runs agree on: the length, and with `--whole` the solution.
+fn checksum(outcome: &Outcome) -> u64 {
+    let moves = outcome.moves.iter().map(|step| *step as u64);
+    let length = std::iter::once(outcome.length() as u64);
+    weft_apps::digest(0, length.chain(moves.filter(|_| outcome.whole)))
+}
+
+/// Runs the part of this rank; rank 0 reports the result.
+pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
+    let (world, common) = (job.world(), &args.common);
+    let rank = world.rank();
+    let params = params(args)?;
+    let division = Division { per_message: args.jobs, depth: args.depth, ns_per_node: 0.0 };
+    if rank == 0 {
+        prepare_out(common.out.as_deref())?;
+    }
+    let net = Live::new(world).context("the packet interface")?;
+    let progress = Progress::new(rank, "Puzzle");
+    let tell = |s: Step| progress.at(u64::from(s.threshold), weft_puzzle::MOST_MOVES as u64);
+    let outcome = net.block_on(weft_puzzle::run(&net, &params, &division, &tell))?;
+    drop(progress);
+    if rank != 0 {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut files = Vec::new();
+    if let Some(dir) = &common.out {
+        files.push(write_file(dir, "puzzle.csv", |to| write_iterations(to, &outcome))?);
+        files.push(write_file(dir, "puzzle-solution.csv", |to| write_solution(to, &outcome))?);
+    }
+    let check = match common.check {
+        false => None,
+        true => {
+            let alone = sequential(&params, &|_| Ok(()))?;
+            let pass = outcome.agrees_with(&alone);
+            Some(Check::new(pass, outcome.elapsed, alone.elapsed, checksum(&alone)))
+        }
+    };
+    let end = Report {
+        app: "puzzle",
+        ranks: outcome.ranks,
+        seconds: outcome.elapsed.as_secs_f64(),
+        checksum: format!("{:016x}", checksum(&outcome)),
+        check,
+        files,
+    };
+    end.print(common, &report(&outcome))
+}

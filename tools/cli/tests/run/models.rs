@@ -1,0 +1,39 @@
+//! Applications over the models on three ranks: values that are known, and input that is wrong.
+
+use crate::harness::Job;
+
+fn app(args: &str) -> crate::harness::Done {
+    let words = [env!("CARGO_BIN_EXE_weft"), "app"].into_iter().chain(args.split(' '));
+    Job::new(&["-n", "3"]).command(words.map(str::to_string)).finish()
+}
+
+#[test]
+fn models__applications_find_what_is_known() {
+    for (args, expected) in [
+        // ((n - 1) / n)^t is below 0.001 after 688 iterations.
+        ("leq --equations 100 --check", "iterations       689 (converged)"),
+        ("puzzle --korf 79 --check", "shortest         42 moves"),
+        ("puzzle --korf 12 --jobs 4", "shortest         45 moves"),
+        ("awari --stones 7 --check", "of 7 stones     31824"),
+        ("awari --stones 5 --position 0,0,0,0,1,2,0,2,0,0,0,0", "pit 6       +1, captures 3, best"),
+    ] {
+        let done = app(args);
+        done.assert_code(0);
+        assert!(done.out.contains(expected), "{args}: {}", done.out);
+        assert_eq!(args.contains("--check"), done.out.contains("PASS"), "{args}: {}", done.out);
+    }
+}
+
+#[test]
+fn models__wrong_input_is_named() {
+    for (args, expected) in [
+        ("leq --equations 0", "there is no equation"),
+        ("puzzle --position 1", "line 1: "),
+        ("puzzle --korf 101", "there is no such position"),
+        ("awari --stones 99", "99 stones are more than"),
+    ] {
+        let done = app(args);
+        done.assert_code(2);
+        assert!(done.err.contains(expected), "{args}: {}", done.err);
+    }
+}

@@ -94,7 +94,7 @@ impl Edge {
 
 /// The edge from the parent in one tree.
 #[derive(Default)]
-struct Inlet {
+struct ParentEdge {
     arrived: u32,
     freed: u32,
     told: u32,
@@ -123,7 +123,7 @@ pub(super) struct Group {
     /// Edges to children, by root, tree and child.
     edges: BTreeMap<(u16, u8, u16), Edge>,
     /// Edges from parents, by root and tree.
-    inlets: BTreeMap<(u16, u8), Inlet>,
+    inlets: BTreeMap<(u16, u8), ParentEdge>,
     /// Delivery orders, by root.
     orders: BTreeMap<u16, Order>,
     pub dead: Option<Dead>,

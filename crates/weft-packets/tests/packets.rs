@@ -140,7 +140,7 @@ fn counters__who_sends_packets_and_never_polls_is_counted() {
     from.send(to, 1, 0, &[0]).unwrap();
     h.until(|| h.packets[1].endpoint().stats().messages_received > 0);
     let job = format!("packets-{}", std::process::id());
-    let who = weft::counters::Who { job: job.clone(), rank: 0, size: 2 };
+    let who = weft::counters::RankId { job: job.clone(), rank: 0, size: 2 };
     from.endpoint().publish_counters(&who).unwrap();
     for n in 0..100 {
         let mut buffer = from.alloc(1);

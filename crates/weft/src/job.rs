@@ -4,7 +4,7 @@ use crate::calibration::Calibration;
 use crate::card::Card;
 use crate::choices::{self, Receipt};
 use crate::clock::Clock;
-use crate::counters::Who;
+use crate::counters::RankId;
 use crate::endpoint::Endpoint;
 use crate::group::{Directory, Group};
 use crate::selflink::SelfLink;
@@ -629,7 +629,7 @@ pub(crate) fn join() -> Result<(Box<dyn Bootstrap>, Endpoint, Card), JobError> {
         // Most users have no right to them; `weft doctor` and `weft info` show the cost.
         log::info!("no packet sockets (they need CAP_NET_RAW): messages between hosts go over UDP");
     }
-    let who = Who { job: boot.job_id(), rank: boot.rank(), size: boot.size() };
+    let who = RankId { job: boot.job_id(), rank: boot.rank(), size: boot.size() };
     if let Err(e) = endpoint.publish_counters(&who) {
         log::warn!("`weft top` will not see this rank: {e}");
     }

@@ -401,7 +401,7 @@ fn counters__who_sends_and_never_polls_is_counted() {
     let recv = pair.b.recv(None, 1, 0, vec![0]);
     pair.run(pair.a.send(pair.to_b, 1, vec![1]), recv).0 .0.unwrap();
     let job = format!("sends-{}", std::process::id());
-    let who = weft::counters::Who { job: job.clone(), rank: 0, size: 2 };
+    let who = weft::counters::RankId { job: job.clone(), rank: 0, size: 2 };
     pair.a.publish_counters(&who).unwrap();
     for _ in 0..100 {
         pair.a.inject(pair.to_b, 2, &[2], None, false).unwrap();

@@ -9,7 +9,7 @@ use std::sync::mpsc::{channel, Receiver, Sender};
 use std::sync::{Mutex, Once};
 use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
-use weft::counters::{scan, Snapshot, Who};
+use weft::counters::{scan, RankId, Snapshot};
 use weft::job::open_endpoint;
 use weft::{Address, Config, Endpoint, Group, Links, SharedEndpoint};
 
@@ -150,7 +150,7 @@ fn wait_for_each_other(rank: usize, job: &str, addresses: &Mutex<[Option<Address
     static SEEN: AtomicBool = AtomicBool::new(false);
     let config = Config { rank: Some(rank as u32), ..config() };
     let endpoint = open_endpoint(config, links("shm"), [6; 32]).unwrap();
-    let who = Who { job: job.to_string(), rank, size: 2 };
+    let who = RankId { job: job.to_string(), rank, size: 2 };
     endpoint.publish_counters(&who).unwrap();
     addresses.lock().unwrap()[rank] = Some(endpoint.address());
     let known = || addresses.lock().unwrap().iter().all(Option::is_some);

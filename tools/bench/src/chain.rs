@@ -1,7 +1,7 @@
 //! Multicast by the kernels of the members, to compare with multicast by ranks and by agents.
 
 use super::service::{
-    await_packet, clock_us, number, packet, receivers_compute, report, stream, Log, Way, PACKET,
+    await_packet, clock_us, number, packet, receivers_compute, report, stream, Log, Server, PACKET,
     PATIENCE, WAIT,
 };
 use super::wire;
@@ -25,7 +25,7 @@ struct Kernels<'a> {
     place: &'static str,
 }
 
-impl Way for Kernels<'_> {
+impl Server for Kernels<'_> {
     fn place(&self) -> &'static str {
         self.place
     }
@@ -95,11 +95,11 @@ pub fn multicast(job: &Job, log: &Log, repeat: u32) -> Result<()> {
                 End::Member(chains.join(GROUP, key, place)?)
             }
         };
-        let mut way = Kernels { end, place };
+        let mut server = Kernels { end, place };
         job.block_on(world.barrier())?;
-        receivers_compute(job, log, &mut way, repeat)?;
-        stream(job, log, &mut way, repeat)?;
-        acknowledged(job, log, &mut way, repeat)?;
+        receivers_compute(job, log, &mut server, repeat)?;
+        stream(job, log, &mut server, repeat)?;
+        acknowledged(job, log, &mut server, repeat)?;
         job.block_on(world.barrier())?;
     }
     ensure!(log.borrow().is_empty(), "packets that nobody sent");
@@ -108,24 +108,24 @@ pub fn multicast(job: &Job, log: &Log, repeat: u32) -> Result<()> {
 
 /// Measures the time until the kernels of all members have stored a packet and the root knows it,
 /// while the members compute.
-fn acknowledged(job: &Job, log: &Log, way: &mut Kernels<'_>, repeat: u32) -> Result<()> {
+fn acknowledged(job: &Job, log: &Log, server: &mut Kernels<'_>, repeat: u32) -> Result<()> {
     job.block_on(job.world().barrier())?;
     let mut times = Vec::new();
     for n in 0..repeat {
-        match &way.end {
+        match &server.end {
             End::Root(_) => {
                 let from = clock_us();
-                way.send(n)?;
-                way.finish()?;
+                server.send(n)?;
+                server.finish()?;
                 times.push(clock_us() - from);
             }
-            End::Member(_) => await_packet(job, log, way, n)?,
+            End::Member(_) => await_packet(job, log, server, n)?,
         }
     }
     log.borrow_mut().clear();
     job.block_on(job.world().barrier())?;
     if job.world().rank() == 0 {
-        report("kernels have it", way.place, times)?;
+        report("kernels have it", server.place, times)?;
     }
     Ok(())
 }

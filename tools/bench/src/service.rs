@@ -204,9 +204,9 @@ fn multicast(job: &Job, services: &ServicesHandle, repeat: u32) -> Result<()> {
     job.block_on(world.barrier())?;
     let mut ranks = Ranks { endpoint: job.endpoint(), children };
     let mut agents = Agents { endpoint: job.endpoint(), services, sent: 0 };
-    for way in [&mut ranks as &mut dyn Way, &mut agents] {
-        receivers_compute(job, &log, way, repeat)?;
-        stream(job, &log, way, repeat)?;
+    for server in [&mut ranks as &mut dyn Server, &mut agents] {
+        receivers_compute(job, &log, server, repeat)?;
+        stream(job, &log, server, repeat)?;
     }
     chain::multicast(job, &log, repeat)
 }
@@ -225,7 +225,7 @@ pub(super) fn number(packet: &[u8]) -> Result<u32> {
 }
 
 /// A method of forwarding.
-pub(super) trait Way {
+pub(super) trait Server {
     /// Returns its name in tables.
     fn place(&self) -> &'static str;
     /// Sends packet `n` from the root to all.
@@ -245,7 +245,7 @@ struct Ranks<'a> {
     children: Vec<PeerId>,
 }
 
-impl Way for Ranks<'_> {
+impl Server for Ranks<'_> {
     fn place(&self) -> &'static str {
         "host"
     }
@@ -275,7 +275,7 @@ struct Agents<'a> {
     sent: u32,
 }
 
-impl Way for Agents<'_> {
+impl Server for Agents<'_> {
     fn place(&self) -> &'static str {
         "agent"
     }
@@ -314,7 +314,7 @@ impl Way for Agents<'_> {
 pub(super) fn receivers_compute(
     job: &Job,
     log: &Log,
-    way: &mut dyn Way,
+    server: &mut dyn Server,
     repeat: u32,
 ) -> Result<()> {
     let world = job.world();
@@ -322,7 +322,7 @@ pub(super) fn receivers_compute(
     for n in 0..repeat {
         job.block_on(world.barrier())?;
         if world.rank() > 0 {
-            await_packet(job, log, way, n)?;
+            await_packet(job, log, server, n)?;
             continue;
         }
         // After this time the receivers are at various points of their computations.
@@ -330,17 +330,17 @@ pub(super) fn receivers_compute(
         let from = Instant::now();
         until(job.endpoint(), "the receivers' start", || from.elapsed() >= settle)?;
         sent.push(clock_us());
-        way.send(n)?;
+        server.send(n)?;
     }
     if let Some(all) = gathered(job, log)? {
-        report("receivers compute", way.place(), latest(&sent, &all)?)?;
+        report("receivers compute", server.place(), latest(&sent, &all)?)?;
     }
     Ok(())
 }
 
 /// Measures the time per packet of a stream, until the last of the receivers, which poll, has the
 /// last packet.
-pub(super) fn stream(job: &Job, log: &Log, way: &mut dyn Way, repeat: u32) -> Result<()> {
+pub(super) fn stream(job: &Job, log: &Log, server: &mut dyn Server, repeat: u32) -> Result<()> {
     let world = job.world();
     let count = 10 * repeat;
     let (mut sent, ends) = (Vec::new(), Log::default());
@@ -348,16 +348,16 @@ pub(super) fn stream(job: &Job, log: &Log, way: &mut dyn Way, repeat: u32) -> Re
         job.block_on(world.barrier())?;
         if world.rank() == 0 {
             sent.push(clock_us());
-            (0..count).try_for_each(|n| way.send(n))?;
-            way.finish()?;
+            (0..count).try_for_each(|n| server.send(n))?;
+            server.finish()?;
         } else {
             let end = Instant::now() + PATIENCE;
             while log.borrow().len() < count as usize {
-                way.wait(log)?;
+                server.wait(log)?;
                 ensure!(
                     Instant::now() < end,
                     "of a stream of {count} packets by {} came {}",
-                    way.place(),
+                    server.place(),
                     log.borrow().len()
                 );
             }
@@ -369,7 +369,7 @@ pub(super) fn stream(job: &Job, log: &Log, way: &mut dyn Way, repeat: u32) -> Re
     if let Some(all) = gathered(job, &ends)? {
         let times = latest(&sent, &all)?;
         let each = times.into_iter().map(|us| us / f64::from(count)).collect();
-        report("stream, a packet", way.place(), each)?;
+        report("stream, a packet", server.place(), each)?;
     }
     Ok(())
 }
@@ -398,13 +398,13 @@ fn forward_by_ranks(world: &Group, tree: Tree, log: &Log) -> Result<()> {
 }
 
 /// A receiver computes in pieces, with a poll after each, until packet `n` has arrived.
-pub(super) fn await_packet(job: &Job, log: &Log, way: &mut dyn Way, n: u32) -> Result<()> {
+pub(super) fn await_packet(job: &Job, log: &Log, server: &mut dyn Server, n: u32) -> Result<()> {
     let end = Instant::now() + PATIENCE;
     loop {
         // Pieces vary in length, so that no two ranks run in step.
         let share = 2 + (job.world().rank() as u32 * 5 + n * 3) % 5;
         compute(PIECE * share / 4);
-        way.look(log)?;
+        server.look(log)?;
         if log.borrow().last().is_some_and(|(number, _)| *number >= n) {
             return Ok(());
         }

@@ -38,7 +38,7 @@ const INTERVAL: Duration = Duration::from_millis(50);
 
 /// The rank to which the counters belong.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Who {
+pub struct RankId {
     /// Name of the job, any text; the first 64 bytes are kept.
     pub job: String,
     /// Rank.
@@ -75,7 +75,7 @@ pub(crate) struct Page {
 
 impl Page {
     /// Makes a page without counters.
-    pub fn create(who: &Who) -> io::Result<Page> {
+    pub fn create(who: &RankId) -> io::Result<Page> {
         let (origin, words) = (Origin::here(), Words::create()?);
         let (due, changed, waits, waiting) = (Instant(0), true, 0, None);
         let report = Report::default();

@@ -3,8 +3,8 @@
 use super::*;
 use weft_cluster::counters::decode;
 
-fn who(job: &str) -> Who {
-    Who { job: job.to_string(), rank: 3, size: 4 }
+fn who(job: &str) -> RankId {
+    RankId { job: job.to_string(), rank: 3, size: 4 }
 }
 
 #[test]

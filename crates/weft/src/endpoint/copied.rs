@@ -9,9 +9,9 @@ use weft_link::copied::Origin;
 use weft_link::{Address, Frame, Link, LinkError, PeerInfo, Sink, WaitFd};
 
 /// A replacement of a link that belongs to the original.
-struct Left(LinkCaps);
+struct Disowned(LinkCaps);
 
-impl Link for Left {
+impl Link for Disowned {
     fn caps(&self) -> LinkCaps {
         self.0
     }
@@ -35,13 +35,13 @@ impl Link for Left {
     fn wait_fds(&self, _: &mut Vec<WaitFd>) {}
 }
 
-impl weft_link::DirectMemory for Left {}
+impl weft_link::DirectMemory for Disowned {}
 
-impl weft_link::Trains for Left {}
+impl weft_link::Trains for Disowned {}
 
-impl weft_link::ClosePoll for Left {}
+impl weft_link::ClosePoll for Disowned {}
 
-impl weft_link::Reach for Left {}
+impl weft_link::Reach for Disowned {}
 
 impl Driver {
     /// Checks for a copy before any use of a link; it costs a load and a comparison.
@@ -58,7 +58,7 @@ impl Driver {
         self.origin = Origin::here();
         for (link, caps) in self.links.iter_mut().zip(&self.intake.arriving.caps) {
             // Dropping it would shut down connections of the original.
-            std::mem::forget(std::mem::replace(link, Box::new(Left(*caps))));
+            std::mem::forget(std::mem::replace(link, Box::new(Disowned(*caps))));
         }
         let id = self.intake.engine.id();
         log::error!("endpoint {id} ends here: {}", PeerFailure::Copied);

@@ -8,16 +8,16 @@ use weft_core::{Instant, OpId, PeerId};
 
 /// The kind of copy of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum CopyKind {
     Direct,
     Packets,
 }
 
-impl Way {
-    fn other(self) -> Way {
+impl CopyKind {
+    fn other(self) -> CopyKind {
         match self {
-            Way::Direct => Way::Packets,
-            Way::Packets => Way::Direct,
+            CopyKind::Direct => CopyKind::Packets,
+            CopyKind::Packets => CopyKind::Direct,
         }
     }
 }
@@ -45,7 +45,7 @@ const ADVANTAGE: u128 = 125;
 #[derive(Debug)]
 struct Class {
     /// The current copy, and the number of its trial.
-    way: Way,
+    copy_kind: CopyKind,
     trial: u32,
     /// Messages in flight of this trial (`flying`) and of earlier ones (`stale`). Measuring begins
     /// when `stale` is 0.
@@ -62,7 +62,7 @@ struct Class {
     /// Bytes per second of each copy; 0: not measured. Slower results have less weight, since many
     /// causes slow a copy down and none speeds it up.
     rates: [u64; 2],
-    faster: Way,
+    faster: CopyKind,
     /// Trials of the faster copy until the slower is tried, and their number before the last such
     /// try.
     left: u32,
@@ -72,7 +72,7 @@ struct Class {
 impl Default for Class {
     fn default() -> Class {
         Class {
-            way: Way::Direct,
+            copy_kind: CopyKind::Direct,
             trial: 0,
             flying: 0,
             stale: 0,
@@ -82,7 +82,7 @@ impl Default for Class {
             bytes: 0,
             cold: 0,
             rates: [0; 2],
-            faster: Way::Direct,
+            faster: CopyKind::Direct,
             left: 0,
             again: 1,
         }
@@ -129,12 +129,12 @@ impl Class {
     fn judge(&mut self, now: Instant, busy: Duration) {
         let ns = busy.as_nanos().max(1);
         let measured = (u128::from(self.bytes) * 1_000_000_000 / ns).min(u64::MAX.into()) as u64;
-        let rate = &mut self.rates[self.way as usize];
+        let rate = &mut self.rates[self.copy_kind as usize];
         *rate = measured.max(*rate - rate.saturating_sub(measured) / 8);
         let [direct, packets] = self.rates.map(u128::from);
         let faster = match packets * 100 > direct * ADVANTAGE {
-            true => Way::Packets,
-            false => Way::Direct,
+            true => CopyKind::Packets,
+            false => CopyKind::Direct,
         };
         if faster != self.faster {
             let [direct, packets] = [direct, packets].map(|rate| rate / 1_000_000);
@@ -150,8 +150,8 @@ impl Class {
             let clearly = direct.max(packets) * 100 > direct.min(packets) * CLEARLY;
             self.again = (if clearly { 8 } else { 2 } * self.again).min(AGAIN_MAX);
         }
-        if next != self.way {
-            self.way = next;
+        if next != self.copy_kind {
+            self.copy_kind = next;
             self.trial = self.trial.wrapping_add(1);
             self.cold = WARM_BYTES;
             self.stale += std::mem::take(&mut self.flying);
@@ -165,7 +165,7 @@ impl Class {
 struct Flying {
     op: OpId,
     peer: PeerId,
-    way: Way,
+    copy_kind: CopyKind,
     len: u64,
     class: usize,
     trial: u32,
@@ -186,22 +186,22 @@ impl CopyChoice {
         let at = BOUNDS.iter().filter(|&&bound| len > bound).count();
         let class = &mut self.classes[at];
         class.start(now);
-        let (way, trial) = (class.way, class.trial);
-        self.flying.push(Flying { op, peer, way, len, class: at, trial, handed_over: false });
+        let (copy_kind, trial) = (class.copy_kind, class.trial);
+        self.flying.push(Flying { op, peer, copy_kind, len, class: at, trial, handed_over: false });
     }
 
     /// Chooses the copy of the rest of a message. A sender that computes sends no packets, but its
     /// memory can be copied: packets need a sender that is in a call of weft (`at_hand`). A sender
     /// that sends packets of another message is.
-    pub fn rest(&mut self, op: OpId, at_hand: bool) -> Way {
-        let Some(at) = self.flying.iter().position(|f| f.op == op) else { return Way::Direct };
-        let Flying { peer, way, .. } = self.flying[at];
+    pub fn rest(&mut self, op: OpId, at_hand: bool) -> CopyKind {
+        let Some(at) = self.flying.iter().position(|f| f.op == op) else { return CopyKind::Direct };
+        let Flying { peer, copy_kind, .. } = self.flying[at];
         let hands_over = |f: &Flying| f.peer == peer && f.handed_over;
-        if way == Way::Packets && (at_hand || self.flying.iter().any(hands_over)) {
+        if copy_kind == CopyKind::Packets && (at_hand || self.flying.iter().any(hands_over)) {
             self.flying[at].handed_over = true;
-            return Way::Packets;
+            return CopyKind::Packets;
         }
-        Way::Direct
+        CopyKind::Direct
     }
 
     /// True if no message is in flight.
@@ -243,12 +243,12 @@ mod tests {
         let mut under_way = std::collections::VecDeque::new();
         for n in 1..=messages {
             copy_choice.start(now, OpId(n), PEER, len);
-            let way = copy_choice.rest(OpId(n), true);
-            counts[way as usize] += 1;
-            under_way.push_back((OpId(n), way));
+            let copy_kind = copy_choice.rest(OpId(n), true);
+            counts[copy_kind as usize] += 1;
+            under_way.push_back((OpId(n), copy_kind));
             if under_way.len() as u32 >= window || n == messages {
-                let (op, way) = under_way.pop_front().unwrap();
-                now = now + Duration::from_nanos(ns[way as usize]);
+                let (op, copy_kind) = under_way.pop_front().unwrap();
+                now = now + Duration::from_nanos(ns[copy_kind as usize]);
                 copy_choice.end(now, op, true);
                 // The time between messages belongs to neither copy.
                 if under_way.is_empty() {
@@ -264,7 +264,8 @@ mod tests {
     #[test]
     fn ways__the_faster_one_is_taken_whatever_is_under_way_at_a_time() {
         for window in [1, 2, 7, 32] {
-            for (ns, best) in [([100_000, 60_000], Way::Packets), ([60_000, 100_000], Way::Direct)]
+            for (ns, best) in
+                [([100_000, 60_000], CopyKind::Packets), ([60_000, 100_000], CopyKind::Direct)]
             {
                 let mut copy_choice = CopyChoice::default();
                 run(&mut copy_choice, 50_000, window, LEN, ns);
@@ -278,21 +279,21 @@ mod tests {
     #[test]
     fn ways__the_first_messages_after_a_change_do_not_count() {
         let (mut copy_choice, mut now, mut before) =
-            (CopyChoice::default(), Instant(1), Way::Direct);
+            (CopyChoice::default(), Instant(1), CopyKind::Direct);
         let (mut cold, mut packets) = (0, 0);
         for n in 1..=2000 {
             copy_choice.start(now, OpId(n), PEER, LEN);
-            let way = copy_choice.rest(OpId(n), true);
-            cold = if way == before { cold + 1 } else { 0 };
-            before = way;
-            let us = match (way, cold) {
-                (Way::Direct, _) => 100,
-                (Way::Packets, 0 | 1) => 250,
-                (Way::Packets, _) => 60,
+            let copy_kind = copy_choice.rest(OpId(n), true);
+            cold = if copy_kind == before { cold + 1 } else { 0 };
+            before = copy_kind;
+            let us = match (copy_kind, cold) {
+                (CopyKind::Direct, _) => 100,
+                (CopyKind::Packets, 0 | 1) => 250,
+                (CopyKind::Packets, _) => 60,
             };
             now = now + Duration::from_micros(us);
             copy_choice.end(now, OpId(n), true);
-            packets += u32::from(way == Way::Packets);
+            packets += u32::from(copy_kind == CopyKind::Packets);
         }
         assert!(packets > 1800, "{packets}");
     }
@@ -301,7 +302,7 @@ mod tests {
     fn ways__packets_have_to_be_faster_by_far() {
         let mut copy_choice = CopyChoice::default();
         let counts = run(&mut copy_choice, 500, 1, LEN, [110_000, 100_000]);
-        assert!(counts[Way::Direct as usize] > 450, "{counts:?}");
+        assert!(counts[CopyKind::Direct as usize] > 450, "{counts:?}");
     }
 
     #[test]
@@ -317,15 +318,19 @@ mod tests {
         for (op, len) in [(1, LEN), (2, LEN), (3, LEN + 1), (4, 100)] {
             copy_choice.start(Instant(1), OpId(op), PEER, len);
         }
-        assert_eq!(copy_choice.rest(OpId(1), false), Way::Direct, "the sender computes");
-        assert_eq!(copy_choice.rest(OpId(2), true), Way::Packets);
-        assert_eq!(copy_choice.rest(OpId(1), false), Way::Packets, "it hands over another message");
-        assert_eq!(copy_choice.rest(OpId(3), true), Way::Direct);
-        assert_eq!(copy_choice.rest(OpId(4), true), Way::Direct);
+        assert_eq!(copy_choice.rest(OpId(1), false), CopyKind::Direct, "the sender computes");
+        assert_eq!(copy_choice.rest(OpId(2), true), CopyKind::Packets);
+        assert_eq!(
+            copy_choice.rest(OpId(1), false),
+            CopyKind::Packets,
+            "it hands over another message"
+        );
+        assert_eq!(copy_choice.rest(OpId(3), true), CopyKind::Direct);
+        assert_eq!(copy_choice.rest(OpId(4), true), CopyKind::Direct);
         (1..=4).for_each(|op| copy_choice.end(Instant(2), OpId(op), false));
         run(&mut copy_choice, 5000, 1, LEN, [50_000, 200_000]);
         let counts = run(&mut copy_choice, 1000, 1, LEN, [50_000, 200_000]);
-        assert!(counts[Way::Direct as usize] > 900, "{counts:?}");
+        assert!(counts[CopyKind::Direct as usize] > 900, "{counts:?}");
     }
 
     #[test]

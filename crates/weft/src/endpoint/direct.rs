@@ -1,6 +1,6 @@
 //! Copies straight between this process's memory and a peer's.
 
-use super::copy_choice::Way;
+use super::copy_choice::CopyKind;
 use super::driver::Driver;
 use weft_core::choices::Transfer;
 use weft_core::engine::types::Direct;
@@ -13,7 +13,7 @@ impl Driver {
         }
         let link = self.link_of(d.peer);
         let helping = link.is_some_and(|link| self.links[link].attentive(d.peer));
-        if self.way(d, helping) == Way::Packets {
+        if self.copy_kind(d, helping) == CopyKind::Packets {
             self.intake.engine.handle_direct_declined(self.intake.time.now, d);
             return;
         }
@@ -30,9 +30,9 @@ impl Driver {
     }
 
     /// Chooses the transfer of the rest of a message.
-    fn way(&mut self, d: &Direct, at_hand: bool) -> Way {
+    fn copy_kind(&mut self, d: &Direct, at_hand: bool) -> CopyKind {
         if self.intake.engine.transfer_of(d.peer) == Transfer::Rcpy {
-            return Way::Direct;
+            return CopyKind::Direct;
         }
         if d.offset == 0 {
             let now = self.intake.tick();

@@ -45,7 +45,7 @@ pub use waits::Awaits;
 
 use crate::calibration::Calibration;
 use crate::clock::Clock;
-use crate::counters::{Page, Who};
+use crate::counters::{Page, RankId};
 use crate::port::ACTIVE;
 use driver::Driver;
 use future::State;
@@ -293,7 +293,7 @@ impl Endpoint {
     ///
     /// # Errors
     /// The system gives no memory file.
-    pub fn publish_counters(&self, who: &Who) -> std::io::Result<()> {
+    pub fn publish_counters(&self, who: &RankId) -> std::io::Result<()> {
         self.inner.borrow_mut().page = Some(Page::create(who)?);
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! The driver's side of operations: their buffers and owners.
 
 use super::future::wake;
-use super::spare::Spare;
+use super::spare::Pool;
 use super::sys::Memory;
 use std::collections::{BTreeMap, VecDeque};
 use std::task::Waker;
@@ -91,7 +91,7 @@ pub(crate) struct OpTable {
     /// Number of entries to keep when the others have been collected: see `shrink`.
     places: Option<usize>,
     /// Memory for copies, and for unexpected messages.
-    pub(super) spare: Spare,
+    pub(super) spare: Pool,
     /// Number of operations whose memory is lent.
     lent: usize,
     /// Addresses of lent memory that is free again; bounded by the lender.

@@ -457,11 +457,11 @@ impl Driver {
     /// Returns a peer with its links, interfaces and addresses, for messages to people; for a
     /// failed peer, those that it had.
     pub fn describe(&self, peer: PeerId) -> String {
-        let way = match self.paths.routes.get(peer.0 as usize).and_then(Option::as_ref) {
+        let path_text = match self.paths.routes.get(peer.0 as usize).and_then(Option::as_ref) {
             Some(route) => self.ways_of(peer, route),
             None => self.known.lost.get(&peer).map_or("no link", String::as_str).to_string(),
         };
-        let over = if way.is_empty() { way } else { format!(" over {way}") };
+        let over = if path_text.is_empty() { path_text } else { format!(" over {path_text}") };
         if let Some(name) = self.known.names.get(&peer) {
             return format!("{name}{over}");
         }
@@ -472,16 +472,16 @@ impl Driver {
     }
 
     fn ways_of(&self, peer: PeerId, route: &Route) -> String {
-        let way = |link: u8| {
+        let path_text = |link: u8| {
             let link = &self.links[usize::from(link)];
             match (link.caps().name, link.path_text(peer)) {
-                (name, way) if way.is_empty() => name.to_string(),
-                (name, way) => format!("{name} ({way})"),
+                (name, path_text) if path_text.is_empty() => name.to_string(),
+                (name, path_text) => format!("{name} ({path_text})"),
             }
         };
         match route.small == route.bulk {
-            true => way(route.small),
-            false => format!("{}, data over {}", way(route.small), way(route.bulk)),
+            true => path_text(route.small),
+            false => format!("{}, data over {}", path_text(route.small), path_text(route.bulk)),
         }
     }
 }

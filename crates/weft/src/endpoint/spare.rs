@@ -11,12 +11,12 @@ const PIECES: usize = 4096;
 /// Spare memory of messages. Without it the allocator returns the pages of each message to the
 /// system and gets others, which costs a page fault for every 4 KiB: 5 us for a message of 16 KiB.
 #[derive(Default)]
-pub(super) struct Spare {
+pub(super) struct Pool {
     all: Vec<Vec<u8>>,
     bytes: usize,
 }
 
-impl Spare {
+impl Pool {
     /// Takes memory for a message, of any capacity.
     pub fn take(&mut self) -> Vec<u8> {
         let memory = self.all.pop().unwrap_or_default();
@@ -42,7 +42,7 @@ mod tests {
 
     #[test]
     fn keep__is_bounded_and_gives_back_what_it_took() {
-        let mut spare = Spare::default();
+        let mut spare = Pool::default();
         assert_eq!(spare.take().capacity(), 0);
         for _ in 0..20 {
             spare.keep(Vec::with_capacity(LONGEST));
@@ -53,7 +53,7 @@ mod tests {
             spare.keep(none);
         }
         assert_eq!(spare.bytes, MOST - LONGEST);
-        let mut spare = Spare::default();
+        let mut spare = Pool::default();
         (0..2 * PIECES).for_each(|_| spare.keep(Vec::with_capacity(8)));
         assert_eq!(spare.all.len(), PIECES);
     }

@@ -62,7 +62,7 @@ pub enum Awaits {
 type Named = (Wait, Option<Awaits>);
 
 /// A probe of the program without success: source, match bits, ignore mask, time.
-type Glance = (Option<PeerId>, u64, u64, Instant);
+type Probe = (Option<PeerId>, u64, u64, Instant);
 
 /// The state of the current wait.
 pub(crate) struct Waits {
@@ -84,7 +84,7 @@ pub(crate) struct Waits {
     probes: BTreeMap<u64, (Option<PeerId>, u64, u64)>,
     probe: u64,
     /// The last probe of a program that probes repeatedly.
-    glance: Option<Glance>,
+    glance: Option<Probe>,
     /// The object of the current wait, if it has no operation.
     awaits: Option<Awaits>,
 }

@@ -39,11 +39,11 @@ struct State {
 /// [`SharedEndpoint::recv_or_cancel`].
 #[derive(Debug, Default)]
 pub struct Cancel {
-    wish: Mutex<Wish>,
+    wish: Mutex<CancelState>,
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
-enum Wish {
+enum CancelState {
     #[default]
     Nothing,
     /// A receive that can be cancelled.
@@ -53,18 +53,18 @@ enum Wish {
 }
 
 impl Cancel {
-    /// Locks the wish briefly, with or without the endpoint's lock held.
-    fn lock(&self) -> MutexGuard<'_, Wish> {
+    /// Locks the state briefly, with or without the endpoint's lock held.
+    fn lock(&self) -> MutexGuard<'_, CancelState> {
         self.wish.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// When dropped, also by a panic, the handle has no receive any more.
-struct Named<'a>(&'a Cancel);
+struct CancelGuard<'a>(&'a Cancel);
 
-impl Drop for Named<'_> {
+impl Drop for CancelGuard<'_> {
     fn drop(&mut self) {
-        *self.0.lock() = Wish::Nothing;
+        *self.0.lock() = CancelState::Nothing;
     }
 }
 
@@ -318,13 +318,13 @@ impl SharedEndpoint {
         buffer: &mut [u8],
         cancel: &Cancel,
     ) -> Result<Status, OpError> {
-        let _named = Named(cancel);
+        let _named = CancelGuard(cancel);
         self.recv_into(RecvSpec { source: from, tag, ignore }, buffer, |op| {
             let mut wish = cancel.lock();
-            if *wish == Wish::Asked {
+            if *wish == CancelState::Asked {
                 return Err(OpError::Cancelled);
             }
-            *wish = op.map_or(Wish::Nothing, Wish::Running);
+            *wish = op.map_or(CancelState::Nothing, CancelState::Running);
             Ok(())
         })
     }
@@ -337,9 +337,9 @@ impl SharedEndpoint {
         let endpoint = state.endpoint.get();
         let mut wish = cancel.lock();
         let cancelled = match *wish {
-            Wish::Running(ticket) => endpoint.cancel_awaited(ticket),
-            Wish::Nothing | Wish::Asked => {
-                *wish = Wish::Asked;
+            CancelState::Running(ticket) => endpoint.cancel_awaited(ticket),
+            CancelState::Nothing | CancelState::Asked => {
+                *wish = CancelState::Asked;
                 return true;
             }
         };

@@ -1,21 +1,21 @@
 //! Recommendations from the figures: the best channel for each size.
 
 use super::measure::{Measure, Point, Results};
-use super::plan::{Family, Situation, Way};
+use super::plan::{Carrier, Family, Situation};
 use super::plot::show_size;
 
 /// The best channel for a size.
 #[derive(Clone, Debug)]
 pub struct Best {
     /// The channel.
-    pub way: &'static Way,
+    pub carrier: &'static Carrier,
     /// Its median.
     pub value: f64,
     /// Channels whose repetitions overlap with those of the best: this run shows no difference.
-    pub equals: Vec<&'static Way>,
+    pub equals: Vec<&'static Carrier>,
     /// The best channel of the other family (weft, kernel), and the ratio by which the best is
     /// better.
-    pub other: Option<(&'static Way, f64)>,
+    pub other: Option<(&'static Carrier, f64)>,
 }
 
 /// Returns the best channel among those that deliver all bytes sent.
@@ -23,8 +23,8 @@ pub fn best(results: &Results, s: Situation, m: Measure, size: usize) -> Option<
     let mut fit: Vec<&Point> = results
         .points
         .iter()
-        .filter(|p| p.situation == s && p.measure == m && p.size == size && p.way.reliable)
-        .filter(|p| p.way.family != Family::Floor)
+        .filter(|p| p.situation == s && p.measure == m && p.size == size && p.carrier.reliable)
+        .filter(|p| p.carrier.family != Family::Floor)
         .collect();
     fit.sort_by(|a, b| {
         let (a, b) = (a.sample.median, b.sample.median);
@@ -39,12 +39,12 @@ pub fn best(results: &Results, s: Situation, m: Measure, size: usize) -> Option<
         Measure::Latency => p.sample.min <= first.sample.max,
         _ => p.sample.max >= first.sample.min,
     };
-    let equals = fit.iter().skip(1).filter(overlap).map(|p| p.way).collect();
-    let other = fit.iter().find(|p| p.way.family != first.way.family).map(|p| {
+    let equals = fit.iter().skip(1).filter(overlap).map(|p| p.carrier).collect();
+    let other = fit.iter().find(|p| p.carrier.family != first.carrier.family).map(|p| {
         let ratio = p.sample.median / first.sample.median;
-        (p.way, if m == Measure::Latency { ratio } else { 1.0 / ratio })
+        (p.carrier, if m == Measure::Latency { ratio } else { 1.0 / ratio })
     });
-    Some(Best { way: first.way, value: first.sample.median, equals, other })
+    Some(Best { carrier: first.carrier, value: first.sample.median, equals, other })
 }
 
 /// Returns the best channel of each range of sizes: channel and range in words.
@@ -53,30 +53,34 @@ pub fn ranges(
     situation: Situation,
     measure: Measure,
     sizes: &[usize],
-) -> Vec<(&'static Way, String)> {
+) -> Vec<(&'static Carrier, String)> {
     // For each size the channels that are best, as far as this run shows.
-    let fit: Vec<(usize, Vec<&'static Way>)> = sizes
+    let fit: Vec<(usize, Vec<&'static Carrier>)> = sizes
         .iter()
         .filter_map(|&size| {
             let best = best(results, situation, measure, size)?;
-            Some((size, [vec![best.way], best.equals].concat()))
+            Some((size, [vec![best.carrier], best.equals].concat()))
         })
         .collect();
-    let mut runs: Vec<(&'static Way, usize, usize)> = Vec::new();
+    let mut runs: Vec<(&'static Carrier, usize, usize)> = Vec::new();
     let mut at = 0;
     while at < fit.len() {
         // The channel that stays among them for longest, so that noise does not split the table.
-        let reach = |way: &&Way| {
-            let there = |(_, ways): &&(usize, Vec<&Way>)| ways.iter().any(|w| w.name == way.name);
+        let reach = |carrier: &&Carrier| {
+            let there = |(_, carriers): &&(usize, Vec<&Carrier>)| {
+                carriers.iter().any(|w| w.name == carrier.name)
+            };
             fit[at..].iter().take_while(there).count()
         };
         let longest = fit[at].1.iter().map(reach).max().unwrap_or(1).max(1);
-        let Some(way) = fit[at].1.iter().find(|way| reach(way) == longest) else { break };
-        runs.push((*way, fit[at].0, fit[at + longest - 1].0));
+        let Some(carrier) = fit[at].1.iter().find(|carrier| reach(carrier) == longest) else {
+            break;
+        };
+        runs.push((*carrier, fit[at].0, fit[at + longest - 1].0));
         at += longest;
     }
     let count = runs.len();
-    let words = |(at, (way, from, to)): (usize, (&'static Way, usize, usize))| {
+    let words = |(at, (carrier, from, to)): (usize, (&'static Carrier, usize, usize))| {
         let range = match (at == 0, at + 1 == count) {
             (true, true) => "all sizes".to_string(),
             (true, false) => format!("up to {}", show_size(to)),
@@ -84,7 +88,7 @@ pub fn ranges(
             (false, false) if from == to => format!("at {}", show_size(from)),
             (false, false) => format!("{} to {}", show_size(from), show_size(to)),
         };
-        (way, range)
+        (carrier, range)
     };
     runs.into_iter().enumerate().map(words).collect()
 }
@@ -93,14 +97,14 @@ pub fn ranges(
 mod tests {
     #![allow(non_snake_case)]
     use super::super::super::pair::Sample;
-    use super::super::plan::ways;
+    use super::super::plan::carriers;
     use super::*;
 
     fn results(figures: &[(&str, usize, f64)]) -> Results {
         let situation = Situation::ALL[0];
         let point = |&(name, size, us): &(&str, usize, f64)| Point {
             situation,
-            way: ways(situation).iter().find(|way| way.name == name).unwrap(),
+            carrier: carriers(situation).iter().find(|carrier| carrier.name == name).unwrap(),
             size,
             measure: Measure::Latency,
             sample: Sample { median: us, min: us * 0.9, max: us * 1.1 },
@@ -113,7 +117,7 @@ mod tests {
     fn best__leaves_out_floors_and_what_loses() {
         let all = results(&[("floor", 8, 0.1), ("UDP", 8, 0.2), ("pipe", 8, 4.0), ("TCP", 8, 8.0)]);
         let best = best(&all, Situation::ALL[0], Measure::Latency, 8).unwrap();
-        assert_eq!((best.way.name, best.value), ("pipe", 4.0));
+        assert_eq!((best.carrier.name, best.value), ("pipe", 4.0));
         assert!(best.equals.is_empty() && best.other.is_none());
     }
 

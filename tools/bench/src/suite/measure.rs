@@ -3,7 +3,7 @@
 use super::super::netns::Place;
 use super::super::pair::{Kind, Pair, Sample};
 use super::super::rank::{Channel, Outcome, Probe, Task};
-use super::plan::{self, Family, Situation, Way};
+use super::plan::{self, Carrier, Family, Situation};
 use anyhow::{anyhow, Result};
 use serde::Serialize;
 use std::time::Duration;
@@ -40,7 +40,7 @@ pub struct Point {
     /// The situation.
     pub situation: Situation,
     /// The channel.
-    pub way: &'static Way,
+    pub carrier: &'static Carrier,
     /// Bytes of a message.
     pub size: usize,
     /// The kind of the figure.
@@ -57,7 +57,7 @@ pub struct Absence {
     /// The situation.
     pub situation: String,
     /// The channel.
-    pub way: &'static str,
+    pub carrier: &'static str,
     /// The reason.
     pub why: String,
 }
@@ -75,7 +75,7 @@ pub struct Effort {
 
 /// A channel, ready to be measured.
 struct Subject {
-    way: &'static Way,
+    carrier: &'static Carrier,
     /// `None` after it failed.
     pair: Option<Pair>,
 }
@@ -90,8 +90,8 @@ pub struct Results {
 }
 
 impl Results {
-    fn absent(&mut self, situation: Situation, way: &'static Way, why: String) {
-        let absence = Absence { situation: situation.title(), way: way.name, why };
+    fn absent(&mut self, situation: Situation, carrier: &'static Carrier, why: String) {
+        let absence = Absence { situation: situation.title(), carrier: carrier.name, why };
         if !self.absent.contains(&absence) {
             self.absent.push(absence);
         }
@@ -102,33 +102,36 @@ impl Results {
         &self,
         situation: Situation,
         measure: Measure,
-        way: &str,
+        carrier: &str,
         size: usize,
     ) -> Option<Sample> {
         let same = |p: &&Point| {
-            p.situation == situation && p.measure == measure && p.way.name == way && p.size == size
+            p.situation == situation
+                && p.measure == measure
+                && p.carrier.name == carrier
+                && p.size == size
         };
         self.points.iter().find(same).map(|p| p.sample)
     }
 }
 
-fn start(situation: Situation, way: &Way, labs: bool) -> Result<Pair> {
-    if weft::Links::parse(way.link).is_none() {
-        return Err(anyhow!("this build of weft has no link {}", way.link));
+fn start(situation: Situation, carrier: &Carrier, labs: bool) -> Result<Pair> {
+    if weft::Links::parse(carrier.link).is_none() {
+        return Err(anyhow!("this build of weft has no link {}", carrier.link));
     }
-    if !labs && way.latency == Probe::Exchange(Channel::SystemV) {
+    if !labs && carrier.latency == Probe::Exchange(Channel::SystemV) {
         return Err(anyhow!("a queue would outlive a crash: it needs a lab host of its own"));
     }
     let place = if labs { situation.place } else { Place::Here };
     // A pair is silent while others have their turns, which must not cause a warning.
     let config = &[("WEFT_WARN_AFTER_MS", "60000")];
-    let kind = Kind { link: way.link, config, place };
+    let kind = Kind { link: carrier.link, config, place };
     let mut pair = Pair::start(&kind)?;
-    if way.no_offloads {
+    if carrier.no_offloads {
         pair.run(&Task { probe: Probe::NoOffloads, size: 0, iters: 0, arg: 0 })?;
     }
     // A short run finds out first if the channel works.
-    pair.run(&Task { probe: way.latency, size: 16, iters: 2, arg: 0 })?;
+    pair.run(&Task { probe: carrier.latency, size: 16, iters: 2, arg: 0 })?;
     Ok(pair)
 }
 
@@ -146,10 +149,10 @@ pub fn situation(
     mut step: impl FnMut(&str, &Results) -> Result<()>,
 ) -> Result<()> {
     let mut subjects = Vec::new();
-    for way in plan::ways(situation) {
-        match start(situation, way, effort.labs) {
-            Ok(pair) => subjects.push(Subject { way, pair: Some(pair) }),
-            Err(e) => results.absent(situation, way, format!("{e:#}")),
+    for carrier in plan::carriers(situation) {
+        match start(situation, carrier, effort.labs) {
+            Ok(pair) => subjects.push(Subject { carrier, pair: Some(pair) }),
+            Err(e) => results.absent(situation, carrier, format!("{e:#}")),
         }
     }
     for &size in sizes {
@@ -177,17 +180,17 @@ fn one_size(
     results: &mut Results,
 ) {
     let what = if latency { "latency" } else { "throughput" };
-    let probe = |way: &Way| match latency {
-        true => Some(plan::latency(way, size)),
-        false => plan::stream(way, size),
+    let probe = |carrier: &Carrier| match latency {
+        true => Some(plan::latency(carrier, size)),
+        false => plan::stream(carrier, size),
     };
     let tasks: Vec<Option<Task>> = subjects
         .iter_mut()
         .map(|subject| {
-            let probe = probe(subject.way)?;
+            let probe = probe(subject.carrier)?;
             let task = calibrate(subject, probe, size, latency, effort);
             task.unwrap_or_else(|e| {
-                results.absent(situation, subject.way, format!("{what} of {size} B: {e:#}"));
+                results.absent(situation, subject.carrier, format!("{what} of {size} B: {e:#}"));
                 None
             })
         })
@@ -200,7 +203,7 @@ fn one_size(
                 Ok(run) => runs[at].push(run),
                 Err(e) => {
                     let why = format!("{what} of {size} B: {e:#}");
-                    results.absent(situation, subject.way, why);
+                    results.absent(situation, subject.carrier, why);
                 }
             }
         }
@@ -209,8 +212,8 @@ fn one_size(
         let mut push = |measure, values: Vec<f64>| {
             let repeat = values.len();
             let Some(sample) = Sample::of(values) else { return };
-            let way = subject.way;
-            results.points.push(Point { situation, way, size, measure, sample, repeat });
+            let carrier = subject.carrier;
+            results.points.push(Point { situation, carrier, size, measure, sample, repeat });
         };
         let times: Vec<f64> = runs.iter().map(|run| run.seconds).collect();
         if latency {
@@ -219,7 +222,7 @@ fn one_size(
         }
         push(Measure::Throughput, times.iter().map(|s| size as f64 / s).collect());
         // Floors are one-sided or spin, so their processor time has no meaning.
-        if subject.way.family != Family::Floor {
+        if subject.carrier.family != Family::Floor {
             let spent = runs.iter().filter(|run| run.cpu > 0.0);
             push(Measure::Efficiency, spent.map(|run| run.bytes / run.cpu).collect());
         }

@@ -195,7 +195,7 @@ pub fn run(args: &Wanted, options: &Options, interrupt: &Interrupt) -> Result<Ex
     for situation in situations {
         if let (Err(why), Place::Between(_)) = (&labs, situation.place) {
             let (situation, why) = (situation.title(), why.clone());
-            results.absent.push(Absence { situation, way: "everything", why });
+            results.absent.push(Absence { situation, carrier: "everything", why });
             bar.inc(sizes.len() as u64 * 2);
             continue;
         }
@@ -255,7 +255,7 @@ fn write(folder: &Path, context: &Run, results: &Results) -> Result<()> {
         context.took.as_secs_f64()
     );
     for absence in &results.absent {
-        println!("  not measured: {}, {}: {}", absence.situation, absence.way, absence.why);
+        println!("  not measured: {}, {}: {}", absence.situation, absence.carrier, absence.why);
     }
     Ok(())
 }

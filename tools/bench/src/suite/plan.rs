@@ -66,7 +66,7 @@ pub enum Family {
 
 /// A channel that passes bytes.
 #[derive(Clone, Copy, Debug)]
-pub struct Way {
+pub struct Carrier {
     /// Its name.
     pub name: &'static str,
     /// Its kind.
@@ -85,8 +85,8 @@ pub struct Way {
     pub colour: usize,
 }
 
-const fn kernel(name: &'static str, channel: Channel, colour: usize) -> Way {
-    Way {
+const fn kernel(name: &'static str, channel: Channel, colour: usize) -> Carrier {
+    Carrier {
         name,
         family: Family::Kernel,
         link: "udp",
@@ -98,8 +98,8 @@ const fn kernel(name: &'static str, channel: Channel, colour: usize) -> Way {
     }
 }
 
-const fn weft(name: &'static str, link: &'static str, colour: usize) -> Way {
-    Way {
+const fn weft(name: &'static str, link: &'static str, colour: usize) -> Carrier {
+    Carrier {
         name,
         family: Family::Weft,
         link,
@@ -111,25 +111,25 @@ const fn weft(name: &'static str, link: &'static str, colour: usize) -> Way {
     }
 }
 
-const fn floor(name: &'static str, latency: Probe, stream: Probe) -> Way {
-    let way = kernel(name, Channel::Pipe, 0);
-    Way { family: Family::Floor, latency, stream: Some(stream), reliable: false, ..way }
+const fn floor(name: &'static str, latency: Probe, stream: Probe) -> Carrier {
+    let carrier = kernel(name, Channel::Pipe, 0);
+    Carrier { family: Family::Floor, latency, stream: Some(stream), reliable: false, ..carrier }
 }
 
-const UDP: Way = Way {
+const UDP: Carrier = Carrier {
     latency: Probe::UdpExchange,
     stream: Some(Probe::UdpFlow),
     reliable: false,
     ..kernel("UDP", Channel::Pipe, 9)
 };
 
-const SPINNING: Way = Way {
+const SPINNING: Carrier = Carrier {
     latency: Probe::PingPong(Channel::Tcp),
     stream: None,
     ..kernel("TCP spinning", Channel::Tcp, 11)
 };
 
-const INSIDE: [Way; 11] = [
+const INSIDE: [Carrier; 11] = [
     weft("weft shm", "shm", 1),
     weft("weft udp", "udp", 2),
     kernel("pipe", Channel::Pipe, 6),
@@ -143,7 +143,7 @@ const INSIDE: [Way; 11] = [
     floor("floor", Probe::CacheLine, Probe::Copy),
 ];
 
-const BETWEEN: [Way; 13] = [
+const BETWEEN: [Carrier; 13] = [
     // The links that ranks on several hosts get. The benchmark's ranks have no launcher that says
     // so.
     weft("weft auto", LinkName::Auto.links(), 5),
@@ -155,14 +155,14 @@ const BETWEEN: [Way; 13] = [
     weft("weft agent", "agent", 16),
     kernel("TCP", Channel::Tcp, 8),
     kernel("TCP Nagle", Channel::TcpNagle, 13),
-    Way { no_offloads: true, ..kernel("TCP no offload", Channel::Tcp, 14) },
+    Carrier { no_offloads: true, ..kernel("TCP no offload", Channel::Tcp, 14) },
     SPINNING,
     UDP,
     floor("floor", Probe::Udp, Probe::UdpStream),
 ];
 
 /// Returns the channels of a situation.
-pub fn ways(situation: Situation) -> &'static [Way] {
+pub fn carriers(situation: Situation) -> &'static [Carrier] {
     match situation.place {
         Place::Between(_) => &BETWEEN,
         _ => &INSIDE,
@@ -182,8 +182,8 @@ pub fn sizes(options: &Options) -> Vec<usize> {
 const SMALL: usize = 4 << 10;
 
 /// Returns the probe that measures latency at a size.
-pub fn latency(way: &Way, size: usize) -> Probe {
-    match way.latency {
+pub fn latency(carrier: &Carrier, size: usize) -> Probe {
+    match carrier.latency {
         Probe::CacheLine if size > SMALL => Probe::RemoteCopy,
         probe => probe,
     }
@@ -191,8 +191,8 @@ pub fn latency(way: &Way, size: usize) -> Probe {
 
 /// Returns the probe that measures a stream at a size: small messages of weft use its blocking
 /// calls.
-pub fn stream(way: &Way, size: usize) -> Option<Probe> {
-    match way.stream {
+pub fn stream(carrier: &Carrier, size: usize) -> Option<Probe> {
+    match carrier.stream {
         Some(Probe::WeftBandwidth) if size <= SMALL => Some(Probe::WeftRate),
         probe => probe,
     }
@@ -206,7 +206,7 @@ mod tests {
     use clap::ValueEnum;
 
     fn names(place: Place) -> Vec<&'static str> {
-        ways(Situation { place, loaded: false }).iter().map(|way| way.name).collect()
+        carriers(Situation { place, loaded: false }).iter().map(|carrier| carrier.name).collect()
     }
 
     #[test]
@@ -215,8 +215,8 @@ mod tests {
         // The others are sets of links.
         let alone = |link: &&LinkName| **link != LinkName::Unprivileged;
         for link in LinkName::value_variants().iter().filter(alone) {
-            let way = format!("weft {}", link.name());
-            assert!(all.contains(&way.as_str()), "no {way}");
+            let carrier = format!("weft {}", link.name());
+            assert!(all.contains(&carrier.as_str()), "no {carrier}");
         }
     }
 
@@ -230,18 +230,18 @@ mod tests {
             for name in kernel.iter().chain(more) {
                 assert!(names.contains(name), "no {name}: {names:?}");
             }
-            let ways = ways(Situation { place, loaded: false });
-            let mut colours: Vec<usize> = ways.iter().map(|way| way.colour).collect();
+            let carriers = carriers(Situation { place, loaded: false });
+            let mut colours: Vec<usize> = carriers.iter().map(|carrier| carrier.colour).collect();
             colours.sort_unstable();
             colours.dedup();
-            assert!(colours.len() == ways.len() && colours.iter().all(|&c| c < COLOURS.len()));
+            assert!(colours.len() == carriers.len() && colours.iter().all(|&c| c < COLOURS.len()));
         }
     }
 
     #[test]
     fn ways__auto_is_what_ranks_on_several_hosts_get() {
-        let between = ways(Situation { place: Place::Between(1500), loaded: false });
-        let auto = between.iter().find(|way| way.name == "weft auto").expect("a way");
+        let between = carriers(Situation { place: Place::Between(1500), loaded: false });
+        let auto = between.iter().find(|carrier| carrier.name == "weft auto").expect("a way");
         // The value `auto` has no packet sockets unless a launcher names other hosts.
         assert_eq!(auto.link, "shm,packet,gso,udp,tcp");
     }

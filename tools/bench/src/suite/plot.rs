@@ -1,7 +1,7 @@
 //! Plots of the suite: a curve for each channel, with its spread, over the message size in bytes.
 
 use super::measure::{Measure, Results};
-use super::plan::{ways, Family, Situation, Way};
+use super::plan::{carriers, Carrier, Family, Situation};
 use weft_plot::{line as line_of, text, title, Anchor, Colour, Picture, Shape};
 
 const WIDTH: f64 = 900.0;
@@ -114,21 +114,21 @@ impl Axes {
 /// The figures of a channel: size, then smallest, median and largest.
 type Line = Vec<(usize, [f64; 3])>;
 
-fn line(results: &Results, s: Situation, m: Measure, way: &Way) -> Line {
+fn line(results: &Results, s: Situation, m: Measure, carrier: &Carrier) -> Line {
     let mine = results
         .points
         .iter()
-        .filter(|p| p.situation == s && p.measure == m && p.way.name == way.name);
+        .filter(|p| p.situation == s && p.measure == m && p.carrier.name == carrier.name);
     let all = mine.map(|p| (p.size, [p.sample.min, p.sample.median, p.sample.max]));
     all.filter(|(_, values)| values.iter().all(|v| v.is_finite() && *v > 0.0)).collect()
 }
 
 /// Returns a plot; `None` if there are no figures.
 pub fn plot(results: &Results, situation: Situation, measure: Measure) -> Option<Picture> {
-    let ways: Vec<&Way> = ways(situation).iter().collect();
-    let lines: Vec<(&Way, Line)> = ways
+    let carriers: Vec<&Carrier> = carriers(situation).iter().collect();
+    let lines: Vec<(&Carrier, Line)> = carriers
         .into_iter()
-        .map(|way| (way, line(results, situation, measure, way)))
+        .map(|carrier| (carrier, line(results, situation, measure, carrier)))
         .filter(|(_, points)| !points.is_empty())
         .collect();
     let values = lines.iter().flat_map(|(_, points)| points.iter());
@@ -191,9 +191,9 @@ fn frame(axes: &Axes, situation: Situation, measure: Measure) -> Vec<Shape> {
     shapes
 }
 
-fn draw(axes: &Axes, way: &Way, points: &[(usize, [f64; 3])], shapes: &mut Vec<Shape>) {
-    let colour = COLOURS[way.colour % COLOURS.len()];
-    let (width, radius) = match way.family {
+fn draw(axes: &Axes, carrier: &Carrier, points: &[(usize, [f64; 3])], shapes: &mut Vec<Shape>) {
+    let colour = COLOURS[carrier.colour % COLOURS.len()];
+    let (width, radius) = match carrier.family {
         Family::Weft => (3.0, 4.0),
         Family::Kernel => (1.6, 2.6),
         Family::Floor => (1.6, 0.0),
@@ -209,16 +209,18 @@ fn draw(axes: &Axes, way: &Way, points: &[(usize, [f64; 3])], shapes: &mut Vec<S
     for &at in path.iter().filter(|_| radius > 0.0) {
         shapes.push(Shape::Dot { at, radius, colour });
     }
-    let dashed = way.family == Family::Floor;
+    let dashed = carrier.family == Family::Floor;
     shapes.push(Shape::Line { points: path, colour, width, dashed });
 }
 
 /// Draws the name of each curve beside its end; names that would overlap are moved apart.
-fn names(axes: &Axes, lines: &[(&Way, Line)], shapes: &mut Vec<Shape>) {
+fn names(axes: &Axes, lines: &[(&Carrier, Line)], shapes: &mut Vec<Shape>) {
     let end =
         |points: &[(usize, [f64; 3])]| points.last().map(|(size, v)| (axes.x(*size), axes.y(v[1])));
-    let mut ends: Vec<(f64, (f64, f64), &Way)> =
-        lines.iter().filter_map(|(way, points)| end(points).map(|at| (at.1, at, *way))).collect();
+    let mut ends: Vec<(f64, (f64, f64), &Carrier)> = lines
+        .iter()
+        .filter_map(|(carrier, points)| end(points).map(|at| (at.1, at, *carrier)))
+        .collect();
     ends.sort_by(|a, b| a.0.total_cmp(&b.0));
     for at in 1..ends.len() {
         ends[at].0 = ends[at].0.max(ends[at - 1].0 + STEP);
@@ -229,11 +231,11 @@ fn names(axes: &Axes, lines: &[(&Way, Line)], shapes: &mut Vec<Shape>) {
         end.0 = end.0.min(limit);
         limit = end.0 - STEP;
     }
-    for (y, from, way) in ends {
-        let colour = COLOURS[way.colour % COLOURS.len()];
+    for (y, from, carrier) in ends {
+        let colour = COLOURS[carrier.colour % COLOURS.len()];
         let to = (RIGHT + 22.0, y);
         shapes.push(rule((from.0 + 4.0, from.1), to, colour));
-        shapes.push(text((to.0 + 5.0, y + 4.5), way.name, Anchor::Start, colour));
+        shapes.push(text((to.0 + 5.0, y + 4.5), carrier.name, Anchor::Start, colour));
     }
 }
 

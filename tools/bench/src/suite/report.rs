@@ -2,7 +2,7 @@
 
 use super::advice::{best, ranges, Best};
 use super::measure::{Measure, Results};
-use super::plan::{ways, Family, Situation, Way};
+use super::plan::{carriers, Carrier, Family, Situation};
 use super::plot::{plot, show, show_size, COLOURS};
 use super::Run;
 use crate::pair::Sample;
@@ -20,7 +20,7 @@ pub fn csv(results: &Results) -> String {
             super::Place::Between(mtu) => ("between", mtu.to_string()),
             _ => ("inside", String::new()),
         };
-        let family = match p.way.family {
+        let family = match p.carrier.family {
             Family::Weft => "weft",
             Family::Kernel => "kernel",
             Family::Floor => "floor",
@@ -35,8 +35,8 @@ pub fn csv(results: &Results) -> String {
             out,
             "{place},{mtu},{},{},{family},{},{},{},{unit},{:e},{:e},{:e},{}",
             p.situation.load(),
-            p.way.name,
-            p.way.reliable,
+            p.carrier.name,
+            p.carrier.reliable,
             p.size,
             p.measure.name(),
             p.sample.median,
@@ -61,7 +61,7 @@ th, td { text-align: left; padding: 6px 9px; border-bottom: 1px solid #e4e4e4;
 thead th { border-bottom: 2px solid #999; font-weight: 600 }
 td.n { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums }
 td.n small { display: block; color: #777; font-size: 11px } td.top { background: #eaf6ea }
-.way { display: inline-block; white-space: nowrap; color: #fff; border-radius: 4px;
+.carrier { display: inline-block; white-space: nowrap; color: #fff; border-radius: 4px;
   padding: 0 7px; font-weight: 600; font-size: 13px }
 .row { margin-bottom: 3px } .value { white-space: nowrap; font-weight: 600 }
 .warn { background: #fff3d6; border-left: 4px solid #e0a000; padding: 6px 12px }
@@ -137,9 +137,9 @@ fn shown(results: &Results) -> impl Iterator<Item = (usize, Situation)> + '_ {
 }
 
 /// Returns the name of a channel on its colour.
-fn chip(way: &Way) -> Markup {
-    let colour = css(COLOURS[way.colour % COLOURS.len()]);
-    html! { span.way style=(format!("background:{colour}")) { (way.name) } }
+fn chip(carrier: &Carrier) -> Markup {
+    let colour = css(COLOURS[carrier.colour % COLOURS.len()]);
+    html! { span.carrier style=(format!("background:{colour}")) { (carrier.name) } }
 }
 
 fn heading(measure: Measure) -> &'static str {
@@ -169,9 +169,8 @@ fn glance(run: &Run, results: &Results) -> Markup {
                         th { (situation.title()) }
                         @for measure in Measure::ALL {
                             td {
-                                @for (way, range) in ranges(results, situation, measure, &run.sizes)
-                                {
-                                    div.row { (chip(way)) " " (range) }
+                                @for (by, range) in ranges(results, situation, measure, &run.sizes) {
+                                    div.row { (chip(by)) " " (range) }
                                 }
                             }
                         }
@@ -184,13 +183,13 @@ fn glance(run: &Run, results: &Results) -> Markup {
 
 fn advice(measure: Measure, best: &Best) -> Markup {
     let note = best.other.as_ref().map(|(other, ratio)| {
-        match best.equals.iter().any(|way| way.name == other.name) {
+        match best.equals.iter().any(|carrier| carrier.name == other.name) {
             true => format!("as good: {}", other.name),
             false => format!("{ratio:.1} times {}", other.name),
         }
     });
     html! {
-        (chip(best.way))
+        (chip(best.carrier))
         div.value { (show(measure, best.value)) }
         @if let Some(note) = note {
             div.small { (note) }
@@ -234,13 +233,13 @@ fn by_size(run: &Run, results: &Results) -> Markup {
 
 fn section(run: &Run, results: &Results, s: Situation, measure: Measure) -> Markup {
     let Some(picture) = plot(results, s, measure) else { return Markup::default() };
-    let figures = |way: &Way| -> Vec<Option<Sample>> {
-        run.sizes.iter().map(|&size| results.find(s, measure, way.name, size)).collect()
+    let figures = |carrier: &Carrier| -> Vec<Option<Sample>> {
+        run.sizes.iter().map(|&size| results.find(s, measure, carrier.name, size)).collect()
     };
-    let is_best = |way: &Way, size| {
-        best(results, s, measure, size).is_some_and(|best| best.way.name == way.name)
+    let is_best = |carrier: &Carrier, size| {
+        best(results, s, measure, size).is_some_and(|best| best.carrier.name == carrier.name)
     };
-    let rows = ways(s).iter().map(|way| (way, figures(way)));
+    let rows = carriers(s).iter().map(|carrier| (carrier, figures(carrier)));
     html! {
         (PreEscaped(picture.svg(&format!("{}, {}", measure.name(), s.title()))))
         details {
@@ -251,11 +250,11 @@ fn section(run: &Run, results: &Results, s: Situation, measure: Measure) -> Mark
                     @for &size in &run.sizes { th { (show_size(size)) } }
                 } }
                 tbody {
-                    @for (way, row) in rows.filter(|(_, row)| row.iter().any(Option::is_some)) {
+                    @for (carrier, row) in rows.filter(|(_, row)| row.iter().any(Option::is_some)) {
                         tr {
-                            td { (chip(way)) }
+                            td { (chip(carrier)) }
                             @for (sample, &size) in row.iter().zip(&run.sizes) {
-                                td.n.top[sample.is_some() && is_best(way, size)] {
+                                td.n.top[sample.is_some() && is_best(carrier, size)] {
                                     (figure(measure, *sample))
                                 }
                             }
@@ -280,10 +279,10 @@ fn absent(results: &Results) -> Markup {
     // A reason that holds in several situations is printed once.
     let mut reasons: Vec<(&str, &str, Vec<&str>)> = Vec::new();
     for absence in &results.absent {
-        let same = |r: &&mut (&str, &str, Vec<&str>)| r.0 == absence.way && r.1 == absence.why;
+        let same = |r: &&mut (&str, &str, Vec<&str>)| r.0 == absence.carrier && r.1 == absence.why;
         match reasons.iter_mut().find(same) {
             Some(reason) => reason.2.push(&absence.situation),
-            None => reasons.push((absence.way, &absence.why, vec![&absence.situation])),
+            None => reasons.push((absence.carrier, &absence.why, vec![&absence.situation])),
         }
     }
     html! {
@@ -294,9 +293,9 @@ fn absent(results: &Results) -> Markup {
             table {
                 thead { tr { th { "What" } th { "Why" } th { "Where" } } }
                 tbody {
-                    @for (way, why, situations) in &reasons {
+                    @for (carrier, why, situations) in &reasons {
                         tr {
-                            td { (way) }
+                            td { (carrier) }
                             td { (why) }
                             td.small { (situations.join("; ")) }
                         }
@@ -331,6 +330,6 @@ FIFO 64 KiB; a System V queue takes at most 8 KiB a message, larger ones go in p
 <li><b>UDP</b> loses what the receiver is too slow for: its throughput is what arrived, and it is
 recommended nowhere. A datagram carries at most 65507 bytes, larger messages go in several.</li>
 <li>Weft's frames between hosts are authenticated. Messages of up to 4K go by its blocking calls,
-larger ones with several under way. A waiting rank spins for a moment, then sleeps.</li>
+larger ones with several under carrier. A waiting rank spins for a moment, then sleeps.</li>
 </ul>
 ";

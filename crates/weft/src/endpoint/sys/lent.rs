@@ -1,12 +1,12 @@
 //! Operations on memory that a caller lends for as long as it waits.
 //!
 //! Lent memory may become invalid when the call ends, also by a panic, since handlers run while it
-//! waits. So each operation has a guard ([`Begun`], then [`Lent`]) that only code of this module
-//! holds, and that takes the operation back unless its result was collected: a send goes on from a
+//! waits. So each operation has a guard ([`Starting`], then [`Borrowed`]) that only code of this
+//! module holds, and that takes the operation back unless its result was collected: a send goes on from a
 //! copy, received bytes are dropped, and a peer that knows the address of the memory loses access
 //! before the guard is gone.
 
-use super::raw::{Looked, INJECTED_MAX};
+use super::raw::{PollResult, INJECTED_MAX};
 use super::Memory;
 use crate::endpoint::driver::Driver;
 use crate::endpoint::ops::{Owner, Ticket};
@@ -23,17 +23,17 @@ pub(crate) struct Ended {
 }
 
 /// An operation that has just been started, while the code after its start may still unwind.
-struct Begun<'a> {
+struct Starting<'a> {
     driver: &'a mut Driver,
     ticket: Ticket,
 }
 
-impl<'a> Begun<'a> {
+impl<'a> Starting<'a> {
     /// Records the memory of an operation that the engine has started.
     #[inline]
-    fn new(driver: &'a mut Driver, op: OpId, memory: Memory) -> Begun<'a> {
+    fn new(driver: &'a mut Driver, op: OpId, memory: Memory) -> Starting<'a> {
         let ticket = driver.intake.ops.insert(op, Owner::Waiter, memory);
-        Begun { driver, ticket }
+        Starting { driver, ticket }
     }
 
     /// Returns the operation, which the caller must take back from now on.
@@ -45,19 +45,19 @@ impl<'a> Begun<'a> {
     }
 }
 
-impl Drop for Begun<'_> {
+impl Drop for Starting<'_> {
     fn drop(&mut self) {
         self.driver.take_back(self.ticket);
     }
 }
 
 /// An awaited operation. Dropping this before the result was collected takes the operation back.
-struct Lent<'a, W: Blocking> {
+struct Borrowed<'a, W: Blocking> {
     at: &'a W,
     ticket: Ticket,
 }
 
-impl<W: Blocking> Lent<'_, W> {
+impl<W: Blocking> Borrowed<'_, W> {
     /// Waits for the result.
     #[inline]
     fn end(self) -> Result<Status, OpError> {
@@ -69,7 +69,7 @@ impl<W: Blocking> Lent<'_, W> {
     }
 }
 
-impl<W: Blocking> Drop for Lent<'_, W> {
+impl<W: Blocking> Drop for Borrowed<'_, W> {
     fn drop(&mut self) {
         let ticket = self.ticket;
         self.at.reach(|endpoint| endpoint.inner.borrow_mut().driver.take_back(ticket));
@@ -109,10 +109,10 @@ pub(crate) trait Blocking: Sized {
     /// Sends a message; returns when `data` is free.
     #[inline]
     fn send_from(&self, to: PeerId, tag: u64, data: &[u8]) -> Result<(), OpError> {
-        // SAFETY: `Lent` ends with this call, and `data` lives longer.
+        // SAFETY: `Borrowed` ends with this call, and `data` lives longer.
         let begun = self.reach(|endpoint| unsafe { endpoint.begin_send(to, tag, data) })?;
         match begun {
-            Some(ticket) => Lent { at: self, ticket }.end().map(|_| ()),
+            Some(ticket) => Borrowed { at: self, ticket }.end().map(|_| ()),
             None => Ok(()),
         }
     }
@@ -128,28 +128,28 @@ pub(crate) trait Blocking: Sized {
     ) -> Result<Status, OpError> {
         let ticket = self.reach(|endpoint| {
             note(None)?;
-            // SAFETY: `Lent` ends with this call, and `buffer` lives longer.
+            // SAFETY: `Borrowed` ends with this call, and `buffer` lives longer.
             let ticket = unsafe { endpoint.begin_recv(spec, buffer) }?;
-            let lent = Lent { at: endpoint, ticket };
+            let lent = Borrowed { at: endpoint, ticket };
             note(Some(ticket))?;
             std::mem::forget(lent);
             Ok::<_, OpError>(ticket)
         })?;
-        Lent { at: self, ticket }.end()
+        Borrowed { at: self, ticket }.end()
     }
 
     /// Writes `data` to memory of a peer; returns when it is there.
     fn put_from(&self, to: PeerId, at: (u64, u64), data: &[u8]) -> Result<(), OpError> {
-        // SAFETY: `Lent` ends with this call, and `data` lives longer.
+        // SAFETY: `Borrowed` ends with this call, and `data` lives longer.
         let ticket = self.reach(|endpoint| unsafe { endpoint.begin_put(to, at, data) })?;
-        Lent { at: self, ticket }.end().map(|_| ())
+        Borrowed { at: self, ticket }.end().map(|_| ())
     }
 
     /// Reads memory of a peer into `buffer`; returns when it is there.
     fn get_into(&self, from: PeerId, at: (u64, u64), buffer: &mut [u8]) -> Result<(), OpError> {
-        // SAFETY: `Lent` ends with this call, and `buffer` lives longer.
+        // SAFETY: `Borrowed` ends with this call, and `buffer` lives longer.
         let ticket = self.reach(|endpoint| unsafe { endpoint.begin_get(from, at, buffer) })?;
-        Lent { at: self, ticket }.end().map(|_| ())
+        Borrowed { at: self, ticket }.end().map(|_| ())
     }
 
     /// Does an atomic operation on a word of a peer; gives the old value.
@@ -165,7 +165,7 @@ pub(crate) trait Blocking: Sized {
                 engine.atomic(now, peer, key, offset, code, operands, 0)
             })
         })?;
-        Lent { at: self, ticket }.end().map(|status| status.value)
+        Borrowed { at: self, ticket }.end().map(|status| status.value)
     }
 }
 
@@ -205,9 +205,9 @@ impl Endpoint {
     ) -> Result<Status, OpError> {
         let spec = RecvSpec { source: from, tag, ignore };
         match self.await_message(spec, buffer) {
-            Looked::Came(result) => result,
-            Looked::Posted(ticket) => Lent { at: self, ticket }.end(),
-            Looked::Nothing => self.recv_into(spec, buffer, |_| Ok(())),
+            PollResult::Came(result) => result,
+            PollResult::Posted(ticket) => Borrowed { at: self, ticket }.end(),
+            PollResult::Nothing => self.recv_into(spec, buffer, |_| Ok(())),
         }
     }
 
@@ -225,9 +225,9 @@ impl Endpoint {
         let mut all = Vec::with_capacity(parts.len());
         for part in parts {
             let at = (key, offset + part.start as u64);
-            // SAFETY: each `Lent` ends with this call, and `data` does not before that.
+            // SAFETY: each `Borrowed` ends with this call, and `data` does not before that.
             match unsafe { self.begin_put(to, at, &data[part.clone()]) } {
-                Ok(ticket) => all.push(Lent { at: self, ticket }),
+                Ok(ticket) => all.push(Borrowed { at: self, ticket }),
                 Err(error) => result = Err(error),
             }
         }
@@ -246,12 +246,12 @@ impl Endpoint {
 
     /// Polls briefly for the message, without an operation until it needs one.
     #[inline]
-    fn await_message(&self, spec: RecvSpec, buffer: &mut [u8]) -> Looked {
+    fn await_message(&self, spec: RecvSpec, buffer: &mut [u8]) -> PollResult {
         let inner = &mut *self.inner.borrow_mut();
         let (len, addr) = (buffer.len() as u64, buffer.as_mut_ptr() as u64);
         match inner.driver.intake.engine.await_message(spec, len, addr) {
             true => inner.look_for(buffer),
-            false => Looked::Nothing,
+            false => PollResult::Nothing,
         }
     }
 
@@ -296,7 +296,7 @@ impl Endpoint {
         let d = &mut self.inner.borrow_mut().driver;
         let now = d.intake.tick();
         let op = start(&mut d.intake.engine, now).map_err(error_of)?;
-        let begun = Begun::new(d, op, memory);
+        let begun = Starting::new(d, op, memory);
         begun.driver.flush();
         Ok(begun.pass())
     }
@@ -332,7 +332,7 @@ impl Endpoint {
         let now = d.intake.tick();
         let args = SendArgs { addr: memory.addr(), ..args };
         let op = d.intake.engine.send(now, args).map_err(error_of)?;
-        let begun = Begun::new(d, op, memory);
+        let begun = Starting::new(d, op, memory);
         begun.driver.send_started(to, data.len());
         Ok(Some(begun.pass()))
     }
@@ -356,7 +356,7 @@ impl Endpoint {
             untagged: false,
         };
         let op = d.intake.engine.recv(d.intake.time.now, args).map_err(error_of)?;
-        let begun = Begun::new(d, op, memory);
+        let begun = Starting::new(d, op, memory);
         if begun.driver.intake.engine.has_output() {
             begun.driver.intake.tick();
             begun.driver.flush();

@@ -35,7 +35,7 @@ impl Drop for Awaiting<'_> {
 }
 
 /// The result of polling for a message.
-pub(super) enum Looked {
+pub(super) enum PollResult {
     Came(Result<Status, OpError>),
     /// The message has an operation.
     Posted(Ticket),
@@ -204,14 +204,14 @@ impl Inner {
         let spec = RecvSpec { source, tag, ignore: !0 << 32 };
         let begun = self.driver.intake.engine.await_active(spec, buffer.len() as u64);
         match begun.then(|| self.look_for(buffer)) {
-            Some(Looked::Came(result)) => Some(result),
+            Some(PollResult::Came(result)) => Some(result),
             _ => None,
         }
     }
 
     /// Polls for the message that the engine awaits.
     #[inline]
-    pub(super) fn look_for(&mut self, buffer: &mut [u8]) -> Looked {
+    pub(super) fn look_for(&mut self, buffer: &mut [u8]) -> PollResult {
         let awaiting = Awaiting(self);
         let inner = &mut *awaiting.0;
         // SAFETY: only rounds of progress in this call use it, and `awaiting` forgets it at every
@@ -236,9 +236,11 @@ impl Inner {
             }
         }
         match inner.driver.intake.awaited.end() {
-            (Some(done), _) => Looked::Came(done.error.map_or(Ok(Status::from(done.status)), Err)),
-            (None, Some(ticket)) => Looked::Posted(ticket),
-            (None, None) => Looked::Nothing,
+            (Some(done), _) => {
+                PollResult::Came(done.error.map_or(Ok(Status::from(done.status)), Err))
+            }
+            (None, Some(ticket)) => PollResult::Posted(ticket),
+            (None, None) => PollResult::Nothing,
         }
     }
 }

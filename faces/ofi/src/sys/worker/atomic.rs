@@ -2,7 +2,7 @@
 
 use super::events::Touched;
 use super::remote::{Report, Tally, QUEUED_MAX};
-use super::state::{State, Way};
+use super::state::{Direction, State};
 use super::{failure_of, Worker};
 use crate::atomic::{self, is_valid, Form, Memory, Refusal, Request};
 use crate::sys::abi::{cap, err};
@@ -82,12 +82,12 @@ type Said = (PeerId, u32, Vec<u8>);
 /// Answers to send to peers, and answers received.
 pub struct Answers {
     heard: Rc<RefCell<Vec<Said>>>,
-    owed: Rc<RefCell<Owed>>,
+    owed: Rc<RefCell<PendingAnswer>>,
 }
 
 /// Answers that wait for room in the endpoint.
 #[derive(Default)]
-struct Owed {
+struct PendingAnswer {
     queue: VecDeque<Said>,
     count: Tally,
 }
@@ -149,7 +149,7 @@ impl Answers {
     }
 }
 
-impl Owed {
+impl PendingAnswer {
     /// Sends an answer at once if there is room, else later.
     fn add(&mut self, endpoint: &Endpoint, answer: Said) {
         let peer = answer.0;
@@ -222,8 +222,8 @@ impl Worker {
             return Err(self.busy());
         }
         let (way, kind) = match read {
-            0 => (Way::Write, cap::WRITE),
-            _ => (Way::Read, cap::READ),
+            0 => (Direction::Write, cap::WRITE),
+            _ => (Direction::Read, cap::READ),
         };
         let wanted = !op.injected && state.reports(way, op.flags);
         let flags = cap::ATOMIC | kind;

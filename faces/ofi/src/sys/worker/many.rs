@@ -3,7 +3,7 @@
 //! The engine has only receives for one message. While a buffer for many is the oldest, receives
 //! wait here, and messages that arrived are claimed for them one by one.
 
-use super::state::{fields, Rec, State, Way};
+use super::state::{fields, Direction, Rec, State};
 use super::{failure_of, Worker};
 use crate::sys::abi::{cap, err, ADDR_NONE};
 use crate::sys::cq::{Entry, Failure};
@@ -218,7 +218,7 @@ impl State {
         self.receives.multis[at] = None;
         let flags = cap::RECV | cap::MSG | cap::MULTI_RECV;
         let fields = fields(context, flags & !cap::MSG, 0, start, 0, 0);
-        self.add(Way::Recv, Entry { fields, source: ADDR_NONE });
+        self.add(Direction::Recv, Entry { fields, source: ADDR_NONE });
     }
 
     /// Notes that a message was received into its buffer for many; true if it was the last.
@@ -255,9 +255,9 @@ impl State {
                 }
             },
         }
-        self.count(Way::Recv, false);
+        self.count(Direction::Recv, false);
         self.fail(
-            Way::Recv,
+            Direction::Recv,
             Failure {
                 fields: fields(context, flags, 0, std::ptr::null_mut(), 0, 0),
                 source: ADDR_NONE,

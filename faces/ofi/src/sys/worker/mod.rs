@@ -27,14 +27,14 @@ use crate::name::{self, Name};
 use crate::who;
 use buffer::Bounce;
 use libc::{c_int, c_void};
-use state::{fields, Bound, Peers, Rec, Receives, Records, State, Way};
+use state::{fields, Bound, Direction, Peers, Rec, Receives, Records, State};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use weft::choices::Receipt;
-use weft::counters::Who;
+use weft::counters::RankId;
 use weft::launch::{self, keyfile};
 use weft::{job, Endpoint};
 use weft_core::engine::types::{Completion, OpKind, Refused, SendArgs};
@@ -114,7 +114,7 @@ fn open_endpoint() -> Result<(Endpoint, Duration), String> {
     let key = keyfile::obtain().map_err(|e| e.to_string())?;
     JobKey::from_bytes(&key).iter().for_each(name::use_key);
     let endpoint = job::open_endpoint(config, links, key).map_err(|e| e.to_string())?;
-    let who = Who {
+    let who = RankId {
         job: who::job(&lookup, std::os::unix::process::parent_id()),
         rank: rank.unwrap_or(0),
         size: size.unwrap_or(1),
@@ -403,7 +403,7 @@ impl Worker {
         let bytes = unsafe { slice(buf, len) };
         match self.endpoint.inject(peer, tag, bytes, data.map(|d| d as u32), untagged) {
             Ok(()) => {
-                state.count(Way::Send, true);
+                state.count(Direction::Send, true);
                 self.meet(state, peer);
                 Ok(0)
             }
@@ -476,7 +476,7 @@ impl Worker {
             op: None,
             context: op.context,
             flags: cap::SEND | kind,
-            report: state.reports(Way::Send, op.flags),
+            report: state.reports(Direction::Send, op.flags),
             buf: start,
             bounce: bounce.map(|bytes| Box::new(Bounce { bytes, pieces: Vec::new() })),
             multi: None,
@@ -499,7 +499,7 @@ impl Worker {
         // SAFETY: the caller's memory is valid until the completion, and so is the record's.
         match unsafe { self.endpoint.post_send(start, args) } {
             Ok(Some(id)) if !inject => state.records.started(at, id),
-            Ok(_) => state.done(at, Way::Send, len, op.tag),
+            Ok(_) => state.done(at, Direction::Send, len, op.tag),
             Err(refused) => return self.refused(state, at, refused),
         }
         self.meet(state, peer);
@@ -566,7 +566,7 @@ impl Worker {
             self.endpoint.progress();
             return Err(err::EAGAIN);
         }
-        let way = if rec.flags & cap::RECV != 0 { Way::Recv } else { Way::Send };
+        let way = if rec.flags & cap::RECV != 0 { Direction::Recv } else { Direction::Send };
         let text = match refused {
             Refused::Peer(peer, why) => format!("{}: {why}", self.endpoint.describe(peer)),
             other => other.to_string(),
@@ -599,7 +599,7 @@ impl Worker {
     /// Reports the result of an operation.
     #[inline]
     fn ended(&self, state: &mut State, mut rec: Rec, status: &Status, error: Option<OpError>) {
-        let way = if rec.flags & cap::RECV != 0 { Way::Recv } else { Way::Send };
+        let way = if rec.flags & cap::RECV != 0 { Direction::Recv } else { Direction::Send };
         let len = status.len as usize;
         if let Some(bounce) = &rec.bounce {
             bounce.scatter(len);
@@ -607,13 +607,16 @@ impl Worker {
         if rec.silent {
             return;
         }
-        if let (Some(_), Way::Recv) = (status.data, way) {
+        if let (Some(_), Direction::Recv) = (status.data, way) {
             rec.flags |= cap::REMOTE_CQ_DATA;
         }
         let data = status.data.unwrap_or(0);
         let fields = fields(rec.context, rec.flags, len, rec.buf, data, status.tag);
-        let source =
-            if matches!(way, Way::Recv) { self.source(state, status.source) } else { ADDR_NONE };
+        let source = if matches!(way, Direction::Recv) {
+            self.source(state, status.source)
+        } else {
+            ADDR_NONE
+        };
         let Some(error) = error else {
             state.count(way, true);
             if rec.report || rec.flags & cap::MULTI_RECV != 0 {

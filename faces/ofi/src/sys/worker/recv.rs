@@ -2,7 +2,7 @@
 
 use super::buffer::{Bounce, Pieces};
 use super::many::What;
-use super::state::{fields, Rec, State, Way};
+use super::state::{fields, Direction, Rec, State};
 use super::{RecvOp, Worker};
 use crate::sys::abi::{cap, err, ADDR_NONE};
 use crate::sys::cq::{Entry, Failure};
@@ -22,7 +22,7 @@ impl Worker {
         }
         let state = &mut *self.state.borrow_mut();
         self.settle(state);
-        let report = state.reports(Way::Recv, op.flags);
+        let report = state.reports(Direction::Recv, op.flags);
         if op.flags & cap::CLAIM != 0 {
             if !self.endpoint.has_room() {
                 // The message stays claimed.
@@ -84,7 +84,7 @@ impl Worker {
         self.receive_claimed(state, at, claimed, start, len)?;
         if discard && report {
             state.add(
-                Way::Recv,
+                Direction::Recv,
                 Entry {
                     fields: fields(context, flags, 0, std::ptr::null_mut(), 0, op.tag),
                     source: ADDR_NONE,
@@ -150,7 +150,7 @@ impl Worker {
         let flags = cap::RECV | if op.untagged { cap::MSG } else { cap::TAGGED };
         let Some((claimed, probed)) = found else {
             state.fail(
-                Way::Recv,
+                Direction::Recv,
                 Failure {
                     fields: fields(op.context, flags, 0, std::ptr::null_mut(), 0, op.tag),
                     source: ADDR_NONE,
@@ -175,7 +175,7 @@ impl Worker {
                 state.receives.claims.insert(op.context as usize, (claimed, probed));
             }
         }
-        state.add(Way::Recv, entry);
+        state.add(Direction::Recv, entry);
         Ok(0)
     }
 

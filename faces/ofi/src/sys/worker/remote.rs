@@ -3,7 +3,7 @@
 use super::atomic::{Answers, Asked};
 use super::buffer::Pieces;
 use super::events::Touched;
-use super::state::{fields, State, Way};
+use super::state::{fields, Direction, State};
 use super::{error_of, failure_of, Worker};
 use crate::sys::abi::{cap, err, RmaIov, ADDR_NONE};
 use crate::sys::cq::{Entry, Failure};
@@ -37,7 +37,7 @@ pub struct RemoteOp {
 pub(super) struct Report {
     pub context: *mut c_void,
     pub flags: u64,
-    pub way: Way,
+    pub way: Direction,
     pub wanted: bool,
     pub buf: *mut u8,
     pub len: usize,
@@ -252,8 +252,8 @@ impl Worker {
         };
         let segments = segments(&from, remote)?;
         let (way, kind) = match op.read {
-            true => (Way::Read, cap::READ),
-            false => (Way::Write, cap::WRITE),
+            true => (Direction::Read, cap::READ),
+            false => (Direction::Write, cap::WRITE),
         };
         let buf = match local {
             Pieces::One(start, _) => start,
@@ -405,7 +405,7 @@ impl Worker {
             let none = std::ptr::null_mut();
             let fields = fields(none, flags, n.len, none.cast(), n.data, 0);
             let source = self.source(state, Some(n.from));
-            state.add(Way::Recv, Entry { fields, source });
+            state.add(Direction::Recv, Entry { fields, source });
         }
         if state.remote.touched.has_news() {
             self.count_events(state);

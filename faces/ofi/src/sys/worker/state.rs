@@ -30,7 +30,7 @@ pub struct Rec {
 
 /// The direction of an operation, for queues and counters.
 #[derive(Clone, Copy)]
-pub enum Way {
+pub enum Direction {
     Send,
     Recv,
     Write,
@@ -170,9 +170,9 @@ impl State {
 
     /// Returns true if an operation with these flags is reported when it ends well.
     #[inline]
-    pub fn reports(&self, way: Way, flags: u64) -> bool {
+    pub fn reports(&self, way: Direction, flags: u64) -> bool {
         let (cq, selective) = match way {
-            Way::Recv => (&self.bound.rx, self.bound.selective.1),
+            Direction::Recv => (&self.bound.rx, self.bound.selective.1),
             _ => (&self.bound.tx, self.bound.selective.0),
         };
         cq.is_some() && (!selective || flags & cap::COMPLETION != 0)
@@ -188,7 +188,7 @@ impl State {
 
     /// Reports an operation that ended before it was in progress.
     #[inline]
-    pub fn done(&mut self, at: u32, way: Way, len: usize, tag: u64) {
+    pub fn done(&mut self, at: u32, way: Direction, len: usize, tag: u64) {
         let Some(rec) = self.records.give_back(at) else { return };
         self.count(way, true);
         if rec.report {
@@ -198,16 +198,16 @@ impl State {
     }
 
     #[inline]
-    pub fn count(&self, way: Way, ok: bool) {
+    pub fn count(&self, way: Direction, ok: bool) {
         if let Some(counter) = &self.bound.counters[way as usize] {
             counter.count(ok);
         }
     }
 
     #[inline]
-    pub fn add(&self, way: Way, entry: Entry) {
+    pub fn add(&self, way: Direction, entry: Entry) {
         let cq = match way {
-            Way::Recv => &self.bound.rx,
+            Direction::Recv => &self.bound.rx,
             _ => &self.bound.tx,
         };
         if let Some(cq) = cq {
@@ -216,9 +216,9 @@ impl State {
     }
 
     #[cold]
-    pub fn fail(&self, way: Way, failure: Failure) {
+    pub fn fail(&self, way: Direction, failure: Failure) {
         let cq = match way {
-            Way::Recv => &self.bound.rx,
+            Direction::Recv => &self.bound.rx,
             _ => &self.bound.tx,
         };
         if let Some(cq) = cq {

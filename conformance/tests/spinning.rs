@@ -27,13 +27,13 @@ const LIMIT: Duration = Duration::from_secs(300);
 
 /// The two ends of a connection, and the faults on it.
 #[derive(Clone, Copy)]
-struct Way {
+struct Waiting {
     link: &'static str,
     reliability: Reliability,
     faults: &'static str,
 }
 
-impl Way {
+impl Waiting {
     /// Opens the link of the rank on one side.
     fn open(&self, side: usize, me: EndpointId) -> Result<Box<dyn Link>, LinkError> {
         let job_key = JobKey::from_bytes(&[7; 32]).expect("a key of 32 bytes");
@@ -127,7 +127,7 @@ fn message(n: usize) -> Vec<u8> {
 
 /// Runs two ranks over a connection, each on a thread, in a network namespace of their own; an
 /// error if this machine cannot have it.
-fn ranks(way: Way) -> Result<(), String> {
+fn ranks(way: Waiting) -> Result<(), String> {
     cable::lay(1500)?;
     cable::loopback()?;
     let ((to_b, from_a), (to_a, from_b)) = (channel(), channel());
@@ -143,7 +143,7 @@ fn spin(link: &'static str, reliability: Reliability) {
     static ONE: Mutex<()> = Mutex::new(());
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     for faults in ["", "loss=3%,seed=11"] {
-        let way = Way { link, reliability, faults };
+        let way = Waiting { link, reliability, faults };
         let (tell, told) = channel();
         std::thread::spawn(move || tell.send(ranks(way)));
         match told.recv_timeout(LIMIT) {

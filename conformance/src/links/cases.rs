@@ -1,6 +1,6 @@
 //! Behaviour of every link. Each case gets a fresh pair.
 
-use super::{pattern, sys, End, Ends, Log, HEADER, PATIENCE, TRIES};
+use super::{pattern, sys, End, Ends, Log, HEADER, TIMEOUT, TRIES};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use weft_core::wire::HEADER_MAX;
@@ -64,7 +64,7 @@ pub fn both_directions(ends: &mut Ends) {
     let len = 300.min(ends.payload_max());
     let mut logs = logs();
     let mut sent = [0; 2];
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     while sent != [COUNT; 2] {
         assert!(Instant::now() < end, "stuck after {sent:?} packets");
         for (end, sent) in [&mut ends.a, &mut ends.b].into_iter().zip(&mut sent) {
@@ -125,7 +125,7 @@ pub fn nothing(ends: &mut Ends) {
 pub fn budget(ends: &mut Ends) {
     let mut logs = logs();
     ends.send_all(&mut logs, 0..20, 10);
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     let mut seen = logs[1].numbers.len();
     while seen < 20 && Instant::now() < end {
         assert_eq!(ends.b.link.recv(0, &mut logs[1]), 0);
@@ -176,7 +176,7 @@ pub fn gone(ends: &mut Ends) {
     let frames: Vec<_> = packets.iter().map(|p| p.frame(ends.a.peer)).collect();
     let mut left = &frames[..];
     let mut news = 0;
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     while !left.is_empty() {
         assert!(Instant::now() < end, "full for ever: its peer is gone");
         left = &left[ends.a.link.send(left)..];
@@ -222,7 +222,7 @@ impl weft_link::Reach for NoLink {}
 
 /// Lets `b` prepare to sleep.
 fn fall_asleep(ends: &mut Ends, logs: &mut [Log; 2]) {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     while !ends.b.link.prepare_wait() {
         assert!(Instant::now() < end, "the link never lets its driver sleep");
         let [log_a, log_b] = logs;
@@ -259,7 +259,7 @@ fn wake_up(ends: &mut Ends, logs: &mut [Log; 2], number: u32) {
 /// Returns true if a descriptor of `b` becomes readable while `a` goes on working.
 fn woken(ends: &mut Ends, log: &mut Log) -> bool {
     let fds = ends.b.fds();
-    let limit = if ends.reliable() { PATIENCE } else { super::SILENCE };
+    let limit = if ends.reliable() { TIMEOUT } else { super::SILENCE };
     let end = Instant::now() + limit;
     while Instant::now() < end {
         ends.a.link.recv(16, log);

@@ -17,7 +17,7 @@ use weft_link::{Address, Bytes, Frame, Link, LinkError, PeerInfo, Sink};
 pub type Make = fn() -> Result<Ends, String>;
 
 /// Bound of every wait in the suite. Only a broken link ever waits that long.
-const PATIENCE: Duration = Duration::from_secs(200);
+const TIMEOUT: Duration = Duration::from_secs(200);
 
 /// Silence of an unreliable link after which missing packets count as lost.
 const SILENCE: Duration = Duration::from_millis(30);
@@ -139,7 +139,7 @@ impl Ends {
     /// Takes turns until `done`, or until waiting on makes no sense: never on a reliable link,
     /// after a period of silence on another. Returns true if it was done.
     fn until(&mut self, logs: &mut [Log; 2], done: impl Fn(&[Log; 2]) -> bool) -> bool {
-        let patience = if self.reliable() { PATIENCE } else { SILENCE };
+        let patience = if self.reliable() { TIMEOUT } else { SILENCE };
         let mut end = Instant::now() + patience;
         while !done(logs) {
             if self.turn(logs, Duration::from_millis(10)) {
@@ -176,7 +176,7 @@ impl Ends {
         let packets: Vec<_> = numbers.map(|n| self.a.packet(n, len)).collect();
         let frames: Vec<_> = packets.iter().map(|p| p.frame(self.a.peer)).collect();
         let mut left = &frames[..];
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TIMEOUT;
         while !left.is_empty() {
             let sent = self.a.link.send(left);
             assert!(sent <= left.len(), "send returned more than it was given");

@@ -272,25 +272,25 @@ impl Group {
 
     /// Does the work that is possible, up to a cost of `left`. False if work remains.
     pub(super) fn progress(&mut self, now: Instant, port: &mut dyn Port, left: &mut u32) -> bool {
-        let done = self.visit_all(now, port, left);
+        let done = self.send_round(now, port, left);
         self.give_rank(port, left);
         self.trim();
         let stuck = !self.is_root() && before(self.local, self.next());
         if self.local_watch.look(stuck, now) {
             self.report(self.role.me, member::SLOW);
         }
-        self.tell_up(now, port);
+        self.send_up(now, port);
         done
     }
 
     /// Visits children in turn, until a whole round sent no packet. Each visit sends one packet, so
     /// that no child waits for the stream of another.
-    fn visit_all(&mut self, now: Instant, port: &mut dyn Port, left: &mut u32) -> bool {
+    fn send_round(&mut self, now: Instant, port: &mut dyn Port, left: &mut u32) -> bool {
         while self.in_vain < self.children.len() {
             if *left == 0 {
                 return false;
             }
-            let (sent, cost) = self.visit(now, port);
+            let (sent, cost) = self.send_to_next(now, port);
             *left = left.saturating_sub(cost);
             if sent {
                 self.begin();
@@ -305,7 +305,7 @@ impl Group {
     }
 
     /// Visits the next child. Returns true if it sent a packet, and the cost.
-    fn visit(&mut self, now: Instant, port: &mut dyn Port) -> (bool, u32) {
+    fn send_to_next(&mut self, now: Instant, port: &mut dyn Port) -> (bool, u32) {
         let (base, next, group) = (self.base, self.next(), self.role.group);
         let child = &mut self.children[self.at];
         if child.lost {
@@ -346,7 +346,7 @@ impl Group {
         }
     }
 
-    fn tell_up(&mut self, now: Instant, port: &mut dyn Port) {
+    fn send_up(&mut self, now: Instant, port: &mut dyn Port) {
         let group = self.role.group;
         let grant = self.base.wrapping_add(WINDOW);
         let more = self.granted_up.map_or(STEP, |told| grant.wrapping_sub(told));

@@ -46,12 +46,12 @@ const TICK: Duration = Duration::from_millis(50);
 pub const WORK: u32 = 4096;
 /// Work of sending a packet, and of processing a group apart from its children.
 const PACKET_COST: u32 = 8;
-const LOOK_COST: u32 = 4;
+const GROUP_COST: u32 = 4;
 
 /// The interface from groups to the agent.
 pub trait Port {
     /// Sends a packet to a peer's agent. If false, the group sends it again after
-    /// [`Groups::look_again`].
+    /// [`Groups::retry`].
     fn send(&mut self, peer: PeerId, packet: &Packet, bytes: &[u8]) -> bool;
     /// Sends a message to the rank.
     fn tell(&mut self, message: Control);
@@ -191,7 +191,7 @@ impl Groups {
         for _ in 0..self.due.len() {
             let Some(id) = self.due.pop_front() else { break };
             let Some(group) = self.groups.get_mut(&id) else { continue };
-            left = left.saturating_sub(LOOK_COST);
+            left = left.saturating_sub(GROUP_COST);
             group.is_due = !group.progress(now, port, &mut left);
             if group.is_due {
                 self.due.push_back(id);
@@ -210,7 +210,7 @@ impl Groups {
     }
 
     /// Notes that the rank's ring or the window of a peer has room again.
-    pub fn look_again(&mut self) {
+    pub fn retry(&mut self) {
         std::mem::take(&mut self.blocked).into_iter().for_each(|id| self.touch(id));
     }
 

@@ -120,7 +120,7 @@ impl World {
             self.progress(to);
             self.take(to, deaf);
             // The edge has room again.
-            self.members[from].look_again();
+            self.members[from].retry();
             self.progress(from);
         }
     }
@@ -352,7 +352,7 @@ impl Port for Count {
 #[test]
 fn progress__work_of_a_turn_is_bounded_whatever_a_rank_asks_for() {
     const CHILDREN: u32 = 1024;
-    const MOST: u64 = (WORK + 2 * PACKET_COST + LOOK_COST) as u64;
+    const MOST: u64 = (WORK + 2 * PACKET_COST + GROUP_COST) as u64;
     let (mut all, mut port, mut now) = (Groups::default(), Count::default(), Instant(1));
     for id in 0..64 {
         let role = GroupRole {
@@ -380,7 +380,7 @@ fn progress__work_of_a_turn_is_bounded_whatever_a_rank_asks_for() {
     let grant = |group| Grant { group, granted: 40, ..Grant::default() };
     all.on_grant(PeerId(5), &grant(3));
     let work = turn(&mut all, &mut port, now);
-    assert!(work <= u64::from(CHILDREN + LOOK_COST) && !all.is_due(now), "{work}");
+    assert!(work <= u64::from(CHILDREN + GROUP_COST) && !all.is_due(now), "{work}");
     // The number of events within a call does not matter.
     (0..10_000).for_each(|_| all.on_grant(PeerId(5), &grant(3)));
     assert_eq!(turn(&mut all, &mut port, now), work);

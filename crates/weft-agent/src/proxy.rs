@@ -20,7 +20,7 @@ use weft_link::Bytes;
 /// Highest number of packets and messages that wait for room in the rank's ring.
 const INBOX_MAX: usize = 1024;
 /// Interval of checks of the rank's process; shorter than the interval of a peer's questions.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+const CHECK_EVERY: Duration = Duration::from_millis(50);
 /// Memory of a held packet beside its payload, in bytes.
 const HELD: usize = 160;
 
@@ -196,7 +196,7 @@ impl Proxy {
     ) -> bool {
         let connected = self.relay.connect(peer, known, endpoint, links);
         if connected {
-            self.groups.look_again();
+            self.groups.retry();
         }
         connected
     }
@@ -239,7 +239,7 @@ impl Proxy {
         let bytes_max = self.limits.bytes;
         let inbox = self.inbox.len() < INBOX_MAX && self.inbox_bytes < bytes_max;
         if !inbox || self.relay.pulse() != Pulse::Runs {
-            self.look_at_rank(now, rank);
+            self.check_rank(now, rank);
         }
         let room = CallerRoom { deliver: inbox || self.gone, hold: self.held_bytes < bytes_max };
         match self.relay.from_wire(now, link, header, room) {
@@ -292,7 +292,7 @@ impl Proxy {
             // A peer waits for the rank and receives nothing from it. Its sign of life goes on to
             // the rank, which has nothing to answer.
             NOP if header.get(field::IMM) == Some(&[0; 4]) => {
-                self.look_at_rank(now, rank);
+                self.check_rank(now, rank);
                 let mut sign = HeaderBuf::copy_of(header);
                 sign.as_mut_slice()[field::FLAGS].fill(0);
                 self.give_rank(from, sign.as_slice(), payload, rank);
@@ -309,11 +309,11 @@ impl Proxy {
     /// Checks the rank's process at intervals, when a peer asks for the rank or the rank takes
     /// nothing. A process that the agent cannot see counts as running while it sends something.
     #[cold]
-    fn look_at_rank(&mut self, now: Instant, rank: &impl ToRank) {
+    fn check_rank(&mut self, now: Instant, rank: &impl ToRank) {
         if now < self.look_at || self.gone {
             return;
         }
-        self.look_at = now + LOOK_EVERY;
+        self.look_at = now + CHECK_EVERY;
         let [heard, before] = self.heard;
         self.heard[1] = heard;
         let pulse = rank.pulse();
@@ -377,7 +377,7 @@ impl Proxy {
         }
         let did = self.inbox.len() < before;
         if did {
-            self.groups.look_again();
+            self.groups.retry();
         }
         did
     }
@@ -473,7 +473,7 @@ impl Proxy {
         while let Some(event) = self.relay.poll_event() {
             match event {
                 RelayEvent::Left(peer, left) => self.say(Control::Left(peer, left)),
-                RelayEvent::Room => self.groups.look_again(),
+                RelayEvent::Room => self.groups.retry(),
                 RelayEvent::Path(peer, mtu) => self.say(Control::Path(peer, mtu)),
                 RelayEvent::Stuck(peer, after_ms, kind, payload) => {
                     let len = (kind.header_len() + self.payloads.get(payload).len()) as u32;

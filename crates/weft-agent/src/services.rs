@@ -154,11 +154,11 @@ impl Services {
     /// True if something arrived for the packet interface since the last
     /// [`take_news`](Self::take_news).
     #[inline]
-    pub fn has_news(&self) -> bool {
+    pub fn has_events(&self) -> bool {
         self.ours.news
     }
 
-    /// As [`has_news`](Self::has_news), and resets the flag.
+    /// As [`has_events`](Self::has_news), and resets the flag.
     pub fn take_news(&mut self) -> bool {
         std::mem::take(&mut self.ours.news)
     }

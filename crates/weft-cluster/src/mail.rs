@@ -19,11 +19,11 @@ const PART: usize = 1300;
 /// Most parts: those of the longest message, with the hosts to which it is passed on.
 const PARTS: usize = 64;
 /// Time after which parts go again, at first; it doubles.
-const AGAIN: Duration = Duration::from_millis(20);
+const RETRY_AFTER: Duration = Duration::from_millis(20);
 /// The longest such time.
 const AGAIN_MAX: Duration = Duration::from_millis(500);
 /// Time after which a message comes back, if the other agent is silent.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// Messages under way.
 const OUT_MAX: usize = 1024;
 /// Messages of which parts have come.
@@ -206,7 +206,7 @@ impl Post {
         self.begun += 1;
         self.next = self.next.wrapping_add(1);
         let id = self.next;
-        let end = now + PATIENCE;
+        let end = now + TIMEOUT;
         let message = Outgoing { to, from, payload, have: 0, tries: 0, next: now, end };
         self.outgoing.insert(id, message);
         self.transmit(now, id);
@@ -216,7 +216,7 @@ impl Post {
     /// Sends the parts that have not come.
     fn transmit(&mut self, now: Instant, id: u64) {
         let Some(m) = self.outgoing.get_mut(&id) else { return };
-        m.next = now + (AGAIN * 2u32.pow(m.tries.min(8))).min(AGAIN_MAX);
+        m.next = now + (RETRY_AFTER * 2u32.pow(m.tries.min(8))).min(AGAIN_MAX);
         m.tries += 1;
         let parts = parts_of(m.payload.len());
         // Where all have come, the last one asks for the outcome.
@@ -351,7 +351,7 @@ impl Post {
                 m.have |= have;
                 if m.to.claim == 0 {
                     // It is there, and waits for others.
-                    m.end = now + PATIENCE;
+                    m.end = now + TIMEOUT;
                 }
             }
         }

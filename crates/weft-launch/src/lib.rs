@@ -15,11 +15,11 @@ pub mod ends;
 mod env;
 mod error;
 pub mod keyfile;
-mod patience;
 mod pmi1;
 mod pmix;
 mod singleton;
 mod sys;
+mod wait_log;
 pub mod wire;
 
 pub use env::{detect, ranks_here, timeout, Launcher, DEFAULT_TIMEOUT};

@@ -4,7 +4,7 @@
 //! (`PMI_FD`) or over TCP (`PMI_PORT`). Values are bytes here; on the wire they are hexadecimal
 //! digits, cut into pieces that fit the launcher's longest value.
 
-use super::patience::Patience;
+use super::wait_log::WaitLog;
 use super::wire::{self, Line, LineBuffer, LineError};
 use super::{announce_abort, check_key, check_rank, Bootstrap, LaunchError};
 use std::io::{self, Read, Write};
@@ -71,7 +71,7 @@ fn slow(asked: &Line) -> String {
 
 /// Connects to the launcher within a time, and logs if that takes long.
 fn dial(address: &str, timeout: Duration) -> io::Result<TcpStream> {
-    let (deadline, mut patience) = (Instant::now() + timeout, Patience::begin());
+    let (deadline, mut patience) = (Instant::now() + timeout, WaitLog::begin());
     let mut last = io::Error::from(io::ErrorKind::NotFound);
     for to in address.to_socket_addrs()? {
         loop {
@@ -223,7 +223,7 @@ impl Pmi1 {
     /// Reads the next line of the launcher, of any command.
     fn next(&mut self, deadline: Instant, asked: &Line) -> Result<Line, LaunchError> {
         let refuse = |error: LineError| wrong(asked, error);
-        let mut patience = Patience::begin();
+        let mut patience = WaitLog::begin();
         loop {
             if let Some(bytes) = self.received.next_line().map_err(refuse)? {
                 return Line::parse(&bytes).map_err(refuse);

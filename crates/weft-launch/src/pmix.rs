@@ -4,8 +4,8 @@
 //! waits for it at most the configured time. A call that never returns leaves its thread behind;
 //! the process is about to give up then.
 
-use super::patience::Patience;
 use super::sys::pmix::{self as ffi, Client, Failed, Got};
+use super::wait_log::WaitLog;
 use super::{announce_abort, check_key, check_rank, Bootstrap, LaunchError};
 use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt;
@@ -122,7 +122,7 @@ fn bounded<T: Send + 'static>(
         .name("weft-pmix".into())
         .spawn(run)
         .map_err(|error| LaunchError::io("starting a PMIx thread", error))?;
-    let (began, mut patience) = (Instant::now(), Patience::begin());
+    let (began, mut patience) = (Instant::now(), WaitLog::begin());
     let received = loop {
         let left = timeout.saturating_sub(began.elapsed());
         let part = patience.part(left);

@@ -8,10 +8,10 @@ use weft_core::Instant;
 /// A yielded core returns sooner than this, unless another process computes on it. On Linux 6.18 a
 /// process that yields falls behind a computing process by a whole slice: a round trip between two
 /// yielding ranks then takes milliseconds, between two sleeping ranks some 20 us.
-const LONG_AWAY: Duration = Duration::from_millis(1);
+const LONG_YIELD: Duration = Duration::from_millis(1);
 /// Time for which a computing process is remembered: at first (doubled each time it is found
 /// again), and at most.
-const CROWDED: Duration = Duration::from_millis(20);
+const COMPETED: Duration = Duration::from_millis(20);
 const CROWDED_MAX: Duration = Duration::from_secs(1);
 
 /// If the core returns sooner than this, no other process took it: two process switches take
@@ -57,7 +57,7 @@ impl Default for Turn {
     fn default() -> Turn {
         Turn {
             crowded_until: AtomicU64::new(0),
-            remembered: AtomicU64::new(nanos(CROWDED)),
+            remembered: AtomicU64::new(nanos(COMPETED)),
             next_at: AtomicU64::new(0),
             gap: AtomicU64::new(0),
             keep: 0,
@@ -103,15 +103,15 @@ impl Turn {
         }
         self.gap.store(0, Ordering::Relaxed);
         self.next_at.store(back.0 + self.keep, Ordering::Relaxed);
-        match away <= LONG_AWAY {
-            true => self.remembered.store(nanos(CROWDED), Ordering::Relaxed),
+        match away <= LONG_YIELD {
+            true => self.remembered.store(nanos(COMPETED), Ordering::Relaxed),
             false => self.lost(from, back),
         }
     }
 
     /// Notes that another process had the core in between, after a yield or by preemption.
     pub fn lost(&self, from: Instant, back: Instant) {
-        if back.since(from) <= LONG_AWAY {
+        if back.since(from) <= LONG_YIELD {
             return;
         }
         let remembered = self.remembered.load(Ordering::Relaxed);
@@ -134,20 +134,20 @@ mod tests {
     #[test]
     fn note__a_core_that_was_kept_is_not_handed_over_for_a_while() {
         let (turn, start) = (Turn::default(), Instant(1));
-        turn.note(start, start + LONG_AWAY);
-        assert_eq!(says(&turn, start + LONG_AWAY), Next::Taken, "another rank had its turn");
-        let away = LONG_AWAY * 3;
+        turn.note(start, start + LONG_YIELD);
+        assert_eq!(says(&turn, start + LONG_YIELD), Next::Taken, "another rank had its turn");
+        let away = LONG_YIELD * 3;
         let mut back = start + away;
-        for time in [CROWDED, CROWDED * 2, CROWDED * 4] {
+        for time in [COMPETED, COMPETED * 2, COMPETED * 4] {
             turn.note(start, back);
             assert_eq!(says(&turn, back), Next::Sleep);
-            assert_eq!(says(&turn, back + (time - LONG_AWAY)), Next::Sleep);
+            assert_eq!(says(&turn, back + (time - LONG_YIELD)), Next::Sleep);
             assert_eq!(says(&turn, back + time), Next::Taken);
             back = back + time + away;
         }
-        turn.note(back, back + LONG_AWAY);
+        turn.note(back, back + LONG_YIELD);
         turn.note(back, back + away);
-        let later = back + away + CROWDED;
+        let later = back + away + COMPETED;
         assert_eq!(says(&turn, later), Next::Taken, "it had come back soon in between");
     }
 

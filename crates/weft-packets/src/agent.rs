@@ -6,7 +6,7 @@
 //! agents, forwards by ranks until the last member has answered, and then changes to agents.
 //! Packets carry the same numbers both ways, so their order holds across the change.
 
-use super::multicast::{code_of, note, tree_of, Dead, Group, Stop};
+use super::multicast::{code_of, note, tree_of, Dead, Group, Refusal};
 use super::send::post;
 use super::wire::{name, Join, Kind, Multicast, Name};
 use super::{Packets, State};
@@ -28,7 +28,7 @@ pub(super) const AGENT_LEN: usize = TAIL + Mcast::LEN - Eager::LEN;
 /// Most operations on counters that wait for the agent's answer.
 const ASKED_MAX: usize = 512;
 /// Longest wait for the agent's answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Values of `Join::status`: the reasons why a member does not join.
 mod status {
@@ -114,8 +114,8 @@ impl Agent {
         Agent { services, joining: Vec::new(), asked: BTreeMap::new(), next: 0 }
     }
 
-    pub fn has_news(&self) -> bool {
-        self.services.borrow().has_news()
+    pub fn has_events(&self) -> bool {
+        self.services.borrow().has_events()
     }
 
     /// Tells the agent that the memory of a packet that it forwarded is free.
@@ -168,7 +168,7 @@ impl State {
         head: Multicast,
         (number, argument): Name,
         data: &[u8],
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Refusal> {
         let Some(group) = self.groups.get_mut(&head.group) else { return Ok(()) };
         let forwarding = group.agents.get_mut(&head.tree);
         let (Some(Forwarding::Agents { next, .. }), Some(agent)) = (forwarding, &self.agent) else {
@@ -182,7 +182,7 @@ impl State {
         let tree = agent_group(head.group, head.root, head.tree);
         if !agent.services.borrow_mut().multicast(tree, *next, &bytes) {
             // Agents name a member only when it has taken no packet for long.
-            return Err(Stop::Busy(group.slow.keys().next().copied()));
+            return Err(Refusal::Busy(group.slow.keys().next().copied()));
         }
         *next = next.wrapping_add(1);
         self.stats.agent_multicasts += 1;
@@ -420,7 +420,7 @@ impl Packets {
     /// Makes progress until the agent answers about a word, and returns the answer. `None` if the
     /// agent refuses or is gone.
     fn await_counter(&self, services: &ServicesHandle, key: u64) -> Option<u64> {
-        let end = std::time::Instant::now() + PATIENCE;
+        let end = std::time::Instant::now() + ANSWER_TIMEOUT;
         loop {
             let answer = services.borrow_mut().counter(key, 0);
             if let Some(answer) = answer {

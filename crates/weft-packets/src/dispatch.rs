@@ -1,7 +1,7 @@
 //! Dispatch of the port's messages to upcalls.
 
 use super::multicast::Delivery;
-use super::packet::{Owed, Packet};
+use super::packet::{Packet, Resource};
 use super::receive::Waiting;
 use super::wire::{parse_number, Join, Kind};
 use super::{Handler, Packets, Shared, Slot, State};
@@ -15,7 +15,7 @@ pub(super) struct Call {
     handler: Handler,
     source: PeerId,
     argument: u32,
-    owed: Owed,
+    owed: Resource,
 }
 
 impl Client for Shared {
@@ -56,10 +56,10 @@ impl Client for Shared {
         self.state.borrow_mut().ask_counter(port, request);
     }
 
-    fn has_news(&self) -> bool {
+    fn has_events(&self) -> bool {
         let state = self.state.borrow();
         state.has_calls() && !self.in_upcall.get()
-            || state.agent.as_ref().is_some_and(|agent| agent.has_news())
+            || state.agent.as_ref().is_some_and(|agent| agent.has_events())
     }
 
     fn poll(self: Rc<Self>, port: &Port) {
@@ -113,7 +113,7 @@ impl State {
             let message = self.again.pop_front()?;
             return self.take_in(port, message);
         };
-        let owed = Owed::Flight(delivery.id, delivery.buf);
+        let owed = Resource::Flight(delivery.id, delivery.buf);
         let (source, argument) = (delivery.source, delivery.argument);
         if let Some(Slot::Mailbox(waiting)) = self.handlers.get_mut(usize::from(delivery.handler)) {
             waiting.push_back(Waiting { source, argument, owed });
@@ -143,11 +143,13 @@ impl State {
         let (source, argument) = (message.source, message.argument);
         if let Some(Slot::Mailbox(waiting)) = self.handlers.get_mut(usize::from(number)) {
             port.note_kept(&mut message);
-            waiting.push_back(Waiting { source, argument, owed: Owed::Credit(message) });
+            waiting.push_back(Waiting { source, argument, owed: Resource::Credit(message) });
             return None;
         }
         match self.handler(number) {
-            Some(handler) => Some(Call { handler, source, argument, owed: Owed::Credit(message) }),
+            Some(handler) => {
+                Some(Call { handler, source, argument, owed: Resource::Credit(message) })
+            }
             None => {
                 port.release(message);
                 None
@@ -177,8 +179,8 @@ impl State {
         let is_upcall = matches!(self.handlers.get(usize::from(number)), Some(Slot::Upcall(_)));
         for packet in waiting {
             match packet.owed {
-                Owed::Credit(message) if is_upcall => self.again.push_back(message),
-                Owed::Flight(id, buf) if is_upcall => self.deliveries.push_back(Delivery {
+                Resource::Credit(message) if is_upcall => self.again.push_back(message),
+                Resource::Flight(id, buf) if is_upcall => self.deliveries.push_back(Delivery {
                     id,
                     handler: number,
                     argument: packet.argument,

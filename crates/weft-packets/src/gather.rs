@@ -106,7 +106,7 @@ impl Packets {
     /// A peer failed for which packets were gathered since the last flush; it may lack some of
     /// them. The memory is free all the same.
     pub fn flush(&self) -> Result<(), OpError> {
-        while !self.hurry() {
+        while !self.request_acks() {
             self.endpoint().wait_for(Awaits::Room(None));
         }
         self.flushed()
@@ -117,16 +117,16 @@ impl Packets {
     /// # Errors
     /// As [`flush`](Self::flush).
     pub async fn flush_async(&self) -> Result<(), OpError> {
-        while !self.hurry() {
+        while !self.request_acks() {
             self.endpoint().sleep(super::BUSY).await;
         }
         self.flushed()
     }
 
     /// Sends queued packets and asks for missing acknowledgements. True if none is missing.
-    fn hurry(&self) -> bool {
+    fn request_acks(&self) -> bool {
         let state = self.shared.state.borrow();
-        self.port.hurry(&state.lent_to)
+        self.port.request_acks(&state.lent_to)
     }
 
     fn flushed(&self) -> Result<(), OpError> {

@@ -1,7 +1,7 @@
 //! Multicast groups as programs see them.
 
 use super::agent::Forwarding;
-use super::multicast::{code_of, Dead, Group, Stop};
+use super::multicast::{code_of, Dead, Group, Refusal};
 use super::wire::Multicast;
 use super::Packets;
 use std::fmt;
@@ -60,11 +60,11 @@ weft_core::readable!(MulticastError);
 
 impl std::error::Error for MulticastError {}
 
-impl From<Stop> for MulticastError {
-    fn from(stop: Stop) -> MulticastError {
+impl From<Refusal> for MulticastError {
+    fn from(stop: Refusal) -> MulticastError {
         match stop {
-            Stop::Dead(Dead { rank, failure }) => MulticastError::Member { rank, failure },
-            Stop::Busy(rank) => MulticastError::Busy { rank },
+            Refusal::Dead(Dead { rank, failure }) => MulticastError::Member { rank, failure },
+            Refusal::Busy(rank) => MulticastError::Busy { rank },
         }
     }
 }
@@ -120,7 +120,7 @@ impl Packets {
             return None;
         }
         state.groups.insert(id, Group::new(members, me));
-        if state.adopt(id) {
+        if state.requeue_early(id) {
             self.port.poll_each_round();
         }
         Some(MulticastGroup { packets: self.clone(), id, tree })

@@ -18,17 +18,17 @@ use weft_link::secure::JobKey;
 
 /// Longest wait for an answer, in which a request is sent `TRIES` times. A process that waits for
 /// its core meanwhile waits longer, until it has sent the request so often.
-const PATIENCE: Duration = Duration::from_millis(30);
+const ANSWER_TIMEOUT: Duration = Duration::from_millis(30);
 const TRIES: u32 = 6;
 /// Time of polling for an answer before sleeping.
-const LOOK: Duration = Duration::from_micros(50);
-/// A sleep between two polls lasts 1/`PART` of the time waited so far, so an answer is noticed late
-/// by at most that fraction.
-const PART: u32 = 8;
+const POLL_FOR: Duration = Duration::from_micros(50);
+/// A sleep between two polls lasts 1/`SLEEP_PART` of the time waited so far, so an answer is
+/// noticed late by at most that fraction.
+const SLEEP_PART: u32 = 8;
 /// Time in which a route may still be found, while the agent serves: a host whose first request for
 /// the other's Ethernet address is lost repeats it after 1 s (RFC 1122, section 2.3.2.1). Also the
 /// time after which a failed route is tried again.
-const AGAIN: Duration = Duration::from_secs(5);
+const RETRY_AFTER: Duration = Duration::from_secs(5);
 /// Most addresses of a host that are tried.
 const ADDRESSES_MAX: u64 = 8;
 /// Most routes that are kept, each with a socket. A further route evicts one, which is found again
@@ -53,12 +53,12 @@ pub(super) type Connections = BTreeMap<(PeerId, u64), Connection>;
 
 /// A route that one addition uses. Dropping this forgets the route, and the next addition finds it
 /// again.
-struct Taken<'a> {
+struct BusyRoute<'a> {
     packets: &'a Packets,
     counter: (PeerId, u64),
 }
 
-impl Taken<'_> {
+impl BusyRoute<'_> {
     fn give_back(self, connection: Connection) {
         let counter = self.counter;
         self.packets.with(|state| state.kernels.insert(counter, connection));
@@ -66,7 +66,7 @@ impl Taken<'_> {
     }
 }
 
-impl Drop for Taken<'_> {
+impl Drop for BusyRoute<'_> {
     fn drop(&mut self) {
         self.packets.with(|state| state.kernels.remove(&self.counter));
     }
@@ -113,13 +113,13 @@ impl Packets {
             true => self.ask_agent(at, key, question::ANSWER).await?,
             false => None,
         };
-        taken.give_back(Connection::Agent(Some(Instant::now() + AGAIN)));
+        taken.give_back(Connection::Agent(Some(Instant::now() + RETRY_AFTER)));
         Ok(answer)
     }
 
     /// Takes the route to a counter; the caller finds it if none is known. `None` if the agent is
     /// the route now.
-    fn take_connection(&self, at: PeerId, key: u64) -> Option<(Taken<'_>, Option<Connection>)> {
+    fn take_connection(&self, at: PeerId, key: u64) -> Option<(BusyRoute<'_>, Option<Connection>)> {
         let counter = (at, key);
         let known = self.with(|state| match state.kernels.get(&counter) {
             Some(Connection::Busy | Connection::Agent(None)) => None,
@@ -136,7 +136,7 @@ impl Packets {
             }
         })?;
         // Made last: where it is dropped, it forgets a route that others may have in use.
-        Some((Taken { packets: self, counter }, known))
+        Some((BusyRoute { packets: self, counter }, known))
     }
 
     /// True if a peer's counters are to be reached in its kernel, if they are there.
@@ -171,7 +171,7 @@ impl Packets {
                 client
             }));
         }
-        Ok(self.await_route(at, clients, Instant::now() + AGAIN, PATIENCE).await)
+        Ok(self.await_route(at, clients, Instant::now() + RETRY_AFTER, ANSWER_TIMEOUT).await)
     }
 
     /// Waits a time for the first answer to one of these clients; returns the route.
@@ -193,7 +193,7 @@ impl Packets {
                      firewall, or no route): its agent serves them",
                     at.0
                 );
-                return Connection::Agent(Some(Instant::now() + AGAIN));
+                return Connection::Agent(Some(Instant::now() + RETRY_AFTER));
             }
             let longest = clients.iter().map(CounterClient::waited).max().unwrap_or_default();
             match patience.is_zero() || longest >= patience {
@@ -220,7 +220,7 @@ impl Packets {
                 return Some(value);
             }
             let waited = client.waited();
-            if waited >= PATIENCE && client.sent() >= TRIES {
+            if waited >= ANSWER_TIMEOUT && client.sent() >= TRIES {
                 return None;
             }
             self.pause(waited).await;
@@ -229,8 +229,8 @@ impl Packets {
 
     /// Makes progress between two polls for an answer for which a request has waited so long.
     async fn pause(&self, waited: Duration) {
-        match waited >= LOOK {
-            true => self.endpoint().sleep(waited / PART).await,
+        match waited >= POLL_FOR {
+            true => self.endpoint().sleep(waited / SLEEP_PART).await,
             false => self.endpoint().yield_now().await,
         }
     }

@@ -134,7 +134,7 @@ pub(super) struct Group {
 }
 
 /// The reason why a multicast packet was not accepted.
-pub(super) enum Stop {
+pub(super) enum Refusal {
     Dead(Dead),
     /// The member whose credit is missing, if it is known.
     Busy(Option<usize>),
@@ -180,7 +180,7 @@ impl Group {
     }
 
     /// Records that an edge lacks credit from `now` on.
-    fn starve(&mut self, port: &Port, key: (u16, u8, u16), now: Instant) {
+    fn note_no_credit(&mut self, port: &Port, key: (u16, u8, u16), now: Instant) {
         let edge = self.edges.entry(key).or_default();
         if edge.starving.is_none() {
             edge.starving = Some(now);
@@ -207,11 +207,11 @@ impl State {
         tree: Tree,
         (handler, argument): (u16, u32),
         data: &[u8],
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Refusal> {
         let by_agents = self.goes_by_agents(port, id, tree, data.len());
         let Some(group) = self.groups.get_mut(&id) else { return Ok(()) };
         if let Some(dead) = group.dead {
-            return Err(Stop::Dead(dead));
+            return Err(Refusal::Dead(dead));
         }
         // With agents every member counts, else only the children of this rank.
         let failed = match by_agents {
@@ -220,7 +220,7 @@ impl State {
         };
         if let Some(dead) = failed {
             self.member_failed(port, id, dead, true);
-            return Err(Stop::Dead(dead));
+            return Err(Refusal::Dead(dead));
         }
         let (root, seq) = (group.me as u16, group.seq);
         let header =
@@ -245,15 +245,15 @@ impl State {
         tree: Tree,
         name: Name,
         data: &[u8],
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Refusal> {
         let (now, window) = (port.now(), self.credit);
         let Some(group) = self.groups.get_mut(&header.group) else { return Ok(()) };
         let key = |rank: usize| (header.root, header.tree, rank as u16);
         for rank in group.children(tree, group.me) {
             let edge = group.edges.entry(key(rank)).or_default();
             if !edge.pending.is_empty() || !edge.has_credit(window) {
-                group.starve(port, key(rank), now);
-                return Err(Stop::Busy(Some(rank)));
+                group.note_no_credit(port, key(rank), now);
+                return Err(Refusal::Busy(Some(rank)));
             }
         }
         let mut buf = port.buffer(Multicast::LEN + data.len());
@@ -358,7 +358,7 @@ impl State {
                 note(post(port, child, name, &buf), child);
             } else {
                 edge.pending.push_back(id);
-                group.starve(port, key, now);
+                group.note_no_credit(port, key, now);
             }
         }
         drop(buf);
@@ -424,14 +424,14 @@ impl State {
         let inlet = group.inlets.entry((root, tree)).or_default();
         inlet.freed = inlet.freed.wrapping_add(1);
         if inlet.freed.wrapping_sub(inlet.told) >= self.credit.div_ceil(2) {
-            return self.tell_credit(port, id, root, tree);
+            return self.send_credit(port, id, root, tree);
         }
         let due = *inlet.due.get_or_insert(port.round() + GIVE_BACK);
         port.poll_each_round();
         port.call_by(due);
     }
 
-    fn tell_credit(&mut self, port: &Port, id: u16, root: u16, code: u8) {
+    fn send_credit(&mut self, port: &Port, id: u16, root: u16, code: u8) {
         let Some(group) = self.groups.get_mut(&id) else { return };
         let size = group.members.len();
         let parent = tree_of(code).and_then(|t| tree::parent(t, usize::from(root), group.me, size));
@@ -490,7 +490,7 @@ impl State {
         let (ask, _) = Credit::parse(bytes)?;
         let group = self.groups.get(&ask.group)?;
         group.rank_of(from)?;
-        self.tell_credit(port, ask.group, ask.root, ask.tree);
+        self.send_credit(port, ask.group, ask.root, ask.tree);
         Some(())
     }
 
@@ -512,7 +512,7 @@ impl State {
         port: &Port,
         id: u16,
         root: usize,
-    ) -> Result<Vec<PeerId>, Stop> {
+    ) -> Result<Vec<PeerId>, Refusal> {
         let Some(group) = self.groups.get_mut(&id) else { return Ok(Vec::new()) };
         assert!(root < group.members.len(), "no member {root} of {}", group.members.len());
         let of = |&tree: &Tree| tree::parent(tree, root, group.me, group.members.len());
@@ -525,7 +525,7 @@ impl State {
         let gone = parents.iter().find_map(failed);
         if let Some(dead) = group.dead.or(gone) {
             self.member_failed(port, id, dead, true);
-            return Err(Stop::Dead(dead));
+            return Err(Refusal::Dead(dead));
         }
         let peers = parents.into_iter().map(|rank| group.members[rank]);
         Ok(peers.filter(|&peer| port.endpoint().expect(peer)).collect())
@@ -611,7 +611,7 @@ impl State {
             }
         }
         port.call_at(next);
-        back.into_iter().for_each(|(id, root, code)| self.tell_credit(port, id, root, code));
+        back.into_iter().for_each(|(id, root, code)| self.send_credit(port, id, root, code));
         slow.into_iter().for_each(|(id, rank, since)| self.name_slow(port, id, rank, since));
         if self.agent.as_ref().is_some_and(|agent| agent.is_joining()) {
             self.join_what_can_be(port);
@@ -643,7 +643,7 @@ impl State {
 
     /// Queues for handling the packets that came before their group was made. True if there are
     /// any.
-    pub(super) fn adopt(&mut self, id: u16) -> bool {
+    pub(super) fn requeue_early(&mut self, id: u16) -> bool {
         let (mine, others): (VecDeque<_>, VecDeque<_>) =
             self.orphans.drain(..).partition(|arrived| {
                 Multicast::parse(&arrived.data).is_some_and(|(header, _)| header.group == id)

@@ -10,7 +10,7 @@ use weft::PeerId;
 pub type SendBuffer = Buffer;
 
 /// A resource that goes back when the program is done with a packet.
-pub(super) enum Owed {
+pub(super) enum Resource {
     /// The message: its memory and the sender's credit.
     Credit(Arrived),
     /// A reference to a multicast packet.
@@ -19,24 +19,24 @@ pub(super) enum Owed {
     Nothing,
 }
 
-impl Owed {
+impl Resource {
     #[inline]
     pub(super) fn settle(self, state: &mut State, port: &Port) {
         match self {
-            Owed::Credit(message) => port.release(message),
-            Owed::Flight(id, buf) => {
+            Resource::Credit(message) => port.release(message),
+            Resource::Flight(id, buf) => {
                 drop(buf);
                 state.land(port, id);
             }
-            Owed::Nothing => {}
+            Resource::Nothing => {}
         }
     }
 
     pub(super) fn bytes(&self) -> &[u8] {
         match self {
-            Owed::Credit(message) => &message.data,
-            Owed::Flight(_, buf) => &buf[super::wire::Multicast::LEN..],
-            Owed::Nothing => &[],
+            Resource::Credit(message) => &message.data,
+            Resource::Flight(_, buf) => &buf[super::wire::Multicast::LEN..],
+            Resource::Nothing => &[],
         }
     }
 }
@@ -46,7 +46,7 @@ pub struct Packet<'a> {
     pub(super) packets: &'a Packets,
     pub(super) source: PeerId,
     pub(super) argument: u32,
-    pub(super) owed: Owed,
+    pub(super) owed: Resource,
 }
 
 /// Too many packets are kept: copy this one, or release others first.
@@ -105,7 +105,7 @@ impl<'a> Packet<'a> {
         if !kept {
             return Err((TooManyKept, self));
         }
-        let owed = std::mem::replace(&mut self.owed, Owed::Nothing);
+        let owed = std::mem::replace(&mut self.owed, Resource::Nothing);
         let (source, argument) = (self.source, self.argument);
         Ok(KeptPacket { packets: self.packets.clone(), source, argument, owed })
     }
@@ -113,10 +113,10 @@ impl<'a> Packet<'a> {
 
 impl Drop for Packet<'_> {
     fn drop(&mut self) {
-        let owed = std::mem::replace(&mut self.owed, Owed::Nothing);
+        let owed = std::mem::replace(&mut self.owed, Resource::Nothing);
         match owed {
-            Owed::Nothing => {}
-            Owed::Credit(message) => self.packets.port.release(message),
+            Resource::Nothing => {}
+            Resource::Credit(message) => self.packets.port.release(message),
             owed => self.packets.with(|state| owed.settle(state, &self.packets.port)),
         }
     }
@@ -127,7 +127,7 @@ pub struct KeptPacket {
     packets: Packets,
     source: PeerId,
     argument: u32,
-    owed: Owed,
+    owed: Resource,
 }
 
 impl KeptPacket {
@@ -150,7 +150,7 @@ impl KeptPacket {
 impl Drop for KeptPacket {
     fn drop(&mut self) {
         let len = self.data().len();
-        let owed = std::mem::replace(&mut self.owed, Owed::Nothing);
+        let owed = std::mem::replace(&mut self.owed, Resource::Nothing);
         let port = &self.packets.port;
         self.packets.with(|state| {
             state.kept -= 1;

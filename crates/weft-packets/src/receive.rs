@@ -1,6 +1,6 @@
 //! Receiving packets without an upcall.
 
-use super::packet::Owed;
+use super::packet::Resource;
 use super::wire::{name, Kind};
 use super::{Packets, Slot, State};
 use std::collections::VecDeque;
@@ -34,7 +34,7 @@ impl From<Status> for Received {
 pub(super) struct Waiting {
     pub source: PeerId,
     pub argument: u32,
-    pub owed: Owed,
+    pub owed: Resource,
 }
 
 impl Packets {
@@ -67,7 +67,7 @@ impl Packets {
                 && !self.shared.in_upcall.get()
         };
         let soon = match none_waits {
-            true => self.port.look_for(from, name(Kind::User, number, 0).0, buffer),
+            true => self.port.poll_for(from, name(Kind::User, number, 0).0, buffer),
             false => None,
         };
         match soon {

@@ -33,7 +33,7 @@ pub struct SimLink {
     /// While data is spread: the network for the next frame.
     stripe: usize,
     /// The state of the networks to each host, where data is spread.
-    ways: BTreeMap<u32, Ways>,
+    ways: BTreeMap<u32, Paths>,
     /// By peer number.
     hosts: Vec<Option<At>>,
     /// Peer that was connected last, by host.
@@ -59,7 +59,7 @@ const STRAYS: u8 = 4;
 /// Packets that are not spread take the network in use; after doubts about it, that of the first
 /// answer.
 #[derive(Default)]
-struct Ways {
+struct Paths {
     used: usize,
     /// Proven networks, the one in use first.
     proven: Vec<usize>,
@@ -70,7 +70,7 @@ struct Ways {
     strays: u8,
 }
 
-impl Ways {
+impl Paths {
     /// Notes a packet over this network. True if it proves a network, or changes the one in use.
     fn note(&mut self, network: usize, header: &[u8]) -> bool {
         let kind = Kind::of(header);
@@ -222,7 +222,7 @@ impl SimLink {
             let me = self.endpoint_of(self.host, self.generation);
             let whole = trailer(header, payload, me)[..] == packet.bytes[end..];
             if whole && self.is_from_its_peer(packet) {
-                self.note_way();
+                self.note_path();
                 return true;
             }
             self.net.borrow_mut().note_refused(packet);
@@ -235,7 +235,7 @@ impl SimLink {
     }
 
     /// Notes the network that carried the packet in `spare`.
-    fn note_way(&mut self) {
+    fn note_path(&mut self) {
         if !self.is_spread() {
             return;
         }
@@ -251,7 +251,7 @@ impl SimLink {
     /// Returns the networks over which a host gave no answer, if this side has asked it.
     fn unanswered(&self, host: u32) -> Vec<usize> {
         let asked = self.ways.get(&host).filter(|ways| !ways.question[0].is_empty());
-        let open = |ways: &Ways| {
+        let open = |ways: &Paths| {
             self.networks.clone().filter(|network| !ways.proven.contains(network)).collect()
         };
         asked.map(open).unwrap_or_default()
@@ -269,7 +269,7 @@ impl SimLink {
 
     /// Returns the networks for a frame to a host: for a question all, until one is proven; for the
     /// answer that of the question; for spread data the next one.
-    fn ways_of(&mut self, host: u32, parts: [&[u8]; 3]) -> Range<usize> {
+    fn paths_of(&mut self, host: u32, parts: [&[u8]; 3]) -> Range<usize> {
         let (all, only) = (self.networks.clone(), |network: usize| network..network + 1);
         if !self.is_spread() {
             return all;
@@ -420,7 +420,7 @@ impl Link for SimLink {
             self.clock.spend(cost);
             let trailer = trailer(frame.header, frame.payload, endpoint);
             let parts = [frame.header, frame.payload, &trailer];
-            for network in self.ways_of(host, parts) {
+            for network in self.paths_of(host, parts) {
                 if !net.send((self.host, host), network, self.clock.now().0, parts) {
                     return i;
                 }

@@ -23,7 +23,7 @@ const OF_KIND: usize = 1000;
 /// Names claimed in a millisecond.
 const AT_ONCE: usize = 100;
 /// Time between two looks at the goal of a run.
-const LOOK: u64 = 20 * MS;
+const POLL_EVERY: u64 = 20 * MS;
 
 /// A cluster, and the load on it.
 #[derive(Clone, Debug)]
@@ -225,7 +225,7 @@ impl World {
                 if goal(self) {
                     return Some((self.now - begun) / MS);
                 }
-                look = self.now + LOOK;
+                look = self.now + POLL_EVERY;
             }
             // The time of a look comes even if nothing happens before.
             match self.next() {

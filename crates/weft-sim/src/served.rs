@@ -15,7 +15,7 @@ use weft_link::{Address, Bytes, Frame, Link, LinkError, LinkEvent, PeerInfo, Sin
 /// Packets and messages in the ring to a rank.
 const RING: usize = 256;
 /// Frames taken from the network at a time.
-const LOOK: usize = 64;
+const POLL_EVERY: usize = 64;
 /// Limits of a rank: the defaults of `weftd`.
 const LIMITS: Limits = Limits { bytes: 16 << 20, words: 4096, groups: 64 };
 
@@ -95,7 +95,7 @@ impl Agent {
             self.proxy.on_time(now);
         }
         let (proxy, ring) = (&mut self.proxy, &mut self.ring);
-        let received = self.link.recv(LOOK, &mut FromWire { proxy, ring, now });
+        let received = self.link.recv(POLL_EVERY, &mut FromWire { proxy, ring, now });
         let forwarded = self.proxy.progress(now);
         self.flush();
         let pumped = self.proxy.pump(&mut self.ring);
@@ -174,7 +174,7 @@ impl ServedLink {
         }
     }
 
-    fn hear(&mut self, message: Control) {
+    fn on_message(&mut self, message: Control) {
         match message {
             Control::Left(peer, left) => {
                 let room = self.shares.on_left(peer, left);
@@ -261,7 +261,7 @@ impl Link for ServedLink {
                 Inbound::Packet(from, header, payload) => {
                     sink.frame(from, header.as_slice(), Bytes::from_slice(&payload));
                 }
-                Inbound::Say(message) => self.hear(message),
+                Inbound::Say(message) => self.on_message(message),
             }
             received += 1;
         }

@@ -19,7 +19,7 @@ const PARCELS: u64 = u64::MAX - 2;
 /// Number of the word that stands for a host's counter.
 const COUNTER: u32 = u32::MAX;
 /// Virtual nanoseconds between polls.
-const LOOK: u64 = 200_000;
+const POLL_EVERY: u64 = 200_000;
 /// Milliseconds after which every host has started: pauses are shorter.
 const STARTED_MS: u32 = 1000;
 
@@ -55,7 +55,7 @@ pub(crate) fn parts(env: &Env, shared: &Rc<Shared>) -> Vec<Part> {
                 let group = Rc::new(group);
                 let (env, shared) = (env.clone(), Rc::clone(shared));
                 let all = (env.clone(), Rc::clone(&group), Rc::clone(&shared));
-                parts.push(Box::pin(hear_all(all, packets)));
+                parts.push(Box::pin(receive_all(all, packets)));
                 parts.push(Box::pin(cast_all(env, group, shared)));
             }
             None => violation(env, shared, "no group".into()),
@@ -117,7 +117,10 @@ fn failed(env: &Env, shared: &Shared, what: &str, error: MulticastError) {
 }
 
 /// Checks the packets of all other hosts until the last arrived, or the group failed.
-async fn hear_all((env, group, shared): (Env, Rc<MulticastGroup>, Rc<Shared>), packets: Packets) {
+async fn receive_all(
+    (env, group, shared): (Env, Rc<MulticastGroup>, Rc<Shared>),
+    packets: Packets,
+) {
     let heard = Rc::new(RefCell::new(vec![0; env.hosts as usize]));
     let (books, all) = (Rc::clone(&heard), Rc::clone(&shared));
     let (me, peers) = (env.host, peers(&env));
@@ -150,7 +153,7 @@ async fn hear_all((env, group, shared): (Env, Rc<MulticastGroup>, Rc<Shared>), p
             failed(&env, &shared, &what, error);
             break;
         }
-        env.sleep(LOOK).await;
+        env.sleep(POLL_EVERY).await;
     }
     drop(expecting);
     shared.checker.borrow_mut().ended(ticket);
@@ -205,7 +208,7 @@ async fn take_parcels(env: Env, packets: Packets, shared: Rc<Shared>) {
         count.set(count.get().saturating_sub(1));
     });
     while left.get() > 0 {
-        env.sleep(LOOK).await;
+        env.sleep(POLL_EVERY).await;
     }
     shared.checker.borrow_mut().ended(ticket);
 }

@@ -9,15 +9,15 @@ use weft_sim::{Fault, LinkKind, Sim, SimConfig, Span};
 const MS: u64 = 1_000_000;
 
 /// Longest silence of a peer, and longest time to answer the first packet, milliseconds.
-const PATIENCE: u32 = 1_000;
+const TIMEOUT: u32 = 1_000;
 
 /// Lets host 0 wait for two messages of host 1, one from before the fault: returns the results, and
 /// the end of the last wait, in milliseconds. With `greets`, host 1 sends the first.
 fn heard(fault: Fault, greets: bool) -> (Vec<String>, u64) {
     let config = SimConfig { kind: LinkKind::Memory, ..SimConfig::new(2, 1) }.fault(fault);
     let settings = Config {
-        peer_timeout_ms: PATIENCE,
-        connect_timeout_ms: PATIENCE,
+        peer_timeout_ms: TIMEOUT,
+        connect_timeout_ms: TIMEOUT,
         keepalive_ms: 100,
         ..Config::default()
     };

@@ -64,7 +64,7 @@ impl Client for Keeper {
         port.atomic_done(&request, Some(before));
     }
 
-    fn has_news(&self) -> bool {
+    fn has_events(&self) -> bool {
         self.news.get()
     }
 

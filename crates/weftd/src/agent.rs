@@ -5,7 +5,7 @@ use crate::links::Pool;
 use crate::options::{Options, SHARING_MAX};
 use crate::room::{Room, CALLERS_MAX, CALLERS_OF_USER, TOTALS};
 use crate::sockets::Sockets;
-use crate::status::{Desk, Question};
+use crate::status::{Question, StatusServer};
 use crate::sys::{self, Epoll, Interest};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use weft_core::Instant;
 use weft_link::{LinkError, LinkEvent, Next, Turn, WaitFd};
 
 /// Time between two polls of quiet links whose poll costs a system call.
-const RARELY: Duration = Duration::from_micros(250);
+const IDLE_EVERY: Duration = Duration::from_micros(250);
 /// Time between two polls of links' events, callers and the status socket.
 const SELDOM: Duration = Duration::from_millis(1);
 /// Longest sleep, so that signals and the status socket are checked as often.
@@ -35,7 +35,7 @@ pub struct Agent {
     options: Options,
     hub: Hub,
     room: Room,
-    desk: Desk,
+    desk: StatusServer,
     broker: Broker,
     cluster: Option<Cluster>,
     sockets: Sockets,
@@ -55,13 +55,13 @@ impl Agent {
     /// # Errors
     /// Another process listens there, or no link can be opened.
     pub fn open(options: Options) -> Result<Agent, LinkError> {
-        sys::make_way(&options.name);
+        sys::prepare_socket_path(&options.name);
         // More callers than seats, so that callers in excess can read the reason of their refusal,
         // and so that one user cannot take all connections.
         let seats = options.seats;
         let hub = Hub::listen(&options.name, seats + CALLERS_MAX, seats + CALLERS_OF_USER)?;
         sys::let_all_connect(&options.name);
-        let desk = Desk::open(&options.name)?;
+        let desk = StatusServer::open(&options.name)?;
         let broker = open_broker(&options)?;
         let pool = Pool::open(&options)?;
         let now = sys::now();
@@ -124,7 +124,7 @@ impl Agent {
         self.tell_refused();
         let rarely = now >= self.look_at;
         if rarely {
-            self.look_at = now + RARELY;
+            self.look_at = now + IDLE_EVERY;
         }
         for (&rank, seat) in &mut self.room.seats {
             did |= seat.flush(now);
@@ -167,7 +167,7 @@ impl Agent {
             }
         }
         self.room.seats.values_mut().for_each(|seat| seat.listen(now));
-        self.room.look_at_waiting();
+        self.room.check_waiting();
         self.tell_refused();
         self.room.clear();
         self.doors.ready(&mut self.ready);
@@ -305,7 +305,7 @@ impl Agent {
 
 /// Makes the set of descriptors that tells what rarely has something.
 fn watch(
-    desk: &Desk,
+    desk: &StatusServer,
     broker: &Broker,
     cluster: Option<&Cluster>,
     sockets: &Sockets,
@@ -326,7 +326,7 @@ fn watch(
 /// Listens for ranks of containers that share memory.
 fn open_broker(options: &Options) -> Result<Broker, LinkError> {
     let name = Broker::socket_name(&options.name);
-    sys::make_way(&name);
+    sys::prepare_socket_path(&name);
     let of_user = options.quotas.sharing.unwrap_or(SHARING_MAX / 4 * 3);
     let limits = BrokerLimits { ranks: SHARING_MAX, of_user: of_user.min(SHARING_MAX) };
     let broker = Broker::listen(&options.name, limits)?;

@@ -18,7 +18,7 @@ const SHARE_MIN: u32 = 32;
 /// Time for which packets of a rank that ended are still retransmitted.
 const LINGER: Duration = Duration::from_secs(5);
 /// Longest time from connecting to the first message, if no others wait.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 /// Most callers without a first message, of all users and of one; beyond, the oldest is refused.
 const WAITING_MAX: usize = 32;
 const WAITING_OF_USER: usize = 16;
@@ -171,7 +171,7 @@ impl Room {
 
     /// Adds a caller under the number `rank`.
     pub fn meet(&mut self, rank: u32, caller: Caller) {
-        self.waiting.insert(rank, (caller, self.now + PATIENCE));
+        self.waiting.insert(rank, (caller, self.now + TIMEOUT));
         let of = |user| self.waiting.values().filter(|(c, _)| c.user == user).count();
         let own = of(caller.user);
         let mut most = (caller.user, own);
@@ -191,7 +191,7 @@ impl Room {
     }
 
     /// Refuses callers that have sent no message in time, and all callers while draining.
-    pub fn look_at_waiting(&mut self) {
+    pub fn check_waiting(&mut self) {
         let late = |(&rank, (_, until)): (&u32, &(Caller, Instant))| {
             (self.draining || self.now >= *until).then_some(rank)
         };
@@ -199,7 +199,7 @@ impl Room {
         for rank in late {
             let why = match self.draining {
                 true => "it is about to end (SIGTERM, or weftd --stop)".into(),
-                false => format!("it has asked for nothing within {} s", PATIENCE.as_secs()),
+                false => format!("it has asked for nothing within {} s", TIMEOUT.as_secs()),
             };
             self.give_up_caller(rank, why);
         }
@@ -424,8 +424,8 @@ mod tests {
             assert!(room.waiting.values().filter(|(c, _)| c.user == 5).count() <= WAITING_OF_USER);
         }
         room.turned_away();
-        room.now = room.now + PATIENCE;
-        room.look_at_waiting();
+        room.now = room.now + TIMEOUT;
+        room.check_waiting();
         assert!(room.waiting.is_empty());
         assert!(room.turned_away().iter().all(|(_, why)| why.contains("within 20 s")));
     }

@@ -60,7 +60,7 @@ impl Sockets {
             source,
             fix: "another agent may serve there (`weftd --status`)",
         };
-        sys::make_way(&name);
+        sys::prepare_socket_path(&name);
         let listener = passing::listen(&name).map_err(fail)?;
         sys::let_all_connect(&name);
         let set = Epoll::new().map_err(fail)?;

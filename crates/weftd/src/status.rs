@@ -18,7 +18,7 @@ const STOP: u8 = b'q';
 /// Most connections accepted in one call.
 const AT_ONCE: usize = 2;
 /// Longest time of a connection, from its start to the end of the answer.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 /// Most open connections; beyond, the oldest of the user with most is closed.
 const VISITORS_MAX: usize = 32;
 /// Longest time until [`ask`] has an answer.
@@ -34,7 +34,7 @@ pub enum Question {
 }
 
 /// The listener, and the open connections.
-pub struct Desk {
+pub struct StatusServer {
     listener: UnixListener,
     visitors: VecDeque<Visitor>,
 }
@@ -114,22 +114,22 @@ pub fn distrust(name: &str) -> io::Result<Option<String>> {
     Ok(own.err().filter(|_| !weft_link::user::is_root(user)))
 }
 
-impl Desk {
+impl StatusServer {
     /// Listens beside the agent's own socket.
     ///
     /// # Errors
     /// Another process has it.
-    pub fn open(name: &str) -> Result<Desk, LinkError> {
+    pub fn open(name: &str) -> Result<StatusServer, LinkError> {
         let fail = |source| LinkError::System {
             what: format!("listening beside {name}"),
             source,
             fix: "another agent may serve there (`weftd --status`)",
         };
-        sys::make_way(&format!("{name}-desk"));
+        sys::prepare_socket_path(&format!("{name}-desk"));
         let listener = address(name).and_then(|a| UnixListener::bind_addr(&a)).map_err(fail)?;
         listener.set_nonblocking(true).map_err(fail)?;
         sys::let_all_connect(&format!("{name}-desk"));
-        Ok(Desk { listener, visitors: VecDeque::new() })
+        Ok(StatusServer { listener, visitors: VecDeque::new() })
     }
 
     /// Returns the descriptor that becomes readable when somebody connects.
@@ -156,7 +156,7 @@ impl Desk {
             else {
                 continue;
             };
-            let until = now + PATIENCE;
+            let until = now + TIMEOUT;
             self.visitors.push_back(Visitor { stream, user, until, answer: Vec::new() });
         }
         self.visitors.retain_mut(|visitor| visitor.goes_on(&mut answer) && now < visitor.until);
@@ -206,14 +206,14 @@ fn is_early(error: &io::Error) -> bool {
 mod tests {
     use super::*;
 
-    fn desk() -> (String, Desk) {
+    fn desk() -> (String, StatusServer) {
         let name = format!("@weft-desk-test-{:016x}", weft_link::random_u64());
-        let desk = Desk::open(&name).unwrap();
+        let desk = StatusServer::open(&name).unwrap();
         (name, desk)
     }
 
     /// Serves once; the answer is the question and the user.
-    fn serve(desk: &mut Desk, now: Instant) {
+    fn serve(desk: &mut StatusServer, now: Instant) {
         desk.serve(now, |question, user| format!("{question:?} of {user}\n"));
     }
 
@@ -257,7 +257,7 @@ mod tests {
             asking.read(&mut answer).ok()
         });
         assert!(answer[..got.unwrap()].starts_with(b"Status"));
-        serve(&mut desk, Instant(1) + PATIENCE);
+        serve(&mut desk, Instant(1) + TIMEOUT);
         assert!(desk.visitors.is_empty());
         drop(all);
     }

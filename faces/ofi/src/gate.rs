@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::Thread;
 
 /// Number of times a caller checks that the guest has left before it sleeps; visits are short.
-const LOOKS: u32 = 1000;
+const CHECKS: u32 = 1000;
 
 thread_local! {
     /// True while this thread holds or waits for a lock of the provider.
@@ -79,7 +79,7 @@ pub struct Inside<'a> {
 }
 
 /// Proof that the guest is inside; leaves the gate when dropped.
-pub struct Visit<'a> {
+pub struct GuestEntry<'a> {
     gate: &'a Gate,
     _locked: Option<Held<'a>>,
 }
@@ -100,7 +100,7 @@ impl Gate {
         let Some(mutex) = &self.mutex else {
             let turn = self.turns.load(Ordering::Relaxed);
             if turn % 2 == 1 || self.guest.load(Ordering::Relaxed) != 0 {
-                self.look_twice(turn)?;
+                self.recheck(turn)?;
             }
             self.turns.store(turn.wrapping_add(1), Ordering::Relaxed);
             compiler_fence(Ordering::SeqCst);
@@ -120,7 +120,7 @@ impl Gate {
     /// Handles a gate that is not free. Callers come one at a time, so the guest is inside or an
     /// interrupted call of this thread; the guest's thread may be interrupted too, by a fault.
     #[cold]
-    fn look_twice(&self, turn: u64) -> Result<(), Nested> {
+    fn recheck(&self, turn: u64) -> Result<(), Nested> {
         let nested = turn % 2 == 1 || self.guest.load(Ordering::Relaxed) == this_thread();
         if nested {
             return Err(Nested);
@@ -133,7 +133,7 @@ impl Gate {
     /// caller.
     #[cold]
     fn wait_for_guest(&self) {
-        for _ in 0..LOOKS {
+        for _ in 0..CHECKS {
             if self.guest.load(Ordering::Acquire) == 0 {
                 return;
             }
@@ -148,7 +148,7 @@ impl Gate {
 
     /// Enters as the guest, if nobody is inside. `barrier` makes every running thread of the
     /// process pass a memory barrier before it returns; it is needed where callers take no lock.
-    pub fn visit(&self, barrier: impl FnOnce()) -> Option<Visit<'_>> {
+    pub fn try_enter_guest(&self, barrier: impl FnOnce()) -> Option<GuestEntry<'_>> {
         if let Some(mutex) = &self.mutex {
             let mark = Mark::set().ok()?;
             let locked = match mutex.try_lock() {
@@ -156,13 +156,13 @@ impl Gate {
                 Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
                 Err(TryLockError::WouldBlock) => return None,
             };
-            return Some(Visit { gate: self, _locked: Some((locked, mark)) });
+            return Some(GuestEntry { gate: self, _locked: Some((locked, mark)) });
         }
         self.guest.store(this_thread(), Ordering::SeqCst);
-        let visit = Visit { gate: self, _locked: None };
+        let try_enter_guest = GuestEntry { gate: self, _locked: None };
         barrier();
         let taken = self.turns.load(Ordering::Acquire) % 2 == 1;
-        (!taken).then_some(visit)
+        (!taken).then_some(try_enter_guest)
     }
 
     /// Returns a number that changes whenever a caller enters.
@@ -186,7 +186,7 @@ impl Drop for Inside<'_> {
     }
 }
 
-impl Drop for Visit<'_> {
+impl Drop for GuestEntry<'_> {
     fn drop(&mut self) {
         self.gate.guest.store(0, Ordering::Release);
         let waiter = self.gate.waiter.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -208,11 +208,11 @@ mod tests {
             let gate = Gate::new(threads);
             let turns = gate.turns();
             let inside = gate.enter().unwrap();
-            assert!(gate.visit(|| {}).is_none());
+            assert!(gate.try_enter_guest(|| {}).is_none());
             drop(inside);
             assert_ne!(gate.turns(), turns);
             let turns = gate.turns();
-            assert!(gate.visit(|| {}).is_some());
+            assert!(gate.try_enter_guest(|| {}).is_some());
             assert_eq!(gate.turns(), turns);
             drop(gate.enter().unwrap());
         }
@@ -227,12 +227,12 @@ mod tests {
             assert_eq!(gate.enter().err(), Some(Nested));
             assert_eq!(gate.turns(), turns);
             std::thread::scope(|scope| {
-                let visited = scope.spawn(|| gate.visit(|| {}).is_some());
+                let visited = scope.spawn(|| gate.try_enter_guest(|| {}).is_some());
                 assert!(!visited.join().unwrap(), "the caller is inside as before");
             });
             drop(inside);
             drop(gate.enter().unwrap());
-            assert!(gate.visit(|| {}).is_some());
+            assert!(gate.try_enter_guest(|| {}).is_some());
         }
     }
 
@@ -240,11 +240,11 @@ mod tests {
     fn enter__inside_of_the_guest_s_visit_is_refused() {
         for threads in [false, true] {
             let gate = Gate::new(threads);
-            let visit = gate.visit(|| {}).unwrap();
+            let try_enter_guest = gate.try_enter_guest(|| {}).unwrap();
             let turns = gate.turns();
             assert_eq!(gate.enter().err(), Some(Nested));
             assert_eq!(gate.turns(), turns);
-            drop(visit);
+            drop(try_enter_guest);
             drop(gate.enter().unwrap());
         }
     }
@@ -262,16 +262,16 @@ mod tests {
     fn enter__after_a_refused_visit() {
         let gate = Gate::new(false);
         let inside = gate.enter().unwrap();
-        assert!(gate.visit(|| {}).is_none());
+        assert!(gate.try_enter_guest(|| {}).is_none());
         drop(inside);
         drop(gate.enter().unwrap());
-        assert!(gate.visit(|| {}).is_some());
+        assert!(gate.try_enter_guest(|| {}).is_some());
     }
 
     #[test]
     fn enter__sleeps_until_the_guest_has_left() {
         let gate = Gate::new(false);
-        let visit = gate.visit(|| {}).expect("nobody is inside");
+        let try_enter_guest = gate.try_enter_guest(|| {}).expect("nobody is inside");
         let entered = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -282,7 +282,7 @@ mod tests {
                 std::thread::yield_now();
             }
             assert!(!entered.load(Ordering::SeqCst));
-            drop(visit);
+            drop(try_enter_guest);
         });
         assert!(entered.load(Ordering::SeqCst));
     }

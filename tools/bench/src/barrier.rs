@@ -16,7 +16,7 @@ const USUAL: [u32; 2] = [LEAST, 4];
 /// Number of barriers before the measurement, and again to find how many fill the time.
 const WARM: u64 = 100;
 /// A job that takes more seconds than this hangs.
-const PATIENCE: &str = "120";
+const TIMEOUT: &str = "120";
 
 /// Run a rank of `weft bench barrier`
 #[derive(Debug, clap::Args)]
@@ -67,7 +67,7 @@ fn job(link: LinkName, ranks: u32, options: &Options) -> Result<f64> {
     let weft = std::env::current_exe().context("finding this program")?;
     let mut command = Command::new(&weft);
     command.args(["run", "--ranks", &ranks.to_string(), "--link", link.name()]);
-    command.args(["--timeout", PATIENCE]).arg(&weft);
+    command.args(["--timeout", TIMEOUT]).arg(&weft);
     command.args(["bench-barrier", "--ms", &options.turn().as_millis().to_string()]);
     let done = command.stdin(Stdio::null()).output().context("starting weft run")?;
     let errors = String::from_utf8_lossy(&done.stderr);

@@ -2,7 +2,7 @@
 
 use super::service::{
     await_packet, clock_us, number, packet, receivers_compute, report, stream, Log, Server, PACKET,
-    PATIENCE, WAIT,
+    TIMEOUT, WAIT,
 };
 use super::wire;
 use anyhow::{ensure, Context, Result};
@@ -32,7 +32,7 @@ impl Server for Kernels<'_> {
 
     fn send(&mut self, n: u32) -> Result<()> {
         let End::Root(root) = &mut self.end else { return Ok(()) };
-        root.send(&packet(n), PATIENCE).context("sending down the chain")
+        root.send(&packet(n), TIMEOUT).context("sending down the chain")
     }
 
     fn look(&mut self, log: &Log) -> Result<()> {
@@ -57,7 +57,7 @@ impl Server for Kernels<'_> {
 
     fn finish(&mut self) -> Result<()> {
         let End::Root(root) = &mut self.end else { return Ok(()) };
-        root.flush(PATIENCE).context("waiting for the chain")
+        root.flush(TIMEOUT).context("waiting for the chain")
     }
 }
 

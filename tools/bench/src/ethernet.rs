@@ -77,7 +77,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn crowd(&mut self) -> Result<()> {
+    fn load(&mut self) -> Result<()> {
         let size = 16;
         let got = self.bench.beside(super::CONFIG, |bench, pair| {
             let task = Task { probe: Probe::WeftCrowd, size, iters: 1, arg: IDLE };
@@ -176,7 +176,7 @@ pub(super) const PARTS: [Part; 7] = [
     Part { name: "latency", size: 0, subjects: 17, measure: |run| run.latency() },
     Part { name: "blocking wait", size: 16, subjects: 3, measure: |run| run.blocking() },
     Part { name: "message rate", size: 16, subjects: 3, measure: |run| run.rate() },
-    Part { name: "8 ranks a host", size: 16, subjects: 2, measure: |run| run.crowd() },
+    Part { name: "8 ranks a host", size: 16, subjects: 2, measure: |run| run.load() },
     Part { name: "bulk", size: 0, subjects: 8, measure: |run| run.bulk() },
     Part { name: "neighbours", size: 1 << 20, subjects: 4, measure: |run| run.neighbours() },
     Part { name: "loss", size: 1 << 20, subjects: 3, measure: |run| run.loss() },

@@ -83,7 +83,7 @@ pub struct Kind {
 }
 
 /// Longest time of a task; a rank that is silent for longer hangs.
-const PATIENCE: Duration = Duration::from_secs(180);
+const TIMEOUT: Duration = Duration::from_secs(180);
 /// Bytes that a pipe holds, where the system allows that.
 const PIPE_LEN: usize = 1 << 20;
 
@@ -138,7 +138,7 @@ fn spawn_agent(rank: usize, hosts: &Hosts, kernel: bool) -> Result<Child> {
     let host = &hosts.entrances[rank];
     let host = Some((host.process().as_raw_fd(), host.channels()));
     sys::prepare(&mut command, Setup { inherited: Vec::new(), cpus, host });
-    Ok(weft_run::agent::start_and_wait(command, weft_run::agent::PATIENCE)?.0)
+    Ok(weft_run::agent::start_and_wait(command, weft_run::agent::TIMEOUT)?.0)
 }
 
 /// Starts an agent that joins the ranks of two hosts: its socket is a path that both see. Returns
@@ -154,7 +154,7 @@ fn spawn_broker() -> Result<(Child, PathBuf)> {
         command.env("WEFT_LOG", "warn");
     }
     sys::prepare(&mut command, Setup { inherited: Vec::new(), cpus: None, host: None });
-    let (agent, _) = weft_run::agent::start_and_wait(command, weft_run::agent::PATIENCE)?;
+    let (agent, _) = weft_run::agent::start_and_wait(command, weft_run::agent::TIMEOUT)?;
     Ok((agent, folder))
 }
 
@@ -226,7 +226,7 @@ impl Pair {
         }
         let broker = pair.folder.as_ref().map(|folder| folder.join(BROKER));
         for ((rank, ends), control) in ends.iter().enumerate().zip(controls) {
-            control.set_read_timeout(Some(PATIENCE))?;
+            control.set_read_timeout(Some(TIMEOUT))?;
             let hosts = hosts.as_ref();
             let process = spawn(kind, rank, key, ends, hosts, broker.as_deref())?;
             let answers = BufReader::new(control.try_clone()?);
@@ -253,7 +253,7 @@ impl Pair {
         let start = |rank| far::Start { rank, link: link.to_owned(), key, env: env.clone() };
         let mut pair = Pair { members: Vec::new(), agents: Vec::new(), folder: None, _hosts: None };
         for (process, control) in far.start([start(0), start(1)])? {
-            control.set_read_timeout(Some(PATIENCE))?;
+            control.set_read_timeout(Some(TIMEOUT))?;
             let answers = BufReader::new(control.try_clone()?);
             pair.members.push(Member { process, control, answers });
         }

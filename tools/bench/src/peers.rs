@@ -83,7 +83,7 @@ fn fifo(rank: &mut Rank) -> Result<Pipes> {
             made.context("a FIFO")?;
             folder
         }
-        _ => std::path::PathBuf::from(std::ffi::OsString::from_vec(rank.hear()?)),
+        _ => std::path::PathBuf::from(std::ffi::OsString::from_vec(rank.receive_note()?)),
     };
     // Opening for reading and writing does not wait for the other side; each rank then uses its end
     // only.

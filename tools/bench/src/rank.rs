@@ -291,7 +291,7 @@ impl Rank {
     /// Waits until the other rank has called this too.
     pub fn sync(&mut self) -> Result<()> {
         self.tell(&[0])?;
-        self.hear().map(|_| ())
+        self.receive_note().map(|_| ())
     }
 
     /// Sends a short note to the other rank, on a channel that is not measured.
@@ -301,7 +301,7 @@ impl Rank {
     }
 
     /// Receives a note.
-    pub fn hear(&mut self) -> Result<Vec<u8>> {
+    pub fn receive_note(&mut self) -> Result<Vec<u8>> {
         let mut len = [0; 4];
         self.side.read_exact(&mut len).context("hearing the other rank")?;
         let mut note = vec![0; u32::from_le_bytes(len) as usize];
@@ -311,13 +311,13 @@ impl Rank {
 
     /// Receives a note of 8 bytes.
     pub fn hear_u64(&mut self) -> Result<u64> {
-        Ok(u64::from_le_bytes(self.hear()?.try_into().ok().context("a note of 8 bytes")?))
+        Ok(u64::from_le_bytes(self.receive_note()?.try_into().ok().context("a note of 8 bytes")?))
     }
 
     /// Sends a note and receives the note of the other rank.
     pub fn exchange(&mut self, note: &[u8]) -> Result<Vec<u8>> {
         self.tell(note)?;
-        self.hear()
+        self.receive_note()
     }
 
     /// Returns the configuration of this process's variables.
@@ -371,13 +371,13 @@ impl Rank {
     }
 
     /// True if the other rank has sent a note that was not received yet.
-    pub fn is_told(&self) -> Result<bool> {
+    pub fn has_note(&self) -> Result<bool> {
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         Ok(poll(&mut [PollFd::new(&self.side, PollFlags::IN)], Some(&now))? > 0)
     }
 
     /// Opens endpoints as further ranks of this host would.
-    fn crowd(&mut self, count: u64) -> Result<Outcome> {
+    fn load(&mut self, count: u64) -> Result<Outcome> {
         for _ in 0..count {
             let config = weft::job::config_from_env()?;
             self.idle.push(weft::job::open_endpoint(config, self.links, self.key)?);
@@ -392,11 +392,11 @@ impl Rank {
         let Some((endpoint, _)) = self.endpoint.clone() else { return Ok(()) };
         self.tell(&[0])?;
         let start = Instant::now();
-        while !self.is_told()? {
+        while !self.has_note()? {
             endpoint.wait(Some(Duration::from_millis(1)));
             ensure!(start.elapsed() < STEP, "the other rank does not finish");
         }
-        self.hear()?;
+        self.receive_note()?;
         let start = Instant::now();
         while start.elapsed() < Duration::from_micros(500) {
             endpoint.progress();
@@ -521,7 +521,7 @@ impl Rank {
             Probe::WeftPingPong => pingpong::rank(self, task),
             Probe::WeftBandwidth => bandwidth::rank(self, task),
             Probe::WeftRate => rate::rank(self, task),
-            Probe::WeftCrowd => self.crowd(task.arg),
+            Probe::WeftCrowd => self.load(task.arg),
             Probe::WeftSendOverhead => logp::send_overhead(self, task),
             Probe::WeftBusyRoundTrip => logp::busy_round_trip(self, task),
             Probe::WeftWake => wait::wake(self, task),

@@ -52,7 +52,7 @@ const AGENT_KEY: u64 = 0x5eed_0000_0000_0001;
 /// Time that an owner computes without a poll: far longer than any operation that is measured.
 const COMPUTE: Duration = Duration::from_millis(20);
 /// Longest wait for any event.
-pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(30);
 /// Handler number of packets forwarded by ranks.
 const FORWARD: u32 = 4711;
 /// Length of a multicast packet, in bytes.
@@ -103,10 +103,10 @@ pub fn run(args: Args) -> Result<ExitCode> {
 
 /// Makes progress until `done` returns true.
 fn until(endpoint: &Endpoint, what: &str, mut done: impl FnMut() -> bool) -> Result<()> {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     while !done() {
         endpoint.wait(Some(Duration::from_millis(1)));
-        ensure!(Instant::now() < end, "{what}: nothing for {PATIENCE:?}");
+        ensure!(Instant::now() < end, "{what}: nothing for {TIMEOUT:?}");
     }
     Ok(())
 }
@@ -351,7 +351,7 @@ pub(super) fn stream(job: &Job, log: &Log, server: &mut dyn Server, repeat: u32)
             (0..count).try_for_each(|n| server.send(n))?;
             server.finish()?;
         } else {
-            let end = Instant::now() + PATIENCE;
+            let end = Instant::now() + TIMEOUT;
             while log.borrow().len() < count as usize {
                 server.wait(log)?;
                 ensure!(
@@ -399,7 +399,7 @@ fn forward_by_ranks(world: &Group, tree: Tree, log: &Log) -> Result<()> {
 
 /// A receiver computes in pieces, with a poll after each, until packet `n` has arrived.
 pub(super) fn await_packet(job: &Job, log: &Log, server: &mut dyn Server, n: u32) -> Result<()> {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     loop {
         // Pieces vary in length, so that no two ranks run in step.
         let share = 2 + (job.world().rank() as u32 * 5 + n * 3) % 5;
@@ -409,7 +409,7 @@ pub(super) fn await_packet(job: &Job, log: &Log, server: &mut dyn Server, n: u32
             return Ok(());
         }
         if Instant::now() > end {
-            bail!("packet {n} did not come for {PATIENCE:?}");
+            bail!("packet {n} did not come for {TIMEOUT:?}");
         }
     }
 }

@@ -127,7 +127,7 @@ fn meet(rank: &mut Rank, (kind, src, slot): (EtherType, Mac, u16), len: usize) -
     let mut note = src.0.to_vec();
     note.extend(slot.to_le_bytes());
     rank.tell(&note)?;
-    let theirs: [u8; 8] = rank.hear()?.try_into().ok().context("a note of 8 bytes")?;
+    let theirs: [u8; 8] = rank.receive_note()?.try_into().ok().context("a note of 8 bytes")?;
     let [a, b, c, d, e, f, low, high] = theirs;
     let (dst, slot) = (Mac([a, b, c, d, e, f]), u16::from_le_bytes([low, high]));
     let head = EtherHead { dst, src, kind, slot, len: len as u16 };
@@ -193,9 +193,9 @@ fn run(
 /// Fewest frames of a stream; fewer give no time.
 const LEAST: u64 = 64;
 /// Frames received per reading of the clock, which costs as much as a frame.
-const LOOK: u64 = 16;
+const POLL_EVERY: u64 = 16;
 /// Longest time until the first frame.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 /// Silence that ends a stream.
 const SILENCE: Duration = Duration::from_millis(100);
 
@@ -214,7 +214,7 @@ fn stream(rank: &mut Rank, task: &Task, wire: &mut impl Wire, frame: &[u8]) -> R
         if wire.take().is_some() {
             taken += 1;
             turns = 0;
-            if first.is_none() || taken.is_multiple_of(LOOK) {
+            if first.is_none() || taken.is_multiple_of(POLL_EVERY) {
                 last = Instant::now();
                 // Frames that came before the clock started do not count.
                 if first.is_none() {
@@ -224,13 +224,13 @@ fn stream(rank: &mut Rank, task: &Task, wire: &mut impl Wire, frame: &[u8]) -> R
             continue;
         }
         turns += 1;
-        let limit = if first.is_some() { SILENCE } else { PATIENCE };
+        let limit = if first.is_some() { SILENCE } else { TIMEOUT };
         if turns.is_multiple_of(1024) && last.elapsed() > limit {
             break;
         }
         pause(alone);
     }
-    let whole = taken - taken % LOOK;
+    let whole = taken - taken % POLL_EVERY;
     let took = first.map_or(0.0, |first| (last - first).as_secs_f64());
     Ok(match whole {
         0 => Outcome::Absent("too few frames arrived".into()),

@@ -103,7 +103,7 @@ fn dispatch(command: Command) -> Result<ExitCode> {
         Command::MpiServe(args) => mpi::served::serve(&args),
         Command::Info(args) => info::run(args),
         Command::Doctor(args) => doctor::run(args),
-        Command::DoctorVisit => doctor::visit::run(),
+        Command::DoctorVisit => doctor::partner::run(),
         Command::Bench(args) => bench::run(args),
         Command::Tune(args) => tune::run(args),
         Command::TuneStore(args) => tune::store::run(&args),

@@ -48,7 +48,7 @@ pub enum Started {
 }
 
 /// Longest time in which a host may be set up.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 struct Host {
     pid: Pid,
@@ -142,7 +142,7 @@ fn make(spec: &str) -> Result<Keeper> {
     let text = serde_json::to_string(&keeper.spec)?;
     for host in 0..keeper.spec.hosts {
         let (line, theirs) = UnixStream::pair()?;
-        line.set_read_timeout(Some(PATIENCE))?;
+        line.set_read_timeout(Some(TIMEOUT))?;
         let mut command = Command::new("/proc/self/exe");
         command.arg0("weft").args(["lab-host", "--spec", &text, "--host", &host.to_string()]);
         command.stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).stderr(Stdio::null());
@@ -216,7 +216,7 @@ impl Keeper {
             let mut line = String::new();
             BufReader::new(&host.line)
                 .read_line(&mut line)
-                .with_context(|| format!("{name} is not set up within {PATIENCE:?}"))?;
+                .with_context(|| format!("{name} is not set up within {TIMEOUT:?}"))?;
             ensure!(!line.is_empty(), "{name} ended while it was made");
             match serde_json::from_str(&line)? {
                 Report::Ready(more) => notes.extend(more),

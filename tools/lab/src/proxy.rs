@@ -26,7 +26,7 @@ const SORRY: u8 = b'x';
 /// Longest command with its environment, in bytes: more than the kernel takes.
 const LONGEST: usize = 16 << 20;
 /// Longest time that either side waits for the next bytes while the command is passed.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Start a command for a caller on another host; started by `weft lab`
 #[derive(Debug, clap::Args)]
@@ -124,8 +124,8 @@ pub fn ask(lab: &str, host: usize, command: &[String]) -> Result<ExitCode> {
 /// Runs the proxy: its standard input is the connection.
 pub fn run(args: &Args) -> Result<ExitCode> {
     let mut stream = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned()?);
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
     let host = match Entrance::for_proxy(&args.lab, args.host) {
         Ok(host) => host,
         Err(e) => {

@@ -65,7 +65,7 @@ pub struct Description {
 }
 
 /// Longest time that either side waits for the few bytes of the other.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// Longest time in which a lab may end.
 const END: Duration = Duration::from_secs(240);
 /// Longest request, in bytes.
@@ -123,8 +123,8 @@ pub(super) fn connect(name: &str) -> Result<UnixStream> {
     if let Err(why) = is_own(&stream)? {
         bail!("another user holds the name of lab {name}: {why}");
     }
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
     Ok(stream)
 }
 
@@ -171,8 +171,8 @@ pub fn receive_request(stream: &UnixStream) -> Result<Option<Request>> {
     if is_own(stream)?.is_err() {
         return Ok(None);
     }
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
     let mut line = String::new();
     BufReader::new(stream.take(MAX_REQUEST)).read_line(&mut line)?;
     Ok(Some(serde_json::from_str(&line)?))

@@ -16,7 +16,7 @@ pub const START: &str = "WEFT_RUN_AGENT";
 pub const NAME: &str = "WEFT_AGENT";
 
 /// Longest time until a started agent reports that it serves, where no variable sets another.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Returns the path of `weftd` beside this program, else of the one in `PATH`.
 pub fn program() -> PathBuf {
@@ -193,7 +193,7 @@ pub fn start_for(env: &[(String, String)]) -> Result<Option<Starting>> {
     // Ranks of other hosts wait for the ranks of this host as long as start-up may take.
     let start_up = value("WEFT_LAUNCH_TIMEOUT").and_then(|s| s.parse::<f64>().ok());
     let start_up = start_up.and_then(|s| Duration::try_from_secs_f64(s).ok());
-    let patience = start_up.map_or(PATIENCE, |start_up| start_up / 2);
+    let patience = start_up.map_or(TIMEOUT, |start_up| start_up / 2);
     let mut command = command(name, kernel);
     command.envs(value(ports::VARIABLE).map(|range| (ports::VARIABLE, range)));
     Starting::start(command, patience).map(Some)

@@ -14,9 +14,9 @@ use weft_link::Ports;
 
 const MAGIC: &[u8; 8] = b"weft-tcp";
 /// Longest time until a thread notices that it must end.
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_EVERY: Duration = Duration::from_millis(50);
 /// Longest time for the bytes of a connection that was made.
-const PATIENCE: Duration = Duration::from_secs(3);
+const TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Sockets that take connections and answer a question in each.
 pub struct Door {
@@ -43,8 +43,8 @@ fn open(ip: IpAddr, ports: Ports) -> io::Result<TcpListener> {
 /// Sends or answers the bytes of a connection.
 fn exchange(mut stream: TcpStream, asks: bool) -> io::Result<()> {
     stream.set_nonblocking(false)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
     if asks {
         stream.write_all(MAGIC)?;
     }
@@ -63,7 +63,7 @@ fn serve(listener: &TcpListener, end: &AtomicBool) {
         match listener.accept() {
             // A connection that says nothing ends by its own time, and stops no other.
             Ok((stream, _)) => drop(std::thread::spawn(|| exchange(stream, false))),
-            Err(_) => std::thread::sleep(LOOK),
+            Err(_) => std::thread::sleep(POLL_EVERY),
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// Duration of the check. The load average would include work that ended a minute ago.
-const LOOK: Duration = Duration::from_millis(300);
+const POLL_EVERY: Duration = Duration::from_millis(300);
 /// Number of cores in use that spoils a measurement.
 pub const BUSY: f64 = 0.25;
 
@@ -32,7 +32,7 @@ fn now() -> Option<Times> {
 /// others counts. `None` if the system does not report it.
 pub fn cores_in_use() -> Option<f64> {
     let before = now()?;
-    std::thread::sleep(LOOK);
+    std::thread::sleep(POLL_EVERY);
     let after = now()?;
     let (used, all) = (after.used.saturating_sub(before.used), after.all.checked_sub(before.all)?);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);

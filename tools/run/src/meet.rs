@@ -25,9 +25,9 @@ const HEAD: usize = 16;
 /// Longest datagram over IPv4.
 const LONGEST: usize = 65_507;
 /// Time between two sends of the same question.
-const AGAIN: Duration = Duration::from_millis(100);
+const RETRY_AFTER: Duration = Duration::from_millis(100);
 /// Longest time until a thread notices that it must end.
-const LOOK: Duration = Duration::from_millis(200);
+const POLL_EVERY: Duration = Duration::from_millis(200);
 
 /// An answer received.
 struct Answered {
@@ -60,7 +60,7 @@ impl Drop for Meeting {
 
 fn open(ip: IpAddr, ports: Ports) -> io::Result<UdpSocket> {
     let socket = ports.bind(None, |port| UdpSocket::bind((ip, port)))?;
-    socket.set_read_timeout(Some(LOOK))?;
+    socket.set_read_timeout(Some(POLL_EVERY))?;
     sys::unfragmented(socket.as_fd(), ip.is_ipv6())?;
     Ok(socket)
 }
@@ -188,7 +188,7 @@ impl Meeting {
                     let _ = socket.send_to(&self.question(at, HEAD), to);
                 }
             }
-            self.answers_until(asked + AGAIN, |answered| {
+            self.answers_until(asked + RETRY_AFTER, |answered| {
                 if let Some(took) = took.get_mut(usize::from(answered.index)) {
                     took.get_or_insert(answered.at.saturating_duration_since(asked));
                 }
@@ -209,7 +209,7 @@ impl Meeting {
             (0..5).any(|_| {
                 let mut passed = false;
                 if socket.send_to(&question, to).is_ok() {
-                    self.answers_until(Instant::now() + AGAIN, |answered| {
+                    self.answers_until(Instant::now() + RETRY_AFTER, |answered| {
                         passed |= answered.len == payload as u32;
                         passed
                     });

@@ -42,7 +42,7 @@ pub mod class {
 }
 
 /// Time between two attempts to get a session, at first; it doubles.
-const AGAIN: Duration = Duration::from_millis(50);
+const RETRY_AFTER: Duration = Duration::from_millis(50);
 /// The longest such time.
 const AGAIN_MAX: Duration = Duration::from_secs(1);
 /// Attempts, after which the waiting messages are dropped. The next message begins anew.
@@ -318,7 +318,7 @@ impl Sessions {
         let nonce = attempt.nonce;
         attempt.key += 1;
         attempt.tries += 1;
-        attempt.next = now + (AGAIN * 2u32.pow((attempt.tries - 1).min(8))).min(AGAIN_MAX);
+        attempt.next = now + (RETRY_AFTER * 2u32.pow((attempt.tries - 1).min(8))).min(AGAIN_MAX);
         let datagram = self.init(key, nonce);
         self.out.push_back((to, datagram));
     }

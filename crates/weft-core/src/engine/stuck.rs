@@ -19,7 +19,7 @@ use core::time::Duration;
 /// may have been inactive for the time that counts.
 const TRIES: u8 = 3;
 /// If there were fewer, the part of the timeout that is left for them once that is noticed.
-const AGAIN: u32 = 8;
+const REPEAT_EVERY: u32 = 8;
 
 impl Engine {
     /// Notes that a packet arrived for the second time: the peer misses acknowledgements. A side
@@ -47,7 +47,11 @@ impl Engine {
             true => since + limit,
             false => p.life.heard_at.max(since) + limit,
         };
-        Some(if p.life.overdue_at > since { at.max(p.life.overdue_at + limit / AGAIN) } else { at })
+        Some(if p.life.overdue_at > since {
+            at.max(p.life.overdue_at + limit / REPEAT_EVERY)
+        } else {
+            at
+        })
     }
 
     /// Handles packets that have been unacknowledged for too long.

@@ -9,8 +9,8 @@ use weft_link::ports::Ports;
 
 /// Time without an answer after which a request is retransmitted (doubled each time), and its
 /// maximum.
-const AGAIN: Duration = Duration::from_millis(1);
-const AGAIN_MAX: Duration = Duration::from_millis(8);
+const RETRANSMIT_AFTER: Duration = Duration::from_millis(1);
+const RETRANSMIT_AFTER_MAX: Duration = Duration::from_millis(8);
 
 /// A client of the counters of one host; it has one request in flight.
 #[derive(Debug)]
@@ -63,7 +63,7 @@ impl CounterClient {
     fn begin(&mut self) {
         let now = Instant::now();
         self.asked = Some(now);
-        self.due = Some((now, AGAIN));
+        self.due = Some((now, RETRANSMIT_AFTER));
         self.sent = 0;
     }
 
@@ -90,7 +90,7 @@ impl CounterClient {
         if let Some((_, after)) = self.due.filter(|(at, _)| *at <= now) {
             let _ = self.socket.send(&self.request.encode(&self.key));
             self.sent += 1;
-            self.due = Some((now + after, (2 * after).min(AGAIN_MAX)));
+            self.due = Some((now + after, (2 * after).min(RETRANSMIT_AFTER_MAX)));
         }
         let mut bytes = [0; LEN + 1];
         while let Ok(len) = self.socket.recv(&mut bytes) {

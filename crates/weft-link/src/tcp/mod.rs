@@ -324,7 +324,7 @@ impl Link for TcpLink {
             interfaces::candidates(&info.address.tcp, &ours, near, has_family, route_to)
                 .map_err(LinkError::Unreachable)?;
         self.secure.add_peer(info.peer, info.session, info.endpoint)?;
-        self.let_go(info.peer, false);
+        self.close_idle(info.peer, false);
         let known = Peer {
             endpoint: info.endpoint,
             candidates,
@@ -343,7 +343,7 @@ impl Link for TcpLink {
     }
 
     fn disconnect(&mut self, peer: PeerId) {
-        self.let_go(peer, true);
+        self.close_idle(peer, true);
         self.peers.remove(peer);
         self.secure.remove_peer(peer);
     }

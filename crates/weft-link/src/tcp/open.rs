@@ -286,7 +286,7 @@ impl TcpLink {
     }
 
     /// Ends the streams of a peer; with `mute`, frames that still arrive are thrown away.
-    pub(super) fn let_go(&mut self, peer: PeerId, mute: bool) {
+    pub(super) fn close_idle(&mut self, peer: PeerId, mute: bool) {
         for id in self.streams.find(|s| s.peer == Some(peer)) {
             if let Some(stream) = self.streams.get_mut(id) {
                 stream.peer = None;

@@ -127,7 +127,7 @@ impl XdpLink {
         for (name, error) in failed {
             link.warn(format!("interface {name} is not used: {error}"));
         }
-        link.say_who_stands_in();
+        link.log_stand_in();
         link.start(&config);
         Ok(link)
     }
@@ -225,7 +225,7 @@ impl XdpLink {
     }
 
     /// Warns that queues serve other processes: once for all endpoints of the job on an interface.
-    fn say_who_stands_in(&mut self) {
+    fn log_stand_in(&mut self) {
         let first =
             |connection: &Connection| connection.fallback().is_some_and(FallbackSocket::is_first);
         let those = self.rails.iter().filter(|rail| rail.connections.iter().any(first));

@@ -13,7 +13,7 @@ use std::rc::Rc;
 /// Highest number of stored frames of one endpoint; further ones are lost, as when a ring is full.
 const ASIDE_MAX: usize = 512;
 /// Highest number of frames of others stored in one poll.
-const LOOK_MAX: usize = 256;
+const QUEUES_MAX: usize = 256;
 /// Highest number of spare frame buffers.
 const SPARE_MAX: usize = 1024;
 
@@ -40,7 +40,7 @@ impl Queue {
             }
             return true;
         }
-        for _ in 0..LOOK_MAX {
+        for _ in 0..QUEUES_MAX {
             let Some(bytes) = self.port.next() else { break };
             let of = EtherFrame::new_checked(&*bytes, None).map(|view| view.slot());
             let other = of.ok().filter(|of| *of != slot);

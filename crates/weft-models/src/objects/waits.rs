@@ -54,19 +54,19 @@ impl<N: Net> Entry<N> {
 impl<N: Net> Inner<N> {
     /// Waits for an operation, and says so once when that takes long.
     pub async fn patiently<R>(&self, entry: &Rc<Entry<N>>, work: impl Future<Output = R>) -> R {
-        let (mut work, patience) = (pin!(work), self.net.patience());
+        let (mut work, warn_after) = (pin!(work), self.net.warn_after());
         let mut timer = None;
-        let mut said = patience.is_zero();
+        let mut said = warn_after.is_zero();
         poll_fn(|cx| {
             if let Poll::Ready(result) = work.as_mut().poll(cx) {
                 return Poll::Ready(result);
             }
             if !said {
-                let timer = timer.get_or_insert_with(|| Box::pin(self.net.sleep(patience)));
+                let timer = timer.get_or_insert_with(|| Box::pin(self.net.sleep(warn_after)));
                 if timer.as_mut().poll(cx).is_ready() {
                     said = true;
                     let (rank, what) = (self.net.rank(), entry.describe());
-                    let after = patience.as_secs_f64();
+                    let after = warn_after.as_secs_f64();
                     log::warn!("rank {rank} waits for {after:.1} s for an operation on {what}");
                 }
             }

@@ -714,11 +714,11 @@ async fn tick<N: Net>(inner: Weak<Inner<N>>, net: N) {
     loop {
         net.sleep(TICK).await;
         let Some(inner) = inner.upgrade() else { return };
-        let (now, patience) = (net.now(), net.patience());
-        inner.with(|core| core.tick(now, patience));
+        let (now, warn_after) = (net.now(), net.warn_after());
+        inner.with(|core| core.tick(now, warn_after));
         if !inner.core.borrow().waits() {
             // Once more, so that no rank is watched for nothing.
-            inner.with(|core| core.tick(now, patience));
+            inner.with(|core| core.tick(now, warn_after));
             inner.ticking.set(false);
             return;
         }

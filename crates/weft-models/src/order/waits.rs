@@ -112,7 +112,7 @@ impl Core {
     }
 
     /// Does what is due during waits.
-    pub fn tick(&mut self, now: Instant, patience: Duration) {
+    pub fn tick(&mut self, now: Instant, warn_after: Duration) {
         let mark = (self.next, self.stable, self.view, self.change.promised);
         if !self.waits() || mark != self.wait.mark {
             if self.wait.watches {
@@ -142,8 +142,8 @@ impl Core {
                 self.ask_to_join();
             }
         }
-        if !patience.is_zero() && waited >= patience {
-            self.name_slow(waited, patience);
+        if !warn_after.is_zero() && waited >= warn_after {
+            self.name_slow(waited, warn_after);
         }
     }
 
@@ -173,7 +173,7 @@ impl Core {
 
     /// Asks all members about the place that is awaited, then names those that hold it up: they
     /// have it, or do not answer.
-    fn name_slow(&mut self, waited: Duration, patience: Duration) {
+    fn name_slow(&mut self, waited: Duration, warn_after: Duration) {
         if self.paused && !self.wait.said {
             self.wait.said = true;
             self.slow = vec![self.me];
@@ -187,7 +187,7 @@ impl Core {
             self.post_all(&Control::Query { view, place });
             return;
         }
-        if waited < patience + ANSWERS || !self.slow.is_empty() {
+        if waited < warn_after + ANSWERS || !self.slow.is_empty() {
             return;
         }
         let innocent = |rank: &u32| self.wait.innocent.contains(rank) || *rank == self.me;

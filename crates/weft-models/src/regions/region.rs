@@ -143,7 +143,7 @@ async fn patiently<N: Net>(
     waits: &mut Waits<'_, N>,
 ) -> Result<(), RegionCause> {
     let mut complaint: Option<Pin<Box<dyn Future<Output = ()> + '_>>> = None;
-    let patience = inner.net.patience();
+    let warn_after = inner.net.warn_after();
     poll_fn(|cx| {
         if entry.local.borrow_mut().has_begun(waits.ticket, cx.waker()) {
             waits.over = true;
@@ -152,7 +152,7 @@ async fn patiently<N: Net>(
         if let Some(cause) = entry.lost.borrow().clone() {
             return Poll::Ready(Err(cause));
         }
-        if !patience.is_zero() {
+        if !warn_after.is_zero() {
             let say = complaint.get_or_insert_with(|| Box::pin(complain(inner, entry, access)));
             if say.as_mut().poll(cx).is_ready() {
                 complaint = Some(Box::pin(std::future::pending()));
@@ -165,13 +165,13 @@ async fn patiently<N: Net>(
 
 /// Says after a while for which region this rank waits, who holds it up, and what it holds itself.
 async fn complain<N: Net>(inner: &Inner<N>, entry: &Rc<Entry>, access: Access) {
-    let patience = inner.net.patience();
-    inner.net.sleep(patience).await;
+    let warn_after = inner.net.warn_after();
+    inner.net.sleep(warn_after).await;
     let ranks = holders(inner, entry.id).await;
     let held: Vec<String> = inner.held().iter().map(RegionId::to_string).collect();
     let rank = inner.net.rank();
     let (what, id) = (if access == Access::Read { "read" } else { "write" }, entry.id);
-    let after = patience.as_secs_f64();
+    let after = warn_after.as_secs_f64();
     let text = format!(
         "rank {rank} waits for {after:.1} s to {what} region {id}, which ranks {ranks:?} use, and \
          holds regions [{}]",

@@ -50,7 +50,7 @@ struct Inner {
     ranks: Rc<[u32]>,
     failures: Rc<Failures>,
     compute: Option<Compute>,
-    patience: Duration,
+    warn_after: Duration,
 }
 
 /// The packet interface of a rank of a group of `weft`: the job's world, or a part of it.
@@ -107,7 +107,7 @@ impl Live {
         packets.wait_for_handlers(PATIENT);
         let made = packets.endpoint().port(CLIENT, Rc::<Failures>::default);
         let (_, failures) = made.unwrap_or_else(|taken| panic!("{taken}"));
-        let patience = packets.endpoint().config().warn_after_ms;
+        let warn_after = packets.endpoint().config().warn_after_ms;
         let inner = Inner {
             packets,
             rank: group.rank(),
@@ -115,7 +115,7 @@ impl Live {
             ranks: ranks.into(),
             failures,
             compute,
-            patience: Duration::from_millis(u64::from(patience)),
+            warn_after: Duration::from_millis(u64::from(warn_after)),
         };
         Ok(Live { inner: Rc::new(inner) })
     }
@@ -339,8 +339,8 @@ impl Net for Live {
         }
     }
 
-    fn patience(&self) -> Duration {
-        self.inner.patience
+    fn warn_after(&self) -> Duration {
+        self.inner.warn_after
     }
 }
 

@@ -193,7 +193,7 @@ pub trait Net: Clone + 'static {
     fn unexpect(&self, rank: usize);
 
     /// Returns the time after which a wait is worth a line in the log (`WEFT_WARN_AFTER_MS`).
-    fn patience(&self) -> Duration;
+    fn warn_after(&self) -> Duration;
 }
 
 /// A net whose programs may wait in calls: they have a processor of their own.

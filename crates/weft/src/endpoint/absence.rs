@@ -7,9 +7,9 @@ use weft_core::Instant;
 /// A program that has made no progress for this time may be one that only sends.
 const ONLY_SENDS: Duration = Duration::from_micros(100);
 /// Most rounds of progress that are made for such a program.
-const LOOKS: u32 = 16;
+const ROUNDS_MAX: u32 = 16;
 /// Most rounds for which a timeout is deferred.
-const OVERDUE: u32 = 16;
+const DEFERRED_MAX: u32 = 16;
 
 /// The state of a program's absence.
 pub(super) struct Absence {
@@ -39,7 +39,7 @@ impl Absence {
     /// True if a due timeout is to be deferred, since `more` packets have arrived: after an absence
     /// they may hold acknowledgements of packets that would seem lost.
     pub fn defers_timeout(&mut self, more: bool) -> bool {
-        let wait = more && self.overdue < OVERDUE;
+        let wait = more && self.overdue < DEFERRED_MAX;
         self.overdue = if wait { self.overdue + 1 } else { 0 };
         wait
     }
@@ -52,7 +52,7 @@ impl Driver {
     pub(super) fn poll_for_room(&mut self) {
         self.end_sleep(u64::MAX);
         let mut did = false;
-        for _ in 0..LOOKS {
+        for _ in 0..ROUNDS_MAX {
             if !self.progress(RECV_BUDGET) {
                 break;
             }
@@ -85,7 +85,7 @@ mod tests {
         for _ in 0..3 {
             assert_eq!(
                 (0..100).take_while(|_| absence.defers_timeout(true)).count(),
-                OVERDUE as usize
+                DEFERRED_MAX as usize
             );
         }
         assert!(absence.defers_timeout(true));

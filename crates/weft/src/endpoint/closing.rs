@@ -10,7 +10,7 @@ use weft_core::Instant;
 
 /// Longest wait between checks for unacknowledged packets, since a late transmission gives no
 /// event.
-const LOOK: Duration = Duration::from_millis(5);
+const CHECK_EVERY: Duration = Duration::from_millis(5);
 
 /// An endpoint that closes.
 struct Closing {
@@ -34,7 +34,7 @@ impl Closing {
         if self.byes == 0 {
             self.arrived = driver.intake.engine.quiet();
             if !self.arrived && !left.is_zero() {
-                return Some(left.min(LOOK));
+                return Some(left.min(CHECK_EVERY));
             }
             if !self.arrived {
                 log::warn!("closing with messages unacknowledged");
@@ -43,7 +43,7 @@ impl Closing {
         // Peers that have closed too need no further BYE.
         let pause = driver.intake.engine.bye_pause();
         if self.byes == 0 || pause.is_some() && now >= self.next {
-            driver.say_bye();
+            driver.send_byes();
             self.byes += 1;
             self.next = now + pause?.min(BYE_PAUSE_MAX);
         }

@@ -162,7 +162,7 @@ impl Class {
 }
 
 #[derive(Debug)]
-struct Flying {
+struct InFlight {
     op: OpId,
     peer: PeerId,
     copy_kind: CopyKind,
@@ -177,7 +177,7 @@ struct Flying {
 #[derive(Debug, Default)]
 pub(super) struct CopyChoice {
     classes: [Class; BOUNDS.len() + 1],
-    flying: Vec<Flying>,
+    flying: Vec<InFlight>,
 }
 
 impl CopyChoice {
@@ -187,7 +187,15 @@ impl CopyChoice {
         let class = &mut self.classes[at];
         class.start(now);
         let (copy_kind, trial) = (class.copy_kind, class.trial);
-        self.flying.push(Flying { op, peer, copy_kind, len, class: at, trial, handed_over: false });
+        self.flying.push(InFlight {
+            op,
+            peer,
+            copy_kind,
+            len,
+            class: at,
+            trial,
+            handed_over: false,
+        });
     }
 
     /// Chooses the copy of the rest of a message. A sender that computes sends no packets, but its
@@ -195,8 +203,8 @@ impl CopyChoice {
     /// that sends packets of another message is.
     pub fn rest(&mut self, op: OpId, at_hand: bool) -> CopyKind {
         let Some(at) = self.flying.iter().position(|f| f.op == op) else { return CopyKind::Direct };
-        let Flying { peer, copy_kind, .. } = self.flying[at];
-        let hands_over = |f: &Flying| f.peer == peer && f.handed_over;
+        let InFlight { peer, copy_kind, .. } = self.flying[at];
+        let hands_over = |f: &InFlight| f.peer == peer && f.handed_over;
         if copy_kind == CopyKind::Packets && (at_hand || self.flying.iter().any(hands_over)) {
             self.flying[at].handed_over = true;
             return CopyKind::Packets;

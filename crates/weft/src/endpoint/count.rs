@@ -7,7 +7,7 @@ use weft_core::{Instant, Stats};
 /// Messages after which the counters of a program that does not poll may be written.
 const UNPOLLED: u32 = 64;
 /// Rounds of progress without sleep after which the set of descriptors is emptied.
-const AWAKE: u32 = 256;
+const AWAKE_ROUNDS: u32 = 256;
 
 impl Inner {
     /// Counts a round of progress, and writes the counters for other processes if it is time.
@@ -15,8 +15,8 @@ impl Inner {
     pub(super) fn count(&mut self, did: bool) {
         self.unpolled = 0;
         self.awake = self.awake.wrapping_add(1);
-        if self.awake.is_multiple_of(AWAKE) && !self.driver.absence.watched {
-            self.waiter.let_go();
+        if self.awake.is_multiple_of(AWAKE_ROUNDS) && !self.driver.absence.watched {
+            self.waiter.unregister_all();
         }
         let now = self.driver.intake.time.now;
         if self.page.as_mut().is_some_and(|page| page.note(did, now)) {

@@ -196,18 +196,18 @@ impl Driver {
         self.leave_if_copied();
         let mut did = false;
         self.intake.engine.handle_unblocked();
-        did |= self.settle_all();
+        did |= self.handle_all_events();
         // One part of a large copy at a time: between parts, the peer's packets are handled and its
         // awaited packets leave, so that both sides copy.
         if let Some(copy) = self.intake.due.copies.pop_front() {
             did = true;
             self.event(copy);
-            self.settle_all();
+            self.handle_all_events();
         }
         did
     }
 
-    fn settle_all(&mut self) -> bool {
+    fn handle_all_events(&mut self) -> bool {
         let mut did = false;
         loop {
             let acted = self.act();
@@ -264,7 +264,7 @@ impl Driver {
                 self.intake.outcome.failed.push((peer, failure));
                 self.intake.ports.failed(peer, failure);
             }
-            Event::PeerSlow(peer, waited) => self.say_silent(peer, waited),
+            Event::PeerSlow(peer, waited) => self.log_silent(peer, waited),
             Event::PeerFull(peer, messages, bytes) => self.report_full(peer, messages, bytes),
             Event::PeerSilent(peer) => self.on_silent(peer),
             Event::PeerStalled(peer, times) => self.on_stalled(peer, times),

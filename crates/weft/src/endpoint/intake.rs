@@ -326,7 +326,7 @@ impl Intake {
             || !self.due.copies.is_empty()
             || !self.due.connects.is_empty()
             || !self.due.hellos.is_empty()
-            || self.due.lengths.has_news()
+            || self.due.lengths.has_events()
             || !self.due.rejects.is_empty()
             || !self.due.atomics.is_empty()
     }
@@ -349,7 +349,7 @@ impl Intake {
     /// Handles events between two packets of a burst, since the next packet may reuse the number of
     /// a stored message that is still to be copied.
     #[inline]
-    fn settle(&mut self) {
+    fn handle_events(&mut self) {
         // Probing futures probe again: only a probe sees an announcement.
         if !self.outcome.arrivals.is_empty() {
             self.outcome.arrivals.drain(..).for_each(wake);
@@ -444,13 +444,13 @@ impl Sink for Intake {
             }
             _ => {}
         }
-        self.settle();
+        self.handle_events();
         while let Some((peer, seq)) = self.engine.poll_replay() {
             let Some(held) = self.store.packets.remove(&(peer, seq.0)) else { continue };
             let len = held.payload.len() as u64;
             let placement = self.engine.handle_replay(self.time.now, peer, &held.header, len);
             self.place(placement, &held.header, Bytes::from_slice(&held.payload));
-            self.settle();
+            self.handle_events();
         }
     }
 
@@ -462,7 +462,7 @@ impl Sink for Intake {
         self.arriving.data_over = Some(self.arriving.link);
         let left = self.ops.placed(op, offset, len);
         self.bulk_rate.moved(self.time.now, len, left);
-        self.settle();
+        self.handle_events();
         true
     }
 

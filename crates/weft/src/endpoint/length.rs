@@ -41,7 +41,7 @@ impl PathLengths {
 
     /// True if answers have arrived.
     #[inline]
-    pub fn has_news(&self) -> bool {
+    pub fn has_events(&self) -> bool {
         !self.news.is_empty()
     }
 
@@ -188,7 +188,7 @@ impl Driver {
         let Some((before, mtu)) = route.measure_mtu() else { return };
         self.intake.engine.set_mtu(peer, mtu);
         self.set_bulk(peer);
-        self.say_length(peer, before, mtu);
+        self.log_length(peer, before, mtu);
         if mtu < before {
             self.intake.engine.handle_path_change(self.intake.time.now, peer);
         }
@@ -197,15 +197,15 @@ impl Driver {
     /// Logs a length that an agent has reported. It reports the one of its path at first, and of
     /// another path that it takes: those are no fault. One below what every path carries has been
     /// found by questions.
-    pub(super) fn say_agents_length(&self, peer: PeerId, before: u32, mtu: u32) {
+    pub(super) fn log_agents_length(&self, peer: PeerId, before: u32, mtu: u32) {
         match mtu < EVERY_PATH || before < EVERY_PATH {
-            true => self.say_length(peer, before, mtu),
+            true => self.log_length(peer, before, mtu),
             false => log::debug!("packets to {} have {mtu} bytes at most", self.describe(peer)),
         }
     }
 
     /// Logs that packets to a peer are now shorter or longer than `before`.
-    pub(super) fn say_length(&self, peer: PeerId, before: u32, mtu: u32) {
+    pub(super) fn log_length(&self, peer: PeerId, before: u32, mtu: u32) {
         if mtu == before || !self.intake.engine.peer_ready(peer) {
             return;
         }

@@ -375,7 +375,7 @@ impl Endpoint {
         }
         drop(inner);
         let called = self.run_clients();
-        let news = self.inner.borrow().tasks.has_news();
+        let news = self.inner.borrow().tasks.has_events();
         news && self.run_tasks() || called || did
     }
 
@@ -400,7 +400,7 @@ impl Endpoint {
         inner.driver.leave_if_copied();
         if inner.driver.coalesced.deferred_round
             || inner.driver.absence.unreported
-            || inner.tasks.has_news()
+            || inner.tasks.has_events()
         {
             return false;
         }

@@ -11,14 +11,14 @@ const QUIET: u32 = 256;
 /// Direct polls of a link between two rounds.
 pub(super) const CLOSE_ROUNDS: u32 = 16;
 /// Factor of direct polls of networks: some 2 us in all.
-const SWIFT: u32 = 16;
+const NETWORK_FACTOR: u32 = 16;
 
 /// The links that are polled directly between rounds of progress.
 #[derive(Default)]
 pub(super) struct Close {
     links: ArrayVec<u8, 4>,
     /// True if all of them are networks, whose poll takes less time than that of memory.
-    is_swift: bool,
+    is_network: bool,
 }
 
 /// The links that are polled, and how often.
@@ -113,8 +113,8 @@ impl Driver {
     }
 
     /// Polls the links in use directly, between two rounds of progress, if that costs no system
-    /// call: up to `polls` times or, for networks, `SWIFT` times as often. Handles arrived packets
-    /// as a round does.
+    /// call: up to `polls` times or, for networks, `NETWORK_FACTOR` times as often. Handles arrived
+    /// packets as a round does.
     #[inline]
     pub fn poll_closely(&mut self, polls: u32, budget: usize) -> bool {
         if self.polling.close.links.is_empty() {
@@ -124,7 +124,7 @@ impl Driver {
         self.polling.rounds += 1;
         self.polling.polls = self.polling.polls.wrapping_add(1);
         (self.intake.time.fresh, self.intake.outcome.ended) = (false, false);
-        let polls = if self.polling.close.is_swift { polls * SWIFT } else { polls };
+        let polls = if self.polling.close.is_network { polls * NETWORK_FACTOR } else { polls };
         let (turns, each) =
             if self.polling.close.links.len() == 1 { (1, polls) } else { (polls.div_ceil(4), 4) };
         for _ in 0..turns {
@@ -147,7 +147,7 @@ impl Driver {
 
     /// True if there is a link to poll directly.
     #[inline]
-    pub fn has_close_look(&self) -> bool {
+    pub fn has_direct_poll(&self) -> bool {
         !self.polling.close.links.is_empty()
     }
 
@@ -164,14 +164,14 @@ impl Driver {
             let network = self.polling.busy[at] && self.intake.arriving.caps[at].network;
             network && self.polling.quiet[at] < QUIET
         });
-        self.polling.close = Close { links: ArrayVec::new(), is_swift: true };
+        self.polling.close = Close { links: ArrayVec::new(), is_network: true };
         for at in 0..self.links.len() {
             if self.is_polled(at) {
                 let caps = &self.intake.arriving.caps[at];
                 if !caps.polled || self.polling.close.links.try_push(at as u8).is_err() {
                     return self.polling.close.links.clear();
                 }
-                self.polling.close.is_swift &= caps.network;
+                self.polling.close.is_network &= caps.network;
             }
         }
     }

@@ -45,7 +45,7 @@ pub(crate) struct Slot {
 impl Slot {
     fn next(&mut self, owed: &mut usize) -> Option<Call> {
         let client = self.client.as_ref()?;
-        if client.has_news() {
+        if client.has_events() {
             return Some(Call::Poll);
         }
         if !self.busy {

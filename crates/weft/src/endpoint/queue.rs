@@ -21,11 +21,11 @@ pub struct Completed {
 }
 
 /// Numbers of operations that were woken. Shared with wakers, which may move to other threads.
-type News = Arc<Mutex<VecDeque<u64>>>;
+type Woken = Arc<Mutex<VecDeque<u64>>>;
 
 struct Notice {
     number: u64,
-    news: News,
+    news: Woken,
 }
 
 impl Wake for Notice {
@@ -69,7 +69,7 @@ pub struct CompletionQueue {
     running: HashMap<u64, (Operation, u64, Waker)>,
     ended: VecDeque<Completed>,
     pushed: u64,
-    news: News,
+    news: Woken,
 }
 
 impl CompletionQueue {
@@ -80,7 +80,7 @@ impl CompletionQueue {
             running: HashMap::new(),
             ended: VecDeque::new(),
             pushed: 0,
-            news: News::default(),
+            news: Woken::default(),
         }
     }
 
@@ -100,11 +100,11 @@ impl CompletionQueue {
         self.pushed += 1;
         let news = Arc::clone(&self.news);
         let waker = Waker::from(Arc::new(Notice { number: self.pushed, news }));
-        self.look(self.pushed, (operation, context, waker));
+        self.poll_one(self.pushed, (operation, context, waker));
     }
 
     /// Polls an operation, and stores its result, or the operation itself.
-    fn look(&mut self, number: u64, (mut operation, context, waker): (Operation, u64, Waker)) {
+    fn poll_one(&mut self, number: u64, (mut operation, context, waker): (Operation, u64, Waker)) {
         match Pin::new(&mut operation).poll(&mut Context::from_waker(&waker)) {
             Poll::Ready((result, buffer)) => {
                 self.ended.push_back(Completed { context, result, buffer });
@@ -120,7 +120,7 @@ impl CompletionQueue {
             let next = self.news.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
             let Some(number) = next else { return };
             if let Some(running) = self.running.remove(&number) {
-                self.look(number, running);
+                self.poll_one(number, running);
             }
         }
     }

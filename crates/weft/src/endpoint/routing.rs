@@ -240,7 +240,7 @@ impl Driver {
     pub(super) fn unroute(&mut self, peer: PeerId) {
         let Some(slot) = self.paths.routes.get_mut(peer.0 as usize) else { return };
         let Some(route) = slot.take() else { return };
-        self.known.lost.insert(peer, self.ways_of(peer, &route));
+        self.known.lost.insert(peer, self.paths_text(peer, &route));
         for link in route.links() {
             self.links[link].disconnect(peer);
             self.paths.used[link] -= 1;
@@ -400,7 +400,7 @@ impl Driver {
                     self.search(peer);
                     // Not over a network, whose interface gives its own MTU.
                     if !self.intake.arriving.caps[link].network {
-                        self.say_agents_length(peer, before, mtu);
+                        self.log_agents_length(peer, before, mtu);
                     }
                 }
             }
@@ -458,7 +458,7 @@ impl Driver {
     /// failed peer, those that it had.
     pub fn describe(&self, peer: PeerId) -> String {
         let path_text = match self.paths.routes.get(peer.0 as usize).and_then(Option::as_ref) {
-            Some(route) => self.ways_of(peer, route),
+            Some(route) => self.paths_text(peer, route),
             None => self.known.lost.get(&peer).map_or("no link", String::as_str).to_string(),
         };
         let over = if path_text.is_empty() { path_text } else { format!(" over {path_text}") };
@@ -471,7 +471,7 @@ impl Driver {
         }
     }
 
-    fn ways_of(&self, peer: PeerId, route: &Route) -> String {
+    fn paths_text(&self, peer: PeerId, route: &Route) -> String {
         let path_text = |link: u8| {
             let link = &self.links[usize::from(link)];
             match (link.caps().name, link.path_text(peer)) {

@@ -11,11 +11,11 @@ use std::task::{Context, Wake, Waker};
 type Work = Pin<Box<dyn Future<Output = ()>>>;
 
 /// Numbers of tasks that were woken. Shared with wakers, which may move to other threads.
-type News = Arc<Mutex<VecDeque<u64>>>;
+type Woken = Arc<Mutex<VecDeque<u64>>>;
 
 struct Notice {
     number: u64,
-    news: News,
+    news: Woken,
 }
 
 impl Wake for Notice {
@@ -24,7 +24,7 @@ impl Wake for Notice {
     }
 }
 
-fn push(news: &News, number: u64) {
+fn push(news: &Woken, number: u64) {
     news.lock().unwrap_or_else(PoisonError::into_inner).push_back(number);
 }
 
@@ -41,7 +41,7 @@ struct Task {
 pub(super) struct Tasks {
     running: BTreeMap<u64, Task>,
     begun: u64,
-    news: News,
+    news: Woken,
 }
 
 impl Tasks {
@@ -50,7 +50,7 @@ impl Tasks {
     }
 
     /// True if a task was woken.
-    pub fn has_news(&self) -> bool {
+    pub fn has_events(&self) -> bool {
         !self.is_empty() && !self.news.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 

@@ -297,12 +297,12 @@ mod tests {
 
     /// A link that has room or not, and counts the HELLOs it took.
     #[derive(Clone, Default)]
-    struct Narrow {
+    struct LimitedLink {
         room: Rc<Cell<bool>>,
         hellos: Rc<Cell<u32>>,
     }
 
-    impl Link for Narrow {
+    impl Link for LimitedLink {
         fn caps(&self) -> LinkCaps {
             LinkCaps::network("narrow", 1456)
         }
@@ -326,17 +326,17 @@ mod tests {
         fn wait_fds(&self, _: &mut Vec<WaitFd>) {}
     }
 
-    impl weft_link::DirectMemory for Narrow {}
+    impl weft_link::DirectMemory for LimitedLink {}
 
-    impl weft_link::Trains for Narrow {}
+    impl weft_link::Trains for LimitedLink {}
 
-    impl weft_link::ClosePoll for Narrow {}
+    impl weft_link::ClosePoll for LimitedLink {}
 
-    impl weft_link::Reach for Narrow {}
+    impl weft_link::Reach for LimitedLink {}
 
     #[test]
     fn send_hello__waits_for_room_and_leaves_once() {
-        let link = Narrow::default();
+        let link = LimitedLink::default();
         let links: Vec<Box<dyn Link>> = vec![Box::new(link.clone())];
         let clock = crate::Clock::system();
         let mut driver = Driver::new(Config::default(), EndpointId(9), clock, links);
@@ -358,7 +358,7 @@ mod tests {
 
     #[test]
     fn note_taken__counts_the_bytes_of_every_packet() {
-        let links: Vec<Box<dyn Link>> = vec![Box::new(Narrow::default())];
+        let links: Vec<Box<dyn Link>> = vec![Box::new(LimitedLink::default())];
         let clock = crate::Clock::system();
         let mut driver = Driver::new(Config::default(), EndpointId(9), clock, links);
         let address = Address { endpoint: EndpointId(1), ..Address::default() };

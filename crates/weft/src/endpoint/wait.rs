@@ -102,7 +102,7 @@ impl Waiter {
 
     /// Forgets the descriptors in the set until the next `sync`.
     #[cold]
-    pub fn let_go(&mut self) {
+    pub fn unregister_all(&mut self) {
         self.leave_if_copied();
         let Some(epoll) = &self.epoll else { return };
         self.registered.drain(..).for_each(|old| epoll.remove(old.0.fd));
@@ -227,7 +227,7 @@ mod tests {
         let (bells, [mut ring]) = bells();
         let mut waiter = Waiter::new();
         sync(&mut waiter, Program, &bells);
-        waiter.let_go();
+        waiter.unregister_all();
         assert_eq!(waiter.registered, []);
         ring.write_all(b"x").unwrap();
         sync(&mut waiter, Program, &bells);

@@ -23,11 +23,11 @@ const NAMED: usize = crate::counters::AWAITED_MAX;
 const STOPPED: &str = "whose process is stopped (SIGCONT lets it go on)";
 /// The second line comes after `AGAIN[0]` times the time of the first, later ones every `AGAIN[1]`
 /// times.
-const AGAIN: [u32; 2] = [12, 120];
+const REPEAT_EVERY: [u32; 2] = [12, 120];
 
 /// Returns the time of the next line about a wait of `waited`, from its start. `None`: never.
 pub(crate) fn next_line(waited: Duration, first: Duration) -> Option<Duration> {
-    let [second, each] = AGAIN.map(|times| first.saturating_mul(times));
+    let [second, each] = REPEAT_EVERY.map(|times| first.saturating_mul(times));
     match waited {
         _ if first.is_zero() => None,
         _ if waited < first => Some(first),
@@ -59,7 +59,7 @@ pub enum Awaits {
 }
 
 /// A named wait, and its object if it has no operation.
-type Named = (Wait, Option<Awaits>);
+type NamedWait = (Wait, Option<Awaits>);
 
 /// A probe of the program without success: source, match bits, ignore mask, time.
 type Probe = (Option<PeerId>, u64, u64, Instant);
@@ -67,7 +67,7 @@ type Probe = (Option<PeerId>, u64, u64, Instant);
 /// The state of the current wait.
 pub(crate) struct Waits {
     /// Messages of the program when the wait began.
-    mark: u64,
+    activity: u64,
     since: Instant,
     last: Instant,
     /// True if since the last check the program slept, or computed while another thread polls for
@@ -92,7 +92,7 @@ pub(crate) struct Waits {
 impl Default for Waits {
     fn default() -> Waits {
         Waits {
-            mark: u64::MAX,
+            activity: u64::MAX,
             since: Instant(0),
             last: Instant(0),
             slept: false,
@@ -111,12 +111,12 @@ impl Default for Waits {
 
 impl Waits {
     /// Records that the program waits now. True if an action about the wait is due.
-    fn look(&mut self, now: Instant, mark: u64, first: Duration) -> bool {
+    fn look(&mut self, now: Instant, activity: u64, first: Duration) -> bool {
         let absence = !self.slept && now.since(self.last) > COMPUTES || self.computes;
         (self.slept, self.computes, self.last) = (false, false, now);
-        if mark != self.mark || absence {
+        if activity != self.activity || absence {
             let shown = if first.is_zero() { SHOWN } else { SHOWN.min(first) };
-            (self.mark, self.since, self.due) = (mark, now, now + shown);
+            (self.activity, self.since, self.due) = (activity, now, now + shown);
             self.shown = false;
         }
         now >= self.due
@@ -131,7 +131,7 @@ impl Waits {
 impl Driver {
     /// Returns the number of messages that the program has begun or received, and of failures
     /// reported to it.
-    fn mark(&self) -> u64 {
+    fn activity(&self) -> u64 {
         let stats = self.intake.engine.stats();
         stats.messages_sent + stats.messages_received + stats.peers_failed
     }
@@ -143,8 +143,8 @@ impl Driver {
     /// Checks the program's wait. True if it was shown or logged.
     #[inline]
     pub(super) fn check_wait(&mut self, now: Instant) -> bool {
-        let (mark, first) = (self.mark(), self.first_line());
-        self.waits.look(now, mark, first) && self.on_long_wait(now)
+        let (activity, first) = (self.activity(), self.first_line());
+        self.waits.look(now, activity, first) && self.on_long_wait(now)
     }
 
     /// Returns the latest end of the program's sleep, for an action about its wait.
@@ -163,7 +163,7 @@ impl Driver {
         }
         let (waited, first) = (now.since(self.waits.since), self.first_line());
         if !self.waits.apart && !first.is_zero() && waited >= first {
-            self.say_wait(waited, &waits, count);
+            self.log_wait(waited, &waits, count);
         }
         let next = next_line(waited, first).map(|next| self.waits.since + next);
         self.waits.due = next.unwrap_or(Instant::FAR);
@@ -172,15 +172,15 @@ impl Driver {
     }
 
     /// Returns the program's waits, as far as they are named, and their total number.
-    fn waits_now(&self) -> (Vec<Named>, usize) {
+    fn waits_now(&self) -> (Vec<NamedWait>, usize) {
         let (engine, waits) = (&self.intake.engine, &self.waits);
         let (of_engine, mut count) = engine.waits(NAMED);
-        let mut all: Vec<Named> = of_engine.into_iter().map(|wait| (wait, None)).collect();
+        let mut all: Vec<NamedWait> = of_engine.into_iter().map(|wait| (wait, None)).collect();
         let probes = waits.probes.values().copied();
         // A program that no longer probes does something else.
         let glance = waits.glance.filter(|&(.., at)| self.intake.time.now.since(at) <= COMPUTES);
         let probes = probes.chain(glance.map(|(peer, tag, ignore, _)| (peer, tag, ignore)));
-        let mut add = |named: Named| {
+        let mut add = |named: NamedWait| {
             count += 1;
             if all.len() < NAMED {
                 all.push(named);
@@ -198,7 +198,7 @@ impl Driver {
         (all, count)
     }
 
-    fn say_wait(&self, waited: Duration, waits: &[Named], count: usize) {
+    fn log_wait(&self, waited: Duration, waits: &[NamedWait], count: usize) {
         let each: Vec<String> = waits.iter().map(|wait| self.wait_text(wait)).collect();
         let more = match count - waits.len() {
             0 => String::new(),
@@ -208,7 +208,7 @@ impl Driver {
     }
 
     /// Returns the text about a wait: its object and its peer.
-    fn wait_text(&self, (wait, awaits): &Named) -> String {
+    fn wait_text(&self, (wait, awaits): &NamedWait) -> String {
         let who = wait.peer.map_or("anybody".to_string(), |peer| self.describe(peer));
         let tag = wait.tag.map(|(tag, ignore)| format!(" {}", (self.waits.tag_text)(tag, ignore)));
         let tag = tag.unwrap_or_default();
@@ -235,7 +235,7 @@ impl Driver {
     }
 
     /// Logs that a peer is silent, if no other line about the wait will come.
-    pub(super) fn say_silent(&self, peer: PeerId, waited: Duration) {
+    pub(super) fn log_silent(&self, peer: PeerId, waited: Duration) {
         let (now, first) = (self.intake.time.now, self.first_line());
         if self.polling.exact || !self.waits.is_long(now, first) || self.waits_now().0.is_empty() {
             let (what, waited) = (self.describe(peer), waited.as_secs_f64());
@@ -249,13 +249,13 @@ impl Driver {
 
     /// Returns the wait as other processes see it, if it goes on.
     pub(super) fn waiting(&self) -> Option<Waiting> {
-        let still = self.waits.shown && self.mark() == self.waits.mark;
+        let still = self.waits.shown && self.activity() == self.waits.activity;
         let (waits, count) = if still { self.waits_now() } else { (Vec::new(), 0) };
         let rank = |peer: PeerId| {
             let address = self.known.addresses.get(peer.0 as usize)?.as_ref();
             address.and_then(|address| address.rank)
         };
-        let awaited = |(wait, _): &Named| Awaited {
+        let awaited = |(wait, _): &NamedWait| Awaited {
             kind: wait.kind,
             anybody: wait.peer.is_none(),
             rank: wait.peer.and_then(rank),
@@ -336,7 +336,7 @@ impl Endpoint {
     }
 
     /// Sets the format of match bits for people.
-    pub(crate) fn say_tags_as(&self, text: TagText) {
+    pub(crate) fn format_tags_by(&self, text: TagText) {
         self.inner.borrow_mut().driver.waits.tag_text = text;
     }
 
@@ -351,10 +351,10 @@ impl Endpoint {
     }
 
     /// Logs that a thread has waited for an operation for `waited`.
-    pub(crate) fn say_wait_of(&self, op: OpId, waited: Duration) {
+    pub(crate) fn log_wait_of(&self, op: OpId, waited: Duration) {
         let driver = &self.inner.borrow().driver;
         if let Some(wait) = driver.intake.engine.wait_of(op) {
-            driver.say_wait(waited, &[(wait, None)], 1);
+            driver.log_wait(waited, &[(wait, None)], 1);
         }
     }
 }
@@ -380,7 +380,7 @@ mod tests {
     const FIRST: Duration = Duration::from_secs(5);
 
     #[test]
-    fn look__counts_from_the_last_message_while_the_program_waits() {
+    fn note__counts_from_the_last_message_while_the_program_waits() {
         let mut waits = Waits::default();
         assert!(!waits.look(Instant(0), 5, FIRST));
         assert!((1..10).all(|n| !waits.look(Instant(n * 100 * MS), 5, FIRST)));

@@ -9,7 +9,7 @@ use std::time::Duration;
 use weft_core::{OpError, PeerFailure};
 
 /// The time after which ranks are watched, if warnings about waits are off.
-pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const WATCH_AFTER: Duration = Duration::from_secs(5);
 
 /// The other ranks of a group, as possible senders to one receive from any rank.
 pub(super) struct Senders<'a> {
@@ -31,12 +31,12 @@ impl<'a> Senders<'a> {
 
     /// Returns the error if waiting is hopeless. Called while there is no message; `cx` is woken
     /// when patience ends.
-    pub fn hopeless(&mut self, cx: &mut Context<'_>) -> Option<OpError> {
+    pub fn failure_of_all(&mut self, cx: &mut Context<'_>) -> Option<OpError> {
         let endpoint = self.group.endpoint();
         if self.watches.is_none() {
             let patience = self.patience.get_or_insert_with(|| {
                 let patience = endpoint.patience();
-                endpoint.sleep(if patience.is_zero() { PATIENCE } else { patience })
+                endpoint.sleep(if patience.is_zero() { WATCH_AFTER } else { patience })
             });
             if Pin::new(patience).poll(cx).is_ready() {
                 // Only after a time, since it opens a session with every rank.

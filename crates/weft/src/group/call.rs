@@ -1,7 +1,7 @@
 //! One collective operation: its messages, which carry the word of `agree`, and its end.
 
 use super::agree::{differ, text, whole_len, What};
-use super::notices::{tell, UnderWay, Verdict};
+use super::notices::{report, UnderWay, Verdict};
 use super::{Group, GroupError, COLLECTIVE, POSTED_MAX};
 use crate::endpoint::Operation;
 use std::cell::RefCell;
@@ -66,7 +66,7 @@ impl Call {
     }
 
     /// Waits for the ends of messages.
-    pub async fn settle(&self, all: impl IntoIterator<Item = Sent>) -> Result<(), OpError> {
+    pub async fn await_sends(&self, all: impl IntoIterator<Item = Sent>) -> Result<(), OpError> {
         for Sent(peer, operation) in all {
             self.under_way.awaits.set(Some(peer));
             operation.await.0?;
@@ -172,25 +172,25 @@ impl Running {
         let failed = matches!(cause, OpError::Peer { .. });
         let rank = Some(error.rank().unwrap_or(group.rank()));
         let text = format!("rank {} reports: {error}", group.rank());
-        self.tell(Verdict { failed, rank, text, is_news: true });
+        self.report(Verdict { failed, rank, text, is_news: true });
         error
     }
 
     /// Returns the error that another rank has noticed.
     fn learn(&self, verdict: Verdict) -> GroupError {
         let error = self.group.reported(&verdict);
-        self.tell(verdict);
+        self.report(verdict);
         error
     }
 
     /// Tells the error to the other ranks, if they do not know it, and to those that ask.
-    fn tell(&self, why: Verdict) {
+    fn report(&self, why: Verdict) {
         let (group, inner) = (&self.group, &self.group.inner);
         if why.is_news {
             for rank in (0..group.size()).filter(|&rank| rank != group.rank()) {
                 let Ok(peer) = group.find_peer(rank) else { continue };
                 if inner.endpoint.peer_failure(peer).is_none() {
-                    tell(&inner.port, peer, &self.under_way, &why);
+                    report(&inner.port, peer, &self.under_way, &why);
                 }
             }
             inner.port.flush();

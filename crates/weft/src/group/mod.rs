@@ -133,7 +133,7 @@ impl Group {
         (rank, context): (usize, u16),
         tree: Tree,
     ) -> Group {
-        endpoint.say_tags_as(tag_text);
+        endpoint.format_tags_by(tag_text);
         let (port, notices) = notices::client(&endpoint);
         let inner = Inner {
             endpoint,
@@ -321,13 +321,13 @@ impl Group {
 
     fn recv_sized(&self, from: usize, tag: u32, max_len: usize) -> Started<Vec<u8>> {
         let (group, tag) = (self.clone(), self.tag(USER, tag));
-        let turn = Turn::new(self, Some(from), tag);
+        let turn = ReceiveOrder::new(self, Some(from), tag);
         Started::task(self, true, async move {
             let explained = |error| group.error(error, Some(from));
             let peer = group.find_peer(from).map_err(explained)?;
             let endpoint = &group.inner.endpoint;
             let mut watch = None;
-            let hopeless = |_: &mut Context<'_>| {
+            let failure_of_all = |_: &mut Context<'_>| {
                 if watch.is_none() {
                     watch = endpoint.watch(peer);
                 }
@@ -335,7 +335,7 @@ impl Group {
             };
             let of = (Some(peer), tag, 0);
             let received =
-                endpoint.recv_sized_unless(of, max_len, move || turn.has_come(), hopeless);
+                endpoint.recv_sized_unless(of, max_len, move || turn.has_come(), failure_of_all);
             received.await.map(|(_, data)| data).map_err(explained)
         })
     }
@@ -374,13 +374,13 @@ impl Group {
     /// When no other rank remains, every call fails at once.
     pub fn recv_any(&self, tag: u32, max_len: usize) -> Started<(usize, Vec<u8>)> {
         let (group, tag) = (self.clone(), self.tag(USER, tag));
-        let turn = Turn::new(self, None, tag);
+        let turn = ReceiveOrder::new(self, None, tag);
         Started::task(self, true, async move {
             let mut senders = Senders::new(&group);
-            let hopeless = |cx: &mut Context<'_>| senders.hopeless(cx);
+            let failure_of_all = |cx: &mut Context<'_>| senders.failure_of_all(cx);
             let endpoint = &group.inner.endpoint;
             let may = move || turn.has_come();
-            let received = endpoint.recv_sized_unless((None, tag, 0), max_len, may, hopeless);
+            let received = endpoint.recv_sized_unless((None, tag, 0), max_len, may, failure_of_all);
             let (status, data) = received.await.map_err(|error| group.error(error, None))?;
             let source = status.source.and_then(|peer| group.find_rank(peer));
             Ok((source.unwrap_or(usize::MAX), data))
@@ -447,17 +447,17 @@ impl Waiting {
 }
 
 /// The position of such a receive among those of its group.
-struct Turn {
+struct ReceiveOrder {
     group: Group,
     number: u64,
 }
 
-impl Turn {
-    fn new(group: &Group, from: Option<usize>, tag: u64) -> Turn {
+impl ReceiveOrder {
+    fn new(group: &Group, from: Option<usize>, tag: u64) -> ReceiveOrder {
         let number = group.inner.waited.get() + 1;
         group.inner.waited.set(number);
         group.inner.waiting.borrow_mut().push(Waiting { number, from, tag });
-        Turn { group: group.clone(), number }
+        ReceiveOrder { group: group.clone(), number }
     }
 
     /// True if no earlier receive wants the same message.
@@ -468,7 +468,7 @@ impl Turn {
     }
 }
 
-impl Drop for Turn {
+impl Drop for ReceiveOrder {
     fn drop(&mut self) {
         self.group.inner.waiting.borrow_mut().retain(|w| w.number != self.number);
         // Later receives check again.

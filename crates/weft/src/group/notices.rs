@@ -4,7 +4,7 @@
 //! it if it takes part in the same operation. No notice is sent while all goes well.
 
 use super::agree::{differ, text};
-use super::any::PATIENCE;
+use super::any::WATCH_AFTER;
 use crate::endpoint::Endpoint;
 use crate::port::{Arrived, Client, Port};
 use std::cell::{Cell, RefCell};
@@ -123,7 +123,7 @@ pub(super) struct Notices {
 /// A program has given the number of this client to one of its own.
 pub(super) fn client(endpoint: &Endpoint) -> (Port, Rc<Notices>) {
     let patience = endpoint.patience();
-    let patience = if patience.is_zero() { PATIENCE } else { patience };
+    let patience = if patience.is_zero() { WATCH_AFTER } else { patience };
     let found = endpoint.port(CLIENT, || Rc::new(Notices::new(patience)));
     found.unwrap_or_else(|taken| panic!("{taken}"))
 }
@@ -318,7 +318,7 @@ impl Ask {
 }
 
 /// Tells a rank that this one has ended an operation, as it tells all.
-pub(super) fn tell(port: &Port, to: PeerId, ended: &UnderWay, why: &Verdict) {
+pub(super) fn report(port: &Port, to: PeerId, ended: &UnderWay, why: &Verdict) {
     send(port, to, (ENDED, (ended.context, ended.number)), why);
 }
 

@@ -34,7 +34,7 @@ impl Call {
             for p in partners {
                 self.take(p.from, 0).await?;
             }
-            self.settle(sent).await?;
+            self.await_sends(sent).await?;
         }
         Ok(())
     }
@@ -63,7 +63,7 @@ impl Call {
                 first.extend_from_slice(&data[..head]);
                 forward(&first, &mut sends)?;
                 for part in data[head..].chunks(PART) {
-                    self.settle_to(most, &mut sends).await?;
+                    self.await_sends_to(most, &mut sends).await?;
                     forward(part, &mut sends)?;
                 }
                 data
@@ -78,21 +78,21 @@ impl Call {
                 let mut out = head.to_vec();
                 while out.len() < total {
                     let part = self.take(parent, PART).await?;
-                    self.settle_to(most, &mut sends).await?;
+                    self.await_sends_to(most, &mut sends).await?;
                     forward(&part, &mut sends)?;
                     out.extend_from_slice(&part);
                 }
                 out
             }
         };
-        self.settle(sends).await?;
+        self.await_sends(sends).await?;
         Ok(out)
     }
 
     /// Waits until at most so many messages are on their way.
-    async fn settle_to(&self, most: usize, sends: &mut VecDeque<Sent>) -> Result<(), OpError> {
+    async fn await_sends_to(&self, most: usize, sends: &mut VecDeque<Sent>) -> Result<(), OpError> {
         let before = sends.len().saturating_sub(most);
-        self.settle(sends.drain(..before)).await
+        self.await_sends(sends.drain(..before)).await
     }
 
     /// Reduction from the leaves of the tree to its root.
@@ -108,7 +108,7 @@ impl Call {
         }
         match tree::parent(kind, root, self.rank(), self.size()) {
             Some(parent) => {
-                self.settle([self.post(parent, encode(&values))?]).await?;
+                self.await_sends([self.post(parent, encode(&values))?]).await?;
                 Ok(None)
             }
             None => Ok(Some(values)),
@@ -126,7 +126,7 @@ impl Call {
         let Some(part) = Doubling::new(self.rank(), self.size()) else { return Ok(values) };
         let folded = match part {
             Doubling::Folded { proxy } => {
-                self.settle([self.post(proxy, encode(&values))?]).await?;
+                self.await_sends([self.post(proxy, encode(&values))?]).await?;
                 return Ok(decode(&self.take_vector(proxy, len).await?));
             }
             Doubling::Active { folded, .. } => folded,
@@ -159,10 +159,10 @@ impl Call {
                 }
             }
             values = all.unwrap_or(values);
-            self.settle(sent).await?;
+            self.await_sends(sent).await?;
         }
         if let Some(other) = folded {
-            self.settle([self.post(other, encode(&values))?]).await?;
+            self.await_sends([self.post(other, encode(&values))?]).await?;
         }
         Ok(values)
     }
@@ -198,7 +198,7 @@ impl Call {
             all[root] = data;
             return Ok(Some(all));
         };
-        self.settle([self.post(parent, if inner { packed } else { data })?]).await?;
+        self.await_sends([self.post(parent, if inner { packed } else { data })?]).await?;
         Ok(None)
     }
 
@@ -215,7 +215,7 @@ impl Call {
         let others = data.into_iter().enumerate().filter(|&(rank, _)| rank != root);
         let sent: Vec<Sent> =
             others.map(|(rank, message)| self.post(rank, message)).collect::<Result<_, _>>()?;
-        self.settle(sent).await?;
+        self.await_sends(sent).await?;
         Ok(own)
     }
 
@@ -230,7 +230,7 @@ impl Call {
             let sent = self.post(right, all[at].clone())?;
             at = (at + size - 1) % size;
             all[at] = self.take(left, ANY).await?;
-            self.settle([sent]).await?;
+            self.await_sends([sent]).await?;
         }
         Ok(all)
     }
@@ -248,7 +248,7 @@ impl Call {
             let from = (self.rank() + size - step) % size;
             let sent = self.post(to, std::mem::take(&mut data[to]))?;
             all[from] = self.take(from, ANY).await?;
-            self.settle([sent]).await?;
+            self.await_sends([sent]).await?;
         }
         Ok(all)
     }

@@ -96,11 +96,11 @@ pub trait Client: Any {
 
     /// True if [`poll`](Client::poll) is to be called. Each round of progress asks this, for
     /// clients that called [`Port::poll_each_round`].
-    fn has_news(&self) -> bool {
+    fn has_events(&self) -> bool {
         false
     }
 
-    /// Handles the news; afterwards [`has_news`](Client::has_news) returns false.
+    /// Handles the news; afterwards [`has_events`](Client::has_news) returns false.
     fn poll(self: Rc<Self>, port: &Port) {
         let _ = port;
     }
@@ -229,7 +229,7 @@ impl Port {
         self.endpoint.inner.borrow_mut().driver.intake.ports.due_by(self.number, at);
     }
 
-    /// Calls [`Client::has_news`] in each round of progress from now on.
+    /// Calls [`Client::has_events`] in each round of progress from now on.
     pub fn poll_each_round(&self) {
         self.endpoint.inner.borrow_mut().note_polled();
     }

@@ -161,7 +161,7 @@ impl Port {
 
     /// Sends queued packets, and asks these peers to acknowledge at once. True if no message uses
     /// memory that it was gathered from.
-    pub fn hurry(&self, peers: &[PeerId]) -> bool {
+    pub fn request_acks(&self, peers: &[PeerId]) -> bool {
         let driver = &mut self.endpoint.inner.borrow_mut().driver;
         if driver.intake.ops.lent() == 0 {
             return true;
@@ -200,7 +200,7 @@ impl Port {
     /// any, copies it into `buffer`, and gives its credit back. `None` if it did not come, or if
     /// another packet came that must be handled first.
     #[inline]
-    pub fn look_for(
+    pub fn poll_for(
         &self,
         source: Option<PeerId>,
         number: u32,

@@ -16,7 +16,7 @@ use crate::job::{open_locked, JobError, Links};
 use std::os::fd::AsRawFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use sys::Owned;
+use sys::SoleEndpoint;
 use weft_core::engine::types::{AtomicCode, Probed};
 use weft_core::engine::Rights;
 use weft_core::matching::RecvSpec;
@@ -26,7 +26,7 @@ use weft_link::Address;
 
 struct State {
     origin: Origin,
-    endpoint: Owned,
+    endpoint: SoleEndpoint,
     /// True while a thread, the leader, makes progress for all; the others sleep until it has.
     leader: bool,
     /// True while the leader sleeps, without the lock.
@@ -70,21 +70,21 @@ impl Drop for CancelGuard<'_> {
 
 /// A thread's wait for one operation, while other threads may make progress.
 #[derive(Default)]
-struct Patience {
+struct WaitLog {
     /// Start of the wait, and the time after which a line about it is logged.
     began: Option<(Instant, Duration)>,
 }
 
-impl Patience {
+impl WaitLog {
     /// Logs a due line about the wait, and returns the time until the next one.
-    fn look(&mut self, endpoint: &Endpoint, ticket: Ticket) -> Duration {
+    fn log_if_due(&mut self, endpoint: &Endpoint, ticket: Ticket) -> Duration {
         const FOREVER: Duration = Duration::from_secs(3600);
         let first = endpoint.patience();
         let next = |waited| next_line(waited, first).unwrap_or(FOREVER);
         let (began, due) = self.began.get_or_insert_with(|| (Instant::now(), next(Duration::ZERO)));
         let waited = began.elapsed();
         if waited >= *due {
-            endpoint.say_wait_of(ticket.op, waited);
+            endpoint.log_wait_of(ticket.op, waited);
             *due = next(waited);
         }
         due.saturating_sub(waited)
@@ -168,7 +168,7 @@ impl Blocking for SharedEndpoint {
     fn wait_op(&self, ticket: Ticket) -> Ended {
         let mut state = self.lock();
         state.calls += 1;
-        let mut patience = Patience::default();
+        let mut patience = WaitLog::default();
         loop {
             if let Some(ended) = state.endpoint.get().collect(ticket) {
                 return ended;
@@ -177,7 +177,7 @@ impl Blocking for SharedEndpoint {
                 // The leader thread does not exist in this forked copy of the process.
                 (state.origin, state.leader, state.asleep) = (Origin::here(), false, false);
             }
-            let left = patience.look(state.endpoint.get(), ticket);
+            let left = patience.log_if_due(state.endpoint.get(), ticket);
             if state.leader {
                 if state.asleep {
                     // An operation begun here may need a retransmission before the leader would
@@ -215,7 +215,7 @@ impl SharedEndpoint {
             (config.receipt == Receipt::Watchdog, u64::from(config.watchdog_us.max(1)))
         };
         endpoint.waits_apart();
-        let endpoint = Owned::new(endpoint);
+        let endpoint = SoleEndpoint::new(endpoint);
         let state = Mutex::new(State {
             origin: Origin::here(),
             endpoint,

@@ -6,16 +6,16 @@ use crate::selflink::SelfLink;
 use weft_link::{ShmLink, UdpLink};
 
 /// An endpoint of which no other clone exists.
-pub(super) struct Owned(Endpoint);
+pub(super) struct SoleEndpoint(Endpoint);
 
-// SAFETY: only `Owned::new` makes `Owned`, from an endpoint that a job has just opened. The links
-// named in `links_are_send` can move between threads. Those of packet sockets, of XDP and of the
-// agent hold pointers into their own mappings, which any thread may use, and count references to
-// objects that only their endpoint has (a queue opened for one endpoint, services handed only to
-// the endpoint). All of them, and the endpoint's reference count, are used only under the mutex of
-// `SharedEndpoint`, because no clone and no future of the endpoint leaves it; handlers must be
-// `Send`.
-unsafe impl Send for Owned {}
+// SAFETY: only `SoleEndpoint::new` makes `SoleEndpoint`, from an endpoint that a job has just
+// opened. The links named in `links_are_send` can move between threads. Those of packet sockets,
+// of XDP and of the agent hold pointers into their own mappings, which any thread may use, and
+// count references to objects that only their endpoint has (a queue opened for one endpoint,
+// services handed only to the endpoint). All of them, and the endpoint's reference count, are used
+// only under the mutex of `SharedEndpoint`, because no clone and no future of the endpoint leaves
+// it; handlers must be `Send`.
+unsafe impl Send for SoleEndpoint {}
 
 /// These links can move between threads by themselves; else this fails to compile.
 const fn links_are_send() {
@@ -25,15 +25,15 @@ const fn links_are_send() {
     send::<UdpLink>();
 }
 
-impl Owned {
+impl SoleEndpoint {
     /// Takes over an endpoint made by `job::open_endpoint`.
-    pub fn new(endpoint: Endpoint) -> Owned {
+    pub fn new(endpoint: Endpoint) -> SoleEndpoint {
         const { links_are_send() };
         assert!(
             endpoint.is_sole(),
             "an endpoint that is shared between threads has no other handle"
         );
-        Owned(endpoint)
+        SoleEndpoint(endpoint)
     }
 
     pub fn get(&self) -> &Endpoint {

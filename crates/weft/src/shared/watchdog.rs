@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 /// Interval at which the thread checks if the endpoint is gone, while another thread waits in it.
-const LOOK: Duration = Duration::from_millis(50);
+const CHECK_EVERY: Duration = Duration::from_millis(50);
 
 /// Starts the thread. It ends with the last handle of the endpoint.
 pub(super) fn start(shared: &Arc<Shared>, period: Duration) {
@@ -27,7 +27,7 @@ pub(super) fn start(shared: &Arc<Shared>, period: Duration) {
             };
             if state.leader {
                 // Another thread waits, and makes progress for all.
-                let waited = shared.progressed.wait_timeout(state, LOOK);
+                let waited = shared.progressed.wait_timeout(state, CHECK_EVERY);
                 drop(waited.unwrap_or_else(PoisonError::into_inner));
                 continue;
             }

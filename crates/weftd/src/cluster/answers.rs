@@ -41,7 +41,7 @@ impl Cluster {
             self.ranks.remove_caller(owner.serial);
             self.subscriptions.retain(|_, id| *id != owner.serial);
         }
-        self.tell_watchers();
+        self.send_watchers();
     }
 
     /// Returns the answer to a request; none: it comes later.
@@ -200,7 +200,7 @@ impl Cluster {
 
     /// Passes events on to programs that read them. Those of others wait in their subscriptions,
     /// which are bounded.
-    pub(super) fn tell_watchers(&mut self) {
+    pub(super) fn send_watchers(&mut self) {
         let (node, subscriptions) = (&mut self.node, &mut self.subscriptions);
         for (_, caller) in self.callers.iter_mut().filter(|(_, c)| !c.readable.is_empty()) {
             while caller.has_room() {

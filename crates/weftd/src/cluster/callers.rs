@@ -222,7 +222,7 @@ impl Callers {
             source,
             fix: "another agent may serve there (`weftd --status`)",
         };
-        sys::make_way(&name);
+        sys::prepare_socket_path(&name);
         let listener = address(&name).and_then(|a| UnixListener::bind_addr(&a)).map_err(fail)?;
         listener.set_nonblocking(true).map_err(fail)?;
         sys::let_all_connect(&name);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use weft_core::Instant;
 
 /// Time between two lines about one source and cause.
-const AGAIN: Duration = Duration::from_secs(60);
+const REPEAT_EVERY: Duration = Duration::from_secs(60);
 /// Most sources and causes that are told apart. Anybody may send from any number of addresses:
 /// those beyond share a line for each cause.
 const SOURCES_MAX: usize = 256;
@@ -58,7 +58,7 @@ impl Complaints {
     pub fn note(&mut self, now: Instant, from: Option<SocketAddr>, cause: Cause) -> Option<Before> {
         let mut key = (from.unwrap_or_else(anybody), cause);
         if !self.told.contains_key(&key) && self.told.len() >= SOURCES_MAX {
-            self.told.retain(|_, (at, _)| now.since(*at) < AGAIN);
+            self.told.retain(|_, (at, _)| now.since(*at) < REPEAT_EVERY);
             if self.told.len() >= SOURCES_MAX {
                 key.0 = anybody();
             }
@@ -68,7 +68,7 @@ impl Complaints {
                 self.told.insert(key, (now, 0));
                 Some(Before(0))
             }
-            Some((at, more)) if now.since(*at) >= AGAIN => {
+            Some((at, more)) if now.since(*at) >= REPEAT_EVERY => {
                 *at = now;
                 Some(Before(std::mem::take(more)))
             }
@@ -111,7 +111,7 @@ mod tests {
         let (mut all, now) = (Complaints::default(), Instant(5));
         let lines = (1..9999).filter(|n| all.note(now, source(*n), Cause::Dropped(3)).is_some());
         assert_eq!(lines.count(), SOURCES_MAX + 1);
-        let later = now + AGAIN;
+        let later = now + REPEAT_EVERY;
         assert_eq!(all.note(later, source(9999), Cause::Dropped(3)), Some(Before(0)));
         assert_eq!(all.told.len(), 1);
     }

@@ -233,7 +233,7 @@ impl Cluster {
         while let Some(claim) = self.groups.busy.pop_first() {
             self.read_names(now, claim);
             self.send_parts(now, claim);
-            if self.tell_member(now, claim) {
+            if self.send_member(now, claim) {
                 self.groups.stalled.insert(claim);
             }
         }
@@ -271,7 +271,7 @@ impl Cluster {
     }
 
     /// Tells a program what its membership has for it. Returns true if it did not take all.
-    fn tell_member(&mut self, now: Instant, claim: u64) -> bool {
+    fn send_member(&mut self, now: Instant, claim: u64) -> bool {
         let Some(held) = self.groups.table.get_mut(&claim) else { return false };
         if let Some(sent) = held.membership.poll_sent() {
             let (serial, caller) = (held.asked.take(), held.caller);

@@ -204,7 +204,7 @@ impl Cluster {
         }
         if now + KEY_EARLY >= self.keys_at {
             self.keys_at = now + KEY_AGAIN;
-            self.look_at_keys(now);
+            self.check_keys(now);
         }
         let is_alone = self.node.members().ring().len() < 2;
         let sessions = &mut self.sessions;
@@ -260,7 +260,7 @@ impl Cluster {
     }
 
     /// Reads the key file again if it has changed.
-    fn look_at_keys(&mut self, now: Instant) {
+    fn check_keys(&mut self, now: Instant) {
         match self.keys.reread(sys::effective_user()) {
             None => {}
             Some(Ok(keys)) => {
@@ -279,7 +279,7 @@ impl Cluster {
                 break;
             }
         }
-        self.tell_watchers();
+        self.send_watchers();
     }
 
     fn flush_once(&mut self, now: Instant) {
@@ -361,7 +361,7 @@ impl Cluster {
                 );
                 let is_up = e.is_up();
                 let say = Say::Member(e.seq, e.host, name, e.life, e.number, is_up, e.cause);
-                self.tell_hosts(&say);
+                self.send_hosts(&say);
                 if !is_up && !e.passed {
                     self.mail_to_gone(now, e.host);
                 }
@@ -375,7 +375,7 @@ impl Cluster {
                     ),
                     false => log::info!("cluster {}: others are heard again", self.options.name),
                 }
-                self.tell_hosts(&Say::Hears(!self.is_cut_off));
+                self.send_hosts(&Say::Hears(!self.is_cut_off));
             }
             Event::Superseded { by, address } => log::error!(
                 "cluster {}: another agent of this host, at {address}, took its place \
@@ -414,7 +414,7 @@ impl Cluster {
         }
     }
 
-    fn tell_hosts(&mut self, say: &Say) {
+    fn send_hosts(&mut self, say: &Say) {
         let (mut slow, watchers) = (Vec::new(), self.callers.iter_mut());
         for (id, caller) in watchers.filter(|(_, c)| c.watches_hosts) {
             match caller.has_room() {

@@ -146,7 +146,7 @@ impl Cluster {
     fn plant(&mut self, now: Instant, mail: TreeMail, from: Owner, above: Above, own: Verdict) {
         let Cluster { mail: Mail { post, trees, .. }, node, .. } = self;
         trees.begin(now, post, (mail, from), above, own, |host| agent_of(node, host));
-        self.settle_mail(now);
+        self.end_mail(now);
     }
 
     /// Takes a message to all owners of a name from the agent above.
@@ -260,14 +260,14 @@ impl Cluster {
                 None => self.mail.post.hold(from, &letter),
             }
         }
-        self.settle_mail(now);
+        self.end_mail(now);
     }
 
     /// Returns messages to a host that is gone.
     pub(super) fn mail_to_gone(&mut self, now: Instant, host: HostId) {
         if let Some(agent) = self.node.members().get(host).map(|m| m.record.address) {
             self.mail.post.host_gone(agent);
-            self.settle_mail(now);
+            self.end_mail(now);
         }
     }
 
@@ -275,7 +275,7 @@ impl Cluster {
     pub(super) fn mail_in_time(&mut self, now: Instant) {
         if self.mail.post.next_timeout().is_some_and(|at| at <= now) {
             self.mail.post.handle_timeout(now);
-            self.settle_mail(now);
+            self.end_mail(now);
         }
     }
 
@@ -287,7 +287,7 @@ impl Cluster {
         }
     }
 
-    fn settle_mail(&mut self, now: Instant) {
+    fn end_mail(&mut self, now: Instant) {
         loop {
             let Cluster { mail: Mail { post, trees, .. }, node, .. } = self;
             if let Some((number, verdict)) = post.poll_outcome() {

@@ -61,7 +61,7 @@ pub fn wait(fds: &[WaitFd], most: Duration) {
 
 /// Prepares the path of a socket: makes its folder, and removes a socket where nobody listens any
 /// more.
-pub fn make_way(name: &str) {
+pub fn prepare_socket_path(name: &str) {
     if name.starts_with('@') {
         return;
     }

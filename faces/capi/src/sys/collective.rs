@@ -101,7 +101,7 @@ fn request_of<T: 'static>(
     deliver: impl FnOnce(T) -> Ended + 'static,
 ) -> Box<WeftRequest> {
     let mut deliver = Some(deliver);
-    let look = move || {
+    let check = move || {
         let mut cx = Context::from_waker(Waker::noop());
         let Poll::Ready(result) = Pin::new(&mut started).poll(&mut cx) else { return None };
         Some(match (result, deliver.take()) {
@@ -114,7 +114,7 @@ fn request_of<T: 'static>(
             }
         })
     };
-    WeftRequest::collective(job, Box::new(look))
+    WeftRequest::collective(job, Box::new(check))
 }
 
 /// Memory of the program with a place of `each` bytes for each rank, in order of rank.

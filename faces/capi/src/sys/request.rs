@@ -63,7 +63,7 @@ pub(super) type Ended = Result<WeftStatus, (WeftStatus, String)>;
 
 /// Tests whether a collective operation has ended, and then stores its result in the program's
 /// memory.
-type Look = Box<dyn FnMut() -> Option<Ended>>;
+type CheckFn = Box<dyn FnMut() -> Option<Ended>>;
 
 /// The result of a request.
 struct Outcome {
@@ -77,7 +77,7 @@ pub struct WeftRequest {
     head: Head,
     op: Cell<Option<OpId>>,
     /// Test of a collective operation that has not ended.
-    look: RefCell<Option<Look>>,
+    check: RefCell<Option<CheckFn>>,
     outcome: RefCell<Option<Outcome>>,
     /// Memory of a receive; none for a send.
     memory: Option<Memory>,
@@ -96,7 +96,7 @@ impl Drop for WeftRequest {
             // SAFETY: a request lives no longer than its job.
             unsafe { &*self.head.job }.endpoint().take_back(op);
         }
-        if self.look.get_mut().is_some() {
+        if self.check.get_mut().is_some() {
             // SAFETY: as before.
             let job = unsafe { &*self.head.job };
             job.collectives.borrow_mut().retain(|&other| !std::ptr::eq(other, self));
@@ -109,7 +109,7 @@ impl WeftRequest {
         Box::new(WeftRequest {
             head: Head::new::<WeftRequest>(job),
             op: Cell::new(None),
-            look: RefCell::default(),
+            check: RefCell::default(),
             outcome: RefCell::default(),
             memory,
             is_any,
@@ -126,18 +126,18 @@ impl WeftRequest {
     }
 
     /// Makes the request of a collective operation, which goes on even if the request is dropped.
-    pub(super) fn collective(job: &WeftJob, look: Look) -> Box<WeftRequest> {
+    pub(super) fn collective(job: &WeftJob, check: CheckFn) -> Box<WeftRequest> {
         let request = WeftRequest::new(job, None, false);
-        *request.look.borrow_mut() = Some(look);
+        *request.check.borrow_mut() = Some(check);
         job.collectives.borrow_mut().push(&raw const *request);
         request
     }
 
     /// Ends the request if its collective operation has ended.
-    fn look(&self) {
-        let mut look = self.look.borrow_mut();
-        let Some(ended) = look.as_mut().and_then(|look| look()) else { return };
-        *look = None;
+    fn check(&self) {
+        let mut check = self.check.borrow_mut();
+        let Some(ended) = check.as_mut().and_then(|check| check()) else { return };
+        *check = None;
         self.end(ended);
     }
 
@@ -277,7 +277,7 @@ pub(super) fn collect(job: &WeftJob) {
         job.collectives.borrow_mut().retain(|&request| {
             // SAFETY: a request leaves the list before it ends.
             let request = unsafe { &*request };
-            request.look();
+            request.check();
             !request.is_done()
         });
     }
@@ -308,7 +308,7 @@ impl Drop for Expected<'_> {
 
 /// Returns the failure that a receive from any rank ends with: that of a rank whose failure is not
 /// reported yet, or of the last remaining rank.
-fn hopeless(job: &WeftJob) -> Option<OpError> {
+fn failure_of_all(job: &WeftJob) -> Option<OpError> {
     let me = job.world().rank();
     let (mut remain, mut gone) = (false, None);
     for rank in (0..job.world().size()).filter(|&rank| rank != me) {
@@ -352,7 +352,7 @@ fn wait_until(
             }
             let now = job.endpoint().failures();
             if failures.replace(now) != Some(now) {
-                if let (Some(error), Some(op)) = (hopeless(job), request.op.get()) {
+                if let (Some(error), Some(op)) = (failure_of_all(job), request.op.get()) {
                     job.endpoint().take_back(op);
                     let Fault(code, text) = job.fault(error);
                     request.op.set(None);

@@ -21,7 +21,7 @@ static AWAITED: AtomicBool = AtomicBool::new(false);
 static SLEEPER: OnceLock<Mutex<Option<Thread>>> = OnceLock::new();
 
 /// Longest sleep of the watchdog while a function waits.
-const LOOK: Duration = Duration::from_millis(50);
+const CHECK_EVERY: Duration = Duration::from_millis(50);
 
 thread_local! {
     static WATCHES: Cell<bool> = const { Cell::new(false) };
@@ -159,7 +159,7 @@ fn watch(charge: &Charge, over: &AtomicBool, period: Duration) {
         }
         let Some(Held(Some(calls))) = &gate else {
             // A call works, or makes progress while it waits.
-            thread::park_timeout(LOOK);
+            thread::park_timeout(CHECK_EVERY);
             continue;
         };
         if **calls == seen {

@@ -62,7 +62,7 @@ impl Cq {
         self.poller.news();
     }
 
-    fn has_news(&self) -> bool {
+    fn has_events(&self) -> bool {
         !self.entries.borrow().is_empty() || !self.failures.borrow().is_empty()
     }
 
@@ -82,7 +82,7 @@ impl Cq {
     }
 
     /// Posts all receives to the engine, since the caller is about to sleep.
-    fn settle(&self) {
+    fn flush(&self) {
         self.workers.borrow().iter().filter_map(Weak::upgrade).for_each(|worker| worker.post_all());
     }
 
@@ -182,7 +182,7 @@ impl Cq {
         loop {
             {
                 let _inside = self.domain.gate.enter()?;
-                self.settle();
+                self.flush();
                 self.progress();
                 // SAFETY: promised by the caller.
                 match unsafe { self.read(buf, count, sources) } {
@@ -206,9 +206,9 @@ impl Cq {
 
     pub fn try_wait(&self) -> Result<(), c_int> {
         let _inside = self.domain.gate.enter()?;
-        self.settle();
+        self.flush();
         self.progress();
-        if self.has_news() {
+        if self.has_events() {
             return Err(err::EAGAIN);
         }
         self.poller.lend(&self.workers)

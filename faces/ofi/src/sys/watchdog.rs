@@ -161,7 +161,7 @@ fn look(watched: &mut Watched) -> bool {
     if std::mem::replace(&mut watched.turns, turns) != turns {
         return false;
     }
-    let Some(_visit) = domain.gate.visit(barrier) else { return false };
+    let Some(_visit) = domain.gate.try_enter_guest(barrier) else { return false };
     let mut did = false;
     domain.each_port(|worker| did |= worker.progress_for_caller());
     did
@@ -200,7 +200,7 @@ mod tests {
                 let (gate, sum) = shared;
                 let mut visits = 0;
                 while visits < EACH {
-                    let Some(_visit) = gate.visit(barrier) else {
+                    let Some(_visit) = gate.try_enter_guest(barrier) else {
                         // A thread that enters again at once may keep the guest out for ever.
                         while gate.turns() % 2 == 1 {
                             std::thread::yield_now();

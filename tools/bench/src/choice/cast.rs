@@ -20,7 +20,7 @@ const GROUP: u16 = 1;
 /// Longest single wait of a member before it checks for the end of the measurement.
 const STEP: Duration = Duration::from_millis(20);
 /// Longest wait for members, and for agents to start forwarding.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A multicast as packed in `Task::arg`: members, tree, and the figure wanted (rate or latency).
 #[derive(Clone, Copy)]
@@ -122,7 +122,7 @@ fn follow(endpoint: &Endpoint, addresses: &[Address], me: usize, compute: bool) 
 fn hand_over(member: &Member, tree: Tree) -> Result<bool> {
     let start = Instant::now();
     while member.group.forwarded_by(tree) == Place::Host {
-        if start.elapsed() > PATIENCE {
+        if start.elapsed() > TIMEOUT {
             return Ok(false);
         }
         member.group.send_blocking(tree, DATA, 0, &[0])?;
@@ -150,7 +150,7 @@ fn lead(endpoint: &Endpoint, addresses: &[Address], task: &Task, cast: Cast) -> 
         while heard.borrow().0 < others {
             member.packets.wait(Some(STEP));
             let waited = Duration::from_nanos(monotonic_ns() - start);
-            ensure!(waited < PATIENCE, "a member does not answer");
+            ensure!(waited < TIMEOUT, "a member does not answer");
         }
         Ok(heard.take().1)
     };

@@ -21,7 +21,7 @@ pub const MEMBERS: usize = 4;
 /// Time limit of the whole grid, for each repetition.
 const LIMIT: Duration = Duration::from_secs(110);
 /// A rank that is silent for longer than this hangs.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A figure that is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -242,7 +242,7 @@ impl Grid {
     ) -> Result<Vec<Option<Sample>>, String> {
         let text = |e: anyhow::Error| format!("{e:#}");
         let mut pair = Pair::start(kind).map_err(text)?;
-        pair.patience(PATIENCE).map_err(text)?;
+        pair.patience(TIMEOUT).map_err(text)?;
         let (options, title) = (&self.options, String::new());
         let mut meter = Meter {
             pairs: vec![pair],

@@ -444,13 +444,13 @@ pub fn fetch_add_unpolled(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     let line = rank.line()?;
     rank.sync()?;
     if rank.me == 1 {
-        while !rank.is_told()? {
+        while !rank.has_note()? {
             let start = Instant::now();
             while start.elapsed() < IDLE {
                 std::hint::spin_loop();
             }
         }
-        rank.hear()?;
+        rank.receive_note()?;
         return Ok(Outcome::Elsewhere);
     }
     let start = Instant::now();

@@ -9,12 +9,12 @@ use std::time::Duration;
 use weft::launch::keyfile;
 use weft_lab::client::{plan, Attached};
 use weft_lab::spec::Conditions;
-use weft_run::mpi::command::{self, Wish};
+use weft_run::mpi::command::{self, Request};
 use weft_run::mpi::detect::Mpi;
 use weft_run::run::hosts::Share;
 
 /// A run that takes longer than this hangs.
-const PATIENCE: Duration = Duration::from_secs(90);
+const TIMEOUT: Duration = Duration::from_secs(90);
 
 /// A folder that is deleted when this value is dropped.
 pub struct Folder(pub PathBuf);
@@ -125,7 +125,7 @@ impl Job<'_> {
         let mut set = subject.set.clone();
         let key = keyfile::format(&weft::launch::random_key()?);
         set.push((keyfile::VARIABLE.to_owned(), key));
-        let plan = command::plan(&Wish {
+        let plan = command::plan(&Request {
             mpi: &subject.mpi,
             shares: shares.as_deref(),
             ranks,
@@ -164,7 +164,7 @@ impl Job<'_> {
     pub fn run(&self, subject: &Subject) -> Result<String> {
         let mut command = Command::new("timeout");
         let launcher = self.launcher(subject)?;
-        let seconds = PATIENCE.as_secs().to_string();
+        let seconds = TIMEOUT.as_secs().to_string();
         command.args(["--kill-after=5", &seconds]).arg(launcher.get_program());
         command.args(launcher.get_args()).current_dir(self.folder).stdin(Stdio::null());
         for (name, value) in launcher.get_envs() {

@@ -344,7 +344,7 @@ impl Run<'_> {
     }
 
     /// Measures sixteen ranks on the cores that there are.
-    fn crowd(&mut self) -> Result<()> {
+    fn load(&mut self) -> Result<()> {
         if self.sizes(&[1024]).is_empty() {
             return Ok(());
         }
@@ -499,7 +499,7 @@ pub fn print(options: &Options, json: bool, out: &mut impl Write) -> Result<()> 
     let (checks, bar_of) = (Vec::new(), bar.clone());
     let mut run = Run { options, folder, provider, mpis, checks, notes, bar };
     bar_of.set_length(run.jobs());
-    for part in [Run::between, Run::inside, Run::collective, Run::crowd, Run::hpcc] {
+    for part in [Run::between, Run::inside, Run::collective, Run::load, Run::hpcc] {
         if let Err(why) = part(&mut run) {
             run.notes.push(format!("{why:#}"));
         }

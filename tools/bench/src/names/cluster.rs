@@ -15,7 +15,7 @@ use weft_run::agent;
 /// Longest wait for anything.
 pub const LIMIT: Duration = Duration::from_secs(60);
 /// Time between two looks at a state that changes.
-const LOOK: Duration = Duration::from_millis(5);
+const POLL_EVERY: Duration = Duration::from_millis(5);
 
 /// Hosts of a lab, with a folder that all of them see.
 pub struct Hosts {
@@ -117,7 +117,7 @@ impl Hosts {
         command.args(["--join", &format!("{},{}", self.address(0), self.address(1))]);
         command.env("WEFT_LOG", "error");
         self.place(host, &mut command);
-        let (child, _) = agent::start_and_wait(command, agent::PATIENCE)?;
+        let (child, _) = agent::start_and_wait(command, agent::TIMEOUT)?;
         Ok(Agent { child, place })
     }
 
@@ -154,7 +154,7 @@ pub fn until(what: &str, mut holds: impl FnMut() -> Result<bool>) -> Result<()> 
     let end = Instant::now() + LIMIT;
     while !holds()? {
         ensure!(Instant::now() < end, "not within {LIMIT:?}: {what}");
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_EVERY);
     }
     Ok(())
 }

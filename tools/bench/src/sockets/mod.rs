@@ -309,7 +309,7 @@ pub fn print(options: &Options, json: bool, out: &mut impl Write) -> Result<()> 
     let name = agent::fresh_name();
     let mut command = agent::lasting(&name);
     command.args(["--links", "udp"]).env("WEFT_LOG", "error");
-    let (served, _) = agent::start_and_wait(command, agent::PATIENCE)?;
+    let (served, _) = agent::start_and_wait(command, agent::TIMEOUT)?;
     let _agent = Process(served);
     let plan = Plan::of(options.repeat() as usize * (8 + 3 + 2 + 2 + 2 + 8));
     let (checks, notes) = (Vec::new(), Vec::new());

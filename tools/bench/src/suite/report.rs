@@ -169,7 +169,9 @@ fn glance(run: &Run, results: &Results) -> Markup {
                         th { (situation.title()) }
                         @for measure in Measure::ALL {
                             td {
-                                @for (by, range) in ranges(results, situation, measure, &run.sizes) {
+                                @for (by, range) in
+                                    ranges(results, situation, measure, &run.sizes)
+                                {
                                     div.row { (chip(by)) " " (range) }
                                 }
                             }

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 /// Time that a child may take to end after a request to do so.
 const GRACE: Duration = Duration::from_secs(5);
 /// Interval of the checks for a signal.
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_EVERY: Duration = Duration::from_millis(50);
 
 /// The user has interrupted the demo.
 #[derive(Debug)]
@@ -91,7 +91,7 @@ fn end(child: &mut Child) {
         if !matches!(child.try_wait(), Ok(None)) {
             return;
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_EVERY);
     }
     let _ = child.kill();
     let _ = child.wait();
@@ -136,7 +136,7 @@ impl Children {
                 end(&mut child);
                 return Err(Interrupted.into());
             }
-            match stdout.recv_timeout(LOOK) {
+            match stdout.recv_timeout(POLL_EVERY) {
                 Ok(output) => break output,
                 Err(RecvTimeoutError::Disconnected) => break String::new(),
                 Err(RecvTimeoutError::Timeout) => {}

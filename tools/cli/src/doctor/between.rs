@@ -1,6 +1,6 @@
 //! `weft doctor --hosts`: the paths between hosts, in both directions of each pair.
 
-use super::visit::{About, Answer, Ask, Port, MAGIC, NAME};
+use super::partner::{About, Answer, Ask, Port, MAGIC, NAME};
 use super::{Check, Verdict};
 use anyhow::{anyhow, bail, Context, Result};
 use std::io::{BufRead, BufReader, Write};
@@ -27,7 +27,7 @@ pub struct Reach {
 }
 
 /// Longest wait for a host to answer, logging in included.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// Lines that a login shell may print before the helper's first line.
 const MAX_BANNER: usize = 10_000;
 /// A larger difference of clocks makes logs hard to read.
@@ -70,7 +70,7 @@ fn start(agent: &Agent, host: &str) -> Result<(Child, ChildStdin, Receiver<Strin
 
 fn line(answers: &Receiver<String>) -> Result<String> {
     let why = "it does not answer (see its own messages above, if there are any)";
-    answers.recv_timeout(PATIENCE).map_err(|_| anyhow!(why))
+    answers.recv_timeout(TIMEOUT).map_err(|_| anyhow!(why))
 }
 
 fn put(to: &mut ChildStdin, ask: &Ask) -> Result<()> {

@@ -11,7 +11,7 @@ use weft_link::{Address, Bytes, Frame, Link, LinkEvent, PeerInfo, ShmConfig, Shm
 const TOPIC: &str = "containers";
 const PEER: PeerId = PeerId(0);
 /// Longest time until two endpoints of this process are joined.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Returns the sign by which this process seems to run in a container.
 fn container() -> Option<&'static str> {
@@ -58,7 +58,7 @@ fn join(names: &[String]) -> Result<Standing, String> {
     let (mut b, of_b) = open(names, &key)?;
     b.standing().map_err(ToString::to_string)?;
     a.connect(&of_b).map_err(|e| e.to_string())?;
-    let (end, mut got) = (Instant::now() + PATIENCE, Count::default());
+    let (end, mut got) = (Instant::now() + TIMEOUT, Count::default());
     let frame = Frame { peer: PEER, header: &[0; 24], payload: &[] };
     a.send(&[frame]);
     let mut known = false;

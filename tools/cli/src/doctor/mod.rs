@@ -7,8 +7,8 @@ mod host;
 mod memory;
 mod mpi;
 mod network;
+pub mod partner;
 mod sys;
-pub mod visit;
 
 use anyhow::Result;
 use serde::Serialize;

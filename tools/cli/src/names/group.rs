@@ -15,7 +15,7 @@ use weft_cluster::names::{Binding, BindingId};
 use weft_cluster::{GroupMember, GroupNotice, GroupOptions, Name, Names, Spec, To};
 
 /// Time between two looks at the input while no event comes.
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_EVERY: Duration = Duration::from_millis(50);
 
 /// Members of a group: each sends to one, any, some or all of the others
 ///
@@ -198,7 +198,7 @@ fn join(spec: &Spec, options: &GroupOptions, ends: bool, json: bool) -> Result<(
     let lines = input();
     let (mut is_open, mut knows_all) = (true, false);
     loop {
-        while let Some(notice) = member.next(if is_open { LOOK } else { LOOK * 20 })? {
+        while let Some(notice) = member.next(if is_open { POLL_EVERY } else { POLL_EVERY * 20 })? {
             knows_all |= notice == GroupNotice::SnapshotEnd;
             members.print(notice, json)?;
         }

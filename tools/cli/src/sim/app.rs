@@ -145,14 +145,14 @@ struct Ended<O> {
 }
 
 /// Interval at which a host checks if the job was ended, in virtual ns.
-const LOOK_NS: u64 = 10_000_000;
+const POLL_EVERY_NS: u64 = 10_000_000;
 
 /// Returns the result of `work`; `None` if the job is ended first.
 async fn unless<T>(work: impl Future<Output = T>, job: Option<(Env, Rc<Cell<bool>>)>) -> Option<T> {
     let mut work = pin!(work);
     let Some((env, aborted)) = job else { return Some(work.await) };
     while !aborted.get() {
-        let mut sleep = pin!(env.sleep(LOOK_NS));
+        let mut sleep = pin!(env.sleep(POLL_EVERY_NS));
         let step = poll_fn(|cx| match work.as_mut().poll(cx) {
             Poll::Ready(done) => Poll::Ready(Some(done)),
             Poll::Pending => sleep.as_mut().poll(cx).map(|()| None),

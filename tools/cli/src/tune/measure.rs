@@ -21,7 +21,7 @@ pub const AT_ONCE: usize = 16 << 10;
 pub const RATE: usize = 8;
 
 /// A rank that is silent for longer hangs: its link is not measured, the others are.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Environment variables of a rank.
 type Config = &'static [(&'static str, &'static str)];
@@ -78,13 +78,13 @@ fn start(link: &'static str, config: Config, far: Option<&Far>) -> Result<(Pair,
         // Reaching the hosts takes longer than any measurement.
         let mut pair = Pair::start_far(far, link, config)?;
         pair.run(&hello)?;
-        pair.patience(PATIENCE)?;
+        pair.patience(TIMEOUT)?;
         return Ok((pair, format!("hosts {} and {}", far.hosts[0], far.hosts[1])));
     }
     let (place, words) = place(link);
     let open = |place| -> Result<Pair> {
         let mut pair = Pair::start(&Kind { link, config, place })?;
-        pair.patience(PATIENCE)?;
+        pair.patience(TIMEOUT)?;
         pair.run(&hello)?;
         Ok(pair)
     };
@@ -186,7 +186,7 @@ pub fn link(name: &'static str, effort: &Effort<'_>, mut step: impl FnMut()) -> 
 
 /// One size, measured in both protocols.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Look {
+pub struct Sighting {
     /// Size in bytes.
     pub size: u32,
     /// One-way time in seconds if sent at once, with one more copy at the receiver.
@@ -202,8 +202,8 @@ const DOUBT: f64 = 0.05;
 pub fn refine(
     model: u32,
     (least, most): (u32, u32),
-    mut look: impl FnMut(u32) -> Result<Look>,
-) -> Result<(u32, Vec<Look>)> {
+    mut look: impl FnMut(u32) -> Result<Sighting>,
+) -> Result<(u32, Vec<Sighting>)> {
     let (mut at, mut looks) = (model.clamp(least, most), Vec::new());
     loop {
         let seen = look(at)?;
@@ -253,7 +253,7 @@ pub fn switch(
     model: u32,
     range: (u32, u32),
     effort: &Effort<'_>,
-) -> Result<(u32, Vec<Look>)> {
+) -> Result<(u32, Vec<Sighting>)> {
     let (mut eager, _) = start(links, EAGER, effort.far)?;
     let (mut rendezvous, _) = start(links, RENDEZVOUS, effort.far)?;
     refine(model, range, |size| {
@@ -269,7 +269,7 @@ pub fn switch(
             values[1].push(once(&mut rendezvous, &tasks[1])?);
         }
         let [eager, rendezvous] = values.map(best);
-        Ok(Look { size, eager: eager? + copy(bytes), rendezvous: rendezvous? })
+        Ok(Sighting { size, eager: eager? + copy(bytes), rendezvous: rendezvous? })
     })
 }
 
@@ -282,7 +282,7 @@ mod tests {
     fn found(model: u32, cross: u32) -> (u32, usize) {
         let look = |size: u32| {
             let eager = f64::from(size) / f64::from(cross);
-            Ok(Look { size, eager, rendezvous: 1.0 })
+            Ok(Sighting { size, eager, rendezvous: 1.0 })
         };
         let (at, looks) = refine(model, (4096, 256 << 10), look).unwrap();
         (at, looks.len())

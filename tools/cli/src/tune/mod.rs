@@ -6,7 +6,7 @@ pub mod store;
 
 use crate::app::progress::Progress;
 use anyhow::{bail, Context, Result};
-use measure::{Effort, Look, Measured};
+use measure::{Effort, Measured, Sighting};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -111,7 +111,7 @@ struct Turn {
     /// The model's value by the links' estimates, and by the measured figures.
     model: [u32; 2],
     used: u32,
-    looks: Vec<Look>,
+    looks: Vec<Sighting>,
 }
 
 /// All results.
@@ -306,7 +306,7 @@ fn print_turn(turn: &Turn) {
         false => format!("{}, {}", turn.small, turn.data),
     };
     let [estimate, model] = turn.model.map(size);
-    let look = |l: &Look| {
+    let look = |l: &Sighting| {
         let (eager, rendezvous) = (l.eager * 1e6, l.rendezvous * 1e6);
         format!("{}: {eager:.1} us at once, {rendezvous:.1} announced", size(l.size))
     };

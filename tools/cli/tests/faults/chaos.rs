@@ -10,7 +10,7 @@ use weft_link::rng::Rng;
 const RANKS: usize = 3;
 const ROUNDS: u64 = 4;
 /// Longest random moment, in checks of the process table.
-const LOOKS: u64 = 60;
+const POLLS: u64 = 60;
 /// Longest random moment in time.
 const LONGEST: Duration = Duration::from_secs(3);
 
@@ -31,7 +31,7 @@ fn job(link: &str, folder: &Path, rank: &[&str]) -> Job {
 /// process table. Ends by time if checks are slow, before a rank counts as silent.
 fn moment(job: &Running, rng: &mut Rng) {
     let start = Instant::now();
-    for _ in 0..rng.below(LOOKS) {
+    for _ in 0..rng.below(POLLS) {
         if start.elapsed() < LONGEST {
             job.ranks();
         }

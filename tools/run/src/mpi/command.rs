@@ -12,7 +12,7 @@ use std::time::Duration;
 use weft::launch::keyfile;
 
 /// The job that the user wants.
-pub struct Wish<'a> {
+pub struct Request<'a> {
     /// The MPI whose launcher starts it.
     pub mpi: &'a Mpi,
     /// Ranks of each host, if hosts were given.
@@ -71,7 +71,7 @@ fn host_words(shares: &[Share]) -> String {
 
 /// Adds options of Hydra, the launcher of MPICH and Intel MPI. Hydra passes on all variables unless
 /// options name some; after such an option, even `-genvall`, that of MPICH 5 cannot spawn.
-fn hydra(wish: &Wish<'_>, plan: &mut Plan) {
+fn hydra(wish: &Request<'_>, plan: &mut Plan) {
     if let Some(shares) = wish.shares {
         plan.args.extend(["-hosts".into(), host_words(shares)]);
     }
@@ -95,7 +95,7 @@ const PRELOAD: &str = "LD_PRELOAD";
 /// takes longer than many messages; a provider that is loaded first skips the yield if no other
 /// process wants the core. Only the ranks need it, not the launcher's own processes. A value that
 /// the user set for the ranks is kept.
-fn preload(wish: &Wish<'_>) -> Option<String> {
+fn preload(wish: &Request<'_>) -> Option<String> {
     let value = |wanted: &str| wish.set.iter().find(|(name, _)| name == wanted).map(|(_, v)| v);
     let fits = wish.mpi.family == Family::Mpich && value(PRELOAD).is_none();
     let folder = value("FI_PROVIDER_PATH").filter(|_| fits)?;
@@ -112,7 +112,7 @@ fn whole_seconds(limit: Duration) -> String {
 /// Variable with the list that the user made for Open MPI, which refuses that list beside `-x`.
 const OWN_LIST: &str = "OMPI_MCA_mca_base_env_list";
 
-fn open_mpi(wish: &Wish<'_>, plan: &mut Plan) {
+fn open_mpi(wish: &Request<'_>, plan: &mut Plan) {
     let five = wish.mpi.family == Family::OpenMpi5;
     if wish.root {
         plan.args.push("--allow-run-as-root".into());
@@ -163,7 +163,7 @@ fn open_mpi(wish: &Wish<'_>, plan: &mut Plan) {
 }
 
 /// Returns the command line for a job.
-pub fn plan(wish: &Wish<'_>) -> Plan {
+pub fn plan(wish: &Request<'_>) -> Plan {
     let unset = contradicting(wish.mpi.family).iter().copied();
     let mut plan = Plan {
         program: wish.mpi.launcher.clone(),
@@ -222,12 +222,17 @@ mod tests {
     use super::*;
     use crate::run::hosts::{parse_list, place};
 
-    fn line(family: Family, ranks: usize, hosts: Option<&str>, more: impl Fn(&mut Wish)) -> String {
+    fn line(
+        family: Family,
+        ranks: usize,
+        hosts: Option<&str>,
+        more: impl Fn(&mut Request),
+    ) -> String {
         let (version, launcher) = ("5.0".to_owned(), "/m/bin/mpiexec".into());
         let mpi = Mpi { family, version, launcher, prefix: "/m".into() };
         let shares = hosts.map(|list| place(&parse_list(list).unwrap(), ranks).0);
         let command = ["./a b".to_owned(), "-x".to_owned()];
-        let mut wish = Wish {
+        let mut wish = Request {
             mpi: &mpi,
             shares: shares.as_deref(),
             ranks,
@@ -273,7 +278,7 @@ mod tests {
 
     #[test]
     fn plan__open_mpi_names_every_variable_and_shows_no_key() {
-        let line = |more: fn(&mut Wish)| line(Family::OpenMpi5, 4, Some("a:2,b:2"), more);
+        let line = |more: fn(&mut Request)| line(Family::OpenMpi5, 4, Some("a:2,b:2"), more);
         assert_eq!(
             line(|_| {}),
             "env FI_PROVIDER=weft /m/bin/mpiexec --host 'a:2,b:2' -x FI_PROVIDER -x WEFT_KEY -x \

@@ -100,7 +100,7 @@ fn parse_version(text: &str) -> Option<(Family, String)> {
 }
 
 /// Longest time until a launcher reports its version.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Runs a launcher to find its family and version.
 ///
@@ -111,7 +111,7 @@ fn identify(launcher: &Path) -> Result<Mpi> {
     let mut command = Command::new(launcher);
     // The output is parsed, so it must be in English.
     command.arg("--version").env("LC_ALL", "C");
-    let output = output_within(command, PATIENCE).with_context(|| format!("running {name}"))?;
+    let output = output_within(command, TIMEOUT).with_context(|| format!("running {name}"))?;
     let said = [output.stdout, output.stderr].concat();
     let said = String::from_utf8_lossy(&said);
     let Some((family, version)) = parse_version(&said) else {

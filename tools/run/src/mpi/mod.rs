@@ -31,7 +31,7 @@ use crate::run::hosts::{self, Share};
 use crate::run::{host_list, named_env, parse_links, remote_weft, seconds, RANKS_MAX};
 use crate::words;
 use anyhow::{bail, Result};
-use command::{Plan, Wish};
+use command::{Plan, Request};
 use detect::Mpi;
 use judge::Fit;
 use served::Serving;
@@ -205,7 +205,7 @@ fn plan(args: &Args, mpi: &Mpi, provider: &provider::Provider) -> Result<Plan> {
         misuse!("--launcher-args {extra:?}: a quote is not closed, or a backslash ends it");
     };
     let agent = args.launch_agent.as_deref().filter(|_| shares.is_some());
-    let mut plan = command::plan(&Wish {
+    let mut plan = command::plan(&Request {
         mpi,
         shares: shares.as_deref(),
         ranks,

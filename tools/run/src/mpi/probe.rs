@@ -16,7 +16,7 @@ use std::time::Duration;
 /// Version that the provider must have.
 const OURS: &str = env!("CARGO_PKG_VERSION");
 /// Longest time of one probe.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Probe libraries for `weft doctor`
 #[derive(Debug, clap::Args)]
@@ -111,7 +111,7 @@ fn ask(arguments: &[(&str, &Path)], env: &[(String, String)]) -> Result<Seen> {
         command.arg(option).arg(file);
     }
     command.envs(env.iter().map(|(name, value)| (name, value)));
-    let output = output_within(command, PATIENCE)?;
+    let output = output_within(command, TIMEOUT)?;
     if let Some(signal) = output.status.signal() {
         bail!("it crashes when it is loaded (signal {signal})");
     }

@@ -38,7 +38,7 @@ pub fn serve(args: &Args) -> Result<ExitCode> {
     sys::end_with_us(&mut command);
     // The end of the asker is noticed also while the agent has reported nothing.
     let asker = std::io::stdin();
-    let (mut weftd, said) = Starting::start(command, agent::PATIENCE)?.wait(Some(asker.as_fd()))?;
+    let (mut weftd, said) = Starting::start(command, agent::TIMEOUT)?.wait(Some(asker.as_fd()))?;
     println!("{READY}{said}");
     std::io::stdout().flush().context("telling that the agent serves")?;
     await_end(&weftd)?;

@@ -12,9 +12,9 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 /// First interval between checks of the ranks; it doubles.
-const FIRST_LOOK: Duration = Duration::from_millis(50);
+const FIRST_POLL: Duration = Duration::from_millis(50);
 /// Longest interval.
-const LAST_LOOK: Duration = Duration::from_secs(2);
+const LAST_POLL: Duration = Duration::from_secs(2);
 /// Time that a job may run without weft before a hint says so.
 const SUSPICION: Duration = Duration::from_secs(15);
 /// Time for which the ranks are checked.
@@ -22,7 +22,7 @@ const INTEREST: Duration = Duration::from_secs(60);
 
 /// Time in which a launcher must end after a signal: some wait forever for a host that did not
 /// start.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Runs the plan until the launcher ends.
 ///
@@ -54,18 +54,18 @@ pub fn run(plan: &Plan, mpi: &Mpi) -> Result<ExitCode> {
                     let _ = kill_process(pid, signal);
                 }
                 if ![libc::SIGUSR1, libc::SIGUSR2].contains(&number) {
-                    ending.get_or_insert(Instant::now() + PATIENCE);
+                    ending.get_or_insert(Instant::now() + TIMEOUT);
                 }
             }
             Woken::Terminal => {
-                ending.get_or_insert(Instant::now() + PATIENCE);
+                ending.get_or_insert(Instant::now() + TIMEOUT);
             }
             Woken::Timeout if ending.is_some_and(|end| end <= Instant::now()) => {
                 eprintln!("weft mpi: the launcher does not end: it and its ranks are killed");
                 watch::descendants(child.id()).into_iter().for_each(kill);
                 // The child is not reaped yet, so the process ID is still its own.
                 kill(child.id());
-                ending = Some(Instant::now() + PATIENCE);
+                ending = Some(Instant::now() + TIMEOUT);
             }
             Woken::Timeout => watch.look(mpi, plan),
             Woken::Child => {}
@@ -101,7 +101,7 @@ struct Watch {
 impl Watch {
     fn new(launcher: u32) -> Watch {
         let (start, seen) = (Instant::now(), Sighting::default());
-        Watch { launcher, start, seen, told: false, interval: FIRST_LOOK }
+        Watch { launcher, start, seen, told: false, interval: FIRST_POLL }
     }
 
     /// Returns the time until the next check.
@@ -117,7 +117,7 @@ impl Watch {
             return;
         }
         self.seen.look(self.launcher, mpi.family);
-        self.interval = (self.interval * 2).min(LAST_LOOK);
+        self.interval = (self.interval * 2).min(LAST_POLL);
         self.tell(mpi, plan);
     }
 

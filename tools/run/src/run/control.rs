@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 const FORWARDED: [i32; 5] = [SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2];
 
 /// Time in which proxies must end after a request.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Copy)]
 enum Ready {
@@ -204,7 +204,7 @@ impl Launcher {
         for node in &mut self.nodes {
             node.stdin = None;
         }
-        let patience = Instant::now() + PATIENCE;
+        let patience = Instant::now() + TIMEOUT;
         for node in &mut self.nodes {
             node.wait(patience);
             for line in node.read_complaints() {

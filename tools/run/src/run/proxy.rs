@@ -106,7 +106,7 @@ impl Proxy {
             for event in ready.into_iter().rev() {
                 self.handle(event)?;
             }
-            self.look_at_agent();
+            self.check_agent();
             self.reap_strangers();
             if self.closing.is_some_and(|at| Instant::now() >= at) {
                 self.kill_all();
@@ -263,7 +263,7 @@ impl Proxy {
     }
 
     /// Starts the ranks when the agent serves or has exceeded its time.
-    fn look_at_agent(&mut self) {
+    fn check_agent(&mut self) {
         let Some((agent, _)) = &mut self.starting else { return };
         let said = match agent.said() {
             Ok(None) => return,

@@ -9,7 +9,7 @@ use weft_core::matching::RecvSpec;
 use weft_core::OpId;
 
 /// Direct polls in a round: a caller may compute between two of them.
-const LOOKS: u32 = 2;
+const POLLS: u32 = 2;
 
 /// The state of an expected message.
 #[derive(Clone, Copy, Debug)]
@@ -61,11 +61,11 @@ impl Endpoint {
     pub fn progress_expected(&self) -> bool {
         let mut inner = self.inner.borrow_mut();
         let mut did = false;
-        if inner.driver.is_round_due() || !inner.driver.has_close_look() {
+        if inner.driver.is_round_due() || !inner.driver.has_direct_poll() {
             did = inner.driver.progress(1);
             inner.count(did);
         } else {
-            did |= inner.driver.poll_closely(LOOKS, 1);
+            did |= inner.driver.poll_closely(POLLS, 1);
         }
         match did {
             true => self.call_back(inner, true),

@@ -2,9 +2,9 @@
 //!
 //! Lent memory may become invalid when the call ends, also by a panic, since handlers run while it
 //! waits. So each operation has a guard ([`Starting`], then [`Borrowed`]) that only code of this
-//! module holds, and that takes the operation back unless its result was collected: a send goes on from a
-//! copy, received bytes are dropped, and a peer that knows the address of the memory loses access
-//! before the guard is gone.
+//! module holds, and that takes the operation back unless its result was collected: a send goes on
+//! from a copy, received bytes are dropped, and a peer that knows the address of the memory loses
+//! access before the guard is gone.
 
 use super::raw::{PollResult, INJECTED_MAX};
 use super::Memory;
@@ -250,7 +250,7 @@ impl Endpoint {
         let inner = &mut *self.inner.borrow_mut();
         let (len, addr) = (buffer.len() as u64, buffer.as_mut_ptr() as u64);
         match inner.driver.intake.engine.await_message(spec, len, addr) {
-            true => inner.look_for(buffer),
+            true => inner.poll_for(buffer),
             false => PollResult::Nothing,
         }
     }

@@ -150,7 +150,7 @@ impl Driver {
     }
 
     /// Sends all peers a BYE, since this endpoint ends.
-    pub(in crate::endpoint) fn say_bye(&mut self) {
+    pub(in crate::endpoint) fn send_byes(&mut self) {
         for t in self.intake.engine.close() {
             if let Some(link) = self.link_of(t.peer) {
                 let frame = Frame { peer: t.peer, header: t.header.as_slice(), payload: &[] };
@@ -203,7 +203,7 @@ impl Inner {
         // The sender sets the argument.
         let spec = RecvSpec { source, tag, ignore: !0 << 32 };
         let begun = self.driver.intake.engine.await_active(spec, buffer.len() as u64);
-        match begun.then(|| self.look_for(buffer)) {
+        match begun.then(|| self.poll_for(buffer)) {
             Some(PollResult::Came(result)) => Some(result),
             _ => None,
         }
@@ -211,7 +211,7 @@ impl Inner {
 
     /// Polls for the message that the engine awaits.
     #[inline]
-    pub(super) fn look_for(&mut self, buffer: &mut [u8]) -> PollResult {
+    pub(super) fn poll_for(&mut self, buffer: &mut [u8]) -> PollResult {
         let awaiting = Awaiting(self);
         let inner = &mut *awaiting.0;
         // SAFETY: only rounds of progress in this call use it, and `awaiting` forgets it at every

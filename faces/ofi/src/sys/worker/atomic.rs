@@ -144,7 +144,7 @@ impl Answers {
     }
 
     #[inline]
-    pub fn has_news(&self) -> bool {
+    pub fn has_events(&self) -> bool {
         !self.heard.borrow().is_empty() || !self.owed.borrow().queue.is_empty()
     }
 }
@@ -251,7 +251,7 @@ impl Worker {
     }
 
     /// Handles received answers, and sends waiting ones.
-    pub(super) fn hear_answers(&self, state: &mut State) {
+    pub(super) fn handle_answers(&self, state: &mut State) {
         let heard = std::mem::take(&mut *state.remote.answers.heard.borrow_mut());
         for (peer, number, answer) in heard {
             let Some(pending) = state.remote.asked.take(number, peer) else {
@@ -286,7 +286,7 @@ impl Worker {
             Refusal::Malformed => (err::EIO, "not understood: all ranks need the same weft"),
         };
         let what = format!("{}: {text}", self.endpoint.describe(pending.peer));
-        self.tell_failure(state, &pending.report, error, what);
+        self.report_failure(state, &pending.report, error, what);
     }
 
     /// Fails the operations on peers that failed.

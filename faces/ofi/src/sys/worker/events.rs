@@ -67,14 +67,14 @@ impl Touched {
     }
 
     #[inline]
-    pub fn has_news(&self) -> bool {
+    pub fn has_events(&self) -> bool {
         self.0.borrow().total != [0, 0]
     }
 }
 
 impl Worker {
     /// Reports an operation to the peer on whose memory it was, if events are on.
-    pub(super) fn tell_event(&self, peer: PeerId, read: bool, remote: &[RmaIov]) {
+    pub(super) fn report_event(&self, peer: PeerId, read: bool, remote: &[RmaIov]) {
         if let Err(why) = self.endpoint.send_active(peer, EVENT, read.into(), &notice(remote)) {
             log::warn!("{}: an event of remote memory: {why}", self.endpoint.describe(peer));
         }

@@ -107,7 +107,7 @@ impl Worker {
     /// Posts the expected receive to the engine, before any other call that concerns matching. True
     /// if there was one.
     #[inline]
-    pub(super) fn settle(&self, state: &mut State) -> bool {
+    pub(super) fn finish_expected(&self, state: &mut State) -> bool {
         if state.receives.expecting.is_none() {
             return false;
         }
@@ -121,9 +121,9 @@ impl Worker {
         true
     }
 
-    /// Does the same as `settle`, for a caller that is about to sleep.
+    /// Does the same as `finish_expected`, for a caller that is about to sleep.
     pub fn post_all(&self) {
-        self.settle(&mut self.state.borrow_mut());
+        self.finish_expected(&mut self.state.borrow_mut());
     }
 
     /// Notes that the engine has posted the receive: it is an ordinary operation from now on.

@@ -45,7 +45,7 @@ impl Worker {
         state.receives.waiting.push_back(Waiting { what, source, watched });
         if source.is_some() && !watched {
             // The source has failed already.
-            state.receives.failures = State::LOOK_AGAIN;
+            state.receives.failures = State::RECHECK_AFTER;
         }
         self.pump(state);
     }

@@ -317,7 +317,7 @@ impl Worker {
         if self.prepared.get() {
             return false;
         }
-        let settled = self.settle(&mut self.state.borrow_mut());
+        let settled = self.finish_expected(&mut self.state.borrow_mut());
         // Makes the endpoint read the clock and poll every link.
         self.endpoint.finish_wait();
         self.endpoint.program_computes();
@@ -328,7 +328,7 @@ impl Worker {
 
     /// Prepares for the caller's sleep on the endpoint's descriptor; false if there is work.
     pub(super) fn prepare_wait(&self) -> bool {
-        if self.settle(&mut self.state.borrow_mut()) {
+        if self.finish_expected(&mut self.state.borrow_mut()) {
             // The receive may have ended at once.
             return false;
         }
@@ -360,7 +360,7 @@ impl Worker {
                 _ => self.complete(state, &c),
             }
         }
-        if state.remote.has_news() {
+        if state.remote.has_events() {
             self.hear(state);
         }
         if state.receives.failures != self.endpoint.failures() {

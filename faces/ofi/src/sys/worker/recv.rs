@@ -21,7 +21,7 @@ impl Worker {
             return self.peek(op);
         }
         let state = &mut *self.state.borrow_mut();
-        self.settle(state);
+        self.finish_expected(state);
         let report = state.reports(Direction::Recv, op.flags);
         if op.flags & cap::CLAIM != 0 {
             if !self.endpoint.has_room() {
@@ -139,7 +139,7 @@ impl Worker {
                 (true, true) => self.endpoint.claim_untagged(source).map(|(c, p)| (Some(c), p)),
             })
         };
-        self.settle(&mut self.state.borrow_mut());
+        self.finish_expected(&mut self.state.borrow_mut());
         let mut found = look(&mut self.state.borrow_mut())?;
         if found.is_none() {
             // A caller may do nothing but peek.
@@ -183,7 +183,7 @@ impl Worker {
     pub fn cancel(&self, context: *mut c_void) {
         {
             let state = &mut *self.state.borrow_mut();
-            self.settle(state);
+            self.finish_expected(state);
             if self.cancel_waiting(state, context) {
                 return;
             }

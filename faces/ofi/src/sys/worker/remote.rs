@@ -133,8 +133,8 @@ impl Remote {
     }
 
     #[inline]
-    pub fn has_news(&self) -> bool {
-        !self.notices.borrow().is_empty() || self.touched.has_news() || self.answers.has_news()
+    pub fn has_events(&self) -> bool {
+        !self.notices.borrow().is_empty() || self.touched.has_events() || self.answers.has_events()
     }
 
     /// Returns true if every operation of this endpoint on memory of others has ended.
@@ -279,7 +279,7 @@ impl Worker {
             None => {}
         }
         if self.events && !op.read {
-            self.tell_event(peer, false, remote);
+            self.report_event(peer, false, remote);
         }
         Ok(0)
     }
@@ -364,7 +364,7 @@ impl Worker {
     pub(super) fn part_ended(&self, state: &mut State, c: &Completion) {
         if let Some(transfer) = state.remote.ended(c.context as u32, 1, c.error) {
             if let (Some((peer, read)), None) = (&transfer.tells, transfer.error) {
-                self.tell_event(*peer, true, read);
+                self.report_event(*peer, true, read);
             }
             self.tell(state, transfer.report, transfer.error);
         }
@@ -373,17 +373,17 @@ impl Worker {
     /// Reports the end of an operation on remote memory.
     pub(super) fn tell(&self, state: &State, report: Report, error: Option<OpError>) {
         let number = match error {
-            None => return self.tell_well(state, &report),
+            None => return self.report_success(state, &report),
             Some(OpError::Peer { failure, .. }) => failure_of(failure),
             Some(OpError::Refused | OpError::Unmapped) => err::EACCES,
             Some(OpError::Busy) => err::EAGAIN,
             Some(_) => err::EOTHER,
         };
         let text = error.map(|error| self.text_of(error)).unwrap_or_default();
-        self.tell_failure(state, &report, number, text);
+        self.report_failure(state, &report, number, text);
     }
 
-    fn tell_well(&self, state: &State, r: &Report) {
+    fn report_success(&self, state: &State, r: &Report) {
         state.count(r.way, true);
         if r.wanted {
             let fields = fields(r.context, r.flags, r.len, r.buf, 0, 0);
@@ -391,7 +391,7 @@ impl Worker {
         }
     }
 
-    pub(super) fn tell_failure(&self, state: &State, r: &Report, error: c_int, text: String) {
+    pub(super) fn report_failure(&self, state: &State, r: &Report, error: c_int, text: String) {
         state.count(r.way, false);
         let fields = fields(r.context, r.flags, 0, r.buf, 0, 0);
         state.fail(r.way, Failure { fields, source: ADDR_NONE, olen: 0, error, text });
@@ -407,10 +407,10 @@ impl Worker {
             let source = self.source(state, Some(n.from));
             state.add(Direction::Recv, Entry { fields, source });
         }
-        if state.remote.touched.has_news() {
+        if state.remote.touched.has_events() {
             self.count_events(state);
         }
-        self.hear_answers(state);
+        self.handle_answers(state);
     }
 }
 

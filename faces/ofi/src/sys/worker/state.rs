@@ -160,7 +160,7 @@ impl Peers {
 
 impl State {
     /// No number of peers: forces a check.
-    pub const LOOK_AGAIN: u64 = u64::MAX;
+    pub const RECHECK_AFTER: u64 = u64::MAX;
 
     /// Returns true if every send and every operation on memory of others has ended.
     pub fn is_quiet(&self) -> bool {

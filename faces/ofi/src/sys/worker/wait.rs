@@ -44,7 +44,7 @@ pub struct Idle {
 }
 
 /// Polls in vain between two readings of the clock.
-const LOOK: u32 = 16;
+const CLOCK_EVERY: u32 = 16;
 /// Time of polling before the first yield.
 const SPIN: Duration = Duration::from_micros(50);
 /// Increment of `shared` when another process took the core; each vain yield subtracts one.
@@ -56,11 +56,11 @@ const MEMORY_MAX: u32 = 1000;
 const AT_ONCE: Duration = Duration::from_micros(10);
 /// A caller that polled without a pause for so long waits; it makes no long pause of its own
 /// accord.
-const ROW: Duration = Duration::from_micros(100);
+const POLLING_AFTER: Duration = Duration::from_micros(100);
 /// A caller that polled without a pause for longer sleeps where no process of its scheduling group
 /// is ready: 300 us halve the random accesses of 3 ranks on 2 cores, and the steps of 16 ranks gain
 /// nothing by less than this.
-const PATIENCE: Duration = Duration::from_millis(2);
+const SLEEP_AFTER: Duration = Duration::from_millis(2);
 /// A caller that got the core keeps it for so long: a program that computes between its polls would
 /// spend its time on changes of process (HPCC's random access, 4 ranks on 2 cores: 0.38 to 0.53
 /// M/s), and ranks that wait lose nothing by it (steps of 16 ranks: 0.92 instead of 1.05 ms).
@@ -109,7 +109,7 @@ impl Idle {
         if self.shared.load(Ordering::Relaxed) > 0 {
             return true;
         }
-        times.is_multiple_of(LOOK) && self.is_tired()
+        times.is_multiple_of(CLOCK_EVERY) && self.is_tired()
     }
 
     /// Returns true if no other process wanted the core recently.
@@ -143,15 +143,15 @@ impl Idle {
         goes_on
     }
 
-    /// Returns for how long the caller has polled without a pause. After `ROW` of that, a pause
-    /// means that another process took the core.
+    /// Returns for how long the caller has polled without a pause. After `POLLING_AFTER` of that, a
+    /// pause means that another process took the core.
     fn polling(&self, before: weft_core::Instant, now: weft_core::Instant) -> Duration {
         let since = self.since_when.load(Ordering::Relaxed);
         let at_once = now.since(before) < AT_ONCE;
         if at_once && since != NONE {
             return now.since(weft_core::Instant(since));
         }
-        if since != NONE && before.since(weft_core::Instant(since)) >= ROW {
+        if since != NONE && before.since(weft_core::Instant(since)) >= POLLING_AFTER {
             self.turn.lost(before, now);
         }
         self.since_when.store(now.0, Ordering::Relaxed);
@@ -168,7 +168,7 @@ impl Idle {
         self.shared.store(shared, Ordering::Relaxed);
         match next {
             Next::Taken | Next::Look => true,
-            Next::Alone => !(self.crowded && polling >= PATIENCE),
+            Next::Alone => !(self.crowded && polling >= SLEEP_AFTER),
             Next::Sleep => false,
         }
     }
@@ -181,7 +181,7 @@ impl Idle {
         let tired = now.duration_since(since) >= SPIN;
         if tired {
             // Every later poll checks the clock.
-            self.in_vain.set(LOOK - 1);
+            self.in_vain.set(CLOCK_EVERY - 1);
         }
         tired
     }
@@ -374,13 +374,17 @@ mod tests {
     #[test]
     fn goes_on__sleeps_where_others_may_want_the_core() {
         let (crowded, roomy) = (adaptive(true), adaptive(false));
-        let short = PATIENCE / 2;
+        let short = SLEEP_AFTER / 2;
         for idle in [&crowded, &roomy] {
-            assert!(idle.goes_on(Next::Taken, PATIENCE) && idle.goes_on(Next::Look, PATIENCE));
+            assert!(
+                idle.goes_on(Next::Taken, SLEEP_AFTER) && idle.goes_on(Next::Look, SLEEP_AFTER)
+            );
             assert!(!idle.goes_on(Next::Sleep, Duration::ZERO), "somebody computes");
             assert!(idle.goes_on(Next::Alone, short), "its messages may come soon");
         }
-        assert!(!crowded.goes_on(Next::Alone, PATIENCE) && roomy.goes_on(Next::Alone, PATIENCE));
+        assert!(
+            !crowded.goes_on(Next::Alone, SLEEP_AFTER) && roomy.goes_on(Next::Alone, SLEEP_AFTER)
+        );
     }
 
     #[test]
@@ -411,8 +415,8 @@ mod tests {
             assert_eq!(idle.polling(now, back), Duration::ZERO);
             idle.turn.hand_over(back, || back)
         };
-        assert_eq!(late(ROW), Next::Sleep);
-        assert_ne!(late(ROW / 2), Next::Sleep, "it may have computed");
+        assert_eq!(late(POLLING_AFTER), Next::Sleep);
+        assert_ne!(late(POLLING_AFTER / 2), Next::Sleep, "it may have computed");
     }
 
     #[test]

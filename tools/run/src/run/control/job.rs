@@ -201,7 +201,7 @@ impl Job {
                 );
                 self.fail(1, &text, nodes);
             }
-            _ if self.progress.is_some_and(|at| now >= at) => self.tell_progress(now, nodes),
+            _ if self.progress.is_some_and(|at| now >= at) => self.send_progress(now, nodes),
             _ => {}
         }
     }
@@ -210,7 +210,7 @@ impl Job {
         (0..self.ranks.len()).filter(|&rank| self.ranks[rank].state == state).collect()
     }
 
-    fn tell_progress(&mut self, now: Instant, nodes: &[Node]) {
+    fn send_progress(&mut self, now: Instant, nodes: &[Node]) {
         let elapsed = now - self.began;
         let seconds = elapsed.as_secs();
         self.progress = Some(now + elapsed);
@@ -409,7 +409,7 @@ impl Job {
                     let node = self.ranks[rank].node;
                     nodes[node].send(&Down::Pmi { rank }, text.as_bytes());
                 }
-                Effect::Left { rank } => self.tell_end(rank, None, nodes),
+                Effect::Left { rank } => self.send_end(rank, None, nodes),
                 Effect::Abort { rank, code } => self.abort(rank, code, nodes),
                 Effect::Violation { rank, problem } => {
                     let place = self.place(rank, nodes);
@@ -457,7 +457,7 @@ impl Job {
 
     /// Tells all hosts that a rank has left the job (`None`) or that its process has ended, so that
     /// no rank waits for it.
-    fn tell_end(&mut self, rank: usize, end: Option<End>, nodes: &mut [Node]) {
+    fn send_end(&mut self, rank: usize, end: Option<End>, nodes: &mut [Node]) {
         self.ranks[rank].told = Some(end);
         for node in nodes.iter_mut().filter(|node| node.ready) {
             node.send(&Down::Ended { rank, end }, b"");
@@ -467,7 +467,7 @@ impl Job {
     fn ended(&mut self, rank: usize, end: End, nodes: &mut [Node]) {
         self.ranks[rank].state = State::Ended;
         self.server.end(rank);
-        self.tell_end(rank, Some(end), nodes);
+        self.send_end(rank, Some(end), nodes);
         let place = self.place(rank, nodes);
         let how = match end {
             End::Status(code) => format!("exited with status {code}"),

@@ -17,9 +17,9 @@ use weft_run::meet::Meeting;
 pub const NAME: &str = "weft doctor visit ";
 pub const MAGIC: &str = "weft doctor visit 2";
 /// Longest time until addresses answer.
-const PATIENCE: Duration = Duration::from_secs(3);
+const TIMEOUT: Duration = Duration::from_secs(3);
 /// Longest wait for a frame; within that time the frame is sent repeatedly.
-const FRAME_PATIENCE: Duration = Duration::from_secs(3);
+const FRAME_TIMEOUT: Duration = Duration::from_secs(3);
 const FRAMES: u32 = 10;
 /// Ring of the packet socket, bytes.
 const RING: usize = 1 << 20;
@@ -106,7 +106,7 @@ pub enum Answer {
     No(String),
 }
 
-struct Visit {
+struct Partner {
     meeting: Meeting,
     door: Result<Door, String>,
     port: Option<(BarePacket, Interface)>,
@@ -122,7 +122,7 @@ fn interface_of(ip: IpAddr) -> Result<Interface> {
     all.0.into_iter().find(has).with_context(|| format!("no interface has the address {ip}"))
 }
 
-impl Visit {
+impl Partner {
     fn about(&self) -> Result<About> {
         let uname = rustix::system::uname();
         Ok(About {
@@ -165,14 +165,14 @@ impl Visit {
         let mut sent = 0;
         for _ in 0..FRAMES {
             sent += u32::from(socket.send(&frame).is_ok());
-            std::thread::sleep(FRAME_PATIENCE / (2 * FRAMES));
+            std::thread::sleep(FRAME_TIMEOUT / (2 * FRAMES));
         }
         Ok(sent == FRAMES)
     }
 
     fn catch(&mut self, from: [u8; 6]) -> Result<bool> {
         let (socket, _) = self.port.as_mut().context("no packet socket")?;
-        let until = Instant::now() + FRAME_PATIENCE;
+        let until = Instant::now() + FRAME_TIMEOUT;
         let mut frame = [0; 64];
         while Instant::now() < until {
             let Some(len) = socket.take_into(&mut frame) else {
@@ -191,12 +191,12 @@ impl Visit {
         Ok(match ask {
             Ask::About => Answer::About(self.about()?),
             Ask::Reach(to) => {
-                let took = self.meeting.ask(&to, PATIENCE);
+                let took = self.meeting.ask(&to, TIMEOUT);
                 let us = |took: Duration| took.as_secs_f64() * 1e6;
                 Answer::Reached(took.into_iter().map(|took| took.map(us)).collect())
             }
             Ask::Connect(to) => {
-                let took = door::connect(&to, PATIENCE);
+                let took = door::connect(&to, TIMEOUT);
                 let us = |took: Duration| took.as_secs_f64() * 1e6;
                 Answer::Connected(took.into_iter().map(|took| took.map(us)).collect())
             }
@@ -222,7 +222,7 @@ pub fn run() -> Result<ExitCode> {
     let meeting = opened.with_context(|| format!("opening UDP sockets on ports {ports}"))?;
     let tcp = tcp_ports()?;
     let door = Door::open(tcp).map_err(|e| format!("opening TCP sockets on ports {tcp}: {e}"));
-    let mut visit = Visit { meeting, door, port: None };
+    let mut visit = Partner { meeting, door, port: None };
     for line in std::io::stdin().lock().lines() {
         let ask: Ask = serde_json::from_str(&line?).context("an invalid request")?;
         let answer = visit.answer(ask).unwrap_or_else(|e| Answer::No(format!("{e:#}")));

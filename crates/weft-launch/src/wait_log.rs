@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 use weft_core::Config;
 
 /// A wait that has begun.
-pub(super) struct Patience {
+pub(super) struct WaitLog {
     began: Instant,
     /// Time after which the wait is logged. `None` if it was logged, or must not be.
     slow: Option<Duration>,
@@ -18,9 +18,9 @@ fn slow() -> Option<Duration> {
     (ms > 0).then(|| Duration::from_millis(u64::from(ms)))
 }
 
-impl Patience {
-    pub fn begin() -> Patience {
-        Patience { began: Instant::now(), slow: slow() }
+impl WaitLog {
+    pub fn begin() -> WaitLog {
+        WaitLog { began: Instant::now(), slow: slow() }
     }
 
     /// Returns the part of the time left until a line is to be logged.

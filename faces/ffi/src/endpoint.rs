@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 use weft::choices::Receipt;
-use weft::counters::Who;
+use weft::counters::RankId;
 use weft::job::{self, Links};
 use weft::launch::keyfile;
 use weft::{Config, Endpoint};
@@ -37,7 +37,7 @@ pub fn open(
     adapt(&mut config, &mut links);
     let key = keyfile::obtain().map_err(|e| e.to_string())?;
     let endpoint = job::open_endpoint(config, links, key).map_err(|e| e.to_string())?;
-    let who = Who { job: format!("{face}-{}", std::process::id()), rank: 0, size: 1 };
+    let who = RankId { job: format!("{face}-{}", std::process::id()), rank: 0, size: 1 };
     if let Err(why) = endpoint.publish_counters(&who) {
         log::warn!("`weft top` will not see this process: {why}");
     }

@@ -5,10 +5,12 @@
 //!
 //! - [`words`]: the words of one direction in shared memory, and their layout.
 //! - [`sender`], [`receiver`]: the two ends of a direction.
+//! - [`board`]: the list of a program's connections that commands read.
 //! - [`message`]: the messages between a process and its agent; [`pairing`]: the agent's part.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+pub mod board;
 #[cfg(all(test, loom))]
 mod loom_tests;
 pub mod message;

@@ -39,6 +39,16 @@ impl Place {
         Place { address: mapped, port }
     }
 
+    /// Returns the bytes of the address.
+    pub fn address(self) -> [u8; 16] {
+        self.address
+    }
+
+    /// Returns the port.
+    pub fn port(self) -> u16 {
+        self.port
+    }
+
     fn encode(self, to: &mut [u8]) {
         to[..16].copy_from_slice(&self.address);
         to[16..Place::LEN].copy_from_slice(&self.port.to_le_bytes());
@@ -73,6 +83,14 @@ pub enum Message {
     Here(u64),
     /// Process: the connection has ended, or is not to be upgraded.
     Cancel(u64),
+    /// Process, with a descriptor: the list of the connections of the process of this number.
+    Board(u64),
+    /// Command: which programs are there, after the one of this number?
+    List(u64),
+    /// Agent, with a descriptor: the list of a program, by the number of its process.
+    Listed(u64),
+    /// Agent: the number to ask for the next ones by; 0: there are no more.
+    More(u64),
     /// Agent: the other end has asked; show the socket.
     Call(u64),
     /// Agent, with a descriptor: the memory shared with the other end.
@@ -119,6 +137,10 @@ impl Message {
             }
             Message::Here(token) => (2, *token, 0),
             Message::Cancel(token) => (3, *token, 0),
+            Message::Board(process) => (4, *process, 0),
+            Message::List(after) => (5, *after, 0),
+            Message::Listed(process) => (19, *process, 0),
+            Message::More(after) => (20, *after, 0),
             Message::Call(token) => (16, *token, 0),
             Message::Pair { token, first } => {
                 fields[0] = u8::from(*first);
@@ -161,6 +183,10 @@ impl Message {
             }
             (2, 0) => Ok(Message::Here(token)),
             (3, 0) => Ok(Message::Cancel(token)),
+            (4, 0) => Ok(Message::Board(token)),
+            (5, 0) => Ok(Message::List(token)),
+            (19, 0) => Ok(Message::Listed(token)),
+            (20, 0) => Ok(Message::More(token)),
             (16, 0) => Ok(Message::Call(token)),
             (17, 1) if fields[0] <= 1 => Ok(Message::Pair { token, first: fields[0] == 1 }),
             (17, 1) => Err("direction"),
@@ -168,7 +194,7 @@ impl Message {
                 let why = std::str::from_utf8(fields).map_err(|_| "text")?;
                 Ok(Message::None { token, why: why.into() })
             }
-            (2 | 3 | 16 | 17 | 18, _) => Err("length"),
+            (2..=5 | 16..=20, _) => Err("length"),
             _ => Err("kind"),
         }
     }
@@ -192,6 +218,10 @@ pub fn example_messages() -> Vec<Vec<u8>> {
         Message::Ask { token: 7, local, remote },
         Message::Here(7),
         Message::Cancel(7),
+        Message::Board(7),
+        Message::List(7),
+        Message::Listed(7),
+        Message::More(7),
         Message::Call(7),
         Message::Pair { token: 7, first: true },
         Message::None { token: 7, why: "the other end does not ask".into() },

@@ -25,6 +25,7 @@ mod agent;
 pub mod cluster;
 pub mod limit;
 mod links;
+pub mod lists;
 pub mod options;
 pub mod rights;
 mod room;

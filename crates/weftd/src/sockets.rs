@@ -21,12 +21,16 @@ const PROGRAMS_MAX: usize = 1024;
 const OF_USER: usize = 512;
 /// Programs accepted, and messages of a program read, in a round.
 const AT_ONCE: usize = 16;
+/// Most lists in one answer: a socket holds more messages.
+const LISTS: usize = 32;
 /// The listener's number in the set of descriptors; programs count from 1.
 const LISTENER: u64 = 0;
 
 struct Guest {
     socket: UnixStream,
     user: u32,
+    /// The number of its process, and the list of its connections.
+    list: Option<(u64, OwnedFd)>,
 }
 
 /// The programs, and what they ask.
@@ -131,7 +135,7 @@ impl Sockets {
             }
             self.last += 1;
             if self.set.add(&socket, self.last, Interest::READ).is_ok() {
-                self.guests.insert(self.last, Guest { socket, user });
+                self.guests.insert(self.last, Guest { socket, user, list: None });
             }
         }
     }
@@ -165,6 +169,12 @@ impl Sockets {
                     self.held.insert(end, socket);
                     self.pairing.shown(now.0, end, facts, out);
                 }
+                (Ok(Message::Board(process)), Some(list)) if passing::is_sealed(&list) => {
+                    if let Some(guest) = self.guests.get_mut(&program) {
+                        guest.list = Some((process, list));
+                    }
+                }
+                (Ok(Message::List(after)), None) => self.list(program, user, after),
                 (Ok(Message::Cancel(token)), None) => {
                     self.held.remove(&(program, token));
                     self.pairing.cancel((program, token), out);
@@ -176,6 +186,21 @@ impl Sockets {
             }
             self.act();
         }
+    }
+
+    /// Shows lists of programs to somebody who asks: those of the same user, to root all.
+    fn list(&self, asker: Program, user: u32, after: u64) {
+        let allowed = |guest: &Guest| user == 0 || guest.user == user;
+        let mut next = self.guests.range(after.saturating_add(1)..);
+        let mut told = 0;
+        let last = next.find_map(|(&program, guest)| {
+            if let Some((process, list)) = guest.list.as_ref().filter(|_| allowed(guest)) {
+                self.say((asker, *process), &Message::Listed(*process), Some(list));
+                told += 1;
+            }
+            (told == LISTS).then_some(program)
+        });
+        self.say((asker, 0), &Message::More(last.unwrap_or(0)), None);
     }
 
     /// Ends the connection of a program; the reason is empty if it has left.

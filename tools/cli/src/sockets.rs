@@ -6,6 +6,7 @@ use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use weftd::lists::{self, Shown, State};
 
 /// File name of the library that programs load.
 const NAME: &str = "libweft-sockets.so";
@@ -24,7 +25,8 @@ Examples:
   weftd &
   weft sockets run redis-server --port 7000 &
   weft sockets run redis-benchmark -p 7000 -t get,set
-  weft sockets status                                       connections that were joined
+  weft sockets status                                       each connection: in memory, or why not
+  weft sockets off 1234                                     process 1234 goes on by TCP
   WEFT_SOCKETS=0 weft sockets run PROGRAM                   the same without weft")]
 pub struct Args {
     #[command(subcommand)]
@@ -39,8 +41,18 @@ enum Action {
     Run(Run),
     /// Print the library's path, for LD_PRELOAD
     Library,
-    /// Show what the agent of this host did for socket programs
+    /// Show what the agent of this host did for socket programs, and their connections
     Status,
+    /// Have programs that run go on by TCP
+    Off(Which),
+    /// Let programs that were turned off use weft again
+    On(Which),
+}
+
+#[derive(Debug, clap::Args)]
+struct Which {
+    /// Processes [default: all of this user; of root: of all users]
+    process: Vec<u64>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -69,6 +81,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Action::Status => status(),
+        Action::Off(which) => turn(which, true),
+        Action::On(which) => turn(which, false),
     }
 }
 
@@ -160,6 +174,40 @@ fn status() -> Result<ExitCode> {
             bail!("the agent at {name} is of a version without socket programs");
         };
         println!("{value:>10}  {meaning}");
+    }
+    for program in lists::programs(name).with_context(|| format!("the agent at {name}"))? {
+        let off = if program.is_off { ", turned off" } else { "" };
+        println!("\nprocess {}{off}", program.process);
+        for one in &program.connections {
+            let state = match &one.state {
+                State::Shares => "in memory".to_string(),
+                State::Asks => "TCP: its other end does not ask".to_string(),
+                State::Stays(why) => format!("TCP: {why}"),
+            };
+            let Shown { local, remote, received, sent, .. } = one;
+            println!("  {local} to {remote}: {state}");
+            if received + sent > 0 {
+                println!("    by memory: {received} bytes received, {sent} sent");
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Turns the use of weft off, or on again, in programs that run.
+fn turn(which: &Which, off: bool) -> Result<ExitCode> {
+    let names = agents();
+    let Some(programs) = names.iter().find_map(|name| lists::programs(name).ok()) else {
+        bail!("no agent answers at {}; start one: `weftd`", names.join(", "));
+    };
+    let missing = which.process.iter().find(|&&at| programs.iter().all(|one| one.process != at));
+    if let Some(missing) = missing {
+        bail!("no socket program {missing} is known to the agent (`weft sockets status`)");
+    }
+    let wanted = |at: u64| which.process.is_empty() || which.process.contains(&at);
+    for program in programs.iter().filter(|one| wanted(one.process)) {
+        program.turn(off).with_context(|| format!("process {}", program.process))?;
+        println!("process {}: {}", program.process, if off { "off" } else { "on" });
     }
     Ok(ExitCode::SUCCESS)
 }

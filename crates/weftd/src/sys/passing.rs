@@ -6,6 +6,7 @@ use std::ffi::c_void;
 use std::io;
 use std::mem::{size_of, zeroed};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::time::Duration;
 use weft_streams::message::Place;
 use weft_streams::pairing::Facts;
 
@@ -167,6 +168,29 @@ pub fn shared_memory(len: usize) -> io::Result<OwnedFd> {
     // SAFETY: no memory is passed.
     check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_ADD_SEALS, seals) })?;
     Ok(fd)
+}
+
+/// True if a descriptor is memory that can neither shrink nor grow.
+pub fn is_sealed(fd: &OwnedFd) -> bool {
+    let wanted = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW;
+    // SAFETY: no memory is passed.
+    let seals = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GET_SEALS) };
+    seals >= 0 && seals & wanted == wanted
+}
+
+/// Waits until a socket can be read.
+///
+/// # Errors
+/// It cannot within this time.
+pub fn awaits(socket: &OwnedFd, most: Duration) -> io::Result<()> {
+    let mut one = libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    let ms = most.as_millis().try_into().unwrap_or(libc::c_int::MAX);
+    // SAFETY: one pollfd.
+    match check(unsafe { libc::poll(&mut one, 1, ms) }) {
+        Ok(()) if one.revents != 0 => Ok(()),
+        Ok(()) => Err(io::ErrorKind::TimedOut.into()),
+        Err(e) => Err(e),
+    }
 }
 
 /// Fills `value` with an option of a socket. `None` if it has no such option.

@@ -8,7 +8,7 @@ use super::slot::{
     self, Slot, ASKED, CORKED, DENIED, IDLE, NAGLE, NEVER, NONBLOCKING, PLAIN, SHARED,
 };
 use super::table::{self, Connection};
-use super::{holders, real, settings, tcp};
+use super::{board, holders, real, settings, tcp};
 use libc::c_int;
 use std::ffi::CStr;
 use std::mem::{size_of, zeroed};
@@ -109,6 +109,9 @@ fn begin(connection: &Connection) {
     let (slot, ask) = (connection.slot, &connection.slot.ask);
     let times = ask.times.load(Ordering::Relaxed);
     ask.calls.store(0, Ordering::Relaxed);
+    if board::is_off() {
+        return;
+    }
     let over = times >= TIMES || slot.has(NEVER) || !slot.is_plain();
     if over || !settings::is_on() || !tcp::is_ordinary(connection.fd) {
         return ask.state.store(DENIED, Ordering::Relaxed);
@@ -127,6 +130,7 @@ fn begin(connection: &Connection) {
         return;
     }
     let Some((local, remote)) = tcp::names(connection.fd) else { return };
+    board::entry(connection.at).iter().for_each(|entry| entry.asks(local, remote));
     ask.process.store(process(), Ordering::Relaxed);
     ask.fd.store(connection.fd as u32, Ordering::Relaxed);
     ask.state.store(ASKED, Ordering::Release);
@@ -211,6 +215,10 @@ fn open() -> bool {
         return false;
     }
     PAUSES.store(PAUSE, Ordering::Relaxed);
+    if let Some(list) = board::make(process()) {
+        say(&Message::Board(process().into()), Some(list));
+        close(list);
+    }
     true
 }
 
@@ -391,8 +399,9 @@ fn act(message: &Message, passed: RawFd) {
                 attach(&one, passed, *first);
             }
         }
-        Message::None { token, .. } => {
+        Message::None { token, why } => {
             if let Some(one) = asking(*token) {
+                board::stays(one.at, why);
                 one.slot.ask.times.fetch_and(!SHOWN, Ordering::Relaxed);
                 one.slot.ask.state.store(IDLE, Ordering::Release);
             }
@@ -422,7 +431,8 @@ fn attach(one: &Connection, memory: RawFd, first: bool) {
         && table::shared() < settings::most()
         && !slot.has(NEVER)
         && slot.state.load(Ordering::Acquire) == PLAIN;
-    if memory < 0 || !fits || !is_sealed(memory) {
+    board::stays(one.at, "there is no memory for it, or it is not to be had now");
+    if memory < 0 || !fits || board::is_off() || !is_sealed(memory) {
         return;
     }
     let rights = libc::PROT_READ | libc::PROT_WRITE;
@@ -444,4 +454,5 @@ fn attach(one: &Connection, memory: RawFd, first: bool) {
     }
     table::set_memory(one.at, at.cast(), first);
     slot.state.swap(SHARED, Ordering::SeqCst);
+    board::entry(one.at).iter().for_each(|entry| entry.shares());
 }

@@ -1,5 +1,6 @@
 //! All of the library: every part of it calls the C library or uses memory that others change.
 
+mod board;
 mod holders;
 mod hooks;
 mod line;

@@ -76,10 +76,6 @@ pub struct Slot {
     pub sender: Sender,
     /// The sender's bytes unread at its last look, and looks since they became fewer.
     pub stuck: AtomicU64,
-    /// Bytes read from and written to the ring.
-    pub from_ring: AtomicU64,
-    /// See `from_ring`.
-    pub into_ring: AtomicU64,
     /// Progress of the search for the other end.
     pub ask: Ask,
     /// Registrations in epoll sets.
@@ -214,9 +210,7 @@ impl Slot {
         self.state.store(PLAIN, Ordering::SeqCst);
         self.flags.store(0, Ordering::Relaxed);
         self.luck.store(super::wake::LUCK, Ordering::Relaxed);
-        for word in [&self.stuck, &self.from_ring, &self.into_ring] {
-            word.store(0, Ordering::Relaxed);
-        }
+        self.stuck.store(0, Ordering::Relaxed);
         self.receiver.renew();
         self.sender.renew();
         let ask = &self.ask;

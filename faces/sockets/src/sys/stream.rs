@@ -3,7 +3,7 @@
 use super::parts::Parts;
 use super::slot::{Slot, BROKEN, CORKED, NONBLOCKING};
 use super::table::{Connection, Memory};
-use super::{real, settings, tcp, wake};
+use super::{board, real, settings, tcp, wake};
 use libc::{c_int, c_uint};
 use std::sync::atomic::Ordering;
 use weft_streams::receiver::Next;
@@ -175,7 +175,7 @@ impl Receive<'_> {
             if !slot.receiver.is_awake(words) {
                 wake::wake(&self.user.connection, self.user.memory);
             }
-            slot.from_ring.fetch_add(n as u64, Ordering::Relaxed);
+            board::entry(self.user.connection.at).iter().for_each(|entry| entry.came(n));
             return if self.wants_all() && !self.is_full() { Step::Again } else { Step::End(0) };
         }
         if n < len || self.is_full() {
@@ -355,7 +355,7 @@ impl Use {
                 return Ok(Ring::Tcp);
             }
             *sent += n;
-            slot.into_ring.fetch_add(n as u64, Ordering::Relaxed);
+            board::entry(self.connection.at).iter().for_each(|entry| entry.went(n));
             if *sent == parts.len() {
                 return Ok(Ring::Done);
             }

@@ -1,5 +1,6 @@
 //! The connection, or the epoll set, of each descriptor of this process.
 
+use super::board;
 use super::holders::{self, Holders};
 use super::slot::{self, Region, Set, Slot, SETS, SLOTS};
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
@@ -224,6 +225,7 @@ pub fn begin(fd: i32) -> Option<Connection> {
     // A child has either all of it or nothing.
     let _steady = holders::no_fork()?;
     let at = slot::take()?;
+    board::renew(at);
     unmap(at, slot_at(at)?);
     OF_SLOT[at].store(1, Ordering::Relaxed);
     entry.store(at as u32 + 1, Ordering::SeqCst);
@@ -301,6 +303,9 @@ pub fn release(at: usize) {
     let Some(slot) = slot_at(at) else { return };
     unmap(at, slot);
     slot.holders.leave();
+    if slot.holders.is_empty() {
+        board::renew(at);
+    }
 }
 
 /// Unmaps the shared memory of a connection that this process has left. If a call uses it, it stays

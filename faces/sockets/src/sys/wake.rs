@@ -1,8 +1,8 @@
 //! Letting a direction be awake, and looking at rings for a bounded moment.
 
-use super::settings;
 use super::slot::{Set, Slot, NONBLOCKING, UNSEEN, WATCHED};
 use super::table::{self, Connection, Memory};
+use super::{board, settings};
 use std::sync::atomic::Ordering;
 
 /// Looks that may fail before they are rarer.
@@ -98,7 +98,7 @@ pub fn spin(slot: &Slot, done: impl Fn() -> bool) -> bool {
 /// is held. False if they come by TCP.
 pub fn wake(connection: &Connection, memory: Memory) -> bool {
     let slot = connection.slot;
-    if slot.has(UNSEEN) || slot.has(NONBLOCKING) && !slot.has(WATCHED) {
+    if board::is_off() || slot.has(UNSEEN) || slot.has(NONBLOCKING) && !slot.has(WATCHED) {
         return false;
     }
     // The marks are read after the connection is in the lists of its sets: a thread that begins to

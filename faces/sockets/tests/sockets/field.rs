@@ -32,6 +32,7 @@ pub fn attempt(case: &str, server: &mut Server) -> bool {
         "pipe" => full_pipe(server),
         "stopped" => stopped(server),
         "messages" => messages(server),
+        "told" => told(server),
         _ => return false,
     }
     true
@@ -339,6 +340,29 @@ fn messages(server: &mut Server) {
         }
         server.check(&got);
     }
+}
+
+/// The connection is by TCP for good, and its test looks at that.
+fn told(server: &mut Server) {
+    sys::set_option(server.stream.as_raw_fd(), libc::SOL_SOCKET, libc::SO_RCVLOWAT, 2);
+    say("ready");
+    let _ = std::io::stdin().read_to_end(&mut Vec::new());
+}
+
+/// The test turns the use of weft off in both programs: all bytes come by TCP after a while.
+pub fn switch() {
+    let mut server = Server::upgraded(dial(&argument()));
+    say("upgraded");
+    let _ = std::io::stdin().read_to_end(&mut Vec::new());
+    // The receiver sleeps, and is not woken up again.
+    assert_eq!(sys::poll_in(&server.stream, 1), 0);
+    server.get(1000);
+    let (at, received) = (server.at(), sys::received(&server.stream));
+    for _ in 0..100 {
+        server.get(1000);
+    }
+    assert_eq!(sys::received(&server.stream) - received, server.at() - at);
+    say("done");
 }
 
 /// Another thread waits while the connection is upgraded: it misses nothing.

@@ -28,6 +28,7 @@ pub fn run(name: &str) {
         "reuse" => field::reuse(),
         "short" => field::short(),
         "early" => field::early(),
+        "switch" => field::switch(),
         "flow" => crate::hostile::flow(),
         "odd" => field::odd(),
         "poor" => field::poor(),

@@ -3,7 +3,7 @@
 use crate::sys::parts::Parts;
 use crate::sys::slot::NEVER;
 use crate::sys::table::{self, Connection};
-use crate::sys::{line, real, stream, wait};
+use crate::sys::{board, line, real, stream, wait};
 use libc::{
     c_int, c_uint, c_void, iovec, mmsghdr, msghdr, off64_t, off_t, size_t, sockaddr, socklen_t,
     ssize_t, timespec,
@@ -368,6 +368,7 @@ unsafe fn hands_over(message: &msghdr) {
 /// A connection is by TCP from now on.
 pub fn stay_tcp(one: &Connection) {
     one.slot.set(NEVER);
+    board::stays(one.at, "the program uses what only TCP carries");
     wait::never(one);
     if let Some(user) = stream::enter(*one) {
         user.end_sending();

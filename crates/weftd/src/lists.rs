@@ -1,0 +1,79 @@
+//! The lists that socket programs show to their agent, for commands: the connections that share
+//! memory, and the switch that turns a program's use of weft off and on.
+
+use crate::sockets::socket_name;
+use crate::sys::passing;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::time::Duration;
+use weft_streams::board;
+pub use weft_streams::board::{Shown, State};
+use weft_streams::message::{Message, MESSAGE_MAX};
+
+/// Longest wait for an answer of the agent.
+const ANSWER: Duration = Duration::from_secs(10);
+/// Most bytes of a list that are read.
+const LIST_MAX: u64 = 4 << 20;
+
+/// A socket program that has asked the agent for another end.
+#[derive(Debug)]
+pub struct Program {
+    /// The number of its process.
+    pub process: u64,
+    /// True if its use of weft is off.
+    pub is_off: bool,
+    /// Its connections that have looked for their other ends.
+    pub connections: Vec<Shown>,
+    list: File,
+}
+
+/// Returns the socket programs of this user, for root of all users, that the agent at `name` knows.
+/// Those whose lists cannot be read are left out.
+///
+/// # Errors
+/// No agent answers there.
+pub fn programs(name: &str) -> io::Result<Vec<Program>> {
+    Ok(lists(name)?.into_iter().filter_map(|(process, list)| program(process, list)).collect())
+}
+
+fn program(process: u64, list: OwnedFd) -> Option<Program> {
+    let list = File::from(list);
+    let len = list.metadata().ok()?.len().min(LIST_MAX);
+    let mut bytes = vec![0; len as usize];
+    list.read_exact_at(&mut bytes, 0).ok()?;
+    let (is_off, connections) = board::read(&bytes)?;
+    Some(Program { process, is_off, connections, list })
+}
+
+impl Program {
+    /// Turns its use of weft off, or on again: connections go back to TCP when their ends sleep
+    /// next.
+    ///
+    /// # Errors
+    /// Its memory cannot be written.
+    pub fn turn(&self, is_off: bool) -> io::Result<()> {
+        self.list.write_all_at(&u64::from(is_off).to_ne_bytes(), board::OFF as u64)
+    }
+}
+
+fn lists(name: &str) -> io::Result<Vec<(u64, OwnedFd)>> {
+    let socket = passing::connect(&socket_name(name))?;
+    let (mut lists, mut after, mut buf) = (Vec::new(), 0, [0; MESSAGE_MAX]);
+    loop {
+        passing::send(socket.as_raw_fd(), &Message::List(after).encode(), None)?;
+        after = loop {
+            passing::awaits(&socket, ANSWER)?;
+            let (len, passed) = passing::recv(socket.as_raw_fd(), &mut buf)?;
+            match (Message::decode(&buf[..len]), passed) {
+                (Ok(Message::Listed(process)), Some(list)) => lists.push((process, list)),
+                (Ok(Message::More(after)), None) => break after,
+                _ => return Err(io::ErrorKind::InvalidData.into()),
+            }
+        };
+        if after == 0 {
+            return Ok(lists);
+        }
+    }
+}

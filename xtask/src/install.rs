@@ -184,7 +184,7 @@ pub fn install(options: &Options) -> Result<bool, String> {
     let unit = read(&source.join("dist/weftd.service"))?;
     to.write("lib/systemd/system/weftd.service", &unit.replace("/usr/local", &prefix))?;
     to.copy(&source.join("dist/weft.sysusers.conf"), SYSUSERS)?;
-    for name in ["LICENSE-MIT", "LICENSE-APACHE", "docs/weft.lua"] {
+    for name in ["LICENSE-MIT", "LICENSE-APACHE", "docs/weft.lua", "docs/mxoe.lua"] {
         let base = name.rsplit('/').next().unwrap_or(name);
         to.copy(&source.join(name), &format!("share/doc/weft/{base}"))?;
     }

@@ -1,4 +1,4 @@
-/* What takes two processes: a server, and a client that connects to it. */
+/* Two processes: a server, and a client that connects to it. */
 #define _POSIX_C_SOURCE 200809L
 #include "common.h"
 

@@ -13,6 +13,7 @@ pub mod chain;
 mod choice;
 mod containers;
 mod ethernet;
+mod faces;
 pub mod far;
 mod floor;
 mod iperf;
@@ -172,6 +173,10 @@ pub enum What {
     /// Unmodified socket programs of this host with and without the library of `weft sockets`, each
     /// target met or not
     Sockets,
+    /// Myrinet Express (`myriexpress.h`) beside the endpoint and TCP, each target met or not
+    Mx,
+    /// Virtual interfaces (`vipl.h`) beside the endpoint and TCP, each target met or not
+    Via,
     /// Work of agents and kernels while ranks compute, compared with ranks, between lab hosts
     Agent,
     /// MPI programs over weft and over TCP, each target met or not (root)
@@ -597,6 +602,9 @@ fn print(args: &Args, links: Vec<LinkName>, benches: &[What]) -> Result<()> {
     }
     if args.what == What::Sockets {
         return sockets::print(&args.options, args.json, &mut out);
+    }
+    if matches!(args.what, What::Mx | What::Via) {
+        return faces::print(args.what, &args.link, &args.options, args.json, &mut out);
     }
     if args.what == What::Agent {
         return service::print(&args.options, args.json, &mut out);

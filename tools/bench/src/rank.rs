@@ -2,7 +2,7 @@
 
 use super::choice::{cast, probe};
 use super::sys::{self, Shared};
-use super::{bandwidth, floor, iperf, logp, peers, pingpong, rate, wait, wire};
+use super::{bandwidth, faces, floor, iperf, logp, peers, pingpong, rate, wait, wire};
 use anyhow::{bail, ensure, Context, Result};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use serde::{Deserialize, Serialize};
@@ -93,6 +93,14 @@ pub enum Probe {
     WeftRate,
     /// Opens `arg` endpoints that stay idle beside the measured one; measures nothing.
     WeftCrowd,
+    /// Time of a put, until it is complete.
+    WeftPut,
+    /// Ping-pong of `myriexpress.h`, one way.
+    MxPingPong,
+    /// Ping-pong of `vipl.h`, one way.
+    ViaPingPong,
+    /// Time of an RDMA write of `vipl.h`, until it is complete.
+    ViaWrite,
     /// Time of the sending call alone, for a few messages.
     WeftSendOverhead,
     /// A round trip with a computation of `arg` nanoseconds inside, minus the computation.
@@ -167,6 +175,10 @@ impl fmt::Display for Probe {
             Probe::WeftBandwidth => "weft bandwidth",
             Probe::WeftRate => "weft message rate",
             Probe::WeftCrowd => "idle endpoints",
+            Probe::WeftPut => "weft put",
+            Probe::MxPingPong => "MX ping-pong",
+            Probe::ViaPingPong => "VIA ping-pong",
+            Probe::ViaWrite => "VIA write",
             Probe::WeftSendOverhead => "weft overhead of sends",
             Probe::WeftBusyRoundTrip => "weft round trip with computation",
             Probe::WeftWake => "weft wake-up",
@@ -281,6 +293,8 @@ pub struct Rank {
     /// Made on the endpoint at the first use.
     pub packets: Option<std::rc::Rc<probe::Line>>,
     idle: Vec<Endpoint>,
+    /// The interfaces of old; opened at the first use.
+    pub faces: faces::Faces,
 }
 
 const STEP: Duration = Duration::from_secs(120);
@@ -522,6 +536,10 @@ impl Rank {
             Probe::WeftBandwidth => bandwidth::rank(self, task),
             Probe::WeftRate => rate::rank(self, task),
             Probe::WeftCrowd => self.load(task.arg),
+            Probe::WeftPut => faces::put(self, task),
+            Probe::MxPingPong => faces::mx_ping_pong(self, task),
+            Probe::ViaPingPong => faces::via_ping_pong(self, task),
+            Probe::ViaWrite => faces::via_write(self, task),
             Probe::WeftSendOverhead => logp::send_overhead(self, task),
             Probe::WeftBusyRoundTrip => logp::busy_round_trip(self, task),
             Probe::WeftWake => wait::wake(self, task),
@@ -601,6 +619,7 @@ fn start(args: &Args, ends: [OwnedFd; 6]) -> Result<(Rank, UnixStream)> {
         watched: None,
         packets: None,
         idle: Vec::new(),
+        faces: faces::Faces::default(),
     };
     Ok((rank, control.into()))
 }

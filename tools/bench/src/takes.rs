@@ -33,7 +33,7 @@ fn takes(what: What) -> &'static [&'static str] {
             "--members",
         ],
         What::FetchAdd => &["--link", "--json", "--reliability", "--fetch-add", "--receipt"],
-        What::Auth | What::All | What::Ethernet | What::AgainstTcp => {
+        What::Auth | What::All | What::Ethernet | What::AgainstTcp | What::Mx | What::Via => {
             &["--link", "--size", "--json"]
         }
         What::Barrier => &["--link", "--json", "--ranks"],

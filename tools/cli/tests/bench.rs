@@ -445,3 +445,22 @@ fn args__bad_ones_are_refused() {
         assert!(!output.stderr.is_empty(), "{words:?} was refused without a word");
     }
 }
+
+#[test]
+fn faces__mx_and_via_beside_their_endpoint() {
+    for (name, sizes, first) in [("mx", "16,1M", "MX"), ("via", "4,64K", "VIA")] {
+        let got = lines(&[name, "--link", "shm", "--size", sizes]);
+        assert_eq!(got.len(), 2, "{got:?}");
+        for line in got {
+            assert_eq!((&line["bench"], &line["link"]), (&name.into(), &"shm".into()));
+            assert!(line["what"].as_str().unwrap().starts_with(first), "{line}");
+            assert!(line["floor"].is_number() && line["target_floor"].is_number(), "{line}");
+        }
+    }
+    for (name, size) in [("mx", "16"), ("via", "4")] {
+        for line in raw_lines(&[name, "--link", "auto", "--size", size]) {
+            assert_eq!((&line["bench"], &line["link"]), (&name.into(), &"auto".into()));
+            assert!(line["floor"].is_number() && line["peer_name"] == "tcp", "{line}");
+        }
+    }
+}

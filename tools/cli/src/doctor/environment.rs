@@ -14,6 +14,7 @@ use weft_packets::Settings;
 pub fn checks() -> Vec<Check> {
     let mut checks = vec![launcher(), launchers(), rights(), lab()];
     checks.push(configuration());
+    checks.extend(old_variables());
     checks
 }
 
@@ -85,6 +86,17 @@ fn differences<T: Table>(table: &T, usual: &T) -> Vec<String> {
     let differs = |key: &&Key| table.get(key.name) != usual.get(key.name);
     let shown = |key: &Key| format!("{}={}", key.name, table.get(key.name).unwrap_or_default());
     T::KEYS.iter().filter(differs).map(shown).collect()
+}
+
+/// Names the variables of MX and Open-MX that mean nothing, if there are any of them.
+fn old_variables() -> Option<Check> {
+    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    let found = weft_mx::environment::meaningless(names);
+    let finding = format!("programs of MX ignore {}", found.join(", "));
+    let honoured: Vec<&str> =
+        weft_mx::environment::HONOURED.iter().map(|variable| variable.name).collect();
+    let remedy = format!("unset them; these count: {}", honoured.join(", "));
+    (!found.is_empty()).then(|| Check::warn("MX", finding, remedy))
 }
 
 fn configuration() -> Check {

@@ -1,8 +1,8 @@
 //! The exported functions, by their objects.
 
-mod complete;
-mod connect;
-mod endpoint;
-mod info;
-mod library;
-mod message;
+pub mod complete;
+pub mod connect;
+pub mod endpoint;
+pub mod info;
+pub mod library;
+pub mod message;

@@ -1,0 +1,247 @@
+//! The C interfaces of old beside the endpoint that they are made of and TCP: `weft bench mx` and
+//! `weft bench via`, each target met or not, with the figures of the papers.
+
+#[allow(unsafe_code)]
+mod sys;
+
+use crate::floor::{per, warm_up};
+use crate::netns::Place;
+use crate::pair::Sample;
+use crate::rank::{Channel, Outcome, Probe, Rank, Task};
+use crate::table::Better;
+use crate::target::{self, Aim, Run};
+use crate::volley::volley;
+use crate::{Bench, LinkName, Options, What};
+use anyhow::{Context, Result};
+use std::io::Write;
+use std::time::Instant;
+use sys::{v4, Mx, Via};
+use weft::Rights;
+
+/// The interfaces that a rank has opened.
+#[derive(Default)]
+pub struct Faces {
+    mx: Option<Mx>,
+    via: Option<(Via, sys::Place)>,
+}
+
+/// Lets the libraries open the same links under the same key as the rank's endpoint.
+fn adopt(rank: &Rank) {
+    let links: Vec<&str> =
+        weft::Links::NAMES.into_iter().filter(|name| rank.links().has(name)).collect();
+    let key: String = rank.key().iter().map(|byte| format!("{byte:02x}")).collect();
+    std::env::set_var("WEFT_LINK", links.join(","));
+    std::env::set_var("WEFT_KEY", key);
+}
+
+/// Returns the endpoint of MX; both ranks open it at the first use.
+fn mx(rank: &mut Rank) -> Result<Mx> {
+    if let Some(mx) = rank.faces.mx.take() {
+        return Ok(mx);
+    }
+    adopt(rank);
+    rank.locate()?;
+    let [a, b] = rank.hosts();
+    let hosts = [v4(a)?, v4(b)?];
+    let number = |of: usize| u32::from(rank.key()[0]) & !1 | of as u32;
+    let mut mx = Mx::open(hosts[rank.me], number(rank.me))?;
+    if rank.me == 0 {
+        mx.connect(hosts[1], number(1))?;
+    }
+    rank.sync()?;
+    Ok(mx)
+}
+
+/// Ping-pong of `mx_isend` and `mx_irecv`, one way.
+pub fn mx_ping_pong(rank: &mut Rank, task: &Task) -> Result<Outcome> {
+    let mut mx = mx(rank)?;
+    mx.prepare(task.size);
+    let outcome = volley(rank, task, &mut mx, "lost", Mx::send, |mx| mx.recv().map(|()| true))?;
+    // The last message of the second rank may still use its memory.
+    rank.sync()?;
+    rank.faces.mx = Some(mx);
+    Ok(outcome)
+}
+
+/// Returns the virtual interface, and the place of the other rank; both open it at the first use.
+fn via(rank: &mut Rank) -> Result<(Via, sys::Place)> {
+    if let Some(via) = rank.faces.via.take() {
+        return Ok(via);
+    }
+    adopt(rank);
+    rank.locate()?;
+    let [a, b] = rank.hosts();
+    let hosts = [v4(a)?, v4(b)?];
+    let word = rank.key()[..8].to_vec();
+    let via = Via::open(hosts[rank.me], hosts[1], rank.me, &word)?;
+    let (handle, at) = via.place();
+    rank.tell(&[&handle.to_le_bytes()[..], &at.to_le_bytes()].concat())?;
+    let note: [u8; 12] = rank.receive_note()?.try_into().ok().context("a note of 12 bytes")?;
+    let [handle, low, high] = [0, 4, 8]
+        .map(|at| u32::from_le_bytes([note[at], note[at + 1], note[at + 2], note[at + 3]]));
+    Ok((via, (handle, u64::from(low) | u64::from(high) << 32)))
+}
+
+/// Ping-pong of `VipPostSend` and `VipPostRecv`, one way.
+pub fn via_ping_pong(rank: &mut Rank, task: &Task) -> Result<Outcome> {
+    let (mut via, place) = via(rank)?;
+    via.prepare(task.size)?;
+    // Both have posted a receive before one sends.
+    rank.sync()?;
+    let outcome = volley(rank, task, &mut via, "lost", Via::send, |via| via.recv().map(|()| true))?;
+    // The receive that is left takes one more message.
+    rank.sync()?;
+    via.send()?;
+    via.recv_last()?;
+    rank.sync()?;
+    rank.faces.via = Some((via, place));
+    Ok(outcome)
+}
+
+/// Time of an RDMA write by `VipPostSend`, until it is complete.
+pub fn via_write(rank: &mut Rank, task: &Task) -> Result<Outcome> {
+    let (mut via, place) = via(rank)?;
+    via.resize(task.size)?;
+    let write = |via: &mut Via| via.write(place);
+    let outcome = one_sided(rank, task, &mut via, write, Via::poll)?;
+    rank.faces.via = Some((via, place));
+    Ok(outcome)
+}
+
+/// Time of a put of the endpoint, until it is complete.
+pub fn put(rank: &mut Rank, task: &Task) -> Result<Outcome> {
+    let (endpoint, peer) = rank.weft()?;
+    let key = endpoint.register(task.size, Rights::ALL).context("no key is left")?;
+    rank.tell(&key.to_le_bytes())?;
+    let theirs = rank.hear_u64()?;
+    let mut data = vec![1; task.size];
+    let write = |data: &mut Vec<u8>| {
+        let (result, back) = endpoint.put(peer, theirs, 0, std::mem::take(data)).wait();
+        *data = back;
+        Ok(result.map(|_| ())?)
+    };
+    let poll = |_: &mut Vec<u8>| _ = endpoint.progress();
+    let outcome = one_sided(rank, task, &mut data, write, poll)?;
+    endpoint.unregister(key);
+    Ok(outcome)
+}
+
+/// Measures operations of the first rank, while the other one makes progress.
+fn one_sided<S>(
+    rank: &mut Rank,
+    task: &Task,
+    state: &mut S,
+    mut one: impl FnMut(&mut S) -> Result<()>,
+    mut poll: impl FnMut(&mut S),
+) -> Result<Outcome> {
+    let (warm, mut start) = (warm_up(task.iters), Instant::now());
+    rank.sync()?;
+    if rank.me == 1 {
+        while !rank.has_note()? {
+            poll(state);
+        }
+        rank.sync()?;
+        return Ok(Outcome::Elsewhere);
+    }
+    for i in 0..warm + task.iters {
+        if i == warm {
+            start = Instant::now();
+        }
+        one(state)?;
+    }
+    let outcome = per(start, task.iters);
+    rank.sync()?;
+    Ok(outcome)
+}
+
+/// The links that are compared.
+const LINKS: [LinkName; 2] = [LinkName::Shm, LinkName::Auto];
+/// Sizes of MX messages; the targets are those of the first and the last.
+const MX_SIZES: [usize; 7] = [16, 128, 1 << 10, 4 << 10, 32 << 10, 256 << 10, 1 << 20];
+/// Sizes of paper 002.
+const VIA_SIZES: [usize; 8] = [4, 32, 128, 512, 2 << 10, 8 << 10, 16 << 10, 32 << 10];
+const WRITE: usize = 64 << 10;
+
+/// Figures of paper 001.
+const MX_PAPER: [&str; 3] = [
+    "paper 001, latency: 10G 7.3 us against 13.2 of TCP (0.55), 1G 24.9 against 30.8 (0.81)",
+    "paper 001, the same untuned, 1G: 44.6 us against 50.5 of TCP (0.88)",
+    "paper 001, ping-pong at 10G: native MX 1140 MiB/s, Open-MX about 800 without a copy engine",
+];
+/// Figures of paper 002.
+const VIA_PAPER: [&str; 4] = [
+    "paper 002, 4 B: M-VIA 43.3 us against 75.6 of TCP (0.57), cLAN 8.3 against 54.9 (0.15)",
+    "paper 002, M-VIA by size, us: 4 43.3, 32 44.2, 128 60.3, 512 123.1, 2K 330.3, 8K 859, \
+     16K 1545, 32K 2910",
+    "paper 002, cLAN by size, us: 4 8.3, 32 10.1, 128 10.5, 512 14.9, 2K 30.4, 8K 90.6, \
+     16K 169.9, 32K 329",
+    "paper 002, peak: M-VIA 96 Mb/s, cLAN 815 Mb/s, TCP on cLAN about 450 Mb/s",
+];
+
+impl Run<'_> {
+    fn face_line(&mut self, name: &'static str, probe: Probe, size: usize, aim: Aim) -> Result<()> {
+        let tcp = self.bench.bare(Probe::PingPong(Channel::Tcp));
+        let subjects = [probe.into(), Probe::WeftPingPong.into(), tcp];
+        let got = self.bench.measure(size, &subjects, |s| s * 1e6)?;
+        let line = (name, size, "us", Better::Lower);
+        self.push(line, [got[0], got[1], got[2]], ("endpoint", "tcp"), aim);
+        Ok(())
+    }
+
+    fn mx_lines(&mut self) -> Result<()> {
+        for size in MX_SIZES.into_iter().filter(|&size| self.wants(size)).collect::<Vec<_>>() {
+            let aimed = [MX_SIZES[0], MX_SIZES[6]].contains(&size);
+            let aim = Aim { floor: aimed.then_some(1.1), peer: None };
+            self.face_line("MX, one way", Probe::MxPingPong, size, aim)?;
+        }
+        Ok(())
+    }
+
+    fn via_lines(&mut self) -> Result<()> {
+        for size in VIA_SIZES.into_iter().filter(|&size| self.wants(size)).collect::<Vec<_>>() {
+            let aim = Aim { floor: (size == VIA_SIZES[0]).then_some(1.2), peer: None };
+            self.face_line("VIA, one way", Probe::ViaPingPong, size, aim)?;
+        }
+        if !self.wants(WRITE) {
+            return Ok(());
+        }
+        let subjects = [Probe::ViaWrite.into(), Probe::WeftPut.into()];
+        let got: Vec<Option<Sample>> = self.bench.measure(WRITE, &subjects, |s| s * 1e6)?;
+        let line = ("VIA, RDMA write until complete", WRITE, "us", Better::Lower);
+        let aim = Aim { floor: Some(1.1), peer: None };
+        self.push(line, [got[0], got[1], None], ("put", ""), aim);
+        Ok(())
+    }
+}
+
+/// Measures an interface over its links, and prints the tables.
+pub fn print(
+    what: What,
+    links: &[LinkName],
+    options: &Options,
+    json: bool,
+    out: &mut impl Write,
+) -> Result<()> {
+    let (name, paper): (_, &[&str]) = match what {
+        What::Mx => ("mx", &MX_PAPER),
+        _ => ("via", &VIA_PAPER),
+    };
+    for &link in if links.is_empty() { &LINKS[..] } else { links } {
+        let bench = Bench::start(link, options)?;
+        if link != LinkName::Shm && bench.place == Place::Here {
+            let why = bench.why_not.as_deref().unwrap_or("--netns off");
+            log::info!("no lab hosts: {why}");
+        }
+        let mut run = Run { name, bench, link, checks: Vec::new(), notes: Vec::new() };
+        run.notes.extend(run.bench.path());
+        let measured = match what {
+            What::Mx => run.mx_lines(),
+            _ => run.via_lines(),
+        };
+        run.notes.extend(measured.err().map(|why| format!("{why:#}")));
+        run.notes.append(&mut run.bench.meter.absent);
+        run.notes.extend(paper.iter().map(|line| line.to_string()));
+        target::show(&format!("{name} over {}", link.name()), &run, json, out)?;
+    }
+    Ok(())
+}

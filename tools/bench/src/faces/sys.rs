@@ -1,0 +1,362 @@
+//! The two ranks as programs of `myriexpress.h` and of `vipl.h`.
+
+use anyhow::{bail, ensure, Context, Result};
+use std::ffi::{c_void, CString};
+use std::net::Ipv4Addr;
+use std::time::{Duration, Instant};
+use weft_ffi::sys::interfaces;
+use weft_mx::address::Addr;
+use weft_mx::boards;
+use weft_mx::sys::abi::{Handle, Segment};
+use weft_mx::sys::calls as mx;
+use weft_via::code::Code;
+use weft_via::sys::abi as via_abi;
+use weft_via::sys::calls as via;
+
+/// Longest wait of one call, in milliseconds.
+const LIMIT_MS: u32 = 120_000;
+/// Longest wait for the other rank's endpoint.
+const MEET: Duration = Duration::from_secs(60);
+/// Match bits of measured messages.
+const BITS: u64 = 1;
+
+fn interface_of(host: Ipv4Addr) -> Result<usize> {
+    let at = interfaces::list().iter().position(|interface| interface.address == host);
+    at.with_context(|| format!("no interface has the address {host}"))
+}
+
+fn good(what: &str, code: i32) -> Result<()> {
+    ensure!(code == 0, "{what}: {}", weft_mx::code::text_of_return(code).to_string_lossy());
+    Ok(())
+}
+
+/// An endpoint of MX, connected to that of the other rank.
+pub struct Mx {
+    endpoint: Handle,
+    other: Option<Addr>,
+    buffer: Vec<u8>,
+}
+
+impl Mx {
+    /// Opens the endpoint with a number.
+    pub fn open(host: Ipv4Addr, number: u32) -> Result<Mx> {
+        mx::library::mx__init_api(0x301);
+        weft_mx::sys::errors::mx_set_error_handler(Some(weft_mx::sys::errors::MX_ERRORS_RETURN));
+        let board = interface_of(host)? as u32;
+        let mut endpoint = 0;
+        let to = &raw mut endpoint;
+        // SAFETY: the place is there, and there are no parameters.
+        let code =
+            unsafe { mx::endpoint::mx_open_endpoint(board, number, 0, std::ptr::null(), 0, to) };
+        good("mx_open_endpoint", code)?;
+        Ok(Mx { endpoint, other: None, buffer: Vec::new() })
+    }
+
+    /// Connects to the endpoint of the other rank.
+    pub fn connect(&mut self, host: Ipv4Addr, number: u32) -> Result<()> {
+        let (end, mut other) = (Instant::now() + MEET, Addr::default());
+        loop {
+            let (nic, to) = (boards::nic_of(host), &raw mut other);
+            // SAFETY: the place is there.
+            let code =
+                unsafe { mx::connect::mx_connect(self.endpoint, nic, number, 0, LIMIT_MS, to) };
+            match code {
+                weft_mx::code::CONNECTION_FAILED if Instant::now() < end => {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                code => break good("mx_connect", code)?,
+            }
+        }
+        self.other = Some(other);
+        Ok(())
+    }
+
+    /// Makes memory for messages of a size.
+    pub fn prepare(&mut self, size: usize) {
+        self.buffer.resize(size, 1);
+    }
+
+    /// Sends a message; its memory is free when the answer has come.
+    pub fn send(&mut self) -> Result<()> {
+        let segment = Segment { at: self.buffer.as_mut_ptr(), len: self.buffer.len() as u32 };
+        let (other, none) = (self.other.context("not connected")?, std::ptr::null_mut());
+        // SAFETY: the buffer stays as it is until the next message has come.
+        let code = unsafe {
+            mx::message::mx_isend(self.endpoint, &raw const segment, 1, other, BITS, 0, none)
+        };
+        good("mx_isend", code)
+    }
+
+    /// Receives a message.
+    pub fn recv(&mut self) -> Result<()> {
+        let segment = Segment { at: self.buffer.as_mut_ptr(), len: self.buffer.len() as u32 };
+        let (endpoint, list) = (self.endpoint, &raw const segment);
+        let (mut request, mut result) = (0, 0);
+        let mut status = weft_mx::sys::abi::Status::default();
+        let (to, of, found) = (&raw mut request, &raw mut status, &raw mut result);
+        // SAFETY: buffer and places stay until the request has completed, which this waits for.
+        let codes = unsafe {
+            let began = mx::message::mx_irecv(endpoint, list, 1, BITS, u64::MAX, 0, to);
+            [began, mx::complete::mx_wait(endpoint, to, LIMIT_MS, of, found)]
+        };
+        good("mx_irecv", codes[0])?;
+        good("mx_wait", codes[1])?;
+        ensure!(result == 1 && status.code == 0, "no message: {}", status.code);
+        self.other.get_or_insert(status.source);
+        Ok(())
+    }
+}
+
+impl Drop for Mx {
+    fn drop(&mut self) {
+        mx::endpoint::mx_close_endpoint(self.endpoint);
+    }
+}
+
+/// A descriptor with room for an address segment and a data segment.
+#[repr(C, align(64))]
+#[derive(Clone, Copy, Default)]
+struct Descriptor {
+    next: u64,
+    next_handle: u32,
+    segments: u16,
+    control: u16,
+    reserved: u32,
+    immediate: u32,
+    len: u32,
+    status: u32,
+    first: Part,
+    second: Part,
+}
+
+/// A segment of a descriptor.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Part {
+    at: u64,
+    handle: u32,
+    len: u32,
+}
+
+/// `VIP_CONTROL_OP_RDMAWRITE`.
+const WRITE: u16 = 1;
+/// Bytes of the longest message.
+const ROOM: usize = 64 << 10;
+
+/// The memory of a rank, registered whole.
+#[repr(C, align(64))]
+struct Memory {
+    send: Descriptor,
+    recv: Descriptor,
+    out: [u8; ROOM],
+    into: [u8; ROOM],
+}
+
+/// The address of a place for writes: its handle and its first byte.
+pub type Place = (u32, u64);
+
+/// A virtual interface, connected to that of the other rank.
+pub struct Via {
+    nic: via_abi::Handle,
+    vi: via_abi::Handle,
+    memory: *mut Memory,
+    handle: u32,
+    size: u32,
+}
+
+fn fine(what: &str, code: Code) -> Result<()> {
+    ensure!(code == Code::Success, "{what}: {code:?}");
+    Ok(())
+}
+
+/// An address of virtual interfaces, as the functions take it.
+fn address(host: Ipv4Addr, discriminator: &[u8]) -> Vec<u8> {
+    let lens = [4u16, discriminator.len() as u16].map(u16::to_ne_bytes);
+    [&lens.concat()[..], &host.octets(), discriminator].concat()
+}
+
+impl Via {
+    /// Opens a virtual interface, and connects it: the second rank waits for the first.
+    pub fn open(own: Ipv4Addr, waiter: Ipv4Addr, me: usize, word: &[u8]) -> Result<Via> {
+        let name = interfaces::list()[interface_of(own)?].name.clone();
+        let name = CString::new(name)?;
+        let null = std::ptr::null_mut();
+        let memory = Box::new(Memory {
+            send: Descriptor::default(),
+            recv: Descriptor::default(),
+            out: [1; ROOM],
+            into: [0; ROOM],
+        });
+        let mut side =
+            Via { nic: null, vi: null, memory: Box::into_raw(memory), handle: 0, size: 0 };
+        let mut tag = null;
+        // SAFETY: names and places are there; the memory is registered until the interface closes.
+        unsafe {
+            fine("VipOpenNic", via::nic::VipOpenNic(name.as_ptr(), &raw mut side.nic))?;
+            fine("VipCreatePtag", via::vi::VipCreatePtag(side.nic, &raw mut tag))?;
+            let of = via_abi::MemAttributes { tag, write: 1, read: 0 };
+            let len = size_of::<Memory>() as u64;
+            let to = &raw mut side.handle;
+            let all = side.memory.cast::<c_void>();
+            let code = via::memory::VipRegisterMem(side.nic, all, len, &raw const of, to);
+            fine("VipRegisterMem", code)?;
+            let of = via_abi::ViAttributes {
+                level: weft_via::code::level::DELIVERY,
+                max: ROOM as u64,
+                qos: null,
+                tag,
+                write: 1,
+                read: 0,
+            };
+            let code = via::vi::VipCreateVi(side.nic, &raw const of, null, null, &raw mut side.vi);
+            fine("VipCreateVi", code)?;
+        }
+        match me {
+            0 => side.request(own, waiter, word)?,
+            _ => side.accept(waiter, word)?,
+        }
+        Ok(side)
+    }
+
+    fn request(&self, own: Ipv4Addr, waiter: Ipv4Addr, word: &[u8]) -> Result<()> {
+        let (from, to) = (address(own, b"bench"), address(waiter, word));
+        let end = Instant::now() + MEET;
+        loop {
+            let (from, to) = (from.as_ptr().cast(), to.as_ptr().cast());
+            let null = std::ptr::null_mut();
+            // SAFETY: the addresses are there.
+            let code = unsafe {
+                via::connect::VipConnectRequest(self.vi, from, to, LIMIT_MS.into(), null)
+            };
+            match code {
+                Code::NoMatch if Instant::now() < end => {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                code => return fine("VipConnectRequest", code),
+            }
+        }
+    }
+
+    fn accept(&self, own: Ipv4Addr, word: &[u8]) -> Result<()> {
+        let at = address(own, word);
+        let mut conn = std::ptr::null_mut();
+        let (at, to) = (at.as_ptr().cast(), &raw mut conn);
+        let time = LIMIT_MS.into();
+        // SAFETY: the address and the place are there; nobody wants the other side's address.
+        let code = unsafe {
+            via::connect::VipConnectWait(
+                self.nic,
+                at,
+                time,
+                std::ptr::null_mut(),
+                std::ptr::null_mut(),
+                to,
+            )
+        };
+        fine("VipConnectWait", code)?;
+        fine("VipConnectAccept", via::connect::VipConnectAccept(conn, self.vi))
+    }
+
+    /// Returns the place to which the other rank may write.
+    pub fn place(&self) -> Place {
+        // SAFETY: the memory is there as long as this value.
+        (self.handle, unsafe { &raw const (*self.memory).into } as u64)
+    }
+
+    /// Sets the size of messages, and posts the first receive.
+    pub fn prepare(&mut self, size: usize) -> Result<()> {
+        self.resize(size)?;
+        self.post_recv()
+    }
+
+    /// Sets the size of messages and writes.
+    pub fn resize(&mut self, size: usize) -> Result<()> {
+        ensure!(size <= ROOM, "messages of virtual interfaces have at most {ROOM} bytes");
+        self.size = size as u32;
+        Ok(())
+    }
+
+    /// Posts a receive.
+    fn post_recv(&mut self) -> Result<()> {
+        // SAFETY: the memory is there as long as this value; the library does not use it now.
+        let at = unsafe {
+            let recv = &raw mut (*self.memory).recv;
+            let first = Part { at: (&raw mut (*self.memory).into) as u64, ..self.part() };
+            recv.write(Descriptor { segments: 1, len: self.size, first, ..Descriptor::default() });
+            recv
+        };
+        fine("VipPostRecv", via::data::VipPostRecv(self.vi, at.cast(), self.handle))
+    }
+
+    fn part(&self) -> Part {
+        Part { at: 0, handle: self.handle, len: self.size }
+    }
+
+    fn post(&mut self, of: Descriptor) -> Result<()> {
+        // SAFETY: as in `post_recv`.
+        let at = unsafe {
+            let send = &raw mut (*self.memory).send;
+            send.write(of);
+            send
+        };
+        fine("VipPostSend", via::data::VipPostSend(self.vi, at.cast(), self.handle))?;
+        let mut done = std::ptr::null_mut();
+        // SAFETY: the place is there.
+        let code = unsafe { via::data::VipSendWait(self.vi, LIMIT_MS.into(), &raw mut done) };
+        fine("VipSendWait", code)
+    }
+
+    /// Sends a message.
+    pub fn send(&mut self) -> Result<()> {
+        // SAFETY: the memory is there.
+        let out = unsafe { &raw const (*self.memory).out } as u64;
+        let first = Part { at: out, ..self.part() };
+        self.post(Descriptor { segments: 1, len: self.size, first, ..Descriptor::default() })
+    }
+
+    /// Receives a message, and posts the next receive.
+    pub fn recv(&mut self) -> Result<()> {
+        self.recv_last()?;
+        self.post_recv()
+    }
+
+    /// Receives a message.
+    pub fn recv_last(&mut self) -> Result<()> {
+        let mut done = std::ptr::null_mut();
+        // SAFETY: the place is there.
+        let code = unsafe { via::data::VipRecvWait(self.vi, LIMIT_MS.into(), &raw mut done) };
+        fine("VipRecvWait", code)
+    }
+
+    /// Makes progress: the call asks for the end of a request that was never made.
+    pub fn poll(&mut self) {
+        // SAFETY: nothing is stored.
+        unsafe { via::connect::VipConnectPeerDone(self.vi, std::ptr::null_mut()) };
+    }
+
+    /// Writes to the memory of the other rank.
+    pub fn write(&mut self, (handle, at): Place) -> Result<()> {
+        // SAFETY: the memory is there.
+        let out = unsafe { &raw const (*self.memory).out } as u64;
+        let (first, second) = (Part { at, handle, len: 0 }, Part { at: out, ..self.part() });
+        let (segments, control, len) = (2, WRITE, self.size);
+        self.post(Descriptor { segments, control, len, first, second, ..Descriptor::default() })
+    }
+}
+
+impl Drop for Via {
+    fn drop(&mut self) {
+        if via::nic::VipCloseNic(self.nic) == Code::Success {
+            // SAFETY: made from a box, and nobody's after the interface was closed.
+            drop(unsafe { Box::from_raw(self.memory) });
+        }
+    }
+}
+
+/// Returns the host of an address of IPv4.
+pub fn v4(host: std::net::IpAddr) -> Result<Ipv4Addr> {
+    match host {
+        std::net::IpAddr::V4(host) => Ok(host),
+        other => bail!("{other} is no address of IPv4"),
+    }
+}

@@ -200,12 +200,13 @@ impl Message {
     }
 }
 
-/// Decodes bytes, for fuzzing. No input may cause a panic; an accepted message must have one
-/// encoding.
+/// Decodes bytes, for fuzzing: as a message and as a list of connections. No input may cause a
+/// panic; an accepted message must have one encoding.
 ///
 /// # Panics
 /// One of these conditions does not hold.
 pub fn check_message(bytes: &[u8]) {
+    let _ = crate::board::read(bytes);
     if let Ok(message) = Message::decode(bytes) {
         assert_eq!(&*message.encode(), bytes, "two encodings: {message:?}");
     }

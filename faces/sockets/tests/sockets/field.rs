@@ -1,4 +1,39 @@
 //! The faults that users of other libraries of this kind met, and programs that do what is rare.
+//!
+//! | fault elsewhere | here |
+//! | --- | --- |
+//! | epoll in epoll never fires | `wait__a_set_in_a_set_sees_the_ring` |
+//! | a second set gets ENOMEM | `wait__any_number_of_sets_has_a_connection` |
+//! | a change of a registration fails after the way back | `wait__registrations_*` |
+//! | waiters stay on the old queue at a switch | `wait__a_thread_waits_while_*` |
+//! | a wait that spins ignores signals | `wait__signals_end_every_wait` |
+//! | accept is not woken by a shutdown | `accept__ends_when_the_listener_is_shut_down` |
+//! | all of a processor after reconnects | looks that do not pay become rare (`wake`); `reuse` |
+//! | the kernel's files starve | `wait__other_files_get_their_turn` |
+//! | fork and exec with an open socket | `fork__*`, `exec__*` |
+//! | a hooked function is not resolved; memory is taken in it | all are resolved at the start (`real`) |
+//! | a child hangs in a lock | `lock` takes locks of the dead; `torture` forks under threads |
+//! | hang-up is told though nothing was asked | `wait__poll_select_and_epoll_see_the_ring` |
+//! | keepalive ends as an end of the stream | every sleep and its error is the kernel's |
+//! | errors of accept and getpeername | these calls are the kernel's |
+//! | I/O while a connect is under way | it is the kernel's; `wait__a_set_knows_*` |
+//! | select above 1024 | `wait__select_above_1024` |
+//! | accepted sockets inherit a mode; a thread talks to itself | the kernel's; `pair__both_ends_*` |
+//! | the kernel is asked about descriptors that it has not | all descriptors are the kernel's |
+//! | close waits for the peer | it waits for nobody; `send__a_peer_that_is_stopped_for_a_while` |
+//! | a cancelled thread keeps a lock or a count | `cancel__a_thread_in_a_read` |
+//! | closefrom closes the library's files | `close__all_*` |
+//! | dup2 under a thread that reads | `dup2__under_a_thread_that_reads` |
+//! | a registration by another thread comes late | `wait__a_connection_that_is_added_*` |
+//! | sockets and connects at once lock up | `pair__both_ends_in_one_process_and_in_one_thread` |
+//! | a removal with a bad event, edges, F_GETFD | `wait__registrations_*`, `wait__edges_*`; the kernel's |
+//! | reload under load; fcntl64 | `pair__children_of_a_listener`; hooked |
+//! | vfork changes the parent | `vfork__a_child_closes_what_it_has` |
+//! | inherited listeners; an environment without the library | the kernel's; `exec__a_shell_writes_*` |
+//! | a child's close ends the parent's socket | `fork__a_child_that_leaves_closes_nothing` |
+//! | MSG_PEEK twice at the end | `recv__peeks_across_the_ring_and_at_the_end` |
+//! | the end hides bytes before it | `shutdown__*`, `kill__the_reader_gets_all_bytes_then_the_end` |
+//! | short connections pay | `tcp__short_connections_ask_nobody` |
 
 use crate::harness::{argument, bytes, dial, say};
 use crate::roles::Server;

@@ -18,7 +18,7 @@
 //! | errors of accept and getpeername | these calls are the kernel's |
 //! | I/O while a connect is under way | it is the kernel's; `wait__a_set_knows_*` |
 //! | select above 1024 | `wait__select_above_1024` |
-//! | accepted sockets inherit a mode; a thread talks to itself | the kernel's; `pair__both_ends_*` |
+//! | accepted sockets inherit modes; a thread talks to itself | the kernel's; `pair__both_ends_*` |
 //! | the kernel is asked about descriptors that it has not | all descriptors are the kernel's |
 //! | close waits for the peer | it waits for nobody; `send__a_peer_that_is_stopped_for_a_while` |
 //! | a cancelled thread keeps a lock or a count | `cancel__a_thread_in_a_read` |
@@ -26,13 +26,13 @@
 //! | dup2 under a thread that reads | `dup2__under_a_thread_that_reads` |
 //! | a registration by another thread comes late | `wait__a_connection_that_is_added_*` |
 //! | sockets and connects at once lock up | `pair__both_ends_in_one_process_and_in_one_thread` |
-//! | a removal with a bad event, edges, F_GETFD | `wait__registrations_*`, `wait__edges_*`; the kernel's |
+//! | a removal with a bad event, edges, F_GETFD | `wait__registrations_*`, `wait__edges_*` |
 //! | reload under load; fcntl64 | `pair__children_of_a_listener`; hooked |
 //! | vfork changes the parent | `vfork__a_child_closes_what_it_has` |
-//! | inherited listeners; an environment without the library | the kernel's; `exec__a_shell_writes_*` |
+//! | inherited listeners; no library in a child | the kernel's; `exec__a_shell_*` |
 //! | a child's close ends the parent's socket | `fork__a_child_that_leaves_closes_nothing` |
 //! | MSG_PEEK twice at the end | `recv__peeks_across_the_ring_and_at_the_end` |
-//! | the end hides bytes before it | `shutdown__*`, `kill__the_reader_gets_all_bytes_then_the_end` |
+//! | the end hides bytes before it | `shutdown__*`, `kill__the_reader_gets_all_bytes_*` |
 //! | short connections pay | `tcp__short_connections_ask_nobody` |
 
 use crate::harness::{argument, bytes, dial, say};

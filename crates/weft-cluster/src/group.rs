@@ -185,6 +185,8 @@ pub struct Membership {
     given: VecDeque<(Option<BindingId>, u64, usize)>,
     /// Events for the program, messages with their number.
     events: VecDeque<(GroupNotice, u64)>,
+    /// Those of them that are no messages, which windows bound.
+    notices: usize,
     seq: u64,
     is_told_all: bool,
     waiting: Option<Waiting>,
@@ -212,6 +214,7 @@ impl Membership {
             in_bytes: 0,
             given: VecDeque::new(),
             events: VecDeque::new(),
+            notices: 0,
             seq: 0,
             is_told_all: false,
             waiting: None,
@@ -309,6 +312,12 @@ impl Membership {
 
     /// Takes a datagram of a member.
     pub fn receive(&mut self, now: Instant, from: BindingId, part: &Part<'_>) {
+        // A member could make events without end by what it says of itself. Messages that are dropped
+        // go again.
+        if self.notices >= 2 * EVENTS_MAX {
+            self.dropped += 1;
+            return;
+        }
         let payload = match self.group.wants(from, part.head) {
             Some(wanted) if part.parts > 0 => match self.collect(from, wanted, part) {
                 Some(payload) => Some(payload),
@@ -430,14 +439,18 @@ impl Membership {
             return None;
         }
         let (event, number) = self.events.pop_front()?;
-        if let GroupNotice::Message { from, payload, .. } = &event {
-            self.given.push_back((Some(*from), number, payload.len()));
+        match &event {
+            GroupNotice::Message { from, payload, .. } => {
+                self.given.push_back((Some(*from), number, payload.len()));
+            }
+            _ => self.notices -= 1,
         }
         self.seq += 1;
         Some((self.seq, event))
     }
 
     fn tell(&mut self, notice: GroupNotice) {
+        self.notices += 1;
         self.events.push_back((notice, 0));
     }
 

@@ -377,6 +377,11 @@ fn end(mut to: Writer) -> Vec<u8> {
 }
 
 impl Request {
+    /// True if the work for it, or the answer, may be as large as the cluster.
+    pub fn is_large(&self) -> bool {
+        matches!(self, Request::List(..) | Request::Hosts | Request::Mail { all: true, .. })
+    }
+
     /// Encodes it as a frame.
     pub fn encode(&self, serial: u32) -> Vec<u8> {
         let kind = match self {

@@ -6,6 +6,7 @@
 //! does no I/O and reads no clock.
 
 use crate::local::MAIL_MAX;
+use crate::share::has_share;
 use crate::tree::{TreeMail, Verdict};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
@@ -24,10 +25,13 @@ const RETRY_AFTER: Duration = Duration::from_millis(20);
 const AGAIN_MAX: Duration = Duration::from_millis(500);
 /// Time after which a message comes back, if the other agent is silent.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Messages under way.
+/// Longest time of a message over a tree, of which the other agent says that it waits for others.
+const WHOLE: Duration = Duration::from_secs(120);
+/// Messages under way; one user has at most half of what others leave.
 const OUT_MAX: usize = 1024;
-/// Messages of which parts have come.
-const IN_MAX: usize = 256;
+/// Messages of which parts have come, or whose outcome is not known; one agent has at most half of
+/// what others leave.
+const IN_MAX: usize = 512;
 /// Time for which parts of a message are kept.
 const KEPT: Duration = Duration::from_secs(15);
 /// Outcomes that are remembered; more than can be under way towards this agent in that time.
@@ -96,6 +100,8 @@ struct Outgoing {
     tries: u32,
     next: Instant,
     end: Instant,
+    /// It ends at this time, whatever the other agent says.
+    last: Instant,
 }
 
 struct Incoming {
@@ -200,14 +206,15 @@ impl Post {
     }
 
     fn begin(&mut self, now: Instant, to: Receiver, from: Owner, payload: Vec<u8>) -> Option<u64> {
-        if self.outgoing.len() >= OUT_MAX || payload.len() > PARTS * PART {
+        let own = self.outgoing.values().filter(|m| m.from.user == from.user).count();
+        if !has_share(own, self.outgoing.len(), OUT_MAX) || payload.len() > PARTS * PART {
             return None;
         }
         self.begun += 1;
         self.next = self.next.wrapping_add(1);
         let id = self.next;
-        let end = now + TIMEOUT;
-        let message = Outgoing { to, from, payload, have: 0, tries: 0, next: now, end };
+        let (end, last) = (now + TIMEOUT, now + WHOLE);
+        let message = Outgoing { to, from, payload, have: 0, tries: 0, next: now, end, last };
         self.outgoing.insert(id, message);
         self.transmit(now, id);
         Some(id)
@@ -280,7 +287,9 @@ impl Post {
             return Ok(None);
         }
         self.incoming.retain(|_, m| now.since(m.since) < KEPT);
-        let is_full = self.incoming.len() + self.pending.len() >= IN_MAX;
+        let keys = || self.incoming.keys().chain(&self.pending);
+        let own = keys().filter(|(of, _)| *of == from).count();
+        let is_full = !has_share(own, keys().count(), IN_MAX);
         if !self.incoming.contains_key(&key) && is_full {
             self.state(from, head.id, Outcome::Overload as u8, 0);
             return Ok(None);
@@ -351,7 +360,7 @@ impl Post {
                 m.have |= have;
                 if m.to.claim == 0 {
                     // It is there, and waits for others.
-                    m.end = now + TIMEOUT;
+                    m.end = (now + TIMEOUT).min(m.last);
                 }
             }
         }
@@ -474,5 +483,53 @@ mod tests {
             post.handle_timeout(at);
         }
         assert_eq!(post.poll_outcome(), Some((id, SILENT)));
+    }
+
+    /// Returns what an agent says of a message.
+    fn state(id: u64, outcome: u8, have: u64) -> Vec<u8> {
+        let mut bytes = Writer::default();
+        bytes.bytes(&[kind::STATE, outcome, 0, 0]);
+        bytes.value(&id);
+        bytes.value(&have);
+        bytes.0
+    }
+
+    #[test]
+    fn send__comes_back_from_an_agent_that_says_for_ever_that_others_are_to_answer() {
+        let mut post = Post::new(1);
+        let (life, claim) = (Life::default(), 0);
+        let to = Receiver { agent: agent(1), life, claim };
+        let id = post.begin(Instant(0), to, Owner::default(), vec![1]).unwrap();
+        while let Some(at) = post.next_timeout() {
+            assert!(at <= Instant(0) + WHOLE + AGAIN_MAX, "it goes on at {at:?}");
+            post.handle_timeout(at);
+            post.receive(at, agent(1), &state(id, 0, 1));
+        }
+        assert_eq!(post.poll_outcome(), Some((id, SILENT)));
+    }
+
+    #[test]
+    fn send__one_user_and_one_agent_leave_room_for_others() {
+        let mut post = Post::new(1);
+        let to = Receiver { agent: agent(1), life: Life::default(), claim: 3 };
+        let send = |post: &mut Post, user| {
+            let from = Owner { user, ..Owner::default() };
+            post.send(Instant(0), to, from, vec![1]).is_some()
+        };
+        let greedy = (0..2 * OUT_MAX).filter(|_| send(&mut post, 1)).count();
+        assert!(greedy == OUT_MAX / 2 && send(&mut post, 2), "{greedy}");
+        // First parts of messages of two, the rest of which never comes.
+        let mut sender = Post::new(1);
+        sender.send(Instant(0), to, Owner::default(), vec![1; 2 * PART]).unwrap();
+        let (_, first) = sender.poll_transmit().unwrap();
+        let mut part = |from: SocketAddr, id: u64| {
+            let mut bytes = first.clone();
+            bytes[4..12].copy_from_slice(&id.to_le_bytes());
+            post.out.clear();
+            assert!(post.receive(Instant(0), from, &bytes).is_none());
+            post.out.back().is_some_and(|(_, state)| state[1] == 0)
+        };
+        let greedy = (0..2 * IN_MAX as u64).filter(|id| part(agent(2), *id)).count();
+        assert!(greedy == IN_MAX / 2 && part(agent(3), 1), "{greedy}");
     }
 }

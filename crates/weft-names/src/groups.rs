@@ -38,13 +38,14 @@ pub enum Kind {
 mod code {
     pub const ACK: u8 = 5;
     pub const ASK: u8 = 6;
+    pub const BYE: u8 = 7;
 }
 
 layout! {
     /// Head of a message between members, 40 bytes.
     GroupHead {
         /// 1 to 4: the way in which the message chose its receivers; 5: an acknowledgement; 6: asks
-        /// for one.
+        /// for one; 7: its sender has put the receiver out.
         kind: u8,
         /// 1: the version of this format.
         version: u8,
@@ -74,7 +75,7 @@ impl GroupHead {
         match () {
             () if self.version != 1 => Err(WireError::Version { found: self.version }),
             () if self.pad != 0 => Err(WireError::Reserved),
-            () if self.kind == 0 || self.kind > code::ASK => {
+            () if self.kind == 0 || self.kind > code::BYE => {
                 Err(WireError::Type { found: self.kind })
             }
             () if is_message != (self.number > 0) => Err(WireError::Value { name: "number" }),
@@ -442,7 +443,25 @@ impl Group {
     /// Takes the head of a message from a member.
     pub fn handle_message(&mut self, now: Instant, from: BindingId, head: &[u8]) -> Take {
         let Ok(head) = Reader(head).value::<GroupHead>() else { return Take::Drop };
-        if head.group != self.kind || !self.same_records(now, from, &head) {
+        if head.group != self.kind {
+            return Take::Drop;
+        }
+        match (head.kind, self.banned.contains(&from)) {
+            (code::BYE, is_banned) => {
+                if !is_banned && self.members.contains_key(&from) {
+                    // It takes nothing of this one any more: nothing here waits for it either.
+                    self.banned.insert(from);
+                    self.remove(from, Gone::PutOut { by: from.host });
+                }
+                return Take::Drop;
+            }
+            (_, true) => {
+                self.say_bye(from);
+                return Take::Drop;
+            }
+            (_, false) => {}
+        }
+        if !self.same_records(now, from, &head) {
             return Take::Drop;
         }
         let Some(member) = self.members.get_mut(&from) else { return Take::Drop };
@@ -469,6 +488,16 @@ impl Group {
         }
         acknowledged.into_iter().for_each(|payload| self.done(payload));
         take
+    }
+
+    /// Tells a member that it was put out by this one.
+    fn say_bye(&mut self, to: BindingId) {
+        self.records += 1;
+        let (kind, group, record) = (code::BYE, self.kind, self.records);
+        let (number, ack, credit, heard) = (0, 0, 0, 0);
+        let head =
+            GroupHead { kind, version: 1, pad: 0, group, number, ack, credit, record, heard };
+        self.out.push_back(GroupTransmit { to, head: head.bytes(), payload: None });
     }
 
     /// Returns true if both sides mean the same two records. A member that this one lost from sight
@@ -594,6 +623,7 @@ impl Group {
         }
         for member in out {
             self.banned.insert(member);
+            self.say_bye(member);
             self.events.push_back(GroupEvent::PutOut { member });
             self.remove(member, Gone::PutOut { by: self.me.host });
         }

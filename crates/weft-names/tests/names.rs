@@ -340,6 +340,11 @@ fn put_out__ends_the_claim_of_a_slow_member() {
     // Host 0 has no member of the group; what is no member cannot be put out.
     world.with(0, |n, now| n.put_out(now, slow, 7));
     world.with(2, |n, now| n.put_out(now, other, 7));
+    // A member of another user ends no membership of this one.
+    let stranger = Claim { owner: owner(8, 1), ..name(4).group() };
+    claim(&mut world, 2, stranger);
+    world.run(Duration::from_millis(5));
+    world.with(2, |n, now| n.put_out(now, slow, 8));
     world.run(Duration::from_millis(5));
     assert!(world.node(1).standing(member).is_some() && world.node(1).standing(plain).is_some());
     world.with(2, |n, now| n.put_out(now, slow, 7));

@@ -324,3 +324,34 @@ fn receive__hostile_parts_are_bounded() {
         }
     }
 }
+
+#[test]
+fn receive__a_member_that_begins_anew_for_ever_is_bounded_and_told_in_pairs() {
+    let mut world = World::new(1, 2, &usual());
+    world.send(1, To::All, 1, 10).unwrap();
+    let genuine =
+        world.flying.iter().find(|(_, from, _)| *from == member(1)).unwrap().2.bytes.clone();
+    let victim = world.members[0].as_mut().unwrap();
+    let (record, heard) = (52 + 32, 52 + 36);
+    for n in 1..20_000u32 {
+        let mut bytes = genuine.clone();
+        bytes[record..heard].copy_from_slice(&n.to_le_bytes());
+        bytes[heard..heard + 4].copy_from_slice(&0u32.to_le_bytes());
+        victim.receive(Instant(MS), member(1), &Part::parse(&bytes).unwrap());
+        while victim.has_transmit() {
+            victim.poll_transmit();
+        }
+    }
+    assert!(victim.dropped > 0);
+    let events: Vec<_> = std::iter::from_fn(|| victim.poll_event()).collect();
+    assert!((100..3 * EVENTS_MAX).contains(&events.len()), "{}", events.len());
+    let mut is_there = true;
+    for (_, event) in events {
+        match event {
+            GroupNotice::Joined(_) => assert!(!std::mem::replace(&mut is_there, true)),
+            GroupNotice::Left(..) => assert!(std::mem::replace(&mut is_there, false)),
+            _ => {}
+        }
+    }
+    assert!(victim.notices == 0);
+}

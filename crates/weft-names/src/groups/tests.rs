@@ -166,6 +166,13 @@ fn send__a_slow_member_is_named_and_put_out() {
     assert_eq!(told[1..], [&GroupEvent::PutOut { member: id(2) }]);
     world.groups[0].member_joined(Instant(world.now), binding(2));
     assert_eq!(world.groups[0].members().count(), 2);
+    // It goes on with the others, and does not wait for the one that put it out.
+    let gone = Gone::PutOut { by: id(0).host };
+    assert!(world.events[2].contains(&GroupEvent::Left(id(0), gone)));
+    world.groups[2].broadcast(Instant(world.now), 11).unwrap();
+    world.run(1000);
+    assert!(world.events[2].contains(&GroupEvent::Done { payload: 11 }));
+    assert!(!world.got.contains_key(&(0, id(2))) && world.got[&(1, id(2))].len() == 1);
     world.groups[0].broadcast(Instant(world.now), 10).unwrap();
     world.run(1000);
     assert_eq!(world.got[&(1, id(0))].len(), 10);
@@ -204,7 +211,7 @@ fn handle_message__hostile_bytes_are_dropped() {
         let len = world.below(40) as usize;
         let mut bytes: Vec<u8> = (0..len).map(|_| world.below(256) as u8).collect();
         if len > 8 && world.below(2) == 0 {
-            bytes[..4].copy_from_slice(&[1 + world.below(6) as u8, 1, 0, 0]);
+            bytes[..4].copy_from_slice(&[1 + world.below(7) as u8, 1, 0, 0]);
             bytes[4..8].copy_from_slice(&900u32.to_le_bytes());
         }
         world.groups[0].handle_message(Instant(0), id(1), &bytes);

@@ -2,7 +2,7 @@
 
 use super::callers::CallerId;
 use super::post::Address;
-use super::{Claimed, Cluster};
+use super::{Claimed, Cluster, NOBODY};
 use std::collections::BTreeSet;
 use std::time::Duration;
 use weft_cluster::local::{Host, Request, Say, VERSION};
@@ -46,6 +46,11 @@ impl Cluster {
 
     /// Returns the answer to a request; none: it comes later.
     fn answer(&mut self, now: Instant, id: CallerId, serial: u32, request: Request) -> Vec<Say> {
+        let user = self.callers.get_mut(id).map_or(NOBODY, |caller| caller.owner.user);
+        if request.is_large() && !self.callers.reads(user) {
+            let why = format!("programs of user {user} do not read what the agent answers them");
+            return vec![Say::Refused(why)];
+        }
         match request {
             Request::Hello(version) => vec![self.greet(id, version)],
             Request::Claim(name, _) if name.group => {

@@ -15,17 +15,22 @@ use std::time::Duration;
 use weft_cluster::local::{self, Frame, Request, Say};
 use weft_cluster::names::directory::Gone;
 use weft_cluster::names::Owner;
+use weft_cluster::share::has_share;
 use weft_core::Instant;
 use weft_link::LinkError;
 
-/// Most connections.
+/// Most connections. One user has at most half of what others leave.
 const CALLERS_MAX: usize = 2048;
-/// Most connections of one user; others always find room.
-const OF_USER: usize = 1024;
 /// Connections accepted in a round.
 const AT_ONCE: usize = 16;
 /// Requests of one connection that are served in a round.
 const REQUESTS: usize = 16;
+/// Connections that are served in a round, those of different users by turns, until one of them
+/// asks for something large.
+const SERVED: usize = 64;
+/// Bytes of answers that the programs of one user have not read. With more there is no large answer
+/// for one of them.
+const UNREAD_OF_USER: usize = 1 << 24;
 /// A connection with so many bytes to be read gets no events and is not served meanwhile.
 const OUT_MAX: usize = 1 << 16;
 /// Bytes read at a time.
@@ -75,6 +80,8 @@ pub struct Callers {
     ready: Vec<u64>,
     /// Connections of which more requests may have been read than were served.
     behind: BTreeSet<CallerId>,
+    /// The connection of each user that was served last.
+    last: BTreeMap<u32, CallerId>,
     /// Connections that ended, or are to end.
     ending: BTreeSet<CallerId>,
     name: String,
@@ -144,7 +151,11 @@ impl Caller {
             match local::request(&self.input) {
                 Frame::Whole(len, serial, request) => {
                     self.input.drain(..len);
+                    let is_large = request.is_large();
                     all.push((serial, request));
+                    if is_large {
+                        return (all, true);
+                    }
                     continue;
                 }
                 Frame::Wrong(why) => {
@@ -233,6 +244,7 @@ impl Callers {
             set: Arc::new(set),
             ready: Vec::new(),
             behind: BTreeSet::new(),
+            last: BTreeMap::new(),
             ending: BTreeSet::new(),
             name,
             table: BTreeMap::new(),
@@ -296,7 +308,7 @@ impl Callers {
                 closed: None,
                 is_over: false,
             };
-            if of_user >= OF_USER || self.table.len() >= CALLERS_MAX {
+            if !has_share(of_user, self.table.len(), CALLERS_MAX) {
                 self.turned_away += 1;
                 let why = format!("the agent has {of_user} connections of user {user}");
                 caller.say(1, &Say::Refused(why));
@@ -338,11 +350,14 @@ impl Callers {
         }
         self.ready = ready;
         let (mut requests, mut ended) = (Vec::new(), Vec::new());
+        let mut turns = self.turns(due).into_iter();
         let scratch = &mut self.scratch;
-        for id in due {
+        for id in turns.by_ref() {
             // Requests that came before the end are served, and undone with it.
             let Some(caller) = self.table.get_mut(&id) else { continue };
             let (all, is_behind) = caller.requests(now, scratch);
+            self.last.insert(caller.owner.user, id);
+            let is_large = all.iter().any(|(_, request)| request.is_large());
             requests.extend(all.into_iter().map(|(serial, request)| (id, serial, request)));
             if is_behind {
                 self.behind.insert(id);
@@ -351,7 +366,11 @@ impl Callers {
                 caller.follow();
                 self.ending.insert(id);
             }
+            if is_large {
+                break;
+            }
         }
+        self.behind.extend(turns);
         self.ending.extend(&dead);
         for id in &self.ending {
             let Some(caller) = self.table.get(id) else { continue };
@@ -367,6 +386,31 @@ impl Callers {
         (requests, ended.into_iter().map(|(_, owner, gone)| (owner, gone)).collect())
     }
 
+    /// Returns the connections that are served now, of those that have something; the others wait
+    /// for the next round.
+    fn turns(&mut self, due: BTreeSet<CallerId>) -> Vec<CallerId> {
+        let mut of_user: BTreeMap<u32, Vec<CallerId>> = BTreeMap::new();
+        for id in due {
+            let Some(caller) = self.table.get(&id) else { continue };
+            of_user.entry(caller.owner.user).or_default().push(id);
+        }
+        self.last.retain(|user, _| of_user.contains_key(user));
+        for (user, ids) in &mut of_user {
+            let last = self.last.get(user).copied().unwrap_or(0);
+            let begins = ids.partition_point(|id| *id <= last) % ids.len();
+            ids.rotate_left(begins);
+        }
+        let mut all = by_turns(of_user.into_values().collect());
+        self.behind.extend(all.drain(SERVED.min(all.len())..));
+        all
+    }
+
+    /// True if the programs of a user have read enough of what they were told for a large answer.
+    pub fn reads(&self, user: u32) -> bool {
+        let of_user = self.table.values().filter(|c| c.owner.user == user);
+        of_user.map(|c| c.out.len()).sum::<usize>() < UNREAD_OF_USER
+    }
+
     /// Ends a connection that broke the rules; its claims end in the next round.
     pub fn dismiss(&mut self, id: CallerId) {
         if let Some(caller) = self.table.get_mut(&id) {
@@ -376,9 +420,28 @@ impl Callers {
     }
 }
 
+/// Returns the first of each list, then the second of each, and so on.
+fn by_turns(lists: Vec<Vec<CallerId>>) -> Vec<CallerId> {
+    let longest = lists.iter().map(Vec::len).max().unwrap_or(0);
+    let turn = |at: usize| lists.iter().filter_map(move |list| list.get(at).copied());
+    (0..longest).flat_map(turn).collect()
+}
+
 /// Readable when one of them has something.
 impl AsRawFd for Callers {
     fn as_raw_fd(&self) -> RawFd {
         self.set.as_raw_fd()
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn by_turns__a_user_with_many_connections_is_served_no_more_than_one_with_one() {
+        assert_eq!(by_turns(vec![vec![1, 2, 3], vec![9], vec![4, 5]]), [1, 9, 4, 2, 5, 3]);
+        assert_eq!(by_turns(Vec::new()), []);
     }
 }

@@ -16,21 +16,19 @@ use weft_cluster::local::Say;
 use weft_cluster::names::{HostId, Owner};
 use weft_cluster::ranks::{Answer, Ask, Cursor, Entry, Message, OfHost};
 use weft_cluster::session::class;
+use weft_cluster::share::has_share;
 use weft_core::Instant;
 
-/// Pages of a host.
+/// Pages of a host; one user has at most half of what others leave.
 const PAGES_MAX: usize = 1024;
-/// Pages of one user.
-const OF_USER: usize = 512;
 /// Pages of one process, which has one for each endpoint.
 const OF_PROCESS: usize = 16;
 /// Pages looked at for one answer.
 const AT_ONCE: usize = 16;
 /// Attempts to read a page while its rank writes.
 const TRIES: usize = 3;
-/// Questions of programs under way, and those of one user.
+/// Questions of programs under way; one user has at most half of what others leave.
 const QUESTIONS: usize = 16;
-const QUESTIONS_OF_USER: usize = 4;
 /// Hosts that are asked at a time for one question.
 const HOSTS_AT_ONCE: usize = 32;
 /// Answers of one host to one question; more than the most pages with the most counters need.
@@ -123,7 +121,7 @@ impl Ranks {
         let others = || self.pages.iter().filter(|(other, _)| **other != id).map(|(_, p)| p.owner);
         let of_user = others().filter(|o| o.user == owner.user).count();
         let of_process = others().filter(|o| o.process == owner.process).count();
-        if of_user >= OF_USER || of_process >= OF_PROCESS || others().count() >= PAGES_MAX {
+        if !has_share(of_user, others().count(), PAGES_MAX) || of_process >= OF_PROCESS {
             return Err("the agent has the pages of too many ranks".into());
         }
         self.pages.insert(id, Page { owner, file });
@@ -154,12 +152,6 @@ impl Ranks {
     }
 }
 
-impl Gather {
-    fn user_of<'a>(all: impl Iterator<Item = &'a Gather>, user: u32) -> usize {
-        all.filter(|g| g.user == user).count()
-    }
-}
-
 impl Cluster {
     /// Takes the page of a rank, which came with its request.
     pub(super) fn show_rank(&mut self, id: CallerId) -> Say {
@@ -182,9 +174,9 @@ impl Cluster {
     pub(super) fn gather(&mut self, now: Instant, id: CallerId, serial: u32) -> Option<Say> {
         let user = self.callers.get_mut(id)?.owner.user;
         let all = &self.ranks.gathers;
-        let is_busy = all.len() >= QUESTIONS
-            || Gather::user_of(all.values(), user) >= QUESTIONS_OF_USER
-            || all.values().any(|g| g.caller == id);
+        let of_user = all.values().filter(|g| g.user == user).count();
+        let is_busy =
+            !has_share(of_user, all.len(), QUESTIONS) || all.values().any(|g| g.caller == id);
         if is_busy {
             return Some(Say::Refused("too many questions for ranks are under way".into()));
         }

@@ -312,8 +312,8 @@ impl Membership {
 
     /// Takes a datagram of a member.
     pub fn receive(&mut self, now: Instant, from: BindingId, part: &Part<'_>) {
-        // A member could make events without end by what it says of itself. Messages that are dropped
-        // go again.
+        // A member could make events without end by what it says of itself. Messages that are
+        // dropped go again.
         if self.notices >= 2 * EVENTS_MAX {
             self.dropped += 1;
             return;

@@ -1,8 +1,8 @@
 //! Bounds that many have in common, so that none of them leaves nothing to the others.
 
-/// True if one who has `own` of `all` taken places may take another of `most`: it takes at most half
-/// of what the others left. So some who take all they can leave room for the next, each half as much
-/// as for the one before, instead of nothing.
+/// True if one who has `own` of `all` taken places may take another of `most`: it takes at most
+/// half of what the others left. So some who take all they can leave room for the next, each half
+/// as much as for the one before, instead of nothing.
 pub fn has_share(own: usize, all: usize, most: usize) -> bool {
     own < most.saturating_sub(all.saturating_sub(own)).div_ceil(2) && all < most
 }

@@ -205,7 +205,7 @@ fn child__is_a_rank() {
     let links = weft::Links::parse("udp").unwrap();
     let endpoint = weft::job::open_endpoint(weft::Config::default(), links, [3; 32]).unwrap();
     let (job, rank) = ("test-job".to_string(), rank.parse().unwrap());
-    endpoint.publish_counters(&weft::counters::Who { job, rank, size: 2 }).unwrap();
+    endpoint.publish_counters(&weft::counters::RankId { job, rank, size: 2 }).unwrap();
     let me = endpoint.connect(&endpoint.address()).unwrap();
     let end = Instant::now() + 2 * LIMIT;
     while Instant::now() < end {
@@ -651,7 +651,9 @@ fn programs__that_ask_for_all_names_and_read_nothing_are_bounded_and_hold_up_nob
     let folder = Folder::new();
     let agents = cluster(&folder, 2, "--names-quota 4000");
     let mut names = agents[0].names();
-    (0..3000).for_each(|n| drop(names.claim(&spec(&format!("many-names-of-one:{n}"), 1)).unwrap()));
+    for n in 0..3000 {
+        names.claim(&spec(&format!("many-names-of-one:{n}"), 1)).unwrap();
+    }
     let before = memory(&agents[0]);
     let socket = weft_cluster::socket_name(&agents[0].name);
     let address = SocketAddr::from_abstract_name(&socket[1..]).unwrap();

@@ -300,7 +300,7 @@ impl Node {
         let is_it =
             |own: &Own| matches!(own.state, State::Held { claim, .. } if claim == evict.claim);
         let found = self.claims.table.iter().find(|(_, own)| own.name.group && is_it(own));
-        // A user ends what is its own, as by a signal; root ends all. Others go on without a member.
+        // A user ends what is its own, as by a signal; root ends all.
         let may_end = |own: &Own| evict.user == 0 || own.name.owner.user == evict.user;
         let found = found.filter(|(_, own)| may_end(own));
         let Some((id, kind)) = found.map(|(id, own)| (*id, own.name.kind)) else { return };

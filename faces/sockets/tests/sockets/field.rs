@@ -11,7 +11,7 @@
 //! | all of a processor after reconnects | looks that do not pay become rare (`wake`); `reuse` |
 //! | the kernel's files starve | `wait__other_files_get_their_turn` |
 //! | fork and exec with an open socket | `fork__*`, `exec__*` |
-//! | waiters stay on the old queue at a switch | `wait__a_thread_waits_while_*` |
+//! | functions looked up, or memory taken, in calls | all are looked up at the start (`real`) |
 //! | a child hangs in a lock | `lock` takes locks of the dead; `torture` forks under threads |
 //! | hang-up is told though nothing was asked | `wait__poll_select_and_epoll_see_the_ring` |
 //! | keepalive ends as an end of the stream | every sleep and its error is the kernel's |

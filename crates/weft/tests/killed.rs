@@ -21,6 +21,10 @@ const HELLO: u64 = 1;
 const BULK: u64 = 2;
 /// The victim's line on standard output, which no full network buffer can lose.
 const MIDWAY: &str = "midway";
+/// Its line if the transfer is over already: it had to wait for its core meanwhile.
+const OVER: &str = "over too soon";
+/// Most transfers until one is met midway.
+const TRIES: u32 = 50;
 /// The bound of all waits.
 const LIMIT: Duration = Duration::from_secs(300);
 
@@ -56,8 +60,7 @@ fn victim__waits_to_be_killed() {
         endpoint.progress();
         assert!(start.elapsed() < LIMIT, "it does not begin");
     }
-    assert!(!bulk.is_done(), "it was over too soon");
-    println!("{MIDWAY}");
+    println!("{}", if bulk.is_done() { OVER } else { MIDWAY });
     std::thread::park_timeout(LIMIT);
 }
 
@@ -69,7 +72,7 @@ fn has_begun(endpoint: &Endpoint, links: &str, way: &str) -> bool {
 
 struct Victim {
     child: Child,
-    midway: Receiver<()>,
+    midway: Receiver<bool>,
 }
 
 impl Victim {
@@ -81,7 +84,11 @@ impl Victim {
         let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
         let (say, midway) = channel();
         std::thread::spawn(move || {
-            lines.filter(|line| line.contains(MIDWAY)).try_for_each(|_| say.send(()))
+            let is_midway = |line: String| match &line {
+                line if line.contains(MIDWAY) => Some(true),
+                line => line.contains(OVER).then_some(false),
+            };
+            lines.filter_map(is_midway).try_for_each(|midway| say.send(midway))
         });
         Victim { child, midway }
     }
@@ -117,7 +124,8 @@ fn held() -> (usize, usize) {
     (fds, maps.lines().filter(|line| line.contains("memfd:weft")).count())
 }
 
-fn die_midway(links: &str, way: &str) {
+/// False if the transfer was over before the victim was killed.
+fn die_midway(links: &str, way: &str) -> bool {
     let endpoint = open(links);
     // The first wait makes descriptors that stay open; the count begins after it.
     endpoint.wait(Some(Duration::from_millis(1)));
@@ -128,8 +136,10 @@ fn die_midway(links: &str, way: &str) {
         "sends" => endpoint.recv(Some(peer), BULK, 0, vec![0; LARGE]),
         _ => endpoint.send(peer, BULK, vec![7; LARGE]),
     });
-    until(&endpoint, "under way", || victim.midway.try_recv().ok());
-    assert!(!bulk.is_done(), "{links}, {way}: over too soon");
+    let is_midway = until(&endpoint, "under way", || victim.midway.try_recv().ok());
+    if !is_midway || bulk.is_done() {
+        return false;
+    }
     let pid = victim.child.id();
     victim.kill();
     let mut cx = Context::from_waker(Waker::noop());
@@ -152,6 +162,7 @@ fn die_midway(links: &str, way: &str) {
         (fds <= before.0 + spare && segments == before.1).then_some(())
     });
     assert_eq!(endpoint.queued(peer), 0);
+    true
 }
 
 /// Returns the sender of a message with this tag, once there is one.
@@ -169,7 +180,8 @@ fn killed__in_the_middle_of_a_large_transfer() {
     }
     for links in ["shm", "udp"] {
         for way in ["sends", "receives"] {
-            die_midway(links, way);
+            let met = (0..TRIES).any(|_| die_midway(links, way));
+            assert!(met, "{links}, {way}: over too soon {TRIES} times");
         }
     }
 }

@@ -7,6 +7,7 @@
 
 use crate::fault::{Fault, Kind};
 use crate::inside::Inside;
+use crate::senders::Senders;
 use crate::sys::{sleep_on, Owned};
 use pyo3::prelude::*;
 use std::os::fd::AsRawFd;
@@ -146,6 +147,14 @@ impl Gate {
             if let Some(job) = &mut state.job {
                 job.get().forget(number);
             }
+        }
+    }
+
+    /// Ends what a receive from any rank asked of the other ranks, if the job is still there.
+    pub fn end_senders(&self, senders: Option<Senders>) {
+        let Some(senders) = senders.filter(|_| self.origin.is_here()) else { return };
+        if let Some(job) = &mut self.lock().job {
+            senders.end(job.get());
         }
     }
 

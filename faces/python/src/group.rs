@@ -1,13 +1,16 @@
 //! Groups: messages between ranks.
 
+use crate::collective::{each, parts, whole, Numbers};
 use crate::fault::Fault;
 use crate::gate::Gate;
 use crate::inside::{Inside, Outcome, Wanted};
 use crate::request::{until, Deliver, Pending, PyRequest};
+use crate::senders::Senders;
 use crate::sys::Export;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes};
 use std::sync::Arc;
+use std::time::Instant;
 
 /// An ordered set of ranks with tags of its own: messages, and collective operations, which all
 /// ranks of the group call in the same order.
@@ -55,7 +58,7 @@ impl PyGroup {
     fn recv_bytes(&self, py: Python<'_>, wanted: Wanted) -> PyResult<Py<PyAny>> {
         let number = self.number;
         loop {
-            let found = self.gate.wait(py, None, |inside| inside.probe(number, wanted))?;
+            let found = self.await_message(py, wanted, None)?;
             let Some(Outcome::Came(_, _, length)) = found else { return Ok(py.None()) };
             let memory = PyByteArray::new(py, &[]);
             memory.resize(length)?;
@@ -68,12 +71,45 @@ impl PyGroup {
         }
     }
 
-    fn look(&self, inside: &mut Inside, wanted: Wanted) -> Result<Option<Outcome>, Fault> {
+    /// Waits for a message without receiving it, at most until a time.
+    fn await_message(
+        &self,
+        py: Python<'_>,
+        wanted: Wanted,
+        until: Option<Instant>,
+    ) -> PyResult<Option<Outcome>> {
+        let mut senders = wanted.rank.is_none().then(|| Senders::new(self.number));
+        let found = self.gate.wait(py, until, |inside| {
+            if let Some(found) = self.probe_now(inside, wanted)? {
+                return Ok(Some(found));
+            }
+            match &mut senders {
+                Some(senders) => senders.check(inside).map(|()| None),
+                None => Ok(None),
+            }
+        });
+        self.gate.end_senders(senders);
+        found
+    }
+
+    fn probe_now(&self, inside: &mut Inside, wanted: Wanted) -> Result<Option<Outcome>, Fault> {
         if let Some(found) = inside.probe(self.number, wanted)? {
             return Ok(Some(found));
         }
         inside.endpoint().progress();
         inside.probe(self.number, wanted)
+    }
+
+    /// Starts a collective operation.
+    pub(crate) fn begin<T: 'static>(
+        &self,
+        py: Python<'_>,
+        begin: impl FnOnce(&weft::Group) -> weft::Started<T>,
+        outcome: impl Fn(T) -> Outcome + 'static,
+    ) -> PyResult<Pending> {
+        let begun = self.gate.with(|inside| inside.collective(self.number, begin, outcome));
+        let begun = begun.map_err(|fault| fault.raise(py))?;
+        Ok(Pending::new(&self.gate, Some(begun)))
     }
 }
 
@@ -151,22 +187,140 @@ impl PyGroup {
     ) -> PyResult<Py<PyAny>> {
         let wanted = Wanted { rank: source, tag };
         let until = until(py, timeout)?;
-        let found = self.gate.wait(py, until, |inside| self.look(inside, wanted))?;
-        match found {
+        match self.await_message(py, wanted, until)? {
             Some(found) => Deliver::Nothing.hand_over(py, Ok(found)),
             None => Ok(py.None()),
         }
     }
 
+    /// Makes a group of some of this one's ranks, in this order, with tags of its own. All of them
+    /// call this, with the same `id` from 1 on, which no other group has that shares a rank with
+    /// it. Returns `None` on a rank that is not among them.
+    fn subset(&self, py: Python<'_>, ranks: Vec<usize>, id: u16) -> PyResult<Option<PyGroup>> {
+        if id == 0 {
+            return Err(Fault::argument("id=0 is the group of all ranks").raise(py));
+        }
+        let made = self.gate.with(|inside| inside.subset(self.number, &ranks, id));
+        let made = made.map_err(|fault| fault.raise(py))?;
+        let (gate, number) = (&self.gate, id.into());
+        Ok(made.map(|(rank, size)| PyGroup { gate: Arc::clone(gate), number, rank, size }))
+    }
+
     /// Returns when every rank has called it.
     fn barrier(&self, py: Python<'_>) -> PyResult<()> {
-        let number = self.number;
-        let begun = self
-            .gate
-            .with(|inside| inside.collective(number, weft::Group::barrier, |()| Outcome::Nothing));
-        let begun = begun.map_err(|fault| fault.raise(py))?;
-        Pending::new(&self.gate, Some(begun)).result(py, &Deliver::Nothing)?;
-        Ok(())
+        self.start_barrier(py)?.result(py, &Deliver::Nothing).map(drop)
+    }
+
+    /// Starts a barrier, and returns its request.
+    fn ibarrier(&self, py: Python<'_>) -> PyResult<PyRequest> {
+        Ok(PyRequest::new(self.start_barrier(py)?, Deliver::Nothing))
+    }
+
+    /// Gives all ranks the root's bytes: returns them. With `into`, which is of just their length,
+    /// they are written there. Other ranks than the root need no `data`.
+    #[pyo3(signature = (data=None, root=0, *, into=None))]
+    fn broadcast(
+        &self,
+        py: Python<'_>,
+        data: Option<&Bound<'_, PyAny>>,
+        root: usize,
+        into: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Py<PyAny>> {
+        let bytes = self.given(py, data, root)?.unwrap_or_default();
+        let pending = self.begin(py, |group| group.broadcast(root, bytes), Outcome::Bytes)?;
+        pending.result(py, &whole(into)?)
+    }
+
+    /// Gives the root the bytes of each rank: a list of `bytes`, or `into` with one after the other,
+    /// each of the same length. Returns `None` on other ranks.
+    #[pyo3(signature = (data, root=0, *, into=None))]
+    fn gather(
+        &self,
+        py: Python<'_>,
+        data: &Bound<'_, PyAny>,
+        root: usize,
+        into: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Py<PyAny>> {
+        let bytes = Export::read(data)?.to_vec(py);
+        let outcome = |parts: Option<_>| parts.map_or(Outcome::Nothing, Outcome::Parts);
+        let pending = self.begin(py, |group| group.gather(root, bytes), outcome)?;
+        pending.result(py, &parts(into)?)
+    }
+
+    /// Gives each rank its part of the root's list of buffers: as `bytes`, or in `into`. Other ranks
+    /// than the root need no `data`.
+    #[pyo3(signature = (data=None, root=0, *, into=None))]
+    fn scatter(
+        &self,
+        py: Python<'_>,
+        data: Option<&Bound<'_, PyAny>>,
+        root: usize,
+        into: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Py<PyAny>> {
+        let of_root = self.rank == root;
+        let parts = data.filter(|_| of_root).map(|data| each(py, data)).transpose()?;
+        if of_root && parts.is_none() {
+            return Err(Fault::argument("the root passes a buffer for each rank").raise(py));
+        }
+        let parts = parts.unwrap_or_default();
+        let pending = self.begin(py, |group| group.scatter(root, parts), Outcome::Bytes)?;
+        pending.result(py, &whole(into)?)
+    }
+
+    /// Gives all ranks the bytes of each rank, as `gather` gives them to the root.
+    #[pyo3(signature = (data, *, into=None))]
+    fn allgather(
+        &self,
+        py: Python<'_>,
+        data: &Bound<'_, PyAny>,
+        into: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Py<PyAny>> {
+        let bytes = Export::read(data)?.to_vec(py);
+        let pending = self.begin(py, |group| group.allgather(bytes), Outcome::Parts)?;
+        pending.result(py, &parts(into)?)
+    }
+
+    /// Gives each rank `r` the buffer `data[r]` of each rank: a list of `bytes`, or `into`.
+    #[pyo3(signature = (data, *, into=None))]
+    fn alltoall(
+        &self,
+        py: Python<'_>,
+        data: &Bound<'_, PyAny>,
+        into: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Py<PyAny>> {
+        let out = each(py, data)?;
+        let pending = self.begin(py, |group| group.alltoall(out), Outcome::Parts)?;
+        pending.result(py, &parts(into)?)
+    }
+
+    /// Combines the numbers of all ranks, position by position, at the root; returns `None` on other
+    /// ranks. `values` is an `int` (64 bits), a `float`, or a buffer of numbers; the result of a
+    /// buffer is written to `into`, by default to the buffer itself. `op` is sum, product, min, max,
+    /// and for integers and, or, xor.
+    #[pyo3(signature = (values, op="sum", root=0, *, into=None))]
+    fn reduce(
+        &self,
+        py: Python<'_>,
+        values: &Bound<'_, PyAny>,
+        op: &str,
+        root: usize,
+        into: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Py<PyAny>> {
+        let numbers = Numbers::of(values, into, self.rank == root)?;
+        self.combine(py, numbers, op, Some(root))
+    }
+
+    /// As `reduce`; all ranks get the result.
+    #[pyo3(signature = (values, op="sum", *, into=None))]
+    fn allreduce(
+        &self,
+        py: Python<'_>,
+        values: &Bound<'_, PyAny>,
+        op: &str,
+        into: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Py<PyAny>> {
+        let numbers = Numbers::of(values, into, true)?;
+        self.combine(py, numbers, op, None)
     }
 
     fn __repr__(&self) -> String {

@@ -3,7 +3,7 @@
 
 use crate::fault::{Fault, Kind};
 use crate::sys::Export;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
@@ -57,6 +57,8 @@ pub struct Inside {
     begun: u64,
     /// Collective operations that have not ended.
     collectives: Vec<u64>,
+    /// Peers whose failure a receive from any rank has reported.
+    pub reported: HashSet<PeerId>,
 }
 
 /// The number of the group of all ranks.
@@ -65,7 +67,8 @@ pub const WORLD: u32 = 0;
 impl Inside {
     pub fn new(job: Job) -> Inside {
         let groups = HashMap::from([(WORLD, job.world().clone())]);
-        Inside { job, groups, entries: HashMap::new(), begun: 0, collectives: Vec::new() }
+        let (entries, collectives, reported) = Default::default();
+        Inside { job, groups, entries, begun: 0, collectives, reported }
     }
 
     pub fn endpoint(&self) -> &Endpoint {
@@ -85,17 +88,26 @@ impl Inside {
         self.groups.get(&number).ok_or_else(none)
     }
 
-    /// Makes a group of some ranks of another.
-    pub fn subset(&mut self, of: u32, ranks: &[usize], id: u16) -> Result<Option<Group>, Fault> {
-        let made = self.group(of)?.subset(ranks, id);
-        if let Some(group) = &made {
-            self.groups.insert(id.into(), group.clone());
+    /// Makes a group of some ranks of another; returns this process's number there and the number
+    /// of ranks. `None` if it is not among them.
+    pub fn subset(
+        &mut self,
+        of: u32,
+        ranks: &[usize],
+        id: u16,
+    ) -> Result<Option<(usize, usize)>, Fault> {
+        if self.groups.contains_key(&id.into()) {
+            return Err(Fault::argument(format!("this process is in a group {id} already")));
         }
-        Ok(made)
-    }
-
-    pub fn has_group(&self, number: u32) -> bool {
-        self.groups.contains_key(&number)
+        let group = self.group(of)?;
+        if let Some(rank) = ranks.iter().find(|&&rank| rank >= group.size()) {
+            let text = format!("no rank {rank} in a group of {} ranks", group.size());
+            return Err(Fault::argument(text));
+        }
+        let Some(made) = group.subset(ranks, id) else { return Ok(None) };
+        let place = (made.rank(), made.size());
+        self.groups.insert(id.into(), made);
+        Ok(Some(place))
     }
 
     fn peer(&self, group: u32, rank: usize) -> Result<PeerId, Fault> {
@@ -272,6 +284,12 @@ impl Inside {
             }
             (Some(error), _) => Err(Fault::of_op(group, error, entry.rank)),
         });
+    }
+
+    /// Returns the group of a receive from any rank that has not ended.
+    pub fn any_source(&self, number: u64) -> Option<u32> {
+        let entry = self.entries.get(&number)?;
+        (entry.room.is_some() && entry.rank.is_none()).then_some(entry.group)
     }
 
     /// Returns true if an operation has ended.

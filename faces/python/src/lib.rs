@@ -4,12 +4,14 @@
 //! guards; the other modules are classes of Python. The package's own Python files are in `weft/`.
 #![warn(missing_docs)]
 
+mod collective;
 mod fault;
 mod gate;
 mod group;
 mod inside;
 mod job;
 mod request;
+mod senders;
 #[allow(unsafe_code)]
 mod sys;
 

@@ -3,6 +3,7 @@
 use crate::fault::Fault;
 use crate::gate::Gate;
 use crate::inside::{Ended, Outcome};
+use crate::senders::Senders;
 use crate::sys::Export;
 use pyo3::exceptions::PyTimeoutError;
 use pyo3::prelude::*;
@@ -44,7 +45,22 @@ impl Pending {
     /// Waits for the end; `None` if it does not come until a time.
     fn end(&mut self, py: Python<'_>, until: Option<Instant>) -> PyResult<Option<Ended>> {
         let Some(number) = self.number else { return Ok(Some(Ok(Outcome::Nothing))) };
-        let ended = self.gate.wait(py, until, |inside| Ok(inside.take(number)))?;
+        let mut senders = None;
+        let ended = self.gate.wait(py, until, |inside| {
+            if let Some(ended) = inside.take(number) {
+                return Ok(Some(ended));
+            }
+            if senders.is_none() {
+                senders = inside.any_source(number).map(Senders::new);
+            }
+            let failed = senders.as_mut().and_then(|senders| senders.check(inside).err());
+            Ok(failed.map(|fault| {
+                inside.forget(number);
+                Err(fault)
+            }))
+        });
+        self.gate.end_senders(senders);
+        let ended = ended?;
         if ended.is_some() {
             self.number = None;
         }
@@ -231,6 +247,12 @@ impl PyRequest {
             }
             Ok(inside.is_done(number))
         })
+    }
+
+    /// Waits for the end while the event loop goes on.
+    fn __await__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let ended = slf.py().import("weft._await")?.call_method1("ended", (slf,))?;
+        ended.call_method0("__await__")
     }
 
     /// Cancels a receive that has not met its message: `wait` raises `CancelledError` then. Does

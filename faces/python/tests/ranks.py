@@ -2,6 +2,8 @@
 everything right prints a line."""
 
 import array
+import ast
+import asyncio
 import os
 import signal
 import sys
@@ -90,7 +92,114 @@ def misuse(job):
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 
 
-CASES = {case.__name__: case for case in [messages, misuse]}
+def collectives(job):
+    """All collective operations, with bytes, buffers and numbers; groups of some ranks."""
+    world, me, size = job.world, job.rank, job.size
+    last = size - 1
+    assert world.broadcast(b"to all" if me == last else None, last) == b"to all"
+    room = values(0, 4)
+    assert world.broadcast(values(7, 4), into=room) is room and room == values(7, 4)
+    assert world.gather(b"%d" % me, last) == (
+        [b"%d" % rank for rank in range(size)] if me == last else None)
+    parts = [b"part %d" % rank for rank in range(size)] if me == 0 else None
+    assert world.scatter(parts) == b"part %d" % me
+    assert world.allgather(b"x" * me) == [b"x" * rank for rank in range(size)]
+    all_of_them = values(0, 3 * size)
+    assert world.allgather(values(3 * me, 3), into=all_of_them) == values(0, 3 * size)
+    out = [b"%d to %d" % (me, rank) for rank in range(size)]
+    assert world.alltoall(out) == [b"%d to %d" % (rank, me) for rank in range(size)]
+    assert world.allreduce(me) == sum(range(size)) and world.allreduce(0.5) == 0.5 * size
+    assert world.allreduce(me + 1, "max") == size and world.allreduce(1 << me, "or") == 2**size - 1
+    assert world.reduce(2, "product", last) == (2**size if me == last else None)
+    for letter in "bBhHiIlLqQfd":
+        numbers = array.array(letter, [me, 1, 2])
+        assert world.allreduce(numbers) is numbers
+        assert numbers == array.array(letter, [sum(range(size)), size, 2 * size]), letter
+    numbers, into = values(me, 2), values(0, 2)
+    assert world.reduce(numbers, "min", into=into) is (into if me == 0 else None)
+    assert numbers == values(me, 2) and into == values(0, 2)
+    raises(weft.ArgumentError, lambda: world.allreduce(1, "mean"), "mean", "product")
+    raises(weft.ArgumentError, lambda: world.allreduce(b"bytes?".decode().encode()), "read-only")
+    raises(weft.ArgumentError, lambda: world.allreduce(memoryview(b"c").cast("c")), 'type "c"')
+    raises(weft.ArgumentError, lambda: world.subset([size], 1), f"no rank {size}")
+    even = world.subset(range(0, size, 2), 3)
+    if me % 2:
+        assert even is None
+    else:
+        assert (even.rank, even.size) == (me // 2, (size + 1) // 2)
+        assert even.allreduce(1) == even.size
+        even.ibarrier().wait(60)
+        raises(weft.ArgumentError, lambda: world.subset([0], 3), "group 3")
+
+
+def awaits(job):
+    """Requests under `await`, more of them than the threads that wait for them."""
+    world, count = job.world, 100
+    other = 1 - world.rank
+
+    async def run():
+        rooms = [bytearray(4) for _ in range(count)]
+        received = [world.irecv(other, room, tag) for tag, room in enumerate(rooms)]
+        sent = [world.isend(other, b"%04d" % tag, tag) for tag in reversed(range(count))]
+        statuses = [await request for request in reversed(received)]
+        assert [status.tag for status in statuses] == list(reversed(range(count)))
+        assert rooms == [b"%04d" % tag for tag in range(count)]
+        assert await asyncio.gather(*sent) == [None] * count
+        room = bytearray(4)
+        late = world.irecv(other, room, 1000)
+        try:
+            await asyncio.wait_for(late, 0.05)
+            raise AssertionError("nothing was sent")
+        except TimeoutError:
+            pass
+        late.cancel()
+        try:
+            await late
+            raise AssertionError("it was cancelled")
+        except weft.CancelledError:
+            pass
+
+    asyncio.run(run())
+
+
+def leaves(job):
+    """Receives from any rank end when no rank remains that could send: with or without a buffer,
+    as a request, as a probe; and once for a rank that has ended."""
+    world = job.world
+    world.barrier()
+    if world.rank > 0:
+        job.finish()
+        print(f"rank {job.rank} of {job.size} is right: leaves")
+        sys.exit()
+    room = bytearray(10)
+    request = world.irecv(None, room, 1)
+    for call in [
+        lambda: world.recv(None),
+        lambda: world.recv(None, room),
+        lambda: world.probe(timeout=None),
+        request.wait,
+    ]:
+        raises(weft.PeerError, call, "rank ")
+    room.append(1)
+    print(f"rank 0 of {job.size} is right: leaves")
+    sys.exit()
+
+
+def stubs(job):
+    """The file of types names the methods that there are."""
+    path = os.path.join(os.path.dirname(weft.__file__), "_weft.pyi")
+    with open(path, encoding="utf-8") as file:
+        tree = ast.parse(file.read())
+    for node in tree.body:
+        if not isinstance(node, ast.ClassDef):
+            continue
+        named = {part.name for part in node.body if isinstance(part, ast.FunctionDef)}
+        named |= {part.target.id for part in node.body if isinstance(part, ast.AnnAssign)}
+        there = {name for name in vars(getattr(weft, node.name)) if not name.startswith("_")}
+        assert there == {name for name in named if not name.startswith("_")}, (node.name, there)
+
+
+CASES = {case.__name__: case for case in [messages, misuse, collectives, awaits, leaves, stubs]}
 
 if __name__ == "__main__":
     with weft.init() as joined:

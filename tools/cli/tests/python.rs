@@ -85,3 +85,29 @@ fn messages__of_all_lengths_and_kinds() {
 fn misuse__locked_buffers_signals_threads_and_forks() {
     WAYS.iter().for_each(|way| case("misuse", 2, way));
 }
+
+#[test]
+fn collectives__with_bytes_buffers_and_numbers() {
+    for count in [1, 2, 5] {
+        case("collectives", count, WAYS[0]);
+    }
+    case("collectives", 4, WAYS[1]);
+}
+
+#[test]
+fn awaits__many_requests_and_one_that_is_cancelled() {
+    WAYS.iter().for_each(|way| case("awaits", 2, way));
+}
+
+#[test]
+fn leaves__receives_from_any_rank_end() {
+    let soon = ("WEFT_WARN_AFTER_MS", "200");
+    for way in WAYS {
+        case("leaves", 3, &[way, &[soon][..]].concat());
+    }
+}
+
+#[test]
+fn stubs__name_what_is_there() {
+    case("stubs", 1, WAYS[0]);
+}

@@ -1,0 +1,81 @@
+//! The ranks that can still send to a receive from any rank.
+
+use crate::fault::Fault;
+use crate::inside::Inside;
+use std::time::{Duration, Instant};
+use weft::{OpError, PeerFailure, PeerId};
+
+/// Time after which silence of ranks is noticed, if warnings of waits are off.
+const WATCH_AFTER: Duration = Duration::from_secs(5);
+
+/// The other ranks of a group, as possible senders to one receive from any rank.
+pub struct Senders {
+    group: u32,
+    begun: Instant,
+    /// The peers whose silence is noticed: set when the receive has waited for some time, since
+    /// that opens a session with every rank.
+    expected: Option<Vec<PeerId>>,
+    /// Number of failures of all peers at the last check.
+    failures: Option<u64>,
+}
+
+impl Senders {
+    pub fn new(group: u32) -> Senders {
+        Senders { group, begun: Instant::now(), expected: None, failures: None }
+    }
+
+    /// Returns the fault with which the receive ends, if no message can come, or if a rank has
+    /// failed that no receive has reported yet.
+    pub fn check(&mut self, inside: &mut Inside) -> Result<(), Fault> {
+        if self.expected.is_none() && self.begun.elapsed() >= watch_after(inside) {
+            let peers = others(inside, self.group)?;
+            let expect = |&peer: &PeerId| inside.endpoint().expect(peer);
+            self.expected = Some(peers.into_iter().flatten().filter(expect).collect());
+            self.failures = None;
+        }
+        let now = inside.endpoint().failures();
+        if self.failures.replace(now) == Some(now) {
+            return Ok(());
+        }
+        match self.failure(inside)? {
+            Some(error) => Err(Fault::of_op(inside.group(self.group)?, error, None)),
+            None => Ok(()),
+        }
+    }
+
+    fn failure(&self, inside: &mut Inside) -> Result<Option<OpError>, Fault> {
+        let (mut remain, mut gone) = (false, None);
+        for peer in others(inside, self.group)? {
+            let failed = peer.and_then(|peer| Some((peer, inside.endpoint().peer_failure(peer)?)));
+            let Some((peer, failure)) = failed else {
+                remain = true;
+                continue;
+            };
+            let error = OpError::Peer { peer, failure };
+            if failure != PeerFailure::Closed && inside.reported.insert(peer) {
+                return Ok(Some(error));
+            }
+            gone = Some(error);
+        }
+        Ok(gone.filter(|_| !remain))
+    }
+
+    /// Ends the wait for messages of the ranks.
+    pub fn end(self, inside: &Inside) {
+        self.expected.into_iter().flatten().for_each(|peer| inside.endpoint().unexpect(peer));
+    }
+}
+
+fn watch_after(inside: &Inside) -> Duration {
+    match inside.endpoint().config().warn_after_ms {
+        0 => WATCH_AFTER,
+        ms => Duration::from_millis(ms.into()),
+    }
+}
+
+/// Returns the peers of a group's other ranks; `None` for one without an address.
+fn others(inside: &Inside, group: u32) -> Result<Vec<Option<PeerId>>, Fault> {
+    let group = inside.group(group)?;
+    let others = (0..group.size()).filter(|&rank| rank != group.rank());
+    Ok(others.map(|rank| group.peer(rank).ok()).collect())
+}

@@ -231,8 +231,8 @@ impl PyGroup {
         pending.result(py, &whole(into)?)
     }
 
-    /// Gives the root the bytes of each rank: a list of `bytes`, or `into` with one after the other,
-    /// each of the same length. Returns `None` on other ranks.
+    /// Gives the root the bytes of each rank: a list of `bytes`, or `into` with one after the
+    /// other, each of the same length. Returns `None` on other ranks.
     #[pyo3(signature = (data, root=0, *, into=None))]
     fn gather(
         &self,
@@ -247,8 +247,8 @@ impl PyGroup {
         pending.result(py, &parts(into)?)
     }
 
-    /// Gives each rank its part of the root's list of buffers: as `bytes`, or in `into`. Other ranks
-    /// than the root need no `data`.
+    /// Gives each rank its part of the root's list of buffers: as `bytes`, or in `into`. Other
+    /// ranks than the root need no `data`.
     #[pyo3(signature = (data=None, root=0, *, into=None))]
     fn scatter(
         &self,
@@ -293,10 +293,10 @@ impl PyGroup {
         pending.result(py, &parts(into)?)
     }
 
-    /// Combines the numbers of all ranks, position by position, at the root; returns `None` on other
-    /// ranks. `values` is an `int` (64 bits), a `float`, or a buffer of numbers; the result of a
-    /// buffer is written to `into`, by default to the buffer itself. `op` is sum, product, min, max,
-    /// and for integers and, or, xor.
+    /// Combines the numbers of all ranks, position by position, at the root; returns `None` on
+    /// other ranks. `values` is an `int` (64 bits), a `float`, or a buffer of numbers; the result
+    /// of a buffer is written to `into`, by default to the buffer itself. `op` is sum, product,
+    /// min, max, and for integers and, or, xor.
     #[pyo3(signature = (values, op="sum", root=0, *, into=None))]
     fn reduce(
         &self,

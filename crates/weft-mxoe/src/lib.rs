@@ -4,6 +4,7 @@
 //! packet, in network byte order. [`View`] checks received bytes and [`Frame::encode`] makes a
 //! header. Both follow one list of fields for each packet type (`layout`). The format has no
 //! version: two hosts must be set to the same [`Dialect`]. It has no authentication either.
+//! [`node`] is an endpoint that speaks it.
 //!
 //! ```
 //! use weft_mxoe::{Dialect, Ends, Frame, Message, Packet, View};
@@ -20,10 +21,10 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
-#[cfg(test)]
 extern crate alloc;
 
 mod layout;
+pub mod node;
 mod packet;
 #[cfg(test)]
 mod tests;

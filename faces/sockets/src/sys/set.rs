@@ -196,14 +196,33 @@ impl Wait<'_> {
         })
     }
 
-    /// Looks at the rings for a while.
-    fn look(&self) -> bool {
-        let mut first = None;
+    /// Looks at the rings for a while, and lets bytes come there meanwhile. Events of the kernel do
+    /// not wait for that: the result is their number. `None`: nothing came, and this is not worth a
+    /// look. 0: there are bytes in a ring.
+    fn look(&mut self, kernel: &impl Fn(*mut epoll_event, c_int, bool) -> c_int) -> Option<c_int> {
+        let (mut lucky, mut found) = ([None; HOT], 0);
         each_hot(self.set, |at| {
-            let Some(slot) = table::slot_at(at).filter(|slot| wake::is_lucky(slot)) else { return };
-            first.get_or_insert(slot);
+            let slot = table::slot_at(at).filter(|slot| wake::is_lucky(slot));
+            if let Some((slot, to)) = slot.zip(lucky.get_mut(found)) {
+                *to = Some((at, slot));
+                found += 1;
+            }
         });
-        first.is_some_and(|slot| wake::spin(slot, || self.has_bytes()))
+        if found == 0 {
+            return None;
+        }
+        let n = kernel(self.events.as_mut_ptr(), self.events.len() as c_int, true);
+        match self.without_kicks(n.max(0) as usize) {
+            0 => {}
+            n => return Some(n as c_int),
+        }
+        let mut first = None;
+        for (at, slot) in lucky[..found].iter().flatten() {
+            if wait::wake(*at, slot) {
+                first.get_or_insert(*slot);
+            }
+        }
+        first.is_some_and(|slot| wake::spin(slot, || self.has_bytes())).then_some(0)
     }
 
     /// Has the bytes of all connections come by TCP. False if one has bytes to be told.
@@ -255,10 +274,14 @@ impl Wait<'_> {
                 return self.merge(told, &kernel);
             }
             let n = if is_poll {
-                kernel(self.events.as_mut_ptr(), self.events.len() as c_int, true)
+                kernel(self.events.as_mut_ptr(), self.events.len() as c_int, false)
             } else {
-                if settings::spins() && self.set.heat.load(Ordering::Relaxed) > 0 && self.look() {
-                    continue;
+                if settings::spins() && self.set.heat.load(Ordering::Relaxed) > 0 {
+                    match self.look(&kernel) {
+                        Some(0) => continue,
+                        Some(n) => return n,
+                        None => {}
+                    }
                 }
                 if !self.lie_down() {
                     continue;

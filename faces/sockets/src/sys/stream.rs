@@ -1,5 +1,6 @@
 //! Reads and writes of a connection that shares memory.
 
+use super::lock::Held;
 use super::parts::Parts;
 use super::slot::{Slot, BROKEN, CORKED, NONBLOCKING};
 use super::table::{Connection, Memory};
@@ -78,13 +79,26 @@ struct Receive<'a> {
     parts: Parts<'a>,
     flags: c_int,
     got: usize,
-    has_spun: bool,
+    plan: Plan,
+}
+
+/// The next thing to do where nothing is in the ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Plan {
+    /// It is not known yet.
+    New,
+    /// To look at what TCP has.
+    Tcp,
+    /// To look at the ring for a while.
+    Ring,
+    /// To sleep.
+    Sleep,
 }
 
 impl Use {
     /// Receives, as recvmsg(2) does without address and control messages.
     pub fn recv(&self, parts: Parts<'_>, flags: c_int) -> isize {
-        let mut receive = Receive { user: self, parts, flags, got: 0, has_spun: false };
+        let mut receive = Receive { user: self, parts, flags, got: 0, plan: Plan::New };
         loop {
             match receive.step() {
                 Step::Again => {}
@@ -228,20 +242,32 @@ impl Receive<'_> {
     }
 
     /// Nothing is in the ring.
-    fn open(&mut self, held: super::lock::Held<'_>) -> Step {
+    fn open(&mut self, held: Held<'_>) -> Step {
         let (slot, words) = (self.user.slot(), self.user.memory.incoming());
-        let may_spin = !self.has_spun
-            && settings::spins()
-            && self.flags & libc::MSG_DONTWAIT == 0
-            && !slot.has(NONBLOCKING)
-            && wake::is_lucky(slot)
-            && wake::wake(&self.user.connection, self.user.memory);
-        if may_spin {
-            self.has_spun = true;
-            drop(held);
-            let head = slot.receiver.taken();
-            wake::spin(slot, || slot.receiver.arrived(words) != head);
-            return Step::Again;
+        if self.plan == Plan::New {
+            let may_spin = settings::spins()
+                && self.flags & libc::MSG_DONTWAIT == 0
+                && !slot.has(NONBLOCKING)
+                && wake::is_lucky(slot);
+            self.plan = match may_spin {
+                true if slot.receiver.is_awake(words) => Plan::Ring,
+                // Bytes that came by TCP meanwhile would be looked for in the ring in vain.
+                true => Plan::Tcp,
+                false => Plan::Sleep,
+            };
+        }
+        if self.plan == Plan::Tcp {
+            self.plan = Plan::Ring;
+            return self.look_at_tcp(held);
+        }
+        if self.plan == Plan::Ring {
+            self.plan = Plan::Sleep;
+            if wake::wake(&self.user.connection, self.user.memory) {
+                drop(held);
+                let head = slot.receiver.taken();
+                wake::spin(slot, || slot.receiver.arrived(words) != head);
+                return Step::Again;
+            }
         }
         match slot.receiver.sleep(words) {
             Err(_) => Step::End(self.user.broken()),
@@ -250,6 +276,37 @@ impl Receive<'_> {
                 // Before the lock goes: nothing wakes the direction up meanwhile.
                 Step::Sleep(slot.receiver.tcp.call())
             }
+        }
+    }
+
+    /// Receives what is there by TCP, where all bytes come now.
+    fn look_at_tcp(&mut self, held: Held<'_>) -> Step {
+        let slot = self.user.slot();
+        match slot.receiver.sleep(self.user.memory.incoming()) {
+            Err(_) => return Step::End(self.user.broken()),
+            Ok(false) => return Step::Again,
+            Ok(true) => {}
+        }
+        let call = slot.receiver.tcp.call();
+        drop(held);
+        let (fd, want) = (self.user.connection.fd, self.parts.len() - self.got);
+        let flags = self.flags & !libc::MSG_WAITALL | libc::MSG_DONTWAIT;
+        let n = by_kernel(fd, &self.parts, self.got, want, flags);
+        call.done(if self.is_peek() { 0 } else { n.max(0) as u64 });
+        match n {
+            1.. if !self.is_peek() => {
+                if let Some(_held) = slot.receiving.take() {
+                    wake::wake(&self.user.connection, self.user.memory);
+                }
+                if self.wants_all() && (n as usize) < want {
+                    self.got += n as usize;
+                    return Step::Again;
+                }
+                Step::End(n)
+            }
+            0.. => Step::End(n),
+            _ if real::errno() == libc::EAGAIN => Step::Again,
+            _ => Step::End(n),
         }
     }
 

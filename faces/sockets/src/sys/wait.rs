@@ -65,21 +65,25 @@ impl Waiting {
         })
     }
 
-    /// Looks at the rings for a while, and lets bytes come there meanwhile. True if there are some.
-    pub fn look(&self) -> bool {
-        let lucky = |(_, slot): &(usize, &'static Slot)| slot.is_shared() && wake::is_lucky(slot);
-        let mut woken = None;
-        for (at, slot) in self.each().filter(lucky) {
-            let is_awake = table::with_memory(at, slot, |memory| {
-                let held = slot.receiving.take();
-                // The descriptor does not matter here.
-                held.is_some() && wake::wake(&Connection { slot, at, fd: -1 }, memory)
-            });
-            if is_awake == Some(true) {
-                woken.get_or_insert(slot);
+    /// Looks at the rings for a while, and lets bytes come there meanwhile. True if there are some,
+    /// or if the kernel has something, which does not wait for a look at rings.
+    fn look(&self, is_ready: impl Fn() -> bool) -> bool {
+        let mut lucky = [None; MOST];
+        let all = self.each().filter(|(_, slot)| slot.is_shared() && wake::is_lucky(slot));
+        let found = lucky.iter_mut().zip(all).map(|(to, one)| *to = Some(one)).count();
+        if found == 0 {
+            return false;
+        }
+        if is_ready() {
+            return true;
+        }
+        let mut first = None;
+        for (at, slot) in lucky[..found].iter().flatten() {
+            if wake(*at, slot) {
+                first.get_or_insert(*slot);
             }
         }
-        let Some(first) = woken else { return false };
+        let Some(first) = first else { return false };
         wake::spin(first, || self.each().any(|(at, slot)| is_readable(at, slot)))
     }
 
@@ -101,6 +105,16 @@ impl Waiting {
             self.each().for_each(|(_, slot)| slot.receiver.wait_ends());
         }
     }
+}
+
+/// Lets bytes of a connection come into its ring. False if they come by TCP.
+pub fn wake(at: usize, slot: &'static Slot) -> bool {
+    let is_awake = table::with_memory(at, slot, |memory| {
+        let held = slot.receiving.take();
+        // The descriptor does not matter here.
+        held.is_some() && wake::wake(&Connection { slot, at, fd: -1 }, memory)
+    });
+    is_awake == Some(true)
 }
 
 /// True if a connection has bytes in its ring that are next.
@@ -155,11 +169,12 @@ pub fn never(connection: &Connection) {
 }
 
 /// Runs a wait of the kernel. `now` is a call that does not wait, and returns with the rings'
-/// readiness merged; `sleep` is the call itself.
+/// readiness merged; `is_ready` tells if that would find something; `sleep` is the call itself.
 pub fn run<R>(
     mut waiting: Waiting,
     is_poll: bool,
     any: impl Fn() -> bool,
+    is_ready: impl Fn() -> bool,
     now: impl Fn() -> R,
     sleep: impl FnOnce() -> R,
 ) -> R {
@@ -170,7 +185,7 @@ pub fn run<R>(
         // A wait for no time.
         return sleep();
     }
-    if settings::spins() && waiting.look() {
+    if settings::spins() && waiting.look(is_ready) {
         return now();
     }
     while !waiting.lie_down() {

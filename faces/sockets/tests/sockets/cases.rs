@@ -48,6 +48,7 @@ attempts! {
     wait__any_number_of_sets_has_a_connection: "sets";
     wait__registrations_outlive_the_way_back: "back";
     wait__signals_end_every_wait: "signal";
+    wait__a_signal_that_waits_for_the_mask_ends_it: "mask";
     wait__other_files_get_their_turn: "turns";
     wait__a_connection_that_is_added_while_a_thread_waits: "later";
     wait__select_above_1024: "wide";

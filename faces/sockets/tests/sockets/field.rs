@@ -51,6 +51,7 @@ pub fn attempt(case: &str, server: &mut Server) -> bool {
         "sets" => sets(server),
         "back" => back(server),
         "signal" => signal(server),
+        "mask" => mask(server),
         "turns" => turns(server),
         "exec" => exec(server),
         "shell" => shell(server),
@@ -137,6 +138,24 @@ fn signal(server: &mut Server) {
         over.store(true, Ordering::Relaxed);
     });
     server.get(1000);
+}
+
+/// A signal that waits for the mask of a call ends that call.
+fn mask(server: &mut Server) {
+    sys::ignore_with_a_handler(libc::SIGUSR1);
+    let set = sys::Epoll::new();
+    set.add(&server.stream, libc::EPOLLIN, 1);
+    for _ in 0..50 {
+        // The connection is awake, and known to the set.
+        server.command(b's', 100);
+        assert_eq!(set.wait(-1), [(libc::EPOLLIN, 1)]);
+        server.read(100);
+        sys::block(libc::SIGUSR1);
+        sys::signal_thread(sys::this_thread(), libc::SIGUSR1);
+        assert!(set.is_interrupted_without_mask());
+        sys::signal_thread(sys::this_thread(), libc::SIGUSR1);
+        assert!(sys::is_poll_interrupted_without_mask(&server.stream));
+    }
 }
 
 /// A set whose ring always has bytes tells of other files, too.

@@ -179,6 +179,17 @@ impl Epoll {
         Ok(events[..n].iter().map(|e| (e.events as i32, e.u64)).collect())
     }
 
+    /// True if a wait without end, with no signal blocked, is interrupted.
+    pub fn is_interrupted_without_mask(&self) -> bool {
+        let mut event = libc::epoll_event { events: 0, u64: 0 };
+        // SAFETY: an all-zero mask is valid: none is blocked; room for an event.
+        let n = unsafe {
+            let mask: libc::sigset_t = std::mem::zeroed();
+            libc::epoll_pwait(self.0, &mut event, 1, -1, &mask)
+        };
+        n < 0 && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
+    }
+
     /// Removes a descriptor, without an event.
     pub fn remove(&self, fd: RawFd) {
         let none = std::ptr::null_mut();
@@ -652,4 +663,25 @@ impl Mapped {
         // SAFETY: within the mapping, which stays; all values are valid.
         unsafe { &*self.0.add(at).cast() }
     }
+}
+
+/// Blocks a signal in this thread.
+pub fn block(signal: i32) {
+    // SAFETY: an all-zero set is valid.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigaddset(&mut set, signal);
+        assert_eq!(libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut()), 0);
+    }
+}
+
+/// True if a ppoll(2) without end, with no signal blocked, is interrupted.
+pub fn is_poll_interrupted_without_mask(fd: &impl AsRawFd) -> bool {
+    let mut one = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: an all-zero mask is valid: none is blocked; one entry.
+    let n = unsafe {
+        let mask: libc::sigset_t = std::mem::zeroed();
+        libc::ppoll(&mut one, 1, std::ptr::null(), &mask)
+    };
+    n < 0 && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
 }

@@ -47,7 +47,8 @@ unsafe fn run_poll(
         }
         list.iter().filter(|one| one.revents != 0).count() as c_int
     };
-    wait::run(waiting, is_poll, any, now, || call(false))
+    // The events that came are written again by a later call.
+    wait::run(waiting, is_poll, any, || call(true) > 0, now, || call(false))
 }
 
 /// poll(2).
@@ -98,10 +99,12 @@ pub unsafe extern "C-unwind" fn ppoll(
     timeout: *const timespec,
     mask: *const sigset_t,
 ) -> c_int {
-    let call = |now: bool| {
-        let none = &raw const NO_TIME;
+    // A signal that only the mask lets through is to end the call that sleeps, not one before it.
+    let call = |now: bool| match now {
+        // SAFETY: the caller's array.
+        true => unsafe { real::poll(fds, n, 0) },
         // SAFETY: the caller's arguments.
-        unsafe { real::ppoll(fds, n, if now { none } else { timeout }, mask) }
+        false => unsafe { real::ppoll(fds, n, timeout, mask) },
     };
     // SAFETY: the caller's time and array.
     unsafe {
@@ -180,7 +183,32 @@ fn run_select(
         readable[..found].iter().for_each(|&fd| read.set(fd as usize));
         all.iter().map(Bits::count).sum()
     };
-    wait::run(waiting, is_poll, any, now, || call(false))
+    wait::run(waiting, is_poll, any, || is_ready(n, sets), now, || call(false))
+}
+
+/// True if a select of these sets would find something now. Large sets are not looked at.
+fn is_ready(n: c_int, sets: [*mut fd_set; 3]) -> bool {
+    if n as usize > 8 * size_of::<fd_set>() {
+        return false;
+    }
+    // SAFETY: all-zero is a valid value; each of the caller's sets has at least `n` bits, in words.
+    unsafe {
+        let mut copies: [fd_set; 3] = std::mem::zeroed();
+        let len = (n as usize).div_ceil(64) * 8;
+        let to = std::array::from_fn::<_, 3, _>(|i| {
+            let to = &raw mut copies[i];
+            if sets[i].is_null() {
+                return std::ptr::null_mut();
+            }
+            std::ptr::copy_nonoverlapping(sets[i].cast::<u8>(), to.cast::<u8>(), len);
+            to
+        });
+        let mut none = timeval { tv_sec: 0, tv_usec: 0 };
+        let was = real::errno();
+        let found = real::select(n, to[0], to[1], to[2], &mut none) != 0;
+        real::set_errno(was);
+        found
+    }
 }
 
 /// select(2).
@@ -219,7 +247,9 @@ pub unsafe extern "C-unwind" fn pselect(
     mask: *const sigset_t,
 ) -> c_int {
     let call = |now: bool| {
-        let timeout = if now { &raw const NO_TIME } else { timeout };
+        // As in ppoll.
+        let none = (&raw const NO_TIME, std::ptr::null());
+        let (timeout, mask) = if now { none } else { (timeout, mask) };
         // SAFETY: the caller's arguments.
         unsafe { real::pselect(n, read, write, except, timeout, mask) }
     };
@@ -323,9 +353,12 @@ pub unsafe extern "C-unwind" fn epoll_pwait(
     timeout: c_int,
     mask: *const sigset_t,
 ) -> c_int {
-    run_wait(set, events, n, timeout == 0, |events, n, now| {
+    run_wait(set, events, n, timeout == 0, |events, n, now| match now {
+        // As in ppoll.
+        // SAFETY: room for so many events.
+        true => unsafe { real::epoll_wait(set, events, n, 0) },
         // SAFETY: as above.
-        unsafe { real::epoll_pwait(set, events, n, if now { 0 } else { timeout }, mask) }
+        false => unsafe { real::epoll_pwait(set, events, n, timeout, mask) },
     })
 }
 
@@ -343,9 +376,11 @@ pub unsafe extern "C-unwind" fn epoll_pwait2(
 ) -> c_int {
     // SAFETY: the caller's time.
     let is_poll = unsafe { timeout.as_ref() }.is_some_and(|t| t.tv_sec == 0 && t.tv_nsec == 0);
-    run_wait(set, events, n, is_poll, |events, n, now| {
-        let timeout = if now { &raw const NO_TIME } else { timeout };
+    run_wait(set, events, n, is_poll, |events, n, now| match now {
+        // As in ppoll.
+        // SAFETY: room for so many events.
+        true => unsafe { real::epoll_wait(set, events, n, 0) },
         // SAFETY: as above.
-        unsafe { real::epoll_pwait2(set, events, n, timeout, mask) }
+        false => unsafe { real::epoll_pwait2(set, events, n, timeout, mask) },
     })
 }

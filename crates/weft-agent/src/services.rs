@@ -158,7 +158,7 @@ impl Services {
         self.ours.news
     }
 
-    /// As [`has_events`](Self::has_news), and resets the flag.
+    /// As [`has_events`](Self::has_events), and resets the flag.
     pub fn take_news(&mut self) -> bool {
         std::mem::take(&mut self.ours.news)
     }

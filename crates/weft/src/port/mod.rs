@@ -100,7 +100,7 @@ pub trait Client: Any {
         false
     }
 
-    /// Handles the news; afterwards [`has_events`](Client::has_news) returns false.
+    /// Handles the events; afterwards [`has_events`](Client::has_events) returns false.
     fn poll(self: Rc<Self>, port: &Port) {
         let _ = port;
     }

@@ -59,4 +59,7 @@ mod pages {
 
     #[doc = include_str!("../../../docs/guide/jobs.md")]
     struct Jobs;
+
+    #[doc = include_str!("../../../docs/guide/paper004.md")]
+    struct Clusters;
 }

@@ -319,6 +319,13 @@ fn paper004__every_table_prints_its_numbers_and_the_orderings_come_with_all() {
     let all = lines(&["paper004"]);
     assert!(all.iter().any(|line| line["table"] == "orderings"));
     assert_eq!(all, lines(&["paper004", "--seed", "1"]), "the same seed, the same numbers");
+    let systems = lines(&["paper004", "--table", "systems"]);
+    assert_eq!(systems.len(), 10);
+    for line in &systems {
+        let error = line["error"].as_f64().expect("a number");
+        assert!(line["table"].as_str().is_some_and(|t| ["V", "VI"].contains(&t)), "{line}");
+        assert!(error > -0.6 && error < 0.25, "{line}");
+    }
     let text = text(&["paper004", "--table", "orderings"]);
     assert!(text.starts_with("orderings the paper states: "), "{text}");
 }

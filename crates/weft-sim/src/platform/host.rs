@@ -35,18 +35,33 @@ pub(super) enum Wish {
     Multicast { bytes: u64, tag: u64 },
     /// Fetch and add at another node.
     FetchAdd { at: usize },
+    /// Compute for a time, in which no packet is received.
+    Compute { time: Ps },
     /// Nothing until something arrives.
     Wait,
 }
 
 /// The programs of all nodes. Times are those of the call.
 pub(super) trait Programs {
+    /// Notes the time, before the next action of a node is asked for.
+    fn at(&mut self, now: Ps) {
+        let _ = now;
+    }
     /// Returns the next action of `node`; called again until it is possible.
     fn wish(&mut self, node: usize) -> Wish;
     /// Notes that the call of the action has returned.
     fn sent(&mut self, node: usize, began: Ps, ended: Ps);
     /// Notes that a packet's upcall, or a fetch-and-add, has returned.
     fn received(&mut self, node: usize, tag: u64, began: Ps, ended: Ps);
+    /// Notes the value of a fetch-and-add.
+    fn replied(&mut self, node: usize, value: u64, began: Ps, ended: Ps) {
+        self.received(node, value, began, ended);
+    }
+    /// Returns the time at which a node that waits has something to do.
+    fn alarm(&self, node: usize) -> Option<Ps> {
+        let _ = node;
+        None
+    }
     /// Returns true if the programs are done.
     fn done(&self) -> bool;
 }
@@ -62,6 +77,10 @@ impl Machine {
                 Event::Host(node) => {
                     self.nodes[node].host_busy = false;
                     self.host_step(node, programs);
+                }
+                Event::Alarm(node) => {
+                    self.nodes[node].alarm = None;
+                    self.wake(node);
                 }
                 Event::Task(node) => self.task_done(node),
                 Event::DmaReady(node) => self.want_bus(node, User::Dma),
@@ -127,8 +146,11 @@ impl Machine {
                 }
                 Op::Sent => programs.sent(node, self.nodes[node].began, self.now),
                 Op::Received(id) => {
-                    let began = self.nodes[node].began;
-                    programs.received(node, self.packets[id].tag, began, self.now);
+                    let (began, packet) = (self.nodes[node].began, &self.packets[id]);
+                    match packet.kind {
+                        Kind::Reply => programs.replied(node, packet.tag, began, self.now),
+                        _ => programs.received(node, packet.tag, began, self.now),
+                    }
                 }
             }
             self.nodes[node].ops.pop_front();
@@ -147,11 +169,29 @@ impl Machine {
             self.receive(node, id);
             return true;
         }
+        programs.at(self.now);
         match programs.wish(node) {
-            Wish::Wait => false,
+            Wish::Wait => {
+                if let Some(at) = programs.alarm(node) {
+                    self.set_alarm(node, at);
+                }
+                false
+            }
+            Wish::Compute { time } => {
+                self.op(node, Op::Cpu(time));
+                true
+            }
             Wish::Send { to, bytes, tag } => self.send(node, to, bytes, tag),
             Wish::Multicast { bytes, tag } => self.multicast(node, bytes, tag),
             Wish::FetchAdd { at } => self.ask(node, at),
+        }
+    }
+
+    /// Wakes a host at a time, unless it wakes earlier: then it is asked again.
+    fn set_alarm(&mut self, node: usize, at: Ps) {
+        if self.nodes[node].alarm.is_none_or(|earlier| at < earlier) {
+            self.nodes[node].alarm = Some(at);
+            self.after(at.saturating_sub(self.now), Event::Alarm(node));
         }
     }
 

@@ -112,6 +112,8 @@ pub(super) struct Node {
     /// Send buffers that the host may take.
     pub free: u32,
     pub began: Ps,
+    /// The time at which the host is woken.
+    pub alarm: Option<Ps>,
     /// Ends of transfers, which are handled first, and other work.
     pub engine_tasks: VecDeque<Task>,
     pub tasks: VecDeque<Task>,
@@ -141,6 +143,7 @@ impl Node {
             rx: VecDeque::new(),
             free,
             began: 0,
+            alarm: None,
             engine_tasks: VecDeque::new(),
             tasks: VecDeque::new(),
             task: None,
@@ -166,6 +169,8 @@ impl Node {
 pub(super) enum Event {
     /// The host has finished a step that uses no other part.
     Host(usize),
+    /// The host has something to do, if it waits.
+    Alarm(usize),
     /// The network interface's processor has finished its task.
     Task(usize),
     /// The host DMA engine asks for the bus.

@@ -53,13 +53,13 @@ impl Setup {
         Setup { hw: hw.clone(), choice, costs: Costs::default(), seed }
     }
 
-    fn machine(&self, copies: Copies, placement: u64) -> Machine {
+    pub(super) fn machine(&self, copies: Copies, placement: u64) -> Machine {
         let seed = self.seed.wrapping_add(placement << 32);
         Machine::new(&self.hw, &self.choice, &self.costs, copies, seed)
     }
 
     /// Returns the copies of a message of `size` bytes; the receiver copies if `copied`.
-    fn copies(&self, size: usize, copied: bool) -> Copies {
+    pub(super) fn copies(&self, size: usize, copied: bool) -> Copies {
         // The data fits half the cache: the queue and the other side's buffer need the other half.
         let cached = size <= self.hw.cache / 2;
         Copies {

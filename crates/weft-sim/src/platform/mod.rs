@@ -19,6 +19,7 @@ pub mod hardware;
 mod host;
 mod machine;
 pub mod measure;
+pub mod net;
 mod queue;
 pub mod reference;
 

@@ -1,10 +1,12 @@
 //! `weft sim paper004`: the paper's two clusters in virtual time, beside its numbers.
 
 mod plot;
+mod systems;
 
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use systems::{Row, EFFICIENCIES, SYSTEMS};
 use weft_sim::platform::claims::{claims, Claim};
 use weft_sim::platform::compare::{summary, Comparison, Lab, Summary, ORDERINGS, TABLES};
 
@@ -12,7 +14,8 @@ use weft_sim::platform::compare::{summary, Comparison, Lab, Summary, ORDERINGS, 
 /// (2004), beside every number it states
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Numbers of one place in the paper: III, IV, V, VI, fig6, fig7, fig9; orderings; or all
+    /// Numbers of one place in the paper: III, IV, V, VI, fig6, fig7, fig9; orderings; or all of
+    /// these. Programs on the clusters: systems (rows of V and VI), VII (efficiencies)
     #[arg(long, value_name = "TABLE", default_value = "all", value_parser = parse_table)]
     table: String,
     /// Print one JSON object for each number, and for each ordering (1: kept), in place of the text
@@ -27,8 +30,10 @@ pub struct Args {
 }
 
 fn parse_table(text: &str) -> Result<String, String> {
-    let known = TABLES.into_iter().chain(["all"]).find(|name| name.eq_ignore_ascii_case(text));
-    known.map(str::to_string).ok_or_else(|| format!("one of {}, all is wanted", TABLES.join(", ")))
+    let more = ["all", SYSTEMS, EFFICIENCIES];
+    let known = TABLES.into_iter().chain(more).find(|name| name.eq_ignore_ascii_case(text));
+    let wanted = || format!("one of {}, {} is wanted", TABLES.join(", "), more.join(", "));
+    known.map(str::to_string).ok_or_else(wanted)
 }
 
 /// One line of JSON, its keys in this order.
@@ -148,8 +153,47 @@ fn write_plot(path: &Path, rows: &[Comparison]) -> Result<()> {
     std::fs::write(path, bytes).with_context(|| format!("writing {}", path.display()))
 }
 
+/// Prints the numbers of programs on the clusters.
+fn print_programs(args: &Args, rows: Result<Vec<Row>, String>) -> Result<ExitCode> {
+    let rows = rows.map_err(anyhow::Error::msg)?;
+    if args.plot.is_some() {
+        misuse!("--plot shows the tables of the communication interface");
+    }
+    if args.json {
+        for row in &rows {
+            println!("{}", serde_json::to_string(&row.line())?);
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    println!(
+        "{:<5} {:<40} {:<5} {:>8} {:>9} {:<5} {:>10}",
+        "table", "number", "on", "paper", "simulated", "unit", "difference"
+    );
+    for row in &rows {
+        let line = row.line();
+        println!(
+            "{:<5} {:<40} {:<5} {:>8.2} {:>9.2} {:<5} {:>+9.1}%",
+            line.table,
+            line.row,
+            line.platform,
+            line.paper,
+            line.simulated,
+            line.unit,
+            line.error * 100.0
+        );
+    }
+    println!("the models' own processor time is not charged");
+    print_summary("predicted", summary(rows.iter().map(|row| row.line().error)));
+    Ok(ExitCode::SUCCESS)
+}
+
 /// Simulates the requested tables and prints each number beside that of the paper.
 pub fn run(args: &Args) -> Result<ExitCode> {
+    match args.table.as_str() {
+        SYSTEMS => return print_programs(args, systems::systems(args.seed)),
+        EFFICIENCIES => return print_programs(args, systems::efficiencies(args.seed)),
+        _ => {}
+    }
     let lab = Lab::new(args.seed);
     let rows = lab.rows(&args.table);
     if let Some(path) = &args.plot {
@@ -185,7 +229,8 @@ mod tests {
         assert_eq!(parse_table("iii").as_deref(), Ok("III"));
         assert_eq!(parse_table("Fig9").as_deref(), Ok("fig9"));
         assert_eq!(parse_table("ALL").as_deref(), Ok("all"));
-        assert!(parse_table("VII").is_err());
+        assert_eq!(parse_table("vii").as_deref(), Ok("VII"));
+        assert!(parse_table("VIII").is_err());
     }
 
     #[test]

@@ -1,0 +1,519 @@
+//! Programs with payloads on the simulated clusters: the packet interface of a node, as the trait
+//! that live programs use.
+//!
+//! Each node runs tasks in virtual time. Sending and receiving take the time that the cluster's
+//! implementation takes; the program's own work takes none, but for [`Net::compute`]. A node that
+//! computes looks for packets every 70 us, the paper's watchdog.
+
+mod tasks;
+
+use super::hardware::Ps;
+use super::host::{Programs, Wish};
+use super::machine::Counts;
+use super::measure::Setup;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+use std::future::{poll_fn, Future};
+use std::ops::Range;
+use std::rc::{Rc, Weak};
+use std::task::{Poll, Waker};
+use std::time::Duration;
+use tasks::Tasks;
+use weft_core::Instant;
+use weft_packets::net::{Incoming, Net, RankFailure, Unsent, PATIENT};
+use weft_packets::Counter;
+
+/// Packets that may wait for the host to send them.
+const QUEUE: usize = 64;
+/// Time of computing after which a host looks for packets.
+const WATCHDOG: Ps = 70 * super::hardware::MICROSECOND;
+
+type Upcall = Rc<RefCell<dyn FnMut(Incoming<'_>)>>;
+
+/// A packet on its way.
+struct Packet {
+    from: usize,
+    /// `None` for all other nodes.
+    to: Option<usize>,
+    handler: u16,
+    argument: u32,
+    data: Vec<u8>,
+    /// Nodes that have not received it.
+    left: usize,
+}
+
+/// A fetch-and-add: node, key and number; the value before goes to `answer`.
+struct Ask {
+    at: usize,
+    key: u64,
+    n: u64,
+    answer: Rc<Answer>,
+}
+
+#[derive(Default)]
+struct Answer {
+    value: Cell<Option<u64>>,
+    waker: Cell<Option<Waker>>,
+}
+
+/// The action that a host has begun.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Begun {
+    Nothing,
+    Packet,
+    Ask,
+}
+
+#[derive(Default)]
+struct Node {
+    handlers: RefCell<BTreeMap<u16, Upcall>>,
+    /// Packets that came before their handler.
+    early: RefCell<Vec<u64>>,
+    /// Numbers of the packets to send.
+    out: RefCell<VecDeque<u64>>,
+    asks: RefCell<VecDeque<Ask>>,
+    /// The one that is on its way.
+    asked: RefCell<Option<Ask>>,
+    begun: Cell<Option<Begun>>,
+    counters: RefCell<BTreeMap<u64, u64>>,
+    /// Computing that is left, and the tasks that wait for its end.
+    computing: Cell<Ps>,
+    computed: RefCell<Vec<Waker>>,
+    alarms: RefCell<BTreeMap<(Ps, u64), Waker>>,
+    tasks: Tasks,
+}
+
+struct World {
+    nodes: Vec<Node>,
+    packets: RefCell<BTreeMap<u64, Packet>>,
+    next: Cell<u64>,
+    now: Cell<Ps>,
+    most: usize,
+    poll: Ps,
+    /// Programs that have not ended.
+    left: Cell<usize>,
+}
+
+/// The packet interface of a node of a simulated cluster.
+#[derive(Clone)]
+pub struct ClusterNet {
+    world: Rc<World>,
+    node: usize,
+}
+
+/// The multicast group of all nodes, the only one of the clusters.
+#[derive(Clone, Copy, Debug)]
+pub struct AllNodes;
+
+/// The end of a run.
+#[derive(Debug)]
+pub struct Ran<T> {
+    /// The programs' results, by node.
+    pub results: Vec<T>,
+    /// Virtual time of the run, in microseconds.
+    pub micros: f64,
+    /// Counters of the cluster.
+    pub counts: Counts,
+}
+
+impl Setup {
+    /// Runs a program on each node of the cluster until all have ended. Senders copy as for
+    /// messages of `size` bytes, receivers read in the queue.
+    ///
+    /// # Errors
+    /// Nothing happens any more, and some programs have not ended; the text names their nodes.
+    pub fn run<T, F, Fut>(&self, size: usize, program: F) -> Result<Ran<T>, String>
+    where
+        T: 'static,
+        F: Fn(ClusterNet) -> Fut,
+        Fut: Future<Output = T> + 'static,
+    {
+        let mut machine = self.machine(self.copies(size, false), 0);
+        let count = self.hw.nodes;
+        let world = Rc::new(World {
+            nodes: (0..count).map(|_| Node::default()).collect(),
+            packets: RefCell::default(),
+            next: Cell::new(1),
+            now: Cell::new(0),
+            most: self.choice.mtu,
+            poll: machine.host.poll * self.hw.host_cycle * self.hw.host_work / 100,
+            left: Cell::new(count),
+        });
+        let results: Rc<RefCell<Vec<Option<T>>>> =
+            Rc::new(RefCell::new((0..count).map(|_| None).collect()));
+        for node in 0..count {
+            let net = ClusterNet { world: Rc::clone(&world), node };
+            let (work, world) = (program(net.clone()), Rc::downgrade(&world));
+            let results = Rc::clone(&results);
+            net.spawn(async move {
+                let result = work.await;
+                results.borrow_mut()[node] = Some(result);
+                if let Some(world) = Weak::upgrade(&world) {
+                    world.left.set(world.left.get() - 1);
+                }
+            });
+        }
+        let end = machine.run(&mut Run { world: Rc::clone(&world) });
+        let ended = results.take();
+        // Tasks own nets, which own the tasks.
+        world.nodes.iter().for_each(|node| node.tasks.clear());
+        let Some(end) = end else {
+            let waits = (0..count).filter(|&node| ended[node].is_none());
+            return Err(format!("nodes {:?} wait for ever", waits.collect::<Vec<_>>()));
+        };
+        let results = ended.into_iter().flatten().collect();
+        let micros = end as f64 / super::hardware::MICROSECOND as f64;
+        Ok(Ran { results, micros, counts: machine.counts })
+    }
+}
+
+/// The programs of all nodes, as the machine sees them.
+struct Run {
+    world: Rc<World>,
+}
+
+impl Programs for Run {
+    fn at(&mut self, now: Ps) {
+        self.world.now.set(now);
+    }
+
+    fn wish(&mut self, node: usize) -> Wish {
+        self.world.run_tasks(node);
+        let me = &self.world.nodes[node];
+        if let Some(tag) = me.out.borrow().front().copied() {
+            me.begun.set(Some(Begun::Packet));
+            let packets = self.world.packets.borrow();
+            let Some(packet) = packets.get(&tag) else { return Wish::Wait };
+            let bytes = packet.data.len() as u64;
+            return match packet.to {
+                Some(to) => Wish::Send { to, bytes, tag },
+                None => Wish::Multicast { bytes, tag },
+            };
+        }
+        if me.asked.borrow().is_none() {
+            if let Some(ask) = me.asks.borrow().front() {
+                me.begun.set(Some(Begun::Ask));
+                return Wish::FetchAdd { at: ask.at };
+            }
+        }
+        if me.computing.get() > 0 {
+            let piece = me.computing.get().min(WATCHDOG);
+            me.begun.set(Some(Begun::Nothing));
+            me.computing.set(me.computing.get() - piece);
+            return Wish::Compute { time: piece };
+        }
+        me.computed.take().into_iter().for_each(Waker::wake);
+        if me.tasks.has_ready() {
+            // They run after a look for packets.
+            me.begun.set(Some(Begun::Nothing));
+            return Wish::Compute { time: self.world.poll.max(1) };
+        }
+        Wish::Wait
+    }
+
+    fn sent(&mut self, node: usize, _: Ps, _: Ps) {
+        let me = &self.world.nodes[node];
+        match me.begun.take() {
+            Some(Begun::Packet) => drop(me.out.borrow_mut().pop_front()),
+            Some(Begun::Ask) => drop(me.asked.replace(me.asks.borrow_mut().pop_front())),
+            _ => {}
+        }
+    }
+
+    fn received(&mut self, node: usize, tag: u64, _: Ps, ended: Ps) {
+        self.world.now.set(ended);
+        self.world.arrived(node, tag);
+    }
+
+    fn replied(&mut self, node: usize, _: u64, _: Ps, ended: Ps) {
+        self.world.now.set(ended);
+        let Some(ask) = self.world.nodes[node].asked.take() else { return };
+        let before = self.world.add(ask.at, ask.key, ask.n);
+        // A counter that has ended answers as one that counts nothing.
+        ask.answer.value.set(Some(before.unwrap_or(u64::MAX)));
+        if let Some(waker) = ask.answer.waker.take() {
+            waker.wake();
+        }
+    }
+
+    fn alarm(&self, node: usize) -> Option<Ps> {
+        self.world.nodes[node].alarms.borrow().keys().next().map(|&(at, _)| at)
+    }
+
+    fn done(&self) -> bool {
+        self.world.left.get() == 0
+    }
+}
+
+impl World {
+    /// Runs the tasks of a node that may go on.
+    fn run_tasks(&self, node: usize) {
+        let me = &self.nodes[node];
+        loop {
+            let due = me.alarms.borrow().keys().next().is_some_and(|(at, _)| *at <= self.now.get());
+            if !due {
+                break;
+            }
+            let first = me.alarms.borrow_mut().pop_first();
+            first.into_iter().for_each(|(_, waker)| waker.wake());
+        }
+        me.tasks.run_ready();
+    }
+
+    fn add(&self, node: usize, key: u64, n: u64) -> Option<u64> {
+        let mut counters = self.nodes[node].counters.borrow_mut();
+        let value = counters.get_mut(&key)?;
+        let before = *value;
+        *value = before.wrapping_add(n);
+        Some(before)
+    }
+
+    /// Adds a packet to those that a node sends.
+    fn send(&self, from: usize, packet: Packet) -> Result<(), Unsent> {
+        if packet.data.len() > self.most {
+            return Err(Unsent::TooLong { most: self.most });
+        }
+        let mut out = self.nodes[from].out.borrow_mut();
+        if out.len() >= QUEUE {
+            return Err(Unsent::Busy);
+        }
+        let tag = self.next.replace(self.next.get() + 1);
+        self.packets.borrow_mut().insert(tag, packet);
+        out.push_back(tag);
+        Ok(())
+    }
+
+    /// Calls the handler of a packet at a node.
+    fn arrived(&self, node: usize, tag: u64) {
+        let (handler, own) = {
+            let packets = self.packets.borrow();
+            let Some(packet) = packets.get(&tag) else { return };
+            (packet.handler, packet.from == node)
+        };
+        let upcall = self.nodes[node].handlers.borrow().get(&handler).cloned();
+        let Some(upcall) = upcall.filter(|_| !own) else {
+            match PATIENT.contains(&handler) && !own {
+                true => self.nodes[node].early.borrow_mut().push(tag),
+                false => drop(self.take(tag)),
+            }
+            return;
+        };
+        let (from, argument, data) = self.take(tag);
+        (upcall.borrow_mut())(Incoming { from, argument, data: &data });
+    }
+
+    /// Takes one node's copy of a packet.
+    fn take(&self, tag: u64) -> (usize, u32, Vec<u8>) {
+        let mut packets = self.packets.borrow_mut();
+        let Some(packet) = packets.get_mut(&tag) else { return (0, 0, Vec::new()) };
+        packet.left -= 1;
+        let (from, argument) = (packet.from, packet.argument);
+        let data = match packet.left {
+            0 => packets.remove(&tag).map(|packet| packet.data).unwrap_or_default(),
+            _ => packet.data.clone(),
+        };
+        (from, argument, data)
+    }
+}
+
+impl ClusterNet {
+    fn me(&self) -> &Node {
+        &self.world.nodes[self.node]
+    }
+
+    fn until(&self, at: Ps) -> impl Future<Output = ()> + use<> {
+        let net = self.clone();
+        let mut key = None;
+        poll_fn(move |cx| {
+            let (now, number) = (net.world.now.get(), net.world.next.get());
+            if let Some(key) = key.take() {
+                net.me().alarms.borrow_mut().remove(&key);
+            }
+            if now >= at {
+                return Poll::Ready(());
+            }
+            net.world.next.set(number + 1);
+            net.me().alarms.borrow_mut().insert((at, number), cx.waker().clone());
+            key = Some((at, number));
+            Poll::Pending
+        })
+    }
+
+    fn packet(&self, to: Option<usize>, handler: u16, argument: u32, data: &[u8]) -> Packet {
+        let left = if to.is_some() { 1 } else { self.size() };
+        Packet { from: self.node, to, handler, argument, data: data.to_vec(), left }
+    }
+}
+
+fn picos(time: Duration) -> Ps {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX / 1000).saturating_mul(1000)
+}
+
+impl Net for ClusterNet {
+    type Group = AllNodes;
+
+    fn rank(&self) -> usize {
+        self.node
+    }
+
+    fn size(&self) -> usize {
+        self.world.nodes.len()
+    }
+
+    fn now(&self) -> Instant {
+        Instant(self.world.now.get() / 1000)
+    }
+
+    fn packet_max(&self, _: usize) -> usize {
+        self.world.most
+    }
+
+    fn handle(&self, handler: u16, upcall: impl FnMut(Incoming<'_>) + 'static) {
+        let upcall: Upcall = Rc::new(RefCell::new(upcall));
+        self.me().handlers.borrow_mut().insert(handler, upcall);
+        let early = self.me().early.take();
+        let is_mine = |tag: &u64| {
+            let packets = self.world.packets.borrow();
+            packets.get(tag).is_some_and(|packet| packet.handler == handler)
+        };
+        let (mine, others): (Vec<u64>, Vec<u64>) = early.into_iter().partition(is_mine);
+        self.me().early.replace(others);
+        if mine.is_empty() {
+            return;
+        }
+        // In a task of their own: who sets a handler may be in the middle of something.
+        let (world, node) = (Rc::downgrade(&self.world), self.node);
+        self.me().tasks.add(Box::pin(async move {
+            if let Some(world) = world.upgrade() {
+                mine.into_iter().for_each(|tag| world.arrived(node, tag));
+            }
+        }));
+    }
+
+    fn try_send(&self, to: usize, handler: u16, argument: u32, data: &[u8]) -> Result<(), Unsent> {
+        if let Some(failure) = self.failure(to) {
+            return Err(Unsent::Failed(failure));
+        }
+        self.world.send(self.node, self.packet(Some(to), handler, argument, data))
+    }
+
+    fn try_gather(
+        &self,
+        to: usize,
+        handler: u16,
+        argument: u32,
+        memory: &Rc<[u8]>,
+        part: Range<usize>,
+    ) -> Result<(), Unsent> {
+        self.try_send(to, handler, argument, &memory[part])
+    }
+
+    fn group(&self, _: u16, members: &[usize]) -> Option<AllNodes> {
+        members.iter().copied().eq(0..self.size()).then_some(AllNodes)
+    }
+
+    fn group_max(&self, _: &AllNodes) -> usize {
+        self.world.most
+    }
+
+    fn try_multicast(
+        &self,
+        _: &AllNodes,
+        handler: u16,
+        argument: u32,
+        data: &[u8],
+    ) -> Result<(), Unsent> {
+        self.world.send(self.node, self.packet(None, handler, argument, data))
+    }
+
+    fn counter(&self, value: u64) -> Option<Counter> {
+        let key = self.world.next.replace(self.world.next.get() + 1);
+        self.me().counters.borrow_mut().insert(key, value);
+        Some(Counter { key })
+    }
+
+    fn end_counter(&self, counter: Counter) {
+        self.me().counters.borrow_mut().remove(&counter.key);
+    }
+
+    fn fetch_add(
+        &self,
+        at: usize,
+        counter: Counter,
+        n: u64,
+    ) -> impl Future<Output = Result<u64, RankFailure>> + use<> {
+        let (net, key) = (self.clone(), counter.key);
+        async move {
+            let none = || RankFailure { rank: at, certain: false, why: "no such counter".into() };
+            if at == net.node {
+                return net.world.add(at, key, n).ok_or_else(none);
+            }
+            let answer = Rc::new(Answer::default());
+            let ask = Ask { at, key, n, answer: Rc::clone(&answer) };
+            net.me().asks.borrow_mut().push_back(ask);
+            let value = poll_fn(|cx| match answer.value.get() {
+                Some(value) => Poll::Ready(value),
+                None => {
+                    answer.waker.set(Some(cx.waker().clone()));
+                    Poll::Pending
+                }
+            });
+            Some(value.await).filter(|&value| value < u64::MAX).ok_or_else(none)
+        }
+    }
+
+    fn poll(&self) -> bool {
+        false
+    }
+
+    fn yield_now(&self) -> impl Future<Output = ()> + use<> {
+        let mut again = false;
+        poll_fn(move |cx| {
+            if std::mem::replace(&mut again, true) {
+                return Poll::Ready(());
+            }
+            cx.waker().wake_by_ref();
+            Poll::Pending
+        })
+    }
+
+    fn sleep(&self, time: Duration) -> impl Future<Output = ()> + use<> {
+        self.until(self.world.now.get().saturating_add(picos(time)))
+    }
+
+    fn compute(&self, time: Duration) -> impl Future<Output = ()> + use<> {
+        let (net, mut left) = (self.clone(), picos(time));
+        poll_fn(move |cx| {
+            let me = net.me();
+            if left > 0 {
+                me.computing.set(me.computing.get() + std::mem::take(&mut left));
+            }
+            if me.computing.get() == 0 {
+                return Poll::Ready(());
+            }
+            me.computed.borrow_mut().push(cx.waker().clone());
+            Poll::Pending
+        })
+    }
+
+    fn spawn(&self, work: impl Future<Output = ()> + 'static) {
+        self.me().tasks.add(Box::pin(work));
+    }
+
+    fn failure(&self, rank: usize) -> Option<RankFailure> {
+        let why = || format!("there are {} nodes, from 0", self.size());
+        (rank >= self.size()).then(|| RankFailure { rank, certain: true, why: why() })
+    }
+
+    fn on_failure(&self, _: impl FnMut(RankFailure) + 'static) {}
+
+    fn expect(&self, rank: usize) -> bool {
+        rank < self.size()
+    }
+
+    fn unexpect(&self, _: usize) {}
+
+    fn warn_after(&self) -> Duration {
+        Duration::ZERO
+    }
+}

@@ -387,7 +387,8 @@ fn names_the_rank(link: &str, argument: &str, parts: &[&str]) {
     let Some(program) = compile("failed") else { return };
     let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
     command.args(["run", "-n", "3", "--link", link]).arg(program).arg(argument);
-    command.envs([("WEFT_PEER_TIMEOUT_MS", "600"), ("WEFT_KEEPALIVE_MS", "100")]);
+    // Longer than a rank of a busy machine waits for its core.
+    command.envs([("WEFT_PEER_TIMEOUT_MS", "2000"), ("WEFT_KEEPALIVE_MS", "100")]);
     let out = command.output().unwrap();
     let told = String::from_utf8_lossy(&out.stdout);
     let complaints = String::from_utf8_lossy(&out.stderr);

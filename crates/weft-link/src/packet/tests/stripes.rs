@@ -226,23 +226,19 @@ fn came_from__strangers_and_replays_prove_and_move_nothing() {
     frame[EtherHead::SLOT..EtherHead::SLOT + 2].copy_from_slice(&slot.to_le_bytes());
     let raw = Socket::open().unwrap();
     raw.bind(Carries::Packets(EtherType::default()), index).unwrap();
-    for _ in 0..20 {
-        raw.send(&frame).unwrap();
-    }
     // The same with a packet number that has not arrived yet.
-    let number = frame.len() - TRAILER;
-    frame[number] ^= 0x40;
-    for _ in 0..20 {
-        raw.send(&frame).unwrap();
-    }
+    let mut strange = frame.clone();
+    strange[frame.len() - TRAILER] ^= 0x40;
     let known = |b: &End| {
         let settled = b.link.peer(PeerId(1)).unwrap().proof.is_decided();
         (b.count("received"), b.count("path_changes"), proven(b), settled)
     };
     let before = known(&b);
+    // A busy host may lose some.
     b.until(&mut Keep::default(), |_, b| {
-        ["replayed", "auth_failed"].map(|name| b.count(name)).iter().sum::<u64>() >= 40
+        raw.send(&frame).unwrap();
+        raw.send(&strange).unwrap();
+        ["replayed", "auth_failed"].iter().all(|name| b.count(name) >= 20)
     });
-    assert_eq!(["replayed", "auth_failed"].map(|name| b.count(name)), [20, 20]);
     assert_eq!(known(&b), before);
 }

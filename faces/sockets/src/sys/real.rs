@@ -99,6 +99,8 @@ macro_rules! originals {
 originals! {
     fn read(fd: c_int, buf: *mut c_void, len: size_t) -> ssize_t;
     fn readv(fd: c_int, parts: *const iovec, n: c_int) -> ssize_t;
+    fn preadv2(fd: c_int, parts: *const iovec, n: c_int, at: off64_t, flags: c_int) -> ssize_t;
+    fn pwritev2(fd: c_int, parts: *const iovec, n: c_int, at: off64_t, flags: c_int) -> ssize_t;
     fn recv(fd: c_int, buf: *mut c_void, len: size_t, flags: c_int) -> ssize_t;
     fn recvfrom(
         fd: c_int, buf: *mut c_void, len: size_t, flags: c_int, from: *mut sockaddr,

@@ -252,6 +252,14 @@ fn vector(server: &mut Server) {
         }
         server.stream.read_exact(&mut two[got - 33..]).unwrap();
         server.check(&[&one[..], &two].concat());
+        server.command(b'r', 100);
+        assert_eq!(sys::pwritev2(&server.stream, &bytes(server.sent, 100)).unwrap(), 100);
+        server.sent += 100;
+        server.reads_yes();
+        server.ringed(100);
+        let mut all = [0; 100];
+        assert_eq!(sys::preadv2(&server.stream, &mut all).unwrap(), 100);
+        server.check(&all);
     }
 }
 

@@ -386,6 +386,20 @@ pub fn readv(fd: &impl AsRawFd, parts: &mut [&mut [u8]]) -> io::Result<usize> {
     check(unsafe { libc::readv(fd.as_raw_fd(), list.as_ptr(), list.len() as i32) })
 }
 
+/// preadv2(2) of one part, at no place.
+pub fn preadv2(fd: &impl AsRawFd, to: &mut [u8]) -> io::Result<usize> {
+    let part = libc::iovec { iov_base: to.as_mut_ptr().cast(), iov_len: to.len() };
+    // SAFETY: a live, writable part.
+    check(unsafe { libc::preadv2(fd.as_raw_fd(), &part, 1, -1, 0) })
+}
+
+/// pwritev2(2) of one part, at no place.
+pub fn pwritev2(fd: &impl AsRawFd, from: &[u8]) -> io::Result<usize> {
+    let part = libc::iovec { iov_base: from.as_ptr().cast_mut().cast(), iov_len: from.len() };
+    // SAFETY: a live part.
+    check(unsafe { libc::pwritev2(fd.as_raw_fd(), &part, 1, -1, 0) })
+}
+
 /// writev(2).
 pub fn writev(fd: &impl AsRawFd, parts: &[&[u8]]) -> io::Result<usize> {
     let list: Vec<libc::iovec> = parts

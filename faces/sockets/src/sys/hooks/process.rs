@@ -90,6 +90,16 @@ pub unsafe extern "C-unwind" fn vfork() -> pid_t {
     unsafe { fork() }
 }
 
+/// vfork(2) under its other name.
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn __vfork() -> pid_t {
+    // SAFETY: no memory is passed.
+    unsafe { fork() }
+}
+
 /// Calls `act` with the connections of this process: all, or those that another program would have.
 fn each(all: bool, act: impl Fn(&Connection)) {
     let was = real::errno();

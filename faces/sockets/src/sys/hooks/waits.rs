@@ -86,6 +86,56 @@ pub unsafe extern "C-unwind" fn __poll_chk(
     }
 }
 
+/// poll(2) under its other name.
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn __poll(fds: *mut pollfd, n: nfds_t, timeout: c_int) -> c_int {
+    // SAFETY: the caller's arguments.
+    unsafe { poll(fds, n, timeout) }
+}
+
+/// ppoll(2) of programs built with checks.
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn __ppoll_chk(
+    fds: *mut pollfd,
+    n: nfds_t,
+    timeout: *const timespec,
+    mask: *const sigset_t,
+    room: libc::size_t,
+) -> c_int {
+    extern "C" {
+        fn __chk_fail() -> !;
+    }
+    // SAFETY: the caller's arguments.
+    unsafe {
+        if room / size_of::<pollfd>() < n as usize {
+            __chk_fail();
+        }
+        ppoll(fds, n, timeout, mask)
+    }
+}
+
+/// select(2) under its other name.
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn __select(
+    n: c_int,
+    read: *mut fd_set,
+    write: *mut fd_set,
+    except: *mut fd_set,
+    timeout: *mut timeval,
+) -> c_int {
+    // SAFETY: the caller's arguments.
+    unsafe { select(n, read, write, except, timeout) }
+}
+
 static NO_TIME: timespec = timespec { tv_sec: 0, tv_nsec: 0 };
 
 /// ppoll(2).

@@ -256,3 +256,43 @@ fn library__exports_the_functions_of_the_headers_and_no_other_names() {
     declared.retain(|name| *name != "mx_init");
     assert_eq!(exported, declared);
 }
+
+/// Functions of the version nodes that native MX had, and others that the example calls.
+const STUB: &str = "int mx_open_endpoint(void) { return 2; } int mx_wait(void) { return 2; }\
+    int mx__init_api(void) { return 2; } int mx_finalize(void) { return 2; }\
+    int mx_close_endpoint(void) { return 2; } int mx_set_error_handler(void) { return 2; }\
+    int mx_isend(void) { return 2; } int mx_irecv(void) { return 2; }\
+    int mx_connect(void) { return 2; } int mx_hostname_to_nic_id(void) { return 2; }\
+    void *const MX_ERRORS_RETURN = 0;";
+const NODES: &str = "MX_0.9 { global: mx_open_endpoint; }; MX_0.91 { global: mx_wait; } MX_0.9;\
+    MX_0.92 { global: mx__init_api; } MX_0.91;";
+
+#[test]
+fn binary__linked_with_a_library_of_the_time_loads_this_one() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("mx-stub");
+    std::fs::create_dir_all(&folder).unwrap();
+    let [stub, nodes] = ["stub.c", "nodes"].map(|name| folder.join(name));
+    std::fs::write(&stub, STUB).unwrap();
+    std::fs::write(&nodes, NODES).unwrap();
+    for name in ["libmyriexpress.so", "libopen-mx.so.0"] {
+        let mut cc = Command::new("cc");
+        cc.args(["-shared", "-fPIC", "-fno-builtin", "-o"]).arg(folder.join("libmyriexpress.so"));
+        cc.arg(format!("-Wl,-soname,{name},--version-script={}", nodes.display())).arg(&stub);
+        let Ok(out) = cc.output() else { return skip("no cc") };
+        assert!(out.status.success(), "{}", text(&out));
+        let program = folder.join(format!("hello-{name}"));
+        let mut cc = Command::new("cc");
+        cc.args(["include", "examples"].map(|f| format!("-I{}", sources().join(f).display())));
+        cc.arg(sources().join("examples/hello.c")).arg("-o").arg(&program);
+        let out = cc.arg("-L").arg(&folder).arg("-lmyriexpress").output().unwrap();
+        assert!(out.status.success(), "{}", text(&out));
+        let path = installed().display().to_string();
+        let (key, path) = (key(), [("LD_LIBRARY_PATH", path.as_str())]);
+        let server = start(&program, &["server"], "shm", &key, &path);
+        let client = start(&program, &["client", "localhost"], "shm", &key, &path);
+        for side in [client, server] {
+            let out = side.wait_with_output().unwrap();
+            assert!(out.status.success(), "{name}: {}", text(&out));
+        }
+    }
+}

@@ -20,6 +20,7 @@ mod iperf;
 mod load;
 mod logp;
 mod mpi;
+mod mxoe;
 pub mod names;
 pub mod netns;
 pub mod pair;
@@ -177,6 +178,8 @@ pub enum What {
     Mx,
     /// Virtual interfaces (`vipl.h`) beside the endpoint and TCP, each target met or not
     Via,
+    /// Messages in frames of MX over Ethernet beside TCP, between lab hosts, each target met or not
+    Mxoe,
     /// Work of agents and kernels while ranks compute, compared with ranks, between lab hosts
     Agent,
     /// MPI programs over weft and over TCP, each target met or not (root)
@@ -605,6 +608,9 @@ fn print(args: &Args, links: Vec<LinkName>, benches: &[What]) -> Result<()> {
     }
     if matches!(args.what, What::Mx | What::Via) {
         return faces::print(args.what, &args.link, &args.options, args.json, &mut out);
+    }
+    if args.what == What::Mxoe {
+        return mxoe::print(&args.options, args.json, &mut out);
     }
     if args.what == What::Agent {
         return service::print(&args.options, args.json, &mut out);

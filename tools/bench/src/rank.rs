@@ -2,7 +2,7 @@
 
 use super::choice::{cast, probe};
 use super::sys::{self, Shared};
-use super::{bandwidth, faces, floor, iperf, logp, peers, pingpong, rate, wait, wire};
+use super::{bandwidth, faces, floor, iperf, logp, mxoe, peers, pingpong, rate, wait, wire};
 use anyhow::{bail, ensure, Context, Result};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use serde::{Deserialize, Serialize};
@@ -101,6 +101,8 @@ pub enum Probe {
     ViaPingPong,
     /// Time of an RDMA write of `vipl.h`, until it is complete.
     ViaWrite,
+    /// Ping-pong of messages in frames of MX over Ethernet, one way.
+    MxoePingPong,
     /// Time of the sending call alone, for a few messages.
     WeftSendOverhead,
     /// A round trip with a computation of `arg` nanoseconds inside, minus the computation.
@@ -179,6 +181,7 @@ impl fmt::Display for Probe {
             Probe::MxPingPong => "MX ping-pong",
             Probe::ViaPingPong => "VIA ping-pong",
             Probe::ViaWrite => "VIA write",
+            Probe::MxoePingPong => "MXoE ping-pong",
             Probe::WeftSendOverhead => "weft overhead of sends",
             Probe::WeftBusyRoundTrip => "weft round trip with computation",
             Probe::WeftWake => "weft wake-up",
@@ -295,6 +298,8 @@ pub struct Rank {
     idle: Vec<Endpoint>,
     /// The interfaces of old; opened at the first use.
     pub faces: faces::Faces,
+    /// Opened at the first use.
+    pub mxoe: Option<mxoe::Mxoe>,
 }
 
 const STEP: Duration = Duration::from_secs(120);
@@ -540,6 +545,7 @@ impl Rank {
             Probe::MxPingPong => faces::mx_ping_pong(self, task),
             Probe::ViaPingPong => faces::via_ping_pong(self, task),
             Probe::ViaWrite => faces::via_write(self, task),
+            Probe::MxoePingPong => mxoe::ping_pong(self, task),
             Probe::WeftSendOverhead => logp::send_overhead(self, task),
             Probe::WeftBusyRoundTrip => logp::busy_round_trip(self, task),
             Probe::WeftWake => wait::wake(self, task),
@@ -620,6 +626,7 @@ fn start(args: &Args, ends: [OwnedFd; 6]) -> Result<(Rank, UnixStream)> {
         packets: None,
         idle: Vec::new(),
         faces: faces::Faces::default(),
+        mxoe: None,
     };
     Ok((rank, control.into()))
 }

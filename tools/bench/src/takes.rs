@@ -40,7 +40,7 @@ fn takes(what: What) -> &'static [&'static str] {
         What::Choices => &["--link", "--out"],
         What::Suite => &["--size", "--out", "--situations"],
         What::Agent | What::Names | What::Sockets => &["--json"],
-        What::Mpi | What::Containers => &["--size", "--json"],
+        What::Mpi | What::Containers | What::Mxoe => &["--size", "--json"],
     }
 }
 

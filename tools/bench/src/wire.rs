@@ -77,7 +77,7 @@ fn find(is: impl Fn(&Interface) -> bool) -> Result<Interface> {
 }
 
 /// Returns the interface by which a rank reaches the other one.
-fn interface_of(rank: &mut Rank) -> Result<Interface> {
+pub fn interface_of(rank: &mut Rank) -> Result<Interface> {
     rank.locate()?;
     let own = rank.hosts()[rank.me];
     let found = find(|i| i.ips.iter().any(|(ip, _)| *ip == own));

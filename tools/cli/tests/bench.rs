@@ -457,6 +457,9 @@ fn faces__mx_and_via_beside_their_endpoint() {
             assert!(line["floor"].is_number() && line["target_floor"].is_number(), "{line}");
         }
     }
+    for line in raw_lines(&["mxoe", "--size", "16,32K"]) {
+        assert_eq!((&line["bench"], &line["peer_name"]), (&"mxoe".into(), &"tcp".into()));
+    }
     for (name, size) in [("mx", "16"), ("via", "4")] {
         for line in raw_lines(&[name, "--link", "auto", "--size", size]) {
             assert_eq!((&line["bench"], &line["link"]), (&name.into(), &"auto".into()));

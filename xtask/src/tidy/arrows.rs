@@ -55,6 +55,7 @@ const ARROWS: &[(&str, Option<&[&str]>)] = &[
             "weft-packets",
             "weft-ffi",
             "weft-mx",
+            "weft-mxoe",
             "weft-via",
             "weft-cluster",
             "weftd",

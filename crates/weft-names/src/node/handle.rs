@@ -1,5 +1,6 @@
 //! Messages come in.
 
+use super::returns::are_returns;
 use super::{Event, Node};
 use crate::id::HostId;
 use crate::membership::Record;
@@ -241,10 +242,15 @@ impl Node {
         }
         // A sender covers no more than a domain.
         let count = usize::from(head.relay).min(self.config.mesh_max.max(self.watch.len()));
-        for host in self.members.ring().next(self.me.host, count) {
-            if host != head.host {
-                self.stats.relayed += 1;
-                self.send_host(host, message);
+        let mut to = self.members.ring().next(self.me.host, count);
+        to.retain(|host| *host != head.host);
+        match message {
+            Message::Members(members) if are_returns(members) => self.keep_returns(&to, members),
+            _ => {
+                for host in to {
+                    self.stats.relayed += 1;
+                    self.send_host(host, message);
+                }
             }
         }
     }

@@ -7,6 +7,7 @@
 mod claims;
 mod digest;
 mod handle;
+mod returns;
 mod story;
 mod sync;
 mod timer;
@@ -139,6 +140,7 @@ pub struct Node {
     digest: Digest,
     exchange: sync::Exchange,
     seeds: Vec<SocketAddr>,
+    returns: returns::Returns,
     turn: usize,
     timers: Timers,
     out: VecDeque<Transmit>,
@@ -177,6 +179,7 @@ impl Node {
             digest: Digest::default(),
             exchange: sync::Exchange::default(),
             seeds: Vec::new(),
+            returns: returns::Returns::new(),
             turn: 0,
             timers: Timers::new(now),
             out: VecDeque::new(),

@@ -37,7 +37,7 @@ pub(super) struct Exchange {
 }
 
 impl Node {
-    fn room(&self, fixed: usize, item: usize) -> usize {
+    pub(super) fn room(&self, fixed: usize, item: usize) -> usize {
         (self.config.message_max.saturating_sub(fixed) / item).clamp(1, u16::MAX.into())
     }
 

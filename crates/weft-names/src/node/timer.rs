@@ -23,6 +23,8 @@ pub enum Timer {
     Subscription(SubscriptionId),
     /// Hosts that have gone long ago are forgotten.
     Forget,
+    /// Returns of hosts that were held for lost are passed on.
+    Returns,
 }
 
 /// Deadlines, one for each timer.
@@ -124,6 +126,7 @@ impl Node {
                     }
                 }
                 Timer::Forget => self.on_forget(now),
+                Timer::Returns => self.pass_returns(),
             }
             // A verdict above may have ended the node.
             if self.is_over {

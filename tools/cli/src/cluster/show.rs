@@ -182,7 +182,7 @@ fn print_jobs(ranks: &Ranks, names: &BTreeMap<HostId, String>) {
     }
     let notes = unseen(ranks, names);
     if !notes.is_empty() {
-        println!("  ranks: {}", notes.join("; "));
+        println!("  {}", notes.join("; "));
     }
 }
 

@@ -23,6 +23,9 @@ pub struct Row {
     pub user: u32,
     /// Its host.
     pub host: String,
+    /// True if that is another one than this.
+    #[serde(skip)]
+    pub is_away: bool,
     /// Seconds since the rank started.
     pub seconds: f64,
     /// Messages sent and received per second.
@@ -70,7 +73,7 @@ fn between(from: SystemTime, to: SystemTime) -> Duration {
 impl Row {
     /// Returns a rank with its rates since `past`, or since it started.
     pub fn new(seen: &Seen, past: Option<&Snapshot>) -> Row {
-        let Seen { host, user, at, snapshot: now } = seen;
+        let Seen { host, is_away, user, at, snapshot: now } = seen;
         let since = past.map_or(now.start, |past| past.updated);
         // A rank that writes no snapshot is idle, but its time passes.
         let seconds = between(since, *at).as_secs_f64().max(1e-3);
@@ -83,6 +86,7 @@ impl Row {
             pid: now.pid,
             user: *user,
             host: host.clone(),
+            is_away: *is_away,
             seconds: between(now.start, *at).as_secs_f64(),
             messages_per_s: rate(messages),
             bytes_per_s: rate(bytes),

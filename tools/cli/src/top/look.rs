@@ -15,6 +15,8 @@ use weft_cluster::{Names, NamesError};
 pub struct Seen {
     /// Its host.
     pub host: String,
+    /// True if that is another one than this.
+    pub is_away: bool,
     /// Its user, by number.
     pub user: u32,
     /// The time by the clock of its host.
@@ -29,7 +31,7 @@ impl Seen {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let process = std::fs::metadata(format!("/proc/{}", snapshot.pid));
         let user = process.map_or(u32::MAX, |process| process.uid());
-        Seen { host, user, at: SystemTime::now(), snapshot }
+        Seen { host, is_away: false, user, at: SystemTime::now(), snapshot }
     }
 }
 
@@ -61,7 +63,7 @@ pub fn unseen(ranks: &Ranks, names: &BTreeMap<HostId, String>) -> Vec<String> {
         notes.push(format!("no answer about ranks from {}", silent.join(", ")));
     }
     if hidden > 0 {
-        notes.push(format!("{hidden} of other users"));
+        notes.push(format!("{hidden} ranks of other users"));
     }
     notes
 }
@@ -109,9 +111,10 @@ fn of_cluster(names: &mut Names, seen: &mut Vec<Seen>) -> Result<Vec<String>, Na
     let notes = unseen(&ranks, &hosts);
     for rank in ranks.ranks {
         let (host, user, at) = (name(rank.host), rank.user, rank.at);
+        let is_away = rank.host != me;
         match here.get(&identity(&rank.snapshot)) {
-            Some(place) => seen[*place].host = host,
-            None => seen.push(Seen { host, user, at, snapshot: rank.snapshot }),
+            Some(place) => (seen[*place].host, seen[*place].is_away) = (host, is_away),
+            None => seen.push(Seen { host, is_away, user, at, snapshot: rank.snapshot }),
         }
     }
     Ok(notes)

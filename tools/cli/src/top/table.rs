@@ -39,7 +39,8 @@ const COLUMNS: [Column; 12] = [
 
 /// Title of the column of long waits; the column is shown while a rank waits for long.
 const WAITING: &str = "WAITING";
-/// Titles of the columns of hosts and users; each is shown where there are several.
+/// Titles of the columns of hosts and users; the first is shown where there is another host than
+/// this, the second where there are several.
 const HOST: &str = "HOST";
 const USER: &str = "USER";
 
@@ -102,7 +103,7 @@ fn layout(rows: &[Row], most: usize) -> Vec<(&'static Column, usize)> {
     let several = |differ: fn(&Row, &Row) -> bool| rows.windows(2).any(|w| differ(&w[0], &w[1]));
     let shown = COLUMNS.iter().filter(|column| match column.title {
         WAITING => rows.iter().any(|row| row.waiting.is_some()),
-        HOST => several(|a, b| a.host != b.host),
+        HOST => rows.iter().any(|row| row.is_away),
         USER => several(|a, b| a.user != b.user),
         _ => true,
     });

@@ -137,7 +137,7 @@ fn put_waiting(to: &mut Writer, waiting: &Option<Waiting>) {
 fn waiting(from: &mut Reader<'_>) -> Result<Option<Waiting>, WireError> {
     let wrong = WireError::Value { name: "waiting" };
     let (some, ago, count): (u8, u64, u64) = (from.value()?, from.value()?, from.value()?);
-    if usize::from(some) > AWAITED_MAX {
+    if usize::from(some) > AWAITED_MAX || some == 0 && (ago, count) != (0, 0) {
         return Err(wrong);
     }
     let mut awaited = Vec::new();
@@ -195,7 +195,8 @@ fn entry(from: &mut Reader<'_>) -> Result<Entry, WireError> {
     let mut counters = std::collections::BTreeMap::new();
     for _ in 0..count {
         let name = short(from, NAME_MAX)?;
-        if !crate::counters::is_name(&name) {
+        let is_next = counters.last_key_value().is_none_or(|(last, _)| *last < name);
+        if !is_next || !crate::counters::is_name(&name) {
             return Err(WireError::Value { name: "counter" });
         }
         counters.insert(name, from.value()?);

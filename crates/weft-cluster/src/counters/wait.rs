@@ -47,7 +47,10 @@ impl Awaited {
     pub(crate) fn of_words(word: u64, tag: u64) -> Option<Awaited> {
         let kind = *KINDS.get((word as u8).checked_sub(1)? as usize)?;
         let who = word >> 8;
-        let rank = who.checked_sub(2).and_then(|rank| u32::try_from(rank).ok());
+        let rank = match who {
+            0 | 1 => None,
+            named => Some(u32::try_from(named - 2).ok()?),
+        };
         Some(Awaited { kind, anybody: who == 0, rank, tag })
     }
 }

@@ -272,6 +272,9 @@ impl Message {
     /// # Errors
     /// The bytes are none.
     pub fn parse(bytes: &[u8]) -> Result<Message, WireError> {
+        if bytes.len() > ANSWER_MAX {
+            return Err(WireError::Long);
+        }
         let mut from = Reader(bytes);
         let [kind, flag, 0, 0] = *from.bytes(4)? else { return Err(WireError::Reserved) };
         if flag > 1 {
@@ -292,6 +295,15 @@ impl Message {
                 };
                 let (told, entries) = (time(from.value()?), entries(&mut from)?);
                 let hidden = number;
+                let in_order = entries.is_sorted_by(|one, other| one.number < other.number);
+                let begins = entries.first().is_none_or(|one| one.number >= at.entry);
+                let ends = match (entries.last(), next) {
+                    (Some(last), Some(next)) => next.entry >= last.number,
+                    _ => true,
+                };
+                if !(in_order && begins && ends) {
+                    return Err(WireError::Value { name: "order" });
+                }
                 Ok(Message::Answer(Answer { id, from: at, next, hidden, at: told, entries }))
             }
             found => Err(WireError::Type { found }),

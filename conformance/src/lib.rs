@@ -13,6 +13,7 @@ pub mod hostile;
 pub mod hosts;
 pub mod links;
 mod mac;
+pub mod programs;
 mod skip;
 pub mod slurm;
 mod sys;

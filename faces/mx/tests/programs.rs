@@ -1,130 +1,19 @@
 //! Programs in C over `myriexpress.h`, compiled with the system's compiler.
 #![allow(non_snake_case)]
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::path::Path;
+use std::process::Command;
+use weft_conformance::programs::{key, start, text, Face, Way};
 use weft_conformance::skip;
 
-fn sources() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).to_path_buf()
-}
-
-fn library() -> PathBuf {
-    let beside = std::env::current_exe().unwrap();
-    let library = beside.parent().unwrap().join("libweft_mx.so");
-    assert!(library.is_file(), "no library at {}", library.display());
-    library
-}
-
-/// Makes a folder in which the library has the names that an installation gives it.
-fn installed() -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("mx-lib");
-    std::fs::create_dir_all(&folder).unwrap();
-    for name in ["libmyriexpress.so", "libopen-mx.so.0"] {
-        let link = folder.join(name);
-        let _old = std::fs::remove_file(&link);
-        std::os::unix::fs::symlink(library(), &link).unwrap();
-    }
-    folder
-}
-
-/// The way in which a program is compiled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Way {
-    C,
-    Cpp,
-    /// As C, with the address sanitizer.
-    Asan,
-}
-
-/// Compiles a program, once, because several tests run it. `None`, with the reason printed, if this
-/// machine cannot.
-fn compile(name: &'static str, way: Way) -> Option<PathBuf> {
-    type Done = BTreeMap<(&'static str, Way), Option<PathBuf>>;
-    static DONE: Mutex<Done> = Mutex::new(BTreeMap::new());
-    let mut done = DONE.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(program) = done.get(&(name, way)) {
-        return program.clone();
-    }
-    let (compiler, options): (_, &[&str]) = match way {
-        Way::C => ("cc", &["-std=c11"]),
-        Way::Cpp => ("c++", &["-std=c++17", "-x", "c++"]),
-        Way::Asan => ("cc", &["-std=c11", "-fsanitize=address,undefined"]),
-    };
-    let folder = installed();
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("mx-{name}-{way:?}"));
-    let mut cc = Command::new(compiler);
-    cc.args(options).args(["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-g"]);
-    let of = |folder| sources().join(folder).join(name).with_extension("c");
-    cc.arg(Some(of("examples")).filter(|it| it.is_file()).unwrap_or_else(|| of("tests")));
-    cc.args(["include", "examples"].map(|f| format!("-I{}", sources().join(f).display())));
-    cc.arg("-L").arg(&folder).arg("-o").arg(&program);
-    // Before LD_LIBRARY_PATH, in which cargo puts a folder first that may hold an older library.
-    cc.arg(format!("-Wl,--disable-new-dtags,-rpath,{}", folder.display()));
-    let found = match cc.args(["-lmyriexpress", "-lpthread"]).output() {
-        Ok(out) if out.status.success() => Some(program),
-        Ok(out) => {
-            let said = String::from_utf8_lossy(&out.stderr);
-            let lacks = way == Way::Asan && (said.contains("asan") || said.contains("ubsan"));
-            assert!(lacks, "{said}");
-            skip("the compiler has no sanitizers");
-            None
-        }
-        Err(why) => {
-            skip(&format!("no {compiler}: {why}"));
-            None
-        }
-    };
-    done.insert((name, way), found.clone());
-    found
-}
-
-/// Starts a program with a link, under a key that only the programs of one test have.
-fn start(
-    program: &Path,
-    words: &[&str],
-    link: &str,
-    key: &str,
-    settings: &[(&str, &str)],
-) -> Child {
-    let mut command = Command::new(program);
-    command.args(words).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command.env("WEFT_LINK", link).env("WEFT_KEY", key).envs(settings.iter().copied());
-    // Memory that a program's end leaves is no leak: threads use it until then.
-    command.env("ASAN_OPTIONS", "detect_leaks=0");
-    command.spawn().unwrap()
-}
-
-fn key() -> String {
-    static NEXT: AtomicU32 = AtomicU32::new(1);
-    format!("{:032x}{:032x}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
-}
-
-fn text(out: &Output) -> String {
-    [&out.stdout[..], &out.stderr].map(String::from_utf8_lossy).concat()
-}
-
-/// Runs a server and a client; returns what they have said.
-fn both(
-    name: &'static str,
-    way: Way,
-    [server, client]: [&[&str]; 2],
-    link: &str,
-    settings: &[(&str, &str)],
-) -> Option<String> {
-    let program = compile(name, way)?;
-    let key = key();
-    let server = start(&program, server, link, &key, settings);
-    let client = start(&program, client, link, &key, settings).wait_with_output().unwrap();
-    let server = server.wait_with_output().unwrap();
-    let said = format!("server: {}client: {}", text(&server), text(&client));
-    let good = server.status.success() && client.status.success();
-    assert!(good, "{name}, {link} {settings:?}: {said}");
-    Some(said)
-}
+const FACE: Face = Face {
+    name: "mx",
+    sources: env!("CARGO_MANIFEST_DIR"),
+    scratch: env!("CARGO_TARGET_TMPDIR"),
+    built: "libweft_mx.so",
+    names: &["libmyriexpress.so", "libopen-mx.so.0"],
+    linked: "-lmyriexpress",
+};
 
 const LINKS: [&str; 2] = ["shm", "udp"];
 
@@ -132,7 +21,7 @@ const LINKS: [&str; 2] = ["shm", "udp"];
 fn hello__two_programs_find_each_other() {
     for link in LINKS {
         let words: [&[&str]; 2] = [&["server"], &["client", "localhost"]];
-        let Some(said) = both("hello", Way::C, words, link, &[]) else { return };
+        let Some(said) = FACE.both("hello", Way::C, words, link, &[]) else { return };
         assert!(said.contains("server received: client"), "{link}: {said}");
         assert!(said.contains("client received: hello, client"), "{link}: {said}");
     }
@@ -143,7 +32,7 @@ fn pair(way: Way, link: &str, settings: &[(&str, &str)]) {
     let gate = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("mx-gate-{}", key()));
     let at = gate.display().to_string();
     let words: [&[&str]; 2] = [&["server", &at], &["client", &at]];
-    let said = both("pair", way, words, link, settings);
+    let said = FACE.both("pair", way, words, link, settings);
     let _gone = std::fs::remove_file(&gate);
     let Some(said) = said else { return };
     assert_eq!(said.matches("all is as it has to be").count(), 2, "{link}: {said}");
@@ -167,7 +56,7 @@ fn pair__under_the_address_sanitizer() {
 
 /// Runs a server whose client ends in a way.
 fn death(link: &str, way: &str) {
-    let Some(program) = compile("death", Way::C) else { return };
+    let Some(program) = FACE.compile("death", Way::C) else { return };
     let key = key();
     let times = [("WEFT_PEER_TIMEOUT_MS", "600"), ("WEFT_KEEPALIVE_MS", "100")];
     let mut client = start(&program, &["client", way], link, &key, &times);
@@ -188,7 +77,7 @@ fn death__the_other_side_learns_of_it_by_a_status() {
 }
 
 fn alone(way: Way) {
-    let Some(program) = compile("alone", way) else { return };
+    let Some(program) = FACE.compile("alone", way) else { return };
     let peers = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("mx-peers-{way:?}"));
     std::fs::write(&peers, "# hosts of the test\n10.9.8.7 far\n").unwrap();
     let peers = peers.display().to_string();
@@ -211,7 +100,7 @@ fn alone__under_the_address_sanitizer() {
 
 #[test]
 fn errors__are_fatal_unless_the_program_or_the_environment_says_otherwise() {
-    let Some(program) = compile("alone", Way::C) else { return };
+    let Some(program) = FACE.compile("alone", Way::C) else { return };
     let run = |settings: &[(&str, &str)]| {
         start(&program, &["fatal"], "shm", &key(), settings).wait_with_output().unwrap()
     };
@@ -224,7 +113,7 @@ fn errors__are_fatal_unless_the_program_or_the_environment_says_otherwise() {
 #[test]
 fn header__layouts_are_those_of_the_interface_in_c_and_cpp() {
     for way in [Way::C, Way::Cpp] {
-        let Some(program) = compile("layout", way) else { continue };
+        let Some(program) = FACE.compile("layout", way) else { continue };
         let out = start(&program, &[], "shm", &key(), &[]).wait_with_output().unwrap();
         assert!(out.status.success(), "{way:?}: {}", text(&out));
     }
@@ -235,7 +124,8 @@ const DATA: [&str; 2] = ["MX_ERRORS_ARE_FATAL", "MX_ERRORS_RETURN"];
 
 #[test]
 fn library__exports_the_functions_of_the_headers_and_no_other_names() {
-    let header = |name: &str| std::fs::read_to_string(sources().join("include").join(name));
+    let header =
+        |name: &str| std::fs::read_to_string(Path::new(FACE.sources).join("include").join(name));
     let text = ["myriexpress.h", "mx_io.h"].map(|name| header(name).unwrap()).concat();
     let mut declared: Vec<&str> = text
         .split(|c: char| !c.is_alphanumeric() && c != '_')
@@ -245,7 +135,8 @@ fn library__exports_the_functions_of_the_headers_and_no_other_names() {
         .collect();
     declared.sort_unstable();
     declared.dedup();
-    let Ok(out) = Command::new("nm").args(["-D", "--defined-only"]).arg(library()).output() else {
+    let Ok(out) = Command::new("nm").args(["-D", "--defined-only"]).arg(FACE.library()).output()
+    else {
         return skip("no nm (binutils)");
     };
     let said = String::from_utf8_lossy(&out.stdout).into_owned();
@@ -282,11 +173,14 @@ fn binary__linked_with_a_library_of_the_time_loads_this_one() {
         assert!(out.status.success(), "{}", text(&out));
         let program = folder.join(format!("hello-{name}"));
         let mut cc = Command::new("cc");
-        cc.args(["include", "examples"].map(|f| format!("-I{}", sources().join(f).display())));
-        cc.arg(sources().join("examples/hello.c")).arg("-o").arg(&program);
+        cc.args(
+            ["include", "examples"]
+                .map(|f| format!("-I{}", Path::new(FACE.sources).join(f).display())),
+        );
+        cc.arg(Path::new(FACE.sources).join("examples/hello.c")).arg("-o").arg(&program);
         let out = cc.arg("-L").arg(&folder).arg("-lmyriexpress").output().unwrap();
         assert!(out.status.success(), "{}", text(&out));
-        let path = installed().display().to_string();
+        let path = FACE.installed().display().to_string();
         let (key, path) = (key(), [("LD_LIBRARY_PATH", path.as_str())]);
         let server = start(&program, &["server"], "shm", &key, &path);
         let client = start(&program, &["client", "localhost"], "shm", &key, &path);

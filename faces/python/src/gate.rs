@@ -150,7 +150,7 @@ impl Gate {
         }
     }
 
-    /// Ends what a receive from any rank asked of the other ranks, if the job is still there.
+    /// Ends the watch of a receive from any rank over the other ranks, if the job is still there.
     pub fn end_senders(&self, senders: Option<Senders>) {
         let Some(senders) = senders.filter(|_| self.origin.is_here()) else { return };
         if let Some(job) = &mut self.lock().job {

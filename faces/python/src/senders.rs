@@ -24,8 +24,10 @@ impl Senders {
         Senders { group, begun: Instant::now(), expected: None, failures: None }
     }
 
-    /// Returns the fault with which the receive ends, if no message can come, or if a rank has
-    /// failed that no receive has reported yet.
+    /// Checks if the receive may still wait.
+    ///
+    /// # Errors
+    /// All other ranks have left or failed, or one has failed and no receive has reported it.
     pub fn check(&mut self, inside: &mut Inside) -> Result<(), Fault> {
         if self.expected.is_none() && self.begun.elapsed() >= watch_after(inside) {
             let peers = others(inside, self.group)?;
@@ -60,7 +62,7 @@ impl Senders {
         Ok(gone.filter(|_| !remain))
     }
 
-    /// Ends the wait for messages of the ranks.
+    /// Ends the watch over the ranks.
     pub fn end(self, inside: &Inside) {
         self.expected.into_iter().flatten().for_each(|peer| inside.endpoint().unexpect(peer));
     }

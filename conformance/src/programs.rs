@@ -1,0 +1,167 @@
+//! Programs in C over a face's library, compiled with the system's compiler as a stranger would.
+
+use crate::skip;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// A face in C, as the tests of its crate have it.
+#[derive(Clone, Copy, Debug)]
+pub struct Face {
+    /// A short name, with which its files in `scratch` begin.
+    pub name: &'static str,
+    /// The crate's folder, with `include`, `examples` and `tests`.
+    pub sources: &'static str,
+    /// Cargo's folder for files of tests.
+    pub scratch: &'static str,
+    /// The library as cargo builds it.
+    pub built: &'static str,
+    /// The names that an installation gives the library.
+    pub names: &'static [&'static str],
+    /// The option with which programs link it.
+    pub linked: &'static str,
+}
+
+/// The way in which a program is compiled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Way {
+    /// As C11.
+    C,
+    /// As C++17.
+    Cpp,
+    /// As C, with the address sanitizer.
+    Asan,
+}
+
+impl Face {
+    /// Returns the library that cargo built beside the test.
+    ///
+    /// # Panics
+    /// There is none.
+    pub fn library(&self) -> PathBuf {
+        let beside = std::env::current_exe().unwrap();
+        let library = beside.parent().unwrap().join(self.built);
+        assert!(library.is_file(), "no library at {}", library.display());
+        library
+    }
+
+    /// Makes a folder in which the library has the names that an installation gives it.
+    ///
+    /// # Panics
+    /// As [`library`](Self::library).
+    pub fn installed(&self) -> PathBuf {
+        let folder = Path::new(self.scratch).join(format!("{}-lib", self.name));
+        let library = self.library();
+        std::fs::create_dir_all(&folder).unwrap();
+        for name in self.names {
+            let link = folder.join(name);
+            let _old = std::fs::remove_file(&link);
+            std::os::unix::fs::symlink(&library, &link).unwrap();
+        }
+        folder
+    }
+
+    /// Compiles a program, once, because several tests run it. `None`, with the reason printed, if
+    /// this machine cannot.
+    ///
+    /// # Panics
+    /// The program does not compile.
+    pub fn compile(&self, name: &'static str, way: Way) -> Option<PathBuf> {
+        type Done = BTreeMap<(&'static str, Way), Option<PathBuf>>;
+        static DONE: Mutex<Done> = Mutex::new(BTreeMap::new());
+        let mut done = DONE.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(program) = done.get(&(name, way)) {
+            return program.clone();
+        }
+        let (compiler, options): (_, &[&str]) = match way {
+            Way::C => ("cc", &["-std=c11"]),
+            Way::Cpp => ("c++", &["-std=c++17", "-x", "c++"]),
+            Way::Asan => ("cc", &["-std=c11", "-fsanitize=address,undefined"]),
+        };
+        let folder = self.installed();
+        let program = Path::new(self.scratch).join(format!("{}-{name}-{way:?}", self.name));
+        let mut cc = Command::new(compiler);
+        cc.args(options).args(["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-g"]);
+        let of = |folder| Path::new(self.sources).join(folder).join(name).with_extension("c");
+        cc.arg(Some(of("examples")).filter(|it| it.is_file()).unwrap_or_else(|| of("tests")));
+        cc.args(
+            ["include", "examples"]
+                .map(|f| format!("-I{}", Path::new(self.sources).join(f).display())),
+        );
+        cc.arg("-L").arg(&folder).arg("-o").arg(&program);
+        // Before LD_LIBRARY_PATH, in which cargo puts a folder first that may hold an older
+        // library.
+        cc.arg(format!("-Wl,--disable-new-dtags,-rpath,{}", folder.display()));
+        let found = match cc.args([self.linked, "-lpthread"]).output() {
+            Ok(out) if out.status.success() => Some(program),
+            Ok(out) => {
+                let said = String::from_utf8_lossy(&out.stderr);
+                let lacks = way == Way::Asan && (said.contains("asan") || said.contains("ubsan"));
+                assert!(lacks, "{said}");
+                skip("the compiler has no sanitizers");
+                None
+            }
+            Err(why) => {
+                skip(&format!("no {compiler}: {why}"));
+                None
+            }
+        };
+        done.insert((name, way), found.clone());
+        found
+    }
+
+    /// Runs a server and a client; returns what they have said. `None` as from `compile`.
+    ///
+    /// # Panics
+    /// One of them fails.
+    pub fn both(
+        &self,
+        name: &'static str,
+        way: Way,
+        [server, client]: [&[&str]; 2],
+        link: &str,
+        settings: &[(&str, &str)],
+    ) -> Option<String> {
+        let program = self.compile(name, way)?;
+        let key = key();
+        let server = start(&program, server, link, &key, settings);
+        let client = start(&program, client, link, &key, settings).wait_with_output().unwrap();
+        let server = server.wait_with_output().unwrap();
+        let said = format!("server: {}client: {}", text(&server), text(&client));
+        let good = server.status.success() && client.status.success();
+        assert!(good, "{name}, {link} {settings:?}: {said}");
+        Some(said)
+    }
+}
+
+/// Starts a program with a link, under a key that only the programs of one test have.
+///
+/// # Panics
+/// It does not start.
+pub fn start(
+    program: &Path,
+    words: &[&str],
+    link: &str,
+    key: &str,
+    settings: &[(&str, &str)],
+) -> Child {
+    let mut command = Command::new(program);
+    command.args(words).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.env("WEFT_LINK", link).env("WEFT_KEY", key).envs(settings.iter().copied());
+    // Memory that a program's end leaves is no leak: threads use it until then.
+    command.env("ASAN_OPTIONS", "detect_leaks=0");
+    command.spawn().unwrap()
+}
+
+/// Returns a key that no other call returns.
+pub fn key() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(1);
+    format!("{:032x}{:032x}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// Returns all that a program has said.
+pub fn text(out: &Output) -> String {
+    [&out.stdout[..], &out.stderr].map(String::from_utf8_lossy).concat()
+}

@@ -205,7 +205,14 @@ impl Post {
         self.begin(now, to, from, mail.encode())
     }
 
-    fn begin(&mut self, now: Instant, to: Receiver, from: Owner, payload: Vec<u8>) -> Option<u64> {
+    /// As [`Post::send`], for messages that agents make themselves: they may be longer by a head.
+    pub fn begin(
+        &mut self,
+        now: Instant,
+        to: Receiver,
+        from: Owner,
+        payload: Vec<u8>,
+    ) -> Option<u64> {
         let own = self.outgoing.values().filter(|m| m.from.user == from.user).count();
         if !has_share(own, self.outgoing.len(), OUT_MAX) || payload.len() > PARTS * PART {
             return None;

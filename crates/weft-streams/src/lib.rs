@@ -7,6 +7,7 @@
 //! - [`sender`], [`receiver`]: the two ends of a direction.
 //! - [`board`]: the list of a program's connections that commands read.
 //! - [`message`]: the messages between a process and its agent; [`pairing`]: the agent's part.
+//! - [`tipc`]: another kind of sockets, whose state is the agent's: its messages.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
@@ -20,6 +21,7 @@ pub mod pairing;
 pub mod receiver;
 pub mod sender;
 mod shim;
+pub mod tipc;
 pub mod words;
 
 /// The end of a connection whose peer wrote into shared memory what no peer of this protocol can

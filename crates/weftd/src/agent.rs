@@ -108,11 +108,11 @@ impl Agent {
         self.room.draining = true;
     }
 
-    /// Leaves the cluster in good order. Returns the path of the socket for names.
-    pub fn leave(&mut self) -> Option<String> {
-        let mut cluster = self.cluster.take()?;
+    /// Leaves the cluster in good order. Returns the names of its sockets on this host.
+    pub fn leave(&mut self) -> Vec<String> {
+        let Some(mut cluster) = self.cluster.take() else { return Vec::new() };
         cluster.leave(sys::now());
-        Some(cluster.path().to_string())
+        cluster.paths().map(String::from).to_vec()
     }
 
     /// Does one round. True if there was work.
@@ -318,7 +318,7 @@ fn watch(
     fds.iter().try_for_each(|one| set.add(&one.fd, BROKER, Interest::READ))?;
     if let Some((datagrams, programs)) = cluster.map(Cluster::doors) {
         set.add(&datagrams, DATAGRAMS, Interest::READ)?;
-        set.add(&programs, PROGRAMS, Interest::READ)?;
+        programs.iter().try_for_each(|one| set.add(one, PROGRAMS, Interest::READ))?;
     }
     Ok(set)
 }

@@ -39,6 +39,8 @@ pub mod class {
     pub const GROUP: u8 = 3;
     /// Ranks and their counters.
     pub const RANKS: u8 = 4;
+    /// Messages and connections of TIPC sockets.
+    pub const TIPC: u8 = 5;
 }
 
 /// Time between two attempts to get a session, at first; it doubles.

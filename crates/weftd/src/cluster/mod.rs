@@ -12,6 +12,7 @@ pub mod options;
 mod post;
 mod ranks;
 mod refused;
+mod tipc;
 
 pub use options::ClusterOptions;
 
@@ -77,6 +78,7 @@ pub struct Cluster {
     mail: post::Mail,
     groups: groups::Groups,
     ranks: ranks::Ranks,
+    tipc: tipc::Tipc,
     is_cut_off: bool,
     complaints: Complaints,
     refused: refused::Refused,
@@ -187,6 +189,7 @@ impl Cluster {
             mail: post::Mail::new(),
             groups: groups::Groups::default(),
             ranks: ranks::Ranks::open(user),
+            tipc: tipc::Tipc::open(&all.name, host)?,
             is_cut_off: false,
             complaints: Complaints::default(),
             refused: refused::Refused::default(),
@@ -222,6 +225,10 @@ impl Cluster {
         if is_called || self.callers.next_timeout().is_some_and(|at| at <= now) {
             self.attend(now);
         }
+        self.tipc_in_time(now);
+        if is_called {
+            self.serve_tipc(now);
+        }
         self.groups_in_time(now);
         self.ranks_in_time(now);
         self.flush(now);
@@ -251,6 +258,10 @@ impl Cluster {
                 Some((class::RANKS, message)) => {
                     let message = message.to_vec();
                     self.on_rank_message(now, from, &message);
+                }
+                Some((class::TIPC, message)) => {
+                    let message = message.to_vec();
+                    self.on_tipc(now, from, &message);
                 }
                 _ => {}
             }
@@ -364,6 +375,7 @@ impl Cluster {
                 self.send_hosts(&say);
                 if !is_up && !e.passed {
                     self.mail_to_gone(now, e.host);
+                    self.tipc_to_gone(now, e.host);
                 }
             }
             Event::CutOff | Event::Back => {
@@ -404,6 +416,7 @@ impl Cluster {
             }
             Event::ClaimLost { claim, gone } => self.lost(claim.0, gone),
             Event::Readable(id) if self.groups.on_readable(id) => {}
+            Event::Readable(id) if self.tell_topology(id) => {}
             Event::Readable(id) => {
                 let caller = self.subscriptions.get(&id).copied();
                 if let Some(caller) = caller.and_then(|c| self.callers.get_mut(c)) {
@@ -428,8 +441,8 @@ impl Cluster {
 
     /// Returns the descriptors that become readable when datagrams have come, and when programs
     /// want something.
-    pub fn doors(&self) -> (RawFd, RawFd) {
-        (self.socket.as_raw_fd(), self.callers.as_raw_fd())
+    pub fn doors(&self) -> (RawFd, [RawFd; 2]) {
+        (self.socket.as_raw_fd(), [self.callers.as_raw_fd(), self.tipc.door()])
     }
 
     /// Returns the time of the next deadline.
@@ -438,13 +451,14 @@ impl Cluster {
         let others = [self.finder.next_timeout(), self.mail.next_timeout()];
         let others = others.into_iter().chain([self.callers.next_timeout()]);
         let others = others.chain([self.groups.next_timeout(), self.ranks.next_timeout()]);
+        let others = others.chain([self.tipc.next_timeout()]);
         let times = times.into_iter().chain(others).flatten();
         times.chain([self.keys_at]).min().unwrap_or(self.keys_at)
     }
 
-    /// Returns the path of its socket, if it has one in a file system.
-    pub fn path(&self) -> &str {
-        self.callers.name()
+    /// Returns the names of its sockets, which may be paths.
+    pub fn paths(&self) -> [&str; 2] {
+        [self.callers.name(), self.tipc.name()]
     }
 
     /// Leaves in good order.
@@ -471,6 +485,7 @@ impl Cluster {
         show("cluster_group_parts_malformed", &self.groups.malformed);
         self.ranks.counters(&mut |name, value| show(name, &value));
         show("cluster_mail_sent", &self.mail.begun());
+        self.tipc.counters(show);
         show("cluster_sessions", &self.sessions.len());
         let ids: Vec<String> =
             self.sessions.key_ids().iter().map(|k| format!("{k:016x}")).collect();

@@ -71,7 +71,7 @@ impl Mail {
 }
 
 /// Returns the agent of a host that is there.
-fn agent_of(node: &Node, host: HostId) -> Option<(SocketAddr, Life)> {
+pub(super) fn agent_of(node: &Node, host: HostId) -> Option<(SocketAddr, Life)> {
     let member = node.members().get(host).filter(|m| m.is_up())?;
     Some((member.record.address, member.record.life))
 }

@@ -1,6 +1,7 @@
 //! System calls of the agent.
 
 mod epoll;
+pub mod pairs;
 pub mod passing;
 pub mod refused;
 

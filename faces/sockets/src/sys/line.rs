@@ -204,7 +204,7 @@ fn open() -> bool {
     if now < NOT_BEFORE.load(Ordering::Relaxed) {
         return false;
     }
-    let fd = each_name(connect).unwrap_or(-1);
+    let fd = each_name(b"-sockets", connect).unwrap_or(-1);
     LINE.store(fd, Ordering::Release);
     PROCESS.store(process(), Ordering::Release);
     FILE.store(file(fd).unwrap_or(0), Ordering::Release);
@@ -229,15 +229,23 @@ fn variable(name: &CStr) -> Option<&'static [u8]> {
     Some(value.to_bytes()).filter(|value| !value.is_empty())
 }
 
-/// Calls `each` with the names of agents until it returns a descriptor.
-fn each_name(each: impl Fn(&[&[u8]]) -> Option<RawFd>) -> Option<RawFd> {
-    const END: &[u8] = b"-sockets";
+/// Calls `each` with the names of agents' sockets that end so, until it returns a descriptor.
+fn each_name(end: &[u8], each: impl Fn(&[&[u8]]) -> Option<RawFd>) -> Option<RawFd> {
     if let Some(name) = variable(c"WEFT_AGENT") {
-        return each(&[name, END]);
+        return each(&[name, end]);
     }
-    let of_user = || each(&[variable(c"XDG_RUNTIME_DIR")?, b"/weft/agent.sock", END]);
-    let found = each(&[b"/run/weft/agent.sock", END]).or_else(of_user);
-    found.or_else(|| each(&[b"@weft-agent", END]))
+    let of_user = || each(&[variable(c"XDG_RUNTIME_DIR")?, b"/weft/agent.sock", end]);
+    let found = each(&[b"/run/weft/agent.sock", end]).or_else(of_user);
+    found.or_else(|| each(&[b"@weft-agent", end]))
+}
+
+/// Connects to a socket of the agent whose name ends so. The descriptor is the caller's, and its
+/// calls wait.
+pub fn reach(end: &[u8]) -> Option<RawFd> {
+    let fd = each_name(end, connect)?;
+    // SAFETY: no memory is passed.
+    unsafe { real::fcntl(fd, libc::F_SETFL, 0) };
+    Some(fd)
 }
 
 fn connect(name: &[&[u8]]) -> Option<RawFd> {

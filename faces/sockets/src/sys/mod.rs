@@ -13,6 +13,7 @@ mod slot;
 mod stream;
 mod table;
 mod tcp;
+mod tipc;
 mod wait;
 mod wake;
 
@@ -23,6 +24,7 @@ extern "C" fn begin() {
     if settings::is_on() && slot::map() {
         slot::region().iter().for_each(|region| holders::begin(region));
         hooks::process::begin();
+        tipc::begin();
     }
 }
 

@@ -125,6 +125,11 @@ originals! {
         from: c_int, from_at: *mut off64_t, to: c_int, to_at: *mut off64_t, len: size_t,
         flags: c_uint
     ) -> ssize_t;
+    fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int;
+    fn bind(fd: c_int, at: *const sockaddr, len: socklen_t) -> c_int;
+    fn listen(fd: c_int, backlog: c_int) -> c_int;
+    fn getsockname(fd: c_int, to: *mut sockaddr, len: *mut socklen_t) -> c_int;
+    fn getpeername(fd: c_int, to: *mut sockaddr, len: *mut socklen_t) -> c_int;
     fn connect(fd: c_int, to: *const sockaddr, len: socklen_t) -> c_int;
     fn accept(fd: c_int, from: *mut sockaddr, len: *mut socklen_t) -> c_int;
     fn accept4(fd: c_int, from: *mut sockaddr, len: *mut socklen_t, flags: c_int) -> c_int;

@@ -31,9 +31,14 @@ pub struct Served {
 
 impl Served {
     pub fn start() -> Served {
+        Served::with_words(&[])
+    }
+
+    /// Starts one with more options.
+    pub fn with_words(more: &[&str]) -> Served {
         let name = format!("@weft-sockets-test-{:016x}", weft_link::random_u64());
         let words = ["--name", &name, "--links", "udp", "--spin-us", "0"];
-        let options = Options::parse(words).unwrap();
+        let options = Options::parse(words.into_iter().chain(more.iter().copied())).unwrap();
         let end = Arc::new(AtomicBool::new(false));
         let ended = Arc::clone(&end);
         let (ready, is_ready) = std::sync::mpsc::channel();

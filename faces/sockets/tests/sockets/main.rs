@@ -1,7 +1,8 @@
 //! The library under real programs: pairs of processes that have it loaded, and an agent.
 //!
 //! Each process is this test program again, which runs the role that its environment names
-//! (`roles`). `cases` has a test for each behaviour, `torture` random calls against a model.
+//! (`roles`). `cases` has a test for each behaviour, `torture` random calls against a model, `tipc`
+//! programs of AF_TIPC.
 #![allow(non_snake_case)]
 
 mod cases;
@@ -11,6 +12,7 @@ mod hostile;
 mod programs;
 mod roles;
 mod sys;
+mod tipc;
 mod torture;
 
 /// Runs a role, in a process that a test has started; nothing otherwise.

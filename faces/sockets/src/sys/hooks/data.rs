@@ -3,7 +3,7 @@
 use crate::sys::parts::Parts;
 use crate::sys::slot::NEVER;
 use crate::sys::table::{self, Connection};
-use crate::sys::{board, line, real, stream, wait};
+use crate::sys::{board, line, real, stream, tipc, wait};
 use libc::{
     c_int, c_uint, c_void, iovec, mmsghdr, msghdr, off64_t, off_t, size_t, sockaddr, socklen_t,
     ssize_t, timespec,
@@ -117,6 +117,25 @@ unsafe fn parts_of<'a>(parts: *const iovec, n: usize) -> Option<&'a [iovec]> {
     (!parts.is_null() && n <= 1024).then(|| unsafe { std::slice::from_raw_parts(parts, n) })
 }
 
+/// Receives on a socket of TIPC.
+///
+/// # Safety
+/// The caller's parts.
+unsafe fn of_tipc(fd: c_int, parts: &[iovec], flags: c_int) -> ssize_t {
+    let (from, len) = (std::ptr::null_mut(), std::ptr::null_mut());
+    // SAFETY: the caller's parts, and no room for an address.
+    unsafe { tipc::receive(fd, parts, flags, from, len) }
+}
+
+/// Sends on a socket of TIPC.
+///
+/// # Safety
+/// The caller's parts.
+unsafe fn to_tipc(fd: c_int, parts: &[iovec], flags: c_int) -> ssize_t {
+    // SAFETY: the caller's parts, and no address.
+    unsafe { tipc::send(fd, parts, flags, std::ptr::null(), 0) }
+}
+
 /// read(2).
 ///
 /// # Safety
@@ -127,6 +146,8 @@ pub unsafe extern "C-unwind" fn read(fd: c_int, buf: *mut c_void, len: size_t) -
     let call = || unsafe { real::read(fd, buf, len) };
     match table::connection(fd) {
         Some(one) => receive(one, &part(buf, len), 0, call),
+        // SAFETY: the caller's arguments.
+        None if tipc::is(fd) => unsafe { of_tipc(fd, &part(buf, len), 0) },
         None => call(),
     }
 }
@@ -140,10 +161,12 @@ pub unsafe extern "C-unwind" fn readv(fd: c_int, parts: *const iovec, n: c_int) 
     // SAFETY: the caller's arguments.
     let call = || unsafe { real::readv(fd, parts, n) };
     // SAFETY: the caller's parts.
-    let list = table::connection(fd).zip(unsafe { parts_of(parts, n.max(0) as usize) });
-    match list {
-        Some((one, list)) => receive(one, list, 0, call),
-        None => call(),
+    let list = unsafe { parts_of(parts, n.max(0) as usize) };
+    match (table::connection(fd), list) {
+        (Some(one), Some(list)) => receive(one, list, 0, call),
+        // SAFETY: the caller's arguments.
+        (None, Some(list)) if tipc::is(fd) => unsafe { of_tipc(fd, list, 0) },
+        _ => call(),
     }
 }
 
@@ -246,6 +269,8 @@ pub unsafe extern "C-unwind" fn recv(
     let call = || unsafe { real::recv(fd, buf, len, flags) };
     match table::connection(fd) {
         Some(one) => receive(one, &part(buf, len), flags, call),
+        // SAFETY: the caller's arguments.
+        None if tipc::is(fd) => unsafe { of_tipc(fd, &part(buf, len), flags) },
         None => call(),
     }
 }
@@ -265,7 +290,13 @@ pub unsafe extern "C-unwind" fn recvfrom(
 ) -> ssize_t {
     // SAFETY: the caller's arguments.
     let call = || unsafe { real::recvfrom(fd, buf, len, flags, from, from_len) };
-    let Some(one) = table::connection(fd) else { return call() };
+    let Some(one) = table::connection(fd) else {
+        if tipc::is(fd) {
+            // SAFETY: the caller's arguments.
+            return unsafe { tipc::receive(fd, &part(buf, len), flags, from, from_len) };
+        }
+        return call();
+    };
     let n = receive(one, &part(buf, len), flags, call);
     if n >= 0 && !from.is_null() && !from_len.is_null() {
         // SAFETY: the caller's; TCP names nobody.
@@ -284,10 +315,19 @@ pub unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: 
     let call = || unsafe { real::recvmsg(fd, message, flags) };
     // SAFETY: the caller's message.
     let Some((one, to)) = table::connection(fd).zip(unsafe { message.as_mut() }) else {
+        if tipc::is(fd) && !message.is_null() {
+            // SAFETY: the caller's message.
+            return unsafe { tipc::receive_message(fd, &mut *message, flags) };
+        }
         let n = call();
         if n >= 0 {
             // SAFETY: the kernel has filled the message.
-            unsafe { passed(&*message, table::forget) };
+            unsafe {
+                passed(&*message, |fd| {
+                    table::forget(fd);
+                    tipc::look(fd);
+                });
+            }
         }
         return n;
     };
@@ -317,10 +357,11 @@ pub unsafe extern "C-unwind" fn recvmmsg(
     flags: c_int,
     timeout: *mut timespec,
 ) -> c_int {
-    let Some(_) = table::connection(fd).filter(|_| n > 0 && !messages.is_null()) else {
+    let is_ours = table::connection(fd).is_some() || tipc::is(fd);
+    if !is_ours || n == 0 || messages.is_null() {
         // SAFETY: the caller's arguments.
         return unsafe { real::recvmmsg(fd, messages, n, flags, timeout) };
-    };
+    }
     let from = std::time::Instant::now();
     // SAFETY: the caller's time.
     let most = unsafe { timeout.as_ref() }
@@ -358,6 +399,8 @@ pub unsafe extern "C-unwind" fn write(fd: c_int, buf: *const c_void, len: size_t
     let call = || unsafe { real::write(fd, buf, len) };
     match table::connection(fd) {
         Some(one) => send_parts(one, &part(buf, len), 0, call),
+        // SAFETY: the caller's arguments.
+        None if tipc::is(fd) => unsafe { to_tipc(fd, &part(buf, len), 0) },
         None => call(),
     }
 }
@@ -371,10 +414,12 @@ pub unsafe extern "C-unwind" fn writev(fd: c_int, parts: *const iovec, n: c_int)
     // SAFETY: the caller's arguments.
     let call = || unsafe { real::writev(fd, parts, n) };
     // SAFETY: the caller's parts.
-    let list = table::connection(fd).zip(unsafe { parts_of(parts, n.max(0) as usize) });
-    match list {
-        Some((one, list)) => send_parts(one, list, 0, call),
-        None => call(),
+    let list = unsafe { parts_of(parts, n.max(0) as usize) };
+    match (table::connection(fd), list) {
+        (Some(one), Some(list)) => send_parts(one, list, 0, call),
+        // SAFETY: the caller's arguments.
+        (None, Some(list)) if tipc::is(fd) => unsafe { to_tipc(fd, list, 0) },
+        _ => call(),
     }
 }
 
@@ -393,6 +438,8 @@ pub unsafe extern "C-unwind" fn send(
     let call = || unsafe { real::send(fd, buf, len, flags) };
     match table::connection(fd) {
         Some(one) => send_parts(one, &part(buf, len), flags, call),
+        // SAFETY: the caller's arguments.
+        None if tipc::is(fd) => unsafe { to_tipc(fd, &part(buf, len), flags) },
         None => call(),
     }
 }
@@ -414,6 +461,8 @@ pub unsafe extern "C-unwind" fn sendto(
     let call = || unsafe { real::sendto(fd, buf, len, flags, to, to_len) };
     match table::connection(fd) {
         Some(one) => send_parts(one, &part(buf, len), flags, call),
+        // SAFETY: the caller's arguments.
+        None if tipc::is(fd) => unsafe { tipc::send(fd, &part(buf, len), flags, to, to_len) },
         None => call(),
     }
 }
@@ -474,6 +523,10 @@ pub unsafe extern "C-unwind" fn sendmsg(
     // SAFETY: the caller's message.
     let Some(of) = (unsafe { message.as_ref() }) else { return call() };
     let Some(one) = table::connection(fd) else {
+        if tipc::is(fd) {
+            // SAFETY: the caller's message.
+            return unsafe { tipc::send_message(fd, of, flags) };
+        }
         // SAFETY: the caller's message.
         unsafe { hands_over(of) };
         return call();
@@ -499,7 +552,7 @@ pub unsafe extern "C-unwind" fn sendmmsg(
     n: c_uint,
     flags: c_int,
 ) -> c_int {
-    if table::connection(fd).is_none() || messages.is_null() {
+    if table::connection(fd).is_none() && !tipc::is(fd) || messages.is_null() {
         // SAFETY: the caller's arguments, and messages.
         return unsafe {
             if !messages.is_null() {

@@ -3,7 +3,7 @@
 use super::data::stay_tcp;
 use crate::sys::slot::{CORKED, NAGLE, NONBLOCKING};
 use crate::sys::table::{self, Connection, Ended};
-use crate::sys::{line, real, set, stream, tcp};
+use crate::sys::{line, real, set, stream, tcp, tipc};
 use libc::{c_char, c_int, c_long, c_uint, c_ulong, c_void, sockaddr, socklen_t, FILE};
 
 /// connect(2).
@@ -12,6 +12,10 @@ use libc::{c_char, c_int, c_long, c_uint, c_ulong, c_void, sockaddr, socklen_t, 
 /// As the C library's.
 #[no_mangle]
 pub unsafe extern "C-unwind" fn connect(fd: c_int, to: *const sockaddr, len: socklen_t) -> c_int {
+    if tipc::is(fd) {
+        // SAFETY: the caller's arguments.
+        return unsafe { tipc::connect(fd, to, len) };
+    }
     // SAFETY: the caller's arguments.
     let result = unsafe { real::connect(fd, to, len) };
     let was = real::errno();
@@ -63,7 +67,7 @@ pub unsafe extern "C-unwind" fn accept(
     len: *mut socklen_t,
 ) -> c_int {
     // SAFETY: the caller's arguments.
-    accepted(unsafe { real::accept(fd, from, len) })
+    unsafe { accept4(fd, from, len, 0) }
 }
 
 /// accept4(2).
@@ -77,8 +81,17 @@ pub unsafe extern "C-unwind" fn accept4(
     len: *mut socklen_t,
     flags: c_int,
 ) -> c_int {
+    if tipc::is(fd) {
+        // SAFETY: the caller's arguments.
+        return unsafe { tipc::accept(fd, from, len, flags) };
+    }
     // SAFETY: the caller's arguments.
-    accepted(unsafe { real::accept4(fd, from, len, flags) })
+    accepted(unsafe {
+        match flags {
+            0 => real::accept(fd, from, len),
+            _ => real::accept4(fd, from, len, flags),
+        }
+    })
 }
 
 /// The last descriptor of a connection in this process is about to be closed.
@@ -105,6 +118,7 @@ fn closes(fd: c_int) -> Ended {
     if let Some(one) = table::connection(fd).filter(table::is_last) {
         ends(&one);
     }
+    tipc::forget(fd);
     table::remove(fd)
 }
 
@@ -154,6 +168,7 @@ pub unsafe extern "C-unwind" fn close_range(first: c_uint, last: c_uint, flags: 
             closed(closes(fd));
             from = fd + 1;
         }
+        tipc::forget_all(first, last);
     }
     let own = line::own().filter(|own| (first..=last).contains(own));
     // SAFETY: the caller's arguments, but for this library's own descriptor.
@@ -210,6 +225,7 @@ pub unsafe extern "C-unwind" fn closefrom(first: c_int) {
 fn copied(from: c_int, to: c_int) -> c_int {
     if to >= 0 {
         table::copy(from, to);
+        tipc::copied(from, to);
     }
     to
 }
@@ -318,6 +334,12 @@ fn changes_mode(one: &Connection, is_nonblocking: bool) {
 /// As the C library's.
 #[no_mangle]
 pub unsafe extern "C-unwind" fn ioctl(fd: c_int, request: c_ulong, arg: *mut c_void) -> c_int {
+    if tipc::is(fd) {
+        // SAFETY: the caller's arguments.
+        if let Some(result) = unsafe { tipc::ioctl(fd, request, arg) } {
+            return result;
+        }
+    }
     // SAFETY: the caller's arguments.
     let result = unsafe { real::ioctl(fd, request, arg) };
     let Some(one) = table::connection(fd).filter(|_| result == 0 && !arg.is_null()) else {
@@ -347,6 +369,9 @@ pub unsafe extern "C-unwind" fn ioctl(fd: c_int, request: c_ulong, arg: *mut c_v
 /// As the C library's.
 #[no_mangle]
 pub unsafe extern "C-unwind" fn shutdown(fd: c_int, how: c_int) -> c_int {
+    if tipc::is(fd) {
+        return tipc::shutdown(fd, how);
+    }
     if let Some(user) = table::connection(fd).and_then(stream::enter) {
         if how != libc::SHUT_RD {
             user.end_sending();
@@ -371,6 +396,12 @@ pub unsafe extern "C-unwind" fn setsockopt(
     value: *const c_void,
     len: socklen_t,
 ) -> c_int {
+    if tipc::is(fd) {
+        // SAFETY: the caller's arguments.
+        if let Some(result) = unsafe { tipc::setsockopt(fd, level, name, value, len) } {
+            return result;
+        }
+    }
     let one = table::connection(fd).filter(|one| one.slot.is_shared());
     if let Some(one) = one.filter(|_| level == libc::IPPROTO_TCP && len >= 4 && !value.is_null()) {
         // SAFETY: the caller's value of this length.
@@ -410,6 +441,12 @@ pub unsafe extern "C-unwind" fn getsockopt(
     value: *mut c_void,
     len: *mut socklen_t,
 ) -> c_int {
+    if tipc::is(fd) {
+        // SAFETY: the caller's arguments.
+        if let Some(result) = unsafe { tipc::getsockopt(fd, level, name, value, len) } {
+            return result;
+        }
+    }
     if level == libc::IPPROTO_TCP && name == libc::TCP_ZEROCOPY_RECEIVE {
         // It reads bytes.
         table::connection(fd).iter().for_each(stay_tcp);

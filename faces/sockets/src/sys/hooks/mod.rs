@@ -3,5 +3,6 @@
 mod data;
 mod life;
 pub mod process;
+mod tipc;
 mod variadic;
 mod waits;

@@ -1,0 +1,523 @@
+//! TIPC sockets of the programs of this host.
+//!
+//! A program has one end of a pair of Unix sockets, and here is the other end with the state of the
+//! socket: its names, its connection, and what waits for the program. `weft_streams::tipc` has the
+//! messages. Names are claims of the directory; a message to a socket of another host goes from
+//! agent to agent ([`route`]), those of one socket to one host in order.
+
+mod requests;
+mod route;
+mod topology;
+
+use super::Cluster;
+use crate::sys::{self, pairs, passing, Epoll, Interest};
+use route::Line;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+use weft_cluster::mail::Post;
+use weft_cluster::names::directory::Gone;
+use weft_cluster::names::node::ClaimId;
+use weft_cluster::names::{HostId, Owner, SubscriptionId};
+use weft_cluster::share::has_share;
+use weft_core::Instant;
+use weft_link::LinkError;
+use weft_streams::tipc::{
+    control, kind, reason, Answer, Kind, RecordHead, Request, MARK, MESSAGE_MAX,
+};
+
+/// Most sockets; one user has at most half of what others leave.
+const PORTS_MAX: usize = 4096;
+/// Most connections for requests, likewise.
+const ASKERS_MAX: usize = 1024;
+/// Connections accepted, and messages of a socket or a connection read, in a round.
+const AT_ONCE: usize = 16;
+/// Bytes that wait for a program of one importance; each next one has twice as many.
+const QUEUE: usize = 1 << 20;
+/// Bytes that wait for all programs of a user.
+const QUEUE_OF_USER: usize = 1 << 26;
+/// Bytes of a connection that wait for the other end's program, or for its host, from which on no
+/// more are read.
+const WINDOW: usize = 1 << 16;
+/// The listener's number in the set of descriptors. Socket N has 2 N there, connection N 2 N + 1.
+const LISTENER: u64 = 0;
+/// The mark of the owners of sockets, apart from those of connections to names.
+const OWNER: u64 = 1 << 63;
+
+/// Number of a connection for requests.
+type AskerId = u64;
+/// A socket of the cluster.
+type Far = (HostId, u32);
+
+/// The number of a host, as TIPC has it.
+fn node_of(host: HostId) -> u32 {
+    host.0 as u32
+}
+
+/// A connection that a listener's program has not taken yet.
+struct Calling {
+    from: Far,
+    name: Option<(u32, u32, u32)>,
+    data: Vec<u8>,
+}
+
+/// The connection of a socket.
+enum State {
+    /// None.
+    Idle,
+    /// It listens.
+    Listening { most: usize, calls: VecDeque<Calling> },
+    /// It waits for the other end; the time at which that is over; who asked.
+    Connecting { to: Far, until: Instant, asker: Option<AskerId> },
+    /// It has one.
+    Connected { peer: Far },
+    /// It is a subscriber.
+    Topology(Vec<topology::Watching>),
+    /// It had one.
+    Over,
+}
+
+/// A name that a socket is bound to.
+struct Bound {
+    range: (u32, u32, u32),
+    is_of_host: bool,
+    claim: ClaimId,
+}
+
+/// A socket.
+struct Port {
+    kind: u8,
+    owner: Owner,
+    socket: OwnedFd,
+    cookie: u64,
+    interest: Interest,
+    /// Bytes and records that wait for the program.
+    out: VecDeque<Vec<u8>>,
+    out_bytes: usize,
+    /// The end of the socket comes after that.
+    is_ending: bool,
+    names: Vec<Bound>,
+    state: State,
+    /// The name by which its connection was made.
+    name: Option<(u32, u32, u32)>,
+    /// The address of messages that are given none.
+    peer: Option<weft_streams::tipc::SockAddr>,
+    importance: u8,
+    src_droppable: bool,
+    dest_droppable: bool,
+    timeout: Duration,
+    no_delay: u32,
+    /// The error of an attempt to connect that nobody waited for.
+    error: i32,
+    /// Bytes on their way to other hosts.
+    under_way: usize,
+    /// Messages that wait until there are fewer: who asked, the request and the data.
+    waiting: VecDeque<(AskerId, Request, Vec<u8>)>,
+}
+
+impl Port {
+    fn is_connectionless(&self) -> bool {
+        matches!(self.kind, kind::DGRAM | kind::RDM)
+    }
+
+    /// Writes what goes to the program.
+    fn push(&mut self) {
+        while let Some(first) = self.out.front_mut() {
+            match pairs::write(&self.socket, first) {
+                // Records go whole.
+                Ok(n) if self.kind == kind::STREAM && n < first.len() => {
+                    self.out_bytes -= n;
+                    drop(first.drain(..n));
+                }
+                Ok(_) => {
+                    self.out_bytes -= first.len();
+                    self.out.pop_front();
+                }
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                // Its end is seen when it is read.
+                Err(_) => {
+                    self.out.clear();
+                    self.out_bytes = 0;
+                }
+            }
+        }
+        if self.is_ending {
+            pairs::end(&self.socket);
+        }
+    }
+
+    /// Gives the program bytes, or a record.
+    fn give(&mut self, bytes: Vec<u8>) {
+        self.out_bytes += bytes.len();
+        self.out.push_back(bytes);
+        self.push();
+    }
+
+    /// Gives the program a record.
+    fn record(&mut self, head: &RecordHead, data: &[u8]) {
+        let mut bytes = head.encode().to_vec();
+        bytes.extend_from_slice(data);
+        self.give(bytes);
+    }
+
+    /// Ends the connection: the program reads what came, then the end.
+    fn end(&mut self, from: Far, error: u32, data: &[u8]) {
+        if self.is_ending {
+            return;
+        }
+        if self.kind != kind::STREAM {
+            let (name, port) = (self.name, (from.1, node_of(from.0)));
+            let head =
+                RecordHead { error, name, ..RecordHead::new(Kind::Returned, port, data.len()) };
+            self.record(&head, data);
+        }
+        self.state = State::Over;
+        self.is_ending = true;
+        self.push();
+    }
+}
+
+/// A connection for requests about sockets.
+struct Asker {
+    socket: OwnedFd,
+    user: u32,
+    process: u32,
+    /// Its request waits, for this socket.
+    waits: Option<u32>,
+}
+
+/// The TIPC sockets of this host.
+pub struct Tipc {
+    name: String,
+    host: HostId,
+    listener: OwnedFd,
+    set: Epoll,
+    ready: Vec<u64>,
+    ports: BTreeMap<u32, Port>,
+    of_cookie: BTreeMap<u64, u32>,
+    last_port: u32,
+    askers: BTreeMap<AskerId, Asker>,
+    last_asker: AskerId,
+    subscriptions: BTreeMap<SubscriptionId, u32>,
+    /// Turn of look-ups.
+    turn: usize,
+    post: Post,
+    lines: BTreeMap<Far, Line>,
+    of_letter: BTreeMap<u64, Far>,
+    /// Sockets whose descriptors have to be looked at again.
+    changed: BTreeSet<u32>,
+    scratch: Box<[u8]>,
+    /// Messages that were delivered to programs, and those that were not.
+    delivered: u64,
+    rejected: u64,
+    malformed: u64,
+    turned_away: u64,
+}
+
+/// Returns the name of the socket for TIPC programs of the agent at `name`.
+pub fn socket_name(name: &str) -> String {
+    format!("{name}-tipc")
+}
+
+impl Tipc {
+    /// Listens beside the agent's own socket.
+    ///
+    /// # Errors
+    /// Another process has the name, or the system has no descriptors left.
+    pub fn open(agent: &str, host: HostId) -> Result<Tipc, LinkError> {
+        let name = socket_name(agent);
+        let fail = |source| LinkError::System {
+            what: format!("listening at {name}"),
+            source,
+            fix: "another agent may serve there (`weftd --status`)",
+        };
+        sys::prepare_socket_path(&name);
+        let listener = passing::listen(&name).map_err(fail)?;
+        sys::let_all_connect(&name);
+        sys::raise_files();
+        let set = Epoll::new().map_err(fail)?;
+        set.add(&listener, LISTENER, Interest::READ).map_err(fail)?;
+        Ok(Tipc {
+            host,
+            listener,
+            set,
+            ready: Vec::new(),
+            ports: BTreeMap::new(),
+            of_cookie: BTreeMap::new(),
+            last_port: weft_link::random_u64() as u32,
+            askers: BTreeMap::new(),
+            last_asker: 0,
+            subscriptions: BTreeMap::new(),
+            turn: 0,
+            post: Post::new(weft_link::random_u64()),
+            lines: BTreeMap::new(),
+            of_letter: BTreeMap::new(),
+            changed: BTreeSet::new(),
+            scratch: vec![0; MESSAGE_MAX + control::HEAD + 1].into(),
+            delivered: 0,
+            rejected: 0,
+            malformed: 0,
+            turned_away: 0,
+            name,
+        })
+    }
+
+    /// Returns the name of the socket.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns the descriptor that is readable while a program wants something.
+    pub fn door(&self) -> RawFd {
+        self.set.as_raw_fd()
+    }
+
+    /// Lists the counters by name.
+    pub fn counters(&self, show: &mut dyn FnMut(&str, &dyn std::fmt::Display)) {
+        show("tipc_sockets", &self.ports.len());
+        show("tipc_delivered", &self.delivered);
+        show("tipc_rejected", &self.rejected);
+        show("tipc_sent", &self.post.begun);
+        show("tipc_malformed", &self.malformed);
+        show("tipc_turned_away", &self.turned_away);
+    }
+
+    /// Returns the time of the next deadline.
+    pub fn next_timeout(&self) -> Option<Instant> {
+        let connects = self.ports.values().filter_map(|port| match port.state {
+            State::Connecting { until, .. } => Some(until),
+            _ => None,
+        });
+        let lines = self.lines.values().filter_map(Line::next_timeout);
+        connects.chain(lines).chain(self.post.next_timeout()).min()
+    }
+
+    fn accept(&mut self) {
+        for _ in 0..AT_ONCE {
+            let Ok(socket) = passing::accept(&self.listener) else { return };
+            let socket = UnixStream::from(socket);
+            let Some((process, user)) = sys::peer_process(&socket) else { continue };
+            let of_user = self.askers.values().filter(|asker| asker.user == user).count();
+            if !has_share(of_user, self.askers.len(), ASKERS_MAX) {
+                self.turned_away += 1;
+                continue;
+            }
+            self.last_asker += 1;
+            let socket = OwnedFd::from(socket);
+            if self.set.add(&socket, 2 * self.last_asker + 1, Interest::READ).is_ok() {
+                let asker = Asker { socket, user, process, waits: None };
+                self.askers.insert(self.last_asker, asker);
+            }
+        }
+    }
+
+    /// Answers a request. A program that does not read loses it.
+    fn answer(&mut self, id: AskerId, answer: &Answer, pass: Option<&OwnedFd>) {
+        if let Some(asker) = self.askers.get_mut(&id) {
+            asker.waits = None;
+            let _ = passing::send(asker.socket.as_raw_fd(), &answer.encode(), pass);
+        }
+    }
+
+    /// Makes a socket. Returns its number and the program's end.
+    fn make(&mut self, kind: u8, user: u32, process: u32) -> io::Result<(u32, OwnedFd)> {
+        let of_user = self.ports.values().filter(|port| port.owner.user == user).count();
+        if !has_share(of_user, self.ports.len(), PORTS_MAX) {
+            self.turned_away += 1;
+            return Err(io::Error::from_raw_os_error(libc::EMFILE));
+        }
+        let id = loop {
+            self.last_port = self.last_port.wrapping_add(1);
+            if self.last_port != 0 && !self.ports.contains_key(&self.last_port) {
+                break self.last_port;
+            }
+        };
+        let random = format!("{kind}-{:016x}", weft_link::random_u64());
+        let name = [MARK, random.as_bytes()].concat();
+        let (socket, other) = pairs::pair(kind == kind::STREAM, &name)?;
+        let no_number = || io::Error::from_raw_os_error(libc::EOPNOTSUPP);
+        let cookie = pairs::cookie(&other).ok_or_else(no_number)?;
+        self.set.add(&socket, 2 * u64::from(id), Interest::READ)?;
+        let owner = Owner { user, process, serial: OWNER | u64::from(id) };
+        let port = Port {
+            kind,
+            owner,
+            socket,
+            cookie,
+            interest: Interest::READ,
+            out: VecDeque::new(),
+            out_bytes: 0,
+            is_ending: false,
+            names: Vec::new(),
+            state: State::Idle,
+            name: None,
+            peer: None,
+            importance: 0,
+            src_droppable: kind == kind::DGRAM,
+            dest_droppable: matches!(kind, kind::DGRAM | kind::RDM),
+            timeout: Duration::from_secs(8),
+            no_delay: 0,
+            error: 0,
+            under_way: 0,
+            waiting: VecDeque::new(),
+        };
+        self.ports.insert(id, port);
+        self.of_cookie.insert(cookie, id);
+        Ok((id, other))
+    }
+
+    /// Bytes that wait for the programs of a user.
+    fn waiting_of(&self, user: u32) -> usize {
+        let of_user = self.ports.values().filter(|port| port.owner.user == user);
+        of_user.map(|port| port.out_bytes).sum()
+    }
+
+    /// True if a socket's data are read now.
+    fn may_read(&self, port: &Port) -> bool {
+        match port.state {
+            State::Connecting { .. } => false,
+            State::Connected { peer } => {
+                let near = self.ports.get(&peer.1).filter(|_| peer.0 == self.host);
+                port.under_way < WINDOW && near.is_none_or(|other| other.out_bytes < WINDOW)
+            }
+            _ => port.out_bytes < WINDOW,
+        }
+    }
+
+    /// Has the set of descriptors tell what a socket waits for.
+    fn follow(&mut self, id: u32) {
+        let Some(port) = self.ports.get(&id) else { return };
+        let interest = Interest { read: self.may_read(port), write: !port.out.is_empty() };
+        let other = match port.state {
+            State::Connected { peer } if peer.0 == self.host => Some(peer.1),
+            _ => None,
+        };
+        let Some(port) = self.ports.get_mut(&id).filter(|port| port.interest != interest) else {
+            return;
+        };
+        let drained = port.interest.write && !interest.write;
+        port.interest = interest;
+        self.set.change(&port.socket, 2 * u64::from(id), interest);
+        if let Some(other) = other.filter(|_| drained) {
+            self.changed.insert(other);
+        }
+    }
+}
+
+impl Cluster {
+    /// Serves the programs' sockets; never blocks.
+    pub(super) fn serve_tipc(&mut self, now: Instant) {
+        let mut ready = std::mem::take(&mut self.tipc.ready);
+        self.tipc.set.ready(&mut ready);
+        for &number in &ready {
+            match (number / 2, number % 2) {
+                _ if number == LISTENER => self.tipc.accept(),
+                (id, 0) => self.serve_port(now, id as u32),
+                (asker, _) => self.serve_asker(now, asker),
+            }
+        }
+        self.tipc.ready = ready;
+        self.tipc_settle();
+    }
+
+    fn tipc_settle(&mut self) {
+        while let Some(id) = self.tipc.changed.pop_first() {
+            self.tipc.follow(id);
+        }
+    }
+
+    fn serve_port(&mut self, now: Instant, id: u32) {
+        let Some(port) = self.tipc.ports.get_mut(&id) else { return };
+        port.push();
+        self.tipc.changed.insert(id);
+        self.tell_rest(id);
+        self.read_port(now, id);
+        self.tipc_settle();
+    }
+
+    /// Reads what the program of a socket sent by itself: data of its connection.
+    fn read_port(&mut self, now: Instant, id: u32) {
+        for _ in 0..AT_ONCE {
+            let Some(port) = self.tipc.ports.get(&id) else { return };
+            if !self.tipc.may_read(port) {
+                return;
+            }
+            let is_stream = port.kind == kind::STREAM;
+            let most = if is_stream { 1 << 16 } else { MESSAGE_MAX + 1 };
+            let fd = port.socket.as_raw_fd();
+            let got = passing::recv(fd, &mut self.tipc.scratch[..most]);
+            let len = match got {
+                Ok((0, _)) => return self.end_port(now, id),
+                Ok((len, _)) => len,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                // The program's end, or a record that no library sends.
+                Err(_) => return self.end_port(now, id),
+            };
+            let from = usize::from(!is_stream);
+            let data = self.tipc.scratch[from..len].to_vec();
+            self.on_data(now, id, data);
+        }
+        self.tipc.changed.insert(id);
+    }
+
+    /// The program has closed a socket.
+    fn end_port(&mut self, now: Instant, id: u32) {
+        self.hang_up(now, id, reason::SHUTDOWN);
+        let Some(port) = self.tipc.ports.remove(&id) else { return };
+        self.tipc.set.remove(&port.socket);
+        self.tipc.of_cookie.remove(&port.cookie);
+        self.tipc.subscriptions.retain(|_, of| *of != id);
+        self.node.owner_ended(now, port.owner, Gone::Ended);
+        for (asker, ..) in port.waiting {
+            self.tipc.answer(asker, &Answer::error(libc::EBADF), None);
+        }
+        self.flush_tipc(now);
+    }
+
+    fn serve_asker(&mut self, now: Instant, id: AskerId) {
+        for _ in 0..AT_ONCE {
+            let Some(asker) = self.tipc.askers.get(&id) else { return };
+            let got = passing::recv(asker.socket.as_raw_fd(), &mut self.tipc.scratch);
+            let (len, passed) = match got {
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                Ok((0, _)) => return self.end_asker(id),
+                Ok(got) if asker.waits.is_none() => got,
+                // It asks again before it was answered, or sends no request.
+                _ => return self.dismiss_asker(id, "no request, or one too many"),
+            };
+            let bytes = self.tipc.scratch[..len].to_vec();
+            match Request::decode(&bytes) {
+                Ok((request, data)) => self.on_request(now, id, request, passed, data),
+                Err(why) => return self.dismiss_asker(id, why),
+            }
+            self.flush_tipc(now);
+        }
+    }
+
+    /// A program asks no more: a request of it that waits is not carried out, and it is told so.
+    fn end_asker(&mut self, id: AskerId) {
+        let Some(asker) = self.tipc.askers.get(&id) else { return };
+        if let Some(port) = asker.waits.and_then(|port| self.tipc.ports.get_mut(&port)) {
+            port.waiting.retain(|(asker, ..)| *asker != id);
+            if let State::Connecting { asker, .. } = &mut port.state {
+                *asker = asker.filter(|one| *one != id);
+            }
+            self.tipc.answer(id, &Answer::error(libc::EINTR), None);
+        }
+        if let Some(asker) = self.tipc.askers.remove(&id) {
+            self.tipc.set.remove(&asker.socket);
+        }
+    }
+
+    fn dismiss_asker(&mut self, id: AskerId, why: &str) {
+        let user = self.tipc.askers.get(&id).map_or(0, |asker| asker.user);
+        log::warn!("a TIPC program of user {user}: {why}; its request is not served");
+        self.tipc.malformed += 1;
+        self.end_asker(id);
+    }
+}

@@ -1,0 +1,426 @@
+//! Answers to the requests of programs about their sockets.
+
+use super::route::{packet_of, MARK, UNDER_WAY};
+use super::{node_of, AskerId, Bound, Far, State};
+use crate::cluster::Cluster;
+use crate::sys::pairs;
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+use weft_cluster::names::{Claim, ClaimError};
+use weft_core::Instant;
+use weft_streams::tipc::address::{self, RESERVED, TOP_SRV};
+use weft_streams::tipc::control::DONT_WAIT;
+use weft_streams::tipc::{
+    kind, option, reason, Address, Answer, Op, Request, SockAddr, What, MESSAGE_MAX,
+};
+
+/// Names of one socket.
+const NAMES_MAX: usize = 256;
+/// Connections that a listener's program has not taken.
+const CALLS_MAX: u32 = 128;
+/// Longest time that a connection may take.
+const TIMEOUT_MAX: u32 = 3_600_000;
+/// Messages that wait for an earlier one of their socket.
+const WAITING_MAX: usize = 64;
+
+/// The answer to a request; an error is that of the C library. `Later`: it comes later.
+enum Reply {
+    Now(Answer),
+    With(Answer, OwnedFd),
+    Later,
+}
+
+type Replied = Result<Reply, i32>;
+
+fn done(value: u32) -> Replied {
+    Ok(Reply::Now(Answer::done(value)))
+}
+
+impl Cluster {
+    /// Carries a request out.
+    pub(super) fn on_request(
+        &mut self,
+        now: Instant,
+        asker: AskerId,
+        request: Request,
+        passed: Option<OwnedFd>,
+        data: &[u8],
+    ) {
+        let of = passed.as_ref().and_then(pairs::cookie);
+        let port = of.and_then(|cookie| self.tipc.of_cookie.get(&cookie).copied());
+        // A copy of the program's descriptor would keep its socket open.
+        drop(passed);
+        let replied = match (request.op, port) {
+            (Op::Socket, None) => self.make_port(asker, request.value),
+            (Op::Socket, Some(_)) => Err(libc::EINVAL),
+            (_, None) => Err(libc::EBADF),
+            (_, Some(port)) => self.carry_out(now, (asker, port), request, data),
+        };
+        match replied {
+            Ok(Reply::Now(answer)) => self.tipc.answer(asker, &answer, None),
+            Ok(Reply::With(answer, fd)) => self.tipc.answer(asker, &answer, Some(&fd)),
+            Ok(Reply::Later) => {
+                if let Some(asker) = self.tipc.askers.get_mut(&asker) {
+                    asker.waits = port;
+                }
+            }
+            Err(error) => self.tipc.answer(asker, &Answer::error(error), None),
+        }
+        self.tipc.changed.extend(port);
+    }
+
+    fn make_port(&mut self, asker: AskerId, type_of: u32) -> Replied {
+        let Some(of) = self.tipc.askers.get(&asker) else { return Err(libc::EBADF) };
+        let kinds = [kind::STREAM, kind::DGRAM, kind::RDM, kind::SEQPACKET];
+        let found = kinds.into_iter().find(|kind| u32::from(*kind) == type_of);
+        let (user, process) = (of.user, of.process);
+        let made = self.tipc.make(found.ok_or(libc::EPROTOTYPE)?, user, process);
+        let (id, fd) = made.map_err(|e| e.raw_os_error().unwrap_or(libc::ENOBUFS))?;
+        Ok(Reply::With(Answer::done(id), fd))
+    }
+
+    fn carry_out(
+        &mut self,
+        now: Instant,
+        (asker, id): (AskerId, u32),
+        request: Request,
+        data: &[u8],
+    ) -> Replied {
+        match request.op {
+            Op::Socket => Err(libc::EINVAL),
+            Op::Bind => self.bind(now, id, request.place()),
+            Op::Own => {
+                let node = node_of(self.node.me().host);
+                Ok(Reply::Now(Answer::place(SockAddr::socket(id, node))))
+            }
+            Op::Peer => self.peer(id),
+            Op::Connect => self.connect(now, (asker, id), &request),
+            Op::Listen => self.listen(id, request.value),
+            Op::Accept => self.take_call(now, id),
+            Op::Send => self.send_from(now, (asker, id), request, data.to_vec()),
+            Op::Set => self.set_option(id, &request),
+            Op::Get => self.get_option(id, request.value),
+            Op::Shutdown => {
+                let port = self.tipc.ports.get(&id).ok_or(libc::EBADF)?;
+                if !matches!(port.state, State::Connected { .. } | State::Connecting { .. }) {
+                    return Err(libc::ENOTCONN);
+                }
+                // Data that the program sent before go before.
+                self.read_port(now, id);
+                self.hang_up(now, id, reason::SHUTDOWN);
+                let own = (self.node.me().host, id);
+                if let Some(port) = self.tipc.ports.get_mut(&id) {
+                    port.end(own, reason::SHUTDOWN, &[]);
+                }
+                done(0)
+            }
+            Op::Node => {
+                let host = self.host_of(request.value).ok_or(libc::EADDRNOTAVAIL)?;
+                let mut field = [0; address::LEN];
+                field[..8].copy_from_slice(&host.0.to_be_bytes());
+                Ok(Reply::Now(Answer { field, ..Answer::default() }))
+            }
+        }
+    }
+
+    fn bind(&mut self, now: Instant, id: u32, place: Option<Option<SockAddr>>) -> Replied {
+        let Some(place) = place else {
+            let port = self.tipc.ports.get_mut(&id).ok_or(libc::EBADF)?;
+            let names = std::mem::take(&mut port.names);
+            names.iter().for_each(|name| self.node.withdraw(now, name.claim));
+            return done(0);
+        };
+        let SockAddr { address, scope } = place.ok_or(libc::EAFNOSUPPORT)?;
+        let range = match address {
+            Address::Range { kind, lower, upper } => (kind, lower, upper),
+            Address::Service { kind, instance, .. } => (kind, instance, instance),
+            Address::Socket { .. } => return Err(libc::EAFNOSUPPORT),
+        };
+        let is_of_host = match scope.unsigned_abs() {
+            0..=2 => false,
+            3 => true,
+            _ => return Err(libc::EINVAL),
+        };
+        let port = self.tipc.ports.get_mut(&id).ok_or(libc::EBADF)?;
+        match port.state {
+            State::Connected { .. } | State::Connecting { .. } => return Err(libc::EINVAL),
+            _ if range.0 < RESERVED => return Err(libc::EACCES),
+            _ if range.1 > range.2 => return Err(libc::EINVAL),
+            _ => {}
+        }
+        let is_same = |name: &Bound| name.range == range && name.is_of_host == is_of_host;
+        let found = port.names.iter().position(is_same);
+        if scope < 0 {
+            let name = port.names.remove(found.ok_or(libc::EINVAL)?);
+            self.node.withdraw(now, name.claim);
+            return done(0);
+        }
+        if found.is_some() {
+            return Err(libc::EINVAL);
+        }
+        if port.names.len() >= NAMES_MAX {
+            return Err(libc::ENOBUFS);
+        }
+        let claim = Claim::new(port.owner, range.0, range.1..=range.2);
+        let claim = claim.endpoint(MARK | u64::from(id));
+        let claim = if is_of_host { claim.on_host() } else { claim };
+        let (claim, _) = self.node.claim(now, claim).map_err(|why| match why {
+            ClaimError::Taken { .. } => libc::EADDRINUSE,
+            ClaimError::Forbidden | ClaimError::Reserved => libc::EACCES,
+            ClaimError::TooMany { .. } => libc::ENOBUFS,
+            ClaimError::Ended => libc::ENETDOWN,
+            _ => libc::EINVAL,
+        })?;
+        if let Some(port) = self.tipc.ports.get_mut(&id) {
+            port.names.push(Bound { range, is_of_host, claim });
+        }
+        done(0)
+    }
+
+    fn peer(&self, id: u32) -> Replied {
+        let port = self.tipc.ports.get(&id).ok_or(libc::EBADF)?;
+        match (&port.state, port.peer) {
+            (State::Connected { peer: (host, port) }, _) => {
+                Ok(Reply::Now(Answer::place(SockAddr::socket(*port, node_of(*host)))))
+            }
+            (State::Connecting { .. }, _) => Err(libc::EINPROGRESS),
+            (State::Topology(_), _) => {
+                let node = node_of(self.node.me().host);
+                Ok(Reply::Now(Answer::place(SockAddr::socket(TOP_SRV, node))))
+            }
+            (State::Over, _) => Err(libc::EPIPE),
+            _ => Err(libc::ENOTCONN),
+        }
+    }
+
+    fn listen(&mut self, id: u32, backlog: u32) -> Replied {
+        let port = self.tipc.ports.get_mut(&id).ok_or(libc::EBADF)?;
+        if port.is_connectionless() {
+            return Err(libc::EOPNOTSUPP);
+        }
+        let backlog = (backlog.clamp(1, CALLS_MAX)) as usize;
+        match &mut port.state {
+            State::Idle => {
+                port.state = State::Listening { most: backlog, calls: VecDeque::new() };
+            }
+            State::Listening { most, .. } => *most = backlog,
+            _ => return Err(libc::EINVAL),
+        }
+        done(0)
+    }
+
+    fn take_call(&mut self, now: Instant, id: u32) -> Replied {
+        let port = self.tipc.ports.get_mut(&id).ok_or(libc::EBADF)?;
+        let (kind, owner) = (port.kind, port.owner);
+        let State::Listening { calls, .. } = &mut port.state else { return Err(libc::EINVAL) };
+        let call = calls.pop_front().ok_or(libc::EAGAIN)?;
+        let made = self.tipc.make(kind, owner.user, owner.process);
+        let (new, fd) = made.map_err(|e| e.raw_os_error().unwrap_or(libc::ENOBUFS))?;
+        let port = self.tipc.ports.get_mut(&new).ok_or(libc::EBADF)?;
+        (port.state, port.name) = (State::Connected { peer: call.from }, call.name);
+        if !call.data.is_empty() {
+            port.take_data(call.from, &call.data);
+        }
+        let (owner, packet) =
+            (port.owner, packet_of(new, port, What::Taken, call.from, Vec::new()));
+        self.dispatch(now, call.from.0, owner, packet);
+        self.tipc.changed.insert(new);
+        let answer = Answer::place(SockAddr::socket(call.from.1, node_of(call.from.0)));
+        Ok(Reply::With(answer, fd))
+    }
+
+    fn connect(&mut self, now: Instant, of: (AskerId, u32), request: &Request) -> Replied {
+        let (asker, id) = of;
+        let port = self.tipc.ports.get_mut(&id).ok_or(libc::EBADF)?;
+        let Some(place) = request.place() else {
+            port.peer = None;
+            return if port.is_connectionless() { done(0) } else { Err(libc::EINVAL) };
+        };
+        let place = place.ok_or(libc::EINVAL)?;
+        if port.is_connectionless() {
+            port.peer = Some(place);
+            return done(0);
+        }
+        match port.state {
+            State::Idle => {}
+            State::Connecting { .. } => return Err(libc::EALREADY),
+            State::Connected { .. } | State::Topology(_) => return Err(libc::EISCONN),
+            State::Listening { .. } | State::Over => return Err(libc::EINVAL),
+        }
+        let asker = (request.flags & DONT_WAIT == 0).then_some(asker);
+        if self.call(now, id, place, Vec::new(), asker)? {
+            return done(0);
+        }
+        match asker {
+            Some(_) => Ok(Reply::Later),
+            None => Err(libc::EINPROGRESS),
+        }
+    }
+
+    /// Calls the other end of a connection, with the first data. True if the connection is there.
+    fn call(
+        &mut self,
+        now: Instant,
+        id: u32,
+        place: SockAddr,
+        data: Vec<u8>,
+        asker: Option<AskerId>,
+    ) -> Result<bool, i32> {
+        let name = match place.address {
+            Address::Range { .. } => return Err(libc::EINVAL),
+            Address::Service { kind: TOP_SRV, instance: TOP_SRV, .. } => {
+                let port = self.tipc.ports.get_mut(&id).ok_or(libc::EBADF)?;
+                port.state = State::Topology(Vec::new());
+                if !data.is_empty() {
+                    self.on_subscription(now, id, &data);
+                }
+                return Ok(true);
+            }
+            Address::Service { kind, instance, .. } => Some((kind, instance, instance)),
+            Address::Socket { .. } => None,
+        };
+        let user = self.tipc.ports.get(&id).ok_or(libc::EBADF)?.owner.user;
+        let to = self.sockets_of(user, place.address).first().copied();
+        let to: Far = to.ok_or(libc::EHOSTUNREACH)?;
+        let port = self.tipc.ports.get_mut(&id).ok_or(libc::EBADF)?;
+        port.state = State::Connecting { to, until: now + port.timeout, asker };
+        let (owner, packet) = (port.owner, packet_of(id, port, What::Call, to, data));
+        self.dispatch(now, to.0, owner, weft_streams::tipc::Packet { name, ..packet });
+        Ok(false)
+    }
+
+    fn send_from(
+        &mut self,
+        now: Instant,
+        (asker, id): (AskerId, u32),
+        request: Request,
+        data: Vec<u8>,
+    ) -> Replied {
+        if data.len() > MESSAGE_MAX {
+            return Err(libc::EMSGSIZE);
+        }
+        let port = self.tipc.ports.get_mut(&id).ok_or(libc::EBADF)?;
+        let place = match request.place() {
+            Some(place) => Some(place.ok_or(libc::EINVAL)?),
+            None => None,
+        };
+        if !port.is_connectionless() {
+            return self.send_on_connection(now, id, place, data);
+        }
+        let place = place.or(port.peer).ok_or(libc::EDESTADDRREQ)?;
+        if port.under_way > UNDER_WAY || !port.waiting.is_empty() {
+            if request.flags & DONT_WAIT != 0 || port.waiting.len() >= WAITING_MAX {
+                return Err(libc::EAGAIN);
+            }
+            port.waiting.push_back((asker, request, data));
+            return Ok(Reply::Later);
+        }
+        self.send_message(now, id, place, data)
+    }
+
+    /// Carries out what waited for messages on their way.
+    pub(super) fn serve_waiting(&mut self, now: Instant, id: u32) {
+        while let Some(port) = self.tipc.ports.get_mut(&id) {
+            if port.under_way > UNDER_WAY {
+                return;
+            }
+            let Some((asker, request, data)) = port.waiting.pop_front() else { return };
+            let place = request.place().flatten().or(port.peer);
+            let replied = match place {
+                Some(place) => self.send_message(now, id, place, data),
+                None => Err(libc::EDESTADDRREQ),
+            };
+            let answer = match replied {
+                Ok(Reply::Now(answer)) => answer,
+                Ok(_) => Answer::default(),
+                Err(error) => Answer::error(error),
+            };
+            self.tipc.answer(asker, &answer, None);
+        }
+    }
+
+    /// Sends a message without connection.
+    fn send_message(&mut self, now: Instant, id: u32, place: SockAddr, data: Vec<u8>) -> Replied {
+        let port = self.tipc.ports.get(&id).ok_or(libc::EBADF)?;
+        let owner = port.owner;
+        let name = match place.address {
+            Address::Range { lower, upper, .. } if lower > upper => return Err(libc::EINVAL),
+            Address::Range { kind, lower, upper } => Some((kind, lower, upper)),
+            Address::Service { kind, instance, .. } => Some((kind, instance, instance)),
+            Address::Socket { .. } => None,
+        };
+        let to = self.sockets_of(owner.user, place.address);
+        if to.is_empty() {
+            return Err(libc::EHOSTUNREACH);
+        }
+        let len = data.len() as u32;
+        for one in to {
+            let Some(port) = self.tipc.ports.get(&id) else { break };
+            let packet = packet_of(id, port, What::Message, one, data.clone());
+            self.dispatch(now, one.0, owner, weft_streams::tipc::Packet { name, ..packet });
+        }
+        done(len)
+    }
+
+    fn send_on_connection(
+        &mut self,
+        now: Instant,
+        id: u32,
+        place: Option<SockAddr>,
+        data: Vec<u8>,
+    ) -> Replied {
+        let port = self.tipc.ports.get(&id).ok_or(libc::EBADF)?;
+        match (&port.state, place) {
+            (State::Idle, Some(place)) => {
+                let len = data.len() as u32;
+                self.call(now, id, place, data, None)?;
+                done(len)
+            }
+            (State::Idle | State::Listening { .. }, None) => Err(libc::ENOTCONN),
+            (State::Listening { .. }, Some(_)) => Err(libc::EPIPE),
+            (State::Over, _) => Err(libc::EPIPE),
+            // On a connection the program sends by the socket itself.
+            _ => Err(libc::EISCONN),
+        }
+    }
+
+    fn set_option(&mut self, id: u32, request: &Request) -> Replied {
+        let value = request.number(0);
+        let port = self.tipc.ports.get_mut(&id).ok_or(libc::EBADF)?;
+        match request.value {
+            option::IMPORTANCE if value > 3 => return Err(libc::EINVAL),
+            option::IMPORTANCE => port.importance = value as u8,
+            option::SRC_DROPPABLE if port.kind == kind::STREAM => return Err(libc::ENOPROTOOPT),
+            option::SRC_DROPPABLE => port.src_droppable = value != 0,
+            option::DEST_DROPPABLE => port.dest_droppable = value != 0,
+            option::CONN_TIMEOUT => {
+                port.timeout = Duration::from_millis(value.min(TIMEOUT_MAX).into());
+            }
+            option::MCAST_BROADCAST | option::MCAST_REPLICAST => {}
+            option::NODELAY => port.no_delay = value,
+            _ => return Err(libc::ENOPROTOOPT),
+        }
+        done(0)
+    }
+
+    fn get_option(&mut self, id: u32, name: u32) -> Replied {
+        let depth = self.tipc.depth();
+        let port = self.tipc.ports.get_mut(&id).ok_or(libc::EBADF)?;
+        let waiting = port.out_bytes;
+        done(match name {
+            // SO_ERROR of a connection that nobody waited for.
+            0 => std::mem::take(&mut port.error) as u32,
+            1 => u32::from(matches!(port.state, State::Listening { .. })),
+            option::IMPORTANCE => port.importance.into(),
+            option::SRC_DROPPABLE => port.src_droppable.into(),
+            option::DEST_DROPPABLE => port.dest_droppable.into(),
+            option::CONN_TIMEOUT => port.timeout.as_millis() as u32,
+            option::NODE_RECVQ_DEPTH => depth,
+            option::SOCK_RECVQ_DEPTH => port.out.len() as u32,
+            option::SOCK_RECVQ_USED => waiting as u32,
+            option::NODELAY => port.no_delay,
+            _ => return Err(libc::ENOPROTOOPT),
+        })
+    }
+}

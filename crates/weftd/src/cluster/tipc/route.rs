@@ -1,0 +1,484 @@
+//! Messages from socket to socket, on this host and between hosts.
+
+use super::{node_of, Far, Port, State, Tipc, QUEUE, QUEUE_OF_USER};
+use crate::cluster::Cluster;
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::time::Duration;
+use weft_cluster::mail::{Outcome, Receiver};
+use weft_cluster::names::{Binding, HostId, Owner};
+use weft_cluster::session::class;
+use weft_cluster::tree::Verdict;
+use weft_core::Instant;
+use weft_streams::tipc::{
+    kind, reason, Address, Answer, Kind, Packet, RecordHead, What, RETURNED_MAX,
+};
+
+/// Time after which data go again to a socket whose program did not read; it doubles.
+const AGAIN: Duration = Duration::from_millis(2);
+const AGAIN_MAX: Duration = Duration::from_millis(200);
+/// Bytes of messages of one socket to other hosts, from which on it waits.
+pub(super) const UNDER_WAY: usize = 1 << 18;
+/// The mark of an endpoint that is a TIPC socket.
+pub(super) const MARK: u64 = 0x5449_5043 << 32;
+
+/// The messages of one socket to one host, in order: one message at a time.
+#[derive(Default)]
+pub struct Line {
+    queue: VecDeque<Packet>,
+    owner: Owner,
+    letter: Option<u64>,
+    not_before: Option<Instant>,
+    tries: u32,
+}
+
+impl Line {
+    pub fn next_timeout(&self) -> Option<Instant> {
+        self.not_before.filter(|_| self.letter.is_none() && !self.queue.is_empty())
+    }
+}
+
+/// Bytes that a packet counts for.
+fn weight(packet: &Packet) -> usize {
+    packet.payload.len() + 64
+}
+
+/// Returns the socket of a name, if it is one of TIPC.
+pub(super) fn socket_of(binding: &Binding) -> Option<Far> {
+    let endpoint = binding.name.endpoint;
+    let is_socket = endpoint >> 32 == MARK >> 32 && !binding.name.group;
+    is_socket.then_some((binding.id.host, endpoint as u32))
+}
+
+impl Cluster {
+    /// Returns the host of a number; 0 is this one.
+    pub(super) fn host_of(&self, node: u32) -> Option<HostId> {
+        let me = self.node.me().host;
+        if node == 0 || node == node_of(me) {
+            return Some(me);
+        }
+        let mut members = self.node.members().iter().filter(|m| m.is_up());
+        members.find(|m| node_of(m.record.host) == node).map(|m| m.record.host)
+    }
+
+    /// Returns the sockets that an address means, as a user sees them. Of those of a service one,
+    /// whose turn it is.
+    pub(super) fn sockets_of(&mut self, user: u32, address: Address) -> Vec<Far> {
+        let (kind, lower, upper, domain) = match address {
+            Address::Socket { port, node } => {
+                return self.host_of(node).map(|host| (host, port)).into_iter().collect();
+            }
+            Address::Service { kind, instance, domain } => (kind, instance, instance, domain),
+            Address::Range { kind, lower, upper } => (kind, lower, upper, 0),
+        };
+        let (directory, policy) = self.node.directory();
+        let all = directory.all(policy, user, kind, lower, upper).filter_map(socket_of);
+        let mut all: Vec<Far> =
+            all.filter(|(host, _)| domain == 0 || node_of(*host) == domain).collect();
+        if matches!(address, Address::Range { .. }) {
+            // A socket that is bound to several of the names has the message once.
+            all.sort();
+            all.dedup();
+        } else if !all.is_empty() {
+            self.tipc.turn = self.tipc.turn.wrapping_add(1);
+            all = vec![all[self.tipc.turn % all.len()]];
+        }
+        all
+    }
+
+    /// Sends a packet of a socket of this host.
+    pub(super) fn dispatch(&mut self, now: Instant, host: HostId, owner: Owner, packet: Packet) {
+        let me = self.node.me().host;
+        if host == me {
+            if let Err(why) = self.deliver_tipc(now, me, &packet) {
+                self.bounced(now, host, packet, why);
+            }
+            return;
+        }
+        if let Some(port) = self.tipc.ports.get_mut(&packet.from) {
+            port.under_way += weight(&packet);
+        }
+        let key = (host, packet.from);
+        let line = self.tipc.lines.entry(key).or_default();
+        line.owner = owner;
+        line.queue.push_back(packet);
+        self.pump_line(now, key);
+    }
+
+    /// Sends the next message of a line, if none is under way.
+    fn pump_line(&mut self, now: Instant, key: Far) {
+        let agent = super::super::post::agent_of(&self.node, key.0);
+        let Some(line) = self.tipc.lines.get_mut(&key) else { return };
+        if line.letter.is_some() || line.not_before.is_some_and(|at| at > now) {
+            return;
+        }
+        let Some(first) = line.queue.front() else {
+            self.tipc.lines.remove(&key);
+            return;
+        };
+        let Some((agent, life)) = agent else { return self.fail_line(now, key) };
+        let to = Receiver { agent, life, claim: 0 };
+        match self.tipc.post.begin(now, to, line.owner, first.encode()) {
+            Some(letter) => {
+                line.letter = Some(letter);
+                self.tipc.of_letter.insert(letter, key);
+            }
+            None => line.later(now),
+        }
+    }
+
+    /// The host of a line is gone.
+    fn fail_line(&mut self, now: Instant, key: Far) {
+        let Some(line) = self.tipc.lines.remove(&key) else { return };
+        if let Some(letter) = line.letter {
+            self.tipc.of_letter.remove(&letter);
+        }
+        for packet in line.queue {
+            self.arrived(now, &packet);
+            self.bounced(now, key.0, packet, reason::NO_NODE);
+        }
+    }
+
+    /// A packet is no longer on its way.
+    fn arrived(&mut self, now: Instant, packet: &Packet) {
+        let Some(port) = self.tipc.ports.get_mut(&packet.from) else { return };
+        port.under_way = port.under_way.saturating_sub(weight(packet));
+        self.tipc.changed.insert(packet.from);
+        self.serve_waiting(now, packet.from);
+    }
+
+    /// Takes outcomes of messages to other hosts, and sends the next ones.
+    pub(super) fn flush_tipc(&mut self, now: Instant) {
+        while let Some((letter, verdict)) = self.tipc.post.poll_outcome() {
+            if let Some(key) = self.tipc.of_letter.remove(&letter) {
+                self.on_tipc_outcome(now, key, verdict.outcome);
+            }
+        }
+        while let Some((to, bytes)) = self.tipc.post.poll_transmit() {
+            self.sessions.send(now, to, class::TIPC, &bytes);
+        }
+        self.tipc_settle();
+    }
+
+    fn on_tipc_outcome(&mut self, now: Instant, key: Far, outcome: Outcome) {
+        let Some(line) = self.tipc.lines.get_mut(&key) else { return };
+        line.letter = None;
+        let is_data = line.queue.front().is_some_and(|p| p.what == What::Data);
+        if outcome == Outcome::Overload && is_data {
+            // The other end's program does not read: so this one's waits.
+            return line.later(now);
+        }
+        (line.tries, line.not_before) = (0, None);
+        let Some(packet) = line.queue.pop_front() else { return };
+        self.arrived(now, &packet);
+        match outcome {
+            Outcome::Delivered => {}
+            Outcome::Overload => self.bounced(now, key.0, packet, reason::OVERLOAD),
+            Outcome::Silent => self.bounced(now, key.0, packet, reason::NO_NODE),
+            Outcome::Vanished | Outcome::Deaf => {
+                self.bounced(now, key.0, packet, reason::NO_PORT);
+            }
+        }
+        self.pump_line(now, key);
+    }
+
+    /// Does what is due.
+    pub(in crate::cluster) fn tipc_in_time(&mut self, now: Instant) {
+        if self.tipc.next_timeout().is_none_or(|at| at > now) {
+            return;
+        }
+        self.tipc.post.handle_timeout(now);
+        let is_due = |line: &Line| line.next_timeout().is_some_and(|at| at <= now);
+        let due = self.tipc.lines.iter().filter(|(_, line)| is_due(line));
+        let due: Vec<Far> = due.map(|(key, _)| *key).collect();
+        due.into_iter().for_each(|key| self.pump_line(now, key));
+        let late = self.tipc.ports.iter().filter(
+            |(_, port)| matches!(port.state, State::Connecting { until, .. } if until <= now),
+        );
+        let late: Vec<u32> = late.map(|(id, _)| *id).collect();
+        for id in late {
+            self.not_connected(now, id, libc::ETIMEDOUT);
+        }
+        self.flush_tipc(now);
+    }
+
+    /// Takes a message of another agent.
+    pub(in crate::cluster) fn on_tipc(&mut self, now: Instant, from: SocketAddr, bytes: &[u8]) {
+        let sender = self.node.members().iter().find(|m| m.record.address == from);
+        let Some(host) = sender.map(|m| m.record.host) else { return };
+        if let Some(letter) = self.tipc.post.receive(now, from, bytes) {
+            let is_now = letter.life == self.node.me().life;
+            let outcome = match Packet::decode(&letter.payload) {
+                Some(packet) if is_now => match self.deliver_tipc(now, host, &packet) {
+                    Ok(()) => Outcome::Delivered,
+                    Err(reason::OVERLOAD) => Outcome::Overload,
+                    Err(_) => Outcome::Vanished,
+                },
+                Some(_) => Outcome::Vanished,
+                None => {
+                    self.tipc.malformed += 1;
+                    Outcome::Vanished
+                }
+            };
+            self.tipc.post.answer(from, letter.id, Verdict { outcome, host: HostId(0) });
+        }
+        self.flush_tipc(now);
+    }
+
+    /// A host is gone: connections with it end.
+    pub(in crate::cluster) fn tipc_to_gone(&mut self, now: Instant, host: HostId) {
+        if let Some(agent) = self.node.members().get(host).map(|m| m.record.address) {
+            self.tipc.post.host_gone(agent);
+        }
+        let of_host: Vec<Far> =
+            self.tipc.lines.keys().filter(|(of, _)| *of == host).copied().collect();
+        of_host.into_iter().for_each(|key| self.fail_line(now, key));
+        for (id, port) in &mut self.tipc.ports {
+            match &mut port.state {
+                State::Connected { peer } if peer.0 == host => {
+                    let peer = *peer;
+                    port.end(peer, reason::NO_NODE, &[]);
+                    self.tipc.changed.insert(*id);
+                }
+                State::Listening { calls, .. } => calls.retain(|call| call.from.0 != host),
+                _ => {}
+            }
+        }
+        self.flush_tipc(now);
+    }
+
+    /// Gives a packet to a socket of this host.
+    fn deliver_tipc(&mut self, now: Instant, host: HostId, packet: &Packet) -> Result<(), u32> {
+        let from = (host, packet.from);
+        let Some(port) = self.tipc.ports.get(&packet.to) else { return Err(reason::NO_PORT) };
+        // Data of this host were not read if the program had too much.
+        let is_near_data = packet.what == What::Data && host == self.tipc.host;
+        let has_room = port.out.is_empty()
+            || is_near_data
+            || self.tipc.waiting_of(port.owner.user) + packet.payload.len() < QUEUE_OF_USER;
+        let Some(port) = self.tipc.ports.get_mut(&packet.to) else { return Err(reason::NO_PORT) };
+        self.tipc.changed.insert(packet.to);
+        let taken = match packet.what {
+            What::Message => message(port, from, packet, has_room),
+            What::Call => call(port, from, packet, has_room),
+            What::Data => data(port, from, packet, has_room),
+            What::Taken => return self.on_taken(now, from, packet),
+            What::End => {
+                ended(port, from, packet.error);
+                Ok(())
+            }
+        };
+        self.tipc.delivered += u64::from(taken.is_ok());
+        taken
+    }
+
+    /// The other end has taken the call of a socket.
+    fn on_taken(&mut self, now: Instant, from: Far, packet: &Packet) -> Result<(), u32> {
+        let Some(port) = self.tipc.ports.get_mut(&packet.to) else { return Err(reason::NO_PORT) };
+        match port.state {
+            State::Connecting { to, asker, .. } if to.0 == from.0 => {
+                port.state = State::Connected { peer: from };
+                asker.iter().for_each(|id| self.tipc.answer(*id, &Answer::done(0), None));
+                self.read_port(now, packet.to);
+                Ok(())
+            }
+            _ => Err(reason::NO_PORT),
+        }
+    }
+
+    /// A packet was not delivered.
+    fn bounced(&mut self, now: Instant, host: HostId, packet: Packet, why: u32) {
+        self.tipc.rejected += 1;
+        let from = (host, packet.to);
+        match packet.what {
+            What::Message => {
+                let Some(port) = self.tipc.ports.get_mut(&packet.from) else { return };
+                if packet.returns {
+                    let data = &packet.payload[..packet.payload.len().min(RETURNED_MAX)];
+                    let sender = (packet.to, node_of(host));
+                    let head = RecordHead::new(Kind::Returned, sender, data.len());
+                    port.record(&RecordHead { error: why, name: packet.name, ..head }, data);
+                }
+            }
+            What::Call => match packet.payload.is_empty() {
+                true => self.not_connected(now, packet.from, libc::ECONNREFUSED),
+                false => self.broken(packet.from, from, why, &packet.payload),
+            },
+            What::Data => self.broken(packet.from, from, why, &packet.payload),
+            What::Taken => self.broken(packet.from, from, why, &[]),
+            What::End => {}
+        }
+        self.tipc.changed.insert(packet.from);
+    }
+
+    /// The connection of a socket cannot go on.
+    fn broken(&mut self, id: u32, from: Far, why: u32, data: &[u8]) {
+        let Some(port) = self.tipc.ports.get_mut(&id) else { return };
+        if matches!(port.state, State::Connected { .. } | State::Connecting { .. }) {
+            port.end(from, why, &data[..data.len().min(RETURNED_MAX)]);
+        }
+    }
+
+    /// A socket could not be connected.
+    pub(super) fn not_connected(&mut self, now: Instant, id: u32, error: i32) {
+        let Some(port) = self.tipc.ports.get_mut(&id) else { return };
+        let State::Connecting { to, asker, .. } = port.state else { return };
+        port.state = State::Idle;
+        let owner = port.owner;
+        match asker {
+            Some(asker) => self.tipc.answer(asker, &Answer::error(error), None),
+            None => {
+                port.error = error;
+                port.end(to, reason::NO_PORT, &[]);
+            }
+        }
+        self.tipc.changed.insert(id);
+        if error == libc::ETIMEDOUT {
+            // The other end is not to take the call later.
+            let packet = end_of(id, to, reason::SHUTDOWN);
+            self.dispatch(now, to.0, owner, packet);
+        }
+    }
+
+    /// Ends the connection of a socket, and refuses those that nobody has taken.
+    pub(super) fn hang_up(&mut self, now: Instant, id: u32, why: u32) {
+        let Some(port) = self.tipc.ports.get_mut(&id) else { return };
+        let owner = port.owner;
+        let others: Vec<Far> = match std::mem::replace(&mut port.state, State::Over) {
+            State::Connected { peer } => vec![peer],
+            State::Connecting { to, asker, .. } => {
+                asker.iter().for_each(|id| {
+                    self.tipc.answer(*id, &Answer::error(libc::ECONNABORTED), None);
+                });
+                vec![to]
+            }
+            State::Listening { calls, .. } => calls.into_iter().map(|call| call.from).collect(),
+            State::Topology(watching) => {
+                for one in watching {
+                    self.tipc.subscriptions.remove(&one.id);
+                    self.node.unsubscribe(one.id);
+                }
+                return;
+            }
+            State::Idle | State::Over => return,
+        };
+        for to in others {
+            self.dispatch(now, to.0, owner, end_of(id, to, why));
+        }
+    }
+
+    /// Passes data of a connection on.
+    pub(super) fn on_data(&mut self, now: Instant, id: u32, data: Vec<u8>) {
+        let Some(port) = self.tipc.ports.get(&id) else { return };
+        match port.state {
+            State::Connected { peer } => {
+                let (owner, packet) = (port.owner, packet_of(id, port, What::Data, peer, data));
+                self.dispatch(now, peer.0, owner, packet);
+            }
+            State::Topology(_) => self.on_subscription(now, id, &data),
+            _ => {}
+        }
+    }
+}
+
+impl Line {
+    /// Tries again later.
+    fn later(&mut self, now: Instant) {
+        self.not_before = Some(now + (AGAIN * 2u32.pow(self.tries.min(8))).min(AGAIN_MAX));
+        self.tries += 1;
+    }
+}
+
+/// Makes a packet of a socket.
+pub(super) fn packet_of(id: u32, port: &Port, what: What, to: Far, payload: Vec<u8>) -> Packet {
+    let returns = !port.dest_droppable;
+    let (kind, importance) = (port.kind, port.importance);
+    Packet { what, kind, importance, returns, to: to.1, from: id, error: 0, name: None, payload }
+}
+
+/// Makes the packet that ends a connection.
+fn end_of(id: u32, to: Far, error: u32) -> Packet {
+    Packet {
+        what: What::End,
+        kind: 0,
+        importance: 0,
+        returns: false,
+        to: to.1,
+        from: id,
+        error,
+        name: None,
+        payload: Vec::new(),
+    }
+}
+
+fn message(port: &mut Port, from: Far, packet: &Packet, has_room: bool) -> Result<(), u32> {
+    if !port.is_connectionless() {
+        return Err(reason::NO_PORT);
+    }
+    let most = QUEUE << packet.importance.min(3);
+    if port.out_bytes + packet.payload.len() > most || !has_room {
+        return Err(reason::OVERLOAD);
+    }
+    let head = RecordHead::new(Kind::Message, (from.1, node_of(from.0)), packet.payload.len());
+    port.record(&RecordHead { name: packet.name, ..head }, &packet.payload);
+    Ok(())
+}
+
+fn call(port: &mut Port, from: Far, packet: &Packet, has_room: bool) -> Result<(), u32> {
+    if port.kind != packet.kind {
+        return Err(reason::NO_PORT);
+    }
+    let State::Listening { most, calls } = &mut port.state else { return Err(reason::NO_PORT) };
+    if calls.len() >= *most || !has_room {
+        return Err(reason::OVERLOAD);
+    }
+    let calling = super::Calling { from, name: packet.name, data: packet.payload.clone() };
+    calls.push_back(calling);
+    match port.kind {
+        kind::STREAM => port.give(vec![Kind::Caller as u8]),
+        _ => port.record(&RecordHead::new(Kind::Caller, (from.1, node_of(from.0)), 0), &[]),
+    }
+    Ok(())
+}
+
+fn data(port: &mut Port, from: Far, packet: &Packet, has_room: bool) -> Result<(), u32> {
+    match port.state {
+        State::Connected { peer } if peer == from => {}
+        _ => return Err(reason::NO_PORT),
+    }
+    // On this host the other end was not read if this one has too much.
+    if port.out_bytes >= 2 * super::WINDOW || !has_room {
+        return Err(reason::OVERLOAD);
+    }
+    port.take_data(from, &packet.payload);
+    Ok(())
+}
+
+fn ended(port: &mut Port, from: Far, why: u32) {
+    match &mut port.state {
+        State::Connected { peer } if *peer == from => port.end(from, why, &[]),
+        State::Connecting { to, .. } if *to == from => port.end(from, why, &[]),
+        State::Listening { calls, .. } => calls.retain(|call| call.from != from),
+        _ => {}
+    }
+}
+
+impl Port {
+    /// Gives the program data of its connection.
+    pub(super) fn take_data(&mut self, from: Far, data: &[u8]) {
+        match self.kind {
+            kind::STREAM => self.give(data.to_vec()),
+            _ => {
+                let head = RecordHead::new(Kind::Message, (from.1, node_of(from.0)), data.len());
+                self.record(&RecordHead { name: self.name, ..head }, data);
+            }
+        }
+    }
+}
+
+impl Tipc {
+    /// Returns how many messages wait for programs.
+    pub(super) fn depth(&self) -> u32 {
+        self.ports.values().map(|port| port.out.len()).sum::<usize>() as u32
+    }
+}

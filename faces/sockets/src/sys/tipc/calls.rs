@@ -1,0 +1,353 @@
+//! Everything on a socket of TIPC but sending and receiving.
+
+use super::{ask::ask, has_connection, is_connected, is_connectionless, kind_of, note};
+use crate::sys::real::{self, fail};
+use crate::sys::settings;
+use libc::{c_int, c_ulong, c_void, sockaddr, socklen_t};
+use weft_streams::tipc::address::LEN;
+use weft_streams::tipc::control::{DONT_WAIT, HAS_ADDRESS};
+use weft_streams::tipc::record::HEAD;
+use weft_streams::tipc::{option, Op, Request};
+
+/// AF_TIPC.
+const FAMILY: c_int = 30;
+/// Requests of ioctl(2).
+const GET_LINK_NAME: c_ulong = 0x89e0;
+const GET_NODE: c_ulong = 0x89e1;
+
+/// Copies an address of a program into a request.
+///
+/// # Safety
+/// The address has so many bytes.
+pub unsafe fn address_of(at: *const sockaddr, len: socklen_t) -> Result<[u8; LEN], c_int> {
+    if (len as usize) < LEN {
+        return Err(libc::EINVAL);
+    }
+    let mut bytes = [0; LEN];
+    // SAFETY: the caller's address has so many bytes.
+    unsafe { std::ptr::copy_nonoverlapping(at.cast::<u8>(), bytes.as_mut_ptr(), LEN) };
+    Ok(bytes)
+}
+
+/// Gives addresses to a program, as far as it has room, and says how long they are.
+///
+/// # Safety
+/// The caller's room and length.
+pub unsafe fn give_address(bytes: &[u8], to: *mut sockaddr, len: *mut socklen_t) {
+    if to.is_null() || len.is_null() {
+        return;
+    }
+    // SAFETY: the caller's room is as long as it says.
+    unsafe {
+        let room = bytes.len().min(*len as usize);
+        std::ptr::copy_nonoverlapping(bytes.as_ptr(), to.cast::<u8>(), room);
+        *len = bytes.len() as socklen_t;
+    }
+}
+
+/// True if a socket's calls do not wait.
+pub fn is_nonblocking(fd: c_int) -> bool {
+    // SAFETY: no memory is passed.
+    let flags = unsafe { real::fcntl(fd, libc::F_GETFL, 0) };
+    flags >= 0 && flags & libc::O_NONBLOCK != 0
+}
+
+fn simple(fd: c_int, op: Op, value: u32) -> Result<weft_streams::tipc::Answer, c_int> {
+    ask(fd, &Request::new(op, value), &[]).map(|(answer, _)| answer)
+}
+
+/// The result of a request as functions of the C library return it.
+fn result(asked: Result<weft_streams::tipc::Answer, c_int>) -> c_int {
+    match asked {
+        Ok(_) => 0,
+        // The agent is gone, and the socket's state with it.
+        Err(libc::ENXIO) => fail(libc::ENETDOWN),
+        Err(error) => fail(error),
+    }
+}
+
+/// Sets the flags of a new descriptor, which is close-on-exec.
+fn set_flags(fd: c_int, flags: c_int) {
+    // SAFETY: no memory is passed.
+    unsafe {
+        if flags & libc::SOCK_CLOEXEC == 0 {
+            real::fcntl(fd, libc::F_SETFD, 0);
+        }
+        if flags & libc::SOCK_NONBLOCK != 0 {
+            let was = real::fcntl(fd, libc::F_GETFL, 0);
+            real::fcntl(fd, libc::F_SETFL, (was | libc::O_NONBLOCK).into());
+        }
+    }
+}
+
+/// socket(2). `None`: it is no socket of TIPC, or no agent serves one.
+pub fn socket(domain: c_int, flags: c_int, protocol: c_int) -> Option<c_int> {
+    if domain != FAMILY || !settings::is_on() {
+        return None;
+    }
+    if protocol != 0 {
+        return Some(fail(libc::EPROTONOSUPPORT));
+    }
+    let kind = flags & !(libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK);
+    let (answer, fd) = match ask(-1, &Request::new(Op::Socket, kind as u32), &[]) {
+        Ok(made) => made,
+        Err(libc::ENXIO) => return None,
+        Err(error) => return Some(fail(error)),
+    };
+    let _ = answer;
+    if fd < 0 || !note(fd, kind as u8) {
+        // SAFETY: a descriptor that nobody else has.
+        unsafe { real::close(fd) };
+        return Some(fail(libc::EMFILE));
+    }
+    set_flags(fd, flags);
+    Some(fd)
+}
+
+/// bind(2).
+///
+/// # Safety
+/// The caller's address.
+pub unsafe fn bind(fd: c_int, at: *const sockaddr, len: socklen_t) -> c_int {
+    let mut request = Request::new(Op::Bind, 0);
+    if len > 0 && !at.is_null() {
+        // SAFETY: the caller's address.
+        match unsafe { address_of(at, len) } {
+            Ok(field) => (request.field, request.flags) = (field, HAS_ADDRESS),
+            Err(error) => return fail(error),
+        }
+    }
+    result(ask(fd, &request, &[]).map(|(answer, _)| answer))
+}
+
+/// connect(2).
+///
+/// # Safety
+/// The caller's address.
+pub unsafe fn connect(fd: c_int, at: *const sockaddr, len: socklen_t) -> c_int {
+    if at.is_null() || (len as usize) < size_of::<libc::sa_family_t>() {
+        return fail(libc::EINVAL);
+    }
+    let mut request = Request::new(Op::Connect, 0);
+    // SAFETY: the caller's address has a family.
+    if c_int::from(unsafe { (*at).sa_family }) != libc::AF_UNSPEC {
+        // SAFETY: the caller's address.
+        match unsafe { address_of(at, len) } {
+            Ok(field) => (request.field, request.flags) = (field, HAS_ADDRESS),
+            Err(error) => return fail(error),
+        }
+    }
+    if is_nonblocking(fd) {
+        request.flags |= DONT_WAIT;
+    }
+    let asked = ask(fd, &request, &[]).map(|(answer, _)| answer);
+    if asked.is_ok() && !is_connectionless(fd) {
+        is_connected(fd);
+    }
+    result(asked)
+}
+
+/// listen(2).
+pub fn listen(fd: c_int, backlog: c_int) -> c_int {
+    result(simple(fd, Op::Listen, backlog.max(0) as u32))
+}
+
+/// accept4(2).
+///
+/// # Safety
+/// The caller's room for an address.
+pub unsafe fn accept(fd: c_int, from: *mut sockaddr, len: *mut socklen_t, flags: c_int) -> c_int {
+    if is_connectionless(fd) {
+        return fail(libc::EOPNOTSUPP);
+    }
+    loop {
+        let mut bytes = [0u8; HEAD];
+        let most = match kind_of(fd) {
+            weft_streams::tipc::kind::STREAM => 1,
+            _ => HEAD,
+        };
+        // A byte or a record for each call: the kernel waits as the descriptor says.
+        // SAFETY: the buffer has room for so many bytes.
+        let got = unsafe { real::recv(fd, bytes.as_mut_ptr().cast(), most, 0) };
+        match got {
+            0 => return fail(libc::EINVAL),
+            1.. => {}
+            _ => return -1,
+        }
+        match ask(fd, &Request::new(Op::Accept, 0), &[]) {
+            Ok((answer, new)) if new >= 0 => {
+                let kind = kind_of(fd);
+                if !note(new, kind) {
+                    // SAFETY: a descriptor that nobody else has.
+                    unsafe { real::close(new) };
+                    return fail(libc::EMFILE);
+                }
+                is_connected(new);
+                set_flags(new, flags);
+                // SAFETY: the caller's room.
+                unsafe { give_address(&answer.field, from, len) };
+                return new;
+            }
+            // The caller has gone meanwhile.
+            Ok(_) | Err(libc::EAGAIN) => {}
+            Err(error) => return fail(error),
+        }
+    }
+}
+
+/// getsockname(2).
+///
+/// # Safety
+/// The caller's room.
+pub unsafe fn getsockname(fd: c_int, to: *mut sockaddr, len: *mut socklen_t) -> c_int {
+    // SAFETY: the caller's room.
+    unsafe { name(fd, Op::Own, to, len) }
+}
+
+/// getpeername(2).
+///
+/// # Safety
+/// The caller's room.
+pub unsafe fn getpeername(fd: c_int, to: *mut sockaddr, len: *mut socklen_t) -> c_int {
+    // SAFETY: the caller's room.
+    unsafe { name(fd, Op::Peer, to, len) }
+}
+
+unsafe fn name(fd: c_int, op: Op, to: *mut sockaddr, len: *mut socklen_t) -> c_int {
+    if to.is_null() || len.is_null() {
+        return fail(libc::EFAULT);
+    }
+    match simple(fd, op, 0) {
+        Ok(answer) => {
+            // SAFETY: the caller's room.
+            unsafe { give_address(&answer.field, to, len) };
+            0
+        }
+        Err(libc::EINPROGRESS | libc::EPIPE) => fail(libc::ENOTCONN),
+        Err(error) => fail(error),
+    }
+}
+
+/// Returns 0 if a socket has a connection, or is about to have one, and the error otherwise.
+pub fn check_connection(fd: c_int) -> c_int {
+    if has_connection(fd) {
+        return 0;
+    }
+    match simple(fd, Op::Peer, 0) {
+        Ok(_) | Err(libc::EPIPE) => {
+            is_connected(fd);
+            0
+        }
+        Err(libc::EINPROGRESS) => 0,
+        Err(error) => error,
+    }
+}
+
+/// shutdown(2).
+pub fn shutdown(fd: c_int, how: c_int) -> c_int {
+    match how {
+        libc::SHUT_RDWR => result(simple(fd, Op::Shutdown, 0)),
+        _ => fail(libc::EINVAL),
+    }
+}
+
+/// setsockopt(2). `None`: the kernel has the option.
+///
+/// # Safety
+/// The caller's value.
+pub unsafe fn setsockopt(
+    fd: c_int,
+    level: c_int,
+    name: c_int,
+    value: *const c_void,
+    len: socklen_t,
+) -> Option<c_int> {
+    match level {
+        option::LEVEL => {}
+        libc::SOL_SOCKET => return None,
+        libc::IPPROTO_TCP if kind_of(fd) == weft_streams::tipc::kind::STREAM => return Some(0),
+        _ => return Some(fail(libc::ENOPROTOOPT)),
+    }
+    let mut request = Request::new(Op::Set, name as u32);
+    let need = match name as u32 {
+        option::MCAST_BROADCAST | option::MCAST_REPLICAST | option::GROUP_LEAVE => 0,
+        option::GROUP_JOIN => LEN,
+        option::IMPORTANCE..=option::NODELAY => size_of::<u32>(),
+        _ => return Some(fail(libc::ENOPROTOOPT)),
+    };
+    if need > 0 && (value.is_null() || (len as usize) < need) {
+        return Some(fail(libc::EINVAL));
+    }
+    if need > 0 {
+        let to = request.field.as_mut_ptr();
+        // SAFETY: the caller's value has so many bytes, and the field has room for them.
+        unsafe { std::ptr::copy_nonoverlapping(value.cast::<u8>(), to, need) };
+    }
+    Some(result(ask(fd, &request, &[]).map(|(answer, _)| answer)))
+}
+
+/// getsockopt(2). `None`: the kernel has the option.
+///
+/// # Safety
+/// The caller's room.
+pub unsafe fn getsockopt(
+    fd: c_int,
+    level: c_int,
+    name: c_int,
+    value: *mut c_void,
+    len: *mut socklen_t,
+) -> Option<c_int> {
+    let stream = weft_streams::tipc::kind::STREAM;
+    let number = match (level, name) {
+        (libc::SOL_SOCKET, libc::SO_TYPE) => Ok(kind_of(fd).into()),
+        (libc::SOL_SOCKET, libc::SO_DOMAIN) => Ok(FAMILY as u32),
+        (libc::SOL_SOCKET, libc::SO_PROTOCOL) => Ok(0),
+        (libc::SOL_SOCKET, libc::SO_ERROR) => simple(fd, Op::Get, 0).map(|a| a.value),
+        (libc::SOL_SOCKET, libc::SO_ACCEPTCONN) => simple(fd, Op::Get, 1).map(|a| a.value),
+        (libc::SOL_SOCKET, _) => return None,
+        (option::LEVEL, name) if name >= option::IMPORTANCE as c_int => {
+            simple(fd, Op::Get, name as u32).map(|answer| answer.value)
+        }
+        (libc::IPPROTO_TCP, _) if kind_of(fd) == stream => Ok(0),
+        _ => Err(libc::ENOPROTOOPT),
+    };
+    if value.is_null() || len.is_null() {
+        return Some(fail(libc::EFAULT));
+    }
+    Some(match number {
+        Ok(number) => {
+            // SAFETY: the caller's room is as long as it says.
+            unsafe {
+                let room = size_of::<u32>().min(*len as usize);
+                let from = (&raw const number).cast::<u8>();
+                std::ptr::copy_nonoverlapping(from, value.cast::<u8>(), room);
+                *len = room as socklen_t;
+            }
+            0
+        }
+        Err(error) => fail(error),
+    })
+}
+
+/// ioctl(2). `None`: the kernel carries it out.
+///
+/// # Safety
+/// The caller's argument.
+pub unsafe fn ioctl(fd: c_int, request: c_ulong, arg: *mut c_void) -> Option<c_int> {
+    match request {
+        GET_LINK_NAME => return Some(fail(libc::EOPNOTSUPP)),
+        GET_NODE if !arg.is_null() => {}
+        GET_NODE => return Some(fail(libc::EFAULT)),
+        _ => return None,
+    }
+    // SAFETY: the argument is the number of a host, then room for 16 bytes.
+    let (node, to) = unsafe { (arg.cast::<u32>().read_unaligned(), arg.cast::<u8>().add(4)) };
+    Some(match simple(fd, Op::Node, node) {
+        Ok(answer) => {
+            // SAFETY: as above.
+            unsafe { std::ptr::copy_nonoverlapping(answer.field.as_ptr(), to, LEN) };
+            0
+        }
+        Err(error) => fail(error),
+    })
+}

@@ -53,8 +53,8 @@ pub fn write(socket: &OwnedFd, bytes: &[u8]) -> io::Result<usize> {
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
 
-/// Ends both directions; the other side reads what was written.
+/// Ends what this side sends; the other side reads what was written. Its own end is still seen.
 pub fn end(socket: &OwnedFd) {
     // SAFETY: no memory is passed.
-    unsafe { libc::shutdown(socket.as_raw_fd(), libc::SHUT_RDWR) };
+    unsafe { libc::shutdown(socket.as_raw_fd(), libc::SHUT_WR) };
 }

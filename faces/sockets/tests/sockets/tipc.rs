@@ -113,3 +113,27 @@ fn tipc__hello_between_two_programs_of_one_host_and_of_two() {
         assert!(said.contains("client got: Uh ?"), "{said}");
     }
 }
+
+/// Runs programs that say that all is as it has to be, on so many hosts.
+fn all_is_well(hosts: usize, name: &'static str, words: &[&str]) {
+    let hosts = Hosts::start(hosts);
+    let Some(said) = hosts.run(name, words) else { return };
+    assert_eq!(said.matches("all is as it has to be").count(), words.len(), "{said}");
+}
+
+#[test]
+fn tipc__names_options_messages_and_descriptors_of_one_process() {
+    all_is_well(1, "tipc_alone", &["alone"]);
+}
+
+#[test]
+fn tipc__subscriptions_and_their_events() {
+    all_is_well(1, "tipc_topology", &["1"]);
+    all_is_well(2, "tipc_topology", &["2"]);
+}
+
+#[test]
+fn tipc__multicast_connections_and_streams_of_two_processes() {
+    all_is_well(1, "tipc_pair", &["server", "client"]);
+    all_is_well(2, "tipc_pair", &["server", "client"]);
+}

@@ -356,9 +356,19 @@ pub unsafe fn send(
     }
 }
 
+/// True if the agent has ended a connection. It reads on, to see when the program closes the socket.
+fn is_over(fd: c_int) -> bool {
+    let mut one = libc::pollfd { fd, events: libc::POLLRDHUP, revents: 0 };
+    // SAFETY: one entry. It is looked at without a wait.
+    unsafe { real::poll(&mut one, 1, 0) > 0 }
+}
+
 /// Sends on a connection: the agent reads what this end of the pair has.
 fn send_itself(fd: c_int, parts: &[iovec], flags: c_int) -> ssize_t {
     let is_stream = kind_of(fd) == kind::STREAM;
+    if is_over(fd) {
+        return fail(libc::EPIPE);
+    }
     if parts.len() > PARTS {
         return fail(libc::EMSGSIZE);
     }

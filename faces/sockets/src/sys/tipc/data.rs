@@ -356,7 +356,7 @@ pub unsafe fn send(
     }
 }
 
-/// True if the agent has ended a connection. It reads on, to see when the program closes the socket.
+/// True if the agent has ended a connection. It reads on, to see the program close the socket.
 fn is_over(fd: c_int) -> bool {
     let mut one = libc::pollfd { fd, events: libc::POLLRDHUP, revents: 0 };
     // SAFETY: one entry. It is looked at without a wait.

@@ -171,7 +171,7 @@ fn way__a_full_ring_overflows_and_comes_back_when_it_is_empty() {
     assert_eq!(d.by_ring, RING as u64);
     assert_eq!(d.recv(10), 10);
     // There is room, but the bytes in TCP come first.
-    assert_eq!(d.sender.way(&d.words), Ok(Way::Tcp));
+    assert_eq!(d.sender.way(&d.words), Ok(Way::Full));
     assert_eq!(d.recv(1 << 20), RING as u64 - 10);
     assert!(matches!(d.sender.way(&d.words), Ok(Way::Ring { switch: Some(5), .. })));
     d.send(7, false);
@@ -193,7 +193,7 @@ fn publish__bytes_of_a_handler_are_not_overtaken_by_later_ones() {
         d.ring[at as usize] = b'w';
         assert!(d.sender.publish(&d.words, 1, switch).unwrap());
         // The next bytes go by TCP too, as the ring is not empty.
-        assert_eq!(d.sender.way(&d.words), Ok(Way::Tcp));
+        assert_eq!(d.sender.way(&d.words), Ok(Way::Full));
         let Ok(Next::Ring { at: 0, len }) = d.receiver.next(&d.words) else { panic!() };
         assert_eq!(len as u64, before + 1);
     }

@@ -87,7 +87,7 @@ impl Drop for Call<'_> {
 pub enum Way {
     /// By TCP.
     Tcp,
-    /// Into the ring, which is full now. TCP may be used instead.
+    /// Into the ring, once the receiver has taken bytes of it. TCP may be used instead.
     Full,
     /// Into the ring: so many bytes from this position on.
     Ring {
@@ -135,7 +135,7 @@ impl Sender {
         let in_ring = self.last.load(Ordering::Relaxed) == RINGED;
         if !in_ring && unread > 0 {
             // The receiver has to pass the former switch before it can learn of another.
-            return Ok(Way::Tcp);
+            return Ok(Way::Full);
         }
         let room = RING - unread;
         if room == 0 {

@@ -19,6 +19,8 @@ use weft_ffi::sys::gate::{Face, Place};
 use weft_ffi::table::Key;
 use weft_link::secure::JobKey;
 
+/// Longest message that is copied, so that its send completes at once.
+const COPIED: usize = 4 << 10;
 /// Data of a message whose sender waits until it is matched: its bytes are not at hand before.
 const MATCHED: u32 = 1;
 
@@ -343,10 +345,20 @@ impl Open {
             context: context_of(key),
             sync: sending.is_sync,
             data: sending.is_sync.then_some(MATCHED),
+            // A copy needs no acknowledgement at once.
+            inject: !sending.is_sync && len <= COPIED,
             ..SendArgs::new(peer, sending.bits, len as u64)
         };
         // SAFETY: promised by the caller, or the piece of the request, which stays until its end.
-        match unsafe { self.endpoint().post_send(at, args) } {
+        let posted = match unsafe { self.endpoint().post_send(at, args) } {
+            Err(weft::Refused::Busy) if args.inject => {
+                let args = SendArgs { inject: false, ..args };
+                // SAFETY: as above.
+                unsafe { self.endpoint().post_send(at, args) }
+            }
+            posted => posted,
+        };
+        match posted {
             Ok(None) => self.end_with(key, code::STATUS_SUCCESS),
             Ok(op) => self.requests.get_mut(key).into_iter().for_each(|request| request.op = op),
             Err(weft::Refused::Peer(_, failure)) => {

@@ -5,7 +5,7 @@
 
 use super::lock::Lock;
 use super::slot::{
-    self, Slot, ASKED, CORKED, DENIED, IDLE, NAGLE, NEVER, NONBLOCKING, PLAIN, SHARED,
+    self, Slot, ASKED, CORKED, DEEP, DENIED, IDLE, NAGLE, NEVER, NONBLOCKING, PLAIN, SHARED,
 };
 use super::table::{self, Connection};
 use super::{board, holders, real, settings, tcp};
@@ -456,6 +456,10 @@ fn attach(one: &Connection, memory: RawFd, first: bool) {
     if !tcp::is_set(one.fd, libc::TCP_NODELAY) {
         slot.set(NAGLE);
         tcp::do_not_delay(one.fd);
+    }
+    if !tcp::is_set(one.fd, libc::TCP_NOTSENT_LOWAT) {
+        slot.set(DEEP);
+        tcp::keep_few(one.fd);
     }
     if tcp::is_set(one.fd, libc::TCP_CORK) {
         slot.set(CORKED);

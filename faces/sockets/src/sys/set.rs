@@ -1,6 +1,6 @@
 //! Epoll sets: which connections are registered where, and waits for them.
 
-use super::slot::{Registration, Set, Slot, HOT, WATCHED};
+use super::slot::{Registration, Set, Slot, PLACES, READ, WATCHED, WORD};
 use super::table::{self, Connection};
 use super::wait::Rest;
 use super::{real, settings, tcp, wait, wake};
@@ -35,6 +35,7 @@ pub fn changed(set_fd: c_int, what: c_int, fd: c_int, event: Option<epoll_event>
     let found = slot.registrations.iter().find(of_this);
     let Some(event) = event.filter(|_| what != libc::EPOLL_CTL_DEL) else {
         if let Some(one) = found {
+            set.leave(one);
             one.set.store(0, Ordering::Release);
         }
         return;
@@ -43,7 +44,11 @@ pub fn changed(set_fd: c_int, what: c_int, fd: c_int, event: Option<epoll_event>
         let number = one.set.load(Ordering::Acquire);
         number == 0 || table::set_of(number).is_none()
     };
-    let Some(one) = found.or_else(|| slot.registrations.iter().find(is_free)) else {
+    let Some(one) = found.or_else(|| {
+        let one = slot.registrations.iter().find(is_free)?;
+        one.place.store(0, Ordering::Relaxed);
+        Some(one)
+    }) else {
         drop(held);
         return wait::never(&connection);
     };
@@ -52,13 +57,14 @@ pub fn changed(set_fd: c_int, what: c_int, fd: c_int, event: Option<epoll_event>
     one.fd.store(fd as u32, Ordering::Relaxed);
     one.told.store(0, Ordering::Relaxed);
     one.set.store(number, Ordering::Release);
+    if wake::is_followed(set, &connection, one) {
+        return;
+    }
     drop(held);
     // Bytes in the ring make the registration ready at once.
-    if wait::lie_down(connection.at, slot) != Rest::Empty {
-        wake::heat(set, connection.at);
-        if set.waiting.load(Ordering::SeqCst) > 0 {
-            kick(set_fd);
-        }
+    if wait::lie_down(connection.at, slot) != Rest::Empty && set.waiting.load(Ordering::SeqCst) > 0
+    {
+        kick(set_fd);
     }
 }
 
@@ -68,10 +74,7 @@ pub fn is_unseen(fd: c_int, set: &Set) {
         return;
     }
     let mut left = false;
-    each_hot(set, |at| {
-        let rest = table::slot_at(at).map(|slot| wait::lie_down(at, slot));
-        left |= rest == Some(Rest::Readable);
-    });
+    each_awake(set, |_, at, slot| left |= wait::lie_down(at, slot) == Rest::Readable);
     if left {
         // Bytes that are in a ring already make the set readable.
         kick(fd);
@@ -105,20 +108,43 @@ fn kick(set_fd: c_int) {
     }
 }
 
-/// Calls `each` with the connections of a set that may be awake, each time another one first.
-fn each_hot(set: &Set, mut each: impl FnMut(usize)) {
-    if set.heat.load(Ordering::SeqCst) == 0 {
+/// Calls `each` with the places of a set that may be awake and the connections there, each time
+/// others first.
+fn each_awake(set: &Set, each: impl FnMut(usize, usize, &'static Slot)) {
+    each_place(set, |word| set.awake[word].load(Ordering::SeqCst), each);
+}
+
+/// Calls `each` with the places of the bits that `bits` returns for a word.
+fn each_place(
+    set: &Set,
+    bits: impl Fn(usize) -> u64,
+    mut each: impl FnMut(usize, usize, &'static Slot),
+) {
+    if set.is_empty() {
         return;
     }
-    let mut hot = [0; HOT];
-    {
-        let Some(_held) = set.lock.take() else { return };
-        for (to, from) in hot.iter_mut().zip(&set.hot) {
-            *to = from.load(Ordering::Relaxed);
+    let turn = set.turn.fetch_add(1, Ordering::Relaxed) as usize;
+    for i in 0..PLACES / WORD {
+        let word = (turn / WORD + i) % (PLACES / WORD);
+        let first = turn % WORD;
+        let mut left = bits(word).rotate_right(first as u32);
+        while left != 0 {
+            let place = word * WORD + (left.trailing_zeros() as usize + first) % WORD;
+            left &= left - 1;
+            let at = set.places[place].load(Ordering::Acquire).checked_sub(1);
+            if let Some((at, slot)) = at.and_then(|at| Some((at, table::slot_at(at as usize)?))) {
+                each(place, at as usize, slot);
+            }
         }
     }
-    hot.rotate_left(set.turn.fetch_add(1, Ordering::Relaxed) as usize % HOT);
-    hot.into_iter().filter_map(|one: u32| one.checked_sub(1)).for_each(|at| each(at as usize));
+}
+
+/// Returns the registration that has a place in a set.
+fn registration(slot: &Slot, set: u64, place: usize) -> Option<&Registration> {
+    slot.registrations.iter().find(|one| {
+        one.set.load(Ordering::Acquire) == set
+            && one.place.load(Ordering::Relaxed) == place as u32 + 1
+    })
 }
 
 /// A number that changes with all that arrives in the ring of a connection, never 0.
@@ -144,29 +170,24 @@ impl Wait<'_> {
     fn tell(&mut self) -> usize {
         let (number, set_fd) = (self.set.number(self.index), self.fd);
         let (events, mut n) = (&mut *self.events, 0);
-        each_hot(self.set, |at| {
-            let Some(slot) = table::slot_at(at) else { return };
-            if !wait::is_readable(at, slot) {
+        each_awake(self.set, |place, at, slot| {
+            if n == events.len() || !wait::is_readable(at, slot) {
                 return;
             }
+            let Some(one) = registration(slot, number, place) else { return };
+            let wanted = one.events.load(Ordering::Relaxed);
+            let bits = wanted & READ;
+            // Edge-triggered: told once for all that has arrived.
+            let edge = wanted & libc::EPOLLET as u32 != 0;
             let arrived = arrived(at, slot);
-            for one in &slot.registrations {
-                let wanted = one.events.load(Ordering::Relaxed);
-                let bits = wanted & (libc::EPOLLIN | libc::EPOLLRDNORM) as u32;
-                if one.set.load(Ordering::Acquire) != number || bits == 0 || n == events.len() {
-                    continue;
-                }
-                // Edge-triggered: told once for all that has arrived.
-                let edge = wanted & libc::EPOLLET as u32 != 0;
-                if edge && one.told.swap(arrived, Ordering::AcqRel) == arrived {
-                    continue;
-                }
-                if wanted & libc::EPOLLONESHOT as u32 != 0 {
-                    disarm(set_fd, one);
-                }
-                events[n] = epoll_event { events: bits, u64: one.data.load(Ordering::Relaxed) };
-                n += 1;
+            if bits == 0 || edge && one.told.swap(arrived, Ordering::AcqRel) == arrived {
+                return;
             }
+            if wanted & libc::EPOLLONESHOT as u32 != 0 {
+                disarm(set_fd, one);
+            }
+            events[n] = epoll_event { events: bits, u64: one.data.load(Ordering::Relaxed) };
+            n += 1;
         });
         n
     }
@@ -174,25 +195,19 @@ impl Wait<'_> {
     /// True if a ring has bytes, told or not.
     fn has_bytes(&self) -> bool {
         let mut any = false;
-        each_hot(self.set, |at| {
-            any |= table::slot_at(at).is_some_and(|slot| self.is_news(at, slot));
-        });
+        each_awake(self.set, |place, at, slot| any |= any || self.is_news(place, at, slot));
         any
     }
 
-    /// True if a connection has bytes that this set would tell.
-    fn is_news(&self, at: usize, slot: &Slot) -> bool {
+    /// True if a place has bytes that this set would tell.
+    fn is_news(&self, place: usize, at: usize, slot: &Slot) -> bool {
         if !wait::is_readable(at, slot) {
             return false;
         }
-        let number = self.set.number(self.index);
-        let arrived = arrived(at, slot);
-        slot.registrations.iter().any(|one| {
+        registration(slot, self.set.number(self.index), place).is_some_and(|one| {
             let wanted = one.events.load(Ordering::Relaxed);
             let edge = wanted & libc::EPOLLET as u32 != 0;
-            one.set.load(Ordering::Acquire) == number
-                && wanted & libc::EPOLLIN as u32 != 0
-                && !(edge && one.told.load(Ordering::Relaxed) == arrived)
+            wanted & READ != 0 && !(edge && one.told.load(Ordering::Relaxed) == arrived(at, slot))
         })
     }
 
@@ -200,46 +215,43 @@ impl Wait<'_> {
     /// not wait for that: the result is their number. `None`: nothing came, and this is not worth a
     /// look. 0: there are bytes in a ring.
     fn look(&mut self, kernel: &impl Fn(*mut epoll_event, c_int, bool) -> c_int) -> Option<c_int> {
-        let (mut lucky, mut found) = ([None; HOT], 0);
-        each_hot(self.set, |at| {
-            let slot = table::slot_at(at).filter(|slot| wake::is_lucky(slot));
-            if let Some((slot, to)) = slot.zip(lucky.get_mut(found)) {
-                *to = Some((at, slot));
-                found += 1;
-            }
-        });
-        if found == 0 {
+        if !wake::is_lucky(&self.set.luck) {
             return None;
         }
         let n = kernel(self.events.as_mut_ptr(), self.events.len() as c_int, true);
         match self.without_kicks(n.max(0) as usize) {
             0 => {}
-            n => return Some(n as c_int),
-        }
-        let mut first = None;
-        for (at, slot) in lucky[..found].iter().flatten() {
-            if wait::wake(*at, slot) {
-                first.get_or_insert(*slot);
+            n => {
+                wake::is_busy(&self.set.luck);
+                return Some(n as c_int);
             }
         }
-        first.is_some_and(|slot| wake::spin(slot, || self.has_bytes())).then_some(0)
+        let asleep = |word: usize| {
+            let awake = self.set.awake[word].load(Ordering::Relaxed);
+            self.set.taken[word].load(Ordering::Relaxed) & !awake
+        };
+        each_place(self.set, asleep, |_, at, slot| {
+            wait::wake(at, slot);
+        });
+        if self.set.heats() == 0 {
+            return None;
+        }
+        wake::spin(&self.set.luck, 1, 1, || self.has_bytes()).then_some(0)
     }
 
     /// Has the bytes of all connections come by TCP. False if one has bytes to be told.
     fn lie_down(&self) -> bool {
         self.set.waiting.fetch_add(1, Ordering::SeqCst);
         let mut news = false;
-        each_hot(self.set, |at| {
-            let Some(slot) = table::slot_at(at) else { return };
-            let registered = slot
-                .registrations
-                .iter()
-                .any(|one| one.set.load(Ordering::Acquire) == self.set.number(self.index));
+        each_awake(self.set, |place, at, slot| {
+            if registration(slot, self.set.number(self.index), place).is_none() {
+                // Its descriptors were closed elsewhere.
+                return self.set.give(place);
+            }
             match wait::lie_down(at, slot) {
-                Rest::Empty => wake::cool(self.set, at),
-                _ if !registered => wake::cool(self.set, at),
+                Rest::Empty => self.set.cool(place),
                 Rest::Later => {}
-                Rest::Readable => news |= self.is_news(at, slot),
+                Rest::Readable => news |= self.is_news(place, at, slot),
             }
         });
         if news {
@@ -259,8 +271,9 @@ impl Wait<'_> {
         is_poll: bool,
         kernel: impl Fn(*mut epoll_event, c_int, bool) -> c_int,
     ) -> c_int {
-        let heat = self.set.heat.load(Ordering::Relaxed) as usize;
-        if heat >= self.events.len() && self.set.turn.fetch_add(1, Ordering::Relaxed) & 2 != 0 {
+        if self.set.heats() >= self.events.len()
+            && self.set.turn.fetch_add(1, Ordering::Relaxed) & 2 != 0
+        {
             // Events of rings may fill the room: those of the kernel come first now and then.
             let n = kernel(self.events.as_mut_ptr(), self.events.len() as c_int, true);
             let n = self.without_kicks(n.max(0) as usize);
@@ -276,7 +289,7 @@ impl Wait<'_> {
             let n = if is_poll {
                 kernel(self.events.as_mut_ptr(), self.events.len() as c_int, false)
             } else {
-                if settings::spins() && self.set.heat.load(Ordering::Relaxed) > 0 {
+                if settings::spins() && !self.set.is_empty() {
                     match self.look(&kernel) {
                         Some(0) => continue,
                         Some(n) => return n,
@@ -286,8 +299,12 @@ impl Wait<'_> {
                 if !self.lie_down() {
                     continue;
                 }
-                let n = kernel(self.events.as_mut_ptr(), self.events.len() as c_int, false);
+                let sleep = || kernel(self.events.as_mut_ptr(), self.events.len() as c_int, false);
+                let (n, is_short) = wake::time(sleep);
                 let was = real::errno();
+                if is_short && n > 0 {
+                    wake::is_busy(&self.set.luck);
+                }
                 self.rise();
                 real::set_errno(was);
                 n
@@ -356,7 +373,7 @@ pub fn closed(connection: &Connection) {
     for one in &connection.slot.registrations {
         let number = one.set.load(Ordering::Acquire);
         if let Some((set, _)) = (number != 0).then(|| table::set_of(number)).flatten() {
-            wake::cool(set, connection.at);
+            set.leave(one);
         }
         one.set.store(0, Ordering::Release);
     }

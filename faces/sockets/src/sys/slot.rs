@@ -12,8 +12,13 @@ pub const SLOTS: usize = 16 << 10;
 pub const SETS: usize = 1024;
 /// Most registrations of a connection in epoll sets.
 pub const REGISTRATIONS: usize = 4;
-/// Most connections of a set that are awake.
-pub const HOT: usize = 64;
+/// Most connections of a set that may be awake.
+pub const PLACES: usize = 256;
+/// Places of one word of bits.
+pub const WORD: usize = u64::BITS as usize;
+
+/// Events of a registration that bytes fire.
+pub const READ: u32 = (libc::EPOLLIN | libc::EPOLLRDNORM) as u32;
 
 /// A connection by TCP.
 pub const PLAIN: u32 = 1;
@@ -34,6 +39,9 @@ pub const BROKEN: u32 = 16;
 pub const CORKED: u32 = 32;
 /// The program has not asked for TCP_NODELAY, which this library sets.
 pub const NAGLE: u32 = 64;
+/// The program has not limited the bytes that wait to be sent (TCP_NOTSENT_LOWAT), which this
+/// library does.
+pub const DEEP: u32 = 128;
 
 /// A registration in an epoll set.
 #[derive(Debug, Default)]
@@ -48,6 +56,8 @@ pub struct Registration {
     pub data: AtomicU64,
     /// Edge-triggered: the ring's position that was told, and one.
     pub told: AtomicU64,
+    /// Its place in the set, and one; 0: none.
+    pub place: AtomicU32,
 }
 
 /// A connection.
@@ -74,6 +84,8 @@ pub struct Slot {
     pub sending: Lock,
     /// The direction that goes out.
     pub sender: Sender,
+    /// Times that a long look at the full ring paid.
+    pub send_luck: AtomicU32,
     /// The sender's bytes unread at its last look, and looks since they became fewer.
     pub stuck: AtomicU64,
     /// Progress of the search for the other end.
@@ -116,14 +128,16 @@ pub struct Set {
     pub waiting: AtomicU32,
     /// 1 if it is waited for in a way that does not see rings.
     pub unseen: AtomicU32,
-    /// Held to change `hot`.
-    pub lock: Lock,
-    /// The number of hot connections.
-    pub heat: AtomicU32,
+    /// Times that a look at the rings paid.
+    pub luck: AtomicU32,
     /// Looks at the connections, by which each is the first one in turn.
     pub turn: AtomicU32,
-    /// Connections that may be awake: slots, and one.
-    pub hot: [AtomicU32; HOT],
+    /// Connections that can be awake: slots, and one.
+    pub places: [AtomicU32; PLACES],
+    /// Places of connections.
+    pub taken: [AtomicU64; PLACES / WORD],
+    /// Places of those that may be awake.
+    pub awake: [AtomicU64; PLACES / WORD],
 }
 
 /// All of it.
@@ -210,6 +224,7 @@ impl Slot {
         self.state.store(PLAIN, Ordering::SeqCst);
         self.flags.store(0, Ordering::Relaxed);
         self.luck.store(super::wake::LUCK, Ordering::Relaxed);
+        self.send_luck.store(super::wake::LUCK, Ordering::Relaxed);
         self.stuck.store(0, Ordering::Relaxed);
         self.receiver.renew();
         self.sender.renew();
@@ -217,7 +232,10 @@ impl Slot {
         for word in [&ask.state, &ask.process, &ask.calls, &ask.times, &ask.fd] {
             word.store(0, Ordering::Relaxed);
         }
-        self.registrations.iter().for_each(|one| one.set.store(0, Ordering::Relaxed));
+        for one in &self.registrations {
+            one.set.store(0, Ordering::Relaxed);
+            one.place.store(0, Ordering::Relaxed);
+        }
     }
 }
 
@@ -263,13 +281,71 @@ fn take_set_from(region: &Region) -> Option<usize> {
     set.generation.fetch_add(1, Ordering::AcqRel);
     set.waiting.store(0, Ordering::Relaxed);
     set.unseen.store(0, Ordering::Relaxed);
-    set.heat.store(0, Ordering::Relaxed);
-    set.hot.iter().for_each(|one| one.store(0, Ordering::Relaxed));
+    set.luck.store(super::wake::LUCK, Ordering::Relaxed);
+    set.places.iter().for_each(|one| one.store(0, Ordering::Relaxed));
+    set.taken.iter().chain(&set.awake).for_each(|word| word.store(0, Ordering::Relaxed));
     region.next_set.store(found as u32 + 1, Ordering::Relaxed);
     Some(found)
 }
 
 impl Set {
+    /// Marks a registration as one that may be awake. False if there is no place for it. The
+    /// receiver's lock of its slot is held.
+    pub fn heat(&self, at: usize, one: &Registration) -> bool {
+        let place = match one.place.load(Ordering::Relaxed).checked_sub(1) {
+            Some(place) => place as usize,
+            None => {
+                let Some(place) = self.take_place() else { return false };
+                self.places[place].store(at as u32 + 1, Ordering::Release);
+                one.place.store(place as u32 + 1, Ordering::Relaxed);
+                place
+            }
+        };
+        self.awake[place / WORD].fetch_or(1 << (place % WORD), Ordering::SeqCst);
+        true
+    }
+
+    fn take_place(&self) -> Option<usize> {
+        self.taken.iter().enumerate().find_map(|(i, word)| loop {
+            let free = word.load(Ordering::Relaxed).trailing_ones() as usize;
+            if free == WORD {
+                return None;
+            }
+            if word.fetch_or(1 << free, Ordering::AcqRel) & 1 << free == 0 {
+                return Some(i * WORD + free);
+            }
+        })
+    }
+
+    /// Marks a place as one that is not awake.
+    pub fn cool(&self, place: usize) {
+        self.awake[place / WORD].fetch_and(!(1 << (place % WORD)), Ordering::SeqCst);
+    }
+
+    /// Gives up the place of a registration.
+    pub fn leave(&self, one: &Registration) {
+        if let Some(place) = one.place.swap(0, Ordering::AcqRel).checked_sub(1) {
+            self.give(place as usize);
+        }
+    }
+
+    /// Gives up a place.
+    pub fn give(&self, place: usize) {
+        self.cool(place);
+        self.places[place].store(0, Ordering::Release);
+        self.taken[place / WORD].fetch_and(!(1 << (place % WORD)), Ordering::AcqRel);
+    }
+
+    /// True if no place is taken.
+    pub fn is_empty(&self) -> bool {
+        self.taken.iter().all(|word| word.load(Ordering::Relaxed) == 0)
+    }
+
+    /// The number of places that may be awake.
+    pub fn heats(&self) -> usize {
+        self.awake.iter().map(|word| word.load(Ordering::SeqCst).count_ones() as usize).sum()
+    }
+
     /// Returns the number by which registrations name the set at this index.
     pub fn number(&self, at: usize) -> u64 {
         u64::from(self.generation.load(Ordering::Acquire)) << 32 | (at as u64 + 1)

@@ -15,6 +15,8 @@ use weft_streams::words::RING;
 const PIECE: usize = 8 << 10;
 /// Looks at a ring that the receiver does not empty, before the kernel is asked if it has ended.
 const STUCK: u64 = 16;
+/// Times of a look at an empty ring for which a sender looks at a full one.
+const LONG: u64 = 50;
 /// Flags of a send that need nothing of the kernel.
 const PLAIN_SEND: c_int = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT | libc::MSG_MORE;
 
@@ -158,9 +160,12 @@ impl Receive<'_> {
         let step = match slot.receiver.next(words) {
             Err(_) => Step::End(self.user.broken()),
             Ok(Next::Ring { at, len }) => self.ring_step(at, len),
+            Ok(Next::Tcp(_) | Next::Open) if self.got > 0 && !self.wants_all() => Step::End(0),
             Ok(Next::Tcp(left)) => self.tcp_step(left),
-            Ok(Next::Open) if self.got > 0 && !self.wants_all() => Step::End(0),
-            Ok(Next::Open) => return self.open(held),
+            Ok(Next::Open) => match self.at_once() {
+                Some(step) => step,
+                None => return self.open(held),
+            },
         };
         drop(held);
         step
@@ -190,7 +195,8 @@ impl Receive<'_> {
                 wake::wake(&self.user.connection, self.user.memory);
             }
             board::entry(self.user.connection.at).iter().for_each(|entry| entry.came(n));
-            return if self.wants_all() && !self.is_full() { Step::Again } else { Step::End(0) };
+            // More may have come meanwhile.
+            return if self.is_full() { Step::End(0) } else { Step::Again };
         }
         if n < len || self.is_full() {
             return Step::End(0);
@@ -241,6 +247,26 @@ impl Receive<'_> {
         }
     }
 
+    /// The result of a receive that does not wait while the direction is awake: that need not sleep
+    /// to know that bytes which the kernel had while the ring was empty are next. `None`: it has
+    /// to, as the connection has ended.
+    fn at_once(&mut self) -> Option<Step> {
+        let (slot, words, fd) =
+            (self.user.slot(), self.user.memory.incoming(), self.user.connection.fd);
+        let waits = self.flags & libc::MSG_DONTWAIT == 0 && !slot.has(NONBLOCKING);
+        if waits || !slot.receiver.is_awake(words) {
+            return None;
+        }
+        let left = tcp::look(fd)?;
+        if !matches!(slot.receiver.next(words), Ok(Next::Open)) {
+            return Some(Step::Again);
+        }
+        match left {
+            0 => Some(Step::End(real::fail(libc::EAGAIN) as isize)),
+            left => Some(self.tcp_step(left)),
+        }
+    }
+
     /// Nothing is in the ring.
     fn open(&mut self, held: Held<'_>) -> Step {
         let (slot, words) = (self.user.slot(), self.user.memory.incoming());
@@ -248,7 +274,7 @@ impl Receive<'_> {
             let may_spin = settings::spins()
                 && self.flags & libc::MSG_DONTWAIT == 0
                 && !slot.has(NONBLOCKING)
-                && wake::is_lucky(slot);
+                && wake::is_lucky(&slot.luck);
             self.plan = match may_spin {
                 true if slot.receiver.is_awake(words) => Plan::Ring,
                 // Bytes that came by TCP meanwhile would be looked for in the ring in vain.
@@ -265,7 +291,7 @@ impl Receive<'_> {
             if wake::wake(&self.user.connection, self.user.memory) {
                 drop(held);
                 let head = slot.receiver.taken();
-                wake::spin(slot, || slot.receiver.arrived(words) != head);
+                wake::spin(&slot.luck, wake::LOOKS, 1, || slot.receiver.arrived(words) != head);
                 return Step::Again;
             }
         }
@@ -315,16 +341,20 @@ impl Receive<'_> {
         let (slot, connection) = (self.user.slot(), &self.user.connection);
         let want = self.parts.len() - self.got;
         let n = by_kernel(connection.fd, &self.parts, self.got, want, self.flags);
+        let was = real::errno();
         call.done(if self.is_peek() { 0 } else { n.max(0) as u64 });
-        if n > 0 && !self.is_peek() {
+        // A program that finds nothing now waits, or looks again: bytes may come by the ring.
+        let is_early = n < 0 && was == libc::EAGAIN && slot.has(NONBLOCKING);
+        if (n > 0 || is_early) && !self.is_peek() {
             if let Some(_held) = slot.receiving.take() {
                 wake::wake(connection, self.user.memory);
             }
-            if self.wants_all() && !self.parts.fits() && (n as usize) < want {
+            if n > 0 && self.wants_all() && !self.parts.fits() && (n as usize) < want {
                 self.got += n as usize;
                 return None;
             }
         }
+        real::set_errno(was);
         Some(with(self.got, n))
     }
 
@@ -350,19 +380,16 @@ impl Use {
             // The peer's count of bytes by TCP may leave the urgent one out.
             slot.sender.end();
         }
-        let mut sent = 0;
-        let mut has_spun = false;
+        let (mut sent, mut is_stuck) = (0, false);
         loop {
             let held = slot.sending.take();
             if held.is_some() && flags & !PLAIN_SEND == 0 && !slot.has(CORKED) {
                 match self.fill_ring(&parts, &mut sent) {
                     Ok(Ring::Done) => return sent as isize,
-                    Ok(Ring::Full) if !has_spun && settings::spins() => {
+                    Ok(Ring::Full) if sent > 0 && slot.has(NONBLOCKING) => return sent as isize,
+                    Ok(Ring::Full) if !is_stuck && settings::spins() => {
                         drop(held);
-                        has_spun = true;
-                        let (words, tail) =
-                            (self.memory.out(), slot.sender.unread(self.memory.out()));
-                        wake::spin_for(|| slot.sender.unread(words) < tail.max(1));
+                        is_stuck = !self.gets_room();
                         continue;
                     }
                     Ok(Ring::Full | Ring::Tcp) => {}
@@ -385,6 +412,16 @@ impl Use {
             }
             sent += n as usize;
         }
+    }
+
+    /// Looks at a full ring until the receiver takes bytes out. False if it takes none for a long
+    /// while, or if that does not pay. A receiver takes first what came by TCP before, and bytes
+    /// that went by TCP now would be the next to be taken first.
+    fn gets_room(&self) -> bool {
+        let (slot, words) = (self.slot(), self.memory.out());
+        let unread = slot.sender.unread(words).max(1);
+        let has_room = || slot.sender.unread(words) < unread;
+        wake::is_lucky(&slot.send_luck) && wake::spin(&slot.send_luck, wake::LOOKS, LONG, has_room)
     }
 
     /// Writes as much as the ring takes.

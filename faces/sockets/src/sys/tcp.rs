@@ -76,6 +76,16 @@ fn queue(fd: c_int, request: libc::c_ulong) -> Option<u64> {
     (got == 0).then(|| u64::try_from(bytes).ok()).flatten()
 }
 
+/// Returns the bytes that can be read, or 0 if a read would wait. `None`: it has ended, or has an
+/// error to tell.
+pub fn look(fd: c_int) -> Option<u64> {
+    match poll(fd, libc::POLLIN | libc::POLLRDHUP, 0) {
+        0 => Some(0),
+        libc::POLLIN => unread(fd).filter(|&bytes| bytes > 0),
+        _ => None,
+    }
+}
+
 /// Returns the bytes that can be read.
 pub fn unread(fd: c_int) -> Option<u64> {
     queue(fd, libc::FIONREAD)
@@ -152,13 +162,24 @@ pub fn is_ordinary(fd: c_int) -> bool {
     plain && !above && !is_set(fd, libc::TCP_INQ) && flags & libc::O_ASYNC == 0
 }
 
+/// Bytes that wait to be sent by TCP while memory is shared.
+const WAITING: c_int = 128 << 10;
+
+fn set(fd: c_int, name: c_int, value: c_int) {
+    let len = size_of::<c_int>() as socklen_t;
+    // SAFETY: the option's value, of this length.
+    unsafe { real::setsockopt(fd, libc::IPPROTO_TCP, name, (&raw const value).cast(), len) };
+}
+
 /// Has small packets sent at once. Else the kernel would wait for acknowledgements of earlier ones,
 /// which come late: answers that went by the ring carry none.
 pub fn do_not_delay(fd: c_int) {
-    let (on, len) = (1 as c_int, size_of::<c_int>() as socklen_t);
-    let at = (&raw const on).cast();
-    // SAFETY: the option's value, of this length.
-    unsafe { real::setsockopt(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, at, len) };
+    set(fd, libc::TCP_NODELAY, 1);
+}
+
+/// Lets few bytes wait for the peer: it has to take them all before it takes one of the ring.
+pub fn keep_few(fd: c_int) {
+    set(fd, libc::TCP_NOTSENT_LOWAT, WAITING);
 }
 
 type Namer = unsafe extern "C" fn(c_int, *mut libc::sockaddr, *mut socklen_t) -> c_int;

@@ -69,12 +69,13 @@ impl Waiting {
     /// or if the kernel has something, which does not wait for a look at rings.
     fn look(&self, is_ready: impl Fn() -> bool) -> bool {
         let mut lucky = [None; MOST];
-        let all = self.each().filter(|(_, slot)| slot.is_shared() && wake::is_lucky(slot));
+        let all = self.each().filter(|(_, slot)| slot.is_shared() && wake::is_lucky(&slot.luck));
         let found = lucky.iter_mut().zip(all).map(|(to, one)| *to = Some(one)).count();
         if found == 0 {
             return false;
         }
         if is_ready() {
+            lucky[..found].iter().flatten().for_each(|(_, slot)| wake::is_busy(&slot.luck));
             return true;
         }
         let mut first = None;
@@ -84,7 +85,7 @@ impl Waiting {
             }
         }
         let Some(first) = first else { return false };
-        wake::spin(first, || self.each().any(|(at, slot)| is_readable(at, slot)))
+        wake::spin(&first.luck, 1, 1, || self.each().any(|(at, slot)| is_readable(at, slot)))
     }
 
     /// Has all bytes come by TCP from now on. False if there are bytes in a ring: there is
@@ -193,8 +194,11 @@ pub fn run<R>(
             return now();
         }
     }
-    let result = sleep();
+    let (result, is_short) = wake::time(sleep);
     let was = real::errno();
+    if is_short {
+        waiting.each().for_each(|(_, slot)| wake::is_busy(&slot.luck));
+    }
     waiting.rise();
     real::set_errno(was);
     result

@@ -1,18 +1,20 @@
 //! Letting a direction be awake, and looking at rings for a bounded moment.
 
-use super::slot::{Set, Slot, NONBLOCKING, UNSEEN, WATCHED};
+use super::slot::{Registration, Set, NONBLOCKING, READ, UNSEEN, WATCHED};
 use super::table::{self, Connection, Memory};
 use super::{board, settings};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Looks that may fail before they are rarer.
 pub const LUCK: u32 = 4;
 const LUCK_MAX: u32 = 8;
+/// Looks at one ring for a look at the clock.
+pub const LOOKS: u32 = 32;
 /// Calls without luck for one that looks all the same: at first, and doublings of that.
 const RARE: u32 = 32;
 const RARER_MAX: u32 = 8;
 
-/// Experience with looks at a ring: luck, calls since the last look, doublings.
+/// Experience with looks at rings: luck, calls since the last look, doublings.
 struct Luck {
     luck: u32,
     calls: u32,
@@ -20,20 +22,20 @@ struct Luck {
 }
 
 impl Luck {
-    fn of(slot: &Slot) -> Luck {
-        let word = slot.luck.load(Ordering::Relaxed);
+    fn of(luck: &AtomicU32) -> Luck {
+        let word = luck.load(Ordering::Relaxed);
         Luck { luck: word & 0xff, calls: word >> 8 & 0xffff, rarer: word >> 24 }
     }
 
-    fn store(&self, slot: &Slot) {
+    fn store(&self, luck: &AtomicU32) {
         let word = self.luck | self.calls << 8 | self.rarer << 24;
-        slot.luck.store(word, Ordering::Relaxed);
+        luck.store(word, Ordering::Relaxed);
     }
 }
 
 /// True if looking has paid, or is to be tried again.
-pub fn is_lucky(slot: &Slot) -> bool {
-    let mut known = Luck::of(slot);
+pub fn is_lucky(luck: &AtomicU32) -> bool {
+    let mut known = Luck::of(luck);
     if known.luck > 0 {
         return true;
     }
@@ -42,8 +44,26 @@ pub fn is_lucky(slot: &Slot) -> bool {
     if again {
         known.calls = 0;
     }
-    known.store(slot);
+    known.store(luck);
     again
+}
+
+/// A wait would not have slept, or not for long: the next one looks too.
+pub fn is_busy(luck: &AtomicU32) {
+    let mut known = Luck::of(luck);
+    known.luck = known.luck.max(1);
+    known.store(luck);
+}
+
+/// Runs a wait of the kernel. The other result is true if it was so short that a look would have
+/// paid.
+pub fn time<R>(wait: impl FnOnce() -> R) -> (R, bool) {
+    if !settings::spins() {
+        return (wait(), false);
+    }
+    let from = now_ns();
+    let result = wait();
+    (result, now_ns() - from < settings::spin_ns())
 }
 
 fn now_ns() -> u64 {
@@ -64,11 +84,12 @@ pub enum Look {
     Nothing,
 }
 
-/// Looks until the condition holds, or for the time of the settings.
-pub fn spin_for(done: impl Fn() -> bool) -> Look {
-    let (from, most) = (now_ns(), settings::spin_ns());
+/// Looks until the condition holds, or for so many times the time of the settings; `looks` looks
+/// for one at the clock.
+pub fn spin_for(looks: u32, times: u64, done: impl Fn() -> bool) -> Look {
+    let (from, most) = (now_ns(), settings::spin_ns() * times);
     loop {
-        for _ in 0..32 {
+        for _ in 0..looks {
             if done() {
                 return if now_ns() - from > 2 * most { Look::Late } else { Look::Found };
             }
@@ -80,17 +101,17 @@ pub fn spin_for(done: impl Fn() -> bool) -> Look {
     }
 }
 
-/// The same, and learns if it pays for this connection. True if the condition holds.
-pub fn spin(slot: &Slot, done: impl Fn() -> bool) -> bool {
-    let look = spin_for(done);
-    let mut known = Luck::of(slot);
+/// The same, and learns if it pays. True if the condition holds.
+pub fn spin(luck: &AtomicU32, looks: u32, times: u64, done: impl Fn() -> bool) -> bool {
+    let look = spin_for(looks, times, done);
+    let mut known = Luck::of(luck);
     match look {
         Look::Found => (known.luck, known.rarer) = ((known.luck + 2).min(LUCK_MAX), 0),
         Look::Nothing if known.luck > 0 => known.luck -= 1,
         Look::Late if known.luck > 0 => known.luck /= 2,
         _ => known.rarer = (known.rarer + 1).min(RARER_MAX),
     }
-    known.store(slot);
+    known.store(luck);
     look != Look::Nothing
 }
 
@@ -101,58 +122,26 @@ pub fn wake(connection: &Connection, memory: Memory) -> bool {
     if board::is_off() || slot.has(UNSEEN) || slot.has(NONBLOCKING) && !slot.has(WATCHED) {
         return false;
     }
-    // The marks are read after the connection is in the lists of its sets: a thread that begins to
-    // sleep in one sets its mark, then looks at the list.
-    let mut seen = true;
-    for one in &slot.registrations {
+    let seen = slot.registrations.iter().all(|one| {
         let number = one.set.load(Ordering::Acquire);
-        if number == 0 {
-            continue;
-        }
-        let events = one.events.load(Ordering::Relaxed) as i32;
-        let odd = events & (libc::EPOLLONESHOT | libc::EPOLLEXCLUSIVE) != 0;
-        let set = table::set_of(number).filter(|_| !odd && events & libc::EPOLLIN != 0);
-        seen &= set.is_some_and(|(set, _)| {
-            set.unseen.load(Ordering::SeqCst) == 0 && heat(set, connection.at)
-        });
-    }
-    for one in &slot.registrations {
-        let number = one.set.load(Ordering::Acquire);
-        if let Some((set, _)) = (number != 0).then(|| table::set_of(number)).flatten() {
-            seen &= set.waiting.load(Ordering::SeqCst) == 0;
-        }
-    }
+        let set = (number != 0).then(|| table::set_of(number));
+        set.is_none_or(|set| set.is_some_and(|(set, _)| is_followed(set, connection, one)))
+    });
     seen && slot.receiver.wake(memory.incoming())
 }
 
-/// Puts a connection into the list of a set. False if there is no room.
-pub fn heat(set: &Set, at: usize) -> bool {
-    let own = at as u32 + 1;
-    let Some(_held) = set.lock.take() else { return false };
-    let mut free = None;
-    for (i, place) in set.hot.iter().enumerate() {
-        match place.load(Ordering::Relaxed) {
-            0 => {
-                free.get_or_insert(i);
-            }
-            one if one == own => return true,
-            _ => {}
-        }
+/// True if every wait in a set sees the bytes of a registration there. The receiver's lock is held.
+pub fn is_followed(set: &Set, connection: &Connection, one: &Registration) -> bool {
+    let events = one.events.load(Ordering::Relaxed);
+    if events & READ == 0 || !connection.slot.is_shared() {
+        // No wait in the set is for bytes; or they come by TCP.
+        return true;
     }
-    let Some(free) = free else { return false };
-    set.hot[free].store(own, Ordering::Relaxed);
-    set.heat.fetch_add(1, Ordering::SeqCst);
-    true
-}
-
-/// Takes a connection out of the list of a set.
-pub fn cool(set: &Set, at: usize) {
-    let own = at as u32 + 1;
-    let Some(_held) = set.lock.take() else { return };
-    for place in &set.hot {
-        if place.load(Ordering::Relaxed) == own {
-            place.store(0, Ordering::Relaxed);
-            set.heat.fetch_sub(1, Ordering::SeqCst);
-        }
-    }
+    let odd = events & (libc::EPOLLONESHOT | libc::EPOLLEXCLUSIVE) as u32 != 0;
+    // The marks are read after the place says that it may be awake: a thread that begins to sleep
+    // sets its mark, then looks at the places.
+    set.heat(connection.at, one)
+        && !odd
+        && set.unseen.load(Ordering::SeqCst) == 0
+        && set.waiting.load(Ordering::SeqCst) == 0
 }

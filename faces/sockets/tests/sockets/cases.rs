@@ -64,6 +64,8 @@ attempts! {
     fork__a_child_that_leaves_closes_nothing: "leaver";
     pass__the_connection_under_another_number: "passed";
     splice__a_full_pipe: "pipe";
+    wait__registrations_made_anew_see_the_ring: "anew";
+    recv__a_reset_is_told_to_a_reader_that_does_not_wait: "broken";
 }
 
 #[test]

@@ -247,6 +247,8 @@ fn attempt(case: &str, stream: TcpStream) {
         "urgent" => urgent(&mut server),
         "interrupt" => interrupt(&mut server),
         "ended" => ended(&mut server),
+        "anew" => anew(&mut server),
+        "broken" => broken(&mut server),
         other => assert!(field::attempt(other, &mut server), "no case {other}"),
     }
     say("done");
@@ -586,4 +588,61 @@ fn ended(server: &mut Server) {
     let _ = std::io::stdin().read_to_end(&mut Vec::new());
     server.get(100_000);
     server.ringed(100);
+}
+
+/// A client that registers the connection anew for each step of a request. Bytes come past TCP all
+/// the same.
+fn anew(server: &mut Server) {
+    let fd = server.stream.as_raw_fd();
+    sys::set_nonblocking(fd, true);
+    let set = sys::Epoll::new();
+    let (from, mut rounds) = (server.at - sys::received(&server.stream), 0);
+    while server.at - sys::received(&server.stream) < from + 1000 {
+        set.add(&server.stream, libc::EPOLLOUT, 1);
+        assert_eq!(set.wait(-1), [(libc::EPOLLOUT, 1)]);
+        set.remove(fd);
+        set.add(&server.stream, libc::EPOLLIN, 2);
+        server.command(b's', 10);
+        let mut left = 10;
+        while left > 0 {
+            // The answer comes before the wait, so that nothing depends on a look of this end.
+            while sys::queue(&server.stream, libc::FIONREAD) < left {
+                std::thread::yield_now();
+            }
+            assert_eq!(set.wait(-1), [(libc::EPOLLIN, 2)]);
+            let mut buf = [0; 10];
+            let got = server.stream.read(&mut buf[..left as usize]).unwrap();
+            server.check(&buf[..got]);
+            left -= got as i32;
+        }
+        set.remove(fd);
+        rounds += 1;
+        assert!(rounds < 100_000, "all bytes come by TCP");
+    }
+}
+
+/// A reset is told, by an error, to a reader that does not wait.
+fn broken(server: &mut Server) {
+    server.ringed(100);
+    sys::set_nonblocking(server.stream.as_raw_fd(), true);
+    // The peer closes with bytes of this end unread.
+    let mut command = [b'c'; 109];
+    command[1..9].copy_from_slice(&0u64.to_le_bytes());
+    server.stream.write_all(&command).unwrap();
+    let mut all = 0;
+    loop {
+        let mut buf = [0; 30];
+        match server.stream.read(&mut buf) {
+            Ok(0) => panic!("the end instead of a reset"),
+            Ok(n) => {
+                server.check(&buf[..n]);
+                all += n;
+            }
+            Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => {
+                sys::poll_in(&server.stream, -1);
+            }
+            Err(e) => break assert_eq!(e.kind(), std::io::ErrorKind::ConnectionReset),
+        }
+    }
+    assert_eq!(all, 100);
 }

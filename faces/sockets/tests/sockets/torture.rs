@@ -65,6 +65,7 @@ pub fn run(stream: TcpStream) {
     if seed.is_multiple_of(2) {
         warm_up(&stream, port > 0);
     }
+    sys::set_nonblocking(stream.as_raw_fd(), seed % 4 > 1);
     let sent = AtomicU64::new(0);
     let received = std::thread::scope(|scope| {
         scope.spawn(|| send(&stream, &mut Random(seed), kill, &sent));
@@ -106,6 +107,7 @@ fn send(stream: &TcpStream, random: &mut Random, kill: u64, done: &AtomicU64) {
                     while !left.is_empty() {
                         match sys::send(stream, left, libc::MSG_NOSIGNAL) {
                             Ok(n) => left = &left[n..],
+                            Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => {}
                             Err(_) => return 1,
                         }
                     }
@@ -134,11 +136,44 @@ fn send(stream: &TcpStream, random: &mut Random, kill: u64, done: &AtomicU64) {
     let _ = stream.shutdown(Shutdown::Write);
 }
 
+/// A set that has the connection now and then.
+struct Set {
+    epoll: sys::Epoll,
+    has_it: bool,
+}
+
+impl Set {
+    /// Waits for bytes by a registration that was there, is changed or made anew.
+    fn wait(&mut self, stream: &TcpStream, random: &mut Random) {
+        let fd = stream.as_raw_fd();
+        if self.has_it && random.next(3) == 0 {
+            self.epoll.control(libc::EPOLL_CTL_MOD, fd, libc::EPOLLOUT, 2);
+            if random.next(2) == 0 {
+                std::thread::yield_now();
+            }
+            self.epoll.control(libc::EPOLL_CTL_MOD, fd, libc::EPOLLIN, 3);
+        }
+        if !std::mem::replace(&mut self.has_it, true) {
+            self.epoll.add(stream, libc::EPOLLIN, 1);
+        }
+        assert_eq!(self.epoll.wait(-1).len(), 1);
+        if random.next(3) == 0 {
+            self.epoll.remove(fd);
+            self.has_it = false;
+        }
+    }
+}
+
 /// One call that receives.
-fn take(stream: &TcpStream, random: &mut Random, buf: &mut [u8]) -> std::io::Result<usize> {
+fn take(
+    stream: &TcpStream,
+    random: &mut Random,
+    set: &mut Set,
+    buf: &mut [u8],
+) -> std::io::Result<usize> {
     let fd: RawFd = stream.as_raw_fd();
     let len = buf.len();
-    match random.next(10) {
+    match random.next(12) {
         0..=2 => sys::recv(stream, buf, 0),
         3 => sys::read(fd, buf),
         4 => sys::recv(stream, buf, libc::MSG_WAITALL),
@@ -158,6 +193,10 @@ fn take(stream: &TcpStream, random: &mut Random, buf: &mut [u8]) -> std::io::Res
             let (one, rest) = buf.split_at_mut(random.next(len as u64 + 1) as usize);
             sys::recvmsg(stream, &mut [one, &mut [], rest], 0)
         }
+        9 | 10 => {
+            set.wait(stream, random);
+            sys::recv(stream, buf, libc::MSG_DONTWAIT)
+        }
         _ => {
             assert!(sys::select_in(stream));
             let mut peeked = vec![0; len];
@@ -172,13 +211,14 @@ fn take(stream: &TcpStream, random: &mut Random, buf: &mut [u8]) -> std::io::Res
 
 fn receive(stream: &TcpStream, random: &mut Random) -> u64 {
     let mut read = 0;
+    let mut set = Set { epoll: sys::Epoll::new(), has_it: false };
     loop {
         let mut buf = vec![0; random.len()];
         if random.next(20) == 0 {
             let unread = sys::queue(stream, libc::FIONREAD);
             assert!(unread >= 0);
         }
-        match take(stream, random, &mut buf) {
+        match take(stream, random, &mut set, &mut buf) {
             Ok(0) => return read,
             Ok(n) => {
                 let wrong = (read..).zip(&buf[..n]).find(|(at, b)| **b != byte(*at));

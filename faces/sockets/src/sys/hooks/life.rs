@@ -1,7 +1,7 @@
 //! Functions that make, copy, change and close descriptors.
 
 use super::data::stay_tcp;
-use crate::sys::slot::{CORKED, NAGLE, NONBLOCKING};
+use crate::sys::slot::{CORKED, DEEP, NAGLE, NONBLOCKING};
 use crate::sys::table::{self, Connection, Ended};
 use crate::sys::{line, real, set, stream, tcp, tipc};
 use libc::{c_char, c_int, c_long, c_uint, c_ulong, c_void, sockaddr, socklen_t, FILE};
@@ -409,6 +409,7 @@ pub unsafe extern "C-unwind" fn setsockopt(
         let flag = match name {
             libc::TCP_NODELAY => Some((NAGLE, !on)),
             libc::TCP_CORK => Some((CORKED, on)),
+            libc::TCP_NOTSENT_LOWAT => Some((DEEP, false)),
             _ => None,
         };
         match flag {
@@ -453,8 +454,13 @@ pub unsafe extern "C-unwind" fn getsockopt(
     }
     // SAFETY: the caller's arguments.
     let result = unsafe { real::getsockopt(fd, level, name, value, len) };
-    if level == libc::IPPROTO_TCP && name == libc::TCP_NODELAY && result == 0 {
-        let one = table::connection(fd).filter(|one| one.slot.is_shared() && one.slot.has(NAGLE));
+    let own = match name {
+        libc::TCP_NODELAY => NAGLE,
+        libc::TCP_NOTSENT_LOWAT => DEEP,
+        _ => 0,
+    };
+    if level == libc::IPPROTO_TCP && own != 0 && result == 0 {
+        let one = table::connection(fd).filter(|one| one.slot.is_shared() && one.slot.has(own));
         // SAFETY: the caller's room, which the kernel has written to.
         if one.is_some() && unsafe { *len } >= 4 {
             // SAFETY: as above.

@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 const MAGIC: [u8; 4] = *b"wefs";
 /// Version of these messages and of the shared memory.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 /// Bytes before the fields.
 const HEAD: usize = 16;
 /// Longest message.
@@ -87,6 +87,25 @@ pub enum Message {
     Board(u64),
     /// Command: which programs are there, after the one of this number?
     List(u64),
+    /// Process, with a descriptor: memory with the bytes that wait in the ring of a connection,
+    /// which a program without the library is to read. The socket follows by `Here`.
+    Back {
+        /// The process's number of the connection.
+        token: u64,
+        /// Bytes by TCP that are to be read before them.
+        before: u64,
+    },
+    /// Process, with a descriptor: the other end of the socket by which the agent says `Lend` and
+    /// `Free`, for the process of this number.
+    Bell(u64),
+    /// Process, with a descriptor, by its bell: the socket. Nothing is sent by it until `Free`.
+    Lent(u64),
+    /// Agent, by the bell: lend the socket, as its peer's bytes in the ring go back to TCP.
+    Lend(u64),
+    /// Agent, by the bell: the socket may send again.
+    Free(u64),
+    /// Agent: the bytes of `Back` come by TCP.
+    Given(u64),
     /// Agent, with a descriptor: the list of a program, by the number of its process.
     Listed(u64),
     /// Agent: the number to ask for the next ones by; 0: there are no more.
@@ -139,6 +158,15 @@ impl Message {
             Message::Cancel(token) => (3, *token, 0),
             Message::Board(process) => (4, *process, 0),
             Message::List(after) => (5, *after, 0),
+            Message::Back { token, before } => {
+                fields[..8].copy_from_slice(&before.to_le_bytes());
+                (6, *token, 8)
+            }
+            Message::Bell(process) => (7, *process, 0),
+            Message::Lent(token) => (8, *token, 0),
+            Message::Lend(token) => (21, *token, 0),
+            Message::Free(token) => (22, *token, 0),
+            Message::Given(token) => (23, *token, 0),
             Message::Listed(process) => (19, *process, 0),
             Message::More(after) => (20, *after, 0),
             Message::Call(token) => (16, *token, 0),
@@ -185,6 +213,15 @@ impl Message {
             (3, 0) => Ok(Message::Cancel(token)),
             (4, 0) => Ok(Message::Board(token)),
             (5, 0) => Ok(Message::List(token)),
+            (6, _) => {
+                let before = fields.try_into().map(u64::from_le_bytes).map_err(|_| "length")?;
+                Ok(Message::Back { token, before })
+            }
+            (7, 0) => Ok(Message::Bell(token)),
+            (8, 0) => Ok(Message::Lent(token)),
+            (21, 0) => Ok(Message::Lend(token)),
+            (22, 0) => Ok(Message::Free(token)),
+            (23, 0) => Ok(Message::Given(token)),
             (19, 0) => Ok(Message::Listed(token)),
             (20, 0) => Ok(Message::More(token)),
             (16, 0) => Ok(Message::Call(token)),
@@ -194,7 +231,7 @@ impl Message {
                 let why = std::str::from_utf8(fields).map_err(|_| "text")?;
                 Ok(Message::None { token, why: why.into() })
             }
-            (2..=5 | 16..=20, _) => Err("length"),
+            (2..=8 | 16..=23, _) => Err("length"),
             _ => Err("kind"),
         }
     }
@@ -221,6 +258,12 @@ pub fn example_messages() -> Vec<Vec<u8>> {
         Message::Cancel(7),
         Message::Board(7),
         Message::List(7),
+        Message::Back { token: 7, before: 8 },
+        Message::Bell(7),
+        Message::Lent(7),
+        Message::Lend(7),
+        Message::Free(7),
+        Message::Given(7),
         Message::Listed(7),
         Message::More(7),
         Message::Call(7),

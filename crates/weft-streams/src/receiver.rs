@@ -127,6 +127,12 @@ impl Receiver {
         self.waiting.store(0, Ordering::Relaxed);
     }
 
+    /// True if the sender has said that it sends no more. An end of TCP without that is the end of
+    /// the sender's process.
+    pub fn is_told_of_end(&self, words: &Words) -> bool {
+        words.has_ended()
+    }
+
     /// Has all further bytes come by TCP for good. Those in the ring stay readable.
     pub fn end(&self, words: &Words) {
         words.to_end();

@@ -199,6 +199,12 @@ impl Sender {
         self.ended.store(1, Ordering::Relaxed);
     }
 
+    /// Tells the receiver that no byte follows those that were sent; TCP says it after that.
+    pub fn say_end(&self, words: &Words) {
+        self.end();
+        words.set_ended();
+    }
+
     /// True if all bytes go by TCP.
     pub fn is_ended(&self) -> bool {
         self.ended.load(Ordering::Relaxed) != 0

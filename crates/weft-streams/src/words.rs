@@ -40,6 +40,8 @@ pub struct Words {
     after: Line,
     /// Bytes ever read from the ring. The receiver's.
     head: Line,
+    /// 1 if the sender has said that it sends no more. The sender's.
+    ended: Line,
 }
 
 // Processes of different builds share this layout.
@@ -128,6 +130,16 @@ impl Words {
     /// position.
     pub(crate) fn unread(&self, tail: u64) -> Result<usize, Broken> {
         span(self.head.0.load(Ordering::Acquire), tail)
+    }
+
+    /// The sender sends no more, and says so to TCP after that.
+    pub(crate) fn set_ended(&self) {
+        self.ended.0.store(1, Ordering::Release);
+    }
+
+    /// True if the sender has said that it sends no more.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended.0.load(Ordering::Acquire) != 0
     }
 
     pub(crate) fn set_head(&self, head: u64) {

@@ -11,7 +11,8 @@
 //!   acts for it.
 //! - `links.rs`: sockets that were opened before rights were dropped.
 //! - `cluster/`: the agent's part in a cluster: hosts and names.
-//! - `sockets.rs`: connections of socket programs that are to share memory.
+//! - `sockets.rs`: connections of socket programs that are to share memory; `giving.rs`: bytes that
+//!   go back to TCP.
 //! - `options.rs`: settings, quotas; `status.rs`: the status socket.
 //! - `limit.rs`: limits on the log.
 //! - `rights.rs`: dropping rights; `sys/`: the system calls.
@@ -23,6 +24,7 @@
 
 mod agent;
 pub mod cluster;
+mod giving;
 pub mod limit;
 mod links;
 pub mod lists;

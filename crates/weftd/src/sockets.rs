@@ -4,6 +4,7 @@
 //! `weft_streams::pairing` decides; here are the connections of programs, the sockets that they
 //! show, and the memory.
 
+use crate::giving::{Giving, Way};
 use crate::sys::passing::{self, facts};
 use crate::sys::{self, Epoll, Interest};
 use std::collections::BTreeMap;
@@ -25,12 +26,16 @@ const AT_ONCE: usize = 16;
 const LISTS: usize = 32;
 /// The listener's number in the set of descriptors; programs count from 1.
 const LISTENER: u64 = 0;
+/// Mark of the number of a program's bell.
+const BELL: u64 = 1 << 63;
 
 struct Guest {
     socket: UnixStream,
     user: u32,
     /// The number of its process, and the list of its connections.
     list: Option<(u64, OwnedFd)>,
+    /// The socket by which the agent may interrupt it.
+    bell: Option<UnixStream>,
 }
 
 /// The programs, and what they ask.
@@ -43,6 +48,8 @@ pub struct Sockets {
     pairing: Pairing,
     /// Sockets that are shown, until their other ends are.
     held: BTreeMap<End, OwnedFd>,
+    /// Bytes that go back to TCP.
+    giving: Giving,
     to_do: Vec<Do>,
     turned_away: u64,
 }
@@ -77,6 +84,7 @@ impl Sockets {
             last: LISTENER,
             pairing: Pairing::default(),
             held: BTreeMap::new(),
+            giving: Giving::default(),
             to_do: Vec::new(),
             turned_away: 0,
         })
@@ -106,6 +114,7 @@ impl Sockets {
         each("sockets_paired", counts.paired);
         each("sockets_refused", counts.refused);
         each("sockets_turned_away", self.turned_away);
+        each("sockets_given_back", self.giving.asked);
     }
 
     /// Serves the programs; never blocks. `may` tells if two users may share memory.
@@ -115,6 +124,7 @@ impl Sockets {
         for &one in &ready {
             match one {
                 LISTENER => self.accept(),
+                bell if bell & BELL != 0 => self.hear_bell(bell & !BELL),
                 program => self.read(now, program, may),
             }
         }
@@ -135,7 +145,7 @@ impl Sockets {
             }
             self.last += 1;
             if self.set.add(&socket, self.last, Interest::READ).is_ok() {
-                self.guests.insert(self.last, Guest { socket, user, list: None });
+                self.guests.insert(self.last, Guest { socket, user, list: None, bell: None });
             }
         }
     }
@@ -164,6 +174,11 @@ impl Sockets {
                     self.held.remove(&end);
                     self.pairing.ask(now.0, (end, user), (local, remote), may, out);
                 }
+                (Ok(Message::Here(token)), Some(socket))
+                    if self.giving.awaits((program, token)) =>
+                {
+                    self.give_back((program, token), socket);
+                }
                 (Ok(Message::Here(token)), Some(socket)) => {
                     let (end, facts) = ((program, token), facts(&socket));
                     self.held.insert(end, socket);
@@ -174,6 +189,10 @@ impl Sockets {
                         guest.list = Some((process, list));
                     }
                 }
+                (Ok(Message::Back { token, before }), Some(memory)) => {
+                    self.giving.shows((program, token), memory, before);
+                }
+                (Ok(Message::Bell(_)), Some(bell)) => self.has_bell(program, bell),
                 (Ok(Message::List(after)), None) => self.list(program, user, after),
                 (Ok(Message::Cancel(token)), None) => {
                     self.held.remove(&(program, token));
@@ -185,6 +204,68 @@ impl Sockets {
                 _ => return self.end(program, "a message that is none"),
             }
             self.act();
+        }
+    }
+
+    /// A program has a bell from now on.
+    fn has_bell(&mut self, program: Program, bell: OwnedFd) {
+        let added = self.set.add(&bell, program | BELL, Interest::READ).is_ok();
+        self.lose_bell(program);
+        if let Some(guest) = self.guests.get_mut(&program).filter(|_| added) {
+            guest.bell = Some(UnixStream::from(bell));
+        }
+    }
+
+    /// A program has no bell any more. A thread may have a copy.
+    fn lose_bell(&mut self, program: Program) {
+        if let Some(bell) = self.guests.get_mut(&program).and_then(|guest| guest.bell.take()) {
+            self.set.remove(&bell);
+        }
+    }
+
+    /// A program says something by its bell: it lends a socket, or has none.
+    fn hear_bell(&mut self, program: Program) {
+        for _ in 0..AT_ONCE {
+            let bell = self.guests.get(&program).and_then(|guest| guest.bell.as_ref());
+            let Some(bell) = bell else { return };
+            let mut buf = [0; MESSAGE_MAX];
+            let (token, fd) = match passing::recv(bell.as_raw_fd(), &mut buf) {
+                Err(e) if is_early(&e) => return,
+                Ok((len @ 1.., fd)) => match Message::decode(&buf[..len]) {
+                    Ok(Message::Lent(token)) if fd.is_some() => (token, fd),
+                    Ok(Message::Cancel(token)) => (token, None),
+                    _ => return self.lose_bell(program),
+                },
+                _ => return self.lose_bell(program),
+            };
+            let is_lent = fd.is_some();
+            if !self.giving.lent((program, token), fd) && is_lent {
+                let Some(bell) = self.guests.get(&program).and_then(|one| one.bell.as_ref()) else {
+                    return;
+                };
+                let _ = passing::send(bell.as_raw_fd(), &Message::Free(token).encode(), None);
+            }
+        }
+    }
+
+    /// An end shows the socket whose bytes are to go back to TCP.
+    fn give_back(&mut self, end: End, socket: OwnedFd) {
+        let way = |socket: Option<&UnixStream>, token| {
+            Some(Way { socket: socket?.try_clone().ok()?, token })
+        };
+        let lender = self.giving.lender(&socket);
+        let of = |program| self.guests.get(&program);
+        let bell = lender.and_then(|(it, token)| way(of(it)?.bell.as_ref(), token));
+        let asker = way(of(end.0).map(|guest| &guest.socket), end.1);
+        match (lender, bell, asker) {
+            (Some(lender), Some(bell), Some(asker)) => {
+                self.giving.begin(end, asker, socket, lender, bell);
+            }
+            _ => {
+                self.giving.forget(end);
+                let why = "the other end is not known, or cannot be asked".to_string();
+                self.say(end, &Message::None { token: end.1, why }, None);
+            }
         }
     }
 
@@ -209,8 +290,12 @@ impl Sockets {
             let user = self.guests.get(&program).map_or(0, |guest| guest.user);
             log::warn!("a socket program of user {user}: {why} (this agent speaks {VERSION})");
         }
-        self.guests.remove(&program);
+        self.lose_bell(program);
+        if let Some(guest) = self.guests.remove(&program) {
+            self.set.remove(&guest.socket);
+        }
         self.held.retain(|end, _| end.0 != program);
+        self.giving.gone(program);
         self.pairing.gone(program, &mut self.to_do);
         self.act();
     }
@@ -230,8 +315,7 @@ impl Sockets {
     }
 
     fn pair(&mut self, one: End, other: End) {
-        self.held.remove(&one);
-        self.held.remove(&other);
+        let [of_one, of_other] = [one, other].map(|end| self.held.remove(&end));
         let memory = match passing::shared_memory(SEGMENT) {
             Ok(memory) => memory,
             Err(e) => {
@@ -243,6 +327,8 @@ impl Sockets {
                 return;
             }
         };
+        let named = |socket: Option<OwnedFd>| socket.as_ref().and_then(passing::facts_of_any);
+        self.giving.paired([(named(of_one), one), (named(of_other), other)]);
         // An end that does not get it never takes bytes from a ring, and puts none there.
         self.say(one, &Message::Pair { token: one.1, first: true }, Some(&memory));
         self.say(other, &Message::Pair { token: other.1, first: false }, Some(&memory));

@@ -12,8 +12,11 @@ use weft_streams::pairing::Facts;
 
 const KIND: libc::c_int = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
 
-/// State of a connected socket in `tcp_info`.
+/// States of a connected socket in `tcp_info`.
 const ESTABLISHED: u8 = 1;
+const FIN_WAIT1: u8 = 4;
+const FIN_WAIT2: u8 = 5;
+const CLOSE_WAIT: u8 = 8;
 
 fn owned(fd: libc::c_int) -> io::Result<OwnedFd> {
     check(fd)?;
@@ -235,10 +238,24 @@ fn name(fd: &OwnedFd, namer: Namer) -> Option<Place> {
 /// Returns what a socket that somebody passed says of itself. `None` if it is no TCP socket that is
 /// connected, or if the kernel does not number namespaces.
 pub fn facts(fd: &OwnedFd) -> Option<Facts> {
+    facts_in(fd, &[ESTABLISHED])
+}
+
+/// The same, of a connection whose directions may have ended.
+pub fn facts_of_any(fd: &OwnedFd) -> Option<Facts> {
+    facts_in(fd, &[ESTABLISHED, FIN_WAIT1, FIN_WAIT2, CLOSE_WAIT])
+}
+
+/// The same, of a connection whose sending direction has not ended.
+pub fn facts_of_sender(fd: &OwnedFd) -> Option<Facts> {
+    facts_in(fd, &[ESTABLISHED, CLOSE_WAIT])
+}
+
+fn facts_in(fd: &OwnedFd, states: &[u8]) -> Option<Facts> {
     let protocol = option(fd, libc::SOL_SOCKET, libc::SO_PROTOCOL, 0 as libc::c_int)?;
     // The first byte of `tcp_info` is the state.
     let state = option(fd, libc::IPPROTO_TCP, libc::TCP_INFO, [0u8; 8])?[0];
-    if protocol != libc::IPPROTO_TCP || state != ESTABLISHED {
+    if protocol != libc::IPPROTO_TCP || !states.contains(&state) {
         return None;
     }
     Some(Facts {
@@ -247,4 +264,107 @@ pub fn facts(fd: &OwnedFd) -> Option<Facts> {
         local: name(fd, libc::getsockname)?,
         remote: name(fd, libc::getpeername)?,
     })
+}
+
+/// Returns two sockets that are connected to each other, of the kind of this module.
+///
+/// # Errors
+/// The system has no descriptors left.
+pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    let mut ends = [-1; 2];
+    // SAFETY: room for two descriptors.
+    check(unsafe { libc::socketpair(libc::AF_UNIX, KIND, 0, ends.as_mut_ptr()) })?;
+    Ok((owned(ends[0])?, owned(ends[1])?))
+}
+
+fn queue(fd: &OwnedFd, request: libc::c_ulong) -> io::Result<usize> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: these requests write a number.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), request as _, &raw mut bytes) })?;
+    Ok(bytes.max(0) as usize)
+}
+
+/// Returns the bytes that can be read.
+///
+/// # Errors
+/// It is no socket.
+pub fn unread(fd: &OwnedFd) -> io::Result<usize> {
+    queue(fd, libc::FIONREAD)
+}
+
+/// Returns the bytes that were sent and that the peer's system has not acknowledged.
+///
+/// # Errors
+/// It is no socket.
+pub fn unacknowledged(fd: &OwnedFd) -> io::Result<usize> {
+    queue(fd, libc::TIOCOUTQ)
+}
+
+/// Has what was received be acknowledged at once.
+pub fn acknowledge(fd: &OwnedFd) {
+    let (on, len) = (1 as libc::c_int, size_of::<libc::c_int>() as libc::socklen_t);
+    let at = (&raw const on).cast();
+    // SAFETY: the option's value, of this length.
+    unsafe { libc::setsockopt(fd.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_QUICKACK, at, len) };
+}
+
+/// Takes what can be read, at most this much; never waits.
+///
+/// # Errors
+/// The connection has one.
+pub fn take(fd: &OwnedFd, to: &mut Vec<u8>, most: usize) -> io::Result<()> {
+    let mut buf = [0u8; 1 << 16];
+    while to.len() < most {
+        let (at, room) = (buf.as_mut_ptr().cast(), buf.len().min(most - to.len()));
+        // SAFETY: room for so many bytes.
+        match unsafe { libc::recv(fd.as_raw_fd(), at, room, libc::MSG_DONTWAIT) } {
+            0 => return Ok(()),
+            n @ 1.. => to.extend_from_slice(&buf[..n as usize]),
+            _ => {
+                let error = io::Error::last_os_error();
+                match error.kind() {
+                    io::ErrorKind::WouldBlock => return Ok(()),
+                    io::ErrorKind::Interrupted => {}
+                    _ => return Err(error),
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Sends all bytes, however long that takes.
+///
+/// # Errors
+/// The connection has ended.
+pub fn put(fd: &OwnedFd, bytes: &[u8]) -> io::Result<()> {
+    let mut left = bytes;
+    while !left.is_empty() {
+        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+        // SAFETY: readable for its length.
+        match unsafe { libc::send(fd.as_raw_fd(), left.as_ptr().cast(), left.len(), flags) } {
+            n @ 0.. => left = &left[n as usize..],
+            _ => {
+                let error = io::Error::last_os_error();
+                if !matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) {
+                    return Err(error);
+                }
+                let mut one =
+                    libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
+                // SAFETY: one pollfd.
+                unsafe { libc::poll(&mut one, 1, 1000) };
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Ends a connection by an error at both ends.
+pub fn reset(fd: &OwnedFd) {
+    // SAFETY: all-zero is a valid value: no family.
+    unsafe {
+        let none: libc::sockaddr = zeroed();
+        let len = size_of::<libc::sockaddr>() as libc::socklen_t;
+        libc::connect(fd.as_raw_fd(), &none, len);
+    }
 }

@@ -8,7 +8,7 @@ use super::slot::{
     self, Slot, ASKED, CORKED, DEEP, DENIED, IDLE, NAGLE, NEVER, NONBLOCKING, PLAIN, SHARED,
 };
 use super::table::{self, Connection};
-use super::{board, holders, real, settings, tcp};
+use super::{board, giving, holders, real, settings, tcp};
 use libc::c_int;
 use std::ffi::CStr;
 use std::mem::{size_of, zeroed};
@@ -18,7 +18,7 @@ use weft_streams::message::{Message, MESSAGE_MAX};
 use weft_streams::words::SEGMENT;
 
 /// The lowest number of a hidden descriptor.
-const HIDDEN: c_int = 512;
+pub const HIDDEN: c_int = 512;
 /// Bytes in one direction after which a connection asks, though none went the other way.
 const MANY: u64 = 1 << 20;
 /// Times that a connection asks.
@@ -26,6 +26,8 @@ const TIMES: u32 = 4;
 /// Time after a failed attempt to reach the agent, in seconds, doubled each time.
 const PAUSE: u64 = 1;
 const PAUSE_MAX: u64 = 64;
+/// Seconds for an answer about bytes that go back to TCP: the agent gives up long before.
+const PATIENCE: u64 = 60;
 
 static LOCK: Lock = Lock::new();
 static LINE: AtomicI32 = AtomicI32::new(-1);
@@ -42,13 +44,14 @@ fn second() -> u64 {
     t.tv_sec as u64
 }
 
-fn process() -> u32 {
+/// Returns the number of this process.
+pub fn process() -> u32 {
     // SAFETY: no memory is passed.
     unsafe { libc::getpid() as u32 }
 }
 
 /// Returns the file behind a descriptor.
-fn file(fd: RawFd) -> Option<u64> {
+pub fn file(fd: RawFd) -> Option<u64> {
     // SAFETY: all-zero is a valid value, written for its size.
     unsafe {
         let mut stat: libc::stat = zeroed();
@@ -56,15 +59,22 @@ fn file(fd: RawFd) -> Option<u64> {
     }
 }
 
+/// True if a descriptor still is the file that it was.
+pub fn is_file(fd: RawFd, number: u64) -> bool {
+    fd >= 0 && file(fd) == Some(number)
+}
+
 /// True if a descriptor is this library's own: a program that closes it closes nothing.
 #[inline]
 pub fn is_own(fd: c_int) -> bool {
-    fd >= 0 && fd == LINE.load(Ordering::Relaxed)
+    fd >= HIDDEN && (fd == LINE.load(Ordering::Relaxed) || giving::is_own(fd))
 }
 
-/// Returns this library's own descriptor.
-pub fn own() -> Option<u32> {
-    u32::try_from(LINE.load(Ordering::Relaxed)).ok()
+/// Returns this library's own descriptors, in order.
+pub fn own() -> [Option<u32>; 2] {
+    let mut all = [u32::try_from(LINE.load(Ordering::Relaxed)).ok(), giving::own()];
+    all.sort_unstable();
+    all
 }
 
 /// This process is a child: it has no line, and its parent's is not its own.
@@ -72,10 +82,10 @@ pub fn is_child() {
     // Another thread of the parent may have held it.
     LOCK.free();
     let fd = LINE.swap(-1, Ordering::AcqRel);
-    if fd >= 0 && file(fd) == Some(FILE.load(Ordering::Relaxed)) {
-        // SAFETY: a descriptor of this library.
-        unsafe { real::close(fd) };
+    if is_file(fd, FILE.load(Ordering::Relaxed)) {
+        close(fd);
     }
+    giving::is_child();
     NOT_BEFORE.store(0, Ordering::Relaxed);
 }
 
@@ -141,8 +151,35 @@ fn begin(connection: &Connection) {
 }
 
 /// The number of a connection: the slot, and its generation.
-fn token(at: usize, slot: &Slot) -> u64 {
+pub fn token(at: usize, slot: &Slot) -> u64 {
     u64::from(slot.generation.load(Ordering::Acquire)) << 32 | at as u64
+}
+
+/// Has the agent send the bytes that wait in the ring of a connection by TCP, once `before` bytes
+/// are read there; waits until it has them in hand. False if it cannot.
+pub fn give_back(one: &Connection, before: u64, memory: RawFd) -> bool {
+    let Some(_held) = LOCK.take() else { return false };
+    if !open() {
+        return false;
+    }
+    let token = token(one.at, one.slot);
+    let asked = say(&Message::Back { token, before }, Some(memory))
+        && say(&Message::Here(token), Some(one.fd));
+    let until = second() + PATIENCE;
+    while asked && is_there() && second() < until {
+        while let Some((message, passed)) = next() {
+            match message {
+                Message::Given(of) if of == token => return true,
+                Message::None { token: of, why } if of == token => {
+                    board::stays(one.at, &why);
+                    return false;
+                }
+                other => act(&other, passed),
+            }
+        }
+        tcp::awaits(LINE.load(Ordering::Relaxed), 100);
+    }
+    false
 }
 
 /// Looks for messages of the agent, each time a little later.
@@ -192,7 +229,7 @@ const SHOWN: u32 = 1 << 16;
 
 fn is_there() -> bool {
     let fd = LINE.load(Ordering::Relaxed);
-    fd >= 0 && file(fd) == Some(FILE.load(Ordering::Relaxed))
+    is_file(fd, FILE.load(Ordering::Relaxed))
 }
 
 /// Opens the line, unless it is open. False: there is no agent now.
@@ -299,6 +336,11 @@ struct Control([u8; 64]);
 
 /// Sends a message to the agent; never waits. False if it takes none now.
 fn say(message: &Message, pass: Option<RawFd>) -> bool {
+    say_by(LINE.load(Ordering::Relaxed), message, pass)
+}
+
+/// Sends a message to the agent by a socket of this library.
+pub fn say_by(socket: RawFd, message: &Message, pass: Option<RawFd>) -> bool {
     let bytes = message.encode();
     let mut part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
     let mut control = Control([0; 64]);
@@ -320,7 +362,7 @@ fn say(message: &Message, pass: Option<RawFd>) -> bool {
     }
     let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
     // SAFETY: the message points to live buffers.
-    unsafe { real::sendmsg(LINE.load(Ordering::Relaxed), &message, flags) > 0 }
+    unsafe { real::sendmsg(socket, &message, flags) > 0 }
 }
 
 /// Receives the next message, and the descriptor that came with it.
@@ -360,7 +402,8 @@ fn next() -> Option<(Message, RawFd)> {
     }
 }
 
-fn close(fd: RawFd) {
+/// Closes a descriptor of this library, if there is one.
+pub fn close(fd: RawFd) {
     if fd >= 0 {
         // SAFETY: a descriptor of this library.
         unsafe { real::close(fd) };
@@ -463,6 +506,10 @@ fn attach(one: &Connection, memory: RawFd, first: bool) {
     }
     if tcp::is_set(one.fd, libc::TCP_CORK) {
         slot.set(CORKED);
+    }
+    if let Some(bell) = giving::make_bell() {
+        say(&Message::Bell(process().into()), Some(bell));
+        close(bell);
     }
     table::set_memory(one.at, at.cast(), first);
     slot.state.swap(SHARED, Ordering::SeqCst);

@@ -42,6 +42,12 @@ pub const NAGLE: u32 = 64;
 /// The program has not limited the bytes that wait to be sent (TCP_NOTSENT_LOWAT), which this
 /// library does.
 pub const DEEP: u32 = 128;
+/// The socket is lent to the agent, or about to be: nothing is sent by it.
+pub const HELD: u32 = 256;
+/// The agent has asked for the socket, and does not have it yet.
+pub const WANTED: u32 = 512;
+/// The program knows that the peer has ended without reading all.
+pub const TOLD: u32 = 1024;
 
 /// A registration in an epoll set.
 #[derive(Debug, Default)]

@@ -2,9 +2,9 @@
 
 use super::lock::Held;
 use super::parts::Parts;
-use super::slot::{Slot, BROKEN, CORKED, NONBLOCKING};
+use super::slot::{Slot, BROKEN, CORKED, HELD, NONBLOCKING, TOLD};
 use super::table::{Connection, Memory};
-use super::{board, real, settings, tcp, wake};
+use super::{board, giving, real, settings, tcp, wake};
 use libc::{c_int, c_uint};
 use std::sync::atomic::Ordering;
 use weft_streams::receiver::Next;
@@ -238,7 +238,7 @@ impl Receive<'_> {
                     Step::End(0)
                 }
             }
-            0 => Step::End(0),
+            0 => Step::End(self.at_end()),
             _ if real::errno() != libc::EAGAIN => Step::End(n),
             _ if self.got > 0 && !self.wants_all() || !self.may_block() => {
                 Step::End(real::fail(libc::EAGAIN) as isize)
@@ -330,6 +330,7 @@ impl Receive<'_> {
                 }
                 Step::End(n)
             }
+            0 if want > 0 => Step::End(self.at_end()),
             0.. => Step::End(n),
             _ if real::errno() == libc::EAGAIN => Step::Again,
             _ => Step::End(n),
@@ -354,8 +355,24 @@ impl Receive<'_> {
                 return None;
             }
         }
+        if n == 0 && want > 0 {
+            return Some(with(self.got, self.at_end()));
+        }
         real::set_errno(was);
         Some(with(self.got, n))
+    }
+
+    /// TCP says that the peer sends no more. If the peer has neither said so before nor read all,
+    /// its process has ended: TCP would have told that by a reset.
+    fn at_end(&self) -> isize {
+        let (slot, memory) = (self.user.slot(), self.user.memory);
+        let was_told = slot.has(TOLD) || slot.receiver.is_told_of_end(memory.incoming());
+        if was_told || slot.sender.unread(memory.out()) == 0 {
+            return 0;
+        }
+        slot.set(TOLD);
+        slot.sender.end();
+        real::fail(libc::ECONNRESET) as isize
     }
 
     /// Waits for bytes by TCP without taking them. The result is that of the kernel, if there are
@@ -396,8 +413,11 @@ impl Use {
                     Err(_) => return with(sent, self.broken()),
                 }
             }
-            let call = slot.sender.by_tcp();
+            let free = (!slot.has(HELD)).then(|| slot.sender.by_tcp());
             drop(held);
+            let Some(call) = free.or_else(|| self.begins_tcp(flags)) else {
+                return with(sent, -1);
+            };
             let quiet = if sent > 0 { libc::MSG_NOSIGNAL } else { 0 };
             // Bytes that the kernel held back would hold up those that follow in the ring.
             let flags = flags & !libc::MSG_MORE | quiet;
@@ -406,6 +426,7 @@ impl Use {
             // SAFETY: the parts are the caller's.
             let n = unsafe { real::sendmsg(self.connection.fd, &message, flags) };
             call.done(n.max(0) as u64);
+            giving::has_sent(&self.connection);
             let more = n > 0 && !parts.fits() && sent + (n as usize) < parts.len();
             if !more {
                 return with(sent, n);
@@ -422,6 +443,28 @@ impl Use {
         let unread = slot.sender.unread(words).max(1);
         let has_room = || slot.sender.unread(words) < unread;
         wake::is_lucky(&slot.send_luck) && wake::spin(&slot.send_luck, wake::LOOKS, LONG, has_room)
+    }
+
+    /// Begins a call that sends by the kernel. `None`: the agent has the socket, and the call is
+    /// not to wait.
+    pub fn begins_tcp(&self, flags: c_int) -> Option<Call<'static>> {
+        let (one, slot) = (&self.connection, self.slot());
+        loop {
+            let held = slot.sending.take();
+            if !slot.has(HELD) {
+                return Some(slot.sender.by_tcp());
+            }
+            drop(held);
+            let may_wait = flags & libc::MSG_DONTWAIT == 0 && !tcp::is_nonblocking(one.fd);
+            if !giving::is_back(one, may_wait) {
+                real::set_errno(libc::EAGAIN);
+                return None;
+            }
+            if slot.has(BROKEN) {
+                real::set_errno(libc::ECONNRESET);
+                return None;
+            }
+        }
     }
 
     /// Writes as much as the ring takes.
@@ -541,6 +584,28 @@ impl Use {
     /// No further byte goes by the ring.
     pub fn end_sending(&self) {
         self.slot().sender.end();
+    }
+
+    /// The program ends its sending direction.
+    pub fn say_end(&self) {
+        self.slot().sender.say_end(self.memory.out());
+    }
+
+    /// Returns the bytes that wait in the ring: the number of those by TCP that come before them,
+    /// their parts, and their number. The holder of the receiver's lock calls it.
+    pub fn waiting(&self) -> Option<(u64, [libc::iovec; 2], usize)> {
+        let (slot, words) = (self.slot(), self.memory.incoming());
+        let (before, at, len) = match slot.receiver.next(words) {
+            Ok(Next::Ring { at, len }) => (0, at, len),
+            Ok(Next::Tcp(left)) => (left, slot.receiver.taken(), slot.receiver.unread(words)),
+            Ok(Next::Open) | Err(_) => return None,
+        };
+        Some((before, self.memory.parts(at, len), len))
+    }
+
+    /// Bytes that waited come by TCP. The holder of the receiver's lock calls it.
+    pub fn give(&self, len: usize) {
+        self.slot().receiver.take(self.memory.incoming(), len);
     }
 
     /// The bytes in the ring that comes in, and in the one that goes out.

@@ -55,6 +55,17 @@ fn poll(fd: c_int, events: libc::c_short, timeout: c_int) -> libc::c_short {
     }
 }
 
+/// Waits until a descriptor can be read, or for so many milliseconds.
+pub fn awaits(fd: c_int, most: c_int) {
+    poll(fd, libc::POLLIN, most);
+}
+
+/// Sleeps, or until a signal comes.
+pub fn pause_ms(most: c_int) {
+    // SAFETY: no descriptor is passed.
+    unsafe { real::poll(std::ptr::null_mut(), 0, most) };
+}
+
 /// True if a pipe takes `PIPE_BUF` bytes now, or has an error to tell.
 pub fn has_room(pipe: c_int) -> bool {
     poll(pipe, libc::POLLOUT, 0) != 0

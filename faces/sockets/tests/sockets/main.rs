@@ -8,6 +8,7 @@
 mod cases;
 mod field;
 mod harness;
+mod heirs;
 mod hostile;
 mod programs;
 mod roles;

@@ -1,9 +1,9 @@
 //! The roles that processes of the tests play.
 
-use crate::field;
 use crate::harness::{argument, byte, bytes, dial, say};
 use crate::sys;
 use crate::torture;
+use crate::{field, heirs};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
@@ -20,6 +20,8 @@ pub fn run(name: &str) {
         "serve" => serve(accept()),
         "orphans" => orphans(dial(&argument())),
         "after-exec" => field::after_exec(),
+        "heir" => heirs::heir(),
+        "died-by-tcp" => heirs::died_by_tcp(),
         "waiters" => field::waiters(),
         "listener" => field::listener(),
         "both" => field::both(),
@@ -39,7 +41,7 @@ pub fn run(name: &str) {
             torture::run(dial(port));
         }
         other => match other.strip_prefix("try-") {
-            Some(case) => attempt(case, dial(&argument())),
+            Some(case) => attempt(case, dial(argument().split(' ').next().unwrap())),
             None => panic!("no role {other}"),
         },
     }
@@ -121,6 +123,12 @@ pub fn serve(mut stream: TcpStream) {
                 // A direction that was ended takes no answer.
                 let _ = stream.write_all(b"y");
             }
+            // It computes, and calls nothing of a socket, until a file of the test is there.
+            b'b' => {
+                while !std::path::Path::new(&argument()).exists() {
+                    std::hint::spin_loop();
+                }
+            }
             b'f' => stream.shutdown(Shutdown::Write).unwrap(),
             b'k' => std::process::abort(),
             b'c' => return,
@@ -199,6 +207,12 @@ impl Server {
         }
     }
 
+    /// Sends bytes of the stream to the server, which was asked to read them.
+    pub fn put(&mut self, n: usize) {
+        self.stream.write_all(&bytes(self.sent, n)).unwrap();
+        self.sent += n as u64;
+    }
+
     /// The server has read what it was asked to.
     pub fn reads_yes(&mut self) {
         let mut answer = [0; 1];
@@ -249,7 +263,10 @@ fn attempt(case: &str, stream: TcpStream) {
         "ended" => ended(&mut server),
         "anew" => anew(&mut server),
         "broken" => broken(&mut server),
-        other => assert!(field::attempt(other, &mut server), "no case {other}"),
+        other => {
+            let known = field::attempt(other, &mut server) || heirs::attempt(other, &mut server);
+            assert!(known, "no case {other}");
+        }
     }
     say("done");
 }

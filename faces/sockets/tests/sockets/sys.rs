@@ -376,6 +376,28 @@ pub fn fwrite_and_close(stream: TcpStream, bytes: &[u8]) {
     }
 }
 
+/// Reads so many bytes by a stream of the C library, and closes it.
+pub fn fread_and_close(stream: TcpStream, len: usize) -> Vec<u8> {
+    use std::os::fd::IntoRawFd;
+    let mut bytes = vec![0; len];
+    // SAFETY: the descriptor becomes the stream's; the bytes are writable. Without a buffer the C
+    // library reads no more than is asked for.
+    unsafe {
+        let file = libc::fdopen(stream.into_raw_fd(), c"r".as_ptr());
+        assert!(!file.is_null());
+        libc::setvbuf(file, std::ptr::null_mut(), libc::_IONBF, 0);
+        assert_eq!(libc::fread(bytes.as_mut_ptr().cast(), 1, len, file), len);
+        assert_eq!(libc::fclose(file), 0);
+    }
+    bytes
+}
+
+/// A Unix socket of a number that this process owns.
+pub fn unix_of(fd: RawFd) -> std::os::unix::net::UnixStream {
+    // SAFETY: the caller's descriptor.
+    unsafe { std::os::unix::net::UnixStream::from_raw_fd(fd) }
+}
+
 /// readv(2).
 pub fn readv(fd: &impl AsRawFd, parts: &mut [&mut [u8]]) -> io::Result<usize> {
     let list: Vec<libc::iovec> = parts

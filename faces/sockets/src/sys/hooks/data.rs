@@ -3,7 +3,7 @@
 use crate::sys::parts::Parts;
 use crate::sys::slot::NEVER;
 use crate::sys::table::{self, Connection};
-use crate::sys::{board, line, real, stream, tipc, wait};
+use crate::sys::{board, giving, line, real, stream, tipc, wait};
 use libc::{
     c_int, c_uint, c_void, iovec, mmsghdr, msghdr, off64_t, off_t, size_t, sockaddr, socklen_t,
     ssize_t, timespec,
@@ -92,12 +92,15 @@ fn send_parts(
 
 /// Sends by a call that the kernel alone serves.
 fn send_by_kernel(one: Connection, call: impl FnOnce() -> ssize_t) -> ssize_t {
-    let _user = stream::enter(one);
-    let held = one.slot.sending.take();
-    let under_way = one.slot.sender.by_tcp();
-    drop(held);
+    let user = stream::enter(one);
+    let under_way = match user.as_ref().map(|user| user.begins_tcp(0)) {
+        Some(None) => return -1,
+        Some(Some(call)) => call,
+        None => one.slot.sender.by_tcp(),
+    };
     let n = call();
     under_way.done(n.max(0) as u64);
+    giving::has_sent(&one);
     if n > 0 && one.slot.is_plain() {
         line::after_call(&one);
     }
@@ -495,7 +498,13 @@ unsafe fn passed(message: &msghdr, each: impl Fn(c_int)) {
 /// The caller's message is valid.
 unsafe fn hands_over(message: &msghdr) {
     // SAFETY: the caller's message.
-    unsafe { passed(message, |fd| table::connection(fd).iter().for_each(stay_tcp)) };
+    unsafe {
+        passed(message, |fd| {
+            table::connection(fd).iter().for_each(|one| {
+                hand_over(one);
+            });
+        });
+    }
 }
 
 /// A connection is by TCP from now on.
@@ -506,6 +515,13 @@ pub fn stay_tcp(one: &Connection) {
     if let Some(user) = stream::enter(*one) {
         user.end_sending();
     }
+}
+
+/// A connection is by TCP from now on, and what waits in its ring too, as somebody without this
+/// library is to read it. False if bytes stay in the ring.
+pub fn hand_over(one: &Connection) -> bool {
+    stay_tcp(one);
+    giving::give_back(one)
 }
 
 /// sendmsg(2).

@@ -1,9 +1,9 @@
 //! Functions that make, copy, change and close descriptors.
 
-use super::data::stay_tcp;
+use super::data::{hand_over, stay_tcp};
 use crate::sys::slot::{CORKED, DEEP, NAGLE, NONBLOCKING};
 use crate::sys::table::{self, Connection, Ended};
-use crate::sys::{line, real, set, stream, tcp, tipc};
+use crate::sys::{giving, line, real, set, stream, tcp, tipc};
 use libc::{c_char, c_int, c_long, c_uint, c_ulong, c_void, sockaddr, socklen_t, FILE};
 
 /// connect(2).
@@ -98,6 +98,7 @@ pub unsafe extern "C-unwind" fn accept4(
 fn ends(one: &Connection) {
     let slot = one.slot;
     line::closes(one.at, slot, one.fd);
+    giving::has_sent(one);
     let alone = slot.holders.is_own();
     if alone {
         set::closed(one);
@@ -170,16 +171,23 @@ pub unsafe extern "C-unwind" fn close_range(first: c_uint, last: c_uint, flags: 
         }
         tipc::forget_all(first, last);
     }
-    let own = line::own().filter(|own| (first..=last).contains(own));
-    // SAFETY: the caller's arguments, but for this library's own descriptor.
-    unsafe {
-        let Some(own) = own else { return real::close_range(first, last, flags) };
-        let before = own > first && real::close_range(first, own - 1, flags) != 0;
-        if before || own == last {
-            return if before { -1 } else { 0 };
+    let mut first = first;
+    // All but this library's own descriptors.
+    for own in line::own().into_iter().flatten() {
+        if !(first..=last).contains(&own) {
+            continue;
         }
-        real::close_range(own + 1, last, flags)
+        // SAFETY: the caller's arguments.
+        if own > first && unsafe { real::close_range(first, own - 1, flags) } != 0 {
+            return -1;
+        }
+        if own == last {
+            return 0;
+        }
+        first = own + 1;
     }
+    // SAFETY: the caller's arguments.
+    unsafe { real::close_range(first, last, flags) }
 }
 
 /// dup2(2) under its other name.
@@ -372,9 +380,13 @@ pub unsafe extern "C-unwind" fn shutdown(fd: c_int, how: c_int) -> c_int {
     if tipc::is(fd) {
         return tipc::shutdown(fd, how);
     }
-    if let Some(user) = table::connection(fd).and_then(stream::enter) {
+    if let Some((one, user)) =
+        table::connection(fd).and_then(|one| Some((one, stream::enter(one)?)))
+    {
         if how != libc::SHUT_RD {
-            user.end_sending();
+            // The bytes that the agent sends come before the end.
+            giving::is_back(&one, true);
+            user.say_end();
         }
         if how != libc::SHUT_WR {
             user.end_receiving();
@@ -479,7 +491,9 @@ pub unsafe extern "C-unwind" fn fdopen(fd: c_int, mode: *const c_char) -> *mut F
     // SAFETY: the caller's arguments.
     let file = unsafe { real::fdopen(fd, mode) };
     if let Some(one) = table::connection(fd).filter(|_| !file.is_null()) {
-        stay_tcp(&one);
+        if !hand_over(&one) {
+            giving::reset(&one);
+        }
         // It is closed past this library, too.
         table::forget(fd);
     }

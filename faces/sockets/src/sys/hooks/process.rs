@@ -1,8 +1,8 @@
 //! Functions that make processes.
 
-use super::data::stay_tcp;
+use super::data::{hand_over, stay_tcp};
 use crate::sys::table::{self, Connection};
-use crate::sys::{holders, line, real, settings};
+use crate::sys::{giving, holders, line, real, settings};
 use libc::{c_char, c_int, c_long, c_void, pid_t, FILE};
 
 extern "C" {
@@ -118,7 +118,14 @@ fn each(all: bool, act: impl Fn(&Connection)) {
 /// Another program is about to begin, which has some connections of this one and counts nothing:
 /// they are by TCP from now on.
 pub fn survive() {
-    each(false, stay_tcp_with_strangers);
+    each(false, hand_over_to_strangers);
+}
+
+fn hand_over_to_strangers(one: &Connection) {
+    one.slot.holders.has_strangers();
+    if one.slot.is_shared() {
+        hand_over(one);
+    }
 }
 
 fn stay_tcp_with_strangers(one: &Connection) {
@@ -128,9 +135,21 @@ fn stay_tcp_with_strangers(one: &Connection) {
     }
 }
 
+/// This process is about to become another program. A connection whose bytes nobody could read any
+/// more ends.
+pub fn survive_as_another() {
+    each(false, |one| {
+        let alone = one.slot.holders.is_own();
+        one.slot.holders.has_strangers();
+        if one.slot.is_shared() && !hand_over(one) && alone {
+            giving::reset(one);
+        }
+    });
+}
+
 /// This process is to become another program by a call, which returns if it fails.
 fn becomes(call: impl FnOnce() -> c_int) -> c_int {
-    survive();
+    survive_as_another();
     table::is_leaving(true);
     let failed = call();
     table::is_leaving(false);
@@ -233,7 +252,7 @@ pub unsafe extern "C-unwind" fn posix_spawn_file_actions_adddup2(
     from: c_int,
     to: c_int,
 ) -> c_int {
-    table::connection(from).iter().for_each(stay_tcp_with_strangers);
+    table::connection(from).iter().for_each(hand_over_to_strangers);
     // SAFETY: the caller's arguments.
     unsafe { real::posix_spawn_file_actions_adddup2(actions, from, to) }
 }

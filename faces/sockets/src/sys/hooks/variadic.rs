@@ -55,17 +55,17 @@ extern "C" fn before_dprintf_chk(fd: c_int) -> *mut c_void {
 }
 
 extern "C" fn before_execl() -> *mut c_void {
-    process::survive();
+    process::survive_as_another();
     real::address_of(c"execl")
 }
 
 extern "C" fn before_execlp() -> *mut c_void {
-    process::survive();
+    process::survive_as_another();
     real::address_of(c"execlp")
 }
 
 extern "C" fn before_execle() -> *mut c_void {
-    process::survive();
+    process::survive_as_another();
     real::address_of(c"execle")
 }
 

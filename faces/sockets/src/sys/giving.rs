@@ -242,7 +242,7 @@ fn connection_of(token: u64) -> Option<Connection> {
 /// call does it when it ends.
 #[cold]
 pub fn try_lend(one: &Connection) {
-    let slot = one.slot;
+    let (slot, was) = (one.slot, real::errno());
     {
         let Some(_held) = slot.sending.take() else { return };
         slot.set(HELD);
@@ -255,6 +255,7 @@ pub fn try_lend(one: &Connection) {
         if !lent {
             slot.clear(HELD);
         }
+        real::set_errno(was);
     }
 }
 

@@ -136,7 +136,7 @@ impl Cluster {
         takes_mail: bool,
         joins: Option<GroupConfig>,
     ) -> Option<Say> {
-        let owner = self.callers.get_mut(id)?.owner;
+        let owner = self.owner_of(id)?;
         // No rule gives a program the types by which agents tell each other about themselves.
         if name.kind < Policy::RESERVED {
             return Some(Say::Refused(ClaimError::Reserved.to_string()));

@@ -1,6 +1,7 @@
 //! Memberships of the programs of this host in groups.
 
 use super::callers::CallerId;
+use super::tipc::is_port;
 use super::Cluster;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -70,6 +71,18 @@ impl Groups {
         claim.is_some()
     }
 
+    /// Returns the membership of a claim.
+    pub fn membership(&mut self, claim: u64) -> Option<&mut Membership> {
+        self.table.get_mut(&claim).map(|held| &mut held.membership)
+    }
+
+    /// A membership has something to do.
+    pub fn is_busy(&mut self, claim: u64) {
+        if self.table.contains_key(&claim) {
+            self.busy.insert(claim);
+        }
+    }
+
     /// Returns the subscription of a claim that has ended.
     pub fn remove(&mut self, claim: u64) -> Option<SubscriptionId> {
         let held = self.table.remove(&claim)?;
@@ -99,7 +112,7 @@ impl Cluster {
         name: Claim,
         (slow_ms, put_out_ms): (u64, u64),
     ) -> Option<Say> {
-        let user = self.callers.get_mut(id)?.owner.user;
+        let user = self.owner_of(id)?.user;
         if self.groups.table.values().filter(|h| h.user == user).count() >= OF_USER {
             let why = format!("the user is a member of {OF_USER} groups here: leave some");
             return Some(Say::Refused(why));
@@ -112,7 +125,7 @@ impl Cluster {
     /// Begins the membership of a claim that holds. Its owner sees the members that it may see.
     pub(super) fn begin_group(&mut self, now: Instant, claim: u64, config: GroupConfig) {
         let Some(caller) = self.claims.get(&claim).map(|c| c.caller) else { return };
-        let Some(owner) = self.callers.get_mut(caller).map(|c| c.owner) else { return };
+        let Some(owner) = self.owner_of(caller) else { return };
         let Some(number) = self.node.number_of(ClaimId(claim)) else { return };
         let me = self.node.me();
         let id = BindingId { host: me.host, life: me.life, claim: number };
@@ -273,6 +286,13 @@ impl Cluster {
     /// Tells a program what its membership has for it. Returns true if it did not take all.
     fn send_member(&mut self, now: Instant, claim: u64) -> bool {
         let Some(held) = self.groups.table.get_mut(&claim) else { return false };
+        if is_port(held.caller) {
+            while let Some(member) = held.membership.poll_put_out() {
+                self.node.put_out(now, member, held.user);
+            }
+            let caller = held.caller;
+            return self.tell_port(now, claim, caller);
+        }
         if let Some(sent) = held.membership.poll_sent() {
             let (serial, caller) = (held.asked.take(), held.caller);
             let say = sent.map_or_else(|why| Say::Refused(self.refusal(&why)), Say::Done);

@@ -137,3 +137,9 @@ fn tipc__multicast_connections_and_streams_of_two_processes() {
     all_is_well(1, "tipc_pair", &["server", "client"]);
     all_is_well(2, "tipc_pair", &["server", "client"]);
 }
+
+#[test]
+fn tipc__members_of_a_group_send_in_four_ways() {
+    all_is_well(1, "tipc_group", &["1", "2", "3"]);
+    all_is_well(3, "tipc_group", &["1", "2", "3"]);
+}

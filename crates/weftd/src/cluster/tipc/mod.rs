@@ -5,6 +5,7 @@
 //! messages. Names are claims of the directory; a message to a socket of another host goes from
 //! agent to agent ([`route`]), those of one socket to one host in order.
 
+mod groups;
 mod requests;
 mod route;
 mod topology;
@@ -50,6 +51,11 @@ const OWNER: u64 = 1 << 63;
 type AskerId = u64;
 /// A socket of the cluster.
 type Far = (HostId, u32);
+
+/// True if the owner of a claim is a socket, and no connection to names.
+pub(super) fn is_port(caller: u64) -> bool {
+    caller & OWNER != 0
+}
 
 /// The number of a host, as TIPC has it.
 fn node_of(host: HostId) -> u32 {
@@ -100,6 +106,7 @@ struct Port {
     is_ending: bool,
     names: Vec<Bound>,
     state: State,
+    group: Option<groups::Group>,
     /// The name by which its connection was made.
     name: Option<(u32, u32, u32)>,
     /// The address of messages that are given none.
@@ -353,6 +360,7 @@ impl Tipc {
             is_ending: false,
             names: Vec::new(),
             state: State::Idle,
+            group: None,
             name: None,
             peer: None,
             importance: 0,
@@ -434,6 +442,7 @@ impl Cluster {
         port.push();
         self.tipc.changed.insert(id);
         self.tell_rest(id);
+        self.groups_of_port(id);
         self.read_port(now, id);
         self.tipc_settle();
     }
@@ -471,6 +480,8 @@ impl Cluster {
         self.tipc.set.remove(&port.socket);
         self.tipc.of_cookie.remove(&port.cookie);
         self.tipc.subscriptions.retain(|_, of| *of != id);
+        self.claims.retain(|_, claimed| claimed.caller != port.owner.serial);
+        self.groups.remove_caller(port.owner.serial);
         self.node.owner_ended(now, port.owner, Gone::Ended);
         for (asker, ..) in port.waiting {
             self.tipc.answer(asker, &Answer::error(libc::EBADF), None);
@@ -504,6 +515,7 @@ impl Cluster {
         let Some(asker) = self.tipc.askers.get(&id) else { return };
         if let Some(port) = asker.waits.and_then(|port| self.tipc.ports.get_mut(&port)) {
             port.waiting.retain(|(asker, ..)| *asker != id);
+            port.group.iter_mut().for_each(|group| group.gives_up(id));
             if let State::Connecting { asker, .. } = &mut port.state {
                 *asker = asker.filter(|one| *one != id);
             }

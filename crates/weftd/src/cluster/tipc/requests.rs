@@ -1,5 +1,6 @@
 //! Answers to the requests of programs about their sockets.
 
+use super::groups::{Cast, Group};
 use super::route::{packet_of, MARK, UNDER_WAY};
 use super::{node_of, AskerId, Bound, Far, State};
 use crate::cluster::Cluster;
@@ -99,7 +100,7 @@ impl Cluster {
             Op::Listen => self.listen(id, request.value),
             Op::Accept => self.take_call(now, id),
             Op::Send => self.send_from(now, (asker, id), request, data.to_vec()),
-            Op::Set => self.set_option(id, &request),
+            Op::Set => self.set_option(now, id, &request),
             Op::Get => self.get_option(id, request.value),
             Op::Shutdown => {
                 let port = self.tipc.ports.get(&id).ok_or(libc::EBADF)?;
@@ -145,6 +146,7 @@ impl Cluster {
         let port = self.tipc.ports.get_mut(&id).ok_or(libc::EBADF)?;
         match port.state {
             State::Connected { .. } | State::Connecting { .. } => return Err(libc::EINVAL),
+            _ if port.group.is_some() => return Err(libc::EACCES),
             _ if range.0 < RESERVED => return Err(libc::EACCES),
             _ if range.1 > range.2 => return Err(libc::EINVAL),
             _ => {}
@@ -305,6 +307,14 @@ impl Cluster {
             Some(place) => Some(place.ok_or(libc::EINVAL)?),
             None => None,
         };
+        if port.group.is_some() {
+            let may_wait = request.flags & DONT_WAIT == 0;
+            let to = place.map(|place| place.address);
+            return Ok(match self.cast_tipc(now, (asker, id), to, may_wait, data)? {
+                Cast::Sent(len) => Reply::Now(Answer::done(len)),
+                Cast::Waits => Reply::Later,
+            });
+        }
         if !port.is_connectionless() {
             return self.send_on_connection(now, id, place, data);
         }
@@ -385,8 +395,16 @@ impl Cluster {
         }
     }
 
-    fn set_option(&mut self, id: u32, request: &Request) -> Replied {
+    fn set_option(&mut self, now: Instant, id: u32, request: &Request) -> Replied {
         let value = request.number(0);
+        match request.value {
+            option::GROUP_JOIN => {
+                let field = std::array::from_fn(|at| request.number(at));
+                return self.join_tipc(now, id, field).and(done(0));
+            }
+            option::GROUP_LEAVE => return self.leave_tipc(now, id).and(done(0)),
+            _ => {}
+        }
         let port = self.tipc.ports.get_mut(&id).ok_or(libc::EBADF)?;
         match request.value {
             option::IMPORTANCE if value > 3 => return Err(libc::EINVAL),
@@ -416,6 +434,7 @@ impl Cluster {
             option::SRC_DROPPABLE => port.src_droppable.into(),
             option::DEST_DROPPABLE => port.dest_droppable.into(),
             option::CONN_TIMEOUT => port.timeout.as_millis() as u32,
+            option::GROUP_JOIN => port.group.as_ref().map_or(0, Group::kind),
             option::NODE_RECVQ_DEPTH => depth,
             option::SOCK_RECVQ_DEPTH => port.out.len() as u32,
             option::SOCK_RECVQ_USED => waiting as u32,

@@ -1,6 +1,6 @@
 //! The topology server: programs that watch names by binary subscriptions.
 
-use super::route::socket_of;
+use super::route::MARK;
 use super::{kind, node_of, State};
 use crate::cluster::Cluster;
 use std::time::Duration;
@@ -159,6 +159,7 @@ impl Cluster {
 
 fn about(one: &Watching, what: u32, binding: &Binding) -> Vec<u8> {
     let name = &binding.name;
-    let port = socket_of(binding).map_or(0, |(_, port)| port);
+    let is_socket = name.endpoint >> 32 == MARK >> 32;
+    let port = if is_socket { name.endpoint as u32 } else { 0 };
     one.event(what, (name.lower, name.upper), (port, node_of(binding.id.host)))
 }

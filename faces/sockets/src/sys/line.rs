@@ -8,7 +8,7 @@ use super::slot::{
     self, Slot, ASKED, CORKED, DEEP, DENIED, IDLE, NAGLE, NEVER, NONBLOCKING, PLAIN, SHARED,
 };
 use super::table::{self, Connection};
-use super::{board, giving, holders, real, settings, tcp};
+use super::{board, giving, holders, real, settings, tcp, vfork};
 use libc::c_int;
 use std::ffi::CStr;
 use std::mem::{size_of, zeroed};
@@ -46,8 +46,7 @@ fn second() -> u64 {
 
 /// Returns the number of this process.
 pub fn process() -> u32 {
-    // SAFETY: no memory is passed.
-    unsafe { libc::getpid() as u32 }
+    vfork::process() as u32
 }
 
 /// Returns the file behind a descriptor.

@@ -15,6 +15,7 @@ mod stream;
 mod table;
 mod tcp;
 mod tipc;
+mod vfork;
 mod wait;
 mod wake;
 

@@ -1,8 +1,8 @@
 //! The connection, or the epoll set, of each descriptor of this process.
 
-use super::board;
 use super::holders::{self, Holders};
 use super::slot::{self, Region, Set, Slot, SETS, SLOTS};
+use super::{board, vfork};
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use weft_streams::words::{Words, HEAD, RING, SEGMENT, STRIDE};
 
@@ -220,6 +220,9 @@ impl Memory {
 
 /// A descriptor is a new connection.
 pub fn begin(fd: i32) -> Option<Connection> {
+    if vfork::is_child() {
+        return None;
+    }
     forget(fd);
     let entry = room(fd)?;
     // A child has either all of it or nothing.
@@ -234,6 +237,9 @@ pub fn begin(fd: i32) -> Option<Connection> {
 
 /// A descriptor is a new epoll set. False if there is no place for one more.
 pub fn begin_set(fd: i32) -> bool {
+    if vfork::is_child() {
+        return false;
+    }
     forget(fd);
     let Some(_steady) = holders::no_fork() else { return false };
     let (Some(entry), Some(at)) = (room(fd), slot::take_set()) else { return false };
@@ -268,6 +274,10 @@ pub enum Ended {
 
 /// Takes a descriptor out of the table.
 pub fn remove(fd: i32) -> Ended {
+    if vfork::is_child() {
+        // Descriptors of a child say nothing about those of its parent.
+        return Ended::Nothing;
+    }
     let value = entry(fd).map_or(0, |one| one.swap(0, Ordering::SeqCst));
     if value & IS_SET != 0 {
         let at = (value & !IS_SET) as usize;

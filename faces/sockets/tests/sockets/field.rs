@@ -315,6 +315,18 @@ fn vfork(server: &mut Server) {
         assert_eq!(sys::wait(sys::vfork_and_close(server.stream.as_raw_fd())), 0);
         server.read(10);
     }
+    // The parent waits until the child is another program, and sees what the child wrote.
+    server.ringed(100);
+    server.command(b'r', 60);
+    server.stream.write_all(&bytes(0, 20)).unwrap();
+    let octal: String = bytes(20, 20).iter().map(|b| format!("\\{b:03o}")).collect();
+    let fd = server.stream.as_raw_fd();
+    let (child, seen) = sys::vfork_and_become(fd, &format!("printf '{octal}'"), 7);
+    assert_eq!((sys::wait(child), seen), (0, 7));
+    server.stream.write_all(&bytes(40, 20)).unwrap();
+    server.read(100);
+    server.reads_yes();
+    server.get(50_000);
 }
 
 /// A child closes its descriptor, or shuts nothing down by its end.

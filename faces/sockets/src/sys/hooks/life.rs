@@ -1,9 +1,10 @@
 //! Functions that make, copy, change and close descriptors.
 
 use super::data::{hand_over, stay_tcp};
+use super::process;
 use crate::sys::slot::{CORKED, DEEP, NAGLE, NONBLOCKING};
 use crate::sys::table::{self, Connection, Ended};
-use crate::sys::{giving, line, real, set, stream, tcp, tipc};
+use crate::sys::{giving, line, real, set, stream, tcp, tipc, vfork};
 use libc::{c_char, c_int, c_long, c_uint, c_ulong, c_void, sockaddr, socklen_t, FILE};
 
 /// connect(2).
@@ -116,6 +117,9 @@ fn ends(one: &Connection) {
 
 /// A descriptor is about to be closed. The result is to be given to `closed` after that.
 fn closes(fd: c_int) -> Ended {
+    if vfork::is_child() {
+        return Ended::Nothing;
+    }
     if let Some(one) = table::connection(fd).filter(table::is_last) {
         ends(&one);
     }
@@ -162,7 +166,7 @@ pub unsafe extern "C-unwind" fn __close(fd: c_int) -> c_int {
 #[no_mangle]
 pub unsafe extern "C-unwind" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     const CLOEXEC: c_int = libc::CLOSE_RANGE_CLOEXEC as c_int;
-    if flags & CLOEXEC == 0 && first <= last {
+    if flags & CLOEXEC == 0 && first <= last && !vfork::is_child() {
         let end = last.min(c_int::MAX as c_uint - 1) as c_int + 1;
         let mut from = first.min(c_int::MAX as c_uint - 1) as c_int;
         while let Some(fd) = table::next(from, end) {
@@ -231,7 +235,10 @@ pub unsafe extern "C-unwind" fn closefrom(first: c_int) {
 }
 
 fn copied(from: c_int, to: c_int) -> c_int {
-    if to >= 0 {
+    if to >= 0 && vfork::is_child() {
+        // The copy is for the program that the child becomes.
+        process::is_for_strangers(from);
+    } else if to >= 0 {
         table::copy(from, to);
         tipc::copied(from, to);
     }

@@ -2,7 +2,7 @@
 
 use super::data::{hand_over, stay_tcp};
 use crate::sys::table::{self, Connection};
-use crate::sys::{giving, holders, line, real, settings};
+use crate::sys::{giving, holders, line, real, settings, vfork};
 use libc::{c_char, c_int, c_long, c_void, pid_t, FILE};
 
 extern "C" {
@@ -24,6 +24,7 @@ extern "C" fn in_parent() {
 
 extern "C" fn in_child() {
     let was = real::errno();
+    vfork::is_over();
     holders::is_child();
     line::is_child();
     if holders::is_foreign() {
@@ -79,27 +80,6 @@ pub unsafe extern "C-unwind" fn fork() -> pid_t {
     made(unsafe { real::fork() })
 }
 
-/// vfork(2): a child that shared the memory of its parent would change what is known of the
-/// parent's descriptors.
-///
-/// # Safety
-/// As the C library's.
-#[no_mangle]
-pub unsafe extern "C-unwind" fn vfork() -> pid_t {
-    // SAFETY: no memory is passed.
-    unsafe { fork() }
-}
-
-/// vfork(2) under its other name.
-///
-/// # Safety
-/// As the C library's.
-#[no_mangle]
-pub unsafe extern "C-unwind" fn __vfork() -> pid_t {
-    // SAFETY: no memory is passed.
-    unsafe { fork() }
-}
-
 /// Calls `act` with the connections of this process: all, or those that another program would have.
 fn each(all: bool, act: impl Fn(&Connection)) {
     let was = real::errno();
@@ -121,6 +101,13 @@ pub fn survive() {
     each(false, hand_over_to_strangers);
 }
 
+/// A program without this library is to have a descriptor.
+pub fn is_for_strangers(fd: c_int) {
+    let was = real::errno();
+    table::connection(fd).iter().for_each(hand_over_to_strangers);
+    real::set_errno(was);
+}
+
 fn hand_over_to_strangers(one: &Connection) {
     one.slot.holders.has_strangers();
     if one.slot.is_shared() {
@@ -138,6 +125,9 @@ fn stay_tcp_with_strangers(one: &Connection) {
 /// This process is about to become another program. A connection whose bytes nobody could read any
 /// more ends.
 pub fn survive_as_another() {
+    if vfork::is_child() {
+        return survive();
+    }
     each(false, |one| {
         let alone = one.slot.holders.is_own();
         one.slot.holders.has_strangers();
@@ -150,6 +140,9 @@ pub fn survive_as_another() {
 /// This process is to become another program by a call, which returns if it fails.
 fn becomes(call: impl FnOnce() -> c_int) -> c_int {
     survive_as_another();
+    if vfork::is_child() {
+        return call();
+    }
     table::is_leaving(true);
     let failed = call();
     table::is_leaving(false);
@@ -252,7 +245,7 @@ pub unsafe extern "C-unwind" fn posix_spawn_file_actions_adddup2(
     from: c_int,
     to: c_int,
 ) -> c_int {
-    table::connection(from).iter().for_each(hand_over_to_strangers);
+    is_for_strangers(from);
     // SAFETY: the caller's arguments.
     unsafe { real::posix_spawn_file_actions_adddup2(actions, from, to) }
 }

@@ -32,7 +32,7 @@ mod tests;
 use core::fmt;
 pub use packet::{
     Ack, ConnectReply, ConnectRequest, Ends, Host, Medium, Message, NackLib, NackMcp, Notify,
-    Packet, Pull, PullReply, Refusal, Rendezvous, Window,
+    Packet, Pull, PullReply, Refusal, Rendezvous, Window, MEDIUM_MAX, SMALL_MAX, TINY_MAX,
 };
 
 /// The type of Ethernet frames that carry MXoE.

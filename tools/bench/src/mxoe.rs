@@ -13,7 +13,7 @@ use std::io::{ErrorKind, Write};
 use std::time::{Duration, Instant};
 use weft_link::ether::{EtherType, Mac};
 use weft_link::BarePacket;
-use weft_mxoe::node::{Event, Node, PeerIndex, Settings};
+use weft_mxoe::node::{Event, Node, Outgoing, PeerIndex, Settings};
 use weft_mxoe::{Dialect, ETHERTYPE};
 
 /// Receive ring in bytes.
@@ -40,6 +40,7 @@ pub struct Mxoe {
     now: u64,
     polls: u32,
     frame: Vec<u8>,
+    out: Vec<u8>,
 }
 
 impl Mxoe {
@@ -60,6 +61,7 @@ impl Mxoe {
             now: 0,
             polls: 0,
             frame: vec![0; 1 << 16],
+            out: Vec::new(),
         };
         rank.tell(&side.mac.0)?;
         let theirs: [u8; 6] = rank.receive_note()?.try_into().ok().context("a note of 6 bytes")?;
@@ -105,24 +107,34 @@ impl Mxoe {
         while let Some(event) = self.node.poll_event() {
             match event {
                 Event::Connected(peer) => self.peer = Some(peer),
-                Event::Received { peer, data, .. } => {
+                Event::Received { peer, data, .. } | Event::Pulled { peer, data, .. } => {
                     self.peer = Some(peer);
                     self.arrived.push_back(data);
                 }
-                Event::Sent { .. } => {}
+                Event::Announced { offer, .. } => {
+                    self.node.pull(self.now, offer, offer.len, 0);
+                    self.flush()?;
+                }
+                Event::Sent { .. } | Event::Misdirected(_) => {}
+                Event::NotPulled { .. } => bail!("a message cannot be pulled"),
                 Event::Refused(_, status) => bail!("the connection was refused: {status}"),
-                Event::Failed(_) => bail!("the other rank does not answer"),
+                Event::Failed(..) => bail!("the other rank does not answer"),
             }
         }
         Ok(())
     }
 
     fn flush(&mut self) -> Result<()> {
-        while let Some((to, bytes)) = self.node.poll_transmit() {
-            let mut frame = [&to[..], &self.mac.0, &ETHERTYPE.to_be_bytes(), &bytes].concat();
-            frame.resize(frame.len().max(SHORTEST), 0);
+        loop {
+            self.out.clear();
+            self.out.extend_from_slice(&[0; HEAD]);
+            let Some(to) = self.node.poll_transmit(&mut self.out) else { return Ok(()) };
+            self.out[..6].copy_from_slice(&to);
+            self.out[6..12].copy_from_slice(&self.mac.0);
+            self.out[12..HEAD].copy_from_slice(&ETHERTYPE.to_be_bytes());
+            self.out.resize(self.out.len().max(SHORTEST), 0);
             loop {
-                match self.wire.send(&frame) {
+                match self.wire.send(&self.out) {
                     Ok(()) => break,
                     Err(e) if e.kind() == ErrorKind::WouldBlock => std::thread::yield_now(),
                     Err(e) if e.raw_os_error() == Some(libc::ENOBUFS) => std::thread::yield_now(),
@@ -130,13 +142,14 @@ impl Mxoe {
                 }
             }
         }
-        Ok(())
     }
 
     /// Sends a message.
     fn send(&mut self, data: &[u8]) -> Result<()> {
         let peer = self.peer.context("not connected")?;
-        let sent = self.node.send(self.now, peer, 1, data, 0);
+        let data = data.to_vec();
+        let message = Outgoing { match_bits: 1, data, context: 0, is_sync: false };
+        let sent = self.node.send(self.now, peer, message);
         sent.map_err(|why| anyhow::anyhow!("a message was not sent: {why:?}"))?;
         self.flush()
     }
@@ -169,8 +182,8 @@ pub fn ping_pong(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// Sizes; longer messages are pulled, which the endpoint does not do yet.
-const SIZES: [usize; 6] = [16, 128, 1 << 10, 4 << 10, 16 << 10, 32 << 10];
+/// Sizes; messages longer than 32 KiB are pulled.
+const SIZES: [usize; 8] = [16, 128, 1 << 10, 4 << 10, 16 << 10, 32 << 10, 128 << 10, 1 << 20];
 
 fn lines(run: &mut Run<'_>) -> Result<()> {
     let ours = run.bench.bare(Probe::MxoePingPong);

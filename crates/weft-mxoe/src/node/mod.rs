@@ -1,25 +1,32 @@
 //! One endpoint that speaks MXoE, as a state machine: frames and the time go in, frames and events
 //! come out. It does no I/O and reads no clock.
 //!
-//! It connects by keys, sends messages of up to 32 KiB as tiny, small or fragmented ones, in order
-//! and once, whatever the network loses, doubles or reorders. Longer messages, which the receiver
-//! pulls, are refused. Everything is bounded: peers, messages on their way, frames that wait.
+//! It connects by keys and sends messages in order and once, whatever the network loses, doubles or
+//! reorders. Messages of up to 32 KiB go as tiny, small or fragmented ones. Longer messages, and
+//! those whose sender waits until they are matched, are announced; the receiver pulls them in
+//! blocks when it wants them, and tells the sender when it has them. Everything is bounded: peers,
+//! windows, pulls, frames and messages that wait.
 //!
 //! The format has no authentication, so a frame acts only if it names the session of this endpoint,
-//! a peer of its address and a sequence number of the window. All others are dropped and counted.
+//! a peer of its address and a sequence number of the window, or a window or pull that exists. All
+//! others are dropped and counted.
 
 mod peer;
+mod pull;
+mod receive;
+mod send;
 #[cfg(test)]
 mod tests;
+mod window;
 
-use crate::packet::{MEDIUM_MAX, SMALL_MAX, TINY_MAX};
-use crate::{
-    Ack, ConnectReply, ConnectRequest, Dialect, Ends, Frame, Medium, Message, NackLib, Packet,
-    Refusal, View,
-};
+use crate::packet::{Window, MEDIUM_MAX};
+use crate::{Dialect, Ends, Frame, Packet, Refusal};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use peer::{Peer, Placed};
+use peer::{Body, Peer};
+pub use pull::pull_magic;
+use pull::Pulls;
+use window::Windows;
 
 /// A time in microseconds, from any beginning.
 pub type Time = u64;
@@ -32,6 +39,8 @@ const PEERS_MAX: usize = 1024;
 const QUEUE_MAX: usize = 4096;
 /// Most messages to a peer that it has not acknowledged.
 pub const WINDOW: u16 = 64;
+/// Most messages to a peer, those that wait for the window included.
+pub const WAITING_MAX: usize = 1 << 16;
 /// Messages that come without an acknowledgement back.
 const UNACKED_MAX: u32 = 4;
 /// The index of a sender before the receiver has told one.
@@ -46,12 +55,26 @@ pub struct Settings {
     pub dialect: Dialect,
     /// Length of the fragments of a medium message.
     pub fragment: u16,
+    /// Length of the frames of a pull.
+    pub reply: u16,
+    /// Frames of a block of a pull, at most 64.
+    pub block: u8,
+    /// Blocks of a pull that are on their way at a time.
+    pub depth: u8,
     /// Time after which a message is sent again.
     pub resend: Time,
     /// A peer that answers none of so many has failed.
     pub resends_max: u32,
+    /// Time without a frame after which a block of a pull is asked for again.
+    pub pull_again: Time,
     /// Longest time until a message is acknowledged.
     pub ack_delay: Time,
+    /// Time of silence after which a peer that has not pulled a message is asked if it lives; 0 for
+    /// never.
+    pub probe: Time,
+    /// True if other endpoints of this host have the address too: requests for a number that is
+    /// not this endpoint's are told by [`Event::Misdirected`] and not refused.
+    pub is_shared: bool,
 }
 
 impl Settings {
@@ -64,13 +87,63 @@ impl Settings {
             Dialect::Native if room < 8192 => 4096,
             Dialect::Native => 8192,
         };
-        Settings { dialect, fragment, resend: 500_000, resends_max: 1000, ack_delay: 15_625 }
+        let reply = match dialect {
+            Dialect::Compat => dialect.reply_max(),
+            Dialect::Native => mtu.saturating_sub(32).clamp(1, dialect.reply_max()),
+        };
+        Settings {
+            dialect,
+            fragment,
+            reply,
+            block: dialect.replies_per_block() as u8,
+            depth: 4,
+            resend: 500_000,
+            resends_max: 1000,
+            pull_again: 1_000_000,
+            ack_delay: 15_625,
+            probe: 5_000_000,
+            is_shared: false,
+        }
     }
 }
 
 /// Number of a peer of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PeerIndex(pub u16);
+
+/// An announced message, which its receiver may pull: once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Offer {
+    /// The sender.
+    pub peer: PeerIndex,
+    /// Length of the message.
+    pub len: u32,
+    session: u32,
+    window: Window,
+}
+
+/// A packet for an endpoint that is not this one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Misdirected {
+    /// The number that it names.
+    pub number: u8,
+    to: Mac,
+    ends: Ends,
+    seq: u16,
+}
+
+/// A message to send.
+#[derive(Clone, Debug)]
+pub struct Outgoing {
+    /// Match bits.
+    pub match_bits: u64,
+    /// The message.
+    pub data: Vec<u8>,
+    /// The caller's context, which comes back when the message was sent.
+    pub context: u64,
+    /// True if it has been sent only when its receiver has taken it.
+    pub is_sync: bool,
+}
 
 /// An event of an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,15 +161,53 @@ pub enum Event {
         /// The message.
         data: Vec<u8>,
     },
-    /// The peer has acknowledged a message.
+    /// A message is announced: [`Node::pull`] fetches it.
+    Announced {
+        /// The message.
+        offer: Offer,
+        /// Match bits.
+        match_bits: u64,
+    },
+    /// A message was pulled.
+    Pulled {
+        /// The sender.
+        peer: PeerIndex,
+        /// The caller's context of the pull.
+        context: u64,
+        /// The message, as much as was asked for.
+        data: Vec<u8>,
+    },
+    /// A message cannot be pulled: its sender has it no more.
+    NotPulled {
+        /// The sender.
+        peer: PeerIndex,
+        /// The caller's context of the pull.
+        context: u64,
+    },
+    /// The peer has acknowledged a message, or has pulled it.
     Sent {
         /// The receiver.
         peer: PeerIndex,
         /// The caller's context of the message.
         context: u64,
+        /// Bytes that the receiver has taken.
+        len: u32,
     },
-    /// The peer answers no more, or was opened anew: messages to it are lost.
-    Failed(PeerIndex),
+    /// A peer failed: messages to it are lost. Pulls from it have ended by [`Event::NotPulled`]
+    /// before.
+    Failed(PeerIndex, Failure),
+    /// A request came for a number that is not this endpoint's: [`Node::refuse`] tells the sender
+    /// that no endpoint has it.
+    Misdirected(Misdirected),
+}
+
+/// The reason why a peer failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// It answers no more.
+    Silent,
+    /// It was closed, or opened anew.
+    Closed,
 }
 
 /// The reason why a message is not sent.
@@ -104,18 +215,21 @@ pub enum Event {
 pub enum NotSent {
     /// The peer is not connected.
     NotConnected,
-    /// Longer than 32 KiB.
+    /// The peer has failed.
+    Failed(Failure),
+    /// Longer than 4 GiB.
     TooLong,
-    /// Too many messages are on their way: try again later.
+    /// Too many messages wait: try again later.
     Busy,
 }
 
 /// Counters of an endpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Frames that had no meaning, named another session, or exceeded a bound.
+    /// Frames that had no meaning, named a session, window or pull that does not exist, or exceeded
+    /// a bound.
     pub dropped: u64,
-    /// Messages that came before.
+    /// Messages and frames of pulls that came before.
     pub duplicates: u64,
     /// Messages and requests that were sent again.
     pub resent: u64,
@@ -128,9 +242,33 @@ pub struct Node {
     key: u32,
     session: u32,
     peers: Vec<Peer>,
-    frames: VecDeque<(Mac, Vec<u8>)>,
+    windows: Windows,
+    pulls: Pulls,
+    frames: Frames,
     events: VecDeque<Event>,
     counters: Counters,
+    /// True while no further messages are taken.
+    is_full: bool,
+}
+
+/// Frames that wait to be sent.
+struct Frames {
+    dialect: Dialect,
+    queue: VecDeque<(Mac, Vec<u8>)>,
+}
+
+impl Frames {
+    fn push(&mut self, to: Mac, index: u16, packet: Packet, payload: &[u8]) {
+        if self.queue.len() >= QUEUE_MAX {
+            return;
+        }
+        if let Ok(header) = Frame::new(index, packet).encode(self.dialect) {
+            let mut bytes = Vec::with_capacity(header.len() + payload.len());
+            bytes.extend_from_slice(&header);
+            bytes.extend_from_slice(payload);
+            self.queue.push_back((to, bytes));
+        }
+    }
 }
 
 impl Node {
@@ -143,69 +281,104 @@ impl Node {
             key,
             session,
             peers: Vec::new(),
-            frames: VecDeque::new(),
+            windows: Windows::new(settings.reply),
+            pulls: Pulls::new(&settings, number, session),
+            frames: Frames { dialect: settings.dialect, queue: VecDeque::new() },
             events: VecDeque::new(),
             counters: Counters::default(),
+            is_full: false,
         }
     }
 
     /// Asks an endpoint to connect. `None` if there are too many peers.
     pub fn connect(&mut self, now: Time, to: Mac, number: u8, key: u32) -> Option<PeerIndex> {
         let index = self.meet(to, number)?;
-        let peer = &mut self.peers[usize::from(index.0)];
-        peer.ask(now + self.settings.resend, key);
+        let again = now + self.settings.resend;
+        self.peer_mut(index).ask(again, key);
         self.send_request(index);
         Some(index)
+    }
+
+    /// Ends the connection to a peer: messages to it and pulls from it end without an event.
+    pub fn disconnect(&mut self, now: Time, peer: PeerIndex) {
+        if self.peers.len() > usize::from(peer.0) {
+            self.peer_mut(peer).reset();
+            self.windows.forget(peer);
+            self.pulls.forget(now, peer);
+            self.flush_all(now);
+        }
     }
 
     /// Sends a message.
     ///
     /// # Errors
-    /// It is too long, the peer is not connected, or too many messages are on their way.
-    pub fn send(
-        &mut self,
-        now: Time,
-        to: PeerIndex,
-        match_bits: u64,
-        data: &[u8],
-        context: u64,
-    ) -> Result<(), NotSent> {
-        if data.len() > MEDIUM_MAX as usize {
-            return Err(NotSent::TooLong);
-        }
+    /// It is too long, the peer is not connected, or too many messages wait.
+    pub fn send(&mut self, now: Time, to: PeerIndex, message: Outgoing) -> Result<(), NotSent> {
+        let Outgoing { match_bits, data, context, is_sync } = message;
+        u32::try_from(data.len()).map_err(|_| NotSent::TooLong)?;
         let peer = self.peers.get_mut(usize::from(to.0)).ok_or(NotSent::NotConnected)?;
-        let seq = peer.keep(now + self.settings.resend, match_bits, data, context)?;
-        self.send_message(to, seq);
+        let is_long = is_sync || data.len() > MEDIUM_MAX as usize;
+        let body = if is_long { Body::Long(data) } else { Body::Data(data) };
+        peer.keep(match_bits, body, context)?;
+        self.flush(now, to);
         Ok(())
     }
 
-    /// Handles a frame, without the header of Ethernet, from an address.
-    pub fn handle(&mut self, now: Time, from: Mac, bytes: &[u8]) {
-        let Ok(view) = View::new_checked(self.settings.dialect, bytes) else {
-            self.counters.dropped += 1;
+    /// Pulls the first bytes of an announced message. Without bytes it is dropped. Either way the
+    /// sender learns that the message was taken.
+    pub fn pull(&mut self, now: Time, offer: Offer, len: u32, context: u64) {
+        let peer = self.peers.get(usize::from(offer.peer.0));
+        if peer.and_then(|peer| peer.session) != Some(offer.session) {
+            self.events.push_back(Event::NotPulled { peer: offer.peer, context });
             return;
-        };
-        let payload = view.payload();
-        let done = match &view.frame().packet {
-            Packet::ConnectRequest(request) => self.handle_request(from, request),
-            Packet::ConnectReply(reply) => self.handle_reply(from, reply),
-            Packet::Tiny(message) | Packet::Small(message) => {
-                self.handle_message(now, from, message, (0, payload))
+        }
+        match len.min(offer.len) {
+            0 => {
+                let Offer { peer, window, .. } = offer;
+                self.pulled(now, pull::Ended { peer, context, window, data: Vec::new() });
             }
-            Packet::Medium(medium) => {
-                let at = usize::from(medium.fragment) * usize::from(self.settings.fragment);
-                self.handle_message(now, from, &medium.message, (at, payload))
+            len => {
+                self.pulls.begin(now, offer, len, context);
+                self.send_asks();
             }
-            Packet::Ack(ack) => self.handle_ack(from, ack),
-            Packet::NackLib(nack) => self.handle_refusal(from, nack),
-            _ => None,
-        };
-        self.counters.dropped += u64::from(done.is_none());
+        }
     }
 
-    /// Returns the next frame, without the header of Ethernet, and its destination.
-    pub fn poll_transmit(&mut self) -> Option<(Mac, Vec<u8>)> {
-        self.frames.pop_front()
+    /// Tells the peers that this endpoint is closed. Messages that they have not acknowledged are
+    /// lost.
+    pub fn close(&mut self) {
+        for at in 0..self.peers.len() {
+            let peer = &self.peers[at];
+            if peer.session.is_some() {
+                let (mac, ends, seq) = (peer.mac, self.ends(peer.number), peer.recv_next());
+                let ends = Ends { to: ends.from, from: ends.to, ..ends };
+                self.send_refusal(mac, ends, seq, Refusal::Closed);
+            }
+        }
+    }
+
+    /// Tells the sender of a packet that no endpoint of this host has the number.
+    pub fn refuse(&mut self, misdirected: Misdirected) {
+        let Misdirected { to, ends, seq, .. } = misdirected;
+        self.send_refusal(to, ends, seq, Refusal::BadEndpoint);
+    }
+
+    /// While it is full, an endpoint takes no further messages: their senders send them again.
+    pub fn set_full(&mut self, is_full: bool) {
+        self.is_full = is_full;
+    }
+
+    /// Appends the next frame, without the header of Ethernet; returns its destination.
+    pub fn poll_transmit(&mut self, frame: &mut Vec<u8>) -> Option<Mac> {
+        if let Some((to, bytes)) = self.frames.queue.pop_front() {
+            frame.extend_from_slice(&bytes);
+            return Some(to);
+        }
+        let window::Reply { to, index, reply, payload } = self.windows.next_reply()?;
+        let header = Frame::new(index, Packet::PullReply(reply));
+        frame.extend_from_slice(&header.encode(self.settings.dialect).ok()?);
+        frame.extend_from_slice(payload);
+        Some(to)
     }
 
     /// Returns the next event.
@@ -215,7 +388,8 @@ impl Node {
 
     /// Returns the time of the next call of [`handle_timeout`](Node::handle_timeout).
     pub fn next_timeout(&self) -> Option<Time> {
-        self.peers.iter().filter_map(Peer::next_timeout).min()
+        let peers = self.peers.iter().filter_map(|peer| peer.next_timeout(&self.settings)).min();
+        [peers, self.pulls.next_timeout()].into_iter().flatten().min()
     }
 
     /// Sends again what was not answered, and acknowledgements that are due.
@@ -225,7 +399,7 @@ impl Node {
             let peer = &mut self.peers[at];
             let Some(due) = peer.due(now, &self.settings) else { continue };
             if due.failed {
-                self.fail(index);
+                self.fail(now, index, Failure::Silent);
                 continue;
             }
             if due.request {
@@ -234,17 +408,45 @@ impl Node {
             }
             for seq in due.messages {
                 self.counters.resent += 1;
-                self.send_message(index, seq);
+                self.send_kept(index, seq);
             }
             if due.ack {
                 self.send_ack(index);
             }
         }
+        let (asked, failed) = self.pulls.handle_timeout(now, self.settings.resends_max);
+        self.counters.resent += asked;
+        failed.into_iter().for_each(|peer| self.fail(now, peer, Failure::Silent));
+        self.send_asks();
+    }
+
+    /// True if all messages were sent and acknowledged, and none is being pulled.
+    pub fn is_quiet(&self) -> bool {
+        self.has_sent() && self.peers.iter().all(Peer::is_quiet) && self.pulls.is_quiet()
+    }
+
+    /// True if no frame waits to be sent.
+    pub fn has_sent(&self) -> bool {
+        self.frames.queue.is_empty() && self.windows.is_quiet()
     }
 
     /// Returns the counters.
     pub fn counters(&self) -> Counters {
         self.counters
+    }
+
+    /// Returns address and number of a peer.
+    pub fn peer(&self, peer: PeerIndex) -> Option<(Mac, u8)> {
+        self.peers.get(usize::from(peer.0)).map(|peer| (peer.mac, peer.number))
+    }
+
+    /// Returns the session of a connected peer.
+    pub fn session(&self, peer: PeerIndex) -> Option<u32> {
+        self.peers.get(usize::from(peer.0))?.session
+    }
+
+    fn peer_mut(&mut self, peer: PeerIndex) -> &mut Peer {
+        &mut self.peers[usize::from(peer.0)]
     }
 
     /// Returns the peer of an address and a number, which is new if it is unknown.
@@ -268,217 +470,21 @@ impl Node {
         Ends { to, from: self.number, generation: 0 }
     }
 
-    fn push(&mut self, to: Mac, index: u16, packet: Packet, payload: &[u8]) {
-        if self.frames.len() >= QUEUE_MAX {
-            return;
-        }
-        if let Ok(header) = Frame::new(index, packet).encode(self.settings.dialect) {
-            let mut bytes = header.to_vec();
-            bytes.extend_from_slice(payload);
-            self.frames.push_back((to, bytes));
-        }
+    /// Ends the connection of a peer that has failed.
+    fn fail(&mut self, now: Time, peer: PeerIndex, failure: Failure) {
+        self.peer_mut(peer).reset();
+        self.peer_mut(peer).failure = Some(failure);
+        self.lost(now, peer, failure);
     }
 
-    fn fail(&mut self, index: PeerIndex) {
-        self.peers[usize::from(index.0)].reset();
-        self.events.push_back(Event::Failed(index));
-    }
-}
-
-/// Sending.
-impl Node {
-    fn send_request(&mut self, to: PeerIndex) {
-        let peer = &self.peers[usize::from(to.0)];
-        let Some(asked) = peer.asked else { return };
-        let request = ConnectRequest {
-            ends: self.ends(peer.number),
-            seq: 0,
-            peer_index: to.0,
-            session: self.session,
-            key: asked.key,
-            recv_start: peer.recv_next(),
-            connect_seq: asked.number,
-        };
-        let (mac, index) = (peer.mac, peer.index);
-        self.push(mac, index, Packet::ConnectRequest(request), &[]);
-    }
-
-    fn send_message(&mut self, to: PeerIndex, seq: u16) {
-        let peer = &mut self.peers[usize::from(to.0)];
-        let Some((match_bits, data, session)) = peer.message(seq) else { return };
-        let (mac, index, number, ack) = (peer.mac, peer.index, peer.number, peer.acknowledge());
-        let len = data.len() as u32;
-        let ends = self.ends(number);
-        let message = Message { ends, len, checksum: 0, seq, ack, match_bits, session };
-        if len <= u32::from(TINY_MAX) {
-            return self.push(mac, index, Packet::Tiny(message), &data);
+    /// Ends all that belonged to the connection of a peer.
+    fn lost(&mut self, now: Time, peer: PeerIndex, failure: Failure) {
+        self.windows.forget(peer);
+        for context in self.pulls.forget(now, peer) {
+            self.events.push_back(Event::NotPulled { peer, context });
         }
-        if len <= u32::from(SMALL_MAX) {
-            return self.push(mac, index, Packet::Small(message), &data);
-        }
-        for (part, fragment) in data.chunks(usize::from(self.settings.fragment)).zip(0..) {
-            let medium = Medium {
-                message,
-                fragment_len: part.len() as u16,
-                fragment,
-                pipeline: match self.settings.dialect {
-                    Dialect::Compat => 12,
-                    Dialect::Native => 0,
-                },
-                checksum: 0,
-            };
-            self.push(mac, index, Packet::Medium(medium), part);
-        }
-    }
-
-    fn send_ack(&mut self, to: PeerIndex) {
-        let peer = &mut self.peers[usize::from(to.0)];
-        let (Some(session), seq) = (peer.session, peer.acknowledge()) else { return };
-        peer.acks_sent = peer.acks_sent.wrapping_add(1);
-        let (mac, index, number) = (peer.mac, peer.index, peer.acks_sent);
-        let ends = Ends { to: peer.number, from: self.number, generation: 0 };
-        let acked_session = session;
-        let ack = Ack { ends, session, seq, acked_session, number, send_seq: seq, resent: 0 };
-        self.push(mac, index, Packet::Ack(ack), &[]);
-    }
-
-    fn refuse(&mut self, to: Mac, ends: Ends, seq: u16, refusal: Refusal) {
-        let nack = NackLib {
-            from: ends.to,
-            generation: 0,
-            refusal,
-            to: ends.from,
-            peer_index: NO_INDEX,
-            seq,
-        };
-        self.push(to, NO_INDEX, Packet::NackLib(nack), &[]);
-    }
-}
-
-/// Receiving. `None` where a frame is dropped.
-impl Node {
-    fn handle_request(&mut self, from: Mac, request: &ConnectRequest) -> Option<()> {
-        if request.ends.to != self.number {
-            self.refuse(from, request.ends, request.seq, Refusal::BadEndpoint);
-            return Some(());
-        }
-        let right = request.key == self.key;
-        let (mut index, mut recv_start) = (NO_INDEX, 1);
-        if right {
-            let at = self.meet(from, request.ends.from)?;
-            let peer = &mut self.peers[usize::from(at.0)];
-            let lost = peer.accept(request.session, request.recv_start, request.peer_index);
-            (index, recv_start) = (at.0, peer.recv_next());
-            if lost {
-                self.events.push_back(Event::Failed(at));
-            }
-        }
-        let reply = ConnectReply {
-            ends: self.ends(request.ends.from),
-            seq: 0,
-            peer_index: index,
-            asking_session: request.session,
-            session: self.session,
-            recv_start,
-            connect_seq: request.connect_seq,
-            status: if right { 0 } else { BAD_KEY },
-        };
-        self.push(from, request.peer_index, Packet::ConnectReply(reply), &[]);
-        Some(())
-    }
-
-    fn handle_reply(&mut self, from: Mac, reply: &ConnectReply) -> Option<()> {
-        let index = self.find(from, reply.ends.from)?;
-        let peer = &mut self.peers[usize::from(index.0)];
-        peer.asked.filter(|asked| asked.number == reply.connect_seq)?;
-        if reply.asking_session != self.session || reply.ends.to != self.number {
-            return None;
-        }
-        peer.asked = None;
-        if reply.status != 0 {
-            self.events.push_back(Event::Refused(index, reply.status));
-            return Some(());
-        }
-        if peer.answered(reply.session, reply.recv_start, reply.peer_index) {
-            self.events.push_back(Event::Failed(index));
-        }
-        self.events.push_back(Event::Connected(index));
-        Some(())
-    }
-
-    fn handle_message(
-        &mut self,
-        now: Time,
-        from: Mac,
-        message: &Message,
-        part: (usize, &[u8]),
-    ) -> Option<()> {
-        let known = self.find(from, message.ends.from);
-        let known = known.filter(|at| self.peers[usize::from(at.0)].session.is_some());
-        let (Some(index), true) = (known, message.session == self.session) else {
-            self.refuse(from, message.ends, message.seq, Refusal::BadSession);
-            return None;
-        };
-        if message.ends.to != self.number {
-            self.refuse(from, message.ends, message.seq, Refusal::BadEndpoint);
-            return None;
-        }
-        self.acknowledged(index, message.ack);
-        let peer = &mut self.peers[usize::from(index.0)];
-        match peer.place(message, part, self.settings.fragment) {
-            Placed::Nothing => return None,
-            Placed::Again => {
-                self.counters.duplicates += 1;
-                self.send_ack(index);
-            }
-            Placed::Part => {}
-        }
-        let peer = &mut self.peers[usize::from(index.0)];
-        while let Some((match_bits, data)) = peer.next_whole(now + self.settings.ack_delay) {
-            self.events.push_back(Event::Received { peer: index, match_bits, data });
-        }
-        if peer.unacked >= UNACKED_MAX {
-            self.send_ack(index);
-        }
-        Some(())
-    }
-
-    fn acknowledged(&mut self, index: PeerIndex, before: u16) {
-        let peer = &mut self.peers[usize::from(index.0)];
-        for context in peer.acknowledged(before) {
-            self.events.push_back(Event::Sent { peer: index, context });
-        }
-    }
-
-    fn handle_ack(&mut self, from: Mac, ack: &Ack) -> Option<()> {
-        let index = self.find(from, ack.ends.from)?;
-        let is_ours = ack.session == self.session && ack.ends.to == self.number;
-        let peer = &mut self.peers[usize::from(index.0)];
-        if !is_ours || ack.number <= peer.acks_seen {
-            return None;
-        }
-        peer.acks_seen = ack.number;
-        self.acknowledged(index, ack.seq);
-        Some(())
-    }
-
-    /// A refusal counts only if it names a message or request that waits for an answer.
-    fn handle_refusal(&mut self, from: Mac, nack: &NackLib) -> Option<()> {
-        let index = self.find(from, nack.from).filter(|_| nack.to == self.number)?;
-        let peer = &mut self.peers[usize::from(index.0)];
-        if peer.asked.is_some() && nack.seq == 0 {
-            peer.asked = None;
-            let status = match nack.refusal {
-                Refusal::BadEndpoint => 12,
-                Refusal::Closed => 8,
-                Refusal::BadSession => 10,
-                Refusal::BadWindow => 13,
-            };
-            self.events.push_back(Event::Refused(index, status));
-            return Some(());
-        }
-        peer.message(nack.seq)?;
-        self.fail(index);
-        Some(())
+        self.events.push_back(Event::Failed(peer, failure));
+        self.flush_all(now);
+        self.send_asks();
     }
 }

@@ -1,8 +1,7 @@
 //! One peer of an endpoint: what was sent and not acknowledged, and what came in parts.
 
-use super::{Mac, NotSent, Settings, Time, NO_INDEX, WINDOW};
-use crate::packet::MEDIUM_MAX;
-use crate::Message;
+use super::{Failure, Mac, NotSent, Settings, Time, NO_INDEX, WAITING_MAX, WINDOW};
+use crate::packet::{Window, MEDIUM_MAX};
 use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -25,15 +24,31 @@ fn steps(from: u16, to: u16) -> Option<u16> {
 pub struct Asked {
     pub number: u8,
     pub key: u32,
+    /// True if the peer is connected, and is asked because it is silent.
+    pub is_probe: bool,
     at: Time,
     tries: u32,
 }
 
-/// A message that is not acknowledged.
-struct Kept {
-    match_bits: u64,
-    data: Vec<u8>,
-    context: u64,
+/// The content of something sent with a sequence number.
+#[derive(Debug)]
+pub enum Body {
+    /// A message that goes in the packet, or in fragments.
+    Data(Vec<u8>),
+    /// A message that is to be announced, once a window is free.
+    Long(Vec<u8>),
+    /// The announcement of a message, in the window with this number.
+    Window(u8),
+    /// The end of a pull.
+    Taken { total: u32, window: Window },
+}
+
+/// Something sent that is not acknowledged, or waits for its turn.
+#[derive(Debug)]
+pub struct Kept {
+    pub match_bits: u64,
+    pub body: Body,
+    pub context: u64,
     at: Time,
     tries: u32,
 }
@@ -45,6 +60,31 @@ struct Parts {
     /// The fragments that have come, a bit each.
     have: u64,
     missing: usize,
+}
+
+/// The content of a packet with a sequence number.
+pub enum Arrival<'a> {
+    /// A part of a message, or all of it.
+    Part { match_bits: u64, len: u32, at: usize, part: &'a [u8] },
+    /// Something that one packet brings.
+    Whole(Whole),
+}
+
+/// Something whose turn has come.
+#[derive(Clone, Debug)]
+pub enum Whole {
+    /// A message.
+    Message { match_bits: u64, data: Vec<u8> },
+    /// The announcement of a message that is to be pulled.
+    Announced { match_bits: u64, len: u32, window: Window },
+    /// The end of a pull from a window.
+    Taken { total: u32, window: u8, seq: u8 },
+}
+
+/// Something that has come before its turn, or not whole.
+enum Slot {
+    Parts(Parts),
+    Whole(Whole),
 }
 
 /// The result of placing a part of a message.
@@ -73,18 +113,27 @@ pub struct Peer {
     pub index: u16,
     /// The session of the peer, once it is known.
     pub session: Option<u32>,
+    /// The reason why the last connection ended.
+    pub failure: Option<Failure>,
     pub asked: Option<Asked>,
     asks: u8,
-    /// Messages from `acked` on.
+    /// The key of the last request.
+    key: u32,
+    /// The messages that were sent from `acked` on, and behind `sent` those that wait.
     kept: VecDeque<Kept>,
+    sent: usize,
     acked: u16,
-    /// Messages from `received` on, which have come before their turn or not whole.
-    parts: VecDeque<Option<Parts>>,
+    /// The messages that have come from `received` on.
+    slots: VecDeque<Option<Slot>>,
     received: u16,
     pub unacked: u32,
     ack_at: Option<Time>,
     pub acks_sent: u32,
     pub acks_seen: u32,
+    /// Windows that the peer has not pulled.
+    pub windows: u32,
+    /// The time of the last frame of its session.
+    heard: Time,
 }
 
 impl Peer {
@@ -94,22 +143,27 @@ impl Peer {
             number,
             index: NO_INDEX,
             session: None,
+            failure: None,
             asked: None,
             asks: 0,
+            key: 0,
             kept: VecDeque::new(),
+            sent: 0,
             acked: 1,
-            parts: VecDeque::new(),
+            slots: VecDeque::new(),
             received: 1,
             unacked: 0,
             ack_at: None,
             acks_sent: 0,
             acks_seen: 0,
+            windows: 0,
+            heard: 0,
         }
     }
 
     /// Forgets the connection.
     pub fn reset(&mut self) {
-        *self = Peer { asks: self.asks, ..Peer::new(self.mac, self.number) };
+        *self = Peer { asks: self.asks, key: self.key, ..Peer::new(self.mac, self.number) };
     }
 
     /// Returns the sequence number of the next message.
@@ -117,10 +171,26 @@ impl Peer {
         self.received
     }
 
+    /// Notes that the peer lives.
+    pub fn hear(&mut self, now: Time) {
+        self.heard = now;
+    }
+
+    /// True if all was sent and acknowledged.
+    pub fn is_quiet(&self) -> bool {
+        self.kept.is_empty() && self.windows == 0
+    }
+
     /// Begins a request.
     pub fn ask(&mut self, again: Time, key: u32) {
+        self.key = key;
+        self.begin(again, false);
+    }
+
+    fn begin(&mut self, again: Time, is_probe: bool) {
         self.asks = self.asks.wrapping_add(1);
-        self.asked = Some(Asked { number: self.asks, key, at: again, tries: 0 });
+        let (number, key) = (self.asks, self.key);
+        self.asked = Some(Asked { number, key, is_probe, at: again, tries: 0 });
     }
 
     /// Takes the request of a peer; returns true if it was connected in another session.
@@ -146,42 +216,64 @@ impl Peer {
             self.reset();
             self.asked = pending;
         }
-        (self.session, self.acked) = (Some(session), send_next);
+        (self.session, self.acked, self.failure) = (Some(session), send_next, None);
         lost
     }
 
-    /// Keeps a message until it is acknowledged; returns its sequence number.
-    pub fn keep(
-        &mut self,
-        again: Time,
-        match_bits: u64,
-        data: &[u8],
-        context: u64,
-    ) -> Result<u16, NotSent> {
-        self.session.ok_or(NotSent::NotConnected)?;
-        let ahead = self.kept.len() as u16;
-        if ahead >= WINDOW {
+    /// Keeps something until it is acknowledged.
+    pub fn keep(&mut self, match_bits: u64, body: Body, context: u64) -> Result<(), NotSent> {
+        let why = self.failure.map_or(NotSent::NotConnected, NotSent::Failed);
+        self.session.ok_or(why)?;
+        let is_message = !matches!(body, Body::Taken { .. });
+        if is_message && self.kept.len() >= WAITING_MAX {
             return Err(NotSent::Busy);
         }
-        let data = data.to_vec();
-        self.kept.push_back(Kept { match_bits, data, context, at: again, tries: 0 });
-        Ok(step(self.acked, ahead))
+        self.kept.push_back(Kept { match_bits, body, context, at: 0, tries: 0 });
+        Ok(())
     }
 
-    /// Returns match bits, bytes and session of a message that is not acknowledged.
-    pub fn message(&self, seq: u16) -> Option<(u64, Vec<u8>, u32)> {
-        let kept = self.kept.get(usize::from(steps(self.acked, seq)?))?;
-        Some((kept.match_bits, kept.data.clone(), self.session?))
+    /// Returns what is to be sent next, if the window has room.
+    pub fn next_unsent(&mut self) -> Option<&mut Kept> {
+        match self.sent < usize::from(WINDOW) {
+            true => self.kept.get_mut(self.sent),
+            false => None,
+        }
     }
 
-    /// Removes messages before a sequence number; returns their contexts.
-    pub fn acknowledged(&mut self, before: u16) -> Vec<u64> {
+    /// Notes that it is sent now; returns its sequence number.
+    pub fn mark_sent(&mut self, again: Time) -> u16 {
+        if let Some(kept) = self.kept.get_mut(self.sent) {
+            kept.at = again;
+        }
+        let seq = step(self.acked, self.sent as u16);
+        self.sent += 1;
+        seq
+    }
+
+    /// True if a sequence number is of something that was sent and not acknowledged, or the next.
+    pub fn is_expected(&self, seq: u16) -> bool {
+        steps(self.acked, seq).is_some_and(|ahead| usize::from(ahead) <= self.sent)
+    }
+
+    /// Returns what was sent with a sequence number and is not acknowledged.
+    pub fn sent(&self, seq: u16) -> Option<&Kept> {
+        let ahead = usize::from(steps(self.acked, seq)?);
+        self.kept.get(ahead).filter(|_| ahead < self.sent)
+    }
+
+    /// Removes what was sent before a sequence number; returns context and length of messages.
+    pub fn acknowledged(&mut self, before: u16) -> Vec<(u64, u32)> {
         let new = steps(self.acked, before).map_or(0, usize::from);
-        if new > self.kept.len() {
+        if new > self.sent {
             return Vec::new();
         }
         self.acked = step(self.acked, new as u16);
-        self.kept.drain(..new).map(|kept| kept.context).collect()
+        self.sent -= new;
+        let done = self.kept.drain(..new).filter_map(|kept| match kept.body {
+            Body::Data(data) => Some((kept.context, data.len() as u32)),
+            _ => None,
+        });
+        done.collect()
     }
 
     /// Returns the acknowledgement of what has come; none is due then.
@@ -190,65 +282,71 @@ impl Peer {
         self.received
     }
 
-    /// Places a part of a message.
-    pub fn place(
-        &mut self,
-        message: &Message,
-        (at, part): (usize, &[u8]),
-        fragment: u16,
-    ) -> Placed {
-        let Some(ahead) = steps(self.received, message.seq) else { return Placed::Nothing };
+    /// Places the content of a packet.
+    pub fn place(&mut self, seq: u16, arrival: Arrival<'_>, fragment: u16) -> Placed {
+        let Some(ahead) = steps(self.received, seq) else { return Placed::Nothing };
         if ahead >= WINDOW {
             return if ahead > SEQ_BITS / 2 { Placed::Again } else { Placed::Nothing };
         }
-        let (len, each) = (message.len as usize, usize::from(fragment));
-        let whole = len.saturating_sub(at).min(each.max(128));
-        let number = at / each.max(1);
-        if part.len() != whole || message.len > MEDIUM_MAX || number >= 64 || at > len {
+        if !fits(&arrival, fragment) {
             return Placed::Nothing;
         }
-        while self.parts.len() <= usize::from(ahead) {
-            self.parts.push_back(None);
+        while self.slots.len() <= usize::from(ahead) {
+            self.slots.push_back(None);
         }
-        let slot = &mut self.parts[usize::from(ahead)];
-        let parts = slot.get_or_insert_with(|| Parts {
-            match_bits: message.match_bits,
-            data: vec![0; len],
-            have: 0,
-            missing: len.div_ceil(each.max(1)).max(1),
-        });
-        let fits = parts.data.len() == len && parts.match_bits == message.match_bits;
-        let (bit, end) = (1 << number, at + part.len());
-        if !fits || parts.have & bit != 0 {
-            return if fits { Placed::Part } else { Placed::Nothing };
+        let slot = &mut self.slots[usize::from(ahead)];
+        match (arrival, slot) {
+            (Arrival::Whole(whole), slot @ None) => {
+                *slot = Some(Slot::Whole(whole));
+                Placed::Part
+            }
+            (Arrival::Whole(_), Some(Slot::Whole(_))) => Placed::Part,
+            (Arrival::Part { match_bits, len, at, part }, slot) => {
+                let each = usize::from(fragment);
+                let new = || Slot::Parts(Parts::new(match_bits, len as usize, each));
+                match slot.get_or_insert_with(new) {
+                    Slot::Parts(parts) => parts.place(match_bits, (len as usize, at), part, each),
+                    Slot::Whole(_) => Placed::Nothing,
+                }
+            }
+            (Arrival::Whole(_), Some(Slot::Parts(_))) => Placed::Nothing,
         }
-        let Some(place) = parts.data.get_mut(at..end) else { return Placed::Nothing };
-        place.copy_from_slice(part);
-        parts.have |= bit;
-        parts.missing -= 1;
-        Placed::Part
     }
 
-    /// Takes the next message, if it is whole; its acknowledgement is due at a time.
-    pub fn next_whole(&mut self, ack_at: Time) -> Option<(u64, Vec<u8>)> {
-        let is_whole = |parts: &Parts| parts.missing == 0;
-        self.parts.front()?.as_ref().filter(|parts| is_whole(parts))?;
-        let parts = self.parts.pop_front().flatten()?;
+    /// Takes the next one, if it is whole; its acknowledgement is due at a time.
+    pub fn next_whole(&mut self, ack_at: Time) -> Option<Whole> {
+        let is_whole = |slot: &Slot| match slot {
+            Slot::Parts(parts) => parts.missing == 0,
+            Slot::Whole(_) => true,
+        };
+        self.slots.front()?.as_ref().filter(|slot| is_whole(slot))?;
+        let slot = self.slots.pop_front().flatten()?;
         self.received = step(self.received, 1);
         self.unacked += 1;
         self.ack_at.get_or_insert(ack_at);
-        Some((parts.match_bits, parts.data))
+        Some(match slot {
+            Slot::Parts(Parts { match_bits, data, .. }) => Whole::Message { match_bits, data },
+            Slot::Whole(whole) => whole,
+        })
     }
 
-    pub fn next_timeout(&self) -> Option<Time> {
+    /// Returns the time at which the peer is asked if it lives: it has windows to pull, and was
+    /// silent.
+    fn probe_at(&self, settings: &Settings) -> Option<Time> {
+        let waits = self.windows > 0 && self.asked.is_none() && settings.probe > 0;
+        waits.then(|| self.heard.saturating_add(settings.probe))
+    }
+
+    pub fn next_timeout(&self, settings: &Settings) -> Option<Time> {
         let request = self.asked.map(|asked| asked.at);
-        let message = self.kept.iter().map(|kept| kept.at).min();
-        [request, message, self.ack_at].into_iter().flatten().min()
+        let message = self.kept.iter().take(self.sent).map(|kept| kept.at).min();
+        let all = [request, message, self.ack_at, self.probe_at(settings)];
+        all.into_iter().flatten().min()
     }
 
     /// Returns the work whose time has come.
     pub fn due(&mut self, now: Time, settings: &Settings) -> Option<Due> {
-        if self.next_timeout()? > now {
+        if self.next_timeout(settings)? > now {
             return None;
         }
         let mut due = Due { failed: false, request: false, messages: Vec::new(), ack: false };
@@ -263,12 +361,50 @@ impl Peer {
         if let Some(asked) = &mut self.asked {
             due.request = try_again(&mut asked.at, &mut asked.tries);
         }
-        for (kept, ahead) in self.kept.iter_mut().zip(0..) {
+        for (kept, ahead) in self.kept.iter_mut().take(self.sent).zip(0..) {
             if try_again(&mut kept.at, &mut kept.tries) {
                 due.messages.push(step(self.acked, ahead));
             }
         }
+        if self.probe_at(settings).is_some_and(|at| at <= now) {
+            self.begin(now + settings.resend, true);
+            due.request = true;
+        }
         due.ack = self.ack_at.is_some_and(|at| at <= now);
         Some(due)
+    }
+}
+
+/// True if a part can be one of its message.
+fn fits(arrival: &Arrival<'_>, fragment: u16) -> bool {
+    let Arrival::Part { len, at, part, .. } = arrival else { return true };
+    let (len, each) = (*len as usize, usize::from(fragment));
+    let whole = len.saturating_sub(*at).min(each.max(128));
+    part.len() == whole && len <= MEDIUM_MAX as usize && at / each.max(1) < 64 && *at <= len
+}
+
+impl Parts {
+    fn new(match_bits: u64, len: usize, each: usize) -> Parts {
+        let missing = len.div_ceil(each.max(1)).max(1);
+        Parts { match_bits, data: vec![0; len], have: 0, missing }
+    }
+
+    fn place(
+        &mut self,
+        match_bits: u64,
+        (len, at): (usize, usize),
+        part: &[u8],
+        each: usize,
+    ) -> Placed {
+        let fits = self.data.len() == len && self.match_bits == match_bits;
+        let bit = 1 << (at / each.max(1));
+        if !fits || self.have & bit != 0 {
+            return if fits { Placed::Part } else { Placed::Nothing };
+        }
+        let Some(place) = self.data.get_mut(at..at + part.len()) else { return Placed::Nothing };
+        place.copy_from_slice(part);
+        self.have |= bit;
+        self.missing -= 1;
+        Placed::Part
     }
 }

@@ -11,13 +11,16 @@ use weft_models::together::Together;
 
 /// The vectors of this iteration and the next, which ranks write in parts.
 ///
-/// A rank writes its part of vector `t + 1` when it has read vector `t` whole, so two are enough.
+/// A rank writes its part of vector `t + 1`, which may be empty, when it has read vector `t` whole,
+/// so two are enough.
 #[derive(Serialize, Deserialize)]
 struct Vectors {
     values: [Vec<f64>; 2],
-    /// The vectors that are here, and the values of each that are written.
+    /// The vectors that are here, and the parts of each that are written.
     iterations: [u64; 2],
     written: [usize; 2],
+    /// Parts of a vector: one of each rank.
+    parts: usize,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -35,7 +38,7 @@ impl Object for Vectors {
     fn read(&self, op: &Op) -> Read<Vec<f64>> {
         let Op::Whole { iteration } = op else { return Read::Write };
         let at = (*iteration % 2) as usize;
-        let whole = self.written[at] == self.values[at].len();
+        let whole = self.written[at] == self.parts;
         match self.iterations[at] == *iteration && whole {
             true => Read::Value(self.values[at].clone()),
             false => Read::Wait,
@@ -51,7 +54,7 @@ impl Object for Vectors {
             let first = first as usize;
             if let Some(place) = self.values[at].get_mut(first..first + values.len()) {
                 place.copy_from_slice(&values);
-                self.written[at] += values.len();
+                self.written[at] += 1;
             }
         }
         Vec::new()
@@ -85,7 +88,8 @@ pub async fn run<N: Net>(
     let empty = || Vectors {
         values: [vec![0.0; n], vec![0.0; n]],
         iterations: [0, u64::MAX],
-        written: [n, 0],
+        written: [net.size(), 0],
+        parts: net.size(),
     };
     let vectors = objects.class::<Vectors>(1).open(0, Placement::Replicated, empty).await?;
     let time = net.now();
@@ -97,10 +101,8 @@ pub async fn run<N: Net>(
         let products = (mine.len() * n) as f64;
         net.compute(Duration::from_nanos((products * ns_per_product) as u64)).await;
         iterations += 1;
-        if !part.is_empty() {
-            let values = part.clone();
-            vectors.post(&Op::Set { iteration: iterations, first: mine.start as u32, values })?;
-        }
+        let values = part.clone();
+        vectors.post(&Op::Set { iteration: iterations, first: mine.start as u32, values })?;
         let new = vectors.call(Op::Whole { iteration: iterations }).await?;
         let old = std::mem::replace(&mut x, new);
         changed = change(&old, &x);

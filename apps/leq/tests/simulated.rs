@@ -46,6 +46,17 @@ fn run__same_bits_as_sequential_on_any_number_of_ranks_and_under_loss() {
 }
 
 #[test]
+fn run__ranks_without_rows_are_waited_for() {
+    let params = Params { system: System::random(20, 3), ..Params::default() };
+    let expected = sequential(&params, &|_| Ok(())).unwrap();
+    // The last of them stands still for some iterations.
+    let span = Span { from: 300_000, until: 3_000_000 };
+    let config = SimConfig::new(4, 1).fault(Fault::Pause { host: 3, span });
+    let outcomes = simulate(&params, config, 0.0);
+    assert!(outcomes.len() == 4 && outcomes.iter().all(|o| o.agrees_with(&expected)));
+}
+
+#[test]
 fn run__iterations_of_the_closed_form_and_less_time_on_more_ranks() {
     // The changes are ((n - 1) / n)^t, which is below 0.001 after 688 iterations.
     let params = Params { system: System::ones(100), ..Params::default() };

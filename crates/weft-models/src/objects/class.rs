@@ -78,6 +78,9 @@ impl<N: Net, T: Object> Class<N, T> {
     async fn make(&self, object: u64, placement: Placement, state: &T) -> Result<(), ObjectError> {
         let state = postcard::to_allocvec(state)
             .map_err(|why| self.error(object, ObjectCause::Unreadable(why.to_string())))?;
+        if self.inner.strange.borrow().is_dropped(self.number) {
+            return Err(self.error(object, ObjectCause::Late { class: self.number }));
+        }
         let room = self.inner.order.room().await;
         room.map_err(|error| self.error(object, ObjectCause::Group(error)))?;
         let (class, version) = (self.number, T::VERSION);
@@ -87,7 +90,8 @@ impl<N: Net, T: Object> Class<N, T> {
     }
 
     async fn when_there(&self, id: ObjectId) -> Result<Shared<N, T>, ObjectError> {
-        let found = self.inner.find(id).await.map_err(|cause| self.error(id.number, cause))?;
+        let found =
+            self.inner.find(self.number, id).await.map_err(|cause| self.error(id.number, cause))?;
         let replica = Rc::clone(&found.replica).as_any();
         match replica.downcast::<Typed<T>>() {
             Ok(typed) => Ok(Shared::new(&self.inner, found, typed)),

@@ -43,6 +43,12 @@ pub enum ObjectCause {
         /// The rank that made it.
         rank: usize,
     },
+    /// This rank has registered the class too late: so many messages about its objects had come
+    /// before that they were dropped.
+    Late {
+        /// Number of the class.
+        class: u32,
+    },
 }
 
 impl fmt::Display for ObjectError {
@@ -70,6 +76,11 @@ impl fmt::Display for ObjectError {
             ObjectCause::Version { here, there, rank } => {
                 write!(f, "rank {rank} has version {there} of the class, and this rank {here}")
             }
+            ObjectCause::Late { class } => write!(
+                f,
+                "this rank has registered class {class} too late, after 16 MiB of messages about \
+                 its objects"
+            ),
         }
     }
 }

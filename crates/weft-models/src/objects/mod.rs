@@ -73,6 +73,7 @@ mod error;
 mod owner;
 mod runtime;
 mod shared;
+mod strange;
 mod waits;
 mod wire;
 

@@ -2,6 +2,7 @@
 
 use super::entry::{Blocked, Executed, Where};
 use super::runtime::Inner;
+use super::strange::Kept;
 use super::wire::{parse_call, reply_head, Status};
 use super::ObjectCause;
 use crate::net::Net;
@@ -31,8 +32,12 @@ impl<N: Net> Inner<N> {
         }
         let entry = self.directory.borrow().get(&object).cloned();
         let Some(entry) = entry else {
-            if self.strangers.borrow().contains_key(&object) {
-                return self.early.borrow_mut().push((request, args));
+            let class = self.strange.borrow().class_of(object);
+            if let Some(class) = class {
+                return self.keep(class, Kept::Call(request, args));
+            }
+            if self.strange.borrow().lacks_some() {
+                return self.refuse_strange(request);
             }
             return self.reply(request, Status::NoObject, &[]);
         };

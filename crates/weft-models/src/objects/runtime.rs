@@ -2,6 +2,7 @@
 
 use super::adapt::Better;
 use super::entry::{Blocked, Entry, Executed, Replica, Where};
+use super::strange::{Kept, Strange};
 use super::wire::{note_message, parse, Note, Ordered, METHOD};
 use super::{ObjectCause, ObjectId, Placement};
 use crate::net::Net;
@@ -55,11 +56,8 @@ pub(super) struct Inner<N: Net> {
     pub rpc: Rpc<N>,
     classes: RefCell<BTreeMap<u32, Known>>,
     pub directory: RefCell<BTreeMap<u64, Rc<Entry<N>>>>,
-    /// Messages about objects of classes that this rank has not registered yet.
-    unclassed: RefCell<Vec<(u32, Delivered)>>,
-    /// Classes of those objects, and calls about them.
-    pub strangers: RefCell<BTreeMap<u64, u32>>,
-    pub early: RefCell<Vec<(Request<N>, Vec<u8>)>>,
+    /// Objects of classes that this rank has not registered yet.
+    pub strange: RefCell<Strange<N>>,
     /// Messages of the order that this rank has processed.
     pub stamp: Cell<u64>,
     pub running: RefCell<BTreeMap<u64, Running>>,
@@ -105,9 +103,7 @@ impl<N: Net> Objects<N> {
             rpc: Rpc::with_handler(net, CALLS),
             classes: RefCell::default(),
             directory: RefCell::default(),
-            unclassed: RefCell::default(),
-            strangers: RefCell::default(),
-            early: RefCell::default(),
+            strange: RefCell::default(),
             stamp: Cell::new(0),
             running: RefCell::default(),
             serial: Cell::new(0),
@@ -166,17 +162,33 @@ impl<N: Net> Objects<N> {
 impl<N: Net> Inner<N> {
     pub fn register(self: &Rc<Self>, number: u32, name: &'static str, version: u32, make: Make) {
         self.classes.borrow_mut().insert(number, Known { name, version, make });
-        let all = self.unclassed.take();
-        let (mine, others) = all.into_iter().partition(|(class, _)| *class == number);
-        self.unclassed.replace(others);
-        let mine: Vec<(u32, Delivered)> = mine;
-        for (_, message) in mine {
-            self.handle(&message);
+        let mut calls = Vec::new();
+        let kept = self.strange.borrow_mut().take(number);
+        for kept in kept {
+            match kept {
+                Kept::Message(message) => self.handle(&message),
+                Kept::Call(request, args) => calls.push((request, args)),
+            }
         }
-        for (request, args) in self.early.take() {
-            self.called(request, args);
-        }
+        calls.into_iter().for_each(|(request, args)| self.called(request, args));
         self.wake();
+    }
+
+    /// Keeps something for a class that is not registered here, while there is room.
+    pub fn keep(&self, class: u32, kept: Kept<N>) {
+        let dropped = self.strange.borrow_mut().keep(class, kept);
+        let Some((class, calls)) = dropped else { return };
+        let rank = self.net.rank();
+        log::error!(
+            "rank {rank} has not registered class {class} of objects, about which too many \
+             messages have come: they are dropped"
+        );
+        calls.into_iter().for_each(|request| self.refuse_strange(request));
+    }
+
+    /// Refuses a call about an object that this rank does not know, though others do.
+    pub fn refuse_strange(&self, request: Request<N>) {
+        request.refuse("this rank has not registered the class of the object");
     }
 
     pub fn new_number(&self) -> u64 {
@@ -191,14 +203,17 @@ impl<N: Net> Inner<N> {
     }
 
     /// Waits until an object is known here.
-    pub async fn find(&self, id: ObjectId) -> Result<Rc<Entry<N>>, ObjectCause> {
+    pub async fn find(&self, class: u32, id: ObjectId) -> Result<Rc<Entry<N>>, ObjectCause> {
         self.until(|| {
             if let Some(entry) = self.directory.borrow().get(&id.number) {
                 return Some(Ok(Rc::clone(entry)));
             }
+            let strange = self.strange.borrow();
+            if strange.is_dropped(class) {
+                return Some(Err(ObjectCause::Late { class }));
+            }
             let is_late = id.after > 0 && self.stamp.get() >= id.after;
-            (is_late && !self.strangers.borrow().contains_key(&id.number))
-                .then_some(Err(ObjectCause::NoObject))
+            (is_late && strange.class_of(id.number).is_none()).then_some(Err(ObjectCause::NoObject))
         })
         .await
         .map_err(ObjectCause::Group)?
@@ -282,10 +297,10 @@ impl<N: Net> Inner<N> {
             Ordered::Op { object, .. } => *object,
             Ordered::Note(Note::Create { object, class, version, placement, state }) => {
                 if !self.classes.borrow().contains_key(class) {
-                    self.strangers.borrow_mut().insert(*object, *class);
-                    return self.unclassed.borrow_mut().push((*class, message.clone()));
+                    self.strange.borrow_mut().add(*object, *class);
+                    return self.keep(*class, Kept::Message(message.clone()));
                 }
-                self.strangers.borrow_mut().remove(object);
+                self.strange.borrow_mut().remove(*object);
                 return self.create(*object, *class, (from, *version), *placement, state);
             }
             Ordered::Note(
@@ -296,9 +311,9 @@ impl<N: Net> Inner<N> {
         };
         let entry = self.directory.borrow().get(&number).cloned();
         let Some(entry) = entry else {
-            let class = self.strangers.borrow().get(&number).copied();
+            let class = self.strange.borrow().class_of(number);
             match (class, ordered) {
-                (Some(class), _) => self.unclassed.borrow_mut().push((class, message.clone())),
+                (Some(class), _) => self.keep(class, Kept::Message(message.clone())),
                 (None, Ordered::Op { serial, .. }) if from == self.net.rank() => {
                     self.ended(serial, Ended::Failed(ObjectCause::NoObject));
                 }

@@ -61,6 +61,9 @@ impl<N: Net, T: Object> Shared<N, T> {
     /// # Errors
     /// The object is lost with its rank or broken by a panic, or this rank is cut off.
     pub async fn call(&self, op: T::Op) -> Result<T::Reply, ObjectError> {
+        if let Some(reply) = self.read_here(&op) {
+            return reply;
+        }
         self.inner.settled().await.map_err(|error| self.error(ObjectCause::Group(error)))?;
         let done = self.inner.patiently(&self.entry, self.run(op)).await;
         done.map_err(|cause| self.error(cause))
@@ -112,6 +115,29 @@ impl<N: Net, T: Object> Shared<N, T> {
             self.note_read();
         }
         found
+    }
+
+    /// Does an operation at once, if it is a read whose state is here.
+    #[inline]
+    fn read_here(&self, op: &T::Op) -> Option<Result<T::Reply, ObjectError>> {
+        let (inner, entry) = (&self.inner, &self.entry);
+        let is_here = match entry.place.get() {
+            Where::Everywhere => true,
+            Where::At(rank) => rank == inner.net.rank(),
+            Where::Leaving | Where::Lost(_) => false,
+        };
+        if !is_here || inner.posted.get() > 0 || entry.broken.borrow().is_some() {
+            return None;
+        }
+        match self.typed.try_read(op) {
+            Ok(Read::Value(reply)) => {
+                self.note_read();
+                inner.adapt_here(entry, inner.net.rank(), false);
+                Some(Ok(reply))
+            }
+            Ok(_) => None,
+            Err(executed) => Some(Err(self.error(panicked(&executed)))),
+        }
     }
 
     fn error(&self, cause: ObjectCause) -> ObjectError {
@@ -192,6 +218,9 @@ impl<N: Blocking, T: Object> Shared<N, T> {
     /// # Errors
     /// As [`call`](Shared::call).
     pub fn call_blocking(&self, op: T::Op) -> Result<T::Reply, ObjectError> {
+        if let Some(reply) = self.read_here(&op) {
+            return reply;
+        }
         self.inner.net.block_on(self.call(op))
     }
 }

@@ -26,11 +26,11 @@ pub enum RegionCause {
     },
     /// There is no such region: it has been deleted, or never was.
     NoRegion,
-    /// The region has items of another type.
+    /// The region has items of another type, or another number of them.
     Type {
-        /// The type that was asked for.
+        /// The items that were asked for.
         wanted: String,
-        /// The type of the region.
+        /// The items of the region.
         found: String,
     },
     /// The region is larger than regions may be.
@@ -55,7 +55,7 @@ impl fmt::Display for RegionError {
             }
             RegionCause::NoRegion => f.write_str("it has been deleted, or never was"),
             RegionCause::Type { wanted, found } => {
-                write!(f, "it has items of type {found}, not {wanted}")
+                write!(f, "it has {found}, not {wanted}")
             }
             RegionCause::TooLarge { most } => write!(f, "regions have at most {most} bytes"),
             RegionCause::NotHome => f.write_str("only its home can do this"),

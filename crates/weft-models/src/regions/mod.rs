@@ -150,7 +150,9 @@ impl<N: Net> Regions<N> {
     /// There is no such region, it has items of another type, or its home has failed.
     pub async fn map<T: Item>(&self, id: RegionId) -> Result<Region<N, T>, RegionError> {
         let error = |cause| RegionError { region: id, cause };
-        let other = |found| error(RegionCause::Type { wanted: T::name(), found });
+        let items = |name: String| format!("items of type {name}");
+        let other =
+            |found| error(RegionCause::Type { wanted: items(T::name()), found: items(found) });
         let inner = &self.inner;
         if inner.find(id).is_none() && id.home() != inner.net.rank() {
             let call = inner.rpc.call(id.home(), method::MAP, &id.number.to_le_bytes());
@@ -178,6 +180,38 @@ impl<N: Net> Regions<N> {
         match Rc::clone(&entry.store).as_any().downcast::<Typed<T>>() {
             Ok(typed) => Ok(Region::new(inner, &entry, &typed)),
             Err(_) => Err(other(entry.store.shape().1)),
+        }
+    }
+
+    /// Maps a region of which this rank knows the number of items, without a message. If it has
+    /// another number or is of another type, its operations fail, or bytes are taken for items.
+    ///
+    /// # Errors
+    /// The region is mapped here with another type or number of items, or would be too large.
+    pub fn map_known<T: Item>(
+        &self,
+        id: RegionId,
+        count: usize,
+    ) -> Result<Region<N, T>, RegionError> {
+        let error = |cause| RegionError { region: id, cause };
+        if count.saturating_mul(T::SIZE.max(1)) > SIZE_MAX {
+            return Err(error(RegionCause::TooLarge { most: SIZE_MAX }));
+        }
+        let inner = &self.inner;
+        if id.home() == inner.net.rank() && inner.find(id).is_none() {
+            return Err(error(RegionCause::NoRegion));
+        }
+        let entry = inner.find(id).unwrap_or_else(|| {
+            inner.add(id, Typed::new(vec![T::default(); count]), Local::default(), None)
+        });
+        match Rc::clone(&entry.store).as_any().downcast::<Typed<T>>() {
+            Ok(typed) if typed.count == count => Ok(Region::new(inner, &entry, &typed)),
+            _ => {
+                let (items, name) = entry.store.shape();
+                let wanted = format!("{count} items of type {}", T::name());
+                let found = format!("{items} items of type {name}");
+                Err(error(RegionCause::Type { wanted, found }))
+            }
         }
     }
 

@@ -360,7 +360,13 @@ impl<N: Net> Inner<N> {
                 let access = access_of(code)?;
                 entry.local.borrow().asked?;
                 if flags & DATA != 0 && !entry.store.load(data) {
-                    return None;
+                    // This rank has mapped it with another length: the home has the copy again.
+                    entry.local.borrow_mut().asked = None;
+                    self.give(&entry, to_home::FLUSH, false, false);
+                    let wanted = format!("{} bytes", entry.store.len());
+                    let found = format!("{} bytes", data.len());
+                    self.lose(&entry, RegionCause::Type { wanted, found });
+                    return Some(());
                 }
                 self.watched.borrow_mut().remove(&(id, id.home()));
                 entry.local.borrow_mut().granted(access);

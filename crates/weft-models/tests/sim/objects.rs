@@ -382,3 +382,45 @@ fn objects__made_at_run_time_given_up_broken_and_of_other_versions() {
         }
     });
 }
+
+#[test]
+fn class__registered_after_too_many_messages_is_refused_and_others_go_on() {
+    let cluster = Cluster { config: SimConfig::new(2, 1), dies: None };
+    let passed = Rc::new(Cell::new(None));
+    cluster.run("objects late", move |env, net| {
+        let passed = Rc::clone(&passed);
+        async move {
+            let objects = Objects::open(&net);
+            let other = objects.class::<Queue>(8);
+            let mut here = None;
+            if net.rank() == 0 {
+                let class = objects.class::<Queue>(7);
+                // More than 16 MiB of states.
+                let jobs = VecDeque::from(vec![u64::MAX; 400_000]);
+                let state = Queue { most: 2, jobs };
+                for _ in 0..5 {
+                    here = Some(class.create(Placement::Replicated, &state).await.unwrap());
+                }
+                let there = class.create(Placement::At(1), &Queue::default()).await.unwrap();
+                passed.set(here.as_ref().map(Shared::id));
+                let refused = there.call(QueueOp::Put(1)).await.unwrap_err();
+                assert!(refused.to_string().contains("has not registered"), "{refused}");
+            }
+            while passed.get().is_none() {
+                env.sleep(MS).await;
+            }
+            if net.rank() == 1 {
+                env.sleep(100 * MS).await;
+                let class = objects.class::<Queue>(7);
+                let late = class.get(passed.get().unwrap()).await.err().unwrap();
+                assert_eq!(late.cause, ObjectCause::Late { class: 7 });
+                assert!(late.to_string().contains("class 7 too late"), "{late}");
+                let made = class.create(Placement::Replicated, &Queue::default()).await;
+                assert_eq!(made.err().unwrap().cause, ObjectCause::Late { class: 7 });
+            }
+            let made = other.open(0, Placement::Replicated, Queue::default).await.unwrap();
+            env.sleep(50 * MS).await;
+            (objects, here, made)
+        }
+    });
+}

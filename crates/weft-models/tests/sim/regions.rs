@@ -221,7 +221,10 @@ fn map__wrong_types_and_regions_that_are_not_there_are_named() {
         if net.rank() == 0 {
             let mine = regions.create(vec![[1.5f64; 3]; 4]).unwrap();
             regions.broadcast(0, Some(mine.id())).await.unwrap();
+            let other = regions.create(vec![7u8; 10]).unwrap();
+            regions.broadcast(0, Some(other.id())).await.unwrap();
             regions.barrier().await.unwrap();
+            assert_eq!(other.write().await.unwrap().len(), 10);
             mine.delete().await.unwrap();
             regions.barrier().await.unwrap();
             assert!(regions.create(vec![0u8; 300 << 20]).is_err());
@@ -229,9 +232,18 @@ fn map__wrong_types_and_regions_that_are_not_there_are_named() {
         }
         let name = regions.broadcast(0, None).await.unwrap();
         let wrong = regions.map::<f64>(name).await.err().map(|error| error.to_string());
-        assert_eq!(wrong.as_deref(), Some("region 0:0: it has items of type [f64; 3], not f64"));
+        assert_eq!(
+            wrong.as_deref(),
+            Some("region 0:0: it has items of type [f64; 3], not items of type f64")
+        );
         let region = regions.map::<[f64; 3]>(name).await.unwrap();
         assert_eq!(region.read().await.unwrap()[3], [1.5; 3]);
+        let other = regions.broadcast(0, None).await.unwrap();
+        let wrong = regions.map_known::<[f64; 3]>(name, 5).err().unwrap().to_string();
+        assert!(wrong.contains("4 items of type [f64; 3], not 5 items"), "{wrong}");
+        let longer = regions.map_known::<u8>(other, 11).unwrap();
+        let wrong = longer.read().await.err().unwrap().to_string();
+        assert!(wrong.contains("it has 10 bytes, not 11 bytes"), "{wrong}");
         assert_eq!(region.clone().delete().await.unwrap_err().cause, RegionCause::NotHome);
         regions.barrier().await.unwrap();
         regions.barrier().await.unwrap();

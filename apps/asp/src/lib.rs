@@ -13,6 +13,7 @@
 mod csv;
 mod graph;
 mod matrix;
+mod over;
 mod parallel;
 mod params;
 mod pipe;
@@ -23,6 +24,7 @@ mod summary;
 pub use csv::{write_rows, write_summary};
 pub use graph::{Arc, Graph};
 pub use matrix::{owned_rows, owner_of, UNREACHABLE};
+pub use over::run_over;
 pub use parallel::run;
 pub use params::{Keep, Params, ParamsError};
 pub use read::{parse, Base, Format, ReadError, ReadErrorKind, ReadOptions};

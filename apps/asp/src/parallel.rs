@@ -3,6 +3,7 @@
 use crate::matrix::{owned_rows, owner_of, Block};
 use crate::pipe::{both, Pipe};
 use crate::{Arc, Outcome, Params, Summary};
+use std::future::Future;
 use std::time::Duration;
 use weft::{Endpoint, Group, GroupError};
 
@@ -18,7 +19,7 @@ const ARC_BYTES: usize = 12;
 /// Arcs in one message; the last one to a rank has fewer.
 const ARCS_PER_MESSAGE: usize = 8 * 1024;
 /// Most rows a rank holds that it has received but not used, or made ready but not sent.
-const LOOKAHEAD: usize = 16;
+pub(crate) const LOOKAHEAD: usize = 16;
 /// Cells to compute between two calls that let messages progress: some tens of microseconds.
 const CELLS_PER_TURN: usize = 64 * 1024;
 
@@ -45,7 +46,7 @@ pub async fn run(
     let start = world.endpoint().now();
     let (ready, arrived) = (Pipe::new(LOOKAHEAD), Pipe::new(LOOKAHEAD));
     let mut worker = Worker {
-        endpoint: world.endpoint(),
+        turns: world.endpoint(),
         block: &mut block,
         nodes: plan.nodes,
         ns_per_cell: params.ns_per_cell,
@@ -154,20 +155,39 @@ async fn communicate(
     Ok(())
 }
 
-/// The computing half of a rank.
-struct Worker<'a> {
-    endpoint: &'a Endpoint,
-    block: &'a mut Block,
-    nodes: usize,
-    ns_per_cell: Option<f64>,
-    /// Own rows, computed, to be broadcast.
-    ready: &'a Pipe<Vec<u8>>,
-    /// The other ranks' rows.
-    arrived: &'a Pipe<Vec<u8>>,
+/// Progress of messages between pieces of computing.
+pub(crate) trait Turns {
+    /// Resolves after a round of progress.
+    fn turn(&self) -> impl Future<Output = ()>;
+
+    /// Lets the time of a computation pass in a simulation.
+    fn pass(&self, time: Duration) -> impl Future<Output = ()>;
 }
 
-impl Worker<'_> {
-    async fn compute(&mut self, progress: &dyn Fn(u64, u64)) -> Result<(), GroupError> {
+impl Turns for Endpoint {
+    fn turn(&self) -> impl Future<Output = ()> {
+        self.yield_now()
+    }
+
+    fn pass(&self, time: Duration) -> impl Future<Output = ()> {
+        self.sleep(time)
+    }
+}
+
+/// The computing half of a rank.
+pub(crate) struct Worker<'a, T> {
+    pub turns: &'a T,
+    pub block: &'a mut Block,
+    pub nodes: usize,
+    pub ns_per_cell: Option<f64>,
+    /// Own rows, computed, to be broadcast.
+    pub ready: &'a Pipe<Vec<u8>>,
+    /// The other ranks' rows.
+    pub arrived: &'a Pipe<Vec<u8>>,
+}
+
+impl<T: Turns> Worker<'_, T> {
+    pub(crate) async fn compute<E>(&mut self, progress: &dyn Fn(u64, u64)) -> Result<(), E> {
         let rows = self.block.rows();
         let mut pivot = vec![0; self.nodes];
         if rows.contains(&0) {
@@ -200,11 +220,11 @@ impl Worker<'_> {
         let step = CELLS_PER_TURN.div_ceil(self.nodes);
         for first in (start..end).step_by(step) {
             self.block.relax(k, pivot, first..end.min(first + step));
-            self.endpoint.yield_now().await;
+            self.turns.turn().await;
         }
         if let Some(ns) = self.ns_per_cell {
             let cells = (end - start) * self.nodes;
-            self.endpoint.sleep(Duration::from_nanos((cells as f64 * ns) as u64)).await;
+            self.turns.pass(Duration::from_nanos((cells as f64 * ns) as u64)).await;
         }
     }
 }
@@ -258,17 +278,17 @@ async fn gather_rows(
     Ok(rows)
 }
 
-fn encode(words: &[u32]) -> Vec<u8> {
+pub(crate) fn encode(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
-fn decode(bytes: &[u8], words: &mut [u32]) {
+pub(crate) fn decode(bytes: &[u8], words: &mut [u32]) {
     for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(4)) {
         *word = u32::from_le_bytes(bytes.try_into().expect("chunks of 4 bytes"));
     }
 }
 
 /// Returns the first eight bytes as a number; missing ones count as 0.
-fn read_number(bytes: &[u8]) -> u64 {
+pub(crate) fn read_number(bytes: &[u8]) -> u64 {
     bytes.iter().take(8).rev().fold(0, |n, b| n << 8 | u64::from(*b))
 }

@@ -3,7 +3,8 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
-use weft_asp::{run, sequential, Graph, Keep, Outcome, Params};
+use weft_asp::{run, run_over, sequential, Graph, Keep, Outcome, Params};
+use weft_models::net::{Live, Net};
 use weft_sim::{Fault, Sim, SimConfig, Span};
 
 /// Runs on `config.hosts` ranks, of which only the first has the graph; returns the outcomes by
@@ -71,4 +72,36 @@ fn run__broadcasts_overlap_with_computation_in_virtual_time() {
     let alone = elapsed(1);
     assert!(alone.as_nanos() >= 128 * 128 * 128 * 10);
     assert!(elapsed(4) < alone / 3, "{:?} of {alone:?}", elapsed(4));
+}
+
+#[test]
+fn run_over__same_results_over_the_packet_interface() {
+    let params = random(50, 3);
+    let expected = sequential(&params, &|_, _| {});
+    let lossy = SimConfig::new(4, 3)
+        .fault(Fault::Loss { ppm: 20_000, span: Span::ALWAYS })
+        .fault(Fault::Reorder { ppm: 50_000, by_ns: 50_000, span: Span::ALWAYS });
+    for config in [SimConfig::new(1, 1), SimConfig::new(3, 2), lossy] {
+        let ranks = config.hosts as usize;
+        let outcomes: Rc<RefCell<Vec<Outcome>>> = Rc::default();
+        let (shared, params) = (Rc::clone(&outcomes), params.clone());
+        let sim = Sim::new("asp over packets", config);
+        let mut sim = sim.of_test(env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"));
+        sim.spawn_all(move |env| {
+            let (outcomes, params) = (Rc::clone(&shared), params.clone());
+            async move {
+                let net: Live = env.net().expect("no agent is chosen");
+                let outcome = run_over(&net, &params, &|_, _| {}).await.expect("no rank fails");
+                if net.rank() == 0 {
+                    assert_eq!(outcome.rows, sequential(&params, &|_, _| {}).rows);
+                }
+                outcomes.borrow_mut().push(outcome);
+                env.world().barrier().await.expect("no rank fails");
+            }
+        });
+        sim.run().unwrap_or_else(|failure| panic!("{failure}"));
+        let outcomes = outcomes.take();
+        assert_eq!(outcomes.len(), ranks);
+        assert!(outcomes.iter().all(|outcome| outcome.agrees_with(&expected)), "{ranks}");
+    }
 }

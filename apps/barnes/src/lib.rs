@@ -25,6 +25,7 @@
 mod advance;
 mod bodies;
 mod output;
+mod parallel;
 mod params;
 mod picture;
 mod plummer;
@@ -35,6 +36,7 @@ mod tree;
 pub use advance::{advance, correct, energy, Energy};
 pub use bodies::{read_bodies, Body};
 pub use output::{report, write_bodies, write_energy};
+pub use parallel::{run, Failure};
 pub use params::{Gravity, Params, ParamsError};
 pub use picture::{draw, write_ppm, View};
 pub use plummer::{two_clusters, SEED};

@@ -131,7 +131,9 @@ impl Columns {
     }
 
     /// Reflects all columns that are left, which finishes the step's row, and computes their norms.
-    pub fn apply(&mut self, reflector: &Reflector) {
+    /// Returns the number of values reflected.
+    pub fn apply(&mut self, reflector: &Reflector) -> usize {
+        let mut values = 0;
         for column in self.columns.iter_mut().filter(|column| column.taken.is_none()) {
             let left = &mut column.values[reflector.step..];
             if reflector.tau != 0.0 {
@@ -139,12 +141,19 @@ impl Columns {
                 subtract(left, factor, &reflector.v);
             }
             column.norm = dot(&left[1..], &left[1..]);
+            values += left.len();
         }
+        values
     }
 
     /// Returns the digest of these columns; those of all owners add up to the matrix's.
     pub fn digest(&self) -> u64 {
-        self.columns.iter().fold(0, |sum: u64, column| sum.wrapping_add(column.digest(self.rows)))
+        Columns::digest_of(self.rows, &self.columns)
+    }
+
+    /// Returns the digest of some columns of so many rows.
+    pub(crate) fn digest_of(rows: usize, columns: &[Column]) -> u64 {
+        columns.iter().fold(0, |sum: u64, column| sum.wrapping_add(column.digest(rows)))
     }
 
     /// Returns the columns.
@@ -159,13 +168,52 @@ impl Columns {
     /// A column is absent.
     pub fn factors(matrix: &Matrix, mut columns: Vec<Column>) -> Factors {
         columns.sort_unstable_by_key(|column| column.index);
+        // Nothing is left of any.
+        columns.iter_mut().for_each(|column| column.norm = 0.0);
         let listed = columns.iter().map(|column| column.index);
         assert!(listed.eq(0..matrix.cols), "every column is there once");
         Factors::new(matrix.rows, scale_of(matrix), columns)
     }
 }
 
+fn bytes_of(words: impl Iterator<Item = u64>) -> Vec<u8> {
+    words.flat_map(u64::to_le_bytes).collect()
+}
+
+fn words_of(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
+    bytes.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word))
+}
+
+impl Reflector {
+    /// Returns what another owner does not know, as bytes.
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        bytes_of([self.tau].iter().chain(&self.v).map(|value| value.to_bits()))
+    }
+
+    /// Makes the reflector of a step and a column from such bytes.
+    pub(crate) fn from_bytes(step: usize, column: usize, bytes: &[u8]) -> Reflector {
+        let mut values = words_of(bytes).map(f64::from_bits);
+        let tau = values.next().unwrap_or(0.0);
+        Reflector { step, column, tau, v: values.collect() }
+    }
+}
+
 impl Column {
+    /// Returns a column that is finished, as bytes.
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        let taken = self.taken.map_or(u64::MAX, |step| step as u64);
+        let values = self.values.iter().map(|value| value.to_bits());
+        bytes_of([taken, self.tau.to_bits()].into_iter().chain(values))
+    }
+
+    /// Makes the column of a number from such bytes.
+    pub(crate) fn from_bytes(index: usize, bytes: &[u8]) -> Column {
+        let mut words = words_of(bytes);
+        let taken = words.next().filter(|&step| step != u64::MAX).map(|step| step as usize);
+        let tau = words.next().map_or(0.0, f64::from_bits);
+        Column { index, taken, tau, values: words.map(f64::from_bits).collect(), norm: 0.0 }
+    }
+
     fn digest(&self, rows: usize) -> u64 {
         let taken = self.taken.map_or(u64::MAX, |step| step as u64);
         let words = [taken, self.tau.to_bits()].into_iter();

@@ -21,12 +21,14 @@
 mod columns;
 mod factors;
 mod output;
+mod parallel;
 mod params;
 mod sequential;
 
 pub use columns::{Candidate, Column, Columns, Reflector};
 pub use factors::Factors;
 pub use output::{report, write_diagonal, write_summary};
+pub use parallel::run;
 pub use params::{Params, ParamsError};
 pub use sequential::sequential;
 

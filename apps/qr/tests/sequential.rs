@@ -90,7 +90,7 @@ fn columns__every_division_gives_the_bits_of_one_owner() {
             let candidates = owners.iter().rev().filter_map(|owner| owner.candidate());
             let pivot = candidates.reduce(Candidate::better).unwrap();
             let reflector = owners[pivot.column % size].reflect(pivot.column, step);
-            owners.iter_mut().for_each(|owner| owner.apply(&reflector));
+            owners.iter_mut().for_each(|owner| _ = owner.apply(&reflector));
         }
         let digest = owners.iter().fold(0u64, |sum, owner| sum.wrapping_add(owner.digest()));
         let all = owners.into_iter().flat_map(Columns::into_columns).collect();

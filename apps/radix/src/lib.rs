@@ -13,12 +13,14 @@
 
 mod keys;
 mod output;
+mod parallel;
 mod params;
 mod pass;
 mod sequential;
 
 pub use keys::{read_binary, read_text, Generator, SEED};
 pub use output::{report, write_binary, write_histogram, write_summary, write_text};
+pub use parallel::{run, Division, Failure};
 pub use params::{Params, ParamsError};
 pub use pass::{histogram, passes, permute, starts, Digit};
 pub use sequential::{sequential, PIECE};
@@ -39,8 +41,10 @@ pub struct Step {
 /// The result of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// The keys, ascending.
+    /// The keys, ascending; in a parallel run only rank 0 has them.
     pub keys: Vec<u32>,
+    /// Their number.
+    pub count: usize,
     /// Values of a digit.
     pub radix: u32,
     /// Ranks that took part; 1 for the sequential program.
@@ -56,7 +60,7 @@ pub struct Outcome {
 impl Outcome {
     /// Returns true if both runs sorted the same keys.
     pub fn agrees_with(&self, other: &Outcome) -> bool {
-        let key = |o: &Outcome| (o.keys.len(), o.passes, o.checksum);
+        let key = |o: &Outcome| (o.count, o.passes, o.checksum);
         key(self) == key(other)
     }
 

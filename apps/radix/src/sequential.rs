@@ -41,5 +41,6 @@ pub fn sequential(
     }
     let elapsed = start.elapsed();
     let checksum = digest(0, keys.iter().map(|key| u64::from(*key)));
-    Ok(Outcome { keys, radix: params.radix, ranks: 1, passes: of, checksum, elapsed })
+    let count = keys.len();
+    Ok(Outcome { keys, count, radix: params.radix, ranks: 1, passes: of, checksum, elapsed })
 }

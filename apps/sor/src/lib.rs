@@ -14,12 +14,14 @@
 
 mod grid;
 mod heatmap;
+mod over;
 mod parallel;
 mod params;
 mod sequential;
 
 pub use grid::{owned_rows, Grid};
 pub use heatmap::{colour, encode_png, write_png};
+pub use over::run_over;
 pub use parallel::run;
 pub use params::{parse_size, Params, ParamsError};
 pub use sequential::sequential;

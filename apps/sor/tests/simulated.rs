@@ -3,8 +3,9 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use weft_models::net::{Live, Net};
 use weft_sim::{Fault, Sim, SimConfig, Span};
-use weft_sor::{run, sequential, Outcome, Params};
+use weft_sor::{run, run_over, sequential, Outcome, Params};
 
 /// Runs on `config.hosts` ranks; returns the outcomes by rank.
 fn simulate(params: &Params, config: SimConfig) -> Vec<Outcome> {
@@ -73,4 +74,36 @@ fn run__virtual_time_shows_the_speedup() {
     let alone = elapsed(1);
     assert!(alone.as_nanos() >= 10 * 256 * 256 * 20);
     assert!(elapsed(4) < alone / 2, "{:?} of {alone:?}", elapsed(4));
+}
+
+#[test]
+fn run_over__same_results_over_the_packet_interface() {
+    let params = small(31, 40);
+    let expected = sequential(&params, &|_| {});
+    let lossy = SimConfig::new(4, 3)
+        .fault(Fault::Loss { ppm: 20_000, span: Span::ALWAYS })
+        .fault(Fault::Reorder { ppm: 50_000, by_ns: 50_000, span: Span::ALWAYS });
+    for config in [SimConfig::new(1, 1), SimConfig::new(3, 2), lossy] {
+        let ranks = config.hosts as usize;
+        let outcomes: Rc<RefCell<Vec<Outcome>>> = Rc::default();
+        let (shared, params) = (Rc::clone(&outcomes), params.clone());
+        let sim = Sim::new("sor over packets", config);
+        let mut sim = sim.of_test(env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"));
+        sim.spawn_all(move |env| {
+            let (outcomes, params) = (Rc::clone(&shared), params.clone());
+            async move {
+                let net: Live = env.net().expect("no agent is chosen");
+                let outcome = run_over(&net, &params, &|_| {}).await.expect("no rank fails");
+                if net.rank() == 0 {
+                    assert_eq!(outcome.grid, sequential(&params, &|_| {}).grid);
+                }
+                outcomes.borrow_mut().push(outcome);
+                env.world().barrier().await.expect("no rank fails");
+            }
+        });
+        sim.run().unwrap_or_else(|failure| panic!("{failure}"));
+        let outcomes = outcomes.take();
+        assert_eq!(outcomes.len(), ranks);
+        assert!(outcomes.iter().all(|outcome| outcome.agrees_with(&expected)), "{ranks}");
+    }
 }

@@ -1,10 +1,8 @@
 //! `weft app leq`.
 
 use super::progress::Convergence;
-use super::{prepare_out, write_file, Check, Common, Report};
+use super::{open, prepare_out, write_file, Check, Common, Report};
 use anyhow::{Context, Result};
-use std::fs::File;
-use std::io::BufReader;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use weft::Job;
@@ -40,15 +38,10 @@ pub struct Args {
 /// Most coefficients of a matrix that is read.
 const MOST: usize = 1 << 28;
 
-fn open(path: &PathBuf) -> Result<BufReader<File>> {
-    let file = File::open(path).with_context(|| path.display().to_string())?;
-    Ok(BufReader::new(file))
-}
-
 fn params(args: &Args) -> Result<Params> {
     let system = match (&args.matrix, args.random) {
         (Some(path), _) => {
-            let mut sides = args.sides.as_ref().map(open).transpose()?;
+            let mut sides = args.sides.as_deref().map(open).transpose()?;
             let sides = sides.as_mut().map(|sides| sides as &mut dyn std::io::BufRead);
             System::read(&mut open(path)?, sides, MOST)
                 .with_context(|| path.display().to_string())?

@@ -2,9 +2,12 @@
 
 mod asp;
 mod awari;
+mod barnes;
 mod leq;
 pub mod progress;
 mod puzzle;
+mod qr;
+mod radix;
 mod sor;
 
 pub use progress::{Convergence, Progress};
@@ -12,7 +15,7 @@ pub use progress::{Convergence, Progress};
 use anyhow::{Context, Result};
 use serde::Serialize;
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::{BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -31,8 +34,11 @@ enum Which {
     Sor(sor::Args),
     Asp(asp::Args),
     Awari(awari::Args),
+    Barnes(barnes::Args),
     Leq(leq::Args),
     Puzzle(puzzle::Args),
+    Qr(qr::Args),
+    Radix(radix::Args),
 }
 
 /// Options of every application.
@@ -113,6 +119,12 @@ impl std::fmt::Display for Check {
     }
 }
 
+/// Opens an input file.
+fn open(path: &Path) -> Result<BufReader<File>> {
+    let file = File::open(path).with_context(|| path.display().to_string())?;
+    Ok(BufReader::new(file))
+}
+
 /// Makes the directory for results before the work starts.
 fn prepare_out(out: Option<&Path>) -> Result<()> {
     match out {
@@ -140,8 +152,11 @@ fn run_rank(job: &Job, which: &Which) -> Result<ExitCode> {
         Which::Sor(args) => sor::run(job, args),
         Which::Asp(args) => asp::run(job, args),
         Which::Awari(args) => awari::run(job, args),
+        Which::Barnes(args) => barnes::run(job, args),
         Which::Leq(args) => leq::run(job, args),
         Which::Puzzle(args) => puzzle::run(job, args),
+        Which::Qr(args) => qr::run(job, args),
+        Which::Radix(args) => radix::run(job, args),
     }
 }
 

@@ -14,6 +14,9 @@ fn models__applications_find_what_is_known() {
         ("leq --equations 100 --check", "iterations       689 (converged)"),
         ("puzzle --korf 79 --check", "shortest         42 moves"),
         ("puzzle --korf 12 --jobs 4", "shortest         45 moves"),
+        ("qr --size 60x40 --check", "independent      40 columns"),
+        ("radix --keys 20000 --region 256 --check", "sorted           yes"),
+        ("barnes --bodies 600 --check", "Barnes-Hut, 600 bodies, 4 steps of 0.025, 3 ranks"),
         ("awari --stones 7 --check", "of 7 stones     31824"),
         ("awari --stones 5 --position 0,0,0,0,1,2,0,2,0,0,0,0", "pit 6       +1, captures 3, best"),
     ] {
@@ -30,6 +33,8 @@ fn models__wrong_input_is_named() {
         ("leq --equations 0", "there is no equation"),
         ("puzzle --position 1", "line 1: "),
         ("puzzle --korf 101", "there is no such position"),
+        ("radix --radix 3", "radix 3 is not a power of two"),
+        ("barnes --bodies 0", "there is no body"),
         ("awari --stones 99", "99 stones are more than"),
     ] {
         let done = app(args);

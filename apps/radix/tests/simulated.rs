@@ -1,0 +1,59 @@
+//! The parallel program on simulated clusters: the same bits as the sequential one.
+#![allow(non_snake_case)]
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use weft_models::net::{Live, Net};
+use weft_radix::{run, sequential, Division, Generator, Outcome, Params, SEED};
+use weft_sim::{Fault, Sim, SimConfig, Span};
+
+/// Runs on all hosts; returns the outcomes by rank.
+fn simulate(params: &Params, config: SimConfig, division: Division) -> Vec<Outcome> {
+    let all: Rc<RefCell<Vec<(usize, Outcome)>>> = Rc::default();
+    let mut sim =
+        Sim::new("radix", config).of_test(env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"));
+    let (shared, params) = (Rc::clone(&all), params.clone());
+    sim.spawn_all(move |env| {
+        let (all, params) = (Rc::clone(&shared), params.clone());
+        async move {
+            let net: Live = env.net().expect("no agent is chosen");
+            let outcome = run(&net, &params, &division, &|_| {}).await.expect("no rank fails");
+            all.borrow_mut().push((net.rank(), outcome));
+            env.world().barrier().await.expect("no rank fails");
+        }
+    });
+    sim.run().unwrap_or_else(|failure| panic!("{failure}"));
+    let mut all = all.take();
+    all.sort_by_key(|(rank, _)| *rank);
+    all.into_iter().map(|(_, outcome)| outcome).collect()
+}
+
+fn lossy(ranks: u32, seed: u64) -> SimConfig {
+    SimConfig::new(ranks, seed)
+        .fault(Fault::Loss { ppm: 20_000, span: Span::ALWAYS })
+        .fault(Fault::Reorder { ppm: 50_000, by_ns: 50_000, span: Span::ALWAYS })
+}
+
+fn params(count: usize, below: u32, radix: u32) -> Params {
+    Params { keys: Generator::new(0, below, SEED).take(count).collect(), radix }
+}
+
+#[test]
+fn run__same_keys_as_sequential_on_any_number_of_ranks_and_under_loss() {
+    for (count, below, radix, region, ranks) in [
+        (1000, 1 << 12, 16, 32, 1),
+        (1000, 1 << 12, 16, 32, 3),
+        (777, 1 << 9, 8, 100, 4),
+        (20, 1 << 20, 128, 64, 3),
+        (0, 2, 2, 1, 2),
+    ] {
+        let params = params(count, below, radix);
+        let expected = sequential(&params, &|_| Ok(())).unwrap();
+        for config in [SimConfig::new(ranks, 1), lossy(ranks, 2)] {
+            let outcomes = simulate(&params, config, Division { region, ns_per_key: 0.0 });
+            assert_eq!(outcomes.len(), ranks as usize);
+            assert!(outcomes.iter().all(|o| o.agrees_with(&expected)), "{count} on {ranks}");
+            assert_eq!(outcomes[0].keys, expected.keys, "{count} on {ranks}");
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! `weft app barnes`.
+
+use super::progress::Progress;
+use super::{open, prepare_out, write_file, Check, Common, Report};
+use anyhow::{Context, Result};
+use std::cell::{Cell, RefCell};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use weft::Job;
+use weft_barnes::{
+    draw, read_bodies, report, sequential, two_clusters, write_bodies, write_energy, write_ppm,
+    Body, Gravity, Params, Step, View, SEED,
+};
+use weft_models::net::{Blocking, Live};
+use weft_run::misuse;
+
+/// Gravitation of many bodies by the method of Barnes and Hut, in coherent regions (Barnes)
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Read bodies from this file, one a line: mass, place and velocity, seven numbers
+    #[arg(long, value_name = "FILE", conflicts_with = "bodies")]
+    input: Option<PathBuf>,
+    /// Number of bodies of the Splash benchmark: two clusters
+    #[arg(long, value_name = "N", default_value_t = 16_384)]
+    bodies: usize,
+    /// Time steps
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    steps: u64,
+    /// Length of a time step
+    #[arg(long, value_name = "TIME", default_value_t = 0.025)]
+    time_step: f64,
+    /// A cell counts as one mass if its side is at most this times its distance; 0: every body
+    /// counts
+    #[arg(long, value_name = "X", default_value_t = Gravity::default().opening)]
+    opening: f64,
+    /// Pixels of a side of the frames that --out writes
+    #[arg(long, value_name = "N", default_value_t = 512, value_parser = pixels())]
+    pixels: u16,
+    #[command(flatten)]
+    common: Common,
+}
+
+fn pixels() -> clap::builder::RangedI64ValueParser<u16> {
+    clap::value_parser!(u16).range(16..=8192)
+}
+
+/// Most bodies that are read.
+const MOST: usize = 1 << 26;
+
+fn params(args: &Args) -> Result<Params> {
+    let bodies = match &args.input {
+        Some(path) => {
+            read_bodies(&mut open(path)?, MOST).with_context(|| path.display().to_string())?
+        }
+        None => two_clusters(args.bodies, SEED),
+    };
+    let gravity = Gravity { opening: args.opening, ..Gravity::default() };
+    let params = Params { bodies, gravity, time_step: args.time_step, steps: args.steps };
+    params.check().map_err(misuse::of)?;
+    Ok(params)
+}
+
+/// The frames of a film, a file for each step.
+struct Film<'a> {
+    dir: &'a Path,
+    view: View,
+    pixels: usize,
+    number: Cell<usize>,
+    files: RefCell<Vec<PathBuf>>,
+    /// The first fault.
+    fault: RefCell<Option<anyhow::Error>>,
+}
+
+impl Film<'_> {
+    fn add(&self, bodies: &[Body]) {
+        if self.fault.borrow().is_some() {
+            return;
+        }
+        let number = self.number.replace(self.number.get() + 1);
+        let rgb = draw(bodies, &self.view, self.pixels);
+        let name = format!("barnes-{number:04}.ppm");
+        match write_file(self.dir, &name, |to| write_ppm(to, self.pixels, &rgb)) {
+            Ok(file) => self.files.borrow_mut().push(file),
+            Err(fault) => drop(self.fault.replace(Some(fault))),
+        }
+    }
+}
+
+/// Runs the part of this rank; rank 0 reports the result.
+pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
+    let (world, common) = (job.world(), &args.common);
+    let rank = world.rank();
+    let params = params(args)?;
+    if rank == 0 {
+        prepare_out(common.out.as_deref())?;
+    }
+    let film = common.out.as_deref().filter(|_| rank == 0).map(|dir| Film {
+        dir,
+        view: View::of(&params.bodies),
+        pixels: args.pixels.into(),
+        number: Cell::new(0),
+        files: RefCell::default(),
+        fault: RefCell::default(),
+    });
+    let net = Live::new(world).context("the packet interface")?;
+    let progress = Progress::new(rank, "Barnes");
+    let tell = |s: Step<'_>| {
+        progress.at(s.steps, s.of);
+        if let (Some(film), Some(bodies)) = (&film, s.bodies) {
+            film.add(bodies);
+        }
+    };
+    let outcome = net.block_on(weft_barnes::run(&net, &params, 0.0, &tell))?;
+    drop(progress);
+    if rank != 0 {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut files = Vec::new();
+    if let (Some(dir), Some(film)) = (&common.out, film) {
+        film.fault.into_inner().map_or(Ok(()), Err)?;
+        files.push(write_file(dir, "barnes.csv", |to| write_energy(to, &outcome))?);
+        files.push(write_file(dir, "barnes-bodies.csv", |to| write_bodies(to, &outcome.bodies))?);
+        files.append(&mut film.files.into_inner());
+    }
+    let check = match common.check {
+        false => None,
+        true => {
+            let progress = Progress::new(0, "sequential Barnes");
+            let alone = sequential(&params, &|s| {
+                progress.at(s.steps, s.of);
+                Ok(())
+            })?;
+            let pass = outcome.agrees_with(&alone);
+            Some(Check::new(pass, outcome.elapsed, alone.elapsed, alone.checksum))
+        }
+    };
+    let end = Report {
+        app: "barnes",
+        ranks: outcome.ranks,
+        seconds: outcome.elapsed.as_secs_f64(),
+        checksum: format!("{:016x}", outcome.checksum),
+        check,
+        files,
+    };
+    end.print(common, &report(&outcome))
+}

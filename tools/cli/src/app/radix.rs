@@ -1,0 +1,118 @@
+//! `weft app radix`.
+
+use super::progress::Progress;
+use super::{open, prepare_out, write_file, Check, Common, Report};
+use anyhow::{Context, Result};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use weft::Job;
+use weft_models::net::{Blocking, Live};
+use weft_radix::{
+    read_binary, read_text, report, sequential, write_binary, write_histogram, write_summary,
+    write_text, Division, Generator, Params, Step, SEED,
+};
+use weft_run::misuse;
+
+/// Radix sort, the keys in coherent regions (Radix)
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Read keys from this file: whole numbers below 2^32 as text, or of four bytes each if its
+    /// name ends in .bin
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["keys", "below"])]
+    input: Option<PathBuf>,
+    /// Number of keys of the Splash benchmark
+    #[arg(long, value_name = "N", default_value_t = 3_000_000)]
+    keys: usize,
+    /// Those keys are below this number
+    #[arg(long, value_name = "N", default_value_t = 1 << 26)]
+    below: u32,
+    /// Values of a digit: a power of two from 2 to 65536
+    #[arg(long, value_name = "N", default_value_t = 128)]
+    radix: u32,
+    /// Keys of a region; the paper has 256
+    #[arg(long, value_name = "N", default_value_t = REGION, value_parser = whole)]
+    region: usize,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Keys of a region: 4 KiB, a page.
+const REGION: usize = 1024;
+/// Most keys that are read.
+const MOST: usize = 1 << 30;
+/// Ranges of the histogram of keys.
+const BINS: u32 = 64;
+
+fn whole(text: &str) -> Result<usize, String> {
+    let number = text.parse().ok().filter(|number| (1..=1 << 20).contains(number));
+    number.ok_or_else(|| "a region has from 1 to 1048576 keys".to_string())
+}
+
+fn is_binary(path: &Path) -> bool {
+    path.extension().is_some_and(|end| end == "bin")
+}
+
+fn params(args: &Args) -> Result<Params> {
+    let keys = match &args.input {
+        Some(path) if is_binary(path) => {
+            read_binary(&mut open(path)?, MOST).with_context(|| path.display().to_string())?
+        }
+        Some(path) => {
+            read_text(&mut open(path)?, MOST).with_context(|| path.display().to_string())?
+        }
+        None => Generator::new(0, args.below, SEED).take(args.keys).collect(),
+    };
+    let params = Params { keys, radix: args.radix };
+    params.check().map_err(misuse::of)?;
+    Ok(params)
+}
+
+/// Runs the part of this rank; rank 0 reports the result.
+pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
+    let (world, common) = (job.world(), &args.common);
+    let rank = world.rank();
+    let params = params(args)?;
+    let division = Division { region: args.region, ns_per_key: 0.0 };
+    if rank == 0 {
+        prepare_out(common.out.as_deref())?;
+    }
+    let net = Live::new(world).context("the packet interface")?;
+    let progress = Progress::new(rank, "Radix");
+    let tell = |s: Step| progress.at(s.passes.into(), s.of.into());
+    let outcome = net.block_on(weft_radix::run(&net, &params, &division, &tell))?;
+    drop(progress);
+    if rank != 0 {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut files = Vec::new();
+    if let Some(dir) = &common.out {
+        files.push(write_file(dir, "radix.csv", |to| write_summary(to, &outcome))?);
+        let histogram = |to: &mut dyn std::io::Write| write_histogram(to, &outcome, BINS);
+        files.push(write_file(dir, "radix-histogram.csv", histogram)?);
+        files.push(match args.input.as_deref().is_some_and(is_binary) {
+            true => write_file(dir, "radix-keys.bin", |to| write_binary(to, &outcome))?,
+            false => write_file(dir, "radix-keys.txt", |to| write_text(to, &outcome))?,
+        });
+    }
+    let check = match common.check {
+        false => None,
+        true => {
+            let progress = Progress::new(0, "sequential Radix");
+            let alone = sequential(&params, &|s| {
+                progress.at(s.passes.into(), s.of.into());
+                Ok(())
+            })?;
+            let pass = outcome.agrees_with(&alone) && outcome.keys == alone.keys;
+            Some(Check::new(pass, outcome.elapsed, alone.elapsed, alone.checksum))
+        }
+    };
+    let end = Report {
+        app: "radix",
+        ranks: outcome.ranks,
+        seconds: outcome.elapsed.as_secs_f64(),
+        checksum: format!("{:016x}", outcome.checksum),
+        check,
+        files,
+    };
+    end.print(common, &report(&outcome))
+}

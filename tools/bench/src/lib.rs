@@ -6,12 +6,14 @@
 extern crate weft_run;
 
 mod against;
+mod apps;
 mod auth;
 mod bandwidth;
 pub mod barrier;
 pub mod chain;
 mod choice;
 mod containers;
+mod crowd;
 mod ethernet;
 mod faces;
 pub mod far;
@@ -19,6 +21,7 @@ mod floor;
 mod iperf;
 mod load;
 mod logp;
+mod models;
 mod mpi;
 mod mxoe;
 pub mod names;
@@ -180,6 +183,11 @@ pub enum What {
     Via,
     /// Messages in frames of MX over Ethernet beside TCP, between lab hosts, each target met or not
     Mxoe,
+    /// Calls, ordered groups, objects, regions and jobs beside the packet interface that they are
+    /// made of, each target met or not
+    Models,
+    /// The applications of `weft app` on four ranks of this host beside one
+    Apps,
     /// Work of agents and kernels while ranks compute, compared with ranks, between lab hosts
     Agent,
     /// MPI programs over weft and over TCP, each target met or not (root)
@@ -594,34 +602,28 @@ fn print(args: &Args, links: Vec<LinkName>, benches: &[What]) -> Result<()> {
     if !args.json {
         writeln!(out, "{}", header(args.what, &args.options))?;
     }
-    if args.what == What::Mpi {
-        return mpi::print(&args.options, args.json, &mut out);
-    }
-    if args.what == What::Containers {
-        return containers::print(&args.options, args.json, &mut out);
-    }
-    if args.what == What::Names {
-        return names::print(&args.options, args.json, &mut out);
-    }
-    if args.what == What::Sockets {
-        return sockets::print(&args.options, args.json, &mut out);
-    }
-    if matches!(args.what, What::Mx | What::Via) {
-        return faces::print(args.what, &args.link, &args.options, args.json, &mut out);
-    }
-    if args.what == What::Mxoe {
-        return mxoe::print(&args.options, args.json, &mut out);
-    }
-    if args.what == What::Agent {
-        return service::print(&args.options, args.json, &mut out);
-    }
-    if args.what == What::Ethernet {
-        let table = ("ethernet", &ethernet::PARTS[..]);
-        return target::print(table, &links, &args.options, args.json, &mut out);
-    }
-    if args.what == What::AgainstTcp {
-        let table = ("against-tcp", &against::PARTS[..]);
-        return target::print(table, &links, &args.options, args.json, &mut out);
+    let (options, json) = (&args.options, args.json);
+    match args.what {
+        What::Mpi => return mpi::print(options, json, &mut out),
+        What::Containers => return containers::print(options, json, &mut out),
+        What::Names => return names::print(options, json, &mut out),
+        What::Sockets => return sockets::print(options, json, &mut out),
+        What::Mx | What::Via => {
+            return faces::print(args.what, &args.link, options, json, &mut out);
+        }
+        What::Apps => return apps::print(options, json, &mut out),
+        What::Models => return models::print(&args.link, options, json, &mut out),
+        What::Mxoe => return mxoe::print(options, json, &mut out),
+        What::Agent => return service::print(options, json, &mut out),
+        What::Ethernet => {
+            let table = ("ethernet", &ethernet::PARTS[..]);
+            return target::print(table, &links, options, json, &mut out);
+        }
+        What::AgainstTcp => {
+            let table = ("against-tcp", &against::PARTS[..]);
+            return target::print(table, &links, options, json, &mut out);
+        }
+        _ => {}
     }
     for link in links {
         let chosen = matches!(args.what, What::Throughput | What::Multicast | What::FetchAdd);

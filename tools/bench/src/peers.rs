@@ -11,7 +11,8 @@ use std::net::{TcpStream, UdpSocket};
 use std::os::unix::fs::DirBuilderExt;
 use std::time::{Duration, Instant};
 
-trait Duplex: Read + Write {}
+/// A channel for bytes in both directions.
+pub trait Duplex: Read + Write {}
 impl<T: Read + Write> Duplex for T {}
 
 struct Pipes {
@@ -35,8 +36,9 @@ impl Write for Pipes {
     }
 }
 
-/// A non-blocking stream whose calls are repeated until they succeed.
-struct Spinning(TcpStream, bool);
+/// A non-blocking stream whose calls are repeated until they succeed; the flag is true if another
+/// process shares the core.
+pub struct Spinning(pub TcpStream, pub bool);
 
 impl Spinning {
     fn insist(
@@ -129,7 +131,8 @@ pub fn udp_exchange(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     volley(rank, task, &mut socket, "a datagram got lost", send, recv)
 }
 
-fn open(rank: &mut Rank, channel: Channel, spin: bool) -> Result<Box<dyn Duplex>> {
+/// Opens a channel between the two ranks; only TCP spins.
+pub fn open(rank: &mut Rank, channel: Channel, spin: bool) -> Result<Box<dyn Duplex>> {
     Ok(match channel {
         Channel::Pipe => Box::new(Pipes {
             reader: rank.pipe_in.try_clone()?,

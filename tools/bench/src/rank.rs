@@ -2,7 +2,9 @@
 
 use super::choice::{cast, probe};
 use super::sys::{self, Shared};
-use super::{bandwidth, faces, floor, iperf, logp, mxoe, peers, pingpong, rate, wait, wire};
+use super::{
+    bandwidth, faces, floor, iperf, logp, models, mxoe, peers, pingpong, rate, wait, wire,
+};
 use anyhow::{bail, ensure, Context, Result};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use serde::{Deserialize, Serialize};
@@ -131,6 +133,8 @@ pub enum Probe {
     Multicast,
     /// Share of a core used by a rank that waits for `iters` milliseconds.
     WeftIdle,
+    /// A figure of the programming models, or of a peer of theirs.
+    Model(models::Figure),
 }
 
 impl Probe {
@@ -143,6 +147,7 @@ impl Probe {
             | Probe::Exchange(channel)
             | Probe::Wake(channel)
             | Probe::Idle(channel) => !matches!(channel, Channel::Tcp | Channel::TcpNagle),
+            Probe::Model(figure) => figure.is_local(),
             _ => false,
         }
     }
@@ -195,6 +200,7 @@ impl fmt::Display for Probe {
             Probe::PacketMax => "longest packet",
             Probe::Multicast => "multicast",
             Probe::WeftIdle => "weft wait",
+            Probe::Model(figure) => figure.name(),
         };
         f.write_str(words)
     }
@@ -300,6 +306,8 @@ pub struct Rank {
     pub faces: faces::Faces,
     /// Opened at the first use.
     pub mxoe: Option<mxoe::Mxoe>,
+    /// Opened at the first use.
+    pub models: Option<std::rc::Rc<models::Models>>,
 }
 
 const STEP: Duration = Duration::from_secs(120);
@@ -559,6 +567,7 @@ impl Rank {
             Probe::PacketMax => probe::packet_max(self),
             Probe::Multicast => cast::multicast(self, task),
             Probe::WeftEstimate => self.estimate(task.arg),
+            Probe::Model(figure) => models::measure(self, task, figure),
         }
     }
 }
@@ -627,6 +636,7 @@ fn start(args: &Args, ends: [OwnedFd; 6]) -> Result<(Rank, UnixStream)> {
         idle: Vec::new(),
         faces: faces::Faces::default(),
         mxoe: None,
+        models: None,
     };
     Ok((rank, control.into()))
 }

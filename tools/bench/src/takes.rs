@@ -36,10 +36,11 @@ fn takes(what: What) -> &'static [&'static str] {
         What::Auth | What::All | What::Ethernet | What::AgainstTcp | What::Mx | What::Via => {
             &["--link", "--size", "--json"]
         }
+        What::Models => &["--link", "--json"],
         What::Barrier => &["--link", "--json", "--ranks"],
         What::Choices => &["--link", "--out"],
         What::Suite => &["--size", "--out", "--situations"],
-        What::Agent | What::Names | What::Sockets => &["--json"],
+        What::Agent | What::Names | What::Sockets | What::Apps => &["--json"],
         What::Mpi | What::Containers | What::Mxoe => &["--size", "--json"],
     }
 }
@@ -78,6 +79,7 @@ pub fn check(args: &Args) -> Result<()> {
             What::Agent => ": it compares the link agent with packet",
             What::Containers => ": it compares shm with shm",
             What::Names => ": it measures agents, which talk over UDP",
+            What::Apps => ": it measures jobs on this host",
             What::Sockets => ": it measures programs that talk over TCP",
             What::Mpi => ": it compares what MPI programs get by default with TCP",
             What::Choices => ": it measures every choice",

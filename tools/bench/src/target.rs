@@ -291,8 +291,11 @@ pub(super) fn show_all(
         return Ok(());
     }
     writeln!(out, "{}", text(title, checks, notes))?;
-    let met = checks.iter().filter(|check| check.verdict() == Verdict::Met).count();
-    writeln!(out, "{met} of {} lines with a target meet it", checks.len())?;
+    let count = |is_wanted: fn(Verdict) -> bool| {
+        checks.iter().filter(|check| is_wanted(check.verdict())).count()
+    };
+    let (met, all) = (count(|v| v == Verdict::Met), count(|v| v != Verdict::Free));
+    writeln!(out, "{met} of {all} lines with a target meet it")?;
     Ok(())
 }
 

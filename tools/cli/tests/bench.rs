@@ -447,6 +447,46 @@ fn args__bad_ones_are_refused() {
 }
 
 #[test]
+fn models__every_figure_stands_beside_what_it_is_made_of() {
+    let got = lines(&["models", "--link", "shm"]);
+    let line = |what: &str| {
+        let found = got.iter().find(|line| line["what"] == what);
+        found.unwrap_or_else(|| panic!("no {what}: {got:?}"))
+    };
+    for (what, floor, most) in [
+        ("call and answer", "packets", 1.25),
+        ("null operation, remote object", "packets", 1.4),
+        ("clean write miss of a region", "packets", 1.25),
+        ("ordered, 4 ranks, last delivery", "multicast + f&a", 1.0),
+    ] {
+        let line = line(what);
+        assert_eq!((&line["floor_name"], &line["target_floor"]), (&floor.into(), &most.into()));
+        assert!(line["met"].is_boolean(), "{line}");
+    }
+    for (what, goal) in [
+        ("read of a replicated object", 50.0),
+        ("ordered, 4 ranks on one host", 200.0),
+        ("jobs by the aggregator", 20.0),
+    ] {
+        assert!(line(what)["target"] == goal && line(what)["met"].is_boolean(), "{got:?}");
+    }
+    assert_eq!(line("call and answer")["peer_name"], "rpc over tcp");
+    assert!(line("fetch-and-add: a ticket")["met"].is_null());
+    for line in raw_lines(&["models", "--link", "auto"]) {
+        assert_eq!((&line["bench"], &line["link"]), (&"models".into(), &"auto".into()));
+    }
+}
+
+#[test]
+fn apps__four_ranks_beside_one() {
+    let got = lines(&["apps"]);
+    let apps: Vec<&str> = got.iter().filter_map(|line| line["what"].as_str()).collect();
+    assert_eq!(apps, ["asp", "awari", "barnes", "leq", "puzzle", "qr", "radix", "sor"]);
+    assert!(got.iter().all(|line| line["peer_name"] == "1 rank"), "{got:?}");
+    assert_eq!(got.iter().filter(|line| line["met"].is_boolean()).count(), 5);
+}
+
+#[test]
 fn faces__mx_and_via_beside_their_endpoint() {
     for (name, sizes, first) in [("mx", "16,1M", "MX"), ("via", "4,64K", "VIA")] {
         let got = lines(&[name, "--link", "shm", "--size", sizes]);

@@ -53,6 +53,7 @@ const ARROWS: &[(&str, Option<&[&str]>)] = &[
             "weft-agent",
             "weft",
             "weft-packets",
+            "weft-models",
             "weft-ffi",
             "weft-mx",
             "weft-mxoe",

@@ -1,16 +1,16 @@
-//! Multicast among several members. Each of the two ranks runs half of the members as threads, so
-//! that all use one clock.
+//! Multicast among several members.
 
+use super::super::crowd::{self, Part};
 use super::super::rank::{Outcome, Rank, Task};
 use super::super::sys::monotonic_ns;
 use super::COMPUTES;
 use anyhow::{ensure, Context, Result};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::sync::mpsc::{channel, Receiver, Sender};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use weft::choices::{Place, Tree};
-use weft::{Address, Endpoint, Links, PeerId};
+use weft::{Address, Endpoint, PeerId};
 use weft_packets::{MulticastGroup, Packets};
 
 const DATA: u16 = 1;
@@ -49,20 +49,6 @@ impl Cast {
         let tree = *Tree::ALL.get((arg >> 16 & 0xff) as usize)?;
         let (stream, compute) = (arg >> 24 & 1 != 0, arg >> 25 & 1 != 0);
         Some(Cast { members: (arg & 0xffff) as usize, tree, stream, compute })
-    }
-}
-
-/// The settings with which a thread opens its endpoint.
-#[derive(Clone)]
-struct Opening {
-    links: Links,
-    key: [u8; 32],
-}
-
-impl Opening {
-    fn open(&self) -> Result<Endpoint> {
-        let config = weft::job::config_from_env()?;
-        Ok(weft::job::open_endpoint(config, self.links, self.key)?)
     }
 }
 
@@ -181,78 +167,13 @@ fn lead(endpoint: &Endpoint, addresses: &[Address], task: &Task, cast: Cast) -> 
     Ok(Outcome::Value(total as f64 * 1e-9 / task.iters.max(1) as f64))
 }
 
-type Everyone = Vec<Address>;
-
-/// Starts a thread that runs a member; the returned channel takes the addresses of all.
-fn spawn(
-    me: usize,
-    opening: Opening,
-    compute: bool,
-    own: Sender<(usize, Result<Vec<u8>, String>)>,
-) -> (Sender<Everyone>, std::thread::JoinHandle<Result<(), String>>) {
-    let (all, addresses): (Sender<Everyone>, Receiver<Everyone>) = channel();
-    let thread = std::thread::spawn(move || -> Result<(), String> {
-        let endpoint = match opening.open() {
-            Ok(endpoint) => endpoint,
-            Err(error) => {
-                let _gone = own.send((me, Err(format!("{error:#}"))));
-                return Ok(());
-            }
-        };
-        let _gone = own.send((me, Ok(endpoint.address().encode())));
-        drop(own);
-        let Ok(addresses) = addresses.recv() else { return Ok(()) };
-        follow(&endpoint, &addresses, me, compute).map_err(|e| format!("member {me}: {e:#}"))
-    });
-    (all, thread)
-}
-
 /// Measures the seconds per message.
 pub fn multicast(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     let cast = Cast::unpack(task.arg).context("no such multicast")?;
-    let opening = Opening { links: rank.links(), key: rank.key() };
-    if opening.links.agent {
-        // An agent ends when it has no rank: this endpoint keeps it running.
-        rank.weft()?;
-    }
-    let (own, opened) = channel();
-    // Member 0 is this thread of rank 0.
-    let first = if rank.me == 0 { 2 } else { 1 };
-    let mut threads = Vec::new();
-    for member in (first..cast.members).step_by(2) {
-        threads.push(spawn(member, opening.clone(), cast.compute, own.clone()));
-    }
-    drop(own);
-    let root = if rank.me == 0 { Some(opening.open()?) } else { None };
-    let mut mine: Vec<(usize, Vec<u8>)> = Vec::new();
-    if let Some(root) = &root {
-        mine.push((0, root.address().encode()));
-    }
-    let mut why = None;
-    for (member, address) in opened {
-        match address {
-            Ok(address) => mine.push((member, address)),
-            Err(error) => why = Some(error),
-        }
-    }
-    let theirs = rank.exchange(&serde_json::to_vec(&(&mine, &why))?)?;
-    let (theirs, their_why): (Vec<(usize, Vec<u8>)>, Option<String>) =
-        serde_json::from_slice(&theirs)?;
-    if let Some(why) = why.or(their_why) {
-        return Ok(Outcome::Absent(why));
-    }
-    mine.extend(theirs);
-    mine.sort();
-    let decode = |(_, raw): &(usize, Vec<u8>)| Address::decode(raw);
-    let addresses = mine.iter().map(decode).collect::<Result<Everyone, _>>();
-    let addresses = addresses.map_err(|e| anyhow::anyhow!("address: {e}"))?;
-    for (all, _) in &threads {
-        let _ended = all.send(addresses.clone());
-    }
-    let outcome = root.map(|root| lead(&root, &addresses, task, cast)).transpose()?;
-    for (_, thread) in threads {
-        let ended = thread.join().map_err(|_| anyhow::anyhow!("a member panicked"))?;
-        ended.map_err(anyhow::Error::msg)?;
-    }
-    Ok(outcome.unwrap_or(Outcome::Elsewhere))
+    let task = *task;
+    let part: Part = Arc::new(move |endpoint, addresses, me| match me {
+        0 => lead(endpoint, addresses, &task, cast),
+        _ => follow(endpoint, addresses, me, cast.compute).map(|()| Outcome::Elsewhere),
+    });
+    crowd::run(rank, cast.members, &part)
 }

@@ -1,0 +1,219 @@
+//! Figures of two ranks: the second one serves.
+
+use crate::floor::{median_ns, per, warm_up};
+use crate::logp::clock_ns;
+use crate::rank::{Outcome, Rank, Task};
+use anyhow::{Context, Result};
+use std::cell::Cell;
+use std::hint::black_box;
+use std::rc::Rc;
+use std::time::Instant;
+use weft::{Address, Group};
+use weft_models::jobs::Aggregator;
+use weft_models::net::{Blocking, Live};
+use weft_models::objects::{Object, Objects, Placement, Read, Shared};
+use weft_models::regions::{Region, RegionId, Regions};
+use weft_models::rpc::Rpc;
+
+/// The method that answers with its arguments.
+const ECHO: u16 = 1;
+/// Jobs in a message.
+const PER_MESSAGE: usize = 64;
+
+/// A number; adding nothing to it is the null operation.
+#[derive(Default, serde::Serialize, serde::Deserialize)]
+struct Count(u64);
+
+#[derive(serde::Serialize, serde::Deserialize)]
+enum Op {
+    Null,
+    Get,
+}
+
+impl Object for Count {
+    type Op = Op;
+    type Reply = u64;
+
+    fn read(&self, op: &Op) -> Read<u64> {
+        match op {
+            Op::Get => Read::Value(self.0),
+            Op::Null => Read::Write,
+        }
+    }
+
+    /// Counts the operations, so that their owner knows when it has done all.
+    fn apply(&mut self, _: Op) -> u64 {
+        self.0 += 1;
+        0
+    }
+}
+
+/// The models of a rank, over its endpoint.
+pub struct Models {
+    net: Live,
+    rpc: Rpc<Live>,
+    /// Calls that were served.
+    served: Rc<Cell<u64>>,
+    remote: Shared<Live, Count>,
+    replicated: Shared<Live, Count>,
+    regions: Regions<Live>,
+    // Its tasks end with it.
+    _objects: Objects<Live>,
+}
+
+/// Returns the models, which both ranks open at the first use.
+fn models(rank: &mut Rank) -> Result<Rc<Models>> {
+    if let Some(models) = &rank.models {
+        return Ok(Rc::clone(models));
+    }
+    let (endpoint, _) = rank.weft()?;
+    let mine = endpoint.address();
+    let theirs = Address::decode(&rank.exchange(&mine.encode())?);
+    let theirs = theirs.map_err(|e| anyhow::anyhow!("address: {e}"))?;
+    let all = if rank.me == 0 { vec![mine, theirs] } else { vec![theirs, mine] };
+    let net = Live::new(&Group::new(endpoint, all, rank.me))?;
+    let (rpc, served) = (Rpc::open(&net), Rc::<Cell<u64>>::default());
+    let count = Rc::clone(&served);
+    rpc.serve(ECHO, move |request, args| {
+        request.answer(args);
+        count.set(count.get() + 1);
+    });
+    let objects = Objects::open(&net);
+    let class = objects.class::<Count>(1);
+    let remote = net.block_on(class.open(0, Placement::At(1), Count::default))?;
+    let replicated = net.block_on(class.open(1, Placement::Replicated, Count::default))?;
+    let regions = Regions::open(&net);
+    let models = Models { net, rpc, served, remote, replicated, regions, _objects: objects };
+    let models = Rc::new(models);
+    rank.models = Some(Rc::clone(&models));
+    rank.settle()?;
+    Ok(models)
+}
+
+/// Measures `one` of the first rank, while the other one serves until `done` is so large.
+fn served(
+    rank: &mut Rank,
+    task: &Task,
+    net: &Live,
+    done: impl Fn() -> u64,
+    mut one: impl FnMut() -> Result<()>,
+) -> Result<Outcome> {
+    let warm = warm_up(task.iters);
+    let last = done() + warm + task.iters;
+    rank.sync()?;
+    if rank.me == 1 {
+        while done() < last {
+            net.wait(None);
+        }
+        return Ok(Outcome::Elsewhere);
+    }
+    let mut start = Instant::now();
+    for i in 0..warm + task.iters {
+        if i == warm {
+            start = Instant::now();
+        }
+        one()?;
+    }
+    Ok(per(start, task.iters))
+}
+
+/// A call and its answer, of `size` bytes each.
+pub fn call(rank: &mut Rank, task: &Task) -> Result<Outcome> {
+    let models = models(rank)?;
+    let args = vec![1; task.size];
+    let one = || {
+        let answer = models.rpc.call_blocking(1, ECHO, &args)?;
+        anyhow::ensure!(answer.len() == args.len(), "another answer");
+        Ok(())
+    };
+    served(rank, task, &models.net, || models.served.get(), one)
+}
+
+/// An operation on an object at the other rank.
+pub fn operation(rank: &mut Rank, task: &Task) -> Result<Outcome> {
+    let models = models(rank)?;
+    let done = || models.remote.peek(|count| count.0).unwrap_or(0);
+    let one = || Ok(models.remote.call_blocking(Op::Null).map(drop)?);
+    served(rank, task, &models.net, done, one)
+}
+
+/// A read of an object that is here.
+pub fn read(rank: &mut Rank, task: &Task) -> Result<Outcome> {
+    let models = models(rank)?;
+    if rank.me == 1 {
+        return Ok(Outcome::Elsewhere);
+    }
+    let start = Instant::now();
+    for _ in 0..task.iters {
+        black_box(models.replicated.call_blocking(black_box(Op::Get))?);
+    }
+    Ok(per(start, task.iters))
+}
+
+/// The begin of a write of a region that only its home has.
+pub fn miss(rank: &mut Rank, task: &Task) -> Result<Outcome> {
+    let models = models(rank)?;
+    let region: Region<Live, u64> = match rank.me {
+        1 => {
+            let region = models.regions.create(vec![0; task.size.div_ceil(8)])?;
+            rank.tell(&region.id().to_bytes())?;
+            region
+        }
+        _ => {
+            let name = rank.receive_note()?;
+            let name = name.first_chunk().context("the name of a region")?;
+            models.net.block_on(models.regions.map(RegionId::from_bytes(name)))?
+        }
+    };
+    // The home makes progress while the other rank maps the region.
+    rank.settle()?;
+    let (clock, mut spans) = (clock_ns(), Vec::new());
+    let one = || {
+        let start = Instant::now();
+        let guard = region.write_blocking()?;
+        let span = start.elapsed().as_nanos() as u64;
+        drop(guard);
+        spans.push(span.saturating_sub(clock));
+        // The copy goes back, and is there when this call is answered.
+        region.flush();
+        models.rpc.call_blocking(1, ECHO, &[])?;
+        Ok(())
+    };
+    served(rank, task, &models.net, || models.served.get(), one)?;
+    Ok(if rank.me == 0 { median_ns(spans) } else { Outcome::Elsewhere })
+}
+
+/// A job of `size` bytes, of a stream of them to the other rank.
+pub fn job(rank: &mut Rank, task: &Task) -> Result<Outcome> {
+    let models = models(rank)?;
+    let come = Rc::<Cell<u64>>::default();
+    let count = Rc::clone(&come);
+    let receive = move |_: usize, job: &[u8]| {
+        black_box(job);
+        count.set(count.get() + 1);
+    };
+    let jobs = Aggregator::open(&models.net, 0, task.size, PER_MESSAGE, receive);
+    let (net, last) = (&models.net, models.served.get() + 1);
+    rank.sync()?;
+    if rank.me == 1 {
+        while come.get() < task.iters {
+            net.wait(None);
+        }
+        // The answer to this call ends the measurement.
+        models.rpc.call_blocking(0, ECHO, &[])?;
+        return Ok(Outcome::Elsewhere);
+    }
+    let record = vec![1; task.size];
+    let start = Instant::now();
+    for _ in 0..task.iters {
+        jobs.push(1, black_box(&record))?;
+        if jobs.is_full(1) {
+            net.block_on(jobs.room(1));
+        }
+    }
+    jobs.flush()?;
+    while models.served.get() < last {
+        net.wait(None);
+    }
+    Ok(per(start, task.iters))
+}

@@ -54,6 +54,15 @@ static inline int bound(int kind, unsigned type, unsigned low, unsigned high, in
     return sd;
 }
 
+/* A socket that listens before its name is seen. */
+static inline int listening(int kind, unsigned type, unsigned instance) {
+    struct sockaddr_tipc at = service(type, instance, TIPC_CLUSTER_SCOPE);
+    int sd = socket(AF_TIPC, kind, 0);
+    CHECK(sd >= 0 && listen(sd, 10) == 0);
+    CHECK(bind(sd, sa(&at), sizeof at) == 0);
+    return sd;
+}
+
 static inline int topology(void) {
     struct sockaddr_tipc at = service(TIPC_TOP_SRV, TIPC_TOP_SRV, 0);
     int sd = socket(AF_TIPC, SOCK_SEQPACKET, 0);

@@ -89,9 +89,8 @@ static int taken(int listener, int stays) {
 }
 
 static void packets_of_server(void) {
-    int listener = bound(SOCK_SEQPACKET, TYPE, PACKETS, PACKETS, TIPC_CLUSTER_SCOPE);
+    int listener = listening(SOCK_SEQPACKET, TYPE, PACKETS);
     char text[16];
-    CHECK(listen(listener, 10) == 0);
     /* Records keep their borders. */
     int sd = taken(listener, 1);
     CHECK(recv(sd, text, sizeof text, 0) == 3 && recv(sd, text, sizeof text, 0) == 0);
@@ -161,9 +160,8 @@ static void packets_of_client(void) {
 }
 
 static void stream_of_server(void) {
-    int listener = bound(SOCK_STREAM, TYPE, STREAM, STREAM, TIPC_CLUSTER_SCOPE);
+    int listener = listening(SOCK_STREAM, TYPE, STREAM);
     static char want[1 << 16];
-    CHECK(listen(listener, 10) == 0);
     int sd = taken(listener, 1);
     unsigned at = 0, end = MEGABYTES << 20;
     while (at < end) {

@@ -2,10 +2,16 @@
 //! host, and on two, each with an agent of its own.
 
 use crate::harness::{Served, LIMIT};
+use crate::torture::Random;
+use std::io::{BufRead, BufReader, Read};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Instant;
 use weft_conformance::programs::{text, Face, Way};
+use weft_streams::tipc::control::{DONT_WAIT, HAS_ADDRESS};
+use weft_streams::tipc::{kind, Answer, Op, Request, SockAddr};
+use weftd::sys::{pairs, passing};
 
 const FACE: Face = Face {
     name: "sockets",
@@ -142,4 +148,138 @@ fn tipc__multicast_connections_and_streams_of_two_processes() {
 fn tipc__members_of_a_group_send_in_four_ways() {
     all_is_well(1, "tipc_group", &["1", "2", "3"]);
     all_is_well(3, "tipc_group", &["1", "2", "3"]);
+}
+
+#[test]
+fn tipc__connections_end_with_their_host_and_sockets_with_their_agent() {
+    let mut hosts = Hosts::start(2);
+    let Some(program) = FACE.compile("tipc_ends", Way::C) else { return };
+    let mut started: Vec<Child> = ["survivor", "orphan"]
+        .iter()
+        .enumerate()
+        .map(|(host, word)| hosts.command(host, &program, &[word]).spawn().unwrap())
+        .collect();
+    let lines = started.iter_mut().map(|one| BufReader::new(one.stdout.take().unwrap()));
+    let mut lines: Vec<_> = lines.collect();
+    for (child, lines) in started.iter_mut().zip(&mut lines) {
+        let (mut line, mut told) = (String::new(), String::new());
+        lines.read_line(&mut line).unwrap();
+        if line != "ready\n" {
+            child.stderr.take().unwrap().read_to_string(&mut told).unwrap();
+        }
+        assert_eq!(line, "ready\n", "{told}");
+    }
+    hosts.agents[1].stop();
+    for (mut child, mut lines) in started.into_iter().zip(lines) {
+        let (mut said, mut told) = (String::new(), String::new());
+        lines.read_to_string(&mut said).unwrap();
+        child.stderr.take().unwrap().read_to_string(&mut told).unwrap();
+        assert!(child.wait().unwrap().success(), "{said}{told}");
+    }
+}
+
+/// A program without the library, which says to the agent what it likes.
+struct Stranger(OwnedFd);
+
+impl Stranger {
+    fn new(agent: &Served) -> Stranger {
+        Stranger(passing::connect(&format!("{}-tipc", agent.name)).unwrap())
+    }
+
+    fn says(&self, bytes: &[u8], pass: Option<&OwnedFd>) -> bool {
+        passing::send(self.0.as_raw_fd(), bytes, pass).is_ok()
+    }
+
+    /// Returns the answer. `None`: the connection has ended.
+    fn hears(&self) -> Option<(Answer, Option<OwnedFd>)> {
+        let mut bytes = [0; 64];
+        passing::awaits(&self.0, LIMIT).unwrap();
+        let (len, passed) = passing::recv(self.0.as_raw_fd(), &mut bytes).ok()?;
+        Some((Answer::decode(bytes.get(..len)?)?, passed))
+    }
+
+    fn asks(&self, request: Request, pass: Option<&OwnedFd>) -> Option<(Answer, Option<OwnedFd>)> {
+        self.says(&request.encode(), pass).then(|| self.hears()).flatten()
+    }
+
+    fn socket(&self, kind: u8) -> OwnedFd {
+        let (answer, socket) = self.asks(Request::new(Op::Socket, kind.into()), None).unwrap();
+        assert_eq!(answer.error, 0);
+        socket.unwrap()
+    }
+}
+
+/// Makes random requests about sockets, and sends random records from them.
+fn babble(agent: &Served) {
+    use Op::{Accept, Bind, Connect, Get, Listen, Node, Own, Peer, Send, Set, Shutdown};
+    let ops = [Bind, Own, Peer, Connect, Listen, Accept, Send, Set, Get, Shutdown, Node];
+    let kinds = [kind::STREAM, kind::DGRAM, kind::RDM, kind::SEQPACKET];
+    let mut random = Random(11);
+    for round in 0..300 {
+        let bad = Stranger::new(agent);
+        let socket = bad.socket(kinds[round % 4]);
+        for _ in 0..8 {
+            let mut field = [0; 16];
+            field.iter_mut().for_each(|byte| *byte = random.next(4) as u8);
+            field[..2].copy_from_slice(&30u16.to_ne_bytes());
+            let value = if random.next(2) == 0 { 127 + random.next(12) } else { random.next(4) };
+            let op = ops[random.next(ops.len() as u64) as usize];
+            // Without the flag a connection waits for its time.
+            let flags = HAS_ADDRESS | DONT_WAIT;
+            let request = Request { op, flags, value: value as u32, field };
+            let mut bytes = request.encode().to_vec();
+            bytes.resize(bytes.len() + random.next(100) as usize, 7);
+            assert!(bad.says(&bytes, Some(&socket)));
+            assert!(bad.hears().is_some(), "{request:?}");
+            let _ = pairs::write(&socket, &bytes[..random.next(bytes.len() as u64) as usize]);
+        }
+    }
+}
+
+#[test]
+fn tipc__strangers_who_say_what_they_like_harm_nobody() {
+    let hosts = Hosts::start(1);
+    let agent = &hosts.agents[0];
+    let good = Stranger::new(agent);
+    let own = good.socket(kind::RDM);
+    // Bytes that are no request end the connection that they came by.
+    for bytes in [&b"x"[..], &[0; 32], &[0xff; 80], b"weft\x02\x01                          "] {
+        let bad = Stranger::new(agent);
+        assert!(bad.says(bytes, None));
+        assert!(bad.hears().is_none(), "{bytes:?}");
+    }
+    // A descriptor that is no socket of TIPC has no state.
+    let (one, other) = pairs::pair(false, b"weft-tipc-4-0").unwrap();
+    for fd in [Some(&one), Some(&other), None] {
+        let bad = Stranger::new(agent);
+        let (answer, _) = bad.asks(Request::new(Op::Own, 0), fd).unwrap();
+        assert_eq!(answer.error, libc::EBADF);
+    }
+    babble(agent);
+    // Some ask and are gone, or ask twice at once.
+    let bad = Stranger::new(agent);
+    bad.says(&Request::new(Op::Socket, 4).encode(), None);
+    drop(bad);
+    let listener = good.socket(kind::SEQPACKET);
+    assert_eq!(good.asks(Request::new(Op::Listen, 1), Some(&listener)).unwrap().0.error, 0);
+    let (name, _) = good.asks(Request::new(Op::Own, 0), Some(&listener)).unwrap();
+    let bad = Stranger::new(agent);
+    let caller = bad.socket(kind::SEQPACKET);
+    let call = Request { op: Op::Connect, flags: HAS_ADDRESS, value: 0, field: name.field };
+    assert!(bad.says(&call.encode(), Some(&caller)) && bad.says(&call.encode(), Some(&caller)));
+    assert_eq!(bad.hears().unwrap().0.error, libc::EINTR);
+    assert!(bad.hears().is_none());
+    // The others are served as before.
+    let (answer, _) = good.asks(Request::new(Op::Own, 0), Some(&own)).unwrap();
+    assert!(SockAddr::decode(&answer.field).is_some());
+    drop((own, caller, listener));
+    let until = Instant::now() + LIMIT;
+    let left = || {
+        let report = weft_cluster::Names::at(&agent.name).unwrap().report().unwrap();
+        report.lines().find_map(|l| l.strip_prefix("tipc_sockets ")?.parse::<u32>().ok()).unwrap()
+    };
+    while left() > 0 {
+        assert!(Instant::now() < until, "{} sockets are left", left());
+        std::thread::yield_now();
+    }
 }

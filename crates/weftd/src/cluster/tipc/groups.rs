@@ -176,7 +176,11 @@ impl Cluster {
                 port.group.iter_mut().for_each(|group| group.waits = Some((asker, len)));
                 Ok(Cast::Waits)
             }
-            _ => Ok(Cast::Sent(len)),
+            _ => {
+                // Before the end of the socket, which may come next.
+                self.work_groups(now);
+                Ok(Cast::Sent(len))
+            }
         }
     }
 

@@ -102,6 +102,8 @@ struct Port {
     /// Bytes and records that wait for the program.
     out: VecDeque<Vec<u8>>,
     out_bytes: usize,
+    /// The program has closed it.
+    is_closed: bool,
     /// The end of the socket comes after that.
     is_ending: bool,
     names: Vec<Bound>,
@@ -147,7 +149,7 @@ impl Port {
                 // Its end is seen when it is read.
                 Err(_) => {
                     self.out.clear();
-                    self.out_bytes = 0;
+                    (self.out_bytes, self.is_closed) = (0, true);
                 }
             }
         }
@@ -357,6 +359,7 @@ impl Tipc {
             interest: Interest::READ,
             out: VecDeque::new(),
             out_bytes: 0,
+            is_closed: false,
             is_ending: false,
             names: Vec::new(),
             state: State::Idle,
@@ -406,9 +409,15 @@ impl Tipc {
         let Some(port) = self.ports.get_mut(&id).filter(|port| port.interest != interest) else {
             return;
         };
-        let drained = port.interest.write && !interest.write;
+        let (drained, number) = (port.interest.write && !interest.write, 2 * u64::from(id));
+        let none = Interest::default();
+        // A socket that the program has closed is ready all the time.
+        match (port.interest == none, interest == none) {
+            (_, true) => self.set.remove(&port.socket),
+            (true, _) => drop(self.set.add(&port.socket, number, interest)),
+            _ => self.set.change(&port.socket, number, interest),
+        }
         port.interest = interest;
-        self.set.change(&port.socket, 2 * u64::from(id), interest);
         if let Some(other) = other.filter(|_| drained) {
             self.changed.insert(other);
         }

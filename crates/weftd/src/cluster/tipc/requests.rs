@@ -52,6 +52,10 @@ impl Cluster {
         let port = of.and_then(|cookie| self.tipc.of_cookie.get(&cookie).copied());
         // A copy of the program's descriptor would keep its socket open.
         drop(passed);
+        // The answer may come before this returns.
+        if let Some(asker) = self.tipc.askers.get_mut(&asker) {
+            asker.waits = port;
+        }
         let replied = match (request.op, port) {
             (Op::Socket, None) => self.make_port(asker, request.value),
             (Op::Socket, Some(_)) => Err(libc::EINVAL),
@@ -61,11 +65,7 @@ impl Cluster {
         match replied {
             Ok(Reply::Now(answer)) => self.tipc.answer(asker, &answer, None),
             Ok(Reply::With(answer, fd)) => self.tipc.answer(asker, &answer, Some(&fd)),
-            Ok(Reply::Later) => {
-                if let Some(asker) = self.tipc.askers.get_mut(&asker) {
-                    asker.waits = port;
-                }
-            }
+            Ok(Reply::Later) => {}
             Err(error) => self.tipc.answer(asker, &Answer::error(error), None),
         }
         self.tipc.changed.extend(port);

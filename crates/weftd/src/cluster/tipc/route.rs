@@ -421,6 +421,9 @@ fn message(port: &mut Port, from: Far, packet: &Packet, has_room: bool) -> Resul
     }
     let head = RecordHead::new(Kind::Message, (from.1, node_of(from.0)), packet.payload.len());
     port.record(&RecordHead { name: packet.name, ..head }, &packet.payload);
+    if port.is_closed {
+        return Err(reason::NO_PORT);
+    }
     Ok(())
 }
 

@@ -436,21 +436,32 @@ fn attach(config: &mut Config, security: &Security) -> Result<AgentLink, LinkErr
 /// No link is left; or the settings cannot be met: they ask for an agent that does not serve this
 /// process, or for a watchdog, which needs a [`SharedEndpoint`](crate::SharedEndpoint).
 pub fn open_endpoint(config: Config, links: Links, key: [u8; 32]) -> Result<Endpoint, JobError> {
-    check_receipt(&config)?;
-    open_locked(config, links, key)
+    open_endpoint_beside(config, links, key, Vec::new())
 }
 
-/// As `open_endpoint`, for a caller that locks the endpoint.
+/// As [`open_endpoint`], with links of the caller's own beside those, such as one that carries
+/// nothing and ends waits of the endpoint.
+pub fn open_endpoint_beside(
+    config: Config,
+    links: Links,
+    key: [u8; 32],
+    own: Vec<Box<dyn Link>>,
+) -> Result<Endpoint, JobError> {
+    check_receipt(&config)?;
+    open_locked(config, links, key, own)
+}
+
+/// As `open_endpoint_beside`, for a caller that locks the endpoint.
 pub(crate) fn open_locked(
     mut config: Config,
     mut links: Links,
     key: [u8; 32],
+    own: Vec<Box<dyn Link>>,
 ) -> Result<Endpoint, JobError> {
     choices::check(&config, links.agent).map_err(|e| JobError::Config(e.to_string()))?;
     let id = EndpointId(weft_link::random_u64());
     let mode = protection()?;
-    let wrong = || JobError::Config("the job key has the wrong length".to_string());
-    let job_key = JobKey::from_bytes(&key).ok_or_else(wrong)?;
+    let job_key = JobKey::from_bytes(&key).ok_or_else(wrong_key)?;
     let wrappers = wrappers_from_env(id)?;
     check_faults(&wrappers, mode)?;
     let clock = Clock::system();
@@ -478,8 +489,8 @@ pub(crate) fn open_locked(
         links = links.beside_agent(services.is_some());
     }
     // The choices may need an agent, and none serves.
-    let served = services.is_some();
-    choices::check(&config, served).map_err(|e| JobError::Config(unserved(&e, refusal)))?;
+    let chosen = choices::check(&config, services.is_some());
+    chosen.map_err(|e| JobError::Config(unserved(&e, refusal)))?;
     if links.xdp {
         let xdp = XdpConfig { faults: wrappers.faults, ..xdp_from_env()? };
         take("xdp", XdpLink::new(xdp, security.clone()).map(|l| Box::new(l) as _));
@@ -505,11 +516,15 @@ pub(crate) fn open_locked(
         return Err(JobError::NoLink(failed));
     }
     tell(&failed, links.auto, config.rank);
-    let endpoint = Endpoint::with_links(config, id, clock, open);
+    let endpoint = Endpoint::with_links(config, id, clock, open.into_iter().chain(own).collect());
     endpoint.calibrate(Calibration::in_use());
     endpoint.in_job(&job_key);
     services.into_iter().for_each(|services| endpoint.served_by(services));
     Ok(endpoint)
+}
+
+fn wrong_key() -> JobError {
+    JobError::Config("the job key has the wrong length".to_string())
 }
 
 /// Opens the UDP link; `alone` if nothing else connects ranks of one host.
@@ -623,7 +638,7 @@ pub(crate) fn join() -> Result<(Box<dyn Bootstrap>, Endpoint, Card), JobError> {
     let lookup = |name: &str| std::env::var(name).ok();
     let here = launch::ranks_here(&lookup);
     let links = links.of_job(boot.size(), here);
-    let endpoint = open_locked(config.clone(), links, key)?;
+    let endpoint = open_locked(config.clone(), links, key, Vec::new())?;
     endpoint.told_of(Ends::of_launcher());
     if links.auto && links.packet && boot.rank() == 0 && endpoint.address().ether.is_empty() {
         // Most users have no right to them; `weft doctor` and `weft info` show the cost.

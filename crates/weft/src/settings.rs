@@ -63,6 +63,12 @@ pub const VARIABLES: &[Variable] = &[
         "Hosts and their addresses for programs of MX, in the form of hosts(5).",
     ),
     variable(
+        "WEFT_MXOE",
+        "interface, alone or with :open or :native",
+        "none",
+        "Interface of trusted hosts with which programs of MX talk in frames of MX over Ethernet.",
+    ),
+    variable(
         "WEFT_INTERFACES",
         "names, by commas",
         "all",

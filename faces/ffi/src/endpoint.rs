@@ -7,6 +7,7 @@ use weft::job::{self, Links};
 use weft::launch::keyfile;
 use weft::{Config, Endpoint};
 use weft_link::secure::JobKey;
+use weft_link::Link;
 
 /// Starts the log of the process, unless it has one. `WEFT_LOG` names what is shown.
 pub fn start_log() {
@@ -23,6 +24,19 @@ pub fn open(
     face: &str,
     adapt: impl FnOnce(&mut Config, &mut Links),
 ) -> Result<(Endpoint, JobKey), String> {
+    open_beside(host, face, adapt, Vec::new())
+}
+
+/// As [`open`], with links of the face's own beside those of the settings.
+///
+/// # Errors
+/// As of [`open`].
+pub fn open_beside(
+    host: Ipv4Addr,
+    face: &str,
+    adapt: impl FnOnce(&mut Config, &mut Links),
+    own: Vec<Box<dyn Link>>,
+) -> Result<(Endpoint, JobKey), String> {
     let mut config = job::config_from_env().map_err(|e| e.to_string())?;
     if config.receipt == Receipt::Watchdog {
         // The object has a thread of its own that makes progress.
@@ -36,7 +50,7 @@ pub fn open(
     };
     adapt(&mut config, &mut links);
     let key = keyfile::obtain().map_err(|e| e.to_string())?;
-    let endpoint = job::open_endpoint(config, links, key).map_err(|e| e.to_string())?;
+    let endpoint = job::open_endpoint_beside(config, links, key, own).map_err(|e| e.to_string())?;
     let who = RankId { job: format!("{face}-{}", std::process::id()), rank: 0, size: 1 };
     if let Err(why) = endpoint.publish_counters(&who) {
         log::warn!("`weft top` will not see this process: {why}");

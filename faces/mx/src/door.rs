@@ -9,11 +9,13 @@
 
 use crate::address::{Addr, Local};
 use crate::code::{StatusCode, STATUS_BAD_KEY, STATUS_SUCCESS};
+use crate::wire::wired;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use weft::port::{Arrived, Client, Port};
 use weft::{OpError, PeerFailure, PeerId};
+use weft_mxoe::node::PeerIndex;
 
 /// The client's number.
 pub const CLIENT: u8 = weft::port::WEFT + 4;
@@ -58,9 +60,28 @@ pub enum News {
 #[derive(Default)]
 struct Inner {
     known: Vec<Known>,
+    /// Those that are reached by MXoE.
+    wired: Vec<Known>,
     news: VecDeque<News>,
     dropped: u64,
     due: bool,
+}
+
+impl Inner {
+    #[inline]
+    fn known(&self, peer: PeerId) -> Option<&Known> {
+        match wired(peer) {
+            Some(PeerIndex(at)) => self.wired.get(usize::from(at)),
+            None => self.known.get(peer.0 as usize),
+        }
+    }
+
+    fn known_mut(&mut self, peer: PeerId) -> Option<&mut Known> {
+        match wired(peer) {
+            Some(PeerIndex(at)) => self.wired.get_mut(usize::from(at)),
+            None => self.known.get_mut(peer.0 as usize),
+        }
+    }
 }
 
 /// One endpoint's key, and the endpoints that it knows.
@@ -94,11 +115,14 @@ impl Door {
     /// Notes the endpoint behind a peer, which is connected now; returns its address.
     pub fn meet(&self, peer: PeerId, (nic, number): (u64, u32)) -> Addr {
         let inner = &mut *self.inner.borrow_mut();
-        let at = peer.0 as usize;
-        if inner.known.len() <= at {
-            inner.known.resize(at + 1, Known::default());
+        let (table, at) = match wired(peer) {
+            Some(PeerIndex(at)) => (&mut inner.wired, usize::from(at)),
+            None => (&mut inner.known, peer.0 as usize),
+        };
+        if table.len() <= at {
+            table.resize(at + 1, Known::default());
         }
-        let known = &mut inner.known[at];
+        let known = &mut table[at];
         (known.nic, known.number, known.connected) = (nic, number, true);
         Addr::new(self.local, nic, number, known.connection, peer)
     }
@@ -106,7 +130,7 @@ impl Door {
     /// Returns the address of a peer.
     #[inline]
     pub fn address(&self, peer: PeerId) -> Addr {
-        let known = self.inner.borrow().known.get(peer.0 as usize).copied().unwrap_or_default();
+        let known = self.inner.borrow().known(peer).copied().unwrap_or_default();
         Addr::new(self.local, known.nic, known.number, known.connection, peer)
     }
 
@@ -116,7 +140,7 @@ impl Door {
     pub fn peer(&self, addr: Addr) -> Option<(PeerId, bool)> {
         let (connection, peer) = addr.peer();
         let inner = self.inner.borrow();
-        let known = inner.known.get(peer.0 as usize)?;
+        let known = inner.known(peer)?;
         let is_it = addr.local() == self.local && addr.endpoint() == (known.nic, known.number);
         is_it.then_some((peer, known.connected && known.connection == connection))
     }
@@ -124,7 +148,7 @@ impl Door {
     /// Ends the connection of an address.
     pub fn part(&self, peer: PeerId) {
         let inner = &mut *self.inner.borrow_mut();
-        if let Some(known) = inner.known.get_mut(peer.0 as usize) {
+        if let Some(known) = inner.known_mut(peer) {
             known.connection = known.connection.wrapping_add(1);
             known.connected = false;
         }
@@ -133,7 +157,7 @@ impl Door {
     /// Calls `f` with the program's context of a peer's address.
     pub fn with_context<R>(&self, peer: PeerId, f: impl FnOnce(&mut usize) -> R) -> Option<R> {
         let inner = &mut *self.inner.borrow_mut();
-        inner.known.get_mut(peer.0 as usize).map(|known| f(&mut known.context))
+        inner.known_mut(peer).map(|known| f(&mut known.context))
     }
 
     /// Takes the oldest news.

@@ -2,7 +2,8 @@
 //! messages with 64 match bits between numbered endpoints of hosts.
 //!
 //! An endpoint of MX is an endpoint of weft, whose engine matches; [`door`] is the client of its
-//! port that compares keys when endpoints connect. `docs/guide/mx.md` is the guide,
+//! port that compares keys when endpoints connect. [`wire`] speaks MXoE with hosts of a trusted
+//! network. `docs/guide/mx.md` is the guide,
 //! `docs/adr/0038-mx-over-the-engines-matching.md` the record of the decisions.
 //!
 //! All `unsafe` code lies in [`sys`].
@@ -17,3 +18,4 @@ pub mod environment;
 pub mod params;
 #[allow(unsafe_code)]
 pub mod sys;
+pub mod wire;

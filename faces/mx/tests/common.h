@@ -90,6 +90,15 @@ static inline mx_endpoint_addr_t own(mx_endpoint_t ep)
     return addr;
 }
 
+/* Returns the number of the server's network interface: of this host, or of TEST_SERVER. */
+static inline uint64_t server_nic(void)
+{
+    char *name = getenv("TEST_SERVER"), here[] = "localhost";
+    uint64_t id;
+    CHECK(mx_hostname_to_nic_id(name != NULL ? name : here, &id));
+    return id;
+}
+
 static inline uint64_t nic(void)
 {
     uint64_t id;

@@ -10,7 +10,7 @@ static void client(const char *way)
 {
     mx_endpoint_addr_t server;
     char byte = 1;
-    while (mx_connect(ep, nic(), SERVER, 0, MX_INFINITE, &server) == MX_CONNECTION_FAILED)
+    while (mx_connect(ep, server_nic(), SERVER, 0, MX_INFINITE, &server) == MX_CONNECTION_FAILED)
         moment();
     mx_request_t request = isend(ep, server, 1, &byte, 1, NULL);
     ended(ep, &request);

@@ -28,9 +28,7 @@ static mx_status_t receive_one(uint64_t match, void *at, uint32_t len)
 
 static void connect_to(uint32_t number)
 {
-    char host[] = "localhost";
-    uint64_t id;
-    CHECK(mx_hostname_to_nic_id(host, &id));
+    const uint64_t id = server_nic();
     mx_return_t code;
     while ((code = mx_connect(ep, id, number, KEY, MX_INFINITE, &other)) == MX_CONNECTION_FAILED)
         moment();

@@ -315,7 +315,11 @@ fn security() -> Result<(Mode, String)> {
         Mode::Encrypt => "frames on networks are authenticated and encrypted",
         Mode::None => "NONE: anyone on the network can forge frames (WEFT_SECURITY=none)",
     };
-    Ok((mode, text.to_string()))
+    let open = std::env::var("WEFT_MXOE").ok().filter(|name| !name.is_empty());
+    let except = open.map_or(String::new(), |name| {
+        format!("; NONE for frames of MX over Ethernet on {name}, of programs of MX (WEFT_MXOE)")
+    });
+    Ok((mode, format!("{text}{except}")))
 }
 
 /// Reports shared memory, and the agent by which it reaches ranks in other containers.

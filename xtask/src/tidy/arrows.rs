@@ -37,7 +37,7 @@ const ARROWS: &[(&str, Option<&[&str]>)] = &[
     ("weft-ofi", Some(&["weft-core", "weft-link", "weft"])),
     ("weft-ffi", Some(&["weft-core", "weft-link", "weft"])),
     ("weft-via", Some(&["weft-core", "weft-link", "weft", "weft-ffi"])),
-    ("weft-mx", Some(&["weft-core", "weft-link", "weft", "weft-ffi"])),
+    ("weft-mx", Some(&["weft-core", "weft-link", "weft", "weft-ffi", "weft-mxoe"])),
     ("weft-python", Some(&["weft-core", "weft-link", "weft", "weft-models"])),
     ("weft-streams", Some(&[])),
     ("weft-preload", Some(&["weft-streams"])),

@@ -1,12 +1,13 @@
-//! The link's socket and ring alone, to measure the best that a link on them can reach.
+//! The link's socket and ring alone: to measure the best that a link on them can reach, and for
+//! frames of another format than weft's.
 
-use super::sys::{Carries, Geometry, Ring, Socket};
+use super::sys::{Carries, Geometry, Keep, Ring, Socket};
 use super::SEND_BUFFER;
 use crate::ether::{EtherType, Interface};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// A packet socket on one interface with a receive ring, for measurements. It receives every frame
+/// A packet socket on one interface with a receive ring. It receives every frame
 /// of its EtherType; use an EtherType on which no [`PacketLink`](super::PacketLink) works.
 pub struct BarePacket {
     socket: Socket,
@@ -25,6 +26,21 @@ impl BarePacket {
         let ring = Ring::map(&socket.fd, sizes, false)?;
         socket.bind(carries, interface.index)?;
         Ok(BarePacket { socket, ring })
+    }
+
+    /// Takes only frames that rules keep. The byte at `kind.0`, under the mask `kind.1`, is a
+    /// frame's kind; the first rule for it decides. Without rules it takes all.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn keep(&self, kind: (u32, u8), rules: &[Keep]) -> io::Result<()> {
+        self.socket.keep(kind, rules)
+    }
+
+    /// True if a frame is on the ring.
+    #[inline]
+    pub fn has_frame(&mut self) -> bool {
+        self.ring.ready()
     }
 
     /// Sends one frame, Ethernet header included.

@@ -204,7 +204,7 @@ impl SharedEndpoint {
     /// # Errors
     /// As [`open_endpoint`](crate::job::open_endpoint), but a watchdog is allowed.
     pub fn open(config: Config, links: Links, key: [u8; 32]) -> Result<SharedEndpoint, JobError> {
-        Ok(SharedEndpoint::of(open_locked(config, links, key)?))
+        Ok(SharedEndpoint::of(open_locked(config, links, key, Vec::new())?))
     }
 
     /// Locks an endpoint that was just opened.

@@ -7,3 +7,4 @@ mod memory;
 pub mod open;
 mod request;
 mod unexpected;
+mod wired;

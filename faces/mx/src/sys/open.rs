@@ -4,9 +4,12 @@ use super::abi::{request_handle, Handle};
 use super::memory::Memory;
 use super::request::{context_of, key_of, Kind, Request, Requests};
 use super::unexpected::Unexpected;
+use super::wired::Wired;
 use crate::address::{Addr, Local};
 use crate::code::{self, Answer, Return, StatusCode};
 use crate::door::{Door, News};
+use crate::wire::claim::Claim;
+use crate::wire::{self, Wire};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::rc::Rc;
@@ -20,7 +23,9 @@ use weft_ffi::table::Key;
 use weft_link::secure::JobKey;
 
 /// Longest message that is copied, so that its send completes at once.
-const COPIED: usize = 4 << 10;
+pub(super) const COPIED: usize = 4 << 10;
+/// Time for the last messages by MXoE when an endpoint closes.
+const WIRE_END: Duration = Duration::from_secs(2);
 /// Data of a message whose sender waits until it is matched: its bytes are not at hand before.
 const MATCHED: u32 = 1;
 
@@ -42,6 +47,8 @@ pub struct Open {
     pub requests: Requests,
     /// Messages for the program's handler.
     pub unexpected: Unexpected,
+    /// Its parts for MXoE.
+    pub(super) wired: Option<Wired>,
     /// The bits of match bits that name a context.
     pub contexts: u64,
     /// Number of changes for which a thread may wait.
@@ -58,6 +65,8 @@ pub struct Open {
     ends: BinaryHeap<(Reverse<Instant>, u64)>,
     /// The name under which others find it.
     pub post: Post,
+    /// Its number on the interface of MXoE.
+    pub claim: Option<Claim>,
 }
 
 static PLACE: Place<Open> = Place::new();
@@ -86,6 +95,9 @@ unsafe impl Face for Open {
         if self.is_disabled {
             return;
         }
+        if self.wired.is_some() {
+            self.take_wire();
+        }
         self.collect();
         while let Some(news) = self.door.news() {
             self.handle_news(news);
@@ -107,6 +119,7 @@ unsafe impl Face for Open {
             let op = self.requests.get(key).and_then(|request| request.op);
             op.into_iter().for_each(|op| self.endpoint().take_back(op));
         }
+        self.end_wired(WIRE_END);
     }
 }
 
@@ -120,6 +133,8 @@ pub struct Parts {
     pub name: (u64, u32),
     /// The name under which others find it.
     pub post: Post,
+    /// Its socket for MXoE, and its number on that interface.
+    pub wire: Option<(Rc<Wire>, Claim)>,
 }
 
 impl Open {
@@ -128,11 +143,21 @@ impl Open {
     /// # Errors
     /// `MX_BAD_BAD_BAD`, `MX_NO_RESOURCES`.
     pub fn new(parts: Parts, local: Local, turn: u32, secret: u32, contexts: u64) -> Answer<Open> {
-        let Parts { endpoint, key, name, post } = parts;
+        let Parts { endpoint, key, name, post, wire } = parts;
         let made = endpoint.port(crate::door::CLIENT, || Door::new(local, name, secret));
         let (port, door) = made.map_err(|_| code::BAD_BAD_BAD)?;
         let me = endpoint.connect(&endpoint.address()).map_err(|_| code::NO_RESOURCES)?;
         let own = door.meet(me, name);
+        let (wired, claim) = match wire {
+            Some((wire, claim)) => {
+                wire.start(name.1, secret).map_err(|_| code::NO_RESOURCES)?;
+                let made = endpoint.port(wire::CLIENT, || Rc::clone(&wire));
+                let (port, wire) = made.map_err(|_| code::BAD_BAD_BAD)?;
+                port.poll_each_round();
+                (Some(Wired::new(wire, port)), Some(claim))
+            }
+            None => (None, None),
+        };
         Ok(Open {
             port,
             door,
@@ -142,6 +167,7 @@ impl Open {
             own,
             requests: Requests::new(turn),
             unexpected: Unexpected::default(),
+            wired,
             contexts,
             changes: 0,
             wakeups: 0,
@@ -150,6 +176,7 @@ impl Open {
             patience: 0,
             ends: BinaryHeap::new(),
             post,
+            claim,
         })
     }
 
@@ -213,6 +240,7 @@ impl Open {
                 }
                 self.collect();
             }
+            (Kind::Recv, None) if request.is_pulling => {}
             (Kind::Recv, None) => {
                 self.unexpected.give_up(key);
                 self.end_with(key, status);
@@ -238,7 +266,7 @@ impl Open {
     #[inline]
     pub fn collect(&mut self) {
         while let Some(done) = self.endpoint().poll_completion() {
-            if !self.ended_unexpected(&done) {
+            if !self.ended_unexpected(&done) && !self.ended_wired(&done) {
                 self.ended(&done);
             }
         }
@@ -247,7 +275,9 @@ impl Open {
     #[inline]
     fn ended(&mut self, done: &Completion) {
         let key = key_of(done.context);
-        let source = done.status.source.map(|peer| self.door.address(peer));
+        let data = done.status.data;
+        let source = done.status.source.map(|peer| self.origin(peer, data, 0).0);
+        let source = source.map(|peer| self.door.address(peer));
         let Some(request) = self.requests.get_mut(key) else { return };
         let mut status = done.error.map_or(code::STATUS_SUCCESS, code::status_of);
         if request.kind == Kind::Recv {
@@ -265,6 +295,9 @@ impl Open {
             }
             request.status.source = source.unwrap_or_default();
             status = request.instead.filter(|_| status == code::STATUS_CANCELLED).unwrap_or(status);
+            if self.pull_offer(key, data) {
+                return;
+            }
         }
         self.end_with(key, status);
     }
@@ -340,6 +373,14 @@ impl Open {
         if !is_connected {
             self.end_with(key, code::STATUS_BAD_SESSION);
             return Ok(key);
+        }
+        if let Some(to) = wire::wired(peer) {
+            // SAFETY: promised by the caller, or the piece of the request.
+            let sent = unsafe { self.send_wired(key, to, (at, len), sending) };
+            if sent.is_err() {
+                self.requests.remove(key);
+            }
+            return sent.map(|()| key);
         }
         let args = SendArgs {
             context: context_of(key),
@@ -429,6 +470,9 @@ impl Open {
             return Ok(());
         }
         self.door.part(peer);
+        if let Some(peer) = wire::wired(peer) {
+            self.disconnect_wired(peer);
+        }
         for key in self.requests.keys() {
             let of = self.requests.get(key);
             if of.is_some_and(|of| of.kind != Kind::Recv && of.peer == Some(peer)) {

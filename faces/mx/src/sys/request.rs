@@ -47,6 +47,8 @@ pub struct Request {
     pub instead: Option<StatusCode>,
     /// The key of a request to connect.
     pub secret: u32,
+    /// True of a receive that has matched, and whose message is on its way by MXoE.
+    pub is_pulling: bool,
 }
 
 impl Request {
@@ -64,6 +66,7 @@ impl Request {
             is_own: false,
             instead: None,
             secret: 0,
+            is_pulling: false,
         }
     }
 }

@@ -6,6 +6,7 @@
 
 use super::open::Open;
 use super::request::context_of;
+use super::wired::Origin;
 use crate::address::Addr;
 use crate::code::{self, Answer};
 use std::collections::VecDeque;
@@ -131,7 +132,10 @@ impl Open {
     #[inline]
     pub fn ended_unexpected(&mut self, done: &Completion) -> bool {
         match done.context {
-            DROP => true,
+            DROP => {
+                self.drop_offer(done.status.data);
+                true
+            }
             FETCH => {
                 self.fetched(done);
                 true
@@ -166,8 +170,14 @@ impl Open {
         }
         if self.unexpected.current.is_none() {
             let (claimed, probed) = self.endpoint().claim(None, 0, u64::MAX)?;
-            let (source, bits, len) = (probed.source, probed.tag, probed.len);
-            let at_hand = len <= AT_HAND && probed.data.is_none();
+            let (source, len) = self.origin(probed.source, probed.data, probed.len);
+            let bits = probed.tag;
+            let is_whole = match Origin::of(probed.data) {
+                Origin::Endpoint => probed.data.is_none(),
+                Origin::Wire(_) => true,
+                Origin::Offer(_) => false,
+            };
+            let at_hand = len <= AT_HAND && is_whole;
             let body = if at_hand { self.fetch(claimed, len) } else { Body::Claimed(claimed) };
             self.unexpected.current = Some(Message { source, bits, len, body });
             self.collect();
@@ -238,6 +248,10 @@ impl Open {
     pub fn forget_messages(&mut self, peer: PeerId) {
         for message in self.unexpected.forget(peer) {
             self.drop_message(message);
+        }
+        if crate::wire::wired(peer).is_some() {
+            // The engine has them as its own.
+            return;
         }
         while let Some((claimed, _)) = self.endpoint().claim(Some(peer), 0, u64::MAX) {
             // SAFETY: there is no memory.

@@ -9,6 +9,7 @@ mod unix;
 
 pub(super) use ring::{Geometry, Ring, Seen};
 pub(super) use socket::{offload, Carries, Socket, BURST, OFFLOAD};
+pub use socket::{Keep, Value};
 pub(super) use unix::{
     accept, connect, credentials, listen, recv, send, shut_down, without_signals, FDS_MAX,
 };

@@ -50,6 +50,28 @@ const SHIFT: u32 = libc::BPF_ALU | libc::BPF_LSH | libc::BPF_K;
 const RETURN_A: u32 = libc::BPF_RET | libc::BPF_A;
 const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
 
+const LOAD_WORD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
+
+/// A rule of [`Socket::keep`]: frames of a kind, or of all kinds, that have a value at a place.
+#[derive(Clone, Copy, Debug)]
+pub struct Keep {
+    /// The kind; none for all.
+    pub kind: Option<u8>,
+    /// The place, from the beginning of the header of Ethernet.
+    pub at: u32,
+    /// The value.
+    pub value: Value,
+}
+
+/// A value in a frame, in network byte order.
+#[derive(Clone, Copy, Debug)]
+pub enum Value {
+    /// Of 8 bits.
+    Byte(u8),
+    /// Of 32 bits.
+    Word(u32),
+}
+
 /// The frames that a packet socket carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carries {
@@ -166,6 +188,38 @@ impl Socket {
             op(RETURN, 0, 0, u32::MAX),
             op(RETURN, 0, 0, 0),
         ]);
+        self.attach(libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &mut program)
+    }
+
+    /// Takes only the frames that the first rule for their kind keeps: the kind is the byte at `at`
+    /// under `mask`. Without a rule for a frame's kind it is refused; without rules, none is.
+    pub fn keep(&self, (at, mask): (u32, u8), rules: &[Keep]) -> io::Result<()> {
+        if rules.is_empty() {
+            // Fails if there was no filter.
+            let _none = set(self.raw(), libc::SOL_SOCKET, libc::SO_DETACH_FILTER, &0i32);
+            return Ok(());
+        }
+        let mut program = Vec::new();
+        for rule in rules {
+            let (load, value) = match rule.value {
+                Value::Byte(value) => (LOAD_BYTE, value.into()),
+                Value::Word(value) => (LOAD_WORD, value),
+            };
+            if let Some(kind) = rule.kind {
+                program.extend([
+                    op(LOAD_BYTE, 0, 0, at),
+                    op(AND, 0, 0, mask.into()),
+                    op(EQUAL, 0, 4, kind.into()),
+                ]);
+            }
+            program.extend([
+                op(load, 0, 0, rule.at),
+                op(EQUAL, 0, 1, value),
+                op(RETURN, 0, 0, u32::MAX),
+                op(RETURN, 0, 0, 0),
+            ]);
+        }
+        program.push(op(RETURN, 0, 0, 0));
         self.attach(libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &mut program)
     }
 

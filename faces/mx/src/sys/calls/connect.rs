@@ -8,12 +8,14 @@ use crate::sys::abi::{call, enter, offer, place, until, Handle, Inside, Status};
 use crate::sys::memory::Memory;
 use crate::sys::open::Open;
 use crate::sys::request::{Kind, Request};
+use crate::wire::setting;
 use std::time::Instant;
 use weft_ffi::address::NetAddress;
 use weft_ffi::meet;
 use weft_ffi::sys::gate;
 use weft_ffi::table::Key;
 use weft_link::secure::JobKey;
+use weft_mxoe::node::Mac;
 
 /// The endpoint that a request looks for.
 #[derive(Clone, Copy)]
@@ -39,6 +41,13 @@ fn place_of(wanted: Wanted) -> Result<NetAddress, StatusCode> {
     meeting(host, wanted.number).map_err(|_| code::STATUS_BAD_ENDPOINT)
 }
 
+/// Returns the address of an endpoint that is reached by MXoE.
+fn mac_of(open: &Open, wanted: Wanted) -> Option<Mac> {
+    let own = open.mac()?;
+    let mac = setting::mac_of(wanted.nic).filter(|_| host_of(wanted.nic).is_none())?;
+    (mac != own && wanted.number < ENDPOINTS).then_some(mac)
+}
+
 /// Begins a request to connect. The search is none if the request has ended already.
 fn begin(
     open: &mut Open,
@@ -50,6 +59,10 @@ fn begin(
     (request.is_own, request.secret) = (is_own, wanted.key);
     request.status.source = Addr([wanted.nic << 16 | u64::from(wanted.number & 0xffff), 0]);
     let request = open.add(request)?;
+    if let Some(mac) = mac_of(open, wanted) {
+        open.connect_wired(request, mac, wanted.number as u8, wanted.key);
+        return Ok((request, None));
+    }
     match place_of(wanted) {
         Ok(at) => Ok((request, Some(Search { request, key: open.key.clone(), at }))),
         Err(status) => {

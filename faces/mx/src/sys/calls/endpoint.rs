@@ -1,7 +1,7 @@
 //! Endpoints: opening, closing, waking, progress, addresses.
 
 use crate::address::{Addr, Local};
-use crate::boards::{self, ENDPOINTS};
+use crate::boards::{self, Board, ENDPOINTS};
 use crate::code::{self, Answer, Return};
 use crate::environment;
 use crate::params;
@@ -11,13 +11,18 @@ use crate::sys::abi::{
 use crate::sys::errors;
 use crate::sys::open::{Open, Parts};
 use crate::sys::unexpected::run_handler;
-use std::io::ErrorKind;
+use crate::wire::claim::Claim;
+use crate::wire::setting::Setting;
+use crate::wire::{self, Bell, Wire};
+use std::io::{Error, ErrorKind};
 use std::net::Ipv4Addr;
+use std::rc::Rc;
 use weft::Address;
 use weft_ffi::address::NetAddress;
 use weft_ffi::meet::{self, Post};
 use weft_ffi::sys::gate;
 use weft_link::secure::JobKey;
+use weft_link::Link;
 
 /// Wild card of a board or a number.
 const ANY: u32 = u32::MAX;
@@ -74,17 +79,28 @@ pub(super) fn meeting(host: Ipv4Addr, number: u32) -> Answer<NetAddress> {
     NetAddress::new(host, &name).ok_or(code::BAD_BAD_BAD)
 }
 
+/// The number of an endpoint, the name under which others find it, and its number on the interface
+/// of MXoE.
+type Claimed = (u32, Post, Option<(Rc<Wire>, Claim)>);
+
 /// Claims the number, or the first free one.
 fn claim(
     key: &JobKey,
     host: Ipv4Addr,
     number: Option<u32>,
     endpoint: &Address,
-) -> Answer<(u32, Post)> {
+    wire: Option<&Rc<Wire>>,
+) -> Answer<Claimed> {
     let numbers = number.map_or(0..ENDPOINTS, |number| number..number + 1);
     for number in numbers {
-        match meet::post(key, &meeting(host, number)?, endpoint) {
-            Ok(post) => return Ok((number, post)),
+        let at = meeting(host, number)?;
+        let post = || {
+            let post = meet::post(key, &at, endpoint)?;
+            let wire = wire.map(|wire| Ok::<_, Error>((Rc::clone(wire), wire.claim(number)?)));
+            Ok::<_, Error>((number, post, wire.transpose()?))
+        };
+        match post() {
+            Ok(claimed) => return Ok(claimed),
             Err(why) if why.kind() == ErrorKind::AddrInUse => {}
             Err(why) => {
                 log::error!("mx_open_endpoint: {why}");
@@ -95,23 +111,40 @@ fn claim(
     Err(code::BUSY)
 }
 
+/// Opens the socket for MXoE, if the board is the interface of that.
+fn wire_of(board: &Board) -> Result<Option<Rc<Wire>>, String> {
+    match Setting::of_environment()? {
+        Some(setting) if setting.interface == board.name => {
+            let config = weft::job::config_from_env().map_err(|why| why.to_string())?;
+            Wire::open(&setting, config.peer_timeout_ms).map(Some)
+        }
+        Some(setting) => setting.find().map(|_| None),
+        None => Ok(None),
+    }
+}
+
 /// Opens the endpoint of weft, and claims the number.
 fn prepare(board: u32, number: Option<u32>) -> Answer<Parts> {
     let boards = boards::all();
     let board = boards.get(if board == ANY { 0 } else { board as usize });
-    let host = board.ok_or(code::BOARD_UNKNOWN)?.address;
+    let board = board.ok_or(code::BOARD_UNKNOWN)?;
+    let host = board.address;
     let adapt = |config: &mut weft::Config, links: &mut weft::Links| {
         links.shm &= !environment::is_without_shared_memory();
         if environment::waits_spin() {
             config.spin_us = SPIN_ALWAYS_US;
         }
     };
-    let (endpoint, key) = weft_ffi::endpoint::open(host, "mx", adapt).map_err(|why| {
+    let failed = |why: String| {
         log::error!("mx_open_endpoint: {why}");
         code::NO_DEV
-    })?;
-    let (number, post) = claim(&key, host, number, &endpoint.address())?;
-    Ok(Parts { endpoint, key, name: (boards::nic_of(host), number), post })
+    };
+    let wire = wire_of(board).map_err(failed)?;
+    let bells = wire.iter().map(|wire| Box::new(Bell(Rc::clone(wire))) as Box<dyn Link>);
+    let opened = weft_ffi::endpoint::open_beside(host, "mx", adapt, bells.collect());
+    let (endpoint, key) = opened.map_err(failed)?;
+    let (number, post, wire) = claim(&key, host, number, &endpoint.address(), wire.as_ref())?;
+    Ok(Parts { endpoint, key, name: (board.nic, number), post, wire })
 }
 
 /// Opens an endpoint.
@@ -276,7 +309,10 @@ pub unsafe extern "C" fn mx_decompose_endpoint_addr2(
         let mut inside = enter_local(addr)?;
         let open = inside.open()?;
         let (peer, _) = open.door.peer(addr).ok_or(code::BAD_ENDPOINT)?;
-        let identity = open.endpoint().identity(peer).map_or(0, |id| id.0);
+        let identity = match wire::wired(peer) {
+            Some(peer) => open.session_wired(peer).into(),
+            None => open.endpoint().identity(peer).map_or(0, |id| id.0),
+        };
         let (of, at) = addr.endpoint();
         // SAFETY: promised by the caller.
         unsafe {

@@ -150,8 +150,7 @@ unsafe fn value(endpoint: Handle, key: u32, from: *const c_void, len: u32) -> An
     Ok(match key {
         1 => Value::Number(boards::all().len() as u32),
         2 => {
-            let mut nics: Vec<u64> =
-                boards::all().iter().map(|board| boards::nic_of(board.address)).collect();
+            let mut nics: Vec<u64> = boards::all().iter().map(|board| board.nic).collect();
             nics.push(0);
             Value::Nics(nics)
         }

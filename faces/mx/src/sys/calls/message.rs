@@ -118,7 +118,8 @@ fn find(inside: &mut Inside, bits: u64, mask: u64) -> Answer<Option<Status>> {
     let open = inside.open()?;
     let found = open.unexpected.probe(bits, mask).or_else(|| {
         let found = open.endpoint().probe(None, bits, !mask)?;
-        Some(Found { source: found.source, bits: found.tag, len: found.len })
+        let (source, len) = open.origin(found.source, found.data, found.len);
+        Some(Found { source, bits: found.tag, len })
     });
     Ok(found.map(|found| {
         let len = u32::try_from(found.len).unwrap_or(u32::MAX);

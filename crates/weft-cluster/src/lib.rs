@@ -13,7 +13,6 @@
 //! - `counters`: the page of a rank's counters; `ranks`: the ranks of a host, as told by agents.
 //! - `client`: [`Names`], a program's connection to its agent; `watch`: its subscriptions;
 //!   `member`: its memberships of groups.
-//! - `share`: bounds that many have in common.
 //! - `name`: names as people write them; `hostlist`: hosts as Slurm writes them.
 //!
 //! ```no_run
@@ -43,7 +42,6 @@ pub mod member;
 pub mod name;
 pub mod ranks;
 pub mod session;
-pub mod share;
 pub mod tree;
 pub mod watch;
 

@@ -6,12 +6,12 @@
 //! does no I/O and reads no clock.
 
 use crate::local::MAIL_MAX;
-use crate::share::has_share;
 use crate::tree::{TreeMail, Verdict};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
 use weft_core::Instant;
+use weft_names::share::has_share;
 use weft_names::wire::{Reader, WireError, Writer};
 use weft_names::{HostId, Life, Owner};
 

@@ -39,6 +39,7 @@ pub mod groups;
 pub mod id;
 pub mod membership;
 pub mod node;
+pub mod share;
 pub mod stats;
 pub mod subscriptions;
 

@@ -89,6 +89,23 @@ fn scope__of_a_host_is_not_seen_by_others() {
 }
 
 #[test]
+fn claim__a_user_leaves_room_to_others() {
+    let config = Config { claims_per_host: 8, ..Config::default() };
+    let mut world = World::joined(1, 2, config);
+    let mut add = |user: u32, i: u32| {
+        let claim = Claim { owner: owner(user, 1), ..name(i) };
+        world.with(0, |n, now| n.claim(now, claim)).map(drop)
+    };
+    let all = |i| (1..=3).map(move |user| (user, i));
+    let taken = (0..8).flat_map(all).filter(|&(user, i)| add(user, 10 * user + i).is_ok());
+    let mut of = [0; 3];
+    taken.for_each(|(user, _)| of[user as usize - 1] += 1);
+    assert_eq!(of, [2, 2, 2], "two places are left to others");
+    (0..8).for_each(|i| drop(add(4, 100 + i)));
+    assert_eq!(add(4, 200), Err(ClaimError::TooMany { bound: 8 }));
+}
+
+#[test]
 fn claim__is_refused_with_a_reason() {
     let config = Config { claims_per_user: 3, ..Config::default() };
     let mut world = World::joined(1, 3, config);

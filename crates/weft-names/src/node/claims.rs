@@ -4,6 +4,7 @@ use super::{Event, Node, Timer};
 use crate::directory::unique::{Question, Verdict};
 use crate::directory::{Claim, ClaimError, Gone, NameChange, Scope};
 use crate::id::{BindingId, HostId, Owner};
+use crate::share::has_share;
 use crate::wire::{verdict, Answer, Ask, Evict, Message, ALIAS_MAX, NONE};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -69,7 +70,8 @@ impl Node {
 
     fn check_claim(&self, name: &Claim) -> Result<(), ClaimError> {
         let Claim { owner, kind, lower, upper, alias, .. } = name;
-        let of_user = self.claims.table.values().filter(|own| own.name.owner.user == owner.user);
+        let all = &self.claims.table;
+        let own = all.values().filter(|own| own.name.owner.user == owner.user).count();
         let (per_user, per_host) = (self.config.claims_per_user, self.config.claims_per_host);
         match () {
             () if self.is_over => Err(ClaimError::Ended),
@@ -78,8 +80,8 @@ impl Node {
                 Err(ClaimError::Alias)
             }
             () if !self.policy.may_claim(owner.user, *kind) => Err(ClaimError::Forbidden),
-            () if of_user.count() >= per_user => Err(ClaimError::TooMany { bound: per_user }),
-            () if self.claims.table.len() >= per_host => {
+            () if own >= per_user => Err(ClaimError::TooMany { bound: per_user }),
+            () if !has_share(own, all.len(), per_host) => {
                 Err(ClaimError::TooMany { bound: per_host })
             }
             () => match self.directory.rival(name, None, u64::MAX) {

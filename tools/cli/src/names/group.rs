@@ -108,7 +108,7 @@ struct Members<'a> {
 impl Members<'_> {
     fn add(&mut self, binding: &Binding) -> String {
         let host = self.hosts.of(binding.id.host);
-        let name = format!("{} of host {host}", Name::of(binding));
+        let name = format!("{} of host {host}", show::name_of(binding));
         self.known.insert(binding.id, name.clone());
         name
     }
@@ -238,7 +238,7 @@ fn wait_for_members(member: &mut GroupMember, limit: Duration) -> Result<()> {
 fn send(name: &Name, message: &str, all: bool, limit: Duration) -> Result<()> {
     let names = Names::connect()?;
     // A sender is a member. Its instance is not among those that it sends to by name.
-    let instance = if name.lower == 0 { u32::MAX } else { 0 };
+    let instance = if name.lower > 0 && name.upper == show::SENDER { 0 } else { show::SENDER };
     let own = Name { lower: instance, upper: instance, ..name.clone() };
     let mut member = names.join(&Spec::new(&own), &GroupOptions::default())?;
     wait_for_members(&mut member, limit)?;

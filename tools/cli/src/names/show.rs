@@ -86,6 +86,18 @@ pub fn place(binding: &Binding) -> String {
     }
 }
 
+/// The instance of a member that only sends.
+pub const SENDER: u32 = u32::MAX;
+
+/// Returns a name as people read it.
+pub fn name_of(binding: &Binding) -> String {
+    let name = Name::of(binding);
+    match (binding.name.group, name.lower) {
+        (true, SENDER) => Name { lower: 0, ..name }.to_string() + " (sender)",
+        _ => name.to_string(),
+    }
+}
+
 /// Returns a name in one line.
 pub fn line(binding: &Binding, hosts: &mut HostNames<'_>) -> String {
     let claim = &binding.name;
@@ -97,7 +109,7 @@ pub fn line(binding: &Binding, hosts: &mut HostNames<'_>) -> String {
             words.push_str(word);
         }
     }
-    let (name, host) = (Name::of(binding).to_string(), hosts.of(binding.id.host));
+    let (name, host) = (name_of(binding), hosts.of(binding.id.host));
     let place = place(binding);
     format!("{name:<24} {place:<27} host {host}, {}{words}", claim.owner)
 }
@@ -134,7 +146,7 @@ pub fn watch_group(
     timeout: Option<Duration>,
     as_json: bool,
 ) -> Result<()> {
-    watch_some(names, name, Mode::Each, timeout, as_json, |b| b.name.group)
+    watch_some(names, name, Mode::Each, timeout, as_json, true)
 }
 
 /// Prints the owners of a name, then each that comes and goes.
@@ -145,7 +157,7 @@ pub fn watch(
     timeout: Option<Duration>,
     as_json: bool,
 ) -> Result<()> {
-    watch_some(names, name, mode, timeout, as_json, |_| true)
+    watch_some(names, name, mode, timeout, as_json, false)
 }
 
 fn watch_some(
@@ -154,25 +166,25 @@ fn watch_some(
     mode: Mode,
     timeout: Option<Duration>,
     as_json: bool,
-    is_shown: impl Fn(&Binding) -> bool,
+    members: bool,
 ) -> Result<()> {
     let mut watch = names.watch(name, mode, timeout)?;
     let hosts = &mut HostNames::new(names);
+    // The words of `group join`, for members.
+    let (comes, goes) = if members { ("joined", "left") } else { ("published", "withdrawn") };
     loop {
         let Some(event) = watch.next(Duration::from_secs(3600))? else { continue };
         let seq = event.seq;
         let (text, event) = match &event.notice {
-            Notice::Published(b) | Notice::Withdrawn(b, _) if !is_shown(b) => continue,
+            Notice::Published(b) | Notice::Withdrawn(b, _) if members && !b.name.group => continue,
             Notice::Published(b) => {
-                let text = format!("published {}", line(b, hosts));
+                let text = format!("{comes} {}", line(b, hosts));
                 (text, Event::Published { seq, binding: row(b, hosts) })
             }
             Notice::Withdrawn(b, gone) => {
                 let (binding, cause) = (row(b, hosts), gone.text(|host| hosts.of(host)));
-                (
-                    format!("withdrawn {}: {cause}", line(b, hosts)),
-                    Event::Withdrawn { seq, binding, cause },
-                )
+                let text = format!("{goes} {}: {cause}", line(b, hosts));
+                (text, Event::Withdrawn { seq, binding, cause })
             }
             Notice::SnapshotEnd => ("these are all".into(), Event::SnapshotEnd { seq }),
             Notice::Missed { events } => (

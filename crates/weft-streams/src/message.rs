@@ -44,6 +44,11 @@ impl Place {
         self.address
     }
 
+    /// Returns the same address with another port.
+    pub fn with_port(self, port: u16) -> Place {
+        Place { port, ..self }
+    }
+
     /// Returns the port.
     pub fn port(self) -> u16 {
         self.port
@@ -83,6 +88,9 @@ pub enum Message {
     Here(u64),
     /// Process: the connection has ended, or is not to be upgraded.
     Cancel(u64),
+    /// Process, with a descriptor: a UDP socket at the address of the socket, for the agent to look
+    /// if the network leads from it to the other end. The socket follows by `Here`.
+    Path(u64),
     /// Process, with a descriptor: the list of the connections of the process of this number.
     Board(u64),
     /// Command: which programs are there, after the one of this number?
@@ -112,6 +120,8 @@ pub enum Message {
     More(u64),
     /// Agent: the other end has asked; show the socket.
     Call(u64),
+    /// Agent: the other end has asked, in another network namespace; show a path and the socket.
+    Far(u64),
     /// Agent, with a descriptor: the memory shared with the other end.
     Pair {
         /// The process's number of the connection.
@@ -164,6 +174,8 @@ impl Message {
             }
             Message::Bell(process) => (7, *process, 0),
             Message::Lent(token) => (8, *token, 0),
+            Message::Path(token) => (9, *token, 0),
+            Message::Far(token) => (24, *token, 0),
             Message::Lend(token) => (21, *token, 0),
             Message::Free(token) => (22, *token, 0),
             Message::Given(token) => (23, *token, 0),
@@ -219,6 +231,8 @@ impl Message {
             }
             (7, 0) => Ok(Message::Bell(token)),
             (8, 0) => Ok(Message::Lent(token)),
+            (9, 0) => Ok(Message::Path(token)),
+            (24, 0) => Ok(Message::Far(token)),
             (21, 0) => Ok(Message::Lend(token)),
             (22, 0) => Ok(Message::Free(token)),
             (23, 0) => Ok(Message::Given(token)),
@@ -231,7 +245,7 @@ impl Message {
                 let why = std::str::from_utf8(fields).map_err(|_| "text")?;
                 Ok(Message::None { token, why: why.into() })
             }
-            (2..=8 | 16..=23, _) => Err("length"),
+            (2..=9 | 16..=24, _) => Err("length"),
             _ => Err("kind"),
         }
     }
@@ -261,6 +275,8 @@ pub fn example_messages() -> Vec<Vec<u8>> {
         Message::Back { token: 7, before: 8 },
         Message::Bell(7),
         Message::Lent(7),
+        Message::Path(7),
+        Message::Far(7),
         Message::Lend(7),
         Message::Free(7),
         Message::Given(7),

@@ -4,6 +4,10 @@
 //! their sockets. The facts are those of the sockets themselves, and a pair is made only while both
 //! sockets are there: so neither a name that somebody made up nor one of a former connection is
 //! paired. A socket is held for a moment only, as its connection cannot end meanwhile.
+//!
+//! Names may exist several times on a host with several network namespaces. Ends in different ones
+//! are those of one connection if packets to the address of each come to the other, which the agent
+//! tries: within a namespace there is one socket of each pair of names.
 
 use crate::message::Place;
 use std::collections::BTreeMap;
@@ -18,6 +22,9 @@ const ASK_NS: u64 = 30_000_000_000;
 const CALL_NS: u64 = 2_000_000_000;
 /// Time for which a socket is held.
 const HELD_NS: u64 = 300_000_000;
+
+/// The reason for two ends whose networks are not joined, or lose the agent's datagrams.
+const NO_PATH: &str = "no datagram came from one end's network to the other's";
 
 /// A program's connection to the agent.
 pub type Program = u64;
@@ -43,6 +50,10 @@ pub struct Facts {
 pub enum Do {
     /// Ask an end to show its socket.
     Call(End),
+    /// Ask an end to show a path and its socket.
+    Far(End),
+    /// Try the network between two ends, whose sockets are held.
+    Prove(End, End),
     /// Give both ends shared memory, and close their sockets.
     Pair(End, End),
     /// Tell an end that it is not paired, and close its socket.
@@ -57,11 +68,15 @@ enum State {
     Called(u64, End),
     /// Its socket is held since then.
     Shown(u64, End, Facts),
+    /// The network to the other end is tried since then.
+    Tried(u64, End),
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Ask {
     user: u32,
+    /// The network namespace of its program.
+    namespace: u64,
     local: Place,
     remote: Place,
     state: State,
@@ -99,11 +114,12 @@ impl Pairing {
         self.asks.is_empty()
     }
 
-    /// An end asks. `may` tells if two users may share memory.
+    /// An end asks, with its user and its network namespace. `may` tells if two users may share
+    /// memory; those in different namespaces have to be one.
     pub fn ask(
         &mut self,
         now: u64,
-        (end, user): (End, u32),
+        (end, user, namespace): (End, u32, u64),
         (local, remote): (Place, Place),
         may: &dyn Fn(u32, u32) -> bool,
         out: &mut Vec<Do>,
@@ -117,25 +133,34 @@ impl Pairing {
         let mut foreign = false;
         let others = self.waiting.get(&(remote, local)).map_or(&[][..], Vec::as_slice);
         let other = others.iter().copied().find(|other| {
-            let allowed = self.asks.get(other).is_some_and(|ask| may(ask.user, user));
+            let allowed = self.asks.get(other).is_some_and(|ask| {
+                ask.user == user || ask.namespace == namespace && may(ask.user, user)
+            });
             foreign |= !allowed;
             allowed
         });
         match other {
             Some(other) => {
                 self.stop_waiting(other);
-                self.insert(end, Ask { user, local, remote, state: State::Called(now, other) });
-                if let Some(ask) = self.asks.get_mut(&other) {
-                    ask.state = State::Called(now, end);
-                }
-                out.extend([Do::Call(other), Do::Call(end)]);
+                let state = State::Called(now, other);
+                self.insert(end, Ask { user, namespace, local, remote, state });
+                let Some(ask) = self.asks.get_mut(&other) else { return };
+                ask.state = State::Called(now, end);
+                let call = if ask.namespace == namespace { Do::Call } else { Do::Far };
+                out.extend([call(other), call(end)]);
             }
             None if foreign => self.refuse(end, "the other end is another user's", out),
             None => {
-                self.insert(end, Ask { user, local, remote, state: State::Waits(now) });
+                let state = State::Waits(now);
+                self.insert(end, Ask { user, namespace, local, remote, state });
                 self.waiting.entry((local, remote)).or_default().push(end);
             }
         }
+    }
+
+    /// True if an end was called, and has not shown its socket.
+    pub fn is_called(&self, end: End) -> bool {
+        self.asks.get(&end).is_some_and(|ask| matches!(ask.state, State::Called(..)))
     }
 
     /// An end shows its socket: its facts, or `None` if it is no TCP socket that is connected.
@@ -155,22 +180,54 @@ impl Pairing {
         let Some(State::Shown(_, back, others)) = self.asks.get(&other).map(|ask| ask.state) else {
             return;
         };
+        let known = |end: &End, facts: &Facts| {
+            self.asks.get(end).is_some_and(|ask| ask.namespace == facts.namespace)
+        };
         if back != end || others.namespace != facts.namespace {
-            return self.part(end, other, "the ends are in different network namespaces", out);
+            if back != end || !known(&end, &facts) || !known(&other, &others) {
+                return self.part(end, other, "the ends are in different network namespaces", out);
+            }
+            for (one, of) in [(end, other), (other, end)] {
+                if let Some(ask) = self.asks.get_mut(&one) {
+                    ask.state = State::Tried(now, of);
+                }
+            }
+            return out.push(Do::Prove(end, other));
         }
         if others.cookie == facts.cookie {
             return self.part(end, other, "both ends are one socket", out);
         }
-        self.forget(end);
+        self.pair(end, other, out);
+    }
+
+    /// The network between two ends was tried.
+    pub fn tried(&mut self, one: End, other: End, leads: bool, out: &mut Vec<Do>) {
+        let state = self.asks.get(&one).map(|ask| ask.state);
+        if !matches!(state, Some(State::Tried(_, of)) if of == other) {
+            return;
+        }
+        match leads {
+            true => self.pair(one, other, out),
+            false => self.part(one, other, NO_PATH, out),
+        }
+    }
+
+    fn pair(&mut self, one: End, other: End, out: &mut Vec<Do>) {
+        self.forget(one);
         self.forget(other);
         self.counts.paired += 1;
-        out.push(Do::Pair(end.min(other), end.max(other)));
+        out.push(Do::Pair(one.min(other), one.max(other)));
     }
 
     /// An end does not ask any more.
     pub fn cancel(&mut self, end: End, out: &mut Vec<Do>) {
         let Some(ask) = self.forget(end) else { return };
-        if let State::Called(_, other) | State::Shown(_, other, _) = ask.state {
+        let (State::Called(_, other) | State::Shown(_, other, _) | State::Tried(_, other)) =
+            ask.state
+        else {
+            return;
+        };
+        {
             self.forget(other);
             self.refuse(other, "the other end has closed", out);
         }
@@ -196,6 +253,9 @@ impl Pairing {
                 }
                 State::Called(since, other) if late(since, CALL_NS) => {
                     self.part(end, other, "an end did not show its socket", out);
+                }
+                State::Tried(since, other) if late(since, HELD_NS) => {
+                    self.part(end, other, NO_PATH, out);
                 }
                 State::Shown(since, other, _) if late(since, HELD_NS) => {
                     self.part(end, other, "the other end did not show its socket in time", out);
@@ -246,6 +306,9 @@ mod tests {
 
     const A: End = (1, 10);
     const B: End = (2, 20);
+    /// Tokens of ends in another network namespace.
+    const FAR: u64 = 1 << 50;
+    const C: End = (1, FAR);
 
     fn place(port: u16) -> Place {
         Place::v4([127, 0, 0, 1], port)
@@ -266,7 +329,8 @@ mod tests {
             let (mut out, names) = (Vec::new(), (place(local), place(remote)));
             // The user's number is the program's.
             let may = |one, other| one < 100 && other < 100;
-            self.pairing.ask(self.now, (end, end.0 as u32), names, &may, &mut out);
+            let namespace = if end.1 >= FAR { 2 } else { 1 };
+            self.pairing.ask(self.now, (end, end.0 as u32, namespace), names, &may, &mut out);
             out
         }
 
@@ -321,6 +385,52 @@ mod tests {
             agent.shown(B, Some(facts(1, 5, 5)))[..],
             [Do::Refuse(..), Do::Refuse(..)]
         ));
+    }
+
+    #[test]
+    fn pairing__another_namespace_takes_a_path_and_the_same_user() {
+        for leads in [true, false] {
+            let mut agent = Agent::default();
+            agent.ask(A, 5, 80);
+            assert_eq!(agent.ask(C, 80, 5), [Do::Far(A), Do::Far(C)]);
+            assert_eq!(agent.shown(A, Some(facts(1, 5, 80))), []);
+            let far = Facts { namespace: 2, ..facts(1, 80, 5) };
+            assert_eq!(agent.shown(C, Some(far)), [Do::Prove(C, A)]);
+            let mut out = Vec::new();
+            agent.pairing.tried(C, (9, 9), true, &mut out);
+            assert_eq!(out, []);
+            agent.pairing.tried(C, A, leads, &mut out);
+            match leads {
+                true => assert_eq!(out, [Do::Pair(A, C)]),
+                false => assert!(matches!(out[..], [Do::Refuse(C, _), Do::Refuse(A, _)])),
+            }
+            assert!(agent.is_empty());
+        }
+        // The socket is of another namespace than its program.
+        let mut agent = Agent::default();
+        agent.ask(A, 5, 80);
+        agent.ask(C, 80, 5);
+        agent.shown(A, Some(facts(1, 5, 80)));
+        let other = Facts { namespace: 3, ..facts(1, 80, 5) };
+        assert!(matches!(agent.shown(C, Some(other))[..], [Do::Refuse(..), Do::Refuse(..)]));
+        // Users that may share memory in one namespace.
+        let mut agent = Agent::default();
+        agent.ask(A, 5, 80);
+        assert!(matches!(agent.ask((2, FAR), 80, 5)[..], [Do::Refuse(..)]));
+    }
+
+    #[test]
+    fn pairing__a_path_is_tried_for_a_moment_only() {
+        let mut agent = Agent::default();
+        agent.ask(A, 5, 80);
+        agent.ask(C, 80, 5);
+        agent.shown(A, Some(facts(1, 5, 80)));
+        agent.shown(C, Some(Facts { namespace: 2, ..facts(1, 80, 5) }));
+        let mut out = Vec::new();
+        agent.pairing.on_time(HELD_NS + 1, &mut out);
+        assert!(matches!(out[..], [Do::Refuse(..), Do::Refuse(..)]), "{out:?}");
+        agent.pairing.tried(C, A, true, &mut out);
+        assert!(out.len() == 2 && agent.is_empty());
     }
 
     #[test]

@@ -12,7 +12,7 @@
 //! - `links.rs`: sockets that were opened before rights were dropped.
 //! - `cluster/`: the agent's part in a cluster: hosts and names.
 //! - `sockets.rs`: connections of socket programs that are to share memory; `giving.rs`: bytes that
-//!   go back to TCP.
+//!   go back to TCP; `paths.rs`: if the network leads from one to the other.
 //! - `options.rs`: settings, quotas; `status.rs`: the status socket.
 //! - `limit.rs`: limits on the log.
 //! - `rights.rs`: dropping rights; `sys/`: the system calls.
@@ -29,6 +29,7 @@ pub mod limit;
 mod links;
 pub mod lists;
 pub mod options;
+mod paths;
 pub mod rights;
 mod room;
 mod seat;

@@ -5,6 +5,7 @@
 //! show, and the memory.
 
 use crate::giving::{Giving, Way};
+use crate::paths::Paths;
 use crate::sys::passing::{self, facts};
 use crate::sys::{self, Epoll, Interest};
 use std::collections::BTreeMap;
@@ -32,6 +33,8 @@ const BELL: u64 = 1 << 63;
 struct Guest {
     socket: UnixStream,
     user: u32,
+    /// Its network namespace.
+    namespace: u64,
     /// The number of its process, and the list of its connections.
     list: Option<(u64, OwnedFd)>,
     /// The socket by which the agent may interrupt it.
@@ -50,6 +53,8 @@ pub struct Sockets {
     held: BTreeMap<End, OwnedFd>,
     /// Bytes that go back to TCP.
     giving: Giving,
+    /// Ends in different networks.
+    paths: Paths,
     to_do: Vec<Do>,
     turned_away: u64,
 }
@@ -85,6 +90,7 @@ impl Sockets {
             pairing: Pairing::default(),
             held: BTreeMap::new(),
             giving: Giving::default(),
+            paths: Paths::default(),
             to_do: Vec::new(),
             turned_away: 0,
         })
@@ -129,6 +135,7 @@ impl Sockets {
             }
         }
         self.ready = ready;
+        self.look_at_paths();
         self.pairing.on_time(now.0, &mut self.to_do);
         self.act();
     }
@@ -145,7 +152,9 @@ impl Sockets {
             }
             self.last += 1;
             if self.set.add(&socket, self.last, Interest::READ).is_ok() {
-                self.guests.insert(self.last, Guest { socket, user, list: None, bell: None });
+                let namespace = passing::namespace(&socket).unwrap_or(0);
+                let guest = Guest { socket, user, namespace, list: None, bell: None };
+                self.guests.insert(self.last, guest);
             }
         }
     }
@@ -154,7 +163,7 @@ impl Sockets {
         let mut buf = [0; MESSAGE_MAX];
         for _ in 0..AT_ONCE {
             let Some(guest) = self.guests.get(&program) else { return };
-            let user = guest.user;
+            let (user, namespace) = (guest.user, guest.namespace);
             let (len, passed) = match passing::recv(guest.socket.as_raw_fd(), &mut buf) {
                 Ok(got) => got,
                 Err(e) if is_early(&e) => return,
@@ -172,7 +181,7 @@ impl Sockets {
                 (Ok(Message::Ask { token, local, remote }), None) => {
                     let end = (program, token);
                     self.held.remove(&end);
-                    self.pairing.ask(now.0, (end, user), (local, remote), may, out);
+                    self.pairing.ask(now.0, (end, user, namespace), (local, remote), may, out);
                 }
                 (Ok(Message::Here(token)), Some(socket))
                     if self.giving.awaits((program, token)) =>
@@ -192,10 +201,16 @@ impl Sockets {
                 (Ok(Message::Back { token, before }), Some(memory)) => {
                     self.giving.shows((program, token), memory, before);
                 }
+                (Ok(Message::Path(token)), Some(path)) => {
+                    if self.pairing.is_called((program, token)) {
+                        self.paths.shows((program, token), path);
+                    }
+                }
                 (Ok(Message::Bell(_)), Some(bell)) => self.has_bell(program, bell),
                 (Ok(Message::List(after)), None) => self.list(program, user, after),
                 (Ok(Message::Cancel(token)), None) => {
                     self.held.remove(&(program, token));
+                    self.paths.forget((program, token));
                     self.pairing.cancel((program, token), out);
                 }
                 (Err("version"), _) => {
@@ -296,6 +311,7 @@ impl Sockets {
         }
         self.held.retain(|end, _| end.0 != program);
         self.giving.gone(program);
+        self.paths.gone(program);
         self.pairing.gone(program, &mut self.to_do);
         self.act();
     }
@@ -304,13 +320,33 @@ impl Sockets {
         for what in std::mem::take(&mut self.to_do) {
             match what {
                 Do::Call(end) => self.say(end, &Message::Call(end.1), None),
+                Do::Far(end) => self.say(end, &Message::Far(end.1), None),
+                Do::Prove(one, other) => self.prove(one, other),
                 Do::Refuse(end, why) => {
                     self.held.remove(&end);
+                    self.paths.forget(end);
                     let (token, why) = (end.1, why.to_string());
                     self.say(end, &Message::None { token, why }, None);
                 }
                 Do::Pair(one, other) => self.pair(one, other),
             }
+        }
+    }
+
+    /// Tries the network between two ends whose sockets are held.
+    fn prove(&mut self, one: End, other: End) {
+        let named = |end: End| (end, self.held.get(&end).and_then(facts));
+        if self.paths.begin([named(one), named(other)]) {
+            self.look_at_paths();
+        } else {
+            self.pairing.tried(one, other, false, &mut self.to_do);
+        }
+        self.act();
+    }
+
+    fn look_at_paths(&mut self) {
+        for (one, other) in self.paths.look() {
+            self.pairing.tried(one, other, true, &mut self.to_do);
         }
     }
 

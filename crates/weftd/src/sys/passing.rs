@@ -197,7 +197,12 @@ pub fn awaits(socket: &OwnedFd, most: Duration) -> io::Result<()> {
 }
 
 /// Fills `value` with an option of a socket. `None` if it has no such option.
-fn option<T: Copy>(fd: &OwnedFd, level: libc::c_int, name: libc::c_int, mut value: T) -> Option<T> {
+fn option<T: Copy>(
+    fd: &impl AsRawFd,
+    level: libc::c_int,
+    name: libc::c_int,
+    mut value: T,
+) -> Option<T> {
     let mut len = size_of::<T>() as libc::socklen_t;
     let to = (&raw mut value).cast::<c_void>();
     // SAFETY: `value` is writable for `len` bytes, and any bytes are a valid value of the integers
@@ -235,6 +240,48 @@ fn name(fd: &OwnedFd, namer: Namer) -> Option<Place> {
     (got == 0).then(|| place(&address)).flatten()
 }
 
+/// Returns the number of a socket's network namespace. A Unix socket that was accepted has that of
+/// its peer.
+pub fn namespace(fd: &impl AsRawFd) -> Option<u64> {
+    option(fd, libc::SOL_SOCKET, libc::SO_NETNS_COOKIE, 0u64)
+}
+
+/// Returns the number of the namespace and the name of a UDP socket.
+pub fn facts_of_path(fd: &OwnedFd) -> Option<(u64, Place)> {
+    let protocol = option(fd, libc::SOL_SOCKET, libc::SO_PROTOCOL, 0 as libc::c_int)?;
+    let facts = (namespace(fd)?, name(fd, libc::getsockname)?);
+    (protocol == libc::IPPROTO_UDP).then_some(facts)
+}
+
+/// Sends a datagram by a UDP socket; never waits.
+pub fn send_to(fd: &OwnedFd, to: Place, bytes: &[u8]) {
+    // SAFETY: all-zero is a valid value; the family says which of both the storage has.
+    unsafe {
+        let mut address: libc::sockaddr_storage = zeroed();
+        let mut len = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
+        let at = (&raw mut address).cast::<libc::sockaddr>();
+        if libc::getsockname(fd.as_raw_fd(), at, &mut len) != 0 {
+            return;
+        }
+        if (*at).sa_family == libc::AF_INET as libc::sa_family_t {
+            let v4 = &mut *at.cast::<libc::sockaddr_in>();
+            v4.sin_port = to.port().to_be();
+            v4.sin_addr.s_addr = u32::from_ne_bytes([
+                to.address()[12],
+                to.address()[13],
+                to.address()[14],
+                to.address()[15],
+            ]);
+        } else {
+            let v6 = &mut *at.cast::<libc::sockaddr_in6>();
+            v6.sin6_port = to.port().to_be();
+            v6.sin6_addr.s6_addr = to.address();
+        }
+        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+        libc::sendto(fd.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), flags, at, len);
+    }
+}
+
 /// Returns what a socket that somebody passed says of itself. `None` if it is no TCP socket that is
 /// connected, or if the kernel does not number namespaces.
 pub fn facts(fd: &OwnedFd) -> Option<Facts> {
@@ -259,7 +306,7 @@ fn facts_in(fd: &OwnedFd, states: &[u8]) -> Option<Facts> {
         return None;
     }
     Some(Facts {
-        namespace: option(fd, libc::SOL_SOCKET, libc::SO_NETNS_COOKIE, 0u64)?,
+        namespace: namespace(fd)?,
         cookie: option(fd, libc::SOL_SOCKET, libc::SO_COOKIE, 0u64)?,
         local: name(fd, libc::getsockname)?,
         remote: name(fd, libc::getpeername)?,
@@ -367,4 +414,12 @@ pub fn reset(fd: &OwnedFd) {
         let len = size_of::<libc::sockaddr>() as libc::socklen_t;
         libc::connect(fd.as_raw_fd(), &none, len);
     }
+}
+
+/// Receives a datagram of a UDP socket; never waits. Returns its length, at most that of `to`.
+pub fn recv_datagram(fd: &OwnedFd, to: &mut [u8]) -> Option<usize> {
+    let (at, len) = (to.as_mut_ptr().cast(), to.len());
+    // SAFETY: room for so many bytes.
+    let n = unsafe { libc::recv(fd.as_raw_fd(), at, len, libc::MSG_DONTWAIT) };
+    usize::try_from(n).ok()
 }

@@ -436,8 +436,13 @@ fn asking(token: u64) -> Option<Connection> {
 
 fn act(message: &Message, passed: RawFd) {
     match message {
-        Message::Call(token) => match asking(*token) {
+        Message::Call(token) | Message::Far(token) => match asking(*token) {
             Some(one) => {
+                let is_far = matches!(message, Message::Far(_));
+                if let Some(path) = is_far.then(|| tcp::path(one.fd)).flatten() {
+                    say(&Message::Path(*token), Some(path));
+                    close(path);
+                }
                 one.slot.ask.times.fetch_or(SHOWN, Ordering::Relaxed);
                 say(&Message::Here(*token), Some(one.fd));
             }

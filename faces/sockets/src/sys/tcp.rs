@@ -218,6 +218,28 @@ fn name(fd: c_int, namer: Namer) -> Option<Place> {
     }
 }
 
+/// Returns a UDP socket at the address of a TCP socket.
+pub fn path(fd: c_int) -> Option<c_int> {
+    // SAFETY: all-zero is a valid value, with room for the name of any internet socket, whose port
+    // is in the same place for both families.
+    unsafe {
+        let mut address: libc::sockaddr_in6 = zeroed();
+        let mut len = size_of::<libc::sockaddr_in6>() as socklen_t;
+        let at = (&raw mut address).cast::<libc::sockaddr>();
+        if libc::getsockname(fd, at, &mut len) != 0 {
+            return None;
+        }
+        (*at.cast::<libc::sockaddr_in6>()).sin6_port = 0;
+        let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+        let path = libc::socket((*at).sa_family.into(), kind, 0);
+        if path >= 0 && libc::bind(path, at, len) == 0 {
+            return Some(path);
+        }
+        super::line::close(path);
+    }
+    None
+}
+
 /// Returns the socket's own name and that of its peer.
 pub fn names(fd: c_int) -> Option<(Place, Place)> {
     Some((name(fd, libc::getsockname)?, name(fd, libc::getpeername)?))

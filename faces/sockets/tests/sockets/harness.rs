@@ -17,6 +17,8 @@ use weftd::Agent;
 pub const ROLE: &str = "WEFT_TEST_ROLE";
 /// Name of the variable with its argument.
 pub const ARGUMENT: &str = "WEFT_TEST_ARGUMENT";
+/// Name of the variable with the address of servers.
+pub const ADDRESS: &str = "WEFT_TEST_ADDRESS";
 /// Mark of a line that a role says to its test.
 const SAYS: &str = ":: ";
 /// Limit of every wait; reached only by a fault.
@@ -36,7 +38,11 @@ impl Served {
 
     /// Starts one with more options.
     pub fn with_words(more: &[&str]) -> Served {
-        let name = format!("@weft-sockets-test-{:016x}", weft_link::random_u64());
+        Served::at(format!("@weft-sockets-test-{:016x}", weft_link::random_u64()), more)
+    }
+
+    /// Starts one under this name.
+    pub fn at(name: String, more: &[&str]) -> Served {
         let words = ["--name", &name, "--links", "udp", "--spin-us", "0"];
         let options = Options::parse(words.into_iter().chain(more.iter().copied())).unwrap();
         let end = Arc::new(AtomicBool::new(false));
@@ -196,7 +202,12 @@ pub fn bytes(at: u64, len: usize) -> Vec<u8> {
     (at..at + len as u64).map(byte).collect()
 }
 
-/// Connects to a port of this host.
+/// The address of servers: this host's own, or that of the environment.
+pub fn address() -> String {
+    std::env::var(ADDRESS).unwrap_or_else(|_| "127.0.0.1".into())
+}
+
+/// Connects to a port of a server.
 pub fn dial(port: &str) -> TcpStream {
-    TcpStream::connect(format!("127.0.0.1:{port}")).unwrap()
+    TcpStream::connect(format!("{}:{port}", address())).unwrap()
 }

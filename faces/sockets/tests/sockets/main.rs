@@ -10,6 +10,7 @@ mod field;
 mod harness;
 mod heirs;
 mod hostile;
+mod networks;
 mod programs;
 mod roles;
 mod sys;

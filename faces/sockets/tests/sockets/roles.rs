@@ -1,6 +1,6 @@
 //! The roles that processes of the tests play.
 
-use crate::harness::{argument, byte, bytes, dial, say};
+use crate::harness::{address, argument, byte, bytes, dial, say};
 use crate::sys;
 use crate::torture;
 use crate::{field, heirs};
@@ -17,6 +17,7 @@ pub fn run(name: &str) {
     match name {
         "echo" => echo(accept()),
         "ask" => ask(dial(&argument())),
+        "ask-on" => crate::networks::ask_on(),
         "serve" => serve(accept()),
         "orphans" => orphans(dial(&argument())),
         "after-exec" => field::after_exec(),
@@ -49,7 +50,8 @@ pub fn run(name: &str) {
 
 /// Listens, says the port, and accepts.
 fn accept() -> TcpStream {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = argument().parse().unwrap_or(0);
+    let listener = TcpListener::bind((address(), port)).unwrap();
     say(listener.local_addr().unwrap().port());
     listener.accept().unwrap().0
 }
@@ -79,7 +81,7 @@ pub fn ask(mut stream: TcpStream) {
 }
 
 /// Sends bytes of the stream while it reads them back.
-fn exchange(stream: &mut TcpStream, at: u64, len: usize) -> u64 {
+pub fn exchange(stream: &mut TcpStream, at: u64, len: usize) -> u64 {
     let sent = bytes(at, len);
     let mut other = stream.try_clone().unwrap();
     let copy = sent.clone();

@@ -694,6 +694,27 @@ pub fn dial_from_one_port(port: u16) -> TcpStream {
     stream
 }
 
+/// Connects two addresses of IPv4.
+pub fn dial_from(from: std::net::SocketAddrV4, to: std::net::SocketAddrV4) -> TcpStream {
+    let of = |one: std::net::SocketAddrV4| {
+        // SAFETY: all-zero is a valid value.
+        let mut address: libc::sockaddr_in = unsafe { std::mem::zeroed() };
+        address.sin_family = libc::AF_INET as libc::sa_family_t;
+        address.sin_port = one.port().to_be();
+        address.sin_addr.s_addr = u32::from_ne_bytes(one.ip().octets());
+        address
+    };
+    let ((from, to), len) = ((of(from), of(to)), size_of::<libc::sockaddr_in>() as u32);
+    // SAFETY: addresses of this length; the descriptor is new.
+    unsafe {
+        let fd = libc::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0);
+        assert!(fd >= 0);
+        assert_eq!(libc::bind(fd, (&raw const from).cast(), len), 0);
+        assert_eq!(libc::connect(fd, (&raw const to).cast(), len), 0);
+        TcpStream::from_raw_fd(fd)
+    }
+}
+
 /// Shared memory that can shrink.
 pub fn unsealed_memory(len: usize) -> OwnedFd {
     // SAFETY: the name is a C string; the descriptor is new.

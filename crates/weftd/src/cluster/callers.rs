@@ -14,8 +14,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use weft_cluster::local::{self, Frame, Request, Say};
 use weft_cluster::names::directory::Gone;
+use weft_cluster::names::share::has_share;
 use weft_cluster::names::Owner;
-use weft_cluster::share::has_share;
 use weft_core::Instant;
 use weft_link::LinkError;
 

@@ -13,10 +13,10 @@ use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
 use weft_cluster::counters;
 use weft_cluster::local::Say;
+use weft_cluster::names::share::has_share;
 use weft_cluster::names::{HostId, Owner};
 use weft_cluster::ranks::{Answer, Ask, Cursor, Entry, Message, OfHost};
 use weft_cluster::session::class;
-use weft_cluster::share::has_share;
 use weft_core::Instant;
 
 /// Pages of a host; one user has at most half of what others leave.

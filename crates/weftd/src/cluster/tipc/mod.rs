@@ -21,8 +21,8 @@ use std::time::Duration;
 use weft_cluster::mail::Post;
 use weft_cluster::names::directory::Gone;
 use weft_cluster::names::node::ClaimId;
+use weft_cluster::names::share::has_share;
 use weft_cluster::names::{HostId, Owner, SubscriptionId};
-use weft_cluster::share::has_share;
 use weft_core::Instant;
 use weft_link::LinkError;
 use weft_streams::tipc::{

@@ -40,6 +40,16 @@ impl Endpoint {
         result.map(|status| (status, buffer))
     }
 
+    /// Receives all messages with these match bits that have arrived, and drops their bytes. Their
+    /// senders get their credit back, and sends that wait for a receive end.
+    pub(crate) fn discard_arrived(&self, tag: u64) {
+        loop {
+            let found = self.inner.borrow_mut().driver.intake.engine.claim(None, tag, 0);
+            let Some((claimed, _)) = found else { break };
+            drop(self.recv_claimed(claimed, Vec::new()));
+        }
+    }
+
     /// Waits for a message of a peer, and begins to receive it.
     pub(crate) async fn recv_announced(
         &self,

@@ -201,7 +201,8 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.group.inner.notices.end(&self.under_way);
+        let inner = &self.group.inner;
+        inner.notices.end(&inner.port, &self.under_way);
     }
 }
 

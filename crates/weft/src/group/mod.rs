@@ -72,7 +72,7 @@ struct Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.notices.forget(self.context);
+        self.notices.forget(&self.port, self.context);
     }
 }
 
@@ -268,7 +268,7 @@ impl Group {
     }
 
     fn tag(&self, class: u64, tag: u32) -> u64 {
-        u64::from(self.inner.context) << 48 | class | u64::from(tag)
+        bits_of(self.inner.context, class, tag)
     }
 
     /// Sends to a rank; ends when the buffer is free.
@@ -412,6 +412,11 @@ impl Group {
     fn is_awaited(&self, from: Option<usize>, tag: u64) -> bool {
         self.inner.waiting.borrow().iter().any(|other| other.overlaps(from, tag))
     }
+}
+
+/// Returns the match bits of the messages of a group.
+fn bits_of(context: u16, class: u64, tag: u32) -> u64 {
+    u64::from(context) << 48 | class | u64::from(tag)
 }
 
 /// Returns the text for the match bits of a group's message, for messages to people.

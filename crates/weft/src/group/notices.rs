@@ -5,6 +5,7 @@
 
 use super::agree::{differ, text};
 use super::any::WATCH_AFTER;
+use super::{bits_of, COLLECTIVE};
 use crate::endpoint::Endpoint;
 use crate::port::{Arrived, Client, Port};
 use std::cell::{Cell, RefCell};
@@ -34,6 +35,10 @@ const PAST: usize = 32;
 const TOLD: usize = 64;
 /// Operations for which a rank asks at a time.
 const ASKED: usize = 16;
+/// Operations that ended with an error and whose messages may still arrive.
+const FAILED: usize = 64;
+/// Times that such messages are looked for after the last error.
+const SWEEPS: u32 = 16;
 
 /// The reason why a rank has ended an operation with an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,6 +64,8 @@ pub(super) struct UnderWay {
     pub awaits: Cell<Option<PeerId>>,
     verdict: RefCell<Option<Verdict>>,
     waker: RefCell<Option<Waker>>,
+    /// True if it has ended with an error, here or at another rank.
+    failed: Cell<bool>,
 }
 
 impl UnderWay {
@@ -72,6 +79,7 @@ impl UnderWay {
     }
 
     fn give(&self, verdict: Verdict) {
+        self.failed.set(true);
         *self.verdict.borrow_mut() = Some(verdict);
         if let Some(waker) = self.waker.take() {
             waker.wake();
@@ -112,6 +120,12 @@ pub(super) struct Notices {
     groups: RefCell<BTreeMap<u16, Past>>,
     /// Ends of operations that have not begun here.
     told: RefCell<VecDeque<(u16, u32, Verdict)>>,
+    /// Contexts and numbers of operations that ended with an error, here or elsewhere. Ranks that
+    /// have not learnt of it send messages that no receive takes: they are discarded, or each such
+    /// error would take room of unexpected messages for good.
+    failed: RefCell<VecDeque<(u16, u32)>>,
+    /// Times that messages of these operations will still be looked for without another operation.
+    sweeps: Cell<u32>,
     patience: Cell<Duration>,
     /// True if the client will be called.
     armed: Cell<bool>,
@@ -146,6 +160,7 @@ impl Notices {
         (number, word, bytes): (u32, u32, Option<u64>),
     ) -> Rc<UnderWay> {
         let Here { context, .. } = here;
+        self.sweep(port);
         let mut groups = self.groups.borrow_mut();
         let past = groups.entry(context).or_insert_with(|| {
             let last = VecDeque::with_capacity(PAST);
@@ -169,24 +184,56 @@ impl Notices {
             awaits: Cell::new(None),
             verdict: RefCell::new(verdict),
             waker: RefCell::default(),
+            failed: Cell::new(false),
         });
         self.under_way.borrow_mut().push(Rc::clone(&under_way));
-        if !self.armed.replace(true) {
-            port.call_at(begun + self.patience.get());
-        }
+        self.arm(port, begun);
         under_way
     }
 
-    /// Notes that an operation has ended.
-    pub fn end(&self, ended: &Rc<UnderWay>) {
+    fn arm(&self, port: &Port, now: Instant) {
+        if !self.armed.replace(true) {
+            port.call_at(now + self.patience.get());
+        }
+    }
+
+    /// Notes that an operation has ended, and that its receives are gone.
+    pub fn end(&self, port: &Port, ended: &Rc<UnderWay>) {
         let mut all = self.under_way.borrow_mut();
         if let Some(at) = all.iter().position(|one| Rc::ptr_eq(one, ended)) {
             all.swap_remove(at);
+        }
+        drop(all);
+        if ended.failed.get() {
+            self.discard(port, (ended.context, ended.number));
+        }
+    }
+
+    /// Discards the messages of an operation that has ended, also those that are still to come.
+    fn discard(&self, port: &Port, of: (u16, u32)) {
+        let mut failed = self.failed.borrow_mut();
+        if !failed.contains(&of) {
+            failed.truncate(FAILED - 1);
+            failed.push_front(of);
+        }
+        drop(failed);
+        self.sweeps.set(SWEEPS);
+        self.sweep(port);
+        self.arm(port, port.round());
+    }
+
+    /// Discards what has arrived for operations that ended with an error.
+    fn sweep(&self, port: &Port) {
+        for &(context, number) in &*self.failed.borrow() {
+            if self.find(context, number).is_none() {
+                port.endpoint().discard_arrived(bits_of(context, COLLECTIVE, number));
+            }
         }
     }
 
     /// Notes that an operation has ended with an error, for ranks that ask.
     pub fn failed(&self, ended: &UnderWay, why: Verdict) {
+        ended.failed.set(true);
         let mut groups = self.groups.borrow_mut();
         let Some(past) = groups.get_mut(&ended.context) else { return };
         if let Some(known) = past.last.iter_mut().find(|known| known.number == ended.number) {
@@ -195,7 +242,9 @@ impl Notices {
     }
 
     /// Forgets a group that has ended.
-    pub fn forget(&self, context: u16) {
+    pub fn forget(&self, port: &Port, context: u16) {
+        self.sweep(port);
+        self.failed.borrow_mut().retain(|&(of, _)| of != context);
         self.groups.borrow_mut().remove(&context);
         self.told.borrow_mut().retain(|&(of, ..)| of != context);
     }
@@ -228,12 +277,14 @@ impl Notices {
         }
     }
 
-    fn on_ended(&self, context: u16, number: u32, verdict: Verdict) {
+    fn on_ended(&self, port: &Port, context: u16, number: u32, verdict: Verdict) {
         if let Some(under_way) = self.find(context, number) {
             return under_way.give(verdict);
         }
-        let groups = self.groups.borrow();
-        if groups.get(&context).is_some_and(|past| not_after(number, past.begun)) {
+        // One that has not begun here ends when it begins, without a receive.
+        self.discard(port, (context, number));
+        let begun = self.groups.borrow().get(&context).map(|past| past.begun);
+        if begun.is_some_and(|begun| not_after(number, begun)) {
             return;
         }
         let mut told = self.told.borrow_mut();
@@ -256,7 +307,7 @@ impl Client for Notices {
             kind @ (ENDED | ANSWER) => {
                 if let Some((context, verdict)) = read_ended(&message.data) {
                     let verdict = Verdict { is_news: kind == ANSWER, ..verdict };
-                    self.on_ended(context, number, verdict);
+                    self.on_ended(port, context, number, verdict);
                 }
             }
             _ => {}
@@ -265,9 +316,13 @@ impl Client for Notices {
     }
 
     fn due(self: Rc<Self>, port: &Port) {
+        let sweeps = self.sweeps.get().saturating_sub(1);
+        if self.sweeps.replace(sweeps) > 0 {
+            self.sweep(port);
+        }
         let under_way = self.under_way.borrow();
         let (now, patience) = (port.now(), self.patience.get());
-        self.armed.set(!under_way.is_empty());
+        self.armed.set(!under_way.is_empty() || sweeps > 0);
         if self.armed.get() {
             port.call_at(now + patience);
         }

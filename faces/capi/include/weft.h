@@ -13,7 +13,8 @@
  * Upcalls run inside the functions that make progress: weft_poll, weft_wait and all that wait.
  * An upcall must return normally. It may call weft_send, weft_try_send, weft_multicast (which
  * return WEFT_BUSY there instead of waiting), and functions that never wait; functions that
- * wait return WEFT_UPCALL.
+ * wait return WEFT_UPCALL. A request, set, group or communicator that the interrupted call uses
+ * is not freed or tested by an upcall: WEFT_ARGUMENT.
  *
  * Memory passed to a function belongs to weft until the function has returned. Neither an upcall
  * nor a signal handler may leave a function of weft by longjmp, by an exception or by the end of

@@ -184,6 +184,8 @@ static void in_a_child(void)
 /* An upcall calls functions that wait, and functions that do not. */
 static weft_packet *kept;
 static int upcalls;
+static weft_request *awaited;
+static weft_set *set;
 
 static void on_packet(weft_job *of, weft_packet *packet, void *context)
 {
@@ -198,10 +200,39 @@ static void on_packet(weft_job *of, weft_packet *packet, void *context)
     CHECK(weft_msg_isend(of, 1 - me, TAG, "x", 1, &request));
     while (!CHECK(weft_test(&request, NULL)))
         continue;
+    if (awaited != NULL) {
+        /* A request that an outer call waits for ends there, and not here. */
+        EXPECT(WEFT_ARGUMENT, "uses it", weft_test(&awaited, NULL));
+        EXPECT(WEFT_ARGUMENT, "uses it", weft_wait_any(&awaited, 1, NULL, NULL));
+        EXPECT(WEFT_ARGUMENT, "uses it", weft_set_add(set, awaited, NULL));
+        CHECK(weft_cancel(awaited));
+    } else if (set != NULL) {
+        EXPECT(WEFT_ARGUMENT, "uses it", weft_set_free(set));
+        EXPECT(WEFT_ARGUMENT, "uses it", weft_set_wait(set, 0, NULL, NULL));
+    }
     if (kept != NULL)
         CHECK(weft_packet_release(kept));
     CHECK(weft_packet_keep(packet, &kept));
     upcalls++;
+}
+
+/* The other rank sends the packet only when it has got the message sent before the wait. */
+static void in_waits(void)
+{
+    char byte;
+    weft_request *request, *other;
+    CHECK(weft_set_make(job, &set));
+    CHECK(weft_msg_irecv(job, 1, TAG + 1, 0, &byte, 1, &awaited));
+    CHECK(weft_msg_isend(job, 1, TAG + 2, "x", 1, &other));
+    EXPECT(WEFT_CANCELLED, NULL, weft_wait_all(&awaited, 1, NULL));
+    CHECK(weft_wait_all(&other, 1, NULL));
+    CHECK(weft_msg_irecv(job, 1, TAG + 1, 0, &byte, 1, &request));
+    CHECK(weft_set_add(set, request, NULL));
+    CHECK(weft_msg_isend(job, 1, TAG + 2, "x", 1, &other));
+    if (CHECK(weft_set_wait(set, -1, NULL, NULL)) != 1 || upcalls != 5)
+        exit(1);
+    CHECK(weft_wait_all(&other, 1, NULL));
+    CHECK(weft_set_free(set));
 }
 
 static void in_upcalls(void)
@@ -215,12 +246,21 @@ static void in_upcalls(void)
         CHECK(weft_wait(job, -1));
     for (int i = 0; i < 3; i++)
         CHECK(weft_msg_recv(job, 1 - me, TAG, 0, &byte, 1, NULL));
+    if (me == 0)
+        in_waits();
+    else
+        for (int i = 0; i < 2; i++) {
+            CHECK(weft_msg_recv(job, 0, TAG + 2, 0, &byte, 1, NULL));
+            CHECK(weft_send(job, 0, UPCALL, 0, "x", 1));
+            if (i == 1)
+                CHECK(weft_msg_send(job, 0, TAG + 1, "x", 1));
+            CHECK(weft_msg_recv(job, 0, TAG, 0, &byte, 1, NULL));
+        }
     CHECK(weft_packet_release(kept));
 }
 
 /* Another thread calls. */
 static weft_group *group;
-static weft_set *set;
 static weft_buffer *buffer;
 static weft_comm *comm;
 

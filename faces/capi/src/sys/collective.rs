@@ -68,7 +68,7 @@ unsafe fn wait_for(
         // SAFETY: promised by the caller.
         let (comm, job) = unsafe { object_of(comm) }?;
         job.may_wait()?;
-        begin(comm, job)?.finish(job, std::ptr::null_mut())
+        begin(&comm, job)?.finish(job, std::ptr::null_mut())
     })
 }
 
@@ -86,7 +86,7 @@ unsafe fn hand_over(
         let (comm, job) = unsafe { object_of(comm) }?;
         // SAFETY: as before.
         unsafe { store(request, std::ptr::null_mut()) }?;
-        let begun = begin(comm, job)?;
+        let begun = begin(&comm, job)?;
         // SAFETY: as before.
         unsafe { store(request, Box::into_raw(begun)) }?;
         Ok(WEFT_OK)

@@ -2,7 +2,7 @@
 
 use super::job::WeftJob;
 use super::remote::tree_of;
-use super::{enter, is_object, job_of, object_of, store, Fault, Head, WEFT_OK};
+use super::{enter, free, is_object, job_of, object_of, store, Fault, Head, WEFT_OK};
 use std::ffi::c_int;
 use weft::{Group, OpError};
 
@@ -84,10 +84,12 @@ pub unsafe extern "C" fn weft_comm_free(comm: *mut WeftComm) -> c_int {
     enter(|| {
         // SAFETY: promised by the caller.
         let (of, job) = unsafe { object_of(comm.cast_const()) }?;
-        job.comms.borrow_mut().remove(&of.id);
-        // SAFETY: made by `Box::into_raw`, and checked to be alive.
-        drop(unsafe { Box::from_raw(comm) });
-        Ok(WEFT_OK)
+        let id = of.id;
+        drop(of);
+        // SAFETY: as before.
+        let freed = unsafe { free(comm) }?;
+        job.comms.borrow_mut().remove(&id);
+        Ok(freed)
     })
 }
 

@@ -280,6 +280,7 @@ unsafe fn take<'a>(
     let request = WeftRequest::recv(job, false, Memory { at: data.cast(), len });
     // SAFETY: promised by the caller; the request outlives the operation.
     unsafe { request.post_claimed(job, of.claimed) }?;
+    drop(of);
     // SAFETY: made by `Box::into_raw`, and checked to be alive.
     drop(unsafe { Box::from_raw(message) });
     Ok((job, request))

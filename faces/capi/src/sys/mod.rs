@@ -192,18 +192,65 @@ pub extern "C" fn weft_last_error() -> *const c_char {
 pub(crate) struct Head {
     mark: u64,
     job: *const WeftJob,
+    /// Number of calls that use the object now: upcalls run inside of calls that wait.
+    uses: Cell<u32>,
 }
 
 impl Head {
     /// Makes the head of an object of a job; of a job itself `job` is null.
     pub fn new<T: Object>(job: *const WeftJob) -> Head {
-        Head { mark: T::MARK, job }
+        Head { mark: T::MARK, job, uses: Cell::new(0) }
     }
 
     /// Returns true if both are objects of one job.
     pub fn has_job_of(&self, other: &Head) -> bool {
         self.job == other.job
     }
+
+    /// True if a call that has not returned uses the object.
+    pub fn is_used(&self) -> bool {
+        self.uses.get() > 0
+    }
+}
+
+/// An object that a call uses until this is dropped: no upcall inside of the call frees it.
+pub(crate) struct Used<'a, T: Object>(&'a T);
+
+impl<'a, T: Object> Used<'a, T> {
+    pub fn new(object: &'a T) -> Used<'a, T> {
+        let uses = &object.head().uses;
+        uses.set(uses.get() + 1);
+        Used(object)
+    }
+
+    /// # Errors
+    /// An outer call uses the object too.
+    pub fn alone(&self) -> Result<(), Fault> {
+        match self.0.head().uses.get() {
+            1 => Ok(()),
+            _ => Err(in_use(T::NAME)),
+        }
+    }
+}
+
+impl<T: Object> std::ops::Deref for Used<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.0
+    }
+}
+
+impl<T: Object> Drop for Used<'_, T> {
+    fn drop(&mut self) {
+        let uses = &self.0.head().uses;
+        uses.set(uses.get() - 1);
+    }
+}
+
+/// Returns the fault of an upcall that would end what an outer call waits for.
+pub(crate) fn in_use(name: &str) -> Fault {
+    Fault::argument(&format!("{name}: the call in which this upcall runs uses it"))
 }
 
 impl Drop for Head {
@@ -257,13 +304,13 @@ pub(crate) unsafe fn object<'a, T: Object>(pointer: *const T) -> Result<&'a T, F
 /// Frees an object of a caller.
 ///
 /// # Errors
-/// The pointer is none, or its job belongs to another thread.
+/// The pointer is none, its job belongs to another thread, or an outer call uses it.
 ///
 /// # Safety
 /// As of `object`, and nobody uses it afterwards.
 pub(crate) unsafe fn free<T: Object>(pointer: *mut T) -> Result<c_int, Fault> {
     // SAFETY: promised by the caller.
-    unsafe { object_of(pointer.cast_const()) }?;
+    unsafe { object_of(pointer.cast_const()) }?.0.alone()?;
     // SAFETY: made by `Box::into_raw`, and checked to be alive.
     drop(unsafe { Box::from_raw(pointer) });
     Ok(WEFT_OK)
@@ -298,17 +345,18 @@ pub(crate) unsafe fn store<T>(out: *mut T, value: T) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Returns the object behind a pointer, and its job if the calling thread may use it.
+/// Returns the object behind a pointer, for this call to use, and its job if the calling thread may
+/// use it.
 ///
 /// # Safety
 /// As of [`object`]; an object lives no longer than its job.
 pub(crate) unsafe fn object_of<'a, T: Object>(
     pointer: *const T,
-) -> Result<(&'a T, &'a WeftJob), Fault> {
+) -> Result<(Used<'a, T>, &'a WeftJob), Fault> {
     // SAFETY: promised by the caller.
     let object = unsafe { object(pointer) }?;
     // SAFETY: as before.
-    Ok((object, unsafe { job_of(object.head().job) }?))
+    Ok((Used::new(object), unsafe { job_of(object.head().job) }?))
 }
 
 /// Returns a job if the calling thread may use it.

@@ -6,7 +6,7 @@
 use super::job::WeftJob;
 use super::message::refused;
 use super::receive::WEFT_ANY;
-use super::{enter, is_object, job_of, object, object_of, store, Fault, Head};
+use super::{enter, in_use, is_object, job_of, object, object_of, store, Fault, Head, Used};
 use super::{WEFT_ARGUMENT, WEFT_CANCELLED, WEFT_OK, WEFT_TOO_LONG};
 use std::cell::{Cell, RefCell};
 use std::collections::{HashSet, VecDeque};
@@ -378,7 +378,10 @@ fn wait_until(
 }
 
 /// The entries of a list of requests, and the living ones with their indices.
-type Listed<'a> = (&'a mut [*mut WeftRequest], Vec<(usize, &'a WeftRequest)>);
+type Listed<'a> = (&'a mut [*mut WeftRequest], Living<'a>);
+
+/// Living requests of a list, with their indices.
+type Living<'a> = Vec<(usize, Used<'a, WeftRequest>)>;
 
 /// Returns the living requests of a list, without its null entries.
 ///
@@ -403,12 +406,15 @@ unsafe fn listed<'a>(requests: *mut *mut WeftRequest, count: usize) -> Result<Li
         if !one.set.get().0.is_null() {
             return Err(Fault::argument("a request of a set: weft_set_wait reports its end"));
         }
-        living.push((at, one));
+        if one.head.is_used() {
+            return Err(in_use("request"));
+        }
+        living.push((at, Used::new(one)));
     }
     Ok((list, living))
 }
 
-/// Frees an ended request of a list; its status goes to `status`.
+/// Frees an ended request of a list, which the call uses no more; its status goes to `status`.
 ///
 /// # Safety
 /// The entry is a living request, and `status` is null or has room for a status.
@@ -418,7 +424,7 @@ unsafe fn take(entry: &mut *mut WeftRequest, status: *mut WeftStatus) -> Result<
     unsafe { Box::from_raw(request) }.tell(status)
 }
 
-fn job_in<'a>(living: &[(usize, &WeftRequest)]) -> Result<&'a WeftJob, Fault> {
+fn job_in<'a>(living: &Living<'_>) -> Result<&'a WeftJob, Fault> {
     let (_, first) = living.first().ok_or_else(|| Fault::argument("no request"))?;
     if living.iter().any(|(_, request)| !request.head.has_job_of(&first.head)) {
         return Err(Fault::argument("requests of several jobs"));
@@ -427,8 +433,8 @@ fn job_in<'a>(living: &[(usize, &WeftRequest)]) -> Result<&'a WeftJob, Fault> {
     unsafe { job_of(first.head.job) }
 }
 
-fn any_of<'a>(living: &[(usize, &'a WeftRequest)]) -> Option<&'a WeftRequest> {
-    living.iter().map(|(_, request)| *request).find(|r| r.is_any && !r.is_done())
+fn any_of<'a>(living: &'a Living<'_>) -> Option<&'a WeftRequest> {
+    living.iter().map(|(_, request)| &**request).find(|r| r.is_any && !r.is_done())
 }
 
 /// Tests a request: if it has ended, returns 1, stores its status, and sets the pointer to null;
@@ -455,7 +461,9 @@ pub unsafe extern "C" fn weft_test(
             job.packets.poll();
             collect(job);
         }
-        match living[0].1.is_done() {
+        let is_done = living[0].1.is_done();
+        drop(living);
+        match is_done {
             // SAFETY: promised by the caller.
             true => unsafe { take(&mut list[0], status) }.map(|_| 1),
             false => Ok(0),
@@ -484,6 +492,7 @@ pub unsafe extern "C" fn weft_wait_any(
         wait_until(job, done, any_of(&living), None)?;
         let ended = living.iter().find(|(_, request)| request.is_done());
         let place = ended.map_or(0, |(place, _)| *place);
+        drop(living);
         // SAFETY: promised by the caller.
         unsafe {
             if !at.is_null() {
@@ -515,10 +524,12 @@ pub unsafe extern "C" fn weft_wait_all(
         }
         let job = job_in(&living)?;
         for (_, request) in &living {
-            wait_until(job, || request.is_done(), request.is_any.then_some(request), None)?;
+            let any = request.is_any.then_some(&**request);
+            wait_until(job, || request.is_done(), any, None)?;
         }
+        let places: Vec<usize> = living.into_iter().map(|(place, _)| place).collect();
         let mut first = Ok(WEFT_OK);
-        for (place, _) in living {
+        for place in places {
             let status = match statuses.is_null() {
                 true => statuses,
                 false => statuses.wrapping_add(place),
@@ -611,7 +622,10 @@ pub unsafe extern "C" fn weft_set_add(
         if !what.head.has_job_of(&of.head) || !what.set.get().0.is_null() {
             return Err(Fault(WEFT_ARGUMENT, "the request is another job's or set's".into()));
         }
-        what.set.set((set, context));
+        if what.head.is_used() {
+            return Err(in_use("request"));
+        }
+        what.set.set((set.cast_const(), context));
         of.requests.borrow_mut().insert(request);
         of.anys.set(of.anys.get() + u32::from(what.is_any));
         if what.is_done() {
@@ -637,6 +651,7 @@ pub unsafe extern "C" fn weft_set_wait(
     enter(|| {
         // SAFETY: promised by the caller.
         let (set, job) = unsafe { object_of(set.cast_const()) }?;
+        set.alone()?;
         if set.requests.borrow().is_empty() {
             return Ok(0);
         }

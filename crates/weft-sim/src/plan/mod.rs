@@ -832,6 +832,32 @@ mod tests {
         assert!(remotes().any(|r| matches!(r.act, Act::Exchange { compare: true, .. })));
     }
 
+    /// True if a fault of a plan is of this kind, on any network.
+    fn has(plan: &Plan, kind: fn(&Fault) -> bool) -> bool {
+        let networks = 0..plan.config.networks();
+        let on = |f: &Fault| networks.clone().any(|network| f.at(network).is_some_and(kind));
+        plan.config.faults.iter().any(on)
+    }
+
+    #[test]
+    fn of_seed__draws_hosts_and_paths_that_live_and_do_not_serve() {
+        let of = |kind: Kind| (0..300).map(|seed| Plan::of_seed(seed, kind)).collect::<Vec<_>>();
+        let count = |plans: &[Plan], kind| plans.iter().filter(|p| has(p, kind)).count();
+        for plans in Kind::ALL.map(of) {
+            // By length, and by kind: for a while, or so that a host is heard for ever and gets
+            // nothing that it waits for.
+            assert!(count(&plans, |f| matches!(f, Fault::Longer { .. })) > 30);
+            assert!(count(&plans, |f| matches!(f, Fault::Kind { .. })) > 30);
+            let lasts = |f: &Fault| matches!(f, Fault::Kind { span, .. } if span.until == u64::MAX);
+            assert!(count(&plans, lasts) > 10);
+            assert!(plans.iter().filter(|p| !p.floods.is_empty()).count() > 30);
+        }
+        for plans in Kind::ALL.into_iter().filter(|kind| kind.agents).map(of) {
+            assert!(count(&plans, |f| matches!(f, Fault::StillAgent { .. })) > 20);
+            assert!(count(&plans, |f| matches!(f, Fault::StillRank { .. })) > 20);
+        }
+    }
+
     #[test]
     fn of_seed__services_leave_the_rest_as_it_is() {
         for seed in 0..100 {

@@ -1,6 +1,6 @@
 //! One multicast group of a rank.
 
-use super::{Port, ASK_EVERY, LATE, NEWS_MAX, PACKET_COST, SLOW, STEP, TICK, WINDOW};
+use super::{ToAgent, ASK_EVERY, LATE, NEWS_MAX, PACKET_COST, SLOW, STEP, TICK, WINDOW};
 use crate::{Control, GroupRole};
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -55,15 +55,15 @@ impl Child {
 
     /// Sends a question if the child owes something and the time has come. A question that stays
     /// unacknowledged shows that the child is gone. Returns true if the time had come.
-    fn ask(&mut self, now: Instant, port: &mut dyn Port) -> bool {
+    fn ask(&mut self, now: Instant, agent: &mut dyn ToAgent) -> bool {
         if !self.owes() {
             self.ask_at = None;
             return false;
         }
         let due = *self.ask_at.get_or_insert(now + ASK_EVERY) <= now;
         if due {
-            // If the port refuses the question, the next one is sent after `ASK_EVERY`.
-            port.send(self.peer, &Packet::Nop(Nop), &[]);
+            // If the agent refuses the question, the next one is sent after `ASK_EVERY`.
+            agent.send(self.peer, &Packet::Nop(Nop), &[]);
             self.ask_at = Some(now + ASK_EVERY);
         }
         due
@@ -239,7 +239,7 @@ impl Group {
     }
 
     /// Marks a peer as lost. True if the peer belongs to this group.
-    pub(super) fn lose(&mut self, peer: PeerId, port: &mut dyn Port) -> bool {
+    pub(super) fn lose(&mut self, peer: PeerId, agent: &mut dyn ToAgent) -> bool {
         let mut found = false;
         if let Some(child) = self.child(peer).filter(|child| !child.lost) {
             child.lost = true;
@@ -252,7 +252,7 @@ impl Group {
         if self.role.parent == peer {
             let (tree, me) = (self.role.tree, self.role.me as usize);
             let above = tree::parent(tree, 0, me, self.role.size as usize).unwrap_or(0);
-            port.tell(Control::GroupMember(self.role.group, above as u32, false));
+            agent.tell(Control::GroupMember(self.role.group, above as u32, false));
         }
         found
     }
@@ -271,26 +271,31 @@ impl Group {
     }
 
     /// Does the work that is possible, up to a cost of `left`. False if work remains.
-    pub(super) fn progress(&mut self, now: Instant, port: &mut dyn Port, left: &mut u32) -> bool {
-        let done = self.send_round(now, port, left);
-        self.give_rank(port, left);
+    pub(super) fn progress(
+        &mut self,
+        now: Instant,
+        agent: &mut dyn ToAgent,
+        left: &mut u32,
+    ) -> bool {
+        let done = self.send_round(now, agent, left);
+        self.give_rank(agent, left);
         self.trim();
         let stuck = !self.is_root() && before(self.local, self.next());
         if self.local_watch.look(stuck, now) {
             self.report(self.role.me, member::SLOW);
         }
-        self.send_up(now, port);
+        self.send_up(now, agent);
         done
     }
 
     /// Visits children in turn, until a whole round sent no packet. Each visit sends one packet, so
     /// that no child waits for the stream of another.
-    fn send_round(&mut self, now: Instant, port: &mut dyn Port, left: &mut u32) -> bool {
+    fn send_round(&mut self, now: Instant, agent: &mut dyn ToAgent, left: &mut u32) -> bool {
         while self.in_vain < self.children.len() {
             if *left == 0 {
                 return false;
             }
-            let (sent, cost) = self.send_to_next(now, port);
+            let (sent, cost) = self.send_to_next(now, agent);
             *left = left.saturating_sub(cost);
             if sent {
                 self.begin();
@@ -305,7 +310,7 @@ impl Group {
     }
 
     /// Visits the next child. Returns true if it sent a packet, and the cost.
-    fn send_to_next(&mut self, now: Instant, port: &mut dyn Port) -> (bool, u32) {
+    fn send_to_next(&mut self, now: Instant, agent: &mut dyn ToAgent) -> (bool, u32) {
         let (base, next, group) = (self.base, self.next(), self.role.group);
         let child = &mut self.children[self.at];
         if child.lost {
@@ -314,13 +319,13 @@ impl Group {
         let (number, mut cost, mut sent) = (child.sent, 1, false);
         if before(number, next) && before(number, child.granted) {
             let bytes = &self.queue[number.wrapping_sub(base) as usize];
-            sent = port.send(child.peer, &Packet::Mcast(Mcast { group, number }), bytes);
+            sent = agent.send(child.peer, &Packet::Mcast(Mcast { group, number }), bytes);
             self.lacks_room |= !sent;
             child.sent = number.wrapping_add(sent.into());
             cost += PACKET_COST;
         }
         let slow = child.watch.look(before(child.sent, next), now).then_some(child.member);
-        if child.ask(now, port) {
+        if child.ask(now, agent) {
             cost += PACKET_COST;
         }
         if sent {
@@ -330,23 +335,23 @@ impl Group {
         (sent, cost)
     }
 
-    fn give_rank(&mut self, port: &mut dyn Port, left: &mut u32) {
+    fn give_rank(&mut self, agent: &mut dyn ToAgent, left: &mut u32) {
         let next = self.next();
         while !self.is_root() && before(self.local, next) && before(self.local, self.local_granted)
         {
-            if !port.has_room() {
+            if !agent.has_room() {
                 self.lacks_room = true;
                 return;
             }
             let bytes = &self.queue[self.place(self.local)];
-            port.tell(Control::GroupPacket(self.role.group, self.local, bytes.to_vec()));
+            agent.tell(Control::GroupPacket(self.role.group, self.local, bytes.to_vec()));
             self.passed(self.local);
             self.local = self.local.wrapping_add(1);
             *left = left.saturating_sub(PACKET_COST);
         }
     }
 
-    fn send_up(&mut self, now: Instant, port: &mut dyn Port) {
+    fn send_up(&mut self, now: Instant, agent: &mut dyn ToAgent) {
         let group = self.role.group;
         let grant = self.base.wrapping_add(WINDOW);
         let more = self.granted_up.map_or(STEP, |told| grant.wrapping_sub(told));
@@ -355,21 +360,21 @@ impl Group {
         if self.is_root() {
             if due {
                 (self.granted_up, self.grant_at) = (Some(grant), None);
-                port.tell(Control::GroupGrant(group, grant));
+                agent.tell(Control::GroupGrant(group, grant));
             }
             for (who, state) in self.news.drain(..) {
-                port.tell(Control::GroupMember(group, who, state == member::SLOW));
+                agent.tell(Control::GroupMember(group, who, state == member::SLOW));
             }
             return;
         }
         if due {
-            let sent = self.send_grant(grant, (0, member::FINE), port);
+            let sent = self.send_grant(grant, (0, member::FINE), agent);
             self.lacks_room |= !sent;
             self.grant_at = (!sent).then(|| now + LATE);
             self.granted_up = if sent { Some(grant) } else { self.granted_up };
         }
         while let (Some(granted), Some(&news)) = (self.granted_up, self.news.front()) {
-            if !self.send_grant(granted, news, port) {
+            if !self.send_grant(granted, news, agent) {
                 self.lacks_room = true;
                 return;
             }
@@ -377,10 +382,15 @@ impl Group {
         }
     }
 
-    fn send_grant(&self, granted: u32, (member, state): (u32, u32), port: &mut dyn Port) -> bool {
+    fn send_grant(
+        &self,
+        granted: u32,
+        (member, state): (u32, u32),
+        agent: &mut dyn ToAgent,
+    ) -> bool {
         let group = self.role.group;
         let packet = Packet::Grant(Grant { group, granted, member, state });
-        port.send(self.role.parent, &packet, &[])
+        agent.send(self.role.parent, &packet, &[])
     }
 
     /// Returns the time of the next call of [`progress`](Self::progress).

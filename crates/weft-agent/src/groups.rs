@@ -49,7 +49,7 @@ const PACKET_COST: u32 = 8;
 const GROUP_COST: u32 = 4;
 
 /// The interface from groups to the agent.
-pub trait Port {
+pub trait ToAgent {
     /// Sends a packet to a peer's agent. If false, the group sends it again after
     /// [`Groups::retry`].
     fn send(&mut self, peer: PeerId, packet: &Packet, bytes: &[u8]) -> bool;
@@ -163,12 +163,12 @@ impl Groups {
     }
 
     /// Removes a lost peer from each tree and reports the loss to the root.
-    pub fn on_lost(&mut self, peer: PeerId, port: &mut dyn Port) {
+    pub fn on_lost(&mut self, peer: PeerId, agent: &mut dyn ToAgent) {
         let of_peer = (peer, 0)..=(peer, u64::MAX);
         while let Some((&key, _)) = self.early.range(of_peer.clone()).next() {
             self.early.remove(&key);
         }
-        let lost = |(id, group): (&u64, &mut Group)| group.lose(peer, port).then_some(*id);
+        let lost = |(id, group): (&u64, &mut Group)| group.lose(peer, agent).then_some(*id);
         let touched: Vec<u64> = self.groups.iter_mut().filter_map(lost).collect();
         touched.into_iter().for_each(|id| self.touch(id));
     }
@@ -180,7 +180,7 @@ impl Groups {
     }
 
     /// Forwards packets, up to the work allowed in one call.
-    pub fn progress(&mut self, now: Instant, port: &mut dyn Port) {
+    pub fn progress(&mut self, now: Instant, agent: &mut dyn ToAgent) {
         self.now = now;
         while let Some(&(_, id)) = self.timers.first().filter(|(at, _)| *at <= now) {
             self.timers.pop_first();
@@ -192,7 +192,7 @@ impl Groups {
             let Some(id) = self.due.pop_front() else { break };
             let Some(group) = self.groups.get_mut(&id) else { continue };
             left = left.saturating_sub(GROUP_COST);
-            group.is_due = !group.progress(now, port, &mut left);
+            group.is_due = !group.progress(now, agent, &mut left);
             if group.is_due {
                 self.due.push_back(id);
             }

@@ -34,7 +34,7 @@ struct Notes<'a> {
     room: bool,
 }
 
-impl Port for Notes<'_> {
+impl ToAgent for Notes<'_> {
     fn send(&mut self, peer: PeerId, packet: &Packet, bytes: &[u8]) -> bool {
         assert_ne!(peer.0 as usize, self.me);
         let edge = self.under_way.entry((self.me, peer.0 as usize)).or_default();
@@ -84,7 +84,7 @@ impl World {
         (self.seed % below as u64) as usize
     }
 
-    fn port<T>(&mut self, me: usize, act: impl FnOnce(&mut Groups, &mut Notes<'_>) -> T) -> T {
+    fn agent<T>(&mut self, me: usize, act: impl FnOnce(&mut Groups, &mut Notes<'_>) -> T) -> T {
         let (told, under_way) = (&mut self.told[me], &mut self.under_way);
         let mut notes = Notes { me, under_way, edge_max: self.edge_max, told, room: true };
         act(&mut self.members[me], &mut notes)
@@ -92,7 +92,7 @@ impl World {
 
     fn progress(&mut self, me: usize) {
         let now = self.now;
-        self.port(me, |groups, port| groups.progress(now, port));
+        self.agent(me, |groups, agent| groups.progress(now, agent));
     }
 
     /// Delivers all packets, edge by edge in random order, except packets to `deaf` members, whose
@@ -239,9 +239,9 @@ fn groups__a_lost_member_is_named_and_the_others_go_on() {
         world.send(n);
     }
     world.settle(&[]);
-    world.port(0, |groups, port| groups.on_lost(PeerId(1), port));
+    world.agent(0, |groups, agent| groups.on_lost(PeerId(1), agent));
     for orphan in [3, 4] {
-        world.port(orphan, |groups, port| groups.on_lost(PeerId(1), port));
+        world.agent(orphan, |groups, agent| groups.on_lost(PeerId(1), agent));
         let lost = Control::GroupMember(GROUP, 1, false);
         assert!(world.told[orphan].contains(&lost), "{orphan} hears that its parent is gone");
     }
@@ -260,14 +260,14 @@ fn groups__a_lost_member_is_named_and_the_others_go_on() {
 }
 
 #[test]
-fn groups__a_loss_is_told_whatever_news_waits_before_it() {
+fn groups__a_loss_is_reported_whatever_events_wait_before_it() {
     let mut world = World::new(Tree::Binary, 7, 3);
     world.settle(&[]);
     let slow = |member| Grant { group: GROUP, granted: WINDOW, member, state: member::SLOW };
     for member in 100..100 + 2 * NEWS_MAX as u32 {
         world.members[1].on_grant(PeerId(3), &slow(member));
     }
-    world.port(1, |groups, port| groups.on_lost(PeerId(4), port));
+    world.agent(1, |groups, agent| groups.on_lost(PeerId(4), agent));
     world.progress(1);
     world.settle(&[]);
     assert_eq!(world.members_named(false), [4]);
@@ -295,7 +295,7 @@ fn groups__what_was_not_granted_or_is_from_elsewhere_is_refused() {
 }
 
 #[test]
-fn groups__who_has_not_passed_on_everything_is_asked_and_who_has_is_not() {
+fn groups__a_member_that_has_not_passed_on_everything_is_asked_and_others_are_not() {
     let mut world = World::new(Tree::Chain, 4, 5);
     let wait = |world: &mut World, deaf: &[usize], time: Duration| {
         let end = world.now + time;
@@ -338,7 +338,7 @@ fn groups__who_has_not_passed_on_everything_is_asked_and_who_has_is_not() {
 #[derive(Default)]
 struct Count(u64);
 
-impl Port for Count {
+impl ToAgent for Count {
     fn send(&mut self, _: PeerId, _: &Packet, _: &[u8]) -> bool {
         self.0 += 1;
         true
@@ -353,7 +353,7 @@ impl Port for Count {
 fn progress__work_of_a_turn_is_bounded_whatever_a_rank_asks_for() {
     const CHILDREN: u32 = 1024;
     const MOST: u64 = (WORK + 2 * PACKET_COST + GROUP_COST) as u64;
-    let (mut all, mut port, mut now) = (Groups::default(), Count::default(), Instant(1));
+    let (mut all, mut agent, mut now) = (Groups::default(), Count::default(), Instant(1));
     for id in 0..64 {
         let role = GroupRole {
             group: id,
@@ -365,49 +365,49 @@ fn progress__work_of_a_turn_is_bounded_whatever_a_rank_asks_for() {
         };
         assert!(all.join(role, 64));
     }
-    let turn = |all: &mut Groups, port: &mut Count, now| {
-        let before = (all.work, port.0);
-        all.progress(now, port);
-        let (work, sent) = (all.work - before.0, port.0 - before.1);
+    let turn = |all: &mut Groups, agent: &mut Count, now| {
+        let before = (all.work, agent.0);
+        all.progress(now, agent);
+        let (work, sent) = (all.work - before.0, agent.0 - before.1);
         assert!(work <= MOST && sent * u64::from(PACKET_COST) <= MOST, "{work}, {sent} packets");
         work
     };
     while all.is_due(now) {
-        turn(&mut all, &mut port, now);
+        turn(&mut all, &mut agent, now);
     }
-    assert_eq!(turn(&mut all, &mut port, now), 0, "nothing has happened");
+    assert_eq!(turn(&mut all, &mut agent, now), 0, "nothing has happened");
     // An event of one group causes no work for the others.
     let grant = |group| Grant { group, granted: 40, ..Grant::default() };
     all.on_grant(PeerId(5), &grant(3));
-    let work = turn(&mut all, &mut port, now);
+    let work = turn(&mut all, &mut agent, now);
     assert!(work <= u64::from(CHILDREN + GROUP_COST) && !all.is_due(now), "{work}");
     // The number of events within a call does not matter.
     (0..10_000).for_each(|_| all.on_grant(PeerId(5), &grant(3)));
-    assert_eq!(turn(&mut all, &mut port, now), work);
+    assert_eq!(turn(&mut all, &mut agent, now), work);
     // All groups at once: each is processed in its turn, to the end.
     (0..64).for_each(|id| (0..CHILDREN).for_each(|c| all.on_grant(PeerId(c), &grant(id))));
     (0..64).for_each(|id| all.root_sends(id, 0, b"packet"));
-    let (mut turns, before) = (0, port.0);
+    let (mut turns, before) = (0, agent.0);
     while all.is_due(now) {
-        turn(&mut all, &mut port, now);
+        turn(&mut all, &mut agent, now);
         turns += 1;
     }
     assert!(turns > 100, "{turns}");
-    assert_eq!(port.0 - before, 64 * u64::from(CHILDREN));
+    assert_eq!(agent.0 - before, 64 * u64::from(CHILDREN));
     // The timers do not expire all at once either.
     for _ in 0..3 {
         let Some(at) = all.next_timeout() else { panic!("they owe what they were sent") };
         now = at;
         let mut turns = 0;
         while all.is_due(now) {
-            turn(&mut all, &mut port, now);
+            turn(&mut all, &mut agent, now);
             turns += 1;
         }
         assert!(turns >= 64 * CHILDREN / WORK, "{turns}");
     }
     // The search touches the lost child, not the other children.
     let before = all.work;
-    all.on_lost(PeerId(7), &mut port);
+    all.on_lost(PeerId(7), &mut agent);
     assert_eq!(all.work, before);
     for id in 0..64 {
         all.leave(id);

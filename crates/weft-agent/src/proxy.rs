@@ -4,7 +4,7 @@
 //! over simulated ones.
 
 use super::counters::{Counters, InKernel};
-use super::groups::{Groups, Port};
+use super::groups::{Groups, ToAgent};
 use super::payloads::Payloads;
 use super::Control;
 use std::collections::{BTreeMap, VecDeque};
@@ -385,7 +385,7 @@ impl Proxy {
     fn lose(&mut self, peer: PeerId) {
         self.counters.lost(peer);
         let mut groups = std::mem::take(&mut self.groups);
-        groups.on_lost(peer, &mut GroupPort(self));
+        groups.on_lost(peer, &mut OfGroups(self));
         self.groups = groups;
     }
 
@@ -395,7 +395,7 @@ impl Proxy {
             return false;
         }
         let mut groups = std::mem::take(&mut self.groups);
-        groups.progress(now, &mut GroupPort(self));
+        groups.progress(now, &mut OfGroups(self));
         self.groups = groups;
         true
     }
@@ -558,9 +558,9 @@ impl Proxy {
 }
 
 /// The interface from groups to the agent.
-struct GroupPort<'a>(&'a mut Proxy);
+struct OfGroups<'a>(&'a mut Proxy);
 
-impl Port for GroupPort<'_> {
+impl ToAgent for OfGroups<'_> {
     fn send(&mut self, peer: PeerId, packet: &Packet, bytes: &[u8]) -> bool {
         let handle = self.0.payloads.keep(Bytes::from_slice(bytes));
         let taken = self.0.relay.inject(peer, packet, 0, handle);

@@ -13,7 +13,7 @@ use std::time::Duration;
 use weft_core::Instant;
 use weft_names::directory::Gone;
 use weft_names::groups::{
-    Group, GroupConfig, GroupEvent, GroupHead, Kind, SendError, Take, Wanted,
+    GroupConfig, GroupEnd, GroupEvent, GroupHead, Kind, SendError, Take, Wanted,
 };
 use weft_names::wire::{Reader, WireError, Writer};
 use weft_names::{Binding, BindingId, Life, NameEvent, Notice};
@@ -171,7 +171,7 @@ type Parts = Vec<Option<Vec<u8>>>;
 /// A membership of a group.
 #[derive(Debug)]
 pub struct Membership {
-    group: Group,
+    group: GroupEnd,
     numbers: u64,
     /// Messages under way.
     out: BTreeMap<u64, Arc<[u8]>>,
@@ -205,7 +205,7 @@ impl Membership {
     /// Makes the membership of a claim in the group of a type.
     pub fn new(kind: u32, me: BindingId, config: GroupConfig) -> Membership {
         Membership {
-            group: Group::new(kind, me, config),
+            group: GroupEnd::new(kind, me, config),
             numbers: 0,
             out: BTreeMap::new(),
             out_bytes: 0,

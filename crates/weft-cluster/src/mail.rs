@@ -478,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn send__comes_back_if_nobody_answers_or_the_host_is_gone() {
+    fn send__comes_back_without_an_answer_or_if_the_host_is_gone() {
         let to = Receiver { agent: agent(1), life: Life::default(), claim: 3 };
         let mut post = Post::new(1);
         let send = |post: &mut Post, at| post.send(at, to, Owner::default(), vec![1]).unwrap();

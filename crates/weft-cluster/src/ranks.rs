@@ -7,7 +7,7 @@
 //! an answer is lost. A rank whose counters do not fit into what is left of a datagram goes in
 //! parts.
 
-use crate::counters::{Awaited, Snapshot, Waiting, AWAITED_MAX};
+use crate::counters::{AwaitedOp, Snapshot, Waiting, AWAITED_MAX};
 use std::time::{Duration, SystemTime};
 use weft_names::wire::{Reader, WireError, Writer};
 use weft_names::HostId;
@@ -131,7 +131,7 @@ fn put_waiting(to: &mut Writer, waiting: &Option<Waiting>) {
     to.value(&(awaited.clone().count() as u8));
     to.value(&ago);
     to.value(&count);
-    awaited.flat_map(Awaited::words).for_each(|word| to.value(&word));
+    awaited.flat_map(AwaitedOp::words).for_each(|word| to.value(&word));
 }
 
 fn waiting(from: &mut Reader<'_>) -> Result<Option<Waiting>, WireError> {
@@ -142,7 +142,7 @@ fn waiting(from: &mut Reader<'_>) -> Result<Option<Waiting>, WireError> {
     }
     let mut awaited = Vec::new();
     for _ in 0..some {
-        awaited.push(Awaited::of_words(from.value()?, from.value()?).ok_or(wrong)?);
+        awaited.push(AwaitedOp::of_words(from.value()?, from.value()?).ok_or(wrong)?);
     }
     let ago = Duration::from_nanos(ago);
     Ok((some > 0).then_some(Waiting { ago, count, awaited }))
@@ -394,7 +394,7 @@ impl Ranks {
 /// Returns one of each message, for tests.
 pub fn examples() -> (Vec<Message>, OfHost) {
     use weft_core::engine::types::OpKind;
-    let awaited = Awaited { kind: OpKind::Recv, anybody: false, rank: Some(3), tag: 7 };
+    let awaited = AwaitedOp { kind: OpKind::Recv, anybody: false, rank: Some(3), tag: 7 };
     let waiting = Waiting { ago: Duration::from_secs(9), count: 1, awaited: vec![awaited] };
     let counters = [("bytes_sent", 1), ("messages_sent", 2), ("waits", 3)];
     let snapshot = Snapshot {

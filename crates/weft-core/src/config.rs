@@ -447,7 +447,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn set__a_number_out_of_range_is_told_the_range() {
+    fn set__a_number_out_of_range_is_an_error_with_the_range() {
         let mut config = Config::default();
         for (name, value, range) in [
             ("window", "4294967296", "1 to 1024"),

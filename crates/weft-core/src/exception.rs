@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn set__fetch_and_add_is_of_who_has_the_counters() {
+    fn set__fetch_and_add_is_of_the_owner_of_the_counters() {
         let config = with(&[("fetch_add", "host,2=agent")]);
         assert_eq!(of(&config, 0, 2).fetch_add, Server::Agent);
         assert_eq!(of(&config, 2, 2).fetch_add, Server::Agent);

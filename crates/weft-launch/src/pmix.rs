@@ -297,7 +297,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn open__of_a_missing_library_tells_what_to_install() {
+    fn open__of_a_missing_library_names_what_to_install() {
         let error = ffi::open("libpmix-absent.so.2").err().unwrap();
         let text = LaunchError::NoLibrary { tried: vec![error] }.to_string();
         assert!(text.contains("libpmix2") && text.contains("weft run"), "{text}");
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn ancestors__begin_with_who_started_this_process() {
+    fn ancestors__begin_with_the_parent_of_this_process() {
         let parent = std::os::unix::process::parent_id();
         let program = std::fs::read_link(format!("/proc/{parent}/exe")).ok();
         assert_eq!(ancestors().next(), program);

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn note__a_core_that_nobody_takes_is_handed_over_ever_more_rarely() {
+    fn note__a_core_that_no_process_takes_is_handed_over_ever_more_rarely() {
         let (turn, mut now) = (Turn::default(), Instant(1));
         let mut tries = 0;
         let end = now + Duration::from_millis(4);

@@ -1,6 +1,6 @@
 //! Groups: members that send to one, any, some or all of each other.
 //!
-//! A [`Group`] is one member's end. The directory says who is a member: those that claimed the
+//! A [`GroupEnd`] is one member's end. The directory says who is a member: those that claimed the
 //! group's type with `Claim::group`. Between each two members run numbered messages, and every
 //! mode of sending takes its number there, so a member gets the messages of another in the order
 //! in which they were sent, whatever their modes (TIPC's rule). An order that all members
@@ -262,7 +262,7 @@ struct Member {
 
 /// One member's end of a group.
 #[derive(Debug)]
-pub struct Group {
+pub struct GroupEnd {
     kind: u32,
     me: BindingId,
     config: GroupConfig,
@@ -277,10 +277,10 @@ pub struct Group {
     events: VecDeque<GroupEvent>,
 }
 
-impl Group {
+impl GroupEnd {
     /// Makes the end of a member, whose claim is `me`, of the group of a type.
-    pub fn new(kind: u32, me: BindingId, config: GroupConfig) -> Group {
-        Group {
+    pub fn new(kind: u32, me: BindingId, config: GroupConfig) -> GroupEnd {
+        GroupEnd {
             kind,
             me,
             config,
@@ -529,7 +529,7 @@ impl Group {
         true
     }
 
-    /// Returns the message behind a head if its bytes are wanted. [`Group::handle_message`] gets
+    /// Returns the message behind a head if its bytes are wanted. [`GroupEnd::handle_message`] gets
     /// the heads of all.
     pub fn wants(&self, from: BindingId, head: &[u8]) -> Option<Wanted> {
         let head = Reader(head).value::<GroupHead>().ok()?;

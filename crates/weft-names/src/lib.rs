@@ -4,7 +4,7 @@
 //! names of all hosts (`directory`) and the subscriptions of its own host (`subscriptions`). It
 //! does no I/O, reads no clock and draws no random number: a driver passes it messages and the
 //! time, and takes messages, events and its next deadline from it. Agents and the simulator drive
-//! the same code. A [`groups::Group`] is one program's end of a group of members.
+//! the same code. A [`groups::GroupEnd`] is one program's end of a group of members.
 //!
 //! Messages between agents are datagrams: they may be lost, doubled, reordered or late. Each one
 //! states a fact that is true for good (a numbered step of a host's story, a numbered change of a

@@ -44,7 +44,7 @@ fn join__under_loss_doubling_and_reordering() {
 }
 
 #[test]
-fn death__is_told_within_the_tolerance() {
+fn death__is_reported_within_the_tolerance() {
     for (n, tolerance) in [(2, 1500), (3, 1500), (8, 1500), (50, 1500), (3, 50), (8, 50), (50, 50)]
     {
         let tolerance = Duration::from_millis(tolerance);
@@ -64,7 +64,7 @@ fn death__is_told_within_the_tolerance() {
 }
 
 #[test]
-fn leave__is_told_with_its_cause() {
+fn leave__is_reported_with_its_cause() {
     let mut world = World::joined(3, 6, Config::default());
     world.with(2, |node, now| node.leave(now));
     world.run(Duration::from_millis(20));
@@ -75,7 +75,7 @@ fn leave__is_told_with_its_cause() {
 }
 
 #[test]
-fn end__that_the_kernel_reports_is_told_at_once() {
+fn end__that_the_kernel_reports_is_passed_on_at_once() {
     let mut world = World::joined(3, 6, Config::default());
     world.kill(2);
     world.with(4, |node, now| node.report_ended(now, World::id(2), 9));
@@ -105,7 +105,7 @@ fn restart__replaces_the_earlier_life_even_with_an_older_clock() {
 }
 
 #[test]
-fn copy__of_a_running_host_is_told_apart() {
+fn copy__of_a_running_host_is_distinguished() {
     let mut world = World::new(4, 6, Config::default());
     (0..5).for_each(|h| world.start(h, 5));
     let limit = world.now + 20_000 * MS;
@@ -133,7 +133,7 @@ fn one_way_loss__between_two_hosts_changes_nothing() {
 }
 
 #[test]
-fn one_way_loss__a_deaf_host_is_lost_and_declares_nobody_lost() {
+fn one_way_loss__a_deaf_host_is_lost_and_declares_no_other_lost() {
     let mut world = World::joined(6, 9, Config::default());
     world.deaf.insert(4);
     world.run(seconds(5));
@@ -195,7 +195,7 @@ fn partition__heals_to_one_story() {
 }
 
 #[test]
-fn flapping__tells_each_step_once() {
+fn flapping__reports_each_step_once() {
     let mut world = World::joined(8, 10, Config::default());
     for _ in 0..5 {
         (0..4).for_each(|h| world.parts[h] = 1);

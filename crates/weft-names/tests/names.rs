@@ -200,7 +200,7 @@ fn unique__after_its_owner_ends_another_gets_it() {
 }
 
 #[test]
-fn unique__when_parts_meet_the_older_claim_stays_and_the_other_owner_is_told() {
+fn unique__when_parts_meet_the_older_claim_stays_and_the_other_owner_learns_of_it() {
     let mut world = World::joined(3, 8, Config::default());
     world.run(seconds(2));
     let old = claim(&mut world, 1, name(5).unique());
@@ -233,7 +233,7 @@ fn unique__an_agent_killed_in_the_middle_of_a_claim_leaves_the_name_free() {
 }
 
 #[test]
-fn unique__nobody_decides_while_cut_off() {
+fn unique__no_host_decides_while_cut_off() {
     let mut world = World::joined(5, 4, Config::default());
     world.run(seconds(2));
     world.parts[2] = 1;

@@ -198,7 +198,7 @@ fn filter() -> Filter {
 }
 
 #[test]
-fn swarm__converges_and_tells_each_event_once() {
+fn swarm__converges_and_reports_each_event_once() {
     for seed in seeds() {
         let result = std::panic::catch_unwind(|| Swarm::new(seed).run());
         if let Err(cause) = result {

@@ -170,7 +170,7 @@ fn node__hostile_bytes_do_no_harm() {
 }
 
 #[test]
-fn node__another_version_is_counted_and_told() {
+fn node__another_version_is_counted_and_reported() {
     let now = Instant(0);
     let mut node = Node::new(Config::default(), HostId(1), Life::default(), address(0), now);
     while node.poll_event().is_some() {}

@@ -15,7 +15,7 @@ fn memory_files() -> usize {
 }
 
 #[test]
-fn export__is_free_when_its_endpoint_ends_and_nobody_has_its_address() {
+fn export__is_free_when_its_endpoint_ends_and_no_pointer_is_left() {
     let link = ShmLink::new(ShmConfig::new(EndpointId(1))).unwrap();
     let endpoint = Endpoint::with_links(
         Config::default(),

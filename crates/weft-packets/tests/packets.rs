@@ -133,7 +133,7 @@ fn send__in_order_whole_and_from_send_buffers_over_every_link() {
 }
 
 #[test]
-fn counters__who_sends_packets_and_never_polls_is_counted() {
+fn counters__packets_sent_without_polls_are_counted() {
     let h = hosts("shm", 2, &Config::default());
     let (from, to) = (&h.packets[0], h.peers[0][1]);
     h.packets[1].handle(1, |_, _| {});
@@ -861,7 +861,7 @@ fn exceptions__one_rank_has_another_transfer_by_the_settings_of_all() {
 }
 
 #[test]
-fn exceptions__hold_for_who_makes_itself_known() {
+fn exceptions__hold_for_a_peer_that_gives_its_rank() {
     let config = job(&[("reliability", "selective,0=none"), ("mtu", "0,1=600")]);
     let open = |rank: u32| {
         let id = weft_link::random_u64();
@@ -940,7 +940,7 @@ fn unexport__what_is_not_exported_stays() {
 }
 
 #[test]
-fn end_counter__who_adds_then_is_refused() {
+fn end_counter__later_additions_are_refused() {
     let h = hosts("shm", 2, &Config::default());
     let (packets, to) = (&h.packets[1], h.peers[0][1]);
     let (counter, memory) = (packets.counter(5).unwrap(), packets.export(100).unwrap());

@@ -73,7 +73,7 @@ fn told(
 }
 
 #[test]
-fn receive__names_whom_a_mailbox_waits_for() {
+fn receive__names_the_rank_that_a_mailbox_waits_for() {
     let go_on = |packets: &Packets, peer| packets.send(peer, 2, 0, b"x").unwrap();
     let wait = |packets: &Packets, peer| {
         packets.mailbox(2);
@@ -102,7 +102,7 @@ fn wait__for_an_upcall_says_so() {
 }
 
 #[test]
-fn send__names_who_has_no_room() {
+fn send__names_the_rank_without_room() {
     const MANY: usize = 100_000;
     // The other endpoint makes no progress until the line was logged.
     let wait = |packets: &Packets, peer| {

@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn received__swapped_damaged_and_doubled_are_told_apart() {
+    fn received__swapped_damaged_and_doubled_are_distinguished() {
         let mut c = Checker::new(3);
         let a = c.send_posted(LANE, 50).1;
         let b = c.send_posted(LANE, 50).1;
@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn exchanged__a_value_is_replaced_once_and_by_somebody() {
+    fn exchanged__a_value_is_replaced_once_by_a_value_that_was_stored() {
         let mut c = Checker::new(3);
         (1..=4).for_each(|value| c.exchange_posted(WORD, value));
         c.exchanged(WORD, 0, Some(1));

@@ -58,7 +58,7 @@ async fn say(env: &Env, text: &str) {
 }
 
 #[test]
-fn recv_any__a_silent_death_is_reported_once_and_the_living_are_heard() {
+fn recv_any__a_silent_death_is_reported_once_and_the_living_are_received_from() {
     let got = heard(4, vec![death(2, 10, false)], 5, |env| async move {
         say(&env, "here").await;
         env.sleep(400_000 * MS).await;
@@ -72,7 +72,7 @@ fn recv_any__a_silent_death_is_reported_once_and_the_living_are_heard() {
 }
 
 #[test]
-fn recv_any__ranks_that_were_never_heard_of_are_found_dead() {
+fn recv_any__ranks_that_never_sent_anything_are_found_dead() {
     let faults = (1..4).map(|host| death(host, 0, false)).collect();
     let got = heard(4, faults, 6, |env| async move {
         env.sleep(MS).await;

@@ -65,7 +65,7 @@ fn closing__a_long_way_costs_a_few_times_its_length() {
 }
 
 #[test]
-fn closing__who_waits_for_one_that_ends_hears_of_it_although_it_is_lost() {
+fn closing__a_rank_that_waits_for_one_that_ends_learns_of_it_although_the_packet_is_lost() {
     for seed in 0..100 {
         let config = SimConfig::new(2, seed).fault(Fault::loss(200_000));
         let mut sim = sim_of("closing", config);

@@ -225,7 +225,7 @@ fn memory__reliable_under_faults_and_pressure() {
 }
 
 #[test]
-fn death__frames_vanish_and_peers_are_told() {
+fn death__frames_vanish_and_peers_get_the_event() {
     let config = SimConfig::new(2, 1).fault(Fault::Death { host: 1, at: 0, visible: true });
     let net = Network::shared(config);
     let mut links = links(&net);
@@ -373,7 +373,7 @@ fn run__restart_begins_anew() {
 }
 
 #[test]
-fn run__trace_tells_the_story() {
+fn run__trace_has_all_events() {
     let mut config = SimConfig::new(2, 1);
     config.trace = 100;
     let (outcome, net) = run_ring(config, 2);

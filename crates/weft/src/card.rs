@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn agree__ranks_without_a_link_in_common_are_told_both_settings() {
+    fn agree__ranks_without_a_link_in_common_get_both_settings() {
         let of = |links: &str, host: u64| {
             let address = Address { host, ..Address::default() };
             let card = Card::new(address, &Config::default(), Mode::Auth, EtherType::default());

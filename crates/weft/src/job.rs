@@ -809,7 +809,7 @@ mod tests {
     }
 
     #[test]
-    fn no_agent__names_who_where_and_why() {
+    fn no_agent__names_rank_path_and_reason() {
         let text = no_agent("no agent listens at @x: start weftd", Some(7));
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
         for part in ["rank 7 on host ", host.trim(), "goes without the agent", "start weftd"] {

@@ -34,7 +34,7 @@ fn open() -> Endpoint {
 
 /// The process that computes, until its standard input ends.
 #[test]
-fn worker__computes_until_it_is_told() {
+fn worker__computes_until_the_word_comes() {
     let Ok(role) = std::env::var(ROLE) else { return };
     let (when, address) = role.split_once(' ').unwrap();
     let endpoint = open();
@@ -61,7 +61,7 @@ impl Worker {
     fn start(when: &str, endpoint: &Endpoint) -> Worker {
         let role = format!("{when} {}", to_hex(&endpoint.address().encode()));
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "worker__computes_until_it_is_told", "--nocapture"]);
+        command.args(["--exact", "worker__computes_until_the_word_comes", "--nocapture"]);
         command.env(ROLE, role).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);

@@ -396,7 +396,7 @@ fn recv_blocking__a_handler_that_panics_meanwhile_leaves_nothing_awaited() {
 }
 
 #[test]
-fn counters__who_sends_and_never_polls_is_counted() {
+fn counters__sends_without_polls_are_counted() {
     let pair = shm(Config::default());
     let recv = pair.b.recv(None, 1, 0, vec![0]);
     pair.run(pair.a.send(pair.to_b, 1, vec![1]), recv).0 .0.unwrap();
@@ -482,7 +482,7 @@ fn close__what_is_under_way_arrives_although_the_sender_has_ended() {
 
 /// A program that sends from time to time and never waits.
 #[test]
-fn send_blocking__who_only_sends_sees_that_there_is_room_again() {
+fn send_blocking__a_rank_that_only_sends_sees_that_there_is_room_again() {
     const MESSAGES: u64 = 60;
     let p = udp(Config::default());
     let _ = p.run(p.a.send(p.to_b, 0, vec![1]), p.b.recv(Some(p.to_a), 0, 0, vec![0]));

@@ -105,7 +105,7 @@ fn allreduce__over_every_tree_gives_all_ranks_the_same_bits() {
 }
 
 #[test]
-fn barrier__over_every_tree_nobody_leaves_before_all_have_come() {
+fn barrier__over_every_tree_no_rank_leaves_before_all_have_come() {
     for size in SIZES {
         for &tree in Tree::ALL {
             let come = AtomicUsize::new(0);
@@ -213,7 +213,7 @@ fn partners(group: &Group) -> usize {
 }
 
 #[test]
-fn tree__of_the_configuration_decides_who_sends_to_whom() {
+fn tree__of_the_configuration_decides_the_partners() {
     let wanted = [(Tree::Flat, 7), (Tree::Chain, 1), (Tree::Binary, 2), (Tree::Binomial, 3)];
     for (tree, at_root) in wanted {
         ranks(8, tree, |group| {
@@ -236,7 +236,7 @@ fn tree__of_the_configuration_decides_who_sends_to_whom() {
 }
 
 #[test]
-fn operations__go_on_when_nobody_polls_them_and_end_in_any_order() {
+fn operations__go_on_without_polls_and_end_in_any_order() {
     for size in SIZES {
         ranks(size, Tree::Binomial, |group| {
             let (endpoint, me) = (group.endpoint(), group.rank());

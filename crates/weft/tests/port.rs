@@ -211,7 +211,7 @@ fn port__of_another_type_is_refused_and_of_the_same_found() {
 }
 
 #[test]
-fn client__is_called_for_time_news_failures_and_atomics() {
+fn client__is_called_for_time_events_failures_and_atomics() {
     let p = pair("udp", &Config::default());
     let (endpoint, port, keeper) = &p.b;
     port.call_by(port.now() + Duration::from_millis(5));

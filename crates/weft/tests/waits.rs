@@ -91,7 +91,7 @@ fn told(link: &str, tag: u64, parts: &[&str], wait: impl Fn(&Endpoint, weft::Pee
 }
 
 #[test]
-fn waits__a_blocking_receive_says_whom_it_waits_for_on_every_link() {
+fn waits__a_blocking_receive_names_the_awaited_rank_on_every_link() {
     for (link, tag) in [("shm", 0xa1u64), ("udp", 0xa2)] {
         let text = format!("for a message with tag {tag:#x} from peer");
         let over = format!("over {link}");
@@ -102,7 +102,7 @@ fn waits__a_blocking_receive_says_whom_it_waits_for_on_every_link() {
 }
 
 #[test]
-fn waits__futures_probes_and_receives_from_anybody_say_so() {
+fn waits__futures_probes_and_receives_from_any_rank_say_so() {
     told("shm", 0xb1, &["with tag 0xb1 from anybody"], |endpoint, _| {
         endpoint.block_on(endpoint.recv(None, 0xb1, 0, vec![0; 8])).0.unwrap();
     });

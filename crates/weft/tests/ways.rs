@@ -53,7 +53,7 @@ fn exchange(both: [&Endpoint; 2], ids: [PeerId; 2], from: usize) {
 }
 
 #[test]
-fn hello__over_memory_moves_who_was_reached_over_the_network() {
+fn hello__over_memory_moves_a_peer_reached_over_the_network() {
     for (first, opens) in [(0, false), (1, false), (0, true), (1, true)] {
         let (a, b) = (endpoint(9, true), endpoint(9, true));
         // As if descriptors ran out for a moment: B's connection fails, A's succeeds.

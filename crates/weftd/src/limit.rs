@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn limited__tells_at_the_end() {
+    fn limited__reports_at_the_end() {
         let (log, now) = (Limited::new(Kept::default()), Instant::now());
         for _ in 0..20 {
             say(&log, now, 1, Level::Info, "served");

@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn meet__those_who_ask_for_nothing_take_no_seat_and_give_way() {
+    fn meet__callers_that_ask_for_nothing_take_no_seat_and_give_way() {
         let mut room = room(1000);
         // Many users, as a user has who may map other users' IDs.
         let mut gone = 0;
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn begin_turn__who_costs_more_than_its_share_is_not_heard_until_it_is_paid() {
+    fn begin_turn__a_rank_that_costs_more_than_its_share_is_not_served_until_it_is_paid() {
         let mut room = room(0);
         (0..4).for_each(|_| assert_eq!(ask(&mut room, 0), None));
         room.begin_turn();

@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn serve__one_who_says_nothing_is_not_waited_for_and_answered_when_it_asks() {
+    fn serve__a_silent_caller_is_not_waited_for_and_answered_when_it_asks() {
         let (name, mut desk) = desk();
         let now = Instant(1);
         let (mut silent, mut asking) = (connect(&name).unwrap(), connect(&name).unwrap());
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn serve__those_who_say_nothing_are_few_and_end() {
+    fn serve__silent_callers_are_few_and_end() {
         let (name, mut desk) = desk();
         let all: Vec<UnixStream> = (0..100).map(|_| connect(&name).unwrap()).collect();
         for _ in 0..100 {

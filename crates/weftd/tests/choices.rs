@@ -316,7 +316,7 @@ fn fetch_add__of_a_peer_past_the_agent_reaches_the_same_word() {
 }
 
 #[test]
-fn choose__who_serves_what_one_rank_adds() {
+fn choose__the_server_of_what_one_rank_adds() {
     let (here, there) = (Served::start(""), Served::start(""));
     let config = || Config { reliability: Reliability::Agent, ..Config::default() };
     let ranks: Vec<Rank> = [&there, &here, &here]

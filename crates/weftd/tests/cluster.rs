@@ -234,7 +234,7 @@ fn rank(agent: &Agent, number: u32) -> Running {
 }
 
 #[test]
-fn ranks__of_all_hosts_are_told_until_they_end_and_to_an_agent_that_starts_again() {
+fn ranks__of_all_hosts_are_known_until_they_end_and_to_an_agent_that_starts_again() {
     let folder = Folder::new();
     let mut agents = cluster(&folder, 3, "--tolerance-ms 30000");
     let there = [rank(&agents[1], 0), rank(&agents[2], 1)];
@@ -269,7 +269,7 @@ fn ranks__of_all_hosts_are_told_until_they_end_and_to_an_agent_that_starts_again
 }
 
 #[test]
-fn ranks__that_lie_do_so_about_themselves_alone() {
+fn ranks__that_publish_false_counters_do_so_about_themselves_alone() {
     use rustix::fs::{fcntl_add_seals, memfd_create, MemfdFlags, SealFlags};
     use std::fs::File;
     use std::os::fd::{AsFd, BorrowedFd};
@@ -357,7 +357,7 @@ fn shown(
 }
 
 #[test]
-fn unique__a_second_claimant_is_refused_and_told_by_whom() {
+fn unique__a_second_claimant_is_refused_and_learns_the_owner() {
     let folder = Folder::new();
     let agents = cluster(&folder, 2, "");
     let (mut one, mut other) = (agents[0].names(), agents[1].names());
@@ -425,7 +425,7 @@ fn refusals__are_logged_once_for_each_source_and_cause() {
 }
 
 #[test]
-fn tolerance__of_50_ms_tells_a_loss_and_the_others_stay() {
+fn tolerance__of_50_ms_reports_a_loss_and_the_others_stay() {
     let folder = Folder::new();
     let mut agents = cluster(&folder, 4, "--tolerance-ms 50");
     let killed = agents[3].address.clone();
@@ -446,7 +446,7 @@ fn tolerance__of_50_ms_tells_a_loss_and_the_others_stay() {
 }
 
 #[test]
-fn agent__killed_in_the_middle_of_a_claim_leaves_no_name_and_its_caller_is_told() {
+fn agent__killed_in_the_middle_of_a_claim_leaves_no_name_and_its_caller_gets_an_error() {
     let folder = Folder::new();
     // One arbiter waits for a tolerance after its cluster has changed, the other one is stopped.
     let mut agents = cluster(&folder, 2, "--tolerance-ms 30000");
@@ -466,7 +466,7 @@ fn agent__killed_in_the_middle_of_a_claim_leaves_no_name_and_its_caller_is_told(
 }
 
 #[test]
-fn programs__that_send_nonsense_or_all_at_once_hold_up_nobody() {
+fn programs__that_send_nonsense_or_all_at_once_hold_up_no_other() {
     use std::io::{Read, Write};
     use std::os::linux::net::SocketAddrExt;
     use std::os::unix::net::{SocketAddr, UnixStream};
@@ -524,7 +524,7 @@ fn key__is_refused_if_others_may_read_it_and_is_rotated_while_all_go_on() {
 }
 
 #[test]
-fn agents__that_die_leave_or_return_are_told_with_the_cause() {
+fn agents__that_die_leave_or_return_are_reported_with_the_cause() {
     let folder = Folder::new();
     let mut agents = cluster(&folder, 3, "--tolerance-ms 30000");
     let watcher = agents[0].names();
@@ -563,7 +563,7 @@ fn agents__that_die_leave_or_return_are_told_with_the_cause() {
 }
 
 #[test]
-fn agents__that_stop_and_go_on_again_and_again_are_told_each_time_once() {
+fn agents__that_stop_and_go_on_again_and_again_are_reported_each_time_once() {
     let folder = Folder::new();
     let agents = cluster(&folder, 3, "--tolerance-ms 300");
     let host = agents[2].names().host();
@@ -643,7 +643,7 @@ fn memory(agent: &Agent) -> u64 {
 }
 
 #[test]
-fn programs__that_ask_for_all_names_and_read_nothing_are_bounded_and_hold_up_nobody() {
+fn programs__that_ask_for_all_names_and_read_nothing_are_bounded_and_hold_up_no_other() {
     use std::io::Write;
     use std::os::linux::net::SocketAddrExt;
     use std::os::unix::net::{SocketAddr, UnixStream};
@@ -682,7 +682,7 @@ fn programs__that_ask_for_all_names_and_read_nothing_are_bounded_and_hold_up_nob
 }
 
 #[test]
-fn send__reaches_one_owner_or_all_and_comes_back_if_nobody_has_it() {
+fn send__reaches_one_owner_or_all_and_comes_back_if_the_name_has_no_owner() {
     let folder = Folder::new();
     let agents = cluster(&folder, 2, "");
     let (mut here, mut there) = (agents[0].names(), agents[1].names());
@@ -825,7 +825,7 @@ impl Member {
 }
 
 #[test]
-fn group__members_get_all_modes_in_order_and_are_told_of_each_other() {
+fn group__members_get_all_modes_in_order_and_learn_of_each_other() {
     let folder = Folder::new();
     let agents = cluster(&folder, 2, "");
     let options = GroupOptions::default();
@@ -1121,7 +1121,7 @@ fn parted(host: &hosts::Host, key: &Path, step: &std::sync::Barrier) -> bool {
 }
 
 #[test]
-fn partition__one_of_two_owners_loses_at_the_heal_and_is_told() {
+fn partition__one_of_two_owners_loses_at_the_heal_and_learns_of_it() {
     let folder = Folder::new();
     let (key, step) = (folder.key(), std::sync::Barrier::new(2));
     match hosts::run(1, |a| parted(a, &key, &step), |b| parted(b, &key, &step)) {

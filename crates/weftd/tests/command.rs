@@ -64,7 +64,7 @@ fn start__where_one_serves_says_how_to_end_that_one() {
 }
 
 #[test]
-fn start__where_another_user_has_the_name_says_who() {
+fn start__where_another_user_has_the_name_names_the_user() {
     if !weftd::sys::is_root() {
         return skip("only root can become another user");
     }
@@ -96,7 +96,7 @@ fn start__where_another_user_has_the_name_says_who() {
 }
 
 #[test]
-fn name__is_where_ranks_are_told_to_look() {
+fn name__is_where_ranks_look() {
     let name = fresh_name();
     let mut agent = Agent::start(&name);
     let status = weftd(&["--status"]).env("WEFT_AGENT", &name).output().unwrap();
@@ -109,7 +109,7 @@ fn name__is_where_ranks_are_told_to_look() {
 }
 
 #[test]
-fn start__that_would_serve_nobody_is_refused() {
+fn start__that_would_serve_no_rank_is_refused() {
     for (words, why) in [
         (["--seats", "0"], "--seats 0: 1 to 512"),
         (["--seats", "513"], "--seats 513: 1 to 512"),

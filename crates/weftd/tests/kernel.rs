@@ -288,7 +288,7 @@ fn kernel__an_answer_that_is_lost_comes_from_the_agent() {
 }
 
 #[test]
-fn kernel__an_ended_counter_is_nobodys() {
+fn kernel__an_ended_counter_has_no_owner() {
     with_owner("--kernel", |adder| {
         assert_eq!((adder.add(1), adder.ask(Ask::Words), adder.ask(Ask::Clients)), (FIRST, 2, 1));
         assert_eq!(adder.ask(Ask::End), 0);
@@ -299,7 +299,7 @@ fn kernel__an_ended_counter_is_nobodys() {
 }
 
 #[test]
-fn kernel__of_an_owner_that_has_left_serves_nobody() {
+fn kernel__of_an_owner_that_has_left_serves_no_rank() {
     with_owner("--kernel", |adder| {
         assert_eq!((adder.add(1), adder.ask(Ask::Leave)), (FIRST, 0));
         let failed = adder.packets.fetch_add_blocking(adder.owner, adder.counter, 1);

@@ -52,7 +52,7 @@ fn options__that_are_not_understood_end_with_2_as_those_of_weft() {
 }
 
 #[test]
-fn agent__who_speaks_another_version_is_told_both_and_what_to_do() {
+fn agent__a_caller_of_another_version_learns_both_and_the_remedy() {
     let agent = Served::start("");
     let me = someone();
     for other in [VERSION + 1, VERSION - 1, 4, u16::MAX] {
@@ -68,7 +68,7 @@ fn agent__who_speaks_another_version_is_told_both_and_what_to_do() {
 }
 
 #[test]
-fn agent__who_asks_in_a_way_that_is_not_understood_is_told_so() {
+fn agent__a_request_that_is_not_understood_is_refused_with_the_reason() {
     let agent = Served::start("");
     let me = someone();
     let whole = attach(me, [1; 32]);
@@ -126,7 +126,7 @@ fn agent__those_refused_hold_no_connection_whatever_they_do() {
 }
 
 #[test]
-fn agent__callers_that_ask_for_nothing_keep_nobody_from_a_seat() {
+fn agent__callers_that_ask_for_nothing_keep_no_rank_from_a_seat() {
     let agent = Served::start("--seats 4");
     let mut silent: Vec<BareRank> = (0..30).map(|_| caller(&agent, someone())).collect();
     let (a, b) = (agent.rank(1), agent.rank(1));
@@ -185,7 +185,7 @@ fn agent__refusals_without_end_do_not_fill_its_log() {
 }
 
 #[test]
-fn agent__rings_that_lie_end_that_rank_alone() {
+fn agent__rings_with_false_counters_end_that_rank_alone() {
     let agent = Served::start("");
     let (a, b) = (agent.rank(1), agent.rank(1));
     let to_b = a.connect(&b);
@@ -323,7 +323,7 @@ fn agent__a_rank_that_uses_up_its_packet_numbers_is_ended_alone() {
 }
 
 #[test]
-fn agent__whatever_a_rank_asks_for_ends_nobody_else() {
+fn agent__whatever_a_rank_asks_for_ends_no_other_rank() {
     let agent = Served::start("--quota peers=8 --quota groups=4");
     let (a, b) = (agent.rank(1), agent.rank(1));
     let to_b = a.connect(&b);

@@ -46,7 +46,7 @@ impl Drop for Process {
 }
 
 #[test]
-fn rights__are_given_up_before_anybody_is_served() {
+fn rights__are_given_up_before_any_rank_is_served() {
     if !sys::is_root() {
         return skip("only root has rights to give up");
     }
@@ -76,7 +76,7 @@ fn rights__are_given_up_before_anybody_is_served() {
 }
 
 #[test]
-fn rights__without_a_name_it_becomes_a_user_whom_nobody_else_is() {
+fn rights__without_a_name_it_becomes_a_user_of_its_own() {
     if !sys::is_root() {
         return skip("only root becomes another user");
     }
@@ -105,7 +105,7 @@ fn rights__without_a_name_it_becomes_a_user_whom_nobody_else_is() {
 }
 
 #[test]
-fn rights__of_a_user_who_does_not_exist_end_the_agent() {
+fn rights__of_a_user_that_does_not_exist_end_the_agent() {
     if !sys::is_root() {
         return skip("only root becomes another user");
     }

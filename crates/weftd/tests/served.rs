@@ -129,7 +129,7 @@ fn agent__a_member_that_takes_nothing_is_named_and_holds_up_within_bounds() {
 }
 
 #[test]
-fn agent__a_rank_that_ends_gives_its_seat_back_and_its_peers_hear_of_it() {
+fn agent__a_rank_that_ends_gives_its_seat_back_and_its_peers_learn_of_it() {
     let (here, there) = (Served::start("--seats 1"), Served::start("--seats 1"));
     let a = here.rank(1);
     for round in 0..3 {
@@ -191,7 +191,7 @@ fn agent__quotas_are_kept_and_named() {
 }
 
 #[test]
-fn agent__a_rank_that_takes_nothing_holds_up_only_those_who_send_to_it() {
+fn agent__a_rank_that_takes_nothing_holds_up_only_the_ranks_that_send_to_it() {
     let (here, there) = (Served::start(""), Served::start("--quota bytes=1M"));
     let (a, deaf, other) = (here.rank(1), there.rank(1), there.rank(1));
     let (to_deaf, to_other) = (a.connect(&deaf), a.connect(&other));

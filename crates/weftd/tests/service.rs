@@ -65,7 +65,7 @@ fn hears(manager: &UnixDatagram, what: &str) {
 }
 
 #[test]
-fn notify__the_service_manager_hears_when_it_serves_and_when_it_ends() {
+fn notify__the_service_manager_learns_when_it_serves_and_when_it_ends() {
     assert!(UNIT.contains("\nType=notify\n"));
     let folder = scratch();
     let path = folder.join("manager");

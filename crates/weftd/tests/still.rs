@@ -136,7 +136,7 @@ fn still__a_rank_that_is_stopped_behind_its_agent_fails() {
 }
 
 #[test]
-fn still__a_rank_that_is_stopped_and_takes_no_more_fails_those_who_send() {
+fn still__a_rank_that_is_stopped_and_takes_no_more_fails_at_its_senders() {
     both(|agent, me| {
         let worker = Worker::start(agent, me);
         worker.signal("STOP");
@@ -152,7 +152,7 @@ fn still__a_rank_that_is_stopped_and_takes_no_more_fails_those_who_send() {
 }
 
 #[test]
-fn still__a_rank_that_goes_on_in_time_is_heard() {
+fn still__a_rank_that_goes_on_in_time_has_not_failed() {
     both(|agent, me| {
         let mut worker = Worker::start(agent, me);
         let asked = me.endpoint.stats().packets_sent;

@@ -73,7 +73,7 @@ fn soon(agent: &Served, key: u8) -> Rank {
 }
 
 #[test]
-fn xdp__a_seat_goes_to_the_next_rank_and_nobody_else_notices() {
+fn xdp__a_seat_goes_to_the_next_rank_and_no_other_notices() {
     let Some([here, there]) = agents(2) else { return };
     let (kept, other) = (here.rank(1), there.rank(1));
     let to_other = kept.connect(&other);

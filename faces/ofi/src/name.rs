@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn decode__a_process_with_another_key_is_told_and_names_carry_no_key() {
+    fn decode__a_process_with_another_key_is_an_error_and_names_carry_no_key() {
         let own = number_of(&JobKey::from_bytes(&[0x5a; 32]).unwrap());
         let mut one = encode(&address(1));
         set_key(&mut one, own);
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn decode__another_version_is_told() {
+    fn decode__another_version_is_an_error() {
         let mut other = encode(&address(1));
         other[VERSION_AT] = version() + 1;
         assert_eq!(decode(&other), Err(NameError::Version(version() + 1)));

@@ -94,7 +94,7 @@ fn counters__of_what_peers_do_to_memory() {
 }
 
 #[test]
-fn progress__is_made_for_one_who_is_away() {
+fn progress__is_made_for_an_absent_caller() {
     let lossy = [("WEFT_LINK", "udp"), ("WEFT_FAULTS", "loss=20%,reorder=5%,seed=7")];
     run("away", &lossy);
     // This run takes no lock.
@@ -102,7 +102,7 @@ fn progress__is_made_for_one_who_is_away() {
 }
 
 #[test]
-fn progress__of_one_who_computes_is_that_of_a_thread_or_nobodys() {
+fn progress__of_a_rank_that_computes_is_that_of_a_thread_or_none() {
     for threads in [&[][..], &[("ONE_THREAD", "1")]] {
         run("computes", &[&[LOSSY[0], ("SERVED", "1")][..], threads].concat());
         run("computes", &[&[LOSSY[0], ("WEFT_WATCHDOG_MS", "0")][..], threads].concat());
@@ -128,7 +128,7 @@ const AWAY: [&[(&str, &str)]; 2] = [
 ];
 
 #[test]
-fn atomic__who_sleeps_hears_of_a_target_that_dies() {
+fn atomic__a_rank_that_sleeps_learns_of_a_target_that_dies() {
     AWAY.iter().for_each(|settings| run("asleep", settings));
 }
 

@@ -251,7 +251,7 @@ fn raw_lines_of_agents() -> Option<Vec<Value>> {
 }
 
 #[test]
-fn choices__what_a_benchmark_would_ignore_is_refused_with_who_takes_it() {
+fn choices__a_value_that_a_benchmark_would_ignore_is_refused_with_those_that_take_it() {
     for (words, option, who) in [
         ("pingpong --members 8", "--members", "multicast"),
         ("throughput --tree flat", "--tree", "multicast"),

@@ -243,7 +243,7 @@ fn served(name: &'static str, ranks: u32, says: &str) {
 }
 
 #[test]
-fn names__ranks_find_each_other_in_groups_too_and_are_told_when_one_goes() {
+fn names__ranks_find_each_other_in_groups_too_and_learn_when_one_goes() {
     if compile("names").is_none() {
         return;
     }

@@ -238,7 +238,7 @@ fn mtu__shorter_than_any_packet_is_refused() {
 }
 
 #[test]
-fn info__tells_the_range_of_each_setting_and_a_time_without_meaning_is_refused() {
+fn info__shows_the_range_of_each_setting_and_a_time_without_meaning_is_refused() {
     let all = &objects(&stdout(&weft(&["info", "--config", "--json"])))[0];
     let settings = all["config"].as_array().unwrap();
     let times = settings.iter().filter(|s| s["unit"] == "us" || s["unit"] == "ms");
@@ -277,7 +277,7 @@ fn doctor__bad_configuration_fails() {
 }
 
 #[test]
-fn doctor__says_whether_a_lab_can_be_made() {
+fn doctor__says_if_a_lab_can_be_made() {
     let checks = objects(&String::from_utf8_lossy(&weft(&["doctor", "--json"]).stdout));
     let lab = checks.iter().find(|check| check["topic"] == "lab").expect("a line about it");
     let name = format!("doctored-{}", std::process::id());
@@ -461,7 +461,7 @@ fn arguments__that_make_no_sense_end_every_command_with_2() {
 }
 
 #[test]
-fn output__that_nobody_reads_ends_every_command_quietly() {
+fn output__to_a_closed_pipe_ends_every_command_quietly() {
     for args in [
         &["info"][..],
         &["doctor"],
@@ -491,7 +491,7 @@ fn output__that_nobody_reads_ends_every_command_quietly() {
 }
 
 #[test]
-fn errors__that_nobody_reads_are_no_panic() {
+fn errors__to_a_closed_pipe_are_no_panic() {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     let mut command = Command::new(WEFT);

@@ -270,7 +270,7 @@ fn swarm__a_seed_behind_agents() {
 }
 
 #[test]
-fn failure__tells_seed_and_replay() {
+fn failure__names_seed_and_replay() {
     // No packet passes within the time that sessions have to open.
     let words = ["loss", "--loss", "99.9999%", "--seed", "3"];
     let output = sim(&[&words[..], &["--json"]].concat());

@@ -238,7 +238,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ask__who_is_there_answers_and_who_is_not_does_not() {
+    fn ask__an_agent_that_is_there_answers_and_another_does_not() {
         let [a, b] = [(); 2].map(|()| Meeting::open(Ports::ANY).unwrap());
         let port = b.socket(false).unwrap().local_addr().unwrap().port();
         let nobody = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();

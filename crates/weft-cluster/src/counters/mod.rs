@@ -29,7 +29,7 @@ mod wait;
 
 pub(crate) use read::is_name;
 pub use read::{decode, merge, read, Snapshot};
-pub use wait::{Awaited, Waiting, AWAITED_MAX, WAIT_WORDS};
+pub use wait::{AwaitedOp, Waiting, AWAITED_MAX, WAIT_WORDS};
 
 /// Name of the memory file.
 pub const NAME: &str = "weft-counters";

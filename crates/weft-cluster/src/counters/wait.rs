@@ -10,7 +10,7 @@ pub const WAIT_WORDS: usize = 2 + 2 * AWAITED_MAX;
 
 /// An operation that a rank waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Awaited {
+pub struct AwaitedOp {
     /// The kind of operation.
     pub kind: OpKind,
     /// True if any peer can end the wait.
@@ -29,12 +29,12 @@ pub struct Waiting {
     /// Number of awaited operations.
     pub count: u64,
     /// The first of them, at most [`AWAITED_MAX`].
-    pub awaited: Vec<Awaited>,
+    pub awaited: Vec<AwaitedOp>,
 }
 
 const KINDS: [OpKind; 5] = [OpKind::Send, OpKind::Recv, OpKind::Put, OpKind::Get, OpKind::Atomic];
 
-impl Awaited {
+impl AwaitedOp {
     pub(crate) fn words(&self) -> [u64; 2] {
         let kind = KINDS.iter().position(|kind| *kind == self.kind).unwrap_or(0) as u64 + 1;
         let who = match self.rank {
@@ -44,14 +44,14 @@ impl Awaited {
         [kind | who << 8, self.tag]
     }
 
-    pub(crate) fn of_words(word: u64, tag: u64) -> Option<Awaited> {
+    pub(crate) fn of_words(word: u64, tag: u64) -> Option<AwaitedOp> {
         let kind = *KINDS.get((word as u8).checked_sub(1)? as usize)?;
         let who = word >> 8;
         let rank = match who {
             0 | 1 => None,
             named => Some(u32::try_from(named - 2).ok()?),
         };
-        Some(Awaited { kind, anybody: who == 0, rank, tag })
+        Some(AwaitedOp { kind, anybody: who == 0, rank, tag })
     }
 }
 
@@ -73,8 +73,8 @@ impl Waiting {
         let [since, count, rest @ ..] = words else { return None };
         let since = Some(*since).filter(|&since| since > 0)?;
         let since = SystemTime::UNIX_EPOCH + Duration::from_nanos(since);
-        let awaited = rest.chunks_exact(2).filter_map(|two| Awaited::of_words(two[0], two[1]));
-        let awaited: Vec<Awaited> = awaited.collect();
+        let awaited = rest.chunks_exact(2).filter_map(|two| AwaitedOp::of_words(two[0], two[1]));
+        let awaited: Vec<AwaitedOp> = awaited.collect();
         let ago = SystemTime::now().duration_since(since).unwrap_or_default();
         (!awaited.is_empty()).then_some(Waiting { ago, count: *count, awaited })
     }

@@ -326,7 +326,7 @@ fn receive__hostile_parts_are_bounded() {
 }
 
 #[test]
-fn receive__a_member_that_begins_anew_for_ever_is_bounded_and_told_in_pairs() {
+fn receive__a_member_that_begins_anew_for_ever_is_bounded_and_reported_in_pairs() {
     let mut world = World::new(1, 2, &usual());
     world.send(1, To::All, 1, 10).unwrap();
     let genuine =

@@ -206,7 +206,7 @@ fn set_keys__hosts_take_a_new_key_in_any_order() {
 }
 
 #[test]
-fn set_keys__a_host_without_the_new_key_yet_is_told_once_and_counted_nowhere() {
+fn set_keys__a_host_without_the_new_key_yet_is_reported_once_and_counted_nowhere() {
     let mut pair = Pair::equal();
     pair.say(0, "one");
     pair.run(10, |_, _| true);

@@ -12,7 +12,7 @@ use core::time::Duration;
 
 /// The reason why a peer's timer may fire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cause {
+pub enum TimerCause {
     /// HELLO is sent again, or the peer is unreachable.
     Open,
     /// A delayed acknowledgement is due.
@@ -31,17 +31,17 @@ pub enum Cause {
     Idle,
 }
 
-impl Cause {
+impl TimerCause {
     /// All causes, in the order in which they are handled.
-    pub const ALL: [Cause; 8] = [
-        Cause::Open,
-        Cause::Ack,
-        Cause::Retransmit,
-        Cause::Credit,
-        Cause::Liveness,
-        Cause::Stuck,
-        Cause::Full,
-        Cause::Idle,
+    pub const ALL: [TimerCause; 8] = [
+        TimerCause::Open,
+        TimerCause::Ack,
+        TimerCause::Retransmit,
+        TimerCause::Credit,
+        TimerCause::Liveness,
+        TimerCause::Stuck,
+        TimerCause::Full,
+        TimerCause::Idle,
     ];
 }
 
@@ -130,7 +130,7 @@ impl Engine {
         while let Some(peer) = self.timers.pop(now) {
             self.peers[peer.0 as usize].armed = Instant::FAR;
             self.acknowledge_late(peer);
-            for cause in Cause::ALL {
+            for cause in TimerCause::ALL {
                 self.fire(now, peer, cause);
             }
             let next = self.deadline_of(peer);
@@ -144,65 +144,65 @@ impl Engine {
 
     /// Returns the earliest deadline of all causes.
     fn deadline_of(&self, peer: PeerId) -> Option<Instant> {
-        Cause::ALL.into_iter().filter_map(|cause| self.deadline(peer, cause)).min()
+        TimerCause::ALL.into_iter().filter_map(|cause| self.deadline(peer, cause)).min()
     }
 
     /// Returns the cause of the earliest deadline, but for spare memory.
-    pub(super) fn first_cause(&self, peer: PeerId) -> Option<(Cause, Instant)> {
-        let causes = Cause::ALL.into_iter().filter(|cause| *cause != Cause::Idle);
+    pub(super) fn first_cause(&self, peer: PeerId) -> Option<(TimerCause, Instant)> {
+        let causes = TimerCause::ALL.into_iter().filter(|cause| *cause != TimerCause::Idle);
         let due = causes.filter_map(|cause| Some((cause, self.deadline(peer, cause)?)));
         due.min_by_key(|&(_, at)| at)
     }
 
-    fn deadline(&self, peer: PeerId, cause: Cause) -> Option<Instant> {
+    fn deadline(&self, peer: PeerId, cause: TimerCause) -> Option<Instant> {
         let p = &self.peers[peer.0 as usize];
         match (cause, p.state) {
             (_, State::Failed(_)) => None,
-            (Cause::Open, State::Opening { next, .. }) => Some(next),
-            (Cause::Open, _) => None,
-            (Cause::Ack, _) => p.windows.as_ref()?.recv.ack_deadline(),
-            (Cause::Retransmit, _) => {
+            (TimerCause::Open, State::Opening { next, .. }) => Some(next),
+            (TimerCause::Open, _) => None,
+            (TimerCause::Ack, _) => p.windows.as_ref()?.recv.ack_deadline(),
+            (TimerCause::Retransmit, _) => {
                 let w = p.windows.as_ref()?;
                 Some(w.send.oldest_sent()? + w.rtt.rto())
             }
-            (Cause::Credit, State::Ready)
+            (TimerCause::Credit, State::Ready)
                 if ![Instant::FAR, LONG_AGO].contains(&p.credit.without_credit_since) =>
             {
                 let patience = u64::from(self.cfg.credit_patience_us);
                 Some(p.credit.without_credit_since + Duration::from_micros(patience))
             }
-            (Cause::Credit, _) => None,
-            (Cause::Liveness, State::Idle | State::Ready) if p.life.waiting > 0 => {
+            (TimerCause::Credit, _) => None,
+            (TimerCause::Liveness, State::Idle | State::Ready) if p.life.waiting > 0 => {
                 let last = p.life.heard_at.max(p.life.waiting_since).max(p.life.probed_at);
                 Some(last + ms(self.cfg.keepalive_ms))
             }
-            (Cause::Liveness, _) => None,
-            (Cause::Stuck, _) => self.stuck_at(peer),
-            (Cause::Full, _) => self.full_until(peer),
-            (Cause::Idle, State::Ready) if p.life.waiting == 0 && !p.queue.trimmed => {
+            (TimerCause::Liveness, _) => None,
+            (TimerCause::Stuck, _) => self.stuck_at(peer),
+            (TimerCause::Full, _) => self.full_until(peer),
+            (TimerCause::Idle, State::Ready) if p.life.waiting == 0 && !p.queue.trimmed => {
                 Some(p.life.heard_at.max(p.life.waiting_since) + ms(self.cfg.keepalive_ms))
             }
-            (Cause::Idle, _) => None,
+            (TimerCause::Idle, _) => None,
         }
     }
 
-    fn fire(&mut self, now: Instant, peer: PeerId, cause: Cause) {
+    fn fire(&mut self, now: Instant, peer: PeerId, cause: TimerCause) {
         if self.deadline(peer, cause).is_none_or(|at| at > now) {
             return;
         }
         match cause {
-            Cause::Open => self.reopen(now, peer),
-            Cause::Ack => self.wake(now, peer),
-            Cause::Credit => {
+            TimerCause::Open => self.reopen(now, peer),
+            TimerCause::Ack => self.wake(now, peer),
+            TimerCause::Credit => {
                 // Until there is credit again, messages are announced without waiting once more.
                 self.peers[peer.0 as usize].credit.without_credit_since = LONG_AGO;
                 self.wake(now, peer);
             }
-            Cause::Retransmit => self.retransmit(now, peer),
-            Cause::Liveness => self.check_alive(now, peer),
-            Cause::Stuck => self.check_stuck(now, peer),
-            Cause::Full => self.check_full(now, peer),
-            Cause::Idle => self.trim(now, peer),
+            TimerCause::Retransmit => self.retransmit(now, peer),
+            TimerCause::Liveness => self.check_alive(now, peer),
+            TimerCause::Stuck => self.check_stuck(now, peer),
+            TimerCause::Full => self.check_full(now, peer),
+            TimerCause::Idle => self.trim(now, peer),
         }
     }
 

@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn dissemination__everyone_hears_of_everyone() {
+    fn dissemination__everyone_gets_a_message_from_everyone() {
         for size in 1..=70 {
             let mut heard: Vec<u128> = (0..size).map(|rank| 1 << rank).collect();
             let mut rounds = 0;

@@ -443,7 +443,7 @@ fn relay__the_last_word_comes_after_everything_else() {
 }
 
 #[test]
-fn relay__the_last_word_is_not_repeated_to_who_has_ended_too() {
+fn relay__the_last_packet_is_not_repeated_to_a_peer_that_has_ended_too() {
     let (mut sides, mut net) = (pair(&Config::default()), Net::new(1, 0));
     let mut now = Instant(1);
     (0..3).for_each(|tag| sides[0].send(tag));
@@ -551,7 +551,7 @@ fn relay__a_request_that_overtakes_the_hello_is_answered_when_that_has_come() {
 }
 
 #[test]
-fn relay__who_takes_no_answers_is_not_served_alone_and_no_request_is_lost() {
+fn relay__a_peer_that_takes_no_answers_is_not_served_alone_and_no_request_is_lost() {
     const PEERS: u32 = 300;
     let mut relay = Relay::new(EndpointId(1), Config { window: 64, ..Config::default() });
     let mut now = Instant(1);
@@ -795,7 +795,7 @@ fn relay__what_is_beyond_the_share_is_refused_and_its_payload_free() {
 }
 
 #[test]
-fn relay__the_rank_hears_now_and_then_of_a_peer_that_is_slow() {
+fn relay__the_rank_learns_now_and_then_of_a_peer_that_is_slow() {
     let cfg = Config { window: 8, peer_timeout_ms: 1_600, ..Config::default() };
     let (mut sides, mut net) = (pair(&cfg), Net::new(5, 0));
     let mut now = Instant(1);
@@ -808,7 +808,7 @@ fn relay__the_rank_hears_now_and_then_of_a_peer_that_is_slow() {
 }
 
 #[test]
-fn relay__a_question_for_somebody_else_changes_nothing() {
+fn relay__a_question_for_another_rank_changes_nothing() {
     let (mut sides, mut net) = (pair(&Config::default()), Net::new(3, 0));
     let mut now = Instant(1);
     let hello = Hello {

@@ -310,7 +310,7 @@ fn receive__an_altered_payload_is_an_error() {
 }
 
 #[test]
-fn program__lengths_that_lie_and_other_frames_are_not_kept() {
+fn program__false_lengths_and_other_frames_are_not_kept() {
     if !cable() {
         return;
     }

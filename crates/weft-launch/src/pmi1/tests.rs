@@ -146,7 +146,7 @@ fn over_tcp__learns_rank_and_size_from_the_launcher() {
 }
 
 #[test]
-fn fence__that_takes_long_is_told_of_and_goes_on() {
+fn fence__that_takes_long_is_reported_and_goes_on() {
     // Longer than the time after which a wait is logged.
     let mut patience = WaitLog::begin();
     let part = patience.part(LONG);

@@ -1,7 +1,7 @@
 //! A packet socket in place of the queue that an endpoint of the XDP link did not get: the same
 //! frames, delivered by the network stack.
 
-use super::fanout::{GroupName, Membership};
+use super::fanout::{FanoutMember, GroupName};
 use super::sys::{Carries, Geometry, BURST};
 use super::SEND_BUFFER;
 use crate::ether::{EtherHead, EtherType, Interface};
@@ -23,7 +23,7 @@ pub(crate) enum Sent {
 
 /// A packet socket with its receive ring, and the frames that wait to be sent.
 pub(crate) struct FallbackSocket {
-    membership: Membership,
+    membership: FanoutMember,
     /// Frames to send, `stride` bytes apart.
     out: Box<[u8]>,
     stride: usize,
@@ -54,7 +54,7 @@ impl FallbackSocket {
     ) -> Result<FallbackSocket, LinkError> {
         let carries = Carries::Packets(kind);
         let group = GroupName { job, carries, interface: interface.index, xdp: true };
-        let membership = Membership::take(&group, Geometry::new(interface.mtu, 0), SEND_BUFFER)?;
+        let membership = FanoutMember::take(&group, Geometry::new(interface.mtu, 0), SEND_BUFFER)?;
         let stride = (interface.mtu as usize + EtherHead::ETHERNET).next_multiple_of(64);
         Ok(FallbackSocket {
             membership,

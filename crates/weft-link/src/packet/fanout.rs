@@ -85,7 +85,7 @@ impl Shared {
 }
 
 /// A member's seat in the group.
-pub struct Membership {
+pub struct FanoutMember {
     /// The number that peers put into their frames.
     pub slot: u16,
     /// The socket.
@@ -113,7 +113,7 @@ fn unreachable(why: String) -> LinkError {
     LinkError::Unreachable(why)
 }
 
-impl Membership {
+impl FanoutMember {
     /// Takes a free index, or adds one. Frames arrive from now on.
     ///
     /// # Errors
@@ -123,7 +123,7 @@ impl Membership {
         group: &GroupName,
         sizes: Geometry,
         buffer: usize,
-    ) -> Result<Membership, LinkError> {
+    ) -> Result<FanoutMember, LinkError> {
         // Without the right to raw sockets, fail before any member is asked.
         let fresh = Socket::open().map_err(failed("open a packet socket"))?;
         drop(fresh);
@@ -139,7 +139,7 @@ impl Membership {
             if let Ok(listener) = sys::listen(&group.of(index)) {
                 let Held { fd, sizes } = held[index].clone();
                 let ring = Ring::map(&fd, sizes, true).map_err(failed("map a receive ring"))?;
-                return Ok(Membership::start(group, index, Socket::of(fd), ring, listener, held));
+                return Ok(FanoutMember::start(group, index, Socket::of(fd), ring, listener, held));
             }
         }
         let index = held.len();
@@ -154,7 +154,7 @@ impl Membership {
             // A member that does not accept the socket is about to end.
             let _ = push(group, member, &held);
         }
-        Ok(Membership::start(group, index, socket, ring, listener, held))
+        Ok(FanoutMember::start(group, index, socket, ring, listener, held))
     }
 
     fn start(
@@ -164,13 +164,13 @@ impl Membership {
         ring: Ring,
         listener: OwnedFd,
         held: Vec<Held>,
-    ) -> Membership {
+    ) -> FanoutMember {
         let shared = Arc::new(Shared { listener, held: Mutex::new(held) });
         let answering = Arc::clone(&shared);
         let builder = std::thread::Builder::new().name("weft-packet".into()).stack_size(128 << 10);
         // Without the thread (a limit on processes), later processes cannot join.
         let thread = sys::without_signals(|| builder.spawn(move || answer(&answering)).ok());
-        Membership { slot: group.tag() | index as u16, socket, ring, shared, thread }
+        FanoutMember { slot: group.tag() | index as u16, socket, ring, shared, thread }
     }
 
     /// Returns the index, from 0 on.
@@ -185,7 +185,7 @@ impl Membership {
     }
 }
 
-impl Membership {
+impl FanoutMember {
     /// Ends the thread: no further member can join through this one.
     pub fn stop_helper(&mut self) {
         sys::shut_down(&self.shared.listener);
@@ -195,7 +195,7 @@ impl Membership {
     }
 }
 
-impl Drop for Membership {
+impl Drop for FanoutMember {
     fn drop(&mut self) {
         self.stop_helper();
     }

@@ -43,7 +43,7 @@ use crate::table::{Events, PeerTable};
 use crate::train::Arrived;
 use crate::wrap::{Corruptor, FaultSpec};
 use crate::{Address, Frame, Link, LinkError, LinkEvent, PeerInfo, Sink, WaitFd};
-use fanout::{GroupName, Membership};
+use fanout::{FanoutMember, GroupName};
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::os::fd::AsRawFd;
@@ -90,7 +90,7 @@ const RUN: u32 = 16;
 /// An interface in use.
 struct Port {
     interface: Interface,
-    membership: Membership,
+    membership: FanoutMember,
     /// The interface is up.
     up: bool,
     /// The interface no longer exists.
@@ -208,7 +208,7 @@ impl PacketLink {
                 Carries::Packets(_) => Geometry::new(interface.mtu, config.ring),
                 Carries::Trains => trains::ring(config.ring),
             };
-            match Membership::take(&group, sizes, SEND_BUFFER) {
+            match FanoutMember::take(&group, sizes, SEND_BUFFER) {
                 Ok(membership) => {
                     let (arrived, drops) = (Arrived::nothing(), Cell::new(0));
                     let (up, gone, speed) = (true, false, speed(interface.name.as_bytes()));

@@ -477,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn dial__nobody_listens() {
+    fn dial__no_process_listens() {
         let user = misc::effective_user();
         let refused = dial(random_u64(), user, &hello());
         assert!(matches!(refused, Err(LinkError::Ended)));

@@ -499,7 +499,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hear__a_refusal_of_one_who_did_not_read_the_hello() {
+    fn hear__a_refusal_by_a_peer_that_did_not_read_the_hello() {
         let (listener, key) = rendezvous::listen().unwrap();
         let ours = socket::connect(socket::Name::Key(key)).unwrap();
         let theirs = socket::accept(&listener).unwrap();
@@ -511,13 +511,13 @@ mod tests {
     }
 
     #[test]
-    fn is_told__the_first_and_then_at_each_doubling() {
+    fn is_logged__the_first_and_then_at_each_doubling() {
         let told = (1..=1_000_000).filter(|&count| is_reported(count)).count();
         assert_eq!(told, 15 + 16);
     }
 
     #[test]
-    fn give_up_pending__it_is_the_oldest_of_the_user_who_has_most() {
+    fn give_up_pending__it_is_the_oldest_of_the_user_with_most() {
         let mut listeners = Listeners::open(None).unwrap();
         for user in [1, 2, 3, 2, 2, 3] {
             let socket =

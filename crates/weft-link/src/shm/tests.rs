@@ -645,7 +645,7 @@ fn share__memory_is_written_and_read_where_it_is_mapped_until_it_is_forgotten() 
 }
 
 #[test]
-fn share__one_who_does_without_hears_nothing_of_it() {
+fn share__a_rank_without_it_gets_no_message_about_it() {
     let off = ShmConfig { direct: DirectCopy::Off, ..config(1) };
     let (mut a, mut b) = pair_of(off, config(2));
     let block = Block::new(1 << 16).unwrap();
@@ -682,7 +682,7 @@ fn share__bad_files_and_too_many_are_left_and_the_connection_lives() {
 }
 
 #[test]
-fn share__memory_of_one_who_has_ended_is_not_written() {
+fn share__memory_of_a_rank_that_has_ended_is_not_written() {
     let (mut a, mut b) = pair();
     let block = Block::new(1 << 16).unwrap();
     assert!(b.share(PEER, 7, &block));
@@ -913,7 +913,7 @@ fn recv__budget_is_kept_over_many_peers() {
 }
 
 #[test]
-fn hub__a_liar_is_ended_alone_and_nobody_is_heard_before_admission() {
+fn hub__a_rank_with_false_counters_is_ended_alone_and_no_rank_is_served_before_admission() {
     use ring::Area;
     let name = format!("@weft-hub-{:016x}", crate::random_u64());
     let mut hub = ShmLink::hub(config(100), &name, 8).unwrap();

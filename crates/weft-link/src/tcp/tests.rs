@@ -287,7 +287,7 @@ fn send__goes_on_over_a_new_stream_when_one_breaks() {
 }
 
 #[test]
-fn send__nobody_listens() {
+fn send__no_process_listens() {
     let (mut a, b) = pair();
     drop(b);
     let start = Instant::now();

@@ -239,7 +239,7 @@ fn kill__detaches_when_the_last_rank_is_gone() {
 }
 
 #[test]
-fn new__who_names_a_queue_that_serves_another_is_told_what_to_do() {
+fn new__a_queue_that_serves_another_is_an_error_with_the_remedy() {
     if !cable() {
         return;
     }

@@ -20,7 +20,7 @@ struct World {
     now: u64,
     random: u64,
     loss: u64,
-    groups: Vec<Group>,
+    groups: Vec<GroupEnd>,
     flying: Vec<(u64, BindingId, usize, GroupTransmit)>,
     /// Payload numbers kept by receiver, sender and number.
     kept: BTreeMap<(usize, BindingId, u64), u64>,
@@ -33,8 +33,8 @@ struct World {
 
 impl World {
     fn new(seed: u64, n: usize, config: &GroupConfig) -> World {
-        let mut groups: Vec<Group> =
-            (0..n).map(|g| Group::new(900, id(g as u64), config.clone())).collect();
+        let mut groups: Vec<GroupEnd> =
+            (0..n).map(|g| GroupEnd::new(900, id(g as u64), config.clone())).collect();
         for group in &mut groups {
             (0..n as u64).for_each(|m| group.member_joined(Instant(0), binding(m)));
         }
@@ -87,7 +87,7 @@ impl World {
         self.settle();
         loop {
             let message = self.flying.iter().map(|f| f.0).min();
-            let timer = self.groups.iter().filter_map(Group::next_timeout).min().map(|i| i.0);
+            let timer = self.groups.iter().filter_map(GroupEnd::next_timeout).min().map(|i| i.0);
             let next = message.into_iter().chain(timer).min();
             let Some(at) = next.filter(|at| *at <= end) else { break };
             self.now = self.now.max(at);

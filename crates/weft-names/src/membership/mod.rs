@@ -12,7 +12,7 @@ mod watch;
 
 pub use record::{Cause, MemberEvent, Record};
 pub use ring::Ring;
-pub use watch::{Due, Link, Watch};
+pub use watch::{Due, Watch, WatchedHost};
 
 use crate::id::{HostId, Life};
 use alloc::collections::BTreeMap;
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn settle__tells_each_step_once_in_order() {
+    fn settle__reports_each_step_once_in_order() {
         let mut members = Members::new(9);
         assert_eq!(told(&mut members, record(LIFE, 1), None), [(5, 1, 0)]);
         assert_eq!(told(&mut members, record(LIFE, 1), None), []);
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn settle__a_loss_that_is_held_is_told_as_passed_when_the_host_returns() {
+    fn settle__a_loss_that_is_held_is_reported_as_passed_when_the_host_returns() {
         let mut members = Members::new(9);
         told(&mut members, record(LIFE, 1), None);
         assert_eq!(told(&mut members, record(LIFE, 2), Some(10)), []);
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn settle__a_host_gone_before_is_not_told() {
+    fn settle__a_host_gone_before_is_not_reported() {
         let mut members = Members::new(9);
         assert_eq!(told(&mut members, record(LIFE, 4), None), []);
         assert_eq!(told(&mut members, record(LIFE, 5), None), [(5, 5, 0)]);

@@ -19,7 +19,7 @@ use weft_core::Instant;
 
 /// A watched host.
 #[derive(Clone, Debug)]
-pub struct Link {
+pub struct WatchedHost {
     /// Hosts behind it on the ring that it covers.
     pub covers: u16,
     /// The time when it answered last, or watching began.
@@ -58,7 +58,7 @@ pub struct Due {
 /// The hosts that a host watches.
 #[derive(Debug, Default)]
 pub struct Watch {
-    links: BTreeMap<HostId, Link>,
+    links: BTreeMap<HostId, WatchedHost>,
     serial: u64,
 }
 
@@ -78,7 +78,7 @@ impl Watch {
         for &(host, covers) in hosts {
             let link = before.remove(&host).unwrap_or_else(|| {
                 added.push(host);
-                Link {
+                WatchedHost {
                     covers,
                     heard: now,
                     vouched: Instant(0),
@@ -91,23 +91,23 @@ impl Watch {
                     answers: 0,
                 }
             });
-            self.links.insert(host, Link { covers, ..link });
+            self.links.insert(host, WatchedHost { covers, ..link });
         }
         for (host, link) in before {
             if now.since(link.heard) >= config.hushed() && is_there(host) {
-                self.links.insert(host, Link { covers: 0, ..link });
+                self.links.insert(host, WatchedHost { covers: 0, ..link });
             }
         }
         added
     }
 
     /// Returns a watched host.
-    pub fn get(&self, host: HostId) -> Option<&Link> {
+    pub fn get(&self, host: HostId) -> Option<&WatchedHost> {
         self.links.get(&host)
     }
 
     /// Returns the watched hosts.
-    pub fn iter(&self) -> impl Iterator<Item = (HostId, &Link)> {
+    pub fn iter(&self) -> impl Iterator<Item = (HostId, &WatchedHost)> {
         self.links.iter().map(|(host, link)| (*host, link))
     }
 
@@ -130,7 +130,7 @@ impl Watch {
         serial: u64,
         config: &Config,
     ) -> Option<Instant> {
-        let fresh = |l: &&mut Link| serial > l.answered && serial <= l.probe.0;
+        let fresh = |l: &&mut WatchedHost| serial > l.answered && serial <= l.probe.0;
         let link = self.links.get_mut(&host).filter(fresh)?;
         if link.probe.0 == serial {
             link.round_trip = Some(now.since(link.probe.1));
@@ -177,7 +177,7 @@ impl Watch {
     /// those that it probes, which take theirs along.
     pub fn take_along(&mut self, now: Instant, config: &Config) -> Vec<HostId> {
         let soon = now + config.probe_every() / 2;
-        let is_soon = |l: &Link| {
+        let is_soon = |l: &WatchedHost| {
             // One that has not answered the last probe may still do.
             l.answered == l.probe.0 && l.next > now && l.next <= soon
         };
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn is_deaf__only_if_nobody_is_heard() {
+    fn is_deaf__only_if_no_host_is_heard() {
         let (mut watch, config) = watch(&[(HOST, 0), (HostId(2), 0)]);
         let late = Instant(0) + config.silent();
         assert!(watch.is_deaf(late, &config));

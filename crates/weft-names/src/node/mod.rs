@@ -323,7 +323,7 @@ impl Node {
 
     /// Returns the bytes of what it keeps.
     pub fn memory(&self) -> Memory {
-        let link = size_of::<(HostId, crate::membership::Link)>();
+        let link = size_of::<(HostId, crate::membership::WatchedHost)>();
         let timer = 2 * size_of::<(Instant, Timer)>();
         let member = size_of::<(HostId, crate::membership::Member)>();
         // Each host has a place on the ring and a mark in the digest.

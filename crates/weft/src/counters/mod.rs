@@ -16,7 +16,7 @@ mod sys;
 mod tests;
 
 pub use scan::scan;
-pub use weft_cluster::counters::{merge, Awaited, Snapshot, Waiting, AWAITED_MAX};
+pub use weft_cluster::counters::{merge, AwaitedOp, Snapshot, Waiting, AWAITED_MAX};
 pub use weft_cluster::counters::{NAME, VERSION};
 
 use report::Report;

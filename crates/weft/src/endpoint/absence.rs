@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn is_long__not_while_somebody_sleeps_on_the_descriptor() {
+    fn is_long__not_while_a_program_sleeps_on_the_descriptor() {
         let mut absence = Absence::new(Instant(0));
         assert!(!absence.is_long(Instant(99_999)) && absence.is_long(Instant(100_000)));
         absence.watched = true;

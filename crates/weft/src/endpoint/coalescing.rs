@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn count__who_sends_now_and_then_or_looks_waits_for_nobody() {
+    fn count__messages_sent_now_and_then_or_with_polls_between_are_not_coalesced() {
         let mut coalescing = Coalescing { last: at(1000), ..Coalescing::default() };
         assert!(!after(&mut coalescing, 1000, 20), "slowly");
         assert!(after(&mut coalescing, 100, 1) && !after(&mut coalescing, 1, 20), "a pause");

@@ -186,12 +186,12 @@ pub fn wake(waker: Waker) {
 }
 
 /// A peer whose silence is noticed, until this is dropped: see [`Endpoint::watch`].
-pub struct Watch<'a> {
+pub struct PeerWatch<'a> {
     pub(super) endpoint: &'a Endpoint,
     pub(super) peer: PeerId,
 }
 
-impl Drop for Watch<'_> {
+impl Drop for PeerWatch<'_> {
     fn drop(&mut self) {
         self.endpoint.inner.borrow_mut().driver.intake.engine.unwatch(self.peer);
     }

@@ -34,7 +34,7 @@ pub(crate) mod waits;
 pub use active::ActiveMessage;
 pub use choose::ChoiceError;
 pub use future::wake;
-pub use future::Watch;
+pub use future::PeerWatch;
 pub use future::{Operation, Sleep, Yield};
 pub use queue::{Completed, CompletionQueue};
 pub use regions::{Denied, Regions};
@@ -652,12 +652,12 @@ impl Endpoint {
 
     /// Notices the peer's silence, as [`expect`](Self::expect), until the returned value is
     /// dropped. `None` if the peer has failed.
-    pub fn watch(&self, peer: PeerId) -> Option<Watch<'_>> {
+    pub fn watch(&self, peer: PeerId) -> Option<PeerWatch<'_>> {
         let d = &mut self.inner.borrow_mut().driver;
         let now = d.intake.tick();
         let watched = d.intake.engine.watch(now, peer);
         d.flush();
-        watched.then(|| Watch { endpoint: self, peer })
+        watched.then(|| PeerWatch { endpoint: self, peer })
     }
 
     /// Opens the session with a peer before the first message, so that a dead peer is noticed.

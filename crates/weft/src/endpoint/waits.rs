@@ -6,7 +6,7 @@
 
 use super::driver::Driver;
 use super::{Endpoint, Inner};
-use crate::counters::{Awaited, Waiting};
+use crate::counters::{AwaitedOp, Waiting};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use weft_core::engine::types::{Claimed, OpKind, Probed};
@@ -255,7 +255,7 @@ impl Driver {
             let address = self.known.addresses.get(peer.0 as usize)?.as_ref();
             address.and_then(|address| address.rank)
         };
-        let awaited = |(wait, _): &NamedWait| Awaited {
+        let awaited = |(wait, _): &NamedWait| AwaitedOp {
             kind: wait.kind,
             anybody: wait.peer.is_none(),
             rank: wait.peer.and_then(rank),

@@ -1,7 +1,7 @@
 //! The ranks that can still send to a receive from any rank.
 
 use super::{Group, NO_LINK};
-use crate::endpoint::{Sleep, Watch};
+use crate::endpoint::{PeerWatch, Sleep};
 use std::future::Future;
 use std::pin::Pin;
 use std::task::Context;
@@ -20,7 +20,7 @@ pub(super) struct Senders<'a> {
     failures: Option<u64>,
     patience: Option<Sleep>,
     /// Set when the time of patience has passed.
-    watches: Option<Vec<Watch<'a>>>,
+    watches: Option<Vec<PeerWatch<'a>>>,
 }
 
 impl<'a> Senders<'a> {

@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn answer__users_are_told_of_their_own_ranks_and_root_and_the_agents_of_all() {
+    fn answer__users_get_their_own_ranks_and_root_and_the_agents_get_all() {
         let mut ranks = Ranks::open(500);
         (1..=40).for_each(|n| page(&mut ranks, n, 1000 + n as u32 % 4));
         let told = |user: u32| {

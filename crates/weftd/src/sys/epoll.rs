@@ -96,7 +96,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     #[test]
-    fn ready__tells_what_is_wanted_until_it_is_removed() {
+    fn ready__returns_what_is_wanted_until_it_is_removed() {
         let set = Epoll::new().unwrap();
         let (one, mut other) = UnixStream::pair().unwrap();
         set.add(&one, 7, Interest::READ).unwrap();

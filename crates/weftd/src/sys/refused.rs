@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn next__a_port_that_nobody_has_is_refused_with_the_datagram() {
+    fn next__a_port_that_no_process_has_is_refused_with_the_datagram() {
         for ip in ["127.0.0.1", "::1"] {
             let Ok(socket) = UdpSocket::bind((ip, 0)) else {
                 weft_conformance::skip("the host has no such address");

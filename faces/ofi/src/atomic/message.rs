@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn serve__does_all_pieces_and_tells_what_was_before() {
+    fn serve__does_all_pieces_and_returns_the_old_values() {
         let mut memory = small(&[1, 2, 3, 4]);
         let request = sum(&[(5, 2, 2), (5, 0, 1)], &[10, 20, 30]).encode();
         let said = serve(&request, &mut memory);

@@ -96,7 +96,7 @@ macro_rules! programs {
             }
 
             #[test]
-            fn leftover__nobody_waits_for_what_was_not_received() {
+            fn leftover__no_rank_waits_for_what_was_not_received() {
                 // MPICH reports an error for messages that no rank received.
                 let words: &[&str] = if $mpi == Mpi::Mpich { &["legal"] } else { &[] };
                 on_ranks($mpi, "leftover", words, words);

@@ -456,7 +456,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn floors__that_are_much_slower_than_the_best_are_told() {
+    fn floors__that_are_much_slower_than_the_best_are_reported() {
         let of = |half, rate| Floors { half, rate };
         let best = of(Some(2.0), None).best(of(Some(1.0), Some(4.0))).best(of(None, Some(5.0)));
         assert_eq!((best.half, best.rate), (Some(1.0), Some(5.0)));

@@ -2,7 +2,7 @@
 
 use super::format::Row;
 use std::collections::BTreeMap;
-use weft::counters::{Awaited, Waiting};
+use weft::counters::{AwaitedOp, Waiting};
 
 /// Seconds after which a wait may be part of a deadlock: a lost message has been retransmitted by
 /// then.
@@ -10,7 +10,7 @@ const LONG: f64 = 5.0;
 
 /// Returns the ranks that a rank waits for: numbers, `any`, or `?` for a peer of unknown rank.
 pub fn whom(waiting: &Waiting) -> String {
-    let one = |awaited: &Awaited| match awaited.rank {
+    let one = |awaited: &AwaitedOp| match awaited.rank {
         Some(rank) => rank.to_string(),
         None if awaited.anybody => "any".to_string(),
         None => "?".to_string(),
@@ -39,7 +39,7 @@ fn stuck<'a>(job: &[&'a Row]) -> Vec<&'a Row> {
         let hopes = |row: &Row| {
             let Some(waiting) = &row.waiting else { return true };
             let unnamed = waiting.count > waiting.awaited.len() as u64;
-            let hope = |awaited: &Awaited| match awaited.rank {
+            let hope = |awaited: &AwaitedOp| match awaited.rank {
                 Some(rank) => !stuck.contains_key(&u64::from(rank)),
                 None => !all,
             };
@@ -92,7 +92,7 @@ mod tests {
 
     /// Returns a rank of a job of `size` that has waited for `secs` for these; `None`: any rank.
     fn row(rank: u64, size: u64, secs: u64, of: &[Option<u32>]) -> Row {
-        let awaited = |&rank: &Option<u32>| Awaited {
+        let awaited = |&rank: &Option<u32>| AwaitedOp {
             kind: OpKind::Recv,
             anybody: rank.is_none(),
             rank,
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn stuck__a_circle_of_waits_and_who_waits_for_it() {
+    fn stuck__a_circle_of_waits_and_the_ranks_that_wait_for_it() {
         let two = [row(0, 2, 9, &[Some(1)]), row(1, 2, 9, &[Some(0)])];
         assert_eq!(ranks(&two), [0, 1]);
         let said = deadlocks(&two);
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn stuck__nobody_where_somebody_may_go_on() {
+    fn stuck__no_rank_where_one_may_go_on() {
         let chain = [row(0, 3, 9, &[Some(1)]), row(1, 3, 9, &[Some(2)]), row(2, 3, 9, &[])];
         assert_eq!(ranks(&chain), [0; 0]);
         let short = [row(0, 2, 9, &[Some(1)]), row(1, 2, 1, &[Some(0)])];
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn stuck__all_of_a_job_wait_for_anybody() {
+    fn stuck__all_of_a_job_wait_for_any_rank() {
         let all = [row(0, 2, 9, &[None]), row(1, 2, 9, &[None])];
         assert_eq!(ranks(&all), [0, 1]);
         assert!(deadlocks(&all)[0].contains("0 for any rank"));

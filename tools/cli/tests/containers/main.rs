@@ -150,7 +150,7 @@ fn exchange__without_the_socket_in_the_container_the_reason_is_named() {
 }
 
 #[test]
-fn exchange__agents_of_two_hosts_join_nobody() {
+fn exchange__agents_of_two_hosts_join_no_ranks() {
     if !can_unshare() {
         return;
     }

@@ -133,7 +133,7 @@ fn disk__full_under_a_command_is_an_error_and_no_panic() {
 }
 
 #[test]
-fn output__that_nobody_reads_to_its_end_is_no_panic() {
+fn output__to_a_pipe_that_closes_early_is_no_panic() {
     // A process started by another test may have a copy of the reading end for a moment.
     let codes = (0..50).map(|_| {
         let (reader, writer) = std::io::pipe().unwrap();

@@ -395,7 +395,7 @@ fn run__a_card_that_refuses_af_xdp_is_named_and_the_next_link_taken() {
 }
 
 #[test]
-fn run__a_bridge_that_floods_disturbs_nobody() {
+fn run__a_bridge_that_floods_disturbs_no_job() {
     let Some(lab) = Lab::up(&["4"]) else { return };
     // The switch forgets at once which port a station is at.
     if at_switch(&lab, "ip link set sw0 type bridge ageing_time 0").is_none() {

@@ -459,7 +459,7 @@ fn doctor__a_provider_that_does_not_fit_is_refused_with_the_reason() {
 }
 
 #[test]
-fn mpi__a_provider_that_offers_nothing_is_told_before_the_start() {
+fn mpi__a_provider_that_offers_nothing_is_reported_before_the_start() {
     let silent = build("silent", VERSION, &["--cfg", "silent"]);
     for launcher in launchers() {
         let args = ["mpi", "--mpi", launcher.to_str().unwrap(), "-n", "1", "true"];

@@ -52,7 +52,7 @@ fn ended__a_rank_whose_process_is_over_is_named_with_its_status() {
 }
 
 #[test]
-fn ended__without_a_word_of_the_launcher_the_sockets_of_the_host_tell() {
+fn ended__without_a_word_of_the_launcher_the_sockets_of_the_host_show_it() {
     for links in ["shm", "udp"] {
         let done = run(links, "unset WEFT_RUN_ENDS", "exec sleep 1000");
         assert_errors(&done, &["its process ended"]);
@@ -103,7 +103,7 @@ fn settings__that_differ_between_ranks_are_an_error_at_start_with_both_values() 
 }
 
 #[test]
-fn settings__that_have_no_effect_are_told_once() {
+fn settings__that_have_no_effect_are_reported_once() {
     let app = |env: &[(&str, &str)]| {
         let job = Job::new(&["-n", "2"]);
         let job = env.iter().fold(job, |job, (name, value)| job.env(name, value));

@@ -134,7 +134,7 @@ fn can_be_without_pmix() -> bool {
 }
 
 #[test]
-fn no_pmix__is_missed_by_who_needs_it_alone() {
+fn no_pmix__is_an_error_only_where_it_is_needed() {
     if !can_be_without_pmix() {
         return;
     }

@@ -103,7 +103,7 @@ fn weftd__that_is_silent_is_given_up_and_the_ranks_do_without() {
 }
 
 #[test]
-fn weftd__that_is_silent_is_told_of_and_an_interrupt_ends_the_wait() {
+fn weftd__that_is_silent_is_reported_and_an_interrupt_ends_the_wait() {
     let weft = beside_silent_weftd();
     let mut command = Command::new(weft);
     command.args(["run", "-n", "2", "--agent", "--start-timeout", "100000"]);
@@ -119,7 +119,7 @@ fn weftd__that_is_silent_is_told_of_and_an_interrupt_ends_the_wait() {
 }
 
 #[test]
-fn weftd__that_is_silent_ends_with_whoever_asked_for_it() {
+fn weftd__that_is_silent_ends_with_the_process_that_asked_for_it() {
     let weft = beside_silent_weftd();
     let mut command = Command::new(weft);
     command.args(["mpi-serve", "@weft-silent"]);
@@ -410,7 +410,7 @@ fn abort__with_status_0_is_an_end_that_is_well() {
 }
 
 #[test]
-fn start__that_takes_long_tells_who_is_missing() {
+fn start__that_takes_long_names_the_missing_ranks() {
     let script = "if [ $PMI_RANK = 1 ]; then read x < \"$GATE\"; fi; exec \"$0\" \"$@\"";
     let gate = harness::scratch("gate");
     assert!(std::process::Command::new("mkfifo").arg(&gate).status().unwrap().success());
@@ -424,7 +424,7 @@ fn start__that_takes_long_tells_who_is_missing() {
 }
 
 #[test]
-fn timeout__ends_the_job_and_names_who_still_ran() {
+fn timeout__ends_the_job_and_names_the_ranks_that_still_ran() {
     // On a crowded machine it may take long until both ranks run.
     for limit in ["0.2", "2", "20", "200"] {
         let args = ["-n", "2", "--timeout", limit];

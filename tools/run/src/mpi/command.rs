@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn plan__mpich_loads_the_provider_first_unless_told_otherwise() {
+    fn plan__mpich_loads_the_provider_first_unless_set_otherwise() {
         let with = |family, users: &[(&str, &str)]| {
             let mut set = vec![("FI_PROVIDER_PATH".to_owned(), "/p".to_owned())];
             set.extend(users.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())));

@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn runs__programs_of_another_mpi_are_told() {
+    fn runs__programs_of_another_mpi_are_recognised() {
         for (family, library, runs) in [
             (Family::Mpich, "libmpi.so.12", true),
             (Family::Mpich, "libmpi.so.12.5.0", true),

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn judge__each_cause_is_told_apart() {
+    fn judge__each_cause_is_distinguished() {
         let wheel = "MPICH Version:      5.0.2\nMPICH Device:       ch4:ucx ofi\n";
         let debian = "MPICH Version:\t4.0.2\nMPICH Device:\tch4:ucx\n";
         let open = "Open MPI v4.1.4, package: Debian OpenMPI, ident: 4.1.4";

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn variables__each_family_is_told_in_its_own_words() {
+    fn variables__each_family_gets_its_own() {
         let usual = Choice::default();
         for family in [Family::Mpich, Family::OpenMpi4, Family::OpenMpi5, Family::Intel] {
             assert_eq!(value(family, &usual, "FI_PROVIDER_PATH").as_deref(), Some("/p"));

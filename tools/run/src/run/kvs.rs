@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn stuck__names_who_ended_and_who_waits() {
+    fn stuck__names_the_rank_that_ended_and_those_that_wait() {
         let mut server = Server::new("job".into(), 3);
         server.end(1);
         assert_eq!(server.stuck(), None);

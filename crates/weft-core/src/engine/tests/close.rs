@@ -29,7 +29,7 @@ fn bye__ends_the_session_and_what_waits_for_it() {
 }
 
 #[test]
-fn peer_failed__a_peer_that_was_told_of_the_end_closes_by_ending() {
+fn peer_failed__a_peer_that_has_learnt_of_the_end_closes_by_ending() {
     for (told, failure) in [(false, PeerFailure::Gone), (true, PeerFailure::Closed)] {
         let mut net = Net::open(every_kind()[0].clone());
         if told {

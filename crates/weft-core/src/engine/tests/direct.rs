@@ -210,7 +210,7 @@ fn direct__peer_lost_with_copies_to_do() {
 }
 
 #[test]
-fn direct_done__that_nobody_asked_for_is_refused() {
+fn direct_done__that_was_not_asked_for_is_refused() {
     let mut net = Net::open((direct(), Config::default()));
     net.nodes[1].hold_direct = true;
     let recv = net.recv(1, None, 1, LEN);

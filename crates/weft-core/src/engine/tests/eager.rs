@@ -466,7 +466,7 @@ fn reserve__of_numbered_packets_keeps_the_order_and_loses_nothing() {
 }
 
 #[test]
-fn acknowledgement__of_an_answer_is_taken_in_when_nobody_waits() {
+fn acknowledgement__of_an_answer_is_taken_in_when_no_operation_waits() {
     let mut net = Net::open((network(), Config::default()));
     let recv = net.recv(1, Some(0), 1, 5);
     assert!(net.inject_now(0, 1, 1, b"12345"));

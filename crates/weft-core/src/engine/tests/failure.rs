@@ -148,7 +148,7 @@ fn watch__a_silent_peer_fails_although_nothing_is_posted() {
 }
 
 #[test]
-fn unwatch__nobody_calls_the_silent_peer() {
+fn unwatch__no_packet_goes_to_the_silent_peer() {
     let mut net = Net::open(every_kind()[0].clone());
     net.script = Box::new(|_| vec![]);
     let (now, peer) = (net.now, net.peer(0, 1));
@@ -249,7 +249,7 @@ fn seen() -> [LinkCaps; 2] {
 }
 
 #[test]
-fn seen__who_runs_may_be_silent_for_ever() {
+fn seen__a_peer_that_runs_may_be_silent_for_ever() {
     for caps in seen() {
         let mut net = Net::open((caps, Config::default()));
         net.script = Box::new(|_| vec![]);
@@ -266,7 +266,7 @@ fn seen__who_runs_may_be_silent_for_ever() {
 }
 
 #[test]
-fn seen__who_runs_may_leave_the_first_packet_unanswered() {
+fn seen__a_peer_that_runs_may_leave_the_first_packet_unanswered() {
     let caps = LinkCaps::memory("test", 4096);
     let mut net = Net::pair((caps, Config::default()));
     net.script = Box::new(|_| vec![]);
@@ -282,7 +282,7 @@ fn seen__who_runs_may_leave_the_first_packet_unanswered() {
 }
 
 #[test]
-fn unseen__who_answers_is_there() {
+fn unseen__a_peer_that_answers_is_there() {
     let mut net = Net::open((seen()[0], Config::default()));
     net.nodes[0].pulse = Pulse::Unseen;
     let recv = net.recv(0, Some(1), 1, 10);
@@ -295,7 +295,7 @@ fn unseen__who_answers_is_there() {
 }
 
 #[test]
-fn unseen__who_does_not_answer_the_first_packet_is_unreachable() {
+fn unseen__a_peer_that_does_not_answer_the_first_packet_is_unreachable() {
     let mut net = Net::pair((seen()[0], Config::default()));
     net.nodes[0].pulse = Pulse::Unseen;
     net.script = Box::new(|_| vec![]);
@@ -305,7 +305,7 @@ fn unseen__who_does_not_answer_the_first_packet_is_unreachable() {
 }
 
 #[test]
-fn seen__who_stands_still_fails_after_the_timeout() {
+fn seen__a_peer_that_stands_still_fails_after_the_timeout() {
     for caps in seen() {
         for pulse in [Pulse::Stopped, Pulse::Ended, Pulse::Unseen] {
             let mut net = Net::open((caps, Config::default()));

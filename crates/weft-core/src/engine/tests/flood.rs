@@ -138,7 +138,7 @@ fn full__a_receive_that_waits_ends_with_what_fills_the_room() {
 }
 
 #[test]
-fn full__nobody_waits_and_all_goes_on_when_it_is_received() {
+fn full__no_sender_waits_and_all_goes_on_when_it_is_received() {
     for (caps, config) in every_kind() {
         let mut net = Net::open((caps, little(config, 64)));
         let sends = flood(&mut net, 0, 1, 200, LONG);
@@ -152,7 +152,7 @@ fn full__nobody_waits_and_all_goes_on_when_it_is_received() {
 }
 
 #[test]
-fn full__who_takes_messages_now_and_then_is_not_given_up() {
+fn full__a_receiver_that_takes_messages_now_and_then_is_not_given_up() {
     let mut net = Net::open((memory(), little(Config::default(), 64)));
     let awaited = net.recv(1, Some(0), 2, 4);
     let sends = flood(&mut net, 0, 1, 120, LONG);
@@ -196,7 +196,7 @@ fn share__one_flood_leaves_room_for_others() {
 }
 
 #[test]
-fn share__who_was_short_gets_what_others_give_back() {
+fn share__a_peer_that_was_short_gets_what_others_give_back() {
     let config = little(Config::default(), 16);
     let mut net = Net::new(3, memory(), config);
     let mut sends = flood(&mut net, 1, 0, 32, LONG);

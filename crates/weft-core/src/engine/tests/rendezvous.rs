@@ -169,7 +169,7 @@ fn discard__of_a_send_lets_the_message_go_out() {
 }
 
 #[test]
-fn pull__messages_beyond_4_gib_are_told_by_their_offsets() {
+fn pull__messages_beyond_4_gib_are_known_by_their_offsets() {
     for caps in [LinkCaps { mtu: 64 << 20, ..memory() }, LinkCaps { mtu: 64 << 20, ..network() }] {
         let config = Config { pull_block: 256 << 20, ..Config::default() };
         let mut net = Net::pair((caps, config));

@@ -151,7 +151,7 @@ fn send_striped__over_two_cables_once_both_are_proven() {
 }
 
 #[test]
-fn recv__a_full_ring_keeps_nobody_from_another() {
+fn recv__a_full_ring_keeps_no_frame_from_another() {
     if !cables(2, 1500) {
         return;
     }

@@ -264,7 +264,7 @@ fn join__ranks_of_other_jobs_and_users_are_refused_with_the_reason() {
 }
 
 #[test]
-fn join__who_claims_the_job_and_does_not_know_its_key_gets_nothing() {
+fn join__a_process_that_claims_the_job_and_does_not_know_its_key_gets_nothing() {
     let agent = Agent::start();
     let (mut a, mut b) = (agent.rank(1, 1), agent.rank(2, 1));
     // As one who learned the public number of the job: the key that it proves is another.
@@ -418,7 +418,7 @@ fn register__an_endpoint_twice() {
 }
 
 #[test]
-fn decide__sockets_for_one_who_does_not_read_are_kept_back() {
+fn decide__sockets_for_a_rank_that_does_not_read_are_kept_back() {
     let agent = Agent::start();
     let (caller, target) = (agent.line(1).unwrap(), agent.line(2).unwrap());
     let other = agent.line(3).unwrap();

@@ -38,7 +38,7 @@ fn impatient() -> TcpConfig {
 }
 
 #[test]
-fn stranger__who_says_nothing_or_little_is_closed_in_time() {
+fn stranger__that_sends_nothing_or_little_is_closed_in_time() {
     let (_, mut b) = pair_of([&here(), &impatient()]);
     let mut silent = stranger(&b);
     until_closed(&mut b, &mut silent, |_| {});

@@ -82,7 +82,7 @@ fn connected__the_peer_of_a_row_gets_the_socket_and_another_takes_it_over() {
 }
 
 #[test]
-fn connected__who_talks_to_all_alike_has_none() {
+fn connected__an_endpoint_that_sends_to_all_alike_has_none() {
     let (mut hub, mut peers) = star(3);
     exchange(&mut hub, &mut peers, 1, ROUNDS);
     assert!(has_it(&hub, 1));
@@ -105,7 +105,7 @@ fn connected__what_came_before_it_was_parked_is_taken() {
 }
 
 #[test]
-fn connected__a_peer_that_died_disturbs_nobody() {
+fn connected__a_peer_that_died_disturbs_no_other() {
     let (mut hub, mut peers) = star(2);
     exchange(&mut hub, &mut peers, 1, ROUNDS);
     assert!(has_it(&hub, 1));

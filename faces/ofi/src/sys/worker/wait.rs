@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn hand_over__one_whose_core_is_taken_away_sleeps() {
+    fn hand_over__a_rank_that_loses_its_core_sleeps() {
         let late = |row: Duration| {
             let idle = adaptive(false);
             let (start, soon) = (clock(), AT_ONCE / 2);

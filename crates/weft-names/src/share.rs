@@ -11,6 +11,7 @@ pub fn has_share(own: usize, all: usize, most: usize) -> bool {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
+    use alloc::vec::Vec;
 
     #[test]
     fn has_share__whatever_some_take_the_next_finds_a_place() {

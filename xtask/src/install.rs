@@ -2,7 +2,7 @@
 //! header, and the system files that belong to them.
 
 use crate::run::{cargo, output_of, succeeds, Outcome};
-use crate::{commit, documents, manual};
+use crate::{commit, documents, manual, mx};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
@@ -157,9 +157,9 @@ pub fn install(options: &Options) -> Result<bool, String> {
     let source = crate::root();
     let mut build = cargo(&build);
     // An unoptimised build shares its folder with the tests, which would be built anew.
-    if let Some(commit) = commit::commit(&source).filter(|_| !options.debug) {
-        build.env(commit::VARIABLE, commit);
-    }
+    let commit = commit::commit(&source).filter(|_| !options.debug);
+    let commit = commit.map(|commit| (commit::VARIABLE, commit));
+    build.envs(commit.clone());
     if !succeeds(&mut build) {
         return Ok(false);
     }
@@ -180,7 +180,8 @@ pub fn install(options: &Options) -> Result<bool, String> {
         to.write(&format!("lib/pkgconfig/{name}"), &text)?;
     }
     install_via(&built, &prefix, &mut to)?;
-    install_mx(&built, &prefix, &mut to)?;
+    let library = mx::library(&built, options.debug, commit)?;
+    install_mx(&library, &prefix, &mut to)?;
     let unit = read(&source.join("dist/weftd.service"))?;
     to.write("lib/systemd/system/weftd.service", &unit.replace("/usr/local", &prefix))?;
     to.copy(&source.join("dist/weft.sysusers.conf"), SYSUSERS)?;
@@ -247,9 +248,9 @@ fn install_via(built: &Path, prefix: &str, to: &mut Install) -> Result<(), Strin
 
 /// Installs the library of MX under both names that programs of the time load, its headers and its
 /// example.
-fn install_mx(built: &Path, prefix: &str, to: &mut Install) -> Result<(), String> {
+fn install_mx(library: &Path, prefix: &str, to: &mut Install) -> Result<(), String> {
     let mx = crate::root().join("faces/mx");
-    to.copy(&built.join("libweft_mx.so"), "lib/libmyriexpress.so")?;
+    to.copy(library, "lib/libmyriexpress.so")?;
     to.link("lib/libopen-mx.so.0", "libmyriexpress.so")?;
     for name in ["myriexpress.h", "mx_extensions.h", "mx_io.h"] {
         to.copy(&mx.join("include").join(name), &format!("include/{name}"))?;
@@ -381,6 +382,13 @@ pub fn suite() -> Outcome {
     check("a program with the static library", c_program(&prefix, "weft-static", "collective", 3));
     check("hello over virtual interfaces", hello(&prefix, "vipl", "via/hello"));
     check("hello over MX", hello(&prefix, "myriexpress", "mx/hello"));
+    let library = prefix.join("lib/libmyriexpress.so").display().to_string();
+    let symbols = said(Path::new("readelf"), &["-W", "--dyn-syms", &library]);
+    let nodes = symbols.map_or(Err("no readelf".into()), |symbols| mx::check(&symbols));
+    if let Err(why) = &nodes {
+        println!("{library}: {why}");
+    }
+    check("the version nodes of MX", nodes.is_ok());
     check("the guide to C", prefix.join("share/doc/weft/guide/c.md").is_file());
     let page = |name: &str| read(&prefix.join("share/man").join(name)).unwrap_or_default();
     let command = page("man1/weft-run.1");

@@ -8,6 +8,7 @@ mod fuzz;
 mod install;
 mod manual;
 mod mpi;
+mod mx;
 mod package;
 mod publish;
 mod run;

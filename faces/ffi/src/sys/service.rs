@@ -20,6 +20,43 @@ const SPIN: Duration = Duration::from_micros(2);
 /// Longest wait for another thread's progress, after which the thread looks again.
 const FOLLOW: Duration = Duration::from_secs(3600);
 
+/// The end of a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// None.
+    Never,
+    /// After this time, which runs from the second look on: most waits end before, and need no look
+    /// at the clock.
+    In(Duration),
+    /// At this time.
+    At(Instant),
+}
+
+impl From<Option<Instant>> for Until {
+    fn from(end: Option<Instant>) -> Until {
+        end.map_or(Until::Never, Until::At)
+    }
+}
+
+impl Until {
+    /// Returns the time that is left; none if the wait has no end.
+    #[inline]
+    fn left(&self) -> Option<Duration> {
+        match self {
+            Until::Never => None,
+            Until::In(time) => Some(*time),
+            Until::At(end) => Some(end.saturating_duration_since(Instant::now())),
+        }
+    }
+
+    /// Lets the time run.
+    fn runs(&mut self) {
+        if let Until::In(time) = self {
+            *self = Instant::now().checked_add(*time).into();
+        }
+    }
+}
+
 impl<F: Face> Inside<F> {
     /// Makes one round of progress. True if anything happened.
     ///
@@ -44,55 +81,66 @@ impl<F: Face> Inside<F> {
     /// `TIMEOUT`: the time is over; `CLOSED`: the object was closed.
     pub fn wait<R>(
         &mut self,
-        until: Option<Instant>,
+        until: impl Into<Until>,
         mut look: impl FnMut(&mut Inside<F>) -> Result<Option<R>, F::Code>,
     ) -> Result<R, F::Code> {
+        let (mut until, mut made_progress, mut has_waited) = (until.into(), false, false);
         loop {
-            self.progress()?;
+            if !made_progress {
+                self.progress()?;
+            }
             if let Some(found) = look(self)? {
                 return Ok(found);
             }
-            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            if std::mem::replace(&mut has_waited, true) {
+                until.runs();
+            }
+            let left = until.left();
             if left.is_some_and(|left| left.is_zero()) {
                 return Err(F::TIMEOUT);
             }
             let seat = self.seat()?;
-            let alive = match seat.leader {
+            made_progress = match seat.leader {
                 Leader::Program { .. } => {
                     seat.followers += 1;
                     let alive = self.follow(left.unwrap_or(FOLLOW));
                     self.find().into_iter().for_each(|seat| seat.followers -= 1);
-                    alive
+                    if !alive {
+                        return Err(F::CLOSED);
+                    }
+                    false
                 }
-                Leader::Nobody | Leader::Service => self.lead(left),
+                Leader::Nobody | Leader::Service => self.lead(&mut until)?,
             };
-            if !alive {
-                return Err(F::CLOSED);
-            }
         }
     }
 
-    /// Makes progress for all until something happened. False if the object was closed.
-    fn lead(&mut self, left: Option<Duration>) -> bool {
-        let Some(seat) = self.find() else { return false };
+    /// Makes progress for all until something happened, or sleeps once. True if it made progress.
+    fn lead(&mut self, until: &mut Until) -> Result<bool, F::Code> {
+        let seat = self.seat()?;
         seat.leader = Leader::Program { asleep: false };
         let did = (0..SPINS).any(|_| seat.face.endpoint().wait(Some(SPIN)));
         seat.face.reap();
         if did || !seat.face.endpoint().prepare_wait() {
-            return self.end_lead(false);
+            self.end_lead(false)?;
+            return Ok(did);
         }
         let bells = Arc::clone(&seat.bells);
         let fd = seat.face.endpoint().wait_fd().map_or(-1, |fd| fd.as_raw_fd());
+        until.runs();
         self.unlock_to_sleep();
-        bell::wait(&[fd, bells.leader.fd()], left);
+        bell::wait(&[fd, bells.leader.fd()], until.left());
         bells.leader.hush();
-        self.lock() && self.end_lead(true)
+        match self.lock() {
+            true => self.end_lead(true).map(|()| false),
+            false => Err(F::CLOSED),
+        }
     }
 
     /// Ends the lead of this thread.
-    fn end_lead(&mut self, slept: bool) -> bool {
+    fn end_lead(&mut self, slept: bool) -> Result<(), F::Code> {
         let slot = self.slot();
-        let Some(seat) = self.find() else { return false };
+        let seat = self.seat()?;
         seat.leader = Leader::Nobody;
         if slept {
             seat.face.endpoint().finish_wait();
@@ -104,7 +152,7 @@ impl<F: Face> Inside<F> {
         if std::mem::take(&mut seat.stands_by) {
             seat.bells.service.ring();
         }
-        true
+        Ok(())
     }
 }
 

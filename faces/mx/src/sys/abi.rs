@@ -7,9 +7,10 @@ use crate::code::{self, Answer, Return, StatusCode};
 use std::ffi::{c_char, CStr};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use weft_ffi::handle;
 use weft_ffi::sys::gate;
+use weft_ffi::sys::service::Until;
 use weft_ffi::table::Key;
 
 /// A handle of an endpoint or a request: never an address of anything.
@@ -178,11 +179,11 @@ pub unsafe fn offer<T>(out: *mut T, value: T) {
     }
 }
 
-/// Returns the end of a time in milliseconds; none if it is infinite.
-pub fn until(ms: u32) -> Option<Instant> {
+/// Returns the end of a wait of so many milliseconds; 0 is without end.
+pub fn until(ms: u32) -> Until {
     match ms {
-        0 => None,
-        ms => Instant::now().checked_add(Duration::from_millis(ms.into())),
+        0 => Until::Never,
+        ms => Until::In(Duration::from_millis(ms.into())),
     }
 }
 

@@ -6,6 +6,7 @@ use std::ffi::{c_char, c_int, c_ulong, c_void, CStr};
 use std::net::Ipv4Addr;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::time::{Duration, Instant};
+use weft_ffi::sys::service::Until;
 
 /// A handle of an object: never a pointer to anything.
 pub type Handle = *mut c_void;
@@ -299,6 +300,14 @@ pub fn until(ms: c_ulong) -> Option<Instant> {
         return None;
     }
     Instant::now().checked_add(Duration::from_millis(ms))
+}
+
+/// As [`until`], for a wait that has not begun before.
+pub fn time(ms: c_ulong) -> Until {
+    match INFINITE.contains(&ms) {
+        true => Until::Never,
+        false => Until::In(Duration::from_millis(ms)),
+    }
 }
 
 /// As [`until`], for a call that takes no time of 0.

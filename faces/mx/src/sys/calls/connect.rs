@@ -4,12 +4,12 @@ use super::endpoint::meeting;
 use crate::address::Addr;
 use crate::boards::{host_of, ENDPOINTS};
 use crate::code::{self, Answer, Return, StatusCode};
-use crate::sys::abi::{call, enter, offer, place, until, Handle, Inside, Status};
+use crate::sys::abi::{call, enter, offer, place, Handle, Inside, Status};
 use crate::sys::memory::Memory;
 use crate::sys::open::Open;
 use crate::sys::request::{Kind, Request};
 use crate::wire::setting;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use weft_ffi::address::NetAddress;
 use weft_ffi::meet;
 use weft_ffi::sys::gate;
@@ -118,7 +118,10 @@ pub unsafe extern "C" fn mx_connect(
 ) -> Return {
     call(c"mx_connect", endpoint, || {
         place(addr, code::BAD_ADDR_LIST)?;
-        let end = until(ms);
+        let end = match ms {
+            0 => None,
+            ms => Instant::now().checked_add(Duration::from_millis(ms.into())),
+        };
         let mut inside = enter(endpoint)?;
         let wanted = Wanted { nic, number, key };
         let (request, search) = begin(inside.open()?, wanted, (0, 0), true)?;

@@ -3,7 +3,7 @@
 use crate::code::{Answer, Code};
 use crate::handle::Kind;
 use crate::state::{Direction, Notify};
-use crate::sys::abi::{call, number, store, until, Handle, WorkHandler};
+use crate::sys::abi::{call, number, store, Handle, WorkHandler};
 use crate::sys::gate::enter;
 use std::ffi::{c_ulong, c_void};
 
@@ -71,7 +71,8 @@ unsafe fn wait(vi: Handle, direction: Direction, time: c_ulong, out: *mut *mut c
     if queued {
         return Err(Code::InvalidParameter);
     }
-    let taken = inside.wait(until(time), |i| i.open()?.state().take_done(key, direction))?;
+    let taken = inside
+        .wait(crate::sys::abi::time(time), |i| i.open()?.state().take_done(key, direction))?;
     // SAFETY: promised by the caller.
     unsafe { give(out, taken) }
 }

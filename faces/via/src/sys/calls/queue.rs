@@ -3,7 +3,7 @@
 use crate::code::{Answer, Code};
 use crate::handle::Kind;
 use crate::state::{Direction, Notify};
-use crate::sys::abi::{call, handle, number, place, store, until, Boolean, Handle, QueueHandler};
+use crate::sys::abi::{call, handle, number, place, store, Boolean, Handle, QueueHandler};
 use crate::sys::gate::{enter, Inside};
 use crate::table::Key;
 use std::ffi::{c_ulong, c_void};
@@ -95,7 +95,8 @@ pub unsafe extern "C" fn VipCQWait(
         place(vi)?;
         place(received)?;
         let (mut inside, key) = enter(Kind::Cq, number(queue))?;
-        let entry = inside.wait(until(time), |i| i.open()?.state().take_entry(key))?;
+        let entry =
+            inside.wait(crate::sys::abi::time(time), |i| i.open()?.state().take_entry(key))?;
         // SAFETY: promised by the caller.
         unsafe { give(&mut inside, entry, vi, received) }
     })

@@ -92,7 +92,7 @@ pub fn smoke() -> Outcome {
     }
     let mut outcome = Outcome::default();
     for target in targets() {
-        outcome.add(Outcome::one(run(&target, 5)));
+        outcome.add(Outcome::one(run(&target, 3)));
     }
     outcome
 }

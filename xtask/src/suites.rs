@@ -163,7 +163,14 @@ fn tests() -> Outcome {
     if !mpi::programs() {
         return Outcome::one(false).note("the provider or a command does not build");
     }
-    counted(&mut cargo(&["test", "--workspace", "--no-fail-fast"]))
+    let mut command = cargo(&["test", "--workspace", "--no-fail-fast"]);
+    if std::env::var_os("RUST_TEST_THREADS").is_none() {
+        // Most tests wait for processes and for times to pass: twice as many as cores keep these
+        // busy.
+        let cores = std::thread::available_parallelism().map_or(2, usize::from);
+        command.env("RUST_TEST_THREADS", (2 * cores).to_string());
+    }
+    counted(&mut command)
 }
 
 fn doc() -> Outcome {

@@ -6,6 +6,7 @@
 //! - [`words`]: the words of one direction in shared memory, and their layout.
 //! - [`sender`], [`receiver`]: the two ends of a direction.
 //! - [`board`]: the list of a program's connections that commands read.
+//! - [`policy`]: the connections that may share memory, by their addresses and ports.
 //! - [`message`]: the messages between a process and its agent; [`pairing`]: the agent's part.
 //! - [`tipc`]: another kind of sockets, whose state is the agent's: its messages.
 #![forbid(unsafe_code)]
@@ -18,6 +19,7 @@ pub mod message;
 #[cfg(all(test, not(loom)))]
 mod model_tests;
 pub mod pairing;
+pub mod policy;
 pub mod receiver;
 pub mod sender;
 mod shim;

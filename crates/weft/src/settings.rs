@@ -165,6 +165,12 @@ pub const VARIABLES: &[Variable] = &[
         "Most connections of a socket program that share memory, 64 KiB each.",
     ),
     variable(
+        "WEFT_SOCKETS_POLICY",
+        "rules, separated by commas",
+        "all",
+        "Connections that may share memory, by addresses and ports of either end.",
+    ),
+    variable(
         "WEFT_SOCKETS_LIBRARY",
         "file",
         "beside weft",

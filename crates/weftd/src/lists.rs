@@ -11,6 +11,7 @@ use std::time::Duration;
 use weft_streams::board;
 pub use weft_streams::board::{Shown, State};
 use weft_streams::message::{Message, MESSAGE_MAX};
+pub use weft_streams::policy::Policy;
 
 /// Longest wait for an answer of the agent.
 const ANSWER: Duration = Duration::from_secs(10);

@@ -26,6 +26,7 @@ Examples:
   weft sockets run redis-server --port 7000 &
   weft sockets run redis-benchmark -p 7000 -t get,set
   weft sockets status                                       each connection: in memory, or why not
+  weft sockets run --policy :6379 redis-cli                 only connections with this port
   weft sockets off 1234                                     process 1234 goes on by TCP
   WEFT_SOCKETS=0 weft sockets run PROGRAM                   the same without weft")]
 pub struct Args {
@@ -67,6 +68,11 @@ struct Run {
     /// Most connections of a process that share memory, 64 KiB each [1024]
     #[arg(long, value_name = "N", env = "WEFT_SOCKETS_CONNECTIONS")]
     connections: Option<u32>,
+    /// Connections that may share memory, by addresses and ports of either end; the first rule
+    /// that fits decides, `!` leaves it to TCP: `:6379,:7000-7100`, `!10.1.0.0/16`,
+    /// `[fd00::]/8:80` [all]
+    #[arg(long, value_name = "RULES", env = "WEFT_SOCKETS_POLICY")]
+    policy: Option<String>,
     /// The program and its arguments
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
     program: Vec<OsString>,
@@ -140,6 +146,15 @@ fn start(args: &Run) -> Result<ExitCode> {
         if let Some(value) = value {
             command.env(name, value.to_string());
         }
+    }
+    if let Some(policy) = &args.policy {
+        if let Err(rule) = lists::Policy::parse(policy) {
+            bail!(
+                "--policy: {rule:?} is no rule, or one too many: ADDRESS, ADDRESS/BITS, :PORT or \
+                 ADDRESS:PORT-PORT, addresses of IPv6 in brackets, `!` before it to deny"
+            );
+        }
+        command.env("WEFT_SOCKETS_POLICY", policy);
     }
     if !agents().iter().any(|name| weftd::status::status(name).is_ok()) {
         eprintln!(

@@ -10,7 +10,6 @@ use super::slot::{
 use super::table::{self, Connection};
 use super::{board, giving, holders, real, settings, tcp, vfork};
 use libc::c_int;
-use std::ffi::CStr;
 use std::mem::{size_of, zeroed};
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
@@ -139,6 +138,11 @@ fn begin(connection: &Connection) {
         return;
     }
     let Some((local, remote)) = tcp::names(connection.fd) else { return };
+    if !settings::allows(local, remote) {
+        board::entry(connection.at).iter().for_each(|entry| entry.asks(local, remote));
+        board::stays(connection.at, "the policy leaves it to TCP");
+        return ask.state.store(DENIED, Ordering::Relaxed);
+    }
     board::entry(connection.at).iter().for_each(|entry| entry.asks(local, remote));
     ask.process.store(process(), Ordering::Relaxed);
     ask.fd.store(connection.fd as u32, Ordering::Relaxed);
@@ -258,19 +262,12 @@ fn open() -> bool {
     true
 }
 
-fn variable(name: &CStr) -> Option<&'static [u8]> {
-    // SAFETY: the name is a C string. A program that changes its environment meanwhile does so at
-    // its own risk, as for every function that reads it.
-    let value = unsafe { libc::getenv(name.as_ptr()).as_ref().map(|at| CStr::from_ptr(at)) }?;
-    Some(value.to_bytes()).filter(|value| !value.is_empty())
-}
-
 /// Calls `each` with the names of agents' sockets that end so, until it returns a descriptor.
 fn each_name(end: &[u8], each: impl Fn(&[&[u8]]) -> Option<RawFd>) -> Option<RawFd> {
-    if let Some(name) = variable(c"WEFT_AGENT") {
+    if let Some(name) = settings::agent() {
         return each(&[name, end]);
     }
-    let of_user = || each(&[variable(c"XDG_RUNTIME_DIR")?, b"/weft/agent.sock", end]);
+    let of_user = || each(&[settings::folder()?, b"/weft/agent.sock", end]);
     let found = each(&[b"/run/weft/agent.sock", end]).or_else(of_user);
     found.or_else(|| each(&[b"@weft-agent", end]))
 }

@@ -2,6 +2,9 @@
 
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::OnceLock;
+use weft_streams::message::Place;
+use weft_streams::policy::Policy;
 
 static IS_ON: AtomicU32 = AtomicU32::new(0);
 static SPIN_NS: AtomicU64 = AtomicU64::new(0);
@@ -11,12 +14,43 @@ static MOST: AtomicU32 = AtomicU32::new(1024);
 /// Longest time for which a call looks at a ring before it sleeps, unless the environment says so.
 const SPIN_US: u64 = 20;
 
-/// Returns the number in a variable of the environment.
-fn number(name: &CStr) -> Option<u64> {
+/// The rules of the connections that may share memory.
+static POLICY: OnceLock<Policy> = OnceLock::new();
+/// The name of the agent, and the folder of this user's.
+static AGENT: OnceLock<Text> = OnceLock::new();
+static FOLDER: OnceLock<Text> = OnceLock::new();
+
+/// A text that stays if the program clears its environment, or writes over it.
+struct Text {
+    bytes: [u8; 128],
+    len: usize,
+}
+
+/// Returns a variable of the environment.
+fn variable(name: &CStr) -> Option<&'static [u8]> {
     // SAFETY: the name is a C string; the value stays while the environment does, which other
     // threads do not change before `main`.
     let value = unsafe { libc::getenv(name.as_ptr()).as_ref().map(|at| CStr::from_ptr(at)) }?;
-    value.to_str().ok()?.parse().ok()
+    Some(value.to_bytes()).filter(|value| !value.is_empty())
+}
+
+/// Keeps a variable of the environment. One that is too long for the name of a socket is none.
+fn keep(name: &CStr, to: &OnceLock<Text>) {
+    let Some(value) = variable(name) else { return };
+    let mut text = Text { bytes: [0; 128], len: value.len() };
+    if let Some(bytes) = text.bytes.get_mut(..value.len()) {
+        bytes.copy_from_slice(value);
+        let _ = to.set(text);
+    }
+}
+
+fn kept(text: &'static OnceLock<Text>) -> Option<&'static [u8]> {
+    text.get().map(|text| &text.bytes[..text.len])
+}
+
+/// Returns the number in a variable of the environment.
+fn number(name: &CStr) -> Option<u64> {
+    std::str::from_utf8(variable(name)?).ok()?.parse().ok()
 }
 
 /// Processors of this machine. A process on one of them may have a peer on another one.
@@ -37,7 +71,32 @@ pub fn read() {
     if let Some(most) = number(c"WEFT_SOCKETS_CONNECTIONS") {
         MOST.store(small(most), Ordering::Relaxed);
     }
+    keep(c"WEFT_AGENT", &AGENT);
+    keep(c"XDG_RUNTIME_DIR", &FOLDER);
+    let policy = variable(c"WEFT_SOCKETS_POLICY").map(|value| {
+        // One that cannot be read allows nothing.
+        let text = std::str::from_utf8(value).ok();
+        text.and_then(|text| Policy::parse(text).ok()).or_else(|| Policy::parse("[::]:0").ok())
+    });
+    if let Some(policy) = policy.flatten() {
+        let _ = POLICY.set(policy);
+    }
     IS_ON.store(u32::from(number(c"WEFT_SOCKETS") != Some(0)), Ordering::Relaxed);
+}
+
+/// Returns the name of the agent, if one was named at the start of the program.
+pub fn agent() -> Option<&'static [u8]> {
+    kept(&AGENT)
+}
+
+/// Returns the folder of this user's sockets, if one was named at the start of the program.
+pub fn folder() -> Option<&'static [u8]> {
+    kept(&FOLDER)
+}
+
+/// True if the user lets a connection with these names share memory.
+pub fn allows(local: Place, remote: Place) -> bool {
+    POLICY.get().is_none_or(|policy| policy.allows(local, remote))
 }
 
 /// True if connections are upgraded.

@@ -239,6 +239,22 @@ fn pair__two_programs_of_a_host_share_memory() {
 }
 
 #[test]
+fn pair__programs_that_the_policy_names() {
+    let agent = Served::start();
+    assert!(ask(&agent, true, true, &[("WEFT_SOCKETS_POLICY", "127.0.0.1:1-65535")]) > 0);
+}
+
+#[test]
+fn pair__a_program_that_clears_its_environment() {
+    let agent = Served::start();
+    let mut echo = agent.with("echo", "");
+    let mut asks = agent.with("ask-bare", &echo.says());
+    assert!(asks.number() > 0);
+    asks.ends_well();
+    echo.ends_well();
+}
+
+#[test]
 fn pair__without_looking_at_rings_all_is_well_too() {
     let agent = Served::start();
     ask(&agent, true, true, &[("WEFT_SOCKETS_SPIN_US", "0")]);
@@ -252,6 +268,9 @@ fn tcp__if_one_end_has_not_the_library_or_has_it_off() {
     assert_eq!(ask(&agent, false, true, &[]), 0);
     assert_eq!(ask(&agent, true, true, &[("WEFT_SOCKETS", "0")]), 0);
     assert_eq!(ask(&agent, true, true, &[("WEFT_SOCKETS_CONNECTIONS", "0")]), 0);
+    assert_eq!(ask(&agent, true, true, &[("WEFT_SOCKETS_POLICY", "10.0.0.0/8")]), 0);
+    assert_eq!(ask(&agent, true, true, &[("WEFT_SOCKETS_POLICY", "!127.0.0.0/8")]), 0);
+    assert_eq!(ask(&agent, true, true, &[("WEFT_SOCKETS_POLICY", "nonsense")]), 0);
     assert_eq!(agent.counter("sockets_paired"), 0);
 }
 

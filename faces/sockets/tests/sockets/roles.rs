@@ -17,6 +17,11 @@ pub fn run(name: &str) {
     match name {
         "echo" => echo(accept()),
         "ask" => ask(dial(&argument())),
+        "ask-bare" => {
+            let port = argument();
+            sys::clear_environment();
+            ask(TcpStream::connect(format!("127.0.0.1:{port}")).unwrap());
+        }
         "ask-on" => crate::networks::ask_on(),
         "serve" => serve(accept()),
         "orphans" => orphans(dial(&argument())),

@@ -694,6 +694,12 @@ pub fn dial_from_one_port(port: u16) -> TcpStream {
     stream
 }
 
+/// Forgets all variables of the environment.
+pub fn clear_environment() {
+    // SAFETY: the other thread of this program waits.
+    unsafe { libc::clearenv() };
+}
+
 /// Connects two addresses of IPv4.
 pub fn dial_from(from: std::net::SocketAddrV4, to: std::net::SocketAddrV4) -> TcpStream {
     let of = |one: std::net::SocketAddrV4| {

@@ -34,6 +34,7 @@ pub mod rank;
 mod rate;
 pub mod service;
 pub mod sockets;
+pub mod sovia;
 pub mod suite;
 mod sys;
 pub mod table;
@@ -177,6 +178,9 @@ pub enum What {
     /// Unmodified socket programs of this host with and without the library of `weft sockets`, each
     /// target met or not
     Sockets,
+    /// The layer of paper 002 with its ten configurations over sockets that share memory: its
+    /// tables and figures, and which of its verdicts stand here
+    Sovia,
     /// Myrinet Express (`myriexpress.h`) beside the endpoint and TCP, each target met or not
     Mx,
     /// Virtual interfaces (`vipl.h`) beside the endpoint and TCP, each target met or not
@@ -608,6 +612,7 @@ fn print(args: &Args, links: Vec<LinkName>, benches: &[What]) -> Result<()> {
         What::Containers => return containers::print(options, json, &mut out),
         What::Names => return names::print(options, json, &mut out),
         What::Sockets => return sockets::print(options, json, &mut out),
+        What::Sovia => return sovia::print(options, json, &mut out),
         What::Mx | What::Via => {
             return faces::print(args.what, &args.link, options, json, &mut out);
         }

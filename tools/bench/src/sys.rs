@@ -162,6 +162,41 @@ pub fn monotonic_ns() -> u64 {
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
 }
 
+/// Returns the user and the system time that this process has used.
+pub fn busy() -> [Duration; 2] {
+    // SAFETY: all-zero is a valid value, which the kernel fills.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_SELF, &mut usage);
+        usage
+    };
+    let of = |t: libc::timeval| Duration::new(t.tv_sec as u64, t.tv_usec as u32 * 1000);
+    [of(usage.ru_utime), of(usage.ru_stime)]
+}
+
+/// Pins the pages of data while something is done, as memory is registered with a network card.
+pub fn pinned<R>(data: &[u8], work: impl FnOnce() -> R) -> io::Result<R> {
+    let (at, len) = (data.as_ptr().cast(), data.len());
+    // SAFETY: the pages of the data are mapped; their content is not touched.
+    if unsafe { libc::mlock(at, len) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let result = work();
+    // SAFETY: as above.
+    unsafe { libc::munlock(at, len) };
+    Ok(result)
+}
+
+/// Waits until a socket can be read, by the function of the C library, which `weft sockets` sees.
+pub fn await_readable(socket: &impl AsRawFd) -> io::Result<()> {
+    let mut one = libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: one entry.
+    match unsafe { libc::poll(&mut one, 1, -1) } {
+        1.. => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// Returns the processor time that this process has used: all threads, user and system.
 pub fn cpu_time() -> Duration {
     let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };

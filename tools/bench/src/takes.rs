@@ -40,7 +40,7 @@ fn takes(what: What) -> &'static [&'static str] {
         What::Barrier => &["--link", "--json", "--ranks"],
         What::Choices => &["--link", "--out"],
         What::Suite => &["--size", "--out", "--situations"],
-        What::Agent | What::Names | What::Sockets | What::Apps => &["--json"],
+        What::Agent | What::Names | What::Sockets | What::Sovia | What::Apps => &["--json"],
         What::Mpi | What::Containers | What::Mxoe => &["--size", "--json"],
     }
 }
@@ -80,7 +80,7 @@ pub fn check(args: &Args) -> Result<()> {
             What::Containers => ": it compares shm with shm",
             What::Names => ": it measures agents, which talk over UDP",
             What::Apps => ": it measures jobs on this host",
-            What::Sockets => ": it measures programs that talk over TCP",
+            What::Sockets | What::Sovia => ": it measures programs that talk over TCP",
             What::Mpi => ": it compares what MPI programs get by default with TCP",
             What::Choices => ": it measures every choice",
             _ => "",

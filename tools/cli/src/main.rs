@@ -64,6 +64,8 @@ enum Command {
     BenchNames(bench::names::child::Args),
     #[command(hide = true)]
     BenchSockets(bench::sockets::child::Args),
+    #[command(hide = true)]
+    BenchSovia(bench::sovia::child::Args),
     Lab(lab::Args),
     #[command(hide = true)]
     LabKeeper(lab::keeper::Args),
@@ -112,6 +114,7 @@ fn dispatch(command: Command) -> Result<ExitCode> {
         Command::BenchService(args) => bench::service::run(args),
         Command::BenchNames(args) => bench::names::child::run(&args),
         Command::BenchSockets(args) => bench::sockets::child::run(&args),
+        Command::BenchSovia(args) => bench::sovia::child::run(&args),
         Command::Lab(args) => lab::run(args),
         Command::LabKeeper(args) => lab::keeper::run(&args),
         Command::LabHost(args) => lab::init::run(&args),

@@ -298,6 +298,23 @@ fn sockets__every_figure_has_its_target() {
 }
 
 #[test]
+fn sovia__every_verdict_of_the_paper_is_judged() {
+    let beside = Path::new(env!("CARGO_BIN_EXE_weft"));
+    for (file, package) in [("weftd", "weftd"), ("libweft_sockets.so", "weft-preload")] {
+        if !beside.with_file_name(file).is_file() {
+            let why = format!("{file} is not built beside weft (cargo build -p {package})");
+            return weft_conformance::skip(&why);
+        }
+    }
+    let got = raw_lines(&["sovia"]);
+    let judged: Vec<_> = got.iter().filter(|line| line["met"].is_boolean()).collect();
+    assert_eq!(judged.len(), 22, "{judged:?}");
+    let has = |what: &str| got.iter().any(|line| line["what"].as_str().is_some_and(|w| w == what));
+    let want = ["SOVIA_NOTIFY", "SOVIA_HYBRID", "SOVIA_COMBINE", "receiver, kernel", "pinned"];
+    assert!(want.into_iter().all(has), "{got:?}");
+}
+
+#[test]
 fn udp__over_loopback_says_so() {
     let got = text(&["pingpong", "--link", "udp", "--size", "16", "--netns", "off"]);
     assert!(got.contains("over loopback"), "{got}");

@@ -11,6 +11,7 @@ use crate::table::{Better, Other, Row, Table};
 use crate::target::{self, Aim, Check};
 use crate::Options;
 use anyhow::{ensure, Context, Result};
+use rustix::thread::CpuSet;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
@@ -25,7 +26,7 @@ const START: Duration = Duration::from_secs(30);
 const RUN: Duration = Duration::from_secs(120);
 
 /// A process that is ended when this value is dropped.
-struct Process(Child);
+pub(crate) struct Process(pub Child);
 
 impl Drop for Process {
     fn drop(&mut self) {
@@ -37,7 +38,7 @@ impl Drop for Process {
 
 /// The way that the bytes of a program take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+pub(crate) enum Way {
     /// With the library; calls look at rings before they sleep.
     Weft,
     /// With the library; calls sleep at once.
@@ -65,20 +66,7 @@ struct Run<'a> {
 impl Run<'_> {
     /// Returns the command of a program, on the core of an end: 0 the client, 1 the server.
     fn command(&self, way: Way, end: usize, program: &str, words: &[&str]) -> Result<Command> {
-        let mut command = match way {
-            Way::Tcp | Way::Unix => Command::new(program),
-            Way::Weft | Way::Asleep => {
-                let mut command = own(&["sockets", "run", program])?;
-                command.env(agent::NAME, &self.agent);
-                if way == Way::Asleep {
-                    command.env("WEFT_SOCKETS_SPIN_US", "0");
-                }
-                command
-            }
-        };
-        command.args(words).stdin(Stdio::null()).stderr(Stdio::null());
-        prepare(&mut command, Setup { inherited: vec![], cpus: core(end), host: None });
-        Ok(command)
+        words_of(way, &self.agent, core(end), program, words)
     }
 
     /// Returns the command of a program of our own.
@@ -276,6 +264,39 @@ impl Run<'_> {
     }
 }
 
+/// Returns the command of a program, with the library or without it, on these cores.
+pub(crate) fn words_of(
+    way: Way,
+    agent: &str,
+    cpus: Option<CpuSet>,
+    program: &str,
+    words: &[&str],
+) -> Result<Command> {
+    let mut command = match way {
+        Way::Tcp | Way::Unix => Command::new(program),
+        Way::Weft | Way::Asleep => {
+            let mut command = own(&["sockets", "run", program])?;
+            command.env(agent::NAME, agent);
+            if way == Way::Asleep {
+                command.env("WEFT_SOCKETS_SPIN_US", "0");
+            }
+            command
+        }
+    };
+    command.args(words).stdin(Stdio::null()).stderr(Stdio::null());
+    prepare(&mut command, Setup { inherited: vec![], cpus, host: None });
+    Ok(command)
+}
+
+/// Starts an agent of this benchmark's own; returns it and its name.
+pub(crate) fn begin() -> Result<(Process, String)> {
+    let name = agent::fresh_name();
+    let mut command = agent::lasting(&name);
+    command.args(["--links", "udp"]).env("WEFT_LOG", "error");
+    let (served, _) = agent::start_and_wait(command, agent::TIMEOUT)?;
+    Ok((Process(served), name))
+}
+
 /// Returns the requests a second of a test, in the table of redis-benchmark.
 fn rate(text: &str, test: &str) -> Result<f64> {
     let of_test = |line: &&str| {
@@ -287,7 +308,7 @@ fn rate(text: &str, test: &str) -> Result<f64> {
     rate.with_context(|| format!("a rate of {test} in {text:?}"))
 }
 
-fn output(mut command: Command) -> Result<String> {
+pub(crate) fn output(mut command: Command) -> Result<String> {
     command.stdout(Stdio::piped());
     let program = command.get_program().to_string_lossy().into_owned();
     let output = output_within(command, RUN).context(program.clone())?;
@@ -306,11 +327,7 @@ fn port() -> Result<String> {
 /// # Errors
 /// No agent starts, or a program fails.
 pub fn print(options: &Options, json: bool, out: &mut impl Write) -> Result<()> {
-    let name = agent::fresh_name();
-    let mut command = agent::lasting(&name);
-    command.args(["--links", "udp"]).env("WEFT_LOG", "error");
-    let (served, _) = agent::start_and_wait(command, agent::TIMEOUT)?;
-    let _agent = Process(served);
+    let (_agent, name) = begin()?;
     let plan = Plan::of(options.repeat() as usize * (8 + 3 + 2 + 2 + 2 + 8));
     let (checks, notes) = (Vec::new(), Vec::new());
     let mut run = Run { options, agent: name, plan, checks, notes };

@@ -1,0 +1,536 @@
+//! The study of paper 002, live: its layer and its ten configurations over sockets of `weft
+//! sockets`, which play the part of VIA, with TCP beside them.
+//!
+//! Settings of the layer are the paper's (`layer::SETTINGS`). To register memory is to pin its
+//! pages for the time of a send; a notify function is a thread in a receive. Polling and blocking
+//! are a setting of the library.
+
+pub mod child;
+mod layer;
+mod paper;
+
+use crate::pair::{core, Sample};
+use crate::progress::Plan;
+use crate::sockets::{begin, words_of, Process, Way};
+use crate::table::{figure, human, Better, Other, Row, Table};
+use crate::target::{self, Aim, Check};
+use crate::Options;
+use anyhow::{ensure, Context, Result};
+use layer::SETTINGS;
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
+use std::process::Stdio;
+
+/// Name of the benchmark.
+const NAME: &str = "sovia";
+/// The name of sockets without the layer: the part of native VIA, and TCP.
+const NATIVE: &str = "native";
+const TCP: &str = "TCP";
+/// Bytes of a stream, and most messages.
+const STREAM: u64 = 256 << 20;
+const MESSAGES: u64 = 200_000;
+
+/// A subject: name, way, setting, and the cores of client and server.
+type Subject = (&'static str, Way, Option<&'static str>, [usize; 2]);
+
+const APART: [usize; 2] = [0, 1];
+const TOGETHER: [usize; 2] = [0, 0];
+
+const fn plain(name: &'static str, way: Way) -> Subject {
+    (name, way, None, APART)
+}
+
+const fn layered(name: &'static str) -> Subject {
+    (name, Way::Weft, Some(name), APART)
+}
+
+/// Figures of a part, by name and size.
+type Figures = BTreeMap<(&'static str, usize), Sample>;
+
+/// Parts of the study: name, unit, better direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Part {
+    Latency,
+    OneCore,
+    Memory,
+    Bandwidth,
+    Asleep,
+    Shares,
+    Files,
+}
+
+impl Part {
+    /// Returns its name for programs.
+    fn name(self) -> &'static str {
+        match self {
+            Part::Latency => "latency",
+            Part::OneCore => "latency, one core",
+            Part::Memory => "memory",
+            Part::Bandwidth => "bandwidth",
+            Part::Asleep => "latency, asleep",
+            Part::Shares => "processor use",
+            Part::Files => "files",
+        }
+    }
+
+    fn text(self) -> (&'static str, &'static str, Better) {
+        match self {
+            Part::Latency => ("Figure 5, Tables 2 and 3: latency", "us", Better::Lower),
+            Part::OneCore => ("Figure 9: latency with both ends on one core", "us", Better::Lower),
+            Part::Memory => ("Figure 6: pinning and copying", "us", Better::Lower),
+            Part::Bandwidth => ("Figures 7 and 8: bandwidth", "Mbit/s", Better::Higher),
+            Part::Asleep => ("calls that sleep: latency", "us", Better::Lower),
+            Part::Shares => ("Figure 10: processor use of sleeping ends", "%", Better::Lower),
+            Part::Files => ("Table 5: a file over a socket", "Mbit/s", Better::Higher),
+        }
+    }
+}
+
+struct Study<'a> {
+    options: &'a Options,
+    agent: String,
+    plan: Plan,
+    figures: BTreeMap<Part, Figures>,
+}
+
+impl Study<'_> {
+    fn sizes(&self) -> Vec<usize> {
+        match self.options.quick {
+            true => vec![4, 1024, 32768],
+            false => paper::LATENCY.iter().map(|(size, _)| *size).collect(),
+        }
+    }
+
+    fn iters(&self, all: u64) -> String {
+        (if self.options.quick { all / 100 } else { all }).max(2).to_string()
+    }
+
+    fn words(&self, way: Way, core_of: usize, words: &[&str]) -> Result<std::process::Command> {
+        let program = std::env::current_exe().context("finding this program")?;
+        let program = program.to_str().context("the path of this program")?;
+        let all = [&["bench-sovia"], words].concat();
+        words_of(way, &self.agent, core(core_of), program, &all)
+    }
+
+    /// Starts a server; returns it and its port.
+    fn serve(&self, way: Way, core_of: usize, words: &[&str]) -> Result<(Process, String)> {
+        let mut command = self.words(way, core_of, words)?;
+        let mut server = Process(command.stdout(Stdio::piped()).spawn().context("a server")?);
+        let mut line = String::new();
+        let said = server.0.stdout.take().context("the output of a server")?;
+        BufReader::new(said).read_line(&mut line)?;
+        ensure!(!line.is_empty(), "a server ended without a word");
+        Ok((server, line.trim().to_string()))
+    }
+
+    /// Runs a client; returns its figures.
+    fn run(&self, way: Way, core_of: usize, words: &[&str]) -> Result<Vec<f64>> {
+        let text = crate::sockets::output(self.words(way, core_of, words)?)?;
+        let figures = text.split_whitespace().map(str::parse);
+        figures.collect::<Result<_, _>>().with_context(|| format!("figures, not {text:?}"))
+    }
+
+    /// Runs a server and a client of a subject.
+    fn both(&self, subject: Subject, roles: [&str; 2], more: &[&str]) -> Result<Vec<f64>> {
+        let (_, way, setting, cores) = subject;
+        let setting = setting.map_or(vec![], |label| vec!["--setting", label]);
+        let server = [&[roles[0], "0"], &setting[..], more].concat();
+        let (_server, port) = self.serve(way, cores[1], &server)?;
+        let client = [&[roles[1], port.as_str()], &setting[..], more].concat();
+        self.run(way, cores[0], &client)
+    }
+
+    /// Measures subjects in turn, and keeps the figures under names.
+    fn measure(
+        &mut self,
+        part: Part,
+        size: usize,
+        subjects: &[Subject],
+        one: impl Fn(&Self, Subject) -> Result<Vec<f64>>,
+        names: impl Fn(&'static str) -> Vec<&'static str>,
+    ) -> Result<()> {
+        let mut all: BTreeMap<&'static str, Vec<f64>> = BTreeMap::new();
+        for _ in 0..self.options.repeat() {
+            for &subject in subjects {
+                self.plan.show(format!("{}, {}, {}", part.text().0, subject.0, human(size)));
+                let values = one(self, subject)?;
+                for (name, value) in names(subject.0).into_iter().zip(values) {
+                    all.entry(name).or_default().push(value);
+                }
+                self.plan.at(self.plan.done() + 1);
+            }
+        }
+        let of_part = self.figures.entry(part).or_default();
+        for (name, values) in all {
+            of_part.extend(Sample::of(values).map(|sample| ((name, size), sample)));
+        }
+        Ok(())
+    }
+
+    fn latency(&mut self) -> Result<()> {
+        let subjects = [
+            plain(TCP, Way::Tcp),
+            plain(NATIVE, Way::Weft),
+            layered("SOVIA_NOTIFY"),
+            layered("SOVIA_HANDLER"),
+            layered("SOVIA_SINGLE"),
+            layered("SOVIA_REG"),
+            layered("SOVIA_COPY"),
+            layered("SOVIA_HYBRID"),
+        ];
+        let iters = self.iters(20_000);
+        for size in self.sizes() {
+            let of = size.to_string();
+            let more = ["--size", &of, "--iters", &iters];
+            let one = |study: &Self, subject| study.both(subject, ["echo", "ask"], &more);
+            self.measure(Part::Latency, size, &subjects, one, |name| vec![name])?;
+            if size == 4 {
+                let together = subjects.map(|(name, way, of, _)| (name, way, of, TOGETHER));
+                self.measure(Part::OneCore, size, &together[..5], one, |name| vec![name])?;
+                let asleep = ("SOVIA_HYBRID", Way::Asleep, Some("SOVIA_HYBRID"), APART);
+                self.measure(Part::Asleep, size, &[asleep], one, |name| vec![name])?;
+            }
+        }
+        Ok(())
+    }
+
+    fn memory(&mut self) -> Result<()> {
+        let roles = [("pin", "pinned"), ("copy", "copied, cached"), ("copy-cold", "copied, cold")];
+        let iters = self.iters(20_000);
+        for size in self.sizes() {
+            let of = size.to_string();
+            for (role, name) in roles {
+                let words = [role, "--size", &of, "--iters", &iters];
+                let one = |study: &Self, _| study.run(Way::Tcp, 0, &words);
+                self.measure(Part::Memory, size, &[plain(name, Way::Tcp)], one, |name| vec![name])?;
+            }
+        }
+        Ok(())
+    }
+
+    fn bandwidth(&mut self) -> Result<()> {
+        let subjects = [
+            plain(TCP, Way::Tcp),
+            plain(NATIVE, Way::Weft),
+            layered("SOVIA_BASE"),
+            layered("SOVIA_FLOWCNTL"),
+            layered("SOVIA_DACKS"),
+            layered("SOVIA_COMBINE"),
+        ];
+        let asleep = [("SOVIA_COMBINE", Way::Asleep, Some("SOVIA_COMBINE"), APART)];
+        for size in self.sizes() {
+            let of = size.to_string();
+            let iters = self.iters((STREAM / size as u64).min(MESSAGES));
+            let more = ["--size", &of, "--iters", &iters];
+            let one = |study: &Self, subject| study.both(subject, ["sink", "stream"], &more);
+            self.measure(Part::Bandwidth, size, &subjects, one, |name| vec![name])?;
+            let names = |_| {
+                vec!["rate", "sender, user", "sender, kernel", "receiver, user", "receiver, kernel"]
+            };
+            self.measure(Part::Shares, size, &asleep, one, names)?;
+        }
+        Ok(())
+    }
+
+    fn files(&mut self) -> Result<()> {
+        let folder = std::env::temp_dir();
+        let folder = [PathBuf::from("/dev/shm"), folder].into_iter().find(|f| f.is_dir());
+        let folder = folder.context("a folder for files")?;
+        let random = weft_link::random_u64();
+        let path = |end: &str| {
+            let path = folder.join(format!("weft-sovia-{random:016x}-{end}"));
+            path.to_str().map(String::from).context("a path in UTF-8")
+        };
+        let (from, to) = (path("from")?, path("to")?);
+        let measured = self.each_file(&from, &to);
+        let _ = (std::fs::remove_file(&from), std::fs::remove_file(&to));
+        measured
+    }
+
+    fn each_file(&mut self, from: &str, to: &str) -> Result<()> {
+        let subjects = [plain(TCP, Way::Tcp), plain(NATIVE, Way::Weft)];
+        for (bytes, _) in paper::FILES {
+            std::fs::write(from, vec![7; bytes as usize]).context("writing a file")?;
+            let one = |study: &Self, (_, way, _, cores): Subject| {
+                let (_server, port) =
+                    study.serve(way, cores[1], &["serve", "0", "--file", from])?;
+                study.run(way, cores[0], &["fetch", &port, "--file", to])
+            };
+            self.measure(Part::Files, bytes as usize, &subjects, one, |name| vec![name])?;
+        }
+        Ok(())
+    }
+
+    fn get(&self, part: Part, name: &'static str, size: usize) -> Option<Sample> {
+        self.figures.get(&part)?.get(&(name, size)).copied()
+    }
+
+    /// Returns a part as a table: a line for each size, a column for each name.
+    fn matrix(&self, part: Part, columns: &[&'static str]) -> String {
+        let (title, unit, _) = part.text();
+        let mut text = format!("{title}, {unit}\n{:>9}", "size");
+        columns.iter().for_each(|name| text.push_str(&format!("  {name:>16}")));
+        let Some(figures) = self.figures.get(&part) else { return text };
+        let mut sizes: Vec<usize> = figures.keys().map(|(_, size)| *size).collect();
+        sizes.sort_unstable();
+        sizes.dedup();
+        for size in sizes {
+            text.push_str(&format!("\n{:>9}", human(size)));
+            for name in columns {
+                let cell = figures.get(&(*name, size)).map_or("-".into(), |s| figure(s.median));
+                text.push_str(&format!("  {cell:>16}"));
+            }
+        }
+        text.push('\n');
+        text
+    }
+
+    /// Returns the ratios to the native transport, with the paper's: M-VIA, then cLAN.
+    fn ratios(&self) -> String {
+        let names = ["SOVIA_REG", "SOVIA_COPY", "SOVIA_HYBRID"];
+        let mut text =
+            format!("Tables 2 and 3 as ratios to {NATIVE}: here (M-VIA, cLAN)\n     size");
+        names.iter().for_each(|name| text.push_str(&format!("  {name:>20}")));
+        for size in self.sizes() {
+            text.push_str(&format!("\n{:>9}", human(size)));
+            let native = self.get(Part::Latency, NATIVE, size);
+            for (at, name) in names.into_iter().enumerate() {
+                let ours = self.get(Part::Latency, name, size).zip(native);
+                let paper = paper::ratio(size, at + 1);
+                let cell = match (ours, paper) {
+                    (Some((ours, native)), Some([mvia, clan])) => {
+                        let ours = ours.median / native.median;
+                        format!("{ours:.2} ({mvia:.2}, {clan:.2})")
+                    }
+                    _ => "-".into(),
+                };
+                text.push_str(&format!("  {cell:>20}"));
+            }
+        }
+        text.push('\n');
+        text
+    }
+
+    /// Returns all figures as rows without targets, for programs.
+    fn rows(&self) -> Vec<Check> {
+        let cells = self.figures.iter().flat_map(|(part, of)| of.iter().map(move |f| (*part, f)));
+        let row = |(part, (&(name, size), &ours)): (Part, (&(&'static str, usize), &Sample))| {
+            let (what, unit, better) = part.text();
+            let (floors, peers) = (Vec::new(), Vec::new());
+            let rows = vec![Row { what: name, size, ours, floors, peers }];
+            let link = part.name();
+            let table = Table { bench: NAME, link, what, unit, better, rows, notes: Vec::new() };
+            Check { table, aim: Aim::default(), goal: None }
+        };
+        cells.map(row).collect()
+    }
+}
+
+/// A verdict of the paper: text with its ratios (M-VIA, cLAN), one figure, the one beside it, size,
+/// and the ratio up to which it stands.
+type Verdict = (&'static str, (Part, &'static str), (Part, &'static str), usize, f64);
+
+const L: Part = Part::Latency;
+const B: Part = Part::Bandwidth;
+
+const VERDICTS: [Verdict; 20] = [
+    (
+        "the application beats a handler thread (0.69, 0.41)",
+        (L, "SOVIA_SINGLE"),
+        (L, "SOVIA_HANDLER"),
+        4,
+        1.0,
+    ),
+    (
+        "a handler thread beats a notify thread (0.94)",
+        (L, "SOVIA_HANDLER"),
+        (L, "SOVIA_NOTIFY"),
+        4,
+        1.0,
+    ),
+    ("SOVIA_SINGLE beats TCP (0.76, 0.22)", (L, "SOVIA_SINGLE"), (L, TCP), 4, 1.0),
+    ("native beats TCP (0.57, 0.15)", (L, NATIVE), (L, TCP), 4, 1.0),
+    (
+        "short messages: a copy beats pinning (0.78, 0.85)",
+        (L, "SOVIA_COPY"),
+        (L, "SOVIA_REG"),
+        4,
+        1.0,
+    ),
+    (
+        "long messages: pinning beats a copy (0.97, 0.76)",
+        (L, "SOVIA_REG"),
+        (L, "SOVIA_COPY"),
+        32768,
+        1.0,
+    ),
+    (
+        "by length is as good as a copy (1.00, 1.00)",
+        (L, "SOVIA_HYBRID"),
+        (L, "SOVIA_COPY"),
+        4,
+        1.05,
+    ),
+    (
+        "by length is as good as pinning (1.00, 1.00)",
+        (L, "SOVIA_HYBRID"),
+        (L, "SOVIA_REG"),
+        32768,
+        1.05,
+    ),
+    ("the layer costs little (1.04, 1.27)", (L, "SOVIA_HYBRID"), (L, NATIVE), 4, 1.3),
+    (
+        "to copy 1 KiB costs less than to pin it",
+        (Part::Memory, "copied, cached"),
+        (Part::Memory, "pinned"),
+        1024,
+        1.0,
+    ),
+    (
+        "to pin 32 KiB costs less than to copy it",
+        (Part::Memory, "pinned"),
+        (Part::Memory, "copied, cold"),
+        32768,
+        1.0,
+    ),
+    (
+        "one core: the application beats a handler thread (0.69, 0.41)",
+        (Part::OneCore, "SOVIA_SINGLE"),
+        (Part::OneCore, "SOVIA_HANDLER"),
+        4,
+        1.0,
+    ),
+    (
+        "polling beats sleeping (-, 0.54)",
+        (L, "SOVIA_HYBRID"),
+        (Part::Asleep, "SOVIA_HYBRID"),
+        4,
+        1.0,
+    ),
+    ("a window beats none", (B, "SOVIA_FLOWCNTL"), (B, "SOVIA_BASE"), 1024, 1.0),
+    (
+        "delayed acknowledgements beat prompt ones",
+        (B, "SOVIA_DACKS"),
+        (B, "SOVIA_FLOWCNTL"),
+        1024,
+        1.0,
+    ),
+    (
+        "long messages: the layer costs nothing (1.0, 1.0)",
+        (B, "SOVIA_DACKS"),
+        (B, NATIVE),
+        32768,
+        0.95,
+    ),
+    ("long messages: SOVIA_DACKS beats TCP (-, 1.8)", (B, "SOVIA_DACKS"), (B, TCP), 32768, 1.0),
+    ("short messages: combining beats none", (B, "SOVIA_COMBINE"), (B, "SOVIA_DACKS"), 4, 1.0),
+    (
+        "sleeping ends lose little bandwidth (-, 0.96)",
+        (Part::Shares, "rate"),
+        (B, "SOVIA_COMBINE"),
+        32768,
+        0.9,
+    ),
+    (
+        "the receiver copies: its user time is the greater",
+        (Part::Shares, "sender, user"),
+        (Part::Shares, "receiver, user"),
+        32768,
+        1.0,
+    ),
+];
+
+impl Study<'_> {
+    fn judge(&self, verdict: &Verdict) -> Option<Check> {
+        let &(what, (part, name), (other, beside), size, aim) = verdict;
+        let ours = self.get(part, name, size)?;
+        let floors = vec![Other { name: beside, sample: self.get(other, beside, size) }];
+        let (_, mut unit, mut better) = part.text();
+        if name == "rate" {
+            (unit, better) = (B.text().1, B.text().2);
+        }
+        let rows = vec![Row { what, size, ours, floors, peers: Vec::new() }];
+        let (link, notes) = (name, Vec::new());
+        let table =
+            Table { bench: NAME, link, what: "a verdict of the paper", unit, better, rows, notes };
+        Some(Check { table, aim: Aim { floor: Some(aim), peer: None }, goal: None })
+    }
+
+    fn verdicts(&self) -> Vec<Check> {
+        let mut all: Vec<Check> = VERDICTS.iter().filter_map(|one| self.judge(one)).collect();
+        let files: [Verdict; 2] = [
+            (
+                "a file comes sooner than over TCP (-, 2.6)",
+                (Part::Files, NATIVE),
+                (Part::Files, TCP),
+                13_827_767,
+                1.0,
+            ),
+            (
+                "a longer file, too (-, 2.2)",
+                (Part::Files, NATIVE),
+                (Part::Files, TCP),
+                65_257_948,
+                1.0,
+            ),
+        ];
+        all.extend(files.iter().filter_map(|one| self.judge(one)));
+        all
+    }
+
+    fn text(&self, out: &mut impl Write) -> Result<()> {
+        writeln!(
+            out,
+            "Table 4: {:5}  {:24}  {:9}  window  acks  combined",
+            "", "handling", "outgoing"
+        )?;
+        for setting in SETTINGS {
+            writeln!(out, "{}", setting.text())?;
+        }
+        let handling = ["SOVIA_NOTIFY", "SOVIA_HANDLER", "SOVIA_SINGLE"];
+        let plain = [TCP, NATIVE];
+        let five = [&plain[..], &handling].concat();
+        let eight = [&five[..], &["SOVIA_REG", "SOVIA_COPY", "SOVIA_HYBRID"]].concat();
+        let streams = ["SOVIA_BASE", "SOVIA_FLOWCNTL", "SOVIA_DACKS", "SOVIA_COMBINE"];
+        let streams = [&plain[..], &streams].concat();
+        let shares = ["sender, user", "sender, kernel", "receiver, user", "receiver, kernel"];
+        writeln!(out, "\n{}", self.matrix(Part::Latency, &eight))?;
+        writeln!(out, "{}", self.ratios())?;
+        let memory = ["pinned", "copied, cached", "copied, cold"];
+        writeln!(out, "{}", self.matrix(Part::Memory, &memory))?;
+        writeln!(out, "{}", self.matrix(Part::Bandwidth, &streams))?;
+        writeln!(out, "{}", self.matrix(Part::OneCore, &five))?;
+        writeln!(out, "{}", self.matrix(Part::Asleep, &["SOVIA_HYBRID"]))?;
+        writeln!(out, "{}", self.matrix(Part::Shares, &shares))?;
+        writeln!(out, "{}", self.matrix(Part::Files, &plain))?;
+        Ok(())
+    }
+}
+
+/// Measures all and prints the results.
+///
+/// # Errors
+/// No agent starts, or a program fails.
+pub fn print(options: &Options, json: bool, out: &mut impl Write) -> Result<()> {
+    let (_agent, agent) = begin()?;
+    let mut study = Study { options, agent, plan: Plan::of(0), figures: BTreeMap::new() };
+    let sizes = study.sizes().len();
+    study.plan = Plan::of(options.repeat() as usize * (sizes * (8 + 3 + 6 + 1) + 5 + 1 + 4));
+    study.latency()?;
+    study.memory()?;
+    study.bandwidth()?;
+    study.files()?;
+    let verdicts = study.verdicts();
+    if json {
+        let all = study.rows().into_iter().chain(verdicts).collect::<Vec<_>>();
+        return target::show_all(NAME, (&all, &[]), json, out);
+    }
+    study.text(out)?;
+    let notes =
+        ["in brackets the paper's ratios, on M-VIA and cLAN; native and the layer go by sockets \
+         of weft, which share memory; met: the verdict stands here; files go from memory to memory \
+         by a program of our own, in place of FTP"
+            .to_string()];
+    target::show_all(NAME, (&verdicts, &notes), json, out)
+}

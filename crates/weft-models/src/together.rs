@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::rc::{Rc, Weak};
 use std::task::{Poll, Waker};
+use std::time::Duration;
 
 /// Kinds of messages: number of the operation (8 bytes), then bytes; or a rank (4 bytes), then
 /// text.
@@ -23,6 +24,9 @@ mod kind {
     pub const FAILED: u8 = 3;
 }
 
+/// Time for which the end of a rank is no failure for those that wait for others: it may have ended
+/// because its last operation was done, and they are about to hear of it.
+const GRACE: Duration = Duration::from_secs(1);
 /// Operations that a rank may be behind the others.
 const AHEAD_MAX: u64 = 1 << 16;
 
@@ -39,6 +43,8 @@ struct Inner<N: Net> {
     rounds: RefCell<BTreeMap<u64, Round>>,
     next: Cell<u64>,
     failure: RefCell<Option<RankFailure>>,
+    /// Ranks that have failed, or ended.
+    gone: RefCell<BTreeMap<usize, RankFailure>>,
     wakers: RefCell<Vec<Waker>>,
 }
 
@@ -109,13 +115,14 @@ impl<N: Net> Together<N> {
                 rounds: RefCell::default(),
                 next: Cell::new(0),
                 failure: RefCell::default(),
+                gone: RefCell::default(),
                 wakers: RefCell::default(),
             }
         });
         let weak = Rc::downgrade(&inner);
         net.on_failure(move |failure| {
             if let Some(inner) = weak.upgrade() {
-                inner.failed(failure, true);
+                inner.lost(failure);
             }
         });
         Together { inner }
@@ -223,6 +230,10 @@ impl<N: Net> Inner<N> {
             if let Some(found) = found {
                 return Poll::Ready(Ok(found));
             }
+            let gone = self.gone.borrow().get(&from).cloned();
+            if let Some(failure) = gone {
+                self.failed(failure, true);
+            }
             if let Some(failure) = self.failure.borrow().clone() {
                 return Poll::Ready(Err(failure));
             }
@@ -257,6 +268,19 @@ impl<N: Net> Inner<N> {
             }
         }
         self.wake();
+    }
+
+    /// Notes that a rank has failed, or ended: at once for operations that wait for it.
+    fn lost(self: &Rc<Self>, failure: RankFailure) {
+        self.gone.borrow_mut().insert(failure.rank, failure.clone());
+        self.wake();
+        let (net, inner) = (self.net.clone(), Rc::downgrade(self));
+        self.net.spawn(async move {
+            net.sleep(GRACE).await;
+            if let Some(inner) = inner.upgrade() {
+                inner.failed(failure, true);
+            }
+        });
     }
 
     fn failed(&self, failure: RankFailure, is_own: bool) {

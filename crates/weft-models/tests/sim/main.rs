@@ -9,3 +9,4 @@ mod order;
 mod regions;
 mod rpc;
 mod swarm;
+mod together;

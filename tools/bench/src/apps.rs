@@ -15,7 +15,7 @@ const RANKS: u32 = 4;
 /// A job that takes more seconds than this hangs.
 const TIMEOUT: &str = "1800";
 /// The most that the time of four ranks may be of that of one: 1.5 times the speed.
-const MOST: f64 = 1.0 / 1.5;
+const MOST: f64 = 0.667;
 
 /// An application: its name, the options of the paper's input and of a small one, and true if it
 /// has a target.
@@ -104,7 +104,7 @@ pub fn print(options: &Options, json: bool, out: &mut impl Write) -> Result<()> 
     let cores = weft::job::cores_of_host();
     notes.push(format!(
         "jobs of weft run on this host of {cores} cores, in turn; the results of four ranks and of \
-         one are the same bits; a target of {MOST:.3} is 1.5 times the speed"
+         one are the same bits; a target of {MOST} is 1.5 times the speed"
     ));
     target::show_all("apps", (&checks, &notes), json, out)
 }

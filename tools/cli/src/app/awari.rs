@@ -1,7 +1,7 @@
 //! `weft app awari`.
 
 use super::progress::Progress;
-use super::{prepare_out, write_file, Check, Common, Report};
+use super::{all_done, prepare_out, write_file, Check, Common, Report};
 use anyhow::{bail, Context, Result};
 use std::process::ExitCode;
 use weft::Job;
@@ -48,6 +48,7 @@ pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
     let progress = Progress::new(rank, "Awari");
     let tell = |s: Step| progress.at(s.done, s.positions);
     let outcome = net.block_on(weft_awari::run(&net, &params, 0.0, &tell))?;
+    all_done(world)?;
     drop(progress);
     if rank != 0 {
         return Ok(ExitCode::SUCCESS);

@@ -1,7 +1,7 @@
 //! `weft app barnes`.
 
 use super::progress::Progress;
-use super::{open, prepare_out, write_file, Check, Common, Report};
+use super::{all_done, open, prepare_out, write_file, Check, Common, Report};
 use anyhow::{Context, Result};
 use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
@@ -111,6 +111,7 @@ pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
         }
     };
     let outcome = net.block_on(weft_barnes::run(&net, &params, 0.0, &tell))?;
+    all_done(world)?;
     drop(progress);
     if rank != 0 {
         return Ok(ExitCode::SUCCESS);

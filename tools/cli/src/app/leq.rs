@@ -1,7 +1,7 @@
 //! `weft app leq`.
 
 use super::progress::Convergence;
-use super::{open, prepare_out, write_file, Check, Common, Report};
+use super::{all_done, open, prepare_out, write_file, Check, Common, Report};
 use anyhow::{Context, Result};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -66,6 +66,7 @@ pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
     let progress = Convergence::new(rank, "LEQ", params.tolerance);
     let tell = |s: Step| progress.at(s.iterations, s.max_iterations, s.change);
     let outcome = net.block_on(weft_leq::run(&net, &params, 0.0, &tell))?;
+    all_done(world)?;
     drop(progress);
     if rank != 0 {
         return Ok(ExitCode::SUCCESS);

@@ -19,7 +19,7 @@ use std::io::{BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
-use weft::Job;
+use weft::{Group, Job};
 use weft_run::misuse;
 
 /// Run one of the parallel applications; alone, or on many ranks: `weft run -n 4 weft app sor`
@@ -117,6 +117,11 @@ impl std::fmt::Display for Check {
             write!(f, "check            FAIL: the sequential program's checksum is {checksum}")
         }
     }
+}
+
+/// Waits until all ranks have their results: the others would miss a rank that ends before.
+fn all_done(world: &Group) -> Result<()> {
+    world.barrier_blocking().context("the end of all ranks")
 }
 
 /// Opens an input file.

@@ -1,7 +1,7 @@
 //! `weft app puzzle`.
 
 use super::progress::Progress;
-use super::{prepare_out, write_file, Check, Common, Report};
+use super::{all_done, prepare_out, write_file, Check, Common, Report};
 use anyhow::{bail, Context, Result};
 use std::process::ExitCode;
 use weft::Job;
@@ -66,6 +66,7 @@ pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
     let progress = Progress::new(rank, "Puzzle");
     let tell = |s: Step| progress.at(u64::from(s.threshold), weft_puzzle::MOST_MOVES as u64);
     let outcome = net.block_on(weft_puzzle::run(&net, &params, &division, &tell))?;
+    all_done(world)?;
     drop(progress);
     if rank != 0 {
         return Ok(ExitCode::SUCCESS);

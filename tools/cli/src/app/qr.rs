@@ -1,7 +1,7 @@
 //! `weft app qr`.
 
 use super::progress::Progress;
-use super::{open, prepare_out, write_file, Check, Common, Report};
+use super::{all_done, open, prepare_out, write_file, Check, Common, Report};
 use anyhow::{Context, Result};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -54,6 +54,7 @@ pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
     let progress = Progress::new(rank, "QR");
     let tell = |s: Step| progress.at(s.steps as u64, s.of as u64);
     let outcome = net.block_on(weft_qr::run(&net, &params, 0.0, &tell))?;
+    all_done(world)?;
     drop(progress);
     if rank != 0 {
         return Ok(ExitCode::SUCCESS);

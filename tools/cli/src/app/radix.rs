@@ -1,7 +1,7 @@
 //! `weft app radix`.
 
 use super::progress::Progress;
-use super::{open, prepare_out, write_file, Check, Common, Report};
+use super::{all_done, open, prepare_out, write_file, Check, Common, Report};
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -80,6 +80,7 @@ pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
     let progress = Progress::new(rank, "Radix");
     let tell = |s: Step| progress.at(s.passes.into(), s.of.into());
     let outcome = net.block_on(weft_radix::run(&net, &params, &division, &tell))?;
+    all_done(world)?;
     drop(progress);
     if rank != 0 {
         return Ok(ExitCode::SUCCESS);

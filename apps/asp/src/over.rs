@@ -1,4 +1,4 @@
-//! The program over any net: rows go by the broadcasts of `weft-models`, also on the simulated
+//! The program over any net: rows go by multicasts, also on the simulated
 //! clusters of 2004.
 
 use crate::matrix::{owned_rows, owner_of, Block};
@@ -7,6 +7,7 @@ use crate::pipe::{both, Pipe};
 use crate::{Outcome, Params, Summary};
 use std::future::Future;
 use std::time::Duration;
+use weft_apps::Casts;
 use weft_models::net::{Net, RankFailure};
 use weft_models::together::Together;
 
@@ -41,6 +42,7 @@ pub async fn run_over<N: Net>(
     let mut block = Block::new(owned_rows(rank, ranks, nodes), nodes);
     params.graph.arcs.iter().for_each(|arc| _ = block.add(*arc));
     let together = Together::open(net, 0);
+    let casts = Casts::open(net, 0).await?;
     together.barrier().await?;
     let time = net.now();
     let (ready, arrived) = (Pipe::new(LOOKAHEAD), Pipe::new(LOOKAHEAD));
@@ -57,9 +59,9 @@ pub async fn run_over<N: Net>(
         for k in 0..nodes {
             let owner = owner_of(k, ranks, nodes);
             if owner == rank {
-                together.broadcast(owner, ready.pop().await).await?;
+                casts.send(k as u64, &ready.pop().await).await?;
             } else {
-                arrived.push(together.broadcast(owner, Vec::new()).await?).await;
+                arrived.push(casts.receive(owner, k as u64).await?).await;
             }
         }
         Ok(())

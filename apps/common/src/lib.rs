@@ -1,15 +1,17 @@
 //! The parts that the applications share: input lines with faults that name line and reason, dense
-//! matrices and their files, generators of random input, hashes of results, and the division of
-//! work among ranks.
+//! matrices and their files, generators of random input, hashes of results, the division of work
+//! among ranks, and broadcasts.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+mod casts;
 mod digest;
 mod lines;
 mod matrix;
 mod random;
 mod share;
 
+pub use casts::Casts;
 pub use digest::{digest, mix};
 pub use lines::{Lines, ReadError, MAX_LINE};
 pub use matrix::Matrix;

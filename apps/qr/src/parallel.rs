@@ -1,7 +1,9 @@
-//! The parallel program: a reduction finds each pivot, and a broadcast of its owner reflects.
+//! The parallel program: a reduction finds each pivot, and a multicast of its owner has the
+//! reflection.
 
 use crate::{Candidate, Column, Columns, Outcome, Params, Reflector, Step};
 use std::time::Duration;
+use weft_apps::Casts;
 use weft_models::net::{Net, RankFailure};
 use weft_models::together::Together;
 
@@ -25,6 +27,7 @@ pub async fn run<N: Net>(
     params.check().expect("parameters were checked");
     let (rank, ranks) = (net.rank(), net.size());
     let together = Together::open(net, 0);
+    let casts = Casts::open(net, 0).await?;
     let mut columns = Columns::new(&params.matrix, rank, ranks);
     let of = columns.steps();
     together.barrier().await?;
@@ -34,10 +37,13 @@ pub async fn run<N: Net>(
         let best = together.reduce(mine, |all, other| encode(better(&all, other))).await?;
         let pivot = decode(&best).expect("a column is left in each step").column;
         let owner = pivot % ranks;
-        let own = (owner == rank).then(|| columns.reflect(pivot, step));
-        let bytes = own.as_ref().map(Reflector::to_bytes).unwrap_or_default();
-        let bytes = together.broadcast(owner, bytes).await?;
-        let reflector = own.unwrap_or_else(|| Reflector::from_bytes(step, pivot, &bytes));
+        let reflector = if owner == rank {
+            let own = columns.reflect(pivot, step);
+            casts.send(step as u64, &own.to_bytes()).await?;
+            own
+        } else {
+            Reflector::from_bytes(step, pivot, &casts.receive(owner, step as u64).await?)
+        };
         let values = columns.apply(&reflector);
         net.compute(Duration::from_nanos((values as f64 * ns_per_value) as u64)).await;
         progress(Step { steps: step + 1, of });
@@ -47,10 +53,15 @@ pub async fn run<N: Net>(
     let mut all = Vec::with_capacity(params.matrix.cols);
     for index in 0..params.matrix.cols {
         let owner = index % ranks;
+        let number = (of + index) as u64;
         let own = if owner == rank { mine.next() } else { None };
-        let bytes = own.as_ref().map(Column::to_bytes).unwrap_or_default();
-        let bytes = together.broadcast(owner, bytes).await?;
-        all.push(own.unwrap_or_else(|| Column::from_bytes(index, &bytes)));
+        all.push(match own {
+            Some(own) => {
+                casts.send(number, &own.to_bytes()).await?;
+                own
+            }
+            None => Column::from_bytes(index, &casts.receive(owner, number).await?),
+        });
     }
     // A rank stays until all others have the last column.
     together.barrier().await?;

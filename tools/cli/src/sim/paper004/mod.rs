@@ -1,12 +1,14 @@
 //! `weft sim paper004`: the paper's two clusters in virtual time, beside its numbers.
 
+mod apps;
 mod plot;
 mod systems;
 
 use anyhow::{Context, Result};
+use apps::EFFICIENCIES;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use systems::{Row, EFFICIENCIES, SYSTEMS};
+use systems::{Row, SYSTEMS};
 use weft_sim::platform::claims::{claims, Claim};
 use weft_sim::platform::compare::{summary, Comparison, Lab, Summary, ORDERINGS, TABLES};
 
@@ -191,7 +193,7 @@ fn print_programs(args: &Args, rows: Result<Vec<Row>, String>) -> Result<ExitCod
 pub fn run(args: &Args) -> Result<ExitCode> {
     match args.table.as_str() {
         SYSTEMS => return print_programs(args, systems::systems(args.seed)),
-        EFFICIENCIES => return print_programs(args, systems::efficiencies(args.seed)),
+        EFFICIENCIES => return print_programs(args, apps::efficiencies(args.seed)),
         _ => {}
     }
     let lab = Lab::new(args.seed);

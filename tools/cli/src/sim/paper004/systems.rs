@@ -1,8 +1,7 @@
-//! The programming systems and applications of the paper, run on its two clusters.
+//! The programming systems of the paper, run on its two clusters.
 //!
-//! The programs are those of `weft-models` and of the applications, as they run live. Their own
-//! processor time is not charged, but for the applications' computing: a product, a position or an
-//! update takes the time that the paper's run on one node gives it.
+//! The programs are those of `weft-models`, as they run live. Their own processor time is not
+//! charged.
 
 use super::Line;
 use std::cell::Cell;
@@ -21,8 +20,6 @@ use weft_sim::platform::net::ClusterNet;
 
 /// The systems' rows of Tables V and VI.
 pub const SYSTEMS: &str = "systems";
-/// Efficiencies of applications.
-pub const EFFICIENCIES: &str = "VII";
 
 /// Operations of a measurement.
 const ROUNDS: u32 = 8;
@@ -55,7 +52,7 @@ impl Row {
     }
 }
 
-fn setup(platform: &str, choice: Choice, nodes: usize, seed: u64) -> Setup {
+pub(super) fn setup(platform: &str, choice: Choice, nodes: usize, seed: u64) -> Setup {
     let hw = if platform == "ppro" { Hardware::ppro() } else { Hardware::p3() };
     Setup::new(&Hardware { nodes, ..hw }, choice, seed)
 }
@@ -268,68 +265,4 @@ pub fn systems(seed: u64) -> Result<Vec<Row>, String> {
     add("V", &unicast, 2, [Choice::PIO, Choice::SDMA])?;
     add("VI", &multicast, 64, [Choice::PIO, Choice::SDMA])?;
     Ok(rows)
-}
-
-/// The paper's seconds on one node.
-const LEQ: [f64; 2] = [643.1, 212.5];
-const PUZZLE: [f64; 2] = [209.0, 39.4];
-
-/// Returns efficiencies on 64 nodes, of runs that are shorter than the paper's.
-pub fn efficiencies(seed: u64) -> Result<Vec<Row>, String> {
-    let mut rows = Vec::new();
-    for (at, platform) in ["ppro", "p3"].into_iter().enumerate() {
-        let setup = setup(platform, Choice::SDMA, 64, seed);
-        let mut add = |row, paper, simulated| {
-            rows.push(Row { table: EFFICIENCIES, row, platform, unit: "of 1", paper, simulated });
-        };
-        add("LEQ, 4 of 6,906 iterations", [0.44, 0.64][at], leq(&setup, LEQ[at])?);
-        for (per_message, row, paper) in [
-            (4, "Puzzle-4, a position of 0.6 M nodes", [0.65, 0.68]),
-            (64, "Puzzle-64, a position of 0.6 M nodes", [0.77, 0.79]),
-        ] {
-            add(row, paper[at], puzzle(&setup, PUZZLE[at], per_message)?);
-        }
-    }
-    Ok(rows)
-}
-
-fn leq(setup: &Setup, seconds: f64) -> Result<f64, String> {
-    const ITERATIONS: u64 = 4;
-    // A product's time: the paper's run has 6,906 iterations of a million.
-    let ns = seconds * 1e9 / 6_906.0 / 1e6;
-    let params = weft_leq::Params {
-        tolerance: 0.0,
-        max_iterations: ITERATIONS,
-        ..weft_leq::Params::default()
-    };
-    let params = Rc::new(params);
-    let ran = setup.run(128, |net| {
-        let params = Rc::clone(&params);
-        async move {
-            let outcome = weft_leq::run(&net, &params, ns, &|_| {}).await;
-            outcome.map(|outcome| outcome.elapsed)
-        }
-    })?;
-    let elapsed = ran.results.into_iter().flatten().max().unwrap_or_default();
-    let alone = ITERATIONS as f64 * 1e6 * ns / 1e9;
-    Ok(alone / setup.hw.nodes as f64 / elapsed.as_secs_f64())
-}
-
-fn puzzle(setup: &Setup, seconds: f64, per_message: usize) -> Result<f64, String> {
-    let nodes_of = |number| weft_puzzle::korf(number).map(|known| (known.nodes, known.start));
-    let (Some((many, _)), Some((_, start))) = (nodes_of(80), nodes_of(79)) else {
-        return Err("there are no such positions".to_string());
-    };
-    // A position's time, if the paper's run is that of Korf's position 80.
-    let ns_per_node = seconds * 1e9 / many as f64;
-    let division =
-        weft_puzzle::Division { per_message, depth: weft_puzzle::MOST_MOVES as u8, ns_per_node };
-    let params = weft_puzzle::Params { start, whole: true };
-    let ran = setup.run(32 * per_message, |net| async move {
-        weft_puzzle::run(&net, &params, &division, &|_| {}).await
-    })?;
-    let outcome = ran.results.into_iter().flatten().next();
-    let outcome = outcome.ok_or("no node has a result")?;
-    let alone = outcome.nodes() as f64 * ns_per_node / 1e9;
-    Ok(alone / setup.hw.nodes as f64 / outcome.elapsed.as_secs_f64())
 }

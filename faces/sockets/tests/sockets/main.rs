@@ -6,6 +6,7 @@
 #![allow(non_snake_case)]
 
 mod cases;
+mod crowd;
 mod field;
 mod harness;
 mod heirs;

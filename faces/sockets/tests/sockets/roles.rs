@@ -22,6 +22,8 @@ pub fn run(name: &str) {
             sys::clear_environment();
             ask(TcpStream::connect(format!("127.0.0.1:{port}")).unwrap());
         }
+        "crowd-serve" => crate::crowd::serve(),
+        "crowd-ask" => crate::crowd::ask(),
         "ask-on" => crate::networks::ask_on(),
         "serve" => serve(accept()),
         "orphans" => orphans(dial(&argument())),

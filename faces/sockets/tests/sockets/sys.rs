@@ -694,6 +694,16 @@ pub fn dial_from_one_port(port: u16) -> TcpStream {
     stream
 }
 
+/// Returns the number of descriptors that a process may allow itself.
+pub fn most_descriptors() -> u64 {
+    // SAFETY: an all-zero value is valid, and is written for its size.
+    unsafe {
+        let mut limit: libc::rlimit = std::mem::zeroed();
+        assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit), 0);
+        limit.rlim_max
+    }
+}
+
 /// Forgets all variables of the environment.
 pub fn clear_environment() {
     // SAFETY: the other thread of this program waits.

@@ -51,6 +51,7 @@ pub fn suite() -> Outcome {
     let debs: Vec<&PathBuf> =
         made.iter().filter(|file| file.extension().is_some_and(|e| e == "deb")).collect();
     debian(&debs, &mut checks);
+    living(&debs, &scratch.0, &mut checks);
     match with_end("-image.tar") {
         Some(file) => image(file, &scratch.0, &mut checks),
         None => drop(checks.check("an image is made", false)),
@@ -180,9 +181,9 @@ fn repository() -> Option<(String, String)> {
     Some((uri.to_owned(), release.to_owned()))
 }
 
-/// Makes a minimal Debian, once, and keeps it.
-fn clean_root() -> Result<PathBuf, String> {
-    let root = crate::root().join("target/debian-root");
+/// Makes a minimal Debian with these packages, once, and keeps it under this name.
+fn clean_root(name: &str, packages: &[&str]) -> Result<PathBuf, String> {
+    let root = crate::root().join("target").join(name);
     let stamp = root.join("whole");
     if stamp.is_file() {
         return Ok(root);
@@ -190,7 +191,11 @@ fn clean_root() -> Result<PathBuf, String> {
     let (uri, release) = repository().ok_or("apt-get names no repository")?;
     let _old = fs::remove_dir_all(&root);
     let mut debootstrap = Command::new("debootstrap");
-    debootstrap.args(["--variant=minbase", &release]).arg(&root).arg(&uri);
+    debootstrap.arg("--variant=minbase");
+    if !packages.is_empty() {
+        debootstrap.arg(format!("--include={}", packages.join(",")));
+    }
+    debootstrap.arg(&release).arg(&root).arg(&uri);
     let made = succeeds(debootstrap.stdout(Stdio::null()));
     if !made {
         return Err("debootstrap made no root; it takes root and Debian's packages".into());
@@ -212,7 +217,7 @@ fn inside(root: &Path, args: &[&str]) -> Command {
 }
 
 fn debian(debs: &[&PathBuf], checks: &mut Checks) {
-    let root = match clean_root() {
+    let root = match clean_root("debian-root", &[]) {
         Ok(root) => root,
         Err(why) => return checks.skip("deb", &why),
     };
@@ -247,6 +252,41 @@ fn debian(debs: &[&PathBuf], checks: &mut Checks) {
     let find = ["find", "/etc", "/lib", "/run", "/usr", "-name", "*weft*"];
     let left = output_of(&mut inside(&root, &find));
     checks.check("deb: nothing is left", left.is_some_and(|names| names.is_empty()));
+}
+
+/// Boots a Debian with systemd, which installs the packages: the service is started, enabled,
+/// restarted, upgraded and removed.
+fn living(debs: &[&PathBuf], scratch: &Path, checks: &mut Checks) {
+    let root = match clean_root("debian-living", &["systemd-sysv"]) {
+        Ok(root) => root,
+        Err(why) => return checks.skip("deb: systemd", &why),
+    };
+    // Not /tmp, which systemd empties.
+    let folder = root.join("packages");
+    let _there = fs::create_dir(&folder);
+    let copied = debs
+        .iter()
+        .all(|deb| deb.file_name().is_some_and(|name| fs::copy(deb, folder.join(name)).is_ok()));
+    let boot = scratch.join("boot.sh");
+    let written = fs::write(&boot, include_str!("boot.sh")).is_ok()
+        && fs::write(root.join("checks.sh"), include_str!("checks.sh")).is_ok();
+    let out = root.join("checks.out");
+    let _old = fs::remove_file(&out);
+    let ran = copied && written && succeeds(Command::new("sh").arg(&boot).arg(&root));
+    let Ok(said) = fs::read_to_string(&out) else {
+        return checks.skip("deb: systemd", &format!("it does not boot here ({ran})"));
+    };
+    let words = ["started", "enabled", "own-user", "ran", "restarted", "came-back", "upgraded"];
+    let mut held = true;
+    for word in words.iter().chain(&["removed"]) {
+        held &= checks.check(
+            &format!("deb: under systemd, the agent: {word}"),
+            said.lines().any(|line| line == *word),
+        );
+    }
+    if !held {
+        println!("{said}");
+    }
 }
 
 /// Starts the agent as its unit does, sees its user and rights, and runs ranks of a user without

@@ -196,15 +196,31 @@ fn readable(agent: &Agent, script: &str) -> String {
     )
 }
 
-/// Returns a command of Podman. Its runtime refuses a machine with both versions of cgroups: root's
-/// command sees the first alone.
+/// Its runtime refuses a machine with both versions of cgroups: root's command sees only the first.
+const BOTH: &str = "/sys/fs/cgroup/unified";
+
+/// Returns a command of Podman.
 fn podman() -> Command {
-    const BOTH: &str = "/sys/fs/cgroup/unified";
     if !Path::new(BOTH).exists() {
         return Command::new("podman");
     }
     let mut command = Command::new("unshare");
     command.args(["--mount", "sh", "-c", "umount \"$0\" && exec podman \"$@\"", BOTH]);
+    command
+}
+
+/// Returns a command of Podman without root: of the user `daemon`, with a home for each rank, in a
+/// namespace of process ids, with which the processes end that Podman leaves behind.
+fn rootless_podman(agent: &Agent) -> Command {
+    let folder = agent.folder.display();
+    let script = format!(
+        "[ ! -d {BOTH} ] || umount {BOTH}; own={folder}/root; home={folder}/home$PMI_RANK; \
+         mkdir -p $home; chown -R 1:1 $home $own; export HOME=$home XDG_RUNTIME_DIR=$home; \
+         cd /; exec setpriv --reuid=1 --regid=1 --clear-groups podman \"$@\""
+    );
+    let mut command = Command::new("unshare");
+    let own = ["--mount", "--pid", "--fork", "--kill-child", "--mount-proc"];
+    command.args(own).args(["sh", "-c", &script, "sh"]);
     command
 }
 
@@ -240,7 +256,18 @@ fn container(agent: &Agent) -> Vec<String> {
 #[test]
 fn podman__two_containers_share_memory() {
     let Some(agent) = Agent::start(&[]) else { return };
-    let tried = podman().args(container(&agent)).arg("/bin/true").output();
+    two_containers(&agent, &podman);
+}
+
+#[test]
+fn podman__two_containers_without_root_share_memory() {
+    let Some(agent) = is_root().then(|| Agent::start(&[])).flatten() else { return };
+    two_containers(&agent, &|| rootless_podman(&agent));
+}
+
+/// Runs a rank in each of two containers that `podman` starts.
+fn two_containers(agent: &Agent, podman: &dyn Fn() -> Command) {
+    let tried = podman().args(container(agent)).arg("/bin/true").output();
     if !tried.as_ref().is_ok_and(|o| o.status.success()) {
         let why = tried.map(|o| String::from_utf8_lossy(&o.stderr).trim().to_string());
         return skip(&format!("Podman is not here or does not run: {why:?}"));
@@ -250,7 +277,7 @@ fn podman__two_containers_share_memory() {
     let of = |word: &std::ffi::OsStr| format!("'{}'", word.to_str().unwrap());
     let mut words: Vec<String> =
         std::iter::once(run.get_program()).chain(run.get_args()).map(of).collect();
-    let options = container(&agent);
+    let options = container(agent);
     let (first, rest) = options.split_at(1);
     words.extend_from_slice(first);
     words.push("--preserve-fds=1 --env=PMI_FD=3 --env=PMI_RANK --env=PMI_SIZE".into());

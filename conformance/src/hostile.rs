@@ -71,6 +71,45 @@ pub fn mxoe_frame(data: &[u8]) {
     }
 }
 
+/// Tests an endpoint that speaks MX over Ethernet, connected to a peer whose frames these are, each
+/// behind a byte with its length: it never panics, and a frame has no more answers than a block has
+/// frames.
+pub fn mxoe_node(data: &[u8]) {
+    use weft_mxoe::node::{Event, Mac, Node, Outgoing, PeerIndex, Settings};
+    use weft_mxoe::{ConnectRequest, Dialect, Ends, Frame, Packet};
+    const PEER: Mac = [2, 0, 0, 0, 0, 1];
+    const ANSWERS: usize = 4 * 64 + 64;
+    for dialect in [Dialect::Compat, Dialect::Native] {
+        let mut node = Node::new(Settings::of(dialect, 1500), 3, 0x99, 0x22);
+        let ends = Ends { to: 3, from: 1, generation: 0 };
+        let request =
+            ConnectRequest { ends, session: 0x11, key: 0x99, recv_start: 1, ..Default::default() };
+        let asked = Frame::new(0, Packet::ConnectRequest(request)).encode(dialect).expect("fits");
+        node.handle(0, PEER, &asked);
+        // A window for the peer to pull from.
+        let data_of = Outgoing { match_bits: 1, data: vec![7; 10_000], context: 1, is_sync: true };
+        node.send(0, PeerIndex(0), data_of).expect("the peer is connected");
+        let (mut rest, mut now, mut frame) = (data, 0, Vec::new());
+        while let Some((&len, tail)) = rest.split_first() {
+            let (one, after) = tail.split_at(usize::from(len).min(tail.len()));
+            rest = after;
+            now += u64::from(len) * 10_000;
+            node.handle(now, PEER, one);
+            node.handle_timeout(now);
+            while let Some(event) = node.poll_event() {
+                if let Event::Announced { offer, .. } = event {
+                    node.pull(now, offer, offer.len.min(100_000), 5);
+                }
+            }
+            let mut answers = 0;
+            while node.poll_transmit(&mut frame).is_some() {
+                (answers, frame) = (answers + 1, Vec::new());
+            }
+            assert!(answers <= ANSWERS, "{answers} answers to one frame");
+        }
+    }
+}
+
 /// Tests a message between a rank and its agent: decoding never panics, and each message has one
 /// encoding.
 pub fn agent_control(data: &[u8]) {

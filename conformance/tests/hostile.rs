@@ -121,6 +121,51 @@ fn mxoe_frame__survives_hostile_bytes() {
 }
 
 #[test]
+fn mxoe_node__survives_hostile_frames() {
+    use weft_mxoe::{
+        Dialect, Ends, Frame, Medium, Message, Notify, Packet, Pull, Rendezvous, Window,
+    };
+    let ends = Ends { to: 3, from: 1, generation: 0 };
+    let session = 0x22;
+    let message = Message { ends, session, seq: 1, ack: 1, ..Message::default() };
+    let window = Window { id: 0, seq: 1, offset: 0 };
+    let announced = Message { len: 8, ..message };
+    let part = Message { len: 100, ..message };
+    let packets = [
+        Packet::Tiny(Message { len: 4, ..message }),
+        Packet::Medium(Medium {
+            message: part,
+            fragment_len: 100,
+            pipeline: 12,
+            ..Medium::default()
+        }),
+        Packet::Rendezvous(Rendezvous { message: announced, len: 100_000, window }),
+        Packet::Pull(Pull { ends, session, window, block_len: 10_000, ..Pull::default() }),
+        Packet::Notify(Notify {
+            ends,
+            session,
+            seq: 1,
+            ack: 1,
+            window_seq: 1,
+            ..Notify::default()
+        }),
+    ];
+    let one = |packet: &Packet| {
+        let mut bytes = Frame::new(0, *packet).encode(Dialect::Native).unwrap().to_vec();
+        bytes.extend(match packet {
+            Packet::Tiny(_) => vec![1; 4],
+            Packet::Medium(_) => vec![1; 100],
+            _ => Vec::new(),
+        });
+        bytes.insert(0, bytes.len() as u8);
+        bytes
+    };
+    let mut good: Vec<Vec<u8>> = packets.iter().map(one).collect();
+    good.push(good.concat());
+    feed(&good, hostile::mxoe_node);
+}
+
+#[test]
 fn agent_control__survives_hostile_bytes() {
     let role = GroupRole {
         group: 5,

@@ -99,11 +99,14 @@ pub enum Probe {
     WeftPut,
     /// Ping-pong of `myriexpress.h`, one way.
     MxPingPong,
+    /// An operation of both ranks at once.
+    Together(faces::together::Over, faces::together::Operation),
     /// Ping-pong of `vipl.h`, one way.
     ViaPingPong,
     /// Time of an RDMA write of `vipl.h`, until it is complete.
     ViaWrite,
-    /// Ping-pong of messages in frames of MX over Ethernet, one way.
+    /// Ping-pong of messages in frames of MX over Ethernet, one way; `arg` as packed by
+    /// `mxoe::Variant`.
     MxoePingPong,
     /// Time of the sending call alone, for a few messages.
     WeftSendOverhead,
@@ -184,6 +187,7 @@ impl fmt::Display for Probe {
             Probe::WeftCrowd => "idle endpoints",
             Probe::WeftPut => "weft put",
             Probe::MxPingPong => "MX ping-pong",
+            Probe::Together(_, operation) => operation.name(),
             Probe::ViaPingPong => "VIA ping-pong",
             Probe::ViaWrite => "VIA write",
             Probe::MxoePingPong => "MXoE ping-pong",
@@ -551,6 +555,7 @@ impl Rank {
             Probe::WeftCrowd => self.load(task.arg),
             Probe::WeftPut => faces::put(self, task),
             Probe::MxPingPong => faces::mx_ping_pong(self, task),
+            Probe::Together(over, of) => faces::together::measure(self, task, over, of),
             Probe::ViaPingPong => faces::via_ping_pong(self, task),
             Probe::ViaWrite => faces::via_write(self, task),
             Probe::MxoePingPong => mxoe::ping_pong(self, task),

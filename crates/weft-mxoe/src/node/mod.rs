@@ -37,6 +37,8 @@ pub type Mac = [u8; 6];
 const PEERS_MAX: usize = 1024;
 /// Most frames that wait to be sent; further ones are lost, and sent again later.
 const QUEUE_MAX: usize = 4096;
+/// Most events that wait; while there are so many, no further messages are taken.
+const EVENTS_MAX: usize = 1 << 14;
 /// Most messages to a peer that it has not acknowledged.
 pub const WINDOW: u16 = 64;
 /// Most messages to a peer, those that wait for the window included.
@@ -443,6 +445,11 @@ impl Node {
     /// Returns the session of a connected peer.
     pub fn session(&self, peer: PeerIndex) -> Option<u32> {
         self.peers.get(usize::from(peer.0))?.session
+    }
+
+    /// True while no further messages are taken.
+    fn is_full(&self) -> bool {
+        self.is_full || self.events.len() >= EVENTS_MAX
     }
 
     fn peer_mut(&mut self, peer: PeerIndex) -> &mut Peer {

@@ -70,6 +70,7 @@ impl Node {
     fn misdirected(&mut self, to: Mac, ends: Ends, seq: u16) -> Option<()> {
         let misdirected = Misdirected { number: ends.to, to, ends, seq };
         match self.settings.is_shared {
+            true if self.is_full() => {}
             true => self.events.push_back(Event::Misdirected(misdirected)),
             false => self.refuse(misdirected),
         }
@@ -170,7 +171,7 @@ impl Node {
         };
         self.peer_mut(index).hear(now);
         self.acknowledged(now, index, head.ack);
-        let takes = !self.is_full || matches!(arrival, Arrival::Whole(Whole::Taken { .. }));
+        let takes = !self.is_full() || matches!(arrival, Arrival::Whole(Whole::Taken { .. }));
         let (fragment, ack_at) = (self.settings.fragment, now + self.settings.ack_delay);
         if !takes {
             return None;

@@ -655,3 +655,18 @@ fn close__peers_learn_of_it_at_once() {
     let late = send(&mut net, 0, peer, 3, b"late", 0);
     assert_eq!(late, Err(NotSent::Failed(Failure::Closed)));
 }
+
+#[test]
+fn handle__events_that_nobody_takes_are_bounded() {
+    let (mut net, peer) = Net::connected(Dialect::Native, 1500, 0, 1);
+    for number in 0..2 * EVENTS_MAX as u64 {
+        send(&mut net, 0, peer, number, b"", number).unwrap();
+        net.round();
+        net.round();
+    }
+    assert!(net.nodes[1].events.len() <= EVENTS_MAX + usize::from(WINDOW));
+    for number in 0..2 * EVENTS_MAX as u64 {
+        let got = net.event(1);
+        assert!(matches!(got, Event::Received { match_bits, .. } if match_bits == number));
+    }
+}

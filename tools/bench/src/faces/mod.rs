@@ -3,6 +3,7 @@
 
 #[allow(unsafe_code)]
 mod sys;
+pub mod together;
 
 use crate::floor::{per, warm_up};
 use crate::netns::Place;
@@ -16,6 +17,7 @@ use anyhow::{Context, Result};
 use std::io::Write;
 use std::time::Instant;
 use sys::{v4, Mx, Via};
+use together::{Operation, Over};
 use weft::Rights;
 
 /// The interfaces that a rank has opened.
@@ -158,6 +160,8 @@ fn one_sided<S>(
 const LINKS: [LinkName; 2] = [LinkName::Shm, LinkName::Auto];
 /// Sizes of MX messages; the targets are those of the first and the last.
 const MX_SIZES: [usize; 7] = [16, 128, 1 << 10, 4 << 10, 32 << 10, 256 << 10, 1 << 20];
+/// Sizes of Table 1 of paper 001.
+const TOGETHER: [usize; 4] = [16, 4 << 10, 64 << 10, 4 << 20];
 /// Sizes of paper 002.
 const VIA_SIZES: [usize; 8] = [4, 32, 128, 512, 2 << 10, 8 << 10, 16 << 10, 32 << 10];
 const WRITE: usize = 64 << 10;
@@ -193,6 +197,37 @@ impl Run<'_> {
             let aimed = [MX_SIZES[0], MX_SIZES[6]].contains(&size);
             let aim = Aim { floor: aimed.then_some(1.1), peer: None };
             self.face_line("MX, one way", Probe::MxPingPong, size, aim)?;
+        }
+        if self.link == LinkName::Shm {
+            return Ok(());
+        }
+        self.together_lines()
+    }
+
+    /// The operations of both ranks, with the paper's gains over TCP.
+    fn together_lines(&mut self) -> Result<()> {
+        for of in Operation::ALL {
+            let sizes = if of == Operation::Barrier { &TOGETHER[..1] } else { &TOGETHER[..] };
+            for (&size, paper) in sizes.iter().zip(of.paper()) {
+                if !self.wants(size) {
+                    continue;
+                }
+                let tcp = self.bench.bare(Probe::Together(Over::Tcp, of));
+                let subjects = [Probe::Together(Over::Mx, of).into(), tcp];
+                let got = self.bench.measure(size, &subjects, |s| s * 1e6)?;
+                let line = (of.name(), size, "us", Better::Lower);
+                self.push(line, [got[0], None, got[1]], ("", "tcp"), Aim::default());
+                if let [Some(ours), Some(tcp)] = got[..] {
+                    let gain = (tcp.median / ours.median - 1.0) * 100.0;
+                    let stands = if (gain > 0.0) == (paper > 0.0) { "stands" } else { "differs" };
+                    let size = crate::table::human(size);
+                    self.notes.push(format!(
+                        "paper 001, Table 1, {} {size}: {paper:+.0} % over TCP; here {gain:+.0} %: \
+                         {stands}",
+                        of.name()
+                    ));
+                }
+            }
         }
         Ok(())
     }

@@ -107,6 +107,61 @@ impl Mx {
     }
 }
 
+impl Mx {
+    /// Sends a message, and waits until its memory is free.
+    pub fn send_from(&mut self, data: &[u8]) -> Result<()> {
+        let mut request = self.begin_send(data)?;
+        self.finish(&mut request)
+    }
+
+    /// Receives a message.
+    pub fn recv_into(&mut self, into: &mut [u8]) -> Result<()> {
+        let mut request = self.begin_recv(into)?;
+        self.finish(&mut request)
+    }
+
+    /// Sends a message and receives one.
+    pub fn trade(&mut self, data: &[u8], into: &mut [u8]) -> Result<()> {
+        let mut received = self.begin_recv(into)?;
+        let mut sent = self.begin_send(data)?;
+        self.finish(&mut received)?;
+        self.finish(&mut sent)
+    }
+
+    fn begin_send(&mut self, data: &[u8]) -> Result<Handle> {
+        let segment = Segment { at: data.as_ptr().cast_mut(), len: data.len() as u32 };
+        let (other, list) = (self.other.context("not connected")?, &raw const segment);
+        let mut request = 0;
+        let to = &raw mut request;
+        // SAFETY: the callers wait for the request while they have the memory.
+        let code = unsafe { mx::message::mx_isend(self.endpoint, list, 1, other, BITS, 0, to) };
+        good("mx_isend", code)?;
+        Ok(request)
+    }
+
+    fn begin_recv(&mut self, into: &mut [u8]) -> Result<Handle> {
+        let segment = Segment { at: into.as_mut_ptr(), len: into.len() as u32 };
+        let (mut request, list) = (0, &raw const segment);
+        let to = &raw mut request;
+        // SAFETY: as above.
+        let code = unsafe { mx::message::mx_irecv(self.endpoint, list, 1, BITS, u64::MAX, 0, to) };
+        good("mx_irecv", code)?;
+        Ok(request)
+    }
+
+    fn finish(&mut self, request: &mut Handle) -> Result<()> {
+        let mut result = 0;
+        let mut status = weft_mx::sys::abi::Status::default();
+        let (of, found) = (&raw mut status, &raw mut result);
+        // SAFETY: the places are there.
+        let code = unsafe { mx::complete::mx_wait(self.endpoint, request, LIMIT_MS, of, found) };
+        good("mx_wait", code)?;
+        ensure!(result == 1 && status.code == 0, "no message: {}", status.code);
+        self.other.get_or_insert(status.source);
+        Ok(())
+    }
+}
+
 impl Drop for Mx {
     fn drop(&mut self) {
         mx::endpoint::mx_close_endpoint(self.endpoint);

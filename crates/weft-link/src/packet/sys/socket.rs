@@ -52,7 +52,8 @@ const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
 
 const LOAD_WORD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
 
-/// A rule of [`Socket::keep`]: frames of a kind, or of all kinds, that have a value at a place.
+/// A rule by which a packet socket takes frames: those of a kind, or of all kinds, that have a
+/// value at a place.
 #[derive(Clone, Copy, Debug)]
 pub struct Keep {
     /// The kind; none for all.

@@ -125,6 +125,31 @@ fn agents() -> Vec<String> {
     }
 }
 
+/// Says for `weft doctor` if socket programs of this host can share memory.
+///
+/// # Errors
+/// The agent does not serve them, though it answers.
+pub fn finding() -> Result<String> {
+    let library = match library() {
+        Ok(library) => library,
+        Err(_) if std::env::var_os(VARIABLE).is_none_or(|named| named.is_empty()) => {
+            return Ok("the library of `weft sockets run` is not installed here".into());
+        }
+        Err(error) => return Err(error),
+    };
+    let library = library.display();
+    let answers = |name: &String| weftd::status::status(name).ok().map(|text| (name.clone(), text));
+    let Some((name, text)) = agents().iter().find_map(answers) else {
+        return Ok(format!("{library}; no agent answers: their connections stay TCP"));
+    };
+    let programs = lists::programs(&name).with_context(|| {
+        format!("the agent at {name} answers, but not socket programs, at {name}-sockets")
+    })?;
+    let joined = text.lines().find_map(|line| line.strip_prefix("sockets_paired "));
+    let (programs, joined) = (programs.len(), joined.unwrap_or("no"));
+    Ok(format!("{library}; the agent has {programs} programs, and has joined {joined} connections"))
+}
+
 fn start(args: &Run) -> Result<ExitCode> {
     let library = library()?;
     let mut preload = library.clone().into_os_string();

@@ -24,7 +24,8 @@ pub fn checks() -> Vec<Check> {
     let v6 = loopback("[::1]:0");
     let udp = link();
     let mut without: Vec<&str> = udp.works().then_some("udp").into_iter().collect();
-    let mut checks = vec![udp, agent(), family("udp over IPv4", &v4), family("udp over IPv6", &v6)];
+    let mut checks =
+        vec![udp, agent(), sockets(), family("udp over IPv4", &v4), family("udp over IPv6", &v6)];
     // One of IPv4 and IPv6 is enough.
     if v4.is_ok() || v6.is_ok() {
         let failed = |c: &mut Check| c.verdict == super::Verdict::Fail;
@@ -149,6 +150,19 @@ fn agent() -> Check {
                 }
             ),
             "`weftd --stop` when the jobs have ended, then start the weftd of this build",
+        ),
+    }
+}
+
+/// Checks for what unmodified socket programs need. It is optional.
+fn sockets() -> Check {
+    let what = "socket programs";
+    match crate::sockets::finding() {
+        Ok(finding) => Check::ok(what, finding),
+        Err(error) => Check::warn(
+            what,
+            format!("{error:#}"),
+            "mount the folder of the agent's sockets, or start the `weftd` of this build",
         ),
     }
 }

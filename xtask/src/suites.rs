@@ -200,8 +200,8 @@ fn large() -> Outcome {
     counted(cargo(&test).args(["--", "--ignored"]))
 }
 
-/// Seeds of each swarm unless `WEFT_SEEDS` names others: two minutes on two cores.
-const SWARM_SEEDS: &str = "0..400";
+/// Seeds of each swarm unless `WEFT_SEEDS` names others: a minute and a half on two cores.
+const SWARM_SEEDS: &str = "0..300";
 
 fn swarm() -> Outcome {
     let seeds = std::env::var("WEFT_SEEDS").unwrap_or_else(|_| SWARM_SEEDS.to_string());

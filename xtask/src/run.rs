@@ -47,6 +47,17 @@ impl Outcome {
         self.names.extend(other.names);
     }
 
+    /// Adds what a line of a test program's output says.
+    fn read(&mut self, line: &str) {
+        if let Some(counts) = summary(line) {
+            self.add(counts);
+        }
+        self.names.extend(ended_test(line).map(str::to_string));
+        let ignored = ignored_test(line);
+        self.notes.extend(ignored.map(|(name, why)| format!("skipped {name}: {why}")));
+        self.notes.extend(failed_test(line).map(|name| format!("failed {name}")));
+    }
+
     /// Removes the skipped tests that a later suite with the necessary tools runs again: they count
     /// there.
     pub fn leave_to(&mut self, later: &Outcome) {
@@ -68,6 +79,12 @@ fn skipped_test(note: &str) -> Option<&str> {
 fn ended_test(line: &str) -> Option<&str> {
     let (name, how) = line.strip_prefix("test ")?.split_once(" ... ")?;
     (!how.starts_with("ignored")).then_some(name)
+}
+
+/// Returns the test that a line of libtest reports as failed: `test module::name ... FAILED`.
+fn failed_test(line: &str) -> Option<&str> {
+    let (name, how) = line.strip_prefix("test ")?.split_once(" ... ")?;
+    how.starts_with("FAILED").then_some(name)
 }
 
 /// Returns the test that a line of libtest reports as ignored, and the reason.
@@ -119,7 +136,7 @@ pub fn succeeds_within(command: &mut Command, limit: Duration) -> bool {
 }
 
 /// Runs test programs, passes their output on and adds up their summary lines. Tests that noted in
-/// the skip log that they could not run count as skipped.
+/// the skip log that they could not run count as skipped. A note names each test that failed.
 pub fn counted(command: &mut Command) -> Outcome {
     let log = crate::root().join("target").join(format!("skipped-{}.log", std::process::id()));
     let _ = std::fs::create_dir_all(log.with_file_name(""));
@@ -130,12 +147,7 @@ pub fn counted(command: &mut Command) -> Outcome {
             let lines = child.stdout.take().map(|out| BufReader::new(out).lines());
             for line in lines.into_iter().flatten().map_while(Result::ok) {
                 println!("{line}");
-                if let Some(counts) = summary(&line) {
-                    outcome.add(counts);
-                }
-                outcome.names.extend(ended_test(&line).map(str::to_string));
-                let ignored = ignored_test(&line);
-                outcome.notes.extend(ignored.map(|(name, why)| format!("skipped {name}: {why}")));
+                outcome.read(&line);
             }
             child.wait().is_ok_and(|status| status.success())
         }
@@ -226,6 +238,17 @@ mod tests {
         first.leave_to(&later);
         assert_eq!((first.passed, first.skipped), (5, 1));
         assert_eq!(first.notes, skips[1..]);
+    }
+
+    #[test]
+    fn counted__notes_the_tests_that_failed() {
+        let output =
+            "test a::b ... FAILED\ntest c ... ok\ntest src/lib.rs - d (line 3) ... FAILED\n\
+                      test e has no result\n\
+                      test result: FAILED. 1 passed; 2 failed; 0 ignored\n";
+        let outcome = counted(Command::new("printf").args(["%s", output]));
+        assert_eq!((outcome.passed, outcome.failed), (1, 2));
+        assert_eq!(outcome.notes, ["failed a::b", "failed src/lib.rs - d (line 3)"]);
     }
 
     #[test]

@@ -41,10 +41,11 @@ fn folder() -> PathBuf {
     crate::root().join("target").join("mpi")
 }
 
-/// Builds the libfabric provider, for tests of the command, because Cargo builds a library for C
-/// only on request, and the commands, for tests of the provider.
+/// Builds the libfabric provider and the library of socket programs, for tests of the command,
+/// because Cargo builds a library for C only on request, and the commands, for tests of the
+/// provider.
 pub fn programs() -> bool {
-    ["weft-ofi", "weft-cli", "weftd"].iter().all(|name| {
+    ["weft-ofi", "weft-preload", "weft-cli", "weftd"].iter().all(|name| {
         // Each is built by itself, as its own tests do: together, they might share features.
         succeeds(&mut cargo(&["build", "--package", name]))
     })

@@ -1,6 +1,7 @@
 //! Tools that the tests need beyond the Rust toolchain.
 
 use crate::run::{output_of, succeeds, succeeds_within};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -26,7 +27,58 @@ const TOOLS: &[Tool] = &[
     ("tshark", "tshark", "Wireshark's dissector on captures"),
     ("hpcc", "hpcc", "HPCC with its verification"),
     ("NPopenmpi", "netpipe-openmpi", "NetPIPE"),
+    ("nginx", "nginx-light", "nginx over shared memory"),
+    ("wrk", "wrk", "nginx in `weft bench sockets`"),
+    ("haproxy", "haproxy", "haproxy over shared memory"),
+    ("stunnel", "stunnel4", "stunnel over shared memory"),
+    ("memcached", "memcached", "memcached over shared memory"),
+    ("memcaslap", "libmemcached-tools", "memcached over shared memory"),
+    ("redis-server", "redis-server", "redis over shared memory"),
+    ("redis-benchmark", "redis-tools", "redis over shared memory"),
+    ("pg_createcluster", "postgresql", "PostgreSQL over shared memory"),
+    ("gunicorn", "gunicorn", "gunicorn over shared memory"),
+    ("uvicorn", "uvicorn", "uvicorn over shared memory"),
+    ("sshd", "openssh-server", "SSH over shared memory"),
+    ("ssh", "openssh-client", "SSH over shared memory"),
+    ("vsftpd", "vsftpd", "FTP over shared memory"),
+    ("lftp", "lftp", "FTP over shared memory"),
+    ("stress-ng", "stress-ng", "stress-ng's sockets over shared memory"),
+    ("socat", "socat", "socat over shared memory"),
+    ("curl", "curl", "HTTP over shared memory"),
+    ("openssl", "openssl", "TLS over shared memory"),
+    ("node", "nodejs", "Node over shared memory"),
+    ("javac", "default-jdk-headless", "Java over shared memory"),
 ];
+
+/// The program that packages ask if they may start their services.
+const POLICY: &str = "/usr/sbin/policy-rc.d";
+
+/// Keeps packages from starting their services while this value lives: tests start their own.
+struct Quiet {
+    is_own: bool,
+}
+
+impl Quiet {
+    fn begin() -> Quiet {
+        let is_own = !Path::new(POLICY).exists() && no_services(Path::new(POLICY)).is_ok();
+        Quiet { is_own }
+    }
+}
+
+impl Drop for Quiet {
+    fn drop(&mut self) {
+        if self.is_own {
+            // It stays if it cannot be removed: services then wait for somebody to start them.
+            let _ = std::fs::remove_file(POLICY);
+        }
+    }
+}
+
+/// Makes a program that forbids all services to start.
+fn no_services(at: &Path) -> std::io::Result<()> {
+    std::fs::write(at, "#!/bin/sh\nexit 101\n")?;
+    std::fs::set_permissions(at, std::fs::Permissions::from_mode(0o755))
+}
 
 /// A compilation target without an operating system: code that builds for it does not use one.
 pub const BARE_TARGET: &str =
@@ -55,6 +107,7 @@ pub fn install_tools() -> Vec<String> {
     }
     if has("apt-get") && is_root() {
         println!("installing {}", packages.join(" "));
+        let _quiet = Quiet::begin();
         let install = |packages: &[&str]| {
             succeeds(apt(&["install", "-y", "--no-install-recommends"]).args(packages))
         };
@@ -112,4 +165,26 @@ pub fn bare_target() -> bool {
     let mut add = Command::new("rustup");
     add.args(["target", "add", BARE_TARGET]).stdout(Stdio::null()).stderr(Stdio::null());
     succeeds_within(&mut add, Duration::from_secs(60)) && installed()
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_services__forbids_what_packages_ask() {
+        let at = std::env::temp_dir().join(format!("weft-policy-{}", std::process::id()));
+        no_services(&at).unwrap();
+        let asked = Command::new(&at).args(["nginx", "start"]).status().unwrap();
+        assert_eq!(asked.code(), Some(101));
+        std::fs::remove_file(at).unwrap();
+    }
+
+    #[test]
+    fn tools__no_program_is_listed_twice() {
+        let mut programs: Vec<&str> = TOOLS.iter().map(|(program, _, _)| *program).collect();
+        programs.sort_unstable();
+        assert!(programs.windows(2).all(|pair| pair[0] != pair[1]), "{programs:?}");
+    }
 }

@@ -84,6 +84,13 @@ pub fn ask(mut stream: TcpStream) {
     }
     // More than the ring, in one piece.
     at += exchange(&mut stream, at, 200_000);
+    // On a busy machine the ends are seldom awake together.
+    for _ in 0..5000 {
+        if at > sys::received(&stream) {
+            break;
+        }
+        at += exchange(&mut stream, at, 100);
+    }
     say(at - sys::received(&stream));
 }
 

@@ -1,8 +1,17 @@
 //! Programs as they come, with the library at both ends. Those that are not installed are named.
+//!
+//! `web` has servers of HTTP and programs that stand before them, `sessions` SSH and FTP, `suites`
+//! the tests that other projects have for their own programs.
+
+mod sessions;
+mod suites;
+mod web;
 
 use crate::harness::{library, Served};
+use crate::sys;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -34,12 +43,23 @@ fn with(agent: &Served, program: &str, args: &[&str]) -> Command {
     command
 }
 
-/// A server, which is killed at the end.
+/// A server, which is killed at the end with its children.
 struct Server(Child);
+
+impl Server {
+    fn start(command: &mut Command) -> Server {
+        Server(command.process_group(0).spawn().unwrap())
+    }
+
+    /// Sends a signal to it, not to its children.
+    fn signal(&self, signal: i32) {
+        sys::signal_process(self.0.id() as i32, signal);
+    }
+}
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let _ = self.0.kill();
+        sys::kill(-(self.0.id() as i32));
         let _ = self.0.wait();
     }
 }
@@ -53,7 +73,7 @@ fn port() -> String {
 /// Starts a server, and waits until it listens.
 fn serve(agent: &Served, port: &str, program: &str, args: &[&str]) -> Server {
     let mut command = with(agent, program, args);
-    let mut server = Server(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    let mut server = Server::start(command.stdout(Stdio::null()).stderr(Stdio::null()));
     let end = Instant::now() + LIMIT;
     while TcpStream::connect(format!("127.0.0.1:{port}")).is_err() {
         assert!(Instant::now() < end, "{program} does not listen");
@@ -75,6 +95,11 @@ fn scratch(name: &str) -> PathBuf {
         .join(format!("sockets-{name}-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     folder
+}
+
+/// Bytes of a file.
+fn some_bytes(len: u32) -> Vec<u8> {
+    (0..len).map(|at| (at ^ at >> 8 ^ at >> 16) as u8).collect()
 }
 
 #[test]
@@ -143,7 +168,7 @@ fn http__files_come_whole() {
         return;
     }
     let (agent, port, folder) = (Served::start(), port(), scratch("http"));
-    let file: Vec<u8> = (0..3_000_000u32).map(|i| (i ^ i >> 8 ^ i >> 16) as u8).collect();
+    let file = some_bytes(3_000_000);
     std::fs::write(folder.join("file"), &file).unwrap();
     let dir = folder.to_str().unwrap();
     let args = ["-m", "http.server", &port, "--bind", "127.0.0.1", "-d", dir];
@@ -233,84 +258,104 @@ fn postgres() -> Option<PathBuf> {
     folders.filter(|folder| folder.join("initdb").is_file()).max()
 }
 
+/// PostgreSQL, whose server and clients are the user postgres's.
+struct Postgres {
+    agent: Served,
+    server: Option<Server>,
+    folder: PathBuf,
+    port: String,
+    programs: PathBuf,
+}
+
+impl Postgres {
+    /// Starts the server. `None`: the test is skipped.
+    fn start() -> Option<Postgres> {
+        let Some(programs) = postgres().filter(|_| has("pgbench") && has("setpriv")) else {
+            skip("PostgreSQL, or setpriv, is not installed");
+            return None;
+        };
+        // A folder and a library that another user sees: the server does not run as root.
+        let folder = std::env::temp_dir().join(format!("weft-postgres-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::copy(library(), folder.join("libweft_sockets.so")).unwrap();
+        let chown = Command::new("chown").arg("postgres").arg(&folder).output();
+        if !chown.is_ok_and(|out| out.status.success()) {
+            let _ = std::fs::remove_dir_all(&folder);
+            skip("a folder cannot be given to the user postgres");
+            return None;
+        }
+        let (agent, port) = (Served::start(), port());
+        let mut one = Postgres { agent, server: None, folder, port, programs };
+        let data = one.folder.join("data").display().to_string();
+        good(&one.as_user("initdb", &["-D", &data, "-A", "trust", "-N"]).output().unwrap());
+        let args = ["-D", &data, "-p", &one.port, "-c", "listen_addresses=127.0.0.1"];
+        let mut command = one.with("postgres", &args);
+        command.args(["-c", "unix_socket_directories=", "-c", "fsync=off"]);
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        one.server = Some(Server::start(&mut command));
+        let end = Instant::now() + LIMIT;
+        while !one.bench(&["-i", "-q"]).status.success() {
+            assert!(Instant::now() < end, "PostgreSQL does not answer");
+        }
+        Some(one)
+    }
+
+    /// A program as the user postgres: one of the server's, or another by its whole path.
+    fn as_user(&self, program: &str, args: &[&str]) -> Command {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=postgres", "--regid=postgres", "--clear-groups"]);
+        command.arg(self.programs.join(program)).args(args).stdin(Stdio::null());
+        command.env("WEFT_AGENT", &self.agent.name).env("WEFT_SOCKETS_AFTER", "2");
+        command.current_dir(&self.folder);
+        command
+    }
+
+    /// The same with the library.
+    fn with(&self, program: &str, args: &[&str]) -> Command {
+        let mut command = self.as_user(program, args);
+        command.env("LD_PRELOAD", self.folder.join("libweft_sockets.so"));
+        command
+    }
+
+    fn bench(&self, args: &[&str]) -> Output {
+        let all = [&["-h", "127.0.0.1", "-p", &self.port], args, &["postgres"]].concat();
+        self.with("pgbench", &all).output().unwrap()
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        self.server = None;
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
 #[test]
 fn postgres__forks_a_child_for_each_connection() {
-    let Some(programs) = postgres().filter(|_| has("pgbench") && has("setpriv")) else {
-        return skip("PostgreSQL, or setpriv, is not installed");
-    };
-    let (agent, port) = (Served::start(), port());
-    // A folder and a library that another user sees: the server does not run as root.
-    let folder = std::env::temp_dir().join(format!("weft-postgres-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    let own = folder.join("libweft_sockets.so");
-    std::fs::copy(library(), &own).unwrap();
-    let data = folder.join("data").to_str().unwrap().to_string();
-    let as_user = |program: &str, args: &[&str]| {
-        let mut command = Command::new("setpriv");
-        command.args(["--reuid=postgres", "--regid=postgres", "--clear-groups", program]);
-        command.args(args).env("WEFT_AGENT", &agent.name).env("WEFT_SOCKETS_AFTER", "2");
-        command.current_dir(&folder).stdin(Stdio::null());
-        command
-    };
-    let chown = Command::new("chown").arg("postgres").arg(&folder).output();
-    if !chown.is_ok_and(|out| out.status.success()) {
-        let _ = std::fs::remove_dir_all(&folder);
-        return skip("a folder cannot be given to the user postgres");
-    }
-    let bin = |name: &str| programs.join(name).to_str().unwrap().to_string();
-    good(&as_user(&bin("initdb"), &["-D", &data, "-A", "trust", "-N"]).output().unwrap());
-    let args = ["-D", &data, "-p", &port, "-c", "listen_addresses=127.0.0.1"];
-    let mut command = as_user(&bin("postgres"), &args);
-    command.args(["-c", "unix_socket_directories=", "-c", "fsync=off"]).env("LD_PRELOAD", &own);
-    let server = Server(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
-    let bench = |args: &[&str]| {
-        let all = [&["-h", "127.0.0.1", "-p", &port], args, &["postgres"]].concat();
-        as_user("pgbench", &all).env("LD_PRELOAD", &own).output().unwrap()
-    };
-    let end = Instant::now() + LIMIT;
-    while !bench(&["-i", "-q"]).status.success() {
-        assert!(Instant::now() < end, "PostgreSQL does not answer");
-    }
-    let said = good(&bench(&["-S", "-c", "8", "-j", "2", "-t", "400"]));
+    let Some(postgres) = Postgres::start() else { return };
+    let said = good(&postgres.bench(&["-S", "-c", "8", "-j", "2", "-t", "400"]));
     assert!(said.contains("3200/3200"), "{said}");
-    good(&bench(&["-S", "-c", "2", "-t", "20", "-C"]));
-    assert!(agent.counter("sockets_paired") >= 8);
-    drop(server);
-    std::fs::remove_dir_all(folder).unwrap();
+    good(&postgres.bench(&["-S", "-c", "2", "-t", "20", "-C"]));
+    assert!(postgres.agent.counter("sockets_paired") >= 8);
 }
 
-/// Runs tests of CPython's own, if they are installed.
-fn cpython(names: &[&str], only: &[&str]) {
-    let script = format!("import test.{}", names.first().unwrap());
-    let installed = Command::new("python3").args(["-c", &script]).output();
-    if !installed.is_ok_and(|out| out.status.success()) {
-        return skip("CPython's tests are not installed");
+#[test]
+fn memcached__answers_in_both_of_its_protocols() {
+    if lacks(&["memcached", "memccapable", "memcaslap"]) {
+        return;
     }
-    let agent = Served::start();
-    let names: Vec<String> = names.iter().map(|name| format!("test.{name}")).collect();
-    let mut args = vec!["-m", "unittest"];
-    only.iter().for_each(|word| args.extend(["-k", word]));
-    args.extend(names.iter().map(String::as_str));
-    let mut command = with(&agent, "python3", &args);
-    good(&command.current_dir(env!("CARGO_TARGET_TMPDIR")).output().unwrap());
-    assert!(agent.counter("sockets_paired") > 0);
-}
-
-#[test]
-fn cpython__servers_and_clients_pass_their_tests() {
-    cpython(&["test_socketserver", "test_httplib", "test_asynchat", "test_smtplib"], &[]);
-}
-
-/// `cargo test -p weft-preload --test sockets cpython -- --ignored`: two minutes.
-#[test]
-#[ignore = "takes two minutes"]
-fn cpython__sockets_selectors_and_tls_pass_their_tests() {
-    // Some tests of other kinds of sockets hang without the library too, on some machines.
-    cpython(&["test_socket"], &["TCP", "NetworkConnection", "FileObject", "Sendfile"]);
-    cpython(&["test_ssl"], &[]);
-    cpython(&["test_ftplib"], &[]);
-    let all =
-        ["streams", "sock_lowlevel", "buffered_proto", "sendfile", "server", "sslproto", "ssl"];
-    let all: Vec<String> = all.iter().map(|name| format!("test_asyncio.test_{name}")).collect();
-    cpython(&all.iter().map(String::as_str).collect::<Vec<_>>(), &[]);
+    let (agent, port) = (Served::start(), port());
+    let args = ["-u", "root", "-l", "127.0.0.1", "-p", &port, "-U", "0", "-t", "2"];
+    let _server = serve(&agent, &port, "memcached", &args);
+    let args = ["-h", "127.0.0.1", "-p", &port];
+    let said = good(&with(&agent, "memccapable", &args).output().unwrap());
+    assert!(said.contains("All tests passed"), "{said}");
+    let to = format!("127.0.0.1:{port}");
+    for more in [&["-d", "1"][..], &["-d", "10"], &["-B"]] {
+        let args = ["-s", &to, "-T", "2", "-c", "8", "-x", "8000", "-v", "1.0"];
+        let said = good(&with(&agent, "memcaslap", &[&args[..], more].concat()).output().unwrap());
+        let zero = |what: &str| said.lines().any(|line| line.trim() == format!("{what}: 0"));
+        assert!(zero("verify_failed") && zero("verify_misses") && zero("get_misses"), "{said}");
+    }
+    assert!(agent.counter("sockets_paired") >= 24);
 }

@@ -15,6 +15,7 @@ mod events;
 mod fault;
 mod flood;
 mod link;
+pub mod mxoe;
 pub mod names;
 mod network;
 pub mod plan;

@@ -99,7 +99,7 @@ impl Paths {
 
 /// Computes a 64-bit checksum over the parts as one run of bytes: finds flipped bits, resists no
 /// attacker.
-fn check(header: &[u8], payload: &[u8]) -> [u8; 8] {
+pub(crate) fn check(header: &[u8], payload: &[u8]) -> [u8; 8] {
     let mut sum = 0x9e37_79b9_7f4a_7c15 ^ ((header.len() + payload.len()) as u64);
     for part in [header, payload] {
         for chunk in part.chunks(8) {

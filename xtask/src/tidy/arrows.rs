@@ -30,7 +30,15 @@ const ARROWS: &[(&str, Option<&[&str]>)] = &[
     ),
     (
         "weft-sim",
-        Some(&["weft-core", "weft-link", "weft-agent", "weft", "weft-packets", "weft-names"]),
+        Some(&[
+            "weft-core",
+            "weft-link",
+            "weft-agent",
+            "weft",
+            "weft-packets",
+            "weft-names",
+            "weft-mxoe",
+        ]),
     ),
     ("weft-models", Some(&["weft-core", "weft", "weft-packets"])),
     ("weft-capi", Some(&["weft-core", "weft-link", "weft", "weft-packets", "weft-models"])),

@@ -484,6 +484,16 @@ impl Node {
         self.lost(now, peer, failure);
     }
 
+    /// Ends a connection that the peer has forgotten, and asks for another.
+    fn lost_and_asked(&mut self, now: Time, peer: PeerIndex) {
+        let again = now + self.settings.resend;
+        let of = self.peer_mut(peer);
+        of.reset();
+        of.ask_again(again);
+        self.lost(now, peer, Failure::Closed);
+        self.send_request(peer);
+    }
+
     /// Ends all that belonged to the connection of a peer.
     fn lost(&mut self, now: Time, peer: PeerIndex, failure: Failure) {
         self.windows.forget(peer);

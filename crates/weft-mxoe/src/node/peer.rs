@@ -9,6 +9,12 @@ use alloc::vec::Vec;
 /// Bits of a sequence number; the other two are the session's.
 const SEQ_BITS: u16 = 0x3fff;
 
+/// Returns the sequence number of the first message of a connection: its session bits differ from
+/// those of the connections before, so late messages of those are out of the window.
+fn start_of(epoch: u16) -> u16 {
+    epoch << SEQ_BITS.count_ones() | 1
+}
+
 /// Returns the sequence number some steps further.
 fn step(seq: u16, by: u16) -> u16 {
     seq & !SEQ_BITS | seq.wrapping_add(by) & SEQ_BITS
@@ -113,6 +119,12 @@ pub struct Peer {
     pub index: u16,
     /// The session of the peer, once it is known.
     pub session: Option<u32>,
+    /// The session that this one has replaced, and the last request of this one: late requests
+    /// are no news.
+    past: Option<u32>,
+    request: Option<u8>,
+    /// Connections of the peer that have ended.
+    epoch: u16,
     /// The reason why the last connection ended.
     pub failure: Option<Failure>,
     pub asked: Option<Asked>,
@@ -143,15 +155,18 @@ impl Peer {
             number,
             index: NO_INDEX,
             session: None,
+            past: None,
+            request: None,
+            epoch: 0,
             failure: None,
             asked: None,
             asks: 0,
             key: 0,
             kept: VecDeque::new(),
             sent: 0,
-            acked: 1,
+            acked: start_of(0),
             slots: VecDeque::new(),
-            received: 1,
+            received: start_of(0),
             unacked: 0,
             ack_at: None,
             acks_sent: 0,
@@ -163,7 +178,31 @@ impl Peer {
 
     /// Forgets the connection.
     pub fn reset(&mut self) {
-        *self = Peer { asks: self.asks, key: self.key, ..Peer::new(self.mac, self.number) };
+        if self.session.is_some() {
+            self.epoch = self.epoch.wrapping_add(1);
+        }
+        *self = Peer {
+            asks: self.asks,
+            key: self.key,
+            past: self.past,
+            epoch: self.epoch,
+            received: start_of(self.epoch),
+            ..Peer::new(self.mac, self.number)
+        };
+    }
+
+    /// True if a request came late: of a session that is over, or before another one.
+    pub fn is_late(&self, session: u32, number: u8) -> bool {
+        let before = |last: u8| (number.wrapping_sub(last) as i8) < 0;
+        match self.session == Some(session) {
+            true => self.request.is_some_and(before),
+            false => self.past == Some(session),
+        }
+    }
+
+    /// True if the peer expects messages of another connection than this one: it has forgotten it.
+    pub fn has_forgotten(&self, session: u32, recv_start: u16) -> bool {
+        self.session == Some(session) && steps(self.acked, recv_start).is_none()
     }
 
     /// Returns the sequence number of the next message.
@@ -187,16 +226,22 @@ impl Peer {
         self.begin(again, false);
     }
 
+    /// Begins a request with the key of the last one.
+    pub fn ask_again(&mut self, again: Time) {
+        self.begin(again, false);
+    }
+
     fn begin(&mut self, again: Time, is_probe: bool) {
         self.asks = self.asks.wrapping_add(1);
         let (number, key) = (self.asks, self.key);
         self.asked = Some(Asked { number, key, is_probe, at: again, tries: 0 });
     }
 
-    /// Takes the request of a peer; returns true if it was connected in another session.
-    pub fn accept(&mut self, session: u32, send_next: u16, index: u16) -> bool {
+    /// Takes the request of a peer with a number; returns true if it was connected before, in
+    /// another session, or in a connection that it has forgotten.
+    pub fn accept(&mut self, session: u32, send_next: u16, (index, number): (u16, u8)) -> bool {
         let lost = self.take_session(session, send_next, true);
-        self.index = index;
+        (self.index, self.request) = (index, Some(number));
         lost
     }
 
@@ -208,15 +253,18 @@ impl Peer {
     }
 
     fn take_session(&mut self, session: u32, send_next: u16, asked: bool) -> bool {
-        if self.session == Some(session) {
+        let is_same = self.session == Some(session);
+        if is_same && !self.has_forgotten(session, send_next) {
             return false;
         }
         let (lost, pending) = (self.session.is_some(), self.asked);
+        let past = if is_same { self.past } else { self.session.or(self.past) };
         if lost || asked {
             self.reset();
             self.asked = pending;
         }
         (self.session, self.acked, self.failure) = (Some(session), send_next, None);
+        self.past = past;
         lost
     }
 

@@ -91,7 +91,12 @@ impl Node {
         if right {
             let at = self.meet(from, request.ends.from)?;
             let peer = self.peer_mut(at);
-            let lost = peer.accept(request.session, request.recv_start, request.peer_index);
+            let number = request.connect_seq;
+            if peer.is_late(request.session, number) {
+                return None;
+            }
+            let ways = (request.peer_index, number);
+            let lost = peer.accept(request.session, request.recv_start, ways);
             peer.hear(now);
             (index, recv_start) = (at.0, peer.recv_next());
             if lost {
@@ -124,13 +129,19 @@ impl Node {
         peer.hear(now);
         if asked.is_probe {
             // A peer that connected by itself has told no key: a wrong one is an answer, too.
-            if reply.status == 0 && peer.session != Some(reply.session) {
+            let has_forgotten = peer.has_forgotten(reply.session, reply.recv_start);
+            if reply.status == 0 && (peer.session != Some(reply.session) || has_forgotten) {
                 self.fail(now, index, Failure::Closed);
             }
             return Some(());
         }
         if reply.status != 0 {
             self.events.push_back(Event::Refused(index, reply.status));
+            return Some(());
+        }
+        if peer.has_forgotten(reply.session, reply.recv_start) {
+            // The peer answers a connection that it knows as new: it is to be new here, too.
+            self.lost_and_asked(now, index);
             return Some(());
         }
         if peer.answered(reply.session, reply.recv_start, reply.peer_index) {

@@ -670,3 +670,63 @@ fn handle__events_that_nobody_takes_are_bounded() {
         assert!(matches!(got, Event::Received { match_bits, .. } if match_bits == number));
     }
 }
+
+/// Returns the frames that an endpoint sends now.
+fn frames_of(net: &mut Net, of: usize) -> Vec<Vec<u8>> {
+    let (mut all, mut frame) = (Vec::new(), Vec::new());
+    while net.nodes[of].poll_transmit(&mut frame).is_some() {
+        all.push(core::mem::take(&mut frame));
+    }
+    all
+}
+
+#[test]
+fn fail__late_frames_of_an_endpoint_that_was_opened_anew_bring_nothing() {
+    let mut net = Net::new(Dialect::Native, 1500, 0, 1);
+    let settings = net.nodes[0].settings;
+    let peer = net.nodes[0].connect(0, B, 3, KEY).unwrap();
+    let mut late = frames_of(&mut net, 0);
+    net.nodes[1].handle(0, A, &late[0]);
+    assert_eq!(net.event(0), Event::Connected(peer));
+    send(&mut net, 0, peer, 1, b"one", 0).unwrap();
+    late.extend(frames_of(&mut net, 0));
+    net.nodes[1].handle(0, A, &late[1]);
+    assert!(matches!(net.event(1), Event::Received { match_bits: 1, .. }));
+    net.nodes[0] = Node::new(settings, 1, 0, 0x44);
+    let peer = net.nodes[0].connect(0, B, 3, KEY).unwrap();
+    assert_eq!(net.event(0), Event::Connected(peer));
+    assert_eq!(net.event(1), Event::Failed(PeerIndex(0), Failure::Closed));
+    // The request and the message of the session before come once more.
+    late.iter().for_each(|frame| net.nodes[1].handle(0, A, frame));
+    assert_eq!(net.nodes[1].poll_event(), None);
+    assert_eq!(net.nodes[1].counters().dropped, 2);
+    send(&mut net, 0, peer, 2, b"two", 0).unwrap();
+    assert!(matches!(net.event(1), Event::Received { match_bits: 2, .. }));
+}
+
+#[test]
+fn disconnect__the_same_endpoints_connect_anew() {
+    let (mut net, peer) = Net::connected(Dialect::Native, 1500, 0, 1);
+    send(&mut net, 0, peer, 1, b"one", 0).unwrap();
+    let Event::Received { peer: back, .. } = net.event(1) else { panic!("no message") };
+    for bits in 2..5 {
+        send(&mut net, 1, back, bits, b"answer", 0).unwrap();
+        while !matches!(net.event(0), Event::Received { match_bits, .. } if match_bits == bits) {}
+    }
+    // One side forgets the connection, and asks for another.
+    net.nodes[0].disconnect(net.now, peer);
+    net.nodes[0].connect(net.now, B, 3, KEY).unwrap();
+    while net.event(0) != Event::Connected(peer) {}
+    send(&mut net, 1, back, 7, b"again", 0).unwrap();
+    while !matches!(net.event(0), Event::Received { match_bits: 7, .. }) {}
+    send(&mut net, 0, peer, 8, b"forth", 0).unwrap();
+    while !matches!(net.event(1), Event::Received { match_bits: 8, .. }) {}
+    // The other side does not know that, and asks by itself.
+    net.nodes[0].disconnect(net.now, peer);
+    net.nodes[1].connect(net.now, A, 1, 0).unwrap();
+    while net.event(1) != Event::Connected(back) {}
+    send(&mut net, 1, back, 9, b"once more", 0).unwrap();
+    while !matches!(net.event(0), Event::Received { match_bits: 9, .. }) {}
+    send(&mut net, 0, peer, 10, b"forth", 0).unwrap();
+    while !matches!(net.event(1), Event::Received { match_bits: 10, .. }) {}
+}

@@ -15,5 +15,5 @@ mod train;
 pub use addr::{EtherAddr, Mac};
 pub use frame::{EtherFrame, EtherHead, EtherType, FrameError};
 pub use interfaces::{is_live, network_hint, Interface, Interfaces, Path, Unusable, PATHS_MAX};
-pub use sys::{speed, Monitor};
+pub use sys::{coalescing, speed, Coalescing, Monitor};
 pub use train::{TrainFrame, TrainHead};

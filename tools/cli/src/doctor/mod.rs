@@ -1,6 +1,7 @@
 //! `weft doctor`: checks what works on this machine and how to fix the rest.
 
 mod between;
+mod card;
 mod containers;
 mod environment;
 mod host;
@@ -111,6 +112,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         checks.extend(memory::checks());
         checks.push(containers::check());
         checks.extend(network::checks());
+        checks.extend(card::checks());
         checks.extend(host::checks());
         checks.extend(environment::checks());
     }

@@ -1,4 +1,5 @@
-//! The interfaces of this network namespace, events of their changes (rtnetlink), their speed.
+//! The interfaces of this network namespace, events of their changes (rtnetlink), their speed,
+//! their coalescing of interrupts.
 #![allow(unsafe_code)]
 
 mod parse;
@@ -7,4 +8,4 @@ mod speed;
 
 pub(super) use socket::list;
 pub use socket::Monitor;
-pub use speed::speed;
+pub use speed::{coalescing, speed, Coalescing};

@@ -108,6 +108,17 @@ impl<T> Table<T> {
         slot.value.take()
     }
 
+    /// Removes an entry of which `f` takes what is wanted: the entry is not moved.
+    #[inline]
+    pub fn remove_with<R>(&mut self, key: Key, f: impl FnOnce(&mut T) -> R) -> Option<R> {
+        let result = f(self.get_mut(key)?);
+        let slot = &mut self.slots[key.index as usize];
+        slot.generation = next_generation(slot.generation);
+        self.free.push_back(key.index);
+        slot.value = None;
+        Some(result)
+    }
+
     /// Returns the keys of all entries.
     pub fn keys(&self) -> Vec<Key> {
         let slots = self.slots.iter().zip(0u32..).filter(|(slot, _)| slot.value.is_some());
@@ -131,6 +142,7 @@ mod tests {
         let keys: Vec<Key> = (0..3).map(|n| table.add(n).unwrap()).collect();
         assert!(table.add(3).is_none() && table.len() == 3);
         assert_eq!((table.remove(keys[1]), table.remove(keys[1])), (Some(1), None));
+        assert_eq!(table.remove_with(keys[1], |n| *n), None);
         let again = table.add(9).unwrap();
         assert_eq!((again.index, table.get(keys[1]), table.get(again)), (1, None, Some(&9)));
         assert_eq!(table.keys(), [keys[0], again, keys[2]]);

@@ -12,7 +12,7 @@ use std::os::unix::net::{SocketAddr as UnixAddress, UnixListener, UnixStream};
 use std::time::{Duration, Instant};
 use weft_link::Address;
 
-/// Most questions at a time; further ones are turned away.
+/// Most questions at a time. The oldest one without a name makes room for a further one.
 const QUESTIONS_MAX: usize = 64;
 /// Most processes that watch the gatekeeper; further ones do not take over.
 const WATCHERS_MAX: usize = 1024;
@@ -214,8 +214,14 @@ impl Door {
     fn take_questions(&mut self) {
         let Role::Keeper { listener: Some(listener), .. } = &self.role else { return };
         while let Ok((stream, _)) = listener.accept() {
-            if self.questions.len() >= QUESTIONS_MAX || stream.set_nonblocking(true).is_err() {
+            if stream.set_nonblocking(true).is_err() {
                 continue;
+            }
+            if self.questions.len() >= QUESTIONS_MAX {
+                // Strangers that say nothing keep nobody out.
+                let silent = |question: &Question| question.len < question.name.len();
+                let Some(at) = self.questions.iter().position(silent) else { continue };
+                self.questions.remove(at);
             }
             self.questions.push(Question::new(stream));
         }

@@ -14,8 +14,9 @@ use std::time::{Duration, Instant};
 
 /// Time without a call after which the thread takes over.
 const TICK: Duration = Duration::from_millis(5);
-/// A wait polls so often before it sleeps, for so long.
-const SPINS: u32 = 10;
+/// A wait polls so often before it sleeps, for so long: in all the time for which an endpoint does
+/// (`WEFT_SPIN_US`), which is that of some 256 KiB between processes.
+const SPINS: u32 = 25;
 const SPIN: Duration = Duration::from_micros(2);
 /// Longest wait for another thread's progress, after which the thread looks again.
 const FOLLOW: Duration = Duration::from_secs(3600);

@@ -17,6 +17,17 @@ use weft::{OpError, PeerId, Refused};
 
 /// Messages up to this length are copied; of longer ones the memory is lent.
 const COPIED_MAX: usize = 8 << 10;
+/// The same where messages of that length take several packets. A lent message is complete when
+/// the other side has acknowledged it, so it asks for an acknowledgement at once.
+const COPIED_IN_PACKETS_MAX: usize = 32 << 10;
+
+/// Returns the longest message to a peer that is copied.
+fn copied_max(port: &Port, peer: PeerId) -> usize {
+    match port.packet_max(peer) {
+        packet if packet < COPIED_MAX => COPIED_IN_PACKETS_MAX,
+        _ => COPIED_MAX,
+    }
+}
 
 /// The beginning of a descriptor.
 enum Begun {
@@ -154,7 +165,7 @@ fn send(port: &Port, plan: &Plan<'_>, vi: &Vi, (peer, offer): (PeerId, Offer), a
             return sent(receipt);
         }
     }
-    let copied = plan.total <= COPIED_MAX.min(port.packet_max(peer));
+    let copied = plan.total <= copied_max(port, peer);
     if copied {
         let result = match piece {
             Some((piece, _)) => port.try_send(peer, of, argument, piece.bytes()),

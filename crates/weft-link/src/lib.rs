@@ -43,7 +43,7 @@ pub use bytes::Bytes;
 pub use ip::advertised as own_addresses;
 pub use link::{ClosePoll, DirectMemory, Frame, Link, LinkError, LinkEvent, PeerInfo, Prediction};
 pub use link::{Reach, Sink, Trains, WaitFd};
-pub use packet::{BarePacket, Keep, PacketConfig, PacketLink, Value};
+pub use packet::{BarePacket, Held, Keep, PacketConfig, PacketLink, Value};
 pub use ports::Ports;
 pub use random::{random_bytes, random_u64};
 pub use shm::{DirectCopy, ShmConfig, ShmLink};

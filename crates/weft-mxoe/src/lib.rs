@@ -22,6 +22,8 @@
 #![warn(missing_docs)]
 
 extern crate alloc;
+#[cfg(test)]
+extern crate std;
 
 mod layout;
 pub mod node;

@@ -2,7 +2,7 @@
 #![allow(non_snake_case)]
 
 use weft_mxoe::Dialect;
-use weft_sim::mxoe::{run_seed, Plan};
+use weft_sim::mxoe::{run_seed, MxPlan};
 use weft_sim::swarm::parse_seeds;
 
 #[test]
@@ -19,7 +19,7 @@ fn run__every_seed_holds() {
 
 #[test]
 fn of_seed__plans_have_both_dialects_and_each_fault() {
-    let plans: Vec<Plan> = (0..60).map(Plan::of_seed).collect();
+    let plans: Vec<MxPlan> = (0..60).map(MxPlan::of_seed).collect();
     for dialect in [Dialect::Compat, Dialect::Native] {
         assert!(plans.iter().any(|plan| plan.settings.dialect == dialect));
     }

@@ -64,7 +64,7 @@ pub const VARIABLES: &[Variable] = &[
     ),
     variable(
         "WEFT_MXOE",
-        "interface, alone or with :open or :native",
+        "interface, alone or with :open or :native, and `,frame=N` and other tuning",
         "none",
         "Interface of trusted hosts with which programs of MX talk in frames of MX over Ethernet.",
     ),

@@ -1,12 +1,17 @@
 //! Programs in C that talk in frames of MX over Ethernet, between two hosts.
 #![allow(non_snake_case)]
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::sync::Barrier;
+use std::time::Duration;
 use weft_conformance::hosts::{self, mac, Host};
 use weft_conformance::programs::{key, start, text, Face, Way};
 use weft_conformance::skip;
+use weft_link::ether::{EtherType, Interfaces};
+use weft_link::rng::Rng;
+use weft_link::BarePacket;
 
 const FACE: Face = Face {
     name: "mxoe",
@@ -101,7 +106,12 @@ fn pair__all_that_takes_two_in_both_dialects() {
     let wide = |host: &Host| host.ip("link set cable0 mtu 9000");
     pair(Way::C, ("cable0:native", "the-server"), &[("WEFT_MX_PEERS", &file)], wide);
     let by_mac = mac(0, 0).replace(':', "-");
-    pair(Way::C, ("cable0:open", &by_mac), &[], wide);
+    pair(Way::C, ("cable0:open,frame=4096,block=8,depth=2,send=copy", &by_mac), &[], wide);
+}
+
+#[test]
+fn pair__received_bytes_are_copied_by_a_second_thread() {
+    pair(Way::Asan, ("cable0,receive=core", BY_ADDRESS), &[], nothing);
 }
 
 #[test]
@@ -136,6 +146,56 @@ fn many__64_endpoints_of_a_host_each_with_a_number_of_its_own() {
     let Some(out) = both(("many", Way::C), words, &settings, nothing) else { return };
     let said = out.each_ref().map(text).concat();
     assert_eq!(said.matches("all is as it has to be").count(), 2, "{said}");
+}
+
+#[test]
+fn lent__memory_comes_back_before_the_message_has_left_and_with_a_killed_peer() {
+    let words: [&[&str]; 2] = [&["server"], &["client"]];
+    let silence = ("WEFT_PEER_TIMEOUT_MS", "600");
+    for mxoe in ["cable0", "cable0,receive=core"] {
+        let settings = [("WEFT_MXOE", mxoe), ("TEST_SERVER", BY_ADDRESS), silence];
+        let Some(out) = both(("lent", Way::Asan), words, &settings, nothing) else { return };
+        let said = out.each_ref().map(text).concat();
+        assert_eq!(said.matches("all is as it has to be").count(), 2, "{mxoe}: {said}");
+    }
+}
+
+/// Sends frames that look like those of the client's endpoints, from its address, until its host is
+/// no more.
+/// No refusals are among them: whoever guesses a sequence number ends a connection by one.
+fn flood(to: [u8; 6], from: [u8; 6]) {
+    const KINDS: [u8; 12] = [1, 2, 3, 4, 34, 35, 36, 37, 38, 39, 40, 41];
+    let Interfaces(all) = Interfaces::list().unwrap();
+    let interface = all.into_iter().find(|one| one.name == "cable0").unwrap();
+    let kind = EtherType::new(weft_mxoe::ETHERTYPE).unwrap();
+    let mut socket = BarePacket::open(&interface, kind, 1 << 16).unwrap();
+    let mut rng = Rng::new(3);
+    loop {
+        let mut frame = [&to[..], &from, &weft_mxoe::ETHERTYPE.to_be_bytes()].concat();
+        frame.resize(60 + rng.below(1400) as usize, 0);
+        rng.fill(&mut frame[14..]);
+        // A type that exists, the server's number and a low one; packets of pulls, too.
+        frame[16] = *rng.pick(&KINDS);
+        (frame[17], frame[18]) = (3, rng.below(4) as u8);
+        match socket.send(&frame) {
+            Err(why) if why.kind() != ErrorKind::WouldBlock => return,
+            _ => {}
+        }
+        // tidy-allow(sleep): a stranger sends so many frames a second
+        std::thread::sleep(Duration::from_micros(50));
+    }
+}
+
+#[test]
+fn pair__under_a_flood_of_hostile_frames() {
+    let bytes = |side: u8| [2, 0x57, 0, 0, 0, side + 1];
+    assert_eq!(mac(0, 1), "02:57:00:00:00:02");
+    pair(Way::C, ("cable0", BY_ADDRESS), &[], |host| {
+        if host.side == 1 {
+            // It is in the network namespace of this thread, and ends with that.
+            std::thread::spawn(move || flood(bytes(0), bytes(1)));
+        }
+    });
 }
 
 #[test]

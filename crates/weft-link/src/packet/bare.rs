@@ -1,7 +1,7 @@
 //! The link's socket and ring alone: to measure the best that a link on them can reach, and for
 //! frames of another format than weft's.
 
-use super::sys::{Carries, Geometry, Keep, Ring, Socket};
+use super::sys::{Carries, Geometry, Held, Keep, Ring, Socket};
 use super::SEND_BUFFER;
 use crate::ether::{EtherType, Interface};
 use std::io;
@@ -50,6 +50,38 @@ impl BarePacket {
     #[inline]
     pub fn send(&mut self, frame: &[u8]) -> io::Result<()> {
         self.socket.send(frame)
+    }
+
+    /// Sends one frame that is in several parts.
+    ///
+    /// # Errors
+    /// As of [`send`](Self::send).
+    #[inline]
+    pub fn send_parts(&mut self, parts: [&[u8]; 3]) -> io::Result<()> {
+        self.socket.send_parts(parts)
+    }
+
+    /// Sends frames that lie `stride` bytes apart in `buffer`, by one system call; returns their
+    /// number, of at most 64. An error concerns the first.
+    ///
+    /// # Errors
+    /// As of [`send`](Self::send).
+    pub fn send_many(&mut self, buffer: &[u8], stride: usize, lens: &[u32]) -> io::Result<usize> {
+        self.socket.send_many(buffer, stride, lens)
+    }
+
+    /// Takes the next frame, which stays in the ring until the result is dropped.
+    #[inline]
+    pub fn hold(&mut self) -> Option<Held> {
+        self.ring.hold()
+    }
+
+    /// Calls `f` with the next frame where it lies in the ring, and gives it back.
+    #[inline]
+    pub fn take_with<R>(&mut self, f: impl FnOnce(&[u8]) -> R) -> Option<R> {
+        let result = f(self.ring.peek()?.bytes);
+        self.ring.release();
+        Some(result)
     }
 
     /// Copies the next frame off the ring, as much as fits; returns its length with Ethernet

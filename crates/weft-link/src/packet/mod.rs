@@ -30,7 +30,7 @@ mod trains;
 
 pub use bare::BarePacket;
 pub(crate) use fallback::{FallbackSocket, Sent};
-pub use sys::{Keep, Value};
+pub use sys::{Held, Keep, Value};
 
 use crate::ether::{
     speed, EtherHead, EtherType, Interface, Interfaces, Mac, Monitor, Path, TrainHead, PATHS_MAX,

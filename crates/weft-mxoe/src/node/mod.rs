@@ -21,6 +21,7 @@ mod window;
 
 use crate::packet::{Window, MEDIUM_MAX};
 use crate::{Dialect, Ends, Frame, Packet, Refusal};
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use peer::{Body, Peer};
@@ -147,6 +148,23 @@ pub struct Outgoing {
     pub is_sync: bool,
 }
 
+/// The bytes of a message: the endpoint's own, or lent by the caller until the message has ended.
+pub type Lent = Box<dyn AsRef<[u8]>>;
+
+/// Takes the bytes of a pull that the caller places: the context of the pull, the offset in the
+/// message, and bytes of the frame.
+pub type Sink<'a> = dyn FnMut(u64, usize, &[u8]) + 'a;
+
+/// A frame in two parts, without the header of Ethernet.
+pub struct Transmit<'a> {
+    /// Its destination.
+    pub to: Mac,
+    /// Its beginning.
+    pub head: &'a [u8],
+    /// The rest: bytes of a message where that lies.
+    pub payload: &'a [u8],
+}
+
 /// An event of an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
@@ -176,8 +194,10 @@ pub enum Event {
         peer: PeerIndex,
         /// The caller's context of the pull.
         context: u64,
-        /// The message, as much as was asked for.
+        /// The message, as much as was asked for; empty if the caller has placed it.
         data: Vec<u8>,
+        /// The bytes that came.
+        len: u32,
     },
     /// A message cannot be pulled: its sender has it no more.
     NotPulled {
@@ -247,6 +267,8 @@ pub struct Node {
     windows: Windows,
     pulls: Pulls,
     frames: Frames,
+    /// The beginning of the frame that is being sent.
+    head: Vec<u8>,
     events: VecDeque<Event>,
     counters: Counters,
     /// True while no further messages are taken.
@@ -286,6 +308,7 @@ impl Node {
             windows: Windows::new(settings.reply),
             pulls: Pulls::new(&settings, number, session),
             frames: Frames { dialect: settings.dialect, queue: VecDeque::new() },
+            head: Vec::new(),
             events: VecDeque::new(),
             counters: Counters::default(),
             is_full: false,
@@ -318,9 +341,41 @@ impl Node {
     pub fn send(&mut self, now: Time, to: PeerIndex, message: Outgoing) -> Result<(), NotSent> {
         let Outgoing { match_bits, data, context, is_sync } = message;
         u32::try_from(data.len()).map_err(|_| NotSent::TooLong)?;
-        let peer = self.peers.get_mut(usize::from(to.0)).ok_or(NotSent::NotConnected)?;
         let is_long = is_sync || data.len() > MEDIUM_MAX as usize;
-        let body = if is_long { Body::Long(data) } else { Body::Data(data) };
+        let body = if is_long { Body::Long(Box::new(data)) } else { Body::Data(data) };
+        self.send_body(now, to, (match_bits, context), body)
+    }
+
+    /// Announces a message whose bytes stay with the caller: until [`Event::Sent`] with its
+    /// context, until its peer has failed or is disconnected, or until [`own`](Node::own).
+    ///
+    /// # Errors
+    /// As of [`send`](Node::send).
+    pub fn send_lent(
+        &mut self,
+        now: Time,
+        to: PeerIndex,
+        (match_bits, context): (u64, u64),
+        data: Lent,
+    ) -> Result<(), NotSent> {
+        u32::try_from((*data).as_ref().len()).map_err(|_| NotSent::TooLong)?;
+        self.send_body(now, to, (match_bits, context), Body::Long(data))
+    }
+
+    /// Copies the bytes of a message that the caller has lent, and gives them back.
+    pub fn own(&mut self, context: u64) {
+        self.windows.own(context);
+        self.peers.iter_mut().for_each(|peer| peer.own(context));
+    }
+
+    fn send_body(
+        &mut self,
+        now: Time,
+        to: PeerIndex,
+        (match_bits, context): (u64, u64),
+        body: Body,
+    ) -> Result<(), NotSent> {
+        let peer = self.peers.get_mut(usize::from(to.0)).ok_or(NotSent::NotConnected)?;
         peer.keep(match_bits, body, context)?;
         self.flush(now, to);
         Ok(())
@@ -329,6 +384,16 @@ impl Node {
     /// Pulls the first bytes of an announced message. Without bytes it is dropped. Either way the
     /// sender learns that the message was taken.
     pub fn pull(&mut self, now: Time, offer: Offer, len: u32, context: u64) {
+        self.begin_pull(now, offer, len, context, true);
+    }
+
+    /// As [`pull`](Node::pull), but the bytes go to the [`Sink`] of
+    /// [`handle_into`](Node::handle_into), each once, in any order.
+    pub fn pull_into(&mut self, now: Time, offer: Offer, len: u32, context: u64) {
+        self.begin_pull(now, offer, len, context, false);
+    }
+
+    fn begin_pull(&mut self, now: Time, offer: Offer, len: u32, context: u64, keeps: bool) {
         let peer = self.peers.get(usize::from(offer.peer.0));
         if peer.and_then(|peer| peer.session) != Some(offer.session) {
             self.events.push_back(Event::NotPulled { peer: offer.peer, context });
@@ -337,10 +402,11 @@ impl Node {
         match len.min(offer.len) {
             0 => {
                 let Offer { peer, window, .. } = offer;
-                self.pulled(now, pull::Ended { peer, context, window, data: Vec::new() });
+                let ended = pull::Ended { peer, context, window, data: Vec::new(), len: 0 };
+                self.pulled(now, ended);
             }
             len => {
-                self.pulls.begin(now, offer, len, context);
+                self.pulls.begin(now, offer, len, context, keeps);
                 self.send_asks();
             }
         }
@@ -381,6 +447,19 @@ impl Node {
         frame.extend_from_slice(&header.encode(self.settings.dialect).ok()?);
         frame.extend_from_slice(payload);
         Some(to)
+    }
+
+    /// As [`poll_transmit`](Node::poll_transmit), but the bytes of a message stay where they are.
+    pub fn poll_transmit_parts(&mut self) -> Option<Transmit<'_>> {
+        if let Some((to, bytes)) = self.frames.queue.pop_front() {
+            self.head = bytes;
+            return Some(Transmit { to, head: &self.head, payload: &[] });
+        }
+        let window::Reply { to, index, reply, payload } = self.windows.next_reply()?;
+        let header = Frame::new(index, Packet::PullReply(reply));
+        self.head.clear();
+        self.head.extend_from_slice(&header.encode(self.settings.dialect).ok()?);
+        Some(Transmit { to, head: &self.head, payload })
     }
 
     /// Returns the next event.

@@ -1,7 +1,8 @@
 //! One peer of an endpoint: what was sent and not acknowledged, and what came in parts.
 
-use super::{Failure, Mac, NotSent, Settings, Time, NO_INDEX, WAITING_MAX, WINDOW};
+use super::{Failure, Lent, Mac, NotSent, Settings, Time, NO_INDEX, WAITING_MAX, WINDOW};
 use crate::packet::{Window, MEDIUM_MAX};
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -37,12 +38,11 @@ pub struct Asked {
 }
 
 /// The content of something sent with a sequence number.
-#[derive(Debug)]
 pub enum Body {
     /// A message that goes in the packet, or in fragments.
     Data(Vec<u8>),
     /// A message that is to be announced, once a window is free.
-    Long(Vec<u8>),
+    Long(Lent),
     /// The announcement of a message, in the window with this number.
     Window(u8),
     /// The end of a pull.
@@ -50,7 +50,6 @@ pub enum Body {
 }
 
 /// Something sent that is not acknowledged, or waits for its turn.
-#[derive(Debug)]
 pub struct Kept {
     pub match_bits: u64,
     pub body: Body,
@@ -231,6 +230,11 @@ impl Peer {
         self.begin(again, false);
     }
 
+    /// Begins to ask if the peer has the session that is known.
+    pub fn probe(&mut self, again: Time) {
+        self.begin(again, true);
+    }
+
     fn begin(&mut self, again: Time, is_probe: bool) {
         self.asks = self.asks.wrapping_add(1);
         let (number, key) = (self.asks, self.key);
@@ -257,7 +261,9 @@ impl Peer {
         if is_same && !self.has_forgotten(session, send_next) {
             return false;
         }
-        let (lost, pending) = (self.session.is_some(), self.asked);
+        // A connection that brought nothing yet is replaced without a word.
+        let is_unused = is_same && self.is_quiet() && self.received == start_of(self.epoch);
+        let (lost, pending) = (self.session.is_some() && !is_unused, self.asked);
         let past = if is_same { self.past } else { self.session.or(self.past) };
         if lost || asked {
             self.reset();
@@ -278,6 +284,15 @@ impl Peer {
         }
         self.kept.push_back(Kept { match_bits, body, context, at: 0, tries: 0 });
         Ok(())
+    }
+
+    /// Copies the bytes of a message that waits.
+    pub fn own(&mut self, context: u64) {
+        for kept in self.kept.iter_mut().filter(|kept| kept.context == context) {
+            if let Body::Long(data) = &mut kept.body {
+                *data = copy_of(data);
+            }
+        }
     }
 
     /// Returns what is to be sent next, if the window has room.
@@ -421,6 +436,11 @@ impl Peer {
         due.ack = self.ack_at.is_some_and(|at| at <= now);
         Some(due)
     }
+}
+
+/// Returns a copy of bytes that the caller has lent.
+pub fn copy_of(data: &Lent) -> Lent {
+    Box::new((**data).as_ref().to_vec())
 }
 
 /// True if a part can be one of its message.

@@ -5,7 +5,7 @@
 //! asked for at a time. A block is asked for again when nothing has come for a while, and once
 //! before, when a later one is whole.
 
-use super::{Offer, PeerIndex, Settings, Time};
+use super::{Offer, PeerIndex, Settings, Sink, Time};
 use crate::packet::{Pull as Request, PullReply, Window};
 use crate::Ends;
 use alloc::collections::VecDeque;
@@ -33,6 +33,8 @@ struct Wanted {
     offer: Offer,
     len: u32,
     context: u64,
+    /// True if the bytes are kept here.
+    keeps: bool,
 }
 
 /// A block on its way.
@@ -51,6 +53,7 @@ struct Block {
 /// A pull.
 struct Pull {
     wanted: Wanted,
+    /// The bytes, unless the caller places them.
     data: Vec<u8>,
     /// Bytes of the first frame that lie before the message.
     base: u32,
@@ -84,6 +87,8 @@ pub struct Ended {
     pub context: u64,
     pub window: Window,
     pub data: Vec<u8>,
+    /// The bytes that were asked for.
+    pub len: u32,
 }
 
 /// The result of a frame.
@@ -141,8 +146,8 @@ impl Pulls {
     }
 
     /// Begins a pull, or lets it wait until others have ended.
-    pub fn begin(&mut self, now: Time, offer: Offer, len: u32, context: u64) {
-        self.waiting.push_back(Wanted { offer, len, context });
+    pub fn begin(&mut self, now: Time, offer: Offer, len: u32, context: u64, keeps: bool) {
+        self.waiting.push_back(Wanted { offer, len, context, keeps });
         self.advance(now);
     }
 
@@ -160,7 +165,7 @@ impl Pulls {
             let base = wanted.offer.window.offset % self.each;
             self.slots[usize::from(index)].pull = Some(Pull {
                 wanted,
-                data: vec![0; wanted.len as usize],
+                data: vec![0; if wanted.keeps { wanted.len as usize } else { 0 }],
                 base,
                 left: wanted.len,
                 next_frame: 0,
@@ -199,7 +204,7 @@ impl Pulls {
         let request = Request {
             ends: Ends { to: 0, from: self.number, generation: 0 },
             session: 0,
-            total: pull.data.len() as u32,
+            total: pull.wanted.len,
             window: pull.wanted.offer.window,
             handle: u32::from(index) << GENERATION_BITS | slot.generation,
             magic: self.magic(),
@@ -242,8 +247,9 @@ impl Pulls {
         let pull = slot.pull.take()?;
         slot.generation = (slot.generation + 1) & ((1 << GENERATION_BITS) - 1);
         self.free.push_back(index);
-        let Wanted { offer, context, .. } = pull.wanted;
-        Some(Ended { peer: offer.peer, context, window: offer.window, data: pull.data })
+        let Wanted { offer, context, len, .. } = pull.wanted;
+        let Pull { data, .. } = pull;
+        Some(Ended { peer: offer.peer, context, window: offer.window, data, len })
     }
 
     /// Ends all pulls from a peer.
@@ -264,11 +270,17 @@ impl Pulls {
     }
 
     /// Handles a frame of an answer.
-    pub fn place(&mut self, now: Time, reply: &PullReply, payload: &[u8]) -> Came {
+    pub fn place(
+        &mut self,
+        now: Time,
+        reply: &PullReply,
+        payload: &[u8],
+        sink: &mut Sink<'_>,
+    ) -> Came {
         let Some(index) = self.find(reply.handle, reply.magic) else { return Came::Nothing };
         let (each, again) = (u64::from(self.each), self.again);
         let Some(pull) = self.slots[usize::from(index)].pull.as_mut() else { return Came::Nothing };
-        let (base, total) = (u64::from(pull.base), pull.data.len() as u64);
+        let (base, total) = (u64::from(pull.base), u64::from(pull.wanted.len));
         let frame = (u64::from(reply.offset) + base) / each;
         let begin = (frame * each).saturating_sub(base);
         let end = ((frame + 1) * each - base).min(total);
@@ -289,7 +301,10 @@ impl Pulls {
             return Came::Again;
         }
         block.missing &= !bit;
-        pull.data[begin as usize..end as usize].copy_from_slice(payload);
+        match pull.wanted.keeps {
+            true => pull.data[begin as usize..end as usize].copy_from_slice(payload),
+            false => sink(pull.wanted.context, begin as usize, payload),
+        }
         (pull.at, pull.tries) = (now + again, 0);
         if block.missing == 0 {
             return self.whole_block(now, index, at);

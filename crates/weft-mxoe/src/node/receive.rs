@@ -3,7 +3,8 @@
 use super::peer::{Arrival, Placed, Whole};
 use super::pull::Came;
 use super::{
-    Event, Failure, Mac, Misdirected, Node, Offer, PeerIndex, Time, BAD_KEY, NO_INDEX, UNACKED_MAX,
+    Event, Failure, Mac, Misdirected, Node, Offer, PeerIndex, Sink, Time, BAD_KEY, NO_INDEX,
+    UNACKED_MAX,
 };
 use crate::{
     Ack, ConnectReply, ConnectRequest, Ends, Message, NackLib, NackMcp, Packet, Pull, PullReply,
@@ -28,6 +29,11 @@ impl Sequenced {
 impl Node {
     /// Handles a frame, without the header of Ethernet, from an address.
     pub fn handle(&mut self, now: Time, from: Mac, bytes: &[u8]) {
+        self.handle_into(now, from, bytes, &mut |_, _, _| {});
+    }
+
+    /// As [`handle`](Node::handle), with a place for bytes of pulls that the caller places.
+    pub fn handle_into(&mut self, now: Time, from: Mac, bytes: &[u8], sink: &mut Sink<'_>) {
         let Ok(view) = View::new_checked(self.settings.dialect, bytes) else {
             self.counters.dropped += 1;
             return;
@@ -57,7 +63,7 @@ impl Node {
                 self.handle_sequenced(now, from, &head, Arrival::Whole(whole))
             }
             Packet::Pull(pull) => self.handle_pull(now, from, pull),
-            Packet::PullReply(reply) => self.handle_pull_reply(now, from, reply, payload),
+            Packet::PullReply(reply) => self.handle_pull_reply(now, from, reply, (payload, sink)),
             Packet::Ack(ack) => self.handle_ack(now, from, ack),
             Packet::NackLib(nack) => self.handle_refusal(now, from, nack),
             Packet::NackMcp(nack) => self.handle_refused_pull(now, from, nack),
@@ -128,9 +134,11 @@ impl Node {
         peer.asked = None;
         peer.hear(now);
         if asked.is_probe {
-            // A peer that connected by itself has told no key: a wrong one is an answer, too.
-            let has_forgotten = peer.has_forgotten(reply.session, reply.recv_start);
-            if reply.status == 0 && (peer.session != Some(reply.session) || has_forgotten) {
+            // A peer that connected by itself has told no key: a wrong one is an answer, too, and
+            // has a session.
+            let has_forgotten =
+                reply.status == 0 && peer.has_forgotten(reply.session, reply.recv_start);
+            if peer.session != Some(reply.session) || has_forgotten {
                 self.fail(now, index, Failure::Closed);
             }
             return Some(());
@@ -258,6 +266,7 @@ impl Node {
             return self.elsewhere();
         }
         let index = self.find(from, nack.from)?;
+        let again = now + self.settings.resend;
         let peer = self.peer_mut(index);
         match peer.asked.filter(|_| nack.seq == 0) {
             Some(asked) if !asked.is_probe => {
@@ -275,6 +284,16 @@ impl Node {
             // An endpoint that closes names the message that it expects next.
             None if nack.refusal == Refusal::Closed && peer.session.is_some() => {
                 peer.is_expected(nack.seq).then_some(())?;
+            }
+            // Others' frames with a wrong session bring such refusals, too. The peer's answer to a
+            // request has its session.
+            None if nack.refusal == Refusal::BadSession => {
+                peer.sent(nack.seq)?;
+                if peer.asked.is_none() {
+                    peer.probe(again);
+                    self.send_request(index);
+                }
+                return Some(());
             }
             None => {
                 peer.sent(nack.seq)?;
@@ -320,7 +339,7 @@ impl Node {
         now: Time,
         from: Mac,
         reply: &PullReply,
-        payload: &[u8],
+        (payload, sink): (&[u8], &mut Sink<'_>),
     ) -> Option<()> {
         if reply.magic != self.pulls.magic() {
             return self.elsewhere();
@@ -331,7 +350,7 @@ impl Node {
             return None;
         }
         peer.hear(now);
-        match self.pulls.place(now, reply, payload) {
+        match self.pulls.place(now, reply, payload, sink) {
             Came::Nothing => return None,
             Came::Again => self.counters.duplicates += 1,
             Came::Placed => {}

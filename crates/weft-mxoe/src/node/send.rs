@@ -8,7 +8,8 @@ use crate::{
     Ack, ConnectRequest, Dialect, Ends, Medium, Message, NackLib, Notify, Packet, Refusal,
     Rendezvous,
 };
-use core::mem::take;
+use alloc::boxed::Box;
+use core::mem::replace;
 
 /// Length of the data of an announcement.
 const ANNOUNCEMENT: u32 = 8;
@@ -47,7 +48,8 @@ impl Node {
                 if !self.windows.has_room() {
                     return;
                 }
-                let exposed = self.windows.expose(to, take(data), next.context);
+                let data = replace(data, Box::new([]));
+                let exposed = self.windows.expose(to, data, next.context);
                 let Some(id) = exposed else { return };
                 next.body = Body::Window(id);
                 peer.windows += 1;
@@ -120,12 +122,12 @@ impl Node {
 
     /// Tells the sender of a message that it was pulled.
     pub(super) fn pulled(&mut self, now: Time, ended: Ended) {
-        let Ended { peer, context, window, data } = ended;
-        let body = Body::Taken { total: data.len() as u32, window };
+        let Ended { peer, context, window, data, len } = ended;
+        let body = Body::Taken { total: len, window };
         // A peer that is connected no more needs none.
         let _kept = self.peer_mut(peer).keep(0, body, 0);
         self.flush(now, peer);
-        self.events.push_back(Event::Pulled { peer, context, data });
+        self.events.push_back(Event::Pulled { peer, context, data, len });
     }
 
     pub(super) fn send_ack(&mut self, to: PeerIndex) {

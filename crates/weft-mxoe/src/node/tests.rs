@@ -261,9 +261,10 @@ fn pull__messages_of_all_lengths_in_both_dialects_and_with_all_blocks() {
             let (offer, bits) = offer(&mut net);
             assert_eq!((offer.len, bits), (len as u32, number as u64));
             net.nodes[1].pull(net.now, offer, offer.len, 5);
-            let pulled = Event::Pulled { peer: offer.peer, context: 5, data };
+            let len = data.len() as u32;
+            let pulled = Event::Pulled { peer: offer.peer, context: 5, data, len };
             assert_eq!(net.event(1), pulled, "{dialect:?} {mtu} {block} {depth}");
-            let sent = Event::Sent { peer, context: 70 + number as u64, len: len as u32 };
+            let sent = Event::Sent { peer, context: 70 + number as u64, len };
             assert_eq!(net.event(0), sent);
         }
         assert_eq!(net.nodes.map(|node| node.counters()), [Counters::default(); 2]);
@@ -279,7 +280,8 @@ fn pull__a_part_or_nothing_ends_the_send() {
         net.nodes[1].pull(net.now, offer, want, 5);
         let mut data = message(1, 100_000);
         data.truncate(got);
-        assert_eq!(net.event(1), Event::Pulled { peer: offer.peer, context: 5, data });
+        let len = data.len() as u32;
+        assert_eq!(net.event(1), Event::Pulled { peer: offer.peer, context: 5, data, len });
         assert_eq!(net.event(0), Event::Sent { peer, context: 9, len: got as u32 });
     }
     // A message that was taken is gone.
@@ -302,7 +304,8 @@ fn pull__a_message_at_any_offset_of_its_frame() {
             offer.window.offset = offset;
             net.nodes[1].pull(net.now, offer, 70_000, 5);
             let data = message(1, 70_000);
-            assert_eq!(net.event(1), Event::Pulled { peer: offer.peer, context: 5, data });
+            let len = data.len() as u32;
+            assert_eq!(net.event(1), Event::Pulled { peer: offer.peer, context: 5, data, len });
         }
     }
 }
@@ -729,4 +732,89 @@ fn disconnect__the_same_endpoints_connect_anew() {
     while !matches!(net.event(0), Event::Received { match_bits: 9, .. }) {}
     send(&mut net, 0, peer, 10, b"forth", 0).unwrap();
     while !matches!(net.event(1), Event::Received { match_bits: 10, .. }) {}
+}
+
+/// Bytes that the caller keeps.
+struct Kept(alloc::rc::Rc<Vec<u8>>);
+
+impl AsRef<[u8]> for Kept {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+#[test]
+fn pull_into__lent_bytes_go_from_place_to_place() {
+    let (mut net, peer) = Net::connected(Dialect::Native, 1500, 0, 1);
+    let data = alloc::rc::Rc::new(message(3, 200_000));
+    let mut into = vec![0; 150_000];
+    net.nodes[0].send_lent(0, peer, (1, 9), Box::new(Kept(data.clone()))).unwrap();
+    let (offer, _) = offer(&mut net);
+    net.nodes[1].pull_into(0, offer, 150_000, 5);
+    let mut ended = None;
+    while ended.is_none() {
+        for at in [1, 0] {
+            while let Some(Transmit { head, payload, .. }) = net.nodes[at].poll_transmit_parts() {
+                let frame = [head, payload].concat();
+                let mut place = |context, at: usize, bytes: &[u8]| {
+                    assert_eq!(context, 5);
+                    into[at..at + bytes.len()].copy_from_slice(bytes);
+                };
+                net.nodes[1 - at].handle_into(0, [A, B][at], &frame, &mut place);
+            }
+        }
+        ended = net.nodes[1].poll_event();
+    }
+    let peer = offer.peer;
+    assert_eq!(ended, Some(Event::Pulled { peer, context: 5, data: vec![], len: 150_000 }));
+    assert!(into[..] == data[..150_000]);
+    while !matches!(net.event(0), Event::Sent { context: 9, len: 150_000, .. }) {}
+    assert_eq!(alloc::rc::Rc::strong_count(&data), 1, "the bytes were given back");
+}
+
+#[test]
+fn own__bytes_that_the_caller_wants_back_are_copied() {
+    let (mut net, peer) = Net::connected(Dialect::Native, 1500, 0, 1);
+    let data = alloc::rc::Rc::new(message(3, 50_000));
+    // The second one waits for the window.
+    for context in 0..300 {
+        let lent = Box::new(Kept(data.clone()));
+        net.nodes[0].send_lent(0, peer, (context, context), lent).unwrap();
+    }
+    (0..300).for_each(|context| net.nodes[0].own(context));
+    assert_eq!(alloc::rc::Rc::strong_count(&data), 1);
+    let (offer, _) = offer(&mut net);
+    net.nodes[1].pull(net.now, offer, u32::MAX, 5);
+    loop {
+        match net.event(1) {
+            Event::Pulled { data: came, .. } => return assert!(came == *data),
+            event => assert!(matches!(event, Event::Announced { .. })),
+        }
+    }
+}
+
+#[test]
+fn refusal__of_a_session_that_others_provoke_ends_no_connection() {
+    let (mut net, peer) = Net::connected(Dialect::Native, 1500, 0, 1);
+    let ends = Ends { to: 3, from: 1, generation: 0 };
+    for round in 0..20 {
+        send(&mut net, 0, peer, round, b"one", 0).unwrap();
+        // A frame with the sender's address, the right number and another session.
+        let seq = net.nodes[0].peers[0].recv_next() & !0x3fff | (round + 1) as u16;
+        let forged = crate::Message { ends, seq, session: 0x99, ..Default::default() };
+        let forged = Frame::new(0, Packet::Tiny(forged)).encode(Dialect::Native).unwrap();
+        net.nodes[1].handle(net.now, A, &forged);
+        assert!(matches!(net.event(1), Event::Received { match_bits, .. } if match_bits == round));
+        net.round();
+        net.round();
+    }
+    let all = core::iter::from_fn(|| net.nodes[0].poll_event());
+    assert!(all.into_iter().all(|event| matches!(event, Event::Sent { .. })));
+    // One that has told no key is asked by a wrong one.
+    let back = PeerIndex(0);
+    let settings = net.nodes[0].settings;
+    net.nodes[0] = Node::new(settings, 1, 0x55, 0x44);
+    send(&mut net, 1, back, 5, b"late", 0).unwrap();
+    while !matches!(net.event(1), Event::Failed(_, Failure::Closed)) {}
+    assert!(net.now < 5_000_000, "{}", net.now);
 }

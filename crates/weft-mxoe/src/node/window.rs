@@ -1,6 +1,7 @@
 //! Windows: announced messages whose receivers pull them, and the answers on their way.
 
-use super::{Mac, PeerIndex};
+use super::peer::copy_of;
+use super::{Lent, Mac, PeerIndex};
 use crate::packet::{Pull, PullReply, Refusal};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -15,8 +16,14 @@ const ANSWERS_MAX: usize = 4096;
 /// A message in a window.
 struct Exposed {
     peer: PeerIndex,
-    data: Vec<u8>,
+    data: Lent,
     context: u64,
+}
+
+impl Exposed {
+    fn bytes(&self) -> &[u8] {
+        (*self.data).as_ref()
+    }
 }
 
 /// A window: the number of its use, and the message in it.
@@ -73,7 +80,7 @@ impl Windows {
     }
 
     /// Puts a message into a window; returns the window's number.
-    pub fn expose(&mut self, peer: PeerIndex, data: Vec<u8>, context: u64) -> Option<u8> {
+    pub fn expose(&mut self, peer: PeerIndex, data: Lent, context: u64) -> Option<u8> {
         // The window that was free for longest: late requests for its last use find none.
         let id = self.free.pop_front()?;
         let slot = &mut self.slots[usize::from(id)];
@@ -85,7 +92,7 @@ impl Windows {
     /// Returns the number of a window's use, and the length of its message.
     pub fn announcement(&self, id: u8) -> Option<(u8, u32)> {
         let slot = &self.slots[usize::from(id)];
-        slot.message.as_ref().map(|message| (slot.seq, message.data.len() as u32))
+        slot.message.as_ref().map(|message| (slot.seq, message.bytes().len() as u32))
     }
 
     /// Empties a window that a peer has pulled; returns the message's context and length.
@@ -93,7 +100,15 @@ impl Windows {
         let slot = &mut self.slots[usize::from(id)];
         let message = slot.message.take_if(|message| slot.seq == seq && message.peer == peer)?;
         self.free.push_back(id);
-        Some((message.context, message.data.len() as u32))
+        Some((message.context, message.bytes().len() as u32))
+    }
+
+    /// Copies the bytes of a message that the caller has lent.
+    pub fn own(&mut self, context: u64) {
+        let messages = self.slots.iter_mut().filter_map(|slot| slot.message.as_mut());
+        for message in messages.filter(|message| message.context == context) {
+            message.data = copy_of(&message.data);
+        }
     }
 
     /// Empties the windows of a peer.
@@ -124,7 +139,7 @@ impl Windows {
         // Frames are counted from the frame that has the beginning of the message.
         let base = u64::from(pull.window.offset) % each;
         let at = (u64::from(pull.frame_index) * each + first).checked_sub(base);
-        let offset = at.filter(|at| at + len <= message.data.len() as u64);
+        let offset = at.filter(|at| at + len <= message.bytes().len() as u64);
         let frames = (first + len).div_ceil(each);
         let (Some(offset), true) = (offset, len > 0 && first < each && frames <= FRAMES_MAX) else {
             return Ok(None);
@@ -173,7 +188,7 @@ impl Windows {
             }
             let message = self.slots[usize::from(now.window)].message.as_ref()?;
             let (at, len) = (now.offset as usize, now.next as usize);
-            let payload = message.data.get(at..at + len)?;
+            let payload = message.bytes().get(at..at + len)?;
             let reply = PullReply {
                 seq: now.frame as u8,
                 len: now.next as u16,

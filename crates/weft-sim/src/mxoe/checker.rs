@@ -1,6 +1,6 @@
 //! Checks what the endpoints of a plan say.
 
-use super::plan::{Message, Plan};
+use super::plan::{Message, MxPlan};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Length of the part of match bits that numbers a message; above it is the sender's incarnation.
@@ -26,7 +26,7 @@ pub(super) fn content((incarnation, number): Id, len: u32) -> Vec<u8> {
 
 /// Knows what was sent, what has come, and the first fault.
 pub(super) struct Checker {
-    plan: Plan,
+    plan: MxPlan,
     /// Messages that have come or were announced, and those whose bytes are there.
     come: BTreeSet<Id>,
     whole: BTreeSet<Id>,
@@ -41,7 +41,7 @@ pub(super) struct Checker {
 }
 
 impl Checker {
-    pub fn new(plan: Plan) -> Checker {
+    pub fn new(plan: MxPlan) -> Checker {
         Checker {
             plan,
             come: BTreeSet::new(),
@@ -55,7 +55,7 @@ impl Checker {
         }
     }
 
-    pub fn plan(&self) -> &Plan {
+    pub fn plan(&self) -> &MxPlan {
         &self.plan
     }
 

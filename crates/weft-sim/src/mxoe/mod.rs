@@ -1,7 +1,7 @@
 //! Hosts that speak MX over Ethernet (MXoE) on the simulated network, which loses, doubles,
 //! reorders and damages frames, stands still and lets hosts die.
 //!
-//! A [`Plan`] is drawn from a seed: hosts, dialect, lengths of frames and blocks, messages and
+//! A [`MxPlan`] is drawn from a seed: hosts, dialect, lengths of frames and blocks, messages and
 //! faults. [`run`] plays it with an endpoint of `weft_mxoe` on each host, and checks that each
 //! message arrives once, whole and in order, that its sender learns of its end, and that nobody
 //! waits for ever.
@@ -13,7 +13,7 @@ mod station;
 use crate::network::{Counters, Network};
 use crate::runner::Runner;
 use checker::Checker;
-pub use plan::Plan;
+pub use plan::MxPlan;
 use station::Station;
 use std::cell::RefCell;
 use std::fmt;
@@ -21,7 +21,7 @@ use std::rc::Rc;
 
 /// The results of a plan without failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Report {
+pub struct MxReport {
     /// Messages that came as they are.
     pub received: u64,
     /// Messages that were announced and pulled.
@@ -36,16 +36,16 @@ pub struct Report {
 
 /// The failure of a plan.
 #[derive(Clone, Debug)]
-pub struct Failure {
+pub struct MxFailure {
     /// The plan.
-    pub plan: Plan,
+    pub plan: Box<MxPlan>,
     /// The fault that was found.
     pub why: String,
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for MxFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Failure { plan, why } = self;
+        let MxFailure { plan, why } = self;
         let seed = plan.seed();
         write!(f, "seed {seed}: {why}\n{plan}\nagain: WEFT_SEEDS={seed}..{} ", seed + 1)?;
         write!(f, "cargo test -p weft-sim --test mxoe every_seed")
@@ -56,8 +56,8 @@ impl fmt::Display for Failure {
 ///
 /// # Errors
 /// A message came twice, damaged, out of order or not at all; or somebody waits for ever.
-pub fn run(plan: &Plan) -> Result<Report, Failure> {
-    let fail = |why: String| Failure { plan: plan.clone(), why };
+pub fn run(plan: &MxPlan) -> Result<MxReport, MxFailure> {
+    let fail = |why: String| MxFailure { plan: Box::new(plan.clone()), why };
     let net = Network::shared(plan.sim.clone());
     let checker = Rc::new(RefCell::new(Checker::new(plan.clone())));
     let mut runner: Runner<Station> = Runner::new(&net);
@@ -72,13 +72,13 @@ pub fn run(plan: &Plan) -> Result<Report, Failure> {
     checker.check_end().map_err(fail)?;
     let (received, pulled) = checker.arrived();
     let (lost, failed) = checker.losses();
-    Ok(Report { received, pulled, lost, failed, network: outcome.counters })
+    Ok(MxReport { received, pulled, lost, failed, network: outcome.counters })
 }
 
 /// Plays the plan of a seed.
 ///
 /// # Errors
 /// As of [`run`].
-pub fn run_seed(seed: u64) -> Result<Report, Failure> {
-    run(&Plan::of_seed(seed))
+pub fn run_seed(seed: u64) -> Result<MxReport, MxFailure> {
+    run(&MxPlan::of_seed(seed))
 }

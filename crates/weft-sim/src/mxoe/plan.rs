@@ -27,7 +27,7 @@ pub(super) struct Message {
 
 /// Hosts, settings, messages and faults.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct MxPlan {
     /// Hosts, wires and faults.
     pub sim: SimConfig,
     /// Settings of all endpoints.
@@ -48,9 +48,9 @@ pub(super) fn host_of(mac: Mac) -> u32 {
     u32::from_be_bytes([mac[2], mac[3], mac[4], mac[5]])
 }
 
-impl Plan {
+impl MxPlan {
     /// Draws a plan from a seed.
-    pub fn of_seed(seed: u64) -> Plan {
+    pub fn of_seed(seed: u64) -> MxPlan {
         let mut rng = Rng::stream(seed, 7);
         let settings = settings(&mut rng);
         let hosts = rng.between(2, 5) as u32;
@@ -65,7 +65,7 @@ impl Plan {
         let count = rng.between(1, 60) * u64::from(hosts);
         let messages = (0..count).map(|_| message(&mut rng, hosts)).collect();
         let ahead = *rng.pick(&[1, 8, 300]);
-        Plan { sim, settings, messages, ahead }
+        MxPlan { sim, settings, messages, ahead }
     }
 
     /// Returns the seed.
@@ -151,7 +151,7 @@ fn faults(rng: &mut Rng, hosts: u32) -> Vec<Fault> {
     faults
 }
 
-impl fmt::Display for Plan {
+impl fmt::Display for MxPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Settings { dialect, fragment, reply, block, depth, .. } = self.settings;
         write!(f, "{}; {dialect:?}, fragments of {fragment}, ", self.sim)?;

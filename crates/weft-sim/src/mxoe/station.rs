@@ -1,7 +1,7 @@
 //! A host: its endpoint, and a program that sends the messages of a plan.
 
 use super::checker::{bits_of, content, Checker, Id};
-use super::plan::{host_of, mac_of, Message, Plan, HEAD};
+use super::plan::{host_of, mac_of, Message, MxPlan, HEAD};
 use crate::clock::SimClock;
 use crate::link::{check, CHECK_LEN};
 use crate::network::{Packet, SharedNetwork};
@@ -37,7 +37,7 @@ pub(super) struct Station {
     clock: SimClock,
     net: SharedNetwork,
     checker: Rc<RefCell<Checker>>,
-    plan: Plan,
+    plan: MxPlan,
     node: Node,
     /// Connections, by host; and hosts by their index.
     ways: BTreeMap<u32, Way>,

@@ -2,8 +2,9 @@
 
 pub mod abi;
 pub mod calls;
+pub(crate) mod copier;
 pub mod errors;
-mod memory;
+pub(crate) mod memory;
 pub mod open;
 mod request;
 mod unexpected;

@@ -257,6 +257,9 @@ impl Open {
     pub fn end_with(&mut self, key: Key, status: StatusCode) {
         if let Some(request) = self.requests.get_mut(key) {
             request.status.code = status;
+            if request.is_lent || request.is_pulling {
+                self.take_back_wired(key);
+            }
             self.requests.end(key);
             self.changes += 1;
         }

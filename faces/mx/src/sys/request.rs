@@ -49,6 +49,8 @@ pub struct Request {
     pub secret: u32,
     /// True of a receive that has matched, and whose message is on its way by MXoE.
     pub is_pulling: bool,
+    /// True of a send whose memory MXoE sends from.
+    pub is_lent: bool,
 }
 
 impl Request {
@@ -67,6 +69,7 @@ impl Request {
             instead: None,
             secret: 0,
             is_pulling: false,
+            is_lent: false,
         }
     }
 }
@@ -121,10 +124,27 @@ impl Requests {
             self.done.pop_front();
         }
         let request = self.all.remove(key);
+        self.sweep();
+        request
+    }
+
+    /// Removes a request; returns its status.
+    #[inline]
+    pub fn take_status(&mut self, key: Key) -> Option<Status> {
+        if self.done.front() == Some(&key) {
+            self.done.pop_front();
+        }
+        let status = self.all.remove_with(key, |request| request.status);
+        self.sweep();
+        status
+    }
+
+    /// Forgets names of requests that were taken, if there are many.
+    #[inline]
+    fn sweep(&mut self) {
         if self.done.len() > STALE_MAX + 2 * self.all.len() {
             self.done.retain(|key| self.all.get(*key).is_some());
         }
-        request
     }
 
     /// Ends a request with the status that it has.
@@ -137,7 +157,7 @@ impl Requests {
         request.op = None;
         let (is_forgotten, is_own) = (request.is_forgotten, request.is_own);
         if is_forgotten {
-            self.all.remove(key);
+            self.all.remove_with(key, |_| {});
         } else if !is_own {
             self.done.push_back(key);
         }

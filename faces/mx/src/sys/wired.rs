@@ -4,6 +4,7 @@
 //! where it is from. An announced message is sent on without its bytes; the receive that takes it
 //! pulls them.
 
+use super::memory::Borrowed;
 use super::open::{Open, Sending, COPIED};
 use super::request::{context_of, key_of, Kind, Request};
 use crate::address::Addr;
@@ -22,8 +23,6 @@ const BROUGHT: u32 = 1 << 31;
 const OFFERED: u32 = 1 << 30;
 /// Contexts of operations that send messages on: no request has such a generation.
 const SENT_ON: u64 = 1 << 63;
-/// Context of a pull without a request.
-const NOBODY: u64 = u64::MAX;
 /// Messages that wait for receives, beyond the room that the endpoint has for them: with more the
 /// senders wait.
 const HELD_MAX: usize = 64 << 20;
@@ -113,9 +112,9 @@ impl Wired {
         Wired { wire, port, offers, brought, held: 0, count: 0 }
     }
 
-    /// Pulls an announced message.
-    fn pull(&self, offer: Offer, len: u32, context: u64) {
-        self.wire.pull(&self.port, offer, len, context);
+    /// Drops an announced message: its sender learns that it was taken.
+    fn refuse(&self, offer: Offer) {
+        self.wire.refuse_offer(&self.port, offer);
     }
 
     fn note_room(&self) {
@@ -171,7 +170,7 @@ impl Open {
                 let at = wired.offers.add(offer);
                 self.bring(match_bits, Vec::new(), OFFERED | at);
             }
-            Event::Pulled { context, data, .. } => self.pulled(key_of(context), &data),
+            Event::Pulled { context, len, .. } => self.pulled(key_of(context), len),
             Event::NotPulled { context, .. } => {
                 let key = key_of(context);
                 if self.requests.get(key).is_some_and(|request| request.is_pulling) {
@@ -183,6 +182,8 @@ impl Open {
                 let Some(request) = self.requests.get_mut(key) else { return };
                 if request.kind == Kind::Send && !request.is_done {
                     request.status.xfer_length = len;
+                    // The wire has given the bytes back.
+                    request.is_lent = false;
                     self.end_with(key, code::STATUS_SUCCESS);
                 }
             }
@@ -281,7 +282,7 @@ impl Open {
         let Origin::Offer(at) = Origin::of(data) else { return };
         let Some(wired) = &mut self.wired else { return };
         if let Some(offer) = wired.offers.take(at) {
-            wired.pull(offer, 0, NOBODY);
+            wired.refuse(offer);
         }
     }
 
@@ -297,18 +298,31 @@ impl Open {
         (request.op, request.is_pulling) = (None, true);
         request.peer = Some(wire::peer_id(offer.peer));
         request.status.msg_length = offer.len;
-        wired.pull(offer, room, context_of(key));
+        // SAFETY: the program lends the memory to the request, whose end forgets the place.
+        let to = unsafe { request.memory.target() };
+        wired.wire.pull(&wired.port, offer, room, (context_of(key), to));
         true
     }
 
+    /// Takes the memory of a request back from the wire.
+    pub fn take_back_wired(&mut self, key: Key) {
+        let (Some(wired), Some(request)) = (&self.wired, self.requests.get_mut(key)) else {
+            return;
+        };
+        if std::mem::take(&mut request.is_lent) {
+            wired.wire.own(context_of(key));
+        }
+        if request.is_pulling {
+            wired.wire.forget_place(context_of(key));
+        }
+    }
+
     /// Ends a receive whose message was pulled.
-    fn pulled(&mut self, key: Key, data: &[u8]) {
+    fn pulled(&mut self, key: Key, len: u32) {
         let Some(request) = self.requests.get_mut(key).filter(|request| request.is_pulling) else {
             return;
         };
-        // SAFETY: the program lends the memory to the request, which ends here.
-        unsafe { request.memory.fill(data) };
-        request.status.xfer_length = data.len() as u32;
+        request.status.xfer_length = len;
         let is_cut = request.status.xfer_length < request.status.msg_length;
         self.end_with(key, if is_cut { code::STATUS_TRUNCATED } else { code::STATUS_SUCCESS });
     }
@@ -345,11 +359,19 @@ impl Open {
         sending: &Sending,
     ) -> Answer {
         let Some(wired) = &self.wired else { return Err(code::BAD_ENDPOINT) };
-        // SAFETY: promised by the caller.
-        let data = unsafe { std::slice::from_raw_parts(at, len) }.to_vec();
         let (match_bits, context, is_sync) = (sending.bits, context_of(key), sending.is_sync);
-        let message = Outgoing { match_bits, data, context, is_sync };
-        match wired.wire.send(&wired.port, peer, message) {
+        let sent = if len > MEDIUM_MAX as usize && wired.wire.lends() {
+            self.requests.get_mut(key).into_iter().for_each(|request| request.is_lent = true);
+            // SAFETY: promised by the caller: until the end of the request, which takes it back.
+            let data = Box::new(unsafe { Borrowed::of(at, len) });
+            wired.wire.send_lent(&wired.port, peer, (match_bits, context), data)
+        } else {
+            // SAFETY: promised by the caller.
+            let data = unsafe { std::slice::from_raw_parts(at, len) }.to_vec();
+            let message = Outgoing { match_bits, data, context, is_sync };
+            wired.wire.send(&wired.port, peer, message)
+        };
+        match sent {
             // The node has the bytes: the memory can be used again.
             Ok(()) if !is_sync && len <= MEDIUM_MAX as usize => {
                 self.end_with(key, code::STATUS_SUCCESS);

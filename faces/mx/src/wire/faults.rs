@@ -45,8 +45,8 @@ impl Faults {
         (mixed ^ mixed >> 31) % 1_000_000 < of_million.into()
     }
 
-    /// Returns the fate of the next frame.
-    pub fn next(&mut self) -> Fate {
+    /// Decides the fate of a frame.
+    pub fn fate(&mut self) -> Fate {
         let spec = self.spec;
         if self.is(spec.loss) {
             return Fate::Lost;
@@ -67,10 +67,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn next__fates_are_as_frequent_as_was_asked() {
+    fn fate__they_are_as_frequent_as_was_asked() {
         let spec = FaultSpec { loss: 100_000, dup: 50_000, reorder: 50_000, ..Default::default() };
         let mut faults = Faults { spec, state: 7 };
-        let fates: Vec<Fate> = (0..100_000).map(|_| faults.next()).collect();
+        let fates: Vec<Fate> = (0..100_000).map(|_| faults.fate()).collect();
         for (fate, least) in [(Fate::Lost, 9000), (Fate::Doubled, 4000), (Fate::Overtaken, 4000)] {
             let count = fates.iter().filter(|of| **of == fate).count();
             assert!(count > least && count < 2 * least, "{fate:?}: {count}");

@@ -7,14 +7,19 @@
 //! came are sent on to the endpoint itself (`sys::wired`).
 
 pub mod claim;
-mod faults;
+pub mod faults;
 pub mod names;
+pub mod out;
 pub mod setting;
 
+use crate::sys::copier::{self, Copier};
+use crate::sys::memory::Target;
 use claim::Claim;
-use faults::{Fate, Faults};
-use setting::Setting;
+use faults::Faults;
+use out::Out;
+use setting::{Setting, Tuning};
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, AsRawFd};
 use std::rc::Rc;
@@ -24,10 +29,10 @@ use weft_core::{Instant, LinkCaps};
 use weft_link::ether::{EtherType, Interface};
 use weft_link::{Address, BarePacket, Frame, Keep, Link, LinkError, PeerInfo, Sink, Value, WaitFd};
 use weft_mxoe::node::{
-    pull_magic, Counters, Event, Mac, Misdirected, Node, NotSent, Offer, Outgoing, PeerIndex,
+    pull_magic, Counters, Event, Lent, Mac, Misdirected, Node, NotSent, Offer, Outgoing, PeerIndex,
     Settings, Time,
 };
-use weft_mxoe::{Dialect, ETHERTYPE, HEADER_MAX};
+use weft_mxoe::{Dialect, ETHERTYPE, HEADER_MAX, SMALL_MAX};
 
 /// The client's number.
 pub const CLIENT: u8 = weft::port::WEFT + 5;
@@ -44,6 +49,8 @@ const RETRY: Time = 1000;
 const SUCCEED: Time = 1_000_000;
 /// The byte of a frame that has the type of its packet, and the bits of it.
 const KIND: (u32, u8) = (HEAD as u32 + 2, 0x7f);
+/// Context of a pull without a request.
+const NOBODY: u64 = u64::MAX;
 /// The bit of a peer's number that says that it is reached by MXoE.
 const WIRED: u32 = 1 << 31;
 
@@ -60,26 +67,76 @@ pub fn wired(peer: PeerId) -> Option<PeerIndex> {
 struct Inner {
     socket: BarePacket,
     node: Option<Node>,
-    /// The frame that was received, and the one that is sent next.
-    received: Vec<u8>,
-    sending: Vec<u8>,
-    faults: Option<Faults>,
-    /// Frames that the next one overtakes.
-    overtaken: Vec<Vec<u8>>,
+    out: Out,
+    /// The places of messages that are being pulled, by the contexts of the pulls.
+    places: HashMap<u64, Target>,
+    /// The thread that copies what was received.
+    copier: Option<Copier>,
     /// The right to speak for the host, and the time of the next look if it is free.
     speaker: Option<Claim>,
     succeed_at: Time,
-    sent: u64,
-    errors: u64,
 }
 
-/// True if a fault takes a frame; frames that come later are kept.
-fn suffers(faults: &mut Option<Faults>, frame: &[u8], overtaken: &mut Vec<Vec<u8>>) -> bool {
-    let fate = faults.as_mut().map_or(Fate::Sent, Faults::next);
-    if matches!(fate, Fate::Doubled | Fate::Overtaken) {
-        overtaken.push(frame.to_vec());
+/// Bytes of a frame that are to be stored: the pull's context, the offset in its message, and their
+/// place in the frame.
+struct Part {
+    context: u64,
+    at: usize,
+    from: usize,
+    len: usize,
+}
+
+impl Inner {
+    /// Handles the next frame, and stores what it brings for a pull. False if there is none.
+    fn take(&mut self, mac: Mac, now: Time) -> bool {
+        let Inner { socket, node: Some(node), places, copier, .. } = self else { return false };
+        let Some(copier) = copier else {
+            return socket.take_with(|frame| handle(node, places, mac, now, frame)).is_some();
+        };
+        let Some(held) = socket.hold() else { return false };
+        let Some(part) = look(node, mac, now, held.bytes()) else { return true };
+        let Some(place) = places.get_mut(&part.context) else { return true };
+        let is_long = part.len >= copier::FRAME_MIN && place.len() >= copier::MESSAGE_MIN;
+        let held = match is_long {
+            true => match place.job(part.at, held, (part.from, part.len)) {
+                Ok(job) => {
+                    copier.give(job);
+                    return true;
+                }
+                Err(held) => held,
+            },
+            false => held,
+        };
+        let bytes = held.bytes().get(part.from..part.from + part.len);
+        bytes.into_iter().for_each(|bytes| place.put(part.at, bytes));
+        true
     }
-    matches!(fate, Fate::Lost | Fate::Overtaken)
+}
+
+/// Returns the sender and the content of a frame for an address.
+fn open(frame: &[u8], mac: Mac) -> Option<(Mac, &[u8])> {
+    let (head, rest) = frame.split_at_checked(HEAD)?;
+    let from = Mac::try_from(&head[6..12]).ok()?;
+    (head[..6] == mac).then_some((from, rest))
+}
+
+/// Handles a frame, and stores what it brings for a pull.
+fn handle(node: &mut Node, places: &mut HashMap<u64, Target>, mac: Mac, now: Time, frame: &[u8]) {
+    let Some((from, rest)) = open(frame, mac) else { return };
+    node.handle_into(now, from, rest, &mut |context, at, bytes| {
+        places.get_mut(&context).into_iter().for_each(|place| place.put(at, bytes));
+    });
+}
+
+/// Handles a frame; returns the part of it that is to be stored.
+fn look(node: &mut Node, mac: Mac, now: Time, frame: &[u8]) -> Option<Part> {
+    let (from, rest) = open(frame, mac)?;
+    let mut part = None;
+    node.handle_into(now, from, rest, &mut |context, at, bytes| {
+        let from = bytes.as_ptr() as usize - frame.as_ptr() as usize;
+        part = Some(Part { context, at, from, len: bytes.len() });
+    });
+    part
 }
 
 /// A socket and a node.
@@ -87,6 +144,7 @@ pub struct Wire {
     interface: u32,
     mac: Mac,
     settings: Settings,
+    tuning: Tuning,
     inner: RefCell<Inner>,
 }
 
@@ -113,21 +171,28 @@ impl Wire {
         log::info!(
             "frames of MX over Ethernet on {name}: no authentication, all hosts are trusted"
         );
+        let settings = settings_of(setting, &interface, silence_ms);
+        let longest = settings.reply.max(settings.fragment).max(SMALL_MAX);
+        let Setting { tuning, .. } = *setting;
+        let copier = if tuning.overlaps { Copier::start() } else { None };
         Ok(Rc::new(Wire {
             interface: interface.index,
             mac: interface.mac.0,
-            settings: settings_of(setting, &interface, silence_ms),
+            settings,
+            tuning,
             inner: RefCell::new(Inner {
                 socket,
                 node: None,
-                received: vec![0; 1 << 16],
-                sending: Vec::new(),
-                faults: Faults::of_environment()?,
-                overtaken: Vec::new(),
+                out: Out::new(
+                    interface.mac.0,
+                    HEAD + HEADER_MAX + usize::from(longest),
+                    !tuning.copies,
+                    Faults::of_environment()?,
+                ),
+                places: HashMap::new(),
+                copier,
                 speaker: None,
                 succeed_at: 0,
-                sent: 0,
-                errors: 0,
             }),
         }))
     }
@@ -205,9 +270,45 @@ impl Wire {
         sent.unwrap_or(Err(NotSent::NotConnected))
     }
 
-    /// Pulls an announced message.
-    pub fn pull(&self, port: &Port, offer: Offer, len: u32, context: u64) {
-        self.with(port, |node, now| node.pull(now, offer, len, context));
+    /// True if bytes of long messages stay where they are until they leave.
+    pub fn lends(&self) -> bool {
+        !self.tuning.copies
+    }
+
+    /// Sends a message whose bytes stay where they are, until its end or [`own`](Wire::own).
+    ///
+    /// # Errors
+    /// As of [`send`](Wire::send).
+    pub fn send_lent(
+        &self,
+        port: &Port,
+        to: PeerIndex,
+        names: (u64, u64),
+        data: Lent,
+    ) -> Result<(), NotSent> {
+        let sent = self.with(port, |node, now| node.send_lent(now, to, names, data));
+        sent.unwrap_or(Err(NotSent::NotConnected))
+    }
+
+    /// Copies what a message has lent.
+    pub fn own(&self, context: u64) {
+        self.inner.borrow_mut().node.iter_mut().for_each(|node| node.own(context));
+    }
+
+    /// Pulls the beginning of an announced message to a place.
+    pub fn pull(&self, port: &Port, offer: Offer, len: u32, (context, to): (u64, Target)) {
+        self.inner.borrow_mut().places.insert(context, to);
+        self.with(port, |node, now| node.pull_into(now, offer, len, context));
+    }
+
+    /// Drops an announced message.
+    pub fn refuse_offer(&self, port: &Port, offer: Offer) {
+        self.with(port, |node, now| node.pull(now, offer, 0, NOBODY));
+    }
+
+    /// Stores no more at the place of a pull.
+    pub fn forget_place(&self, context: u64) {
+        self.inner.borrow_mut().places.remove(&context);
     }
 
     /// While it is full, no further messages are taken.
@@ -221,6 +322,10 @@ impl Wire {
             let event = self.inner.borrow_mut().node.as_mut()?.poll_event()?;
             match event {
                 Event::Misdirected(misdirected) => self.refuse(port, misdirected),
+                Event::Pulled { context, .. } | Event::NotPulled { context, .. } => {
+                    self.forget_place(context);
+                    return Some(event);
+                }
                 event => return Some(event),
             }
         }
@@ -260,16 +365,12 @@ impl Wire {
         let now = time_of(port.now());
         self.succeed(now);
         {
-            let Inner { socket, node, received, .. } = &mut *self.inner.borrow_mut();
-            let Some(node) = node else { return };
-            for _ in 0..BUDGET {
-                let Some(len) = socket.take_into(received) else { break };
-                let frame = &received[..len.min(received.len())];
-                let Some((head, rest)) = frame.split_at_checked(HEAD) else { continue };
-                let from = head.get(6..12).and_then(|from| Mac::try_from(from).ok());
-                let Some(from) = from.filter(|_| head[..6] == self.mac) else { continue };
-                node.handle(now, from, rest);
+            let inner = &mut *self.inner.borrow_mut();
+            let mut budget = BUDGET;
+            while budget > 0 && inner.take(self.mac, now) {
+                budget -= 1;
             }
+            let Some(node) = &mut inner.node else { return };
             if node.next_timeout().is_some_and(|at| at <= now) {
                 node.handle_timeout(now);
             }
@@ -279,35 +380,10 @@ impl Wire {
 
     /// Sends what the node wants to send, as far as the system has room.
     fn flush(&self, port: &Port, now: Time) {
-        let Inner { socket, node, sending, faults, overtaken, sent, errors, .. } =
-            &mut *self.inner.borrow_mut();
+        let Inner { socket, node, out, .. } = &mut *self.inner.borrow_mut();
         let Some(node) = node else { return };
-        loop {
-            if sending.is_empty() {
-                sending.extend_from_slice(&[0; HEAD]);
-                let Some(to) = node.poll_transmit(sending) else {
-                    sending.clear();
-                    break;
-                };
-                sending[..6].copy_from_slice(&to);
-                sending[6..12].copy_from_slice(&self.mac);
-                sending[12..HEAD].copy_from_slice(&ETHERTYPE.to_be_bytes());
-                sending.resize(sending.len().max(SHORTEST), 0);
-                if suffers(faults, sending, overtaken) {
-                    sending.clear();
-                    continue;
-                }
-            }
-            match socket.send(sending) {
-                Ok(()) => {
-                    *sent += 1;
-                    overtaken.drain(..).for_each(|frame| drop(socket.send(&frame)));
-                }
-                Err(why) if has_no_room(&why) => return port.call_by(instant_of(now + RETRY)),
-                // Such as a path that is down: the frame is lost, as on the way.
-                Err(_) => *errors += 1,
-            }
-            sending.clear();
+        if !out.flush(socket, node) {
+            return port.call_by(instant_of(now + RETRY));
         }
         if let Some(at) = node.next_timeout() {
             port.call_by(instant_of(at));
@@ -334,6 +410,7 @@ fn settings_of(setting: &Setting, interface: &Interface, silence_ms: u32) -> Set
     let probe = settings.probe.min(silence);
     let pull_again = settings.pull_again.min(silence);
     let resends_max = (silence / resend) as u32;
+    let settings = setting.tuning.apply(settings);
     Settings { resend, probe, pull_again, resends_max, is_shared: true, ..settings }
 }
 
@@ -349,10 +426,6 @@ fn rules_of(number: u8) -> [Keep; 4] {
         rule(Some(44), 11, byte),
         rule(None, 3, byte),
     ]
-}
-
-fn has_no_room(why: &io::Error) -> bool {
-    why.kind() == ErrorKind::WouldBlock || why.raw_os_error() == Some(libc::ENOBUFS)
 }
 
 fn time_of(now: Instant) -> Time {
@@ -420,8 +493,8 @@ impl Link for Bell {
     fn counters(&self, each: &mut dyn FnMut(&'static str, u64)) {
         let inner = self.0.inner.borrow();
         let counters = inner.node.as_ref().map_or(Counters::default(), Node::counters);
-        each("sent", inner.sent);
-        each("send_errors", inner.errors);
+        each("sent", inner.out.sent);
+        each("send_errors", inner.out.errors);
         each("dropped", counters.dropped);
         each("duplicates", counters.duplicates);
         each("resent", counters.resent);

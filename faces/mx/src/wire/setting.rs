@@ -1,16 +1,66 @@
 //! The setting `WEFT_MXOE`: the interface on whose network all hosts are trusted.
 
 use weft_link::ether::{Interface, Interfaces};
-use weft_mxoe::node::Mac;
+use weft_mxoe::node::{Mac, Settings};
 use weft_mxoe::Dialect;
 
-/// The interface and the dialect of frames of MX over Ethernet.
+/// The interface and the dialect of frames of MX over Ethernet, and the tuning of paper 001,
+/// section 4.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setting {
     /// Name of the interface.
     pub interface: String,
     /// The dialect of its network.
     pub dialect: Dialect,
+    /// The tuning.
+    pub tuning: Tuning,
+}
+
+/// The tuning of long messages. Lengths of frames are those of all hosts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tuning {
+    /// Longest payload of a frame of a pull, in bytes; none: what the MTU has room for.
+    pub frame: Option<u16>,
+    /// Frames of a block, at most 64; none: those of the dialect.
+    pub block: Option<u8>,
+    /// Blocks that are asked for at a time; none: 4.
+    pub depth: Option<u8>,
+    /// True if frames are copied together and sent some by one system call; else their bytes are
+    /// gathered from the message by the kernel.
+    pub copies: bool,
+    /// True if a second processor copies what was received, while the first receives more.
+    pub overlaps: bool,
+}
+
+impl Tuning {
+    /// Takes `frame=N`, `block=N`, `depth=N`, `send=copy|gather` or `receive=core|place`.
+    fn take(&mut self, text: &str) -> Option<()> {
+        let (key, value) = text.split_once('=')?;
+        let number = || value.parse::<u8>().ok().filter(|number| *number > 0);
+        match (key.trim(), value.trim()) {
+            ("frame", value) => {
+                self.frame = Some(value.parse().ok().filter(|len| (64..=9000).contains(len))?);
+            }
+            ("block", _) => self.block = Some(number().filter(|frames| *frames <= 64)?),
+            ("depth", _) => self.depth = Some(number()?),
+            ("send", "copy") => self.copies = true,
+            ("send", "gather") => self.copies = false,
+            ("receive", "core") => self.overlaps = true,
+            ("receive", "place") => self.overlaps = false,
+            _ => return None,
+        }
+        Some(())
+    }
+
+    /// Returns the settings of an endpoint that this tuning makes of the usual ones.
+    pub fn apply(self, usual: Settings) -> Settings {
+        Settings {
+            reply: self.frame.map_or(usual.reply, |frame| frame.min(usual.reply)),
+            block: self.block.unwrap_or(usual.block),
+            depth: self.depth.unwrap_or(usual.depth),
+            ..usual
+        }
+    }
 }
 
 impl Setting {
@@ -25,9 +75,19 @@ impl Setting {
         }
     }
 
-    /// Parses `IFNAME`, `IFNAME:open` or `IFNAME:native`.
+    /// Parses `IFNAME`, `IFNAME:open` or `IFNAME:native`, and the tuning behind a comma.
     fn parse(text: &str) -> Result<Setting, String> {
-        let (interface, dialect) = match text.rsplit_once(':') {
+        let (name, rest) = text.split_once(',').map_or((text, None), |(a, b)| (a, Some(b)));
+        let mut tuning = Tuning::default();
+        for part in rest.into_iter().flat_map(|rest| rest.split(',')) {
+            tuning.take(part).ok_or_else(|| {
+                format!(
+                    "WEFT_MXOE={text:?}: {part:?} is not understood; use frame=64..9000, \
+                     block=1..64, depth=1..255, send=gather or copy, receive=place or core"
+                )
+            })?;
+        }
+        let (interface, dialect) = match name.rsplit_once(':') {
             Some((interface, "native")) => (interface, Dialect::Compat),
             Some((interface, "open")) => (interface, Dialect::Native),
             Some(_) => {
@@ -36,9 +96,9 @@ impl Setting {
                      with `:open` (Open-MX, as it is by default) or `:native` (native MX)"
                 ));
             }
-            None => (text, Dialect::Native),
+            None => (name, Dialect::Native),
         };
-        Ok(Setting { interface: interface.to_owned(), dialect })
+        Ok(Setting { interface: interface.to_owned(), dialect, tuning })
     }
 
     /// Returns the interface.
@@ -84,13 +144,30 @@ mod tests {
 
     #[test]
     fn parse__an_interface_and_a_dialect() {
-        let of = |interface: &str, dialect| Ok(Setting { interface: interface.into(), dialect });
+        let tuning = Tuning::default();
+        let of =
+            |interface: &str, dialect| Ok(Setting { interface: interface.into(), dialect, tuning });
         assert_eq!(Setting::parse("eth0"), of("eth0", Dialect::Native));
         assert_eq!(Setting::parse("eth0:open"), of("eth0", Dialect::Native));
         assert_eq!(Setting::parse("eth0:native"), of("eth0", Dialect::Compat));
         assert!(Setting::parse("eth0:0").is_err());
-        let none = Setting { interface: "no-such-if".into(), dialect: Dialect::Native };
+        let none = of("no-such-if", Dialect::Native).unwrap();
         assert!(none.find().unwrap_err().contains("no-such-if"));
+    }
+
+    #[test]
+    fn parse__the_tuning_of_long_messages() {
+        let text = "eth0:open,frame=4096,block=16,depth=2,send=copy,receive=core";
+        let Setting { interface, tuning, .. } = Setting::parse(text).unwrap();
+        let (frame, block, depth) = (Some(4096), Some(16), Some(2));
+        let expected = Tuning { frame, block, depth, copies: true, overlaps: true };
+        assert_eq!((interface.as_str(), tuning), ("eth0", expected));
+        let settings = tuning.apply(Settings::of(Dialect::Native, 1500));
+        assert_eq!((settings.reply, settings.block, settings.depth), (1468, 16, 2));
+        for wrong in ["frame", "frame=9", "block=65", "block=0", "depth=x", "send=x", "x=1", ""] {
+            let why = Setting::parse(&format!("eth0,{wrong}")).unwrap_err();
+            assert!(why.contains("block=1..64"), "{wrong}: {why}");
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod socket;
 pub(super) mod testing;
 mod unix;
 
+pub use ring::Held;
 pub(super) use ring::{Geometry, Ring, Seen};
 pub(super) use socket::{offload, Carries, Socket, BURST, OFFLOAD};
 pub use socket::{Keep, Value};

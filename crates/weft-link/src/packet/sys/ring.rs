@@ -6,6 +6,7 @@ use std::mem::offset_of;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::Arc;
 
 /// Sizes of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,9 +75,60 @@ pub struct Seen<'a> {
     pub whole: bool,
 }
 
+/// The memory of a ring.
+#[derive(Debug)]
+struct Map {
+    base: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: shared memory that the kernel writes, too; each access is an atomic one of a status word,
+// or of a frame that its status gives to one owner.
+unsafe impl Send for Map {}
+
+// SAFETY: as above.
+unsafe impl Sync for Map {}
+
+impl Drop for Map {
+    fn drop(&mut self) {
+        // SAFETY: exactly what `Ring::map` mapped; borrows of it have ended.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
+    }
+}
+
+/// Status of a frame that a [`Held`] has: neither free for the kernel nor new for the reader.
+const HELD: u32 = 1 << 30;
+
+/// A frame that stays in the ring until this is dropped, by whichever thread.
+#[derive(Debug)]
+pub struct Held {
+    map: Arc<Map>,
+    status: usize,
+    start: usize,
+    len: usize,
+}
+
+impl Held {
+    /// Returns the frame, Ethernet header included, as much as fitted.
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: checked by `peek` to lie within the frame, which is this one's until its status
+        // changes.
+        unsafe { std::slice::from_raw_parts(self.map.base.add(self.start).as_ptr(), self.len) }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // SAFETY: the status word of a frame of the mapping, which this keeps.
+        let status = unsafe { self.map.base.add(self.status).cast::<AtomicU32>().as_ref() };
+        status.store(libc::TP_STATUS_KERNEL, Ordering::Release);
+    }
+}
+
 /// The mapped ring of a packet socket.
 #[derive(Debug)]
 pub struct Ring {
+    map: Arc<Map>,
     base: NonNull<u8>,
     sizes: Geometry,
     /// Index of the frame that the kernel fills next.
@@ -108,7 +160,8 @@ impl Ring {
             return Err(io::Error::last_os_error());
         }
         let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::InvalidData)?;
-        let ring = Ring { base, sizes, head: 0, lost: used };
+        let map = Arc::new(Map { base, len: sizes.len() });
+        let ring = Ring { map, base, sizes, head: 0, lost: used };
         if used {
             for at in 0..sizes.frames {
                 ring.status(at).store(libc::TP_STATUS_KERNEL, Ordering::Release);
@@ -186,12 +239,17 @@ impl Ring {
         self.status(self.head).store(libc::TP_STATUS_KERNEL, Ordering::Release);
         self.head = (self.head + 1) & (self.sizes.frames - 1);
     }
-}
 
-impl Drop for Ring {
-    fn drop(&mut self) {
-        // SAFETY: exactly what `map` mapped; borrows of it have ended.
-        unsafe { libc::munmap(self.base.as_ptr().cast(), self.sizes.len()) };
+    /// Takes the oldest frame, which keeps its place in the ring until it is dropped. The kernel
+    /// drops frames that come while all places are taken.
+    pub fn hold(&mut self) -> Option<Held> {
+        let seen = self.peek()?;
+        let (at, len) = (seen.bytes.as_ptr() as usize, seen.bytes.len());
+        let base = self.base.as_ptr() as usize;
+        let status = self.head as usize * self.sizes.frame as usize;
+        self.status(self.head).store(HELD, Ordering::Relaxed);
+        self.head = (self.head + 1) & (self.sizes.frames - 1);
+        Some(Held { map: Arc::clone(&self.map), status, start: at - base, len })
     }
 }
 

@@ -58,7 +58,7 @@ fn take(inside: &mut Inside, key: Key) -> Answer<Option<Status>> {
     if !request.is_done {
         return Ok(None);
     }
-    Ok(requests.remove(key).map(|request| request.status))
+    Ok(requests.take_status(key))
 }
 
 /// Stores the end of a request, and frees its handle.
@@ -138,7 +138,7 @@ fn take_any(inside: &mut Inside, bits: u64, mask: u64) -> Answer<Option<Status>>
     run_handler(inside)?;
     let requests = &mut inside.open()?.requests;
     let found = requests.done(bits, mask);
-    Ok(found.and_then(|key| requests.remove(key)).map(|request| request.status))
+    Ok(found.and_then(|key| requests.take_status(key)))
 }
 
 /// Stores the status of a request that has completed and whose match bits match, and frees it.

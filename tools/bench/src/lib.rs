@@ -614,11 +614,14 @@ fn print(args: &Args, links: Vec<LinkName>, benches: &[What]) -> Result<()> {
         What::Sockets => return sockets::print(options, json, &mut out),
         What::Sovia => return sovia::print(options, json, &mut out),
         What::Mx | What::Via => {
-            return faces::print(args.what, &args.link, options, json, &mut out);
+            let out_in = (json, args.suite.out.as_deref());
+            return faces::print(args.what, &args.link, options, out_in, &mut out);
         }
         What::Apps => return apps::print(options, json, &mut out),
         What::Models => return models::print(&args.link, options, json, &mut out),
-        What::Mxoe => return mxoe::print(options, json, &mut out),
+        What::Mxoe => {
+            return mxoe::print(options, (json, args.suite.out.as_deref()), &mut out);
+        }
         What::Agent => return service::print(options, json, &mut out),
         What::Ethernet => {
             let table = ("ethernet", &ethernet::PARTS[..]);

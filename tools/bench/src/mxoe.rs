@@ -1,6 +1,7 @@
 //! Messages in frames of MX over Ethernet between lab hosts, by packet sockets: `weft bench mxoe`.
 //! The tables are those of Figures 9 to 12 and 14 of paper 001.
 
+use crate::faces::plots;
 use crate::netns::Place;
 use crate::pair::{Kind, Pair, Sample, Subject};
 use crate::rank::{Channel, Outcome, Probe, Rank, Task};
@@ -11,18 +12,20 @@ use crate::wire::{self, Socket, FRAME};
 use crate::{Bench, LinkName, Options, CONFIG, MTU};
 use anyhow::{bail, ensure, Context, Result};
 use std::collections::VecDeque;
-use std::io::{ErrorKind, Write};
+use std::io::Write;
+use std::path::Path;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 use weft_link::ether::{EtherType, Mac};
 use weft_link::BarePacket;
-use weft_mxoe::node::{Event, Node, Outgoing, PeerIndex, Settings};
-use weft_mxoe::{Dialect, ETHERTYPE};
+use weft_mx::wire::out::Out;
+use weft_mxoe::node::{Event, Node, NotSent, Outgoing, PeerIndex, Settings};
+use weft_mxoe::{Dialect, ETHERTYPE, HEADER_MAX, MEDIUM_MAX};
 
 /// Receive ring in bytes.
 const RING: usize = 8 << 20;
-/// Length of Ethernet's header, and of the shortest frame.
+/// Length of Ethernet's header.
 const HEAD: usize = 14;
-const SHORTEST: usize = 60;
 /// Longest wait for a message.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Number and key of both endpoints.
@@ -40,19 +43,23 @@ pub struct Variant {
     pub block: u8,
     /// Blocks at a time.
     pub depth: u8,
+    /// True if frames are copied together, and not gathered by the kernel.
+    pub copies: bool,
 }
 
 impl Variant {
     fn of(arg: u64) -> Variant {
-        Variant { frame: (arg >> 16) as u16, block: (arg >> 8) as u8, depth: arg as u8 }
+        let copies = arg >> 32 & 1 == 1;
+        Variant { frame: (arg >> 16) as u16, block: (arg >> 8) as u8, depth: arg as u8, copies }
     }
 
     fn packed(self) -> u64 {
-        u64::from(self.frame) << 16 | u64::from(self.block) << 8 | u64::from(self.depth)
+        let lens = u64::from(self.frame) << 16 | u64::from(self.block) << 8;
+        u64::from(self.copies) << 32 | lens | u64::from(self.depth)
     }
 
     fn apply(self, usual: Settings) -> Settings {
-        let (frame, block, depth) = (self.frame, self.block, self.depth);
+        let Variant { frame, block, depth, .. } = self;
         Settings {
             reply: if frame == 0 { usual.reply } else { frame.min(usual.reply) },
             block: if block == 0 { usual.block } else { block },
@@ -69,12 +76,23 @@ pub struct Mxoe {
     node: Node,
     mac: Mac,
     peer: Option<PeerIndex>,
-    arrived: VecDeque<Vec<u8>>,
+    /// Lengths of messages that have come.
+    arrived: VecDeque<usize>,
     begun: Instant,
     now: u64,
     polls: u32,
-    frame: Vec<u8>,
-    out: Vec<u8>,
+    out: Out,
+    /// The memory of messages that are pulled.
+    into: Vec<u8>,
+}
+
+/// The bytes of a message, which stay where they are.
+struct Lent(Rc<Vec<u8>>);
+
+impl AsRef<[u8]> for Lent {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
 }
 
 impl Mxoe {
@@ -85,6 +103,8 @@ impl Mxoe {
         let wire = BarePacket::open(&interface, kind, RING).context("a packet socket")?;
         let settings = variant.apply(Settings::of(Dialect::Native, interface.mtu as u16));
         let session = weft_link::random_u64() as u32;
+        let longest = settings.reply.max(settings.fragment);
+        let stride = HEAD + HEADER_MAX + usize::from(longest);
         let mut side = Mxoe {
             variant,
             wire,
@@ -95,15 +115,15 @@ impl Mxoe {
             begun: Instant::now(),
             now: 0,
             polls: 0,
-            frame: vec![0; 1 << 16],
-            out: Vec::new(),
+            out: Out::new(interface.mac.0, stride, !variant.copies, None),
+            into: Vec::new(),
         };
         rank.tell(&side.mac.0)?;
         let theirs: [u8; 6] = rank.receive_note()?.try_into().ok().context("a note of 6 bytes")?;
         if rank.me == 0 {
             side.node.connect(0, theirs, NUMBER, KEY).context("too many peers")?;
             side.until(|side| side.peer.is_some())?;
-            side.send(b"hello")?;
+            side.send(&Rc::new(b"hello".to_vec()))?;
         } else {
             side.until(|side| side.arrived.pop_front().is_some())?;
         }
@@ -129,25 +149,31 @@ impl Mxoe {
             self.now = self.begun.elapsed().as_micros() as u64;
             self.node.handle_timeout(self.now);
         }
-        while let Some(len) = self.wire.take_into(&mut self.frame) {
-            let Some((head, rest)) = self.frame[..len.min(self.frame.len())].split_at_checked(HEAD)
-            else {
-                continue;
-            };
-            if let Some(from) = head.get(6..12).and_then(|from| from.try_into().ok()) {
-                self.node.handle(self.now, from, rest);
-            }
-        }
+        let Mxoe { wire, node, into, now, .. } = self;
+        let mut take = |frame: &[u8]| {
+            let Some((head, rest)) = frame.split_at_checked(HEAD) else { return };
+            let Some(from) = head.get(6..12).and_then(|from| from.try_into().ok()) else { return };
+            node.handle_into(*now, from, rest, &mut |_, at, bytes| {
+                let place = into.get_mut(at..at + bytes.len());
+                place.into_iter().for_each(|place| place.copy_from_slice(bytes));
+            });
+        };
+        while wire.take_with(&mut take).is_some() {}
         self.flush()?;
         while let Some(event) = self.node.poll_event() {
             match event {
                 Event::Connected(peer) => self.peer = Some(peer),
-                Event::Received { peer, data, .. } | Event::Pulled { peer, data, .. } => {
+                Event::Received { peer, data, .. } => {
                     self.peer = Some(peer);
-                    self.arrived.push_back(data);
+                    self.arrived.push_back(data.len());
+                }
+                Event::Pulled { peer, len, .. } => {
+                    self.peer = Some(peer);
+                    self.arrived.push_back(len as usize);
                 }
                 Event::Announced { offer, .. } => {
-                    self.node.pull(self.now, offer, offer.len, 0);
+                    self.into.resize(self.into.len().max(offer.len as usize), 0);
+                    self.node.pull_into(self.now, offer, offer.len, 0);
                     self.flush()?;
                 }
                 Event::Sent { .. } | Event::Misdirected(_) => {}
@@ -160,39 +186,31 @@ impl Mxoe {
     }
 
     fn flush(&mut self) -> Result<()> {
-        loop {
-            self.out.clear();
-            self.out.extend_from_slice(&[0; HEAD]);
-            let Some(to) = self.node.poll_transmit(&mut self.out) else { return Ok(()) };
-            self.out[..6].copy_from_slice(&to);
-            self.out[6..12].copy_from_slice(&self.mac.0);
-            self.out[12..HEAD].copy_from_slice(&ETHERTYPE.to_be_bytes());
-            self.out.resize(self.out.len().max(SHORTEST), 0);
-            loop {
-                match self.wire.send(&self.out) {
-                    Ok(()) => break,
-                    Err(e) if e.kind() == ErrorKind::WouldBlock => std::thread::yield_now(),
-                    Err(e) if e.raw_os_error() == Some(libc::ENOBUFS) => std::thread::yield_now(),
-                    Err(e) => return Err(e).context("sending a frame"),
-                }
-            }
+        while !self.out.flush(&mut self.wire, &mut self.node) {
+            std::thread::yield_now();
         }
+        ensure!(self.out.errors == 0, "the system refused a frame");
+        Ok(())
     }
 
     /// Sends a message.
-    fn send(&mut self, data: &[u8]) -> Result<()> {
+    fn send(&mut self, data: &Rc<Vec<u8>>) -> Result<()> {
         let peer = self.peer.context("not connected")?;
-        let data = data.to_vec();
-        let message = Outgoing { match_bits: 1, data, context: 0, is_sync: false };
-        let sent = self.node.send(self.now, peer, message);
-        sent.map_err(|why| anyhow::anyhow!("a message was not sent: {why:?}"))?;
+        let sent = if data.len() > MEDIUM_MAX as usize && !self.variant.copies {
+            self.node.send_lent(self.now, peer, (1, 0), Box::new(Lent(Rc::clone(data))))
+        } else {
+            let data = data.to_vec();
+            let message = Outgoing { match_bits: 1, data, context: 0, is_sync: false };
+            self.node.send(self.now, peer, message)
+        };
+        sent.map_err(|why: NotSent| anyhow::anyhow!("a message was not sent: {why:?}"))?;
         self.flush()
     }
 
     /// Receives a message of a length.
     fn recv(&mut self, len: usize) -> Result<()> {
         self.until(|side| !side.arrived.is_empty())?;
-        let got = self.arrived.pop_front().map_or(0, |data| data.len());
+        let got = self.arrived.pop_front().unwrap_or(0);
         ensure!(got == len, "a message of {got} bytes and not {len}");
         Ok(())
     }
@@ -205,7 +223,7 @@ pub fn ping_pong(rank: &mut Rank, task: &Task) -> Result<Outcome> {
         Some(side) => side,
         None => Mxoe::open(rank, variant)?,
     };
-    let (data, len) = (vec![1; task.size], task.size);
+    let (data, len) = (Rc::new(vec![1; task.size]), task.size);
     let send = |side: &mut Mxoe| side.send(&data);
     let outcome = volley(rank, task, &mut side, "lost", send, |s| s.recv(len).map(|()| true))?;
     // Acknowledgements of the last messages are still to come.
@@ -226,16 +244,20 @@ const LONG: usize = 1 << 20;
 /// The MTUs: that of Ethernet, and that of jumbo frames.
 const JUMBO: u32 = 9000;
 
+/// The settings of Open-MX.
+const USUAL: Variant = Variant { frame: 0, block: 0, depth: 0, copies: false };
+
 /// Settings of pulls by name: length of frames, frames of a block, and blocks at a time.
-const VARIANTS: [(&str, Variant); 8] = [
-    ("1 MiB, frames of 1468 bytes", Variant { frame: 1468, block: 0, depth: 0 }),
-    ("1 MiB, frames of 4096 bytes", Variant { frame: 4096, block: 0, depth: 0 }),
-    ("1 MiB, 1 frame a block", Variant { frame: 0, block: 1, depth: 0 }),
-    ("1 MiB, 8 frames a block", Variant { frame: 0, block: 8, depth: 0 }),
-    ("1 MiB, 64 frames a block", Variant { frame: 0, block: 64, depth: 0 }),
-    ("1 MiB, 1 block at a time", Variant { frame: 0, block: 0, depth: 1 }),
-    ("1 MiB, 2 blocks at a time", Variant { frame: 0, block: 0, depth: 2 }),
-    ("1 MiB, 8 blocks at a time", Variant { frame: 0, block: 0, depth: 8 }),
+const VARIANTS: [(&str, Variant); 9] = [
+    ("1 MiB, frames copied together", Variant { copies: true, ..USUAL }),
+    ("1 MiB, frames of 1468 bytes", Variant { frame: 1468, ..USUAL }),
+    ("1 MiB, frames of 4096 bytes", Variant { frame: 4096, ..USUAL }),
+    ("1 MiB, 1 frame a block", Variant { block: 1, ..USUAL }),
+    ("1 MiB, 8 frames a block", Variant { block: 8, ..USUAL }),
+    ("1 MiB, 64 frames a block", Variant { block: 64, ..USUAL }),
+    ("1 MiB, 1 block at a time", Variant { depth: 1, ..USUAL }),
+    ("1 MiB, 2 blocks at a time", Variant { depth: 2, ..USUAL }),
+    ("1 MiB, 8 blocks at a time", Variant { depth: 8, ..USUAL }),
 ];
 
 /// Measures messages of all sizes; returns the times of 1 MiB and of a copy of it.
@@ -326,7 +348,11 @@ fn start<'a>(options: &'a Options, mtu: u32) -> Result<Run<'a>> {
 }
 
 /// Measures messages between lab hosts, and prints the tables.
-pub fn print(options: &Options, json: bool, out: &mut impl Write) -> Result<()> {
+pub fn print(
+    options: &Options,
+    (json, folder): (bool, Option<&Path>),
+    out: &mut impl Write,
+) -> Result<()> {
     let mut long = [[None, None]; 2];
     for (at, mtu) in [MTU, JUMBO].into_iter().enumerate() {
         let mut run = start(options, mtu)?;
@@ -342,6 +368,10 @@ pub fn print(options: &Options, json: bool, out: &mut impl Write) -> Result<()> 
         run.notes.append(&mut run.bench.meter.absent);
         run.notes
             .push("frames have no authentication: for networks whose hosts are all trusted".into());
+        if let Some(folder) = folder {
+            let plots = plots::write(folder, &format!("mxoe at mtu {mtu}"), &run.checks)?;
+            run.notes.extend(plots.into_iter().map(|plot| format!("plot: {plot}.svg, .png")));
+        }
         target::show("mxoe between lab hosts", &run, json, out)?;
     }
     Ok(())

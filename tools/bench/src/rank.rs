@@ -101,8 +101,14 @@ pub enum Probe {
     MxPingPong,
     /// An operation of both ranks at once.
     Together(faces::together::Over, faces::together::Operation),
+    /// Ping-pong of `myriexpress.h` in frames of MX over Ethernet, one way; `arg` is the tuning.
+    MxWired,
+    /// A collective operation of more than two ranks.
+    Many(faces::together::Over, faces::many::Collective),
     /// Ping-pong of `vipl.h`, one way.
     ViaPingPong,
+    /// A message of bursts of `vipl.h`.
+    ViaStream,
     /// Time of an RDMA write of `vipl.h`, until it is complete.
     ViaWrite,
     /// Ping-pong of messages in frames of MX over Ethernet, one way; `arg` as packed by
@@ -188,6 +194,9 @@ impl fmt::Display for Probe {
             Probe::WeftPut => "weft put",
             Probe::MxPingPong => "MX ping-pong",
             Probe::Together(_, operation) => operation.name(),
+            Probe::MxWired => "MX in frames of MXoE",
+            Probe::Many(_, operation) => operation.name(),
+            Probe::ViaStream => "VIA bursts",
             Probe::ViaPingPong => "VIA ping-pong",
             Probe::ViaWrite => "VIA write",
             Probe::MxoePingPong => "MXoE ping-pong",
@@ -556,6 +565,9 @@ impl Rank {
             Probe::WeftPut => faces::put(self, task),
             Probe::MxPingPong => faces::mx_ping_pong(self, task),
             Probe::Together(over, of) => faces::together::measure(self, task, over, of),
+            Probe::MxWired => faces::mx_wired(self, task),
+            Probe::Many(over, of) => faces::many::measure(self, task, over, of),
+            Probe::ViaStream => faces::via_stream(self, task),
             Probe::ViaPingPong => faces::via_ping_pong(self, task),
             Probe::ViaWrite => faces::via_write(self, task),
             Probe::MxoePingPong => mxoe::ping_pong(self, task),

@@ -33,15 +33,17 @@ fn takes(what: What) -> &'static [&'static str] {
             "--members",
         ],
         What::FetchAdd => &["--link", "--json", "--reliability", "--fetch-add", "--receipt"],
-        What::Auth | What::All | What::Ethernet | What::AgainstTcp | What::Mx | What::Via => {
+        What::Auth | What::All | What::Ethernet | What::AgainstTcp => {
             &["--link", "--size", "--json"]
         }
+        What::Mx | What::Via => &["--link", "--size", "--json", "--out"],
         What::Models => &["--link", "--json"],
         What::Barrier => &["--link", "--json", "--ranks"],
         What::Choices => &["--link", "--out"],
         What::Suite => &["--size", "--out", "--situations"],
         What::Agent | What::Names | What::Sockets | What::Sovia | What::Apps => &["--json"],
-        What::Mpi | What::Containers | What::Mxoe => &["--size", "--json"],
+        What::Mpi | What::Containers => &["--size", "--json"],
+        What::Mxoe => &["--size", "--json", "--out"],
     }
 }
 

@@ -1,20 +1,25 @@
 //! The C interfaces of old beside the endpoint that they are made of and TCP: `weft bench mx` and
 //! `weft bench via`, each target met or not, with the figures of the papers.
 
+pub mod many;
+pub mod plots;
 #[allow(unsafe_code)]
 mod sys;
 pub mod together;
 
 use crate::floor::{per, warm_up};
 use crate::netns::Place;
-use crate::pair::Sample;
+use crate::pair::{Sample, Subject};
 use crate::rank::{Channel, Outcome, Probe, Rank, Task};
+use crate::sockets::Beside;
 use crate::table::Better;
 use crate::target::{self, Aim, Run};
 use crate::volley::volley;
-use crate::{Bench, LinkName, Options, What};
+use crate::{wire, Bench, LinkName, Options, What};
 use anyhow::{Context, Result};
+use many::Collective;
 use std::io::Write;
+use std::path::Path;
 use std::time::Instant;
 use sys::{v4, Mx, Via};
 use together::{Operation, Over};
@@ -24,6 +29,7 @@ use weft::Rights;
 #[derive(Default)]
 pub struct Faces {
     mx: Option<Mx>,
+    wired: Option<(u64, Mx)>,
     via: Option<(Via, sys::Place)>,
 }
 
@@ -65,6 +71,53 @@ pub fn mx_ping_pong(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     Ok(outcome)
 }
 
+/// Tunings of long messages in frames of MX over Ethernet, as of `WEFT_MXOE`: the first is that of
+/// the paper without a copy engine, the last one with the overlap of copies.
+const TUNINGS: [(&str, &str); 3] = [
+    ("MX in frames of MXoE, copied", "send=copy,receive=place"),
+    ("MX in frames of MXoE, gathered", "send=gather,receive=place"),
+    ("MX in frames of MXoE, a second core copies", "send=gather,receive=core"),
+];
+
+/// Ping-pong of `mx_isend` and `mx_irecv` in frames of MX over Ethernet, one way, with one of the
+/// `TUNINGS`.
+pub fn mx_wired(rank: &mut Rank, task: &Task) -> Result<Outcome> {
+    let known = rank.faces.wired.take().filter(|(tuning, _)| *tuning == task.arg);
+    let mut mx = match known {
+        Some((_, mx)) => mx,
+        None => {
+            adopt(rank);
+            let interface = wire::interface_of(rank)?;
+            let (_, tuning) = TUNINGS.get(task.arg as usize).context("no such tuning")?;
+            std::env::set_var("WEFT_MXOE", format!("{},{tuning}", interface.name));
+            // Numbers that no other endpoint of the rank has.
+            let first = (u32::from(rank.key()[0]) & !7) ^ 0x40;
+            let number = |of: usize| first + 2 * task.arg as u32 + of as u32;
+            // The interface of the setting is the first board.
+            let opened = Mx::open_board(0, number(rank.me));
+            std::env::remove_var("WEFT_MXOE");
+            let mut mx = opened?;
+            let theirs: [u8; 6] =
+                rank.exchange(&interface.mac.0)?.try_into().ok().context("a note of 6 bytes")?;
+            if rank.me == 0 {
+                mx.connect_nic(weft_mx::wire::setting::nic_of(theirs), number(1))?;
+            }
+            rank.sync()?;
+            mx
+        }
+    };
+    mx.prepare(task.size);
+    let outcome = volley(rank, task, &mut mx, "lost", Mx::send, |mx| mx.recv().map(|()| true))?;
+    // The last message of the second rank may still use its memory; its end takes both.
+    rank.tell(&[0])?;
+    while !rank.has_note()? {
+        mx.poll()?;
+    }
+    rank.receive_note()?;
+    rank.faces.wired = Some((task.arg, mx));
+    Ok(outcome)
+}
+
 /// Returns the virtual interface, and the place of the other rank; both open it at the first use.
 fn via(rank: &mut Rank) -> Result<(Via, sys::Place)> {
     if let Some(via) = rank.faces.via.take() {
@@ -98,6 +151,43 @@ pub fn via_ping_pong(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     rank.sync()?;
     rank.faces.via = Some((via, place));
     Ok(outcome)
+}
+
+/// Time of one message of bursts, each of which the other rank answers.
+pub fn via_stream(rank: &mut Rank, task: &Task) -> Result<Outcome> {
+    let (mut via, place) = via(rank)?;
+    via.resize(task.size)?;
+    let (warm, mut start) = (warm_up(task.iters), Instant::now());
+    match rank.me {
+        0 => via.prepare(task.size)?,
+        _ => via.prepare_burst()?,
+    }
+    rank.sync()?;
+    for turn in 0..warm + task.iters {
+        if turn == warm {
+            start = Instant::now();
+        }
+        match rank.me {
+            0 => via.burst()?,
+            _ => via.take_burst()?,
+        }
+    }
+    let outcome = per(start, task.iters * sys::BURST as u64);
+    // The receives that are left take messages, too.
+    rank.sync()?;
+    match rank.me {
+        0 => {
+            (0..sys::BURST).try_for_each(|_| via.send())?;
+            via.recv_last()?;
+        }
+        _ => {
+            via.send()?;
+            via.end_burst()?;
+        }
+    }
+    rank.sync()?;
+    rank.faces.via = Some((via, place));
+    Ok(if rank.me == 0 { outcome } else { Outcome::Elsewhere })
 }
 
 /// Time of an RDMA write by `VipPostSend`, until it is complete.
@@ -165,6 +255,10 @@ const TOGETHER: [usize; 4] = [16, 4 << 10, 64 << 10, 4 << 20];
 /// Sizes of paper 002.
 const VIA_SIZES: [usize; 8] = [4, 32, 128, 512, 2 << 10, 8 << 10, 16 << 10, 32 << 10];
 const WRITE: usize = 64 << 10;
+/// Sizes of bursts.
+const STREAMS: [usize; 4] = [128, 2 << 10, 8 << 10, 32 << 10];
+/// Sizes of messages in frames of MXoE.
+const WIRED: [usize; 4] = [16, 4 << 10, 64 << 10, 1 << 20];
 
 /// Figures of paper 001.
 const MX_PAPER: [&str; 3] = [
@@ -198,10 +292,77 @@ impl Run<'_> {
             let aim = Aim { floor: aimed.then_some(1.1), peer: None };
             self.face_line("MX, one way", Probe::MxPingPong, size, aim)?;
         }
-        if self.link == LinkName::Shm {
+        if self.link != LinkName::Shm {
+            self.together_lines()?;
+            self.wired_lines()?;
+        }
+        self.many_lines()
+    }
+
+    /// Messages in frames of MXoE by each tuning: the analogues of Figures 9 to 11.
+    fn wired_lines(&mut self) -> Result<()> {
+        if self.bench.place == Place::Here {
             return Ok(());
         }
-        self.together_lines()
+        let mut long = [None; TUNINGS.len()];
+        for ((name, _), arg) in TUNINGS.into_iter().zip(0..) {
+            for size in WIRED.into_iter().filter(|&size| self.wants(size)).collect::<Vec<_>>() {
+                let tcp = self.bench.bare(Probe::PingPong(Channel::Tcp));
+                let ours = Subject { arg, ..Probe::MxWired.into() };
+                let got = self.bench.measure(size, &[ours, tcp], |s| s * 1e6)?;
+                if size == WIRED[WIRED.len() - 1] {
+                    long[arg as usize] = got[0];
+                }
+                let line = (name, size, "us", Better::Lower);
+                self.push(line, [got[0], None, got[1]], ("", "tcp"), Aim::default());
+            }
+        }
+        if let [Some(copied), Some(gathered), Some(overlapped)] = long {
+            self.notes.push(format!(
+                "gathered against copied, 1 MiB: {:.2} of the time",
+                gathered.median / copied.median
+            ));
+            let gain = (gathered.median / overlapped.median - 1.0) * 100.0;
+            let stands = if gain > 10.0 { "stands" } else { "does not stand" };
+            self.notes.push(format!(
+                "paper 001, Figure 10: overlapped copies raise the rate of long messages by 24 to \
+                 32 %; here, with a second core as the engine, by {gain:+.0} %: {stands}"
+            ));
+        }
+        Ok(())
+    }
+
+    /// The collectives of more ranks than two, with the paper's gains over TCP.
+    fn many_lines(&mut self) -> Result<()> {
+        let (mut stand, mut all) = (0, 0);
+        for of in Collective::ALL {
+            let sizes = if of == Collective::Barrier { &TOGETHER[..1] } else { &TOGETHER[..] };
+            for (&size, paper) in sizes.iter().zip(of.paper()) {
+                if !self.wants(size) {
+                    continue;
+                }
+                let tcp = self.bench.bare(Probe::Many(Over::Tcp, of));
+                let subjects = [Probe::Many(Over::Mx, of).into(), tcp];
+                let got = self.bench.measure(size, &subjects, |s| s * 1e6)?;
+                let line = (of.name(), size, "us", Better::Lower);
+                self.push(line, [got[0], None, got[1]], ("", "tcp"), Aim::default());
+                if let [Some(ours), Some(tcp)] = got[..] {
+                    let gain = (tcp.median / ours.median - 1.0) * 100.0;
+                    let is_so = (gain > 0.0) == (paper > 0.0);
+                    (stand, all) = (stand + usize::from(is_so), all + 1);
+                    self.notes.push(format!(
+                        "paper 001, Table 1, {}, {}: {paper:+.0} % over TCP; here {gain:+.0} %: {}",
+                        of.name(),
+                        crate::table::human(size),
+                        if is_so { "stands" } else { "differs" }
+                    ));
+                }
+            }
+        }
+        if all > 0 {
+            self.notes.push(format!("paper 001, Table 1: {stand} of {all} findings stand"));
+        }
+        Ok(())
     }
 
     /// The operations of both ranks, with the paper's gains over TCP.
@@ -237,6 +398,10 @@ impl Run<'_> {
             let aim = Aim { floor: (size == VIA_SIZES[0]).then_some(1.2), peer: None };
             self.face_line("VIA, one way", Probe::ViaPingPong, size, aim)?;
         }
+        self.stream_lines()?;
+        if self.link == LinkName::Shm {
+            self.socket_lines()?;
+        }
         if !self.wants(WRITE) {
             return Ok(());
         }
@@ -249,12 +414,51 @@ impl Run<'_> {
     }
 }
 
-/// Measures an interface over its links, and prints the tables.
+impl Run<'_> {
+    /// Bursts, as paper 002 measures bandwidth.
+    fn stream_lines(&mut self) -> Result<()> {
+        for size in STREAMS.into_iter().filter(|&size| self.wants(size)).collect::<Vec<_>>() {
+            let tcp = self.bench.bare(Probe::Stream(Channel::Tcp));
+            let subjects = [Probe::ViaStream.into(), Probe::WeftBandwidth.into(), tcp];
+            let rate = |s: f64| size as f64 / s / 1e6;
+            let got = self.bench.measure(size, &subjects, rate)?;
+            let line = ("VIA, bursts with an answer", size, "MB/s", Better::Higher);
+            let names = ("endpoint", "tcp");
+            self.push(line, [got[0], got[1], got[2]], names, Aim::default());
+        }
+        Ok(())
+    }
+
+    /// The sockets face beside: the layer that paper 002 built over virtual interfaces.
+    fn socket_lines(&mut self) -> Result<()> {
+        let sizes: Vec<usize> = VIA_SIZES.into_iter().filter(|&size| self.wants(size)).collect();
+        if sizes.is_empty() {
+            return Ok(());
+        }
+        let beside = match Beside::start(self.bench.meter.options) {
+            Ok(beside) => beside,
+            Err(why) => {
+                self.notes.push(format!("sockets: {why:#}"));
+                return Ok(());
+            }
+        };
+        for size in sizes {
+            let subjects = [Probe::ViaPingPong.into()];
+            let via = self.bench.measure(size, &subjects, |s| s * 1e6)?;
+            let [ours, tcp] = beside.one_way(size)?;
+            let line = ("sockets over shared memory, one way", size, "us", Better::Lower);
+            self.push(line, [ours, via[0], tcp], ("via", "tcp"), Aim::default());
+        }
+        Ok(())
+    }
+}
+
+/// Measures an interface over its links, prints the tables, and draws plots into a folder.
 pub fn print(
     what: What,
     links: &[LinkName],
     options: &Options,
-    json: bool,
+    (json, folder): (bool, Option<&Path>),
     out: &mut impl Write,
 ) -> Result<()> {
     let (name, paper): (_, &[&str]) = match what {
@@ -276,7 +480,12 @@ pub fn print(
         run.notes.extend(measured.err().map(|why| format!("{why:#}")));
         run.notes.append(&mut run.bench.meter.absent);
         run.notes.extend(paper.iter().map(|line| line.to_string()));
-        target::show(&format!("{name} over {}", link.name()), &run, json, out)?;
+        let title = format!("{name} over {}", link.name());
+        if let Some(folder) = folder {
+            let plots = plots::write(folder, &title, &run.checks)?;
+            run.notes.extend(plots.into_iter().map(|plot| format!("plot: {plot}.svg, .png")));
+        }
+        target::show(&title, &run, json, out)?;
     }
     Ok(())
 }

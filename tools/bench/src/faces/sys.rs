@@ -17,8 +17,11 @@ use weft_via::sys::calls as via;
 const LIMIT_MS: u32 = 120_000;
 /// Longest wait for the other rank's endpoint.
 const MEET: Duration = Duration::from_secs(60);
-/// Match bits of measured messages.
+/// Match bits of measured messages, and of those of many ranks beside the sender's number.
 const BITS: u64 = 1;
+const MANY: u64 = 0x100;
+/// Sends of a burst.
+pub const BURST: usize = 16;
 
 fn interface_of(host: Ipv4Addr) -> Result<usize> {
     let at = interfaces::list().iter().position(|interface| interface.address == host);
@@ -34,29 +37,54 @@ fn good(what: &str, code: i32) -> Result<()> {
 pub struct Mx {
     endpoint: Handle,
     other: Option<Addr>,
+    /// The endpoints of more ranks than two.
+    all: Vec<Option<Addr>>,
     buffer: Vec<u8>,
 }
 
 impl Mx {
     /// Opens the endpoint with a number.
     pub fn open(host: Ipv4Addr, number: u32) -> Result<Mx> {
+        Mx::open_board(interface_of(host)? as u32, number)
+    }
+
+    /// Opens the endpoint with a number on a board.
+    pub fn open_board(board: u32, number: u32) -> Result<Mx> {
         mx::library::mx__init_api(0x301);
         weft_mx::sys::errors::mx_set_error_handler(Some(weft_mx::sys::errors::MX_ERRORS_RETURN));
-        let board = interface_of(host)? as u32;
         let mut endpoint = 0;
         let to = &raw mut endpoint;
         // SAFETY: the place is there, and there are no parameters.
         let code =
             unsafe { mx::endpoint::mx_open_endpoint(board, number, 0, std::ptr::null(), 0, to) };
         good("mx_open_endpoint", code)?;
-        Ok(Mx { endpoint, other: None, buffer: Vec::new() })
+        Ok(Mx { endpoint, other: None, all: Vec::new(), buffer: Vec::new() })
     }
 
     /// Connects to the endpoint of the other rank.
     pub fn connect(&mut self, host: Ipv4Addr, number: u32) -> Result<()> {
+        self.other = Some(self.connect_to(boards::nic_of(host), number)?);
+        Ok(())
+    }
+
+    /// Connects to the endpoint of the other rank by the number of a network interface.
+    pub fn connect_nic(&mut self, nic: u64, number: u32) -> Result<()> {
+        self.other = Some(self.connect_to(nic, number)?);
+        Ok(())
+    }
+
+    /// Connects to the endpoint of the next rank of many; none for this one.
+    pub fn meet(&mut self, other: Option<(Ipv4Addr, u32)>) -> Result<()> {
+        let to = |(host, number): (Ipv4Addr, u32)| self.connect_to(boards::nic_of(host), number);
+        let other = other.map(to).transpose()?;
+        self.all.push(other);
+        Ok(())
+    }
+
+    fn connect_to(&self, nic: u64, number: u32) -> Result<Addr> {
         let (end, mut other) = (Instant::now() + MEET, Addr::default());
         loop {
-            let (nic, to) = (boards::nic_of(host), &raw mut other);
+            let to = &raw mut other;
             // SAFETY: the place is there.
             let code =
                 unsafe { mx::connect::mx_connect(self.endpoint, nic, number, 0, LIMIT_MS, to) };
@@ -67,8 +95,52 @@ impl Mx {
                 code => break good("mx_connect", code)?,
             }
         }
-        self.other = Some(other);
-        Ok(())
+        Ok(other)
+    }
+
+    /// Sends to a rank of many, which receives by the sender's number.
+    pub fn send_to(&mut self, me: usize, to: usize, data: &[u8]) -> Result<()> {
+        let mut sent = self.begin_to(me, to, data)?;
+        self.finish(&mut sent)
+    }
+
+    /// Receives from a rank of many.
+    pub fn recv_of(&mut self, from: usize, into: &mut [u8]) -> Result<()> {
+        let mut came = self.begin_of(from, into)?;
+        self.finish(&mut came)
+    }
+
+    /// Sends to a rank of many, and receives from one, at once.
+    pub fn trade_with(
+        &mut self,
+        (me, to, data): (usize, usize, &[u8]),
+        (from, into): (usize, &mut [u8]),
+    ) -> Result<()> {
+        let mut came = self.begin_of(from, into)?;
+        let mut sent = self.begin_to(me, to, data)?;
+        self.finish(&mut sent)?;
+        self.finish(&mut came)
+    }
+
+    fn begin_to(&mut self, me: usize, to: usize, data: &[u8]) -> Result<Handle> {
+        let other = self.all.get(to).copied().flatten().context("no such rank")?;
+        let segment = Segment { at: data.as_ptr().cast_mut(), len: data.len() as u32 };
+        let (mut request, list, bits) = (0, &raw const segment, MANY | me as u64);
+        let to = &raw mut request;
+        // SAFETY: the caller waits for the end of the request before the data go.
+        let code = unsafe { mx::message::mx_isend(self.endpoint, list, 1, other, bits, 0, to) };
+        good("mx_isend", code)?;
+        Ok(request)
+    }
+
+    fn begin_of(&mut self, from: usize, into: &mut [u8]) -> Result<Handle> {
+        let segment = Segment { at: into.as_mut_ptr(), len: into.len() as u32 };
+        let (mut request, list, bits) = (0, &raw const segment, MANY | from as u64);
+        let (to, all) = (&raw mut request, u64::MAX);
+        // SAFETY: as above.
+        let code = unsafe { mx::message::mx_irecv(self.endpoint, list, 1, bits, all, 0, to) };
+        good("mx_irecv", code)?;
+        Ok(request)
     }
 
     /// Makes memory for messages of a size.
@@ -162,6 +234,13 @@ impl Mx {
     }
 }
 
+impl Mx {
+    /// Makes progress.
+    pub fn poll(&mut self) -> Result<()> {
+        good("mx_progress", mx::endpoint::mx_progress(self.endpoint))
+    }
+}
+
 impl Drop for Mx {
     fn drop(&mut self) {
         mx::endpoint::mx_close_endpoint(self.endpoint);
@@ -201,8 +280,8 @@ const ROOM: usize = 64 << 10;
 /// The memory of a rank, registered whole.
 #[repr(C, align(64))]
 struct Memory {
-    send: Descriptor,
-    recv: Descriptor,
+    sends: [Descriptor; BURST],
+    recvs: [Descriptor; BURST],
     out: [u8; ROOM],
     into: [u8; ROOM],
 }
@@ -237,8 +316,8 @@ impl Via {
         let name = CString::new(name)?;
         let null = std::ptr::null_mut();
         let memory = Box::new(Memory {
-            send: Descriptor::default(),
-            recv: Descriptor::default(),
+            sends: [Descriptor::default(); BURST],
+            recvs: [Descriptor::default(); BURST],
             out: [1; ROOM],
             into: [0; ROOM],
         });
@@ -331,11 +410,45 @@ impl Via {
         Ok(())
     }
 
+    /// Sends a burst, and receives the answer.
+    pub fn burst(&mut self) -> Result<()> {
+        // SAFETY: the memory is there.
+        let out = unsafe { &raw const (*self.memory).out } as u64;
+        let first = Part { at: out, ..self.part() };
+        let one = Descriptor { segments: 1, len: self.size, first, ..Descriptor::default() };
+        (0..BURST).try_for_each(|at| self.begin(at, one))?;
+        (0..BURST).try_for_each(|_| self.sent())?;
+        self.recv()
+    }
+
+    /// Receives a burst, and answers it.
+    pub fn take_burst(&mut self) -> Result<()> {
+        for at in 0..BURST {
+            self.recv_last()?;
+            self.post_recv_at(at)?;
+        }
+        self.send()
+    }
+
+    /// Posts receives for a burst.
+    pub fn prepare_burst(&mut self) -> Result<()> {
+        (0..BURST).try_for_each(|at| self.post_recv_at(at))
+    }
+
+    /// Ends a stream: takes the receives of a burst, which the other rank fills.
+    pub fn end_burst(&mut self) -> Result<()> {
+        (0..BURST).try_for_each(|_| self.recv_last())
+    }
+
     /// Posts a receive.
     fn post_recv(&mut self) -> Result<()> {
+        self.post_recv_at(0)
+    }
+
+    fn post_recv_at(&mut self, number: usize) -> Result<()> {
         // SAFETY: the memory is there as long as this value; the library does not use it now.
         let at = unsafe {
-            let recv = &raw mut (*self.memory).recv;
+            let recv = &raw mut (*self.memory).recvs[number];
             let first = Part { at: (&raw mut (*self.memory).into) as u64, ..self.part() };
             recv.write(Descriptor { segments: 1, len: self.size, first, ..Descriptor::default() });
             recv
@@ -348,13 +461,21 @@ impl Via {
     }
 
     fn post(&mut self, of: Descriptor) -> Result<()> {
+        self.begin(0, of)?;
+        self.sent()
+    }
+
+    fn begin(&mut self, number: usize, of: Descriptor) -> Result<()> {
         // SAFETY: as in `post_recv`.
         let at = unsafe {
-            let send = &raw mut (*self.memory).send;
+            let send = &raw mut (*self.memory).sends[number];
             send.write(of);
             send
         };
-        fine("VipPostSend", via::data::VipPostSend(self.vi, at.cast(), self.handle))?;
+        fine("VipPostSend", via::data::VipPostSend(self.vi, at.cast(), self.handle))
+    }
+
+    fn sent(&mut self) -> Result<()> {
         let mut done = std::ptr::null_mut();
         // SAFETY: the place is there.
         let code = unsafe { via::data::VipSendWait(self.vi, LIMIT_MS.into(), &raw mut done) };

@@ -264,6 +264,42 @@ impl Run<'_> {
     }
 }
 
+/// Round trips of socket programs, for tables of other interfaces.
+pub(crate) struct Beside<'a> {
+    run: Run<'a>,
+    _agent: Process,
+}
+
+impl<'a> Beside<'a> {
+    /// Starts an agent.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub fn start(options: &'a Options) -> Result<Beside<'a>> {
+        let (agent, name) = begin()?;
+        let (plan, checks, notes) = (Plan::default(), Vec::new(), Vec::new());
+        Ok(Beside { run: Run { options, agent: name, plan, checks, notes }, _agent: agent })
+    }
+
+    /// Measures microseconds one way, with the library and without it.
+    ///
+    /// # Errors
+    /// A program fails.
+    pub fn one_way(&self, size: usize) -> Result<[Option<Sample>; 2]> {
+        let (size, iters) = (size.to_string(), self.run.iters(50_000));
+        let one = |way| {
+            let (_server, place) = self.run.serve(way, "echo")?;
+            self.run.figure(way, &["ask", &place, "--size", &size, "--iters", &iters])
+        };
+        let (mut ours, mut tcp) = (Vec::new(), Vec::new());
+        for _ in 0..self.run.options.repeat() {
+            ours.push(one(Way::Weft)?);
+            tcp.push(one(Way::Tcp)?);
+        }
+        Ok([Sample::of(ours), Sample::of(tcp)])
+    }
+}
+
 /// Returns the command of a program, with the library or without it, on these cores.
 pub(crate) fn words_of(
     way: Way,

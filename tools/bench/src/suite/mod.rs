@@ -11,7 +11,7 @@
 mod advice;
 mod measure;
 mod plan;
-mod plot;
+pub mod plot;
 mod report;
 
 use super::load::Load;

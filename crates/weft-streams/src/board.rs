@@ -27,6 +27,8 @@ const ASKS: u64 = 1;
 const SHARES: u64 = 2;
 /// It is by TCP.
 const STAYS: u64 = 3;
+/// It goes by packets to another host.
+const LINKS: u64 = 4;
 
 /// The head.
 #[derive(Debug, Default)]
@@ -89,16 +91,26 @@ impl Entry {
         self.state.store(SHARES, Ordering::Release);
     }
 
+    /// It goes by packets to a host, of whose name the first bytes are kept.
+    pub fn links(&self, host: &str) {
+        self.write(host);
+        self.state.store(LINKS, Ordering::Release);
+    }
+
     /// It is by TCP, for this reason, of which the first bytes are kept.
     pub fn stays(&self, why: &str) {
+        self.write(why);
+        if self.state.load(Ordering::Relaxed) != NONE {
+            self.state.store(STAYS, Ordering::Release);
+        }
+    }
+
+    fn write(&self, why: &str) {
         let mut bytes = [0; 8 * WHY];
         let len = why.len().min(bytes.len());
         bytes[..len].copy_from_slice(&why.as_bytes()[..len]);
         for (to, from) in self.why.iter().zip(bytes.chunks_exact(8)) {
             to.store(from.try_into().map_or(0, u64::from_le_bytes), Ordering::Relaxed);
-        }
-        if self.state.load(Ordering::Relaxed) != NONE {
-            self.state.store(STAYS, Ordering::Release);
         }
     }
 
@@ -144,6 +156,8 @@ pub enum State {
     Asks,
     /// It shares memory.
     Shares,
+    /// It goes by packets to the host of this name.
+    Links(String),
     /// It is by TCP, for this reason.
     Stays(String),
 }
@@ -167,6 +181,7 @@ pub fn read(bytes: &[u8]) -> Option<(bool, Vec<Shown>)> {
             ASKS => State::Asks,
             SHARES => State::Shares,
             STAYS => State::Stays(text(&entry[64..64 + 8 * WHY])),
+            LINKS => State::Links(text(&entry[64..64 + 8 * WHY])),
             _ => return None,
         };
         let ports = word(entry, 3);
@@ -228,6 +243,9 @@ mod tests {
         assert_eq!((&shown[1].state, shown[1].received, shown[1].sent), (&State::Shares, 7, 8));
         let why = "a reason? of more bytes than there is room for i".to_string();
         assert_eq!(shown[2].state, State::Stays(why));
+        entries[0].links("h2");
+        let shown = read(&list(&head, &all)).unwrap().1;
+        assert_eq!(shown[0].state, State::Links("h2".into()));
         entries[0].renew();
         assert_eq!(read(&list(&head, &all)).unwrap().1.len(), 2);
     }

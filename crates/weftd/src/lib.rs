@@ -12,7 +12,8 @@
 //! - `links.rs`: sockets that were opened before rights were dropped.
 //! - `cluster/`: the agent's part in a cluster: hosts and names.
 //! - `sockets.rs`: connections of socket programs that are to share memory; `giving.rs`: bytes that
-//!   go back to TCP; `paths.rs`: if the network leads from one to the other.
+//!   go back to TCP; `paths.rs`: if the network leads from one to the other; `reach.rs`: other
+//!   hosts.
 //! - `options.rs`: settings, quotas; `status.rs`: the status socket.
 //! - `limit.rs`: limits on the log.
 //! - `rights.rs`: dropping rights; `sys/`: the system calls.
@@ -30,6 +31,7 @@ mod links;
 pub mod lists;
 pub mod options;
 mod paths;
+mod reach;
 pub mod rights;
 mod room;
 mod seat;

@@ -4,8 +4,10 @@
 //! `weft_streams::pairing` decides; here are the connections of programs, the sockets that they
 //! show, and the memory.
 
+use crate::cluster::Cluster;
 use crate::giving::{Giving, Way};
 use crate::paths::Paths;
+use crate::reach::{Hosts, Said};
 use crate::sys::passing::{self, facts};
 use crate::sys::{self, Epoll, Interest};
 use std::collections::BTreeMap;
@@ -16,6 +18,7 @@ use weft_core::Instant;
 use weft_link::LinkError;
 use weft_streams::message::{Message, MESSAGE_MAX, VERSION};
 use weft_streams::pairing::{Do, End, Pairing, Program};
+use weft_streams::reach::message::Names;
 use weft_streams::words::SEGMENT;
 
 /// Most programs, and most of one user.
@@ -55,6 +58,8 @@ pub struct Sockets {
     giving: Giving,
     /// Ends in different networks.
     paths: Paths,
+    /// Ends on different hosts.
+    hosts: Hosts,
     to_do: Vec<Do>,
     turned_away: u64,
 }
@@ -91,6 +96,7 @@ impl Sockets {
             held: BTreeMap::new(),
             giving: Giving::default(),
             paths: Paths::default(),
+            hosts: Hosts::default(),
             to_do: Vec::new(),
             turned_away: 0,
         })
@@ -103,12 +109,12 @@ impl Sockets {
 
     /// True if nothing waits for its time.
     pub fn is_idle(&self) -> bool {
-        self.pairing.is_empty()
+        self.pairing.is_empty() && self.hosts.is_idle()
     }
 
     /// True if a socket is held, which is to be for a moment only.
     pub fn holds(&self) -> bool {
-        !self.held.is_empty()
+        !self.held.is_empty() || self.hosts.is_busy()
     }
 
     /// Lists the counters by name.
@@ -121,6 +127,7 @@ impl Sockets {
         each("sockets_refused", counts.refused);
         each("sockets_turned_away", self.turned_away);
         each("sockets_given_back", self.giving.asked);
+        self.hosts.counters(each);
     }
 
     /// Serves the programs; never blocks. `may` tells if two users may share memory.
@@ -169,29 +176,26 @@ impl Sockets {
                 Err(e) if is_early(&e) => return,
                 // It ended before it read what it was told.
                 Err(e) if e.kind() == io::ErrorKind::ConnectionReset => {
-                    return self.end(program, "");
+                    return self.end(now, program, "");
                 }
-                Err(_) => return self.end(program, "a message that is none"),
+                Err(_) => return self.end(now, program, "a message that is none"),
             };
             if len == 0 {
-                return self.end(program, "");
+                return self.end(now, program, "");
             }
             let out = &mut self.to_do;
             match (Message::decode(&buf[..len]), passed) {
                 (Ok(Message::Ask { token, local, remote }), None) => {
                     let end = (program, token);
                     self.held.remove(&end);
+                    self.hosts.gone(now, end);
                     self.pairing.ask(now.0, (end, user, namespace), (local, remote), may, out);
-                }
-                (Ok(Message::Here(token)), Some(socket))
-                    if self.giving.awaits((program, token)) =>
-                {
-                    self.give_back((program, token), socket);
+                    if self.pairing.is_waiting(end) {
+                        self.hosts.wants(end, user, Names { local, remote });
+                    }
                 }
                 (Ok(Message::Here(token)), Some(socket)) => {
-                    let (end, facts) = ((program, token), facts(&socket));
-                    self.held.insert(end, socket);
-                    self.pairing.shown(now.0, end, facts, out);
+                    self.shows(now, (program, token), socket);
                 }
                 (Ok(Message::Board(process)), Some(list)) if passing::is_sealed(&list) => {
                     if let Some(guest) = self.guests.get_mut(&program) {
@@ -201,25 +205,63 @@ impl Sockets {
                 (Ok(Message::Back { token, before }), Some(memory)) => {
                     self.giving.shows((program, token), memory, before);
                 }
-                (Ok(Message::Path(token)), Some(path)) => {
-                    if self.pairing.is_called((program, token)) {
-                        self.paths.shows((program, token), path);
-                    }
+                (Ok(Message::Path(token)), Some(path)) => self.shows_path((program, token), path),
+                (Ok(Message::Phase { token, phase }), None) => {
+                    self.hosts.asks((program, token), phase);
                 }
                 (Ok(Message::Bell(_)), Some(bell)) => self.has_bell(program, bell),
                 (Ok(Message::List(after)), None) => self.list(program, user, after),
                 (Ok(Message::Cancel(token)), None) => {
                     self.held.remove(&(program, token));
                     self.paths.forget((program, token));
+                    self.hosts.gone(now, (program, token));
                     self.pairing.cancel((program, token), out);
                 }
                 (Err("version"), _) => {
-                    return self.end(program, "it speaks another version of these messages");
+                    return self.end(now, program, "it speaks another version of these messages");
                 }
-                _ => return self.end(program, "a message that is none"),
+                _ => return self.end(now, program, "a message that is none"),
             }
             self.act();
         }
+    }
+
+    /// An end shows its socket.
+    fn shows(&mut self, now: Instant, end: End, socket: OwnedFd) {
+        if self.giving.awaits(end) {
+            self.give_back(end, socket);
+        } else if !self.pairing.is_called(end) && self.hosts.is_called(end) {
+            self.hosts.shows(now, end, socket);
+        } else {
+            let facts = facts(&socket);
+            self.held.insert(end, socket);
+            self.pairing.shown(now.0, end, facts, &mut self.to_do);
+        }
+    }
+
+    /// An end shows its path.
+    fn shows_path(&mut self, end: End, path: OwnedFd) {
+        if self.pairing.is_called(end) {
+            self.paths.shows(end, path);
+        } else if self.hosts.is_called(end) {
+            self.hosts.shows_path(end, path);
+        }
+    }
+
+    /// Does what there is to do for ends whose other ends are on other hosts.
+    pub fn serve_hosts(&mut self, now: Instant, cluster: &mut Cluster) {
+        for Said { end, message, with_memory } in self.hosts.serve(now, cluster) {
+            if with_memory {
+                self.pairing.is_joined(end);
+            }
+            let memory = self.hosts.memory(end).filter(|_| with_memory);
+            self.say(end, &message, memory);
+        }
+    }
+
+    /// There are no other hosts.
+    pub fn is_alone(&mut self) {
+        self.hosts.is_alone();
     }
 
     /// A program has a bell from now on.
@@ -300,7 +342,7 @@ impl Sockets {
     }
 
     /// Ends the connection of a program; the reason is empty if it has left.
-    fn end(&mut self, program: Program, why: &str) {
+    fn end(&mut self, now: Instant, program: Program, why: &str) {
         if !why.is_empty() {
             let user = self.guests.get(&program).map_or(0, |guest| guest.user);
             log::warn!("a socket program of user {user}: {why} (this agent speaks {VERSION})");
@@ -312,6 +354,7 @@ impl Sockets {
         self.held.retain(|end, _| end.0 != program);
         self.giving.gone(program);
         self.paths.gone(program);
+        self.hosts.program_gone(now, program);
         self.pairing.gone(program, &mut self.to_do);
         self.act();
     }

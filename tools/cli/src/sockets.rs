@@ -17,8 +17,9 @@ const VARIABLE: &str = "WEFT_SOCKETS_LIBRARY";
 
 /// Run unmodified socket programs: TCP connections inside a host share memory
 ///
-/// Both ends have to be started so. Connections to other programs, to other hosts, and all of them
-/// without an agent (`weftd`), are the kernel's TCP.
+/// Between hosts whose agents are one cluster, requests and answers go by UDP. Both ends have to be
+/// started so. Connections to other programs, and all of them without an agent (`weftd`), are the
+/// kernel's TCP.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -192,10 +193,11 @@ fn start(args: &Run) -> Result<ExitCode> {
 }
 
 /// Counters of the agent, and the meaning of each.
-const COUNTERS: [(&str, &str); 5] = [
+const COUNTERS: [(&str, &str); 6] = [
     ("sockets_programs", "programs"),
     ("sockets_asked", "ends that asked for their other end"),
     ("sockets_paired", "connections joined"),
+    ("sockets_paired_between_hosts", "of these, ends of connections to other hosts"),
     ("sockets_refused", "ends refused"),
     ("sockets_asking", "ends that wait for their other end"),
 ];
@@ -221,13 +223,15 @@ fn status() -> Result<ExitCode> {
         for one in &program.connections {
             let state = match &one.state {
                 State::Shares => "in memory".to_string(),
+                State::Links(host) => format!("to host {host} by UDP while the receiver is awake"),
                 State::Asks => "TCP: its other end does not ask".to_string(),
                 State::Stays(why) => format!("TCP: {why}"),
             };
             let Shown { local, remote, received, sent, .. } = one;
             println!("  {local} to {remote}: {state}");
             if received + sent > 0 {
-                println!("    by memory: {received} bytes received, {sent} sent");
+                let way = if matches!(one.state, State::Links(_)) { "by UDP" } else { "by memory" };
+                println!("    {way}: {received} bytes received, {sent} sent");
             }
         }
     }

@@ -8,7 +8,7 @@ use super::slot::{
     self, Slot, ASKED, CORKED, DEEP, DENIED, IDLE, NAGLE, NEVER, NONBLOCKING, PLAIN, SHARED,
 };
 use super::table::{self, Connection};
-use super::{board, giving, holders, real, settings, tcp, vfork};
+use super::{board, far, giving, holders, real, settings, tcp, vfork};
 use libc::c_int;
 use std::mem::{size_of, zeroed};
 use std::os::fd::RawFd;
@@ -65,14 +65,18 @@ pub fn is_file(fd: RawFd, number: u64) -> bool {
 /// True if a descriptor is this library's own: a program that closes it closes nothing.
 #[inline]
 pub fn is_own(fd: c_int) -> bool {
-    fd >= HIDDEN && (fd == LINE.load(Ordering::Relaxed) || giving::is_own(fd))
+    fd >= HIDDEN && (fd == LINE.load(Ordering::Relaxed) || giving::is_own(fd) || far::is_own(fd))
 }
 
-/// Returns this library's own descriptors, in order.
-pub fn own() -> [Option<u32>; 2] {
-    let mut all = [u32::try_from(LINE.load(Ordering::Relaxed)).ok(), giving::own()];
-    all.sort_unstable();
-    all
+/// Returns the lowest of this library's own descriptors from this number on.
+pub fn next_own(from: u32) -> Option<u32> {
+    let line = u32::try_from(LINE.load(Ordering::Relaxed)).ok();
+    [line, giving::own()]
+        .into_iter()
+        .flatten()
+        .filter(|&own| own >= from)
+        .chain(far::next_own(from))
+        .min()
 }
 
 /// This process is a child: it has no line, and its parent's is not its own.
@@ -195,6 +199,12 @@ fn heard(slot: &Slot) {
     }
 }
 
+/// Takes what the agent has said.
+#[cold]
+pub fn hears() {
+    hear();
+}
+
 #[cold]
 fn hear() {
     let Some(_held) = LOCK.try_take() else { return };
@@ -210,6 +220,11 @@ fn hear() {
 /// The connection is closed by the program. A FIN is sent at once if the agent may have a
 /// descriptor of the socket.
 pub fn closes(at: usize, slot: &Slot, fd: c_int) {
+    if far::path(at).is_some() && slot.ask.process.load(Ordering::Relaxed) == process() {
+        if let Some(_held) = LOCK.try_take().filter(|_| is_there()) {
+            say(&Message::Cancel(token(at, slot)), None);
+        }
+    }
     if slot.ask.state.load(Ordering::Relaxed) != ASKED {
         return;
     }
@@ -445,14 +460,44 @@ fn act(message: &Message, passed: RawFd) {
             }
             None => drop(say(&Message::Cancel(*token), None)),
         },
+        Message::Reach(token) => {
+            match asking(*token).and_then(|one| Some((one, far::makes_path(&one)?))) {
+                Some((one, path)) => {
+                    one.slot.ask.times.fetch_or(SHOWN, Ordering::Relaxed);
+                    say(&Message::Path(*token), Some(path));
+                    say(&Message::Here(*token), Some(one.fd));
+                }
+                None => drop(say(&Message::Cancel(*token), None)),
+            }
+        }
         Message::Pair { token, first } => {
             if let Some(one) = asking(*token) {
+                far::is_refused(one.at);
                 one.slot.ask.state.store(DENIED, Ordering::Release);
-                attach(&one, passed, *first);
+                if attach(&one, passed, *first, || true) {
+                    board::entry(one.at).iter().for_each(|entry| entry.shares());
+                }
+            }
+        }
+        Message::Link { token, first, to, key, host } => {
+            if let Some(one) = asking(*token) {
+                one.slot.ask.state.store(DENIED, Ordering::Release);
+                let joins = || far::joins(one.at, *to, key, *first);
+                match attach(&one, passed, true, joins) {
+                    true => board::entry(one.at).iter().for_each(|entry| entry.links(host)),
+                    false => far::forget(one.at),
+                }
+            }
+        }
+        Message::Stopped { token, stop, acked } => {
+            let at = (*token & u64::from(u32::MAX)) as usize;
+            if let Some(slot) = table::slot_at(at).filter(|slot| self::token(at, slot) == *token) {
+                far::has_stopped(at, slot, *stop, *acked);
             }
         }
         Message::None { token, why } => {
             if let Some(one) = asking(*token) {
+                far::is_refused(one.at);
                 board::stays(one.at, why);
                 one.slot.ask.times.fetch_and(!SHOWN, Ordering::Relaxed);
                 one.slot.ask.state.store(IDLE, Ordering::Release);
@@ -474,25 +519,26 @@ fn is_sealed(fd: RawFd) -> bool {
     }
 }
 
-/// The connection shares memory from now on.
-fn attach(one: &Connection, memory: RawFd, first: bool) {
+/// The connection shares memory from now on, or has a ring for what comes from another host, once
+/// `joins` has joined it. False if it does not.
+fn attach(one: &Connection, memory: RawFd, first: bool, joins: impl FnOnce() -> bool) -> bool {
     let slot = one.slot;
     // A child has the memory, too, or the connection has none.
-    let Some(_steady) = holders::no_fork() else { return };
+    let Some(_steady) = holders::no_fork() else { return false };
     let fits = slot.holders.is_own()
         && table::shared() < settings::most()
         && !slot.has(NEVER)
         && slot.state.load(Ordering::Acquire) == PLAIN;
     board::stays(one.at, "there is no memory for it, or it is not to be had now");
-    if memory < 0 || !fits || board::is_off() || !is_sealed(memory) {
-        return;
+    if memory < 0 || !fits || board::is_off() || !is_sealed(memory) || !joins() {
+        return false;
     }
     let rights = libc::PROT_READ | libc::PROT_WRITE;
     // SAFETY: a new mapping at an address of the kernel's choice, of a file of this length.
     let at =
         unsafe { libc::mmap(std::ptr::null_mut(), SEGMENT, rights, libc::MAP_SHARED, memory, 0) };
     if at == libc::MAP_FAILED {
-        return;
+        return false;
     }
     if tcp::is_nonblocking(one.fd) {
         slot.set(NONBLOCKING);
@@ -501,7 +547,9 @@ fn attach(one: &Connection, memory: RawFd, first: bool) {
         slot.set(NAGLE);
         tcp::do_not_delay(one.fd);
     }
-    if !tcp::is_set(one.fd, libc::TCP_NOTSENT_LOWAT) {
+    // Long sends to another host are TCP's.
+    let is_far = far::path(one.at).is_some();
+    if !is_far && !tcp::is_set(one.fd, libc::TCP_NOTSENT_LOWAT) {
         slot.set(DEEP);
         tcp::keep_few(one.fd);
     }
@@ -514,5 +562,14 @@ fn attach(one: &Connection, memory: RawFd, first: bool) {
     }
     table::set_memory(one.at, at.cast(), first);
     slot.state.swap(SHARED, Ordering::SeqCst);
-    board::entry(one.at).iter().for_each(|entry| entry.shares());
+    true
+}
+
+/// Asks the agent how long a phase of the peer on another host was.
+pub fn asks_phase(one: &Connection, phase: u32) {
+    if let Some(_held) = LOCK.try_take() {
+        if open() {
+            say(&Message::Phase { token: token(one.at, one.slot), phase }, None);
+        }
+    }
 }

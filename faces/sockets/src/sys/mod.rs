@@ -1,6 +1,7 @@
 //! All of the library: every part of it calls the C library or uses memory that others change.
 
 mod board;
+mod far;
 mod giving;
 mod holders;
 mod hooks;

@@ -3,7 +3,7 @@
 use super::slot::{Registration, Set, Slot, PLACES, READ, WATCHED, WORD};
 use super::table::{self, Connection};
 use super::wait::Rest;
-use super::{real, settings, tcp, wait, wake};
+use super::{far, real, settings, tcp, wait, wake};
 use libc::{c_int, epoll_event};
 use std::sync::atomic::Ordering;
 
@@ -236,7 +236,14 @@ impl Wait<'_> {
         if self.set.heats() == 0 {
             return None;
         }
-        wake::spin(&self.set.luck, 1, 1, || self.has_bytes()).then_some(0)
+        let mut is_far = false;
+        each_awake(self.set, |_, at, slot| {
+            is_far |= far::path(at).is_some();
+            table::with_memory(at, slot, |memory| far::tell(at, slot, memory, true));
+        });
+        let fd = self.fd;
+        let found = || self.has_bytes() || is_far && tcp::has_input(fd);
+        wake::spin(&self.set.luck, 1, 1, found).then_some(0)
     }
 
     /// Has the bytes of all connections come by TCP. False if one has bytes to be told.

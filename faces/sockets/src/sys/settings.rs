@@ -10,6 +10,7 @@ static IS_ON: AtomicU32 = AtomicU32::new(0);
 static SPIN_NS: AtomicU64 = AtomicU64::new(0);
 static AFTER: AtomicU32 = AtomicU32::new(8);
 static MOST: AtomicU32 = AtomicU32::new(1024);
+static LOSS: AtomicU32 = AtomicU32::new(0);
 
 /// Longest time for which a call looks at a ring before it sleeps, unless the environment says so.
 const SPIN_US: u64 = 20;
@@ -71,6 +72,9 @@ pub fn read() {
     if let Some(most) = number(c"WEFT_SOCKETS_CONNECTIONS") {
         MOST.store(small(most), Ordering::Relaxed);
     }
+    if let Some(loss) = number(c"WEFT_SOCKETS_LOSS") {
+        LOSS.store(small(loss), Ordering::Relaxed);
+    }
     keep(c"WEFT_AGENT", &AGENT);
     keep(c"XDG_RUNTIME_DIR", &FOLDER);
     let policy = variable(c"WEFT_SOCKETS_POLICY").map(|value| {
@@ -117,6 +121,11 @@ pub fn spin_ns() -> u64 {
 /// Calls on a connection, once bytes have gone both ways, after which the other end is asked for.
 pub fn after() -> u32 {
     AFTER.load(Ordering::Relaxed)
+}
+
+/// The share of packets to other hosts that are lost on purpose, in percent.
+pub fn loss() -> u32 {
+    LOSS.load(Ordering::Relaxed)
 }
 
 /// Most connections that share memory.

@@ -86,6 +86,8 @@ pub struct Slot {
     pub receiver: Receiver,
     /// Times that a look at the ring paid.
     pub luck: AtomicU32,
+    /// Held to take packets of another host, and to tell it of this end.
+    pub packets: Lock,
     /// Held to send into the ring.
     pub sending: Lock,
     /// The direction that goes out.

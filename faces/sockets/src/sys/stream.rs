@@ -4,9 +4,10 @@ use super::lock::Held;
 use super::parts::Parts;
 use super::slot::{Slot, BROKEN, CORKED, HELD, NONBLOCKING, TOLD};
 use super::table::{Connection, Memory};
-use super::{board, giving, real, settings, tcp, wake};
+use super::{board, far, giving, real, settings, tcp, wake};
 use libc::{c_int, c_uint};
 use std::sync::atomic::Ordering;
+use weft_streams::far::ByTcp;
 use weft_streams::receiver::Next;
 use weft_streams::sender::{Call, Way};
 use weft_streams::words::RING;
@@ -74,6 +75,8 @@ enum Step {
     Sleep(Call<'static>),
     /// The bytes that are next are on their way by TCP.
     Await,
+    /// Nothing comes but by TCP, where bytes may come twice: wait for them without taking them.
+    Peek(Call<'static>),
 }
 
 struct Receive<'a> {
@@ -102,6 +105,11 @@ impl Use {
     pub fn recv(&self, parts: Parts<'_>, flags: c_int) -> isize {
         let mut receive = Receive { user: self, parts, flags, got: 0, plan: Plan::New };
         loop {
+            if !self.connection.is_here() && self.is_far() {
+                // The number is another file's, of which nothing is known.
+                let (got, all) = (receive.got, parts.len());
+                return with(got, by_kernel(self.connection.fd, &parts, got, all - got, flags));
+            }
             match receive.step() {
                 Step::Again => {}
                 Step::End(result) => return with(receive.got, result),
@@ -115,12 +123,22 @@ impl Use {
                         return result;
                     }
                 }
+                Step::Peek(_call) => {
+                    if let Some(result) = receive.wait() {
+                        return with(receive.got, result);
+                    }
+                }
             }
         }
     }
 
     fn slot(&self) -> &'static Slot {
         self.connection.slot
+    }
+
+    /// True if the other end is on another host.
+    fn is_far(&self) -> bool {
+        far::path(self.connection.at).is_some()
     }
 
     /// The end of a connection whose peer broke the rules.
@@ -157,6 +175,7 @@ impl Receive<'_> {
             // A handler that reads the connection that it interrupted a read of.
             return Step::End(real::fail(libc::EAGAIN) as isize);
         };
+        far::look(self.user.connection.at, slot, self.user.memory);
         let step = match slot.receiver.next(words) {
             Err(_) => Step::End(self.user.broken()),
             Ok(Next::Ring { at, len }) => self.ring_step(at, len),
@@ -198,7 +217,7 @@ impl Receive<'_> {
             // More may have come meanwhile.
             return if self.is_full() { Step::End(0) } else { Step::Again };
         }
-        if n < len || self.is_full() {
+        if n < len || self.is_full() || self.user.is_far() {
             return Step::End(0);
         }
         // Bytes by TCP follow if the ring is not written any more.
@@ -254,7 +273,7 @@ impl Receive<'_> {
         let (slot, words, fd) =
             (self.user.slot(), self.user.memory.incoming(), self.user.connection.fd);
         let waits = self.flags & libc::MSG_DONTWAIT == 0 && !slot.has(NONBLOCKING);
-        if waits || !slot.receiver.is_awake(words) {
+        if waits || !slot.receiver.is_awake(words) || self.user.is_far() {
             return None;
         }
         let left = tcp::look(fd)?;
@@ -290,18 +309,63 @@ impl Receive<'_> {
             self.plan = Plan::Sleep;
             if wake::wake(&self.user.connection, self.user.memory) {
                 drop(held);
-                let head = slot.receiver.taken();
-                wake::spin(&slot.luck, wake::LOOKS, 1, || slot.receiver.arrived(words) != head);
+                self.spin();
                 return Step::Again;
             }
         }
         match slot.receiver.sleep(words) {
             Err(_) => Step::End(self.user.broken()),
             Ok(false) => Step::Again,
+            Ok(true) if self.user.is_far() => self.asleep(held),
             Ok(true) => {
                 // Before the lock goes: nothing wakes the direction up meanwhile.
                 Step::Sleep(slot.receiver.tcp.call())
             }
+        }
+    }
+
+    /// Looks at the ring for a while.
+    fn spin(&self) {
+        let (slot, memory) = (self.user.slot(), self.user.memory);
+        let (words, head, at) = (memory.incoming(), slot.receiver.taken(), self.user.connection.at);
+        if !self.user.is_far() {
+            wake::spin(&slot.luck, wake::LOOKS, 1, || slot.receiver.arrived(words) != head);
+            return;
+        }
+        far::tell(at, slot, memory, true);
+        let fd = self.user.connection.fd;
+        // Long sends come by TCP while this end is awake, too.
+        wake::spin(&slot.luck, 1, 1, || {
+            far::look(at, slot, memory);
+            slot.receiver.arrived(words) != head || tcp::has_input(fd)
+        });
+    }
+
+    /// Nothing comes by packets any more. Bytes by TCP may have come by packets before.
+    fn asleep(&mut self, held: Held<'_>) -> Step {
+        let (slot, one, memory) = (self.user.slot(), &self.user.connection, self.user.memory);
+        if memory.end().has_told() && !tcp::has_input(one.fd) {
+            // A program that finds bytes looks for packets again soon.
+            far::tell(one.at, slot, memory, false);
+        }
+        if memory.end().by_tcp() == ByTcp::Unknown {
+            far::pump(one.at, slot, memory);
+        }
+        match memory.end().by_tcp() {
+            ByTcp::Next => return Step::Sleep(slot.receiver.tcp.call()),
+            ByTcp::Twice(bytes) if far::drop_twice(one, memory, bytes) => return Step::Again,
+            ByTcp::Unknown if tcp::unread(one.fd).is_some_and(|bytes| bytes > 0) => {
+                drop(held);
+                return match far::learn(one, memory) {
+                    true => Step::Again,
+                    false => Step::End(self.user.broken()),
+                };
+            }
+            ByTcp::Unknown | ByTcp::Twice(_) => {}
+        }
+        match self.got > 0 && !self.wants_all() {
+            true => Step::End(0),
+            false => Step::Peek(slot.receiver.tcp.call()),
         }
     }
 
@@ -312,6 +376,9 @@ impl Receive<'_> {
             Err(_) => return Step::End(self.user.broken()),
             Ok(false) => return Step::Again,
             Ok(true) => {}
+        }
+        if self.user.is_far() && self.user.memory.end().by_tcp() != ByTcp::Next {
+            return Step::Again;
         }
         let call = slot.receiver.tcp.call();
         drop(held);
@@ -341,7 +408,8 @@ impl Receive<'_> {
     fn sleep(&mut self, call: Call<'_>) -> Option<isize> {
         let (slot, connection) = (self.user.slot(), &self.user.connection);
         let want = self.parts.len() - self.got;
-        let n = by_kernel(connection.fd, &self.parts, self.got, want, self.flags);
+        let receive = || by_kernel(connection.fd, &self.parts, self.got, want, self.flags);
+        let n = far::timed(connection, receive);
         let was = real::errno();
         call.done(if self.is_peek() { 0 } else { n.max(0) as u64 });
         // A program that finds nothing now waits, or looks again: bytes may come by the ring.
@@ -380,9 +448,13 @@ impl Receive<'_> {
     fn wait(&self) -> Option<isize> {
         let mut byte = 0u8;
         let at = (&raw mut byte).cast();
+        let flags = libc::MSG_PEEK | self.flags & libc::MSG_DONTWAIT;
         // SAFETY: room for one byte.
-        let n = unsafe { real::recv(self.user.connection.fd, at, 1, libc::MSG_PEEK) };
-        (n <= 0).then_some(n)
+        match unsafe { real::recv(self.user.connection.fd, at, 1, flags) } {
+            1.. => None,
+            0 => Some(self.at_end()),
+            n => Some(n),
+        }
     }
 }
 
@@ -398,9 +470,16 @@ impl Use {
             slot.sender.end();
         }
         let (mut sent, mut is_stuck) = (0, false);
+        let is_far = self.is_far();
         loop {
             let held = slot.sending.take();
-            if held.is_some() && flags & !PLAIN_SEND == 0 && !slot.has(CORKED) {
+            if is_far {
+                match self.send_far(&parts, &mut sent, flags, held.is_some()) {
+                    None if sent == parts.len() => return sent as isize,
+                    None => {}
+                    Some(result) => return with(sent, result),
+                }
+            } else if held.is_some() && flags & !PLAIN_SEND == 0 && !slot.has(CORKED) {
                 match self.fill_ring(&parts, &mut sent) {
                     Ok(Ring::Done) => return sent as isize,
                     Ok(Ring::Full) if sent > 0 && slot.has(NONBLOCKING) => return sent as isize,
@@ -435,6 +514,50 @@ impl Use {
         }
     }
 
+    /// Sends to another host as much as goes by packets. The rest goes by TCP: then no packet is
+    /// in doubt any more. A result ends the call. The sender's lock is held, or was by a frame that
+    /// a signal interrupted.
+    fn send_far(
+        &self,
+        parts: &Parts<'_>,
+        sent: &mut usize,
+        flags: c_int,
+        is_held: bool,
+    ) -> Option<isize> {
+        let (slot, one) = (self.slot(), &self.connection);
+        if !is_held {
+            // Packets of the other frame are in doubt.
+            return Some(real::fail(libc::EAGAIN) as isize);
+        }
+        let is_plain = flags & !PLAIN_SEND == 0 && !slot.has(CORKED | HELD);
+        let again = if is_plain { far::send(one, self.memory, parts, sent) } else { 0 };
+        if *sent == parts.len() {
+            return None;
+        }
+        if far::stop(one.at, self.memory) > 0 {
+            // The bytes of a thread that has ended in its call.
+            return Some(self.broken());
+        }
+        let until = *sent + again;
+        while *sent < until {
+            let call = slot.sender.by_tcp();
+            let mut cut = parts.cut(*sent, until - *sent);
+            let message = cut.as_message();
+            let flags = flags & libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
+            // SAFETY: the parts are the caller's.
+            let n = unsafe { real::sendmsg(one.fd, &message, flags) };
+            call.done(n.max(0) as u64);
+            *sent += n.max(0) as usize;
+            match n {
+                0.. => {}
+                _ if real::errno() == libc::EAGAIN => tcp::awaits_room(one.fd),
+                _ if real::errno() == libc::EINTR => {}
+                n => return Some(n),
+            }
+        }
+        None
+    }
+
     /// Looks at a full ring until the receiver takes bytes out. False if it takes none for a long
     /// while, or if that does not pay. A receiver takes first what came by TCP before, and bytes
     /// that went by TCP now would be the next to be taken first.
@@ -451,6 +574,10 @@ impl Use {
         let (one, slot) = (&self.connection, self.slot());
         loop {
             let held = slot.sending.take();
+            if self.is_far() && (held.is_none() || far::stop(one.at, self.memory) > 0) {
+                self.broken();
+                return None;
+            }
             if !slot.has(HELD) {
                 return Some(slot.sender.by_tcp());
             }
@@ -544,6 +671,14 @@ impl Use {
                 }
                 Ok(Next::Tcp(left)) => usize::try_from(left).map_or(len, |left| left.min(len)),
                 Ok(Next::Open) => match slot.receiver.sleep(words) {
+                    Ok(true) if !self.is_clear() => {
+                        drop(held);
+                        tcp::awaits(self.connection.fd, -1);
+                        if !far::learn(&self.connection, self.memory) {
+                            return self.broken();
+                        }
+                        continue;
+                    }
                     Ok(true) => len,
                     Ok(false) => continue,
                     Err(_) => return self.broken(),
@@ -576,6 +711,33 @@ impl Use {
         }
     }
 
+    /// True if the next byte by TCP has not come by packets. Drops those that have, unless bytes in
+    /// the ring come before them.
+    pub fn is_clear(&self) -> bool {
+        let (one, memory) = (&self.connection, self.memory);
+        if !self.is_far() {
+            return true;
+        }
+        far::pump(one.at, one.slot, memory);
+        if self.in_ring() > 0 {
+            return memory.end().by_tcp() == ByTcp::Next;
+        }
+        while let ByTcp::Twice(bytes) = memory.end().by_tcp() {
+            if !far::drop_twice(one, memory, bytes) {
+                return false;
+            }
+        }
+        let is_over = || tcp::has_ended(one.fd) && tcp::unread(one.fd) == Some(0);
+        memory.end().by_tcp() == ByTcp::Next || is_over()
+    }
+
+    /// True once nothing by TCP is in doubt, as somebody else is to read it.
+    pub fn settles(&self) -> bool {
+        let Some(_held) = self.slot().receiving.take() else { return false };
+        self.slot().receiver.doze(self.memory.incoming());
+        far::settles(&self.connection, self.memory)
+    }
+
     /// No further byte comes by the ring. Those that are there stay.
     pub fn end_receiving(&self) {
         self.slot().receiver.end(self.memory.incoming());
@@ -584,6 +746,8 @@ impl Use {
     /// No further byte goes by the ring.
     pub fn end_sending(&self) {
         self.slot().sender.end();
+        let _held = self.slot().sending.take();
+        far::stop(self.connection.at, self.memory);
     }
 
     /// The program ends its sending direction.
@@ -608,10 +772,18 @@ impl Use {
         self.slot().receiver.take(self.memory.incoming(), len);
     }
 
-    /// The bytes in the ring that comes in, and in the one that goes out.
-    pub fn unread(&self) -> (usize, usize) {
-        let slot = self.slot();
-        (slot.receiver.unread(self.memory.incoming()), slot.sender.unread(self.memory.out()))
+    /// The bytes in the ring that comes in.
+    pub fn in_ring(&self) -> usize {
+        self.slot().receiver.unread(self.memory.incoming())
+    }
+
+    /// Bytes that can be read beyond those that TCP has, and bytes in the ring that goes out. Less
+    /// than none: TCP has bytes that came by packets before.
+    pub fn unread(&self) -> (isize, usize) {
+        let (slot, memory) = (self.slot(), self.memory);
+        far::look(self.connection.at, slot, memory);
+        let twice = if self.is_far() { far::twice(&self.connection, memory) } else { 0 };
+        (self.in_ring() as isize - twice as isize, slot.sender.unread(memory.out()))
     }
 }
 

@@ -55,6 +55,11 @@ fn poll(fd: c_int, events: libc::c_short, timeout: c_int) -> libc::c_short {
     }
 }
 
+/// True if a descriptor can be read, or has an error to tell.
+pub fn has_input(fd: c_int) -> bool {
+    poll(fd, libc::POLLIN, 0) != 0
+}
+
 /// Waits until a descriptor can be read, or for so many milliseconds.
 pub fn awaits(fd: c_int, most: c_int) {
     poll(fd, libc::POLLIN, most);
@@ -238,6 +243,41 @@ pub fn path(fd: c_int) -> Option<c_int> {
         super::line::close(path);
     }
     None
+}
+
+/// Connects a UDP socket. False if that cannot be.
+pub fn connect_path(path: c_int, to: Place) -> bool {
+    // SAFETY: all-zero is a valid value, with room for the name of any internet socket; the family
+    // says which of both it is.
+    unsafe {
+        let mut address: libc::sockaddr_storage = zeroed();
+        let mut len = size_of::<libc::sockaddr_storage>() as socklen_t;
+        let at = (&raw mut address).cast::<libc::sockaddr>();
+        if libc::getsockname(path, at, &mut len) != 0 {
+            return false;
+        }
+        if (*at).sa_family == libc::AF_INET as libc::sa_family_t {
+            let v4 = &mut *at.cast::<libc::sockaddr_in>();
+            v4.sin_port = to.port().to_be();
+            let [.., a, b, c, d] = to.address();
+            v4.sin_addr.s_addr = u32::from_ne_bytes([a, b, c, d]);
+        } else {
+            let v6 = &mut *at.cast::<libc::sockaddr_in6>();
+            v6.sin6_port = to.port().to_be();
+            v6.sin6_addr.s6_addr = to.address();
+        }
+        real::connect(path, at, len) == 0
+    }
+}
+
+/// True if the kernel takes bytes now, and the connection has neither ended nor an error.
+pub fn takes_at_once(fd: c_int) -> bool {
+    poll(fd, libc::POLLOUT | libc::POLLRDHUP, 0) == libc::POLLOUT
+}
+
+/// Waits until the kernel takes bytes, or the connection has an error.
+pub fn awaits_room(fd: c_int) {
+    poll(fd, libc::POLLOUT, -1);
 }
 
 /// Returns the socket's own name and that of its peer.

@@ -7,7 +7,7 @@
 use super::set;
 use super::slot::{Slot, WATCHED};
 use super::table::{self, Connection};
-use super::{real, settings, stream, wake};
+use super::{far, real, settings, stream, wake};
 use std::sync::atomic::Ordering;
 
 /// Most connections of one wait. Those beyond never have bytes in a ring.
@@ -52,6 +52,11 @@ impl Waiting {
         self.n += 1;
     }
 
+    /// True if a connection goes to another host.
+    pub fn is_far(&self) -> bool {
+        self.each().any(|(at, _)| far::path(at).is_some())
+    }
+
     /// True if nothing here can have bytes in a ring.
     pub fn is_empty(&self) -> bool {
         self.n == 0
@@ -85,7 +90,10 @@ impl Waiting {
             }
         }
         let Some(first) = first else { return false };
-        wake::spin(&first.luck, 1, 1, || self.each().any(|(at, slot)| is_readable(at, slot)))
+        let is_far = self.is_far();
+        wake::spin(&first.luck, 1, 1, || {
+            self.each().any(|(at, slot)| is_readable(at, slot)) || is_far && is_ready()
+        })
     }
 
     /// Has all bytes come by TCP from now on. False if there are bytes in a ring: there is
@@ -113,14 +121,22 @@ pub fn wake(at: usize, slot: &'static Slot) -> bool {
     let is_awake = table::with_memory(at, slot, |memory| {
         let held = slot.receiving.take();
         // The descriptor does not matter here.
-        held.is_some() && wake::wake(&Connection { slot, at, fd: -1 }, memory)
+        let is_awake = held.is_some() && wake::wake(&Connection { slot, at, fd: -1 }, memory);
+        drop(held);
+        if is_awake {
+            far::tell(at, slot, memory, true);
+        }
+        is_awake
     });
     is_awake == Some(true)
 }
 
 /// True if a connection has bytes in its ring that are next.
 pub fn is_readable(at: usize, slot: &Slot) -> bool {
-    let readable = |memory: table::Memory| slot.receiver.is_readable(memory.incoming());
+    let readable = |memory: table::Memory| {
+        far::look(at, slot, memory);
+        slot.receiver.is_readable(memory.incoming())
+    };
     table::with_memory(at, slot, readable).unwrap_or(false)
 }
 
@@ -150,6 +166,7 @@ pub fn lie_down(at: usize, slot: &Slot) -> Rest {
             return Rest::Readable;
         };
         if slot.receiver.sleep(words) == Ok(true) {
+            far::tell(at, slot, memory, false);
             return Rest::Empty;
         }
         slot.receiver.doze(words);

@@ -11,6 +11,7 @@ mod field;
 mod harness;
 mod heirs;
 mod hostile;
+mod hosts;
 mod networks;
 mod programs;
 mod roles;

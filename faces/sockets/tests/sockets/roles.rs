@@ -258,6 +258,10 @@ fn orphans(stream: TcpStream) {
 fn attempt(case: &str, stream: TcpStream) {
     let mut server = Server::upgraded(stream);
     match case {
+        "idle" => {
+            say("joined");
+            std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
+        }
         "peek" => peek(&mut server),
         "all" => all(&mut server),
         "count" => count(&mut server),

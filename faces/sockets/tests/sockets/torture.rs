@@ -232,14 +232,17 @@ fn receive(stream: &TcpStream, random: &mut Random) -> u64 {
     }
 }
 
-/// Runs both ends of a seed.
-fn both(agent: &Served, seed: u64, kill: u64) {
-    let settings = [("WEFT_SOCKETS_SPIN_US", if seed.is_multiple_of(3) { "0" } else { "20" })];
-    let with = Some(agent.name.as_str());
-    let mut one = start("torture-accept", &format!("0 {seed} 0"), with, &settings);
+/// The settings of a seed.
+fn settings(seed: u64) -> [(&'static str, &'static str); 1] {
+    [("WEFT_SOCKETS_SPIN_US", if seed.is_multiple_of(3) { "0" } else { "20" })]
+}
+
+/// Runs both ends of a seed, whose agents have these names.
+pub fn both([first, second]: [Option<&str>; 2], seed: u64, kill: u64, settings: &[(&str, &str)]) {
+    let mut one = start("torture-accept", &format!("0 {seed} 0"), first, settings);
     let port = one.says();
     let words = format!("{port} {} {kill}", seed ^ 0x5550);
-    let mut two = start("torture-dial", &words, with, &settings);
+    let mut two = start("torture-dial", &words, second, settings);
     let pair = |line: String| {
         let (sent, received) = line.split_once(' ').unwrap();
         (sent.parse::<u64>().unwrap(), received.parse::<u64>().unwrap())
@@ -256,7 +259,7 @@ fn both(agent: &Served, seed: u64, kill: u64) {
     one.ends_well();
 }
 
-fn seeds() -> std::ops::Range<u64> {
+pub fn seeds() -> std::ops::Range<u64> {
     let text = std::env::var("WEFT_SEEDS").unwrap_or("0..6".into());
     let (from, to) = text.split_once("..").expect("WEFT_SEEDS=A..B");
     from.parse().unwrap()..to.parse().unwrap()
@@ -267,7 +270,7 @@ fn torture__random_calls_move_every_byte_once_and_in_order() {
     let agent = Served::start();
     for seed in seeds() {
         eprintln!("seed {seed}: WEFT_SEEDS={seed}..{} repeats it", seed + 1);
-        both(&agent, seed, 0);
+        both([Some(&agent.name); 2], seed, 0, &settings(seed));
     }
     assert!(agent.counter("sockets_paired") > 0);
 }
@@ -277,6 +280,7 @@ fn torture__an_end_that_is_killed_leaves_what_it_sent() {
     let agent = Served::start();
     for seed in seeds() {
         eprintln!("seed {seed}: WEFT_SEEDS={seed}..{} repeats it", seed + 1);
-        both(&agent, seed, 1 + Random(seed).next(TOTAL / 2));
+        let kill = 1 + Random(seed).next(TOTAL / 2);
+        both([Some(&agent.name); 2], seed, kill, &settings(seed));
     }
 }

@@ -80,8 +80,19 @@ impl Hosts {
     /// # Errors
     /// The machine does not allow it.
     pub fn start(count: usize) -> Result<Hosts> {
+        Hosts::with(count, Conditions { mtu: crate::MTU, ..Conditions::default() })
+    }
+
+    /// Starts two hosts that are joined by a cable.
+    ///
+    /// # Errors
+    /// The machine does not allow it.
+    pub fn joined() -> Result<Hosts> {
+        Hosts::with(2, Conditions { mtu: crate::MTU, direct: true, ..Conditions::default() })
+    }
+
+    fn with(count: usize, conditions: Conditions) -> Result<Hosts> {
         let name = format!("bench-{}-{:x}", std::process::id(), weft_link::random_u64() >> 32);
-        let conditions = Conditions { mtu: crate::MTU, ..Conditions::default() };
         let lab = Attached::start(&plan(&name, count, &conditions)?);
         let lab = lab.context("two lab hosts, or more, are needed")?;
         let entrances = (0..count).map(|host| lab.entrance(host)).collect::<Result<_>>()?;

@@ -2,7 +2,7 @@
 //! of an idle cluster, each target met or not.
 
 pub mod child;
-mod cluster;
+pub(super) mod cluster;
 
 use crate::pair::Sample;
 use crate::progress::Plan;

@@ -21,6 +21,9 @@ pub struct Args {
     /// Unix sockets instead of TCP.
     #[arg(long)]
     unix: bool,
+    /// Address of the server.
+    #[arg(long, default_value = "127.0.0.1")]
+    host: String,
     /// Bytes of a request and of its answer.
     #[arg(long, default_value_t = 64)]
     size: usize,
@@ -63,7 +66,7 @@ fn dial(args: &Args) -> Result<Box<dyn Stream>> {
     if args.unix {
         return Ok(Box::new(UnixStream::connect_addr(&name(&args.place)?)?));
     }
-    let stream = TcpStream::connect(("127.0.0.1", args.place.parse()?))?;
+    let stream = TcpStream::connect((args.host.as_str(), args.place.parse()?))?;
     stream.set_nodelay(true)?;
     Ok(Box::new(stream))
 }
@@ -78,7 +81,7 @@ fn serve(args: &Args, each: impl Fn(&mut dyn Stream) -> Result<()>) -> Result<()
         }
         return Ok(());
     }
-    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let listener = TcpListener::bind((args.host.as_str(), 0))?;
     println!("{}", listener.local_addr()?.port());
     for stream in listener.incoming() {
         let mut stream = stream?;

@@ -1,7 +1,8 @@
-//! Unmodified socket programs of one host with and without the library, in turn: the kernel's TCP
-//! is the floor, a Unix socket is the peer of programs that are our own.
+//! Unmodified socket programs of one host, and of two, with and without the library in turn: the
+//! kernel's TCP is the floor, a Unix socket is the peer of programs that are our own.
 
 pub mod child;
+mod hosts;
 
 use crate::names::own;
 use crate::pair::{core, Sample};
@@ -364,7 +365,7 @@ fn port() -> Result<String> {
 /// No agent starts, or a program fails.
 pub fn print(options: &Options, json: bool, out: &mut impl Write) -> Result<()> {
     let (_agent, name) = begin()?;
-    let plan = Plan::of(options.repeat() as usize * (8 + 3 + 2 + 2 + 2 + 8));
+    let plan = Plan::of(options.repeat() as usize * (8 + 3 + 2 + 2 + 2 + 8 + 8));
     let (checks, notes) = (Vec::new(), Vec::new());
     let mut run = Run { options, agent: name, plan, checks, notes };
     run.asks()?;
@@ -373,6 +374,7 @@ pub fn print(options: &Options, json: bool, out: &mut impl Write) -> Result<()> 
     run.redis()?;
     run.short()?;
     run.calls()?;
+    hosts::measure(&mut run)?;
     let pinned = core(0).map_or("not pinned: there is one core", |_| "each on a core of its own");
     run.notes.push(format!(
         "client and server {pinned}; floor: the same programs without the library, in turn; not \

@@ -4,7 +4,7 @@ use super::data::{hand_over, stay_tcp};
 use super::process;
 use crate::sys::slot::{CORKED, DEEP, NAGLE, NONBLOCKING};
 use crate::sys::table::{self, Connection, Ended};
-use crate::sys::{giving, line, real, set, stream, tcp, tipc, vfork};
+use crate::sys::{far, giving, line, real, set, stream, tcp, tipc, vfork};
 use libc::{c_char, c_int, c_long, c_uint, c_ulong, c_void, sockaddr, socklen_t, FILE};
 
 /// connect(2).
@@ -106,7 +106,9 @@ fn ends(one: &Connection) {
     }
     let Some(user) = stream::enter(*one).filter(|_| alone) else { return };
     user.end_receiving();
-    if user.unread().0 > 0 {
+    // TCP resets, too, if it has bytes that were read already.
+    user.is_clear();
+    if user.in_ring() > 0 {
         // TCP resets a connection that is closed before all was read.
         let linger = libc::linger { l_onoff: 1, l_linger: 0 };
         let (at, len) = ((&raw const linger).cast(), size_of::<libc::linger>() as socklen_t);
@@ -177,10 +179,7 @@ pub unsafe extern "C-unwind" fn close_range(first: c_uint, last: c_uint, flags: 
     }
     let mut first = first;
     // All but this library's own descriptors.
-    for own in line::own().into_iter().flatten() {
-        if !(first..=last).contains(&own) {
-            continue;
-        }
+    while let Some(own) = line::next_own(first).filter(|&own| own <= last) {
         // SAFETY: the caller's arguments.
         if own > first && unsafe { real::close_range(first, own - 1, flags) } != 0 {
             return -1;
@@ -260,7 +259,10 @@ fn replaces(from: c_int, to: c_int) -> Ended {
     // SAFETY: no memory is passed.
     let is_open = unsafe { real::fcntl(from, libc::F_GETFD, 0) } >= 0;
     match is_open && from != to {
-        true => closes(to),
+        true => {
+            far::moves(to);
+            closes(to)
+        }
         false => Ended::Nothing,
     }
 }
@@ -368,8 +370,8 @@ pub unsafe extern "C-unwind" fn ioctl(fd: c_int, request: c_ulong, arg: *mut c_v
             libc::FIOASYNC => stay_tcp(&one),
             libc::FIONREAD | libc::TIOCOUTQ => {
                 if let Some((unread, unsent)) = stream::enter(one).map(|user| user.unread()) {
-                    let more = if request == libc::FIONREAD { unread } else { unsent };
-                    *number = (*number).saturating_add(more as c_int);
+                    let more = if request == libc::FIONREAD { unread } else { unsent as isize };
+                    *number = (*number).saturating_add(more as c_int).max(0);
                 }
             }
             _ => {}

@@ -1,0 +1,242 @@
+//! Connections of socket programs to other hosts: `weft_streams::reach` decides; here are the paths
+//! of the ends, their memory, and what is told to other agents.
+
+use crate::cluster::Cluster;
+use crate::sys::passing;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+use weft_core::Instant;
+use weft_streams::far::{statement_of, Pos, AT, STATEMENT};
+use weft_streams::message::Message;
+use weft_streams::pairing::{End, Facts};
+use weft_streams::reach::message::{Between, Names, Number, NUMBER};
+use weft_streams::reach::{HostStep, Reach};
+use weft_streams::words::SEGMENT;
+
+/// A path that an end has shown, and the number that is to come there.
+struct Path {
+    socket: OwnedFd,
+    awaited: Option<Number>,
+}
+
+/// An end's message from here, and the memory that goes with it.
+pub struct Said {
+    /// The end.
+    pub end: End,
+    /// The message.
+    pub message: Message,
+    /// True if the memory of the end goes with it.
+    pub with_memory: bool,
+}
+
+/// The ends that look for others on other hosts.
+#[derive(Default)]
+pub struct Hosts {
+    reach: Reach,
+    /// Ends that begin to look.
+    wanted: Vec<(End, u32, Names)>,
+    paths: BTreeMap<End, Path>,
+    memory: BTreeMap<End, OwnedFd>,
+    /// Sockets that are shown, until their ends are joined.
+    held: BTreeMap<End, OwnedFd>,
+    to_do: Vec<HostStep>,
+    /// Messages of other agents that were none.
+    malformed: u64,
+}
+
+fn number() -> Number {
+    let mut number = [0; NUMBER];
+    let random = [weft_link::random_u64(), weft_link::random_u64()].map(u64::to_le_bytes);
+    number.copy_from_slice(&random.concat());
+    number
+}
+
+impl Hosts {
+    /// An end has no other end on this host.
+    pub fn wants(&mut self, end: End, user: u32, names: Names) {
+        self.wanted.push((end, user, names));
+    }
+
+    /// There are no other hosts.
+    pub fn is_alone(&mut self) {
+        self.wanted.clear();
+    }
+
+    /// True if an end was called to show a path and its socket.
+    pub fn is_called(&self, end: End) -> bool {
+        self.reach.is_called(end)
+    }
+
+    /// True if nothing waits for its time.
+    pub fn is_idle(&self) -> bool {
+        self.wanted.is_empty() && self.reach.is_idle()
+    }
+
+    /// True if a socket is held, or about to be.
+    pub fn is_busy(&self) -> bool {
+        self.reach.is_busy() || !self.wanted.is_empty()
+    }
+
+    /// Lists the counters by name.
+    pub fn counters(&self, each: &mut dyn FnMut(&'static str, u64)) {
+        each("sockets_paired_between_hosts", self.reach.paired);
+        each("sockets_between_hosts", self.reach.joined() as u64);
+        each("sockets_messages_malformed", self.malformed);
+    }
+
+    /// An end shows its path.
+    pub fn shows_path(&mut self, end: End, socket: OwnedFd) {
+        self.paths.insert(end, Path { socket, awaited: None });
+    }
+
+    /// An end shows its socket.
+    pub fn shows(&mut self, now: Instant, end: End, socket: OwnedFd) {
+        let of_path = |path: &Path| passing::facts_of_path(&path.socket);
+        let is_of_it = |facts: &Facts, (namespace, place): &(u64, _)| {
+            let place: &weft_streams::message::Place = place;
+            (*namespace, place.address()) == (facts.namespace, facts.local.address())
+        };
+        let path = self.paths.get(&end).and_then(of_path);
+        let facts = passing::facts(&socket).filter(|facts| {
+            let names = Names { local: facts.local, remote: facts.remote };
+            self.reach.names(end) == Some(names)
+        });
+        match facts.zip(path).filter(|(facts, path)| is_of_it(facts, path)) {
+            Some((_, (_, place))) => {
+                self.held.insert(end, socket);
+                self.reach.shown(now.0, end, place.port(), &mut self.to_do);
+            }
+            None => self.gone(now, end),
+        }
+    }
+
+    /// An end does not look any more, or its connection has ended.
+    pub fn gone(&mut self, now: Instant, end: End) {
+        self.wanted.retain(|one| one.0 != end);
+        self.reach.gone(now.0, end, &mut self.to_do);
+    }
+
+    /// A program has ended.
+    pub fn program_gone(&mut self, now: Instant, program: u64) {
+        self.wanted.retain(|one| one.0 .0 != program);
+        self.reach.program_gone(now.0, program, &mut self.to_do);
+    }
+
+    /// An end asks how long a phase of its peer was.
+    pub fn asks(&mut self, end: End, phase: u32) {
+        self.reach.asks(end, phase, &mut self.to_do);
+    }
+
+    /// Does what there is to do; returns what ends are told.
+    pub fn serve(&mut self, now: Instant, cluster: &mut Cluster) -> Vec<Said> {
+        for (end, user, names) in std::mem::take(&mut self.wanted) {
+            let agents = cluster.agents_at(names.remote);
+            let random = (weft_link::random_u64(), number());
+            self.reach.seeks(now.0, (end, user), names, agents, random, &mut self.to_do);
+        }
+        for (from, bytes) in cluster.take_of_sockets() {
+            match Between::decode(&bytes) {
+                Ok(message) => self.reach.hear(now.0, from, &message, &mut self.to_do),
+                Err(_) => self.malformed += 1,
+            }
+        }
+        self.look_at_paths(now);
+        self.reach.on_time(now.0, &mut self.to_do);
+        let (mut said, mut told) = (Vec::new(), Vec::new());
+        while !self.to_do.is_empty() {
+            for what in std::mem::take(&mut self.to_do) {
+                self.act(now, what, cluster, &mut told, &mut said);
+            }
+        }
+        cluster.tell_of_sockets(now, &told);
+        said
+    }
+
+    /// Looks if numbers have come.
+    fn look_at_paths(&mut self, now: Instant) {
+        for (end, path) in &mut self.paths {
+            let mut came = [0; NUMBER + 1];
+            // Datagrams of others may be there as well.
+            for _ in 0..8 {
+                let Some(awaited) = path.awaited else { break };
+                match passing::recv_datagram(&path.socket, &mut came) {
+                    Some(NUMBER) if came[..NUMBER] == awaited => {
+                        path.awaited = None;
+                        self.reach.has_come(now.0, *end, &mut self.to_do);
+                    }
+                    Some(_) => {}
+                    None => break,
+                }
+            }
+        }
+    }
+
+    fn act(
+        &mut self,
+        now: Instant,
+        what: HostStep,
+        cluster: &Cluster,
+        told: &mut Vec<(SocketAddr, Vec<u8>)>,
+        said: &mut Vec<Said>,
+    ) {
+        let plain = |end: End, message| Said { end, message, with_memory: false };
+        match what {
+            HostStep::Tell(agent, message) => told.push((agent, message.encode())),
+            HostStep::Call(end) => said.push(plain(end, Message::Reach(end.1))),
+            HostStep::Send { end, to, number, awaited } => {
+                if let Some(path) = self.paths.get_mut(&end) {
+                    passing::send_to(&path.socket, to, &number);
+                    if !self.reach.came(end) {
+                        path.awaited = Some(awaited);
+                    }
+                }
+            }
+            HostStep::Join { end, agent, to, numbers, is_first } => {
+                let about = numbers.concat();
+                let key = cluster.key_with(agent, &about);
+                let is_there = self.held.remove(&end).is_some_and(|s| passing::facts(&s).is_some());
+                self.paths.remove(&end);
+                let memory = passing::shared_memory(SEGMENT).ok();
+                let (Some(key), Some(memory), true) = (key, memory, is_there) else {
+                    self.reach.gone(now.0, end, &mut self.to_do);
+                    let why = "its connection to another host could not be joined".into();
+                    return said.push(plain(end, Message::None { token: end.1, why }));
+                };
+                self.memory.insert(end, memory);
+                let host = cluster.name_at(agent);
+                let message = Message::Link { token: end.1, first: is_first, to, key, host };
+                said.push(Said { end, message, with_memory: true });
+            }
+            HostStep::Drop(end) => {
+                self.paths.remove(&end);
+                self.held.remove(&end);
+                self.memory.remove(&end);
+            }
+            HostStep::State(end, agent, of) => {
+                let stated = self.memory.get(&end).and_then(statement);
+                let message = stated.map(|(stop, acked)| Between::Stopped { of, stop, acked });
+                told.extend(message.map(|message| (agent, message.encode())));
+            }
+            HostStep::Stopped(end, (stop, acked)) => {
+                let (token, stop, acked) = (end.1, stop.0, acked.0);
+                said.push(plain(end, Message::Stopped { token, stop, acked }));
+            }
+        }
+    }
+
+    /// Returns the memory of an end.
+    pub fn memory(&self, end: End) -> Option<&OwnedFd> {
+        self.memory.get(&end)
+    }
+}
+
+/// Reads the statement of an end in its memory.
+fn statement(memory: &OwnedFd) -> Option<(Pos, Pos)> {
+    let mut words = [0; STATEMENT];
+    let file = File::from(memory.try_clone().ok()?);
+    file.read_exact_at(&mut words, AT as u64).ok()?;
+    Some(statement_of(&words))
+}

@@ -1,0 +1,218 @@
+//! Programs of two hosts whose agents are one cluster. Mostly both hosts are this machine, in one
+//! network: the agents do not know each other's programs.
+
+use crate::harness::{start, Served, ADDRESS, LIMIT};
+use crate::torture;
+use std::net::UdpSocket;
+use std::path::PathBuf;
+use std::sync::mpsc::channel;
+use std::time::Instant;
+use weft_cluster::KeyFile;
+use weft_conformance::{cable, skip};
+use weftd::lists::{self, State};
+
+/// Time of a look, in microseconds: long, so that busy machines come to it.
+const LOOKS: (&str, &str) = ("WEFT_SOCKETS_SPIN_US", "1000");
+const SETTINGS: [(&str, &str); 1] = [LOOKS];
+
+/// Starts the agent of a host, which joins another one.
+fn agent(key: &str, address: &str, port: &str, first: &str) -> Served {
+    let mut words = vec!["--cluster", "sockets", "--cluster-key", key, "--cluster-port", port];
+    words.extend(["--cluster-multicast", "off", "--cluster-address", address, "--join", first]);
+    Served::with_words(&words)
+}
+
+/// Waits until an agent has joined the other one.
+fn joins(agent: &Served) {
+    let from = Instant::now();
+    while agent.counter("cluster_hosts ") < 2 {
+        assert!(from.elapsed() < LIMIT, "the agents are no cluster");
+        std::thread::yield_now();
+    }
+}
+
+/// The agents of two hosts.
+pub struct Two {
+    pub agents: [Served; 2],
+    folder: PathBuf,
+}
+
+impl Two {
+    pub fn start() -> Two {
+        let name = format!("weft-hosts-{:016x}", weft_link::random_u64());
+        let folder = std::env::temp_dir().join(name);
+        KeyFile::init(&folder.join("key")).unwrap();
+        let key = folder.join("key").display().to_string();
+        let port = || UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let ports = [port(), port()].map(|port| port.to_string());
+        let first = format!("127.0.0.1:{}", ports[0]);
+        let agents = ports.each_ref().map(|port| agent(&key, "127.0.0.1", port, &first));
+        agents.iter().for_each(joins);
+        Two { agents, folder }
+    }
+
+    pub fn names(&self) -> [Option<&str>; 2] {
+        [0, 1].map(|i| Some(self.agents[i].name.as_str()))
+    }
+
+    /// Connections joined, as both agents say.
+    pub fn paired(&self) -> [u64; 2] {
+        [0, 1].map(|i| self.agents[i].counter("sockets_paired_between_hosts"))
+    }
+}
+
+impl Drop for Two {
+    fn drop(&mut self) {
+        self.agents.iter_mut().for_each(Served::stop);
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+#[test]
+fn hosts__requests_and_answers_go_by_packets() {
+    let two = Two::start();
+    let [here, there] = two.names();
+    let mut server = start("serve", "", there, &SETTINGS);
+    let mut client = start("try-idle", &server.says(), here, &SETTINGS);
+    assert_eq!(client.says(), "joined");
+    assert_eq!(two.paired(), [1, 1]);
+    let from = Instant::now();
+    for agent in &two.agents {
+        loop {
+            let programs = lists::programs(&agent.name).unwrap();
+            let shown = &programs[0].connections[0];
+            assert!(matches!(&shown.state, State::Links(host) if !host.is_empty()), "{shown:?}");
+            // The sender counts bytes once they are acknowledged.
+            if shown.received + shown.sent > 0 {
+                break;
+            }
+            assert!(from.elapsed() < LIMIT, "{shown:?}");
+            std::thread::yield_now();
+        }
+    }
+    drop(client.child.stdin.take());
+    client.ends_well();
+    server.ends_well();
+}
+
+#[test]
+fn hosts__torture_moves_every_byte_once_and_in_order() {
+    let two = Two::start();
+    for seed in torture::seeds() {
+        eprintln!("seed {seed}: WEFT_SEEDS={seed}..{} repeats it", seed + 1);
+        torture::both(two.names(), seed, 0, &SETTINGS);
+    }
+    assert!(two.paired()[0] > 0);
+}
+
+/// Statements of phases are among the packets that are lost: the agents have them.
+#[test]
+fn hosts__torture_with_lost_packets() {
+    let two = Two::start();
+    let settings = [LOOKS, ("WEFT_SOCKETS_LOSS", "10")];
+    for seed in torture::seeds().take(3) {
+        eprintln!("seed {seed}: WEFT_SEEDS={seed}..{} repeats it", seed + 1);
+        torture::both(two.names(), seed, 0, &settings);
+    }
+}
+
+#[test]
+fn hosts__connections_outlive_both_agents() {
+    let mut two = Two::start();
+    let [here, there] = two.names().map(|name| name.map(String::from));
+    let mut server = start("serve", "", there.as_deref(), &SETTINGS);
+    let mut client = start("try-ended", &server.says(), here.as_deref(), &SETTINGS);
+    assert_eq!(client.says(), "ready");
+    two.agents.iter_mut().for_each(Served::stop);
+    drop(client.child.stdin.take());
+    assert_eq!(client.says(), "done");
+    client.ends_well();
+    server.ends_well();
+}
+
+/// Cases of `roles`; `WEFT_CASES=all` runs those that follow, too.
+const CASES: [&str; 6] = ["peek", "count", "half", "wait", "edge", "fork"];
+const MORE: [&str; 12] = [
+    "all",
+    "killed",
+    "nested",
+    "once",
+    "interrupt",
+    "dup",
+    "fly",
+    "reset",
+    "closed",
+    "closeall",
+    "mode",
+    "urgent",
+];
+
+#[test]
+fn hosts__calls_behave_as_inside_a_host() {
+    let two = Two::start();
+    let [here, there] = two.names();
+    let chosen = std::env::var("WEFT_CASES").unwrap_or(CASES.join(","));
+    let is_chosen = |case: &&&str| chosen == "all" || chosen.split(',').any(|one| one == **case);
+    for case in CASES.iter().chain(&MORE).filter(is_chosen) {
+        eprintln!("case {case}: WEFT_CASES={case} repeats it");
+        let before = two.paired()[0];
+        let mut server = start("serve", "", there, &SETTINGS);
+        let mut client = start(&format!("try-{case}"), &server.says(), here, &SETTINGS);
+        assert_eq!(client.says(), "done");
+        client.ends_well();
+        assert!(two.paired()[0] > before);
+        let status = server.end();
+        assert!(status.success() || *case == "killed", "{status}");
+    }
+}
+
+#[test]
+fn hosts__torture_with_an_end_that_is_killed() {
+    let two = Two::start();
+    for seed in torture::seeds().take(3) {
+        eprintln!("seed {seed}: WEFT_SEEDS={seed}..{} repeats it", seed + 1);
+        let kill = 1 + torture::Random(seed).next(1 << 20);
+        torture::both(two.names(), seed, kill, &SETTINGS);
+    }
+}
+
+/// Two networks that a cable joins, as of two hosts.
+#[test]
+fn hosts__have_networks_of_their_own() {
+    const ENDS: [&str; 2] = ["10.77.0.1", "10.77.0.2"];
+    const PORT: &str = "7117";
+    let name = format!("weft-hosts-{:016x}", weft_link::random_u64());
+    let folder = std::env::temp_dir().join(name);
+    KeyFile::init(&folder.join("key")).unwrap();
+    let key = folder.join("key").display().to_string();
+    let first = format!("{}:{PORT}", ENDS[0]);
+    let (key, first) = (key.as_str(), first.as_str());
+    let settings = [(ADDRESS, ENDS[1]), LOOKS];
+    let (says, said) = channel::<String>();
+    let (over, is_over) = channel::<()>();
+    let near = move || {
+        let here = agent(key, ENDS[0], PORT, first);
+        joins(&here);
+        let mut asks = start("ask", &said.recv().unwrap(), Some(&here.name), &settings);
+        assert!(asks.number() > 0, "all bytes came by TCP");
+        asks.ends_well();
+        assert_eq!(here.counter("sockets_paired_between_hosts"), 1);
+        drop(over);
+    };
+    let far = move || {
+        let there = agent(key, ENDS[1], PORT, first);
+        joins(&there);
+        let mut echo = start("echo", "", Some(&there.name), &settings);
+        says.send(echo.says()).unwrap();
+        let _ = is_over.recv();
+        echo.ends_well();
+    };
+    // A thread of its own, which is in another namespace after that.
+    let made = std::thread::scope(|scope| {
+        scope.spawn(move || cable::between(ENDS, near, far)).join().unwrap()
+    });
+    let _ = std::fs::remove_dir_all(folder);
+    if let Err(why) = made {
+        skip(&why);
+    }
+}

@@ -1,0 +1,101 @@
+//! The same programs on two hosts of a lab, whose agents are one cluster.
+
+use super::{output, words_of, Line, Process, Run, Way, START};
+use crate::names::cluster::{Agent, Hosts, Kind};
+use crate::names::own;
+use crate::pair::core;
+use crate::table::Better;
+use anyhow::{ensure, Context, Result};
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+/// The cluster of both agents.
+const KIND: Kind = Kind { name: "bench-sockets", port: 7118, tolerance_ms: 1500 };
+
+/// Two hosts with an agent each: 0 has the clients, 1 the servers.
+struct Two {
+    hosts: Hosts,
+    agents: Vec<Agent>,
+}
+
+impl Two {
+    fn start() -> Result<Two> {
+        let hosts = Hosts::joined()?;
+        let agents = hosts.cluster(2, KIND)?;
+        Ok(Two { hosts, agents })
+    }
+
+    fn command(&self, way: Way, end: usize, program: &str, words: &[&str]) -> Result<Command> {
+        let mut command = words_of(way, &self.agents[end].place, core(end), program, words)?;
+        self.hosts.place(end, &mut command);
+        Ok(command)
+    }
+
+    fn own(&self, way: Way, end: usize, words: &[&str]) -> Result<Command> {
+        let program = own(&[])?.get_program().to_str().context("this program's path")?.to_string();
+        let to = self.hosts.address(1);
+        self.command(way, end, &program, &[&["bench-sockets"], words, &["--host", &to]].concat())
+    }
+
+    /// Starts a server of our own; returns it and its port.
+    fn serve(&self, way: Way, role: &str) -> Result<(Process, String)> {
+        let mut command = self.own(way, 1, &[role, "0"])?;
+        let mut server = Process(command.stdout(Stdio::piped()).spawn().context("a server")?);
+        let mut line = String::new();
+        let said = server.0.stdout.take().context("the output of a server")?;
+        BufReader::new(said).read_line(&mut line)?;
+        ensure!(!line.is_empty(), "a server ended without a word");
+        Ok((server, line.trim().to_string()))
+    }
+
+    /// Runs iperf3; returns GB/s.
+    fn iperf3(&self, way: Way, bytes: &str) -> Result<f64> {
+        const PORT: &str = "5201";
+        let to = self.hosts.address(1);
+        let words = ["--server", "--one-off", "--port", PORT, "--bind", &to];
+        let mut server = self.command(way, 1, "iperf3", &words)?;
+        let mut server = Process(server.stdout(Stdio::null()).spawn().context("a server")?);
+        let words = ["--json", "--client", &to, "--port", PORT, "--bytes", bytes];
+        let end = Instant::now() + START;
+        loop {
+            let said = output(self.command(way, 0, "iperf3", &words)?);
+            let report: serde_json::Value = match said {
+                Ok(text) => serde_json::from_str(&text)?,
+                // It does not listen yet.
+                Err(_) if Instant::now() < end && server.0.try_wait()?.is_none() => continue,
+                Err(why) => return Err(why),
+            };
+            let rate = report["end"]["sum_received"]["bits_per_second"].as_f64();
+            return Ok(rate.context("iperf3 reports no rate")? / 8e9);
+        }
+    }
+}
+
+/// Measures requests and answers, and a stream.
+pub(super) fn measure(run: &mut Run<'_>) -> Result<()> {
+    let two = match Two::start() {
+        Ok(two) => two,
+        Err(why) => {
+            run.notes.push(format!("left out: between two hosts of a lab: {why:#}"));
+            return Ok(());
+        }
+    };
+    for size in [64, 4096, 16_384] {
+        let line: Line = ("between two lab hosts, one way", size, "us", Better::Lower);
+        let (size, iters) = (size.to_string(), run.iters(50_000));
+        let figures = run.in_turn(line, &[Way::Weft, Way::Tcp], |_, way| {
+            let (_server, port) = two.serve(way, "echo")?;
+            let words = ["ask", &port, "--size", &size, "--iters", &iters];
+            output(two.own(way, 0, &words)?)?.trim().parse().context("a figure")
+        })?;
+        run.push(line, Way::Weft, &figures, 0.6);
+    }
+    if run.has(&["iperf3"]) {
+        let line: Line = ("between two lab hosts, iperf3", 128 << 10, "GB/s", Better::Higher);
+        let bytes = if run.options.quick { "20M" } else { "8G" };
+        let figures = run.in_turn(line, &[Way::Weft, Way::Tcp], |_, way| two.iperf3(way, bytes))?;
+        run.push(line, Way::Weft, &figures, 1.2);
+    }
+    Ok(())
+}

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn pipe__passes_everything_in_order_whoever_is_polled_first() {
+    fn pipe__passes_everything_in_order_whichever_end_is_polled_first() {
         for capacity in [0, 1, 2, 7] {
             for producer_first in [true, false] {
                 let pipe = Pipe::new(capacity);

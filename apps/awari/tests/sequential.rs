@@ -230,7 +230,7 @@ fn level__scores_do_not_depend_on_owners_or_on_the_order_of_updates() {
 }
 
 #[test]
-fn sequential__stops_when_it_is_told() {
+fn sequential__stops_when_its_caller_says_so() {
     let last = Cell::new(None);
     let stop = |step: Step| {
         last.set(Some(step));

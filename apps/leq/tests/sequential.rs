@@ -118,7 +118,7 @@ fn sequential__says_that_it_diverges_or_runs_out() {
 }
 
 #[test]
-fn sequential__stops_when_it_is_told() {
+fn sequential__stops_when_its_caller_says_so() {
     let seen = Cell::new(0);
     let stop = |step: Step| {
         seen.set(step.iterations);

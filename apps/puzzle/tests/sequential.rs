@@ -144,7 +144,7 @@ fn sequential__the_solved_position_takes_no_move() {
 }
 
 #[test]
-fn sequential__stops_when_it_is_told() {
+fn sequential__stops_when_its_caller_says_so() {
     let calls = Cell::new(0);
     let stop = |step: Step| {
         calls.set(calls.get() + 1);

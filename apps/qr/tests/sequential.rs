@@ -108,7 +108,7 @@ fn better__equal_norms_go_to_the_lowest_column() {
 }
 
 #[test]
-fn sequential__stops_when_it_is_told() {
+fn sequential__stops_when_its_caller_says_so() {
     let params = Params { matrix: Matrix::random(9, 9, 1) };
     let stop = |step: Step| if step.steps == 4 { Err(Stopped) } else { Ok(()) };
     assert_eq!(sequential(&params, &stop).unwrap_err(), Stopped);

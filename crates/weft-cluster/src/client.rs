@@ -20,8 +20,8 @@ use weft_names::{
 
 /// Longest wait for an answer of the agent, which has its bound of a claim of a unique name within.
 const ANSWER: Duration = Duration::from_secs(30);
-/// Events of the program that wait to be read; the oldest give way.
-const EVENTS_MAX: usize = 1024;
+/// Messages after which the agent is told that they were taken; before that, where no other waits.
+const TOOK: u32 = 8;
 /// Bytes read at a time.
 const READ: usize = 1 << 16;
 /// Time for which a look-up that finds an owner takes no further events.
@@ -162,6 +162,14 @@ pub enum Event {
         from: Owner,
         /// The message.
         payload: Vec<u8>,
+    },
+    /// A message of this program came back after [`Names::send`] had sent it: an owner of the name
+    /// ended before it took the message, or its host was lost.
+    Returned {
+        /// Its number, as `send` returned it.
+        message: u64,
+        /// The reason.
+        why: String,
     },
 }
 
@@ -354,7 +362,11 @@ pub struct Names {
     life: Life,
     cache: HashMap<u32, Cached>,
     kind_of_watch: HashMap<u64, u32>,
+    /// The agent gives no further message while 256 were not taken; other events are bounded by the
+    /// claims and messages of this program.
     events: VecDeque<Event>,
+    /// Messages taken of which the agent does not know.
+    took: u32,
     /// The last time at which all events were taken.
     pumped: Instant,
 }
@@ -414,6 +426,7 @@ impl Names {
                 cache: HashMap::new(),
                 kind_of_watch: HashMap::new(),
                 events: VecDeque::new(),
+                took: 0,
                 pumped: Instant::now(),
             }),
             other => nonsense(other),
@@ -467,19 +480,23 @@ impl Names {
                     cached.take(notice);
                 }
             }
-            Say::Lost(claim, gone) => self.keep(Event::Lost { claim, gone }),
+            Say::Lost(claim, gone) => self.events.push_back(Event::Lost { claim, gone }),
             Say::Mail(claim, host, from, payload) => {
-                self.keep(Event::Mail { claim, host, from, payload });
+                self.events.push_back(Event::Mail { claim, host, from, payload });
             }
+            Say::Returned(message, why) => self.events.push_back(Event::Returned { message, why }),
             _ => {}
         }
     }
 
-    fn keep(&mut self, event: Event) {
-        if self.events.len() >= EVENTS_MAX {
-            self.events.pop_front();
+    /// Tells the agent, now and then, how many messages were taken.
+    fn note_taken(&mut self, event: &Event) -> Result<(), NamesError> {
+        self.took += u32::from(matches!(event, Event::Mail { .. }));
+        if self.took >= TOOK || self.took > 0 && self.events.is_empty() {
+            self.connection.say(&Request::Took(0, self.took))?;
+            self.took = 0;
         }
-        self.events.push_back(event);
+        Ok(())
     }
 
     /// Takes all events that are there.
@@ -639,6 +656,7 @@ impl Names {
         let end = Instant::now() + limit;
         loop {
             if let Some(event) = self.events.pop_front() {
+                self.note_taken(&event)?;
                 return Ok(Some(event));
             }
             match self.connection.next(Some(end))? {
@@ -649,19 +667,21 @@ impl Names {
         }
     }
 
-    /// Sends a message to an owner of a name, by turns, or to all of them.
+    /// Sends a message to an owner of a name, by turns, or to all of them, and returns its number.
+    /// It then waits in the connection of its owner. If that one ends before it takes the message,
+    /// [`Event::Returned`] says so.
     ///
     /// # Errors
     /// Nobody has the name, the owner vanished before it had the message, takes none, or does not
-    /// read.
-    pub fn send(&mut self, name: &Name, all: bool, payload: &[u8]) -> Result<(), NamesError> {
+    /// read; or 256 messages of this connection wait to be read.
+    pub fn send(&mut self, name: &Name, all: bool, payload: &[u8]) -> Result<u64, NamesError> {
         if payload.len() > MAIL_MAX {
             let why = format!("a message to a name has at most {MAIL_MAX} bytes");
             return Err(NamesError::Refused(why));
         }
-        let Name { kind, lower, upper, .. } = *name;
+        let Name { kind, lower, upper, alias } = name.clone();
         let payload = payload.to_vec();
-        self.done(&Request::Mail { kind, lower, upper, all, payload }).map(drop)
+        self.done(&Request::Mail { kind, lower, upper, alias, all, payload })
     }
 
     /// Lists all names that this user sees.

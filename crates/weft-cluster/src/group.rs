@@ -26,8 +26,11 @@ const HEAD: usize = 52 + GroupHead::LEN;
 pub const WINDOW: u32 = 16;
 /// Bytes of messages under way from a member; one message always finds room.
 pub const OUT_BYTES: usize = 1 << 21;
-/// Bytes of messages that came and were not taken; the next one of each member finds room.
+/// Bytes of messages that came and were not taken. One message more finds room, of one member at a
+/// time, if it is the next of its sender: later ones may take all of this room.
 pub const IN_BYTES: usize = 1 << 21;
+/// Time after which a message beyond that gives its place to another one, if it is not whole.
+const BEYOND: Duration = Duration::from_secs(5);
 /// Events that wait for the program. From here on it sends nothing, and hears of no changes.
 const EVENTS_MAX: usize = 256;
 /// Messages that the program has and has not said to have taken.
@@ -165,6 +168,17 @@ pub enum NotSent {
     Full,
 }
 
+/// The one message that may take more than [`IN_BYTES`].
+#[derive(Debug)]
+struct Beyond {
+    from: BindingId,
+    record: u32,
+    number: u64,
+    since: Instant,
+    /// It has come whole, and the program has not taken it.
+    is_whole: bool,
+}
+
 /// The parts of a message; those that have not come are none.
 type Parts = Vec<Option<Vec<u8>>>;
 
@@ -181,6 +195,7 @@ pub struct Membership {
     /// Messages that came whole, and wait for earlier ones.
     whole: BTreeMap<(BindingId, u64), Vec<u8>>,
     in_bytes: usize,
+    beyond: Option<Beyond>,
     /// Messages that the program has and has not taken; no member: it is gone.
     given: VecDeque<(Option<BindingId>, u64, usize)>,
     /// Events for the program, messages with their number.
@@ -212,6 +227,7 @@ impl Membership {
             parts: BTreeMap::new(),
             whole: BTreeMap::new(),
             in_bytes: 0,
+            beyond: None,
             given: VecDeque::new(),
             events: VecDeque::new(),
             notices: 0,
@@ -303,6 +319,10 @@ impl Membership {
         for _ in 0..count {
             let Some((from, number, len)) = self.given.pop_front() else { break };
             self.in_bytes -= len;
+            let is_it = |b: &Beyond| b.number == number && from.is_none_or(|from| from == b.from);
+            if self.beyond.as_ref().is_some_and(|b| b.is_whole && is_it(b)) {
+                self.beyond = None;
+            }
             if let Some(from) = from {
                 self.group.taken(from, number);
             }
@@ -319,7 +339,7 @@ impl Membership {
             return;
         }
         let payload = match self.group.wants(from, part.head) {
-            Some(wanted) if part.parts > 0 => match self.collect(from, wanted, part) {
+            Some(wanted) if part.parts > 0 => match self.collect(now, from, wanted, part) {
                 Some(payload) => Some(payload),
                 None => return,
             },
@@ -328,47 +348,90 @@ impl Membership {
             None => None,
         };
         let taken = self.group.handle_message(now, from, part.head);
-        if let (Take::Keep(number), Some(payload)) = (taken, payload) {
-            self.in_bytes += payload.len();
-            self.whole.insert((from, number), payload);
+        match (taken, payload) {
+            (Take::Keep(number), Some(payload)) => {
+                self.in_bytes += payload.len();
+                self.whole.insert((from, number), payload);
+            }
+            // It was of no use.
+            (_, Some(_)) => self.end_beyond(|b| b.is_whole && b.from == from),
+            _ => {}
         }
         self.settle(now);
     }
 
     /// Keeps a part. Returns the message if it is whole.
-    fn collect(&mut self, from: BindingId, wanted: Wanted, part: &Part<'_>) -> Option<Vec<u8>> {
-        let Wanted { record, number, is_next } = wanted;
-        if self.in_bytes + part.bytes.len() > IN_BYTES && !is_next {
-            self.dropped += 1;
-            return None;
-        }
-        self.forget_parts(|of, its| of == from && its < record);
+    fn collect(
+        &mut self,
+        now: Instant,
+        from: BindingId,
+        wanted: Wanted,
+        part: &Part<'_>,
+    ) -> Option<Vec<u8>> {
+        let Wanted { record, number, .. } = wanted;
+        self.end_beyond(|b| b.from == from && b.record < record && !b.is_whole);
+        self.forget_parts(|of, its, _| of == from && its < record);
         let parts = usize::from(part.parts);
         let key = (from, record, number);
-        let kept = self.parts.entry(key).or_insert_with(|| vec![None; parts]);
+        if !self.parts.contains_key(&key) {
+            // All its parts have room, or none is kept: messages that came in part would otherwise
+            // hold each other up.
+            let is_beyond = self.in_bytes + parts * PART > IN_BYTES;
+            if is_beyond && !self.may_go_beyond(now, from, wanted) {
+                self.dropped += 1;
+                return None;
+            }
+            self.in_bytes += parts * PART;
+            self.parts.insert(key, vec![None; parts]);
+        }
+        let kept = self.parts.get_mut(&key)?;
         if kept.len() != parts {
             return None;
         }
-        let slot = kept.get_mut(usize::from(part.part))?;
-        if slot.is_none() {
-            *slot = Some(part.bytes.to_vec());
-            self.in_bytes += part.bytes.len();
-        }
+        *kept.get_mut(usize::from(part.part))? = Some(part.bytes.to_vec());
         if kept.iter().any(Option::is_none) {
             return None;
         }
-        let payload: Vec<u8> = self.parts.remove(&key)?.into_iter().flatten().flatten().collect();
-        self.in_bytes -= payload.len();
+        let payload = self.parts.remove(&key)?.into_iter().flatten().flatten().collect();
+        self.in_bytes -= parts * PART;
+        let beyond = self.beyond.as_mut().filter(|b| (b.from, b.record, b.number) == key);
+        beyond.into_iter().for_each(|b| b.is_whole = true);
         Some(payload)
     }
 
-    /// Drops parts of messages by their members and records.
-    fn forget_parts(&mut self, is_over: impl Fn(BindingId, u32) -> bool) {
+    /// True if a message may take more than the bytes for all: the next one of a member, if no
+    /// other message does.
+    fn may_go_beyond(&mut self, now: Instant, from: BindingId, wanted: Wanted) -> bool {
+        let Wanted { record, number, is_next } = wanted;
+        if !is_next {
+            return false;
+        }
+        let late = self.beyond.as_ref().filter(|b| !b.is_whole && now.since(b.since) >= BEYOND);
+        if let Some((of, its, its_number)) = late.map(|b| (b.from, b.record, b.number)) {
+            if (of, its, its_number) != (from, record, number) {
+                // Its sender sends it again.
+                self.beyond = None;
+                self.forget_parts(|a, b, c| (a, b, c) == (of, its, its_number));
+            }
+        }
+        let fresh = || Beyond { from, record, number, since: now, is_whole: false };
+        let beyond = self.beyond.get_or_insert_with(fresh);
+        (beyond.from, beyond.record, beyond.number) == (from, record, number)
+    }
+
+    fn end_beyond(&mut self, is_over: impl Fn(&Beyond) -> bool) {
+        if self.beyond.as_ref().is_some_and(is_over) {
+            self.beyond = None;
+        }
+    }
+
+    /// Drops parts of messages by their members, records and numbers.
+    fn forget_parts(&mut self, is_over: impl Fn(BindingId, u32, u64) -> bool) {
         let in_bytes = &mut self.in_bytes;
-        self.parts.retain(|(of, record, _), parts| {
-            let is_over = is_over(*of, *record);
+        self.parts.retain(|(of, record, number), parts| {
+            let is_over = is_over(*of, *record, *number);
             if is_over {
-                *in_bytes -= parts.iter().flatten().map(Vec::len).sum::<usize>();
+                *in_bytes -= parts.len() * PART;
             }
             !is_over
         });
@@ -486,7 +549,11 @@ impl Membership {
 
     /// Drops what came of a member that is gone, except messages whose turn has come.
     fn forget(&mut self, id: BindingId) {
-        self.forget_parts(|of, _| of == id);
+        self.forget_parts(|of, _, _| of == id);
+        let is_kept = |b: &Beyond| b.is_whole && !self.whole.contains_key(&(id, b.number));
+        if self.beyond.as_ref().is_some_and(|b| b.from == id && !is_kept(b)) {
+            self.beyond = None;
+        }
         let in_bytes = &mut self.in_bytes;
         self.whole.retain(|(of, _), payload| {
             if *of == id {

@@ -8,6 +8,7 @@
 //! - `session`: datagrams between agents, each authenticated under keys of a session.
 //! - `local`: the messages between an agent and the programs of its host.
 //! - `mail`: messages to names, from agent to agent.
+//! - `taken`: messages whose programs have not read them.
 //! - `tree`: those to all owners of a name, over trees of agents.
 //! - `group`: memberships of groups, as agents keep them.
 //! - `counters`: the page of a rank's counters; `ranks`: the ranks of a host, as told by agents.
@@ -42,6 +43,7 @@ pub mod member;
 pub mod name;
 pub mod ranks;
 pub mod session;
+pub mod taken;
 pub mod tree;
 pub mod watch;
 

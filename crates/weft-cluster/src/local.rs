@@ -15,7 +15,7 @@ use weft_names::wire::{Publication, Reader, WireError, Writer};
 use weft_names::{Binding, BindingId, Claim, HostId, Life, Mode, NameEvent, Notice, Owner, Scope};
 
 /// Version of these messages.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 /// Longest frame.
 pub const FRAME_MAX: usize = 1 << 17;
 /// Length of a frame's head.
@@ -180,6 +180,8 @@ pub enum Request {
         lower: u32,
         /// The last instance.
         upper: u32,
+        /// The word of the type; empty: the type was given as a number.
+        alias: String,
         /// To all owners.
         all: bool,
         /// The message.
@@ -199,7 +201,8 @@ pub enum Request {
         /// The message.
         payload: Vec<u8>,
     },
-    /// The program has taken so many messages of a group. It is not answered.
+    /// The program has taken so many messages of a group, or, with claim 0, to its names. It is not
+    /// answered.
     Took(u64, u32),
     /// The program is a rank; the descriptor that comes with the request is the page of its
     /// counters. A later one takes the place of an earlier one.
@@ -270,6 +273,8 @@ pub enum Say {
     Group(u64, u64, GroupNotice),
     /// Ranks of a host; true if more follow, of this host or of others.
     Ranks(bool, OfHost),
+    /// A message of this program came back after it was sent: its number, and the reason.
+    Returned(u64, String),
 }
 
 fn put_event(to: &mut Writer, event: &NameEvent) {
@@ -415,8 +420,9 @@ impl Request {
                 to.value(timeout_ms);
             }
             Request::List(first, last) => [first, last].iter().for_each(|n| to.value(*n)),
-            Request::Mail { kind, lower, upper, all, payload } => {
+            Request::Mail { kind, lower, upper, alias, all, payload } => {
                 [kind, lower, upper].iter().for_each(|n| to.value(*n));
+                put_text(&mut to, alias);
                 to.value(&u8::from(*all));
                 put_bytes(&mut to, payload);
             }
@@ -458,6 +464,7 @@ impl Request {
                 kind: from.value()?,
                 lower: from.value()?,
                 upper: from.value()?,
+                alias: text(from)?,
                 all: flag(from)?,
                 payload: bytes(from)?.to_vec(),
             },
@@ -477,9 +484,8 @@ impl Request {
 }
 
 impl Say {
-    /// Encodes it as a frame.
-    pub fn encode(&self, serial: u32) -> Vec<u8> {
-        let kind = match self {
+    fn kind(&self) -> u8 {
+        match self {
             Say::Welcome(..) => 1,
             Say::Done(_) => 2,
             Say::Refused(_) => 3,
@@ -493,8 +499,13 @@ impl Say {
             Say::Mail(..) => 11,
             Say::Group(..) => 12,
             Say::Ranks(..) => 13,
-        };
-        let mut to = begin(kind, serial);
+            Say::Returned(..) => 14,
+        }
+    }
+
+    /// Encodes it as a frame.
+    pub fn encode(&self, serial: u32) -> Vec<u8> {
+        let mut to = begin(self.kind(), serial);
         match self {
             Say::Welcome(name, host, life) => {
                 put_text(&mut to, name);
@@ -545,6 +556,10 @@ impl Say {
                 to.value(&u8::from(*more));
                 of_host.put(&mut to);
             }
+            Say::Returned(number, why) => {
+                to.value(number);
+                put_text(&mut to, why);
+            }
         }
         end(to)
     }
@@ -577,6 +592,7 @@ impl Say {
             }
             12 => Say::Group(from.value()?, from.value()?, GroupNotice::read(from)?),
             13 => Say::Ranks(flag(from)?, OfHost::read(from)?),
+            14 => Say::Returned(from.value()?, text(from)?),
             found => return Err(WireError::Type { found }),
         })
     }
@@ -625,6 +641,12 @@ pub fn said(bytes: &[u8]) -> Frame<Say> {
     frame(bytes, Say::read)
 }
 
+fn mail_example() -> Request {
+    let (kind, lower, upper) = (1, 2, 3);
+    let (alias, payload) = ("a word".into(), b"hello".to_vec());
+    Request::Mail { kind, lower, upper, alias, all: true, payload }
+}
+
 /// Returns one of each message, for tests.
 pub fn examples() -> (Vec<Request>, Vec<Say>) {
     let address = std::net::SocketAddr::from(([10, 0, 0, 1], 7117));
@@ -645,7 +667,7 @@ pub fn examples() -> (Vec<Request>, Vec<Say>) {
         Request::Hosts,
         Request::WatchHosts,
         Request::Report,
-        Request::Mail { kind: 1, lower: 2, upper: 3, all: true, payload: b"hello".to_vec() },
+        mail_example(),
         Request::Join(claim.group(), 1000, 0),
         Request::Took(1, 2),
         Request::Show,
@@ -689,6 +711,7 @@ pub fn examples() -> (Vec<Request>, Vec<Say>) {
         Say::Hears(true),
         Say::Mail(1, HostId(2), owner, b"hello".to_vec()),
         Say::Ranks(true, crate::ranks::examples().1),
+        Say::Returned(7, "its owner ended".into()),
     ];
     says.extend(notices.into_iter().map(|notice| Say::Group(1, 2, notice)));
     (requests, says)

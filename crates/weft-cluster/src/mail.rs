@@ -2,8 +2,10 @@
 //! agent says what became of them, delivered once.
 //!
 //! The receiving agent answers each part by those that it has, and the last by the outcome, which
-//! it remembers, so that a part that comes again delivers nothing twice. Like `weft-names` this
-//! does no I/O and reads no clock.
+//! it remembers, so that a part that comes again delivers nothing twice. Each part says which
+//! messages its sender still waits for: outcomes of earlier ones are forgotten, and parts of them
+//! dropped. An agent that has to remember too many takes no further message of that sender, which
+//! gets [`Outcome::Overload`]. Like `weft-names` this does no I/O and reads no clock.
 
 use crate::local::MAIL_MAX;
 use crate::tree::{TreeMail, Verdict};
@@ -34,8 +36,12 @@ const OUT_MAX: usize = 1024;
 const IN_MAX: usize = 512;
 /// Time for which parts of a message are kept.
 const KEPT: Duration = Duration::from_secs(15);
-/// Outcomes that are remembered; more than can be under way towards this agent in that time.
+/// Outcomes that are remembered; those of one agent take at most half of what others leave.
 const OUTCOMES_MAX: usize = 16_384;
+/// Time after which nobody asks for an outcome any more.
+const ASKED: Duration = Duration::from_secs(130);
+/// Time between two looks for outcomes that nobody asks for.
+const SWEEP: Duration = Duration::from_secs(1);
 
 /// The outcome of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +60,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    fn of(number: u8) -> Option<Outcome> {
+    pub(crate) fn of(number: u8) -> Option<Outcome> {
         use Outcome::{Deaf, Delivered, Overload, Silent, Vanished};
         [Delivered, Vanished, Overload, Silent, Deaf].into_iter().find(|o| *o as u8 == number)
     }
@@ -81,9 +87,14 @@ pub struct Receiver {
     pub agent: SocketAddr,
     /// The life of that agent.
     pub life: Life,
-    /// Number of the claim; 0: the agent itself, which has to pass the message on.
+    /// Number of the claim; [`PASS_ON`] and [`ENDS`] are the agent itself.
     pub claim: u64,
 }
+
+/// In the place of a claim: the agent has to pass the message on.
+pub const PASS_ON: u64 = 0;
+/// In the place of a claim: the message has the ends of earlier ones ([`crate::taken`]).
+pub const ENDS: u64 = u64::MAX;
 
 /// Types of the messages.
 mod kind {
@@ -118,6 +129,18 @@ struct PartHead {
     claim: u64,
     life: Life,
     from: Owner,
+    /// The number before the sender's first one, drawn when it started.
+    first: u64,
+    /// The least number of a message to this agent that the sender waits for.
+    floor: u64,
+}
+
+/// Outcomes of messages of one agent.
+#[derive(Default)]
+struct Remembered {
+    first: u64,
+    floor: u64,
+    outcomes: BTreeMap<u64, (Verdict, Instant)>,
 }
 
 /// The end of a message whose receiver is silent.
@@ -130,7 +153,7 @@ pub struct Letter {
     pub id: u64,
     /// The parts in which it came.
     pub parts: u8,
-    /// The claim that it is for; 0: the agent passes it on.
+    /// The claim that it is for, or [`PASS_ON`], or [`ENDS`].
     pub claim: u64,
     /// The life in which the claim is numbered.
     pub life: Life,
@@ -142,13 +165,16 @@ pub struct Letter {
 
 /// The messages of an agent.
 pub struct Post {
+    first: u64,
     next: u64,
     outgoing: BTreeMap<u64, Outgoing>,
     incoming: BTreeMap<(SocketAddr, u64), Incoming>,
-    done: BTreeMap<(SocketAddr, u64), Verdict>,
+    done: BTreeMap<SocketAddr, Remembered>,
+    /// Outcomes in all of these.
+    remembered: usize,
+    swept: Instant,
     /// Messages that are whole, and whose outcome is not known yet.
     pending: BTreeSet<(SocketAddr, u64)>,
-    order: VecDeque<(SocketAddr, u64)>,
     out: VecDeque<(SocketAddr, Vec<u8>)>,
     outcomes: VecDeque<(u64, Verdict)>,
     /// Messages begun.
@@ -165,13 +191,17 @@ impl Post {
     /// Makes it without messages. `first` is drawn, so that an agent that starts again does not use
     /// numbers of before.
     pub fn new(first: u64) -> Post {
+        // Numbers never wrap.
+        let first = first >> 1;
         Post {
+            first,
             next: first,
             outgoing: BTreeMap::new(),
             incoming: BTreeMap::new(),
             done: BTreeMap::new(),
+            remembered: 0,
+            swept: Instant(0),
             pending: BTreeSet::new(),
-            order: VecDeque::new(),
             out: VecDeque::new(),
             outcomes: VecDeque::new(),
             begun: 0,
@@ -218,7 +248,7 @@ impl Post {
             return None;
         }
         self.begun += 1;
-        self.next = self.next.wrapping_add(1);
+        self.next += 1;
         let id = self.next;
         let (end, last) = (now + TIMEOUT, now + WHOLE);
         let message = Outgoing { to, from, payload, have: 0, tries: 0, next: now, end, last };
@@ -229,6 +259,9 @@ impl Post {
 
     /// Sends the parts that have not come.
     fn transmit(&mut self, now: Instant, id: u64) {
+        let Some(agent) = self.outgoing.get(&id).map(|m| m.to.agent) else { return };
+        let (first, mut to_agent) = (self.first, self.outgoing.iter());
+        let floor = to_agent.find(|(_, m)| m.to.agent == agent).map_or(id, |(id, _)| *id);
         let Some(m) = self.outgoing.get_mut(&id) else { return };
         m.next = now + (RETRY_AFTER * 2u32.pow(m.tries.min(8))).min(AGAIN_MAX);
         m.tries += 1;
@@ -246,6 +279,8 @@ impl Post {
             to.value(&m.from.user);
             to.value(&m.from.process);
             to.value(&m.from.serial);
+            to.value(&first);
+            to.value(&floor);
             to.bytes(&m.payload[part * PART..end]);
             self.out.push_back((m.to.agent, to.0));
         }
@@ -278,17 +313,25 @@ impl Post {
             claim: rest.value()?,
             life: rest.value()?,
             from: Owner { user: rest.value()?, process: rest.value()?, serial: rest.value()? },
+            first: rest.value()?,
+            floor: rest.value()?,
         };
         let is_last = part.checked_add(1) == Some(parts);
         let is_whole = is_last && rest.0.len() <= PART || rest.0.len() == PART;
         if pad != 0 || part >= parts || usize::from(parts) > PARTS || !is_whole {
             return Err(WireError::Value { name: "part" });
         }
-        let key = (from, head.id);
-        if let Some(verdict) = self.done.get(&key) {
-            self.state(from, head.id, verdict.outcome as u8, verdict.host.0);
+        if head.floor > head.id || head.first >= head.id {
+            return Err(WireError::Value { name: "floor" });
+        }
+        let Some(known) = self.advance(now, from, &head) else { return Ok(None) };
+        if let Some((verdict, _)) = known.outcomes.get(&head.id) {
+            let Verdict { outcome, host } = *verdict;
+            self.state(from, head.id, outcome as u8, host.0);
             return Ok(None);
         }
+        let has_place = has_share(known.outcomes.len(), self.remembered, OUTCOMES_MAX);
+        let key = (from, head.id);
         if self.pending.contains(&key) {
             self.state(from, head.id, 0, u64::MAX >> (64 - u32::from(parts)));
             return Ok(None);
@@ -297,7 +340,7 @@ impl Post {
         let keys = || self.incoming.keys().chain(&self.pending);
         let own = keys().filter(|(of, _)| *of == from).count();
         let is_full = !has_share(own, keys().count(), IN_MAX);
-        if !self.incoming.contains_key(&key) && is_full {
+        if !self.incoming.contains_key(&key) && (is_full || !has_place) {
             self.state(from, head.id, Outcome::Overload as u8, 0);
             return Ok(None);
         }
@@ -320,26 +363,56 @@ impl Post {
         Ok(Some(Letter { id: head.id, parts, claim, life, from: owner, payload }))
     }
 
+    /// Forgets the outcomes of messages that their sender has ended, and returns the others.
+    /// `None`: the message itself is one of them.
+    fn advance(
+        &mut self,
+        now: Instant,
+        from: SocketAddr,
+        head: &PartHead,
+    ) -> Option<&mut Remembered> {
+        self.sweep(now);
+        let known = self.done.entry(from).or_default();
+        let before = known.outcomes.len();
+        if known.first != head.first {
+            // The agent has started again.
+            *known = Remembered { first: head.first, ..Remembered::default() };
+        }
+        if head.floor > known.floor {
+            known.floor = head.floor;
+            known.outcomes = known.outcomes.split_off(&head.floor);
+        }
+        self.remembered -= before - known.outcomes.len();
+        (head.id >= known.floor).then_some(known)
+    }
+
+    /// Forgets outcomes that nobody asks for any more: of agents that send nothing further.
+    fn sweep(&mut self, now: Instant) {
+        if now.since(self.swept) < SWEEP {
+            return;
+        }
+        self.swept = now;
+        let mut left = 0;
+        for known in self.done.values_mut() {
+            known.outcomes.retain(|_, (_, at)| now.since(*at) < ASKED);
+            left += known.outcomes.len();
+        }
+        self.remembered = left;
+    }
+
     /// Tells an agent that the outcome of its message comes later.
     pub fn hold(&mut self, to: SocketAddr, letter: &Letter) {
         self.state(to, letter.id, 0, u64::MAX >> (64 - u32::from(letter.parts)));
     }
 
     /// Answers a message of another agent.
-    pub fn answer(&mut self, to: SocketAddr, id: u64, verdict: Verdict) {
+    pub fn answer(&mut self, now: Instant, to: SocketAddr, id: u64, verdict: Verdict) {
         self.pending.remove(&(to, id));
-        self.remember((to, id), verdict);
-        self.state(to, id, verdict.outcome as u8, verdict.host.0);
-    }
-
-    fn remember(&mut self, key: (SocketAddr, u64), verdict: Verdict) {
-        self.done.insert(key, verdict);
-        self.order.push_back(key);
-        if self.order.len() > OUTCOMES_MAX {
-            if let Some(oldest) = self.order.pop_front() {
-                self.done.remove(&oldest);
-            }
+        if let Some(known) = self.done.get_mut(&to).filter(|known| id >= known.floor) {
+            let before = known.outcomes.insert(id, (verdict, now));
+            self.remembered += usize::from(before.is_none());
         }
+        self.state(to, id, verdict.outcome as u8, verdict.host.0);
     }
 
     /// Tells a sender what has come of its message.
@@ -385,7 +458,7 @@ impl Post {
         let to = self.outgoing.iter().filter(|(_, m)| m.to.agent == agent);
         let ids: Vec<u64> = to.map(|(id, _)| *id).collect();
         ids.into_iter().for_each(|id| self.finish(id, SILENT));
-        // Nobody asks for these any more.
+        // Nobody asks for these any more. Outcomes are remembered: the host may return.
         self.pending.retain(|(from, _)| *from != agent);
     }
 
@@ -457,7 +530,7 @@ mod tests {
                         assert!(bytes.iter().enumerate().all(|(at, b)| *b == at as u8));
                         got.push(bytes.len());
                         let (outcome, host) = (Outcome::Delivered, HostId(0));
-                        posts[1 - side].answer(from, letter.id, Verdict { outcome, host });
+                        posts[1 - side].answer(now, from, letter.id, Verdict { outcome, host });
                     }
                 }
             }
@@ -513,6 +586,111 @@ mod tests {
             post.receive(at, agent(1), &state(id, 0, 1));
         }
         assert_eq!(post.poll_outcome(), Some((id, SILENT)));
+    }
+
+    /// Hands all that a side has to send to the other one, which delivers what is whole. Returns
+    /// how many messages were delivered.
+    fn deliver(now: Instant, posts: &mut [Post; 2]) -> usize {
+        let mut delivered = 0;
+        for side in [0, 1] {
+            while let Some((_, bytes)) = posts[side].poll_transmit() {
+                let from = agent(side as u8);
+                if let Some(letter) = posts[1 - side].receive(now, from, &bytes) {
+                    delivered += 1;
+                    let verdict = Verdict { outcome: Outcome::Delivered, host: HostId(0) };
+                    posts[1 - side].answer(now, from, letter.id, verdict);
+                }
+            }
+        }
+        delivered
+    }
+
+    #[test]
+    fn receive__a_burst_makes_no_message_come_twice_and_outcomes_are_forgotten_with_their_use() {
+        let to = Receiver { agent: agent(1), life: Life::default(), claim: 3 };
+        let (mut posts, now) = ([Post::new(1), Post::new(9)], Instant(MS));
+        // The answer to this one is lost, so its part comes again after all others.
+        let first = posts[0].send(now, to, Owner::default(), vec![1]).unwrap();
+        let (_, part) = posts[0].poll_transmit().unwrap();
+        let letter = posts[1].receive(now, agent(0), &part).unwrap();
+        let verdict = Verdict { outcome: Outcome::Delivered, host: HostId(0) };
+        posts[1].answer(now, agent(0), letter.id, verdict);
+        posts[1].out.clear();
+        let (mut delivered, mut refused) = (0, 0);
+        for n in 0..2 * OUTCOMES_MAX {
+            posts[0].send(now, to, Owner::default(), vec![2]).unwrap();
+            delivered += deliver(now, &mut posts);
+            while let Some((_, verdict)) = posts[0].poll_outcome() {
+                refused += usize::from(verdict.outcome == Outcome::Overload);
+            }
+            assert_eq!(delivered + refused, n + 1);
+        }
+        assert!(refused > 0 && posts[1].remembered <= OUTCOMES_MAX / 2, "{refused}");
+        assert!(posts[1].receive(now, agent(0), &part).is_none(), "it came twice");
+        deliver(now, &mut posts);
+        assert_eq!(posts[0].poll_outcome(), Some((first, verdict)));
+        // With its end known, one part frees all, and a later copy is of no use.
+        for _ in 0..10 * OUTCOMES_MAX {
+            posts[0].send(now, to, Owner::default(), vec![2]).unwrap();
+            assert_eq!(deliver(now, &mut posts), 1);
+            assert!(posts[1].remembered <= 1);
+        }
+        assert!(posts[1].receive(now, agent(0), &part).is_none(), "it came twice");
+        // An agent that starts again numbers its messages anew.
+        posts[0] = Post::new(4);
+        posts[0].send(now, to, Owner::default(), vec![3]).unwrap();
+        assert_eq!(deliver(now, &mut posts), 1);
+    }
+
+    #[test]
+    fn receive__outcomes_for_one_agent_leave_room_for_others_and_end_with_time() {
+        let to = Receiver { agent: agent(1), life: Life::default(), claim: 3 };
+        let (mut post, mut now) = (Post::new(1), Instant(MS));
+        let verdict = Verdict { outcome: Outcome::Delivered, host: HostId(0) };
+        // Agents that never say that they know an outcome.
+        let send = |post: &mut Post, now, from: u8, id: u64| {
+            let mut sender = Post::new(2 * id);
+            sender.send(now, to, Owner::default(), vec![1]).unwrap();
+            let (_, mut part) = sender.poll_transmit().unwrap();
+            part[52..60].fill(0);
+            part[60..68].fill(0);
+            let letter = post.receive(now, agent(from), &part);
+            letter.map(|letter| post.answer(now, agent(from), letter.id, verdict)).is_some()
+        };
+        let most = OUTCOMES_MAX as u64;
+        let greedy = (1..most).filter(|id| send(&mut post, now, 7, *id)).count();
+        assert!(greedy == OUTCOMES_MAX / 2 && send(&mut post, now, 8, 1), "{greedy}");
+        assert!(!send(&mut post, now, 7, most));
+        now = now + ASKED;
+        assert!(send(&mut post, now, 7, most) && post.remembered == 1);
+    }
+
+    #[test]
+    fn receive__hostile_bytes_are_refused_or_bounded() {
+        let to = Receiver { agent: agent(1), life: Life::default(), claim: 3 };
+        let (mut post, mut rng) = (Post::new(1), Rng::new(1));
+        let mut genuine = vec![state(5, 1, 0), state(5, 0, 1)];
+        post.send(Instant(MS), to, Owner::default(), vec![1; 2 * PART]).unwrap();
+        genuine.extend(std::iter::from_fn(|| post.poll_transmit()).map(|(_, bytes)| bytes));
+        for n in 0..20_000u64 {
+            let mut bytes = genuine[n as usize % genuine.len()].clone();
+            for _ in 0..1 + rng.below(4) {
+                let at = rng.below(bytes.len().min(72) as u64) as usize;
+                bytes[at] ^= 1 << rng.below(8);
+            }
+            let cut = (rng.below(8) / 7 * rng.below(100)) as usize;
+            bytes.truncate(bytes.len().saturating_sub(cut));
+            let (now, from) = (Instant(MS * n), agent(rng.below(9) as u8));
+            if let Some(letter) = post.receive(now, from, &bytes) {
+                assert!(letter.payload.len() <= PARTS * PART);
+                let verdict = Verdict { outcome: Outcome::Delivered, host: HostId(0) };
+                post.answer(now, from, letter.id, verdict);
+            }
+            assert!(post.incoming.len() <= IN_MAX && post.pending.is_empty());
+            let remembered = post.done.values().map(|known| known.outcomes.len()).sum::<usize>();
+            assert!(remembered <= OUTCOMES_MAX && remembered == post.remembered);
+        }
+        assert!(post.malformed > 1000, "{}", post.malformed);
     }
 
     #[test]

@@ -4,21 +4,26 @@
 //! message to the first host of each arc, which delivers it to its own owners, and does the same
 //! with the rest of the arc. An agent answers when all below it have answered. If a host does not,
 //! the one above it reports that, and takes the rest of its arc over. A host that gets a message
-//! twice so delivers it once. Like [`crate::mail`] this does no I/O and reads no clock.
+//! twice so delivers it once. Each message has the least number that its first sender still waits
+//! for: a message of a lesser number is over, and is delivered nowhere any more. Like
+//! [`crate::mail`] this does no I/O and reads no clock.
 
 use crate::mail::{Outcome, Post, Receiver};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use weft_core::Instant;
-use weft_names::wire::{Reader, WireError, Writer};
+use weft_names::share::has_share;
+use weft_names::wire::{Reader, WireError, Writer, ALIAS_MAX};
 use weft_names::{HostId, Life, Owner};
 
 /// Hosts that an agent sends a message to itself.
 pub const FAN_OUT: usize = 8;
 /// Most hosts below one: what fits the longest message.
 const BELOW_MAX: usize = 2048;
-/// Outcomes that are remembered.
+/// Outcomes that are remembered; those of one host take at most half of what others leave.
 const DONE_MAX: usize = 16_384;
+/// Hosts of which outcomes are remembered: as many as a cluster has.
+const HOSTS_MAX: usize = 4096;
 
 /// Number of a message to all: the host of its sender, the life of its agent, and a number there.
 pub type TreeId = (HostId, Life, u64);
@@ -28,12 +33,16 @@ pub type TreeId = (HostId, Life, u64);
 pub struct TreeMail {
     /// Its number.
     pub id: TreeId,
+    /// The least number of a message that its sender's agent waits for.
+    pub floor: u64,
     /// The type.
     pub kind: u32,
     /// The first instance.
     pub lower: u32,
     /// The last instance.
     pub upper: u32,
+    /// The word of the type, at most 63 bytes; empty: the type was given as a number.
+    pub alias: String,
     /// The hosts that the receiver passes it on to.
     pub below: Vec<HostId>,
     /// The message.
@@ -48,10 +57,12 @@ impl TreeMail {
         to.value(&host);
         to.value(&life);
         to.value(&number);
+        to.value(&self.floor);
         [self.kind, self.lower, self.upper].iter().for_each(|n| to.value(n));
         to.value(&(self.below.len() as u16));
-        to.value(&0u16);
+        to.bytes(&[self.alias.len() as u8, 0]);
         self.below.iter().for_each(|host| to.value(host));
+        to.bytes(self.alias.as_bytes());
         to.bytes(&self.payload);
         to.0
     }
@@ -62,15 +73,19 @@ impl TreeMail {
     /// It is none.
     pub fn parse(bytes: &[u8]) -> Result<TreeMail, WireError> {
         let mut from = Reader(bytes);
-        let id = (from.value()?, from.value()?, from.value()?);
+        let id: TreeId = (from.value()?, from.value()?, from.value()?);
+        let floor = from.value()?;
         let (kind, lower, upper) = (from.value()?, from.value()?, from.value()?);
         let count = usize::from(from.value::<u16>()?);
-        from.pad(2)?;
-        if count > BELOW_MAX || lower > upper {
+        let len = usize::from(from.value::<u8>()?);
+        from.pad(1)?;
+        if count > BELOW_MAX || lower > upper || floor > id.2 || len > ALIAS_MAX {
             return Err(WireError::Value { name: "below" });
         }
         let below = (0..count).map(|_| from.value()).collect::<Result<_, _>>()?;
-        Ok(TreeMail { id, kind, lower, upper, below, payload: from.0.to_vec() })
+        let alias = std::str::from_utf8(from.bytes(len)?).map(str::to_string);
+        let alias = alias.map_err(|_| WireError::Value { name: "alias" })?;
+        Ok(TreeMail { id, floor, kind, lower, upper, alias, below, payload: from.0.to_vec() })
     }
 }
 
@@ -103,13 +118,30 @@ struct Tree {
     verdict: Verdict,
 }
 
+/// The outcomes of the messages of one sender's host.
+struct Ended {
+    life: Life,
+    floor: u64,
+    verdicts: BTreeMap<u64, Verdict>,
+}
+
+/// The answer to a message that came from an agent above.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// It is new, and to be delivered and passed on.
+    New,
+    /// It was here before. The agent above gets the outcome.
+    Known,
+    /// There is no place to remember its outcome.
+    Full,
+}
+
 /// The trees of an agent.
 #[derive(Default)]
 pub struct Trees {
     table: BTreeMap<TreeId, Tree>,
     of_message: BTreeMap<u64, TreeId>,
-    done: BTreeMap<TreeId, Verdict>,
-    order: VecDeque<TreeId>,
+    done: BTreeMap<HostId, Ended>,
     verdicts: VecDeque<(Above, Verdict)>,
 }
 
@@ -133,18 +165,48 @@ impl Trees {
         self.table.is_empty()
     }
 
-    /// Notes that a message is wanted by another one as well. Returns false if it is new here.
-    pub fn knows(&mut self, id: TreeId, above: Above) -> bool {
-        if let Some(verdict) = self.done.get(&id) {
-            self.verdicts.push_back((above, *verdict));
-            return true;
+    /// Returns the least number of a message of this host that is under way, or is to begin now.
+    pub fn floor(&self, (host, life, number): TreeId) -> u64 {
+        let own = self.table.range((host, life, 0)..(host, life, number));
+        own.map(|(id, _)| id.2).next().unwrap_or(number)
+    }
+
+    /// Takes a message of an agent above, and notes that this agent waits for its outcome.
+    pub fn arrive(&mut self, mail: &TreeMail, above: Above) -> Arrival {
+        let (host, life, number) = mail.id;
+        let fresh = || Ended { life, floor: mail.floor, verdicts: BTreeMap::new() };
+        if self.done.len() >= HOSTS_MAX && !self.done.contains_key(&host) {
+            self.done.retain(|_, ended| !ended.verdicts.is_empty());
+            if self.done.len() >= HOSTS_MAX {
+                return Arrival::Full;
+            }
         }
-        let tree = self.table.get_mut(&id);
-        let knows = tree.is_some();
-        if let Some(tree) = tree.filter(|t| !t.above.contains(&above)) {
-            tree.above.push(above);
+        let ended = self.done.entry(host).or_insert_with(fresh);
+        if ended.life < life {
+            *ended = fresh();
         }
-        knows
+        if ended.life == life && ended.floor < mail.floor {
+            ended.floor = mail.floor;
+            ended.verdicts = ended.verdicts.split_off(&mail.floor);
+        }
+        let is_over = ended.life > life || number < ended.floor;
+        let verdict = ended.verdicts.get(&number).copied().filter(|_| !is_over);
+        if let Some(verdict) = verdict.or(is_over.then_some(DELIVERED)) {
+            self.verdicts.push_back((above, verdict));
+            return Arrival::Known;
+        }
+        let own = ended.verdicts.len();
+        if let Some(tree) = self.table.get_mut(&mail.id) {
+            if !tree.above.contains(&above) {
+                tree.above.push(above);
+            }
+            return Arrival::Known;
+        }
+        let all = self.done.values().map(|ended| ended.verdicts.len()).sum();
+        match has_share(own, all, DONE_MAX) {
+            true => Arrival::New,
+            false => Arrival::Full,
+        }
     }
 
     /// Passes a message on to the hosts below this one. `own` is the outcome for the owners of this
@@ -228,12 +290,9 @@ impl Trees {
         }
         let Some(tree) = self.table.remove(&id) else { return };
         self.verdicts.extend(tree.above.into_iter().map(|above| (above, tree.verdict)));
-        self.done.insert(id, tree.verdict);
-        self.order.push_back(id);
-        if self.order.len() > DONE_MAX {
-            if let Some(oldest) = self.order.pop_front() {
-                self.done.remove(&oldest);
-            }
+        let (host, life, number) = id;
+        if let Some(ended) = self.done.get_mut(&host).filter(|ended| ended.life == life) {
+            ended.verdicts.insert(number, tree.verdict);
         }
     }
 

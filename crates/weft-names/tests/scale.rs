@@ -34,9 +34,13 @@ fn scale__messages_and_links_of_a_host_grow_like_the_root() {
         world.run(period + Duration::from_millis(1));
         assert!(world.is_settled());
         let sent = |w: &World| w.hosts.iter().map(|h| h.sent).sum::<u64>();
-        let before = sent(&world);
+        let bytes = |w: &World| {
+            w.hosts.iter().map(|h| h.node.as_ref().unwrap().stats().bytes_sent).sum::<u64>()
+        };
+        let (before, bytes_before) = (sent(&world), bytes(&world));
         world.run(period);
         let probes = sent(&world) - before;
+        let probe_bytes = bytes(&world) - bytes_before;
         let messages = probes as f64 / n as f64 / period.as_secs_f64();
         let sizes: Vec<_> =
             world.hosts.iter().map(|h| h.node.as_ref().unwrap().footprint()).collect();
@@ -44,7 +48,13 @@ fn scale__messages_and_links_of_a_host_grow_like_the_root() {
         assert!(sizes.iter().all(|f| f.timers <= f.links + 2), "timers are those of links");
         assert_eq!(sizes[0].members, n);
         println!("{n} hosts: {links} links, {messages:.0} messages a second and host");
+        let rate = probe_bytes as f64 / n as f64 / period.as_secs_f64();
+        let bytes_before = bytes(&world);
         let cost = claim_cost(&mut world, probes);
+        let of_claim = (bytes(&world) - bytes_before).saturating_sub(probe_bytes) / n as u64;
+        let memory = world.hosts[0].node.as_ref().unwrap().memory();
+        println!("bytes a host: {rate:.0} a second, {of_claim} for a claim; {memory:?}");
+        assert!(memory.hosts >= 100 * n && memory.names > 0);
         println!("a claim costs {cost:.2} messages a host");
         assert!(cost < 3.0, "{n} hosts: {cost}");
         rows.push((n, messages, links as f64));

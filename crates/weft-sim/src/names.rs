@@ -57,6 +57,8 @@ pub struct ClusterReport {
     pub watching_bytes: usize,
     /// Most bytes of the hosts and names that a host knows.
     pub table_bytes: usize,
+    /// Those of them that know the hosts; the others know the names.
+    pub hosts_bytes: usize,
     /// Events that subscribers were told.
     pub events: u64,
 }
@@ -321,7 +323,8 @@ pub fn partition(plan: &ClusterPlan) -> Result<ClusterReport, String> {
     let events = world.events;
     let memory = || world.hosts.iter().map(|h| h.node.memory());
     let watching_bytes = memory().map(|m| m.watching).max().unwrap_or(0);
-    let table_bytes = memory().map(|m| m.tables).max().unwrap_or(0);
+    let table_bytes = memory().map(|m| m.tables()).max().unwrap_or(0);
+    let hosts_bytes = memory().map(|m| m.hosts).max().unwrap_or(0);
     Ok(ClusterReport {
         watched,
         idle_per_s,
@@ -331,6 +334,7 @@ pub fn partition(plan: &ClusterPlan) -> Result<ClusterReport, String> {
         heal_messages,
         watching_bytes,
         table_bytes,
+        hosts_bytes,
         events,
     })
 }

@@ -720,13 +720,86 @@ fn send__reaches_one_owner_or_all_and_comes_back_if_the_name_has_no_owner() {
     sender.wait(&name("deaf:1"), 1, LIMIT).unwrap();
     let mut why = String::new();
     until("it is full", || match sender.send(&name("deaf:1"), false, &long) {
-        Ok(()) => false,
+        Ok(_) => false,
         Err(e) => {
             why = e.to_string();
             true
         }
     });
     assert!(why.contains("does not read"), "{why}");
+}
+
+#[test]
+fn send__comes_back_if_the_owner_or_its_host_ends_before_the_message_is_taken() {
+    let folder = Folder::new();
+    let mut agents = cluster(&folder, 3, "--tolerance-ms 30000");
+    let mut sender = agents[0].names();
+    let mut owners: Vec<Names> = agents.iter().map(Agent::names).collect();
+    for (at, names) in owners.iter_mut().enumerate() {
+        names.claim(&spec(&format!("late:{at}"), 1).messages()).unwrap();
+    }
+    sender.wait(&name("late"), 3, LIMIT).unwrap();
+    let mut send = |to: &str, all| sender.send(&name(to), all, b"x").unwrap();
+    // Each owner takes the first message, and no other.
+    for at in 0..3 {
+        send(&format!("late:{at}"), false);
+    }
+    for names in &mut owners {
+        assert!(matches!(names.event(LIMIT).unwrap(), Some(Event::Mail { .. })));
+    }
+    let one = [0, 1, 2].map(|at| send(&format!("late:{at}"), false));
+    let all = send("late", true);
+    let mut back = |message: u64, text: &str| match sender.event(LIMIT).unwrap() {
+        Some(Event::Returned { message: of, why }) => {
+            assert_eq!(of, message, "{why}");
+            assert!(why.contains(text) && why.contains("host"), "{why}");
+        }
+        other => panic!("{other:?}"),
+    };
+    // The program of this host, that of another host, and the third one with its host.
+    drop(owners.remove(0));
+    back(one[0], "ended before it had the message");
+    back(all, "ended before it had the message");
+    drop(owners.remove(0));
+    back(one[1], "ended before it had the message");
+    agents.pop().unwrap().end("-KILL");
+    back(one[2], "does not answer");
+    assert_eq!(sender.event(Duration::ZERO).unwrap(), None, "each comes back once");
+}
+
+#[test]
+fn send__a_burst_to_a_program_that_does_other_things_is_bounded_and_no_message_is_lost() {
+    let folder = Folder::new();
+    let agents = cluster(&folder, 2, "");
+    let mut owner = agents[1].names();
+    owner.claim(&spec("busy:1", 1).messages()).unwrap();
+    let mut senders = [agents[0].names(), agents[0].names()];
+    senders[0].wait(&name("busy:1"), 1, LIMIT).unwrap();
+    let mut sent = 0u32;
+    let mut why = [String::new(), String::new()];
+    for (at, most) in [(0, 200), (1, 300)] {
+        for _ in 0..most {
+            match senders[at].send(&name("busy:1"), false, &sent.to_le_bytes()) {
+                Ok(_) => sent += 1,
+                Err(e) => why[at] = e.to_string(),
+            }
+        }
+    }
+    assert_eq!(sent, 256, "what a program has not taken is bounded: {why:?}");
+    assert!(why[0].is_empty() && why[1].contains("does not read"), "{why:?}");
+    // The program asks for other things; the messages come to its memory, and stay there.
+    assert!(owner.list().unwrap().iter().any(|b| b.name.alias == "busy"));
+    for n in 0..sent {
+        match owner.event(LIMIT).unwrap() {
+            Some(Event::Mail { payload, .. }) => assert_eq!(payload, n.to_le_bytes()),
+            other => panic!("{n}: {other:?}"),
+        }
+    }
+    until("there is room again", || senders[1].send(&name("busy:1"), false, b"x").is_ok());
+    assert!(matches!(owner.event(LIMIT).unwrap(), Some(Event::Mail { .. })));
+    for sender in &mut senders {
+        assert_eq!(sender.event(Duration::ZERO).unwrap(), None, "nothing came back");
+    }
 }
 
 #[test]
@@ -956,6 +1029,42 @@ fn group__policy_and_quota_hold_for_members() {
     assert!(why.contains("64 groups"), "{why}");
     drop(members);
     until("there is room again", || join("open:64").is_ok());
+}
+
+#[test]
+fn names__of_two_words_with_one_hash_are_told_apart() {
+    let folder = Folder::new();
+    let agents = cluster(&folder, 2, "");
+    let (one, other) = (name("gzwl:1"), name("hldt:1"));
+    assert_eq!(one.kind, other.kind, "the words have one hash");
+    let mut owner = agents[1].names();
+    owner.claim(&spec("gzwl:1", 1).messages()).unwrap();
+    let mut names = agents[0].names();
+    names.wait(&one, 1, LIMIT).unwrap();
+    assert!(names.resolve(&other, Pick::Turn).unwrap().is_none());
+    assert!(names.resolve_all(&other).unwrap().is_empty());
+    for all in [false, true] {
+        let why = names.send(&other, all, b"x").unwrap_err().to_string();
+        assert!(why.contains("nobody has the name"), "{why}");
+    }
+    let mut both = agents[1].names();
+    both.claim(&spec("hldt:1", 2).messages()).unwrap();
+    names.wait(&other, 1, LIMIT).unwrap();
+    for _ in 0..2 {
+        names.send(&one, false, b"one").unwrap();
+        names.send(&other, true, b"other").unwrap();
+        for (of, word) in [(&mut owner, &b"one"[..]), (&mut both, b"other")] {
+            match of.event(LIMIT).unwrap() {
+                Some(Event::Mail { payload, .. }) => assert_eq!(payload, word),
+                told => panic!("{told:?}"),
+            }
+        }
+    }
+    // The arbiter goes by the type, so a unique name is refused, and its owner named.
+    let why = names.claim(&spec("gzwl:1", 3).unique()).unwrap_err().to_string();
+    assert!(why.contains("has the name"), "{why}");
+    let why = names.claim(&spec("hldt:7", 3).unique());
+    assert!(why.is_ok(), "{why:?}");
 }
 
 #[test]

@@ -40,6 +40,10 @@ static void ask_all(weft_names *names, int ranks)
         CHECK(weft_names_send(names, name, 0, name, strlen(name) + 1));
     }
     CHECK(weft_names_send(names, "solver", 1, "all", 4));
+    uint64_t number = 0;
+    CHECK(weft_names_sent(names, &number));
+    if (number == 0)
+        exit(18);
     /* Rank 0 is a solver as well. */
     if (CHECK(weft_names_next(names, 60000000, &event)) != 1 || event.kind != WEFT_NAMES_MESSAGE)
         exit(7);

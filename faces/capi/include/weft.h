@@ -94,6 +94,7 @@ extern "C" {
 #define WEFT_NAMES_TIMEOUT 5 /* the time of the subscription is over */
 #define WEFT_NAMES_LOST 6    /* others ended the claim number: the cause says why */
 #define WEFT_NAMES_MESSAGE 7 /* a message to the claim number: data and len */
+#define WEFT_NAMES_RETURNED 8 /* the message number, sent before, came back: the cause says why */
 #define WEFT_TO_ONE 1        /* to one member of a group, by turns */
 #define WEFT_TO_EACH 2       /* to all members that have an instance */
 #define WEFT_TO_ALL 3        /* to all other members */
@@ -142,8 +143,8 @@ typedef struct weft_owner {
     char name[96], address[64];
 } weft_owner;
 
-/* An event of names. Its number is that of the claim (WEFT_NAMES_LOST, WEFT_NAMES_MESSAGE), or its
- * own in its subscription, from 1 without gaps. */
+/* An event of names. Its number is that of the claim (WEFT_NAMES_LOST, WEFT_NAMES_MESSAGE), of the
+ * message (WEFT_NAMES_RETURNED), or its own in its subscription, from 1 without gaps. */
 typedef struct weft_names_event {
     int kind;
     uint64_t number;
@@ -485,8 +486,12 @@ int weft_names_wait(weft_names *names, const char *name, size_t count, int64_t t
 /* Sends a message of at most 66,000 bytes to an owner of a name, by turns, or to all of them. If it
  * does not come to all of these, the code is WEFT_REFUSED, and weft_last_error says why. */
 int weft_names_send(weft_names *names, const char *name, int all, const void *data, size_t len);
-/* Takes the next message to a name of this connection, or the end of a claim by others. Returns 1,
- * or 0 if none came in time. The data is valid until the next call with the connection. */
+/* Stores the number of the last message that was sent, which WEFT_NAMES_RETURNED names: an owner
+ * may end after that, before it has taken the message. */
+int weft_names_sent(weft_names *names, uint64_t *number);
+/* Takes the next message to a name of this connection, the end of a claim by others, or a message
+ * of this connection that came back. Returns 1, or 0 if none came in time. The data is valid until
+ * the next call with the connection. */
 int weft_names_next(weft_names *names, int64_t timeout_us, weft_names_event *event);
 /* Descriptors that are readable when there may be an event, for the program's own poll(2): take all
  * events with timeout_us 0 first. They must not be read or closed. */

@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn operation__wrong_formats_are_told_apart() {
+    fn operation__reads_each_format_and_refuses_wrong_ones() {
         let of = |control, segments| Control { segments, control, immediate: 0, length: 0 };
         assert_eq!(of(control::SENDRECV, 0).operation(), Ok(Operation::Send));
         assert_eq!(of(control::SENDRECV | control::QFENCE, 252).operation(), Ok(Operation::Send));

@@ -122,7 +122,7 @@ impl World {
                 _ => {}
             }
         }
-        assert!(membership.in_bytes <= IN_BYTES + 8 * MAIL_MAX, "{}", membership.in_bytes);
+        assert!(membership.in_bytes <= IN_BYTES + MAIL_MAX, "{}", membership.in_bytes);
         while membership.has_transmit() {
             for datagram in membership.poll_transmit() {
                 for _ in 0..1 + u64::from(self.rng.below(10) == 0) {
@@ -271,6 +271,30 @@ fn send__a_program_that_takes_nothing_stops_and_names_itself_and_goes_on_later()
 }
 
 #[test]
+fn receive__memory_of_a_member_is_bounded_however_many_others_send() {
+    let mut world = World::new(1, 41, &usual());
+    world.asleep.insert(0);
+    for m in 1..41 {
+        let sent = world.send(m, To::Member(member(0)), m as u64, MAIL_MAX);
+        sent.expect("there is credit");
+    }
+    world.run(1500);
+    let held = world.members[0].as_ref().unwrap().held_bytes();
+    assert!((IN_BYTES - MAIL_MAX..=IN_BYTES + MAIL_MAX).contains(&held), "{held}");
+    // A sender that ends in the middle of the message beyond holds nobody up.
+    let beyond = world.members[0].as_ref().unwrap().beyond.as_ref().map(|b| b.from);
+    let ends = beyond.unwrap().host.0 as usize - 1;
+    world.kill(ends, Gone::Killed { signal: 9 });
+    world.asleep.clear();
+    world.settle(0);
+    world.run(10_000);
+    let taken = (1..41).filter(|m| world.taken.get(&(0, *m)) == Some(&1)).count();
+    assert!(taken >= 39, "{taken} of 40");
+    let one = world.members[0].as_ref().unwrap();
+    assert!(one.in_bytes == 0 && one.beyond.is_none());
+}
+
+#[test]
 fn send__waits_for_credit_and_fails_in_time() {
     let mut world = World::new(1, 2, &usual());
     world.asleep.insert(1);
@@ -313,7 +337,11 @@ fn receive__hostile_parts_are_bounded() {
             let membership = world.members[1].as_mut().unwrap();
             membership.receive(now, member(0), &part);
             let parts: usize = membership.parts.values().flatten().flatten().map(Vec::len).sum();
-            assert!(parts <= IN_BYTES && membership.parts.len() <= 2 * WINDOW as usize);
+            assert!(
+                parts <= IN_BYTES
+                    && membership.in_bytes <= IN_BYTES
+                    && membership.parts.len() <= 2 * WINDOW as usize
+            );
         }
         let one = world.members[1].as_mut().unwrap();
         while one.has_transmit() {

@@ -58,7 +58,9 @@ impl World {
     fn begin(&mut self, len: usize) {
         let below = (1..self.hosts.len()).map(|h| HostId(h as u64 + 1)).collect();
         let id = (HostId(1), life(), 1);
-        let mail = TreeMail { id, kind: 900, lower: 0, upper: 9, below, payload: vec![7; len] };
+        let (payload, floor) = (vec![7; len], 1);
+        let (kind, lower, upper, alias) = (900, 0, 9, "word".to_string());
+        let mail = TreeMail { id, floor, kind, lower, upper, alias, below, payload };
         let (now, (post, trees)) = (Instant(self.now), &mut self.hosts[0]);
         let above = Above::Request(1);
         trees.begin(now, post, (mail, Owner::default()), above, Verdict::DELIVERED, find);
@@ -71,7 +73,7 @@ impl World {
         if let Some(letter) = post.receive(now, agent(from), bytes) {
             let mail = TreeMail::parse(&letter.payload).unwrap();
             let above = Above::Agent(agent(from), letter.id);
-            if !trees.knows(mail.id, above) {
+            if trees.arrive(&mail, above) == Arrival::New {
                 let gone = Verdict { outcome: Outcome::Vanished, host: HostId(to as u64 + 1) };
                 let is_empty = self.empty.contains(&to);
                 let own = if is_empty { gone } else { Verdict::DELIVERED };
@@ -90,7 +92,7 @@ impl World {
                 assert!(trees.on_outcome(now, post, number, verdict, find));
             } else if let Some((above, verdict)) = trees.poll_verdict() {
                 match above {
-                    Above::Agent(agent, id) => post.answer(agent, id, verdict),
+                    Above::Agent(agent, id) => post.answer(now, agent, id, verdict),
                     Above::Request(_) => {
                         assert!(self.verdict.replace(verdict).is_none(), "one answer");
                     }
@@ -193,6 +195,60 @@ fn begin__an_owner_that_vanished_is_named() {
     let gone = Verdict { outcome: Outcome::Vanished, host: HostId(34) };
     assert_eq!(world.verdict, Some(gone));
     assert_eq!(world.got.iter().sum::<u32>(), 38);
+}
+
+#[test]
+fn arrive__a_message_that_is_over_is_delivered_nowhere_and_a_burst_is_bounded() {
+    let (mut post, mut trees, now) = (Post::new(1), Trees::default(), Instant(MS));
+    let above = Above::Agent(agent(0), 1);
+    let mail = |host, incarnation, number, floor| {
+        let id = (HostId(host), Life { incarnation, nonce: 1 }, number);
+        TreeMail {
+            id,
+            floor,
+            kind: 900,
+            lower: 0,
+            alias: String::new(),
+            upper: 9,
+            below: Vec::new(),
+            payload: vec![1],
+        }
+    };
+    let mut come = |mail: TreeMail| {
+        let arrival = trees.arrive(&mail, above);
+        if arrival == Arrival::New {
+            let all = Verdict::DELIVERED;
+            trees.begin(now, &mut post, (mail, Owner::default()), above, all, find);
+        }
+        assert_eq!(trees.poll_verdict().is_some(), arrival != Arrival::Full);
+        (arrival, trees.done.values().map(|ended| ended.verdicts.len()).sum::<usize>())
+    };
+    // The sender waits for the first one all the time.
+    let most = DONE_MAX as u64 / 2;
+    assert!((1..=most).all(|n| come(mail(2, 5, n, 1)).0 == Arrival::New));
+    assert_eq!(come(mail(2, 5, most + 1, 1)).0, Arrival::Full);
+    assert_eq!(come(mail(3, 5, 1, 1)).0, Arrival::New, "of another host");
+    assert_eq!(come(mail(2, 5, 1, 1)).0, Arrival::Known);
+    // It goes on, so the others are over: none of them is remembered, and none delivered again.
+    assert_eq!(come(mail(2, 5, most + 2, most + 2)), (Arrival::New, 2));
+    assert_eq!(come(mail(2, 5, 1, 1)).0, Arrival::Known);
+    assert_eq!(come(mail(2, 4, most + 9, 1)).0, Arrival::Known, "of an earlier life");
+    assert_eq!(come(mail(2, 6, 1, 1)).0, Arrival::New, "of a later life");
+    for host in 0..2 * HOSTS_MAX as u64 {
+        come(mail(host, 9, 1, 1));
+    }
+    assert!(trees.done.len() <= HOSTS_MAX);
+}
+
+#[test]
+fn floor__is_the_first_message_of_this_host_that_is_under_way() {
+    let mut world = World::new(1, 9, 0);
+    world.begin(10);
+    let trees = &mut world.hosts[0].1;
+    assert_eq!(trees.floor((HostId(1), life(), 5)), 1);
+    assert_eq!(trees.floor((HostId(2), life(), 5)), 5);
+    world.run();
+    assert_eq!(world.hosts[0].1.floor((HostId(1), life(), 5)), 5);
 }
 
 #[test]

@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stamp__later_rounds_are_greater_whoever_the_author_is() {
+    fn stamp__later_rounds_are_greater_for_any_author() {
         assert!(stamp(1, 9) < stamp(2, 0));
         assert!(stamp(1, 0) < stamp(1, 1));
         assert!(ViewId { epoch: 1, stamp: u32::MAX } < ViewId { epoch: 2, stamp: 0 });

@@ -147,7 +147,7 @@ fn clusters__all_models_run_on_64_nodes() {
 }
 
 #[test]
-fn clusters__computing_takes_time_and_who_waits_for_ever_is_named() {
+fn clusters__computing_takes_time_and_a_rank_that_waits_for_ever_is_named() {
     let ran = setup(&Hardware::p3(), 2).run(16, |net| async move {
         let together = Together::open(&net, 0);
         net.compute(Duration::from_millis(2)).await;

@@ -211,7 +211,7 @@ fn order__members_that_are_cut_off_end_and_the_others_agree() {
 }
 
 #[test]
-fn order__a_holder_of_a_ticket_is_named_and_its_death_stalls_nobody() {
+fn order__a_holder_of_a_ticket_is_named_and_after_its_death_others_go_on() {
     for dies in [false, true] {
         let mut config = SimConfig::new(3, 1);
         config.settings = vec![("warn_after_ms", "100".to_string())];

@@ -183,7 +183,7 @@ fn regions__a_home_or_a_holder_that_dies_is_named_and_other_regions_go_on() {
 }
 
 #[test]
-fn regions__two_ranks_that_wait_for_each_other_are_told_so() {
+fn regions__two_ranks_that_wait_for_each_other_are_reported() {
     let mut config = SimConfig::new(2, 1);
     config.settings = vec![("warn_after_ms", "100".to_string())];
     let cluster = Cluster { config, dies: None };

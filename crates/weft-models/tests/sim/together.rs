@@ -6,7 +6,7 @@ use weft_models::together::Together;
 use weft_sim::{Fault, Sim, SimConfig, Span};
 
 #[test]
-fn barrier__ranks_that_end_at_once_fail_nobody() {
+fn barrier__ranks_that_end_at_once_cause_no_failure() {
     // Host 2 passes the end of the barrier on to host 3, and stands still for a while before.
     for from in (0..500_000).step_by(3_000) {
         let span = Span { from, until: from + 5_000_000 };

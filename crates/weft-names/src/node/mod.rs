@@ -115,8 +115,17 @@ pub struct Footprint {
 pub struct Memory {
     /// Watching others: links and deadlines.
     pub watching: usize,
-    /// Knowing all: hosts and names.
-    pub tables: usize,
+    /// Knowing all hosts.
+    pub hosts: usize,
+    /// Knowing all names.
+    pub names: usize,
+}
+
+impl Memory {
+    /// Returns the bytes of what each host knows of all others.
+    pub fn tables(&self) -> usize {
+        self.hosts + self.names
+    }
 }
 
 /// One agent of a cluster.
@@ -330,7 +339,8 @@ impl Node {
         let marks = 2 * size_of::<(HostId, u64)>();
         Memory {
             watching: self.watch.len() * link + self.timers.len() * timer,
-            tables: self.members.len() * (member + marks) + self.directory.bytes(),
+            hosts: self.members.len() * (member + marks),
+            names: self.directory.bytes(),
         }
     }
 

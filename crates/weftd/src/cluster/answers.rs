@@ -1,7 +1,6 @@
 //! Answers to the programs of this host.
 
 use super::callers::CallerId;
-use super::post::Address;
 use super::{Claimed, Cluster, NOBODY};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -10,6 +9,7 @@ use weft_cluster::names::directory::Gone;
 use weft_cluster::names::groups::GroupConfig;
 use weft_cluster::names::node::{ClaimId, Standing};
 use weft_cluster::names::{Binding, Claim, ClaimError, Filter, Policy, SubscriptionId};
+use weft_cluster::Name;
 use weft_core::Instant;
 
 /// Names, or hosts, in one answer.
@@ -21,6 +21,11 @@ impl Cluster {
         let (requests, ended) = self.callers.serve(now);
         for (id, serial, request) in requests {
             let is_hello = matches!(request, Request::Hello(_));
+            if let Request::Took(0, count) = request {
+                // A program that has ended may have said so last.
+                self.took_mail(now, id, count);
+                continue;
+            }
             let Some(caller) = self.callers.get_mut(id) else { continue };
             if caller.is_greeted == is_hello {
                 // The first request, and no other, is the greeting.
@@ -38,6 +43,7 @@ impl Cluster {
             self.node.owner_ended(now, owner, gone);
             self.claims.retain(|_, c| c.caller != owner.serial);
             self.groups.remove_caller(owner.serial);
+            self.mail_of_ended(now, owner.serial);
             self.ranks.remove_caller(owner.serial);
             self.subscriptions.retain(|_, id| *id != owner.serial);
         }
@@ -107,8 +113,8 @@ impl Cluster {
             }
             Request::Show => vec![self.show_rank(id)],
             Request::Ranks => self.gather(now, id, serial).into_iter().collect(),
-            Request::Mail { kind, lower, upper, all, payload } => {
-                self.post(now, id, serial, Address { kind, lower, upper }, all, payload)
+            Request::Mail { kind, lower, upper, alias, all, payload } => {
+                self.post(now, id, serial, Name { kind, lower, upper, alias }, all, payload)
             }
         }
     }

@@ -382,7 +382,9 @@ impl Callers {
             self.table.remove(id).iter().for_each(Caller::leave);
         }
         self.ending.retain(|id| self.table.contains_key(id));
-        requests.retain(|(id, ..)| self.table.contains_key(id));
+        // Of those that ended it counts which messages they took.
+        let counts = |request: &Request| matches!(request, Request::Took(0, _));
+        requests.retain(|(id, _, request)| self.table.contains_key(id) || counts(request));
         (requests, ended.into_iter().map(|(_, owner, gone)| (owner, gone)).collect())
     }
 

@@ -1,35 +1,33 @@
 //! Messages of programs to names.
 
 use super::callers::CallerId;
-use super::Cluster;
+use super::{Cluster, NOBODY};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
+use std::time::Duration;
 use weft_cluster::local::{Say, MAIL_MAX};
-use weft_cluster::mail::{Letter, Outcome, Post, Receiver};
+use weft_cluster::mail::{self, Letter, Outcome, Post, Receiver};
 use weft_cluster::names::node::ClaimId;
 use weft_cluster::names::{BindingId, HostId, Life, Node, Owner, Pick};
-use weft_cluster::tree::{Above, TreeMail, Trees, Verdict};
+use weft_cluster::taken::{End, Mark, Open, Unread, ENDS_MAX, OPEN_MAX};
+use weft_cluster::tree::{Above, Arrival, TreeMail, Trees, Verdict};
+use weft_cluster::Name;
 use weft_core::Instant;
 
 /// Requests of one connection whose messages are under way.
 const OF_CALLER: usize = 64;
-
-/// The name that a message goes to.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Address {
-    pub kind: u32,
-    pub lower: u32,
-    pub upper: u32,
-}
+/// Time after which ends of messages go again to an agent that did not take them.
+const OWED_AGAIN: Duration = Duration::from_millis(100);
 
 /// A message that a program sent, until all its receivers have it or not.
 struct Sent {
     caller: CallerId,
     serial: u32,
     left: usize,
+    to_all: bool,
     failed: Option<Verdict>,
     /// A message to one owner goes to another one, once, if the first has vanished or takes none.
-    again: Option<(Address, Vec<u8>)>,
+    again: Option<(Name, Vec<u8>)>,
     first: BindingId,
 }
 
@@ -45,6 +43,15 @@ pub struct Mail {
     request_of: BTreeMap<u64, u64>,
     /// The claim of each name of this host that holds.
     held: BTreeMap<u64, u64>,
+    /// Messages of programs of this host whose owners may not have read them.
+    open: Open,
+    /// Messages that programs of this host have not read.
+    unread: Unread,
+    /// Ends of messages that the agents of their senders do not know.
+    owed: BTreeMap<HostId, Vec<End>>,
+    /// Those that are under way, by message.
+    owed_of: BTreeMap<u64, (HostId, Vec<End>)>,
+    owed_at: Option<Instant>,
 }
 
 impl Mail {
@@ -53,10 +60,16 @@ impl Mail {
             post: Post::new(weft_link::random_u64()),
             trees: Trees::default(),
             sent: BTreeMap::new(),
-            next: 0,
+            // Numbers of an agent that starts again are others.
+            next: weft_link::random_u64() >> 1,
             turn: 0,
             request_of: BTreeMap::new(),
             held: BTreeMap::new(),
+            open: Open::default(),
+            unread: Unread::default(),
+            owed: BTreeMap::new(),
+            owed_of: BTreeMap::new(),
+            owed_at: None,
         }
     }
 
@@ -66,7 +79,7 @@ impl Mail {
     }
 
     pub fn next_timeout(&self) -> Option<Instant> {
-        self.post.next_timeout()
+        self.post.next_timeout().into_iter().chain(self.owed_at).min()
     }
 }
 
@@ -98,7 +111,7 @@ impl Cluster {
         now: Instant,
         id: CallerId,
         serial: u32,
-        name: Address,
+        name: Name,
         all: bool,
         payload: Vec<u8>,
     ) -> Vec<Say> {
@@ -110,16 +123,20 @@ impl Cluster {
         if self.mail.sent.values().filter(|s| s.caller == id).count() >= OF_CALLER {
             return refused("too many messages of this program are under way");
         }
+        if !self.mail.open.has_room(id) {
+            let why = format!("{OPEN_MAX} messages of this program wait to be read");
+            return refused(&why);
+        }
         let to: Vec<BindingId> = match all {
-            true => self.owners(owner.user, name).collect(),
-            false => self.next_owner(owner.user, name).into_iter().collect(),
+            true => self.owners(owner.user, &name).collect(),
+            false => self.next_owner(owner.user, &name).into_iter().collect(),
         };
         let Some(first) = to.first().copied() else {
             return refused("nobody has the name");
         };
         self.mail.next += 1;
         let request = self.mail.next;
-        let again = (!all).then(|| (name, payload.clone()));
+        let again = (!all).then(|| (name.clone(), payload.clone()));
         // All owners of other hosts are reached by one tree.
         let me = self.node.me().host;
         let is_near = |id: &BindingId| !all || id.host == me;
@@ -127,16 +144,19 @@ impl Cluster {
             to.iter().filter(|id| !is_near(id)).map(|id| id.host).collect();
         let near: Vec<BindingId> = to.iter().filter(|id| is_near(id)).copied().collect();
         let left = near.len() + usize::from(!below.is_empty());
-        let sent = Sent { caller: id, serial, left, failed: None, again, first };
+        let sent = Sent { caller: id, serial, left, to_all: all, failed: None, again, first };
         self.mail.sent.insert(request, sent);
         for id in near {
             self.carry(now, request, id, owner, payload.clone());
         }
         if !below.is_empty() {
             let me = self.node.me();
-            let Address { kind, lower, upper } = name;
+            let Name { kind, lower, upper, alias } = name;
+            let mark = Mark { is_tree: true, number: request };
+            below.iter().for_each(|host| self.mail.open.begin(id, request, *host, mark));
             let (id, below) = ((me.host, me.life, request), below.into_iter().collect());
-            let mail = TreeMail { id, kind, lower, upper, below, payload };
+            let floor = self.mail.trees.floor(id);
+            let mail = TreeMail { id, floor, kind, lower, upper, alias, below, payload };
             self.plant(now, mail, owner, Above::Request(request), Verdict::DELIVERED);
         }
         Vec::new()
@@ -158,35 +178,48 @@ impl Cluster {
             _ => return Some(Outcome::Vanished),
         };
         let above = Above::Agent(from, letter.id);
-        if self.mail.trees.knows(mail.id, above) {
-            return None;
+        match self.mail.trees.arrive(&mail, above) {
+            Arrival::New => {}
+            Arrival::Known => return None,
+            Arrival::Full => return Some(Outcome::Overload),
         }
         let TreeMail { kind, lower, upper, .. } = mail;
-        let owners = self.owners(letter.from.user, Address { kind, lower, upper });
+        let name = Name { kind, lower, upper, alias: mail.alias.clone() };
+        let owners = self.owners(letter.from.user, &name);
         let own: Vec<BindingId> = owners.filter(|id| id.host == host).collect();
         let gone = Verdict { outcome: Outcome::Vanished, host };
         let mut verdict = if own.is_empty() { gone } else { Verdict::DELIVERED };
+        let (sender, mark) = (mail.id.0, Mark { is_tree: true, number: mail.id.2 });
         for id in own {
-            let payload = mail.payload.clone();
-            let outcome = self.deliver(id.claim, life, mail.id.0, letter.from, payload);
+            let (to, payload) = ((id.claim, life), mail.payload.clone());
+            let outcome = self.deliver(to, (sender, mark), letter.from, payload);
             if outcome != Outcome::Delivered {
                 verdict = Verdict { outcome, host };
             }
         }
+        self.mail.unread.given_to_all(sender, mark);
+        self.send_ends(now);
         self.plant(now, mail, letter.from, above, verdict);
         None
     }
 
     /// Returns the claims of a name that a user sees.
-    fn owners(&self, user: u32, name: Address) -> impl Iterator<Item = BindingId> + '_ {
+    fn owners<'a>(&'a self, user: u32, name: &'a Name) -> impl Iterator<Item = BindingId> + 'a {
         let (directory, policy) = self.node.directory();
-        directory.all(policy, user, name.kind, name.lower, name.upper).map(|b| b.id)
+        let all = directory.all(policy, user, name.kind, name.lower, name.upper);
+        // Two words may have one hash, which is their type.
+        all.filter(|b| name.has(&b.name)).map(|b| b.id)
     }
 
     /// Returns the claim of a name whose turn it is.
-    fn next_owner(&mut self, user: u32, name: Address) -> Option<BindingId> {
+    fn next_owner(&mut self, user: u32, name: &Name) -> Option<BindingId> {
         if name.lower == name.upper {
-            return self.node.look_up(user, name.kind, name.lower, Pick::Turn).map(|b| b.id);
+            let found = self.node.look_up(user, name.kind, name.lower, Pick::Turn);
+            match found.map(|b| (b.id, name.has(&b.name))) {
+                None => return None,
+                Some((id, true)) => return Some(id),
+                Some((_, false)) => {}
+            }
         }
         let count = self.owners(user, name).count().max(1) as u64;
         self.mail.turn += 1;
@@ -197,8 +230,14 @@ impl Cluster {
     /// Sends a message to one claim.
     fn carry(&mut self, now: Instant, request: u64, to: BindingId, from: Owner, payload: Vec<u8>) {
         let me = self.node.me().host;
+        let sent = self.mail.sent.get(&request);
+        let Some((caller, is_tree)) = sent.map(|s| (s.caller, s.to_all)) else { return };
         if to.host == me {
-            let outcome = self.deliver(to.claim, to.life, me, from, payload);
+            let mark = Mark { is_tree, number: request };
+            let outcome = self.deliver((to.claim, to.life), (me, mark), from, payload);
+            if outcome == Outcome::Delivered {
+                self.mail.open.begin(caller, request, me, mark);
+            }
             return self.on_outcome(now, request, Verdict { outcome, host: me });
         }
         let agent = agent_of(&self.node, to.host).map(|(agent, _)| agent);
@@ -207,7 +246,11 @@ impl Cluster {
             self.mail.post.send(now, Receiver { agent, life, claim }, from, payload)
         });
         match number {
-            Some(number) => drop(self.mail.request_of.insert(number, request)),
+            Some(number) => {
+                let mark = Mark { is_tree: false, number };
+                self.mail.open.begin(caller, request, to.host, mark);
+                self.mail.request_of.insert(number, request);
+            }
             None => {
                 let overload = Verdict { outcome: Outcome::Overload, host: to.host };
                 self.on_outcome(now, request, overload);
@@ -218,9 +261,8 @@ impl Cluster {
     /// Gives a message to the program that has a claim of this host.
     fn deliver(
         &mut self,
-        claim: u64,
-        life: Life,
-        host: HostId,
+        (claim, life): (u64, Life),
+        (host, mark): (HostId, Mark),
         from: Owner,
         payload: Vec<u8>,
     ) -> Outcome {
@@ -229,14 +271,17 @@ impl Cluster {
         if claimed.is_some_and(|c| !c.takes_mail) {
             return Outcome::Deaf;
         }
-        let caller = claimed.map(|c| c.caller);
-        match (id, caller.and_then(|caller| self.callers.get_mut(caller))) {
-            (Some(id), Some(caller)) if caller.has_room() => {
+        let Some((id, program)) = id.zip(claimed.map(|c| c.caller)) else {
+            return Outcome::Vanished;
+        };
+        match self.callers.get_mut(program) {
+            Some(caller) if caller.has_room() && self.mail.unread.has_room(program) => {
                 caller.say(0, &Say::Mail(id, host, from, payload));
+                self.mail.unread.give(program, host, mark);
                 Outcome::Delivered
             }
-            (Some(_), Some(_)) => Outcome::Overload,
-            _ => Outcome::Vanished,
+            Some(_) => Outcome::Overload,
+            None => Outcome::Vanished,
         }
     }
 
@@ -246,16 +291,18 @@ impl Cluster {
         let Some(host) = sender.map(|m| m.record.host) else { return };
         if let Some(letter) = self.mail.post.receive(now, from, bytes) {
             let outcome = match letter.claim {
-                0 => self.on_tree(now, from, &letter),
+                mail::PASS_ON => self.on_tree(now, from, &letter),
+                mail::ENDS => Some(self.on_ends(host, &letter.payload)),
                 claim => {
-                    let payload = letter.payload.clone();
-                    Some(self.deliver(claim, letter.life, host, letter.from, payload))
+                    let (mark, payload) =
+                        (Mark { is_tree: false, number: letter.id }, letter.payload.clone());
+                    Some(self.deliver((claim, letter.life), (host, mark), letter.from, payload))
                 }
             };
             match outcome {
                 Some(outcome) => {
                     let verdict = Verdict { outcome, host: HostId(0) };
-                    self.mail.post.answer(from, letter.id, verdict);
+                    self.mail.post.answer(now, from, letter.id, verdict);
                 }
                 None => self.mail.post.hold(from, &letter),
             }
@@ -269,6 +316,10 @@ impl Cluster {
             self.mail.post.host_gone(agent);
             self.end_mail(now);
         }
+        self.mail.owed.remove(&host);
+        for (program, request) in self.mail.open.host_gone(host) {
+            self.returned(program, request, Verdict { outcome: Outcome::Silent, host });
+        }
     }
 
     /// Sends messages again that are due.
@@ -276,6 +327,92 @@ impl Cluster {
         if self.mail.post.next_timeout().is_some_and(|at| at <= now) {
             self.mail.post.handle_timeout(now);
             self.end_mail(now);
+        }
+        if self.mail.owed_at.is_some_and(|at| at <= now) {
+            self.mail.owed_at = None;
+            self.send_ends(now);
+        }
+    }
+
+    /// Notes that a program has taken messages to its names.
+    pub(super) fn took_mail(&mut self, now: Instant, program: CallerId, count: u32) {
+        self.mail.unread.took(program, count);
+        self.send_ends(now);
+    }
+
+    /// Returns the messages that a program that has ended did not take.
+    pub(super) fn mail_of_ended(&mut self, now: Instant, program: CallerId) {
+        self.mail.open.ended(program);
+        self.mail.unread.ended(program);
+        self.send_ends(now);
+    }
+
+    /// Tells the agents of senders the ends of their messages.
+    fn send_ends(&mut self, now: Instant) {
+        let me = self.node.me().host;
+        while let Some((host, end)) = self.mail.unread.poll_end() {
+            match host == me {
+                true => self.on_end(me, end),
+                false => self.mail.owed.entry(host).or_default().push(end),
+            }
+        }
+        let (node, Mail { post, owed, owed_of, owed_at, .. }) = (&self.node, &mut self.mail);
+        let from = Owner { user: NOBODY, ..Owner::default() };
+        owed.retain(|host, ends| {
+            // An agent that is gone has nobody to tell them to.
+            let Some((agent, life)) = agent_of(node, *host) else { return false };
+            while !ends.is_empty() {
+                let part: Vec<End> = ends[..ends.len().min(ENDS_MAX)].to_vec();
+                let to = Receiver { agent, life, claim: mail::ENDS };
+                let Some(number) = post.begin(now, to, from, End::encode(&part)) else {
+                    *owed_at = Some(now + OWED_AGAIN);
+                    return true;
+                };
+                ends.drain(..part.len());
+                owed_of.insert(number, (*host, part));
+            }
+            false
+        });
+    }
+
+    /// Takes the ends of messages that another agent tells.
+    fn on_ends(&mut self, host: HostId, bytes: &[u8]) -> Outcome {
+        match End::parse(bytes) {
+            Ok(ends) => {
+                ends.into_iter().for_each(|end| self.on_end(host, end));
+                Outcome::Delivered
+            }
+            Err(_) => {
+                self.mail.post.malformed += 1;
+                Outcome::Vanished
+            }
+        }
+    }
+
+    fn on_end(&mut self, host: HostId, end: End) {
+        if let Some((program, request)) = self.mail.open.on_end(host, end) {
+            self.returned(program, request, Verdict { outcome: end.outcome, host });
+        }
+    }
+
+    /// Tells a program that a message came back after it was sent.
+    fn returned(&mut self, program: CallerId, request: u64, verdict: Verdict) {
+        if let Some(sent) = self.mail.sent.get_mut(&request) {
+            // The answer to the request will say so.
+            sent.failed = Some(verdict);
+            return;
+        }
+        self.mail.open.forget(request);
+        let why = self.reason(verdict);
+        if let Some(caller) = self.callers.get_mut(program) {
+            caller.say(0, &Say::Returned(request, why));
+        }
+    }
+
+    fn reason(&self, Verdict { outcome, host }: Verdict) -> String {
+        match host {
+            HostId(0) => outcome.text().into(),
+            host => format!("{} (host {})", outcome.text(), self.name_of(host)),
         }
     }
 
@@ -291,6 +428,13 @@ impl Cluster {
         loop {
             let Cluster { mail: Mail { post, trees, .. }, node, .. } = self;
             if let Some((number, verdict)) = post.poll_outcome() {
+                if let Some((host, ends)) = self.mail.owed_of.remove(&number) {
+                    if verdict.outcome != Outcome::Delivered {
+                        self.mail.owed.entry(host).or_default().extend(ends);
+                        self.mail.owed_at = Some(now + OWED_AGAIN);
+                    }
+                    continue;
+                }
                 let find = |host| agent_of(node, host);
                 if !trees.on_outcome(now, post, number, verdict, find) {
                     if let Some(request) = self.mail.request_of.remove(&number) {
@@ -299,7 +443,7 @@ impl Cluster {
                 }
             } else if let Some((above, verdict)) = trees.poll_verdict() {
                 match above {
-                    Above::Agent(agent, id) => post.answer(agent, id, verdict),
+                    Above::Agent(agent, id) => post.answer(now, agent, id, verdict),
                     Above::Request(request) => self.on_outcome(now, request, verdict),
                 }
             } else {
@@ -316,8 +460,9 @@ impl Cluster {
         if let (Outcome::Vanished | Outcome::Deaf, Some((name, payload)), Some(owner)) =
             (verdict.outcome, again, owner)
         {
-            let other = self.next_owner(owner.user, name);
+            let other = self.next_owner(owner.user, &name);
             if let Some(other) = other.filter(|id| *id != first) {
+                self.mail.open.forget(request);
                 return self.carry(now, request, other, owner, payload);
             }
         }
@@ -330,12 +475,13 @@ impl Cluster {
             return;
         }
         let Some(sent) = self.mail.sent.remove(&request) else { return };
+        let is_there = self.callers.get_mut(sent.caller).is_some();
+        if sent.failed.is_some() || !is_there {
+            self.mail.open.forget(request);
+        }
         let say = match sent.failed {
-            None => Say::Done(0),
-            Some(Verdict { outcome, host: HostId(0) }) => Say::Refused(outcome.text().into()),
-            Some(Verdict { outcome, host }) => {
-                Say::Refused(format!("{} (host {})", outcome.text(), self.name_of(host)))
-            }
+            None => Say::Done(request),
+            Some(verdict) => Say::Refused(self.reason(verdict)),
         };
         if let Some(caller) = self.callers.get_mut(sent.caller) {
             caller.say(sent.serial, &say);

@@ -6,7 +6,7 @@ use super::{enter, enter_apart};
 use super::{
     WEFT_ARGUMENT, WEFT_NO_AGENT, WEFT_OK, WEFT_PEER, WEFT_REFUSED, WEFT_THREAD, WEFT_TOO_LONG,
 };
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ffi::{c_char, c_int, c_void, CStr};
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
@@ -39,6 +39,8 @@ pub const WEFT_NAMES_TIMEOUT: c_int = 5;
 pub const WEFT_NAMES_LOST: c_int = 6;
 /// An event: a message.
 pub const WEFT_NAMES_MESSAGE: c_int = 7;
+/// An event: a message of this program came back.
+pub const WEFT_NAMES_RETURNED: c_int = 8;
 
 /// Longest wait for a function that waits for ever.
 const FOR_EVER: Duration = Duration::from_secs(1 << 30);
@@ -77,6 +79,8 @@ pub struct WeftNames {
     pub(super) names: RefCell<Names>,
     /// The message of the last event.
     message: RefCell<Vec<u8>>,
+    /// Number of the last message that was sent.
+    sent: Cell<u64>,
 }
 
 /// A subscription: `struct weft_names_watch`.
@@ -298,6 +302,7 @@ pub unsafe extern "C" fn weft_names_open(names: *mut *mut WeftNames) -> c_int {
             thread: std::thread::current().id(),
             names: RefCell::new(Names::connect()?),
             message: RefCell::default(),
+            sent: Cell::new(0),
         };
         // SAFETY: promised by the caller.
         unsafe { store(names, Box::into_raw(Box::new(opened))) }?;
@@ -455,7 +460,23 @@ pub unsafe extern "C" fn weft_names_send(
         }
         // SAFETY: promised by the caller.
         let payload = unsafe { bytes(data.cast(), len) }?;
-        names.names.borrow_mut().send(&name, all != 0, payload)?;
+        names.sent.set(names.names.borrow_mut().send(&name, all != 0, payload)?);
+        Ok(WEFT_OK)
+    })
+}
+
+/// Stores the number of the last message that `weft_names_send` sent, which
+/// `WEFT_NAMES_RETURNED` names; 0: none was sent.
+///
+/// # Safety
+/// `names` is a living handle, `number` null or takes a number.
+#[no_mangle]
+pub unsafe extern "C" fn weft_names_sent(names: *mut WeftNames, number: *mut u64) -> c_int {
+    enter_apart(|| {
+        // SAFETY: promised by the caller.
+        let sent = unsafe { names_of(names) }?.sent.get();
+        // SAFETY: promised by the caller.
+        unsafe { store(number, sent) }?;
         Ok(WEFT_OK)
     })
 }
@@ -495,6 +516,11 @@ pub unsafe extern "C" fn weft_names_next(
                 let (data, len) = (message.as_ptr().cast(), message.len());
                 let told = WeftNamesEvent::new(WEFT_NAMES_MESSAGE, claim);
                 WeftNamesEvent { owner, data, len, ..told }
+            }
+            Some(Event::Returned { message, why }) => {
+                let mut told = WeftNamesEvent::new(WEFT_NAMES_RETURNED, message);
+                put(&why, &mut told.cause);
+                told
             }
             Some(_) => return Ok(0),
         };

@@ -155,7 +155,7 @@ fn pair__children_of_a_listener() {
 }
 
 #[test]
-fn tcp__short_connections_ask_nobody() {
+fn tcp__short_connections_do_not_ask_the_agent() {
     let agent = against("serve-many", "short", &[("WEFT_SOCKETS_AFTER", "8")]);
     assert_eq!(agent.counter("sockets_asked"), 0);
 }

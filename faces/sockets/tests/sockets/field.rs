@@ -33,7 +33,7 @@
 //! | a child's close ends the parent's socket | `fork__a_child_that_leaves_closes_nothing` |
 //! | MSG_PEEK twice at the end | `recv__peeks_across_the_ring_and_at_the_end` |
 //! | the end hides bytes before it | `shutdown__*`, `kill__the_reader_gets_all_bytes_*` |
-//! | short connections pay | `tcp__short_connections_ask_nobody` |
+//! | short connections pay | `tcp__short_connections_do_not_ask_the_agent` |
 
 use crate::harness::{argument, bytes, dial, say};
 use crate::roles::Server;

@@ -237,7 +237,7 @@ fn babble(agent: &Served) {
 }
 
 #[test]
-fn tipc__strangers_who_say_what_they_like_harm_nobody() {
+fn tipc__hostile_requests_end_their_own_connection_alone() {
     let hosts = Hosts::start(1);
     let agent = &hosts.agents[0];
     let good = Stranger::new(agent);

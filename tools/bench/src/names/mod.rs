@@ -3,6 +3,7 @@
 
 pub mod child;
 pub(super) mod cluster;
+mod dnssd;
 
 use crate::pair::Sample;
 use crate::progress::Plan;
@@ -156,6 +157,11 @@ impl Run<'_> {
         let redis = self.redis()?;
         let peers = vec![Other { name: "redis", sample: redis }];
         self.push(line, got, Some(1.0), peers, Aim::default());
+        if let Some(sample) = self.dnssd()? {
+            let line = ("the same, beside DNS-SD", 0, "ms");
+            let peers = vec![Other { name: "avahi", sample: Some(sample) }];
+            self.push(line, got, None, peers, Aim { peer: Some(1.0), floor: None });
+        }
         Ok(())
     }
 
@@ -271,6 +277,26 @@ impl Run<'_> {
         Ok(())
     }
 
+    /// The time from a service that is published by DNS-SD on one host to its event on another one.
+    fn dnssd(&mut self) -> Result<Option<Sample>> {
+        self.plan.show("dns-sd".into());
+        let (done, count) = (self.plan.done(), self.options.repeat());
+        if let Some(why) = dnssd::missing() {
+            self.notes.push(why);
+            return Ok(None);
+        }
+        let plan = &mut self.plan;
+        let values = dnssd::measure(&self.hosts, count, || plan.at(plan.done() + 1));
+        self.plan.at(done + count as usize);
+        match values {
+            Ok(values) => Ok(Sample::of(values)),
+            Err(why) => {
+                self.notes.push(format!("dns-sd: not measured: {why:#}"));
+                Ok(None)
+            }
+        }
+    }
+
     /// The time of a message from a publisher of Redis, on the host of the server, to a subscriber
     /// on another one.
     fn redis(&mut self) -> Result<Option<Sample>> {
@@ -342,7 +368,7 @@ pub fn print(options: &Options, json: bool, out: &mut impl Write) -> Result<()> 
     let agents = hosts.cluster(FEW - 1, PLAIN)?;
     let repeat = options.repeat() as usize;
     let events = repeat * if options.quick { 2 } else { 24 };
-    let plan = Plan::of(3 * repeat + events + 3);
+    let plan = Plan::of(4 * repeat + events + 3);
     let (checks, notes) = (Vec::new(), Vec::new());
     let mut run = Run { options, hosts, agents, plan, checks, notes };
     run.cached()?;
@@ -367,8 +393,11 @@ pub fn print(options: &Options, json: bool, out: &mut impl Write) -> Result<()> 
     );
     run.notes.push(format!(
         "between hosts of a lab, MTU {}; publish: claim of a name to its event on another host; \
-         redis: PUBLISH beside the server to a subscriber on another host",
+         redis: PUBLISH beside the server to a subscriber on another host; dns-sd: start of \
+         avahi-publish to the line of avahi-browse on another host, where a name is probed three \
+         times, 250 ms apart, before it is announced (RFC 6762, section 8.1)",
         crate::MTU
     ));
+    run.notes.push("Consul: Debian has no package of it".into());
     target::show_all(NAME, (&run.checks, &run.notes), json, out)
 }

@@ -220,7 +220,8 @@ impl Cluster {
                     Outcome::Vanished
                 }
             };
-            self.tipc.post.answer(from, letter.id, Verdict { outcome, host: HostId(0) });
+            let verdict = Verdict { outcome, host: HostId(0) };
+            self.tipc.post.answer(now, from, letter.id, verdict);
         }
         self.flush_tipc(now);
     }

@@ -75,6 +75,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
                     "heal_messages": r.heal_messages,
                     "watching_bytes": r.watching_bytes,
                     "table_bytes": r.table_bytes,
+                    "hosts_bytes": r.hosts_bytes,
                     "events": r.events,
                 })
             ),

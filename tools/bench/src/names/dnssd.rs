@@ -23,7 +23,7 @@ const KIND: &str = "_weft._udp";
 /// Time between two looks for a daemon.
 const POLL_EVERY: Duration = Duration::from_millis(50);
 
-/// A program of this package, which may be in a folder of the system's programs.
+/// Returns the file of a program, which may be in a folder of programs for root.
 fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);

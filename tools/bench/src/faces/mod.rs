@@ -295,8 +295,9 @@ impl Run<'_> {
         if self.link != LinkName::Shm {
             self.together_lines()?;
             self.wired_lines()?;
+            self.many_lines()?;
         }
-        self.many_lines()
+        Ok(())
     }
 
     /// Messages in frames of MXoE by each tuning: the analogues of Figures 9 to 11.
@@ -399,9 +400,15 @@ impl Run<'_> {
             self.face_line("VIA, one way", Probe::ViaPingPong, size, aim)?;
         }
         self.stream_lines()?;
+        self.write_line()?;
         if self.link == LinkName::Shm {
-            self.socket_lines()?;
+            let measured = self.socket_lines();
+            self.notes.extend(measured.err().map(|why| format!("sockets: {why:#}")));
         }
+        Ok(())
+    }
+
+    fn write_line(&mut self) -> Result<()> {
         if !self.wants(WRITE) {
             return Ok(());
         }
@@ -435,13 +442,7 @@ impl Run<'_> {
         if sizes.is_empty() {
             return Ok(());
         }
-        let beside = match Beside::start(self.bench.meter.options) {
-            Ok(beside) => beside,
-            Err(why) => {
-                self.notes.push(format!("sockets: {why:#}"));
-                return Ok(());
-            }
-        };
+        let beside = Beside::start(self.bench.meter.options)?;
         for size in sizes {
             let subjects = [Probe::ViaPingPong.into()];
             let via = self.bench.measure(size, &subjects, |s| s * 1e6)?;

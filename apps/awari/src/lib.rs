@@ -30,6 +30,7 @@
 #![warn(missing_docs)]
 
 mod board;
+mod calls;
 mod database;
 mod file;
 mod index;
@@ -40,6 +41,7 @@ mod params;
 mod sequential;
 
 pub use board::{read_positions, Board, Moves, Played};
+pub use calls::run_level_by_calls;
 pub use database::{Answer, Database, MoveScore};
 pub use index::{after_a_move, positions, positions_to, rank, unrank, MOST_STONES};
 pub use level::{Level, Update};

@@ -3,7 +3,7 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
-use weft_awari::{positions, run, sequential, Outcome, Params};
+use weft_awari::{positions, run, run_level_by_calls, sequential, Outcome, Params};
 use weft_models::net::{Live, Net};
 use weft_sim::{Fault, Sim, SimConfig, Span};
 
@@ -54,4 +54,31 @@ fn run__less_time_on_more_ranks() {
     let four = simulate(&params, SimConfig::new(4, 1), 500.0);
     let (one, four) = (alone[0].elapsed, four[0].elapsed);
     assert!(four < one / 2, "{four:?} of {one:?}");
+}
+
+#[test]
+fn run_level_by_calls__same_scores_as_sequential_and_under_loss() {
+    let params = Params { stones: 5, ..Params::default() };
+    let expected = Rc::new(sequential(&params, &|_| Ok(())).unwrap().database);
+    for (ranks, per_call) in [(1, 20), (3, 1), (4, 20)] {
+        for config in [SimConfig::new(ranks, 1), lossy(ranks, 2)] {
+            let sim = Sim::new("awari by calls", config);
+            let mut sim = sim.of_test(env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"));
+            let known = Rc::clone(&expected);
+            sim.spawn_all(move |env| {
+                let known = Rc::clone(&known);
+                async move {
+                    let net: Live = env.net().expect("no agent is chosen");
+                    let level = run_level_by_calls(&net, 5, &known, per_call, 100.0).await;
+                    let (scores, time) = level.expect("no rank fails");
+                    let all = known.scores(5).expect("it is there");
+                    let mine = all.iter().copied().skip(net.rank()).step_by(net.size());
+                    assert_eq!(scores, mine.collect::<Vec<i8>>(), "rank {}", net.rank());
+                    assert!(!time.is_zero());
+                    env.world().barrier().await.expect("no rank fails");
+                }
+            });
+            sim.run().unwrap_or_else(|failure| panic!("{failure}"));
+        }
+    }
 }

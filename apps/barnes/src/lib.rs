@@ -32,6 +32,7 @@ mod plummer;
 mod pull;
 mod sequential;
 mod tree;
+mod walk;
 
 pub use advance::{advance, correct, energy, Energy};
 pub use bodies::{read_bodies, Body};
@@ -43,6 +44,7 @@ pub use plummer::{two_clusters, SEED};
 pub use pull::Pull;
 pub use sequential::{sequential, PIECE};
 pub use tree::{Node, Tree};
+pub use walk::{run_walk, Walk};
 
 use std::time::Duration;
 

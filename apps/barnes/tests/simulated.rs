@@ -3,7 +3,7 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
-use weft_barnes::{run, sequential, two_clusters, Outcome, Params, SEED};
+use weft_barnes::{run, run_walk, sequential, two_clusters, Outcome, Params, Walk, SEED};
 use weft_models::net::{Live, Net};
 use weft_sim::{Fault, Sim, SimConfig, Span};
 
@@ -59,4 +59,25 @@ fn run__less_time_on_more_ranks() {
     let alone = simulate(&params(1000), SimConfig::new(1, 1), 50.0);
     let four = simulate(&params(1000), SimConfig::new(4, 1), 50.0);
     assert!(four[0].elapsed < alone[0].elapsed / 2, "{:?}", four[0].elapsed);
+}
+
+#[test]
+fn run_walk__ends_on_any_number_of_ranks_and_takes_its_computing_at_least() {
+    let params = params(300);
+    for ranks in [1, 3, 5] {
+        let walk = Rc::new(Walk::new(&params, ranks as usize));
+        let least = walk.interactions() as f64 * 100.0 / f64::from(ranks) * 0.9;
+        let mut sim = Sim::new("barnes, walk", lossy(ranks, 3))
+            .of_test(env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"));
+        sim.spawn_all(move |env| {
+            let walk = Rc::clone(&walk);
+            async move {
+                let net: Live = env.net().expect("no agent is chosen");
+                let time = run_walk(&net, &walk, 100.0, &|_| {}).await.expect("no rank fails");
+                assert!(time.as_nanos() as f64 >= least, "{time:?} of {least} ns");
+                env.world().barrier().await.expect("no rank fails");
+            }
+        });
+        sim.run().unwrap_or_else(|failure| panic!("{failure}"));
+    }
 }

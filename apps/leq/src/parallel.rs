@@ -21,6 +21,8 @@ struct Vectors {
     written: [usize; 2],
     /// Parts of a vector: one of each rank.
     parts: usize,
+    /// Ranks that have read each vector and go on, in a simulation.
+    agreed: [usize; 2],
 }
 
 #[derive(Serialize, Deserialize)]
@@ -29,6 +31,10 @@ enum Op {
     Set { iteration: u64, first: u32, values: Vec<f64> },
     /// Reads the vector of an iteration when it is whole.
     Whole { iteration: u64 },
+    /// Says that a rank has read the vector of an iteration.
+    Agree { iteration: u64 },
+    /// Waits until all ranks have said so.
+    Agreed { iteration: u64 },
 }
 
 impl Object for Vectors {
@@ -36,20 +42,28 @@ impl Object for Vectors {
     type Reply = Vec<f64>;
 
     fn read(&self, op: &Op) -> Read<Vec<f64>> {
-        let Op::Whole { iteration } = op else { return Read::Write };
+        let (iteration, whole) = match op {
+            Op::Whole { iteration } => (iteration, &self.written),
+            Op::Agreed { iteration } => (iteration, &self.agreed),
+            Op::Set { .. } | Op::Agree { .. } => return Read::Write,
+        };
         let at = (*iteration % 2) as usize;
-        let whole = self.written[at] == self.parts;
+        let whole = whole[at] == self.parts;
         match self.iterations[at] == *iteration && whole {
+            true if matches!(op, Op::Agreed { .. }) => Read::Value(Vec::new()),
             true => Read::Value(self.values[at].clone()),
             false => Read::Wait,
         }
     }
 
     fn apply(&mut self, op: Op) -> Vec<f64> {
+        if let Op::Agree { iteration } = op {
+            self.agreed[(iteration % 2) as usize] += 1;
+        }
         if let Op::Set { iteration, first, values } = op {
             let at = (iteration % 2) as usize;
             if self.iterations[at] != iteration {
-                (self.iterations[at], self.written[at]) = (iteration, 0);
+                (self.iterations[at], self.written[at], self.agreed[at]) = (iteration, 0, 0);
             }
             let first = first as usize;
             if let Some(place) = self.values[at].get_mut(first..first + values.len()) {
@@ -63,7 +77,8 @@ impl Object for Vectors {
 
 /// Solves on all ranks of a net; all call this with the same parameters and get the same result,
 /// with the bits of [`sequential()`](crate::sequential()). `ns_per_product` is the time of a
-/// product in a simulation, in nanoseconds.
+/// product in a simulation, in nanoseconds; there ranks also wait for each other after each vector,
+/// as in paper 004.
 ///
 /// `progress` is called after each iteration.
 ///
@@ -90,6 +105,7 @@ pub async fn run<N: Net>(
         iterations: [0, u64::MAX],
         written: [net.size(), 0],
         parts: net.size(),
+        agreed: [0; 2],
     };
     let vectors = objects.class::<Vectors>(1).open(0, Placement::Replicated, empty).await?;
     let time = net.now();
@@ -104,6 +120,11 @@ pub async fn run<N: Net>(
         let values = part.clone();
         vectors.post(&Op::Set { iteration: iterations, first: mine.start as u32, values })?;
         let new = vectors.call(Op::Whole { iteration: iterations }).await?;
+        if ns_per_product > 0.0 {
+            // Section 7 of the paper: then all "synchronize to decide on convergence".
+            vectors.post(&Op::Agree { iteration: iterations })?;
+            vectors.call(Op::Agreed { iteration: iterations }).await?;
+        }
         let old = std::mem::replace(&mut x, new);
         changed = change(&old, &x);
         progress(Step { iterations, max_iterations: params.max_iterations, change: changed });

@@ -60,8 +60,8 @@ fn run__ranks_without_rows_are_waited_for() {
 fn run__iterations_of_the_closed_form_and_less_time_on_more_ranks() {
     // The changes are ((n - 1) / n)^t, which is below 0.001 after 688 iterations.
     let params = Params { system: System::ones(100), ..Params::default() };
-    let alone = simulate(&params, SimConfig::new(1, 1), 20.0);
-    let four = simulate(&params, SimConfig::new(4, 1), 20.0);
+    let alone = simulate(&params, SimConfig::new(1, 1), 30.0);
+    let four = simulate(&params, SimConfig::new(4, 1), 30.0);
     assert_eq!((alone[0].iterations, four[0].iterations), (689, 689));
     assert!(four[0].elapsed < alone[0].elapsed / 2, "{:?}", four[0].elapsed);
 }

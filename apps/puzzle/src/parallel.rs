@@ -19,11 +19,14 @@ pub struct Division {
     pub depth: u8,
     /// Time of a position in a simulation, in nanoseconds.
     pub ns_per_node: f64,
+    /// Iterations below this threshold are left out; with one above the length, the solution may
+    /// not be a shortest one.
+    pub first_threshold: u8,
 }
 
 impl Default for Division {
     fn default() -> Division {
-        Division { per_message: 64, depth: 16, ns_per_node: 0.0 }
+        Division { per_message: 64, depth: 16, ns_per_node: 0.0, first_threshold: 0 }
     }
 }
 
@@ -101,7 +104,7 @@ pub async fn run<N: Net>(
     together.barrier().await?;
     let time = net.now();
     let start = Job::start(params.start);
-    let mut threshold = start.bound();
+    let mut threshold = start.bound().max(division.first_threshold);
     let (mut iterations, mut before) = (Vec::new(), 0);
     let moves = loop {
         let limits = Limits { threshold, whole: params.whole };

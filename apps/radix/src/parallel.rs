@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use std::fmt;
 use std::ops::Range;
 use std::time::Duration;
-use weft_apps::{digest, owned};
+use weft_apps::{digest, owned, Casts};
 use weft_models::net::{Net, RankFailure};
 use weft_models::regions::{Region, RegionError, RegionId, Regions};
 use weft_models::together::Together;
@@ -21,6 +21,10 @@ pub struct Division {
     pub region: usize,
     /// Time of a key in a pass of a simulation, in nanoseconds.
     pub ns_per_key: f64,
+    /// True if a rank waits for each region that it writes or reads, and keeps it until another
+    /// one wants it, and counts of digits are broadcast, as in paper 004; else regions are asked
+    /// for ahead, and given back at once.
+    pub one_by_one: bool,
 }
 
 /// The reason why a run ended early.
@@ -63,16 +67,23 @@ struct Array<N: Net> {
     mapped: RefCell<Vec<Option<Region<N, u32>>>>,
     /// Keys of a region; the last one may have more than are in use.
     each: usize,
+    /// See [`Division`].
+    one_by_one: bool,
 }
 
 impl<N: Net> Array<N> {
-    async fn make(all: &Regions<N>, part: Range<usize>, each: usize) -> Result<Self, Failure> {
+    async fn make(
+        all: &Regions<N>,
+        part: Range<usize>,
+        division: &Division,
+    ) -> Result<Self, Failure> {
+        let Division { region: each, one_by_one, .. } = *division;
         let mine = part.map(|_| all.create(vec![0u32; each]));
         let mine = mine.collect::<Result<Vec<_>, _>>()?;
         let names: Vec<_> = mine.iter().map(Region::id).collect();
         let names = all.gather(&names).await?;
         let mapped = RefCell::new(vec![None; names.len()]);
-        Ok(Array { all: all.clone(), names, mapped, each })
+        Ok(Array { all: all.clone(), names, mapped, each, one_by_one })
     }
 
     fn region(&self, at: usize) -> Result<Region<N, u32>, RegionError> {
@@ -89,7 +100,7 @@ impl<N: Net> Array<N> {
     async fn read(&self, part: Range<usize>, into: &mut Vec<u32>) -> Result<(), Failure> {
         into.clear();
         for at in part.clone() {
-            if at + AHEAD < part.end {
+            if at + AHEAD < part.end && !self.one_by_one {
                 self.region(at + AHEAD)?.prefetch();
             }
             into.extend_from_slice(&self.region(at)?.read().await?);
@@ -100,13 +111,16 @@ impl<N: Net> Array<N> {
     /// Writes pieces of keys, each at places that follow each other.
     async fn write(&self, pieces: &[(usize, &[u32])]) -> Result<(), Failure> {
         for (at, &(place, keys)) in pieces.iter().enumerate() {
-            if let Some((ahead, _)) = pieces.get(at + AHEAD) {
+            let ahead = pieces.get(at + AHEAD).filter(|_| !self.one_by_one);
+            if let Some((ahead, _)) = ahead {
                 self.region(ahead / self.each)?.prefetch_to_write();
             }
             let (region, first) = (self.region(place / self.each)?, place % self.each);
             region.write().await?[first..first + keys.len()].copy_from_slice(keys);
-            // Its home reads it in the next pass.
-            region.flush();
+            if !self.one_by_one {
+                // Its home reads it in the next pass.
+                region.flush();
+            }
         }
         Ok(())
     }
@@ -135,10 +149,19 @@ pub async fn run<N: Net>(
     let part = owned(rank, ranks, total);
     // The keys of this rank; the last region may be used in part.
     let places = (part.start * each).min(count)..(part.end * each).min(count);
-    let (together, regions) = (Together::open(net, 0), Regions::open(net));
+    // On the simulated clusters results of reductions are broadcast, as in paper 004.
+    let together = match division.ns_per_key > 0.0 {
+        true => Together::with_multicast(net, 0),
+        false => Together::open(net, 0),
+    };
+    let casts = match division.one_by_one {
+        true => Some(Casts::open(net, 0).await?),
+        false => None,
+    };
+    let regions = Regions::open(net);
     let arrays = [
-        Array::make(&regions, part.clone(), each).await?,
-        Array::make(&regions, part.clone(), each).await?,
+        Array::make(&regions, part.clone(), division).await?,
+        Array::make(&regions, part.clone(), division).await?,
     ];
     let mut keys = params.keys[places.clone()].to_vec();
     let of = passes(params.keys.iter().copied().max().unwrap_or(0), params.radix);
@@ -147,7 +170,10 @@ pub async fn run<N: Net>(
     for pass in 0..of {
         let (digit, to) = (Digit::new(pass, params.radix), &arrays[pass as usize % 2]);
         let counts = histogram(&keys, digit);
-        let all = together.reduce(encode(rank, &counts), join).await?;
+        let all = match &casts {
+            Some(casts) => exchange(net, casts, pass.into(), encode(rank, &counts)).await?,
+            None => together.reduce(encode(rank, &counts), join).await?,
+        };
         let all = decode(&all, ranks, digit.values());
         let first = starts(all.iter().map(|counts| &counts[..]), rank);
         let computes = keys.len() as f64 * division.ns_per_key;
@@ -174,6 +200,23 @@ pub async fn run<N: Net>(
     // The homes stay until rank 0 has read all.
     together.barrier().await?;
     Ok(Outcome { keys: sorted, count, radix: params.radix, ranks, passes: of, checksum, elapsed })
+}
+
+/// Gives the bytes of each rank to all, by a broadcast of each.
+async fn exchange<N: Net>(
+    net: &N,
+    casts: &Casts<N>,
+    pass: u64,
+    mine: Vec<u8>,
+) -> Result<Vec<u8>, Failure> {
+    let number = |rank: usize| pass * net.size() as u64 + rank as u64;
+    casts.send(number(net.rank()), &mine).await?;
+    let mut all = Vec::new();
+    for rank in (0..net.size()).filter(|rank| *rank != net.rank()) {
+        all.extend(casts.receive(rank, number(rank)).await?);
+    }
+    all.extend(mine);
+    Ok(all)
 }
 
 /// Returns keys in the order of a digit, of which there are so many of each value.

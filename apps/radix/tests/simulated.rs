@@ -50,7 +50,9 @@ fn run__same_keys_as_sequential_on_any_number_of_ranks_and_under_loss() {
         let params = params(count, below, radix);
         let expected = sequential(&params, &|_| Ok(())).unwrap();
         for config in [SimConfig::new(ranks, 1), lossy(ranks, 2)] {
-            let outcomes = simulate(&params, config, Division { region, ns_per_key: 0.0 });
+            let one_by_one = config.seed == 2;
+            let division = Division { region, ns_per_key: f64::from(ranks), one_by_one };
+            let outcomes = simulate(&params, config, division);
             assert_eq!(outcomes.len(), ranks as usize);
             assert!(outcomes.iter().all(|o| o.agrees_with(&expected)), "{count} on {ranks}");
             assert_eq!(outcomes[0].keys, expected.keys, "{count} on {ranks}");

@@ -31,6 +31,15 @@ pub(crate) enum Colour {
     Black = 1,
 }
 
+impl Colour {
+    pub(crate) fn other(self) -> Colour {
+        match self {
+            Colour::Red => Colour::Black,
+            Colour::Black => Colour::Red,
+        }
+    }
+}
+
 /// A side of a block that has a neighbour's block beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {

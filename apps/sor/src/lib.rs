@@ -21,7 +21,7 @@ mod sequential;
 
 pub use grid::{owned_rows, Grid};
 pub use heatmap::{colour, encode_png, write_png};
-pub use over::run_over;
+pub use over::{run_over, Exchange};
 pub use parallel::run;
 pub use params::{parse_size, Params, ParamsError};
 pub use sequential::sequential;

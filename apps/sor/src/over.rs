@@ -99,12 +99,29 @@ fn failure_of(rank: usize, error: CallError) -> RankFailure {
     }
 }
 
+/// The exchange of borders.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exchange {
+    /// Both colours of a row go in each message, as in paper 004, though one has changed.
+    pub whole_rows: bool,
+    /// Rows at borders are computed and sent before the others, so that their way overlaps with
+    /// computing.
+    pub early: bool,
+}
+
+impl Default for Exchange {
+    fn default() -> Exchange {
+        Exchange { whole_rows: false, early: true }
+    }
+}
+
 /// A rank's part.
 struct Part<'a, N: Net> {
     net: &'a N,
     params: &'a Params,
     borders: Borders<N>,
     block: Block,
+    exchange: Exchange,
     /// The ranks with the rows above and below.
     beside: [Option<usize>; 2],
 }
@@ -120,6 +137,7 @@ struct Part<'a, N: Net> {
 pub async fn run_over<N: Net>(
     net: &N,
     params: &Params,
+    exchange: Exchange,
     progress: &dyn Fn(Step),
 ) -> Result<Outcome, RankFailure> {
     params.check().expect("parameters were checked");
@@ -129,9 +147,14 @@ pub async fn run_over<N: Net>(
     let has_rows = |of: &usize| !mine.is_empty() && !owned_rows(*of, ranks, rows).is_empty();
     let above = rank.checked_sub(1).filter(has_rows);
     let below = Some(rank + 1).filter(|next| *next < ranks).filter(has_rows);
-    let (together, borders) = (Together::open(net, 0), Borders::open(net));
+    // On the simulated clusters results of reductions are broadcast, as in paper 004.
+    let together = match params.ns_per_cell {
+        Some(_) => Together::with_multicast(net, 0),
+        None => Together::open(net, 0),
+    };
+    let borders = Borders::open(net);
     let block = Block::new(mine.clone(), cols);
-    let mut part = Part { net, params, borders, block, beside: [above, below] };
+    let mut part = Part { net, params, borders, block, exchange, beside: [above, below] };
     together.barrier().await?;
     let time = net.now();
     let (mut iterations, mut residual, mut converged) = (0, 0.0f64, false);
@@ -181,22 +204,30 @@ impl<N: Net> Part<'_, N> {
         if last == 0 {
             return Ok(0.0);
         }
-        let mut change = self.compute(colour, 1..2, omega).await;
-        if last > 1 {
-            change = change.max(self.compute(colour, last..last + 1, omega).await);
-        }
+        let mut change = if self.exchange.early {
+            let first = self.compute(colour, 1..2, omega).await;
+            first.max(self.compute(colour, last.max(2)..last + 1, omega).await)
+        } else {
+            self.compute(colour, 1..last + 1, omega).await
+        };
         // The last row of a rank lies above the rows of the rank below.
         for (to, side, local) in
             [(self.beside[0], Side::Below, 1), (self.beside[1], Side::Above, last)]
         {
             if let Some(to) = to {
-                let border = self.block.border(colour, local);
+                let mut border = self.block.border(colour, local);
+                if self.exchange.whole_rows {
+                    border.extend(self.block.border(colour.other(), local));
+                }
                 self.borders.send(to, side, colour, &border).await?;
             }
         }
-        change = change.max(self.compute(colour, 2..last, omega).await);
+        if self.exchange.early {
+            change = change.max(self.compute(colour, 2..last.max(2), omega).await);
+        }
         for (from, side) in self.beside.into_iter().zip(SIDES) {
             if let Some(from) = from {
+                // The first cells are those of the colour.
                 let border = self.borders.receive(from, side, colour).await?;
                 self.block.set_halo(colour, side, &border);
             }

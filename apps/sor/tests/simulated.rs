@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use weft_models::net::{Live, Net};
 use weft_sim::{Fault, Sim, SimConfig, Span};
-use weft_sor::{run, run_over, sequential, Outcome, Params};
+use weft_sor::{run, run_over, sequential, Exchange, Outcome, Params};
 
 /// Runs on `config.hosts` ranks; returns the outcomes by rank.
 fn simulate(params: &Params, config: SimConfig) -> Vec<Outcome> {
@@ -83,7 +83,13 @@ fn run_over__same_results_over_the_packet_interface() {
     let lossy = SimConfig::new(4, 3)
         .fault(Fault::Loss { ppm: 20_000, span: Span::ALWAYS })
         .fault(Fault::Reorder { ppm: 50_000, by_ns: 50_000, span: Span::ALWAYS });
-    for config in [SimConfig::new(1, 1), SimConfig::new(3, 2), lossy] {
+    let paper = Exchange { whole_rows: true, early: false };
+    for (config, exchange) in [
+        (SimConfig::new(1, 1), Exchange::default()),
+        (SimConfig::new(3, 2), paper),
+        (SimConfig::new(40, 2), Exchange { early: true, ..paper }),
+        (lossy, Exchange::default()),
+    ] {
         let ranks = config.hosts as usize;
         let outcomes: Rc<RefCell<Vec<Outcome>>> = Rc::default();
         let (shared, params) = (Rc::clone(&outcomes), params.clone());
@@ -93,7 +99,8 @@ fn run_over__same_results_over_the_packet_interface() {
             let (outcomes, params) = (Rc::clone(&shared), params.clone());
             async move {
                 let net: Live = env.net().expect("no agent is chosen");
-                let outcome = run_over(&net, &params, &|_| {}).await.expect("no rank fails");
+                let outcome =
+                    run_over(&net, &params, exchange, &|_| {}).await.expect("no rank fails");
                 if net.rank() == 0 {
                     assert_eq!(outcome.grid, sequential(&params, &|_| {}).grid);
                 }

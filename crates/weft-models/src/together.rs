@@ -4,7 +4,7 @@
 //! [`Net`] does, in the simulator as well.
 
 use crate::channel::Channel;
-use crate::net::{Blocking, Net, RankFailure};
+use crate::net::{Blocking, Net, RankFailure, Unsent};
 use crate::{park, HANDLERS};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -22,6 +22,8 @@ mod kind {
     pub const DOWN: u8 = 2;
     /// A rank has failed.
     pub const FAILED: u8 = 3;
+    /// The result, by a multicast of rank 0.
+    pub const CAST: u8 = 4;
 }
 
 /// Time for which the end of a rank is no failure for those that wait for others: it may have ended
@@ -35,11 +37,16 @@ const AHEAD_MAX: u64 = 1 << 16;
 struct Round {
     up: BTreeMap<usize, Vec<u8>>,
     down: Option<Vec<u8>>,
+    /// The result, which all ranks have.
+    cast: Option<Vec<u8>>,
 }
 
 struct Inner<N: Net> {
     net: N,
     channel: Channel<N>,
+    handler: u16,
+    /// The group of all ranks, if results go by multicast.
+    group: RefCell<Option<N::Group>>,
     rounds: RefCell<BTreeMap<u64, Round>>,
     next: Cell<u64>,
     failure: RefCell<Option<RankFailure>>,
@@ -57,6 +64,10 @@ pub struct Together<N: Net> {
 const FIRST: u16 = HANDLERS + 29;
 /// Number of those.
 const NUMBERS: u16 = 3;
+/// The first multicast group of those whose results go by multicast.
+const GROUPS: u16 = 0xef00;
+/// The place of its kind in a packet's argument.
+const KIND_BITS: u32 = 24;
 
 /// Notices the silence of a rank until it is dropped.
 pub(crate) struct Watched<N: Net> {
@@ -101,6 +112,19 @@ impl<N: Net> Together<N> {
         Together::with_handler(net, FIRST + number)
     }
 
+    /// Does what [`open`](Together::open) does; the results of reductions and barriers go from rank
+    /// 0 to all by one multicast, if the net has groups, in place of messages along a tree. All
+    /// ranks open them in this way.
+    ///
+    /// # Panics
+    /// The number is too large.
+    pub fn with_multicast(net: &N, number: u16) -> Together<N> {
+        let together = Together::open(net, number);
+        let all: Vec<usize> = (0..net.size()).collect();
+        together.inner.group.replace(net.group(GROUPS + number, &all));
+        together
+    }
+
     pub(crate) fn with_handler(net: &N, handler: u16) -> Together<N> {
         let inner = Rc::new_cyclic(|weak: &Weak<Inner<N>>| {
             let receiver = Weak::clone(weak);
@@ -112,6 +136,8 @@ impl<N: Net> Together<N> {
             Inner {
                 net: net.clone(),
                 channel: Channel::open(net, handler, Rc::new(receive)),
+                handler,
+                group: RefCell::default(),
                 rounds: RefCell::default(),
                 next: Cell::new(0),
                 failure: RefCell::default(),
@@ -155,13 +181,21 @@ impl<N: Net> Together<N> {
             let bytes = inner.wait(number, child, up).await?;
             all = combine(all, &bytes);
         }
+        let group = inner.group.borrow().clone();
+        let mut all_have = false;
         if me > 0 {
             inner.post(parent(me), kind::UP, number, &all)?;
-            all = inner.wait(number, parent(me), |round| round.down.take()).await?;
+            let result = |round: &mut Round| match round.cast.take() {
+                Some(result) => Some((result, true)),
+                None => round.down.take().map(|result| (result, false)),
+            };
+            let from = if group.is_some() { 0 } else { parent(me) };
+            (all, all_have) = inner.wait(number, from, result).await?;
+        } else if let Some(group) = group {
+            all_have = inner.cast(&group, number, &all).await?;
         }
-        for child in children(me, count) {
-            inner.post(child, kind::DOWN, number, &all)?;
-        }
+        let mine = children(me, count).filter(|_| !all_have);
+        mine.into_iter().try_for_each(|child| inner.post(child, kind::DOWN, number, &all))?;
         inner.end(number);
         Ok(all)
     }
@@ -217,6 +251,23 @@ impl<N: Net> Inner<N> {
         self.channel.post(to, kind, &[&number.to_le_bytes(), bytes])
     }
 
+    /// Sends a result to all by a multicast. False if it is too long for one.
+    async fn cast(&self, group: &N::Group, number: u64, all: &[u8]) -> Result<bool, RankFailure> {
+        let packet = [&number.to_le_bytes(), all].concat();
+        if packet.len() > self.net.group_max(group) {
+            return Ok(false);
+        }
+        let argument = u32::from(kind::CAST) << KIND_BITS;
+        loop {
+            match self.net.try_multicast(group, self.handler, argument, &packet) {
+                Ok(()) => return Ok(true),
+                Err(Unsent::Busy) => self.net.yield_now().await,
+                Err(Unsent::Failed(failure)) => return Err(failure),
+                Err(_) => return Ok(false),
+            }
+        }
+    }
+
     /// Waits for a part of an operation that comes from a rank.
     async fn wait<T>(
         &self,
@@ -264,6 +315,7 @@ impl<N: Net> Inner<N> {
             let round = rounds.entry(number).or_default();
             match kind {
                 kind::UP => drop(round.up.insert(from, rest.to_vec())),
+                kind::CAST => round.cast = Some(rest.to_vec()),
                 _ => round.down = Some(rest.to_vec()),
             }
         }

@@ -296,7 +296,7 @@ fn args__bad_ones_are_refused() {
 
 #[test]
 fn paper004__every_table_prints_its_numbers_and_the_orderings_come_with_all() {
-    for table in ["III", "IV", "V", "VI", "fig6", "fig7", "fig9", "orderings"] {
+    for table in ["III", "IV", "V", "fig6", "fig7", "fig9", "orderings"] {
         let of_it = lines(&["paper004", "--table", table]);
         assert!(!of_it.is_empty(), "{table}");
         for line in &of_it {
@@ -320,12 +320,18 @@ fn paper004__every_table_prints_its_numbers_and_the_orderings_come_with_all() {
     assert!(all.iter().any(|line| line["table"] == "orderings"));
     assert_eq!(all, lines(&["paper004", "--seed", "1"]), "the same seed, the same numbers");
     let systems = lines(&["paper004", "--table", "systems"]);
-    assert_eq!(systems.len(), 10);
+    assert_eq!(systems.len(), 44);
+    let mut errors = Vec::new();
     for line in &systems {
-        let error = line["error"].as_f64().expect("a number");
+        let error = line["error"].as_f64().expect("a number").abs();
         assert!(line["table"].as_str().is_some_and(|t| ["V", "VI"].contains(&t)), "{line}");
-        assert!(error > -0.6 && error < 0.25, "{line}");
+        assert!(error < 0.3, "{line}");
+        if line["calibrated"] == false {
+            errors.push(error);
+        }
     }
+    errors.sort_by(f64::total_cmp);
+    assert!(errors[errors.len() / 2] <= 0.12, "median {}", errors[errors.len() / 2]);
     let text = text(&["paper004", "--table", "orderings"]);
     assert!(text.starts_with("orderings the paper states: "), "{text}");
 }

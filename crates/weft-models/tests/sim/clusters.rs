@@ -1,7 +1,10 @@
 //! The models on the simulated clusters of 2004.
 
 use serde::{Deserialize, Serialize};
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::time::Duration;
+use weft_core::group::tree::Tree;
 use weft_models::jobs::Jobs;
 use weft_models::net::Net;
 use weft_models::objects::{Object, Objects, Placement, Read};
@@ -12,6 +15,7 @@ use weft_models::together::Together;
 use weft_sim::platform::choice::Choice;
 use weft_sim::platform::hardware::Hardware;
 use weft_sim::platform::measure::Setup;
+use weft_sim::platform::system::System;
 
 const ROUNDS: u32 = 8;
 
@@ -162,4 +166,103 @@ fn clusters__computing_takes_time_and_a_rank_that_waits_for_ever_is_named() {
         }
     });
     assert_eq!(stuck.unwrap_err(), "nodes [1] wait for ever");
+}
+
+#[test]
+fn clusters__a_host_that_computes_is_interrupted_once_unless_its_system_polls() {
+    for (hw, answer) in [(Hardware::ppro(), 90.0..150.0), (Hardware::p3(), 40.0..70.0)] {
+        let time = |system: System, poll_every| {
+            let mut setup = setup(&hw, 2);
+            (setup.system, setup.poll_every) = (system, poll_every);
+            let ran = setup.run(16, |net| async move {
+                let (rpc, together) = (Rpc::open(&net), Together::open(&net, 0));
+                rpc.serve(1, |request, args| request.answer(args));
+                together.barrier().await.unwrap();
+                let start = net.now();
+                if net.rank() == 0 {
+                    rpc.call(1, 1, &[7; 16]).await.unwrap();
+                } else {
+                    net.compute(Duration::from_millis(5)).await;
+                }
+                let time = micros(net.now().since(start));
+                together.barrier().await.unwrap();
+                (time, rpc)
+            });
+            let ran = ran.unwrap();
+            let computed = ran.results[1].0;
+            assert!((5_000.0..5_300.0).contains(&computed), "{}: {computed}", hw.name);
+            (ran.results[0].0, ran.counts.interrupts)
+        };
+        let (interrupted, count) = time(System::LCI, None);
+        assert!(answer.contains(&interrupted), "{}: {interrupted}", hw.name);
+        assert!((1..=2).contains(&count), "{}: {count} interrupts", hw.name);
+        let (late, none) = time(System::MPI, None);
+        assert!(late > 4_900.0 && none == 0, "{}: {late}, {none}", hw.name);
+        let (polled, none) = time(System::MPI, Some(100_000_000));
+        assert!(polled < 200.0 && none == 0, "{}: {polled}, {none}", hw.name);
+    }
+}
+
+#[test]
+fn clusters__layers_take_their_time_and_threads_more() {
+    let hw = Hardware::ppro();
+    let time = |system| {
+        let mut setup = setup(&hw, 2);
+        setup.system = system;
+        let ran = setup.run(16, |net| async move {
+            let (rpc, together) = (Rpc::open(&net), Together::open(&net, 0));
+            rpc.serve(1, |request, args| request.answer(args));
+            together.barrier().await.unwrap();
+            let start = net.now();
+            if net.rank() == 0 {
+                rpc.call(1, 1, &[7; 16]).await.unwrap();
+            }
+            let time = micros(net.now().since(start));
+            together.barrier().await.unwrap();
+            (time, rpc)
+        });
+        ran.unwrap().results[0].0
+    };
+    let systems = [System::LCI, System::PANDA_ST, System::PANDA_MT, System::ORCA];
+    let times = systems.map(time);
+    assert!(times.windows(2).all(|pair| pair[0] < pair[1]), "{times:?}");
+    let threads = times[2] - times[1];
+    assert!((0.9..3.0).contains(&threads), "{threads}");
+}
+
+#[test]
+fn clusters__programs_forward_broadcasts_by_any_tree() {
+    for tree in [Tree::Binary, Tree::Binomial] {
+        let mut setup = setup(&Hardware::p3(), 9);
+        (setup.system, setup.message_tree) = (System::MPI, Some(tree));
+        let ran = setup.run(16, |net| async move {
+            let all: Vec<usize> = (0..net.size()).collect();
+            let group = OrderedGroup::open(&net, 0, &all, Options::default());
+            let come = Rc::<RefCell<Vec<Vec<u8>>>>::default();
+            let into = Rc::clone(&come);
+            group.on_cast(move |(_, bytes)| into.borrow_mut().push(bytes));
+            group.view_when(|_| true).await.unwrap();
+            let together = Together::open(&net, 0);
+            // 5,000 bytes are three packets.
+            for (root, length) in [(0, 10), (2, 5_000), (4, 1), (6, 4_096)] {
+                together.barrier().await.unwrap();
+                let bytes: Vec<u8> = (0..length).map(|at| (at * 7 + root) as u8).collect();
+                if net.rank() == root {
+                    group.cast(&bytes).unwrap();
+                    come.borrow_mut().push(bytes);
+                }
+                while come.borrow().len() <= root / 2 {
+                    net.sleep(Duration::from_micros(10)).await;
+                }
+            }
+            together.barrier().await.unwrap();
+            (come.take(), group)
+        });
+        let ran = ran.unwrap();
+        let (first, _) = &ran.results[0];
+        assert_eq!(first.iter().map(Vec::len).collect::<Vec<_>>(), [10, 5_000, 1, 4_096]);
+        assert!(ran.results.iter().all(|(sums, _)| sums == first), "{tree}");
+        let last = ran.samples.last().unwrap();
+        assert!(last.traffic.multicast >= 8 * (1 + 3 + 1 + 3), "{:?}", last.traffic);
+    }
 }

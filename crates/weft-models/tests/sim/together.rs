@@ -30,3 +30,34 @@ fn barrier__ranks_that_end_at_once_cause_no_failure() {
         sim.run().unwrap_or_else(|failure| panic!("{failure}"));
     }
 }
+
+#[test]
+fn reduce__results_by_multicast_are_those_along_a_tree_also_under_loss() {
+    let lossy = SimConfig::new(6, 2)
+        .fault(Fault::Loss { ppm: 30_000, span: Span::ALWAYS })
+        .fault(Fault::Reorder { ppm: 50_000, by_ns: 50_000, span: Span::ALWAYS });
+    for config in [SimConfig::new(1, 1), SimConfig::new(5, 1), lossy] {
+        let sim = Sim::new("results by multicast", config);
+        let mut sim = sim.of_test(env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"));
+        sim.spawn_all(move |env| async move {
+            let net: Live = env.net().expect("no agent is chosen");
+            let together = Together::with_multicast(&net, 1);
+            let join = |all: Vec<u8>, other: &[u8]| [&all, other].concat();
+            for round in 0..20usize {
+                // Some are too long for a packet: those go along the tree.
+                let length = if round % 5 == 4 { 3_000 } else { round };
+                let mine = vec![net.rank() as u8; length];
+                let mut all = together.reduce(mine, join).await.expect("no rank fails");
+                all.sort_unstable();
+                let expected: Vec<u8> =
+                    (0..net.size()).flat_map(|rank| vec![rank as u8; length]).collect();
+                assert_eq!(all, expected, "host {}, round {round}", env.host);
+                let root = round % net.size();
+                let bytes = together.broadcast(root, vec![round as u8; length]).await;
+                assert_eq!(bytes.expect("no rank fails"), vec![round as u8; length]);
+            }
+            env.world().barrier().await.expect("no rank fails");
+        });
+        sim.run().unwrap_or_else(|failure| panic!("{failure}"));
+    }
+}

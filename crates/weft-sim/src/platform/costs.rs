@@ -76,6 +76,9 @@ pub struct HostCosts {
     pub repair_lines: u64,
     /// Build and send an acknowledgement.
     pub ack_make: u64,
+    /// An interrupt, the signal to the process and the return: 30 us on PPro (estimate; the paper
+    /// calls interrupts expensive).
+    pub interrupt: u64,
     /// Request a fetch-and-add.
     pub fetch_add: u64,
     /// Take its reply.
@@ -183,6 +186,7 @@ impl HostCosts {
             repair_receive: 0,
             repair_lines: 0,
             ack_make: 100,
+            interrupt: 4_800,
             fetch_add: 280,
             fetch_add_reply: 120,
             send_words: 0,

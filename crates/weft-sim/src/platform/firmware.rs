@@ -443,6 +443,7 @@ impl Machine {
                 self.nodes[node].rx.push_back(id);
                 self.add_task(node, Task::Delivered(id));
                 self.wake(node);
+                self.watch(node);
             }
             Dma::Complete(count) => {
                 self.nodes[node].free += count;

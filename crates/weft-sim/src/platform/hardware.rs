@@ -87,6 +87,8 @@ pub struct Hardware {
     pub sram_rate: u64,
     /// Bytes a microsecond that the network interface's processor reads from its memory while busy.
     pub ni_fetch_rate: u64,
+    /// Time after which the network interface interrupts a host that does not poll (section 4.1).
+    pub watchdog: Ps,
     /// Bytes of NI memory for receive buffers (section 4.1: 256 and 512 buffers of 2 KiB).
     pub receive_memory: usize,
     /// Bytes of NI memory for send buffers.
@@ -133,6 +135,7 @@ impl Hardware {
             // 32 bits, two accesses a cycle.
             sram_rate: 267,
             ni_fetch_rate: 173,
+            watchdog: 70 * MICROSECOND,
             receive_memory: 512 << 10,
             send_memory: 128 << 10,
             link_byte: 6_250,
@@ -168,6 +171,7 @@ impl Hardware {
             // 64 bits, two accesses a cycle.
             sram_rate: 2_128,
             ni_fetch_rate: 692,
+            watchdog: 30 * MICROSECOND,
             receive_memory: 1 << 20,
             send_memory: 256 << 10,
             link_byte: 4_167,

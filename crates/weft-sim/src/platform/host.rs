@@ -29,14 +29,14 @@ pub(super) enum Op {
 /// The next action of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wish {
-    /// Send one packet, with a number for it.
-    Send { to: usize, bytes: u64, tag: u64 },
+    /// Send one packet, with a number for it, after some cycles of work.
+    Send { to: usize, bytes: u64, tag: u64, work: u64 },
     /// Send one packet to all.
-    Multicast { bytes: u64, tag: u64 },
+    Multicast { bytes: u64, tag: u64, work: u64 },
     /// Fetch and add at another node.
-    FetchAdd { at: usize },
-    /// Compute for a time, in which no packet is received.
-    Compute { time: Ps },
+    FetchAdd { at: usize, work: u64 },
+    /// Compute for a time, in which no packet is received, unless interrupts may break in.
+    Compute { time: Ps, open: bool },
     /// Nothing until something arrives.
     Wait,
 }
@@ -56,6 +56,16 @@ pub(super) trait Programs {
     /// Notes the value of a fetch-and-add.
     fn replied(&mut self, node: usize, value: u64, began: Ps, ended: Ps) {
         self.received(node, value, began, ended);
+    }
+    /// Returns the cycles of the program's layers for a packet that it receives; `None`: the reply
+    /// to a fetch-and-add.
+    fn work(&self, node: usize, tag: Option<u64>) -> u64 {
+        let _ = (node, tag);
+        0
+    }
+    /// Notes that an interrupt has broken into a computation, of which this time is left.
+    fn interrupted(&mut self, node: usize, left: Ps) {
+        let _ = (node, left);
     }
     /// Returns the time at which a node that waits has something to do.
     fn alarm(&self, node: usize) -> Option<Ps> {
@@ -78,6 +88,8 @@ impl Machine {
                     self.nodes[node].host_busy = false;
                     self.host_step(node, programs);
                 }
+                Event::Computed(node, turn) => self.computed(node, turn, programs),
+                Event::Interrupt(node, turn) => self.interrupt(node, turn, programs),
                 Event::Alarm(node) => {
                     self.nodes[node].alarm = None;
                     self.wake(node);
@@ -166,7 +178,13 @@ impl Machine {
     fn decide(&mut self, node: usize, programs: &mut dyn Programs) -> bool {
         self.nodes[node].began = self.now;
         if let Some(id) = self.nodes[node].rx.pop_front() {
-            self.receive(node, id);
+            let packet = &self.packets[id];
+            let work = match packet.kind {
+                Kind::Data => programs.work(node, Some(packet.tag)),
+                Kind::Reply => programs.work(node, None),
+                _ => 0,
+            };
+            self.receive(node, id, work);
             return true;
         }
         programs.at(self.now);
@@ -177,14 +195,59 @@ impl Machine {
                 }
                 false
             }
-            Wish::Compute { time } => {
+            Wish::Compute { time, open: true } => {
+                self.compute_open(node, time);
+                false
+            }
+            Wish::Compute { time, open: false } => {
                 self.op(node, Op::Cpu(time));
                 true
             }
-            Wish::Send { to, bytes, tag } => self.send(node, to, bytes, tag),
-            Wish::Multicast { bytes, tag } => self.multicast(node, bytes, tag),
-            Wish::FetchAdd { at } => self.ask(node, at),
+            Wish::Send { to, bytes, tag, work } => self.send(node, to, bytes, (tag, work)),
+            Wish::Multicast { bytes, tag, work } => self.multicast(node, bytes, (tag, work)),
+            Wish::FetchAdd { at, work } => self.ask(node, at, work),
         }
+    }
+
+    /// Begins a computation into which interrupts may break.
+    fn compute_open(&mut self, node: usize, time: Ps) {
+        let end = self.now + time;
+        let n = &mut self.nodes[node];
+        n.turn += 1;
+        n.computes = Some(end);
+        n.host_busy = true;
+        let turn = n.turn;
+        self.after(time, Event::Computed(node, turn));
+    }
+
+    fn computed(&mut self, node: usize, turn: u32, programs: &mut dyn Programs) {
+        let n = &mut self.nodes[node];
+        if n.turn == turn && n.computes.take().is_some() {
+            n.host_busy = false;
+            self.host_step(node, programs);
+        }
+    }
+
+    /// Starts the network interface's timer when a packet has come to a host that computes
+    /// (section 4.1).
+    pub fn watch(&mut self, node: usize) {
+        let n = &mut self.nodes[node];
+        if n.computes.is_some() && n.watched != n.turn {
+            n.watched = n.turn;
+            let turn = n.turn;
+            self.after(self.hw.watchdog, Event::Interrupt(node, turn));
+        }
+    }
+
+    /// Interrupts the host, if it has not polled since the timer was started.
+    fn interrupt(&mut self, node: usize, turn: u32, programs: &mut dyn Programs) {
+        let n = &mut self.nodes[node];
+        let Some(end) = n.computes.take_if(|_| n.turn == turn) else { return };
+        n.host_busy = false;
+        self.counts.interrupts += 1;
+        programs.interrupted(node, end - self.now);
+        self.cpu(node, self.host.interrupt);
+        self.host_step(node, programs);
     }
 
     /// Wakes a host at a time, unless it wakes earlier: then it is asked again.
@@ -197,6 +260,13 @@ impl Machine {
 
     fn cpu(&mut self, node: usize, cycles: u64) {
         self.op(node, Op::Cpu(cycles * self.hw.host_cycle * self.hw.host_work / 100));
+    }
+
+    /// Adds work of the layers above, if there is any.
+    fn work(&mut self, node: usize, cycles: u64) {
+        if cycles > 0 {
+            self.cpu(node, cycles);
+        }
     }
 
     fn op(&mut self, node: usize, op: Op) {
@@ -233,10 +303,11 @@ impl Machine {
         self.choice.repair != Repair::Host || self.peer(node, to).send.can_send()
     }
 
-    fn send(&mut self, node: usize, to: usize, bytes: u64, tag: u64) -> bool {
+    fn send(&mut self, node: usize, to: usize, bytes: u64, (tag, work): (u64, u64)) -> bool {
         if !self.may_send(node, to) {
             return false;
         }
+        self.work(node, work);
         let id = self.packet(Kind::Data, node, to, bytes, tag);
         self.send_steps(node, id);
         self.op(node, Op::Sent);
@@ -265,19 +336,21 @@ impl Machine {
         self.op(node, Op::Post { bytes: DESCRIPTOR, packet: id });
     }
 
-    fn multicast(&mut self, node: usize, bytes: u64, tag: u64) -> bool {
+    fn multicast(&mut self, node: usize, bytes: u64, (tag, work): (u64, u64)) -> bool {
         let id = self.packet(Kind::Data, node, node, bytes, tag);
         self.packets[id].root = Some(node);
         if self.choice.forward == Forward::Interface {
             if self.nodes[node].free == 0 {
                 return false;
             }
+            self.work(node, work);
             self.send_steps(node, id);
         } else {
             let children: Vec<usize> = self.children(node, id).collect();
             if !children.iter().all(|&child| self.may_send(node, child)) {
                 return false;
             }
+            self.work(node, work);
             self.send_to_all(node, id, &children);
         }
         self.op(node, Op::Sent);
@@ -301,10 +374,11 @@ impl Machine {
         }
     }
 
-    fn ask(&mut self, node: usize, at: usize) -> bool {
+    fn ask(&mut self, node: usize, at: usize, work: u64) -> bool {
         if !self.may_send(node, at) {
             return false;
         }
+        self.work(node, work);
         let id = self.packet(Kind::Ask, node, at, 8, 0);
         self.control(node, id, self.host.fetch_add);
         self.op(node, Op::Sent);
@@ -365,7 +439,7 @@ impl Machine {
     }
 
     /// Adds the steps of finding and receiving a packet.
-    fn receive(&mut self, node: usize, id: PacketId) {
+    fn receive(&mut self, node: usize, id: PacketId, work: u64) {
         let packet = self.packets[id].clone();
         let poll = self.host.poll;
         // The poll reads a line that DMA has written: a cache miss.
@@ -376,19 +450,19 @@ impl Machine {
         }
         match packet.kind {
             Kind::Reply => {
-                let cycles = self.host.fetch_add_reply;
+                let cycles = self.host.fetch_add_reply + work;
                 self.cpu(node, cycles);
                 self.op(node, Op::Received(id));
             }
             Kind::Ask => self.answer(node, &packet),
-            Kind::Data => self.upcall(node, id, &packet),
+            Kind::Data => self.upcall(node, id, &packet, work),
             Kind::Ack | Kind::HostAck => {}
         }
     }
 
-    fn upcall(&mut self, node: usize, id: PacketId, packet: &Packet) {
+    fn upcall(&mut self, node: usize, id: PacketId, packet: &Packet, work: u64) {
         let c = &self.host;
-        let (cycles, after, words) = (c.receive + c.completion, c.after, c.receive_words);
+        let (cycles, after, words) = (c.receive + c.completion, c.after + work, c.receive_words);
         self.cpu(node, cycles);
         if packet.root.is_some() && self.choice.forward == Forward::Host {
             let children: Vec<usize> = self.children(node, id).collect();

@@ -114,6 +114,11 @@ pub(super) struct Node {
     pub began: Ps,
     /// The time at which the host is woken.
     pub alarm: Option<Ps>,
+    /// The end of a computation into which interrupts may break.
+    pub computes: Option<Ps>,
+    /// Number of that computation, and of the one for which the network interface has a timer.
+    pub turn: u32,
+    pub watched: u32,
     /// Ends of transfers, which are handled first, and other work.
     pub engine_tasks: VecDeque<Task>,
     pub tasks: VecDeque<Task>,
@@ -144,6 +149,9 @@ impl Node {
             free,
             began: 0,
             alarm: None,
+            computes: None,
+            turn: 0,
+            watched: 0,
             engine_tasks: VecDeque::new(),
             tasks: VecDeque::new(),
             task: None,
@@ -171,6 +179,10 @@ pub(super) enum Event {
     Host(usize),
     /// The host has something to do, if it waits.
     Alarm(usize),
+    /// A computation of the host ends, unless an interrupt came before.
+    Computed(usize, u32),
+    /// The host is interrupted, if it still does that computation.
+    Interrupt(usize, u32),
     /// The network interface's processor has finished its task.
     Task(usize),
     /// The host DMA engine asks for the bus.
@@ -207,6 +219,8 @@ pub struct Counts {
     pub resent: u64,
     /// Packets lost by the fault.
     pub lost: u64,
+    /// Interrupts of hosts that compute.
+    pub interrupts: u64,
 }
 
 /// A cluster that runs one implementation.

@@ -5,6 +5,8 @@ use super::costs::Costs;
 use super::hardware::{Hardware, Ps, MICROSECOND};
 use super::host::{Programs, Wish};
 use super::machine::{Copies, Counts, Machine};
+use super::system::System;
+use weft_core::group::tree::Tree;
 
 /// Placements of the ranks over which unicast figures are averaged.
 const PLACEMENTS: u64 = 4;
@@ -26,6 +28,15 @@ pub struct Setup {
     pub costs: Costs,
     /// Seed of the ranks' places and of losses.
     pub seed: u64,
+    /// The programming system of [`run`](Setup::run).
+    pub system: System,
+    /// The tree by which programs forward broadcasts themselves, message by message, in place of
+    /// the packet interface (l-sdma-mpimc).
+    pub message_tree: Option<Tree>,
+    /// Time of computing after which a program that gets no interrupts polls. `None`: never.
+    pub poll_every: Option<Ps>,
+    /// Computing of all nodes after which a run ends, before its programs do. `None`: never.
+    pub work_limit: Option<Ps>,
 }
 
 /// LogP parameters in microseconds, with half the round trip as end-to-end latency.
@@ -50,7 +61,16 @@ fn us(time: f64) -> f64 {
 impl Setup {
     /// Creates the setup of `choice` on `hw`.
     pub fn new(hw: &Hardware, choice: Choice, seed: u64) -> Setup {
-        Setup { hw: hw.clone(), choice, costs: Costs::default(), seed }
+        Setup {
+            hw: hw.clone(),
+            choice,
+            costs: Costs::default(),
+            seed,
+            system: System::LCI,
+            message_tree: None,
+            poll_every: None,
+            work_limit: None,
+        }
     }
 
     pub(super) fn machine(&self, copies: Copies, placement: u64) -> Machine {
@@ -188,7 +208,7 @@ impl Programs for PingPong {
             return Wish::Wait;
         }
         let bytes = fragment(self.size, self.mtu, self.sent[node]);
-        Wish::Send { to: 1 - node, bytes, tag: self.sent[node] }
+        Wish::Send { to: 1 - node, bytes, tag: self.sent[node], work: 0 }
     }
 
     fn sent(&mut self, node: usize, began: Ps, ended: Ps) {
@@ -228,7 +248,7 @@ impl FetchAdd {
 impl Programs for FetchAdd {
     fn wish(&mut self, node: usize) -> Wish {
         if node == 0 && self.asked == self.got {
-            Wish::FetchAdd { at: 1 }
+            Wish::FetchAdd { at: 1, work: 0 }
         } else {
             Wish::Wait
         }
@@ -308,7 +328,7 @@ impl Programs for Stream {
         if node != 0 || self.sent == self.count {
             return Wish::Wait;
         }
-        Wish::Send { to: 1, bytes: self.packet_bytes(self.sent), tag: self.sent }
+        Wish::Send { to: 1, bytes: self.packet_bytes(self.sent), tag: self.sent, work: 0 }
     }
 
     fn sent(&mut self, _: usize, _: Ps, _: Ps) {
@@ -364,7 +384,7 @@ impl Programs for Multicast {
         if node != 0 || self.sent == self.packets {
             return Wish::Wait;
         }
-        Wish::Multicast { bytes: fragment(self.size, self.mtu, self.sent), tag: self.sent }
+        Wish::Multicast { bytes: fragment(self.size, self.mtu, self.sent), tag: self.sent, work: 0 }
     }
 
     fn sent(&mut self, _: usize, _: Ps, _: Ps) {

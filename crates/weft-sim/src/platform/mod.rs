@@ -22,6 +22,7 @@ pub mod measure;
 pub mod net;
 mod queue;
 pub mod reference;
+pub mod system;
 
 #[cfg(test)]
 mod tests;

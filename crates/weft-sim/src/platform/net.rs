@@ -2,31 +2,37 @@
 //! that live programs use.
 //!
 //! Each node runs tasks in virtual time. Sending and receiving take the time that the cluster's
-//! implementation takes; the program's own work takes none, but for [`Net::compute`]. A node that
-//! computes looks for packets every 70 us, the paper's watchdog.
+//! implementation takes, and that of the layers of a [`System`] above it; the program's own work
+//! takes none, but for [`Net::compute`]. A host that computes notices packets by the paper's
+//! polling watchdog, an interrupt some time after a packet has come, or, in a system that gets no
+//! interrupts, when it has done.
 
+mod relay;
+mod samples;
 mod tasks;
+
+pub use samples::{Sample, Traffic};
 
 use super::hardware::Ps;
 use super::host::{Programs, Wish};
 use super::machine::Counts;
 use super::measure::Setup;
+use super::system::System;
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::future::{poll_fn, Future};
 use std::ops::Range;
 use std::rc::{Rc, Weak};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 use tasks::Tasks;
+use weft_core::group::tree::Tree;
 use weft_core::Instant;
 use weft_packets::net::{Incoming, Net, RankFailure, Unsent, PATIENT};
 use weft_packets::Counter;
 
 /// Packets that may wait for the host to send them.
 const QUEUE: usize = 64;
-/// Time of computing after which a host looks for packets.
-const WATCHDOG: Ps = 70 * super::hardware::MICROSECOND;
 
 type Upcall = Rc<RefCell<dyn FnMut(Incoming<'_>)>>;
 
@@ -40,6 +46,10 @@ struct Packet {
     data: Vec<u8>,
     /// Nodes that have not received it.
     left: usize,
+    /// True for the first packet of a message, as far as lengths tell.
+    first: bool,
+    /// The root of the broadcast that programs forward, of which it is a part.
+    relayed: Option<usize>,
 }
 
 /// A fetch-and-add: node, key and number; the value before goes to `answer`.
@@ -81,6 +91,11 @@ struct Node {
     computed: RefCell<Vec<Waker>>,
     alarms: RefCell<BTreeMap<(Ps, u64), Waker>>,
     tasks: Tasks,
+    /// True if something has come and no thread was switched to since.
+    came: Cell<bool>,
+    /// Receivers and handlers whose message goes on in the next packet: the last one was full.
+    unfinished: RefCell<BTreeSet<(Option<usize>, u16)>>,
+    relay: relay::Relay,
 }
 
 struct World {
@@ -90,6 +105,14 @@ struct World {
     now: Cell<Ps>,
     most: usize,
     poll: Ps,
+    system: System,
+    /// See [`Setup`].
+    message_tree: Option<Tree>,
+    poll_every: Option<Ps>,
+    work_limit: Option<Ps>,
+    /// Time of one cycle of the host.
+    cycle: Ps,
+    samples: samples::Samples,
     /// Programs that have not ended.
     left: Cell<usize>,
 }
@@ -108,17 +131,19 @@ pub struct AllNodes;
 /// The end of a run.
 #[derive(Debug)]
 pub struct Ran<T> {
-    /// The programs' results, by node.
+    /// The programs' results, by node; those of programs that have ended.
     pub results: Vec<T>,
     /// Virtual time of the run, in microseconds.
     pub micros: f64,
     /// Counters of the cluster.
     pub counts: Counts,
+    /// Computing and traffic in the course of the run.
+    pub samples: Vec<Sample>,
 }
 
 impl Setup {
     /// Runs a program on each node of the cluster until all have ended. Senders copy as for
-    /// messages of `size` bytes, receivers read in the queue.
+    /// messages of `size` bytes, receivers as the system does.
     ///
     /// # Errors
     /// Nothing happens any more, and some programs have not ended; the text names their nodes.
@@ -128,7 +153,7 @@ impl Setup {
         F: Fn(ClusterNet) -> Fut,
         Fut: Future<Output = T> + 'static,
     {
-        let mut machine = self.machine(self.copies(size, false), 0);
+        let mut machine = self.machine(self.copies(size, self.system.copies), 0);
         let count = self.hw.nodes;
         let world = Rc::new(World {
             nodes: (0..count).map(|_| Node::default()).collect(),
@@ -137,6 +162,12 @@ impl Setup {
             now: Cell::new(0),
             most: self.choice.mtu,
             poll: machine.host.poll * self.hw.host_cycle * self.hw.host_work / 100,
+            system: self.system,
+            message_tree: self.message_tree,
+            poll_every: self.poll_every,
+            work_limit: self.work_limit,
+            cycle: self.hw.host_cycle * self.hw.host_work / 100,
+            samples: samples::Samples::default(),
             left: Cell::new(count),
         });
         let results: Rc<RefCell<Vec<Option<T>>>> =
@@ -163,7 +194,8 @@ impl Setup {
         };
         let results = ended.into_iter().flatten().collect();
         let micros = end as f64 / super::hardware::MICROSECOND as f64;
-        Ok(Ran { results, micros, counts: machine.counts })
+        let samples = world.samples.take(end);
+        Ok(Ran { results, micros, counts: machine.counts, samples })
     }
 }
 
@@ -175,38 +207,44 @@ struct Run {
 impl Programs for Run {
     fn at(&mut self, now: Ps) {
         self.world.now.set(now);
+        self.world.samples.at(now);
     }
 
     fn wish(&mut self, node: usize) -> Wish {
-        self.world.run_tasks(node);
         let me = &self.world.nodes[node];
+        self.world.ring(node);
+        let System { switch, .. } = self.world.system;
+        if switch > 0 && me.tasks.has_ready() && me.came.take() {
+            me.begun.set(Some(Begun::Nothing));
+            return Wish::Compute { time: switch * self.world.cycle, open: false };
+        }
+        me.tasks.run_ready();
         if let Some(tag) = me.out.borrow().front().copied() {
             me.begun.set(Some(Begun::Packet));
             let packets = self.world.packets.borrow();
             let Some(packet) = packets.get(&tag) else { return Wish::Wait };
             let bytes = packet.data.len() as u64;
+            let work = self.world.system.to_send(packet.first, packet.data.len());
             return match packet.to {
-                Some(to) => Wish::Send { to, bytes, tag },
-                None => Wish::Multicast { bytes, tag },
+                Some(to) => Wish::Send { to, bytes, tag, work },
+                None => Wish::Multicast { bytes, tag, work },
             };
         }
         if me.asked.borrow().is_none() {
             if let Some(ask) = me.asks.borrow().front() {
                 me.begun.set(Some(Begun::Ask));
-                return Wish::FetchAdd { at: ask.at };
+                return Wish::FetchAdd { at: ask.at, work: self.world.system.send_packet };
             }
         }
         if me.computing.get() > 0 {
-            let piece = me.computing.get().min(WATCHDOG);
             me.begun.set(Some(Begun::Nothing));
-            me.computing.set(me.computing.get() - piece);
-            return Wish::Compute { time: piece };
+            return self.world.compute(me);
         }
         me.computed.take().into_iter().for_each(Waker::wake);
         if me.tasks.has_ready() {
             // They run after a look for packets.
             me.begun.set(Some(Begun::Nothing));
-            return Wish::Compute { time: self.world.poll.max(1) };
+            return Wish::Compute { time: self.world.poll.max(1), open: false };
         }
         Wish::Wait
     }
@@ -222,11 +260,29 @@ impl Programs for Run {
 
     fn received(&mut self, node: usize, tag: u64, _: Ps, ended: Ps) {
         self.world.now.set(ended);
+        self.world.nodes[node].came.set(true);
         self.world.arrived(node, tag);
+    }
+
+    fn work(&self, node: usize, tag: Option<u64>) -> u64 {
+        let system = &self.world.system;
+        let Some(tag) = tag else { return system.receive_packet };
+        let packets = self.world.packets.borrow();
+        let Some(packet) = packets.get(&tag) else { return 0 };
+        match packet.from == node && !system.own_broadcasts {
+            true => 0,
+            false => system.to_receive(packet.first, packet.data.len()),
+        }
+    }
+
+    fn interrupted(&mut self, node: usize, left: Ps) {
+        let computing = &self.world.nodes[node].computing;
+        computing.set(computing.get() + left);
     }
 
     fn replied(&mut self, node: usize, _: u64, _: Ps, ended: Ps) {
         self.world.now.set(ended);
+        self.world.nodes[node].came.set(true);
         let Some(ask) = self.world.nodes[node].asked.take() else { return };
         let before = self.world.add(ask.at, ask.key, ask.n);
         // A counter that has ended answers as one that counts nothing.
@@ -241,13 +297,14 @@ impl Programs for Run {
     }
 
     fn done(&self) -> bool {
-        self.world.left.get() == 0
+        let world = &self.world;
+        world.left.get() == 0 || world.work_limit.is_some_and(|limit| world.samples.work() >= limit)
     }
 }
 
 impl World {
-    /// Runs the tasks of a node that may go on.
-    fn run_tasks(&self, node: usize) {
+    /// Wakes the tasks of a node whose time has come.
+    fn ring(&self, node: usize) {
         let me = &self.nodes[node];
         loop {
             let due = me.alarms.borrow().keys().next().is_some_and(|(at, _)| *at <= self.now.get());
@@ -257,7 +314,18 @@ impl World {
             let first = me.alarms.borrow_mut().pop_first();
             first.into_iter().for_each(|(_, waker)| waker.wake());
         }
-        me.tasks.run_ready();
+    }
+
+    /// Begins a piece of computing, up to the next poll.
+    fn compute(&self, me: &Node) -> Wish {
+        let all = me.computing.take();
+        if self.system.interrupts {
+            return Wish::Compute { time: all, open: true };
+        }
+        let piece = all.min(self.poll_every.unwrap_or(all));
+        me.computing.set(all - piece);
+        let poll = if piece < all { self.poll } else { 0 };
+        Wish::Compute { time: piece + poll, open: false }
     }
 
     fn add(&self, node: usize, key: u64, n: u64) -> Option<u64> {
@@ -273,23 +341,38 @@ impl World {
         if packet.data.len() > self.most {
             return Err(Unsent::TooLong { most: self.most });
         }
-        let mut out = self.nodes[from].out.borrow_mut();
-        if out.len() >= QUEUE {
+        if self.nodes[from].out.borrow().len() >= QUEUE {
             return Err(Unsent::Busy);
         }
-        let tag = self.next.replace(self.next.get() + 1);
-        self.packets.borrow_mut().insert(tag, packet);
-        out.push_back(tag);
+        self.enqueue(from, packet);
         Ok(())
+    }
+
+    fn enqueue(&self, from: usize, packet: Packet) {
+        let key = (packet.to, packet.handler);
+        let mut unfinished = self.nodes[from].unfinished.borrow_mut();
+        let first = match packet.data.len() == self.most {
+            true => unfinished.insert(key),
+            false => !unfinished.remove(&key),
+        };
+        let tag = self.next.replace(self.next.get() + 1);
+        self.packets.borrow_mut().insert(tag, Packet { first, ..packet });
+        self.nodes[from].out.borrow_mut().push_back(tag);
     }
 
     /// Calls the handler of a packet at a node.
     fn arrived(&self, node: usize, tag: u64) {
-        let (handler, own) = {
+        let (handler, own, relayed) = {
             let packets = self.packets.borrow();
             let Some(packet) = packets.get(&tag) else { return };
-            (packet.handler, packet.from == node)
+            let own = packet.from == node;
+            if !own {
+                self.samples
+                    .packet(packet.to.is_none() || packet.relayed.is_some(), packet.data.len());
+            }
+            (packet.handler, own, self.relay(node, packet))
         };
+        relayed.into_iter().for_each(|packet| self.enqueue(node, packet));
         let upcall = self.nodes[node].handlers.borrow().get(&handler).cloned();
         let Some(upcall) = upcall.filter(|_| !own) else {
             match PATIENT.contains(&handler) && !own {
@@ -341,7 +424,8 @@ impl ClusterNet {
 
     fn packet(&self, to: Option<usize>, handler: u16, argument: u32, data: &[u8]) -> Packet {
         let left = if to.is_some() { 1 } else { self.size() };
-        Packet { from: self.node, to, handler, argument, data: data.to_vec(), left }
+        let (from, data) = (self.node, data.to_vec());
+        Packet { from, to, handler, argument, data, left, first: true, relayed: None }
     }
 }
 
@@ -423,6 +507,9 @@ impl Net for ClusterNet {
         argument: u32,
         data: &[u8],
     ) -> Result<(), Unsent> {
+        if self.world.message_tree.is_some() {
+            return self.world.begin_relay(self.node, &self.packet(None, handler, argument, data));
+        }
         self.world.send(self.node, self.packet(None, handler, argument, data))
     }
 
@@ -486,6 +573,7 @@ impl Net for ClusterNet {
         poll_fn(move |cx| {
             let me = net.me();
             if left > 0 {
+                net.world.samples.computes(left);
                 me.computing.set(me.computing.get() + std::mem::take(&mut left));
             }
             if me.computing.get() == 0 {

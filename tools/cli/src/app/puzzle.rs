@@ -58,7 +58,7 @@ pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
     let (world, common) = (job.world(), &args.common);
     let rank = world.rank();
     let params = params(args)?;
-    let division = Division { per_message: args.jobs, depth: args.depth, ns_per_node: 0.0 };
+    let division = Division { per_message: args.jobs, depth: args.depth, ..Division::default() };
     if rank == 0 {
         prepare_out(common.out.as_deref())?;
     }

@@ -72,7 +72,7 @@ pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
     let (world, common) = (job.world(), &args.common);
     let rank = world.rank();
     let params = params(args)?;
-    let division = Division { region: args.region, ns_per_key: 0.0 };
+    let division = Division { region: args.region, ns_per_key: 0.0, one_by_one: false };
     if rank == 0 {
         prepare_out(common.out.as_deref())?;
     }

@@ -1,23 +1,32 @@
 //! `weft sim paper004`: the paper's two clusters in virtual time, beside its numbers.
 
-mod apps;
+mod cases;
+mod costs;
+mod figures;
 mod plot;
+mod statements;
+mod study;
 mod systems;
 
 use anyhow::{Context, Result};
-use apps::EFFICIENCIES;
+use figures::FIGURES;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use study::Study;
 use systems::{Row, SYSTEMS};
 use weft_sim::platform::claims::{claims, Claim};
 use weft_sim::platform::compare::{summary, Comparison, Lab, Summary, ORDERINGS, TABLES};
+
+/// Statements of the paper about systems and applications.
+const CLAIMS: &str = "claims";
 
 /// The clusters and choices of "Cluster Communication Protocols for Parallel-Programming Systems"
 /// (2004), beside every number it states
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Numbers of one place in the paper: III, IV, V, VI, fig6, fig7, fig9; orderings; or all of
-    /// these. Programs on the clusters: systems (rows of V and VI), VII (efficiencies)
+    /// these. Programs on the clusters: systems (rows of V and VI), VII (efficiencies), figures 11
+    /// to 16, claims (what the paper says of all these)
     #[arg(long, value_name = "TABLE", default_value = "all", value_parser = parse_table)]
     table: String,
     /// Print one JSON object for each number, and for each ordering (1: kept), in place of the text
@@ -32,9 +41,11 @@ pub struct Args {
 }
 
 fn parse_table(text: &str) -> Result<String, String> {
-    let more = ["all", SYSTEMS, EFFICIENCIES];
-    let known = TABLES.into_iter().chain(more).find(|name| name.eq_ignore_ascii_case(text));
-    let wanted = || format!("one of {}, {} is wanted", TABLES.join(", "), more.join(", "));
+    let more = ["all", SYSTEMS].into_iter().chain(FIGURES).chain([CLAIMS]);
+    let known = TABLES.into_iter().chain(more.clone()).find(|name| name.eq_ignore_ascii_case(text));
+    let wanted = || {
+        format!("one of {}, {} is wanted", TABLES.join(", "), more.collect::<Vec<_>>().join(", "))
+    };
     known.map(str::to_string).ok_or_else(wanted)
 }
 
@@ -45,9 +56,9 @@ struct Line<'a> {
     row: &'a str,
     platform: &'a str,
     unit: &'a str,
-    paper: f64,
+    paper: Option<f64>,
     simulated: f64,
-    error: f64,
+    error: Option<f64>,
     calibrated: bool,
 }
 
@@ -59,24 +70,24 @@ impl<'a> Line<'a> {
             row: &number.row,
             platform: number.platform,
             unit: number.unit,
-            paper: number.paper,
+            paper: Some(number.paper),
             simulated: row.simulated,
-            error: row.error(),
+            error: Some(row.error()),
             calibrated: number.calibrated,
         }
     }
 
     /// A statement of the paper: 1 if the model agrees, else 0.
-    fn of_claim(claim: &'a Claim) -> Line<'a> {
+    fn of_claim(table: &'a str, claim: &'a Claim) -> Line<'a> {
         let simulated = f64::from(u8::from(claim.kept));
         Line {
-            table: ORDERINGS,
+            table,
             row: &claim.text,
             platform: claim.platform,
             unit: "kept",
-            paper: 1.0,
+            paper: Some(1.0),
             simulated,
-            error: simulated - 1.0,
+            error: Some(simulated - 1.0),
             calibrated: false,
         }
     }
@@ -129,9 +140,9 @@ fn print_summaries(rows: &[Comparison]) {
     println!("");
 }
 
-fn print_claims(list: &[Claim]) {
+fn print_claims(what: &str, list: &[Claim]) {
     let kept = list.iter().filter(|claim| claim.kept).count();
-    println!("orderings the paper states: {kept} of {} kept", list.len());
+    println!("{what} the paper states: {kept} of {} kept", list.len());
     for claim in list {
         let word = if claim.kept { "kept" } else { "BROKEN" };
         let figures: Vec<String> = claim.figures.iter().map(|x| format!("{x:.2}")).collect();
@@ -145,8 +156,7 @@ fn print_claims(list: &[Claim]) {
     }
 }
 
-fn write_plot(path: &Path, rows: &[Comparison]) -> Result<()> {
-    let picture = plot::plot(rows);
+fn write_plot(path: &Path, picture: &weft_plot::Picture) -> Result<()> {
     let bytes = match path.extension().and_then(|e| e.to_str()) {
         Some("png") => picture.png()?,
         Some("svg") => picture.svg("simulated against the paper").into_bytes(),
@@ -156,57 +166,92 @@ fn write_plot(path: &Path, rows: &[Comparison]) -> Result<()> {
 }
 
 /// Prints the numbers of programs on the clusters.
-fn print_programs(args: &Args, rows: Result<Vec<Row>, String>) -> Result<ExitCode> {
-    let rows = rows.map_err(anyhow::Error::msg)?;
-    if args.plot.is_some() {
-        misuse!("--plot shows the tables of the communication interface");
-    }
+fn print_programs(args: &Args, rows: &[Row]) -> Result<()> {
     if args.json {
-        for row in &rows {
+        for row in rows {
             println!("{}", serde_json::to_string(&row.line())?);
         }
-        return Ok(ExitCode::SUCCESS);
+        return Ok(());
     }
     println!(
-        "{:<5} {:<40} {:<5} {:>8} {:>9} {:<5} {:>10}",
-        "table", "number", "on", "paper", "simulated", "unit", "difference"
+        "{:<5} {:<52} {:<5} {:>8} {:>9} {:<8} {:>7}",
+        "table", "number", "on", "paper", "simulated", "unit", "error"
     );
-    for row in &rows {
+    for row in rows {
         let line = row.line();
-        println!(
-            "{:<5} {:<40} {:<5} {:>8.2} {:>9.2} {:<5} {:>+9.1}%",
-            line.table,
-            line.row,
-            line.platform,
-            line.paper,
-            line.simulated,
-            line.unit,
-            line.error * 100.0
+        let paper = line.paper.map_or(String::new(), |paper| format!("{paper:.2}"));
+        let error = line.error.map_or(String::new(), |error| format!("{:+.1}%", error * 100.0));
+        let note = if line.calibrated { "calibrated" } else { "" };
+        let text = format!(
+            "{:<5} {:<52} {:<5} {:>8} {:>9.2} {:<8} {:>7} {note}",
+            line.table, line.row, line.platform, paper, line.simulated, line.unit, error
         );
+        println!("{}", text.trim_end());
     }
-    println!("the models' own processor time is not charged");
-    print_summary("predicted", summary(rows.iter().map(|row| row.line().error)));
+    let of = |calibrated| rows.iter().filter(move |row| row.calibrated == calibrated);
+    let error = |row: &Row| row.line().error;
+    print_summary("predicted", summary(of(false).filter_map(error)));
+    print_summary("calibrated", summary(of(true).filter_map(error)));
+    print_summary("all", summary(rows.iter().filter_map(error)));
+    Ok(())
+}
+
+/// Simulates applications, and prints a table, a figure, or all that the paper says of them.
+fn run_programs(args: &Args) -> Result<ExitCode> {
+    let table = args.table.as_str();
+    let figure = FIGURES.into_iter().find(|figure| *figure == table);
+    if args.plot.is_some() && figure.is_none() {
+        misuse!("--plot shows the tables of the communication interface, table VII or a figure");
+    }
+    if table == SYSTEMS {
+        let rows = systems::systems(table, args.seed).map_err(anyhow::Error::msg)?;
+        print_programs(args, &rows)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut study = Study::new(args.seed);
+    let wanted = figure.map_or_else(|| FIGURES.to_vec(), |figure| vec![figure]);
+    let cases: Vec<_> = wanted.iter().flat_map(|figure| figures::cases(figure)).collect();
+    study.run(&cases).map_err(anyhow::Error::msg)?;
+    if let Some(figure) = figure {
+        let rows = figures::rows(figure, &study);
+        if let Some(path) = &args.plot {
+            write_plot(path, &plot::bars(figure, &rows))?;
+        }
+        print_programs(args, &rows)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let rows = systems::systems(SYSTEMS, args.seed).map_err(anyhow::Error::msg)?;
+    let claims = statements::statements(&study, &rows);
+    if args.json {
+        for claim in &claims {
+            println!("{}", serde_json::to_string(&Line::of_claim(CLAIMS, claim))?);
+        }
+    } else {
+        print_claims(CLAIMS, &claims);
+    }
     Ok(ExitCode::SUCCESS)
 }
 
 /// Simulates the requested tables and prints each number beside that of the paper.
 pub fn run(args: &Args) -> Result<ExitCode> {
-    match args.table.as_str() {
-        SYSTEMS => return print_programs(args, systems::systems(args.seed)),
-        EFFICIENCIES => return print_programs(args, apps::efficiencies(args.seed)),
-        _ => {}
+    if !TABLES.contains(&args.table.as_str()) && args.table != "all" {
+        return run_programs(args);
     }
     let lab = Lab::new(args.seed);
     let rows = lab.rows(&args.table);
+    // Tables V and VI have the systems above the communication interface as well.
+    let above = systems::systems(&args.table, args.seed).map_err(anyhow::Error::msg)?;
     if let Some(path) = &args.plot {
-        write_plot(path, &rows)?;
+        write_plot(path, &plot::plot(&rows))?;
     }
     let orderings = match args.table.as_str() {
         "all" | ORDERINGS => claims(&lab),
         _ => Vec::new(),
     };
     if args.json {
-        for line in rows.iter().map(Line::of_row).chain(orderings.iter().map(Line::of_claim)) {
+        let orderings = orderings.iter().map(|claim| Line::of_claim(ORDERINGS, claim));
+        let all = rows.iter().map(Line::of_row).chain(above.iter().map(Row::line)).chain(orderings);
+        for line in all {
             println!("{}", serde_json::to_string(&line)?);
         }
         return Ok(ExitCode::SUCCESS);
@@ -215,8 +260,11 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         print_rows(&rows);
         print_summaries(&rows);
     }
+    if !above.is_empty() {
+        print_programs(args, &above)?;
+    }
     if !orderings.is_empty() {
-        print_claims(&orderings);
+        print_claims(ORDERINGS, &orderings);
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -232,6 +280,8 @@ mod tests {
         assert_eq!(parse_table("Fig9").as_deref(), Ok("fig9"));
         assert_eq!(parse_table("ALL").as_deref(), Ok("all"));
         assert_eq!(parse_table("vii").as_deref(), Ok("VII"));
+        assert_eq!(parse_table("16").as_deref(), Ok("16"));
+        assert_eq!(parse_table("Claims").as_deref(), Ok("claims"));
         assert!(parse_table("VIII").is_err());
     }
 
@@ -241,10 +291,10 @@ mod tests {
         let dir = std::env::temp_dir().join(format!("weft-paper004-{}", std::process::id()));
         std::fs::create_dir_all(&dir).unwrap();
         for (name, start) in [("a.svg", &b"<svg "[..]), ("a.png", &b"\x89PNG"[..])] {
-            write_plot(&dir.join(name), &rows).unwrap();
+            write_plot(&dir.join(name), &plot::plot(&rows)).unwrap();
             assert!(std::fs::read(dir.join(name)).unwrap().starts_with(start), "{name}");
         }
-        let error = write_plot(&dir.join("a.gif"), &rows).unwrap_err();
+        let error = write_plot(&dir.join("a.gif"), &plot::plot(&rows)).unwrap_err();
         assert!(error.to_string().contains(".svg or .png"), "{error}");
         std::fs::remove_dir_all(&dir).unwrap();
     }

@@ -1,5 +1,7 @@
-//! Plot of the ratio simulated / paper for every number, in the paper's order.
+//! Plots: the ratio simulated / paper for every number, in the paper's order; and the values of a
+//! table or figure of applications.
 
+use super::systems::Row;
 use weft_plot::{line, text, title, Anchor, Colour, Picture, Shape};
 use weft_sim::platform::compare::Comparison;
 
@@ -81,4 +83,58 @@ pub fn plot(rows: &[Comparison]) -> Picture {
     let what = "table or figure of the paper";
     shapes.push(text(((LEFT + RIGHT) / 2.0, BOTTOM + 46.0), what, Anchor::Middle, GREY));
     Picture { width: WIDTH, height: HEIGHT, shapes }
+}
+
+/// Width of the names of rows, and height of a row.
+const NAMES: f64 = 320.0;
+const ROW: f64 = 18.0;
+
+/// Draws the values of a table or figure: a line of dots for each row, on both clusters, with the
+/// paper's where it states them.
+pub fn bars(table: &str, rows: &[Row]) -> Picture {
+    let mut names: Vec<(&str, &str)> = Vec::new();
+    for row in rows {
+        if !names.contains(&(row.row.as_str(), row.unit)) {
+            names.push((row.row.as_str(), row.unit));
+        }
+    }
+    // Each unit has its own scale, from 0.
+    let most = |unit: &str| {
+        let values = rows.iter().filter(|row| row.unit == unit);
+        values.flat_map(|row| [row.simulated, row.paper.unwrap_or(0.0)]).fold(1e-9, f64::max)
+    };
+    let x = |unit: &str, value: f64| NAMES + value / most(unit) * (RIGHT - 60.0 - NAMES);
+    let heading = match table {
+        "VII" => "Table VII: efficiency on 64 nodes".to_string(),
+        "11" => "Figure 11: traffic that comes to a node".to_string(),
+        _ => format!("Figure {table}: time over that with l-sdma"),
+    };
+    let mut shapes = vec![title((16.0, 26.0), heading, BLACK)];
+    let marks = [("ppro", PPRO), ("p3", P3), ("paper", GREY)];
+    for (at, (name, colour)) in marks.into_iter().enumerate() {
+        let x = NAMES + 100.0 * at as f64;
+        shapes.push(Shape::Dot { at: (x, 48.0), radius: 4.0, colour });
+        shapes.push(text((x + 10.0, 52.0), name, Anchor::Start, GREY));
+    }
+    for (at, (name, unit)) in names.iter().enumerate() {
+        let y = 80.0 + ROW * at as f64;
+        shapes.push(text((NAMES - 10.0, y + 4.0), *name, Anchor::End, BLACK));
+        shapes.push(dashes(vec![(NAMES, y), (RIGHT - 60.0, y)], GRID));
+        if *unit == "times" {
+            shapes.push(line(vec![(x(unit, 1.0), y - 9.0), (x(unit, 1.0), y + 9.0)], GREY));
+        }
+        let of = rows.iter().filter(|row| (row.row.as_str(), row.unit) == (*name, *unit));
+        for row in of {
+            let colour = if row.platform == "ppro" { PPRO } else { P3 };
+            if let Some(paper) = row.paper {
+                shapes.push(Shape::Dot { at: (x(unit, paper), y), radius: 6.0, colour: GREY });
+                shapes.push(Shape::Dot { at: (x(unit, paper), y), radius: 2.0, colour });
+            }
+            shapes.push(Shape::Dot { at: (x(unit, row.simulated), y), radius: 4.0, colour });
+        }
+        let end = format!("{:.3} {unit}", most(unit));
+        shapes.push(text((RIGHT - 54.0, y + 4.0), end, Anchor::Start, GREY));
+    }
+    let height = 100.0 + ROW * names.len() as f64;
+    Picture { width: WIDTH + 60.0, height, shapes }
 }

@@ -91,20 +91,38 @@ impl<N: Net> Channel<N> {
     /// The rank has failed.
     pub fn post(&self, to: usize, kind: u8, parts: &[&[u8]]) -> Result<(), RankFailure> {
         let inner = &self.inner;
-        if to == inner.net.rank() {
-            inner.own.borrow_mut().push_back((kind, parts.concat()));
-            inner.receive_own();
-            return Ok(());
-        }
-        if inner.queues.borrow().contains_key(&to) {
-            inner.enqueue(to, kind, parts.concat());
-            return Ok(());
-        }
-        if let [whole] = parts {
+        if let ([whole], true) = (parts, inner.is_open(to)) {
             return inner.send(to, kind, whole);
+        }
+        self.post_after(to, kind, &[], parts)
+    }
+
+    /// Does what [`post`](Channel::post) does, with a head before the parts.
+    ///
+    /// # Errors
+    /// As `post`.
+    pub fn post_after(
+        &self,
+        to: usize,
+        kind: u8,
+        head: &[u8],
+        parts: &[&[u8]],
+    ) -> Result<(), RankFailure> {
+        let inner = &self.inner;
+        if !inner.is_open(to) {
+            let whole = [head, &parts.concat()].concat();
+            match to == inner.net.rank() {
+                true => {
+                    inner.own.borrow_mut().push_back((kind, whole));
+                    inner.receive_own();
+                }
+                false => inner.enqueue(to, kind, whole),
+            }
+            return Ok(());
         }
         let mut joined = inner.joined.take();
         joined.clear();
+        joined.extend_from_slice(head);
         parts.iter().for_each(|part| joined.extend_from_slice(part));
         let sent = inner.send(to, kind, &joined);
         inner.joined.replace(joined);
@@ -137,6 +155,11 @@ impl<N: Net> Channel<N> {
 }
 
 impl<N: Net> Inner<N> {
+    /// True if a message to a rank leaves at once: the rank is another one, and none waits for it.
+    fn is_open(&self, to: usize) -> bool {
+        to != self.net.rank() && !self.queues.borrow().contains_key(&to)
+    }
+
     fn send(self: &Rc<Self>, to: usize, kind: u8, bytes: &[u8]) -> Result<(), RankFailure> {
         if bytes.len() <= self.net.packet_max(to) {
             match self.net.try_send(to, self.handler, u32::from(kind) << LEFT_BITS, bytes) {

@@ -35,6 +35,29 @@ fn park(wakers: &mut Vec<std::task::Waker>, waker: &std::task::Waker) {
     }
 }
 
+/// Longest time for which a blocking call waits before it takes care of long waits.
+const SOON: std::time::Duration = std::time::Duration::from_micros(500);
+/// Rounds of progress in that time.
+const ROUNDS: usize = 16;
+
+/// Runs a future for a short time, with progress meanwhile: most operations end so, and need no
+/// timer. `None` if it has not ended; then somebody polls it who has a waker.
+fn soon<N: net::Blocking, F: std::future::Future>(
+    net: &N,
+    mut work: std::pin::Pin<&mut F>,
+) -> Option<F::Output> {
+    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+    for _ in 0..ROUNDS {
+        if let std::task::Poll::Ready(done) = work.as_mut().poll(&mut cx) {
+            return Some(done);
+        }
+        if !net.wait(Some(SOON)) {
+            return None;
+        }
+    }
+    None
+}
+
 /// Returns the text of a panic.
 fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);

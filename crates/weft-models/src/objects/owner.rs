@@ -12,20 +12,26 @@ use std::rc::Rc;
 impl<N: Net> Inner<N> {
     /// Handles a call, when this rank has processed as many messages as the caller had: else the
     /// caller would see an older state than it has seen.
-    pub fn called(self: &Rc<Self>, request: Request<N>, args: Vec<u8>) {
-        let Some((_, stamp, _)) = parse_call(&args) else {
+    pub fn called(self: &Rc<Self>, request: Request<N>, args: &[u8]) {
+        let Some((_, stamp, _)) = parse_call(args) else {
             return request.refuse("no operation on an object");
         };
-        let weak = Rc::downgrade(self);
-        self.when(stamp, move || {
-            if let Some(inner) = weak.upgrade() {
-                inner.do_called(request, args);
-            }
-        });
+        if self.stamp.get() >= stamp {
+            return self.do_called(request, args);
+        }
+        let (weak, args) = (Rc::downgrade(self), args.to_vec());
+        self.later.borrow_mut().push((
+            stamp,
+            Box::new(move || {
+                if let Some(inner) = weak.upgrade() {
+                    inner.do_called(request, &args);
+                }
+            }),
+        ));
     }
 
-    fn do_called(self: &Rc<Self>, request: Request<N>, args: Vec<u8>) {
-        let Some((object, _, op)) = parse_call(&args) else { return };
+    fn do_called(self: &Rc<Self>, request: Request<N>, args: &[u8]) {
+        let Some((object, _, op)) = parse_call(args) else { return };
         // A caller that has failed may have processed messages that no survivor has.
         if request.is_cancelled() {
             return;
@@ -34,7 +40,7 @@ impl<N: Net> Inner<N> {
         let Some(entry) = entry else {
             let class = self.strange.borrow().class_of(object);
             if let Some(class) = class {
-                return self.keep(class, Kept::Call(request, args));
+                return self.keep(class, Kept::Call(request, args.to_vec()));
             }
             if self.strange.borrow().lacks_some() {
                 return self.refuse_strange(request);

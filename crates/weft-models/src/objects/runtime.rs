@@ -72,7 +72,7 @@ pub(super) struct Inner<N: Net> {
     pub posting: Cell<bool>,
     members: RefCell<Vec<usize>>,
     /// Work that waits until so many messages are processed.
-    later: RefCell<Vec<(u64, Later)>>,
+    pub later: RefCell<Vec<(u64, Later)>>,
     wakers: RefCell<Vec<Waker>>,
 }
 
@@ -134,7 +134,7 @@ impl<N: Net> Objects<N> {
         let weak = Rc::downgrade(&inner);
         inner.rpc.serve(METHOD, move |request, args| {
             if let Some(inner) = weak.upgrade() {
-                inner.called(request, args.to_vec());
+                inner.called(request, args);
             }
         });
         Objects { inner }
@@ -170,7 +170,7 @@ impl<N: Net> Inner<N> {
                 Kept::Call(request, args) => calls.push((request, args)),
             }
         }
-        calls.into_iter().for_each(|(request, args)| self.called(request, args));
+        calls.into_iter().for_each(|(request, args)| self.called(request, &args));
         self.wake();
     }
 
@@ -260,14 +260,6 @@ impl<N: Net> Inner<N> {
     pub fn wake(&self) {
         let wakers = self.wakers.take();
         wakers.into_iter().for_each(Waker::wake);
-    }
-
-    /// Calls `work` when this rank has processed so many messages.
-    pub fn when(&self, stamp: u64, work: impl FnOnce() + 'static) {
-        match self.stamp.get() >= stamp {
-            true => work(),
-            false => self.later.borrow_mut().push((stamp, Box::new(work))),
-        }
     }
 
     fn delivered(self: &Rc<Self>, message: Delivered) {

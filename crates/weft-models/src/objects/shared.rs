@@ -7,8 +7,9 @@ use super::wire::{call_head, note_message, op_message, parse_reply, Note, Status
 use super::{Object, ObjectCause, ObjectError, ObjectId, Read};
 use crate::net::{Blocking, Net};
 use crate::order::OrderError;
-use crate::park;
+use crate::{park, soon};
 use std::future::poll_fn;
+use std::pin::pin;
 use std::rc::{Rc, Weak};
 use std::task::Poll;
 
@@ -221,7 +222,14 @@ impl<N: Blocking, T: Object> Shared<N, T> {
         if let Some(reply) = self.read_here(&op) {
             return reply;
         }
-        self.inner.net.block_on(self.call(op))
+        let (inner, entry) = (&self.inner, &self.entry);
+        let mut work = pin!(async {
+            inner.settled().await.map_err(ObjectCause::Group)?;
+            self.run(op).await
+        });
+        let done = soon(&inner.net, work.as_mut());
+        let done = done.unwrap_or_else(|| inner.net.block_on(inner.patiently(entry, work)));
+        done.map_err(|cause| self.error(cause))
     }
 }
 
@@ -308,7 +316,7 @@ impl<N: Net> Inner<N> {
     ) -> Result<Option<Vec<u8>>, ObjectCause> {
         let head = call_head(entry.number, self.stamp.get());
         let reply = self.rpc.call_parts(rank, METHOD, &[&head, op]).await;
-        let reply = reply.map_err(ObjectCause::Call)?;
+        let mut reply = reply.map_err(ObjectCause::Call)?;
         let Some((stamp, status, rest)) = parse_reply(&reply) else {
             return Err(ObjectCause::Unreadable("a result without a head".to_string()));
         };
@@ -317,7 +325,11 @@ impl<N: Net> Inner<N> {
         self.reach(stamp, rank).await?;
         let text = || String::from_utf8_lossy(rest).into_owned();
         match status {
-            Status::Done => Ok(Some(rest.to_vec())),
+            Status::Done => {
+                let head = reply.len() - rest.len();
+                reply.drain(..head);
+                Ok(Some(reply))
+            }
             Status::Moved => Ok(None),
             Status::NoObject => Err(ObjectCause::NoObject),
             Status::Broken => Err(ObjectCause::Broken(text())),

@@ -8,7 +8,7 @@ use crate::channel::MESSAGE_MAX;
 use std::collections::{BTreeMap, VecDeque};
 use weft_core::Instant;
 
-/// Most slots for which one fetch-and-add asks.
+/// Most slots for which one fetch-and-add asks, if a quarter of the window is not more.
 const BATCH: usize = 32;
 
 /// Something that the core wants done.
@@ -248,7 +248,9 @@ impl Core {
                 self.end(OrderError::NoCounter);
                 return false;
             };
-            let count = self.pack(most.saturating_sub(self.own.len()).min(BATCH));
+            // Where ranks share processors, the counter's rank has its turn seldom: much goes then.
+            let batch = BATCH.max(most / 2);
+            let count = self.pack(most.saturating_sub(self.own.len()).min(batch));
             if count > 0 {
                 self.asking = true;
                 let view = self.view;

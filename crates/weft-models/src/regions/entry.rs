@@ -5,7 +5,7 @@ use super::item::Item;
 use super::{Access, RegionCause, RegionId};
 use std::any::Any;
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::task::Waker;
 
@@ -43,7 +43,7 @@ impl<T: Item> Store for Typed<T> {
     }
 
     fn save(&self, to: &mut Vec<u8>) {
-        self.items.borrow().iter().for_each(|item| item.put(to));
+        T::put_all(&self.items.borrow(), to);
     }
 
     fn load(&self, bytes: &[u8]) -> bool {
@@ -51,8 +51,7 @@ impl<T: Item> Store for Typed<T> {
         if bytes.len() != items.len() * T::SIZE {
             return false;
         }
-        let each = bytes.chunks_exact(T::SIZE.max(1));
-        items.iter_mut().zip(each).for_each(|(item, bytes)| *item = T::get(bytes));
+        T::get_all(&mut items, bytes);
         true
     }
 
@@ -91,7 +90,7 @@ pub(super) struct Local {
     pub writing: bool,
     waiters: VecDeque<Waiter>,
     /// Operations that have begun, before their futures know.
-    begun: BTreeSet<u64>,
+    begun: Vec<u64>,
     next: u64,
     /// The access for which the home has been asked.
     pub asked: Option<Access>,
@@ -136,7 +135,7 @@ impl Local {
 
     /// True if an operation that waited has begun; else its waker is kept.
     pub fn has_begun(&mut self, ticket: u64, waker: &Waker) -> bool {
-        if self.begun.remove(&ticket) {
+        if self.take_begun(ticket) {
             return true;
         }
         if let Some(waiter) = self.waiters.iter_mut().find(|waiter| waiter.ticket == ticket) {
@@ -148,7 +147,12 @@ impl Local {
     /// Gives up an operation that waits. True if it has begun: then it has to end.
     pub fn give_up(&mut self, ticket: u64) -> bool {
         self.waiters.retain(|waiter| waiter.ticket != ticket);
-        self.begun.remove(&ticket)
+        self.take_begun(ticket)
+    }
+
+    fn take_begun(&mut self, ticket: u64) -> bool {
+        let at = self.begun.iter().position(|&begun| begun == ticket);
+        at.map(|at| self.begun.swap_remove(at)).is_some()
     }
 
     pub fn end(&mut self, access: Access) {
@@ -200,7 +204,7 @@ impl Local {
         }
         let Some(front) = self.waiters.pop_front() else { return Step::Done };
         self.begin(access);
-        self.begun.insert(front.ticket);
+        self.begun.push(front.ticket);
         Step::Wake(front.waker)
     }
 

@@ -38,8 +38,6 @@ pub enum RegionCause {
         /// Most bytes.
         most: usize,
     },
-    /// Only the home of a region can do this.
-    NotHome,
 }
 
 impl fmt::Display for RegionError {
@@ -58,7 +56,6 @@ impl fmt::Display for RegionError {
                 write!(f, "it has {found}, not {wanted}")
             }
             RegionCause::TooLarge { most } => write!(f, "regions have at most {most} bytes"),
-            RegionCause::NotHome => f.write_str("only its home can do this"),
         }
     }
 }

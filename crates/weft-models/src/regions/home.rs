@@ -18,8 +18,8 @@ pub(super) struct Directory {
     queue: VecDeque<(usize, Access)>,
     /// The request that is being served.
     busy: Option<(usize, Access)>,
-    /// Ranks whose answer to a revocation is awaited.
-    pub awaited: BTreeSet<usize>,
+    /// Ranks whose answer to a revocation is awaited, ascending.
+    awaited: Vec<usize>,
 }
 
 impl Directory {
@@ -39,12 +39,17 @@ impl Directory {
 
     /// Takes the answer to a revocation, if it is awaited.
     pub fn acked(&mut self, rank: usize, kept: bool) {
-        if self.awaited.remove(&rank) {
+        if self.forget_awaited(rank) {
             self.gave_up(rank);
             if kept {
                 self.readers.insert(rank);
             }
         }
+    }
+
+    fn forget_awaited(&mut self, rank: usize) -> bool {
+        let at = self.awaited.iter().position(|&awaited| awaited == rank);
+        at.map(|at| self.awaited.remove(at)).is_some()
     }
 
     /// Notes that a rank has no copy any more. True if it was the one that may write.
@@ -60,7 +65,7 @@ impl Directory {
     /// Forgets a rank that has failed. True if it had the only copy.
     pub fn failed(&mut self, rank: usize) -> bool {
         self.queue.retain(|(by, _)| *by != rank);
-        self.awaited.remove(&rank);
+        self.forget_awaited(rank);
         if self.busy.is_some_and(|(by, _)| by == rank) {
             // The answers that are awaited are still noted.
             self.busy = None;
@@ -70,7 +75,7 @@ impl Directory {
 
     /// Returns the ranks that hold up the request which is being served.
     pub fn holders(&self) -> Vec<usize> {
-        self.awaited.iter().copied().collect()
+        self.awaited.clone()
     }
 
     /// Takes all requests away, for a region that is lost.
@@ -91,9 +96,11 @@ impl Directory {
             let Some((rank, access)) = self.queue.pop_front() else { break };
             self.busy = Some((rank, access));
             let others = |other: &usize| *other != rank;
-            self.awaited = self.owner.into_iter().filter(others).collect();
+            self.awaited.extend(self.owner.into_iter().filter(others));
             if access == Access::Write {
-                self.awaited.extend(self.readers.iter().copied().filter(others));
+                let more = self.readers.iter().copied().filter(others);
+                self.awaited.extend(more.filter(|&rank| self.owner != Some(rank)));
+                self.awaited.sort_unstable();
             }
             let left = (access == Access::Read).then_some(Access::Read);
             sends.extend(self.awaited.iter().map(|&to| Send::Revoke { to, left }));

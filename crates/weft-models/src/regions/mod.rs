@@ -37,7 +37,7 @@ mod wire;
 
 pub use error::{RegionCause, RegionError};
 pub use item::Item;
-pub use region::{ReadGuard, Region, WriteGuard};
+pub use region::{Operation, ReadGuard, Region, WriteGuard};
 
 use crate::channel::MESSAGE_MAX;
 use crate::net::{Blocking, Net, RankFailure};
@@ -57,8 +57,10 @@ const CACHE: usize = 64 << 20;
 
 /// The way in which an operation uses a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Access {
+pub enum Access {
+    /// It reads; several ranks may.
     Read,
+    /// It reads and writes; one rank may.
     Write,
 }
 
@@ -72,6 +74,16 @@ pub struct RegionId {
 }
 
 impl RegionId {
+    /// Returns the name of the region to which a home has given a number.
+    pub fn new(home: usize, number: u64) -> RegionId {
+        RegionId { home: home as u32, number }
+    }
+
+    /// Returns the home's number for the region: 0 for the first that it made.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
     /// Returns the rank that has the directory of the region.
     pub fn home(&self) -> usize {
         self.home as usize
@@ -155,7 +167,7 @@ impl<N: Net> Regions<N> {
             |found| error(RegionCause::Type { wanted: items(T::name()), found: items(found) });
         let inner = &self.inner;
         if inner.find(id).is_none() && id.home() != inner.net.rank() {
-            let call = inner.rpc.call(id.home(), method::MAP, &id.number.to_le_bytes());
+            let call = inner.rpc.call(id.home(), method::MAP, &wire::Number::new(id.number));
             let shape = call.await.map_err(|failed| {
                 let why = failed.to_string();
                 error(RegionCause::Home(RankFailure { rank: id.home(), certain: false, why }))

@@ -3,15 +3,17 @@
 use super::entry::{Entry, Typed};
 use super::item::Item;
 use super::runtime::Inner;
-use super::wire::method;
+use super::wire::{method, Number};
 use super::{Access, RegionCause, RegionError, RegionId};
-use crate::net::{Blocking, Net};
+use crate::net::{Blocking, Net, RankFailure};
+use crate::soon;
+use std::any::Any;
 use std::cell::{Ref, RefMut};
 use std::future::{poll_fn, Future};
 use std::ops::{Deref, DerefMut};
 use std::pin::{pin, Pin};
 use std::rc::Rc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 
 /// Long waits that are kept.
 const COMPLAINTS: usize = 64;
@@ -76,6 +78,31 @@ impl<N: Net, T: Item> Region<N, T> {
         Ok(WriteGuard { items: self.typed.items.borrow_mut(), _held: held })
     }
 
+    /// Does what [`read`](Region::read) and [`write`](Region::write) do, for a program that ends
+    /// the operation elsewhere than in the scope of a guard.
+    ///
+    /// # Errors
+    /// As [`read`](Region::read).
+    pub async fn begin_to(&self, access: Access) -> Result<Operation<N, T>, RegionError> {
+        // The operation that is returned ends it.
+        std::mem::forget(self.begin(access).await?);
+        Ok(Operation { region: self.clone(), access })
+    }
+
+    /// Returns the address of this rank's copy, which stays the same while the region is mapped.
+    /// `None` while a guard of this rank uses it.
+    ///
+    /// The items may be read there during an operation of this rank, and written during one that
+    /// writes.
+    pub fn address(&self) -> Option<*mut T> {
+        self.typed.items.try_borrow_mut().ok().map(|mut items| items.as_mut_ptr())
+    }
+
+    /// Returns a handle of the memory at [`address`](Region::address): it is there as long as this.
+    pub fn memory(&self) -> Rc<dyn Any> {
+        Rc::clone(&self.typed) as Rc<dyn Any>
+    }
+
     /// Asks for a copy to read, which may be here when it is read.
     pub fn prefetch(&self) {
         self.ask_early(Access::Read);
@@ -92,16 +119,27 @@ impl<N: Net, T: Item> Region<N, T> {
         self.inner.flush(&self.entry);
     }
 
-    /// Deletes the region, at its home: operations of others on it are refused from now on.
+    /// Deletes the region: waits until no operation uses it, and has later ones refused.
     ///
     /// # Errors
-    /// This is not its home, or it is lost.
+    /// As [`read`](Region::read).
     pub async fn delete(self) -> Result<(), RegionError> {
-        if self.entry.home.is_none() {
-            return Err(self.error(RegionCause::NotHome));
+        let (inner, entry) = (&self.inner, &self.entry);
+        let held = self.begin(Access::Write).await?;
+        if entry.home.is_none() {
+            // This rank has the only copy, so nobody else uses it when its home deletes it.
+            let call =
+                inner.rpc.call(entry.id.home(), method::DELETE, &Number::new(entry.id.number));
+            let answer = call.await.map_err(|failed| {
+                let (rank, why) = (entry.id.home(), failed.to_string());
+                self.error(RegionCause::Home(RankFailure { rank, certain: false, why }))
+            })?;
+            if answer.first() != Some(&1) {
+                return Err(self.error(RegionCause::NoRegion));
+            }
         }
-        drop(self.write().await?);
-        self.inner.delete(&self.entry);
+        drop(held);
+        inner.delete(entry);
         Ok(())
     }
 
@@ -121,6 +159,11 @@ impl<N: Net, T: Item> Region<N, T> {
     }
 
     async fn begin(&self, access: Access) -> Result<Held<'_, N>, RegionError> {
+        patiently(&self.inner, &self.entry, access, pin!(self.begin_bare(access))).await
+    }
+
+    /// Begins an operation, and says nothing however long that takes.
+    async fn begin_bare(&self, access: Access) -> Result<Held<'_, N>, RegionError> {
         let (inner, entry) = (&*self.inner, &self.entry);
         if let Some(cause) = entry.lost.borrow().clone() {
             return Err(self.error(cause));
@@ -129,28 +172,24 @@ impl<N: Net, T: Item> Region<N, T> {
             let ticket = entry.local.borrow_mut().wait(access);
             let mut waits = Waits { inner, entry, access, ticket, over: false };
             inner.advance(entry);
-            patiently(inner, entry, access, &mut waits).await.map_err(|e| self.error(e))?;
+            poll_fn(|cx| waits.poll(cx)).await.map_err(|cause| self.error(cause))?;
         }
         Ok(Held { inner, entry, access })
     }
 }
 
 /// Waits for an operation to begin, and says once who holds it up when that takes long.
-async fn patiently<N: Net>(
+async fn patiently<N: Net, F: Future>(
     inner: &Inner<N>,
     entry: &Rc<Entry>,
     access: Access,
-    waits: &mut Waits<'_, N>,
-) -> Result<(), RegionCause> {
+    mut work: Pin<&mut F>,
+) -> F::Output {
     let mut complaint: Option<Pin<Box<dyn Future<Output = ()> + '_>>> = None;
     let warn_after = inner.net.warn_after();
     poll_fn(|cx| {
-        if entry.local.borrow_mut().has_begun(waits.ticket, cx.waker()) {
-            waits.over = true;
-            return Poll::Ready(Ok(()));
-        }
-        if let Some(cause) = entry.lost.borrow().clone() {
-            return Poll::Ready(Err(cause));
+        if let Poll::Ready(begun) = work.as_mut().poll(cx) {
+            return Poll::Ready(begun);
         }
         if !warn_after.is_zero() {
             let say = complaint.get_or_insert_with(|| Box::pin(complain(inner, entry, access)));
@@ -185,7 +224,7 @@ async fn complain<N: Net>(inner: &Inner<N>, entry: &Rc<Entry>, access: Access) {
 }
 
 async fn holders<N: Net>(inner: &Inner<N>, id: RegionId) -> Vec<u32> {
-    let number = id.number.to_le_bytes();
+    let number = Number::new(id.number);
     let answer = inner.rpc.call(id.home(), method::HOLDERS, &number).await.unwrap_or_default();
     answer.as_chunks::<4>().0.iter().map(|rank| u32::from_le_bytes(*rank)).collect()
 }
@@ -197,6 +236,17 @@ struct Waits<'a, N: Net> {
     access: Access,
     ticket: u64,
     over: bool,
+}
+
+impl<N: Net> Waits<'_, N> {
+    fn poll(&mut self, cx: &Context<'_>) -> Poll<Result<(), RegionCause>> {
+        if self.entry.local.borrow_mut().has_begun(self.ticket, cx.waker()) {
+            self.over = true;
+            return Poll::Ready(Ok(()));
+        }
+        let lost = self.entry.lost.borrow().clone();
+        lost.map_or(Poll::Pending, |cause| Poll::Ready(Err(cause)))
+    }
 }
 
 impl<N: Net> Drop for Waits<'_, N> {
@@ -225,6 +275,31 @@ impl<N: Net> Drop for Held<'_, N> {
     fn drop(&mut self) {
         self.entry.local.borrow_mut().end(self.access);
         self.inner.advance(self.entry);
+    }
+}
+
+/// An operation of this rank on a region, which ends when this is dropped.
+pub struct Operation<N: Net, T: Item> {
+    region: Region<N, T>,
+    access: Access,
+}
+
+impl<N: Net, T: Item> Operation<N, T> {
+    /// Returns the region.
+    pub fn region(&self) -> &Region<N, T> {
+        &self.region
+    }
+
+    /// True if the operation may write.
+    pub fn is_write(&self) -> bool {
+        self.access == Access::Write
+    }
+}
+
+impl<N: Net, T: Item> Drop for Operation<N, T> {
+    fn drop(&mut self) {
+        self.region.entry.local.borrow_mut().end(self.access);
+        self.region.inner.advance(&self.region.entry);
     }
 }
 
@@ -269,7 +344,8 @@ impl<N: Blocking, T: Item> Region<N, T> {
     /// # Errors
     /// As [`read`](Region::read).
     pub fn read_blocking(&self) -> Result<ReadGuard<'_, N, T>, RegionError> {
-        self.inner.net.block_on(pin!(self.read()))
+        let held = self.begin_blocking(Access::Read)?;
+        Ok(ReadGuard { items: self.typed.items.borrow(), _held: held })
     }
 
     /// Begins to write, with progress meanwhile.
@@ -277,6 +353,22 @@ impl<N: Blocking, T: Item> Region<N, T> {
     /// # Errors
     /// As [`write`](Region::write).
     pub fn write_blocking(&self) -> Result<WriteGuard<'_, N, T>, RegionError> {
-        self.inner.net.block_on(pin!(self.write()))
+        let held = self.begin_blocking(Access::Write)?;
+        Ok(WriteGuard { items: self.typed.items.borrow_mut(), _held: held })
+    }
+
+    /// Does what [`begin_to`](Region::begin_to) does, with progress meanwhile.
+    ///
+    /// # Errors
+    /// As [`read`](Region::read).
+    pub fn begin_to_blocking(&self, access: Access) -> Result<Operation<N, T>, RegionError> {
+        std::mem::forget(self.begin_blocking(access)?);
+        Ok(Operation { region: self.clone(), access })
+    }
+
+    fn begin_blocking(&self, access: Access) -> Result<Held<'_, N>, RegionError> {
+        let (net, mut work) = (&self.inner.net, pin!(self.begin_bare(access)));
+        soon(net, work.as_mut())
+            .unwrap_or_else(|| net.block_on(patiently(&self.inner, &self.entry, access, work)))
     }
 }

@@ -2,7 +2,8 @@
 
 use super::entry::{Entry, Local, Step, Store};
 use super::home::{Directory, Send};
-use super::wire::{access_code, access_of, from_home, method, number_of, to_home, DATA, KEPT};
+use super::wire::{access_code, access_of, from_home, method, number_of, to_home, Number};
+use super::wire::{DATA, KEPT};
 use super::{Access, RegionCause, RegionId};
 use crate::channel::Channel;
 use crate::net::{Net, RankFailure};
@@ -26,7 +27,9 @@ pub(super) struct Inner<N: Net> {
     /// Most bytes of those.
     cache: usize,
     /// The homes whose silence is noticed, for each answer that is awaited.
-    watched: RefCell<BTreeMap<(RegionId, usize), Watched<N>>>,
+    watched: RefCell<Vec<((RegionId, usize), Watched<N>)>>,
+    /// Memory for the bytes of a region that are about to be sent.
+    saved: RefCell<Vec<u8>>,
     /// Long waits that have been said, the last some.
     pub complaints: RefCell<Vec<String>>,
 }
@@ -51,6 +54,7 @@ impl<N: Net> Inner<N> {
                 idle_bytes: Cell::new(0),
                 cache,
                 watched: RefCell::default(),
+                saved: RefCell::default(),
                 complaints: RefCell::default(),
             }
         });
@@ -60,7 +64,7 @@ impl<N: Net> Inner<N> {
                 inner.failed(&failure);
             }
         });
-        for number in [method::MAP, method::HOLDERS] {
+        for number in [method::MAP, method::HOLDERS, method::DELETE] {
             let weak = Rc::downgrade(&inner);
             inner.rpc.serve(number, move |request, args| {
                 if let Some(inner) = weak.upgrade() {
@@ -115,7 +119,15 @@ impl<N: Net> Inner<N> {
         let Some(entry) = entry else { return request.answer(&[]) };
         if number == method::MAP {
             let (items, name) = entry.store.shape();
-            return request.answer_parts(&[&items.to_le_bytes(), name.as_bytes()]);
+            return request.answer_parts(&[&Number::new(items), name.as_bytes()]);
+        }
+        if number == method::DELETE {
+            let owner = entry.home.as_ref().and_then(|home| home.borrow().owner);
+            let may = owner == Some(request.from());
+            if may {
+                self.delete(&entry);
+            }
+            return request.answer(&[may.into()]);
         }
         let holders = entry.home.as_ref().map(|home| home.borrow().holders()).unwrap_or_default();
         let ranks = holders.iter().flat_map(|&rank| (rank as u32).to_le_bytes());
@@ -129,20 +141,43 @@ impl<N: Net> Inner<N> {
             match step {
                 Step::Wake(waker) => waker.into_iter().for_each(Waker::wake),
                 Step::Ask(access) => self.ask(entry, access),
+                Step::Ack { kept, .. } if entry.home.is_some() => {
+                    if let Some(home) = &entry.home {
+                        home.borrow_mut().acked(self.net.rank(), kept);
+                    }
+                    self.serve(entry);
+                }
                 Step::Ack { kept, written } => self.give(entry, to_home::ACK, kept, written),
                 Step::Done => return,
             }
         }
     }
 
+    /// Notices the silence of a rank until it has answered about a region.
+    fn watch(&self, id: RegionId, rank: usize) {
+        let watched = Watched::new(&self.net, rank);
+        let mut all = self.watched.borrow_mut();
+        match all.iter_mut().find(|(of, _)| *of == (id, rank)) {
+            Some(known) => known.1 = watched,
+            None => all.push(((id, rank), watched)),
+        }
+    }
+
+    fn unwatch(&self, id: RegionId, rank: usize) {
+        let mut all = self.watched.borrow_mut();
+        let at = all.iter().position(|(of, _)| *of == (id, rank));
+        let ended = at.map(|at| all.swap_remove(at));
+        drop(all);
+        drop(ended);
+    }
+
     /// Asks the home of a region for an access.
     pub fn ask(&self, entry: &Rc<Entry>, access: Access) {
         let home = entry.id.home();
         if home != self.net.rank() {
-            let watched = Watched::new(&self.net, home);
-            self.watched.borrow_mut().insert((entry.id, home), watched);
+            self.watch(entry.id, home);
         }
-        let number = entry.id.number.to_le_bytes();
+        let number = Number::new(entry.id.number);
         let code = [access_code(Some(access))];
         let sent = self.channel.post(home, to_home::ASK, &[&number, &code]);
         if let Err(failure) = sent {
@@ -155,13 +190,16 @@ impl<N: Net> Inner<N> {
         let home = entry.id.home();
         let sends = written && home != self.net.rank();
         let flags = if kept { KEPT } else { 0 } | if sends { DATA } else { 0 };
-        let mut bytes = Vec::with_capacity(9 + if sends { entry.store.len() } else { 0 });
-        bytes.extend_from_slice(&entry.id.number.to_le_bytes());
+        let mut bytes = self.saved.take();
+        bytes.clear();
+        bytes.extend_from_slice(&Number::new(entry.id.number));
         bytes.push(flags);
         if sends {
             entry.store.save(&mut bytes);
         }
-        if let Err(failure) = self.channel.post(home, kind, &[&bytes]) {
+        let sent = self.channel.post(home, kind, &[&bytes]);
+        self.saved.replace(bytes);
+        if let Err(failure) = sent {
             self.lose(entry, RegionCause::Home(failure));
         }
     }
@@ -182,7 +220,7 @@ impl<N: Net> Inner<N> {
     /// Marks a region as of no use any more, here.
     pub fn lose(&self, entry: &Rc<Entry>, cause: RegionCause) {
         entry.lost.borrow_mut().get_or_insert(cause);
-        self.watched.borrow_mut().remove(&(entry.id, entry.id.home()));
+        self.unwatch(entry.id, entry.id.home());
         let wakers = entry.local.borrow_mut().wakers();
         wakers.into_iter().for_each(Waker::wake);
     }
@@ -190,7 +228,8 @@ impl<N: Net> Inner<N> {
     /// Notes that a handle is gone: the copy stays, while there is room for it.
     pub fn unmapped(&self, entry: &Rc<Entry>) {
         entry.handles.set(entry.handles.get() - 1);
-        if entry.handles.get() > 0 || entry.home.is_some() {
+        let is_known = self.table.borrow().contains_key(&entry.id);
+        if entry.handles.get() > 0 || entry.home.is_some() || !is_known {
             return;
         }
         self.idle.borrow_mut().push_back(entry.id);
@@ -223,7 +262,7 @@ impl<N: Net> Inner<N> {
         }
     }
 
-    /// Removes a region whose home this is, and whose only copy is here.
+    /// Removes a region of which the only copy is here, or at the rank that asks its home.
     pub fn delete(&self, entry: &Rc<Entry>) {
         self.table.borrow_mut().remove(&entry.id);
         self.refuse(entry, u32::MAX);
@@ -239,7 +278,7 @@ impl<N: Net> Inner<N> {
     }
 
     fn refuse_one(&self, number: u64, to: usize, rank: u32) {
-        let parts = [&number.to_le_bytes()[..], &rank.to_le_bytes()];
+        let parts = [&Number::new(number)[..], &rank.to_le_bytes()];
         // A rank that has failed needs no answer.
         _ = self.channel.post(to, from_home::REFUSE, &parts);
     }
@@ -247,38 +286,55 @@ impl<N: Net> Inner<N> {
     /// Serves the requests for a region whose home is here, as far as possible.
     fn serve(&self, entry: &Rc<Entry>) {
         let Some(home) = &entry.home else { return };
-        let number = entry.id.number.to_le_bytes();
+        let me = self.net.rank();
         let sends = home.borrow_mut().serve();
         for send in sends {
-            let (to, sent) = match send {
-                Send::Grant { to, access, has_copy } => {
-                    let bare = has_copy || to == self.net.rank();
-                    let flags = if bare { 0 } else { DATA };
-                    let mut bytes = vec![access_code(Some(access)), flags];
-                    if !bare {
-                        entry.store.save(&mut bytes);
-                    }
-                    (to, self.channel.post(to, from_home::GRANT, &[&number, &bytes]))
+            match send {
+                // Without a message: what this rank answers to a revocation is served at once.
+                Send::Grant { to, access, .. } if to == me => self.granted(entry, access),
+                Send::Revoke { to, left } if to == me => {
+                    entry.local.borrow_mut().revoke(left);
+                    self.advance(entry);
                 }
+                Send::Grant { to, access, has_copy } => self.grant(entry, to, access, has_copy),
                 Send::Revoke { to, left } => {
-                    if to != self.net.rank() {
-                        let watched = Watched::new(&self.net, to);
-                        self.watched.borrow_mut().insert((entry.id, to), watched);
+                    self.watch(entry.id, to);
+                    let (number, code) = (Number::new(entry.id.number), [access_code(left)]);
+                    if self.channel.post(to, from_home::REVOKE, &[&number, &code]).is_err() {
+                        self.holder_failed(entry, to);
                     }
-                    let code = [access_code(left)];
-                    (to, self.channel.post(to, from_home::REVOKE, &[&number, &code]))
                 }
-            };
-            if sent.is_err() {
-                self.holder_failed(entry, to);
             }
         }
+    }
+
+    /// Sends a grant to another rank, with the bytes of the region if it has no copy.
+    fn grant(&self, entry: &Rc<Entry>, to: usize, access: Access, has_copy: bool) {
+        let flags = if has_copy { 0 } else { DATA };
+        let mut bytes = self.saved.take();
+        bytes.clear();
+        bytes.extend_from_slice(&Number::new(entry.id.number));
+        bytes.extend_from_slice(&[access_code(Some(access)), flags]);
+        if !has_copy {
+            entry.store.save(&mut bytes);
+        }
+        let sent = self.channel.post(to, from_home::GRANT, &[&bytes]);
+        self.saved.replace(bytes);
+        if sent.is_err() {
+            self.holder_failed(entry, to);
+        }
+    }
+
+    /// Notes that this rank has an access, and begins the operations that wait for it.
+    fn granted(&self, entry: &Rc<Entry>, access: Access) {
+        entry.local.borrow_mut().granted(access);
+        self.advance(entry);
     }
 
     /// Forgets the copy of a rank that has failed, at the home.
     fn holder_failed(&self, entry: &Rc<Entry>, rank: usize) {
         let Some(home) = &entry.home else { return };
-        self.watched.borrow_mut().remove(&(entry.id, rank));
+        self.unwatch(entry.id, rank);
         let lost = home.borrow_mut().failed(rank);
         if lost {
             self.lose(entry, RegionCause::Holder { rank });
@@ -341,7 +397,7 @@ impl<N: Net> Inner<N> {
         }
         match kind {
             to_home::ACK => {
-                self.watched.borrow_mut().remove(&(id, from));
+                self.unwatch(id, from);
                 // It is awaited no more if the region is lost.
                 home.borrow_mut().acked(from, code & KEPT != 0);
             }
@@ -368,9 +424,8 @@ impl<N: Net> Inner<N> {
                     self.lose(&entry, RegionCause::Type { wanted, found });
                     return Some(());
                 }
-                self.watched.borrow_mut().remove(&(id, id.home()));
-                entry.local.borrow_mut().granted(access);
-                self.advance(&entry);
+                self.unwatch(id, id.home());
+                self.granted(&entry, access);
             }
             (from_home::REVOKE, Some(entry)) => {
                 let left = access_of(*rest.first()?);
@@ -379,7 +434,7 @@ impl<N: Net> Inner<N> {
             }
             (from_home::REVOKE, None) => {
                 // The copy has been given up, and the home knows by now.
-                let number = id.number.to_le_bytes();
+                let number = Number::new(id.number);
                 _ = self.channel.post(id.home(), to_home::ACK, &[&number, &[0]]);
             }
             (from_home::REFUSE, Some(entry)) => {

@@ -1,4 +1,5 @@
-//! Messages about a region: its number (8 bytes), then what the kind says.
+//! Messages about a region: its number (as few bytes as it needs, see [`Number`]), then what the
+//! kind says. A short region and all that goes with it so fit in one line of a cache.
 
 use super::Access;
 
@@ -34,6 +35,8 @@ pub(super) mod method {
     pub const MAP: u16 = 1;
     /// Number of the region; the answer is the ranks that hold it up (4 bytes each).
     pub const HOLDERS: u16 = 2;
+    /// Number of a region that the caller writes; the answer is 1 when it is deleted, else 0.
+    pub const DELETE: u16 = 3;
 }
 
 pub(super) fn access_code(access: Option<Access>) -> u8 {
@@ -52,8 +55,64 @@ pub(super) fn access_of(code: u8) -> Option<Access> {
     }
 }
 
+/// The number of a region in a message: seven bits a byte, the lowest first; all bytes but the last
+/// have the highest bit (LEB128).
+pub(super) struct Number {
+    bytes: [u8; 10],
+    len: usize,
+}
+
+impl Number {
+    pub fn new(number: u64) -> Number {
+        let (mut bytes, mut len, mut rest) = ([0; 10], 0, number);
+        loop {
+            let more = rest >> 7 != 0;
+            bytes[len] = (rest & 0x7f) as u8 | u8::from(more) << 7;
+            (len, rest) = (len + 1, rest >> 7);
+            if !more {
+                return Number { bytes, len };
+            }
+        }
+    }
+}
+
+impl std::ops::Deref for Number {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
 /// Splits the number of the region from the front of a message.
 pub(super) fn number_of(bytes: &[u8]) -> Option<(u64, &[u8])> {
-    let (number, rest) = bytes.split_first_chunk()?;
-    Some((u64::from_le_bytes(*number), rest))
+    let mut number = 0;
+    for (at, &byte) in bytes.iter().enumerate().take(10) {
+        let bits = u64::from(byte & 0x7f);
+        // The tenth byte has one bit of the number.
+        number |= bits.checked_shl(7 * at as u32).filter(|all| all >> (7 * at) == bits)?;
+        if byte & 0x80 == 0 {
+            return Some((number, &bytes[at + 1..]));
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn number_of__numbers_come_back_and_nonsense_is_none() {
+        for number in [0, 1, 127, 128, 300, 1 << 32, u64::MAX - 1, u64::MAX] {
+            let bytes = [&Number::new(number)[..], b"rest"].concat();
+            assert_eq!(number_of(&bytes), Some((number, &b"rest"[..])));
+            (0..bytes.len() - 4).for_each(|len| assert_eq!(number_of(&bytes[..len]), None));
+        }
+        assert_eq!(number_of(&[0xff; 12]), None);
+        let mut large = [0xff; 10];
+        large[9] = 2;
+        assert_eq!(number_of(&large), None);
+    }
 }

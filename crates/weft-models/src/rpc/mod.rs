@@ -241,14 +241,7 @@ impl<N: Net> Inner<N> {
         let mut head = [0; HEAD];
         head[..4].copy_from_slice(&number.to_le_bytes());
         head[4..].copy_from_slice(&method.to_le_bytes());
-        let posted = match args {
-            [args] => self.channel.post(to, kind::CALL, &[&head, args]),
-            parts => {
-                let all = std::iter::once(&head[..]).chain(parts.iter().copied());
-                self.channel.post(to, kind::CALL, &all.collect::<Vec<_>>())
-            }
-        };
-        posted.map_err(Cause::Failed)
+        self.channel.post_after(to, kind::CALL, &head, args).map_err(Cause::Failed)
     }
 
     fn receive(self: &Rc<Self>, from: usize, kind: u8, bytes: &[u8]) {
@@ -309,13 +302,7 @@ impl<N: Net> Inner<N> {
         head[..4].copy_from_slice(&number.to_le_bytes());
         head[4] = status as u8;
         // A caller that has failed wants no answer.
-        _ = match parts {
-            [part] => self.channel.post(to, kind::ANSWER, &[&head, part]),
-            parts => {
-                let all = std::iter::once(&head[..]).chain(parts.iter().copied());
-                self.channel.post(to, kind::ANSWER, &all.collect::<Vec<_>>())
-            }
-        };
+        _ = self.channel.post_after(to, kind::ANSWER, &head, parts);
     }
 
     fn answered(&self, from: usize, number: u32, rest: &[u8]) {

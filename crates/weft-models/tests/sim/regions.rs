@@ -244,7 +244,6 @@ fn map__wrong_types_and_regions_that_are_not_there_are_named() {
         let longer = regions.map_known::<u8>(other, 11).unwrap();
         let wrong = longer.read().await.err().unwrap().to_string();
         assert!(wrong.contains("it has 10 bytes, not 11 bytes"), "{wrong}");
-        assert_eq!(region.clone().delete().await.unwrap_err().cause, RegionCause::NotHome);
         regions.barrier().await.unwrap();
         regions.barrier().await.unwrap();
         let gone = region.read().await.err().map(|error| error.cause);
@@ -254,6 +253,29 @@ fn map__wrong_types_and_regions_that_are_not_there_are_named() {
             regions.map::<u8>(bytes).await.err().map(|error| error.cause),
             Some(RegionCause::Home(RankFailure { .. }))
         ));
+        regions
+    });
+}
+
+#[test]
+fn delete__by_any_rank_refuses_later_operations() {
+    let cluster = Cluster { config: SimConfig::new(3, 1), dies: None };
+    cluster.run("regions deleted", |_, net| async move {
+        let (regions, me) = (Regions::open(&net), net.rank());
+        let mine = regions.create(vec![me as u32; 5]).unwrap();
+        let names = regions.gather(&[mine.id()]).await.unwrap();
+        let next = regions.map::<u32>(names[(me + 1) % 3]).await.unwrap();
+        assert_eq!(next.read().await.unwrap()[4] as usize, (me + 1) % 3);
+        regions.barrier().await.unwrap();
+        next.clone().delete().await.unwrap();
+        let again = next.delete().await.err().map(|error| error.cause);
+        assert_eq!(again, Some(RegionCause::NoRegion));
+        regions.barrier().await.unwrap();
+        let gone = mine.read().await.err().map(|error| error.cause);
+        assert_eq!(gone, Some(RegionCause::NoRegion));
+        let none = regions.map::<u32>(names[(me + 2) % 3]).await.err().map(|error| error.cause);
+        assert_eq!(none, Some(RegionCause::NoRegion));
+        regions.barrier().await.unwrap();
         regions
     });
 }

@@ -173,12 +173,7 @@ pub fn install(options: &Options) -> Result<bool, String> {
     to.copy(&built.join("libweft_capi.a"), "lib/libweft.a")?;
     slim(&to.root.join("lib/libweft.a"));
     let capi = source.join("faces/capi");
-    to.copy(&capi.join("include/weft.h"), "include/weft.h")?;
-    for name in ["weft.pc", "weft-static.pc"] {
-        let text = read(&capi.join(format!("{name}.in")))?;
-        let text = text.replace("@PREFIX@", &prefix).replace("@VERSION@", VERSION);
-        to.write(&format!("lib/pkgconfig/{name}"), &text)?;
-    }
+    install_headers(&capi, &prefix, &mut to)?;
     install_via(&built, &prefix, &mut to)?;
     let library = mx::library(&built, options.debug, commit)?;
     install_mx(&library, &prefix, &mut to)?;
@@ -226,6 +221,19 @@ fn install_programs(built: &Path, to: &mut Install) -> Result<(), String> {
     for name in ["fi", "sockets"] {
         let from = built.join(format!("libweft_{name}.so"));
         to.copy(&from, &format!("lib/weft/libweft-{name}.so"))?;
+    }
+    Ok(())
+}
+
+/// Installs the headers of the C library, and what pkg-config knows of it.
+fn install_headers(capi: &Path, prefix: &str, to: &mut Install) -> Result<(), String> {
+    for name in ["weft.h", "crl.h"] {
+        to.copy(&capi.join("include").join(name), &format!("include/{name}"))?;
+    }
+    for name in ["weft.pc", "weft-static.pc"] {
+        let text = read(&capi.join(format!("{name}.in")))?;
+        let text = text.replace("@PREFIX@", prefix).replace("@VERSION@", VERSION);
+        to.write(&format!("lib/pkgconfig/{name}"), &text)?;
     }
     Ok(())
 }
@@ -417,6 +425,7 @@ const EXAMPLES: &[(&str, u32)] = &[
     ("fetch_add", 3),
     ("gather", 3),
     ("group", 0),
+    ("heat", 3),
     ("mailbox", 2),
     ("message", 3),
     ("multicast", 3),

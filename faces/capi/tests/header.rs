@@ -19,6 +19,9 @@ const SOURCES: [&str; 12] = [
     include_str!("../src/sys/request.rs"),
 ];
 
+const CRL: &str = include_str!("../include/crl.h");
+const CRL_SOURCE: &str = include_str!("../src/sys/crl.rs");
+
 /// Returns the C name of a type of the binary interface.
 fn in_c(kind: &str) -> String {
     if let Some(of) = kind.strip_prefix("*mut ") {
@@ -36,6 +39,8 @@ fn in_c(kind: &str) -> String {
         "u64" => "uint64_t",
         "i64" => "int64_t",
         "usize" => "size_t",
+        "c_uint" => "unsigned",
+        "f64" => "double",
         "WeftJob" => "weft_job",
         "WeftPacket" => "weft_packet",
         "WeftBuffer" => "weft_buffer",
@@ -59,10 +64,11 @@ fn in_c(kind: &str) -> String {
 }
 
 /// Returns the functions of the sources by name: result and parameters, without spaces after stars.
-fn of_sources() -> BTreeMap<String, String> {
+fn of_sources(sources: &[&str]) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
-    for source in SOURCES {
-        for part in source.split("#[no_mangle]").skip(1) {
+    for source in sources {
+        let functions = source.split("#[no_mangle]").skip(1);
+        for part in functions.filter(|part| !part.trim_start().starts_with("pub static")) {
             let part = &part[part.find("fn ").unwrap() + 3..part.find('{').unwrap()];
             let (name, rest) = part.split_once('(').unwrap();
             let (parameters, result) = rest.rsplit_once(')').unwrap();
@@ -77,8 +83,8 @@ fn of_sources() -> BTreeMap<String, String> {
 }
 
 /// Returns the header without comments.
-fn code() -> String {
-    let mut rest = HEADER;
+fn code(header: &str) -> String {
+    let mut rest = header;
     let mut out = String::new();
     while let Some((before, after)) = rest.split_once("/*") {
         out.push_str(before);
@@ -99,8 +105,8 @@ fn type_of(parameter: &str) -> String {
 }
 
 /// Returns the functions of the header in the same form.
-fn of_header() -> BTreeMap<String, String> {
-    let code = code();
+fn of_header(header: &str) -> BTreeMap<String, String> {
+    let code = code(header);
     let lines = code.lines().filter(|line| !line.starts_with('#'));
     let text: String = lines.collect::<Vec<_>>().join(" ");
     let text = text.replace("extern \"C\" {", "");
@@ -118,12 +124,27 @@ fn of_header() -> BTreeMap<String, String> {
 
 #[test]
 fn header__declares_every_function_with_its_types() {
-    let (header, sources) = (of_header(), of_sources());
+    let (header, sources) = (of_header(HEADER), of_sources(&SOURCES));
     assert!(sources.len() > 30, "{sources:?}");
     for (name, kind) in &sources {
         assert_eq!(header.get(name), Some(kind), "{name}");
     }
     assert!(header.keys().eq(sources.keys()), "{:?}", header.keys());
+}
+
+#[test]
+fn header__of_crl_declares_every_function_with_its_types() {
+    let of_library = CRL.split_once("#else /* CRL_NULL").unwrap().0;
+    let (mut header, sources) = (of_header(of_library), of_sources(&[CRL_SOURCE]));
+    for kind in header.values_mut() {
+        *kind = kind.replace("rid_t", "uint64_t");
+    }
+    assert!(sources.len() > 15, "{sources:?}");
+    assert_eq!(header, sources);
+    for global in ["crl_self_addr", "crl_num_nodes"] {
+        assert!(CRL.contains(&format!("extern unsigned {global};")), "{global}");
+        assert!(CRL_SOURCE.contains(&format!("pub static {global}: AtomicU32")), "{global}");
+    }
 }
 
 #[test]
@@ -137,7 +158,7 @@ fn header__defines_every_number() {
     }
     assert!(numbers.len() > 15);
     let mut defined = BTreeMap::new();
-    for line in code().lines().filter_map(|l| l.strip_prefix("#define ")) {
+    for line in code(HEADER).lines().filter_map(|l| l.strip_prefix("#define ")) {
         if let Some((name, value)) = line.trim().split_once(' ') {
             defined.insert(name.to_string(), value.trim().to_string());
         }

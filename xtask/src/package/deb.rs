@@ -50,8 +50,8 @@ const PACKAGES: [Package; 3] = [
         recommends: "pkg-config",
         description: &[
             "message passing over plain Ethernet and shared memory: C interface",
-            "The headers weft.h, vipl.h and myriexpress.h, the static library, manual pages of the",
-            "functions and examples.",
+            "The headers weft.h, crl.h, vipl.h and myriexpress.h, the static library, manual pages",
+            "of the functions and examples.",
         ],
     },
 ];
@@ -181,6 +181,7 @@ mod tests {
             ("lib/libvipl.so.0", "weft"),
             ("lib/libvipl.so", "libweft-dev"),
             ("include/vipl.h", "libweft-dev"),
+            ("include/crl.h", "libweft-dev"),
             ("lib/libmyriexpress.so", "weft"),
             ("lib/libopen-mx.so.0", "weft"),
             ("lib/systemd/system/weftd.service", "weft-agent"),

@@ -3,6 +3,7 @@
 
 pub mod collective;
 pub mod comm;
+pub mod crl;
 pub mod gather;
 pub mod job;
 mod mapped;

@@ -1,0 +1,208 @@
+//! The interface of CRL 1.0, `crl.h`, over regions of bytes.
+//!
+//! Its functions return nothing that could be an error, so a wrong call, or the failure of a rank,
+//! ends the process with a text, as in CRL.
+
+use crate::regions::{Access, Node};
+use std::cell::Cell;
+use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// The number of this node.
+#[allow(non_upper_case_globals)]
+#[no_mangle]
+pub static crl_self_addr: AtomicU32 = AtomicU32::new(0);
+/// The number of nodes.
+#[allow(non_upper_case_globals)]
+#[no_mangle]
+pub static crl_num_nodes: AtomicU32 = AtomicU32::new(0);
+
+thread_local! {
+    /// The node of this thread, from `crl_init` to the end of the process. A pointer, since values
+    /// that need to be dropped are gone before handlers of `atexit` run.
+    static NODE: Cell<*const Node> = const { Cell::new(std::ptr::null()) };
+}
+
+/// Ends the process.
+fn fatal(function: &str, what: &str) -> ! {
+    let node = crl_self_addr.load(Ordering::Relaxed);
+    eprintln!("{function}: node {node}: {what}");
+    std::process::abort()
+}
+
+/// Runs the body of a function.
+fn with<T>(function: &str, body: impl FnOnce(&Node) -> Result<T, String>) -> T {
+    let node = NODE.with(Cell::get);
+    if node.is_null() {
+        fatal(function, "crl_init has not been called in this thread");
+    }
+    // SAFETY: made by `Box::into_raw` in `crl_init_group`, for this thread, and freed by `leave`
+    // alone, which takes it away first. A body does not run code of the program.
+    let node = unsafe { &*node };
+    if !node.is_here() {
+        fatal(function, "this process is a copy, made by fork, of the one that called crl_init");
+    }
+    body(node).unwrap_or_else(|what| fatal(function, &what))
+}
+
+/// Leaves the job at the end of the process.
+extern "C" fn leave() {
+    let node = NODE.with(|node| node.replace(std::ptr::null()));
+    // SAFETY: made by `Box::into_raw`, and taken away above, so nobody frees it again.
+    let node = (!node.is_null()).then(|| unsafe { Box::from_raw(node.cast_mut()) });
+    if let Some(copied) = node.filter(|node| !node.is_here()) {
+        // The job is that of another process.
+        std::mem::forget(copied);
+    }
+}
+
+/// Joins the job.
+#[no_mangle]
+pub extern "C" fn crl_init() {
+    const NAME: &str = "crl_init";
+    if !NODE.with(Cell::get).is_null() || crl_num_nodes.load(Ordering::Relaxed) > 0 {
+        fatal(NAME, "it has been called before");
+    }
+    let node = Node::join().unwrap_or_else(|what| fatal(NAME, &what));
+    crl_self_addr.store(node.rank() as u32, Ordering::Relaxed);
+    crl_num_nodes.store(node.size() as u32, Ordering::Relaxed);
+    NODE.with(|cell| cell.set(Box::into_raw(Box::new(node))));
+    // SAFETY: `leave` may run at any time of an exit, in any thread.
+    if unsafe { libc::atexit(leave) } != 0 {
+        fatal(NAME, "no room for a handler of atexit");
+    }
+}
+
+/// Joins the job. The name of a group is not used.
+#[no_mangle]
+pub extern "C" fn crl_init_group(_group: *const c_char) {
+    crl_init();
+}
+
+/// Makes a region.
+#[no_mangle]
+pub extern "C" fn rgn_create(size: c_uint) -> u64 {
+    with("rgn_create", |node| node.create(size as usize))
+}
+
+/// Deletes a region.
+#[no_mangle]
+pub extern "C" fn rgn_delete(region: u64) {
+    with("rgn_delete", |node| node.delete(region));
+}
+
+/// Maps a region.
+#[no_mangle]
+pub extern "C" fn rgn_map(region: u64) -> *mut c_void {
+    with("rgn_map", |node| node.map(region)).cast()
+}
+
+/// Ends one map of a region.
+#[no_mangle]
+pub extern "C" fn rgn_unmap(copy: *mut c_void) {
+    with("rgn_unmap", |node| node.unmap(copy.addr()));
+}
+
+/// Returns the name of a mapped region.
+#[no_mangle]
+pub extern "C" fn rgn_rid(copy: *mut c_void) -> u64 {
+    with("rgn_rid", |node| node.name(copy.addr()))
+}
+
+/// Returns the size of a mapped region.
+#[no_mangle]
+pub extern "C" fn rgn_size(copy: *mut c_void) -> c_uint {
+    with("rgn_size", |node| node.size_of(copy.addr())) as c_uint
+}
+
+/// Begins an operation that reads.
+#[no_mangle]
+pub extern "C" fn rgn_start_read(copy: *mut c_void) {
+    with("rgn_start_read", |node| node.start(copy.addr(), Access::Read));
+}
+
+/// Ends an operation that reads.
+#[no_mangle]
+pub extern "C" fn rgn_end_read(copy: *mut c_void) {
+    with("rgn_end_read", |node| node.end(copy.addr(), Access::Read));
+}
+
+/// Begins an operation that writes.
+#[no_mangle]
+pub extern "C" fn rgn_start_write(copy: *mut c_void) {
+    with("rgn_start_write", |node| node.start(copy.addr(), Access::Write));
+}
+
+/// Ends the operation that writes.
+#[no_mangle]
+pub extern "C" fn rgn_end_write(copy: *mut c_void) {
+    with("rgn_end_write", |node| node.end(copy.addr(), Access::Write));
+}
+
+/// Gives this node's copy back to the home of the region.
+#[no_mangle]
+pub extern "C" fn rgn_flush(copy: *mut c_void) {
+    with("rgn_flush", |node| node.flush(copy.addr()));
+}
+
+/// Waits for all nodes.
+#[no_mangle]
+pub extern "C" fn rgn_barrier() {
+    with("rgn_barrier", Node::barrier);
+}
+
+/// Returns the length of a message of all nodes.
+fn length_of(length: c_int, data: *mut c_void) -> Result<usize, String> {
+    match usize::try_from(length) {
+        Ok(length) if length == 0 || !data.is_null() => Ok(length),
+        Ok(_) => Err("data is null".into()),
+        Err(_) => Err(format!("a length of {length} bytes")),
+    }
+}
+
+/// Sends bytes to all other nodes.
+///
+/// # Safety
+/// `data` has `length` bytes.
+#[no_mangle]
+pub unsafe extern "C" fn rgn_bcast_send(length: c_int, data: *mut c_void) {
+    with("rgn_bcast_send", |node| {
+        let length = length_of(length, data)?;
+        // SAFETY: promised by the caller.
+        let bytes = unsafe { super::bytes(data.cast_const().cast(), length) };
+        node.broadcast(Some(bytes.map_err(|fault| fault.1)?), length).map(drop)
+    });
+}
+
+/// Receives the bytes of the node that sends.
+///
+/// # Safety
+/// `data` takes `length` bytes.
+#[no_mangle]
+pub unsafe extern "C" fn rgn_bcast_recv(length: c_int, data: *mut c_void) {
+    with("rgn_bcast_recv", |node| {
+        let length = length_of(length, data)?;
+        let bytes = node.broadcast(None, length)?;
+        // SAFETY: promised by the caller; `bytes` has just this length.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), data.cast(), bytes.len()) };
+        Ok(())
+    });
+}
+
+/// Returns the sum of the numbers of all nodes.
+#[no_mangle]
+pub extern "C" fn rgn_reduce_dadd(mine: f64) -> f64 {
+    with("rgn_reduce_dadd", |node| node.reduce(mine, |a, b| a + b))
+}
+
+/// Returns the least of the numbers of all nodes.
+#[no_mangle]
+pub extern "C" fn rgn_reduce_dmin(mine: f64) -> f64 {
+    with("rgn_reduce_dmin", |node| node.reduce(mine, f64::min))
+}
+
+/// Returns the greatest of the numbers of all nodes.
+#[no_mangle]
+pub extern "C" fn rgn_reduce_dmax(mine: f64) -> f64 {
+    with("rgn_reduce_dmax", |node| node.reduce(mine, f64::max))
+}

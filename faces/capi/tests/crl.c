@@ -1,0 +1,210 @@
+/* Every function of crl.h, and wrong calls of each: `crl CASE`. Compiled as C and as C++. */
+#include <crl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define EXPECT(condition)                                                                          \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            fprintf(stderr, "node %u, line %d: not %s\n", crl_self_addr, __LINE__, #condition);    \
+            exit(1);                                                                               \
+        }                                                                                          \
+    } while (0)
+
+/* Sources for TCP and UNIX name a group. */
+#ifdef TCPUNIX
+#define INIT() crl_init("group")
+#else
+#define INIT() crl_init()
+#endif
+
+/* Gives all nodes the name that node `root` has. */
+static rid_t shared(rid_t mine, unsigned root)
+{
+    if (crl_self_addr == root)
+        rgn_bcast_send(sizeof mine, &mine);
+    else
+        rgn_bcast_recv(sizeof mine, &mine);
+    return mine;
+}
+
+/* Names, sizes, maps that nest, and memory that starts as zeroes. */
+static void maps(void)
+{
+    for (unsigned size = 1; size < 100000; size = size * 7 + 1) {
+        rid_t mine = rgn_create(size);
+        rid_t name = shared(mine, crl_num_nodes - 1);
+        unsigned char *copy = (unsigned char *)rgn_map(name);
+        EXPECT((uintptr_t)copy % 16 == 0 && name != 0 && mine != 0);
+        EXPECT(rgn_size(copy) == size && rgn_rid(copy) == name);
+        EXPECT(rgn_map(name) == copy);
+        rgn_start_read(copy);
+        rgn_start_read(copy);
+        EXPECT(copy[0] == 0 && copy[size - 1] == 0);
+        rgn_end_read(copy);
+        rgn_end_read(copy);
+        rgn_unmap(copy);
+        EXPECT(rgn_size(copy) == size);
+        rgn_unmap(copy);
+        rgn_barrier();
+        /* Half of them are deleted by a node that is not their home. */
+        if (crl_self_addr == (size % 2 ? 0 : crl_num_nodes - 1))
+            rgn_delete(name);
+        rgn_barrier();
+    }
+}
+
+/* Each node adds to one counter many times; each sees what all have written. */
+static void counts(void)
+{
+    rid_t name = shared(crl_self_addr == 0 ? rgn_create(2 * sizeof(long)) : 0, 0);
+    long *count = (long *)rgn_map(name);
+    for (int i = 0; i < 100; i++) {
+        rgn_start_write(count);
+        count[0] += 1;
+        count[1] -= 1;
+        rgn_end_write(count);
+        rgn_start_read(count);
+        EXPECT(count[0] == -count[1] && count[0] > i);
+        rgn_end_read(count);
+        if (i % 10 == 0)
+            rgn_flush(count);
+    }
+    rgn_barrier();
+    rgn_start_read(count);
+    EXPECT(count[0] == 100 * (long)crl_num_nodes);
+    rgn_end_read(count);
+    rgn_barrier();
+    /* A node that reads in a loop sees a change. */
+    if (crl_self_addr == crl_num_nodes - 1) {
+        rgn_start_write(count);
+        count[0] = -1;
+        rgn_end_write(count);
+    }
+    for (long seen = 0; seen != -1;) {
+        rgn_start_read(count);
+        seen = count[0];
+        rgn_end_read(count);
+    }
+    rgn_unmap(count);
+    rgn_barrier();
+}
+
+/* Functions of all nodes. */
+static void together(void)
+{
+    double me = crl_self_addr, nodes = crl_num_nodes;
+    EXPECT(rgn_reduce_dadd(me) == nodes * (nodes - 1) / 2);
+    EXPECT(rgn_reduce_dmin(me - 1) == -1);
+    EXPECT(rgn_reduce_dmax(me) == nodes - 1);
+    for (int length = 0; length < 100000; length = length * 10 + 1) {
+        char *data = (char *)malloc((size_t)length + 1);
+        memset(data, crl_self_addr == 0 ? 7 : 0, (size_t)length + 1);
+        if (crl_self_addr == 0)
+            rgn_bcast_send(length, data);
+        else
+            rgn_bcast_recv(length, data);
+        for (int i = 0; i < length; i++)
+            EXPECT(data[i] == 7);
+        free(data);
+    }
+}
+
+#ifndef CRL_NULL
+/* Makes the wrong call of a name, in a node that has one region mapped at `copy`. */
+static void wrong(const char *call, rid_t name, char *copy)
+{
+    int number = 5;
+    if (!strcmp(call, "create"))
+        rgn_create(0);
+    else if (!strcmp(call, "large"))
+        rgn_create(300u << 20);
+    else if (!strcmp(call, "map"))
+        rgn_map(name + 99);
+    else if (!strcmp(call, "no name"))
+        rgn_map(0);
+    else if (!strcmp(call, "delete"))
+        rgn_delete(name);
+    else if (!strcmp(call, "unmap"))
+        rgn_unmap(copy + 1);
+    else if (!strcmp(call, "unmap in use"))
+        rgn_start_read(copy), rgn_unmap(copy);
+    else if (!strcmp(call, "rid"))
+        rgn_rid(&number);
+    else if (!strcmp(call, "size"))
+        rgn_size(NULL);
+    else if (!strcmp(call, "read in write"))
+        rgn_start_write(copy), rgn_start_read(copy);
+    else if (!strcmp(call, "write in read"))
+        rgn_start_read(copy), rgn_start_write(copy);
+    else if (!strcmp(call, "end read"))
+        rgn_start_write(copy), rgn_end_read(copy);
+    else if (!strcmp(call, "end write"))
+        rgn_end_write(copy);
+    else if (!strcmp(call, "flush"))
+        rgn_start_read(copy), rgn_flush(copy);
+    else if (!strcmp(call, "init"))
+        INIT();
+    else if (!strcmp(call, "length"))
+        rgn_bcast_send(-1, &number);
+    else if (!strcmp(call, "null"))
+        rgn_bcast_send(4, NULL);
+    else if (!strcmp(call, "two send"))
+        rgn_bcast_send(4, &number);
+    else if (!strcmp(call, "nobody sends"))
+        rgn_bcast_recv(4, &number);
+    else if (!strcmp(call, "uneven"))
+        crl_self_addr ? rgn_bcast_recv(3, &number) : rgn_bcast_send(4, &number);
+    fprintf(stderr, "node %u went on after %s\n", crl_self_addr, call);
+    exit(3);
+}
+
+/* The home of a region ends: others are told. */
+static void dies(void)
+{
+    void *copy = rgn_map(shared(rgn_create(8), 0));
+    rgn_barrier();
+    if (crl_self_addr == 0)
+        raise(SIGKILL);
+    rgn_start_read(copy);
+}
+#endif
+
+int main(int argc, char **argv)
+{
+    const char *call = argc > 1 ? argv[1] : "all";
+#ifndef CRL_NULL
+    if (!strcmp(call, "before"))
+        rgn_barrier();
+#endif
+    INIT();
+    if (!strcmp(call, "all")) {
+        maps();
+        counts();
+        together();
+        rgn_barrier();
+        if (crl_self_addr == 0)
+            printf("%u nodes: all is right\n", crl_num_nodes);
+        return 0;
+    }
+#ifndef CRL_NULL
+    if (!strcmp(call, "dies"))
+        dies();
+    if (!strcmp(call, "fork") && fork() == 0)
+        rgn_create(1);
+    if (!strcmp(call, "fork")) {
+        int status = 0;
+        wait(&status);
+        EXPECT(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+        rgn_barrier();
+        exit(4);
+    }
+    rid_t name = shared(rgn_create(8), 0);
+    wrong(call, name, (char *)rgn_map(name));
+#endif
+    return 0;
+}

@@ -66,6 +66,11 @@ impl Fault {
         Fault::new(Kind::Argument, text)
     }
 
+    /// Makes the fault of a rank that has failed.
+    pub fn of_rank(rank: usize, text: String) -> Fault {
+        Fault { kind: Kind::Peer, text, rank: Some(rank), host: None }
+    }
+
     /// Makes the fault of an operation of a group with a rank, or with all.
     pub fn of_op(group: &Group, error: OpError, named: Option<usize>) -> Fault {
         let rank = match error {

@@ -7,12 +7,13 @@
 
 use crate::fault::{Fault, Kind};
 use crate::inside::Inside;
+use crate::models::Models;
 use crate::senders::Senders;
 use crate::sys::{sleep_on, Owned};
 use pyo3::prelude::*;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 use weft_link::copied::Origin;
 
@@ -40,6 +41,8 @@ pub struct Gate {
     /// Number of threads that wait for the lock.
     waiting: AtomicUsize,
     spin: Duration,
+    /// The function of Python that does the work of shared objects, once there are some.
+    worker: OnceLock<Py<PyAny>>,
 }
 
 /// The end of a part of a wait.
@@ -48,6 +51,8 @@ enum Round<T> {
     Late,
     /// A signal may have come.
     Look,
+    /// Shared objects have something to do.
+    Work,
 }
 
 /// The leader, until dropped: also if a panic unwinds.
@@ -83,7 +88,15 @@ impl Gate {
             progressed: Condvar::new(),
             waiting: AtomicUsize::new(0),
             spin,
+            worker: OnceLock::new(),
         }
+    }
+
+    /// Has waits call a function when shared objects have something to do. It returns true if it
+    /// has done it.
+    pub fn set_worker(&self, worker: Py<PyAny>) {
+        // A second one is the same.
+        let _known = self.worker.set(worker);
     }
 
     /// # Errors
@@ -140,6 +153,17 @@ impl Gate {
         py.detach(|| self.with(f)).map_err(|fault| fault.raise(py))
     }
 
+    /// Ends an operation on a region, forgets a region, or the showing of its memory, if the job is
+    /// still there.
+    pub fn end_of_models(&self, f: impl FnOnce(&mut Models)) {
+        if self.origin.is_here() {
+            let mut state = self.lock();
+            if let Some(models) = state.job.as_mut().and_then(|job| job.get().used_models()) {
+                f(models);
+            }
+        }
+    }
+
     /// Forgets an operation, if the job is still there.
     pub fn forget(&self, number: u64) {
         if self.origin.is_here() {
@@ -169,11 +193,19 @@ impl Gate {
         until: Option<Instant>,
         mut look: impl FnMut(&mut Inside) -> Result<Option<T>, Fault> + Send,
     ) -> PyResult<Option<T>> {
+        let mut works = self.worker.get().is_some();
         loop {
-            match py.detach(|| self.round(until, &mut look)) {
+            match py.detach(|| self.round(until, works, &mut look)) {
                 Ok(Round::Came(found)) => return Ok(Some(found)),
                 Ok(Round::Late) => return Ok(None),
                 Ok(Round::Look) => py.check_signals()?,
+                Ok(Round::Work) => {
+                    // Inside an operation of an object nothing else is done.
+                    works = match self.worker.get() {
+                        Some(worker) => worker.bind(py).call0()?.is_truthy()?,
+                        None => false,
+                    };
+                }
                 Err(fault) => return Err(fault.raise(py)),
             }
         }
@@ -182,6 +214,7 @@ impl Gate {
     fn round<T>(
         &self,
         until: Option<Instant>,
+        works: bool,
         look: &mut impl FnMut(&mut Inside) -> Result<Option<T>, Fault>,
     ) -> Result<Round<T>, Fault> {
         self.check_origin()?;
@@ -192,6 +225,9 @@ impl Gate {
             inside.collect();
             if let Some(found) = look(inside)? {
                 return Ok(Round::Came(found));
+            }
+            if works && inside.has_events() {
+                return Ok(Round::Work);
             }
             let now = Instant::now();
             if until.is_some_and(|until| now >= until) {
@@ -282,6 +318,9 @@ impl Gate {
         }
         if let Some(mut job) = state.job.take() {
             job.get().forget_all();
+            if let Some(models) = job.get().used_models() {
+                models.leave_memory();
+            }
             drop(job);
         }
         self.progressed.notify_all();

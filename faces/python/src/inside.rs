@@ -2,6 +2,7 @@
 //! numbers. Nothing here calls the interpreter.
 
 use crate::fault::{Fault, Kind};
+use crate::models::{poll_now, Models};
 use crate::sys::Export;
 use std::collections::{HashMap, HashSet};
 use std::future::Future;
@@ -24,6 +25,8 @@ pub enum Outcome {
     Bytes(Vec<u8>),
     /// The messages of all ranks.
     Parts(Vec<Vec<u8>>),
+    /// A number of the package itself.
+    Number(u64),
 }
 
 /// The end of an operation.
@@ -51,6 +54,8 @@ struct Entry {
 
 /// A job with its groups and operations.
 pub struct Inside {
+    /// The programming models, once one is used. They end before the job does.
+    models: Option<Models>,
     job: Job,
     groups: HashMap<u32, Group>,
     entries: HashMap<u64, Entry>,
@@ -68,7 +73,7 @@ impl Inside {
     pub fn new(job: Job) -> Inside {
         let groups = HashMap::from([(WORLD, job.world().clone())]);
         let (entries, collectives, reported) = Default::default();
-        Inside { job, groups, entries, begun: 0, collectives, reported }
+        Inside { models: None, job, groups, entries, begun: 0, collectives, reported }
     }
 
     pub fn endpoint(&self) -> &Endpoint {
@@ -77,6 +82,50 @@ impl Inside {
 
     pub fn world(&self) -> &Group {
         self.job.world()
+    }
+
+    /// Returns the programming models.
+    ///
+    /// # Errors
+    /// The endpoint has no packet interface.
+    pub fn models(&mut self) -> Result<&mut Models, Fault> {
+        let opened = match self.models.take() {
+            Some(models) => models,
+            None => Models::open(self.job.world())?,
+        };
+        Ok(self.models.insert(opened))
+    }
+
+    /// Returns the programming models if one is used.
+    pub fn used_models(&mut self) -> Option<&mut Models> {
+        self.models.as_mut()
+    }
+
+    /// True if the objects of the program have something to do.
+    pub fn has_events(&self) -> bool {
+        self.models.as_ref().is_some_and(Models::has_events)
+    }
+
+    /// Starts an operation of a model. `Err`: its number, under which it ends later.
+    pub fn start<T: 'static, E: Into<Fault> + 'static>(
+        &mut self,
+        work: impl Future<Output = Result<T, E>> + 'static,
+        outcome: impl Fn(T) -> Outcome + 'static,
+    ) -> Result<Ended, u64> {
+        let mut work = Box::pin(work);
+        let mut end = move || match poll_now(work.as_mut()) {
+            Poll::Pending => None,
+            Poll::Ready(ended) => Some(ended.map(&outcome).map_err(Into::into)),
+        };
+        if let Some(ended) = end() {
+            return Ok(ended);
+        }
+        let look: Option<Look> = Some(Box::new(move |_: &Group| end()));
+        let group = WORLD;
+        let entry = Entry { group, op: None, rank: None, room: None, look, ended: None };
+        let made = self.insert(entry);
+        self.collectives.push(made);
+        Err(made)
     }
 
     pub fn launcher(&self) -> &'static str {
@@ -250,6 +299,9 @@ impl Inside {
         while let Some(completion) = self.job.endpoint().poll_completion() {
             self.complete(&completion);
         }
+        if let Some(models) = &mut self.models {
+            models.collect();
+        }
         if self.collectives.is_empty() {
             return;
         }
@@ -316,6 +368,10 @@ impl Inside {
     /// operation runs to its end.
     pub fn forget(&mut self, number: u64) {
         let Some(entry) = self.entries.remove(&number) else { return };
+        if let (Some(Ok(Outcome::Number(begun))), Some(models)) = (entry.ended, &mut self.models) {
+            // Nobody will end the operation on a region that has begun.
+            models.end(begun);
+        }
         if let Some(op) = entry.op {
             self.endpoint().take_back(op);
         }

@@ -4,7 +4,11 @@ use crate::fault::{Fault, Kind};
 use crate::gate::Gate;
 use crate::group::PyGroup;
 use crate::inside::{Inside, WORLD};
+use crate::objects::PyMessages;
+use crate::queue::PyQueue;
+use crate::region::{self, PyRegion};
 use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -66,6 +70,47 @@ impl PyJob {
     fn finish(&self, py: Python<'_>) -> PyResult<()> {
         let left = py.detach(|| self.gate.finish());
         left.map(|_| ()).map_err(|fault| fault.raise(py))
+    }
+
+    /// Makes a region of `length` elements, which are 0; this rank is its home. `format` is their
+    /// type, a letter of the module `struct`: B b H h I i Q q f d.
+    #[pyo3(signature = (length, format="d"))]
+    fn region(&self, py: Python<'_>, length: usize, format: &str) -> PyResult<PyRegion> {
+        region::create(py, &self.gate, length, format)
+    }
+
+    /// Maps the region of a name (`Region.name`) that some rank has made.
+    fn map(&self, py: Python<'_>, name: &str) -> PyResult<PyRegion> {
+        region::map(py, &self.gate, name)
+    }
+
+    /// Opens a queue of jobs: records of `size` bytes, of which a message has `batch` at most. All
+    /// ranks call this with the same arguments; `number` (0 to 3) tells queues apart.
+    #[pyo3(signature = (size, *, number=0, batch=64))]
+    fn queue(&self, py: Python<'_>, size: usize, number: u16, batch: usize) -> PyResult<PyQueue> {
+        PyQueue::open(py, &self.gate, (number, size, batch))
+    }
+
+    /// Returns the shared object of this class and name: made by the first rank that asks, with
+    /// these arguments of its class; replicated on all ranks, or at the rank `at`.
+    #[pyo3(signature = (kind, name, /, *args, at=None, **kwargs))]
+    fn share(
+        slf: &Bound<'_, Self>,
+        kind: &Bound<'_, PyAny>,
+        name: &str,
+        args: &Bound<'_, PyTuple>,
+        at: Option<usize>,
+        kwargs: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Py<PyAny>> {
+        let py = slf.py();
+        let kwargs = kwargs.cloned().unwrap_or_else(|| PyDict::new(py));
+        let share = py.import("weft._objects")?.getattr("share")?;
+        Ok(share.call1((slf, kind, name, args, kwargs, at))?.unbind())
+    }
+
+    /// Returns the messages of shared objects.
+    fn _messages(&self) -> PyMessages {
+        PyMessages { gate: Arc::clone(&self.gate) }
     }
 
     /// Leaves the job at the end of the program, unless this is a copy of its process.

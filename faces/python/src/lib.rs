@@ -10,6 +10,10 @@ mod gate;
 mod group;
 mod inside;
 mod job;
+mod models;
+mod objects;
+mod queue;
+mod region;
 mod request;
 mod senders;
 #[allow(unsafe_code)]
@@ -25,5 +29,13 @@ mod _weft {
     #[pymodule_export]
     use super::job::{init, PyJob};
     #[pymodule_export]
+    use super::objects::PyMessages;
+    #[pymodule_export]
+    use super::queue::PyQueue;
+    #[pymodule_export]
+    use super::region::{PyHold, PyRegion};
+    #[pymodule_export]
     use super::request::{PyRequest, PyStatus};
+    #[pymodule_export]
+    use super::sys::View;
 }

@@ -67,11 +67,39 @@ impl Pending {
         Ok(ended)
     }
 
+    /// Takes over an operation of a model that has been started.
+    pub fn of_model(gate: &Arc<Gate>, started: Result<Ended, u64>) -> Started {
+        match started {
+            Ok(ended) => Started::Ended(ended),
+            Err(number) => Started::Runs(Pending::new(gate, Some(number))),
+        }
+    }
+
     /// Waits for the result, and hands it over.
     pub fn result(mut self, py: Python<'_>, deliver: &Deliver) -> PyResult<Py<PyAny>> {
         match self.end(py, None)? {
             Some(ended) => deliver.hand_over(py, ended),
             None => Ok(py.None()),
+        }
+    }
+}
+
+/// An operation of a model: it may have ended at once.
+pub enum Started {
+    Ended(Ended),
+    Runs(Pending),
+}
+
+impl Started {
+    /// Waits for the number that is the result; 0 if it is none.
+    pub fn number(self, py: Python<'_>) -> PyResult<u64> {
+        let ended = match self {
+            Started::Ended(ended) => Some(ended),
+            Started::Runs(mut pending) => pending.end(py, None)?,
+        };
+        match ended.transpose().map_err(|fault| fault.raise(py))? {
+            Some(Outcome::Number(number)) => Ok(number),
+            _ => Ok(0),
         }
     }
 }

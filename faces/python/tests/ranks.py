@@ -185,6 +185,223 @@ def leaves(job):
     sys.exit()
 
 
+def as_list(array):
+    return array.tolist()
+
+
+def regions(job):
+    """Regions of all types, by name; operations of all ranks; wrong uses."""
+    world, me, size = job.world, job.rank, job.size
+    for letter in "BbHhIiQqfd":
+        mine = job.region(10, letter)
+        with mine.write() as array_:
+            array_[3] = me
+        names = [name.decode() for name in world.allgather(mine.name.encode())]
+        next_ = job.map(names[(me + 1) % size])
+        assert (len(next_), next_.format, next_.home) == (10, letter, (me + 1) % size)
+        with next_.read() as array_:
+            assert as_list(array_) == [0] * 3 + [(me + 1) % size] + [0] * 6, letter
+        world.barrier()
+    counts = job.map(names[0])
+    for _ in range(50):
+        with counts.write() as array_:
+            array_[0] += 1
+            array_[1] -= 1
+        with counts.read() as array_:
+            assert array_[0] == -array_[1] > 0
+    world.barrier()
+    with counts.read() as kept, counts.read() as again:
+        assert kept[0] == again[0] == 50 * size
+        raises(weft.ArgumentError, counts.write().__enter__, "this thread is in an operation")
+        with memoryview(kept) as view:
+            assert view.readonly and view.nbytes == 80
+    hold = counts.write()
+    with hold as array_:
+        view = memoryview(array_)
+        raises(weft.ArgumentError, counts.delete, "this thread is in an operation")
+    # Its memory stays beyond the operation, the region and the job.
+    value = view[0]
+    counts.prefetch()
+    counts.flush()
+    world.barrier()
+    raises(weft.ArgumentError, lambda: job.region(0), "has elements")
+    raises(weft.ArgumentError, lambda: job.region(1, "x"), "the types are B b")
+    raises(weft.ArgumentError, lambda: job.map("0:1"), "no name of a region")
+    raises(weft.ArgumentError, lambda: job.map(f"{size}:0:d"), "no rank")
+    raises(weft.ArgumentError, lambda: job.map("0:999:d"), "deleted, or never was")
+    if me == size - 1:
+        del mine
+        counts.delete()
+    world.barrier()
+    raises(weft.ArgumentError, counts.read().__enter__)
+    world.barrier()
+    job.finish()
+    del counts, hold, array_
+    assert view[0] == value
+    raises(weft.FinishedError, lambda: job.region(1))
+    print(f"rank {me} of {size} is right: regions")
+    sys.exit()
+
+
+def queues(job):
+    """Jobs go to their owners until none is left, twice over."""
+    world, size, most = job.world, job.size, 3000
+    queue = job.queue(8)
+    seen = set()
+
+    def work(record):
+        number = int.from_bytes(record, "little")
+        if number not in seen:
+            seen.add(number)
+            for other in (2 * number, 3 * number + 1):
+                if other < most:
+                    queue.push(other % size, other.to_bytes(8, "little"))
+
+    for _ in range(2):
+        seen.clear()
+        if world.rank == 1 % size:
+            queue.push(1 % size, (1).to_bytes(8, "little"))
+        done = queue.run(work)
+        assert done >= len(seen)
+        alone, left = {1}, [1]
+        while left:
+            number = left.pop()
+            for other in (2 * number, 3 * number + 1):
+                if other < most and other not in alone:
+                    alone.add(other)
+                    left.append(other)
+        assert world.allreduce(len(seen)) == len(alone)
+    raises(weft.ArgumentError, lambda: queue.push(0, b"short"), "5 bytes, not 8")
+    raises(weft.ArgumentError, lambda: queue.push(size, bytes(8)), "ranks, from 0")
+    raises(weft.ArgumentError, lambda: job.queue(8), "open already")
+    raises(weft.ArgumentError, lambda: job.queue(8, number=9), "numbers below")
+
+
+@weft.shared
+class Stack:
+    """What ranks have pushed."""
+
+    def __init__(self, *items):
+        self.items = list(items)
+
+    @weft.writes
+    def push(self, item):
+        self.items.append(item)
+        return len(self.items)
+
+    @weft.writes(post=True)
+    def post(self, item):
+        self.push(item)
+
+    @weft.writes(when=lambda self: self.items)
+    def pop(self):
+        return self.items.pop()
+
+    @weft.writes
+    def half(self, fails):
+        """Changes the state and raises."""
+        self.items.append("half")
+        raise KeyError(fails)
+
+    @weft.writes
+    def strange(self):
+        return lambda: 0
+
+    @weft.reads
+    def all(self):
+        return list(self.items)
+
+    @weft.reads(when=lambda self, count: len(self.items) >= count)
+    def at_least(self, count):
+        return len(self.items)
+
+    @weft.reads
+    def broken(self):
+        raise RuntimeError("a read that fails")
+
+
+@weft.shared
+class Wrong:
+    @weft.writes
+    def calls(self, other):
+        other.push(1)
+
+    @weft.writes
+    def leaves(self):
+        sys.exit(3)
+
+
+def objects(job):
+    """Replicated objects and objects at a rank: order, guards, exceptions, misuse."""
+    world, me, size = job.world, job.rank, job.size
+    last = size - 1
+    for at in (None, last):
+        stack = job.share(Stack, f"at {at}", "first", at=at)
+        assert stack.push(me) in range(2, size + 2) and "Stack" in repr(stack)
+        assert stack.at_least(size + 1) >= size + 1
+        world.barrier()
+        everywhere = world.allgather(repr(stack.all()).encode())
+        assert everywhere == [everywhere[0]] * size and sorted(stack.all()[1:]) == list(range(size))
+        world.barrier()
+        # A rank waits for what the others push.
+        if me == 0:
+            taken = [str(stack.pop()) for _ in range(3 * size - 1)]
+            pushed = [str(rank) for rank in range(size)]
+            assert sorted(taken) == sorted(
+                ["first"] + pushed + pushed[1:] + ["0"] * (size - 1)), taken
+        else:
+            stack.post(me)
+            stack.post(0)
+        if me == 0:
+            stack.push(0)
+            assert stack.pop() is not None
+        world.barrier()
+        for part in [f"rank {me}"]:
+            error = raises(KeyError, lambda: stack.half(part), part)
+            assert at is None or me == last or f"raised at rank {last}" in str(error.__notes__)
+        raises(RuntimeError, stack.broken, "a read that fails")
+        if at is None:
+            assert callable(stack.strange())
+        elif me != last:
+            raises(weft.OperationError, stack.strange, "its result cannot be sent")
+        world.barrier()
+        everywhere = world.allgather(repr(stack.all()).encode())
+        assert everywhere == [everywhere[0]] * size and stack.all().count("half") == size
+        world.barrier()
+    # Names: made once, by whoever is first; another kind of this name is refused.
+    again = job.share(Stack, "at None", "ignored")
+    assert "ignored" not in again.all()
+    raises(weft.ArgumentError, lambda: job.share(Wrong, "at None"), "is there already")
+    raises(weft.ArgumentError, lambda: job.share(int, "number"), "no class decorated")
+    raises(weft.ArgumentError, lambda: job.share(Stack, "nowhere", at=size), f"no rank {size}")
+    raises(weft.ArgumentError, lambda: weft.shared(int), "no method marked")
+    raises(weft.ArgumentError, lambda: again.push(lambda: 0), "cannot be sent")
+    wrong = job.share(Wrong, "wrong")
+    raises(weft.OperationError, lambda: wrong.calls(again), "must not wait")
+    raises(SystemExit, wrong.leaves, "3")
+    # Objects are arguments; operations of threads.
+    threads = [threading.Thread(target=again.push, args=(again,)) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    world.barrier()
+    assert sum(isinstance(item, weft.Shared) for item in again.all()) == 3 * size
+    world.barrier()
+
+
+def waits(job):
+    """A guard that nobody makes true is told; an interrupt ends a wait, and replicas are equal."""
+    stack = job.share(Stack, "empty")
+    if job.rank == 0:
+        threading.Timer(0.6, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+        raises(KeyboardInterrupt, lambda: stack.at_least(5))
+        for item in range(5):
+            stack.push(item)
+    assert stack.at_least(5) == 5
+    job.world.barrier()
+
+
 def stubs(job):
     """The file of types names the methods that there are."""
     path = os.path.join(os.path.dirname(weft.__file__), "_weft.pyi")
@@ -199,7 +416,8 @@ def stubs(job):
         assert there == {name for name in named if not name.startswith("_")}, (node.name, there)
 
 
-CASES = {case.__name__: case for case in [messages, misuse, collectives, awaits, leaves, stubs]}
+CASES = {case.__name__: case for case in [
+    messages, misuse, collectives, awaits, leaves, stubs, regions, queues, objects, waits]}
 
 if __name__ == "__main__":
     with weft.init() as joined:

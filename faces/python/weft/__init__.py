@@ -12,6 +12,9 @@ them, with messages and collective operations::
         elif world.rank == 1:
             print(world.recv(0))
 
+A job also has shared objects (``Job.share``), coherent regions (``Job.region``), and queues of jobs
+(``Job.queue``).
+
 ``weft run -n 2 python program.py`` starts two ranks of it.
 
 Where it was installed by pip, the package also holds the commands ``weft`` and ``weftd``, the
@@ -34,17 +37,20 @@ from weft._errors import (
     ForkedError,
     JobError,
     MismatchError,
+    OperationError,
     PeerError,
     RefusedError,
     TruncatedError,
 )
 
 if _sys.version_info >= (3, 11):
-    from weft._weft import Group, Job, Request, Status, init
+    from weft._objects import Shared, reads, shared, writes
+    from weft._weft import Group, Job, Queue, Region, Request, Status, init
 else:
     # The commands and the functions that name places work with older versions too.
     def __getattr__(name: str) -> object:
-        if name in {"Group", "Job", "Request", "Status", "init"}:
+        jobs = {"Group", "Job", "Queue", "Region", "Request", "Status", "init"}
+        if name in jobs | {"Shared", "reads", "shared", "writes"}:
             version = ".".join(map(str, _sys.version_info[:2]))
             raise ImportError(f"weft.{name} needs Python 3.11 or newer; this is {version}")
         raise AttributeError(f"module 'weft' has no attribute {name!r}")
@@ -63,9 +69,13 @@ __all__ = [
     "Job",
     "JobError",
     "MismatchError",
+    "OperationError",
     "PeerError",
+    "Queue",
     "RefusedError",
+    "Region",
     "Request",
+    "Shared",
     "Status",
     "TruncatedError",
     "command",
@@ -74,6 +84,9 @@ __all__ = [
     "library_dir",
     "pkgconfig_dir",
     "provider_dir",
+    "reads",
+    "shared",
+    "writes",
 ]
 
 

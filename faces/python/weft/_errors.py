@@ -48,6 +48,10 @@ class MismatchError(Error):
     """Ranks call different collective operations, or with other arguments."""
 
 
+class OperationError(Error):
+    """An operation of a shared object cannot be executed, or its result cannot be sent."""
+
+
 class PeerError(Error, ConnectionError):
     """A rank failed: it ended, is silent, or no link reaches it."""
 

@@ -111,3 +111,34 @@ fn leaves__receives_from_any_rank_end() {
 fn stubs__name_what_is_there() {
     case("stubs", 1, WAYS[0]);
 }
+
+#[test]
+fn regions__of_all_types_and_their_memory_stays() {
+    WAYS.iter().for_each(|way| case("regions", 3, way));
+}
+
+#[test]
+fn queues__jobs_go_to_their_owners_until_none_is_left() {
+    for (count, way) in [(1, WAYS[0]), (3, WAYS[0]), (3, WAYS[1])] {
+        case("queues", count, way);
+    }
+}
+
+#[test]
+fn objects__replicated_and_at_a_rank_with_guards_and_exceptions() {
+    for (count, way) in [(1, WAYS[0]), (3, WAYS[0]), (3, WAYS[1])] {
+        case("objects", count, way);
+    }
+}
+
+#[test]
+fn waits__a_guard_that_nobody_makes_true_is_told() {
+    let Some(mut command) = ranks(2, "ranks.py", &["waits"]) else { return };
+    command.envs([("WEFT_LINK", "shm"), ("WEFT_WARN_AFTER_MS", "200")]);
+    let out = command.output().unwrap();
+    let said = String::from_utf8_lossy(&[&out.stdout[..], &out.stderr].concat()).into_owned();
+    let right = (0..2).all(|rank| said.contains(&format!("rank {rank} of 2 is right")));
+    assert!(out.status.success() && right, "{said}");
+    assert!(said.contains("rank 0 waits for 0."), "{said}");
+    assert!(said.contains("Stack.at_least of 'empty', whose guard may not be true"), "{said}");
+}

@@ -4,9 +4,11 @@
 mod buffer;
 mod owned;
 mod post;
+mod view;
 
 pub use buffer::Export;
 pub use owned::Owned;
+pub use view::View;
 
 use std::os::fd::RawFd;
 use std::time::Duration;

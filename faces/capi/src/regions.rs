@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use weft::Job;
 use weft_link::copied::Origin;
 use weft_models::net::{Blocking, Live, Net};
@@ -20,13 +21,14 @@ struct Mapped {
     region: Region<Live, u8>,
     /// Maps that have not ended.
     maps: usize,
-    operations: Vec<Operation<Live, u8>>,
+    /// Reads that nest are one operation: a new one would wait for a writer, which waits for this.
+    operations: Vec<Rc<Operation<Live, u8>>>,
 }
 
 impl Mapped {
     /// True if an operation that writes is under way.
     fn writes(&self) -> bool {
-        self.operations.iter().any(Operation::is_write)
+        self.operations.iter().any(|operation| operation.is_write())
     }
 }
 
@@ -219,11 +221,16 @@ impl Node {
             (Access::Read, false) if mapped.writes() => {
                 Err("this node is writing the region".to_owned())
             }
-            _ => Ok(mapped.region.clone()),
+            (Access::Read, false) => {
+                mapped.operations.extend_from_within(..1);
+                Ok(None)
+            }
+            _ => Ok(Some(mapped.region.clone())),
         })?;
+        let Some(region) = region else { return Ok(()) };
         let operation = region.begin_to_blocking(access).map_err(|error| error.to_string())?;
         self.at(address, |mapped| {
-            mapped.operations.push(operation);
+            mapped.operations.push(Rc::new(operation));
             Ok(())
         })
     }

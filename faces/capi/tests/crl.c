@@ -94,6 +94,34 @@ static void counts(void)
     rgn_barrier();
 }
 
+/* A read inside another one does not wait for a node that wants to write. */
+static void nests(void)
+{
+    long *copy = (long *)rgn_map(shared(crl_self_addr == 0 ? rgn_create(sizeof(long)) : 0, 0));
+    long *own = (long *)rgn_map(rgn_create(sizeof(long)));
+    unsigned reader = 1 % crl_num_nodes;
+    if (crl_self_addr == reader)
+        rgn_start_read(copy);
+    rgn_barrier();
+    if (crl_self_addr == 0 && reader != 0) {
+        rgn_start_write(copy);
+        rgn_end_write(copy);
+    }
+    if (crl_self_addr == reader) {
+        /* The end of each operation handles messages: the writer's request has come. */
+        for (int i = 0; i < 20000; i++) {
+            rgn_start_read(own);
+            rgn_end_read(own);
+        }
+        rgn_start_read(copy);
+        rgn_end_read(copy);
+        rgn_end_read(copy);
+    }
+    rgn_barrier();
+    rgn_unmap(own);
+    rgn_unmap(copy);
+}
+
 /* Functions of all nodes. */
 static void together(void)
 {
@@ -185,6 +213,7 @@ int main(int argc, char **argv)
     if (!strcmp(call, "all")) {
         maps();
         counts();
+        nests();
         together();
         rgn_barrier();
         if (crl_self_addr == 0)

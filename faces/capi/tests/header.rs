@@ -31,6 +31,7 @@ fn in_c(kind: &str) -> String {
         return format!("const {}*", in_c(of));
     }
     match kind {
+        "" => "void",
         "c_int" => "int",
         "c_char" => "char",
         "c_void" => "void",

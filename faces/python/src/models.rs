@@ -51,7 +51,16 @@ struct Objects {
 struct Held {
     key: u64,
     thread: ThreadId,
-    operation: Operation<Live, u8>,
+    /// Reads of a thread that nest are one operation: a new one would wait for a writer, which
+    /// waits for the first.
+    operation: Rc<Operation<Live, u8>>,
+}
+
+impl Held {
+    /// True for an operation of a thread on a region.
+    fn is_on(&self, region: &Region<Live, u8>, thread: ThreadId) -> bool {
+        self.thread == thread && self.operation.region().id() == region.id()
+    }
 }
 
 /// A queue of jobs: records of one length.
@@ -186,9 +195,18 @@ impl Models {
         let region = self.region(key)?;
         self.check(&region, access)?;
         let thread = std::thread::current().id();
+        let outer = self
+            .held
+            .borrow()
+            .values()
+            .find(|held| held.is_on(&region, thread))
+            .map(|held| Rc::clone(&held.operation));
         let (held, keys) = (Rc::clone(&self.held), Rc::clone(&self.keys));
         Ok(async move {
-            let operation = region.begin_to(access).await?;
+            let operation = match outer {
+                Some(operation) => operation,
+                None => Rc::new(region.begin_to(access).await?),
+            };
             keys.set(keys.get() + 1);
             held.borrow_mut().insert(keys.get(), Held { key, thread, operation });
             Ok(keys.get())
@@ -199,8 +217,7 @@ impl Models {
     /// This thread is in an operation that another one would wait for.
     fn check(&self, region: &Region<Live, u8>, access: Access) -> Result<(), Fault> {
         let (held, thread) = (self.held.borrow(), std::thread::current().id());
-        let own =
-            |held: &&Held| held.thread == thread && held.operation.region().id() == region.id();
+        let own = |held: &&Held| held.is_on(region, thread);
         let waits = |held: &Held| access == Access::Write || held.operation.is_write();
         match held.values().filter(own).any(waits) {
             false => Ok(()),

@@ -38,6 +38,9 @@ pub enum Event {
 type Events = Rc<RefCell<VecDeque<Event>>>;
 type Requests = Rc<RefCell<HashMap<u64, Request<Live>>>>;
 
+/// A wave of the search for the end of a run.
+type Wave = Pin<Box<dyn Future<Output = Result<bool, RankFailure>>>>;
+
 /// The messages of objects.
 struct Objects {
     order: OrderedGroup<Live>,
@@ -72,7 +75,7 @@ struct Queue {
     received: Rc<Cell<u64>>,
     run: u8,
     size: usize,
-    wave: Option<Pin<Box<dyn Future<Output = Result<bool, RankFailure>>>>>,
+    wave: Option<Wave>,
 }
 
 /// The models of a job.

@@ -14,6 +14,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::{Rc, Weak};
 use std::task::Waker;
 
+/// A region, and the rank whose answer about it is awaited.
+type Awaited = (RegionId, usize);
+
 pub(super) struct Inner<N: Net> {
     pub net: N,
     pub together: Together<N>,
@@ -27,7 +30,7 @@ pub(super) struct Inner<N: Net> {
     /// Most bytes of those.
     cache: usize,
     /// The homes whose silence is noticed, for each answer that is awaited.
-    watched: RefCell<Vec<((RegionId, usize), Watched<N>)>>,
+    watched: RefCell<Vec<(Awaited, Watched<N>)>>,
     /// Memory for the bytes of a region that are about to be sent.
     saved: RefCell<Vec<u8>>,
     /// Long waits that have been said, the last some.

@@ -69,7 +69,8 @@ fn clusters__calls_and_clean_write_misses_take_a_little_more_than_a_round_trip()
         let name = hw.name;
         println!("{name}: packet {round_trip:.1}, call {call:.1}, clean write miss {miss:.1}");
         assert!((1.0..1.4).contains(&(call / round_trip)), "{name}: {call} of {round_trip}");
-        assert!((1.0..1.4).contains(&(miss / round_trip)), "{name}: {miss} of {round_trip}");
+        // The request of a miss is shorter than the packets of the round trip, the answer longer.
+        assert!((0.95..1.4).contains(&(miss / round_trip)), "{name}: {miss} of {round_trip}");
     }
 }
 

@@ -94,6 +94,11 @@ pub fn own() -> Option<u32> {
 /// This process is a child: its parent's bell is not its own.
 pub fn is_child() {
     LOCK.free();
+    ends();
+}
+
+/// The agent is not answered any more.
+pub fn ends() {
     let fd = BELL.swap(-1, Ordering::AcqRel);
     if line::is_file(fd, FILE.load(Ordering::Relaxed)) {
         line::close(fd);

@@ -91,6 +91,16 @@ pub fn is_child() {
     NOT_BEFORE.store(0, Ordering::Relaxed);
 }
 
+/// Nothing is said to the agent any more, nor heard.
+pub fn ends() {
+    let _held = LOCK.take();
+    if PROCESS.load(Ordering::Relaxed) == process() && is_there() {
+        close(LINE.swap(-1, Ordering::AcqRel));
+    }
+    NOT_BEFORE.store(u64::MAX, Ordering::Relaxed);
+    giving::ends();
+}
+
 /// A call on a connection by TCP has ended: asks for its other end when it is time, and hears the
 /// agent.
 #[inline]

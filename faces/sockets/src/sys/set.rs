@@ -18,7 +18,8 @@ pub fn changed(set_fd: c_int, what: c_int, fd: c_int, event: Option<epoll_event>
     }
     let tracked = table::connection(fd).or_else(|| {
         // A socket that is connected later keeps its place in the set.
-        (what == libc::EPOLL_CTL_ADD && tcp::is_unconnected(fd)).then(|| table::begin(fd)).flatten()
+        let is_new = what == libc::EPOLL_CTL_ADD && settings::is_on();
+        (is_new && tcp::is_unconnected(fd)).then(|| table::begin(fd)).flatten()
     });
     let Some(connection) = tracked else { return };
     let slot = connection.slot;

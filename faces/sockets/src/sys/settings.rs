@@ -108,6 +108,11 @@ pub fn is_on() -> bool {
     IS_ON.load(Ordering::Relaxed) != 0
 }
 
+/// The program is confined: the kernel may end it for a call that it does not make itself.
+pub fn turn_off() {
+    IS_ON.store(0, Ordering::Relaxed);
+}
+
 /// True if calls look at a ring for a while before they sleep.
 pub fn spins() -> bool {
     spin_ns() > 0

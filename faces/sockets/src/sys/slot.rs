@@ -262,10 +262,13 @@ fn take_from(region: &Region) -> Option<usize> {
     let from = region.next.load(Ordering::Relaxed) as usize;
     let seen = used.min(64);
     let near = (0..seen).map(|i| (from + i) % used.max(1));
-    let found = near.chain(used..(used + 64).min(SLOTS)).chain(0..used).find(|&at| {
-        let slot = &region.slots[at];
+    let is_free = |at: &usize| {
+        let slot = &region.slots[*at];
         slot.holders.is_empty() && slot.is_idle() && slot.holders.claim()
-    })?;
+    };
+    let first = Some(from % used.max(1)).filter(|at| used > 0 && is_free(at));
+    let search = || near.chain(used..(used + 64).min(SLOTS)).chain(0..used).find(is_free);
+    let found = first.or_else(search)?;
     region.slots[found].clean();
     region.used.fetch_max(found as u32 + 1, Ordering::AcqRel);
     region.next.store(found as u32 + 1, Ordering::Relaxed);

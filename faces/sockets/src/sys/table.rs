@@ -29,6 +29,8 @@ static SHARED: AtomicU32 = AtomicU32::new(0);
 
 /// Mark of an entry that is a set.
 const IS_SET: u32 = 1 << 31;
+/// An entry that is a socket of TCP without a connection: it may listen, or be connected later.
+const IS_TCP: u32 = 1 << 30;
 
 /// Returns the entry of a descriptor, if there is a table for it.
 #[inline]
@@ -75,7 +77,7 @@ pub struct Connection {
 #[inline]
 pub fn connection(fd: i32) -> Option<Connection> {
     let value = entry(fd)?.load(Ordering::SeqCst);
-    if value == 0 || value & IS_SET != 0 {
+    if value == 0 || value & (IS_SET | IS_TCP) != 0 {
         return None;
     }
     let at = value as usize - 1;
@@ -260,6 +262,20 @@ pub fn begin(fd: i32) -> Option<Connection> {
     connection(fd)
 }
 
+/// A descriptor is a socket of TCP, which has no connection here.
+pub fn begin_tcp(fd: i32) {
+    if !vfork::is_child() {
+        forget(fd);
+        room(fd).iter().for_each(|entry| entry.store(IS_TCP, Ordering::SeqCst));
+    }
+}
+
+/// True if a descriptor is known to be a socket of TCP.
+#[inline]
+pub fn is_tcp(fd: i32) -> bool {
+    entry(fd).is_some_and(|one| one.load(Ordering::Relaxed) == IS_TCP)
+}
+
 /// A descriptor is a new epoll set. False if there is no place for one more.
 pub fn begin_set(fd: i32) -> bool {
     if vfork::is_child() {
@@ -281,11 +297,14 @@ pub fn copy(from: i32, to: i32) {
         return;
     }
     let Some(place) = room(to) else { return };
-    let count = match value & IS_SET {
-        0 => &OF_SLOT[value as usize - 1],
-        _ => &OF_SET[(value & !IS_SET) as usize],
+    let count = match value & (IS_SET | IS_TCP) {
+        0 => Some(&OF_SLOT[value as usize - 1]),
+        IS_TCP => None,
+        _ => Some(&OF_SET[(value & !IS_SET) as usize]),
     };
-    count.fetch_add(1, Ordering::AcqRel);
+    if let Some(count) = count {
+        count.fetch_add(1, Ordering::AcqRel);
+    }
     place.store(value, Ordering::SeqCst);
 }
 
@@ -313,7 +332,7 @@ pub fn remove(fd: i32) -> Ended {
         }
         return Ended::Nothing;
     }
-    match value.checked_sub(1) {
+    match value.checked_sub(1).filter(|_| value != IS_TCP) {
         Some(at) if OF_SLOT[at as usize].fetch_sub(1, Ordering::AcqRel) == 1 => {
             Ended::Connection(at as usize)
         }

@@ -6,6 +6,7 @@
 #![allow(non_snake_case)]
 
 mod cases;
+mod confined;
 mod crowd;
 mod field;
 mod harness;

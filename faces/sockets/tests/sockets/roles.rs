@@ -22,6 +22,7 @@ pub fn run(name: &str) {
             sys::clear_environment();
             ask(TcpStream::connect(format!("127.0.0.1:{port}")).unwrap());
         }
+        "confined" => crate::confined::asks(),
         "crowd-serve" => crate::crowd::serve(),
         "crowd-ask" => crate::crowd::ask(),
         "ask-on" => crate::networks::ask_on(),
@@ -85,7 +86,7 @@ pub fn ask(mut stream: TcpStream) {
     // More than the ring, in one piece.
     at += exchange(&mut stream, at, 200_000);
     // On a busy machine the ends are seldom awake together.
-    for _ in 0..5000 {
+    for _ in 0..1000 {
         if at > sys::received(&stream) {
             break;
         }

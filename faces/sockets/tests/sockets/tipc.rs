@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Instant;
 use weft_conformance::programs::{text, Face, Way};
+use weft_conformance::{hosts, skip};
 use weft_streams::tipc::control::{DONT_WAIT, HAS_ADDRESS};
 use weft_streams::tipc::{kind, Answer, Op, Request, SockAddr};
 use weftd::sys::{pairs, passing};
@@ -81,12 +82,7 @@ impl Hosts {
     }
 
     fn command(&self, host: usize, program: &Path, words: &[&str]) -> Command {
-        let mut command = Command::new("timeout");
-        command.arg("60").arg(program).args(words);
-        command.env("LD_PRELOAD", crate::harness::library());
-        command.env("WEFT_AGENT", &self.agents[host % self.agents.len()].name);
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        command
+        command_at(&self.agents[host % self.agents.len()].name, program, words)
     }
 
     /// Runs a program with each of several words, in turn on the hosts; returns what they said.
@@ -102,6 +98,16 @@ impl Hosts {
         assert!(ended.iter().all(|one| one.status.success()), "{name}: {said}");
         Some(said)
     }
+}
+
+/// A program with the library and this agent.
+fn command_at(agent: &str, program: &Path, words: &[&str]) -> Command {
+    let mut command = Command::new("timeout");
+    command.arg("60").arg(program).args(words);
+    command.env("LD_PRELOAD", crate::harness::library());
+    command.env("WEFT_AGENT", agent);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
 }
 
 impl Drop for Hosts {
@@ -176,6 +182,70 @@ fn tipc__connections_end_with_their_host_and_sockets_with_their_agent() {
         child.stderr.take().unwrap().read_to_string(&mut told).unwrap();
         assert!(child.wait().unwrap().success(), "{said}{told}");
     }
+}
+
+/// One of two hosts with a network of its own: its agent joins the cluster, its program runs until
+/// it says that it is ready; after `then` it ends well.
+fn on_host(host: &hosts::Host, key: &str, program: &Path, word: &str, then: impl FnOnce()) {
+    let [own, other] = [host.side, 1 - host.side].map(|side| format!("10.9.0.{}:7417", side + 1));
+    let address = own.trim_end_matches(":7417").to_string();
+    let agent = Served::with_words(&[
+        "--cluster",
+        "tipc",
+        "--cluster-key",
+        key,
+        "--cluster-port",
+        "7417",
+        "--cluster-multicast",
+        "off",
+        "--cluster-address",
+        &address,
+        "--join",
+        &other,
+        "--tolerance-ms",
+        "400",
+    ]);
+    let until = Instant::now() + LIMIT;
+    let mut names = weft_cluster::Names::at(&agent.name).unwrap();
+    while names.hosts().unwrap().iter().filter(|host| host.is_up).count() < 2 {
+        assert!(Instant::now() < until, "{address}: the other host does not come");
+        std::thread::yield_now();
+    }
+    let mut child = command_at(&agent.name, program, &[word]).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap());
+    let (mut line, mut said, mut told) = (String::new(), String::new(), String::new());
+    lines.read_line(&mut line).unwrap();
+    if line == "ready\n" {
+        then();
+    }
+    lines.read_to_string(&mut said).unwrap();
+    child.stderr.take().unwrap().read_to_string(&mut told).unwrap();
+    assert!(child.wait().unwrap().success(), "{word}: {line}{said}{told}");
+}
+
+#[test]
+fn tipc__two_hosts_of_a_cluster_until_the_cable_is_cut() {
+    let Some(program) = FACE.compile("tipc_hosts", Way::C) else { return };
+    let folder = std::env::temp_dir().join(format!("weft-tipc-{:016x}", weft_link::random_u64()));
+    let key = folder.join("key");
+    weft_cluster::KeyFile::init(&key).unwrap();
+    let key = key.display().to_string();
+    let (says, both) = std::sync::mpsc::channel();
+    let (key, program) = (&key, &program);
+    // A server that fails drops its end of the channel.
+    let server = move |host: &hosts::Host| {
+        on_host(host, key, program, "server", || says.send(()).unwrap());
+    };
+    let client = move |host: &hosts::Host| {
+        on_host(host, key, program, "client", || {
+            both.recv().unwrap();
+            host.ip("link set cable0 down");
+        });
+    };
+    if let Err(why) = hosts::run(1, client, server) {
+        skip(&why);
+    }
+    std::fs::remove_dir_all(folder).unwrap();
 }
 
 /// A program without the library, which says to the agent what it likes.

@@ -4,8 +4,18 @@ use super::data::{hand_over, stay_tcp};
 use super::process;
 use crate::sys::slot::{CORKED, DEEP, NAGLE, NONBLOCKING};
 use crate::sys::table::{self, Connection, Ended};
-use crate::sys::{far, giving, line, real, set, stream, tcp, tipc, vfork};
+use crate::sys::{far, giving, line, real, set, settings, stream, tcp, tipc, vfork};
 use libc::{c_char, c_int, c_long, c_uint, c_ulong, c_void, sockaddr, socklen_t, FILE};
+
+/// A socket was made.
+pub fn made(fd: c_int, domain: c_int, kind: c_int, protocol: c_int) {
+    let kind = kind & !(libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK);
+    let is_internet = matches!(domain, libc::AF_INET | libc::AF_INET6);
+    match is_internet && kind == libc::SOCK_STREAM && matches!(protocol, 0 | libc::IPPROTO_TCP) {
+        true => table::begin_tcp(fd),
+        false => table::forget(fd),
+    }
+}
 
 /// connect(2).
 ///
@@ -29,9 +39,10 @@ pub unsafe extern "C-unwind" fn connect(fd: c_int, to: *const sockaddr, len: soc
         if let Some(one) = table::connection(fd) {
             stay_tcp(&one);
         }
-    } else if matches!(family, libc::AF_INET | libc::AF_INET6)
+    } else if settings::is_on()
+        && matches!(family, libc::AF_INET | libc::AF_INET6)
         && (result == 0 || was == libc::EINPROGRESS || was == libc::EINTR)
-        && tcp::is_tcp(fd)
+        && (table::is_tcp(fd) || tcp::is_tcp(fd))
     {
         match table::connection(fd) {
             // It is asked for again, or was put into an epoll set before.
@@ -45,12 +56,17 @@ pub unsafe extern "C-unwind" fn connect(fd: c_int, to: *const sockaddr, len: soc
     result
 }
 
-fn accepted(fd: c_int) -> c_int {
+fn accepted(listener: c_int, fd: c_int) -> c_int {
     if fd >= 0 {
         let was = real::errno();
-        match tcp::is_tcp(fd) {
+        let is_known = table::is_tcp(listener);
+        match settings::is_on() && (is_known || tcp::is_tcp(fd)) {
             true => drop(table::begin(fd)),
             false => table::forget(fd),
+        }
+        if !is_known && table::connection(fd).is_some() {
+            // It was made before this program was started, or elsewhere.
+            table::begin_tcp(listener);
         }
         real::set_errno(was);
     }
@@ -87,12 +103,13 @@ pub unsafe extern "C-unwind" fn accept4(
         return unsafe { tipc::accept(fd, from, len, flags) };
     }
     // SAFETY: the caller's arguments.
-    accepted(unsafe {
+    let new = unsafe {
         match flags {
             0 => real::accept(fd, from, len),
             _ => real::accept4(fd, from, len, flags),
         }
-    })
+    };
+    accepted(fd, new)
 }
 
 /// The last descriptor of a connection in this process is about to be closed.

@@ -2,8 +2,9 @@
 
 use super::data::{hand_over, stay_tcp};
 use crate::sys::table::{self, Connection};
-use crate::sys::{giving, holders, line, real, settings, vfork};
-use libc::{c_char, c_int, c_long, c_void, pid_t, FILE};
+use crate::sys::{giving, holders, line, real, settings, slot, vfork};
+use libc::{c_char, c_int, c_long, c_uint, c_void, pid_t, FILE};
+use std::sync::atomic::Ordering;
 
 extern "C" {
     fn __register_atfork(
@@ -286,6 +287,51 @@ pub unsafe extern "C-unwind" fn posix_spawnp(
     unsafe { real::posix_spawnp(child, file, actions, attributes, argv, envp) }
 }
 
+/// The kernel is about to end this program for calls of its own choice (seccomp), among which may
+/// be those that only this library makes. All connections are the kernel's alone from now on.
+#[cold]
+fn is_confined() {
+    if vfork::is_child() {
+        return;
+    }
+    let was = real::errno();
+    settings::turn_off();
+    each(true, |one| {
+        one.slot.ask.state.store(slot::DENIED, Ordering::Release);
+        // Bytes that could not go back are read from the ring, for which calls of the C library on
+        // the connection are enough.
+        if !one.slot.is_shared() || hand_over(one) {
+            table::forget(one.fd);
+        }
+    });
+    line::ends();
+    real::set_errno(was);
+}
+
+/// True if such a call of prctl(2) confines the program.
+fn confines(what: c_long, mode: c_long) -> bool {
+    what == c_long::from(libc::PR_SET_SECCOMP) && mode != 0
+}
+
+/// prctl(2).
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn prctl(
+    what: c_int,
+    a: c_long,
+    b: c_long,
+    c: c_long,
+    d: c_long,
+) -> c_int {
+    if confines(what.into(), a) && settings::is_on() {
+        is_confined();
+    }
+    // SAFETY: the caller's arguments.
+    unsafe { real::prctl(what, a, b, c, d) }
+}
+
 /// syscall(2). Programs that are refused io_uring use the functions of the C library.
 ///
 /// # Safety
@@ -302,6 +348,11 @@ pub unsafe extern "C-unwind" fn syscall(
 ) -> c_long {
     if number == libc::SYS_io_uring_setup && settings::is_on() {
         return real::fail(libc::ENOSYS).into();
+    }
+    let sets = libc::SECCOMP_SET_MODE_STRICT..=libc::SECCOMP_SET_MODE_FILTER;
+    let is_filter = number == libc::SYS_seccomp && sets.contains(&(a as c_uint));
+    if (is_filter || number == libc::SYS_prctl && confines(a, b)) && settings::is_on() {
+        is_confined();
     }
     // SAFETY: the caller's arguments.
     unsafe { real::syscall(number, a, b, c, d, e, f) }

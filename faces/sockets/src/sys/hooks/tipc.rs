@@ -1,6 +1,7 @@
 //! Functions that matter for sockets of TIPC alone.
 
-use crate::sys::{real, tipc};
+use super::life;
+use crate::sys::{real, settings, tipc};
 use libc::{c_int, sockaddr, socklen_t};
 
 /// socket(2).
@@ -11,8 +12,14 @@ use libc::{c_int, sockaddr, socklen_t};
 pub unsafe extern "C-unwind" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
     match tipc::socket(domain, kind, protocol) {
         Some(result) => result,
-        // SAFETY: the caller's arguments.
-        None => unsafe { real::socket(domain, kind, protocol) },
+        None => {
+            // SAFETY: the caller's arguments.
+            let fd = unsafe { real::socket(domain, kind, protocol) };
+            if fd >= 0 && settings::is_on() {
+                life::made(fd, domain, kind, protocol);
+            }
+            fd
+        }
     }
 }
 

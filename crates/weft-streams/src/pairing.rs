@@ -23,6 +23,8 @@ const CALL_NS: u64 = 2_000_000_000;
 /// Time for which a socket is held.
 const HELD_NS: u64 = 300_000_000;
 
+/// The reason for an end that newer ones replaced, or that found no room.
+const TOO_MANY: &str = "too many connections of this user wait for their other ends";
 /// The reason for two ends whose networks are not joined, or lose the agent's datagrams.
 const NO_PATH: &str = "no datagram came from one end's network to the other's";
 
@@ -126,9 +128,8 @@ impl Pairing {
     ) {
         self.counts.asked += 1;
         self.forget(end);
-        let of_user = self.asks.values().filter(|ask| ask.user == user).count();
-        if of_user >= ASKS_OF_USER || self.asks.len() >= ASKS_MAX {
-            return self.refuse(end, "too many connections of this user wait for their ends", out);
+        if !self.has_room(user, out) {
+            return self.refuse(end, TOO_MANY, out);
         }
         let mut foreign = false;
         let others = self.waiting.get(&(remote, local)).map_or(&[][..], Vec::as_slice);
@@ -156,6 +157,27 @@ impl Pairing {
                 self.waiting.entry((local, remote)).or_default().push(end);
             }
         }
+    }
+
+    /// Makes room for one more ask of a user, and returns true if there is some. A user at its
+    /// limit loses the ask that has waited longest: the ends that were used last are used again
+    /// soonest.
+    fn has_room(&mut self, user: u32, out: &mut Vec<Do>) -> bool {
+        let mut of_user = 0;
+        let mut oldest: Option<(u64, End)> = None;
+        for (&end, ask) in self.asks.iter().filter(|(_, ask)| ask.user == user) {
+            of_user += 1;
+            if let State::Waits(since) = ask.state {
+                oldest = Some(oldest.map_or((since, end), |old| old.min((since, end))));
+            }
+        }
+        if of_user < ASKS_OF_USER {
+            return self.asks.len() < ASKS_MAX;
+        }
+        let Some((_, oldest)) = oldest else { return false };
+        self.forget(oldest);
+        self.refuse(oldest, TOO_MANY, out);
+        true
     }
 
     /// True if an end was called, and has not shown its socket.
@@ -482,8 +504,10 @@ mod tests {
         for port in 0..ASKS_OF_USER as u64 {
             assert_eq!(agent.ask((1, port), port as u16, 80), []);
         }
-        assert!(matches!(agent.ask((1, 1 << 40), 9999, 80)[..], [Do::Refuse(..)]));
-        assert_eq!(agent.ask(B, 9999, 80), []);
+        // The ask that has waited longest makes room for a new one, whose other end comes then.
+        let new = (1, 1 << 40);
+        assert_eq!(agent.ask(new, 9999, 80), [Do::Refuse((1, 0), TOO_MANY)]);
+        assert_eq!(agent.ask(B, 80, 9999), [Do::Call(new), Do::Call(B)]);
         let mut out = Vec::new();
         agent.pairing.on_time(ASK_NS + 1, &mut out);
         assert_eq!(out.len(), ASKS_OF_USER + 1);

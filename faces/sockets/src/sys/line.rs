@@ -146,6 +146,9 @@ fn begin(connection: &Connection) {
     if !open() {
         return;
     }
+    // A program of very many connections uses each of them seldom: a call of the agent would wait
+    // too long for the next call on its own connection.
+    take_all();
     ask.times.fetch_add(1, Ordering::Relaxed);
     if !tcp::has_moved(connection.fd, &slot.receiver.tcp, &slot.sender.tcp) {
         // Another thread is in a call, or somebody reads or writes past this library.
@@ -220,11 +223,16 @@ fn hear() {
     let Some(_held) = LOCK.try_take() else { return };
     let was = real::errno();
     if PROCESS.load(Ordering::Relaxed) == process() && is_there() {
-        while let Some((message, passed)) = next() {
-            act(&message, passed);
-        }
+        take_all();
     }
     real::set_errno(was);
+}
+
+/// Takes all messages that the agent has sent. The line is open, and held.
+fn take_all() {
+    while let Some((message, passed)) = next() {
+        act(&message, passed);
+    }
 }
 
 /// The connection is closed by the program. A FIN is sent at once if the agent may have a

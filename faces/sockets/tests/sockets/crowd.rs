@@ -99,5 +99,6 @@ fn crowd__ten_thousand_connections_are_served_and_few_share_memory() {
     server.ends_well();
     let paired = agent.counter("sockets_paired");
     // An end that has come to its limit meanwhile takes no memory.
-    assert!(paired > 0 && paired <= 2 * MOST * TIMES as u64, "{paired} paired");
+    let status = agent.status();
+    assert!(paired > 0 && paired <= 2 * MOST * TIMES as u64, "{paired} paired: {status}");
 }

@@ -68,9 +68,14 @@ impl Served {
 
     /// Returns a counter of the agent.
     pub fn counter(&self, name: &str) -> u64 {
-        let text = weftd::status::status(&self.name).unwrap();
+        let text = self.status();
         let value = |line: &str| line.strip_prefix(name)?.trim().parse().ok();
         text.lines().find_map(value).unwrap_or_else(|| panic!("{name} is not in {text}"))
+    }
+
+    /// Returns the counters of the agent.
+    pub fn status(&self) -> String {
+        weftd::status::status(&self.name).unwrap()
     }
 
     /// Starts a process with the library.

@@ -179,7 +179,7 @@ pub enum What {
     /// target met or not
     Sockets,
     /// The layer of paper 002 with its ten configurations over sockets that share memory: its
-    /// tables and figures, and which of its verdicts stand here
+    /// tables and figures, and which of its verdicts stand here; plots in --out
     Sovia,
     /// Myrinet Express (`myriexpress.h`) beside the endpoint and TCP, each target met or not
     Mx,
@@ -612,7 +612,9 @@ fn print(args: &Args, links: Vec<LinkName>, benches: &[What]) -> Result<()> {
         What::Containers => return containers::print(options, json, &mut out),
         What::Names => return names::print(options, json, &mut out),
         What::Sockets => return sockets::print(options, json, &mut out),
-        What::Sovia => return sovia::print(options, json, &mut out),
+        What::Sovia => {
+            return sovia::print(options, args.suite.out.as_deref(), json, &mut out);
+        }
         What::Mx | What::Via => {
             let out_in = (json, args.suite.out.as_deref());
             return faces::print(args.what, &args.link, options, out_in, &mut out);

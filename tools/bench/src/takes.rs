@@ -41,7 +41,8 @@ fn takes(what: What) -> &'static [&'static str] {
         What::Barrier => &["--link", "--json", "--ranks"],
         What::Choices => &["--link", "--out"],
         What::Suite => &["--size", "--out", "--situations"],
-        What::Agent | What::Names | What::Sockets | What::Sovia | What::Apps => &["--json"],
+        What::Agent | What::Names | What::Sockets | What::Apps => &["--json"],
+        What::Sovia => &["--json", "--out"],
         What::Mpi | What::Containers => &["--size", "--json"],
         What::Mxoe => &["--size", "--json", "--out"],
     }

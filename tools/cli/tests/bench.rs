@@ -293,7 +293,14 @@ fn sockets__every_figure_has_its_target() {
         assert!(has_target && line["met"].is_boolean() && line["value"].is_number(), "{line}");
     }
     let whats: Vec<_> = got.iter().filter_map(|line| line["what"].as_str()).collect();
-    let want = ["request and answer, one way", "stream", "connections of one request"];
+    let want = [
+        "request and answer, one way",
+        "stream",
+        "connections of one request",
+        "a call on a connection by TCP, more than without",
+        "memory of a connection, more than without",
+        "processor time of an idle connection in a second",
+    ];
     assert!(want.iter().all(|what| whats.contains(what)), "{whats:?}");
 }
 
@@ -306,7 +313,15 @@ fn sovia__every_verdict_of_the_paper_is_judged() {
             return weft_conformance::skip(&why);
         }
     }
-    let got = raw_lines(&["sovia"]);
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("sovia");
+    let got = raw_lines(&["sovia", "--out", folder.to_str().unwrap()]);
+    let page = std::fs::read_to_string(folder.join("sovia.md")).unwrap();
+    for number in 5..=10 {
+        let name = format!("figure-{number}");
+        assert!(page.contains(&format!("({name}.png)")), "{page}");
+        assert!(std::fs::read(folder.join(name).with_extension("png")).unwrap().len() > 5000);
+    }
+    assert!(page.contains("a window beats none"), "{page}");
     let judged: Vec<_> = got.iter().filter(|line| line["met"].is_boolean()).collect();
     assert_eq!(judged.len(), 22, "{judged:?}");
     let has = |what: &str| got.iter().any(|line| line["what"].as_str().is_some_and(|w| w == what));

@@ -47,7 +47,16 @@ enum Role {
     Stream,
     /// Writes to a file that is no socket.
     Calls,
+    /// Reads from a connection by TCP, where nothing comes.
+    CallsTcp,
+    /// Returns what comes, on all connections at once.
+    Many,
+    /// Makes connections, uses each, and keeps them.
+    Crowd,
 }
+
+/// Requests by a connection of a crowd, and the bytes of each: more than its memory.
+const OF_CROWD: (u64, usize) = (200, 4096);
 
 /// Requests, before those that are measured.
 const WARM_UP: u64 = 2000;
@@ -92,7 +101,7 @@ fn serve(args: &Args, each: impl Fn(&mut dyn Stream) -> Result<()>) -> Result<()
 }
 
 fn echo(stream: &mut dyn Stream) -> Result<()> {
-    let mut buf = [0; WRITE];
+    let mut buf = vec![0; WRITE];
     loop {
         let n = stream.read(&mut buf)?;
         if n == 0 {
@@ -135,6 +144,50 @@ fn stream(to: &mut dyn Stream, bytes: u64) -> Result<()> {
     Ok(())
 }
 
+/// Serves all connections at once.
+fn many() -> Result<()> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    println!("{}", listener.local_addr()?.port());
+    for stream in listener.incoming() {
+        let mut stream = stream?;
+        stream.set_nodelay(true)?;
+        std::thread::Builder::new().stack_size(256 << 10).spawn(move || echo(&mut stream))?;
+    }
+    Ok(())
+}
+
+/// Makes connections, uses each, says so, and keeps them for as long as this process lives.
+fn crowd(args: &Args) -> Result<()> {
+    let (requests, size) = OF_CROWD;
+    let mut all = Vec::new();
+    for _ in 0..args.iters {
+        let mut to = dial(args)?;
+        ask(&mut *to, size, requests)?;
+        all.push(to);
+    }
+    println!("ready");
+    loop {
+        std::thread::park();
+    }
+}
+
+/// Returns the nanoseconds of a read that finds nothing.
+fn empty_reads(iters: u64) -> Result<f64> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let mut from = TcpStream::connect(listener.local_addr()?)?;
+    let _to = listener.accept()?;
+    from.set_nonblocking(true)?;
+    let time = seconds(|| {
+        for _ in 0..iters {
+            let got = from.read(black_box(&mut [0; 1]));
+            let empty = got.is_err_and(|e| e.kind() == std::io::ErrorKind::WouldBlock);
+            anyhow::ensure!(empty, "a read found something");
+        }
+        Ok(())
+    });
+    Ok(time? / iters as f64 * 1e9)
+}
+
 /// Returns the seconds that this took.
 fn seconds(mut what: impl FnMut() -> Result<()>) -> Result<f64> {
     let begun = monotonic_ns();
@@ -151,6 +204,9 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let iters = args.iters;
     let figure = match args.role {
         Role::Echo => return serve(args, echo).map(|()| ExitCode::SUCCESS),
+        Role::Many => return many().map(|()| ExitCode::SUCCESS),
+        Role::Crowd => return crowd(args).map(|()| ExitCode::SUCCESS),
+        Role::CallsTcp => empty_reads(iters)?,
         Role::Sink => return serve(args, sink).map(|()| ExitCode::SUCCESS),
         Role::Ask => {
             let mut to = dial(args)?;

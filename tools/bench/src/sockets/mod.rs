@@ -2,7 +2,9 @@
 //! kernel's TCP is the floor, a Unix socket is the peer of programs that are our own.
 
 pub mod child;
+mod crowd;
 mod hosts;
+mod programs;
 
 use crate::names::own;
 use crate::pair::{core, Sample};
@@ -180,20 +182,21 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The cost of the library in a call on a file that is no socket: the row is the difference.
+    /// The cost of the library in a call on a file that is no socket, and on a connection by TCP:
+    /// the rows are the differences.
     fn calls(&mut self) -> Result<()> {
-        let line = ("a call on another file, more than without", 1, "ns", Better::Lower);
         let iters = self.iters(2_000_000);
-        let figures = self.in_turn(line, &[Way::Weft, Way::Tcp], |run, way| {
-            run.figure(way, &["calls", "--iters", &iters])
-        })?;
-        let pairs = figures[0].1.iter().zip(&figures[1].1);
-        let more = Sample::of(pairs.map(|(with, without)| with - without).collect());
-        let (what, size, unit, better) = line;
-        let row = more.map(|ours| Row { what, size, ours, floors: Vec::new(), peers: Vec::new() });
-        let (rows, notes) = (row.into_iter().collect(), Vec::new());
-        let table = Table { bench: NAME, link: "sockets", what, unit, better, rows, notes };
-        self.checks.push(Check { table, aim: Aim::default(), goal: Some(10.0) });
+        let lines = [
+            ("a call on another file, more than without", "calls"),
+            ("a call on a connection by TCP, more than without", "calls-tcp"),
+        ];
+        for (what, role) in lines {
+            let line = (what, 1, "ns", Better::Lower);
+            let figures = self.in_turn(line, &[Way::Weft, Way::Tcp], |run, way| {
+                run.figure(way, &[role, "--iters", &iters])
+            })?;
+            self.alone((what, "ns", 10.0), crowd::difference(&figures));
+        }
         Ok(())
     }
 
@@ -365,20 +368,24 @@ fn port() -> Result<String> {
 /// No agent starts, or a program fails.
 pub fn print(options: &Options, json: bool, out: &mut impl Write) -> Result<()> {
     let (_agent, name) = begin()?;
-    let plan = Plan::of(options.repeat() as usize * (8 + 3 + 2 + 2 + 2 + 8 + 8));
+    let plan = Plan::of(options.repeat() as usize * (8 + 3 + 2 + 2 + 4 + 8 + 4 + 2 + 2 + 2 + 8));
     let (checks, notes) = (Vec::new(), Vec::new());
     let mut run = Run { options, agent: name, plan, checks, notes };
     run.asks()?;
     run.streams()?;
     run.iperf3()?;
     run.redis()?;
+    run.nginx()?;
+    run.memcached()?;
+    run.postgres()?;
     run.short()?;
     run.calls()?;
+    run.crowd()?;
     hosts::measure(&mut run)?;
     let pinned = core(0).map_or("not pinned: there is one core", |_| "each on a core of its own");
     run.notes.push(format!(
-        "client and server {pinned}; floor: the same programs without the library, in turn; not \
-         measured here: nginx, memcached, PostgreSQL"
+        "client and server {pinned}; floor: the same programs without the library, in turn; \
+         memory: both ends' together, without the kernel's"
     ));
     target::show_all(NAME, (&run.checks, &run.notes), json, out)
 }

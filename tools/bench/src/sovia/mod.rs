@@ -8,18 +8,20 @@
 pub mod child;
 mod layer;
 mod paper;
+mod plot;
+mod verdicts;
 
 use crate::pair::{core, Sample};
 use crate::progress::Plan;
 use crate::sockets::{begin, words_of, Process, Way};
-use crate::table::{figure, human, Better, Other, Row, Table};
+use crate::table::{figure, human, Better, Row, Table};
 use crate::target::{self, Aim, Check};
 use crate::Options;
 use anyhow::{ensure, Context, Result};
 use layer::SETTINGS;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 /// Name of the benchmark.
@@ -30,6 +32,9 @@ const TCP: &str = "TCP";
 /// Bytes of a stream, and most messages.
 const STREAM: u64 = 256 << 20;
 const MESSAGES: u64 = 200_000;
+
+/// The parts of the processor's time of a stream.
+const SHARES: [&str; 4] = ["sender, user", "sender, kernel", "receiver, user", "receiver, kernel"];
 
 /// A subject: name, way, setting, and the cores of client and server.
 type Subject = (&'static str, Way, Option<&'static str>, [usize; 2]);
@@ -185,9 +190,9 @@ impl Study<'_> {
             let more = ["--size", &of, "--iters", &iters];
             let one = |study: &Self, subject| study.both(subject, ["echo", "ask"], &more);
             self.measure(Part::Latency, size, &subjects, one, |name| vec![name])?;
+            let together = subjects.map(|(name, way, of, _)| (name, way, of, TOGETHER));
+            self.measure(Part::OneCore, size, &together[..5], one, |name| vec![name])?;
             if size == 4 {
-                let together = subjects.map(|(name, way, of, _)| (name, way, of, TOGETHER));
-                self.measure(Part::OneCore, size, &together[..5], one, |name| vec![name])?;
                 let asleep = ("SOVIA_HYBRID", Way::Asleep, Some("SOVIA_HYBRID"), APART);
                 self.measure(Part::Asleep, size, &[asleep], one, |name| vec![name])?;
             }
@@ -225,9 +230,7 @@ impl Study<'_> {
             let more = ["--size", &of, "--iters", &iters];
             let one = |study: &Self, subject| study.both(subject, ["sink", "stream"], &more);
             self.measure(Part::Bandwidth, size, &subjects, one, |name| vec![name])?;
-            let names = |_| {
-                vec!["rate", "sender, user", "sender, kernel", "receiver, user", "receiver, kernel"]
-            };
+            let names = |_| [&["rate"], &SHARES[..]].concat();
             self.measure(Part::Shares, size, &asleep, one, names)?;
         }
         Ok(())
@@ -327,158 +330,7 @@ impl Study<'_> {
     }
 }
 
-/// A verdict of the paper: text with its ratios (M-VIA, cLAN), one figure, the one beside it, size,
-/// and the ratio up to which it stands.
-type Verdict = (&'static str, (Part, &'static str), (Part, &'static str), usize, f64);
-
-const L: Part = Part::Latency;
-const B: Part = Part::Bandwidth;
-
-const VERDICTS: [Verdict; 20] = [
-    (
-        "the application beats a handler thread (0.69, 0.41)",
-        (L, "SOVIA_SINGLE"),
-        (L, "SOVIA_HANDLER"),
-        4,
-        1.0,
-    ),
-    (
-        "a handler thread beats a notify thread (0.94)",
-        (L, "SOVIA_HANDLER"),
-        (L, "SOVIA_NOTIFY"),
-        4,
-        1.0,
-    ),
-    ("SOVIA_SINGLE beats TCP (0.76, 0.22)", (L, "SOVIA_SINGLE"), (L, TCP), 4, 1.0),
-    ("native beats TCP (0.57, 0.15)", (L, NATIVE), (L, TCP), 4, 1.0),
-    (
-        "short messages: a copy beats pinning (0.78, 0.85)",
-        (L, "SOVIA_COPY"),
-        (L, "SOVIA_REG"),
-        4,
-        1.0,
-    ),
-    (
-        "long messages: pinning beats a copy (0.97, 0.76)",
-        (L, "SOVIA_REG"),
-        (L, "SOVIA_COPY"),
-        32768,
-        1.0,
-    ),
-    (
-        "by length is as good as a copy (1.00, 1.00)",
-        (L, "SOVIA_HYBRID"),
-        (L, "SOVIA_COPY"),
-        4,
-        1.05,
-    ),
-    (
-        "by length is as good as pinning (1.00, 1.00)",
-        (L, "SOVIA_HYBRID"),
-        (L, "SOVIA_REG"),
-        32768,
-        1.05,
-    ),
-    ("the layer costs little (1.04, 1.27)", (L, "SOVIA_HYBRID"), (L, NATIVE), 4, 1.3),
-    (
-        "to copy 1 KiB costs less than to pin it",
-        (Part::Memory, "copied, cached"),
-        (Part::Memory, "pinned"),
-        1024,
-        1.0,
-    ),
-    (
-        "to pin 32 KiB costs less than to copy it",
-        (Part::Memory, "pinned"),
-        (Part::Memory, "copied, cold"),
-        32768,
-        1.0,
-    ),
-    (
-        "one core: the application beats a handler thread (0.69, 0.41)",
-        (Part::OneCore, "SOVIA_SINGLE"),
-        (Part::OneCore, "SOVIA_HANDLER"),
-        4,
-        1.0,
-    ),
-    (
-        "polling beats sleeping (-, 0.54)",
-        (L, "SOVIA_HYBRID"),
-        (Part::Asleep, "SOVIA_HYBRID"),
-        4,
-        1.0,
-    ),
-    ("a window beats none", (B, "SOVIA_FLOWCNTL"), (B, "SOVIA_BASE"), 1024, 1.0),
-    (
-        "delayed acknowledgements beat prompt ones",
-        (B, "SOVIA_DACKS"),
-        (B, "SOVIA_FLOWCNTL"),
-        1024,
-        1.0,
-    ),
-    (
-        "long messages: the layer costs nothing (1.0, 1.0)",
-        (B, "SOVIA_DACKS"),
-        (B, NATIVE),
-        32768,
-        0.95,
-    ),
-    ("long messages: SOVIA_DACKS beats TCP (-, 1.8)", (B, "SOVIA_DACKS"), (B, TCP), 32768, 1.0),
-    ("short messages: combining beats none", (B, "SOVIA_COMBINE"), (B, "SOVIA_DACKS"), 4, 1.0),
-    (
-        "sleeping ends lose little bandwidth (-, 0.96)",
-        (Part::Shares, "rate"),
-        (B, "SOVIA_COMBINE"),
-        32768,
-        0.9,
-    ),
-    (
-        "the receiver copies: its user time is the greater",
-        (Part::Shares, "sender, user"),
-        (Part::Shares, "receiver, user"),
-        32768,
-        1.0,
-    ),
-];
-
 impl Study<'_> {
-    fn judge(&self, verdict: &Verdict) -> Option<Check> {
-        let &(what, (part, name), (other, beside), size, aim) = verdict;
-        let ours = self.get(part, name, size)?;
-        let floors = vec![Other { name: beside, sample: self.get(other, beside, size) }];
-        let (_, mut unit, mut better) = part.text();
-        if name == "rate" {
-            (unit, better) = (B.text().1, B.text().2);
-        }
-        let rows = vec![Row { what, size, ours, floors, peers: Vec::new() }];
-        let (link, notes) = (name, Vec::new());
-        let table =
-            Table { bench: NAME, link, what: "a verdict of the paper", unit, better, rows, notes };
-        Some(Check { table, aim: Aim { floor: Some(aim), peer: None }, goal: None })
-    }
-
-    fn verdicts(&self) -> Vec<Check> {
-        let mut all: Vec<Check> = VERDICTS.iter().filter_map(|one| self.judge(one)).collect();
-        let files: [Verdict; 2] = [
-            (
-                "a file comes sooner than over TCP (-, 2.6)",
-                (Part::Files, NATIVE),
-                (Part::Files, TCP),
-                13_827_767,
-                1.0,
-            ),
-            (
-                "a longer file, too (-, 2.2)",
-                (Part::Files, NATIVE),
-                (Part::Files, TCP),
-                65_257_948,
-                1.0,
-            ),
-        ];
-        all.extend(files.iter().filter_map(|one| self.judge(one)));
-        all
-    }
-
     fn text(&self, out: &mut impl Write) -> Result<()> {
         writeln!(
             out,
@@ -494,7 +346,6 @@ impl Study<'_> {
         let eight = [&five[..], &["SOVIA_REG", "SOVIA_COPY", "SOVIA_HYBRID"]].concat();
         let streams = ["SOVIA_BASE", "SOVIA_FLOWCNTL", "SOVIA_DACKS", "SOVIA_COMBINE"];
         let streams = [&plain[..], &streams].concat();
-        let shares = ["sender, user", "sender, kernel", "receiver, user", "receiver, kernel"];
         writeln!(out, "\n{}", self.matrix(Part::Latency, &eight))?;
         writeln!(out, "{}", self.ratios())?;
         let memory = ["pinned", "copied, cached", "copied, cold"];
@@ -502,35 +353,105 @@ impl Study<'_> {
         writeln!(out, "{}", self.matrix(Part::Bandwidth, &streams))?;
         writeln!(out, "{}", self.matrix(Part::OneCore, &five))?;
         writeln!(out, "{}", self.matrix(Part::Asleep, &["SOVIA_HYBRID"]))?;
-        writeln!(out, "{}", self.matrix(Part::Shares, &shares))?;
+        writeln!(out, "{}", self.matrix(Part::Shares, &SHARES))?;
         writeln!(out, "{}", self.matrix(Part::Files, &plain))?;
         Ok(())
     }
 }
 
+impl Study<'_> {
+    /// Returns a curve for each name.
+    fn curves(&self, part: Part, names: &[&'static str]) -> Vec<plot::Curve> {
+        let of = |name: &&'static str| {
+            let all = self.figures.get(&part)?;
+            let mine = all.iter().filter(|((of, _), _)| of == name);
+            let points: Vec<_> = mine.map(|((_, size), sample)| (*size, *sample)).collect();
+            (!points.is_empty()).then_some((*name, points))
+        };
+        names.iter().filter_map(of).collect()
+    }
+
+    /// Returns Figures 5 to 10.
+    fn plots(&self) -> Vec<plot::Figure> {
+        let handling = [TCP, NATIVE, "SOVIA_NOTIFY", "SOVIA_HANDLER", "SOVIA_SINGLE"];
+        let streams = [TCP, NATIVE, "SOVIA_BASE"];
+        let better = ["SOVIA_BASE", "SOVIA_FLOWCNTL", "SOVIA_DACKS", "SOVIA_COMBINE", NATIVE];
+        let memory = ["pinned", "copied, cached", "copied, cold"];
+        let all: [(u32, &str, Part, &[&'static str]); 6] = [
+            (5, "latency by who handles messages", Part::Latency, &handling),
+            (6, "pinning and copying", Part::Memory, &memory),
+            (7, "bandwidth without flow control", Part::Bandwidth, &streams),
+            (8, "bandwidth by optimisation", Part::Bandwidth, &better),
+            (9, "latency with both ends on one core", Part::OneCore, &handling),
+            (10, "processor use of sleeping ends (SOVIA_COMBINE)", Part::Shares, &SHARES),
+        ];
+        let figure = |(number, what, part, names): (u32, &'static str, Part, &[&'static str])| {
+            let (_, unit, better) = part.text();
+            let better = if better == Better::Lower { "lower" } else { "higher" };
+            let (unit, by_powers) = (format!("{unit}; {better} is better"), part != Part::Shares);
+            plot::Figure { number, what, unit, curves: self.curves(part, names), by_powers }
+        };
+        all.into_iter().map(figure).collect()
+    }
+
+    /// Writes the plots, each as PNG and SVG, and a page with them, the tables and the verdicts.
+    fn write(&self, folder: &Path, verdicts: &[Check], notes: &[String]) -> Result<()> {
+        let put = |name: &str, bytes: &[u8]| {
+            let path = folder.join(name);
+            std::fs::write(&path, bytes).with_context(|| format!("writing {}", path.display()))
+        };
+        std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
+        let (mut tables, mut judged) = (Vec::new(), Vec::new());
+        self.text(&mut tables)?;
+        target::show_all(NAME, (verdicts, notes), false, &mut judged)?;
+        let mut page = String::from("# Sockets over VIA (paper 002), measured here\n\n");
+        for figure in self.plots() {
+            let Some(picture) = plot::picture(&figure) else { continue };
+            let (name, what) = (format!("figure-{}", figure.number), figure.what);
+            put(&format!("{name}.png"), &picture.png()?)?;
+            put(&format!("{name}.svg"), picture.svg(what).as_bytes())?;
+            page.push_str(&format!("![Figure {}: {what}]({name}.png)\n\n", figure.number));
+        }
+        for text in [judged, tables] {
+            page.push_str(&format!("```text\n{}```\n\n", String::from_utf8_lossy(&text)));
+        }
+        put("sovia.md", page.as_bytes())
+    }
+}
+
 /// Measures all and prints the results.
+///
+/// Into `folder`, if one is named, go plots of Figures 5 to 10 and a page.
 ///
 /// # Errors
 /// No agent starts, or a program fails.
-pub fn print(options: &Options, json: bool, out: &mut impl Write) -> Result<()> {
+pub fn print(
+    options: &Options,
+    folder: Option<&Path>,
+    json: bool,
+    out: &mut impl Write,
+) -> Result<()> {
     let (_agent, agent) = begin()?;
     let mut study = Study { options, agent, plan: Plan::of(0), figures: BTreeMap::new() };
     let sizes = study.sizes().len();
-    study.plan = Plan::of(options.repeat() as usize * (sizes * (8 + 3 + 6 + 1) + 5 + 1 + 4));
+    study.plan = Plan::of(options.repeat() as usize * (sizes * (8 + 5 + 3 + 6 + 1) + 1 + 4));
     study.latency()?;
     study.memory()?;
     study.bandwidth()?;
     study.files()?;
     let verdicts = study.verdicts();
-    if json {
-        let all = study.rows().into_iter().chain(verdicts).collect::<Vec<_>>();
-        return target::show_all(NAME, (&all, &[]), json, out);
-    }
-    study.text(out)?;
     let notes =
         ["in brackets the paper's ratios, on M-VIA and cLAN; native and the layer go by sockets \
          of weft, which share memory; met: the verdict stands here; files go from memory to memory \
          by a program of our own, in place of FTP"
             .to_string()];
+    if let Some(folder) = folder {
+        study.write(folder, &verdicts, &notes)?;
+    }
+    if json {
+        let all = study.rows().into_iter().chain(verdicts).collect::<Vec<_>>();
+        return target::show_all(NAME, (&all, &[]), json, out);
+    }
+    study.text(out)?;
     target::show_all(NAME, (&verdicts, &notes), json, out)
 }

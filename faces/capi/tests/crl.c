@@ -187,6 +187,8 @@ static void wrong(const char *call, rid_t name, char *copy)
         rgn_bcast_recv(4, &number);
     else if (!strcmp(call, "uneven"))
         crl_self_addr ? rgn_bcast_recv(3, &number) : rgn_bcast_send(4, &number);
+    /* A node that has sent does not end the job before the others have said what is wrong. */
+    rgn_barrier();
     fprintf(stderr, "node %u went on after %s\n", crl_self_addr, call);
     exit(3);
 }

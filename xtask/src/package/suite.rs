@@ -290,7 +290,8 @@ fn living(debs: &[&PathBuf], scratch: &Path, checks: &mut Checks) {
 }
 
 /// Starts the agent as its unit does, sees its user and rights, and runs ranks of a user without
-/// rights over it.
+/// rights over it. The seats of ranks that have just ended are free a moment later: until then the
+/// agent refuses to end.
 fn agent(root: &Path, checks: &mut Checks) {
     let version = output_of(&mut inside(root, &["weftd", "--version"]));
     checks.check("deb: the agent's version", version.is_some_and(|v| v == version_of("weftd")));
@@ -306,7 +307,9 @@ fn agent(root: &Path, checks: &mut Checks) {
          grep -E '^(Uid|CapEff)' /proc/$pid/status\n\
          setpriv --reuid 65534 --regid 65534 --clear-groups \
          weft run -n 2 --env WEFT_LINK=agent weft app asp --nodes 64 --check && echo ran\n\
-         weftd --stop; wait $pid; echo ended $?; rm -r /run/weft /tmp/weftd.log",
+         timeout 60 sh -c 'until weftd --stop; do sleep 0.2; done' || kill -9 $pid\n\
+         {{ sleep 60; kill -9 $pid; }} >/dev/null 2>&1 & guard=$!\n\
+         wait $pid; echo ended $?; kill $guard; rm -r /run/weft /tmp/weftd.log",
         start.unwrap_or("weftd"),
     );
     let said = output_of(&mut inside(root, &["sh", "-c", &script])).unwrap_or_default();

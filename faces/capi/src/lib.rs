@@ -3,7 +3,7 @@
 //! All `unsafe` code lies in [`sys`]: a file each for jobs, packets, messages, requests, and
 //! operations on other ranks (multicast, fetch-and-add, remote-memory copy). The header is
 //! `include/weft.h`; a test compares it with the functions here. `sys/crl.rs` is a second
-//! interface, `crl.h` of CRL 1.0, over the regions of [`regions`].
+//! interface, `crl.h` of CRL 1.0, over the regions of `weft-models`.
 #![warn(missing_docs)]
 
 mod regions;

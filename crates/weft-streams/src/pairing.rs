@@ -160,8 +160,8 @@ impl Pairing {
     }
 
     /// Makes room for one more ask of a user, and returns true if there is some. A user at its
-    /// limit loses the ask that has waited longest: the ends that were used last are used again
-    /// soonest.
+    /// limit loses the ask that has waited longest: a connection that was used just now is the more
+    /// likely one to be used again.
     fn has_room(&mut self, user: u32, out: &mut Vec<Do>) -> bool {
         let mut of_user = 0;
         let mut oldest: Option<(u64, End)> = None;

@@ -146,8 +146,8 @@ fn begin(connection: &Connection) {
     if !open() {
         return;
     }
-    // A program of very many connections uses each of them seldom: a call of the agent would wait
-    // too long for the next call on its own connection.
+    // The agent may have called for other connections. A program that has very many uses each of
+    // them seldom, so their own next calls may come too late.
     take_all();
     ask.times.fetch_add(1, Ordering::Relaxed);
     if !tcp::has_moved(connection.fd, &slot.receiver.tcp, &slot.sender.tcp) {

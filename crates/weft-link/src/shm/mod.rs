@@ -24,7 +24,7 @@ mod tests;
 pub use direct::DirectCopy;
 pub use hub::Caller;
 pub use hub::Heard;
-pub use rendezvous::{check as check_hello, example as example_hello, host};
+pub use rendezvous::{check as check_hello, example as example_hello, host, is_free};
 pub use sys::block::Block;
 
 use crate::random_u64;

@@ -277,6 +277,11 @@ pub fn host() -> Result<u64, LinkError> {
     Ok(hash.max(1))
 }
 
+/// True if nobody in this network namespace listens under the name that is made from a key.
+pub fn is_free(key: u64) -> bool {
+    socket::listen(Name::Key(key)).is_ok()
+}
+
 /// Turns the system's error into an error with advice.
 pub(super) fn system(what: &str, source: io::Error) -> LinkError {
     let fix = match source.raw_os_error() {

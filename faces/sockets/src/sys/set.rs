@@ -234,7 +234,7 @@ impl Wait<'_> {
         each_place(self.set, asleep, |_, at, slot| {
             wait::wake(at, slot);
         });
-        if self.set.heats() == 0 {
+        if self.set.awake_places() == 0 {
             return None;
         }
         let mut is_far = false;
@@ -257,7 +257,7 @@ impl Wait<'_> {
                 return self.set.give(place);
             }
             match wait::lie_down(at, slot) {
-                Rest::Empty => self.set.cool(place),
+                Rest::Empty => self.set.mark_asleep(place),
                 Rest::Later => {}
                 Rest::Readable => news |= self.is_news(place, at, slot),
             }
@@ -279,7 +279,7 @@ impl Wait<'_> {
         is_poll: bool,
         kernel: impl Fn(*mut epoll_event, c_int, bool) -> c_int,
     ) -> c_int {
-        if self.set.heats() >= self.events.len()
+        if self.set.awake_places() >= self.events.len()
             && self.set.turn.fetch_add(1, Ordering::Relaxed) & 2 != 0
         {
             // Events of rings may fill the room: those of the kernel come first now and then.

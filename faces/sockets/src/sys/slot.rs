@@ -302,7 +302,7 @@ fn take_set_from(region: &Region) -> Option<usize> {
 impl Set {
     /// Marks a registration as one that may be awake. False if there is no place for it. The
     /// receiver's lock of its slot is held.
-    pub fn heat(&self, at: usize, one: &Registration) -> bool {
+    pub fn mark_awake(&self, at: usize, one: &Registration) -> bool {
         let place = match one.place.load(Ordering::Relaxed).checked_sub(1) {
             Some(place) => place as usize,
             None => {
@@ -329,7 +329,7 @@ impl Set {
     }
 
     /// Marks a place as one that is not awake.
-    pub fn cool(&self, place: usize) {
+    pub fn mark_asleep(&self, place: usize) {
         self.awake[place / WORD].fetch_and(!(1 << (place % WORD)), Ordering::SeqCst);
     }
 
@@ -342,7 +342,7 @@ impl Set {
 
     /// Gives up a place.
     pub fn give(&self, place: usize) {
-        self.cool(place);
+        self.mark_asleep(place);
         self.places[place].store(0, Ordering::Release);
         self.taken[place / WORD].fetch_and(!(1 << (place % WORD)), Ordering::AcqRel);
     }
@@ -353,7 +353,7 @@ impl Set {
     }
 
     /// The number of places that may be awake.
-    pub fn heats(&self) -> usize {
+    pub fn awake_places(&self) -> usize {
         self.awake.iter().map(|word| word.load(Ordering::SeqCst).count_ones() as usize).sum()
     }
 

@@ -140,7 +140,7 @@ pub fn is_followed(set: &Set, connection: &Connection, one: &Registration) -> bo
     let odd = events & (libc::EPOLLONESHOT | libc::EPOLLEXCLUSIVE) as u32 != 0;
     // The marks are read after the place says that it may be awake: a thread that begins to sleep
     // sets its mark, then looks at the places.
-    set.heat(connection.at, one)
+    set.mark_awake(connection.at, one)
         && !odd
         && set.unseen.load(Ordering::SeqCst) == 0
         && set.waiting.load(Ordering::SeqCst) == 0

@@ -1,6 +1,6 @@
 //! The same programs on two hosts of a lab, whose agents are one cluster.
 
-use super::{output, words_of, Line, Process, Run, Way, START};
+use super::{output, rate_of_iperf3, words_of, Line, Process, Run, Way, START};
 use crate::names::cluster::{Agent, Hosts, Kind};
 use crate::names::own;
 use crate::pair::core;
@@ -60,14 +60,11 @@ impl Two {
         let end = Instant::now() + START;
         loop {
             let said = output(self.command(way, 0, "iperf3", &words)?);
-            let report: serde_json::Value = match said {
-                Ok(text) => serde_json::from_str(&text)?,
+            match said.and_then(|report| rate_of_iperf3(&report)) {
                 // It does not listen yet.
-                Err(_) if Instant::now() < end && server.0.try_wait()?.is_none() => continue,
-                Err(why) => return Err(why),
-            };
-            let rate = report["end"]["sum_received"]["bits_per_second"].as_f64();
-            return Ok(rate.context("iperf3 reports no rate")? / 8e9);
+                Err(_) if Instant::now() < end && server.0.try_wait()?.is_none() => {}
+                figure => return figure,
+            }
         }
     }
 }

@@ -220,10 +220,7 @@ impl Run<'_> {
             let words = ["--server", "--port", &port, "--bind", "127.0.0.1"];
             let _server = run.listening(way, "iperf3", &words, &port)?;
             let words = ["--json", "--client", "127.0.0.1", "--port", &port, "--bytes", bytes];
-            let report: serde_json::Value =
-                serde_json::from_str(&output(run.command(way, 0, "iperf3", &words)?)?)?;
-            let rate = report["end"]["sum_received"]["bits_per_second"].as_f64();
-            Ok(rate.context("iperf3 reports no rate")? / 8e9)
+            rate_of_iperf3(&output(run.command(way, 0, "iperf3", &words)?)?)
         })?;
         self.push(line, Way::Weft, &figures, 2.0);
         Ok(())
@@ -348,6 +345,13 @@ fn rate(text: &str, test: &str) -> Result<f64> {
     rate.with_context(|| format!("a rate of {test} in {text:?}"))
 }
 
+/// Returns the GB/s that iperf3 received, by its report.
+fn rate_of_iperf3(report: &str) -> Result<f64> {
+    let report: serde_json::Value = serde_json::from_str(report)?;
+    let rate = report["end"]["sum_received"]["bits_per_second"].as_f64();
+    Ok(rate.with_context(|| format!("iperf3 reports no rate: {}", report["error"]))? / 8e9)
+}
+
 pub(crate) fn output(mut command: Command) -> Result<String> {
     command.stdout(Stdio::piped());
     let program = command.get_program().to_string_lossy().into_owned();
@@ -371,23 +375,29 @@ pub fn print(options: &Options, json: bool, out: &mut impl Write) -> Result<()> 
     let plan = Plan::of(options.repeat() as usize * (8 + 3 + 2 + 2 + 4 + 8 + 4 + 2 + 2 + 2 + 8));
     let (checks, notes) = (Vec::new(), Vec::new());
     let mut run = Run { options, agent: name, plan, checks, notes };
-    run.asks()?;
-    run.streams()?;
-    run.iperf3()?;
-    run.redis()?;
-    run.nginx()?;
-    run.memcached()?;
-    run.postgres()?;
-    run.short()?;
-    run.calls()?;
-    run.crowd()?;
-    hosts::measure(&mut run)?;
+    let results = [
+        run.asks(),
+        run.streams(),
+        run.iperf3(),
+        run.redis(),
+        run.nginx(),
+        run.memcached(),
+        run.postgres(),
+        run.short(),
+        run.calls(),
+        run.crowd(),
+        hosts::measure(&mut run),
+    ];
+    // One that fails costs its own rows; the others are shown first.
+    let failed: Vec<_> = results.into_iter().filter_map(Result::err).collect();
+    run.notes.extend(failed.iter().map(|why| format!("FAILED: {why:#}")));
     let pinned = core(0).map_or("not pinned: there is one core", |_| "each on a core of its own");
     run.notes.push(format!(
         "client and server {pinned}; floor: the same programs without the library, in turn; \
          memory: both ends' together, without the kernel's"
     ));
-    target::show_all(NAME, (&run.checks, &run.notes), json, out)
+    target::show_all(NAME, (&run.checks, &run.notes), json, out)?;
+    failed.into_iter().next().map_or(Ok(()), Err)
 }
 
 #[cfg(test)]

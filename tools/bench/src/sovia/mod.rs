@@ -30,8 +30,8 @@ const NAME: &str = "sovia";
 const NATIVE: &str = "native";
 const TCP: &str = "TCP";
 /// Bytes of a stream, and most messages.
-const STREAM: u64 = 256 << 20;
-const MESSAGES: u64 = 200_000;
+const STREAM: u64 = 64 << 20;
+const MESSAGES: u64 = 50_000;
 
 /// The parts of the processor's time of a stream.
 const SHARES: [&str; 4] = ["sender, user", "sender, kernel", "receiver, user", "receiver, kernel"];
@@ -184,7 +184,7 @@ impl Study<'_> {
             layered("SOVIA_COPY"),
             layered("SOVIA_HYBRID"),
         ];
-        let iters = self.iters(20_000);
+        let iters = self.iters(3_000);
         for size in self.sizes() {
             let of = size.to_string();
             let more = ["--size", &of, "--iters", &iters];
@@ -202,7 +202,7 @@ impl Study<'_> {
 
     fn memory(&mut self) -> Result<()> {
         let roles = [("pin", "pinned"), ("copy", "copied, cached"), ("copy-cold", "copied, cold")];
-        let iters = self.iters(20_000);
+        let iters = self.iters(3_000);
         for size in self.sizes() {
             let of = size.to_string();
             for (role, name) in roles {

@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 const MAGIC: [u8; 4] = *b"wefs";
 /// Version of these messages and of the shared memory.
-pub const VERSION: u8 = 3;
+pub const VERSION: u8 = 4;
 /// Bytes before the fields.
 const HEAD: usize = 16;
 /// Longest message.
@@ -111,7 +111,8 @@ pub enum Message {
     /// Process, with a descriptor, by its bell: the socket. Nothing is sent by it until `Free`.
     Lent(u64),
     /// Process: there are bytes by TCP after this phase of the peer on another host; how long was
-    /// it?
+    /// it? With a descriptor, the path of the connection: a child of the process that was joined
+    /// asks.
     Phase {
         /// The process's number of the connection.
         token: u64,

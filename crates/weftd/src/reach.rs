@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use weft_core::Instant;
 use weft_streams::far::{statement_of, Pos, AT, STATEMENT};
-use weft_streams::message::Message;
+use weft_streams::message::{Message, Place};
 use weft_streams::pairing::{End, Facts};
 use weft_streams::reach::message::{Between, Names, Number, NUMBER};
 use weft_streams::reach::{HostStep, Reach};
@@ -40,11 +40,17 @@ pub struct Hosts {
     wanted: Vec<(End, u32, Names)>,
     paths: BTreeMap<End, Path>,
     memory: BTreeMap<End, OwnedFd>,
+    /// Joined ends by the places of their paths: children of their programs know these.
+    by_path: BTreeMap<(u64, Place), End>,
+    /// The last child that asked for the statement of an end's peer, and its number of the end.
+    heirs: BTreeMap<End, End>,
     /// Sockets that are shown, until their ends are joined.
     held: BTreeMap<End, OwnedFd>,
     to_do: Vec<HostStep>,
     /// Messages of other agents that were none.
     malformed: u64,
+    /// Times that an end asked how long a phase of its peer was.
+    asked: u64,
 }
 
 fn number() -> Number {
@@ -85,6 +91,7 @@ impl Hosts {
         each("sockets_paired_between_hosts", self.reach.paired);
         each("sockets_between_hosts", self.reach.joined() as u64);
         each("sockets_messages_malformed", self.malformed);
+        each("sockets_phases_asked", self.asked);
     }
 
     /// An end shows its path.
@@ -95,8 +102,7 @@ impl Hosts {
     /// An end shows its socket.
     pub fn shows(&mut self, now: Instant, end: End, socket: OwnedFd) {
         let of_path = |path: &Path| passing::facts_of_path(&path.socket);
-        let is_of_it = |facts: &Facts, (namespace, place): &(u64, _)| {
-            let place: &weft_streams::message::Place = place;
+        let is_of_it = |facts: &Facts, (namespace, place): &(u64, Place)| {
             (*namespace, place.address()) == (facts.namespace, facts.local.address())
         };
         let path = self.paths.get(&end).and_then(of_path);
@@ -127,7 +133,17 @@ impl Hosts {
 
     /// An end asks how long a phase of its peer was.
     pub fn asks(&mut self, end: End, phase: u32) {
+        self.asked += 1;
         self.reach.asks(end, phase, &mut self.to_do);
+    }
+
+    /// The same by a child of the end's program, which shows the end's path.
+    pub fn heir_asks(&mut self, heir: End, path: &OwnedFd, phase: u32) {
+        let place = passing::facts_of_path(path);
+        if let Some(end) = place.and_then(|place| self.by_path.get(&place)).copied() {
+            self.heirs.insert(end, heir);
+            self.asks(end, phase);
+        }
     }
 
     /// Does what there is to do; returns what ends are told.
@@ -198,14 +214,16 @@ impl Hosts {
                 let about = numbers.concat();
                 let key = cluster.key_with(agent, &about);
                 let is_there = self.held.remove(&end).is_some_and(|s| passing::facts(&s).is_some());
-                self.paths.remove(&end);
-                let memory = passing::shared_memory(SEGMENT).ok();
+                let path = self.paths.remove(&end);
+                let memory = passing::memory_of_one(SEGMENT).ok();
                 let (Some(key), Some(memory), true) = (key, memory, is_there) else {
                     self.reach.gone(now.0, end, &mut self.to_do);
                     let why = "its connection to another host could not be joined".into();
                     return said.push(plain(end, Message::None { token: end.1, why }));
                 };
                 self.memory.insert(end, memory);
+                let place = path.and_then(|path| passing::facts_of_path(&path.socket));
+                place.map(|place| self.by_path.insert(place, end));
                 let host = cluster.name_at(agent);
                 let message = Message::Link { token: end.1, first: is_first, to, key, host };
                 said.push(Said { end, message, with_memory: true });
@@ -214,6 +232,13 @@ impl Hosts {
                 self.paths.remove(&end);
                 self.held.remove(&end);
                 self.memory.remove(&end);
+                self.heirs.remove(&end);
+                self.by_path.retain(|_, of| *of != end);
+            }
+            HostStep::Check(end) => {
+                if !self.memory.get(&end).is_some_and(passing::is_mapped) {
+                    self.reach.is_over(end, &mut self.to_do);
+                }
             }
             HostStep::State(end, agent, of) => {
                 let stated = self.memory.get(&end).and_then(statement);
@@ -221,8 +246,10 @@ impl Hosts {
                 told.extend(message.map(|message| (agent, message.encode())));
             }
             HostStep::Stopped(end, (stop, acked)) => {
-                let (token, stop, acked) = (end.1, stop.0, acked.0);
-                said.push(plain(end, Message::Stopped { token, stop, acked }));
+                let (stop, acked) = (stop.0, acked.0);
+                for end in [Some(end), self.heirs.get(&end).copied()].into_iter().flatten() {
+                    said.push(plain(end, Message::Stopped { token: end.1, stop, acked }));
+                }
             }
         }
     }

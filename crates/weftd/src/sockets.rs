@@ -209,6 +209,9 @@ impl Sockets {
                 (Ok(Message::Phase { token, phase }), None) => {
                     self.hosts.asks((program, token), phase);
                 }
+                (Ok(Message::Phase { token, phase }), Some(path)) => {
+                    self.hosts.heir_asks((program, token), &path, phase);
+                }
                 (Ok(Message::Bell(_)), Some(bell)) => self.has_bell(program, bell),
                 (Ok(Message::List(after)), None) => self.list(program, user, after),
                 (Ok(Message::Cancel(token)), None) => {

@@ -204,6 +204,11 @@ impl End {
         Some(sent.bytes().saturating_sub(bytes) as usize)
     }
 
+    /// True if the peer may not know of the end of the last phase that has ended.
+    pub fn is_unheard(&self) -> bool {
+        self.heard.load(Ordering::Acquire) < self.stop.get().phase()
+    }
+
     /// Returns the last phase that has ended with its length, and what is acknowledged.
     pub fn statement(&self) -> (Pos, Pos) {
         (self.stop.get(), self.acked.get())

@@ -67,8 +67,11 @@ pub enum HostStep {
         /// True if this agent's is the first.
         is_first: bool,
     },
-    /// Forget what is kept for an end that looked for another one, and was not joined.
+    /// Forget what is kept for an end: it was not joined, or is over.
     Drop(End),
+    /// Look if a process still has the memory of an end that has gone: a child of its program may
+    /// use the connection. If none has, [`Reach::is_over`].
+    Check(End),
     /// Tell another agent the statement of an end.
     State(End, SocketAddr, u64),
     /// Tell an end the statement of the other one.
@@ -366,7 +369,11 @@ impl Reach {
         let ends: Vec<End> =
             self.ends.iter().filter(|(_, one)| due(one)).map(|(end, _)| *end).collect();
         for end in ends {
-            if self.ends.get(&end).is_some_and(|one| one.until <= now) {
+            let Some(one) = self.ends.get_mut(&end) else { continue };
+            if one.until <= now && matches!(one.state, State::Gone) {
+                one.until = now + KEPT;
+                out.push(HostStep::Check(end));
+            } else if one.until <= now {
                 self.forget(end);
                 out.push(HostStep::Drop(end));
             } else {
@@ -390,6 +397,14 @@ impl Reach {
                 self.forget(end);
                 out.push(HostStep::Drop(end));
             }
+        }
+    }
+
+    /// Nobody has the memory of an end that has gone.
+    pub fn is_over(&mut self, end: End, out: &mut Vec<HostStep>) {
+        if self.ends.get(&end).is_some_and(|one| matches!(one.state, State::Gone)) {
+            self.forget(end);
+            out.push(HostStep::Drop(end));
         }
     }
 

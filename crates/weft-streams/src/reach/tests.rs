@@ -27,6 +27,8 @@ struct Two {
     random: u64,
     loss: u64,
     leads: bool,
+    /// A process has the memory of each end that has gone.
+    is_held: bool,
 }
 
 impl Two {
@@ -40,6 +42,7 @@ impl Two {
             random: seed,
             loss: seed % 50,
             leads: true,
+            is_held: false,
         }
     }
 
@@ -81,6 +84,8 @@ impl Two {
                 HostStep::Join { numbers, is_first, .. } => {
                     self.joined[side] = Some((numbers, is_first));
                 }
+                HostStep::Check(end) if self.is_held => assert_eq!(end, ENDS[side]),
+                HostStep::Check(end) => self.agents[side].is_over(end, &mut out),
                 HostStep::Drop(_) | HostStep::State(..) | HostStep::Stopped(..) => {}
             }
             self.act(side, out);
@@ -160,6 +165,12 @@ fn reach__the_statement_of_an_end_outlives_it_for_a_while() {
     assert_eq!(told, []);
     two.agents[0].hear(two.now, agent(1), &ask, &mut told);
     assert_eq!(told, [HostStep::State(ENDS[0], agent(1), 2)]);
+    // A child of the program that has gone uses the connection.
+    two.is_held = true;
+    two.run(3 * (KEPT / STEP) as usize);
+    two.agents[0].hear(two.now, agent(1), &ask, &mut told);
+    assert_eq!(told, vec![HostStep::State(ENDS[0], agent(1), 2); 2]);
+    two.is_held = false;
     two.run((KEPT / STEP) as usize + 2);
     assert_eq!((two.agents[0].joined(), two.agents[1].joined()), (0, 1));
 }

@@ -22,8 +22,8 @@ const MOST: usize = 4 * DATA_MAX;
 const AT_ONCE: usize = 64;
 /// Times of a look at a ring for which a sender waits until its packets are acknowledged.
 const ANSWERED: u64 = 3;
-/// Milliseconds for which the statement of a phase is looked for, and between two questions.
-const PATIENCE_MS: c_int = 5_000;
+/// Milliseconds until the statement of a phase is asked for, and between two questions.
+const FIRST_MS: c_int = 1;
 const AGAIN_MS: c_int = 20;
 /// Descriptors that may be this library's.
 const FDS: usize = 1 << 16;
@@ -279,6 +279,10 @@ pub fn send(one: &Connection, memory: Memory, parts: &Parts<'_>, sent: &mut usiz
     let len = parts.len() - *sent;
     // It may have said by now that it is awake.
     pump(one.at, slot, memory);
+    if end.is_unheard() {
+        // The statement of the last phase may be lost.
+        state(one.at, path, end);
+    }
     let may = len <= MOST
         && end.may_send(&slot.sender)
         && !board::is_off()
@@ -367,23 +371,23 @@ pub fn twice(one: &Connection, memory: Memory) -> u64 {
 /// Learns the length of a phase that has ended: bytes by TCP have come. False if nobody says it.
 pub fn learn(one: &Connection, memory: Memory) -> bool {
     let (slot, end, was) = (one.slot, memory.end(), real::errno());
-    let mut waited = 0;
+    // Times by the clock: a wait ends early where the peer's socket is gone, or others send.
+    let (from, mut next) = (wake::now_ns(), FIRST_MS);
     let is_known = loop {
         pump_all(one, memory);
         if end.by_tcp() != ByTcp::Unknown {
             break true;
         }
-        let Some(path) = path(one.at).filter(|_| waited < PATIENCE_MS && !slot.has(BROKEN)) else {
-            break false;
-        };
-        if waited > 0 {
+        let waited = ((wake::now_ns() - from) / 1_000_000) as c_int;
+        let is_late = waited >= settings::patience_ms() || slot.has(BROKEN);
+        let Some(path) = path(one.at).filter(|_| !is_late) else { break false };
+        if waited >= next {
+            next = waited + AGAIN_MS;
             // A packet was lost. The peer answers if it looks; its agent has the statement, too.
             state(one.at, path, end);
-            line::asks_phase(one, end.phase());
+            line::asks_phase(one, end.phase(), path);
         }
-        let step = if waited == 0 { 1 } else { AGAIN_MS };
-        tcp::awaits(path, step);
-        waited += step;
+        line::awaits(path, next - waited);
         line::hears();
     };
     real::set_errno(was);
@@ -449,7 +453,7 @@ pub fn settles(one: &Connection, memory: Memory) -> bool {
             ByTcp::Twice(_) if !is_empty => return false,
             ByTcp::Twice(bytes) => {
                 if !drop_twice(one, memory, bytes) {
-                    tcp::awaits(one.fd, PATIENCE_MS);
+                    tcp::awaits(one.fd, settings::patience_ms());
                     if !drop_twice(one, memory, bytes) {
                         return false;
                     }

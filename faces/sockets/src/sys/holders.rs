@@ -106,6 +106,16 @@ impl Holders {
 
     /// True if this process alone holds it.
     pub fn is_own(&self) -> bool {
+        self.is_of(|_| 0)
+    }
+
+    /// True if no other process that can be followed holds it.
+    pub fn is_own_or_strangers(&self) -> bool {
+        self.is_of(|word| if word == OTHERS as usize / 64 { 1 << (OTHERS % 64) } else { 0 })
+    }
+
+    /// True if this process holds it, and none of another bit but those that `but` has of a word.
+    fn is_of(&self, but: impl Fn(usize) -> u64) -> bool {
         let own = OWN.load(Ordering::Relaxed);
         if own == OTHERS {
             return false;
@@ -113,6 +123,7 @@ impl Holders {
         let others = |bits: Bits| {
             let mut bits = bits;
             bits[own as usize / 64] &= !(1 << (own % 64));
+            bits.iter_mut().enumerate().for_each(|(word, bits)| *bits &= !but(word));
             bits
         };
         let before = others(self.bits());

@@ -149,6 +149,10 @@ fn begin(connection: &Connection) {
     // The agent may have called for other connections. A program that has very many uses each of
     // them seldom, so their own next calls may come too late.
     take_all();
+    if !is_there() {
+        // It has ended; another one may come.
+        return;
+    }
     ask.times.fetch_add(1, Ordering::Relaxed);
     if !tcp::has_moved(connection.fd, &slot.receiver.tcp, &slot.sender.tcp) {
         // Another thread is in a call, or somebody reads or writes past this library.
@@ -583,11 +587,20 @@ fn attach(one: &Connection, memory: RawFd, first: bool, joins: impl FnOnce() -> 
     true
 }
 
-/// Asks the agent how long a phase of the peer on another host was.
-pub fn asks_phase(one: &Connection, phase: u32) {
-    if let Some(_held) = LOCK.try_take() {
-        if open() {
-            say(&Message::Phase { token: token(one.at, one.slot), phase }, None);
-        }
+/// Asks the agent how long a phase of the peer on another host was. A child shows the UDP socket
+/// of a connection that its parent asked for: the agent does not know the child's number of it.
+pub fn asks_phase(one: &Connection, phase: u32, path: RawFd) {
+    let Some(_held) = LOCK.try_take() else { return };
+    if open() {
+        let is_heir = one.slot.ask.process.load(Ordering::Relaxed) != process();
+        let message = Message::Phase { token: token(one.at, one.slot), phase };
+        say(&message, is_heir.then_some(path));
     }
+}
+
+/// Waits until the agent says something or a descriptor can be read, or for so many milliseconds.
+pub fn awaits(fd: RawFd, most: c_int) {
+    let is_own = PROCESS.load(Ordering::Relaxed) == process() && is_there();
+    let line = if is_own { LINE.load(Ordering::Relaxed) } else { -1 };
+    tcp::awaits_one_of([fd, line], most);
 }

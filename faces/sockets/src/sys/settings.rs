@@ -11,6 +11,7 @@ static SPIN_NS: AtomicU64 = AtomicU64::new(0);
 static AFTER: AtomicU32 = AtomicU32::new(8);
 static MOST: AtomicU32 = AtomicU32::new(1024);
 static LOSS: AtomicU32 = AtomicU32::new(0);
+static PATIENCE_MS: AtomicU32 = AtomicU32::new(5_000);
 
 /// Longest time for which a call looks at a ring before it sleeps, unless the environment says so.
 const SPIN_US: u64 = 20;
@@ -75,6 +76,9 @@ pub fn read() {
     if let Some(loss) = number(c"WEFT_SOCKETS_LOSS") {
         LOSS.store(small(loss), Ordering::Relaxed);
     }
+    if let Some(patience) = number(c"WEFT_SOCKETS_PATIENCE_MS") {
+        PATIENCE_MS.store(small(patience.clamp(100, 600_000)), Ordering::Relaxed);
+    }
     keep(c"WEFT_AGENT", &AGENT);
     keep(c"XDG_RUNTIME_DIR", &FOLDER);
     let policy = variable(c"WEFT_SOCKETS_POLICY").map(|value| {
@@ -131,6 +135,12 @@ pub fn after() -> u32 {
 /// The share of packets to other hosts that are lost on purpose, in percent.
 pub fn loss() -> u32 {
     LOSS.load(Ordering::Relaxed)
+}
+
+/// The longest time for which the statement of a phase of another host is waited for, in
+/// milliseconds.
+pub fn patience_ms() -> i32 {
+    PATIENCE_MS.load(Ordering::Relaxed) as i32
 }
 
 /// Most connections that share memory.

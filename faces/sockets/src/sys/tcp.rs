@@ -65,6 +65,13 @@ pub fn awaits(fd: c_int, most: c_int) {
     poll(fd, libc::POLLIN, most);
 }
 
+/// The same for one of two descriptors. One below 0 is none.
+pub fn awaits_one_of(fds: [c_int; 2], most: c_int) {
+    let mut two = fds.map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
+    // SAFETY: two pollfds.
+    unsafe { real::poll(two.as_mut_ptr(), 2, most) };
+}
+
 /// Sleeps, or until a signal comes.
 pub fn pause_ms(most: c_int) {
     // SAFETY: no descriptor is passed.

@@ -66,7 +66,8 @@ pub fn time<R>(wait: impl FnOnce() -> R) -> (R, bool) {
     (result, now_ns() - from < settings::spin_ns())
 }
 
-fn now_ns() -> u64 {
+/// The time of a clock that never steps back, in nanoseconds.
+pub fn now_ns() -> u64 {
     let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `t` is writable.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut t) };

@@ -59,6 +59,11 @@ impl Served {
         Served { name, end, thread: Some(thread) }
     }
 
+    /// An agent of another process.
+    pub fn of_other(name: &str) -> Served {
+        Served { name: name.into(), end: Arc::default(), thread: None }
+    }
+
     pub fn stop(&mut self) {
         self.end.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {

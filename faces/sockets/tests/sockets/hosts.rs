@@ -12,18 +12,28 @@ use weft_conformance::{cable, skip};
 use weftd::lists::{self, State};
 
 /// Time of a look, in microseconds: long, so that busy machines come to it.
-const LOOKS: (&str, &str) = ("WEFT_SOCKETS_SPIN_US", "1000");
-const SETTINGS: [(&str, &str); 1] = [LOOKS];
+pub const LOOKS: (&str, &str) = ("WEFT_SOCKETS_SPIN_US", "1000");
+pub const SETTINGS: [(&str, &str); 1] = [LOOKS];
 
-/// Starts the agent of a host, which joins another one.
-fn agent(key: &str, address: &str, port: &str, first: &str) -> Served {
+/// The options of the agent of a host, which joins another one.
+fn words<'a>(key: &'a str, address: &'a str, port: &'a str, first: &'a str) -> Vec<&'a str> {
     let mut words = vec!["--cluster", "sockets", "--cluster-key", key, "--cluster-port", port];
     words.extend(["--cluster-multicast", "off", "--cluster-address", address, "--join", first]);
-    Served::with_words(&words)
+    words
+}
+
+/// Starts such an agent.
+pub fn agent(key: &str, address: &str, port: &str, first: &str) -> Served {
+    Served::with_words(&words(key, address, port, first))
+}
+
+/// A port of UDP that nobody has now.
+pub fn port() -> String {
+    UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string()
 }
 
 /// Waits until an agent has joined the other one.
-fn joins(agent: &Served) {
+pub fn joins(agent: &Served) {
     let from = Instant::now();
     while agent.counter("cluster_hosts ") < 2 {
         assert!(from.elapsed() < LIMIT, "the agents are no cluster");
@@ -35,6 +45,8 @@ fn joins(agent: &Served) {
 pub struct Two {
     pub agents: [Served; 2],
     folder: PathBuf,
+    key: String,
+    first: String,
 }
 
 impl Two {
@@ -43,12 +55,16 @@ impl Two {
         let folder = std::env::temp_dir().join(name);
         KeyFile::init(&folder.join("key")).unwrap();
         let key = folder.join("key").display().to_string();
-        let port = || UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let ports = [port(), port()].map(|port| port.to_string());
+        let ports = [port(), port()];
         let first = format!("127.0.0.1:{}", ports[0]);
         let agents = ports.each_ref().map(|port| agent(&key, "127.0.0.1", port, &first));
         agents.iter().for_each(joins);
-        Two { agents, folder }
+        Two { agents, folder, key, first }
+    }
+
+    /// The options of one more agent of the cluster.
+    pub fn words<'a>(&'a self, port: &'a str) -> Vec<&'a str> {
+        words(&self.key, "127.0.0.1", port, &self.first)
     }
 
     pub fn names(&self) -> [Option<&str>; 2] {

@@ -3,7 +3,7 @@
 use crate::sys::parts::Parts;
 use crate::sys::slot::NEVER;
 use crate::sys::table::{self, Connection};
-use crate::sys::{board, giving, line, real, stream, tipc, wait};
+use crate::sys::{board, far, giving, line, real, stream, tipc, wait};
 use libc::{
     c_int, c_uint, c_void, iovec, mmsghdr, msghdr, off64_t, off_t, size_t, sockaddr, socklen_t,
     ssize_t, timespec,
@@ -492,7 +492,8 @@ unsafe fn passed(message: &msghdr, each: impl Fn(c_int)) {
     }
 }
 
-/// Ends the rings of connections whose descriptors a message carries to another process.
+/// Ends the rings of connections whose descriptors a message carries to another process. One whose
+/// bytes cannot go back to TCP ends: the other process would miss them.
 ///
 /// # Safety
 /// The caller's message is valid.
@@ -501,7 +502,9 @@ unsafe fn hands_over(message: &msghdr) {
     unsafe {
         passed(message, |fd| {
             table::connection(fd).iter().for_each(|one| {
-                hand_over(one);
+                if !hand_over(one) && far::path(one.at).is_some() {
+                    giving::reset(one);
+                }
             });
         });
     }

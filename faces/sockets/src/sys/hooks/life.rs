@@ -120,6 +120,12 @@ fn ends(one: &Connection) {
     let alone = slot.holders.is_own();
     if alone {
         set::closed(one);
+    } else if slot.holders.is_own_or_strangers() {
+        // Nobody else can read what could not go back to TCP.
+        let is_left = |user: stream::Use| user.in_ring() > 0;
+        if stream::enter(*one).is_some_and(is_left) {
+            giving::reset(one);
+        }
     }
     let Some(user) = stream::enter(*one).filter(|_| alone) else { return };
     user.end_receiving();

@@ -1,0 +1,208 @@
+//! Reads and writes of a connection that shares memory.
+
+mod receive;
+mod send;
+
+use super::slot::{Slot, BROKEN};
+use super::table::{Connection, Memory};
+use super::{far, real, tcp};
+use libc::{c_int, c_uint};
+use std::sync::atomic::Ordering;
+use weft_streams::far::ByTcp;
+use weft_streams::receiver::Next;
+
+/// A call that uses the shared memory of a connection.
+pub struct Use {
+    connection: Connection,
+    memory: Memory,
+}
+
+impl Drop for Use {
+    fn drop(&mut self) {
+        self.connection.slot.users.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Begins a call. `None`: the connection does not share memory.
+#[inline]
+pub fn enter(connection: Connection) -> Option<Use> {
+    let slot = connection.slot;
+    if !slot.is_shared() {
+        return None;
+    }
+    slot.users.fetch_add(1, Ordering::SeqCst);
+    let memory = connection.is_here().then(|| connection.memory()).flatten();
+    if memory.is_none() {
+        slot.users.fetch_sub(1, Ordering::SeqCst);
+    }
+    Some(Use { connection, memory: memory? })
+}
+
+/// Adds bytes to a result of the kernel: an error counts only if nothing was moved before it.
+fn with(before: usize, result: isize) -> isize {
+    match result {
+        0.. => before as isize + result,
+        _ if before > 0 => before as isize,
+        _ => result,
+    }
+}
+
+impl Use {
+    fn slot(&self) -> &'static Slot {
+        self.connection.slot
+    }
+
+    /// True if the other end is on another host.
+    fn is_far(&self) -> bool {
+        far::path(self.connection.at).is_some()
+    }
+
+    /// The end of a connection whose peer broke the rules.
+    fn broken(&self) -> isize {
+        self.slot().set(BROKEN);
+        self.slot().sender.end();
+        real::fail(libc::ECONNRESET) as isize
+    }
+
+    /// Splices bytes to a pipe. `call` is the call of the kernel, for so many bytes.
+    pub fn splice(
+        &self,
+        to: c_int,
+        len: usize,
+        flags: c_uint,
+        call: impl Fn(usize) -> isize,
+    ) -> isize {
+        let (slot, words) = (self.slot(), self.memory.incoming());
+        loop {
+            let Some(held) = slot.receiving.take() else {
+                return real::fail(libc::EAGAIN) as isize;
+            };
+            let most = match slot.receiver.next(words) {
+                Err(_) => return self.broken(),
+                Ok(Next::Ring { at, len: there }) => {
+                    let n = self.pipe(to, at, there.min(len));
+                    slot.receiver.take(words, n.max(0) as usize);
+                    drop(held);
+                    let is_full = n < 0 && real::errno() == libc::EAGAIN;
+                    if !is_full || flags & libc::SPLICE_F_NONBLOCK != 0 || !tcp::drains(to) {
+                        return n;
+                    }
+                    continue;
+                }
+                Ok(Next::Tcp(left)) => usize::try_from(left).map_or(len, |left| left.min(len)),
+                Ok(Next::Open) => match slot.receiver.sleep(words) {
+                    Ok(true) if !self.is_clear() => {
+                        drop(held);
+                        tcp::awaits(self.connection.fd, -1);
+                        if !far::learn(&self.connection, self.memory) {
+                            return self.broken();
+                        }
+                        continue;
+                    }
+                    Ok(true) => len,
+                    Ok(false) => continue,
+                    Err(_) => return self.broken(),
+                },
+            };
+            let under_way = slot.receiver.tcp.call();
+            drop(held);
+            let n = call(most);
+            under_way.done(n.max(0) as u64);
+            return n;
+        }
+    }
+
+    /// Writes as many bytes of the ring to a pipe as it takes at once: the receiver's lock is held.
+    fn pipe(&self, to: c_int, at: u64, len: usize) -> isize {
+        let mut done = 0;
+        while done < len && tcp::has_room(to) {
+            // A pipe with room takes so many bytes without a wait.
+            let n = (len - done).min(libc::PIPE_BUF);
+            let parts = self.memory.parts(at + done as u64, n);
+            // SAFETY: parts of the ring.
+            match unsafe { real::writev(to, parts.as_ptr(), 2) } {
+                n @ 1.. => done += n as usize,
+                n => return with(done, n),
+            }
+        }
+        match done {
+            0 => real::fail(libc::EAGAIN) as isize,
+            done => done as isize,
+        }
+    }
+
+    /// True if the next byte by TCP has not come by packets. Drops those that have, unless bytes in
+    /// the ring come before them.
+    pub fn is_clear(&self) -> bool {
+        let (one, memory) = (&self.connection, self.memory);
+        if !self.is_far() {
+            return true;
+        }
+        far::pump(one.at, one.slot, memory);
+        if self.in_ring() > 0 {
+            return memory.end().by_tcp() == ByTcp::Next;
+        }
+        while let ByTcp::Twice(bytes) = memory.end().by_tcp() {
+            if !far::drop_twice(one, memory, bytes) {
+                return false;
+            }
+        }
+        let is_over = || tcp::has_ended(one.fd) && tcp::unread(one.fd) == Some(0);
+        memory.end().by_tcp() == ByTcp::Next || is_over()
+    }
+
+    /// True once nothing by TCP is in doubt, as somebody else is to read it.
+    pub fn settles(&self) -> bool {
+        let Some(_held) = self.slot().receiving.take() else { return false };
+        self.slot().receiver.doze(self.memory.incoming());
+        far::settles(&self.connection, self.memory)
+    }
+
+    /// No further byte comes by the ring. Those that are there stay.
+    pub fn end_receiving(&self) {
+        self.slot().receiver.end(self.memory.incoming());
+    }
+
+    /// No further byte goes by the ring.
+    pub fn end_sending(&self) {
+        self.slot().sender.end();
+        let _held = self.slot().sending.take();
+        far::stop(self.connection.at, self.memory);
+    }
+
+    /// The program ends its sending direction.
+    pub fn say_end(&self) {
+        self.slot().sender.say_end(self.memory.out());
+    }
+
+    /// Returns the bytes that wait in the ring: the number of those by TCP that come before them,
+    /// their parts, and their number. The holder of the receiver's lock calls it.
+    pub fn waiting(&self) -> Option<(u64, [libc::iovec; 2], usize)> {
+        let (slot, words) = (self.slot(), self.memory.incoming());
+        let (before, at, len) = match slot.receiver.next(words) {
+            Ok(Next::Ring { at, len }) => (0, at, len),
+            Ok(Next::Tcp(left)) => (left, slot.receiver.taken(), slot.receiver.unread(words)),
+            Ok(Next::Open) | Err(_) => return None,
+        };
+        Some((before, self.memory.parts(at, len), len))
+    }
+
+    /// Bytes that waited come by TCP. The holder of the receiver's lock calls it.
+    pub fn give(&self, len: usize) {
+        self.slot().receiver.take(self.memory.incoming(), len);
+    }
+
+    /// The bytes in the ring that comes in.
+    pub fn in_ring(&self) -> usize {
+        self.slot().receiver.unread(self.memory.incoming())
+    }
+
+    /// Bytes that can be read beyond those that TCP has, and bytes in the ring that goes out. Less
+    /// than none: TCP has bytes that came by packets before.
+    pub fn unread(&self) -> (isize, usize) {
+        let (slot, memory) = (self.slot(), self.memory);
+        far::look(self.connection.at, slot, memory);
+        let twice = if self.is_far() { far::twice(&self.connection, memory) } else { 0 };
+        (self.in_ring() as isize - twice as isize, slot.sender.unread(memory.out()))
+    }
+}

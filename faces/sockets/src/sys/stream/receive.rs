@@ -1,0 +1,397 @@
+//! Receiving: from the ring, by TCP, or by both.
+
+use super::{with, Use};
+use crate::sys::lock::Held;
+use crate::sys::parts::Parts;
+use crate::sys::slot::{BROKEN, NONBLOCKING, TOLD};
+use crate::sys::{board, far, real, settings, tcp, wake};
+use libc::c_int;
+use weft_streams::far::ByTcp;
+use weft_streams::receiver::Next;
+use weft_streams::sender::Call;
+use weft_streams::words::RING;
+
+/// Receives by the kernel.
+fn by_kernel(fd: c_int, parts: &Parts<'_>, skip: usize, most: usize, flags: c_int) -> isize {
+    let mut cut = parts.cut(skip, most);
+    let mut message = cut.as_message();
+    // SAFETY: the parts are the caller's.
+    unsafe { real::recvmsg(fd, &mut message, flags) }
+}
+
+/// The result of one step of a receive.
+enum Step {
+    /// It ends with this result of the kernel.
+    End(isize),
+    /// There are more bytes now; or another look is needed.
+    Again,
+    /// Nothing comes but by TCP: sleep there, in this call.
+    Sleep(Call<'static>),
+    /// The bytes that are next are on their way by TCP.
+    Await,
+    /// Nothing comes but by TCP, where bytes may come twice: wait for them without taking them.
+    Peek(Call<'static>),
+}
+
+struct Receive<'a> {
+    user: &'a Use,
+    parts: Parts<'a>,
+    flags: c_int,
+    got: usize,
+    plan: Plan,
+}
+
+/// The next thing to do where nothing is in the ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Plan {
+    /// It is not known yet.
+    New,
+    /// To look at what TCP has.
+    Tcp,
+    /// To look at the ring for a while.
+    Ring,
+    /// To sleep.
+    Sleep,
+}
+
+impl Use {
+    /// Receives, as recvmsg(2) does without address and control messages.
+    pub fn recv(&self, parts: Parts<'_>, flags: c_int) -> isize {
+        let mut receive = Receive { user: self, parts, flags, got: 0, plan: Plan::New };
+        loop {
+            if !self.connection.is_here() && self.is_far() {
+                // The number is another file's, of which nothing is known.
+                let (got, all) = (receive.got, parts.len());
+                return with(got, by_kernel(self.connection.fd, &parts, got, all - got, flags));
+            }
+            match receive.step() {
+                Step::Again => {}
+                Step::End(result) => return with(receive.got, result),
+                Step::Await => {
+                    if let Some(result) = receive.wait() {
+                        return with(receive.got, result);
+                    }
+                }
+                Step::Sleep(call) => {
+                    if let Some(result) = receive.sleep(call) {
+                        return result;
+                    }
+                }
+                Step::Peek(_call) => {
+                    if let Some(result) = receive.wait() {
+                        return with(receive.got, result);
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Receive<'_> {
+    fn is_peek(&self) -> bool {
+        self.flags & libc::MSG_PEEK != 0
+    }
+
+    fn wants_all(&self) -> bool {
+        self.flags & libc::MSG_WAITALL != 0 && !self.is_peek()
+    }
+
+    fn is_full(&self) -> bool {
+        self.got >= self.parts.len()
+    }
+
+    fn may_block(&self) -> bool {
+        self.flags & libc::MSG_DONTWAIT == 0 && !tcp::is_nonblocking(self.user.connection.fd)
+    }
+
+    fn step(&mut self) -> Step {
+        let (slot, words) = (self.user.slot(), self.user.memory.incoming());
+        if slot.has(BROKEN) {
+            return Step::End(real::fail(libc::ECONNRESET) as isize);
+        }
+        let Some(held) = slot.receiving.take() else {
+            // A handler that reads the connection that it interrupted a read of.
+            return Step::End(real::fail(libc::EAGAIN) as isize);
+        };
+        far::look(self.user.connection.at, slot, self.user.memory);
+        let step = match slot.receiver.next(words) {
+            Err(_) => Step::End(self.user.broken()),
+            Ok(Next::Ring { at, len }) => self.ring_step(at, len),
+            Ok(Next::Tcp(_) | Next::Open) if self.got > 0 && !self.wants_all() => Step::End(0),
+            Ok(Next::Tcp(left)) => self.tcp_step(left),
+            Ok(Next::Open) => match self.at_once() {
+                Some(step) => step,
+                None => return self.open(held),
+            },
+        };
+        drop(held);
+        step
+    }
+
+    fn copy(&mut self, at: u64, len: usize) -> usize {
+        let n = len.min(self.parts.len() - self.got);
+        if self.flags & libc::MSG_TRUNC == 0 {
+            let (memory, mut from) = (self.user.memory, at);
+            self.parts.each(self.got, n, |base, len| {
+                // SAFETY: the caller's part has room for `len` bytes, and `n` is at most a ring.
+                unsafe { memory.get(from, base, len) };
+                from += len as u64;
+                true
+            });
+        }
+        self.got += n;
+        n
+    }
+
+    fn ring_step(&mut self, at: u64, len: usize) -> Step {
+        let (slot, words) = (self.user.slot(), self.user.memory.incoming());
+        let n = self.copy(at, len);
+        if !self.is_peek() {
+            slot.receiver.take(words, n);
+            if !slot.receiver.is_awake(words) {
+                wake::wake(&self.user.connection, self.user.memory);
+            }
+            board::entry(self.user.connection.at).iter().for_each(|entry| entry.came(n));
+            // More may have come meanwhile.
+            return if self.is_full() { Step::End(0) } else { Step::Again };
+        }
+        if n < len || self.is_full() || self.user.is_far() {
+            return Step::End(0);
+        }
+        // Bytes by TCP follow if the ring is not written any more.
+        let arrived = slot.receiver.arrived(words);
+        let (fd, left) = (self.user.connection.fd, self.parts.len() - self.got);
+        let more = by_kernel(fd, &self.parts, self.got, left, self.flags | libc::MSG_DONTWAIT);
+        match more {
+            1.. if arrived == slot.receiver.arrived(words) && arrived == at + len as u64 => {
+                Step::End(more)
+            }
+            _ => Step::End(0),
+        }
+    }
+
+    fn tcp_step(&mut self, left: u64) -> Step {
+        let (slot, fd) = (self.user.slot(), self.user.connection.fd);
+        let room = self.parts.len() - self.got;
+        let most = usize::try_from(left).map_or(room, |left| left.min(room));
+        let flags = self.flags & !libc::MSG_WAITALL | libc::MSG_DONTWAIT;
+        let call = slot.receiver.tcp.call();
+        let n = by_kernel(fd, &self.parts, self.got, most, flags);
+        call.done(if self.is_peek() { 0 } else { n.max(0) as u64 });
+        match n {
+            1.. => {
+                self.got += n as usize;
+                let (at, len) =
+                    (slot.receiver.taken(), slot.receiver.unread(self.user.memory.incoming()));
+                if self.is_peek() {
+                    if n as u64 == left && !self.is_full() {
+                        self.copy(at, len.min(RING));
+                    }
+                    return Step::End(0);
+                }
+                if self.wants_all() && !self.is_full() {
+                    Step::Again
+                } else {
+                    Step::End(0)
+                }
+            }
+            0 => Step::End(self.at_end()),
+            _ if real::errno() != libc::EAGAIN => Step::End(n),
+            _ if self.got > 0 && !self.wants_all() || !self.may_block() => {
+                Step::End(real::fail(libc::EAGAIN) as isize)
+            }
+            _ => Step::Await,
+        }
+    }
+
+    /// The result of a receive that does not wait while the direction is awake: that need not sleep
+    /// to know that bytes which the kernel had while the ring was empty are next. `None`: it has
+    /// to, as the connection has ended.
+    fn at_once(&mut self) -> Option<Step> {
+        let (slot, words, fd) =
+            (self.user.slot(), self.user.memory.incoming(), self.user.connection.fd);
+        let waits = self.flags & libc::MSG_DONTWAIT == 0 && !slot.has(NONBLOCKING);
+        if waits || !slot.receiver.is_awake(words) || self.user.is_far() {
+            return None;
+        }
+        let left = tcp::look(fd)?;
+        if !matches!(slot.receiver.next(words), Ok(Next::Open)) {
+            return Some(Step::Again);
+        }
+        match left {
+            0 => Some(Step::End(real::fail(libc::EAGAIN) as isize)),
+            left => Some(self.tcp_step(left)),
+        }
+    }
+
+    /// Nothing is in the ring.
+    fn open(&mut self, held: Held<'_>) -> Step {
+        let (slot, words) = (self.user.slot(), self.user.memory.incoming());
+        if self.plan == Plan::New {
+            let may_spin = settings::spins()
+                && self.flags & libc::MSG_DONTWAIT == 0
+                && !slot.has(NONBLOCKING)
+                && wake::is_lucky(&slot.luck);
+            self.plan = match may_spin {
+                true if slot.receiver.is_awake(words) => Plan::Ring,
+                // Bytes that came by TCP meanwhile would be looked for in the ring in vain.
+                true => Plan::Tcp,
+                false => Plan::Sleep,
+            };
+        }
+        if self.plan == Plan::Tcp {
+            self.plan = Plan::Ring;
+            return self.look_at_tcp(held);
+        }
+        if self.plan == Plan::Ring {
+            self.plan = Plan::Sleep;
+            if wake::wake(&self.user.connection, self.user.memory) {
+                drop(held);
+                self.spin();
+                return Step::Again;
+            }
+        }
+        match slot.receiver.sleep(words) {
+            Err(_) => Step::End(self.user.broken()),
+            Ok(false) => Step::Again,
+            Ok(true) if self.user.is_far() => self.asleep(held),
+            Ok(true) => {
+                // Before the lock goes: nothing wakes the direction up meanwhile.
+                Step::Sleep(slot.receiver.tcp.call())
+            }
+        }
+    }
+
+    /// Looks at the ring for a while.
+    fn spin(&self) {
+        let (slot, memory) = (self.user.slot(), self.user.memory);
+        let (words, head, at) = (memory.incoming(), slot.receiver.taken(), self.user.connection.at);
+        if !self.user.is_far() {
+            wake::spin(&slot.luck, wake::LOOKS, 1, || slot.receiver.arrived(words) != head);
+            return;
+        }
+        far::tell(at, slot, memory, true);
+        let fd = self.user.connection.fd;
+        // Long sends come by TCP while this end is awake, too.
+        wake::spin(&slot.luck, 1, 1, || {
+            far::look(at, slot, memory);
+            slot.receiver.arrived(words) != head || tcp::has_input(fd)
+        });
+    }
+
+    /// Nothing comes by packets any more. Bytes by TCP may have come by packets before.
+    fn asleep(&mut self, held: Held<'_>) -> Step {
+        let (slot, one, memory) = (self.user.slot(), &self.user.connection, self.user.memory);
+        if memory.end().has_told() && !tcp::has_input(one.fd) {
+            // A program that finds bytes looks for packets again soon.
+            far::tell(one.at, slot, memory, false);
+        }
+        if memory.end().by_tcp() == ByTcp::Unknown {
+            far::pump(one.at, slot, memory);
+        }
+        match memory.end().by_tcp() {
+            ByTcp::Next => return Step::Sleep(slot.receiver.tcp.call()),
+            ByTcp::Twice(bytes) if far::drop_twice(one, memory, bytes) => return Step::Again,
+            ByTcp::Unknown if tcp::unread(one.fd).is_some_and(|bytes| bytes > 0) => {
+                drop(held);
+                return match far::learn(one, memory) {
+                    true => Step::Again,
+                    false => Step::End(self.user.broken()),
+                };
+            }
+            ByTcp::Unknown | ByTcp::Twice(_) => {}
+        }
+        match self.got > 0 && !self.wants_all() {
+            true => Step::End(0),
+            false => Step::Peek(slot.receiver.tcp.call()),
+        }
+    }
+
+    /// Receives what is there by TCP, where all bytes come now.
+    fn look_at_tcp(&mut self, held: Held<'_>) -> Step {
+        let slot = self.user.slot();
+        match slot.receiver.sleep(self.user.memory.incoming()) {
+            Err(_) => return Step::End(self.user.broken()),
+            Ok(false) => return Step::Again,
+            Ok(true) => {}
+        }
+        if self.user.is_far() && self.user.memory.end().by_tcp() != ByTcp::Next {
+            return Step::Again;
+        }
+        let call = slot.receiver.tcp.call();
+        drop(held);
+        let (fd, want) = (self.user.connection.fd, self.parts.len() - self.got);
+        let flags = self.flags & !libc::MSG_WAITALL | libc::MSG_DONTWAIT;
+        let n = by_kernel(fd, &self.parts, self.got, want, flags);
+        call.done(if self.is_peek() { 0 } else { n.max(0) as u64 });
+        match n {
+            1.. if !self.is_peek() => {
+                if let Some(_held) = slot.receiving.take() {
+                    wake::wake(&self.user.connection, self.user.memory);
+                }
+                if self.wants_all() && (n as usize) < want {
+                    self.got += n as usize;
+                    return Step::Again;
+                }
+                Step::End(n)
+            }
+            0 if want > 0 => Step::End(self.at_end()),
+            0.. => Step::End(n),
+            _ if real::errno() == libc::EAGAIN => Step::Again,
+            _ => Step::End(n),
+        }
+    }
+
+    /// Receives by TCP, where all bytes come now. `None`: there is more to be had.
+    fn sleep(&mut self, call: Call<'_>) -> Option<isize> {
+        let (slot, connection) = (self.user.slot(), &self.user.connection);
+        let want = self.parts.len() - self.got;
+        let receive = || by_kernel(connection.fd, &self.parts, self.got, want, self.flags);
+        let n = far::timed(connection, receive);
+        let was = real::errno();
+        call.done(if self.is_peek() { 0 } else { n.max(0) as u64 });
+        // A program that finds nothing now waits, or looks again: bytes may come by the ring.
+        let is_early = n < 0 && was == libc::EAGAIN && slot.has(NONBLOCKING);
+        if (n > 0 || is_early) && !self.is_peek() {
+            if let Some(_held) = slot.receiving.take() {
+                wake::wake(connection, self.user.memory);
+            }
+            if n > 0 && self.wants_all() && !self.parts.fits() && (n as usize) < want {
+                self.got += n as usize;
+                return None;
+            }
+        }
+        if n == 0 && want > 0 {
+            return Some(with(self.got, self.at_end()));
+        }
+        real::set_errno(was);
+        Some(with(self.got, n))
+    }
+
+    /// TCP says that the peer sends no more. If the peer has neither said so before nor read all,
+    /// its process has ended: TCP would have told that by a reset.
+    fn at_end(&self) -> isize {
+        let (slot, memory) = (self.user.slot(), self.user.memory);
+        let was_told = slot.has(TOLD) || slot.receiver.is_told_of_end(memory.incoming());
+        if was_told || slot.sender.unread(memory.out()) == 0 {
+            return 0;
+        }
+        slot.set(TOLD);
+        slot.sender.end();
+        real::fail(libc::ECONNRESET) as isize
+    }
+
+    /// Waits for bytes by TCP without taking them. The result is that of the kernel, if there are
+    /// none.
+    fn wait(&self) -> Option<isize> {
+        let mut byte = 0u8;
+        let at = (&raw mut byte).cast();
+        let flags = libc::MSG_PEEK | self.flags & libc::MSG_DONTWAIT;
+        // SAFETY: room for one byte.
+        match unsafe { real::recv(self.user.connection.fd, at, 1, flags) } {
+            1.. => None,
+            0 => Some(self.at_end()),
+            n => Some(n),
+        }
+    }
+}

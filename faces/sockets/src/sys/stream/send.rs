@@ -1,0 +1,215 @@
+//! Sending: into the ring, by packets to another host, or by TCP.
+
+use super::{with, Use};
+use crate::sys::parts::Parts;
+use crate::sys::slot::{BROKEN, CORKED, HELD, NONBLOCKING};
+use crate::sys::{board, far, giving, real, settings, tcp, wake};
+use libc::c_int;
+use std::sync::atomic::Ordering;
+use weft_streams::sender::{Call, Way};
+use weft_streams::words::RING;
+
+/// Bytes published at a time: the receiver copies one piece while the sender copies the next.
+const PIECE: usize = 8 << 10;
+/// Looks at a ring that the receiver does not empty, before the kernel is asked if it has ended.
+const STUCK: u64 = 16;
+/// Times of a look at an empty ring for which a sender looks at a full one.
+const LONG: u64 = 50;
+/// Flags of a send that need nothing of the kernel.
+const PLAIN_SEND: c_int = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT | libc::MSG_MORE;
+
+enum Ring {
+    /// All is written.
+    Done,
+    /// The ring is full.
+    Full,
+    /// The rest goes by TCP.
+    Tcp,
+}
+
+impl Use {
+    /// Sends, as sendmsg(2) does without address and control messages.
+    pub fn send(&self, parts: Parts<'_>, flags: c_int) -> isize {
+        let slot = self.slot();
+        if slot.has(BROKEN) {
+            return real::fail(libc::ECONNRESET) as isize;
+        }
+        if flags & libc::MSG_OOB != 0 {
+            // The peer's count of bytes by TCP may leave the urgent one out.
+            slot.sender.end();
+        }
+        let (mut sent, mut is_stuck) = (0, false);
+        let is_far = self.is_far();
+        loop {
+            let held = slot.sending.take();
+            if is_far {
+                match self.send_far(&parts, &mut sent, flags, held.is_some()) {
+                    None if sent == parts.len() => return sent as isize,
+                    None => {}
+                    Some(result) => return with(sent, result),
+                }
+            } else if held.is_some() && flags & !PLAIN_SEND == 0 && !slot.has(CORKED) {
+                match self.fill_ring(&parts, &mut sent) {
+                    Ok(Ring::Done) => return sent as isize,
+                    Ok(Ring::Full) if sent > 0 && slot.has(NONBLOCKING) => return sent as isize,
+                    Ok(Ring::Full) if !is_stuck && settings::spins() => {
+                        drop(held);
+                        is_stuck = !self.gets_room();
+                        continue;
+                    }
+                    Ok(Ring::Full | Ring::Tcp) => {}
+                    Err(_) => return with(sent, self.broken()),
+                }
+            }
+            let free = (!slot.has(HELD)).then(|| slot.sender.by_tcp());
+            drop(held);
+            let Some(call) = free.or_else(|| self.begins_tcp(flags)) else {
+                return with(sent, -1);
+            };
+            let quiet = if sent > 0 { libc::MSG_NOSIGNAL } else { 0 };
+            // Bytes that the kernel held back would hold up those that follow in the ring.
+            let flags = flags & !libc::MSG_MORE | quiet;
+            let mut cut = parts.cut(sent, parts.len() - sent);
+            let message = cut.as_message();
+            // SAFETY: the parts are the caller's.
+            let n = unsafe { real::sendmsg(self.connection.fd, &message, flags) };
+            call.done(n.max(0) as u64);
+            giving::has_sent(&self.connection);
+            let more = n > 0 && !parts.fits() && sent + (n as usize) < parts.len();
+            if !more {
+                return with(sent, n);
+            }
+            sent += n as usize;
+        }
+    }
+
+    /// Sends to another host as much as goes by packets. The rest goes by TCP: then no packet is
+    /// in doubt any more. A result ends the call. The sender's lock is held, or was by a frame that
+    /// a signal interrupted.
+    fn send_far(
+        &self,
+        parts: &Parts<'_>,
+        sent: &mut usize,
+        flags: c_int,
+        is_held: bool,
+    ) -> Option<isize> {
+        let (slot, one) = (self.slot(), &self.connection);
+        if !is_held {
+            // Packets of the other frame are in doubt.
+            return Some(real::fail(libc::EAGAIN) as isize);
+        }
+        let is_plain = flags & !PLAIN_SEND == 0 && !slot.has(CORKED | HELD);
+        let again = if is_plain { far::send(one, self.memory, parts, sent) } else { 0 };
+        if *sent == parts.len() {
+            return None;
+        }
+        if far::stop(one.at, self.memory) > 0 {
+            // The bytes of a thread that has ended in its call.
+            return Some(self.broken());
+        }
+        let until = *sent + again;
+        while *sent < until {
+            let call = slot.sender.by_tcp();
+            let mut cut = parts.cut(*sent, until - *sent);
+            let message = cut.as_message();
+            let flags = flags & libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
+            // SAFETY: the parts are the caller's.
+            let n = unsafe { real::sendmsg(one.fd, &message, flags) };
+            call.done(n.max(0) as u64);
+            *sent += n.max(0) as usize;
+            match n {
+                0.. => {}
+                _ if real::errno() == libc::EAGAIN => tcp::awaits_room(one.fd),
+                _ if real::errno() == libc::EINTR => {}
+                n => return Some(n),
+            }
+        }
+        None
+    }
+
+    /// Looks at a full ring until the receiver takes bytes out. False if it takes none for a long
+    /// while, or if that does not pay. A receiver takes first what came by TCP before, and bytes
+    /// that went by TCP now would be the next to be taken first.
+    fn gets_room(&self) -> bool {
+        let (slot, words) = (self.slot(), self.memory.out());
+        let unread = slot.sender.unread(words).max(1);
+        let has_room = || slot.sender.unread(words) < unread;
+        wake::is_lucky(&slot.send_luck) && wake::spin(&slot.send_luck, wake::LOOKS, LONG, has_room)
+    }
+
+    /// Begins a call that sends by the kernel. `None`: the agent has the socket, and the call is
+    /// not to wait.
+    pub fn begins_tcp(&self, flags: c_int) -> Option<Call<'static>> {
+        let (one, slot) = (&self.connection, self.slot());
+        loop {
+            let held = slot.sending.take();
+            if self.is_far() && (held.is_none() || far::stop(one.at, self.memory) > 0) {
+                self.broken();
+                return None;
+            }
+            if !slot.has(HELD) {
+                return Some(slot.sender.by_tcp());
+            }
+            drop(held);
+            let may_wait = flags & libc::MSG_DONTWAIT == 0 && !tcp::is_nonblocking(one.fd);
+            if !giving::is_back(one, may_wait) {
+                real::set_errno(libc::EAGAIN);
+                return None;
+            }
+            if slot.has(BROKEN) {
+                real::set_errno(libc::ECONNRESET);
+                return None;
+            }
+        }
+    }
+
+    /// Writes as much as the ring takes.
+    fn fill_ring(&self, parts: &Parts<'_>, sent: &mut usize) -> Result<Ring, weft_streams::Broken> {
+        let (slot, words) = (self.slot(), self.memory.out());
+        loop {
+            let (at, room, switch) = match slot.sender.way(words)? {
+                Way::Tcp => return Ok(Ring::Tcp),
+                Way::Full if self.is_deserted() => return Ok(Ring::Tcp),
+                Way::Full => return Ok(Ring::Full),
+                Way::Ring { at, room, switch } => (at, room, switch),
+            };
+            if room < RING && self.is_deserted() {
+                return Ok(Ring::Tcp);
+            }
+            let n = room.min(parts.len() - *sent).min(PIECE);
+            let (memory, mut to) = (self.memory, at);
+            parts.each(*sent, n, |base, len| {
+                // SAFETY: the caller's part has `len` bytes, and `n` is at most a ring.
+                unsafe { memory.put(to, base, len) };
+                to += len as u64;
+                true
+            });
+            if !slot.sender.publish(words, n, switch)? {
+                return Ok(Ring::Tcp);
+            }
+            *sent += n;
+            board::entry(self.connection.at).iter().for_each(|entry| entry.went(n));
+            if *sent == parts.len() {
+                return Ok(Ring::Done);
+            }
+        }
+    }
+
+    /// Looks now and then if a peer that does not empty the ring has ended: nobody else says so.
+    fn is_deserted(&self) -> bool {
+        let slot = self.slot();
+        let read = slot.sender.written() - slot.sender.unread(self.memory.out()) as u64;
+        let (last, looks) =
+            (slot.stuck.load(Ordering::Relaxed) >> 8, slot.stuck.load(Ordering::Relaxed) & 0xff);
+        let (looks, ask) = match last == read & (u64::MAX >> 8) {
+            true => ((looks + 1) % STUCK, looks + 1 == STUCK),
+            false => (0, false),
+        };
+        slot.stuck.store(read << 8 | looks, Ordering::Relaxed);
+        if ask && tcp::has_ended(self.connection.fd) {
+            slot.sender.end();
+            return true;
+        }
+        false
+    }
+}

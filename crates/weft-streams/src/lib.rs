@@ -28,6 +28,8 @@ pub mod reach;
 pub mod receiver;
 pub mod sender;
 mod shim;
+#[cfg(all(test, not(loom)))]
+mod testing;
 pub mod tipc;
 pub mod words;
 

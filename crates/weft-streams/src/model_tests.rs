@@ -4,21 +4,9 @@
 
 use crate::receiver::{Next, Receiver};
 use crate::sender::{Sender, Way};
+use crate::testing::{byte, Random};
 use crate::words::{Words, RING};
 use std::collections::VecDeque;
-
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self, below: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % below
-    }
-}
 
 #[derive(Default)]
 struct Direction {
@@ -30,10 +18,6 @@ struct Direction {
     sent: u64,
     read: u64,
     by_ring: u64,
-}
-
-fn byte(at: u64) -> u8 {
-    (at ^ at >> 8 ^ at >> 16) as u8
 }
 
 impl Direction {

@@ -111,4 +111,25 @@ static inline int own_node(void) {
     return (int)at.addr.id.node;
 }
 
+/* The reason of the next message, which says that a connection has ended. */
+static inline unsigned reason_of_end(int sd) {
+    char text[16], control[256];
+    struct iovec part = {text, sizeof text};
+    struct msghdr m;
+    unsigned reason[2];
+    memset(&m, 0, sizeof m);
+    m.msg_iov = &part, m.msg_iovlen = 1, m.msg_control = control, m.msg_controllen = sizeof control;
+    CHECK(recvmsg(sd, &m, 0) == 0);
+    struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+    CHECK(c && c->cmsg_level == SOL_TIPC && c->cmsg_type == TIPC_ERRINFO);
+    memcpy(reason, CMSG_DATA(c), sizeof reason);
+    return reason[0];
+}
+
+/* The program has come so far; its test goes on. */
+static inline void ready(void) {
+    puts("ready");
+    fflush(stdout);
+}
+
 #endif

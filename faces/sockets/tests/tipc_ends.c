@@ -4,25 +4,6 @@
 
 #define TYPE 8000
 
-static unsigned reason_of_end(int sd) {
-    char text[16], control[256];
-    struct iovec part = {text, sizeof text};
-    struct msghdr m;
-    unsigned reason[2];
-    memset(&m, 0, sizeof m);
-    m.msg_iov = &part, m.msg_iovlen = 1, m.msg_control = control, m.msg_controllen = sizeof control;
-    CHECK(recvmsg(sd, &m, 0) == 0);
-    struct cmsghdr *c = CMSG_FIRSTHDR(&m);
-    CHECK(c && c->cmsg_type == TIPC_ERRINFO);
-    memcpy(reason, CMSG_DATA(c), sizeof reason);
-    return reason[0];
-}
-
-static void ready(void) {
-    puts("ready");
-    fflush(stdout);
-}
-
 /* Its host stays. */
 static void survivor(void) {
     struct sockaddr_tipc at = service(TYPE, 1, 0);

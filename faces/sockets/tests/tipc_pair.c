@@ -23,21 +23,6 @@ static int called(int kind, int instance) {
     return sd;
 }
 
-/* Returns the first message about a connection that comes with an error: its reason. */
-static unsigned reason_of_end(int sd) {
-    char text[16], control[256];
-    struct iovec part = {text, sizeof text};
-    struct msghdr m;
-    unsigned reason[2];
-    memset(&m, 0, sizeof m);
-    m.msg_iov = &part, m.msg_iovlen = 1, m.msg_control = control, m.msg_controllen = sizeof control;
-    CHECK(recvmsg(sd, &m, 0) == 0);
-    struct cmsghdr *c = CMSG_FIRSTHDR(&m);
-    CHECK(c && c->cmsg_level == SOL_TIPC && c->cmsg_type == TIPC_ERRINFO);
-    memcpy(reason, CMSG_DATA(c), sizeof reason);
-    return reason[0];
-}
-
 static void datagrams_of_server(void) {
     int one = bound(SOCK_RDM, TYPE, DATAGRAMS, DATAGRAMS, TIPC_CLUSTER_SCOPE);
     int two = bound(SOCK_RDM, TYPE, DATAGRAMS, DATAGRAMS, TIPC_CLUSTER_SCOPE);

@@ -5,24 +5,8 @@
 use super::packet::{FarPacket, DATA_MAX, HEAD, PACKET_MAX};
 use super::*;
 use crate::receiver::Next;
+use crate::testing::{byte, Random};
 use std::collections::VecDeque;
-
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self, below: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % below
-    }
-}
-
-fn byte(at: u64) -> u8 {
-    (at ^ at >> 8 ^ at >> 16) as u8
-}
 
 const KEY: seal::Key = [5; 16];
 

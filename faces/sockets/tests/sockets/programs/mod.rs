@@ -1,8 +1,9 @@
 //! Programs as they come, with the library at both ends. Those that are not installed are named.
 //!
-//! `web` has servers of HTTP and programs that stand before them, `sessions` SSH and FTP, `suites`
-//! the tests that other projects have for their own programs.
+//! `web` has servers of HTTP and programs that stand before them, `sessions` SSH and FTP, `hosts`
+//! programs of two hosts, `suites` the tests that other projects have for their own programs.
 
+mod hosts;
 mod sessions;
 mod suites;
 mod web;

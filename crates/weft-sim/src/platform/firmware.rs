@@ -159,9 +159,12 @@ impl Machine {
         self.buffers[buffer].ready = true;
         let waiting = std::mem::take(&mut self.buffers[buffer].waiting);
         self.spread(node, waiting[0]);
-        // They came before everything that waits now.
-        for &next in waiting[1..].iter().rev() {
-            self.nodes[node].tasks.push_front(Task::Ready(next));
+        // They came before everything that waits now, but for packets of earlier fetches: an end of
+        // a fetch is handled before them, and may not overtake them.
+        let tasks = &mut self.nodes[node].tasks;
+        let earlier = tasks.iter().take_while(|task| matches!(task, Task::Ready(_))).count();
+        for (place, &next) in waiting[1..].iter().enumerate() {
+            tasks.insert(earlier + place, Task::Ready(next));
         }
         if self.keeps_buffers() {
             // The user's data may change now (section 4.1); the buffer comes back later.
@@ -446,7 +449,7 @@ impl Machine {
                 self.watch(node);
             }
             Dma::Complete(count) => {
-                self.nodes[node].free += count;
+                self.nodes[node].free += i64::from(count);
                 self.add_task(node, Task::Reported);
                 self.wake(node);
             }

@@ -297,7 +297,7 @@ impl Machine {
 
     /// Returns true if a packet to `to` may leave the host.
     fn may_send(&mut self, node: usize, to: usize) -> bool {
-        if self.nodes[node].free == 0 {
+        if self.nodes[node].free <= 0 {
             return false;
         }
         self.choice.repair != Repair::Host || self.peer(node, to).send.can_send()
@@ -340,7 +340,7 @@ impl Machine {
         let id = self.packet(Kind::Data, node, node, bytes, tag);
         self.packets[id].root = Some(node);
         if self.choice.forward == Forward::Interface {
-            if self.nodes[node].free == 0 {
+            if self.nodes[node].free <= 0 {
                 return false;
             }
             self.work(node, work);

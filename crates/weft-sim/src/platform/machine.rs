@@ -109,8 +109,9 @@ pub(super) struct Node {
     pub ops: VecDeque<Op>,
     pub host_busy: bool,
     pub rx: VecDeque<PacketId>,
-    /// Send buffers that the host may take.
-    pub free: u32,
+    /// Send buffers that programs may take. Packets that the host forwards never wait for one: they
+    /// may take more than there are, and programs wait until those are back.
+    pub free: i64,
     pub began: Ps,
     /// The time at which the host is woken.
     pub alarm: Option<Ps>,
@@ -141,7 +142,7 @@ pub(super) struct Node {
 }
 
 impl Node {
-    fn new(nodes: usize, free: u32) -> Node {
+    fn new(nodes: usize, free: i64) -> Node {
         Node {
             ops: VecDeque::new(),
             host_busy: false,
@@ -255,7 +256,7 @@ impl Machine {
         for i in (1..places.len()).rev() {
             places.swap(i, rng.below(i as u64 + 1) as usize);
         }
-        let free = (hw.send_memory / choice.mtu) as u32;
+        let free = (hw.send_memory / choice.mtu) as i64;
         Machine {
             ni: costs.ni.of(choice),
             host: costs.host.of(choice),
@@ -315,6 +316,20 @@ impl Machine {
                 timer: false,
             })
         })
+    }
+
+    /// Returns the reason why packets of `node` do not leave it, if some do not.
+    pub fn held_back(&self, node: usize) -> Option<String> {
+        let n = &self.nodes[node];
+        let peers = n.peers.iter().enumerate();
+        let blocked = |(at, peer): (usize, &Option<Box<Peer>>)| {
+            let count = peer.as_ref().map_or(0, |peer| peer.blocked.len());
+            (count > 0).then(|| format!("{count} packets to node {at} wait for their window"))
+        };
+        match peers.filter_map(blocked).next() {
+            Some(text) => Some(text),
+            None => (n.free <= 0).then(|| "no send buffer is free".to_string()),
+        }
     }
 
     pub fn add_packet(&mut self, packet: Packet) -> PacketId {

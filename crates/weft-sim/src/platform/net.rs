@@ -9,7 +9,10 @@
 
 mod relay;
 mod samples;
+mod stuck;
 mod tasks;
+#[cfg(test)]
+mod tests;
 
 pub use samples::{Sample, Traffic};
 
@@ -93,6 +96,7 @@ struct Node {
     tasks: Tasks,
     /// True if something has come and no thread was switched to since.
     came: Cell<bool>,
+    last: Cell<Option<stuck::Last>>,
     /// Receivers and handlers whose message goes on in the next packet: the last one was full.
     unfinished: RefCell<BTreeSet<(Option<usize>, u16)>>,
     relay: relay::Relay,
@@ -146,7 +150,8 @@ impl Setup {
     /// messages of `size` bytes, receivers as the system does.
     ///
     /// # Errors
-    /// Nothing happens any more, and some programs have not ended; the text names their nodes.
+    /// Nothing can happen any more, and some programs have not ended; the text names their nodes
+    /// and what the first ones wait for.
     pub fn run<T, F, Fut>(&self, size: usize, program: F) -> Result<Ran<T>, String>
     where
         T: 'static,
@@ -189,8 +194,8 @@ impl Setup {
         // Tasks own nets, which own the tasks.
         world.nodes.iter().for_each(|node| node.tasks.clear());
         let Some(end) = end else {
-            let waits = (0..count).filter(|&node| ended[node].is_none());
-            return Err(format!("nodes {:?} wait for ever", waits.collect::<Vec<_>>()));
+            let waiting: Vec<usize> = (0..count).filter(|&node| ended[node].is_none()).collect();
+            return Err(stuck::report(&machine, &world, &waiting));
         };
         let results = ended.into_iter().flatten().collect();
         let micros = end as f64 / super::hardware::MICROSECOND as f64;
@@ -373,6 +378,9 @@ impl World {
             (packet.handler, own, self.relay(node, packet))
         };
         relayed.into_iter().for_each(|packet| self.enqueue(node, packet));
+        if !own {
+            self.note_last(node, tag);
+        }
         let upcall = self.nodes[node].handlers.borrow().get(&handler).cloned();
         let Some(upcall) = upcall.filter(|_| !own) else {
             match PATIENT.contains(&handler) && !own {
@@ -383,6 +391,16 @@ impl World {
         };
         let (from, argument, data) = self.take(tag);
         (upcall.borrow_mut())(Incoming { from, argument, data: &data });
+    }
+
+    fn note_last(&self, node: usize, tag: u64) {
+        let packets = self.packets.borrow();
+        let last = packets.get(&tag).map(|packet| stuck::Last {
+            from: packet.from,
+            handler: packet.handler,
+            at: self.now.get(),
+        });
+        self.nodes[node].last.set(last);
     }
 
     /// Takes one node's copy of a packet.

@@ -40,12 +40,10 @@ fn forwarders(app: App, usual: Case) -> Vec<(String, Case)> {
             ("l-sdma-mpimc".to_string(), mpimc(Tree::Binary)),
             ("l-sdma-mpimc, binomial".to_string(), mpimc(Tree::Binomial)),
         ],
-        // With l-sdma-hmc the model's run on PPro comes to a standstill.
-        App::Qr => [("l-sdma-hmc", hmc(Tree::Binomial)), ("l-sdma-mpimc", mpimc(Tree::Binomial))]
-            .into_iter()
-            .skip(1 - usual.platform)
-            .map(|(name, case)| (name.to_string(), case))
-            .collect(),
+        App::Qr => vec![
+            ("l-sdma-hmc".to_string(), hmc(Tree::Binomial)),
+            ("l-sdma-mpimc".to_string(), mpimc(Tree::Binomial)),
+        ],
         App::Leq | App::Radix => vec![("l-sdma-hmc".to_string(), hmc(Tree::Binary))],
         _ => Vec::new(),
     }

@@ -37,7 +37,7 @@ mod walk;
 pub use advance::{advance, correct, energy, Energy};
 pub use bodies::{read_bodies, Body};
 pub use output::{report, write_bodies, write_energy};
-pub use parallel::{run, Failure};
+pub use parallel::run;
 pub use params::{Gravity, Params, ParamsError};
 pub use picture::{draw, write_ppm, View};
 pub use plummer::{two_clusters, SEED};
@@ -45,6 +45,7 @@ pub use pull::Pull;
 pub use sequential::{sequential, PIECE};
 pub use tree::{Node, Tree};
 pub use walk::{run_walk, Walk};
+pub use weft_apps::Failure;
 
 use std::time::Duration;
 

@@ -2,50 +2,17 @@
 
 use crate::bodies::digest_of;
 use crate::{advance, correct, energy, Body, Outcome, Params, Pull, Step, Tree};
-use std::fmt;
 use std::ops::Range;
 use std::time::Duration;
-use weft_apps::owned;
-use weft_models::net::{Net, RankFailure};
-use weft_models::regions::{Region, RegionError, Regions};
+use weft_apps::{owned, Failure};
+use weft_models::net::Net;
+use weft_models::regions::{Region, Regions};
 
 /// Bodies whose pulls are in one region: neighbours in the tree.
 const EACH: usize = 64;
 
 /// A body's velocity, its acceleration and potential, and the interactions of its pull.
 type Record = [f64; 8];
-
-/// The reason why a run ended early.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Failure {
-    /// A rank has failed.
-    Rank(RankFailure),
-    /// A region cannot be used.
-    Region(RegionError),
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Failure::Rank(failure) => failure.fmt(f),
-            Failure::Region(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for Failure {}
-
-impl From<RankFailure> for Failure {
-    fn from(failure: RankFailure) -> Failure {
-        Failure::Rank(failure)
-    }
-}
-
-impl From<RegionError> for Failure {
-    fn from(error: RegionError) -> Failure {
-        Failure::Region(error)
-    }
-}
 
 /// The state of all bodies, which every rank has.
 struct All {

@@ -5,11 +5,11 @@
 //! real, so there is no result but the time. Most communication takes place in the force
 //! computation of a step, as in the paper.
 
-use crate::parallel::Failure;
 use crate::{Gravity, Params, Tree};
 use std::cell::RefCell;
 use std::ops::Range;
 use std::time::Duration;
+use weft_apps::Failure;
 use weft_models::net::Net;
 use weft_models::regions::{Region, RegionId, Regions};
 

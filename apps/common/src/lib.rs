@@ -1,11 +1,12 @@
 //! The parts that the applications share: input lines with faults that name line and reason, dense
 //! matrices and their files, generators of random input, hashes of results, the division of work
-//! among ranks, and broadcasts.
+//! among ranks, broadcasts, and the error of runs over regions.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
 mod casts;
 mod digest;
+mod failure;
 mod lines;
 mod matrix;
 mod random;
@@ -13,6 +14,7 @@ mod share;
 
 pub use casts::Casts;
 pub use digest::{digest, mix};
+pub use failure::Failure;
 pub use lines::{Lines, ReadError, MAX_LINE};
 pub use matrix::Matrix;
 pub use random::SplitMix;

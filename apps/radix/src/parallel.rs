@@ -3,11 +3,10 @@
 use crate::pass::{histogram, passes, permute, starts, Digit};
 use crate::{Outcome, Params, Step};
 use std::cell::RefCell;
-use std::fmt;
 use std::ops::Range;
 use std::time::Duration;
-use weft_apps::{digest, owned, Casts};
-use weft_models::net::{Net, RankFailure};
+use weft_apps::{digest, owned, Casts, Failure};
+use weft_models::net::Net;
 use weft_models::regions::{Region, RegionError, RegionId, Regions};
 use weft_models::together::Together;
 
@@ -25,38 +24,6 @@ pub struct Division {
     /// one wants it, and counts of digits are broadcast, as in paper 004; else regions are asked
     /// for ahead, and given back at once.
     pub one_by_one: bool,
-}
-
-/// The reason why a run ended early.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Failure {
-    /// A rank has failed.
-    Rank(RankFailure),
-    /// A region cannot be used.
-    Region(RegionError),
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Failure::Rank(failure) => failure.fmt(f),
-            Failure::Region(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for Failure {}
-
-impl From<RankFailure> for Failure {
-    fn from(failure: RankFailure) -> Failure {
-        Failure::Rank(failure)
-    }
-}
-
-impl From<RegionError> for Failure {
-    fn from(error: RegionError) -> Failure {
-        Failure::Region(error)
-    }
 }
 
 /// An array of keys in regions. Each rank is the home of those of its part, and maps others when it

@@ -6,6 +6,7 @@ use weft::{Group, GroupError, OpError, PeerFailure, Refused};
 /// The class of an exception.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
+    Agent,
     Argument,
     Busy,
     Cancelled,
@@ -21,6 +22,7 @@ pub enum Kind {
 impl Kind {
     fn class(self) -> &'static str {
         match self {
+            Kind::Agent => "AgentError",
             Kind::Argument => "ArgumentError",
             Kind::Busy => "BusyError",
             Kind::Cancelled => "CancelledError",

@@ -64,6 +64,12 @@ pub fn init(py: Python<'_>) -> PyResult<Py<PyJob>> {
     Ok(job)
 }
 
+impl PyJob {
+    pub(crate) fn gate(&self) -> &Gate {
+        &self.gate
+    }
+}
+
 #[pymethods]
 impl PyJob {
     /// Sends what is queued and leaves the job. Later calls raise `FinishedError`, but for this.
@@ -92,14 +98,15 @@ impl PyJob {
     }
 
     /// Returns the shared object of this class and name: made by the first rank that asks, with
-    /// these arguments of its class; replicated on all ranks, or at the rank `at`.
+    /// these arguments of its class. `at` is its place, if it is not that of the decorator of its
+    /// class: a rank, "replicated" on all ranks, or "adaptive".
     #[pyo3(signature = (kind, name, /, *args, at=None, **kwargs))]
     fn share(
         slf: &Bound<'_, Self>,
         kind: &Bound<'_, PyAny>,
         name: &str,
         args: &Bound<'_, PyTuple>,
-        at: Option<usize>,
+        at: Option<&Bound<'_, PyAny>>,
         kwargs: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Py<PyAny>> {
         let py = slf.py();

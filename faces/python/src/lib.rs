@@ -11,6 +11,7 @@ mod group;
 mod inside;
 mod job;
 mod models;
+mod names;
 mod objects;
 mod queue;
 mod region;
@@ -29,7 +30,9 @@ mod _weft {
     #[pymodule_export]
     use super::job::{init, PyJob};
     #[pymodule_export]
-    use super::objects::PyMessages;
+    use super::names::{connect, PyEvent, PyNames, PyOwner, PyWatch};
+    #[pymodule_export]
+    use super::objects::{PyMessages, PyUses};
     #[pymodule_export]
     use super::queue::PyQueue;
     #[pymodule_export]

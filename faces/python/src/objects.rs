@@ -5,7 +5,8 @@ use crate::models::Event;
 use crate::request::until;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use weft_models::objects::{Better, Uses, TELL_READS};
 
 /// The messages of the shared objects of a job.
 #[pyclass(frozen, module = "weft", name = "_Messages")]
@@ -89,5 +90,35 @@ impl PyMessages {
             list.append((kind, number, PyBytes::new(py, &bytes)))?;
         }
         Ok(list.into_any().unbind())
+    }
+}
+
+/// The accesses of all ranks to an adaptive object, by the rule of [`weft_models::objects`].
+#[pyclass(frozen, module = "weft", name = "_Uses")]
+#[derive(Default)]
+pub struct PyUses {
+    uses: Mutex<Uses>,
+}
+
+#[pymethods]
+impl PyUses {
+    /// Reads of a rank that does not write after which it tells them.
+    #[classattr]
+    #[pyo3(name = "TELL_READS")]
+    const TELL: u32 = TELL_READS;
+
+    #[new]
+    fn new() -> PyUses {
+        PyUses::default()
+    }
+
+    /// Notes accesses of a rank. Returns the better place now and then: a rank, -1 for all; `None`:
+    /// none is clearly better.
+    fn note(&self, rank: usize, reads: u32, writes: u32, ranks: usize) -> Option<i64> {
+        let mut uses = self.uses.lock().unwrap_or_else(PoisonError::into_inner);
+        uses.note(rank, reads, writes, ranks).map(|better| match better {
+            Better::Everywhere => -1,
+            Better::At(rank) => rank as i64,
+        })
     }
 }

@@ -10,6 +10,7 @@ import sys
 import threading
 
 import weft
+import weft.names
 
 
 def raises(kind, call, *parts):
@@ -390,6 +391,122 @@ def objects(job):
     world.barrier()
 
 
+@weft.shared(placement="adaptive")
+class Tally:
+    def __init__(self):
+        self.count = 0
+
+    @weft.writes
+    def add(self, number):
+        self.count += number
+        return self.count
+
+    @weft.writes(post=True)
+    def post(self, number):
+        self.count += number
+
+    @weft.writes
+    def fails(self):
+        raise KeyError("fails")
+
+    @weft.reads
+    def total(self):
+        return self.count
+
+    @weft.reads(when=lambda self, number: self.count >= number)
+    def at_least(self, number):
+        return self.count
+
+
+def use_until(tally, use, place):
+    """Uses an object until it is at a place."""
+    for _ in range(20_000):
+        if place in repr(tally):
+            return
+        use()
+    raise AssertionError(f"{tally!r} is not {place}")
+
+
+def adaptive(job):
+    """An adaptive object goes to the rank that writes, is replicated when all read, and loses no
+    operation on its way."""
+    world, me, size = job.world, job.rank, job.size
+    last = size - 1
+    tally = job.share(Tally, "tally")
+    assert "adaptive, now replicated" in repr(tally), repr(tally)
+    if me == last:
+        use_until(tally, lambda: tally.add(1), f"now at rank {last}")
+        tally.add(1)
+    # Who waits for the object goes with it, and gets its exceptions where it is.
+    count = world.allreduce(tally.total() if me == last else 0)
+    assert tally.at_least(count) >= count
+    assert f"now at rank {last}" in repr(tally), repr(tally)
+    raises(KeyError, tally.fails, "fails")
+    world.barrier()
+    if size > 1:
+        use_until(tally, tally.total, "now replicated")
+    world.barrier()
+    # It moves to and fro while all ranks write, and while one waits.
+    times = 300
+    before = world.allreduce(tally.at_least(count) if me == last else 0)
+    if me == 0 and size > 1:
+        assert tally.at_least(before + times // 2) >= before + times // 2
+    else:
+        for number in range(times):
+            tally.add(1) if number % 3 else tally.post(1)
+            (tally.total() if number % 2 else None)
+    writers = max(1, size - 1)
+    assert tally.at_least(before + times * writers) == before + times * writers
+    # The argument of Job.share has the last word.
+    fixed = job.share(Tally, "fixed", at="replicated")
+    assert "adaptive" not in repr(fixed) and "at rank 0" in repr(job.share(Tally, "zero", at=0))
+    raises(weft.ArgumentError, lambda: job.share(Tally, "fixed"), "is there already")
+    raises(weft.ArgumentError, lambda: weft.shared(Tally, placement="here"), "not 'here'")
+    raises(weft.ArgumentError, lambda: job.share(Tally, "odd", at=True), "not True")
+    world.barrier()
+
+
+def names(job):
+    """Ranks claim names, find each other, are told of changes, and send messages to names."""
+    world, me, last = job.world, job.rank, job.size - 1
+    with weft.names.connect() as names:
+        claim = names.publish(f"py:{me}", f"127.0.0.1:{4000 + me}", messages=True)
+        rank = names.publish(f"rank:{me}", job)
+        owners = names.wait("py", job.size, timeout=60)
+        assert sorted(owner.name for owner in owners) == [f"py:{rank}" for rank in range(job.size)]
+        found = names.find(f"py:{last}")
+        assert found.address == f"127.0.0.1:{4000 + last}" and found.here, found
+        assert names.find(f"rank:{me}").endpoint and names.find("py:1000") is None
+        assert len(names.find_all("py")) == job.size and names.cluster == "python"
+        with names.watch(f"py:{last}") as watch:
+            first, mark = watch.next(60), next(watch)
+            assert (first.kind, first.owner.name) == ("published", f"py:{last}"), first
+            assert (mark.kind, mark.number) == ("all", 2) and watch.next(0) is None
+            world.barrier()
+            names.send(f"py:{(me + 1) % job.size}", b"from %d" % me)
+            mail = names.next(60)
+            assert (mail.kind, mail.number) == ("message", claim), mail
+            assert mail.data == b"from %d" % ((me - 1) % job.size) and mail.owner.here
+            world.barrier()
+            if me == last:
+                names.withdraw(claim)
+            gone = watch.next(60)
+            assert gone.kind == "withdrawn" and "withdrawn" in gone.cause, gone
+        # The end of the time ends a subscription, and the iteration.
+        kinds = [event.kind for event in names.watch("nobody", timeout=0.01)]
+        assert kinds == ["all", "timeout"], kinds
+        raises(TimeoutError, lambda: names.wait("nobody", timeout=0), "0 of 1 owners")
+        raises(weft.ArgumentError, lambda: names.find("a b"), "is no name")
+        raises(weft.ArgumentError, lambda: names.find("py", pick="any"), 'pick="any"')
+        raises(weft.ArgumentError, lambda: names.publish("x", "here"), "is no address")
+        raises(weft.ArgumentError, lambda: names.publish("x", 5), "an address, a text")
+        raises(weft.RefusedError, lambda: names.send("py:1000", b"x"))
+        names.withdraw(rank)
+        world.barrier()
+    raises(weft.AgentError, lambda: names.find("py"), "closed by this program")
+    raises(weft.AgentError, lambda: weft.names.connect("@weft-nobody"), "no agent of a cluster")
+
+
 def waits(job):
     """A guard that nobody makes true is told; an interrupt ends a wait, and replicas are equal."""
     stack = job.share(Stack, "empty")
@@ -412,12 +529,14 @@ def stubs(job):
             continue
         named = {part.name for part in node.body if isinstance(part, ast.FunctionDef)}
         named |= {part.target.id for part in node.body if isinstance(part, ast.AnnAssign)}
-        there = {name for name in vars(getattr(weft, node.name)) if not name.startswith("_")}
+        here = weft if hasattr(weft, node.name) else weft.names
+        there = {name for name in vars(getattr(here, node.name)) if not name.startswith("_")}
         assert there == {name for name in named if not name.startswith("_")}, (node.name, there)
 
 
 CASES = {case.__name__: case for case in [
-    messages, misuse, collectives, awaits, leaves, stubs, regions, queues, objects, waits]}
+    messages, misuse, collectives, awaits, leaves, stubs, regions, queues, objects,
+    adaptive, names, waits]}
 
 if __name__ == "__main__":
     with weft.init() as joined:

@@ -13,7 +13,7 @@ them, with messages and collective operations::
             print(world.recv(0))
 
 A job also has shared objects (``Job.share``), coherent regions (``Job.region``), and queues of jobs
-(``Job.queue``).
+(``Job.queue``). ``weft.names`` has the names of a cluster.
 
 ``weft run -n 2 python program.py`` starts two ranks of it.
 
@@ -29,6 +29,7 @@ import sysconfig as _sysconfig
 from pathlib import Path as _Path
 
 from weft._errors import (
+    AgentError,
     ArgumentError,
     BusyError,
     CancelledError,
@@ -59,6 +60,7 @@ else:
 __version__ = "@VERSION@"
 
 __all__ = [
+    "AgentError",
     "ArgumentError",
     "BusyError",
     "CancelledError",

@@ -20,6 +20,10 @@ class Error(Exception):
         self.host = host
 
 
+class AgentError(Error, ConnectionError):
+    """No agent of a cluster serves on this host, or the connection to it has ended."""
+
+
 class ArgumentError(Error, ValueError):
     """An argument is wrong: no such rank, a buffer that is read-only or has gaps."""
 

@@ -1,10 +1,15 @@
-"""Shared objects: replicated on all ranks, or at one.
+"""Shared objects: replicated on all ranks, at one, or adaptive.
 
 Operations are messages. Those of a replicated object go through one order of all ranks, and each
 rank executes them on its replica; those of an object at a rank are calls of that rank. A call and
 its answer carry the number of messages of the order that their sender has executed, and the
 receiver goes on when it has executed as many: so all operations of all objects are sequentially
 consistent.
+
+An adaptive object is replicated or at a rank, and moves. A replicated one goes to a rank at the
+same place of the order everywhere: operations that were sent before and come behind are sent again
+by their callers. The rank that has it gives it away by a message of the order with its state, and
+executes no operation between sending and getting it; then it answers calls by "it has moved".
 
 Operations are executed by whatever thread is in a call of weft.
 """
@@ -21,11 +26,14 @@ import threading
 import time
 
 from weft._errors import ArgumentError, OperationError
+from weft._weft import _Uses
 
 _log = logging.getLogger("weft")
 
 #: Seconds after which a wait looks again, since another thread may have executed its operation.
 _LOOK = 0.2
+#: The result of an operation on an object that has moved: it is to be tried again.
+_MOVED = (None, None)
 
 
 class _Method:
@@ -61,9 +69,14 @@ def writes(method=None, *, when=None, post=False):
     return _mark(True, when, post) if method is None else _mark(True, when, post)(method)
 
 
-def shared(kind):
+def shared(kind=None, *, placement="replicated"):
     """Makes a class one of shared objects: its methods marked by `reads` and `writes` are their
-    operations."""
+    operations. `placement` is the place of its objects, if `Job.share` names no other: "replicated"
+    on all ranks, the number of a rank, or "adaptive": replicated first, then moved by what ranks
+    read and write."""
+    if kind is None:
+        return lambda kind: shared(kind, placement=placement)
+    _check_placement(placement)
     methods = {}
     for base in reversed(kind.__mro__):
         methods.update((n, m) for n, m in vars(base).items() if isinstance(m, _Method))
@@ -74,10 +87,18 @@ def shared(kind):
         # Methods call each other on the state itself.
         setattr(kind, name, method.function)
     kind.__weft_methods__ = methods
+    kind.__weft_placement__ = placement
     calls = {name: _operation(name, method) for name, method in methods.items()}
     calls["__doc__"] = kind.__doc__
     kind.__weft_handle__ = type(kind.__name__, (Shared,), calls)
     return kind
+
+
+def _check_placement(placement):
+    is_rank = isinstance(placement, int) and not isinstance(placement, bool) and placement >= 0
+    if not is_rank and placement not in ("replicated", "adaptive"):
+        text = 'a rank, "replicated" or "adaptive"'
+        raise ArgumentError(f"the place of a shared object is {text}, not {placement!r}")
 
 
 def _operation(name, method):
@@ -108,17 +129,26 @@ class Shared:
     def __repr__(self):
         replica = self._replica
         place = "replicated" if replica.at is None else f"at rank {replica.at}"
+        place = place if replica.uses is None else f"adaptive, now {place}"
         return f"<{replica.kind.__qualname__} {replica.name!r}, {place}>"
 
 
 class _Replica:
     """An object, at this rank."""
 
-    def __init__(self, name, kind, at):
+    def __init__(self, name, kind, placement):
         self.name = name
         self.kind = kind
         self.methods = kind.__weft_methods__
-        self.at = at
+        self.placement = placement
+        #: The rank that has it; `None`: all ranks.
+        self.at = placement if isinstance(placement, int) else None
+        #: What ranks do with an adaptive object, and its reads here that no other rank knows of.
+        self.uses = _Uses() if placement == "adaptive" else None
+        self.reads = 0
+        #: True between sending an object to others and getting it; and the calls of that time.
+        self.leaving = False
+        self.held = []
         #: The state; `None` if it is at another rank.
         self.state = None
         #: Operations whose guards were not true, in their order.
@@ -178,6 +208,8 @@ class _Runtime:
         self.done = 0
         #: Calls of ranks that have executed more.
         self.late = []
+        #: Messages of the order that had no room when they were made.
+        self.outbox = collections.deque()
         self.tokens = itertools.count(1)
         warn = os.environ.get("WEFT_WARN_AFTER_MS", "")
         self.warn_after = (int(warn) if warn.isdigit() else 5000) / 1000
@@ -200,6 +232,7 @@ class _Runtime:
                 self.events.extend(self.messages.take())
                 while self.events:
                     self.handle(*self.events.popleft())
+                self.flush()
             finally:
                 self.worker = None
                 if masks:
@@ -213,8 +246,14 @@ class _Runtime:
             author = token if number == self.rank else None
             if what == "new":
                 self.make(author, name, *parts)
+            elif what == "do":
+                self.execute(author, number, name, *parts)
+            elif what == "reads":
+                # The reads of an object that has moved in the meantime do not count.
+                if self.objects[name].at is None:
+                    self.note(self.objects[name], number, parts[0], 0)
             else:
-                self.execute(author, name, *parts)
+                self.place(self.objects[name], *parts)
             ready = [call for call in self.late if call[0] <= self.done]
             self.late = [call for call in self.late if call[0] > self.done]
             for _, request, body in ready:
@@ -237,17 +276,65 @@ class _Runtime:
         elif token == 0 and not ok:
             _log.error("rank %d: %s of %r, a post, failed", self.rank, method, name, exc_info=value)
 
-    def make(self, token, name, pickled, at):
+    def flush(self):
+        """Sends what had no room."""
+        while self.outbox and self.messages.send(self.outbox[0]):
+            self.outbox.popleft()
+
+    def note(self, replica, rank, reads, writes):
+        """Notes accesses of a rank to an adaptive object: on all ranks if it is replicated, else at
+        the rank that has it."""
+        if replica.uses is None or replica.leaving:
+            return
+        better = replica.uses.note(rank, reads, writes, self.size)
+        if better is None or better == (-1 if replica.at is None else replica.at):
+            return
+        if replica.at is None:
+            # All ranks decide the same at this place of the order.
+            self.move(replica, better, replica.state if better == self.rank else None)
+            return
+        try:
+            state = pickle.dumps(replica.state, pickle.HIGHEST_PROTOCOL)
+        except Exception as error:
+            _log.warning("object %r stays at rank %d: %s", replica.name, self.rank, error)
+            return
+        replica.leaving = True
+        self.outbox.append(_dump(("place", 0, replica.name, better, state)))
+
+    def place(self, replica, at, state):
+        """Has the state of an adaptive object that a rank has given away."""
+        at = None if at < 0 else at
+        if replica.leaving:
+            state = replica.state
+        elif at in (None, self.rank):
+            try:
+                state = pickle.loads(state)
+            except BaseException as error:
+                replica.broken = f"rank {self.rank} cannot read its state: {error}"
+        self.move(replica, at, state if at in (None, self.rank) else None)
+
+    def move(self, replica, at, state):
+        """Puts an adaptive object somewhere else; those who wait for it try again."""
+        replica.at, replica.state, replica.leaving = at, state, False
+        replica.uses, replica.reads = _Uses(), 0
+        blocked, replica.blocked = replica.blocked, []
+        held, replica.held = replica.held, []
+        for operation in blocked:
+            operation.end(*_MOVED)
+        for number, body in held:
+            self.serve(number, body)
+
+    def make(self, token, name, pickled, placement):
         """Makes an object, unless there is one of this name."""
         try:
             kind, args, kwargs = pickle.loads(pickled)
             known = self.objects.get(name)
             if known is None:
-                replica = _Replica(name, kind, at)
-                if at is None or at == self.rank:
+                replica = _Replica(name, kind, placement)
+                if replica.at in (None, self.rank):
                     replica.state = kind(*args, **kwargs)
                 self.objects[name] = replica
-            elif known.kind is not kind or known.at != at:
+            elif known.kind is not kind or known.placement != placement:
                 raise ArgumentError(f"{Shared(self, known)!r} is there already")
             self.end(token, name, "__init__", True, None)
         except BaseException as error:
@@ -255,11 +342,14 @@ class _Runtime:
             if token is None:
                 _log.error("rank %d: object %r could not be made", self.rank, name, exc_info=error)
 
-    def execute(self, token, name, method, pickled):
+    def execute(self, token, author, name, method, pickled, reads=0):
         """Executes an operation of the order on this rank's replica."""
         replica = self.objects.get(name)
         if replica is None:
             return self.end(token, name, method, False, OperationError(f"no object {name!r}"))
+        if replica.at is not None:
+            # It has moved in the meantime: the author calls the rank that has it.
+            return self.end(token, name, method, *_MOVED)
         try:
             args, kwargs = pickle.loads(pickled)
         except BaseException as error:
@@ -267,10 +357,11 @@ class _Runtime:
             return self.end(token, name, method, False, OperationError(replica.broken))
         end = lambda ok, value: self.end(token, name, method, ok, value)
         self.change(replica, method, args, kwargs, end)
+        self.note(replica, author, reads, 1)
 
     def serve(self, number, body):
         """Executes a call of another rank."""
-        _, name, method, pickled = pickle.loads(body)
+        _, caller, name, method, pickled = pickle.loads(body)
 
         def end(ok, value):
             if not ok and isinstance(value, Exception):
@@ -280,14 +371,26 @@ class _Runtime:
         replica = self.objects.get(name)
         if replica is None:
             return end(False, OperationError(f"no object {name!r}"))
+        if replica.at != self.rank:
+            return end(*_MOVED)
+        if replica.leaving:
+            return replica.held.append((number, body))
         try:
             args, kwargs = pickle.loads(pickled)
         except Exception as error:
             return end(False, OperationError(f"the arguments cannot be read: {error}"))
         self.change(replica, method, args, kwargs, end)
+        self.note_one(replica, caller, method)
+
+    def note_one(self, replica, rank, method):
+        """Notes an operation at the rank that has an object."""
+        writes = int(replica.methods[method].writes)
+        self.note(replica, rank, 1 - writes, writes)
 
     def attempt(self, replica, method, args, kwargs):
         """Executes an operation, if its guard is true: its result is returned, or `None`."""
+        if replica.at not in (None, self.rank):
+            return _MOVED
         if replica.broken:
             return False, OperationError(f"{replica.name!r} is broken: {replica.broken}")
         spec = replica.methods[method]
@@ -325,6 +428,7 @@ class _Runtime:
         while True:
             with self.lock:
                 result = found()
+                self.flush()
             if result is not None:
                 return result
             if self.messages.wait(_LOOK):
@@ -341,10 +445,7 @@ class _Runtime:
                 return None
             return results.pop(number)
 
-        _, ok, value = self.wait(found, what)
-        if ok:
-            return value
-        raise value
+        return self.wait(found, what)[1:]
 
     def describe(self, replica, method):
         def what():
@@ -365,21 +466,45 @@ class _Runtime:
             text = "was called inside an operation, which must not wait"
             raise OperationError(f"{method} of {replica.name!r} {text}")
 
+    def settle(self, replica, attempt):
+        """Tries an operation, and again wherever its object has moved to."""
+        ok = None
+        while ok is None:
+            ok, value = attempt()
+        if ok:
+            return value
+        raise value
+
     def write(self, replica, method, args, kwargs):
         self.refuse_inside(replica, method)
-        if replica.at is not None:
-            return self.at_owner(replica, method, args, kwargs)
-        post = replica.methods[method].post
-        token = 0 if post else next(self.tokens)
-        self.send(("do", token, replica.name, method, _dump((args, kwargs))))
-        if post:
-            return None
-        return self.wait_for(self.results, token, self.describe(replica, method))
+        # A post on an object that moves could be overtaken by a later operation: its caller waits.
+        post = replica.methods[method].post and replica.uses is None
+
+        def attempt():
+            if replica.at is not None:
+                return self.at_owner(replica, method, args, kwargs)
+            token = 0 if post else next(self.tokens)
+            with self.lock:
+                reads, replica.reads = replica.reads, 0
+            self.send(("do", token, replica.name, method, _dump((args, kwargs)), reads))
+            if post:
+                return True, None
+            return self.wait_for(self.results, token, self.describe(replica, method))
+
+        value = self.settle(replica, attempt)
+        return None if replica.methods[method].post else value
 
     def read(self, replica, method, args, kwargs):
-        if replica.at is not None:
-            self.refuse_inside(replica, method)
-            return self.at_owner(replica, method, args, kwargs)
+        def attempt():
+            if replica.at is not None:
+                self.refuse_inside(replica, method)
+                return self.at_owner(replica, method, args, kwargs)
+            return self.read_here(replica, method, args, kwargs)
+
+        return self.settle(replica, attempt)
+
+    def read_here(self, replica, method, args, kwargs):
+        """Reads this rank's replica."""
         inside = self.is_inside()
         if not inside and self.messages.poll():
             self.work()
@@ -390,43 +515,64 @@ class _Runtime:
             result = self.wait(
                 lambda: self.attempt(replica, method, args, kwargs), self.describe(replica, method)
             )
-        ok, value = result
-        if ok:
-            return value
-        raise value
+        if replica.uses is not None and result is not _MOVED:
+            self.tell_reads(replica, inside)
+        return result
+
+    def tell_reads(self, replica, inside):
+        """Notes a read of an adaptive object here, and tells the others now and then."""
+        with self.lock:
+            replica.reads += 1
+            if inside or replica.reads < _Uses.TELL_READS:
+                return
+            reads, replica.reads = replica.reads, 0
+        self.send(("reads", 0, replica.name, reads))
 
     def at_owner(self, replica, method, args, kwargs):
         """Does an operation on an object at a rank."""
         what = self.describe(replica, method)
-        if replica.at == self.rank:
+        at = replica.at
+        if at is None:
+            return _MOVED
+        if at == self.rank:
             if self.messages.poll():
                 self.work()
+            self.wait(lambda: None if replica.leaving else True, what)
             token = next(self.tokens)
             # As from another rank, by value.
             args, kwargs = pickle.loads(_dump((args, kwargs)))
             with self.lock:
+                if replica.at != at or replica.leaving:
+                    return _MOVED
                 end = lambda ok, value: self.end(token, replica.name, method, ok, value)
                 self.worker = threading.get_ident()
                 try:
                     self.change(replica, method, args, kwargs, end)
+                    self.note_one(replica, self.rank, method)
                 finally:
                     self.worker = None
+                self.flush()
             return self.wait_for(self.results, token, what)
         with self.lock:
-            body = _dump((self.done, replica.name, method, _dump((args, kwargs))))
-            number = self.messages.call(replica.at, body)
+            arguments = _dump((args, kwargs))
+            body = _dump((self.done, self.rank, replica.name, method, arguments))
+            number = self.messages.call(at, body)
         return self.wait_for(self.answers, number, what)
 
     def share(self, kind, name, args, kwargs, at):
         if not hasattr(kind, "__weft_handle__"):
             raise ArgumentError(f"{kind!r} is no class decorated by weft.shared")
-        if at is not None and not 0 <= at < self.size:
-            raise ArgumentError(f"there is no rank {at}")
+        placement = kind.__weft_placement__ if at is None else at
+        _check_placement(placement)
+        if isinstance(placement, int) and placement >= self.size:
+            raise ArgumentError(f"there is no rank {placement}")
         if self.is_inside():
             raise OperationError("an object was made inside an operation, which must not wait")
         token = next(self.tokens)
-        self.send(("new", token, name, _dump((kind, args, kwargs)), at))
-        self.wait_for(self.results, token, lambda: f"the object {name!r}")
+        self.send(("new", token, name, _dump((kind, args, kwargs)), placement))
+        ok, value = self.wait_for(self.results, token, lambda: f"the object {name!r}")
+        if not ok:
+            raise value
         return kind.__weft_handle__(self, self.objects[name])
 
 

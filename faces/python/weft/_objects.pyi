@@ -1,7 +1,7 @@
 """Types of shared objects."""
 
 from collections.abc import Callable
-from typing import Any, TypeVar, overload
+from typing import Any, Literal, TypeVar, overload
 
 _Kind = TypeVar("_Kind")
 _Call = TypeVar("_Call", bound=Callable[..., Any])
@@ -18,6 +18,13 @@ def writes(method: _Call, *, when: None = None, post: bool = False) -> _Call: ..
 def writes(
     method: None = None, *, when: Callable[..., object] | None = None, post: bool = False
 ) -> Callable[[_Call], _Call]: ...
-def shared(kind: type[_Kind]) -> type[_Kind]: ...
+@overload
+def shared(
+    kind: type[_Kind], *, placement: int | Literal["replicated", "adaptive"] = "replicated"
+) -> type[_Kind]: ...
+@overload
+def shared(
+    kind: None = None, *, placement: int | Literal["replicated", "adaptive"] = "replicated"
+) -> Callable[[type[_Kind]], type[_Kind]]: ...
 
 class Shared: ...

@@ -3,12 +3,78 @@
 from collections.abc import Buffer, Callable, Generator, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Any, Self, TypeVar, final, overload
+from typing import Any, Literal, Self, TypeVar, final, overload
 
 _Into = TypeVar("_Into", bound=Buffer)
 _Kind = TypeVar("_Kind")
 
 def init() -> Job: ...
+
+def connect(place: str | None = None) -> Names: ...
+
+@final
+class Owner:
+    name: str | None
+    address: str | None
+    endpoint: int
+    host: int
+    here: bool
+    user: int
+    process: int
+
+@final
+class Event:
+    kind: Literal[
+        "published", "withdrawn", "all", "missed", "timeout", "message", "lost", "returned"
+    ]
+    number: int
+    owner: Owner | None
+    cause: str | None
+    data: bytes | None
+
+@final
+class Watch:
+    def next(self, timeout: float | None = None) -> Event | None: ...
+    def close(self) -> None: ...
+    def __iter__(self) -> Self: ...
+    def __next__(self) -> Event: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None: ...
+
+@final
+class Names:
+    cluster: str
+    def publish(
+        self,
+        name: str,
+        target: str | Job | None = None,
+        *,
+        unique: bool = False,
+        on_host: bool = False,
+        messages: bool = False,
+    ) -> int: ...
+    def withdraw(self, claim: int) -> None: ...
+    def find(self, name: str, *, pick: Literal["nearest", "turn"] = "nearest") -> Owner | None: ...
+    def find_all(self, name: str) -> list[Owner]: ...
+    def wait(self, name: str, count: int = 1, timeout: float | None = None) -> list[Owner]: ...
+    def send(self, name: str, data: bytes, *, all: bool = False) -> int: ...
+    def next(self, timeout: float | None = None) -> Event | None: ...
+    def watch(
+        self, name: str, *, first_last: bool = False, timeout: float | None = None
+    ) -> Watch: ...
+    def close(self) -> None: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None: ...
 
 @final
 class Job:
@@ -21,7 +87,13 @@ class Job:
     def map(self, name: str) -> Region: ...
     def queue(self, size: int, *, number: int = 0, batch: int = 64) -> Queue: ...
     def share(
-        self, kind: type[_Kind], name: str, /, *args: Any, at: int | None = None, **kwargs: Any
+        self,
+        kind: type[_Kind],
+        name: str,
+        /,
+        *args: Any,
+        at: int | Literal["replicated", "adaptive"] | None = None,
+        **kwargs: Any,
     ) -> _Kind: ...
     def __enter__(self) -> Self: ...
     def __exit__(

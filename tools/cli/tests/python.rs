@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::OnceLock;
 use weft_conformance::skip;
 
@@ -128,6 +129,88 @@ fn queues__jobs_go_to_their_owners_until_none_is_left() {
 fn objects__replicated_and_at_a_rank_with_guards_and_exceptions() {
     for (count, way) in [(1, WAYS[0]), (3, WAYS[0]), (3, WAYS[1])] {
         case("objects", count, way);
+    }
+}
+
+#[test]
+fn adaptive__objects_move_and_lose_no_operation() {
+    for (count, way) in [(1, WAYS[0]), (3, WAYS[0]), (3, WAYS[1])] {
+        case("adaptive", count, way);
+    }
+}
+
+#[test]
+fn names__claims_look_ups_events_and_messages() {
+    let name = format!("@weft-python-{:016x}", weft_link::random_u64());
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(&name[1..]);
+    let key = folder.join("key");
+    weft_cluster::KeyFile::init(&key).unwrap();
+    let words = format!(
+        "--name {name} --links udp --user= --cluster python --cluster-port 0 --cluster-multicast \
+         off --cluster-key {}",
+        key.display()
+    );
+    let options = weftd::options::Options::parse(words.split_whitespace()).unwrap();
+    let (is_over, ready) = (AtomicBool::new(false), std::sync::Barrier::new(2));
+    let ended = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut agent = weftd::Agent::open(options).unwrap();
+            ready.wait();
+            while !is_over.load(Ordering::Relaxed) {
+                agent.step();
+            }
+        });
+        ready.wait();
+        let settings = [("WEFT_LINK", "udp"), ("WEFT_AGENT", name.as_str())];
+        let ended = std::panic::catch_unwind(|| case("names", 3, &settings));
+        is_over.store(true, Ordering::Relaxed);
+        ended
+    });
+    let _ = std::fs::remove_dir_all(folder);
+    ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+}
+
+/// Returns launchers of MPIs in `WEFT_TEST_MPIS`, with the Python of mpi4py beside each.
+fn mpis() -> Vec<(PathBuf, PathBuf)> {
+    let Some(folder) = std::env::var_os("WEFT_TEST_MPIS") else {
+        skip("no MPI: WEFT_TEST_MPIS names no folder");
+        return Vec::new();
+    };
+    let entries = std::fs::read_dir(&folder).unwrap().flatten();
+    let both = entries.map(|entry| entry.path().join("bin"));
+    let both = both.map(|bin| (bin.join("mpiexec"), bin.join("python")));
+    let mut found: Vec<_> =
+        both.filter(|(mpi, python)| mpi.is_file() && python.is_file()).collect();
+    found.sort();
+    assert!(!found.is_empty(), "WEFT_TEST_MPIS={folder:?} holds no bin/mpiexec");
+    found
+}
+
+#[test]
+fn both__mpi4py_and_weft_in_one_program() {
+    for (launcher, python) in mpis() {
+        // A launcher that speaks PMI-1 has one connection to a process, which an MPI and weft cannot
+        // share: whichever leaves first closes it.
+        let version = Command::new(&launcher).arg("--version").output().unwrap();
+        let version = String::from_utf8_lossy(&version.stdout).into_owned();
+        if !version.contains("Open MPI") {
+            skip(&format!("{} speaks PMI-1 with one of MPI and weft alone", launcher.display()));
+            continue;
+        }
+        let program = sources().join("tests/both.py");
+        let mut command = Command::new("timeout");
+        command.arg("60").arg(&launcher).args(["-n", "2"]).arg(&python).arg(program);
+        command.env("PYTHONPATH", package()).env("PYTHONDONTWRITEBYTECODE", "1");
+        // Open MPI refuses root and more ranks than cores.
+        for word in ["OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] {
+            command.env(word, "1");
+        }
+        command.env("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe");
+        let out = command.output().unwrap();
+        let said = String::from_utf8_lossy(&out.stdout);
+        let all = (0..2).all(|rank| said.contains(&format!("rank {rank} of 2 is right: both")));
+        let complaints = String::from_utf8_lossy(&out.stderr);
+        assert!(out.status.success() && all, "{}: {said} {complaints}", launcher.display());
     }
 }
 

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 /// Accesses after which the place is considered again.
 const PERIOD: u32 = 16;
 /// Reads after which a rank that does not write tells them.
-pub(super) const TELL_READS: u32 = 256;
+pub const TELL_READS: u32 = 256;
 /// Parts of an access in an average.
 const SCALE: u64 = 1024;
 
@@ -24,17 +24,20 @@ struct Use {
     mean_writes: u64,
 }
 
-/// The accesses of all ranks to an object.
+/// The accesses of all ranks to an object. Those who note the same accesses in the same order are
+/// told the same.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Uses {
+pub struct Uses {
     by: BTreeMap<usize, Use>,
     since: u32,
 }
 
 /// The better place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Better {
+pub enum Better {
+    /// Replicated on all ranks.
     Everywhere,
+    /// At a rank.
     At(usize),
 }
 

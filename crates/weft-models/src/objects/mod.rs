@@ -77,6 +77,7 @@ mod strange;
 mod waits;
 mod wire;
 
+pub use adapt::{Better, Uses, TELL_READS};
 pub use class::Class;
 pub use error::{ObjectCause, ObjectError};
 pub use runtime::Objects;

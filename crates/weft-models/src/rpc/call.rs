@@ -77,6 +77,11 @@ impl<N: Net> Call<N> {
         Some(result.map_err(|cause| CallError { rank, method, cause }))
     }
 
+    /// Returns the error of a call by a desk that has ended.
+    pub(super) fn closed(&self) -> CallError {
+        CallError { rank: self.to, method: self.method, cause: Cause::Closed }
+    }
+
     /// Notices the silence of the rank while the call runs.
     fn watch(&self) {
         let State::Running(number) = self.state else { return };

@@ -39,6 +39,8 @@ pub enum Cause {
         /// Their length in bytes.
         len: usize,
     },
+    /// The thread that has the endpoint handles no calls any more ([`threads`](super::threads)).
+    Closed,
     /// Too many calls are under way, or too many bytes are queued for the rank.
     Busy,
     /// The answer, or the arguments at the service, are not of the type that the method has.
@@ -61,6 +63,9 @@ impl fmt::Display for CallError {
             Cause::TooLong { len } => {
                 let most = crate::channel::MESSAGE_MAX;
                 write!(f, "arguments of {len} bytes are longer than {most}")
+            }
+            Cause::Closed => {
+                f.write_str("the thread that has the endpoint handles no calls any more")
             }
             Cause::Busy => f.write_str("too many calls are under way: wait for some of them"),
             Cause::Unreadable(why) => write!(f, "the bytes are not of the method's type: {why}"),

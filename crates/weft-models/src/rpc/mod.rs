@@ -28,6 +28,7 @@
 mod call;
 mod error;
 mod request;
+pub mod threads;
 mod typed;
 
 pub use call::Call;

@@ -4,7 +4,7 @@ use crate::ranks::{run, LINKS};
 use std::cell::Cell;
 use std::rc::Rc;
 use weft_models::net::{Blocking, Net};
-use weft_models::rpc::{Request, Rpc};
+use weft_models::rpc::{threads, Cause, Request, Rpc};
 
 #[test]
 fn rpc__blocking_and_async_calls_over_each_link() {
@@ -38,4 +38,60 @@ fn rpc__blocking_and_async_calls_over_each_link() {
             assert_eq!(sum.get(), (0..100).sum::<usize>());
         });
     }
+}
+
+#[test]
+fn threads__many_threads_call_while_one_handles_messages() {
+    const EACH: u32 = 50;
+    for link in LINKS {
+        run(link, 2, |net, world| {
+            let rpc = Rpc::open(&net);
+            rpc.serve(1, |request, args| request.answer(args));
+            let next = (net.rank() + 1) % net.size();
+            let (desk, caller) = threads::open(&rpc).expect("a descriptor");
+            let all = std::thread::scope(|scope| {
+                let threads: Vec<_> = (0..3u32)
+                    .map(|thread| {
+                        let caller = caller.clone();
+                        scope.spawn(move || {
+                            for turn in 0..EACH {
+                                let args = [thread, turn].map(u32::to_le_bytes).concat();
+                                let answer = caller.call(next, 1, &args);
+                                assert_eq!(answer.as_deref(), Ok(&args[..]));
+                            }
+                            let missing = caller.call(next, 9, &[]).unwrap_err();
+                            assert_eq!(missing.cause, Cause::NoService);
+                        })
+                    })
+                    .collect();
+                let last = caller.clone();
+                scope.spawn(move || {
+                    let ended: Vec<_> = threads.into_iter().map(|one| one.join()).collect();
+                    // The desk ends also if a thread has panicked.
+                    last.close();
+                    assert!(ended.iter().all(Result::is_ok));
+                });
+                desk.run();
+                caller
+            });
+            let late = all.call(next, 1, &[]).unwrap_err();
+            assert_eq!(late.cause, Cause::Closed);
+            world.barrier_blocking().expect("no rank fails");
+        });
+    }
+}
+
+/// A desk that is dropped leaves nobody waiting.
+#[test]
+fn threads__calls_of_a_desk_that_is_dropped_fail() {
+    run("shm", 1, |net, _| {
+        let rpc = Rpc::open(&net);
+        let (desk, caller) = threads::open(&rpc).expect("a descriptor");
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(move || caller.call(0, 1, &[]));
+            drop(desk);
+            let error = waits.join().expect("no panic").unwrap_err();
+            assert_eq!(error.cause, Cause::Closed);
+        });
+    });
 }

@@ -22,6 +22,8 @@ use std::io::Write;
 pub enum Figure {
     /// A call and its answer.
     Call,
+    /// A call and its answer, by a thread other than the one that has the endpoint.
+    ThreadCall,
     /// A call and its answer over TCP.
     TcpCall,
     /// An operation that does nothing, on an object at the other rank.
@@ -49,6 +51,7 @@ impl Figure {
     pub const fn name(self) -> &'static str {
         match self {
             Figure::Call => "call",
+            Figure::ThreadCall => "call by another thread",
             Figure::TcpCall => "call over TCP",
             Figure::Operation => "operation on a remote object",
             Figure::Read => "read of a replicated object",
@@ -72,6 +75,7 @@ impl Figure {
 pub fn measure(rank: &mut Rank, task: &Task, figure: Figure) -> Result<Outcome> {
     match figure {
         Figure::Call => two::call(rank, task),
+        Figure::ThreadCall => two::thread_call(rank, task),
         Figure::TcpCall => others::tcp_call(rank, task),
         Figure::Operation => two::operation(rank, task),
         Figure::Read => two::read(rank, task),
@@ -154,6 +158,16 @@ impl Run<'_> {
         Ok(())
     }
 
+    /// Calls of the two forms: by the thread that has the endpoint (Panda-ST), and by another one
+    /// (Panda-MT).
+    fn threads(&mut self) -> Result<()> {
+        let figures = [Figure::ThreadCall, Figure::Call];
+        let [mt, st] = self.scaled(SHORT, figures.map(|figure| (subject(figure), 1e6)))?;
+        let line = ("call and answer, multi-threaded", SHORT, "us", Better::Lower);
+        self.push(line, [mt, st, None], ("single-threaded", ""), Aim::default());
+        Ok(())
+    }
+
     /// A read where it is.
     fn reads(&mut self) -> Result<()> {
         let [read] = self.scaled(8, [(subject(Figure::Read), 1e9)])?;
@@ -213,6 +227,7 @@ impl Run<'_> {
 
     fn all(&mut self) -> Result<()> {
         self.round_trips()?;
+        self.threads()?;
         self.tickets()?;
         self.ordered()?;
         if self.link == LinkName::Shm {

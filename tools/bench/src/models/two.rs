@@ -13,7 +13,7 @@ use weft_models::jobs::Aggregator;
 use weft_models::net::{Blocking, Live};
 use weft_models::objects::{Object, Objects, Placement, Read, Shared};
 use weft_models::regions::{Region, RegionId, Regions};
-use weft_models::rpc::Rpc;
+use weft_models::rpc::{threads, Rpc};
 
 /// The method that answers with its arguments.
 const ECHO: u16 = 1;
@@ -127,6 +127,39 @@ pub fn call(rank: &mut Rank, task: &Task) -> Result<Outcome> {
         Ok(())
     };
     served(rank, task, &models.net, || models.served.get(), one)
+}
+
+/// A call and its answer by a thread that has no endpoint, while this one handles messages.
+pub fn thread_call(rank: &mut Rank, task: &Task) -> Result<Outcome> {
+    let models = models(rank)?;
+    let (warm, iters) = (warm_up(task.iters), task.iters);
+    let last = models.served.get() + warm + iters;
+    rank.sync()?;
+    if rank.me == 1 {
+        while models.served.get() < last {
+            models.net.wait(None);
+        }
+        return Ok(Outcome::Elsewhere);
+    }
+    let (desk, caller) = threads::open(&models.rpc)?;
+    let args = vec![1; task.size];
+    std::thread::scope(|scope| {
+        let program = scope.spawn(move || {
+            let mut start = Instant::now();
+            let call = || caller.call(1, ECHO, &args);
+            let calls = (0..warm + iters).try_for_each(|i| {
+                if i == warm {
+                    start = Instant::now();
+                }
+                call().map(drop)
+            });
+            let outcome = per(start, iters);
+            caller.close();
+            calls.map(|()| outcome)
+        });
+        desk.run();
+        Ok(program.join().map_err(|_| anyhow::anyhow!("the program's thread panicked"))??)
+    })
 }
 
 /// An operation on an object at the other rank.

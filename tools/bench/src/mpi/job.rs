@@ -184,19 +184,20 @@ impl Job<'_> {
     }
 }
 
-/// Compiles the program with an MPI's own compiler.
+/// Compiles the program with an MPI's own compiler and these options.
 ///
 /// # Errors
 /// There is no compiler, or it fails.
-pub fn compile(mpi: &Mpi, source: &Path, folder: &Path) -> Result<PathBuf> {
+pub fn compile(mpi: &Mpi, source: &Path, folder: &Path, options: &[&str]) -> Result<PathBuf> {
     let launcher = mpi.launcher.file_name().unwrap_or_default().to_string_lossy().into_owned();
     // Where several MPIs share a folder, launcher and compiler have the same ending.
     let ending = launcher.split_once('.').map_or(String::new(), |(_, e)| format!(".{e}"));
     let compiler = mpi.launcher.with_file_name(format!("mpicc{ending}"));
     let program = folder.join(format!("{mpi}").replace([' ', '/'], "-"));
     let output = Command::new(&compiler)
-        .args(["-O2", "-o"])
+        .arg("-o")
         .args([&program, source])
+        .args(options)
         .output()
         .with_context(|| format!("{} (install gcc and {mpi})", compiler.display()))?;
     if !output.status.success() {

@@ -54,7 +54,7 @@ fn words(text: &str) -> Vec<String> {
 }
 
 /// Returns the options that every run of an MPI has here.
-fn usual(family: Family) -> Vec<String> {
+pub(crate) fn usual(family: Family) -> Vec<String> {
     match family.is_open_mpi() {
         // Run any number of ranks on the cores that there are.
         true => words("--oversubscribe --bind-to none"),
@@ -471,7 +471,7 @@ fn installed(folder: &Path) -> Result<(PathBuf, Vec<Installed>, Vec<String>)> {
             notes.push(format!("{mpi} cannot use weft: {}; {}", fault.why, fault.remedy));
             continue;
         }
-        match compile(&mpi, &source, folder) {
+        match compile(&mpi, &source, folder, &["-O2"]) {
             Ok(program) => mpis.push(Installed { mpi, program }),
             Err(why) => notes.push(format!("{mpi} is left out: {why:#}")),
         }

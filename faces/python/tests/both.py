@@ -1,8 +1,8 @@
 """mpi4py and weft in one program: `mpiexec -n 2 python both.py`. MPI has the ranks' arrays, weft a
 shared object, a region, and messages; a rank has the same number in both.
 
-A rank that waits in MPI makes no progress for weft, so a barrier of weft ends each phase in which ranks
-need each other in weft."""
+A rank that waits in MPI makes no progress for weft, so a barrier of weft ends each phase in which
+ranks need each other in weft."""
 
 import sys
 

@@ -189,8 +189,8 @@ fn mpis() -> Vec<(PathBuf, PathBuf)> {
 #[test]
 fn both__mpi4py_and_weft_in_one_program() {
     for (launcher, python) in mpis() {
-        // A launcher that speaks PMI-1 has one connection to a process, which an MPI and weft cannot
-        // share: whichever leaves first closes it.
+        // A launcher that speaks PMI-1 has one connection to a process, which an MPI and weft
+        // cannot share: whichever leaves first closes it.
         let version = Command::new(&launcher).arg("--version").output().unwrap();
         let version = String::from_utf8_lossy(&version.stdout).into_owned();
         if !version.contains("Open MPI") {

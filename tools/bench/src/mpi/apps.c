@@ -1,8 +1,8 @@
 /* Three applications of paper 004 as plain MPI programs, for `weft bench apps`: the same input, the
  * same arithmetic and so the same result as `weft app asp|qr|sor`, bit for bit.
  *
- * `apps asp|qr|sor SIZE` prints "weft-app SECONDS CHECKSUM" at rank 0. Compile without contraction of
- * multiplications and additions (-ffp-contract=off), which would change bits. */
+ * `apps asp|qr|sor SIZE` prints "weft-app SECONDS CHECKSUM" at rank 0. Compile without contraction
+ * of multiplications and additions (-ffp-contract=off), which would change bits. */
 #include <math.h>
 #include <mpi.h>
 #include <stdint.h>
@@ -191,7 +191,7 @@ static column *columns(int n, int count)
     return mine;
 }
 
-/* QR factors with column pivoting: a reduction finds each pivot, its owner broadcasts the vector. */
+/* QR factors with column pivoting: a reduction finds each pivot, its owner broadcasts it. */
 static void qr(int n)
 {
     const int count = n / ranks + (rank < n % ranks);

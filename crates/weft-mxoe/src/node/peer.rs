@@ -318,6 +318,12 @@ impl Peer {
         steps(self.acked, seq).is_some_and(|ahead| usize::from(ahead) <= self.sent)
     }
 
+    /// Returns the sequence number of the first message that is not acknowledged.
+    #[cfg(test)]
+    pub fn first_unacked(&self) -> u16 {
+        self.acked
+    }
+
     /// Returns what was sent with a sequence number and is not acknowledged.
     pub fn sent(&self, seq: u16) -> Option<&Kept> {
         let ahead = usize::from(steps(self.acked, seq)?);

@@ -285,9 +285,10 @@ impl Node {
             None if nack.refusal == Refusal::Closed && peer.session.is_some() => {
                 peer.is_expected(nack.seq).then_some(())?;
             }
-            // Others' frames with a wrong session bring such refusals, too. The peer's answer to a
-            // request has its session.
-            None if nack.refusal == Refusal::BadSession => {
+            // Others' frames with a wrong session bring such refusals, too, and refusals have no
+            // session: a late one may be for an endpoint that was open before. The peer's answer
+            // to a request has its session.
+            None if nack.refusal != Refusal::Closed => {
                 peer.sent(nack.seq)?;
                 if peer.asked.is_none() {
                     peer.probe(again);

@@ -818,3 +818,23 @@ fn refusal__of_a_session_that_others_provoke_ends_no_connection() {
     while !matches!(net.event(1), Event::Failed(_, Failure::Closed)) {}
     assert!(net.now < 5_000_000, "{}", net.now);
 }
+
+#[test]
+fn refusal__of_an_endpoint_that_was_there_before_is_a_question() {
+    for refusal in [Refusal::BadEndpoint, Refusal::BadWindow, Refusal::BadSession] {
+        let (mut net, peer) = Net::connected(Dialect::Native, 1500, 0, 1);
+        let late = |seq| {
+            let nack =
+                crate::NackLib { from: 3, generation: 0, refusal, to: 1, peer_index: 0, seq };
+            Frame::new(0, Packet::NackLib(nack)).encode(Dialect::Native).unwrap()
+        };
+        send(&mut net, 0, peer, 7, b"one", 0).unwrap();
+        // A refusal has no session: this one names the message that is on its way.
+        let seq = net.nodes[0].peers[0].first_unacked();
+        net.nodes[0].handle(net.now, B, &late(seq));
+        assert!(matches!(net.event(1), Event::Received { match_bits: 7, .. }));
+        assert!(matches!(net.event(0), Event::Sent { .. }), "{refusal:?}");
+        send(&mut net, 0, peer, 8, b"two", 0).unwrap();
+        assert!(matches!(net.event(1), Event::Received { match_bits: 8, .. }));
+    }
+}

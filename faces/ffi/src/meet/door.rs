@@ -3,7 +3,7 @@
 //! A socket of the abstract namespace elects it: one process has it, the others are connected to
 //! it, and learn by the end of the connection that it is gone.
 
-use super::{unix_address, Name};
+use super::{is_short, unix_address, Name};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, RawFd};
@@ -18,6 +18,8 @@ const QUESTIONS_MAX: usize = 64;
 const WATCHERS_MAX: usize = 1024;
 /// Time for a question.
 const TIME: Duration = Duration::from_secs(5);
+/// Time between tries to take part, while the system refuses.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// A question of another host.
 struct Question {
@@ -95,8 +97,14 @@ impl Question {
 
 /// The part of this process.
 enum Role {
-    Keeper { elected: UnixListener, watchers: Vec<UnixStream>, listener: Option<TcpListener> },
+    Keeper {
+        elected: UnixListener,
+        watchers: Vec<UnixStream>,
+        listener: Option<TcpListener>,
+    },
     Watcher(UnixStream),
+    /// It takes no part until this time: the system has refused it.
+    Outsider(Instant),
 }
 
 /// The door of this host, as this process sees it.
@@ -124,7 +132,10 @@ fn elect(port: u16) -> io::Result<Role> {
         match UnixListener::bind_addr(&name) {
             Ok(elected) => {
                 elected.set_nonblocking(true)?;
-                let listener = listen(port);
+                let listener = match listen(port) {
+                    Err(why) if is_short(&why) => return Err(why),
+                    listener => listener,
+                };
                 if let Err(why) = &listener {
                     log::warn!(
                         "processes of other hosts do not find those of this one: TCP port {port}: \
@@ -149,13 +160,22 @@ fn elect(port: u16) -> io::Result<Role> {
     }
 }
 
+/// Returns the part of this process from now on.
+fn role_at(port: u16) -> Role {
+    elect(port).unwrap_or_else(|why| {
+        log::warn!("processes of other hosts may not find this one for now: {why}");
+        outside()
+    })
+}
+
+fn outside() -> Role {
+    Role::Outsider(Instant::now() + AGAIN)
+}
+
 impl Door {
-    /// Takes part in the service of a port.
-    ///
-    /// # Errors
-    /// Those of the system.
-    pub fn open(port: u16) -> io::Result<Door> {
-        Ok(Door::with(port, elect(port)?))
+    /// Takes part in the service of a port, now or as soon as the system lets it.
+    pub fn open(port: u16) -> Door {
+        Door::with(port, role_at(port))
     }
 
     /// Serves a port without an election.
@@ -197,23 +217,34 @@ impl Door {
                 fds.extend(watchers.iter().map(UnixStream::as_raw_fd));
             }
             Role::Watcher(stream) => fds.push(stream.as_raw_fd()),
+            Role::Outsider(_) => {}
         }
         fds.extend(self.questions.iter().map(Question::fd));
-        let end = self.questions.iter().map(|question| question.until).min()?;
+        let again = match self.role {
+            Role::Outsider(until) => Some(until),
+            _ => None,
+        };
+        let ends = self.questions.iter().map(|question| question.until);
+        let end = ends.chain(again).min()?;
         Some(end.saturating_duration_since(Instant::now()))
     }
 
-    /// Does all that is possible now.
-    pub fn step(&mut self) {
-        self.follow();
-        self.take_questions();
+    /// Does all that is possible now. False if the system has no room for one who asks.
+    pub fn step(&mut self) -> bool {
+        let followed = self.follow();
+        let taken = self.take_questions();
         self.questions.retain_mut(Question::step);
+        followed && taken
     }
 
-    /// Accepts questions.
-    fn take_questions(&mut self) {
-        let Role::Keeper { listener: Some(listener), .. } = &self.role else { return };
-        while let Ok((stream, _)) = listener.accept() {
+    /// Accepts questions. False as of [`step`](Door::step).
+    fn take_questions(&mut self) -> bool {
+        let Role::Keeper { listener: Some(listener), .. } = &self.role else { return true };
+        loop {
+            let stream = match listener.accept() {
+                Ok((stream, _)) => stream,
+                Err(why) => return !is_short(&why),
+            };
             if stream.set_nonblocking(true).is_err() {
                 continue;
             }
@@ -227,39 +258,32 @@ impl Door {
         }
     }
 
-    /// Follows the gatekeeper, or those that watch this one.
-    fn follow(&mut self) {
-        let ended = |stream: &mut UnixStream| match stream.read(&mut [0]) {
+    /// Follows the gatekeeper, or those that watch this one. False as of [`step`](Door::step).
+    fn follow(&mut self) -> bool {
+        let ended = |mut stream: &UnixStream| match stream.read(&mut [0]) {
             Ok(_) => true,
             Err(e) => !has_to_wait(&e),
         };
         match &mut self.role {
             Role::Keeper { elected, watchers, .. } => {
-                watchers.retain_mut(|stream| !ended(stream));
-                while let Ok((stream, _)) = elected.accept() {
+                watchers.retain(|stream| !ended(stream));
+                loop {
+                    let stream = match elected.accept() {
+                        Ok((stream, _)) => stream,
+                        Err(why) => return !is_short(&why),
+                    };
                     if watchers.len() < WATCHERS_MAX && stream.set_nonblocking(true).is_ok() {
                         watchers.push(stream);
                     }
                 }
             }
-            Role::Watcher(stream) => {
-                if !ended(stream) {
-                    return;
-                }
-                match elect(self.port) {
-                    Ok(role) => self.role = role,
-                    Err(why) => {
-                        log::warn!("processes of other hosts may not find this one: {why}");
-                        // A stream that never ends: nobody is there to watch.
-                        if let Ok((one, other)) = UnixStream::pair() {
-                            let _kept = one.set_nonblocking(true);
-                            std::mem::forget(other);
-                            self.role = Role::Watcher(one);
-                        }
-                    }
-                }
+            Role::Watcher(stream) if ended(stream) => self.role = role_at(self.port),
+            Role::Outsider(until) if Instant::now() >= *until => {
+                self.role = elect(self.port).unwrap_or_else(|_| outside());
             }
+            Role::Watcher(_) | Role::Outsider(_) => {}
         }
+        true
     }
 }
 

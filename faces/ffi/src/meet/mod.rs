@@ -91,6 +91,12 @@ fn unix_address(name: &Name) -> io::Result<UnixAddress> {
     UnixAddress::from_abstract_name(format!("weft-meet-{digits}"))
 }
 
+/// True if the system has no descriptor or memory left for now.
+fn is_short(error: &io::Error) -> bool {
+    let short = [libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENOMEM];
+    error.raw_os_error().is_some_and(|of| short.contains(&of))
+}
+
 /// True if an address of IPv4 is one of this host.
 pub fn is_here(host: Ipv4Addr) -> bool {
     host.is_loopback() || UdpSocket::bind((host, 0)).is_ok()

@@ -1,14 +1,14 @@
 //! The addresses at which this process waits, and the thread that answers for them.
 
 use super::door::Door;
-use super::{name_of, unix_address, Name, Settings};
+use super::{is_short, name_of, unix_address, Name, Settings};
 use crate::address::NetAddress;
 use crate::sys::bell::{self, Bell};
 use std::io::{self, Write};
 use std::net::Ipv4Addr;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixListener;
-use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use weft_link::secure::JobKey;
 use weft_link::Address;
@@ -20,10 +20,14 @@ struct Entry {
 }
 
 impl Entry {
-    /// Answers all who ask. The answer fits the memory of a new connection.
-    fn answer(&self) {
-        while let Ok((mut stream, _)) = self.listener.accept() {
-            let _gone = stream.write_all(&self.answer);
+    /// Answers all who ask. The answer fits the memory of a new connection. False if the system has
+    /// no room for one of them now.
+    fn answer(&self) -> bool {
+        loop {
+            match self.listener.accept() {
+                Ok((mut stream, _)) => _ = stream.write_all(&self.answer),
+                Err(why) => return !is_short(&why),
+            }
         }
     }
 }
@@ -31,7 +35,8 @@ impl Entry {
 #[derive(Default)]
 struct Posts {
     entries: Vec<Arc<Entry>>,
-    running: bool,
+    /// Wakes the thread when the entries have changed; none while no thread runs.
+    changed: Option<Arc<Bell>>,
     /// True if processes of other hosts may ask.
     far: bool,
     /// Number of times that the thread has taken the entries.
@@ -39,22 +44,17 @@ struct Posts {
 }
 
 static POSTS: Mutex<Posts> =
-    Mutex::new(Posts { entries: Vec::new(), running: false, far: false, rounds: 0 });
+    Mutex::new(Posts { entries: Vec::new(), changed: None, far: false, rounds: 0 });
 /// Told when the thread has taken the entries.
 static TAKEN: Condvar = Condvar::new();
 /// Longest wait for the thread.
 const ROUND: Duration = Duration::from_secs(5);
-/// Wakes the thread when the entries have changed.
-static CHANGED: LazyLock<io::Result<Bell>> = LazyLock::new(Bell::new);
+/// Time for which nobody is answered where the system has no descriptor for one who asks: the
+/// question stays, and a thread that polled for it would not sleep.
+const REST: Duration = Duration::from_millis(50);
 
 fn posts() -> MutexGuard<'static, Posts> {
     POSTS.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn ring() {
-    if let Ok(changed) = &*CHANGED {
-        changed.ring();
-    }
 }
 
 /// An address at which this process waits, until it is dropped.
@@ -67,7 +67,7 @@ impl Drop for Post {
         let mut all = posts();
         all.entries.retain(|entry| !Arc::ptr_eq(entry, &self.0));
         let rounds = all.rounds;
-        ring();
+        all.changed.iter().for_each(|changed| changed.ring());
         let behind = |all: &mut Posts| all.rounds == rounds;
         let _late = TAKEN.wait_timeout_while(all, ROUND, behind);
     }
@@ -84,26 +84,33 @@ pub fn post(key: &JobKey, at: &NetAddress, endpoint: &Address) -> io::Result<Pos
     listener.set_nonblocking(true)?;
     let entry = Arc::new(Entry { listener, answer: endpoint.encode() });
     let mut all = posts();
+    let changed = match &all.changed {
+        Some(changed) => Arc::clone(changed),
+        None => start()?,
+    };
+    all.changed = Some(Arc::clone(&changed));
     all.entries.push(Arc::clone(&entry));
     all.far |= at.host != Ipv4Addr::LOCALHOST;
-    if !all.running {
-        CHANGED.as_ref().map_err(|e| io::Error::from(e.kind()))?;
-        std::thread::Builder::new()
-            .name("weft-meet-door".into())
-            .stack_size(128 << 10)
-            .spawn(run)?;
-        all.running = true;
-    }
     drop(all);
-    ring();
+    changed.ring();
     Ok(Post(entry))
 }
 
+/// Starts the thread; returns what wakes it.
+fn start() -> io::Result<Arc<Bell>> {
+    let changed = Arc::new(Bell::new()?);
+    let of_thread = Arc::clone(&changed);
+    std::thread::Builder::new()
+        .name("weft-meet-door".into())
+        .stack_size(128 << 10)
+        .spawn(move || run(&of_thread))?;
+    Ok(changed)
+}
+
 /// Answers for ever: the thread ends with the process, and sleeps while nobody asks.
-fn run() {
-    let Ok(changed) = &*CHANGED else { return };
+fn run(changed: &Bell) {
     let mut door: Option<Door> = None;
-    let mut tried = false;
+    let (mut tried, mut rests) = (false, false);
     loop {
         let (entries, far) = {
             let mut all = posts();
@@ -116,23 +123,22 @@ fn run() {
             door = open_door();
         }
         let mut fds: Vec<RawFd> = vec![changed.fd()];
-        fds.extend(entries.iter().map(|entry| entry.listener.as_raw_fd()));
-        let timeout = door.as_mut().and_then(|door| door.prepare(&mut fds));
+        let mut timeout = Some(REST);
+        if !rests {
+            fds.extend(entries.iter().map(|entry| entry.listener.as_raw_fd()));
+            timeout = door.as_mut().and_then(|door| door.prepare(&mut fds));
+        }
         bell::wait(&fds, timeout);
         changed.hush();
-        entries.iter().for_each(|entry| entry.answer());
-        if let Some(open) = &mut door {
-            open.step();
-        }
+        let unanswered = entries.iter().filter(|entry| !entry.answer()).count();
+        let stepped = door.as_mut().is_none_or(Door::step);
+        rests = unanswered > 0 || !stepped;
     }
 }
 
 fn open_door() -> Option<Door> {
-    let settings = Settings::from_env().map_err(|why| why.to_string());
-    let door = settings
-        .and_then(|settings| Door::open(settings.meet_port as u16).map_err(|why| why.to_string()));
-    match door {
-        Ok(door) => Some(door),
+    match Settings::from_env() {
+        Ok(settings) => Some(Door::open(settings.meet_port as u16)),
         Err(why) => {
             log::warn!("processes of other hosts do not find this one: {why}");
             None

@@ -349,6 +349,34 @@ static void probing(void)
     CHECK(mx_cancel(ep, &got, &result));
 }
 
+/* The one receive that waits takes its message before a probe or another receive can. */
+static void lone_receive(void)
+{
+    char out[2] = {1, 2}, in[2] = {0, 0};
+    mx_request_t first = irecv(ep, 0x60, ALL, in, 1, NULL);
+    mx_request_t sent = isend(ep, me, 0x60, out, 1, NULL);
+    CHECK(mx_iprobe(ep, 0x60, ALL, &status, &result));
+    EXPECT(0, result);
+    mx_request_t second = irecv(ep, 0x60, ALL, in + 1, 1, NULL);
+    mx_request_t other = isend(ep, me, 0x60, out + 1, 1, NULL);
+    ended(ep, &second);
+    ended(ep, &first);
+    TRUE(in[0] == 1 && in[1] == 2);
+    ended(ep, &sent);
+    ended(ep, &other);
+    /* After its time its memory is the program's, and the message somebody else's. */
+    CHECK(mx_set_request_timeout(ep, NULL, 2));
+    first = irecv(ep, 0x61, ALL, in, 1, NULL);
+    CHECK(mx_set_request_timeout(ep, NULL, 0));
+    EXPECT(MX_STATUS_TIMEOUT, ended(ep, &first).code);
+    sent = isend(ep, me, 0x61, out + 1, 1, NULL);
+    CHECK(mx_probe(ep, MX_INFINITE, 0x61, ALL, &status, &result));
+    TRUE(result == 1 && in[0] == 1);
+    second = irecv(ep, 0x61, ALL, in + 1, 1, NULL);
+    ended(ep, &second);
+    ended(ep, &sent);
+}
+
 static void ending_early(void)
 {
     char byte = 7, in = 0;
@@ -865,8 +893,8 @@ int main(int argc, char **argv)
     ep = opened(7, 0x77);
     me = own(ep);
     void (*const all[])(void) = {opening, wrong_handles, wrong_requests, places, segments,
-                                 masks, messages, any_request, probing, ending_early,
-                                 timeouts, wakeup, progression, handler, contexts,
+                                 masks, messages, any_request, probing, lone_receive,
+                                 ending_early, timeouts, wakeup, progression, handler, contexts,
                                  addresses, connecting, info, names, texts,
                                  never, threads, child, closing, handlers_of_errors};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)

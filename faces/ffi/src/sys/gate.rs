@@ -42,6 +42,15 @@ pub unsafe trait Face: Sized + 'static {
     fn place() -> &'static Place<Self>;
     /// Returns the endpoint.
     fn endpoint(&self) -> &Endpoint;
+    /// Makes a round of progress of the endpoint. True if anything happened.
+    #[inline]
+    fn progress(&self) -> bool {
+        self.endpoint().progress()
+    }
+
+    /// Called before a thread sleeps on the endpoint: nothing may be left that only calls look for.
+    fn before_sleep(&mut self) {}
+
     /// Handles what a round of progress brought.
     fn reap(&mut self);
     /// Returns the number of changes for which a thread may wait.
@@ -117,18 +126,30 @@ impl<F: Face> Seat<F> {
     #[inline]
     pub fn relieve(&mut self) {
         if self.leader == Leader::Service {
-            self.leader = Leader::Nobody;
-            self.face.endpoint().finish_wait();
-            self.bells.service.ring();
+            self.wake_service();
         }
+    }
+
+    #[cold]
+    fn wake_service(&mut self) {
+        self.leader = Leader::Nobody;
+        self.face.endpoint().finish_wait();
+        self.bells.service.ring();
     }
 
     /// Makes one round of progress. True if anything happened.
     #[inline]
     pub fn round(&mut self) -> bool {
-        let did = self.face.endpoint().progress();
+        let did = self.face.progress();
         self.face.reap();
         did
+    }
+
+    /// Announces that a thread is about to sleep. False if there is work.
+    pub fn prepare_wait(&mut self) -> bool {
+        let before = self.face.changes();
+        self.face.before_sleep();
+        self.face.changes() == before && self.face.endpoint().prepare_wait()
     }
 
     fn end(&mut self, time: Duration) {
@@ -149,6 +170,7 @@ impl<F> Slot<F> {
         Slot { lock: Mutex::new(None), changed: Condvar::new(), generation: Mutex::new(0) }
     }
 
+    #[inline]
     fn lock(&self) -> MutexGuard<'_, Option<Seat<F>>> {
         // A panic was caught at the interface; what it left is whole, or fails by itself.
         self.lock.lock().unwrap_or_else(PoisonError::into_inner)
@@ -339,14 +361,6 @@ impl<F: Face> Inside<F> {
         self.find().is_some()
     }
 
-    /// Ends the sleep of a thread that leads, where the program calls meanwhile.
-    #[inline]
-    fn begin(&mut self) {
-        let Some(seat) = self.find() else { return };
-        seat.calls += 1;
-        seat.relieve();
-    }
-
     /// Tells other threads of changes, before the lock is given back.
     #[inline]
     fn tell(&mut self) {
@@ -354,10 +368,13 @@ impl<F: Face> Inside<F> {
         let Some(seat) = self.find() else { return };
         let (changes, call_due) = (seat.face.changes(), seat.face.is_call_due());
         let changed = std::mem::replace(&mut seat.told, changes) != changes;
+        if seat.leader == Leader::Nobody && seat.followers == 0 && !call_due {
+            return;
+        }
         if seat.leader == (Leader::Program { asleep: true }) {
             // An operation that this call began may need the sleeper earlier.
             seat.face.endpoint().finish_wait();
-            if changed || !seat.face.endpoint().prepare_wait() {
+            if changed || !seat.prepare_wait() {
                 seat.bells.leader.ring();
             }
         }
@@ -385,11 +402,14 @@ impl<F: Face> Drop for Inside<F> {
 #[inline]
 pub fn enter<F: Face>(number: u8) -> Result<Inside<F>, F::Code> {
     let slot = F::place().slots.get(usize::from(number)).ok_or(F::CLOSED)?;
-    let mut inside = Inside::new(slot, Mark::set().ok_or(F::REFUSED)?);
-    let seat = inside.guard.as_ref().and_then(|guard| guard.as_ref());
-    inside.generation = seat.map(|seat| seat.generation).ok_or(F::CLOSED)?;
-    inside.begin();
-    Ok(inside)
+    let mark = Mark::set().ok_or(F::REFUSED)?;
+    let mut guard = slot.lock();
+    let seat = guard.as_mut().ok_or(F::CLOSED)?;
+    seat.calls += 1;
+    // The call ends the sleep of a thread that leads.
+    seat.relieve();
+    let generation = seat.generation;
+    Ok(Inside { slot, generation, guard: Some(guard), is_service: false, mark: Some(mark) })
 }
 
 /// Enters an object by its number, if it is the one of this generation.

@@ -76,6 +76,20 @@ impl<F: Face> Inside<F> {
         Ok(seat.round())
     }
 
+    /// Calls `f` in place of a round of progress. `None` if another thread makes progress.
+    ///
+    /// # Errors
+    /// The object was closed meanwhile.
+    #[inline]
+    pub fn in_place<R>(&mut self, f: impl FnOnce(&mut F) -> R) -> Result<Option<R>, F::Code> {
+        let seat = self.seat()?;
+        if seat.leader != Leader::Nobody {
+            return Ok(None);
+        }
+        seat.rounds += 1;
+        Ok(Some(f(&mut seat.face)))
+    }
+
     /// Makes progress until `look` finds something.
     ///
     /// # Errors
@@ -122,7 +136,7 @@ impl<F: Face> Inside<F> {
         seat.leader = Leader::Program { asleep: false };
         let did = (0..SPINS).any(|_| seat.face.endpoint().wait(Some(SPIN)));
         seat.face.reap();
-        if did || !seat.face.endpoint().prepare_wait() {
+        if did || !seat.prepare_wait() {
             self.end_lead(false)?;
             return Ok(did);
         }
@@ -243,7 +257,7 @@ impl<F: Face> Inside<F> {
             return Nap::None;
         }
         let Some(seat) = self.find() else { return Nap::None };
-        if seat.face.is_call_due() || !seat.face.endpoint().prepare_wait() {
+        if seat.face.is_call_due() || !seat.prepare_wait() {
             return Nap::None;
         }
         let Some(fd) = seat.face.endpoint().wait_fd().map(|fd| fd.as_raw_fd()) else {

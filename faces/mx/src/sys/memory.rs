@@ -119,6 +119,12 @@ impl Memory {
         many.piece.as_mut_ptr()
     }
 
+    /// Returns address and length, if the bytes are in one piece.
+    #[inline]
+    pub fn one_piece(&mut self) -> Option<(*mut u8, usize)> {
+        self.many.is_none().then(|| (self.single(), self.len))
+    }
+
     /// Moves received bytes from the piece to the segments.
     ///
     /// # Safety

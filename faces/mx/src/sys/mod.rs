@@ -4,6 +4,7 @@ pub mod abi;
 pub mod calls;
 pub(crate) mod copier;
 pub mod errors;
+mod expect;
 pub(crate) mod memory;
 pub mod open;
 mod request;

@@ -15,7 +15,8 @@ use std::collections::BinaryHeap;
 use std::rc::Rc;
 use std::time::Duration;
 use weft::port::Port;
-use weft::{Completion, Endpoint, OpError, PeerFailure, PeerId, RecvArgs, SendArgs};
+use weft::{Completion, Endpoint, OpError, PeerFailure, PeerId, SendArgs};
+use weft_core::event::Status as Message;
 use weft_core::Instant;
 use weft_ffi::meet::{Post, Sought};
 use weft_ffi::sys::gate::{Face, Place};
@@ -61,6 +62,10 @@ pub struct Open {
     pub is_disabled: bool,
     /// Time after which requests end, in milliseconds; 0 for none.
     pub patience: u32,
+    /// The receive that the endpoint has no operation for.
+    pub(super) expecting: Option<Key>,
+    /// Receives that it has an operation for.
+    pub(super) posted: usize,
     /// The ends of requests.
     ends: BinaryHeap<(Reverse<Instant>, u64)>,
     /// The name under which others find it.
@@ -99,6 +104,7 @@ unsafe impl Face for Open {
             self.take_wire();
         }
         self.collect();
+        self.look_expected();
         while let Some(news) = self.door.news() {
             self.handle_news(news);
         }
@@ -113,7 +119,21 @@ unsafe impl Face for Open {
         self.changes
     }
 
+    #[inline]
+    fn progress(&self) -> bool {
+        // Frames of MXoE are looked for in whole rounds alone.
+        match self.expecting.is_some() && self.wired.is_none() {
+            true => self.endpoint().progress_expected(),
+            false => self.endpoint().progress(),
+        }
+    }
+
+    fn before_sleep(&mut self) {
+        self.settle_expected();
+    }
+
     fn end(&mut self) {
+        self.forget_expected();
         for key in self.requests.keys() {
             // The program may free the memory.
             let op = self.requests.get(key).and_then(|request| request.op);
@@ -174,6 +194,8 @@ impl Open {
             probers: 0,
             is_disabled: false,
             patience: 0,
+            expecting: None,
+            posted: 0,
             ends: BinaryHeap::new(),
             post,
             claim,
@@ -229,6 +251,9 @@ impl Open {
 
     /// Ends a request that has not completed. A receive that has matched goes on.
     pub fn stop(&mut self, key: Key, status: StatusCode) {
+        if self.is_expected(key) {
+            self.settle_expected();
+        }
         let Some(request) = self.requests.get_mut(key).filter(|request| !request.is_done) else {
             return;
         };
@@ -278,31 +303,40 @@ impl Open {
     #[inline]
     fn ended(&mut self, done: &Completion) {
         let key = key_of(done.context);
-        let data = done.status.data;
-        let source = done.status.source.map(|peer| self.origin(peer, data, 0).0);
+        let Some(request) = self.requests.get(key) else { return };
+        match request.kind {
+            Kind::Recv => {
+                self.posted = self.posted.saturating_sub(1);
+                self.ended_receive(key, &done.status, done.error);
+            }
+            _ => self.end_with(key, done.error.map_or(code::STATUS_SUCCESS, code::status_of)),
+        }
+    }
+
+    /// Handles the end of a receive.
+    #[inline]
+    pub(super) fn ended_receive(&mut self, key: Key, of: &Message, error: Option<OpError>) {
+        let source = of.source.map(|peer| self.origin(peer, of.data, 0).0);
         let source = source.map(|peer| self.door.address(peer));
         let Some(request) = self.requests.get_mut(key) else { return };
-        let mut status = done.error.map_or(code::STATUS_SUCCESS, code::status_of);
-        if request.kind == Kind::Recv {
-            let sent = match done.error {
-                Some(OpError::Truncated { sent }) => sent,
-                _ => done.status.len,
-            };
-            let stored = sent.min(request.memory.len() as u64);
-            if matches!(done.error, None | Some(OpError::Truncated { .. })) {
-                // SAFETY: the program lends the memory to the request, which ends here.
-                unsafe { request.memory.scatter(stored as usize) };
-                request.status.match_info = done.status.tag;
-                request.status.msg_length = u32::try_from(sent).unwrap_or(u32::MAX);
-                request.status.xfer_length = stored as u32;
-            }
-            request.status.source = source.unwrap_or_default();
-            status = request.instead.filter(|_| status == code::STATUS_CANCELLED).unwrap_or(status);
-            if self.pull_offer(key, data) {
-                return;
-            }
+        let mut status = error.map_or(code::STATUS_SUCCESS, code::status_of);
+        let sent = match error {
+            Some(OpError::Truncated { sent }) => sent,
+            _ => of.len,
+        };
+        let stored = sent.min(request.memory.len() as u64);
+        if matches!(error, None | Some(OpError::Truncated { .. })) {
+            // SAFETY: the program lends the memory to the request, which ends here.
+            unsafe { request.memory.scatter(stored as usize) };
+            request.status.match_info = of.tag;
+            request.status.msg_length = u32::try_from(sent).unwrap_or(u32::MAX);
+            request.status.xfer_length = stored as u32;
         }
-        self.end_with(key, status);
+        request.status.source = source.unwrap_or_default();
+        status = request.instead.filter(|_| status == code::STATUS_CANCELLED).unwrap_or(status);
+        if !self.pull_offer(key, of.data) {
+            self.end_with(key, status);
+        }
     }
 
     fn handle_news(&mut self, news: News) {
@@ -352,8 +386,22 @@ pub struct Sending {
     pub context: usize,
 }
 
+impl Sending {
+    /// Makes the request.
+    #[inline]
+    fn request(&self, peer: PeerId, memory: Memory) -> Request {
+        let len = memory.len() as u32;
+        let mut request = Request::new(Kind::Send, self.bits, self.context, memory);
+        request.is_forgotten = self.is_forgotten;
+        request.status.source = self.to;
+        (request.status.msg_length, request.status.xfer_length) = (len, len);
+        request.peer = Some(peer);
+        request
+    }
+}
+
 impl Open {
-    /// Starts a send.
+    /// Starts a send. `None` if it has no request: it is forgotten, and has ended.
     ///
     /// # Errors
     /// `MX_BAD_ENDPOINT`: the address is none of this endpoint; `MX_NO_RESOURCES`.
@@ -361,15 +409,57 @@ impl Open {
     /// # Safety
     /// The program lends the memory until the request has ended.
     #[inline]
-    pub unsafe fn send(&mut self, memory: Memory, sending: &Sending) -> Answer<Key> {
+    pub unsafe fn send(&mut self, mut memory: Memory, sending: &Sending) -> Answer<Option<Key>> {
         let (peer, is_connected) = self.door.peer(sending.to).ok_or(code::BAD_ENDPOINT)?;
+        // SAFETY: promised by the caller.
+        if is_connected && unsafe { self.send_copy(peer, &mut memory, sending) } {
+            if sending.is_forgotten {
+                return Ok(None);
+            }
+            let request = Request { is_done: true, ..sending.request(peer, memory) };
+            let key = self.requests.add_done(request).ok_or(code::NO_RESOURCES)?;
+            self.changes += 1;
+            return Ok(Some(key));
+        }
+        // SAFETY: promised by the caller.
+        unsafe { self.send_long((peer, is_connected), memory, sending) }.map(Some)
+    }
+
+    /// Sends a copy of a short message, if it can leave at once. False if nothing was sent.
+    ///
+    /// # Safety
+    /// The memory is there.
+    #[inline]
+    unsafe fn send_copy(&self, peer: PeerId, memory: &mut Memory, sending: &Sending) -> bool {
         let len = memory.len();
-        let mut request = Request::new(Kind::Send, sending.bits, sending.context, memory);
-        request.is_forgotten = sending.is_forgotten;
-        request.status.source = sending.to;
-        request.status.msg_length = len as u32;
-        request.status.xfer_length = len as u32;
-        request.peer = Some(peer);
+        if sending.is_sync || len > COPIED || wire::wired(peer).is_some() {
+            return false;
+        }
+        let Some((at, _)) = memory.one_piece() else { return false };
+        if !sending.is_forgotten && !self.requests.has_room() {
+            return false;
+        }
+        // A copy needs no acknowledgement at once.
+        let args = SendArgs { inject: true, ..SendArgs::new(peer, sending.bits, len as u64) };
+        // SAFETY: promised by the caller.
+        unsafe { self.endpoint().post_send(at, args) }.is_ok()
+    }
+
+    /// Starts a send that may last.
+    ///
+    /// # Errors
+    /// `MX_NO_RESOURCES`.
+    ///
+    /// # Safety
+    /// As of `send`.
+    unsafe fn send_long(
+        &mut self,
+        (peer, is_connected): (PeerId, bool),
+        memory: Memory,
+        sending: &Sending,
+    ) -> Answer<Key> {
+        let len = memory.len();
+        let mut request = sending.request(peer, memory);
         // SAFETY: promised by the caller.
         let at = unsafe { request.memory.gather() };
         let key = self.add(request)?;
@@ -414,29 +504,6 @@ impl Open {
             }
         }
         Ok(key)
-    }
-
-    /// Gives a receive to the endpoint.
-    ///
-    /// # Errors
-    /// `MX_NO_RESOURCES`.
-    #[inline]
-    pub fn post_receive(&mut self, key: Key) -> Answer {
-        let Some(request) = self.requests.get_mut(key) else { return Ok(()) };
-        let args = RecvArgs {
-            source: None,
-            tag: request.status.match_info,
-            ignore: !request.mask,
-            len: request.memory.len() as u64,
-            addr: 0,
-            context: context_of(key),
-            untagged: false,
-        };
-        let at = request.memory.room();
-        // SAFETY: the program lends the memory until the request has ended; `mx_irecv` says so.
-        let op = unsafe { self.endpoint().post_recv(at, args) }.map_err(|_| code::NO_RESOURCES)?;
-        self.requests.get_mut(key).into_iter().for_each(|request| request.op = Some(op));
-        Ok(())
     }
 
     /// Goes on with a request to connect, when the search for the endpoint has a result.

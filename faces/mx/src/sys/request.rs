@@ -105,6 +105,20 @@ impl Requests {
         self.all.add(request)
     }
 
+    /// True if there is room for one more.
+    #[inline]
+    pub fn has_room(&self) -> bool {
+        self.all.len() < REQUESTS_MAX
+    }
+
+    /// Adds a request that has completed. `None` if there are too many.
+    #[inline]
+    pub fn add_done(&mut self, request: Request) -> Option<Key> {
+        let key = self.all.add(request)?;
+        self.done.push_back(key);
+        Some(key)
+    }
+
     /// Returns a request.
     #[inline]
     pub fn get(&self, key: Key) -> Option<&Request> {

@@ -116,11 +116,18 @@ impl Unexpected {
 impl Open {
     /// Sets the handler, or none.
     pub fn set_handler(&mut self, handler: Option<(usize, usize)>) {
+        self.settle_expected();
         self.unexpected.handler = handler;
         let idle = self.unexpected.running.is_none() && self.is_current_at_hand();
         if handler.is_none() && idle {
             self.decided(0);
         }
+    }
+
+    /// True if the program has a handler, or it has not decided about all messages.
+    #[inline]
+    pub(super) fn has_handler(&self) -> bool {
+        self.unexpected.handler.is_some() || self.unexpected.current.is_some()
     }
 
     fn is_current_at_hand(&self) -> bool {
@@ -246,6 +253,7 @@ impl Open {
 
     /// Drops the messages of a peer that no receive has taken.
     pub fn forget_messages(&mut self, peer: PeerId) {
+        self.settle_expected();
         for message in self.unexpected.forget(peer) {
             self.drop_message(message);
         }
@@ -279,6 +287,7 @@ impl Open {
             self.unexpected.deferred.push(key);
             return Ok(());
         }
+        self.settle_expected();
         if self.unexpected.kept.is_empty() {
             return self.post_receive(key);
         }
@@ -301,8 +310,7 @@ impl Open {
                 let (at, len) = (request.memory.room(), request.memory.len() as u64);
                 // SAFETY: the program lends the memory to the request until its end.
                 let op = unsafe { self.receive_claimed(claimed, at, len, context_of(key)) };
-                let request = self.requests.get_mut(key);
-                request.into_iter().for_each(|request| request.op = op);
+                op.into_iter().for_each(|op| self.note_posted(key, op));
                 return op.map(|_| ()).ok_or(code::NO_RESOURCES);
             }
             Body::Here(data) | Body::Fetched(_, data) => data,

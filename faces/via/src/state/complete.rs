@@ -149,6 +149,20 @@ impl State {
         }
     }
 
+    /// As [`take_done`](State::take_done), for a call that waits.
+    ///
+    /// # Errors
+    /// As of `take_done`; `VIP_INVALID_PARAMETER` also if the queue has a completion queue.
+    #[inline]
+    pub fn take_waited(&mut self, key: Key, direction: Direction) -> Answer<Option<(u64, bool)>> {
+        let queue = self.vis.get_mut(key).ok_or(Code::InvalidParameter)?.queue(direction);
+        match queue.cq {
+            None if queue.is_empty() => Err(Code::DescriptorError),
+            None => Ok(queue.take_done()),
+            Some(_) => Err(Code::InvalidParameter),
+        }
+    }
+
     /// Takes the first entry of a completion queue.
     ///
     /// # Errors

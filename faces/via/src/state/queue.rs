@@ -139,6 +139,33 @@ impl WorkQueue {
         Some(taken)
     }
 
+    /// True if all descriptors are complete, there is room for one more, and neither a completion
+    /// queue nor a handler learns of it.
+    #[inline]
+    pub fn is_settled(&self) -> bool {
+        self.done == self.items.len()
+            && self.done < super::DESCRIPTORS_MAX
+            && self.cq.is_none()
+            && self.notifies.is_empty()
+    }
+
+    /// Adds a descriptor that is complete behind others that are.
+    #[inline]
+    pub fn add_done(&mut self, at: u64, handle: u32) {
+        self.items.push_back(Work { at, handle, stage: Stage::Done { failed: false } });
+        self.done += 1;
+        self.started = self.done;
+    }
+
+    /// Takes the first descriptor, of a queue of which none is complete.
+    #[inline]
+    pub fn take_first(&mut self) -> Option<Work> {
+        let work = self.items.pop_front()?;
+        self.first += 1;
+        self.started = self.started.saturating_sub(1);
+        Some(work)
+    }
+
     /// Adds errors to the operations that are under way.
     pub fn fail_running(&mut self, bits: u32) {
         for work in self.items.iter_mut().skip(self.done) {

@@ -8,7 +8,10 @@ use crate::sys::region::Regions;
 use crate::table::Key;
 use crate::wire::{self, number, parts, Kind, Reason, Wrote, GENERATION};
 use weft::port::{Arrived, Port};
-use weft::PeerId;
+use weft::{OpError, PeerId, Status};
+
+/// Longest place for which a message is awaited by way of other memory.
+const AWAITED_MAX: usize = 4 << 10;
 
 /// Copies a message to the segments of a descriptor; returns bits of its status.
 fn scatter(regions: &Regions, vi: &Vi, index: usize, data: &[u8]) -> Option<u32> {
@@ -106,6 +109,68 @@ impl State {
             immediate,
         };
         self.received(port, key, index, end);
+    }
+
+    /// Polls briefly for the message of the first posted descriptor, if the next message can only
+    /// go there: to one piece of memory, without a handler or a completion queue. `None` if it did
+    /// not come.
+    #[inline]
+    pub fn await_message(
+        &self,
+        port: &Port,
+        key: Key,
+        by: &mut Vec<u8>,
+    ) -> Option<Result<Status, OpError>> {
+        let vi = self.vis.get(key).filter(|vi| vi.phase == Phase::Connected)?;
+        let (connection, recv) = (vi.connection.as_ref()?, &vi.recv);
+        let work = recv.items.front().filter(|_| recv.done == 0)?;
+        if recv.cq.is_some() || !recv.notifies.is_empty() {
+            return None;
+        }
+        let posted = self.regions.descriptor(work.at, work.handle)?;
+        let (control, tag) = (posted.control(), vi.attributes.tag);
+        if !control.is_receive() || control.segments != 1 || posted.tag != tag {
+            return None;
+        }
+        let place = span(&self.regions, &posted.segment(0)?, tag).ok()?;
+        let of = (connection.peer?, number(Kind::Send, wire::id_of(connection.own)));
+        let max = vi.attributes.max as usize;
+        match place.len() {
+            // Nothing of a message that is too long for the descriptor may be stored.
+            len if len < max && len > AWAITED_MAX => None,
+            len if len < max => place.poll_for(port, of, Some(by)),
+            _ => place.first(max).poll_for(port, of, None),
+        }
+    }
+
+    /// Takes the first posted descriptor after [`await_message`](State::await_message).
+    #[inline]
+    pub fn came(
+        &mut self,
+        port: &Port,
+        key: Key,
+        came: &Result<Status, OpError>,
+    ) -> Option<(u64, bool)> {
+        let vi = self.vis.get_mut(key)?;
+        match came {
+            Ok(message) if !vi.waits_for_receipts() => {
+                let work = vi.recv.take_first()?;
+                let posted = self.regions.descriptor(work.at, work.handle)?;
+                posted.finish(status::OP_RECEIVE | status::DONE, message.len as u32, None);
+                return Some((work.at, false));
+            }
+            Ok(message) => {
+                let (status, length) = (status::OP_RECEIVE, message.len as u32);
+                self.received(port, key, 0, End { status, length, immediate: None });
+            }
+            Err(OpError::Truncated { .. }) => {
+                let status = status::LENGTH | status::OP_RECEIVE;
+                self.received(port, key, 0, End { status, ..End::default() });
+            }
+            // The failure of the peer is reported.
+            Err(_) => return None,
+        }
+        self.vis.get_mut(key)?.recv.take_done()
     }
 
     /// Ends a descriptor of the receive queue.

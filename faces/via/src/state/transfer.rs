@@ -147,13 +147,17 @@ pub(super) fn span<'a>(
     }
 }
 
+/// Returns number and argument of a message to the other side.
+fn message(control: &Control, offer: &Offer) -> (u32, u32) {
+    match control.has_immediate() {
+        true => (number(Kind::SendImmediate, offer.id), control.immediate),
+        false => (number(Kind::Send, offer.id), 0),
+    }
+}
+
 /// Begins a message.
 fn send(port: &Port, plan: &Plan<'_>, vi: &Vi, (peer, offer): (PeerId, Offer), at: u64) -> Begun {
-    let (kind, argument) = match plan.control.has_immediate() {
-        true => (Kind::SendImmediate, plan.control.immediate),
-        false => (Kind::Send, 0),
-    };
-    let of = number(kind, offer.id);
+    let (of, argument) = message(&plan.control, &offer);
     let receipt = vi.waits_for_receipts();
     let piece = plan.piece();
     let sent = |receipt| match receipt {
@@ -279,11 +283,43 @@ impl State {
     /// `VIP_INVALID_PARAMETER`: there is no such virtual interface, or the descriptor does not lie
     /// in registered memory as it has to; `VIP_ERROR_RESOURCE`: the queue is full.
     pub fn post_send(&mut self, port: &Port, key: Key, at: u64, handle: u32) -> Answer {
+        if self.send_at_once(port, key, at, handle).is_some() {
+            return Ok(());
+        }
         match self.post(key, Direction::Send, at, handle)? {
             Phase::Connected => self.advance(port, key),
             _ => self.flush_last(key, Direction::Send),
         }
         Ok(())
+    }
+
+    /// Sends a message that is in one piece and fits one packet, if all descriptors before it are
+    /// complete and only calls ask for their ends: the descriptor is complete then. `None` if it
+    /// is to be posted.
+    #[inline]
+    fn send_at_once(&mut self, port: &Port, key: Key, at: u64, handle: u32) -> Option<()> {
+        let vi = self.vis.get_mut(key)?;
+        let is_simple = vi.phase == Phase::Connected && !vi.waits_for_receipts();
+        if !is_simple || vi.reads > 0 || !vi.send.is_settled() {
+            return None;
+        }
+        let posted = self.regions.descriptor(at, handle)?;
+        let (control, tag) = (posted.control(), vi.attributes.tag);
+        let is_send = control.operation() == Ok(Operation::Send) && control.segments == 1;
+        if !is_send || posted.tag != tag || u64::from(control.length) > vi.attributes.max {
+            return None;
+        }
+        let segment = posted.segment(0).filter(|segment| segment.len == control.length)?;
+        let piece = span(&self.regions, &segment, tag).ok()?;
+        let (peer, offer) = vi.other_side()?;
+        let (of, argument) = message(&control, &offer);
+        if !port.send_now(peer, of, argument, piece.bytes()) {
+            return None;
+        }
+        posted.finish(status::OP_SEND | status::DONE, control.length, None);
+        vi.send.add_done(at, handle);
+        self.changes += 1;
+        Some(())
     }
 
     /// Posts a descriptor to the receive queue.

@@ -46,6 +46,8 @@ pub struct Open {
     posts: Vec<(NetAddress, u32, Post)>,
     /// Addresses of requests that are to meet others, by virtual interface.
     peers: HashMap<Key, NetAddress>,
+    /// Memory for a message that a call waits for.
+    by: Vec<u8>,
 }
 
 static PLACE: Place<Open> = Place::new();
@@ -123,6 +125,16 @@ impl Open {
     #[inline]
     pub fn state(&self) -> RefMut<'_, State> {
         self.hub.state.borrow_mut()
+    }
+
+    /// Polls briefly for the message of the first posted receive, and takes the descriptor if the
+    /// message came: its address, and true if it has failed. `None` also if other work comes first.
+    #[inline]
+    pub fn await_message(&mut self, vi: Key) -> Option<(u64, bool)> {
+        let polled = self.hub.state.borrow().await_message(&self.port, vi, &mut self.by);
+        let taken = polled.and_then(|came| self.state().came(&self.port, vi, &came));
+        self.reap();
+        taken
     }
 
     /// Lets processes find the interface at an address.
@@ -210,7 +222,7 @@ pub fn open(prepare: impl FnOnce() -> Answer<Parts>) -> Answer<u64> {
         let (port, hub) = made.map_err(|_| Code::ErrorResource)?;
         let address = Box::new(device.host.octets());
         let (on_error, posts, peers) = (OnError::default(), Vec::new(), HashMap::new());
-        Ok(Open { hub, port, name, key, address, on_error, posts, peers })
+        Ok(Open { hub, port, name, key, address, on_error, posts, peers, by: Vec::new() })
     })?;
     Ok(opened)
 }

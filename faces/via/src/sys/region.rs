@@ -11,7 +11,7 @@ use crate::wire;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU32, Ordering};
 use weft::port::Port;
-use weft::{OpId, PeerId, Refused, Rights, SendArgs};
+use weft::{OpError, OpId, PeerId, Refused, Rights, SendArgs, Status};
 
 /// Most regions of a network interface.
 pub const REGIONS_MAX: usize = 1 << HANDLE_BITS;
@@ -209,6 +209,35 @@ impl<'a> Span<'a> {
         len
     }
 
+    /// Returns the first `max` bytes.
+    pub fn first(self, max: usize) -> Span<'a> {
+        Span { len: self.len.min(max), ..self }
+    }
+
+    /// Polls briefly for a message of the port, and stores it at the start, by way of other memory
+    /// where there is some: a message that is longer changes nothing then. `None` as of
+    /// [`Port::poll_for`].
+    ///
+    /// # Errors
+    /// `Truncated`: it is longer.
+    #[inline]
+    pub fn poll_for(
+        &self,
+        port: &Port,
+        (from, number): (PeerId, u32),
+        by: Option<&mut Vec<u8>>,
+    ) -> Option<Result<Status, OpError>> {
+        if let Some(by) = by {
+            by.resize(by.len().max(self.len), 0);
+            let polled = port.poll_for(Some(from), number, &mut by[..self.len])?;
+            return Some(polled.inspect(|came| _ = self.fill(&by[..came.len])));
+        }
+        // SAFETY: within a region, as `Regions::add` was promised. The program leaves the memory of
+        // a posted descriptor alone, and this call runs none of its code.
+        let into = unsafe { std::slice::from_raw_parts_mut(self.start, self.len) };
+        port.poll_for(Some(from), number, into)
+    }
+
     /// Starts a send of the bytes; a completion with the context follows.
     ///
     /// # Errors
@@ -382,7 +411,9 @@ pub fn tag(number: u32, argument: u32) -> u64 {
 
 /// Returns true if all of `start..start + len` is mapped in this process.
 pub fn is_mapped(start: *mut u8, len: usize) -> bool {
-    let over = start.addr() % rustix::param::page_size();
+    // SAFETY: it only returns a number. (Under valgrind the function of rustix ends the process.)
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    let over = start.addr() % page.max(1) as usize;
     let Some(all) = len.checked_add(over).filter(|&all| all <= isize::MAX as usize) else {
         return false;
     };

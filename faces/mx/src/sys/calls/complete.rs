@@ -310,6 +310,8 @@ pub unsafe extern "C" fn mx_cancel(
         place(result, code::BAD_INFO_VAL)?;
         // SAFETY: promised by the caller.
         let (mut inside, key) = unsafe { enter_for(endpoint, request) }?;
+        // A whole round: the message may have come.
+        inside.open()?.settle_expected();
         inside.progress()?;
         let open = inside.open()?;
         let of = open.requests.get(key).ok_or(code::BAD_REQUEST)?;

@@ -221,7 +221,10 @@ pub extern "C" fn mx_wakeup(endpoint: Handle) -> Return {
 #[no_mangle]
 pub extern "C" fn mx_disable_progression(endpoint: Handle) -> Return {
     call(c"mx_disable_progression", endpoint, || {
-        enter(endpoint)?.open()?.is_disabled = true;
+        let mut inside = enter(endpoint)?;
+        let open = inside.open()?;
+        open.settle_expected();
+        open.is_disabled = true;
         Ok(())
     })
 }

@@ -32,7 +32,7 @@ unsafe fn send(
         // SAFETY: promised by the caller.
         let key = unsafe { open.send(memory, &sending) }?;
         // SAFETY: promised by the caller.
-        unsafe { offer(request, open.handle_of(key)) };
+        unsafe { key.into_iter().for_each(|key| offer(request, open.handle_of(key))) };
         Ok(())
     })
 }
@@ -116,6 +116,7 @@ pub unsafe extern "C" fn mx_irecv(
 fn find(inside: &mut Inside, bits: u64, mask: u64) -> Answer<Option<Status>> {
     run_handler(inside)?;
     let open = inside.open()?;
+    open.settle_expected();
     let found = open.unexpected.probe(bits, mask).or_else(|| {
         let found = open.endpoint().probe(None, bits, !mask)?;
         let (source, len) = open.origin(found.source, found.data, found.len);
@@ -163,6 +164,7 @@ pub unsafe extern "C" fn mx_iprobe(
         check_mask(bits, mask)?;
         let mut inside = enter(endpoint)?;
         check_contexts(mask, inside.open()?.contexts)?;
+        inside.open()?.settle_expected();
         inside.progress()?;
         let found = find(&mut inside, bits, mask)?;
         // SAFETY: promised by the caller.

@@ -63,18 +63,16 @@ unsafe fn wait(vi: Handle, direction: Direction, time: c_ulong, out: *mut *mut c
     // SAFETY: promised by the caller.
     unsafe { store(out, std::ptr::null_mut()) }?;
     let (mut inside, key) = enter(Kind::Vi, number(vi))?;
-    let queued = {
-        let mut state = inside.open()?.state();
-        let queue = state.vis.get_mut(key).ok_or(Code::InvalidParameter)?.queue(direction);
-        queue.cq.is_some()
-    };
-    if queued {
-        return Err(Code::InvalidParameter);
+    let mut taken = inside.open()?.state().take_waited(key, direction)?;
+    if taken.is_none() && direction == Direction::Recv {
+        taken = inside.in_place(|open| open.await_message(key))?.flatten();
     }
-    let taken = inside
-        .wait(crate::sys::abi::time(time), |i| i.open()?.state().take_done(key, direction))?;
+    if taken.is_none() {
+        let time = crate::sys::abi::time(time);
+        taken = Some(inside.wait(time, |i| i.open()?.state().take_done(key, direction))?);
+    }
     // SAFETY: promised by the caller.
-    unsafe { give(out, taken) }
+    unsafe { give(out, taken.ok_or(Code::NotDone)?) }
 }
 
 /// Lets a handler wait for the next complete descriptor.

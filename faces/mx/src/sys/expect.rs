@@ -1,0 +1,123 @@
+//! The one receive that the endpoint has no operation for: most programs wait for one message at a
+//! time, and a message of one packet takes less work so.
+//!
+//! The receive is posted before anything else that concerns matching, and before a thread sleeps.
+
+use super::open::Open;
+use super::request::{context_of, Kind};
+use crate::code::{self, Answer};
+use weft::endpoint::Expected;
+use weft::RecvArgs;
+use weft_core::matching::RecvSpec;
+use weft_ffi::table::Key;
+
+impl Open {
+    /// Gives a receive to the endpoint: as an expected message if no other receive is with it.
+    ///
+    /// # Errors
+    /// `MX_NO_RESOURCES`.
+    #[inline]
+    pub fn post_receive(&mut self, key: Key) -> Answer {
+        self.settle_expected();
+        let is_alone = self.posted == 0 && !self.has_handler();
+        if !is_alone || self.is_disabled || !self.endpoint().has_room() {
+            return self.post_now(key);
+        }
+        let Some(request) = self.requests.get_mut(key) else { return Ok(()) };
+        let Some((at, len)) = request.memory.one_piece() else { return self.post_now(key) };
+        let (tag, ignore) = (request.status.match_info, !request.mask);
+        let spec = RecvSpec { source: None, tag, ignore };
+        // SAFETY: the program lends the memory until the request has ended; `mx_irecv` says so.
+        let expects = unsafe { self.endpoint().expect_message(at, len, spec) };
+        if !expects {
+            return self.post_now(key);
+        }
+        self.expecting = Some(key);
+        Ok(())
+    }
+
+    /// Posts a receive at the endpoint.
+    fn post_now(&mut self, key: Key) -> Answer {
+        let Some(request) = self.requests.get_mut(key) else { return Ok(()) };
+        let args = RecvArgs {
+            source: None,
+            tag: request.status.match_info,
+            ignore: !request.mask,
+            len: request.memory.len() as u64,
+            addr: 0,
+            context: context_of(key),
+            untagged: false,
+        };
+        let at = request.memory.room();
+        // SAFETY: the program lends the memory until the request has ended; `mx_irecv` says so.
+        let op = unsafe { self.endpoint().post_recv(at, args) }.map_err(|_| code::NO_RESOURCES)?;
+        self.note_posted(key, op);
+        Ok(())
+    }
+
+    /// Handles the state of the expected message after progress.
+    #[inline]
+    pub fn look_expected(&mut self) {
+        if let Some(key) = self.expecting {
+            let state = self.endpoint().expected();
+            self.handle_expected(key, &state);
+        }
+    }
+
+    #[inline]
+    fn handle_expected(&mut self, key: Key, state: &Expected) {
+        match state {
+            Expected::Waiting => {}
+            Expected::Came(came) => {
+                self.expecting = None;
+                self.ended_receive(key, &came.status, came.error);
+            }
+            Expected::Posted(op) => {
+                self.expecting = None;
+                match self.endpoint().adopt(*op, context_of(key)) {
+                    None => self.note_posted(key, *op),
+                    Some(came) => self.ended_receive(key, &came.status, came.error),
+                }
+            }
+            Expected::Post => self.post_expected(key),
+        }
+    }
+
+    /// Ends the expectation: the receive becomes one as all others, or has ended.
+    #[inline]
+    pub fn settle_expected(&mut self) {
+        let Some(key) = self.expecting else { return };
+        let state = self.endpoint().expected();
+        match state {
+            Expected::Waiting => self.post_expected(key),
+            state => self.handle_expected(key, &state),
+        }
+    }
+
+    fn post_expected(&mut self, key: Key) {
+        self.forget_expected();
+        if self.post_now(key).is_err() {
+            // Sends have taken the room that was there.
+            self.end_with(key, code::STATUS_NO_RESOURCES);
+        }
+    }
+
+    /// Forgets the expected receive: its memory is not written any more.
+    pub fn forget_expected(&mut self) {
+        if self.expecting.take().is_some() {
+            self.endpoint().end_expected();
+        }
+    }
+
+    /// Notes the operation of a receive.
+    pub(super) fn note_posted(&mut self, key: Key, op: weft::OpId) {
+        self.posted += 1;
+        self.requests.get_mut(key).into_iter().for_each(|request| request.op = Some(op));
+    }
+
+    /// True if a request is a receive that the endpoint has no operation for.
+    pub(super) fn is_expected(&self, key: Key) -> bool {
+        self.expecting == Some(key)
+            && self.requests.get(key).is_some_and(|request| request.kind == Kind::Recv)
+    }
+}

@@ -103,6 +103,10 @@ pub enum Probe {
     Together(faces::together::Over, faces::together::Operation),
     /// Ping-pong of `myriexpress.h` in frames of MX over Ethernet, one way; `arg` is the tuning.
     MxWired,
+    /// Share of a core that a receiver in frames of MX over Ethernet uses; `arg` is the tuning.
+    MxBusy,
+    /// Share of a core that a receiver of TCP uses, which sleeps while it waits.
+    TcpBusy,
     /// A collective operation of more than two ranks.
     Many(faces::together::Over, faces::many::Collective),
     /// Ping-pong of `vipl.h`, one way.
@@ -195,6 +199,8 @@ impl fmt::Display for Probe {
             Probe::MxPingPong => "MX ping-pong",
             Probe::Together(_, operation) => operation.name(),
             Probe::MxWired => "MX in frames of MXoE",
+            Probe::MxBusy => "processor use of a receiver of MX",
+            Probe::TcpBusy => "processor use of a receiver of TCP",
             Probe::Many(_, operation) => operation.name(),
             Probe::ViaStream => "VIA bursts",
             Probe::ViaPingPong => "VIA ping-pong",
@@ -565,7 +571,9 @@ impl Rank {
             Probe::WeftPut => faces::put(self, task),
             Probe::MxPingPong => faces::mx_ping_pong(self, task),
             Probe::Together(over, of) => faces::together::measure(self, task, over, of),
-            Probe::MxWired => faces::mx_wired(self, task),
+            Probe::MxWired => faces::wired::ping_pong(self, task),
+            Probe::MxBusy => faces::busy::mx(self, task),
+            Probe::TcpBusy => faces::busy::tcp(self, task),
             Probe::Many(over, of) => faces::many::measure(self, task, over, of),
             Probe::ViaStream => faces::via_stream(self, task),
             Probe::ViaPingPong => faces::via_ping_pong(self, task),

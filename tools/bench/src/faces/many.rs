@@ -3,13 +3,13 @@
 //! as a thread.
 
 use super::sys::Mx;
-use super::together::Over;
+use super::together::{add, both_ways, Over};
 use super::v4;
 use crate::floor::{per, warm_up};
 use crate::rank::{Outcome, Rank, Task};
-use anyhow::{ensure, Context, Result};
+use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
-use std::io::{ErrorKind, Read, Write};
+use std::io::{Read, Write};
 use std::net::{IpAddr, TcpListener, TcpStream};
 use std::sync::mpsc::channel;
 use std::time::Instant;
@@ -131,16 +131,8 @@ struct TcpWorld {
 }
 
 impl TcpWorld {
-    fn stream(&mut self, of: usize) -> Result<&mut TcpStream> {
-        self.streams.get_mut(of).and_then(|stream| stream.as_mut()).context("no such rank")
-    }
-}
-
-/// Takes a call that has nothing to do as one that did nothing.
-fn tried(result: std::io::Result<usize>) -> std::io::Result<usize> {
-    match result {
-        Err(why) if why.kind() == ErrorKind::WouldBlock => Ok(0),
-        other => other,
+    fn stream(&self, of: usize) -> Result<&TcpStream> {
+        self.streams.get(of).and_then(|stream| stream.as_ref()).context("no such rank")
     }
 }
 
@@ -158,25 +150,9 @@ impl World for TcpWorld {
     }
 
     fn trade(&mut self, to: usize, data: &[u8], from: usize, into: &mut [u8]) -> Result<()> {
-        let (mut sent, mut got) = (0, 0);
-        while sent < data.len() || got < into.len() {
-            let mut moved = 0;
-            if sent < data.len() {
-                moved += tried(self.stream(to)?.write(&data[sent..]))?;
-                sent += moved;
-            }
-            if got < into.len() {
-                let read = self.stream(from)?.read(&mut into[got..]);
-                ensure!(!matches!(read, Ok(0)), "another rank has ended");
-                let read = tried(read)?;
-                (got, moved) = (got + read, moved + read);
-            }
-            if moved == 0 {
-                // There are more ranks than processors.
-                std::thread::yield_now();
-            }
-        }
-        Ok(())
+        // There are more ranks than processors.
+        let streams = (self.stream(to)?, self.stream(from)?);
+        both_ways((streams.0, data), (streams.1, into), std::thread::yield_now)
     }
 }
 
@@ -190,12 +166,7 @@ struct Memory {
 impl Memory {
     /// Adds numbers of 64 bits.
     fn add(&mut self) {
-        let theirs = self.theirs.chunks_exact(8);
-        for (ours, theirs) in self.ours.chunks_exact_mut(8).zip(theirs) {
-            let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().unwrap_or_default());
-            let sum = number(ours).wrapping_add(number(theirs));
-            ours.copy_from_slice(&sum.to_le_bytes());
-        }
+        add(&mut self.ours, &self.theirs);
     }
 }
 

@@ -1,21 +1,23 @@
 //! The C interfaces of old beside the endpoint that they are made of and TCP: `weft bench mx` and
 //! `weft bench via`, each target met or not, with the figures of the papers.
 
+pub mod busy;
 pub mod many;
 pub mod plots;
 #[allow(unsafe_code)]
 mod sys;
 pub mod together;
+pub mod wired;
 
 use crate::floor::{per, warm_up};
 use crate::netns::Place;
-use crate::pair::{Sample, Subject};
+use crate::pair::Sample;
 use crate::rank::{Channel, Outcome, Probe, Rank, Task};
 use crate::sockets::Beside;
 use crate::table::Better;
 use crate::target::{self, Aim, Run};
 use crate::volley::volley;
-use crate::{wire, Bench, LinkName, Options, What};
+use crate::{Bench, LinkName, Options, What};
 use anyhow::{Context, Result};
 use many::Collective;
 use std::io::Write;
@@ -68,53 +70,6 @@ pub fn mx_ping_pong(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     // The last message of the second rank may still use its memory.
     rank.sync()?;
     rank.faces.mx = Some(mx);
-    Ok(outcome)
-}
-
-/// Tunings of long messages in frames of MX over Ethernet, as of `WEFT_MXOE`: the first is that of
-/// the paper without a copy engine, the last one with the overlap of copies.
-const TUNINGS: [(&str, &str); 3] = [
-    ("MX in frames of MXoE, copied", "send=copy,receive=place"),
-    ("MX in frames of MXoE, gathered", "send=gather,receive=place"),
-    ("MX in frames of MXoE, a second core copies", "send=gather,receive=core"),
-];
-
-/// Ping-pong of `mx_isend` and `mx_irecv` in frames of MX over Ethernet, one way, with one of the
-/// `TUNINGS`.
-pub fn mx_wired(rank: &mut Rank, task: &Task) -> Result<Outcome> {
-    let known = rank.faces.wired.take().filter(|(tuning, _)| *tuning == task.arg);
-    let mut mx = match known {
-        Some((_, mx)) => mx,
-        None => {
-            adopt(rank);
-            let interface = wire::interface_of(rank)?;
-            let (_, tuning) = TUNINGS.get(task.arg as usize).context("no such tuning")?;
-            std::env::set_var("WEFT_MXOE", format!("{},{tuning}", interface.name));
-            // Numbers that no other endpoint of the rank has.
-            let first = (u32::from(rank.key()[0]) & !7) ^ 0x40;
-            let number = |of: usize| first + 2 * task.arg as u32 + of as u32;
-            // The interface of the setting is the first board.
-            let opened = Mx::open_board(0, number(rank.me));
-            std::env::remove_var("WEFT_MXOE");
-            let mut mx = opened?;
-            let theirs: [u8; 6] =
-                rank.exchange(&interface.mac.0)?.try_into().ok().context("a note of 6 bytes")?;
-            if rank.me == 0 {
-                mx.connect_nic(weft_mx::wire::setting::nic_of(theirs), number(1))?;
-            }
-            rank.sync()?;
-            mx
-        }
-    };
-    mx.prepare(task.size);
-    let outcome = volley(rank, task, &mut mx, "lost", Mx::send, |mx| mx.recv().map(|()| true))?;
-    // The last message of the second rank may still use its memory; its end takes both.
-    rank.tell(&[0])?;
-    while !rank.has_note()? {
-        mx.poll()?;
-    }
-    rank.receive_note()?;
-    rank.faces.wired = Some((task.arg, mx));
     Ok(outcome)
 }
 
@@ -257,8 +212,6 @@ const VIA_SIZES: [usize; 8] = [4, 32, 128, 512, 2 << 10, 8 << 10, 16 << 10, 32 <
 const WRITE: usize = 64 << 10;
 /// Sizes of bursts.
 const STREAMS: [usize; 4] = [128, 2 << 10, 8 << 10, 32 << 10];
-/// Sizes of messages in frames of MXoE.
-const WIRED: [usize; 4] = [16, 4 << 10, 64 << 10, 1 << 20];
 
 /// Figures of paper 001.
 const MX_PAPER: [&str; 3] = [
@@ -295,40 +248,8 @@ impl Run<'_> {
         if self.link != LinkName::Shm {
             self.together_lines()?;
             self.wired_lines()?;
+            self.busy_lines()?;
             self.many_lines()?;
-        }
-        Ok(())
-    }
-
-    /// Messages in frames of MXoE by each tuning: the analogues of Figures 9 to 11.
-    fn wired_lines(&mut self) -> Result<()> {
-        if self.bench.place == Place::Here {
-            return Ok(());
-        }
-        let mut long = [None; TUNINGS.len()];
-        for ((name, _), arg) in TUNINGS.into_iter().zip(0..) {
-            for size in WIRED.into_iter().filter(|&size| self.wants(size)).collect::<Vec<_>>() {
-                let tcp = self.bench.bare(Probe::PingPong(Channel::Tcp));
-                let ours = Subject { arg, ..Probe::MxWired.into() };
-                let got = self.bench.measure(size, &[ours, tcp], |s| s * 1e6)?;
-                if size == WIRED[WIRED.len() - 1] {
-                    long[arg as usize] = got[0];
-                }
-                let line = (name, size, "us", Better::Lower);
-                self.push(line, [got[0], None, got[1]], ("", "tcp"), Aim::default());
-            }
-        }
-        if let [Some(copied), Some(gathered), Some(overlapped)] = long {
-            self.notes.push(format!(
-                "gathered against copied, 1 MiB: {:.2} of the time",
-                gathered.median / copied.median
-            ));
-            let gain = (gathered.median / overlapped.median - 1.0) * 100.0;
-            let stands = if gain > 10.0 { "stands" } else { "does not stand" };
-            self.notes.push(format!(
-                "paper 001, Figure 10: overlapped copies raise the rate of long messages by 24 to \
-                 32 %; here, with a second core as the engine, by {gain:+.0} %: {stands}"
-            ));
         }
         Ok(())
     }

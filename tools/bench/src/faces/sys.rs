@@ -235,8 +235,16 @@ impl Mx {
 }
 
 impl Mx {
+    /// Sends a message, and waits until its memory is free.
+    pub fn send_whole(&mut self) -> Result<()> {
+        let data = std::mem::take(&mut self.buffer);
+        let sent = self.send_from(&data);
+        self.buffer = data;
+        sent
+    }
+
     /// Makes progress.
-    pub fn poll(&mut self) -> Result<()> {
+    pub fn poll(&self) -> Result<()> {
         good("mx_progress", mx::endpoint::mx_progress(self.endpoint))
     }
 }

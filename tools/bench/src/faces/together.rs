@@ -8,6 +8,7 @@ use crate::rank::{Outcome, Rank, Task};
 use anyhow::{ensure, Result};
 use serde::{Deserialize, Serialize};
 use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
 use std::time::Instant;
 
 /// An operation.
@@ -104,28 +105,47 @@ impl Lane for Spinning {
     }
 
     fn trade(&mut self, data: &[u8], into: &mut [u8]) -> Result<()> {
-        let (mut sent, mut got) = (0, 0);
-        let tried = |result: std::io::Result<usize>| match result {
-            Err(why) if why.kind() == ErrorKind::WouldBlock => Ok(0),
-            other => other,
-        };
-        while sent < data.len() || got < into.len() {
-            let mut moved = 0;
-            if sent < data.len() {
-                let wrote = tried(self.0.write(&data[sent..]))?;
-                (sent, moved) = (sent + wrote, moved + wrote);
-            }
-            if got < into.len() {
-                let read = self.0.read(&mut into[got..]);
-                ensure!(!matches!(read, Ok(0)), "the other rank has ended");
-                let read = tried(read)?;
-                (got, moved) = (got + read, moved + read);
-            }
-            if moved == 0 {
-                pause(self.1);
-            }
+        both_ways((&self.0, data), (&self.0, into), || pause(self.1))
+    }
+}
+
+/// Sends to one stream and receives from one at once; neither blocks. `idle` is called where
+/// nothing moves.
+pub fn both_ways(
+    (mut to, data): (&TcpStream, &[u8]),
+    (mut from, into): (&TcpStream, &mut [u8]),
+    idle: impl Fn(),
+) -> Result<()> {
+    let (mut sent, mut got) = (0, 0);
+    let tried = |result: std::io::Result<usize>| match result {
+        Err(why) if why.kind() == ErrorKind::WouldBlock => Ok(0),
+        other => other,
+    };
+    while sent < data.len() || got < into.len() {
+        let mut moved = 0;
+        if sent < data.len() {
+            let wrote = tried(to.write(&data[sent..]))?;
+            (sent, moved) = (sent + wrote, moved + wrote);
         }
-        Ok(())
+        if got < into.len() {
+            let read = from.read(&mut into[got..]);
+            ensure!(!matches!(read, Ok(0)), "the other rank has ended");
+            let read = tried(read)?;
+            (got, moved) = (got + read, moved + read);
+        }
+        if moved == 0 {
+            idle();
+        }
+    }
+    Ok(())
+}
+
+/// Adds numbers of 64 bits to those of `ours`.
+pub fn add(ours: &mut [u8], theirs: &[u8]) {
+    let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().unwrap_or_default());
+    for (ours, theirs) in ours.chunks_exact_mut(8).zip(theirs.chunks_exact(8)) {
+        let sum = number(ours).wrapping_add(number(theirs));
+        ours.copy_from_slice(&sum.to_le_bytes());
     }
 }
 
@@ -133,18 +153,6 @@ impl Lane for Spinning {
 struct Memory {
     ours: Vec<u8>,
     theirs: Vec<u8>,
-}
-
-impl Memory {
-    /// Adds numbers of 64 bits.
-    fn add(&mut self) {
-        let theirs = self.theirs.chunks_exact(8);
-        for (ours, theirs) in self.ours.chunks_exact_mut(8).zip(theirs) {
-            let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().unwrap_or_default());
-            let sum = number(ours).wrapping_add(number(theirs));
-            ours.copy_from_slice(&sum.to_le_bytes());
-        }
-    }
 }
 
 /// Does the operation once; `is_root` in turn.
@@ -163,11 +171,11 @@ fn once(
         }
         Operation::Allreduce => {
             lane.trade(ours, theirs)?;
-            memory.add();
+            add(ours, theirs);
         }
         Operation::Reduce if is_root => {
             lane.recv(theirs)?;
-            memory.add();
+            add(ours, theirs);
         }
         Operation::Reduce => lane.send(ours)?,
         Operation::Bcast if is_root => lane.send(ours)?,

@@ -28,8 +28,12 @@ const SOURCE_FOLDER: &str = "mpi4py";
 
 /// The tests that need MPIs, or their launchers, in this order: crate, test file, and name of the
 /// test.
-const TESTS: &[[&str; 3]] =
-    &[["weft-ofi", "mpi", ""], ["weft-cli", "mpi", ""], ["weft-cli", "run", "foreign::"]];
+const TESTS: &[[&str; 3]] = &[
+    ["weft-ofi", "mpi", ""],
+    ["weft-cli", "mpi", ""],
+    ["weft-cli", "run", "foreign::"],
+    ["weft-cli", "python", "both__"],
+];
 
 /// The variable that names the folder of the environments to the tests.
 const VARIABLE: &str = "WEFT_TEST_MPIS";

@@ -53,7 +53,7 @@ impl Direction {
                     continue;
                 }
             }
-            let call = sender.by_tcp();
+            let call = sender.by_tcp(Some(&self.words));
             self.tcp.lock().unwrap().push_back(byte);
             self.arrived.notify_one();
             call.done(1);

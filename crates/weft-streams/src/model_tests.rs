@@ -38,7 +38,7 @@ impl Direction {
                     (self.sent, left, self.by_ring) = (self.sent + n, left - n, self.by_ring + n);
                 }
                 _ => {
-                    let call = self.sender.by_tcp();
+                    let call = self.sender.by_tcp(Some(&self.words));
                     self.tcp.extend((0..left).map(|i| byte(self.sent + i)));
                     call.done(left);
                     (self.sent, left) = (self.sent + left, 0);
@@ -171,7 +171,7 @@ fn publish__bytes_of_a_handler_are_not_overtaken_by_later_ones() {
         d.receiver.wake(&d.words);
         d.send(before, false);
         let Ok(Way::Ring { at, switch, .. }) = d.sender.way(&d.words) else { panic!() };
-        let call = d.sender.by_tcp();
+        let call = d.sender.by_tcp(Some(&d.words));
         d.tcp.extend([b'h']);
         call.done(1);
         d.ring[at as usize] = b'w';

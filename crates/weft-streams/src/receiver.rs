@@ -31,6 +31,8 @@ pub struct Receiver {
     head: AtomicU64,
     /// Threads that sleep in a call that waits for this connection among others.
     waiting: AtomicU32,
+    /// The sender's calls by TCP of which all bytes that had come were read.
+    turns: AtomicU64,
 }
 
 impl Receiver {
@@ -69,6 +71,19 @@ impl Receiver {
         let head = self.head.load(Ordering::Relaxed) + len as u64;
         self.head.store(head, Ordering::Relaxed);
         words.set_head(head);
+    }
+
+    /// Returns the sender's calls by TCP if TCP may have bytes of them. A read that ends at the last
+    /// byte of the ring has to look there: who gets fewer bytes than it asked for takes them for the
+    /// last that are there (epoll(7)).
+    pub fn turns_to_look_at(&self, words: &Words) -> Option<u64> {
+        let turns = words.turns();
+        (turns != self.turns.load(Ordering::Relaxed)).then_some(turns)
+    }
+
+    /// TCP had no more bytes, once the sender had made so many calls.
+    pub fn has_looked(&self, turns: u64) {
+        self.turns.store(turns, Ordering::Relaxed);
     }
 
     /// Lets the sender use the ring, unless a thread is in a call that would not see it. The holder
@@ -125,6 +140,7 @@ impl Receiver {
         self.tcp.renew();
         self.head.store(0, Ordering::Relaxed);
         self.waiting.store(0, Ordering::Relaxed);
+        self.turns.store(0, Ordering::Relaxed);
     }
 
     /// True if the sender has said that it sends no more. An end of TCP without that is the end of

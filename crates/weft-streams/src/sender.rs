@@ -179,9 +179,11 @@ impl Sender {
         }
     }
 
-    /// Bytes are about to go by TCP. The caller calls the kernel.
-    pub fn by_tcp(&self) -> Call<'_> {
+    /// Bytes are about to go by TCP. The caller calls the kernel. No words: the connection did not
+    /// share memory a moment ago.
+    pub fn by_tcp(&self, words: Option<&Words>) -> Call<'_> {
         let call = self.tcp.call();
+        words.into_iter().for_each(Words::begin_turn);
         self.last.store(BY_TCP, Ordering::Relaxed);
         call
     }

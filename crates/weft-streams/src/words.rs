@@ -30,6 +30,16 @@ const SHIFT: u32 = 2;
 #[repr(C, align(128))]
 struct Line(AtomicU64);
 
+/// A line of the cache with two words of the sender.
+#[derive(Debug, Default)]
+#[repr(C, align(128))]
+struct Said {
+    /// 1 if the sender has said that it sends no more.
+    ended: AtomicU64,
+    /// Calls by which the sender has sent by TCP, or is about to.
+    turns: AtomicU64,
+}
+
 /// The words of one direction.
 #[derive(Debug, Default)]
 #[repr(C)]
@@ -40,8 +50,8 @@ pub struct Words {
     after: Line,
     /// Bytes ever read from the ring. The receiver's.
     head: Line,
-    /// 1 if the sender has said that it sends no more. The sender's.
-    ended: Line,
+    /// The sender's.
+    said: Said,
 }
 
 // Processes of different builds share this layout.
@@ -134,12 +144,22 @@ impl Words {
 
     /// The sender sends no more, and says so to TCP after that.
     pub(crate) fn set_ended(&self) {
-        self.ended.0.store(1, Ordering::Release);
+        self.said.ended.store(1, Ordering::Release);
     }
 
     /// True if the sender has said that it sends no more.
     pub(crate) fn has_ended(&self) -> bool {
-        self.ended.0.load(Ordering::Acquire) != 0
+        self.said.ended.load(Ordering::Acquire) != 0
+    }
+
+    /// The sender is about to send by TCP.
+    pub(crate) fn begin_turn(&self) {
+        self.said.turns.fetch_add(1, Ordering::Release);
+    }
+
+    /// Returns a number that has changed before anything more comes by TCP.
+    pub(crate) fn turns(&self) -> u64 {
+        self.said.turns.load(Ordering::Acquire)
     }
 
     pub(crate) fn set_head(&self, head: u64) {

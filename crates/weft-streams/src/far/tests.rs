@@ -102,7 +102,7 @@ impl Net {
     }
 
     fn by_tcp(&mut self, who: usize, from: u64, len: u64) {
-        let call = self.sides[who].sender.by_tcp();
+        let call = self.sides[who].sender.by_tcp(None);
         call.done(len);
         let bytes = (from..from + len).map(byte);
         self.sides[1 - who].tcp.extend(bytes);

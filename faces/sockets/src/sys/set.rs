@@ -1,6 +1,6 @@
 //! Epoll sets: which connections are registered where, and waits for them.
 
-use super::slot::{Registration, Set, Slot, PLACES, READ, WATCHED, WORD};
+use super::slot::{Registration, Set, Slot, PLACES, READ, UNSEEN, WATCHED, WORD};
 use super::table::{self, Connection};
 use super::wait::Rest;
 use super::{far, real, settings, tcp, wait, wake};
@@ -55,6 +55,7 @@ pub fn changed(set_fd: c_int, what: c_int, fd: c_int, event: Option<epoll_event>
     };
     one.events.store(event.events, Ordering::Relaxed);
     one.data.store(event.u64, Ordering::Relaxed);
+    one.set_fd.store(set_fd as u32, Ordering::Relaxed);
     one.fd.store(fd as u32, Ordering::Relaxed);
     one.told.store(0, Ordering::Relaxed);
     one.set.store(number, Ordering::Release);
@@ -91,6 +92,30 @@ fn disarm(set_fd: c_int, one: &Registration) {
     let fd = one.fd.load(Ordering::Relaxed) as c_int;
     // SAFETY: a valid event.
     unsafe { real::epoll_ctl(set_fd, libc::EPOLL_CTL_MOD, fd, &mut event) };
+}
+
+/// Has the sets of a connection tell that there is room, where they tell of edges: a program that
+/// could send a part only waits for that (epoll(7)), and the kernel, which had room all the time,
+/// knows of none. The kernel tells anew of a registration that is changed. False if a set may not
+/// tell: then the rest is the kernel's.
+pub fn tells_of_room(slot: &Slot) -> bool {
+    let all_told = slot.registrations.iter().all(|one| {
+        let (number, events) =
+            (one.set.load(Ordering::Acquire), one.events.load(Ordering::Relaxed));
+        // The program itself changes a one-shot registration before it waits.
+        let (asked, wanted) = (
+            (libc::EPOLLOUT | libc::EPOLLET | libc::EPOLLONESHOT) as u32,
+            (libc::EPOLLOUT | libc::EPOLLET) as u32,
+        );
+        if number == 0 || table::set_of(number).is_none() || events & asked != wanted {
+            return true;
+        }
+        let mut event = epoll_event { events, u64: one.data.load(Ordering::Relaxed) };
+        let [set_fd, fd] = [&one.set_fd, &one.fd].map(|fd| fd.load(Ordering::Relaxed) as c_int);
+        // SAFETY: a valid event.
+        unsafe { real::epoll_ctl(set_fd, libc::EPOLL_CTL_MOD, fd, &mut event) == 0 }
+    });
+    all_told && !slot.has(UNSEEN)
 }
 
 /// Makes a set readable once.

@@ -54,6 +54,8 @@ pub const TOLD: u32 = 1024;
 pub struct Registration {
     /// The set: index and generation. 0: none.
     pub set: AtomicU64,
+    /// The descriptor of the set.
+    pub set_fd: AtomicU32,
     /// The descriptor of the registration.
     pub fd: AtomicU32,
     /// Its events.

@@ -35,6 +35,9 @@ attempts! {
     wait__poll_select_and_epoll_see_the_ring: "wait";
     wait__a_set_in_a_set_sees_the_ring: "nested";
     wait__edges_are_told_once_and_for_all_that_arrives: "edge";
+    wait__edges_after_calls_that_moved_less_than_asked: "partly";
+    recv__as_many_bytes_as_a_peek_saw: "seen";
+    recv__of_no_bytes_waits_for_some: "none";
     wait__one_shot_registrations_fire_once: "once";
     wait__timeouts_are_the_kernels: "interrupt";
     fork__a_child_reads_and_writes_like_a_thread: "fork";

@@ -39,16 +39,106 @@ use crate::harness::{argument, bytes, dial, say};
 use crate::roles::Server;
 use crate::sys;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, TcpListener};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+/// Sends and reads so many bytes by edges. A call that moves fewer bytes than it was given is the
+/// last before a wait (epoll(7), question 9).
+pub fn both_ways(stream: &mut TcpStream, [sent, read]: [&mut u64; 2], n: u64) {
+    let (to_send, to_read) = (*sent + n, *read + n);
+    sys::set_nonblocking(stream.as_raw_fd(), true);
+    let epoll = sys::Epoll::new();
+    epoll.add(stream, libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLET, 1);
+    let (mut can_send, mut can_read, mut turn) = (true, true, *sent);
+    let would_block = |result: std::io::Result<usize>| match result {
+        Err(e) if e.kind() == ErrorKind::WouldBlock => 0,
+        result => result.unwrap(),
+    };
+    while *sent < to_send || *read < to_read {
+        turn = turn.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+        let len = [100, 5000, 70_000][(turn >> 33) as usize % 3];
+        if can_read && *read < to_read {
+            let mut buf = vec![0; len.min((to_read - *read) as usize)];
+            let got = would_block(stream.read(&mut buf));
+            assert!(buf[..got] == bytes(*read, got), "wrong bytes at {read}");
+            *read += got as u64;
+            can_read = got == buf.len();
+            if turn >> 60 == 0 {
+                // The ring fills while this end is awake.
+                std::thread::sleep(std::time::Duration::from_millis(2));
+            }
+        }
+        for _ in 0..10 {
+            if !can_send || *sent == to_send {
+                break;
+            }
+            let len = len.min((to_send - *sent) as usize);
+            let went = would_block(stream.write(&bytes(*sent, len)));
+            *sent += went as u64;
+            can_send = went == len;
+        }
+        let is_done = *sent == to_send && *read == to_read;
+        let works = can_send && *sent < to_send || can_read && *read < to_read;
+        let told = epoll.wait(if works || is_done { 0 } else { 10_000 });
+        assert!(works || is_done || !told.is_empty(), "no event: {sent} sent, {read} read");
+        for (events, _) in told {
+            can_send |= events & libc::EPOLLOUT != 0;
+            can_read |= events & libc::EPOLLIN != 0;
+        }
+    }
+    sys::set_nonblocking(stream.as_raw_fd(), false);
+}
+
+/// Calls that move less than they could wait for edges.
+fn partly(server: &mut Server) {
+    for _ in 0..8 {
+        server.both_ways(2_000_000);
+    }
+    server.get(1000);
+}
+
+/// A peek and the read after it see the same bytes, wherever these are.
+fn seen(server: &mut Server) {
+    for i in 0..300 {
+        // Long answers overflow into TCP, short ones follow in the ring.
+        let lens = [10 + i % 50, 40_000, 7, 100];
+        lens.iter().for_each(|len| server.command(b's', *len));
+        let mut left = lens.iter().sum::<u64>() as usize;
+        while left > 0 {
+            let mut buf = vec![0; left];
+            let seen = sys::recv(&server.stream, &mut buf, libc::MSG_PEEK).unwrap();
+            let got = sys::recv(&server.stream, &mut buf[..seen], 0).unwrap();
+            assert_eq!(got, seen, "a read after a peek of as many bytes");
+            server.check(&buf[..got]);
+            left -= got;
+        }
+    }
+}
+
+/// Reads of no bytes wait, and take none.
+fn none(server: &mut Server) {
+    server.ringed(100);
+    let mut nothing = [0; 0];
+    assert_eq!(sys::recv(&server.stream, &mut nothing, 0).unwrap(), 0);
+    assert_eq!(sys::recvmsg(&server.stream, &mut [&mut nothing], 0).unwrap(), 0);
+    server.read(100);
+    let e = sys::recv(&server.stream, &mut nothing, libc::MSG_DONTWAIT).unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::WouldBlock);
+    server.command(b's', 10);
+    assert_eq!(sys::recv(&server.stream, &mut nothing, 0).unwrap(), 0);
+    server.read(10);
+}
+
 /// Runs a case on a connection that shares memory. False if there is none of this name.
 pub fn attempt(case: &str, server: &mut Server) -> bool {
     match case {
         "sets" => sets(server),
+        "partly" => partly(server),
+        "seen" => seen(server),
+        "none" => none(server),
         "back" => back(server),
         "signal" => signal(server),
         "mask" => mask(server),

@@ -149,7 +149,10 @@ fn hosts__connections_outlive_both_agents() {
 
 /// Cases of `roles`; `WEFT_CASES=all` runs those that follow, too.
 const CASES: [&str; 6] = ["peek", "count", "half", "wait", "edge", "fork"];
-const MORE: [&str; 12] = [
+const MORE: [&str; 15] = [
+    "partly",
+    "seen",
+    "none",
     "all",
     "killed",
     "nested",

@@ -118,7 +118,8 @@ pub fn exchange(stream: &mut TcpStream, at: u64, len: usize) -> u64 {
 /// Serves the commands of a client, each a letter and a number of 8 bytes:
 /// `s` sends so many bytes of the stream, each write as a call of its own and after a pause if the
 /// receiver may sleep; `r` reads so many and says if they were right; `f` ends its sending
-/// direction; `k` ends the process; `c` closes.
+/// direction; `d` does both at once by edges (`field::both_ways`); `k` ends the process; `c`
+/// closes.
 pub fn serve(mut stream: TcpStream) {
     let (mut sent, mut read) = (0u64, 0u64);
     loop {
@@ -148,6 +149,7 @@ pub fn serve(mut stream: TcpStream) {
                 }
             }
             b'f' => stream.shutdown(Shutdown::Write).unwrap(),
+            b'd' => field::both_ways(&mut stream, [&mut sent, &mut read], n),
             b'k' => std::process::abort(),
             b'c' => return,
             other => panic!("command {other}"),
@@ -172,6 +174,12 @@ impl Server {
     pub fn at_place(stream: TcpStream, at: u64) -> Server {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         Server { stream, at, sent: 0 }
+    }
+
+    /// Both ends send and read so many bytes at once.
+    pub fn both_ways(&mut self, n: u64) {
+        self.command(b'd', n);
+        field::both_ways(&mut self.stream, [&mut self.sent, &mut self.at], n);
     }
 
     pub fn at(&self) -> u64 {

@@ -45,6 +45,18 @@ fn receive(one: Connection, parts: &[iovec], flags: c_int, call: impl Fn() -> ss
     call()
 }
 
+/// Receives no bytes, as the calls of sockets do: waits until there are some, or the end. `call` is
+/// the call of the kernel.
+fn receive_none(one: Connection, flags: c_int, call: impl Fn() -> ssize_t) -> ssize_t {
+    let mut byte = 0u8;
+    let parts = part((&raw mut byte).cast(), 1);
+    let flags = flags & !libc::MSG_WAITALL | libc::MSG_PEEK;
+    match (stream::enter(one), Parts::new(&parts)) {
+        (Some(user), Some(parts)) if flags & KERNEL == 0 => user.recv(parts, flags).min(0),
+        _ => call(),
+    }
+}
+
 /// True if a descriptor turns out to be another file, as it was closed and opened past this
 /// library.
 fn is_other_file(fd: c_int) -> bool {
@@ -96,7 +108,7 @@ fn send_by_kernel(one: Connection, call: impl FnOnce() -> ssize_t) -> ssize_t {
     let under_way = match user.as_ref().map(|user| user.begins_tcp(0)) {
         Some(None) => return -1,
         Some(Some(call)) => call,
-        None => one.slot.sender.by_tcp(),
+        None => one.slot.sender.by_tcp(None),
     };
     let n = call();
     under_way.done(n.max(0) as u64);
@@ -271,6 +283,7 @@ pub unsafe extern "C-unwind" fn recv(
     // SAFETY: the caller's arguments.
     let call = || unsafe { real::recv(fd, buf, len, flags) };
     match table::connection(fd) {
+        Some(one) if len == 0 => receive_none(one, flags, call),
         Some(one) => receive(one, &part(buf, len), flags, call),
         // SAFETY: the caller's arguments.
         None if tipc::is(fd) => unsafe { of_tipc(fd, &part(buf, len), flags) },
@@ -300,7 +313,10 @@ pub unsafe extern "C-unwind" fn recvfrom(
         }
         return call();
     };
-    let n = receive(one, &part(buf, len), flags, call);
+    let n = match len {
+        0 => receive_none(one, flags, call),
+        _ => receive(one, &part(buf, len), flags, call),
+    };
     if n >= 0 && !from.is_null() && !from_len.is_null() {
         // SAFETY: the caller's; TCP names nobody.
         unsafe { *from_len = 0 };
@@ -339,7 +355,10 @@ pub unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: 
         return call();
     };
     let shared = one.slot.is_shared() && flags & KERNEL == 0;
-    let n = receive(one, parts, flags, call);
+    let n = match parts.iter().all(|part| part.iov_len == 0) {
+        true => receive_none(one, flags, call),
+        false => receive(one, parts, flags, call),
+    };
     if n >= 0 && shared {
         // SAFETY: as above; the call has returned.
         let to = unsafe { &mut *message };

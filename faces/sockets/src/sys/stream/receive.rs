@@ -117,8 +117,11 @@ impl Receive<'_> {
         let step = match slot.receiver.next(words) {
             Err(_) => Step::End(self.user.broken()),
             Ok(Next::Ring { at, len }) => self.ring_step(at, len),
-            Ok(Next::Tcp(_) | Next::Open) if self.got > 0 && !self.wants_all() => Step::End(0),
-            Ok(Next::Tcp(left)) => self.tcp_step(left),
+            Ok(Next::Tcp(left)) => self.tcp_step(left, true),
+            Ok(Next::Open) if self.got > 0 && !self.wants_all() => match self.after_ring() {
+                Some(step) => step,
+                None => return self.open(held),
+            },
             Ok(Next::Open) => match self.at_once() {
                 Some(step) => step,
                 None => return self.open(held),
@@ -170,7 +173,7 @@ impl Receive<'_> {
         }
     }
 
-    fn tcp_step(&mut self, left: u64) -> Step {
+    fn tcp_step(&mut self, left: u64, ring_follows: bool) -> Step {
         let (slot, fd) = (self.user.slot(), self.user.connection.fd);
         let room = self.parts.len() - self.got;
         let most = usize::try_from(left).map_or(room, |left| left.min(room));
@@ -189,12 +192,14 @@ impl Receive<'_> {
                     }
                     return Step::End(0);
                 }
-                if self.wants_all() && !self.is_full() {
-                    Step::Again
-                } else {
-                    Step::End(0)
+                // After the last byte before the ring come those of the ring.
+                let goes_on = ring_follows && n as u64 == left || self.wants_all();
+                match !self.is_full() && goes_on {
+                    true => Step::Again,
+                    false => Step::End(0),
                 }
             }
+            0 if self.got > 0 => Step::End(0),
             0 => Step::End(self.at_end()),
             _ if real::errno() != libc::EAGAIN => Step::End(n),
             _ if self.got > 0 && !self.wants_all() || !self.may_block() => {
@@ -202,6 +207,31 @@ impl Receive<'_> {
             }
             _ => Step::Await,
         }
+    }
+
+    /// The ring was read empty, and there is room for more. Bytes may have come by TCP before: a
+    /// program that gets fewer than it asked for takes them for the last that are there (epoll(7)),
+    /// and the kernel tells of those no more. `None`: they are to be read as if nothing was got.
+    fn after_ring(&mut self) -> Option<Step> {
+        let (slot, words) = (self.user.slot(), self.user.memory.incoming());
+        let fd = self.user.connection.fd;
+        if self.user.is_far() {
+            self.plan = Plan::Sleep;
+            return (!tcp::has_input(fd)).then_some(Step::End(0));
+        }
+        let Some(turns) = slot.receiver.turns_to_look_at(words) else { return Some(Step::End(0)) };
+        let left = tcp::look(fd);
+        if !matches!(slot.receiver.next(words), Ok(Next::Open)) {
+            return Some(Step::Again);
+        }
+        Some(match left {
+            None => Step::End(0),
+            Some(0) => {
+                slot.receiver.has_looked(turns);
+                Step::End(0)
+            }
+            Some(left) => self.tcp_step(left, false),
+        })
     }
 
     /// The result of a receive that does not wait while the direction is awake: that need not sleep
@@ -220,7 +250,7 @@ impl Receive<'_> {
         }
         match left {
             0 => Some(Step::End(real::fail(libc::EAGAIN) as isize)),
-            left => Some(self.tcp_step(left)),
+            left => Some(self.tcp_step(left, false)),
         }
     }
 

@@ -3,7 +3,7 @@
 use super::{with, Use};
 use crate::sys::parts::Parts;
 use crate::sys::slot::{BROKEN, CORKED, HELD, NONBLOCKING};
-use crate::sys::{board, far, giving, real, settings, tcp, wake};
+use crate::sys::{board, far, giving, real, set, settings, tcp, wake};
 use libc::c_int;
 use std::sync::atomic::Ordering;
 use weft_streams::sender::{Call, Way};
@@ -51,7 +51,11 @@ impl Use {
             } else if held.is_some() && flags & !PLAIN_SEND == 0 && !slot.has(CORKED) {
                 match self.fill_ring(&parts, &mut sent) {
                     Ok(Ring::Done) => return sent as isize,
-                    Ok(Ring::Full) if sent > 0 && slot.has(NONBLOCKING) => return sent as isize,
+                    Ok(Ring::Full)
+                        if sent > 0 && slot.has(NONBLOCKING) && set::tells_of_room(slot) =>
+                    {
+                        return sent as isize;
+                    }
                     Ok(Ring::Full) if !is_stuck && settings::spins() => {
                         drop(held);
                         is_stuck = !self.gets_room();
@@ -61,7 +65,7 @@ impl Use {
                     Err(_) => return with(sent, self.broken()),
                 }
             }
-            let free = (!slot.has(HELD)).then(|| slot.sender.by_tcp());
+            let free = (!slot.has(HELD)).then(|| slot.sender.by_tcp(Some(self.memory.out())));
             drop(held);
             let Some(call) = free.or_else(|| self.begins_tcp(flags)) else {
                 return with(sent, -1);
@@ -109,7 +113,7 @@ impl Use {
         }
         let until = *sent + again;
         while *sent < until {
-            let call = slot.sender.by_tcp();
+            let call = slot.sender.by_tcp(Some(self.memory.out()));
             let mut cut = parts.cut(*sent, until - *sent);
             let message = cut.as_message();
             let flags = flags & libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
@@ -148,7 +152,7 @@ impl Use {
                 return None;
             }
             if !slot.has(HELD) {
-                return Some(slot.sender.by_tcp());
+                return Some(slot.sender.by_tcp(Some(self.memory.out())));
             }
             drop(held);
             let may_wait = flags & libc::MSG_DONTWAIT == 0 && !tcp::is_nonblocking(one.fd);

@@ -91,22 +91,23 @@ fn hosts__requests_and_answers_go_by_packets() {
     let mut server = start("serve", "", there, &SETTINGS);
     let mut client = start("try-idle", &server.says(), here, &SETTINGS);
     assert_eq!(client.says(), "joined");
-    // The server's agent hears a message later that the ends are joined, and a sender counts bytes
-    // once they are acknowledged.
-    let is_in_use = |agent: &Served| {
+    // The server's agent hears a message later that the ends are joined.
+    let connection = |agent: &Served| {
         let programs = lists::programs(&agent.name).unwrap();
-        let shown = programs.first().and_then(|one| one.connections.first());
-        shown.is_some_and(|shown| {
-            let is_between = matches!(&shown.state, State::Links(host) if !host.is_empty());
-            is_between && shown.received + shown.sent > 0
-        })
+        programs.into_iter().next().and_then(|one| one.connections.into_iter().next())
+    };
+    let is_between = |agent: &Served| {
+        let shown = connection(agent);
+        shown.is_some_and(|shown| matches!(&shown.state, State::Links(host) if !host.is_empty()))
     };
     let from = Instant::now();
-    while two.paired() != [1, 1] || !two.agents.iter().all(is_in_use) {
-        let lists = two.agents.each_ref().map(|agent| lists::programs(&agent.name));
-        assert!(from.elapsed() < LIMIT, "paired: {:?}, {lists:?}", two.paired());
+    while two.paired() != [1, 1] || !two.agents.iter().all(is_between) {
+        let shown = two.agents.each_ref().map(connection);
+        assert!(from.elapsed() < LIMIT, "paired: {:?}, {shown:?}", two.paired());
         std::thread::yield_now();
     }
+    // The client has got bytes by packets.
+    assert!(connection(&two.agents[0]).unwrap().received > 0);
     drop(client.child.stdin.take());
     client.ends_well();
     server.ends_well();

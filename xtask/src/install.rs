@@ -2,7 +2,7 @@
 //! header, and the system files that belong to them.
 
 use crate::run::{cargo, output_of, succeeds, Outcome};
-use crate::{commit, documents, manual, mx};
+use crate::{commit, documents, manual, mpi, mx};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
@@ -122,7 +122,7 @@ fn read(path: &Path) -> Result<String, String> {
 }
 
 /// Returns the folder of built files.
-fn target(debug: bool) -> PathBuf {
+pub fn target(debug: bool) -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
     let target = target.unwrap_or_else(|| crate::root().join("target"));
     target.join(if debug { "debug" } else { "dist" })
@@ -133,11 +133,11 @@ fn target(debug: bool) -> PathBuf {
 /// # Errors
 /// The build failed, and printed its errors.
 pub fn built(package: &str, file: &str, debug: bool) -> Result<PathBuf, String> {
-    let mut build = cargo(&["build", "--package", package]);
-    if !debug {
-        build.args(["--profile", "dist"]);
-    }
-    match succeeds(&mut build) {
+    let is_built = match debug {
+        true => mpi::programs(),
+        false => succeeds(&mut cargo(&["build", "--package", package, "--profile", "dist"])),
+    };
+    match is_built {
         true => Ok(target(debug).join(file)),
         false => Err(format!("{package} does not build")),
     }
@@ -150,9 +150,13 @@ const PACKAGES: [&str; 7] =
 /// Builds and installs. `false` if the build failed and printed its errors.
 pub fn install(options: &Options) -> Result<bool, String> {
     let mut build = vec!["build"];
-    PACKAGES.iter().for_each(|package| build.extend(["-p", package]));
-    if !options.debug {
-        build.extend(["--profile", "dist"]);
+    match options.debug {
+        // The build of the tests.
+        true => build.push("--workspace"),
+        false => {
+            PACKAGES.iter().for_each(|package| build.extend(["-p", package]));
+            build.extend(["--profile", "dist"]);
+        }
     }
     let source = crate::root();
     let mut build = cargo(&build);

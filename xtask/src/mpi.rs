@@ -26,14 +26,8 @@ const SOURCE: &str = "mpi4py==4.1.2";
 /// Its folder for the tests, beside the environments.
 const SOURCE_FOLDER: &str = "mpi4py";
 
-/// The tests that need MPIs, or their launchers, in this order: crate, test file, and name of the
-/// test.
-const TESTS: &[[&str; 3]] = &[
-    ["weft-ofi", "mpi", ""],
-    ["weft-cli", "mpi", ""],
-    ["weft-cli", "run", "foreign::"],
-    ["weft-cli", "python", "both__"],
-];
+/// The tests that need MPIs, or their launchers: test file of any crate, and name of the test.
+const TESTS: &[[&str; 2]] = &[["mpi", ""], ["run", "foreign::"], ["python", "both__"]];
 
 /// The variable that names the folder of the environments to the tests.
 const VARIABLE: &str = "WEFT_TEST_MPIS";
@@ -45,14 +39,13 @@ fn folder() -> PathBuf {
     crate::root().join("target").join("mpi")
 }
 
-/// Builds the libfabric provider and the library of socket programs, for tests of the command,
-/// because Cargo builds a library for C only on request, and the commands, for tests of the
-/// provider.
+/// Builds the libraries and commands that tests load and start, because Cargo builds a library for C
+/// only on request.
+///
+/// All crates are named, here and by the tests: Cargo chooses features of dependencies by the crates
+/// that are named, so all would be built anew for others.
 pub fn programs() -> bool {
-    ["weft-ofi", "weft-preload", "weft-cli", "weftd"].iter().all(|name| {
-        // Each is built by itself, as its own tests do: together, they might share features.
-        succeeds(&mut cargo(&["build", "--package", name]))
-    })
+    succeeds(&mut cargo(&["build", "--workspace"]))
 }
 
 /// The reason why something could not be installed.
@@ -163,11 +156,11 @@ pub fn suite() -> Outcome {
     WHEELS.iter().for_each(|wheels| had(wheels.name, install(wheels, &folder)));
     had("mpi4py's source", fetch_source(&folder));
     if !programs() {
-        outcome.add(Outcome::one(false).note("the provider or a command does not build"));
+        outcome.add(Outcome::one(false).note("a library or a command does not build"));
         return outcome;
     }
-    for [package, tests, which] in TESTS {
-        let mut command = cargo(&["test", "--package", package, "--test", tests]);
+    for [tests, which] in TESTS {
+        let mut command = cargo(&["test", "--workspace", "--test", tests]);
         command.args(["--no-fail-fast", "--", which]);
         if any(&folder) {
             command.env(VARIABLE, &folder);

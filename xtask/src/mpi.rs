@@ -39,11 +39,11 @@ fn folder() -> PathBuf {
     crate::root().join("target").join("mpi")
 }
 
-/// Builds the libraries and commands that tests load and start, because Cargo builds a library for C
-/// only on request.
+/// Builds the libraries and commands that tests load and start, because Cargo builds a library for
+/// C only on request.
 ///
-/// All crates are named, here and by the tests: Cargo chooses features of dependencies by the crates
-/// that are named, so all would be built anew for others.
+/// All crates are named, here and by the tests: Cargo chooses features of dependencies by the
+/// crates that are named, so all would be built anew for others.
 pub fn programs() -> bool {
     succeeds(&mut cargo(&["build", "--workspace"]))
 }

@@ -73,9 +73,9 @@ impl Receiver {
         words.set_head(head);
     }
 
-    /// Returns the sender's calls by TCP if TCP may have bytes of them. A read that ends at the last
-    /// byte of the ring has to look there: who gets fewer bytes than it asked for takes them for the
-    /// last that are there (epoll(7)).
+    /// Returns the sender's calls by TCP if TCP may have bytes of them. A read that ends at the
+    /// last byte of the ring has to look there: a program that gets fewer bytes than it asked for
+    /// takes them for the last that are there (epoll(7)).
     pub fn turns_to_look_at(&self, words: &Words) -> Option<u64> {
         let turns = words.turns();
         (turns != self.turns.load(Ordering::Relaxed)).then_some(turns)

@@ -3,6 +3,7 @@
 use anyhow::{bail, Context, Result};
 use clap::Subcommand;
 use std::ffi::OsString;
+use std::io::ErrorKind;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -15,9 +16,10 @@ const BUILT: &str = "libweft_sockets.so";
 /// Name of the variable with another path.
 const VARIABLE: &str = "WEFT_SOCKETS_LIBRARY";
 
-/// Run unmodified socket programs: TCP connections inside a host share memory
+/// Run unmodified socket programs: past TCP, by memory inside a host and by UDP between hosts
 ///
-/// Between hosts whose agents are one cluster, requests and answers go by UDP. Both ends have to be
+/// TCP connections inside a host share memory. Between hosts whose agents are one cluster, requests
+/// and answers go by UDP. Both ends have to be
 /// started so. Connections to other programs, and all of them without an agent (`weftd`), are the
 /// kernel's TCP.
 #[derive(Debug, clap::Args)]
@@ -182,6 +184,12 @@ fn start(args: &Run) -> Result<ExitCode> {
         }
         command.env("WEFT_SOCKETS_POLICY", policy);
     }
+    for (name, most) in NUMBERS {
+        let value = std::env::var(name).unwrap_or_default();
+        if !value.is_empty() && value.parse::<u32>().map_or(true, |value| value > most) {
+            bail!("{name}: {value:?} is no number from 0 to {most}");
+        }
+    }
     if !agents().iter().any(|name| weftd::status::status(name).is_ok()) {
         eprintln!(
             "weft sockets: no agent answers at {}: connections stay TCP until one is started \
@@ -189,15 +197,22 @@ fn start(args: &Run) -> Result<ExitCode> {
             agents().join(", ")
         );
     }
-    Err(command.exec()).with_context(|| format!("running {}", Path::new(program).display()))
+    let why = command.exec();
+    eprintln!("weft sockets: running {}: {why}", Path::new(program).display());
+    // As shells and env(1) end.
+    Ok(ExitCode::from(if why.kind() == ErrorKind::NotFound { 127 } else { 126 }))
 }
+
+/// Variables that have no option, and the largest number of each.
+const NUMBERS: [(&str, u32); 3] =
+    [("WEFT_SOCKETS", 1), ("WEFT_SOCKETS_LOSS", 100), ("WEFT_SOCKETS_PATIENCE_MS", 600_000)];
 
 /// Counters of the agent, and the meaning of each.
 const COUNTERS: [(&str, &str); 6] = [
     ("sockets_programs", "programs"),
     ("sockets_asked", "ends that asked for their other end"),
     ("sockets_paired", "connections joined"),
-    ("sockets_paired_between_hosts", "of these, ends of connections to other hosts"),
+    ("sockets_paired_between_hosts", "times that an end was joined to another host"),
     ("sockets_refused", "ends refused"),
     ("sockets_asking", "ends that wait for their other end"),
 ];
@@ -222,6 +237,7 @@ fn status() -> Result<ExitCode> {
         println!("\nprocess {}{off}", program.process);
         for one in &program.connections {
             let state = match &one.state {
+                State::Shares | State::Links(_) if program.is_off => "TCP: turned off".to_string(),
                 State::Shares => "in memory".to_string(),
                 State::Links(host) => format!("to host {host} by UDP while the receiver is awake"),
                 State::Asks => "TCP: its other end does not ask".to_string(),

@@ -510,6 +510,31 @@ fn demo__names_why_nothing_can_be_written() {
     }
 }
 
+/// Words that are wrong are refused before a program starts, and one that is not there ends as with
+/// env(1).
+#[test]
+fn sockets_run__says_what_is_wrong() {
+    let library = scratch("library");
+    std::fs::write(&library, "").unwrap();
+    let run = |program: &str, (name, value): (&str, &str)| {
+        let mut weft = Command::new(WEFT);
+        weft.args(["sockets", "run", program]).env("WEFT_AGENT", "@weft-nobody").env(name, value);
+        let output = weft.env("WEFT_SOCKETS_LIBRARY", &library).output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    for (name, value) in
+        [("WEFT_SOCKETS_LOSS", "abc"), ("WEFT_SOCKETS_LOSS", "101"), ("WEFT_SOCKETS", "maybe")]
+    {
+        let (code, said) = run("true", (name, value));
+        assert!(code == Some(1) && said.contains(name) && said.contains(value), "{said}");
+    }
+    let right = ("WEFT_SOCKETS", "0");
+    let (code, said) = run("/no/such/program", right);
+    assert!(code == Some(127) && said.contains("/no/such/program"), "{code:?}: {said}");
+    assert_eq!(run("/etc/passwd", right).0, Some(126));
+    std::fs::remove_file(library).unwrap();
+}
+
 #[test]
 fn demo__quick_passes() {
     let out = scratch("demo");

@@ -50,7 +50,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub fn both_ways(stream: &mut TcpStream, [sent, read]: [&mut u64; 2], n: u64) {
     let (to_send, to_read) = (*sent + n, *read + n);
     sys::set_nonblocking(stream.as_raw_fd(), true);
-    let epoll = sys::Epoll::new();
+    let (epoll, pause) = (sys::Epoll::new(), sys::Epoll::new());
     epoll.add(stream, libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLET, 1);
     let (mut can_send, mut can_read, mut turn) = (true, true, *sent);
     let would_block = |result: std::io::Result<usize>| match result {
@@ -68,7 +68,7 @@ pub fn both_ways(stream: &mut TcpStream, [sent, read]: [&mut u64; 2], n: u64) {
             can_read = got == buf.len();
             if turn >> 60 == 0 {
                 // The ring fills while this end is awake.
-                std::thread::sleep(std::time::Duration::from_millis(2));
+                pause.wait(2);
             }
         }
         for _ in 0..10 {

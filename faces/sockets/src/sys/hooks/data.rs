@@ -14,7 +14,12 @@ const KERNEL: c_int = libc::MSG_OOB | libc::MSG_ERRQUEUE;
 
 /// Receives. `call` is the call of the kernel.
 #[inline]
-fn receive(one: Connection, parts: &[iovec], flags: c_int, call: impl Fn() -> ssize_t) -> ssize_t {
+pub(super) fn receive(
+    one: Connection,
+    parts: &[iovec],
+    flags: c_int,
+    call: impl Fn() -> ssize_t,
+) -> ssize_t {
     if flags & KERNEL != 0 {
         // The peer counts an urgent byte, this end does not.
         one.slot.set(NEVER);
@@ -69,7 +74,7 @@ fn is_other_file(fd: c_int) -> bool {
 
 /// Sends. `call` is the call of the kernel.
 #[inline]
-fn send_parts(
+pub(super) fn send_parts(
     one: Connection,
     parts: &[iovec],
     flags: c_int,
@@ -127,7 +132,7 @@ fn part(base: *const c_void, len: size_t) -> [iovec; 1] {
 ///
 /// # Safety
 /// The caller's parts are valid.
-unsafe fn parts_of<'a>(parts: *const iovec, n: usize) -> Option<&'a [iovec]> {
+pub(super) unsafe fn parts_of<'a>(parts: *const iovec, n: usize) -> Option<&'a [iovec]> {
     // SAFETY: the caller's array has `n` parts.
     (!parts.is_null() && n <= 1024).then(|| unsafe { std::slice::from_raw_parts(parts, n) })
 }
@@ -183,90 +188,6 @@ pub unsafe extern "C-unwind" fn readv(fd: c_int, parts: *const iovec, n: c_int) 
         (None, Some(list)) if tipc::is(fd) => unsafe { of_tipc(fd, list, 0) },
         _ => call(),
     }
-}
-
-/// Flags of a socket's call for those of preadv2(2) and pwritev2(2).
-fn flags_of(flags: c_int) -> c_int {
-    match flags & libc::RWF_NOWAIT {
-        0 => 0,
-        _ => libc::MSG_DONTWAIT,
-    }
-}
-
-/// preadv2(2): a socket is read where the place is -1.
-///
-/// # Safety
-/// As the C library's.
-#[no_mangle]
-pub unsafe extern "C-unwind" fn preadv2(
-    fd: c_int,
-    parts: *const iovec,
-    n: c_int,
-    at: off64_t,
-    flags: c_int,
-) -> ssize_t {
-    // SAFETY: the caller's arguments.
-    let call = || unsafe { real::preadv2(fd, parts, n, at, flags) };
-    // SAFETY: the caller's parts.
-    let list = table::connection(fd).zip(unsafe { parts_of(parts, n.max(0) as usize) });
-    match list {
-        Some((one, list)) if at == -1 => receive(one, list, flags_of(flags), call),
-        _ => call(),
-    }
-}
-
-/// preadv2(2), as programs with large files call it.
-///
-/// # Safety
-/// As the C library's.
-#[no_mangle]
-pub unsafe extern "C-unwind" fn preadv64v2(
-    fd: c_int,
-    parts: *const iovec,
-    n: c_int,
-    at: off64_t,
-    flags: c_int,
-) -> ssize_t {
-    // SAFETY: the caller's arguments.
-    unsafe { preadv2(fd, parts, n, at, flags) }
-}
-
-/// pwritev2(2): a socket is written where the place is -1.
-///
-/// # Safety
-/// As the C library's.
-#[no_mangle]
-pub unsafe extern "C-unwind" fn pwritev2(
-    fd: c_int,
-    parts: *const iovec,
-    n: c_int,
-    at: off64_t,
-    flags: c_int,
-) -> ssize_t {
-    // SAFETY: the caller's arguments.
-    let call = || unsafe { real::pwritev2(fd, parts, n, at, flags) };
-    // SAFETY: the caller's parts.
-    let list = table::connection(fd).zip(unsafe { parts_of(parts, n.max(0) as usize) });
-    match list {
-        Some((one, list)) if at == -1 => send_parts(one, list, flags_of(flags), call),
-        _ => call(),
-    }
-}
-
-/// pwritev2(2), as programs with large files call it.
-///
-/// # Safety
-/// As the C library's.
-#[no_mangle]
-pub unsafe extern "C-unwind" fn pwritev64v2(
-    fd: c_int,
-    parts: *const iovec,
-    n: c_int,
-    at: off64_t,
-    flags: c_int,
-) -> ssize_t {
-    // SAFETY: the caller's arguments.
-    unsafe { pwritev2(fd, parts, n, at, flags) }
 }
 
 /// recv(2).

@@ -2,6 +2,7 @@
 
 mod data;
 mod life;
+mod placed;
 pub mod process;
 mod tipc;
 mod variadic;

@@ -1,8 +1,8 @@
 //! Faults between two hosts: policies, users, agents that are killed, firewalls, children, and
 //! programs that get a connection while bytes wait.
 
-use crate::harness::{argument, say, start, Process, Served, ADDRESS, LIMIT, ROLE};
-use crate::hosts::{agent, joins, port, Two, LOOKS, SETTINGS};
+use crate::harness::{argument, say, start, Process, Served, ADDRESS, LIMIT, LOOKS, ROLE};
+use crate::hosts::{agent, joins, port, Two, SETTINGS};
 use crate::roles::{self, Server};
 use crate::sys;
 use std::io::{BufRead, Read, Write};

@@ -98,6 +98,9 @@ impl Drop for Served {
     }
 }
 
+/// Time of a look, in microseconds: long, so that busy machines come to it.
+pub const LOOKS: (&str, &str) = ("WEFT_SOCKETS_SPIN_US", "1000");
+
 /// The library that cargo built for this test.
 pub fn library() -> PathBuf {
     let here = std::env::current_exe().unwrap();
@@ -132,7 +135,12 @@ pub fn start(
         command.env("LD_PRELOAD", library()).env("WEFT_AGENT", agent);
         command.env("WEFT_SOCKETS_AFTER", "1");
     }
-    command.envs(settings.iter().copied()).stdin(Stdio::piped()).stdout(Stdio::piped());
+    // Long looks, so that a receiver is awake on a busy machine too.
+    command
+        .envs([LOOKS])
+        .envs(settings.iter().copied())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let lines = BufReader::new(child.stdout.take().unwrap());
     Process { child, lines, name: format!("{role} {argument}") }

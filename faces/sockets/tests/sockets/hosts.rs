@@ -1,7 +1,7 @@
 //! Programs of two hosts whose agents are one cluster. Mostly both hosts are this machine, in one
 //! network: the agents do not know each other's programs.
 
-use crate::harness::{start, Served, ADDRESS, LIMIT};
+use crate::harness::{start, Served, ADDRESS, LIMIT, LOOKS};
 use crate::torture;
 use std::net::UdpSocket;
 use std::path::PathBuf;
@@ -11,8 +11,6 @@ use weft_cluster::KeyFile;
 use weft_conformance::{cable, skip};
 use weftd::lists::{self, State};
 
-/// Time of a look, in microseconds: long, so that busy machines come to it.
-pub const LOOKS: (&str, &str) = ("WEFT_SOCKETS_SPIN_US", "1000");
 pub const SETTINGS: [(&str, &str); 1] = [LOOKS];
 
 /// The options of the agent of a host, which joins another one.

@@ -2,7 +2,8 @@
 
 use super::web::{Agents, Nginx};
 use super::{good, lacks, port, scratch, serve, with, LIMIT};
-use crate::hosts::{Two, LOOKS};
+use crate::harness::LOOKS;
+use crate::hosts::Two;
 use std::process::Stdio;
 use std::time::Instant;
 use weftd::lists::{self, State};

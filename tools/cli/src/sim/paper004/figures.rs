@@ -169,7 +169,7 @@ mod tests {
             FIGURES.iter().flat_map(|figure| cases(figure)).map(|case| case.key()).collect();
         all.sort();
         all.dedup();
-        // 18 usual ones; 12: 36, 13: 18, 14: 32 with two usual ones, 15: 36, 16: 13.
-        assert_eq!(all.len(), 18 + 36 + 18 + 30 + 36 + 13);
+        // 18 usual ones; 12: 36, 13: 18, 14: 32 with two usual ones, 15: 36, 16: 14.
+        assert_eq!(all.len(), 18 + 36 + 18 + 30 + 36 + 14);
     }
 }

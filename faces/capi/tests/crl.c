@@ -199,7 +199,7 @@ static void dies(void)
     void *copy = rgn_map(shared(rgn_create(8), 0));
     rgn_barrier();
     if (crl_self_addr == 0)
-        _exit(0); /* A rank that is killed would end the job, and the others, before these say so. */
+        _exit(0); /* A rank that is killed ends the others before they say so. */
     rgn_start_read(copy);
 }
 #endif

@@ -55,6 +55,11 @@ fn address(name: &str) -> io::Result<SocketAddr> {
     }
 }
 
+/// True if an agent serves under a name, whether it answers at once or not.
+pub fn serves(name: &str) -> bool {
+    address(name).and_then(|at| UnixStream::connect_addr(&at)).is_ok()
+}
+
 fn connect(name: &str) -> io::Result<UnixStream> {
     let stream = UnixStream::connect_addr(&address(name)?)?;
     stream.set_read_timeout(Some(ANSWER))?;

@@ -190,9 +190,10 @@ fn start(args: &Run) -> Result<ExitCode> {
             bail!("{name}: {value:?} is no number from 0 to {most}");
         }
     }
-    if !agents().iter().any(|name| weftd::status::status(name).is_ok()) {
+    // One that is stopped, or busy, is not waited for.
+    if !agents().iter().any(|name| weftd::status::serves(name)) {
         eprintln!(
-            "weft sockets: no agent answers at {}: connections stay TCP until one is started \
+            "weft sockets: no agent serves at {}: connections stay TCP until one is started \
              (`weftd`)",
             agents().join(", ")
         );

@@ -2,6 +2,7 @@
 #![allow(non_snake_case)]
 
 use serde_json::Value;
+use std::os::linux::net::SocketAddrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -532,6 +533,13 @@ fn sockets_run__says_what_is_wrong() {
     let (code, said) = run("/no/such/program", right);
     assert!(code == Some(127) && said.contains("/no/such/program"), "{code:?}: {said}");
     assert_eq!(run("/etc/passwd", right).0, Some(126));
+    let (code, said) = run("true", right);
+    assert!(code == Some(0) && said.contains("no agent serves at @weft-nobody"), "{said}");
+    // An agent that is stopped: it does not answer.
+    let name = std::os::unix::net::SocketAddr::from_abstract_name("weft-nobody-desk").unwrap();
+    let _agent = std::os::unix::net::UnixListener::bind_addr(&name).unwrap();
+    let (code, said) = run("true", right);
+    assert!(code == Some(0) && !said.contains("no agent serves"), "{said}");
     std::fs::remove_file(library).unwrap();
 }
 

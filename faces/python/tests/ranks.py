@@ -477,7 +477,7 @@ def names(job):
         found = names.find(f"py:{last}")
         assert found.address == f"127.0.0.1:{4000 + last}" and found.here, found
         assert names.find(f"rank:{me}").endpoint and names.find("py:1000") is None
-        assert len(names.find_all("py")) == job.size and names.cluster == "python"
+        assert len(names.find_all("py")) == job.size and names.cluster == "test"
         with names.watch(f"py:{last}") as watch:
             first, mark = watch.next(60), next(watch)
             assert (first.kind, first.owner.name) == ("published", f"py:{last}"), first

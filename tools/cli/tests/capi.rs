@@ -1,10 +1,11 @@
 //! Programs in C over `weft.h`, compiled with the system's compiler and run by `weft run`.
 #![allow(non_snake_case)]
 
+mod clustered;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use weft_conformance::skip;
 
@@ -247,35 +248,10 @@ fn names__ranks_find_each_other_in_groups_too_and_learn_when_one_goes() {
     if compile("names").is_none() {
         return;
     }
-    let name = format!("@weft-capi-{:016x}", weft_link::random_u64());
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(&name[1..]);
-    let key = folder.join("key");
-    weft_cluster::KeyFile::init(&key).unwrap();
-    let words = format!(
-        "--name {name} --links udp --user= --cluster capi --cluster-port 0 --cluster-multicast off \
-         --cluster-key {}",
-        key.display()
-    );
-    let options = weftd::options::Options::parse(words.split_whitespace()).unwrap();
-    let (is_over, ready) = (AtomicBool::new(false), std::sync::Barrier::new(2));
-    let text = std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let mut agent = weftd::Agent::open(options).unwrap();
-            ready.wait();
-            while !is_over.load(Ordering::Relaxed) {
-                agent.step();
-            }
-        });
-        ready.wait();
-        let text = std::panic::catch_unwind(|| {
-            let settings = [("WEFT_LINK", "udp"), ("WEFT_AGENT", name.as_str())];
-            ["names", "group"].map(|example| run(example, 3, &settings))
-        });
-        is_over.store(true, Ordering::Relaxed);
-        text
+    let (name, texts) = clustered::with_agent(|name| {
+        let settings = [("WEFT_LINK", "udp"), ("WEFT_AGENT", name)];
+        (name.to_string(), ["names", "group"].map(|example| run(example, 3, &settings)))
     });
-    let _ = std::fs::remove_dir_all(folder);
-    let texts = text.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     let says = ["3 ranks: all were found by their names", "3 members: all heard each other"];
     for (text, says) in texts.into_iter().zip(says) {
         assert!(text.is_some_and(|text| text.contains(says)), "{says}");

@@ -1,9 +1,10 @@
 //! Programs in Python over the package `weft`, run by `weft run`.
 #![allow(non_snake_case)]
 
+mod clustered;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::OnceLock;
 use weft_conformance::skip;
 
@@ -141,33 +142,9 @@ fn adaptive__objects_move_and_lose_no_operation() {
 
 #[test]
 fn names__claims_look_ups_events_and_messages() {
-    let name = format!("@weft-python-{:016x}", weft_link::random_u64());
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(&name[1..]);
-    let key = folder.join("key");
-    weft_cluster::KeyFile::init(&key).unwrap();
-    let words = format!(
-        "--name {name} --links udp --user= --cluster python --cluster-port 0 --cluster-multicast \
-         off --cluster-key {}",
-        key.display()
-    );
-    let options = weftd::options::Options::parse(words.split_whitespace()).unwrap();
-    let (is_over, ready) = (AtomicBool::new(false), std::sync::Barrier::new(2));
-    let ended = std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let mut agent = weftd::Agent::open(options).unwrap();
-            ready.wait();
-            while !is_over.load(Ordering::Relaxed) {
-                agent.step();
-            }
-        });
-        ready.wait();
-        let settings = [("WEFT_LINK", "udp"), ("WEFT_AGENT", name.as_str())];
-        let ended = std::panic::catch_unwind(|| case("names", 3, &settings));
-        is_over.store(true, Ordering::Relaxed);
-        ended
+    clustered::with_agent(|name| {
+        case("names", 3, &[("WEFT_LINK", "udp"), ("WEFT_AGENT", name)]);
     });
-    let _ = std::fs::remove_dir_all(folder);
-    ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
 }
 
 /// Returns launchers of MPIs in `WEFT_TEST_MPIS`, with the Python of mpi4py beside each.

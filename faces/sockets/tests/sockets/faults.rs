@@ -1,7 +1,7 @@
 //! Faults between two hosts: policies, users, agents that are killed, firewalls, children, and
 //! programs that get a connection while bytes wait.
 
-use crate::harness::{argument, say, start, Process, Served, ADDRESS, LIMIT, LOOKS, ROLE};
+use crate::harness::{argument, cabled, say, start, Process, Served, ADDRESS, LIMIT, LOOKS, ROLE};
 use crate::hosts::{agent, joins, port, Two, SETTINGS};
 use crate::roles::{self, Server};
 use crate::sys;
@@ -344,10 +344,7 @@ fn apart(
         assert!(fars.hears.recv_timeout(LIMIT).is_err());
         server.ends_well();
     };
-    // A thread of its own, which is in another namespace after that.
-    let made = std::thread::scope(|scope| {
-        scope.spawn(move || cable::between(ENDS, on_near, on_far)).join().unwrap()
-    });
+    let made = cabled(ENDS, on_near, on_far);
     let _ = std::fs::remove_dir_all(folder);
     if let Err(why) = made {
         skip(&why);

@@ -10,6 +10,7 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
+use weft_conformance::cable;
 use weftd::options::Options;
 use weftd::Agent;
 
@@ -100,6 +101,16 @@ impl Drop for Served {
 
 /// Time of a look, in microseconds: long, so that busy machines come to it.
 pub const LOOKS: (&str, &str) = ("WEFT_SOCKETS_SPIN_US", "1000");
+
+/// Runs code at both ends of a cable between two networks, in a thread of its own, which is in
+/// another namespace after that. The error says why there is no cable.
+pub fn cabled(
+    ends: [&str; 2],
+    near: impl FnOnce() + Send,
+    far: impl FnOnce() + Send,
+) -> Result<(), String> {
+    std::thread::scope(|scope| scope.spawn(|| cable::between(ends, near, far)).join().unwrap())
+}
 
 /// The library that cargo built for this test.
 pub fn library() -> PathBuf {

@@ -1,14 +1,14 @@
 //! Programs of two hosts whose agents are one cluster. Mostly both hosts are this machine, in one
 //! network: the agents do not know each other's programs.
 
-use crate::harness::{start, Served, ADDRESS, LIMIT, LOOKS};
+use crate::harness::{cabled, start, Served, ADDRESS, LIMIT, LOOKS};
 use crate::torture;
 use std::net::UdpSocket;
 use std::path::PathBuf;
 use std::sync::mpsc::channel;
 use std::time::Instant;
 use weft_cluster::KeyFile;
-use weft_conformance::{cable, skip};
+use weft_conformance::skip;
 use weftd::lists::{self, State};
 
 pub const SETTINGS: [(&str, &str); 1] = [LOOKS];
@@ -226,10 +226,7 @@ fn hosts__have_networks_of_their_own() {
         let _ = is_over.recv();
         echo.ends_well();
     };
-    // A thread of its own, which is in another namespace after that.
-    let made = std::thread::scope(|scope| {
-        scope.spawn(move || cable::between(ENDS, near, far)).join().unwrap()
-    });
+    let made = cabled(ENDS, near, far);
     let _ = std::fs::remove_dir_all(folder);
     if let Err(why) = made {
         skip(&why);

@@ -1,12 +1,12 @@
 //! Programs in network namespaces of their own, as containers have them, and the agent of the host.
 
-use crate::harness::{argument, start, Process, Served, ADDRESS, LIMIT};
+use crate::harness::{argument, cabled, start, Process, Served, ADDRESS, LIMIT};
 use crate::{roles, sys};
 use std::io::Read;
 use std::path::PathBuf;
 use std::sync::mpsc::{channel, Receiver};
 use std::time::Instant;
-use weft_conformance::{cable, skip};
+use weft_conformance::skip;
 
 const ENDS: [&str; 2] = ["10.77.0.1", "10.77.0.2"];
 /// The port of servers of connections of one name, and that of their clients.
@@ -50,8 +50,7 @@ fn between(agent: Option<&str>, port: &str, asks: impl FnOnce(&str) + Send) -> R
         let _ = is_over.recv();
         echo.ends_well();
     };
-    // A thread of its own, which is in another namespace after that.
-    std::thread::scope(|scope| scope.spawn(|| cable::between(ENDS, asks, serves)).join().unwrap())
+    cabled(ENDS, asks, serves)
 }
 
 #[test]

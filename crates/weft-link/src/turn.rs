@@ -77,6 +77,11 @@ impl Turn {
         Turn { keep: nanos(time), ..Turn::default() }
     }
 
+    /// True if another process took the core when it was yielded last.
+    pub fn is_shared(&self) -> bool {
+        self.gap.load(Ordering::Relaxed) == 0
+    }
+
     /// Yields the core, if a try is worth it now.
     pub fn hand_over(&self, now: Instant, clock: impl Fn() -> Instant) -> Next {
         if now.0 < self.crowded_until.load(Ordering::Relaxed) {

@@ -188,6 +188,11 @@ impl Sender {
         call
     }
 
+    /// True if the last byte went by TCP.
+    pub fn is_by_tcp(&self) -> bool {
+        self.last.load(Ordering::Relaxed) == BY_TCP
+    }
+
     /// It is another connection's from now on.
     pub fn renew(&self) {
         self.tcp.renew();

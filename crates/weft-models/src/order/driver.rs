@@ -575,12 +575,11 @@ impl<N: Net> Inner<N> {
     }
 
     fn done(&self, token: u64, place: u64) {
-        let waker = {
-            let mut program = self.program.borrow_mut();
-            let Some(waiter) = program.sent.get_mut(&token) else { return };
+        // Nobody waits for a message whose future was dropped.
+        let waker = self.program.borrow_mut().sent.get_mut(&token).and_then(|waiter| {
             waiter.place = Some(place);
             waiter.waker.take()
-        };
+        });
         waker.into_iter().for_each(Waker::wake);
         if self.core.borrow().outgoing.bytes() < OUTGOING_BYTES / 2 {
             self.wake();

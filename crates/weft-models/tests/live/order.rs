@@ -1,7 +1,10 @@
 //! Ordered groups over each link.
 
 use crate::ranks::{run, LINKS};
+use std::cell::Cell;
+use std::rc::Rc;
 use std::sync::Mutex;
+use std::time::Duration;
 use weft_models::net::{Blocking, Net};
 use weft_models::order::{Options, OrderedGroup, Style};
 
@@ -41,4 +44,28 @@ fn order__the_same_order_at_all_ranks_over_each_link() {
             assert!(all.windows(2).all(|two| two[0] == two[1]), "{link}, {style:?}");
         }
     }
+}
+
+/// A program that drops the futures of its messages, and hands calls its own.
+#[test]
+fn room__comes_back_though_nobody_waits_for_the_messages() {
+    const RANKS: usize = 2;
+    const COUNT: usize = 6_000;
+    run("shm", RANKS, |net, world| {
+        let group = OrderedGroup::open(&net, 0, &[0, 1], Options::default());
+        let come = Rc::new(Cell::new(0));
+        let count = Rc::clone(&come);
+        group.on_deliver(move |_| count.set(count.get() + 1));
+        net.block_on(async {
+            for _ in 0..COUNT {
+                // More than half of what may be on its way is sent before the first is delivered.
+                group.room().await.expect("no rank fails");
+                drop(group.send(vec![1; 1024]));
+            }
+        });
+        while come.get() < RANKS * COUNT {
+            net.wait(Some(Duration::from_millis(100)));
+        }
+        world.barrier_blocking().expect("no rank fails");
+    });
 }

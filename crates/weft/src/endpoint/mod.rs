@@ -16,6 +16,7 @@ pub(crate) mod intake;
 mod length;
 pub(crate) mod ops;
 mod paths;
+mod patience;
 mod polling;
 pub(crate) mod ports;
 mod queue;
@@ -50,6 +51,7 @@ use crate::port::ACTIVE;
 use driver::Driver;
 use future::State;
 use ops::Owner;
+use patience::Patience;
 use std::cell::{RefCell, RefMut};
 use std::fmt;
 use std::future::Future;
@@ -65,7 +67,7 @@ use weft_core::engine::types::{self, AtomicCode, Claimed, RecvArgs, Refused, Sen
 use weft_core::{Config, EndpointId, Instant, LinkCaps, OpError, PeerFailure, PeerId, Stats};
 use weft_launch::ends::Ends;
 use weft_link::secure::JobKey;
-use weft_link::{Address, Link, Next, Turn};
+use weft_link::{Address, Link};
 
 /// The status of a successful operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -111,11 +113,6 @@ weft_core::readable!(ConnectError);
 
 impl std::error::Error for ConnectError {}
 
-/// Rounds of progress between readings of the clock while spinning.
-const SPINS: u32 = 8;
-/// Time of spinning from which on the settings ask for a rank that never sleeps.
-const SPIN_ALWAYS: Duration = Duration::from_secs(1);
-
 pub(crate) struct Inner {
     pub(crate) driver: Driver,
     waiter: Waiter,
@@ -123,10 +120,7 @@ pub(crate) struct Inner {
     sleeps: u64,
     /// Rounds of progress since the last sleep.
     awake: u32,
-    spin: Duration,
-    /// Time for which a wait yields its core before it sleeps.
-    hand_over: Duration,
-    turn: Turn,
+    patience: Patience,
     page: Option<Page>,
     /// Messages sent since the last poll.
     unpolled: u32,
@@ -211,17 +205,14 @@ impl Endpoint {
         clock: Clock,
         links: Vec<Box<dyn Link>>,
     ) -> Endpoint {
-        let spin = Duration::from_micros(u64::from(config.spin_us));
-        let hand_over = Duration::from_micros(u64::from(config.yield_us));
+        let patience = Patience::of(&config);
         let mut inner = Inner {
             driver: Driver::new(config, id, clock, links),
             waiter: Waiter::new(),
             handlers: Rc::default(),
             sleeps: 0,
             awake: 0,
-            spin,
-            hand_over,
-            turn: Turn::default(),
+            patience,
             page: None,
             unpolled: 0,
             tasks: tasks::Tasks::default(),
@@ -440,89 +431,6 @@ impl Endpoint {
     /// Ends the wait that `prepare_wait` began.
     pub fn finish_wait(&self) {
         self.inner.borrow_mut().driver.end_sleep(u64::MAX);
-    }
-
-    /// Waits until `progress` did something or `timeout` has passed: spins briefly, then sleeps.
-    pub fn wait(&self, timeout: Option<Duration>) -> bool {
-        let awaits = timeout.is_none().then_some(Awaits::Anything);
-        self.wait_by(timeout, driver::RECV_BUDGET, awaits)
-    }
-
-    /// Waits until `progress` did something, for a client whose program waits for `awaits`: a long
-    /// wait is logged with it.
-    pub fn wait_for(&self, awaits: Awaits) {
-        self.wait_by(None, driver::RECV_BUDGET, Some(awaits));
-    }
-
-    fn wait_by(&self, timeout: Option<Duration>, budget: usize, awaits: Option<Awaits>) -> bool {
-        let (spin, hand_over) = {
-            let inner = self.inner.borrow();
-            (inner.spin, inner.hand_over)
-        };
-        let spins = hand_over.is_zero() && !spin.is_zero();
-        let before_sleep = hand_over.is_zero() && spin.is_zero() && timeout.is_none();
-        self.inner.borrow_mut().driver.polling.before_sleep = before_sleep;
-        self.spin(spins, budget) || {
-            let _awaiting = awaits.map(|awaits| self.awaiting(Some(awaits)));
-            self.wait_long(timeout, budget, (spin, hand_over))
-        }
-    }
-
-    /// A few rounds of progress. True if anything happened.
-    #[inline]
-    fn spin(&self, spins: bool, budget: usize) -> bool {
-        for _ in 0..if spins { SPINS } else { 1 } {
-            // No pause in between, since it costs more than polling the links.
-            if self.progress_by(budget) || spins && self.poll_closely(budget) {
-                return true;
-            }
-        }
-        false
-    }
-
-    fn wait_long(
-        &self,
-        timeout: Option<Duration>,
-        budget: usize,
-        (spin, hand_over): (Duration, Duration),
-    ) -> bool {
-        let spins = hand_over.is_zero() && !spin.is_zero();
-        let limit = timeout.map_or(spin + hand_over, |t| t.min(spin + hand_over));
-        let start = self.now();
-        loop {
-            let now = self.now();
-            let waited = now.since(start);
-            if timeout.is_some_and(|t| waited >= t) {
-                return false;
-            }
-            let hands_over = waited >= spin && !hand_over.is_zero();
-            let shall_sleep = || {
-                let turn = &self.inner.borrow().turn;
-                turn.hand_over(now, || self.now()) == Next::Sleep
-            };
-            let slow = || self.inner.borrow().driver.intake.bulk_rate.is_slow(now);
-            if waited >= limit || spin < SPIN_ALWAYS && slow() || hands_over && shall_sleep() {
-                self.sleep_once(timeout.map(|t| now + (t - waited)));
-            }
-            if self.spin(spins, budget) {
-                return true;
-            }
-        }
-    }
-
-    fn sleep_once(&self, until: Option<Instant>) {
-        if let Some(at) = until {
-            // The sleeper entry wakes the descriptor in time.
-            let waker = Waker::noop().clone();
-            let inner = &mut *self.inner.borrow_mut();
-            inner.sleeps += 1;
-            inner.driver.sleepers.insert((at, inner.sleeps), waker);
-        }
-        if self.prepare(Sleeper::Endpoint) {
-            let inner = &mut *self.inner.borrow_mut();
-            let ready = inner.waiter.sleep();
-            inner.driver.end_sleep(ready);
-        }
     }
 
     /// Runs a future to its end, and makes progress meanwhile.

@@ -14,10 +14,9 @@ use std::time::{Duration, Instant};
 
 /// Time without a call after which the thread takes over.
 const TICK: Duration = Duration::from_millis(5);
-/// A wait polls so often before it sleeps, for so long: in all the time for which an endpoint does
-/// (`WEFT_SPIN_US`), which is that of some 256 KiB between processes.
-const SPINS: u32 = 25;
-const SPIN: Duration = Duration::from_micros(2);
+/// Longest time for which a wait polls before it sleeps, and holds the lock: that of some 256 KiB
+/// between processes.
+const SPIN: Duration = Duration::from_micros(50);
 /// Longest wait for another thread's progress, after which the thread looks again.
 const FOLLOW: Duration = Duration::from_secs(3600);
 
@@ -134,11 +133,15 @@ impl<F: Face> Inside<F> {
     fn lead(&mut self, until: &mut Until) -> Result<bool, F::Code> {
         let seat = self.seat()?;
         seat.leader = Leader::Program { asleep: false };
-        let did = (0..SPINS).any(|_| seat.face.endpoint().wait(Some(SPIN)));
+        let did = seat.face.endpoint().wait_awake(SPIN);
         seat.face.reap();
-        if did || !seat.prepare_wait() {
+        let polls_on = !did && seat.face.endpoint().polls_always();
+        if did || polls_on || !seat.prepare_wait() {
             self.end_lead(false)?;
-            return Ok(did);
+            return match polls_on {
+                true => self.let_others_in().map(|()| false),
+                false => Ok(did),
+            };
         }
         let bells = Arc::clone(&seat.bells);
         let fd = seat.face.endpoint().wait_fd().map_or(-1, |fd| fd.as_raw_fd());
@@ -148,6 +151,19 @@ impl<F: Face> Inside<F> {
         bells.leader.hush();
         match self.lock() {
             true => self.end_lead(true).map(|()| false),
+            false => Err(F::CLOSED),
+        }
+    }
+
+    /// Lets other threads use the object for a moment.
+    ///
+    /// # Errors
+    /// The object was closed meanwhile.
+    fn let_others_in(&mut self) -> Result<(), F::Code> {
+        self.unlock();
+        std::thread::yield_now();
+        match self.lock() {
+            true => Ok(()),
             false => Err(F::CLOSED),
         }
     }

@@ -247,20 +247,6 @@ fn take(at: usize, slot: &Slot, memory: Memory, path: RawFd, _held: &Held<'_>) -
     taken
 }
 
-/// Runs a receive of the kernel. A look would have paid if it is a short one of a connection to
-/// another host.
-#[inline]
-pub fn timed(one: &Connection, receive: impl FnOnce() -> isize) -> isize {
-    if path(one.at).is_none() {
-        return receive();
-    }
-    let (n, is_short) = wake::time(receive);
-    if n > 0 && is_short {
-        wake::is_busy(&one.slot.luck);
-    }
-    n
-}
-
 /// Tells the other end that this one takes packets, or does not.
 pub fn tell(at: usize, slot: &Slot, memory: Memory, is_awake: bool) {
     let Some(path) = path(at) else { return };

@@ -91,7 +91,9 @@ impl Waiting {
         }
         let Some(first) = first else { return false };
         let is_far = self.is_far();
-        wake::spin(&first.luck, 1, 1, || {
+        // Others do not wait longer than a look.
+        let times = if found == 1 { wake::times(first) } else { 1 };
+        wake::spin(&first.luck, 1, times, || {
             self.each().any(|(at, slot)| is_readable(at, slot)) || is_far && is_ready()
         })
     }
@@ -211,11 +213,9 @@ pub fn run<R>(
             return now();
         }
     }
-    let (result, is_short) = wake::time(sleep);
+    let (result, waited) = wake::time(sleep);
     let was = real::errno();
-    if is_short {
-        waiting.each().for_each(|(_, slot)| wake::is_busy(&slot.luck));
-    }
+    waiting.each().for_each(|(_, slot)| wake::learn(&slot.luck, waited));
     waiting.rise();
     real::set_errno(was);
     result

@@ -1,6 +1,6 @@
 //! Letting a direction be awake, and looking at rings for a bounded moment.
 
-use super::slot::{Registration, Set, NONBLOCKING, READ, UNSEEN, WATCHED};
+use super::slot::{Registration, Set, Slot, NONBLOCKING, READ, UNSEEN, WATCHED};
 use super::table::{self, Connection, Memory};
 use super::{board, settings};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -13,6 +13,12 @@ pub const LOOKS: u32 = 32;
 /// Calls without luck for one that looks all the same: at first, and doublings of that.
 const RARE: u32 = 32;
 const RARER_MAX: u32 = 8;
+/// An answer of a process that sleeps takes so many times the time of a look, as it is woken first.
+/// (A wake-up by TCP takes 15 to 55 us on virtual machines.)
+const WOKEN: u64 = 4;
+/// A wait that may have been for a process to be woken counts as so many calls without luck: the
+/// next look is sooner.
+const HINT: u32 = RARE / 4;
 
 /// Experience with looks at rings: luck, calls since the last look, doublings.
 struct Luck {
@@ -55,15 +61,57 @@ pub fn is_busy(luck: &AtomicU32) {
     known.store(luck);
 }
 
-/// Runs a wait of the kernel. The other result is true if it was so short that a look would have
-/// paid.
-pub fn time<R>(wait: impl FnOnce() -> R) -> (R, bool) {
+/// The time of a wait of the kernel that has found something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waited {
+    /// A look would have paid.
+    Short,
+    /// A look may have paid: this process was woken, and its peer perhaps too, which takes no time
+    /// if both look.
+    Woken,
+    /// A look would not have paid.
+    Long,
+}
+
+/// Runs a wait of the kernel, and returns its time.
+pub fn time<R>(wait: impl FnOnce() -> R) -> (R, Waited) {
     if !settings::spins() {
-        return (wait(), false);
+        return (wait(), Waited::Long);
     }
     let from = now_ns();
     let result = wait();
-    (result, now_ns() - from < settings::spin_ns())
+    let (took, look) = (now_ns() - from, settings::spin_ns());
+    let waited = match took {
+        _ if took < look => Waited::Short,
+        _ if took < 2 * WOKEN * look => Waited::Woken,
+        _ => Waited::Long,
+    };
+    (result, waited)
+}
+
+/// Learns from a wait of the kernel that has found something.
+pub fn learn(luck: &AtomicU32, waited: Waited) {
+    match waited {
+        Waited::Short => is_busy(luck),
+        Waited::Woken => {
+            let mut known = Luck::of(luck);
+            if known.luck == 0 {
+                known.calls = (known.calls + HINT).min(RARE << RARER_MAX);
+                known.store(luck);
+            }
+        }
+        Waited::Long => {}
+    }
+}
+
+/// Returns the time for which a look at a connection lasts, as [`spin`] takes it: longer if the
+/// peer had to be woken for what it has to answer.
+pub fn times(slot: &Slot) -> u64 {
+    if slot.sender.is_by_tcp() {
+        WOKEN
+    } else {
+        1
+    }
 }
 
 /// The time of a clock that never steps back, in nanoseconds.

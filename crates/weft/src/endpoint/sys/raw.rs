@@ -220,9 +220,9 @@ impl Inner {
             AwaitedRecv::new(unsafe { Memory::raw(buffer.as_mut_ptr(), buffer.len()) });
         // With more ranks than cores the sender may need this core; and a rank that must not spin
         // does not.
-        let spins = inner.hand_over.is_zero() && !inner.spin.is_zero();
+        let spins = inner.patience.spins();
         let (rounds, polls) = if spins { (AWAIT_ROUNDS, CLOSE_ROUNDS) } else { (1, 1) };
-        inner.driver.polling.before_sleep = inner.hand_over.is_zero() && inner.spin.is_zero();
+        inner.driver.polling.before_sleep = inner.patience.sleeps_at_once();
         for round in 0..rounds {
             if round > 0 || inner.driver.is_round_due() {
                 let did = inner.driver.progress(1);

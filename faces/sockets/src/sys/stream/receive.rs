@@ -240,8 +240,7 @@ impl Receive<'_> {
     fn at_once(&mut self) -> Option<Step> {
         let (slot, words, fd) =
             (self.user.slot(), self.user.memory.incoming(), self.user.connection.fd);
-        let waits = self.flags & libc::MSG_DONTWAIT == 0 && !slot.has(NONBLOCKING);
-        if waits || !slot.receiver.is_awake(words) || self.user.is_far() {
+        if self.waits() || !slot.receiver.is_awake(words) || self.user.is_far() {
             return None;
         }
         let left = tcp::look(fd)?;
@@ -254,14 +253,16 @@ impl Receive<'_> {
         }
     }
 
+    /// True if this call waits for bytes.
+    fn waits(&self) -> bool {
+        self.flags & libc::MSG_DONTWAIT == 0 && !self.user.slot().has(NONBLOCKING)
+    }
+
     /// Nothing is in the ring.
     fn open(&mut self, held: Held<'_>) -> Step {
         let (slot, words) = (self.user.slot(), self.user.memory.incoming());
         if self.plan == Plan::New {
-            let may_spin = settings::spins()
-                && self.flags & libc::MSG_DONTWAIT == 0
-                && !slot.has(NONBLOCKING)
-                && wake::is_lucky(&slot.luck);
+            let may_spin = settings::spins() && self.waits() && wake::is_lucky(&slot.luck);
             self.plan = match may_spin {
                 true if slot.receiver.is_awake(words) => Plan::Ring,
                 // Bytes that came by TCP meanwhile would be looked for in the ring in vain.
@@ -296,14 +297,15 @@ impl Receive<'_> {
     fn spin(&self) {
         let (slot, memory) = (self.user.slot(), self.user.memory);
         let (words, head, at) = (memory.incoming(), slot.receiver.taken(), self.user.connection.at);
+        let times = wake::times(slot);
         if !self.user.is_far() {
-            wake::spin(&slot.luck, wake::LOOKS, 1, || slot.receiver.arrived(words) != head);
+            wake::spin(&slot.luck, wake::LOOKS, times, || slot.receiver.arrived(words) != head);
             return;
         }
         far::tell(at, slot, memory, true);
         let fd = self.user.connection.fd;
         // Long sends come by TCP while this end is awake, too.
-        wake::spin(&slot.luck, 1, 1, || {
+        wake::spin(&slot.luck, 1, times, || {
             far::look(at, slot, memory);
             slot.receiver.arrived(words) != head || tcp::has_input(fd)
         });
@@ -377,8 +379,11 @@ impl Receive<'_> {
         let (slot, connection) = (self.user.slot(), &self.user.connection);
         let want = self.parts.len() - self.got;
         let receive = || by_kernel(connection.fd, &self.parts, self.got, want, self.flags);
-        let n = far::timed(connection, receive);
+        let (n, waited) = wake::time(receive);
         let was = real::errno();
+        if n > 0 && self.waits() {
+            wake::learn(&slot.luck, waited);
+        }
         call.done(if self.is_peek() { 0 } else { n.max(0) as u64 });
         // A program that finds nothing now waits, or looks again: bytes may come by the ring.
         let is_early = n < 0 && was == libc::EAGAIN && slot.has(NONBLOCKING);

@@ -22,7 +22,7 @@ const LONG: Duration = Duration::from_micros(8);
 /// Time for which a wait that spins yields its core, where others take it, before it sleeps.
 const SHARED: Duration = Duration::from_micros(200);
 
-/// How long waits are awake, and the use of the core meanwhile.
+/// The time for which waits are awake, and the use of the core meanwhile.
 pub(crate) struct Patience {
     /// Time for which a wait spins.
     spin: Duration,

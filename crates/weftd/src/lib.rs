@@ -24,6 +24,7 @@
 #![warn(missing_docs)]
 
 mod agent;
+mod back;
 pub mod cluster;
 mod giving;
 pub mod limit;

@@ -1,7 +1,9 @@
 //! Connections of socket programs to other hosts: `weft_streams::reach` decides; here are the paths
 //! of the ends, their memory, and what is told to other agents.
 
+use crate::back::Backs;
 use crate::cluster::Cluster;
+use crate::giving::Shown;
 use crate::sys::passing;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -12,6 +14,7 @@ use weft_core::Instant;
 use weft_streams::far::{statement_of, Pos, AT, STATEMENT};
 use weft_streams::message::{Message, Place};
 use weft_streams::pairing::{End, Facts};
+use weft_streams::reach::back::message::Back;
 use weft_streams::reach::message::{Between, Names, Number, NUMBER};
 use weft_streams::reach::{HostStep, Reach};
 use weft_streams::words::SEGMENT;
@@ -22,14 +25,16 @@ struct Path {
     awaited: Option<Number>,
 }
 
-/// An end's message from here, and the memory that goes with it.
-pub struct Said {
-    /// The end.
-    pub end: End,
-    /// The message.
-    pub message: Message,
-    /// True if the memory of the end goes with it.
-    pub with_memory: bool,
+/// Something for an end of this host.
+pub enum Said {
+    /// A message by its program's line.
+    Line(End, Message),
+    /// The same, with the memory of the end.
+    WithMemory(End, Message),
+    /// A message by its program's bell.
+    Bell(End, Message),
+    /// Bytes to send by the socket that the end has lent; then it is told.
+    Put(End, OwnedFd, Vec<u8>),
 }
 
 /// The ends that look for others on other hosts.
@@ -46,6 +51,10 @@ pub struct Hosts {
     heirs: BTreeMap<End, End>,
     /// Sockets that are shown, until their ends are joined.
     held: BTreeMap<End, OwnedFd>,
+    /// Joined ends by their sockets: namespace and cookie.
+    by_socket: BTreeMap<(u64, u64), End>,
+    /// Ends whose bytes go back to TCP.
+    backs: Backs,
     to_do: Vec<HostStep>,
     /// Messages of other agents that were none.
     malformed: u64,
@@ -78,12 +87,12 @@ impl Hosts {
 
     /// True if nothing waits for its time.
     pub fn is_idle(&self) -> bool {
-        self.wanted.is_empty() && self.reach.is_idle()
+        self.wanted.is_empty() && self.reach.is_idle() && self.backs.is_idle()
     }
 
     /// True if a socket is held, or about to be.
     pub fn is_busy(&self) -> bool {
-        self.reach.is_busy() || !self.wanted.is_empty()
+        self.reach.is_busy() || !self.wanted.is_empty() || !self.backs.is_idle()
     }
 
     /// Lists the counters by name.
@@ -146,6 +155,30 @@ impl Hosts {
         }
     }
 
+    /// Returns the joined end of a socket.
+    pub fn end_of(&self, socket: &OwnedFd) -> Option<End> {
+        let facts = passing::facts_of_any(socket)?;
+        self.by_socket.get(&(facts.namespace, facts.cookie)).copied()
+    }
+
+    /// Brings bytes back to TCP that `asker` has shown, before the socket of an end.
+    pub fn gives(&mut self, now: Instant, asker: End, end: End, socket: OwnedFd, shown: Shown) {
+        match self.reach.other(end) {
+            Some(other) => self.backs.begin(now, asker, other, socket, shown),
+            None => self.backs.refuse(asker, "the other end is not known"),
+        }
+    }
+
+    /// True if this end is asked for its socket, for an agent of another host.
+    pub fn awaits_loan(&self, end: End) -> bool {
+        self.backs.awaits_loan(end)
+    }
+
+    /// An end lends its socket, or has none.
+    pub fn lent(&mut self, now: Instant, end: End, fd: Option<OwnedFd>) {
+        self.backs.lent(now, end, fd);
+    }
+
     /// Does what there is to do; returns what ends are told.
     pub fn serve(&mut self, now: Instant, cluster: &mut Cluster) -> Vec<Said> {
         for (end, user, names) in std::mem::take(&mut self.wanted) {
@@ -154,6 +187,13 @@ impl Hosts {
             self.reach.seeks(now.0, (end, user), names, agents, random, &mut self.to_do);
         }
         for (from, bytes) in cluster.take_of_sockets() {
+            if Back::is_one(&bytes) {
+                match Back::decode(&bytes) {
+                    Ok(message) => self.backs.hear(now, from, &message, &self.reach),
+                    Err(_) => self.malformed += 1,
+                }
+                continue;
+            }
             match Between::decode(&bytes) {
                 Ok(message) => self.reach.hear(now.0, from, &message, &mut self.to_do),
                 Err(_) => self.malformed += 1,
@@ -161,7 +201,7 @@ impl Hosts {
         }
         self.look_at_paths(now);
         self.reach.on_time(now.0, &mut self.to_do);
-        let (mut said, mut told) = (Vec::new(), Vec::new());
+        let (mut told, mut said) = self.backs.on_time(now);
         while !self.to_do.is_empty() {
             for what in std::mem::take(&mut self.to_do) {
                 self.act(now, what, cluster, &mut told, &mut said);
@@ -198,10 +238,9 @@ impl Hosts {
         told: &mut Vec<(SocketAddr, Vec<u8>)>,
         said: &mut Vec<Said>,
     ) {
-        let plain = |end: End, message| Said { end, message, with_memory: false };
         match what {
             HostStep::Tell(agent, message) => told.push((agent, message.encode())),
-            HostStep::Call(end) => said.push(plain(end, Message::Reach(end.1))),
+            HostStep::Call(end) => said.push(Said::Line(end, Message::Reach(end.1))),
             HostStep::Send { end, to, number, awaited } => {
                 if let Some(path) = self.paths.get_mut(&end) {
                     passing::send_to(&path.socket, to, &number);
@@ -213,20 +252,21 @@ impl Hosts {
             HostStep::Join { end, agent, to, numbers, is_first } => {
                 let about = numbers.concat();
                 let key = cluster.key_with(agent, &about);
-                let is_there = self.held.remove(&end).is_some_and(|s| passing::facts(&s).is_some());
+                let facts = self.held.remove(&end).as_ref().and_then(passing::facts);
                 let path = self.paths.remove(&end);
                 let memory = passing::memory_of_one(SEGMENT).ok();
-                let (Some(key), Some(memory), true) = (key, memory, is_there) else {
+                let (Some(key), Some(memory), Some(facts)) = (key, memory, facts) else {
                     self.reach.gone(now.0, end, &mut self.to_do);
                     let why = "its connection to another host could not be joined".into();
-                    return said.push(plain(end, Message::None { token: end.1, why }));
+                    return said.push(Said::Line(end, Message::None { token: end.1, why }));
                 };
                 self.memory.insert(end, memory);
                 let place = path.and_then(|path| passing::facts_of_path(&path.socket));
                 place.map(|place| self.by_path.insert(place, end));
+                self.by_socket.insert((facts.namespace, facts.cookie), end);
                 let host = cluster.name_at(agent);
                 let message = Message::Link { token: end.1, first: is_first, to, key, host };
-                said.push(Said { end, message, with_memory: true });
+                said.push(Said::WithMemory(end, message));
             }
             HostStep::Drop(end) => {
                 self.paths.remove(&end);
@@ -234,6 +274,7 @@ impl Hosts {
                 self.memory.remove(&end);
                 self.heirs.remove(&end);
                 self.by_path.retain(|_, of| *of != end);
+                self.by_socket.retain(|_, of| *of != end);
             }
             HostStep::Check(end) => {
                 if !self.memory.get(&end).is_some_and(passing::is_mapped) {
@@ -248,7 +289,7 @@ impl Hosts {
             HostStep::Stopped(end, (stop, acked)) => {
                 let (stop, acked) = (stop.0, acked.0);
                 for end in [Some(end), self.heirs.get(&end).copied()].into_iter().flatten() {
-                    said.push(plain(end, Message::Stopped { token: end.1, stop, acked }));
+                    said.push(Said::Line(end, Message::Stopped { token: end.1, stop, acked }));
                 }
             }
         }

@@ -5,7 +5,7 @@
 //! show, and the memory.
 
 use crate::cluster::Cluster;
-use crate::giving::{Giving, Way};
+use crate::giving::{self, Giving, Way};
 use crate::paths::Paths;
 use crate::reach::{Hosts, Said};
 use crate::sys::passing::{self, facts};
@@ -137,7 +137,7 @@ impl Sockets {
         for &one in &ready {
             match one {
                 LISTENER => self.accept(),
-                bell if bell & BELL != 0 => self.hear_bell(bell & !BELL),
+                bell if bell & BELL != 0 => self.hear_bell(now, bell & !BELL),
                 program => self.read(now, program, may),
             }
         }
@@ -232,7 +232,7 @@ impl Sockets {
     /// An end shows its socket.
     fn shows(&mut self, now: Instant, end: End, socket: OwnedFd) {
         if self.giving.awaits(end) {
-            self.give_back(end, socket);
+            self.give_back(now, end, socket);
         } else if !self.pairing.is_called(end) && self.hosts.is_called(end) {
             self.hosts.shows(now, end, socket);
         } else {
@@ -253,13 +253,30 @@ impl Sockets {
 
     /// Does what there is to do for ends whose other ends are on other hosts.
     pub fn serve_hosts(&mut self, now: Instant, cluster: &mut Cluster) {
-        for Said { end, message, with_memory } in self.hosts.serve(now, cluster) {
-            if with_memory {
-                self.pairing.is_joined(end);
+        for said in self.hosts.serve(now, cluster) {
+            match said {
+                Said::Line(end, message) => self.say(end, &message, None),
+                Said::WithMemory(end, message) => {
+                    self.pairing.is_joined(end);
+                    self.say(end, &message, self.hosts.memory(end));
+                }
+                Said::Bell(end, message) => {
+                    let bell = self.guests.get(&end.0).and_then(|guest| guest.bell.as_ref());
+                    match bell {
+                        Some(bell) => {
+                            let _ = passing::send(bell.as_raw_fd(), &message.encode(), None);
+                        }
+                        None => self.hosts.lent(now, end, None),
+                    }
+                }
+                Said::Put(end, lent, bytes) => giving::put(lent, bytes, self.bell_of(end)),
             }
-            let memory = self.hosts.memory(end).filter(|_| with_memory);
-            self.say(end, &message, memory);
         }
+    }
+
+    /// Returns a way to the bell of an end's program.
+    fn bell_of(&self, (program, token): End) -> Option<Way> {
+        way(self.guests.get(&program)?.bell.as_ref(), token)
     }
 
     /// There are no other hosts.
@@ -284,7 +301,7 @@ impl Sockets {
     }
 
     /// A program says something by its bell: it lends a socket, or has none.
-    fn hear_bell(&mut self, program: Program) {
+    fn hear_bell(&mut self, now: Instant, program: Program) {
         for _ in 0..AT_ONCE {
             let bell = self.guests.get(&program).and_then(|guest| guest.bell.as_ref());
             let Some(bell) = bell else { return };
@@ -298,6 +315,10 @@ impl Sockets {
                 },
                 _ => return self.lose_bell(program),
             };
+            if self.hosts.awaits_loan((program, token)) {
+                self.hosts.lent(now, (program, token), fd);
+                continue;
+            }
             let is_lent = fd.is_some();
             if !self.giving.lent((program, token), fd) && is_lent {
                 let Some(bell) = self.guests.get(&program).and_then(|one| one.bell.as_ref()) else {
@@ -309,14 +330,15 @@ impl Sockets {
     }
 
     /// An end shows the socket whose bytes are to go back to TCP.
-    fn give_back(&mut self, end: End, socket: OwnedFd) {
-        let way = |socket: Option<&UnixStream>, token| {
-            Some(Way { socket: socket?.try_clone().ok()?, token })
-        };
+    fn give_back(&mut self, now: Instant, end: End, socket: OwnedFd) {
+        if let Some(joined) = self.hosts.end_of(&socket) {
+            let Some(shown) = self.giving.take_shown(end) else { return };
+            self.giving.asked += 1;
+            return self.hosts.gives(now, end, joined, socket, shown);
+        }
         let lender = self.giving.lender(&socket);
-        let of = |program| self.guests.get(&program);
-        let bell = lender.and_then(|(it, token)| way(of(it)?.bell.as_ref(), token));
-        let asker = way(of(end.0).map(|guest| &guest.socket), end.1);
+        let bell = lender.and_then(|lender| self.bell_of(lender));
+        let asker = way(self.guests.get(&end.0).map(|guest| &guest.socket), end.1);
         match (lender, bell, asker) {
             (Some(lender), Some(bell), Some(asker)) => {
                 self.giving.begin(end, asker, socket, lender, bell);
@@ -422,6 +444,11 @@ impl Sockets {
             let _ = passing::send(guest.socket.as_raw_fd(), &message.encode(), pass);
         }
     }
+}
+
+/// Returns a way by a socket, for another thread too.
+fn way(socket: Option<&UnixStream>, token: u64) -> Option<Way> {
+    Some(Way { socket: socket?.try_clone().ok()?, token })
 }
 
 fn is_early(error: &io::Error) -> bool {

@@ -374,6 +374,18 @@ impl End {
         }
     }
 
+    /// Takes the last bytes out of the ring that come by TCP again: somebody else is to read them
+    /// there. [`End::by_tcp`] counts those that were read already, if there are more. The holder of
+    /// the receiver's lock and of that of packets calls it.
+    pub fn leave_to_tcp(&self, words: &Words, receiver: &Receiver) {
+        let twice = self.twice.load(Ordering::Acquire).min(receiver.unread(words) as u64);
+        let tail = self.tail.load(Ordering::Relaxed) - twice;
+        // Marks of the receiver may change meanwhile.
+        while words.publish(words.gate(), tail).is_err() {}
+        self.tail.store(tail, Ordering::Relaxed);
+        self.dropped(twice);
+    }
+
     /// The phase whose end is to be known before bytes by TCP are read.
     pub fn phase(&self) -> u32 {
         self.taken.get().phase()

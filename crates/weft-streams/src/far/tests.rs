@@ -260,6 +260,59 @@ fn run(seed: u64) -> u64 {
     one.by_packets + two.by_packets
 }
 
+/// A program without the library takes a connection over at any moment: returns the bytes that
+/// waited in the ring, of which those that come by TCP again are left there.
+fn hand_over(seed: u64) -> u64 {
+    let mut net = Net::new(seed);
+    (0..2).for_each(|who| net.by_tcp(who, 0, 7));
+    net.sides.iter_mut().for_each(|side| side.sent = 7);
+    for _ in 0..100 + seed % 200 {
+        net.step();
+    }
+    let who = (seed % 2) as usize;
+    // It is awake, and leaves unread what comes.
+    while net.recv(who, 1 << 20, true) > 0 || net.pump(who) {}
+    net.sides[who].end.tells(false);
+    net.wake(who, true);
+    while net.pump(1 - who) {}
+    for _ in 0..seed % 8 {
+        let len = 1 + net.random.next(500);
+        net.send(1 - who, len);
+    }
+    let (statement, sent) = (net.sides[1 - who].end.statement(), net.sides[1 - who].sent);
+    let side = &mut net.sides[who];
+    side.receiver.end(&side.words);
+    side.end.hear_statement(statement).unwrap();
+    assert_ne!(side.end.by_tcp(), ByTcp::Unknown);
+    side.end.leave_to_tcp(&side.words, &side.receiver);
+    if let ByTcp::Twice(bytes) = side.end.by_tcp() {
+        assert_eq!(side.receiver.unread(&side.words), 0);
+        side.tcp.drain(..bytes as usize);
+    }
+    let (before, at, len) = match side.receiver.next(&side.words).unwrap() {
+        Next::Ring { at, len } => (0, at, len),
+        Next::Tcp(left) => (left, side.receiver.taken(), side.receiver.unread(&side.words)),
+        Next::Open => (0, 0, 0),
+    };
+    let ring = (at..at + len as u64).map(|at| side.ring[at as usize % RING]);
+    let (first, last) = (side.tcp.drain(..before as usize).collect::<Vec<_>>(), &side.tcp);
+    let all: Vec<u8> = first.into_iter().chain(ring).chain(last.iter().copied()).collect();
+    let right: Vec<u8> = (side.read..sent).map(byte).collect();
+    assert!(all == right, "{} bytes instead of {}", all.len(), right.len());
+    len as u64
+}
+
+#[test]
+fn far__a_connection_that_is_handed_over_has_each_byte_once() {
+    let waited: u64 = (0..1000)
+        .map(|seed| match std::panic::catch_unwind(|| hand_over(seed)) {
+            Ok(waited) => waited,
+            Err(_) => panic!("seed {seed}"),
+        })
+        .sum();
+    assert!(waited > 20_000, "{waited}");
+}
+
 #[test]
 fn far__bytes_come_once_and_in_order_whatever_the_network() {
     let by_packets: u64 = (0..400)

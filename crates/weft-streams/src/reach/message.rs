@@ -1,16 +1,14 @@
 //! The messages between agents about the two ends of a connection: `PROTOCOL.md`, section Sockets
 //! between hosts. Each is the content of one authenticated datagram of their session.
 
+use super::back::message::{examples, Back};
 use crate::far::Pos;
 use crate::message::Place;
 
 /// Version of these messages: byte 0 of each.
-const VERSION: u8 = 1;
+pub(super) const VERSION: u8 = 1;
 /// Bytes of a number by which an agent shows that the network leads from it.
 pub const NUMBER: usize = 16;
-/// Longest message.
-pub const MESSAGE_MAX: usize = 88;
-
 /// A number that only the agents know.
 pub type Number = [u8; NUMBER];
 
@@ -81,20 +79,20 @@ fn put(to: &mut Vec<u8>, place: Place) {
 }
 
 /// Takes fields from the front of bytes.
-struct Fields<'a>(&'a [u8]);
+pub(super) struct Fields<'a>(pub(super) &'a [u8]);
 
 impl Fields<'_> {
-    fn take<const N: usize>(&mut self) -> Result<[u8; N], &'static str> {
+    pub(super) fn take<const N: usize>(&mut self) -> Result<[u8; N], &'static str> {
         let (first, rest) = self.0.split_first_chunk::<N>().ok_or("length")?;
         self.0 = rest;
         Ok(*first)
     }
 
-    fn number(&mut self) -> Result<u64, &'static str> {
+    pub(super) fn number(&mut self) -> Result<u64, &'static str> {
         self.take().map(u64::from_le_bytes)
     }
 
-    fn small(&mut self) -> Result<u32, &'static str> {
+    pub(super) fn small(&mut self) -> Result<u32, &'static str> {
         self.take().map(u32::from_le_bytes)
     }
 
@@ -187,6 +185,11 @@ impl Between {
 pub fn check_message(bytes: &[u8]) {
     if let Ok(message) = Between::decode(bytes) {
         assert_eq!(message.encode(), bytes, "two encodings: {message:?}");
+        assert!(!Back::is_one(bytes));
+    }
+    if let Ok(message) = Back::decode(bytes) {
+        assert_eq!(message.encode(), bytes, "two encodings: {message:?}");
+        assert!(Back::is_one(bytes));
     }
 }
 
@@ -209,6 +212,7 @@ pub fn example_messages() -> Vec<Vec<u8>> {
     ]
     .iter()
     .map(Between::encode)
+    .chain(examples().iter().map(Back::encode))
     .collect()
 }
 
@@ -220,10 +224,16 @@ mod tests {
     #[test]
     fn decode__every_kind_and_no_part_of_it() {
         for bytes in example_messages() {
-            assert!(bytes.len() <= MESSAGE_MAX);
-            assert_eq!(Between::decode(&bytes).unwrap().encode(), bytes);
-            for end in 0..bytes.len() {
-                assert!(Between::decode(&bytes[..end]).is_err());
+            check_message(&bytes);
+            let is_one = |bytes: &[u8]| match Back::is_one(bytes) {
+                true => Back::decode(bytes).is_ok(),
+                false => Between::decode(bytes).is_ok(),
+            };
+            assert!(is_one(&bytes));
+            // A piece may have fewer bytes.
+            let least = if bytes[1] == 7 { bytes.len() - 4 } else { bytes.len() };
+            for end in 0..least {
+                assert!(!is_one(&bytes[..end]), "{end} bytes of {bytes:?}");
             }
             for at in 0..bytes.len() {
                 let mut other = bytes.clone();

@@ -11,6 +11,7 @@
 //! knows, and is told again until the time is over. An end that is joined alone takes no harm:
 //! nobody answers its packets, and its bytes go by TCP.
 
+pub mod back;
 pub mod message;
 #[cfg(all(test, not(loom)))]
 mod tests;
@@ -238,6 +239,18 @@ impl Reach {
                 }
             }
         }
+    }
+
+    /// Returns the agent that has the other end of a joined one, and its number of it.
+    pub fn other(&self, end: End) -> Option<(SocketAddr, u64)> {
+        let one = self.ends.get(&end)?;
+        let is_joined = matches!(one.state, State::Joined { .. } | State::Gone);
+        is_joined.then_some((one.agent?, one.offered?.id))
+    }
+
+    /// Returns the end of a number, if it is joined to one of this agent.
+    pub fn joined_to(&self, id: u64, agent: SocketAddr) -> Option<End> {
+        self.of(id, agent).map(|(end, _)| end)
     }
 
     /// Returns the end of a number, if it is joined to one of this agent.

@@ -17,11 +17,14 @@ use weft_streams::far::seal::{self, Key};
 use weft_streams::far::{ByTcp, End, Heard, Pos};
 
 /// Most bytes of one call that go by packets: longer ones are TCP's, which has them cut by cards.
-const MOST: usize = 4 * DATA_MAX;
+pub const MOST: usize = 4 * DATA_MAX;
 /// Packets taken in one look.
 const AT_ONCE: usize = 64;
 /// Times of a look at a ring for which a sender waits until its packets are acknowledged.
 const ANSWERED: u64 = 3;
+/// Doublings of the calls until packets are tried again: a wait in 1024 calls costs a hundredth of
+/// them. A loss may end soon, and most connections do not call often.
+const RARER: u32 = 5;
 /// Milliseconds until the statement of a phase is asked for, and between two questions.
 const FIRST_MS: c_int = 1;
 const AGAIN_MS: c_int = 20;
@@ -272,7 +275,7 @@ pub fn send(one: &Connection, memory: Memory, parts: &Parts<'_>, sent: &mut usiz
     let may = len <= MOST
         && end.may_send(&slot.sender)
         && !board::is_off()
-        && wake::is_lucky(&slot.send_luck)
+        && wake::is_lucky_again(&slot.send_luck, RARER)
         && tcp::takes_at_once(one.fd);
     if !may {
         return 0;
@@ -424,19 +427,22 @@ pub fn is_false_alarm(fd: c_int) -> bool {
     is_false == Some(true)
 }
 
-/// Has nothing of a connection be in doubt, as somebody else is to read its socket. False if bytes
-/// by TCP may come twice, or are not known. The receiver's lock is held, and nothing comes by
+/// Has nothing of a connection be in doubt, as somebody else is to read its socket: the ring has
+/// only bytes that do not come by TCP. False if the length of a phase is not known, or bytes that
+/// were read come by TCP again and do not arrive. The receiver's lock is held, and nothing comes by
 /// packets any more.
 pub fn settles(one: &Connection, memory: Memory) -> bool {
     if path(one.at).is_none() {
         return true;
     }
+    let (end, words, receiver) = (memory.end(), memory.incoming(), &one.slot.receiver);
     loop {
-        let is_empty = one.slot.receiver.unread(memory.incoming()) == 0;
-        match memory.end().by_tcp() {
+        match end.by_tcp() {
             ByTcp::Next => return true,
-            // Those in the ring come before.
-            ByTcp::Twice(_) if !is_empty => return false,
+            ByTcp::Twice(_) if receiver.unread(words) > 0 => {
+                let Some(_held) = one.slot.packets.take() else { return false };
+                end.leave_to_tcp(words, receiver);
+            }
             ByTcp::Twice(bytes) => {
                 if !drop_twice(one, memory, bytes) {
                     tcp::awaits(one.fd, settings::patience_ms());

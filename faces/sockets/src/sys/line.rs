@@ -180,7 +180,8 @@ pub fn token(at: usize, slot: &Slot) -> u64 {
 }
 
 /// Has the agent send the bytes that wait in the ring of a connection by TCP, once `before` bytes
-/// are read there; waits until it has them in hand. False if it cannot.
+/// are read there; waits until it has them in hand. False if it cannot. An agent that ends
+/// meanwhile may have had some: then the connection ends.
 pub fn give_back(one: &Connection, before: u64, memory: RawFd) -> bool {
     let Some(_held) = LOCK.take() else { return false };
     if !open() {
@@ -202,6 +203,9 @@ pub fn give_back(one: &Connection, before: u64, memory: RawFd) -> bool {
             }
         }
         tcp::awaits(LINE.load(Ordering::Relaxed), 100);
+    }
+    if asked {
+        giving::reset(one);
     }
     false
 }

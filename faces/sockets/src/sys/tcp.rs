@@ -114,6 +114,19 @@ pub fn unread(fd: c_int) -> Option<u64> {
     queue(fd, libc::FIONREAD)
 }
 
+/// Its number on all machines that this library is built for.
+pub const SIOCATMARK: libc::c_ulong = 0x8905;
+
+/// True if an urgent byte has come, or is announced.
+pub fn has_urgent(fd: c_int) -> bool {
+    poll(fd, libc::POLLPRI, 0) & libc::POLLPRI != 0
+}
+
+/// True if the next byte that TCP has is an urgent one.
+pub fn is_at_mark(fd: c_int) -> bool {
+    queue(fd, SIOCATMARK).is_some_and(|mark| mark != 0)
+}
+
 /// Looks at a connection that other threads use, before it is left as it is.
 const LOOKS: usize = 8;
 

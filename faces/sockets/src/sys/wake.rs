@@ -41,12 +41,17 @@ impl Luck {
 
 /// True if looking has paid, or is to be tried again.
 pub fn is_lucky(luck: &AtomicU32) -> bool {
+    is_lucky_again(luck, RARER_MAX)
+}
+
+/// The same, where tries become rarer by at most so many doublings.
+pub fn is_lucky_again(luck: &AtomicU32, rarer: u32) -> bool {
     let mut known = Luck::of(luck);
     if known.luck > 0 {
         return true;
     }
     known.calls += 1;
-    let again = known.calls >= RARE << known.rarer;
+    let again = known.calls >= RARE << known.rarer.min(rarer);
     if again {
         known.calls = 0;
     }

@@ -1,7 +1,9 @@
 //! Faults between two hosts: policies, users, agents that are killed, firewalls, children, and
 //! programs that get a connection while bytes wait.
 
-use crate::harness::{argument, cabled, say, start, Process, Served, ADDRESS, LIMIT, LOOKS, ROLE};
+use crate::harness::{
+    argument, cabled, say, start, Process, Served, ADDRESS, LIMIT, LONG_LOOKS, LOOKS, ROLE,
+};
 use crate::hosts::{agent, joins, port, Two, SETTINGS};
 use crate::roles::{self, Server};
 use crate::sys;
@@ -21,7 +23,7 @@ use weftd::Agent;
 const ENDS: [&str; 2] = ["10.77.0.1", "10.77.0.2"];
 const PORT: u16 = 7117;
 /// Much more than the time for which a sender waits for an answer.
-const LATE: Duration = Duration::from_millis(50);
+pub const LATE: Duration = Duration::from_millis(50);
 
 /// Runs a role of these tests. False if there is none of this name.
 pub fn run(name: &str) -> bool {
@@ -219,22 +221,32 @@ fn hosts__an_agent_that_was_killed_and_started_again_joins_new_connections() {
 
 /// Has bytes wait unread that came by packets: the phase goes on.
 fn waits(server: &mut Server, n: usize) {
+    wait(server, 0, n);
+}
+
+/// The same after bytes that came by TCP.
+pub fn wait(server: &mut Server, before: usize, n: usize) {
+    let there = |server: &Server| sys::queue(&server.stream, libc::FIONREAD) as usize;
     loop {
         server.get(100);
-        let by_tcp = sys::received(&server.stream);
-        server.command(b's', n as u64);
-        while sys::queue(&server.stream, libc::FIONREAD) < n as i32 {
-            std::thread::yield_now();
+        let by_tcp = sys::received(&server.stream) + before as u64;
+        for (part, all) in [(before, before), (n, before + n)] {
+            if part > 0 {
+                server.command(b's', part as u64);
+            }
+            while there(server) < all {
+                std::thread::yield_now();
+            }
         }
         if sys::received(&server.stream) == by_tcp {
-            // A sender without an answer in time, 3 ms here, sends the bytes by TCP as well.
+            // A sender without an answer in time, at most 15 ms, sends the bytes by TCP as well.
             // tidy-allow(sleep): nothing happens if the answer came.
             std::thread::sleep(LATE);
             if sys::received(&server.stream) == by_tcp {
                 return;
             }
         }
-        server.read(n);
+        server.read(before + n);
     }
 }
 
@@ -477,6 +489,7 @@ fn reset_heir() {
 
 fn lost_by_exec(server: &mut Server) {
     waits(server, 100);
+    pause("waits");
     let fd = server.stream.as_raw_fd();
     sys::keep_at_exec(fd);
     panic!("{}", heir_of(fd, "now").exec());
@@ -484,6 +497,7 @@ fn lost_by_exec(server: &mut Server) {
 
 fn lost_by_passing(server: &mut Server) {
     waits(server, 100);
+    pause("waits");
     let (one, other) = UnixStream::pair().unwrap();
     let mut command = heir_of(0, "now");
     command.stdin(Stdio::from(std::os::fd::OwnedFd::from(other)));
@@ -497,6 +511,7 @@ fn lost_by_passing(server: &mut Server) {
 /// A child has the descriptor, of which nobody knows if it reads; then this process leaves it.
 fn lost_by_closing(server: &mut Server) {
     waits(server, 100);
+    pause("waits");
     let fd = server.stream.as_raw_fd();
     sys::keep_at_exec(fd);
     let mut command = heir_of(fd, "later");
@@ -508,13 +523,19 @@ fn lost_by_closing(server: &mut Server) {
     assert!(heir.wait().unwrap().success());
 }
 
+/// Nobody brings them back to TCP, as the agents have ended.
 #[test]
 fn hosts__bytes_that_wait_unread_are_not_lost_without_an_error() {
-    let two = Two::start();
+    let settings = [LONG_LOOKS, ("WEFT_SOCKETS_PATIENCE_MS", "300")];
     for case in ["lost-exec", "lost-passed", "lost-closed"] {
         eprintln!("case {case}");
+        let mut two = Two::start();
         let role = format!("try-{case}");
-        are_done(both(&two, ["serve", &role], [&SETTINGS, &SETTINGS]));
+        let mut ends = both(&two, ["serve", &role], [&settings, &settings]);
+        assert_eq!(ends[1].says(), "waits");
+        assert_eq!(two.paired(), [1, 1]);
+        two.agents.iter_mut().for_each(Served::stop);
+        go_on(&mut ends[1]);
+        are_done(ends);
     }
-    assert_eq!(two.paired(), [3, 3]);
 }

@@ -102,6 +102,9 @@ impl Drop for Served {
 /// Time of a look, in microseconds: long, so that busy machines come to it.
 pub const LOOKS: (&str, &str) = ("WEFT_SOCKETS_SPIN_US", "1000");
 
+/// The same where packets have to be answered in time.
+pub const LONG_LOOKS: (&str, &str) = ("WEFT_SOCKETS_SPIN_US", "5000");
+
 /// Runs code at both ends of a cable between two networks, in a thread of its own, which is in
 /// another namespace after that. The error says why there is no cable.
 pub fn cabled(

@@ -1,7 +1,7 @@
 //! Programs of two hosts whose agents are one cluster. Mostly both hosts are this machine, in one
 //! network: the agents do not know each other's programs.
 
-use crate::harness::{cabled, start, Served, ADDRESS, LIMIT, LOOKS};
+use crate::harness::{cabled, start, Served, ADDRESS, LIMIT, LONG_LOOKS, LOOKS};
 use crate::torture;
 use std::net::UdpSocket;
 use std::path::PathBuf;
@@ -147,7 +147,7 @@ fn hosts__connections_outlive_both_agents() {
 }
 
 /// Cases of `roles`; `WEFT_CASES=all` runs those that follow, too.
-const CASES: [&str; 6] = ["peek", "count", "half", "wait", "edge", "fork"];
+const CASES: [&str; 8] = ["peek", "count", "half", "wait", "edge", "fork", "mark", "beyond"];
 const MORE: [&str; 15] = [
     "partly",
     "seen",
@@ -175,8 +175,9 @@ fn hosts__calls_behave_as_inside_a_host() {
     for case in CASES.iter().chain(&MORE).filter(is_chosen) {
         eprintln!("case {case}: WEFT_CASES={case} repeats it");
         let before = two.paired()[0];
-        let mut server = start("serve", "", there, &SETTINGS);
-        let mut client = start(&format!("try-{case}"), &server.says(), here, &SETTINGS);
+        let settings = if *case == "beyond" { [LONG_LOOKS] } else { SETTINGS };
+        let mut server = start("serve", "", there, &settings);
+        let mut client = start(&format!("try-{case}"), &server.says(), here, &settings);
         assert_eq!(client.says(), "done");
         client.ends_well();
         assert!(two.paired()[0] > before);

@@ -14,6 +14,7 @@ mod harness;
 mod heirs;
 mod hostile;
 mod hosts;
+mod marks;
 mod networks;
 mod programs;
 mod roles;

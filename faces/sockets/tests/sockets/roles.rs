@@ -30,6 +30,7 @@ pub fn run(name: &str) {
         "orphans" => orphans(dial(&argument())),
         "after-exec" => field::after_exec(),
         "heir" => heirs::heir(),
+        "mark-by-tcp" => crate::marks::mark_by_tcp(),
         "died-by-tcp" => heirs::died_by_tcp(),
         "waiters" => field::waiters(),
         "listener" => field::listener(),
@@ -118,8 +119,8 @@ pub fn exchange(stream: &mut TcpStream, at: u64, len: usize) -> u64 {
 /// Serves the commands of a client, each a letter and a number of 8 bytes:
 /// `s` sends so many bytes of the stream, each write as a call of its own and after a pause if the
 /// receiver may sleep; `r` reads so many and says if they were right; `f` ends its sending
-/// direction; `d` does both at once by edges (`field::both_ways`); `k` ends the process; `c`
-/// closes.
+/// direction; `d` does both at once by edges (`field::both_ways`); `u` sends so many, an
+/// urgent byte and so many more; `k` ends the process; `c` closes.
 pub fn serve(mut stream: TcpStream) {
     let (mut sent, mut read) = (0u64, 0u64);
     loop {
@@ -149,6 +150,12 @@ pub fn serve(mut stream: TcpStream) {
                 }
             }
             b'f' => stream.shutdown(Shutdown::Write).unwrap(),
+            b'u' => {
+                stream.write_all(&bytes(sent, n as usize)).unwrap();
+                sys::send(&stream, b"!", libc::MSG_OOB).unwrap();
+                stream.write_all(&bytes(sent + n, n as usize)).unwrap();
+                sent += 2 * n;
+            }
             b'd' => field::both_ways(&mut stream, [&mut sent, &mut read], n),
             b'k' => std::process::abort(),
             b'c' => return,
@@ -296,7 +303,8 @@ fn attempt(case: &str, stream: TcpStream) {
         other => {
             let known = field::attempt(other, &mut server)
                 || heirs::attempt(other, &mut server)
-                || faults::attempt(other, &mut server);
+                || faults::attempt(other, &mut server)
+                || crate::marks::attempt(other, &mut server);
             assert!(known, "no case {other}");
         }
     }

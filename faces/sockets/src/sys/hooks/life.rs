@@ -397,10 +397,29 @@ pub unsafe extern "C-unwind" fn ioctl(fd: c_int, request: c_ulong, arg: *mut c_v
                     *number = (*number).saturating_add(more as c_int).max(0);
                 }
             }
+            tcp::SIOCATMARK => {
+                if let Some(user) = stream::enter(one) {
+                    *number = user.is_at_mark(*number != 0).into();
+                }
+            }
             _ => {}
         }
     }
     result
+}
+
+/// sockatmark(3), for which the C library asks the kernel past this library.
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn sockatmark(fd: c_int) -> c_int {
+    let mut mark: c_int = 0;
+    // SAFETY: a number is written.
+    match unsafe { ioctl(fd, tcp::SIOCATMARK, (&raw mut mark).cast()) } {
+        0 => mark,
+        failed => failed,
+    }
 }
 
 /// shutdown(2).

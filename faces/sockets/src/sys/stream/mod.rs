@@ -197,6 +197,25 @@ impl Use {
         self.slot().receiver.unread(self.memory.incoming())
     }
 
+    /// True if an urgent byte is next; `by_tcp`: it is the next one of TCP, before which come those
+    /// in the ring.
+    pub fn is_at_mark(&self, by_tcp: bool) -> bool {
+        let (slot, fd) = (self.slot(), self.connection.fd);
+        let Some(_held) = slot.receiving.take() else { return by_tcp };
+        far::look(self.connection.at, slot, self.memory);
+        if let Ok(Next::Ring { .. }) | Err(_) = slot.receiver.next(self.memory.incoming()) {
+            return false;
+        }
+        if by_tcp || !self.is_far() || self.in_ring() > 0 || !tcp::has_urgent(fd) {
+            return by_tcp;
+        }
+        // Bytes before it may have come by packets.
+        let is_known = self.memory.end().by_tcp() != ByTcp::Unknown;
+        (is_known || far::learn(&self.connection, self.memory))
+            && self.is_clear()
+            && tcp::is_at_mark(fd)
+    }
+
     /// Bytes that can be read beyond those that TCP has, and bytes in the ring that goes out. Less
     /// than none: TCP has bytes that came by packets before.
     pub fn unread(&self) -> (isize, usize) {

@@ -31,6 +31,8 @@ enum Step {
     Await,
     /// Nothing comes but by TCP, where bytes may come twice: wait for them without taking them.
     Peek(Call<'static>),
+    /// Bytes by TCP are there, of which some may have come by packets: learn how many.
+    Learn,
 }
 
 struct Receive<'a> {
@@ -77,6 +79,8 @@ impl Use {
                         return result;
                     }
                 }
+                Step::Learn if far::learn(&self.connection, self.memory) => {}
+                Step::Learn => return self.broken(),
                 Step::Peek(_call) => {
                     if let Some(result) = receive.wait() {
                         return with(receive.got, result);
@@ -158,23 +162,55 @@ impl Receive<'_> {
             // More may have come meanwhile.
             return if self.is_full() { Step::End(0) } else { Step::Again };
         }
-        if n < len || self.is_full() || self.user.is_far() {
+        match n < len || self.is_full() {
+            true => Step::End(0),
+            false => self.peek_beyond(at + len as u64),
+        }
+    }
+
+    /// Adds bytes by TCP to those that a look has found in the ring, to this position, if they
+    /// follow: the ring is not written any more. Some of them may be those of the ring again.
+    fn peek_beyond(&mut self, end: u64) -> Step {
+        let (slot, memory) = (self.user.slot(), self.user.memory);
+        let (words, fd) = (memory.incoming(), self.user.connection.fd);
+        let twice = match self.user.is_far().then(|| memory.end().by_tcp()) {
+            None | Some(ByTcp::Next) => 0,
+            Some(ByTcp::Twice(bytes)) if bytes <= far::MOST as u64 => bytes as usize,
+            Some(ByTcp::Twice(_)) => return Step::End(0),
+            Some(ByTcp::Unknown) if tcp::unread(fd).is_some_and(|bytes| bytes > 0) => {
+                self.got = 0;
+                return Step::Learn;
+            }
+            Some(ByTcp::Unknown) => return Step::End(0),
+        };
+        if twice == 0 && self.is_at_mark() {
             return Step::End(0);
         }
-        // Bytes by TCP follow if the ring is not written any more.
         let arrived = slot.receiver.arrived(words);
-        let (fd, left) = (self.user.connection.fd, self.parts.len() - self.got);
-        let more = by_kernel(fd, &self.parts, self.got, left, self.flags | libc::MSG_DONTWAIT);
-        match more {
-            1.. if arrived == slot.receiver.arrived(words) && arrived == at + len as u64 => {
-                Step::End(more)
-            }
+        let mut again = [0u8; far::MOST];
+        let cut = self.parts.cut(self.got, self.parts.len() - self.got);
+        let mut cut = cut.behind(again.as_mut_ptr(), twice);
+        let mut message = cut.as_message();
+        // SAFETY: the parts are the caller's, and a buffer of more than `twice` bytes.
+        let n = unsafe { real::recvmsg(fd, &mut message, self.flags | libc::MSG_DONTWAIT) };
+        let is_end = arrived == slot.receiver.arrived(words) && arrived == end;
+        match n - twice as isize {
+            more @ 1.. if is_end => Step::End(more),
             _ => Step::End(0),
         }
     }
 
+    /// True if the byte after those that were got is an urgent one: a receive ends before it.
+    fn is_at_mark(&self) -> bool {
+        // A program that confines itself may not be allowed to ask.
+        self.got > 0 && settings::is_on() && tcp::is_at_mark(self.user.connection.fd)
+    }
+
     fn tcp_step(&mut self, left: u64, ring_follows: bool) -> Step {
         let (slot, fd) = (self.user.slot(), self.user.connection.fd);
+        if self.is_at_mark() {
+            return Step::End(0);
+        }
         let room = self.parts.len() - self.got;
         let most = usize::try_from(left).map_or(room, |left| left.min(room));
         let flags = self.flags & !libc::MSG_WAITALL | libc::MSG_DONTWAIT;
@@ -350,6 +386,9 @@ impl Receive<'_> {
         if self.user.is_far() && self.user.memory.end().by_tcp() != ByTcp::Next {
             return Step::Again;
         }
+        if self.is_at_mark() {
+            return Step::End(0);
+        }
         let call = slot.receiver.tcp.call();
         drop(held);
         let (fd, want) = (self.user.connection.fd, self.parts.len() - self.got);
@@ -376,6 +415,9 @@ impl Receive<'_> {
 
     /// Receives by TCP, where all bytes come now. `None`: there is more to be had.
     fn sleep(&mut self, call: Call<'_>) -> Option<isize> {
+        if self.is_at_mark() {
+            return Some(self.got as isize);
+        }
         let (slot, connection) = (self.user.slot(), &self.user.connection);
         let want = self.parts.len() - self.got;
         let receive = || by_kernel(connection.fd, &self.parts, self.got, want, self.flags);

@@ -2,7 +2,7 @@
 
 use super::{with, Use};
 use crate::sys::parts::Parts;
-use crate::sys::slot::{BROKEN, CORKED, HELD, NONBLOCKING};
+use crate::sys::slot::{BROKEN, CORKED, HELD, NONBLOCKING, TOLD};
 use crate::sys::{board, far, giving, real, set, settings, tcp, wake};
 use libc::c_int;
 use std::sync::atomic::Ordering;
@@ -11,7 +11,9 @@ use weft_streams::words::RING;
 
 /// Bytes published at a time: the receiver copies one piece while the sender copies the next.
 const PIECE: usize = 8 << 10;
-/// Looks at a ring that the receiver does not empty, before the kernel is asked if it has ended.
+/// Looks at a ring that the receiver does not empty, before the kernel is asked if it has ended:
+/// of the first sends, and of all others.
+const SENDS: u64 = 1;
 const STUCK: u64 = 16;
 /// Times of a look at an empty ring for which a sender looks at a full one.
 const LONG: u64 = 50;
@@ -173,11 +175,11 @@ impl Use {
         loop {
             let (at, room, switch) = match slot.sender.way(words)? {
                 Way::Tcp => return Ok(Ring::Tcp),
-                Way::Full if self.is_deserted() => return Ok(Ring::Tcp),
+                Way::Full if self.is_deserted(false) => return Ok(Ring::Tcp),
                 Way::Full => return Ok(Ring::Full),
                 Way::Ring { at, room, switch } => (at, room, switch),
             };
-            if room < RING && self.is_deserted() {
+            if room < RING && self.is_deserted(*sent == 0) {
                 return Ok(Ring::Tcp);
             }
             let n = room.min(parts.len() - *sent).min(PIECE);
@@ -200,20 +202,33 @@ impl Use {
     }
 
     /// Looks now and then if a peer that does not empty the ring has ended: nobody else says so.
-    fn is_deserted(&self) -> bool {
+    /// `is_send`: another send begins.
+    fn is_deserted(&self, is_send: bool) -> bool {
         let slot = self.slot();
         let read = slot.sender.written() - slot.sender.unread(self.memory.out()) as u64;
         let (last, looks) =
             (slot.stuck.load(Ordering::Relaxed) >> 8, slot.stuck.load(Ordering::Relaxed) & 0xff);
-        let (looks, ask) = match last == read & (u64::MAX >> 8) {
-            true => ((looks + 1) % STUCK, looks + 1 == STUCK),
-            false => (0, false),
-        };
+        let looks = if last == read & (u64::MAX >> 8) { looks + 1 } else { 0 };
+        let ask = looks == STUCK || looks == SENDS && is_send;
+        // After the first time it is asked every `STUCK` looks alone.
+        let looks = if looks == STUCK { SENDS + 1 } else { looks };
         slot.stuck.store(read << 8 | looks, Ordering::Relaxed);
         if ask && tcp::has_ended(self.connection.fd) {
             slot.sender.end();
+            self.is_alone();
             return true;
         }
         false
+    }
+
+    /// The peer has ended. If it has not said so before, its process was killed before it had read
+    /// all: TCP would have had a reset by now, after which a send fails.
+    fn is_alone(&self) {
+        let slot = self.slot();
+        if !slot.receiver.is_told_of_end(self.memory.incoming()) {
+            slot.set(TOLD);
+            // SAFETY: no memory is passed.
+            unsafe { real::shutdown(self.connection.fd, libc::SHUT_WR) };
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! The progress of a benchmark, shown only on a terminal.
+//! The progress of a benchmark: a bar on a terminal, and a line for each measurement of long ones.
 
 use indicatif::{ProgressBar, ProgressStyle};
 use std::time::Duration;
@@ -42,6 +42,15 @@ impl Plan {
             bar.set_length(steps);
         }
         bar.set_message(what);
+    }
+
+    /// Says on the standard error what was measured: tables of long benchmarks come at the end.
+    pub fn tell(&self, measured: &str) {
+        let say = || eprintln!("weft bench: {measured}");
+        match &self.bar {
+            Some(bar) => bar.suspend(say),
+            None => say(),
+        }
     }
 
     /// Returns the number of steps done.

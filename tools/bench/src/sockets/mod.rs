@@ -10,7 +10,7 @@ use crate::names::own;
 use crate::pair::{core, Sample};
 use crate::progress::Plan;
 use crate::sys::{prepare, Setup};
-use crate::table::{Better, Other, Row, Table};
+use crate::table::{figure, human, Better, Other, Row, Table};
 use crate::target::{self, Aim, Check};
 use crate::Options;
 use anyhow::{ensure, Context, Result};
@@ -120,6 +120,11 @@ impl Run<'_> {
                 self.plan.at(self.plan.done() + 1);
             }
         }
+        let median =
+            |of: &Vec<f64>| Sample::of(of.clone()).map_or("-".into(), |s| figure(s.median));
+        let said = figures.iter().map(|(way, of)| format!("{way:?} {}", median(of)));
+        let said = said.collect::<Vec<_>>().join(", ");
+        self.plan.tell(&format!("{}, {}, {}: {said}", line.0, human(line.1), line.2));
         Ok(figures)
     }
 

@@ -166,10 +166,14 @@ impl Study<'_> {
                 self.plan.at(self.plan.done() + 1);
             }
         }
+        let samples = all.into_iter().filter_map(|(name, of)| Some((name, Sample::of(of)?)));
+        let samples: Vec<_> = samples.collect();
+        let (title, unit, _) = part.text();
+        let said = samples.iter().map(|(name, of)| format!("{name} {}", figure(of.median)));
+        let said: Vec<_> = said.collect();
+        self.plan.tell(&format!("{title}, {unit}, {}: {}", human(size), said.join(", ")));
         let of_part = self.figures.entry(part).or_default();
-        for (name, values) in all {
-            of_part.extend(Sample::of(values).map(|sample| ((name, size), sample)));
-        }
+        of_part.extend(samples.into_iter().map(|(name, sample)| ((name, size), sample)));
         Ok(())
     }
 

@@ -86,7 +86,9 @@ pub trait Bootstrap {
     fn abort(&mut self, code: i32, message: &str) -> !;
 
     /// Leaves the job in good order; the launcher then treats the end of this process as success.
-    /// Only the first call has an effect.
+    /// Only the first call has an effect. A launcher other than `weft run` that speaks PMI-1 learns
+    /// it when the process exits, since an MPI in the same process may need the connection until
+    /// then, and has closed it if it leaves first.
     ///
     /// # Errors
     /// The launcher ended before, or did not answer.
@@ -116,8 +118,11 @@ pub fn bootstrap() -> Result<Box<dyn Bootstrap>, LaunchError> {
     }
     Ok(match launcher {
         Launcher::Pmi1Fd { fd, rank, size } => {
-            let stream = std::os::unix::net::UnixStream::from(sys::adopt(fd)?);
-            Box::new(Pmi1::over_socket(stream, rank, size, timeout)?)
+            let stream = std::os::unix::net::UnixStream::from(sys::share(fd)?);
+            let client = Pmi1::over_socket(stream, rank, size, timeout)?;
+            // `weft run` goes on to answer after a farewell, so its ranks leave at once.
+            let is_ours = lookup(ends::VARIABLE).is_some();
+            Box::new(if is_ours { client } else { client.until_exit() })
         }
         Launcher::Pmi1Port { address, id } => Box::new(Pmi1::over_tcp(&address, id, timeout)?),
         Launcher::Pmix => Box::new(Pmix::init(timeout)?),

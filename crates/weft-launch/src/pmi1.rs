@@ -7,9 +7,14 @@
 use super::wait_log::WaitLog;
 use super::wire::{self, Line, LineBuffer, LineError};
 use super::{announce_abort, check_key, check_rank, Bootstrap, LaunchError};
-use std::io::{self, Read, Write};
+use rustix::event::{poll, PollFd, PollFlags, Timespec};
+use rustix::io::retry_on_intr;
+use rustix::net::{RecvFlags, SendFlags};
+use std::io;
 use std::net::{TcpStream, ToSocketAddrs};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Most pieces of a value; it bounds the fetches that a hostile key-value space can cause.
@@ -26,32 +31,37 @@ const LATE_WAIT: Duration = Duration::from_secs(2);
 /// Longest wire name this module makes: `weft-RANK-KEY/PIECE`.
 const KEY_SPACE: usize = 56;
 
-enum Socket {
-    Unix(UnixStream),
-    Tcp(TcpStream),
-}
+/// Most time for a farewell at the exit of the process.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+/// A connection to the launcher. All waits are bounded by `poll`: a bound of the socket itself
+/// would be one of an MPI that uses the same connection, too.
+struct Socket(OwnedFd);
 
 impl Socket {
-    fn set_timeouts(&self, left: Duration) -> io::Result<()> {
-        let left = Some(left.max(Duration::from_millis(1)));
-        match self {
-            Socket::Unix(s) => s.set_read_timeout(left).and_then(|()| s.set_write_timeout(left)),
-            Socket::Tcp(s) => s.set_read_timeout(left).and_then(|()| s.set_write_timeout(left)),
+    /// Waits until the socket can be used as wanted.
+    fn wait(&self, want: PollFlags, left: Duration) -> io::Result<()> {
+        let left = left.max(Duration::from_millis(1));
+        let left = Timespec::try_from(left).map_err(|_| io::ErrorKind::InvalidInput)?;
+        match retry_on_intr(|| poll(&mut [PollFd::new(&self.0, want)], Some(&left)))? {
+            0 => Err(io::ErrorKind::TimedOut.into()),
+            _ => Ok(()),
         }
     }
 
-    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Socket::Unix(s) => s.read(out),
-            Socket::Tcp(s) => s.read(out),
-        }
+    fn read(&mut self, out: &mut [u8], left: Duration) -> io::Result<usize> {
+        self.wait(PollFlags::IN, left)?;
+        Ok(retry_on_intr(|| rustix::net::recv(&self.0, &mut *out, RecvFlags::empty()))?.0)
     }
 
-    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
-        match self {
-            Socket::Unix(s) => s.write_all(bytes),
-            Socket::Tcp(s) => s.write_all(bytes),
+    fn write_all(&mut self, mut bytes: &[u8], left: Duration) -> io::Result<()> {
+        while !bytes.is_empty() {
+            self.wait(PollFlags::OUT, left)?;
+            // No signal where the other side has ended: the program may not expect one.
+            let send = || rustix::net::send(&self.0, bytes, SendFlags::NOSIGNAL);
+            bytes = &bytes[retry_on_intr(send)?..];
         }
+        Ok(())
     }
 }
 
@@ -104,6 +114,8 @@ pub struct Pmi1 {
     /// The name this rank put last: a fence that times out asks which other ranks put it.
     last_put: Option<String>,
     finalized: bool,
+    /// True if the launcher learns of a farewell when the process exits.
+    until_exit: bool,
     /// True if a wait failed: a late answer could be mistaken for the answer to a later request.
     broken: bool,
 }
@@ -123,7 +135,7 @@ impl Pmi1 {
         size: usize,
         timeout: Duration,
     ) -> Result<Self, LaunchError> {
-        let mut client = Pmi1::new(Socket::Unix(stream), timeout);
+        let mut client = Pmi1::new(Socket(stream.into()), timeout);
         client.rank = rank;
         client.size = size;
         client.init()?;
@@ -137,7 +149,7 @@ impl Pmi1 {
     pub fn over_tcp(address: &str, id: usize, timeout: Duration) -> Result<Self, LaunchError> {
         let stream = dial(address, timeout)
             .map_err(|e| LaunchError::io(&format!("connecting to the launcher at {address}"), e))?;
-        let mut client = Pmi1::new(Socket::Tcp(stream), timeout);
+        let mut client = Pmi1::new(Socket(stream.into()), timeout);
         let hello = Line::new("initack").with("pmiid", id);
         let deadline = client.deadline();
         client.send(&hello)?;
@@ -167,8 +179,16 @@ impl Pmi1 {
             vallen_max: 0,
             last_put: None,
             finalized: false,
+            until_exit: false,
             broken: false,
         }
+    }
+
+    /// Lets the launcher learn of the farewell when the process exits. An MPI in the same process
+    /// uses the same connection; the launcher ends it at the first farewell.
+    pub(crate) fn until_exit(mut self) -> Self {
+        self.until_exit = true;
+        self
     }
 
     fn init(&mut self) -> Result<(), LaunchError> {
@@ -214,10 +234,8 @@ impl Pmi1 {
 
     fn send(&mut self, line: &Line) -> Result<(), LaunchError> {
         let text = format!("{line}\n");
-        self.socket
-            .set_timeouts(self.timeout)
-            .and_then(|()| self.socket.write_all(text.as_bytes()))
-            .map_err(|error| self.failed(line, error))
+        let sent = self.socket.write_all(text.as_bytes(), self.timeout);
+        sent.map_err(|error| self.failed(line, error))
     }
 
     /// Reads the next line of the launcher, of any command.
@@ -234,11 +252,9 @@ impl Pmi1 {
             }
             let mut chunk = [0; 4096];
             let part = patience.part(left);
-            let got = self.socket.set_timeouts(part).and_then(|()| self.socket.read(&mut chunk));
-            match got {
+            match self.socket.read(&mut chunk, part) {
                 Ok(0) => return Err(self.failed(asked, io::ErrorKind::UnexpectedEof.into())),
                 Ok(count) => self.received.extend(&chunk[..count]),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if is_timeout(&error) && part < left => patience.say(|| slow(asked)),
                 Err(error) => return Err(self.failed(asked, error)),
             }
@@ -424,7 +440,28 @@ impl Bootstrap for Pmi1 {
         if std::mem::replace(&mut self.finalized, true) {
             return Ok(());
         }
-        self.exchange(&Line::new("finalize"), "finalize_ack").map(|_| ())
+        if !self.until_exit {
+            return self.exchange(&Line::new("finalize"), "finalize_ack").map(|_| ());
+        }
+        let socket = self.socket.0.try_clone();
+        let socket = socket.map_err(|error| LaunchError::io("copying a descriptor", error))?;
+        let leaving = Pmi1::new(Socket(socket), self.timeout.min(FAREWELL));
+        let left = (std::process::id(), leaving);
+        LEFT.lock().unwrap_or_else(PoisonError::into_inner).replace(left);
+        Ok(())
+    }
+}
+
+/// The connection of a rank that has left its job, with its process: a copy made by `fork` does not
+/// leave.
+static LEFT: Mutex<Option<(u32, Pmi1)>> = Mutex::new(None);
+
+/// Tells the launcher that this rank has left its job, unless an MPI has done so.
+pub(crate) extern "C" fn say_farewell() {
+    let left = LEFT.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if let Some((_, mut client)) = left.filter(|(process, _)| *process == std::process::id()) {
+        // After an MPI's farewell the connection has ended. Nobody is left to hear of an error.
+        let _ = client.exchange(&Line::new("finalize"), "finalize_ack");
     }
 }
 

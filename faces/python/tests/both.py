@@ -1,5 +1,6 @@
-"""mpi4py and weft in one program: `mpiexec -n 2 python both.py`. MPI has the ranks' arrays, weft a
-shared object, a region, and messages; a rank has the same number in both.
+"""mpi4py and weft in one program: `mpiexec -n 2 python both.py weft|mpi`. MPI has the ranks'
+arrays, weft a shared object, a region, and messages; a rank has the same number in both. The
+argument names the one that is left first.
 
 A rank that waits in MPI makes no progress for weft, so a barrier of weft ends each phase in which
 ranks need each other in weft."""
@@ -60,4 +61,8 @@ with weft.init() as job:
         assert cells[0] == right
     assert best.get()[0] > 0 or size == 1
     world.barrier()
+    if sys.argv[1] == "mpi":
+        MPI.Finalize()
+        # Weft goes on without it.
+        world.barrier()
     sys.stdout.write(f"rank {me} of {size} is right: both\n")

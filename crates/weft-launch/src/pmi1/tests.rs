@@ -1,7 +1,8 @@
 #![allow(non_snake_case)]
 use super::*;
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::sync::mpsc::{channel, Receiver};
 use std::thread::JoinHandle;
 
 const SHORT: Duration = Duration::from_millis(50);
@@ -163,4 +164,61 @@ fn dial__a_launcher_that_is_not_there_is_an_error_at_once() {
     drop(listener);
     let error = dial(&address, LONG).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+}
+
+/// Answers as Hydra does, which ends the connection at a farewell; tells of each farewell.
+fn hydra() -> (UnixStream, Receiver<()>) {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let (farewells, heard) = channel();
+    std::thread::spawn(move || {
+        let (mut out, mut store) = (ours.try_clone().unwrap(), BTreeMap::new());
+        for line in BufReader::new(&ours).split(b'\n') {
+            let Ok(line) = line else { return };
+            let line = Line::parse(&line).unwrap();
+            writeln!(out, "{}", launcher(1024, &mut store, &line).unwrap()).unwrap();
+            if line.cmd() == "finalize" {
+                ours.shutdown(std::net::Shutdown::Both).unwrap();
+                let _test_is_over = farewells.send(());
+            }
+        }
+    });
+    (theirs, heard)
+}
+
+/// Leaves as MPICH does, over the descriptor that the launcher left.
+fn leave_as_mpi(mut socket: UnixStream) {
+    socket.write_all(b"cmd=finalize\n").unwrap();
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).unwrap();
+    assert_eq!(answer, "cmd=finalize_ack\n");
+    socket.shutdown(std::net::Shutdown::Both).unwrap();
+}
+
+#[test]
+fn finalize__an_mpi_on_the_same_connection_may_leave_before_and_after() {
+    let join = || {
+        let (socket, farewells) = hydra();
+        let shared = crate::sys::share(std::os::fd::AsRawFd::as_raw_fd(&socket)).unwrap().into();
+        (socket, farewells, Pmi1::over_socket(shared, 0, 1, LONG).unwrap().until_exit())
+    };
+    // Weft first: the MPI still has its connection.
+    let (socket, farewells, mut client) = join();
+    client.finalize().unwrap();
+    drop(client);
+    leave_as_mpi(socket);
+    say_farewell();
+    assert_eq!(farewells.iter().count(), 1);
+    // The MPI first.
+    let (socket, farewells, mut client) = join();
+    leave_as_mpi(socket);
+    client.finalize().unwrap();
+    say_farewell();
+    assert_eq!(farewells.iter().count(), 1);
+    // No MPI: the launcher hears of it at the exit.
+    let (_socket, farewells, mut client) = join();
+    client.finalize().unwrap();
+    client.fence().unwrap();
+    assert!(farewells.try_recv().is_err());
+    say_farewell();
+    assert_eq!(farewells.iter().count(), 1);
 }

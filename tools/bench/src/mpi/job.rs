@@ -10,7 +10,7 @@ use weft::launch::keyfile;
 use weft_lab::client::{plan, Attached};
 use weft_lab::spec::Conditions;
 use weft_run::mpi::command::{self, Request};
-use weft_run::mpi::detect::Mpi;
+use weft_run::mpi::detect::{Family, Mpi};
 use weft_run::run::hosts::Share;
 
 /// A run that takes longer than this hangs.
@@ -184,15 +184,27 @@ impl Job<'_> {
     }
 }
 
+/// Returns the compiler of an MPI. Where several MPIs share a folder, it has the ending of the
+/// launcher or of the family: Debian's MPICH has `mpiexec.hydra` and `mpicc.mpich`.
+fn compiler(mpi: &Mpi) -> PathBuf {
+    let launcher = mpi.launcher.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let ending = launcher.split_once('.').map_or(String::new(), |(_, e)| format!(".{e}"));
+    let family = match mpi.family {
+        family if family.is_open_mpi() => ".openmpi",
+        Family::Mpich => ".mpich",
+        _ => "",
+    };
+    let named = [ending.as_str(), family, ""].map(|ending| format!("mpicc{ending}"));
+    let all = named.map(|name| mpi.launcher.with_file_name(name));
+    all.iter().find(|file| file.is_file()).unwrap_or(&all[0]).clone()
+}
+
 /// Compiles the program with an MPI's own compiler and these options.
 ///
 /// # Errors
 /// There is no compiler, or it fails.
 pub fn compile(mpi: &Mpi, source: &Path, folder: &Path, options: &[&str]) -> Result<PathBuf> {
-    let launcher = mpi.launcher.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    // Where several MPIs share a folder, launcher and compiler have the same ending.
-    let ending = launcher.split_once('.').map_or(String::new(), |(_, e)| format!(".{e}"));
-    let compiler = mpi.launcher.with_file_name(format!("mpicc{ending}"));
+    let compiler = compiler(mpi);
     let program = folder.join(format!("{mpi}").replace([' ', '/'], "-"));
     let output = Command::new(&compiler)
         .arg("-o")
@@ -205,4 +217,31 @@ pub fn compile(mpi: &Mpi, source: &Path, folder: &Path, options: &[&str]) -> Res
         bail!("{}: {}", compiler.display(), said.lines().next().unwrap_or("failed"));
     }
     Ok(program)
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn compiler__is_that_of_the_family_where_the_launcher_has_another_ending() {
+        let folder = Folder::new().unwrap();
+        let of = |launcher: &str, family| {
+            let launcher = folder.0.join(launcher);
+            let (version, prefix) = ("4.0.2".into(), folder.0.clone());
+            let found = compiler(&Mpi { family, version, launcher, prefix });
+            found.file_name().unwrap().to_string_lossy().into_owned()
+        };
+        assert_eq!(of("mpiexec.hydra", Family::Mpich), "mpicc.hydra", "there is none");
+        std::fs::write(folder.0.join("mpicc"), "").unwrap();
+        assert_eq!(of("mpiexec.hydra", Family::Mpich), "mpicc");
+        for name in ["mpicc.mpich", "mpicc.openmpi"] {
+            std::fs::write(folder.0.join(name), "").unwrap();
+        }
+        assert_eq!(of("mpiexec.hydra", Family::Mpich), "mpicc.mpich");
+        assert_eq!(of("mpiexec.openmpi", Family::OpenMpi4), "mpicc.openmpi");
+        assert_eq!(of("mpiexec", Family::OpenMpi5), "mpicc");
+        assert_eq!(of("mpiexec", Family::Intel), "mpicc");
+    }
 }

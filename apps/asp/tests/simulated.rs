@@ -1,32 +1,20 @@
 //! The distributed program on simulated clusters: the same distances as the sequential one.
 #![allow(non_snake_case)]
 
-use std::cell::RefCell;
-use std::rc::Rc;
 use weft_asp::{run, run_over, sequential, Graph, Keep, Outcome, Params};
-use weft_models::net::{Live, Net};
-use weft_sim::{Fault, Sim, SimConfig, Span};
+use weft_models::net::Live;
+use weft_sim::{Sim, SimConfig};
 
-/// Runs on `config.hosts` ranks, of which only the first has the graph; returns the outcomes by
-/// rank.
+/// Runs on all hosts, of which only the first has the graph; returns the outcomes by rank.
 fn simulate(params: &Params, config: SimConfig) -> Vec<Outcome> {
-    let outcomes = Rc::new(RefCell::new(vec![None; config.hosts as usize]));
-    let mut sim = Sim::new("asp", config).of_test(env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"));
-    let (shared, root) = (Rc::clone(&outcomes), params.clone());
+    let root = params.clone();
     let other = Params { graph: Graph::default(), keep: Keep::None, ..params.clone() };
-    sim.spawn_all(move |env| {
-        let outcomes = Rc::clone(&shared);
-        let params = if env.world().rank() == 0 { root.clone() } else { other.clone() };
-        async move {
-            let world = env.world();
-            let outcome = run(&world, &params, &|_, _| {}).await.expect("no rank fails");
-            outcomes.borrow_mut()[world.rank()] = Some(outcome);
-            world.barrier().await.expect("no rank fails");
-        }
+    let mut sim = Sim::new("asp", config).of_test(env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"));
+    let all = sim.results(move |env| {
+        let params = if env.host == 0 { root.clone() } else { other.clone() };
+        async move { run(&env.world(), &params, &|_, _| {}).await.expect("no rank fails") }
     });
-    sim.run().unwrap_or_else(|failure| panic!("{failure}"));
-    let all = outcomes.borrow_mut().drain(..).collect::<Option<Vec<_>>>();
-    all.expect("every rank has an outcome")
+    all.unwrap_or_else(|failure| panic!("{failure}"))
 }
 
 fn random(nodes: u32, degree: u32) -> Params {
@@ -54,10 +42,7 @@ fn run__same_distances_on_a_network_that_loses_and_reorders() {
     let params = random(90, 4);
     let expected = sequential(&params, &|_, _| {});
     for seed in 0..3 {
-        let config = SimConfig::new(5, seed)
-            .fault(Fault::Loss { ppm: 20_000, span: Span::ALWAYS })
-            .fault(Fault::Reorder { ppm: 50_000, by_ns: 50_000, span: Span::ALWAYS });
-        let outcomes = simulate(&params, config);
+        let outcomes = simulate(&params, SimConfig::new(5, seed).lossy());
         assert!(outcomes.iter().all(|outcome| outcome.agrees_with(&expected)), "seed {seed}");
         assert_eq!(outcomes[0].rows, expected.rows);
     }
@@ -78,30 +63,21 @@ fn run__broadcasts_overlap_with_computation_in_virtual_time() {
 fn run_over__same_results_over_the_packet_interface() {
     let params = random(50, 3);
     let expected = sequential(&params, &|_, _| {});
-    let lossy = SimConfig::new(4, 3)
-        .fault(Fault::Loss { ppm: 20_000, span: Span::ALWAYS })
-        .fault(Fault::Reorder { ppm: 50_000, by_ns: 50_000, span: Span::ALWAYS });
+    let lossy = SimConfig::new(4, 3).lossy();
     for config in [SimConfig::new(1, 1), SimConfig::new(3, 2), lossy] {
         let ranks = config.hosts as usize;
-        let outcomes: Rc<RefCell<Vec<Outcome>>> = Rc::default();
-        let (shared, params) = (Rc::clone(&outcomes), params.clone());
+        let params = params.clone();
         let sim = Sim::new("asp over packets", config);
         let mut sim = sim.of_test(env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"));
-        sim.spawn_all(move |env| {
-            let (outcomes, params) = (Rc::clone(&shared), params.clone());
+        let outcomes = sim.results(move |env| {
+            let params = params.clone();
             async move {
                 let net: Live = env.net().expect("no agent is chosen");
-                let outcome = run_over(&net, &params, &|_, _| {}).await.expect("no rank fails");
-                if net.rank() == 0 {
-                    assert_eq!(outcome.rows, sequential(&params, &|_, _| {}).rows);
-                }
-                outcomes.borrow_mut().push(outcome);
-                env.world().barrier().await.expect("no rank fails");
+                run_over(&net, &params, &|_, _| {}).await.expect("no rank fails")
             }
         });
-        sim.run().unwrap_or_else(|failure| panic!("{failure}"));
-        let outcomes = outcomes.take();
-        assert_eq!(outcomes.len(), ranks);
+        let outcomes = outcomes.unwrap_or_else(|failure| panic!("{failure}"));
+        assert_eq!(outcomes[0].rows, expected.rows);
         assert!(outcomes.iter().all(|outcome| outcome.agrees_with(&expected)), "{ranks}");
     }
 }

@@ -1,36 +1,21 @@
 //! The parallel program on simulated clusters: the same scores as the sequential one.
 #![allow(non_snake_case)]
 
-use std::cell::RefCell;
 use std::rc::Rc;
 use weft_awari::{positions, run, run_level_by_calls, sequential, Outcome, Params};
 use weft_models::net::{Live, Net};
-use weft_sim::{Fault, Sim, SimConfig, Span};
+use weft_sim::{Sim, SimConfig};
 
-/// Runs on all hosts; returns the outcomes.
+/// Runs on all hosts; returns the outcomes by rank.
 fn simulate(params: &Params, config: SimConfig, ns: f64) -> Vec<Outcome> {
-    let all: Rc<RefCell<Vec<Outcome>>> = Rc::default();
+    let params = *params;
     let mut sim =
         Sim::new("awari", config).of_test(env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"));
-    let (shared, params) = (Rc::clone(&all), *params);
-    sim.spawn_all(move |env| {
-        let (all, params) = (Rc::clone(&shared), params);
-        async move {
-            let net: Live = env.net().expect("no agent is chosen");
-            let outcome = run(&net, &params, ns, &|_| {}).await.expect("no rank fails");
-            all.borrow_mut().push(outcome);
-            env.world().barrier().await.expect("no rank fails");
-            assert_eq!(net.rank(), env.host as usize);
-        }
+    let all = sim.results(move |env| async move {
+        let net: Live = env.net().expect("no agent is chosen");
+        run(&net, &params, ns, &|_| {}).await.expect("no rank fails")
     });
-    sim.run().unwrap_or_else(|failure| panic!("{failure}"));
-    all.take()
-}
-
-fn lossy(ranks: u32, seed: u64) -> SimConfig {
-    SimConfig::new(ranks, seed)
-        .fault(Fault::Loss { ppm: 20_000, span: Span::ALWAYS })
-        .fault(Fault::Reorder { ppm: 50_000, by_ns: 50_000, span: Span::ALWAYS })
+    all.unwrap_or_else(|failure| panic!("{failure}"))
 }
 
 #[test]
@@ -38,7 +23,7 @@ fn run__same_scores_as_sequential_on_any_number_of_ranks_and_under_loss() {
     for (stones, ranks) in [(5, 1), (5, 2), (5, 3), (4, 7)] {
         let params = Params { stones, ..Params::default() };
         let expected = sequential(&params, &|_| Ok(())).unwrap();
-        for config in [SimConfig::new(ranks, 1), lossy(ranks, 2)] {
+        for config in [SimConfig::new(ranks, 1), SimConfig::new(ranks, 2).lossy()] {
             let outcomes = simulate(&params, config, 0.0);
             assert_eq!(outcomes.len(), ranks as usize);
             assert!(outcomes.iter().all(|o| o.agrees_with(&expected)), "{stones} on {ranks}");
@@ -61,11 +46,11 @@ fn run_level_by_calls__same_scores_as_sequential_and_under_loss() {
     let params = Params { stones: 5, ..Params::default() };
     let expected = Rc::new(sequential(&params, &|_| Ok(())).unwrap().database);
     for (ranks, per_call) in [(1, 20), (3, 1), (4, 20)] {
-        for config in [SimConfig::new(ranks, 1), lossy(ranks, 2)] {
+        for config in [SimConfig::new(ranks, 1), SimConfig::new(ranks, 2).lossy()] {
             let sim = Sim::new("awari by calls", config);
             let mut sim = sim.of_test(env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"));
             let known = Rc::clone(&expected);
-            sim.spawn_all(move |env| {
+            let times = sim.results(move |env| {
                 let known = Rc::clone(&known);
                 async move {
                     let net: Live = env.net().expect("no agent is chosen");
@@ -74,11 +59,11 @@ fn run_level_by_calls__same_scores_as_sequential_and_under_loss() {
                     let all = known.scores(5).expect("it is there");
                     let mine = all.iter().copied().skip(net.rank()).step_by(net.size());
                     assert_eq!(scores, mine.collect::<Vec<i8>>(), "rank {}", net.rank());
-                    assert!(!time.is_zero());
-                    env.world().barrier().await.expect("no rank fails");
+                    time
                 }
             });
-            sim.run().unwrap_or_else(|failure| panic!("{failure}"));
+            let times = times.unwrap_or_else(|failure| panic!("{failure}"));
+            assert!(times.iter().all(|time| !time.is_zero()));
         }
     }
 }

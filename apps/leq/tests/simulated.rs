@@ -1,35 +1,22 @@
 //! The parallel program on simulated clusters: the same bits as the sequential one.
 #![allow(non_snake_case)]
 
-use std::cell::RefCell;
-use std::rc::Rc;
 use weft_leq::{run, sequential, Outcome, Params, System};
-use weft_models::net::{Live, Net};
+use weft_models::net::Live;
 use weft_sim::{Fault, Sim, SimConfig, Span};
 
-/// Runs on all hosts; returns the outcomes.
+/// Runs on all hosts; returns the outcomes by rank.
 fn simulate(params: &Params, config: SimConfig, ns: f64) -> Vec<Outcome> {
-    let all: Rc<RefCell<Vec<Outcome>>> = Rc::default();
+    let params = params.clone();
     let mut sim = Sim::new("leq", config).of_test(env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"));
-    let (shared, params) = (Rc::clone(&all), params.clone());
-    sim.spawn_all(move |env| {
-        let (all, params) = (Rc::clone(&shared), params.clone());
+    let all = sim.results(move |env| {
+        let params = params.clone();
         async move {
             let net: Live = env.net().expect("no agent is chosen");
-            let outcome = run(&net, &params, ns, &|_| {}).await.expect("no rank fails");
-            all.borrow_mut().push(outcome);
-            env.world().barrier().await.expect("no rank fails");
-            assert_eq!(net.rank(), env.host as usize);
+            run(&net, &params, ns, &|_| {}).await.expect("no rank fails")
         }
     });
-    sim.run().unwrap_or_else(|failure| panic!("{failure}"));
-    all.take()
-}
-
-fn lossy(ranks: u32, seed: u64) -> SimConfig {
-    SimConfig::new(ranks, seed)
-        .fault(Fault::Loss { ppm: 20_000, span: Span::ALWAYS })
-        .fault(Fault::Reorder { ppm: 50_000, by_ns: 50_000, span: Span::ALWAYS })
+    all.unwrap_or_else(|failure| panic!("{failure}"))
 }
 
 #[test]
@@ -37,7 +24,7 @@ fn run__same_bits_as_sequential_on_any_number_of_ranks_and_under_loss() {
     for (n, ranks) in [(50, 1), (50, 2), (70, 5), (40, 6)] {
         let params = Params { system: System::random(n, 3), ..Params::default() };
         let expected = sequential(&params, &|_| Ok(())).unwrap();
-        for config in [SimConfig::new(ranks, 1), lossy(ranks, 2)] {
+        for config in [SimConfig::new(ranks, 1), SimConfig::new(ranks, 2).lossy()] {
             let outcomes = simulate(&params, config, 0.0);
             assert_eq!(outcomes.len(), ranks as usize);
             assert!(outcomes.iter().all(|o| o.agrees_with(&expected)), "{n} on {ranks}");

@@ -1,37 +1,20 @@
 //! The parallel program on simulated clusters: the same solutions as the sequential one.
 #![allow(non_snake_case)]
 
-use std::cell::RefCell;
-use std::rc::Rc;
-use weft_models::net::{Live, Net};
+use weft_models::net::Live;
 use weft_puzzle::{korf, run, sequential, Board, Division, Outcome, Params};
-use weft_sim::{Fault, Sim, SimConfig, Span};
+use weft_sim::{Sim, SimConfig};
 
-/// Runs on all hosts; returns the outcomes.
+/// Runs on all hosts; returns the outcomes by rank.
 fn simulate(params: &Params, config: SimConfig, division: Division) -> Vec<Outcome> {
-    let all: Rc<RefCell<Vec<Outcome>>> = Rc::default();
+    let params = *params;
     let mut sim =
         Sim::new("puzzle", config).of_test(env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"));
-    let (shared, params) = (Rc::clone(&all), *params);
-    sim.spawn_all(move |env| {
-        let (all, params) = (Rc::clone(&shared), params);
-        async move {
-            let net: Live = env.net().expect("no agent is chosen");
-            let done = run(&net, &params, &division, &|_| {}).await;
-            let outcome = done.expect("no rank fails");
-            all.borrow_mut().push(outcome);
-            env.world().barrier().await.expect("no rank fails");
-            assert_eq!(net.rank(), env.host as usize);
-        }
+    let all = sim.results(move |env| async move {
+        let net: Live = env.net().expect("no agent is chosen");
+        run(&net, &params, &division, &|_| {}).await.expect("no rank fails")
     });
-    sim.run().unwrap_or_else(|failure| panic!("{failure}"));
-    all.take()
-}
-
-fn lossy(ranks: u32, seed: u64) -> SimConfig {
-    SimConfig::new(ranks, seed)
-        .fault(Fault::Loss { ppm: 20_000, span: Span::ALWAYS })
-        .fault(Fault::Reorder { ppm: 50_000, by_ns: 50_000, span: Span::ALWAYS })
+    all.unwrap_or_else(|failure| panic!("{failure}"))
 }
 
 /// A position some moves from the solved one.
@@ -53,7 +36,7 @@ fn run__all_nodes_and_the_first_solution_of_a_whole_search_under_loss() {
         let expected = sequential(&params, &|_| Ok(())).unwrap();
         for per_message in [4, 64] {
             let division = Division { per_message, depth: 80, ..Division::default() };
-            let outcomes = simulate(&params, lossy(ranks, moves as u64), division);
+            let outcomes = simulate(&params, SimConfig::new(ranks, moves as u64).lossy(), division);
             assert_eq!(outcomes.len(), ranks as usize);
             assert!(outcomes.iter().all(|o| o.agrees_with(&expected)), "{moves} on {ranks}");
         }

@@ -1,37 +1,23 @@
 //! The parallel program on simulated clusters: the same bits as the sequential one.
 #![allow(non_snake_case)]
 
-use std::cell::RefCell;
-use std::rc::Rc;
 use weft_apps::Matrix;
-use weft_models::net::{Live, Net};
+use weft_models::net::Live;
 use weft_qr::{run, sequential, Outcome, Params};
-use weft_sim::{Fault, Sim, SimConfig, Span};
+use weft_sim::{Sim, SimConfig};
 
 /// Runs on all hosts; returns the outcomes by rank.
 fn simulate(params: &Params, config: SimConfig, ns: f64) -> Vec<Outcome> {
-    let all: Rc<RefCell<Vec<(usize, Outcome)>>> = Rc::default();
+    let params = params.clone();
     let mut sim = Sim::new("qr", config).of_test(env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"));
-    let (shared, params) = (Rc::clone(&all), params.clone());
-    sim.spawn_all(move |env| {
-        let (all, params) = (Rc::clone(&shared), params.clone());
+    let all = sim.results(move |env| {
+        let params = params.clone();
         async move {
             let net: Live = env.net().expect("no agent is chosen");
-            let outcome = run(&net, &params, ns, &|_| {}).await.expect("no rank fails");
-            all.borrow_mut().push((net.rank(), outcome));
-            env.world().barrier().await.expect("no rank fails");
+            run(&net, &params, ns, &|_| {}).await.expect("no rank fails")
         }
     });
-    sim.run().unwrap_or_else(|failure| panic!("{failure}"));
-    let mut all = all.take();
-    all.sort_by_key(|(rank, _)| *rank);
-    all.into_iter().map(|(_, outcome)| outcome).collect()
-}
-
-fn lossy(ranks: u32, seed: u64) -> SimConfig {
-    SimConfig::new(ranks, seed)
-        .fault(Fault::Loss { ppm: 20_000, span: Span::ALWAYS })
-        .fault(Fault::Reorder { ppm: 50_000, by_ns: 50_000, span: Span::ALWAYS })
+    all.unwrap_or_else(|failure| panic!("{failure}"))
 }
 
 #[test]
@@ -39,7 +25,7 @@ fn run__same_bits_as_sequential_on_any_number_of_ranks_and_under_loss() {
     for (rows, cols, ranks) in [(12, 12, 1), (20, 30, 3), (30, 7, 4), (5, 3, 6)] {
         let params = Params { matrix: Matrix::random(rows, cols, 3) };
         let expected = sequential(&params, &|_| Ok(())).unwrap();
-        for config in [SimConfig::new(ranks, 1), lossy(ranks, 2)] {
+        for config in [SimConfig::new(ranks, 1), SimConfig::new(ranks, 2).lossy()] {
             let outcomes = simulate(&params, config, 0.0);
             assert_eq!(outcomes.len(), ranks as usize);
             for outcome in outcomes {

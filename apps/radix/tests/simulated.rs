@@ -1,37 +1,23 @@
 //! The parallel program on simulated clusters: the same bits as the sequential one.
 #![allow(non_snake_case)]
 
-use std::cell::RefCell;
-use std::rc::Rc;
-use weft_models::net::{Live, Net};
+use weft_models::net::Live;
 use weft_radix::{run, sequential, Division, Generator, Outcome, Params, SEED};
-use weft_sim::{Fault, Sim, SimConfig, Span};
+use weft_sim::{Sim, SimConfig};
 
 /// Runs on all hosts; returns the outcomes by rank.
 fn simulate(params: &Params, config: SimConfig, division: Division) -> Vec<Outcome> {
-    let all: Rc<RefCell<Vec<(usize, Outcome)>>> = Rc::default();
+    let params = params.clone();
     let mut sim =
         Sim::new("radix", config).of_test(env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"));
-    let (shared, params) = (Rc::clone(&all), params.clone());
-    sim.spawn_all(move |env| {
-        let (all, params) = (Rc::clone(&shared), params.clone());
+    let all = sim.results(move |env| {
+        let params = params.clone();
         async move {
             let net: Live = env.net().expect("no agent is chosen");
-            let outcome = run(&net, &params, &division, &|_| {}).await.expect("no rank fails");
-            all.borrow_mut().push((net.rank(), outcome));
-            env.world().barrier().await.expect("no rank fails");
+            run(&net, &params, &division, &|_| {}).await.expect("no rank fails")
         }
     });
-    sim.run().unwrap_or_else(|failure| panic!("{failure}"));
-    let mut all = all.take();
-    all.sort_by_key(|(rank, _)| *rank);
-    all.into_iter().map(|(_, outcome)| outcome).collect()
-}
-
-fn lossy(ranks: u32, seed: u64) -> SimConfig {
-    SimConfig::new(ranks, seed)
-        .fault(Fault::Loss { ppm: 20_000, span: Span::ALWAYS })
-        .fault(Fault::Reorder { ppm: 50_000, by_ns: 50_000, span: Span::ALWAYS })
+    all.unwrap_or_else(|failure| panic!("{failure}"))
 }
 
 fn params(count: usize, below: u32, radix: u32) -> Params {
@@ -49,7 +35,7 @@ fn run__same_keys_as_sequential_on_any_number_of_ranks_and_under_loss() {
     ] {
         let params = params(count, below, radix);
         let expected = sequential(&params, &|_| Ok(())).unwrap();
-        for config in [SimConfig::new(ranks, 1), lossy(ranks, 2)] {
+        for config in [SimConfig::new(ranks, 1), SimConfig::new(ranks, 2).lossy()] {
             let one_by_one = config.seed == 2;
             let division = Division { region, ns_per_key: f64::from(ranks), one_by_one };
             let outcomes = simulate(&params, config, division);

@@ -196,6 +196,15 @@ impl SimConfig {
         (self, rates)
     }
 
+    /// Loses two packets of a hundred and delays five, all the time: any protocol has work then.
+    pub fn lossy(self) -> SimConfig {
+        self.fault(Fault::Loss { ppm: 20_000, span: Span::ALWAYS }).fault(Fault::Reorder {
+            ppm: 50_000,
+            by_ns: 50_000,
+            span: Span::ALWAYS,
+        })
+    }
+
     /// Adds a fault.
     pub fn fault(mut self, fault: Fault) -> SimConfig {
         self.faults.push(fault);

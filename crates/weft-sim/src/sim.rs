@@ -376,6 +376,34 @@ impl Sim {
         Err(self.failure(what))
     }
 
+    /// Runs a program on every host, and returns the results in the order of the hosts. The
+    /// endpoint of a host that has its result goes on answering.
+    ///
+    /// # Errors
+    /// As [`run`](Sim::run); or a host died before its result.
+    pub fn results<T, F, Fut>(&mut self, program: F) -> Result<Vec<T>, Failure>
+    where
+        T: 'static,
+        F: Fn(Env) -> Fut + Clone + 'static,
+        Fut: Future<Output = T> + 'static,
+    {
+        let all: Rc<RefCell<BTreeMap<u32, T>>> = Rc::default();
+        let shared = Rc::clone(&all);
+        self.spawn_all(move |env| {
+            let (all, host, work) = (Rc::clone(&shared), env.host, program(env));
+            async move {
+                let result = work.await;
+                all.borrow_mut().insert(host, result);
+            }
+        });
+        self.run()?;
+        let all = all.take();
+        match (0..self.config.hosts).find(|host| !all.contains_key(host)) {
+            Some(host) => Err(self.failure(format!("host {host} has no result"))),
+            None => Ok(all.into_values().collect()),
+        }
+    }
+
     /// Makes a failure of this simulation.
     pub fn failure(&self, what: String) -> Failure {
         let trace = Box::new(self.net.borrow().trace().clone());

@@ -74,6 +74,8 @@ pub(super) struct Inner<N: Net> {
     /// Work that waits until so many messages are processed.
     pub later: RefCell<Vec<(u64, Later)>>,
     wakers: RefCell<Vec<Waker>>,
+    /// Memory for the bytes of an operation.
+    pub spare: RefCell<Vec<u8>>,
 }
 
 /// The shared objects of a job, at this rank. Clones are the same.
@@ -115,6 +117,7 @@ impl<N: Net> Objects<N> {
             members: RefCell::default(),
             later: RefCell::default(),
             wakers: RefCell::default(),
+            spare: RefCell::default(),
         });
         let weak = Rc::downgrade(&inner);
         inner.order.on_deliver(move |message| {

@@ -16,6 +16,9 @@ use std::task::Poll;
 /// Most operations that are posted and not done.
 const POSTED_MAX: u64 = 1 << 14;
 
+/// Most memory for the bytes of an operation that is kept for the next one.
+const SPARE_MAX: usize = 64 << 10;
+
 /// A handle of a shared object. Clones are the same object.
 pub struct Shared<N: Net, T> {
     inner: Rc<Inner<N>>,
@@ -189,10 +192,14 @@ impl<N: Net, T: Object> Shared<N, T> {
                 continue;
             }
             if bytes.is_empty() {
-                bytes = postcard::to_allocvec(&op)
+                bytes = postcard::to_extend(&op, inner.spare.take())
                     .map_err(|why| ObjectCause::Unreadable(why.to_string()))?;
             }
             if let Some(reply) = inner.do_elsewhere(entry, &bytes).await? {
+                if bytes.capacity() <= SPARE_MAX {
+                    bytes.clear();
+                    inner.spare.replace(bytes);
+                }
                 return postcard::from_bytes(&reply)
                     .map_err(|why| ObjectCause::Unreadable(why.to_string()));
             }

@@ -193,8 +193,8 @@ impl Core {
         if before > 0 {
             return;
         }
-        // Slots that have a place keep it.
-        for own in &self.own {
+        // Slots that have a place keep it; those that were sent are in the store.
+        for own in self.own.iter().filter(|own| !own.sent) {
             if let Some(place) = own.place {
                 let slot = Slot { sender: self.me, number: own.number, data: own.data.clone() };
                 self.slots.entry(place).or_insert(Some(slot));
@@ -431,11 +431,10 @@ impl Core {
             }
         }
         while self.next < install.base {
-            let Some(slot) = self.slots.get(&self.next).cloned() else {
+            if !self.deliver() {
                 // The author sends all that this member lacks.
                 return self.end(OrderError::Broken);
-            };
-            self.deliver(slot);
+            }
         }
         let old = std::mem::replace(&mut self.members, install.members.clone());
         // They may live, and be in reach of some members only.

@@ -45,6 +45,7 @@ pub(super) enum Action {
 /// A slot of this member that has not been delivered.
 pub(super) struct Own {
     pub number: u64,
+    /// Empty once it has been sent with its place.
     pub data: Vec<u8>,
     /// Number of messages that end in it.
     pub ends: usize,
@@ -185,11 +186,12 @@ impl Core {
         }
     }
 
-    fn cast(&mut self, kind: u8, fill: impl FnOnce(&mut Vec<u8>)) {
+    /// Sends a cast of some `len` bytes after its head.
+    fn cast(&mut self, kind: u8, len: usize, fill: impl FnOnce(&mut Vec<u8>)) {
         if self.members.len() < 2 {
             return;
         }
-        let mut bytes = Vec::with_capacity(HEAD);
+        let mut bytes = Vec::with_capacity(HEAD + len);
         put_view(self.view, &mut bytes);
         fill(&mut bytes);
         self.actions.push_back(Action::Cast { kind, bytes });
@@ -218,7 +220,7 @@ impl Core {
         let chunks = bytes.chunks(room).chain(bytes.is_empty().then_some(&[][..]));
         for (left, chunk) in (0..=most).rev().zip(chunks) {
             let head = left | if left == most { cast::FIRST } else { 0 };
-            self.cast(cast::LOOSE, |to| {
+            self.cast(cast::LOOSE, chunk.len(), |to| {
                 to.extend_from_slice(&head.to_le_bytes());
                 to.extend_from_slice(chunk);
             });
@@ -288,7 +290,7 @@ impl Core {
         self.own[at].sent = true;
         let (me, keeper, view) = (self.me, self.keeper(), self.view);
         if self.style == Style::Broadcast {
-            self.cast(cast::DATA, |to| {
+            self.cast(cast::DATA, data.len(), |to| {
                 to.extend_from_slice(&number.to_le_bytes());
                 to.extend_from_slice(&data);
             });
@@ -328,7 +330,7 @@ impl Core {
         let each = (self.room.unwrap_or(0) / 12).max(1);
         for (at, some) in accepts.chunks(each).enumerate() {
             let first = first + (at * each) as u64;
-            self.cast(cast::ACCEPT, |to| {
+            self.cast(cast::ACCEPT, 12 * some.len(), |to| {
                 to.extend_from_slice(&first.to_le_bytes());
                 for (sender, number) in some {
                     to.extend_from_slice(&sender.to_le_bytes());
@@ -339,7 +341,7 @@ impl Core {
     }
 
     fn cast_slot(&mut self, place: u64, slot: &Slot) {
-        self.cast(cast::SLOT, |to| {
+        self.cast(cast::SLOT, slot.data.len(), |to| {
             to.extend_from_slice(&place.to_le_bytes());
             to.extend_from_slice(&slot.sender.to_le_bytes());
             to.extend_from_slice(&slot.number.to_le_bytes());
@@ -373,7 +375,8 @@ impl Core {
             let own = &mut self.own[at];
             let Some(place) = own.place.filter(|&place| place < end && !own.sent) else { continue };
             own.sent = true;
-            let slot = Slot { sender: self.me, number: own.number, data: own.data.clone() };
+            let data = std::mem::take(&mut own.data);
+            let slot = Slot { sender: self.me, number: own.number, data };
             self.cast_slot(place, &slot);
             self.slots.insert(place, Some(slot));
         }
@@ -521,10 +524,7 @@ impl Core {
             return;
         }
         let before = self.next;
-        while !self.paused {
-            let Some(slot) = self.slots.get(&self.next).cloned() else { break };
-            self.deliver(slot);
-        }
+        while !self.paused && self.deliver() {}
         if self.next > before {
             self.report();
             self.fill();
@@ -539,24 +539,26 @@ impl Core {
         }
     }
 
-    /// Delivers the content of the next place.
-    pub fn deliver(&mut self, slot: Option<Slot>) {
-        self.next += 1;
+    /// Delivers the content of the next place, which stays in the store. False if it is not here.
+    pub fn deliver(&mut self) -> bool {
+        let Core { slots, next, incoming, actions, delivered, .. } = self;
+        let Some(slot) = slots.get(next) else { return false };
+        *next += 1;
         self.slow.clear();
-        let Some(slot) = slot else { return };
-        let Core { incoming, actions, delivered, .. } = self;
-        let first = *delivered;
-        let whole = incoming.unpack(slot.sender, &slot.data, |bytes| {
-            actions.push_back(Action::Deliver { from: slot.sender, place: *delivered, bytes });
+        let Some(slot) = slot else { return true };
+        let (sender, number, first) = (slot.sender, slot.number, *delivered);
+        let whole = incoming.unpack(sender, &slot.data, |bytes| {
+            actions.push_back(Action::Deliver { from: sender, place: *delivered, bytes });
             *delivered += 1;
         });
         if !whole {
-            log::error!("rank {} has sent a malformed slot in an ordered group", slot.sender);
+            log::error!("rank {sender} has sent a malformed slot in an ordered group");
             self.dropped += 1;
         }
-        if slot.sender == self.me {
-            self.delivered_own(slot.number, first);
+        if sender == self.me {
+            self.delivered_own(number, first);
         }
+        true
     }
 
     fn delivered_own(&mut self, number: u64, mut place: u64) {
@@ -597,7 +599,7 @@ impl Core {
         let all = self.members.iter().map(|member| self.next_of.get(member).copied().unwrap_or(0));
         let stable = all.min().unwrap_or(0);
         if stable >= self.stable + (self.window / 8).max(1) {
-            self.cast(cast::STABLE, |to| to.extend_from_slice(&stable.to_le_bytes()));
+            self.cast(cast::STABLE, 8, |to| to.extend_from_slice(&stable.to_le_bytes()));
             self.set_stable(stable);
         }
     }

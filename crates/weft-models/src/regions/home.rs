@@ -20,6 +20,8 @@ pub(super) struct Directory {
     busy: Option<(usize, Access)>,
     /// Ranks whose answer to a revocation is awaited, ascending.
     awaited: Vec<usize>,
+    /// Revocations that are to be sent.
+    due: VecDeque<Send>,
 }
 
 impl Directory {
@@ -65,6 +67,7 @@ impl Directory {
     /// Forgets a rank that has failed. True if it had the only copy.
     pub fn failed(&mut self, rank: usize) -> bool {
         self.queue.retain(|(by, _)| *by != rank);
+        self.due.retain(|send| !matches!(send, Send::Revoke { to, .. } if *to == rank));
         self.forget_awaited(rank);
         if self.busy.is_some_and(|(by, _)| by == rank) {
             // The answers that are awaited are still noted.
@@ -86,14 +89,20 @@ impl Directory {
         ranks
     }
 
-    /// Serves requests as far as possible.
-    pub fn serve(&mut self) -> Vec<Send> {
-        let mut sends = Vec::new();
-        while self.awaited.is_empty() {
-            if let Some((to, access)) = self.busy.take() {
-                sends.push(self.grant(to, access));
+    /// Returns the next thing to send. `None` if nothing is due before a request or an answer
+    /// comes.
+    pub fn serve(&mut self) -> Option<Send> {
+        loop {
+            if let Some(send) = self.due.pop_front() {
+                return Some(send);
             }
-            let Some((rank, access)) = self.queue.pop_front() else { break };
+            if !self.awaited.is_empty() {
+                return None;
+            }
+            if let Some((to, access)) = self.busy.take() {
+                return Some(self.grant(to, access));
+            }
+            let (rank, access) = self.queue.pop_front()?;
             self.busy = Some((rank, access));
             let others = |other: &usize| *other != rank;
             self.awaited.extend(self.owner.into_iter().filter(others));
@@ -103,9 +112,8 @@ impl Directory {
                 self.awaited.sort_unstable();
             }
             let left = (access == Access::Read).then_some(Access::Read);
-            sends.extend(self.awaited.iter().map(|&to| Send::Revoke { to, left }));
+            self.due.extend(self.awaited.iter().map(|&to| Send::Revoke { to, left }));
         }
-        sends
     }
 
     fn grant(&mut self, to: usize, access: Access) -> Send {
@@ -127,17 +135,21 @@ impl Directory {
 mod tests {
     use super::*;
 
+    fn serve(home: &mut Directory) -> Vec<Send> {
+        std::iter::from_fn(|| home.serve()).collect()
+    }
+
     #[test]
     fn serve__readers_share_and_a_writer_takes_all_copies() {
         let mut home = Directory::new(0);
         home.ask(1, Access::Read);
-        assert_eq!(home.serve(), [Send::Revoke { to: 0, left: Some(Access::Read) }]);
+        assert_eq!(serve(&mut home), [Send::Revoke { to: 0, left: Some(Access::Read) }]);
         home.ask(2, Access::Write);
-        assert_eq!(home.serve(), []);
+        assert_eq!(serve(&mut home), []);
         home.acked(0, true);
         home.acked(7, true);
         assert_eq!(
-            home.serve(),
+            serve(&mut home),
             [
                 Send::Grant { to: 1, access: Access::Read, has_copy: false },
                 Send::Revoke { to: 0, left: None },
@@ -148,7 +160,7 @@ mod tests {
         home.acked(1, false);
         home.acked(0, false);
         let write = Send::Grant { to: 2, access: Access::Write, has_copy: false };
-        assert_eq!(home.serve(), [write]);
+        assert_eq!(serve(&mut home), [write]);
         assert_eq!(home.owner, Some(2));
     }
 
@@ -156,10 +168,13 @@ mod tests {
     fn serve__an_upgrade_sends_nothing_and_a_flush_before_the_answer_is_no_copy() {
         let mut home = Directory { readers: [1, 2].into(), ..Directory::default() };
         home.ask(1, Access::Write);
-        assert_eq!(home.serve(), [Send::Revoke { to: 2, left: None }]);
+        assert_eq!(serve(&mut home), [Send::Revoke { to: 2, left: None }]);
         home.gave_up(2);
         home.acked(2, false);
-        assert_eq!(home.serve(), [Send::Grant { to: 1, access: Access::Write, has_copy: true }]);
+        assert_eq!(
+            serve(&mut home),
+            [Send::Grant { to: 1, access: Access::Write, has_copy: true }]
+        );
         assert!(home.failed(1), "it had the only copy");
     }
 }

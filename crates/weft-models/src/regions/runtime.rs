@@ -177,14 +177,16 @@ impl<N: Net> Inner<N> {
     /// Asks the home of a region for an access.
     pub fn ask(&self, entry: &Rc<Entry>, access: Access) {
         let home = entry.id.home();
-        if home != self.net.rank() {
-            self.watch(entry.id, home);
-        }
         let number = Number::new(entry.id.number);
         let code = [access_code(Some(access))];
         let sent = self.channel.post(home, to_home::ASK, &[&number, &code]);
-        if let Err(failure) = sent {
-            self.lose(entry, RegionCause::Home(failure));
+        // The request is on its way before the rest is done.
+        match sent {
+            Err(failure) => self.lose(entry, RegionCause::Home(failure)),
+            Ok(()) if home != self.net.rank() && entry.local.borrow().asked.is_some() => {
+                self.watch(entry.id, home);
+            }
+            Ok(()) => {}
         }
     }
 
@@ -290,22 +292,28 @@ impl<N: Net> Inner<N> {
     fn serve(&self, entry: &Rc<Entry>) {
         let Some(home) = &entry.home else { return };
         let me = self.net.rank();
-        let sends = home.borrow_mut().serve();
-        for send in sends {
-            match send {
-                // Without a message: what this rank answers to a revocation is served at once.
-                Send::Grant { to, access, .. } if to == me => self.granted(entry, access),
-                Send::Revoke { to, left } if to == me => {
-                    entry.local.borrow_mut().revoke(left);
-                    self.advance(entry);
-                }
-                Send::Grant { to, access, has_copy } => self.grant(entry, to, access, has_copy),
-                Send::Revoke { to, left } => {
-                    self.watch(entry.id, to);
-                    let (number, code) = (Number::new(entry.id.number), [access_code(left)]);
-                    if self.channel.post(to, from_home::REVOKE, &[&number, &code]).is_err() {
-                        self.holder_failed(entry, to);
-                    }
+        loop {
+            let send = home.borrow_mut().serve();
+            let Some(send) = send else { return };
+            self.send(entry, send, me);
+        }
+    }
+
+    /// Does what the directory of a region wants.
+    fn send(&self, entry: &Rc<Entry>, send: Send, me: usize) {
+        match send {
+            // Without a message: what this rank answers to a revocation is served at once.
+            Send::Grant { to, access, .. } if to == me => self.granted(entry, access),
+            Send::Revoke { to, left } if to == me => {
+                entry.local.borrow_mut().revoke(left);
+                self.advance(entry);
+            }
+            Send::Grant { to, access, has_copy } => self.grant(entry, to, access, has_copy),
+            Send::Revoke { to, left } => {
+                let (number, code) = (Number::new(entry.id.number), [access_code(left)]);
+                match self.channel.post(to, from_home::REVOKE, &[&number, &code]) {
+                    Ok(()) => self.watch(entry.id, to),
+                    Err(_) => self.holder_failed(entry, to),
                 }
             }
         }

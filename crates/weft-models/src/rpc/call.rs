@@ -5,7 +5,7 @@ use crate::net::{Blocking, Net};
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 /// A call in progress: a future of the answer's bytes. Dropping it cancels the call, which the
@@ -144,9 +144,12 @@ impl<N: Net> Future for Call<N> {
             return Poll::Ready(result);
         }
         let State::Running(number) = self.state else { return Poll::Pending };
-        self.watch();
-        if let Some(call) = self.inner.calls.borrow_mut().get_mut(number) {
-            call.waker = Some(cx.waker().clone());
+        // A caller that cannot be woken polls again soon, and needs neither unless that takes long.
+        if !cx.waker().will_wake(Waker::noop()) {
+            self.watch();
+            if let Some(call) = self.inner.calls.borrow_mut().get_mut(number) {
+                call.waker = Some(cx.waker().clone());
+            }
         }
         let late = self.deadline.as_mut().and_then(|deadline| {
             deadline.sleep.as_mut().poll(cx).is_ready().then_some(deadline.after)

@@ -52,13 +52,13 @@ impl BarePacket {
         self.socket.send(frame)
     }
 
-    /// Sends one frame that is in several parts.
+    /// Sends frames of two parts each by one system call; returns the number that left, of at most
+    /// 64. An error concerns the first.
     ///
     /// # Errors
     /// As of [`send`](Self::send).
-    #[inline]
-    pub fn send_parts(&mut self, parts: [&[u8]; 3]) -> io::Result<()> {
-        self.socket.send_parts(parts)
+    pub fn send_pairs(&mut self, frames: &[[&[u8]; 2]]) -> io::Result<usize> {
+        self.socket.send_pairs(frames)
     }
 
     /// Sends frames that lie `stride` bytes apart in `buffer`, by one system call; returns their

@@ -267,8 +267,10 @@ pub struct Node {
     windows: Windows,
     pulls: Pulls,
     frames: Frames,
-    /// The beginning of the frame that is being sent.
+    /// The beginnings of the frames that are being sent.
     head: Vec<u8>,
+    /// Answers that are being sent, each with the place of its beginning.
+    replies: Vec<(window::Reply, core::ops::Range<usize>)>,
     events: VecDeque<Event>,
     counters: Counters,
     /// True while no further messages are taken.
@@ -309,6 +311,7 @@ impl Node {
             pulls: Pulls::new(&settings, number, session),
             frames: Frames { dialect: settings.dialect, queue: VecDeque::new() },
             head: Vec::new(),
+            replies: Vec::new(),
             events: VecDeque::new(),
             counters: Counters::default(),
             is_full: false,
@@ -442,11 +445,11 @@ impl Node {
             frame.extend_from_slice(&bytes);
             return Some(to);
         }
-        let window::Reply { to, index, reply, payload } = self.windows.next_reply()?;
-        let header = Frame::new(index, Packet::PullReply(reply));
+        let reply = self.windows.next_reply()?;
+        let header = Frame::new(reply.index, Packet::PullReply(reply.reply));
         frame.extend_from_slice(&header.encode(self.settings.dialect).ok()?);
-        frame.extend_from_slice(payload);
-        Some(to)
+        frame.extend_from_slice(self.windows.payload_of(&reply));
+        Some(reply.to)
     }
 
     /// As [`poll_transmit`](Node::poll_transmit), but the bytes of a message stay where they are.
@@ -455,11 +458,38 @@ impl Node {
             self.head = bytes;
             return Some(Transmit { to, head: &self.head, payload: &[] });
         }
-        let window::Reply { to, index, reply, payload } = self.windows.next_reply()?;
-        let header = Frame::new(index, Packet::PullReply(reply));
+        let reply = self.windows.next_reply()?;
+        let header = Frame::new(reply.index, Packet::PullReply(reply.reply));
         self.head.clear();
         self.head.extend_from_slice(&header.encode(self.settings.dialect).ok()?);
-        Some(Transmit { to, head: &self.head, payload })
+        Some(Transmit { to: reply.to, head: &self.head, payload: self.windows.payload_of(&reply) })
+    }
+
+    /// True if the next frame is an answer to a pull.
+    pub fn has_replies_next(&self) -> bool {
+        self.frames.queue.is_empty() && !self.windows.is_quiet()
+    }
+
+    /// Takes the next frames of answers to pulls, at most `most` of them, which one call of the
+    /// system may send. None if other frames wait, which
+    /// [`poll_transmit_parts`](Node::poll_transmit_parts) takes first.
+    pub fn poll_replies(&mut self, most: usize) -> impl ExactSizeIterator<Item = Transmit<'_>> {
+        self.head.clear();
+        self.replies.clear();
+        while self.frames.queue.is_empty() && self.replies.len() < most {
+            let Some(reply) = self.windows.next_reply() else { break };
+            let header = Frame::new(reply.index, Packet::PullReply(reply.reply));
+            let Ok(header) = header.encode(self.settings.dialect) else { continue };
+            let begin = self.head.len();
+            self.head.extend_from_slice(&header);
+            self.replies.push((reply, begin..self.head.len()));
+        }
+        let Node { head, replies, windows, .. } = &*self;
+        replies.iter().map(move |(reply, place)| Transmit {
+            to: reply.to,
+            head: &head[place.clone()],
+            payload: windows.payload_of(reply),
+        })
     }
 
     /// Returns the next event.

@@ -50,11 +50,12 @@ struct Answer {
 }
 
 /// A frame of an answer, with its destination and that one's index of this endpoint.
-pub struct Reply<'a> {
+#[derive(Clone, Copy)]
+pub struct Reply {
     pub to: Mac,
     pub index: u16,
     pub reply: PullReply,
-    pub payload: &'a [u8],
+    window: u8,
 }
 
 /// The windows of an endpoint.
@@ -169,8 +170,8 @@ impl Windows {
         self.answers.is_empty()
     }
 
-    /// Returns the next frame of an answer.
-    pub fn next_reply(&mut self) -> Option<Reply<'_>> {
+    /// Takes the next frame of an answer.
+    pub fn next_reply(&mut self) -> Option<Reply> {
         loop {
             let answer = self.answers.front_mut()?;
             let now = *answer;
@@ -186,9 +187,6 @@ impl Windows {
             if !is_there {
                 continue;
             }
-            let message = self.slots[usize::from(now.window)].message.as_ref()?;
-            let (at, len) = (now.offset as usize, now.next as usize);
-            let payload = message.bytes().get(at..at + len)?;
             let reply = PullReply {
                 seq: now.frame as u8,
                 len: now.next as u16,
@@ -196,7 +194,14 @@ impl Windows {
                 handle: now.handle,
                 magic: now.magic,
             };
-            return Some(Reply { to: now.to, index: now.index, reply, payload });
+            return Some(Reply { to: now.to, index: now.index, reply, window: now.window });
         }
+    }
+
+    /// Returns the bytes of a frame that was just taken.
+    pub fn payload_of(&self, of: &Reply) -> &[u8] {
+        let message = self.slots[usize::from(of.window)].message.as_ref();
+        let (at, len) = (of.reply.offset as usize, usize::from(of.reply.len));
+        message.and_then(|message| message.bytes().get(at..at + len)).unwrap_or_default()
     }
 }

@@ -1,17 +1,19 @@
-//! Sending frames: one by one, with their bytes where they lie, or some that were copied together
-//! by one system call; and faults for tests.
+//! Sending frames, up to 32 by one system call, with bytes of messages where they lie or copied
+//! together; and faults for tests.
 
 use super::faults::{Fate, Faults};
 use super::{HEAD, SHORTEST};
 use std::io::{self, ErrorKind};
 use weft_link::BarePacket;
 use weft_mxoe::node::{Mac, Node, Transmit};
-use weft_mxoe::ETHERTYPE;
+use weft_mxoe::{ETHERTYPE, HEADER_MAX};
 
 /// Most frames of one system call.
 const BURST: usize = 32;
 /// Least bytes of a message that are not copied.
 const GATHER_MIN: usize = 512;
+/// Room for the beginning of a frame, and for a frame that is not gathered.
+const HEADS: usize = HEAD + HEADER_MAX + GATHER_MIN;
 
 /// Frames on their way to the socket.
 pub struct Out {
@@ -19,6 +21,8 @@ pub struct Out {
     /// True if bytes of messages stay where they are.
     gathers: bool,
     faults: Option<Faults>,
+    /// The beginnings of frames whose bytes stay where they are, `HEADS` bytes apart.
+    heads: Vec<u8>,
     /// Frames that the next ones overtake.
     overtaken: Vec<Vec<u8>>,
     /// Frames that were copied, `stride` bytes apart, and those of them that have left.
@@ -32,23 +36,14 @@ pub struct Out {
     pub errors: u64,
 }
 
-/// The result of one frame.
-enum Next {
-    /// The node has none.
-    None,
-    /// It has left.
-    Left,
-    /// It is in the buffer.
-    Kept,
-}
-
 impl Out {
     /// Makes the way for frames of at most `stride` bytes from an address.
     pub fn new(mac: Mac, stride: usize, gathers: bool, faults: Option<Faults>) -> Out {
         let (overtaken, buffer, lens) = (Vec::new(), vec![0; BURST * stride], Vec::new());
         let gathers = gathers && faults.is_none();
+        let heads = vec![0; if gathers { BURST * HEADS } else { 0 }];
         let (gone, sent, errors) = (0, 0, 0);
-        Out { mac, gathers, faults, overtaken, buffer, stride, lens, gone, sent, errors }
+        Out { mac, gathers, faults, heads, overtaken, buffer, stride, lens, gone, sent, errors }
     }
 
     /// Sends what the node wants to send. False if the system had no room.
@@ -57,15 +52,49 @@ impl Out {
             if !self.send_kept(socket) {
                 return false;
             }
-            let mut is_last = false;
-            while self.lens.len() < BURST && !is_last {
-                match self.next(socket, node) {
-                    Next::None if self.lens.is_empty() => return true,
-                    Next::None => is_last = true,
-                    Next::Left | Next::Kept => {}
-                }
+            if self.gathers && self.gather(socket, node) {
+                continue;
+            }
+            while self.lens.len() < BURST && !(self.gathers && node.has_replies_next()) {
+                let Some(frame) = node.poll_transmit_parts() else { break };
+                self.keep(frame.to, [frame.head, frame.payload]);
+            }
+            if self.lens.is_empty() {
+                return true;
             }
         }
+    }
+
+    /// Sends answers to pulls with their bytes where they lie. Those for which the system has no
+    /// room are kept in the buffer. False if the node has none.
+    fn gather(&mut self, socket: &mut BarePacket, node: &mut Node) -> bool {
+        let mut heads = std::mem::take(&mut self.heads);
+        let mut frames = Vec::with_capacity(BURST);
+        for (frame, place) in node.poll_replies(BURST).zip(heads.chunks_exact_mut(HEADS)) {
+            let Transmit { to, head, payload } = frame;
+            let (inside, outside) = match payload.len() {
+                ..GATHER_MIN => (payload, &[][..]),
+                _ => (&[][..], payload),
+            };
+            let len = write(place, (to, self.mac), [head, inside], outside.len());
+            frames.push((to, [&place[..len], outside]));
+        }
+        let parts: Vec<[&[u8]; 2]> = frames.iter().map(|(_, parts)| *parts).collect();
+        let mut gone = 0;
+        while gone < parts.len() {
+            match socket.send_pairs(&parts[gone..]) {
+                Ok(count) => (gone, self.sent) = (gone + count, self.sent + count as u64),
+                Err(why) if has_no_room(&why) => break,
+                Err(_) => (gone, self.errors) = (gone + 1, self.errors + 1),
+            }
+        }
+        for (to, [head, payload]) in &frames[gone..] {
+            self.keep(*to, [&head[HEAD..], payload]);
+        }
+        let found = !frames.is_empty();
+        drop(frames);
+        self.heads = heads;
+        found
     }
 
     /// Sends the frames in the buffer. False if the system had no room.
@@ -91,43 +120,13 @@ impl Out {
         true
     }
 
-    /// Sends the node's next frame, or copies it to the buffer.
-    fn next(&mut self, socket: &mut BarePacket, node: &mut Node) -> Next {
-        let Some(Transmit { to, head, payload }) = node.poll_transmit_parts() else {
-            return Next::None;
-        };
-        let mut ether = [0; HEAD];
-        ether[..6].copy_from_slice(&to);
-        ether[6..12].copy_from_slice(&self.mac);
-        ether[12..].copy_from_slice(&ETHERTYPE.to_be_bytes());
-        let gathers = self.gathers && self.lens.is_empty() && payload.len() >= GATHER_MIN;
-        if gathers {
-            match socket.send_parts([&ether, head, payload]) {
-                Ok(()) => {
-                    self.sent += 1;
-                    return Next::Left;
-                }
-                Err(why) if has_no_room(&why) => {}
-                Err(_) => {
-                    self.errors += 1;
-                    return Next::Left;
-                }
-            }
-        }
+    /// Copies a frame to the buffer.
+    fn keep(&mut self, to: Mac, parts: [&[u8]; 2]) {
         let start = self.lens.len() * self.stride;
-        let Some(place) = self.buffer.get_mut(start..start + self.stride) else {
-            return Next::Left;
-        };
-        let mut len = 0;
-        for part in [&ether[..], head, payload] {
-            let Some(to) = place.get_mut(len..len + part.len()) else { return Next::Left };
-            to.copy_from_slice(part);
-            len += part.len();
-        }
-        if len < SHORTEST {
-            place[len..SHORTEST].fill(0);
-            len = SHORTEST;
-        }
+        let len = HEAD + parts[0].len() + parts[1].len();
+        let place = self.buffer.get_mut(start..start + self.stride);
+        let Some(place) = place.filter(|place| len <= place.len()) else { return };
+        let len = write(place, (to, self.mac), parts, 0);
         let fate = self.faults.as_mut().map_or(Fate::Sent, Faults::fate);
         if matches!(fate, Fate::Doubled | Fate::Overtaken) {
             self.overtaken.push(place[..len].to_vec());
@@ -135,8 +134,22 @@ impl Out {
         if matches!(fate, Fate::Sent | Fate::Doubled) {
             self.lens.push(len as u32);
         }
-        Next::Kept
     }
+}
+
+/// Writes a frame with the header of Ethernet to a place that has room, without `more` bytes that
+/// follow elsewhere; returns its length. Frames have at least 60 bytes.
+fn write(place: &mut [u8], (to, from): (Mac, Mac), parts: [&[u8]; 2], more: usize) -> usize {
+    let mut len = 0;
+    for part in [&to[..], &from, &ETHERTYPE.to_be_bytes(), parts[0], parts[1]] {
+        place[len..len + part.len()].copy_from_slice(part);
+        len += part.len();
+    }
+    if len + more < SHORTEST {
+        place[len..SHORTEST].fill(0);
+        len = SHORTEST;
+    }
+    len
 }
 
 fn has_no_room(why: &io::Error) -> bool {

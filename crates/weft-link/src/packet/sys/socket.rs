@@ -16,9 +16,9 @@ pub struct Socket {
     burst: Box<Burst>,
 }
 
-/// Working memory of `send_many`.
+/// Working memory of `send_many` and `send_pairs`.
 struct Burst {
-    parts: [libc::iovec; BURST],
+    parts: [libc::iovec; 2 * BURST],
     messages: [libc::mmsghdr; BURST],
 }
 
@@ -313,6 +313,25 @@ impl Socket {
         }
         let (fd, messages) = (self.raw(), self.burst.messages.as_mut_ptr());
         // SAFETY: the first `n` messages point to live parts, and those to frames in `buffer`; the
+        // kernel only reads them.
+        let sent = unsafe { libc::sendmmsg(fd, messages, n as u32, libc::MSG_DONTWAIT) };
+        usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+    }
+
+    /// Sends frames of two parts each; returns their number. An error concerns the first.
+    pub fn send_pairs(&mut self, frames: &[[&[u8]; 2]]) -> io::Result<usize> {
+        let n = frames.len().min(BURST);
+        for (i, frame) in frames[..n].iter().enumerate() {
+            for (part, bytes) in self.burst.parts[2 * i..].iter_mut().zip(frame) {
+                let iov_base = bytes.as_ptr().cast_mut().cast();
+                *part = libc::iovec { iov_base, iov_len: bytes.len() };
+            }
+            let message = &mut self.burst.messages[i].msg_hdr;
+            message.msg_iov = &raw mut self.burst.parts[2 * i];
+            message.msg_iovlen = 2;
+        }
+        let (fd, messages) = (self.raw(), self.burst.messages.as_mut_ptr());
+        // SAFETY: the first `n` messages point to two live parts each, and those to slices; the
         // kernel only reads them.
         let sent = unsafe { libc::sendmmsg(fd, messages, n as u32, libc::MSG_DONTWAIT) };
         usize::try_from(sent).map_err(|_| io::Error::last_os_error())

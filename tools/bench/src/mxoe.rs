@@ -1,7 +1,7 @@
 //! Messages in frames of MX over Ethernet between lab hosts, by packet sockets: `weft bench mxoe`.
-//! The tables are those of Figures 9 to 12 and 14 of paper 001.
+//! The tables are those of Figures 9 and 12 to 14 of paper 001.
 
-use crate::faces::plots;
+use crate::faces::plots::{self, Group};
 use crate::netns::Place;
 use crate::pair::{Kind, Pair, Sample, Subject};
 use crate::rank::{Channel, Outcome, Probe, Rank, Task};
@@ -11,7 +11,7 @@ use crate::volley::volley;
 use crate::wire::{self, Socket, FRAME};
 use crate::{Bench, LinkName, Options, CONFIG, MTU};
 use anyhow::{bail, ensure, Context, Result};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::Write;
 use std::path::Path;
 use std::rc::Rc;
@@ -31,6 +31,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Number and key of both endpoints.
 const NUMBER: u8 = 3;
 const KEY: u32 = 0x77ef;
+/// Least MTU for the dialect of native MX, whose fragments have 4 KiB.
+const NATIVE_MTU: u32 = 4096 + HEADER_MAX as u32;
 /// Polls between readings of the clock.
 const POLLS: u32 = 64;
 
@@ -45,20 +47,27 @@ pub struct Variant {
     pub depth: u8,
     /// True if frames are copied together, and not gathered by the kernel.
     pub copies: bool,
+    /// True in the dialect of native MX.
+    pub is_native: bool,
 }
 
 impl Variant {
     fn of(arg: u64) -> Variant {
-        let copies = arg >> 32 & 1 == 1;
-        Variant { frame: (arg >> 16) as u16, block: (arg >> 8) as u8, depth: arg as u8, copies }
+        let bit = |at: u32| arg >> at & 1 == 1;
+        let (frame, block, depth) = ((arg >> 16) as u16, (arg >> 8) as u8, arg as u8);
+        Variant { frame, block, depth, copies: bit(32), is_native: bit(33) }
     }
 
     fn packed(self) -> u64 {
         let lens = u64::from(self.frame) << 16 | u64::from(self.block) << 8;
-        u64::from(self.copies) << 32 | lens | u64::from(self.depth)
+        let bits = u64::from(self.copies) << 32 | u64::from(self.is_native) << 33;
+        bits | lens | u64::from(self.depth)
     }
 
-    fn apply(self, usual: Settings) -> Settings {
+    /// Returns the settings for an MTU.
+    fn settings(self, mtu: u32) -> Settings {
+        let dialect = if self.is_native { Dialect::Compat } else { Dialect::Native };
+        let usual = Settings::of(dialect, mtu as u16);
         let Variant { frame, block, depth, .. } = self;
         Settings {
             reply: if frame == 0 { usual.reply } else { frame.min(usual.reply) },
@@ -101,7 +110,7 @@ impl Mxoe {
         let interface = wire::interface_of(rank)?;
         let kind = EtherType::new(ETHERTYPE).context("the type of frames")?;
         let wire = BarePacket::open(&interface, kind, RING).context("a packet socket")?;
-        let settings = variant.apply(Settings::of(Dialect::Native, interface.mtu as u16));
+        let settings = variant.settings(interface.mtu);
         let session = weft_link::random_u64() as u32;
         let longest = settings.reply.max(settings.fragment);
         let stride = HEAD + HEADER_MAX + usize::from(longest);
@@ -219,6 +228,9 @@ impl Mxoe {
 /// Ping-pong of messages in frames of MXoE, one way.
 pub fn ping_pong(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     let variant = Variant::of(task.arg);
+    if variant.is_native && wire::interface_of(rank)?.mtu < NATIVE_MTU {
+        return Ok(Outcome::Absent(format!("frames of native MX need an MTU of {NATIVE_MTU}")));
+    }
     let mut side = match rank.mxoe.take().filter(|side| side.variant == variant) {
         Some(side) => side,
         None => Mxoe::open(rank, variant)?,
@@ -239,39 +251,55 @@ pub fn ping_pong(rank: &mut Rank, task: &Task) -> Result<Outcome> {
 /// Sizes at both MTUs; messages longer than 32 KiB are pulled.
 const SIZES: [usize; 9] =
     [16, 128, 1 << 10, 4 << 10, 16 << 10, 32 << 10, 128 << 10, 1 << 20, 4 << 20];
-/// The size at which settings of pulls are compared.
+/// The sizes at which settings of pulls are compared, and that of the findings.
+const LENGTHS: [usize; 3] = [128 << 10, LONG, 4 << 20];
 const LONG: usize = 1 << 20;
 /// The MTUs: that of Ethernet, and that of jumbo frames.
 const JUMBO: u32 = 9000;
 
 /// The settings of Open-MX.
-const USUAL: Variant = Variant { frame: 0, block: 0, depth: 0, copies: false };
+const USUAL: Variant = Variant { frame: 0, block: 0, depth: 0, copies: false, is_native: false };
 
-/// Settings of pulls by name: length of frames, frames of a block, and blocks at a time.
-const VARIANTS: [(&str, Variant); 9] = [
-    ("1 MiB, frames copied together", Variant { copies: true, ..USUAL }),
-    ("1 MiB, frames of 1468 bytes", Variant { frame: 1468, ..USUAL }),
-    ("1 MiB, frames of 4096 bytes", Variant { frame: 4096, ..USUAL }),
-    ("1 MiB, 1 frame a block", Variant { block: 1, ..USUAL }),
-    ("1 MiB, 8 frames a block", Variant { block: 8, ..USUAL }),
-    ("1 MiB, 64 frames a block", Variant { block: 64, ..USUAL }),
-    ("1 MiB, 1 block at a time", Variant { depth: 1, ..USUAL }),
-    ("1 MiB, 2 blocks at a time", Variant { depth: 2, ..USUAL }),
-    ("1 MiB, 8 blocks at a time", Variant { depth: 8, ..USUAL }),
+/// The first of the lines that are drawn together, and their plots.
+const LINE: &str = "MXoE, one way";
+const PULLS: &str = "long messages, ";
+const BOTH: [Group; 1] = [("Figure 12, by MTU", LINE)];
+const GROUPS: [Group; 1] = [("Figures 13 and 14, by frames and blocks", PULLS)];
+
+/// Settings of pulls by the names of their lines.
+const VARIANTS: [(&str, Variant); 10] = [
+    ("long messages, copied together", Variant { copies: true, ..USUAL }),
+    ("long messages, as native MX", Variant { is_native: true, ..USUAL }),
+    ("long messages, frames of 1468 bytes", Variant { frame: 1468, ..USUAL }),
+    ("long messages, frames of 4096 bytes", Variant { frame: 4096, ..USUAL }),
+    ("long messages, 1 frame a block", Variant { block: 1, ..USUAL }),
+    ("long messages, 8 frames a block", Variant { block: 8, ..USUAL }),
+    ("long messages, 64 frames a block", Variant { block: 64, ..USUAL }),
+    ("long messages, 1 block at a time", Variant { depth: 1, ..USUAL }),
+    ("long messages, 2 blocks at a time", Variant { depth: 2, ..USUAL }),
+    ("long messages, 8 blocks at a time", Variant { depth: 8, ..USUAL }),
 ];
 
-/// Measures messages of all sizes; returns the times of 1 MiB and of a copy of it.
-fn lines(run: &mut Run<'_>, mtu: u32) -> Result<[Option<Sample>; 2]> {
+/// Times of 1 MiB: ours, of a copy of it, and of TCP; and times of 16 B, ours and of TCP.
+#[derive(Clone, Copy, Default)]
+struct Times {
+    long: [Option<Sample>; 3],
+    short: [Option<Sample>; 2],
+}
+
+/// Measures messages of all sizes.
+fn lines(run: &mut Run<'_>, mtu: u32) -> Result<Times> {
     let ours = run.bench.bare(Probe::MxoePingPong);
     let tcp = run.bench.bare(Probe::PingPong(Channel::Tcp));
     let floor = run.bench.bare(Probe::Wire(Socket::Packet, false));
     let copy = run.bench.bare(Probe::Copy);
-    let mut long = [None, None];
+    let mut times = Times::default();
+    let name = if mtu == JUMBO { "MXoE, one way, MTU 9000" } else { LINE };
+    run.begin(name);
     for size in SIZES.into_iter().filter(|&size| run.wants(size)).collect::<Vec<_>>() {
         let (floor, named) = if size <= FRAME { (floor, "AF_PACKET") } else { (copy, "copy") };
         let subjects = [ours, tcp, floor];
         let got: Vec<Option<Sample>> = run.bench.measure(size, &subjects, |s| s * 1e6)?;
-        let name = if mtu == JUMBO { "MXoE, one way, MTU 9000" } else { "MXoE, one way" };
         let line = (name, size, "us", Better::Lower);
         let aim = match (size, mtu) {
             (16, MTU) => Some(0.6),
@@ -279,33 +307,62 @@ fn lines(run: &mut Run<'_>, mtu: u32) -> Result<[Option<Sample>; 2]> {
             _ => None,
         };
         run.push(line, [got[0], got[2], got[1]], (named, "tcp"), Aim { peer: aim, floor: None });
-        if size == LONG {
-            long = [got[0], got[2]];
+        match size {
+            LONG => times.long = [got[0], got[2], got[1]],
+            16 => times.short = [got[0], got[1]],
+            _ => {}
         }
     }
-    Ok(long)
+    Ok(times)
 }
 
-/// Measures a long message with settings of pulls.
-fn variants(run: &mut Run<'_>) -> Result<()> {
-    if !run.wants(LONG) {
-        return Ok(());
-    }
+/// Measures long messages with settings of pulls; returns the times of 1 MiB, each with that of the
+/// usual settings.
+fn variants(run: &mut Run<'_>) -> Result<BTreeMap<&'static str, [f64; 2]>> {
+    let mut times = BTreeMap::new();
     for (name, variant) in VARIANTS {
-        let usual = run.bench.bare(Probe::MxoePingPong);
-        let ours = Subject { arg: variant.packed(), ..usual };
-        let got = run.bench.measure(LONG, &[ours, usual], |s| s * 1e6)?;
-        let line = (name, LONG, "us", Better::Lower);
-        run.push(line, [got[0], None, got[1]], ("", "as Open-MX"), Aim::default());
+        run.begin(name);
+        for size in LENGTHS.into_iter().filter(|&size| run.wants(size)).collect::<Vec<_>>() {
+            let usual = run.bench.bare(Probe::MxoePingPong);
+            let ours = Subject { arg: variant.packed(), ..usual };
+            let got = run.bench.measure(size, &[ours, usual], |s| s * 1e6)?;
+            if let (LONG, [Some(ours), Some(usual)]) = (size, &got[..]) {
+                times.insert(name, [ours.median, usual.median]);
+            }
+            let line = (name, size, "us", Better::Lower);
+            run.push(line, [got[0], None, got[1]], ("", "as Open-MX"), Aim::default());
+        }
     }
-    Ok(())
+    Ok(times)
 }
 
-/// Says which findings of paper 001 stand, by the times of 1 MiB at both MTUs.
-fn findings(narrow: [Option<Sample>; 2], wide: [Option<Sample>; 2]) -> Vec<String> {
+fn stands(it: bool) -> &'static str {
+    if it {
+        "stands"
+    } else {
+        "does not stand"
+    }
+}
+
+/// Says which findings of paper 001 stand, by the times at both MTUs.
+fn findings(narrow: &Times, wide: &Times) -> Vec<String> {
     let mut notes = Vec::new();
-    let stands = |it: bool| if it { "stands" } else { "does not stand" };
-    if let (Some(narrow), Some(wide)) = (narrow[0], wide[0]) {
+    if let [Some(ours), Some(tcp)] = narrow.short {
+        notes.push(format!(
+            "paper 001, Figure 9: short messages take 0.55 to 0.88 of TCP's time; here {:.2}: {}",
+            ours.median / tcp.median,
+            stands(ours.median < 0.9 * tcp.median)
+        ));
+    }
+    if let [Some(ours), _, Some(tcp)] = wide.long {
+        let gain = (tcp.median / ours.median - 1.0) * 100.0;
+        notes.push(format!(
+            "paper 001, Figure 9: long messages have 80 % more of TCP's rate at MTU 9000; here \
+             {gain:+.0} %: {}",
+            stands(gain > 30.0)
+        ));
+    }
+    if let (Some(narrow), Some(wide)) = (narrow.long[0], wide.long[0]) {
         let gain = narrow.median / wide.median;
         notes.push(format!(
             "paper 001, Figure 12: a large MTU doubles the rate of long messages; here x \
@@ -313,7 +370,7 @@ fn findings(narrow: [Option<Sample>; 2], wide: [Option<Sample>; 2]) -> Vec<Strin
             stands(gain > 1.5)
         ));
     }
-    if let [Some(ours), Some(copy)] = wide {
+    if let [Some(ours), Some(copy), _] = wide.long {
         let share = copy.median / ours.median * 100.0;
         notes.push(format!(
             "paper 001, Figures 10 and 11: without copies at the receiver the rate would be half \
@@ -322,13 +379,40 @@ fn findings(narrow: [Option<Sample>; 2], wide: [Option<Sample>; 2]) -> Vec<Strin
             stands(share > 33.0)
         ));
     }
-    notes.push(match std::fs::read_dir("/dev/dsa").map(Iterator::count) {
-        Ok(queues @ 1..) => format!(
-            "copy engine: Intel DSA has {queues} queues in /dev/dsa; kernels let only programs \
-             with CAP_SYS_RAWIO map them, and it is not used"
-        ),
-        _ => "copy engine: none (/dev/dsa)".into(),
-    });
+    notes
+}
+
+/// Says which findings of Figures 13 and 14 stand, by the times of settings of pulls.
+fn findings_of_pulls(times: &BTreeMap<&'static str, [f64; 2]>) -> Vec<String> {
+    let share = |name: &str| {
+        let [ours, usual] = times.get(format!("{PULLS}{name}").as_str())?;
+        Some(usual / ours)
+    };
+    let mut notes = Vec::new();
+    if let Some(share) = share("as native MX") {
+        notes.push(format!(
+            "paper 001, Figure 13: in the dialect of native MX, long messages have at least 65 % \
+             of the rate; here {:.0} % of that in Open-MX's: {}",
+            share * 100.0,
+            stands(share >= 0.65)
+        ));
+    }
+    if let Some(share) = share("frames of 4096 bytes") {
+        let gain = (1.0 / share - 1.0) * 100.0;
+        notes.push(format!(
+            "paper 001, Figure 14: frames longer than the 4 KiB of native MX raise the rate; here \
+             by {gain:+.0} %: {}",
+            stands(gain > 10.0)
+        ));
+    }
+    if let Some(share) = share("8 frames a block") {
+        let gain = (1.0 / share - 1.0) * 100.0;
+        notes.push(format!(
+            "paper 001, Figure 14: blocks of 32 frames and not 8 raise the rate little where \
+             latency is low; here by {gain:+.0} %: {}",
+            stands((-10.0..30.0).contains(&gain))
+        ));
+    }
     notes
 }
 
@@ -353,26 +437,95 @@ pub fn print(
     (json, folder): (bool, Option<&Path>),
     out: &mut impl Write,
 ) -> Result<()> {
-    let mut long = [[None, None]; 2];
+    let mut times = [Times::default(); 2];
+    let (mut both, mut drawn) = (Vec::new(), Vec::new());
     for (at, mtu) in [MTU, JUMBO].into_iter().enumerate() {
         let mut run = start(options, mtu)?;
+        run.plan(|run| {
+            lines(run, mtu)?;
+            if mtu == JUMBO {
+                variants(run)?;
+            }
+            Ok(())
+        });
         match lines(&mut run, mtu) {
-            Ok(of) => long[at] = of,
+            Ok(of) => times[at] = of,
             Err(why) => run.notes.push(format!("{why:#}")),
         }
         if mtu == JUMBO {
-            let measured = variants(&mut run);
-            run.notes.extend(measured.err().map(|why| format!("{why:#}")));
-            run.notes.extend(findings(long[0], long[1]));
+            run.notes.extend(findings(&times[0], &times[1]));
+            match variants(&mut run) {
+                Ok(times) => run.notes.extend(findings_of_pulls(&times)),
+                Err(why) => run.notes.push(format!("{why:#}")),
+            }
+            run.notes.push(copy_engine());
         }
         run.notes.append(&mut run.bench.meter.absent);
         run.notes
             .push("frames have no authentication: for networks whose hosts are all trusted".into());
         if let Some(folder) = folder {
-            let plots = plots::write(folder, &format!("mxoe at mtu {mtu}"), &run.checks)?;
-            run.notes.extend(plots.into_iter().map(|plot| format!("plot: {plot}.svg, .png")));
+            drawn.extend(plots::write(
+                folder,
+                &format!("mxoe at mtu {mtu}"),
+                &run.checks,
+                &GROUPS,
+            )?);
         }
         target::show("mxoe between lab hosts", &run, json, out)?;
+        both.append(&mut run.checks);
+    }
+    if let Some(folder) = folder {
+        both.retain(|check| check.table.what.starts_with(LINE));
+        drawn.extend(plots::write(folder, "mxoe", &both, &BOTH)?);
+    }
+    for plot in drawn.iter().filter(|_| !json) {
+        writeln!(out, "  - plot: {plot}.svg, .png")?;
     }
     Ok(())
+}
+
+/// Says which copy engine there is.
+fn copy_engine() -> String {
+    match std::fs::read_dir("/dev/dsa").map(Iterator::count) {
+        Ok(queues @ 1..) => format!(
+            "copy engine: Intel DSA has {queues} queues in /dev/dsa; kernels let only programs \
+             with CAP_SYS_RAWIO map them, and it is not used"
+        ),
+        _ => "copy engine: none (/dev/dsa)".into(),
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packed__each_variant_comes_back_whole() {
+        for (name, variant) in VARIANTS {
+            assert_eq!(Variant::of(variant.packed()), variant, "{name}");
+            assert!(name.starts_with(PULLS), "{name}");
+        }
+    }
+
+    #[test]
+    fn findings__each_figure_is_judged_by_what_was_measured() {
+        let sample = |median| Some(Sample { median, min: median, max: median });
+        let times = |ours, tcp| Times {
+            long: [sample(ours), sample(100.0), sample(tcp)],
+            short: [sample(2.0), sample(4.0)],
+        };
+        let notes = findings(&times(1600.0, 400.0), &times(500.0, 330.0));
+        let verdicts: Vec<bool> = notes.iter().map(|note| note.ends_with(": stands")).collect();
+        assert_eq!(verdicts, [true, false, true, false], "{notes:?}");
+        assert!(findings(&Times::default(), &Times::default()).is_empty());
+        let of_pulls = [
+            ("long messages, as native MX", [900.0, 500.0]),
+            ("long messages, frames of 4096 bytes", [830.0, 500.0]),
+            ("long messages, 8 frames a block", [500.0, 500.0]),
+        ];
+        let notes = findings_of_pulls(&of_pulls.into());
+        let verdicts: Vec<bool> = notes.iter().map(|note| note.ends_with(": stands")).collect();
+        assert_eq!(verdicts, [false, true, true], "{notes:?}");
+    }
 }

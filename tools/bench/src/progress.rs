@@ -1,7 +1,14 @@
-//! The progress of a benchmark: a bar on a terminal, and a line for each measurement of long ones.
+//! The progress of a benchmark, on the standard error: a bar on a terminal, else a line for each
+//! part; and a line for each measurement of long ones.
 
 use indicatif::{ProgressBar, ProgressStyle};
-use std::time::Duration;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Least time between two lines, so that short parts do not fill a log.
+const LINES: Duration = Duration::from_secs(2);
+/// The time of the last line of this process.
+static LAST: Mutex<Option<Instant>> = Mutex::new(None);
 
 /// Returns a bar of `steps` steps, with the current step and the time left.
 pub fn bar(steps: usize) -> ProgressBar {
@@ -14,10 +21,28 @@ pub fn bar(steps: usize) -> ProgressBar {
     bar
 }
 
+/// True if so much time has passed since the last line that another one may follow now.
+fn is_due(last: &Mutex<Option<Instant>>, now: Instant) -> bool {
+    let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+    let due = last.is_none_or(|last| now.saturating_duration_since(last) >= LINES);
+    if due {
+        *last = Some(now);
+    }
+    due
+}
+
+/// Returns the part of the measurement that a step belongs to: its text up to the first colon.
+fn part_of(step: &str) -> &str {
+    step.split_once(": ").map_or(step, |(part, _)| part)
+}
+
 /// A bar over several measurements; it appears with the first step and disappears with the last.
+/// Without a terminal, each part has a line.
 #[derive(Default)]
 pub struct Plan {
     bar: Option<ProgressBar>,
+    /// The part that the last line named.
+    part: String,
     steps: usize,
     done: usize,
 }
@@ -25,7 +50,7 @@ pub struct Plan {
 impl Plan {
     /// Returns a plan of `steps` steps.
     pub fn of(steps: usize) -> Plan {
-        Plan { bar: None, steps, done: 0 }
+        Plan { bar: None, part: String::new(), steps, done: 0 }
     }
 
     /// Raises the number of remaining steps to at least `steps`.
@@ -41,7 +66,20 @@ impl Plan {
         if bar.length() != Some(steps) {
             bar.set_length(steps);
         }
-        bar.set_message(what);
+        if bar.is_hidden() {
+            self.say(&what);
+        } else {
+            bar.set_message(what);
+        }
+    }
+
+    /// Writes a line if a step belongs to another part than the last line.
+    fn say(&mut self, what: &str) {
+        let part = part_of(what);
+        if self.part != part && is_due(&LAST, Instant::now()) {
+            self.part = part.into();
+            eprintln!("weft bench: {part}: step {} of {}", self.done + 1, self.steps);
+        }
     }
 
     /// Says on the standard error what was measured: tables of long benchmarks come at the end.
@@ -96,5 +134,21 @@ mod tests {
         plan.at(1);
         plan.expect(5);
         assert_eq!((plan.done(), plan.steps), (1, 6));
+    }
+
+    #[test]
+    fn part_of__the_steps_of_a_part_have_its_name() {
+        for (step, part) in
+            [("mx, 16 B: tcp", "mx, 16 B"), ("idle connections", "idle connections")]
+        {
+            assert_eq!(part_of(step), part);
+        }
+    }
+
+    #[test]
+    fn is_due__again_after_a_while() {
+        let (last, begin) = (Mutex::new(None), Instant::now());
+        let at = |ms| is_due(&last, begin + Duration::from_millis(ms));
+        assert_eq!([at(0), at(1999), at(2000), at(3999)], [true, false, true, false]);
     }
 }

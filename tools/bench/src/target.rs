@@ -171,6 +171,29 @@ impl Run<'_> {
         sizes.is_empty() || sizes.contains(&size)
     }
 
+    /// Names the line that is measured next, for the progress.
+    pub fn begin(&mut self, line: &str) {
+        self.bench.meter.title = format!("{} over {}, {line}", self.name, self.link.name());
+    }
+
+    /// Sets the steps of the progress to those of a function that measures. The function runs, but
+    /// its subjects are only counted.
+    pub fn plan(&mut self, mut lines: impl FnMut(&mut Self) -> Result<()>) {
+        let (checks, notes) = (self.checks.len(), self.notes.len());
+        self.bench.meter.counted = Some(0);
+        // A failure comes again when the function measures.
+        let _ = lines(self);
+        let subjects = self.bench.meter.counted.take().unwrap_or(0);
+        self.checks.truncate(checks);
+        self.notes.truncate(notes);
+        self.bench.plan(subjects);
+    }
+
+    /// True while subjects are only counted.
+    pub fn is_counting(&self) -> bool {
+        self.bench.meter.counted.is_some()
+    }
+
     /// Returns the raw sockets that the link uses.
     pub fn socket(&self) -> Socket {
         match self.link {

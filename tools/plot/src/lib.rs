@@ -1,6 +1,7 @@
 //! Pictures of weft's tools: shapes that become an SVG, and a PNG that is made from the SVG.
 //!
-//! A [`Picture`] has a size in units of its shapes; `y` grows downwards.
+//! A [`Picture`] has a size in units of its shapes; `y` grows downwards. A [`Chart`] draws curves
+//! over sizes.
 //!
 //! ```
 //! use weft_plot::{line, text, Anchor, Picture};
@@ -16,9 +17,11 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+mod chart;
 mod png;
 mod svg;
 
+pub use chart::{plain, Chart, Curve, Point, Scale, BLACK, COLOURS, GREY, GRID};
 pub use png::PngError;
 pub use svg::{css, escape};
 

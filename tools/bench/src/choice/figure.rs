@@ -4,7 +4,7 @@ use super::super::LinkName;
 use super::grid::{Cell, Figure};
 use super::report::digits;
 use weft::choices::Tree;
-use weft_plot::{text, title, Anchor, Colour, Picture, Shape};
+use weft_plot::{plain, text, title, Anchor, Colour, Picture, Scale, Shape, BLACK, GREY};
 
 const WIDTH: f64 = 1180.0;
 const HEIGHT: f64 = 1060.0;
@@ -17,9 +17,6 @@ const GAP: f64 = 60.0;
 /// Width of the gap between two columns.
 const AISLE: f64 = 16.0;
 
-const BLACK: Colour = [30, 30, 30];
-const GREY: Colour = [115, 115, 115];
-const GRID: Colour = [226, 226, 226];
 const PAPER: Colour = [249, 249, 249];
 const WHITE: Colour = [255, 255, 255];
 const TRANSFERS: [(&str, Colour); 3] =
@@ -38,42 +35,25 @@ fn colour_of(name: &str, all: &[(&str, Colour)]) -> Colour {
 /// A row: its title, and a logarithmic axis that all its panels share.
 struct Row {
     top: f64,
-    low: f64,
-    high: f64,
+    scale: Scale,
 }
 
 impl Row {
     fn new(number: usize, values: impl Iterator<Item = f64>) -> Option<Row> {
         let (low, high) = values.fold((f64::MAX, f64::MIN), |(l, h), v| (l.min(v), h.max(v)));
-        let room = |v: f64, up: f64| (v * up).log10();
         let top = TOP + number as f64 * (PANEL + GAP);
-        (low <= high).then(|| Row { top, low: room(low, 0.8), high: room(high, 1.8) })
+        let scale = Scale::by_powers((low * 0.8, high * 1.8), (top + PANEL, top))?;
+        Some(Row { top, scale })
     }
 
     fn y(&self, value: f64) -> f64 {
-        let share = (value.max(1e-9).log10() - self.low) / (self.high - self.low);
-        self.top + PANEL * (1.0 - share.clamp(0.0, 1.0))
+        self.scale.at(value)
     }
 
-    /// Draws lines at 1, 2 and 5 of each power of ten, with numbers at the left.
+    /// Draws lines at round values, with numbers at the left.
     fn axis(&self, title: &str, shapes: &mut Vec<Shape>) {
         shapes.push(text((LEFT - 56.0, self.top - 26.0), title, Anchor::Start, BLACK));
-        let dense = self.high - self.low < 1.7;
-        for power in self.low.floor() as i32..=self.high.ceil() as i32 {
-            for step in [1.0, 2.0, 5.0] {
-                let value = step * 10f64.powi(power);
-                if value.log10() < self.low || value.log10() > self.high {
-                    continue;
-                }
-                let y = self.y(value);
-                let colour = if step == 1.0 { [205, 205, 205] } else { GRID };
-                shapes.push(line(vec![(LEFT, y), (RIGHT, y)], colour, 1.0, false));
-                if step == 1.0 || dense {
-                    let name = format!("{value}");
-                    shapes.push(text((LEFT - 6.0, y + 4.0), name, Anchor::End, GREY));
-                }
-            }
-        }
+        shapes.extend(self.scale.grid((LEFT, RIGHT), &plain));
     }
 }
 

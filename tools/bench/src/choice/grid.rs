@@ -250,6 +250,7 @@ impl Grid {
             title,
             plan: Default::default(),
             absent: Vec::new(),
+            counted: None,
         };
         let mut out = Vec::new();
         for &(size, subject) in subjects {

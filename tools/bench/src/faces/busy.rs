@@ -78,6 +78,7 @@ impl Run<'_> {
         let mut long: [Option<Sample>; TUNINGS.len()] = [None; TUNINGS.len()];
         for (name, arg) in LINES.into_iter().zip(0..) {
             for size in SIZES.into_iter().filter(|&size| self.wants(size)).collect::<Vec<_>>() {
+                self.begin(name);
                 let iters = ((STREAM / size) as u64).max(LEAST);
                 let ours = Subject { arg, iters, ..Probe::MxBusy.into() };
                 let tcp = Subject { iters, ..self.bench.bare(Probe::TcpBusy) };

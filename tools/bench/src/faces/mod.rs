@@ -213,11 +213,18 @@ const WRITE: usize = 64 << 10;
 /// Sizes of bursts.
 const STREAMS: [usize; 4] = [128, 2 << 10, 8 << 10, 32 << 10];
 
+/// Lines that are drawn together.
+const GROUPS: [plots::Group; 2] = [
+    ("Figure 10, by copies", "MX in frames of MXoE, "),
+    ("Figure 11, by copies", "processor use of a receiver, "),
+];
+
 /// Figures of paper 001.
-const MX_PAPER: [&str; 3] = [
+const MX_PAPER: [&str; 4] = [
     "paper 001, latency: 10G 7.3 us against 13.2 of TCP (0.55), 1G 24.9 against 30.8 (0.81)",
     "paper 001, the same untuned, 1G: 44.6 us against 50.5 of TCP (0.88)",
     "paper 001, ping-pong at 10G: native MX 1140 MiB/s, Open-MX about 800 without a copy engine",
+    "paper 001, Figures 9 and 12 to 14 in frames of MXoE: weft bench mxoe",
 ];
 /// Figures of paper 002.
 const VIA_PAPER: [&str; 4] = [
@@ -231,6 +238,7 @@ const VIA_PAPER: [&str; 4] = [
 
 impl Run<'_> {
     fn face_line(&mut self, name: &'static str, probe: Probe, size: usize, aim: Aim) -> Result<()> {
+        self.begin(name);
         let tcp = self.bench.bare(Probe::PingPong(Channel::Tcp));
         let subjects = [probe.into(), Probe::WeftPingPong.into(), tcp];
         let got = self.bench.measure(size, &subjects, |s| s * 1e6)?;
@@ -263,6 +271,7 @@ impl Run<'_> {
                 if !self.wants(size) {
                     continue;
                 }
+                self.begin(of.name());
                 let tcp = self.bench.bare(Probe::Many(Over::Tcp, of));
                 let subjects = [Probe::Many(Over::Mx, of).into(), tcp];
                 let got = self.bench.measure(size, &subjects, |s| s * 1e6)?;
@@ -295,6 +304,7 @@ impl Run<'_> {
                 if !self.wants(size) {
                     continue;
                 }
+                self.begin(of.name());
                 let tcp = self.bench.bare(Probe::Together(Over::Tcp, of));
                 let subjects = [Probe::Together(Over::Mx, of).into(), tcp];
                 let got = self.bench.measure(size, &subjects, |s| s * 1e6)?;
@@ -333,6 +343,7 @@ impl Run<'_> {
         if !self.wants(WRITE) {
             return Ok(());
         }
+        self.begin("RDMA write");
         let subjects = [Probe::ViaWrite.into(), Probe::WeftPut.into()];
         let got: Vec<Option<Sample>> = self.bench.measure(WRITE, &subjects, |s| s * 1e6)?;
         let line = ("VIA, RDMA write until complete", WRITE, "us", Better::Lower);
@@ -346,6 +357,7 @@ impl Run<'_> {
     /// Bursts, as paper 002 measures bandwidth.
     fn stream_lines(&mut self) -> Result<()> {
         for size in STREAMS.into_iter().filter(|&size| self.wants(size)).collect::<Vec<_>>() {
+            self.begin("bursts");
             let tcp = self.bench.bare(Probe::Stream(Channel::Tcp));
             let subjects = [Probe::ViaStream.into(), Probe::WeftBandwidth.into(), tcp];
             let rate = |s: f64| size as f64 / s / 1e6;
@@ -363,10 +375,15 @@ impl Run<'_> {
         if sizes.is_empty() {
             return Ok(());
         }
-        let beside = Beside::start(self.bench.meter.options)?;
+        self.begin("sockets");
+        let beside = match self.is_counting() {
+            true => None,
+            false => Some(Beside::start(self.bench.meter.options)?),
+        };
         for size in sizes {
             let subjects = [Probe::ViaPingPong.into()];
             let via = self.bench.measure(size, &subjects, |s| s * 1e6)?;
+            let Some(beside) = &beside else { continue };
             let [ours, tcp] = beside.one_way(size)?;
             let line = ("sockets over shared memory, one way", size, "us", Better::Lower);
             self.push(line, [ours, via[0], tcp], ("via", "tcp"), Aim::default());
@@ -395,16 +412,18 @@ pub fn print(
         }
         let mut run = Run { name, bench, link, checks: Vec::new(), notes: Vec::new() };
         run.notes.extend(run.bench.path());
-        let measured = match what {
+        let lines = |run: &mut Run<'_>| match what {
             What::Mx => run.mx_lines(),
             _ => run.via_lines(),
         };
+        run.plan(lines);
+        let measured = lines(&mut run);
         run.notes.extend(measured.err().map(|why| format!("{why:#}")));
         run.notes.append(&mut run.bench.meter.absent);
         run.notes.extend(paper.iter().map(|line| line.to_string()));
         let title = format!("{name} over {}", link.name());
         if let Some(folder) = folder {
-            let plots = plots::write(folder, &title, &run.checks)?;
+            let plots = plots::write(folder, &title, &run.checks, &GROUPS)?;
             run.notes.extend(plots.into_iter().map(|plot| format!("plot: {plot}.svg, .png")));
         }
         target::show(&title, &run, json, out)?;

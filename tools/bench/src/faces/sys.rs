@@ -39,7 +39,10 @@ pub struct Mx {
     other: Option<Addr>,
     /// The endpoints of more ranks than two.
     all: Vec<Option<Addr>>,
-    buffer: Vec<u8>,
+    /// A message to send, which stays as it is, and the memory of one that comes: the endpoint's
+    /// benchmark has two, too, so that the same bytes are in the caches of the same cores.
+    out: Vec<u8>,
+    into: Vec<u8>,
 }
 
 impl Mx {
@@ -58,7 +61,8 @@ impl Mx {
         let code =
             unsafe { mx::endpoint::mx_open_endpoint(board, number, 0, std::ptr::null(), 0, to) };
         good("mx_open_endpoint", code)?;
-        Ok(Mx { endpoint, other: None, all: Vec::new(), buffer: Vec::new() })
+        let (all, out, into) = (Vec::new(), Vec::new(), Vec::new());
+        Ok(Mx { endpoint, other: None, all, out, into })
     }
 
     /// Connects to the endpoint of the other rank.
@@ -145,14 +149,15 @@ impl Mx {
 
     /// Makes memory for messages of a size.
     pub fn prepare(&mut self, size: usize) {
-        self.buffer.resize(size, 1);
+        self.out.resize(size, 1);
+        self.into.resize(size, 1);
     }
 
     /// Sends a message; its memory is free when the answer has come.
     pub fn send(&mut self) -> Result<()> {
-        let segment = Segment { at: self.buffer.as_mut_ptr(), len: self.buffer.len() as u32 };
+        let segment = Segment { at: self.out.as_mut_ptr(), len: self.out.len() as u32 };
         let (other, none) = (self.other.context("not connected")?, std::ptr::null_mut());
-        // SAFETY: the buffer stays as it is until the next message has come.
+        // SAFETY: the message stays as it is until the next one has come.
         let code = unsafe {
             mx::message::mx_isend(self.endpoint, &raw const segment, 1, other, BITS, 0, none)
         };
@@ -161,7 +166,7 @@ impl Mx {
 
     /// Receives a message.
     pub fn recv(&mut self) -> Result<()> {
-        let segment = Segment { at: self.buffer.as_mut_ptr(), len: self.buffer.len() as u32 };
+        let segment = Segment { at: self.into.as_mut_ptr(), len: self.into.len() as u32 };
         let (endpoint, list) = (self.endpoint, &raw const segment);
         let (mut request, mut result) = (0, 0);
         let mut status = weft_mx::sys::abi::Status::default();
@@ -237,9 +242,9 @@ impl Mx {
 impl Mx {
     /// Sends a message, and waits until its memory is free.
     pub fn send_whole(&mut self) -> Result<()> {
-        let data = std::mem::take(&mut self.buffer);
+        let data = std::mem::take(&mut self.out);
         let sent = self.send_from(&data);
-        self.buffer = data;
+        self.out = data;
         sent
     }
 

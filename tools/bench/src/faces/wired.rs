@@ -83,6 +83,7 @@ impl Run<'_> {
         let mut long = [None; TUNINGS.len()];
         for ((name, _), arg) in TUNINGS.into_iter().zip(0..) {
             for size in WIRED.into_iter().filter(|&size| self.wants(size)).collect::<Vec<_>>() {
+                self.begin(name);
                 let tcp = self.bench.bare(Probe::PingPong(Channel::Tcp));
                 let ours = Subject { arg, ..Probe::MxWired.into() };
                 let got = self.bench.measure(size, &[ours, tcp], |s| s * 1e6)?;

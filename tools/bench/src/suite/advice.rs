@@ -2,7 +2,7 @@
 
 use super::measure::{Measure, Point, Results};
 use super::plan::{Carrier, Family, Situation};
-use super::plot::show_size;
+use crate::table::human;
 
 /// The best channel for a size.
 #[derive(Clone, Debug)]
@@ -83,10 +83,10 @@ pub fn ranges(
     let words = |(at, (carrier, from, to)): (usize, (&'static Carrier, usize, usize))| {
         let range = match (at == 0, at + 1 == count) {
             (true, true) => "all sizes".to_string(),
-            (true, false) => format!("up to {}", show_size(to)),
-            (false, true) => format!("from {}", show_size(from)),
-            (false, false) if from == to => format!("at {}", show_size(from)),
-            (false, false) => format!("{} to {}", show_size(from), show_size(to)),
+            (true, false) => format!("up to {}", human(to)),
+            (false, true) => format!("from {}", human(from)),
+            (false, false) if from == to => format!("at {}", human(from)),
+            (false, false) => format!("{} to {}", human(from), human(to)),
         };
         (carrier, range)
     };

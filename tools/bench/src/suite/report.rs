@@ -3,9 +3,10 @@
 use super::advice::{best, ranges, Best};
 use super::measure::{Measure, Results};
 use super::plan::{carriers, Carrier, Family, Situation};
-use super::plot::{plot, show, show_size, COLOURS};
+use super::plot::{plot, show, COLOURS};
 use super::Run;
 use crate::pair::Sample;
+use crate::table::human;
 use maud::{html, Markup, PreEscaped, DOCTYPE};
 use std::fmt::Write;
 use weft_plot::css;
@@ -216,7 +217,7 @@ fn by_size(run: &Run, results: &Results) -> Markup {
                 tbody {
                     @for &size in &run.sizes {
                         tr {
-                            th { (show_size(size)) }
+                            th { (human(size)) }
                             @for (_, situation) in shown(results) {
                                 td {
                                     @match best(results, situation, measure, size) {
@@ -249,7 +250,7 @@ fn section(run: &Run, results: &Results, s: Situation, measure: Measure) -> Mark
             div.scroll { table {
                 thead { tr {
                     th {}
-                    @for &size in &run.sizes { th { (show_size(size)) } }
+                    @for &size in &run.sizes { th { (human(size)) } }
                 } }
                 tbody {
                     @for (carrier, row) in rows.filter(|(_, row)| row.iter().any(Option::is_some)) {

@@ -1,11 +1,12 @@
 //! Programs in C over a face's library, compiled with the system's compiler as a stranger would.
 
+use crate::hosts::{self, Host};
 use crate::skip;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Barrier, Mutex, PoisonError};
 
 /// A face in C, as the tests of its crate have it.
 #[derive(Clone, Copy, Debug)]
@@ -133,6 +134,66 @@ impl Face {
         let good = server.status.success() && client.status.success();
         assert!(good, "{name}, {link} {settings:?}: {said}");
         Some(said)
+    }
+}
+
+/// A program on one of two hosts.
+#[derive(Clone, Copy, Debug)]
+pub struct Side<'a> {
+    /// Its words. A client whose last one is `stop` stops itself, and is killed when the server
+    /// has ended.
+    pub words: &'a [&'a str],
+    /// Its key.
+    pub key: &'a str,
+    /// Its settings.
+    pub settings: &'a [(&'a str, &'a str)],
+}
+
+impl Side<'_> {
+    /// Runs the program to its end, and lives until the other one has ended, too: the end of a host
+    /// removes its cables.
+    fn run(&self, program: &Path, link: &str, ended: &Barrier) -> Output {
+        let child = start(program, self.words, link, self.key, self.settings);
+        let stops = self.words.first() == Some(&"client") && self.words.last() == Some(&"stop");
+        if stops {
+            let mut child = child;
+            ended.wait();
+            let _killed = child.kill();
+            return child.wait_with_output().unwrap();
+        }
+        let out = child.wait_with_output().unwrap();
+        ended.wait();
+        out
+    }
+}
+
+impl Face {
+    /// Runs a server and a client on hosts of their own, joined by one cable, when both are
+    /// prepared; returns their ends. `None`, with the reason printed, if this machine cannot.
+    ///
+    /// # Panics
+    /// As [`compile`](Self::compile).
+    pub fn between(
+        &self,
+        (name, way): (&'static str, Way),
+        [server, client]: [Side<'_>; 2],
+        link: &str,
+        prepare: impl Fn(&Host) + Sync,
+    ) -> Option<[Output; 2]> {
+        let program = self.compile(name, way)?;
+        let (ready, ended) = (Barrier::new(2), Barrier::new(2));
+        let body = |host: &Host, side: Side<'_>| {
+            prepare(host);
+            ready.wait();
+            side.run(&program, link, &ended)
+        };
+        match hosts::run(1, |host| body(host, server), |host| body(host, client)) {
+            Ok((server, client)) => Some([server, client]),
+            Err(why) => {
+                skip(&why);
+                None
+            }
+        }
     }
 }
 

@@ -11,7 +11,9 @@ pub struct Honoured {
 /// The variables that change something here. All others of MX and Open-MX mean nothing.
 pub const HONOURED: &[Honoured] = &[
     Honoured { name: "MX_ERRORS_ARE_FATAL", effect: "0: functions return errors" },
+    Honoured { name: "OMX_FATAL_ERRORS", effect: "the same, before MX_ERRORS_ARE_FATAL" },
     Honoured { name: "MX_DISABLE_SHMEM", effect: "1: no shared memory (WEFT_LINK without shm)" },
+    Honoured { name: "OMX_DISABLE_SHARED", effect: "the same, before MX_DISABLE_SHMEM" },
     Honoured { name: "OMX_ANY_ENDPOINT", effect: "the number that MX_ANY_ENDPOINT stands for" },
     Honoured { name: "OMX_CTXIDS", effect: "bits and shift of contexts, as 10,10" },
     Honoured { name: "OMX_WAITSPIN", effect: "1: waits poll and do not sleep (WEFT_SPIN_US)" },
@@ -32,14 +34,19 @@ fn number(name: &str) -> Option<u32> {
     std::env::var(name).ok()?.trim().parse().ok()
 }
 
+/// Returns the first of two variables that is a number: those of Open-MX come before MX's.
+fn either(names: [&str; 2]) -> Option<u32> {
+    names.into_iter().find_map(number)
+}
+
 /// True if errors end the program, unless it sets a handler.
 pub fn errors_are_fatal() -> bool {
-    number("MX_ERRORS_ARE_FATAL") != Some(0)
+    either(["OMX_FATAL_ERRORS", "MX_ERRORS_ARE_FATAL"]) != Some(0)
 }
 
 /// True if processes of one host do not use shared memory.
 pub fn is_without_shared_memory() -> bool {
-    number("MX_DISABLE_SHMEM").is_some_and(|value| value != 0)
+    either(["OMX_DISABLE_SHARED", "MX_DISABLE_SHMEM"]).is_some_and(|value| value != 0)
 }
 
 /// True if waits poll.

@@ -3,7 +3,7 @@
 #include "common.h"
 
 enum { SERVER = 3, SECOND = 4, KEY = 0x99, LONG = 1 << 20, MANY = 200, THREADS = 4, ROUNDS = 50 };
-enum { PING = 0x100, PONG, BURST, GO, SYNC, READY, IDLE, UNEXPECTED, PARTS, BYE, THREAD = 0x1000 };
+enum { PING = 0x100, PONG, BURST, GO, SYNC, READY, IDLE, UNEXPECTED, PARTS, STILL, BYE, THREAD = 0x1000 };
 
 static mx_endpoint_t ep;
 static mx_endpoint_addr_t other;
@@ -121,6 +121,31 @@ static void idle(int server)
     CHECK(mx_close_endpoint(second));
     FILE *file = fopen(gate, "w");
     TRUE(file != NULL && fclose(file) == 0);
+}
+
+/* A program that waits takes no time of a processor, and neither does one that does nothing. */
+static void still(int server)
+{
+    (void)server;
+    enum { MS = 300 };
+    char byte;
+    mx_request_t request = irecv(ep, STILL, ALL, &byte, 1, NULL);
+    for (int way = 0; way < 4; way++) {
+        const clock_t before = clock();
+        result = 1;
+        if (way == 0)
+            CHECK(mx_wait(ep, &request, MS, &status, &result));
+        else if (way == 1)
+            CHECK(mx_wait_any(ep, MS, STILL, ALL, &status, &result));
+        else if (way == 2)
+            CHECK(mx_probe(ep, MS, STILL, ALL, &status, &result));
+        else
+            nanosleep(&(struct timespec){0, MS * 1000000L}, NULL);
+        TRUE(way == 3 || result == 0);
+        TRUE((clock() - before) * 2000 < MS * CLOCKS_PER_SEC);
+    }
+    CHECK(mx_cancel(ep, &request, &result));
+    EXPECT(1, result);
 }
 
 static int calls;
@@ -249,7 +274,8 @@ int main(int argc, char **argv)
     ep = opened(server ? SERVER : MX_ANY_ENDPOINT, server ? KEY : 0);
     if (!server)
         connect_to(SERVER);
-    void (*const all[])(int) = {ping_pong, burst, sync_send, idle, unexpected, parts, threads, bye};
+    void (*const all[])(int) = {ping_pong,  burst, sync_send, idle, still,
+                                unexpected, parts, threads,   bye};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         all[i](server);
     CHECK(mx_finalize());

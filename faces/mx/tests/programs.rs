@@ -108,6 +108,27 @@ fn errors__are_fatal_unless_the_program_or_the_environment_says_otherwise() {
     assert_eq!(out.status.code(), Some(255), "{}", text(&out));
     assert!(text(&out).contains("mx_progress: the endpoint is not open"), "{}", text(&out));
     assert!(run(&[("MX_ERRORS_ARE_FATAL", "0")]).status.success());
+    assert!(run(&[("MX_ERRORS_ARE_FATAL", "1"), ("OMX_FATAL_ERRORS", "0")]).status.success());
+}
+
+#[test]
+fn open__without_a_link_or_an_interface_says_so() {
+    let Some(program) = FACE.compile("alone", Way::C) else { return };
+    for settings in [[("WEFT_LINK", "no-such-link")], [("WEFT_MXOE", "no-such-interface")]] {
+        let out = start(&program, &["none"], "udp", &key(), &settings).wait_with_output().unwrap();
+        assert!(out.status.success(), "{settings:?}: {}", text(&out));
+    }
+}
+
+#[test]
+fn pair__without_shared_memory_as_the_environment_of_mx_asks() {
+    for name in ["MX_DISABLE_SHMEM", "OMX_DISABLE_SHARED"] {
+        let Some(program) = FACE.compile("alone", Way::C) else { return };
+        // Shared memory would be the only link.
+        let settings = [("WEFT_LINK", "shm"), (name, "1")];
+        let out = start(&program, &["none"], "shm", &key(), &settings).wait_with_output().unwrap();
+        assert!(out.status.success(), "{name}: {}", text(&out));
+    }
 }
 
 #[test]

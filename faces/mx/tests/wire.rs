@@ -4,11 +4,9 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Output;
-use std::sync::Barrier;
 use std::time::Duration;
-use weft_conformance::hosts::{self, mac, Host};
-use weft_conformance::programs::{key, start, text, Face, Way};
-use weft_conformance::skip;
+use weft_conformance::hosts::{mac, Host};
+use weft_conformance::programs::{key, start, text, Face, Side, Way};
 use weft_link::ether::{EtherType, Interfaces};
 use weft_link::rng::Rng;
 use weft_link::BarePacket;
@@ -25,51 +23,18 @@ const FACE: Face = Face {
 /// The server's host by the system, and by its address of Ethernet.
 const BY_ADDRESS: &str = "10.9.0.1";
 
-/// One of two programs on two hosts.
-struct Side<'a> {
-    program: &'a Path,
-    words: &'a [&'a str],
-    settings: &'a [(&'a str, &'a str)],
-}
-
-/// Runs a side to its end; one that stops, until the other has ended.
-fn run(side: &Side<'_>, ended: &Barrier) -> Output {
-    // Programs of two keys: frames of MX carry none.
-    let mut child = start(side.program, side.words, "udp", &key(), side.settings);
-    if side.words == ["client", "stop"] {
-        ended.wait();
-        let _killed = child.kill();
-        return child.wait_with_output().unwrap();
-    }
-    let out = child.wait_with_output().unwrap();
-    // The end of a host removes its cables.
-    ended.wait();
-    out
-}
-
 /// Runs server and client on hosts of their own; returns their ends. `None` if this machine cannot.
 fn both(
-    (name, way): (&'static str, Way),
-    [server, client]: [&[&str]; 2],
+    program: (&'static str, Way),
+    words: [&[&str]; 2],
     settings: &[(&str, &str)],
     prepare: impl Fn(&Host) + Sync,
 ) -> Option<[Output; 2]> {
-    let program = FACE.compile(name, way)?;
-    let side = |words| Side { program: &program, words, settings };
-    let [server, client] = [side(server), side(client)];
-    let (ready, ended) = (Barrier::new(2), Barrier::new(2));
-    let body = |host: &Host, side: &Side<'_>| {
-        prepare(host);
-        ready.wait();
-        run(side, &ended)
-    };
-    match hosts::run(1, |host| body(host, &server), |host| body(host, &client)) {
-        Ok((server, client)) => Some([server, client]),
-        Err(why) => {
-            skip(&why);
-            None
-        }
-    }
+    // Programs of two keys: frames of MX carry none.
+    let (first, second) = (key(), key());
+    let side = |words, key| Side { words, key, settings };
+    let sides = [side(words[0], &first), side(words[1], &second)];
+    FACE.between(program, sides, "udp", prepare)
 }
 
 fn nothing(_: &Host) {}

@@ -115,6 +115,20 @@ static inline net_address own_address(const char *discriminator)
     return address_of(about.LocalNicAddress, about.NicAddressLen, discriminator);
 }
 
+/* Returns an address of the other side's host: this one, or that of TEST_OTHER. */
+static inline net_address other_address(const char *discriminator)
+{
+    const char *other = getenv("TEST_OTHER");
+    unsigned bytes[4];
+    VIP_UINT8 host[4];
+    if (other == NULL)
+        return own_address(discriminator);
+    MUST(sscanf(other, "%u.%u.%u.%u", &bytes[0], &bytes[1], &bytes[2], &bytes[3]) == 4);
+    for (int i = 0; i < 4; i++)
+        host[i] = (VIP_UINT8)bytes[i];
+    return address_of(host, sizeof host, discriminator);
+}
+
 /* Returns attributes of a virtual interface. */
 static inline VIP_VI_ATTRIBUTES attributes(VIP_RELIABILITY_LEVEL level)
 {
@@ -144,7 +158,7 @@ static inline VIP_VI_HANDLE create(VIP_RELIABILITY_LEVEL level)
 /* Requests a connection until somebody waits at the place. */
 static inline VIP_RETURN request(VIP_VI_HANDLE vi, const char *at, VIP_ULONG ms)
 {
-    net_address from = own_address(""), to = own_address(at);
+    net_address from = own_address(""), to = other_address(at);
     for (;;) {
         VIP_RETURN code = VipConnectRequest(vi, &from.of, &to.of, ms, NULL);
         if (code != VIP_NO_MATCH)

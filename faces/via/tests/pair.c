@@ -136,7 +136,7 @@ static void differences(void)
         meet(0);
         end(vi);
     } else {
-        net_address from = own_address("client"), to = own_address("differences");
+        net_address from = own_address("client"), to = other_address("differences");
         VIP_VI_HANDLE vi = create_of(of, NULL, NULL), again = create_of(of, NULL, NULL);
         VIP_RETURN code;
         do
@@ -791,9 +791,12 @@ static void peers(void)
 {
     VIP_VI_ATTRIBUTES seen;
     VIP_VI_HANDLE vi = create(VIP_SERVICE_RELIABLE_DELIVERY);
-    net_address at[2] = {own_address("peer 0"), own_address("peer 1")}, one = own_address("peer");
-    net_address nobody = own_address("peer of nobody");
-    const VIP_NET_ADDRESS *local = &at[serves].of, *remote = &at[!serves].of;
+    /* Where both are on one host, the second pair is one address. */
+    const char *const names[] = {"peer 0", "peer 1"};
+    net_address here[] = {own_address(names[serves]), own_address("peer")};
+    net_address there[] = {other_address(names[!serves]), other_address("peer")};
+    net_address nobody = other_address("peer of nobody");
+    const VIP_NET_ADDRESS *local = &here[0].of, *remote = &there[0].of;
     EXPECT(VIP_INVALID_STATE, VipConnectPeerDone(vi, &seen));
     EXPECT(VIP_INVALID_STATE, VipConnectPeerWait(vi, &seen));
     EXPECT(VIP_INVALID_PARAMETER, VipConnectPeerRequest(vi, local, remote, 0));
@@ -810,7 +813,7 @@ static void peers(void)
         if (round == 0 && serves)
             meet(1);
         if (round == 3)
-            local = remote = &one.of;
+            local = &here[1].of, remote = &there[1].of;
         CHECK(VipConnectPeerRequest(vi, local, remote, LIMIT_MS));
         if (round == 0 && !serves) {
             EXPECT(VIP_NOT_DONE, VipConnectPeerDone(vi, &seen));
@@ -836,7 +839,7 @@ static void peers(void)
     end(vi);
     /* Attributes differ: both learn. */
     vi = create(serves ? VIP_SERVICE_UNRELIABLE : VIP_SERVICE_RELIABLE_DELIVERY);
-    local = &at[serves].of, remote = &at[!serves].of;
+    local = &here[0].of, remote = &there[0].of;
     CHECK(VipConnectPeerRequest(vi, local, remote, LIMIT_MS));
     EXPECT(VIP_INVALID_RELIABILITY_LEVEL, VipConnectPeerWait(vi, &seen));
     MUST(state_of(vi) == VIP_STATE_IDLE);

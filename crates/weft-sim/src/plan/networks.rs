@@ -1,6 +1,7 @@
 //! Networks of a plan, and their faults.
 
-use super::{Plan, PATIENCE_MS};
+use super::draw::PATIENCE_MS;
+use super::Plan;
 use crate::config::{LinkKind, SimConfig, Wire};
 use crate::fault::{Fault, Span};
 use std::collections::BTreeSet;

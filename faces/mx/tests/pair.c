@@ -3,7 +3,8 @@
 #include "common.h"
 
 enum { SERVER = 3, SECOND = 4, KEY = 0x99, LONG = 1 << 20, MANY = 200, THREADS = 4, ROUNDS = 50 };
-enum { PING = 0x100, PONG, BURST, GO, SYNC, READY, IDLE, UNEXPECTED, PARTS, STILL, BYE, THREAD = 0x1000 };
+enum { PING = 0x100, PONG, BURST, GO, SYNC, READY, IDLE, UNEXPECTED, PARTS, STILL, BYE };
+enum { THREAD = 0x1000 };
 
 static mx_endpoint_t ep;
 static mx_endpoint_addr_t other;

@@ -122,7 +122,9 @@ impl Study<'_> {
     fn judge(&self, verdict: &Verdict) -> Option<Check> {
         let &(what, (part, name), (other, beside), size, aim) = verdict;
         let ours = self.get(part, name, size)?;
-        let floors = vec![Other { name: beside, sample: self.get(other, beside, size) }];
+        // Nothing was counted in the time of the measurement.
+        let floor = self.get(other, beside, size).filter(|floor| floor.median > 0.0)?;
+        let floors = vec![Other { name: beside, sample: Some(floor) }];
         let (_, mut unit, mut better) = part.text();
         if name == "rate" {
             (unit, better) = (B.text().1, B.text().2);

@@ -286,7 +286,16 @@ fn sockets__every_figure_has_its_target() {
             return weft_conformance::skip(&why);
         }
     }
-    let got = raw_lines(&["sockets"]);
+    let output = bench(&["sockets", "--json"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    // Each measurement is told as it ends; the table comes last.
+    for measured in ["request and answer, one way, 64, us: Weft ", "stream, 64K, GB/s: Weft "] {
+        assert!(said.contains(&format!("weft bench: {measured}")), "{said}");
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    let got: Vec<Value> =
+        text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     for line in &got {
         assert_eq!((&line["bench"], &line["link"]), (&"sockets".into(), &"sockets".into()));
         let has_target = line["target"].is_number() || line["floor_name"] == "tcp";

@@ -91,9 +91,7 @@ impl Waiting {
         }
         let Some(first) = first else { return false };
         let is_far = self.is_far();
-        // Others do not wait longer than a look.
-        let times = if found == 1 { wake::times(first) } else { 1 };
-        wake::spin(&first.luck, 1, times, || {
+        wake::spin(&first.luck, 1, 1, || {
             self.each().any(|(at, slot)| is_readable(at, slot)) || is_far && is_ready()
         })
     }

@@ -4,6 +4,7 @@ use super::{with, Use};
 use crate::sys::lock::Held;
 use crate::sys::parts::Parts;
 use crate::sys::slot::{BROKEN, NONBLOCKING, TOLD};
+use crate::sys::wake::Waited;
 use crate::sys::{board, far, real, settings, tcp, wake};
 use libc::c_int;
 use weft_streams::far::ByTcp;
@@ -421,10 +422,15 @@ impl Receive<'_> {
         let (slot, connection) = (self.user.slot(), &self.user.connection);
         let want = self.parts.len() - self.got;
         let receive = || by_kernel(connection.fd, &self.parts, self.got, want, self.flags);
-        let (n, waited) = wake::time(receive);
+        let (n, waited) = match self.waits() {
+            true => wake::time(receive),
+            false => (receive(), Waited::Long),
+        };
         let was = real::errno();
-        if n > 0 && self.waits() {
-            wake::learn(&slot.luck, waited);
+        if n > 0 {
+            // Where both ends share a processor each wait is short, and each look is in vain.
+            let may_look = if self.user.is_far() { waited } else { waited.max(Waited::Woken) };
+            wake::learn(&slot.luck, may_look);
         }
         call.done(if self.is_peek() { 0 } else { n.max(0) as u64 });
         // A program that finds nothing now waits, or looks again: bytes may come by the ring.

@@ -867,6 +867,35 @@ static void *wait_for_ever(void *arg)
     return (void *)(intptr_t)mx_wait(arg, &got, MX_INFINITE, &of, &found);
 }
 
+static mx_request_t awaited;
+
+static void *wait_for_awaited(void *arg)
+{
+    uint32_t found;
+    mx_status_t of;
+    return (void *)(intptr_t)mx_wait(arg, &awaited, MX_INFINITE, &of, &found);
+}
+
+/* A thread that waits learns that another one has forgotten the request. */
+static void forgotten(void)
+{
+    char in;
+    mx_request_t copy = awaited = irecv(ep, 1, ALL, &in, 1, NULL);
+    pthread_t thread;
+    void *code;
+    EXPECT(0, pthread_create(&thread, NULL, wait_for_awaited, ep));
+    for (int i = 0; i < 5; i++)
+        moment();
+    CHECK(mx_forget(ep, &copy));
+    EXPECT(0, pthread_join(thread, &code));
+    EXPECT(MX_BAD_REQUEST, (intptr_t)code);
+    /* The receive goes on: this message is for it. */
+    mx_request_t sent = isend(ep, me, 1, "x", 1, NULL);
+    uint32_t found;
+    mx_status_t of;
+    CHECK(mx_wait(ep, &sent, MX_INFINITE, &of, &found));
+}
+
 /* A thread that waits learns that its endpoint is closed. */
 static void closing(void)
 {
@@ -903,7 +932,7 @@ int main(int argc, char **argv)
                                  masks, messages, any_request, probing, lone_receive,
                                  ending_early, timeouts, wakeup, progression, handler, contexts,
                                  addresses, connecting, info, names, texts,
-                                 never, threads, child, closing, handlers_of_errors};
+                                 never, threads, child, forgotten, closing, handlers_of_errors};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         all[i]();
     CHECK(mx_finalize());

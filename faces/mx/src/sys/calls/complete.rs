@@ -53,8 +53,8 @@ unsafe fn enter_for(endpoint: Handle, request: *mut Handle) -> Answer<(Inside, K
 #[inline]
 fn take(inside: &mut Inside, key: Key) -> Answer<Option<Status>> {
     let requests = &mut inside.open()?.requests;
-    // Another thread may have taken it meanwhile.
-    let request = requests.get(key).ok_or(code::BAD_REQUEST)?;
+    // Another thread may have taken or forgotten it meanwhile.
+    let request = requests.get(key).filter(|of| !of.is_forgotten).ok_or(code::BAD_REQUEST)?;
     if !request.is_done {
         return Ok(None);
     }
@@ -343,11 +343,13 @@ pub unsafe extern "C" fn mx_forget(endpoint: Handle, request: *mut Handle) -> Re
     call(c"mx_forget", endpoint, || {
         // SAFETY: promised by the caller.
         let (mut inside, key) = unsafe { enter_for(endpoint, request) }?;
-        let requests = &mut inside.open()?.requests;
-        let of = requests.get_mut(key).ok_or(code::BAD_REQUEST)?;
+        let open = inside.open()?;
+        // A thread that waits for it looks again.
+        open.changes += 1;
+        let of = open.requests.get_mut(key).ok_or(code::BAD_REQUEST)?;
         of.is_forgotten = true;
         if of.is_done {
-            requests.remove(key);
+            open.requests.remove(key);
         }
         // SAFETY: promised by the caller.
         unsafe { offer(request, 0) };

@@ -1,6 +1,6 @@
 //! A test for each behaviour of connections that share memory, and of those that do not.
 
-use crate::harness::{start, Served};
+use crate::harness::{start, Served, LOOKS};
 use crate::sys;
 use weftd::lists::{Shown, State};
 
@@ -236,7 +236,7 @@ fn ask(agent: &Served, server: bool, client: bool, settings: &[(&str, &str)]) ->
 #[test]
 fn pair__two_programs_of_a_host_share_memory() {
     let agent = Served::start();
-    assert!(ask(&agent, true, true, &[]) > 0);
+    assert!(ask(&agent, true, true, &[LOOKS]) > 0);
     assert_eq!((agent.counter("sockets_paired"), agent.counter("sockets_asked")), (1, 2));
     assert_eq!(agent.counter("sockets_asking"), 0);
 }
@@ -244,7 +244,8 @@ fn pair__two_programs_of_a_host_share_memory() {
 #[test]
 fn pair__programs_that_the_policy_names() {
     let agent = Served::start();
-    assert!(ask(&agent, true, true, &[("WEFT_SOCKETS_POLICY", "127.0.0.1:1-65535")]) > 0);
+    let settings = [LOOKS, ("WEFT_SOCKETS_POLICY", "127.0.0.1:1-65535")];
+    assert!(ask(&agent, true, true, &settings) > 0);
 }
 
 #[test]

@@ -209,7 +209,9 @@ impl Receive<'_> {
 
     fn tcp_step(&mut self, left: u64, ring_follows: bool) -> Step {
         let (slot, fd) = (self.user.slot(), self.user.connection.fd);
-        if self.is_at_mark() {
+        // The number may be another file's by now, whose bytes do not belong to those of this one.
+        let has_moved = self.got > 0 && !self.user.connection.is_here();
+        if has_moved || self.is_at_mark() {
             return Step::End(0);
         }
         let room = self.parts.len() - self.got;

@@ -262,14 +262,17 @@ impl Wait<'_> {
         if self.set.awake_places() == 0 {
             return None;
         }
-        let mut is_far = false;
+        let (mut is_far, mut times) = (false, 1);
         each_awake(self.set, |_, at, slot| {
+            times = wake::times(slot);
             is_far |= far::path(at).is_some();
             table::with_memory(at, slot, |memory| far::tell(at, slot, memory, true));
         });
         let fd = self.fd;
         let found = || self.has_bytes() || is_far && tcp::has_input(fd);
-        wake::spin(&self.set.luck, 1, 1, found).then_some(0)
+        // Others do not wait longer than a look.
+        let times = if self.set.awake_places() == 1 { times } else { 1 };
+        wake::spin(&self.set.luck, 1, times, found).then_some(0)
     }
 
     /// Has the bytes of all connections come by TCP. False if one has bytes to be told.

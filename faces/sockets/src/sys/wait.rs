@@ -91,7 +91,9 @@ impl Waiting {
         }
         let Some(first) = first else { return false };
         let is_far = self.is_far();
-        wake::spin(&first.luck, 1, 1, || {
+        // Others do not wait longer than a look.
+        let times = if found == 1 { wake::times(first) } else { 1 };
+        wake::spin(&first.luck, 1, times, || {
             self.each().any(|(at, slot)| is_readable(at, slot)) || is_far && is_ready()
         })
     }

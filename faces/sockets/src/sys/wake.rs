@@ -67,7 +67,7 @@ pub fn is_busy(luck: &AtomicU32) {
 }
 
 /// The time of a wait of the kernel that has found something.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waited {
     /// A look would have paid.
     Short,

@@ -430,9 +430,7 @@ impl Receive<'_> {
         };
         let was = real::errno();
         if n > 0 {
-            // Where both ends share a processor each wait is short, and each look is in vain.
-            let may_look = if self.user.is_far() { waited } else { waited.max(Waited::Woken) };
-            wake::learn(&slot.luck, may_look);
+            wake::learn(&slot.luck, waited);
         }
         call.done(if self.is_peek() { 0 } else { n.max(0) as u64 });
         // A program that finds nothing now waits, or looks again: bytes may come by the ring.

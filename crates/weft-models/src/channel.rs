@@ -7,8 +7,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
-/// Longest message in bytes, so that a wrong length takes no memory.
-pub(crate) const MESSAGE_MAX: usize = 256 << 20;
+/// Longest message of a model in bytes, with what the model puts before the bytes of the program. A
+/// wrong length takes no more memory.
+pub const MESSAGE_MAX: usize = 256 << 20;
 /// Pause before a packet that found no room is tried again.
 const BUSY: Duration = Duration::from_micros(20);
 /// Bytes of queued messages for a rank from which on a program that waits for room waits.
@@ -175,6 +176,13 @@ impl<N: Net> Inner<N> {
     }
 
     fn enqueue(self: &Rc<Self>, to: usize, kind: u8, bytes: Vec<u8>) {
+        if bytes.len() > MESSAGE_MAX {
+            // Modules refuse such a message before; parts of it would be taken for others.
+            let len = bytes.len();
+            return log::error!(
+                "a message of {len} bytes to rank {to} is longer than {MESSAGE_MAX}"
+            );
+        }
         {
             let mut queues = self.queues.borrow_mut();
             let queue = queues.entry(to).or_default();

@@ -22,6 +22,7 @@ pub mod regions;
 pub mod rpc;
 pub mod together;
 
+pub use channel::MESSAGE_MAX;
 pub use weft_packets::net;
 
 /// The first packet handler of this crate's modules. The numbers from 256 to 287 belong to them, so

@@ -3,7 +3,7 @@
 //! [`Group`](weft::Group) has these and more, faster, for live jobs. Those here run wherever a
 //! [`Net`] does, in the simulator as well.
 
-use crate::channel::Channel;
+use crate::channel::{Channel, MESSAGE_MAX};
 use crate::net::{Blocking, Net, RankFailure, Unsent};
 use crate::{park, HANDLERS};
 use std::cell::{Cell, RefCell};
@@ -247,7 +247,16 @@ impl<N: Net> Inner<N> {
         self.rounds.borrow_mut().remove(&number);
     }
 
+    /// # Errors
+    /// The rank has failed, or the bytes are longer than a message: all ranks are told.
     fn post(&self, to: usize, kind: u8, number: u64, bytes: &[u8]) -> Result<(), RankFailure> {
+        if bytes.len() > MESSAGE_MAX - size_of::<u64>() {
+            let len = bytes.len();
+            let why = format!("{len} bytes for all ranks are longer than {MESSAGE_MAX}");
+            let failure = RankFailure { rank: self.net.rank(), certain: false, why };
+            self.failed(failure.clone(), true);
+            return Err(failure);
+        }
         self.channel.post(to, kind, &[&number.to_le_bytes(), bytes])
     }
 

@@ -1,6 +1,6 @@
 //! Short records, gathered into messages.
 
-use crate::channel::Channel;
+use crate::channel::{Channel, MESSAGE_MAX};
 use crate::net::{Net, RankFailure};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -25,7 +25,7 @@ impl<N: Net> Aggregator<N> {
     /// and must not own the aggregator.
     ///
     /// # Panics
-    /// The number is too large, or a record has no bytes.
+    /// The number is too large, or a record has no bytes or more than [`MESSAGE_MAX`].
     pub fn open(
         net: &N,
         number: u16,
@@ -46,6 +46,8 @@ impl<N: Net> Aggregator<N> {
         receive: impl Fn(usize, u8, &[u8]) + 'static,
     ) -> Aggregator<N> {
         assert!(size > 0, "records have bytes");
+        assert!(size <= MESSAGE_MAX, "records have at most {MESSAGE_MAX} bytes");
+        let per_message = per_message.clamp(1, MESSAGE_MAX / size);
         let records = move |from: usize, run: u8, bytes: &[u8]| {
             let records = bytes.chunks_exact(size);
             if !records.remainder().is_empty() {
@@ -56,7 +58,7 @@ impl<N: Net> Aggregator<N> {
         Aggregator {
             channel: Channel::open(net, super::handlers(number).0, Rc::new(records)),
             size,
-            most: size * per_message.max(1),
+            most: size * per_message,
             buffers: RefCell::new(vec![Vec::new(); net.size()]),
             sent: Cell::new(0),
             messages: Cell::new(0),

@@ -3,7 +3,7 @@
 use super::entry::{Replica, Typed};
 use super::runtime::{Inner, Objects};
 use super::wire::{note_message, Note};
-use super::{Object, ObjectCause, ObjectError, ObjectId, Placement, Shared};
+use super::{Object, ObjectCause, ObjectError, ObjectId, Placement, Shared, BYTES_MAX};
 use crate::net::Net;
 use std::cell::RefCell;
 use std::marker::PhantomData;
@@ -35,7 +35,8 @@ impl<N: Net, T: Object> Class<N, T> {
     /// same arguments; the state is that which the lowest rank makes.
     ///
     /// # Errors
-    /// This rank's part in the group of all ranks has ended, or the class's versions differ.
+    /// This rank's part in the group of all ranks has ended, or the class's versions differ; at the
+    /// lowest rank, the state is longer than [`BYTES_MAX`](super::BYTES_MAX): the others wait.
     pub async fn open(
         &self,
         number: u32,
@@ -78,6 +79,9 @@ impl<N: Net, T: Object> Class<N, T> {
     async fn make(&self, object: u64, placement: Placement, state: &T) -> Result<(), ObjectError> {
         let state = postcard::to_allocvec(state)
             .map_err(|why| self.error(object, ObjectCause::Unreadable(why.to_string())))?;
+        if state.len() > BYTES_MAX {
+            return Err(self.error(object, ObjectCause::TooLong { len: state.len() }));
+        }
         if self.inner.strange.borrow().is_dropped(self.number) {
             return Err(self.error(object, ObjectCause::Late { class: self.number }));
         }

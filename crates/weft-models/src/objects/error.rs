@@ -34,6 +34,11 @@ pub enum ObjectCause {
     Broken(String),
     /// The operation, the state or the result cannot be sent or read.
     Unreadable(String),
+    /// The operation, or the state of a new object, is too long for a message.
+    TooLong {
+        /// Its length in bytes.
+        len: usize,
+    },
     /// Ranks have different versions of the class.
     Version {
         /// The version here.
@@ -73,6 +78,10 @@ impl fmt::Display for ObjectError {
                 )
             }
             ObjectCause::Unreadable(why) => write!(f, "bytes of another type: {why}"),
+            ObjectCause::TooLong { len } => {
+                let most = super::BYTES_MAX;
+                write!(f, "an operation or a new state of {len} bytes, and {most} are the most")
+            }
             ObjectCause::Version { here, there, rank } => {
                 write!(f, "rank {rank} has version {there} of the class, and this rank {here}")
             }

@@ -83,8 +83,13 @@ pub use error::{ObjectCause, ObjectError};
 pub use runtime::Objects;
 pub use shared::Shared;
 
+use crate::channel::MESSAGE_MAX;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+
+/// Most bytes of an operation, and of a state that goes to other ranks: a message has a head
+/// besides.
+pub const BYTES_MAX: usize = MESSAGE_MAX - 64;
 
 /// The state of a shared object, and the meaning of its operations.
 ///

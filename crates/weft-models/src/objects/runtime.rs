@@ -4,7 +4,7 @@ use super::adapt::Better;
 use super::entry::{Blocked, Entry, Executed, Replica, Where};
 use super::strange::{Kept, Strange};
 use super::wire::{note_message, parse, Note, Ordered, METHOD};
-use super::{ObjectCause, ObjectId, Placement};
+use super::{ObjectCause, ObjectId, Placement, BYTES_MAX};
 use crate::net::Net;
 use crate::order::{Delivered, Options, OrderError, OrderedGroup, View};
 use crate::rpc::{Request, Rpc};
@@ -545,8 +545,10 @@ impl<N: Net> Inner<N> {
         if better != Some(Better::Everywhere) {
             return;
         }
-        // Where there is no room, it moves after another access.
-        let Some(state) = entry.replica.save().filter(|_| self.order.has_room()) else { return };
+        // Where there is no room, it moves after another access; where its state is too long for a
+        // message, it stays.
+        let may_go = |state: &Vec<u8>| state.len() <= BYTES_MAX && self.order.has_room();
+        let Some(state) = entry.replica.save().filter(may_go) else { return };
         entry.place.set(Where::Leaving);
         let note = Note::Replicate { object: entry.number, state };
         drop(self.order.send(note_message(&note)));

@@ -4,7 +4,7 @@ use super::adapt::TELL_READS;
 use super::entry::{Entry, Executed, Typed, Where};
 use super::runtime::{Ended, Inner, Running};
 use super::wire::{call_head, note_message, op_message, parse_reply, Note, Status, METHOD};
-use super::{Object, ObjectCause, ObjectError, ObjectId, Read};
+use super::{Object, ObjectCause, ObjectError, ObjectId, Read, BYTES_MAX};
 use crate::net::{Blocking, Net};
 use crate::order::OrderError;
 use crate::{park, soon};
@@ -63,7 +63,9 @@ impl<N: Net, T: Object> Shared<N, T> {
     /// operation that waits for its guard.
     ///
     /// # Errors
-    /// The object is lost with its rank or broken by a panic, or this rank is cut off.
+    /// The object is lost with its rank or broken by a panic, this rank is cut off, or the
+    /// operation is longer than [`BYTES_MAX`]. If the object is at another rank and the result is
+    /// too long, the operation has been done.
     pub async fn call(&self, op: T::Op) -> Result<T::Reply, ObjectError> {
         if let Some(reply) = self.read_here(&op) {
             return reply;
@@ -78,13 +80,17 @@ impl<N: Net, T: Object> Shared<N, T> {
     /// this rank wait until it is done.
     ///
     /// # Errors
-    /// Too many posts are not done ([`Objects::flush`] waits), or the operation cannot be sent.
+    /// Too many posts are not done ([`Objects::flush`] waits), or the operation cannot be sent, or
+    /// is longer than [`BYTES_MAX`].
     ///
     /// [`Objects::flush`]: super::Objects::flush
     pub fn post(&self, op: &T::Op) -> Result<(), ObjectError> {
         let inner = &self.inner;
         let bytes = postcard::to_allocvec(op)
             .map_err(|why| self.error(ObjectCause::Unreadable(why.to_string())))?;
+        if bytes.len() > BYTES_MAX {
+            return Err(self.error(ObjectCause::TooLong { len: bytes.len() }));
+        }
         if inner.posted.get() >= POSTED_MAX || !inner.order.has_room() {
             return Err(self.error(ObjectCause::Group(OrderError::Busy)));
         }
@@ -271,6 +277,9 @@ impl<N: Net> Inner<N> {
         entry: &Rc<Entry<N>>,
         op: &[u8],
     ) -> Result<Option<Vec<u8>>, ObjectCause> {
+        if op.len() > BYTES_MAX {
+            return Err(ObjectCause::TooLong { len: op.len() });
+        }
         let seen = entry.version.get();
         match entry.place.get() {
             Where::Everywhere => self.do_ordered(entry, op).await,

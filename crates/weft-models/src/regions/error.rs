@@ -42,7 +42,11 @@ pub enum RegionCause {
 
 impl fmt::Display for RegionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "region {}: ", self.region)?;
+        match self.region.number {
+            // One that was not made has no name.
+            u64::MAX => f.write_str("a new region: ")?,
+            _ => write!(f, "region {}: ", self.region)?,
+        }
         match &self.cause {
             RegionCause::Home(failure) => write!(f, "its home is lost: {failure}"),
             RegionCause::Holder { rank } => {

@@ -51,7 +51,7 @@ use wire::method;
 /// The handlers of regions: their messages, calls, and operations of all ranks.
 const FIRST: u16 = HANDLERS + 18;
 /// Most bytes of a region.
-const SIZE_MAX: usize = MESSAGE_MAX - 64;
+pub const SIZE_MAX: usize = MESSAGE_MAX - 64;
 /// Most bytes of copies without handles, unless the program says otherwise.
 const CACHE: usize = 64 << 20;
 

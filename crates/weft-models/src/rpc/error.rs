@@ -1,5 +1,6 @@
 //! Errors of calls.
 
+use crate::channel::MESSAGE_MAX;
 use crate::net::RankFailure;
 use std::fmt;
 use std::time::Duration;
@@ -39,6 +40,11 @@ pub enum Cause {
         /// Their length in bytes.
         len: usize,
     },
+    /// The method has run, and its answer is too long.
+    AnswerTooLong {
+        /// Its length in bytes.
+        len: usize,
+    },
     /// The thread that has the endpoint handles no calls any more ([`threads`](super::threads)).
     Closed,
     /// Too many calls are under way, or too many bytes are queued for the rank.
@@ -61,8 +67,10 @@ impl fmt::Display for CallError {
             Cause::Panicked(text) => write!(f, "the service panicked: {text}"),
             Cause::Unanswered => f.write_str("the service dropped the request without an answer"),
             Cause::TooLong { len } => {
-                let most = crate::channel::MESSAGE_MAX;
-                write!(f, "arguments of {len} bytes are longer than {most}")
+                write!(f, "arguments of {len} bytes are longer than {MESSAGE_MAX}")
+            }
+            Cause::AnswerTooLong { len } => {
+                write!(f, "it has run, but its answer of {len} bytes is longer than {MESSAGE_MAX}")
             }
             Cause::Closed => {
                 f.write_str("the thread that has the endpoint handles no calls any more")

@@ -58,6 +58,8 @@ mod kind {
 
 /// Bytes of a call before its arguments.
 const HEAD: usize = 6;
+/// Bytes of an answer before its result.
+const ANSWER_HEAD: usize = 5;
 
 type Service<N> = Rc<RefCell<dyn FnMut(Request<N>, &[u8])>>;
 
@@ -218,6 +220,8 @@ enum Status {
     Refused = 2,
     Panicked = 3,
     Dropped = 4,
+    /// The answer is too long: its length (8 bytes) comes in its place.
+    TooLong = 5,
 }
 
 impl<N: Net> Inner<N> {
@@ -299,7 +303,11 @@ impl<N: Net> Inner<N> {
         if number == 0 {
             return;
         }
-        let mut head = [0; 5];
+        let len = parts.iter().map(|part| part.len()).sum::<usize>();
+        if len > MESSAGE_MAX - ANSWER_HEAD {
+            return self.answer(to, number, Status::TooLong, &[&(len as u64).to_le_bytes()]);
+        }
+        let mut head = [0; ANSWER_HEAD];
         head[..4].copy_from_slice(&number.to_le_bytes());
         head[4] = status as u8;
         // A caller that has failed wants no answer.
@@ -314,6 +322,10 @@ impl<N: Net> Inner<N> {
             s if s == Status::NoService as u8 => Err(Cause::NoService),
             s if s == Status::Panicked as u8 => Err(Cause::Panicked(text())),
             s if s == Status::Dropped as u8 => Err(Cause::Unanswered),
+            s if s == Status::TooLong as u8 => {
+                let len = bytes.first_chunk().map_or(0, |len| u64::from_le_bytes(*len));
+                Err(Cause::AnswerTooLong { len: usize::try_from(len).unwrap_or(usize::MAX) })
+            }
             _ => Err(Cause::Refused(text())),
         };
         self.settle(from, number, answer);

@@ -49,7 +49,7 @@ impl<N: Net> Request<N> {
         Some(Rpc { inner: self.inner.upgrade()? })
     }
 
-    /// Answers.
+    /// Answers. The caller of an answer that is longer than 256 MiB gets an error in its place.
     pub fn answer(self, bytes: &[u8]) {
         self.answer_parts(&[bytes]);
     }

@@ -7,3 +7,4 @@ mod order;
 mod ranks;
 mod regions;
 mod rpc;
+mod together;

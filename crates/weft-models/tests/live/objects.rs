@@ -1,9 +1,9 @@
 //! Objects over each link.
 
 use crate::ranks::{run, LINKS};
-use serde::{Deserialize, Serialize};
-use weft_models::net::Blocking;
-use weft_models::objects::{Object, Objects, Placement, Read};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use weft_models::net::{Blocking, Net};
+use weft_models::objects::{Object, ObjectCause, Objects, Placement, Read, BYTES_MAX};
 
 #[derive(Default, Serialize, Deserialize)]
 struct Sum(u64);
@@ -62,4 +62,74 @@ fn objects__sums_of_all_ranks_over_each_link_and_in_each_place() {
             world.barrier_blocking().expect("no rank fails");
         });
     }
+}
+
+/// Bytes, of which the length alone counts.
+struct Bytes(usize);
+
+impl Serialize for Bytes {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_bytes(&vec![0; self.0])
+    }
+}
+
+impl<'de> Deserialize<'de> for Bytes {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Bytes, D::Error> {
+        <&[u8]>::deserialize(from).map(|bytes| Bytes(bytes.len()))
+    }
+}
+
+/// The length of its result.
+#[derive(Serialize, Deserialize)]
+struct Echo(u64);
+
+#[derive(Serialize, Deserialize)]
+enum Long {
+    Take(Bytes),
+    Give,
+}
+
+impl Object for Echo {
+    type Op = Long;
+    type Reply = Bytes;
+
+    fn read(&self, _: &Long) -> Read<Bytes> {
+        Read::Write
+    }
+
+    fn apply(&mut self, op: Long) -> Bytes {
+        match op {
+            Long::Take(bytes) => bytes,
+            Long::Give => Bytes(self.0 as usize),
+        }
+    }
+}
+
+#[test]
+fn objects__operations_and_results_that_are_too_long_are_errors_of_the_caller() {
+    run("shm", 2, |net, world| {
+        let objects = Objects::open(&net);
+        let class = objects.class::<Echo>(1);
+        for (number, placement) in (0..).zip([Placement::Replicated, Placement::At(0)]) {
+            let open = class.open(number, placement, || Echo(BYTES_MAX as u64 + 100));
+            let echo = net.block_on(open).expect("no rank fails");
+            if net.rank() == 1 {
+                let long = Long::Take(Bytes(BYTES_MAX));
+                let refused = match placement {
+                    Placement::Replicated => echo.call_blocking(long).map(drop),
+                    _ => echo.post(&long),
+                };
+                match refused.unwrap_err().cause {
+                    ObjectCause::TooLong { len } => assert!(len > BYTES_MAX),
+                    cause => panic!("{cause:?}"),
+                }
+                assert_eq!(echo.call_blocking(Long::Take(Bytes(5))).expect("it is short").0, 5);
+            }
+            if net.rank() == 1 && placement == Placement::At(0) {
+                let error = echo.call_blocking(Long::Give).map(drop).unwrap_err();
+                assert!(error.to_string().contains("it has run, but its answer of"), "{error}");
+            }
+        }
+        world.barrier_blocking().expect("no rank fails");
+    });
 }

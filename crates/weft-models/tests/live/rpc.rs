@@ -5,6 +5,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use weft_models::net::{Blocking, Net};
 use weft_models::rpc::{threads, Cause, Request, Rpc};
+use weft_models::MESSAGE_MAX;
 
 #[test]
 fn rpc__blocking_and_async_calls_over_each_link() {
@@ -38,6 +39,26 @@ fn rpc__blocking_and_async_calls_over_each_link() {
             assert_eq!(sum.get(), (0..100).sum::<usize>());
         });
     }
+}
+
+/// Neither is sent, so their pages are never touched.
+#[test]
+fn rpc__arguments_and_answers_that_are_too_long_are_errors_of_the_caller() {
+    run("shm", 2, |net, world| {
+        let rpc = Rpc::open(&net);
+        rpc.serve(1, |request, _| request.answer_parts(&[b"5", &vec![0; MESSAGE_MAX]]));
+        rpc.serve(2, |request, args| request.answer(args));
+        let next = 1 - net.rank();
+        for to in [next, net.rank()] {
+            let long = rpc.call_blocking(to, 1, &[]).unwrap_err();
+            assert_eq!(long.cause, Cause::AnswerTooLong { len: MESSAGE_MAX + 1 });
+            assert!(long.to_string().contains("its answer of 268435457 bytes"), "{long}");
+            let long = rpc.call_blocking(to, 2, &vec![0; MESSAGE_MAX]).unwrap_err();
+            assert_eq!(long.cause, Cause::TooLong { len: MESSAGE_MAX });
+            assert_eq!(rpc.call_blocking(to, 2, b"short").as_deref(), Ok(&b"short"[..]));
+        }
+        world.barrier_blocking().expect("no rank fails");
+    });
 }
 
 #[test]

@@ -46,7 +46,11 @@ pub struct RankFailure {
 
 impl fmt::Display for RankFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "rank {} failed: {}", self.rank, self.why)
+        // Most causes say themselves which rank failed, with the way to it.
+        match self.why.starts_with(&format!("rank {} ", self.rank)) {
+            true => f.write_str(&self.why),
+            false => write!(f, "rank {} failed: {}", self.rank, self.why),
+        }
     }
 }
 

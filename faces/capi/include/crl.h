@@ -41,7 +41,8 @@ void crl_init(void);
 /* Does what crl_init does. The name of a group, which CRL over PVM took, is not used. */
 void crl_init_group(const char *group);
 
-/* Makes a region of so many bytes, which are 0; its home is this node. It has 256 MiB at most. */
+/* Makes a region of so many bytes, which are 0; its home is this node. It has 268435392 bytes
+ * (256 MiB less 64) at most, and one at least. */
 rid_t rgn_create(unsigned size);
 
 /* Deletes a region, from any node that has not mapped it: waits until no operation uses it. */
@@ -79,7 +80,8 @@ void rgn_end_write(void *copy);
 void rgn_flush(void *copy);
 
 /* Returns when all nodes have called it. Functions of all nodes, which are this one and those
- * below, are called by all in the same order. */
+ * below, are called by all in the same order. Nodes that call different ones end with both
+ * names. */
 void rgn_barrier(void);
 
 /* Sends bytes to all other nodes, each of which calls rgn_bcast_recv with the same length. */

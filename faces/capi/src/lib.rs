@@ -6,6 +6,7 @@
 //! interface, `crl.h` of CRL 1.0, over the regions of `weft-models`.
 #![warn(missing_docs)]
 
+mod calls;
 mod regions;
 
 #[allow(unsafe_code)]

@@ -1,16 +1,20 @@
 //! The regions of a process for `crl.h`: by the addresses of their copies.
 
+use crate::calls::{self, Function};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use weft::Job;
 use weft_link::copied::Origin;
 use weft_models::net::{Blocking, Live, Net};
-use weft_models::regions::{Operation, Region, RegionId, Regions};
+use weft_models::regions::{Operation, Region, RegionId, Regions, SIZE_MAX};
 use weft_models::together::Together;
+use weft_models::MESSAGE_MAX;
 
 /// Alignment of a copy.
 const ALIGNED: usize = 16;
+/// Most bytes of a message of one node to all.
+const BROADCAST_MAX: usize = MESSAGE_MAX - 64;
 /// Bits of a region's name that are its home's number for it.
 const NUMBER_BITS: u32 = 40;
 
@@ -116,6 +120,9 @@ impl Node {
     pub fn create(&self, size: usize) -> Result<u64, String> {
         if size == 0 {
             return Err("a region has at least one byte".into());
+        }
+        if size > SIZE_MAX {
+            return Err(format!("a region of {size} bytes: regions have at most {SIZE_MAX} bytes"));
         }
         let region = self.regions.create(vec![0u8; size]).map_err(|error| error.to_string())?;
         let id = region.id();
@@ -267,27 +274,44 @@ impl Node {
     /// Waits for all nodes.
     ///
     /// # Errors
-    /// A node has failed.
+    /// A node has failed, or calls another function.
     pub fn barrier(&self) -> Result<(), String> {
-        wait(&self.net, self.together.barrier())
+        self.together(Function::Barrier, &[], |_, _| Vec::new()).map(drop)
+    }
+
+    /// Combines the bytes of all nodes, which call the same function.
+    fn together(
+        &self,
+        function: Function,
+        bytes: &[u8],
+        both: impl Fn(&[u8], &[u8]) -> Vec<u8>,
+    ) -> Result<Vec<u8>, String> {
+        let mine = calls::message(function, self.rank(), bytes);
+        let join = |all: Vec<u8>, other: &[u8]| calls::join(&all, other, &both);
+        let all = wait(&self.net, self.together.reduce(mine, join))?;
+        calls::result(&all).map(<[u8]>::to_vec)
     }
 
     /// Gives all nodes the bytes of the one that has some.
     ///
     /// # Errors
-    /// A node has failed, none or several send, or the lengths differ.
+    /// A node has failed, none or several send, the lengths differ, or there are too many bytes.
     pub fn broadcast(&self, mine: Option<&[u8]>, length: usize) -> Result<Vec<u8>, String> {
+        if length > BROADCAST_MAX {
+            return Err(format!("{length} bytes for all nodes: {BROADCAST_MAX} are the most"));
+        }
         // The number of nodes that send, and their bytes.
         let number = u32::from(mine.is_some()).to_le_bytes();
         let bytes = [&number[..], mine.unwrap_or_default()].concat();
         let senders = |bytes: &[u8]| bytes.first_chunk().map_or(0, |n| u32::from_le_bytes(*n));
-        let join = |all: Vec<u8>, other: &[u8]| {
-            let number = senders(&all) + senders(other);
-            let bytes = if all.len() > size_of::<u32>() { &all } else { other };
+        let join = |all: &[u8], other: &[u8]| {
+            let number = senders(all) + senders(other);
+            let bytes = if all.len() > size_of::<u32>() { all } else { other };
             let bytes = bytes.get(size_of::<u32>()..).unwrap_or_default();
             [&number.to_le_bytes()[..], bytes].concat()
         };
-        let all = wait(&self.net, self.together.reduce(bytes, join))?;
+        let function = if mine.is_some() { Function::Send } else { Function::Receive };
+        let all = self.together(function, &bytes, join)?;
         let bytes = all.get(size_of::<u32>()..).unwrap_or_default();
         match senders(&all) {
             1 if bytes.len() == length => Ok(bytes.to_vec()),
@@ -300,8 +324,16 @@ impl Node {
     /// Combines the numbers of all nodes.
     ///
     /// # Errors
-    /// A node has failed.
-    pub fn reduce(&self, mine: f64, f: impl Fn(f64, f64) -> f64) -> Result<f64, String> {
-        wait(&self.net, self.regions.reduce(mine, f))
+    /// A node has failed, or calls another function.
+    pub fn reduce(
+        &self,
+        function: Function,
+        mine: f64,
+        f: impl Fn(f64, f64) -> f64,
+    ) -> Result<f64, String> {
+        let number = |bytes: &[u8]| bytes.first_chunk().map_or(0.0, |n| f64::from_le_bytes(*n));
+        let both = |all: &[u8], other: &[u8]| f(number(all), number(other)).to_le_bytes().to_vec();
+        let all = self.together(function, &mine.to_le_bytes(), both)?;
+        Ok(number(&all))
     }
 }

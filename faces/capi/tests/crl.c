@@ -151,6 +151,8 @@ static void wrong(const char *call, rid_t name, char *copy)
         rgn_create(0);
     else if (!strcmp(call, "large"))
         rgn_create(300u << 20);
+    else if (!strcmp(call, "huge"))
+        rgn_create(0xffffffffu);
     else if (!strcmp(call, "map"))
         rgn_map(name + 99);
     else if (!strcmp(call, "no name"))
@@ -187,6 +189,12 @@ static void wrong(const char *call, rid_t name, char *copy)
         rgn_bcast_recv(4, &number);
     else if (!strcmp(call, "uneven"))
         crl_self_addr ? rgn_bcast_recv(3, &number) : rgn_bcast_send(4, &number);
+    else if (!strcmp(call, "long"))
+        rgn_bcast_send(300 << 20, &number);
+    else if (!strcmp(call, "min and add"))
+        crl_self_addr ? rgn_reduce_dmin(1) : rgn_reduce_dadd(1);
+    else if (!strcmp(call, "barrier and max") && crl_self_addr)
+        rgn_reduce_dmax(1);
     /* A node that has sent does not end the job before the others have said what is wrong. */
     rgn_barrier();
     fprintf(stderr, "node %u went on after %s\n", crl_self_addr, call);

@@ -121,7 +121,9 @@ fn misuse__ends_the_program_with_the_function_and_the_reason() {
         ("before", "rgn_barrier: node 0: crl_init has not been called in this thread"),
         ("init", "crl_init: node 0: it has been called before"),
         ("create", "rgn_create: node 0: a region has at least one byte"),
-        ("large", "regions have at most"),
+        ("large", "rgn_create: node 0: a region of 314572800 bytes: regions have at most"),
+        ("huge", "rgn_create: node 0: a region of 4294967295 bytes: regions have at most"),
+        ("long", "rgn_bcast_send: node 0: 314572800 bytes for all nodes"),
         ("map", "rgn_map: node 0: region 0:99: it has been deleted, or never was"),
         ("no name", "rgn_map: node 0: 0x0 is no region"),
         ("delete", "rgn_delete: node 0: region 0:0 is mapped"),
@@ -153,8 +155,10 @@ fn misuse__of_functions_of_all_nodes_and_of_copies_of_a_node() {
         ("two send", "2 nodes send (rgn_bcast_send), and one should"),
         ("nobody sends", "rgn_bcast_recv: node 0: no node sends"),
         ("uneven", "rgn_bcast_recv: node 1: 4 bytes are sent, and this node has 3"),
+        ("min and add", "node 0 calls rgn_reduce_dadd, and node 1 rgn_reduce_dmin"),
+        ("barrier and max", "node 0 calls rgn_barrier, and node 1 rgn_reduce_dmax"),
         ("fork", "rgn_create: node 0: this process is a copy, made by fork"),
-        ("dies", "rgn_start_read: node 1: region 0:0: its home is lost"),
+        ("dies", "rgn_start_read: node 1: region 0:0: its home is lost: rank 0 on this host over"),
     ] {
         let out = nodes(2, "crl", &[case], SHM);
         assert!(!out.status.success() && said(&out).contains(text), "{case}: {}", said(&out));

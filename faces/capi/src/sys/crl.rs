@@ -3,6 +3,7 @@
 //! Its functions return nothing that could be an error, so a wrong call, or the failure of a rank,
 //! ends the process with a text, as in CRL.
 
+use crate::calls::Function;
 use crate::regions::{Access, Node};
 use std::cell::Cell;
 use std::ffi::{c_char, c_int, c_uint, c_void};
@@ -192,17 +193,17 @@ pub unsafe extern "C" fn rgn_bcast_recv(length: c_int, data: *mut c_void) {
 /// Returns the sum of the numbers of all nodes.
 #[no_mangle]
 pub extern "C" fn rgn_reduce_dadd(mine: f64) -> f64 {
-    with("rgn_reduce_dadd", |node| node.reduce(mine, |a, b| a + b))
+    with("rgn_reduce_dadd", |node| node.reduce(Function::Add, mine, |a, b| a + b))
 }
 
 /// Returns the least of the numbers of all nodes.
 #[no_mangle]
 pub extern "C" fn rgn_reduce_dmin(mine: f64) -> f64 {
-    with("rgn_reduce_dmin", |node| node.reduce(mine, f64::min))
+    with("rgn_reduce_dmin", |node| node.reduce(Function::Least, mine, f64::min))
 }
 
 /// Returns the greatest of the numbers of all nodes.
 #[no_mangle]
 pub extern "C" fn rgn_reduce_dmax(mine: f64) -> f64 {
-    with("rgn_reduce_dmax", |node| node.reduce(mine, f64::max))
+    with("rgn_reduce_dmax", |node| node.reduce(Function::Greatest, mine, f64::max))
 }

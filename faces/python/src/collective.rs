@@ -3,6 +3,7 @@
 use crate::fault::Fault;
 use crate::group::PyGroup;
 use crate::inside::Outcome;
+use crate::number::number;
 use crate::request::{Deliver, Pending};
 use crate::sys::Export;
 use pyo3::prelude::*;
@@ -48,7 +49,7 @@ impl Numbers {
     ) -> PyResult<Numbers> {
         let py = values.py();
         if values.is_instance_of::<PyInt>() {
-            let bytes = values.extract::<i64>()?.to_ne_bytes().to_vec();
+            let bytes = number::<i64>(values)?.to_ne_bytes().to_vec();
             return Ok(Numbers { kind: 'q', bytes, deliver: Deliver::Number('q') });
         }
         if values.is_instance_of::<PyFloat>() {

@@ -4,6 +4,7 @@ use crate::collective::{each, parts, whole, Numbers};
 use crate::fault::Fault;
 use crate::gate::Gate;
 use crate::inside::{Inside, Outcome, Wanted};
+use crate::number::{list, number, optional};
 use crate::request::{until, Deliver, Pending, PyRequest};
 use crate::senders::Senders;
 use crate::sys::Export;
@@ -117,7 +118,13 @@ impl PyGroup {
 impl PyGroup {
     /// Sends the bytes of a buffer to a rank; returns when the buffer may change again.
     #[pyo3(signature = (to, data, tag=0))]
-    fn send(&self, py: Python<'_>, to: usize, data: &Bound<'_, PyAny>, tag: u32) -> PyResult<()> {
+    fn send(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = number)] to: usize,
+        data: &Bound<'_, PyAny>,
+        #[pyo3(from_py_with = number)] tag: u32,
+    ) -> PyResult<()> {
         let data = Export::read(data)?;
         let sent = self.start_send(py, to, &data, (tag, false))?;
         if sent.is_some() {
@@ -132,9 +139,9 @@ impl PyGroup {
     fn isend(
         &self,
         py: Python<'_>,
-        to: usize,
+        #[pyo3(from_py_with = number)] to: usize,
         data: &Bound<'_, PyAny>,
-        tag: u32,
+        #[pyo3(from_py_with = number)] tag: u32,
         sync: bool,
     ) -> PyResult<PyRequest> {
         let data = Export::read(data)?;
@@ -148,9 +155,9 @@ impl PyGroup {
     fn recv(
         &self,
         py: Python<'_>,
-        source: Option<usize>,
+        #[pyo3(from_py_with = optional)] source: Option<usize>,
         into: Option<&Bound<'_, PyAny>>,
-        tag: Option<u32>,
+        #[pyo3(from_py_with = optional)] tag: Option<u32>,
     ) -> PyResult<Py<PyAny>> {
         let wanted = Wanted { rank: source, tag };
         let Some(into) = into else {
@@ -166,9 +173,9 @@ impl PyGroup {
     fn irecv(
         &self,
         py: Python<'_>,
-        source: Option<usize>,
+        #[pyo3(from_py_with = optional)] source: Option<usize>,
         into: &Bound<'_, PyAny>,
-        tag: Option<u32>,
+        #[pyo3(from_py_with = optional)] tag: Option<u32>,
     ) -> PyResult<PyRequest> {
         let into = Export::write(into)?;
         let begun = self.start_recv(py, Wanted { rank: source, tag }, &into)?;
@@ -181,9 +188,9 @@ impl PyGroup {
     fn probe(
         &self,
         py: Python<'_>,
-        source: Option<usize>,
-        tag: Option<u32>,
-        timeout: Option<f64>,
+        #[pyo3(from_py_with = optional)] source: Option<usize>,
+        #[pyo3(from_py_with = optional)] tag: Option<u32>,
+        #[pyo3(from_py_with = optional)] timeout: Option<f64>,
     ) -> PyResult<Py<PyAny>> {
         let wanted = Wanted { rank: source, tag };
         let until = until(py, timeout)?;
@@ -196,7 +203,12 @@ impl PyGroup {
     /// Makes a group of some of this one's ranks, in this order, with tags of its own. All of them
     /// call this, with the same `id` from 1 on, which no other group has that shares a rank with
     /// it. Returns `None` on a rank that is not among them.
-    fn subset(&self, py: Python<'_>, ranks: Vec<usize>, id: u16) -> PyResult<Option<PyGroup>> {
+    fn subset(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = list)] ranks: Vec<usize>,
+        #[pyo3(from_py_with = number)] id: u16,
+    ) -> PyResult<Option<PyGroup>> {
         if id == 0 {
             return Err(Fault::argument("id=0 is the group of all ranks").raise(py));
         }
@@ -223,7 +235,7 @@ impl PyGroup {
         &self,
         py: Python<'_>,
         data: Option<&Bound<'_, PyAny>>,
-        root: usize,
+        #[pyo3(from_py_with = number)] root: usize,
         into: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Py<PyAny>> {
         let bytes = self.given(py, data, root)?.unwrap_or_default();
@@ -238,7 +250,7 @@ impl PyGroup {
         &self,
         py: Python<'_>,
         data: &Bound<'_, PyAny>,
-        root: usize,
+        #[pyo3(from_py_with = number)] root: usize,
         into: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Py<PyAny>> {
         let bytes = Export::read(data)?.to_vec(py);
@@ -254,7 +266,7 @@ impl PyGroup {
         &self,
         py: Python<'_>,
         data: Option<&Bound<'_, PyAny>>,
-        root: usize,
+        #[pyo3(from_py_with = number)] root: usize,
         into: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Py<PyAny>> {
         let of_root = self.rank == root;
@@ -303,7 +315,7 @@ impl PyGroup {
         py: Python<'_>,
         values: &Bound<'_, PyAny>,
         op: &str,
-        root: usize,
+        #[pyo3(from_py_with = number)] root: usize,
         into: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Py<PyAny>> {
         let numbers = Numbers::of(values, into, self.rank == root)?;

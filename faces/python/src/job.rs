@@ -4,6 +4,7 @@ use crate::fault::{Fault, Kind};
 use crate::gate::Gate;
 use crate::group::PyGroup;
 use crate::inside::{Inside, WORLD};
+use crate::number::number;
 use crate::objects::PyMessages;
 use crate::queue::PyQueue;
 use crate::region::{self, PyRegion};
@@ -81,7 +82,12 @@ impl PyJob {
     /// Makes a region of `length` elements, which are 0; this rank is its home. `format` is their
     /// type, a letter of the module `struct`: B b H h I i Q q f d.
     #[pyo3(signature = (length, format="d"))]
-    fn region(&self, py: Python<'_>, length: usize, format: &str) -> PyResult<PyRegion> {
+    fn region(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = number)] length: usize,
+        format: &str,
+    ) -> PyResult<PyRegion> {
         region::create(py, &self.gate, length, format)
     }
 
@@ -93,7 +99,13 @@ impl PyJob {
     /// Opens a queue of jobs: records of `size` bytes, of which a message has `batch` at most. All
     /// ranks call this with the same arguments; `number` (0 to 3) tells queues apart.
     #[pyo3(signature = (size, *, number=0, batch=64))]
-    fn queue(&self, py: Python<'_>, size: usize, number: u16, batch: usize) -> PyResult<PyQueue> {
+    fn queue(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = number)] size: usize,
+        #[pyo3(from_py_with = number)] number: u16,
+        #[pyo3(from_py_with = number)] batch: usize,
+    ) -> PyResult<PyQueue> {
         PyQueue::open(py, &self.gate, (number, size, batch))
     }
 

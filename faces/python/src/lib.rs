@@ -12,6 +12,7 @@ mod inside;
 mod job;
 mod models;
 mod names;
+mod number;
 mod objects;
 mod queue;
 mod region;

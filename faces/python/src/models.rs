@@ -13,10 +13,11 @@ use std::thread::ThreadId;
 use weft::Group;
 use weft_models::jobs::{Aggregator, Quiescence};
 use weft_models::net::{Live, Net, RankFailure};
-use weft_models::order::{Options, OrderedGroup};
+use weft_models::order::{Options, OrderError, OrderedGroup};
 use weft_models::regions::{Access, Operation, Region, RegionCause, RegionError};
 use weft_models::regions::{RegionId, Regions};
 use weft_models::rpc::{Call, Request, Rpc};
+use weft_models::MESSAGE_MAX;
 
 /// The method of calls to the owners of objects.
 const OBJECT: u16 = 1;
@@ -24,6 +25,8 @@ const OBJECT: u16 = 1;
 const GROUP: u16 = 0;
 /// Number of queues of jobs.
 pub const QUEUES: u16 = 4;
+/// Most bytes of a record of a queue, which the number of its run precedes.
+const RECORD_MAX: usize = MESSAGE_MAX - 1;
 
 /// Something that objects have to know, in its order.
 pub enum Event {
@@ -328,7 +331,10 @@ impl Models {
         let order = &self.objects().order;
         let mut sent = order.send(bytes);
         match poll_now(Pin::new(&mut sent)) {
-            Poll::Ready(Err(weft_models::order::OrderError::Busy)) => Ok(false),
+            Poll::Ready(Err(OrderError::Busy)) => Ok(false),
+            Poll::Ready(Err(error @ OrderError::TooLong)) => {
+                Err(Fault::argument(error.to_string()))
+            }
             Poll::Ready(Err(error)) => Err(Fault::new(Kind::Peer, error.to_string())),
             _ => Ok(true),
         }
@@ -394,10 +400,14 @@ impl Models {
     /// Opens a queue of jobs.
     ///
     /// # Errors
-    /// The number is in use, or wrong, or records have no bytes.
+    /// The number is in use, or wrong, or records have no bytes or too many.
     pub fn open_queue(&mut self, number: u16, size: usize, batch: usize) -> Result<(), Fault> {
         if number >= QUEUES {
             return Err(Fault::argument(format!("queues have numbers below {QUEUES}")));
+        }
+        if size > RECORD_MAX {
+            let text = format!("records of {size} bytes: they have at most {RECORD_MAX}");
+            return Err(Fault::argument(text));
         }
         if size == 0 {
             return Err(Fault::argument("records have at least one byte"));

@@ -6,6 +6,7 @@
 
 use crate::fault::{Fault, Kind};
 use crate::job::PyJob;
+use crate::number::{number, optional};
 use crate::request::until;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -258,7 +259,7 @@ impl PyNames {
     }
 
     /// Withdraws a claim.
-    fn withdraw(&self, py: Python<'_>, claim: u64) -> PyResult<()> {
+    fn withdraw(&self, py: Python<'_>, #[pyo3(from_py_with = number)] claim: u64) -> PyResult<()> {
         self.call(py, |names| names.withdraw(claim))
     }
 
@@ -292,8 +293,8 @@ impl PyNames {
         &self,
         py: Python<'_>,
         name: &str,
-        count: usize,
-        timeout: Option<f64>,
+        #[pyo3(from_py_with = number)] count: usize,
+        #[pyo3(from_py_with = optional)] timeout: Option<f64>,
     ) -> PyResult<Vec<PyOwner>> {
         let (name, here) = (parse(py, name)?, self.here);
         let found = wait(py, until(py, timeout)?, |piece| {
@@ -325,7 +326,11 @@ impl PyNames {
     /// Returns the next event of this connection: a message, or the end of a claim. `None` if none
     /// comes within `timeout` seconds (`None` waits).
     #[pyo3(signature = (timeout=None))]
-    fn next(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<PyEvent>> {
+    fn next(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = optional)] timeout: Option<f64>,
+    ) -> PyResult<Option<PyEvent>> {
         let end = until(py, timeout)?;
         loop {
             let found = wait(py, end, |piece| self.with(|names| names.event(piece)))?;
@@ -345,7 +350,7 @@ impl PyNames {
         py: Python<'_>,
         name: &str,
         first_last: bool,
-        timeout: Option<f64>,
+        #[pyo3(from_py_with = optional)] timeout: Option<f64>,
     ) -> PyResult<PyWatch> {
         let name = parse(py, name)?;
         let limit = until(py, timeout)?.map(|end| end.saturating_duration_since(Instant::now()));
@@ -396,7 +401,11 @@ impl PyWatch {
 impl PyWatch {
     /// Returns the next event; `None` if none comes within `timeout` seconds (`None` waits).
     #[pyo3(signature = (timeout=None))]
-    fn next(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<PyEvent>> {
+    fn next(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = optional)] timeout: Option<f64>,
+    ) -> PyResult<Option<PyEvent>> {
         let found = wait(py, until(py, timeout)?, |piece| {
             self.lock().as_mut().map_or_else(|| Err(closed()), |watch| watch.next(piece))
         })?;

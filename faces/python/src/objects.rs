@@ -6,7 +6,7 @@ use crate::request::until;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 use std::sync::{Arc, Mutex, PoisonError};
-use weft_models::objects::{Better, Uses, TELL_READS};
+use weft_models::objects::{Better, Uses, BYTES_MAX, TELL_READS};
 
 /// The messages of the shared objects of a job.
 #[pyclass(frozen, module = "weft", name = "_Messages")]
@@ -16,6 +16,11 @@ pub struct PyMessages {
 
 #[pymethods]
 impl PyMessages {
+    /// Most bytes of a message or of an answer.
+    #[classattr]
+    #[pyo3(name = "LONGEST")]
+    const LONGEST: usize = BYTES_MAX;
+
     /// Opens them; `worker` is called by waits when there is something to do.
     fn open(&self, py: Python<'_>, worker: Py<PyAny>) -> PyResult<()> {
         let opened = self.gate.with(|inside| {

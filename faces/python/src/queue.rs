@@ -1,6 +1,7 @@
 //! Queues of jobs at their owners.
 
 use crate::gate::Gate;
+use crate::number::number;
 use crate::sys::Export;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -35,7 +36,12 @@ impl PyQueue {
 #[pymethods]
 impl PyQueue {
     /// Pushes a record, of `size` bytes, to its owner: before a run, or by the work of a run.
-    fn push(&self, py: Python<'_>, owner: usize, record: &Bound<'_, PyAny>) -> PyResult<()> {
+    fn push(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = number)] owner: usize,
+        record: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
         let (number, bytes) = (self.number, Export::read(record)?.to_vec(py));
         let pushed = self.gate.with(|inside| inside.models()?.push(number, owner, &bytes));
         if !pushed.map_err(|fault| fault.raise(py))? {

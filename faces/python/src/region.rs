@@ -11,7 +11,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::PyMemoryView;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use weft_models::regions::{Access, RegionId};
+use weft_models::regions::{Access, RegionId, SIZE_MAX};
 
 /// The types of elements, as the module `struct` writes them, and their lengths.
 const TYPES: [(&str, usize); 10] = [
@@ -50,8 +50,19 @@ fn type_of(py: Python<'_>, name: &str) -> PyResult<(&'static str, usize)> {
 /// Makes a region of zeroes.
 pub fn create(py: Python<'_>, gate: &Arc<Gate>, length: usize, name: &str) -> PyResult<PyRegion> {
     let of = type_of(py, name)?;
-    let bytes = length.checked_mul(of.1).filter(|bytes| *bytes > 0);
-    let bytes = bytes.ok_or_else(|| Fault::argument("a region has elements").raise(py))?;
+    if length == 0 {
+        return Err(Fault::argument("a region has elements").raise(py));
+    }
+    let bytes = length.checked_mul(of.1).filter(|bytes| *bytes <= SIZE_MAX);
+    let bytes = bytes.ok_or_else(|| {
+        let most = SIZE_MAX / of.1;
+        let text = format!(
+            "a region of {length} elements of {} bytes: it has at most {SIZE_MAX} bytes, which are \
+             {most} of them",
+            of.1
+        );
+        Fault::argument(text).raise(py)
+    })?;
     let made = gate.with(|inside| {
         let models = inside.models()?;
         let key = models.create(bytes)?;
@@ -68,7 +79,7 @@ pub fn map(py: Python<'_>, gate: &Arc<Gate>, name: &str) -> PyResult<PyRegion> {
     let mut number = || parts.next()?.parse::<u64>().ok();
     let (home, count) = (number().ok_or_else(wrong)?, number().ok_or_else(wrong)?);
     let of = type_of(py, parts.next().ok_or_else(wrong)?)?;
-    let id = RegionId::new(usize::try_from(home).map_err(|_| wrong())?, count);
+    let id = RegionId::new(u32::try_from(home).map_err(|_| wrong())? as usize, count);
     let started = gate.with(|inside| {
         if id.home() >= inside.world().size() {
             return Err(Fault::argument(format!("there is no rank {}", id.home())));

@@ -3,6 +3,7 @@
 use crate::fault::Fault;
 use crate::gate::Gate;
 use crate::inside::{Ended, Outcome};
+use crate::number::optional;
 use crate::senders::Senders;
 use crate::sys::Export;
 use pyo3::exceptions::PyTimeoutError;
@@ -253,7 +254,11 @@ impl PyRequest {
     /// a collective operation, else `None`. Raises `TimeoutError` after `timeout` seconds; the
     /// operation goes on.
     #[pyo3(signature = (timeout=None))]
-    fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Py<PyAny>> {
+    fn wait(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = optional)] timeout: Option<f64>,
+    ) -> PyResult<Py<PyAny>> {
         let found = self.wait_until(py, until(py, timeout)?)?;
         found.ok_or_else(|| PyTimeoutError::new_err("the operation is still under way"))
     }

@@ -4,6 +4,7 @@ everything right prints a line."""
 import array
 import ast
 import asyncio
+import ctypes
 import os
 import signal
 import sys
@@ -434,6 +435,7 @@ def adaptive(job):
     last = size - 1
     tally = job.share(Tally, "tally")
     assert "adaptive, now replicated" in repr(tally), repr(tally)
+    world.barrier()
     if me == last:
         use_until(tally, lambda: tally.add(1), f"now at rank {last}")
         tally.add(1)
@@ -497,6 +499,8 @@ def names(job):
         assert kinds == ["all", "timeout"], kinds
         raises(TimeoutError, lambda: names.wait("nobody", timeout=0), "0 of 1 owners")
         raises(weft.ArgumentError, lambda: names.find("a b"), "is no name")
+        raises(weft.ArgumentError, lambda: names.withdraw(-1), "out of range")
+        raises(weft.ArgumentError, lambda: names.wait("py", -1), "out of range")
         raises(weft.ArgumentError, lambda: names.find("py", pick="any"), 'pick="any"')
         raises(weft.ArgumentError, lambda: names.publish("x", "here"), "is no address")
         raises(weft.ArgumentError, lambda: names.publish("x", 5), "an address, a text")
@@ -519,6 +523,127 @@ def waits(job):
     job.world.barrier()
 
 
+@weft.shared
+class Blob:
+    @weft.writes
+    def take(self, data):
+        return len(data)
+
+    @weft.reads
+    def give(self, length):
+        return bytes(length)
+
+
+def limits(job):
+    """What is too long, and numbers out of range: errors that name the limit."""
+    world, me, long = job.world, job.rank, 257 << 20
+    blobs = [job.share(Blob, f"at {at}", at=at) for at in (0, "replicated")]
+    if me == 1:
+        raises(weft.OperationError, lambda: blobs[0].give(long), "result", "268435392 are the most")
+        for blob in blobs:
+            take = lambda: blob.take(bytes(long))
+            raises(weft.ArgumentError, take, "the arguments of take of 'at ", "268435392 are")
+        assert blobs[0].take(b"abc") == blobs[1].take(b"abc") == 3
+    world.barrier()
+    large = lambda: job.region(1 << 40, "d")
+    raises(weft.ArgumentError, large, "at most 268435392 bytes", "33554424")
+    raises(weft.ArgumentError, lambda: job.queue(1 << 40), "at most 268435455")
+    raises(weft.ArgumentError, lambda: job.map("4294967296:0:d"), "no name of a region")
+    queue = job.queue(8)
+    for call in [
+        lambda: world.send(-1, b""),
+        lambda: world.send(1, b"", -1),
+        lambda: world.isend(1, b"", 1 << 32),
+        lambda: world.recv(-1),
+        lambda: world.irecv(0, bytearray(1), -1),
+        lambda: world.probe(-1),
+        lambda: world.subset([-1], 1),
+        lambda: world.subset([0], 1 << 16),
+        lambda: world.broadcast(b"", -1),
+        lambda: world.gather(b"", -1),
+        lambda: world.reduce(1, root=-1),
+        lambda: world.allreduce(1 << 70),
+        lambda: world.ibarrier().wait(10**400),
+        lambda: job.region(-1),
+        lambda: job.region(1 << 70),
+        lambda: job.queue(-1, number=1),
+        lambda: job.queue(8, number=-1),
+        lambda: job.queue(8, number=1, batch=-1),
+        lambda: queue.push(-1, bytes(8)),
+    ]:
+        raises(weft.ArgumentError, call, "out of range: pass a ")
+    raises(TypeError, lambda: world.send("0", b""), "str")
+
+
+class Pair(ctypes.Structure):
+    _fields_ = [("P", ctypes.c_int), ("O", ctypes.c_double)]
+
+
+class Link(ctypes.Structure):
+    _fields_ = [("next", ctypes.POINTER(Pair)), ("value", ctypes.c_int)]
+
+
+def buffers(job):
+    """Memory with addresses of this process is neither sent nor received; the names of fields do
+    not matter."""
+    world = job.world
+    wrong = [ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_wchar_p, Link,
+             ctypes.POINTER(ctypes.c_int), ctypes.CFUNCTYPE(None)]
+    wrong = [(kind * 2)() for kind in wrong]
+    try:
+        import numpy
+        wrong.append(numpy.array(["text", None], dtype=object))
+        wrong.append(numpy.zeros(2, dtype=[("a", "f8"), ("b", object)]))
+    except ImportError:
+        pass
+    queue = job.queue(16)
+    for memory in wrong:
+        for call in [
+            lambda: world.send(0, memory),
+            lambda: world.isend(0, memory),
+            lambda: world.recv(0, memory),
+            lambda: world.irecv(0, memory),
+            lambda: world.broadcast(memory),
+            lambda: world.gather(memory),
+            lambda: world.scatter([memory]),
+            lambda: world.alltoall([memory]),
+            lambda: world.allgather(memory),
+            lambda: world.allreduce(memory),
+            lambda: queue.push(0, memory),
+        ]:
+            raises(weft.ArgumentError, call, "addresses of this process")
+    for kind in [Pair, ctypes.c_double, ctypes.c_char, ctypes.c_wchar]:
+        world.send(0, (kind * 2)())
+        world.recv(0, (kind * 2)())
+
+
+def marks(job):
+    """Classes whose operations could not be executed in their turn are refused where they are made;
+    attributes of a shared object cannot be set."""
+
+    async def waits(self):
+        pass
+
+    async def yields_and_waits(self):
+        yield
+
+    def yields(self):
+        yield
+
+    for function in (waits, yields, yields_and_waits):
+        for mark in (weft.reads, weft.writes, weft.writes(post=True)):
+            raises(weft.ArgumentError, lambda: mark(function), function.__name__, "plain function")
+        guard = lambda: weft.writes(when=function)
+        raises(weft.ArgumentError, guard, "the guard", "plain function")
+    raises(weft.ArgumentError, lambda: weft.reads(when=5), "5 is no guard")
+    raises(weft.ArgumentError, lambda: weft.shared(placement="anywhere"), "not 'anywhere'")
+    raises(weft.ArgumentError, lambda: weft.shared("replicated"), "is no class")
+    stack = job.share(Stack, "stack")
+    for wrong in (lambda: setattr(stack, "items", 5), lambda: delattr(stack, "push")):
+        raises(AttributeError, wrong, "of the shared object 'stack'", "weft.writes")
+    assert stack.all() == []
+
+
 def stubs(job):
     """The file of types names the methods that there are."""
     path = os.path.join(os.path.dirname(weft.__file__), "_weft.pyi")
@@ -536,7 +661,7 @@ def stubs(job):
 
 CASES = {case.__name__: case for case in [
     messages, misuse, collectives, awaits, leaves, stubs, regions, queues, objects,
-    adaptive, names, waits]}
+    adaptive, names, waits, limits, buffers, marks]}
 
 if __name__ == "__main__":
     with weft.init() as joined:

@@ -25,7 +25,8 @@ class AgentError(Error, ConnectionError):
 
 
 class ArgumentError(Error, ValueError):
-    """An argument is wrong: no such rank, a buffer that is read-only or has gaps."""
+    """An argument is wrong: no such rank, a number out of range, a buffer that is read-only, has
+    gaps or holds addresses, something that is too large."""
 
 
 class BusyError(Error):
@@ -53,7 +54,8 @@ class MismatchError(Error):
 
 
 class OperationError(Error):
-    """An operation of a shared object cannot be executed, or its result cannot be sent."""
+    """An operation of a shared object cannot be executed, or its result cannot be sent or is too
+    long."""
 
 
 class PeerError(Error, ConnectionError):

@@ -17,6 +17,7 @@ Operations are executed by whatever thread is in a call of weft.
 from __future__ import annotations
 
 import collections
+import inspect
 import itertools
 import logging
 import os
@@ -26,12 +27,14 @@ import threading
 import time
 
 from weft._errors import ArgumentError, OperationError
-from weft._weft import _Uses
+from weft._weft import _Messages, _Uses
 
 _log = logging.getLogger("weft")
 
 #: Seconds after which a wait looks again, since another thread may have executed its operation.
 _LOOK = 0.2
+#: Most bytes of a message to other ranks, and of a result.
+_LONGEST = _Messages.LONGEST
 #: The result of an operation on an object that has moved: it is to be tried again.
 _MOVED = (None, None)
 
@@ -47,10 +50,22 @@ class _Method:
         self.__doc__ = function.__doc__
 
 
+def _check_function(function, what):
+    if not callable(function):
+        raise ArgumentError(f"{function!r} is no {what}")
+    waits = [inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction]
+    if any(is_one(function) for is_one in waits):
+        name = getattr(function, "__qualname__", repr(function))
+        text = "is async or a generator, and would run after its turn: write a plain function"
+        raise ArgumentError(f"the {what} {name} {text}")
+
+
 def _mark(writes, when, post):
+    if when is not None:
+        _check_function(when, "guard")
+
     def mark(function):
-        if not callable(function):
-            raise ArgumentError(f"{function!r} is no method")
+        _check_function(function, "method")
         return _Method(function, writes, when, post)
 
     return mark
@@ -74,9 +89,11 @@ def shared(kind=None, *, placement="replicated"):
     operations. `placement` is the place of its objects, if `Job.share` names no other: "replicated"
     on all ranks, the number of a rank, or "adaptive": replicated first, then moved by what ranks
     read and write."""
+    _check_placement(placement)
     if kind is None:
         return lambda kind: shared(kind, placement=placement)
-    _check_placement(placement)
+    if not isinstance(kind, type):
+        raise ArgumentError(f"{kind!r} is no class: use placement= for the place of its objects")
     methods = {}
     for base in reversed(kind.__mro__):
         methods.update((n, m) for n, m in vars(base).items() if isinstance(m, _Method))
@@ -119,9 +136,23 @@ def _operation(name, method):
 class Shared:
     """A shared object, as this rank has it. It may be an argument of operations."""
 
+    __slots__ = ("_runtime", "_replica")
+
     def __init__(self, runtime, replica):
-        self._runtime = runtime
-        self._replica = replica
+        object.__setattr__(self, "_runtime", runtime)
+        object.__setattr__(self, "_replica", replica)
+
+    def __setattr__(self, name, value):
+        raise AttributeError(self._unset(name))
+
+    def __delattr__(self, name):
+        raise AttributeError(self._unset(name))
+
+    def _unset(self, name):
+        kind = self._replica.kind.__qualname__
+        what = f"{name!r} of the shared object {self._replica.name!r}"
+        why = f"call a method of {kind} that changes it and is marked by weft.writes"
+        return f"{what} would change on this rank alone: {why}"
 
     def __reduce__(self):
         return _find, (self._replica.name,)
@@ -174,16 +205,29 @@ def _dump(value):
         raise ArgumentError(f"the arguments cannot be sent to other ranks: {error}") from error
 
 
+def _dump_message(message, what):
+    """Pickles a message to other ranks with the arguments of `what`."""
+    bytes_ = _dump(message)
+    if len(bytes_) > _LONGEST:
+        text = f"have {len(bytes_)} bytes when pickled, and {_LONGEST} are the most"
+        raise ArgumentError(f"the arguments of {what} {text}")
+    return bytes_
+
+
 def _dump_result(done, ok, value):
-    """Pickles a result; what cannot be pickled becomes an error that says so."""
+    """Pickles a result; what cannot be sent becomes an error that says so."""
     try:
         bytes_ = pickle.dumps((done, ok, value), pickle.HIGHEST_PROTOCOL)
+        if len(bytes_) > _LONGEST:
+            text = f"it has {len(bytes_)} bytes when pickled, and {_LONGEST} are the most"
+            raise ValueError(text)
         if not ok:
             # Some exceptions can be written and not be read.
             pickle.loads(bytes_)
         return bytes_
     except Exception as error:
         text = f"its result cannot be sent: {error}" if ok else f"{type(value).__name__}: {value}"
+        text = text[:10_000]
         return pickle.dumps((done, False, OperationError(text)), pickle.HIGHEST_PROTOCOL)
 
 
@@ -295,11 +339,13 @@ class _Runtime:
             return
         try:
             state = pickle.dumps(replica.state, pickle.HIGHEST_PROTOCOL)
+            message = ("place", 0, replica.name, better, state)
+            bytes_ = _dump_message(message, f"the move of {replica.name!r}, its state,")
         except Exception as error:
             _log.warning("object %r stays at rank %d: %s", replica.name, self.rank, error)
             return
         replica.leaving = True
-        self.outbox.append(_dump(("place", 0, replica.name, better, state)))
+        self.outbox.append(bytes_)
 
     def place(self, replica, at, state):
         """Has the state of an adaptive object that a rank has given away."""
@@ -455,8 +501,8 @@ class _Runtime:
 
         return what
 
-    def send(self, message):
-        bytes_ = _dump(message)
+    def send(self, message, what):
+        bytes_ = _dump_message(message, what)
         while not self.messages.send(bytes_):
             if self.messages.wait(0.001):
                 self.work()
@@ -486,7 +532,8 @@ class _Runtime:
             token = 0 if post else next(self.tokens)
             with self.lock:
                 reads, replica.reads = replica.reads, 0
-            self.send(("do", token, replica.name, method, _dump((args, kwargs)), reads))
+            message = ("do", token, replica.name, method, _dump((args, kwargs)), reads)
+            self.send(message, f"{method} of {replica.name!r}")
             if post:
                 return True, None
             return self.wait_for(self.results, token, self.describe(replica, method))
@@ -526,7 +573,7 @@ class _Runtime:
             if inside or replica.reads < _Uses.TELL_READS:
                 return
             reads, replica.reads = replica.reads, 0
-        self.send(("reads", 0, replica.name, reads))
+        self.send(("reads", 0, replica.name, reads), "reads")
 
     def at_owner(self, replica, method, args, kwargs):
         """Does an operation on an object at a rank."""
@@ -555,7 +602,8 @@ class _Runtime:
             return self.wait_for(self.results, token, what)
         with self.lock:
             arguments = _dump((args, kwargs))
-            body = _dump((self.done, self.rank, replica.name, method, arguments))
+            message = (self.done, self.rank, replica.name, method, arguments)
+            body = _dump_message(message, f"{method} of {replica.name!r}")
             number = self.messages.call(at, body)
         return self.wait_for(self.answers, number, what)
 
@@ -569,7 +617,7 @@ class _Runtime:
         if self.is_inside():
             raise OperationError("an object was made inside an operation, which must not wait")
         token = next(self.tokens)
-        self.send(("new", token, name, _dump((kind, args, kwargs)), placement))
+        self.send(("new", token, name, _dump((kind, args, kwargs)), placement), f"the new {name!r}")
         ok, value = self.wait_for(self.results, token, lambda: f"the object {name!r}")
         if not ok:
             raise value

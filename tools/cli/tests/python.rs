@@ -141,6 +141,21 @@ fn adaptive__objects_move_and_lose_no_operation() {
 }
 
 #[test]
+fn limits__what_is_too_long_and_numbers_out_of_range() {
+    case("limits", 2, WAYS[0]);
+}
+
+#[test]
+fn buffers__with_addresses_are_refused() {
+    case("buffers", 1, WAYS[0]);
+}
+
+#[test]
+fn marks__of_what_is_no_plain_function_and_attributes_are_refused() {
+    case("marks", 2, WAYS[0]);
+}
+
+#[test]
 fn names__claims_look_ups_events_and_messages() {
     clustered::with_agent(|name| {
         case("names", 3, &[("WEFT_LINK", "udp"), ("WEFT_AGENT", name)]);

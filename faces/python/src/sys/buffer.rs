@@ -3,6 +3,7 @@
 use crate::fault::Fault;
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::prelude::*;
+use pyo3::types::PyMemoryView;
 
 /// Memory of a Python object. Until this is dropped the object lives, and neither moves nor resizes
 /// its memory: a `bytearray` that is asked to raises `BufferError`.
@@ -11,20 +12,50 @@ pub struct Export {
     len: usize,
 }
 
+/// True for a type of elements, as the module `struct` and PEP 3118 write it, that has neither
+/// objects of Python (`O`) nor pointers: `P`, `&` before a type, `X` to functions; `z` and, where
+/// no complex number follows, `Z` to strings (`ctypes`).
+fn is_plain(format: &str) -> bool {
+    let mut rest = format;
+    while let Some(letter) = rest.chars().next() {
+        rest = &rest[letter.len_utf8()..];
+        match letter {
+            // The name of a field.
+            ':' => rest = rest.split_once(':').map_or("", |(_, after)| after),
+            'O' | 'P' | '&' | 'X' | 'z' => return false,
+            'Z' if !rest.starts_with(['f', 'd', 'g']) => return false,
+            _ => {}
+        }
+    }
+    true
+}
+
 impl Export {
     /// Exports memory to be read.
     ///
     /// # Errors
-    /// The object has no buffer, or one with gaps.
+    /// The object has no buffer, or one with gaps, or with references to other objects.
     pub fn read(object: &Bound<'_, PyAny>) -> PyResult<Export> {
-        let buffer = PyUntypedBuffer::get(object)?;
+        let buffer = match PyUntypedBuffer::get(object) {
+            Ok(buffer) => buffer,
+            // Memory of `ctypes` does not say how far apart its elements are; a view of it does.
+            Err(_) => PyUntypedBuffer::get(PyMemoryView::from(object)?.as_any())?,
+        };
         if !buffer.is_c_contiguous() && !buffer.is_fortran_contiguous() {
             let why = "the buffer has gaps: pass a contiguous copy of it \
                        (numpy.ascontiguousarray)";
             return Err(Fault::argument(why).raise(object.py()));
         }
-        let len = buffer.len_bytes();
-        Ok(Export { buffer, len })
+        let export = Export { len: buffer.len_bytes(), buffer };
+        if !is_plain(export.format()) {
+            let why = format!(
+                "elements of type {:?} are addresses of this process, of no use to others: pass \
+                 numbers or bytes, or pickle the objects",
+                export.format()
+            );
+            return Err(Fault::argument(why).raise(object.py()));
+        }
+        Ok(export)
     }
 
     /// Exports memory to be written.

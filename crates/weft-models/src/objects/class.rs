@@ -35,8 +35,8 @@ impl<N: Net, T: Object> Class<N, T> {
     /// same arguments; the state is that which the lowest rank makes.
     ///
     /// # Errors
-    /// This rank's part in the group of all ranks has ended, or the class's versions differ; at the
-    /// lowest rank, the state is longer than [`BYTES_MAX`](super::BYTES_MAX): the others wait.
+    /// This rank's part in the group of all ranks has ended, the class's versions differ, or the
+    /// state of the lowest rank is longer than [`BYTES_MAX`](super::BYTES_MAX).
     pub async fn open(
         &self,
         number: u32,
@@ -45,7 +45,13 @@ impl<N: Net, T: Object> Class<N, T> {
     ) -> Result<Shared<N, T>, ObjectError> {
         let object = KNOWN | u64::from(self.number) << 32 | u64::from(number);
         if self.inner.is_lowest().await.map_err(|cause| self.error(object, cause))? {
-            self.make(object, placement, &state()).await?;
+            let made = self.make(object, placement, &state()).await;
+            if let Err(ObjectError { cause: ObjectCause::TooLong { len }, .. }) = made {
+                // The others wait for the object.
+                let note = Note::TooLong { object, len: len as u64 };
+                drop(self.inner.order.send(note_message(&note)));
+            }
+            made?;
         }
         self.when_there(ObjectId { number: object, after: 0 }).await
     }

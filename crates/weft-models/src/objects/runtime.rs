@@ -56,6 +56,8 @@ pub(super) struct Inner<N: Net> {
     pub rpc: Rpc<N>,
     classes: RefCell<BTreeMap<u32, Known>>,
     pub directory: RefCell<BTreeMap<u64, Rc<Entry<N>>>>,
+    /// Objects whose states were too long, with their lengths, until their opening has ended.
+    refused: RefCell<BTreeMap<u64, usize>>,
     /// Objects of classes that this rank has not registered yet.
     pub strange: RefCell<Strange<N>>,
     /// Messages of the order that this rank has processed.
@@ -105,6 +107,7 @@ impl<N: Net> Objects<N> {
             rpc: Rpc::with_handler(net, CALLS),
             classes: RefCell::default(),
             directory: RefCell::default(),
+            refused: RefCell::default(),
             strange: RefCell::default(),
             stamp: Cell::new(0),
             running: RefCell::default(),
@@ -211,6 +214,9 @@ impl<N: Net> Inner<N> {
             if let Some(entry) = self.directory.borrow().get(&id.number) {
                 return Some(Ok(Rc::clone(entry)));
             }
+            if let Some(len) = self.refused.borrow_mut().remove(&id.number) {
+                return Some(Err(ObjectCause::TooLong { len }));
+            }
             let strange = self.strange.borrow();
             if strange.is_dropped(class) {
                 return Some(Err(ObjectCause::Late { class }));
@@ -298,6 +304,11 @@ impl<N: Net> Inner<N> {
                 self.strange.borrow_mut().remove(*object);
                 return self.create(*object, *class, (from, *version), *placement, state);
             }
+            Ordered::Note(Note::TooLong { object, len }) => {
+                let len = usize::try_from(*len).unwrap_or(usize::MAX);
+                self.refused.borrow_mut().insert(*object, len);
+                return;
+            }
             Ordered::Note(
                 Note::Cancel { object, .. }
                 | Note::Replicate { object, .. }
@@ -330,7 +341,7 @@ impl<N: Net> Inner<N> {
             }
             Ordered::Note(Note::Replicate { state, .. }) => self.replicate(&entry, from, &state),
             Ordered::Note(Note::Reads { reads, .. }) => self.adapt(&entry, from, reads, 0),
-            Ordered::Note(Note::Create { .. }) => {}
+            Ordered::Note(Note::Create { .. } | Note::TooLong { .. }) => {}
         }
     }
 

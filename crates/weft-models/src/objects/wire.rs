@@ -28,6 +28,8 @@ pub(super) enum Note {
     Replicate { object: u64, state: Vec<u8> },
     /// The sender has read a replicated object so many times.
     Reads { object: u64, reads: u32 },
+    /// An object that all ranks open has no state: it has so many bytes, too many for a message.
+    TooLong { object: u64, len: u64 },
 }
 
 /// A message in the order.

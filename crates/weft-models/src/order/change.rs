@@ -15,8 +15,12 @@
 use super::core::{Action, Core, Early};
 use super::wire::{stamp, Control, Install, Placed, Slot, ViewId};
 use super::OrderError;
+use crate::channel::MESSAGE_MAX;
 use std::collections::{BTreeMap, BTreeSet};
 use weft_core::Instant;
+
+/// Longest state for a new member, whose message has its view as well.
+const SNAPSHOT_MAX: usize = MESSAGE_MAX - (1 << 20);
 
 /// State of changes of a member.
 #[derive(Default)]
@@ -281,6 +285,9 @@ impl Core {
             Control::Welcome { install, delivered, snapshot } => {
                 self.on_welcome(install, delivered, snapshot);
             }
+            Control::TooLong if self.view.epoch == 0 && self.members.is_empty() => {
+                self.end(OrderError::TooLong);
+            }
             Control::Excluded { view } if self.view.epoch == 0 && self.members.is_empty() => {
                 // It asks again.
                 self.change.refused = self.change.refused.max(view.epoch);
@@ -489,6 +496,12 @@ impl Core {
         let Some(install) = self.change.last.clone() else { return };
         let delivered = self.delivered;
         for rank in std::mem::take(&mut self.change.welcome) {
+            if snapshot.len() > SNAPSHOT_MAX {
+                // It ends, and is no member in the next view.
+                self.post(rank, Control::TooLong);
+                self.suspect(rank, true, true);
+                continue;
+            }
             let (install, snapshot) = (install.clone(), snapshot.to_vec());
             self.post(rank, Control::Welcome { install, delivered, snapshot });
         }

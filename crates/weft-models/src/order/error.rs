@@ -29,7 +29,7 @@ pub enum OrderError {
     Broken,
     /// Too many of this member's messages are on their way: wait for room.
     Busy,
-    /// The message is longer than 256 MiB.
+    /// The message is longer than 256 MiB; at a rank that joins, the state that it begins with.
     TooLong,
     /// There is no view yet, or it is being changed: wait for it.
     NoView,
@@ -68,7 +68,9 @@ impl fmt::Display for OrderError {
             OrderError::Busy => {
                 f.write_str("too many messages of this rank are on their way: wait for room")
             }
-            OrderError::TooLong => f.write_str("the message is longer than 256 MiB"),
+            OrderError::TooLong => {
+                f.write_str("the message, or the state for a new member, is longer than 256 MiB")
+            },
             OrderError::NoView => f.write_str("the ordered group has no view now: wait for one"),
         }
     }

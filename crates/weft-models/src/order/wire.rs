@@ -137,6 +137,8 @@ pub(super) enum Control {
     /// The answer: the sender has delivered what is below `next`; it has the content of the place
     /// and has not got it through.
     Answer { view: ViewId, place: u64, next: u64, holds: bool },
+    /// The state for the receiver, a new member, is too long for a message.
+    TooLong,
 }
 
 #[cfg(test)]

@@ -105,6 +105,44 @@ impl Object for Echo {
     }
 }
 
+/// A state that is too long for a message.
+struct Vast;
+
+impl Serialize for Vast {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        Bytes(BYTES_MAX).serialize(to)
+    }
+}
+
+impl<'de> Deserialize<'de> for Vast {
+    fn deserialize<D: Deserializer<'de>>(_: D) -> Result<Vast, D::Error> {
+        Ok(Vast)
+    }
+}
+
+impl Object for Vast {
+    type Op = ();
+    type Reply = ();
+
+    fn read(&self, (): &()) -> Read<()> {
+        Read::Write
+    }
+
+    fn apply(&mut self, (): ()) {}
+}
+
+#[test]
+fn open__of_a_state_that_is_too_long_is_an_error_on_all_ranks() {
+    run("shm", 2, |net, world| {
+        let objects = Objects::open(&net);
+        let class = objects.class::<Vast>(1);
+        let opened = net.block_on(class.open(0, Placement::Replicated, || Vast));
+        let error = opened.map(drop).unwrap_err();
+        assert!(matches!(error.cause, ObjectCause::TooLong { len } if len > BYTES_MAX), "{error}");
+        world.barrier_blocking().expect("no rank fails");
+    });
+}
+
 #[test]
 fn objects__operations_and_results_that_are_too_long_are_errors_of_the_caller() {
     run("shm", 2, |net, world| {

@@ -6,7 +6,8 @@ use std::rc::Rc;
 use std::sync::Mutex;
 use std::time::Duration;
 use weft_models::net::{Blocking, Net};
-use weft_models::order::{Options, OrderedGroup, Style};
+use weft_models::order::{Options, OrderError, OrderedGroup, Style, View};
+use weft_models::MESSAGE_MAX;
 
 #[test]
 fn order__the_same_order_at_all_ranks_over_each_link() {
@@ -44,6 +45,30 @@ fn order__the_same_order_at_all_ranks_over_each_link() {
             assert!(all.windows(2).all(|two| two[0] == two[1]), "{link}, {style:?}");
         }
     }
+}
+
+#[test]
+fn join__with_a_state_that_is_too_long_is_an_error() {
+    run("shm", 2, |net, world| {
+        if net.rank() == 0 {
+            let group = OrderedGroup::open(&net, 0, &[0], Options::default());
+            group.on_snapshot(|| vec![0; MESSAGE_MAX]);
+            // The joiner has been a member, and is none.
+            let seen = Rc::new(Cell::new(0));
+            let most = Rc::clone(&seen);
+            group.on_view(move |view| most.set(view.members.len().max(most.get())));
+            let alone = |view: &View| seen.get() == 2 && view.members == [0];
+            net.block_on(group.view_when(alone)).expect("this rank goes on");
+            let sent = group.send("goes on");
+            net.block_on(sent).expect("it is alone");
+            world.barrier_blocking().expect("no rank fails");
+        } else {
+            let group = OrderedGroup::join(&net, 0, &[0], Options::default(), |_| ());
+            let error = net.block_on(group.view_when(|_| true)).unwrap_err();
+            assert_eq!(error, OrderError::TooLong);
+            world.barrier_blocking().expect("no rank fails");
+        }
+    });
 }
 
 /// A program that drops the futures of its messages, and hands calls its own.

@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use weft_models::net::{Live, Net};
 use weft_models::order::{Options, OrderError, OrderedGroup, Style, View};
+use weft_models::MESSAGE_MAX;
 use weft_sim::{Env, Fault, SimConfig};
 
 const STYLES: [Style; 3] = [Style::Ticket, Style::Sequencer, Style::Broadcast];
@@ -373,6 +374,33 @@ fn cast__messages_without_order_come_in_the_order_of_their_sender() {
         }
         group
     });
+}
+
+/// The joiner ends with an error, and the members go on without it.
+#[test]
+fn order__a_joiner_whose_state_is_too_long_is_told_so_also_under_loss() {
+    for seed in seeds(0..30) {
+        let cluster = Cluster::of_seed(seed, 3..4, None);
+        let style = STYLES[seed as usize % 3];
+        cluster.run("order join long", move |env, net| async move {
+            let options = Options { style, ..Options::default() };
+            if env.host == 2 {
+                let group = OrderedGroup::join(&net, 0, &[1, 0], options, |_| ());
+                let error = group.view_when(|_| true).await.unwrap_err();
+                assert_eq!(error, OrderError::TooLong, "seed {seed}");
+                return group;
+            }
+            let group = OrderedGroup::open(&net, 0, &[0, 1], options);
+            group.on_snapshot(|| vec![0; MESSAGE_MAX]);
+            let seen = Rc::new(Cell::new(0));
+            let most = Rc::clone(&seen);
+            group.on_view(move |view| most.set(view.members.len().max(most.get())));
+            let again = |view: &View| seen.get() == 3 && view.members == [0, 1];
+            group.view_when(again).await.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+            group.send("goes on").await.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+            group
+        });
+    }
 }
 
 /// Ranks join while members, authors of views and joiners die: those that live get in, and all

@@ -51,6 +51,9 @@ impl Service {
         if found.is_empty() {
             found.extend(claimed(name));
         }
+        if found.is_empty() && name == own_name() {
+            found.push(own);
+        }
         let here = |address: &Ipv4Addr| address.is_loopback();
         found.iter_mut().filter(|address| here(address)).for_each(|address| *address = own);
         let mut each = Vec::new();
@@ -63,12 +66,25 @@ impl Service {
         found
     }
 
-    /// Returns the name of a host's address.
+    /// Returns the name of a host's address: by the program's file, or by the system. An address of
+    /// this host that neither knows has the host's own name.
     pub fn name(&self, address: Ipv4Addr) -> Option<String> {
         let listed = self.hosts.iter().find(|(of, _)| *of == address);
         let listed = listed.and_then(|(_, names)| names.first().cloned());
-        listed.or_else(|| interfaces::name_of(address))
+        listed.or_else(|| interfaces::name_of(address)).or_else(|| name_of_own(address))
     }
+}
+
+/// Returns the name of this host; empty if the system tells none.
+pub fn own_name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    name.trim().to_owned()
+}
+
+/// Returns the name of this host, if it has the address.
+fn name_of_own(address: Ipv4Addr) -> Option<String> {
+    let is_own = interfaces::list().iter().any(|interface| interface.address == address);
+    Some(own_name()).filter(|name| is_own && !name.is_empty())
 }
 
 /// Returns the addresses that programs of a cluster have claimed a name for.
@@ -110,6 +126,20 @@ mod tests {
         assert_eq!(service.name(five[0]).as_deref(), Some("five"));
         assert_eq!(service.addresses("10.1.2.3", own), [Ipv4Addr::new(10, 1, 2, 3)]);
         assert_eq!(service.addresses("localhost", own), [own]);
+        assert!(service.addresses("no-such-host.invalid", own).is_empty());
         assert!(Service::open(Some(Path::new("/no/such/file"))).is_none());
+    }
+
+    #[test]
+    fn name__of_an_address_of_this_host_that_nobody_knows_is_its_own() {
+        let own = own_name();
+        assert!(!own.is_empty());
+        for interface in interfaces::list() {
+            assert_eq!(name_of_own(interface.address).as_deref(), Some(own.as_str()));
+            assert!(Service::default().name(interface.address).is_some());
+        }
+        // Of documentation alone (RFC 5737).
+        assert_eq!(name_of_own(Ipv4Addr::new(192, 0, 2, 77)), None);
+        assert!(!Service::default().addresses(&own, Ipv4Addr::LOCALHOST).is_empty());
     }
 }

@@ -4,7 +4,7 @@ use crate::wire::names;
 use crate::wire::setting::{mac_of, nic_of as nic_of_mac, parse_mac, Setting};
 use std::net::Ipv4Addr;
 use std::path::Path;
-use weft_ffi::hosts::Service;
+use weft_ffi::hosts::{own_name, Service};
 use weft_ffi::sys::interfaces;
 
 /// Numbers of endpoints on a board are below it.
@@ -60,12 +60,6 @@ pub fn all() -> Vec<Board> {
     let mut all: Vec<Board> = others.filter(is_other).collect();
     wired.into_iter().for_each(|wired| all.insert(0, wired));
     all
-}
-
-/// Returns the name of this host.
-fn own_name() -> String {
-    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    name.trim().to_owned()
 }
 
 /// Returns the names of hosts, with those of the program's file (`WEFT_MX_PEERS`).

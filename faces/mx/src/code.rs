@@ -45,7 +45,8 @@ codes! { RETURNS:
     BAD_ADDR_COUNT = 17, "there is no address";
     BAD_ROOT = 18, "there is no such root";
     NOT_COMPLETED = 19, "an operation has not completed";
-    BUSY = 20, "the number of the endpoint is taken";
+    BUSY = 20, "the number of the endpoint is taken, or the call came from a signal handler inside \
+        another call or from a child made by fork";
     BAD_INFO_KEY = 21, "there is no such key";
     BAD_INFO_VAL = 22, "the place for the value is null or misaligned";
     BAD_NIC = 23, "the number of a network interface is wrong";

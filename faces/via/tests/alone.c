@@ -371,6 +371,13 @@ static void names(void)
     MUST(memcmp(at.of.HostAddress, about.LocalNicAddress, 4) == 0);
     CHECK(VipNSGetHostByName(nic, "localhost", &at.of, 0));
     MUST(memcmp(at.of.HostAddress, about.LocalNicAddress, 4) == 0);
+    /* This host has a name, by which it is found. */
+    memcpy(at.of.HostAddress, about.LocalNicAddress, 4);
+    at.of.HostAddressLen = 4;
+    CHECK(VipNSGetHostByAddr(nic, &at.of, name, &len));
+    MUST(len > 0 && strlen(name) == len);
+    len = sizeof name;
+    CHECK(VipNSGetHostByName(nic, name, &at.of, 0));
     CHECK(VipNSGetHostByName(nic, "four", &at.of, 0));
     CHECK(VipNSGetHostByAddr(nic, &at.of, name, &len));
     MUST(len == 4 && strcmp(name, "four") == 0);

@@ -249,10 +249,16 @@ impl Engine {
     }
 
     /// Returns true if the endpoint may close: nothing is queued for or unacknowledged by any
-    /// living peer, and no message that its sender believes sent still waits to be fetched.
+    /// living peer, and no message that its sender believes sent still waits to be fetched. One to
+    /// the endpoint itself that no receive has matched waits for nobody: who closes receives no
+    /// more.
     pub fn quiet(&self) -> bool {
-        let owed = |op: &Op| {
-            (op.reported || op.discard) && matches!(op.kind, Kind::Send(_) | Kind::Put(_))
+        let me = self.by_endpoint.get(&self.me);
+        let to_self = |op: &Op| me.is_some() && op.peer.as_ref() == me;
+        let owed = |op: &Op| match &op.kind {
+            Kind::Send(send) if send.asked == 0 && to_self(op) => false,
+            Kind::Send(_) | Kind::Put(_) => op.reported || op.discard,
+            _ => false,
         };
         self.peers.iter().all(|p| p.failure().is_some() || p.quiet())
             && !self.ops.keys().any(|key| self.ops.get(key).is_some_and(owed))

@@ -493,17 +493,29 @@ pub fn close<F: Face>(mut inside: Inside<F>) -> Result<(), F::Code> {
     Ok(())
 }
 
-/// Closes all objects of a face.
+/// Closes all objects of a face, or none if `may_close` refuses one of them. A child made by `fork`
+/// has none.
 ///
 /// # Errors
-/// `REFUSED`: this thread is inside a function.
-pub fn close_all<F: Face>() -> Result<(), F::Code> {
+/// `REFUSED`: this thread is inside a function; those of `may_close`.
+pub fn close_all<F: Face>(may_close: impl Fn(&F) -> Result<(), F::Code>) -> Result<(), F::Code> {
+    each_open(|mut inside| inside.open().and_then(|face| may_close(face)))?;
+    each_open(close::<F>)
+}
+
+/// Enters the open objects of a face, one after the other.
+fn each_open<F: Face>(with: impl Fn(Inside<F>) -> Result<(), F::Code>) -> Result<(), F::Code> {
     for number in 0..SEATS as u8 {
         match enter::<F>(number) {
-            Ok(inside) => close(inside)?,
+            Ok(inside) => with(inside)?,
             Err(_) if INSIDE.get() => return Err(F::REFUSED),
             Err(_) => {}
         }
     }
     Ok(())
+}
+
+/// True in a child made by `fork` of a process that has opened an object.
+pub fn is_in_child() -> bool {
+    FORKED.load(Ordering::Relaxed)
 }

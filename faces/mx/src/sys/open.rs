@@ -208,6 +208,17 @@ impl Open {
         self.port.endpoint()
     }
 
+    /// Checks that this thread is not in the endpoint's handler of unexpected messages.
+    ///
+    /// # Errors
+    /// `MX_CLOSE_IN_HANDLER`.
+    pub fn may_close(&self) -> Answer {
+        match self.unexpected.is_in_handler() {
+            true => Err(code::CLOSE_IN_HANDLER),
+            false => Ok(()),
+        }
+    }
+
     /// Returns the handle of a request.
     #[inline]
     pub fn handle_of(&self, key: Key) -> Handle {
@@ -282,6 +293,10 @@ impl Open {
     pub fn end_with(&mut self, key: Key, status: StatusCode) {
         if let Some(request) = self.requests.get_mut(key) {
             request.status.code = status;
+            if request.kind != Kind::Recv && status != code::STATUS_SUCCESS {
+                // It is not known how much arrived, if anything did.
+                request.status.xfer_length = 0;
+            }
             if request.is_lent || request.is_pulling {
                 self.take_back_wired(key);
             }

@@ -198,9 +198,7 @@ fn busy_of(number: Option<u32>) -> Return {
 pub extern "C" fn mx_close_endpoint(endpoint: Handle) -> Return {
     call(c"mx_close_endpoint", endpoint, || {
         let mut inside = enter(endpoint)?;
-        if inside.open()?.unexpected.is_in_handler() {
-            return Err(code::CLOSE_IN_HANDLER);
-        }
+        inside.open()?.may_close()?;
         gate::close(inside)
     })
 }

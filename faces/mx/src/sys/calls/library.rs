@@ -12,13 +12,17 @@ use weft_ffi::sys::gate;
 /// The version of the interface, without its last digits.
 const API: c_int = 0x3;
 
-/// Initializes the library, for a program that was built for a version of the interface.
+/// Initializes the library, for a program that was built for a version of the interface. A child
+/// made by `fork` of a process that has opened an endpoint cannot open any.
 #[no_mangle]
 pub extern "C" fn mx__init_api(api: c_int) -> Return {
     call(c"mx_init", 0, || {
         endpoint::start_log();
         if api >> 8 != API {
             return Err(code::BAD_LIB_VERSION);
+        }
+        if gate::is_in_child() {
+            return Err(code::BUSY);
         }
         match READY.swap(true, Ordering::AcqRel) {
             true => Err(code::ALREADY_INITIALIZED),
@@ -27,14 +31,15 @@ pub extern "C" fn mx__init_api(api: c_int) -> Return {
     })
 }
 
-/// Ends the use of the library, and closes the endpoints that are open.
+/// Ends the use of the library, and closes the endpoints that are open. In a handler of one of them
+/// it closes none. A child made by `fork` has none, so it only ends its own use of the library.
 #[no_mangle]
 pub extern "C" fn mx_finalize() -> Return {
     call(c"mx_finalize", 0, || {
         if !READY.load(Ordering::Acquire) {
             return Err(code::NOT_INITIALIZED);
         }
-        gate::close_all::<Open>()?;
+        gate::close_all::<Open>(Open::may_close)?;
         READY.store(false, Ordering::Release);
         Ok(())
     })

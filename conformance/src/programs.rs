@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Barrier, Mutex, PoisonError};
+use std::sync::{Barrier, Condvar, Mutex, PoisonError};
+use std::time::Duration;
 
 /// A face in C, as the tests of its crate have it.
 #[derive(Clone, Copy, Debug)]
@@ -128,8 +129,13 @@ impl Face {
         let program = self.compile(name, way)?;
         let key = key();
         let server = start(&program, server, link, &key, settings);
-        let client = start(&program, client, link, &key, settings).wait_with_output().unwrap();
-        let server = server.wait_with_output().unwrap();
+        let client = start(&program, client, link, &key, settings);
+        let ends = Ends::default();
+        let [server, client] = std::thread::scope(|scope| {
+            let server = scope.spawn(|| ends.wait(0, server));
+            let client = ends.wait(1, client);
+            [server.join().unwrap(), client]
+        });
         let said = format!("server: {}client: {}", text(&server), text(&client));
         let good = server.status.success() && client.status.success();
         assert!(good, "{name}, {link} {settings:?}: {said}");
@@ -149,21 +155,49 @@ pub struct Side<'a> {
     pub settings: &'a [(&'a str, &'a str)],
 }
 
-impl Side<'_> {
-    /// Runs the program to its end, and lives until the other one has ended, too: the end of a host
-    /// removes its cables.
-    fn run(&self, program: &Path, link: &str, ended: &Barrier) -> Output {
-        let child = start(program, self.words, link, self.key, self.settings);
-        let stops = self.words.first() == Some(&"client") && self.words.last() == Some(&"stop");
-        if stops {
-            let mut child = child;
-            ended.wait();
-            let _killed = child.kill();
-            return child.wait_with_output().unwrap();
-        }
+/// How a server and a client end: processes 0 and 1.
+#[derive(Default)]
+struct Ends {
+    of: Mutex<[End; 2]>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct End {
+    pid: Option<u32>,
+    ended: bool,
+}
+
+/// The time that one process has to end after the other one has failed: it may wait for that one's
+/// messages without a limit.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+impl Ends {
+    /// Waits for the end of process `me`, and then for that of the other one.
+    ///
+    /// The other one is killed if this one fails and the other one does not end within `PATIENCE`.
+    fn wait(&self, me: usize, child: Child) -> Output {
+        self.of.lock().unwrap()[me].pid = Some(child.id());
         let out = child.wait_with_output().unwrap();
-        ended.wait();
+        let mut of = self.of.lock().unwrap();
+        of[me].ended = true;
+        self.changed.notify_all();
+        if !out.status.success() {
+            of = self.changed.wait_timeout_while(of, PATIENCE, |of| !of[1 - me].ended).unwrap().0;
+            if let End { pid: Some(pid), ended: false } = of[1 - me] {
+                let _sent = Command::new("kill").args(["-KILL", &pid.to_string()]).status();
+            }
+        }
+        drop(self.changed.wait_while(of, |of| !of[1 - me].ended).unwrap());
         out
+    }
+
+    /// Kills process `me`, which does not end by itself, when the other one has ended.
+    fn kill(&self, me: usize, mut child: Child) -> Output {
+        let of = self.of.lock().unwrap();
+        drop(self.changed.wait_while(of, |of| !of[1 - me].ended).unwrap());
+        let _killed = child.kill();
+        self.wait(me, child)
     }
 }
 
@@ -181,13 +215,18 @@ impl Face {
         prepare: impl Fn(&Host) + Sync,
     ) -> Option<[Output; 2]> {
         let program = self.compile(name, way)?;
-        let (ready, ended) = (Barrier::new(2), Barrier::new(2));
-        let body = |host: &Host, side: Side<'_>| {
+        let (ready, ends) = (Barrier::new(2), Ends::default());
+        let body = |host: &Host, me: usize, side: Side<'_>| {
             prepare(host);
             ready.wait();
-            side.run(&program, link, &ended)
+            let child = start(&program, side.words, link, side.key, side.settings);
+            // The end of a host removes its cables, so each one lives until both have ended.
+            if side.words.first() == Some(&"client") && side.words.last() == Some(&"stop") {
+                return ends.kill(me, child);
+            }
+            ends.wait(me, child)
         };
-        match hosts::run(1, |host| body(host, server), |host| body(host, client)) {
+        match hosts::run(1, |host| body(host, 0, server), |host| body(host, 1, client)) {
             Ok((server, client)) => Some([server, client]),
             Err(why) => {
                 skip(&why);

@@ -124,10 +124,12 @@ static void idle(int server)
     TRUE(file != NULL && fclose(file) == 0);
 }
 
-/* A program that waits takes no time of a processor, and neither does one that does nothing. */
+/* A program that waits takes no time of a processor, and neither does one that does nothing.
+ * Frames of a stranger take time, which is not the program's. */
 static void still(int server)
 {
     (void)server;
+    const int flooded = getenv("TEST_FLOODED") != NULL;
     enum { MS = 300 };
     char byte;
     mx_request_t request = irecv(ep, STILL, ALL, &byte, 1, NULL);
@@ -143,7 +145,7 @@ static void still(int server)
         else
             nanosleep(&(struct timespec){0, MS * 1000000L}, NULL);
         TRUE(way == 3 || result == 0);
-        TRUE((clock() - before) * 2000 < MS * CLOCKS_PER_SEC);
+        TRUE(flooded || (clock() - before) * 2000 < MS * CLOCKS_PER_SEC);
     }
     CHECK(mx_cancel(ep, &request, &result));
     EXPECT(1, result);

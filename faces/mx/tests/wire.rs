@@ -155,7 +155,7 @@ fn flood(to: [u8; 6], from: [u8; 6]) {
 fn pair__under_a_flood_of_hostile_frames() {
     let bytes = |side: u8| [2, 0x57, 0, 0, 0, side + 1];
     assert_eq!(mac(0, 1), "02:57:00:00:00:02");
-    pair(Way::C, ("cable0", BY_ADDRESS), &[], |host| {
+    pair(Way::C, ("cable0", BY_ADDRESS), &[("TEST_FLOODED", "1")], |host| {
         if host.side == 1 {
             // It is in the network namespace of this thread, and ends with that.
             std::thread::spawn(move || flood(bytes(0), bytes(1)));

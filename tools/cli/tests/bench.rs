@@ -332,7 +332,12 @@ fn sovia__every_verdict_of_the_paper_is_judged() {
     }
     assert!(page.contains("a window beats none"), "{page}");
     let judged: Vec<_> = got.iter().filter(|line| line["met"].is_boolean()).collect();
-    assert_eq!(judged.len(), 22, "{judged:?}");
+    // A kernel that counts ticks may see none in the short time of a test.
+    let uncounted = got.iter().any(|line| {
+        let is = (&line["what"], &line["size"]) == (&"receiver, user".into(), &32768.into());
+        is && line["met"].is_null() && line["value"] == 0.0
+    });
+    assert_eq!(judged.len() + usize::from(uncounted), 22, "{judged:?}");
     let has = |what: &str| got.iter().any(|line| line["what"].as_str().is_some_and(|w| w == what));
     let want = ["SOVIA_NOTIFY", "SOVIA_HYBRID", "SOVIA_COMBINE", "receiver, kernel", "pinned"];
     assert!(want.into_iter().all(has), "{got:?}");

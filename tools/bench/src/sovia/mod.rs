@@ -443,12 +443,14 @@ pub fn print(
     study.memory()?;
     study.bandwidth()?;
     study.files()?;
-    let verdicts = study.verdicts();
-    let notes =
-        ["in brackets the paper's ratios, on M-VIA and cLAN; native and the layer go by sockets \
+    let (verdicts, others) = study.verdicts();
+    let mut notes = vec![
+        "in brackets the paper's ratios, on M-VIA and cLAN; native and the layer go by sockets \
          of weft, which share memory; met: the verdict stands here; files go from memory to memory \
          by a program of our own, in place of FTP"
-            .to_string()];
+            .to_string(),
+    ];
+    notes.extend(others.iter().map(|text| format!("not judged, nothing was counted: {text}")));
     if let Some(folder) = folder {
         study.write(folder, &verdicts, &notes)?;
     }

@@ -136,9 +136,9 @@ impl Study<'_> {
         Some(Check { table, aim: Aim { floor: Some(aim), peer: None }, goal: None })
     }
 
-    /// Returns each verdict whose figures were measured; it stands if its target is met.
-    pub(super) fn verdicts(&self) -> Vec<Check> {
-        let mut all: Vec<Check> = VERDICTS.iter().filter_map(|one| self.judge(one)).collect();
+    /// Returns each verdict whose figures were measured, which stands if its target is met, and the
+    /// texts of the others.
+    pub(super) fn verdicts(&self) -> (Vec<Check>, Vec<&'static str>) {
         let files: [Verdict; 2] = [
             (
                 "a file comes sooner than over TCP (-, 2.6)",
@@ -155,7 +155,13 @@ impl Study<'_> {
                 1.0,
             ),
         ];
-        all.extend(files.iter().filter_map(|one| self.judge(one)));
-        all
+        let (mut all, mut others) = (Vec::new(), Vec::new());
+        for verdict in VERDICTS.iter().chain(&files) {
+            match self.judge(verdict) {
+                Some(check) => all.push(check),
+                None => others.push(verdict.0),
+            }
+        }
+        (all, others)
     }
 }

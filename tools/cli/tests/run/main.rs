@@ -289,8 +289,9 @@ fn signal__second_interrupt_kills() {
 
 #[test]
 fn signal__ranks_that_do_not_end_are_named_when_they_are_killed() {
-    let script = "echo ready; [ $PMI_RANK = 1 ] || exec sleep 1000; \
-                  trap '' INT TERM; while :; do sleep 1000 & wait; done";
+    // A rank is ready when it is deaf: a signal before that ends it.
+    let script = "[ $PMI_RANK = 1 ] && trap '' INT TERM; echo ready; \
+                  [ $PMI_RANK = 1 ] || exec sleep 1000; while :; do sleep 1000 & wait; done";
     let mut job = Job::new(&["-n", "2"]).command(shell(script)).start();
     job.lines(2, "ready");
     job.signal("INT");

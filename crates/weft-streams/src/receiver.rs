@@ -99,6 +99,11 @@ impl Receiver {
         !gate.is_final()
     }
 
+    /// Tells the peer the only processor that may run this receiver.
+    pub fn set_core(&self, words: &Words, core: Option<u32>) {
+        words.set_core(core.map_or(0, |core| u64::from(core) + 1));
+    }
+
     /// Has all further bytes come by TCP, which may be read without a bound then. False if there
     /// are bytes in the ring to be read before. The holder of the receiver's lock calls it.
     ///

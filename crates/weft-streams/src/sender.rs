@@ -193,6 +193,11 @@ impl Sender {
         self.last.load(Ordering::Relaxed) == BY_TCP
     }
 
+    /// Returns the only processor that may run the receiver, as that one has told.
+    pub fn core(&self, words: &Words) -> Option<u32> {
+        words.core().checked_sub(1).and_then(|core| core.try_into().ok())
+    }
+
     /// It is another connection's from now on.
     pub fn renew(&self) {
         self.tcp.renew();

@@ -30,6 +30,16 @@ const SHIFT: u32 = 2;
 #[repr(C, align(128))]
 struct Line(AtomicU64);
 
+/// A line of the cache with two words of the receiver.
+#[derive(Debug, Default)]
+#[repr(C, align(128))]
+struct Taken {
+    /// Bytes ever read from the ring.
+    head: AtomicU64,
+    /// The only processor that may run the receiver, plus 1; 0: there are several.
+    core: AtomicU64,
+}
+
 /// A line of the cache with two words of the sender.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
@@ -48,8 +58,8 @@ pub struct Words {
     gate: Line,
     /// Bytes that the sender had sent by TCP when it began to write to the ring. The sender's.
     after: Line,
-    /// Bytes ever read from the ring. The receiver's.
-    head: Line,
+    /// The receiver's.
+    taken: Taken,
     /// The sender's.
     said: Said,
 }
@@ -116,9 +126,8 @@ impl Words {
     /// Writes what a hostile peer may: any words.
     #[cfg(all(test, not(loom)))]
     pub(crate) fn scribble(&self, words: [u64; 3]) {
-        for (line, word) in [&self.gate, &self.after, &self.head].into_iter().zip(words) {
-            line.0.store(word, Ordering::Relaxed);
-        }
+        let of = [&self.gate.0, &self.after.0, &self.taken.head];
+        of.into_iter().zip(words).for_each(|(at, word)| at.store(word, Ordering::Relaxed));
     }
 
     fn exchange(&self, from: Gate, to: Gate) -> Result<(), Gate> {
@@ -139,7 +148,7 @@ impl Words {
     /// Returns the bytes in the ring as the receiver's word says, checked against the sender's own
     /// position.
     pub(crate) fn unread(&self, tail: u64) -> Result<usize, Broken> {
-        span(self.head.0.load(Ordering::Acquire), tail)
+        span(self.taken.head.load(Ordering::Acquire), tail)
     }
 
     /// The sender sends no more, and says so to TCP after that.
@@ -162,8 +171,18 @@ impl Words {
         self.said.turns.load(Ordering::Acquire)
     }
 
+    pub(crate) fn core(&self) -> u64 {
+        self.taken.core.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_core(&self, core: u64) {
+        if self.core() != core {
+            self.taken.core.store(core, Ordering::Relaxed);
+        }
+    }
+
     pub(crate) fn set_head(&self, head: u64) {
-        self.head.0.store(head, Ordering::Release);
+        self.taken.head.store(head, Ordering::Release);
     }
 }
 

@@ -1,5 +1,6 @@
 //! All of the library: every part of it calls the C library or uses memory that others change.
 
+mod affinity;
 mod board;
 mod far;
 mod giving;

@@ -3,7 +3,7 @@
 use super::slot::{Registration, Set, Slot, PLACES, READ, UNSEEN, WATCHED, WORD};
 use super::table::{self, Connection};
 use super::wait::Rest;
-use super::{far, real, settings, tcp, wait, wake};
+use super::{affinity, far, real, settings, tcp, wait, wake};
 use libc::{c_int, epoll_event};
 use std::sync::atomic::Ordering;
 
@@ -262,12 +262,18 @@ impl Wait<'_> {
         if self.set.awake_places() == 0 {
             return None;
         }
-        let (mut is_far, mut times) = (false, 1);
+        let (mut is_far, mut times, mut is_vain) = (false, 1, true);
         each_awake(self.set, |_, at, slot| {
             times = wake::times(slot);
             is_far |= far::path(at).is_some();
-            table::with_memory(at, slot, |memory| far::tell(at, slot, memory, true));
+            table::with_memory(at, slot, |memory| {
+                is_vain &= affinity::shares_core(slot, memory);
+                far::tell(at, slot, memory, true);
+            });
         });
+        if wake::is_vain(&self.set.luck, is_vain) {
+            return None;
+        }
         let fd = self.fd;
         let found = || self.has_bytes() || is_far && tcp::has_input(fd);
         // Others do not wait longer than a look.

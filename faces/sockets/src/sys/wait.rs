@@ -74,7 +74,11 @@ impl Waiting {
     /// or if the kernel has something, which does not wait for a look at rings.
     fn look(&self, is_ready: impl Fn() -> bool) -> bool {
         let mut lucky = [None; MOST];
-        let all = self.each().filter(|(_, slot)| slot.is_shared() && wake::is_lucky(&slot.luck));
+        let pays = |&(at, slot): &(usize, &Slot)| {
+            let pays = |memory| wake::pays(&slot.luck, slot, memory);
+            table::with_memory(at, slot, pays).unwrap_or(false)
+        };
+        let all = self.each().filter(pays);
         let found = lucky.iter_mut().zip(all).map(|(to, one)| *to = Some(one)).count();
         if found == 0 {
             return false;

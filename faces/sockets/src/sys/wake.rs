@@ -2,7 +2,7 @@
 
 use super::slot::{Registration, Set, Slot, NONBLOCKING, READ, UNSEEN, WATCHED};
 use super::table::{self, Connection, Memory};
-use super::{board, settings};
+use super::{affinity, board, settings};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Looks that may fail before they are rarer.
@@ -42,6 +42,22 @@ impl Luck {
 /// True if looking has paid, or is to be tried again.
 pub fn is_lucky(luck: &AtomicU32) -> bool {
     is_lucky_again(luck, RARER_MAX)
+}
+
+/// True if looking at a connection has paid, or is to be tried again, and its peer may run
+/// meanwhile.
+pub fn pays(luck: &AtomicU32, slot: &Slot, memory: Memory) -> bool {
+    is_lucky(luck) && !is_vain(luck, affinity::shares_core(slot, memory))
+}
+
+/// Learns that a look would be vain, as no peer can run meanwhile.
+pub fn is_vain(luck: &AtomicU32, is_vain: bool) -> bool {
+    if is_vain {
+        let mut known = Luck::of(luck);
+        fails(&mut known);
+        known.store(luck);
+    }
+    is_vain
 }
 
 /// The same, where tries become rarer by at most so many doublings.
@@ -161,12 +177,18 @@ pub fn spin(luck: &AtomicU32, looks: u32, times: u64, done: impl Fn() -> bool) -
     let mut known = Luck::of(luck);
     match look {
         Look::Found => (known.luck, known.rarer) = ((known.luck + 2).min(LUCK_MAX), 0),
-        Look::Nothing if known.luck > 0 => known.luck -= 1,
         Look::Late if known.luck > 0 => known.luck /= 2,
-        _ => known.rarer = (known.rarer + 1).min(RARER_MAX),
+        _ => fails(&mut known),
     }
     known.store(luck);
     look != Look::Nothing
+}
+
+fn fails(known: &mut Luck) {
+    match known.luck {
+        0 => known.rarer = (known.rarer + 1).min(RARER_MAX),
+        _ => known.luck -= 1,
+    }
 }
 
 /// Lets bytes come into the ring, if every wait for them would see them there. The receiver's lock
@@ -181,6 +203,7 @@ pub fn wake(connection: &Connection, memory: Memory) -> bool {
         let set = (number != 0).then(|| table::set_of(number));
         set.is_none_or(|set| set.is_some_and(|(set, _)| is_followed(set, connection, one)))
     });
+    slot.receiver.set_core(memory.incoming(), affinity::only_core());
     seen && slot.receiver.wake(memory.incoming())
 }
 

@@ -259,6 +259,27 @@ fn pair__a_program_that_clears_its_environment() {
 }
 
 #[test]
+fn pair__that_shares_one_processor_does_not_look_for_what_cannot_come() {
+    let agent = Served::start();
+    let name = agent.name.clone();
+    let pinned = std::thread::spawn(move || {
+        sys::pin();
+        // Shorter than a turn of the scheduler, which would end a look.
+        let looks = [("WEFT_SOCKETS_SPIN_US", "500")];
+        let mut echo = start("echo", "", Some(&name), &looks);
+        let mut asks = start("ask-time", &echo.says(), Some(&name), &looks);
+        let took = asks.number();
+        asks.ends_well();
+        echo.ends_well();
+        took
+    });
+    let took = pinned.join().unwrap();
+    // A look in vain lasts 0.5 to 2 ms, and there are 4,000 requests.
+    assert!(took < 500, "{took} ms");
+    assert_eq!(agent.counter("sockets_paired"), 1);
+}
+
+#[test]
 fn pair__without_looking_at_rings_all_is_well_too() {
     let agent = Served::start();
     ask(&agent, true, true, &[("WEFT_SOCKETS_SPIN_US", "0")]);

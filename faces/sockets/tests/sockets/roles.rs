@@ -17,6 +17,11 @@ pub fn run(name: &str) {
     match name {
         "echo" => echo(accept()),
         "ask" => ask(dial(&argument())),
+        "ask-time" => {
+            let mut stream = dial(&argument());
+            (0..4000).fold(0, |at, _| at + exchange(&mut stream, at, 100));
+            say(sys::processor_ms());
+        }
         "ask-bare" => {
             let port = argument();
             sys::clear_environment();

@@ -219,6 +219,28 @@ pub fn queue(fd: &impl AsRawFd, request: libc::c_ulong) -> i32 {
     number
 }
 
+/// Has one processor alone run this thread, and the processes that it starts.
+pub fn pin() {
+    // SAFETY: all-zero is an empty set, which is written and read for its size.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        let len = size_of_val(&set);
+        assert_eq!(libc::sched_getaffinity(0, len, &mut set), 0);
+        let first = (0..8 * len).find(|&core| libc::CPU_ISSET(core, &set)).unwrap();
+        libc::CPU_ZERO(&mut set);
+        libc::CPU_SET(first, &mut set);
+        assert_eq!(libc::sched_setaffinity(0, len, &set), 0);
+    }
+}
+
+/// The processor time that this process has used, in milliseconds.
+pub fn processor_ms() -> u64 {
+    let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `t` is writable.
+    assert_eq!(unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut t) }, 0);
+    t.tv_sec as u64 * 1000 + t.tv_nsec as u64 / 1_000_000
+}
+
 /// Bytes that the kernel's TCP received, as the kernel counts.
 pub fn received(fd: &impl AsRawFd) -> u64 {
     let mut info = [0u8; 256];

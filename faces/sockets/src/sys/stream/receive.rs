@@ -301,7 +301,8 @@ impl Receive<'_> {
     fn open(&mut self, held: Held<'_>) -> Step {
         let (slot, words) = (self.user.slot(), self.user.memory.incoming());
         if self.plan == Plan::New {
-            let may_spin = settings::spins() && self.waits() && wake::is_lucky(&slot.luck);
+            let may_spin =
+                settings::spins() && self.waits() && wake::pays(&slot.luck, slot, self.user.memory);
             self.plan = match may_spin {
                 true if slot.receiver.is_awake(words) => Plan::Ring,
                 // Bytes that came by TCP meanwhile would be looked for in the ring in vain.

@@ -140,7 +140,8 @@ impl Use {
         let (slot, words) = (self.slot(), self.memory.out());
         let unread = slot.sender.unread(words).max(1);
         let has_room = || slot.sender.unread(words) < unread;
-        wake::is_lucky(&slot.send_luck) && wake::spin(&slot.send_luck, wake::LOOKS, LONG, has_room)
+        wake::pays(&slot.send_luck, slot, self.memory)
+            && wake::spin(&slot.send_luck, wake::LOOKS, LONG, has_room)
     }
 
     /// Begins a call that sends by the kernel. `None`: the agent has the socket, and the call is

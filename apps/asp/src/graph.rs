@@ -25,12 +25,18 @@ pub struct Graph {
 }
 
 impl Graph {
+    /// Returns the bytes of a random graph of so many nodes and arcs of each.
+    pub fn bytes_needed(nodes: u32, degree: u32) -> u128 {
+        u128::from(nodes) * u128::from(degree) * size_of::<Arc>() as u128
+    }
+
     /// Makes a random graph: `degree` arcs leave each node to others chosen uniformly, with weights
     /// chosen uniformly from 1 to `max_weight`. The same arguments give the same graph everywhere.
     pub fn random(nodes: u32, degree: u32, max_weight: u32, seed: u64) -> Graph {
         let mut random = SplitMix::new(seed);
         let mut arcs = Vec::new();
         if nodes > 1 {
+            arcs.reserve_exact(nodes as usize * degree as usize);
             for (from, _) in (0..nodes).flat_map(|from| (0..degree).map(move |d| (from, d))) {
                 let other = random.below(nodes - 1);
                 let to = other + u32::from(other >= from);

@@ -172,7 +172,10 @@ fn spread(all: &[u8], ranks: usize) -> (Vec<i8>, u64) {
         }
         rest = after;
     }
-    let count = shares.iter().map(|share| share.len()).sum::<usize>();
-    let score = |at: usize| shares[at % ranks].get(at / ranks).map_or(0, |score| *score as i8);
-    ((0..count).map(score).collect(), updates)
+    let mut scores = vec![0; shares.iter().map(|share| share.len()).sum::<usize>()];
+    for (rank, share) in shares.into_iter().enumerate() {
+        let places = scores.iter_mut().skip(rank).step_by(ranks);
+        places.zip(share).for_each(|(place, score)| *place = *score as i8);
+    }
+    (scores, updates)
 }

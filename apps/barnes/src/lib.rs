@@ -38,7 +38,7 @@ pub use advance::{advance, correct, energy, Energy};
 pub use bodies::{read_bodies, Body};
 pub use output::{report, write_bodies, write_energy};
 pub use parallel::run;
-pub use params::{Gravity, Params, ParamsError};
+pub use params::{bytes_needed, Gravity, Params, ParamsError};
 pub use picture::{draw, write_ppm, View};
 pub use plummer::{two_clusters, SEED};
 pub use pull::Pull;

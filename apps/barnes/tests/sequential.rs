@@ -217,6 +217,7 @@ fn check__names_what_is_wrong() {
     assert_eq!(refused(|p| p.bodies.clear()), ParamsError::Empty);
     assert_eq!(refused(|p| p.bodies[1].mass = 0.0), ParamsError::Body(1));
     assert_eq!(refused(|p| p.bodies[2].velocity[0] = f64::NAN), ParamsError::Body(2));
+    assert_eq!(refused(|p| p.steps = 0), ParamsError::Steps);
     assert_eq!(refused(|p| p.gravity.leaf = 0), ParamsError::Leaf);
     let step = refused(|p| p.time_step = -1.0);
     assert_eq!(step.to_string(), "step -1 is not a number from 0 up");

@@ -1,6 +1,6 @@
 //! The parts that the applications share: input lines with faults that name line and reason, dense
 //! matrices and their files, generators of random input, hashes of results, the division of work
-//! among ranks, broadcasts, and the error of runs over regions.
+//! among ranks, broadcasts, the error of runs over regions, and the memory that a rank may use.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
@@ -9,6 +9,7 @@ mod digest;
 mod failure;
 mod lines;
 mod matrix;
+mod memory;
 mod random;
 mod share;
 
@@ -17,6 +18,7 @@ pub use digest::{digest, mix};
 pub use failure::Failure;
 pub use lines::{Lines, ReadError, MAX_LINE};
 pub use matrix::Matrix;
+pub use memory::{Memory, TooLarge};
 pub use random::SplitMix;
 pub use share::{owned, owner_of};
 

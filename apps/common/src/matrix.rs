@@ -4,6 +4,9 @@ use crate::lines::shortened;
 use crate::{Lines, ReadError, SplitMix};
 use std::io::{self, BufRead, Write};
 
+/// Most values of a matrix: as many as an address space holds.
+const MOST: usize = isize::MAX as usize / size_of::<f64>();
+
 /// A dense matrix of doubles.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Matrix {
@@ -71,6 +74,22 @@ impl Matrix {
     /// The first line that is invalid, with its number and the reason. A matrix with more than
     /// `most` values is refused.
     pub fn read_market(input: &mut dyn BufRead, most: usize) -> Result<Matrix, ReadError> {
+        Matrix::read_market_if(input, &|rows, cols| match rows.saturating_mul(cols) > most {
+            true => Err(format!("{rows} x {cols} values are more than the limit of {most}")),
+            false => Ok(()),
+        })
+    }
+
+    /// Does what [`read_market`](Matrix::read_market) does. `accept` gets the numbers of rows and
+    /// columns before the values are read, and gives the reason to refuse them, which becomes a
+    /// fault of the line with the size.
+    ///
+    /// # Errors
+    /// The first line that is invalid, with its number and the reason.
+    pub fn read_market_if(
+        input: &mut dyn BufRead,
+        accept: &dyn Fn(usize, usize) -> Result<(), String>,
+    ) -> Result<Matrix, ReadError> {
         let mut lines = Lines::new(input);
         let header = match lines.next_line()? {
             Some((_, text)) => {
@@ -79,7 +98,7 @@ impl Matrix {
             None => return Err(lines.fault("the input is empty")),
         };
         let (line, size) = lines.next_content('%')?.ok_or_else(|| lines.fault("no size line"))?;
-        let (rows, cols, entries) = header.size(line, &size, most)?;
+        let (rows, cols, entries) = header.size(line, &size, accept)?;
         let mut matrix = Matrix::zero(rows, cols);
         let mut array = header.places(rows, cols);
         for found in 0..entries {
@@ -162,7 +181,12 @@ impl Header {
     }
 
     /// Returns rows, columns and the number of values that follow.
-    fn size(&self, line: u64, text: &str, most: usize) -> Result<(usize, usize, usize), ReadError> {
+    fn size(
+        &self,
+        line: u64,
+        text: &str,
+        accept: &dyn Fn(usize, usize) -> Result<(), String>,
+    ) -> Result<(usize, usize, usize), ReadError> {
         let fault = |reason: String| ReadError { line, reason };
         let expected = if self.coordinate { "ROWS COLUMNS ENTRIES" } else { "ROWS COLUMNS" };
         let fields: Result<Vec<usize>, _> = text.split_ascii_whitespace().map(str::parse).collect();
@@ -175,12 +199,13 @@ impl Header {
         if self.symmetry != Symmetry::General && rows != cols {
             return Err(fault(format!("a symmetric matrix is square, not {rows} x {cols}")));
         }
-        if rows.checked_mul(cols).is_none_or(|values| values > most) {
-            return Err(fault(format!("{rows} x {cols} values are more than the limit of {most}")));
+        accept(rows, cols).map_err(fault)?;
+        if rows.checked_mul(cols).is_none_or(|values| values > MOST) {
+            return Err(fault(format!("{rows} x {cols} values are more than the limit of {MOST}")));
         }
         let in_array = match self.symmetry {
             Symmetry::General => rows * cols,
-            // The matrix is square, so the product is within the limit.
+            // The matrix is square, and the limit is an eighth of the largest number.
             Symmetry::Symmetric => rows * (rows + 1) / 2,
             Symmetry::Skew => rows * rows.saturating_sub(1) / 2,
         };

@@ -21,7 +21,7 @@ mod sequential;
 
 pub use output::{report, write_solution, write_summary};
 pub use parallel::run;
-pub use params::{Params, ParamsError, System};
+pub use params::{bytes_needed, Params, ParamsError, System};
 pub use rows::{change, Rows, PANEL};
 pub use sequential::sequential;
 
@@ -68,6 +68,17 @@ pub enum End {
     Limit,
     /// The unknowns grew beyond all bounds: the iteration does not suit these equations.
     Diverged,
+}
+
+impl End {
+    /// Returns its name in files: `converged`, `limit` or `diverged`.
+    pub fn name(self) -> &'static str {
+        match self {
+            End::Converged => "converged",
+            End::Limit => "limit",
+            End::Diverged => "diverged",
+        }
+    }
 }
 
 impl Outcome {

@@ -46,11 +46,7 @@ pub fn write_solution(to: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
 /// # Errors
 /// The writer failed.
 pub fn write_summary(to: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
-    let end = match outcome.end {
-        End::Converged => "converged",
-        End::Limit => "limit",
-        End::Diverged => "diverged",
-    };
+    let end = outcome.end.name();
     writeln!(to, "name,value")?;
     writeln!(to, "equations,{}", outcome.x.len())?;
     writeln!(to, "iterations,{}", outcome.iterations)?;

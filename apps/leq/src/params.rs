@@ -35,36 +35,36 @@ impl System {
         System { a, b: (0..n).map(|_| 2.0 * random.unit() - 1.0).collect() }
     }
 
-    /// Reads the coefficients from a Matrix Market file, and the right-hand side from another, a
-    /// matrix of one column. Without that file the right-hand side is ones, as in Orca's program.
+    /// Reads the coefficients from a Matrix Market file. The right-hand side is ones, as in Orca's
+    /// program. `accept` gets the number of equations before they are read, and gives the reason to
+    /// refuse them.
     ///
     /// # Errors
-    /// The first line that is invalid; in the second file as well. A matrix that is not square, or
-    /// a right-hand side of another length, is a fault of line 1.
+    /// The first line that is invalid: the one with the size if the matrix is not square.
     pub fn read(
         a: &mut dyn BufRead,
-        b: Option<&mut dyn BufRead>,
-        most: usize,
+        accept: &dyn Fn(usize) -> Result<(), String>,
     ) -> Result<System, ReadError> {
-        let a = Matrix::read_market(a, most)?;
-        if a.rows != a.cols {
-            let reason = format!("{} x {} equations are not square", a.rows, a.cols);
-            return Err(ReadError { line: 1, reason });
-        }
-        let b = match b {
-            None => vec![1.0; a.rows],
-            Some(input) => {
-                let b = Matrix::read_market(input, a.rows.max(1))?;
-                if (b.rows, b.cols) != (a.rows, 1) {
-                    let (rows, cols) = (b.rows, b.cols);
-                    let reason =
-                        format!("a right-hand side of {rows} x {cols} for {} equations", a.rows);
-                    return Err(ReadError { line: 1, reason });
-                }
-                b.values
-            }
-        };
+        let a = Matrix::read_market_if(a, &|rows, cols| match rows == cols {
+            true => accept(rows),
+            false => Err(format!("{rows} x {cols} equations are not square")),
+        })?;
+        let b = vec![1.0; a.rows];
         Ok(System { a, b })
+    }
+
+    /// Reads another right-hand side from a Matrix Market file: a matrix of one column.
+    ///
+    /// # Errors
+    /// The first line that is invalid: the one with the size if the length is another one.
+    pub fn read_sides(&mut self, b: &mut dyn BufRead) -> Result<(), ReadError> {
+        let n = self.len();
+        let b = Matrix::read_market_if(b, &|rows, cols| match (rows, cols) == (n, 1) {
+            true => Ok(()),
+            false => Err(format!("a right-hand side of {rows} x {cols} for {n} equations")),
+        })?;
+        self.b = b.values;
+        Ok(())
     }
 
     /// Returns the number of equations.
@@ -119,6 +119,14 @@ impl Default for Params {
     fn default() -> Params {
         Params { system: System::ones(1000), tolerance: 1e-3, max_iterations: 1_000_000 }
     }
+}
+
+/// Returns the bytes that a run with `n` equations takes on one of so many ranks: the coefficients,
+/// the panels of its rows, and some vectors.
+pub fn bytes_needed(n: usize, ranks: usize) -> u128 {
+    let (n, rows) = (n as u128, n.div_ceil(ranks.max(1)) as u128);
+    let columns = n.saturating_add(rows).saturating_add(2 * crate::PANEL as u128);
+    n.saturating_mul(columns).saturating_mul(size_of::<f64>() as u128)
 }
 
 /// The reason why parameters were refused.

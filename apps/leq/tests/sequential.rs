@@ -136,19 +136,22 @@ fn sequential__stops_when_its_caller_says_so() {
 fn read__files_and_their_faults() {
     let a = "%%MatrixMarket matrix coordinate real general\n2 2 3\n1 1 4\n2 2 2\n1 2 1\n";
     let b = "%%MatrixMarket matrix array real general\n2 1\n9\n2\n";
-    let system = System::read(&mut a.as_bytes(), Some(&mut b.as_bytes()), 100).unwrap();
+    let mut system = System::read(&mut a.as_bytes(), &|_| Ok(())).unwrap();
+    assert_eq!(system.b, [1.0, 1.0]);
+    system.read_sides(&mut b.as_bytes()).unwrap();
     let outcome = sequential(&Params { system, tolerance: 1e-12, ..ones(1) }, &go_on).unwrap();
     assert_eq!(outcome.x, [2.0, 1.0]);
-    let alone = System::read(&mut a.as_bytes(), None, 100).unwrap();
-    assert_eq!(alone.b, [1.0, 1.0]);
     let read = |a: &str, b: &str| {
-        System::read(&mut a.as_bytes(), Some(&mut b.as_bytes()), 100).unwrap_err().to_string()
+        let few = |n| if n > 9 { Err(format!("{n} are too many")) } else { Ok(()) };
+        let read = System::read(&mut a.as_bytes(), &few);
+        read.and_then(|mut system| system.read_sides(&mut b.as_bytes())).unwrap_err().to_string()
     };
     assert_eq!(read(&a.replace("1 2 1", "1 x 1"), b), "line 5: `x` is not a column from 1 to 2");
-    let wide = a.replace("2 2 3", "2 3 3");
-    assert_eq!(read(&wide, b), "line 1: 2 x 3 equations are not square");
+    let wide = a.replace("2 2 3", "% a note\n2 3 3");
+    assert_eq!(read(&wide, b), "line 3: 2 x 3 equations are not square");
+    assert_eq!(read(&a.replace("2 2 3", "10 10 3"), b), "line 2: 10 are too many");
     let row = "%%MatrixMarket matrix array real general\n1 2\n9\n2\n";
-    assert_eq!(read(a, row), "line 1: a right-hand side of 1 x 2 for 2 equations");
+    assert_eq!(read(a, row), "line 2: a right-hand side of 1 x 2 for 2 equations");
 }
 
 #[test]

@@ -13,11 +13,18 @@ fn letter(step: Move) -> char {
     }
 }
 
+impl Outcome {
+    /// Returns the moves of the blank as letters: `U` up, `L` left, `R` right, `D` down.
+    pub fn letters(&self) -> String {
+        self.moves.iter().map(|step| letter(*step)).collect()
+    }
+}
+
 /// Returns a summary for people, one screen, lines ended by `\n`.
 pub fn report(outcome: &Outcome) -> String {
     let o = outcome;
     let seconds = o.elapsed.as_secs_f64();
-    let moves: String = o.moves.iter().map(|step| letter(*step)).collect();
+    let moves = o.letters();
     let (first, rest) = moves.split_at(moves.len().min(60));
     let rest = if rest.is_empty() { String::new() } else { format!("\n                 {rest}") };
     let last = o.iterations.last();

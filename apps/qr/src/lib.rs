@@ -29,7 +29,7 @@ pub use columns::{Candidate, Column, Columns, Reflector};
 pub use factors::Factors;
 pub use output::{report, write_diagonal, write_summary};
 pub use parallel::run;
-pub use params::{Params, ParamsError};
+pub use params::{bytes_needed, Params, ParamsError};
 pub use sequential::sequential;
 
 use std::time::Duration;

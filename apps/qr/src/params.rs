@@ -16,6 +16,15 @@ impl Default for Params {
     }
 }
 
+/// Returns the bytes that a run with a matrix of this size takes on one of so many ranks: the
+/// matrix, its own columns, and at the end those of all, with messages that are not yet read.
+pub fn bytes_needed(rows: usize, cols: usize, ranks: usize) -> u128 {
+    let (rows, all) = (rows as u128, cols as u128);
+    let copies = all.saturating_mul(3).saturating_add(cols.div_ceil(ranks.max(1)) as u128);
+    let values = rows.saturating_mul(copies).saturating_mul(size_of::<f64>() as u128);
+    values.saturating_add(all.saturating_mul(2 * size_of::<crate::Column>() as u128))
+}
+
 /// The reason why parameters were refused.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]

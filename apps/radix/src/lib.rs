@@ -21,7 +21,7 @@ mod sequential;
 pub use keys::{read_binary, read_text, Generator, SEED};
 pub use output::{report, write_binary, write_histogram, write_summary, write_text};
 pub use parallel::{run, Division};
-pub use params::{Params, ParamsError};
+pub use params::{bytes_needed, Params, ParamsError};
 pub use pass::{histogram, passes, permute, starts, Digit};
 pub use sequential::{sequential, PIECE};
 pub use weft_apps::Failure;

@@ -19,6 +19,16 @@ impl Default for Params {
     }
 }
 
+/// Bytes of a region beside its keys, measured, on a rank that has it mapped.
+const REGION: u128 = 400;
+
+/// Returns the bytes that a run with so many keys, of which a region has `region`, takes on a rank:
+/// all keys before and after, those of both arrays, and the regions of both.
+pub fn bytes_needed(keys: usize, region: usize) -> u128 {
+    let (keys, regions) = (keys as u128, keys.div_ceil(region.max(1)) as u128);
+    keys * 5 * size_of::<u32>() as u128 + 2 * regions * REGION
+}
+
 /// The reason why parameters were refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

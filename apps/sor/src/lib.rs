@@ -23,7 +23,7 @@ pub use grid::{owned_rows, Grid};
 pub use heatmap::{colour, encode_png, write_png};
 pub use over::{run_over, Exchange};
 pub use parallel::run;
-pub use params::{parse_size, Params, ParamsError};
+pub use params::{bytes_needed, parse_size, Params, ParamsError};
 pub use sequential::sequential;
 
 use std::time::Duration;

@@ -40,6 +40,14 @@ impl Default for Params {
     }
 }
 
+/// Returns the bytes that a run of this size takes on one of so many ranks: its block of rows with
+/// those of its neighbours, and the whole matrix if it is kept.
+pub fn bytes_needed(rows: usize, cols: usize, ranks: usize, keep_grid: bool) -> u128 {
+    let block = rows.div_ceil(ranks.max(1)).saturating_add(4);
+    let kept = if keep_grid { 2 * rows as u128 } else { 0 };
+    (block as u128).saturating_add(kept).saturating_mul(cols as u128).saturating_mul(8)
+}
+
 /// The reason why parameters were refused.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]

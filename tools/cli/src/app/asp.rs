@@ -1,22 +1,25 @@
 //! `weft app asp`.
 
 use super::progress::Progress;
-use super::{prepare_out, Check, Common, Report};
+use super::{open, prepare_out, Check, Common, Report, Room};
 use anyhow::{Context, Result};
 use clap::ValueEnum;
+use serde_json::{json, Value};
 use std::fs::File;
-use std::io::{BufReader, BufWriter, Write};
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use weft::Job;
+use weft_apps::Memory;
 use weft_asp::{
-    parse, report, sequential, write_rows, write_summary, Base, Format, Graph, Keep, Outcome,
-    Params, ReadOptions,
+    owned_rows, parse, report, sequential, write_rows, write_summary, Base, Format, Graph, Keep,
+    Outcome, Params, ReadOptions,
 };
 use weft_run::misuse;
 
 /// All-pairs shortest paths by pipelined broadcast (ASP)
 #[derive(Debug, clap::Args)]
+#[command(mut_args(super::numbers))]
 pub struct Args {
     /// Read the graph from this file, DIMACS if its name ends in .gr, otherwise an edge list
     #[arg(long, value_name = "FILE", conflicts_with_all = ["nodes", "degree", "seed"])]
@@ -39,12 +42,11 @@ pub struct Args {
     /// Seed of the random graph
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Rows of the distance matrix to write: none, all or node numbers such as 1,5,9
-    #[arg(long, value_name = "NODES", default_value = "none")]
+    /// Rows of the distance matrix that --out writes: none, all or node numbers such as 1,5,9
+    #[arg(long, value_name = "NODES", default_value = "none", requires = "out")]
     keep: Keep,
-    /// Most memory that a rank may use for distances, in MiB
-    #[arg(long, value_name = "MIB", default_value_t = 4096)]
-    memory: u64,
+    #[command(flatten)]
+    room: Room,
     #[command(flatten)]
     common: Common,
 }
@@ -60,27 +62,35 @@ enum FormatChoice {
 }
 
 fn read_graph(path: &Path, args: &Args) -> Result<Graph> {
-    let name = path.display();
-    let file = File::open(path).with_context(|| format!("graph {name}"))?;
     let format = match args.format {
         FormatChoice::Auto => Format::of_path(path),
         FormatChoice::Dimacs => Format::Dimacs,
         FormatChoice::Edges => Format::EdgeList,
     };
     let options = ReadOptions { format, base: args.base, directed: !args.undirected };
-    parse(&mut BufReader::new(file), options).with_context(|| format!("graph {name}"))
+    parse(&mut open(path)?, options).with_context(|| format!("graph {}", path.display()))
+}
+
+/// Returns a random graph, if it and its distances fit.
+fn random(args: &Args, ranks: usize, memory: Memory) -> Result<Graph> {
+    let &Args { nodes, degree, seed, .. } = args;
+    let rows = owned_rows(0, ranks, nodes as usize).len();
+    let distances = rows as u128 * u128::from(nodes) * size_of::<u32>() as u128;
+    let what = format!("a graph of {nodes} nodes with {degree} arcs each");
+    let bytes = distances + Graph::bytes_needed(nodes, degree);
+    memory.check(what, bytes).map_err(misuse::of)?;
+    Ok(Graph::random(nodes, degree, 100, seed))
 }
 
 /// Returns the parameters. Only rank 0 reads or makes the graph; it sends the others their parts.
-fn params(args: &Args, rank: usize, ranks: usize) -> Result<Params> {
+fn params(args: &Args, (rank, ranks): (usize, usize), memory: Memory) -> Result<Params> {
     let graph = match &args.graph {
         _ if rank != 0 => Graph { nodes: 0, arcs: Vec::new(), first_id: 0 },
         Some(path) => read_graph(path, args)?,
-        None => Graph::random(args.nodes, args.degree, 100, args.seed),
+        None => random(args, ranks, memory)?,
     };
     let keep = if rank == 0 { args.keep.clone() } else { Keep::None };
-    let memory_limit = args.memory.saturating_mul(1 << 20);
-    let params = Params { graph, keep, memory_limit, ns_per_cell: None };
+    let params = Params { graph, keep, memory_limit: memory.bytes(), ns_per_cell: None };
     params.check(ranks).map_err(misuse::of)?;
     Ok(params)
 }
@@ -105,6 +115,20 @@ fn write_files(dir: &Path, outcome: &Outcome) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
+fn result(outcome: &Outcome) -> Value {
+    let summary = &outcome.summary;
+    let centre = summary.centre.map(|centre| {
+        json!({
+            "node": u64::from(centre.node) + u64::from(outcome.first_id),
+            "eccentricity": centre.eccentricity, "reaches": centre.reaches,
+        })
+    });
+    json!({
+        "nodes": outcome.nodes, "arcs": outcome.arcs, "reachable_pairs": summary.reachable,
+        "diameter": summary.diameter, "centre": centre, "mean_distance": summary.mean(),
+    })
+}
+
 /// Runs the part of this rank; rank 0 reports the result.
 pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
     let (world, common) = (job.world(), &args.common);
@@ -112,7 +136,7 @@ pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
     if rank == 0 {
         prepare_out(common.out.as_deref())?;
     }
-    let params = params(args, rank, world.size())?;
+    let params = params(args, (rank, world.size()), args.room.of(world)?)?;
     let progress = Progress::new(rank, "ASP");
     let done = job.block_on(weft_asp::run(world, &params, &|done, of| progress.at(done, of)));
     let outcome = done?;
@@ -136,6 +160,7 @@ pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
         ranks: outcome.ranks,
         seconds: outcome.elapsed.as_secs_f64(),
         checksum: format!("{:016x}", outcome.checksum),
+        result: result(&outcome),
         check,
         files,
     };

@@ -1,46 +1,80 @@
 //! `weft app awari`.
 
 use super::progress::Progress;
-use super::{all_done, prepare_out, write_file, Check, Common, Report};
-use anyhow::{bail, Context, Result};
+use super::{all_done, prepare_out, write_file, Check, Common, Report, Room};
+use anyhow::{Context, Result};
+use serde_json::{json, Value};
 use std::process::ExitCode;
 use weft::Job;
 use weft_awari::{
-    read_positions, report, sequential, write_answer, write_histogram, write_histogram_svg, Params,
-    Step,
+    read_positions, report, sequential, write_answer, write_histogram, write_histogram_svg, Answer,
+    Board, Outcome, Params, Step,
 };
 use weft_models::net::{Blocking, Live};
 use weft_run::misuse;
 
 /// Endgame databases of Awari, positions at their owners (Awari)
 #[derive(Debug, clap::Args)]
+#[command(mut_args(super::numbers))]
 pub struct Args {
     /// Most stones of a position
     #[arg(long, value_name = "N", default_value_t = 13)]
     stones: u8,
-    /// Most memory that a rank may use for scores, in MiB
-    #[arg(long, value_name = "MIB", default_value_t = 4096)]
-    memory: u64,
     /// Print score and moves of this position: the stones of 12 pits, those of the player to move
     /// first, as in "1,1,1,1,1,2,4,2,3,0,0,0"
     #[arg(long, value_name = "PITS")]
     position: Option<String>,
     #[command(flatten)]
+    room: Room,
+    #[command(flatten)]
     common: Common,
+}
+
+/// Returns the positions that are asked for.
+fn positions(args: &Args) -> Result<Vec<Board>> {
+    let Some(text) = &args.position else { return Ok(Vec::new()) };
+    let text = text.replace(',', " ");
+    let asked = read_positions(&mut text.as_bytes()).map_err(misuse::of)?;
+    match asked.iter().map(Board::stones).find(|stones| *stones > args.stones) {
+        Some(stones) => {
+            misuse!("the position has {stones} stones, more than --stones {}", args.stones)
+        }
+        None => Ok(asked),
+    }
+}
+
+fn result(outcome: &Outcome, answers: &[Answer]) -> Value {
+    let database = &outcome.database;
+    let stones = database.stones().unwrap_or(0);
+    let counts = database.histogram(stones).unwrap_or_default();
+    let sum = |counts: &[u64]| counts.iter().sum::<u64>();
+    let drawn = usize::from(stones);
+    let answers = answers.iter().map(|answer| {
+        let moves = answer.moves.iter().map(|one| {
+            json!({
+                "pit": one.pit + 1, "captured": one.captured, "score": one.score,
+                "best": one.score == answer.score,
+            })
+        });
+        json!({
+            "position": answer.board.0, "stones": answer.board.stones(), "score": answer.score,
+            "moves": moves.collect::<Vec<_>>(),
+        })
+    });
+    json!({
+        "stones": stones, "positions": database.len(), "positions_of_most": sum(&counts),
+        "wins": sum(&counts[drawn + 1..]), "draws": counts[drawn], "losses": sum(&counts[..drawn]),
+        "updates": outcome.updates, "answers": answers.collect::<Vec<_>>(),
+    })
 }
 
 /// Runs the part of this rank; rank 0 reports the result.
 pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
     let (world, common) = (job.world(), &args.common);
     let rank = world.rank();
-    let memory_limit = args.memory.saturating_mul(1 << 20);
-    let params = Params { stones: args.stones, memory_limit };
+    let params = Params { stones: args.stones, memory_limit: args.room.of(world)?.bytes() };
     params.check().map_err(misuse::of)?;
-    let asked = args.position.as_ref().map(|text| {
-        let text = text.replace(',', " ");
-        read_positions(&mut text.as_bytes()).map_err(misuse::of)
-    });
-    let asked = asked.transpose()?.unwrap_or_default();
+    let asked = positions(args)?;
     if rank == 0 {
         prepare_out(common.out.as_deref())?;
     }
@@ -60,12 +94,10 @@ pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
         files.push(write_file(dir, "awari.svg", draw)?);
     }
     let mut summary = report(&outcome);
-    for board in &asked {
-        let Some(answer) = database.answer(board) else {
-            bail!("the position has {} stones, more than --stones", board.stones());
-        };
+    let answers: Vec<Answer> = asked.iter().filter_map(|board| database.answer(board)).collect();
+    for answer in &answers {
         let mut text = Vec::new();
-        write_answer(&mut text, &answer)?;
+        write_answer(&mut text, answer)?;
         summary += &String::from_utf8_lossy(&text);
     }
     let check = match common.check {
@@ -85,6 +117,7 @@ pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
         ranks: outcome.ranks,
         seconds: outcome.elapsed.as_secs_f64(),
         checksum: format!("{:016x}", outcome.checksum),
+        result: result(&outcome, &answers),
         check,
         files,
     };

@@ -1,21 +1,24 @@
 //! `weft app barnes`.
 
 use super::progress::Progress;
-use super::{all_done, open, prepare_out, write_file, Check, Common, Report};
+use super::{all_done, open, prepare_out, write_file, Check, Common, Report, Room};
 use anyhow::{Context, Result};
+use serde_json::{json, Value};
 use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use weft::Job;
+use weft_apps::Memory;
 use weft_barnes::{
-    draw, read_bodies, report, sequential, two_clusters, write_bodies, write_energy, write_ppm,
-    Body, Gravity, Params, Step, View, SEED,
+    bytes_needed, draw, read_bodies, report, sequential, two_clusters, write_bodies, write_energy,
+    write_ppm, Body, Energy, Gravity, Outcome, Params, Step, View, SEED,
 };
 use weft_models::net::{Blocking, Live};
 use weft_run::misuse;
 
 /// Gravitation of many bodies by the method of Barnes and Hut, in coherent regions (Barnes)
 #[derive(Debug, clap::Args)]
+#[command(mut_args(super::numbers))]
 pub struct Args {
     /// Read bodies from this file, one a line: mass, place and velocity, seven numbers
     #[arg(long, value_name = "FILE", conflicts_with = "bodies")]
@@ -34,8 +37,10 @@ pub struct Args {
     #[arg(long, value_name = "X", default_value_t = Gravity::default().opening)]
     opening: f64,
     /// Pixels of a side of the frames that --out writes
-    #[arg(long, value_name = "N", default_value_t = 512, value_parser = pixels())]
+    #[arg(long, value_name = "N", default_value_t = 512, value_parser = pixels(), requires = "out")]
     pixels: u16,
+    #[command(flatten)]
+    room: Room,
     #[command(flatten)]
     common: Common,
 }
@@ -47,12 +52,17 @@ fn pixels() -> clap::builder::RangedI64ValueParser<u16> {
 /// Most bodies that are read.
 const MOST: usize = 1 << 26;
 
-fn params(args: &Args) -> Result<Params> {
+fn params(args: &Args, memory: Memory) -> Result<Params> {
     let bodies = match &args.input {
         Some(path) => {
-            read_bodies(&mut open(path)?, MOST).with_context(|| path.display().to_string())?
+            let most = memory.most(bytes_needed(1) as u64).min(MOST);
+            read_bodies(&mut open(path)?, most).with_context(|| path.display().to_string())?
         }
-        None => two_clusters(args.bodies, SEED),
+        None => {
+            let what = format!("the motion of {} bodies", args.bodies);
+            memory.check(what, bytes_needed(args.bodies)).map_err(misuse::of)?;
+            two_clusters(args.bodies, SEED)
+        }
     };
     let gravity = Gravity { opening: args.opening, ..Gravity::default() };
     let params = Params { bodies, gravity, time_step: args.time_step, steps: args.steps };
@@ -86,11 +96,20 @@ impl Film<'_> {
     }
 }
 
+fn result(outcome: &Outcome) -> Value {
+    let energy = |energy: Option<&Energy>| energy.map(Energy::whole);
+    json!({
+        "bodies": outcome.bodies.len(), "steps": outcome.energies.len(),
+        "interactions": outcome.interactions, "energy_first": energy(outcome.energies.first()),
+        "energy_last": energy(outcome.energies.last()), "drift": outcome.drift(),
+    })
+}
+
 /// Runs the part of this rank; rank 0 reports the result.
 pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
     let (world, common) = (job.world(), &args.common);
     let rank = world.rank();
-    let params = params(args)?;
+    let params = params(args, args.room.of(world)?)?;
     if rank == 0 {
         prepare_out(common.out.as_deref())?;
     }
@@ -140,6 +159,7 @@ pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
         ranks: outcome.ranks,
         seconds: outcome.elapsed.as_secs_f64(),
         checksum: format!("{:016x}", outcome.checksum),
+        result: result(&outcome),
         check,
         files,
     };

@@ -1,17 +1,22 @@
 //! `weft app leq`.
 
 use super::progress::Convergence;
-use super::{all_done, open, prepare_out, write_file, Check, Common, Report};
+use super::{all_done, open, prepare_out, write_file, Check, Common, Report, Room};
 use anyhow::{Context, Result};
-use std::path::PathBuf;
+use serde_json::{json, Value};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use weft::Job;
-use weft_leq::{report, sequential, write_solution, write_summary, Params, Step, System};
+use weft_apps::{Memory, TooLarge};
+use weft_leq::{
+    bytes_needed, report, sequential, write_solution, write_summary, Outcome, Params, Step, System,
+};
 use weft_models::net::{Blocking, Live};
 use weft_run::misuse;
 
 /// Linear equations by Jacobi's iteration, the vector a replicated object (LEQ)
 #[derive(Debug, clap::Args)]
+#[command(mut_args(super::numbers))]
 pub struct Args {
     /// Read the coefficients from this Matrix Market file
     #[arg(long, value_name = "FILE", conflicts_with_all = ["equations", "random"])]
@@ -32,33 +37,54 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 1_000_000)]
     iterations: u64,
     #[command(flatten)]
+    room: Room,
+    #[command(flatten)]
     common: Common,
 }
 
-/// Most coefficients of a matrix that is read.
-const MOST: usize = 1 << 28;
+fn read(path: &Path, fits: &dyn Fn(usize) -> Result<(), TooLarge>) -> Result<System> {
+    let accept = |n| fits(n).map_err(|error| error.to_string());
+    System::read(&mut open(path)?, &accept).with_context(|| path.display().to_string())
+}
 
-fn params(args: &Args) -> Result<Params> {
-    let system = match (&args.matrix, args.random) {
-        (Some(path), _) => {
-            let mut sides = args.sides.as_deref().map(open).transpose()?;
-            let sides = sides.as_mut().map(|sides| sides as &mut dyn std::io::BufRead);
-            System::read(&mut open(path)?, sides, MOST)
-                .with_context(|| path.display().to_string())?
-        }
-        (None, Some(seed)) => System::random(args.equations, seed),
-        (None, None) => System::ones(args.equations),
+fn params(args: &Args, ranks: usize, memory: Memory) -> Result<Params> {
+    let fits = |n| {
+        // The check has the panels of all rows.
+        let ranks = if args.common.check { 1 } else { ranks };
+        memory.check(format!("a system of {n} equations"), bytes_needed(n, ranks))
     };
+    let mut system = match (&args.matrix, args.random) {
+        (Some(path), _) => read(path, &fits)?,
+        (None, seed) => {
+            fits(args.equations).map_err(misuse::of)?;
+            match seed {
+                Some(seed) => System::random(args.equations, seed),
+                None => System::ones(args.equations),
+            }
+        }
+    };
+    if let Some(path) = &args.sides {
+        let read = system.read_sides(&mut open(path)?);
+        read.with_context(|| path.display().to_string())?;
+    }
     let params = Params { system, tolerance: args.tolerance, max_iterations: args.iterations };
     params.check().map_err(misuse::of)?;
     Ok(params)
+}
+
+fn result(outcome: &Outcome) -> Value {
+    json!({
+        "equations": outcome.x.len(), "iterations": outcome.iterations,
+        "end": outcome.end.name(), "change": outcome.change, "residual": outcome.residual,
+        "last_unknown": outcome.x.last(),
+    })
 }
 
 /// Runs the part of this rank; rank 0 reports the result.
 pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
     let (world, common) = (job.world(), &args.common);
     let rank = world.rank();
-    let params = params(args)?;
+    let params = params(args, world.size(), args.room.of(world)?)?;
     if rank == 0 {
         prepare_out(common.out.as_deref())?;
     }
@@ -93,6 +119,7 @@ pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
         ranks: outcome.ranks,
         seconds: outcome.elapsed.as_secs_f64(),
         checksum: format!("{:016x}", outcome.checksum),
+        result: result(&outcome),
         check,
         files,
     };

@@ -13,13 +13,17 @@ mod sor;
 pub use progress::{Convergence, Progress};
 
 use anyhow::{Context, Result};
+use clap::Arg;
 use serde::Serialize;
+use serde_json::Value;
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
+use weft::launch::ranks_here;
 use weft::{Group, Job};
+use weft_apps::Memory;
 use weft_run::misuse;
 
 /// Run one of the parallel applications; alone, or on many ranks: `weft run -n 4 weft app sor`
@@ -55,6 +59,36 @@ struct Common {
     json: bool,
 }
 
+/// The option of applications whose data grow with their input.
+#[derive(Debug, clap::Args)]
+struct Room {
+    /// Most memory that a rank may use for its data, in MiB [default: its part of what is free on
+    /// its host]
+    #[arg(long, value_name = "MIB")]
+    memory: Option<u64>,
+}
+
+impl Room {
+    /// Returns the memory that this rank may use. All ranks of `world` call it before they take
+    /// any, so that those of a host see the same memory free.
+    fn of(&self, world: &Group) -> Result<Memory> {
+        if let Some(mib) = self.memory {
+            return Ok(Memory::said(mib.saturating_mul(1 << 20)));
+        }
+        let here = ranks_here(&|name| std::env::var(name).ok());
+        let free = Memory::free(here.unwrap_or(world.size()));
+        world.barrier_blocking().context("the memory of all ranks")?;
+        Ok(free)
+    }
+}
+
+/// Lets numbers be negative, so that the check of their range answers, and not the parser of
+/// options.
+fn numbers(arg: Arg) -> Arg {
+    let takes_values = arg.get_action().takes_values();
+    arg.allow_negative_numbers(takes_values)
+}
+
 /// The report that rank 0 prints at the end.
 #[derive(Serialize)]
 struct Report {
@@ -62,6 +96,8 @@ struct Report {
     ranks: usize,
     seconds: f64,
     checksum: String,
+    /// The figures that the application is about.
+    result: Value,
     #[serde(skip_serializing_if = "Option::is_none")]
     check: Option<Check>,
     files: Vec<PathBuf>,
@@ -126,16 +162,27 @@ fn all_done(world: &Group) -> Result<()> {
 
 /// Opens an input file.
 fn open(path: &Path) -> Result<BufReader<File>> {
-    let file = File::open(path).with_context(|| path.display().to_string())?;
+    let name = path.display();
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) => misuse!("the input {name} cannot be opened: {error}"),
+    };
+    if file.metadata().is_ok_and(|meta| meta.is_dir()) {
+        misuse!("the input {name} is a directory: name a file");
+    }
     Ok(BufReader::new(file))
 }
 
 /// Makes the directory for results before the work starts.
 fn prepare_out(out: Option<&Path>) -> Result<()> {
-    match out {
-        Some(dir) => std::fs::create_dir_all(dir)
-            .with_context(|| format!("making the directory {}", dir.display())),
-        None => Ok(()),
+    let Some(dir) = out else { return Ok(()) };
+    let name = dir.display();
+    if dir.exists() && !dir.is_dir() {
+        misuse!("--out {name}: this is a file, and results need a directory");
+    }
+    match std::fs::create_dir_all(dir) {
+        Ok(()) => Ok(()),
+        Err(error) => misuse!("--out {name}: the directory cannot be made: {error}"),
     }
 }
 
@@ -170,6 +217,8 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let job = Job::init().context("joining the job")?;
     match run_rank(&job, &args.which) {
         Ok(code) => Ok(code),
+        // No other rank waits for this one.
+        Err(error) if job.world().size() == 1 => Err(error),
         // All ranks end together with the rank that knows the cause.
         Err(error) => {
             let status = if misuse::is(&error) { 2 } else { 1 };

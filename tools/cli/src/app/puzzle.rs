@@ -3,6 +3,8 @@
 use super::progress::Progress;
 use super::{all_done, prepare_out, write_file, Check, Common, Report};
 use anyhow::{bail, Context, Result};
+use clap::builder::RangedU64ValueParser;
+use serde_json::{json, Value};
 use std::process::ExitCode;
 use weft::Job;
 use weft_models::net::{Blocking, Live};
@@ -14,9 +16,11 @@ use weft_run::misuse;
 
 /// Shortest solutions of the 15-puzzle, jobs pushed to the owners of positions (Puzzle)
 #[derive(Debug, clap::Args)]
+#[command(mut_args(super::numbers))]
 pub struct Args {
     /// Korf's position of this number, from 1 to 100
     #[arg(long, value_name = "N", default_value_t = 80, conflicts_with = "position")]
+    #[arg(value_parser = RangedU64ValueParser::<usize>::new().range(1..=100))]
     korf: usize,
     /// This position: 16 tiles row by row, 0 the blank, as in "1 2 3 0 4 5 6 7 8 9 10 11 12 13 14
     /// 15"
@@ -27,6 +31,7 @@ pub struct Args {
     whole: bool,
     /// Most jobs in a message; the paper has 4 and 64
     #[arg(long, value_name = "N", default_value_t = 64)]
+    #[arg(value_parser = RangedU64ValueParser::<usize>::new().range(1..=65_536))]
     jobs: usize,
     /// Moves from which on positions are searched where they are; the paper's program has 80
     #[arg(long, value_name = "MOVES", default_value_t = 16)]
@@ -51,6 +56,15 @@ fn checksum(outcome: &Outcome) -> u64 {
     let moves = outcome.moves.iter().map(|step| *step as u64);
     let length = std::iter::once(outcome.length() as u64);
     weft_apps::digest(0, length.chain(moves.filter(|_| outcome.whole)))
+}
+
+fn result(outcome: &Outcome) -> Value {
+    let solutions = outcome.iterations.last().filter(|_| outcome.whole).map(|last| last.solutions);
+    json!({
+        "position": outcome.start.to_string(), "length": outcome.length(),
+        "moves": outcome.letters(), "positions": outcome.nodes(),
+        "iterations": outcome.iterations.len(), "solutions": solutions,
+    })
 }
 
 /// Runs the part of this rank; rank 0 reports the result.
@@ -89,6 +103,7 @@ pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
         ranks: outcome.ranks,
         seconds: outcome.elapsed.as_secs_f64(),
         checksum: format!("{:016x}", checksum(&outcome)),
+        result: result(&outcome),
         check,
         files,
     };

@@ -1,19 +1,23 @@
 //! `weft app qr`.
 
 use super::progress::Progress;
-use super::{all_done, open, prepare_out, write_file, Check, Common, Report};
+use super::{all_done, open, prepare_out, write_file, Check, Common, Report, Room};
 use anyhow::{Context, Result};
+use serde_json::{json, Value};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use weft::Job;
-use weft_apps::Matrix;
+use weft_apps::{Matrix, Memory};
 use weft_models::net::{Blocking, Live};
-use weft_qr::{report, sequential, write_diagonal, write_summary, Params, Step};
+use weft_qr::{
+    bytes_needed, report, sequential, write_diagonal, write_summary, Outcome, Params, Step,
+};
 use weft_run::misuse;
 use weft_sor::parse_size;
 
 /// QR factorisation with pivoted columns, by reductions and broadcasts (QR)
 #[derive(Debug, clap::Args)]
+#[command(mut_args(super::numbers))]
 pub struct Args {
     /// Read the matrix from this Matrix Market file
     #[arg(long, value_name = "FILE", conflicts_with_all = ["size", "seed"])]
@@ -25,28 +29,49 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     #[command(flatten)]
+    room: Room,
+    #[command(flatten)]
     common: Common,
 }
 
-/// Most values of a matrix that is read.
-const MOST: usize = 1 << 28;
-
-fn params(args: &Args) -> Result<Params> {
+fn params(args: &Args, ranks: usize, memory: Memory) -> Result<Params> {
+    let fits = |rows, cols| {
+        // The check has all columns once more, and the error of the factors two matrices.
+        let more = if args.common.check { bytes_needed(rows, cols, ranks) } else { 0 };
+        let bytes = bytes_needed(rows, cols, ranks).saturating_add(more);
+        memory.check(format!("a matrix of {rows} x {cols} doubles"), bytes)
+    };
     let matrix = match &args.matrix {
-        Some(path) => Matrix::read_market(&mut open(path)?, MOST)
-            .with_context(|| path.display().to_string())?,
-        None => Matrix::random(args.size.0, args.size.1, args.seed),
+        Some(path) => {
+            let accept = |rows, cols| fits(rows, cols).map_err(|error| error.to_string());
+            let read = Matrix::read_market_if(&mut open(path)?, &accept);
+            read.with_context(|| path.display().to_string())?
+        }
+        None => {
+            let (rows, cols) = args.size;
+            fits(rows, cols).map_err(misuse::of)?;
+            Matrix::random(rows, cols, args.seed)
+        }
     };
     let params = Params { matrix };
     params.check().map_err(misuse::of)?;
     Ok(params)
 }
 
+fn result(outcome: &Outcome, error: Option<f64>) -> Value {
+    let factors = &outcome.factors;
+    let diagonal = factors.diagonal();
+    json!({
+        "rows": factors.rows(), "columns": factors.cols(), "rank": factors.rank(),
+        "diagonal_first": diagonal.first(), "diagonal_last": diagonal.last(), "error": error,
+    })
+}
+
 /// Runs the part of this rank; rank 0 reports the result.
 pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
     let (world, common) = (job.world(), &args.common);
     let rank = world.rank();
-    let params = params(args)?;
+    let params = params(args, world.size(), args.room.of(world)?)?;
     if rank == 0 {
         prepare_out(common.out.as_deref())?;
     }
@@ -85,6 +110,7 @@ pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
         ranks: outcome.ranks,
         seconds: outcome.elapsed.as_secs_f64(),
         checksum: format!("{:016x}", outcome.checksum),
+        result: result(&outcome, error),
         check,
         files,
     };

@@ -1,20 +1,23 @@
 //! `weft app radix`.
 
 use super::progress::Progress;
-use super::{all_done, open, prepare_out, write_file, Check, Common, Report};
+use super::{all_done, open, prepare_out, write_file, Check, Common, Report, Room};
 use anyhow::{Context, Result};
+use serde_json::{json, Value};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use weft::Job;
+use weft_apps::Memory;
 use weft_models::net::{Blocking, Live};
 use weft_radix::{
-    read_binary, read_text, report, sequential, write_binary, write_histogram, write_summary,
-    write_text, Division, Generator, Params, Step, SEED,
+    bytes_needed, read_binary, read_text, report, sequential, write_binary, write_histogram,
+    write_summary, write_text, Division, Generator, Outcome, Params, Step, SEED,
 };
 use weft_run::misuse;
 
 /// Radix sort, the keys in coherent regions (Radix)
 #[derive(Debug, clap::Args)]
+#[command(mut_args(super::numbers))]
 pub struct Args {
     /// Read keys from this file: whole numbers below 2^32 as text, or of four bytes each if its
     /// name ends in .bin
@@ -25,6 +28,7 @@ pub struct Args {
     keys: usize,
     /// Those keys are below this number
     #[arg(long, value_name = "N", default_value_t = 1 << 26)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     below: u32,
     /// Values of a digit: a power of two from 2 to 65536
     #[arg(long, value_name = "N", default_value_t = 128)]
@@ -32,6 +36,8 @@ pub struct Args {
     /// Keys of a region; the paper has 256
     #[arg(long, value_name = "N", default_value_t = REGION, value_parser = whole)]
     region: usize,
+    #[command(flatten)]
+    room: Room,
     #[command(flatten)]
     common: Common,
 }
@@ -52,26 +58,42 @@ fn is_binary(path: &Path) -> bool {
     path.extension().is_some_and(|end| end == "bin")
 }
 
-fn params(args: &Args) -> Result<Params> {
+fn params(args: &Args, memory: Memory) -> Result<Params> {
+    let each = bytes_needed(args.region, args.region).div_ceil(args.region as u128);
+    let most = memory.most(each as u64).min(MOST);
     let keys = match &args.input {
         Some(path) if is_binary(path) => {
-            read_binary(&mut open(path)?, MOST).with_context(|| path.display().to_string())?
+            read_binary(&mut open(path)?, most).with_context(|| path.display().to_string())?
         }
         Some(path) => {
-            read_text(&mut open(path)?, MOST).with_context(|| path.display().to_string())?
+            read_text(&mut open(path)?, most).with_context(|| path.display().to_string())?
         }
-        None => Generator::new(0, args.below, SEED).take(args.keys).collect(),
+        None => {
+            let what = format!("the sorting of {} keys", args.keys);
+            memory.check(what, bytes_needed(args.keys, args.region)).map_err(misuse::of)?;
+            let mut keys = Vec::with_capacity(args.keys);
+            keys.extend(Generator::new(0, args.below, SEED).take(args.keys));
+            keys
+        }
     };
     let params = Params { keys, radix: args.radix };
     params.check().map_err(misuse::of)?;
     Ok(params)
 }
 
+fn result(outcome: &Outcome) -> Value {
+    json!({
+        "keys": outcome.keys.len(), "radix": outcome.radix, "passes": outcome.passes,
+        "sorted": outcome.is_sorted(), "least": outcome.keys.first(),
+        "greatest": outcome.keys.last(),
+    })
+}
+
 /// Runs the part of this rank; rank 0 reports the result.
 pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
     let (world, common) = (job.world(), &args.common);
     let rank = world.rank();
-    let params = params(args)?;
+    let params = params(args, args.room.of(world)?)?;
     let division = Division { region: args.region, ns_per_key: 0.0, one_by_one: false };
     if rank == 0 {
         prepare_out(common.out.as_deref())?;
@@ -112,6 +134,7 @@ pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
         ranks: outcome.ranks,
         seconds: outcome.elapsed.as_secs_f64(),
         checksum: format!("{:016x}", outcome.checksum),
+        result: result(&outcome),
         check,
         files,
     };

@@ -1,15 +1,18 @@
 //! `weft app sor`.
 
 use super::progress::Convergence;
-use super::{prepare_out, Check, Common, Report};
+use super::{prepare_out, Check, Common, Report, Room};
 use anyhow::{Context, Result};
+use serde_json::{json, Value};
 use std::process::ExitCode;
 use weft::Job;
+use weft_apps::Memory;
 use weft_run::misuse;
-use weft_sor::{parse_size, report, sequential, write_png, Params, ParamsError, Step};
+use weft_sor::{bytes_needed, parse_size, report, sequential, write_png, Outcome, Params, Step};
 
 /// Red-black successive over-relaxation of a heated plate (SOR)
 #[derive(Debug, clap::Args)]
+#[command(mut_args(super::numbers))]
 pub struct Args {
     /// Rows and columns of the matrix: N or ROWSxCOLS
     #[arg(long, value_name = "SIZE", default_value = "1536", value_parser = parse_size)]
@@ -24,10 +27,12 @@ pub struct Args {
     #[arg(long, value_name = "W")]
     omega: Option<f64>,
     #[command(flatten)]
+    room: Room,
+    #[command(flatten)]
     common: Common,
 }
 
-fn params(args: &Args) -> Result<Params, ParamsError> {
+fn params(args: &Args, ranks: usize, memory: Memory) -> Result<Params> {
     let (rows, cols) = args.size;
     let params = Params {
         rows,
@@ -38,13 +43,26 @@ fn params(args: &Args) -> Result<Params, ParamsError> {
         keep_grid: args.common.out.is_some(),
         ns_per_cell: None,
     };
-    params.check().map(|()| params)
+    params.check().map_err(misuse::of)?;
+    // The check has the whole matrix in one block.
+    let ranks = if args.common.check { 1 } else { ranks };
+    let bytes = bytes_needed(rows, cols, ranks, params.keep_grid);
+    memory.check(format!("a plate of {rows} x {cols} cells"), bytes).map_err(misuse::of)?;
+    Ok(params)
+}
+
+fn result(outcome: &Outcome) -> Value {
+    json!({
+        "rows": outcome.rows, "columns": outcome.cols, "omega": outcome.omega,
+        "iterations": outcome.iterations, "converged": outcome.converged,
+        "largest_change": outcome.residual,
+    })
 }
 
 /// Runs the part of this rank; rank 0 reports the result.
 pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
     let (world, common) = (job.world(), &args.common);
-    let params = params(args).map_err(misuse::of)?;
+    let params = params(args, world.size(), args.room.of(world)?)?;
     let rank = world.rank();
     if rank == 0 {
         prepare_out(common.out.as_deref())?;
@@ -76,6 +94,7 @@ pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
         ranks: outcome.ranks,
         seconds: outcome.elapsed.as_secs_f64(),
         checksum: format!("{:016x}", outcome.checksum),
+        result: result(&outcome),
         check,
         files,
     };

@@ -2,6 +2,7 @@
 //! leaves behind (none).
 #![allow(non_snake_case)]
 
+mod apps;
 mod ended;
 mod foreign;
 // Each test program uses a part of it.

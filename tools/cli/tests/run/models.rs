@@ -32,7 +32,7 @@ fn models__wrong_input_is_named() {
     for (args, expected) in [
         ("leq --equations 0", "there is no equation"),
         ("puzzle --position 1", "line 1: "),
-        ("puzzle --korf 101", "there is no such position"),
+        ("puzzle --korf 101", "101 is not in 1..=100"),
         ("radix --radix 3", "radix 3 is not a power of two"),
         ("barnes --bodies 0", "there is no body"),
         ("awari --stones 99", "99 stones are more than"),

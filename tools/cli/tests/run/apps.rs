@@ -1,0 +1,127 @@
+//! Applications in one process: results as JSON, bounds of sizes, and input that is wrong.
+
+use crate::harness::scratch;
+use serde_json::Value;
+use std::process::{Command, Output};
+
+fn app(args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
+    for name in ["PMI_FD", "PMI_PORT", "PMIX_NAMESPACE", "WEFT_BOOTSTRAP"] {
+        command.env_remove(name);
+    }
+    command.arg("app").args(args).output().expect("the command starts")
+}
+
+/// Returns the standard error of a run that is refused as a wrong command line.
+fn refused(args: &[&str]) -> String {
+    let done = app(args);
+    let err = String::from_utf8_lossy(&done.stderr).into_owned();
+    assert_eq!(done.status.code(), Some(2), "{args:?}: {err}");
+    assert!(done.stdout.is_empty(), "{args:?}");
+    err
+}
+
+#[test]
+fn json__names_the_result_of_each_application() {
+    for (args, expected) in [
+        ("sor --size 20", &[("/rows", "20"), ("/converged", "true")][..]),
+        // The first node reaches the second, and that one nothing.
+        ("asp --nodes 2 --degree 1", &[("/nodes", "2"), ("/arcs", "2"), ("/reachable_pairs", "2")]),
+        (
+            "awari --stones 5 --position 0,0,0,0,1,2,0,2,0,0,0,0",
+            &[
+                ("/positions_of_most", "4368"),
+                ("/answers/0/score", "1"),
+                ("/answers/0/moves/1/captured", "3"),
+                ("/answers/0/moves/1/best", "true"),
+            ],
+        ),
+        ("barnes --bodies 50 --steps 2", &[("/bodies", "50"), ("/steps", "2")]),
+        ("leq --equations 100", &[("/iterations", "689"), ("/end", "\"converged\"")]),
+        ("puzzle --korf 79", &[("/length", "42"), ("/solutions", "null")]),
+        ("qr --size 30x20", &[("/rows", "30"), ("/rank", "20"), ("/error", "null")]),
+        ("radix --keys 500 --below 1", &[("/keys", "500"), ("/least", "0"), ("/greatest", "0")]),
+    ] {
+        let words: Vec<&str> = args.split(' ').chain(["--json"]).collect();
+        let done = app(&words);
+        let out = String::from_utf8_lossy(&done.stdout);
+        let report: Value = serde_json::from_str(&out).unwrap_or_else(|e| panic!("{args}: {e}"));
+        for (name, value) in expected {
+            let found = report["result"].pointer(name).map(Value::to_string);
+            assert_eq!(found.as_deref(), Some(*value), "{args}: {name} in {out}");
+        }
+    }
+}
+
+#[test]
+fn size__above_the_memory_is_refused_with_need_and_limit() {
+    let most = usize::MAX.to_string();
+    for args in [
+        &["leq", "--equations", &most][..],
+        &["leq", "--equations", "90000000", "--random", "1"],
+        &["qr", "--size", &most],
+        &["qr", "--size", "4000000000x4000000000"],
+        &["barnes", "--bodies", &most],
+        &["barnes", "--bodies", "9000000000"],
+        &["radix", "--keys", &most],
+        &["radix", "--keys", "900000000000"],
+        &["asp", "--nodes", "4294967295", "--degree", "4294967295"],
+        &["asp", "--nodes", "9", "--degree", "4000000000"],
+        &["sor", "--size", "65536", "--memory", "100"],
+    ] {
+        let err = refused(args);
+        let words = err.contains(" takes ") && err.contains(" above the limit of ");
+        assert!(words && err.lines().count() == 1, "{args:?}: {err}");
+    }
+    let err = refused(&["leq", "--equations", "10000", "--memory", "9"]);
+    let expected = "weft: a system of 10000 equations takes 1.5 GiB of memory on a rank, ";
+    assert_eq!(err, format!("{expected}above the limit of 9.0 MiB\n"));
+}
+
+#[test]
+fn numbers__outside_their_range_are_refused_with_it() {
+    for (args, expected) in [
+        ("barnes --steps 0", "0 steps: at least one is needed"),
+        ("barnes --opening -1", "opening -1 is not a number from 0 up"),
+        ("barnes --steps -1", "invalid value '-1' for '--steps"),
+        ("leq --tolerance -0.5", "tolerance -0.5 is not a number from 0 up"),
+        ("sor --omega -1", "omega -1 is not above 0 and below 2"),
+        ("radix --below 0", "0 is not in 1..=4294967295"),
+        ("puzzle --jobs 0", "0 is not in 1..=65536"),
+        ("puzzle --korf 0", "0 is not in 1..=100"),
+        ("puzzle --korf 101", "101 is not in 1..=100"),
+        ("asp --nodes 9 --keep all", "--out <DIR>"),
+        ("barnes --pixels 99", "--out <DIR>"),
+        ("awari --stones 2 --position 1,1,1,0,0,0,0,0,0,0,0,0", "3 stones, more than --stones 2"),
+    ] {
+        let err = refused(&args.split(' ').collect::<Vec<_>>());
+        assert!(err.contains(expected) && !err.contains("aborts the job"), "{args}: {err}");
+    }
+}
+
+#[test]
+fn files__that_cannot_be_used_are_named() {
+    let dir = scratch("apps");
+    std::fs::create_dir_all(&dir).unwrap();
+    let file = dir.join("rect.mtx");
+    let head = "%%MatrixMarket matrix coordinate real general\n";
+    std::fs::write(&file, format!("{head}2 3 0\n")).unwrap();
+    let (dir, file) = (dir.to_str().unwrap(), file.to_str().unwrap());
+    for (option, app) in
+        [("--graph", "asp"), ("--input", "barnes"), ("--matrix", "leq"), ("--matrix", "qr")]
+    {
+        let err = refused(&[app, option, dir]);
+        assert_eq!(err, format!("weft: the input {dir} is a directory: name a file\n"));
+    }
+    assert!(refused(&["radix", "--input", "/nonexistent"]).contains("cannot be opened: No such"));
+    let err = refused(&["sor", "--out", file]);
+    assert_eq!(err, format!("weft: --out {file}: this is a file, and results need a directory\n"));
+    let below = format!("{file}/below");
+    let err = refused(&["awari", "--stones", "1", "--out", &below]);
+    assert!(err.starts_with(&format!("weft: --out {below}: the directory cannot be made: ")));
+    let done = app(&["leq", "--matrix", file]);
+    let err = String::from_utf8_lossy(&done.stderr).into_owned();
+    assert_eq!(err, format!("weft: {file}: line 2: 2 x 3 equations are not square\n"));
+    assert_eq!(done.status.code(), Some(1));
+    std::fs::remove_dir_all(dir).unwrap();
+}

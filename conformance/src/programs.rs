@@ -155,7 +155,7 @@ pub struct Side<'a> {
     pub settings: &'a [(&'a str, &'a str)],
 }
 
-/// How a server and a client end: processes 0 and 1.
+/// The ends of a server and a client: processes 0 and 1.
 #[derive(Default)]
 struct Ends {
     of: Mutex<[End; 2]>,

@@ -36,7 +36,7 @@ impl<N: Net, T: Object> Class<N, T> {
     ///
     /// # Errors
     /// This rank's part in the group of all ranks has ended, the class's versions differ, or the
-    /// state of the lowest rank is longer than [`BYTES_MAX`](super::BYTES_MAX).
+    /// state of the lowest rank is longer than [`BYTES_MAX`].
     pub async fn open(
         &self,
         number: u32,

@@ -43,8 +43,8 @@ impl Default for Params {
     }
 }
 
-/// Bytes of a body in a run, measured: two copies of it, its pull, its records in regions of both
-/// parities, and its part of the tree.
+/// Bytes of a body in a run: two copies of it, its pull, its records in regions of both parities,
+/// and its part of the tree. More than the 353 of one rank and the 437 of four that were measured.
 const EACH: u128 = 600;
 
 /// Returns the bytes that a run with so many bodies takes on a rank: each has all of them.

@@ -53,7 +53,8 @@ int main(int argc, char **argv)
         expect(weft_comm_allreduce(comm, &sum, &sum, 1, WEFT_INT32, WEFT_SUM), "allreduce");
         /* It has sent to rank 0 and needs no other rank. */
         weft_comm_gather(comm, 0, data, sizeof data, NULL, 0, NULL);
-        /* The launcher ends all ranks after the first that fails, and rank 0 may learn later. */
+        /* After the first rank that ends with an error the launcher ends the job, for which it
+         * lets a stopped rank go on. Rank 0 learns of rank 1 before that. */
         weft_receive(job, 0, BOX, into, sizeof into, NULL, NULL, NULL);
         return 1;
     }

@@ -271,7 +271,8 @@ impl Wait<'_> {
                 far::tell(at, slot, memory, true);
             });
         });
-        if wake::is_vain(&self.set.luck, is_vain) {
+        if is_vain {
+            wake::learn_vain(&self.set.luck);
             return None;
         }
         let fd = self.fd;

@@ -47,17 +47,21 @@ pub fn is_lucky(luck: &AtomicU32) -> bool {
 /// True if looking at a connection has paid, or is to be tried again, and its peer may run
 /// meanwhile.
 pub fn pays(luck: &AtomicU32, slot: &Slot, memory: Memory) -> bool {
-    is_lucky(luck) && !is_vain(luck, affinity::shares_core(slot, memory))
+    if !is_lucky(luck) {
+        return false;
+    }
+    let is_vain = affinity::shares_core(slot, memory);
+    if is_vain {
+        learn_vain(luck);
+    }
+    !is_vain
 }
 
 /// Learns that a look would be vain, as no peer can run meanwhile.
-pub fn is_vain(luck: &AtomicU32, is_vain: bool) -> bool {
-    if is_vain {
-        let mut known = Luck::of(luck);
-        fails(&mut known);
-        known.store(luck);
-    }
-    is_vain
+pub fn learn_vain(luck: &AtomicU32) {
+    let mut known = Luck::of(luck);
+    fails(&mut known);
+    known.store(luck);
 }
 
 /// The same, where tries become rarer by at most so many doublings.

@@ -118,6 +118,24 @@ fn seen(server: &mut Server) {
     }
 }
 
+/// A peer fills the ring, sends the rest by TCP, and ends its direction. Programs that know of the
+/// end take a read of fewer bytes than they asked for as the last one.
+fn last(server: &mut Server) {
+    let by_tcp = sys::received(&server.stream);
+    server.ringed(40_000);
+    server.command(b'f', 0);
+    while sys::poll_for(&server.stream, libc::POLLRDHUP, 0) & libc::POLLRDHUP == 0 {
+        std::thread::yield_now();
+    }
+    let by_tcp = sys::received(&server.stream) - by_tcp;
+    assert!((1..40_000).contains(&by_tcp), "{by_tcp} of 40,000 bytes came by TCP");
+    let mut buf = vec![0; 60_000];
+    let got = sys::recv(&server.stream, &mut buf, libc::MSG_DONTWAIT).unwrap();
+    server.check(&buf[..got]);
+    assert_eq!(got, 40_000);
+    assert_eq!(sys::recv(&server.stream, &mut buf, libc::MSG_DONTWAIT).unwrap(), 0);
+}
+
 /// Reads of no bytes wait, and take none.
 fn none(server: &mut Server) {
     server.ringed(100);
@@ -139,6 +157,7 @@ pub fn attempt(case: &str, server: &mut Server) -> bool {
         "partly" => partly(server),
         "seen" => seen(server),
         "none" => none(server),
+        "last" => last(server),
         "back" => back(server),
         "signal" => signal(server),
         "mask" => mask(server),

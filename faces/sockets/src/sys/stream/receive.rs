@@ -250,7 +250,8 @@ impl Receive<'_> {
 
     /// The ring was read empty, and there is room for more. Bytes may have come by TCP before: a
     /// program that gets fewer than it asked for takes them for the last that are there (epoll(7)),
-    /// and the kernel tells of those no more. `None`: they are to be read as if nothing was got.
+    /// and the kernel tells of those no more. One that knows that the peer has ended takes them for
+    /// the last of all. `None`: they are to be read as if nothing was got.
     fn after_ring(&mut self) -> Option<Step> {
         let (slot, words) = (self.user.slot(), self.user.memory.incoming());
         let fd = self.user.connection.fd;
@@ -259,7 +260,7 @@ impl Receive<'_> {
             return (!tcp::has_input(fd)).then_some(Step::End(0));
         }
         let Some(turns) = slot.receiver.turns_to_look_at(words) else { return Some(Step::End(0)) };
-        let left = tcp::look(fd);
+        let left = tcp::unread(fd);
         if !matches!(slot.receiver.next(words), Ok(Next::Open)) {
             return Some(Step::Again);
         }

@@ -5,14 +5,14 @@
 
 use super::lock::Lock;
 use super::slot::{
-    self, Slot, ASKED, CORKED, DEEP, DENIED, IDLE, NAGLE, NEVER, NONBLOCKING, PLAIN, SHARED,
+    self, Slot, ASKED, CORKED, DEEP, DENIED, IDLE, NAGLE, NEVER, NONBLOCKING, PLAIN, SHARED, SHUT,
 };
 use super::table::{self, Connection};
-use super::{board, far, giving, holders, real, settings, tcp, vfork};
+use super::{board, far, giving, holders, real, settings, stream, tcp, vfork};
 use libc::c_int;
 use std::mem::{size_of, zeroed};
 use std::os::fd::RawFd;
-use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{fence, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use weft_streams::message::{Message, MESSAGE_MAX};
 use weft_streams::words::SEGMENT;
 
@@ -553,7 +553,7 @@ fn attach(one: &Connection, memory: RawFd, first: bool, joins: impl FnOnce() -> 
     let Some(_steady) = holders::no_fork() else { return false };
     let fits = slot.holders.is_own()
         && table::shared() < settings::most()
-        && !slot.has(NEVER)
+        && !slot.has(NEVER | SHUT)
         && slot.state.load(Ordering::Acquire) == PLAIN;
     board::stays(one.at, "there is no memory for it, or it is not to be had now");
     if memory < 0 || !fits || board::is_off() || !is_sealed(memory) || !joins() {
@@ -588,6 +588,11 @@ fn attach(one: &Connection, memory: RawFd, first: bool, joins: impl FnOnce() -> 
     }
     table::set_memory(one.at, at.cast(), first);
     slot.state.swap(SHARED, Ordering::SeqCst);
+    fence(Ordering::SeqCst);
+    if slot.has(SHUT) {
+        // Another thread has done so meanwhile, and may have found no memory.
+        stream::enter(*one).iter().for_each(stream::Use::say_end);
+    }
     true
 }
 

@@ -48,6 +48,9 @@ pub const HELD: u32 = 256;
 pub const WANTED: u32 = 512;
 /// The program knows that the peer has ended without reading all.
 pub const TOLD: u32 = 1024;
+/// The program has ended its sending direction. The peer knows that only from TCP if the memory
+/// came later, and would take it for the end of the process.
+pub const SHUT: u32 = 2048;
 
 /// A registration in an epoll set.
 #[derive(Debug, Default)]

@@ -281,6 +281,17 @@ fn pair__that_shares_one_processor_does_not_look_for_what_cannot_come() {
 }
 
 #[test]
+fn pair__an_end_that_is_shut_down_before_it_hears_of_its_memory() {
+    let agent = Served::start();
+    let mut server = agent.with("answer-at-end", "");
+    let port = server.says();
+    let mut client = agent.with("end-early", &format!("{port} {}", agent.name));
+    assert_eq!(client.says(), "done");
+    client.ends_well();
+    server.ends_well();
+}
+
+#[test]
 fn pair__without_looking_at_rings_all_is_well_too() {
     let agent = Served::start();
     ask(&agent, true, true, &[("WEFT_SOCKETS_SPIN_US", "0")]);

@@ -1,6 +1,6 @@
 //! The roles that processes of the tests play.
 
-use crate::harness::{address, argument, byte, bytes, dial, say};
+use crate::harness::{address, argument, byte, bytes, dial, say, Served};
 use crate::sys;
 use crate::torture;
 use crate::{faults, field, heirs};
@@ -27,6 +27,8 @@ pub fn run(name: &str) {
             sys::clear_environment();
             ask(TcpStream::connect(format!("127.0.0.1:{port}")).unwrap());
         }
+        "answer-at-end" => answer_at_end(),
+        "end-early" => end_early(),
         "confined" => crate::confined::asks(),
         "crowd-serve" => crate::crowd::serve(),
         "crowd-ask" => crate::crowd::ask(),
@@ -100,6 +102,50 @@ pub fn ask(mut stream: TcpStream) {
     }
     // Between hosts, bytes whose acknowledgement is late come by TCP as well.
     say(at.saturating_sub(sys::received(&stream)));
+}
+
+/// Connections of a role that ends its sending direction early, and the bytes that come after that.
+const EARLY: (usize, usize) = (20, 300_000);
+
+/// Echoes bytes, one at a time; after the last one it sends its own bytes in short pieces.
+fn answer_at_end() {
+    let listener = TcpListener::bind((address(), 0)).unwrap();
+    say(listener.local_addr().unwrap().port());
+    for _ in 0..EARLY.0 {
+        let (mut stream, mut byte) = (listener.accept().unwrap().0, [0; 1]);
+        while stream.read(&mut byte).unwrap() == 1 {
+            stream.write_all(&byte).unwrap();
+        }
+        let all = bytes(0, EARLY.1);
+        all.chunks(1000).for_each(|piece| stream.write_all(piece).unwrap());
+    }
+}
+
+/// Ends its sending direction as soon as the agent has joined the ends, of which this end hears in
+/// a later call.
+fn end_early() {
+    let words = argument();
+    let (port, agent) = words.split_once(' ').unwrap();
+    let agent = Served::of_other(agent);
+    for _ in 0..EARLY.0 {
+        let (mut stream, mut byte) = (dial(port), [0; 1]);
+        let before = agent.counter("sockets_paired");
+        while agent.counter("sockets_paired") == before {
+            stream.write_all(&byte).unwrap();
+            stream.read_exact(&mut byte).unwrap();
+        }
+        stream.shutdown(Shutdown::Write).unwrap();
+        let mut got = vec![0; 100];
+        got.chunks_mut(1).for_each(|one| stream.read_exact(one).unwrap());
+        // The peer writes to a ring that nobody reads meanwhile.
+        let has_ended = || sys::poll_for(&stream, libc::POLLRDHUP, 0) & libc::POLLRDHUP != 0;
+        while sys::queue(&stream, libc::FIONREAD) < 30_000 && !has_ended() {
+            std::thread::yield_now();
+        }
+        stream.read_to_end(&mut got).unwrap();
+        assert!(got == bytes(0, EARLY.1), "{} bytes", got.len());
+    }
+    say("done");
 }
 
 /// Sends bytes of the stream while it reads them back.

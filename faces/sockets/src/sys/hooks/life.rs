@@ -2,10 +2,11 @@
 
 use super::data::{hand_over, stay_tcp};
 use super::process;
-use crate::sys::slot::{CORKED, DEEP, NAGLE, NONBLOCKING};
+use crate::sys::slot::{CORKED, DEEP, NAGLE, NONBLOCKING, SHUT};
 use crate::sys::table::{self, Connection, Ended};
 use crate::sys::{far, giving, line, real, set, settings, stream, tcp, tipc, vfork};
 use libc::{c_char, c_int, c_long, c_uint, c_ulong, c_void, sockaddr, socklen_t, FILE};
+use std::sync::atomic::{fence, Ordering};
 
 /// A socket was made.
 pub fn made(fd: c_int, domain: c_int, kind: c_int, protocol: c_int) {
@@ -431,9 +432,13 @@ pub unsafe extern "C-unwind" fn shutdown(fd: c_int, how: c_int) -> c_int {
     if tipc::is(fd) {
         return tipc::shutdown(fd, how);
     }
-    if let Some((one, user)) =
-        table::connection(fd).and_then(|one| Some((one, stream::enter(one)?)))
-    {
+    let connection = table::connection(fd);
+    if how != libc::SHUT_RD {
+        connection.iter().for_each(|one| one.slot.set(SHUT));
+        // Either this call finds memory that comes now, or who brings it finds the flag.
+        fence(Ordering::SeqCst);
+    }
+    if let Some((one, user)) = connection.and_then(|one| Some((one, stream::enter(one)?))) {
         if how != libc::SHUT_RD {
             // The bytes that the agent sends come before the end.
             giving::is_back(&one, true);

@@ -8,18 +8,28 @@ use std::io::{Read, Write};
 /// Exchanges that make sure that a connection asks for its other end.
 const MANY: usize = 300;
 
-/// Exchanges bytes with an echo, confines itself after so many exchanges, and goes on.
+/// Exchanges bytes with an echo, confines itself after so many exchanges, and goes on. With a third
+/// word an answer lies in the ring then, and the test ends the agent before.
 pub fn asks() {
     let words = argument();
-    let (port, before) = words.split_once(' ').unwrap();
-    let mut stream = crate::harness::dial(port);
-    let before: usize = before.parse().unwrap();
+    let mut words = words.split(' ');
+    let mut stream = crate::harness::dial(words.next().unwrap());
+    let before: usize = words.next().unwrap().parse().unwrap();
+    let rings = words.next().is_some();
     for round in 0..before + MANY {
-        if round == before {
+        let (sent, mut got) = (bytes(1000 * round as u64, 1000), [0; 1000]);
+        if round == before && !rings {
             sys::confine();
         }
-        let (sent, mut got) = (bytes(1000 * round as u64, 1000), [0; 1000]);
         stream.write_all(&sent).unwrap();
+        if round == before && rings {
+            while crate::sys::queue(&stream, libc::FIONREAD) < 1000 {
+                std::hint::spin_loop();
+            }
+            say("an answer waits");
+            std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
+            sys::confine();
+        }
         stream.read_exact(&mut got).unwrap();
         assert!(got[..] == sent, "bytes differ");
     }
@@ -42,4 +52,17 @@ fn confined__a_program_makes_no_call_that_it_did_not_make_alone() {
         echo.ends_well();
         assert_eq!(agent.counter("sockets_paired"), joined);
     }
+}
+
+#[test]
+fn confined__bytes_that_cannot_go_back_are_read_from_the_ring() {
+    let mut agent = Served::start();
+    let mut echo = agent.with("echo", "");
+    let mut asks = agent.with("confined", &format!("{} 300 rings", echo.says()));
+    assert_eq!(asks.says(), "an answer waits");
+    agent.stop();
+    drop(asks.child.stdin.take());
+    assert_eq!(asks.says(), "done");
+    asks.ends_well();
+    echo.ends_well();
 }

@@ -4,7 +4,7 @@ use libc::{c_long, sock_filter, sock_fprog};
 
 /// Calls that the process is ended for: those by which the library would look for the other end, or
 /// would look at a socket otherwise than the program does.
-const DENIED: [c_long; 12] = [
+const DENIED: [c_long; 13] = [
     libc::SYS_socket,
     libc::SYS_connect,
     libc::SYS_socketpair,
@@ -17,6 +17,7 @@ const DENIED: [c_long; 12] = [
     libc::SYS_ppoll,
     libc::SYS_fcntl,
     libc::SYS_memfd_create,
+    libc::SYS_sched_getaffinity,
 ];
 
 /// Confines this thread for good.

@@ -29,7 +29,7 @@ pub async fn run<N: Net>(
     // On the simulated clusters results of reductions are broadcast, as in paper 004.
     let together = match ns_per_value > 0.0 {
         true => Together::with_multicast(net, 0),
-        false => Together::open(net, 0),
+        false => Together::with_exchange(net, 0),
     };
     let casts = Casts::open(net, 0).await?;
     let mut columns = Columns::new(&params.matrix, rank, ranks);

@@ -41,6 +41,7 @@ pub use region::{Operation, ReadGuard, Region, WriteGuard};
 
 use crate::channel::MESSAGE_MAX;
 use crate::net::{Blocking, Net, RankFailure};
+use crate::together::Function;
 use crate::HANDLERS;
 use entry::{Local, Typed};
 use runtime::Inner;
@@ -276,7 +277,7 @@ impl<N: Net> Regions<N> {
     pub async fn gather(&self, mine: &[RegionId]) -> Result<Vec<RegionId>, RankFailure> {
         let bytes = mine.iter().flat_map(|id| id.to_bytes()).collect();
         let join = |all: Vec<u8>, other: &[u8]| [&all, other].concat();
-        let all = self.inner.together.reduce(bytes, join).await?;
+        let all = self.inner.together.combine(Function::Gather, bytes, join).await?;
         let mut names: Vec<RegionId> =
             all.as_chunks::<12>().0.iter().map(RegionId::from_bytes).collect();
         names.sort_by_key(|id| id.home);

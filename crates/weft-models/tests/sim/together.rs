@@ -8,7 +8,7 @@ use weft_sim::{Fault, Sim, SimConfig, Span};
 #[test]
 fn barrier__ranks_that_end_at_once_cause_no_failure() {
     // Host 2 passes the end of the barrier on to host 3, and stands still for a while before.
-    for from in (0..500_000).step_by(3_000) {
+    for (from, exchange) in (0..500_000).step_by(6_000).zip([false, true].into_iter().cycle()) {
         let span = Span { from, until: from + 5_000_000 };
         let config = SimConfig::new(4, 1).fault(Fault::Pause { host: 2, span });
         let sim = Sim::new("early end", config);
@@ -20,7 +20,10 @@ fn barrier__ranks_that_end_at_once_cause_no_failure() {
             for to in (0..net.size()).filter(|&to| to != net.rank()) {
                 net.try_send(to, 1, 0, b"hello").expect("there is room");
             }
-            let together = Together::open(&net, 0);
+            let together = match exchange {
+                true => Together::with_exchange(&net, 0),
+                false => Together::open(&net, 0),
+            };
             for round in 0..3 {
                 let ended = together.barrier().await;
                 assert_eq!(ended, Ok(()), "host {}, round {round}, pause {from}", env.host);
@@ -59,5 +62,73 @@ fn reduce__results_by_multicast_are_those_along_a_tree_also_under_loss() {
             env.world().barrier().await.expect("no rank fails");
         });
         sim.run().unwrap_or_else(|failure| panic!("{failure}"));
+    }
+}
+
+#[test]
+fn reduce__results_of_exchanges_are_those_along_a_tree_also_under_loss() {
+    let lossy = |hosts, seed| {
+        SimConfig::new(hosts, seed)
+            .fault(Fault::Loss { ppm: 30_000, span: Span::ALWAYS })
+            .fault(Fault::Reorder { ppm: 50_000, by_ns: 50_000, span: Span::ALWAYS })
+    };
+    for config in [SimConfig::new(1, 1), SimConfig::new(2, 1), lossy(7, 2), lossy(8, 3)] {
+        let sim = Sim::new("results of exchanges", config);
+        let mut sim = sim.of_test(env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"));
+        sim.spawn_all(move |env| async move {
+            let net: Live = env.net().expect("no agent is chosen");
+            let together = Together::with_exchange(&net, 0);
+            // Shows the order in which they were combined.
+            let join = |all: Vec<u8>, other: &[u8]| [&all, other].concat();
+            for round in 0..20usize {
+                // Some are too long for a packet.
+                let length = if round % 5 == 4 { 3_000 } else { round };
+                let all = together.reduce(vec![net.rank() as u8; length], join).await;
+                let expected = (0..net.size()).flat_map(|rank| vec![rank as u8; length]);
+                let expected: Vec<u8> = expected.collect();
+                assert_eq!(all, Ok(expected), "host {}, round {round}", env.host);
+                together.barrier().await.expect("no rank fails");
+            }
+            env.world().barrier().await.expect("no rank fails");
+        });
+        sim.run().unwrap_or_else(|failure| panic!("{failure}"));
+    }
+}
+
+#[test]
+fn operations__that_differ_end_on_all_ranks_with_the_names_of_both() {
+    // The function of rank 1, that of the others, and what all are told.
+    let cases = [
+        ("barrier", "reduce", ["a barrier at rank", "a reduction at rank"]),
+        ("from 0", "from 1", ["a broadcast from rank 0 at", "a broadcast from rank 1 at"]),
+        // No rank has sent anything, so that one has to ask.
+        ("from 0", "barrier", ["a broadcast from rank 0 at", "a barrier at rank"]),
+    ];
+    for ((one, others, told), exchange) in cases.into_iter().flat_map(|c| [(c, false), (c, true)]) {
+        let sim = Sim::new("operations that differ", SimConfig::new(4, 1));
+        let mut sim = sim.of_test(env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"));
+        sim.spawn_all(move |env| async move {
+            let net: Live = env.net().expect("no agent is chosen");
+            let together = match exchange {
+                true => Together::with_exchange(&net, 0),
+                false => Together::open(&net, 0),
+            };
+            together.barrier().await.expect("all call it");
+            let first = match if net.rank() == 1 { one } else { others } {
+                "barrier" => together.barrier().await,
+                "reduce" => together.reduce(Vec::new(), |all, _| all).await.map(drop),
+                root => together.broadcast(usize::from(root == "from 1"), vec![1]).await.map(drop),
+            };
+            // A rank that needs nothing from the others learns of it in its next operation.
+            let failure = match first {
+                Err(failure) => failure,
+                Ok(()) => together.barrier().await.expect_err("the calls differ"),
+            };
+            for part in ["operation 2 of all ranks is", told[0], told[1]] {
+                assert!(failure.why.contains(part), "host {}: {failure}", env.host);
+            }
+            env.world().barrier().await.expect("no rank fails");
+        });
+        sim.run().unwrap_or_else(|failure| panic!("{one}, {others}: {failure}"));
     }
 }

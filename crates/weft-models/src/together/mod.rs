@@ -3,18 +3,22 @@
 //! [`Group`](weft::Group) has these and more, faster, for live jobs. Those here run wherever a
 //! [`Net`] does, in the simulator as well.
 
+mod call;
+
 use crate::channel::{Channel, MESSAGE_MAX};
 use crate::net::{Blocking, Net, RankFailure, Unsent};
 use crate::{park, HANDLERS};
+use call::Call;
+pub(crate) use call::Function;
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
-use std::future::poll_fn;
+use std::collections::{BTreeMap, VecDeque};
+use std::future::{poll_fn, Future};
 use std::rc::{Rc, Weak};
 use std::task::{Poll, Waker};
 use std::time::Duration;
+use weft_core::group::tree::Doubling;
 
-/// Kinds of messages: number of the operation (8 bytes), then bytes; or a rank (4 bytes), then
-/// text.
+/// Kinds of messages: the call (8 bytes), then bytes; or a rank (4 bytes), then text.
 mod kind {
     /// The contributions of the sender and its children.
     pub const UP: u8 = 1;
@@ -24,6 +28,8 @@ mod kind {
     pub const FAILED: u8 = 3;
     /// The result, by a multicast of rank 0.
     pub const CAST: u8 = 4;
+    /// A question of a rank that waits long for this one: the call, which this rank compares.
+    pub const ASKED: u8 = 5;
 }
 
 /// Time for which the end of a rank is no failure for those that wait for others: it may have ended
@@ -32,9 +38,14 @@ const GRACE: Duration = Duration::from_secs(1);
 /// Operations that a rank may be behind the others.
 const AHEAD_MAX: u64 = 1 << 16;
 
+/// Operations that are over whose calls are still compared.
+const RECENT_MAX: usize = 32;
+
 /// The messages about one operation.
 #[derive(Default)]
 struct Round {
+    /// The first rank that is known to be in it, and its call.
+    call: Option<(usize, Call)>,
     up: BTreeMap<usize, Vec<u8>>,
     down: Option<Vec<u8>>,
     /// The result, which all ranks have.
@@ -47,21 +58,29 @@ struct Inner<N: Net> {
     handler: u16,
     /// The group of all ranks, if results go by multicast.
     group: RefCell<Option<N::Group>>,
+    /// True if ranks exchange their bytes in place of sending them along a tree.
+    exchanges: Cell<bool>,
     rounds: RefCell<BTreeMap<u64, Round>>,
     next: Cell<u64>,
+    /// The last calls of this rank, the oldest first.
+    recent: RefCell<VecDeque<Call>>,
     failure: RefCell<Option<RankFailure>>,
     /// Ranks that have failed, or ended.
     gone: RefCell<BTreeMap<usize, RankFailure>>,
     wakers: RefCell<Vec<Waker>>,
 }
 
-/// The operations of all ranks, which call the same ones in the same order, one at a time.
+/// The operations of all ranks, which call the same ones in the same order, one at a time. Ranks
+/// that call different ones get a [`RankFailure`] that names both. A rank that hears nothing asks
+/// the rank that it waits for, after [`Net::warn_after`].
 pub struct Together<N: Net> {
     inner: Rc<Inner<N>>,
 }
 
 /// The handlers of operations that programs open.
 const FIRST: u16 = HANDLERS + 29;
+/// The logarithm, to base 2, of the ranks that exchange their bytes in a round.
+const EXCHANGE_BITS: u32 = 2;
 /// Number of those.
 const NUMBERS: u16 = 3;
 /// The first multicast group of those whose results go by multicast.
@@ -125,6 +144,20 @@ impl<N: Net> Together<N> {
         together
     }
 
+    /// Does what [`open`](Together::open) does; in reductions and barriers four ranks exchange their
+    /// bytes in a round: recursive multiplying (Ruefenacht, Bull and Booth, 2017). Four ranks are
+    /// done after one message each way, where the tree has four messages after each other. There
+    /// are more messages in all, so it is for short contributions. `combine` of
+    /// [`reduce`](Together::reduce) must be associative. All ranks open them in this way.
+    ///
+    /// # Panics
+    /// The number is too large.
+    pub fn with_exchange(net: &N, number: u16) -> Together<N> {
+        let together = Together::open(net, number);
+        together.inner.exchanges.set(true);
+        together
+    }
+
     pub(crate) fn with_handler(net: &N, handler: u16) -> Together<N> {
         let inner = Rc::new_cyclic(|weak: &Weak<Inner<N>>| {
             let receiver = Weak::clone(weak);
@@ -138,8 +171,10 @@ impl<N: Net> Together<N> {
                 channel: Channel::open(net, handler, Rc::new(receive)),
                 handler,
                 group: RefCell::default(),
+                exchanges: Cell::new(false),
                 rounds: RefCell::default(),
                 next: Cell::new(0),
+                recent: RefCell::default(),
                 failure: RefCell::default(),
                 gone: RefCell::default(),
                 wakers: RefCell::default(),
@@ -159,7 +194,7 @@ impl<N: Net> Together<N> {
     /// # Errors
     /// A rank has failed.
     pub async fn barrier(&self) -> Result<(), RankFailure> {
-        self.reduce(Vec::new(), |all, _| all).await.map(drop)
+        self.combine(Function::Barrier, Vec::new(), |all, _| all).await.map(drop)
     }
 
     /// Combines the bytes of all ranks, in an order that does not depend on time; all get the
@@ -172,31 +207,45 @@ impl<N: Net> Together<N> {
         mine: Vec<u8>,
         combine: impl Fn(Vec<u8>, &[u8]) -> Vec<u8>,
     ) -> Result<Vec<u8>, RankFailure> {
+        self.combine(Function::Reduce, mine, combine).await
+    }
+
+    pub(crate) async fn combine(
+        &self,
+        function: Function,
+        mine: Vec<u8>,
+        combine: impl Fn(Vec<u8>, &[u8]) -> Vec<u8>,
+    ) -> Result<Vec<u8>, RankFailure> {
         let inner = &self.inner;
         let (me, count) = (inner.net.rank(), inner.net.size());
-        let number = inner.begin();
+        let call = inner.begin(function);
         let mut all = mine;
+        if inner.exchanges.get() {
+            let all = inner.exchange(call, all, combine).await?;
+            inner.end(call);
+            return Ok(all);
+        }
         for child in children(me, count) {
             let up = |round: &mut Round| round.up.remove(&child);
-            let bytes = inner.wait(number, child, up).await?;
+            let bytes = inner.wait(call, child, up).await?;
             all = combine(all, &bytes);
         }
         let group = inner.group.borrow().clone();
         let mut all_have = false;
         if me > 0 {
-            inner.post(parent(me), kind::UP, number, &all)?;
+            inner.post(parent(me), kind::UP, call, &all)?;
             let result = |round: &mut Round| match round.cast.take() {
                 Some(result) => Some((result, true)),
                 None => round.down.take().map(|result| (result, false)),
             };
             let from = if group.is_some() { 0 } else { parent(me) };
-            (all, all_have) = inner.wait(number, from, result).await?;
+            (all, all_have) = inner.wait(call, from, result).await?;
         } else if let Some(group) = group {
-            all_have = inner.cast(&group, number, &all).await?;
+            all_have = inner.cast(&group, call, &all).await?;
         }
         let mine = children(me, count).filter(|_| !all_have);
-        mine.into_iter().try_for_each(|child| inner.post(child, kind::DOWN, number, &all))?;
-        inner.end(number);
+        mine.into_iter().try_for_each(|child| inner.post(child, kind::DOWN, call, &all))?;
+        inner.end(call);
         Ok(all)
     }
 
@@ -213,17 +262,17 @@ impl<N: Net> Together<N> {
         assert!(root < count, "there are {count} ranks");
         let place = (inner.net.rank() + count - root) % count;
         let rank_of = |place: usize| (place + root) % count;
-        let number = inner.begin();
+        let call = inner.begin(Function::Broadcast(root));
         let mut bytes = bytes;
         if place > 0 {
             let from = rank_of(parent(place));
-            bytes = inner.wait(number, from, |round| round.down.take()).await?;
+            bytes = inner.wait(call, from, |round| round.down.take()).await?;
         }
         for child in children(place, count) {
             inner.channel.room(rank_of(child)).await;
-            inner.post(rank_of(child), kind::DOWN, number, &bytes)?;
+            inner.post(rank_of(child), kind::DOWN, call, &bytes)?;
         }
-        inner.end(number);
+        inner.end(call);
         Ok(bytes)
     }
 }
@@ -239,17 +288,47 @@ impl<N: Blocking> Together<N> {
 }
 
 impl<N: Net> Inner<N> {
-    fn begin(&self) -> u64 {
-        self.next.replace(self.next.get() + 1)
+    fn begin(&self, function: Function) -> Call {
+        let call = Call { number: self.next.replace(self.next.get() + 1), function };
+        let mut recent = self.recent.borrow_mut();
+        if recent.len() == RECENT_MAX {
+            recent.pop_front();
+        }
+        recent.push_back(call);
+        drop(recent);
+        self.compare(self.net.rank(), call);
+        call
     }
 
-    fn end(&self, number: u64) {
-        self.rounds.borrow_mut().remove(&number);
+    fn end(&self, call: Call) {
+        self.rounds.borrow_mut().remove(&call.number);
+    }
+
+    /// Compares the call of a rank with that of the first rank that is known to be in the
+    /// operation. All fail if they differ.
+    fn compare(&self, rank: usize, call: Call) {
+        let mut rounds = self.rounds.borrow_mut();
+        let round = rounds.entry(call.number).or_default();
+        let (other, first) = *round.call.get_or_insert((rank, call));
+        drop(rounds);
+        self.judge((rank, call), (other, first));
+    }
+
+    fn judge(&self, one: (usize, Call), other: (usize, Call)) {
+        if one.1 != other.1 {
+            let (rank, number) = (one.0, one.1.number + 1);
+            let why = format!(
+                "operation {number} of all ranks is {} at rank {}, and {} at rank {}: all ranks \
+                 call the same ones in the same order",
+                other.1.function, other.0, one.1.function, rank
+            );
+            self.failed(RankFailure { rank, certain: false, why }, true);
+        }
     }
 
     /// # Errors
     /// The rank has failed, or the bytes are longer than a message: all ranks are told.
-    fn post(&self, to: usize, kind: u8, number: u64, bytes: &[u8]) -> Result<(), RankFailure> {
+    fn post(&self, to: usize, kind: u8, call: Call, bytes: &[u8]) -> Result<(), RankFailure> {
         if bytes.len() > MESSAGE_MAX - size_of::<u64>() {
             let len = bytes.len();
             let why = format!("{len} bytes for all ranks are longer than {MESSAGE_MAX}");
@@ -257,12 +336,56 @@ impl<N: Net> Inner<N> {
             self.failed(failure.clone(), true);
             return Err(failure);
         }
-        self.channel.post(to, kind, &[&number.to_le_bytes(), bytes])
+        self.channel.post(to, kind, &[&call.to_bytes(), bytes])
+    }
+
+    /// Combines the bytes of all ranks in rounds, in the order of the ranks.
+    async fn exchange(
+        &self,
+        call: Call,
+        mine: Vec<u8>,
+        combine: impl Fn(Vec<u8>, &[u8]) -> Vec<u8>,
+    ) -> Result<Vec<u8>, RankFailure> {
+        let me = self.net.rank();
+        let Some(part) = Doubling::new(me, self.net.size()) else { return Ok(mine) };
+        let folded = match part {
+            Doubling::Folded { proxy } => {
+                self.post(proxy, kind::UP, call, &mine)?;
+                return self.wait(call, proxy, |round| round.down.take()).await;
+            }
+            Doubling::Active { folded, .. } => folded,
+        };
+        let from = |other| self.wait(call, other, move |round| round.up.remove(&other));
+        let mut all = mine;
+        if let Some(other) = folded {
+            all = combine(from(other).await?, &all);
+        }
+        for round in 0.. {
+            let ranks = part.exchange(round, EXCHANGE_BITS);
+            let mut others = ranks.clone().filter(|rank| *rank != me).peekable();
+            if others.peek().is_none() {
+                break;
+            }
+            others.try_for_each(|other| self.post(other, kind::UP, call, &all))?;
+            let (ours, mut lower) = (all, None);
+            for rank in ranks {
+                let theirs = if rank == me { ours.clone() } else { from(rank).await? };
+                lower = Some(match lower {
+                    None => theirs,
+                    Some(lower) => combine(lower, &theirs),
+                });
+            }
+            all = lower.unwrap_or(ours);
+        }
+        if let Some(other) = folded {
+            self.post(other, kind::DOWN, call, &all)?;
+        }
+        Ok(all)
     }
 
     /// Sends a result to all by a multicast. False if it is too long for one.
-    async fn cast(&self, group: &N::Group, number: u64, all: &[u8]) -> Result<bool, RankFailure> {
-        let packet = [&number.to_le_bytes(), all].concat();
+    async fn cast(&self, group: &N::Group, call: Call, all: &[u8]) -> Result<bool, RankFailure> {
+        let packet = [&call.to_bytes()[..], all].concat();
         if packet.len() > self.net.group_max(group) {
             return Ok(false);
         }
@@ -280,13 +403,14 @@ impl<N: Net> Inner<N> {
     /// Waits for a part of an operation that comes from a rank.
     async fn wait<T>(
         &self,
-        number: u64,
+        call: Call,
         from: usize,
         take: impl Fn(&mut Round) -> Option<T>,
     ) -> Result<T, RankFailure> {
-        let mut watched = None;
+        let (mut watched, mut timer) = (None, None);
+        let mut asks = !self.net.warn_after().is_zero();
         poll_fn(|cx| {
-            let found = self.rounds.borrow_mut().get_mut(&number).and_then(&take);
+            let found = self.rounds.borrow_mut().get_mut(&call.number).and_then(&take);
             if let Some(found) = found {
                 return Poll::Ready(Ok(found));
             }
@@ -298,6 +422,14 @@ impl<N: Net> Inner<N> {
                 return Poll::Ready(Err(failure));
             }
             watched.get_or_insert_with(|| Watched::new(&self.net, from));
+            if asks {
+                let sleep = || Box::pin(self.net.sleep(self.net.warn_after()));
+                if timer.get_or_insert_with(sleep).as_mut().poll(cx).is_ready() {
+                    asks = false;
+                    // A failure of that rank is noticed otherwise.
+                    _ = self.post(from, kind::ASKED, call, &[]);
+                }
+            }
             park(&mut self.wakers.borrow_mut(), cx.waker());
             Poll::Pending
         })
@@ -311,21 +443,32 @@ impl<N: Net> Inner<N> {
             let rank = u32::from_le_bytes(*rank) as usize;
             return self.failed(RankFailure { rank, certain: false, why }, false);
         }
-        let Some((number, rest)) = bytes.split_first_chunk() else { return };
-        let number = u64::from_le_bytes(*number);
+        let Some((call, rest)) = bytes.split_first_chunk() else { return };
+        let call = Call::from_bytes(*call);
         // A part of an operation that this rank has begun is not over here.
         let oldest = self.rounds.borrow().keys().next().copied().unwrap_or(u64::MAX);
-        let first = oldest.min(self.next.get().saturating_sub(1));
-        if number < first || number > self.next.get() + AHEAD_MAX {
-            return log::error!("rank {from} sent a part of operation {number}, which is not due");
+        let first = oldest.min(self.next.get());
+        if call.number < first {
+            let is_it = |own: &&Call| own.number == call.number;
+            let own = self.recent.borrow().iter().find(is_it).copied();
+            return match own {
+                Some(own) if own != call => self.judge((from, call), (self.net.rank(), own)),
+                Some(_) if kind == kind::ASKED => {}
+                _ => log::error!("rank {from} sent a part of an operation that is over: {call:?}"),
+            };
         }
+        if call.number > self.next.get() + AHEAD_MAX {
+            return log::error!("rank {from} sent a part of an operation too early: {call:?}");
+        }
+        self.compare(from, call);
         {
             let mut rounds = self.rounds.borrow_mut();
-            let round = rounds.entry(number).or_default();
+            let round = rounds.entry(call.number).or_default();
             match kind {
                 kind::UP => drop(round.up.insert(from, rest.to_vec())),
                 kind::CAST => round.cast = Some(rest.to_vec()),
-                _ => round.down = Some(rest.to_vec()),
+                kind::DOWN => round.down = Some(rest.to_vec()),
+                _ => {}
             }
         }
         self.wake();

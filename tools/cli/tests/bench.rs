@@ -299,7 +299,9 @@ fn sockets__every_figure_has_its_target() {
     for line in &got {
         assert_eq!((&line["bench"], &line["link"]), (&"sockets".into(), &"sockets".into()));
         let has_target = line["target"].is_number() || line["floor_name"] == "tcp";
-        assert!(has_target && line["met"].is_boolean() && line["value"].is_number(), "{line}");
+        let is_judged = has_target && line["met"].is_boolean();
+        let has_none = line["what"] == "memory of the library in two processes";
+        assert!((is_judged || has_none) && line["value"].is_number(), "{line}");
     }
     let whats: Vec<_> = got.iter().filter_map(|line| line["what"].as_str()).collect();
     let want = [
@@ -307,7 +309,8 @@ fn sockets__every_figure_has_its_target() {
         "stream",
         "connections of one request",
         "a call on a connection by TCP, more than without",
-        "memory of a connection, more than without",
+        "memory of a connection",
+        "memory of the library in two processes",
         "processor time of an idle connection in a second",
     ];
     assert!(want.iter().all(|what| whats.contains(what)), "{whats:?}");

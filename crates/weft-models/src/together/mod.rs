@@ -144,10 +144,10 @@ impl<N: Net> Together<N> {
         together
     }
 
-    /// Does what [`open`](Together::open) does; in reductions and barriers four ranks exchange their
-    /// bytes in a round: recursive multiplying (Ruefenacht, Bull and Booth, 2017). Four ranks are
-    /// done after one message each way, where the tree has four messages after each other. There
-    /// are more messages in all, so it is for short contributions. `combine` of
+    /// Does what [`open`](Together::open) does; in reductions and barriers four ranks exchange
+    /// their bytes in a round: recursive multiplying (Ruefenacht, Bull and Booth, 2017). Four ranks
+    /// are done after one message each way, where the tree has four messages after each other.
+    /// There are more messages in all, so it is for short contributions. `combine` of
     /// [`reduce`](Together::reduce) must be associative. All ranks open them in this way.
     ///
     /// # Panics

@@ -200,7 +200,7 @@ impl Run<'_> {
             let figures = self.in_turn(line, &[Way::Weft, Way::Tcp], |run, way| {
                 run.figure(way, &[role, "--iters", &iters])
             })?;
-            self.alone((what, "ns", 10.0), crowd::difference(&figures));
+            self.alone((what, "ns", Some(10.0)), crowd::difference(&figures));
         }
         Ok(())
     }
@@ -335,6 +335,7 @@ pub(crate) fn begin() -> Result<(Process, String)> {
     let name = agent::fresh_name();
     let mut command = agent::lasting(&name);
     command.args(["--links", "udp"]).env("WEFT_LOG", "error");
+    prepare(&mut command, Setup { inherited: vec![], cpus: None, host: None });
     let (served, _) = agent::start_and_wait(command, agent::TIMEOUT)?;
     Ok((Process(served), name))
 }
@@ -399,7 +400,7 @@ pub fn print(options: &Options, json: bool, out: &mut impl Write) -> Result<()> 
     let pinned = core(0).map_or("not pinned: there is one core", |_| "each on a core of its own");
     run.notes.push(format!(
         "client and server {pinned}; floor: the same programs without the library, in turn; \
-         memory: both ends' together, without the kernel's"
+         memory: both ends' together, more than without the library, without the kernel's"
     ));
     target::show_all(NAME, (&run.checks, &run.notes), json, out)?;
     failed.into_iter().next().map_or(Ok(()), Err)

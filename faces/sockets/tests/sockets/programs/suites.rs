@@ -208,10 +208,15 @@ fn postgres__passes_its_own_tests_as_without_the_library() {
         let output = command.output().unwrap();
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(said.matches("... ok").count() > 100, "{said}");
-        failures(&output, &["FAILED", "failed (ignored)"])
+        let failed = failures(&output, &["FAILED", "failed (ignored)"]);
+        // A line ends with the time that the test took.
+        let is_time = |c: char| c.is_ascii_digit() || c == ' ';
+        failed.iter().map(|line| line.trim_end_matches(is_time).to_owned()).collect::<Vec<_>>()
     };
     let before = postgres.agent.counter("sockets_paired");
     let (ours, kernel) = (run(true), run(false));
     assert_eq!(ours, kernel);
+    // Some differ where the source is of another version than the server.
+    assert!(kernel.len() < 20, "{kernel:?}");
     assert!(postgres.agent.counter("sockets_paired") > before + 50);
 }

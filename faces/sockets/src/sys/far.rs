@@ -16,8 +16,6 @@ use weft_streams::far::packet::{FarPacket, DATA_MAX, HEAD, PACKET_MAX};
 use weft_streams::far::seal::{self, Key};
 use weft_streams::far::{ByTcp, End, Heard, Pos};
 
-/// Most bytes of one call that go by packets: longer ones are TCP's, which has them cut by cards.
-pub const MOST: usize = 4 * DATA_MAX;
 /// Packets taken in one look.
 const AT_ONCE: usize = 64;
 /// Times of a look at a ring for which a sender waits until its packets are acknowledged.
@@ -259,8 +257,8 @@ pub fn tell(at: usize, slot: &Slot, memory: Memory, is_awake: bool) {
     }
 }
 
-/// Sends what is left of a call by packets, and waits a moment until they are acknowledged. Returns
-/// the number of the next bytes that have to go by TCP, as they may have come by packets: the phase
+/// Sends what is left of a call by a packet, and waits a moment until it is acknowledged. Returns
+/// the number of the next bytes that have to go by TCP, as it may have come by the packet: the phase
 /// has ended then. The sender's lock is held.
 pub fn send(one: &Connection, memory: Memory, parts: &Parts<'_>, sent: &mut usize) -> usize {
     let (slot, end) = (one.slot, memory.end());
@@ -272,7 +270,8 @@ pub fn send(one: &Connection, memory: Memory, parts: &Parts<'_>, sent: &mut usiz
         // The statement of the last phase may be lost.
         state(one.at, path, end);
     }
-    let may = len <= MOST
+    // More bytes than a packet has are TCP's, which has them cut by cards.
+    let may = len <= DATA_MAX
         && end.may_send(&slot.sender)
         && !board::is_off()
         && wake::is_lucky_again(&slot.send_luck, RARER)
@@ -291,20 +290,16 @@ pub fn send(one: &Connection, memory: Memory, parts: &Parts<'_>, sent: &mut usiz
             end.tells(true);
         }
     }
-    let (first, mut bytes) = (*sent, [0; PACKET_MAX]);
-    while *sent < parts.len() {
-        let n = (parts.len() - *sent).min(DATA_MAX);
-        let mut to = HEAD;
-        parts.each(*sent, n, |base, len| {
-            // SAFETY: the caller's part has `len` bytes, and all are at most the most of a packet.
-            unsafe { std::ptr::copy_nonoverlapping(base, bytes.as_mut_ptr().add(to), len) };
-            to += len;
-            true
-        });
-        let packet = end.give(&slot.sender, n);
-        transmit(one.at, path, &packet, &mut bytes);
-        *sent += n;
-    }
+    let (first, mut bytes, mut to) = (*sent, [0; PACKET_MAX], HEAD);
+    parts.each(first, len, |base, len| {
+        // SAFETY: the caller's part has `len` bytes, and all are at most the most of a packet.
+        unsafe { std::ptr::copy_nonoverlapping(base, bytes.as_mut_ptr().add(to), len) };
+        to += len;
+        true
+    });
+    let packet = end.give(&slot.sender, len);
+    transmit(one.at, path, &packet, &mut bytes);
+    *sent += len;
     wake::spin(&slot.send_luck, 1, ANSWERED, || {
         pump(one.at, slot, memory);
         end.is_acked() || !end.is_peer_awake() || slot.has(BROKEN)

@@ -7,6 +7,7 @@ use crate::sys::slot::{BROKEN, NONBLOCKING, TOLD};
 use crate::sys::wake::Waited;
 use crate::sys::{board, far, real, settings, tcp, wake};
 use libc::c_int;
+use weft_streams::far::packet::DATA_MAX;
 use weft_streams::far::ByTcp;
 use weft_streams::receiver::Next;
 use weft_streams::sender::Call;
@@ -183,7 +184,7 @@ impl Receive<'_> {
         let (words, fd) = (memory.incoming(), self.user.connection.fd);
         let twice = match self.user.is_far().then(|| memory.end().by_tcp()) {
             None | Some(ByTcp::Next) => 0,
-            Some(ByTcp::Twice(bytes)) if bytes <= far::MOST as u64 => bytes as usize,
+            Some(ByTcp::Twice(bytes)) if bytes <= DATA_MAX as u64 => bytes as usize,
             Some(ByTcp::Twice(_)) => return Step::End(0),
             Some(ByTcp::Unknown) if tcp::unread(fd).is_some_and(|bytes| bytes > 0) => {
                 self.got = 0;
@@ -195,7 +196,7 @@ impl Receive<'_> {
             return Step::End(0);
         }
         let arrived = slot.receiver.arrived(words);
-        let mut again = [0u8; far::MOST];
+        let mut again = [0u8; DATA_MAX];
         let cut = self.parts.cut(self.got, self.parts.len() - self.got);
         let mut cut = cut.behind(again.as_mut_ptr(), twice);
         let mut message = cut.as_message();

@@ -258,8 +258,8 @@ pub fn tell(at: usize, slot: &Slot, memory: Memory, is_awake: bool) {
 }
 
 /// Sends what is left of a call by a packet, and waits a moment until it is acknowledged. Returns
-/// the number of the next bytes that have to go by TCP, as it may have come by the packet: the phase
-/// has ended then. The sender's lock is held.
+/// the number of the next bytes that have to go by TCP, as they may have come by the packet: the
+/// phase has ended then. The sender's lock is held.
 pub fn send(one: &Connection, memory: Memory, parts: &Parts<'_>, sent: &mut usize) -> usize {
     let (slot, end) = (one.slot, memory.end());
     let Some(path) = path(one.at) else { return 0 };

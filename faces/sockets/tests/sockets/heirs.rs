@@ -214,7 +214,6 @@ fn case_between_hosts(name: &str, layouts: &[(usize, usize)], loss: &str) {
     let settings = [LONG_LOOKS, ("WEFT_SOCKETS_LOSS", loss)];
     for (before, after) in layouts {
         eprintln!("{name}: {before} bytes before, {after} after");
-        let given = two.agents[0].counter("sockets_given_back");
         let (file, n) = (file(), before + BY_PACKETS + after);
         let file = file.to_str().unwrap();
         let mut server = start("serve", file, there, &settings);
@@ -223,9 +222,11 @@ fn case_between_hosts(name: &str, layouts: &[(usize, usize)], loss: &str) {
         assert_eq!(client.says(), "done");
         client.ends_well();
         server.ends_well();
-        assert!(two.agents[0].counter("sockets_given_back") > given);
         std::fs::remove_file(file).unwrap();
     }
+    // On a busy machine the packet of a layout may be answered late: its bytes come by TCP as well
+    // then, and nothing has to go back.
+    assert!(two.agents[0].counter("sockets_given_back") > 0);
     assert_eq!(two.paired(), [layouts.len() as u64; 2]);
 }
 

@@ -5,6 +5,7 @@ use crate::harness::{cabled, start, Served, ADDRESS, LIMIT, LONG_LOOKS, LOOKS};
 use crate::torture;
 use std::net::UdpSocket;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::mpsc::channel;
 use std::time::Instant;
 use weft_cluster::KeyFile;
@@ -25,9 +26,21 @@ pub fn agent(key: &str, address: &str, port: &str, first: &str) -> Served {
     Served::with_words(&words(key, address, port, first))
 }
 
-/// A port of UDP that nobody has now.
+/// Ports below those that the system gives to sockets without one, which could take a port between
+/// its choice and its use.
+const PORTS: std::ops::Range<u16> = 10_000..30_000;
+
+/// A port of UDP that nobody has now, and no other test of this process gets.
 pub fn port() -> String {
-    UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string()
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let first = std::process::id() * 64;
+    loop {
+        let next = first + u32::from(NEXT.fetch_add(1, Ordering::Relaxed));
+        let port = PORTS.start + (next % PORTS.len() as u32) as u16;
+        if UdpSocket::bind(("0.0.0.0", port)).is_ok() {
+            return port.to_string();
+        }
+    }
 }
 
 /// Waits until an agent has joined the other one.

@@ -374,7 +374,17 @@ impl Meter<'_> {
     /// Returns one `Sample` per subject, in seconds per iteration; `None` where a subject cannot be
     /// measured here.
     pub fn measure(&mut self, size: usize, subjects: &[Subject]) -> Result<Vec<Option<Sample>>> {
-        self.collect(size, subjects, |time, _| time)
+        self.collect(size, subjects, |time, _| time, &mut || {})
+    }
+
+    /// As [`measure`](Self::measure), with something else that is measured once in each turn.
+    pub fn measure_beside(
+        &mut self,
+        size: usize,
+        subjects: &[Subject],
+        other: &mut dyn FnMut(),
+    ) -> Result<Vec<Option<Sample>>> {
+        self.collect(size, subjects, |time, _| time, other)
     }
 
     /// As [`measure`](Self::measure), but in processor seconds of both ranks per iteration.
@@ -383,15 +393,17 @@ impl Meter<'_> {
         size: usize,
         subjects: &[Subject],
     ) -> Result<Vec<Option<Sample>>> {
-        self.collect(size, subjects, |_, cost| cost)
+        self.collect(size, subjects, |_, cost| cost, &mut || {})
     }
 
-    /// `pick` returns the figure from an iteration's time and processor time.
+    /// `pick` returns the figure from an iteration's time and processor time; `other` is called in
+    /// each turn.
     fn collect(
         &mut self,
         size: usize,
         subjects: &[Subject],
         pick: impl Fn(f64, f64) -> f64,
+        other: &mut dyn FnMut(),
     ) -> Result<Vec<Option<Sample>>> {
         if let Some(counted) = &mut self.counted {
             *counted += subjects.len();
@@ -419,6 +431,7 @@ impl Meter<'_> {
                 }
                 self.plan.at(self.plan.done() + 1);
             }
+            other();
         }
         Ok(values.into_iter().map(Sample::of).collect())
     }

@@ -521,6 +521,14 @@ fn models__every_figure_stands_beside_what_it_is_made_of() {
     }
     assert_eq!(line("call and answer")["peer_name"], "rpc over tcp");
     assert!(line("fetch-and-add: a ticket")["met"].is_null());
+    // The best peer of those that are installed here.
+    for (what, peers) in [
+        ("fetch-and-add: a ticket", &["redis INCR", "openshmem"][..]),
+        ("clean write miss of a region", &["openshmem"]),
+    ] {
+        let name = &line(what)["peer_name"];
+        assert!(name.is_null() || peers.iter().any(|peer| name == peer), "{name}");
+    }
     for line in raw_lines(&["models", "--link", "auto"]) {
         assert_eq!((&line["bench"], &line["link"]), (&"models".into(), &"auto".into()));
     }

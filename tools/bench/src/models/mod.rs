@@ -3,6 +3,7 @@
 
 mod members;
 mod others;
+mod shmem;
 mod two;
 
 pub use two::Models;
@@ -10,11 +11,12 @@ pub use two::Models;
 use crate::netns::Place;
 use crate::pair::{Sample, Subject};
 use crate::rank::{Outcome, Probe, Rank, Task};
-use crate::table::Better;
+use crate::table::{Better, Other};
 use crate::target::{self, Aim, Run};
 use crate::{Bench, LinkName, Options};
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
+use shmem::{Operation, Peer};
 use std::io::Write;
 
 /// A figure of the models, or of a peer of theirs.
@@ -98,6 +100,14 @@ const LONG: usize = 1 << 10;
 const JOB: usize = 32;
 /// Members of the groups.
 const MEMBERS: u64 = 4;
+/// Explains the figures of a clean write miss and of its peer.
+const WRITE: &str =
+    "clean write miss: ours is the begin of the write alone, which fetches the data and the right \
+     to write; OpenSHMEM keeps no copies: its figure is a get of 16 B from the other PE, a put of \
+     them back, and a quiet";
+/// Lines that have a peer over OpenSHMEM.
+const MISS: &str = "clean write miss of a region";
+const TICKET: &str = "fetch-and-add: a ticket";
 /// Argument of the probe of packets that arrive in upcalls.
 const UPCALLS: u64 = 1;
 
@@ -123,8 +133,18 @@ impl Run<'_> {
         size: usize,
         subjects: [(Subject, f64); N],
     ) -> Result<[Option<Sample>; N]> {
+        self.scaled_beside(size, subjects, &mut || {})
+    }
+
+    /// As [`scaled`](Self::scaled), with something else that is measured once in each turn.
+    fn scaled_beside<const N: usize>(
+        &mut self,
+        size: usize,
+        subjects: [(Subject, f64); N],
+        other: &mut dyn FnMut(),
+    ) -> Result<[Option<Sample>; N]> {
         let all = subjects.map(|(subject, _)| subject);
-        let got = self.bench.meter.measure(size, &all)?;
+        let got = self.bench.meter.measure_beside(size, &all, other)?;
         let mut figures = [None; N];
         for ((figure, sample), (_, scale)) in figures.iter_mut().zip(got).zip(subjects) {
             *figure = sample.map(|sample| sample.map(|seconds| seconds * scale));
@@ -133,9 +153,9 @@ impl Run<'_> {
     }
 
     /// Round trips of two ranks.
-    fn round_trips(&mut self) -> Result<()> {
+    fn round_trips(&mut self, peer: &mut Peer) -> Result<()> {
         let tcp = self.bench.bare(Probe::Model(Figure::TcpCall));
-        let [call, operation, miss, packets, tcp] = self.scaled(
+        let [call, operation, miss, packets, tcp] = self.scaled_beside(
             SHORT,
             [
                 (subject(Figure::Call), 1e6),
@@ -144,17 +164,21 @@ impl Run<'_> {
                 (round_trip(), 2e6),
                 (tcp, 1e6),
             ],
+            &mut || peer.measure(Operation::Write),
         )?;
-        for (what, ours, peer, most) in [
+        for (what, ours, tcp, most) in [
             ("call and answer", call, tcp, 1.25),
             ("null operation, remote object", operation, None, 1.4),
-            ("clean write miss of a region", miss, None, 1.25),
+            (MISS, miss, None, 1.25),
         ] {
-            let named = if peer.is_some() { "rpc over tcp" } else { "" };
+            let named = if tcp.is_some() { "rpc over tcp" } else { "" };
             let aim = Aim { floor: Some(most), peer: None };
             let line = (what, SHORT, "us", Better::Lower);
-            self.push(line, [ours, packets, peer], ("packets", named), aim);
+            self.push(line, [ours, packets, tcp], ("packets", named), aim);
         }
+        let shmem = peer.take();
+        self.add_shmem(MISS, shmem);
+        self.notes.extend(shmem.map(|_| WRITE.into()));
         Ok(())
     }
 
@@ -178,11 +202,19 @@ impl Run<'_> {
     }
 
     /// The ticket of ordered groups, by itself.
-    fn tickets(&mut self) -> Result<()> {
+    fn tickets(&mut self, peer: &mut Peer) -> Result<()> {
         let redis = self.bench.bare(Probe::Model(Figure::Redis));
-        let [add, redis] = self.scaled(8, [(Probe::FetchAdd.into(), 1e6), (redis, 1e6)])?;
-        let line = ("fetch-and-add: a ticket", 8, "us", Better::Lower);
+        let subjects = [(Probe::FetchAdd.into(), 1e6), (redis, 1e6)];
+        let other = &mut || peer.measure(Operation::Ticket);
+        let [add, redis] = self.scaled_beside(8, subjects, other)?;
+        let line = (TICKET, 8, "us", Better::Lower);
         self.push(line, [add, None, redis], ("", "redis INCR"), Aim::default());
+        let shmem = peer.take();
+        self.add_shmem(TICKET, shmem);
+        if let (Some(redis), Some(shmem)) = (redis, shmem) {
+            let (redis, shmem) = (redis.median, shmem.median);
+            self.notes.push(format!("ticket: redis INCR {redis:.2} us, OpenSHMEM {shmem:.2} us"));
+        }
         Ok(())
     }
 
@@ -218,6 +250,15 @@ impl Run<'_> {
         Ok(())
     }
 
+    /// Adds the peer over OpenSHMEM to a line, if it was measured.
+    fn add_shmem(&mut self, what: &str, sample: Option<Sample>) {
+        let mut rows = self.checks.iter_mut().flat_map(|check| &mut check.table.rows);
+        let row = rows.find(|row| row.what == what);
+        if let (Some(row), true) = (row, sample.is_some()) {
+            row.peers.push(Other { name: "openshmem", sample });
+        }
+    }
+
     /// Sets the goal of the line that has been added.
     fn goal(&mut self, goal: f64) {
         if let Some(check) = self.checks.last_mut() {
@@ -225,10 +266,10 @@ impl Run<'_> {
         }
     }
 
-    fn all(&mut self) -> Result<()> {
-        self.round_trips()?;
+    fn all(&mut self, peer: &mut Peer) -> Result<()> {
+        self.round_trips(peer)?;
         self.threads()?;
-        self.tickets()?;
+        self.tickets(peer)?;
         self.ordered()?;
         if self.link == LinkName::Shm {
             self.reads()?;
@@ -254,9 +295,13 @@ pub fn print(
         let name = "models";
         let mut run = Run { name, bench, link, checks: Vec::new(), notes: Vec::new() };
         run.notes.extend(run.bench.path());
-        let measured = run.all();
+        // Its PEs run on this host, over its own shared memory.
+        let here = link == LinkName::Shm && run.bench.far.is_none();
+        let mut peer = if here { Peer::find(options) } else { Peer::none() };
+        let measured = run.all(&mut peer);
         run.notes.extend(measured.err().map(|why| format!("{why:#}")));
         run.notes.append(&mut run.bench.meter.absent);
+        run.notes.extend(peer.notes());
         run.notes.push("packets: a round trip of the packet interface, taken by upcalls".into());
         run.notes.push("clean write miss: the home has the only copy, and gives it away".into());
         target::show(&format!("models over {}", link.name()), &run, json, out)?;

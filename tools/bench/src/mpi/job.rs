@@ -4,7 +4,7 @@ use anyhow::{bail, Context, Result};
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 use weft::launch::keyfile;
 use weft_lab::client::{plan, Attached};
@@ -36,6 +36,13 @@ impl Drop for Folder {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
+}
+
+/// Returns the last lines of a program's errors.
+pub fn last_words(output: &Output) -> String {
+    let said = String::from_utf8_lossy(&output.stderr);
+    let last: Vec<&str> = said.lines().rev().take(4).collect();
+    last.into_iter().rev().collect::<Vec<_>>().join(" / ")
 }
 
 /// Hosts of a lab that the launchers of MPIs can reach.
@@ -175,10 +182,7 @@ impl Job<'_> {
         }
         let output = command.output().context("timeout (coreutils)")?;
         if !output.status.success() {
-            let said = String::from_utf8_lossy(&output.stderr);
-            let last: Vec<&str> = said.lines().rev().take(4).collect();
-            let last = last.into_iter().rev().collect::<Vec<_>>().join(" / ");
-            bail!("{}: {}: {last}", subject.name, output.status);
+            bail!("{}: {}: {}", subject.name, output.status, last_words(&output));
         }
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }

@@ -134,7 +134,7 @@ fn names_without_rights(family: Family) -> [&'static str; 2] {
 }
 
 /// Parses "weft-bench SIZE SECONDS" lines.
-fn parse(said: &str) -> Vec<(usize, f64)> {
+pub(crate) fn parse(said: &str) -> Vec<(usize, f64)> {
     let line = |line: &str| {
         let mut words = line.trim().strip_prefix("weft-bench ")?.split(' ');
         Some((words.next()?.parse().ok()?, words.next()?.parse().ok()?))

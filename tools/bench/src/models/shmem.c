@@ -1,0 +1,109 @@
+/* The program that `weft bench models` runs on two PEs of an OpenSHMEM: PROGRAM MODE SECONDS.
+ * PE 0 works on the memory of PE 1, which waits in a barrier, where it makes progress:
+ * ticket: fetch-and-add of 8 bytes;
+ * write: a get of 16 bytes, which are changed, a put of them, and a quiet.
+ * Prints "weft-shmem NAME" and "weft-bench SIZE SECONDS", seconds of one operation, if all values
+ * are right, else "weft-failed REASON". */
+#define _GNU_SOURCE
+#include <sched.h>
+#include <shmem.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* Symmetric: the values of PE 1 are those that PE 0 works on. */
+static long ticket, words[2], verdict;
+/* Operations so far, and wrong values that they returned. */
+static long done, wrong;
+
+static void take_ticket(void) {
+    wrong += shmem_long_atomic_fetch_add(&ticket, 1, 1) != done++;
+}
+
+static void write_region(void) {
+    long copy[2];
+    shmem_getmem(copy, words, sizeof copy, 1);
+    wrong += copy[0] != done || copy[1] != 2 * done;
+    done++;
+    copy[0] = done;
+    copy[1] = 2 * done;
+    shmem_putmem(words, copy, sizeof copy, 1);
+    shmem_quiet();
+}
+
+/* Binds each PE to a core if there are enough, as program.c does. */
+static void pin(int pe) {
+    cpu_set_t all, one;
+    if (sched_getaffinity(0, sizeof all, &all) != 0 || CPU_COUNT(&all) < 2)
+        return;
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+        if (!CPU_ISSET(cpu, &all) || pe-- > 0)
+            continue;
+        CPU_ZERO(&one);
+        CPU_SET(cpu, &one);
+        sched_setaffinity(0, sizeof one, &one);
+        return;
+    }
+}
+
+static double timed(void (*once)(void), long count) {
+    struct timespec start, end;
+    clock_gettime(CLOCK_MONOTONIC, &start);
+    for (long i = 0; i < count; i++)
+        once();
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    return end.tv_sec - start.tv_sec + 1e-9 * (end.tv_nsec - start.tv_nsec);
+}
+
+/* Returns the seconds of one operation: of the first series that takes as long as is wanted. */
+static double measure(void (*once)(void), double wanted) {
+    for (long count = 10;; count *= 2) {
+        double took = timed(once, count);
+        if (took >= wanted)
+            return took / count;
+    }
+}
+
+/* Returns 1 if the memory of PE 1 holds what so many operations leave there. */
+static long judge(void (*once)(void), long count) {
+    if (once == take_ticket)
+        return ticket == count;
+    return words[0] == count && words[1] == 2 * count;
+}
+
+int main(int argc, char **argv) {
+    if (argc != 3)
+        return 2;
+    void (*once)(void) = strcmp(argv[1], "ticket") == 0 ? take_ticket : write_region;
+    static long total;
+    double each = 0;
+    shmem_init();
+    int pe = shmem_my_pe(), pes = shmem_n_pes();
+    if (pes != 2) {
+        printf("weft-failed a job of %d PEs has started, not of 2\n", pes);
+        return 1;
+    }
+    pin(pe);
+    shmem_barrier_all();
+    if (pe == 0) {
+        each = measure(once, atof(argv[2]));
+        shmem_long_p(&total, done, 1);
+    }
+    shmem_barrier_all();
+    if (pe == 1)
+        shmem_long_p(&verdict, judge(once, total), 0);
+    shmem_barrier_all();
+    if (pe == 0 && verdict == 1 && wrong == 0) {
+        char name[SHMEM_MAX_NAME_LEN];
+        shmem_info_get_name(name);
+        int size = once == take_ticket ? sizeof ticket : sizeof words;
+        printf("weft-shmem %s\nweft-bench %d %.9g\n", name, size, each);
+    } else if (pe == 0) {
+        printf("weft-failed %ld of %ld values were wrong, those at the end %s\n", wrong, done,
+               verdict == 1 ? "right" : "wrong");
+    }
+    fflush(stdout);
+    shmem_finalize();
+    return 0;
+}

@@ -102,6 +102,27 @@ fn send__no_memory_is_locked() {
     }
 }
 
+/// A caller that looks at the queue of one endpoint only waits for what another one of its domain
+/// does, as OpenSHMEM programs do.
+#[test]
+fn progress__is_made_on_endpoints_whose_queue_nobody_looks_at() {
+    let built = match built() {
+        Ok(built) => built,
+        Err(why) => return skip(why),
+    };
+    for link in ["shm", "udp"] {
+        let out = Command::new(built.dir.join("provider"))
+            .arg("unpolled")
+            .env("FI_PROVIDER_PATH", &built.dir)
+            .env("FI_PROVIDER", "weft")
+            .env("WEFT_KEY", "0123456789abcdef".repeat(4))
+            .env("WEFT_LINK", link)
+            .output()
+            .unwrap();
+        assert!(out.status.success(), "{link}: {}", String::from_utf8_lossy(&out.stderr));
+    }
+}
+
 /// Callers of each version get an offer that they understand, and registered memory has the keys
 /// and addresses that they expect.
 #[test]

@@ -1,7 +1,7 @@
 //! Counters of completions.
 
 use super::abi::*;
-use super::domain::{Domain, DomainObject};
+use super::domain::{Domain, DomainObject, Others};
 use super::worker::{Poller, Worker};
 use super::{call_int, give, object, take};
 use libc::{c_int, c_void};
@@ -19,6 +19,7 @@ pub struct Counter {
     told: AtomicU64,
     workers: RefCell<Vec<Weak<Worker>>>,
     poller: Poller,
+    others: Others,
 }
 
 impl Counter {
@@ -95,6 +96,7 @@ pub unsafe extern "C" fn open(
             told: AtomicU64::new(0),
             workers: RefCell::default(),
             poller: Poller::new(true)?,
+            others: Others::default(),
         });
         give(CntrObject { head: FidCntr { fid, ops: &OPS }, wait, counter }, out)
     })
@@ -142,6 +144,7 @@ unsafe fn number(cntr: *mut FidCntr, which: impl Fn(&Counter) -> &AtomicU64) -> 
         value = which(counter).load(Ordering::Relaxed);
         let _inside = counter.domain.gate.enter()?;
         counter.progress();
+        counter.others.polled(&counter.domain, &counter.workers);
         value = which(counter).load(Ordering::Relaxed);
         Ok(0)
     });
@@ -213,6 +216,7 @@ unsafe extern "C" fn wait(cntr: *mut FidCntr, threshold: u64, timeout: c_int) ->
             {
                 let _inside = counter.domain.gate.enter()?;
                 counter.progress();
+                counter.others.waits(&counter.domain, &counter.workers);
             }
             if counter.value.load(Ordering::Relaxed) >= threshold {
                 return Ok(0);
@@ -225,6 +229,7 @@ unsafe extern "C" fn wait(cntr: *mut FidCntr, threshold: u64, timeout: c_int) ->
                 Some(limit) => limit.checked_sub(start.elapsed()).ok_or(err::ETIMEDOUT)?,
                 None => Duration::from_secs(60),
             };
+            let left = counter.others.nap(&counter.domain, &counter.workers, left);
             counter.poller.wait(&counter.domain.gate, &counter.workers, left);
         }
     })

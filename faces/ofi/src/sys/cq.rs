@@ -1,7 +1,7 @@
 //! Completion queues.
 
 use super::abi::*;
-use super::domain::{Domain, DomainObject};
+use super::domain::{Domain, DomainObject, Others};
 use super::worker::Worker;
 use super::{call, call_int, give, object, take, yields, Answer};
 use libc::{c_char, c_int, c_void};
@@ -45,6 +45,7 @@ pub struct Cq {
     signal: AtomicBool,
     idle: super::worker::Idle,
     poller: super::worker::Poller,
+    others: Others,
 }
 
 /// Failures whose text is kept.
@@ -147,7 +148,7 @@ impl Cq {
         self.poller.is_back();
         let mut tired = false;
         if self.entries.borrow().is_empty() || count == 0 {
-            if self.progress() {
+            if self.progress() || self.others.polled(&self.domain, &self.workers) {
                 self.idle.something();
             } else {
                 tired = self.idle.nothing();
@@ -184,6 +185,7 @@ impl Cq {
                 let _inside = self.domain.gate.enter()?;
                 self.flush();
                 self.progress();
+                self.others.waits(&self.domain, &self.workers);
                 // SAFETY: promised by the caller.
                 match unsafe { self.read(buf, count, sources) } {
                     Err(err::EAGAIN) => {}
@@ -200,6 +202,7 @@ impl Cq {
                 },
                 None => Duration::from_secs(60),
             };
+            let left = self.others.nap(&self.domain, &self.workers, left);
             self.poller.wait(&self.domain.gate, &self.workers, left);
         }
     }
@@ -251,6 +254,7 @@ pub unsafe extern "C" fn open(
             signal: AtomicBool::new(false),
             idle: super::worker::idle(),
             poller: super::worker::Poller::new(attr.wait_obj != WAIT_NONE)?,
+            others: Others::default(),
         });
         give(CqObject { head: FidCq { fid, ops: &OPS }, cq }, out)
     })

@@ -10,6 +10,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A fabric; callers open domains and event queues from it.
 #[repr(C)]
@@ -35,6 +36,43 @@ unsafe extern "C" fn close_fabric(fid: *mut Fid) -> c_int {
         take::<Fabric>(fid);
         Ok(0)
     })
+}
+
+/// Polls in vain of a queue or counter until the domain's other endpoints have their turn.
+const OTHERS_EVERY: u8 = 16;
+/// The longest sleep of a caller while the domain has other endpoints, which may not wake it.
+const OTHERS_MOST: Duration = Duration::from_millis(20);
+
+/// Decides when the endpoints that do not report to a queue or counter have their turn.
+#[derive(Default)]
+pub struct Others(Cell<u8>);
+
+impl Others {
+    /// Gives them their turn if it is due. `reporting` are the endpoints that report.
+    #[inline]
+    pub fn polled(&self, domain: &Domain, reporting: &RefCell<Vec<Weak<Worker>>>) -> bool {
+        self.0.set((self.0.get() + 1) % OTHERS_EVERY);
+        self.0.get() == 0 && self.waits(domain, reporting)
+    }
+
+    /// Gives them their turn, as the caller is about to sleep.
+    pub fn waits(&self, domain: &Domain, reporting: &RefCell<Vec<Weak<Worker>>>) -> bool {
+        domain.has_others(reporting) && domain.progress_others(reporting)
+    }
+
+    /// Returns the time for which the caller may sleep.
+    pub fn nap(
+        &self,
+        domain: &Domain,
+        reporting: &RefCell<Vec<Weak<Worker>>>,
+        left: Duration,
+    ) -> Duration {
+        if domain.has_others(reporting) {
+            left.min(OTHERS_MOST)
+        } else {
+            left
+        }
+    }
 }
 
 /// State shared by the objects of a domain.
@@ -67,6 +105,24 @@ impl Domain {
                 return key;
             }
         }
+    }
+
+    /// True if there are open endpoints that do not report to a queue or counter with these.
+    pub fn has_others(&self, reporting: &RefCell<Vec<Weak<Worker>>>) -> bool {
+        let reporting = reporting.borrow().iter().filter(|one| one.strong_count() > 0).count();
+        self.workers.borrow().len() > reporting
+    }
+
+    /// Makes progress on the endpoints that do not report to a queue or counter with these: its
+    /// caller may wait for what they do, and never look at theirs. True if anything happened.
+    #[cold]
+    pub fn progress_others(&self, reporting: &RefCell<Vec<Weak<Worker>>>) -> bool {
+        let mut did = false;
+        self.each_port(|worker| {
+            let reports = reporting.borrow().iter().any(|one| one.as_ptr() == Rc::as_ptr(worker));
+            did |= !reports && worker.progress();
+        });
+        did
     }
 
     /// Calls `f` for each open endpoint.

@@ -708,6 +708,35 @@ static void alone(void)
 	close_both(&s);
 }
 
+/* The caller waits for what one endpoint of the domain does, and never looks at its queue. */
+static void unpolled(void)
+{
+	static char large[2][1 << 20];
+	struct fi_cq_tagged_entry e;
+
+	for (int sleeps = 0; sleeps < 2; sleeps++) {
+		open_both(&s, sleeps ? FI_WAIT_FD : FI_WAIT_NONE);
+		for (int round = 0; round < 3; round++) {
+			time_t start = time(NULL);
+			size_t len = round == 1 ? sizeof(large[0]) : 8;
+			ssize_t n;
+
+			memset(large[0], '0' + round, len);
+			CHECK(!fi_trecv(s.b.ep, large[1], len, NULL, s.b.peer, 5, 0, context));
+			CHECK(!fi_tsend(s.a.ep, large[0], len, NULL, s.a.peer, 5, context + 1));
+			do {
+				n = sleeps ? fi_cq_sread(s.b.cq, &e, 1, NULL, 20000)
+					   : fi_cq_read(s.b.cq, &e, 1);
+				CHECK(time(NULL) - start < 20);
+			} while (n == -FI_EAGAIN);
+			CHECK(n == 1 && e.len == len && !memcmp(large[0], large[1], len));
+		}
+		for (int round = 0; round < 3; round++)
+			CHECK(done(&s, &s.a).op_context == context + 1);
+		close_both(&s);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	static const struct {
@@ -725,6 +754,7 @@ int main(int argc, char **argv)
 		{ "keys", keys },		{ "domain_events", domain_events },
 		{ "several_buffers", several_buffers },
 		{ "directed_buffer", directed_buffer },	{ "no_room", no_room },
+		{ "unpolled", unpolled },
 	};
 
 	for (size_t i = 0; argc > 1 && i < sizeof(cases) / sizeof(*cases); i++)

@@ -30,6 +30,7 @@ pub mod pair;
 mod peers;
 mod pingpong;
 mod progress;
+mod python;
 pub mod rank;
 mod rate;
 pub mod service;
@@ -82,6 +83,9 @@ pub struct Args {
     suite: suite::Wanted,
     #[command(flatten)]
     choices: choice::Chosen,
+    /// The Python of the benchmark python, with the package weft [default: python3]
+    #[arg(long, value_name = "PROGRAM")]
+    python: Option<String>,
     /// Print one JSON object per line instead of tables
     #[arg(long)]
     json: bool,
@@ -192,6 +196,9 @@ pub enum What {
     Models,
     /// The applications of `weft app` on four ranks of this host beside one
     Apps,
+    /// The package for Python beside Rust, mpi4py, PySyncObj and shared memory of Python, each
+    /// target met or not
+    Python,
     /// Work of agents and kernels while ranks compute, compared with ranks, between lab hosts
     Agent,
     /// MPI programs over weft and over TCP, each target met or not (root)
@@ -620,6 +627,7 @@ fn print(args: &Args, links: Vec<LinkName>, benches: &[What]) -> Result<()> {
             return faces::print(args.what, &args.link, options, out_in, &mut out);
         }
         What::Apps => return apps::print(options, json, &mut out),
+        What::Python => return python::print(options, args.python.as_deref(), json, &mut out),
         What::Models => return models::print(&args.link, options, json, &mut out),
         What::Mxoe => {
             return mxoe::print(options, (json, args.suite.out.as_deref()), &mut out);

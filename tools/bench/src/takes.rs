@@ -42,6 +42,7 @@ fn takes(what: What) -> &'static [&'static str] {
         What::Choices => &["--link", "--out"],
         What::Suite => &["--size", "--out", "--situations"],
         What::Agent | What::Names | What::Sockets | What::Apps => &["--json"],
+        What::Python => &["--json", "--python"],
         What::Sovia => &["--json", "--out"],
         What::Mpi | What::Containers => &["--size", "--json"],
         What::Mxoe => &["--size", "--json", "--out"],
@@ -62,6 +63,7 @@ fn given(args: &Args) -> Vec<&'static str> {
         ("--ranks", !args.ranks.is_empty()),
         ("--hosts", !args.options.reach.hosts.is_empty()),
         ("--out", args.suite.out.is_some()),
+        ("--python", args.python.is_some()),
         ("--situations", args.suite.has_situations()),
     ];
     given.extend(others.into_iter().filter_map(|(option, there)| there.then_some(option)));
@@ -82,7 +84,7 @@ pub fn check(args: &Args) -> Result<()> {
             What::Agent => ": it compares the link agent with packet",
             What::Containers => ": it compares shm with shm",
             What::Names => ": it measures agents, which talk over UDP",
-            What::Apps => ": it measures jobs on this host",
+            What::Apps | What::Python => ": it measures jobs on this host",
             What::Sockets | What::Sovia => ": it measures programs that talk over TCP",
             What::Mpi => ": it compares what MPI programs get by default with TCP",
             What::Choices => ": it measures every choice",

@@ -217,3 +217,52 @@ fn waits__a_guard_that_nobody_makes_true_is_told() {
     assert!(said.contains("rank 0 waits for 0."), "{said}");
     assert!(said.contains("Stack.at_least of 'empty', whose guard may not be true"), "{said}");
 }
+
+/// Returns a command that runs the benchmark with this Python.
+fn bench(python: &Path, modules: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
+    command.args(["bench", "python", "--quick", "--json", "--python"]).arg(python);
+    command.env("PYTHONPATH", modules).env("PYTHONDONTWRITEBYTECODE", "1");
+    command
+}
+
+#[test]
+fn bench__every_part_has_its_row_with_its_target() {
+    let Some(python) = python() else { return };
+    let out = bench(&python, &package()).output().unwrap();
+    let (said, complaints) =
+        (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
+    assert!(out.status.success(), "{said} {complaints}");
+    let rows: Vec<serde_json::Value> =
+        said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let numpy = Command::new(&python).args(["-c", "import numpy"]).output().unwrap();
+    let arrays = if numpy.status.success() { 4 } else { 0 };
+    assert_eq!(rows.len(), 4 + arrays, "{said}");
+    let row = |part: &str| {
+        let found = rows.iter().find(|row| row["what"].as_str().unwrap().contains(part));
+        found.unwrap_or_else(|| panic!("no row of {part}: {said}"))
+    };
+    for row in &rows {
+        assert_eq!((&row["bench"], &row["unit"]), (&"python".into(), &"us".into()));
+        assert!(row["value"].as_f64().unwrap() > 0.0, "{row}");
+    }
+    assert_eq!(row("read of a replicated")["target"], 1.0);
+    let call = row("call of a remote");
+    let rust = call["floor"].as_f64().unwrap();
+    assert!((call["target"].as_f64().unwrap() - 1.5 * rust - 5.0).abs() < 0.001, "{call}");
+    assert_eq!(row("region")["peer_name"], "shared_memory");
+    assert!(row("change of a replicated")["target"].is_null());
+}
+
+#[test]
+fn bench__a_python_without_the_package_is_told_how_to_get_it() {
+    let Some(python) = python() else { return };
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("python-without");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("weft.py"), "raise ImportError('not here')\n").unwrap();
+    let out = bench(&python, &folder).output().unwrap();
+    let complaints = String::from_utf8_lossy(&out.stderr);
+    let told = ["does not import the package weft", "not here", "install the wheel"];
+    let all = told.iter().all(|part| complaints.contains(part));
+    assert!(!out.status.success() && all, "{complaints}");
+}

@@ -16,12 +16,12 @@ const BUILT: &str = "libweft_sockets.so";
 /// Name of the variable with another path.
 const VARIABLE: &str = "WEFT_SOCKETS_LIBRARY";
 
-/// Run unmodified socket programs: past TCP, by memory inside a host and by UDP between hosts
+/// Run unmodified socket programs: by memory inside a host, with fewer wake-ups between hosts
 ///
-/// TCP connections inside a host share memory. Between hosts whose agents are one cluster, requests
-/// and answers go by UDP. Both ends have to be
-/// started so. Connections to other programs, and all of them without an agent (`weftd`), are the
-/// kernel's TCP.
+/// TCP connections inside a host share memory. Between hosts whose agents are one cluster, a
+/// program looks for bytes for a moment before it sleeps. Both ends have to be started so.
+/// Connections to other programs, and all of them without an agent (`weftd`), are the kernel's
+/// TCP.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -205,8 +205,12 @@ fn start(args: &Run) -> Result<ExitCode> {
 }
 
 /// Variables that have no option, and the largest number of each.
-const NUMBERS: [(&str, u32); 3] =
-    [("WEFT_SOCKETS", 1), ("WEFT_SOCKETS_LOSS", 100), ("WEFT_SOCKETS_PATIENCE_MS", 600_000)];
+const NUMBERS: [(&str, u32); 4] = [
+    ("WEFT_SOCKETS", 1),
+    ("WEFT_SOCKETS_PACKETS", 1),
+    ("WEFT_SOCKETS_LOSS", 100),
+    ("WEFT_SOCKETS_PATIENCE_MS", 600_000),
+];
 
 /// Counters of the agent, and the meaning of each.
 const COUNTERS: [(&str, &str); 6] = [
@@ -240,7 +244,7 @@ fn status() -> Result<ExitCode> {
             let state = match &one.state {
                 State::Shares | State::Links(_) if program.is_off => "TCP: turned off".to_string(),
                 State::Shares => "in memory".to_string(),
-                State::Links(host) => format!("to host {host} by UDP while the receiver is awake"),
+                State::Links(host) => format!("to host {host}; looks before it sleeps"),
                 State::Asks => "TCP: its other end does not ask".to_string(),
                 State::Stays(why) => format!("TCP: {why}"),
             };

@@ -250,6 +250,10 @@ fn take(at: usize, slot: &Slot, memory: Memory, path: RawFd, _held: &Held<'_>) -
 
 /// Tells the other end that this one takes packets, or does not.
 pub fn tell(at: usize, slot: &Slot, memory: Memory, is_awake: bool) {
+    if !settings::packets() {
+        // The other end sends by TCP what this one looks for.
+        return;
+    }
     let Some(path) = path(at) else { return };
     let Some(_held) = slot.packets.try_take() else { return };
     if memory.end().tells(is_awake) {
@@ -271,7 +275,8 @@ pub fn send(one: &Connection, memory: Memory, parts: &Parts<'_>, sent: &mut usiz
         state(one.at, path, end);
     }
     // More bytes than a packet has are TCP's, which has them cut by cards.
-    let may = len <= DATA_MAX
+    let may = settings::packets()
+        && len <= DATA_MAX
         && end.may_send(&slot.sender)
         && !board::is_off()
         && wake::is_lucky_again(&slot.send_luck, RARER)

@@ -147,7 +147,7 @@ pub fn start(
     command.env(ROLE, role).env(ARGUMENT, argument).env("RUST_BACKTRACE", "0");
     if let Some(agent) = agent {
         command.env("LD_PRELOAD", library()).env("WEFT_AGENT", agent);
-        command.env("WEFT_SOCKETS_AFTER", "1");
+        command.env("WEFT_SOCKETS_AFTER", "1").env("WEFT_SOCKETS_PACKETS", "1");
     }
     // Long looks, so that a receiver is awake on a busy machine too.
     command

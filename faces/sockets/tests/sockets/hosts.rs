@@ -124,6 +124,33 @@ fn hosts__requests_and_answers_go_by_packets() {
     server.ends_well();
 }
 
+/// Unless packets are chosen.
+const ALL_TCP: [(&str, &str); 2] = [LOOKS, ("WEFT_SOCKETS_PACKETS", "0")];
+
+#[test]
+fn hosts__no_packet_is_sent_unless_both_ends_choose_it() {
+    let two = Two::start();
+    let [here, there] = two.names();
+    for (ours, theirs) in [(&ALL_TCP[..], &ALL_TCP[..]), (&ALL_TCP, &SETTINGS)] {
+        let mut echo = start("echo", "", there, theirs);
+        let mut ask = start("ask", &echo.says(), here, ours);
+        assert_eq!(ask.says(), "0", "bytes past TCP");
+        ask.ends_well();
+        echo.ends_well();
+    }
+    assert_eq!(two.paired(), [2, 2]);
+}
+
+#[test]
+fn hosts__torture_by_tcp_alone() {
+    let two = Two::start();
+    for seed in torture::seeds().take(3) {
+        eprintln!("seed {seed}: WEFT_SEEDS={seed}..{} repeats it", seed + 1);
+        torture::both(two.names(), seed, 0, &ALL_TCP);
+    }
+    assert!(two.paired()[0] > 0);
+}
+
 #[test]
 fn hosts__torture_moves_every_byte_once_and_in_order() {
     let two = Two::start();

@@ -40,7 +40,8 @@ fn lacks(programs: &[&str]) -> bool {
 fn with(agent: &Served, program: &str, args: &[&str]) -> Command {
     let mut command = Command::new(program);
     command.args(args).env("LD_PRELOAD", library()).env("WEFT_AGENT", &agent.name);
-    command.env("WEFT_SOCKETS_AFTER", "2").stdin(Stdio::null());
+    command.env("WEFT_SOCKETS_AFTER", "2").env("WEFT_SOCKETS_PACKETS", "1");
+    command.stdin(Stdio::null());
     command
 }
 

@@ -125,8 +125,18 @@ def _operation(name, method):
             return self._runtime.write(self._replica, name, args, kwargs)
     else:
 
+        function, has_guard = method.function, method.when is not None
+
         def call(self, *args, **kwargs):
-            return self._runtime.read(self._replica, name, args, kwargs)
+            runtime, replica = self._runtime, self._replica
+            # Most reads: of a replica that is here, without a guard, outside of operations.
+            if replica.is_plain and not has_guard and runtime.worker is None:
+                if runtime.messages.poll():
+                    runtime.work()
+                with runtime.lock:
+                    if replica.broken is None:
+                        return function(replica.state, *args, **kwargs)
+            return runtime.read(replica, name, args, kwargs)
 
     call.__name__ = name
     call.__doc__ = method.__doc__
@@ -174,6 +184,8 @@ class _Replica:
         self.placement = placement
         #: The rank that has it; `None`: all ranks.
         self.at = placement if isinstance(placement, int) else None
+        #: True if all ranks have it, always.
+        self.is_plain = placement == "replicated"
         #: What ranks do with an adaptive object, and its reads here that no other rank knows of.
         self.uses = _Uses() if placement == "adaptive" else None
         self.reads = 0

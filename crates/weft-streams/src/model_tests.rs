@@ -159,6 +159,9 @@ fn way__a_full_ring_overflows_and_comes_back_when_it_is_empty() {
     assert_eq!(d.recv(1 << 20), RING as u64 - 10);
     assert!(matches!(d.sender.way(&d.words), Ok(Way::Ring { switch: Some(5), .. })));
     d.send(7, false);
+    // The bytes in the ring come after those in TCP, which may be on the way.
+    let behind = |by_tcp| d.receiver.unread_behind(&d.words, by_tcp);
+    assert_eq!([0, 4, 5, 6].map(behind), [0, 0, 7, 7]);
     assert_eq!((d.recv(3), d.recv(100), d.recv(100)), (3, 2, 7));
 }
 

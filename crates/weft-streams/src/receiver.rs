@@ -175,6 +175,15 @@ impl Receiver {
         self.head.load(Ordering::Relaxed)
     }
 
+    /// Returns the bytes in the ring that can be read at once, where so many bytes by TCP can be.
+    /// Those of the ring may come after bytes that TCP has still on the way.
+    pub fn unread_behind(&self, words: &Words, by_tcp: u64) -> usize {
+        match self.next(words) {
+            Ok(Next::Tcp(left)) if left > by_tcp => 0,
+            _ => self.unread(words),
+        }
+    }
+
     /// Returns the bytes in the ring.
     pub fn unread(&self, words: &Words) -> usize {
         span(self.taken(), words.gate().tail()).unwrap_or(0)

@@ -393,8 +393,11 @@ pub unsafe extern "C-unwind" fn ioctl(fd: c_int, request: c_ulong, arg: *mut c_v
             libc::FIONBIO => changes_mode(&one, *number != 0),
             libc::FIOASYNC => stay_tcp(&one),
             libc::FIONREAD | libc::TIOCOUTQ => {
-                if let Some((unread, unsent)) = stream::enter(one).map(|user| user.unread()) {
-                    let more = if request == libc::FIONREAD { unread } else { unsent as isize };
+                if let Some(user) = stream::enter(one) {
+                    let more = match request {
+                        libc::FIONREAD => user.unread((*number).max(0) as u64),
+                        _ => user.unsent(),
+                    };
                     *number = (*number).saturating_add(more as c_int).max(0);
                 }
             }

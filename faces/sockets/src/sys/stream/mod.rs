@@ -216,12 +216,19 @@ impl Use {
             && tcp::is_at_mark(fd)
     }
 
-    /// Bytes that can be read beyond those that TCP has, and bytes in the ring that goes out. Less
-    /// than none: TCP has bytes that came by packets before.
-    pub fn unread(&self) -> (isize, usize) {
+    /// Bytes that can be read beyond those that TCP has, `by_tcp`. Less than none: TCP has bytes
+    /// that came by packets before.
+    pub fn unread(&self, by_tcp: u64) -> isize {
         let (slot, memory) = (self.slot(), self.memory);
+        if !self.is_far() {
+            return slot.receiver.unread_behind(memory.incoming(), by_tcp) as isize;
+        }
         far::look(self.connection.at, slot, memory);
-        let twice = if self.is_far() { far::twice(&self.connection, memory) } else { 0 };
-        (self.in_ring() as isize - twice as isize, slot.sender.unread(memory.out()))
+        self.in_ring() as isize - far::twice(&self.connection, memory) as isize
+    }
+
+    /// Bytes in the ring that goes out.
+    pub fn unsent(&self) -> isize {
+        self.slot().sender.unread(self.memory.out()) as isize
     }
 }

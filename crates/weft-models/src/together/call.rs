@@ -25,7 +25,11 @@ pub(super) struct Call {
 }
 
 impl Call {
-    /// The call as eight bytes. Of a root above 2^18 the low bits go.
+    /// A call as all ranks see it: of a root above 2^18 the low bits.
+    pub fn new(number: u64, function: Function) -> Call {
+        Call::from_bytes(Call { number, function }.to_bytes())
+    }
+
     pub fn to_bytes(self) -> [u8; 8] {
         let (function, root) = match self.function {
             Function::Barrier => (0, 0),
@@ -65,6 +69,12 @@ impl fmt::Display for Function {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn new__a_root_beyond_its_bits_is_what_others_read() {
+        let call = Call::new(7, Function::Broadcast((1 << 18) + 5));
+        assert_eq!(Call::from_bytes(call.to_bytes()), call);
+    }
 
     #[test]
     fn to_bytes__of_each_function_come_back() {

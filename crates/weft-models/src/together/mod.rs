@@ -289,7 +289,7 @@ impl<N: Blocking> Together<N> {
 
 impl<N: Net> Inner<N> {
     fn begin(&self, function: Function) -> Call {
-        let call = Call { number: self.next.replace(self.next.get() + 1), function };
+        let call = Call::new(self.next.replace(self.next.get() + 1), function);
         let mut recent = self.recent.borrow_mut();
         if recent.len() == RECENT_MAX {
             recent.pop_front();

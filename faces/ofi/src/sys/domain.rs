@@ -38,7 +38,7 @@ unsafe extern "C" fn close_fabric(fid: *mut Fid) -> c_int {
     })
 }
 
-/// Polls in vain of a queue or counter until the domain's other endpoints have their turn.
+/// Looks at a queue in vain, or at a counter, until the domain's other endpoints have their turn.
 const OTHERS_EVERY: u8 = 16;
 /// The longest sleep of a caller while the domain has other endpoints, which may not wake it.
 const OTHERS_MOST: Duration = Duration::from_millis(20);

@@ -106,30 +106,6 @@ pub fn astray(end: &str, address: &str, is_astray: bool) -> Result<(), String> {
     ip(&format!("route {word} {address}/32 via {network}.250 dev {end}"))
 }
 
-/// Has UDP of this thread's host to the address of its cable's other end arrive nowhere from now
-/// on, as behind a firewall. Datagrams to the port `but` arrive; TCP is not concerned.
-///
-/// # Errors
-/// The same as of `lay`.
-pub fn lose_udp(end: &str, address: &str, but: Option<u16>) -> Result<(), String> {
-    // A router that is not there.
-    let network = address.rsplit_once('.').map_or(address, |(network, _)| network);
-    ip(&format!("route add default via {network}.250 dev {end} table 77"))?;
-    if let Some(port) = but {
-        ip(&format!("rule add pref 100 to {address} ipproto udp dport {port} lookup main"))?;
-    }
-    ip(&format!("rule add pref 101 to {address} ipproto udp lookup 77"))
-}
-
-/// Has UDP of this thread's host arrive again, after [`lose_udp`].
-///
-/// # Errors
-/// The same as of `lay`.
-pub fn find_udp() -> Result<(), String> {
-    ip("rule del pref 101")?;
-    ip("route flush table 77")
-}
-
 fn ip(words: &str) -> Result<(), String> {
     let out = Command::new("ip").args(words.split_whitespace()).output();
     let out = out.map_err(|e| format!("needs the `ip` command (iproute2): {e}"))?;

@@ -138,8 +138,6 @@ pub fn broker_message(data: &[u8]) {
 /// message has one encoding.
 pub fn sockets_message(data: &[u8]) {
     weft_streams::message::check_message(data);
-    weft_streams::reach::message::check_message(data);
-    weft_streams::far::packet::check_packet(data);
 }
 
 /// Tests answers to the root of a chain of kernels: none panics, and its window stays bounded.

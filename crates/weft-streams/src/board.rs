@@ -9,7 +9,7 @@ use crate::message::Place;
 use crate::shim::{AtomicU64, Ordering};
 
 /// First word of a list.
-const MAGIC: u64 = u64::from_le_bytes(*b"weftsl01");
+const MAGIC: u64 = u64::from_le_bytes(*b"weftsl02");
 /// Words of the head, and of a connection.
 const WORDS: usize = 16;
 /// Bytes of the head, and of a connection.
@@ -19,6 +19,9 @@ pub const OFF: usize = 8;
 /// Words of the reason.
 const WHY: usize = 6;
 
+/// Bit of the word of the ports: waits look at TCP.
+const LOOKS: u32 = 32;
+
 /// No connection.
 const NONE: u64 = 0;
 /// It looks for its other end.
@@ -27,8 +30,6 @@ const ASKS: u64 = 1;
 const SHARES: u64 = 2;
 /// It is by TCP.
 const STAYS: u64 = 3;
-/// It goes by packets to another host.
-const LINKS: u64 = 4;
 
 /// The head.
 #[derive(Debug, Default)]
@@ -36,6 +37,7 @@ const LINKS: u64 = 4;
 pub struct Head {
     magic: AtomicU64,
     off: AtomicU64,
+    looked: AtomicU64,
 }
 
 /// A connection.
@@ -62,6 +64,12 @@ impl Head {
         self.magic.store(MAGIC, Ordering::Release);
     }
 
+    /// A wait for bytes by TCP has found some by a look.
+    #[inline]
+    pub fn looked(&self) {
+        self.looked.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// True if the program's use of weft is off.
     #[inline]
     pub fn is_off(&self) -> bool {
@@ -75,9 +83,11 @@ fn words(address: [u8; 16]) -> [u64; 2] {
 }
 
 impl Entry {
-    /// The connection with these names looks for its other end.
-    pub fn asks(&self, local: Place, remote: Place) {
+    /// The connection with these names looks for its other end. `looks`: it leads to another host,
+    /// and waits for it look at TCP.
+    pub fn asks(&self, local: Place, remote: Place, looks: bool) {
         let ports = u64::from(local.port()) << 16 | u64::from(remote.port());
+        let ports = ports | u64::from(looks) << LOOKS;
         self.ports.store(ports, Ordering::Relaxed);
         for (to, from) in [(&self.local, local), (&self.remote, remote)] {
             let words = words(from.address());
@@ -89,12 +99,6 @@ impl Entry {
     /// It shares memory.
     pub fn shares(&self) {
         self.state.store(SHARES, Ordering::Release);
-    }
-
-    /// It goes by packets to a host, of whose name the first bytes are kept.
-    pub fn links(&self, host: &str) {
-        self.write(host);
-        self.state.store(LINKS, Ordering::Release);
     }
 
     /// It is by TCP, for this reason, of which the first bytes are kept.
@@ -143,6 +147,8 @@ pub struct Shown {
     pub remote: Place,
     /// Its state.
     pub state: State,
+    /// True if it leads to another host: waits look at TCP before they sleep.
+    pub looks: bool,
     /// Bytes received from memory.
     pub received: u64,
     /// Bytes sent by memory.
@@ -156,15 +162,23 @@ pub enum State {
     Asks,
     /// It shares memory.
     Shares,
-    /// It goes by packets to the host of this name.
-    Links(String),
     /// It is by TCP, for this reason.
     Stays(String),
 }
 
-/// Returns the connections of a list, and if the program's use of weft is off. `None`: it is no
-/// list. Any bytes may be read.
-pub fn read(bytes: &[u8]) -> Option<(bool, Vec<Shown>)> {
+/// The list of a program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct List {
+    /// True if the program's use of weft is off.
+    pub is_off: bool,
+    /// Waits for bytes by TCP that a look has ended, on connections to other hosts.
+    pub looked: u64,
+    /// Its connections.
+    pub connections: Vec<Shown>,
+}
+
+/// Returns the list in bytes, of which any may be read. `None`: it is no list.
+pub fn read(bytes: &[u8]) -> Option<List> {
     let (head, entries) = bytes.split_at_checked(ENTRY)?;
     let word =
         |of: &[u8], at: usize| of[8 * at..8 * at + 8].try_into().map_or(0, u64::from_le_bytes);
@@ -181,14 +195,15 @@ pub fn read(bytes: &[u8]) -> Option<(bool, Vec<Shown>)> {
             ASKS => State::Asks,
             SHARES => State::Shares,
             STAYS => State::Stays(text(&entry[64..64 + 8 * WHY])),
-            LINKS => State::Links(text(&entry[64..64 + 8 * WHY])),
             _ => return None,
         };
         let ports = word(entry, 3);
         let (local, remote) = (place(4, ports >> 16), place(6, ports));
-        Some(Shown { local, remote, state, received: word(entry, 1), sent: word(entry, 2) })
+        let (received, sent, looks) = (word(entry, 1), word(entry, 2), ports >> LOOKS & 1 != 0);
+        Some(Shown { local, remote, state, looks, received, sent })
     });
-    Some((word(head, 1) != 0, shown.collect()))
+    let (is_off, looked) = (word(head, 1) != 0, word(head, 2));
+    Some(List { is_off, looked, connections: shown.collect() })
 }
 
 /// Returns the text of a reason, without what a terminal would obey.
@@ -208,7 +223,7 @@ mod tests {
     }
 
     fn list(head: &Head, entries: &[&Entry]) -> Vec<u8> {
-        let mut all = bytes_of(&[&head.magic, &head.off]);
+        let mut all = bytes_of(&[&head.magic, &head.off, &head.looked]);
         all.resize(ENTRY, 0);
         for one in entries {
             let mut words = vec![&one.state, &one.from_ring, &one.into_ring, &one.ports];
@@ -226,28 +241,27 @@ mod tests {
         let places = |port| (Place::v4([127, 0, 0, 1], port), Place::new([0xfe; 16], 80));
         for (one, port) in entries.iter().zip(1..4) {
             let (local, remote) = places(port);
-            one.asks(local, remote);
+            one.asks(local, remote, port == 3);
         }
         entries[1].shares();
         entries[1].came(7);
         entries[1].went(8);
+        head.looked();
         entries[2].stays("a reason\x1b of more bytes than there is room for in a list");
         // Nobody knows it.
         entries[3].stays("no name");
         let all: Vec<&Entry> = entries.iter().collect();
         assert_eq!(read(&list(&head, &all)), None);
         head.begin(true);
-        let (is_off, shown) = read(&list(&head, &all)).unwrap();
+        let List { is_off, looked, connections: shown } = read(&list(&head, &all)).unwrap();
         assert!(is_off && shown.len() == 3, "{shown:?}");
         assert_eq!((shown[0].local, shown[0].remote), places(1));
         assert_eq!((&shown[1].state, shown[1].received, shown[1].sent), (&State::Shares, 7, 8));
         let why = "a reason? of more bytes than there is room for i".to_string();
-        assert_eq!(shown[2].state, State::Stays(why));
-        entries[0].links("h2");
-        let shown = read(&list(&head, &all)).unwrap().1;
-        assert_eq!(shown[0].state, State::Links("h2".into()));
+        assert_eq!((&shown[2].state, looked), (&State::Stays(why), 1));
+        assert_eq!([0, 1, 2].map(|i| shown[i].looks), [false, false, true]);
         entries[0].renew();
-        assert_eq!(read(&list(&head, &all)).unwrap().1.len(), 2);
+        assert_eq!(read(&list(&head, &all)).unwrap().connections.len(), 2);
     }
 
     #[test]

@@ -5,7 +5,6 @@
 //!
 //! - [`words`]: the words of one direction in shared memory, and their layout.
 //! - [`sender`], [`receiver`]: the two ends of a direction.
-//! - [`far`]: a direction between two hosts, whose ring is filled by packets.
 //! - [`board`]: the list of a program's connections that commands read.
 //! - [`policy`]: the connections that may share memory, by their addresses and ports.
 //! - [`message`]: the messages between a process and its agent; [`pairing`]: the agent's part.
@@ -14,8 +13,6 @@
 #![warn(missing_docs)]
 
 pub mod board;
-#[cfg(not(all(test, loom)))]
-pub mod far;
 #[cfg(all(test, loom))]
 mod loom_tests;
 pub mod message;
@@ -23,8 +20,6 @@ pub mod message;
 mod model_tests;
 pub mod pairing;
 pub mod policy;
-#[cfg(not(all(test, loom)))]
-pub mod reach;
 pub mod receiver;
 pub mod sender;
 mod shim;

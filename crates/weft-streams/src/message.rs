@@ -7,13 +7,11 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 const MAGIC: [u8; 4] = *b"wefs";
 /// Version of these messages and of the shared memory.
-pub const VERSION: u8 = 4;
+pub const VERSION: u8 = 5;
 /// Bytes before the fields.
 const HEAD: usize = 16;
 /// Longest message.
 pub const MESSAGE_MAX: usize = HEAD + WHY_MAX;
-/// Bytes of `Link` before the name of the host.
-const LINK: usize = 1 + Place::LEN + 16;
 /// Longest reason.
 const WHY_MAX: usize = 200;
 
@@ -49,6 +47,11 @@ impl Place {
     /// Returns the same address with another port.
     pub fn with_port(self, port: u16) -> Place {
         Place { port, ..self }
+    }
+
+    /// True if the address is one of the host's own that no network leads to.
+    pub fn is_loopback(self) -> bool {
+        IpAddr::V6(Ipv6Addr::from(self.address)).to_canonical().is_loopback()
     }
 
     /// Returns the port.
@@ -110,15 +113,6 @@ pub enum Message {
     Bell(u64),
     /// Process, with a descriptor, by its bell: the socket. Nothing is sent by it until `Free`.
     Lent(u64),
-    /// Process: there are bytes by TCP after this phase of the peer on another host; how long was
-    /// it? With a descriptor, the path of the connection: a child of the process that was joined
-    /// asks.
-    Phase {
-        /// The process's number of the connection.
-        token: u64,
-        /// The phase.
-        phase: u32,
-    },
     /// Agent, by the bell: lend the socket, as its peer's bytes in the ring go back to TCP.
     Lend(u64),
     /// Agent, by the bell: the socket may send again.
@@ -133,32 +127,6 @@ pub enum Message {
     Call(u64),
     /// Agent: the other end has asked, in another network namespace; show a path and the socket.
     Far(u64),
-    /// Agent: the other end has asked, on another host; show a path, which is to be kept, and the
-    /// socket.
-    Reach(u64),
-    /// Agent, with a descriptor: memory with a ring for what comes from the other end on another
-    /// host, by packets to the path.
-    Link {
-        /// The process's number of the connection.
-        token: u64,
-        /// True if packets of this end have the first key.
-        first: bool,
-        /// The place of the other end's path.
-        to: Place,
-        /// The key of both.
-        key: [u8; 16],
-        /// The name of the host.
-        host: String,
-    },
-    /// Agent: the phases of the peer on another host.
-    Stopped {
-        /// The process's number of the connection.
-        token: u64,
-        /// The phase and its length.
-        stop: u64,
-        /// The bytes of a phase that the other end knows to be acknowledged.
-        acked: u64,
-    },
     /// Agent, with a descriptor: the memory shared with the other end.
     Pair {
         /// The process's number of the connection.
@@ -224,23 +192,7 @@ impl Message {
             Message::Bell(process) => (7, *process, 0),
             Message::Lent(token) => (8, *token, 0),
             Message::Path(token) => (9, *token, 0),
-            Message::Phase { token, phase } => {
-                fields[..4].copy_from_slice(&phase.to_le_bytes());
-                (10, *token, 4)
-            }
             Message::Far(token) => (24, *token, 0),
-            Message::Reach(token) => (25, *token, 0),
-            Message::Link { token, first, to, key, host } => {
-                fields[0] = u8::from(*first);
-                to.encode(&mut fields[1..]);
-                fields[LINK - 16..LINK].copy_from_slice(key);
-                (26, *token, LINK + put_text(&mut fields[LINK..], host))
-            }
-            Message::Stopped { token, stop, acked } => {
-                fields[..8].copy_from_slice(&stop.to_le_bytes());
-                fields[8..16].copy_from_slice(&acked.to_le_bytes());
-                (27, *token, 16)
-            }
             Message::Lend(token) => (21, *token, 0),
             Message::Free(token) => (22, *token, 0),
             Message::Given(token) => (23, *token, 0),
@@ -302,26 +254,7 @@ impl Message {
             (17, 1) if fields[0] <= 1 => Ok(Message::Pair { token, first: fields[0] == 1 }),
             (17, 1) => Err("direction"),
             (18, ..=WHY_MAX) => Ok(Message::None { token, why: text(fields)? }),
-            (10, 4) => {
-                let phase = fields.try_into().map(u32::from_le_bytes).map_err(|_| "length")?;
-                Ok(Message::Phase { token, phase })
-            }
-            (25, 0) => Ok(Message::Reach(token)),
-            (26, LINK..=WHY_MAX) => {
-                let ([first @ 0..=1, place @ ..], host) = fields.split_at(LINK) else {
-                    return Err("direction");
-                };
-                let (place, key) = place.split_at(Place::LEN);
-                let to = Place::decode(place).ok_or("length")?;
-                let (first, key) = (*first == 1, key.try_into().map_err(|_| "length")?);
-                Ok(Message::Link { token, first, to, key, host: text(host)? })
-            }
-            (27, 16) => {
-                let number = |at: usize| fields[at..at + 8].try_into().map(u64::from_le_bytes);
-                let number = |at| number(at).map_err(|_| "length");
-                Ok(Message::Stopped { token, stop: number(0)?, acked: number(8)? })
-            }
-            (2..=10 | 16..=27, _) => Err("length"),
+            (2..=9 | 16..=24, _) => Err("length"),
             _ => Err("kind"),
         }
     }
@@ -353,10 +286,6 @@ pub fn example_messages() -> Vec<Vec<u8>> {
         Message::Lent(7),
         Message::Path(7),
         Message::Far(7),
-        Message::Phase { token: 7, phase: 3 },
-        Message::Reach(7),
-        Message::Link { token: 7, first: true, to: remote, key: [9; 16], host: "h2".into() },
-        Message::Stopped { token: 7, stop: 5, acked: 6 },
         Message::Lend(7),
         Message::Free(7),
         Message::Given(7),
@@ -383,11 +312,7 @@ mod tests {
             assert_eq!(message.encode().to_vec(), bytes);
             for end in 0..bytes.len() {
                 // A reason may be shorter.
-                assert!(
-                    bytes[5] == 18 && end >= 16
-                        || bytes[5] == 26 && end >= 16 + LINK
-                        || Message::decode(&bytes[..end]).is_err()
-                );
+                assert!(bytes[5] == 18 && end >= 16 || Message::decode(&bytes[..end]).is_err());
             }
             for at in 0..bytes.len() {
                 for bit in 0..8 {

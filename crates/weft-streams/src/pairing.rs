@@ -185,17 +185,6 @@ impl Pairing {
         self.asks.get(&end).is_some_and(|ask| matches!(ask.state, State::Called(..)))
     }
 
-    /// True if an end waits for its other end to ask.
-    pub fn is_waiting(&self, end: End) -> bool {
-        self.asks.get(&end).is_some_and(|ask| matches!(ask.state, State::Waits(_)))
-    }
-
-    /// An end was joined to one of another host.
-    pub fn is_joined(&mut self, end: End) {
-        self.forget(end);
-        self.counts.paired += 1;
-    }
-
     /// An end shows its socket: its facts, or `None` if it is no TCP socket that is connected.
     pub fn shown(&mut self, now: u64, end: End, facts: Option<Facts>, out: &mut Vec<Do>) {
         let Some(ask) = self.asks.get_mut(&end) else {

@@ -179,13 +179,8 @@ impl Agent {
         if let Some(cluster) = &mut self.cluster {
             cluster.serve(now, has(DATAGRAMS), has(PROGRAMS));
         }
-        let is_told = self.cluster.as_ref().is_some_and(Cluster::has_of_sockets);
-        if has(SOCKETS) || is_told || !self.sockets.is_idle() {
+        if has(SOCKETS) || !self.sockets.is_idle() {
             self.sockets.serve(now, &|one, other| sharing.may(one, other).is_ok());
-            match &mut self.cluster {
-                Some(cluster) => self.sockets.serve_hosts(now, cluster),
-                None => self.sockets.is_alone(),
-            }
         }
         if has(DESK) || !self.desk.is_idle() {
             self.answer(now);

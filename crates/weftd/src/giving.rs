@@ -43,11 +43,11 @@ struct Job {
 }
 
 /// The bytes that a process shows before its socket.
-pub struct Shown {
+struct Shown {
     /// The bytes.
-    pub bytes: Vec<u8>,
+    bytes: Vec<u8>,
     /// Bytes by TCP that are to be read before them.
-    pub before: usize,
+    before: usize,
 }
 
 /// A process's socket for messages, and its number of the connection.
@@ -109,11 +109,6 @@ impl Giving {
         (self.jobs.len() < JOBS_MAX && !self.jobs.contains_key(&end)).then_some(end)
     }
 
-    /// Returns the bytes that `end` has shown.
-    pub fn take_shown(&mut self, end: End) -> Option<Shown> {
-        self.shown.remove(&end)
-    }
-
     /// Begins to bring the bytes back that `end` has shown.
     pub fn begin(&mut self, end: End, asker: Way, fd: OwnedFd, lender: End, bell: Way) {
         let Some(Shown { bytes, before }) = self.shown.remove(&end) else { return };
@@ -144,17 +139,6 @@ impl Giving {
     pub fn lent(&mut self, end: End, fd: Option<OwnedFd>) -> bool {
         self.jobs.get(&end).is_some_and(|job| job.lent.send(fd).is_ok())
     }
-}
-
-/// Sends bytes by a socket that was lent, however long that takes; then its process is told. On a
-/// thread of its own.
-pub fn put(lent: OwnedFd, bytes: Vec<u8>, bell: Option<Way>) {
-    std::thread::spawn(move || {
-        // An error is the connection's, and both ends learn of it.
-        let _ = passing::put(&lent, &bytes);
-        drop(lent);
-        bell.iter().for_each(|bell| bell.say(&Message::Free(bell.token)));
-    });
 }
 
 /// Returns the bytes of a memory that does not change its length.

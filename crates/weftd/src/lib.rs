@@ -12,8 +12,7 @@
 //! - `links.rs`: sockets that were opened before rights were dropped.
 //! - `cluster/`: the agent's part in a cluster: hosts and names.
 //! - `sockets.rs`: connections of socket programs that are to share memory; `giving.rs`: bytes that
-//!   go back to TCP; `paths.rs`: if the network leads from one to the other; `reach.rs`: other
-//!   hosts.
+//!   go back to TCP; `paths.rs`: if the network leads from one to the other.
 //! - `options.rs`: settings, quotas; `status.rs`: the status socket.
 //! - `limit.rs`: limits on the log.
 //! - `rights.rs`: dropping rights; `sys/`: the system calls.
@@ -24,7 +23,6 @@
 #![warn(missing_docs)]
 
 mod agent;
-mod back;
 pub mod cluster;
 mod giving;
 pub mod limit;
@@ -32,7 +30,6 @@ mod links;
 pub mod lists;
 pub mod options;
 mod paths;
-mod reach;
 pub mod rights;
 mod room;
 mod seat;

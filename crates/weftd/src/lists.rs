@@ -9,7 +9,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 use weft_streams::board;
-pub use weft_streams::board::{Shown, State};
+pub use weft_streams::board::{List, Shown, State};
 use weft_streams::message::{Message, MESSAGE_MAX};
 pub use weft_streams::policy::Policy;
 
@@ -23,10 +23,8 @@ const LIST_MAX: u64 = 4 << 20;
 pub struct Program {
     /// The number of its process.
     pub process: u64,
-    /// True if its use of weft is off.
-    pub is_off: bool,
-    /// Its connections that have looked for their other ends.
-    pub connections: Vec<Shown>,
+    /// Its list, of the connections that have looked for their other ends.
+    pub shows: List,
     list: File,
 }
 
@@ -44,8 +42,8 @@ fn program(process: u64, list: OwnedFd) -> Option<Program> {
     let len = list.metadata().ok()?.len().min(LIST_MAX);
     let mut bytes = vec![0; len as usize];
     list.read_exact_at(&mut bytes, 0).ok()?;
-    let (is_off, connections) = board::read(&bytes)?;
-    Some(Program { process, is_off, connections, list })
+    let shows = board::read(&bytes)?;
+    Some(Program { process, shows, list })
 }
 
 impl Program {

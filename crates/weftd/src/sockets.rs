@@ -4,10 +4,8 @@
 //! `weft_streams::pairing` decides; here are the connections of programs, the sockets that they
 //! show, and the memory.
 
-use crate::cluster::Cluster;
-use crate::giving::{self, Giving, Way};
+use crate::giving::{Giving, Way};
 use crate::paths::Paths;
-use crate::reach::{Hosts, Said};
 use crate::sys::passing::{self, facts};
 use crate::sys::{self, Epoll, Interest};
 use std::collections::BTreeMap;
@@ -18,7 +16,6 @@ use weft_core::Instant;
 use weft_link::LinkError;
 use weft_streams::message::{Message, MESSAGE_MAX, VERSION};
 use weft_streams::pairing::{Do, End, Pairing, Program};
-use weft_streams::reach::message::Names;
 use weft_streams::words::SEGMENT;
 
 /// Most programs, and most of one user.
@@ -58,8 +55,6 @@ pub struct Sockets {
     giving: Giving,
     /// Ends in different networks.
     paths: Paths,
-    /// Ends on different hosts.
-    hosts: Hosts,
     to_do: Vec<Do>,
     turned_away: u64,
 }
@@ -96,7 +91,6 @@ impl Sockets {
             held: BTreeMap::new(),
             giving: Giving::default(),
             paths: Paths::default(),
-            hosts: Hosts::default(),
             to_do: Vec::new(),
             turned_away: 0,
         })
@@ -109,12 +103,12 @@ impl Sockets {
 
     /// True if nothing waits for its time.
     pub fn is_idle(&self) -> bool {
-        self.pairing.is_empty() && self.hosts.is_idle()
+        self.pairing.is_empty()
     }
 
     /// True if a socket is held, which is to be for a moment only.
     pub fn holds(&self) -> bool {
-        !self.held.is_empty() || self.hosts.is_busy()
+        !self.held.is_empty()
     }
 
     /// Lists the counters by name.
@@ -127,7 +121,6 @@ impl Sockets {
         each("sockets_refused", counts.refused);
         each("sockets_turned_away", self.turned_away);
         each("sockets_given_back", self.giving.asked);
-        self.hosts.counters(each);
     }
 
     /// Serves the programs; never blocks. `may` tells if two users may share memory.
@@ -137,7 +130,7 @@ impl Sockets {
         for &one in &ready {
             match one {
                 LISTENER => self.accept(),
-                bell if bell & BELL != 0 => self.hear_bell(now, bell & !BELL),
+                bell if bell & BELL != 0 => self.hear_bell(bell & !BELL),
                 program => self.read(now, program, may),
             }
         }
@@ -176,23 +169,19 @@ impl Sockets {
                 Err(e) if is_early(&e) => return,
                 // It ended before it read what it was told.
                 Err(e) if e.kind() == io::ErrorKind::ConnectionReset => {
-                    return self.end(now, program, "");
+                    return self.end(program, "");
                 }
-                Err(_) => return self.end(now, program, "a message that is none"),
+                Err(_) => return self.end(program, "a message that is none"),
             };
             if len == 0 {
-                return self.end(now, program, "");
+                return self.end(program, "");
             }
             let out = &mut self.to_do;
             match (Message::decode(&buf[..len]), passed) {
                 (Ok(Message::Ask { token, local, remote }), None) => {
                     let end = (program, token);
                     self.held.remove(&end);
-                    self.hosts.gone(now, end);
                     self.pairing.ask(now.0, (end, user, namespace), (local, remote), may, out);
-                    if self.pairing.is_waiting(end) {
-                        self.hosts.wants(end, user, Names { local, remote });
-                    }
                 }
                 (Ok(Message::Here(token)), Some(socket)) => {
                     self.shows(now, (program, token), socket);
@@ -206,24 +195,17 @@ impl Sockets {
                     self.giving.shows((program, token), memory, before);
                 }
                 (Ok(Message::Path(token)), Some(path)) => self.shows_path((program, token), path),
-                (Ok(Message::Phase { token, phase }), None) => {
-                    self.hosts.asks((program, token), phase);
-                }
-                (Ok(Message::Phase { token, phase }), Some(path)) => {
-                    self.hosts.heir_asks((program, token), &path, phase);
-                }
                 (Ok(Message::Bell(_)), Some(bell)) => self.has_bell(program, bell),
                 (Ok(Message::List(after)), None) => self.list(program, user, after),
                 (Ok(Message::Cancel(token)), None) => {
                     self.held.remove(&(program, token));
                     self.paths.forget((program, token));
-                    self.hosts.gone(now, (program, token));
                     self.pairing.cancel((program, token), out);
                 }
                 (Err("version"), _) => {
-                    return self.end(now, program, "it speaks another version of these messages");
+                    return self.end(program, "it speaks another version of these messages");
                 }
-                _ => return self.end(now, program, "a message that is none"),
+                _ => return self.end(program, "a message that is none"),
             }
             self.act();
         }
@@ -232,9 +214,7 @@ impl Sockets {
     /// An end shows its socket.
     fn shows(&mut self, now: Instant, end: End, socket: OwnedFd) {
         if self.giving.awaits(end) {
-            self.give_back(now, end, socket);
-        } else if !self.pairing.is_called(end) && self.hosts.is_called(end) {
-            self.hosts.shows(now, end, socket);
+            self.give_back(end, socket);
         } else {
             let facts = facts(&socket);
             self.held.insert(end, socket);
@@ -246,42 +226,12 @@ impl Sockets {
     fn shows_path(&mut self, end: End, path: OwnedFd) {
         if self.pairing.is_called(end) {
             self.paths.shows(end, path);
-        } else if self.hosts.is_called(end) {
-            self.hosts.shows_path(end, path);
-        }
-    }
-
-    /// Does what there is to do for ends whose other ends are on other hosts.
-    pub fn serve_hosts(&mut self, now: Instant, cluster: &mut Cluster) {
-        for said in self.hosts.serve(now, cluster) {
-            match said {
-                Said::Line(end, message) => self.say(end, &message, None),
-                Said::WithMemory(end, message) => {
-                    self.pairing.is_joined(end);
-                    self.say(end, &message, self.hosts.memory(end));
-                }
-                Said::Bell(end, message) => {
-                    let bell = self.guests.get(&end.0).and_then(|guest| guest.bell.as_ref());
-                    match bell {
-                        Some(bell) => {
-                            let _ = passing::send(bell.as_raw_fd(), &message.encode(), None);
-                        }
-                        None => self.hosts.lent(now, end, None),
-                    }
-                }
-                Said::Put(end, lent, bytes) => giving::put(lent, bytes, self.bell_of(end)),
-            }
         }
     }
 
     /// Returns a way to the bell of an end's program.
     fn bell_of(&self, (program, token): End) -> Option<Way> {
         way(self.guests.get(&program)?.bell.as_ref(), token)
-    }
-
-    /// There are no other hosts.
-    pub fn is_alone(&mut self) {
-        self.hosts.is_alone();
     }
 
     /// A program has a bell from now on.
@@ -301,7 +251,7 @@ impl Sockets {
     }
 
     /// A program says something by its bell: it lends a socket, or has none.
-    fn hear_bell(&mut self, now: Instant, program: Program) {
+    fn hear_bell(&mut self, program: Program) {
         for _ in 0..AT_ONCE {
             let bell = self.guests.get(&program).and_then(|guest| guest.bell.as_ref());
             let Some(bell) = bell else { return };
@@ -315,10 +265,6 @@ impl Sockets {
                 },
                 _ => return self.lose_bell(program),
             };
-            if self.hosts.awaits_loan((program, token)) {
-                self.hosts.lent(now, (program, token), fd);
-                continue;
-            }
             let is_lent = fd.is_some();
             if !self.giving.lent((program, token), fd) && is_lent {
                 let Some(bell) = self.guests.get(&program).and_then(|one| one.bell.as_ref()) else {
@@ -330,12 +276,7 @@ impl Sockets {
     }
 
     /// An end shows the socket whose bytes are to go back to TCP.
-    fn give_back(&mut self, now: Instant, end: End, socket: OwnedFd) {
-        if let Some(joined) = self.hosts.end_of(&socket) {
-            let Some(shown) = self.giving.take_shown(end) else { return };
-            self.giving.asked += 1;
-            return self.hosts.gives(now, end, joined, socket, shown);
-        }
+    fn give_back(&mut self, end: End, socket: OwnedFd) {
         let lender = self.giving.lender(&socket);
         let bell = lender.and_then(|lender| self.bell_of(lender));
         let asker = way(self.guests.get(&end.0).map(|guest| &guest.socket), end.1);
@@ -367,7 +308,7 @@ impl Sockets {
     }
 
     /// Ends the connection of a program; the reason is empty if it has left.
-    fn end(&mut self, now: Instant, program: Program, why: &str) {
+    fn end(&mut self, program: Program, why: &str) {
         if !why.is_empty() {
             let user = self.guests.get(&program).map_or(0, |guest| guest.user);
             log::warn!("a socket program of user {user}: {why} (this agent speaks {VERSION})");
@@ -379,7 +320,6 @@ impl Sockets {
         self.held.retain(|end, _| end.0 != program);
         self.giving.gone(program);
         self.paths.gone(program);
-        self.hosts.program_gone(now, program);
         self.pairing.gone(program, &mut self.to_do);
         self.act();
     }

@@ -7,7 +7,7 @@ use std::io::ErrorKind;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
-use weftd::lists::{self, Shown, State};
+use weftd::lists::{self, List, Shown, State};
 
 /// File name of the library that programs load.
 const NAME: &str = "libweft-sockets.so";
@@ -18,10 +18,9 @@ const VARIABLE: &str = "WEFT_SOCKETS_LIBRARY";
 
 /// Run unmodified socket programs: by memory inside a host, with fewer wake-ups between hosts
 ///
-/// TCP connections inside a host share memory. Between hosts whose agents are one cluster, a
-/// program looks for bytes for a moment before it sleeps. Both ends have to be started so.
-/// Connections to other programs, and all of them without an agent (`weftd`), are the kernel's
-/// TCP.
+/// TCP connections inside a host share memory if both ends are started so and the host has an agent
+/// (`weftd`); all others are the kernel's TCP. A program that waits for another host looks for
+/// bytes for a moment before it sleeps; the other end, and agents, need not do anything for that.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -193,8 +192,8 @@ fn start(args: &Run) -> Result<ExitCode> {
     // One that is stopped, or busy, is not waited for.
     if !agents().iter().any(|name| weftd::status::serves(name)) {
         eprintln!(
-            "weft sockets: no agent serves at {}: connections stay TCP until one is started \
-             (`weftd`)",
+            "weft sockets: no agent serves at {}: connections inside this host stay TCP until one \
+             is started (`weftd`)",
             agents().join(", ")
         );
     }
@@ -205,19 +204,13 @@ fn start(args: &Run) -> Result<ExitCode> {
 }
 
 /// Variables that have no option, and the largest number of each.
-const NUMBERS: [(&str, u32); 4] = [
-    ("WEFT_SOCKETS", 1),
-    ("WEFT_SOCKETS_PACKETS", 1),
-    ("WEFT_SOCKETS_LOSS", 100),
-    ("WEFT_SOCKETS_PATIENCE_MS", 600_000),
-];
+const NUMBERS: [(&str, u32); 1] = [("WEFT_SOCKETS", 1)];
 
 /// Counters of the agent, and the meaning of each.
-const COUNTERS: [(&str, &str); 6] = [
+const COUNTERS: [(&str, &str); 5] = [
     ("sockets_programs", "programs"),
     ("sockets_asked", "ends that asked for their other end"),
     ("sockets_paired", "connections joined"),
-    ("sockets_paired_between_hosts", "times that an end was joined to another host"),
     ("sockets_refused", "ends refused"),
     ("sockets_asking", "ends that wait for their other end"),
 ];
@@ -238,21 +231,26 @@ fn status() -> Result<ExitCode> {
         println!("{value:>10}  {meaning}");
     }
     for program in lists::programs(name).with_context(|| format!("the agent at {name}"))? {
-        let off = if program.is_off { ", turned off" } else { "" };
+        let List { is_off, looked, connections } = program.shows;
+        let off = if is_off { ", turned off" } else { "" };
         println!("\nprocess {}{off}", program.process);
-        for one in &program.connections {
+        if looked > 0 {
+            println!("  {looked} waits for other hosts ended by a look, without a sleep");
+        }
+        for one in &connections {
             let state = match &one.state {
-                State::Shares | State::Links(_) if program.is_off => "TCP: turned off".to_string(),
+                State::Shares | State::Asks if is_off => "TCP: turned off".to_string(),
                 State::Shares => "in memory".to_string(),
-                State::Links(host) => format!("to host {host}; looks before it sleeps"),
+                State::Asks | State::Stays(_) if one.looks && !is_off => {
+                    "TCP to another host; waits look before they sleep".to_string()
+                }
                 State::Asks => "TCP: its other end does not ask".to_string(),
                 State::Stays(why) => format!("TCP: {why}"),
             };
             let Shown { local, remote, received, sent, .. } = one;
             println!("  {local} to {remote}: {state}");
             if received + sent > 0 {
-                let way = if matches!(one.state, State::Links(_)) { "by UDP" } else { "by memory" };
-                println!("    {way}: {received} bytes received, {sent} sent");
+                println!("    by memory: {received} bytes received, {sent} sent");
             }
         }
     }

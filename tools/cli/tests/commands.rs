@@ -523,9 +523,7 @@ fn sockets_run__says_what_is_wrong() {
         let output = weft.env("WEFT_SOCKETS_LIBRARY", &library).output().unwrap();
         (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
     };
-    for (name, value) in
-        [("WEFT_SOCKETS_LOSS", "abc"), ("WEFT_SOCKETS_LOSS", "101"), ("WEFT_SOCKETS", "maybe")]
-    {
+    for (name, value) in [("WEFT_SOCKETS", "2"), ("WEFT_SOCKETS", "maybe")] {
         let (code, said) = run("true", (name, value));
         assert!(code == Some(1) && said.contains(name) && said.contains(value), "{said}");
     }

@@ -41,8 +41,6 @@ pub mod class {
     pub const RANKS: u8 = 4;
     /// Messages and connections of TIPC sockets.
     pub const TIPC: u8 = 5;
-    /// Connections of socket programs between two hosts.
-    pub const SOCKETS: u8 = 6;
 }
 
 /// Time between two attempts to get a session, at first; it doubles.
@@ -215,14 +213,6 @@ impl Sessions {
     /// Returns the public number of the key of the session with an address.
     pub fn key_of(&self, address: SocketAddr) -> Option<u64> {
         self.table.of(address).map(|s| s.key_id)
-    }
-
-    /// Returns a key that both ends of the session with an address can make, and nobody without the
-    /// key of the cluster. `about` is not used for another one.
-    pub fn derive(&self, address: SocketAddr, about: &[u8]) -> Option<[u8; 16]> {
-        let id = self.table.of(address)?.key_id;
-        let key = self.keys.all().iter().find(|key| key.public_id() == id)?;
-        Some(key.derive(Purpose::ClusterSockets, about))
     }
 
     /// True if a datagram to an address, of which a beginning is given, is of the present session.

@@ -31,8 +31,6 @@ pub enum Purpose {
     ClusterSession,
     /// The numbers that an agent answers with, without keeping them.
     ClusterCookie,
-    /// The key of a connection of socket programs on two hosts.
-    ClusterSockets,
     /// The names under which processes of a host find each other without an agent.
     Meeting,
 }
@@ -51,7 +49,6 @@ impl Purpose {
             Purpose::ClusterProof => b"weft 1 cluster proof",
             Purpose::ClusterSession => b"weft 1 cluster session",
             Purpose::ClusterCookie => b"weft 1 cluster cookie",
-            Purpose::ClusterSockets => b"weft 1 cluster sockets",
             Purpose::Meeting => b"weft 1 meeting",
         }
     }

@@ -12,7 +12,6 @@ pub mod options;
 mod post;
 mod ranks;
 mod refused;
-mod sockets;
 mod tipc;
 
 pub use options::ClusterOptions;
@@ -80,8 +79,6 @@ pub struct Cluster {
     groups: groups::Groups,
     ranks: ranks::Ranks,
     tipc: tipc::Tipc,
-    /// Messages of other agents about socket programs.
-    of_sockets: Vec<(SocketAddr, Vec<u8>)>,
     is_cut_off: bool,
     complaints: Complaints,
     refused: refused::Refused,
@@ -193,7 +190,6 @@ impl Cluster {
             groups: groups::Groups::default(),
             ranks: ranks::Ranks::open(user),
             tipc: tipc::Tipc::open(&all.name, host)?,
-            of_sockets: Vec::new(),
             is_cut_off: false,
             complaints: Complaints::default(),
             refused: refused::Refused::default(),
@@ -266,10 +262,6 @@ impl Cluster {
                 Some((class::TIPC, message)) => {
                     let message = message.to_vec();
                     self.on_tipc(now, from, &message);
-                }
-                Some((class::SOCKETS, message)) => {
-                    let message = message.to_vec();
-                    self.on_sockets(from, &message);
                 }
                 _ => {}
             }

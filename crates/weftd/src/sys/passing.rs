@@ -162,26 +162,7 @@ pub fn recv(socket: RawFd, buf: &mut [u8]) -> io::Result<(usize, Option<OwnedFd>
 /// # Errors
 /// The system has no room.
 pub fn shared_memory(len: usize) -> io::Result<OwnedFd> {
-    memory(len, libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL)
-}
-
-/// The same for one program and its children alone; [`is_mapped`] tells if one of them has it.
-///
-/// # Errors
-/// As of `shared_memory`.
-pub fn memory_of_one(len: usize) -> io::Result<OwnedFd> {
-    memory(len, libc::F_SEAL_SHRINK | libc::F_SEAL_GROW)
-}
-
-/// True if a process can write to memory of [`memory_of_one`]. After the answer no, none ever can.
-pub fn is_mapped(memory: &OwnedFd) -> bool {
-    // The kernel refuses this seal while a mapping exists that can be written to.
-    // SAFETY: no memory is passed.
-    let sealed = unsafe { libc::fcntl(memory.as_raw_fd(), libc::F_ADD_SEALS, libc::F_SEAL_WRITE) };
-    sealed != 0 && io::Error::last_os_error().raw_os_error() == Some(libc::EBUSY)
-}
-
-fn memory(len: usize, seals: libc::c_int) -> io::Result<OwnedFd> {
+    let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
     let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
     // SAFETY: the name is a C string.
     let fd = owned(unsafe { libc::memfd_create(c"weft-sockets".as_ptr(), flags) })?;

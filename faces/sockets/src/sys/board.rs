@@ -34,6 +34,12 @@ pub fn is_off() -> bool {
     head().is_some_and(Head::is_off)
 }
 
+/// A wait for bytes by TCP has found some by a look.
+#[inline]
+pub fn looked() {
+    head().iter().for_each(|head| head.looked());
+}
+
 /// Says why a connection is by TCP.
 pub fn stays(at: usize, why: &str) {
     entry(at).iter().for_each(|entry| entry.stays(why));

@@ -35,12 +35,8 @@ pub fn give_back(one: &Connection) -> bool {
         // The next program sends behind what the agent sends.
         is_back(one, true);
     }
-    if !user.settles() {
-        // Somebody else would read bytes twice.
-        reset(one);
-        return false;
-    }
     let Some(_held) = one.slot.receiving.take() else { return false };
+    user.dozes();
     let Some((before, parts, len)) = user.waiting() else { return true };
     let Some(memory) = memory_of(&parts, len) else { return false };
     let given = line::give_back(one, before, memory);

@@ -5,10 +5,11 @@
 
 use super::lock::Lock;
 use super::slot::{
-    self, Slot, ASKED, CORKED, DEEP, DENIED, IDLE, NAGLE, NEVER, NONBLOCKING, PLAIN, SHARED, SHUT,
+    self, Slot, ASKED, CORKED, DEEP, DENIED, IDLE, LOOKS, NAGLE, NEVER, NONBLOCKING, PLAIN, SHARED,
+    SHUT,
 };
 use super::table::{self, Connection};
-use super::{board, far, giving, holders, real, settings, stream, tcp, vfork};
+use super::{board, giving, holders, look, real, settings, stream, tcp, vfork};
 use libc::c_int;
 use std::mem::{size_of, zeroed};
 use std::os::fd::RawFd;
@@ -65,18 +66,13 @@ pub fn is_file(fd: RawFd, number: u64) -> bool {
 /// True if a descriptor is this library's own: a program that closes it closes nothing.
 #[inline]
 pub fn is_own(fd: c_int) -> bool {
-    fd >= HIDDEN && (fd == LINE.load(Ordering::Relaxed) || giving::is_own(fd) || far::is_own(fd))
+    fd >= HIDDEN && (fd == LINE.load(Ordering::Relaxed) || giving::is_own(fd))
 }
 
 /// Returns the lowest of this library's own descriptors from this number on.
 pub fn next_own(from: u32) -> Option<u32> {
     let line = u32::try_from(LINE.load(Ordering::Relaxed)).ok();
-    [line, giving::own()]
-        .into_iter()
-        .flatten()
-        .filter(|&own| own >= from)
-        .chain(far::next_own(from))
-        .min()
+    [line, giving::own()].into_iter().flatten().filter(|&own| own >= from).min()
 }
 
 /// This process is a child: it has no line, and its parent's is not its own.
@@ -138,6 +134,7 @@ fn begin(connection: &Connection) {
     if over || !settings::is_on() || !tcp::is_ordinary(connection.fd) {
         return ask.state.store(DENIED, Ordering::Relaxed);
     }
+    look::begin(connection);
     let alone = slot.holders.is_own();
     if !alone || table::shared() >= settings::most() {
         return;
@@ -160,11 +157,13 @@ fn begin(connection: &Connection) {
     }
     let Some((local, remote)) = tcp::names(connection.fd) else { return };
     if !settings::allows(local, remote) {
-        board::entry(connection.at).iter().for_each(|entry| entry.asks(local, remote));
+        board::entry(connection.at)
+            .iter()
+            .for_each(|entry| entry.asks(local, remote, slot.has(LOOKS)));
         board::stays(connection.at, "the policy leaves it to TCP");
         return ask.state.store(DENIED, Ordering::Relaxed);
     }
-    board::entry(connection.at).iter().for_each(|entry| entry.asks(local, remote));
+    board::entry(connection.at).iter().for_each(|entry| entry.asks(local, remote, slot.has(LOOKS)));
     ask.process.store(process(), Ordering::Relaxed);
     ask.fd.store(connection.fd as u32, Ordering::Relaxed);
     ask.state.store(ASKED, Ordering::Release);
@@ -220,12 +219,6 @@ fn heard(slot: &Slot) {
     }
 }
 
-/// Takes what the agent has said.
-#[cold]
-pub fn hears() {
-    hear();
-}
-
 #[cold]
 fn hear() {
     let Some(_held) = LOCK.try_take() else { return };
@@ -246,11 +239,6 @@ fn take_all() {
 /// The connection is closed by the program. A FIN is sent at once if the agent may have a
 /// descriptor of the socket.
 pub fn closes(at: usize, slot: &Slot, fd: c_int) {
-    if far::path(at).is_some() && slot.ask.process.load(Ordering::Relaxed) == process() {
-        if let Some(_held) = LOCK.try_take().filter(|_| is_there()) {
-            say(&Message::Cancel(token(at, slot)), None);
-        }
-    }
     if slot.ask.state.load(Ordering::Relaxed) != ASKED {
         return;
     }
@@ -486,44 +474,16 @@ fn act(message: &Message, passed: RawFd) {
             }
             None => drop(say(&Message::Cancel(*token), None)),
         },
-        Message::Reach(token) => {
-            match asking(*token).and_then(|one| Some((one, far::makes_path(&one)?))) {
-                Some((one, path)) => {
-                    one.slot.ask.times.fetch_or(SHOWN, Ordering::Relaxed);
-                    say(&Message::Path(*token), Some(path));
-                    say(&Message::Here(*token), Some(one.fd));
-                }
-                None => drop(say(&Message::Cancel(*token), None)),
-            }
-        }
         Message::Pair { token, first } => {
             if let Some(one) = asking(*token) {
-                far::is_refused(one.at);
                 one.slot.ask.state.store(DENIED, Ordering::Release);
-                if attach(&one, passed, *first, || true) {
+                if attach(&one, passed, *first) {
                     board::entry(one.at).iter().for_each(|entry| entry.shares());
                 }
             }
         }
-        Message::Link { token, first, to, key, host } => {
-            if let Some(one) = asking(*token) {
-                one.slot.ask.state.store(DENIED, Ordering::Release);
-                let joins = || far::joins(one.at, *to, key, *first);
-                match attach(&one, passed, true, joins) {
-                    true => board::entry(one.at).iter().for_each(|entry| entry.links(host)),
-                    false => far::forget(one.at),
-                }
-            }
-        }
-        Message::Stopped { token, stop, acked } => {
-            let at = (*token & u64::from(u32::MAX)) as usize;
-            if let Some(slot) = table::slot_at(at).filter(|slot| self::token(at, slot) == *token) {
-                far::has_stopped(at, slot, *stop, *acked);
-            }
-        }
         Message::None { token, why } => {
             if let Some(one) = asking(*token) {
-                far::is_refused(one.at);
                 board::stays(one.at, why);
                 one.slot.ask.times.fetch_and(!SHOWN, Ordering::Relaxed);
                 one.slot.ask.state.store(IDLE, Ordering::Release);
@@ -545,9 +505,8 @@ fn is_sealed(fd: RawFd) -> bool {
     }
 }
 
-/// The connection shares memory from now on, or has a ring for what comes from another host, once
-/// `joins` has joined it. False if it does not.
-fn attach(one: &Connection, memory: RawFd, first: bool, joins: impl FnOnce() -> bool) -> bool {
+/// The connection shares memory from now on. False if it does not.
+fn attach(one: &Connection, memory: RawFd, first: bool) -> bool {
     let slot = one.slot;
     // A child has the memory, too, or the connection has none.
     let Some(_steady) = holders::no_fork() else { return false };
@@ -556,7 +515,7 @@ fn attach(one: &Connection, memory: RawFd, first: bool, joins: impl FnOnce() -> 
         && !slot.has(NEVER | SHUT)
         && slot.state.load(Ordering::Acquire) == PLAIN;
     board::stays(one.at, "there is no memory for it, or it is not to be had now");
-    if memory < 0 || !fits || board::is_off() || !is_sealed(memory) || !joins() {
+    if memory < 0 || !fits || board::is_off() || !is_sealed(memory) {
         return false;
     }
     let rights = libc::PROT_READ | libc::PROT_WRITE;
@@ -573,9 +532,7 @@ fn attach(one: &Connection, memory: RawFd, first: bool, joins: impl FnOnce() -> 
         slot.set(NAGLE);
         tcp::do_not_delay(one.fd);
     }
-    // Long sends to another host are TCP's.
-    let is_far = far::path(one.at).is_some();
-    if !is_far && !tcp::is_set(one.fd, libc::TCP_NOTSENT_LOWAT) {
+    if !tcp::is_set(one.fd, libc::TCP_NOTSENT_LOWAT) {
         slot.set(DEEP);
         tcp::keep_few(one.fd);
     }
@@ -594,22 +551,4 @@ fn attach(one: &Connection, memory: RawFd, first: bool, joins: impl FnOnce() -> 
         stream::enter(*one).iter().for_each(stream::Use::say_end);
     }
     true
-}
-
-/// Asks the agent how long a phase of the peer on another host was. A child shows the UDP socket
-/// of a connection that its parent asked for: the agent does not know the child's number of it.
-pub fn asks_phase(one: &Connection, phase: u32, path: RawFd) {
-    let Some(_held) = LOCK.try_take() else { return };
-    if open() {
-        let is_heir = one.slot.ask.process.load(Ordering::Relaxed) != process();
-        let message = Message::Phase { token: token(one.at, one.slot), phase };
-        say(&message, is_heir.then_some(path));
-    }
-}
-
-/// Waits until the agent says something or a descriptor can be read, or for so many milliseconds.
-pub fn awaits(fd: RawFd, most: c_int) {
-    let is_own = PROCESS.load(Ordering::Relaxed) == process() && is_there();
-    let line = if is_own { LINE.load(Ordering::Relaxed) } else { -1 };
-    tcp::awaits_one_of([fd, line], most);
 }

@@ -2,12 +2,12 @@
 
 mod affinity;
 mod board;
-mod far;
 mod giving;
 mod holders;
 mod hooks;
 mod line;
 mod lock;
+mod look;
 mod parts;
 mod real;
 mod set;

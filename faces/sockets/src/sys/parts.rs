@@ -19,16 +19,6 @@ pub struct Cut {
 }
 
 impl Cut {
-    /// Puts another part before these.
-    pub fn behind(mut self, base: *mut u8, len: usize) -> Cut {
-        if len > 0 {
-            self.parts.rotate_right(1);
-            self.parts[0] = iovec { iov_base: base.cast(), iov_len: len };
-            self.n = (self.n + 1).min(MOST);
-        }
-        self
-    }
-
     /// Returns the parts, for a message of the kernel.
     pub fn as_message(&mut self) -> libc::msghdr {
         // SAFETY: all-zero is a valid value.

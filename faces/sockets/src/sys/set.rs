@@ -1,9 +1,9 @@
 //! Epoll sets: which connections are registered where, and waits for them.
 
-use super::slot::{Registration, Set, Slot, PLACES, READ, UNSEEN, WATCHED, WORD};
+use super::slot::{Registration, Set, Slot, LOOKS, PLACES, READ, UNSEEN, WATCHED, WORD};
 use super::table::{self, Connection};
 use super::wait::Rest;
-use super::{affinity, far, real, settings, tcp, wait, wake};
+use super::{affinity, board, look, real, settings, tcp, wait, wake};
 use libc::{c_int, epoll_event};
 use std::sync::atomic::Ordering;
 
@@ -59,6 +59,9 @@ pub fn changed(set_fd: c_int, what: c_int, fd: c_int, event: Option<epoll_event>
     one.fd.store(fd as u32, Ordering::Relaxed);
     one.told.store(0, Ordering::Relaxed);
     one.set.store(number, Ordering::Release);
+    if slot.has(LOOKS) {
+        set.by_tcp.store(1, Ordering::Relaxed);
+    }
     if wake::is_followed(set, &connection, one) {
         return;
     }
@@ -67,6 +70,16 @@ pub fn changed(set_fd: c_int, what: c_int, fd: c_int, event: Option<epoll_event>
     if wait::lie_down(connection.at, slot) != Rest::Empty && set.waiting.load(Ordering::SeqCst) > 0
     {
         kick(set_fd);
+    }
+}
+
+/// Waits for the sets of a connection look at TCP from now on.
+pub fn looks(slot: &Slot) {
+    for one in &slot.registrations {
+        let number = one.set.load(Ordering::Acquire);
+        if let Some((set, _)) = (number != 0).then(|| table::set_of(number)).flatten() {
+            set.by_tcp.store(1, Ordering::Relaxed);
+        }
     }
 }
 
@@ -237,9 +250,15 @@ impl Wait<'_> {
         })
     }
 
-    /// Looks at the rings for a while, and lets bytes come there meanwhile. Events of the kernel do
-    /// not wait for that: the result is their number. `None`: nothing came, and this is not worth a
-    /// look. 0: there are bytes in a ring.
+    /// True if waits look at TCP.
+    fn looks_at_tcp(&self) -> bool {
+        let by_tcp = self.set.by_tcp.load(Ordering::Relaxed) != 0;
+        by_tcp && settings::is_on() && !board::is_off()
+    }
+
+    /// Looks at the rings for a while, and lets bytes come there meanwhile; at TCP as well if a
+    /// connection leads to another host. Events of the kernel do not wait for that: the result is
+    /// their number. `None`: nothing came, and this is not worth a look. 0: there are bytes.
     fn look(&mut self, kernel: &impl Fn(*mut epoll_event, c_int, bool) -> c_int) -> Option<c_int> {
         if !wake::is_lucky(&self.set.luck) {
             return None;
@@ -259,27 +278,34 @@ impl Wait<'_> {
         each_place(self.set, asleep, |_, at, slot| {
             wait::wake(at, slot);
         });
-        if self.set.awake_places() == 0 {
+        let (by_tcp, places) = (self.looks_at_tcp(), self.set.awake_places());
+        if places == 0 && !by_tcp {
             return None;
         }
-        let (mut is_far, mut times, mut is_vain) = (false, 1, true);
+        let (mut times, mut is_vain) = (1, !by_tcp);
         each_awake(self.set, |_, at, slot| {
             times = wake::times(slot);
-            is_far |= far::path(at).is_some();
-            table::with_memory(at, slot, |memory| {
-                is_vain &= affinity::shares_core(slot, memory);
-                far::tell(at, slot, memory, true);
-            });
+            table::with_memory(at, slot, |memory| is_vain &= affinity::shares_core(slot, memory));
         });
         if is_vain {
             wake::learn_vain(&self.set.luck);
             return None;
         }
         let fd = self.fd;
-        let found = || self.has_bytes() || is_far && tcp::has_input(fd);
-        // Others do not wait longer than a look.
-        let times = if self.set.awake_places() == 1 { times } else { 1 };
-        wake::spin(&self.set.luck, 1, times, found).then_some(0)
+        let found = || places > 0 && self.has_bytes() || by_tcp && tcp::has_input(fd);
+        // Others do not wait longer than a look at a ring.
+        let times = match places {
+            0 => look::TIMES,
+            1 => times,
+            _ => 1,
+        };
+        if !wake::spin(&self.set.luck, 1, times, found) {
+            return None;
+        }
+        if by_tcp {
+            board::looked();
+        }
+        Some(0)
     }
 
     /// Has the bytes of all connections come by TCP. False if one has bytes to be told.
@@ -332,7 +358,7 @@ impl Wait<'_> {
             let n = if is_poll {
                 kernel(self.events.as_mut_ptr(), self.events.len() as c_int, false)
             } else {
-                if settings::spins() && !self.set.is_empty() {
+                if settings::spins() && (self.looks_at_tcp() || !self.set.is_empty()) {
                     match self.look(&kernel) {
                         Some(0) => continue,
                         Some(n) => return n,

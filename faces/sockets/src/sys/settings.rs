@@ -10,9 +10,6 @@ static IS_ON: AtomicU32 = AtomicU32::new(0);
 static SPIN_NS: AtomicU64 = AtomicU64::new(0);
 static AFTER: AtomicU32 = AtomicU32::new(8);
 static MOST: AtomicU32 = AtomicU32::new(1024);
-static LOSS: AtomicU32 = AtomicU32::new(0);
-static PACKETS: AtomicU32 = AtomicU32::new(0);
-static PATIENCE_MS: AtomicU32 = AtomicU32::new(5_000);
 
 /// Longest time for which a call looks at a ring before it sleeps, unless the environment says so.
 const SPIN_US: u64 = 20;
@@ -74,13 +71,6 @@ pub fn read() {
     if let Some(most) = number(c"WEFT_SOCKETS_CONNECTIONS") {
         MOST.store(small(most), Ordering::Relaxed);
     }
-    if let Some(loss) = number(c"WEFT_SOCKETS_LOSS") {
-        LOSS.store(small(loss), Ordering::Relaxed);
-    }
-    PACKETS.store(u32::from(number(c"WEFT_SOCKETS_PACKETS") == Some(1)), Ordering::Relaxed);
-    if let Some(patience) = number(c"WEFT_SOCKETS_PATIENCE_MS") {
-        PATIENCE_MS.store(small(patience.clamp(100, 600_000)), Ordering::Relaxed);
-    }
     keep(c"WEFT_AGENT", &AGENT);
     keep(c"XDG_RUNTIME_DIR", &FOLDER);
     let policy = variable(c"WEFT_SOCKETS_POLICY").map(|value| {
@@ -132,22 +122,6 @@ pub fn spin_ns() -> u64 {
 /// Calls on a connection, once bytes have gone both ways, after which the other end is asked for.
 pub fn after() -> u32 {
     AFTER.load(Ordering::Relaxed)
-}
-
-/// True if short sends to other hosts go by packets.
-pub fn packets() -> bool {
-    PACKETS.load(Ordering::Relaxed) != 0
-}
-
-/// The share of packets to other hosts that are lost on purpose, in percent.
-pub fn loss() -> u32 {
-    LOSS.load(Ordering::Relaxed)
-}
-
-/// The longest time for which the statement of a phase of another host is waited for, in
-/// milliseconds.
-pub fn patience_ms() -> i32 {
-    PATIENCE_MS.load(Ordering::Relaxed) as i32
 }
 
 /// Most connections that share memory.

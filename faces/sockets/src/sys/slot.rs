@@ -52,6 +52,9 @@ pub const TOLD: u32 = 1024;
 /// came later, and would take it for the end of the process.
 pub const SHUT: u32 = 2048;
 
+/// It leads to another host: waits look at TCP for a while before they sleep.
+pub const LOOKS: u32 = 4096;
+
 /// A registration in an epoll set.
 #[derive(Debug, Default)]
 pub struct Registration {
@@ -91,8 +94,6 @@ pub struct Slot {
     pub receiver: Receiver,
     /// Times that a look at the ring paid.
     pub luck: AtomicU32,
-    /// Held to take packets of another host, and to tell it of this end.
-    pub packets: Lock,
     /// Held to send into the ring.
     pub sending: Lock,
     /// The direction that goes out.
@@ -143,6 +144,8 @@ pub struct Set {
     pub unseen: AtomicU32,
     /// Times that a look at the rings paid.
     pub luck: AtomicU32,
+    /// 1 if waits look at TCP, as a connection leads to another host.
+    pub by_tcp: AtomicU32,
     /// Looks at the connections, by which each is the first one in turn.
     pub turn: AtomicU32,
     /// Connections that can be awake: slots, and one.
@@ -297,6 +300,7 @@ fn take_set_from(region: &Region) -> Option<usize> {
     set.generation.fetch_add(1, Ordering::AcqRel);
     set.waiting.store(0, Ordering::Relaxed);
     set.unseen.store(0, Ordering::Relaxed);
+    set.by_tcp.store(0, Ordering::Relaxed);
     set.luck.store(super::wake::LUCK, Ordering::Relaxed);
     set.places.iter().for_each(|one| one.store(0, Ordering::Relaxed));
     set.taken.iter().chain(&set.awake).for_each(|word| word.store(0, Ordering::Relaxed));

@@ -2,9 +2,8 @@
 
 use super::holders::{self, Holders};
 use super::slot::{self, Region, Set, Slot, SETS, SLOTS};
-use super::{board, far, vfork};
+use super::{board, vfork};
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
-use weft_streams::far::{End, AT};
 use weft_streams::words::{Words, HEAD, RING, SEGMENT, STRIDE};
 
 /// Descriptors of a part of the table, and parts.
@@ -174,21 +173,6 @@ impl Memory {
         self.words(!self.second)
     }
 
-    /// The state of packets of another host.
-    pub fn end(&self) -> &'static End {
-        // SAFETY: behind the words in their page, aligned, atomics; as above.
-        unsafe { &*self.base.add(AT).cast::<End>() }
-    }
-
-    /// Writes bytes that came from another host to the ring that comes in.
-    ///
-    /// # Safety
-    /// As of `put`.
-    pub unsafe fn fill(&self, at: u64, from: *const u8, len: usize) {
-        // SAFETY: the caller's.
-        unsafe { self.write(!self.second, at, from, len) };
-    }
-
     fn ring(&self, direction: bool) -> *mut u8 {
         // SAFETY: both rings are within the mapping.
         unsafe { self.base.add(HEAD + usize::from(direction) * RING) }
@@ -199,16 +183,7 @@ impl Memory {
     /// # Safety
     /// `from` has so many bytes, at most a ring's.
     pub unsafe fn put(&self, at: u64, from: *const u8, len: usize) {
-        // SAFETY: the caller's.
-        unsafe { self.write(self.second, at, from, len) };
-    }
-
-    /// Writes bytes to the ring of a direction.
-    ///
-    /// # Safety
-    /// As of `put`.
-    unsafe fn write(&self, direction: bool, at: u64, from: *const u8, len: usize) {
-        let (ring, at) = (self.ring(direction), at as usize % RING);
+        let (ring, at) = (self.ring(self.second), at as usize % RING);
         let first = len.min(RING - at);
         // SAFETY: within the ring, as its length is taken modulo; the caller has the bytes. A peer
         // that writes there at the same time garbles its own stream.
@@ -367,7 +342,7 @@ pub fn release(at: usize) {
 fn unmap(at: usize, slot: &Slot) {
     let base = MEMORY[at].swap(std::ptr::null_mut(), Ordering::SeqCst);
     if base.is_null() {
-        return far::forget(at);
+        return;
     }
     if slot.users.load(Ordering::SeqCst) > 0 {
         // A call counts itself before it looks for the memory.
@@ -375,7 +350,6 @@ fn unmap(at: usize, slot: &Slot) {
     } else {
         // SAFETY: the mapping was made of this size, and no call uses it.
         unsafe { libc::munmap(base.cast(), SEGMENT) };
-        far::forget(at);
         SHARED.fetch_sub(1, Ordering::AcqRel);
     }
 }

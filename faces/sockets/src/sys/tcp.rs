@@ -65,13 +65,6 @@ pub fn awaits(fd: c_int, most: c_int) {
     poll(fd, libc::POLLIN, most);
 }
 
-/// The same for one of two descriptors. One below 0 is none.
-pub fn awaits_one_of(fds: [c_int; 2], most: c_int) {
-    let mut two = fds.map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
-    // SAFETY: two pollfds.
-    unsafe { real::poll(two.as_mut_ptr(), 2, most) };
-}
-
 /// Sleeps, or until a signal comes.
 pub fn pause_ms(most: c_int) {
     // SAFETY: no descriptor is passed.
@@ -116,11 +109,6 @@ pub fn unread(fd: c_int) -> Option<u64> {
 
 /// Its number on all machines that this library is built for.
 pub const SIOCATMARK: libc::c_ulong = 0x8905;
-
-/// True if an urgent byte has come, or is announced.
-pub fn has_urgent(fd: c_int) -> bool {
-    poll(fd, libc::POLLPRI, 0) & libc::POLLPRI != 0
-}
 
 /// True if the next byte that TCP has is an urgent one.
 pub fn is_at_mark(fd: c_int) -> bool {
@@ -263,41 +251,6 @@ pub fn path(fd: c_int) -> Option<c_int> {
         super::line::close(path);
     }
     None
-}
-
-/// Connects a UDP socket. False if that cannot be.
-pub fn connect_path(path: c_int, to: Place) -> bool {
-    // SAFETY: all-zero is a valid value, with room for the name of any internet socket; the family
-    // says which of both it is.
-    unsafe {
-        let mut address: libc::sockaddr_storage = zeroed();
-        let mut len = size_of::<libc::sockaddr_storage>() as socklen_t;
-        let at = (&raw mut address).cast::<libc::sockaddr>();
-        if libc::getsockname(path, at, &mut len) != 0 {
-            return false;
-        }
-        if (*at).sa_family == libc::AF_INET as libc::sa_family_t {
-            let v4 = &mut *at.cast::<libc::sockaddr_in>();
-            v4.sin_port = to.port().to_be();
-            let [.., a, b, c, d] = to.address();
-            v4.sin_addr.s_addr = u32::from_ne_bytes([a, b, c, d]);
-        } else {
-            let v6 = &mut *at.cast::<libc::sockaddr_in6>();
-            v6.sin6_port = to.port().to_be();
-            v6.sin6_addr.s6_addr = to.address();
-        }
-        real::connect(path, at, len) == 0
-    }
-}
-
-/// True if the kernel takes bytes now, and the connection has neither ended nor an error.
-pub fn takes_at_once(fd: c_int) -> bool {
-    poll(fd, libc::POLLOUT | libc::POLLRDHUP, 0) == libc::POLLOUT
-}
-
-/// Waits until the kernel takes bytes, or the connection has an error.
-pub fn awaits_room(fd: c_int) {
-    poll(fd, libc::POLLOUT, -1);
 }
 
 /// Returns the socket's own name and that of its peer.

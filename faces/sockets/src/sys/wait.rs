@@ -7,7 +7,8 @@
 use super::set;
 use super::slot::{Slot, WATCHED};
 use super::table::{self, Connection};
-use super::{far, real, settings, stream, wake};
+use super::{board, look, real, settings, stream, wake};
+use libc::c_int;
 use std::sync::atomic::Ordering;
 
 /// Most connections of one wait. Those beyond never have bytes in a ring.
@@ -52,11 +53,6 @@ impl Waiting {
         self.n += 1;
     }
 
-    /// True if a connection goes to another host.
-    pub fn is_far(&self) -> bool {
-        self.each().any(|(at, _)| far::path(at).is_some())
-    }
-
     /// True if nothing here can have bytes in a ring.
     pub fn is_empty(&self) -> bool {
         self.n == 0
@@ -70,11 +66,15 @@ impl Waiting {
         })
     }
 
-    /// Looks at the rings for a while, and lets bytes come there meanwhile. True if there are some,
-    /// or if the kernel has something, which does not wait for a look at rings.
+    /// Looks at the rings for a while, and lets bytes come there meanwhile; at TCP as well if a
+    /// connection leads to another host. True if there are some, or if the kernel has something,
+    /// which does not wait for a look at rings.
     fn look(&self, is_ready: impl Fn() -> bool) -> bool {
         let mut lucky = [None; MOST];
         let pays = |&(at, slot): &(usize, &Slot)| {
+            if look::is_one(slot) {
+                return wake::is_lucky(&slot.luck);
+            }
             let pays = |memory| wake::pays(&slot.luck, slot, memory);
             table::with_memory(at, slot, pays).unwrap_or(false)
         };
@@ -87,19 +87,24 @@ impl Waiting {
             lucky[..found].iter().flatten().for_each(|(_, slot)| wake::is_busy(&slot.luck));
             return true;
         }
-        let mut first = None;
+        let (mut first, mut by_tcp) = (None, false);
         for (at, slot) in lucky[..found].iter().flatten() {
-            if wake(*at, slot) {
+            let looks = look::is_one(slot);
+            by_tcp |= looks;
+            if looks || wake(*at, slot) {
                 first.get_or_insert(*slot);
             }
         }
         let Some(first) = first else { return false };
-        let is_far = self.is_far();
-        // Others do not wait longer than a look.
+        // Others do not wait longer than a look at a ring.
         let times = if found == 1 { wake::times(first) } else { 1 };
-        wake::spin(&first.luck, 1, times, || {
-            self.each().any(|(at, slot)| is_readable(at, slot)) || is_far && is_ready()
-        })
+        let found = wake::spin(&first.luck, 1, times, || {
+            self.each().any(|(at, slot)| is_readable(at, slot)) || by_tcp && is_ready()
+        });
+        if found && by_tcp {
+            board::looked();
+        }
+        found
     }
 
     /// Has all bytes come by TCP from now on. False if there are bytes in a ring: there is
@@ -129,9 +134,6 @@ pub fn wake(at: usize, slot: &'static Slot) -> bool {
         // The descriptor does not matter here.
         let is_awake = held.is_some() && wake::wake(&Connection { slot, at, fd: -1 }, memory);
         drop(held);
-        if is_awake {
-            far::tell(at, slot, memory, true);
-        }
         is_awake
     });
     is_awake == Some(true)
@@ -139,10 +141,7 @@ pub fn wake(at: usize, slot: &'static Slot) -> bool {
 
 /// True if a connection has bytes in its ring that are next.
 pub fn is_readable(at: usize, slot: &Slot) -> bool {
-    let readable = |memory: table::Memory| {
-        far::look(at, slot, memory);
-        slot.receiver.is_readable(memory.incoming())
-    };
+    let readable = |memory: table::Memory| slot.receiver.is_readable(memory.incoming());
     table::with_memory(at, slot, readable).unwrap_or(false)
 }
 
@@ -172,7 +171,6 @@ pub fn lie_down(at: usize, slot: &Slot) -> Rest {
             return Rest::Readable;
         };
         if slot.receiver.sleep(words) == Ok(true) {
-            far::tell(at, slot, memory, false);
             return Rest::Empty;
         }
         slot.receiver.doze(words);
@@ -194,27 +192,31 @@ pub fn never(connection: &Connection) {
 
 /// Runs a wait of the kernel. `now` is a call that does not wait, and returns with the rings'
 /// readiness merged; `is_ready` tells if that would find something; `sleep` is the call itself.
-pub fn run<R>(
+/// Another thread may take what was found: then the wait goes on.
+pub fn run(
     mut waiting: Waiting,
     is_poll: bool,
     any: impl Fn() -> bool,
     is_ready: impl Fn() -> bool,
-    now: impl Fn() -> R,
-    sleep: impl FnOnce() -> R,
-) -> R {
-    if any() {
-        return now();
+    now: impl Fn() -> c_int,
+    sleep: impl FnOnce() -> c_int,
+) -> c_int {
+    let found = || Some(now()).filter(|&n| n != 0);
+    if let Some(n) = any().then(found).flatten() {
+        return n;
     }
     if is_poll {
         // A wait for no time.
         return sleep();
     }
     if settings::spins() && waiting.look(is_ready) {
-        return now();
+        if let Some(n) = found() {
+            return n;
+        }
     }
     while !waiting.lie_down() {
-        if any() {
-            return now();
+        if let Some(n) = any().then(found).flatten() {
+            return n;
         }
     }
     let (result, waited) = wake::time(sleep);

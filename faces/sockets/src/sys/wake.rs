@@ -13,6 +13,8 @@ pub const LOOKS: u32 = 32;
 /// Calls without luck for one that looks all the same: at first, and doublings of that.
 const RARE: u32 = 32;
 const RARER_MAX: u32 = 8;
+/// Calls that do not look for one whose wait is timed.
+const SAMPLE: u32 = 8;
 /// An answer of a process that sleeps takes so many times the time of a look, as it is woken first.
 /// (A wake-up by TCP takes 15 to 55 us on virtual machines.)
 const WOKEN: u64 = 4;
@@ -77,6 +79,11 @@ pub fn is_lucky_again(luck: &AtomicU32, rarer: u32) -> bool {
     }
     known.store(luck);
     again
+}
+
+/// True for one call in some that do not look: its wait is timed.
+pub fn is_sample(luck: &AtomicU32) -> bool {
+    Luck::of(luck).calls.is_multiple_of(SAMPLE)
 }
 
 /// A wait would not have slept, or not for long: the next one looks too.

@@ -188,18 +188,18 @@ fn status__each_connection_is_listed_and_a_running_program_is_turned_off() {
     let programs = weftd::lists::programs(&agent.name).unwrap();
     let process = u64::from(client.child.id());
     let of_client = programs.iter().find(|one| one.process == process).unwrap();
-    assert!(programs.len() == 2 && !of_client.is_off, "{programs:?}");
-    let [one] = &of_client.connections[..] else { panic!("{programs:?}") };
+    assert!(programs.len() == 2 && !of_client.shows.is_off, "{programs:?}");
+    let [one] = &of_client.shows.connections[..] else { panic!("{programs:?}") };
     assert_eq!((&one.state, one.remote.port().to_string()), (&State::Shares, port));
     assert!(one.received > 0, "{one:?}");
     let other = programs.iter().find(|one| one.process != process).unwrap();
     let same = |there: &Shown| (there.local, there.remote) == (one.remote, one.local);
-    assert!(other.connections.iter().all(same), "{programs:?}");
+    assert!(other.shows.connections.iter().all(same), "{programs:?}");
     // Both ends, so that all of it is by TCP after a while.
     programs.iter().for_each(|one| one.turn(true).unwrap());
     drop(client.child.stdin.take());
     assert_eq!(client.says(), "done");
-    assert!(weftd::lists::programs(&agent.name).unwrap().iter().all(|one| one.is_off));
+    assert!(weftd::lists::programs(&agent.name).unwrap().iter().all(|one| one.shows.is_off));
     client.ends_well();
     server.ends_well();
 }
@@ -212,7 +212,7 @@ fn status__says_why_a_connection_is_by_tcp() {
     let mut client = agent.with("try-told", &port);
     assert_eq!(client.says(), "ready");
     let programs = weftd::lists::programs(&agent.name).unwrap();
-    let all = programs.iter().flat_map(|one| &one.connections);
+    let all = programs.iter().flat_map(|one| &one.shows.connections);
     let why: Vec<&State> = all.map(|one| &one.state).filter(|&one| *one != State::Shares).collect();
     let [State::Stays(why)] = &why[..] else { panic!("{programs:?}") };
     assert_eq!(why, "the program uses what only TCP carries");

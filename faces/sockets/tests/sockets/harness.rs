@@ -102,8 +102,13 @@ impl Drop for Served {
 /// Time of a look, in microseconds: long, so that busy machines come to it.
 pub const LOOKS: (&str, &str) = ("WEFT_SOCKETS_SPIN_US", "1000");
 
-/// The same where packets have to be answered in time.
-pub const LONG_LOOKS: (&str, &str) = ("WEFT_SOCKETS_SPIN_US", "5000");
+/// Says that all bytes of a connection come by TCP, as it leads to another host.
+pub const BY_TCP: (&str, &str) = ("WEFT_TEST_BY_TCP", "1");
+
+/// True if a role's environment says so.
+pub fn is_by_tcp() -> bool {
+    std::env::var_os(BY_TCP.0).is_some()
+}
 
 /// Runs code at both ends of a cable between two networks, in a thread of its own, which is in
 /// another namespace after that. The error says why there is no cable.
@@ -147,7 +152,7 @@ pub fn start(
     command.env(ROLE, role).env(ARGUMENT, argument).env("RUST_BACKTRACE", "0");
     if let Some(agent) = agent {
         command.env("LD_PRELOAD", library()).env("WEFT_AGENT", agent);
-        command.env("WEFT_SOCKETS_AFTER", "1").env("WEFT_SOCKETS_PACKETS", "1");
+        command.env("WEFT_SOCKETS_AFTER", "1");
     }
     // Long looks, so that a receiver is awake on a busy machine too.
     command
@@ -178,6 +183,12 @@ impl Process {
     pub fn number(&mut self) -> u64 {
         let said = self.says();
         said.parse().unwrap_or_else(|_| panic!("{}: {said}", self.name))
+    }
+
+    /// Lets it go on, where it waits for a byte.
+    pub fn goes_on(&mut self) {
+        use std::io::Write;
+        self.child.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
     }
 
     /// Waits for its end.

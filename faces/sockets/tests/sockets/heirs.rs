@@ -3,10 +3,9 @@
 //!
 //! The peer computes meanwhile, and calls nothing, so that nobody but its signal handler can help.
 
-use crate::harness::{argument, say, start, Served, LONG_LOOKS};
-use crate::hosts::Two;
+use crate::harness::{argument, say, start, Served};
 use crate::roles::Server;
-use crate::{faults, sys};
+use crate::sys;
 use std::io::{BufRead, BufReader, Read};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
@@ -35,39 +34,10 @@ fn words() -> (String, usize) {
     (words.next().unwrap().to_string(), words.next().unwrap().parse().unwrap())
 }
 
-/// Bytes that came by packets, in a test between hosts.
-const BY_PACKETS: usize = 100;
-
-/// The bytes by TCP before and after those by packets, in a test between hosts.
-fn between_hosts() -> Option<(usize, usize)> {
-    let all = argument();
-    let numbers: Vec<usize> = all.split(' ').skip(3).map(|word| word.parse().unwrap()).collect();
-    Some((*numbers.first()?, *numbers.get(1)?))
-}
-
-/// Has bytes wait that came by packets, between others that came by TCP.
-fn packets_wait(server: &mut Server, before: usize, after: usize) {
-    faults::wait(server, before, BY_PACKETS);
-    if after == BY_PACKETS {
-        // They come by packets, whose answers are late, and so by TCP as well.
-        server.command(b's', after as u64);
-        // tidy-allow(sleep): this end calls nothing until the server has sent them by TCP.
-        std::thread::sleep(faults::LATE);
-    } else if after > 0 {
-        server.command(b's', after as u64);
-    }
-    let there = (before + BY_PACKETS + after).min(50_000) as i32;
-    while sys::queue(&server.stream, libc::FIONREAD) < there {
-        std::thread::yield_now();
-    }
-}
-
 /// Has bytes wait in both rings, while the server computes.
 fn both_wait(server: &mut Server) -> usize {
     let (_, n) = words();
-    if let Some((before, after)) = between_hosts() {
-        packets_wait(server, before, after);
-    } else if n < 1 << 20 {
+    if n < 1 << 20 {
         server.ringed(n);
     } else {
         // The server waits for room, in a call.
@@ -205,60 +175,6 @@ fn case(name: &str, n: usize) {
     assert_eq!(agent.counter("sockets_paired"), 1);
     assert!(agent.counter("sockets_given_back") > 0);
     std::fs::remove_file(file).unwrap();
-}
-
-/// The same with both ends on two hosts; the first host's process hands over.
-fn case_between_hosts(name: &str, layouts: &[(usize, usize)], loss: &str) {
-    let two = Two::start();
-    let [here, there] = two.names();
-    let settings = [LONG_LOOKS, ("WEFT_SOCKETS_LOSS", loss)];
-    for (before, after) in layouts {
-        eprintln!("{name}: {before} bytes before, {after} after");
-        let (file, n) = (file(), before + BY_PACKETS + after);
-        let file = file.to_str().unwrap();
-        let mut server = start("serve", file, there, &settings);
-        let words = format!("{} {file} {n} {before} {after}", server.says());
-        let mut client = start(&format!("try-{name}"), &words, here, &settings);
-        assert_eq!(client.says(), "done");
-        client.ends_well();
-        server.ends_well();
-        std::fs::remove_file(file).unwrap();
-    }
-    // On a busy machine the packet of a layout may be answered late: its bytes come by TCP as well
-    // then, and nothing has to go back.
-    assert!(two.agents[0].counter("sockets_given_back") > 0);
-    assert_eq!(two.paired(), [layouts.len() as u64; 2]);
-}
-
-#[test]
-fn heir__between_hosts_a_program_after_exec_reads_what_waits() {
-    let layouts = [(0, 0), (0, 9000), (20_000, 9000), (20_000, 0), (0, BY_PACKETS), (0, 3_000_000)];
-    case_between_hosts("heir-exec", &layouts, "0");
-}
-
-#[test]
-fn heir__between_hosts_in_spite_of_lost_packets() {
-    case_between_hosts("heir-exec", &[(0, 0), (20_000, 9000), (0, BY_PACKETS)], "15");
-}
-
-#[test]
-fn heir__between_hosts_a_child_reads_what_waits() {
-    case_between_hosts("heir-child", &[(0, 0), (20_000, 9000)], "0");
-}
-
-#[test]
-fn heir__between_hosts_a_process_that_is_passed_the_connection_reads_what_waits() {
-    case_between_hosts("heir-passed", &[(0, 0), (0, 9000)], "0");
-}
-
-#[test]
-fn heir__between_hosts_a_stream_of_the_c_library_reads_what_waits() {
-    case_between_hosts("heir-stream", &[(0, 0), (0, 9000)], "0");
-}
-
-#[test]
-fn heir__between_hosts_a_program_that_leaves_the_connection_alone_takes_nothing() {
-    case_between_hosts("heir-leak", &[(0, 0), (20_000, 9000)], "0");
 }
 
 #[test]

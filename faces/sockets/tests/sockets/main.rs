@@ -8,7 +8,6 @@
 mod cases;
 mod confined;
 mod crowd;
-mod faults;
 mod field;
 mod harness;
 mod heirs;

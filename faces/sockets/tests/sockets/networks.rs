@@ -1,6 +1,7 @@
 //! Programs in network namespaces of their own, as containers have them, and the agent of the host.
 
 use crate::harness::{argument, cabled, start, Process, Served, ADDRESS, LIMIT};
+use crate::hosts::ENDS;
 use crate::{roles, sys};
 use std::io::Read;
 use std::path::PathBuf;
@@ -8,7 +9,6 @@ use std::sync::mpsc::{channel, Receiver};
 use std::time::Instant;
 use weft_conformance::skip;
 
-const ENDS: [&str; 2] = ["10.77.0.1", "10.77.0.2"];
 /// The port of servers of connections of one name, and that of their clients.
 const PORTS: [&str; 2] = ["7700", "7701"];
 

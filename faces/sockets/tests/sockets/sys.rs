@@ -804,15 +804,3 @@ pub fn is_poll_interrupted_without_mask(fd: &impl AsRawFd) -> bool {
     };
     n < 0 && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
 }
-
-/// True if this process has root's rights.
-pub fn is_root() -> bool {
-    // SAFETY: no memory is passed.
-    unsafe { libc::geteuid() == 0 }
-}
-
-/// Makes this process another user's.
-pub fn become_user(user: u32) {
-    // SAFETY: no memory is passed.
-    assert_eq!(unsafe { libc::setresuid(user, user, user) }, 0);
-}

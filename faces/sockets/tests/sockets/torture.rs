@@ -4,11 +4,13 @@
 //! order. A thread sends, another receives; both choose each call from the seed. A child may take
 //! over for some calls. `WEFT_SEEDS=A..B` runs other seeds.
 
-use crate::harness::{argument, byte, bytes, say, start, Served};
+use crate::harness::{argument, byte, bytes, is_by_tcp, say, start, Served};
+use crate::roles::JOINED;
 use crate::sys;
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::channel;
 
 /// SplitMix64.
 pub struct Random(pub u64);
@@ -32,17 +34,13 @@ impl Random {
 /// Bytes that each end sends.
 const TOTAL: u64 = 3_000_000;
 
-/// Bytes each way after which ends of two hosts are joined, where all bytes go by TCP.
-const JOINED: u64 = 2000;
-
 /// Has the connection upgraded before the torture. Without it that happens in the middle, or too
 /// late.
 fn warm_up(stream: &TcpStream, is_first: bool) {
     let (mut all, mut byte) = (0, [0u8; 1]);
-    let by_tcp = std::env::var("WEFT_SOCKETS_PACKETS").is_ok_and(|packets| packets == "0");
     loop {
         if is_first {
-            let upgraded = all > sys::received(stream) || by_tcp && all > JOINED;
+            let upgraded = all > sys::received(stream) || is_by_tcp() && all > JOINED as u64;
             sys::send(stream, if upgraded { b"g" } else { b"p" }, 0).unwrap();
             if upgraded {
                 return;
@@ -241,26 +239,51 @@ fn settings(seed: u64) -> [(&'static str, &'static str); 1] {
     [("WEFT_SOCKETS_SPIN_US", if seed.is_multiple_of(3) { "0" } else { "20" })]
 }
 
-/// Runs both ends of a seed, whose agents have these names.
-pub fn both([first, second]: [Option<&str>; 2], seed: u64, kill: u64, settings: &[(&str, &str)]) {
-    let mut one = start("torture-accept", &format!("0 {seed} 0"), first, settings);
-    let port = one.says();
-    let words = format!("{port} {} {kill}", seed ^ 0x5550);
-    let mut two = start("torture-dial", &words, second, settings);
-    let pair = |line: String| {
-        let (sent, received) = line.split_once(' ').unwrap();
-        (sent.parse::<u64>().unwrap(), received.parse::<u64>().unwrap())
-    };
-    let of_one = pair(one.says());
-    if kill > 0 {
-        assert!(!two.end().success());
-        assert!(of_one.1 <= TOTAL, "{of_one:?}");
-    } else {
-        let of_two = pair(two.says());
-        assert_eq!((of_one, of_two), ((TOTAL, TOTAL), (TOTAL, TOTAL)));
-        two.ends_well();
+/// The bytes that an end has sent and received.
+fn moved(line: &str) -> (u64, u64) {
+    let (sent, received) = line.split_once(' ').unwrap();
+    (sent.parse().unwrap(), received.parse().unwrap())
+}
+
+/// Runs the end that accepts; `says` is told its port. The other end is killed after so many bytes,
+/// unless after none.
+pub fn accept(
+    agent: Option<&str>,
+    seed: u64,
+    kill: u64,
+    settings: &[(&str, &str)],
+    says: impl FnOnce(String),
+) {
+    let mut end = start("torture-accept", &format!("0 {seed} 0"), agent, settings);
+    says(end.says());
+    let of_end = moved(&end.says());
+    match kill {
+        0 => assert_eq!(of_end, (TOTAL, TOTAL)),
+        _ => assert!(of_end.1 <= TOTAL, "{of_end:?}"),
     }
-    one.ends_well();
+    end.ends_well();
+}
+
+/// Runs the end that connects to this port, and is killed after so many bytes, unless after none.
+pub fn dial(agent: Option<&str>, port: &str, seed: u64, kill: u64, settings: &[(&str, &str)]) {
+    let words = format!("{port} {} {kill}", seed ^ 0x5550);
+    let mut end = start("torture-dial", &words, agent, settings);
+    if kill > 0 {
+        assert!(!end.end().success());
+        return;
+    }
+    assert_eq!(moved(&end.says()), (TOTAL, TOTAL));
+    end.ends_well();
+}
+
+/// Runs both ends of a seed, whose agent has this name.
+fn both(agent: &str, seed: u64, kill: u64) {
+    let (says, said) = channel::<String>();
+    let settings = settings(seed);
+    std::thread::scope(|scope| {
+        scope.spawn(|| accept(Some(agent), seed, kill, &settings, |port| says.send(port).unwrap()));
+        dial(Some(agent), &said.recv().unwrap(), seed, kill, &settings);
+    });
 }
 
 pub fn seeds() -> std::ops::Range<u64> {
@@ -274,7 +297,7 @@ fn torture__random_calls_move_every_byte_once_and_in_order() {
     let agent = Served::start();
     for seed in seeds() {
         eprintln!("seed {seed}: WEFT_SEEDS={seed}..{} repeats it", seed + 1);
-        both([Some(&agent.name); 2], seed, 0, &settings(seed));
+        both(&agent.name, seed, 0);
     }
     assert!(agent.counter("sockets_paired") > 0);
 }
@@ -285,6 +308,6 @@ fn torture__an_end_that_is_killed_leaves_what_it_sent() {
     for seed in seeds() {
         eprintln!("seed {seed}: WEFT_SEEDS={seed}..{} repeats it", seed + 1);
         let kill = 1 + Random(seed).next(TOTAL / 2);
-        both([Some(&agent.name); 2], seed, kill, &settings(seed));
+        both(&agent.name, seed, kill);
     }
 }

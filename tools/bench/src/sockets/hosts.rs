@@ -1,7 +1,7 @@
-//! The same programs on two hosts of a lab, whose agents are one cluster.
+//! The same programs on two hosts of a lab, which have no agents.
 
 use super::{output, rate_of_iperf3, words_of, Line, Process, Run, Way, START};
-use crate::names::cluster::{Agent, Hosts, Kind};
+use crate::names::cluster::Hosts;
 use crate::names::own;
 use crate::pair::core;
 use crate::table::Better;
@@ -10,24 +10,21 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-/// The cluster of both agents.
-const KIND: Kind = Kind { name: "bench-sockets", port: 7118, tolerance_ms: 1500 };
+/// Name of an agent that is not there.
+const NOBODY: &str = "@weft-bench-nobody";
 
-/// Two hosts with an agent each: 0 has the clients, 1 the servers.
+/// Two hosts: 0 has the clients, 1 the servers.
 struct Two {
     hosts: Hosts,
-    agents: Vec<Agent>,
 }
 
 impl Two {
     fn start() -> Result<Two> {
-        let hosts = Hosts::joined()?;
-        let agents = hosts.cluster(2, KIND)?;
-        Ok(Two { hosts, agents })
+        Ok(Two { hosts: Hosts::joined()? })
     }
 
     fn command(&self, way: Way, end: usize, program: &str, words: &[&str]) -> Result<Command> {
-        let mut command = words_of(way, &self.agents[end].place, core(end), program, words)?;
+        let mut command = words_of(way, NOBODY, core(end), program, words)?;
         self.hosts.place(end, &mut command);
         Ok(command)
     }

@@ -3,7 +3,7 @@
 use crate::sys::parts::Parts;
 use crate::sys::slot::NEVER;
 use crate::sys::table::{self, Connection};
-use crate::sys::{board, far, giving, line, real, settings, stream, tipc, wait};
+use crate::sys::{board, giving, line, look, real, settings, stream, tipc, wait};
 use libc::{
     c_int, c_uint, c_void, iovec, mmsghdr, msghdr, off64_t, off_t, size_t, sockaddr, socklen_t,
     ssize_t, timespec,
@@ -29,7 +29,10 @@ pub(super) fn receive(
     if !one.slot.is_shared() {
         let under_way = tcp.call();
         if !one.slot.is_shared() && one.is_here() {
-            let n = call();
+            let n = match flags & libc::MSG_DONTWAIT {
+                0 => look::before(&one, call, |&n| n > 0),
+                _ => call(),
+            };
             let taken = flags & libc::MSG_PEEK == 0 && n > 0;
             under_way.done(if taken { n as u64 } else { 0 });
             if taken {
@@ -442,8 +445,7 @@ unsafe fn passed(message: &msghdr, each: impl Fn(c_int)) {
     }
 }
 
-/// Ends the rings of connections whose descriptors a message carries to another process. One whose
-/// bytes cannot go back to TCP ends: the other process would miss them.
+/// Ends the rings of connections whose descriptors a message carries to another process.
 ///
 /// # Safety
 /// The caller's message is valid.
@@ -452,9 +454,7 @@ unsafe fn hands_over(message: &msghdr) {
     unsafe {
         passed(message, |fd| {
             table::connection(fd).iter().for_each(|one| {
-                if !hand_over(one) && far::path(one.at).is_some() {
-                    giving::reset(one);
-                }
+                hand_over(one);
             });
         });
     }

@@ -4,7 +4,7 @@ use super::data::{hand_over, stay_tcp};
 use super::process;
 use crate::sys::slot::{CORKED, DEEP, NAGLE, NONBLOCKING, SHUT};
 use crate::sys::table::{self, Connection, Ended};
-use crate::sys::{far, giving, line, real, set, settings, stream, tcp, tipc, vfork};
+use crate::sys::{giving, line, real, set, settings, stream, tcp, tipc, vfork};
 use libc::{c_char, c_int, c_long, c_uint, c_ulong, c_void, sockaddr, socklen_t, FILE};
 use std::sync::atomic::{fence, Ordering};
 
@@ -130,8 +130,6 @@ fn ends(one: &Connection) {
     }
     let Some(user) = stream::enter(*one).filter(|_| alone) else { return };
     user.end_receiving();
-    // TCP resets, too, if it has bytes that were read already.
-    user.is_clear();
     if user.in_ring() > 0 {
         // TCP resets a connection that is closed before all was read.
         let linger = libc::linger { l_onoff: 1, l_linger: 0 };
@@ -283,10 +281,7 @@ fn replaces(from: c_int, to: c_int) -> Ended {
     // SAFETY: no memory is passed.
     let is_open = unsafe { real::fcntl(from, libc::F_GETFD, 0) } >= 0;
     match is_open && from != to {
-        true => {
-            far::moves(to);
-            closes(to)
-        }
+        true => closes(to),
         false => Ended::Nothing,
     }
 }

@@ -3,7 +3,7 @@
 use crate::sys::set::{self, Wait};
 use crate::sys::table;
 use crate::sys::wait::{self, Waiting};
-use crate::sys::{far, real, slot};
+use crate::sys::{real, slot};
 use libc::{c_int, epoll_event, fd_set, nfds_t, pollfd, sigset_t, timespec, timeval};
 
 /// Bits of a wait for something to read.
@@ -26,33 +26,6 @@ unsafe fn run_poll(
     if waiting.is_empty() {
         return call(false);
     }
-    let is_far = waiting.is_far();
-    // SAFETY: the caller's array.
-    let found = unsafe { run_poll_for(waiting, fds, n, is_poll, &call) };
-    if !is_far || found <= 0 {
-        return found;
-    }
-    // SAFETY: as above; no call is under way.
-    let list = unsafe { std::slice::from_raw_parts_mut(fds, n as usize) };
-    let is_false = |one: &&mut pollfd| {
-        one.revents == IN & one.revents && one.revents != 0 && far::is_false_alarm(one.fd)
-    };
-    list.iter_mut().filter(is_false).for_each(|one| one.revents = 0);
-    match list.iter().filter(|one| one.revents != 0).count() {
-        // SAFETY: the caller's array.
-        0 if !is_poll => unsafe { run_poll(fds, n, is_poll, call) },
-        left => left as c_int,
-    }
-}
-
-/// Runs a poll for these connections.
-unsafe fn run_poll_for(
-    waiting: Waiting,
-    fds: *mut pollfd,
-    n: nfds_t,
-    is_poll: bool,
-    call: &impl Fn(bool) -> c_int,
-) -> c_int {
     let readable = |one: &pollfd| one.events & IN != 0 && wait::has_bytes(one.fd);
     let any = || {
         // SAFETY: as above; no call is under way.
@@ -190,6 +163,9 @@ pub unsafe extern "C-unwind" fn ppoll(
     }
 }
 
+/// Words of a set of select that is not a large one.
+const WORDS: usize = size_of::<fd_set>() / 8;
+
 /// The bits of a set of select, which may be larger than `fd_set`.
 #[derive(Clone, Copy)]
 struct Bits {
@@ -212,9 +188,22 @@ impl Bits {
         unsafe { *self.words.add(fd / 64) |= 1 << (fd % 64) };
     }
 
-    fn unset(&self, fd: usize) {
-        // SAFETY: as above.
-        unsafe { *self.words.add(fd / 64) &= !(1 << (fd % 64)) };
+    /// Returns the words of a set that is not a large one.
+    fn get(&self) -> [u64; WORDS] {
+        let mut words = [0; WORDS];
+        for (i, to) in words.iter_mut().enumerate().take(self.n.div_ceil(64)) {
+            // SAFETY: the caller's set has at least `n` bits, in words.
+            *to = unsafe { *self.words.add(i) };
+        }
+        words
+    }
+
+    /// Writes them again.
+    fn put(&self, words: &[u64; WORDS]) {
+        for (i, from) in words.iter().enumerate().take(self.n.div_ceil(64)) {
+            // SAFETY: as above.
+            unsafe { *self.words.add(i) = *from };
+        }
     }
 
     fn count(&self) -> c_int {
@@ -247,56 +236,7 @@ fn run_select(
     if waiting.is_empty() {
         return call(false);
     }
-    if waiting.is_far() {
-        return run_select_far(n, sets, is_poll, waiting, call);
-    }
-    run_select_for(n, sets, is_poll, waiting, &call)
-}
-
-/// Runs a select of which a connection goes to another host. Large sets may be told of bytes that
-/// were read before.
-fn run_select_far(
-    n: c_int,
-    sets: [*mut fd_set; 3],
-    is_poll: bool,
-    waiting: Waiting,
-    call: impl Fn(bool) -> c_int,
-) -> c_int {
-    const WORDS: usize = size_of::<fd_set>() / 8;
-    let all = sets.map(|set| Bits::new(set, n));
-    let is_small = n as usize <= 64 * WORDS;
-    let words = (n.max(0) as usize).div_ceil(64).min(WORDS);
-    let mut kept = [[0u64; WORDS]; 3];
-    for (to, from) in kept.iter_mut().zip(&all).filter(|(_, from)| from.n > 0) {
-        // SAFETY: the caller's set has at least `n` bits, in words.
-        (0..words).for_each(|i| to[i] = unsafe { *from.words.add(i) });
-    }
-    let found = run_select_for(n, sets, is_poll, waiting, &call);
-    if found <= 0 || !is_small {
-        return found;
-    }
-    let read = all[0];
-    let is_false = |&fd: &usize| read.has(fd) && far::is_false_alarm(fd as c_int);
-    let wrong = (0..read.n).filter(is_false).map(|fd| read.unset(fd)).count() as c_int;
-    if wrong < found || is_poll {
-        return found - wrong;
-    }
-    for (from, to) in kept.iter().zip(&all).filter(|(_, to)| to.n > 0) {
-        // SAFETY: as above.
-        (0..words).for_each(|i| unsafe { *to.words.add(i) = from[i] });
-    }
-    run_select(n, sets, is_poll, call)
-}
-
-/// Runs a select for these connections.
-fn run_select_for(
-    n: c_int,
-    sets: [*mut fd_set; 3],
-    is_poll: bool,
-    waiting: Waiting,
-    call: &impl Fn(bool) -> c_int,
-) -> c_int {
-    let read = Bits::new(sets[0], n);
+    let kept = sets.map(|set| Bits::new(set, n).get());
     let any = || (0..read.n).any(|fd| read.has(fd) && wait::has_bytes(fd as c_int));
     let now = || {
         let (mut readable, mut found) = ([0u32; READABLE], 0);
@@ -313,7 +253,12 @@ fn run_select_for(
         }
         real::set_errno(was);
         readable[..found].iter().for_each(|&fd| read.set(fd as usize));
-        all.iter().map(Bits::count).sum()
+        let found = all.iter().map(Bits::count).sum();
+        if found == 0 {
+            // The wait goes on with what it was for.
+            kept.iter().zip(&all).for_each(|(from, to)| to.put(from));
+        }
+        found
     };
     wait::run(waiting, is_poll, any, || is_ready(n, sets), now, || call(false))
 }

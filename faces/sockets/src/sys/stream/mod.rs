@@ -5,10 +5,9 @@ mod send;
 
 use super::slot::{Slot, BROKEN};
 use super::table::{Connection, Memory};
-use super::{far, real, tcp};
+use super::{real, tcp};
 use libc::{c_int, c_uint};
 use std::sync::atomic::Ordering;
-use weft_streams::far::ByTcp;
 use weft_streams::receiver::Next;
 
 /// A call that uses the shared memory of a connection.
@@ -52,11 +51,6 @@ impl Use {
         self.connection.slot
     }
 
-    /// True if the other end is on another host.
-    fn is_far(&self) -> bool {
-        far::path(self.connection.at).is_some()
-    }
-
     /// The end of a connection whose peer broke the rules.
     fn broken(&self) -> isize {
         self.slot().set(BROKEN);
@@ -91,14 +85,6 @@ impl Use {
                 }
                 Ok(Next::Tcp(left)) => usize::try_from(left).map_or(len, |left| left.min(len)),
                 Ok(Next::Open) => match slot.receiver.sleep(words) {
-                    Ok(true) if !self.is_clear() => {
-                        drop(held);
-                        tcp::awaits(self.connection.fd, -1);
-                        if !far::learn(&self.connection, self.memory) {
-                            return self.broken();
-                        }
-                        continue;
-                    }
                     Ok(true) => len,
                     Ok(false) => continue,
                     Err(_) => return self.broken(),
@@ -131,31 +117,10 @@ impl Use {
         }
     }
 
-    /// True if the next byte by TCP has not come by packets. Drops those that have, unless bytes in
-    /// the ring come before them.
-    pub fn is_clear(&self) -> bool {
-        let (one, memory) = (&self.connection, self.memory);
-        if !self.is_far() {
-            return true;
-        }
-        far::pump(one.at, one.slot, memory);
-        if self.in_ring() > 0 {
-            return memory.end().by_tcp() == ByTcp::Next;
-        }
-        while let ByTcp::Twice(bytes) = memory.end().by_tcp() {
-            if !far::drop_twice(one, memory, bytes) {
-                return false;
-            }
-        }
-        let is_over = || tcp::has_ended(one.fd) && tcp::unread(one.fd) == Some(0);
-        memory.end().by_tcp() == ByTcp::Next || is_over()
-    }
-
-    /// True once nothing by TCP is in doubt, as somebody else is to read it.
-    pub fn settles(&self) -> bool {
-        let Some(_held) = self.slot().receiving.take() else { return false };
+    /// All further bytes come by TCP, after those in the ring. The holder of the receiver's lock
+    /// calls it.
+    pub fn dozes(&self) {
         self.slot().receiver.doze(self.memory.incoming());
-        far::settles(&self.connection, self.memory)
     }
 
     /// No further byte comes by the ring. Those that are there stay.
@@ -166,8 +131,6 @@ impl Use {
     /// No further byte goes by the ring.
     pub fn end_sending(&self) {
         self.slot().sender.end();
-        let _held = self.slot().sending.take();
-        far::stop(self.connection.at, self.memory);
     }
 
     /// The program ends its sending direction.
@@ -200,31 +163,15 @@ impl Use {
     /// True if an urgent byte is next; `by_tcp`: it is the next one of TCP, before which come those
     /// in the ring.
     pub fn is_at_mark(&self, by_tcp: bool) -> bool {
-        let (slot, fd) = (self.slot(), self.connection.fd);
+        let slot = self.slot();
         let Some(_held) = slot.receiving.take() else { return by_tcp };
-        far::look(self.connection.at, slot, self.memory);
-        if let Ok(Next::Ring { .. }) | Err(_) = slot.receiver.next(self.memory.incoming()) {
-            return false;
-        }
-        if by_tcp || !self.is_far() || self.in_ring() > 0 || !tcp::has_urgent(fd) {
-            return by_tcp;
-        }
-        // Bytes before it may have come by packets.
-        let is_known = self.memory.end().by_tcp() != ByTcp::Unknown;
-        (is_known || far::learn(&self.connection, self.memory))
-            && self.is_clear()
-            && tcp::is_at_mark(fd)
+        let next = slot.receiver.next(self.memory.incoming());
+        by_tcp && !matches!(next, Ok(Next::Ring { .. }) | Err(_))
     }
 
-    /// Bytes that can be read beyond those that TCP has, `by_tcp`. Less than none: TCP has bytes
-    /// that came by packets before.
+    /// Bytes that can be read beyond those that TCP has, `by_tcp`.
     pub fn unread(&self, by_tcp: u64) -> isize {
-        let (slot, memory) = (self.slot(), self.memory);
-        if !self.is_far() {
-            return slot.receiver.unread_behind(memory.incoming(), by_tcp) as isize;
-        }
-        far::look(self.connection.at, slot, memory);
-        self.in_ring() as isize - far::twice(&self.connection, memory) as isize
+        self.slot().receiver.unread_behind(self.memory.incoming(), by_tcp) as isize
     }
 
     /// Bytes in the ring that goes out.

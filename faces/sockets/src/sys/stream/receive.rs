@@ -5,10 +5,8 @@ use crate::sys::lock::Held;
 use crate::sys::parts::Parts;
 use crate::sys::slot::{BROKEN, NONBLOCKING, TOLD};
 use crate::sys::wake::Waited;
-use crate::sys::{board, far, real, settings, tcp, wake};
+use crate::sys::{board, real, settings, tcp, wake};
 use libc::c_int;
-use weft_streams::far::packet::DATA_MAX;
-use weft_streams::far::ByTcp;
 use weft_streams::receiver::Next;
 use weft_streams::sender::Call;
 use weft_streams::words::RING;
@@ -38,10 +36,6 @@ enum Step {
     Sleep(Call<'static>),
     /// The bytes that are next are on their way by TCP.
     Await,
-    /// Nothing comes but by TCP, where bytes may come twice: wait for them without taking them.
-    Peek(Call<'static>),
-    /// Bytes by TCP are there, of which some may have come by packets: learn how many.
-    Learn,
 }
 
 struct Receive<'a> {
@@ -70,11 +64,6 @@ impl Use {
     pub fn recv(&self, parts: Parts<'_>, flags: c_int) -> isize {
         let mut receive = Receive { user: self, parts, flags, got: 0, plan: Plan::New };
         loop {
-            if !self.connection.is_here() && self.is_far() {
-                // The number is another file's, of which nothing is known.
-                let (got, all) = (receive.got, parts.len());
-                return with(got, by_kernel(self.connection.fd, &parts, got, all - got, flags));
-            }
             match receive.step() {
                 Step::Again => {}
                 Step::End(result) => return with(receive.got, result),
@@ -86,13 +75,6 @@ impl Use {
                 Step::Sleep(call) => {
                     if let Some(result) = receive.sleep(call) {
                         return result;
-                    }
-                }
-                Step::Learn if far::learn(&self.connection, self.memory) => {}
-                Step::Learn => return self.broken(),
-                Step::Peek(_call) => {
-                    if let Some(result) = receive.wait() {
-                        return with(receive.got, result);
                     }
                 }
             }
@@ -126,7 +108,6 @@ impl Receive<'_> {
             // A handler that reads the connection that it interrupted a read of.
             return Step::End(real::fail(libc::EAGAIN) as isize);
         };
-        far::look(self.user.connection.at, slot, self.user.memory);
         let step = match slot.receiver.next(words) {
             Err(_) => Step::End(self.user.broken()),
             Ok(Next::Ring { at, len }) => self.ring_step(at, len),
@@ -178,32 +159,20 @@ impl Receive<'_> {
     }
 
     /// Adds bytes by TCP to those that a look has found in the ring, to this position, if they
-    /// follow: the ring is not written any more. Some of them may be those of the ring again.
+    /// follow: the ring is not written any more.
     fn peek_beyond(&mut self, end: u64) -> Step {
-        let (slot, memory) = (self.user.slot(), self.user.memory);
-        let (words, fd) = (memory.incoming(), self.user.connection.fd);
-        let twice = match self.user.is_far().then(|| memory.end().by_tcp()) {
-            None | Some(ByTcp::Next) => 0,
-            Some(ByTcp::Twice(bytes)) if bytes <= DATA_MAX as u64 => bytes as usize,
-            Some(ByTcp::Twice(_)) => return Step::End(0),
-            Some(ByTcp::Unknown) if tcp::unread(fd).is_some_and(|bytes| bytes > 0) => {
-                self.got = 0;
-                return Step::Learn;
-            }
-            Some(ByTcp::Unknown) => return Step::End(0),
-        };
-        if twice == 0 && self.is_at_mark() {
+        let (slot, fd) = (self.user.slot(), self.user.connection.fd);
+        let words = self.user.memory.incoming();
+        if self.is_at_mark() {
             return Step::End(0);
         }
         let arrived = slot.receiver.arrived(words);
-        let mut again = [0u8; DATA_MAX];
-        let cut = self.parts.cut(self.got, self.parts.len() - self.got);
-        let mut cut = cut.behind(again.as_mut_ptr(), twice);
+        let mut cut = self.parts.cut(self.got, self.parts.len() - self.got);
         let mut message = cut.as_message();
-        // SAFETY: the parts are the caller's, and a buffer of more than `twice` bytes.
+        // SAFETY: the parts are the caller's.
         let n = unsafe { real::recvmsg(fd, &mut message, self.flags | libc::MSG_DONTWAIT) };
         let is_end = arrived == slot.receiver.arrived(words) && arrived == end;
-        match n - twice as isize {
+        match n {
             more @ 1.. if is_end => Step::End(more),
             _ => Step::End(0),
         }
@@ -262,17 +231,12 @@ impl Receive<'_> {
     /// the last of all. `None`: they are to be read as if nothing was got.
     fn after_ring(&mut self) -> Option<Step> {
         let (slot, words) = (self.user.slot(), self.user.memory.incoming());
-        let fd = self.user.connection.fd;
         if !settings::is_on() {
             // A program that confines itself may not be allowed to ask.
             return Some(Step::End(0));
         }
-        if self.user.is_far() {
-            self.plan = Plan::Sleep;
-            return (!tcp::has_input(fd)).then_some(Step::End(0));
-        }
         let Some(turns) = slot.receiver.turns_to_look_at(words) else { return Some(Step::End(0)) };
-        let left = tcp::unread(fd);
+        let left = tcp::unread(self.user.connection.fd);
         if !matches!(slot.receiver.next(words), Ok(Next::Open)) {
             return Some(Step::Again);
         }
@@ -292,7 +256,7 @@ impl Receive<'_> {
     fn at_once(&mut self) -> Option<Step> {
         let (slot, words, fd) =
             (self.user.slot(), self.user.memory.incoming(), self.user.connection.fd);
-        if self.waits() || !slot.receiver.is_awake(words) || self.user.is_far() {
+        if self.waits() || !slot.receiver.is_awake(words) {
             return None;
         }
         let left = tcp::look(fd)?;
@@ -338,7 +302,6 @@ impl Receive<'_> {
         match slot.receiver.sleep(words) {
             Err(_) => Step::End(self.user.broken()),
             Ok(false) => Step::Again,
-            Ok(true) if self.user.is_far() => self.asleep(held),
             Ok(true) => {
                 // Before the lock goes: nothing wakes the direction up meanwhile.
                 Step::Sleep(slot.receiver.tcp.call())
@@ -348,48 +311,10 @@ impl Receive<'_> {
 
     /// Looks at the ring for a while.
     fn spin(&self) {
-        let (slot, memory) = (self.user.slot(), self.user.memory);
-        let (words, head, at) = (memory.incoming(), slot.receiver.taken(), self.user.connection.at);
-        let times = wake::times(slot);
-        if !self.user.is_far() {
-            wake::spin(&slot.luck, wake::LOOKS, times, || slot.receiver.arrived(words) != head);
-            return;
-        }
-        far::tell(at, slot, memory, true);
-        let fd = self.user.connection.fd;
-        // Long sends come by TCP while this end is awake, too.
-        wake::spin(&slot.luck, 1, times, || {
-            far::look(at, slot, memory);
-            slot.receiver.arrived(words) != head || tcp::has_input(fd)
-        });
-    }
-
-    /// Nothing comes by packets any more. Bytes by TCP may have come by packets before.
-    fn asleep(&mut self, held: Held<'_>) -> Step {
-        let (slot, one, memory) = (self.user.slot(), &self.user.connection, self.user.memory);
-        if memory.end().has_told() && !tcp::has_input(one.fd) {
-            // A program that finds bytes looks for packets again soon.
-            far::tell(one.at, slot, memory, false);
-        }
-        if memory.end().by_tcp() == ByTcp::Unknown {
-            far::pump(one.at, slot, memory);
-        }
-        match memory.end().by_tcp() {
-            ByTcp::Next => return Step::Sleep(slot.receiver.tcp.call()),
-            ByTcp::Twice(bytes) if far::drop_twice(one, memory, bytes) => return Step::Again,
-            ByTcp::Unknown if tcp::unread(one.fd).is_some_and(|bytes| bytes > 0) => {
-                drop(held);
-                return match far::learn(one, memory) {
-                    true => Step::Again,
-                    false => Step::End(self.user.broken()),
-                };
-            }
-            ByTcp::Unknown | ByTcp::Twice(_) => {}
-        }
-        match self.got > 0 && !self.wants_all() {
-            true => Step::End(0),
-            false => Step::Peek(slot.receiver.tcp.call()),
-        }
+        let (slot, words) = (self.user.slot(), self.user.memory.incoming());
+        let head = slot.receiver.taken();
+        let has_come = || slot.receiver.arrived(words) != head;
+        wake::spin(&slot.luck, wake::LOOKS, wake::times(slot), has_come);
     }
 
     /// Receives what is there by TCP, where all bytes come now.
@@ -399,9 +324,6 @@ impl Receive<'_> {
             Err(_) => return Step::End(self.user.broken()),
             Ok(false) => return Step::Again,
             Ok(true) => {}
-        }
-        if self.user.is_far() && self.user.memory.end().by_tcp() != ByTcp::Next {
-            return Step::Again;
         }
         if self.is_at_mark() {
             return Step::End(0);

@@ -1,9 +1,9 @@
-//! Sending: into the ring, by packets to another host, or by TCP.
+//! Sending: into the ring, or by TCP.
 
 use super::{with, Use};
 use crate::sys::parts::Parts;
 use crate::sys::slot::{BROKEN, CORKED, HELD, NONBLOCKING, TOLD};
-use crate::sys::{board, far, giving, real, set, settings, tcp, wake};
+use crate::sys::{board, giving, real, set, settings, tcp, wake};
 use libc::c_int;
 use std::sync::atomic::Ordering;
 use weft_streams::sender::{Call, Way};
@@ -41,16 +41,9 @@ impl Use {
             slot.sender.end();
         }
         let (mut sent, mut is_stuck) = (0, false);
-        let is_far = self.is_far();
         loop {
             let held = slot.sending.take();
-            if is_far {
-                match self.send_far(&parts, &mut sent, flags, held.is_some()) {
-                    None if sent == parts.len() => return sent as isize,
-                    None => {}
-                    Some(result) => return with(sent, result),
-                }
-            } else if held.is_some() && flags & !PLAIN_SEND == 0 && !slot.has(CORKED) {
+            if held.is_some() && flags & !PLAIN_SEND == 0 && !slot.has(CORKED) {
                 match self.fill_ring(&parts, &mut sent) {
                     Ok(Ring::Done) => return sent as isize,
                     Ok(Ring::Full)
@@ -89,50 +82,6 @@ impl Use {
         }
     }
 
-    /// Sends to another host as much as goes by packets. The rest goes by TCP: then no packet is
-    /// in doubt any more. A result ends the call. The sender's lock is held, or was by a frame that
-    /// a signal interrupted.
-    fn send_far(
-        &self,
-        parts: &Parts<'_>,
-        sent: &mut usize,
-        flags: c_int,
-        is_held: bool,
-    ) -> Option<isize> {
-        let (slot, one) = (self.slot(), &self.connection);
-        if !is_held {
-            // Packets of the other frame are in doubt.
-            return Some(real::fail(libc::EAGAIN) as isize);
-        }
-        let is_plain = flags & !PLAIN_SEND == 0 && !slot.has(CORKED | HELD);
-        let again = if is_plain { far::send(one, self.memory, parts, sent) } else { 0 };
-        if *sent == parts.len() {
-            return None;
-        }
-        if far::stop(one.at, self.memory) > 0 {
-            // The bytes of a thread that has ended in its call.
-            return Some(self.broken());
-        }
-        let until = *sent + again;
-        while *sent < until {
-            let call = slot.sender.by_tcp(Some(self.memory.out()));
-            let mut cut = parts.cut(*sent, until - *sent);
-            let message = cut.as_message();
-            let flags = flags & libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
-            // SAFETY: the parts are the caller's.
-            let n = unsafe { real::sendmsg(one.fd, &message, flags) };
-            call.done(n.max(0) as u64);
-            *sent += n.max(0) as usize;
-            match n {
-                0.. => {}
-                _ if real::errno() == libc::EAGAIN => tcp::awaits_room(one.fd),
-                _ if real::errno() == libc::EINTR => {}
-                n => return Some(n),
-            }
-        }
-        None
-    }
-
     /// Looks at a full ring until the receiver takes bytes out. False if it takes none for a long
     /// while, or if that does not pay. A receiver takes first what came by TCP before, and bytes
     /// that went by TCP now would be the next to be taken first.
@@ -150,10 +99,6 @@ impl Use {
         let (one, slot) = (&self.connection, self.slot());
         loop {
             let held = slot.sending.take();
-            if self.is_far() && (held.is_none() || far::stop(one.at, self.memory) > 0) {
-                self.broken();
-                return None;
-            }
             if !slot.has(HELD) {
                 return Some(slot.sender.by_tcp(Some(self.memory.out())));
             }

@@ -1,10 +1,9 @@
-//! Places of a stream that TCP knows: the mark of urgent bytes, bytes that a look finds beyond
-//! those in the ring, and the end of a peer that was killed.
+//! Places of a stream that TCP knows: the mark of urgent bytes, and the end of a peer that was
+//! killed.
 
 mod sys;
 
-use crate::faults::{self, LATE};
-use crate::harness::{bytes, start, Served};
+use crate::harness::{start, Served};
 use crate::roles::Server;
 use crate::sys as calls;
 use std::io::Read;
@@ -18,7 +17,6 @@ const N: usize = 50;
 pub fn attempt(case: &str, server: &mut Server) -> bool {
     match case {
         "mark" => mark(server),
-        "beyond" => beyond(server),
         "deserted" => deserted(server),
         _ => return false,
     }
@@ -59,32 +57,6 @@ fn mark(server: &mut Server) {
     assert_eq!(urgent, *b"!");
     server.read(N);
     server.get(1000);
-}
-
-/// A look finds bytes that came by packets and those behind them by TCP.
-fn beyond(server: &mut Server) {
-    for (more, late) in [(9000, false), (100, true)] {
-        faults::wait(server, 0, 100);
-        server.command(b's', more as u64);
-        if late {
-            // The answer comes late: the bytes come by packets, and by TCP as well.
-            // tidy-allow(sleep): this end calls nothing until the server has sent them by TCP.
-            std::thread::sleep(LATE);
-        }
-        let all = 100 + more;
-        while calls::queue(&server.stream, libc::FIONREAD) < all as i32 {
-            std::thread::yield_now();
-        }
-        let mut buf = vec![0; all + 10];
-        for _ in 0..2 {
-            let seen = calls::recv(&server.stream, &mut buf, libc::MSG_PEEK).unwrap();
-            assert_eq!(seen, all);
-            assert!(buf[..all] == bytes(server.at(), all), "wrong bytes");
-        }
-        let got = calls::recv(&server.stream, &mut buf, 0).unwrap();
-        assert_eq!(got, all, "a read after a look");
-        server.check(&buf[..got]);
-    }
 }
 
 /// The peer is killed while it is awake: sends fail soon, as they do by TCP.

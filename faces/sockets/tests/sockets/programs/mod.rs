@@ -40,7 +40,7 @@ fn lacks(programs: &[&str]) -> bool {
 fn with(agent: &Served, program: &str, args: &[&str]) -> Command {
     let mut command = Command::new(program);
     command.args(args).env("LD_PRELOAD", library()).env("WEFT_AGENT", &agent.name);
-    command.env("WEFT_SOCKETS_AFTER", "2").env("WEFT_SOCKETS_PACKETS", "1");
+    command.env("WEFT_SOCKETS_AFTER", "2");
     command.stdin(Stdio::null());
     command
 }
@@ -74,10 +74,16 @@ fn port() -> String {
 
 /// Starts a server, and waits until it listens.
 fn serve(agent: &Served, port: &str, program: &str, args: &[&str]) -> Server {
+    serve_at(agent, ("127.0.0.1", port), program, args)
+}
+
+/// The same at an address.
+fn serve_at(agent: &Served, to: (&str, &str), program: &str, args: &[&str]) -> Server {
+    let (address, port) = to;
     let mut command = with(agent, program, args);
     let mut server = Server::start(command.stdout(Stdio::null()).stderr(Stdio::null()));
     let end = Instant::now() + LIMIT;
-    while TcpStream::connect(format!("127.0.0.1:{port}")).is_err() {
+    while TcpStream::connect(format!("{address}:{port}")).is_err() {
         assert!(Instant::now() < end, "{program} does not listen");
         assert!(server.0.try_wait().unwrap().is_none(), "{program} has ended");
         std::thread::yield_now();

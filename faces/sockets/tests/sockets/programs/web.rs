@@ -2,7 +2,6 @@
 
 use super::{good, lacks, port, scratch, serve, some_bytes, with, Server, LIMIT};
 use crate::harness::Served;
-use crate::hosts::Two;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -11,17 +10,9 @@ use std::time::Instant;
 /// Bytes of the file `large`.
 const LARGE: u32 = 1_000_000;
 
-/// The agents of server and clients.
-pub enum Agents {
-    /// One host.
-    Host(Served),
-    /// Two hosts.
-    Hosts(Two),
-}
-
 /// nginx with two workers, which serves files of a folder.
-pub struct Nginx {
-    pub agents: Agents,
+struct Nginx {
+    agent: Served,
     server: Option<Server>,
     folder: PathBuf,
     port: String,
@@ -30,12 +21,8 @@ pub struct Nginx {
 
 impl Nginx {
     fn start(name: &str) -> Nginx {
-        Nginx::start_at(name, Agents::Host(Served::start()))
-    }
-
-    pub fn start_at(name: &str, agents: Agents) -> Nginx {
-        let folder = scratch(name);
-        let mut nginx = Nginx { agents, server: None, folder, port: port(), tls: port() };
+        let (folder, agent) = (scratch(name), Served::start());
+        let mut nginx = Nginx { agent, server: None, folder, port: port(), tls: port() };
         for word in ["one", "two"] {
             let files = nginx.folder.join(word);
             std::fs::create_dir_all(&files).unwrap();
@@ -51,20 +38,8 @@ impl Nginx {
         nginx.set_up("one");
         let (conf, log) = (nginx.path("conf"), nginx.path("log"));
         let args = ["-c", &conf, "-e", &log];
-        let agent = match &nginx.agents {
-            Agents::Host(agent) => agent,
-            Agents::Hosts(two) => &two.agents[1],
-        };
-        nginx.server = Some(serve(agent, &nginx.port, "nginx", &args));
+        nginx.server = Some(serve(&nginx.agent, &nginx.port, "nginx", &args));
         nginx
-    }
-
-    /// The agent of clients.
-    fn agent(&self) -> &Served {
-        match &self.agents {
-            Agents::Host(agent) => agent,
-            Agents::Hosts(two) => &two.agents[0],
-        }
     }
 
     fn path(&self, name: &str) -> String {
@@ -99,7 +74,7 @@ impl Nginx {
         let names = paths.map(|path| format!("{scheme}://127.0.0.1:{port}{path}"));
         let mut args = [&["-sSk", "--max-time", "100"], more].concat();
         args.extend(names.iter().map(String::as_str));
-        let got = with(self.agent(), "curl", &args).output().unwrap();
+        let got = with(&self.agent, "curl", &args).output().unwrap();
         assert!(got.status.success(), "{}", String::from_utf8_lossy(&got.stderr));
         let (large, word) = (some_bytes(LARGE), format!("one {}", "x".repeat(40_000)));
         let want = [&large[..], &large, word.as_bytes(), &large, &large].concat();
@@ -109,18 +84,12 @@ impl Nginx {
     /// Fetches files until so many connections more are joined: on a busy machine some are over
     /// before.
     fn fetch_joined(&self, to: (&str, &str), more: &[&str], n: u64) {
-        let paired = || self.agent().counter("sockets_paired");
+        let paired = || self.agent.counter("sockets_paired");
         let (before, end) = (paired(), Instant::now() + LIMIT);
         while paired() < before + n {
             assert!(Instant::now() < end, "{to:?} {more:?}: connections stay by TCP");
             self.fetch(to.0, to.1, more);
         }
-    }
-
-    /// The same for HTTP and HTTPS, one connection each.
-    pub fn fetch_both(&self) {
-        self.fetch_joined(("http", &self.port), &[], 1);
-        self.fetch_joined(("https", &self.tls), &["--http1.1"], 1);
     }
 }
 
@@ -150,12 +119,12 @@ fn nginx__keeps_connections_and_reloads_under_load() {
     }
     let nginx = Nginx::start("nginx");
     for word in ["two", "one"] {
-        ask_during(nginx.agent(), &nginx.port, word, &["/word", "/copied/word"], || {
+        ask_during(&nginx.agent, &nginx.port, word, &["/word", "/copied/word"], || {
             nginx.set_up(word);
             nginx.server.as_ref().unwrap().signal(libc::SIGHUP);
         });
     }
-    assert!(nginx.agent().counter("sockets_paired") > 0);
+    assert!(nginx.agent.counter("sockets_paired") > 0);
     nginx.fetch("http", &nginx.port, &[]);
 }
 
@@ -188,19 +157,19 @@ fn haproxy__stands_between_and_hands_its_listeners_to_its_successor() {
         nginx.port
     );
     std::fs::write(&conf, text).unwrap();
-    let between = serve(nginx.agent(), &http, "haproxy", &["-W", "-f", &conf]);
+    let between = serve(&nginx.agent, &http, "haproxy", &["-W", "-f", &conf]);
     for port in [&http, &tcp] {
         nginx.fetch("http", port, &[]);
     }
     // The new process has the listeners by SCM_RIGHTS; the old one ends what it has begun.
     for (word, port) in [("two", &http), ("one", &tcp)] {
-        ask_during(nginx.agent(), port, word, &["/word", "/copied/word"], || {
+        ask_during(&nginx.agent, port, word, &["/word", "/copied/word"], || {
             between.signal(libc::SIGUSR2);
             nginx.set_up(word);
             nginx.server.as_ref().unwrap().signal(libc::SIGHUP);
         });
     }
-    assert!(nginx.agent().counter("sockets_paired") > 0);
+    assert!(nginx.agent.counter("sockets_paired") > 0);
 }
 
 #[test]
@@ -228,7 +197,7 @@ fn stunnel__carries_a_stream_in_tls() {
         &format!("client = yes\naccept = 127.0.0.1:{near}\nconnect = 127.0.0.1:{far}"),
     );
     let _servers = [(&far, &server), (&near, &client)]
-        .map(|(port, conf)| serve(nginx.agent(), port, "stunnel", &[conf]));
+        .map(|(port, conf)| serve(&nginx.agent, port, "stunnel", &[conf]));
     // From curl to the first one, between the two, and to nginx.
     nginx.fetch_joined(("http", &near), &[], 3);
 }

@@ -1,0 +1,62 @@
+//! Looks at TCP, on connections to other hosts: a call that would sleep asks the kernel for bytes
+//! for a bounded moment first, as long as that pays.
+//!
+//! A thread that sleeps is woken some 50 us after its bytes have come (virtual machines); one that
+//! looks has them at once. The other end needs nothing for it, not even this library.
+
+use super::slot::{Slot, LOOKS, NONBLOCKING};
+use super::table::Connection;
+use super::{board, set, settings, tcp, wake};
+
+/// A look at TCP lasts so many times as long as one at a ring: the peer may have to be woken, and
+/// the network takes its time.
+pub const TIMES: u64 = 4;
+
+/// Has waits for a connection look from now on, if it leads to another host.
+#[cold]
+pub fn begin(one: &Connection) {
+    let slot = one.slot;
+    if slot.has(LOOKS) || !settings::spins() {
+        return;
+    }
+    let Some((local, remote)) = tcp::names(one.fd) else { return };
+    // A peer of this host would wait for a processor that a look keeps, or shares memory soon.
+    let is_elsewhere = local.address() != remote.address() && !remote.is_loopback();
+    if !is_elsewhere || !settings::allows(local, remote) {
+        return;
+    }
+    if tcp::is_nonblocking(one.fd) {
+        slot.set(NONBLOCKING);
+    }
+    slot.set(LOOKS);
+    set::looks(slot);
+}
+
+/// True if waits for a connection look at TCP.
+#[inline]
+pub fn is_one(slot: &Slot) -> bool {
+    // A confined program may not be allowed to ask the kernel.
+    slot.has(LOOKS) && slot.is_plain() && settings::is_on() && !board::is_off()
+}
+
+/// Makes a call that waits for bytes of a connection by TCP, after a look at it.
+pub fn before<R>(one: &Connection, call: impl FnOnce() -> R, has_come: impl Fn(&R) -> bool) -> R {
+    let slot = one.slot;
+    if !is_one(slot) || slot.has(NONBLOCKING) {
+        return call();
+    }
+    if wake::is_lucky(&slot.luck) {
+        if wake::spin(&slot.luck, 1, TIMES, || tcp::has_input(one.fd)) {
+            board::looked();
+        }
+        return call();
+    }
+    if !wake::is_sample(&slot.luck) {
+        return call();
+    }
+    let (result, waited) = wake::time(call);
+    if has_come(&result) {
+        wake::learn(&slot.luck, waited);
+    }
+    result
+}

@@ -1,7 +1,7 @@
 //! The applications on four ranks of this host beside one: `weft bench apps`, each target met or
 //! not; ASP, QR and SOR beside the same programs over each MPI that is installed.
 
-use crate::mpi::job::{compile, Folder, Job, Subject};
+use crate::mpi::job::{compile, Job, Subject};
 use crate::pair::Sample;
 use crate::progress::Plan;
 use crate::table::{Better, Other, Row, Table};
@@ -11,6 +11,7 @@ use anyhow::{ensure, Context, Result};
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use weft_run::folder::Folder;
 use weft_run::mpi::detect::{self, Family};
 
 /// Ranks that are compared with one.

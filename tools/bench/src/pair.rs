@@ -15,9 +15,10 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::Ipv4Addr;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
+use weft_run::folder::Folder;
 
 /// The descriptors that one rank inherits, in order.
 struct Ends {
@@ -48,7 +49,7 @@ pub struct Pair {
     /// The agent of each host, where the link is `agent`.
     agents: Vec<Child>,
     /// The folder of the agent that joins the two.
-    folder: Option<PathBuf>,
+    folder: Option<Folder>,
     // Dropped after the members: members leave their hosts before the hosts end.
     _hosts: Option<Hosts>,
 }
@@ -67,7 +68,7 @@ impl Drop for Pair {
             let _ = agent.kill();
             let _ = agent.wait();
         }
-        self.folder.iter().for_each(|folder| _ = std::fs::remove_dir_all(folder));
+        self.folder = None;
     }
 }
 
@@ -143,12 +144,9 @@ fn spawn_agent(rank: usize, hosts: &Hosts, kernel: bool) -> Result<Child> {
 
 /// Starts an agent that joins the ranks of two hosts: its socket is a path that both see. Returns
 /// the folder of the socket too.
-fn spawn_broker() -> Result<(Child, PathBuf)> {
-    let name = format!("weft-bench-{:x}", weft_link::random_u64() >> 16);
-    let folder = std::env::temp_dir().join(name);
-    let socket = folder.join(BROKER);
-    let socket = socket.to_str().context("the folder for temporary files has no UTF-8 name")?;
-    let mut command = weft_run::agent::lasting(socket);
+fn spawn_broker() -> Result<(Child, Folder)> {
+    let folder = Folder::new()?;
+    let mut command = weft_run::agent::lasting(&folder.file(BROKER)?);
     command.args(["--links", "udp"]);
     if std::env::var_os("WEFT_LOG").is_none() {
         command.env("WEFT_LOG", "warn");
@@ -224,7 +222,7 @@ impl Pair {
             pair.agents.push(agent);
             pair.folder = Some(folder);
         }
-        let broker = pair.folder.as_ref().map(|folder| folder.join(BROKER));
+        let broker = pair.folder.as_ref().map(|folder| folder.0.join(BROKER));
         for ((rank, ends), control) in ends.iter().enumerate().zip(controls) {
             control.set_read_timeout(Some(TIMEOUT))?;
             let hosts = hosts.as_ref();

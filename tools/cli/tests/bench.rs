@@ -571,3 +571,45 @@ fn faces__mx_and_via_beside_their_endpoint() {
         }
     }
 }
+
+/// A signal to the benchmark alone, not to the programs that it has started.
+#[test]
+fn apps__stopped_leaves_no_folder_and_no_rank() {
+    let folder = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    let folder = folder.join(format!("apps-stopped-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
+    command.args(["bench", "apps", "--repeat", "1000"]).env("TMPDIR", &folder);
+    command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::piped());
+    let child = command.spawn().expect("weft starts");
+    // Programs that the benchmark runs have files there as well.
+    let is_own =
+        |entry: std::fs::DirEntry| entry.file_name().as_encoded_bytes().starts_with(b"weft-");
+    let is_there = || std::fs::read_dir(&folder).expect("a folder").flatten().any(is_own);
+    let is_rank = |process: &u32| {
+        let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+        stat.contains("(weft)") && !stat.contains(") Z")
+    };
+    let of = |process: u32| {
+        let tasks = std::fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten();
+        let lists = tasks.flatten().map(|task| task.path().join("children"));
+        let all: String = lists.filter_map(|list| std::fs::read_to_string(list).ok()).collect();
+        all.split_whitespace().map(|word| word.parse().expect("a number")).collect::<Vec<u32>>()
+    };
+    let ranks = loop {
+        // Those of the launcher that the benchmark has started.
+        let ranks: Vec<u32> = of(child.id()).into_iter().flat_map(of).filter(is_rank).collect();
+        if is_there() && !ranks.is_empty() {
+            break ranks;
+        }
+        std::thread::yield_now();
+    };
+    let kill = Command::new("kill").args(["-TERM", &child.id().to_string()]).status();
+    assert!(kill.expect("kill").success());
+    let done = child.wait_with_output().expect("an end");
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert!(!done.status.success() && said.contains("interrupted, nothing stored"), "{said}");
+    assert!(!is_there(), "a folder is left in {}", folder.display());
+    assert!(!ranks.iter().any(is_rank), "a rank is left");
+    std::fs::remove_dir_all(&folder).expect("removing the folder");
+}

@@ -1,13 +1,20 @@
 //! Ctrl-C, or another request to end, during a measurement: one line names the results stored so
-//! far, and this process ends by the signal, as a process without a handler does.
+//! far, the programs that it has started end, its folders are removed, and this process ends by the
+//! signal, as a process without a handler does.
 
 use anyhow::{Context, Result};
+use rustix::process::{kill_process, Pid, Signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level::{emulate_default_handler, pipe};
 use std::io::{IsTerminal, Read};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Longest time for which children are waited for, and time between two looks.
+const GRACE: Duration = Duration::from_secs(3);
+const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// Called once when a signal ends the work; stores results and returns a description of them.
 type Left = Box<dyn FnOnce() -> String + Send>;
@@ -17,6 +24,34 @@ fn ignored() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+}
+
+/// The children of this process.
+fn children() -> Vec<Pid> {
+    let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    let lists = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
+    let all: Vec<String> = lists.collect();
+    let words = all.iter().flat_map(|list| list.split_whitespace());
+    words.filter_map(|word| Pid::from_raw(word.parse().ok()?)).collect()
+}
+
+/// Ends the children of this process: launchers end their ranks. A signal of a terminal has come to
+/// them as well, one of kill(1) has not.
+fn end_children() {
+    for child in children() {
+        let _ = kill_process(child, Signal::TERM);
+    }
+    let end = Instant::now() + GRACE;
+    let lives = |child: &Pid| {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.as_raw_nonzero()));
+        // Nobody waits for one that has ended while this process ends.
+        stat.is_ok_and(|stat| {
+            stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+        })
+    };
+    while children().iter().any(lives) && Instant::now() < end {
+        std::thread::sleep(LOOK_EVERY);
+    }
 }
 
 /// Watches for signals from its creation on.
@@ -54,6 +89,8 @@ impl Interrupt {
             let left = left.map_or_else(|| "nothing stored".into(), |left| left());
             let clear = if std::io::stderr().is_terminal() { "\r\x1b[K" } else { "" };
             eprintln!("{clear}{what}: interrupted, {left}");
+            end_children();
+            crate::folder::remove_all();
             let number = of.load(Ordering::SeqCst) as i32;
             if emulate_default_handler(number).is_err() {
                 std::process::exit(128 + number);

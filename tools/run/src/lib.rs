@@ -7,7 +7,8 @@
 //! | `agent` | agents that a command starts and asks |
 //! | `meet`, `door` | checks that hosts reach each other by UDP, by TCP |
 //! | `out`, `misuse`, `words` | output, wrong command lines, words as a shell reads them |
-//! | `interrupt`, `idle`, `limited` | signals, other work on this machine, commands that may hang |
+//! | `interrupt`, `folder` | signals, folders that are removed at the end |
+//! | `idle`, `limited` | other work on this machine, commands that may hang |
 //! | `sys` | children before they become other programs, options of sockets |
 //!
 //! The other tools take the macros of `out` and `misuse` by `#[macro_use] extern crate`.
@@ -21,6 +22,7 @@ pub mod misuse;
 
 pub mod agent;
 pub mod door;
+pub mod folder;
 pub mod idle;
 pub mod interrupt;
 pub mod limited;

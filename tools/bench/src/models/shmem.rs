@@ -1,12 +1,13 @@
 //! The peer over OpenSHMEM: a program in C on two PEs of this host, where one is installed.
 
-use crate::mpi::job::{last_words, Folder};
+use crate::mpi::job::last_words;
 use crate::mpi::{parse, usual};
 use crate::pair::Sample;
 use crate::Options;
 use anyhow::{bail, ensure, Context, Result};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
+use weft_run::folder::Folder;
 use weft_run::mpi::detect::Family;
 
 /// Names the folder of an OpenSHMEM, which has its programs in `bin`.

@@ -1,8 +1,9 @@
 //! HPCC (Debian's package `hpcc`): figures of random access and latency.
 
-use super::job::{Folder, Hosts, Job, Subject};
+use super::job::{Hosts, Job, Subject};
 use anyhow::{bail, Context, Result};
 use std::path::PathBuf;
+use weft_run::folder::Folder;
 
 /// One-dimensional problem size. It is small because only two figures of HPCC count.
 const ORDER: u32 = 1000;

@@ -16,28 +16,6 @@ use weft_run::run::hosts::Share;
 /// A run that takes longer than this hangs.
 const TIMEOUT: Duration = Duration::from_secs(90);
 
-/// A folder that is deleted when this value is dropped.
-pub struct Folder(pub PathBuf);
-
-impl Folder {
-    /// Makes a new folder.
-    ///
-    /// # Errors
-    /// Errors of the system.
-    pub fn new() -> Result<Folder> {
-        let name = format!("weft-bench-{}-{:x}", std::process::id(), weft_link::random_u64());
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir(&path).with_context(|| format!("creating {}", path.display()))?;
-        Ok(Folder(path))
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 /// Returns the last lines of a program's errors.
 pub fn last_words(output: &Output) -> String {
     let said = String::from_utf8_lossy(&output.stderr);
@@ -227,6 +205,7 @@ pub fn compile(mpi: &Mpi, source: &Path, folder: &Path, options: &[&str]) -> Res
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
+    use weft_run::folder::Folder;
 
     #[test]
     fn compiler__is_that_of_the_family_where_the_launcher_has_another_ending() {

@@ -1,6 +1,5 @@
 //! Agents on hosts of a lab that are a cluster.
 
-use crate::mpi::job::Folder;
 use crate::sys::{prepare, Setup};
 use anyhow::{ensure, Context, Result};
 use std::os::fd::AsRawFd;
@@ -11,6 +10,7 @@ use weft_cluster::KeyFile;
 use weft_lab::client::{plan, Attached, Entrance};
 use weft_lab::spec::Conditions;
 use weft_run::agent;
+use weft_run::folder::Folder;
 
 /// Longest wait for anything.
 pub const LIMIT: Duration = Duration::from_secs(60);

@@ -2,7 +2,6 @@
 //! `weft bench python`, each target met or not.
 
 use crate::models::Figure;
-use crate::mpi::job::Folder;
 use crate::pair::{core, Sample, Subject};
 use crate::progress::Plan;
 use crate::rank::Probe;
@@ -16,6 +15,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
+use weft_run::folder::Folder;
 use weft_run::limited::output_within;
 
 /// The program that all processes run.

@@ -7,29 +7,7 @@ use rustix::process::{getuid, kill_process, Pid, Signal};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
-
-/// A folder that is removed when this value is dropped.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(what: &str) -> Result<Scratch> {
-        let name = format!("weft-bench-{what}-{:016x}", weft_link::random_u64());
-        let folder = std::env::temp_dir().join(name);
-        std::fs::create_dir(&folder).with_context(|| format!("making {}", folder.display()))?;
-        Ok(Scratch(folder))
-    }
-
-    fn path(&self, name: &str) -> Result<String> {
-        let path = self.0.join(name);
-        Ok(path.to_str().context("a path in UTF-8")?.to_string())
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
+use weft_run::folder::Folder;
 
 /// Returns the number after a word of a text.
 fn number_after(text: &str, word: &str) -> Result<f64> {
@@ -39,8 +17,8 @@ fn number_after(text: &str, word: &str) -> Result<f64> {
 }
 
 /// Returns the configuration of an nginx of one process, which serves the files of its folder.
-fn configuration(scratch: &Scratch, port: &str) -> Result<String> {
-    let here = scratch.path("")?;
+fn configuration(scratch: &Folder, port: &str) -> Result<String> {
+    let here = scratch.file("")?;
     let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
         .map(|name| format!("{name}_temp_path {here}{name};\n"))
         .concat();
@@ -60,15 +38,15 @@ impl Run<'_> {
         if !self.has(&["nginx", "wrk"]) {
             return Ok(());
         }
-        let scratch = Scratch::new("nginx")?;
+        let scratch = Folder::new()?;
         let sizes = if self.options.quick { &[1 << 10][..] } else { &[1 << 10, 1 << 20] };
         let seconds = if self.options.quick { "1" } else { "3" };
         for &size in sizes {
-            std::fs::write(scratch.path("file")?, vec![7; size]).context("writing a file")?;
+            std::fs::write(scratch.file("file")?, vec![7; size]).context("writing a file")?;
             let line = ("nginx, keep-alive, 8 connections", size, "1/s", Better::Higher);
             let figures = self.in_turn(line, &[Way::Weft, Way::Tcp], |run, way| {
                 let port = port()?;
-                let (conf, log) = (scratch.path("conf")?, scratch.path("log")?);
+                let (conf, log) = (scratch.file("conf")?, scratch.file("log")?);
                 std::fs::write(&conf, configuration(&scratch, &port)?).context("writing a file")?;
                 let _server = run.listening(way, "nginx", &["-c", &conf, "-e", &log], &port)?;
                 let address = format!("http://127.0.0.1:{port}/file");
@@ -110,7 +88,7 @@ impl Run<'_> {
             self.notes.push("left out: PostgreSQL's server is not installed".into());
             return Ok(());
         };
-        let postgres = Postgres { scratch: Scratch::new("postgres")?, programs };
+        let postgres = Postgres { scratch: Folder::new()?, programs };
         if let Err(why) = postgres.prepare(self) {
             self.notes.push(format!("left out: PostgreSQL: {why:#}"));
             return Ok(());
@@ -140,7 +118,7 @@ fn newest_server() -> Option<PathBuf> {
 
 /// A cluster of databases of PostgreSQL. Its server does not run as root.
 struct Postgres {
-    scratch: Scratch,
+    scratch: Folder,
     programs: PathBuf,
 }
 
@@ -159,7 +137,7 @@ impl Postgres {
             false => run.command(way, end, program, words)?,
         };
         // The user postgres may not see the folder of the library.
-        command.env("WEFT_SOCKETS_LIBRARY", self.scratch.path("libweft_sockets.so")?);
+        command.env("WEFT_SOCKETS_LIBRARY", self.scratch.file("libweft_sockets.so")?);
         command.current_dir(&self.scratch.0);
         Ok(command)
     }
@@ -179,14 +157,14 @@ impl Postgres {
     fn prepare(&self, run: &Run<'_>) -> Result<()> {
         let library = crate::names::own(&["sockets", "library"])?;
         let library = output(library)?;
-        std::fs::copy(library.trim(), self.scratch.path("libweft_sockets.so")?)
+        std::fs::copy(library.trim(), self.scratch.file("libweft_sockets.so")?)
             .with_context(|| format!("copying {}", library.trim()))?;
         if getuid().is_root() {
             let mut chown = std::process::Command::new("chown");
             chown.arg("postgres").arg(&self.scratch.0);
             output(chown)?;
         }
-        let data = self.scratch.path("data")?;
+        let data = self.scratch.file("data")?;
         let words = ["-D", &data, "-A", "trust", "-U", "postgres", "-N"];
         output(self.command(run, (Way::Tcp, 1), &self.programs.join("initdb"), &words)?)?;
         let (server, port) = self.start(run, Way::Tcp)?;
@@ -195,7 +173,7 @@ impl Postgres {
     }
 
     fn start(&self, run: &Run<'_>, way: Way) -> Result<(Process, String)> {
-        let (port, data) = (port()?, self.scratch.path("data")?);
+        let (port, data) = (port()?, self.scratch.file("data")?);
         let words = ["-D", &data, "-p", &port, "-c", "listen_addresses=127.0.0.1"];
         let words = [&words[..], &["-c", "unix_socket_directories=", "-c", "fsync=off"]].concat();
         let mut command = self.command(run, (way, 1), &self.programs.join("postgres"), &words)?;

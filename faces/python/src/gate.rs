@@ -8,6 +8,7 @@
 use crate::fault::{Fault, Kind};
 use crate::inside::Inside;
 use crate::models::Models;
+use crate::objects::Worker;
 use crate::senders::Senders;
 use crate::sys::{sleep_on, Owned};
 use pyo3::prelude::*;
@@ -31,6 +32,8 @@ struct State {
     asleep: bool,
     /// True when the job is about to be left.
     ending: bool,
+    /// Number of threads that wait for the leader.
+    followers: usize,
 }
 
 /// A job that many threads use.
@@ -41,8 +44,8 @@ pub struct Gate {
     /// Number of threads that wait for the lock.
     waiting: AtomicUsize,
     spin: Duration,
-    /// The function of Python that does the work of shared objects, once there are some.
-    worker: OnceLock<Py<PyAny>>,
+    /// The one that executes operations of shared objects, once there are some.
+    worker: OnceLock<Worker>,
 }
 
 /// The end of a part of a wait.
@@ -60,8 +63,7 @@ struct Leading<'a>(&'a Gate);
 
 impl Drop for Leading<'_> {
     fn drop(&mut self) {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner).leader = false;
-        self.0.progressed.notify_all();
+        self.0.end_of_lead(&mut self.0.state.lock().unwrap_or_else(PoisonError::into_inner));
     }
 }
 
@@ -81,7 +83,7 @@ impl State {
 impl Gate {
     pub fn new(inside: Inside, spin: Duration) -> Gate {
         let job = Some(Owned::new(inside));
-        let state = State { job, leader: false, asleep: false, ending: false };
+        let state = State { job, leader: false, asleep: false, ending: false, followers: 0 };
         Gate {
             origin: Origin::here(),
             state: Mutex::new(state),
@@ -92,11 +94,15 @@ impl Gate {
         }
     }
 
-    /// Has waits call a function when shared objects have something to do. It returns true if it
-    /// has done it.
-    pub fn set_worker(&self, worker: Py<PyAny>) {
+    /// Has waits execute operations of shared objects.
+    pub fn set_worker(&self, worker: Worker) {
         // A second one is the same.
         let _known = self.worker.set(worker);
+    }
+
+    /// Returns the one that executes operations of shared objects.
+    pub fn worker(&self) -> Option<&Worker> {
+        self.worker.get()
     }
 
     /// # Errors
@@ -202,7 +208,7 @@ impl Gate {
                 Ok(Round::Work) => {
                     // Inside an operation of an object nothing else is done.
                     works = match self.worker.get() {
-                        Some(worker) => worker.bind(py).call0()?.is_truthy()?,
+                        Some(worker) => worker.work(py, self)?,
                         None => false,
                     };
                 }
@@ -241,20 +247,40 @@ impl Gate {
                 if state.asleep {
                     state.inside()?.endpoint().rearm(false);
                 }
-                let waited = self.progressed.wait_timeout(state, left);
-                state = waited.unwrap_or_else(PoisonError::into_inner).0;
+                state = self.follow(state, left);
                 continue;
             }
             state.leader = true;
             let leading = Leading(self);
             let signalled;
             (state, signalled) = self.lead(state, left)?;
-            state.leader = false;
-            self.progressed.notify_all();
+            self.end_of_lead(&mut state);
             std::mem::forget(leading);
             if signalled {
                 return Ok(Round::Look);
             }
+        }
+    }
+
+    /// Waits for the leader, at most for a time.
+    fn follow<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        limit: Duration,
+    ) -> MutexGuard<'a, State> {
+        state.followers += 1;
+        let waited = self.progressed.wait_timeout(state, limit);
+        let mut state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        state.followers -= 1;
+        state
+    }
+
+    /// Makes the place of the leader free.
+    fn end_of_lead(&self, state: &mut State) {
+        state.leader = false;
+        // A notice is a system call, also where nobody waits for it.
+        if state.followers > 0 {
+            self.progressed.notify_all();
         }
     }
 
@@ -313,8 +339,7 @@ impl Gate {
             if let (true, Some(job)) = (state.asleep, &mut state.job) {
                 job.get().endpoint().rearm(true);
             }
-            let waited = self.progressed.wait_timeout(state, LOOK);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            state = self.follow(state, LOOK);
         }
         if let Some(mut job) = state.job.take() {
             job.get().forget_all();

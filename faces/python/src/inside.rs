@@ -299,9 +299,6 @@ impl Inside {
         while let Some(completion) = self.job.endpoint().poll_completion() {
             self.complete(&completion);
         }
-        if let Some(models) = &mut self.models {
-            models.collect();
-        }
         if self.collectives.is_empty() {
             return;
         }

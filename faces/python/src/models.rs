@@ -16,7 +16,7 @@ use weft_models::net::{Live, Net, RankFailure};
 use weft_models::order::{Options, OrderError, OrderedGroup};
 use weft_models::regions::{Access, Operation, Region, RegionCause, RegionError};
 use weft_models::regions::{RegionId, Regions};
-use weft_models::rpc::{Call, Request, Rpc};
+use weft_models::rpc::{Call, CallError, Request, Rpc};
 use weft_models::MESSAGE_MAX;
 
 /// The method of calls to the owners of objects.
@@ -32,10 +32,26 @@ const RECORD_MAX: usize = MESSAGE_MAX - 1;
 pub enum Event {
     /// A message of the order: sender, bytes.
     Message(usize, Vec<u8>),
-    /// A call of another rank: its number, the bytes.
-    Request(u64, Vec<u8>),
-    /// The end of a call of this rank: its number, the answer.
-    Answer(u64, Result<Vec<u8>, Fault>),
+    /// A call of another rank.
+    Asked(Asked),
+}
+
+/// A call of another rank.
+pub struct Asked {
+    /// The number under which it is answered.
+    pub number: u64,
+    pub from: usize,
+    pub bytes: Vec<u8>,
+}
+
+/// The end of a call of this rank.
+pub type Answered = Result<Vec<u8>, Fault>;
+
+/// A call of this rank that has not been given its answer.
+struct Calling {
+    number: u64,
+    call: Call<Live>,
+    answer: Option<Answered>,
 }
 
 type Events = Rc<RefCell<VecDeque<Event>>>;
@@ -50,7 +66,7 @@ struct Objects {
     rpc: Rpc<Live>,
     events: Events,
     requests: Requests,
-    calls: Vec<(u64, Call<Live>)>,
+    calls: Vec<Calling>,
 }
 
 /// An operation on a region that the program has begun.
@@ -311,8 +327,9 @@ impl Models {
             let (to, kept, number) = (Rc::clone(&events), Rc::clone(&requests), Cell::new(0));
             rpc.serve(OBJECT, move |request, args| {
                 number.set(number.get() + 1);
-                kept.borrow_mut().insert(number.get(), request);
-                to.borrow_mut().push_back(Event::Request(number.get(), args.to_vec()));
+                let (number, from, bytes) = (number.get(), request.from(), args.to_vec());
+                kept.borrow_mut().insert(number, request);
+                to.borrow_mut().push_back(Event::Asked(Asked { number, from, bytes }));
             });
             Objects { order, rpc, events, requests, calls: Vec::new() }
         })
@@ -345,7 +362,7 @@ impl Models {
         let key = self.key();
         let objects = self.objects();
         let call = objects.rpc.call(owner, OBJECT, bytes);
-        objects.calls.push((key, call));
+        objects.calls.push(Calling { number: key, call, answer: None });
         key
     }
 
@@ -357,21 +374,38 @@ impl Models {
         }
     }
 
-    /// Notes the ends of calls.
-    pub fn collect(&mut self) {
-        let Some(objects) = &mut self.objects else { return };
-        if objects.calls.is_empty() {
-            return;
+    /// Returns the place of a call that has its answer, if `is_due` says that it is time for it.
+    fn answered(&mut self, number: u64, is_due: impl Fn(&[u8]) -> bool) -> Option<usize> {
+        let calls = &mut self.objects.as_mut()?.calls;
+        let at = calls.iter().position(|calling| calling.number == number)?;
+        let Calling { call, answer, .. } = &mut calls[at];
+        if answer.is_none() {
+            let Poll::Ready(came) = poll_now(Pin::new(call)) else { return None };
+            let fault = |error: CallError| Fault::of_rank(error.rank, error.to_string());
+            *answer = Some(came.map_err(fault));
         }
-        let events = &objects.events;
-        objects.calls.retain_mut(|(number, call)| match poll_now(Pin::new(call)) {
-            Poll::Pending => true,
-            Poll::Ready(answer) => {
-                let answer = answer.map_err(|error| Fault::of_rank(error.rank, error.to_string()));
-                events.borrow_mut().push_back(Event::Answer(*number, answer));
-                false
-            }
-        });
+        match answer {
+            Some(Ok(bytes)) if !is_due(bytes) => None,
+            _ => Some(at),
+        }
+    }
+
+    /// True if a call has its answer, and `is_due` says that it is time for it.
+    pub fn is_answered(&mut self, number: u64, is_due: impl Fn(&[u8]) -> bool) -> bool {
+        self.answered(number, is_due).is_some()
+    }
+
+    /// Takes the answer of a call, once `is_due` says that it is time for it.
+    pub fn take_answer(&mut self, number: u64, is_due: impl Fn(&[u8]) -> bool) -> Option<Answered> {
+        let at = self.answered(number, is_due)?;
+        self.objects.as_mut()?.calls.swap_remove(at).answer
+    }
+
+    /// Forgets a call: its answer is not wanted any more.
+    pub fn forget_call(&mut self, number: u64) {
+        if let Some(objects) = &mut self.objects {
+            objects.calls.retain(|calling| calling.number != number);
+        }
     }
 
     /// True if there are events.
@@ -382,6 +416,13 @@ impl Models {
     /// Takes the events.
     pub fn events(&mut self) -> VecDeque<Event> {
         self.objects().events.take()
+    }
+
+    /// Puts events back that were not handled: before those that came since.
+    pub fn put_back(&mut self, mut events: VecDeque<Event>) {
+        let all = &self.objects().events;
+        events.append(&mut all.borrow_mut());
+        all.replace(events);
     }
 
     /// # Errors

@@ -11,7 +11,9 @@ same place of the order everywhere: operations that were sent before and come be
 by their callers. The rank that has it gives it away by a message of the order with its state, and
 executes no operation between sending and getting it; then it answers calls by "it has moved".
 
-Operations are executed by whatever thread is in a call of weft.
+Operations are executed by whatever thread is in a call of weft. The extension takes messages, has
+calls of ranks wait that have executed more, and executes by itself the operations without guards of
+objects that are always at this rank; it calls `order` and `serve` for the rest.
 """
 
 from __future__ import annotations
@@ -22,7 +24,6 @@ import itertools
 import logging
 import os
 import pickle
-import signal
 import threading
 import time
 
@@ -118,10 +119,27 @@ def _check_placement(placement):
         raise ArgumentError(f"the place of a shared object is {text}, not {placement!r}")
 
 
+def _check_found(kind):
+    """Other ranks find a class by its module and its name."""
+    try:
+        pickle.dumps(kind)
+    except Exception as error:
+        name = kind.__qualname__
+        text = "define it at the top level of a module, not inside a function"
+        raise ArgumentError(f"other ranks cannot find the class {name}: {text} ({error})") from None
+
+
 def _operation(name, method):
-    if method.writes:
+    if method.post:
 
         def call(self, *args, **kwargs):
+            return self._runtime.write(self._replica, name, args, kwargs)
+    elif method.writes:
+
+        def call(self, *args, **kwargs):
+            remote = self._replica.remote
+            if remote is not None:
+                return remote(name, args, kwargs)
             return self._runtime.write(self._replica, name, args, kwargs)
     else:
 
@@ -129,13 +147,13 @@ def _operation(name, method):
 
         def call(self, *args, **kwargs):
             runtime, replica = self._runtime, self._replica
-            # Most reads: of a replica that is here, without a guard, outside of operations.
-            if replica.is_plain and not has_guard and runtime.worker is None:
-                if runtime.messages.poll():
-                    runtime.work()
+            # Most reads: of a replica that is here, without a guard, and nothing to do before.
+            if replica.is_plain and not has_guard and not runtime.messages.poll():
                 with runtime.lock:
                     if replica.broken is None:
                         return function(replica.state, *args, **kwargs)
+            if replica.remote is not None:
+                return replica.remote(name, args, kwargs)
             return runtime.read(replica, name, args, kwargs)
 
     call.__name__ = name
@@ -186,6 +204,8 @@ class _Replica:
         self.at = placement if isinstance(placement, int) else None
         #: True if all ranks have it, always.
         self.is_plain = placement == "replicated"
+        #: Calls of an object that is always at another rank.
+        self.remote = None
         #: What ranks do with an adaptive object, and its reads here that no other rank knows of.
         self.uses = _Uses() if placement == "adaptive" else None
         self.reads = 0
@@ -226,21 +246,21 @@ def _dump_message(message, what):
     return bytes_
 
 
-def _dump_result(done, ok, value):
+def _dump_result(ok, value):
     """Pickles a result; what cannot be sent becomes an error that says so."""
     try:
-        bytes_ = pickle.dumps((done, ok, value), pickle.HIGHEST_PROTOCOL)
+        bytes_ = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
         if len(bytes_) > _LONGEST:
             text = f"it has {len(bytes_)} bytes when pickled, and {_LONGEST} are the most"
             raise ValueError(text)
         if not ok:
             # Some exceptions can be written and not be read.
             pickle.loads(bytes_)
-        return bytes_
+        return ok, bytes_
     except Exception as error:
         text = f"its result cannot be sent: {error}" if ok else f"{type(value).__name__}: {value}"
         text = text[:10_000]
-        return pickle.dumps((done, False, OperationError(text)), pickle.HIGHEST_PROTOCOL)
+        return False, pickle.dumps(OperationError(text), pickle.HIGHEST_PROTOCOL)
 
 
 class _Runtime:
@@ -252,83 +272,38 @@ class _Runtime:
         self.job = job
         self.messages = job._messages()
         self.lock = threading.RLock()
-        #: The thread that executes operations now.
-        self.worker = None
         self.objects = {}
-        #: Events that have been taken and not been handled.
-        self.events = collections.deque()
-        #: Ends of this rank's operations: by tokens, and by numbers of calls.
+        #: Ends of this rank's operations, by tokens.
         self.results = {}
-        self.answers = {}
-        #: Number of messages of the order that have been executed here.
-        self.done = 0
-        #: Calls of ranks that have executed more.
-        self.late = []
         #: Messages of the order that had no room when they were made.
         self.outbox = collections.deque()
         self.tokens = itertools.count(1)
         warn = os.environ.get("WEFT_WARN_AFTER_MS", "")
         self.warn_after = (int(warn) if warn.isdigit() else 5000) / 1000
-        self.messages.open(self.work)
+        self.messages.open(self)
 
-    def is_inside(self):
-        """True in an operation that this thread executes."""
-        return self.worker == threading.get_ident()
+    dump = staticmethod(_dump)
+    dump_result = staticmethod(_dump_result)
 
-    def work(self):
-        """Executes what has come. False inside an operation."""
-        if self.is_inside():
-            return False
-        with self.lock:
-            # An interrupt in the middle of an operation would leave this replica unlike others.
-            masks = threading.current_thread() is threading.main_thread()
-            before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}) if masks else None
-            self.worker = threading.get_ident()
-            try:
-                self.events.extend(self.messages.take())
-                while self.events:
-                    self.handle(*self.events.popleft())
-                self.flush()
-            finally:
-                self.worker = None
-                if masks:
-                    signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        return True
-
-    def handle(self, kind, number, body):
-        if kind == 0:
-            what, token, name, *parts = pickle.loads(body)
-            self.done += 1
-            author = token if number == self.rank else None
-            if what == "new":
-                self.make(author, name, *parts)
-            elif what == "do":
-                self.execute(author, number, name, *parts)
-            elif what == "reads":
-                # The reads of an object that has moved in the meantime do not count.
-                if self.objects[name].at is None:
-                    self.note(self.objects[name], number, parts[0], 0)
-            else:
-                self.place(self.objects[name], *parts)
-            ready = [call for call in self.late if call[0] <= self.done]
-            self.late = [call for call in self.late if call[0] > self.done]
-            for _, request, body in ready:
-                self.serve(request, body)
-        elif kind == 1:
-            stamp = pickle.loads(body)[0]
-            if stamp > self.done:
-                self.late.append((stamp, number, body))
-            else:
-                self.serve(number, body)
-        elif kind == 2:
-            self.answers[number] = pickle.loads(body)
+    def order(self, number, body):
+        """Executes a message of the order, which a rank has sent."""
+        what, token, name, *parts = pickle.loads(body)
+        author = token if number == self.rank else None
+        if what == "new":
+            self.make(author, name, *parts)
+        elif what == "do":
+            self.execute(author, number, name, *parts)
+        elif what == "reads":
+            # The reads of an object that has moved in the meantime do not count.
+            if self.objects[name].at is None:
+                self.note(self.objects[name], number, parts[0], 0)
         else:
-            self.answers[number] = (0, False, body)
+            self.place(self.objects[name], *parts)
 
     def end(self, token, name, method, ok, value):
         """Ends an operation of this rank: `token` is `None` for those of others, 0 for posts."""
         if token:
-            self.results[token] = (0, ok, value)
+            self.results[token] = (ok, value)
         elif token == 0 and not ok:
             _log.error("rank %d: %s of %r, a post, failed", self.rank, method, name, exc_info=value)
 
@@ -379,8 +354,8 @@ class _Runtime:
         held, replica.held = replica.held, []
         for operation in blocked:
             operation.end(*_MOVED)
-        for number, body in held:
-            self.serve(number, body)
+        for call in held:
+            self.serve(*call)
 
     def make(self, token, name, pickled, placement):
         """Makes an object, unless there is one of this name."""
@@ -392,6 +367,7 @@ class _Runtime:
                 if replica.at in (None, self.rank):
                     replica.state = kind(*args, **kwargs)
                 self.objects[name] = replica
+                self.hand_over(replica)
             elif known.kind is not kind or known.placement != placement:
                 raise ArgumentError(f"{Shared(self, known)!r} is there already")
             self.end(token, name, "__init__", True, None)
@@ -400,11 +376,25 @@ class _Runtime:
             if token is None:
                 _log.error("rank %d: object %r could not be made", self.rank, name, exc_info=error)
 
+    def hand_over(self, replica):
+        """Has the extension call an object that is always at another rank, or execute operations of
+        one that is always at this rank."""
+        name, at = replica.name, replica.placement
+        if at == self.rank:
+            plain = [(n, m) for n, m in replica.methods.items() if m.when is None]
+            methods = [(n, m.function, m.writes) for n, m in plain]
+            self.messages.place(name, replica.state, methods, replica.blocked)
+        elif replica.at is not None:
+            replica.remote = self.messages.remote(at, name, self, replica).call
+
     def execute(self, token, author, name, method, pickled, reads=0):
         """Executes an operation of the order on this rank's replica."""
         replica = self.objects.get(name)
         if replica is None:
             return self.end(token, name, method, False, OperationError(f"no object {name!r}"))
+        if method not in replica.methods:
+            error = OperationError(f"{name!r} has no operation {method!r}")
+            return self.end(token, name, method, False, error)
         if replica.at is not None:
             # It has moved in the meantime: the author calls the rank that has it.
             return self.end(token, name, method, *_MOVED)
@@ -417,28 +407,35 @@ class _Runtime:
         self.change(replica, method, args, kwargs, end)
         self.note(replica, author, reads, 1)
 
-    def serve(self, number, body):
+    def serve(self, number, caller, name, method, args, pickled):
         """Executes a call of another rank."""
-        _, caller, name, method, pickled = pickle.loads(body)
 
         def end(ok, value):
-            if not ok and isinstance(value, Exception):
-                value.add_note(f"raised at rank {self.rank}, which has the object {name!r}")
-            self.messages.answer(number, _dump_result(self.done, ok, value))
+            if ok is False:
+                return self.fail(number, name, value)
+            self.messages.reply(number, ok, value)
 
         replica = self.objects.get(name)
         if replica is None:
             return end(False, OperationError(f"no object {name!r}"))
+        if method not in replica.methods:
+            return end(False, OperationError(f"{name!r} has no operation {method!r}"))
         if replica.at != self.rank:
             return end(*_MOVED)
         if replica.leaving:
-            return replica.held.append((number, body))
+            return replica.held.append((number, caller, name, method, args, pickled))
         try:
-            args, kwargs = pickle.loads(pickled)
+            args, kwargs = pickle.loads(pickled) if args is None else (args, {})
         except Exception as error:
             return end(False, OperationError(f"the arguments cannot be read: {error}"))
         self.change(replica, method, args, kwargs, end)
         self.note_one(replica, caller, method)
+
+    def fail(self, number, name, error):
+        """Answers a call by an exception."""
+        if isinstance(error, Exception):
+            error.add_note(f"raised at rank {self.rank}, which has the object {name!r}")
+        self.messages.reply(number, False, error)
 
     def note_one(self, replica, rank, method):
         """Notes an operation at the rank that has an object."""
@@ -479,8 +476,8 @@ class _Runtime:
                 # A change may have made the guard of an earlier one true.
                 at = 0 if replica.methods[blocked.method].writes else at - 1
 
-    def wait(self, found, what):
-        """Waits until `found` returns something."""
+    def wait(self, found, what, number=None):
+        """Waits until `found` returns something; for the answer of a call, if it has a number."""
         begun = time.monotonic()
         told = self.warn_after == 0
         while True:
@@ -489,21 +486,31 @@ class _Runtime:
                 self.flush()
             if result is not None:
                 return result
-            if self.messages.wait(_LOOK):
-                self.work()
+            self.messages.wait(_LOOK, number)
             waited = time.monotonic() - begun
             if not told and waited > self.warn_after:
                 told = True
                 _log.warning("rank %d waits for %.1f s for %s", self.rank, waited, what())
 
-    def wait_for(self, results, number, what):
-        def found():
-            result = results.get(number)
-            if result is None or result[0] > self.done:
-                return None
-            return results.pop(number)
+    def wait_for(self, token, what):
+        """Waits for the end of an operation of this rank."""
+        return self.wait(lambda: self.results.pop(token, None), what)
 
-        return self.wait(found, what)[1:]
+    def answer(self, replica, method, number):
+        """Waits for the answer of a call."""
+        try:
+            found = lambda: self.messages.answer(number)
+            return self.wait(found, self.describe(replica, method), number)
+        except BaseException:
+            self.messages.forget(number)
+            raise
+
+    def settle_answer(self, replica, method, number):
+        """Waits for the answer of a call of an object that does not move."""
+        ok, value = self.answer(replica, method, number)
+        if ok:
+            return value
+        raise value
 
     def describe(self, replica, method):
         def what():
@@ -516,11 +523,10 @@ class _Runtime:
     def send(self, message, what):
         bytes_ = _dump_message(message, what)
         while not self.messages.send(bytes_):
-            if self.messages.wait(0.001):
-                self.work()
+            self.messages.wait(0.001)
 
     def refuse_inside(self, replica, method):
-        if self.is_inside():
+        if self.messages.is_inside():
             text = "was called inside an operation, which must not wait"
             raise OperationError(f"{method} of {replica.name!r} {text}")
 
@@ -548,7 +554,7 @@ class _Runtime:
             self.send(message, f"{method} of {replica.name!r}")
             if post:
                 return True, None
-            return self.wait_for(self.results, token, self.describe(replica, method))
+            return self.wait_for(token, self.describe(replica, method))
 
         value = self.settle(replica, attempt)
         return None if replica.methods[method].post else value
@@ -564,9 +570,9 @@ class _Runtime:
 
     def read_here(self, replica, method, args, kwargs):
         """Reads this rank's replica."""
-        inside = self.is_inside()
+        inside = self.messages.is_inside()
         if not inside and self.messages.poll():
-            self.work()
+            self.messages.work()
         with self.lock:
             result = self.attempt(replica, method, args, kwargs)
         if result is None:
@@ -589,35 +595,35 @@ class _Runtime:
 
     def at_owner(self, replica, method, args, kwargs):
         """Does an operation on an object at a rank."""
-        what = self.describe(replica, method)
         at = replica.at
         if at is None:
             return _MOVED
         if at == self.rank:
-            if self.messages.poll():
-                self.work()
-            self.wait(lambda: None if replica.leaving else True, what)
-            token = next(self.tokens)
-            # As from another rank, by value.
-            args, kwargs = pickle.loads(_dump((args, kwargs)))
-            with self.lock:
-                if replica.at != at or replica.leaving:
-                    return _MOVED
-                end = lambda ok, value: self.end(token, replica.name, method, ok, value)
-                self.worker = threading.get_ident()
-                try:
-                    self.change(replica, method, args, kwargs, end)
-                    self.note_one(replica, self.rank, method)
-                finally:
-                    self.worker = None
-                self.flush()
-            return self.wait_for(self.results, token, what)
-        with self.lock:
-            arguments = _dump((args, kwargs))
-            message = (self.done, self.rank, replica.name, method, arguments)
-            body = _dump_message(message, f"{method} of {replica.name!r}")
-            number = self.messages.call(at, body)
-        return self.wait_for(self.answers, number, what)
+            return self.at_this_rank(replica, method, args, kwargs)
+        answer = self.messages.call(at, replica.name, method, args, kwargs)
+        return self.answer(replica, method, answer) if type(answer) is int else answer
+
+    def at_this_rank(self, replica, method, args, kwargs):
+        """Does an operation on an object at this rank."""
+        what = self.describe(replica, method)
+        if self.messages.poll():
+            self.messages.work()
+        self.wait(lambda: None if replica.leaving else True, what)
+        token = next(self.tokens)
+        # As from another rank, by value.
+        args, kwargs = pickle.loads(_dump((args, kwargs)))
+
+        def operation():
+            if replica.at != self.rank or replica.leaving:
+                return False
+            end = lambda ok, value: self.end(token, replica.name, method, ok, value)
+            self.change(replica, method, args, kwargs, end)
+            self.note_one(replica, self.rank, method)
+            return True
+
+        if not self.messages.execute(operation):
+            return _MOVED
+        return self.wait_for(token, what)
 
     def share(self, kind, name, args, kwargs, at):
         if not hasattr(kind, "__weft_handle__"):
@@ -626,11 +632,12 @@ class _Runtime:
         _check_placement(placement)
         if isinstance(placement, int) and placement >= self.size:
             raise ArgumentError(f"there is no rank {placement}")
-        if self.is_inside():
+        if self.messages.is_inside():
             raise OperationError("an object was made inside an operation, which must not wait")
+        _check_found(kind)
         token = next(self.tokens)
         self.send(("new", token, name, _dump((kind, args, kwargs)), placement), f"the new {name!r}")
-        ok, value = self.wait_for(self.results, token, lambda: f"the object {name!r}")
+        ok, value = self.wait_for(token, lambda: f"the object {name!r}")
         if not ok:
             raise value
         return kind.__weft_handle__(self, self.objects[name])

@@ -62,7 +62,12 @@ fn ranks(count: u32, program: &str, arguments: &[&str]) -> Option<Command> {
 
 /// Runs a case of `ranks.py`.
 fn case(name: &str, count: u32, settings: &[(&str, &str)]) {
-    let Some(mut command) = ranks(count, "ranks.py", &[name]) else { return };
+    case_of("ranks.py", name, count, settings);
+}
+
+/// Runs a case of a program.
+fn case_of(program: &str, name: &str, count: u32, settings: &[(&str, &str)]) {
+    let Some(mut command) = ranks(count, program, &[name]) else { return };
     let out = command.envs(settings.iter().copied()).output().unwrap();
     let said = String::from_utf8_lossy(&out.stdout);
     let all = (0..count).all(|rank| said.contains(&format!("rank {rank} of {count} is right")));
@@ -131,6 +136,40 @@ fn objects__replicated_and_at_a_rank_with_guards_and_exceptions() {
     for (count, way) in [(1, WAYS[0]), (3, WAYS[0]), (3, WAYS[1])] {
         case("objects", count, way);
     }
+}
+
+#[test]
+fn placed__values_of_all_kinds_arrive_as_they_were() {
+    for (count, way) in [(1, WAYS[0]), (2, WAYS[0]), (2, WAYS[1])] {
+        case_of("placed.py", "values", count, way);
+    }
+}
+
+#[test]
+fn placed__operations_are_consistent_with_those_of_replicated_objects() {
+    for (count, way) in [(1, WAYS[0]), (3, WAYS[0]), (2, WAYS[1])] {
+        case_of("placed.py", "order", count, way);
+    }
+}
+
+#[test]
+fn placed__threads_call_at_once_and_lose_no_call() {
+    WAYS.iter().for_each(|way| case_of("placed.py", "threads", 2, way));
+}
+
+#[test]
+fn placed__an_interrupt_waits_for_the_end_of_an_operation() {
+    WAYS.iter().for_each(|way| case_of("placed.py", "interrupts", 2, way));
+}
+
+#[test]
+fn placed__calls_of_a_rank_that_has_left_end() {
+    WAYS.iter().for_each(|way| case_of("placed.py", "leaves", 2, way));
+}
+
+#[test]
+fn shared__a_class_inside_a_function_is_refused() {
+    case_of("placed.py", "local", 2, WAYS[0]);
 }
 
 #[test]

@@ -2,11 +2,13 @@
 //! Python objects, and a thread sleeps on a descriptor.
 
 mod buffer;
+mod interrupts;
 mod owned;
 mod post;
 mod view;
 
 pub use buffer::Export;
+pub use interrupts::{hold, thread};
 pub use owned::Owned;
 pub use view::View;
 

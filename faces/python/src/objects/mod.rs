@@ -1,0 +1,226 @@
+//! Shared objects: their messages, and the operations that need no more than one method.
+//! `weft/_objects.py` has the rest.
+
+mod encode;
+mod remote;
+mod work;
+
+pub use remote::PyRemote;
+pub use work::Worker;
+
+use crate::fault::{Fault, Kind};
+use crate::gate::Gate;
+use crate::request::until;
+use encode::Status;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyTuple};
+use remote::{pair, Asked, Asks};
+use std::sync::{Arc, Mutex, PoisonError};
+use weft_models::objects::{Better, Uses, BYTES_MAX, TELL_READS};
+use work::Placed;
+
+/// Most bytes of a message or of an answer.
+const LONGEST: usize = BYTES_MAX;
+
+/// Returns the one that executes operations.
+///
+/// # Errors
+/// The messages of objects were not opened.
+fn worker_of<'a>(py: Python<'_>, gate: &'a Gate) -> PyResult<&'a Worker> {
+    let closed = || Fault::new(Kind::Operation, "there are no shared objects").raise(py);
+    gate.worker().ok_or_else(closed)
+}
+
+/// The messages of the shared objects of a job.
+#[pyclass(frozen, module = "weft", name = "_Messages")]
+pub struct PyMessages {
+    pub(crate) gate: Arc<Gate>,
+}
+
+#[pymethods]
+impl PyMessages {
+    /// Most bytes of a message or of an answer.
+    #[classattr]
+    #[pyo3(name = "LONGEST")]
+    const MOST: usize = LONGEST;
+
+    /// Opens them; waits execute what comes, with the functions of `runtime`.
+    fn open(&self, py: Python<'_>, runtime: &Bound<'_, PyAny>) -> PyResult<()> {
+        let opened = self.gate.with(|inside| {
+            inside.models()?.open_objects();
+            Ok(())
+        });
+        opened.map_err(|fault| fault.raise(py))?;
+        self.gate.set_worker(Worker::new(runtime)?);
+        Ok(())
+    }
+
+    /// Sends a message to all ranks, this one included, in the order. False: there is no room now.
+    fn send(&self, py: Python<'_>, bytes: &[u8]) -> PyResult<bool> {
+        let sent = self.gate.with(|inside| inside.models()?.send(bytes));
+        sent.map_err(|fault| fault.raise(py))
+    }
+
+    /// Calls the owner of an object. Returns the answer as `answer` does, or the number of a call
+    /// that has none yet.
+    fn call<'py>(
+        &self,
+        py: Python<'py>,
+        owner: usize,
+        name: &str,
+        method: &str,
+        args: &Bound<'py, PyTuple>,
+        kwargs: &Bound<'py, PyDict>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let asks = Asks { name, method, arguments: args, names: kwargs };
+        match asks.ask(py, &self.gate, owner)? {
+            Asked::Answered(status, value) => pair(py, (status, value)),
+            Asked::Waits(number) => Ok(number.into_pyobject(py)?.into_any()),
+        }
+    }
+
+    /// Takes the answer of a call: true and the result, false and the exception, or `None` twice if
+    /// the object has moved. `None`: it has not come, or its author has executed more than this
+    /// rank.
+    fn answer<'py>(&self, py: Python<'py>, number: u64) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let worker = worker_of(py, &self.gate)?;
+        let found = self.gate.with(|inside| {
+            Ok(inside.models()?.take_answer(number, |answer| worker.is_due(answer)))
+        });
+        let Some(answer) = found.map_err(|fault| fault.raise(py))? else { return Ok(None) };
+        let answer = answer.map_err(|fault| fault.raise(py))?;
+        pair(py, worker.read(py, &answer)?).map(Some)
+    }
+
+    /// Forgets a call: its answer is not wanted any more.
+    fn forget(&self, number: u64) {
+        self.gate.end_of_models(|models| models.forget_call(number));
+    }
+
+    /// Answers a call of another rank, as `answer` returns it there.
+    fn reply(
+        &self,
+        py: Python<'_>,
+        number: u64,
+        ok: Option<bool>,
+        value: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let status = match ok {
+            None => Status::Moved,
+            Some(true) => Status::Returned,
+            Some(false) => Status::Raised,
+        };
+        worker_of(py, &self.gate)?.answer(py, &self.gate, number, (status, value))
+    }
+
+    /// Notes an object that is always at this rank: its name, its state, the names and functions of
+    /// its methods without guards, with true for those that change it, and the list of its
+    /// operations that wait.
+    fn place(
+        &self,
+        py: Python<'_>,
+        name: String,
+        state: Py<PyAny>,
+        methods: Vec<(String, Py<PyAny>, bool)>,
+        blocked: Py<PyList>,
+    ) -> PyResult<()> {
+        worker_of(py, &self.gate)?.place(name, Placed::new(state, methods, blocked));
+        Ok(())
+    }
+
+    /// Returns the calls of an object that is always at another rank.
+    fn remote(
+        &self,
+        owner: usize,
+        name: String,
+        runtime: Py<PyAny>,
+        replica: Py<PyAny>,
+    ) -> PyRemote {
+        PyRemote { gate: Arc::clone(&self.gate), owner, name, runtime, replica }
+    }
+
+    /// True in an operation that this thread executes.
+    fn is_inside(&self, py: Python<'_>) -> PyResult<bool> {
+        Ok(worker_of(py, &self.gate)?.is_inside())
+    }
+
+    /// Calls a function as an operation of this rank.
+    fn execute<'py>(
+        &self,
+        py: Python<'py>,
+        operation: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        worker_of(py, &self.gate)?.execute(py, || operation.call0())
+    }
+
+    /// Executes what has come. False inside an operation.
+    fn work(&self, py: Python<'_>) -> PyResult<bool> {
+        worker_of(py, &self.gate)?.work(py, &self.gate)
+    }
+
+    /// Makes progress. True if there is something to do, or a thread does it.
+    fn poll(&self, py: Python<'_>) -> PyResult<bool> {
+        if self.gate.worker().is_some_and(Worker::is_busy) {
+            return Ok(true);
+        }
+        let found = self.gate.with(|inside| {
+            inside.endpoint().progress();
+            inside.collect();
+            Ok(inside.has_events())
+        });
+        found.map_err(|fault| fault.raise(py))
+    }
+
+    /// Waits for something to do, and does it, or for the answer of a call; at most for `timeout`
+    /// seconds.
+    #[pyo3(signature = (timeout, number=None))]
+    fn wait(&self, py: Python<'_>, timeout: f64, number: Option<u64>) -> PyResult<()> {
+        let (end, worker) = (until(py, Some(timeout))?, worker_of(py, &self.gate)?);
+        self.gate.end_of_models(|models| models.expect(true));
+        let found = self.gate.wait(py, end, |inside| {
+            let models = inside.models()?;
+            let due = |answer: &[u8]| worker.is_due(answer);
+            if number.is_some_and(|number| models.is_answered(number, due)) {
+                return Ok(Some(false));
+            }
+            let found = models.has_events();
+            models.check_order()?;
+            Ok(found.then_some(true))
+        });
+        self.gate.end_of_models(|models| models.expect(false));
+        if found? == Some(true) {
+            worker.work(py, &self.gate)?;
+        }
+        Ok(())
+    }
+}
+
+/// The accesses of all ranks to an adaptive object, by the rule of [`weft_models::objects`].
+#[pyclass(frozen, module = "weft", name = "_Uses")]
+#[derive(Default)]
+pub struct PyUses {
+    uses: Mutex<Uses>,
+}
+
+#[pymethods]
+impl PyUses {
+    /// Reads of a rank that does not write after which it tells them.
+    #[classattr]
+    #[pyo3(name = "TELL_READS")]
+    const TELL: u32 = TELL_READS;
+
+    #[new]
+    fn new() -> PyUses {
+        PyUses::default()
+    }
+
+    /// Notes accesses of a rank. Returns the better place now and then: a rank, -1 for all; `None`:
+    /// none is clearly better.
+    fn note(&self, rank: usize, reads: u32, writes: u32, ranks: usize) -> Option<i64> {
+        let mut uses = self.uses.lock().unwrap_or_else(PoisonError::into_inner);
+        uses.note(rank, reads, writes, ranks).map(|better| match better {
+            Better::Everywhere => -1,
+            Better::At(rank) => rank as i64,
+        })
+    }
+}

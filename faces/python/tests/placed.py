@@ -1,0 +1,268 @@
+"""Cases of objects at one rank, which all ranks of a job run: `weft run -n N python placed.py
+CASE`. Each rank that has found everything right prints a line."""
+
+import enum
+import math
+import os
+import signal
+import sys
+import threading
+
+import weft
+from ranks import raises
+
+
+class Colour(enum.IntEnum):
+    RED = 1
+
+
+class Name(str):
+    pass
+
+
+@weft.shared
+class Echo:
+    def __init__(self):
+        self.calls = 0
+
+    @weft.writes
+    def same(self, *args, **kwargs):
+        self.calls += 1
+        return (args, kwargs) if kwargs else args
+
+    @weft.writes
+    def one(self, value):
+        return value
+
+    @weft.writes
+    def spoil(self, items):
+        items.append("spoilt")
+        return items
+
+    @weft.reads
+    def text_of(self, value):
+        return f"{type(value).__name__} {value!r}"
+
+    @weft.reads(when=lambda self, count: self.calls >= count)
+    def after(self, count):
+        return self.calls
+
+    @weft.writes
+    def calls_other(self, other):
+        return other.one(1)
+
+
+def nested(depth):
+    value = (1,)
+    for _ in range(depth):
+        value = (value, "x")
+    return value
+
+
+VALUES = [
+    None, True, False, 0, 1, -1, 2**63 - 1, -(2**63), 2**63, -(2**63) - 1, 1 << 300, 0.0, -0.0, 1.5,
+    math.inf, "", "text", "\u00e9\U0001f600", "half \ud800", b"", b"\0bytes", bytes(70_000),
+    "x" * 70_000, (), (1, "two", (3.0, (b"four", None))), nested(3), nested(4), nested(9),
+    tuple(range(255)), tuple(range(256)), (bytes(40_000), bytes(40_000)), Colour.RED, Name("name"),
+    [1, 2], {"key": (1, 2)}, {1, 2}, bytearray(b"x"), 1j, range(3), (1, [2]),
+]
+
+
+def kinds(value):
+    """Returns the types of a value and of what it holds."""
+    if isinstance(value, (tuple, list)):
+        return type(value), [kinds(part) for part in value]
+    return type(value)
+
+
+def values(job):
+    """Arguments and results of all kinds arrive as they were, by value."""
+    last = job.size - 1
+    echo = job.share(Echo, "echo", at=last)
+    for value in VALUES:
+        found = echo.one(value)
+        assert found == value and kinds(found) == kinds(value), (found, value)
+        assert echo.text_of(value) == f"{type(value).__name__} {value!r}"
+        assert echo.same(value, value) == (value, value)
+    assert math.isnan(echo.one(math.nan)) and math.copysign(1, echo.one(-0.0)) == -1
+    assert echo.same() == () and echo.same(1, key=(2, None)) == ((1,), {"key": (2, None)})
+    items = [1]
+    assert echo.spoil(items) == [1, "spoilt"] and items == [1]
+    assert isinstance(echo.one(echo), weft.Shared)
+    raises(TypeError, lambda: echo.one(), "value")
+    raises(TypeError, lambda: echo.one(1, 2), "positional arguments")
+    raises(weft.ArgumentError, lambda: echo.one(lambda: 0), "the arguments cannot be sent")
+    raises(weft.OperationError, lambda: echo.calls_other(job.share(Echo, "other", at=0)),
+           "one of 'other' was called inside an operation, which must not wait")
+    job.world.barrier()
+    # The calls above have waited for no guard; this one waits for the last calls.
+    if job.size == 1:
+        return
+    if job.rank == 0:
+        count = echo.after(0) + 1
+        job.world.broadcast(b"go", 0)
+        assert echo.after(count) >= count
+    else:
+        job.world.broadcast(None, 0)
+    echo.same()
+    job.world.barrier()
+
+
+@weft.shared
+class Counter:
+    def __init__(self):
+        self.count = 0
+
+    @weft.writes
+    def add(self, number):
+        self.count += number
+        return self.count
+
+    @weft.reads
+    def get(self):
+        return self.count
+
+    @weft.reads
+    def of_other(self, other):
+        """Returns the value of a replicated object as the rank that has this one sees it."""
+        return other.get()
+
+
+def order(job):
+    """Operations on a replicated object and on one at a rank are seen in their order everywhere."""
+    last = job.size - 1
+    everywhere, placed = job.share(Counter, "everywhere"), job.share(Counter, "placed", at=last)
+    for _ in range(100):
+        mine = everywhere.add(1)
+        there = placed.of_other(everywhere)
+        here = everywhere.get()
+        assert mine <= there <= here, (mine, there, here)
+    assert everywhere.add(0) >= 100
+
+
+def threads(job):
+    """Threads of all ranks call an object at once; no call is lost, and none is executed twice."""
+    placed = job.share(Counter, "placed", at=job.size - 1)
+    everywhere = job.share(Counter, "everywhere")
+    job.world.barrier()
+    wrong = []
+
+    def calls():
+        try:
+            found = [placed.add(1) for _ in range(50)]
+            assert found == sorted(set(found)), found
+            for _ in range(20):
+                mine = everywhere.add(1)
+                assert placed.of_other(everywhere) >= mine
+        except BaseException as error:
+            wrong.append(error)
+
+    all_of_them = [threading.Thread(target=calls) for _ in range(4)]
+    for thread in all_of_them:
+        thread.start()
+    for thread in all_of_them:
+        thread.join()
+    assert not wrong, wrong
+    job.world.barrier()
+    assert placed.get() == 200 * job.size
+    assert everywhere.add(0) == 80 * job.size
+    job.world.barrier()
+
+
+@weft.shared
+class Steps:
+    def __init__(self):
+        self.steps = []
+
+    @weft.writes
+    def go(self, rank):
+        """Has the process interrupted in the middle."""
+        self.steps.append(rank)
+        os.kill(os.getpid(), signal.SIGINT)
+        # Python runs the handler between two of these.
+        for _ in range(1000):
+            pass
+        self.steps.append(-rank)
+
+    @weft.reads
+    def all(self):
+        return tuple(self.steps)
+
+    @weft.reads(when=lambda self: False)
+    def never(self):
+        pass
+
+
+def interrupts(job):
+    """An interrupt waits for the end of an operation, and ends the call around it."""
+    world, me = job.world, job.rank
+    for at in (1, "replicated"):
+        steps = job.share(Steps, f"at {at}", at=at)
+
+        def waits():
+            """The operation of rank 0 may come before rank 1 has left the barrier."""
+            world.barrier()
+            for _ in range(3):
+                world.recv(0)
+
+        if me == 1:
+            raises(KeyboardInterrupt, waits)
+        else:
+            world.barrier()
+            if at == 1:
+                steps.go(7)
+                world.send(1, b"one that comes before the interrupt is noticed")
+            else:
+                raises(KeyboardInterrupt, lambda: steps.go(7))
+        if at == 1 and me == 1:
+            raises(KeyboardInterrupt, lambda: steps.go(8))
+        world.barrier()
+        # Rank 1 has executed both.
+        expected = [7, -7, 8, -8] if at == 1 else [7, -7]
+        assert list(steps.all()) == expected, steps.all()
+        world.barrier()
+    # One that comes while the answer is awaited, here and at the rank itself.
+    steps = job.share(Steps, "waits", at=1)
+    threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+    raises(KeyboardInterrupt, steps.never)
+    assert steps.all() == ()
+    world.barrier()
+
+
+def leaves(job):
+    """Calls of an object whose rank has left the job end with an error that names the rank."""
+    counter = job.share(Counter, "counter", at=1)
+    assert counter.add(1) > 0
+    job.world.barrier()
+    if job.rank == 1:
+        job.finish()
+        raises(weft.FinishedError, lambda: counter.add(1))
+    else:
+        error = raises(weft.PeerError, lambda: [counter.add(1) for _ in range(100_000)])
+        assert error.rank == 1, error
+    print(f"rank {job.rank} of {job.size} is right: leaves")
+    sys.exit()
+
+
+def local(job):
+    """A class that other ranks cannot find is refused where its first object is made."""
+
+    @weft.shared
+    class Inner:
+        @weft.writes
+        def write(self):
+            pass
+
+    for at in (None, 0, "adaptive"):
+        make = lambda: job.share(Inner, "inner", at=at)
+        raises(weft.ArgumentError, make, "local.<locals>.Inner", "the top level of a module")
+    assert job.share(Counter, "inner").add(1) > 0
+
+
+CASES = {case.__name__: case for case in [values, order, threads, interrupts, leaves, local]}
+
+if __name__ == "__main__":
+    with weft.init() as joined:
+        CASES[sys.argv[1]](joined)
+        joined.world.barrier()
+        print(f"rank {joined.rank} of {joined.size} is right: {sys.argv[1]}")

@@ -275,6 +275,20 @@ impl Gate {
         state
     }
 
+    /// Has other threads that wait look again: shared objects have changed.
+    pub fn tell(&self) {
+        if !self.origin.is_here() {
+            return;
+        }
+        let mut state = self.lock();
+        if state.followers > 0 {
+            self.progressed.notify_all();
+        }
+        if let (true, Ok(inside)) = (state.asleep, state.inside()) {
+            inside.endpoint().rearm(true);
+        }
+    }
+
     /// Makes the place of the leader free.
     fn end_of_lead(&self, state: &mut State) {
         state.leader = false;

@@ -33,7 +33,7 @@ mod _weft {
     #[pymodule_export]
     use super::names::{connect, PyEvent, PyNames, PyOwner, PyWatch};
     #[pymodule_export]
-    use super::objects::{PyMessages, PyRemote, PyUses};
+    use super::objects::{PyMessages, PyRemote, PyReplicated, PyUses};
     #[pymodule_export]
     use super::queue::PyQueue;
     #[pymodule_export]

@@ -1,7 +1,8 @@
-"""Cases of objects at one rank, which all ranks of a job run: `weft run -n N python placed.py
-CASE`. Each rank that has found everything right prints a line."""
+"""Cases of objects that do not move, at one rank or on all, which all ranks of a job run: `weft run
+-n N python placed.py CASE`. Each rank that has found everything right prints a line."""
 
 import enum
+import logging
 import math
 import os
 import signal
@@ -47,9 +48,27 @@ class Echo:
     def after(self, count):
         return self.calls
 
+    @weft.writes(when=lambda self, count, least=0: count / 10 >= least)
+    def guarded(self, count, least=0):
+        return count - least
+
     @weft.writes
     def calls_other(self, other):
         return other.one(1)
+
+    @weft.writes(post=True)
+    def fails(self, text):
+        self.calls += 1
+        raise KeyError(text)
+
+
+def no_value():
+    raise RuntimeError("no value")
+
+
+class Unreadable:
+    def __reduce__(self):
+        return no_value, ()
 
 
 def nested(depth):
@@ -77,35 +96,57 @@ def kinds(value):
 
 def values(job):
     """Arguments and results of all kinds arrive as they were, by value."""
-    last = job.size - 1
-    echo = job.share(Echo, "echo", at=last)
-    for value in VALUES:
-        found = echo.one(value)
-        assert found == value and kinds(found) == kinds(value), (found, value)
-        assert echo.text_of(value) == f"{type(value).__name__} {value!r}"
-        assert echo.same(value, value) == (value, value)
-    assert math.isnan(echo.one(math.nan)) and math.copysign(1, echo.one(-0.0)) == -1
-    assert echo.same() == () and echo.same(1, key=(2, None)) == ((1,), {"key": (2, None)})
-    items = [1]
-    assert echo.spoil(items) == [1, "spoilt"] and items == [1]
-    assert isinstance(echo.one(echo), weft.Shared)
-    raises(TypeError, lambda: echo.one(), "value")
-    raises(TypeError, lambda: echo.one(1, 2), "positional arguments")
-    raises(weft.ArgumentError, lambda: echo.one(lambda: 0), "the arguments cannot be sent")
-    raises(weft.OperationError, lambda: echo.calls_other(job.share(Echo, "other", at=0)),
-           "one of 'other' was called inside an operation, which must not wait")
+    for at in (job.size - 1, "replicated"):
+        echo = job.share(Echo, f"echo at {at}", at=at)
+        for value in VALUES:
+            found = echo.one(value)
+            assert found == value and kinds(found) == kinds(value), (found, value)
+            assert echo.text_of(value) == f"{type(value).__name__} {value!r}"
+            assert echo.same(value, value) == (value, value)
+        assert math.isnan(echo.one(math.nan)) and math.copysign(1, echo.one(-0.0)) == -1
+        assert echo.same() == () and echo.same(1, key=(2, None)) == ((1,), {"key": (2, None)})
+        items = [1]
+        assert echo.spoil(items) == [1, "spoilt"] and items == [1]
+        assert isinstance(echo.one(echo), weft.Shared)
+        assert echo.guarded(20) == 20 and echo.guarded(20, least=2) == 18
+        raises(TypeError, lambda: echo.guarded("20"), "unsupported operand")
+        raises(TypeError, lambda: echo.one(), "value")
+        raises(TypeError, lambda: echo.one(1, 2), "positional arguments")
+        raises(weft.ArgumentError, lambda: echo.one(lambda: 0), "the arguments cannot be sent")
+        other = job.share(Echo, "other", at=0)
+        raises(weft.OperationError, lambda: echo.calls_other(other),
+               "one of 'other' was called inside an operation, which must not wait")
+        job.world.barrier()
+        # The calls above have waited for no guard; this one waits for the last calls.
+        if job.rank == 0 and job.size > 1:
+            count = echo.after(0) + 1
+            job.world.broadcast(b"go", 0)
+            assert echo.after(count) >= count
+        elif job.size > 1:
+            job.world.broadcast(None, 0)
+        echo.same()
+        job.world.barrier()
+
+
+def failures(job):
+    """Posts that fail are logged by their author; arguments that cannot be read are told."""
+    me, told = job.rank, []
+    handler = logging.Handler()
+    handler.emit = lambda record: told.append(record.getMessage())
+    logging.getLogger("weft").addHandler(handler)
+    everywhere, placed = job.share(Echo, "everywhere"), job.share(Echo, "placed", at=0)
+    assert everywhere.fails("a text") is None
+    assert everywhere.one(1) == 1
+    assert told == [f"rank {me}: fails of 'everywhere', a post, failed"], told
+    raises(KeyError, lambda: placed.fails("a text"), "a text")
+    kind = weft.OperationError if me else RuntimeError
+    raises(kind, lambda: placed.one(Unreadable()), "no value")
+    assert placed.one(2) == 2
+    # The rank that cannot read the arguments of a change has no use for its replica any more.
     job.world.barrier()
-    # The calls above have waited for no guard; this one waits for the last calls.
-    if job.size == 1:
-        return
-    if job.rank == 0:
-        count = echo.after(0) + 1
-        job.world.broadcast(b"go", 0)
-        assert echo.after(count) >= count
-    else:
-        job.world.broadcast(None, 0)
-    echo.same()
-    job.world.barrier()
+    raises(weft.OperationError, lambda: everywhere.one(Unreadable()), "no value")
+    raises(weft.OperationError, lambda: everywhere.one(1), "'everywhere' is broken")
+    raises(weft.OperationError, lambda: everywhere.text_of(1), "'everywhere' is broken")
 
 
 @weft.shared
@@ -259,7 +300,8 @@ def local(job):
     assert job.share(Counter, "inner").add(1) > 0
 
 
-CASES = {case.__name__: case for case in [values, order, threads, interrupts, leaves, local]}
+CASES = {case.__name__: case for case in [
+    values, failures, order, threads, interrupts, leaves, local]}
 
 if __name__ == "__main__":
     with weft.init() as joined:

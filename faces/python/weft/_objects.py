@@ -12,15 +12,15 @@ by their callers. The rank that has it gives it away by a message of the order w
 executes no operation between sending and getting it; then it answers calls by "it has moved".
 
 Operations are executed by whatever thread is in a call of weft. The extension takes messages, has
-calls of ranks wait that have executed more, and executes by itself the operations without guards of
-objects that are always at this rank; it calls `order` and `serve` for the rest.
+calls of ranks wait that have executed more, and executes by itself the operations on objects that
+do not move, where their guards are true and none waits; it calls `order`, `execute` and `serve` for
+the rest.
 """
 
 from __future__ import annotations
 
 import collections
 import inspect
-import itertools
 import logging
 import os
 import pickle
@@ -133,13 +133,16 @@ def _operation(name, method):
     if method.post:
 
         def call(self, *args, **kwargs):
+            post = self._replica.post
+            if post is not None:
+                return post(name, args, kwargs)
             return self._runtime.write(self._replica, name, args, kwargs)
     elif method.writes:
 
         def call(self, *args, **kwargs):
-            remote = self._replica.remote
-            if remote is not None:
-                return remote(name, args, kwargs)
+            change = self._replica.change
+            if change is not None:
+                return change(name, args, kwargs)
             return self._runtime.write(self._replica, name, args, kwargs)
     else:
 
@@ -204,8 +207,9 @@ class _Replica:
         self.at = placement if isinstance(placement, int) else None
         #: True if all ranks have it, always.
         self.is_plain = placement == "replicated"
-        #: Calls of an object that is always at another rank.
-        self.remote = None
+        #: Functions of the extension for an object that does not move: its operations if it is at
+        #: another rank; its changes; and those that nobody waits for, if it is on all ranks.
+        self.remote = self.change = self.post = None
         #: What ranks do with an adaptive object, and its reads here that no other rank knows of.
         self.uses = _Uses() if placement == "adaptive" else None
         self.reads = 0
@@ -273,11 +277,8 @@ class _Runtime:
         self.messages = job._messages()
         self.lock = threading.RLock()
         self.objects = {}
-        #: Ends of this rank's operations, by tokens.
-        self.results = {}
         #: Messages of the order that had no room when they were made.
         self.outbox = collections.deque()
-        self.tokens = itertools.count(1)
         warn = os.environ.get("WEFT_WARN_AFTER_MS", "")
         self.warn_after = (int(warn) if warn.isdigit() else 5000) / 1000
         self.messages.open(self)
@@ -303,7 +304,7 @@ class _Runtime:
     def end(self, token, name, method, ok, value):
         """Ends an operation of this rank: `token` is `None` for those of others, 0 for posts."""
         if token:
-            self.results[token] = (ok, value)
+            self.messages.end(token, ok, value)
         elif token == 0 and not ok:
             _log.error("rank %d: %s of %r, a post, failed", self.rank, method, name, exc_info=value)
 
@@ -377,17 +378,18 @@ class _Runtime:
                 _log.error("rank %d: object %r could not be made", self.rank, name, exc_info=error)
 
     def hand_over(self, replica):
-        """Has the extension call an object that is always at another rank, or execute operations of
-        one that is always at this rank."""
+        """Has the extension do the most of an object that does not move."""
         name, at = replica.name, replica.placement
-        if at == self.rank:
-            plain = [(n, m) for n, m in replica.methods.items() if m.when is None]
-            methods = [(n, m.function, m.writes) for n, m in plain]
-            self.messages.place(name, replica.state, methods, replica.blocked)
-        elif replica.at is not None:
-            replica.remote = self.messages.remote(at, name, self, replica).call
+        if at == self.rank or replica.is_plain:
+            methods = [(n, m.function, m.when, m.writes) for n, m in replica.methods.items()]
+            self.messages.keep(name, replica, replica.state, methods, replica.blocked)
+        if replica.is_plain:
+            replicated = self.messages.replicated(name, self, replica)
+            replica.change, replica.post = replicated.call, replicated.post
+        elif isinstance(at, int) and at != self.rank:
+            replica.remote = replica.change = self.messages.remote(at, name, self, replica).call
 
-    def execute(self, token, author, name, method, pickled, reads=0):
+    def execute(self, token, author, name, method, args, pickled, reads=0):
         """Executes an operation of the order on this rank's replica."""
         replica = self.objects.get(name)
         if replica is None:
@@ -399,7 +401,7 @@ class _Runtime:
             # It has moved in the meantime: the author calls the rank that has it.
             return self.end(token, name, method, *_MOVED)
         try:
-            args, kwargs = pickle.loads(pickled)
+            args, kwargs = pickle.loads(pickled) if args is None else (args, {})
         except BaseException as error:
             replica.broken = f"rank {self.rank} cannot read arguments of {method}: {error}"
             return self.end(token, name, method, False, OperationError(replica.broken))
@@ -494,7 +496,7 @@ class _Runtime:
 
     def wait_for(self, token, what):
         """Waits for the end of an operation of this rank."""
-        return self.wait(lambda: self.results.pop(token, None), what)
+        return self.wait(lambda: self.messages.ended(token), what)
 
     def answer(self, replica, method, number):
         """Waits for the answer of a call."""
@@ -504,6 +506,13 @@ class _Runtime:
         except BaseException:
             self.messages.forget(number)
             raise
+
+    def settle_end(self, replica, method, token):
+        """Waits for the end of an operation on an object that is always on all ranks."""
+        ok, value = self.wait_for(token, self.describe(replica, method))
+        if ok:
+            return value
+        raise value
 
     def settle_answer(self, replica, method, number):
         """Waits for the answer of a call of an object that does not move."""
@@ -541,22 +550,19 @@ class _Runtime:
 
     def write(self, replica, method, args, kwargs):
         self.refuse_inside(replica, method)
-        # A post on an object that moves could be overtaken by a later operation: its caller waits.
-        post = replica.methods[method].post and replica.uses is None
 
         def attempt():
             if replica.at is not None:
                 return self.at_owner(replica, method, args, kwargs)
-            token = 0 if post else next(self.tokens)
+            token = self.messages.token()
             with self.lock:
                 reads, replica.reads = replica.reads, 0
-            message = ("do", token, replica.name, method, _dump((args, kwargs)), reads)
+            message = ("do", token, replica.name, method, None, _dump((args, kwargs)), reads)
             self.send(message, f"{method} of {replica.name!r}")
-            if post:
-                return True, None
             return self.wait_for(token, self.describe(replica, method))
 
         value = self.settle(replica, attempt)
+        # A post on an object that moves could be overtaken by a later operation: its caller waits.
         return None if replica.methods[method].post else value
 
     def read(self, replica, method, args, kwargs):
@@ -609,7 +615,7 @@ class _Runtime:
         if self.messages.poll():
             self.messages.work()
         self.wait(lambda: None if replica.leaving else True, what)
-        token = next(self.tokens)
+        token = self.messages.token()
         # As from another rank, by value.
         args, kwargs = pickle.loads(_dump((args, kwargs)))
 
@@ -635,7 +641,7 @@ class _Runtime:
         if self.messages.is_inside():
             raise OperationError("an object was made inside an operation, which must not wait")
         _check_found(kind)
-        token = next(self.tokens)
+        token = self.messages.token()
         self.send(("new", token, name, _dump((kind, args, kwargs)), placement), f"the new {name!r}")
         ok, value = self.wait_for(token, lambda: f"the object {name!r}")
         if not ok:

@@ -146,6 +146,13 @@ fn placed__values_of_all_kinds_arrive_as_they_were() {
 }
 
 #[test]
+fn placed__failures_of_posts_and_of_arguments_are_told() {
+    for (count, way) in [(1, WAYS[0]), (3, WAYS[0]), (2, WAYS[1])] {
+        case_of("placed.py", "failures", count, way);
+    }
+}
+
+#[test]
 fn placed__operations_are_consistent_with_those_of_replicated_objects() {
     for (count, way) in [(1, WAYS[0]), (3, WAYS[0]), (2, WAYS[1])] {
         case_of("placed.py", "order", count, way);

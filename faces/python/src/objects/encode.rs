@@ -2,7 +2,9 @@
 //!
 //! A call: the number of messages of the order that its author has executed (8 bytes), the lengths
 //! of the object's name and of the operation's (4 each), both names, the arguments. An answer: that
-//! number (8 bytes), its [`Status`] (1), the result or the exception. Numbers are little-endian.
+//! number (8 bytes), its [`Status`] (1), the result or the exception. A change of a replicated
+//! object is a message of the order: the letter `C`, and a call with its author's token in place of
+//! the number; other messages of the order are pickles. Numbers are little-endian.
 //!
 //! `None`, truth values, integers of 64 bits, floating-point numbers, texts, bytes, and tuples of
 //! them have bytes of their own, a letter first: pickling them takes longer than the call. All else
@@ -13,6 +15,8 @@ use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyString, PyTuple};
 
 /// The letter before a pickle.
 const PICKLE: u8 = b'P';
+/// The letter of a change. No pickle begins so.
+const CHANGE: u8 = b'C';
 /// Most bytes without a pickle.
 const LONG: usize = 64 << 10;
 /// Most elements of a tuple without a pickle, and the depth of tuples.
@@ -172,8 +176,18 @@ pub fn value<'py, 'a>(py: Python<'py>, bytes: &'a [u8]) -> Option<Value<'py, 'a>
 
 /// Begins a call: its number of executed messages is set later.
 pub fn call(name: &str, method: &str) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(CALL_HEAD + name.len() + method.len() + 64);
-    bytes.extend_from_slice(&[0; 8]);
+    begin(Vec::with_capacity(CALL_HEAD + name.len() + method.len() + 64), 0, name, method)
+}
+
+/// Begins a change.
+pub fn change(token: u64, name: &str, method: &str) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(1 + CALL_HEAD + name.len() + method.len() + 64);
+    bytes.push(CHANGE);
+    begin(bytes, token, name, method)
+}
+
+fn begin(mut bytes: Vec<u8>, number: u64, name: &str, method: &str) -> Vec<u8> {
+    bytes.extend_from_slice(&number.to_le_bytes());
     for part in [name, method] {
         bytes.extend_from_slice(&(part.len() as u32).to_le_bytes());
     }
@@ -209,6 +223,12 @@ pub fn read_call(bytes: &[u8]) -> Option<Asked<'_>> {
     let name = std::str::from_utf8(split(&mut rest, name as usize)?).ok()?;
     let method = std::str::from_utf8(split(&mut rest, method as usize)?).ok()?;
     Some(Asked { name, method, arguments: rest })
+}
+
+/// Reads a change: its token, and the call. `None`: the message is another one.
+pub fn read_change(bytes: &[u8]) -> Option<(u64, Asked<'_>)> {
+    let call = bytes.strip_prefix(&[CHANGE])?;
+    Some((executed(call), read_call(call)?))
 }
 
 /// Reads an answer: its status and its value. `None`: it is none.

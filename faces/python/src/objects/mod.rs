@@ -5,7 +5,7 @@ mod encode;
 mod remote;
 mod work;
 
-pub use remote::PyRemote;
+pub use remote::{PyRemote, PyReplicated};
 pub use work::Worker;
 
 use crate::fault::{Fault, Kind};
@@ -17,7 +17,7 @@ use pyo3::types::{PyDict, PyList, PyTuple};
 use remote::{pair, Asked, Asks};
 use std::sync::{Arc, Mutex, PoisonError};
 use weft_models::objects::{Better, Uses, BYTES_MAX, TELL_READS};
-use work::Placed;
+use work::{End, Method, Replica};
 
 /// Most bytes of a message or of an answer.
 const LONGEST: usize = BYTES_MAX;
@@ -113,19 +113,42 @@ impl PyMessages {
         worker_of(py, &self.gate)?.answer(py, &self.gate, number, (status, value))
     }
 
-    /// Notes an object that is always at this rank: its name, its state, the names and functions of
-    /// its methods without guards, with true for those that change it, and the list of its
-    /// operations that wait.
-    fn place(
+    /// Notes an object that is always at this rank: its name, the object of Python for it, its
+    /// state, its methods (name, function, guard, true if it changes the object), and the list of
+    /// its operations that wait.
+    fn keep(
         &self,
         py: Python<'_>,
         name: String,
+        replica: Py<PyAny>,
         state: Py<PyAny>,
-        methods: Vec<(String, Py<PyAny>, bool)>,
+        methods: Vec<Method>,
         blocked: Py<PyList>,
     ) -> PyResult<()> {
-        worker_of(py, &self.gate)?.place(name, Placed::new(state, methods, blocked));
+        let replica = Replica::new(replica, state, methods, blocked);
+        worker_of(py, &self.gate)?.keep(name, replica);
         Ok(())
+    }
+
+    /// Returns the changes of an object that is always on all ranks.
+    fn replicated(&self, name: String, runtime: Py<PyAny>, replica: Py<PyAny>) -> PyReplicated {
+        PyReplicated { gate: Arc::clone(&self.gate), name, runtime, replica }
+    }
+
+    /// Returns the token of another operation of the order.
+    fn token(&self, py: Python<'_>) -> PyResult<u64> {
+        Ok(worker_of(py, &self.gate)?.token())
+    }
+
+    /// Notes the end of the operation of a token, as `answer` returns it.
+    fn end(&self, py: Python<'_>, token: u64, ok: Option<bool>, value: Py<PyAny>) -> PyResult<()> {
+        worker_of(py, &self.gate)?.set_end(token, (ok, value));
+        Ok(())
+    }
+
+    /// Takes the end of the operation of a token; `None`: it has not ended.
+    fn ended(&self, py: Python<'_>, token: u64) -> PyResult<Option<End>> {
+        Ok(worker_of(py, &self.gate)?.take_end(token))
     }
 
     /// Returns the calls of an object that is always at another rank.
@@ -150,7 +173,7 @@ impl PyMessages {
         py: Python<'py>,
         operation: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        worker_of(py, &self.gate)?.execute(py, || operation.call0())
+        worker_of(py, &self.gate)?.holding(py, || operation.call0())
     }
 
     /// Executes what has come. False inside an operation.

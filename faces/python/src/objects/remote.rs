@@ -1,4 +1,4 @@
-//! Calls of objects at other ranks.
+//! Calls of objects at other ranks, and changes of objects that are on all ranks.
 
 use super::encode::{self, Status};
 use super::work::Worker;
@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 
 /// Time after which a call's wait goes on in Python, which warns after a time and notices silence.
 const SOON: Duration = Duration::from_millis(50);
+/// Time between two tries of a message of the order that has no room.
+const ROOM: Duration = Duration::from_millis(1);
 
 /// The call of an operation: object, method, arguments.
 pub struct Asks<'a, 'py> {
@@ -28,13 +30,15 @@ pub enum Asked<'py> {
 }
 
 impl Asks<'_, '_> {
-    /// Returns the message; its number of executed messages is not set.
-    fn encode(&self, worker: &Worker) -> PyResult<Vec<u8>> {
+    /// Appends the arguments to a message.
+    ///
+    /// # Errors
+    /// They cannot be pickled, or the message is too long.
+    fn append(&self, worker: &Worker, bytes: &mut Vec<u8>) -> PyResult<()> {
         let py = self.arguments.py();
-        let mut bytes = encode::call(self.name, self.method);
-        if !self.names.is_empty() || !encode::append(self.arguments, &mut bytes) {
-            let pickle = worker.pickle((self.arguments, self.names).into_pyobject(py)?.as_any())?;
-            encode::append_pickle(pickle.as_bytes(), &mut bytes);
+        if !self.names.is_empty() || !encode::append(self.arguments, bytes) {
+            let both = (self.arguments, self.names).into_pyobject(py)?;
+            encode::append_pickle(worker.pickle(both.as_any())?.as_bytes(), bytes);
         }
         if bytes.len() > LONGEST {
             let text = format!(
@@ -45,13 +49,30 @@ impl Asks<'_, '_> {
             );
             return Err(Fault::argument(text).raise(py));
         }
-        Ok(bytes)
+        Ok(())
+    }
+
+    /// Sends a change of a replicated object; with the token 0, if nobody waits for its end.
+    ///
+    /// # Errors
+    /// As `append`; this rank's part of the order has ended; the exception of a signal handler.
+    fn send(&self, py: Python<'_>, gate: &Gate, worker: &Worker, token: u64) -> PyResult<()> {
+        let mut bytes = encode::change(token, self.name, self.method);
+        self.append(worker, &mut bytes)?;
+        loop {
+            let sent = gate.with(|inside| inside.models()?.send(&bytes));
+            if sent.map_err(|fault| fault.raise(py))? {
+                return Ok(());
+            }
+            gate.wait(py, Some(Instant::now() + ROOM), |_| Ok(None::<()>))?;
+        }
     }
 
     /// Calls an object at another rank, and waits for the answer for a short time.
     pub fn ask<'py>(&self, py: Python<'py>, gate: &Gate, owner: usize) -> PyResult<Asked<'py>> {
         let worker = worker_of(py, gate)?;
-        let mut bytes = self.encode(worker)?;
+        let mut bytes = encode::call(self.name, self.method);
+        self.append(worker, &mut bytes)?;
         worker.rest(py)?;
         // No operation is executed from here on until the call is sent.
         encode::set_executed(&mut bytes, worker.executed());
@@ -111,6 +132,68 @@ impl PyRemote {
                 runtime.call_method1("settle_answer", (replica, method, number))
             }
         }
+    }
+}
+
+/// The changes of an object that is always on all ranks.
+#[pyclass(frozen, module = "weft", name = "_Replicated")]
+pub struct PyReplicated {
+    pub(super) gate: Arc<Gate>,
+    pub(super) name: String,
+    pub(super) runtime: Py<PyAny>,
+    pub(super) replica: Py<PyAny>,
+}
+
+#[pymethods]
+impl PyReplicated {
+    /// Executes an operation in the order; returns its result, or raises its exception.
+    fn call<'py>(
+        &self,
+        py: Python<'py>,
+        method: &str,
+        args: &Bound<'py, PyTuple>,
+        kwargs: &Bound<'py, PyDict>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let worker = worker_of(py, &self.gate)?;
+        let token = worker.token();
+        self.send(py, (worker, token), method, (args, kwargs))?;
+        let end = Some(Instant::now() + SOON);
+        self.gate.wait(py, end, |_| Ok(worker.has_ended(token).then_some(())))?;
+        match worker.take_end(token) {
+            Some((Some(true), value)) => Ok(value.into_bound(py)),
+            Some((_, error)) => Err(PyErr::from_value(error.into_bound(py))),
+            None => {
+                let (runtime, replica) = (self.runtime.bind(py), self.replica.bind(py));
+                runtime.call_method1("settle_end", (replica, method, token))
+            }
+        }
+    }
+
+    /// Executes an operation in the order, and does not wait for its end.
+    fn post<'py>(
+        &self,
+        py: Python<'py>,
+        method: &str,
+        args: &Bound<'py, PyTuple>,
+        kwargs: &Bound<'py, PyDict>,
+    ) -> PyResult<()> {
+        self.send(py, (worker_of(py, &self.gate)?, 0), method, (args, kwargs))
+    }
+}
+
+impl PyReplicated {
+    fn send(
+        &self,
+        py: Python<'_>,
+        (worker, token): (&Worker, u64),
+        method: &str,
+        (arguments, names): (&Bound<'_, PyTuple>, &Bound<'_, PyDict>),
+    ) -> PyResult<()> {
+        if worker.is_inside() {
+            let (runtime, replica) = (self.runtime.bind(py), self.replica.bind(py));
+            runtime.call_method1("refuse_inside", (replica, method))?;
+        }
+        Asks { name: &self.name, method, arguments, names }.send(py, &self.gate, worker, token)
     }
 }
 

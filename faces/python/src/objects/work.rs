@@ -1,75 +1,90 @@
 //! Operations of shared objects, executed by whatever thread is in a call of weft.
 //!
-//! An operation without a guard on an object that is always at this rank is executed from here: its
-//! method is the one function of Python that runs. All else is handed to the functions of
-//! `weft/_objects.py`.
+//! An operation on an object that is always at this rank, alone or on all ranks, is executed from
+//! here where its guard is true and none waits for what it changes: its method is the one function
+//! of Python that runs. All else is handed to the functions of `weft/_objects.py`.
 
 use super::encode::{self, Status, Value};
 use crate::fault::{Fault, Kind};
 use crate::gate::Gate;
 use crate::models::{Asked, Event};
 use crate::sys::{hold, thread};
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A method without a guard.
-struct Method {
-    function: Py<PyAny>,
-    writes: bool,
-}
+/// A marked method: its name, its function, its guard, and true if it changes the object.
+pub type Method = (String, Py<PyAny>, Option<Py<PyAny>>, bool);
 
-/// An object that is always at this rank.
-pub struct Placed {
+/// The end of an operation of this rank: true and the result, false and the exception, or no truth
+/// value if it is to be tried again elsewhere.
+pub type End = (Option<bool>, Py<PyAny>);
+
+/// An object that is always at this rank: there alone, or on all ranks.
+pub struct Replica {
+    /// The object of Python that has more of it.
+    replica: Py<PyAny>,
     state: Py<PyAny>,
     methods: HashMap<String, Method>,
     /// Operations that wait for their guards: those that change the object try them again.
     blocked: Py<PyList>,
 }
 
-impl Placed {
-    /// Makes one of its state, the names and functions of its methods without guards (and true for
-    /// those that change it), and the list of its operations that wait.
+impl Replica {
     pub fn new(
+        replica: Py<PyAny>,
         state: Py<PyAny>,
-        methods: Vec<(String, Py<PyAny>, bool)>,
+        methods: Vec<Method>,
         blocked: Py<PyList>,
-    ) -> Placed {
-        let named = |(name, function, writes)| (name, Method { function, writes });
-        Placed { state, methods: methods.into_iter().map(named).collect(), blocked }
+    ) -> Replica {
+        let methods = methods.into_iter().map(|method| (method.0.clone(), method)).collect();
+        Replica { replica, state, methods, blocked }
     }
 
-    /// Calls a method with the object and the arguments, a tuple or a pickle of them. `None`: it is
-    /// to be called otherwise.
+    /// Calls a method with the object and the arguments, a tuple or a pickle of them. `None`: its
+    /// guard is not true, or other operations wait for what it changes, or it cannot be called: the
+    /// functions of Python do the rest.
     fn call<'py>(
         &self,
         py: Python<'py>,
         worker: &Worker,
         asked: &encode::Asked<'_>,
     ) -> Option<PyResult<Bound<'py, PyAny>>> {
-        let method = self.methods.get(asked.method)?;
-        if method.writes && !self.blocked.bind(py).is_empty() {
+        let (_, function, guard, writes) = self.methods.get(asked.method)?;
+        let is_plain = !writes || self.blocked.bind(py).is_empty();
+        if !is_plain || !self.replica.bind(py).getattr(intern!(py, "broken")).ok()?.is_none() {
             return None;
         }
         let (arguments, names) = match encode::value(py, asked.arguments)? {
             Value::Made(made) => (made.cast_into::<PyTuple>().ok()?, None),
             Value::Pickled(pickle) => {
-                // The other way says why they cannot be read.
+                // The functions of Python say why they cannot be read.
                 let made = worker.loads.bind(py).call1((PyBytes::new(py, pickle),)).ok()?;
                 let (made, names) =
                     made.extract::<(Bound<'_, PyTuple>, Bound<'_, PyDict>)>().ok()?;
                 (made, Some(names).filter(|names| !names.is_empty()))
             }
         };
-        let (function, state) = (method.function.bind(py), self.state.bind(py));
-        if arguments.is_empty() && names.is_none() {
-            return Some(function.call1((state,)));
+        let state = self.state.bind(py);
+        let all = match arguments.is_empty() {
+            true => PyTuple::new(py, [state]),
+            false => {
+                let all = std::iter::once(state.clone()).chain(arguments.iter());
+                PyTuple::new(py, all.collect::<Vec<_>>())
+            }
+        };
+        let (all, names) = (all.ok()?, names.as_ref());
+        if let Some(guard) = guard {
+            match guard.bind(py).call(&all, names).and_then(|holds| holds.is_truthy()) {
+                Ok(true) => {}
+                Ok(false) => return None,
+                Err(error) => return Some(Err(error)),
+            }
         }
-        let all = std::iter::once(state.clone()).chain(arguments.iter());
-        let all = PyTuple::new(py, all.collect::<Vec<_>>()).ok()?;
-        Some(function.call(all, names.as_ref()))
+        Some(function.bind(py).call(all, names))
     }
 }
 
@@ -80,6 +95,12 @@ pub struct Worker {
     release: Py<PyAny>,
     /// Executes a message of the order: author, bytes.
     order: Py<PyAny>,
+    /// Executes a change of the order: its token if it is this rank's, its author, and the rest as
+    /// `serve` has it.
+    execute: Py<PyAny>,
+    /// Ends an operation of this rank: token, the names of object and method, true if it returned,
+    /// the result or the exception.
+    end: Py<PyAny>,
     /// Executes a call: its number, the rank that calls, the names of object and method, the
     /// arguments or `None`, or else their pickle.
     serve: Py<PyAny>,
@@ -102,7 +123,12 @@ pub struct Worker {
     executed: AtomicU64,
     /// Calls of ranks that have executed more.
     late: Mutex<Vec<Asked>>,
-    placed: Mutex<HashMap<String, Arc<Placed>>>,
+    replicas: Mutex<HashMap<String, Arc<Replica>>>,
+    rank: usize,
+    /// The last token, by which a rank knows its operations in the order.
+    token: AtomicU64,
+    /// Ends of this rank's operations by their tokens.
+    ends: Mutex<HashMap<u64, End>>,
 }
 
 /// The lock of all objects, until dropped.
@@ -145,6 +171,8 @@ impl Worker {
             acquire: lock.getattr("acquire")?.unbind(),
             release: lock.getattr("release")?.unbind(),
             order: part("order")?,
+            execute: part("execute")?,
+            end: part("end")?,
             serve: part("serve")?,
             fail: part("fail")?,
             flush: part("flush")?,
@@ -156,7 +184,10 @@ impl Worker {
             thread: AtomicU64::new(0),
             executed: AtomicU64::new(0),
             late: Mutex::default(),
-            placed: Mutex::default(),
+            replicas: Mutex::default(),
+            rank: runtime.getattr("rank")?.extract()?,
+            token: AtomicU64::new(0),
+            ends: Mutex::default(),
         })
     }
 
@@ -182,9 +213,30 @@ impl Worker {
     }
 
     /// Notes an object that is always at this rank.
-    pub fn place(&self, name: String, placed: Placed) {
-        let before = open(&self.placed).insert(name, Arc::new(placed));
+    pub fn keep(&self, name: String, replica: Replica) {
+        let before = open(&self.replicas).insert(name, Arc::new(replica));
         drop(before);
+    }
+
+    /// Returns the token of another operation.
+    pub fn token(&self) -> u64 {
+        self.token.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Notes the end of an operation of this rank.
+    pub fn set_end(&self, token: u64, end: End) {
+        let before = open(&self.ends).insert(token, end);
+        drop(before);
+    }
+
+    /// True if an operation of this rank has ended.
+    pub fn has_ended(&self, token: u64) -> bool {
+        open(&self.ends).contains_key(&token)
+    }
+
+    /// Takes the end of an operation of this rank.
+    pub fn take_end(&self, token: u64) -> Option<End> {
+        open(&self.ends).remove(&token)
     }
 
     fn lock<'a, 'py>(&'a self, py: Python<'py>) -> PyResult<Locked<'a, 'py>> {
@@ -203,7 +255,7 @@ impl Worker {
 
     /// Calls `f` as the thread that executes operations. An interrupt in the middle of one would
     /// leave this rank's state unlike that of others: it is held back.
-    pub fn execute<T>(&self, py: Python<'_>, f: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
+    pub fn holding<T>(&self, py: Python<'_>, f: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
         let _locked = self.lock(py)?;
         let this = thread();
         let held = (this == self.main).then(hold);
@@ -226,7 +278,7 @@ impl Worker {
         if self.is_inside() {
             return Ok(false);
         }
-        self.execute(py, || self.execute_all(py, gate))?;
+        self.holding(py, || self.execute_all(py, gate))?;
         Ok(true)
     }
 
@@ -242,6 +294,8 @@ impl Worker {
         if self.outbox.bind(py).is_truthy()? {
             self.flush.bind(py).call0()?;
         }
+        // Threads may wait for the ends of their operations.
+        gate.tell();
         Ok(())
     }
 
@@ -249,7 +303,12 @@ impl Worker {
         match event {
             Event::Message(from, bytes) => {
                 self.executed.fetch_add(1, Ordering::Relaxed);
-                self.order.bind(py).call1((from, PyBytes::new(py, &bytes)))?;
+                match encode::read_change(&bytes) {
+                    Some((token, call)) => self.change(py, from, token, &call)?,
+                    None => {
+                        self.order.bind(py).call1((from, PyBytes::new(py, &bytes)))?;
+                    }
+                }
                 let executed = self.executed();
                 let due = |asked: &mut Asked| encode::executed(&asked.bytes) <= executed;
                 let ready: Vec<Asked> = open(&self.late).extract_if(.., due).collect();
@@ -270,23 +329,70 @@ impl Worker {
             let error = error.into_value(py).into_bound(py).into_any();
             return self.answer(py, gate, asked.number, (Status::Raised, &error));
         };
-        let placed = open(&self.placed).get(call.name).cloned();
-        match placed.and_then(|placed| placed.call(py, self, &call)) {
+        match self.replica(call.name).and_then(|replica| replica.call(py, self, &call)) {
             Some(Ok(value)) => self.answer(py, gate, asked.number, (Status::Returned, &value)),
             Some(Err(error)) => {
                 let error = error.into_value(py);
                 self.fail.bind(py).call1((asked.number, call.name, error)).map(|_| ())
             }
             None => {
-                let (made, pickle) = match encode::value(py, call.arguments) {
-                    Some(Value::Made(made)) => (Some(made), &[][..]),
-                    Some(Value::Pickled(pickle)) => (None, pickle),
-                    None => (None, &[][..]),
-                };
-                let pickle = PyBytes::new(py, pickle);
-                let names = (call.name, call.method);
-                let all = (asked.number, asked.from, names.0, names.1, made, pickle);
+                let (made, pickle) = Worker::arguments(py, &call);
+                let (name, method) = (call.name, call.method);
+                let all = (asked.number, asked.from, name, method, made, pickle);
                 self.serve.bind(py).call1(all).map(|_| ())
+            }
+        }
+    }
+
+    fn replica(&self, name: &str) -> Option<Arc<Replica>> {
+        open(&self.replicas).get(name).cloned()
+    }
+
+    /// Returns the arguments of a call, or `None` and their pickle.
+    fn arguments<'py>(
+        py: Python<'py>,
+        call: &encode::Asked<'_>,
+    ) -> (Option<Bound<'py, PyAny>>, Bound<'py, PyBytes>) {
+        let (made, pickle) = match encode::value(py, call.arguments) {
+            Some(Value::Made(made)) => (Some(made), &[][..]),
+            Some(Value::Pickled(pickle)) => (None, pickle),
+            None => (None, &[][..]),
+        };
+        (made, PyBytes::new(py, pickle))
+    }
+
+    /// Executes a change of a replicated object.
+    fn change(
+        &self,
+        py: Python<'_>,
+        from: usize,
+        token: u64,
+        call: &encode::Asked<'_>,
+    ) -> PyResult<()> {
+        let token = (from == self.rank).then_some(token);
+        let result = match self.replica(call.name).and_then(|it| it.call(py, self, call)) {
+            Some(result) => result,
+            None => {
+                let (made, pickle) = Worker::arguments(py, call);
+                let all = (token, from, call.name, call.method, made, pickle);
+                return self.execute.bind(py).call1(all).map(|_| ());
+            }
+        };
+        match (token, result) {
+            // Another rank's.
+            (None, _) | (Some(0), Ok(_)) => Ok(()),
+            (Some(0), Err(error)) => {
+                let error = error.into_value(py);
+                self.end.bind(py).call1((0, call.name, call.method, false, error)).map(|_| ())
+            }
+            (Some(token), result) => {
+                let ok = Some(result.is_ok());
+                let value = match result {
+                    Ok(value) => value.unbind(),
+                    Err(error) => error.into_value(py).into_any(),
+                };
+                self.set_end(token, (ok, value));
+                Ok(())
             }
         }
     }

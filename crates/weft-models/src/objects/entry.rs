@@ -25,7 +25,8 @@ pub(super) enum Executed {
 
 /// The state of an object, whatever its type.
 pub(super) trait Replica {
-    fn execute(&self, op: &[u8]) -> Executed;
+    /// Executes an operation; the bytes of its result are appended to `into`.
+    fn execute(&self, op: &[u8], into: Vec<u8>) -> Executed;
     /// Returns the state as bytes; `None` if it is not here.
     fn save(&self) -> Option<Vec<u8>>;
     fn load(&self, bytes: &[u8]) -> Result<(), String>;
@@ -39,7 +40,7 @@ pub(super) struct Typed<T> {
 }
 
 impl<T: Object> Replica for Typed<T> {
-    fn execute(&self, op: &[u8]) -> Executed {
+    fn execute(&self, op: &[u8], into: Vec<u8>) -> Executed {
         let op = match postcard::from_bytes(op) {
             Ok(op) => op,
             Err(why) => return Executed::Unreadable(why.to_string()),
@@ -54,7 +55,7 @@ impl<T: Object> Replica for Typed<T> {
             },
             Err(executed) => return executed,
         };
-        match postcard::to_allocvec(&reply) {
+        match postcard::to_extend(&reply, into) {
             Ok(reply) => Executed::Done(reply, changed),
             Err(why) => Executed::Unreadable(why.to_string()),
         }
@@ -143,7 +144,9 @@ impl<N: Net> Entry<N> {
     /// Notes a change.
     pub fn wake(&self) {
         self.version.set(self.version.get() + 1);
-        let wakers = self.wakers.take();
-        wakers.into_iter().for_each(Waker::wake);
+        if !self.wakers.borrow().is_empty() {
+            let wakers = self.wakers.take();
+            wakers.into_iter().for_each(Waker::wake);
+        }
     }
 }

@@ -23,7 +23,9 @@ impl<N: Net> Inner<N> {
         self.later.borrow_mut().push((
             stamp,
             Box::new(move || {
-                if let Some(inner) = weak.upgrade() {
+                // A caller that has failed meanwhile may have processed messages that no survivor
+                // has.
+                if let Some(inner) = weak.upgrade().filter(|_| !request.is_cancelled()) {
                     inner.do_called(request, &args);
                 }
             }),
@@ -32,10 +34,6 @@ impl<N: Net> Inner<N> {
 
     fn do_called(self: &Rc<Self>, request: Request<N>, args: &[u8]) {
         let Some((object, _, op)) = parse_call(args) else { return };
-        // A caller that has failed may have processed messages that no survivor has.
-        if request.is_cancelled() {
-            return;
-        }
         let entry = self.directory.borrow().get(&object).cloned();
         let Some(entry) = entry else {
             let class = self.strange.borrow().class_of(object);
@@ -63,7 +61,7 @@ impl<N: Net> Inner<N> {
             _ => return self.reply(request, Status::Moved, &[]),
         }
         let by = request.from();
-        match entry.replica.execute(op) {
+        match entry.replica.execute(op, self.spare.take()) {
             Executed::Blocked => wait(request),
             Executed::Broken(text) => {
                 self.reply(request, Status::Broken, text.as_bytes());
@@ -83,7 +81,10 @@ impl<N: Net> Inner<N> {
     /// Answers a call; one whose operation still waits finds the object elsewhere.
     pub fn answer(&self, request: Request<N>, executed: Executed) {
         match executed {
-            Executed::Done(reply, _) => self.reply(request, Status::Done, &reply),
+            Executed::Done(reply, _) => {
+                self.reply(request, Status::Done, &reply);
+                self.set_spare(reply);
+            }
             Executed::Blocked => self.reply(request, Status::Moved, &[]),
             Executed::Broken(text) => self.reply(request, Status::Broken, text.as_bytes()),
             Executed::Unreadable(why) => self.reply(request, Status::Unreadable, why.as_bytes()),

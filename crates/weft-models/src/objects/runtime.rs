@@ -76,7 +76,7 @@ pub(super) struct Inner<N: Net> {
     /// Work that waits until so many messages are processed.
     pub later: RefCell<Vec<(u64, Later)>>,
     wakers: RefCell<Vec<Waker>>,
-    /// Memory for the bytes of an operation.
+    /// Memory for the bytes of an operation, or of a result.
     pub spare: RefCell<Vec<u8>>,
 }
 
@@ -176,7 +176,8 @@ impl<N: Net> Inner<N> {
                 Kept::Call(request, args) => calls.push((request, args)),
             }
         }
-        calls.into_iter().for_each(|(request, args)| self.called(request, &args));
+        let wanted = calls.into_iter().filter(|(request, _)| !request.is_cancelled());
+        wanted.for_each(|(request, args)| self.called(request, &args));
         self.wake();
     }
 
@@ -406,7 +407,7 @@ impl<N: Net> Inner<N> {
                 let cause = entry.broken.borrow().clone();
                 cause.map(Ended::Failed)
             }
-            Where::Everywhere => match entry.replica.execute(op) {
+            Where::Everywhere => match entry.replica.execute(op, Vec::new()) {
                 Executed::Done(reply, changed) => {
                     if changed {
                         self.changed(entry);
@@ -447,7 +448,7 @@ impl<N: Net> Inner<N> {
                 })
             };
             let Some(op) = next else { break };
-            let (executed, before) = (entry.replica.execute(&op), at);
+            let (executed, before) = (entry.replica.execute(&op, Vec::new()), at);
             match &executed {
                 Executed::Blocked => at += 1,
                 // From the first one again, if the state may be another.

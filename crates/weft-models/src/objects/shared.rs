@@ -16,8 +16,14 @@ use std::task::Poll;
 /// Most operations that are posted and not done.
 const POSTED_MAX: u64 = 1 << 14;
 
-/// Most memory for the bytes of an operation that is kept for the next one.
+/// Most memory for the bytes of an operation or a result that is kept for the next one.
 const SPARE_MAX: usize = 64 << 10;
+
+/// The result of an operation elsewhere, after a head.
+struct Reply {
+    bytes: Vec<u8>,
+    head: usize,
+}
 
 /// A handle of a shared object. Clones are the same object.
 pub struct Shared<N: Net, T> {
@@ -202,11 +208,8 @@ impl<N: Net, T: Object> Shared<N, T> {
                     .map_err(|why| ObjectCause::Unreadable(why.to_string()))?;
             }
             if let Some(reply) = inner.do_elsewhere(entry, &bytes).await? {
-                if bytes.capacity() <= SPARE_MAX {
-                    bytes.clear();
-                    inner.spare.replace(bytes);
-                }
-                return postcard::from_bytes(&reply)
+                inner.set_spare(bytes);
+                return postcard::from_bytes(&reply.bytes[reply.head..])
                     .map_err(|why| ObjectCause::Unreadable(why.to_string()));
             }
         }
@@ -254,6 +257,14 @@ fn panicked(executed: &Executed) -> ObjectCause {
 }
 
 impl<N: Net> Inner<N> {
+    /// Keeps memory for the bytes of the next operation or result.
+    pub fn set_spare(&self, mut bytes: Vec<u8>) {
+        if bytes.capacity() <= SPARE_MAX {
+            bytes.clear();
+            self.spare.replace(bytes);
+        }
+    }
+
     /// Waits until the state or the place of an object is another.
     async fn changed_since(&self, entry: &Entry<N>, seen: u64) -> Result<(), ObjectCause> {
         let _expecting = self.order.expecting();
@@ -276,7 +287,7 @@ impl<N: Net> Inner<N> {
         &self,
         entry: &Rc<Entry<N>>,
         op: &[u8],
-    ) -> Result<Option<Vec<u8>>, ObjectCause> {
+    ) -> Result<Option<Reply>, ObjectCause> {
         if op.len() > BYTES_MAX {
             return Err(ObjectCause::TooLong { len: op.len() });
         }
@@ -294,7 +305,7 @@ impl<N: Net> Inner<N> {
         &self,
         entry: &Rc<Entry<N>>,
         op: &[u8],
-    ) -> Result<Option<Vec<u8>>, ObjectCause> {
+    ) -> Result<Option<Reply>, ObjectCause> {
         self.order.room().await.map_err(ObjectCause::Group)?;
         let serial = self.new_serial();
         self.running.borrow_mut().insert(serial, Running::default());
@@ -318,7 +329,7 @@ impl<N: Net> Inner<N> {
         .await;
         drop(giving_up);
         match end? {
-            Ended::Done(reply) => Ok(Some(reply)),
+            Ended::Done(bytes) => Ok(Some(Reply { bytes, head: 0 })),
             Ended::Moved => Ok(None),
             Ended::Failed(cause) => Err(cause),
         }
@@ -329,10 +340,10 @@ impl<N: Net> Inner<N> {
         entry: &Rc<Entry<N>>,
         rank: usize,
         op: &[u8],
-    ) -> Result<Option<Vec<u8>>, ObjectCause> {
+    ) -> Result<Option<Reply>, ObjectCause> {
         let head = call_head(entry.number, self.stamp.get());
         let reply = self.rpc.call_parts(rank, METHOD, &[&head, op]).await;
-        let mut reply = reply.map_err(ObjectCause::Call)?;
+        let reply = reply.map_err(ObjectCause::Call)?;
         let Some((stamp, status, rest)) = parse_reply(&reply) else {
             return Err(ObjectCause::Unreadable("a result without a head".to_string()));
         };
@@ -343,8 +354,7 @@ impl<N: Net> Inner<N> {
         match status {
             Status::Done => {
                 let head = reply.len() - rest.len();
-                reply.drain(..head);
-                Ok(Some(reply))
+                Ok(Some(Reply { bytes: reply, head }))
             }
             Status::Moved => Ok(None),
             Status::NoObject => Err(ObjectCause::NoObject),
@@ -366,7 +376,7 @@ impl<N: Net> Inner<N> {
                 }
             }
             let seen = entry.version.get();
-            match entry.replica.execute(op) {
+            match entry.replica.execute(op, Vec::new()) {
                 Executed::Done(_, changed) => {
                     if changed {
                         self.changed(entry);

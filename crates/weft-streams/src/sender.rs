@@ -217,11 +217,6 @@ impl Sender {
         words.set_ended();
     }
 
-    /// True if all bytes go by TCP.
-    pub fn is_ended(&self) -> bool {
-        self.ended.load(Ordering::Relaxed) != 0
-    }
-
     /// Returns the bytes ever written to the ring.
     pub fn written(&self) -> u64 {
         self.tail.load(Ordering::Relaxed)

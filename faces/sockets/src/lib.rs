@@ -1,5 +1,6 @@
 //! The sockets face of weft: the loader puts it before the C library (`LD_PRELOAD`), and TCP
-//! connections between programs that have it share memory.
+//! connections between programs that have it share memory. Waits for other hosts look before they
+//! sleep.
 //!
 //! `docs/adr/0033-sockets-that-sleep-in-the-kernel.md` says how and why, `docs/guide/sockets.md` is
 //! for users. The protocol is `weft-streams`, which knows no descriptor. Here are functions that
@@ -9,7 +10,8 @@
 //!   connection goes to the C library after one look at a table.
 //! - `table`: the connection of each descriptor. `slot`: what is kept of a connection, in memory
 //!   that children share. `set`: the same of an epoll set.
-//! - `stream`: reads and writes of a connection that shares memory. `wait`: waits.
+//! - `stream`: reads and writes of a connection that shares memory. `wait`: waits. `wake`, `look`:
+//!   looks at rings and at TCP, and the experience with them.
 //! - `line`: the way to the agent. `real`: the functions of the C library. `lock`, `tcp`, `parts`:
 //!   tools.
 //!

@@ -4,7 +4,7 @@
 //! come from. `docs/adr/0033-sockets-that-sleep-in-the-kernel.md` says why it is so.
 //!
 //! - [`words`]: the words of one direction in shared memory, and their layout.
-//! - [`sender`], [`receiver`]: the two ends of a direction.
+//! - [`sender`], [`receiver`]: the two ends of a direction. [`count`]: what TCP has carried of it.
 //! - [`board`]: the list of a program's connections that commands read.
 //! - [`policy`]: the connections that may share memory, by their addresses and ports.
 //! - [`message`]: the messages between a process and its agent; [`pairing`]: the agent's part.
@@ -13,6 +13,7 @@
 #![warn(missing_docs)]
 
 pub mod board;
+pub mod count;
 #[cfg(all(test, loom))]
 mod loom_tests;
 pub mod message;

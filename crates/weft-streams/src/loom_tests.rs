@@ -5,10 +5,14 @@
 //! comparison; a byte of the ring that is written while it is read is a concurrent access.
 #![allow(non_snake_case)]
 
+use crate::count::Count;
 use crate::receiver::{Next, Receiver};
 use crate::sender::{Sender, Way};
 use crate::words::{Words, RING};
 use loom::cell::UnsafeCell;
+use loom::sync::atomic::fence;
+use loom::sync::atomic::AtomicBool;
+use loom::sync::atomic::Ordering::{Relaxed, SeqCst};
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 use std::collections::VecDeque;
@@ -169,5 +173,37 @@ fn loom__a_wait_for_several_connections_loses_no_wake_up() {
         }
         assert_eq!(got, [0, 1]);
         thread.join().unwrap();
+    });
+}
+
+/// A thread that owns a count reads, another one has the connection share memory meanwhile: a
+/// reader that the other one does not know sleeps where bytes of the ring do not wake it.
+#[test]
+fn loom__a_call_of_the_owner_is_known_after_the_barrier() {
+    loom::model(|| {
+        let count = Arc::new(Count::default());
+        let asleep = Arc::new(AtomicBool::new(false));
+        count.adopt(1);
+        let (of_owner, sleeps) = (Arc::clone(&count), Arc::clone(&asleep));
+        let owner = thread::spawn(move || {
+            let mut own = 0;
+            for _ in 0..2 {
+                let Some(call) = of_owner.own_call(1) else { break };
+                sleeps.store(true, Relaxed);
+                sleeps.store(false, Relaxed);
+                call.done(3);
+                own += 3;
+            }
+            own
+        });
+        count.share();
+        fence(SeqCst);
+        let known = count.calls() > 0;
+        let bytes = count.bytes();
+        assert!(known || !asleep.load(Relaxed));
+        let own = owner.join().unwrap();
+        assert!(known || bytes == own);
+        assert_eq!((count.calls(), count.bytes()), (0, own));
+        assert!(count.own_call(1).is_none());
     });
 }

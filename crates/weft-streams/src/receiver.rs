@@ -1,6 +1,6 @@
 //! The end of a direction that receives.
 
-use crate::sender::Count;
+use crate::count::Count;
 use crate::shim::{AtomicU32, AtomicU64, Ordering};
 use crate::words::{span, Words};
 use crate::Broken;

@@ -1,12 +1,9 @@
 //! The end of a direction that sends.
 
+use crate::count::{Call, Count};
 use crate::shim::{AtomicU32, AtomicU64, Ordering};
 use crate::words::{Words, RING};
 use crate::Broken;
-
-/// Calls that are under way are counted in the low bits of a count of bytes.
-const CALLS: u32 = 16;
-const CALL: u64 = 1;
 
 /// The last byte went by TCP.
 const BY_TCP: u32 = 0;
@@ -14,73 +11,6 @@ const BY_TCP: u32 = 0;
 const RINGED: u32 = 1;
 /// The last byte went by TCP, and the next is about to go into the ring.
 const SWITCHING: u32 = 2;
-
-/// A count of the bytes that went by TCP, and of the calls under way that may add to it.
-///
-/// One word, so that a call costs two additions.
-#[derive(Debug, Default)]
-pub struct Count(AtomicU64);
-
-impl Count {
-    /// A call of the kernel begins.
-    #[inline]
-    pub fn call(&self) -> Call<'_> {
-        self.begin();
-        Call { count: self, moved: 0 }
-    }
-
-    #[inline]
-    fn begin(&self) {
-        self.0.fetch_add(CALL, Ordering::AcqRel);
-    }
-
-    #[inline]
-    fn end(&self, moved: u64) {
-        // One addition adds the bytes and takes the call away.
-        self.0.fetch_add((moved << CALLS).wrapping_sub(CALL), Ordering::AcqRel);
-    }
-
-    /// Returns the bytes of calls that have ended.
-    #[inline]
-    pub fn bytes(&self) -> u64 {
-        self.0.load(Ordering::Acquire) >> CALLS
-    }
-
-    /// The bytes are those of another connection from now on.
-    pub fn renew(&self) {
-        self.0.fetch_and((1 << CALLS) - 1, Ordering::AcqRel);
-    }
-
-    /// Returns the number of calls under way.
-    #[inline]
-    pub fn calls(&self) -> u64 {
-        self.0.load(Ordering::Acquire) & ((1 << CALLS) - 1)
-    }
-}
-
-/// A call of the kernel that is under way. It ends with this object: a thread may be cancelled in
-/// it.
-#[derive(Debug)]
-#[must_use]
-pub struct Call<'a> {
-    count: &'a Count,
-    moved: u64,
-}
-
-impl Call<'_> {
-    /// The call has returned, and has moved so many bytes.
-    #[inline]
-    pub fn done(mut self, moved: u64) {
-        self.moved = moved;
-    }
-}
-
-impl Drop for Call<'_> {
-    #[inline]
-    fn drop(&mut self) {
-        self.count.end(self.moved);
-    }
-}
 
 /// The place that the next bytes go to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -135,6 +135,17 @@ impl Holders {
     }
 }
 
+/// Returns the number of this process's bit, which no other process has that can be followed.
+#[inline]
+pub fn own_bit() -> u64 {
+    OWN.load(Ordering::Relaxed).into()
+}
+
+/// True if the child that is being made has a bit of its own.
+pub fn child_has_bit() -> bool {
+    CHILD.load(Ordering::Relaxed) != OTHERS
+}
+
 /// True if the numbers of other processes say nothing here.
 pub fn is_foreign() -> bool {
     IS_FOREIGN.load(Ordering::Relaxed) != 0

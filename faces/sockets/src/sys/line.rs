@@ -5,15 +5,16 @@
 
 use super::lock::Lock;
 use super::slot::{
-    self, Slot, ASKED, CORKED, DEEP, DENIED, IDLE, LOOKS, NAGLE, NEVER, NONBLOCKING, PLAIN, SHARED,
-    SHUT,
+    self, Slot, ASKED, CORKED, DEEP, DENIED, FINAL, IDLE, KNOWN, LOOKS, NAGLE, NEVER, NONBLOCKING,
+    PLAIN, SHARED, SHUT,
 };
 use super::table::{self, Connection};
-use super::{board, giving, holders, look, real, settings, stream, tcp, vfork};
+use super::{board, giving, holders, look, owner, real, settings, stream, tcp, vfork};
 use libc::c_int;
 use std::mem::{size_of, zeroed};
 use std::os::fd::RawFd;
 use std::sync::atomic::{fence, AtomicI32, AtomicU32, AtomicU64, Ordering};
+use weft_streams::count::Count;
 use weft_streams::message::{Message, MESSAGE_MAX};
 use weft_streams::words::SEGMENT;
 
@@ -26,6 +27,10 @@ const TIMES: u32 = 4;
 /// Time after a failed attempt to reach the agent, in seconds, doubled each time.
 const PAUSE: u64 = 1;
 const PAUSE_MAX: u64 = 64;
+/// Calls after which a connection that other processes hold looks again if they still do, doubled
+/// each time.
+const PAUSE_CALLS: u32 = 8;
+const PAUSE_CALLS_MAX: u32 = 1024;
 /// Seconds for an answer about bytes that go back to TCP: the agent gives up long before.
 const PATIENCE: u64 = 60;
 
@@ -100,44 +105,61 @@ pub fn ends() {
 /// A call on a connection by TCP has ended: asks for its other end when it is time, and hears the
 /// agent.
 #[inline]
-pub fn after_call(connection: &Connection) {
-    let (slot, ask) = (connection.slot, &connection.slot.ask);
+pub fn after_call(slot: &Slot, fd: c_int) {
+    let ask = &slot.ask;
     match ask.state.load(Ordering::Relaxed) {
         IDLE => {}
         ASKED => return heard(slot),
         _ => return,
     }
-    let calls = ask.calls.load(Ordering::Relaxed) + 1;
-    ask.calls.store(calls, Ordering::Relaxed);
-    let wait =
-        settings::after().saturating_mul(1 << (3 * ask.times.load(Ordering::Relaxed)).min(24));
-    if calls < wait {
-        return;
-    }
-    let (read, sent) = (slot.receiver.tcp.bytes(), slot.sender.tcp.bytes());
-    if read > 0 && sent > 0 || read + sent >= MANY {
-        let was = real::errno();
-        begin(connection);
-        real::set_errno(was);
+    match ask.left.load(Ordering::Relaxed) {
+        0 => begin(slot, fd),
+        left => ask.left.store(left - 1, Ordering::Relaxed),
     }
 }
 
 #[cold]
-fn begin(connection: &Connection) {
+fn begin(slot: &Slot, fd: c_int) {
+    let (read, sent) = (slot.receiver.tcp.bytes(), slot.sender.tcp.bytes());
+    if read > 0 && sent > 0 || read + sent >= MANY {
+        let was = real::errno();
+        // A thread may have closed it.
+        let same = table::connection(fd).filter(|one| std::ptr::eq(one.slot, slot));
+        same.iter().for_each(asks);
+        real::set_errno(was);
+    }
+    let rarer = 1 << (3 * slot.ask.times.load(Ordering::Relaxed)).min(24);
+    let calls = settings::after().saturating_mul(rarer).max(1) - 1;
+    slot.ask.left.fetch_max(calls, Ordering::Relaxed);
+}
+
+fn asks(connection: &Connection) {
     let (slot, ask) = (connection.slot, &connection.slot.ask);
     let times = ask.times.load(Ordering::Relaxed);
+    if times >= TIMES || slot.has(NEVER) || !slot.is_plain() || !settings::is_on() {
+        return stays_tcp(slot);
+    }
+    // Questions to the kernel take longer than the calls that lead here, so they are asked once,
+    // and again where there is an agent.
+    if !slot.has(KNOWN) {
+        if !tcp::is_ordinary(connection.fd) {
+            return stays_tcp(slot);
+        }
+        slot.set(KNOWN);
+        look::begin(connection);
+    }
+    if board::is_off() || table::shared() >= settings::most() || !may_open() {
+        return;
+    }
+    if !slot.holders.is_own() {
+        // Nothing tells when the other processes have left it.
+        let pause = (2 * ask.calls.load(Ordering::Relaxed)).clamp(PAUSE_CALLS, PAUSE_CALLS_MAX);
+        ask.calls.store(pause, Ordering::Relaxed);
+        return ask.left.store(pause, Ordering::Relaxed);
+    }
     ask.calls.store(0, Ordering::Relaxed);
-    if board::is_off() {
-        return;
-    }
-    let over = times >= TIMES || slot.has(NEVER) || !slot.is_plain();
-    if over || !settings::is_on() || !tcp::is_ordinary(connection.fd) {
-        return ask.state.store(DENIED, Ordering::Relaxed);
-    }
-    look::begin(connection);
-    let alone = slot.holders.is_own();
-    if !alone || table::shared() >= settings::most() {
-        return;
+    if !tcp::is_ordinary(connection.fd) {
+        return stays_tcp(slot);
     }
     let Some(_held) = LOCK.try_take() else { return };
     if !open() {
@@ -161,15 +183,26 @@ fn begin(connection: &Connection) {
             .iter()
             .for_each(|entry| entry.asks(local, remote, slot.has(LOOKS)));
         board::stays(connection.at, "the policy leaves it to TCP");
-        return ask.state.store(DENIED, Ordering::Relaxed);
+        return stays_tcp(slot);
     }
     board::entry(connection.at).iter().for_each(|entry| entry.asks(local, remote, slot.has(LOOKS)));
     ask.process.store(process(), Ordering::Relaxed);
     ask.fd.store(connection.fd as u32, Ordering::Relaxed);
-    ask.state.store(ASKED, Ordering::Release);
+    if ask.state.compare_exchange(IDLE, ASKED, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+        return;
+    }
     let token = token(connection.at, slot);
     if !say(&Message::Ask { token, local, remote }, None) {
         ask.state.store(IDLE, Ordering::Release);
+    }
+}
+
+/// A connection is not asked for again, and its bytes are not counted any more.
+/// Another thread may ask meanwhile.
+fn stays_tcp(slot: &Slot) {
+    let (success, failure) = (Ordering::AcqRel, Ordering::Relaxed);
+    if slot.ask.state.compare_exchange(IDLE, DENIED, success, failure).is_ok() {
+        let _ = slot.state.compare_exchange(PLAIN, FINAL, success, failure);
     }
 }
 
@@ -262,6 +295,11 @@ const SHOWN: u32 = 1 << 16;
 fn is_there() -> bool {
     let fd = LINE.load(Ordering::Relaxed);
     is_file(fd, FILE.load(Ordering::Relaxed))
+}
+
+/// True if the line is open, or it is time to try that.
+fn may_open() -> bool {
+    LINE.load(Ordering::Relaxed) >= 0 || second() >= NOT_BEFORE.load(Ordering::Relaxed)
 }
 
 /// Opens the line, unless it is open. False: there is no agent now.
@@ -516,6 +554,11 @@ fn attach(one: &Connection, memory: RawFd, first: bool) -> bool {
         && slot.state.load(Ordering::Acquire) == PLAIN;
     board::stays(one.at, "there is no memory for it, or it is not to be had now");
     if memory < 0 || !fits || board::is_off() || !is_sealed(memory) {
+        return false;
+    }
+    // From the barrier on, all calls under way are known.
+    slot.counts().into_iter().for_each(Count::share);
+    if !owner::barrier() {
         return false;
     }
     let rights = libc::PROT_READ | libc::PROT_WRITE;

@@ -8,6 +8,7 @@ mod hooks;
 mod line;
 mod lock;
 mod look;
+mod owner;
 mod parts;
 mod real;
 mod set;
@@ -27,6 +28,7 @@ extern "C" fn begin() {
     settings::read();
     if settings::is_on() && slot::map() {
         slot::region().iter().for_each(|region| holders::begin(region));
+        owner::begin();
         hooks::process::begin();
         tipc::begin();
     }

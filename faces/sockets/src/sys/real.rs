@@ -34,6 +34,15 @@ fn look_up(name: &'static std::ffi::CStr) -> *mut c_void {
     unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) }
 }
 
+/// Looks a function up that is called before all are.
+#[cold]
+fn look_up_late(name: &'static str, to: &AtomicPtr<c_void>) -> *mut c_void {
+    let found = std::ffi::CStr::from_bytes_with_nul(name.as_bytes())
+        .map_or_else(|_| std::ptr::null_mut(), look_up);
+    to.store(found, Ordering::Relaxed);
+    found
+}
+
 /// Ends a function of this library that cannot fail: a C library without the original.
 extern "C" fn is_missing() -> c_int {
     fail(libc::ENOSYS)
@@ -78,15 +87,10 @@ macro_rules! originals {
                 type Function = unsafe extern "C-unwind" fn($($type),*) -> $ret;
                 let mut at = at::$name.load(Ordering::Relaxed);
                 if at.is_null() {
-                    let name = concat!(stringify!($name), "\0");
-                    at = match std::ffi::CStr::from_bytes_with_nul(name.as_bytes()) {
-                        Ok(name) => look_up(name),
-                        Err(_) => std::ptr::null_mut(),
-                    };
+                    at = look_up_late(concat!(stringify!($name), "\0"), &at::$name);
                     if at.is_null() {
                         return fail(libc::ENOSYS) as $ret;
                     }
-                    at::$name.store(at, Ordering::Relaxed);
                 }
                 // SAFETY: the C library has the function of this name and type there; the caller
                 // keeps its rules.

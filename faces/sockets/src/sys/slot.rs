@@ -3,6 +3,7 @@
 use super::holders::{self, Holders, PROCESSES};
 use super::lock::Lock;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use weft_streams::count::Count;
 use weft_streams::receiver::Receiver;
 use weft_streams::sender::Sender;
 
@@ -24,6 +25,8 @@ pub const READ: u32 = (libc::EPOLLIN | libc::EPOLLRDNORM) as u32;
 pub const PLAIN: u32 = 1;
 /// A connection that shares memory.
 pub const SHARED: u32 = 2;
+/// A connection by TCP for good: nothing is counted.
+pub const FINAL: u32 = 3;
 
 /// The connection is not to be upgraded.
 pub const NEVER: u32 = 1;
@@ -54,6 +57,8 @@ pub const SHUT: u32 = 2048;
 
 /// It leads to another host: waits look at TCP for a while before they sleep.
 pub const LOOKS: u32 = 4096;
+/// The kernel was asked about its options and names.
+pub const KNOWN: u32 = 8192;
 
 /// A registration in an epoll set.
 #[derive(Debug, Default)]
@@ -78,7 +83,7 @@ pub struct Registration {
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
 pub struct Slot {
-    /// `PLAIN` or `SHARED`.
+    /// `PLAIN`, `SHARED` or `FINAL`.
     pub state: AtomicU32,
     /// Flags.
     pub flags: AtomicU32,
@@ -115,12 +120,14 @@ pub struct Ask {
     pub state: AtomicU32,
     /// The process that asked.
     pub process: AtomicU32,
-    /// Calls until it asks.
+    /// Calls since it asked; before that, the last pause while other processes held it.
     pub calls: AtomicU32,
     /// Times that it asked.
     pub times: AtomicU32,
     /// The descriptor by which it asked.
     pub fd: AtomicU32,
+    /// Calls until it asks, or looks if it is time to.
+    pub left: AtomicU32,
 }
 
 /// The other end is not asked for.
@@ -219,7 +226,13 @@ impl Slot {
 
     /// True if the connection is by TCP.
     pub fn is_plain(&self) -> bool {
-        self.state.load(Ordering::SeqCst) == PLAIN
+        self.state.load(Ordering::SeqCst) != SHARED
+    }
+
+    /// True if the connection is by TCP for good.
+    #[inline]
+    pub fn is_final(&self) -> bool {
+        self.state.load(Ordering::Relaxed) == FINAL
     }
 
     /// True if the connection shares memory.
@@ -228,11 +241,15 @@ impl Slot {
         self.state.load(Ordering::SeqCst) == SHARED
     }
 
+    /// The counts of both directions.
+    pub fn counts(&self) -> [&Count; 2] {
+        [&self.receiver.tcp, &self.sender.tcp]
+    }
+
     /// True if no call uses it.
     fn is_idle(&self) -> bool {
         self.users.load(Ordering::SeqCst) == 0
-            && self.receiver.tcp.calls() == 0
-            && self.sender.tcp.calls() == 0
+            && self.counts().iter().all(|count| count.calls() == 0)
     }
 
     fn clean(&self) {
@@ -244,10 +261,14 @@ impl Slot {
         self.stuck.store(0, Ordering::Relaxed);
         self.receiver.renew();
         self.sender.renew();
+        if !super::owner::may_own() {
+            self.counts().into_iter().for_each(Count::share);
+        }
         let ask = &self.ask;
         for word in [&ask.state, &ask.process, &ask.calls, &ask.times, &ask.fd] {
             word.store(0, Ordering::Relaxed);
         }
+        ask.left.store(super::settings::after().max(1) - 1, Ordering::Relaxed);
         for one in &self.registrations {
             one.set.store(0, Ordering::Relaxed);
             one.place.store(0, Ordering::Relaxed);

@@ -2,15 +2,18 @@
 
 use super::holders::{self, Holders};
 use super::slot::{self, Region, Set, Slot, SETS, SLOTS};
-use super::{board, vfork};
+use super::{board, owner, vfork};
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use weft_streams::count::Count;
 use weft_streams::words::{Words, HEAD, RING, SEGMENT, STRIDE};
 
 /// Descriptors of a part of the table, and parts.
 const PART: usize = 4096;
 const PARTS: usize = 256;
 
-type Part = [AtomicU32; PART];
+/// The connection or the set of a descriptor: null, the address of a slot, or a number with marks.
+type Entry = AtomicPtr<Slot>;
+type Part = [Entry; PART];
 
 static TABLE: [AtomicPtr<Part>; PARTS] = [const { AtomicPtr::new(std::ptr::null_mut()) }; PARTS];
 
@@ -26,14 +29,46 @@ static SECOND: [AtomicU32; SLOTS] = [const { AtomicU32::new(0) }; SLOTS];
 /// Connections of this process that share memory.
 static SHARED: AtomicU32 = AtomicU32::new(0);
 
-/// Mark of an entry that is a set.
-const IS_SET: u32 = 1 << 31;
+/// Bits of an entry that are marks: slots are aligned.
+const MARKS: usize = 3;
+/// Mark of an entry that is a set: its index is in the other bits.
+const IS_SET: usize = 1;
 /// An entry that is a socket of TCP without a connection: it may listen, or be connected later.
-const IS_TCP: u32 = 1 << 30;
+const IS_TCP: usize = 2;
+/// Bits of the marks.
+const MARK_BITS: u32 = 2;
+
+/// The meaning of an entry.
+#[derive(Clone, Copy)]
+enum Kind {
+    Nothing,
+    Tcp,
+    Set(usize),
+    Slot(usize),
+}
+
+fn kind(value: *mut Slot) -> Kind {
+    match (value.addr() & MARKS, value.is_null()) {
+        (_, true) => Kind::Nothing,
+        (0, _) => slot::region().map_or(Kind::Nothing, |region| Kind::Slot(index(region, value))),
+        (IS_SET, _) => Kind::Set(value.addr() >> MARK_BITS),
+        _ => Kind::Tcp,
+    }
+}
+
+/// Returns the index of a slot.
+#[inline]
+fn index(region: &Region, slot: *const Slot) -> usize {
+    (slot.addr() - region.slots.as_ptr().addr()) / size_of::<Slot>()
+}
+
+fn of_number(number: usize) -> *mut Slot {
+    std::ptr::without_provenance_mut(number)
+}
 
 /// Returns the entry of a descriptor, if there is a table for it.
 #[inline]
-fn entry(fd: i32) -> Option<&'static AtomicU32> {
+fn entry(fd: i32) -> Option<&'static Entry> {
     let fd = fd as usize;
     // SAFETY: a part is mapped for good before its address is stored.
     let part = unsafe { TABLE.get(fd / PART)?.load(Ordering::Acquire).as_ref()? };
@@ -41,7 +76,7 @@ fn entry(fd: i32) -> Option<&'static AtomicU32> {
 }
 
 /// Returns the entry of a descriptor, and makes room for it.
-fn room(fd: i32) -> Option<&'static AtomicU32> {
+fn room(fd: i32) -> Option<&'static Entry> {
     if let Some(entry) = entry(fd) {
         return Some(entry);
     }
@@ -70,27 +105,42 @@ pub struct Connection {
     pub at: usize,
     /// The descriptor.
     pub fd: i32,
+    /// Its entry in the table.
+    entry: Option<&'static Entry>,
+}
+
+/// Returns the slot of the connection of a descriptor.
+#[inline]
+pub fn slot(fd: i32) -> Option<&'static Slot> {
+    let value = entry(fd)?.load(Ordering::SeqCst);
+    if value.addr() & MARKS != 0 {
+        return None;
+    }
+    // SAFETY: the slots stay mapped, and entries without marks are null or addresses of slots.
+    unsafe { value.as_ref() }
 }
 
 /// Returns the connection of a descriptor.
 #[inline]
 pub fn connection(fd: i32) -> Option<Connection> {
-    let value = entry(fd)?.load(Ordering::SeqCst);
-    if value == 0 || value & (IS_SET | IS_TCP) != 0 {
+    let entry = entry(fd)?;
+    let value = entry.load(Ordering::SeqCst);
+    if value.is_null() || value.addr() & MARKS != 0 {
         return None;
     }
-    let at = value as usize - 1;
-    Some(Connection { slot: &slot::region()?.slots[at], at, fd })
+    // SAFETY: the slots stay mapped, and entries without marks are addresses of slots.
+    let slot = unsafe { &*value };
+    Some(Connection { slot, at: index(slot::region()?, slot), fd, entry: Some(entry) })
 }
 
 /// Returns the epoll set of a descriptor, and its index.
 #[inline]
 pub fn set(fd: i32) -> Option<(&'static Set, usize)> {
     let value = entry(fd)?.load(Ordering::SeqCst);
-    if value & IS_SET == 0 {
+    if value.addr() & MARKS != IS_SET {
         return None;
     }
-    let at = (value & !IS_SET) as usize;
+    let at = value.addr() >> MARK_BITS;
     Some((&slot::region()?.sets[at], at))
 }
 
@@ -107,10 +157,16 @@ pub fn slot_at(at: usize) -> Option<&'static Slot> {
 }
 
 impl Connection {
+    /// The connection of a slot, by no descriptor.
+    pub fn of_slot(slot: &'static Slot, at: usize) -> Connection {
+        Connection { slot, at, fd: -1, entry: None }
+    }
+
     /// True if the descriptor is still this connection's: a thread may have closed it.
     #[inline]
     pub fn is_here(&self) -> bool {
-        entry(self.fd).is_some_and(|one| one.load(Ordering::SeqCst) == self.at as u32 + 1)
+        let own = std::ptr::from_ref(self.slot);
+        self.entry.is_some_and(|one| std::ptr::eq(one.load(Ordering::SeqCst), own))
     }
 
     /// Returns the shared memory, if the connection has some.
@@ -231,9 +287,10 @@ pub fn begin(fd: i32) -> Option<Connection> {
     let _steady = holders::no_fork()?;
     let at = slot::take()?;
     board::renew(at);
-    unmap(at, slot_at(at)?);
+    let slot = slot_at(at)?;
+    unmap(at, slot);
     OF_SLOT[at].store(1, Ordering::Relaxed);
-    entry.store(at as u32 + 1, Ordering::SeqCst);
+    entry.store(std::ptr::from_ref(slot).cast_mut(), Ordering::SeqCst);
     connection(fd)
 }
 
@@ -241,14 +298,14 @@ pub fn begin(fd: i32) -> Option<Connection> {
 pub fn begin_tcp(fd: i32) {
     if !vfork::is_child() {
         forget(fd);
-        room(fd).iter().for_each(|entry| entry.store(IS_TCP, Ordering::SeqCst));
+        room(fd).iter().for_each(|entry| entry.store(of_number(IS_TCP), Ordering::SeqCst));
     }
 }
 
 /// True if a descriptor is known to be a socket of TCP.
 #[inline]
 pub fn is_tcp(fd: i32) -> bool {
-    entry(fd).is_some_and(|one| one.load(Ordering::Relaxed) == IS_TCP)
+    entry(fd).is_some_and(|one| one.load(Ordering::Relaxed).addr() == IS_TCP)
 }
 
 /// A descriptor is a new epoll set. False if there is no place for one more.
@@ -260,22 +317,22 @@ pub fn begin_set(fd: i32) -> bool {
     let Some(_steady) = holders::no_fork() else { return false };
     let (Some(entry), Some(at)) = (room(fd), slot::take_set()) else { return false };
     OF_SET[at].store(1, Ordering::Relaxed);
-    entry.store(at as u32 | IS_SET, Ordering::SeqCst);
+    entry.store(of_number(at << MARK_BITS | IS_SET), Ordering::SeqCst);
     true
 }
 
 /// A descriptor is another one of the same file.
 pub fn copy(from: i32, to: i32) {
-    let value = entry(from).map_or(0, |one| one.load(Ordering::SeqCst));
+    let value = entry(from).map_or(std::ptr::null_mut(), |one| one.load(Ordering::SeqCst));
     forget(to);
-    if value == 0 {
+    if value.is_null() {
         return;
     }
     let Some(place) = room(to) else { return };
-    let count = match value & (IS_SET | IS_TCP) {
-        0 => Some(&OF_SLOT[value as usize - 1]),
-        IS_TCP => None,
-        _ => Some(&OF_SET[(value & !IS_SET) as usize]),
+    let count = match kind(value) {
+        Kind::Slot(at) => Some(&OF_SLOT[at]),
+        Kind::Set(at) => Some(&OF_SET[at]),
+        Kind::Tcp | Kind::Nothing => None,
     };
     if let Some(count) = count {
         count.fetch_add(1, Ordering::AcqRel);
@@ -297,20 +354,13 @@ pub fn remove(fd: i32) -> Ended {
         // Descriptors of a child say nothing about those of its parent.
         return Ended::Nothing;
     }
-    let value = entry(fd).map_or(0, |one| one.swap(0, Ordering::SeqCst));
-    if value & IS_SET != 0 {
-        let at = (value & !IS_SET) as usize;
-        if OF_SET[at].fetch_sub(1, Ordering::AcqRel) == 1 {
-            if let Some(region) = slot::region() {
-                region.sets[at].holders.leave();
-            }
+    let null = std::ptr::null_mut();
+    match entry(fd).map_or(Kind::Nothing, |one| kind(one.swap(null, Ordering::SeqCst))) {
+        Kind::Set(at) if OF_SET[at].fetch_sub(1, Ordering::AcqRel) == 1 => {
+            slot::region().iter().for_each(|region| region.sets[at].holders.leave());
+            Ended::Nothing
         }
-        return Ended::Nothing;
-    }
-    match value.checked_sub(1).filter(|_| value != IS_TCP) {
-        Some(at) if OF_SLOT[at as usize].fetch_sub(1, Ordering::AcqRel) == 1 => {
-            Ended::Connection(at as usize)
-        }
+        Kind::Slot(at) if OF_SLOT[at].fetch_sub(1, Ordering::AcqRel) == 1 => Ended::Connection(at),
         _ => Ended::Nothing,
     }
 }
@@ -331,6 +381,12 @@ pub fn forget(fd: i32) {
 pub fn release(at: usize) {
     let Some(slot) = slot_at(at) else { return };
     unmap(at, slot);
+    let own = owner::thread();
+    if slot.counts().iter().any(|count| count.is_of_other(own)) {
+        // A call that found the descriptor in the table is known before the slot is free.
+        slot.counts().into_iter().for_each(Count::share);
+        owner::barrier();
+    }
     slot.holders.leave();
     if slot.holders.is_empty() {
         board::renew(at);
@@ -384,6 +440,12 @@ pub fn is_forking() {
     let Some(region) = slot::region() else { return };
     holders::child_comes(region);
     each_held(region, Holders::inherit);
+    each_slot(region, |_, slot| {
+        // The child's thread is none that owns a count of its parent's. Two without a bit of their
+        // own could not be told apart.
+        let shares = if holders::child_has_bit() { Count::share_owned } else { Count::share };
+        slot.counts().into_iter().for_each(shares);
+    });
 }
 
 /// This process is about to become another program, which knows of nothing here; or it has not
@@ -400,7 +462,9 @@ pub fn next(from: i32, end: i32) -> Option<i32> {
         // SAFETY: a part is mapped for good before its address is stored.
         match unsafe { TABLE.get(fd as usize / PART)?.load(Ordering::Acquire).as_ref() } {
             None => fd = (fd / PART as i32 + 1) * PART as i32,
-            Some(part) if part[fd as usize % PART].load(Ordering::Relaxed) != 0 => return Some(fd),
+            Some(part) if !part[fd as usize % PART].load(Ordering::Relaxed).is_null() => {
+                return Some(fd)
+            }
             Some(_) => fd += 1,
         }
     }

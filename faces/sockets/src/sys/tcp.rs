@@ -3,8 +3,8 @@
 use super::real;
 use libc::{c_int, c_void, socklen_t};
 use std::mem::{size_of, zeroed};
+use weft_streams::count::Count;
 use weft_streams::message::Place;
-use weft_streams::sender::Count;
 
 /// Offsets in the kernel's `tcp_info`.
 const ACKED: usize = 120;

@@ -132,7 +132,7 @@ pub fn wake(at: usize, slot: &'static Slot) -> bool {
     let is_awake = table::with_memory(at, slot, |memory| {
         let held = slot.receiving.take();
         // The descriptor does not matter here.
-        let is_awake = held.is_some() && wake::wake(&Connection { slot, at, fd: -1 }, memory);
+        let is_awake = held.is_some() && wake::wake(&Connection::of_slot(slot, at), memory);
         drop(held);
         is_awake
     });

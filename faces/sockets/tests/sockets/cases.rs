@@ -127,6 +127,11 @@ fn wait__a_thread_waits_while_the_connection_is_upgraded() {
 }
 
 #[test]
+fn recv__a_thread_sleeps_while_the_connection_is_upgraded() {
+    assert!(against("serve-in-turn", "sleepers", &[]).counter("sockets_paired") > 0);
+}
+
+#[test]
 fn wait__a_set_knows_the_socket_before_it_is_connected() {
     assert_eq!(against("serve", "early", &[]).counter("sockets_paired"), 1);
 }

@@ -44,6 +44,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// Sends and reads so many bytes by edges. A call that moves fewer bytes than it was given is the
 /// last before a wait (epoll(7), question 9).
@@ -237,7 +238,7 @@ fn signal(server: &mut Server) {
                 std::thread::yield_now();
             }
         });
-        for _ in 0..50 {
+        for _ in 0..16 {
             assert_eq!(set.try_wait(-1).unwrap_err().kind(), ErrorKind::Interrupted);
             assert_eq!(sys::try_poll_in(&server.stream, -1), Err(libc::EINTR));
             let early = sys::recv(&server.stream, &mut [0; 10], 0).unwrap_err();
@@ -254,7 +255,7 @@ fn mask(server: &mut Server) {
     sys::ignore_with_a_handler(libc::SIGUSR1);
     let set = sys::Epoll::new();
     set.add(&server.stream, libc::EPOLLIN, 1);
-    for _ in 0..50 {
+    for _ in 0..16 {
         // The connection is awake, and known to the set.
         server.command(b's', 100);
         assert_eq!(set.wait(-1), [(libc::EPOLLIN, 1)]);
@@ -303,7 +304,7 @@ pub fn after_exec() {
     let (fd, at) = words.split_once(' ').unwrap();
     let stream = sys::stream_of(fd.parse().unwrap());
     let mut server = Server::at_place(stream, at.parse().unwrap());
-    for _ in 0..50 {
+    for _ in 0..16 {
         server.get(1000);
     }
     say("done");
@@ -346,7 +347,7 @@ fn stdio(server: &mut Server) {
 
 /// Parts.
 fn vector(server: &mut Server) {
-    for _ in 0..50 {
+    for _ in 0..16 {
         server.command(b'r', 500);
         let sent = bytes(server.sent, 500);
         let (one, two) = sent.split_at(77);
@@ -576,6 +577,48 @@ pub fn waiters() {
         }
         server.stream.shutdown(Shutdown::Write).unwrap();
     });
+    say("done");
+}
+
+/// Connections that are upgraded in turn, each once.
+const CONNECTIONS: usize = 20;
+
+/// Serves them.
+pub fn serves_in_turn() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    say(listener.local_addr().unwrap().port());
+    (0..CONNECTIONS).for_each(|_| crate::roles::serve(listener.accept().unwrap().0));
+}
+
+/// Another thread sleeps in a read while the connection is upgraded, and while this one looks if
+/// there are bytes: none come where the other one does not see them.
+pub fn sleepers() {
+    let port = argument();
+    for _ in 0..CONNECTIONS {
+        let mut reader = dial(&port);
+        let mut server = Server::new(reader.try_clone().unwrap());
+        let (told, is_told) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            scope.spawn(move || loop {
+                let mut buf = [0; 4000];
+                let n = reader.read(&mut buf).unwrap();
+                if n == 0 || told.send(buf[..n].to_vec()).is_err() {
+                    return;
+                }
+            });
+            for _ in 0..16 {
+                server.command(b's', 100);
+                sys::poll_in(&server.stream, 1);
+                let mut left = 100;
+                while left > 0 {
+                    let got = is_told.recv_timeout(Duration::from_secs(10)).unwrap();
+                    server.check(&got);
+                    left -= got.len();
+                }
+            }
+            server.stream.shutdown(Shutdown::Write).unwrap();
+        });
+    }
     say("done");
 }
 

@@ -1,19 +1,45 @@
 //! Functions that move bytes.
 
+use super::quick;
 use crate::sys::parts::Parts;
 use crate::sys::slot::NEVER;
 use crate::sys::table::{self, Connection};
-use crate::sys::{board, giving, line, look, real, settings, stream, tipc, wait};
+use crate::sys::{board, giving, line, look, owner, real, settings, stream, tipc, wait};
 use libc::{
     c_int, c_uint, c_void, iovec, mmsghdr, msghdr, off64_t, off_t, size_t, sockaddr, socklen_t,
     ssize_t, timespec,
 };
+use weft_streams::count::Count;
 
 /// Flags of a receive that the kernel alone serves.
 const KERNEL: c_int = libc::MSG_OOB | libc::MSG_ERRQUEUE;
 
+/// Makes a call of the kernel on a connection by TCP, and counts it.
+/// `moves`: it takes the bytes that it returns. `None`: the connection shares memory, or the
+/// descriptor is another file's by now.
+fn by_tcp(
+    one: &Connection,
+    tcp: &Count,
+    moves: bool,
+    call: impl FnOnce() -> ssize_t,
+) -> Option<ssize_t> {
+    if let Some(under_way) = tcp.own_call(owner::thread()) {
+        return Some(quick::count(one.fd, one.slot, under_way, moves, call));
+    }
+    if one.slot.is_final() {
+        return Some(call());
+    }
+    if one.slot.is_shared() {
+        return None;
+    }
+    tcp.adopt(owner::thread());
+    let under_way = tcp.call();
+    // A thread that makes it share memory, or closes it, finds this call, or is found here.
+    let is_plain = !one.slot.is_shared() && one.is_here();
+    is_plain.then(|| quick::count(one.fd, one.slot, under_way, moves, call))
+}
+
 /// Receives. `call` is the call of the kernel.
-#[inline]
 pub(super) fn receive(
     one: Connection,
     parts: &[iovec],
@@ -25,22 +51,44 @@ pub(super) fn receive(
         one.slot.set(NEVER);
         return call();
     }
-    let (tcp, fd) = (&one.slot.receiver.tcp, one.fd);
-    if !one.slot.is_shared() {
-        let under_way = tcp.call();
-        if !one.slot.is_shared() && one.is_here() {
-            let n = match flags & libc::MSG_DONTWAIT {
-                0 => look::before(&one, call, |&n| n > 0),
-                _ => call(),
-            };
-            let taken = flags & libc::MSG_PEEK == 0 && n > 0;
-            under_way.done(if taken { n as u64 } else { 0 });
-            if taken {
-                line::after_call(&one);
-            }
-            return n;
-        }
+    let tcp = &one.slot.receiver.tcp;
+    let looks = || match waits(flags) {
+        true => look::before(&one, &call, |&n| n > 0),
+        false => call(),
+    };
+    match by_tcp(&one, tcp, takes(flags), looks) {
+        Some(n) => n,
+        None => receive_shared(one, parts, flags, call),
     }
+}
+
+/// True if a receive of a connection by TCP is left to the kernel.
+#[inline]
+fn is_usual(len: size_t, flags: c_int) -> bool {
+    len > 0 && flags & KERNEL == 0
+}
+
+/// True if a receive may wait.
+#[inline]
+fn waits(flags: c_int) -> bool {
+    flags & libc::MSG_DONTWAIT == 0
+}
+
+/// True if a receive takes the bytes that it returns.
+#[inline]
+fn takes(flags: c_int) -> bool {
+    flags & libc::MSG_PEEK == 0
+}
+
+/// Receives by a connection that shares memory.
+#[inline(never)]
+fn receive_shared(
+    one: Connection,
+    parts: &[iovec],
+    flags: c_int,
+    call: impl Fn() -> ssize_t,
+) -> ssize_t {
+    let (tcp, fd) = (&one.slot.receiver.tcp, one.fd);
     match (stream::enter(one), Parts::new(parts)) {
         // A confined program reads by its own call what is not in the ring.
         (Some(user), _) if !settings::is_on() && user.in_ring() == 0 => {
@@ -83,7 +131,6 @@ fn is_other_file(fd: c_int) -> bool {
 }
 
 /// Sends. `call` is the call of the kernel.
-#[inline]
 pub(super) fn send_parts(
     one: Connection,
     parts: &[iovec],
@@ -93,18 +140,21 @@ pub(super) fn send_parts(
     if flags & libc::MSG_OOB != 0 {
         one.slot.set(NEVER);
     }
-    let (tcp, fd) = (&one.slot.sender.tcp, one.fd);
-    if !one.slot.is_shared() {
-        let under_way = tcp.call();
-        if !one.slot.is_shared() && one.is_here() {
-            let n = call();
-            under_way.done(n.max(0) as u64);
-            if n > 0 {
-                line::after_call(&one);
-            }
-            return n;
-        }
+    match by_tcp(&one, &one.slot.sender.tcp, true, &call) {
+        Some(n) => n,
+        None => send_shared(one, parts, flags, call),
     }
+}
+
+/// Sends by a connection that shares memory.
+#[inline(never)]
+fn send_shared(
+    one: Connection,
+    parts: &[iovec],
+    flags: c_int,
+    call: impl Fn() -> ssize_t,
+) -> ssize_t {
+    let fd = one.fd;
     if !settings::is_on() {
         return send_by_kernel(one, call);
     }
@@ -132,7 +182,7 @@ fn send_by_kernel(one: Connection, call: impl FnOnce() -> ssize_t) -> ssize_t {
     under_way.done(n.max(0) as u64);
     giving::has_sent(&one);
     if n > 0 && one.slot.is_plain() {
-        line::after_call(&one);
+        line::after_call(one.slot, one.fd);
     }
     n
 }
@@ -176,13 +226,18 @@ unsafe fn to_tipc(fd: c_int, parts: &[iovec], flags: c_int) -> ssize_t {
 #[no_mangle]
 pub unsafe extern "C-unwind" fn read(fd: c_int, buf: *mut c_void, len: size_t) -> ssize_t {
     // SAFETY: the caller's arguments.
-    let call = || unsafe { real::read(fd, buf, len) };
-    match table::connection(fd) {
-        Some(one) => receive(one, &part(buf, len), 0, call),
-        // SAFETY: the caller's arguments.
-        None if tipc::is(fd) => unsafe { of_tipc(fd, &part(buf, len), 0) },
-        None => call(),
-    }
+    let call = move || unsafe { real::read(fd, buf, len) };
+    let done = quick::on(fd, quick::incoming, true, true, true, call);
+    done.unwrap_or_else(|| {
+        quick::rest(move || {
+            match table::connection(fd) {
+                Some(one) => receive(one, &part(buf, len), 0, call),
+                // SAFETY: the caller's arguments.
+                None if tipc::is(fd) => unsafe { of_tipc(fd, &part(buf, len), 0) },
+                None => call(),
+            }
+        })
+    })
 }
 
 /// readv(2).
@@ -192,15 +247,20 @@ pub unsafe extern "C-unwind" fn read(fd: c_int, buf: *mut c_void, len: size_t) -
 #[no_mangle]
 pub unsafe extern "C-unwind" fn readv(fd: c_int, parts: *const iovec, n: c_int) -> ssize_t {
     // SAFETY: the caller's arguments.
-    let call = || unsafe { real::readv(fd, parts, n) };
-    // SAFETY: the caller's parts.
-    let list = unsafe { parts_of(parts, n.max(0) as usize) };
-    match (table::connection(fd), list) {
-        (Some(one), Some(list)) => receive(one, list, 0, call),
-        // SAFETY: the caller's arguments.
-        (None, Some(list)) if tipc::is(fd) => unsafe { of_tipc(fd, list, 0) },
-        _ => call(),
-    }
+    let call = move || unsafe { real::readv(fd, parts, n) };
+    let done = quick::on(fd, quick::incoming, true, true, true, call);
+    done.unwrap_or_else(|| {
+        quick::rest(move || {
+            // SAFETY: the caller's parts.
+            let list = unsafe { parts_of(parts, n.max(0) as usize) };
+            match (table::connection(fd), list) {
+                (Some(one), Some(list)) => receive(one, list, 0, call),
+                // SAFETY: the caller's arguments.
+                (None, Some(list)) if tipc::is(fd) => unsafe { of_tipc(fd, list, 0) },
+                _ => call(),
+            }
+        })
+    })
 }
 
 /// recv(2).
@@ -215,14 +275,20 @@ pub unsafe extern "C-unwind" fn recv(
     flags: c_int,
 ) -> ssize_t {
     // SAFETY: the caller's arguments.
-    let call = || unsafe { real::recv(fd, buf, len, flags) };
-    match table::connection(fd) {
-        Some(one) if len == 0 => receive_none(one, flags, call),
-        Some(one) => receive(one, &part(buf, len), flags, call),
-        // SAFETY: the caller's arguments.
-        None if tipc::is(fd) => unsafe { of_tipc(fd, &part(buf, len), flags) },
-        None => call(),
-    }
+    let call = move || unsafe { real::recv(fd, buf, len, flags) };
+    let done =
+        quick::on(fd, quick::incoming, is_usual(len, flags), waits(flags), takes(flags), call);
+    done.unwrap_or_else(|| {
+        quick::rest(move || {
+            match table::connection(fd) {
+                Some(one) if len == 0 => receive_none(one, flags, call),
+                Some(one) => receive(one, &part(buf, len), flags, call),
+                // SAFETY: the caller's arguments.
+                None if tipc::is(fd) => unsafe { of_tipc(fd, &part(buf, len), flags) },
+                None => call(),
+            }
+        })
+    })
 }
 
 /// recvfrom(2).
@@ -239,23 +305,35 @@ pub unsafe extern "C-unwind" fn recvfrom(
     from_len: *mut socklen_t,
 ) -> ssize_t {
     // SAFETY: the caller's arguments.
-    let call = || unsafe { real::recvfrom(fd, buf, len, flags, from, from_len) };
-    let Some(one) = table::connection(fd) else {
-        if tipc::is(fd) {
-            // SAFETY: the caller's arguments.
-            return unsafe { tipc::receive(fd, &part(buf, len), flags, from, from_len) };
-        }
-        return call();
-    };
-    let n = match len {
-        0 => receive_none(one, flags, call),
-        _ => receive(one, &part(buf, len), flags, call),
-    };
-    if n >= 0 && !from.is_null() && !from_len.is_null() {
-        // SAFETY: the caller's; TCP names nobody.
-        unsafe { *from_len = 0 };
-    }
-    n
+    let call = move || unsafe { real::recvfrom(fd, buf, len, flags, from, from_len) };
+    let done = quick::on(
+        fd,
+        quick::incoming,
+        is_usual(len, flags) && from.is_null(),
+        waits(flags),
+        takes(flags),
+        call,
+    );
+    done.unwrap_or_else(|| {
+        quick::rest(move || {
+            let Some(one) = table::connection(fd) else {
+                if tipc::is(fd) {
+                    // SAFETY: the caller's arguments.
+                    return unsafe { tipc::receive(fd, &part(buf, len), flags, from, from_len) };
+                }
+                return call();
+            };
+            let n = match len {
+                0 => receive_none(one, flags, call),
+                _ => receive(one, &part(buf, len), flags, call),
+            };
+            if n >= 0 && !from.is_null() && !from_len.is_null() {
+                // SAFETY: the caller's; TCP names nobody.
+                unsafe { *from_len = 0 };
+            }
+            n
+        })
+    })
 }
 
 /// recvmsg(2).
@@ -265,7 +343,7 @@ pub unsafe extern "C-unwind" fn recvfrom(
 #[no_mangle]
 pub unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
     // SAFETY: the caller's arguments.
-    let call = || unsafe { real::recvmsg(fd, message, flags) };
+    let call = move || unsafe { real::recvmsg(fd, message, flags) };
     // SAFETY: the caller's message.
     let Some((one, to)) = table::connection(fd).zip(unsafe { message.as_mut() }) else {
         if tipc::is(fd) && !message.is_null() {
@@ -352,13 +430,18 @@ pub unsafe extern "C-unwind" fn recvmmsg(
 #[no_mangle]
 pub unsafe extern "C-unwind" fn write(fd: c_int, buf: *const c_void, len: size_t) -> ssize_t {
     // SAFETY: the caller's arguments.
-    let call = || unsafe { real::write(fd, buf, len) };
-    match table::connection(fd) {
-        Some(one) => send_parts(one, &part(buf, len), 0, call),
-        // SAFETY: the caller's arguments.
-        None if tipc::is(fd) => unsafe { to_tipc(fd, &part(buf, len), 0) },
-        None => call(),
-    }
+    let call = move || unsafe { real::write(fd, buf, len) };
+    let done = quick::on(fd, quick::out, true, false, true, call);
+    done.unwrap_or_else(|| {
+        quick::rest(move || {
+            match table::connection(fd) {
+                Some(one) => send_parts(one, &part(buf, len), 0, call),
+                // SAFETY: the caller's arguments.
+                None if tipc::is(fd) => unsafe { to_tipc(fd, &part(buf, len), 0) },
+                None => call(),
+            }
+        })
+    })
 }
 
 /// writev(2).
@@ -368,15 +451,20 @@ pub unsafe extern "C-unwind" fn write(fd: c_int, buf: *const c_void, len: size_t
 #[no_mangle]
 pub unsafe extern "C-unwind" fn writev(fd: c_int, parts: *const iovec, n: c_int) -> ssize_t {
     // SAFETY: the caller's arguments.
-    let call = || unsafe { real::writev(fd, parts, n) };
-    // SAFETY: the caller's parts.
-    let list = unsafe { parts_of(parts, n.max(0) as usize) };
-    match (table::connection(fd), list) {
-        (Some(one), Some(list)) => send_parts(one, list, 0, call),
-        // SAFETY: the caller's arguments.
-        (None, Some(list)) if tipc::is(fd) => unsafe { to_tipc(fd, list, 0) },
-        _ => call(),
-    }
+    let call = move || unsafe { real::writev(fd, parts, n) };
+    let done = quick::on(fd, quick::out, true, false, true, call);
+    done.unwrap_or_else(|| {
+        quick::rest(move || {
+            // SAFETY: the caller's parts.
+            let list = unsafe { parts_of(parts, n.max(0) as usize) };
+            match (table::connection(fd), list) {
+                (Some(one), Some(list)) => send_parts(one, list, 0, call),
+                // SAFETY: the caller's arguments.
+                (None, Some(list)) if tipc::is(fd) => unsafe { to_tipc(fd, list, 0) },
+                _ => call(),
+            }
+        })
+    })
 }
 
 /// send(2).
@@ -391,13 +479,18 @@ pub unsafe extern "C-unwind" fn send(
     flags: c_int,
 ) -> ssize_t {
     // SAFETY: the caller's arguments.
-    let call = || unsafe { real::send(fd, buf, len, flags) };
-    match table::connection(fd) {
-        Some(one) => send_parts(one, &part(buf, len), flags, call),
-        // SAFETY: the caller's arguments.
-        None if tipc::is(fd) => unsafe { to_tipc(fd, &part(buf, len), flags) },
-        None => call(),
-    }
+    let call = move || unsafe { real::send(fd, buf, len, flags) };
+    let done = quick::on(fd, quick::out, flags & libc::MSG_OOB == 0, false, true, call);
+    done.unwrap_or_else(|| {
+        quick::rest(move || {
+            match table::connection(fd) {
+                Some(one) => send_parts(one, &part(buf, len), flags, call),
+                // SAFETY: the caller's arguments.
+                None if tipc::is(fd) => unsafe { to_tipc(fd, &part(buf, len), flags) },
+                None => call(),
+            }
+        })
+    })
 }
 
 /// sendto(2).
@@ -414,13 +507,20 @@ pub unsafe extern "C-unwind" fn sendto(
     to_len: socklen_t,
 ) -> ssize_t {
     // SAFETY: the caller's arguments.
-    let call = || unsafe { real::sendto(fd, buf, len, flags, to, to_len) };
-    match table::connection(fd) {
-        Some(one) => send_parts(one, &part(buf, len), flags, call),
-        // SAFETY: the caller's arguments.
-        None if tipc::is(fd) => unsafe { tipc::send(fd, &part(buf, len), flags, to, to_len) },
-        None => call(),
-    }
+    let call = move || unsafe { real::sendto(fd, buf, len, flags, to, to_len) };
+    let done = quick::on(fd, quick::out, flags & libc::MSG_OOB == 0, false, true, call);
+    done.unwrap_or_else(|| {
+        quick::rest(move || {
+            match table::connection(fd) {
+                Some(one) => send_parts(one, &part(buf, len), flags, call),
+                // SAFETY: the caller's arguments.
+                None if tipc::is(fd) => unsafe {
+                    tipc::send(fd, &part(buf, len), flags, to, to_len)
+                },
+                None => call(),
+            }
+        })
+    })
 }
 
 /// Calls `each` with the descriptors that a message carries from one process to another.
@@ -488,7 +588,7 @@ pub unsafe extern "C-unwind" fn sendmsg(
     flags: c_int,
 ) -> ssize_t {
     // SAFETY: the caller's arguments.
-    let call = || unsafe { real::sendmsg(fd, message, flags) };
+    let call = move || unsafe { real::sendmsg(fd, message, flags) };
     // SAFETY: the caller's message.
     let Some(of) = (unsafe { message.as_ref() }) else { return call() };
     let Some(one) = table::connection(fd) else {
@@ -567,7 +667,7 @@ pub unsafe extern "C-unwind" fn sendfile(
     len: size_t,
 ) -> ssize_t {
     // SAFETY: the caller's arguments.
-    let call = || unsafe { real::sendfile(to, from, at, len) };
+    let call = move || unsafe { real::sendfile(to, from, at, len) };
     match table::connection(to) {
         Some(one) => send_by_kernel(one, call),
         None => call(),
@@ -586,7 +686,7 @@ pub unsafe extern "C-unwind" fn sendfile64(
     len: size_t,
 ) -> ssize_t {
     // SAFETY: the caller's arguments.
-    let call = || unsafe { real::sendfile64(to, from, at, len) };
+    let call = move || unsafe { real::sendfile64(to, from, at, len) };
     match table::connection(to) {
         Some(one) => send_by_kernel(one, call),
         None => call(),
@@ -607,132 +707,16 @@ pub unsafe extern "C-unwind" fn splice(
     flags: c_uint,
 ) -> ssize_t {
     // SAFETY: the caller's arguments.
-    let call = |len| unsafe { real::splice(from, from_at, to, to_at, len, flags) };
+    let call = move |len| unsafe { real::splice(from, from_at, to, to_at, len, flags) };
     if let Some(one) = table::connection(to) {
         return send_by_kernel(one, || call(len));
     }
     let Some(one) = table::connection(from) else { return call(len) };
-    let tcp = &one.slot.receiver.tcp;
-    if !one.slot.is_shared() {
-        let under_way = tcp.call();
-        if !one.slot.is_shared() && one.is_here() {
-            let n = call(len);
-            under_way.done(n.max(0) as u64);
-            if n > 0 {
-                line::after_call(&one);
-            }
-            return n;
-        }
+    if let Some(n) = by_tcp(&one, &one.slot.receiver.tcp, true, || call(len)) {
+        return n;
     }
     match stream::enter(one) {
         Some(user) => user.splice(to, len, flags, call),
         None => call(len),
     }
-}
-
-extern "C" {
-    /// Ends a program that overflows a buffer.
-    fn __chk_fail() -> !;
-}
-
-/// read(2) of programs built with checks.
-///
-/// # Safety
-/// As the C library's.
-#[no_mangle]
-pub unsafe extern "C-unwind" fn __read_chk(
-    fd: c_int,
-    buf: *mut c_void,
-    len: size_t,
-    room: size_t,
-) -> ssize_t {
-    // SAFETY: the caller's arguments.
-    unsafe {
-        if len > room {
-            __chk_fail()
-        } else {
-            read(fd, buf, len)
-        }
-    }
-}
-
-/// recv(2) of programs built with checks.
-///
-/// # Safety
-/// As the C library's.
-#[no_mangle]
-pub unsafe extern "C-unwind" fn __recv_chk(
-    fd: c_int,
-    buf: *mut c_void,
-    len: size_t,
-    room: size_t,
-    flags: c_int,
-) -> ssize_t {
-    // SAFETY: the caller's arguments.
-    unsafe {
-        if len > room {
-            __chk_fail()
-        } else {
-            recv(fd, buf, len, flags)
-        }
-    }
-}
-
-/// recvfrom(2) of programs built with checks.
-///
-/// # Safety
-/// As the C library's.
-#[no_mangle]
-pub unsafe extern "C-unwind" fn __recvfrom_chk(
-    fd: c_int,
-    buf: *mut c_void,
-    len: size_t,
-    room: size_t,
-    flags: c_int,
-    from: *mut sockaddr,
-    from_len: *mut socklen_t,
-) -> ssize_t {
-    // SAFETY: the caller's arguments.
-    unsafe {
-        if len > room {
-            __chk_fail()
-        } else {
-            recvfrom(fd, buf, len, flags, from, from_len)
-        }
-    }
-}
-
-/// read(2) under its other name.
-///
-/// # Safety
-/// As the C library's.
-#[no_mangle]
-pub unsafe extern "C-unwind" fn __read(fd: c_int, buf: *mut c_void, len: size_t) -> ssize_t {
-    // SAFETY: the caller's arguments.
-    unsafe { read(fd, buf, len) }
-}
-
-/// write(2) under its other name.
-///
-/// # Safety
-/// As the C library's.
-#[no_mangle]
-pub unsafe extern "C-unwind" fn __write(fd: c_int, buf: *const c_void, len: size_t) -> ssize_t {
-    // SAFETY: the caller's arguments.
-    unsafe { write(fd, buf, len) }
-}
-
-/// send(2) under its other name.
-///
-/// # Safety
-/// As the C library's.
-#[no_mangle]
-pub unsafe extern "C-unwind" fn __send(
-    fd: c_int,
-    buf: *const c_void,
-    len: size_t,
-    flags: c_int,
-) -> ssize_t {
-    // SAFETY: the caller's arguments.
-    unsafe { send(fd, buf, len, flags) }
 }

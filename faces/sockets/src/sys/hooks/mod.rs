@@ -2,8 +2,10 @@
 
 mod data;
 mod life;
+mod names;
 mod placed;
 pub mod process;
+mod quick;
 mod tipc;
 mod variadic;
 mod waits;

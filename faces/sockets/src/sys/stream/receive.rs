@@ -7,8 +7,8 @@ use crate::sys::slot::{BROKEN, NONBLOCKING, TOLD};
 use crate::sys::wake::Waited;
 use crate::sys::{board, real, settings, tcp, wake};
 use libc::c_int;
+use weft_streams::count::Call;
 use weft_streams::receiver::Next;
-use weft_streams::sender::Call;
 use weft_streams::words::RING;
 
 /// Receives by the kernel. A confined program, which may not be allowed to call recvmsg(2), reads.

@@ -6,7 +6,8 @@ use crate::sys::slot::{BROKEN, CORKED, HELD, NONBLOCKING, TOLD};
 use crate::sys::{board, giving, real, set, settings, tcp, wake};
 use libc::c_int;
 use std::sync::atomic::Ordering;
-use weft_streams::sender::{Call, Way};
+use weft_streams::count::Call;
+use weft_streams::sender::Way;
 use weft_streams::words::RING;
 
 /// Bytes published at a time: the receiver copies one piece while the sender copies the next.

@@ -66,3 +66,29 @@ fn confined__bytes_that_cannot_go_back_are_read_from_the_ring() {
     asks.ends_well();
     echo.ends_well();
 }
+
+/// Exchanges bytes with an echo, and counts the questions to the kernel about the socket.
+pub fn unasked() {
+    let mut stream = crate::harness::dial(&argument());
+    sys::count_questions();
+    let mut got = [0; 10];
+    for _ in 0..1000 {
+        stream.write_all(&[7; 10]).unwrap();
+        stream.read_exact(&mut got).unwrap();
+    }
+    say(sys::questions().to_string());
+    std::mem::forget(stream);
+}
+
+#[test]
+fn call__asks_the_kernel_nothing_where_there_is_no_agent() {
+    let mut agent = Served::start();
+    agent.stop();
+    let mut echo = agent.with("echo", "");
+    let mut client = agent.with("unasked", &echo.says());
+    let questions: usize = client.says().parse().unwrap();
+    client.ends_well();
+    echo.ends_well();
+    // An agent may come, so it is tried again each second, then seldom.
+    assert!(questions < 200, "{questions} questions in 2000 calls");
+}

@@ -1,0 +1,63 @@
+//! Calls that need as good as nothing of this library: on files that are no connections, and on a
+//! connection by TCP whose bytes the calling thread counts.
+
+use crate::sys::slot::{Slot, LOOKS};
+use crate::sys::{line, owner, table, tipc};
+use libc::{c_int, ssize_t};
+use weft_streams::count::{Call, Count};
+
+/// The count of a direction.
+type Of = fn(&Slot) -> &Count;
+
+/// Of bytes that come in.
+pub(super) fn incoming(slot: &Slot) -> &Count {
+    &slot.receiver.tcp
+}
+
+/// Of bytes that go out.
+pub(super) fn out(slot: &Slot) -> &Count {
+    &slot.sender.tcp
+}
+
+/// Makes a call of the kernel that needs no more than to be counted, or nothing at all. `usual`: a
+/// connection by TCP leaves it to the kernel. `looks`: on some connections a look comes first.
+/// `None`: it needs more.
+#[inline(always)]
+pub(super) fn on(
+    fd: c_int,
+    of: Of,
+    usual: bool,
+    looks: bool,
+    moves: bool,
+    call: impl FnOnce() -> ssize_t,
+) -> Option<ssize_t> {
+    let Some(slot) = table::slot(fd) else { return (!tipc::is(fd)).then(call) };
+    if !usual || looks && slot.has(LOOKS) {
+        return None;
+    }
+    let under_way = of(slot).own_call(owner::thread())?;
+    Some(count(fd, slot, under_way, moves, call))
+}
+
+/// Makes a call that is under way, and counts the bytes that it returns if it `moves` them.
+#[inline(always)]
+pub(super) fn count(
+    fd: c_int,
+    slot: &Slot,
+    under_way: Call<'_>,
+    moves: bool,
+    call: impl FnOnce() -> ssize_t,
+) -> ssize_t {
+    let n = call();
+    if moves && n > 0 {
+        under_way.done(n as u64);
+        line::after_call(slot, fd);
+    }
+    n
+}
+
+/// Does all else that a call needs, out of the way of calls that need nothing.
+#[inline(never)]
+pub(super) fn rest(call: impl FnOnce() -> ssize_t) -> ssize_t {
+    call()
+}

@@ -19,6 +19,18 @@ pub struct Cut {
 }
 
 impl Cut {
+    /// Adds at most `most` bytes of `parts` after the first `skip`, as far as one call takes them.
+    pub fn add(&mut self, parts: &Parts<'_>, skip: usize, most: usize) {
+        parts.each(skip, most, |base, len| {
+            if self.n == MOST {
+                return false;
+            }
+            self.parts[self.n] = iovec { iov_base: base.cast(), iov_len: len };
+            self.n += 1;
+            true
+        });
+    }
+
     /// Returns the parts, for a message of the kernel.
     pub fn as_message(&mut self) -> libc::msghdr {
         // SAFETY: all-zero is a valid value.
@@ -49,14 +61,7 @@ impl<'a> Parts<'a> {
     pub fn cut(&self, skip: usize, most: usize) -> Cut {
         let none = iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
         let mut some = Cut { parts: [none; MOST], n: 0 };
-        self.each(skip, most, |base, len| {
-            if some.n == MOST {
-                return false;
-            }
-            some.parts[some.n] = iovec { iov_base: base.cast(), iov_len: len };
-            some.n += 1;
-            true
-        });
+        some.add(self, skip, most);
         some
     }
 

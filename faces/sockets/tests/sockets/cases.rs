@@ -38,6 +38,7 @@ attempts! {
     wait__edges_after_calls_that_moved_less_than_asked: "partly";
     recv__as_many_bytes_as_a_peek_saw: "seen";
     recv__of_no_bytes_waits_for_some: "none";
+    recv__bytes_of_tcp_around_those_of_the_ring_come_in_one_call: "around";
     recv__the_last_bytes_come_in_one_call_though_tcp_has_some: "last";
     wait__one_shot_registrations_fire_once: "once";
     wait__timeouts_are_the_kernels: "interrupt";

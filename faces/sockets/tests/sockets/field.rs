@@ -137,6 +137,35 @@ fn last(server: &mut Server) {
     assert_eq!(sys::recv(&server.stream, &mut buf, libc::MSG_DONTWAIT).unwrap(), 0);
 }
 
+/// Bytes lie in TCP, then in the ring, then in TCP again: one call, also one that takes none,
+/// returns all that FIONREAD counts.
+fn around(server: &mut Server) {
+    let (mut buf, mut by_both) = (vec![0; 60_000], 0);
+    for round in 0..40 {
+        // A wait that sleeps has the next bytes come by TCP; a read of one of them ends that.
+        server.get(100);
+        sys::poll_in(&server.stream, 1);
+        let before = sys::received(&server.stream);
+        server.command(b's', 1000);
+        server.read(1);
+        let by_tcp = sys::received(&server.stream) - before == 1000;
+        server.command(b's', 50_000);
+        while sys::queue(&server.stream, libc::FIONREAD) < 50_999 {
+            std::thread::yield_now();
+        }
+        let arrived = sys::received(&server.stream) - before;
+        by_both += usize::from(by_tcp && (1001..51_000).contains(&arrived));
+        if round % 2 == 0 {
+            let seen = sys::recv(&server.stream, &mut buf, libc::MSG_PEEK).unwrap();
+            assert_eq!((seen, &buf[..seen]), (50_999, &bytes(server.at(), seen)[..]));
+        }
+        let got = sys::recv(&server.stream, &mut buf, 0).unwrap();
+        server.check(&buf[..got]);
+        assert_eq!(got, 50_999);
+    }
+    assert!(by_both > 0, "no bytes in both places");
+}
+
 /// Reads of no bytes wait, and take none.
 fn none(server: &mut Server) {
     server.ringed(100);
@@ -159,6 +188,7 @@ pub fn attempt(case: &str, server: &mut Server) -> bool {
         "seen" => seen(server),
         "none" => none(server),
         "last" => last(server),
+        "around" => around(server),
         "back" => back(server),
         "signal" => signal(server),
         "mask" => mask(server),

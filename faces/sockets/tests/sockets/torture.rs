@@ -211,16 +211,33 @@ fn take(
     }
 }
 
+/// Asks how many bytes there are, and receives at least these in one call, in any kind of it.
+fn take_all(stream: &TcpStream, random: &mut Random, buf: &mut Vec<u8>) -> std::io::Result<usize> {
+    let unread = usize::try_from(sys::queue(stream, libc::FIONREAD)).unwrap();
+    buf.resize(unread + 1 + random.next(100) as usize, 0);
+    let flags = [0, libc::MSG_DONTWAIT, libc::MSG_PEEK][random.next(3) as usize];
+    let flags = if unread > 0 { flags } else { libc::MSG_DONTWAIT };
+    let got = sys::recv(stream, buf, flags)?;
+    assert!(got >= unread, "{got} of {unread} bytes in one call, flags {flags}");
+    if flags & libc::MSG_PEEK == 0 {
+        return Ok(got);
+    }
+    let peeked = std::mem::replace(buf, vec![0; got]);
+    let again = sys::recv(stream, buf, 0)?;
+    assert_eq!((again, &buf[..again]), (got, &peeked[..again]), "peeked other bytes");
+    Ok(again)
+}
+
 fn receive(stream: &TcpStream, random: &mut Random) -> u64 {
     let mut read = 0;
     let mut set = Set { epoll: sys::Epoll::new(), has_it: false };
     loop {
         let mut buf = vec![0; random.len()];
-        if random.next(20) == 0 {
-            let unread = sys::queue(stream, libc::FIONREAD);
-            assert!(unread >= 0);
-        }
-        match take(stream, random, &mut set, &mut buf) {
+        let taken = match random.next(20) {
+            0 => take_all(stream, random, &mut buf),
+            _ => take(stream, random, &mut set, &mut buf),
+        };
+        match taken {
             Ok(0) => return read,
             Ok(n) => {
                 let wrong = (read..).zip(&buf[..n]).find(|(at, b)| **b != byte(*at));

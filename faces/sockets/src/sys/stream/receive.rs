@@ -178,6 +178,33 @@ impl Receive<'_> {
         }
     }
 
+    /// Looks at so many bytes by TCP, those of the ring that follow, and those by TCP after these if
+    /// the ring is not written any more. One call of the kernel returns both of TCP's.
+    fn peek_around(&mut self, before: usize) -> Step {
+        let (slot, words) = (self.user.slot(), self.user.memory.incoming());
+        let (at, len) = (slot.receiver.taken(), slot.receiver.unread(words));
+        let behind = before + len.min(self.parts.len() - before);
+        let mut cut = self.parts.cut(0, before);
+        cut.add(&self.parts, behind, self.parts.len() - behind);
+        let (mut message, flags) = (cut.as_message(), self.flags & !libc::MSG_WAITALL);
+        let fd = self.user.connection.fd;
+        // SAFETY: the parts are the caller's.
+        let n = unsafe { real::recvmsg(fd, &mut message, flags | libc::MSG_DONTWAIT) };
+        let Some(after) = usize::try_from(n).ok().and_then(|n| n.checked_sub(before)) else {
+            return match n {
+                1.. => Step::End(n),
+                0 => Step::End(self.at_end()),
+                _ if real::errno() == libc::EAGAIN && self.may_block() => Step::Await,
+                _ => Step::End(n),
+            };
+        };
+        self.got = before;
+        self.copy(at, len.min(RING));
+        // A sender that has sent by TCP since does not write to the ring before it is empty.
+        let is_end = slot.receiver.arrived(words) == at + len as u64;
+        Step::End(if is_end { after as isize } else { 0 })
+    }
+
     /// True if the byte after those that were got is an urgent one: a receive ends before it.
     fn is_at_mark(&self) -> bool {
         // A program that confines itself may not be allowed to ask.
@@ -193,6 +220,9 @@ impl Receive<'_> {
         }
         let room = self.parts.len() - self.got;
         let most = usize::try_from(left).map_or(room, |left| left.min(room));
+        if self.is_peek() && ring_follows && most < room {
+            return self.peek_around(most);
+        }
         let flags = self.flags & !libc::MSG_WAITALL | libc::MSG_DONTWAIT;
         let call = slot.receiver.tcp.call();
         let n = by_kernel(fd, &self.parts, self.got, most, flags);
@@ -200,12 +230,7 @@ impl Receive<'_> {
         match n {
             1.. => {
                 self.got += n as usize;
-                let (at, len) =
-                    (slot.receiver.taken(), slot.receiver.unread(self.user.memory.incoming()));
                 if self.is_peek() {
-                    if n as u64 == left && !self.is_full() {
-                        self.copy(at, len.min(RING));
-                    }
                     return Step::End(0);
                 }
                 // After the last byte before the ring come those of the ring.

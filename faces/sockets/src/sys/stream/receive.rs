@@ -178,8 +178,8 @@ impl Receive<'_> {
         }
     }
 
-    /// Looks at so many bytes by TCP, those of the ring that follow, and those by TCP after these if
-    /// the ring is not written any more. One call of the kernel returns both of TCP's.
+    /// Looks at so many bytes by TCP, those of the ring that follow, and those by TCP after these
+    /// if the ring is not written any more. One call of the kernel returns both of TCP's.
     fn peek_around(&mut self, before: usize) -> Step {
         let (slot, words) = (self.user.slot(), self.user.memory.incoming());
         let (at, len) = (slot.receiver.taken(), slot.receiver.unread(words));

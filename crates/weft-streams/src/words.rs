@@ -6,16 +6,17 @@
 use crate::shim::{AtomicU64, Ordering};
 use crate::Broken;
 
-/// Bytes of the ring of one direction, a power of two.
+/// Bytes of a segment, whole pages: the words of both directions, then both rings. With all that a
+/// connection takes beside it, in both of its processes, this is less than 64 KiB.
+pub const SEGMENT: usize = 60 << 10;
+/// Bytes from the start of the segment to the first ring.
+pub const HEAD: usize = 2 * STRIDE;
+/// Bytes of the ring of one direction.
 #[cfg(not(all(loom, test)))]
-pub const RING: usize = 32 << 10;
+pub const RING: usize = (SEGMENT - HEAD) / 2;
 /// Small, so that the model checker sees it full.
 #[cfg(all(loom, test))]
 pub const RING: usize = 2;
-/// Bytes from the start of the segment to the first ring.
-pub const HEAD: usize = 4096;
-/// Bytes of a segment: the words of both directions, then both rings.
-pub const SEGMENT: usize = HEAD + 2 * RING;
 /// Bytes between the words of the two directions.
 pub const STRIDE: usize = 512;
 
@@ -66,7 +67,7 @@ pub struct Words {
 
 // Processes of different builds share this layout.
 #[cfg(not(all(loom, test)))]
-const _: () = assert!(size_of::<Words>() <= STRIDE && 2 * STRIDE <= HEAD);
+const _: () = assert!(size_of::<Words>() <= STRIDE && RING.is_multiple_of(64));
 
 /// The gate at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,18 +17,23 @@ const SETTLE: Duration = Duration::from_millis(200);
 struct Crowd {
     /// Those that share memory.
     joined: u64,
-    /// KiB of memory of both ends.
-    kib: f64,
+    /// KiB of memory of both ends, and of these the ones that are not of files: pages of programs
+    /// come and go with other processes of the same program.
+    kib: [f64; 2],
     /// Microseconds of a processor in a second, of each connection.
     spent: f64,
 }
 
-/// Returns the KiB of memory of a process; memory that it shares counts by parts.
-fn memory(process: u32) -> Result<f64> {
+/// Returns the KiB of memory of a process, and how many of them are its own or shared with others,
+/// not those of files; memory that it shares counts by parts.
+fn memory(process: u32) -> Result<[f64; 2]> {
     let text = std::fs::read_to_string(format!("/proc/{process}/smaps_rollup"))?;
-    let line = text.lines().find_map(|line| line.strip_prefix("Pss:"));
-    let number = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
-    number.with_context(|| format!("the memory of a process in {text:?}"))
+    let of = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name));
+        let number = line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());
+        number.with_context(|| format!("the memory of a process in {text:?}"))
+    };
+    Ok([of("Pss:")?, of("Pss_Anon:")? + of("Pss_Shmem:")?])
 }
 
 /// Returns the nanoseconds that the threads of a process were on a processor.
@@ -69,8 +74,8 @@ impl Run<'_> {
         let (idle, from) = (if self.options.quick { 100 } else { 2000 }, times()?);
         std::thread::sleep(Duration::from_millis(idle));
         let spent = (times()? - from) as f64 / idle as f64 / count as f64;
-        let kib = ends.into_iter().map(memory).sum::<Result<f64>>()?;
-        Ok(Crowd { joined, kib, spent })
+        let [one, other] = [memory(ends[0])?, memory(ends[1])?];
+        Ok(Crowd { joined, kib: [one[0] + other[0], one[1] + other[1]], spent })
     }
 
     /// Returns what so many connections take in memory more than without the library, how many of
@@ -78,7 +83,8 @@ impl Run<'_> {
     fn more(&self, count: u64) -> Result<Crowd> {
         let with = self.crowd_by(Way::Weft, count)?;
         let without = self.crowd_by(Way::Tcp, count)?;
-        Ok(Crowd { kib: with.kib - without.kib, ..with })
+        let kib = [with.kib[0] - without.kib[0], with.kib[1] - without.kib[1]];
+        Ok(Crowd { kib, ..with })
     }
 
     /// Measures memory and time of connections. A connection's memory is the difference of many and
@@ -90,9 +96,9 @@ impl Run<'_> {
             self.plan.show("idle connections".into());
             let (few, many) = (self.more(few)?, self.more(many)?);
             ensure!(many.joined > few.joined, "connections do not share memory");
-            let kib = (many.kib - few.kib) / (many.joined - few.joined) as f64;
+            let kib = (many.kib[1] - few.kib[1]) / (many.joined - few.joined) as f64;
             each.push(kib);
-            own.push(few.kib - few.joined as f64 * kib);
+            own.push(few.kib[0] - few.joined as f64 * kib);
             spent.push(many.spent);
             self.plan.at(self.plan.done() + 2);
         }
@@ -134,7 +140,8 @@ mod tests {
     #[test]
     fn memory__and_time_of_this_process_are_known() {
         let own = std::process::id();
-        assert!(memory(own).unwrap() > 100.0);
+        let [all, not_of_files] = memory(own).unwrap();
+        assert!(all > not_of_files && not_of_files > 100.0);
         assert!(time(own).unwrap() > 0);
     }
 

@@ -7,7 +7,8 @@
 //! stand before those of the C library, all in [`sys`]:
 //!
 //! - `hooks/`: the functions themselves, a file for each kind. A call on anything that is no TCP
-//!   connection goes to the C library after one look at a table.
+//!   connection goes to the C library after one look at a table, and most calls on a connection by
+//!   TCP after a look at their count (`hooks/quick`, `owner`).
 //! - `table`: the connection of each descriptor. `slot`: what is kept of a connection, in memory
 //!   that children share. `set`: the same of an epoll set.
 //! - `stream`: reads and writes of a connection that shares memory. `wait`: waits. `wake`, `look`:

@@ -108,7 +108,7 @@ impl Gate {
     /// # Errors
     /// This process is a copy of the one that joined: another thread may have had the lock at that
     /// moment.
-    fn check_origin(&self) -> Result<(), Fault> {
+    pub fn check_origin(&self) -> Result<(), Fault> {
         match self.origin.is_here() {
             true => Ok(()),
             false => Err(Fault::new(

@@ -263,7 +263,8 @@ impl PyRequest {
         found.ok_or_else(|| PyTimeoutError::new_err("the operation is still under way"))
     }
 
-    /// True if it has ended: `wait` returns at once. Makes progress.
+    /// True if it has ended: `wait` returns at once. Makes progress, and executes operations of
+    /// shared objects.
     fn test(&self, py: Python<'_>) -> PyResult<bool> {
         let (gate, number) = match &*self.held.lock().unwrap_or_else(PoisonError::into_inner) {
             Some(Held::Running(Pending { gate, number: Some(number) }, _)) => {
@@ -272,14 +273,19 @@ impl PyRequest {
             Some(_) => return Ok(true),
             None => return Ok(false),
         };
-        gate.long(py, move |inside| {
+        let (done, works) = gate.long(py, move |inside| {
             inside.collect();
             if !inside.is_done(number) {
                 inside.endpoint().progress();
                 inside.collect();
             }
-            Ok(inside.is_done(number))
-        })
+            Ok((inside.is_done(number), inside.has_events()))
+        })?;
+        if let (true, Some(worker)) = (works, gate.worker()) {
+            // Others wait for them while this rank does nothing but test.
+            worker.work(py, &gate)?;
+        }
+        Ok(done)
     }
 
     /// Waits for the end while the event loop goes on.

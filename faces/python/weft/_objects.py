@@ -20,12 +20,14 @@ the rest.
 from __future__ import annotations
 
 import collections
+import contextlib
 import inspect
 import logging
 import os
 import pickle
 import threading
 import time
+import types
 
 from weft._errors import ArgumentError, OperationError
 from weft._weft import _Messages, _Uses
@@ -49,6 +51,10 @@ class _Method:
         self.when = when
         self.post = post
         self.__doc__ = function.__doc__
+
+    def __get__(self, instance, kind=None):
+        """As a plain method: a base class need not be decorated itself."""
+        return self.function if instance is None else types.MethodType(self.function, instance)
 
 
 def _check_function(function, what):
@@ -95,21 +101,36 @@ def shared(kind=None, *, placement="replicated"):
         return lambda kind: shared(kind, placement=placement)
     if not isinstance(kind, type):
         raise ArgumentError(f"{kind!r} is no class: use placement= for the place of its objects")
-    methods = {}
-    for base in reversed(kind.__mro__):
-        methods.update((n, m) for n, m in vars(base).items() if isinstance(m, _Method))
+    methods = _methods_of(kind)
     if not methods:
         name = kind.__qualname__
         raise ArgumentError(f"{name} has no method marked by weft.reads or weft.writes")
     for name, method in methods.items():
-        # Methods call each other on the state itself.
-        setattr(kind, name, method.function)
+        if name in vars(kind):
+            # Methods call each other on the state itself.
+            setattr(kind, name, method.function)
     kind.__weft_methods__ = methods
     kind.__weft_placement__ = placement
     calls = {name: _operation(name, method) for name, method in methods.items()}
     calls["__doc__"] = kind.__doc__
     kind.__weft_handle__ = type(kind.__name__, (Shared,), calls)
     return kind
+
+
+def _methods_of(kind):
+    """Returns the marked methods of a class and of its bases."""
+    methods = {}
+    for base in reversed(kind.__mro__):
+        known = vars(base).get("__weft_methods__", {})
+        for name, value in vars(base).items():
+            if isinstance(value, _Method):
+                methods[name] = value
+            elif name in known and known[name].function is value:
+                methods[name] = known[name]
+            elif name in methods:
+                text = "replaces an operation of a base class: mark it by weft.reads or weft.writes"
+                raise ArgumentError(f"{base.__qualname__}.{name} {text}")
+    return methods
 
 
 def _check_placement(placement):
@@ -250,21 +271,13 @@ def _dump_message(message, what):
     return bytes_
 
 
-def _dump_result(ok, value):
-    """Pickles a result; what cannot be sent becomes an error that says so."""
+def _text_of(error):
+    """Returns the kind and the text of an exception; the function that makes the text may fail."""
+    kind = type(error).__name__
     try:
-        bytes_ = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
-        if len(bytes_) > _LONGEST:
-            text = f"it has {len(bytes_)} bytes when pickled, and {_LONGEST} are the most"
-            raise ValueError(text)
-        if not ok:
-            # Some exceptions can be written and not be read.
-            pickle.loads(bytes_)
-        return ok, bytes_
-    except Exception as error:
-        text = f"its result cannot be sent: {error}" if ok else f"{type(value).__name__}: {value}"
-        text = text[:10_000]
-        return False, pickle.dumps(OperationError(text), pickle.HIGHEST_PROTOCOL)
+        return f"{kind}: {error}"[:10_000]
+    except BaseException as failure:
+        return f"{kind}, whose text cannot be made ({type(failure).__name__})"
 
 
 class _Runtime:
@@ -277,6 +290,8 @@ class _Runtime:
         self.messages = job._messages()
         self.lock = threading.RLock()
         self.objects = {}
+        #: Objects that could not be made here, but elsewhere: there were operations on them.
+        self.missed = set()
         #: Messages of the order that had no room when they were made.
         self.outbox = collections.deque()
         warn = os.environ.get("WEFT_WARN_AFTER_MS", "")
@@ -284,7 +299,24 @@ class _Runtime:
         self.messages.open(self)
 
     dump = staticmethod(_dump)
-    dump_result = staticmethod(_dump_result)
+
+    def dump_result(self, ok, value):
+        """Pickles a result; what cannot be sent becomes an error that says so."""
+        try:
+            bytes_ = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
+            if len(bytes_) > _LONGEST:
+                text = f"it has {len(bytes_)} bytes when pickled, and {_LONGEST} are the most"
+                raise ValueError(text)
+            if not ok and not isinstance(pickle.loads(bytes_), BaseException):
+                # Some exceptions can be written and not be read.
+                raise TypeError("it is no exception when it is read")
+            return ok, bytes_
+        except BaseException as error:
+            # Whatever it is, the caller waits for an answer.
+            text = f"its result cannot be sent: {_text_of(error)}" if ok else _text_of(value)
+            error = OperationError(text, self.rank)
+            error.add_note(f"raised at rank {self.rank}")
+            return False, pickle.dumps(error, pickle.HIGHEST_PROTOCOL)
 
     def order(self, number, body):
         """Executes a message of the order, which a rank has sent."""
@@ -294,6 +326,8 @@ class _Runtime:
             self.make(author, name, *parts)
         elif what == "do":
             self.execute(author, number, name, *parts)
+        elif name not in self.objects:
+            self.missed.add(name)
         elif what == "reads":
             # The reads of an object that has moved in the meantime do not count.
             if self.objects[name].at is None:
@@ -363,6 +397,9 @@ class _Runtime:
         try:
             kind, args, kwargs = pickle.loads(pickled)
             known = self.objects.get(name)
+            if name in self.missed:
+                text = f"could not make {name!r} before, and has missed operations on it"
+                raise OperationError(f"rank {self.rank} {text}")
             if known is None:
                 replica = _Replica(name, kind, placement)
                 if replica.at in (None, self.rank):
@@ -393,10 +430,13 @@ class _Runtime:
         """Executes an operation of the order on this rank's replica."""
         replica = self.objects.get(name)
         if replica is None:
+            # Its making has failed here alone.
+            self.missed.add(name)
             return self.end(token, name, method, False, OperationError(f"no object {name!r}"))
         if method not in replica.methods:
-            error = OperationError(f"{name!r} has no operation {method!r}")
-            return self.end(token, name, method, False, error)
+            text = f"rank {self.rank} has no operation {method!r} in {replica.kind.__qualname__}"
+            replica.broken = f"{text}: ranks run different programs"
+            return self.end(token, name, method, False, OperationError(replica.broken))
         if replica.at is not None:
             # It has moved in the meantime: the author calls the rank that has it.
             return self.end(token, name, method, *_MOVED)
@@ -435,8 +475,11 @@ class _Runtime:
 
     def fail(self, number, name, error):
         """Answers a call by an exception."""
-        if isinstance(error, Exception):
-            error.add_note(f"raised at rank {self.rank}, which has the object {name!r}")
+        note = f"raised at rank {self.rank}, which has the object {name!r}"
+        # A program may raise the same exception again, and its class may have functions of its own.
+        with contextlib.suppress(Exception):
+            if note not in getattr(error, "__notes__", ()):
+                error.add_note(note)
         self.messages.reply(number, False, error)
 
     def note_one(self, replica, rank, method):
@@ -514,6 +557,13 @@ class _Runtime:
             return value
         raise value
 
+    def settle_posts(self):
+        """Waits until this rank has met its posts in the order: its later operations come behind
+        them. Writes of replicated objects do by themselves."""
+        post = self.messages.post()
+        if post is not None:
+            self.wait(lambda: self.messages.has_met(post) or None, lambda: "its posts")
+
     def settle_answer(self, replica, method, number):
         """Waits for the answer of a call of an object that does not move."""
         ok, value = self.answer(replica, method, number)
@@ -579,6 +629,7 @@ class _Runtime:
         inside = self.messages.is_inside()
         if not inside and self.messages.poll():
             self.messages.work()
+            self.settle_posts()
         with self.lock:
             result = self.attempt(replica, method, args, kwargs)
         if result is None:
@@ -601,6 +652,7 @@ class _Runtime:
 
     def at_owner(self, replica, method, args, kwargs):
         """Does an operation on an object at a rank."""
+        self.settle_posts()
         at = replica.at
         if at is None:
             return _MOVED
@@ -632,7 +684,8 @@ class _Runtime:
         return self.wait_for(token, what)
 
     def share(self, kind, name, args, kwargs, at):
-        if not hasattr(kind, "__weft_handle__"):
+        # A class that is made from a decorated one may have other methods.
+        if not isinstance(kind, type) or "__weft_handle__" not in vars(kind):
             raise ArgumentError(f"{kind!r} is no class decorated by weft.shared")
         placement = kind.__weft_placement__ if at is None else at
         _check_placement(placement)

@@ -175,6 +175,41 @@ fn placed__calls_of_a_rank_that_has_left_end() {
 }
 
 #[test]
+fn faulty__each_call_is_answered_whatever_its_method_raises() {
+    case_of("faulty.py", "answers", 2, WAYS[0]);
+}
+
+#[test]
+fn faulty__operations_of_base_classes_are_there_or_replaced() {
+    case_of("faulty.py", "bases", 2, WAYS[0]);
+}
+
+#[test]
+fn faulty__an_interrupt_of_another_thread_waits_for_the_end_of_an_operation() {
+    case_of("faulty.py", "interrupts", 2, WAYS[0]);
+}
+
+#[test]
+fn faulty__copies_of_the_process_end_also_while_an_operation_is_executed() {
+    case_of("faulty.py", "copies", 2, WAYS[0]);
+}
+
+#[test]
+fn faulty__ranks_with_other_programs_are_told() {
+    case_of("faulty.py", "programs", 2, WAYS[0]);
+}
+
+#[test]
+fn faulty__operations_come_behind_the_posts_of_their_rank() {
+    WAYS.iter().for_each(|way| case_of("faulty.py", "posts", 2, way));
+}
+
+#[test]
+fn faulty__a_rank_that_tests_requests_executes_operations_of_others() {
+    case_of("faulty.py", "awaits", 2, WAYS[0]);
+}
+
+#[test]
 fn shared__a_class_inside_a_function_is_refused() {
     case_of("placed.py", "local", 2, WAYS[0]);
 }

@@ -137,6 +137,7 @@ impl PyMessages {
 
     /// Returns the token of another operation of the order.
     fn token(&self, py: Python<'_>) -> PyResult<u64> {
+        self.gate.check_origin().map_err(|fault| fault.raise(py))?;
         Ok(worker_of(py, &self.gate)?.token())
     }
 
@@ -181,9 +182,22 @@ impl PyMessages {
         worker_of(py, &self.gate)?.work(py, &self.gate)
     }
 
-    /// Makes progress. True if there is something to do, or a thread does it.
+    /// Returns the number of this rank's last post, if it has not met it in the order.
+    fn post(&self, py: Python<'_>) -> PyResult<Option<u64>> {
+        Ok(worker_of(py, &self.gate)?.post())
+    }
+
+    /// True if this rank has met so many of its posts in the order.
+    fn has_met(&self, py: Python<'_>, posts: u64) -> PyResult<bool> {
+        Ok(worker_of(py, &self.gate)?.has_met(posts))
+    }
+
+    /// Makes progress. True if there is something to do, or a thread does it, or a post of this
+    /// rank is on its way.
     fn poll(&self, py: Python<'_>) -> PyResult<bool> {
-        if self.gate.worker().is_some_and(Worker::is_busy) {
+        // In a copy of the process the busy thread is not there.
+        self.gate.check_origin().map_err(|fault| fault.raise(py))?;
+        if self.gate.worker().is_some_and(|worker| worker.is_busy() || worker.post().is_some()) {
             return Ok(true);
         }
         let found = self.gate.with(|inside| {

@@ -70,6 +70,8 @@ impl Asks<'_, '_> {
 
     /// Calls an object at another rank, and waits for the answer for a short time.
     pub fn ask<'py>(&self, py: Python<'py>, gate: &Gate, owner: usize) -> PyResult<Asked<'py>> {
+        // In a copy of the process a thread that executes operations is not there, but its lock.
+        gate.check_origin().map_err(|fault| fault.raise(py))?;
         let worker = worker_of(py, gate)?;
         let mut bytes = encode::call(self.name, self.method);
         self.append(worker, &mut bytes)?;
@@ -118,8 +120,12 @@ impl PyRemote {
         kwargs: &Bound<'py, PyDict>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let (runtime, replica) = (self.runtime.bind(py), self.replica.bind(py));
-        if worker_of(py, &self.gate)?.is_inside() {
+        let worker = worker_of(py, &self.gate)?;
+        if worker.is_inside() {
             return runtime.call_method1("refuse_inside", (replica, method));
+        }
+        if worker.post().is_some() {
+            runtime.call_method0("settle_posts")?;
         }
         let asks = Asks { name: &self.name, method, arguments: args, names: kwargs };
         match asks.ask(py, &self.gate, self.owner)? {
@@ -177,7 +183,10 @@ impl PyReplicated {
         args: &Bound<'py, PyTuple>,
         kwargs: &Bound<'py, PyDict>,
     ) -> PyResult<()> {
-        self.send(py, (worker_of(py, &self.gate)?, 0), method, (args, kwargs))
+        let worker = worker_of(py, &self.gate)?;
+        self.send(py, (worker, 0), method, (args, kwargs))?;
+        worker.note_post();
+        Ok(())
     }
 }
 

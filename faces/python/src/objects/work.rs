@@ -129,6 +129,9 @@ pub struct Worker {
     token: AtomicU64,
     /// Ends of this rank's operations by their tokens.
     ends: Mutex<HashMap<u64, End>>,
+    /// Number of this rank's operations that nobody waits for: sent, and met in the order.
+    posted: AtomicU64,
+    posts_met: AtomicU64,
 }
 
 /// The lock of all objects, until dropped.
@@ -188,6 +191,8 @@ impl Worker {
             rank: runtime.getattr("rank")?.extract()?,
             token: AtomicU64::new(0),
             ends: Mutex::default(),
+            posted: AtomicU64::new(0),
+            posts_met: AtomicU64::new(0),
         })
     }
 
@@ -210,6 +215,23 @@ impl Worker {
     /// True if this rank has executed what the author of an answer had.
     pub fn is_due(&self, answer: &[u8]) -> bool {
         encode::executed(answer) <= self.executed()
+    }
+
+    /// Notes an operation that this rank has sent and does not wait for.
+    pub fn note_post(&self) {
+        self.posted.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns the number of the last operation that this rank has sent without a wait, if it has
+    /// not met it in the order: later ones of this rank come behind it. `None` in an operation.
+    pub fn post(&self) -> Option<u64> {
+        let posted = self.posted.load(Ordering::Relaxed);
+        (!self.has_met(posted) && !self.is_inside()).then_some(posted)
+    }
+
+    /// True if this rank has met so many of its posts in the order.
+    pub fn has_met(&self, posts: u64) -> bool {
+        self.posts_met.load(Ordering::Relaxed) >= posts
     }
 
     /// Notes an object that is always at this rank.
@@ -370,6 +392,9 @@ impl Worker {
         call: &encode::Asked<'_>,
     ) -> PyResult<()> {
         let token = (from == self.rank).then_some(token);
+        if token == Some(0) {
+            self.posts_met.fetch_add(1, Ordering::Relaxed);
+        }
         let result = match self.replica(call.name).and_then(|it| it.call(py, self, call)) {
             Some(result) => result,
             None => {

@@ -1,0 +1,278 @@
+"""Cases of shared objects in programs that are not right, or are interrupted, which all ranks of a
+job run: `weft run -n N python faulty.py CASE`. Each rank that has found everything right prints a
+line."""
+
+import asyncio
+import os
+import signal
+import sys
+import threading
+import time
+
+import weft
+from ranks import raises
+
+
+class NoText(Exception):
+    """One that cannot be pickled, and has no text."""
+
+    def __init__(self):
+        super().__init__()
+        self.lock = threading.Lock()
+
+    def __str__(self):
+        raise RuntimeError("no text")
+
+
+class NoNote(Exception):
+    def add_note(self, note):
+        raise RuntimeError("no notes")
+
+
+class NoException(Exception):
+    def __reduce__(self):
+        return int, (5,)
+
+
+class Leaves:
+    def __reduce__(self):
+        raise SystemExit(3)
+
+
+SAME = ValueError("the same")
+
+
+@weft.shared
+class Odd:
+    def __init__(self):
+        self.begun = self.ended = 0
+
+    @weft.writes
+    def fails(self, kind):
+        raise SAME if kind is None else kind()
+
+    @weft.writes
+    def leaves(self):
+        return Leaves()
+
+    @weft.writes
+    def interrupted(self, of):
+        self.begun += 1
+        if ME == of:
+            os.kill(os.getpid(), signal.SIGINT)
+        # Python runs the handler between two of these.
+        for _ in range(10_000):
+            pass
+        self.ended += 1
+
+    @weft.writes
+    def sleeps(self):
+        time.sleep(0.5)
+
+    @weft.reads
+    def both(self):
+        return self.begun, self.ended
+
+
+def answers(job):
+    """Each call gets an answer, whatever its method raises or returns."""
+    odd = job.share(Odd, "odd", at=0)
+    if job.rank != 0:
+        raises(weft.OperationError, lambda: odd.fails(NoText), "NoText, whose text cannot be made")
+        raises(weft.OperationError, lambda: odd.fails(NoException), "NoException")
+        raises(NoNote, lambda: odd.fails(NoNote))
+        error = raises(weft.OperationError, odd.leaves, "cannot be sent: SystemExit: 3")
+        assert error.rank == 0 and error.__notes__ == ["raised at rank 0"], vars(error)
+        assert raises(KeyboardInterrupt, lambda: odd.fails(KeyboardInterrupt)).__notes__
+        # An exception that is raised again has one note.
+        found = [raises(ValueError, lambda: odd.fails(None), "the same") for _ in range(3)]
+        assert all(len(error.__notes__) == 1 for error in found)
+
+
+class Mixed:
+    """A base that is not decorated."""
+
+    @weft.reads
+    def name(self):
+        return "Mixed"
+
+
+@weft.shared
+class Base:
+    def __init__(self):
+        self.count = 0
+
+    @weft.writes
+    def add(self, number):
+        self.count += number
+        return self.count
+
+
+@weft.shared
+class Derived(Base, Mixed):
+    @weft.writes
+    def add(self, number):
+        return super().add(10 * number)
+
+    @weft.reads
+    def name(self):
+        return "Derived of " + super().name()
+
+
+@weft.shared
+class Inherits(Base, Mixed):
+    pass
+
+
+class Undecorated(Base):
+    pass
+
+
+def bases(job):
+    """Operations of base classes are there; those that replace others are the ones executed."""
+    for at in (0, "replicated"):
+        derived, inherits = (job.share(kind, f"{kind.__name__} {at}", at=at)
+                             for kind in (Derived, Inherits))
+        assert derived.add(1) % 10 == 0 and derived.name() == "Derived of Mixed"
+        assert inherits.add(1) <= job.size and inherits.name() == "Mixed"
+    raises(weft.ArgumentError, lambda: job.share(Undecorated, "undecorated"), "no class decorated")
+    unmarked = type("Unmarked", (Base,), {"add": lambda self, number: 0})
+    raises(weft.ArgumentError, lambda: weft.shared(unmarked), "Unmarked.add replaces an operation")
+
+
+def interrupts(job):
+    """An interrupt that another thread gets waits for the end of the operation, too."""
+    world, me = job.world, job.rank
+    done = threading.Event()
+    threading.Thread(target=done.wait).start()
+    odd = job.share(Odd, "odd")
+    try:
+        if me == 0:
+            for _ in range(20):
+                raises(KeyboardInterrupt, lambda: odd.interrupted(0))
+    finally:
+        done.set()
+    world.barrier()
+    odd.interrupted(None)
+    begun, ended = odd.both()
+    assert begun == ended >= 21, (begun, ended)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def copies(job):
+    """A copy of the process gets an error also while another thread executes an operation."""
+    objects = [job.share(Odd, f"odd {at}", at=at) for at in ("replicated", 0, "adaptive")]
+    for odd in objects if job.rank == 0 else ():
+        thread = threading.Thread(target=odd.sleeps)
+        thread.start()
+        time.sleep(0.1)
+        child = os.fork()
+        if child == 0:
+            signal.alarm(10)
+            for call in (odd.both, odd.sleeps):
+                raises(weft.ForkedError, call)
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0, odd
+        thread.join()
+
+
+class Differs:
+    @weft.writes
+    def same(self):
+        return 1
+
+    @weft.reads
+    def read(self):
+        return 2
+
+
+class Fails:
+    def __init__(self):
+        self.count = 0
+        if ME == 0 and "fails" not in vars(Fails):
+            Fails.fails = True
+            raise RuntimeError("made elsewhere")
+
+    @weft.writes
+    def add(self):
+        self.count += 1
+        return self.count
+
+
+def programs(job):
+    """A rank whose class or object is another one than elsewhere is told so."""
+    if job.rank == 1:
+        Differs.more = weft.writes(lambda self: 3)
+    weft.shared(Differs)
+    weft.shared(Fails)
+    differs = job.share(Differs, "differs")
+    if job.rank == 1:
+        assert differs.more() == 3
+        fails = job.share(Fails, "fails")
+        assert fails.add() == 1
+    job.world.barrier()
+    if job.rank == 0:
+        text = "rank 0 has no operation 'more' in Differs: ranks run different programs"
+        raises(weft.OperationError, differs.same, text)
+        raises(weft.OperationError, differs.read, text)
+        make = lambda: job.share(Fails, "fails")
+        raises(weft.OperationError, make, "rank 0 could not make 'fails' before")
+
+
+@weft.shared
+class Last:
+    def __init__(self):
+        self.value = 0
+
+    @weft.writes(post=True)
+    def post(self, value):
+        self.value = value
+
+    @weft.reads
+    def read(self):
+        return self.value
+
+
+def posts(job):
+    """An operation comes behind the posts of its rank, on whatever object."""
+    mine = [job.share(Last, f"last of {rank}") for rank in range(job.size)][job.rank]
+    for value in range(1, 200):
+        mine.post(value)
+        assert mine.read() == value
+    # Of two ranks that post and then read the other's object, one at least sees the other's post.
+    first, second = job.share(Last, "first"), job.share(Last, "second", at=0)
+    for value in range(1, 200):
+        job.world.barrier()
+        (second if job.rank else first).post(value)
+        seen = (first if job.rank else second).read()
+        assert b"1" in job.world.allgather(b"%d" % (seen == value)), value
+
+
+def awaits(job):
+    """A rank that only tests requests executes the operations that others ask it for."""
+    odd = job.share(Odd, "odd", at=0)
+    for way in ("test", "await"):
+        if job.rank != 0:
+            assert odd.both() == (0, 0)
+            job.world.send(0, b"done")
+            continue
+        request = job.world.irecv(1, bytearray(4))
+        if way == "await":
+            asyncio.run(result_of(request))
+        while not request.test():
+            pass
+
+
+async def result_of(request):
+    return await request
+
+
+CASES = {case.__name__: case for case in [
+    answers, bases, interrupts, copies, programs, posts, awaits]}
+
+if __name__ == "__main__":
+    with weft.init() as joined:
+        ME = joined.rank
+        CASES[sys.argv[1]](joined)
+        joined.world.barrier()
+        print(f"rank {joined.rank} of {joined.size} is right: {sys.argv[1]}")

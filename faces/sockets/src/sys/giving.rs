@@ -147,14 +147,14 @@ fn catches() -> bool {
     // SAFETY: all-zero is a valid value; then a handler that calls only what is safe in one.
     unsafe {
         let mut old: libc::sigaction = std::mem::zeroed();
-        if libc::sigaction(libc::SIGURG, std::ptr::null(), &mut old) != 0 {
+        if real::sigaction(libc::SIGURG, std::ptr::null(), &mut old) != 0 {
             return false;
         }
         match old.sa_sigaction {
             libc::SIG_DFL | libc::SIG_IGN => {
                 let mut new: libc::sigaction = std::mem::zeroed();
                 (new.sa_sigaction, new.sa_flags) = (own, libc::SA_RESTART);
-                libc::sigaction(libc::SIGURG, &new, std::ptr::null_mut()) == 0
+                real::sigaction(libc::SIGURG, &new, std::ptr::null_mut()) == 0
             }
             handler => handler == own,
         }

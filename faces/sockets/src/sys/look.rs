@@ -4,9 +4,10 @@
 //! A thread that sleeps is woken some 50 us after its bytes have come (virtual machines); one that
 //! looks has them at once. The other end needs nothing for it, not even this library.
 
+use super::signals::{self, ENDING};
 use super::slot::{Slot, LOOKS, NONBLOCKING};
 use super::table::Connection;
-use super::{board, set, settings, tcp, wake};
+use super::{board, real, set, settings, tcp, wake};
 
 /// A look at TCP lasts so many times as long as one at a ring: the peer may have to be woken, and
 /// the network takes its time.
@@ -40,23 +41,31 @@ pub fn is_one(slot: &Slot) -> bool {
 }
 
 /// Makes a call that waits for bytes of a connection by TCP, after a look at it.
-pub fn before<R>(one: &Connection, call: impl FnOnce() -> R, has_come: impl Fn(&R) -> bool) -> R {
+pub fn before(one: &Connection, call: impl FnOnce() -> isize) -> isize {
     let slot = one.slot;
     if !is_one(slot) || slot.has(NONBLOCKING) {
         return call();
     }
     if wake::is_lucky(&slot.luck) {
-        if wake::spin(&slot.luck, 1, TIMES, || tcp::has_input(one.fd)) {
+        // Bytes that are there say nothing about looks: a wait for several files may have come
+        // before, whose look was in vain.
+        if tcp::has_input(one.fd) {
+            return call();
+        }
+        let mut held = None;
+        if wake::spin(&slot.luck, 1, TIMES, (ENDING, &mut held), || tcp::has_input(one.fd)) {
             board::looked();
+        } else if signals::end(held) {
+            return real::fail(libc::EINTR) as isize;
         }
         return call();
     }
     if !wake::is_sample(&slot.luck) {
         return call();
     }
-    let (result, waited) = wake::time(call);
-    if has_come(&result) {
+    let (n, waited) = wake::time(call);
+    if n > 0 {
         wake::learn(&slot.luck, waited);
     }
-    result
+    n
 }

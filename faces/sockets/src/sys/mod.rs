@@ -13,6 +13,7 @@ mod parts;
 mod real;
 mod set;
 mod settings;
+mod signals;
 mod slot;
 mod stream;
 mod table;

@@ -5,8 +5,8 @@
 
 use libc::{
     c_char, c_int, c_long, c_uint, c_void, epoll_event, fd_set, iovec, mmsghdr, msghdr, nfds_t,
-    off64_t, off_t, pid_t, pollfd, sigset_t, size_t, sockaddr, socklen_t, ssize_t, timespec,
-    timeval, FILE,
+    off64_t, off_t, pid_t, pollfd, sighandler_t, sigset_t, size_t, sockaddr, socklen_t, ssize_t,
+    timespec, timeval, FILE,
 };
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -101,6 +101,13 @@ macro_rules! originals {
 }
 
 originals! {
+    fn sigaction(
+        signal: c_int, new: *const libc::sigaction, old: *mut libc::sigaction
+    ) -> c_int;
+    fn signal(signal: c_int, handler: sighandler_t) -> sighandler_t;
+    fn sysv_signal(signal: c_int, handler: sighandler_t) -> sighandler_t;
+    fn sigset(signal: c_int, handler: sighandler_t) -> sighandler_t;
+    fn siginterrupt(signal: c_int, ends: c_int) -> c_int;
     fn read(fd: c_int, buf: *mut c_void, len: size_t) -> ssize_t;
     fn readv(fd: c_int, parts: *const iovec, n: c_int) -> ssize_t;
     fn preadv2(fd: c_int, parts: *const iovec, n: c_int, at: off64_t, flags: c_int) -> ssize_t;

@@ -1,5 +1,6 @@
 //! Epoll sets: which connections are registered where, and waits for them.
 
+use super::signals::{self, Held, ANY};
 use super::slot::{Registration, Set, Slot, LOOKS, PLACES, READ, UNSEEN, WATCHED, WORD};
 use super::table::{self, Connection};
 use super::wait::Rest;
@@ -10,6 +11,8 @@ use std::sync::atomic::Ordering;
 /// Marks the event that makes a thread look at rings: the upper half of its number.
 const KICK: u64 = 0x77e5_70cc_0000_0000;
 const UPPER: u64 = 0xffff_ffff_0000_0000;
+/// Waits in a row with an event of one registration alone, after which waits look at TCP.
+const ALONE: u32 = 2;
 
 /// A registration has changed.
 pub fn changed(set_fd: c_int, what: c_int, fd: c_int, event: Option<epoll_event>) {
@@ -250,23 +253,46 @@ impl Wait<'_> {
         })
     }
 
-    /// True if waits look at TCP.
+    /// True if waits look at TCP: one connection alone is busy. Where several are, a thread that
+    /// sleeps gets many events for one wait, and one that looks a wait for each.
     fn looks_at_tcp(&self) -> bool {
-        let by_tcp = self.set.by_tcp.load(Ordering::Relaxed) != 0;
+        let by_tcp = self.set.by_tcp.load(Ordering::Relaxed) != 0
+            && self.set.alone.load(Ordering::Relaxed) >= ALONE;
         by_tcp && settings::is_on() && !board::is_off()
+    }
+
+    /// The kernel has told so many events.
+    fn has_told(&self, n: usize) {
+        if self.set.by_tcp.load(Ordering::Relaxed) == 0 || n == 0 {
+            return;
+        }
+        let (set, number) = (self.set, self.events[0].u64);
+        let is_same = set.last.swap(number, Ordering::Relaxed) == number && n == 1;
+        let alone = if is_same { set.alone.load(Ordering::Relaxed).saturating_add(1) } else { 0 };
+        set.alone.store(alone, Ordering::Relaxed);
     }
 
     /// Looks at the rings for a while, and lets bytes come there meanwhile; at TCP as well if a
     /// connection leads to another host. Events of the kernel do not wait for that: the result is
-    /// their number. `None`: nothing came, and this is not worth a look. 0: there are bytes.
-    fn look(&mut self, kernel: &impl Fn(*mut epoll_event, c_int, bool) -> c_int) -> Option<c_int> {
+    /// their number, or an error. `None`: nothing came, and this is not worth a look. 0: there are
+    /// bytes.
+    fn look(
+        &mut self,
+        held: &mut Option<Held>,
+        kernel: &impl Fn(*mut epoll_event, c_int, bool) -> c_int,
+    ) -> Option<c_int> {
         if !wake::is_lucky(&self.set.luck) {
             return None;
         }
         let n = kernel(self.events.as_mut_ptr(), self.events.len() as c_int, true);
-        match self.without_kicks(n.max(0) as usize) {
+        if n < 0 {
+            // The set was closed by another thread, or the call is wrong.
+            return Some(n);
+        }
+        match self.without_kicks(n as usize) {
             0 => {}
             n => {
+                self.has_told(n);
                 wake::is_busy(&self.set.luck);
                 return Some(n as c_int);
             }
@@ -299,7 +325,7 @@ impl Wait<'_> {
             1 => times,
             _ => 1,
         };
-        if !wake::spin(&self.set.luck, 1, times, found) {
+        if !wake::spin(&self.set.luck, 1, times, (ANY, held), found) {
             return None;
         }
         if by_tcp {
@@ -358,8 +384,9 @@ impl Wait<'_> {
             let n = if is_poll {
                 kernel(self.events.as_mut_ptr(), self.events.len() as c_int, false)
             } else {
+                let mut held = None;
                 if settings::spins() && (self.looks_at_tcp() || !self.set.is_empty()) {
-                    match self.look(&kernel) {
+                    match self.look(&mut held, &kernel) {
                         Some(0) => continue,
                         Some(n) => return n,
                         None => {}
@@ -367,6 +394,10 @@ impl Wait<'_> {
                 }
                 if !self.lie_down() {
                     continue;
+                }
+                if signals::end(held) {
+                    self.rise();
+                    return real::fail(libc::EINTR);
                 }
                 let sleep = || kernel(self.events.as_mut_ptr(), self.events.len() as c_int, false);
                 let (n, waited) = wake::time(sleep);
@@ -383,7 +414,10 @@ impl Wait<'_> {
             }
             match self.without_kicks(n as usize) {
                 0 => {}
-                n => return n as c_int,
+                n => {
+                    self.has_told(n);
+                    return n as c_int;
+                }
             }
         }
     }

@@ -153,6 +153,10 @@ pub struct Set {
     pub luck: AtomicU32,
     /// 1 if waits look at TCP, as a connection leads to another host.
     pub by_tcp: AtomicU32,
+    /// The program's number of the last event of the kernel, and the waits in a row that had no
+    /// other.
+    pub last: AtomicU64,
+    pub alone: AtomicU32,
     /// Looks at the connections, by which each is the first one in turn.
     pub turn: AtomicU32,
     /// Connections that can be awake: slots, and one.
@@ -322,6 +326,7 @@ fn take_set_from(region: &Region) -> Option<usize> {
     set.waiting.store(0, Ordering::Relaxed);
     set.unseen.store(0, Ordering::Relaxed);
     set.by_tcp.store(0, Ordering::Relaxed);
+    set.alone.store(0, Ordering::Relaxed);
     set.luck.store(super::wake::LUCK, Ordering::Relaxed);
     set.places.iter().for_each(|one| one.store(0, Ordering::Relaxed));
     set.taken.iter().chain(&set.awake).for_each(|word| word.store(0, Ordering::Relaxed));

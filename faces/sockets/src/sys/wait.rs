@@ -5,6 +5,7 @@
 //! connections come by TCP, and looks again.
 
 use super::set;
+use super::signals::{self, Held, ANY};
 use super::slot::{Slot, WATCHED};
 use super::table::{self, Connection};
 use super::{board, look, real, settings, stream, wake};
@@ -67,9 +68,9 @@ impl Waiting {
     }
 
     /// Looks at the rings for a while, and lets bytes come there meanwhile; at TCP as well if a
-    /// connection leads to another host. True if there are some, or if the kernel has something,
-    /// which does not wait for a look at rings.
-    fn look(&self, is_ready: impl Fn() -> bool) -> bool {
+    /// connection leads to another host. True: there are some, or the kernel has something, which
+    /// does not wait for a look at rings.
+    fn look(&self, held: &mut Option<Held>, is_ready: impl Fn() -> bool) -> bool {
         let mut lucky = [None; MOST];
         let pays = |&(at, slot): &(usize, &Slot)| {
             if look::is_one(slot) {
@@ -98,7 +99,7 @@ impl Waiting {
         let Some(first) = first else { return false };
         // Others do not wait longer than a look at a ring.
         let times = if found == 1 { wake::times(first) } else { 1 };
-        let found = wake::spin(&first.luck, 1, times, || {
+        let found = wake::spin(&first.luck, 1, times, (ANY, held), || {
             self.each().any(|(at, slot)| is_readable(at, slot)) || by_tcp && is_ready()
         });
         if found && by_tcp {
@@ -209,7 +210,8 @@ pub fn run(
         // A wait for no time.
         return sleep();
     }
-    if settings::spins() && waiting.look(is_ready) {
+    let mut held = None;
+    if settings::spins() && waiting.look(&mut held, is_ready) {
         if let Some(n) = found() {
             return n;
         }
@@ -218,6 +220,10 @@ pub fn run(
         if let Some(n) = any().then(found).flatten() {
             return n;
         }
+    }
+    if signals::end(held) {
+        waiting.rise();
+        return real::fail(libc::EINTR);
     }
     let (result, waited) = wake::time(sleep);
     let was = real::errno();

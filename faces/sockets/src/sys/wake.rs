@@ -1,5 +1,6 @@
 //! Letting a direction be awake, and looking at rings for a bounded moment.
 
+use super::signals::{self, Held};
 use super::slot::{Registration, Set, Slot, NONBLOCKING, READ, UNSEEN, WATCHED};
 use super::table::{self, Connection, Memory};
 use super::{affinity, board, settings};
@@ -182,8 +183,18 @@ pub fn spin_for(looks: u32, times: u64, done: impl Fn() -> bool) -> Look {
     }
 }
 
-/// The same, and learns if it pays. True if the condition holds.
-pub fn spin(luck: &AtomicU32, looks: u32, times: u64, done: impl Fn() -> bool) -> bool {
+/// The same, and learns if it pays. True if the condition holds. Else signals stay held back, if
+/// handlers of the kind `ends` (see `signals`) are there, until the caller is about to sleep.
+pub fn spin(
+    luck: &AtomicU32,
+    looks: u32,
+    times: u64,
+    (ends, held): (u32, &mut Option<Held>),
+    done: impl Fn() -> bool,
+) -> bool {
+    // Those of a look before are let go first: their set is the thread's.
+    *held = None;
+    *held = signals::hold(ends);
     let look = spin_for(looks, times, done);
     let mut known = Luck::of(luck);
     match look {
@@ -192,7 +203,11 @@ pub fn spin(luck: &AtomicU32, looks: u32, times: u64, done: impl Fn() -> bool) -
         _ => fails(&mut known),
     }
     known.store(luck);
-    look != Look::Nothing
+    let is_found = look != Look::Nothing;
+    if is_found {
+        *held = None;
+    }
+    is_found
 }
 
 fn fails(known: &mut Luck) {

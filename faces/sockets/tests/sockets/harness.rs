@@ -186,9 +186,9 @@ impl Process {
     }
 
     /// Lets it go on, where it waits for a byte.
-    pub fn goes_on(&mut self) {
+    pub fn goes_on(&mut self, byte: u8) {
         use std::io::Write;
-        self.child.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+        self.child.stdin.as_mut().unwrap().write_all(&[byte]).unwrap();
     }
 
     /// Waits for its end.

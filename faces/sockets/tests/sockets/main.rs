@@ -8,6 +8,7 @@
 mod cases;
 mod confined;
 mod crowd;
+mod ends;
 mod field;
 mod harness;
 mod heirs;

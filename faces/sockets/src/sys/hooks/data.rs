@@ -53,7 +53,7 @@ pub(super) fn receive(
     }
     let tcp = &one.slot.receiver.tcp;
     let looks = || match waits(flags) {
-        true => look::before(&one, &call, |&n| n > 0),
+        true => look::before(&one, &call),
         false => call(),
     };
     match by_tcp(&one, tcp, takes(flags), looks) {

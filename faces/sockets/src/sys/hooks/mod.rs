@@ -6,6 +6,7 @@ mod names;
 mod placed;
 pub mod process;
 mod quick;
+mod signals;
 mod tipc;
 mod variadic;
 mod waits;

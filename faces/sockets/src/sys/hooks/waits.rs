@@ -3,7 +3,7 @@
 use crate::sys::set::{self, Wait};
 use crate::sys::table;
 use crate::sys::wait::{self, Waiting};
-use crate::sys::{real, slot};
+use crate::sys::{real, slot, wake};
 use libc::{c_int, epoll_event, fd_set, nfds_t, pollfd, sigset_t, timespec, timeval};
 
 /// Bits of a wait for something to read.
@@ -136,6 +136,16 @@ pub unsafe extern "C-unwind" fn __select(
     unsafe { select(n, read, write, except, timeout) }
 }
 
+/// True for a time that the kernel refuses.
+fn is_wrong(time: &timespec) -> bool {
+    time.tv_sec < 0 || !(0..1_000_000_000).contains(&time.tv_nsec)
+}
+
+/// True for no time.
+fn is_none(time: &timespec) -> bool {
+    time.tv_sec == 0 && time.tv_nsec == 0
+}
+
 static NO_TIME: timespec = timespec { tv_sec: 0, tv_nsec: 0 };
 
 /// ppoll(2).
@@ -158,8 +168,11 @@ pub unsafe extern "C-unwind" fn ppoll(
     };
     // SAFETY: the caller's time and array.
     unsafe {
-        let is_poll = timeout.as_ref().is_some_and(|t| t.tv_sec == 0 && t.tv_nsec == 0);
-        run_poll(fds, n, is_poll, call)
+        let time = timeout.as_ref();
+        if time.is_some_and(is_wrong) {
+            return call(false);
+        }
+        run_poll(fds, n, time.is_some_and(is_none), call)
     }
 }
 
@@ -226,6 +239,7 @@ fn run_select(
     n: c_int,
     sets: [*mut fd_set; 3],
     is_poll: bool,
+    time: *mut timeval,
     call: impl Fn(bool) -> c_int,
 ) -> c_int {
     let read = Bits::new(sets[0], n);
@@ -260,7 +274,20 @@ fn run_select(
         }
         found
     };
-    wait::run(waiting, is_poll, any, || is_ready(n, sets), now, || call(false))
+    let is_ready = || is_ready(n, sets);
+    // SAFETY: the caller's time, unless there is none.
+    let Some(time) = (unsafe { time.as_mut() }) else {
+        return wait::run(waiting, is_poll, any, is_ready, now, || call(false));
+    };
+    let (was, from) = (*time, wake::now_ns());
+    let found = wait::run(waiting, is_poll, any, is_ready, now, || call(false));
+    if (time.tv_sec, time.tv_usec) == (was.tv_sec, was.tv_usec) {
+        // The kernel did not wait, and so did not lessen the time.
+        let all = was.tv_sec as u64 * 1_000_000 + was.tv_usec as u64;
+        let left = all.saturating_sub((wake::now_ns() - from) / 1000);
+        (time.tv_sec, time.tv_usec) = ((left / 1_000_000) as _, (left % 1_000_000) as _);
+    }
+    found
 }
 
 /// True if a select of these sets would find something now. Large sets are not looked at.
@@ -306,8 +333,12 @@ pub unsafe extern "C-unwind" fn select(
         unsafe { real::select(n, read, write, except, if now { &mut none } else { timeout }) }
     };
     // SAFETY: the caller's time.
-    let is_poll = unsafe { timeout.as_ref() }.is_some_and(|t| t.tv_sec == 0 && t.tv_usec == 0);
-    run_select(n, [read, write, except], is_poll, call)
+    let time = unsafe { timeout.as_ref() };
+    if time.is_some_and(|t| t.tv_sec < 0 || t.tv_usec < 0) {
+        return call(false);
+    }
+    let is_poll = time.is_some_and(|t| t.tv_sec == 0 && t.tv_usec == 0);
+    run_select(n, [read, write, except], is_poll, timeout, call)
 }
 
 /// pselect(2).
@@ -331,8 +362,11 @@ pub unsafe extern "C-unwind" fn pselect(
         unsafe { real::pselect(n, read, write, except, timeout, mask) }
     };
     // SAFETY: the caller's time.
-    let is_poll = unsafe { timeout.as_ref() }.is_some_and(|t| t.tv_sec == 0 && t.tv_nsec == 0);
-    run_select(n, [read, write, except], is_poll, call)
+    let time = unsafe { timeout.as_ref() };
+    if time.is_some_and(is_wrong) {
+        return call(false);
+    }
+    run_select(n, [read, write, except], time.is_some_and(is_none), std::ptr::null_mut(), call)
 }
 
 fn made(fd: c_int) -> c_int {
@@ -385,6 +419,9 @@ pub unsafe extern "C-unwind" fn epoll_ctl(
     result
 }
 
+/// Most events that the kernel lets a wait ask for.
+const EVENTS_MAX: c_int = c_int::MAX / size_of::<epoll_event>() as c_int;
+
 /// Runs a wait for a set. `call` is the call of the kernel.
 fn run_wait(
     set: c_int,
@@ -393,7 +430,8 @@ fn run_wait(
     is_poll: bool,
     call: impl Fn(*mut epoll_event, c_int, bool) -> c_int,
 ) -> c_int {
-    let Some((found, index)) = table::set(set).filter(|_| n > 0 && !events.is_null()) else {
+    let is_usual = (1..=EVENTS_MAX).contains(&n) && !events.is_null();
+    let Some((found, index)) = table::set(set).filter(|_| is_usual) else {
         return call(events, n, false);
     };
     // SAFETY: the caller's array has room for `n` events.
@@ -452,8 +490,12 @@ pub unsafe extern "C-unwind" fn epoll_pwait2(
     mask: *const sigset_t,
 ) -> c_int {
     // SAFETY: the caller's time.
-    let is_poll = unsafe { timeout.as_ref() }.is_some_and(|t| t.tv_sec == 0 && t.tv_nsec == 0);
-    run_wait(set, events, n, is_poll, |events, n, now| match now {
+    let time = unsafe { timeout.as_ref() };
+    if time.is_some_and(is_wrong) {
+        // SAFETY: the caller's arguments.
+        return unsafe { real::epoll_pwait2(set, events, n, timeout, mask) };
+    }
+    run_wait(set, events, n, time.is_some_and(is_none), |events, n, now| match now {
         // As in ppoll.
         // SAFETY: room for so many events.
         true => unsafe { real::epoll_wait(set, events, n, 0) },

@@ -3,6 +3,7 @@
 use super::{with, Use};
 use crate::sys::lock::Held;
 use crate::sys::parts::Parts;
+use crate::sys::signals::{self, ENDING};
 use crate::sys::slot::{BROKEN, NONBLOCKING, TOLD};
 use crate::sys::wake::Waited;
 use crate::sys::{board, real, settings, tcp, wake};
@@ -44,6 +45,8 @@ struct Receive<'a> {
     flags: c_int,
     got: usize,
     plan: Plan,
+    /// Signals that are held back since a look.
+    signals: Option<signals::Held>,
 }
 
 /// The next thing to do where nothing is in the ring.
@@ -62,12 +65,16 @@ enum Plan {
 impl Use {
     /// Receives, as recvmsg(2) does without address and control messages.
     pub fn recv(&self, parts: Parts<'_>, flags: c_int) -> isize {
-        let mut receive = Receive { user: self, parts, flags, got: 0, plan: Plan::New };
+        let mut receive =
+            Receive { user: self, parts, flags, got: 0, plan: Plan::New, signals: None };
         loop {
             match receive.step() {
                 Step::Again => {}
                 Step::End(result) => return with(receive.got, result),
                 Step::Await => {
+                    if signals::end(receive.signals.take()) {
+                        return with(receive.got, real::fail(libc::EINTR) as isize);
+                    }
                     if let Some(result) = receive.wait() {
                         return with(receive.got, result);
                     }
@@ -335,11 +342,17 @@ impl Receive<'_> {
     }
 
     /// Looks at the ring for a while.
-    fn spin(&self) {
+    fn spin(&mut self) {
         let (slot, words) = (self.user.slot(), self.user.memory.incoming());
         let head = slot.receiver.taken();
         let has_come = || slot.receiver.arrived(words) != head;
-        wake::spin(&slot.luck, wake::LOOKS, wake::times(slot), has_come);
+        wake::spin(
+            &slot.luck,
+            wake::LOOKS,
+            wake::times(slot),
+            (ENDING, &mut self.signals),
+            has_come,
+        );
     }
 
     /// Receives what is there by TCP, where all bytes come now.
@@ -384,6 +397,10 @@ impl Receive<'_> {
         }
         let (slot, connection) = (self.user.slot(), &self.user.connection);
         let want = self.parts.len() - self.got;
+        if signals::end(self.signals.take()) {
+            call.done(0);
+            return Some(with(self.got, real::fail(libc::EINTR) as isize));
+        }
         let receive = || by_kernel(connection.fd, &self.parts, self.got, want, self.flags);
         let (n, waited) = match self.waits() {
             true => wake::time(receive),

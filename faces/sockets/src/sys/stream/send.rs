@@ -2,6 +2,7 @@
 
 use super::{with, Use};
 use crate::sys::parts::Parts;
+use crate::sys::signals::{self, ENDING};
 use crate::sys::slot::{BROKEN, CORKED, HELD, NONBLOCKING, TOLD};
 use crate::sys::{board, giving, real, set, settings, tcp, wake};
 use libc::c_int;
@@ -54,7 +55,10 @@ impl Use {
                     }
                     Ok(Ring::Full) if !is_stuck && settings::spins() => {
                         drop(held);
-                        is_stuck = !self.gets_room();
+                        match self.gets_room() {
+                            None => return with(sent, real::fail(libc::EINTR) as isize),
+                            Some(has_room) => is_stuck = !has_room,
+                        }
                         continue;
                     }
                     Ok(Ring::Full | Ring::Tcp) => {}
@@ -83,15 +87,20 @@ impl Use {
         }
     }
 
-    /// Looks at a full ring until the receiver takes bytes out. False if it takes none for a long
-    /// while, or if that does not pay. A receiver takes first what came by TCP before, and bytes
-    /// that went by TCP now would be the next to be taken first.
-    fn gets_room(&self) -> bool {
+    /// Looks at a full ring until the receiver takes bytes out. A receiver takes first what came by
+    /// TCP before, and bytes that went by TCP now would be the next to be taken first. False: it
+    /// takes none for a long while, or that does not pay. `None`: a signal ends the send.
+    fn gets_room(&self) -> Option<bool> {
         let (slot, words) = (self.slot(), self.memory.out());
         let unread = slot.sender.unread(words).max(1);
         let has_room = || slot.sender.unread(words) < unread;
-        wake::pays(&slot.send_luck, slot, self.memory)
-            && wake::spin(&slot.send_luck, wake::LOOKS, LONG, has_room)
+        if !wake::pays(&slot.send_luck, slot, self.memory) {
+            return Some(false);
+        }
+        let mut held = None;
+        let signals = (ENDING, &mut held);
+        let found = wake::spin(&slot.send_luck, wake::LOOKS, LONG, signals, has_room);
+        (found || !signals::end(held)).then_some(found)
     }
 
     /// Begins a call that sends by the kernel. `None`: the agent has the socket, and the call is

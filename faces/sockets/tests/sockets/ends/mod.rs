@@ -1,0 +1,129 @@
+//! Ends of waits that look: by a signal, by a thread that closes the set, by wrong arguments, and
+//! the time that is left.
+
+mod sys;
+
+use crate::harness::{start, Served, LOOKS};
+use crate::roles::Server;
+use crate::sys as calls;
+use std::os::fd::AsRawFd;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// Runs a case on a connection that is joined, or leads to another host. False if there is none of
+/// this name.
+pub fn attempt(case: &str, server: &mut Server) -> bool {
+    match case {
+        "signalled" => signalled(server),
+        "left" => left(server),
+        "wrong" => wrong(server),
+        "gone" => gone(server),
+        _ => return false,
+    }
+    true
+}
+
+/// Signals of each kind.
+const TRIES: usize = 6;
+
+/// A set with the connection.
+fn set_of(server: &Server) -> calls::Epoll {
+    let set = calls::Epoll::new();
+    set.add(&server.stream, libc::EPOLLIN, 1);
+    set
+}
+
+/// Has looks of a kind of wait pay.
+fn heat(server: &mut Server, set: &calls::Epoll, way: &str) {
+    for _ in 0..20 {
+        server.command(b's', 1);
+        if !["recv", "read"].contains(&way) {
+            assert_eq!(sys::wait(way, server.stream.as_raw_fd(), set.as_raw_fd()), Ok(1));
+        }
+        server.read(1);
+    }
+}
+
+/// A handler that runs during a look ends the wait, as it does during a sleep.
+fn signalled(server: &mut Server) {
+    sys::handle_alarms();
+    let set = set_of(server);
+    server.stream.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+    for way in ["recv", "read", "poll", "select", "epoll"] {
+        for us in [30, 100, 300, 10_000] {
+            let ended = (0..TRIES).filter(|_| {
+                heat(server, &set, way);
+                let begins = sys::alarm_in(us);
+                begins.store(true, Ordering::Release);
+                let waited = sys::wait(way, server.stream.as_raw_fd(), set.as_raw_fd());
+                waited == Err(libc::EINTR)
+            });
+            let ended = ended.count();
+            // On a busy machine some signals come before the call, and end nothing.
+            assert!(2 * ended > TRIES, "{way}: {ended} of {TRIES} signals after {us} us ended it");
+        }
+    }
+}
+
+/// select(2) lessens its time if a look has found the bytes, too.
+fn left(server: &mut Server) {
+    let set = set_of(server);
+    heat(server, &set, "select");
+    let untouched = (0..100).filter(|_| {
+        server.command(b's', 1);
+        let left = sys::select_left(server.stream.as_raw_fd());
+        server.read(1);
+        assert!(left <= 5_000_000);
+        left == 5_000_000
+    });
+    let untouched = untouched.count();
+    // Bytes may be there before the call.
+    assert!(untouched < 50, "{untouched} of 100 calls left the time as it was");
+}
+
+fn wrong(server: &mut Server) {
+    let set = set_of(server);
+    heat(server, &set, "epoll");
+    server.command(b's', 1);
+    while calls::queue(&server.stream, libc::FIONREAD) < 1 {
+        std::thread::yield_now();
+    }
+    sys::end_in(60);
+    let errors = sys::wrong_waits(server.stream.as_raw_fd(), set.as_raw_fd());
+    assert_eq!(errors, [Err(libc::EINVAL); 3]);
+    sys::end_in(0);
+    server.read(1);
+}
+
+/// Another thread closes the set in a wait, which ends by its time.
+fn gone(server: &mut Server) {
+    sys::end_in(100);
+    for round in 0..20 {
+        let set = set_of(server);
+        heat(server, &set, "epoll");
+        let fd = set.as_raw_fd();
+        let waits = std::thread::spawn(move || sys::wait("epoll", fd, fd));
+        (0..round * 50).for_each(|_| std::hint::spin_loop());
+        drop(set);
+        // A byte ends waits whose set was closed too late.
+        server.command(b's', 1);
+        let waited = waits.join().unwrap();
+        assert!(matches!(waited, Ok(0..=1) | Err(libc::EBADF | libc::EINVAL)), "{waited:?}");
+        server.read(1);
+    }
+    sys::end_in(0);
+}
+
+#[test]
+fn wait__ends_by_signals_and_errors_that_come_during_a_look() {
+    let agent = Served::start();
+    for case in ["signalled", "wrong"] {
+        eprintln!("case {case}");
+        let mut server = start("serve", "", Some(&agent.name), &[LOOKS]);
+        let role = format!("try-{case}");
+        let mut client = start(&role, &server.says(), Some(&agent.name), &[LOOKS]);
+        assert_eq!(client.says(), "done");
+        client.ends_well();
+        server.ends_well();
+    }
+}

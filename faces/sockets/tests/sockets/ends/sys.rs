@@ -1,0 +1,116 @@
+//! Calls that end by a signal, by another thread, or by wrong arguments.
+#![allow(unsafe_code)]
+
+use libc::c_int;
+use std::io::Error;
+use std::mem::zeroed;
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+extern "C" fn nothing(_: c_int) {}
+
+/// Has SIGALRM call a function that does nothing, and end calls.
+pub fn handle_alarms() {
+    // SAFETY: all-zero is a valid value; a function that may be called in a handler.
+    unsafe {
+        let mut action: libc::sigaction = zeroed();
+        action.sa_sigaction = nothing as extern "C" fn(c_int) as usize;
+        assert_eq!(libc::sigaction(libc::SIGALRM, &action, std::ptr::null_mut()), 0);
+    }
+}
+
+/// Has one SIGALRM come to this thread so many microseconds after it lets that begin.
+pub fn alarm_in(us: u64) -> Arc<AtomicBool> {
+    // SAFETY: no memory is passed.
+    let to = unsafe { libc::pthread_self() };
+    let begins = Arc::new(AtomicBool::new(false));
+    let begun = begins.clone();
+    std::thread::spawn(move || {
+        while !begun.load(Ordering::Acquire) {
+            std::hint::spin_loop();
+        }
+        let from = Instant::now();
+        while from.elapsed() < Duration::from_micros(us) {
+            std::hint::spin_loop();
+        }
+        // SAFETY: the thread waits for this signal.
+        unsafe { libc::pthread_kill(to, libc::SIGALRM) };
+    });
+    begins
+}
+
+/// Ends this process after so many seconds.
+pub fn end_in(seconds: u32) {
+    // SAFETY: no memory is passed.
+    unsafe { libc::alarm(seconds) };
+}
+
+/// The result of a call, or its error.
+fn result(n: isize) -> Result<isize, i32> {
+    match n {
+        0.. => Ok(n),
+        _ => Err(Error::last_os_error().raw_os_error().unwrap()),
+    }
+}
+
+/// Time of a wait, in milliseconds.
+const MS: c_int = 200;
+
+/// Waits for a byte, in one of several ways, for `MS` at most (a receive: for the socket's time).
+pub fn wait(way: &str, fd: RawFd, set: RawFd) -> Result<isize, i32> {
+    let mut byte = 0u8;
+    // SAFETY: room for what the calls write; all-zero is a valid value.
+    result(unsafe {
+        match way {
+            "recv" => libc::recv(fd, (&raw mut byte).cast(), 1, 0),
+            "read" => libc::read(fd, (&raw mut byte).cast(), 1),
+            "poll" => {
+                let mut one = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+                libc::poll(&mut one, 1, MS) as isize
+            }
+            "select" => select(fd, &mut libc::timeval { tv_sec: 0, tv_usec: i64::from(MS) * 1000 }),
+            _ => {
+                let mut event: libc::epoll_event = zeroed();
+                libc::epoll_wait(set, &mut event, 1, MS) as isize
+            }
+        }
+    })
+}
+
+/// select(2) of one descriptor.
+///
+/// # Safety
+/// As the C library's.
+unsafe fn select(fd: RawFd, time: &mut libc::timeval) -> isize {
+    // SAFETY: all-zero is an empty set.
+    unsafe {
+        let mut all: libc::fd_set = zeroed();
+        libc::FD_SET(fd, &mut all);
+        let none = std::ptr::null_mut();
+        libc::select(fd + 1, &mut all, none, none, time) as isize
+    }
+}
+
+/// Waits for a byte by select(2), for 5 s at most; returns the microseconds that are left.
+pub fn select_left(fd: RawFd) -> i64 {
+    let mut time = libc::timeval { tv_sec: 5, tv_usec: 0 };
+    // SAFETY: a valid time.
+    assert_eq!(unsafe { select(fd, &mut time) }, 1);
+    time.tv_sec * 1_000_000 + time.tv_usec
+}
+
+/// Waits with arguments that are wrong, while a byte is there; returns the errors.
+pub fn wrong_waits(fd: RawFd, set: RawFd) -> [Result<isize, i32>; 3] {
+    // SAFETY: all-zero is a valid value; the kernel refuses the rest before it writes.
+    unsafe {
+        let mut event: libc::epoll_event = zeroed();
+        let many = libc::epoll_wait(set, &mut event, 1 << 30, 100) as isize;
+        let many = result(many);
+        let less = result(select(fd, &mut libc::timeval { tv_sec: 1, tv_usec: -5 }));
+        let mut one = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+        let time = libc::timespec { tv_sec: 0, tv_nsec: 2_000_000_000 };
+        [many, less, result(libc::ppoll(&mut one, 1, &time, std::ptr::null()) as isize)]
+    }
+}

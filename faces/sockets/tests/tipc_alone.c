@@ -28,6 +28,7 @@ static void names(void) {
     FAILS(bind(one, sa(&low), sizeof low), EACCES);
     FAILS(bind(one, sa(&wrong), sizeof wrong), EINVAL);
     FAILS(bind(one, sa(&at), 4), EINVAL);
+    FAILS(bind(one, NULL, sizeof at), EFAULT);
     CHECK(bind(one, sa(&at), sizeof at) == 0);
     FAILS(bind(one, sa(&at), sizeof at), EINVAL);
     /* Several sockets share a name, and take turns. */
@@ -82,6 +83,9 @@ static void options(void) {
     FAILS(send(stream, "x", 1, 0), ENOTCONN);
     FAILS(recv(stream, &kind, 1, 0), ENOTCONN);
     FAILS(shutdown(stream, SHUT_WR), EINVAL);
+    FAILS(accept(stream, NULL, NULL), EINVAL);
+    len = 2;
+    FAILS(getsockopt(sd, SOL_TIPC, TIPC_IMPORTANCE, &value, &len), EINVAL);
     close(sd), close(stream);
 }
 

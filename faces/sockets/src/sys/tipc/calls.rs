@@ -110,7 +110,10 @@ pub fn socket(domain: c_int, flags: c_int, protocol: c_int) -> Option<c_int> {
 /// The caller's address.
 pub unsafe fn bind(fd: c_int, at: *const sockaddr, len: socklen_t) -> c_int {
     let mut request = Request::new(Op::Bind, 0);
-    if len > 0 && !at.is_null() {
+    if len > 0 && at.is_null() {
+        return fail(libc::EFAULT);
+    }
+    if len > 0 {
         // SAFETY: the caller's address.
         match unsafe { address_of(at, len) } {
             Ok(field) => (request.field, request.flags) = (field, HAS_ADDRESS),
@@ -159,6 +162,10 @@ pub fn listen(fd: c_int, backlog: c_int) -> c_int {
 pub unsafe fn accept(fd: c_int, from: *mut sockaddr, len: *mut socklen_t, flags: c_int) -> c_int {
     if is_connectionless(fd) {
         return fail(libc::EOPNOTSUPP);
+    }
+    // An agent that has ended is found below.
+    if simple(fd, Op::Get, 1).is_ok_and(|answer| answer.value == 0) {
+        return fail(libc::EINVAL);
     }
     loop {
         let mut bytes = [0u8; HEAD];
@@ -318,10 +325,11 @@ pub unsafe fn getsockopt(
         Ok(number) => {
             // SAFETY: the caller's room is as long as it says.
             unsafe {
-                let room = size_of::<u32>().min(*len as usize);
-                let from = (&raw const number).cast::<u8>();
-                std::ptr::copy_nonoverlapping(from, value.cast::<u8>(), room);
-                *len = room as socklen_t;
+                if (*len as usize) < size_of::<u32>() {
+                    return Some(fail(libc::EINVAL));
+                }
+                value.cast::<u32>().write_unaligned(number);
+                *len = size_of::<u32>() as socklen_t;
             }
             0
         }

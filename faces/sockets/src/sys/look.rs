@@ -5,7 +5,7 @@
 //! looks has them at once. The other end needs nothing for it, not even this library.
 
 use super::signals::{self, ENDING};
-use super::slot::{Slot, LOOKS, NONBLOCKING};
+use super::slot::{Slot, BULK, LOOKS, NAGLE, NONBLOCKING};
 use super::table::Connection;
 use super::{board, real, set, settings, tcp, wake};
 
@@ -31,6 +31,22 @@ pub fn begin(one: &Connection) {
     }
     slot.set(LOOKS);
     set::looks(slot);
+}
+
+/// Bytes of a call from which on a connection carries long ones.
+pub const LONG: isize = 64 << 10;
+
+/// A connection to another host carries long sends, whose ends would wait for acknowledgements
+/// (Nagle's algorithm), and with them the next ones. They gain twice the rate by TCP_NODELAY.
+#[cold]
+pub fn is_bulk(slot: &Slot, fd: i32) {
+    if slot.has(LOOKS) && !slot.has(BULK) && settings::is_on() && !board::is_off() {
+        slot.set(BULK);
+        if !tcp::is_set(fd, libc::TCP_NODELAY) {
+            slot.set(NAGLE);
+            tcp::do_not_delay(fd);
+        }
+    }
 }
 
 /// True if waits for a connection look at TCP.

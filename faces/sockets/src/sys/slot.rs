@@ -60,6 +60,9 @@ pub const LOOKS: u32 = 4096;
 /// The kernel was asked about its options and names.
 pub const KNOWN: u32 = 8192;
 
+/// It leads to another host, and carries long sends or receives.
+pub const BULK: u32 = 16384;
+
 /// A registration in an epoll set.
 #[derive(Debug, Default)]
 pub struct Registration {

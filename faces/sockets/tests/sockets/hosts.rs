@@ -113,7 +113,7 @@ fn hosts__a_policy_leaves_a_connection_as_it_is() {
 }
 
 /// Cases of `roles` that need no memory. The server of each has the library as well.
-const CASES: [&str; 21] = [
+const CASES: [&str; 22] = [
     "peek",
     "count",
     "half",
@@ -135,6 +135,7 @@ const CASES: [&str; 21] = [
     "left",
     "wrong",
     "gone",
+    "bulk",
 ];
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::data::{hand_over, stay_tcp};
 use super::process;
-use crate::sys::slot::{CORKED, DEEP, NAGLE, NONBLOCKING, SHUT};
+use crate::sys::slot::{BULK, CORKED, DEEP, NAGLE, NONBLOCKING, SHUT};
 use crate::sys::table::{self, Connection, Ended};
 use crate::sys::{giving, line, real, set, settings, stream, tcp, tipc, vfork};
 use libc::{c_char, c_int, c_long, c_uint, c_ulong, c_void, sockaddr, socklen_t, FILE};
@@ -357,6 +357,11 @@ pub unsafe extern "C-unwind" fn fcntl64(fd: c_int, command: c_int, arg: c_long) 
 /// Its number on all machines that this library is built for.
 const F_SETSIG: c_int = 10;
 
+/// True if this library may have set TCP_NODELAY on a connection, which the program is not to see.
+fn hides_nagle(one: &Connection) -> bool {
+    one.slot.is_shared() || one.slot.has(BULK)
+}
+
 fn changes_mode(one: &Connection, is_nonblocking: bool) {
     match is_nonblocking {
         true => one.slot.set(NONBLOCKING),
@@ -468,7 +473,7 @@ pub unsafe extern "C-unwind" fn setsockopt(
             return result;
         }
     }
-    let one = table::connection(fd).filter(|one| one.slot.is_shared());
+    let one = table::connection(fd).filter(hides_nagle);
     if let Some(one) = one.filter(|_| level == libc::IPPROTO_TCP && len >= 4 && !value.is_null()) {
         // SAFETY: the caller's value of this length.
         let on = unsafe { *value.cast::<c_int>() } != 0;
@@ -526,7 +531,7 @@ pub unsafe extern "C-unwind" fn getsockopt(
         _ => 0,
     };
     if level == libc::IPPROTO_TCP && own != 0 && result == 0 {
-        let one = table::connection(fd).filter(|one| one.slot.is_shared() && one.slot.has(own));
+        let one = table::connection(fd).filter(|one| hides_nagle(one) && one.slot.has(own));
         // SAFETY: the caller's room, which the kernel has written to.
         if one.is_some() && unsafe { *len } >= 4 {
             // SAFETY: as above.

@@ -2,7 +2,7 @@
 //! connection by TCP whose bytes the calling thread counts.
 
 use crate::sys::slot::{Slot, LOOKS};
-use crate::sys::{line, owner, table, tipc};
+use crate::sys::{line, look, owner, table, tipc};
 use libc::{c_int, ssize_t};
 use weft_streams::count::{Call, Count};
 
@@ -52,6 +52,9 @@ pub(super) fn count(
     if moves && n > 0 {
         under_way.done(n as u64);
         line::after_call(slot, fd);
+        if n >= look::LONG {
+            look::is_bulk(slot, fd);
+        }
     }
     n
 }

@@ -18,6 +18,7 @@ pub fn attempt(case: &str, server: &mut Server) -> bool {
         "left" => left(server),
         "wrong" => wrong(server),
         "gone" => gone(server),
+        "bulk" => bulk(server),
         _ => return false,
     }
     true
@@ -93,6 +94,21 @@ fn wrong(server: &mut Server) {
     assert_eq!(errors, [Err(libc::EINVAL); 3]);
     sys::end_in(0);
     server.read(1);
+}
+
+/// Long sends to another host are not delayed, which the program does not see.
+fn bulk(server: &mut Server) {
+    let fd = server.stream.as_raw_fd();
+    assert!(!sys::nodelay(fd) && !server.stream.nodelay().unwrap());
+    server.command(b'r', 300_000);
+    server.put(300_000);
+    server.reads_yes();
+    assert!(sys::nodelay(fd) && !server.stream.nodelay().unwrap());
+    for is_set in [true, false] {
+        server.stream.set_nodelay(is_set).unwrap();
+        assert_eq!(server.stream.nodelay().unwrap(), is_set);
+        assert!(sys::nodelay(fd));
+    }
 }
 
 /// Another thread closes the set in a wait, which ends by its time.

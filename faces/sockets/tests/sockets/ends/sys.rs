@@ -114,3 +114,15 @@ pub fn wrong_waits(fd: RawFd, set: RawFd) -> [Result<isize, i32>; 3] {
         [many, less, result(libc::ppoll(&mut one, 1, &time, std::ptr::null()) as isize)]
     }
 }
+
+/// TCP_NODELAY as the kernel has it.
+pub fn nodelay(fd: RawFd) -> bool {
+    let (mut value, mut len) = (0 as c_int, size_of::<c_int>() as libc::socklen_t);
+    let (level, name) = (libc::IPPROTO_TCP, libc::TCP_NODELAY);
+    // SAFETY: room for a number, past the library.
+    let got = unsafe {
+        libc::syscall(libc::SYS_getsockopt, fd, level, name, &raw mut value, &raw mut len)
+    };
+    assert_eq!(got, 0);
+    value != 0
+}

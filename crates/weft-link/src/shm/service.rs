@@ -359,15 +359,19 @@ impl ShmLink {
                 "the segment of endpoint {endpoint} is not sealed, or has another length"
             ));
         }
-        let same = self.peers.iter().position(|p| p.endpoint == endpoint && !p.hung_up);
-        if let Some(at) = same.filter(|&at| !self.peers[at].may_cross()) {
+        // An endpoint may have ended since it connected, and this side's own connection with it:
+        // its packets are in the segment.
+        let ended_unheard = |p: &Peer| p.hung_up && p.refused.is_none() && p.may_cross();
+        let is_same = |p: &Peer| p.endpoint == endpoint && (!p.hung_up || ended_unheard(p));
+        let same = self.peers.iter().position(is_same);
+        let crossed = same.filter(|&at| self.peers[at].may_cross());
+        if let Some(at) = same.filter(|_| crossed.is_none()) {
             // A new connection after the end of the old one is allowed, a second one is not.
             if !self.peers[at].closed() {
                 return Err(format!("endpoint {endpoint} is connected already"));
             }
             self.peers[at].hung_up = true;
         }
-        let crossed = same.filter(|&at| !self.peers[at].hung_up);
         if crossed.is_none() && self.peers.len() >= self.config.max_peers {
             return Err(format!("no room for endpoint {endpoint}"));
         }
@@ -382,8 +386,11 @@ impl ShmLink {
             _ => Vec::new(),
         };
         let answer = [&answer.encode()[..], &proven].concat();
-        socket::send(fd, &answer, None).map_err(|e| e.to_string())?;
-        Ok((crossed, halves))
+        match socket::send(fd, &answer, None) {
+            Err(e) if crossed.is_none() || !socket::hung_up(fd) => Err(e.to_string()),
+            // One that has ended needs no answer.
+            _ => Ok((crossed, halves)),
+        }
     }
 
     /// Checks that a hello has a proof where the agent joined the two, and only there.
@@ -429,7 +436,9 @@ impl ShmLink {
     fn on_hello(&mut self, at: usize, hello: &Hello) {
         let barrier = self.barrier && hello.barrier;
         let peer = &mut self.peers[at];
-        if let Some(warning) = peer.on_hello(barrier, hello.probe_addr, hello.probe_word) {
+        let warning = peer.on_hello(barrier, hello.probe_addr, hello.probe_word);
+        // The memory of one that has ended is gone.
+        if let Some(warning) = warning.filter(|_| !peer.closed()) {
             self.warn(warning);
         }
     }
@@ -453,7 +462,7 @@ impl ShmLink {
     }
 
     /// Reads the messages of a connection.
-    fn listen_to(&mut self, at: usize, token: u64) {
+    pub(super) fn listen_to(&mut self, at: usize, token: u64) {
         for _ in 0..if self.is_hub { HUB_MESSAGES } else { BURST } {
             let peer = &mut self.peers[at];
             let Some(fd) = peer.socket(token) else { return };

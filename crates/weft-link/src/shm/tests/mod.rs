@@ -210,6 +210,29 @@ fn connect__both_at_once_keeps_every_packet_in_order() {
 }
 
 #[test]
+fn connect__both_at_once_and_the_packets_of_one_that_has_ended_come() {
+    for closed_first in [false, true] {
+        let (mut a, mut b) = (ShmLink::new(config(1)).unwrap(), ShmLink::new(config(2)).unwrap());
+        let (to_a, to_b) = (info(0, &address_of(&a)), info(0, &address_of(&b)));
+        a.dial(&to_b).unwrap();
+        b.dial(&to_a).unwrap();
+        b.send(&[frame(&header(10), b"b")]);
+        // One has accepted, has all that it needs, and ends before the other looks.
+        assert_eq!(numbers(&drain(&mut a)), [10]);
+        assert_eq!(a.send(&[frame(&header(0), b"a"), frame(&header(1), b"a")]), 2);
+        drop(a);
+        if closed_first {
+            let token = b.peers[0].socket.token;
+            b.listen_to(0, token);
+            assert!(b.peers[0].hung_up);
+        }
+        assert_eq!(numbers(&drain(&mut b)), [0, 1], "the end is seen first: {closed_first}");
+        drain(&mut b);
+        assert_eq!(events(&mut b), [LinkEvent::PeerGone(PEER)]);
+    }
+}
+
+#[test]
 fn connect__to_itself() {
     let mut a = ShmLink::new(config(1)).unwrap();
     a.connect(&info(0, &address_of(&a))).unwrap();

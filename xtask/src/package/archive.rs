@@ -4,7 +4,7 @@ use flate2::write::GzEncoder;
 use flate2::Compression;
 use sha2::{Digest, Sha256};
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// 2026-01-01, in seconds since 1970: the time of every file in an archive.
 const TIME: u64 = 1_767_225_600;
@@ -84,5 +84,61 @@ pub fn mode_of(file: &Path) -> u32 {
         0o755
     } else {
         0o644
+    }
+}
+
+/// Makes a file by `write`, which gets another name in the same folder: the file has its own name
+/// once it is complete, in place of an older one. After an error nothing is left under either name,
+/// but for the older one.
+///
+/// # Errors
+/// The error of `write`; the file cannot be renamed.
+pub fn complete(
+    file: &Path,
+    write: impl FnOnce(&Path) -> Result<(), String>,
+) -> Result<PathBuf, String> {
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    let part = file.with_file_name(format!(".{name}.{}", std::process::id()));
+    let failed = |e: io::Error| format!("{}: {e}", file.display());
+    let made = write(&part).and_then(|()| std::fs::rename(&part, file).map_err(failed));
+    if made.is_err() {
+        let _absent = std::fs::remove_file(&part);
+    }
+    made.map(|()| file.to_path_buf())
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use crate::package::Scratch;
+
+    #[test]
+    fn complete__a_file_has_its_name_once_it_is_whole() {
+        let folder = Scratch::new("complete").unwrap();
+        let names = || std::fs::read_dir(folder.path()).unwrap().count();
+        let file = folder.path().join("a.whl");
+        for text in ["first", "second"] {
+            let made = complete(&file, |part| {
+                assert_eq!(part.parent(), file.parent());
+                assert_ne!(part.extension(), file.extension());
+                std::fs::write(part, &text[..2]).unwrap();
+                assert_eq!(std::fs::read(&file).ok().as_deref(), before(text));
+                std::fs::write(part, text).map_err(|e| e.to_string())
+            });
+            assert_eq!(made.as_deref(), Ok(file.as_path()));
+            assert_eq!((std::fs::read_to_string(&file).unwrap(), names()), (text.into(), 1));
+        }
+        let stopped = complete(&file, |part| {
+            std::fs::write(part, "thi").unwrap();
+            Err("no space".into())
+        });
+        assert_eq!(stopped, Err("no space".into()));
+        assert_eq!((std::fs::read_to_string(&file).unwrap(), names()), ("second".into(), 1));
+    }
+
+    /// Returns the content of the file before one with this text is complete.
+    fn before(text: &str) -> Option<&'static [u8]> {
+        (text == "second").then_some(b"first")
     }
 }

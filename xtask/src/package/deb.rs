@@ -3,7 +3,7 @@
 //!
 //! Format: deb(5), Debian Policy chapters 5 and 10. `dpkg-deb` writes the archives.
 
-use super::archive::mode_of;
+use super::archive::{complete, mode_of};
 use super::{Scratch, Staged, ARCHITECTURE, VERSION};
 use crate::run::succeeds;
 use std::fs;
@@ -129,14 +129,16 @@ fn build(package: &Package, staged: &Staged, glibc: &str, out: &Path) -> Result<
         }
     }
     let file = out.join(format!("{}_{VERSION}_{}.deb", package.name, architecture()));
-    let mut dpkg = Command::new("dpkg-deb");
-    // An unoptimised build is ten times as long, and thrown away.
-    let compression = if staged.debug { "-Znone" } else { "-Zxz" };
-    dpkg.args(["--root-owner-group", compression, "--build"]).arg(&tree.0).arg(&file);
-    match succeeds(&mut dpkg) {
-        true => Ok(file),
-        false => Err("dpkg-deb failed; it is in Debian's package dpkg".into()),
-    }
+    complete(&file, |part| {
+        let mut dpkg = Command::new("dpkg-deb");
+        // An unoptimised build is ten times as long, and thrown away.
+        let compression = if staged.debug { "-Znone" } else { "-Zxz" };
+        dpkg.args(["--root-owner-group", compression, "--build"]).arg(&tree.0).arg(part);
+        match succeeds(&mut dpkg) {
+            true => Ok(()),
+            false => Err("dpkg-deb failed; it is in Debian's package dpkg".into()),
+        }
+    })
 }
 
 /// Returns the text about the licences, as Debian Policy 12.5 asks.

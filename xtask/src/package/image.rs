@@ -5,7 +5,7 @@
 //! `docker load` and `podman load` read. It has one layer and no shell. The layer is compressed
 //! and not the archive, because Podman 4 does not load compressed archives.
 
-use super::archive::{gzip, mode_of, sha256_hex, Tar};
+use super::archive::{complete, gzip, mode_of, sha256_hex, Tar};
 use super::{deb, Staged, VERSION};
 use crate::run::output_of;
 use serde_json::json;
@@ -52,8 +52,7 @@ pub fn make(staged: &Staged, out: &Path) -> Result<PathBuf, String> {
     tar.bytes(&layer_name, &layer, 0o644).map_err(failed)?;
     tar.bytes("manifest.json", manifest.as_bytes(), 0o644).map_err(failed)?;
     let image = tar.finish().map_err(failed)?;
-    std::fs::write(&file, image).map_err(failed)?;
-    Ok(file)
+    complete(&file, |part| std::fs::write(part, image).map_err(failed))
 }
 
 /// Makes the file system of the image.

@@ -4,7 +4,7 @@
 //! Format: PEP 427 (wheels), PEP 600 (`manylinux_X_Y`). `.data/scripts` goes to `bin`, `.data/data`
 //! to the prefix itself, so the commands find the provider as in an installation.
 
-use super::archive::{mode_of, sha256};
+use super::archive::{complete, mode_of, sha256};
 use super::{Staged, ARCHITECTURE, VERSION};
 use crate::install;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -68,8 +68,13 @@ pub fn make(staged: &Staged, out: &Path) -> Result<PathBuf, String> {
     let (major, minor) = staged.glibc(&[&extension])?;
     let tag = format!("py3-none-manylinux_{major}_{minor}_{ARCHITECTURE}");
     let file = out.join(format!("weft-{VERSION}-{tag}.whl"));
+    complete(&file, |part| write(staged, &extension, &tag, part))
+}
+
+/// Writes the wheel of a tag.
+fn write(staged: &Staged, extension: &Path, tag: &str, file: &Path) -> Result<(), String> {
     let failed = |e: &dyn std::fmt::Display| format!("{}: {e}", file.display());
-    let zip = ZipWriter::new(std::fs::File::create(&file).map_err(|e| failed(&e))?);
+    let zip = ZipWriter::new(std::fs::File::create(file).map_err(|e| failed(&e))?);
     let level = if staged.debug { QUICK } else { SMALLEST };
     let mut wheel = Wheel { zip, record: String::new(), level };
     for (name, path) in module()? {
@@ -77,27 +82,11 @@ pub fn make(staged: &Staged, out: &Path) -> Result<PathBuf, String> {
         let text = text.map_err(|e| format!("{}: {e}", path.display()))?;
         wheel.add(&name, text.replace("@VERSION@", VERSION).as_bytes(), 0o644)?;
     }
-    let library = std::fs::read(&extension);
+    let library = std::fs::read(extension);
     let library = library.map_err(|e| format!("{}: {e}", extension.display()))?;
     wheel.add(EXTENSION, &library, 0o755)?;
     for name in staged.names.iter().filter(|name| belongs(name)) {
-        let path = staged.root().join(name);
-        let data = std::fs::read(&path);
-        let mut data = data.map_err(|e| format!("{}: {e}", path.display()))?;
-        if name == "lib/libweft.so" {
-            data = LINKED.into();
-        }
-        if name.ends_with(".pc") {
-            // The environment may be at any path: pkg-config knows where it found the file.
-            let text = String::from_utf8_lossy(&data);
-            let relative = text.replace("prefix=/usr\n", "prefix=${pcfiledir}/../..\n");
-            data = relative.into_bytes();
-        }
-        let place = match name.strip_prefix("bin/") {
-            Some(command) => format!("scripts/{command}"),
-            None => format!("data/{name}"),
-        };
-        wheel.add(&format!("weft-{VERSION}.data/{place}"), &data, mode_of(&path))?;
+        add_installed(&mut wheel, &staged.root().join(name), name)?;
     }
     let info = format!("weft-{VERSION}.dist-info");
     wheel.add(&format!("{info}/METADATA"), metadata()?.as_bytes(), 0o644)?;
@@ -108,7 +97,27 @@ pub fn make(staged: &Staged, out: &Path) -> Result<PathBuf, String> {
     let record = format!("{}{info}/RECORD,,\n", wheel.record);
     wheel.add(&format!("{info}/RECORD"), record.as_bytes(), 0o644)?;
     wheel.zip.finish().map_err(|e| failed(&e))?;
-    Ok(file)
+    Ok(())
+}
+
+/// Adds a file of an installation.
+fn add_installed(wheel: &mut Wheel, path: &Path, name: &str) -> Result<(), String> {
+    let data = std::fs::read(path);
+    let mut data = data.map_err(|e| format!("{}: {e}", path.display()))?;
+    if name == "lib/libweft.so" {
+        data = LINKED.into();
+    }
+    if name.ends_with(".pc") {
+        // The environment may be at any path: pkg-config knows where it found the file.
+        let text = String::from_utf8_lossy(&data);
+        let relative = text.replace("prefix=/usr\n", "prefix=${pcfiledir}/../..\n");
+        data = relative.into_bytes();
+    }
+    let place = match name.strip_prefix("bin/") {
+        Some(command) => format!("scripts/{command}"),
+        None => format!("data/{name}"),
+    };
+    wheel.add(&format!("weft-{VERSION}.data/{place}"), &data, mode_of(path))
 }
 
 /// The text by which a linker finds the C library: a wheel holds no links, and a copy for each name

@@ -57,6 +57,9 @@ impl Numbers {
             return Ok(Numbers { kind: 'd', bytes, deliver: Deliver::Number('d') });
         }
         let memory = Export::read(values)?;
+        if memory.is_number() && values.hasattr("item")? {
+            return Numbers::of(&values.call_method0("item")?, into, gets);
+        }
         let (kind, bytes) = (kind_of(&memory).map_err(|fault| fault.raise(py))?, memory.to_vec(py));
         // Its lock ends: the result may go to the same memory.
         drop(memory);

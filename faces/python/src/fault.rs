@@ -2,6 +2,7 @@
 
 use pyo3::prelude::*;
 use weft::{Group, GroupError, OpError, PeerFailure, Refused};
+use weft_models::rpc::{CallError, Cause};
 
 /// The class of an exception.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +74,23 @@ impl Fault {
     /// Makes the fault of a rank that has failed.
     pub fn of_rank(rank: usize, text: String) -> Fault {
         Fault { kind: Kind::Peer, text, rank: Some(rank), host: None }
+    }
+
+    /// Makes the fault of a call of the rank that has an object.
+    pub fn of_call(error: &CallError) -> Fault {
+        let kind = match error.cause {
+            Cause::Failed(_) => Kind::Peer,
+            Cause::Busy => Kind::Busy,
+            _ => Kind::Operation,
+        };
+        Fault { kind, text: error.cause.to_string(), rank: Some(error.rank), host: None }
+    }
+
+    /// Has the text begin with the operation of an object that failed, and its rank.
+    #[must_use]
+    pub fn of_operation(self, operation: &str) -> Fault {
+        let at = self.rank.map_or(String::new(), |rank| format!(" at rank {rank}"));
+        Fault { text: format!("{operation}{at}: {}", self.text), ..self }
     }
 
     /// Makes the fault of an operation of a group with a rank, or with all.

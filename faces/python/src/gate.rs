@@ -106,6 +106,20 @@ impl Gate {
     }
 
     /// # Errors
+    /// This thread executes an operation of a shared object: other ranks may need its end before
+    /// they do what it would wait for.
+    pub fn check_outside(&self) -> Result<(), Fault> {
+        match self.worker.get().is_some_and(Worker::is_inside) {
+            false => Ok(()),
+            true => Err(Fault::new(
+                Kind::Operation,
+                "a call that may wait for other ranks, inside an operation of a shared object, \
+                 which must not wait: make the call before or after the operation",
+            )),
+        }
+    }
+
+    /// # Errors
     /// This process is a copy of the one that joined: another thread may have had the lock at that
     /// moment.
     pub fn check_origin(&self) -> Result<(), Fault> {
@@ -192,25 +206,25 @@ impl Gate {
     /// meanwhile, and other threads of Python run.
     ///
     /// # Errors
-    /// The exception of a signal handler; the error of `look`; the job was left.
+    /// This thread executes an operation of a shared object; the exception of a signal handler; the
+    /// error of `look`; the job was left.
     pub fn wait<T: Send>(
         &self,
         py: Python<'_>,
         until: Option<Instant>,
         mut look: impl FnMut(&mut Inside) -> Result<Option<T>, Fault> + Send,
     ) -> PyResult<Option<T>> {
-        let mut works = self.worker.get().is_some();
+        self.check_outside().map_err(|fault| fault.raise(py))?;
+        let works = self.worker.get().is_some();
         loop {
             match py.detach(|| self.round(until, works, &mut look)) {
                 Ok(Round::Came(found)) => return Ok(Some(found)),
                 Ok(Round::Late) => return Ok(None),
                 Ok(Round::Look) => py.check_signals()?,
                 Ok(Round::Work) => {
-                    // Inside an operation of an object nothing else is done.
-                    works = match self.worker.get() {
-                        Some(worker) => worker.work(py, self)?,
-                        None => false,
-                    };
+                    if let Some(worker) = self.worker.get() {
+                        worker.work(py, self)?;
+                    }
                 }
                 Err(fault) => return Err(fault.raise(py)),
             }

@@ -28,6 +28,12 @@ pub struct PyGroup {
 }
 
 impl PyGroup {
+    /// # Errors
+    /// This thread executes an operation of a shared object.
+    fn check_outside(&self, py: Python<'_>) -> PyResult<()> {
+        self.gate.check_outside().map_err(|fault| fault.raise(py))
+    }
+
     /// Starts a send.
     fn start_send(
         &self,
@@ -108,6 +114,7 @@ impl PyGroup {
         begin: impl FnOnce(&weft::Group) -> weft::Started<T>,
         outcome: impl Fn(T) -> Outcome + 'static,
     ) -> PyResult<Pending> {
+        self.check_outside(py)?;
         let begun = self.gate.with(|inside| inside.collective(self.number, begin, outcome));
         let begun = begun.map_err(|fault| fault.raise(py))?;
         Ok(Pending::new(&self.gate, Some(begun)))
@@ -125,6 +132,7 @@ impl PyGroup {
         data: &Bound<'_, PyAny>,
         #[pyo3(from_py_with = number)] tag: u32,
     ) -> PyResult<()> {
+        self.check_outside(py)?;
         let data = Export::read(data)?;
         let sent = self.start_send(py, to, &data, (tag, false))?;
         if sent.is_some() {
@@ -151,7 +159,10 @@ impl PyGroup {
 
     /// Receives a message from a rank, or from any if `source` is `None`. With `into` its bytes go
     /// to that buffer, and its `Status` is returned; otherwise the bytes are.
-    #[pyo3(signature = (source, into=None, tag=Some(0)))]
+    #[pyo3(
+        signature = (source, into=None, tag=Some(0)),
+        text_signature = "($self, source, into=None, tag=0)"
+    )]
     fn recv(
         &self,
         py: Python<'_>,
@@ -159,6 +170,7 @@ impl PyGroup {
         into: Option<&Bound<'_, PyAny>>,
         #[pyo3(from_py_with = optional)] tag: Option<u32>,
     ) -> PyResult<Py<PyAny>> {
+        self.check_outside(py)?;
         let wanted = Wanted { rank: source, tag };
         let Some(into) = into else {
             return self.recv_bytes(py, wanted);
@@ -169,7 +181,10 @@ impl PyGroup {
     }
 
     /// Starts a receive into a buffer, and returns its request.
-    #[pyo3(signature = (source, into, tag=Some(0)))]
+    #[pyo3(
+        signature = (source, into, tag=Some(0)),
+        text_signature = "($self, source, into, tag=0)"
+    )]
     fn irecv(
         &self,
         py: Python<'_>,
@@ -184,7 +199,10 @@ impl PyGroup {
 
     /// Looks for a message, without receiving it, for at most `timeout` seconds (`None`: until it
     /// is there). Returns its `Status`, or `None`.
-    #[pyo3(signature = (source=None, tag=Some(0), timeout=Some(0.0)))]
+    #[pyo3(
+        signature = (source=None, tag=Some(0), timeout=Some(0.0)),
+        text_signature = "($self, source=None, tag=0, timeout=0)"
+    )]
     fn probe(
         &self,
         py: Python<'_>,

@@ -153,6 +153,10 @@ impl Inside {
             let text = format!("no rank {rank} in a group of {} ranks", group.size());
             return Err(Fault::argument(text));
         }
+        let twice = |(at, rank): &(usize, &usize)| ranks[..*at].contains(rank);
+        if let Some((_, rank)) = ranks.iter().enumerate().find(twice) {
+            return Err(Fault::argument(format!("rank {rank} is in the list twice")));
+        }
         let Some(made) = group.subset(ranks, id) else { return Ok(None) };
         let place = (made.rank(), made.size());
         self.groups.insert(id.into(), made);

@@ -75,6 +75,7 @@ impl PyJob {
 impl PyJob {
     /// Sends what is queued and leaves the job. Later calls raise `FinishedError`, but for this.
     fn finish(&self, py: Python<'_>) -> PyResult<()> {
+        self.gate.check_outside().map_err(|fault| fault.raise(py))?;
         let left = py.detach(|| self.gate.finish());
         left.map(|_| ()).map_err(|fault| fault.raise(py))
     }

@@ -20,6 +20,7 @@ mod request;
 mod senders;
 #[allow(unsafe_code)]
 mod sys;
+mod value;
 
 use pyo3::prelude::*;
 

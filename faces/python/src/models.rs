@@ -16,7 +16,7 @@ use weft_models::net::{Live, Net, RankFailure};
 use weft_models::order::{Options, OrderError, OrderedGroup};
 use weft_models::regions::{Access, Operation, Region, RegionCause, RegionError};
 use weft_models::regions::{RegionId, Regions};
-use weft_models::rpc::{Call, CallError, Request, Rpc};
+use weft_models::rpc::{Call, Request, Rpc};
 use weft_models::MESSAGE_MAX;
 
 /// The method of calls to the owners of objects.
@@ -381,8 +381,7 @@ impl Models {
         let Calling { call, answer, .. } = &mut calls[at];
         if answer.is_none() {
             let Poll::Ready(came) = poll_now(Pin::new(call)) else { return None };
-            let fault = |error: CallError| Fault::of_rank(error.rank, error.to_string());
-            *answer = Some(came.map_err(fault));
+            *answer = Some(came.map_err(|error| Fault::of_call(&error)));
         }
         match answer {
             Some(Ok(bytes)) if !is_due(bytes) => None,
@@ -416,6 +415,15 @@ impl Models {
     /// Takes the events.
     pub fn events(&mut self) -> VecDeque<Event> {
         self.objects().events.take()
+    }
+
+    /// Puts records of this run back that were not done, the oldest first.
+    pub fn put_back_records(&mut self, number: u16, left: impl Iterator<Item = Vec<u8>>) {
+        let Some(queue) = self.queues.get_mut(&number) else { return };
+        for record in left {
+            let with_run = [&[queue.run][..], &record].concat();
+            queue.records.borrow_mut().push_back(with_run);
+        }
     }
 
     /// Puts events back that were not handled: before those that came since.

@@ -8,8 +8,9 @@ use crate::fault::{Fault, Kind};
 use crate::job::PyJob;
 use crate::number::{number, optional};
 use crate::request::until;
+use crate::value::{self, Parts, Value};
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyTuple};
 use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -70,8 +71,41 @@ impl PyOwner {
     }
 }
 
+impl Value for PyOwner {
+    fn values<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        let PyOwner { name, address, endpoint, host, here, user, process } = self;
+        (name, address, endpoint, host, *here, user, process).into_pyobject(py)
+    }
+}
+
 #[pymethods]
 impl PyOwner {
+    #[new]
+    #[pyo3(signature = (name, address, endpoint, host, here, user, process))]
+    fn new(
+        name: Option<String>,
+        address: Option<String>,
+        endpoint: u64,
+        host: u64,
+        here: bool,
+        user: u32,
+        process: u32,
+    ) -> PyOwner {
+        PyOwner { name, address, endpoint, host, here, user, process }
+    }
+
+    fn __eq__(&self, other: &Bound<'_, PyAny>) -> PyResult<bool> {
+        value::equals(self, other)
+    }
+
+    fn __hash__(&self, py: Python<'_>) -> PyResult<isize> {
+        value::hash(self, py)
+    }
+
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Parts<'py>> {
+        value::reduce(self, py)
+    }
+
     fn __repr__(&self) -> String {
         let name = self.name.as_deref().unwrap_or("a sender");
         let address = self.address.as_deref().unwrap_or("no address");
@@ -84,7 +118,7 @@ impl PyOwner {
 pub struct PyEvent {
     /// `published`, `withdrawn`, `all`, `missed` or `timeout` of a subscription; `message`, `lost`
     /// or `returned` of a connection.
-    kind: &'static str,
+    kind: String,
     /// The number of the event in its subscription; of the claim that a message was sent to or that
     /// was lost; or of the message that came back.
     number: u64,
@@ -96,8 +130,39 @@ pub struct PyEvent {
     data: Option<Py<PyBytes>>,
 }
 
+impl Value for PyEvent {
+    fn values<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        let (owner, cause, data) = (self.owner.as_ref(), self.cause.as_deref(), self.data.as_ref());
+        (&self.kind, self.number, owner, cause, data).into_pyobject(py)
+    }
+}
+
 #[pymethods]
 impl PyEvent {
+    #[new]
+    #[pyo3(signature = (kind, number, owner, cause, data))]
+    fn new(
+        kind: String,
+        number: u64,
+        owner: Option<Py<PyOwner>>,
+        cause: Option<String>,
+        data: Option<Py<PyBytes>>,
+    ) -> PyEvent {
+        PyEvent { kind, number, owner, cause, data }
+    }
+
+    fn __eq__(&self, other: &Bound<'_, PyAny>) -> PyResult<bool> {
+        value::equals(self, other)
+    }
+
+    fn __hash__(&self, py: Python<'_>) -> PyResult<isize> {
+        value::hash(self, py)
+    }
+
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Parts<'py>> {
+        value::reduce(self, py)
+    }
+
     fn __repr__(&self, py: Python<'_>) -> String {
         let owner = self.owner.as_ref().and_then(|owner| owner.get().name.clone());
         let data = self.data.as_ref().map(|data| format!(" {} bytes", data.as_bytes(py).len()));
@@ -119,12 +184,18 @@ impl PyEvent {
             Notice::Timeout => ("timeout", None, None),
         };
         let owner = binding.map(|binding| Py::new(py, PyOwner::of(binding, here))).transpose()?;
-        Ok(PyEvent { kind, number: event.seq, owner, cause, data: None })
+        Ok(PyEvent { kind: kind.into(), number: event.seq, owner, cause, data: None })
     }
 
     /// Makes the event of a connection; `None` for a kind that this package does not know.
     fn of_names(py: Python<'_>, event: Event, here: u64) -> PyResult<Option<PyEvent>> {
-        let lost = |kind, number, cause| PyEvent { kind, number, owner: None, cause, data: None };
+        let lost = |kind: &str, number, cause| PyEvent {
+            kind: kind.into(),
+            number,
+            owner: None,
+            cause,
+            data: None,
+        };
         Ok(Some(match event {
             Event::Lost { claim, gone } => lost("lost", claim, Some(gone.to_string())),
             Event::Returned { message, why } => lost("returned", message, Some(why)),
@@ -140,7 +211,7 @@ impl PyEvent {
                 };
                 let data = Some(PyBytes::new(py, &payload).unbind());
                 let owner = Some(Py::new(py, owner)?);
-                PyEvent { kind: "message", number: claim, owner, cause: None, data }
+                PyEvent { kind: "message".into(), number: claim, owner, cause: None, data }
             }
             _ => return Ok(None),
         }))

@@ -42,6 +42,7 @@ impl PyQueue {
         #[pyo3(from_py_with = number)] owner: usize,
         record: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
+        self.gate.check_outside().map_err(|fault| fault.raise(py))?;
         let (number, bytes) = (self.number, Export::read(record)?.to_vec(py));
         let pushed = self.gate.with(|inside| inside.models()?.push(number, owner, &bytes));
         if !pushed.map_err(|fault| fault.raise(py))? {
@@ -54,7 +55,8 @@ impl PyQueue {
     }
 
     /// Calls `work` with each record that this rank owns, until no rank has one left and none is on
-    /// its way. All ranks call this. Returns the number of records done here.
+    /// its way. All ranks call this. Returns the number of records done here. An exception of
+    /// `work` ends this call alone: the run goes on when this rank calls it again.
     fn run(&self, py: Python<'_>, work: &Bound<'_, PyAny>) -> PyResult<u64> {
         let (number, mut done) = (self.number, 0);
         loop {
@@ -66,8 +68,14 @@ impl PyQueue {
             if records.is_empty() {
                 return Ok(done);
             }
-            for record in records {
-                work.call1((PyBytes::new(py, &record),))?;
+            let mut records = records.into_iter();
+            while let Some(record) = records.next() {
+                if let Err(error) = work.call1((PyBytes::new(py, &record),)) {
+                    // The others wait for the next call.
+                    let left = records.rev();
+                    self.gate.end_of_models(|models| models.put_back_records(number, left));
+                    return Err(error);
+                }
                 done += 1;
             }
         }

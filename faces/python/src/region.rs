@@ -80,6 +80,7 @@ pub fn map(py: Python<'_>, gate: &Arc<Gate>, name: &str) -> PyResult<PyRegion> {
     let (home, count) = (number().ok_or_else(wrong)?, number().ok_or_else(wrong)?);
     let of = type_of(py, parts.next().ok_or_else(wrong)?)?;
     let id = RegionId::new(u32::try_from(home).map_err(|_| wrong())? as usize, count);
+    gate.check_outside().map_err(|fault| fault.raise(py))?;
     let started = gate.with(|inside| {
         if id.home() >= inside.world().size() {
             return Err(Fault::argument(format!("there is no rank {}", id.home())));
@@ -162,6 +163,7 @@ impl PyRegion {
 
     /// Deletes the region: waits until no operation uses it; later ones are refused.
     fn delete(&self, py: Python<'_>) -> PyResult<()> {
+        self.gate.check_outside().map_err(|fault| fault.raise(py))?;
         let started = self.gate.with(|inside| {
             let work = inside.models()?.delete(self.key)?;
             Ok(inside.start(work, |()| Outcome::Nothing))
@@ -241,7 +243,8 @@ impl PyHold {
         if self.number.load(Ordering::Relaxed) > 0 {
             return Err(Fault::argument("this operation is under way").raise(py));
         }
-        let started = region.gate.with(|inside| self.begin(inside));
+        let started = region.gate.check_outside();
+        let started = started.and_then(|()| region.gate.with(|inside| self.begin(inside)));
         let started = started.map_err(|fault| fault.raise(py))?;
         let number = Pending::of_model(&region.gate, started).number(py)?;
         self.number.store(number, Ordering::Relaxed);

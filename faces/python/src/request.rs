@@ -6,9 +6,10 @@ use crate::inside::{Ended, Outcome};
 use crate::number::optional;
 use crate::senders::Senders;
 use crate::sys::Export;
+use crate::value::{self, Parts, Value};
 use pyo3::exceptions::PyTimeoutError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList};
+use pyo3::types::{PyBytes, PyList, PyTuple};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -23,11 +24,35 @@ pub struct PyStatus {
     length: usize,
 }
 
+impl Value for PyStatus {
+    fn values<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        (self.source, self.tag, self.length).into_pyobject(py)
+    }
+}
+
 #[pymethods]
 impl PyStatus {
+    #[new]
+    #[pyo3(signature = (source, tag, length))]
+    fn new(source: Option<usize>, tag: u32, length: usize) -> PyStatus {
+        PyStatus { source, tag, length }
+    }
+
     fn __repr__(&self) -> String {
         let source = self.source.map_or("None".to_string(), |rank| rank.to_string());
         format!("Status(source={source}, tag={}, length={})", self.tag, self.length)
+    }
+
+    fn __eq__(&self, other: &Bound<'_, PyAny>) -> PyResult<bool> {
+        value::equals(self, other)
+    }
+
+    fn __hash__(&self, py: Python<'_>) -> PyResult<isize> {
+        value::hash(self, py)
+    }
+
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Parts<'py>> {
+        value::reduce(self, py)
     }
 }
 

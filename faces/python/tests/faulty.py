@@ -2,6 +2,7 @@
 job run: `weft run -n N python faulty.py CASE`. Each rank that has found everything right prints a
 line."""
 
+import _thread
 import asyncio
 import os
 import signal
@@ -10,7 +11,7 @@ import threading
 import time
 
 import weft
-from ranks import raises
+from cases import Counter, me, raises, run
 
 
 class NoText(Exception):
@@ -56,10 +57,11 @@ class Odd:
         return Leaves()
 
     @weft.writes
-    def interrupted(self, of):
+    def interrupted(self, of, number=signal.SIGINT):
+        """Has a rank get a signal in the middle; 0: the main thread is interrupted."""
         self.begun += 1
-        if ME == of:
-            os.kill(os.getpid(), signal.SIGINT)
+        if me() == of:
+            os.kill(os.getpid(), number) if number else _thread.interrupt_main()
         # Python runs the handler between two of these.
         for _ in range(10_000):
             pass
@@ -98,18 +100,7 @@ class Mixed:
 
 
 @weft.shared
-class Base:
-    def __init__(self):
-        self.count = 0
-
-    @weft.writes
-    def add(self, number):
-        self.count += number
-        return self.count
-
-
-@weft.shared
-class Derived(Base, Mixed):
+class Derived(Counter, Mixed):
     @weft.writes
     def add(self, number):
         return super().add(10 * number)
@@ -120,11 +111,11 @@ class Derived(Base, Mixed):
 
 
 @weft.shared
-class Inherits(Base, Mixed):
+class Inherits(Counter, Mixed):
     pass
 
 
-class Undecorated(Base):
+class Undecorated(Counter):
     pass
 
 
@@ -136,7 +127,7 @@ def bases(job):
         assert derived.add(1) % 10 == 0 and derived.name() == "Derived of Mixed"
         assert inherits.add(1) <= job.size and inherits.name() == "Mixed"
     raises(weft.ArgumentError, lambda: job.share(Undecorated, "undecorated"), "no class decorated")
-    unmarked = type("Unmarked", (Base,), {"add": lambda self, number: 0})
+    unmarked = type("Unmarked", (Counter,), {"add": lambda self, number: 0})
     raises(weft.ArgumentError, lambda: weft.shared(unmarked), "Unmarked.add replaces an operation")
 
 
@@ -157,6 +148,59 @@ def interrupts(job):
     begun, ended = odd.both()
     assert begun == ended >= 21, (begun, ended)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+class Handled(Exception):
+    """Raised by handlers of signals."""
+
+
+def handlers(job):
+    """Handlers of all signals of the program wait for the end of an operation: those that it had
+    before, and those that it sets, also by a function that it has imported before."""
+    old, set_early = threading.Event(), signal.signal
+    threading.Thread(target=old.wait).start()
+    called = []
+
+    def handler(number, frame):
+        called.append(number)
+        raise Handled(number)
+
+    def quiet(number, frame):
+        called.append(number)
+        # A handler may use shared objects.
+        other.add(1)
+
+    try:
+        signal.signal(signal.SIGTERM, handler)
+        odd, other = job.share(Odd, "odd"), job.share(Counter, "other")
+        set_early(signal.SIGUSR1, handler)
+        signal.signal(signal.SIGALRM, quiet)
+        of_others = [signal.SIGTERM, signal.SIGUSR1, signal.SIGRTMAX]
+        assert signal.signal(signal.SIGRTMAX, handler) is signal.SIG_DFL
+        if job.rank == 0:
+            for number in 5 * of_others:
+                error = raises(Handled, lambda: odd.interrupted(0, number))
+                assert error.args == (number,) and called.pop() == number
+            raises(KeyboardInterrupt, lambda: odd.interrupted(0, 0))
+            odd.interrupted(0, signal.SIGALRM)
+            assert called.pop() == signal.SIGALRM and other.get() == 1
+            # One that is raised again is raised once, and none is left.
+            odd.interrupted(None)
+            assert not called, called
+    finally:
+        old.set()
+    job.world.barrier()
+    odd.interrupted(None)
+    begun, ended = odd.both()
+    assert begun == ended >= 18, (begun, ended)
+    # The program has the handlers that it has set.
+    assert signal.getsignal(signal.SIGTERM) is handler
+    assert signal.signal(signal.SIGTERM, signal.SIG_IGN) is handler
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    os.kill(os.getpid(), signal.SIGTERM)
+    raises(TypeError, lambda: signal.signal(signal.SIGTERM, "handler"), "signal handler must be")
+    raises(Handled, lambda: signal.raise_signal(signal.SIGUSR1))
 
 
 def copies(job):
@@ -189,7 +233,7 @@ class Differs:
 class Fails:
     def __init__(self):
         self.count = 0
-        if ME == 0 and "fails" not in vars(Fails):
+        if me() == 0 and "fails" not in vars(Fails):
             Fails.fails = True
             raise RuntimeError("made elsewhere")
 
@@ -217,6 +261,83 @@ def programs(job):
         raises(weft.OperationError, differs.read, text)
         make = lambda: job.share(Fails, "fails")
         raises(weft.OperationError, make, "rank 0 could not make 'fails' before")
+
+
+@weft.shared
+class Waits:
+    def __init__(self):
+        self.calls = 0
+
+    @weft.writes
+    def wait(self, kind):
+        self.calls += 1
+        wait(kind)
+
+    @weft.reads
+    def count(self):
+        return self.calls
+
+
+def wait(kind):
+    """Makes a call that may wait."""
+    job, region = me.job, me.region
+    {
+        "send": lambda: job.world.send(0, b"", 7),
+        "recv": lambda: job.world.recv(0, tag=7),
+        "irecv": lambda: job.world.irecv(0, bytearray(1), 7).wait(),
+        "probe": lambda: job.world.probe(0, 7),
+        "barrier": job.world.barrier,
+        "reduce": lambda: job.world.allreduce(1),
+        "read": lambda: region.read().__enter__(),
+        "write": lambda: region.write().__enter__(),
+        "map": lambda: job.map(region.name),
+        "delete": lambda: region.delete(),
+        "finish": job.finish,
+        "run": lambda: me.queue.run(print),
+        "share": lambda: job.share(Waits, "inner"),
+    }[kind]()
+
+
+KINDS = ["send", "recv", "irecv", "probe", "barrier", "reduce", "read", "write", "map", "delete",
+         "finish", "run", "share"]
+
+
+def waiting(job):
+    """A call that may wait for other ranks is refused inside an operation, on all ranks."""
+    me.job, me.region, me.queue = job, job.region(1), job.queue(8)
+    for at in ("replicated", 0):
+        waits = job.share(Waits, f"waits {at}", at=at)
+        if job.rank == 0:
+            for kind in KINDS:
+                raises(weft.OperationError, lambda: waits.wait(kind), "operation")
+            assert waits.count() == len(KINDS)
+        job.world.barrier()
+    assert job.world.allreduce(1) == job.size
+
+
+@weft.shared
+class Bag:
+    def __init__(self, things):
+        self.things = set(things)
+
+    @weft.writes
+    def take(self):
+        return self.things.pop()
+
+    @weft.writes
+    def left(self):
+        """Is executed after what other ranks have done before."""
+        return sorted(self.things)
+
+
+def sets(job):
+    """Any element of a set of texts is the same one on all ranks."""
+    bag = job.share(Bag, "bag", {f"thing {number}" for number in range(100)})
+    taken = [bag.take() for _ in range(10)]
+    job.world.barrier()
+    left = bag.left()
+    assert len(left) == 100 - 10 * job.size and not set(taken) & set(left)
+    assert len(set(job.world.allgather(repr(left).encode()))) == 1
 
 
 @weft.shared
@@ -267,12 +388,6 @@ async def result_of(request):
     return await request
 
 
-CASES = {case.__name__: case for case in [
-    answers, bases, interrupts, copies, programs, posts, awaits]}
-
 if __name__ == "__main__":
-    with weft.init() as joined:
-        ME = joined.rank
-        CASES[sys.argv[1]](joined)
-        joined.world.barrier()
-        print(f"rank {joined.rank} of {joined.size} is right: {sys.argv[1]}")
+    run(answers, bases, interrupts, handlers, copies, programs, waiting, sets,
+        posts, awaits)

@@ -10,7 +10,7 @@ import sys
 import threading
 
 import weft
-from ranks import raises
+from cases import Counter, is_right, raises, run
 
 
 class Colour(enum.IntEnum):
@@ -150,19 +150,7 @@ def failures(job):
 
 
 @weft.shared
-class Counter:
-    def __init__(self):
-        self.count = 0
-
-    @weft.writes
-    def add(self, number):
-        self.count += number
-        return self.count
-
-    @weft.reads
-    def get(self):
-        return self.count
-
+class Sees(Counter):
     @weft.reads
     def of_other(self, other):
         """Returns the value of a replicated object as the rank that has this one sees it."""
@@ -172,7 +160,7 @@ class Counter:
 def order(job):
     """Operations on a replicated object and on one at a rank are seen in their order everywhere."""
     last = job.size - 1
-    everywhere, placed = job.share(Counter, "everywhere"), job.share(Counter, "placed", at=last)
+    everywhere, placed = job.share(Counter, "everywhere"), job.share(Sees, "placed", at=last)
     for _ in range(100):
         mine = everywhere.add(1)
         there = placed.of_other(everywhere)
@@ -183,7 +171,7 @@ def order(job):
 
 def threads(job):
     """Threads of all ranks call an object at once; no call is lost, and none is executed twice."""
-    placed = job.share(Counter, "placed", at=job.size - 1)
+    placed = job.share(Sees, "placed", at=job.size - 1)
     everywhere = job.share(Counter, "everywhere")
     job.world.barrier()
     wrong = []
@@ -272,16 +260,21 @@ def interrupts(job):
 
 def leaves(job):
     """Calls of an object whose rank has left the job end with an error that names the rank."""
-    counter = job.share(Counter, "counter", at=1)
+    counter, moves = job.share(Counter, "counter", at=1), job.share(Counter, "moves", at="adaptive")
     assert counter.add(1) > 0
+    job.world.barrier()
+    while "now at rank 1" not in repr(moves):
+        (moves if job.rank == 1 else counter).add(1)
     job.world.barrier()
     if job.rank == 1:
         job.finish()
         raises(weft.FinishedError, lambda: counter.add(1))
     else:
-        error = raises(weft.PeerError, lambda: [counter.add(1) for _ in range(100_000)])
-        assert error.rank == 1, error
-    print(f"rank {job.rank} of {job.size} is right: leaves")
+        calls = lambda: [counter.add(1) for _ in range(100_000)]
+        error = raises(weft.PeerError, calls, "Counter.add of 'counter' at rank 1: rank 1 ")
+        assert error.rank == 1 and "method 1" not in str(error), error
+        raises(weft.PeerError, lambda: moves.add(1), "Counter.add of 'moves' at rank 1: rank 1 ")
+    is_right(job)
     sys.exit()
 
 
@@ -300,11 +293,5 @@ def local(job):
     assert job.share(Counter, "inner").add(1) > 0
 
 
-CASES = {case.__name__: case for case in [
-    values, failures, order, threads, interrupts, leaves, local]}
-
 if __name__ == "__main__":
-    with weft.init() as joined:
-        CASES[sys.argv[1]](joined)
-        joined.world.barrier()
-        print(f"rank {joined.rank} of {joined.size} is right: {sys.argv[1]}")
+    run(values, failures, order, threads, interrupts, leaves, local)

@@ -4,24 +4,18 @@ everything right prints a line."""
 import array
 import ast
 import asyncio
+import copy
 import ctypes
+import inspect
 import os
+import pickle
 import signal
 import sys
 import threading
 
 import weft
 import weft.names
-
-
-def raises(kind, call, *parts):
-    """Returns the exception of this class that the call raises, with these parts in its text."""
-    try:
-        call()
-    except kind as error:
-        assert all(part in str(error) for part in parts), error
-        return error
-    raise AssertionError(f"no {kind.__name__}")
+from cases import Counter, is_right, raises, run
 
 
 def values(start, count):
@@ -124,6 +118,7 @@ def collectives(job):
     raises(weft.ArgumentError, lambda: world.allreduce(b"bytes?".decode().encode()), "read-only")
     raises(weft.ArgumentError, lambda: world.allreduce(memoryview(b"c").cast("c")), 'type "c"')
     raises(weft.ArgumentError, lambda: world.subset([size], 1), f"no rank {size}")
+    raises(weft.ArgumentError, lambda: world.subset([0, 0], 1), "rank 0 is in the list twice")
     even = world.subset(range(0, size, 2), 3)
     if me % 2:
         assert even is None
@@ -171,7 +166,7 @@ def leaves(job):
     world.barrier()
     if world.rank > 0:
         job.finish()
-        print(f"rank {job.rank} of {job.size} is right: leaves")
+        is_right(job)
         sys.exit()
     room = bytearray(10)
     request = world.irecv(None, room, 1)
@@ -183,7 +178,7 @@ def leaves(job):
     ]:
         raises(weft.PeerError, call, "rank ")
     room.append(1)
-    print(f"rank 0 of {job.size} is right: leaves")
+    is_right(job)
     sys.exit()
 
 
@@ -241,7 +236,7 @@ def regions(job):
     del counts, hold, array_
     assert view[0] == value
     raises(weft.FinishedError, lambda: job.region(1))
-    print(f"rank {me} of {size} is right: regions")
+    is_right(job)
     sys.exit()
 
 
@@ -273,6 +268,24 @@ def queues(job):
                     alone.add(other)
                     left.append(other)
         assert world.allreduce(len(seen)) == len(alone)
+    # An exception of the work ends one call, and loses no other record.
+    if world.rank == 0:
+        for number in range(100):
+            queue.push(0, number.to_bytes(8, "little"))
+    fails, done = [3, 50, 97], []
+
+    def work_or_fail(record):
+        number = int.from_bytes(record, "little")
+        if number in fails:
+            fails.remove(number)
+            raise KeyError(number)
+        done.append(number)
+
+    for _ in range(3 if world.rank == 0 else 0):
+        raises(KeyError, lambda: queue.run(work_or_fail))
+    queue.run(work_or_fail)
+    left = sorted(set(range(100)) - {3, 50, 97}) if world.rank == 0 else []
+    assert sorted(done) == left, done
     raises(weft.ArgumentError, lambda: queue.push(0, b"short"), "5 bytes, not 8")
     raises(weft.ArgumentError, lambda: queue.push(size, bytes(8)), "ranks, from 0")
     raises(weft.ArgumentError, lambda: job.queue(8), "open already")
@@ -393,15 +406,7 @@ def objects(job):
 
 
 @weft.shared(placement="adaptive")
-class Tally:
-    def __init__(self):
-        self.count = 0
-
-    @weft.writes
-    def add(self, number):
-        self.count += number
-        return self.count
-
+class Tally(Counter):
     @weft.writes(post=True)
     def post(self, number):
         self.count += number
@@ -409,10 +414,6 @@ class Tally:
     @weft.writes
     def fails(self):
         raise KeyError("fails")
-
-    @weft.reads
-    def total(self):
-        return self.count
 
     @weft.reads(when=lambda self, number: self.count >= number)
     def at_least(self, number):
@@ -440,13 +441,13 @@ def adaptive(job):
         use_until(tally, lambda: tally.add(1), f"now at rank {last}")
         tally.add(1)
     # Who waits for the object goes with it, and gets its exceptions where it is.
-    count = world.allreduce(tally.total() if me == last else 0)
+    count = world.allreduce(tally.get() if me == last else 0)
     assert tally.at_least(count) >= count
     assert f"now at rank {last}" in repr(tally), repr(tally)
     raises(KeyError, tally.fails, "fails")
     world.barrier()
     if size > 1:
-        use_until(tally, tally.total, "now replicated")
+        use_until(tally, tally.get, "now replicated")
     world.barrier()
     # It moves to and fro while all ranks write, and while one waits.
     times = 300
@@ -456,7 +457,7 @@ def adaptive(job):
     else:
         for number in range(times):
             tally.add(1) if number % 3 else tally.post(1)
-            (tally.total() if number % 2 else None)
+            (tally.get() if number % 2 else None)
     writers = max(1, size - 1)
     assert tally.at_least(before + times * writers) == before + times * writers
     # The argument of Job.share has the last word.
@@ -612,9 +613,37 @@ def buffers(job):
             lambda: queue.push(0, memory),
         ]:
             raises(weft.ArgumentError, call, "addresses of this process")
+    for thing in ([1, 2], "text", 5, None, job):
+        for call in [lambda: world.send(0, thing), lambda: world.irecv(0, thing),
+                     lambda: world.scatter([thing]), lambda: queue.push(0, thing)]:
+            raises(TypeError, call, f"a {type(thing).__name__} has no buffer: pass bytes"
+                   if thing is not job else "a weft.Job has no buffer")
     for kind in [Pair, ctypes.c_double, ctypes.c_char, ctypes.c_wchar]:
         world.send(0, (kind * 2)())
         world.recv(0, (kind * 2)())
+
+
+def scalars(job):
+    """Numbers of numpy, and arrays of one number without a dimension."""
+    try:
+        import numpy
+    except ImportError:
+        return
+    world, size = job.world, job.size
+    for number in (numpy.int64(3), numpy.uint8(3), numpy.float32(3), numpy.float64(3)):
+        total = world.allreduce(number)
+        assert total == 3 * size and type(total) is type(number.item()), total
+        if world.rank == 0:
+            world.send(1 % size, number)
+        if world.rank == 1 % size:
+            assert numpy.frombuffer(world.recv(0), number.dtype)[0] == number
+        raises(weft.ArgumentError, lambda: world.irecv(0, number), "read-only")
+    array = numpy.array(2.5)
+    assert world.allreduce(array) is array and array == 2.5 * size
+    into = numpy.array(0)
+    world.send(world.rank, numpy.array(7))
+    assert world.recv(world.rank, into).length == 8 and into == 7
+    raises(weft.ArgumentError, lambda: world.allreduce(numpy.array(1j)), "cannot be combined")
 
 
 def marks(job):
@@ -641,7 +670,58 @@ def marks(job):
     stack = job.share(Stack, "stack")
     for wrong in (lambda: setattr(stack, "items", 5), lambda: delattr(stack, "push")):
         raises(AttributeError, wrong, "of the shared object 'stack'", "weft.writes")
+    for wrong in (lambda: stack.items, lambda: stack.peek()):
+        raises(AttributeError, wrong, "the shared object 'stack' has no operation", "weft.reads")
+    assert not hasattr(stack, "_items") and copy.copy(stack).all() == []
     assert stack.all() == []
+
+
+def signatures(job):
+    """Each function shows its arguments with their defaults, as `help` does."""
+    queue, stack = job.queue(8), job.share(Stack, "stack")
+    shown = {}
+    for module in (weft, weft.names):
+        for name in module.__all__:
+            thing = getattr(module, name)
+            parts = vars(thing).items() if isinstance(thing, type) else [(name, thing)]
+            shown |= {f"{name}.{key}": part for key, part in parts
+                      if callable(part) and not key.startswith("_")}
+    for name, function in shown.items():
+        text = str(inspect.signature(function))
+        assert "Ellipsis" not in text and "..." not in text and "Some" not in text, (name, text)
+    for name, text in {
+        "Group.recv": "(self, /, source, into=None, tag=0)",
+        "Group.irecv": "(self, /, source, into, tag=0)",
+        "Group.probe": "(self, /, source=None, tag=0, timeout=0)",
+        "Job.queue": "(self, /, size, *, number=0, batch=64)",
+        "init.init": "()",
+    }.items():
+        assert str(inspect.signature(shown[name])) == text, (name, inspect.signature(shown[name]))
+    assert str(inspect.signature(stack.at_least)) == "(count)"
+    assert str(inspect.signature(weft.Status)) == "(source, tag, length)"
+
+
+def copied(job):
+    """Small objects of values are copied, pickled, and equal; others say that they are not."""
+    world = job.world
+    world.send(0, b"four", 4)
+    status = world.recv(0, bytearray(4), 4)
+    owner = weft.names.Owner("pump:7", "10.0.0.1:4000", 0, 5, True, 0, 12)
+    event = weft.names.Event("published", 1, owner, None, None)
+    mail = weft.names.Event("message", 1, owner, "cause", b"data")
+    error = weft.PeerError("text", 3, "host")
+    for value in (status, owner, event, mail):
+        for same in (copy.copy(value), copy.deepcopy(value), pickle.loads(pickle.dumps(value))):
+            assert same == value and hash(same) == hash(value) and repr(same) == repr(value)
+            assert not same != value
+    assert status == weft.Status(0, 4, 4) != weft.Status(0, 4, 5) and status != (0, 4, 4)
+    assert event != mail and {event, mail} == {copy.copy(event), copy.copy(mail)}
+    for same in (copy.copy(error), copy.deepcopy(error), pickle.loads(pickle.dumps(error))):
+        assert type(same) is weft.PeerError and isinstance(same, ConnectionError)
+        assert (str(same), same.rank, same.host) == ("text", 3, "host")
+    for other in (job, world, job.region(1), job.queue(8), world.irecv(0, bytearray(1))):
+        kind = f"'weft.{type(other).__name__}'"
+        raises(TypeError, lambda: pickle.dumps(other), f"cannot pickle {kind}")
 
 
 def stubs(job):
@@ -659,12 +739,6 @@ def stubs(job):
         assert there == {name for name in named if not name.startswith("_")}, (node.name, there)
 
 
-CASES = {case.__name__: case for case in [
-    messages, misuse, collectives, awaits, leaves, stubs, regions, queues, objects,
-    adaptive, names, waits, limits, buffers, marks]}
-
 if __name__ == "__main__":
-    with weft.init() as joined:
-        CASES[sys.argv[1]](joined)
-        joined.world.barrier()
-        print(f"rank {joined.rank} of {joined.size} is right: {sys.argv[1]}")
+    run(messages, misuse, collectives, awaits, leaves, stubs, signatures, copied, regions, queues,
+        objects, adaptive, names, waits, limits, buffers, scalars, marks)

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import functools
 import inspect
 import logging
 import os
@@ -29,6 +30,7 @@ import threading
 import time
 import types
 
+from weft import _signals
 from weft._errors import ArgumentError, OperationError
 from weft._weft import _Messages, _Uses
 
@@ -180,8 +182,9 @@ def _operation(name, method):
                 return replica.remote(name, args, kwargs)
             return runtime.read(replica, name, args, kwargs)
 
+    # Its text and its arguments, for `help`.
+    functools.update_wrapper(call, method.function)
     call.__name__ = name
-    call.__doc__ = method.__doc__
     return call
 
 
@@ -193,6 +196,14 @@ class Shared:
     def __init__(self, runtime, replica):
         object.__setattr__(self, "_runtime", runtime)
         object.__setattr__(self, "_replica", replica)
+
+    def __getattr__(self, name):
+        if name.startswith("_"):
+            raise AttributeError(f"a shared object has no attribute {name!r}")
+        kind = self._replica.kind.__qualname__
+        what = f"the shared object {self._replica.name!r} has no operation {name!r}"
+        why = f"a method of {kind} that is marked by weft.reads or weft.writes is one"
+        raise AttributeError(f"{what}: {why}", name=name, obj=self)
 
     def __setattr__(self, name, value):
         raise AttributeError(self._unset(name))
@@ -299,6 +310,10 @@ class _Runtime:
         self.messages.open(self)
 
     dump = staticmethod(_dump)
+
+    def follow_signals(self):
+        """Has the handlers of the program wait for the ends of operations."""
+        _signals.follow(self.messages.hold_back)
 
     def dump_result(self, ok, value):
         """Pickles a result; what cannot be sent becomes an error that says so."""
@@ -526,9 +541,11 @@ class _Runtime:
         begun = time.monotonic()
         told = self.warn_after == 0
         while True:
+            if self.outbox:
+                # As an operation: a signal's handler that raises would have one sent twice.
+                self.messages.execute(self.flush)
             with self.lock:
                 result = found()
-                self.flush()
             if result is not None:
                 return result
             self.messages.wait(_LOOK, number)
@@ -544,7 +561,8 @@ class _Runtime:
     def answer(self, replica, method, number):
         """Waits for the answer of a call."""
         try:
-            found = lambda: self.messages.answer(number)
+            title = lambda: self.title(replica, method)
+            found = lambda: self.messages.answer(number, title)
             return self.wait(found, self.describe(replica, method), number)
         except BaseException:
             self.messages.forget(number)
@@ -571,11 +589,14 @@ class _Runtime:
             return value
         raise value
 
+    def title(self, replica, method):
+        return f"{replica.kind.__qualname__}.{method} of {replica.name!r}"
+
     def describe(self, replica, method):
         def what():
             guard = replica.methods[method].when
             why = "" if guard is None else ", whose guard may not be true: another rank has to act"
-            return f"{replica.kind.__qualname__}.{method} of {replica.name!r}{why}"
+            return self.title(replica, method) + why
 
         return what
 
@@ -658,7 +679,8 @@ class _Runtime:
             return _MOVED
         if at == self.rank:
             return self.at_this_rank(replica, method, args, kwargs)
-        answer = self.messages.call(at, replica.name, method, args, kwargs)
+        title = lambda: self.title(replica, method)
+        answer = self.messages.call(at, (replica.name, method), args, kwargs, title)
         return self.answer(replica, method, answer) if type(answer) is int else answer
 
     def at_this_rank(self, replica, method, args, kwargs):
@@ -696,7 +718,7 @@ class _Runtime:
         _check_found(kind)
         token = self.messages.token()
         self.send(("new", token, name, _dump((kind, args, kwargs)), placement), f"the new {name!r}")
-        ok, value = self.wait_for(token, lambda: f"the object {name!r}")
+        ok, value = self.wait_for(token, lambda: f"the object {name!r}: all ranks call Job.share")
         if not ok:
             raise value
         return kind.__weft_handle__(self, self.objects[name])

@@ -21,6 +21,16 @@ class Owner:
     here: bool
     user: int
     process: int
+    def __init__(
+        self,
+        name: str | None,
+        address: str | None,
+        endpoint: int,
+        host: int,
+        here: bool,
+        user: int,
+        process: int,
+    ) -> None: ...
 
 @final
 class Event:
@@ -31,6 +41,14 @@ class Event:
     owner: Owner | None
     cause: str | None
     data: bytes | None
+    def __init__(
+        self,
+        kind: str,
+        number: int,
+        owner: Owner | None,
+        cause: str | None,
+        data: bytes | None,
+    ) -> None: ...
 
 @final
 class Watch:
@@ -127,6 +145,7 @@ class Status:
     source: int | None
     tag: int
     length: int
+    def __init__(self, source: int | None, tag: int, length: int) -> None: ...
 
 @final
 class Request:

@@ -12,6 +12,12 @@ The agent of the host must be a member of a cluster (``weftd --cluster NAME``). 
 connection or process ends.
 """
 
+import sys as _sys
+
+if _sys.version_info < (3, 11):
+    _version = ".".join(map(str, _sys.version_info[:2]))
+    raise ImportError(f"weft.names needs Python 3.11 or newer; this is {_version}")
+
 from weft._weft import Event, Names, Owner, Watch, connect
 
 __all__ = ["Event", "Names", "Owner", "Watch", "connect"]

@@ -52,12 +52,59 @@ fn package() -> PathBuf {
 
 /// Returns a command that runs a program of the tests with as many ranks. `None` without Python.
 fn ranks(count: u32, program: &str, arguments: &[&str]) -> Option<Command> {
-    let python = python()?;
+    Some(ranks_of(&python()?, count, program, arguments))
+}
+
+/// As [`ranks`], with a Python.
+fn ranks_of(python: &Path, count: u32, program: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
     command.args(["run", "-n", &count.to_string()]).arg(python);
     command.arg(sources().join("tests").join(program)).args(arguments);
     command.env("PYTHONPATH", package()).env("PYTHONDONTWRITEBYTECODE", "1");
-    Some(command)
+    command
+}
+
+/// Returns a Python that has numpy, too: that of the tests, or one beside an MPI. `None`, with the
+/// reason printed, without one.
+fn python_with_numpy() -> Option<PathBuf> {
+    let all = python().into_iter().chain(mpis().into_iter().map(|(_, python)| python));
+    let has = |python: &PathBuf| {
+        Command::new(python).args(["-c", "import numpy"]).output().is_ok_and(|o| o.status.success())
+    };
+    let found = all.into_iter().find(has);
+    if found.is_none() {
+        skip("no Python has numpy: WEFT_TEST_PYTHON names none");
+    }
+    found
+}
+
+/// Returns the programs in Python that a page shows.
+fn shown(page: &str) -> Vec<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(page);
+    let text = std::fs::read_to_string(&path).unwrap();
+    let parts = text.split("```python\n").skip(1);
+    parts.map(|part| part.split("```").next().unwrap().to_owned()).collect()
+}
+
+/// Runs a program of a page under `weft run`, or under a launcher of an MPI; returns its output.
+fn run_shown(program: &str, launcher: &[&Path], python: &Path, agent: &str) -> String {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("shown");
+    std::fs::create_dir_all(&folder).unwrap();
+    let file = folder.join(format!("{:016x}.py", weft_link::random_u64()));
+    std::fs::write(&file, program).unwrap();
+    let mut command = Command::new("timeout");
+    command.arg("60").args(launcher).args(["-n", "2"]).arg(python).arg(&file);
+    if program.contains("weft.names") {
+        command.env("WEFT_AGENT", agent);
+    }
+    command.env("PYTHONPATH", package()).env("PYTHONDONTWRITEBYTECODE", "1");
+    set_for_mpis(&mut command, launcher[0]);
+    let out = command.output().unwrap();
+    std::fs::remove_file(&file).unwrap();
+    let (said, complaints) =
+        (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
+    assert!(out.status.success(), "{program}\n{said} {complaints}");
+    said.into_owned()
 }
 
 /// Runs a case of `ranks.py`.
@@ -67,7 +114,13 @@ fn case(name: &str, count: u32, settings: &[(&str, &str)]) {
 
 /// Runs a case of a program.
 fn case_of(program: &str, name: &str, count: u32, settings: &[(&str, &str)]) {
-    let Some(mut command) = ranks(count, program, &[name]) else { return };
+    if let Some(command) = ranks(count, program, &[name]) {
+        check(command, name, count, settings);
+    }
+}
+
+/// Runs a command of a case, and checks that each rank has found everything right.
+fn check(mut command: Command, name: &str, count: u32, settings: &[(&str, &str)]) {
     let out = command.envs(settings.iter().copied()).output().unwrap();
     let said = String::from_utf8_lossy(&out.stdout);
     let all = (0..count).all(|rank| said.contains(&format!("rank {rank} of {count} is right")));
@@ -117,6 +170,16 @@ fn leaves__receives_from_any_rank_end() {
 #[test]
 fn stubs__name_what_is_there() {
     case("stubs", 1, WAYS[0]);
+}
+
+#[test]
+fn signatures__show_the_defaults_of_arguments() {
+    case("signatures", 1, WAYS[0]);
+}
+
+#[test]
+fn copied__objects_of_values_are_equal_and_pickled() {
+    case("copied", 1, WAYS[0]);
 }
 
 #[test]
@@ -190,6 +253,11 @@ fn faulty__an_interrupt_of_another_thread_waits_for_the_end_of_an_operation() {
 }
 
 #[test]
+fn faulty__handlers_of_all_signals_wait_for_the_end_of_an_operation() {
+    case_of("faulty.py", "handlers", 2, WAYS[0]);
+}
+
+#[test]
 fn faulty__copies_of_the_process_end_also_while_an_operation_is_executed() {
     case_of("faulty.py", "copies", 2, WAYS[0]);
 }
@@ -197,6 +265,16 @@ fn faulty__copies_of_the_process_end_also_while_an_operation_is_executed() {
 #[test]
 fn faulty__ranks_with_other_programs_are_told() {
     case_of("faulty.py", "programs", 2, WAYS[0]);
+}
+
+#[test]
+fn faulty__an_operation_that_would_wait_is_refused() {
+    case_of("faulty.py", "waiting", 2, WAYS[0]);
+}
+
+#[test]
+fn faulty__any_element_of_a_set_is_the_same_on_all_ranks() {
+    case_of("faulty.py", "sets", 2, WAYS[0]);
 }
 
 #[test]
@@ -232,6 +310,13 @@ fn buffers__with_addresses_are_refused() {
 }
 
 #[test]
+fn scalars__of_numpy_are_combined_and_sent() {
+    if let Some(python) = python_with_numpy() {
+        check(ranks_of(&python, 2, "ranks.py", &["scalars"]), "scalars", 2, WAYS[0]);
+    }
+}
+
+#[test]
 fn marks__of_what_is_no_plain_function_and_attributes_are_refused() {
     case("marks", 2, WAYS[0]);
 }
@@ -259,6 +344,90 @@ fn mpis() -> Vec<(PathBuf, PathBuf)> {
     found
 }
 
+/// Open MPI refuses root and more ranks than cores; Intel's launcher looks for its files.
+fn set_for_mpis(command: &mut Command, launcher: &Path) {
+    for word in ["OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] {
+        command.env(word, "1");
+    }
+    command.env("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe");
+    if let Some(root) = launcher.ancestors().nth(2).filter(|root| root.join("opt/mpi").is_dir()) {
+        command.env("I_MPI_ROOT", root);
+    }
+}
+
+/// Text that the output of each program of the guide has, in their order.
+const SAID: [&str; 7] = [
+    "Status(source=0, tag=0, length=8000) 499500.0",
+    "0.5",
+    "0",
+    "1.0",
+    "499",
+    "withdrawn <weft.names.Owner pump:7",
+    "",
+];
+
+#[test]
+fn guide__each_program_runs_as_it_is_shown() {
+    let programs = shown("docs/guide/python.md");
+    assert_eq!(programs.len(), SAID.len(), "{programs:#?}");
+    let (Some(plain), Some(numpy)) = (python(), python_with_numpy()) else { return };
+    let (weft, run) = (Path::new(env!("CARGO_BIN_EXE_weft")), Path::new("run"));
+    clustered::with_agent(|agent| {
+        for (program, wanted) in programs.iter().zip(SAID) {
+            if program.contains("mpi4py") {
+                for (launcher, python) in mpis() {
+                    run_shown(program, &[&launcher], &python, agent);
+                }
+                continue;
+            }
+            let python = if program.contains("import numpy") { &numpy } else { &plain };
+            let said = run_shown(program, &[weft, run], python, agent);
+            assert!(said.contains(wanted), "{program}\n{said}");
+        }
+    });
+}
+
+#[test]
+fn readme__its_program_runs_as_it_is_shown() {
+    let programs = shown("dist/README-wheel.md");
+    let Some(python) = python() else { return };
+    let (weft, run) = (Path::new(env!("CARGO_BIN_EXE_weft")), Path::new("run"));
+    let said: Vec<String> =
+        programs.iter().map(|it| run_shown(it, &[weft, run], &python, "")).collect();
+    assert_eq!(said.len(), 1);
+    assert!(said[0].contains("b'hello from rank 0'"), "{said:?}");
+}
+
+#[test]
+fn package__an_older_python_has_the_places_and_is_told_what_jobs_need() {
+    let code = "import sys; print(sys.executable if (3, 9) <= sys.version_info < (3, 11) else '')";
+    let executable = |name: &str| {
+        let said = Command::new(name).args(["-c", code]).output().ok()?;
+        let path = String::from_utf8_lossy(&said.stdout).trim().to_owned();
+        (!path.is_empty()).then_some(path)
+    };
+    let all: Vec<String> = ["python3.9", "python3.10"].into_iter().filter_map(executable).collect();
+    if all.is_empty() {
+        return skip("no python3.9 or python3.10");
+    }
+    let code = "import weft\n\
+                print(weft.command().name, weft.library_dir().name)\n\
+                for wanted in 'weft.init', 'weft.shared', 'weft.names.connect':\n\
+                \x20   try:\n\
+                \x20       exec(f'import weft.names; {wanted}' if 'names' in wanted else wanted)\n\
+                \x20   except ImportError as error: print(error)\n";
+    for python in all {
+        let mut command = Command::new(&python);
+        command.env("PYTHONPATH", package()).env("PYTHONDONTWRITEBYTECODE", "1");
+        let out = command.args(["-c", code]).output().unwrap();
+        let said = String::from_utf8_lossy(&out.stdout);
+        let told = ["weft.init", "weft.shared", "weft.names"]
+            .map(|part| format!("{part} needs Python 3.11 or newer; this is 3."));
+        let all = said.contains("weft lib") && told.iter().all(|part| said.contains(part));
+        assert!(out.status.success() && all, "{said} {}", String::from_utf8_lossy(&out.stderr));
+    }
+}
+
 #[test]
 fn both__mpi4py_and_weft_in_one_program() {
     let all = mpis();
@@ -268,15 +437,7 @@ fn both__mpi4py_and_weft_in_one_program() {
         command.arg("60").arg(launcher).args(["-n", "2"]).arg(python);
         command.arg(sources().join("tests/both.py")).arg(first);
         command.env("PYTHONPATH", package()).env("PYTHONDONTWRITEBYTECODE", "1");
-        // Open MPI refuses root and more ranks than cores; Intel's launcher looks for its files.
-        for word in ["OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] {
-            command.env(word, "1");
-        }
-        command.env("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe");
-        if let Some(root) = launcher.ancestors().nth(2).filter(|root| root.join("opt/mpi").is_dir())
-        {
-            command.env("I_MPI_ROOT", root);
-        }
+        set_for_mpis(&mut command, launcher);
         let out = command.output().unwrap();
         let said = String::from_utf8_lossy(&out.stdout);
         let all = (0..2).all(|rank| said.contains(&format!("rank {rank} of 2 is right: both")));

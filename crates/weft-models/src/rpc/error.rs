@@ -56,8 +56,15 @@ pub enum Cause {
 impl fmt::Display for CallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let CallError { rank, method, cause } = self;
-        write!(f, "method {method} of rank {rank}: ")?;
-        match cause {
+        write!(f, "method {method} of rank {rank}: {cause}")
+    }
+}
+
+impl std::error::Error for CallError {}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
             Cause::Failed(failure) => write!(f, "{failure}; the method may have run"),
             Cause::Deadline { after } => {
                 write!(f, "no answer within {after:?}; the method may have run, or still run")
@@ -80,5 +87,3 @@ impl fmt::Display for CallError {
         }
     }
 }
-
-impl std::error::Error for CallError {}

@@ -14,7 +14,7 @@ use crate::request::until;
 use encode::Status;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
-use remote::{pair, Asked, Asks};
+use remote::{pair, Asked, Asks, Object};
 use std::sync::{Arc, Mutex, PoisonError};
 use weft_models::objects::{Better, Uses, BYTES_MAX, TELL_READS};
 use work::{End, Method, Replica};
@@ -29,6 +29,12 @@ const LONGEST: usize = BYTES_MAX;
 fn worker_of<'a>(py: Python<'_>, gate: &'a Gate) -> PyResult<&'a Worker> {
     let closed = || Fault::new(Kind::Operation, "there are no shared objects").raise(py);
     gate.worker().ok_or_else(closed)
+}
+
+/// Returns the exception of an operation whose rank has failed; `title` returns its name.
+fn failure(fault: Fault, title: &Bound<'_, PyAny>) -> PyErr {
+    let name = title.call0().and_then(|name| name.extract::<String>());
+    name.map_or_else(|error| error, |name| fault.of_operation(&name).raise(title.py()))
 }
 
 /// The messages of the shared objects of a job.
@@ -62,33 +68,41 @@ impl PyMessages {
     }
 
     /// Calls the owner of an object. Returns the answer as `answer` does, or the number of a call
-    /// that has none yet.
+    /// that has none yet. `operation` has the names of object and method; `title` is as for
+    /// `answer`.
     fn call<'py>(
         &self,
         py: Python<'py>,
         owner: usize,
-        name: &str,
-        method: &str,
+        operation: (&str, &str),
         args: &Bound<'py, PyTuple>,
         kwargs: &Bound<'py, PyDict>,
+        title: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyAny>> {
+        let (name, method) = operation;
         let asks = Asks { name, method, arguments: args, names: kwargs };
         match asks.ask(py, &self.gate, owner)? {
             Asked::Answered(status, value) => pair(py, (status, value)),
+            Asked::Failed(fault) => Err(failure(fault, title)),
             Asked::Waits(number) => Ok(number.into_pyobject(py)?.into_any()),
         }
     }
 
     /// Takes the answer of a call: true and the result, false and the exception, or `None` twice if
     /// the object has moved. `None`: it has not come, or its author has executed more than this
-    /// rank.
-    fn answer<'py>(&self, py: Python<'py>, number: u64) -> PyResult<Option<Bound<'py, PyAny>>> {
+    /// rank. `title` returns the name of the operation, for the error of a rank that has failed.
+    fn answer<'py>(
+        &self,
+        py: Python<'py>,
+        number: u64,
+        title: &Bound<'py, PyAny>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let worker = worker_of(py, &self.gate)?;
         let found = self.gate.with(|inside| {
             Ok(inside.models()?.take_answer(number, |answer| worker.is_due(answer)))
         });
         let Some(answer) = found.map_err(|fault| fault.raise(py))? else { return Ok(None) };
-        let answer = answer.map_err(|fault| fault.raise(py))?;
+        let answer = answer.map_err(|fault| failure(fault, title))?;
         pair(py, worker.read(py, &answer)?).map(Some)
     }
 
@@ -132,7 +146,7 @@ impl PyMessages {
 
     /// Returns the changes of an object that is always on all ranks.
     fn replicated(&self, name: String, runtime: Py<PyAny>, replica: Py<PyAny>) -> PyReplicated {
-        PyReplicated { gate: Arc::clone(&self.gate), name, runtime, replica }
+        PyReplicated { object: Object { gate: Arc::clone(&self.gate), name, runtime, replica } }
     }
 
     /// Returns the token of another operation of the order.
@@ -160,7 +174,8 @@ impl PyMessages {
         runtime: Py<PyAny>,
         replica: Py<PyAny>,
     ) -> PyRemote {
-        PyRemote { gate: Arc::clone(&self.gate), owner, name, runtime, replica }
+        let object = Object { gate: Arc::clone(&self.gate), name, runtime, replica };
+        PyRemote { object, owner }
     }
 
     /// True in an operation that this thread executes.
@@ -175,6 +190,11 @@ impl PyMessages {
         operation: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyAny>> {
         worker_of(py, &self.gate)?.holding(py, || operation.call0())
+    }
+
+    /// True in an operation that this thread executes: then the signal is raised again at its end.
+    fn hold_back(&self, py: Python<'_>, signal: u32) -> PyResult<bool> {
+        Ok(worker_of(py, &self.gate)?.hold_back(signal))
     }
 
     /// Executes what has come. False inside an operation.

@@ -5,6 +5,7 @@ use super::work::Worker;
 use super::{worker_of, LONGEST};
 use crate::fault::Fault;
 use crate::gate::Gate;
+use pyo3::call::PyCallArgs;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 use std::sync::Arc;
@@ -23,9 +24,11 @@ pub struct Asks<'a, 'py> {
     pub names: &'a Bound<'py, PyDict>,
 }
 
-/// An answer, or the number of a call that has none yet.
+/// An answer, the failure of the rank that has the object, or the number of a call that has no
+/// answer yet.
 pub enum Asked<'py> {
     Answered(Status, Bound<'py, PyAny>),
+    Failed(Fault),
     Waits(u64),
 }
 
@@ -84,11 +87,11 @@ impl Asks<'_, '_> {
             Ok(inside.models()?.take_answer(number, |answer| worker.is_due(answer)))
         });
         match waited {
-            Ok(Some(answer)) => {
-                let answer = answer.map_err(|fault| fault.raise(py))?;
+            Ok(Some(Ok(answer))) => {
                 let (status, value) = worker.read(py, &answer)?;
                 Ok(Asked::Answered(status, value))
             }
+            Ok(Some(Err(fault))) => Ok(Asked::Failed(fault)),
             Ok(None) => Ok(Asked::Waits(number)),
             Err(error) => {
                 gate.end_of_models(|models| models.forget_call(number));
@@ -98,15 +101,44 @@ impl Asks<'_, '_> {
     }
 }
 
-/// An object that is always at another rank.
+/// An object that does not move, for the operations of this rank.
+pub struct Object {
+    pub gate: Arc<Gate>,
+    pub name: String,
+    /// The objects of Python that know more: they go on where an operation is no plain one.
+    pub runtime: Py<PyAny>,
+    pub replica: Py<PyAny>,
+}
+
+impl Object {
+    /// Returns the one that executes operations.
+    ///
+    /// # Errors
+    /// This thread executes one.
+    fn begin(&self, py: Python<'_>, method: &str) -> PyResult<&Worker> {
+        let worker = worker_of(py, &self.gate)?;
+        if worker.is_inside() {
+            self.go_on(py, "refuse_inside", (&self.replica, method))?;
+        }
+        Ok(worker)
+    }
+
+    /// Calls a function of Python.
+    fn go_on<'py>(
+        &self,
+        py: Python<'py>,
+        function: &str,
+        arguments: impl PyCallArgs<'py>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.runtime.bind(py).call_method1(function, arguments)
+    }
+}
+
+/// The calls of an object that is always at another rank.
 #[pyclass(frozen, module = "weft", name = "_Remote")]
 pub struct PyRemote {
-    pub(super) gate: Arc<Gate>,
+    pub(super) object: Object,
     pub(super) owner: usize,
-    pub(super) name: String,
-    /// The objects of Python that know more: they go on where a call is no plain one.
-    pub(super) runtime: Py<PyAny>,
-    pub(super) replica: Py<PyAny>,
 }
 
 #[pymethods]
@@ -119,24 +151,24 @@ impl PyRemote {
         args: &Bound<'py, PyTuple>,
         kwargs: &Bound<'py, PyDict>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let (runtime, replica) = (self.runtime.bind(py), self.replica.bind(py));
-        let worker = worker_of(py, &self.gate)?;
-        if worker.is_inside() {
-            return runtime.call_method1("refuse_inside", (replica, method));
-        }
+        let object = &self.object;
+        let worker = object.begin(py, method)?;
         if worker.post().is_some() {
-            runtime.call_method0("settle_posts")?;
+            object.go_on(py, "settle_posts", ())?;
         }
-        let asks = Asks { name: &self.name, method, arguments: args, names: kwargs };
-        match asks.ask(py, &self.gate, self.owner)? {
+        let asks = Asks { name: &object.name, method, arguments: args, names: kwargs };
+        let replica = &object.replica;
+        match asks.ask(py, &object.gate, self.owner)? {
             Asked::Answered(Status::Returned, value) => Ok(value),
             Asked::Answered(Status::Raised, error) => Err(PyErr::from_value(error)),
             Asked::Answered(Status::Moved, _) => {
-                runtime.call_method1("write", (replica, method, args, kwargs))
+                object.go_on(py, "write", (replica, method, args, kwargs))
             }
-            Asked::Waits(number) => {
-                runtime.call_method1("settle_answer", (replica, method, number))
+            Asked::Failed(fault) => {
+                let title = object.go_on(py, "title", (replica, method))?;
+                Err(fault.of_operation(&title.extract::<String>()?).raise(py))
             }
+            Asked::Waits(number) => object.go_on(py, "settle_answer", (replica, method, number)),
         }
     }
 }
@@ -144,10 +176,7 @@ impl PyRemote {
 /// The changes of an object that is always on all ranks.
 #[pyclass(frozen, module = "weft", name = "_Replicated")]
 pub struct PyReplicated {
-    pub(super) gate: Arc<Gate>,
-    pub(super) name: String,
-    pub(super) runtime: Py<PyAny>,
-    pub(super) replica: Py<PyAny>,
+    pub(super) object: Object,
 }
 
 #[pymethods]
@@ -160,18 +189,17 @@ impl PyReplicated {
         args: &Bound<'py, PyTuple>,
         kwargs: &Bound<'py, PyDict>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let worker = worker_of(py, &self.gate)?;
+        let object = &self.object;
+        let worker = object.begin(py, method)?;
         let token = worker.token();
-        self.send(py, (worker, token), method, (args, kwargs))?;
+        let asks = Asks { name: &object.name, method, arguments: args, names: kwargs };
+        asks.send(py, &object.gate, worker, token)?;
         let end = Some(Instant::now() + SOON);
-        self.gate.wait(py, end, |_| Ok(worker.has_ended(token).then_some(())))?;
+        object.gate.wait(py, end, |_| Ok(worker.has_ended(token).then_some(())))?;
         match worker.take_end(token) {
             Some((Some(true), value)) => Ok(value.into_bound(py)),
             Some((_, error)) => Err(PyErr::from_value(error.into_bound(py))),
-            None => {
-                let (runtime, replica) = (self.runtime.bind(py), self.replica.bind(py));
-                runtime.call_method1("settle_end", (replica, method, token))
-            }
+            None => object.go_on(py, "settle_end", (&object.replica, method, token)),
         }
     }
 
@@ -183,26 +211,12 @@ impl PyReplicated {
         args: &Bound<'py, PyTuple>,
         kwargs: &Bound<'py, PyDict>,
     ) -> PyResult<()> {
-        let worker = worker_of(py, &self.gate)?;
-        self.send(py, (worker, 0), method, (args, kwargs))?;
+        let object = &self.object;
+        let worker = object.begin(py, method)?;
+        let asks = Asks { name: &object.name, method, arguments: args, names: kwargs };
+        asks.send(py, &object.gate, worker, 0)?;
         worker.note_post();
         Ok(())
-    }
-}
-
-impl PyReplicated {
-    fn send(
-        &self,
-        py: Python<'_>,
-        (worker, token): (&Worker, u64),
-        method: &str,
-        (arguments, names): (&Bound<'_, PyTuple>, &Bound<'_, PyDict>),
-    ) -> PyResult<()> {
-        if worker.is_inside() {
-            let (runtime, replica) = (self.runtime.bind(py), self.replica.bind(py));
-            runtime.call_method1("refuse_inside", (replica, method))?;
-        }
-        Asks { name: &self.name, method, arguments, names }.send(py, &self.gate, worker, token)
     }
 }
 

@@ -8,12 +8,12 @@ use super::encode::{self, Status, Value};
 use crate::fault::{Fault, Kind};
 use crate::gate::Gate;
 use crate::models::{Asked, Event};
-use crate::sys::{hold, thread};
+use crate::sys::{raise_signal, thread};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A marked method: its name, its function, its guard, and true if it changes the object.
@@ -117,6 +117,11 @@ pub struct Worker {
     loads: Py<PyAny>,
     /// The thread that handles signals.
     main: u64,
+    /// Has handlers of the program ask `hold_back`: called once, in that thread.
+    follow: Py<PyAny>,
+    follows: AtomicBool,
+    /// Signals that came inside operations, the lowest bit for signal 1.
+    held: AtomicU64,
     /// The thread that executes operations now; 0: none.
     thread: AtomicU64,
     /// Number of messages of the order that have been executed here.
@@ -184,6 +189,9 @@ impl Worker {
             dump_result: part("dump_result")?,
             loads: py.import("pickle")?.getattr("loads")?.unbind(),
             main: main.extract()?,
+            follow: part("follow_signals")?,
+            follows: AtomicBool::new(false),
+            held: AtomicU64::new(0),
             thread: AtomicU64::new(0),
             executed: AtomicU64::new(0),
             late: Mutex::default(),
@@ -275,21 +283,36 @@ impl Worker {
         Ok(())
     }
 
-    /// Calls `f` as the thread that executes operations. An interrupt in the middle of one would
-    /// leave this rank's state unlike that of others: it is held back.
+    /// Calls `f` as the thread that executes operations. An exception of a signal's handler in the
+    /// middle of one would leave this rank's state unlike that of others: handlers are called
+    /// afterwards (`weft/_signals.py`).
     pub fn holding<T>(&self, py: Python<'_>, f: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
         let _locked = self.lock(py)?;
         let this = thread();
-        let held = (this == self.main).then(hold);
+        if this == self.main && !self.follows.load(Ordering::Relaxed) {
+            self.follow.bind(py).call0()?;
+            self.follows.store(true, Ordering::Relaxed);
+        }
         // One that came before; Python runs its handler at any later time.
         py.check_signals()?;
         let executing = Executing(&self.thread);
         self.thread.store(this, Ordering::Relaxed);
         let result = f();
-        drop((executing, held));
+        drop(executing);
+        let held = self.held.swap(0, Ordering::Relaxed);
+        (1..=u64::BITS).filter(|signal| held >> (signal - 1) & 1 == 1).for_each(raise_signal);
         let result = result?;
         py.check_signals()?;
         Ok(result)
+    }
+
+    /// True in an operation that this thread executes: then the signal is raised again at its end.
+    pub fn hold_back(&self, signal: u32) -> bool {
+        let holds = self.is_inside() && (1..=u64::BITS).contains(&signal);
+        if holds {
+            self.held.fetch_or(1 << (signal - 1), Ordering::Relaxed);
+        }
+        holds
     }
 
     /// Executes what has come. False inside an operation.

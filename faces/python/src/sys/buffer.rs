@@ -2,6 +2,7 @@
 
 use crate::fault::Fault;
 use pyo3::buffer::PyUntypedBuffer;
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyMemoryView;
 
@@ -10,6 +11,8 @@ use pyo3::types::PyMemoryView;
 pub struct Export {
     buffer: PyUntypedBuffer,
     len: usize,
+    /// The type of the element of memory that has no dimension: `buffer` has its bytes.
+    single: Option<String>,
 }
 
 /// True for a type of elements, as the module `struct` and PEP 3118 write it, that has neither
@@ -36,17 +39,16 @@ impl Export {
     /// # Errors
     /// The object has no buffer, or one with gaps, or with references to other objects.
     pub fn read(object: &Bound<'_, PyAny>) -> PyResult<Export> {
-        let buffer = match PyUntypedBuffer::get(object) {
-            Ok(buffer) => buffer,
-            // Memory of `ctypes` does not say how far apart its elements are; a view of it does.
-            Err(_) => PyUntypedBuffer::get(PyMemoryView::from(object)?.as_any())?,
+        let (buffer, single) = match PyUntypedBuffer::get(object) {
+            Ok(buffer) => (buffer, None),
+            Err(_) => Export::of_view(object)?,
         };
         if !buffer.is_c_contiguous() && !buffer.is_fortran_contiguous() {
             let why = "the buffer has gaps: pass a contiguous copy of it \
                        (numpy.ascontiguousarray)";
             return Err(Fault::argument(why).raise(object.py()));
         }
-        let export = Export { len: buffer.len_bytes(), buffer };
+        let export = Export { len: buffer.len_bytes(), buffer, single };
         if !is_plain(export.format()) {
             let why = format!(
                 "elements of type {:?} are addresses of this process, of no use to others: pass \
@@ -56,6 +58,25 @@ impl Export {
             return Err(Fault::argument(why).raise(object.py()));
         }
         Ok(export)
+    }
+
+    /// Exports memory by a view of it.
+    fn of_view(object: &Bound<'_, PyAny>) -> PyResult<(PyUntypedBuffer, Option<String>)> {
+        let Ok(view) = PyMemoryView::from(object) else {
+            let kind = object.get_type().fully_qualified_name()?;
+            return Err(PyTypeError::new_err(format!(
+                "a {kind} has no buffer: pass bytes (text.encode(), pickle.dumps(object)), a \
+                 bytearray, an array, or an array of numpy"
+            )));
+        };
+        let view = view.as_any();
+        if view.getattr("ndim")?.extract::<usize>()? == 0 {
+            // A number of numpy, or an array of one without a dimension.
+            let bytes = view.call_method1("cast", ("B",))?;
+            return Ok((PyUntypedBuffer::get(&bytes)?, Some(view.getattr("format")?.extract()?)));
+        }
+        // Memory of `ctypes` does not say how far apart its elements are; a view of it does.
+        Ok((PyUntypedBuffer::get(view)?, None))
     }
 
     /// Exports memory to be written.
@@ -79,7 +100,13 @@ impl Export {
 
     /// Returns the type of its elements, as the module `struct` writes it.
     pub fn format(&self) -> &str {
-        self.buffer.format().to_str().unwrap_or_default()
+        let of_buffer = || self.buffer.format().to_str().unwrap_or_default();
+        self.single.as_deref().unwrap_or_else(of_buffer)
+    }
+
+    /// True for memory of one number that cannot be changed: a number of numpy.
+    pub fn is_number(&self) -> bool {
+        self.single.is_some() && self.buffer.readonly()
     }
 
     /// Returns the address.

@@ -1,15 +1,15 @@
 //! All `unsafe` code of the package: the job moves between threads, operations use memory of
-//! Python objects, and a thread sleeps on a descriptor.
+//! Python objects, a thread sleeps on a descriptor, or has a signal raised.
 
 mod buffer;
-mod interrupts;
 mod owned;
 mod post;
+mod threads;
 mod view;
 
 pub use buffer::Export;
-pub use interrupts::{hold, thread};
 pub use owned::Owned;
+pub use threads::{raise_signal, thread};
 pub use view::View;
 
 use std::os::fd::RawFd;

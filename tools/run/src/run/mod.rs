@@ -253,6 +253,10 @@ fn carried_env() -> Vec<(String, String)> {
 /// terminal: the ranks themselves see a pipe.
 pub const WATCHED: &str = "WEFT_TERMINAL";
 
+/// Name of the variable by which Python's sets of texts have the same order in several processes:
+/// an operation of a shared object that takes "any" element takes the same one on all ranks.
+const PYTHON_HASHES: &str = "PYTHONHASHSEED";
+
 fn rank_env(args: &Args) -> Result<Vec<(String, String)>> {
     let wait = args.start_timeout.as_secs_f64().to_string();
     let mut env = vec![("WEFT_LAUNCH_TIMEOUT".to_owned(), wait)];
@@ -268,6 +272,9 @@ fn rank_env(args: &Args) -> Result<Vec<(String, String)>> {
     }
     if std::io::stderr().is_terminal() {
         env.push((WATCHED.to_owned(), "1".to_owned()));
+    }
+    if std::env::var_os(PYTHON_HASHES).is_none() {
+        env.push((PYTHON_HASHES.to_owned(), (weft_link::random_u64() as u32).to_string()));
     }
     env.extend(named_env(&args.env)?);
     Ok(env)

@@ -314,6 +314,12 @@ pub trait DirectMemory {
         Err(LinkError::Unsupported)
     }
 
+    /// Adds to the 8 bytes at `addr` of memory that the peer has shared, in one step for all that
+    /// add, and returns the value before. `None` if it is not mapped here; then nothing was added.
+    fn add_direct(&mut self, _peer: PeerId, _addr: u64, _n: u64) -> Option<u64> {
+        None
+    }
+
     /// Revokes a peer's access to the memory of this process. After this call the peer copies
     /// nothing from or to addresses that it may know, for the rest of this connection.
     fn take_back_memory(&mut self, _peer: PeerId) {}

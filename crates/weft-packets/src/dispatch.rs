@@ -53,7 +53,10 @@ impl Client for Shared {
     }
 
     fn asked(self: Rc<Self>, port: &Port, request: AtomicRequest) {
-        self.state.borrow_mut().ask_counter(port, request);
+        let state = &mut *self.state.borrow_mut();
+        if !state.do_on_word(port, &request) {
+            state.ask_counter(port, request);
+        }
     }
 
     fn has_events(&self) -> bool {
@@ -213,6 +216,8 @@ impl State {
             Kind::Map => self.on_map(port, from, data),
             Kind::Invalidate => self.on_invalidate(port, from, data),
             Kind::Invalidated => self.on_invalidated(from, data),
+            Kind::Where => self.on_where(port, from, data),
+            Kind::Place => self.on_place(port, from, data),
         };
         if known.is_none() {
             self.stats.malformed += 1;

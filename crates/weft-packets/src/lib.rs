@@ -24,6 +24,7 @@ mod shared;
 #[allow(unsafe_code)]
 mod sys;
 pub mod wire;
+mod words;
 
 pub use group::{Expecting, MulticastError, MulticastGroup};
 pub use packet::{KeptPacket, Packet, SendBuffer, TooManyKept};
@@ -49,6 +50,8 @@ use weft::port::{Arrived, Port};
 use weft::{AtomicCode, Config, Endpoint, OpError, PeerId, Rights};
 use weft_agent::ServicesHandle;
 use weft_core::slab::Slab;
+use words::Words;
+
 /// Pause of a future before it tries again to send.
 const BUSY: Duration = Duration::from_micros(20);
 
@@ -89,6 +92,7 @@ counters! {
     credits_sent: "Credit packets of multicast trees.",
     credits_asked: "Times a parent in a multicast tree asked for credit that did not come.",
     kernel_adds: "Fetch-and-adds served by the kernel of a peer's host.",
+    memory_adds: "Fetch-and-adds done here, in memory that a peer shares.",
     slow_members: "Times a member of a multicast tree was named for being slow.",
     members_failed: "Members of multicast groups that failed.",
     rcpy_hits: "Pages copied remotely with a translation at hand.",
@@ -134,6 +138,7 @@ struct State {
     /// Multicast packets of groups not yet made here; bounded like those of a mailbox.
     orphans: VecDeque<Arrived>,
     copies: Copies,
+    words: Words,
     /// Keys of counters made here; bounded by the engine's keys.
     counters: BTreeSet<u64>,
     /// The agent of the host, if one serves this endpoint.
@@ -169,6 +174,7 @@ impl State {
             deliveries: VecDeque::new(),
             orphans: VecDeque::new(),
             copies: Copies::new(settings.rcpy_tlb.max(1) as usize),
+            words: Words::default(),
             counters: BTreeSet::new(),
             agent: agent.map(Agent::new),
             kernels: kernel::Connections::new(),
@@ -404,7 +410,7 @@ impl Packets {
     /// full; in that case try again after progress.
     pub fn end_counter(&self, counter: Counter) -> bool {
         let Counter { key } = counter;
-        if !self.counts(counter) || !self.close_at_agent(key) {
+        if !self.counts(counter) || !self.end_word(key) && !self.close_at_agent(key) {
             return false;
         }
         self.with(|state| state.counters.remove(&key));
@@ -415,6 +421,9 @@ impl Packets {
     /// Returns the value of a counter made here. If it is at the agent, the call waits for the
     /// answer.
     pub fn counter_value(&self, counter: Counter) -> Option<u64> {
+        if let Some(value) = self.with(|state| state.words.value(counter.key)) {
+            return Some(value);
+        }
         if self.port.serves(counter.key) {
             return self.value_at_agent(counter.key);
         }
@@ -431,6 +440,9 @@ impl Packets {
     /// # Errors
     /// The peer failed, or has no such counter.
     pub async fn fetch_add(&self, at: PeerId, counter: Counter, n: u64) -> Result<u64, OpError> {
+        if let Some(before) = self.add_to_word(at, counter.key, n) {
+            return Ok(before);
+        }
         if let Some(before) = self.add_in_kernel(at, counter.key, n).await? {
             return Ok(before);
         }
@@ -444,6 +456,9 @@ impl Packets {
     /// # Errors
     /// As [`fetch_add`](Self::fetch_add).
     pub fn fetch_add_blocking(&self, at: PeerId, counter: Counter, n: u64) -> Result<u64, OpError> {
+        if let Some(before) = self.add_to_word(at, counter.key, n) {
+            return Ok(before);
+        }
         if self.is_in_kernel(at) {
             return self.endpoint().block_on(self.fetch_add(at, counter, n));
         }
@@ -452,6 +467,9 @@ impl Packets {
 
     /// Adds to a counter that was made here and is in this process; returns the value before.
     pub(crate) fn add_here(&self, counter: Counter, n: u64) -> Option<u64> {
+        if let Some(before) = self.with(|state| state.words.add(counter.key, n)) {
+            return Some(before);
+        }
         let add = |word: &mut [u8]| {
             let before = u64::from_le_bytes(word[..].try_into().ok()?);
             word.copy_from_slice(&before.wrapping_add(n).to_le_bytes());

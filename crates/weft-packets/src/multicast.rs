@@ -535,6 +535,7 @@ impl State {
     /// group only when a packet is for it.
     pub(super) fn on_failure(&mut self, port: &Port, peer: PeerId, failure: PeerFailure) {
         self.copies.forget(peer);
+        self.words.forget(peer);
         let hit: Vec<(u16, usize)> = self
             .groups
             .iter()

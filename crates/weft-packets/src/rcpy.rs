@@ -255,10 +255,11 @@ impl State {
         Some(())
     }
 
-    /// Handles INVALIDATE: the owner ends the export of a region.
+    /// Handles INVALIDATE: the owner ends the export of a region, or a counter.
     pub(super) fn on_invalidate(&mut self, port: &Port, from: PeerId, bytes: &[u8]) -> Option<()> {
         let (head, _) = Invalidate::parse(bytes)?;
         port.forget_shared(from, head.key);
+        self.words.forget_word(from, head.key);
         for entry in self.copies.tables.get_mut(&from).into_iter().flatten() {
             if entry.is_some_and(|e| e.key == head.key) {
                 *entry = None;
@@ -271,8 +272,11 @@ impl State {
     /// Handles INVALIDATED: a peer has forgotten its translations of a region.
     pub(super) fn on_invalidated(&mut self, from: PeerId, bytes: &[u8]) -> Option<()> {
         let (head, _) = Invalidate::parse(bytes)?;
-        self.copies.exports.get_mut(&head.key)?.mapped.remove(&from);
-        self.wake_all();
+        // For a counter nobody waits.
+        if let Some(export) = self.copies.exports.get_mut(&head.key) {
+            export.mapped.remove(&from);
+            self.wake_all();
+        }
         Some(())
     }
 

@@ -26,6 +26,13 @@ pub(super) fn write_page(port: &Port, to: PeerId, addr: u64, data: &[u8]) -> boo
     unsafe { port.write_remote(to, addr, data) }
 }
 
+/// Adds to a word of a peer's counter whose place is known, if it is mapped here.
+pub(super) fn add(port: &Port, at: PeerId, addr: u64, n: u64) -> Option<u64> {
+    // SAFETY: the address is in a page that the peer has shared for a counter, and not taken back:
+    // the page of an ended counter is used for nothing else while it is mapped here.
+    unsafe { port.add_remote(at, addr, n) }
+}
+
 /// Calls `f` with the packet interface of an endpoint, under its lock. `f` keeps no clone of that
 /// interface, and gives it upcalls that are `Send` alone.
 pub(super) fn locked<R>(

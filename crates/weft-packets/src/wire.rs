@@ -32,10 +32,14 @@ pub enum Kind {
     Invalidated = 8,
     /// The root of a tree asks a member to join it at its agent, or the member answers.
     Join = 9,
+    /// A peer that adds to a counter asks for its place in memory.
+    Where = 10,
+    /// The place of a counter in memory that both share.
+    Place = 11,
 }
 
 impl Kind {
-    const ALL: [Kind; 10] = [
+    const ALL: [Kind; 12] = [
         Kind::User,
         Kind::Multicast,
         Kind::Credit,
@@ -46,6 +50,8 @@ impl Kind {
         Kind::Invalidate,
         Kind::Invalidated,
         Kind::Join,
+        Kind::Where,
+        Kind::Place,
     ];
 }
 
@@ -205,10 +211,19 @@ header! {
 }
 
 header! {
-    /// Header of INVALIDATE and INVALIDATED.
+    /// Header of INVALIDATE, INVALIDATED and WHERE.
     Invalidate, 8;
-    /// Key of the region.
+    /// Key of the region, or of the counter.
     key: u64 = 0,
+}
+
+header! {
+    /// Header of PLACE.
+    Place, 16;
+    /// Key of the counter.
+    key: u64 = 0,
+    /// Address of its word in the process that answers; 0: it is reached by messages.
+    addr: u64 = 8,
 }
 
 /// Parses bytes as every header: no parser may panic, and a parsed header must encode to the same
@@ -225,7 +240,7 @@ pub fn check(bytes: &[u8]) {
             })*
         };
     }
-    same!(Multicast, Credit, Join, Failed, Redirect, Map, Invalidate);
+    same!(Multicast, Credit, Join, Failed, Redirect, Map, Invalidate, Place);
     if let Some((head, _)) = bytes.split_first_chunk() {
         let number = u32::from_le_bytes(*head);
         if let Some((kind, handler)) = parse_number(number) {
@@ -246,7 +261,7 @@ mod tests {
             assert!(number < weft::port::NUMBERS);
             assert_eq!((parse_number(number), argument), (Some((kind, 0xfffe)), 0x89ab_cdef));
         }
-        assert_eq!(parse_number(10 << 16), None);
+        assert_eq!(parse_number(12 << 16), None);
         assert_eq!(parse_number(0xff << 16), None);
     }
 

@@ -601,6 +601,14 @@ impl crate::DirectMemory for ShmLink {
         copying.direct.write(&mut self.detour, addr, from)
     }
 
+    fn add_direct(&mut self, peer: PeerId, addr: u64, n: u64) -> Option<u64> {
+        let at = self.before_direct(peer).ok()?;
+        let copying = self.peers[at].begin_copy()?;
+        let before = copying.add_mapped(addr, n)?;
+        self.counters.mapped += 1;
+        Some(before)
+    }
+
     fn take_back_memory(&mut self, peer: PeerId) {
         self.peer(peer).into_iter().for_each(Peer::take_back);
     }

@@ -364,6 +364,12 @@ impl Peer {
         !self.hung_up && self.windows.iter().any(|window| window.read(addr, into))
     }
 
+    /// Adds to a word of the peer that is mapped here. `None` if it is not mapped.
+    pub(super) fn add_mapped(&self, addr: u64, n: u64) -> Option<u64> {
+        let mut windows = self.windows.iter().filter(|_| !self.hung_up);
+        windows.find_map(|window| window.add(addr, n))
+    }
+
     /// Takes the values of the peer's hello; returns a warning, if any.
     pub(super) fn on_hello(&mut self, barrier: bool, addr: u64, word: u64) -> Option<String> {
         self.tx.light = barrier;

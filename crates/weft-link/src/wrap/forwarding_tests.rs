@@ -84,6 +84,7 @@ impl DirectMemory for Recorder {
             -> Result<(), LinkError> = Ok(());
         fn write_direct(&mut self, peer: PeerId, addr: u64, from: &[u8])
             -> Result<(), LinkError> = Ok(());
+        fn add_direct(&mut self, peer: PeerId, addr: u64, n: u64) -> Option<u64> = None;
         fn take_back_memory(&mut self, peer: PeerId);
         fn share(&mut self, peer: PeerId, key: u64, block: &Block) -> bool = true;
         fn take_shared(&mut self, peer: PeerId);
@@ -131,6 +132,7 @@ fn call(link: &mut dyn Link, method: &str) {
         "room_soon" => _ = link.room_soon(P),
         "read_direct" => _ = link.read_direct(P, 0, &mut [0; 8]),
         "write_direct" => _ = link.write_direct(P, 0, payload),
+        "add_direct" => _ = link.add_direct(P, 0, 1),
         "take_back_memory" => link.take_back_memory(P),
         "share" => _ = link.share(P, 1, &Block::new(4096).unwrap()),
         "take_shared" => link.take_shared(P),

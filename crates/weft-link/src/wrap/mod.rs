@@ -123,6 +123,7 @@ macro_rules! forward_parts {
                     -> Result<(), crate::LinkError>;
                 fn write_direct(&mut self, peer: weft_core::PeerId, addr: u64, from: &[u8])
                     -> Result<(), crate::LinkError>;
+                fn add_direct(&mut self, peer: weft_core::PeerId, addr: u64, n: u64) -> Option<u64>;
                 fn take_back_memory(&mut self, peer: weft_core::PeerId);
                 fn share(&mut self, peer: weft_core::PeerId, key: u64, block: &crate::shm::Block)
                     -> bool;

@@ -355,14 +355,20 @@ impl Core {
             // The places belong to nobody, and the change of view fills the gap.
             return;
         }
-        self.asking = false;
         let base = self.base + first;
         let waiting = self.own.iter_mut().filter(|own| own.place.is_none());
         for (place, own) in (base..base + count).zip(waiting) {
             own.place = Some(place);
         }
         self.send_own();
-        self.fill();
+    }
+
+    /// Lets this member ask for its next ticket, after that of a view has come.
+    pub fn may_ask(&mut self, view: ViewId) {
+        if view == self.view {
+            self.asking = false;
+            self.fill();
+        }
     }
 
     /// Sends the slots that have a place within the window.

@@ -527,9 +527,10 @@ impl<N: Net> Inner<N> {
     fn ask(self: &Rc<Self>, view: ViewId, at: u32, key: u64, count: u64) {
         let (weak, net) = (Rc::downgrade(self), self.net.clone());
         let asked = net.fetch_add(at as usize, Counter { key }, count);
+        let at_once = Rc::new(Cell::new(true));
+        let is_at_once = Rc::clone(&at_once);
         self.net.spawn(async move {
-            let first = asked.await;
-            let first = match first {
+            let first = match asked.await {
                 Ok(first) => first,
                 Err(_) => {
                     // The view changes if the rank has failed; if its counter has ended, too.
@@ -541,10 +542,18 @@ impl<N: Net> Inner<N> {
                     return;
                 }
             };
+            let Some(inner) = weak.upgrade() else { return };
+            inner.with(|core| core.ticket(view, first, count));
+            drop(inner);
+            if is_at_once.get() {
+                // What the program sends before its next wait goes together.
+                net.yield_now().await;
+            }
             if let Some(inner) = weak.upgrade() {
-                inner.with(|core| core.ticket(view, first, count));
+                inner.with(|core| core.may_ask(view));
             }
         });
+        at_once.set(false);
     }
 
     fn make_counter(&self) {

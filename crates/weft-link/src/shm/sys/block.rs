@@ -4,10 +4,13 @@ use super::map::{self, Mapping};
 use crate::{sys, Bytes};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes of a huge page, and of the smallest page on any machine.
 const HUGE: usize = 2 << 20;
 const PAGE: usize = 4096;
+/// Bytes of a word to which peers add.
+const WORD: usize = size_of::<u64>();
 
 /// Memory of this process that peers can map: a sealed memory file, mapped here.
 #[derive(Debug)]
@@ -49,6 +52,17 @@ impl Block {
         assert!(len <= self.len());
         // SAFETY: mapped as long as this lives; that peers write to it meanwhile is allowed for.
         unsafe { Bytes::from_raw(self.start(), len) }
+    }
+
+    /// Returns the word at an offset, which peers may change at any time.
+    ///
+    /// # Panics
+    /// The offset is not that of a whole, aligned word of the block.
+    pub fn word(&self, offset: usize) -> &AtomicU64 {
+        assert!(offset.is_multiple_of(WORD) && offset < self.len());
+        // SAFETY: within the mapping, which lives as long as this and begins at a page; as the
+        // lengths are multiples of a page, a whole word is left. All use the word as an atomic.
+        unsafe { AtomicU64::from_ptr(self.start().add(offset).cast()) }
     }
 
     /// Returns the number of bytes.
@@ -100,6 +114,18 @@ impl Window {
         true
     }
 
+    /// Adds to the word at `addr` of the peer, and returns the value before. `None` if it is not a
+    /// whole, aligned word within this window.
+    pub(in crate::shm) fn add(&self, addr: u64, n: u64) -> Option<u64> {
+        let place = self.place(addr, WORD)?.cast::<u64>();
+        if !place.is_aligned() {
+            return None;
+        }
+        // SAFETY: `place` is aligned and valid for 8 bytes while `self` lives; all that agree on
+        // such a word use it as an atomic.
+        Some(unsafe { AtomicU64::from_ptr(place) }.fetch_add(n, Ordering::SeqCst))
+    }
+
     /// Reads from `addr` of the peer. False if the range is not within this window.
     pub(in crate::shm) fn read(&self, addr: u64, into: &mut [u8]) -> bool {
         let Some(place) = self.place(addr, into.len()) else { return false };
@@ -136,6 +162,20 @@ mod tests {
             }
             drop(block);
             assert!(window.write(last, &[9]), "the mapping lives as long as the window");
+        }
+    }
+
+    #[test]
+    fn window__adds_to_words_of_the_block_alone_and_the_owner_sees_it() {
+        let block = Block::new(PAGE).unwrap();
+        let window = window(&block, 1, 1 << 40).unwrap();
+        assert_eq!(window.add((1 << 40) + 64, 5), Some(0));
+        assert_eq!(block.word(64).fetch_add(1, Ordering::SeqCst), 5);
+        assert_eq!(window.add((1 << 40) + 64, u64::MAX), Some(6), "it wraps around");
+        assert_eq!(block.word(64).load(Ordering::SeqCst), 5);
+        let end = (1 << 40) + block.len() as u64;
+        for addr in [(1 << 40) - 8, (1 << 40) + 1, (1 << 40) + 4, end - 4, end, u64::MAX, 0] {
+            assert_eq!(window.add(addr, 1), None, "{addr:x}");
         }
     }
 

@@ -53,4 +53,13 @@ impl Port {
     pub unsafe fn write_remote(&self, peer: PeerId, addr: u64, data: &[u8]) -> bool {
         self.endpoint.inner.borrow_mut().driver.write_remote(peer, addr, data)
     }
+
+    /// Adds to a word of memory that a peer shares, by its address in the peer, and returns the
+    /// value before. `None` if it is not mapped here; then nothing was added.
+    ///
+    /// # Safety
+    /// The peer has allowed additions to this word, and has not withdrawn that.
+    pub unsafe fn add_remote(&self, peer: PeerId, addr: u64, n: u64) -> Option<u64> {
+        self.endpoint.inner.borrow_mut().driver.add_remote(peer, addr, n)
+    }
 }

@@ -170,6 +170,13 @@ impl Driver {
 }
 
 impl Driver {
+    /// Adds to a word of a peer's memory, if the link can.
+    pub(crate) fn add_remote(&mut self, peer: PeerId, addr: u64, n: u64) -> Option<u64> {
+        self.leave_if_copied();
+        let link = self.link_of(peer)?;
+        self.links[link].add_direct(peer, addr, n)
+    }
+
     /// Shares memory that is registered under this key with a peer, which maps it, if the link can.
     pub(crate) fn share(&mut self, peer: PeerId, key: u64, block: &Block) -> bool {
         let link = self.link_of(peer);

@@ -1,6 +1,6 @@
 //! Operations of models between two ranks in one thread, for counting instructions: `valgrind
 //! --tool=callgrind --toggle-collect='instructions::*' instructions packet|call|operation|miss|
-//! ordered`. Each round is `begin` at one rank, `serve` at the other, `end` at the first.
+//! ordered|multicast|ordered-one`. Each round is `begin` at one rank, `serve` at the other, `end` at the first.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -143,11 +143,11 @@ fn misses(nets: &[Live; 2]) {
     });
 }
 
-fn ordered(nets: &[Live; 2]) {
-    let come = Rc::<Cell<usize>>::default();
+/// Opens an ordered group whose deliveries are counted.
+fn groups(nets: &[Live; 2], come: &Rc<Cell<usize>>) -> [OrderedGroup<Live>; 2] {
     let open = |at: usize| {
         let group = OrderedGroup::open(&nets[at], 0, &[0, 1], Options::default());
-        let count = Rc::clone(&come);
+        let count = Rc::clone(come);
         group.on_deliver(move |_| count.set(count.get() + 1));
         group
     };
@@ -157,6 +157,43 @@ fn ordered(nets: &[Live; 2]) {
         Box::pin(async move { drop(group.view_when(|_| true).await.unwrap()) })
     };
     both(nets, [view(0), view(1)]);
+    groups
+}
+
+/// One message at a time: from rank 1, which has to ask rank 0 for its place.
+fn ordered_one(nets: &[Live; 2]) {
+    let come = Rc::<Cell<usize>>::default();
+    let groups = groups(nets, &come);
+    let nets = [nets[1].clone(), nets[0].clone()];
+    rounds(&nets, &|| {
+        let (before, come) = (come.get(), Rc::clone(&come));
+        drop(groups[1].send(vec![7; 16]));
+        Box::pin(std::future::poll_fn(move |_| match come.get() == before + 2 {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        }))
+    });
+}
+
+/// The multicast alone.
+fn multicasts(nets: &[Live; 2]) {
+    let come = Rc::<Cell<bool>>::default();
+    let note = Rc::clone(&come);
+    nets[1].handle(1, move |_| note.set(true));
+    let group = [0, 1].map(|at| nets[at].group(1, &[0, 1]).unwrap());
+    rounds(nets, &|| {
+        nets[0].try_multicast(&group[0], 1, 0, &[7; 16]).unwrap();
+        let come = Rc::clone(&come);
+        Box::pin(std::future::poll_fn(move |_| match come.take() {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        }))
+    });
+}
+
+fn ordered(nets: &[Live; 2]) {
+    let come = Rc::<Cell<usize>>::default();
+    let groups = groups(nets, &come);
     for _ in 0..ROUNDS / 100 {
         let before = come.get();
         for group in &groups {
@@ -180,6 +217,8 @@ fn main() {
         Some("operation") => operations(&nets),
         Some("miss") => misses(&nets),
         Some("ordered") => ordered(&nets),
+        Some("multicast") => multicasts(&nets),
+        Some("ordered-one") => ordered_one(&nets),
         _ => packets(&nets),
     }
 }

@@ -201,7 +201,7 @@ impl Core {
         for own in self.own.iter().filter(|own| !own.sent) {
             if let Some(place) = own.place {
                 let slot = Slot { sender: self.me, number: own.number, data: own.data.clone() };
-                self.slots.entry(place).or_insert(Some(slot));
+                self.slots.insert_new(place, Some(slot));
             }
         }
     }
@@ -344,7 +344,7 @@ impl Core {
             return false;
         };
         let up_to = self.slots.range(next.min(install.base)..install.base);
-        let slots = up_to.map(|(&place, slot)| (place, slot.clone())).collect();
+        let slots = up_to.map(|(place, slot)| (place, slot.clone())).collect();
         self.post(rank, Control::Install { install, slots, again: true });
         true
     }
@@ -373,7 +373,7 @@ impl Core {
         let install = Install { old: self.view, new, members, left, base, stable, counter };
         // Places that nobody has stay empty.
         let places = |slots: &BTreeMap<u64, Option<Slot>>, from: u64| -> Vec<Placed> {
-            let slot = |place| self.slots.get(&place).or_else(|| slots.get(&place));
+            let slot = |place| self.slots.get(place).or_else(|| slots.get(&place));
             (from..base).map(|place| (place, slot(place).cloned().flatten())).collect()
         };
         let own = places(&attempt.slots, self.next);
@@ -431,9 +431,11 @@ impl Core {
 
     /// Enters a view: delivers the rest of the old one, then begins anew.
     fn enter(&mut self, install: &Install, slots: Vec<Placed>) {
-        drop(self.slots.split_off(&install.base));
+        self.slots.forget_from(install.base);
+        // All places from the receiver's on are there: one beyond them is not the author's.
+        let end = self.next.saturating_add(slots.len() as u64);
         for (place, slot) in slots {
-            if place >= self.next {
+            if (self.next..end).contains(&place) {
                 self.slots.insert(place, slot);
             }
         }

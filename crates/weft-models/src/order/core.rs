@@ -2,6 +2,7 @@
 
 use super::change::Change;
 use super::pack::{Incoming, Message, Outgoing};
+use super::places::Places;
 use super::wire::{cast, put_view, Control, Placed, Reader, Slot, ViewId, HEAD};
 use super::{OrderError, Style};
 use crate::channel::MESSAGE_MAX;
@@ -95,7 +96,7 @@ pub(super) struct Core {
     /// All members have delivered what is below.
     pub stable: u64,
     /// Slots from `stable` on; `None` for places that stay empty.
-    pub slots: BTreeMap<u64, Option<Slot>>,
+    pub slots: Places,
     /// Data without a place, and places without data, if senders cast before they are placed.
     pub unplaced: BTreeMap<(u32, u64), Vec<u8>>,
     pub accepted: BTreeMap<u64, (u32, u64)>,
@@ -146,7 +147,7 @@ impl Core {
             next: 0,
             delivered: 0,
             stable: 0,
-            slots: BTreeMap::new(),
+            slots: Places::default(),
             unplaced: BTreeMap::new(),
             accepted: BTreeMap::new(),
             place: 0,
@@ -450,7 +451,7 @@ impl Core {
         let may_send = if self.style == Style::Ticket { sender } else { self.keeper() };
         self.fits(place).filter(|()| from == may_send)?;
         let data = reader.0.to_vec();
-        self.slots.entry(place).or_insert(Some(Slot { sender, number, data }));
+        self.slots.insert_new(place, Some(Slot { sender, number, data }));
         Some(())
     }
 
@@ -494,7 +495,7 @@ impl Core {
             let (sender, number) = (reader.u32()?, reader.u64()?);
             self.fits(place)?;
             match self.unplaced.remove(&(sender, number)) {
-                Some(data) => drop(self.slots.insert(place, Some(Slot { sender, number, data }))),
+                Some(data) => self.slots.insert(place, Some(Slot { sender, number, data })),
                 None => drop(self.accepted.insert(place, (sender, number))),
             }
         }
@@ -548,7 +549,7 @@ impl Core {
     /// Delivers the content of the next place, which stays in the store. False if it is not here.
     pub fn deliver(&mut self) -> bool {
         let Core { slots, next, incoming, actions, delivered, .. } = self;
-        let Some(slot) = slots.get(next) else { return false };
+        let Some(slot) = slots.get(*next) else { return false };
         *next += 1;
         self.slow.clear();
         let Some(slot) = slot else { return true };
@@ -615,7 +616,7 @@ impl Core {
             return;
         }
         self.stable = stable;
-        self.slots = self.slots.split_off(&stable);
+        self.slots.forget_below(stable);
         while self.place < stable + self.window {
             let Some(slot) = self.backlog.pop_front() else { break };
             let rest = std::mem::take(&mut self.backlog);
@@ -629,8 +630,8 @@ impl Core {
 
     /// Returns the slots of this member's store from a place on, but for those that are known.
     pub fn slots_from(&self, from: u64, known: &[u64]) -> Vec<Placed> {
-        let all = self.slots.range(from..).filter(|(place, _)| !known.contains(place));
-        all.map(|(&place, slot)| (place, slot.clone())).collect()
+        let all = self.slots.range(from..u64::MAX).filter(|(place, _)| !known.contains(place));
+        all.map(|(place, slot)| (place, slot.clone())).collect()
     }
 
     /// Ends this member; all its messages on their way are lost.

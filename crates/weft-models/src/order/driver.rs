@@ -7,12 +7,13 @@ use crate::channel::{Channel, MESSAGE_MAX};
 use crate::net::{Incoming, Net, RankFailure, Unsent};
 use crate::{park, HANDLERS};
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::future::{poll_fn, Future};
 use std::pin::Pin;
 use std::rc::{Rc, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
+use weft_core::Instant;
 use weft_packets::Counter;
 
 /// Number of groups that a rank may be a member of.
@@ -21,6 +22,8 @@ pub(crate) const GROUPS: u16 = 8;
 const FIRST: u16 = HANDLERS + 1;
 /// The first multicast group; each ordered group has 256, one for each view in turn.
 const CASTS: u16 = 0xf000;
+/// Messages that a program sends within this time of each other go together.
+const BURST: Duration = Duration::from_micros(10);
 /// Pause before a packet that found no room is tried again.
 const BUSY: Duration = Duration::from_micros(20);
 /// Interval of checks during waits.
@@ -52,8 +55,8 @@ struct Program<N: Net> {
     inbox: VecDeque<Delivered>,
     inbox_bytes: usize,
     view: Option<View>,
-    /// Messages on their way, by token.
-    sent: BTreeMap<u64, Waiter>,
+    /// Messages on their way.
+    sent: Waiters,
     /// Futures that wait for a message, a view, room or the end.
     wakers: Vec<Waker>,
     /// The wait that the program has declared.
@@ -71,7 +74,7 @@ impl<N: Net> Default for Program<N> {
             inbox: VecDeque::new(),
             inbox_bytes: 0,
             view: None,
-            sent: BTreeMap::new(),
+            sent: Waiters::default(),
             wakers: Vec::new(),
             expects: None,
         }
@@ -82,6 +85,43 @@ impl<N: Net> Default for Program<N> {
 struct Waiter {
     place: Option<u64>,
     waker: Option<Waker>,
+}
+
+/// Waiters by token, which count up; `None` for those that are not wanted any more.
+#[derive(Default)]
+struct Waiters {
+    first: u64,
+    all: VecDeque<Option<Waiter>>,
+}
+
+impl Waiters {
+    /// Adds one, and returns its token.
+    fn push(&mut self) -> u64 {
+        self.all.push_back(Some(Waiter::default()));
+        self.first + self.all.len() as u64 - 1
+    }
+
+    fn get_mut(&mut self, token: u64) -> Option<&mut Waiter> {
+        let index = usize::try_from(token.checked_sub(self.first)?).ok()?;
+        self.all.get_mut(index)?.as_mut()
+    }
+
+    fn remove(&mut self, token: u64) {
+        if let Some(index) = token.checked_sub(self.first) {
+            if let Some(waiter) = self.all.get_mut(index as usize) {
+                *waiter = None;
+            }
+        }
+        while self.all.front().is_some_and(Option::is_none) {
+            self.all.pop_front();
+            self.first += 1;
+        }
+    }
+
+    fn take_wakers(&mut self) -> Vec<Waker> {
+        let waiting = self.all.iter_mut().flatten();
+        waiting.filter_map(|waiter| waiter.waker.take()).collect()
+    }
 }
 
 struct Inner<N: Net> {
@@ -95,7 +135,8 @@ struct Inner<N: Net> {
     watched: RefCell<Vec<u32>>,
     /// Counters made here: the one in use, and the next.
     counters: RefCell<Vec<Counter>>,
-    tokens: Cell<u64>,
+    /// The time of the last ticket that came at once.
+    asked: Cell<Instant>,
     /// Number of waits for messages of others.
     expecting: Cell<usize>,
     retrying: Cell<bool>,
@@ -173,7 +214,7 @@ impl<N: Net> OrderedGroup<N> {
                 program: RefCell::default(),
                 watched: RefCell::default(),
                 counters: RefCell::default(),
-                tokens: Cell::new(0),
+                asked: Cell::default(),
                 expecting: Cell::new(0),
                 retrying: Cell::new(false),
                 ticking: Cell::new(false),
@@ -219,9 +260,7 @@ impl<N: Net> OrderedGroup<N> {
         if let Some(error) = refused {
             return Sent { inner: Rc::clone(inner), state: State::Refused(error) };
         }
-        let token = inner.tokens.get();
-        inner.tokens.set(token + 1);
-        inner.program.borrow_mut().sent.insert(token, Waiter::default());
+        let token = inner.program.borrow_mut().sent.push();
         inner.with(|core| core.submit(token, bytes));
         Sent { inner: Rc::clone(inner), state: State::Sent(token) }
     }
@@ -525,10 +564,11 @@ impl<N: Net> Inner<N> {
     }
 
     fn ask(self: &Rc<Self>, view: ViewId, at: u32, key: u64, count: u64) {
+        if let Some(first) = self.net.add_at_once(at as usize, Counter { key }, count) {
+            return self.ticket_at_once(view, first, count);
+        }
         let (weak, net) = (Rc::downgrade(self), self.net.clone());
         let asked = net.fetch_add(at as usize, Counter { key }, count);
-        let at_once = Rc::new(Cell::new(true));
-        let is_at_once = Rc::clone(&at_once);
         self.net.spawn(async move {
             let first = match asked.await {
                 Ok(first) => first,
@@ -542,18 +582,28 @@ impl<N: Net> Inner<N> {
                     return;
                 }
             };
-            let Some(inner) = weak.upgrade() else { return };
-            inner.with(|core| core.ticket(view, first, count));
-            drop(inner);
-            if is_at_once.get() {
-                // What the program sends before its next wait goes together.
-                net.yield_now().await;
+            if let Some(inner) = weak.upgrade() {
+                inner.with(|core| core.ticket(view, first, count));
+                inner.with(|core| core.may_ask(view));
             }
+        });
+    }
+
+    /// Takes a ticket that needed no message. If the one before came a moment ago, what the program
+    /// sends before its next wait goes together.
+    fn ticket_at_once(self: &Rc<Self>, view: ViewId, first: u64, count: u64) {
+        self.core.borrow_mut().ticket(view, first, count);
+        let now = self.net.now();
+        if now.since(self.asked.replace(now)) > BURST {
+            return self.core.borrow_mut().may_ask(view);
+        }
+        let (weak, next_round) = (Rc::downgrade(self), self.net.yield_now());
+        self.net.spawn(async move {
+            next_round.await;
             if let Some(inner) = weak.upgrade() {
                 inner.with(|core| core.may_ask(view));
             }
         });
-        at_once.set(false);
     }
 
     fn make_counter(&self) {
@@ -585,7 +635,7 @@ impl<N: Net> Inner<N> {
 
     fn done(&self, token: u64, place: u64) {
         // Nobody waits for a message whose future was dropped.
-        let waker = self.program.borrow_mut().sent.get_mut(&token).and_then(|waiter| {
+        let waker = self.program.borrow_mut().sent.get_mut(token).and_then(|waiter| {
             waiter.place = Some(place);
             waiter.waker.take()
         });
@@ -648,10 +698,7 @@ impl<N: Net> Inner<N> {
         }
         self.casts.borrow_mut().clear();
         self.wake();
-        let waiting: Vec<Waker> = {
-            let mut program = self.program.borrow_mut();
-            program.sent.values_mut().filter_map(|waiter| waiter.waker.take()).collect()
-        };
+        let waiting: Vec<Waker> = { self.program.borrow_mut().sent.take_wakers() };
         waiting.into_iter().for_each(Waker::wake);
     }
 
@@ -757,23 +804,14 @@ impl<N: Net> Future for Sent<N> {
         };
         let result = {
             let mut program = self.inner.program.borrow_mut();
-            let waiter = program.sent.entry(token).or_default();
-            match waiter.place {
-                Some(place) => {
-                    program.sent.remove(&token);
-                    Some(Ok(place))
-                }
-                None => match self.inner.core.borrow().ended.clone() {
-                    Some(error) => {
-                        program.sent.remove(&token);
-                        Some(Err(error))
-                    }
-                    None => {
-                        waiter.waker = Some(cx.waker().clone());
-                        None
-                    }
-                },
+            let waiter = program.sent.get_mut(token).expect("it is there until it is over");
+            let ended = || self.inner.core.borrow().ended.clone();
+            let result = waiter.place.map(Ok).or_else(|| ended().map(Err));
+            match result {
+                Some(_) => program.sent.remove(token),
+                None => waiter.waker = Some(cx.waker().clone()),
             }
+            result
         };
         match result {
             Some(result) => Poll::Ready(result),
@@ -788,7 +826,7 @@ impl<N: Net> Future for Sent<N> {
 impl<N: Net> Drop for Sent<N> {
     fn drop(&mut self) {
         if let State::Sent(token) = self.state {
-            self.inner.program.borrow_mut().sent.remove(&token);
+            self.inner.program.borrow_mut().sent.remove(token);
         }
     }
 }

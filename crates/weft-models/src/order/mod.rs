@@ -33,6 +33,7 @@ mod core;
 mod driver;
 mod error;
 mod pack;
+mod places;
 mod waits;
 mod wire;
 

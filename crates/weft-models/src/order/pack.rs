@@ -28,11 +28,14 @@ pub(super) struct Outgoing {
     /// Bytes of the next message that are in slots.
     offset: usize,
     bytes: usize,
+    /// Bytes that are in no slot.
+    unpacked: usize,
 }
 
 impl Outgoing {
     pub fn push(&mut self, message: Message) {
         self.bytes += message.bytes.len();
+        self.unpacked += message.bytes.len();
         self.messages.push_back(message);
     }
 
@@ -63,9 +66,15 @@ impl Outgoing {
             let now = rest.len().min(free - CHUNK);
             let last = now == rest.len();
             let head = now as u32 | if last { LAST } else { 0 };
+            if slot.is_empty() {
+                // What waits, as far as it has room.
+                let messages = self.messages.len() - self.packed;
+                slot.reserve_exact((self.unpacked + messages * CHUNK).min(room));
+            }
             slot.extend_from_slice(&head.to_le_bytes());
             slot.extend_from_slice(&rest[..now]);
             self.offset += now;
+            self.unpacked -= now;
             if last {
                 (self.packed, self.offset) = (self.packed + 1, 0);
                 ends += 1;
@@ -85,6 +94,7 @@ impl Outgoing {
     /// Forgets what is in slots: all that is left is packed anew.
     pub fn begin_anew(&mut self) {
         (self.packed, self.offset) = (0, 0);
+        self.unpacked = self.bytes;
     }
 }
 

@@ -67,7 +67,7 @@ impl Core {
 
     /// Describes the state of this member in a line.
     pub fn describe(&self) -> String {
-        let highest = self.slots.last_key_value().map_or(self.next, |(&place, _)| place + 1);
+        let highest = self.slots.last().map_or(self.next, |place| place + 1);
         let mut text = format!(
             "view {} ({:#x}) of ranks {:?}, {} messages delivered, next place {} of {highest}, \
              {} stable, {} packets of its own on their way",
@@ -102,7 +102,7 @@ impl Core {
         if self.ended.is_some() {
             return false;
         }
-        let has_gap = self.slots.last_key_value().is_some_and(|(&place, _)| place >= self.next);
+        let has_gap = self.slots.last().is_some_and(|place| place >= self.next);
         has_gap
             || !self.outgoing.is_empty()
             || !self.accepted.is_empty()

@@ -264,6 +264,15 @@ impl Net for Live {
         self.inner.packets.end_counter(counter);
     }
 
+    fn add_at_once(&self, at: usize, counter: Counter, n: u64) -> Option<u64> {
+        let packets = &self.inner.packets;
+        match (at == self.inner.rank, packets.counter_server()) {
+            (false, _) => packets.add_to_word(self.peer(at).ok()?, counter.key, n),
+            (true, Server::Host) => packets.add_here(counter, n),
+            (true, _) => None,
+        }
+    }
+
     fn fetch_add(
         &self,
         at: usize,

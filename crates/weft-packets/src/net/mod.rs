@@ -155,6 +155,12 @@ pub trait Net: Clone + 'static {
     /// Ends a counter made here.
     fn end_counter(&self, counter: Counter);
 
+    /// Adds to a counter at a rank, if that needs no message, and returns the value before. `None`
+    /// if it does, or the rank has no such counter: then nothing was added.
+    fn add_at_once(&self, _at: usize, _counter: Counter, _n: u64) -> Option<u64> {
+        None
+    }
+
     /// Adds to a counter at a rank, this one included, and returns the value before.
     ///
     /// # Errors

@@ -41,6 +41,8 @@ pub(crate) struct Channel<N: Net> {
 struct Inner<N: Net> {
     net: N,
     handler: u16,
+    /// The number of the setting of the handler, which the drop ends.
+    setting: Cell<Option<u64>>,
     queues: RefCell<BTreeMap<usize, Queue>>,
     /// The first parts of messages, by sender.
     partial: RefCell<BTreeMap<usize, Vec<u8>>>,
@@ -58,9 +60,20 @@ struct Inner<N: Net> {
 impl<N: Net> Channel<N> {
     /// Opens the channel of a handler. `receive` must not own the module, which owns the channel.
     pub fn open(net: &N, handler: u16, receive: Receive) -> Channel<N> {
+        Channel::make(net, handler, receive, false)
+    }
+
+    /// As [`open`](Channel::open), for a module whose ranks all have received their messages when
+    /// it ends: what comes after the drop is for the next module of this handler, and waits for it.
+    pub fn open_again(net: &N, handler: u16, receive: Receive) -> Channel<N> {
+        Channel::make(net, handler, receive, true)
+    }
+
+    fn make(net: &N, handler: u16, receive: Receive, waits: bool) -> Channel<N> {
         let inner = Rc::new(Inner {
             net: net.clone(),
             handler,
+            setting: Cell::new(None),
             queues: RefCell::default(),
             partial: RefCell::default(),
             own: RefCell::default(),
@@ -70,11 +83,12 @@ impl<N: Net> Channel<N> {
             receive,
         });
         let weak = Rc::downgrade(&inner);
-        net.handle(handler, move |packet| {
+        let setting = net.handle(handler, move |packet| {
             if let Some(inner) = weak.upgrade() {
                 inner.arrived(packet);
             }
         });
+        inner.setting.set(waits.then_some(setting));
         let weak = Rc::downgrade(&inner);
         net.on_failure(move |failure| {
             if let Some(inner) = weak.upgrade() {
@@ -151,6 +165,14 @@ impl<N: Net> Channel<N> {
     pub async fn flush(&self) {
         while !self.is_flushed() {
             self.inner.net.sleep(BUSY).await;
+        }
+    }
+}
+
+impl<N: Net> Drop for Inner<N> {
+    fn drop(&mut self) {
+        if let Some(setting) = self.setting.get() {
+            self.net.end_handle(self.handler, setting);
         }
     }
 }

@@ -162,7 +162,7 @@ impl State {
 
     fn handler(&mut self, number: u16) -> Option<Handler> {
         let found = match self.handlers.get(usize::from(number)) {
-            Some(Slot::Upcall(handler)) => Some(Handler::clone(handler)),
+            Some(Slot::Upcall(handler, _)) => Some(Handler::clone(handler)),
             _ => None,
         };
         if found.is_none() {
@@ -179,7 +179,7 @@ impl State {
     /// Makes packets of a mailbox due for the upcall that has replaced it; gives them back if none
     /// has.
     pub(super) fn hand_over(&mut self, port: &Port, number: u16, waiting: VecDeque<Waiting>) {
-        let is_upcall = matches!(self.handlers.get(usize::from(number)), Some(Slot::Upcall(_)));
+        let is_upcall = matches!(self.handlers.get(usize::from(number)), Some(Slot::Upcall(..)));
         for packet in waiting {
             match packet.owed {
                 Resource::Credit(message) if is_upcall => self.again.push_back(message),

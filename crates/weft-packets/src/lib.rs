@@ -108,7 +108,8 @@ enum Slot {
     /// None: the packets are dropped.
     #[default]
     Nobody,
-    Upcall(Handler),
+    /// With the number of the setting.
+    Upcall(Handler, u64),
     /// The packets wait for a receive. The queue is bounded by the senders' credit, which grows
     /// while there is room (`unexpected_max`), and by the credit of the trees of multicasts.
     Mailbox(VecDeque<Waiting>),
@@ -123,6 +124,8 @@ struct Shared {
 
 struct State {
     handlers: Vec<Slot>,
+    /// Settings of handlers so far.
+    settings: u64,
     /// Messages that wait for the end of an upcall, or that arrived before their group was made.
     again: VecDeque<Arrived>,
     /// Number of packets that the program keeps, and their bytes; bounded by the next two fields.
@@ -164,6 +167,7 @@ impl State {
     fn new(settings: &Settings, config: &Config, agent: Option<ServicesHandle>) -> State {
         State {
             handlers: Vec::new(),
+            settings: 0,
             again: VecDeque::new(),
             kept: 0,
             kept_bytes: 0,
@@ -324,7 +328,32 @@ impl Packets {
     /// for a missing handler are dropped and counted, so set handlers before peers learn this
     /// endpoint's address, or before the first progress.
     pub fn handle(&self, number: u16, upcall: impl FnMut(&Packets, Packet<'_>) + 'static) {
-        self.set(number, Slot::Upcall(Rc::new(RefCell::new(upcall))));
+        self.set_upcall(number, upcall);
+    }
+
+    /// Sets a handler, and returns the number of this setting.
+    pub(crate) fn set_upcall(
+        &self,
+        number: u16,
+        upcall: impl FnMut(&Packets, Packet<'_>) + 'static,
+    ) -> u64 {
+        let setting = self.with(|state| {
+            state.settings += 1;
+            state.settings
+        });
+        self.set(number, Slot::Upcall(Rc::new(RefCell::new(upcall)), setting));
+        setting
+    }
+
+    /// Ends a setting of a handler, unless it was replaced: packets wait for the next one.
+    pub(crate) fn end_upcall(&self, number: u16, setting: u64) {
+        let is_set = self.with(|state| {
+            let slot = state.handlers.get(usize::from(number));
+            matches!(slot, Some(Slot::Upcall(_, is)) if *is == setting)
+        });
+        if is_set {
+            self.mailbox(number);
+        }
     }
 
     fn set(&self, number: u16, slot: Slot) {

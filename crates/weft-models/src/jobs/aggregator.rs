@@ -56,7 +56,7 @@ impl<N: Net> Aggregator<N> {
             records.for_each(|record| receive(from, run, record));
         };
         Aggregator {
-            channel: Channel::open(net, super::handlers(number).0, Rc::new(records)),
+            channel: Channel::open_again(net, super::handlers(number).0, Rc::new(records)),
             size,
             most: size * per_message,
             buffers: RefCell::new(vec![Vec::new(); net.size()]),

@@ -74,7 +74,8 @@ impl<N: Net, J: Item> Next<'_, N, J> {
 impl<N: Net, J: Item> Jobs<N, J> {
     /// Opens the jobs of all ranks, which call this with the same arguments; `number` (0 to 3)
     /// tells several queues apart. Most jobs in a message are `per_message`, a matter of speed
-    /// alone. Jobs that came before have waited.
+    /// alone. Jobs that came before have waited. A number can be opened again once all ranks have
+    /// dropped theirs.
     ///
     /// # Panics
     /// The number is too large, or a job has no bytes.

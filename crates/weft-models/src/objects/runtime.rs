@@ -92,7 +92,7 @@ impl<N: Net> Clone for Objects<N> {
 }
 
 impl<N: Net> Objects<N> {
-    /// Opens the objects of all ranks of a net; all of them call this.
+    /// Opens the objects of all ranks of a net; all of them call this, once in a job.
     pub fn open(net: &N) -> Objects<N> {
         Objects::with_options(net, Options::default())
     }

@@ -158,7 +158,8 @@ impl<N: Net> Clone for OrderedGroup<N> {
 
 impl<N: Net> OrderedGroup<N> {
     /// Opens a group of some ranks, this one among them. All of them call this with the same
-    /// arguments; the first view is there when all have. `number` (0 to 7) tells groups apart.
+    /// arguments; the first view is there when all have. `number` (0 to 7) tells groups apart. Do not open
+    /// another group of a number that was used: late messages of the one before would reach it.
     ///
     /// # Panics
     /// The number is too large, or this rank is not among the members.

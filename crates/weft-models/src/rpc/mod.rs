@@ -101,7 +101,8 @@ impl<N: Net> Clone for Rpc<N> {
 
 impl<N: Net> Rpc<N> {
     /// Opens calls and services with this crate's handler for them. Calls that came before have
-    /// waited.
+    /// waited. Keep it while any rank may call: calls of a rank whose services were dropped are
+    /// lost, also if it opens others.
     pub fn open(net: &N) -> Rpc<N> {
         Rpc::with_handler(net, crate::HANDLERS)
     }

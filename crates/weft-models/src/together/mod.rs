@@ -122,7 +122,7 @@ fn children(place: usize, count: usize) -> impl Iterator<Item = usize> {
 
 impl<N: Net> Together<N> {
     /// Opens operations of all ranks. Numbers 0 to 2 tell those of different parts of a program
-    /// apart.
+    /// apart. A number can be opened again once all ranks have dropped theirs.
     ///
     /// # Panics
     /// The number is too large.
@@ -168,7 +168,7 @@ impl<N: Net> Together<N> {
             };
             Inner {
                 net: net.clone(),
-                channel: Channel::open(net, handler, Rc::new(receive)),
+                channel: Channel::open_again(net, handler, Rc::new(receive)),
                 handler,
                 group: RefCell::default(),
                 exchanges: Cell::new(false),

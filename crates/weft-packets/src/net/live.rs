@@ -182,14 +182,19 @@ impl Net for Live {
         self.peer(to).map_or(0, |peer| self.inner.packets.packet_max(peer))
     }
 
-    fn handle(&self, handler: u16, mut upcall: impl FnMut(Incoming<'_>) + 'static) {
+    fn handle(&self, handler: u16, mut upcall: impl FnMut(Incoming<'_>) + 'static) -> u64 {
         let ranks = Rc::clone(&self.inner.ranks);
-        self.inner.packets.handle(handler, move |_, packet| {
+        self.inner.packets.set_upcall(handler, move |_, packet| {
             // A peer that is no rank of the group has no business with its handlers.
             if let Some(from) = rank_of(&ranks, packet.source()) {
                 upcall(Incoming { from, argument: packet.argument(), data: packet.data() });
             }
-        });
+        })
+    }
+
+    fn end_handle(&self, handler: u16, setting: u64) {
+        debug_assert!(PATIENT.contains(&handler));
+        self.inner.packets.end_upcall(handler, setting);
     }
 
     #[inline]

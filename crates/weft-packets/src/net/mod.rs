@@ -108,8 +108,13 @@ pub trait Net: Clone + 'static {
     fn packet_max(&self, to: usize) -> usize;
 
     /// Sets `upcall` as handler of a number: it is called with each packet for the number. Packets
-    /// for a number without a handler are dropped, unless the number is [`PATIENT`].
-    fn handle(&self, handler: u16, upcall: impl FnMut(Incoming<'_>) + 'static);
+    /// for a number without a handler are dropped, unless the number is [`PATIENT`]. Returns the
+    /// number of this setting.
+    fn handle(&self, handler: u16, upcall: impl FnMut(Incoming<'_>) + 'static) -> u64;
+
+    /// Ends a setting of a handler that is [`PATIENT`], unless another has replaced it: packets
+    /// wait for the next one.
+    fn end_handle(&self, handler: u16, setting: u64);
 
     /// Sends a copy of a packet to another rank.
     ///

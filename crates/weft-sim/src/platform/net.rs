@@ -79,7 +79,9 @@ enum Begun {
 
 #[derive(Default)]
 struct Node {
-    handlers: RefCell<BTreeMap<u16, Upcall>>,
+    /// With the numbers of their settings.
+    handlers: RefCell<BTreeMap<u16, (Upcall, u64)>>,
+    settings: Cell<u64>,
     /// Packets that came before their handler.
     early: RefCell<Vec<u64>>,
     /// Numbers of the packets to send.
@@ -382,7 +384,7 @@ impl World {
             self.note_last(node, tag);
         }
         let upcall = self.nodes[node].handlers.borrow().get(&handler).cloned();
-        let Some(upcall) = upcall.filter(|_| !own) else {
+        let Some((upcall, _)) = upcall.filter(|_| !own) else {
             match PATIENT.contains(&handler) && !own {
                 true => self.nodes[node].early.borrow_mut().push(tag),
                 false => drop(self.take(tag)),
@@ -470,9 +472,12 @@ impl Net for ClusterNet {
         self.world.most
     }
 
-    fn handle(&self, handler: u16, upcall: impl FnMut(Incoming<'_>) + 'static) {
+    fn handle(&self, handler: u16, upcall: impl FnMut(Incoming<'_>) + 'static) -> u64 {
         let upcall: Upcall = Rc::new(RefCell::new(upcall));
-        self.me().handlers.borrow_mut().insert(handler, upcall);
+        let setting = self.me().settings.get() + 1;
+        self.me().settings.set(setting);
+        let before = self.me().handlers.borrow_mut().insert(handler, (upcall, setting));
+        drop(before);
         let early = self.me().early.take();
         let is_mine = |tag: &u64| {
             let packets = self.world.packets.borrow();
@@ -480,16 +485,24 @@ impl Net for ClusterNet {
         };
         let (mine, others): (Vec<u64>, Vec<u64>) = early.into_iter().partition(is_mine);
         self.me().early.replace(others);
-        if mine.is_empty() {
-            return;
+        if !mine.is_empty() {
+            // In a task of their own: who sets a handler may be in the middle of something.
+            let (world, node) = (Rc::downgrade(&self.world), self.node);
+            self.me().tasks.add(Box::pin(async move {
+                if let Some(world) = world.upgrade() {
+                    mine.into_iter().for_each(|tag| world.arrived(node, tag));
+                }
+            }));
         }
-        // In a task of their own: who sets a handler may be in the middle of something.
-        let (world, node) = (Rc::downgrade(&self.world), self.node);
-        self.me().tasks.add(Box::pin(async move {
-            if let Some(world) = world.upgrade() {
-                mine.into_iter().for_each(|tag| world.arrived(node, tag));
-            }
-        }));
+        setting
+    }
+
+    fn end_handle(&self, handler: u16, setting: u64) {
+        let mut handlers = self.me().handlers.borrow_mut();
+        let is_set = handlers.get(&handler).is_some_and(|(_, is)| *is == setting);
+        let before = is_set.then(|| handlers.remove(&handler));
+        drop(handlers);
+        drop(before);
     }
 
     fn try_send(&self, to: usize, handler: u16, argument: u32, data: &[u8]) -> Result<(), Unsent> {

@@ -126,8 +126,13 @@ struct App {
 
 const APPS: [App; 8] = [
     App { name: "asp", full: &["--nodes", "1024"], small: &["--nodes", "64"], aimed: true },
-    App { name: "awari", full: &["--stones", "12"], small: &["--stones", "4"], aimed: true },
-    App { name: "barnes", full: &["--bodies", "16384"], small: &["--bodies", "200"], aimed: true },
+    App { name: "awari", full: &["--stones", "13"], small: &["--stones", "4"], aimed: true },
+    App {
+        name: "barnes",
+        full: &["--bodies", "16384", "--steps", "11"],
+        small: &["--bodies", "200"],
+        aimed: true,
+    },
     App {
         name: "leq",
         full: &["--equations", "1000"],

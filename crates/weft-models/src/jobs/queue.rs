@@ -11,7 +11,7 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 /// Jobs that are done between two rounds of progress.
-const BATCH: usize = 32;
+const BATCH: usize = 128;
 
 /// A wave that this rank takes part in.
 type Wave<'a> = Pin<Box<dyn Future<Output = Result<bool, RankFailure>> + 'a>>;

@@ -1,6 +1,7 @@
 //! Operations of models between two ranks in one thread, for counting instructions: `valgrind
 //! --tool=callgrind --toggle-collect='instructions::*' instructions packet|call|operation|miss|
-//! ordered|multicast|ordered-one`. Each round is `begin` at one rank, `serve` at the other, `end` at the first.
+//! ordered|multicast|ordered-one`. Each round is `begin` at one rank, `serve` at the other, `end`
+//! at the first.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;

@@ -1,6 +1,7 @@
 //! An ordered group over a net: it does what the core wants.
 
 use super::core::{Action, Core};
+use super::sent::{Sent, State, Waiters};
 use super::wire::{Control, ViewId, HEAD};
 use super::{Delivered, Options, OrderError, Style, View};
 use crate::channel::{Channel, MESSAGE_MAX};
@@ -8,10 +9,9 @@ use crate::net::{Incoming, Net, RankFailure, Unsent};
 use crate::{park, HANDLERS};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::future::{poll_fn, Future};
-use std::pin::Pin;
+use std::future::poll_fn;
 use std::rc::{Rc, Weak};
-use std::task::{Context, Poll, Waker};
+use std::task::{Poll, Waker};
 use std::time::Duration;
 use weft_core::Instant;
 use weft_packets::Counter;
@@ -81,50 +81,7 @@ impl<N: Net> Default for Program<N> {
     }
 }
 
-#[derive(Default)]
-struct Waiter {
-    place: Option<u64>,
-    waker: Option<Waker>,
-}
-
-/// Waiters by token, which count up; `None` for those that are not wanted any more.
-#[derive(Default)]
-struct Waiters {
-    first: u64,
-    all: VecDeque<Option<Waiter>>,
-}
-
-impl Waiters {
-    /// Adds one, and returns its token.
-    fn push(&mut self) -> u64 {
-        self.all.push_back(Some(Waiter::default()));
-        self.first + self.all.len() as u64 - 1
-    }
-
-    fn get_mut(&mut self, token: u64) -> Option<&mut Waiter> {
-        let index = usize::try_from(token.checked_sub(self.first)?).ok()?;
-        self.all.get_mut(index)?.as_mut()
-    }
-
-    fn remove(&mut self, token: u64) {
-        if let Some(index) = token.checked_sub(self.first) {
-            if let Some(waiter) = self.all.get_mut(index as usize) {
-                *waiter = None;
-            }
-        }
-        while self.all.front().is_some_and(Option::is_none) {
-            self.all.pop_front();
-            self.first += 1;
-        }
-    }
-
-    fn take_wakers(&mut self) -> Vec<Waker> {
-        let waiting = self.all.iter_mut().flatten();
-        waiting.filter_map(|waiter| waiter.waker.take()).collect()
-    }
-}
-
-struct Inner<N: Net> {
+pub(super) struct Inner<N: Net> {
     net: N,
     number: u16,
     channel: Channel<N>,
@@ -158,8 +115,9 @@ impl<N: Net> Clone for OrderedGroup<N> {
 
 impl<N: Net> OrderedGroup<N> {
     /// Opens a group of some ranks, this one among them. All of them call this with the same
-    /// arguments; the first view is there when all have. `number` (0 to 7) tells groups apart. Do not open
-    /// another group of a number that was used: late messages of the one before would reach it.
+    /// arguments; the first view is there when all have. `number` (0 to 7) tells groups apart. Do
+    /// not open another group of a number that was used: late messages of the one before would
+    /// reach it.
     ///
     /// # Panics
     /// The number is too large, or this rank is not among the members.
@@ -262,6 +220,9 @@ impl<N: Net> OrderedGroup<N> {
             return Sent { inner: Rc::clone(inner), state: State::Refused(error) };
         }
         let token = inner.program.borrow_mut().sent.push();
+        let Some(token) = token else {
+            return Sent { inner: Rc::clone(inner), state: State::Refused(OrderError::Busy) };
+        };
         inner.with(|core| core.submit(token, bytes));
         Sent { inner: Rc::clone(inner), state: State::Sent(token) }
     }
@@ -646,6 +607,24 @@ impl<N: Net> Inner<N> {
         }
     }
 
+    /// Returns the result of a message, which is over then, or keeps the waker.
+    pub(super) fn poll_sent(&self, token: u64, waker: &Waker) -> Option<Result<u64, OrderError>> {
+        let mut program = self.program.borrow_mut();
+        let waiter = program.sent.get_mut(token).expect("it is there until it is over");
+        let ended = || self.core.borrow().ended.clone();
+        let result = waiter.place.map(Ok).or_else(|| ended().map(Err));
+        match result {
+            Some(_) => program.sent.remove(token),
+            None => waiter.waker = Some(waker.clone()),
+        }
+        result
+    }
+
+    /// Forgets a message that nobody waits for.
+    pub(super) fn forget_sent(&self, token: u64) {
+        self.program.borrow_mut().sent.remove(token);
+    }
+
     fn open_view(&self, id: ViewId, members: &[u32], joined: &[u32], left: &[u32]) {
         self.casts.borrow_mut().clear();
         let all = |ranks: &[u32]| ranks.iter().map(|&rank| rank as usize).collect::<Vec<_>>();
@@ -777,57 +756,6 @@ async fn tick<N: Net>(inner: Weak<Inner<N>>, net: N) {
             inner.with(|core| core.tick(now, warn_after));
             inner.ticking.set(false);
             return;
-        }
-    }
-}
-
-enum State {
-    Sent(u64),
-    Refused(OrderError),
-    Over,
-}
-
-/// A message on its way: a future of its place in the order, once it is delivered here.
-#[must_use = "it tells when the message is delivered; to wait for nothing, drop it"]
-pub struct Sent<N: Net> {
-    inner: Rc<Inner<N>>,
-    state: State,
-}
-
-impl<N: Net> Future for Sent<N> {
-    type Output = Result<u64, OrderError>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let token = match std::mem::replace(&mut self.state, State::Over) {
-            State::Sent(token) => token,
-            State::Refused(error) => return Poll::Ready(Err(error)),
-            State::Over => return Poll::Pending,
-        };
-        let result = {
-            let mut program = self.inner.program.borrow_mut();
-            let waiter = program.sent.get_mut(token).expect("it is there until it is over");
-            let ended = || self.inner.core.borrow().ended.clone();
-            let result = waiter.place.map(Ok).or_else(|| ended().map(Err));
-            match result {
-                Some(_) => program.sent.remove(token),
-                None => waiter.waker = Some(cx.waker().clone()),
-            }
-            result
-        };
-        match result {
-            Some(result) => Poll::Ready(result),
-            None => {
-                self.state = State::Sent(token);
-                Poll::Pending
-            }
-        }
-    }
-}
-
-impl<N: Net> Drop for Sent<N> {
-    fn drop(&mut self) {
-        if let State::Sent(token) = self.state {
-            self.inner.program.borrow_mut().sent.remove(token);
         }
     }
 }

@@ -34,11 +34,13 @@ mod driver;
 mod error;
 mod pack;
 mod places;
+mod sent;
 mod waits;
 mod wire;
 
-pub use driver::{OrderedGroup, Sent};
+pub use driver::OrderedGroup;
 pub use error::OrderError;
+pub use sent::Sent;
 
 /// The way in which messages get their places.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -67,7 +67,7 @@ impl Outgoing {
             let last = now == rest.len();
             let head = now as u32 | if last { LAST } else { 0 };
             if slot.is_empty() {
-                // What waits, as far as it has room.
+                // All messages that wait, as far as they have room.
                 let messages = self.messages.len() - self.packed;
                 slot.reserve_exact((self.unpacked + messages * CHUNK).min(room));
             }

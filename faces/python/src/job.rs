@@ -149,7 +149,11 @@ impl PyJob {
         _error: &Bound<'_, PyAny>,
         _traceback: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
-        self.finish(py)
+        match self.gate.check_origin() {
+            Ok(()) => self.finish(py),
+            // A copy of the process has nothing to leave; its program may be ending.
+            Err(_) => Ok(()),
+        }
     }
 
     fn __repr__(&self) -> String {

@@ -1,10 +1,14 @@
 //! Queues of jobs at their owners.
 
+use crate::fault::{Fault, Kind};
 use crate::gate::Gate;
+use crate::inside::{Outcome, WORLD};
 use crate::number::number;
+use crate::request::Pending;
 use crate::sys::Export;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
 /// Records that are done between two rounds of progress.
@@ -18,6 +22,8 @@ pub struct PyQueue {
     /// Length of a record in bytes.
     #[pyo3(get)]
     size: usize,
+    /// True once all ranks have the same number and size: the first run compares them.
+    is_same: AtomicBool,
 }
 
 impl PyQueue {
@@ -29,7 +35,35 @@ impl PyQueue {
     ) -> PyResult<PyQueue> {
         let opened = gate.with(|inside| inside.models()?.open_queue(number, size, batch));
         opened.map_err(|fault| fault.raise(py))?;
-        Ok(PyQueue { gate: Arc::clone(gate), number, size })
+        Ok(PyQueue { gate: Arc::clone(gate), number, size, is_same: AtomicBool::new(false) })
+    }
+
+    /// # Errors
+    /// Another rank has another queue, or records of another size.
+    fn compare(&self, py: Python<'_>) -> PyResult<()> {
+        if self.is_same.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let mine = [u64::from(self.number), self.size as u64];
+        let bytes = mine.map(u64::to_le_bytes).concat();
+        let begun = self.gate.with(|inside| {
+            inside.collective(WORLD, |group| group.allgather(bytes.clone()), Outcome::Parts)
+        });
+        let begun = begun.map_err(|fault| fault.raise(py))?;
+        let all = Pending::new(&self.gate, Some(begun)).parts(py)?;
+        if let Some((rank, other)) = all.iter().enumerate().find(|(_, other)| **other != bytes) {
+            let word = |at: usize| other.get(at..).and_then(<[u8]>::first_chunk);
+            let [number, size] =
+                [word(0), word(8)].map(|word| word.map_or(0, |w| u64::from_le_bytes(*w)));
+            let text = format!(
+                "rank {rank} runs queue {number} of records of {size} bytes, this rank queue {} of \
+                 records of {}: all ranks pass the same number and size",
+                self.number, self.size
+            );
+            return Err(Fault::new(Kind::Mismatch, text).raise(py));
+        }
+        self.is_same.store(true, Ordering::Relaxed);
+        Ok(())
     }
 }
 
@@ -58,6 +92,8 @@ impl PyQueue {
     /// its way. All ranks call this. Returns the number of records done here. An exception of
     /// `work` ends this call alone: the run goes on when this rank calls it again.
     fn run(&self, py: Python<'_>, work: &Bound<'_, PyAny>) -> PyResult<u64> {
+        self.gate.check_outside().map_err(|fault| fault.raise(py))?;
+        self.compare(py)?;
         let (number, mut done) = (self.number, 0);
         loop {
             let records = self.gate.wait(py, None, |inside| {
@@ -79,5 +115,9 @@ impl PyQueue {
                 done += 1;
             }
         }
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<weft.Queue {} of records of {} bytes>", self.number, self.size)
     }
 }

@@ -93,6 +93,15 @@ impl Pending {
         Ok(ended)
     }
 
+    /// Waits for the messages of all ranks.
+    pub fn parts(mut self, py: Python<'_>) -> PyResult<Vec<Vec<u8>>> {
+        let ended = self.end(py, None)?;
+        match ended.transpose().map_err(|fault| fault.raise(py))? {
+            Some(Outcome::Parts(parts)) => Ok(parts),
+            _ => Ok(Vec::new()),
+        }
+    }
+
     /// Takes over an operation of a model that has been started.
     pub fn of_model(gate: &Arc<Gate>, started: Result<Ended, u64>) -> Started {
         match started {

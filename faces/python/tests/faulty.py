@@ -316,6 +316,48 @@ def waiting(job):
 
 
 @weft.shared
+class Deep:
+    def __init__(self):
+        self.dives = 0
+
+    @weft.writes
+    def dive(self, depth):
+        self.dives += 1
+        return dive(depth)
+
+    @weft.writes(when=lambda self, depth: dive(depth) == depth)
+    def guarded(self, depth):
+        self.dives += 1
+
+
+def dive(depth):
+    return 0 if depth == 0 else 1 + dive(depth - 1)
+
+
+def deep(job):
+    """A rank whose stack is too deep for an operation, unlike that of others, has no use for its
+    replica any more."""
+    room = sys.getrecursionlimit() - 100
+
+    def below(depth, call):
+        return call() if depth == 0 else below(depth - 1, call)
+
+    for at, call in [("replicated", Deep.dive), ("replicated", Deep.guarded), (0, Deep.dive)]:
+        name = f"{call.__name__} {at}"
+        deep = job.share(Deep, name, at=at)
+        dives = getattr(deep, call.__name__)
+        job.world.barrier()
+        if job.rank == 0:
+            raises(RecursionError, lambda: below(200, lambda: dives(room)))
+            if at != 0:
+                raises(weft.OperationError, lambda: dives(1), f"{name!r} is broken", "at rank 0")
+        job.world.barrier()
+        if job.rank == 1 or at == 0:
+            dives(1)
+        job.world.barrier()
+
+
+@weft.shared
 class Bag:
     def __init__(self, things):
         self.things = set(things)
@@ -389,5 +431,5 @@ async def result_of(request):
 
 
 if __name__ == "__main__":
-    run(answers, bases, interrupts, handlers, copies, programs, waiting, sets,
+    run(answers, bases, interrupts, handlers, copies, programs, waiting, deep, sets,
         posts, awaits)

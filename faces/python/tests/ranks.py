@@ -86,6 +86,15 @@ def misuse(job):
         raises(weft.ForkedError, lambda: world.send(1, b""), "fork")
         os._exit(7)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    # A copy that leaves the block of the job leaves the job of nobody.
+    child = os.fork()
+    if child == 0:
+        try:
+            with job:
+                sys.exit(8)
+        except SystemExit as left:
+            os._exit(left.code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 8
 
 
 def collectives(job):
@@ -268,6 +277,11 @@ def queues(job):
                     alone.add(other)
                     left.append(other)
         assert world.allreduce(len(seen)) == len(alone)
+    if size > 1:
+        other = job.queue(8 + world.rank, number=2)
+        other.push((world.rank + 1) % size, bytes(other.size))
+        error = lambda: other.run(work)
+        raises(weft.MismatchError, error, "queue 2 of records of ", "the same number and size")
     # An exception of the work ends one call, and loses no other record.
     if world.rank == 0:
         for number in range(100):
@@ -659,6 +673,9 @@ def marks(job):
     def yields(self):
         yield
 
+    for function in (staticmethod(yields), classmethod(yields), property(yields), Stack):
+        for mark in (weft.reads, weft.writes, weft.writes(post=True)):
+            raises(weft.ArgumentError, lambda: mark(function), "is no method", "plain function")
     for function in (waits, yields, yields_and_waits):
         for mark in (weft.reads, weft.writes, weft.writes(post=True)):
             raises(weft.ArgumentError, lambda: mark(function), function.__name__, "plain function")

@@ -60,8 +60,8 @@ class _Method:
 
 
 def _check_function(function, what):
-    if not callable(function):
-        raise ArgumentError(f"{function!r} is no {what}")
+    if not callable(function) or isinstance(function, (type, staticmethod, classmethod)):
+        raise ArgumentError(f"{function!r} is no {what}: write a plain function")
     waits = [inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction]
     if any(is_one(function) for is_one in waits):
         name = getattr(function, "__qualname__", repr(function))
@@ -514,7 +514,17 @@ class _Runtime:
                 return None
             return True, spec.function(replica.state, *args, **kwargs)
         except BaseException as error:
+            if spec.writes:
+                self.doubt(replica, method, error)
             return False, error
+
+    def doubt(self, replica, method, error):
+        """Has the replica here be of no use if other ranks may have done what failed here: they
+        have other stacks and other memory."""
+        depends = isinstance(error, (MemoryError, RecursionError))
+        if depends and replica.at is None and self.size > 1:
+            text = f"{method} failed at rank {self.rank}, and not at all ranks alike"
+            replica.broken = f"{text}: {_text_of(error)}"
 
     def change(self, replica, method, args, kwargs, end):
         """Executes an operation, or has it wait; then those that have waited."""

@@ -273,6 +273,11 @@ fn faulty__an_operation_that_would_wait_is_refused() {
 }
 
 #[test]
+fn faulty__a_stack_that_is_too_deep_at_one_rank_is_told() {
+    case_of("faulty.py", "deep", 2, WAYS[0]);
+}
+
+#[test]
 fn faulty__any_element_of_a_set_is_the_same_on_all_ranks() {
     case_of("faulty.py", "sets", 2, WAYS[0]);
 }

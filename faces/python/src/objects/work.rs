@@ -77,14 +77,19 @@ impl Replica {
             }
         };
         let (all, names) = (all.ok()?, names.as_ref());
-        if let Some(guard) = guard {
-            match guard.bind(py).call(&all, names).and_then(|holds| holds.is_truthy()) {
-                Ok(true) => {}
-                Ok(false) => return None,
-                Err(error) => return Some(Err(error)),
+        let holds = |guard: &Py<PyAny>| guard.bind(py).call(&all, names)?.is_truthy();
+        let result = match guard.as_ref().map(holds) {
+            Some(Ok(false)) => return None,
+            Some(Err(error)) => Err(error),
+            _ => function.bind(py).call(&all, names),
+        };
+        if let (true, Err(error)) = (writes, &result) {
+            let all = (&self.replica, asked.method, error.value(py));
+            if let Err(error) = worker.doubt.bind(py).call1(all) {
+                return Some(Err(error));
             }
         }
-        Some(function.bind(py).call(all, names))
+        Some(result)
     }
 }
 
@@ -106,6 +111,9 @@ pub struct Worker {
     serve: Py<PyAny>,
     /// Answers a call by an exception: its number, the name of the object, the exception.
     fail: Py<PyAny>,
+    /// Has a replica be of no use if its operation has failed at this rank alone: the object of
+    /// Python for it, the method, the exception.
+    doubt: Py<PyAny>,
     /// Sends the messages of the order that had no room, which wait in this.
     flush: Py<PyAny>,
     outbox: Py<PyAny>,
@@ -183,6 +191,7 @@ impl Worker {
             end: part("end")?,
             serve: part("serve")?,
             fail: part("fail")?,
+            doubt: part("doubt")?,
             flush: part("flush")?,
             outbox: part("outbox")?,
             dump: part("dump")?,

@@ -120,8 +120,9 @@ impl From<RegionError> for Fault {
     fn from(error: RegionError) -> Fault {
         let text = error.to_string();
         match error.cause {
-            RegionCause::Home(failure) => Fault::of_rank(failure.rank, text),
-            RegionCause::Holder { rank } => Fault::of_rank(rank, text),
+            RegionCause::Home(failure) | RegionCause::Holder(failure) => {
+                Fault::of_rank(failure.rank, text)
+            }
             _ => Fault::argument(text),
         }
     }

@@ -2,7 +2,7 @@
 
 use super::home::Directory;
 use super::item::Item;
-use super::{Access, RegionCause, RegionId};
+use super::{Access, RegionCause, RegionError, RegionId};
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -224,6 +224,16 @@ pub(super) struct Entry {
     pub lost: RefCell<Option<RegionCause>>,
     /// Handles of the program.
     pub handles: Cell<usize>,
+}
+
+impl Entry {
+    /// Returns the error of a region that is of no use any more.
+    pub fn check(&self) -> Result<(), RegionError> {
+        match &*self.lost.borrow() {
+            Some(cause) => Err(RegionError { region: self.id, cause: cause.clone() }),
+            None => Ok(()),
+        }
+    }
 }
 
 #[cfg(test)]

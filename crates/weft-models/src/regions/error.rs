@@ -20,10 +20,7 @@ pub enum RegionCause {
     /// The home of the region has failed, and the region is lost.
     Home(RankFailure),
     /// The rank that had the only copy of the region has failed; what it wrote is lost.
-    Holder {
-        /// The rank.
-        rank: usize,
-    },
+    Holder(RankFailure),
     /// There is no such region: it has been deleted, or never was.
     NoRegion,
     /// The region has items of another type, or another number of them.
@@ -47,13 +44,16 @@ impl fmt::Display for RegionError {
             u64::MAX => f.write_str("a new region: ")?,
             _ => write!(f, "region {}: ", self.region)?,
         }
-        match &self.cause {
+        self.cause.fmt(f)
+    }
+}
+
+impl fmt::Display for RegionCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
             RegionCause::Home(failure) => write!(f, "its home is lost: {failure}"),
-            RegionCause::Holder { rank } => {
-                write!(
-                    f,
-                    "rank {rank}, which had the only copy, has failed, and its changes are lost"
-                )
+            RegionCause::Holder(failure) => {
+                write!(f, "it is lost with the rank that had the only copy: {failure}")
             }
             RegionCause::NoRegion => f.write_str("it has been deleted, or never was"),
             RegionCause::Type { wanted, found } => {

@@ -15,6 +15,8 @@ pub(super) enum Send {
 pub(super) struct Directory {
     pub owner: Option<usize>,
     pub readers: BTreeSet<usize>,
+    /// Ranks that may have mapped the region, which are told when it is deleted.
+    mapped: BTreeSet<usize>,
     queue: VecDeque<(usize, Access)>,
     /// The request that is being served.
     busy: Option<(usize, Access)>,
@@ -30,8 +32,19 @@ impl Directory {
         Directory { owner: Some(home), ..Directory::default() }
     }
 
+    /// Notes that a rank knows the region.
+    pub fn mapped(&mut self, rank: usize) {
+        self.mapped.insert(rank);
+    }
+
+    /// Returns the ranks that know the region.
+    pub fn all_mapped(&self) -> BTreeSet<usize> {
+        self.mapped.clone()
+    }
+
     /// Takes the request of a rank. A rank has one request at a time; another one is ignored.
     pub fn ask(&mut self, rank: usize, access: Access) {
+        self.mapped.insert(rank);
         let is_known = self.busy.is_some_and(|(by, _)| by == rank)
             || self.queue.iter().any(|(by, _)| *by == rank);
         if !is_known {
@@ -67,6 +80,7 @@ impl Directory {
     /// Forgets a rank that has failed. True if it had the only copy.
     pub fn failed(&mut self, rank: usize) -> bool {
         self.queue.retain(|(by, _)| *by != rank);
+        self.mapped.remove(&rank);
         self.due.retain(|send| !matches!(send, Send::Revoke { to, .. } if *to == rank));
         self.forget_awaited(rank);
         if self.busy.is_some_and(|(by, _)| by == rank) {
@@ -81,12 +95,11 @@ impl Directory {
         self.awaited.clone()
     }
 
-    /// Takes all requests away, for a region that is lost.
-    pub fn take_all(&mut self) -> Vec<usize> {
-        let all = self.busy.take().into_iter().chain(self.queue.drain(..));
-        let ranks = all.map(|(rank, _)| rank).collect();
+    /// Takes all requests away, for a region that is lost or deleted.
+    pub fn drop_requests(&mut self) {
+        self.busy = None;
+        self.queue.clear();
         self.awaited.clear();
-        ranks
     }
 
     /// Returns the next thing to send. `None` if nothing is due before a request or an answer

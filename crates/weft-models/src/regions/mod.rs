@@ -47,7 +47,6 @@ use entry::{Local, Typed};
 use runtime::Inner;
 use std::fmt;
 use std::rc::Rc;
-use wire::method;
 
 /// The handlers of regions: their messages, calls, and operations of all ranks.
 const FIRST: u16 = HANDLERS + 18;
@@ -160,7 +159,7 @@ impl<N: Net> Regions<N> {
     /// Maps a region that some rank has made. Its copy comes with the first operation.
     ///
     /// # Errors
-    /// There is no such region, it has items of another type, or its home has failed.
+    /// There is no such region, it has items of another type, or it is lost with a rank.
     pub async fn map<T: Item>(&self, id: RegionId) -> Result<Region<N, T>, RegionError> {
         let error = |cause| RegionError { region: id, cause };
         let items = |name: String| format!("items of type {name}");
@@ -168,15 +167,7 @@ impl<N: Net> Regions<N> {
             |found| error(RegionCause::Type { wanted: items(T::name()), found: items(found) });
         let inner = &self.inner;
         if inner.find(id).is_none() && id.home() != inner.net.rank() {
-            let call = inner.rpc.call(id.home(), method::MAP, &wire::Number::new(id.number));
-            let shape = call.await.map_err(|failed| {
-                let why = failed.to_string();
-                error(RegionCause::Home(RankFailure { rank: id.home(), certain: false, why }))
-            })?;
-            let Some((count, name)) = wire::number_of(&shape) else {
-                return Err(error(RegionCause::NoRegion));
-            };
-            let name = String::from_utf8_lossy(name).into_owned();
+            let (count, name) = inner.shape(id).await.map_err(error)?;
             if name != T::name() {
                 return Err(other(name));
             }
@@ -190,6 +181,7 @@ impl<N: Net> Regions<N> {
             }
         }
         let entry = inner.find(id).ok_or_else(|| error(RegionCause::NoRegion))?;
+        entry.check()?;
         match Rc::clone(&entry.store).as_any().downcast::<Typed<T>>() {
             Ok(typed) => Ok(Region::new(inner, &entry, &typed)),
             Err(_) => Err(other(entry.store.shape().1)),
@@ -200,7 +192,8 @@ impl<N: Net> Regions<N> {
     /// another number or is of another type, its operations fail, or bytes are taken for items.
     ///
     /// # Errors
-    /// The region is mapped here with another type or number of items, or would be too large.
+    /// The region is mapped here with another type or number of items, or would be too large. It is
+    /// known here that it is deleted or lost.
     pub fn map_known<T: Item>(
         &self,
         id: RegionId,
@@ -217,6 +210,7 @@ impl<N: Net> Regions<N> {
         let entry = inner.find(id).unwrap_or_else(|| {
             inner.add(id, Typed::new(vec![T::default(); count]), Local::default(), None)
         });
+        entry.check()?;
         match Rc::clone(&entry.store).as_any().downcast::<Typed<T>>() {
             Ok(typed) if typed.count == count => Ok(Region::new(inner, &entry, &typed)),
             _ => {

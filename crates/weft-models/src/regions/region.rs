@@ -5,7 +5,7 @@ use super::item::Item;
 use super::runtime::Inner;
 use super::wire::{method, Number};
 use super::{Access, RegionCause, RegionError, RegionId};
-use crate::net::{Blocking, Net, RankFailure};
+use crate::net::{Blocking, Net};
 use crate::soon;
 use std::any::Any;
 use std::cell::{Ref, RefMut};
@@ -119,7 +119,8 @@ impl<N: Net, T: Item> Region<N, T> {
         self.inner.flush(&self.entry);
     }
 
-    /// Deletes the region: waits until no operation uses it, and has later ones refused.
+    /// Deletes the region: waits until no operation uses it, and has later ones refused. It ends
+    /// when the ranks that have mapped the region know, so that they map it no more.
     ///
     /// # Errors
     /// As [`read`](Region::read).
@@ -130,17 +131,24 @@ impl<N: Net, T: Item> Region<N, T> {
             // This rank has the only copy, so nobody else uses it when its home deletes it.
             let call =
                 inner.rpc.call(entry.id.home(), method::DELETE, &Number::new(entry.id.number));
-            let answer = call.await.map_err(|failed| {
-                let (rank, why) = (entry.id.home(), failed.to_string());
-                self.error(RegionCause::Home(RankFailure { rank, certain: false, why }))
-            })?;
+            let answer =
+                call.await.map_err(|failed| self.error(inner.call_failed(entry.id, failed)))?;
             if answer.first() != Some(&1) {
                 return Err(self.error(RegionCause::NoRegion));
             }
         }
         drop(held);
-        inner.delete(entry);
+        inner.delete(entry, inner.net.rank()).await;
         Ok(())
+    }
+
+    /// Returns the error that operations end with, if this rank knows that the region is deleted or
+    /// lost.
+    ///
+    /// # Errors
+    /// As [`read`](Region::read).
+    pub fn check(&self) -> Result<(), RegionError> {
+        self.entry.check()
     }
 
     fn ask_early(&self, access: Access) {
@@ -165,9 +173,7 @@ impl<N: Net, T: Item> Region<N, T> {
     /// Begins an operation, and says nothing however long that takes.
     async fn begin_bare(&self, access: Access) -> Result<Held<'_, N>, RegionError> {
         let (inner, entry) = (&*self.inner, &self.entry);
-        if let Some(cause) = entry.lost.borrow().clone() {
-            return Err(self.error(cause));
-        }
+        entry.check()?;
         if !entry.local.borrow_mut().try_begin(access) {
             let ticket = entry.local.borrow_mut().wait(access);
             let mut waits = Waits { inner, entry, access, ticket, over: false };

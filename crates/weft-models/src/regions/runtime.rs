@@ -7,10 +7,11 @@ use super::wire::{DATA, KEPT};
 use super::{Access, RegionCause, RegionId};
 use crate::channel::Channel;
 use crate::net::{Net, RankFailure};
-use crate::rpc::{Request, Rpc};
+use crate::rpc::{Call, CallError, Cause, Request, Rpc};
 use crate::together::{Together, Watched};
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::future::Future;
 use std::rc::{Rc, Weak};
 use std::task::Waker;
 
@@ -31,10 +32,35 @@ pub(super) struct Inner<N: Net> {
     cache: usize,
     /// The homes whose silence is noticed, for each answer that is awaited.
     watched: RefCell<Vec<(Awaited, Watched<N>)>>,
+    /// Regions whose homes are asked for their shape, and if they have been deleted meanwhile.
+    asked: RefCell<Vec<(RegionId, Rc<Cell<bool>>)>>,
     /// Memory for the bytes of a region that are about to be sent.
     saved: RefCell<Vec<u8>>,
+    /// The first failure of a rank that this one has noticed.
+    first: RefCell<Option<RankFailure>>,
     /// Long waits that have been said, the last some.
     pub complaints: RefCell<Vec<String>>,
+}
+
+/// A question to the home of a region for its shape, until this is dropped.
+struct Asks<'a, N: Net> {
+    inner: &'a Inner<N>,
+    /// True if the region has been deleted meanwhile.
+    deleted: Rc<Cell<bool>>,
+}
+
+impl<'a, N: Net> Asks<'a, N> {
+    fn new(inner: &'a Inner<N>, id: RegionId) -> Asks<'a, N> {
+        let deleted = Rc::new(Cell::new(false));
+        inner.asked.borrow_mut().push((id, Rc::clone(&deleted)));
+        Asks { inner, deleted }
+    }
+}
+
+impl<N: Net> Drop for Asks<'_, N> {
+    fn drop(&mut self) {
+        self.inner.asked.borrow_mut().retain(|(_, other)| !Rc::ptr_eq(other, &self.deleted));
+    }
 }
 
 impl<N: Net> Inner<N> {
@@ -57,7 +83,9 @@ impl<N: Net> Inner<N> {
                 idle_bytes: Cell::new(0),
                 cache,
                 watched: RefCell::default(),
+                asked: RefCell::default(),
                 saved: RefCell::default(),
+                first: RefCell::default(),
                 complaints: RefCell::default(),
             }
         });
@@ -67,7 +95,7 @@ impl<N: Net> Inner<N> {
                 inner.failed(&failure);
             }
         });
-        for number in [method::MAP, method::HOLDERS, method::DELETE] {
+        for number in [method::MAP, method::HOLDERS, method::DELETE, method::DELETED] {
             let weak = Rc::downgrade(&inner);
             inner.rpc.serve(number, move |request, args| {
                 if let Some(inner) = weak.upgrade() {
@@ -117,20 +145,32 @@ impl<N: Net> Inner<N> {
     }
 
     fn called(&self, number: u16, request: Request<N>, args: &[u8]) {
+        if number == method::DELETED {
+            let home = request.from() as u32;
+            number_of(args).inspect(|&(number, _)| self.deleted(RegionId { home, number }));
+            return request.answer(&[]);
+        }
         let home = self.net.rank() as u32;
         let entry = number_of(args).and_then(|(number, _)| self.find(RegionId { home, number }));
         let Some(entry) = entry else { return request.answer(&[]) };
         if number == method::MAP {
+            if let Some(home) = &entry.home {
+                home.borrow_mut().mapped(request.from());
+            }
             let (items, name) = entry.store.shape();
             return request.answer_parts(&[&Number::new(items), name.as_bytes()]);
         }
         if number == method::DELETE {
             let owner = entry.home.as_ref().and_then(|home| home.borrow().owner);
             let may = owner == Some(request.from());
-            if may {
-                self.delete(&entry);
+            if !may {
+                return request.answer(&[0]);
             }
-            return request.answer(&[may.into()]);
+            let told = self.delete(&entry, request.from());
+            return self.net.spawn(async move {
+                told.await;
+                request.answer(&[1]);
+            });
         }
         let holders = entry.home.as_ref().map(|home| home.borrow().holders()).unwrap_or_default();
         let ranks = holders.iter().flat_map(|&rank| (rank as u32).to_le_bytes());
@@ -182,7 +222,7 @@ impl<N: Net> Inner<N> {
         let sent = self.channel.post(home, to_home::ASK, &[&number, &code]);
         // The request is on its way before the rest is done.
         match sent {
-            Err(failure) => self.lose(entry, RegionCause::Home(failure)),
+            Err(failure) => self.lose(entry, self.home_lost(failure)),
             Ok(()) if home != self.net.rank() && entry.local.borrow().asked.is_some() => {
                 self.watch(entry.id, home);
             }
@@ -205,7 +245,7 @@ impl<N: Net> Inner<N> {
         let sent = self.channel.post(home, kind, &[&bytes]);
         self.saved.replace(bytes);
         if let Err(failure) = sent {
-            self.lose(entry, RegionCause::Home(failure));
+            self.lose(entry, self.home_lost(failure));
         }
     }
 
@@ -258,32 +298,78 @@ impl<N: Net> Inner<N> {
     /// Notes that a region has a handle again.
     pub fn mapped(&self, entry: &Rc<Entry>) {
         if entry.handles.replace(entry.handles.get() + 1) == 0 {
-            let mut idle = self.idle.borrow_mut();
-            let before = idle.len();
-            idle.retain(|&id| id != entry.id);
-            if idle.len() < before {
-                self.idle_bytes.set(self.idle_bytes.get() - entry.store.len());
+            self.take_idle(entry);
+        }
+    }
+
+    /// Takes a region from those without handles.
+    fn take_idle(&self, entry: &Rc<Entry>) {
+        let mut idle = self.idle.borrow_mut();
+        let before = idle.len();
+        idle.retain(|&id| id != entry.id);
+        if idle.len() < before {
+            self.idle_bytes.set(self.idle_bytes.get() - entry.store.len());
+        }
+    }
+
+    /// Removes a region of which the only copy is here, or at the rank `by` that asks its home. The
+    /// home tells the ranks that have mapped it; the future ends when they all know.
+    pub fn delete(&self, entry: &Rc<Entry>, by: usize) -> impl Future<Output = ()> + use<N> {
+        self.table.borrow_mut().remove(&entry.id);
+        self.lose(entry, RegionCause::NoRegion);
+        let others = self.drop_requests(entry).into_iter().filter(|&rank| rank != by);
+        let number = Number::new(entry.id.number);
+        let calls: Vec<Call<N>> =
+            others.map(|rank| self.rpc.call(rank, method::DELETED, &number)).collect();
+        async {
+            for call in calls {
+                // A rank that has failed maps nothing.
+                _ = call.await;
             }
         }
     }
 
-    /// Removes a region of which the only copy is here, or at the rank that asks its home.
-    pub fn delete(&self, entry: &Rc<Entry>) {
-        self.table.borrow_mut().remove(&entry.id);
-        self.refuse(entry, u32::MAX);
-        self.lose(entry, RegionCause::NoRegion);
-    }
-
-    /// Refuses all requests for a region that is lost with a rank, or is no more.
-    fn refuse(&self, entry: &Rc<Entry>, rank: u32) {
-        let all = entry.home.as_ref().map(|home| home.borrow_mut().take_all());
-        for to in all.unwrap_or_default() {
-            self.refuse_one(entry.id.number, to, rank);
+    /// Notes that the home of a region has deleted it.
+    fn deleted(&self, id: RegionId) {
+        let asked = self.asked.borrow();
+        asked.iter().filter(|(of, _)| *of == id).for_each(|(_, deleted)| deleted.set(true));
+        let Some(entry) = self.find(id) else { return };
+        self.lose(&entry, RegionCause::NoRegion);
+        if entry.handles.get() == 0 {
+            self.take_idle(&entry);
+            self.table.borrow_mut().remove(&id);
         }
     }
 
-    fn refuse_one(&self, number: u64, to: usize, rank: u32) {
-        let parts = [&Number::new(number)[..], &rank.to_le_bytes()];
+    /// Asks the home of a region for its number of items and their type.
+    pub async fn shape(&self, id: RegionId) -> Result<(u64, String), RegionCause> {
+        let asks = Asks::new(self, id);
+        let call = self.rpc.call(id.home(), method::MAP, &Number::new(id.number));
+        let shape = call.await.map_err(|failed| self.call_failed(id, failed))?;
+        match number_of(&shape) {
+            Some((count, name)) if !asks.deleted.get() => {
+                Ok((count, String::from_utf8_lossy(name).into_owned()))
+            }
+            _ => Err(RegionCause::NoRegion),
+        }
+    }
+
+    /// Takes all requests for a region away, which is lost with a rank or is no more. Returns the
+    /// other ranks that have mapped it.
+    fn drop_requests(&self, entry: &Rc<Entry>) -> BTreeSet<usize> {
+        let Some(home) = &entry.home else { return BTreeSet::new() };
+        let mut home = home.borrow_mut();
+        home.drop_requests();
+        let mut mapped = home.all_mapped();
+        mapped.remove(&self.net.rank());
+        mapped
+    }
+
+    /// Tells a rank that a region is lost with another one, or (`None`) that it is no more.
+    fn refuse(&self, number: u64, to: usize, lost: Option<&RankFailure>) {
+        let rank = lost.map_or(u32::MAX, |failure| failure.rank as u32);
+        let why = lost.map_or("", |failure| &failure.why);
+        let parts = [&Number::new(number)[..], &rank.to_le_bytes(), why.as_bytes()];
         // A rank that has failed needs no answer.
         _ = self.channel.post(to, from_home::REFUSE, &parts);
     }
@@ -313,7 +399,7 @@ impl<N: Net> Inner<N> {
                 let (number, code) = (Number::new(entry.id.number), [access_code(left)]);
                 match self.channel.post(to, from_home::REVOKE, &[&number, &code]) {
                     Ok(()) => self.watch(entry.id, to),
-                    Err(_) => self.holder_failed(entry, to),
+                    Err(failure) => self.holder_failed(entry, &failure),
                 }
             }
         }
@@ -331,8 +417,8 @@ impl<N: Net> Inner<N> {
         }
         let sent = self.channel.post(to, from_home::GRANT, &[&bytes]);
         self.saved.replace(bytes);
-        if sent.is_err() {
-            self.holder_failed(entry, to);
+        if let Err(failure) = sent {
+            self.holder_failed(entry, &failure);
         }
     }
 
@@ -343,25 +429,52 @@ impl<N: Net> Inner<N> {
     }
 
     /// Forgets the copy of a rank that has failed, at the home.
-    fn holder_failed(&self, entry: &Rc<Entry>, rank: usize) {
+    fn holder_failed(&self, entry: &Rc<Entry>, failure: &RankFailure) {
         let Some(home) = &entry.home else { return };
-        self.unwatch(entry.id, rank);
-        let lost = home.borrow_mut().failed(rank);
+        self.unwatch(entry.id, failure.rank);
+        let lost = home.borrow_mut().failed(failure.rank);
         if lost {
-            self.lose(entry, RegionCause::Holder { rank });
-            self.refuse(entry, rank as u32);
+            self.lose(entry, RegionCause::Holder(failure.clone()));
+            // At once: this rank may end by the loss, and then could not say why.
+            for to in self.drop_requests(entry) {
+                self.refuse(entry.id.number, to, Some(failure));
+            }
         }
         self.serve(entry);
     }
 
     fn failed(&self, failure: &RankFailure) {
+        let home_lost = self.home_lost(failure.clone());
         let all: Vec<Rc<Entry>> = self.table.borrow().values().cloned().collect();
         for entry in all {
             if entry.id.home() == failure.rank {
-                self.lose(&entry, RegionCause::Home(failure.clone()));
+                self.lose(&entry, home_lost.clone());
             } else {
-                self.holder_failed(&entry, failure.rank);
+                self.holder_failed(&entry, failure);
             }
+        }
+    }
+
+    /// Returns the cause of a loss with the home. If another rank failed before, which may be the
+    /// reason why the home ended, the cause names that one too.
+    fn home_lost(&self, mut failure: RankFailure) -> RegionCause {
+        let mut first = self.first.borrow_mut();
+        let first = first.get_or_insert_with(|| failure.clone());
+        if first.rank != failure.rank {
+            failure.why = format!("{}; before that, {first}", failure.why);
+        }
+        RegionCause::Home(failure)
+    }
+
+    /// Returns the cause of a call to the home of a region that has no answer.
+    pub fn call_failed(&self, id: RegionId, failed: CallError) -> RegionCause {
+        match failed.cause {
+            Cause::Failed(failure) => self.home_lost(failure),
+            _ => RegionCause::Home(RankFailure {
+                rank: id.home(),
+                certain: false,
+                why: failed.to_string(),
+            }),
         }
     }
 
@@ -387,14 +500,14 @@ impl<N: Net> Inner<N> {
             entry.as_ref().and_then(|entry| Some((entry, entry.home.as_ref()?)))
         else {
             if kind == to_home::ASK {
-                self.refuse_one(number, from, u32::MAX);
+                self.refuse(number, from, None);
             }
             return Some(());
         };
         if kind == to_home::ASK {
             let access = access_of(code)?;
-            if let Some(RegionCause::Holder { rank }) = *entry.lost.borrow() {
-                self.refuse_one(number, from, rank as u32);
+            if let Some(RegionCause::Holder(failure)) = &*entry.lost.borrow() {
+                self.refuse(number, from, Some(failure));
                 return Some(());
             }
             home.borrow_mut().ask(from, access);
@@ -449,14 +562,18 @@ impl<N: Net> Inner<N> {
                 _ = self.channel.post(id.home(), to_home::ACK, &[&number, &[0]]);
             }
             (from_home::REFUSE, Some(entry)) => {
-                let rank = u32::from_le_bytes(*rest.first_chunk()?);
-                self.lose(
-                    &entry,
-                    match rank {
-                        u32::MAX => RegionCause::NoRegion,
-                        rank => RegionCause::Holder { rank: rank as usize },
-                    },
-                );
+                let (rank, why) = rest.split_first_chunk()?;
+                let cause = match u32::from_le_bytes(*rank) {
+                    u32::MAX => RegionCause::NoRegion,
+                    rank => {
+                        let (rank, home) = (rank as usize, id.home());
+                        let why = String::from_utf8_lossy(why);
+                        let why = format!("rank {home} reports: {why}");
+                        let reported = RankFailure { rank, certain: false, why };
+                        RegionCause::Holder(self.net.failure(rank).unwrap_or(reported))
+                    }
+                };
+                self.lose(&entry, cause);
             }
             _ => {}
         }

@@ -19,7 +19,7 @@ pub(super) mod from_home {
     pub const GRANT: u8 = 17;
     /// Access that is left (1 byte; 0: none).
     pub const REVOKE: u8 = 18;
-    /// Rank whose copy is lost (4 bytes; all bits: the region is no more).
+    /// Rank whose copy is lost (4 bytes; all bits: the region is no more), and why it failed.
     pub const REFUSE: u8 = 19;
 }
 
@@ -37,6 +37,8 @@ pub(super) mod method {
     pub const HOLDERS: u16 = 2;
     /// Number of a region that the caller writes; the answer is 1 when it is deleted, else 0.
     pub const DELETE: u16 = 3;
+    /// Number of a region of the caller that is deleted; the answer is empty.
+    pub const DELETED: u16 = 4;
 }
 
 pub(super) fn access_code(access: Option<Access>) -> u8 {

@@ -10,7 +10,7 @@ use std::task::Poll;
 use std::time::Duration;
 use weft_models::net::{Live, Net, RankFailure};
 use weft_models::regions::{Region, RegionCause, RegionError, RegionId, Regions};
-use weft_sim::{Env, Rng, SimConfig};
+use weft_sim::{Env, Fault, Rng, SimConfig};
 
 /// The values that each region had, in order.
 type Writes = Rc<RefCell<BTreeMap<u64, Vec<u64>>>>;
@@ -162,8 +162,8 @@ fn regions__a_home_or_a_holder_that_dies_is_named_and_other_regions_go_on() {
                             assert_eq!(Some(failure.rank), dies, "seed {seed}");
                             homes.set(homes.get() + 1);
                         }
-                        Err(RegionCause::Holder { rank }) => {
-                            assert_eq!(Some(rank), dies, "seed {seed}");
+                        Err(RegionCause::Holder(failure)) => {
+                            assert_eq!(Some(failure.rank), dies, "seed {seed}");
                             holders.set(holders.get() + 1);
                         }
                         Err(other) => panic!("seed {seed}: {other:?}"),
@@ -278,4 +278,116 @@ fn delete__by_any_rank_refuses_later_operations() {
         regions.barrier().await.unwrap();
         regions
     });
+}
+
+#[test]
+fn map__of_a_deleted_region_is_refused_where_a_copy_lies_in_the_cache() {
+    let cluster = Cluster { config: SimConfig::new(4, 1), dies: None };
+    cluster.run("regions deleted and cached", |_, net| async move {
+        let (regions, me) = (Regions::open(&net), net.rank());
+        let mine = (me == 0).then(|| regions.create(vec![7u32; 5]).unwrap());
+        let name = regions.broadcast(0, mine.as_ref().map(Region::id)).await.unwrap();
+        // Ranks 1 and 2 have read it; rank 2 keeps a handle. Their copies are taken back.
+        let kept = regions.map::<u32>(name).await.unwrap();
+        assert_eq!(kept.read().await.unwrap()[4], 7);
+        let kept = (me == 2).then_some(kept);
+        regions.barrier().await.unwrap();
+        if me == 3 {
+            regions.map::<u32>(name).await.unwrap().write().await.unwrap().fill(8);
+        }
+        regions.barrier().await.unwrap();
+        // A region that lives is mapped from the cache without a message, its copy valid or not.
+        let now = {
+            let mut maps = Box::pin(regions.map::<u32>(name));
+            std::future::poll_fn(|cx| Poll::Ready(maps.as_mut().poll(cx))).await
+        };
+        let Poll::Ready(Ok(again)) = now else { panic!("rank {me} asks the home") };
+        assert_eq!(again.check(), Ok(()));
+        regions.barrier().await.unwrap();
+        match me {
+            3 => again.delete().await.unwrap(),
+            _ => drop(again),
+        }
+        regions.barrier().await.unwrap();
+        let cause = |error: RegionError| error.cause;
+        let gone = Some(RegionCause::NoRegion);
+        assert_eq!(regions.map::<u32>(name).await.err().map(cause), gone, "rank {me}");
+        if let Some(kept) = &kept {
+            assert_eq!(kept.check().err().map(cause), gone);
+            assert_eq!(kept.read().await.err().map(cause), gone);
+        }
+        drop(kept);
+        assert_eq!(regions.map::<u32>(name).await.err().map(cause), gone, "rank {me}");
+        regions.barrier().await.unwrap();
+        regions
+    });
+}
+
+#[test]
+fn map__that_meets_a_deletion_leaves_nothing_that_later_maps_find() {
+    let refused = Rc::new(Cell::new(0));
+    for seed in seeds(0..60) {
+        let cluster = Cluster::of_seed(seed, 3..6, None);
+        let counts = Rc::clone(&refused);
+        cluster.run("regions deleted meanwhile", move |env, net| {
+            let counts = Rc::clone(&counts);
+            async move {
+                let (regions, me) = (Regions::open(&net), net.rank());
+                let mine = (me == 0).then(|| regions.create(vec![7u32; 5]).unwrap());
+                let name = regions.broadcast(0, mine.as_ref().map(Region::id)).await.unwrap();
+                env.sleep(env.rng().below(MS / 4)).await;
+                if me == 1 {
+                    regions.map::<u32>(name).await.unwrap().delete().await.unwrap();
+                } else if regions.map::<u32>(name).await.is_err() {
+                    counts.set(counts.get() + 1);
+                }
+                regions.barrier().await.unwrap();
+                let gone = regions.map::<u32>(name).await.err().map(|error| error.cause);
+                assert_eq!(gone, Some(RegionCause::NoRegion), "seed {seed}, rank {me}");
+                regions.barrier().await.unwrap();
+                (regions, mine)
+            }
+        });
+    }
+    assert!(refused.get() > 3, "{} maps came too late", refused.get());
+}
+
+#[test]
+fn lost__the_first_cause_is_named_when_the_home_has_failed_too() {
+    let death = |host, at| Fault::Death { host, at: at * MS, visible: true };
+    let config = SimConfig::new(3, 1).fault(death(2, 20)).fault(death(1, 60));
+    let cluster = Cluster { config, dies: None };
+    let errors: Rc<RefCell<Vec<RegionError>>> = Rc::default();
+    let noted = Rc::clone(&errors);
+    cluster.run("regions lost twice", move |env, net| {
+        let noted = Rc::clone(&noted);
+        async move {
+            let (regions, me) = (Regions::open(&net), net.rank());
+            let mut all = Vec::new();
+            for _ in 0..2 {
+                let mine = (me == 1).then(|| regions.create(vec![7u32; 5]).unwrap());
+                let name = regions.broadcast(1, mine.as_ref().map(Region::id)).await.unwrap();
+                all.push((regions.map::<u32>(name).await.unwrap(), mine));
+            }
+            regions.barrier().await.unwrap();
+            if me == 2 {
+                all[0].0.write().await.unwrap().fill(8);
+            }
+            // Rank 2 dies with the only copy of the first region, then their home.
+            env.sleep(100 * MS).await;
+            for (region, _) in &all {
+                noted.borrow_mut().extend(region.read().await.err());
+            }
+            (regions, all)
+        }
+    });
+    let errors = errors.borrow();
+    let [holder, home] = &errors[..] else { panic!("{errors:?}") };
+    assert!(matches!(&holder.cause, RegionCause::Holder(failure) if failure.rank == 2), "{holder}");
+    assert!(matches!(&home.cause, RegionCause::Home(failure) if failure.rank == 1), "{home}");
+    let (holder, home) = (holder.to_string(), home.to_string());
+    let text = "region 1:0: it is lost with the rank that had the only copy: rank 2 ";
+    assert!(holder.starts_with(text), "{holder}");
+    assert!(home.starts_with("region 1:1: its home is lost: rank 1 "), "{home}");
+    assert!(home.contains("; before that, rank 2 "), "{home}");
 }

@@ -22,7 +22,7 @@
 #include <stdint.h>
 
 /* The name of a region, the same on all nodes; 0 is none. Programs send it, and store it in
- * regions. */
+ * regions. Errors and logs also print it as HOME:NUMBER: it is (HOME + 1) * 2^40 + NUMBER. */
 typedef uint64_t rid_t;
 
 #ifndef CRL_NULL
@@ -45,7 +45,8 @@ void crl_init_group(const char *group);
  * (256 MiB less 64) at most, and one at least. */
 rid_t rgn_create(unsigned size);
 
-/* Deletes a region, from any node that has not mapped it: waits until no operation uses it. */
+/* Deletes a region, from any node that has not mapped it: waits until no operation uses it, and
+ * until all nodes that have mapped it know. From then on its name and its copies are refused. */
 void rgn_delete(rid_t region);
 
 /* Maps a region, and returns the address of this node's copy, which is aligned to 16 bytes.

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use weft::Job;
 use weft_link::copied::Origin;
 use weft_models::net::{Blocking, Live, Net};
-use weft_models::regions::{Operation, Region, RegionId, Regions, SIZE_MAX};
+use weft_models::regions::{Operation, Region, RegionError, RegionId, Regions, SIZE_MAX};
 use weft_models::together::Together;
 use weft_models::MESSAGE_MAX;
 
@@ -60,6 +60,19 @@ fn to_name(id: RegionId) -> Result<u64, String> {
     }
 }
 
+/// Returns a region as errors name it: as logs do, and by its name in C.
+fn shown(id: RegionId) -> String {
+    match to_name(id) {
+        Ok(name) => format!("region {id} (rid_t {name:#x})"),
+        Err(_) => format!("region {id}"),
+    }
+}
+
+/// Returns the text of an error.
+fn text_of(error: RegionError) -> String {
+    format!("{}: {}", shown(error.region), error.cause)
+}
+
 /// Runs a future to its end; its error as text.
 fn wait<T, E: ToString>(
     net: &Live,
@@ -109,7 +122,7 @@ impl Node {
         let home = (name >> NUMBER_BITS).checked_sub(1).and_then(|home| usize::try_from(home).ok());
         match home.filter(|&home| home < self.size()) {
             Some(home) => Ok(RegionId::new(home, name & ((1 << NUMBER_BITS) - 1))),
-            None => Err(format!("{name:#x} is no region")),
+            None => Err(format!("{name:#x} is no region: a rid_t comes from rgn_create")),
         }
     }
 
@@ -124,7 +137,7 @@ impl Node {
         if size > SIZE_MAX {
             return Err(format!("a region of {size} bytes: regions have at most {SIZE_MAX} bytes"));
         }
-        let region = self.regions.create(vec![0u8; size]).map_err(|error| error.to_string())?;
+        let region = self.regions.create(vec![0u8; size]).map_err(text_of)?;
         let id = region.id();
         self.made.borrow_mut().insert(id, region);
         to_name(id)
@@ -137,15 +150,15 @@ impl Node {
     pub fn delete(&self, name: u64) -> Result<(), String> {
         let id = self.id(name)?;
         if self.addresses.borrow().contains_key(&id) {
-            return Err(format!("region {id} is mapped: unmap it first"));
+            return Err(format!("{} is mapped: unmap it first", shown(id)));
         }
         wait(&self.net, async {
             let made = self.made.borrow_mut().remove(&id);
             let region = match made {
                 Some(region) => region,
-                None => self.regions.map::<u8>(id).await?,
+                None => self.regions.map::<u8>(id).await.map_err(text_of)?,
             };
-            region.delete().await
+            region.delete().await.map_err(text_of)
         })
     }
 
@@ -158,11 +171,12 @@ impl Node {
         let known = self.addresses.borrow().get(&id).copied();
         if let Some(address) = known {
             return self.at(address, |mapped| {
+                mapped.region.check().map_err(text_of)?;
                 mapped.maps += 1;
                 mapped.region.address().ok_or_else(|| "a guard uses the region".into())
             });
         }
-        let region = wait(&self.net, self.regions.map::<u8>(id))?;
+        let region = self.net.block_on(self.regions.map::<u8>(id)).map_err(text_of)?;
         let copy = region.address().filter(|copy| copy.addr() % ALIGNED == 0);
         let copy = copy.ok_or("memory that is not aligned")?;
         self.addresses.borrow_mut().insert(id, copy.addr());
@@ -179,7 +193,10 @@ impl Node {
     ) -> Result<T, String> {
         match self.mapped.borrow_mut().get_mut(&address) {
             Some(mapped) => f(mapped),
-            None => Err(format!("{address:#x} is not the address of a mapped region")),
+            None => Err(format!(
+                "{address:#x} is not the address of a mapped region: it was not mapped, or is \
+                 unmapped already"
+            )),
         }
     }
 
@@ -224,9 +241,11 @@ impl Node {
     /// The region is not mapped or is lost, or an operation of this node would wait for itself.
     pub fn start(&self, address: usize, access: Access) -> Result<(), String> {
         let region = self.at(address, |mapped| match (access, mapped.operations.is_empty()) {
-            (Access::Write, false) => Err("this node is in an operation on the region".to_owned()),
+            (Access::Write, false) => {
+                Err("this node is in an operation on the region: end that one first".to_owned())
+            }
             (Access::Read, false) if mapped.writes() => {
-                Err("this node is writing the region".to_owned())
+                Err("this node is writing the region: end that operation first".to_owned())
             }
             (Access::Read, false) => {
                 mapped.operations.extend_from_within(..1);
@@ -235,7 +254,7 @@ impl Node {
             _ => Ok(Some(mapped.region.clone())),
         })?;
         let Some(region) = region else { return Ok(()) };
-        let operation = region.begin_to_blocking(access).map_err(|error| error.to_string())?;
+        let operation = region.begin_to_blocking(access).map_err(text_of)?;
         self.at(address, |mapped| {
             mapped.operations.push(Rc::new(operation));
             Ok(())

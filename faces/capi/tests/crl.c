@@ -1,9 +1,12 @@
 /* Every function of crl.h, and wrong calls of each: `crl CASE`. Compiled as C and as C++. */
+#define _DEFAULT_SOURCE /* sigaction */
 #include <crl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -201,6 +204,108 @@ static void wrong(const char *call, rid_t name, char *copy)
     exit(3);
 }
 
+static void *reads(void *copy)
+{
+    rgn_start_read(copy);
+    return NULL;
+}
+
+static void late(void)
+{
+    rgn_barrier();
+}
+
+static void calls(int number)
+{
+    (void)number;
+    rgn_barrier();
+}
+
+static void leaves(int number)
+{
+    (void)number;
+    exit(3);
+}
+
+/* Has signals come while node 0 waits. */
+static void signalled(void (*handler)(int))
+{
+    struct itimerval often = {{0, 1000}, {0, 1000}};
+    struct sigaction action;
+    memset(&action, 0, sizeof action);
+    action.sa_handler = handler;
+    action.sa_flags = SA_NODEFER;
+    sigaction(SIGALRM, &action, NULL);
+    if (crl_self_addr != 0)
+        pause();
+    setitimer(ITIMER_REAL, &often, NULL);
+    for (;;)
+        rgn_barrier();
+}
+
+/* Makes a wrong call as somebody may who uses the library for the first time. */
+static void first_try(const char *call, rid_t name, char *copy)
+{
+    pthread_t thread;
+    if (!strcmp(call, "unmap twice"))
+        rgn_unmap(copy), rgn_unmap(copy);
+    else if (!strcmp(call, "no start"))
+        rgn_end_read(copy);
+    else if (!strcmp(call, "write twice"))
+        rgn_start_write(copy), rgn_start_write(copy);
+    else if (!strcmp(call, "end twice"))
+        rgn_start_write(copy), rgn_end_write(copy), rgn_end_write(copy);
+    else if (!strcmp(call, "read unmapped"))
+        rgn_unmap(copy), rgn_start_read(copy);
+    else if (!strcmp(call, "any number"))
+        rgn_map(12345);
+    else if (!strcmp(call, "an address"))
+        rgn_map((rid_t)(uintptr_t)copy);
+    else if (!strcmp(call, "delete twice"))
+        rgn_unmap(copy), rgn_delete(name), rgn_delete(name);
+    else if (!strcmp(call, "map deleted"))
+        rgn_unmap(copy), rgn_delete(name), rgn_map(name);
+    else if (!strcmp(call, "thread") && pthread_create(&thread, NULL, reads, copy) == 0)
+        pthread_join(thread, NULL);
+    else if (!strcmp(call, "at exit"))
+        exit(0);
+    else if (!strcmp(call, "handler"))
+        signalled(calls);
+    else if (!strcmp(call, "handler exits"))
+        signalled(leaves);
+    else if (!strcmp(call, "child exits") && fork() == 0)
+        exit(0);
+}
+
+/* Node 0 deletes a region that node 1 has mapped, or has in its cache. */
+static void deleted(const char *call, rid_t name, char *copy)
+{
+    rgn_start_read(copy);
+    rgn_end_read(copy);
+    rgn_barrier();
+    if (crl_self_addr == 0 || !strcmp(call, "deleted in cache"))
+        rgn_unmap(copy);
+    rgn_barrier();
+    if (crl_self_addr == 0)
+        rgn_delete(name);
+    rgn_barrier();
+    if (crl_self_addr == 1 && !strcmp(call, "deleted and read"))
+        rgn_start_read(copy);
+    if (crl_self_addr == 1)
+        rgn_map(name);
+}
+
+/* The home of a region ends in an operation. */
+static void ends(char *copy)
+{
+    if (crl_self_addr == 0)
+        rgn_start_write(copy);
+    rgn_barrier();
+    if (crl_self_addr == 0)
+        exit(0);
+    rgn_start_read(copy);
+}
+
 /* The home of a region ends: others are told. */
 static void dies(void)
 {
@@ -218,6 +323,8 @@ int main(int argc, char **argv)
 #ifndef CRL_NULL
     if (!strcmp(call, "before"))
         rgn_barrier();
+    if (!strcmp(call, "at exit"))
+        atexit(late); /* It runs after that of crl_init. */
 #endif
     INIT();
     if (!strcmp(call, "all")) {
@@ -243,7 +350,14 @@ int main(int argc, char **argv)
         exit(4);
     }
     rid_t name = shared(rgn_create(8), 0);
-    wrong(call, name, (char *)rgn_map(name));
+    char *copy = (char *)rgn_map(name);
+    rgn_barrier();
+    first_try(call, name, copy);
+    if (!strncmp(call, "deleted", 7))
+        deleted(call, name, copy);
+    if (!strcmp(call, "ends"))
+        ends(copy);
+    wrong(call, name, copy);
 #endif
     return 0;
 }

@@ -118,15 +118,18 @@ fn misuse__ends_the_program_with_the_function_and_the_reason() {
         return;
     }
     for (case, text) in [
-        ("before", "rgn_barrier: node 0: crl_init has not been called in this thread"),
+        ("before", "rgn_barrier: node 0: crl_init has not been called"),
         ("init", "crl_init: node 0: it has been called before"),
         ("create", "rgn_create: node 0: a region has at least one byte"),
         ("large", "rgn_create: node 0: a region of 314572800 bytes: regions have at most"),
         ("huge", "rgn_create: node 0: a region of 4294967295 bytes: regions have at most"),
         ("long", "rgn_bcast_send: node 0: 314572800 bytes for all nodes"),
-        ("map", "rgn_map: node 0: region 0:99: it has been deleted, or never was"),
+        (
+            "map",
+            "rgn_map: node 0: region 0:99 (rid_t 0x10000000063): it has been deleted, or never was",
+        ),
         ("no name", "rgn_map: node 0: 0x0 is no region"),
-        ("delete", "rgn_delete: node 0: region 0:0 is mapped"),
+        ("delete", "rgn_delete: node 0: region 0:0 (rid_t 0x10000000000) is mapped"),
         ("unmap", "is not the address of a mapped region"),
         ("unmap in use", "rgn_unmap: node 0: an operation on the region has not ended"),
         ("rid", "rgn_rid: node 0: 0x"),
@@ -158,9 +161,47 @@ fn misuse__of_functions_of_all_nodes_and_of_copies_of_a_node() {
         ("min and add", "node 0 calls rgn_reduce_dadd, and node 1 rgn_reduce_dmin"),
         ("barrier and max", "node 0 calls rgn_barrier, and node 1 rgn_reduce_dmax"),
         ("fork", "rgn_create: node 0: this process is a copy, made by fork"),
-        ("dies", "rgn_start_read: node 1: region 0:0: its home is lost: rank 0 on this host over"),
+        (
+            "dies",
+            "rgn_start_read: node 1: region 0:0 (rid_t 0x10000000000): its home is lost: rank 0 on \
+             this host over",
+        ),
     ] {
         let out = nodes(2, "crl", &[case], SHM);
         assert!(!out.status.success() && said(&out).contains(text), "{case}: {}", said(&out));
+    }
+}
+
+#[test]
+fn misuse__of_a_first_program_has_a_clear_error() {
+    if !compiled() {
+        return;
+    }
+    const UNMAPPED: &str =
+        "is not the address of a mapped region: it was not mapped, or is unmapped already";
+    for (nodes_of, case, text) in [
+        (1, "unmap twice", UNMAPPED),
+        (1, "read unmapped", UNMAPPED),
+        (1, "no start", "rgn_end_read: node 0: this node is in no operation that reads"),
+        (1, "write twice", "rgn_start_write: node 0: this node is in an operation on the region"),
+        (1, "end twice", "rgn_end_write: node 0: this node is in no operation that writes"),
+        (1, "any number", "rgn_map: node 0: 0x3039 is no region: a rid_t comes from rgn_create"),
+        (1, "an address", "is no region: a rid_t comes from rgn_create"),
+        (1, "delete twice", "rgn_delete: node 0: region 0:0 (rid_t 0x10000000000): it has been"),
+        (1, "map deleted", "rgn_map: node 0: region 0:0 (rid_t 0x10000000000): it has been"),
+        (1, "thread", "rgn_start_read: node 0: another thread has called crl_init"),
+        (1, "at exit", "rgn_barrier: node 0: the process is at its end, and has left the job"),
+        (2, "handler", "rgn_barrier: node 0: a signal handler called it while the node was in"),
+        (2, "handler exits", "exited with status 3"),
+        (1, "child exits", "node 0 went on after child exits"),
+        (2, "deleted and read", "rgn_start_read: node 1: region 0:0 (rid_t 0x10000000000): it has"),
+        (2, "deleted and mapped", "rgn_map: node 1: region 0:0 (rid_t 0x10000000000): it has been"),
+        (2, "deleted in cache", "rgn_map: node 1: region 0:0 (rid_t 0x10000000000): it has been"),
+        (2, "ends", "rgn_start_read: node 1: region 0:0 (rid_t 0x10000000000): its home is lost"),
+    ] {
+        let out = nodes(nodes_of, "crl", &[case], SHM);
+        let all = said(&out);
+        assert!(!out.status.success() && all.contains(text), "{case}: {all}");
+        assert!(!all.contains("panicked"), "{case}: {all}");
     }
 }

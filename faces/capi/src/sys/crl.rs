@@ -7,7 +7,7 @@ use crate::calls::Function;
 use crate::regions::{Access, Node};
 use std::cell::Cell;
 use std::ffi::{c_char, c_int, c_uint, c_void};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// The number of this node.
 #[allow(non_upper_case_globals)]
@@ -18,7 +18,12 @@ pub static crl_self_addr: AtomicU32 = AtomicU32::new(0);
 #[no_mangle]
 pub static crl_num_nodes: AtomicU32 = AtomicU32::new(0);
 
+/// True once the process has left its job, at its end.
+static LEFT: AtomicBool = AtomicBool::new(false);
+
 thread_local! {
+    /// True while this thread is in a function.
+    static INSIDE: Cell<bool> = const { Cell::new(false) };
     /// The node of this thread, from `crl_init` to the end of the process. A pointer, since values
     /// that need to be dropped are gone before handlers of `atexit` run.
     static NODE: Cell<*const Node> = const { Cell::new(std::ptr::null()) };
@@ -35,7 +40,7 @@ fn fatal(function: &str, what: &str) -> ! {
 fn with<T>(function: &str, body: impl FnOnce(&Node) -> Result<T, String>) -> T {
     let node = NODE.with(Cell::get);
     if node.is_null() {
-        fatal(function, "crl_init has not been called in this thread");
+        fatal(function, absent());
     }
     // SAFETY: made by `Box::into_raw` in `crl_init_group`, for this thread, and freed by `leave`
     // alone, which takes it away first. A body does not run code of the program.
@@ -43,12 +48,33 @@ fn with<T>(function: &str, body: impl FnOnce(&Node) -> Result<T, String>) -> T {
     if !node.is_here() {
         fatal(function, "this process is a copy, made by fork, of the one that called crl_init");
     }
-    body(node).unwrap_or_else(|what| fatal(function, &what))
+    if INSIDE.replace(true) {
+        fatal(function, "a signal handler called it while the node was in another function");
+    }
+    let done = body(node).unwrap_or_else(|what| fatal(function, &what));
+    INSIDE.set(false);
+    done
+}
+
+/// Returns the reason why this thread is no node.
+fn absent() -> &'static str {
+    if LEFT.load(Ordering::Relaxed) {
+        "the process is at its end, and has left the job"
+    } else if crl_num_nodes.load(Ordering::Relaxed) > 0 {
+        "another thread has called crl_init: all calls of a node come from one thread"
+    } else {
+        "crl_init has not been called"
+    }
 }
 
 /// Leaves the job at the end of the process.
 extern "C" fn leave() {
+    LEFT.store(true, Ordering::Relaxed);
     let node = NODE.with(|node| node.replace(std::ptr::null()));
+    if INSIDE.get() {
+        // A signal handler calls `exit`, and the function that it interrupts uses the node.
+        return;
+    }
     // SAFETY: made by `Box::into_raw`, and taken away above, so nobody frees it again.
     let node = (!node.is_null()).then(|| unsafe { Box::from_raw(node.cast_mut()) });
     if let Some(copied) = node.filter(|node| !node.is_here()) {

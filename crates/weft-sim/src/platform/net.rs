@@ -234,7 +234,10 @@ impl Programs for Run {
             let work = self.world.system.to_send(packet.first, packet.data.len());
             return match packet.to {
                 Some(to) => Wish::Send { to, bytes, tag, work },
-                None => Wish::Multicast { bytes, tag, work },
+                None => {
+                    let bytes = bytes + self.world.system.cast_bytes as u64;
+                    Wish::Multicast { bytes, tag, work }
+                }
             };
         }
         if me.asked.borrow().is_none() {
@@ -343,10 +346,19 @@ impl World {
         Some(before)
     }
 
+    /// Returns the bytes of a full packet to a node, or to all of them.
+    fn most_of(&self, to: Option<usize>) -> usize {
+        match to {
+            Some(_) => self.most,
+            None => self.most - self.system.cast_bytes,
+        }
+    }
+
     /// Adds a packet to those that a node sends.
     fn send(&self, from: usize, packet: Packet) -> Result<(), Unsent> {
-        if packet.data.len() > self.most {
-            return Err(Unsent::TooLong { most: self.most });
+        let most = self.most_of(packet.to);
+        if packet.data.len() > most {
+            return Err(Unsent::TooLong { most });
         }
         if self.nodes[from].out.borrow().len() >= QUEUE {
             return Err(Unsent::Busy);
@@ -358,7 +370,7 @@ impl World {
     fn enqueue(&self, from: usize, packet: Packet) {
         let key = (packet.to, packet.handler);
         let mut unfinished = self.nodes[from].unfinished.borrow_mut();
-        let first = match packet.data.len() == self.most {
+        let first = match packet.data.len() == self.most_of(packet.to) {
             true => unfinished.insert(key),
             false => !unfinished.remove(&key),
         };
@@ -528,7 +540,11 @@ impl Net for ClusterNet {
     }
 
     fn group_max(&self, _: &AllNodes) -> usize {
-        self.world.most
+        match self.world.message_tree {
+            // Programs forward their own messages, to one node at a time.
+            Some(_) => self.world.most,
+            None => self.world.most_of(None),
+        }
     }
 
     fn try_multicast(

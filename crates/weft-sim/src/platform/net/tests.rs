@@ -31,7 +31,8 @@ fn multicast__packets_of_each_root_come_in_order() {
                         into.borrow_mut()[packet.from].push(packet.argument);
                     });
                     for number in 0..CASTS {
-                        let bytes = vec![0; [2048, 8, 700][number as usize % 3]];
+                        let full = net.group_max(&AllNodes);
+                        let bytes = vec![0; [full, 8, 700][number as usize % 3]];
                         while net.try_multicast(&AllNodes, HANDLER, number, &bytes).is_err() {
                             net.sleep(Duration::from_micros(10)).await;
                         }
@@ -53,6 +54,48 @@ fn multicast__packets_of_each_root_come_in_order() {
             }
         }
     }
+}
+
+/// Broadcasts of Panda's systems have further bytes: each hop takes longer, and a full packet has
+/// fewer bytes of the program. Calls have none, nor have the messages that MPICH forwards.
+#[test]
+fn multicast__bytes_of_a_system_count_at_each_hop_and_in_full_packets() {
+    const BYTES: usize = 92;
+    let last = |nodes: usize, system: System, tree: Option<Tree>, cast: bool| {
+        let mut setup = setup(&Hardware::p3(), Choice::SDMA, nodes);
+        (setup.system, setup.message_tree) = (system, tree);
+        let ran = setup.run(8, move |net| async move {
+            let come = Rc::new(Cell::new(false));
+            let into = Rc::clone(&come);
+            net.handle(HANDLER, move |_| into.set(true));
+            match (net.rank(), cast) {
+                (0, true) => net.try_multicast(&AllNodes, HANDLER, 0, &[0; 8]).unwrap(),
+                (0, false) => net.try_send(nodes - 1, HANDLER, 0, &[0; 8]).unwrap(),
+                (rank, _) if !cast && rank < nodes - 1 => {}
+                _ => {
+                    while !come.get() {
+                        net.yield_now().await;
+                    }
+                }
+            }
+            net.group_max(&AllNodes)
+        });
+        let ran = ran.unwrap_or_else(|why| panic!("{why}"));
+        (ran.micros, ran.results[0])
+    };
+    let plain = System { cast_bytes: 0, ..System::PANDA_ST };
+    let panda = System { cast_bytes: BYTES, ..plain };
+    let hop = BYTES as f64 * Hardware::p3().link_byte as f64 / 1e6;
+    for (nodes, hops) in [(2, 1.0), (16, 4.0), (64, 6.0)] {
+        let (without, full) = last(nodes, plain, None, true);
+        let (with, less) = last(nodes, panda, None, true);
+        assert!(with - without >= hops * hop, "{nodes} nodes: {without} and {with} us");
+        assert_eq!((full, less), (2048, 2048 - BYTES));
+    }
+    let of = |system| last(16, system, None, false).0;
+    assert_eq!(of(plain), of(panda), "a message to one node");
+    let of = |system| last(16, system, Some(Tree::Binary), true);
+    assert_eq!(of(plain), of(panda), "a broadcast that programs forward");
 }
 
 /// The text of a run that stands still has the cause of each node, in its own words.

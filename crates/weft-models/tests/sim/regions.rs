@@ -376,7 +376,8 @@ fn lost__the_first_cause_is_named_when_the_home_has_failed_too() {
             // Rank 2 dies with the only copy of the first region, then their home.
             env.sleep(100 * MS).await;
             for (region, _) in &all {
-                noted.borrow_mut().extend(region.read().await.err());
+                let error = region.read().await.err();
+                noted.borrow_mut().extend(error);
             }
             (regions, all)
         }

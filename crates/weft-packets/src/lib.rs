@@ -345,6 +345,11 @@ impl Packets {
         setting
     }
 
+    /// True if a handler is set.
+    pub(crate) fn has_upcall(&self, number: u16) -> bool {
+        self.with(|state| matches!(state.handlers.get(usize::from(number)), Some(Slot::Upcall(..))))
+    }
+
     /// Ends a setting of a handler, unless it was replaced: packets wait for the next one.
     pub(crate) fn end_upcall(&self, number: u16, setting: u64) {
         let is_set = self.with(|state| {

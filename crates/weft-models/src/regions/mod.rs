@@ -126,7 +126,8 @@ impl<N: Net> Clone for Regions<N> {
 }
 
 impl<N: Net> Regions<N> {
-    /// Opens the regions of all ranks of a net. Messages that came before have waited.
+    /// Opens the regions of all ranks of a net, once in a job. Messages that came before have
+    /// waited.
     pub fn open(net: &N) -> Regions<N> {
         Regions::with_cache(net, CACHE)
     }

@@ -184,6 +184,13 @@ impl Net for Live {
 
     fn handle(&self, handler: u16, mut upcall: impl FnMut(Incoming<'_>) + 'static) -> u64 {
         let ranks = Rc::clone(&self.inner.ranks);
+        if PATIENT.contains(&handler) && self.inner.packets.has_upcall(handler) {
+            log::warn!(
+                "rank {}: a model is opened again under a number that was used (handler \
+                 {handler}): messages that came for it meanwhile are lost",
+                self.inner.rank
+            );
+        }
         self.inner.packets.set_upcall(handler, move |_, packet| {
             // A peer that is no rank of the group has no business with its handlers.
             if let Some(from) = rank_of(&ranks, packet.source()) {

@@ -7,6 +7,7 @@ use crate::calls::Function;
 use crate::regions::{Access, Node};
 use std::cell::Cell;
 use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// The number of this node.
@@ -29,10 +30,19 @@ thread_local! {
     static NODE: Cell<*const Node> = const { Cell::new(std::ptr::null()) };
 }
 
-/// Ends the process.
+/// Most bytes of the text with which the process ends.
+const TEXT_MAX: usize = 4096;
+
+/// Ends the process. A signal handler may have interrupted the use of the allocator or of a stream,
+/// also in this function: so it uses neither.
 fn fatal(function: &str, what: &str) -> ! {
     let node = crl_self_addr.load(Ordering::Relaxed);
-    eprintln!("{function}: node {node}: {what}");
+    let mut text = [0; TEXT_MAX];
+    let mut rest = &mut text[..];
+    _ = writeln!(rest, "{function}: node {node}: {what}");
+    let len = TEXT_MAX - rest.len();
+    // SAFETY: the first `len` bytes of `text`.
+    _ = unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), len) };
     std::process::abort()
 }
 

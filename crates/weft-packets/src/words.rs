@@ -141,20 +141,21 @@ impl Packets {
             return None;
         };
         let addr = place.filter(|_| self.endpoint().peer_failure(at).is_none())?;
-        let before = sys::add(&self.port, at, addr, n);
+        // An addition that is done is never followed by a message, which would add once more: so
+        // the mark of an ended counter is read before.
         let ended = sys::add(&self.port, at, addr.wrapping_add((ENDED - COUNT) as u64), 0);
-        match (before, ended) {
-            (Some(before), Some(0)) => {
-                self.with(|state| state.stats.memory_adds += 1);
-                Some(before)
-            }
-            _ => {
-                // The owner refuses, or the memory is not mapped any more.
-                self.port.forget_shared(at, key);
-                self.with(|state| state.words.known.insert((at, key), None));
-                None
-            }
+        let before = match ended {
+            Some(0) => sys::add(&self.port, at, addr, n),
+            _ => None,
+        };
+        if before.is_some() {
+            self.with(|state| state.stats.memory_adds += 1);
+        } else {
+            // The owner refuses, or the memory is not mapped any more.
+            self.port.forget_shared(at, key);
+            self.with(|state| state.words.known.insert((at, key), None));
         }
+        before
     }
 
     /// Asks a peer for the place of its counter, if this process can map the peer's memory.

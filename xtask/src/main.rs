@@ -4,6 +4,7 @@
 
 mod commit;
 mod documents;
+mod environment;
 mod fuzz;
 mod install;
 mod manual;

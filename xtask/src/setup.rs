@@ -1,12 +1,14 @@
 //! Tools that the tests need beyond the Rust toolchain.
 
+use crate::environment::{self, Missing};
 use crate::run::{output_of, succeeds, succeeds_within};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// A program, or a file by its whole path; its Debian package; and the tests skipped without it.
+/// A program, a file by its whole path, or a module of Python; its Debian package; and the tests
+/// skipped without it.
 type Tool = (&'static str, &'static str, &'static str);
 
 const TOOLS: &[Tool] = &[
@@ -17,6 +19,7 @@ const TOOLS: &[Tool] = &[
     ("pkg-config", "pkg-config", "the C library once installed"),
     ("gfortran", "gfortran", "Fortran programs"),
     ("/usr/include/rdma/fabric.h", "libfabric-dev", "programs on the libfabric provider"),
+    ("module ensurepip", "python3-venv", "the Python package, and MPIs from PyPI"),
     ("mpiexec.openmpi", "openmpi-bin", "MPI programs with the system's Open MPI"),
     ("mpicc.openmpi", "libopenmpi-dev", "C programs with the system's Open MPI"),
     ("mpiexec.hydra", "mpich", "programs under MPICH's launcher"),
@@ -85,8 +88,12 @@ pub const BARE_TARGET: &str =
     if cfg!(target_arch = "aarch64") { "aarch64-unknown-none" } else { "x86_64-unknown-none" };
 
 /// Returns true if `program` is in `PATH` or the system's own folders; for a whole path, if it
-/// exists.
+/// exists; for a module, if Python has it.
 pub fn has(program: &str) -> bool {
+    if let Some(module) = program.strip_prefix("module ") {
+        let code = format!("import {module}");
+        return output_of(Command::new("python3").args(["-c", &code])).is_some();
+    }
     let path = std::env::var("PATH").unwrap_or_default();
     let mut folders = path.split(':').chain(["/usr/sbin", "/sbin"]);
     folders.any(|folder| Path::new(folder).join(program).is_file())
@@ -125,25 +132,29 @@ pub fn install_tools() -> Vec<String> {
     TOOLS.iter().filter(missing).map(skipped).collect()
 }
 
-/// Installs the schemas of Kubernetes in an environment below `target`, once. Returns the tests
-/// that will be skipped without.
-pub fn install_schemas() -> Option<String> {
-    const PACKAGE: &str = "kubernetes-validate";
-    let place = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/kubernetes");
-    let there = || place.join("bin").join(PACKAGE).is_file() || has(PACKAGE);
-    if !there() {
-        println!("installing {PACKAGE} in {}", place.display());
-        let mut venv = Command::new("python3");
-        let pip = || {
-            let mut pip = Command::new(place.join("bin/pip"));
-            pip.args(["install", "--quiet", "--disable-pip-version-check", PACKAGE]);
-            pip
-        };
-        let _installed = succeeds(venv.args(["-m", "venv"]).arg(&place).stdout(Stdio::null()))
-            && succeeds(&mut pip());
+/// The packages of the tests of the package `weft` for Python.
+const OF_PYTHON: &str = include_str!("../../faces/python/tests/requirements.txt");
+
+/// Installs packages of Python in environments below `target`, once. Returns the tests that will be
+/// skipped without.
+pub fn install_packages() -> Vec<String> {
+    let schemas = "kubernetes-validate";
+    let target = crate::root().join("target");
+    let tests: Vec<&str> = OF_PYTHON.lines().collect();
+    let mut skipped = Vec::new();
+    let mut wants = |name: &str, packages: &[&str], what: &str| {
+        if let Err(Missing::Means(why) | Missing::Refused(why)) =
+            environment::install(&target.join(name), packages)
+        {
+            let packages = packages.join(", ");
+            skipped.push(format!("without {packages} (from pip) {what}: {why}"));
+        }
+    };
+    wants("python", &tests, "tests of the Python package are skipped");
+    if !has(schemas) {
+        wants("kubernetes", &[schemas], "manifests for Kubernetes are not checked by its schemas");
     }
-    let skipped = "manifests for Kubernetes are not checked by its schemas";
-    (!there()).then(|| format!("without `{PACKAGE}` (from pip): {skipped}"))
+    skipped
 }
 
 fn apt(args: &[&str]) -> Command {

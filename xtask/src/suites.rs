@@ -86,7 +86,7 @@ pub fn main(args: &[String]) -> Result<bool, String> {
             wanted.contains(&s.name)
         }
     };
-    let skipped = setup::install_tools().into_iter().chain(setup::install_schemas());
+    let skipped = setup::install_tools().into_iter().chain(setup::install_packages());
     skipped.for_each(|line| println!("note: {line}"));
     Ok(run_all(SUITES.iter().filter(chosen)))
 }

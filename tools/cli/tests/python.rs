@@ -1,8 +1,10 @@
-//! Programs in Python over the package `weft`, run by `weft run`.
+//! The package `weft` for Python: its tests, which pytest runs, programs of the guide, and its
+//! benchmark.
 #![allow(non_snake_case)]
 
 mod clustered;
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -12,13 +14,16 @@ fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../faces/python")
 }
 
-/// Returns a Python that is new enough for the package. `None`, with the reason printed, without
-/// one.
+/// Returns a Python that is new enough for the package: that of `WEFT_TEST_PYTHON`, the one that
+/// `cargo xtask test` makes with the tests' packages, or the system's. `None`, with the reason
+/// printed, without one.
 fn python() -> Option<PathBuf> {
     static FOUND: OnceLock<Option<PathBuf>> = OnceLock::new();
     let found = FOUND.get_or_init(|| {
         let code = "import sys; print(sys.executable if sys.version_info >= (3, 11) else '')";
-        let named = std::env::var("WEFT_TEST_PYTHON").unwrap_or_else(|_| "python3".into());
+        let own = sources().join("../../target/python/bin/python");
+        let usual = || if own.is_file() { own.into() } else { "python3".into() };
+        let named = std::env::var_os("WEFT_TEST_PYTHON").unwrap_or_else(usual);
         let said = Command::new(named).args(["-c", code]).output().ok()?;
         let path = String::from_utf8_lossy(&said.stdout).trim().to_owned();
         (!path.is_empty()).then(|| path.into())
@@ -27,6 +32,21 @@ fn python() -> Option<PathBuf> {
         skip("no python3 of version 3.11 or newer");
     }
     found.clone()
+}
+
+/// Returns a Python that has these packages, too. `None`, with the reason printed, without one.
+fn python_with(packages: &str) -> Option<PathBuf> {
+    let python = python()?;
+    let code = format!("import {packages}");
+    let has = Command::new(&python).args(["-c", &code]).output().is_ok_and(|o| o.status.success());
+    if !has {
+        skip(&format!(
+            "{} has not all of {packages}: `cargo xtask test` installs them below target/python, \
+             or WEFT_TEST_PYTHON names a Python",
+            python.display()
+        ));
+    }
+    has.then_some(python)
 }
 
 /// Makes the package in a folder, of the sources and the library that cargo built for this test.
@@ -50,32 +70,35 @@ fn package() -> PathBuf {
     made.clone()
 }
 
-/// Returns a command that runs a program of the tests with as many ranks. `None` without Python.
-fn ranks(count: u32, program: &str, arguments: &[&str]) -> Option<Command> {
-    Some(ranks_of(&python()?, count, program, arguments))
-}
-
-/// As [`ranks`], with a Python.
-fn ranks_of(python: &Path, count: u32, program: &str, arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
-    command.args(["run", "-n", &count.to_string()]).arg(python);
-    command.arg(sources().join("tests").join(program)).args(arguments);
+/// Runs tests of the package by pytest, many at a time. Returns what it says.
+fn pytest(agent: &str, words: &[&str]) -> Option<String> {
+    let mut command = Command::new(python_with("pytest, xdist")?);
+    let cores = std::thread::available_parallelism().map_or(2, usize::from);
+    let many = std::env::var("RUST_TEST_THREADS").unwrap_or_else(|_| cores.to_string());
+    command.args(["-m", "pytest", "-p", "no:cacheprovider", "--numprocesses", &many]).args(words);
+    command.current_dir(sources().join("tests"));
+    let commands = Path::new(env!("CARGO_BIN_EXE_weft")).parent().unwrap().as_os_str();
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    command.env("PATH", [commands, &path].join(OsStr::new(":")));
     command.env("PYTHONPATH", package()).env("PYTHONDONTWRITEBYTECODE", "1");
-    command
+    let out = command.env("WEFT_TEST_AGENT", agent).output().unwrap();
+    let said = String::from_utf8_lossy(&[out.stdout, out.stderr].concat()).into_owned();
+    println!("{said}");
+    assert!(out.status.success(), "pytest found faults");
+    Some(said)
 }
 
-/// Returns a Python that has numpy, too: that of the tests, or one beside an MPI. `None`, with the
-/// reason printed, without one.
-fn python_with_numpy() -> Option<PathBuf> {
-    let all = python().into_iter().chain(mpis().into_iter().map(|(_, python)| python));
-    let has = |python: &PathBuf| {
-        Command::new(python).args(["-c", "import numpy"]).output().is_ok_and(|o| o.status.success())
-    };
-    let found = all.into_iter().find(has);
-    if found.is_none() {
-        skip("no Python has numpy: WEFT_TEST_PYTHON names none");
+#[test]
+fn pytest__all_tests_of_the_package() {
+    clustered::with_agent(|agent| pytest(agent, &["--ignore", "test_mpi4py.py"]));
+}
+
+#[test]
+fn both__mpi4py_and_weft_in_one_program() {
+    let Some(said) = pytest("", &["test_mpi4py.py"]) else { return };
+    if let Some(why) = said.lines().find(|line| line.starts_with("SKIPPED")) {
+        skip(why);
     }
-    found
 }
 
 /// Returns the programs in Python that a page shows.
@@ -105,232 +128,6 @@ fn run_shown(program: &str, launcher: &[&Path], python: &Path, agent: &str) -> S
         (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
     assert!(out.status.success(), "{program}\n{said} {complaints}");
     said.into_owned()
-}
-
-/// Runs a case of `ranks.py`.
-fn case(name: &str, count: u32, settings: &[(&str, &str)]) {
-    case_of("ranks.py", name, count, settings);
-}
-
-/// Runs a case of a program.
-fn case_of(program: &str, name: &str, count: u32, settings: &[(&str, &str)]) {
-    if let Some(command) = ranks(count, program, &[name]) {
-        check(command, name, count, settings);
-    }
-}
-
-/// Runs a command of a case, and checks that each rank has found everything right.
-fn check(mut command: Command, name: &str, count: u32, settings: &[(&str, &str)]) {
-    let out = command.envs(settings.iter().copied()).output().unwrap();
-    let said = String::from_utf8_lossy(&out.stdout);
-    let all = (0..count).all(|rank| said.contains(&format!("rank {rank} of {count} is right")));
-    let complaints = String::from_utf8_lossy(&out.stderr);
-    assert!(out.status.success() && all, "{name} {settings:?}: {said} {complaints}");
-}
-
-/// Shared memory, and UDP with faults.
-const WAYS: [&[(&str, &str)]; 2] = [
-    &[("WEFT_LINK", "shm")],
-    &[("WEFT_LINK", "udp"), ("WEFT_FAULTS", "loss=2%,dup=1%,reorder=1%,seed=5")],
-];
-
-#[test]
-fn messages__of_all_lengths_and_kinds() {
-    for count in [2, 4] {
-        WAYS.iter().for_each(|way| case("messages", count, way));
-    }
-}
-
-#[test]
-fn misuse__locked_buffers_signals_threads_and_forks() {
-    WAYS.iter().for_each(|way| case("misuse", 2, way));
-}
-
-#[test]
-fn collectives__with_bytes_buffers_and_numbers() {
-    for count in [1, 2, 5] {
-        case("collectives", count, WAYS[0]);
-    }
-    case("collectives", 4, WAYS[1]);
-}
-
-#[test]
-fn awaits__many_requests_and_one_that_is_cancelled() {
-    WAYS.iter().for_each(|way| case("awaits", 2, way));
-}
-
-#[test]
-fn leaves__receives_from_any_rank_end() {
-    let soon = ("WEFT_WARN_AFTER_MS", "200");
-    for way in WAYS {
-        case("leaves", 3, &[way, &[soon][..]].concat());
-    }
-}
-
-#[test]
-fn stubs__name_what_is_there() {
-    case("stubs", 1, WAYS[0]);
-}
-
-#[test]
-fn signatures__show_the_defaults_of_arguments() {
-    case("signatures", 1, WAYS[0]);
-}
-
-#[test]
-fn copied__objects_of_values_are_equal_and_pickled() {
-    case("copied", 1, WAYS[0]);
-}
-
-#[test]
-fn regions__of_all_types_and_their_memory_stays() {
-    WAYS.iter().for_each(|way| case("regions", 3, way));
-}
-
-#[test]
-fn queues__jobs_go_to_their_owners_until_none_is_left() {
-    for (count, way) in [(1, WAYS[0]), (3, WAYS[0]), (3, WAYS[1])] {
-        case("queues", count, way);
-    }
-}
-
-#[test]
-fn objects__replicated_and_at_a_rank_with_guards_and_exceptions() {
-    for (count, way) in [(1, WAYS[0]), (3, WAYS[0]), (3, WAYS[1])] {
-        case("objects", count, way);
-    }
-}
-
-#[test]
-fn placed__values_of_all_kinds_arrive_as_they_were() {
-    for (count, way) in [(1, WAYS[0]), (2, WAYS[0]), (2, WAYS[1])] {
-        case_of("placed.py", "values", count, way);
-    }
-}
-
-#[test]
-fn placed__failures_of_posts_and_of_arguments_are_told() {
-    for (count, way) in [(1, WAYS[0]), (3, WAYS[0]), (2, WAYS[1])] {
-        case_of("placed.py", "failures", count, way);
-    }
-}
-
-#[test]
-fn placed__operations_are_consistent_with_those_of_replicated_objects() {
-    for (count, way) in [(1, WAYS[0]), (3, WAYS[0]), (2, WAYS[1])] {
-        case_of("placed.py", "order", count, way);
-    }
-}
-
-#[test]
-fn placed__threads_call_at_once_and_lose_no_call() {
-    WAYS.iter().for_each(|way| case_of("placed.py", "threads", 2, way));
-}
-
-#[test]
-fn placed__an_interrupt_waits_for_the_end_of_an_operation() {
-    WAYS.iter().for_each(|way| case_of("placed.py", "interrupts", 2, way));
-}
-
-#[test]
-fn placed__calls_of_a_rank_that_has_left_end() {
-    WAYS.iter().for_each(|way| case_of("placed.py", "leaves", 2, way));
-}
-
-#[test]
-fn faulty__each_call_is_answered_whatever_its_method_raises() {
-    case_of("faulty.py", "answers", 2, WAYS[0]);
-}
-
-#[test]
-fn faulty__operations_of_base_classes_are_there_or_replaced() {
-    case_of("faulty.py", "bases", 2, WAYS[0]);
-}
-
-#[test]
-fn faulty__an_interrupt_of_another_thread_waits_for_the_end_of_an_operation() {
-    case_of("faulty.py", "interrupts", 2, WAYS[0]);
-}
-
-#[test]
-fn faulty__handlers_of_all_signals_wait_for_the_end_of_an_operation() {
-    case_of("faulty.py", "handlers", 2, WAYS[0]);
-}
-
-#[test]
-fn faulty__copies_of_the_process_end_also_while_an_operation_is_executed() {
-    case_of("faulty.py", "copies", 2, WAYS[0]);
-}
-
-#[test]
-fn faulty__ranks_with_other_programs_are_told() {
-    case_of("faulty.py", "programs", 2, WAYS[0]);
-}
-
-#[test]
-fn faulty__an_operation_that_would_wait_is_refused() {
-    case_of("faulty.py", "waiting", 2, WAYS[0]);
-}
-
-#[test]
-fn faulty__a_stack_that_is_too_deep_at_one_rank_is_told() {
-    case_of("faulty.py", "deep", 2, WAYS[0]);
-}
-
-#[test]
-fn faulty__any_element_of_a_set_is_the_same_on_all_ranks() {
-    case_of("faulty.py", "sets", 2, WAYS[0]);
-}
-
-#[test]
-fn faulty__operations_come_behind_the_posts_of_their_rank() {
-    WAYS.iter().for_each(|way| case_of("faulty.py", "posts", 2, way));
-}
-
-#[test]
-fn faulty__a_rank_that_tests_requests_executes_operations_of_others() {
-    case_of("faulty.py", "awaits", 2, WAYS[0]);
-}
-
-#[test]
-fn shared__a_class_inside_a_function_is_refused() {
-    case_of("placed.py", "local", 2, WAYS[0]);
-}
-
-#[test]
-fn adaptive__objects_move_and_lose_no_operation() {
-    for (count, way) in [(1, WAYS[0]), (3, WAYS[0]), (3, WAYS[1])] {
-        case("adaptive", count, way);
-    }
-}
-
-#[test]
-fn limits__what_is_too_long_and_numbers_out_of_range() {
-    case("limits", 2, WAYS[0]);
-}
-
-#[test]
-fn buffers__with_addresses_are_refused() {
-    case("buffers", 1, WAYS[0]);
-}
-
-#[test]
-fn scalars__of_numpy_are_combined_and_sent() {
-    if let Some(python) = python_with_numpy() {
-        check(ranks_of(&python, 2, "ranks.py", &["scalars"]), "scalars", 2, WAYS[0]);
-    }
-}
-
-#[test]
-fn marks__of_what_is_no_plain_function_and_attributes_are_refused() {
-    case("marks", 2, WAYS[0]);
-}
-
-#[test]
-fn names__claims_look_ups_events_and_messages() {
-    clustered::with_agent(|name| {
-        case("names", 3, &[("WEFT_LINK", "udp"), ("WEFT_AGENT", name)]);
-    });
 }
 
 /// Returns launchers of MPIs in `WEFT_TEST_MPIS`, with the Python of mpi4py beside each.
@@ -375,7 +172,7 @@ const SAID: [&str; 7] = [
 fn guide__each_program_runs_as_it_is_shown() {
     let programs = shown("docs/guide/python.md");
     assert_eq!(programs.len(), SAID.len(), "{programs:#?}");
-    let (Some(plain), Some(numpy)) = (python(), python_with_numpy()) else { return };
+    let (Some(plain), Some(numpy)) = (python(), python_with("numpy")) else { return };
     let (weft, run) = (Path::new(env!("CARGO_BIN_EXE_weft")), Path::new("run"));
     clustered::with_agent(|agent| {
         for (program, wanted) in programs.iter().zip(SAID) {
@@ -431,38 +228,6 @@ fn package__an_older_python_has_the_places_and_is_told_what_jobs_need() {
         let all = said.contains("weft lib") && told.iter().all(|part| said.contains(part));
         assert!(out.status.success() && all, "{said} {}", String::from_utf8_lossy(&out.stderr));
     }
-}
-
-#[test]
-fn both__mpi4py_and_weft_in_one_program() {
-    let all = mpis();
-    let orders = ["weft", "mpi"].map(|first| all.iter().map(move |mpi| (mpi, first)));
-    for ((launcher, python), first) in orders.into_iter().flatten() {
-        let mut command = Command::new("timeout");
-        command.arg("60").arg(launcher).args(["-n", "2"]).arg(python);
-        command.arg(sources().join("tests/both.py")).arg(first);
-        command.env("PYTHONPATH", package()).env("PYTHONDONTWRITEBYTECODE", "1");
-        set_for_mpis(&mut command, launcher);
-        let out = command.output().unwrap();
-        let said = String::from_utf8_lossy(&out.stdout);
-        let all = (0..2).all(|rank| said.contains(&format!("rank {rank} of 2 is right: both")));
-        let complaints = String::from_utf8_lossy(&out.stderr);
-        let quiet = !["leaving the job", "PMI"].iter().any(|word| complaints.contains(word));
-        let right = out.status.success() && all && quiet;
-        assert!(right, "{}, {first} left first: {said} {complaints}", launcher.display());
-    }
-}
-
-#[test]
-fn waits__a_guard_that_nobody_makes_true_is_told() {
-    let Some(mut command) = ranks(2, "ranks.py", &["waits"]) else { return };
-    command.envs([("WEFT_LINK", "shm"), ("WEFT_WARN_AFTER_MS", "200")]);
-    let out = command.output().unwrap();
-    let said = String::from_utf8_lossy(&[&out.stdout[..], &out.stderr].concat()).into_owned();
-    let right = (0..2).all(|rank| said.contains(&format!("rank {rank} of 2 is right")));
-    assert!(out.status.success() && right, "{said}");
-    assert!(said.contains("rank 0 waits for 0."), "{said}");
-    assert!(said.contains("Stack.at_least of 'empty', whose guard may not be true"), "{said}");
 }
 
 /// Returns a command that runs the benchmark with this Python.

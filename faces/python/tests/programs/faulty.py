@@ -431,5 +431,4 @@ async def result_of(request):
 
 
 if __name__ == "__main__":
-    run(answers, bases, interrupts, handlers, copies, programs, waiting, deep, sets,
-        posts, awaits)
+    run()

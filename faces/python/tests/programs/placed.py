@@ -294,4 +294,4 @@ def local(job):
 
 
 if __name__ == "__main__":
-    run(values, failures, order, threads, interrupts, leaves, local)
+    run()

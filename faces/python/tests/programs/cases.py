@@ -1,9 +1,14 @@
 """Parts of the programs of cases, which all ranks of a job run: `weft run -n N python FILE CASE`.
 Each rank that has found everything right prints a line."""
 
+import reprlib
 import sys
+import traceback
 
 import weft
+
+SHORT = reprlib.Repr()
+SHORT.maxother = 200
 
 
 def raises(kind, call, *parts):
@@ -44,9 +49,21 @@ def is_right(job):
     print(f"rank {job.rank} of {job.size} is right: {sys.argv[1]}")
 
 
-def run(*cases):
-    """Runs the case of the command line."""
-    case = {case.__name__: case for case in cases}[sys.argv[1]]
+def explain(kind, error, trace):
+    """Prints an exception, and behind a failed assertion the variables of the case."""
+    traceback.print_exception(kind, error, trace)
+    if not issubclass(kind, AssertionError):
+        return
+    for frame, _ in traceback.walk_tb(trace):
+        if frame.f_code.co_filename != __file__ and frame.f_code.co_name != "<module>":
+            shown = (f"{name} = {SHORT.repr(value)}" for name, value in frame.f_locals.items())
+            print(f"in {frame.f_code.co_name}:", *shown, sep="\n    ", file=sys.stderr)
+
+
+def run():
+    """Runs the case of the command line, a function of the program."""
+    sys.excepthook = explain
+    case = getattr(sys.modules["__main__"], sys.argv[1])
     with weft.init() as job:
         _joined.append(job)
         case(job)

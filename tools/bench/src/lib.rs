@@ -83,6 +83,9 @@ pub struct Args {
     suite: suite::Wanted,
     #[command(flatten)]
     choices: choice::Chosen,
+    /// Tables and figures of paper 004 of the benchmark models: V,VII,12 [default: all]
+    #[arg(long, value_enum, value_delimiter = ',')]
+    table: Vec<models::Wanted>,
     /// The Python of the benchmark python, with the package weft [default: python3]
     #[arg(long, value_name = "PROGRAM")]
     python: Option<String>,
@@ -628,7 +631,7 @@ fn print(args: &Args, links: Vec<LinkName>, benches: &[What]) -> Result<()> {
         }
         What::Apps => return apps::print(options, json, &mut out),
         What::Python => return python::print(options, args.python.as_deref(), json, &mut out),
-        What::Models => return models::print(&args.link, options, json, &mut out),
+        What::Models => return models::print(&args.link, &args.table, options, json, &mut out),
         What::Mxoe => {
             return mxoe::print(options, (json, args.suite.out.as_deref()), &mut out);
         }

@@ -37,7 +37,7 @@ fn takes(what: What) -> &'static [&'static str] {
             &["--link", "--size", "--json"]
         }
         What::Mx | What::Via => &["--link", "--size", "--json", "--out"],
-        What::Models => &["--link", "--json"],
+        What::Models => &["--link", "--json", "--table"],
         What::Barrier => &["--link", "--json", "--ranks"],
         What::Choices => &["--link", "--out"],
         What::Suite => &["--size", "--out", "--situations"],
@@ -62,6 +62,7 @@ fn given(args: &Args) -> Vec<&'static str> {
         ("--json", args.json),
         ("--ranks", !args.ranks.is_empty()),
         ("--hosts", !args.options.reach.hosts.is_empty()),
+        ("--table", !args.table.is_empty()),
         ("--out", args.suite.out.is_some()),
         ("--python", args.python.is_some()),
         ("--situations", args.suite.has_situations()),

@@ -1,19 +1,21 @@
-//! Figures of four ranks: ordered groups beside the multicast and the fetch-and-add that they are
-//! made of. Member 0, which measures, is not the rank that has the counter.
+//! Figures of four ranks: broadcasts of the models beside the multicast and the fetch-and-add that
+//! they are made of. Member 0, which measures, is not the rank that has the counter.
 
+use super::bytes::Bytes;
 use super::Figure;
 use crate::crowd::{self, Part};
 use crate::floor::per;
 use crate::rank::{Outcome, Rank, Task};
 use crate::sys::monotonic_ns;
 use anyhow::{bail, ensure, Context, Result};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use weft::{Address, Endpoint, Group};
 use weft_models::net::{Blocking, Incoming, Live, Net, Unsent};
-use weft_models::order::{Delivered, Options, OrderedGroup};
+use weft_models::objects::{Object, ObjectCause, Objects, Placement, Read, Shared};
+use weft_models::order::{Delivered, Options, OrderError, OrderedGroup};
 use weft_packets::Counter;
 
 /// Handlers of the packets: a multicast, the time of its arrival, a counter's key, the end.
@@ -32,6 +34,32 @@ const CLOSE: Duration = Duration::from_secs(2);
 const OWNER: usize = 0;
 /// The rank of member 0.
 const LEADER: usize = 1;
+
+/// An object that every rank has, which counts its writes and tells of each.
+#[derive(Default, serde::Serialize, serde::Deserialize)]
+struct Told(u64);
+
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Put(Bytes);
+
+thread_local! {
+    /// Is called after each write of the object of this member, which is a thread.
+    static ON_WRITE: RefCell<Option<Box<dyn FnMut()>>> = const { RefCell::new(None) };
+}
+
+impl Object for Told {
+    type Op = Put;
+    type Reply = ();
+
+    fn read(&self, _: &Put) -> Read<()> {
+        Read::Write
+    }
+
+    fn apply(&mut self, _: Put) {
+        self.0 += 1;
+        ON_WRITE.with_borrow_mut(|call| call.iter_mut().for_each(|call| call()));
+    }
+}
 
 /// A member.
 struct Member {
@@ -52,10 +80,12 @@ pub fn measure(rank: &mut Rank, task: &Task, figure: Figure) -> Result<Outcome> 
     let part: Part = Arc::new(move |endpoint, addresses, me| {
         let member = Member::open(endpoint, addresses, me)?;
         let outcome = match figure {
-            Figure::Multicast => member.multicast(&task),
+            Figure::Multicast | Figure::MulticastStream => member.multicast(&task, figure),
             Figure::Ticket => member.tickets(&task),
-            Figure::Ordered => member.ordered(&task),
-            _ => member.stream(&task),
+            Figure::Cast | Figure::CastStream => member.casts(&task, figure),
+            Figure::Ordered | Figure::OrderedStream => member.ordered(&task, figure),
+            Figure::Write | Figure::WriteStream => member.writes(&task, figure),
+            _ => member.rate(&task),
         };
         let outcome = outcome?;
         member.world.barrier_blocking().context("the end of all members")?;
@@ -90,11 +120,13 @@ impl Member {
     }
 
     fn send(&self, to: usize, handler: u16, value: u64) -> Result<()> {
-        while let Err(error) = self.net.try_send(to, handler, 0, &value.to_le_bytes()) {
-            ensure!(error == Unsent::Busy, "{error}");
-            self.net.wait(Some(STEP));
-        }
-        Ok(())
+        self.patiently(|| match self.net.try_send(to, handler, 0, &value.to_le_bytes()) {
+            Ok(()) => Ok(true),
+            Err(error) => {
+                ensure!(error == Unsent::Busy, "{error}");
+                Ok(false)
+            }
+        })
     }
 
     /// Waits for something, with progress meanwhile.
@@ -148,21 +180,108 @@ impl Member {
         Ok(Outcome::Value(total as f64 * 1e-9 / task.iters.max(1) as f64))
     }
 
-    /// A multicast alone.
-    fn multicast(&self, task: &Task) -> Result<Outcome> {
-        let net = &self.net;
-        let at = Rc::clone(&self.arrived);
-        net.handle(DATA, move |_| at.set(monotonic_ns()));
-        let group = net.group(GROUP, &self.all()).context("a multicast group")?;
-        let data = vec![1; task.size];
-        let send = || loop {
-            match net.try_multicast(&group, DATA, 0, &data) {
-                Ok(()) => return Ok(()),
-                Err(Unsent::Busy) => _ = net.wait(Some(STEP)),
-                Err(error) => bail!("{error}"),
+    /// Sends messages as fast as they go, and takes the time until the last member has the last.
+    fn stream(&self, task: &Task, send: impl Fn() -> Result<()>) -> Result<Outcome> {
+        self.heard.set((0, 0));
+        let start = monotonic_ns();
+        for _ in 0..task.iters {
+            send()?;
+        }
+        let others = self.net.size() - 1;
+        self.until("the last message", || self.heard.get().0 == others)?;
+        let span = self.heard.get().1.saturating_sub(start);
+        Ok(Outcome::Value(span as f64 * 1e-9 / task.iters.max(1) as f64))
+    }
+
+    /// Returns a call that notes the time of each arrival, or of a stream that of the last one.
+    fn note(&self, last: Option<u64>) -> impl FnMut() + 'static {
+        let (at, mut come) = (Rc::clone(&self.arrived), 0);
+        move || {
+            come += 1;
+            if last.is_none_or(|last| come == last) {
+                at.set(monotonic_ns());
             }
+        }
+    }
+
+    /// Sends while there is no room, with progress meanwhile.
+    fn patiently(&self, send: impl Fn() -> Result<bool>) -> Result<()> {
+        while !send()? {
+            self.net.wait(Some(STEP));
+        }
+        Ok(())
+    }
+
+    /// A multicast alone; of a stream, in as many packets as a message needs.
+    fn multicast(&self, task: &Task, figure: Figure) -> Result<Outcome> {
+        let net = &self.net;
+        let group = net.group(GROUP, &self.all()).context("a multicast group")?;
+        let parts = task.size.div_ceil(net.group_max(&group)).max(1) as u64;
+        let streams = figure == Figure::MulticastStream;
+        let mut note = self.note(streams.then_some(task.iters * parts));
+        net.handle(DATA, move |_| note());
+        let data = vec![1; task.size];
+        let packet = |data: &[u8]| {
+            self.patiently(|| match net.try_multicast(&group, DATA, 0, data) {
+                Ok(()) => Ok(true),
+                Err(Unsent::Busy) => Ok(false),
+                Err(error) => bail!("{error}"),
+            })
         };
-        self.led(|| self.last_arrivals(task, false, send))
+        let send = || data.chunks(net.group_max(&group)).try_for_each(packet);
+        self.led(|| match streams {
+            true => self.stream(task, send),
+            false => self.last_arrivals(task, false, send),
+        })
+    }
+
+    /// A broadcast of a group without an order.
+    fn casts(&self, task: &Task, figure: Figure) -> Result<Outcome> {
+        let streams = figure == Figure::CastStream;
+        let group = self.group(|_| ())?;
+        let mut note = self.note(streams.then_some(task.iters));
+        group.on_cast(move |_| note());
+        let data = vec![1; task.size];
+        let send = || {
+            self.patiently(|| match group.cast(&data) {
+                Ok(()) => Ok(true),
+                Err(OrderError::Busy) => Ok(false),
+                Err(error) => Err(error.into()),
+            })
+        };
+        let outcome = self.led(|| match streams {
+            true => self.stream(task, send),
+            false => self.last_arrivals(task, false, send),
+        });
+        self.world.barrier_blocking().context("the end of all members")?;
+        outcome
+    }
+
+    /// Writes of an object that every member has.
+    fn writes(&self, task: &Task, figure: Figure) -> Result<Outcome> {
+        let streams = figure == Figure::WriteStream;
+        let note = self.note(streams.then_some(task.iters));
+        ON_WRITE.set(Some(Box::new(note)));
+        let objects = Objects::open(&self.net);
+        let class = objects.class::<Told>(1);
+        let open = class.open(0, Placement::Replicated, Told::default);
+        let object: Shared<Live, Told> = self.net.block_on(open)?;
+        let op = Put(vec![1; task.size].into());
+        let send = || {
+            self.patiently(|| match object.post(&op) {
+                Ok(()) => Ok(true),
+                Err(error) if matches!(error.cause, ObjectCause::Group(OrderError::Busy)) => {
+                    Ok(false)
+                }
+                Err(error) => Err(error.into()),
+            })
+        };
+        let outcome = self.led(|| match streams {
+            true => self.stream(task, send),
+            false => self.last_arrivals(task, true, send),
+        });
+        self.world.barrier_blocking().context("the end of all members")?;
+        outcome
     }
 
     /// Fetch-and-add at another member.
@@ -191,21 +310,26 @@ impl Member {
     }
 
     /// An ordered broadcast.
-    fn ordered(&self, task: &Task) -> Result<Outcome> {
-        let at = Rc::clone(&self.arrived);
-        let group = self.group(move |_| at.set(monotonic_ns()))?;
+    fn ordered(&self, task: &Task, figure: Figure) -> Result<Outcome> {
+        let streams = figure == Figure::OrderedStream;
+        let mut note = self.note(streams.then_some(task.iters));
+        let group = self.group(move |_| note())?;
         let send = || {
+            self.net.block_on(group.room())?;
             drop(group.send(vec![1; task.size]));
             Ok(())
         };
-        let outcome = self.led(|| self.last_arrivals(task, true, send));
+        let outcome = self.led(|| match streams {
+            true => self.stream(task, send),
+            false => self.last_arrivals(task, true, send),
+        });
         // The others need this member until they have left the loop.
         self.world.barrier_blocking().context("the end of all members")?;
         outcome
     }
 
     /// Streams of ordered broadcasts of all members.
-    fn stream(&self, task: &Task) -> Result<Outcome> {
+    fn rate(&self, task: &Task) -> Result<Outcome> {
         let come = Rc::<Cell<u64>>::default();
         let count = Rc::clone(&come);
         let group = self.group(move |_| count.set(count.get() + 1))?;

@@ -1,33 +1,43 @@
 //! Figures of two ranks: the second one serves.
 
+use super::bytes::Bytes;
+use super::streams;
 use crate::floor::{median_ns, per, warm_up};
 use crate::logp::clock_ns;
 use crate::rank::{Outcome, Rank, Task};
-use anyhow::{Context, Result};
+use anyhow::Result;
 use std::cell::Cell;
 use std::hint::black_box;
 use std::rc::Rc;
 use std::time::Instant;
 use weft::{Address, Group};
-use weft_models::jobs::Aggregator;
 use weft_models::net::{Blocking, Live};
 use weft_models::objects::{Object, Objects, Placement, Read, Shared};
-use weft_models::regions::{Region, RegionId, Regions};
+use weft_models::regions::Regions;
 use weft_models::rpc::{threads, Rpc};
 
 /// The method that answers with its arguments.
-const ECHO: u16 = 1;
-/// Jobs in a message.
-const PER_MESSAGE: usize = 64;
+pub const ECHO: u16 = 1;
+/// The method that takes its arguments.
+pub const TAKE: u16 = 2;
 
 /// A number; adding nothing to it is the null operation.
 #[derive(Default, serde::Serialize, serde::Deserialize)]
-struct Count(u64);
+pub struct Count(u64);
 
+impl Count {
+    /// Returns the number of operations done.
+    pub fn done(&self) -> u64 {
+        self.0
+    }
+}
+
+/// Operations; those that change nothing but the count are writes as well.
 #[derive(serde::Serialize, serde::Deserialize)]
-enum Op {
+pub enum Op {
     Null,
     Get,
+    Put(Bytes),
 }
 
 impl Object for Count {
@@ -37,7 +47,7 @@ impl Object for Count {
     fn read(&self, op: &Op) -> Read<u64> {
         match op {
             Op::Get => Read::Value(self.0),
-            Op::Null => Read::Write,
+            Op::Null | Op::Put(_) => Read::Write,
         }
     }
 
@@ -50,19 +60,21 @@ impl Object for Count {
 
 /// The models of a rank, over its endpoint.
 pub struct Models {
-    net: Live,
-    rpc: Rpc<Live>,
-    /// Calls that were served.
-    served: Rc<Cell<u64>>,
-    remote: Shared<Live, Count>,
+    pub net: Live,
+    pub rpc: Rpc<Live>,
+    /// Calls that were answered.
+    pub served: Rc<Cell<u64>>,
+    /// Calls whose arguments were taken.
+    pub taken: Rc<Cell<u64>>,
+    pub remote: Shared<Live, Count>,
     replicated: Shared<Live, Count>,
-    regions: Regions<Live>,
+    pub regions: Regions<Live>,
     // Its tasks end with it.
     _objects: Objects<Live>,
 }
 
 /// Returns the models, which both ranks open at the first use.
-fn models(rank: &mut Rank) -> Result<Rc<Models>> {
+pub fn models(rank: &mut Rank) -> Result<Rc<Models>> {
     if let Some(models) = &rank.models {
         return Ok(Rc::clone(models));
     }
@@ -78,12 +90,20 @@ fn models(rank: &mut Rank) -> Result<Rc<Models>> {
         request.answer(args);
         count.set(count.get() + 1);
     });
+    let taken = Rc::<Cell<u64>>::default();
+    let count = Rc::clone(&taken);
+    rpc.serve(TAKE, move |request, args| {
+        black_box(args);
+        request.answer(&[]);
+        count.set(count.get() + 1);
+    });
     let objects = Objects::open(&net);
     let class = objects.class::<Count>(1);
     let remote = net.block_on(class.open(0, Placement::At(1), Count::default))?;
     let replicated = net.block_on(class.open(1, Placement::Replicated, Count::default))?;
     let regions = Regions::open(&net);
-    let models = Models { net, rpc, served, remote, replicated, regions, _objects: objects };
+    let _objects = objects;
+    let models = Models { net, rpc, served, taken, remote, replicated, regions, _objects };
     let models = Rc::new(models);
     rank.models = Some(Rc::clone(&models));
     rank.settle()?;
@@ -165,7 +185,7 @@ pub fn thread_call(rank: &mut Rank, task: &Task) -> Result<Outcome> {
 /// An operation on an object at the other rank.
 pub fn operation(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     let models = models(rank)?;
-    let done = || models.remote.peek(|count| count.0).unwrap_or(0);
+    let done = || models.remote.peek(Count::done).unwrap_or(0);
     let one = || Ok(models.remote.call_blocking(Op::Null).map(drop)?);
     served(rank, task, &models.net, done, one)
 }
@@ -186,20 +206,7 @@ pub fn read(rank: &mut Rank, task: &Task) -> Result<Outcome> {
 /// The begin of a write of a region that only its home has.
 pub fn miss(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     let models = models(rank)?;
-    let region: Region<Live, u64> = match rank.me {
-        1 => {
-            let region = models.regions.create(vec![0; task.size.div_ceil(8)])?;
-            rank.tell(&region.id().to_bytes())?;
-            region
-        }
-        _ => {
-            let name = rank.receive_note()?;
-            let name = name.first_chunk().context("the name of a region")?;
-            models.net.block_on(models.regions.map(RegionId::from_bytes(name)))?
-        }
-    };
-    // The home makes progress while the other rank maps the region.
-    rank.settle()?;
+    let region = streams::region(rank, task, &models)?;
     let (clock, mut spans) = (clock_ns(), Vec::new());
     let one = || {
         let start = Instant::now();
@@ -214,39 +221,4 @@ pub fn miss(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     };
     served(rank, task, &models.net, || models.served.get(), one)?;
     Ok(if rank.me == 0 { median_ns(spans) } else { Outcome::Elsewhere })
-}
-
-/// A job of `size` bytes, of a stream of them to the other rank.
-pub fn job(rank: &mut Rank, task: &Task) -> Result<Outcome> {
-    let models = models(rank)?;
-    let come = Rc::<Cell<u64>>::default();
-    let count = Rc::clone(&come);
-    let receive = move |_: usize, job: &[u8]| {
-        black_box(job);
-        count.set(count.get() + 1);
-    };
-    let jobs = Aggregator::open(&models.net, 0, task.size, PER_MESSAGE, receive);
-    let (net, last) = (&models.net, models.served.get() + 1);
-    rank.sync()?;
-    if rank.me == 1 {
-        while come.get() < task.iters {
-            net.wait(None);
-        }
-        // The answer to this call ends the measurement.
-        models.rpc.call_blocking(0, ECHO, &[])?;
-        return Ok(Outcome::Elsewhere);
-    }
-    let record = vec![1; task.size];
-    let start = Instant::now();
-    for _ in 0..task.iters {
-        jobs.push(1, black_box(&record))?;
-        if jobs.is_full(1) {
-            net.block_on(jobs.room(1));
-        }
-    }
-    jobs.flush()?;
-    while models.served.get() < last {
-        net.wait(None);
-    }
-    Ok(per(start, task.iters))
 }

@@ -27,9 +27,9 @@ const SIZES: [usize; 7] = [0, 16, 1 << 10, 8 << 10, 64 << 10, 1 << 20, 4 << 20];
 const TURN: f64 = 0.15;
 
 /// An MPI and the program compiled for it.
-struct Installed {
-    mpi: Mpi,
-    program: PathBuf,
+pub(crate) struct Installed {
+    pub mpi: Mpi,
+    pub program: PathBuf,
 }
 
 /// Figures of one subject: for each size the seconds of each turn.
@@ -64,7 +64,7 @@ pub(crate) fn usual(family: Family) -> Vec<String> {
 }
 
 /// Returns a subject: an MPI over weft.
-fn over_weft(mpi: &Mpi, provider: &Path, link: Option<&str>, all: bool) -> Subject {
+pub(crate) fn over_weft(mpi: &Mpi, provider: &Path, link: Option<&str>, all: bool) -> Subject {
     let choice = Choice { link: link.map(str::to_owned), all_through_weft: all };
     let set = variables(mpi.family, provider, &choice);
     Subject { name: "weft", mpi: mpi.clone(), set, extra: usual(mpi.family) }
@@ -72,7 +72,7 @@ fn over_weft(mpi: &Mpi, provider: &Path, link: Option<&str>, all: bool) -> Subje
 
 /// Returns the subjects of an MPI over TCP, one per transport. `near`: its own shared memory inside
 /// a host.
-fn over_tcp(mpi: &Mpi, near: bool) -> Vec<Subject> {
+pub(crate) fn over_tcp(mpi: &Mpi, near: bool) -> Vec<Subject> {
     let subject = |name, set: &[(&str, &str)], more: &str| {
         let extra = usual(mpi.family).into_iter().chain(words(more)).collect();
         Subject { name, mpi: mpi.clone(), set: own(set), extra }
@@ -461,7 +461,7 @@ fn target(size: usize, endpoint: bool) -> Aim {
 
 /// Returns the MPIs that can use weft, each with the program compiled, and the reasons why others
 /// are left out.
-fn installed(folder: &Path) -> Result<(PathBuf, Vec<Installed>, Vec<String>)> {
+pub(crate) fn installed(folder: &Path) -> Result<(PathBuf, Vec<Installed>, Vec<String>)> {
     let source = folder.join("program.c");
     std::fs::write(&source, include_str!("program.c"))?;
     let provider = judge::provider();

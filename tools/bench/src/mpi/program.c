@@ -2,13 +2,19 @@
  * Prints "SIZE SECONDS" for every size, seconds of one operation:
  * pingpong: half a round trip between the first and the last rank;
  * allreduce: sum of SIZE bytes over all ranks;
- * ring: every rank computes a little, passes SIZE bytes on in a ring and takes part in a sum. */
+ * ring: every rank computes a little, passes SIZE bytes on in a ring and takes part in a sum;
+ * stream: a message of many from the first to the last rank, WINDOW of which are answered;
+ * broadcast: MPI_Bcast of the second rank, until the last rank has it (all ranks share a clock);
+ * broadcasts: MPI_Bcast of many of the second rank. */
 #define _GNU_SOURCE
 #include <mpi.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+
+#define WINDOW 16
 
 static int rank, ranks;
 static char *out, *in;
@@ -39,6 +45,51 @@ static void ring(int size) {
     work = 1.0 + 1e-12 * all;
 }
 
+static void stream(int size) {
+    MPI_Request all[WINDOW];
+    int last = ranks - 1;
+    if (rank != 0 && rank != last)
+        return;
+    for (int i = 0; i < WINDOW; i++) {
+        if (rank == 0)
+            MPI_Isend(out, size, MPI_BYTE, last, 3, MPI_COMM_WORLD, &all[i]);
+        else
+            MPI_Irecv(in, size, MPI_BYTE, 0, 3, MPI_COMM_WORLD, &all[i]);
+    }
+    MPI_Waitall(WINDOW, all, MPI_STATUSES_IGNORE);
+    if (rank == 0)
+        MPI_Recv(in, 0, MPI_BYTE, last, 4, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    else
+        MPI_Send(out, 0, MPI_BYTE, 0, 4, MPI_COMM_WORLD);
+}
+
+static void broadcasts(int size) {
+    MPI_Bcast(out, size, MPI_BYTE, 1, MPI_COMM_WORLD);
+}
+
+static double now(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return time.tv_sec + 1e-9 * time.tv_nsec;
+}
+
+/* Time from the call of the root until the last rank has the message. */
+static double broadcast(int size, long count) {
+    double sum = 0;
+    for (long i = 0; i < count; i++) {
+        double begun = 0, last, come;
+        MPI_Barrier(MPI_COMM_WORLD);
+        if (rank == 1)
+            begun = now();
+        MPI_Bcast(out, size, MPI_BYTE, 1, MPI_COMM_WORLD);
+        come = now();
+        MPI_Allreduce(&come, &last, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+        MPI_Bcast(&begun, 1, MPI_DOUBLE, 1, MPI_COMM_WORLD);
+        sum += last - begun;
+    }
+    return sum;
+}
+
 /* Binds each rank to a core if there are enough: two ranks that share a core by chance spoil the
  * figures. With more ranks than cores the system places them. */
 static void pin(void) {
@@ -59,8 +110,12 @@ static void pin(void) {
 static double timed(void (*once)(int), int size, long count) {
     MPI_Barrier(MPI_COMM_WORLD);
     double start = MPI_Wtime();
+    if (once == NULL)
+        return broadcast(size, count);
     for (long i = 0; i < count; i++)
         once(size);
+    if (once == broadcasts)
+        MPI_Barrier(MPI_COMM_WORLD);
     return MPI_Wtime() - start;
 }
 
@@ -71,9 +126,12 @@ int main(int argc, char **argv) {
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     pin();
-    void (*once)(int) = strcmp(argv[1], "pingpong") == 0    ? pingpong
-                        : strcmp(argv[1], "allreduce") == 0 ? allreduce
-                                                            : ring;
+    void (*once)(int) = strcmp(argv[1], "pingpong") == 0     ? pingpong
+                        : strcmp(argv[1], "allreduce") == 0  ? allreduce
+                        : strcmp(argv[1], "stream") == 0     ? stream
+                        : strcmp(argv[1], "broadcast") == 0  ? NULL
+                        : strcmp(argv[1], "broadcasts") == 0 ? broadcasts
+                                                             : ring;
     double wanted = atof(argv[2]);
     for (int a = 3; a < argc; a++) {
         int size = atoi(argv[a]);
@@ -93,7 +151,7 @@ int main(int argc, char **argv) {
             count *= more > 10 ? 10 : more < 2 ? 2 : (long)more + 1;
         }
         if (rank == 0) {
-            double each = took / count / (once == pingpong ? 2 : 1);
+            double each = took / count / (once == pingpong ? 2 : once == stream ? WINDOW : 1);
             printf("weft-bench %d %.9g\n", size, each);
             fflush(stdout);
         }

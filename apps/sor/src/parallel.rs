@@ -102,15 +102,19 @@ impl<'a> Worker<'a> {
             |from: Option<usize>, tag| from.map(|rank| world.recv_into(rank, tag, vec![0; bytes]));
         let receives = [receive(self.above, TO_BELOW + tag), receive(self.below, TO_ABOVE + tag)];
 
-        let mut change = self.compute(colour, 1..2).await;
-        if last > 1 {
-            change = change.max(self.compute(colour, last..last + 1).await);
+        let (borders, inner) = match self.params.late {
+            true => ([1..last + 1, 0..0], 0..0),
+            false => ([1..2, last.max(2)..last + 1], 2..last),
+        };
+        let mut change: f64 = 0.0;
+        for rows in borders {
+            change = change.max(self.compute(colour, rows).await);
         }
         let send = |to: Option<usize>, tag, local| {
             to.map(|rank| world.send(rank, tag, self.block.border(colour, local)))
         };
         let sends = [send(self.above, TO_ABOVE + tag, 1), send(self.below, TO_BELOW + tag, last)];
-        change = change.max(self.compute(colour, 2..last).await);
+        change = change.max(self.compute(colour, inner).await);
 
         for (side, receive) in [Side::Above, Side::Below].into_iter().zip(receives) {
             if let Some(receive) = receive {
@@ -125,6 +129,9 @@ impl<'a> Worker<'a> {
 
     /// Relaxes one colour in the given owned rows, and lets messages progress in between.
     async fn compute(&mut self, colour: Colour, locals: Range<usize>) -> f64 {
+        if locals.is_empty() {
+            return 0.0;
+        }
         let endpoint = self.world.endpoint();
         let step = (2 * CELLS_PER_TURN).div_ceil(self.params.cols);
         let mut change: f64 = 0.0;

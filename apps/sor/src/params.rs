@@ -21,6 +21,10 @@ pub struct Params {
     pub omega: Option<f64>,
     /// True to gather the matrix at rank 0 into the outcome.
     pub keep_grid: bool,
+    /// True to send border rows when all rows are computed, as paper 004's program does without
+    /// asynchronous transfers (section 7.2, Figure 14); else they leave first, and their way
+    /// overlaps with the computing of the others. Has no effect in [`run_over`](crate::run_over).
+    pub late: bool,
     /// Nanoseconds to wait for each computed cell. For the simulator, whose clock does not advance
     /// while the host computes; `None` in real runs.
     pub ns_per_cell: Option<f64>,
@@ -35,6 +39,7 @@ impl Default for Params {
             tolerance: 1e-3,
             omega: None,
             keep_grid: false,
+            late: false,
             ns_per_cell: None,
         }
     }

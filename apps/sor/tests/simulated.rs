@@ -47,20 +47,26 @@ fn run__same_bits_on_a_network_that_loses_and_reorders() {
 
 #[test]
 fn run__virtual_time_shows_the_speedup() {
-    let elapsed = |ranks| {
+    let of = |ranks, late| {
         let params = Params {
             rows: 258,
             cols: 256,
             max_iterations: 10,
             tolerance: 0.0,
             ns_per_cell: Some(20.0),
+            late,
             ..Params::default()
         };
-        simulate(&params, SimConfig::new(ranks, 1))[0].elapsed
+        let outcome = simulate(&params, SimConfig::new(ranks, 1)).remove(0);
+        assert!(outcome.agrees_with(&sequential(&params, &|_| {})), "{ranks}, late: {late}");
+        outcome.elapsed
     };
+    let elapsed = |ranks| of(ranks, false);
     let alone = elapsed(1);
     assert!(alone.as_nanos() >= 10 * 256 * 256 * 20);
     assert!(elapsed(4) < alone / 2, "{:?} of {alone:?}", elapsed(4));
+    // Rows that leave after all were computed are waited for.
+    assert!(of(4, true) > elapsed(4), "{:?}, {:?}", of(4, true), elapsed(4));
 }
 
 #[test]

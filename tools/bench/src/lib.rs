@@ -74,7 +74,8 @@ pub struct Args {
     /// packet,xdp,auto; against-tcp: unprivileged,auto]
     #[arg(long, value_enum, value_delimiter = ',')]
     link: Vec<LinkName>,
-    /// Numbers of ranks of a barrier: 4,8 [default: 4]; two ranks are always measured
+    /// Numbers of ranks of a barrier: 4,8 [default: 4; two ranks are always measured], or of the
+    /// programs of models [default: 2,4,8]
     #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u32).range(2..=1024))]
     ranks: Vec<u32>,
     #[command(flatten)]
@@ -631,7 +632,11 @@ fn print(args: &Args, links: Vec<LinkName>, benches: &[What]) -> Result<()> {
         }
         What::Apps => return apps::print(options, json, &mut out),
         What::Python => return python::print(options, args.python.as_deref(), json, &mut out),
-        What::Models => return models::print(&args.link, &args.table, options, json, &mut out),
+        What::Models => {
+            let chosen = (&args.link[..], &args.table[..], &args.ranks[..]);
+            let into = (json, args.suite.out.as_deref());
+            return models::print(chosen, options, into, &mut out);
+        }
         What::Mxoe => {
             return mxoe::print(options, (json, args.suite.out.as_deref()), &mut out);
         }

@@ -75,6 +75,33 @@ pub struct Line<'a> {
     ratio_peer: Option<f64>,
 }
 
+impl<'a> Line<'a> {
+    /// Returns the row of a figure without a size, a floor or a peer.
+    pub fn alone(
+        (bench, link): (&'a str, &'a str),
+        what: &'a str,
+        unit: &'a str,
+        sample: Sample,
+    ) -> Line<'a> {
+        Line {
+            bench,
+            link,
+            what,
+            size: 0,
+            value: sample.median,
+            unit,
+            min: sample.min,
+            max: sample.max,
+            floor: None,
+            floor_name: None,
+            ratio_floor: None,
+            peer: None,
+            peer_name: None,
+            ratio_peer: None,
+        }
+    }
+}
+
 impl Row {
     /// Returns the floor of the ratio: name and figure.
     pub fn floor(&self) -> Option<(&'static str, f64)> {

@@ -37,7 +37,7 @@ fn takes(what: What) -> &'static [&'static str] {
             &["--link", "--size", "--json"]
         }
         What::Mx | What::Via => &["--link", "--size", "--json", "--out"],
-        What::Models => &["--link", "--json", "--table"],
+        What::Models => &["--link", "--json", "--table", "--ranks", "--out"],
         What::Barrier => &["--link", "--json", "--ranks"],
         What::Choices => &["--link", "--out"],
         What::Suite => &["--size", "--out", "--situations"],

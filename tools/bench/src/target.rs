@@ -63,6 +63,24 @@ struct Judged<'a> {
     met: Option<bool>,
 }
 
+/// A row for programs to read of a table whose columns are numbers of ranks; it has no target.
+#[derive(Serialize)]
+struct OfRanks<'a> {
+    table: &'a str,
+    ranks: u32,
+    #[serde(flatten)]
+    judged: Judged<'a>,
+}
+
+/// Returns the JSON object of a figure of so many ranks, in a table.
+///
+/// # Errors
+/// The figure is no number.
+pub(super) fn json_of_ranks(table: &str, ranks: u32, line: Line<'_>) -> Result<String> {
+    let judged = Judged { line, target_floor: None, target_peer: None, target: None, met: None };
+    Ok(serde_json::to_string(&OfRanks { table, ranks, judged })?)
+}
+
 impl Check {
     fn row(&self) -> &Row {
         &self.table.rows[0]

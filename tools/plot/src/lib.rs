@@ -1,7 +1,7 @@
 //! Pictures of weft's tools: shapes that become an SVG, and a PNG that is made from the SVG.
 //!
 //! A [`Picture`] has a size in units of its shapes; `y` grows downwards. A [`Chart`] draws curves
-//! over sizes.
+//! over sizes, [`Bars`] draw figures in groups.
 //!
 //! ```
 //! use weft_plot::{line, text, Anchor, Picture};
@@ -17,10 +17,12 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+mod bars;
 mod chart;
 mod png;
 mod svg;
 
+pub use bars::{Bar, Bars, Panel};
 pub use chart::{plain, Chart, Curve, Point, Scale, BLACK, COLOURS, GREY, GRID};
 pub use png::PngError;
 pub use svg::{css, escape};

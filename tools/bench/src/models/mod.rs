@@ -2,9 +2,12 @@
 //! each target met or not.
 
 mod bytes;
+mod figures;
+mod grid;
 mod members;
 mod mpi;
 mod others;
+mod programs;
 mod shmem;
 mod streams;
 mod systems;
@@ -22,6 +25,7 @@ use mpi::Mpi;
 use serde::{Deserialize, Serialize};
 use shmem::Peer;
 use std::io::Write;
+use std::path::Path;
 
 /// A figure of the models, or of a peer of theirs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -146,12 +150,47 @@ const LINKS: [LinkName; 2] = [LinkName::Shm, LinkName::Auto];
 pub enum Wanted {
     /// Round trips and streams of two ranks
     #[value(name = "V")]
-    V,
+    Five,
     /// Broadcasts among four ranks
     #[value(name = "VI")]
-    VI,
+    Six,
     /// Tickets, reads, jobs: figures that the paper has no table of
     Other,
+    /// Efficiency of the programs on this host
+    #[value(name = "VII")]
+    Seven,
+    /// Packets and bytes that come to a rank of the programs in a second
+    #[value(name = "11")]
+    Figure11,
+    /// Programs with other reliability, between hosts of a lab
+    #[value(name = "12")]
+    Figure12,
+    /// Programs with other transfers
+    #[value(name = "13")]
+    Figure13,
+    /// SOR with remote-memory copy, and with rows that leave early
+    #[value(name = "14")]
+    Figure14,
+    /// Programs with other maximum transfer units
+    #[value(name = "15")]
+    Figure15,
+    /// Programs with other multicasts
+    #[value(name = "16")]
+    Figure16,
+}
+
+impl Wanted {
+    /// Returns the figure of a number.
+    fn of(number: &str) -> Wanted {
+        let numbers = [Wanted::Figure12, Wanted::Figure13, Wanted::Figure14, Wanted::Figure15];
+        let found = numbers.into_iter().zip(12..).find(|(_, n)| number == n.to_string());
+        found.map_or(Wanted::Figure16, |(wanted, _)| wanted)
+    }
+
+    /// True if ranks of a link are measured for it.
+    fn is_of_links(self) -> bool {
+        matches!(self, Wanted::Five | Wanted::Six | Wanted::Other)
+    }
 }
 
 /// The tables over one link, in their order.
@@ -162,17 +201,17 @@ fn tables(
     show: &mut dyn FnMut(&str, &mut Run<'_>) -> Result<()>,
 ) -> Result<()> {
     for (wanted, title) in [
-        (Wanted::V, "Table V: two ranks"),
-        (Wanted::VI, "Table VI: four ranks"),
+        (Wanted::Five, "Table V: two ranks"),
+        (Wanted::Six, "Table VI: four ranks"),
         (Wanted::Other, "tickets, reads, jobs"),
     ] {
         if !wants(wanted) {
             continue;
         }
         let measured = match wanted {
-            Wanted::V => run.table_v(peer, mpi),
-            Wanted::VI => run.table_vi(mpi),
-            Wanted::Other => run.besides(peer),
+            Wanted::Five => run.table_v(peer, mpi),
+            Wanted::Six => run.table_vi(mpi),
+            _ => run.besides(peer),
         };
         run.notes.extend(measured.err().map(|why| format!("{why:#}")));
         run.notes.append(&mut run.bench.meter.absent);
@@ -182,15 +221,28 @@ fn tables(
     Ok(())
 }
 
-/// Measures the models over their links, and prints the tables.
+/// Measures the models over their links and the programs that use them, and prints the tables.
 pub fn print(
+    (links, wanted, ranks): (&[LinkName], &[Wanted], &[u32]),
+    options: &Options,
+    (json, folder): (bool, Option<&Path>),
+    out: &mut impl Write,
+) -> Result<()> {
+    let wants = |one: Wanted| wanted.is_empty() || wanted.contains(&one);
+    if wanted.is_empty() || wanted.iter().any(|wanted| wanted.is_of_links()) {
+        of_links(links, &wants, options, json, out)?;
+    }
+    figures::print(&wants, (ranks, options), (json, folder), out)
+}
+
+/// Measures the models over their links.
+fn of_links(
     links: &[LinkName],
-    wanted: &[Wanted],
+    wants: &dyn Fn(Wanted) -> bool,
     options: &Options,
     json: bool,
     out: &mut impl Write,
 ) -> Result<()> {
-    let wants = |one: Wanted| wanted.is_empty() || wanted.contains(&one);
     for &link in if links.is_empty() { &LINKS[..] } else { links } {
         let bench = Bench::start(link, options)?;
         if link != LinkName::Shm && bench.place == Place::Here {
@@ -209,7 +261,7 @@ pub fn print(
             (run.checks, run.notes) = (Vec::new(), Vec::new());
             Ok(())
         };
-        tables(&mut run, (&mut peer, &mut mpi), &wants, &mut show)?;
+        tables(&mut run, (&mut peer, &mut mpi), wants, &mut show)?;
     }
     Ok(())
 }

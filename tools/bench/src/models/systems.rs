@@ -157,8 +157,8 @@ impl Run<'_> {
         self.round_trips(peer, mpi)?;
         self.streams(mpi)?;
         let notes = [
-            "rows of paper 004: LCI is packets; CRL the write miss and the reads; Panda-ST the call \
-             and the calls one way; Panda-MT those of threads; Orca the operations",
+            "rows of paper 004: LCI is packets; CRL the write miss and the reads; Panda-ST the \
+             call and the calls one way; Panda-MT those of threads; Orca the operations",
             "packets: a round trip of the packet interface, taken by upcalls",
             "clean write miss: the home has the only copy, and gives it away",
         ];

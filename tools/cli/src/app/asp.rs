@@ -1,7 +1,7 @@
 //! `weft app asp`.
 
 use super::progress::Progress;
-use super::{open, prepare_out, Check, Common, Report, Room};
+use super::{all_done, open, prepare_out, Check, Common, Report, Room};
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 use serde_json::{json, Value};
@@ -141,6 +141,7 @@ pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
     let done = job.block_on(weft_asp::run(world, &params, &|done, of| progress.at(done, of)));
     let outcome = done?;
     drop(progress);
+    let traffic = all_done(world)?;
     if rank != 0 {
         return Ok(ExitCode::SUCCESS);
     }
@@ -162,6 +163,7 @@ pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
         checksum: format!("{:016x}", outcome.checksum),
         result: result(&outcome),
         check,
+        traffic,
         files,
     };
     end.print(common, &report(&outcome))

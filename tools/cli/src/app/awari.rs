@@ -82,7 +82,7 @@ pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
     let progress = Progress::new(rank, "Awari");
     let tell = |s: Step| progress.at(s.done, s.positions);
     let outcome = net.block_on(weft_awari::run(&net, &params, 0.0, &tell))?;
-    all_done(world)?;
+    let traffic = all_done(world)?;
     drop(progress);
     if rank != 0 {
         return Ok(ExitCode::SUCCESS);
@@ -119,6 +119,7 @@ pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
         checksum: format!("{:016x}", outcome.checksum),
         result: result(&outcome, &answers),
         check,
+        traffic,
         files,
     };
     end.print(common, &summary)

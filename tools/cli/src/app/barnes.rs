@@ -130,7 +130,7 @@ pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
         }
     };
     let outcome = net.block_on(weft_barnes::run(&net, &params, 0.0, &tell))?;
-    all_done(world)?;
+    let traffic = all_done(world)?;
     drop(progress);
     if rank != 0 {
         return Ok(ExitCode::SUCCESS);
@@ -161,6 +161,7 @@ pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
         checksum: format!("{:016x}", outcome.checksum),
         result: result(&outcome),
         check,
+        traffic,
         files,
     };
     end.print(common, &report(&outcome))

@@ -92,7 +92,7 @@ pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
     let progress = Convergence::new(rank, "LEQ", params.tolerance);
     let tell = |s: Step| progress.at(s.iterations, s.max_iterations, s.change);
     let outcome = net.block_on(weft_leq::run(&net, &params, 0.0, &tell))?;
-    all_done(world)?;
+    let traffic = all_done(world)?;
     drop(progress);
     if rank != 0 {
         return Ok(ExitCode::SUCCESS);
@@ -121,6 +121,7 @@ pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
         checksum: format!("{:016x}", outcome.checksum),
         result: result(&outcome),
         check,
+        traffic,
         files,
     };
     end.print(common, &report(&outcome))

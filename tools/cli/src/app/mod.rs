@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 use weft::launch::ranks_here;
-use weft::{Group, Job};
+use weft::{Group, Job, Op};
 use weft_apps::Memory;
 use weft_run::misuse;
 
@@ -100,7 +100,31 @@ struct Report {
     result: Value,
     #[serde(skip_serializing_if = "Option::is_none")]
     check: Option<Check>,
+    /// Packets and bytes that came to all ranks.
+    traffic: Traffic,
     files: Vec<PathBuf>,
+}
+
+/// Packets and bytes that have come to ranks, start and end of the job included.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+struct Traffic {
+    packets: u64,
+    /// Bytes in packets, and those that were copied directly between processes.
+    bytes: u64,
+    /// Packets that only acknowledge; those of the other kinds acknowledge as well.
+    acknowledgements: u64,
+}
+
+impl Traffic {
+    /// Returns the sum of what has come to all ranks, which call this together at the end. A packet
+    /// that only acknowledges is counted where it was sent.
+    fn of(world: &Group) -> Result<Traffic> {
+        let own = world.endpoint().stats();
+        let mine = vec![own.packets_received, own.bytes_received + own.direct_bytes, own.acks_sent];
+        let all = world.allreduce_blocking(mine, Op::Sum).context("the end of all ranks")?;
+        let of = |at: usize| all.get(at).copied().unwrap_or(0);
+        Ok(Traffic { packets: of(0), bytes: of(1), acknowledgements: of(2) })
+    }
 }
 
 /// The comparison with the sequential program.
@@ -155,9 +179,12 @@ impl std::fmt::Display for Check {
     }
 }
 
-/// Waits until all ranks have their results: the others would miss a rank that ends before.
-fn all_done(world: &Group) -> Result<()> {
-    world.barrier_blocking().context("the end of all ranks")
+/// Waits until all ranks have their results: the others would miss a rank that ends before. Returns
+/// what came to all of them.
+fn all_done(world: &Group) -> Result<Traffic> {
+    let traffic = Traffic::of(world)?;
+    world.barrier_blocking().context("the end of all ranks")?;
+    Ok(traffic)
 }
 
 /// Opens an input file.

@@ -80,7 +80,7 @@ pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
     let progress = Progress::new(rank, "Puzzle");
     let tell = |s: Step| progress.at(u64::from(s.threshold), weft_puzzle::MOST_MOVES as u64);
     let outcome = net.block_on(weft_puzzle::run(&net, &params, &division, &tell))?;
-    all_done(world)?;
+    let traffic = all_done(world)?;
     drop(progress);
     if rank != 0 {
         return Ok(ExitCode::SUCCESS);
@@ -105,6 +105,7 @@ pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
         checksum: format!("{:016x}", checksum(&outcome)),
         result: result(&outcome),
         check,
+        traffic,
         files,
     };
     end.print(common, &report(&outcome))

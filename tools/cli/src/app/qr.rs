@@ -79,7 +79,7 @@ pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
     let progress = Progress::new(rank, "QR");
     let tell = |s: Step| progress.at(s.steps as u64, s.of as u64);
     let outcome = net.block_on(weft_qr::run(&net, &params, 0.0, &tell))?;
-    all_done(world)?;
+    let traffic = all_done(world)?;
     drop(progress);
     if rank != 0 {
         return Ok(ExitCode::SUCCESS);
@@ -112,6 +112,7 @@ pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
         checksum: format!("{:016x}", outcome.checksum),
         result: result(&outcome, error),
         check,
+        traffic,
         files,
     };
     end.print(common, &report(&outcome, error))

@@ -102,7 +102,7 @@ pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
     let progress = Progress::new(rank, "Radix");
     let tell = |s: Step| progress.at(s.passes.into(), s.of.into());
     let outcome = net.block_on(weft_radix::run(&net, &params, &division, &tell))?;
-    all_done(world)?;
+    let traffic = all_done(world)?;
     drop(progress);
     if rank != 0 {
         return Ok(ExitCode::SUCCESS);
@@ -136,6 +136,7 @@ pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
         checksum: format!("{:016x}", outcome.checksum),
         result: result(&outcome),
         check,
+        traffic,
         files,
     };
     end.print(common, &report(&outcome))

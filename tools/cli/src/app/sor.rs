@@ -1,7 +1,7 @@
 //! `weft app sor`.
 
 use super::progress::Convergence;
-use super::{prepare_out, Check, Common, Report, Room};
+use super::{all_done, prepare_out, Check, Common, Report, Room};
 use anyhow::{Context, Result};
 use serde_json::{json, Value};
 use std::process::ExitCode;
@@ -26,6 +26,10 @@ pub struct Args {
     /// Relaxation factor, between 0 and 2 [default: the best for the size]
     #[arg(long, value_name = "W")]
     omega: Option<f64>,
+    /// Send border rows when all rows are computed, not before the others: to see what the overlap
+    /// is worth
+    #[arg(long)]
+    late: bool,
     #[command(flatten)]
     room: Room,
     #[command(flatten)]
@@ -41,6 +45,7 @@ fn params(args: &Args, ranks: usize, memory: Memory) -> Result<Params> {
         tolerance: args.tolerance,
         omega: args.omega,
         keep_grid: args.common.out.is_some(),
+        late: args.late,
         ns_per_cell: None,
     };
     params.check().map_err(misuse::of)?;
@@ -72,6 +77,7 @@ pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
     let done = job.block_on(weft_sor::run(world, &params, &tell));
     let outcome = done?;
     drop(progress);
+    let traffic = all_done(world)?;
     if rank != 0 {
         return Ok(ExitCode::SUCCESS);
     }
@@ -96,6 +102,7 @@ pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
         checksum: format!("{:016x}", outcome.checksum),
         result: result(&outcome),
         check,
+        traffic,
         files,
     };
     end.print(common, &report(&outcome))

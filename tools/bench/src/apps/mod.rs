@@ -1,6 +1,10 @@
 //! The applications on four ranks of this host beside one: `weft bench apps`, each target met or
 //! not; ASP, QR and SOR beside the same programs over each MPI that is installed.
 
+mod program;
+
+pub use program::{App, Done, Way, APPS};
+
 use crate::mpi::job::{compile, Job, Subject};
 use crate::pair::Sample;
 use crate::progress::Plan;
@@ -10,14 +14,11 @@ use crate::Options;
 use anyhow::{ensure, Context, Result};
 use std::io::Write;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
 use weft_run::folder::Folder;
 use weft_run::mpi::detect::{self, Family};
 
 /// Ranks that are compared with one.
 const RANKS: u32 = 4;
-/// A job that takes more seconds than this hangs.
-const TIMEOUT: &str = "1800";
 /// The most that the time of four ranks may be of that of one: 1.5 times the speed.
 const MOST: f64 = 0.667;
 
@@ -43,7 +44,7 @@ impl Mpis {
     fn find(notes: &mut Vec<String>) -> Result<Mpis> {
         let folder = Folder::new()?;
         let source = folder.0.join("apps.c");
-        std::fs::write(&source, include_str!("mpi/apps.c"))?;
+        std::fs::write(&source, include_str!("../mpi/apps.c"))?;
         let (found, _) = detect::all();
         let mut all = Vec::new();
         for mpi in found {
@@ -70,16 +71,15 @@ impl Mpis {
     }
 
     /// Runs an application over an MPI.
-    fn job(&self, one: &Installed, app: &App, options: &Options) -> Result<Done> {
-        let words = if options.quick { app.small } else { app.full };
-        let size = words.last().context("a size")?;
+    fn job(&self, one: &Installed, app: &App, options: &Options) -> Result<(f64, String)> {
+        let size = app.words(options).last().context("a size")?;
         let command = [one.program.display().to_string(), app.name.into(), size.to_string()];
         let (each, folder) = (RANKS as usize, &self.folder.0);
         let said = Job { hosts: None, each, command: &command, folder }.run(&one.subject)?;
         let report = said.lines().find_map(|line| line.trim().strip_prefix("weft-app "));
         let (seconds, checksum) =
             report.and_then(|line| line.split_once(' ')).context("no report of the program")?;
-        Ok(Done { seconds: seconds.parse()?, checksum: checksum.trim().to_string() })
+        Ok((seconds.parse()?, checksum.trim().to_string()))
     }
 
     /// Measures an application over each MPI; its result has to be that of weft's.
@@ -94,7 +94,7 @@ impl Mpis {
         let one = |one: &Installed| -> Result<Vec<f64>> {
             let done = (0..options.repeat()).map(|_| self.job(one, app, options));
             let times = done.map(|done| {
-                let Done { seconds, checksum } = done?;
+                let (seconds, checksum) = done?;
                 ensure!(checksum == expected, "it computed {checksum}, weft {expected}");
                 Ok(seconds)
             });
@@ -115,60 +115,6 @@ impl Mpis {
     }
 }
 
-/// An application: its name, the options of the paper's input and of a small one, and true if it
-/// has a target.
-struct App {
-    name: &'static str,
-    full: &'static [&'static str],
-    small: &'static [&'static str],
-    aimed: bool,
-}
-
-const APPS: [App; 8] = [
-    App { name: "asp", full: &["--nodes", "1024"], small: &["--nodes", "64"], aimed: true },
-    App { name: "awari", full: &["--stones", "13"], small: &["--stones", "4"], aimed: true },
-    App {
-        name: "barnes",
-        full: &["--bodies", "16384", "--steps", "11"],
-        small: &["--bodies", "200"],
-        aimed: true,
-    },
-    App {
-        name: "leq",
-        full: &["--equations", "1000"],
-        small: &["--equations", "30"],
-        aimed: false,
-    },
-    App { name: "puzzle", full: &["--korf", "80"], small: &["--korf", "79"], aimed: true },
-    App { name: "qr", full: &["--size", "1024"], small: &["--size", "24"], aimed: true },
-    App { name: "radix", full: &["--keys", "3000000"], small: &["--keys", "2000"], aimed: false },
-    App { name: "sor", full: &["--size", "1536"], small: &["--size", "40"], aimed: false },
-];
-
-/// A run's time and result.
-struct Done {
-    seconds: f64,
-    checksum: String,
-}
-
-/// Runs an application on so many ranks.
-fn job(app: &App, ranks: u32, options: &Options) -> Result<Done> {
-    let weft = std::env::current_exe().context("finding this program")?;
-    let mut command = Command::new(&weft);
-    command.args(["run", "--ranks", &ranks.to_string(), "--timeout", TIMEOUT]).arg(&weft);
-    command.args(["app", app.name, "--json"]);
-    command.args(if options.quick { app.small } else { app.full });
-    let done = command.stdin(Stdio::null()).output().context("starting weft run")?;
-    let errors = String::from_utf8_lossy(&done.stderr);
-    ensure!(done.status.success(), "{} on {ranks} ranks: {}", app.name, errors.trim());
-    let text = String::from_utf8_lossy(&done.stdout);
-    let line = text.lines().last().context("no report")?;
-    let report: serde_json::Value = serde_json::from_str(line).context("the report of a job")?;
-    let seconds = report["seconds"].as_f64().context("seconds of the report")?;
-    let checksum = report["checksum"].as_str().context("checksum of the report")?.to_string();
-    Ok(Done { seconds, checksum })
-}
-
 /// Measures one application.
 fn measure(
     app: &App,
@@ -179,7 +125,8 @@ fn measure(
     let (mut four, mut one, mut result) = (Vec::new(), Vec::new(), String::new());
     for _ in 0..options.repeat() {
         plan.show(format!("{} on {RANKS} ranks and on one", app.name));
-        let (many, alone) = (job(app, RANKS, options)?, job(app, 1, options)?);
+        let on = |ranks| app.run(app.words(options), &Way { ranks, ..Way::default() });
+        let (many, alone) = (on(RANKS)?, on(1)?);
         let (name, a, b) = (app.name, &many.checksum, &alone.checksum);
         ensure!(a == b, "{name}: {RANKS} ranks computed {a}, one rank {b}");
         four.push(many.seconds);

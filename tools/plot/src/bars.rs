@@ -1,0 +1,165 @@
+//! Bars in groups: panels below each other, whose scale of figures begins at 0.
+
+use crate::chart::{plain, Scale, BLACK, COLOURS, GREY, GRID};
+use crate::{line, text, title, Anchor, Colour, Picture, Shape};
+
+const WIDTH: f64 = 900.0;
+const LEFT: f64 = 64.0;
+const RIGHT: f64 = 880.0;
+/// Heights: the heading, a panel's bars, and the words around them.
+const HEAD: f64 = 76.0;
+const TALL: f64 = 150.0;
+const WORDS: f64 = 64.0;
+/// Share of its group's width that the bars take.
+const FILLED: f64 = 0.8;
+/// Length of a character of the usual size, about.
+const LETTER: f64 = 7.0;
+
+/// A figure.
+#[derive(Clone, Copy, Debug)]
+pub struct Bar {
+    /// The figure.
+    pub value: f64,
+    /// The least and the largest one of its repetitions.
+    pub spread: (f64, f64),
+}
+
+/// Groups of bars with a scale of their own.
+#[derive(Clone, Debug)]
+pub struct Panel {
+    /// The words above.
+    pub title: String,
+    /// The name of each group and its bars, in the order of their names; `None` leaves a gap.
+    pub groups: Vec<(String, Vec<Option<Bar>>)>,
+}
+
+/// Panels of bars.
+#[derive(Clone, Debug)]
+pub struct Bars {
+    /// The title.
+    pub title: String,
+    /// The words below it, such as the unit.
+    pub unit: String,
+    /// The names of the bars of a group; each has its colour.
+    pub names: Vec<String>,
+    /// A figure that has a line.
+    pub mark: Option<f64>,
+    /// The panels, from above.
+    pub panels: Vec<Panel>,
+}
+
+fn thick(from: (f64, f64), to: (f64, f64), colour: Colour, width: f64) -> Shape {
+    Shape::Line { points: vec![from, to], colour, width, dashed: false }
+}
+
+impl Bars {
+    /// Draws the bars. `None` if there is none above 0.
+    pub fn picture(&self) -> Option<Picture> {
+        let bars = |panel: &Panel| {
+            let all = panel.groups.iter().flat_map(|(_, bars)| bars.iter().flatten());
+            all.map(|bar| bar.value).filter(|value| value.is_finite()).reduce(f64::max)
+        };
+        let panels: Vec<(&Panel, f64)> = self
+            .panels
+            .iter()
+            .filter_map(|panel| Some((panel, bars(panel).filter(|&high| high > 0.0)?)))
+            .collect();
+        if panels.is_empty() {
+            return None;
+        }
+        let mut shapes = vec![
+            title((LEFT, 26.0), self.title.as_str(), BLACK),
+            text((LEFT, 46.0), self.unit.as_str(), Anchor::Start, GREY),
+        ];
+        self.legend(&mut shapes);
+        let mut top = HEAD;
+        for (panel, high) in &panels {
+            self.panel(panel, *high, top + WORDS / 2.0, &mut shapes);
+            top += TALL + WORDS;
+        }
+        Some(Picture { width: WIDTH, height: top, shapes })
+    }
+
+    /// Draws the name of each bar beside its colour.
+    fn legend(&self, shapes: &mut Vec<Shape>) {
+        let mut x = LEFT;
+        for (at, name) in self.names.iter().enumerate().filter(|(_, name)| !name.is_empty()) {
+            let colour = COLOURS[at % COLOURS.len()];
+            shapes.push(thick((x, 62.0), (x + 12.0, 62.0), colour, 10.0));
+            shapes.push(text((x + 17.0, 66.0), name.as_str(), Anchor::Start, GREY));
+            x += 34.0 + LETTER * name.chars().count() as f64;
+        }
+    }
+
+    fn panel(&self, panel: &Panel, high: f64, top: f64, shapes: &mut Vec<Shape>) {
+        let bottom = top + TALL;
+        let Some(scale) = Scale::from_zero(high * 1.08, (bottom, top)) else { return };
+        shapes.push(text((LEFT, top - 8.0), panel.title.as_str(), Anchor::Start, BLACK));
+        shapes.extend(scale.grid((LEFT, RIGHT), &plain));
+        let width = (RIGHT - LEFT) / panel.groups.len().max(1) as f64;
+        let each = width * FILLED / self.names.len().max(1) as f64;
+        for (group, (name, bars)) in panel.groups.iter().enumerate() {
+            let from = LEFT + group as f64 * width;
+            let middle = (from + width / 2.0, bottom + 18.0);
+            shapes.push(text(middle, name.as_str(), Anchor::Middle, GREY));
+            for (at, bar) in bars.iter().enumerate() {
+                let Some(bar) = bar else { continue };
+                let x = from + width * (1.0 - FILLED) / 2.0 + (at as f64 + 0.5) * each;
+                let colour = COLOURS[at % COLOURS.len()];
+                let y = |value| scale.at(value);
+                shapes.push(thick((x, bottom), (x, y(bar.value)), colour, each * 0.9));
+                let (least, most) = bar.spread;
+                if least < most {
+                    shapes.push(line(vec![(x, y(least)), (x, y(most))], BLACK));
+                }
+            }
+        }
+        shapes.push(line(vec![(LEFT, bottom), (RIGHT, bottom)], GRID));
+        if let Some(mark) = self.mark.filter(|&mark| mark <= high * 1.08) {
+            let y = scale.at(mark);
+            let points = vec![(LEFT, y), (RIGHT, y)];
+            shapes.push(Shape::Line { points, colour: BLACK, width: 1.0, dashed: true });
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    fn bars(values: &[f64]) -> Bars {
+        let group = |&value: &f64| {
+            let bar = Bar { value, spread: (value * 0.9, value * 1.1) };
+            (format!("g{value}"), vec![Some(bar), None])
+        };
+        let panel = Panel { title: "a panel".into(), groups: values.iter().map(group).collect() };
+        Bars {
+            title: "a title".into(),
+            unit: "us".into(),
+            names: vec!["one".into(), "two".into()],
+            mark: Some(1.0),
+            panels: vec![panel.clone(), panel],
+        }
+    }
+
+    #[test]
+    fn picture__has_a_bar_with_its_spread_for_each_figure() {
+        let picture = bars(&[1.0, 2.0]).picture().unwrap();
+        let svg = picture.svg("");
+        for word in [">a title<", ">a panel<", ">one<", ">two<", ">g2<"] {
+            assert!(svg.contains(word), "{word}: {svg}");
+        }
+        let thick = |shape: &&Shape| matches!(shape, Shape::Line { width, .. } if *width > 2.0);
+        // Two panels of two bars, and two names.
+        assert_eq!(picture.shapes.iter().filter(thick).count(), 6);
+        assert_eq!(svg.matches("stroke-dasharray").count(), 2);
+        assert!(picture.height > HEAD + 2.0 * TALL);
+    }
+
+    #[test]
+    fn picture__of_nothing_is_none() {
+        assert!(bars(&[]).picture().is_none());
+        assert!(bars(&[0.0, f64::NAN]).picture().is_none());
+    }
+}

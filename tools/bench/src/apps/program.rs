@@ -70,6 +70,14 @@ pub struct Done {
     pub traffic: Traffic,
 }
 
+/// Returns the lines of a job's errors, without warnings if there is more.
+fn errors(said: &[u8]) -> String {
+    let said = String::from_utf8_lossy(said);
+    let errors: Vec<&str> = said.lines().filter(|line| !line.contains(": warn: ")).collect();
+    let text = if errors.is_empty() { said.into_owned() } else { errors.join("\n") };
+    text.trim().to_string()
+}
+
 impl App {
     /// Returns the options of the paper's input, or in a quick run of a small one.
     pub fn words(&self, options: &Options) -> &'static [&'static str] {
@@ -101,8 +109,7 @@ impl App {
         command.envs(way.set.iter().map(|(name, value)| (name, value)));
         command.arg("--").arg(&weft).args(["app", self.name, "--json"]).args(words);
         let done = command.stdin(Stdio::null()).output().context("starting weft run")?;
-        let errors = String::from_utf8_lossy(&done.stderr);
-        ensure!(done.status.success(), "{} on {ranks} ranks: {}", self.name, errors.trim());
+        ensure!(done.status.success(), "{} on {ranks} ranks: {}", self.name, errors(&done.stderr));
         let text = String::from_utf8_lossy(&done.stdout);
         let line = text.lines().last().context("no report")?;
         serde_json::from_str(line).context("the report of a job")

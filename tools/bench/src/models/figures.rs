@@ -226,7 +226,11 @@ pub fn print(
     let ranks = if ranks.is_empty() { RANKS.to_vec() } else { ranks.to_vec() };
     let here = wants(Wanted::Seven) || wants(Wanted::Figure11);
     let figures = FIGURES.iter().filter(|figure| wants(Wanted::of(figure.number)));
-    let figures: Vec<&Figure> = figures.filter(|_| options.netns != Mode::Off).collect();
+    let mut figures: Vec<&Figure> = figures.collect();
+    if options.netns == Mode::Off && !figures.is_empty() {
+        figures.clear();
+        log::warn!("Figures 12 to 16 are left out: they are measured between hosts of a lab");
+    }
     let mut study = Study { options, ranks, plan: Plan::default() };
     let each = |figure: &&Figure| (1 + figure.others.len()) * figure.programs.len();
     let between = figures.iter().map(each).sum::<usize>() * study.ranks.len();

@@ -10,12 +10,38 @@ use std::time::Duration;
 /// Longest message of a model in bytes, with what the model puts before the bytes of the program. A
 /// wrong length takes no more memory.
 pub const MESSAGE_MAX: usize = 256 << 20;
-/// Pause before a packet that found no room is tried again.
+/// Rounds of progress after each of which a packet that found no room is tried again, and the
+/// pause from then on.
+const ROUNDS: u32 = 64;
 const BUSY: Duration = Duration::from_micros(20);
+/// Most bytes of memory for the parts of a message that stay for the next one, or that are taken at
+/// once for a length which the first part says.
+const KEPT_MAX: usize = 1 << 20;
 /// Bytes of queued messages for a rank from which on a program that waits for room waits.
 const QUEUED_MAX: usize = 1 << 20;
 /// Bits of a packet's argument that count the packets of its message that follow it.
 const LEFT_BITS: u32 = 24;
+
+/// The pauses of something that finds no room: each of the first lasts a round of progress, as room
+/// mostly comes with the next packets; then they last longer, so that a rank can sleep.
+#[derive(Default)]
+pub(crate) struct Pauses {
+    rounds: u32,
+}
+
+impl Pauses {
+    /// Waits before the next try. `sent` says if something found room in this one.
+    pub async fn pause<N: Net>(&mut self, net: &N, sent: bool) {
+        if sent {
+            self.rounds = 0;
+        }
+        match self.rounds < ROUNDS {
+            true => net.yield_now().await,
+            false => net.sleep(BUSY).await,
+        }
+        self.rounds += 1;
+    }
+}
 
 /// A module's receiver of messages: sender, kind, bytes.
 pub(crate) type Receive = Rc<dyn Fn(usize, u8, &[u8])>;
@@ -52,8 +78,9 @@ struct Inner<N: Net> {
     receiving: Cell<bool>,
     /// True while a task tries again to send.
     retrying: Cell<bool>,
-    /// Memory in which the parts of a message are joined.
+    /// Memory in which the parts of a message are joined before they leave, and as they come.
     joined: RefCell<Vec<u8>>,
+    spare: RefCell<Vec<u8>>,
     receive: Receive,
 }
 
@@ -80,6 +107,7 @@ impl<N: Net> Channel<N> {
             receiving: Cell::new(false),
             retrying: Cell::new(false),
             joined: RefCell::default(),
+            spare: RefCell::default(),
             receive,
         });
         let weak = Rc::downgrade(&inner);
@@ -131,7 +159,7 @@ impl<N: Net> Channel<N> {
                     inner.own.borrow_mut().push_back((kind, whole));
                     inner.receive_own();
                 }
-                false => inner.enqueue(to, kind, whole),
+                false => inner.enqueue(to, kind, &whole, 0),
             }
             return Ok(());
         }
@@ -151,8 +179,9 @@ impl<N: Net> Channel<N> {
 
     /// Waits until there is room for messages to a rank.
     pub async fn room(&self, to: usize) {
+        let mut pauses = Pauses::default();
         while self.is_full(to) {
-            self.inner.net.sleep(BUSY).await;
+            pauses.pause(&self.inner.net, false).await;
         }
     }
 
@@ -163,8 +192,9 @@ impl<N: Net> Channel<N> {
 
     /// Waits until no message waits for room.
     pub async fn flush(&self) {
+        let mut pauses = Pauses::default();
         while !self.is_flushed() {
-            self.inner.net.sleep(BUSY).await;
+            pauses.pause(&self.inner.net, false).await;
         }
     }
 }
@@ -184,20 +214,18 @@ impl<N: Net> Inner<N> {
     }
 
     fn send(self: &Rc<Self>, to: usize, kind: u8, bytes: &[u8]) -> Result<(), RankFailure> {
-        if bytes.len() <= self.net.packet_max(to) {
-            match self.net.try_send(to, self.handler, u32::from(kind) << LEFT_BITS, bytes) {
-                Ok(()) => return Ok(()),
-                Err(Unsent::Failed(failure)) => return Err(failure),
-                Err(_) => {}
-            }
-        } else if let Some(failure) = self.net.failure(to) {
-            return Err(failure);
+        let mut sent = 0;
+        match self.send_parts(to, kind, bytes, &mut sent) {
+            Ok(()) => return Ok(()),
+            Err(Unsent::Failed(failure)) => return Err(failure),
+            Err(_) => {}
         }
-        self.enqueue(to, kind, bytes.to_vec());
+        self.enqueue(to, kind, bytes, sent);
         Ok(())
     }
 
-    fn enqueue(self: &Rc<Self>, to: usize, kind: u8, bytes: Vec<u8>) {
+    /// Keeps a message, of which so many bytes were sent, until there is room.
+    fn enqueue(self: &Rc<Self>, to: usize, kind: u8, bytes: &[u8], sent: usize) {
         if bytes.len() > MESSAGE_MAX {
             // Modules refuse such a message before; parts of it would be taken for others.
             let len = bytes.len();
@@ -208,47 +236,70 @@ impl<N: Net> Inner<N> {
         {
             let mut queues = self.queues.borrow_mut();
             let queue = queues.entry(to).or_default();
+            let bytes = bytes[sent..].to_vec();
             queue.bytes += bytes.len();
             queue.parcels.push_back(Parcel { kind, bytes, sent: 0 });
             if queue.parcels.len() > 1 {
                 return;
             }
         }
-        if !self.send_queued() && !self.retrying.replace(true) {
+        if !self.retrying.replace(true) {
             self.net.spawn(retry(Rc::downgrade(self), self.net.clone()));
         }
     }
 
-    /// Sends what there is room for. True if nothing is left.
+    /// Sends what there is room for. True if that is something.
     fn send_queued(&self) -> bool {
-        let mut queues = self.queues.borrow_mut();
-        queues.retain(|&to, queue| match self.drain(to, queue) {
+        let mut has_sent = false;
+        self.queues.borrow_mut().retain(|&to, queue| match self.drain(to, queue, &mut has_sent) {
             Ok(()) => false,
             Err(Unsent::Busy) => true,
             // The failure itself is told to the modules.
             Err(_) => false,
         });
-        queues.is_empty()
+        has_sent
     }
 
-    fn drain(&self, to: usize, queue: &mut Queue) -> Result<(), Unsent> {
-        let most = self.net.packet_max(to).max(1);
+    fn drain(&self, to: usize, queue: &mut Queue, has_sent: &mut bool) -> Result<(), Unsent> {
         while let Some(parcel) = queue.parcels.front_mut() {
-            loop {
-                let rest = &parcel.bytes[parcel.sent..];
-                let now = rest.len().min(most);
-                let left = (rest.len() - now).div_ceil(most) as u32;
-                let argument = u32::from(parcel.kind) << LEFT_BITS | left;
-                self.net.try_send(to, self.handler, argument, &rest[..now])?;
-                parcel.sent += now;
-                if left == 0 {
-                    break;
-                }
-            }
+            let before = parcel.sent;
+            let sent = self.send_parts(to, parcel.kind, &parcel.bytes, &mut parcel.sent);
+            *has_sent |= parcel.sent > before;
+            sent?;
             queue.bytes -= parcel.bytes.len();
             queue.parcels.pop_front();
         }
         Ok(())
+    }
+
+    /// Sends the packets of a message, from its byte `sent` on, which moves with each of them.
+    fn send_parts(
+        &self,
+        to: usize,
+        kind: u8,
+        bytes: &[u8],
+        sent: &mut usize,
+    ) -> Result<(), Unsent> {
+        let most = self.net.packet_max(to).max(1);
+        if bytes.len() > most {
+            if bytes.len() > MESSAGE_MAX {
+                return Err(Unsent::Busy);
+            }
+            if let Some(failure) = self.net.failure(to) {
+                return Err(Unsent::Failed(failure));
+            }
+        }
+        loop {
+            let rest = &bytes[*sent..];
+            let now = rest.len().min(most);
+            let left = (rest.len() - now).div_ceil(most) as u32;
+            let argument = u32::from(kind) << LEFT_BITS | left;
+            self.net.try_send(to, self.handler, argument, &rest[..now])?;
+            *sent += now;
+            if left == 0 {
+                return Ok(());
+            }
+        }
     }
 
     fn arrived(&self, packet: Incoming<'_>) {
@@ -261,7 +312,13 @@ impl<N: Net> Inner<N> {
             self.receive(packet.from, kind, packet.data);
             return self.receive_own();
         }
-        let mut whole = begun.unwrap_or_default();
+        let mut whole = begun.unwrap_or_else(|| {
+            let mut memory = self.spare.take();
+            memory.clear();
+            let all = packet.data.len().saturating_mul(left as usize + 1);
+            memory.reserve(all.min(KEPT_MAX));
+            memory
+        });
         if whole.len() + packet.data.len() > MESSAGE_MAX {
             log::error!("rank {} sent a message of more than {MESSAGE_MAX} bytes", packet.from);
             return;
@@ -273,6 +330,9 @@ impl<N: Net> Inner<N> {
         }
         drop(partial);
         self.receive(packet.from, kind, &whole);
+        if whole.capacity() <= KEPT_MAX {
+            self.spare.replace(whole);
+        }
         self.receive_own();
     }
 
@@ -294,10 +354,12 @@ impl<N: Net> Inner<N> {
 
 /// Tries again to send until nothing is left.
 async fn retry<N: Net>(inner: Weak<Inner<N>>, net: N) {
+    let (mut pauses, mut sent) = (Pauses::default(), true);
     loop {
-        net.sleep(BUSY).await;
+        pauses.pause(&net, sent).await;
         let Some(inner) = inner.upgrade() else { return };
-        if inner.send_queued() {
+        sent = inner.send_queued();
+        if inner.queues.borrow().is_empty() {
             inner.retrying.set(false);
             return;
         }

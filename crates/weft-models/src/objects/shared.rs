@@ -8,6 +8,7 @@ use super::{Object, ObjectCause, ObjectError, ObjectId, Read, BYTES_MAX};
 use crate::net::{Blocking, Net};
 use crate::order::OrderError;
 use crate::{park, soon};
+use std::cell::Cell;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::rc::{Rc, Weak};
@@ -15,6 +16,8 @@ use std::task::Poll;
 
 /// Most operations that are posted and not done.
 const POSTED_MAX: u64 = 1 << 14;
+/// Most posts to an object at another rank that are under way at once, beside one more.
+const AT_ONCE: u64 = 63;
 
 /// Most memory for the bytes of an operation or a result that is kept for the next one.
 const SPARE_MAX: usize = 64 << 10;
@@ -83,7 +86,8 @@ impl<N: Net, T: Object> Shared<N, T> {
 
     /// Posts an operation whose result nobody wants: it is on its way when this returns, and is
     /// done after all that this rank has posted before. A failure is logged. Later calls of
-    /// this rank wait until it is done.
+    /// this rank wait until it is done. Only an operation that waits for its guard does not hold up
+    /// later posts: they may be done before it.
     ///
     /// # Errors
     /// Too many posts are not done ([`Objects::flush`] waits), or the operation cannot be sent, or
@@ -416,23 +420,63 @@ impl<N: Net> Drop for GivingUp<'_, N> {
     }
 }
 
-/// Does the posts that have to be done one after the other.
+/// Does the posts that cannot go into the order at once: those to one object at another rank follow
+/// each other without waiting, as calls of a rank come in order; all others are done one after the
+/// other.
 async fn do_posts<N: Net>(inner: Weak<Inner<N>>) {
+    // The object whose posts are under way, and their number.
+    let (mut object, under_way) = (None, Rc::new(Cell::new(0)));
     while let Some(inner) = inner.upgrade() {
+        let next = inner.posts.borrow().front().map(|(entry, _)| Rc::clone(entry));
+        let fixed = next.as_ref().and_then(|entry| inner.fixed_elsewhere(entry));
+        let number = next.as_ref().map(|entry| entry.number).filter(|_| fixed.is_some());
+        let most = if number.is_some() && number == object { AT_ONCE } else { 0 };
         // Posts that are in the order come first.
-        let piped = || (inner.piped.get() == 0).then_some(());
-        let ended = inner.until(piped).await.is_err();
+        let free = || inner.piped.get() == 0 && under_way.get() <= most;
+        let more = || next.is_none() && !inner.posts.borrow().is_empty();
+        let ended = inner.until(|| (free() || more()).then_some(())).await.is_err();
+        if more() && !ended {
+            continue;
+        }
+        object = number;
         let next = inner.posts.borrow_mut().pop_front();
         let Some((entry, op)) = next.filter(|_| !ended) else {
             inner.posted.set(inner.posted.get() - inner.posts.take().len() as u64);
             inner.posting.set(false);
             return inner.wake();
         };
-        if let Err(cause) = inner.do_bytes(&entry, &op).await {
+        let Some(rank) = fixed else {
+            inner.do_post(&entry, &op).await;
+            continue;
+        };
+        inner.rpc.room(rank).await;
+        under_way.set(under_way.get() + 1);
+        let (posts, under_way) = (Rc::clone(&inner), Rc::clone(&under_way));
+        // It sends the call at once, before the next post.
+        inner.net.spawn(async move {
+            posts.do_post(&entry, &op).await;
+            under_way.set(under_way.get() - 1);
+            posts.wake();
+        });
+    }
+}
+
+impl<N: Net> Inner<N> {
+    /// Returns the rank that has an object which stays there, if it is another one.
+    fn fixed_elsewhere(&self, entry: &Entry<N>) -> Option<usize> {
+        match entry.place.get() {
+            Where::At(rank) if !entry.adaptive && rank != self.net.rank() => Some(rank),
+            _ => None,
+        }
+    }
+
+    /// Does a posted operation; a failure is logged.
+    async fn do_post(self: &Rc<Self>, entry: &Rc<Entry<N>>, op: &[u8]) {
+        if let Err(cause) = self.do_bytes(entry, op).await {
             let number = entry.number;
             log::error!("an operation posted to object {number:#x} failed: {cause:?}");
         }
-        inner.posted.set(inner.posted.get() - 1);
-        inner.wake();
+        self.posted.set(self.posted.get() - 1);
+        self.wake();
     }
 }

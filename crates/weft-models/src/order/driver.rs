@@ -4,7 +4,7 @@ use super::core::{Action, Core};
 use super::sent::{Sent, State, Waiters};
 use super::wire::{Control, ViewId, HEAD};
 use super::{Delivered, Options, OrderError, Style, View};
-use crate::channel::{Channel, MESSAGE_MAX};
+use crate::channel::{Channel, Pauses, MESSAGE_MAX};
 use crate::net::{Incoming, Net, RankFailure, Unsent};
 use crate::{park, HANDLERS};
 use std::cell::{Cell, RefCell};
@@ -24,8 +24,6 @@ const FIRST: u16 = HANDLERS + 1;
 const CASTS: u16 = 0xf000;
 /// Messages that a program sends within this time of each other go together.
 const BURST: Duration = Duration::from_micros(10);
-/// Pause before a packet that found no room is tried again.
-const BUSY: Duration = Duration::from_micros(20);
 /// Interval of checks during waits.
 const TICK: Duration = Duration::from_millis(10);
 /// Bytes and number of messages on their way from which on a sender has to wait.
@@ -732,8 +730,14 @@ impl<N: Net> Drop for Inner<N> {
 
 /// Tries again to send casts.
 async fn retry<N: Net>(inner: Weak<Inner<N>>, net: N) {
+    let (mut pauses, mut waiting) = (Pauses::default(), usize::MAX);
     loop {
-        net.sleep(BUSY).await;
+        let left = match inner.upgrade() {
+            Some(inner) => inner.casts.borrow().len(),
+            None => return,
+        };
+        pauses.pause(&net, left < waiting).await;
+        waiting = left;
         let Some(inner) = inner.upgrade() else { return };
         let sent = inner.send_casts();
         inner.retrying.set(!sent);

@@ -122,8 +122,12 @@ async fn user(
                 event(Some(old), Some(value));
             }
             3 => {
-                shared.post(&Op::Write(value)).map_err(|error| error.cause)?;
-                note(None, Some(value), true);
+                // Several follow each other, without waiting where the object stays.
+                for more in 0..=rng.below(4) {
+                    let value = value | more << 16;
+                    shared.post(&Op::Write(value)).map_err(|error| error.cause)?;
+                    note(None, Some(value), true);
+                }
             }
             4 => {
                 let read =
@@ -326,6 +330,39 @@ fn guard__a_bounded_queue_hands_out_each_job_once_wherever_it_is() {
         taken.sort_unstable();
         assert!(taken.into_iter().eq(0..2 * JOBS), "seed {seed}");
     }
+}
+
+#[test]
+fn post__those_to_an_object_at_another_rank_do_not_wait_for_each_other() {
+    const POSTS: u64 = 48;
+    let cluster = Cluster { config: SimConfig::new(2, 3), dies: None };
+    cluster.run("objects posts", move |_, net| async move {
+        let objects = Objects::open(&net);
+        let shared = open_all(&objects).await.unwrap().remove(1);
+        assert_eq!(shared.at(), Some(1), "the object that stays at rank 1");
+        if net.rank() == 0 {
+            let start = net.now();
+            shared.call(Op::Write(0)).await.unwrap();
+            let one = net.now().since(start);
+            let start = net.now();
+            for value in 1..=POSTS {
+                shared.post(&Op::Write(value)).unwrap();
+            }
+            let last = shared.call(Op::Read).await.unwrap();
+            let all = net.now().since(start);
+            assert_eq!(last, POSTS, "a call comes after all posts");
+            assert!(all < one * (POSTS / 4) as u32, "{all:?} for {POSTS}, one takes {one:?}");
+        }
+        let values = || shared.peek(|register| register.values.clone());
+        while net.rank() == 1 && values().is_some_and(|values| values.len() < POSTS as usize + 2) {
+            net.sleep(std::time::Duration::from_millis(1)).await;
+        }
+        if net.rank() == 1 {
+            let values = values().unwrap().into_iter().skip(1);
+            assert!(values.eq(0..=POSTS), "in the order of the posts");
+        }
+        (objects, shared)
+    });
 }
 
 #[test]

@@ -177,6 +177,61 @@ fn root__two_ranks_that_wait_for_each_other() {
     all_say(&ends, &["rank 0 ", "rank 1 ", "in a broadcast from 0", "in a broadcast from 1"]);
 }
 
+/// Runs an operation that ranks begin with different roots and that each may end well, and a
+/// barrier. Returns what the errors say, of which there is one at least.
+fn noticed(size: usize, begin: impl Fn(&Group) -> Ended + Sync) -> Vec<String> {
+    let ends = ranks(size, |group| {
+        let first = begin(group);
+        first.and(group.barrier_blocking())
+    });
+    let errors = ends.into_iter().filter_map(Result::err);
+    let said: Vec<String> = errors
+        .map(|error| {
+            assert!(matches!(error.cause(), OpError::Mismatch { .. }), "{error}");
+            error.to_string()
+        })
+        .collect();
+    assert!(!said.is_empty(), "nobody has noticed");
+    said
+}
+
+#[test]
+fn root__two_ranks_that_need_nothing_from_each_other() {
+    let all = |text: &str, said: Vec<String>| {
+        for said in said {
+            let both = [0, 1].map(|root| format!("{text} {root}"));
+            assert!(both.iter().all(|part| said.contains(part)), "{said}");
+        }
+    };
+    // Each sends to the other, and ends.
+    all("a broadcast from", noticed(2, |g| g.broadcast_blocking(g.rank(), vec![7; 32]).map(drop)));
+    all("a scatter from", noticed(2, |g| g.scatter_blocking(g.rank(), vec![vec![7]; 2]).map(drop)));
+    let reduced = noticed(2, |g| g.reduce_blocking(1 - g.rank(), vec![1u64], Op::Sum).map(drop));
+    all("a reduce to", reduced);
+    all("a gather to", noticed(2, |g| g.gather_blocking(1 - g.rank(), vec![7]).map(drop)));
+}
+
+#[test]
+fn root__that_two_of_three_ranks_are() {
+    // Rank 2 takes the message of rank 0, and has another one of rank 1.
+    let said = noticed(3, |group| {
+        let root = if group.rank() == 1 { 1 } else { 0 };
+        let flat = group.broadcast_over(Tree::Flat, root, vec![7; 32]);
+        group.endpoint().block_on(flat).map(drop)
+    });
+    assert!(said.iter().all(|said| said.contains("a broadcast from 1 ")), "{said:?}");
+}
+
+#[test]
+fn root__a_difference_some_operations_ago() {
+    // No rank needs a message of another before the barrier.
+    let said = noticed(2, |group| {
+        let all = (0..5).map(|_| group.broadcast_blocking(group.rank(), vec![7]).map(drop));
+        all.fold(Ok(()), Result::and)
+    });
+    assert!(said.iter().all(|said| said.contains("a broadcast from 1 ")), "{said:?}");
+}
+
 #[test]
 fn tree__of_another_shape() {
     let ends = ranks(5, |group| {

@@ -85,6 +85,12 @@ impl Engine {
         }
     }
 
+    /// True if a message with a tag has arrived that no receive has matched.
+    #[inline]
+    pub fn has_unexpected(&self) -> bool {
+        !self.unexpected[TAGGED].is_empty()
+    }
+
     /// Returns the oldest matching message without receiving it.
     pub fn probe(&self, source: Option<crate::PeerId>, tag: u64, ignore: u64) -> Option<Probed> {
         let id = self.unexpected[TAGGED].peek(&RecvSpec { source, tag, ignore })?;

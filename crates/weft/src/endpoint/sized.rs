@@ -2,6 +2,7 @@
 
 use super::{Endpoint, Operation, Status};
 use std::task::{Context, Poll};
+use weft_core::event::Probed;
 use weft_core::{OpError, PeerId};
 
 impl Endpoint {
@@ -38,6 +39,16 @@ impl Endpoint {
     ) -> Result<(Status, Vec<u8>), OpError> {
         let (result, buffer) = self.recv_once_there(of, max_len, may, hopeless).await?.await;
         result.map(|status| (status, buffer))
+    }
+
+    /// True if a message has arrived that has met no receive.
+    pub(crate) fn has_arrived(&self) -> bool {
+        self.inner.borrow().driver.intake.engine.has_unexpected()
+    }
+
+    /// Returns the oldest message with these match bits that has arrived and met no receive.
+    pub(crate) fn arrived(&self, tag: u64) -> Option<Probed> {
+        self.inner.borrow().driver.intake.engine.probe(None, tag, 0)
     }
 
     /// Receives all messages with these match bits that have arrived, and drops their bytes. Their

@@ -152,6 +152,16 @@ pub(super) fn differ((one, its): (usize, &str), (other, others): (usize, &str)) 
     )
 }
 
+/// Returns the text about two ranks that have disagreed in an operation, or so many before it.
+pub(super) fn differed(ago: u32, one: (usize, &str), other: (usize, &str)) -> String {
+    let text = differ(one, other);
+    match ago {
+        0 => text,
+        1 => format!("in the operation before this one: {text}"),
+        _ => format!("{ago} operations before this one: {text}"),
+    }
+}
+
 #[cfg(test)]
 #[allow(non_snake_case)]
 mod tests {

@@ -1,7 +1,7 @@
 //! One collective operation: its messages, which carry the word of `agree`, and its end.
 
-use super::agree::{differ, text, whole_len, What};
-use super::notices::{report, UnderWay, Verdict};
+use super::agree::{differ, differed, text, whole_len, What};
+use super::notices::{report, Stray, UnderWay, Verdict};
 use super::{Group, GroupError, COLLECTIVE, POSTED_MAX};
 use crate::endpoint::Operation;
 use std::cell::RefCell;
@@ -10,6 +10,9 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 use weft_core::{OpError, PeerFailure, PeerId};
+
+/// The text for the operation of a message without a word.
+const ANOTHER_BUILD: &str = "an operation of another build of weft";
 
 /// Shortest buffer of a receive: it shows how long another operation is.
 const SHOWN: usize = 8;
@@ -114,7 +117,7 @@ impl Call {
         let of = (self.size(), self.group.inner.list);
         let says = match theirs {
             Some(word) => text(word, whole_len(word, sent, data), of),
-            None => "an operation of another build of weft".to_owned(),
+            None => ANOTHER_BUILD.to_owned(),
         };
         let ours = text(self.under_way.word, self.under_way.bytes, of);
         *self.differs.borrow_mut() = differ((from, &says), (self.rank(), &ours));
@@ -142,6 +145,8 @@ impl Call {
                 begun |= verdict.is_none();
                 if begun {
                     if let Poll::Ready(result) = work.as_mut().poll(cx) {
+                        let result =
+                            result.and_then(|value| running.done(&differs).map(|()| value));
                         return Poll::Ready(result.map_err(Ok));
                     }
                 }
@@ -162,6 +167,28 @@ struct Running {
 }
 
 impl Running {
+    /// Notes that the operation has ended well here.
+    ///
+    /// # Errors
+    /// A rank has called another operation, this time or before.
+    fn done(&self, differs: &RefCell<String>) -> Result<(), OpError> {
+        let (group, inner) = (&self.group, &self.group.inner);
+        match inner.notices.done(&inner.port, &self.under_way) {
+            None => Ok(()),
+            Some(Stray { ago, ours: (word, bytes), message }) => {
+                let of = (group.size(), inner.list);
+                let says = match message.data {
+                    Some(word) => text(word, whole_len(word, message.len, &[]), of),
+                    None => ANOTHER_BUILD.to_owned(),
+                };
+                let from = group.find_rank(message.source).unwrap_or(usize::MAX);
+                let ours = text(word, bytes, of);
+                *differs.borrow_mut() = differed(ago, (from, &says), (group.rank(), &ours));
+                Err(OpError::Mismatch { rank: from as u32 })
+            }
+        }
+    }
+
     /// Returns the error of this rank, and tells it to all others.
     fn fail(&self, cause: OpError, differs: String) -> GroupError {
         let group = &self.group;
@@ -195,7 +222,7 @@ impl Running {
             }
             inner.port.flush();
         }
-        inner.notices.failed(&self.under_way, why);
+        inner.notices.failed(&inner.port, &self.under_way, why);
     }
 }
 

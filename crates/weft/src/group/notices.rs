@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::task::Waker;
 use std::time::Duration;
+use weft_core::event::Probed;
 use weft_core::{Instant, PeerId};
 
 /// The number of this client.
@@ -31,12 +32,14 @@ const ENDED_LEN: usize = 8;
 const TEXT_MAX: usize = 1024;
 /// Operations whose words are known after their ends.
 const PAST: usize = 32;
+/// Operations whose messages are looked for after their ends: see `Notices::done`.
+const LOOKED: usize = 8;
 /// Ends of operations that have not begun here.
 const TOLD: usize = 64;
 /// Operations for which a rank asks at a time.
 const ASKED: usize = 16;
 /// Operations that ended with an error and whose messages may still arrive.
-const FAILED: usize = 64;
+const FAILED: usize = 128;
 /// Times that such messages are looked for after the last error.
 const SWEEPS: u32 = 16;
 
@@ -112,6 +115,18 @@ struct Known {
     bytes: Option<u64>,
     /// The error with which it has ended.
     error: Option<Verdict>,
+    /// True if it has ended without an error, and has taken all messages that it needs: another one
+    /// is of a rank that called something else.
+    is_done: bool,
+}
+
+/// A message of an operation that has ended well here without it.
+pub(super) struct Stray {
+    /// Number of operations that this rank has begun since.
+    pub ago: u32,
+    /// This rank's word and length.
+    pub ours: (u32, Option<u64>),
+    pub message: Probed,
 }
 
 #[derive(Default)]
@@ -170,7 +185,7 @@ impl Notices {
         if past.last.len() == PAST {
             past.last.pop_front();
         }
-        past.last.push_back(Known { number, word, bytes, error: None });
+        past.last.push_back(Known { number, word, bytes, error: None, is_done: false });
         let mut told = self.told.borrow_mut();
         let ended = told.iter().position(|&(c, n, _)| (c, n) == (context, number));
         let verdict = ended.and_then(|at| told.remove(at)).map(|(_, _, verdict)| verdict);
@@ -231,14 +246,46 @@ impl Notices {
         }
     }
 
-    /// Notes that an operation has ended with an error, for ranks that ask.
-    pub fn failed(&self, ended: &UnderWay, why: Verdict) {
+    /// Notes that an operation has ended well, and looks for a message that none of the last
+    /// operations has taken. Two roots of a broadcast need nothing from each other: each gets a
+    /// message of the other, later. Messages of a rank arrive in their order, so a message of a
+    /// rank in one operation is there when a later one has taken something from this rank.
+    pub fn done(&self, port: &Port, ended: &UnderWay) -> Option<Stray> {
+        let mut groups = self.groups.borrow_mut();
+        let past = groups.get_mut(&ended.context)?;
+        if let Some(known) = past.last.iter_mut().rev().find(|one| one.number == ended.number) {
+            known.is_done = true;
+        }
+        if !port.endpoint().has_arrived() {
+            return None;
+        }
+        let last = past.last.iter().rev().take(LOOKED).filter(|known| known.is_done);
+        last.into_iter().find_map(|known| {
+            let bits = bits_of(ended.context, COLLECTIVE, known.number);
+            let message = port.endpoint().arrived(bits)?;
+            let ago = ended.number.wrapping_sub(known.number);
+            Some(Stray { ago, ours: (known.word, known.bytes), message })
+        })
+    }
+
+    /// Notes that an operation has ended with an error, for ranks that ask. The same mistake is
+    /// reported once: messages of the operations before are discarded.
+    pub fn failed(&self, port: &Port, ended: &UnderWay, why: Verdict) {
         ended.failed.set(true);
         let mut groups = self.groups.borrow_mut();
         let Some(past) = groups.get_mut(&ended.context) else { return };
         if let Some(known) = past.last.iter_mut().find(|known| known.number == ended.number) {
             known.error = Some(why);
         }
+        let last = past.last.iter_mut().rev().take(LOOKED).filter(|known| known.is_done);
+        let before: Vec<u32> = last
+            .map(|known| {
+                known.is_done = false;
+                known.number
+            })
+            .collect();
+        drop(groups);
+        before.into_iter().for_each(|number| self.discard(port, (ended.context, number)));
     }
 
     /// Forgets a group that has ended.

@@ -70,9 +70,9 @@ impl Group {
 
     /// Gives every rank the root's `data`; the other ranks may pass an empty vector.
     ///
-    /// All ranks name the same `root`. Where they do not, a rank that needs nothing from the others,
-    /// such as each of two roots, may end without an error; the group's next operation that takes
-    /// a message of the other rank then ends with `Mismatch`.
+    /// All ranks name the same `root`. Otherwise a rank that needs nothing from the others, such as
+    /// each of two roots, may end without an error. The next operation of the group that takes a
+    /// message of the other rank then ends with `Mismatch`.
     pub fn broadcast(&self, root: usize, data: Vec<u8>) -> Started<Vec<u8>> {
         self.broadcast_over(self.inner.tree.get(), root, data)
     }

@@ -19,9 +19,9 @@
 //!   `peer_count`, `peer_info`, `peer_ready`, `peer_failure`, `end_error`, `is_stopped`, `chosen`,
 //!   `transfer_of`, `fetch_add_of`, `reliability_of`, `inject_max`, `single_max`, `is_single`,
 //!   `sends_trains`, `queued`, `has_output`, `has_urgent`, `has_blocked`, `has_held`, `has_room`,
-//!   `room_used`, `quiet`, `op_count`, `is_fetching`, `probe`, `probe_untagged`, `has_unexpected`, `awaits`,
-//!   `has_waits`, `waits`, `wait_of`, `probing`, `awaiting`, `has_region`, `permits`, `question`,
-//!   `bye_pause`, `check`.
+//!   `room_used`, `quiet`, `op_count`, `is_fetching`, `probe`, `probe_untagged`,
+//!   `has_unexpected`, `awaits`, `has_waits`, `waits`, `wait_of`, `probing`, `awaiting`,
+//!   `has_region`, `permits`, `question`, `bye_pause`, `check`.
 //!
 //! Order of a driver's step: pass received packets to [`Engine::handle_packet`] (placing each
 //! payload as it says and replaying held packets while [`Engine::poll_replay`] names one), call

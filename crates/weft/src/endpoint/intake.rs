@@ -17,6 +17,7 @@ use weft_core::engine::types::{AtomicRequest, Awaited, Completion, Event, Payloa
 use weft_core::slab::StoredKeys;
 use weft_core::wire::{self, field, session_of, Hello, Packet, PacketType};
 use weft_core::{Config, EndpointId, Engine, Instant, LinkCaps, OpId, PeerFailure, PeerId};
+use weft_link::rng::Rng;
 use weft_link::{Address, Bytes, Link, Prediction, Sink};
 
 /// Capacity for stored messages that is kept although none waits.
@@ -170,6 +171,15 @@ impl Intake {
         self.time.now = self.time.clock.now();
         self.time.fresh = true;
         self.time.now
+    }
+
+    /// Returns the random half of the next region's key. In a simulator it follows from the
+    /// endpoint's identity: the lengths of messages that name the key follow from the seed then.
+    pub(super) fn random_for_key(&self) -> u32 {
+        match self.time.clock.is_virtual() {
+            true => Rng::new(self.engine.id().0).next_u64() as u32,
+            false => weft_link::random_u64() as u32,
+        }
     }
 
     /// Reads the clock unless that was done in this round.

@@ -106,7 +106,8 @@ impl Endpoint {
     pub(crate) fn register_kept(&self, len: usize, rights: Rights) -> Option<(u64, u64, Kept)> {
         let mut kept = Kept::new(len)?;
         let core = &mut self.inner.borrow_mut().driver.intake;
-        let key = core.engine.register(len as u64, rights, weft_link::random_u64() as u32);
+        let random = core.random_for_key();
+        let key = core.engine.register(len as u64, rights, random);
         let Some(key) = key else {
             // SAFETY: no peer has heard of it.
             unsafe { kept.free() };

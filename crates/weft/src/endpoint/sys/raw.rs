@@ -447,7 +447,7 @@ impl Endpoint {
     pub fn register(&self, len: usize, rights: Rights) -> Option<u64> {
         let memory = zeroed(len)?;
         let d = &mut self.inner.borrow_mut().driver;
-        let random = weft_link::random_u64() as u32;
+        let random = d.intake.random_for_key();
         let key = d.intake.engine.register(len as u64, rights, random)?;
         d.intake.regions.insert(key, Memory::Owned(memory));
         Some(key)

@@ -18,12 +18,14 @@ mod parallel;
 mod params;
 mod rows;
 mod sequential;
+mod watch;
 
 pub use output::{report, write_solution, write_summary};
 pub use parallel::run;
 pub use params::{bytes_needed, Params, ParamsError, System};
 pub use rows::{change, Rows, PANEL};
 pub use sequential::sequential;
+pub use watch::RunError;
 
 use std::time::Duration;
 

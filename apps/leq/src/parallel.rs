@@ -1,12 +1,13 @@
 //! The parallel program: the vector is a replicated object.
 
 use crate::rows::{change, Rows, PANEL};
+use crate::watch::{RunError, Watch};
 use crate::{End, Outcome, Params, Step};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use weft_apps::{digest, owned};
 use weft_models::net::Net;
-use weft_models::objects::{Object, ObjectError, Objects, Placement, Read};
+use weft_models::objects::{Object, Objects, Placement, Read};
 use weft_models::together::Together;
 
 /// The vectors of this iteration and the next, which ranks write in parts.
@@ -92,7 +93,7 @@ pub async fn run<N: Net>(
     params: &Params,
     ns_per_product: f64,
     progress: &dyn Fn(Step),
-) -> Result<Outcome, ObjectError> {
+) -> Result<Outcome, RunError> {
     params.check().expect("parameters were checked");
     let n = params.system.len();
     // Whole panels for each rank, which compute fastest.
@@ -107,10 +108,12 @@ pub async fn run<N: Net>(
         parts: net.size(),
         agreed: [0; 2],
     };
-    let vectors = objects.class::<Vectors>(1).open(0, Placement::Replicated, empty).await?;
+    let watch = Watch::new(net);
+    let class = objects.class::<Vectors>(1);
+    let vectors = watch.until(class.open(0, Placement::Replicated, empty)).await?;
     let time = net.now();
     let mut part = vec![0.0; mine.len()];
-    let mut x = vectors.call(Op::Whole { iteration: 0 }).await?;
+    let mut x = watch.until(vectors.call(Op::Whole { iteration: 0 })).await?;
     let (mut iterations, mut changed, mut end) = (0, f64::INFINITY, End::Limit);
     while iterations < params.max_iterations {
         rows.sweep(&x, 0, &mut part);
@@ -119,11 +122,11 @@ pub async fn run<N: Net>(
         iterations += 1;
         let values = part.clone();
         vectors.post(&Op::Set { iteration: iterations, first: mine.start as u32, values })?;
-        let new = vectors.call(Op::Whole { iteration: iterations }).await?;
+        let new = watch.until(vectors.call(Op::Whole { iteration: iterations })).await?;
         if ns_per_product > 0.0 {
             // Section 7 of the paper: then all "synchronize to decide on convergence".
             vectors.post(&Op::Agree { iteration: iterations })?;
-            vectors.call(Op::Agreed { iteration: iterations }).await?;
+            watch.until(vectors.call(Op::Agreed { iteration: iterations })).await?;
         }
         let old = std::mem::replace(&mut x, new);
         changed = change(&old, &x);

@@ -1,6 +1,8 @@
 //! The parallel program on simulated clusters: the same bits as the sequential one.
 #![allow(non_snake_case)]
 
+use std::cell::RefCell;
+use std::rc::Rc;
 use weft_leq::{run, sequential, Outcome, Params, System};
 use weft_models::net::Live;
 use weft_sim::{Fault, Sim, SimConfig, Span};
@@ -51,4 +53,34 @@ fn run__iterations_of_the_closed_form_and_less_time_on_more_ranks() {
     let four = simulate(&params, SimConfig::new(4, 1), 30.0);
     assert_eq!((alone[0].iterations, four[0].iterations), (689, 689));
     assert!(four[0].elapsed < alone[0].elapsed / 2, "{:?}", four[0].elapsed);
+}
+
+#[test]
+fn run__the_death_of_a_rank_ends_the_others() {
+    let params = Params { system: System::random(40, 3), ..Params::default() };
+    // While ranks find each other; and later, when all others wait for its part of the vector.
+    for (at, ns) in [(20_000, 0.0), (400_000, 1000.0)] {
+        let params = params.clone();
+        let death = Fault::Death { host: 2, at, visible: false };
+        let mut config = SimConfig::new(4, 1).fault(death);
+        let patience = ["connect_timeout_ms", "peer_timeout_ms"];
+        config.settings.extend(patience.map(|key| (key, "1000".to_string())));
+        let errors = Rc::<RefCell<Vec<String>>>::default();
+        let told = Rc::clone(&errors);
+        let sim = Sim::new("leq", config);
+        let mut sim = sim.of_test(env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"));
+        sim.spawn_all(move |env| {
+            let (params, errors) = (params.clone(), Rc::clone(&told));
+            async move {
+                let net: Live = env.net().expect("no agent is chosen");
+                let error = run(&net, &params, ns, &|_| {}).await.expect_err("a rank is dead");
+                errors.borrow_mut().push(error.to_string());
+            }
+        });
+        sim.run().unwrap_or_else(|failure| panic!("{failure}"));
+        let errors = errors.take();
+        assert_eq!(errors.len(), 3);
+        let name = |error: &String| error.starts_with("rank 2 over sim (host 2) failed");
+        assert!(errors.iter().any(name), "{errors:?}");
+    }
 }

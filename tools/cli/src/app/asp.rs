@@ -21,26 +21,10 @@ use weft_run::misuse;
 #[derive(Debug, clap::Args)]
 #[command(mut_args(super::numbers))]
 pub struct Args {
-    /// Read the graph from this file, DIMACS if its name ends in .gr, otherwise an edge list
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["nodes", "degree", "seed"])]
-    graph: Option<PathBuf>,
-    /// Format of the file
-    #[arg(long, value_enum, default_value = "auto")]
-    format: FormatChoice,
-    /// Number of the first node of an edge list: auto, 0 or 1
-    #[arg(long, default_value = "auto")]
-    base: Base,
-    /// Each edge has both directions
-    #[arg(long)]
-    undirected: bool,
-    /// Nodes of a random graph, used without --graph
-    #[arg(long, value_name = "N", default_value_t = 1024)]
-    nodes: u32,
-    /// Arcs that leave each node of the random graph
-    #[arg(long, value_name = "N", default_value_t = 16)]
-    degree: u32,
+    #[command(flatten)]
+    input: Input,
     /// Seed of the random graph
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "graph")]
     seed: u64,
     /// Rows of the distance matrix that --out writes: none, all or node numbers such as 1,5,9
     #[arg(long, value_name = "NODES", default_value = "none", requires = "out")]
@@ -61,33 +45,66 @@ enum FormatChoice {
     Edges,
 }
 
-fn read_graph(path: &Path, args: &Args) -> Result<Graph> {
-    let format = match args.format {
-        FormatChoice::Auto => Format::of_path(path),
-        FormatChoice::Dimacs => Format::Dimacs,
-        FormatChoice::Edges => Format::EdgeList,
-    };
-    let options = ReadOptions { format, base: args.base, directed: !args.undirected };
-    parse(&mut open(path)?, options).with_context(|| format!("graph {}", path.display()))
+/// The graph.
+#[derive(Debug, clap::Args)]
+pub struct Input {
+    /// Read the graph from this file, DIMACS if its name ends in .gr, otherwise an edge list
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["nodes", "degree"])]
+    graph: Option<PathBuf>,
+    /// Format of the file
+    #[arg(long, value_enum, default_value = "auto")]
+    format: FormatChoice,
+    /// Number of the first node of an edge list: auto, 0 or 1
+    #[arg(long, default_value = "auto")]
+    base: Base,
+    /// Each edge has both directions
+    #[arg(long)]
+    undirected: bool,
+    /// Nodes of a random graph, used without --graph
+    #[arg(long, value_name = "N", default_value_t = 1024)]
+    nodes: u32,
+    /// Arcs that leave each node of the random graph
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    degree: u32,
 }
 
-/// Returns a random graph, if it and its distances fit.
-fn random(args: &Args, ranks: usize, memory: Memory) -> Result<Graph> {
-    let &Args { nodes, degree, seed, .. } = args;
-    let rows = owned_rows(0, ranks, nodes as usize).len();
-    let distances = rows as u128 * u128::from(nodes) * size_of::<u32>() as u128;
-    let what = format!("a graph of {nodes} nodes with {degree} arcs each");
-    let bytes = distances + Graph::bytes_needed(nodes, degree);
-    memory.check(what, bytes).map_err(misuse::of)?;
-    Ok(Graph::random(nodes, degree, 100, seed))
+impl Input {
+    fn read(&self, path: &Path) -> Result<Graph> {
+        let format = match self.format {
+            FormatChoice::Auto => Format::of_path(path),
+            FormatChoice::Dimacs => Format::Dimacs,
+            FormatChoice::Edges => Format::EdgeList,
+        };
+        let options = ReadOptions { format, base: self.base, directed: !self.undirected };
+        parse(&mut open(path)?, options).with_context(|| format!("graph {}", path.display()))
+    }
+
+    /// Returns a random graph, if it and its distances fit.
+    fn random(&self, seed: u64, ranks: usize, memory: Memory) -> Result<Graph> {
+        let &Input { nodes, degree, .. } = self;
+        let rows = owned_rows(0, ranks, nodes as usize).len();
+        let distances = rows as u128 * u128::from(nodes) * size_of::<u32>() as u128;
+        let what = format!("a graph of {nodes} nodes with {degree} arcs each");
+        let bytes = distances + Graph::bytes_needed(nodes, degree);
+        memory.check(what, bytes).map_err(misuse::of)?;
+        Ok(Graph::random(nodes, degree, 100, seed))
+    }
+
+    /// Returns the graph, whose distances are divided among so many ranks; a random one is that of
+    /// the seed.
+    pub fn graph(&self, seed: u64, ranks: usize, memory: Memory) -> Result<Graph> {
+        match &self.graph {
+            Some(path) => self.read(path),
+            None => self.random(seed, ranks, memory),
+        }
+    }
 }
 
 /// Returns the parameters. Only rank 0 reads or makes the graph; it sends the others their parts.
 fn params(args: &Args, (rank, ranks): (usize, usize), memory: Memory) -> Result<Params> {
-    let graph = match &args.graph {
-        _ if rank != 0 => Graph { nodes: 0, arcs: Vec::new(), first_id: 0 },
-        Some(path) => read_graph(path, args)?,
-        None => random(args, ranks, memory)?,
+    let graph = match rank {
+        0 => args.input.graph(args.seed, ranks, memory)?,
+        _ => Graph { nodes: 0, arcs: Vec::new(), first_id: 0 },
     };
     let keep = if rank == 0 { args.keep.clone() } else { Keep::None };
     let params = Params { graph, keep, memory_limit: memory.bytes(), ns_per_cell: None };
@@ -115,7 +132,8 @@ fn write_files(dir: &Path, outcome: &Outcome) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-fn result(outcome: &Outcome) -> Value {
+/// Returns the figures of a result.
+pub fn result(outcome: &Outcome) -> Value {
     let summary = &outcome.summary;
     let centre = summary.centre.map(|centre| {
         json!({

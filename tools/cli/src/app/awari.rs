@@ -6,6 +6,7 @@ use anyhow::{Context, Result};
 use serde_json::{json, Value};
 use std::process::ExitCode;
 use weft::Job;
+use weft_apps::Memory;
 use weft_awari::{
     read_positions, report, sequential, write_answer, write_histogram, write_histogram_svg, Answer,
     Board, Outcome, Params, Step,
@@ -17,9 +18,8 @@ use weft_run::misuse;
 #[derive(Debug, clap::Args)]
 #[command(mut_args(super::numbers))]
 pub struct Args {
-    /// Most stones of a position
-    #[arg(long, value_name = "N", default_value_t = 13)]
-    stones: u8,
+    #[command(flatten)]
+    input: Input,
     /// Print score and moves of this position: the stones of 12 pits, those of the player to move
     /// first, as in "1,1,1,1,1,2,4,2,3,0,0,0"
     #[arg(long, value_name = "PITS")]
@@ -30,20 +30,38 @@ pub struct Args {
     common: Common,
 }
 
+/// The size of the databases.
+#[derive(Debug, clap::Args)]
+pub struct Input {
+    /// Most stones of a position
+    #[arg(long, value_name = "N", default_value_t = 13)]
+    stones: u8,
+}
+
+impl Input {
+    /// Returns the parameters.
+    pub fn params(&self, memory: Memory) -> Result<Params> {
+        let params = Params { stones: self.stones, memory_limit: memory.bytes() };
+        params.check().map_err(misuse::of)?;
+        Ok(params)
+    }
+}
+
 /// Returns the positions that are asked for.
 fn positions(args: &Args) -> Result<Vec<Board>> {
     let Some(text) = &args.position else { return Ok(Vec::new()) };
     let text = text.replace(',', " ");
     let asked = read_positions(&mut text.as_bytes()).map_err(misuse::of)?;
-    match asked.iter().map(Board::stones).find(|stones| *stones > args.stones) {
+    match asked.iter().map(Board::stones).find(|stones| *stones > args.input.stones) {
         Some(stones) => {
-            misuse!("the position has {stones} stones, more than --stones {}", args.stones)
+            misuse!("the position has {stones} stones, more than --stones {}", args.input.stones)
         }
         None => Ok(asked),
     }
 }
 
-fn result(outcome: &Outcome, answers: &[Answer]) -> Value {
+/// Returns the figures of a result, with the positions that were asked for.
+pub fn result(outcome: &Outcome, answers: &[Answer]) -> Value {
     let database = &outcome.database;
     let stones = database.stones().unwrap_or(0);
     let counts = database.histogram(stones).unwrap_or_default();
@@ -72,8 +90,7 @@ fn result(outcome: &Outcome, answers: &[Answer]) -> Value {
 pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
     let (world, common) = (job.world(), &args.common);
     let rank = world.rank();
-    let params = Params { stones: args.stones, memory_limit: args.room.of(world)?.bytes() };
-    params.check().map_err(misuse::of)?;
+    let params = args.input.params(args.room.of(world)?)?;
     let asked = positions(args)?;
     if rank == 0 {
         prepare_out(common.out.as_deref())?;
@@ -90,7 +107,7 @@ pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
     let (mut files, database) = (Vec::new(), &outcome.database);
     if let Some(dir) = &common.out {
         files.push(write_file(dir, "awari.csv", |to| write_histogram(to, database))?);
-        let draw = |to: &mut dyn std::io::Write| write_histogram_svg(to, database, args.stones);
+        let draw = |to: &mut dyn std::io::Write| write_histogram_svg(to, database, params.stones);
         files.push(write_file(dir, "awari.svg", draw)?);
     }
     let mut summary = report(&outcome);

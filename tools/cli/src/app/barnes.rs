@@ -20,22 +20,8 @@ use weft_run::misuse;
 #[derive(Debug, clap::Args)]
 #[command(mut_args(super::numbers))]
 pub struct Args {
-    /// Read bodies from this file, one a line: mass, place and velocity, seven numbers
-    #[arg(long, value_name = "FILE", conflicts_with = "bodies")]
-    input: Option<PathBuf>,
-    /// Number of bodies of the Splash benchmark: two clusters
-    #[arg(long, value_name = "N", default_value_t = 16_384)]
-    bodies: usize,
-    /// Time steps
-    #[arg(long, value_name = "N", default_value_t = 4)]
-    steps: u64,
-    /// Length of a time step
-    #[arg(long, value_name = "TIME", default_value_t = 0.025)]
-    time_step: f64,
-    /// A cell counts as one mass if its side is at most this times its distance; 0: every body
-    /// counts
-    #[arg(long, value_name = "X", default_value_t = Gravity::default().opening)]
-    opening: f64,
+    #[command(flatten)]
+    input: Input,
     /// Pixels of a side of the frames that --out writes
     #[arg(long, value_name = "N", default_value_t = 512, value_parser = pixels(), requires = "out")]
     pixels: u16,
@@ -52,22 +38,46 @@ fn pixels() -> clap::builder::RangedI64ValueParser<u16> {
 /// Most bodies that are read.
 const MOST: usize = 1 << 26;
 
-fn params(args: &Args, memory: Memory) -> Result<Params> {
-    let bodies = match &args.input {
-        Some(path) => {
-            let most = memory.most(bytes_needed(1) as u64).min(MOST);
-            read_bodies(&mut open(path)?, most).with_context(|| path.display().to_string())?
-        }
-        None => {
-            let what = format!("the motion of {} bodies", args.bodies);
-            memory.check(what, bytes_needed(args.bodies)).map_err(misuse::of)?;
-            two_clusters(args.bodies, SEED)
-        }
-    };
-    let gravity = Gravity { opening: args.opening, ..Gravity::default() };
-    let params = Params { bodies, gravity, time_step: args.time_step, steps: args.steps };
-    params.check().map_err(misuse::of)?;
-    Ok(params)
+/// The bodies, their steps, and the accuracy of gravitation.
+#[derive(Debug, clap::Args)]
+pub struct Input {
+    /// Read bodies from this file, one a line: mass, place and velocity, seven numbers
+    #[arg(long, value_name = "FILE", conflicts_with = "bodies")]
+    input: Option<PathBuf>,
+    /// Number of bodies of the Splash benchmark: two clusters
+    #[arg(long, value_name = "N", default_value_t = 16_384)]
+    bodies: usize,
+    /// Time steps
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    steps: u64,
+    /// Length of a time step
+    #[arg(long, value_name = "TIME", default_value_t = 0.025)]
+    time_step: f64,
+    /// A cell counts as one mass if its side is at most this times its distance; 0: every body
+    /// counts
+    #[arg(long, value_name = "X", default_value_t = Gravity::default().opening)]
+    opening: f64,
+}
+
+impl Input {
+    /// Returns the parameters; each rank has all bodies.
+    pub fn params(&self, memory: Memory) -> Result<Params> {
+        let bodies = match &self.input {
+            Some(path) => {
+                let most = memory.most(bytes_needed(1) as u64).min(MOST);
+                read_bodies(&mut open(path)?, most).with_context(|| path.display().to_string())?
+            }
+            None => {
+                let what = format!("the motion of {} bodies", self.bodies);
+                memory.check(what, bytes_needed(self.bodies)).map_err(misuse::of)?;
+                two_clusters(self.bodies, SEED)
+            }
+        };
+        let gravity = Gravity { opening: self.opening, ..Gravity::default() };
+        let params = Params { bodies, gravity, time_step: self.time_step, steps: self.steps };
+        params.check().map_err(misuse::of)?;
+        Ok(params)
+    }
 }
 
 /// The frames of a film, a file for each step.
@@ -96,7 +106,8 @@ impl Film<'_> {
     }
 }
 
-fn result(outcome: &Outcome) -> Value {
+/// Returns the figures of a result.
+pub fn result(outcome: &Outcome) -> Value {
     let energy = |energy: Option<&Energy>| energy.map(Energy::whole);
     json!({
         "bodies": outcome.bodies.len(), "steps": outcome.energies.len(),
@@ -109,7 +120,7 @@ fn result(outcome: &Outcome) -> Value {
 pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
     let (world, common) = (job.world(), &args.common);
     let rank = world.rank();
-    let params = params(args, args.room.of(world)?)?;
+    let params = args.input.params(args.room.of(world)?)?;
     if rank == 0 {
         prepare_out(common.out.as_deref())?;
     }

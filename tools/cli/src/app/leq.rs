@@ -18,6 +18,22 @@ use weft_run::misuse;
 #[derive(Debug, clap::Args)]
 #[command(mut_args(super::numbers))]
 pub struct Args {
+    #[command(flatten)]
+    input: Input,
+    #[command(flatten)]
+    room: Room,
+    #[command(flatten)]
+    common: Common,
+}
+
+fn read(path: &Path, fits: &dyn Fn(usize) -> Result<(), TooLarge>) -> Result<System> {
+    let accept = |n| fits(n).map_err(|error| error.to_string());
+    System::read(&mut open(path)?, &accept).with_context(|| path.display().to_string())
+}
+
+/// The equations, and the end of the iteration.
+#[derive(Debug, clap::Args)]
+pub struct Input {
     /// Read the coefficients from this Matrix Market file
     #[arg(long, value_name = "FILE", conflicts_with_all = ["equations", "random"])]
     matrix: Option<PathBuf>,
@@ -36,43 +52,34 @@ pub struct Args {
     /// Most iterations
     #[arg(long, value_name = "N", default_value_t = 1_000_000)]
     iterations: u64,
-    #[command(flatten)]
-    room: Room,
-    #[command(flatten)]
-    common: Common,
 }
 
-fn read(path: &Path, fits: &dyn Fn(usize) -> Result<(), TooLarge>) -> Result<System> {
-    let accept = |n| fits(n).map_err(|error| error.to_string());
-    System::read(&mut open(path)?, &accept).with_context(|| path.display().to_string())
-}
-
-fn params(args: &Args, ranks: usize, memory: Memory) -> Result<Params> {
-    let fits = |n| {
-        // The check has the panels of all rows.
-        let ranks = if args.common.check { 1 } else { ranks };
-        memory.check(format!("a system of {n} equations"), bytes_needed(n, ranks))
-    };
-    let mut system = match (&args.matrix, args.random) {
-        (Some(path), _) => read(path, &fits)?,
-        (None, seed) => {
-            fits(args.equations).map_err(misuse::of)?;
-            match seed {
-                Some(seed) => System::random(args.equations, seed),
-                None => System::ones(args.equations),
+impl Input {
+    /// Returns the parameters for rows that are divided among so many ranks.
+    pub fn params(&self, ranks: usize, memory: Memory) -> Result<Params> {
+        let fits = |n| memory.check(format!("a system of {n} equations"), bytes_needed(n, ranks));
+        let mut system = match (&self.matrix, self.random) {
+            (Some(path), _) => read(path, &fits)?,
+            (None, seed) => {
+                fits(self.equations).map_err(misuse::of)?;
+                match seed {
+                    Some(seed) => System::random(self.equations, seed),
+                    None => System::ones(self.equations),
+                }
             }
+        };
+        if let Some(path) = &self.sides {
+            let read = system.read_sides(&mut open(path)?);
+            read.with_context(|| path.display().to_string())?;
         }
-    };
-    if let Some(path) = &args.sides {
-        let read = system.read_sides(&mut open(path)?);
-        read.with_context(|| path.display().to_string())?;
+        let params = Params { system, tolerance: self.tolerance, max_iterations: self.iterations };
+        params.check().map_err(misuse::of)?;
+        Ok(params)
     }
-    let params = Params { system, tolerance: args.tolerance, max_iterations: args.iterations };
-    params.check().map_err(misuse::of)?;
-    Ok(params)
 }
 
-fn result(outcome: &Outcome) -> Value {
+/// Returns the figures of a result.
+pub fn result(outcome: &Outcome) -> Value {
     json!({
         "equations": outcome.x.len(), "iterations": outcome.iterations,
         "end": outcome.end.name(), "change": outcome.change, "residual": outcome.residual,
@@ -84,7 +91,9 @@ fn result(outcome: &Outcome) -> Value {
 pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
     let (world, common) = (job.world(), &args.common);
     let rank = world.rank();
-    let params = params(args, world.size(), args.room.of(world)?)?;
+    // The check has the panels of all rows.
+    let ranks = if common.check { 1 } else { world.size() };
+    let params = args.input.params(ranks, args.room.of(world)?)?;
     if rank == 0 {
         prepare_out(common.out.as_deref())?;
     }

@@ -1,14 +1,14 @@
 //! `weft app`: a parallel application, run as a rank of the job this process was started in.
 
-mod asp;
-mod awari;
-mod barnes;
-mod leq;
+pub mod asp;
+pub mod awari;
+pub mod barnes;
+pub mod leq;
 pub mod progress;
-mod puzzle;
-mod qr;
-mod radix;
-mod sor;
+pub mod puzzle;
+pub mod qr;
+pub mod radix;
+pub mod sor;
 
 pub use progress::{Convergence, Progress};
 
@@ -61,7 +61,7 @@ struct Common {
 
 /// The option of applications whose data grow with their input.
 #[derive(Debug, clap::Args)]
-struct Room {
+pub struct Room {
     /// Most memory that a rank may use for its data, in MiB [default: its part of what is free on
     /// its host]
     #[arg(long, value_name = "MIB")]
@@ -72,19 +72,26 @@ impl Room {
     /// Returns the memory that this rank may use. All ranks of `world` call it before they take
     /// any, so that those of a host see the same memory free.
     fn of(&self, world: &Group) -> Result<Memory> {
-        if let Some(mib) = self.memory {
-            return Ok(Memory::said(mib.saturating_mul(1 << 20)));
-        }
         let here = ranks_here(&|name| std::env::var(name).ok());
-        let free = Memory::free(here.unwrap_or(world.size()));
-        world.barrier_blocking().context("the memory of all ranks")?;
-        Ok(free)
+        let memory = self.part(here.unwrap_or(world.size()));
+        if self.memory.is_none() {
+            world.barrier_blocking().context("the memory of all ranks")?;
+        }
+        Ok(memory)
+    }
+
+    /// Returns the memory that one of so many ranks on this host may use.
+    pub fn part(&self, ranks: usize) -> Memory {
+        match self.memory {
+            Some(mib) => Memory::said(mib.saturating_mul(1 << 20)),
+            None => Memory::free(ranks),
+        }
     }
 }
 
 /// Lets numbers be negative, so that the check of their range answers, and not the parser of
 /// options.
-fn numbers(arg: Arg) -> Arg {
+pub fn numbers(arg: Arg) -> Arg {
     let takes_values = arg.get_action().takes_values();
     arg.allow_negative_numbers(takes_values)
 }

@@ -18,6 +18,15 @@ use weft_run::misuse;
 #[derive(Debug, clap::Args)]
 #[command(mut_args(super::numbers))]
 pub struct Args {
+    #[command(flatten)]
+    input: Input,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// The position, and the division of the work.
+#[derive(Debug, clap::Args)]
+pub struct Input {
     /// Korf's position of this number, from 1 to 100
     #[arg(long, value_name = "N", default_value_t = 80, conflicts_with = "position")]
     #[arg(value_parser = RangedU64ValueParser::<usize>::new().range(1..=100))]
@@ -36,29 +45,38 @@ pub struct Args {
     /// Moves from which on positions are searched where they are; the paper's program has 80
     #[arg(long, value_name = "MOVES", default_value_t = 16)]
     depth: u8,
-    #[command(flatten)]
-    common: Common,
 }
 
-fn params(args: &Args) -> Result<Params> {
-    let start = match &args.position {
-        None => korf(args.korf).map(|known| known.start),
-        Some(text) => read_positions(&mut text.as_bytes()).map_err(misuse::of)?.first().copied(),
-    };
-    match start {
-        Some(start) => Ok(Params { start, whole: args.whole }),
-        None => bail!(misuse::of(std::io::Error::other("there is no such position"))),
+impl Input {
+    /// Returns the parameters.
+    pub fn params(&self) -> Result<Params> {
+        let start = match &self.position {
+            None => korf(self.korf).map(|known| known.start),
+            Some(text) => {
+                read_positions(&mut text.as_bytes()).map_err(misuse::of)?.first().copied()
+            }
+        };
+        match start {
+            Some(start) => Ok(Params { start, whole: self.whole }),
+            None => bail!(misuse::of(std::io::Error::other("there is no such position"))),
+        }
+    }
+
+    /// Returns the division of the work.
+    pub fn division(&self) -> Division {
+        Division { per_message: self.jobs, depth: self.depth, ..Division::default() }
     }
 }
 
 /// Returns a hash of what runs agree on: the length, and with `--whole` the solution.
-fn checksum(outcome: &Outcome) -> u64 {
+pub fn checksum(outcome: &Outcome) -> u64 {
     let moves = outcome.moves.iter().map(|step| *step as u64);
     let length = std::iter::once(outcome.length() as u64);
     weft_apps::digest(0, length.chain(moves.filter(|_| outcome.whole)))
 }
 
-fn result(outcome: &Outcome) -> Value {
+/// Returns the figures of a result.
+pub fn result(outcome: &Outcome) -> Value {
     let solutions = outcome.iterations.last().filter(|_| outcome.whole).map(|last| last.solutions);
     json!({
         "position": outcome.start.to_string(), "length": outcome.length(),
@@ -71,8 +89,7 @@ fn result(outcome: &Outcome) -> Value {
 pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
     let (world, common) = (job.world(), &args.common);
     let rank = world.rank();
-    let params = params(args)?;
-    let division = Division { per_message: args.jobs, depth: args.depth, ..Division::default() };
+    let (params, division) = (args.input.params()?, args.input.division());
     if rank == 0 {
         prepare_out(common.out.as_deref())?;
     }

@@ -19,14 +19,10 @@ use weft_sor::parse_size;
 #[derive(Debug, clap::Args)]
 #[command(mut_args(super::numbers))]
 pub struct Args {
-    /// Read the matrix from this Matrix Market file
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["size", "seed"])]
-    matrix: Option<PathBuf>,
-    /// Rows and columns of a random matrix: N or ROWSxCOLS
-    #[arg(long, value_name = "SIZE", default_value = "1024", value_parser = parse_size)]
-    size: (usize, usize),
+    #[command(flatten)]
+    input: Input,
     /// Seed of the random matrix
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "matrix")]
     seed: u64,
     #[command(flatten)]
     room: Room,
@@ -34,31 +30,45 @@ pub struct Args {
     common: Common,
 }
 
-fn params(args: &Args, ranks: usize, memory: Memory) -> Result<Params> {
-    let fits = |rows, cols| {
-        // The check has all columns once more, and the error of the factors two matrices.
-        let more = if args.common.check { bytes_needed(rows, cols, ranks) } else { 0 };
-        let bytes = bytes_needed(rows, cols, ranks).saturating_add(more);
-        memory.check(format!("a matrix of {rows} x {cols} doubles"), bytes)
-    };
-    let matrix = match &args.matrix {
-        Some(path) => {
-            let accept = |rows, cols| fits(rows, cols).map_err(|error| error.to_string());
-            let read = Matrix::read_market_if(&mut open(path)?, &accept);
-            read.with_context(|| path.display().to_string())?
-        }
-        None => {
-            let (rows, cols) = args.size;
-            fits(rows, cols).map_err(misuse::of)?;
-            Matrix::random(rows, cols, args.seed)
-        }
-    };
-    let params = Params { matrix };
-    params.check().map_err(misuse::of)?;
-    Ok(params)
+/// The matrix.
+#[derive(Debug, clap::Args)]
+pub struct Input {
+    /// Read the matrix from this Matrix Market file
+    #[arg(long, value_name = "FILE", conflicts_with = "size")]
+    matrix: Option<PathBuf>,
+    /// Rows and columns of a random matrix: N or ROWSxCOLS
+    #[arg(long, value_name = "SIZE", default_value = "1024", value_parser = parse_size)]
+    size: (usize, usize),
 }
 
-fn result(outcome: &Outcome, error: Option<f64>) -> Value {
+impl Input {
+    /// Returns the parameters for columns that are divided among so many ranks, each of which needs
+    /// the memory of so many runs. A random matrix is that of the seed.
+    pub fn params(&self, seed: u64, ranks: usize, runs: u128, memory: Memory) -> Result<Params> {
+        let fits = |rows, cols| {
+            let bytes = bytes_needed(rows, cols, ranks).saturating_mul(runs);
+            memory.check(format!("a matrix of {rows} x {cols} doubles"), bytes)
+        };
+        let matrix = match &self.matrix {
+            Some(path) => {
+                let accept = |rows, cols| fits(rows, cols).map_err(|error| error.to_string());
+                let read = Matrix::read_market_if(&mut open(path)?, &accept);
+                read.with_context(|| path.display().to_string())?
+            }
+            None => {
+                let (rows, cols) = self.size;
+                fits(rows, cols).map_err(misuse::of)?;
+                Matrix::random(rows, cols, seed)
+            }
+        };
+        let params = Params { matrix };
+        params.check().map_err(misuse::of)?;
+        Ok(params)
+    }
+}
+
+/// Returns the figures of a result, with the error of the factors if it is known.
+pub fn result(outcome: &Outcome, error: Option<f64>) -> Value {
     let factors = &outcome.factors;
     let diagonal = factors.diagonal();
     json!({
@@ -71,7 +81,9 @@ fn result(outcome: &Outcome, error: Option<f64>) -> Value {
 pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
     let (world, common) = (job.world(), &args.common);
     let rank = world.rank();
-    let params = params(args, world.size(), args.room.of(world)?)?;
+    // The check has all columns once more, and the error of the factors two matrices.
+    let runs = if common.check { 2 } else { 1 };
+    let params = args.input.params(args.seed, world.size(), runs, args.room.of(world)?)?;
     if rank == 0 {
         prepare_out(common.out.as_deref())?;
     }

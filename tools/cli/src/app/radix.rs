@@ -19,23 +19,8 @@ use weft_run::misuse;
 #[derive(Debug, clap::Args)]
 #[command(mut_args(super::numbers))]
 pub struct Args {
-    /// Read keys from this file: whole numbers below 2^32 as text, or of four bytes each if its
-    /// name ends in .bin
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["keys", "below"])]
-    input: Option<PathBuf>,
-    /// Number of keys of the Splash benchmark
-    #[arg(long, value_name = "N", default_value_t = 3_000_000)]
-    keys: usize,
-    /// Those keys are below this number
-    #[arg(long, value_name = "N", default_value_t = 1 << 26)]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
-    below: u32,
-    /// Values of a digit: a power of two from 2 to 65536
-    #[arg(long, value_name = "N", default_value_t = 128)]
-    radix: u32,
-    /// Keys of a region; the paper has 256
-    #[arg(long, value_name = "N", default_value_t = REGION, value_parser = whole)]
-    region: usize,
+    #[command(flatten)]
+    input: Input,
     #[command(flatten)]
     room: Room,
     #[command(flatten)]
@@ -58,30 +43,61 @@ fn is_binary(path: &Path) -> bool {
     path.extension().is_some_and(|end| end == "bin")
 }
 
-fn params(args: &Args, memory: Memory) -> Result<Params> {
-    let each = bytes_needed(args.region, args.region).div_ceil(args.region as u128);
-    let most = memory.most(each as u64).min(MOST);
-    let keys = match &args.input {
-        Some(path) if is_binary(path) => {
-            read_binary(&mut open(path)?, most).with_context(|| path.display().to_string())?
-        }
-        Some(path) => {
-            read_text(&mut open(path)?, most).with_context(|| path.display().to_string())?
-        }
-        None => {
-            let what = format!("the sorting of {} keys", args.keys);
-            memory.check(what, bytes_needed(args.keys, args.region)).map_err(misuse::of)?;
-            let mut keys = Vec::with_capacity(args.keys);
-            keys.extend(Generator::new(0, args.below, SEED).take(args.keys));
-            keys
-        }
-    };
-    let params = Params { keys, radix: args.radix };
-    params.check().map_err(misuse::of)?;
-    Ok(params)
+/// The keys, and their division.
+#[derive(Debug, clap::Args)]
+pub struct Input {
+    /// Read keys from this file: whole numbers below 2^32 as text, or of four bytes each if its
+    /// name ends in .bin
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["keys", "below"])]
+    input: Option<PathBuf>,
+    /// Number of keys of the Splash benchmark
+    #[arg(long, value_name = "N", default_value_t = 3_000_000)]
+    keys: usize,
+    /// Those keys are below this number
+    #[arg(long, value_name = "N", default_value_t = 1 << 26)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    below: u32,
+    /// Values of a digit: a power of two from 2 to 65536
+    #[arg(long, value_name = "N", default_value_t = 128)]
+    radix: u32,
+    /// Keys of a region; the paper has 256
+    #[arg(long, value_name = "N", default_value_t = REGION, value_parser = whole)]
+    region: usize,
 }
 
-fn result(outcome: &Outcome) -> Value {
+impl Input {
+    /// Returns the parameters; each rank has all keys.
+    pub fn params(&self, memory: Memory) -> Result<Params> {
+        let each = bytes_needed(self.region, self.region).div_ceil(self.region as u128);
+        let most = memory.most(each as u64).min(MOST);
+        let keys = match &self.input {
+            Some(path) if is_binary(path) => {
+                read_binary(&mut open(path)?, most).with_context(|| path.display().to_string())?
+            }
+            Some(path) => {
+                read_text(&mut open(path)?, most).with_context(|| path.display().to_string())?
+            }
+            None => {
+                let what = format!("the sorting of {} keys", self.keys);
+                memory.check(what, bytes_needed(self.keys, self.region)).map_err(misuse::of)?;
+                let mut keys = Vec::with_capacity(self.keys);
+                keys.extend(Generator::new(0, self.below, SEED).take(self.keys));
+                keys
+            }
+        };
+        let params = Params { keys, radix: self.radix };
+        params.check().map_err(misuse::of)?;
+        Ok(params)
+    }
+
+    /// Returns the division of the keys.
+    pub fn division(&self) -> Division {
+        Division { region: self.region, ns_per_key: 0.0, one_by_one: false }
+    }
+}
+
+/// Returns the figures of a result.
+pub fn result(outcome: &Outcome) -> Value {
     json!({
         "keys": outcome.keys.len(), "radix": outcome.radix, "passes": outcome.passes,
         "sorted": outcome.is_sorted(), "least": outcome.keys.first(),
@@ -93,8 +109,7 @@ fn result(outcome: &Outcome) -> Value {
 pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
     let (world, common) = (job.world(), &args.common);
     let rank = world.rank();
-    let params = params(args, args.room.of(world)?)?;
-    let division = Division { region: args.region, ns_per_key: 0.0, one_by_one: false };
+    let (params, division) = (args.input.params(args.room.of(world)?)?, args.input.division());
     if rank == 0 {
         prepare_out(common.out.as_deref())?;
     }
@@ -112,7 +127,7 @@ pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
         files.push(write_file(dir, "radix.csv", |to| write_summary(to, &outcome))?);
         let histogram = |to: &mut dyn std::io::Write| write_histogram(to, &outcome, BINS);
         files.push(write_file(dir, "radix-histogram.csv", histogram)?);
-        files.push(match args.input.as_deref().is_some_and(is_binary) {
+        files.push(match args.input.input.as_deref().is_some_and(is_binary) {
             true => write_file(dir, "radix-keys.bin", |to| write_binary(to, &outcome))?,
             false => write_file(dir, "radix-keys.txt", |to| write_text(to, &outcome))?,
         });

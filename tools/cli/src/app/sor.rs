@@ -14,6 +14,17 @@ use weft_sor::{bytes_needed, parse_size, report, sequential, write_png, Outcome,
 #[derive(Debug, clap::Args)]
 #[command(mut_args(super::numbers))]
 pub struct Args {
+    #[command(flatten)]
+    input: Input,
+    #[command(flatten)]
+    room: Room,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// The plate, and the end of the iteration.
+#[derive(Debug, clap::Args)]
+pub struct Input {
     /// Rows and columns of the matrix: N or ROWSxCOLS
     #[arg(long, value_name = "SIZE", default_value = "1536", value_parser = parse_size)]
     size: (usize, usize),
@@ -30,33 +41,31 @@ pub struct Args {
     /// is worth
     #[arg(long)]
     late: bool,
-    #[command(flatten)]
-    room: Room,
-    #[command(flatten)]
-    common: Common,
 }
 
-fn params(args: &Args, ranks: usize, memory: Memory) -> Result<Params> {
-    let (rows, cols) = args.size;
-    let params = Params {
-        rows,
-        cols,
-        max_iterations: args.iterations,
-        tolerance: args.tolerance,
-        omega: args.omega,
-        keep_grid: args.common.out.is_some(),
-        late: args.late,
-        ns_per_cell: None,
-    };
-    params.check().map_err(misuse::of)?;
-    // The check has the whole matrix in one block.
-    let ranks = if args.common.check { 1 } else { ranks };
-    let bytes = bytes_needed(rows, cols, ranks, params.keep_grid);
-    memory.check(format!("a plate of {rows} x {cols} cells"), bytes).map_err(misuse::of)?;
-    Ok(params)
+impl Input {
+    /// Returns the parameters for a matrix that is divided among so many ranks.
+    pub fn params(&self, ranks: usize, memory: Memory, keep_grid: bool) -> Result<Params> {
+        let (rows, cols) = self.size;
+        let params = Params {
+            rows,
+            cols,
+            max_iterations: self.iterations,
+            tolerance: self.tolerance,
+            omega: self.omega,
+            keep_grid,
+            late: self.late,
+            ns_per_cell: None,
+        };
+        params.check().map_err(misuse::of)?;
+        let bytes = bytes_needed(rows, cols, ranks, keep_grid);
+        memory.check(format!("a plate of {rows} x {cols} cells"), bytes).map_err(misuse::of)?;
+        Ok(params)
+    }
 }
 
-fn result(outcome: &Outcome) -> Value {
+/// Returns the figures of a result.
+pub fn result(outcome: &Outcome) -> Value {
     json!({
         "rows": outcome.rows, "columns": outcome.cols, "omega": outcome.omega,
         "iterations": outcome.iterations, "converged": outcome.converged,
@@ -67,7 +76,9 @@ fn result(outcome: &Outcome) -> Value {
 /// Runs the part of this rank; rank 0 reports the result.
 pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
     let (world, common) = (job.world(), &args.common);
-    let params = params(args, world.size(), args.room.of(world)?)?;
+    // The check has the whole matrix in one block.
+    let ranks = if common.check { 1 } else { world.size() };
+    let params = args.input.params(ranks, args.room.of(world)?, common.out.is_some())?;
     let rank = world.rank();
     if rank == 0 {
         prepare_out(common.out.as_deref())?;

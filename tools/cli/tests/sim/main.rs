@@ -1,6 +1,8 @@
 //! `weft sim` called as by users and scripts.
 #![allow(non_snake_case)]
 
+mod app;
+
 use serde_json::Value;
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -210,60 +212,6 @@ fn swarm__one_seed_in_detail() {
 }
 
 #[test]
-fn app_sor__equals_sequential_with_loss() {
-    let options = ["--hosts", "4", "--size", "40x64", "--loss", "1%", "--seed", "2"];
-    let words: Vec<&str> = ["app", "sor"].into_iter().chain(options).collect();
-    let told = text(&words);
-    assert!(told.contains("PASS") && told.contains("virtual time"), "{told}");
-    let got = lines(&words);
-    assert_eq!((&got[0]["pass"], &got[0]["hosts"]), (&true.into(), &4.into()));
-    assert!(got[0]["network"]["lost"].as_u64() > Some(0), "{}", got[0]);
-    assert!(got[0]["retransmitted"].as_u64() > Some(0), "{}", got[0]);
-}
-
-#[test]
-fn app_asp__equals_sequential_and_is_repeatable() {
-    let run = || {
-        let mut got = lines(&["app", "asp", "--hosts", "5", "--size", "70", "--dup", "--reorder"]);
-        got[0].as_object_mut().expect("an object").remove("wall_seconds");
-        got
-    };
-    let first = run();
-    assert_eq!(first[0]["pass"], true);
-    assert_eq!(first, run());
-}
-
-#[test]
-fn app__hosts_pause_and_are_cut_off_and_the_result_is_the_same() {
-    let fates = ["--partition", "0,2-3@1ms..40ms", "--pause", "1@2ms..90ms"];
-    let size = ["app", "sor", "--hosts", "5", "--size", "40x64"];
-    let plain = lines(&size);
-    let got = lines(&[&size[..], &fates].concat());
-    assert_eq!(got[0]["checksum"], plain[0]["checksum"]);
-    assert!(got[0]["network"]["partitioned"].as_u64() > Some(0), "{}", got[0]);
-    assert!(got[0]["virtual_ms"].as_f64() > plain[0]["virtual_ms"].as_f64(), "{}", got[0]);
-}
-
-#[test]
-fn app__the_death_of_a_host_ends_the_others_with_its_name() {
-    for app in ["sor", "asp"] {
-        let words = ["app", app, "--hosts", "4", "--death", "2@1ms"];
-        let got = lines(&words);
-        assert_eq!((&got[0]["pass"], &got[0]["died"]), (&true.into(), &[2].into()), "{}", got[0]);
-        let errors = got[0]["errors"].as_array().expect("a list");
-        let names =
-            |e: &Value| e.as_str().is_some_and(|e| e.contains("rank 2 over sim (host 2) failed"));
-        assert!(errors.iter().any(names), "{}", got[0]);
-        assert!(text(&words).contains("hosts [2] died"));
-    }
-    // Too late to have an effect.
-    assert!(lines(&["app", "sor", "--hosts", "3", "--size", "40", "--death", "2@10s"])[0]
-        ["speedup"]
-        .is_f64());
-    assert!(refused(&["app", "sor", "--hosts", "3", "--death", "3@1ms"]).contains("no host 3"));
-}
-
-#[test]
 fn swarm__a_seed_behind_agents() {
     let told = text(&["swarm", "--agents", "--seed", "1003"]);
     assert!(told.contains("seed 1003"), "{told}");
@@ -290,8 +238,6 @@ fn args__bad_ones_are_refused() {
     assert!(refused(&["loss", "--bandwidth", "fast"]).contains("10G"));
     assert!(refused(&["swarm", "--seeds", "9..3"]).contains("0..1000"));
     assert!(refused(&["reliability", "--reliability", "gbn"]).contains("compares"));
-    assert!(refused(&["app", "sor", "--size", "2"]).contains("3 x 3"));
-    assert!(refused(&["app", "chess"]).contains("chess"));
 }
 
 #[test]

@@ -1,0 +1,223 @@
+//! `weft sim app`: the eight applications on simulated hosts.
+
+use super::{lines, refused, sim, text, File};
+use serde_json::Value;
+
+/// An application with a small input, and the name of what it computes.
+struct Case {
+    app: &'static str,
+    input: &'static [&'static str],
+    things: &'static str,
+    /// An error of its program's options.
+    wrong: (&'static [&'static str], &'static str),
+}
+
+const CASES: [Case; 8] = [
+    Case {
+        app: "asp",
+        input: &["--nodes", "60", "--degree", "4"],
+        things: "cells",
+        wrong: (&["--graph", "/nowhere.gr"], "/nowhere.gr cannot be opened"),
+    },
+    Case {
+        app: "awari",
+        input: &["--stones", "4"],
+        things: "positions and updates",
+        wrong: (&["--stones", "32"], "more than 31"),
+    },
+    Case {
+        app: "barnes",
+        input: &["--bodies", "200", "--steps", "2"],
+        things: "interactions",
+        wrong: (&["--steps", "0"], "at least one is needed"),
+    },
+    Case {
+        app: "leq",
+        input: &["--equations", "40", "--random", "3"],
+        things: "products",
+        wrong: (&["--equations", "0"], "there is no equation"),
+    },
+    Case {
+        app: "puzzle",
+        input: &["--position", "1 10 0 6 11 2 15 3 4 13 5 7 8 12 9 14", "--whole", "--jobs", "4"],
+        things: "positions",
+        wrong: (&["--position", "1 2 3"], "16"),
+    },
+    Case {
+        app: "qr",
+        input: &["--size", "30x20"],
+        things: "values",
+        wrong: (&["--size", "0"], "no rows or no columns"),
+    },
+    Case {
+        app: "radix",
+        input: &["--keys", "1000", "--below", "4096", "--radix", "16", "--region", "32"],
+        things: "keys",
+        wrong: (&["--radix", "100"], "power of two"),
+    },
+    Case {
+        app: "sor",
+        input: &["--size", "30x40"],
+        things: "cells",
+        wrong: (&["--size", "2"], "3 x 3"),
+    },
+];
+
+impl Case {
+    fn words<'a>(&self, more: &[&'a str]) -> Vec<&'a str> {
+        [&["app", self.app], self.input, &["--hosts", "4"], more].concat()
+    }
+}
+
+/// Returns the report of a run, without what depends on the time of day.
+fn report(words: &[&str]) -> Value {
+    let mut all = lines(words);
+    let mut line = all.pop().expect("a line");
+    assert!(all.is_empty(), "{all:?}");
+    line.as_object_mut().expect("an object").remove("wall_seconds");
+    line
+}
+
+#[test]
+fn app__equals_sequential_with_loss_and_is_repeatable() {
+    for case in &CASES {
+        let app = case.app;
+        let faults = ["--loss", "1%", "--dup", "--reorder", "2%", "--corrupt", "--seed", "5"];
+        let words = case.words(&faults);
+        let told = report(&words);
+        assert_eq!(told["scenario"], format!("app {app}"), "{told}");
+        assert_eq!((&told["pass"], &told["hosts"]), (&true.into(), &4.into()), "{told}");
+        assert_eq!(told["work"]["things"], case.things, "{told}");
+        for counter in ["lost", "duplicated", "held_back", "corrupted"] {
+            assert!(told["network"][counter].as_u64() > Some(0), "{app}: {counter} of {told}");
+        }
+        assert!(told["retransmitted"].as_u64() > Some(0), "{told}");
+        assert!(told["result"].as_object().is_some_and(|result| !result.is_empty()), "{told}");
+        let number = |key: &str| told[key].as_f64().unwrap_or_else(|| panic!("{key} of {told}"));
+        let work = |key: &str| told["work"][key].as_f64().expect("a number");
+        let alone = number("alone_ms");
+        assert!((alone - work("count") * work("ns_each") / 1e6).abs() < 1e-9 * alone, "{told}");
+        assert!((number("speedup") - alone / number("virtual_ms")).abs() < 1e-6, "{told}");
+        assert_eq!(told, report(&words), "the same seed, the same numbers");
+        // The network has no part in the result.
+        let plain = report(&case.words(&["--seed", "5"]));
+        assert_eq!(told["checksum"], plain["checksum"], "{app}");
+        assert!(told["virtual_ms"].as_f64() > plain["virtual_ms"].as_f64(), "{told} {plain}");
+    }
+}
+
+#[test]
+fn app__computing_takes_its_time() {
+    for case in &CASES {
+        let help = text(&["app", case.app, "--help"]);
+        let cost = help.split_whitespace().find(|word| word.starts_with("--ns-per-"));
+        let cost = cost.unwrap_or_else(|| panic!("no cost in {help}"));
+        let slow = report(&case.words(&[cost, "50000"]));
+        let [speedup, ms, alone] = ["speedup", "virtual_ms", "alone_ms"].map(|key| &slow[key]);
+        // Each host computes a fair share, and messages take next to nothing.
+        assert!(speedup.as_f64() > Some(1.2) && speedup.as_f64() < Some(4.001), "{slow}");
+        assert!(ms.as_f64() < alone.as_f64(), "{slow}");
+        let free = report(&case.words(&[cost, "0"]));
+        assert_eq!(free["checksum"], slow["checksum"], "{}", case.app);
+        assert_eq!(free["alone_ms"], 0.0, "{free}");
+        for wrong in ["-1", "nan", "fast", "1e7"] {
+            let why = refused(&case.words(&[cost, wrong]));
+            assert!(why.contains("nanoseconds from 0 to 1000000 are wanted"), "{why}");
+        }
+    }
+}
+
+#[test]
+fn app__one_host_and_more_hosts_than_work() {
+    for case in &CASES {
+        let all = ["1", "7"].map(|hosts| {
+            let words = [&["app", case.app], case.input, &["--hosts", hosts]].concat();
+            report(&words)
+        });
+        assert_eq!(all[0]["checksum"], all[1]["checksum"], "{all:?}");
+    }
+}
+
+#[test]
+fn app__text_names_cost_and_verdict() {
+    for case in &CASES {
+        let told = text(&case.words(&[]));
+        for word in [case.app, "virtual time", "one host alone", "ns each", "checksum", "PASS"] {
+            assert!(told.contains(word), "no {word:?} in {told}");
+        }
+        assert!(told.contains(case.things), "{told}");
+    }
+}
+
+#[test]
+fn app__hosts_pause_and_are_cut_off_and_the_result_is_the_same() {
+    let fates = ["--partition", "0,2-3@1ms..40ms", "--pause", "1@2ms..90ms"];
+    let size = ["app", "sor", "--hosts", "5", "--size", "40x64"];
+    let plain = report(&size);
+    let got = report(&[&size[..], &fates].concat());
+    assert_eq!(got["checksum"], plain["checksum"]);
+    assert!(got["network"]["partitioned"].as_u64() > Some(0), "{got}");
+    assert!(got["virtual_ms"].as_f64() > plain["virtual_ms"].as_f64(), "{got}");
+}
+
+#[test]
+fn app__the_death_of_a_host_ends_the_others_with_its_name() {
+    for case in &CASES {
+        let plain = report(&case.words(&[]));
+        let half = plain["virtual_ms"].as_f64().expect("a number") / 2.0;
+        // At once, while ranks find each other, and in the midst of the work.
+        let half = format!("2@{half}ms");
+        for death in ["2@0us", "2@20us", &half] {
+            let words = case.words(&["--death", death]);
+            let got = report(&words);
+            assert_eq!((&got["pass"], &got["died"]), (&true.into(), &[2].into()), "{got}");
+            let errors = got["errors"].as_array().expect("a list");
+            let names = |e: &Value| {
+                e.as_str().is_some_and(|e| e.contains("rank 2 over sim (host 2) failed"))
+            };
+            assert!(errors.iter().any(names), "{} at {death}: {got}", case.app);
+        }
+        let told = text(&case.words(&["--death", &half]));
+        assert!(told.contains("hosts [2] died"), "{told}");
+        // Too late to have an effect.
+        let late = report(&case.words(&["--death", "2@10s"]));
+        assert_eq!((&late["checksum"], &late["died"]), (&plain["checksum"], &Value::Array(vec![])));
+    }
+    assert!(refused(&["app", "sor", "--hosts", "3", "--death", "3@1ms"]).contains("no host 3"));
+}
+
+#[test]
+fn app__a_host_may_die_when_nothing_is_needed_of_it() {
+    // It has sent its last row and waits for the sums, which the others do not need it for.
+    let words = ["app", "asp", "--nodes", "60", "--degree", "4", "--hosts", "4"];
+    let plain = report(&words);
+    let words = [&words[..], &["--death", "3@100us"]].concat();
+    let got = report(&words);
+    assert_eq!((&got["died"], &got["checksum"]), (&[3].into(), &plain["checksum"]), "{got}");
+    assert!(text(&words).contains("PASS: hosts [3] died when nothing was needed"));
+}
+
+#[test]
+fn app__invalid_options_are_refused() {
+    for case in &CASES {
+        let (words, why) = case.wrong;
+        let output = sim(&[&["app", case.app], words].concat());
+        let told = String::from_utf8(output.stderr).expect("text");
+        assert_eq!(output.status.code(), Some(2), "{told}");
+        assert!(told.contains(why), "{}: {told}", case.app);
+    }
+    let too_large = ["app", "leq", "--equations", "1000", "--memory", "1"];
+    assert!(refused(&too_large).contains("above the limit of 1.0 MiB"));
+    assert!(refused(&["app", "chess"]).contains("chess"));
+}
+
+#[test]
+fn app__reads_files_and_writes_packets() {
+    let (keys, log) = (File::new("app-keys.txt"), File::new("app-radix.txt"));
+    std::fs::write(&keys.0, "7 5 3\n9 1\n").expect("a file");
+    let words = ["app", "radix", "--input", keys.path(), "--hosts", "2", "--log", log.path()];
+    let told = report(&words);
+    let result = &told["result"];
+    assert_eq!((&result["keys"], &result["sorted"]), (&5.into(), &true.into()), "{told}");
+    assert!(std::fs::read(&log.0).expect("a log").starts_with(b" "));
+}

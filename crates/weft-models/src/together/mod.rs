@@ -222,7 +222,7 @@ impl<N: Net> Together<N> {
         let mut all = mine;
         if inner.exchanges.get() {
             let all = inner.exchange(call, all, combine).await?;
-            inner.end(call);
+            inner.end(call).await;
             return Ok(all);
         }
         for child in children(me, count) {
@@ -245,7 +245,7 @@ impl<N: Net> Together<N> {
         }
         let mine = children(me, count).filter(|_| !all_have);
         mine.into_iter().try_for_each(|child| inner.post(child, kind::DOWN, call, &all))?;
-        inner.end(call);
+        inner.end(call).await;
         Ok(all)
     }
 
@@ -272,7 +272,7 @@ impl<N: Net> Together<N> {
             inner.channel.room(rank_of(child)).await;
             inner.post(rank_of(child), kind::DOWN, call, &bytes)?;
         }
-        inner.end(call);
+        inner.end(call).await;
         Ok(bytes)
     }
 }
@@ -300,7 +300,10 @@ impl<N: Net> Inner<N> {
         call
     }
 
-    fn end(&self, call: Call) {
+    /// Ends an operation when all that this rank has to send is on its way: the program may drop the
+    /// operations then.
+    async fn end(&self, call: Call) {
+        self.channel.flush().await;
         self.rounds.borrow_mut().remove(&call.number);
     }
 

@@ -35,6 +35,27 @@ fn barrier__ranks_that_end_at_once_cause_no_failure() {
 }
 
 #[test]
+fn broadcast__ranks_that_drop_their_operations_at_once_have_passed_all_on() {
+    const LENGTH: usize = 3 << 20;
+    for root in 0..4 {
+        let config = SimConfig::new(4, 1);
+        let mut sim = Sim::new("early drop", config)
+            .of_test(env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"));
+        sim.spawn_all(move |env| async move {
+            let net: Live = env.net().expect("no agent is chosen");
+            let together = Together::open(&net, 0);
+            let bytes = if net.rank() == root { vec![7; LENGTH] } else { Vec::new() };
+            let bytes = together.broadcast(root, bytes).await.expect("no rank fails");
+            drop(together);
+            assert!(bytes.len() == LENGTH && bytes.iter().all(|&byte| byte == 7));
+            // Others need this host for what it has sent.
+            env.world().barrier().await.expect("all hosts live");
+        });
+        sim.run().unwrap_or_else(|failure| panic!("root {root}: {failure}"));
+    }
+}
+
+#[test]
 fn reduce__results_by_multicast_are_those_along_a_tree_also_under_loss() {
     let lossy = SimConfig::new(6, 2)
         .fault(Fault::Loss { ppm: 30_000, span: Span::ALWAYS })

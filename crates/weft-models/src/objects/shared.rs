@@ -14,8 +14,9 @@ use std::pin::pin;
 use std::rc::{Rc, Weak};
 use std::task::Poll;
 
-/// Most operations that are posted and not done.
+/// Most operations that are posted and not done, and most of their bytes if they are several.
 const POSTED_MAX: u64 = 1 << 14;
+const POSTED_BYTES: usize = 1 << 20;
 /// Most posts to an object at another rank that are under way at once, beside one more.
 const AT_ONCE: u64 = 63;
 
@@ -90,7 +91,7 @@ impl<N: Net, T: Object> Shared<N, T> {
     /// later posts: they may be done before it.
     ///
     /// # Errors
-    /// Too many posts are not done ([`Objects::flush`] waits), or the operation cannot be sent, or
+    /// Too many posts are not done, or 1 MiB of them ([`Objects::flush`] waits), or the operation cannot be sent, or
     /// is longer than [`BYTES_MAX`].
     ///
     /// [`Objects::flush`]: super::Objects::flush
@@ -101,7 +102,9 @@ impl<N: Net, T: Object> Shared<N, T> {
         if bytes.len() > BYTES_MAX {
             return Err(self.error(ObjectCause::TooLong { len: bytes.len() }));
         }
-        if inner.posted.get() >= POSTED_MAX || !inner.order.has_room() {
+        let queued = inner.posted_bytes.get();
+        let is_full = queued > 0 && queued + bytes.len() > POSTED_BYTES;
+        if is_full || inner.posted.get() >= POSTED_MAX || !inner.order.has_room() {
             return Err(self.error(ObjectCause::Group(OrderError::Busy)));
         }
         inner.posted.set(inner.posted.get() + 1);
@@ -116,6 +119,7 @@ impl<N: Net, T: Object> Shared<N, T> {
             drop(inner.order.send(op_message(self.entry.number, serial, 0, &bytes)));
             return Ok(());
         }
+        inner.posted_bytes.set(queued + bytes.len());
         inner.posts.borrow_mut().push_back((Rc::clone(&self.entry), bytes));
         if !inner.posting.replace(true) {
             inner.net.spawn(do_posts(Rc::downgrade(inner)));
@@ -439,9 +443,12 @@ async fn do_posts<N: Net>(inner: Weak<Inner<N>>) {
             continue;
         }
         object = number;
-        let next = inner.posts.borrow_mut().pop_front();
-        let Some((entry, op)) = next.filter(|_| !ended) else {
-            inner.posted.set(inner.posted.get() - inner.posts.take().len() as u64);
+        let next = if ended { None } else { inner.posts.borrow_mut().pop_front() };
+        let Some((entry, op)) = next else {
+            let dropped = inner.posts.take();
+            let bytes: usize = dropped.iter().map(|(_, op)| op.len()).sum();
+            inner.posted_bytes.set(inner.posted_bytes.get() - bytes);
+            inner.posted.set(inner.posted.get() - dropped.len() as u64);
             inner.posting.set(false);
             return inner.wake();
         };
@@ -476,6 +483,7 @@ impl<N: Net> Inner<N> {
             let number = entry.number;
             log::error!("an operation posted to object {number:#x} failed: {cause:?}");
         }
+        self.posted_bytes.set(self.posted_bytes.get() - op.len());
         self.posted.set(self.posted.get() - 1);
         self.wake();
     }

@@ -27,7 +27,7 @@ const BURST: Duration = Duration::from_micros(10);
 /// Interval of checks during waits.
 const TICK: Duration = Duration::from_millis(10);
 /// Bytes and number of messages on their way from which on a sender has to wait.
-const OUTGOING_BYTES: usize = 4 << 20;
+const OUTGOING_BYTES: usize = 1 << 20;
 const OUTGOING: usize = 1 << 16;
 /// Bytes and number of messages that the program has not received, from which on no more come.
 const INBOX_BYTES: usize = 16 << 20;

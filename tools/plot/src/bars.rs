@@ -12,6 +12,8 @@ const TALL: f64 = 150.0;
 const WORDS: f64 = 64.0;
 /// Share of its group's width that the bars take.
 const FILLED: f64 = 0.8;
+/// Least length of a line that is drawn.
+const LEAST: f64 = 0.1;
 /// Length of a character of the usual size, about.
 const LETTER: f64 = 7.0;
 
@@ -103,13 +105,15 @@ impl Bars {
             let middle = (from + width / 2.0, bottom + 18.0);
             shapes.push(text(middle, name.as_str(), Anchor::Middle, GREY));
             for (at, bar) in bars.iter().enumerate() {
-                let Some(bar) = bar else { continue };
+                let Some(bar) = bar.filter(|bar| bottom - scale.at(bar.value) >= LEAST) else {
+                    continue;
+                };
                 let x = from + width * (1.0 - FILLED) / 2.0 + (at as f64 + 0.5) * each;
                 let colour = COLOURS[at % COLOURS.len()];
                 let y = |value| scale.at(value);
                 shapes.push(thick((x, bottom), (x, y(bar.value)), colour, each * 0.9));
                 let (least, most) = bar.spread;
-                if least < most {
+                if y(least) - y(most) >= LEAST {
                     shapes.push(line(vec![(x, y(least)), (x, y(most))], BLACK));
                 }
             }
@@ -131,13 +135,14 @@ mod tests {
     fn bars(values: &[f64]) -> Bars {
         let group = |&value: &f64| {
             let bar = Bar { value, spread: (value * 0.9, value * 1.1) };
-            (format!("g{value}"), vec![Some(bar), None])
+            let none = Bar { value: 0.0, spread: (0.0, 0.0) };
+            (format!("g{value}"), vec![Some(bar), None, Some(none)])
         };
         let panel = Panel { title: "a panel".into(), groups: values.iter().map(group).collect() };
         Bars {
             title: "a title".into(),
             unit: "us".into(),
-            names: vec!["one".into(), "two".into()],
+            names: ["one", "two", "three"].map(String::from).into(),
             mark: Some(1.0),
             panels: vec![panel.clone(), panel],
         }
@@ -151,8 +156,8 @@ mod tests {
             assert!(svg.contains(word), "{word}: {svg}");
         }
         let thick = |shape: &&Shape| matches!(shape, Shape::Line { width, .. } if *width > 2.0);
-        // Two panels of two bars, and two names.
-        assert_eq!(picture.shapes.iter().filter(thick).count(), 6);
+        // Two panels of two bars, and three names; a figure of 0 has no bar.
+        assert_eq!(picture.shapes.iter().filter(thick).count(), 7);
         assert_eq!(svg.matches("stroke-dasharray").count(), 2);
         assert!(picture.height > HEAD + 2.0 * TALL);
     }

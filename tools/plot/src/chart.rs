@@ -30,6 +30,8 @@ const BOTTOM: f64 = 462.0;
 const STEP: f64 = 17.0;
 /// Least length of a power of ten that has more numbers than its own.
 const LONG: f64 = 90.0;
+/// Least distance of two numbers on a linear scale.
+const APART: f64 = 24.0;
 /// Factor between a figure at the end of an axis and that end.
 const ROOM: f64 = 1.4;
 
@@ -66,14 +68,16 @@ impl Scale {
         self.ends.0 + share * (self.ends.1 - self.ends.0)
     }
 
-    /// Returns the round values of the scale: 1, 2 and 5 of each power of ten, or half powers; and
-    /// for each if there is room for its number.
+    /// Returns the round values of the scale: 1, 2 and 5 of each power of ten, or multiples of one of
+    /// those that have room beside each other; and for each if there is room for its number.
     pub fn marks(&self) -> Vec<(f64, bool)> {
         let power = |of: f64| of.log10().floor() as i32;
         if !self.by_powers {
-            let step = 10f64.powi(power(self.high)) / 2.0;
+            let least = self.high * APART / (self.ends.1 - self.ends.0).abs().max(1.0);
+            let steps = [1.0, 2.0, 5.0, 10.0].map(|step| step * 10f64.powi(power(least)));
+            let step = steps.into_iter().find(|&step| step >= least).unwrap_or(least);
             let all = (0..).map(|i| step * f64::from(i));
-            return all.take_while(|v| *v <= self.high).map(|v| (v, true)).collect();
+            return all.take_while(|v| *v <= self.high * (1.0 + 1e-9)).map(|v| (v, true)).collect();
         }
         let length = (self.ends.1 - self.ends.0).abs() / (self.high / self.low).log10();
         let all = (power(self.low)..=power(self.high)).flat_map(|power| {
@@ -325,6 +329,12 @@ mod tests {
         };
         assert_eq!(numbers(20.0, 400.0), [1.0, 2.0, 5.0, 10.0, 20.0]);
         assert_eq!(numbers(2e6, 400.0), [1.0, 10.0, 100.0, 1e3, 1e4, 1e5, 1e6]);
+        let linear = |high: f64| {
+            let marks = Scale::from_zero(high, (150.0, 0.0)).unwrap().marks();
+            marks.into_iter().map(|mark| mark.0).collect::<Vec<f64>>()
+        };
+        assert_eq!(linear(93e3), [0.0, 2e4, 4e4, 6e4, 8e4]);
+        assert_eq!(linear(1.2), [0.0, 0.2, 0.4, 0.6000000000000001, 0.8, 1.0, 1.2]);
         assert!(Scale::by_powers((0.0, 1.0), (0.0, 1.0)).is_none());
         assert!(Scale::from_zero(0.0, (0.0, 1.0)).is_none());
     }

@@ -114,8 +114,8 @@ impl Study<'_> {
         let mut traffic = grid(
             "11",
             "Figure 11: packets and bytes to a rank",
-            &["over shm no packet only acknowledges; data are the bytes in packets, and those \
-               that are copied directly between processes"],
+            &["data are the bytes in packets, and those that are copied directly between \
+               processes"],
         );
         for program in &PROGRAMS {
             if let Err(why) = self.here(program, [&mut vii, &mut traffic]) {

@@ -242,7 +242,12 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     // Tables V and VI have the systems above the communication interface as well.
     let above = systems::systems(&args.table, args.seed).map_err(anyhow::Error::msg)?;
     if let Some(path) = &args.plot {
-        write_plot(path, &plot::plot(&rows))?;
+        let systems = match args.table.as_str() {
+            "all" => systems::systems(SYSTEMS, args.seed).map_err(anyhow::Error::msg)?,
+            _ => above.clone(),
+        };
+        let lines = rows.iter().map(Line::of_row).chain(systems.iter().map(Row::line));
+        write_plot(path, &plot::plot(&lines.collect::<Vec<_>>()))?;
     }
     let orderings = match args.table.as_str() {
         "all" | ORDERINGS => claims(&lab),
@@ -288,6 +293,7 @@ mod tests {
     #[test]
     fn write_plot__svg_and_png_and_nothing_else() {
         let rows = Lab::new(1).rows("fig6");
+        let rows: Vec<_> = rows.iter().map(Line::of_row).collect();
         let dir = std::env::temp_dir().join(format!("weft-paper004-{}", std::process::id()));
         std::fs::create_dir_all(&dir).unwrap();
         for (name, start) in [("a.svg", &b"<svg "[..]), ("a.png", &b"\x89PNG"[..])] {

@@ -2,11 +2,11 @@
 //! table or figure of applications.
 
 use super::systems::Row;
+use super::Line;
 use weft_plot::{line, text, title, Anchor, Colour, Picture, Shape};
-use weft_sim::platform::compare::Comparison;
 
 const WIDTH: f64 = 900.0;
-const HEIGHT: f64 = 520.0;
+const HEIGHT: f64 = 530.0;
 const LEFT: f64 = 84.0;
 const RIGHT: f64 = WIDTH - 24.0;
 const TOP: f64 = 84.0;
@@ -31,9 +31,9 @@ fn dashes(points: Vec<(f64, f64)>, colour: Colour) -> Shape {
     Shape::Line { points, colour, width: 1.0, dashed: true }
 }
 
-fn colour(row: &Comparison) -> Colour {
-    match row.number.platform {
-        _ if row.number.calibrated => CALIBRATED,
+fn colour(row: &Line<'_>) -> Colour {
+    match row.platform {
+        _ if row.calibrated => CALIBRATED,
         "ppro" => PPRO,
         "p3" => P3,
         _ => BOTH,
@@ -62,26 +62,51 @@ fn frame() -> Vec<Shape> {
     shapes
 }
 
-/// Draws a dot for every row, with the tables side by side.
-pub fn plot(rows: &[Comparison]) -> Picture {
-    let mut shapes = frame();
-    let step = (RIGHT - LEFT) / rows.len().max(1) as f64;
-    let x = |i: usize| LEFT + step * (i as f64 + 0.5);
-    let mut from = 0;
-    for (i, row) in rows.iter().enumerate() {
-        let next = rows.get(i + 1).map(|row| row.number.table);
-        if next != Some(row.number.table) {
-            let middle = (x(from) + x(i)) / 2.0;
-            shapes.push(text((middle, BOTTOM + 22.0), row.number.table, Anchor::Middle, GREY));
-            let edge = x(i) + step / 2.0;
-            shapes.push(line(vec![(edge, TOP), (edge, BOTTOM)], GRID));
-            from = i + 1;
+/// Width of a letter of a table's name, and least distance of two names.
+const LETTER: f64 = 8.0;
+const APART: f64 = 8.0;
+
+/// Returns the heights of names in the middle of their tables: a name that would touch the one
+/// before stands lower.
+fn heights(names: &[(&str, f64)]) -> Vec<f64> {
+    let mut ends = [f64::MIN; 2];
+    let height = |&(name, middle): &(&str, f64)| {
+        let half = name.len() as f64 * LETTER / 2.0;
+        let low = usize::from(middle - half < ends[0] + APART);
+        ends[low] = middle + half;
+        BOTTOM + 22.0 + 16.0 * low as f64
+    };
+    names.iter().map(height).collect()
+}
+
+/// Draws a dot for every row that the paper has, with the tables side by side.
+pub fn plot(rows: &[Line<'_>]) -> Picture {
+    let mut tables: Vec<&str> = Vec::new();
+    for row in rows {
+        if !tables.contains(&row.table) {
+            tables.push(row.table);
         }
-        let at = (x(i), y(row.simulated / row.number.paper));
-        shapes.push(Shape::Dot { at, radius: 3.6, colour: colour(row) });
+    }
+    let of = |table| rows.iter().filter(move |row| row.table == table && row.paper.is_some());
+    let count = tables.iter().map(|&table| of(table).count()).sum::<usize>();
+    let step = (RIGHT - LEFT) / count.max(1) as f64;
+    let (mut shapes, mut dots, mut names, mut x) = (frame(), Vec::new(), Vec::new(), LEFT);
+    for table in tables {
+        let from = x;
+        for row in of(table) {
+            let at = (x + step / 2.0, y(1.0 + row.error.unwrap_or(0.0)));
+            dots.push(Shape::Dot { at, radius: 3.6, colour: colour(row) });
+            x += step;
+        }
+        names.push((table, (from + x) / 2.0));
+        shapes.push(line(vec![(x, TOP), (x, BOTTOM)], GRID));
+    }
+    shapes.append(&mut dots);
+    for (&(table, middle), height) in names.iter().zip(heights(&names)) {
+        shapes.push(text((middle, height), table, Anchor::Middle, GREY));
     }
     let what = "table or figure of the paper";
-    shapes.push(text(((LEFT + RIGHT) / 2.0, BOTTOM + 46.0), what, Anchor::Middle, GREY));
+    shapes.push(text(((LEFT + RIGHT) / 2.0, BOTTOM + 62.0), what, Anchor::Middle, GREY));
     Picture { width: WIDTH, height: HEIGHT, shapes }
 }
 
@@ -137,4 +162,17 @@ pub fn bars(table: &str, rows: &[Row]) -> Picture {
     }
     let height = 100.0 + ROW * names.len() as f64;
     Picture { width: WIDTH + 60.0, height, shapes }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(non_snake_case)]
+    use super::*;
+
+    #[test]
+    fn heights__names_of_narrow_tables_do_not_touch() {
+        let names = [("VI", 735.0), ("fig6", 757.0), ("fig7", 776.0), ("fig9", 830.0)];
+        let rows = [0.0, 1.0, 0.0, 0.0].map(|row| BOTTOM + 22.0 + 16.0 * row);
+        assert_eq!(heights(&names), rows);
+    }
 }

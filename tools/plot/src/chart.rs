@@ -68,8 +68,8 @@ impl Scale {
         self.ends.0 + share * (self.ends.1 - self.ends.0)
     }
 
-    /// Returns the round values of the scale: 1, 2 and 5 of each power of ten, or multiples of one of
-    /// those that have room beside each other; and for each if there is room for its number.
+    /// Returns the round values of the scale: 1, 2 and 5 of each power of ten, or multiples of one
+    /// of those that have room beside each other; and for each if there is room for its number.
     pub fn marks(&self) -> Vec<(f64, bool)> {
         let power = |of: f64| of.log10().floor() as i32;
         if !self.by_powers {

@@ -91,8 +91,8 @@ impl<N: Net, T: Object> Shared<N, T> {
     /// later posts: they may be done before it.
     ///
     /// # Errors
-    /// Too many posts are not done, or 1 MiB of them ([`Objects::flush`] waits), or the operation cannot be sent, or
-    /// is longer than [`BYTES_MAX`].
+    /// Too many posts are not done, or 1 MiB of them ([`Objects::flush`] waits), or the operation
+    /// cannot be sent, or is longer than [`BYTES_MAX`].
     ///
     /// [`Objects::flush`]: super::Objects::flush
     pub fn post(&self, op: &T::Op) -> Result<(), ObjectError> {

@@ -300,8 +300,8 @@ impl<N: Net> Inner<N> {
         call
     }
 
-    /// Ends an operation when all that this rank has to send is on its way: the program may drop the
-    /// operations then.
+    /// Ends an operation when all that this rank has to send is on its way: the program may drop
+    /// the operations then.
     async fn end(&self, call: Call) {
         self.channel.flush().await;
         self.rounds.borrow_mut().remove(&call.number);

@@ -259,3 +259,21 @@ pub fn print(
     }
     Ok(())
 }
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failed__one_note_for_a_choice_with_the_first_reason() {
+        let mut without = Failed::default();
+        for (choice, run) in [("agent", "ASP on 2 ranks"), ("none", "SOR on 4 ranks")] {
+            without.add(choice, run.into(), format!("no {choice}"));
+        }
+        without.add("agent", "LEQ on 8 ranks".into(), "another".into());
+        let notes = without.notes();
+        assert_eq!(notes[0], "agent has no figure of ASP on 2 ranks, LEQ on 8 ranks: no agent");
+        assert_eq!(notes[1], "none has no figure of SOR on 4 ranks: no none");
+    }
+}

@@ -32,6 +32,27 @@ struct Study<'a> {
     plan: Plan,
 }
 
+/// Choices without figures: each with its programs and numbers of ranks, and the first reason.
+#[derive(Default)]
+struct Failed(Vec<(&'static str, Vec<String>, String)>);
+
+impl Failed {
+    fn add(&mut self, choice: &'static str, run: String, why: String) {
+        match self.0.iter_mut().find(|(name, _, _)| *name == choice) {
+            Some((_, runs, _)) => runs.push(run),
+            None => self.0.push((choice, vec![run], why)),
+        }
+    }
+
+    /// Returns a note for each choice.
+    fn notes(self) -> Vec<String> {
+        let note = |(choice, runs, why): (&str, Vec<String>, String)| {
+            format!("{choice} has no figure of {}: {why}", runs.join(", "))
+        };
+        self.0.into_iter().map(note).collect()
+    }
+}
+
 /// Returns the text of a failure, not longer than a few lines.
 fn shortened(why: &anyhow::Error) -> String {
     let text = format!("{why:#}").replace('\n', " / ");
@@ -130,7 +151,7 @@ impl Study<'_> {
         &mut self,
         (figure, program): (&Figure, &Program),
         (lab, ranks): (&str, u32),
-        grid: &mut Grid,
+        (grid, without): (&mut Grid, &mut Failed),
     ) -> Result<()> {
         let of = format!("Figure {}, {}", figure.number, figure.title);
         let run = |study: &mut Self, choice: &Choice| {
@@ -156,8 +177,8 @@ impl Study<'_> {
                 }
                 failed => {
                     let why = failed.err().map_or("another result".into(), |why| shortened(&why));
-                    grid.notes
-                        .push(format!("{}, {ranks} ranks, {}: {why}", program.name, other.name));
+                    let run = format!("{} on {ranks} ranks", program.name);
+                    without.add(other.name, run, why);
                     false
                 }
             });
@@ -186,6 +207,7 @@ impl Study<'_> {
             cells: Vec::new(),
             notes: Vec::new(),
         };
+        let mut without = Failed::default();
         for ranks in self.ranks.clone() {
             let lab = match start(ranks as usize, figure.mtu) {
                 Ok(lab) => lab,
@@ -196,12 +218,14 @@ impl Study<'_> {
             };
             for program in figure.programs {
                 let on = (lab.name.as_str(), ranks);
-                if let Err(why) = self.choices((figure, program), on, &mut grid) {
-                    let name = program.name;
-                    grid.notes.push(format!("{name}, {ranks} ranks: {}", shortened(&why)));
+                let into = (&mut grid, &mut without);
+                if let Err(why) = self.choices((figure, program), on, into) {
+                    let run = format!("{} on {ranks} ranks", program.name);
+                    without.add(figure.base.name, run, shortened(&why));
                 }
             }
         }
+        grid.notes.extend(without.notes());
         grid
     }
 }

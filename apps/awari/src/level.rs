@@ -158,6 +158,12 @@ impl Level {
         true
     }
 
+    /// Returns true if a position became known and did not yet update its predecessors: then
+    /// [`next_updates`](Level::next_updates) takes one.
+    pub fn has_fresh(&self) -> bool {
+        !self.fresh.is_empty()
+    }
+
     /// Returns the owner of an update's position.
     pub fn owner_of(&self, update: Update) -> usize {
         update.index as usize % self.owners

@@ -3,13 +3,14 @@
 use super::progress::Progress;
 use super::{all_done, prepare_out, write_file, Check, Common, Report, Room};
 use anyhow::{Context, Result};
+use clap::ValueEnum;
 use serde_json::{json, Value};
 use std::process::ExitCode;
 use weft::Job;
 use weft_apps::Memory;
 use weft_awari::{
     read_positions, report, sequential, write_answer, write_histogram, write_histogram_svg, Answer,
-    Board, Outcome, Params, Step,
+    Board, Outcome, Params, Step, PER_CALL,
 };
 use weft_models::net::{Blocking, Live};
 use weft_run::misuse;
@@ -24,6 +25,12 @@ pub struct Args {
     /// first, as in "1,1,1,1,1,2,4,2,3,0,0,0"
     #[arg(long, value_name = "PITS")]
     position: Option<String>,
+    /// Programming system by which ranks update positions of others
+    #[arg(long, value_enum, default_value = "jobs")]
+    by: System,
+    /// Least updates in a call of a rank that has other work [default: 20]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    per_call: Option<u32>,
     #[command(flatten)]
     room: Room,
     #[command(flatten)]
@@ -45,6 +52,15 @@ impl Input {
         params.check().map_err(misuse::of)?;
         Ok(params)
     }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum System {
+    /// Updates are pushed to their owners, and nobody waits for an answer
+    Jobs,
+    /// Ranks call owners and wait for answers; a replicated object has the state of the game, as in
+    /// paper 004
+    Calls,
 }
 
 /// Returns the positions that are asked for.
@@ -92,13 +108,22 @@ pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
     let rank = world.rank();
     let params = args.input.params(args.room.of(world)?)?;
     let asked = positions(args)?;
+    if args.by == System::Jobs && args.per_call.is_some() {
+        misuse!("--per-call belongs to --by calls: a rank that pushes jobs calls nobody");
+    }
     if rank == 0 {
         prepare_out(common.out.as_deref())?;
     }
     let net = Live::new(world).context("the packet interface")?;
     let progress = Progress::new(rank, "Awari");
     let tell = |s: Step| progress.at(s.done, s.positions);
-    let outcome = net.block_on(weft_awari::run(&net, &params, 0.0, &tell))?;
+    let outcome = match args.by {
+        System::Jobs => net.block_on(weft_awari::run(&net, &params, 0.0, &tell))?,
+        System::Calls => {
+            let per_call = args.per_call.map_or(PER_CALL, |count| count as usize);
+            net.block_on(weft_awari::run_by_calls(&net, &params, per_call, 0.0, &tell))?
+        }
+    };
     let traffic = all_done(world)?;
     drop(progress);
     if rank != 0 {

@@ -18,12 +18,30 @@ fn models__applications_find_what_is_known() {
         ("radix --keys 20000 --region 256 --check", "sorted           yes"),
         ("barnes --bodies 600 --check", "Barnes-Hut, 600 bodies, 4 steps of 0.025, 3 ranks"),
         ("awari --stones 7 --check", "of 7 stones     31824"),
+        ("awari --stones 7 --by calls --check", "of 7 stones     31824"),
+        ("awari --stones 6 --by calls --per-call 1 --check", "updates          "),
         ("awari --stones 5 --position 0,0,0,0,1,2,0,2,0,0,0,0", "pit 6       +1, captures 3, best"),
     ] {
         let done = app(args);
         done.assert_code(0);
         assert!(done.out.contains(expected), "{args}: {}", done.out);
         assert_eq!(args.contains("--check"), done.out.contains("PASS"), "{args}: {}", done.out);
+    }
+}
+
+#[test]
+fn awari__same_databases_by_calls_and_by_jobs_on_two_and_four_ranks() {
+    for ranks in ["2", "4"] {
+        let [by_jobs, by_calls] = ["jobs", "calls"].map(|by| {
+            let words = ["app", "awari", "--stones", "8", "--by", by, "--check", "--json"];
+            let words = [env!("CARGO_BIN_EXE_weft")].into_iter().chain(words);
+            let done = Job::new(&["-n", ranks]).command(words.map(str::to_string)).finish();
+            done.assert_code(0);
+            let report: serde_json::Value = serde_json::from_str(&done.out).expect("one object");
+            assert_eq!(report["check"]["pass"], true, "{by} on {ranks}: {}", done.out);
+            (report["checksum"].clone(), report["result"].clone())
+        });
+        assert_eq!(by_jobs, by_calls, "{ranks} ranks");
     }
 }
 
@@ -36,6 +54,7 @@ fn models__wrong_input_is_named() {
         ("radix --radix 3", "radix 3 is not a power of two"),
         ("barnes --bodies 0", "there is no body"),
         ("awari --stones 99", "99 stones are more than"),
+        ("awari --stones 3 --per-call 9", "--per-call belongs to --by calls"),
     ] {
         let done = app(args);
         done.assert_code(2);

@@ -32,7 +32,8 @@ impl<N: Net> Objects<N> {
 
 impl<N: Net, T: Object> Class<N, T> {
     /// Opens the object that all ranks know by a number of the class. All ranks call this with the
-    /// same arguments; the state is that which the lowest rank makes.
+    /// same arguments; the state is that which the lowest rank makes, or the next one if that has left or failed
+    /// before.
     ///
     /// # Errors
     /// This rank's part in the group of all ranks has ended, the class's versions differ, or the
@@ -44,7 +45,8 @@ impl<N: Net, T: Object> Class<N, T> {
         state: impl FnOnce() -> T,
     ) -> Result<Shared<N, T>, ObjectError> {
         let object = KNOWN | u64::from(self.number) << 32 | u64::from(number);
-        if self.inner.is_lowest().await.map_err(|cause| self.error(object, cause))? {
+        let has_to_make = self.inner.has_to_make(self.number, object).await;
+        if has_to_make.map_err(|cause| self.error(object, cause))? {
             let made = self.make(object, placement, &state()).await;
             if let Err(ObjectError { cause: ObjectCause::TooLong { len }, .. }) = made {
                 // The others wait for the object.

@@ -17,8 +17,10 @@ pub(super) enum Executed {
     Done(Vec<u8>, bool),
     /// The guard does not hold.
     Blocked,
-    /// The operation has panicked.
+    /// The operation has panicked while it could change the state.
     Broken(String),
+    /// The operation has panicked as a read: the state is as before.
+    Panicked(String),
     /// The operation is of another type.
     Unreadable(String),
 }
@@ -98,7 +100,7 @@ impl<T: Object> Typed<T> {
         let state = self.state.borrow();
         let Some(state) = &*state else { return Ok(Read::Wait) };
         catch_unwind(AssertUnwindSafe(|| state.read(op)))
-            .map_err(|panic| Executed::Broken(crate::panic_text(&*panic)))
+            .map_err(|panic| Executed::Panicked(crate::panic_text(&*panic)))
     }
 }
 
@@ -123,6 +125,13 @@ pub(super) enum Blocked<N: Net> {
     Called { request: Request<N>, op: Vec<u8> },
 }
 
+impl<N: Net> Blocked<N> {
+    /// True if nobody waits for the operation any more. One in the order is given up there.
+    fn is_given_up(&self) -> bool {
+        matches!(self, Blocked::Called { request, .. } if request.is_cancelled())
+    }
+}
+
 pub(super) struct Entry<N: Net> {
     pub number: u64,
     pub name: &'static str,
@@ -141,6 +150,11 @@ pub(super) struct Entry<N: Net> {
 }
 
 impl<N: Net> Entry<N> {
+    /// Forgets calls whose callers have given them up: they must not be executed.
+    pub fn forget_given_up(&self) {
+        self.blocked.borrow_mut().retain(|blocked| !blocked.is_given_up());
+    }
+
     /// Notes a change.
     pub fn wake(&self) {
         self.version.set(self.version.get() + 1);

@@ -32,6 +32,8 @@ pub enum ObjectCause {
     NoObject,
     /// An operation has panicked, with this text: the object is broken on all ranks.
     Broken(String),
+    /// The operation has panicked as a read, with this text: the object is as before.
+    Panicked(String),
     /// The operation, the state or the result cannot be sent or read.
     Unreadable(String),
     /// The operation, or the state of a new object, is too long for a message.
@@ -77,6 +79,7 @@ impl fmt::Display for ObjectError {
                            more: {text}"
                 )
             }
+            ObjectCause::Panicked(text) => write!(f, "the read has panicked: {text}"),
             ObjectCause::Unreadable(why) => write!(f, "bytes of another type: {why}"),
             ObjectCause::TooLong { len } => {
                 let most = super::BYTES_MAX;

@@ -52,6 +52,7 @@ impl<N: Net> Inner<N> {
             };
         }
         let wait = |request| {
+            entry.forget_given_up();
             let op = op.to_vec();
             entry.blocked.borrow_mut().push_back(Blocked::Called { request, op });
         };
@@ -87,6 +88,7 @@ impl<N: Net> Inner<N> {
             }
             Executed::Blocked => self.reply(request, Status::Moved, &[]),
             Executed::Broken(text) => self.reply(request, Status::Broken, text.as_bytes()),
+            Executed::Panicked(text) => self.reply(request, Status::Panicked, text.as_bytes()),
             Executed::Unreadable(why) => self.reply(request, Status::Unreadable, why.as_bytes()),
         }
     }

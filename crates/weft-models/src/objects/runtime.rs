@@ -206,10 +206,19 @@ impl<N: Net> Inner<N> {
         (self.net.rank() as u64) << 40 | self.objects.get()
     }
 
-    /// True if this is the lowest rank of the group.
-    pub async fn is_lowest(&self) -> Result<bool, ObjectCause> {
-        let view = self.order.view_when(|_| true).await.map_err(ObjectCause::Group)?;
-        Ok(view.members.first() == Some(&self.net.rank()))
+    /// Waits until an object is known or refused here, or this is the lowest rank, which makes it:
+    /// then true. The lowest rank may leave or fail before it does so; an object that it has made
+    /// is known before the others see that it is gone.
+    pub async fn has_to_make(&self, class: u32, object: u64) -> Result<bool, ObjectCause> {
+        self.until(|| {
+            let ends = self.directory.borrow().contains_key(&object)
+                || self.refused.borrow().contains_key(&object)
+                || self.strange.borrow().is_dropped(class);
+            let is_lowest = self.members.borrow().first() == Some(&self.net.rank());
+            (ends || is_lowest).then_some(!ends)
+        })
+        .await
+        .map_err(ObjectCause::Group)
     }
 
     /// Waits until an object is known here.
@@ -426,6 +435,7 @@ impl<N: Net> Inner<N> {
                     self.broke(entry, &text);
                     Some(Ended::Failed(ObjectCause::Broken(text)))
                 }
+                Executed::Panicked(text) => Some(Ended::Failed(ObjectCause::Panicked(text))),
                 Executed::Unreadable(why) => Some(Ended::Failed(ObjectCause::Unreadable(why))),
             },
             Where::At(_) | Where::Leaving => Some(Ended::Moved),
@@ -442,6 +452,7 @@ impl<N: Net> Inner<N> {
     /// Does the operations that wait and may go on after a change, in their order, and wakes the
     /// futures of this rank that wait for a change.
     pub fn changed(self: &Rc<Self>, entry: &Rc<Entry<N>>) {
+        entry.forget_given_up();
         let mut at = 0;
         loop {
             let next = {
@@ -478,6 +489,7 @@ impl<N: Net> Inner<N> {
                     match executed {
                         Executed::Done(reply, _) => Ended::Done(reply),
                         Executed::Broken(text) => Ended::Failed(ObjectCause::Broken(text)),
+                        Executed::Panicked(text) => Ended::Failed(ObjectCause::Panicked(text)),
                         Executed::Unreadable(why) => Ended::Failed(ObjectCause::Unreadable(why)),
                         Executed::Blocked => Ended::Moved,
                     },

@@ -260,6 +260,7 @@ impl<N: Blocking, T: Object> Shared<N, T> {
 fn panicked(executed: &Executed) -> ObjectCause {
     match executed {
         Executed::Broken(text) => ObjectCause::Broken(text.clone()),
+        Executed::Panicked(text) => ObjectCause::Panicked(text.clone()),
         _ => ObjectCause::NoObject,
     }
 }
@@ -367,6 +368,7 @@ impl<N: Net> Inner<N> {
             Status::Moved => Ok(None),
             Status::NoObject => Err(ObjectCause::NoObject),
             Status::Broken => Err(ObjectCause::Broken(text())),
+            Status::Panicked => Err(ObjectCause::Panicked(text())),
             Status::Unreadable => Err(ObjectCause::Unreadable(text())),
         }
     }
@@ -397,6 +399,7 @@ impl<N: Net> Inner<N> {
                     self.broke(entry, &text);
                     return Err(ObjectCause::Broken(text));
                 }
+                Executed::Panicked(text) => return Err(ObjectCause::Panicked(text)),
                 Executed::Unreadable(why) => return Err(ObjectCause::Unreadable(why)),
             }
         }

@@ -90,12 +90,19 @@ pub(super) enum Status {
     NoObject = 2,
     Broken = 3,
     Unreadable = 4,
+    Panicked = 5,
 }
 
 impl Status {
     fn of(code: u8) -> Option<Status> {
-        let all =
-            [Status::Done, Status::Moved, Status::NoObject, Status::Broken, Status::Unreadable];
+        let all = [
+            Status::Done,
+            Status::Moved,
+            Status::NoObject,
+            Status::Broken,
+            Status::Unreadable,
+            Status::Panicked,
+        ];
         all.get(usize::from(code)).copied()
     }
 }
@@ -128,6 +135,6 @@ mod tests {
         assert!(parse(&[9; 40]).is_none() && parse(&bytes[..20]).is_none());
         assert_eq!(parse_call(&call_head(1, 2)), Some((1, 2, &[][..])));
         assert_eq!(parse_reply(&reply_head(5, Status::Moved)), Some((5, Status::Moved, &[][..])));
-        assert_eq!(parse_reply(&[5; 9]), None);
+        assert_eq!(parse_reply(&[6; 9]), None);
     }
 }

@@ -11,3 +11,4 @@ mod regions;
 mod rpc;
 mod swarm;
 mod together;
+mod unusual;

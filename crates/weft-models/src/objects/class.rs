@@ -32,8 +32,8 @@ impl<N: Net> Objects<N> {
 
 impl<N: Net, T: Object> Class<N, T> {
     /// Opens the object that all ranks know by a number of the class. All ranks call this with the
-    /// same arguments; the state is that which the lowest rank makes, or the next one if that has left or failed
-    /// before.
+    /// same arguments; the state is that which the lowest rank makes, or the next one if that has
+    /// left or failed before.
     ///
     /// # Errors
     /// This rank's part in the group of all ranks has ended, the class's versions differ, or the

@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use clap::ValueEnum;
+use std::collections::BTreeSet;
 use std::time::Duration;
 use weft_sim::{Fault, SimConfig, Span};
 
@@ -132,7 +133,8 @@ impl Hosts {
             Fault::Death { host, .. } => Some(*host),
             _ => None,
         };
-        self.death.iter().filter_map(host).collect()
+        let hosts: BTreeSet<u32> = self.death.iter().filter_map(host).collect();
+        hosts.into_iter().collect()
     }
 }
 
@@ -261,9 +263,9 @@ mod tests {
 
     #[test]
     fn apply__refuses_a_host_that_is_none() {
-        let death = vec![parse_death("8@1ms").unwrap()];
+        let death = vec![parse_death("8@1ms").unwrap(), parse_death("8@2ms").unwrap()];
         let hosts = Hosts { partition: Vec::new(), pause: Vec::new(), death };
-        assert_eq!(hosts.mortal(), [8]);
+        assert_eq!(hosts.mortal(), [8], "named once");
         let why = hosts.apply(SimConfig::new(8, 1)).unwrap_err().to_string();
         assert!(why.contains("no host 8") && why.contains("0 to 7"), "{why}");
         let config = hosts.apply(SimConfig::new(9, 1)).unwrap();

@@ -187,6 +187,22 @@ fn app__the_death_of_a_host_ends_the_others_with_its_name() {
 }
 
 #[test]
+fn app__hosts_without_a_row_wait_for_the_others() {
+    // The barrier at the end of the hosts is no operation of the program's group.
+    for nodes in ["0", "1", "3", "5"] {
+        let got = report(&["app", "asp", "--nodes", nodes, "--hosts", "8"]);
+        assert_eq!(got["pass"], true, "{nodes}: {got}");
+    }
+}
+
+#[test]
+fn app__the_death_of_all_hosts_is_a_failure_that_says_so() {
+    let words = ["app", "sor", "--hosts", "2", "--death", "0@1us", "--death", "1@1us"];
+    let told = refused(&words);
+    assert!(told.contains("every host died"), "{told}");
+}
+
+#[test]
 fn app__a_host_may_die_when_nothing_is_needed_of_it() {
     // It has sent its last row and waits for the sums, which the others do not need it for.
     let words = ["app", "asp", "--nodes", "60", "--degree", "4", "--hosts", "4"];

@@ -105,11 +105,18 @@ fn without_result(
     }
     let has_ended = |host: &u32| ended.iter().any(|(other, _)| other == host);
     let missing: Vec<u32> = (0..hosts).filter(|host| !has_ended(host)).collect();
-    match missing.iter().all(|host| mortal.contains(host)) && !ended.is_empty() {
+    if missing.len() == hosts as usize && missing.iter().all(|host| mortal.contains(host)) {
+        return Err(sim.failure("every host died, and none has a result".into()).into());
+    }
+    match missing.iter().all(|host| mortal.contains(host)) {
         true => Ok(missing),
         false => Err(sim.failure(format!("{} of {hosts} hosts have a result", ended.len())).into()),
     }
 }
+
+/// Context of the group in which hosts that have a result wait for the others. Programs use none:
+/// the number of a collective operation in their groups must not meet one of this group.
+const LAST: u16 = u16::MAX;
 
 /// Interval at which a host checks if the job was ended, in virtual ns.
 const POLL_EVERY_NS: u64 = 10_000_000;
@@ -152,7 +159,9 @@ where
     let aborted = Rc::new(Cell::new(false));
     sim.spawn_all(move |env| {
         let (results, sum) = (Rc::clone(&shared), Rc::clone(&sum));
-        let (world, aborted) = (env.world(), Rc::clone(&aborted));
+        let all: Vec<usize> = (0..hosts as usize).collect();
+        let last = env.world().subset(&all, LAST).expect("every host is in it");
+        let aborted = Rc::clone(&aborted);
         let work = program(env.clone());
         async move {
             let job = || aborts.then(|| (env.clone(), Rc::clone(&aborted)));
@@ -163,7 +172,7 @@ where
             results.borrow_mut().push((env.host, result));
             if !failed {
                 // This host answers until all hosts have their results.
-                let _ = unless(world.barrier(), job()).await;
+                let _ = unless(last.barrier(), job()).await;
             }
             sum.set(sum.get() + env.endpoint.stats().retransmitted);
         }

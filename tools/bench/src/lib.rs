@@ -60,7 +60,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 use table::{Better, Other, Row, Table};
 use weft_run::idle;
-use weft_run::interrupt::Interrupt;
+use weft_run::interrupt::{Held, Interrupt};
 use weft_run::misuse;
 use weft_run::words;
 
@@ -85,7 +85,7 @@ pub struct Args {
     #[command(flatten)]
     choices: choice::Chosen,
     /// Tables and figures of paper 004 of the benchmark models: V,VII,12 [default: all]
-    #[arg(long, value_enum, value_delimiter = ',')]
+    #[arg(long, value_enum, value_delimiter = ',', ignore_case = true)]
     table: Vec<models::Wanted>,
     /// The Python of the benchmark python, with the package weft [default: python3]
     #[arg(long, value_name = "PROGRAM")]
@@ -196,7 +196,7 @@ pub enum What {
     /// Messages in frames of MX over Ethernet beside TCP, between lab hosts, each target met or not
     Mxoe,
     /// Calls, ordered groups, objects, regions and jobs beside the packet interface that they are
-    /// made of, each target met or not
+    /// made of, each target met or not; then the programs of paper 004; plots in --out
     Models,
     /// The applications of `weft app` on four ranks of this host beside one
     Apps,
@@ -613,7 +613,7 @@ fn show(out: &mut impl Write, json: bool, table: &Table) -> Result<()> {
 }
 
 fn print(args: &Args, links: Vec<LinkName>, benches: &[What]) -> Result<()> {
-    let mut out = std::io::stdout();
+    let mut out = Held(std::io::stdout());
     if !args.json {
         writeln!(out, "{}", header(args.what, &args.options))?;
     }

@@ -1,8 +1,10 @@
 //! The options of each benchmark. An option without effect on a benchmark is refused.
 
 use super::{netns, Args, LinkName, What};
-use anyhow::{bail, ensure, Result};
+use anyhow::{bail, ensure, Context, Result};
 use clap::ValueEnum;
+use rustix::fs::{access, Access};
+use std::path::Path;
 
 /// Returns the options that this benchmark takes, of those that only some take.
 fn takes(what: What) -> &'static [&'static str] {
@@ -71,6 +73,16 @@ fn given(args: &Args) -> Vec<&'static str> {
     given
 }
 
+/// Refuses a folder that cannot be made or written, before hours of measuring.
+fn check_folder(folder: &Path) -> Result<()> {
+    let is_there = |path: &&Path| path.symlink_metadata().is_ok();
+    // Of a relative path the last one is empty: the working directory.
+    let above = folder.ancestors().find(is_there).unwrap_or(Path::new("."));
+    ensure!(above.is_dir(), "--out {}: {} is no folder", folder.display(), above.display());
+    let may = access(above, Access::WRITE_OK | Access::EXEC_OK);
+    may.with_context(|| format!("--out {}: writing in {}", folder.display(), above.display()))
+}
+
 /// Refuses options that have no effect on the benchmark.
 pub fn check(args: &Args) -> Result<()> {
     let what = args.what;
@@ -93,6 +105,15 @@ pub fn check(args: &Args) -> Result<()> {
         };
         let (what, who) = (name(what), who.join(", "));
         bail!("{what} does not take {option}{why}; leave out {option}, which is for {who}");
+    }
+    if let Some(folder) = &args.suite.out {
+        check_folder(folder)?;
+    }
+    if what == What::Models && args.options.netns == netns::Mode::Off && !args.table.is_empty() {
+        ensure!(
+            !args.table.iter().all(|table| table.is_between_hosts()),
+            "Figures 12 to 16 are measured between lab hosts only: leave out --netns off"
+        );
     }
     if !args.options.reach.hosts.is_empty() {
         let own = |link: &LinkName| matches!(link, LinkName::Shm | LinkName::Agent);

@@ -470,6 +470,7 @@ fn args__what_a_benchmark_would_ignore_is_refused_with_a_reason() {
         (&["agent", "--link", "xdp"], "leave out --link"),
         (&["mpi", "--link", "udp"], "leave out --link"),
         (&["agent", "--netns", "off"], "leave out --netns off"),
+        (&["models", "--table", "14,12", "--netns", "off"], "leave out --netns off"),
         (&["ethernet", "--link", "packet,shm"], "connects no two hosts"),
         (&["ethernet", "--link", "udp", "--netns", "off"], "leave out --netns off"),
     ] {
@@ -576,6 +577,58 @@ fn models__programs_on_several_numbers_of_ranks_with_a_plot() {
         let svg = std::fs::read_to_string(folder.join(format!("{plot}.svg"))).expect(plot);
         assert!(PROGRAMS.iter().all(|name| svg.contains(&format!(">{name}<"))), "{plot}");
     }
+}
+
+#[test]
+fn models__a_number_of_ranks_that_stands_twice_is_measured_once() {
+    let got = lines(&["models", "--table", "vii", "--ranks", "2,2"]);
+    assert_eq!(got.len(), PROGRAMS.len() * 2, "one rank and two: {got:?}");
+}
+
+#[test]
+fn models__refuses_a_folder_before_it_measures() {
+    let file = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("models-no-folder");
+    std::fs::write(&file, "").expect("a file");
+    let inside = file.join("inside");
+    for out in [&file, &inside] {
+        let words = ["bench", "models", "--table", "VII", "--quick", "--out"];
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
+        let done = command.args(words).arg(out).output().expect("weft starts");
+        let said = String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.code() == Some(2) && said.contains("is no folder"), "{said}");
+    }
+    std::fs::remove_file(&file).expect("removing the file");
+}
+
+/// Returns the processes that have this word in their environment.
+fn with_mark(mark: &str) -> Vec<String> {
+    let all = std::fs::read_dir("/proc").expect("processes").flatten();
+    let has = |process: &std::fs::DirEntry| {
+        let of = std::fs::read(process.path().join("environ")).unwrap_or_default();
+        of.split(|&byte| byte == 0).any(|word| word == mark.as_bytes())
+    };
+    all.filter(has).map(|process| process.file_name().to_string_lossy().into_owned()).collect()
+}
+
+#[test]
+fn models__stopped_starts_no_further_program_and_prints_no_table() {
+    let mark = format!("WEFT_TEST_MARK={}", std::process::id());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
+    command.args(["bench", "models", "--table", "VII", "--ranks", "2"]);
+    command.env("WEFT_TEST_MARK", std::process::id().to_string());
+    command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+    let mut child = command.spawn().expect("weft starts");
+    // A launcher, at least, beside the benchmark.
+    while with_mark(&mark).len() < 2 && child.try_wait().expect("a child").is_none() {
+        std::thread::yield_now();
+    }
+    let kill = Command::new("kill").args(["-TERM", &child.id().to_string()]).status();
+    assert!(kill.expect("kill").success());
+    let done = child.wait_with_output().expect("an end");
+    let printed = String::from_utf8_lossy(&done.stdout);
+    assert!(!done.status.success() && !printed.contains("Table VII"), "{printed}");
+    let left = with_mark(&mark);
+    assert!(left.is_empty(), "processes {left:?} are left");
 }
 
 #[test]

@@ -6,15 +6,40 @@ use anyhow::{Context, Result};
 use rustix::process::{kill_process, Pid, Signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level::{emulate_default_handler, pipe};
-use std::io::{IsTerminal, Read};
+use std::io::{IsTerminal, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Longest time for which children are waited for, and time between two looks.
 const GRACE: Duration = Duration::from_secs(3);
 const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+/// True from a watched signal on.
+static ENDING: AtomicBool = AtomicBool::new(false);
+
+/// Returns if no signal has come. After a signal this never returns: the process ends, and must
+/// neither start further programs nor print figures of those that the signal has ended.
+pub fn hold() {
+    while ENDING.load(Ordering::SeqCst) {
+        std::thread::park();
+    }
+}
+
+/// An output that takes nothing more after a signal.
+pub struct Held<W>(pub W);
+
+impl<W: Write> Write for Held<W> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        hold();
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.0.flush()
+    }
+}
 
 /// Called once when a signal ends the work; stores results and returns a description of them.
 type Left = Box<dyn FnOnce() -> String + Send>;
@@ -38,9 +63,7 @@ fn children() -> Vec<Pid> {
 /// Ends the children of this process: launchers end their ranks. A signal of a terminal has come to
 /// them as well, one of kill(1) has not.
 fn end_children() {
-    for child in children() {
-        let _ = kill_process(child, Signal::TERM);
-    }
+    let mut told: Vec<Pid> = Vec::new();
     let end = Instant::now() + GRACE;
     let lives = |child: &Pid| {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.as_raw_nonzero()));
@@ -49,7 +72,16 @@ fn end_children() {
             stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
         })
     };
-    while children().iter().any(lives) && Instant::now() < end {
+    loop {
+        let all = children();
+        // Another thread may just have started one. A launcher takes a second signal for haste.
+        for &child in all.iter().filter(|child| !told.contains(child)).collect::<Vec<_>>() {
+            let _ = kill_process(child, Signal::TERM);
+            told.push(child);
+        }
+        if !all.iter().any(lives) || Instant::now() >= end {
+            return;
+        }
         std::thread::sleep(LOOK_EVERY);
     }
 }
@@ -85,6 +117,7 @@ impl Interrupt {
         std::thread::spawn(move || {
             // Until the first signal there is nothing to read.
             while reader.read(&mut [0]).is_err() {}
+            ENDING.store(true, Ordering::SeqCst);
             let left = shared.lock().unwrap_or_else(PoisonError::into_inner).take();
             let left = left.map_or_else(|| "nothing stored".into(), |left| left());
             let clear = if std::io::stderr().is_terminal() { "\r\x1b[K" } else { "" };

@@ -4,6 +4,7 @@ use crate::Options;
 use anyhow::{ensure, Context, Result};
 use serde::Deserialize;
 use std::process::{Command, Stdio};
+use weft_run::interrupt;
 
 /// A job that takes more seconds than this hangs.
 const TIMEOUT: &str = "1800";
@@ -108,6 +109,7 @@ impl App {
         command.args(way.agent.then(|| more("--agent")));
         command.envs(way.set.iter().map(|(name, value)| (name, value)));
         command.arg("--").arg(&weft).args(["app", self.name, "--json"]).args(words);
+        interrupt::hold();
         let done = command.stdin(Stdio::null()).output().context("starting weft run")?;
         ensure!(done.status.success(), "{} on {ranks} ranks: {}", self.name, errors(&done.stderr));
         let text = String::from_utf8_lossy(&done.stdout);

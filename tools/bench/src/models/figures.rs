@@ -247,7 +247,9 @@ pub fn print(
     (json, folder): (bool, Option<&Path>),
     out: &mut impl Write,
 ) -> Result<()> {
-    let ranks = if ranks.is_empty() { RANKS.to_vec() } else { ranks.to_vec() };
+    let mut ranks = if ranks.is_empty() { RANKS.to_vec() } else { ranks.to_vec() };
+    ranks.sort_unstable();
+    ranks.dedup();
     let here = wants(Wanted::Seven) || wants(Wanted::Figure11);
     let figures = FIGURES.iter().filter(|figure| wants(Wanted::of(figure.number)));
     let mut figures: Vec<&Figure> = figures.collect();

@@ -187,6 +187,11 @@ impl Wanted {
         found.map_or(Wanted::Figure16, |(wanted, _)| wanted)
     }
 
+    /// True if its programs run on hosts of a lab.
+    pub fn is_between_hosts(self) -> bool {
+        !self.is_of_links() && !matches!(self, Wanted::Seven | Wanted::Figure11)
+    }
+
     /// True if ranks of a link are measured for it.
     fn is_of_links(self) -> bool {
         matches!(self, Wanted::Five | Wanted::Six | Wanted::Other)

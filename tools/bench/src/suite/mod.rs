@@ -50,8 +50,9 @@ pub struct Run {
 /// Folder and content of the report.
 #[derive(Debug, clap::Args)]
 pub struct Wanted {
-    /// Folder of the report of suite and choices, and of the plots of sovia; made if it does not
-    /// exist. A suite that is stopped leaves its figures in results.csv
+    /// Folder of the report of suite and choices, and of the plots of sovia, mx, via, mxoe and
+    /// models; made if it does not exist. A suite that is stopped leaves its figures in
+    /// results.csv
     #[arg(long, value_name = "DIR", required_if_eq("what", "suite"))]
     pub out: Option<PathBuf>,
     /// Situations of the suite [default: all]: inside-idle, between-1500-loaded, ...

@@ -31,6 +31,8 @@ pub fn draw(picture: &Picture, label: &str) -> String {
 
 fn draw_shape(out: &mut String, shape: &Shape) -> std::fmt::Result {
     match shape {
+        // A curve of one point is its dot; readers of SVG warn of a line without a second point.
+        Shape::Line { points, .. } if points.len() < 2 => Ok(()),
         Shape::Line { points, colour, width, dashed } => {
             let points: Vec<String> =
                 points.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
@@ -81,5 +83,13 @@ mod tests {
         let shapes = vec![text((9.0, 1.0), "a < b µs", Anchor::Start, [200, 0, 0])];
         let svg = draw(&Picture { width: 10.0, height: 10.0, shapes }, "\"x\"");
         assert!(svg.contains("a &lt; b µs") && svg.contains("&quot;x&quot;"), "{svg}");
+    }
+
+    #[test]
+    fn draw__no_line_of_one_point() {
+        let line = |points| Shape::Line { points, colour: [0; 3], width: 1.0, dashed: false };
+        let shapes = vec![line(vec![(1.0, 1.0)]), line(vec![(1.0, 1.0), (2.0, 2.0)])];
+        let svg = draw(&Picture { width: 10.0, height: 10.0, shapes }, "lines");
+        assert_eq!(svg.matches("<polyline").count(), 1, "{svg}");
     }
 }

@@ -22,17 +22,17 @@ const QUEUED_MAX: usize = 1 << 20;
 /// Bits of a packet's argument that count the packets of its message that follow it.
 const LEFT_BITS: u32 = 24;
 
-/// The pauses of something that finds no room: each of the first lasts a round of progress, as room
-/// mostly comes with the next packets; then they last longer, so that a rank can sleep.
+/// The pauses of a sender that finds no room. Room mostly comes with the next packets, so the first
+/// pauses last a round of progress each. The others last longer, so that the rank can sleep.
 #[derive(Default)]
 pub(crate) struct Pauses {
     rounds: u32,
 }
 
 impl Pauses {
-    /// Waits before the next try. `sent` says if something found room in this one.
-    pub async fn pause<N: Net>(&mut self, net: &N, sent: bool) {
-        if sent {
+    /// Waits before the next try. `has_sent` says if something found room in the last one.
+    pub async fn pause<N: Net>(&mut self, net: &N, has_sent: bool) {
+        if has_sent {
             self.rounds = 0;
         }
         match self.rounds < ROUNDS {
@@ -78,8 +78,9 @@ struct Inner<N: Net> {
     receiving: Cell<bool>,
     /// True while a task tries again to send.
     retrying: Cell<bool>,
-    /// Memory in which the parts of a message are joined before they leave, and as they come.
+    /// Memory in which the parts of a message are joined before it leaves.
     joined: RefCell<Vec<u8>>,
+    /// Memory for the next message that comes in several packets.
     spare: RefCell<Vec<u8>>,
     receive: Receive,
 }
@@ -215,10 +216,12 @@ impl<N: Net> Inner<N> {
 
     fn send(self: &Rc<Self>, to: usize, kind: u8, bytes: &[u8]) -> Result<(), RankFailure> {
         let mut sent = 0;
-        match self.send_parts(to, kind, bytes, &mut sent) {
-            Ok(()) => return Ok(()),
-            Err(Unsent::Failed(failure)) => return Err(failure),
-            Err(_) => {}
+        if bytes.len() <= MESSAGE_MAX {
+            match self.send_parts(to, kind, bytes, &mut sent) {
+                Ok(()) => return Ok(()),
+                Err(Unsent::Failed(failure)) => return Err(failure),
+                Err(_) => {}
+            }
         }
         self.enqueue(to, kind, bytes, sent);
         Ok(())
@@ -281,14 +284,6 @@ impl<N: Net> Inner<N> {
         sent: &mut usize,
     ) -> Result<(), Unsent> {
         let most = self.net.packet_max(to).max(1);
-        if bytes.len() > most {
-            if bytes.len() > MESSAGE_MAX {
-                return Err(Unsent::Busy);
-            }
-            if let Some(failure) = self.net.failure(to) {
-                return Err(Unsent::Failed(failure));
-            }
-        }
         loop {
             let rest = &bytes[*sent..];
             let now = rest.len().min(most);
@@ -354,11 +349,11 @@ impl<N: Net> Inner<N> {
 
 /// Tries again to send until nothing is left.
 async fn retry<N: Net>(inner: Weak<Inner<N>>, net: N) {
-    let (mut pauses, mut sent) = (Pauses::default(), true);
+    let (mut pauses, mut has_sent) = (Pauses::default(), true);
     loop {
-        pauses.pause(&net, sent).await;
+        pauses.pause(&net, has_sent).await;
         let Some(inner) = inner.upgrade() else { return };
-        sent = inner.send_queued();
+        has_sent = inner.send_queued();
         if inner.queues.borrow().is_empty() {
             inner.retrying.set(false);
             return;

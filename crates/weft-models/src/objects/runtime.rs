@@ -68,9 +68,9 @@ pub(super) struct Inner<N: Net> {
     /// Operations that this rank has posted and that are not done; of those, the ones that are in
     /// the order already.
     pub posted: Cell<u64>,
-    /// Bytes of those that are not in the order.
-    pub posted_bytes: Cell<usize>,
     pub piped: Cell<u64>,
+    /// Bytes of posts that are neither done nor in the order.
+    pub posted_bytes: Cell<usize>,
     /// Posts that have to be done one after the other, and true while a task does that.
     pub posts: RefCell<VecDeque<Post<N>>>,
     pub posting: Cell<bool>,
@@ -116,8 +116,8 @@ impl<N: Net> Objects<N> {
             serial: Cell::new(0),
             objects: Cell::new(0),
             posted: Cell::new(0),
-            posted_bytes: Cell::new(0),
             piped: Cell::new(0),
+            posted_bytes: Cell::new(0),
             posts: RefCell::default(),
             posting: Cell::new(false),
             members: RefCell::default(),

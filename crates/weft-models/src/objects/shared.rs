@@ -17,8 +17,8 @@ use std::task::Poll;
 /// Most operations that are posted and not done, and most of their bytes if they are several.
 const POSTED_MAX: u64 = 1 << 14;
 const POSTED_BYTES: usize = 1 << 20;
-/// Most posts to an object at another rank that are under way at once, beside one more.
-const AT_ONCE: u64 = 63;
+/// Most posts to an object at another rank that are under way at once.
+const AT_ONCE: u64 = 64;
 
 /// Most memory for the bytes of an operation or a result that is kept for the next one.
 const SPARE_MAX: usize = 64 << 10;
@@ -87,8 +87,8 @@ impl<N: Net, T: Object> Shared<N, T> {
 
     /// Posts an operation whose result nobody wants: it is on its way when this returns, and is
     /// done after all that this rank has posted before. A failure is logged. Later calls of
-    /// this rank wait until it is done. Only an operation that waits for its guard does not hold up
-    /// later posts: they may be done before it.
+    /// this rank wait until it is done. While an operation waits for its guard, later posts may be
+    /// done before it.
     ///
     /// # Errors
     /// Too many posts are not done, or 1 MiB of them ([`Objects::flush`] waits), or the operation
@@ -437,9 +437,9 @@ async fn do_posts<N: Net>(inner: Weak<Inner<N>>) {
         let next = inner.posts.borrow().front().map(|(entry, _)| Rc::clone(entry));
         let fixed = next.as_ref().and_then(|entry| inner.fixed_elsewhere(entry));
         let number = next.as_ref().map(|entry| entry.number).filter(|_| fixed.is_some());
-        let most = if number.is_some() && number == object { AT_ONCE } else { 0 };
+        let most = if number.is_some() && number == object { AT_ONCE } else { 1 };
         // Posts that are in the order come first.
-        let free = || inner.piped.get() == 0 && under_way.get() <= most;
+        let free = || inner.piped.get() == 0 && under_way.get() < most;
         let more = || next.is_none() && !inner.posts.borrow().is_empty();
         let ended = inner.until(|| (free() || more()).then_some(())).await.is_err();
         if more() && !ended {

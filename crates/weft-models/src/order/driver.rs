@@ -730,19 +730,16 @@ impl<N: Net> Drop for Inner<N> {
 
 /// Tries again to send casts.
 async fn retry<N: Net>(inner: Weak<Inner<N>>, net: N) {
-    let (mut pauses, mut waiting) = (Pauses::default(), usize::MAX);
+    let (mut pauses, mut has_sent) = (Pauses::default(), true);
     loop {
-        let left = match inner.upgrade() {
-            Some(inner) => inner.casts.borrow().len(),
-            None => return,
-        };
-        pauses.pause(&net, left < waiting).await;
-        waiting = left;
+        pauses.pause(&net, has_sent).await;
         let Some(inner) = inner.upgrade() else { return };
-        let sent = inner.send_casts();
-        inner.retrying.set(!sent);
+        let waiting = inner.casts.borrow().len();
+        let all = inner.send_casts();
+        has_sent = inner.casts.borrow().len() < waiting;
+        inner.retrying.set(!all);
         inner.pump();
-        if sent {
+        if all {
             return;
         }
     }

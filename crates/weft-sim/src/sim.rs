@@ -8,7 +8,7 @@ use crate::runner::{Host, HostEnv, Outcome, Runner, Task};
 use crate::served::{ServedLink, SharedAgent};
 
 use crate::trace::Trace;
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
@@ -89,6 +89,7 @@ pub struct Env {
     notes: Notes,
     left: Rc<Cell<bool>>,
     busy: Rc<Busy>,
+    world: Rc<OnceCell<Group>>,
 }
 
 /// Returns the address of an incarnation of a host: known beforehand, as from a launcher.
@@ -158,10 +159,13 @@ impl Env {
         self.endpoint.connect(&address).expect("every simulated host has an address")
     }
 
-    /// Returns the group of all hosts; the rank of each is its number.
+    /// Returns the group of all hosts, the same one each time; the rank of each is its number.
     pub fn world(&self) -> Group {
-        let book = AddressBook { seed: self.seed, hosts: self.hosts };
-        Group::new(self.endpoint.clone(), book, self.host as usize)
+        let make = || {
+            let book = AddressBook { seed: self.seed, hosts: self.hosts };
+            Group::new(self.endpoint.clone(), book, self.host as usize)
+        };
+        self.world.get_or_init(make).clone()
     }
 
     /// Returns the virtual time.
@@ -346,7 +350,9 @@ impl Sim {
                 busy: Rc::clone(&busy),
             };
             let packets = packets.clone();
-            let env = Env { endpoint, host, hosts, incarnation, packets, seed, notes, left, busy };
+            let world = Rc::default();
+            let env =
+                Env { endpoint, host, hosts, incarnation, packets, seed, notes, left, busy, world };
             (machine, Box::pin(program(env)))
         };
         self.runner.spawn(host, Box::new(start));

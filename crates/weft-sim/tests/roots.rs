@@ -3,6 +3,7 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use weft::Op;
 use weft_sim::{Sim, SimConfig};
 
 #[test]
@@ -33,5 +34,27 @@ fn broadcast__two_roots_are_noticed_by_the_barrier_behind_it() {
             let both = ["a broadcast from 0 ", "a broadcast from 1 "];
             assert!(both.iter().all(|part| said.contains(part)), "{said}");
         }
+    }
+}
+
+/// A faster rank may be in the next group while another one ends the last operation of this one.
+#[test]
+fn subset__groups_made_anew_with_one_context_do_not_disturb_each_other() {
+    for seed in 0..40 {
+        let sim = Sim::new("groups anew", SimConfig::new(5, seed).lossy());
+        let mut sim = sim.of_test(env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"));
+        sim.spawn_all(|env| async move {
+            let all: Vec<usize> = (0..5).collect();
+            for round in 0..8 {
+                let group = env.world().subset(&all, 7).expect("it names this host");
+                let sum = group.allreduce(vec![round], Op::Sum).await.expect("a sum");
+                assert_eq!(sum, [5 * round]);
+                group.barrier().await.expect("a barrier");
+                let data = if group.rank() == 2 { vec![9; 40] } else { Vec::new() };
+                assert_eq!(group.broadcast(2, data).await.expect("bytes"), [9; 40]);
+            }
+            env.world().barrier().await.expect("the end");
+        });
+        sim.run().unwrap_or_else(|failure| panic!("seed {seed}: {failure}"));
     }
 }

@@ -119,7 +119,8 @@ const USER: u64 = 0;
 const COLLECTIVE: u64 = 1 << 32;
 
 impl Group {
-    /// Makes the group of all ranks of a directory.
+    /// Makes the group of all ranks of a directory, once in an endpoint: operations of a second one
+    /// would have the same numbers. Clones are the same group.
     pub fn new(endpoint: Endpoint, directory: impl Directory + 'static, rank: usize) -> Group {
         let members = (0..directory.size()).collect();
         let tree = endpoint.inner.borrow().driver.intake.engine.config().tree;

@@ -263,6 +263,10 @@ impl Notices {
         last.into_iter().find_map(|known| {
             let bits = bits_of(ended.context, COLLECTIVE, known.number);
             let message = port.endpoint().arrived(bits)?;
+            if message.data == Some(known.word) {
+                // The same operation: of a group that was made anew with this one's context.
+                return None;
+            }
             let ago = ended.number.wrapping_sub(known.number);
             Some(Stray { ago, ours: (known.word, known.bytes), message })
         })

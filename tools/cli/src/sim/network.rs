@@ -269,7 +269,7 @@ mod tests {
         let why = hosts.apply(SimConfig::new(8, 1)).unwrap_err().to_string();
         assert!(why.contains("no host 8") && why.contains("0 to 7"), "{why}");
         let config = hosts.apply(SimConfig::new(9, 1)).unwrap();
-        assert_eq!(config.faults.len(), 1);
+        assert_eq!(config.faults.len(), 2);
     }
 
     #[test]

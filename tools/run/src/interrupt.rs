@@ -3,7 +3,7 @@
 //! signal, as a process without a handler does.
 
 use anyhow::{Context, Result};
-use rustix::process::{kill_process, Pid, Signal};
+use rustix::process::{kill_process, waitid, Pid, Signal, WaitId, WaitIdOptions};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level::{emulate_default_handler, pipe};
 use std::io::{IsTerminal, Read, Write};
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 /// Longest time for which children are waited for, and time between two looks.
 const GRACE: Duration = Duration::from_secs(3);
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+const LOOK_EVERY: Duration = Duration::from_millis(1);
 
 /// True from a watched signal on.
 static ENDING: AtomicBool = AtomicBool::new(false);
@@ -60,6 +60,27 @@ fn children() -> Vec<Pid> {
     words.filter_map(|word| Pid::from_raw(word.parse().ok()?)).collect()
 }
 
+/// Asks children of this process to end. All of them stand still before the first one ends, else
+/// one would report the death of another.
+fn ask_to_end(all: &[Pid]) {
+    let tell = |signal| {
+        for &child in all {
+            let _ = kill_process(child, signal);
+        }
+    };
+    // A process of several threads stands still once the last of them does.
+    let still = WaitIdOptions::STOPPED | WaitIdOptions::EXITED;
+    let look = still | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    let until = Instant::now() + GRACE;
+    let runs = |&child: &Pid| matches!(waitid(WaitId::Pid(child), look), Ok(None));
+    tell(Signal::STOP);
+    while all.iter().any(runs) && Instant::now() < until {
+        std::thread::sleep(LOOK_EVERY);
+    }
+    tell(Signal::TERM);
+    tell(Signal::CONT);
+}
+
 /// Ends the children of this process: launchers end their ranks. A signal of a terminal has come to
 /// them as well, one of kill(1) has not.
 fn end_children() {
@@ -75,10 +96,9 @@ fn end_children() {
     loop {
         let all = children();
         // Another thread may just have started one. A launcher takes a second signal for haste.
-        for &child in all.iter().filter(|child| !told.contains(child)).collect::<Vec<_>>() {
-            let _ = kill_process(child, Signal::TERM);
-            told.push(child);
-        }
+        let new: Vec<Pid> = all.iter().filter(|child| !told.contains(child)).copied().collect();
+        ask_to_end(&new);
+        told.extend(new);
         if !all.iter().any(lives) || Instant::now() >= end {
             return;
         }
@@ -144,5 +164,42 @@ impl Interrupt {
             std::thread::park();
         }
         result
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use std::io::{BufRead, BufReader};
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn ask_to_end__none_sees_the_death_of_another() {
+        let mut first = Command::new("cat")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("cat starts");
+        let mut second = Command::new("sh")
+            .args(["-c", "echo ready; read line; echo saw it"])
+            .stdin(first.stdout.take().expect("a pipe"))
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("sh starts");
+        let mut said = BufReader::new(second.stdout.take().expect("a pipe"));
+        let mut line = String::new();
+        said.read_line(&mut line).unwrap();
+        assert_eq!(line, "ready\n");
+
+        let [one, other] = [&first, &second].map(|child| Pid::from_child(child));
+        // Time passes between the first and the last.
+        let mut all = vec![one; 100_000];
+        all.push(other);
+        ask_to_end(&all);
+        let mut rest = String::new();
+        said.read_to_string(&mut rest).unwrap();
+        assert_eq!(rest, "");
+        assert!(!first.wait().unwrap().success() && !second.wait().unwrap().success());
     }
 }

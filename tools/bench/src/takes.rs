@@ -1,5 +1,6 @@
 //! The options of each benchmark. An option without effect on a benchmark is refused.
 
+use super::models::Wanted;
 use super::{netns, Args, LinkName, What};
 use anyhow::{bail, ensure, Context, Result};
 use clap::ValueEnum;
@@ -83,6 +84,24 @@ fn check_folder(folder: &Path) -> Result<()> {
     may.with_context(|| format!("--out {}: writing in {}", folder.display(), above.display()))
 }
 
+/// Refuses options that have no effect on the tables of the models that are wanted.
+fn check_tables(args: &Args) -> Result<()> {
+    let all = |is: fn(&Wanted) -> bool| args.table.iter().all(is);
+    ensure!(
+        args.options.netns != netns::Mode::Off || !all(|table| table.is_between_hosts()),
+        "Figures 12 to 16 are measured between lab hosts only: leave out --netns off"
+    );
+    ensure!(
+        args.ranks.is_empty() || !all(|table| table.is_of_links()),
+        "tables V, VI and other have numbers of ranks of their own: leave out --ranks"
+    );
+    ensure!(
+        args.link.is_empty() || args.table.iter().any(|table| table.is_of_links()),
+        "VII and 11 are measured over shm, 12 to 16 over packet and agent: leave out --link"
+    );
+    Ok(())
+}
+
 /// Refuses options that have no effect on the benchmark.
 pub fn check(args: &Args) -> Result<()> {
     let what = args.what;
@@ -109,11 +128,8 @@ pub fn check(args: &Args) -> Result<()> {
     if let Some(folder) = &args.suite.out {
         check_folder(folder)?;
     }
-    if what == What::Models && args.options.netns == netns::Mode::Off && !args.table.is_empty() {
-        ensure!(
-            !args.table.iter().all(|table| table.is_between_hosts()),
-            "Figures 12 to 16 are measured between lab hosts only: leave out --netns off"
-        );
+    if what == What::Models && !args.table.is_empty() {
+        check_tables(args)?;
     }
     if !args.options.reach.hosts.is_empty() {
         let own = |link: &LinkName| matches!(link, LinkName::Shm | LinkName::Agent);

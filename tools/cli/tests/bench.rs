@@ -158,7 +158,8 @@ fn raw_lines(words: &[&str]) -> Vec<Value> {
     let output = bench(&[words, &["--json"]].concat());
     let why = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() {
-        let known = ["two lab hosts", "CAP_", "AF_XDP", "bpf(2)", "no link could be opened"];
+        let known =
+            ["two lab hosts", "no lab: ", "CAP_", "AF_XDP", "bpf(2)", "no link could be opened"];
         assert!(known.iter().any(|known| why.contains(known)), "weft bench {words:?}: {why}");
         weft_conformance::skip(&why);
         return Vec::new();
@@ -471,6 +472,8 @@ fn args__what_a_benchmark_would_ignore_is_refused_with_a_reason() {
         (&["mpi", "--link", "udp"], "leave out --link"),
         (&["agent", "--netns", "off"], "leave out --netns off"),
         (&["models", "--table", "14,12", "--netns", "off"], "leave out --netns off"),
+        (&["models", "--table", "VI,other", "--ranks", "2"], "leave out --ranks"),
+        (&["models", "--table", "VII,12", "--link", "udp"], "leave out --link"),
         (&["ethernet", "--link", "packet,shm"], "connects no two hosts"),
         (&["ethernet", "--link", "udp", "--netns", "off"], "leave out --netns off"),
     ] {
@@ -638,12 +641,24 @@ fn models__choices_of_programs_between_hosts() {
     let words = ["models", "--table", "13,14", "--ranks", "2", "--out", out];
     let got = raw_lines(&words);
     if got.is_empty() {
-        return weft_conformance::skip("no lab of two hosts could be made");
+        return;
     }
     let count = |table: &str| got.iter().filter(|line| line["table"] == table).count();
     assert_eq!((count("13"), count("14")), (9 * 4, 4 * 4), "{got:?}");
     assert!(got.iter().any(|line| line["what"] == "SOR, 12288 columns, rcpy, early"), "{got:?}");
     assert!(folder.join("models-13-choices.png").is_file());
+}
+
+#[test]
+fn models__without_hosts_the_reason_is_said() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
+    // No program is found that makes the hosts of a lab, or starts others on them.
+    command.args(["bench", "models", "--table", "14", "--ranks", "2", "--quick"]).env("PATH", "/");
+    let done = command.output().expect("weft starts");
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert!(!done.status.success() && said.contains("no program was measured: "), "{said}");
+    let printed = String::from_utf8_lossy(&done.stdout);
+    assert!(printed.contains("Figure 14") && !printed.contains("program "), "{printed}");
 }
 
 #[test]

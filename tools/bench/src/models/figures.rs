@@ -47,7 +47,11 @@ impl Failed {
     /// Returns a note for each choice.
     fn notes(self) -> Vec<String> {
         let note = |(choice, runs, why): (&str, Vec<String>, String)| {
-            format!("{choice} has no figure of {}: {why}", runs.join(", "))
+            let more = match runs.len() - 1 {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            format!("{choice} has no figure of {}{more}: {why}", runs[0])
         };
         self.0.into_iter().map(note).collect()
     }
@@ -240,7 +244,7 @@ fn start(hosts: usize, mtu: u32) -> Result<Attached> {
 /// Measures the tables and figures of programs that are wanted, and prints them.
 ///
 /// # Errors
-/// The output or the folder of the plots cannot be written.
+/// The output or the folder of the plots cannot be written; or there is no figure at all.
 pub fn print(
     wants: &dyn Fn(Wanted) -> bool,
     (ranks, options): (&[u32], &Options),
@@ -263,7 +267,10 @@ pub fn print(
     let alone = if here { PROGRAMS.len() * (1 + study.ranks.len()) } else { 0 };
     study.plan = Plan::of((between + alone) * study.turns() as usize);
     let mut drawn = Vec::new();
+    let (mut any, mut why) = (!here && figures.is_empty(), None);
     let mut show = |grid: &Grid| -> Result<()> {
+        any |= !grid.cells.is_empty();
+        why = why.take().or_else(|| grid.notes.last().cloned());
         match json {
             true => out.write_all(grid.json()?.as_bytes())?,
             false => writeln!(out, "{}", grid.text())?,
@@ -280,6 +287,7 @@ pub fn print(
     for figure in figures {
         show(&study.figure(figure))?;
     }
+    ensure!(any, "no program was measured: {}", why.unwrap_or_default());
     for plot in drawn.iter().filter(|_| !json) {
         writeln!(out, "  - plot: {plot}.svg, .png")?;
     }
@@ -299,7 +307,7 @@ mod tests {
         }
         without.add("agent", "LEQ on 8 ranks".into(), "another".into());
         let notes = without.notes();
-        assert_eq!(notes[0], "agent has no figure of ASP on 2 ranks, LEQ on 8 ranks: no agent");
+        assert_eq!(notes[0], "agent has no figure of ASP on 2 ranks and 1 more: no agent");
         assert_eq!(notes[1], "none has no figure of SOR on 4 ranks: no none");
     }
 }

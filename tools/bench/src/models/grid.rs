@@ -85,7 +85,8 @@ impl Grid {
         let width = |at: usize| lines.iter().map(|line| line[at].len()).max().unwrap_or(0);
         let widths: Vec<usize> = (0..lines[0].len()).map(width).collect();
         let mut out = format!("{}\n", self.title);
-        for line in &lines {
+        // Without figures there are notes alone, which say why.
+        for line in lines.iter().filter(|_| !self.cells.is_empty()) {
             let cells = line.iter().zip(&widths).enumerate().map(|(at, (cell, &w))| match at {
                 0..3 => format!("{cell:<w$}"),
                 _ => format!("{cell:>w$}"),

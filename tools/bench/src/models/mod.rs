@@ -193,7 +193,7 @@ impl Wanted {
     }
 
     /// True if ranks of a link are measured for it.
-    fn is_of_links(self) -> bool {
+    pub fn is_of_links(self) -> bool {
         matches!(self, Wanted::Five | Wanted::Six | Wanted::Other)
     }
 }

@@ -3,7 +3,7 @@
 use super::entry::{Replica, Typed};
 use super::runtime::{Inner, Objects};
 use super::wire::{note_message, Note};
-use super::{Object, ObjectCause, ObjectError, ObjectId, Placement, Shared, BYTES_MAX};
+use super::{Object, ObjectCause, ObjectError, ObjectId, Placement, Shared, BYTES_MAX, CLASS_MAX};
 use crate::net::Net;
 use std::cell::RefCell;
 use std::marker::PhantomData;
@@ -21,8 +21,13 @@ const KNOWN: u64 = 1 << 63;
 
 impl<N: Net> Objects<N> {
     /// Returns the class of a number, whose objects have states of type `T`. All ranks call this
-    /// with the same numbers and types, before they use objects.
+    /// with the same numbers and types, before they use objects. Numbers go to
+    /// [`CLASS_MAX`](super::CLASS_MAX).
+    ///
+    /// # Panics
+    /// The number is greater.
     pub fn class<T: Object>(&self, number: u32) -> Class<N, T> {
+        assert!(number <= CLASS_MAX, "number {number} of a class: the greatest is {CLASS_MAX}");
         let make = || Rc::new(Typed::<T> { state: RefCell::new(None) }) as Rc<dyn Replica>;
         let name = std::any::type_name::<T>();
         self.inner.register(number, name, T::VERSION, Rc::new(make));

@@ -91,6 +91,9 @@ use serde::{Deserialize, Serialize};
 /// besides.
 pub const BYTES_MAX: usize = MESSAGE_MAX - 64;
 
+/// Greatest number of a class.
+pub const CLASS_MAX: u32 = (1 << 31) - 1;
+
 /// The state of a shared object, and the meaning of its operations.
 ///
 /// The three functions run on several ranks and must have the same results there: they depend on

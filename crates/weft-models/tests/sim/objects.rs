@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
 use std::rc::Rc;
 use weft_models::net::{Live, Net};
-use weft_models::objects::{Object, ObjectCause, Objects, Placement, Read, Shared};
+use weft_models::objects::{Object, ObjectCause, Objects, Placement, Read, Shared, CLASS_MAX};
 use weft_models::order::{Options, Style};
 use weft_sim::{Env, SimConfig};
 
@@ -417,6 +417,26 @@ fn objects__made_at_run_time_given_up_broken_and_of_other_versions() {
             assert_eq!(after.cause, ObjectCause::Broken("out of order".to_string()));
             (objects, queue)
         }
+    });
+}
+
+#[test]
+fn class__the_greatest_numbers_have_objects_of_their_own() {
+    let cluster = Cluster { config: SimConfig::new(2, 1), dies: None };
+    cluster.run("objects classes", |env, net| async move {
+        let objects = Objects::open(&net);
+        let mut made = Vec::new();
+        for number in [0, CLASS_MAX] {
+            let class = objects.class::<Queue>(number);
+            let open = class.open(u32::MAX, Placement::Replicated, Queue::default);
+            made.push(open.await.unwrap());
+        }
+        assert_ne!(made[0].id(), made[1].id());
+        let beyond = || objects.class::<Queue>(CLASS_MAX + 1);
+        let refused = std::panic::catch_unwind(std::panic::AssertUnwindSafe(beyond));
+        assert!(refused.is_err());
+        env.sleep(50 * MS).await;
+        (objects, made)
     });
 }
 

@@ -10,9 +10,9 @@ use weft::Job;
 use weft_apps::Memory;
 use weft_awari::{
     read_positions, report, sequential, write_answer, write_histogram, write_histogram_svg, Answer,
-    Board, Outcome, Params, Step, PER_CALL,
+    Board, CallsError, Outcome, Params, Step, PER_CALL,
 };
-use weft_models::net::{Blocking, Live};
+use weft_models::net::{Blocking, Live, Net};
 use weft_run::misuse;
 
 /// Endgame databases of Awari, positions at their owners (Awari)
@@ -25,12 +25,8 @@ pub struct Args {
     /// first, as in "1,1,1,1,1,2,4,2,3,0,0,0"
     #[arg(long, value_name = "PITS")]
     position: Option<String>,
-    /// Programming system by which ranks update positions of others
-    #[arg(long, value_enum, default_value = "jobs")]
-    by: System,
-    /// Least updates in a call of a rank that has other work [default: 20]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    per_call: Option<u32>,
+    #[command(flatten)]
+    form: Form,
     #[command(flatten)]
     room: Room,
     #[command(flatten)]
@@ -51,6 +47,44 @@ impl Input {
         let params = Params { stones: self.stones, memory_limit: memory.bytes() };
         params.check().map_err(misuse::of)?;
         Ok(params)
+    }
+}
+
+/// The form of the parallel program.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub struct Form {
+    /// Programming system by which ranks update positions of others
+    #[arg(long, value_enum, default_value = "jobs")]
+    by: System,
+    /// Least updates in a call of a rank that has other work [default: 20]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    per_call: Option<u32>,
+}
+
+impl Form {
+    /// Refuses an option that has no effect.
+    pub fn check(self) -> Result<()> {
+        if self.by == System::Jobs && self.per_call.is_some() {
+            misuse!("--per-call belongs to --by calls: a rank that pushes jobs calls nobody");
+        }
+        Ok(())
+    }
+
+    /// The part of this rank.
+    pub async fn run<N: Net>(
+        self,
+        net: &N,
+        params: &Params,
+        ns_per_update: f64,
+        tell: &dyn Fn(Step),
+    ) -> Result<Outcome, CallsError> {
+        match self.by {
+            System::Jobs => Ok(weft_awari::run(net, params, ns_per_update, tell).await?),
+            System::Calls => {
+                let per_call = self.per_call.map_or(PER_CALL, |count| count as usize);
+                weft_awari::run_by_calls(net, params, per_call, ns_per_update, tell).await
+            }
+        }
     }
 }
 
@@ -108,22 +142,14 @@ pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
     let rank = world.rank();
     let params = args.input.params(args.room.of(world)?)?;
     let asked = positions(args)?;
-    if args.by == System::Jobs && args.per_call.is_some() {
-        misuse!("--per-call belongs to --by calls: a rank that pushes jobs calls nobody");
-    }
+    args.form.check()?;
     if rank == 0 {
         prepare_out(common.out.as_deref())?;
     }
     let net = Live::new(world).context("the packet interface")?;
     let progress = Progress::new(rank, "Awari");
     let tell = |s: Step| progress.at(s.done, s.positions);
-    let outcome = match args.by {
-        System::Jobs => net.block_on(weft_awari::run(&net, &params, 0.0, &tell))?,
-        System::Calls => {
-            let per_call = args.per_call.map_or(PER_CALL, |count| count as usize);
-            net.block_on(weft_awari::run_by_calls(&net, &params, per_call, 0.0, &tell))?
-        }
-    };
+    let outcome = net.block_on(args.form.run(&net, &params, 0.0, &tell))?;
     let traffic = all_done(world)?;
     drop(progress);
     if rank != 0 {

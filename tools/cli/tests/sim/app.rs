@@ -12,7 +12,7 @@ struct Case {
     wrong: (&'static [&'static str], &'static str),
 }
 
-const CASES: [Case; 8] = [
+const CASES: [Case; 9] = [
     Case {
         app: "asp",
         input: &["--nodes", "60", "--degree", "4"],
@@ -24,6 +24,12 @@ const CASES: [Case; 8] = [
         input: &["--stones", "4"],
         things: "positions and updates",
         wrong: (&["--stones", "32"], "more than 31"),
+    },
+    Case {
+        app: "awari",
+        input: &["--stones", "4", "--by", "calls"],
+        things: "positions and updates",
+        wrong: (&["--by=jobs", "--per-call", "3"], "belongs to --by calls"),
     },
     Case {
         app: "barnes",

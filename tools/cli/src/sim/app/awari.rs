@@ -7,8 +7,7 @@ use super::{nanoseconds, Common};
 use crate::app::{awari, numbers, Room};
 use anyhow::Result;
 use std::rc::Rc;
-use weft_awari::{Outcome, Params, Step};
-use weft_models::net::RankFailure;
+use weft_awari::{CallsError, Outcome, Params, Step};
 use weft_sim::{Env, SimConfig};
 
 /// Endgame databases of Awari, positions at their owners (Awari)
@@ -17,6 +16,8 @@ use weft_sim::{Env, SimConfig};
 pub struct Awari {
     #[command(flatten)]
     input: awari::Input,
+    #[command(flatten)]
+    form: awari::Form,
     /// Computing time of a position's captures, and of an update of a predecessor, in nanoseconds
     /// of virtual time
     #[arg(long, value_name = "NS", default_value_t = 100.0, value_parser = nanoseconds)]
@@ -31,13 +32,15 @@ fn mark(step: Step) -> Mark {
     Mark::steps(step.done, step.positions)
 }
 
+type Input = (Params, awari::Form);
+
 impl Case for Awari {
     const NAME: &'static str = "app awari";
     const TITLES: [&'static str; 2] = ["simulated Awari", "sequential Awari"];
     const THINGS: &'static str = "positions and updates";
-    type Input = Params;
+    type Input = Input;
     type Outcome = Outcome;
-    type Error = RankFailure;
+    type Error = CallsError;
 
     fn common(&self) -> &Common {
         &self.common
@@ -47,21 +50,23 @@ impl Case for Awari {
         self.ns_per_update
     }
 
-    fn input(&self, config: &SimConfig) -> Result<Params> {
-        self.input.params(self.room.part(config.hosts as usize))
+    fn input(&self, config: &SimConfig) -> Result<Input> {
+        self.form.check()?;
+        Ok((self.input.params(self.room.part(config.hosts as usize))?, self.form))
     }
 
     async fn program(
         env: Env,
-        params: Rc<Params>,
+        input: Rc<Input>,
         ns: f64,
         bar: Shown,
-    ) -> Result<Outcome, RankFailure> {
+    ) -> Result<Outcome, CallsError> {
         let tell = |step| bar.at(mark(step));
-        weft_awari::run(&net(&env), &params, ns, &tell).await
+        let (params, form) = &*input;
+        form.run(&net(&env), params, ns, &tell).await
     }
 
-    fn sequential(params: &Params, bar: &Bar) -> Outcome {
+    fn sequential((params, _): &Input, bar: &Bar) -> Outcome {
         let sequential = weft_awari::sequential(params, &|step| bar.told(mark(step)));
         sequential.expect("nobody stops it")
     }
@@ -70,7 +75,7 @@ impl Case for Awari {
         outcome.agrees_with(sequential)
     }
 
-    fn count(_: &Params, sequential: &Outcome) -> f64 {
+    fn count(_: &Input, sequential: &Outcome) -> f64 {
         (sequential.database.len() + sequential.updates) as f64
     }
 

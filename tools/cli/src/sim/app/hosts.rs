@@ -10,6 +10,7 @@ use weft::{GroupError, OpError};
 use weft_models::net::RankFailure;
 use weft_models::objects::ObjectCause;
 use weft_models::regions::RegionCause;
+use weft_models::rpc::Cause;
 use weft_sim::{Counters, Env, Failure, Sim};
 
 /// An error with which a program ends.
@@ -27,6 +28,17 @@ impl Fault for GroupError {
 impl Fault for RankFailure {
     fn is_of_peer(&self) -> bool {
         true
+    }
+}
+
+impl Fault for weft_awari::CallsError {
+    fn is_of_peer(&self) -> bool {
+        match self {
+            weft_awari::CallsError::Rank(_) => true,
+            weft_awari::CallsError::Call(error) => matches!(error.cause, Cause::Failed(_)),
+            weft_awari::CallsError::Object(error) => matches!(error.cause, ObjectCause::Group(_)),
+            _ => false,
+        }
     }
 }
 

@@ -192,7 +192,7 @@ mod tests {
         said.read_line(&mut line).unwrap();
         assert_eq!(line, "ready\n");
 
-        let [one, other] = [&first, &second].map(|child| Pid::from_child(child));
+        let [one, other] = [&first, &second].map(Pid::from_child);
         // Time passes between the first and the last.
         let mut all = vec![one; 100_000];
         all.push(other);

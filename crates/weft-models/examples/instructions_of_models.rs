@@ -1,7 +1,7 @@
-//! Operations of models between two ranks in one thread, for counting instructions: `valgrind
-//! --tool=callgrind --toggle-collect='instructions::*' instructions packet|call|operation|miss|
-//! ordered|multicast|ordered-one`. Each round is `begin` at one rank, `serve` at the other, `end`
-//! at the first.
+//! Operations of models between two ranks in one thread, for counting instructions:
+//! `valgrind --tool=callgrind --toggle-collect='instructions_of_models::*' PROGRAM KIND`, where
+//! KIND is packet, call, operation, miss, ordered, multicast or ordered-one. Each round is `begin`
+//! at one rank, `serve` at the other, `end` at the first.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;

@@ -42,6 +42,13 @@ def are_right(said, count, case):
 
 
 @pytest.fixture(scope="session")
+def job():
+    """The job of this process, which is its one rank."""
+    with weft.init() as job:
+        yield job
+
+
+@pytest.fixture(scope="session")
 def command():
     """The command `weft`: that of the installed package, or else the first in PATH."""
     both = (weft.command(), shutil.which("weft"))

@@ -14,13 +14,6 @@ import weft.names
 
 
 @pytest.fixture(scope="session")
-def job():
-    """The job of this process."""
-    with weft.init() as job:
-        yield job
-
-
-@pytest.fixture(scope="session")
 def queue(job):
     return job.queue(16)
 

@@ -100,6 +100,21 @@ def test_placed_class_inside_a_function_is_refused(ranks, count, link):
     ranks("placed.py", "local", count, link)
 
 
+@on(shm=(3,), faults=(3,))
+def test_frozen_reads_that_change_are_told_and_replicas_stay_equal(ranks, count, link):
+    ranks("frozen.py", "reads", count, link)
+
+
+@on(shm=(3,), faults=(3,))
+def test_frozen_guards_that_change_are_told_and_replicas_stay_equal(ranks, count, link):
+    ranks("frozen.py", "guards", count, link)
+
+
+@on(shm=(3,))
+def test_frozen_objects_that_move_stay_equal(ranks, count, link):
+    ranks("frozen.py", "moves", count, link)
+
+
 @on(shm=(2,))
 def test_faulty_each_call_is_answered_whatever_its_method_raises(ranks, count, link):
     ranks("faulty.py", "answers", count, link)

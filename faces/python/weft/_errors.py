@@ -54,8 +54,8 @@ class MismatchError(Error):
 
 
 class OperationError(Error):
-    """An operation of a shared object cannot be executed, or its result cannot be sent or is too
-    long."""
+    """An operation of a shared object cannot be executed, a read or a guard changes its object, or
+    the result cannot be sent or is too long."""
 
 
 class PeerError(Error, ConnectionError):

@@ -30,7 +30,7 @@ import threading
 import time
 import types
 
-from weft import _signals
+from weft import _frozen, _signals
 from weft._errors import ArgumentError, OperationError
 from weft._weft import _Messages, _Uses
 
@@ -52,6 +52,8 @@ class _Method:
         self.writes = writes
         self.when = when
         self.post = post
+        #: The executions of guard and method by reads of this rank that are checked.
+        self.turns = _frozen.Turns(), _frozen.Turns()
         self.__doc__ = function.__doc__
 
     def __get__(self, instance, kind=None):
@@ -82,7 +84,8 @@ def _mark(writes, when, post):
 
 def reads(method=None, *, when=None):
     """Marks a method that changes nothing: it is executed on this rank's replica. With `when`, a
-    function of the same arguments, it waits until that is true."""
+    function of the same arguments that changes nothing, it waits until that is true. The call of
+    one that changes the object raises `OperationError`."""
     return _mark(False, when, False) if method is None else _mark(False, when, False)(method)
 
 
@@ -169,14 +172,19 @@ def _operation(name, method):
             return self._runtime.write(self._replica, name, args, kwargs)
     else:
 
-        function, has_guard = method.function, method.when is not None
+        function, turns = method.function, method.turns[1]
+        if method.when is not None:
+            # None is left.
+            turns = _frozen.Turns()
 
         def call(self, *args, **kwargs):
             runtime, replica = self._runtime, self._replica
-            # Most reads: of a replica that is here, without a guard, and nothing to do before.
-            if replica.is_plain and not has_guard and not runtime.messages.poll():
+            # Most reads: of a replica that is here, without a guard, unchecked, and nothing to do
+            # before.
+            if turns.left > 0 and replica.is_plain and not runtime.messages.poll():
                 with runtime.lock:
                     if replica.broken is None:
+                        turns.left -= 1
                         return function(replica.state, *args, **kwargs)
             if replica.remote is not None:
                 return replica.remote(name, args, kwargs)
@@ -254,6 +262,18 @@ class _Replica:
         self.blocked = []
         #: The reason why this replica is of no use.
         self.broken = None
+        self.begin_turns()
+
+    def begin_turns(self):
+        """Counts the executions of guards and methods, as all ranks do in the order: they check the
+        same ones. Those by reads of this rank do not count."""
+        self.turns = {name: (_frozen.Turns(), _frozen.Turns()) for name in self.methods}
+
+    def put(self, state):
+        """Has another state; `None` if it is at another rank."""
+        _frozen.thaw(self)
+        self.state = state
+        _frozen.freeze(self)
 
 
 class _Blocked:
@@ -310,6 +330,8 @@ class _Runtime:
         self.messages.open(self)
 
     dump = staticmethod(_dump)
+    #: For operations that the extension executes.
+    checked, frozen = staticmethod(_frozen.checked), _frozen.FROZEN
 
     def follow_signals(self):
         """Has the handlers of the program wait for the ends of operations."""
@@ -398,7 +420,9 @@ class _Runtime:
 
     def move(self, replica, at, state):
         """Puts an adaptive object somewhere else; those who wait for it try again."""
-        replica.at, replica.state, replica.leaving = at, state, False
+        replica.at, replica.leaving = at, False
+        replica.put(state)
+        replica.begin_turns()
         replica.uses, replica.reads = _Uses(), 0
         blocked, replica.blocked = replica.blocked, []
         held, replica.held = replica.held, []
@@ -418,7 +442,7 @@ class _Runtime:
             if known is None:
                 replica = _Replica(name, kind, placement)
                 if replica.at in (None, self.rank):
-                    replica.state = kind(*args, **kwargs)
+                    replica.put(kind(*args, **kwargs))
                 self.objects[name] = replica
                 self.hand_over(replica)
             elif known.kind is not kind or known.placement != placement:
@@ -434,7 +458,7 @@ class _Runtime:
         name, at = replica.name, replica.placement
         if at == self.rank or replica.is_plain:
             methods = [(n, m.function, m.when, m.writes) for n, m in replica.methods.items()]
-            self.messages.keep(name, replica, replica.state, methods, replica.blocked)
+            self.messages.keep(name, replica, methods, replica.blocked)
         if replica.is_plain:
             replicated = self.messages.replicated(name, self, replica)
             replica.change, replica.post = replicated.call, replicated.post
@@ -502,17 +526,23 @@ class _Runtime:
         writes = int(replica.methods[method].writes)
         self.note(replica, rank, 1 - writes, writes)
 
-    def attempt(self, replica, method, args, kwargs):
-        """Executes an operation, if its guard is true: its result is returned, or `None`."""
+    def attempt(self, replica, method, args, kwargs, turns=None):
+        """Executes an operation, if its guard is true: its result is returned, or `None`. `turns`
+        says which executions of guard and method are checked."""
         if replica.at not in (None, self.rank):
             return _MOVED
         if replica.broken:
             return False, OperationError(f"{replica.name!r} is broken: {replica.broken}")
         spec = replica.methods[method]
         try:
-            if spec.when is not None and not spec.when(replica.state, *args, **kwargs):
-                return None
-            return True, spec.function(replica.state, *args, **kwargs)
+            if spec.when is not None:
+                due = turns is not None and turns[0].is_due()
+                if not _frozen.unchanging(replica, method, True, due, args, kwargs):
+                    return None
+            if spec.writes:
+                return True, _frozen.changing(replica, spec.function, args, kwargs)
+            due = turns is not None and turns[1].is_due()
+            return True, _frozen.unchanging(replica, method, False, due, args, kwargs)
         except BaseException as error:
             if spec.writes:
                 self.doubt(replica, method, error)
@@ -528,7 +558,7 @@ class _Runtime:
 
     def change(self, replica, method, args, kwargs, end):
         """Executes an operation, or has it wait; then those that have waited."""
-        result = self.attempt(replica, method, args, kwargs)
+        result = self.attempt(replica, method, args, kwargs, replica.turns[method])
         if result is None:
             replica.blocked.append(_Blocked(method, args, kwargs, end))
             return
@@ -538,13 +568,14 @@ class _Runtime:
         at = 0
         while at < len(replica.blocked):
             blocked = replica.blocked[at]
-            result = self.attempt(replica, blocked.method, blocked.args, blocked.kwargs)
+            name, turns = blocked.method, replica.turns[blocked.method]
+            result = self.attempt(replica, name, blocked.args, blocked.kwargs, turns)
             at += 1
             if result is not None:
                 del replica.blocked[at - 1]
                 blocked.end(*result)
                 # A change may have made the guard of an earlier one true.
-                at = 0 if replica.methods[blocked.method].writes else at - 1
+                at = 0 if replica.methods[name].writes else at - 1
 
     def wait(self, found, what, number=None):
         """Waits until `found` returns something; for the answer of a call, if it has a number."""
@@ -661,13 +692,14 @@ class _Runtime:
         if not inside and self.messages.poll():
             self.messages.work()
             self.settle_posts()
+        # A read inside an operation of all ranks may change an object on all of them.
+        turns = None if inside else replica.methods[method].turns
+        attempt = lambda: self.attempt(replica, method, args, kwargs, turns)
         with self.lock:
-            result = self.attempt(replica, method, args, kwargs)
+            result = attempt()
         if result is None:
             self.refuse_inside(replica, method)
-            result = self.wait(
-                lambda: self.attempt(replica, method, args, kwargs), self.describe(replica, method)
-            )
+            result = self.wait(attempt, self.describe(replica, method))
         if replica.uses is not None and result is not _MOVED:
             self.tell_reads(replica, inside)
         return result

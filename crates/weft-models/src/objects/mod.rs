@@ -97,7 +97,8 @@ pub const CLASS_MAX: u32 = (1 << 31) - 1;
 /// The state of a shared object, and the meaning of its operations.
 ///
 /// The three functions run on several ranks and must have the same results there: they depend on
-/// nothing but state and operation.
+/// nothing but state and operation. `read` and `guard` change nothing, and no state has interior
+/// mutability (`Cell`, `Mutex`, atomics) that they use: such a change would be on one rank alone.
 pub trait Object: Serialize + DeserializeOwned + 'static {
     /// Operations, with their arguments.
     type Op: Serialize + DeserializeOwned + 'static;

@@ -128,18 +128,17 @@ impl PyMessages {
     }
 
     /// Notes an object that is always at this rank: its name, the object of Python for it, its
-    /// state, its methods (name, function, guard, true if it changes the object), and the list of
-    /// its operations that wait.
+    /// methods (name, function, guard, true if it changes the object), and the list of its
+    /// operations that wait.
     fn keep(
         &self,
         py: Python<'_>,
         name: String,
         replica: Py<PyAny>,
-        state: Py<PyAny>,
         methods: Vec<Method>,
         blocked: Py<PyList>,
     ) -> PyResult<()> {
-        let replica = Replica::new(replica, state, methods, blocked);
+        let replica = Replica::new(replica, methods, blocked);
         worker_of(py, &self.gate)?.keep(name, replica);
         Ok(())
     }

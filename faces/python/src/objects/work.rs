@@ -11,7 +11,7 @@ use crate::models::{Asked, Event};
 use crate::sys::{raise_signal, thread};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyList, PySet, PyTuple};
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,25 +23,35 @@ pub type Method = (String, Py<PyAny>, Option<Py<PyAny>>, bool);
 /// value if it is to be tried again elsewhere.
 pub type End = (Option<bool>, Py<PyAny>);
 
+/// A function of a method, with the number of its executions.
+struct Counted {
+    function: Py<PyAny>,
+    executions: AtomicU64,
+}
+
+/// A marked method.
+struct Known {
+    function: Counted,
+    guard: Option<Counted>,
+    writes: bool,
+}
+
 /// An object that is always at this rank: there alone, or on all ranks.
 pub struct Replica {
-    /// The object of Python that has more of it.
+    /// The object of Python that has more of it, its state among that.
     replica: Py<PyAny>,
-    state: Py<PyAny>,
-    methods: HashMap<String, Method>,
+    methods: HashMap<String, Known>,
     /// Operations that wait for their guards: those that change the object try them again.
     blocked: Py<PyList>,
 }
 
 impl Replica {
-    pub fn new(
-        replica: Py<PyAny>,
-        state: Py<PyAny>,
-        methods: Vec<Method>,
-        blocked: Py<PyList>,
-    ) -> Replica {
-        let methods = methods.into_iter().map(|method| (method.0.clone(), method)).collect();
-        Replica { replica, state, methods, blocked }
+    pub fn new(replica: Py<PyAny>, methods: Vec<Method>, blocked: Py<PyList>) -> Replica {
+        let counted = |function| Counted { function, executions: AtomicU64::new(0) };
+        let known = |(name, function, guard, writes): Method| {
+            (name, Known { function: counted(function), guard: guard.map(counted), writes })
+        };
+        Replica { replica, methods: methods.into_iter().map(known).collect(), blocked }
     }
 
     /// Calls a method with the object and the arguments, a tuple or a pickle of them. `None`: its
@@ -53,7 +63,7 @@ impl Replica {
         worker: &Worker,
         asked: &encode::Asked<'_>,
     ) -> Option<PyResult<Bound<'py, PyAny>>> {
-        let (_, function, guard, writes) = self.methods.get(asked.method)?;
+        let Known { function, guard, writes } = self.methods.get(asked.method)?;
         let is_plain = !writes || self.blocked.bind(py).is_empty();
         if !is_plain || !self.replica.bind(py).getattr(intern!(py, "broken")).ok()?.is_none() {
             return None;
@@ -68,20 +78,24 @@ impl Replica {
                 (made, Some(names).filter(|names| !names.is_empty()))
             }
         };
-        let state = self.state.bind(py);
+        let state = self.replica.bind(py).getattr(intern!(py, "state")).ok()?;
         let all = match arguments.is_empty() {
-            true => PyTuple::new(py, [state]),
+            true => PyTuple::new(py, [&state]),
             false => {
                 let all = std::iter::once(state.clone()).chain(arguments.iter());
                 PyTuple::new(py, all.collect::<Vec<_>>())
             }
         };
         let (all, names) = (all.ok()?, names.as_ref());
-        let holds = |guard: &Py<PyAny>| guard.bind(py).call(&all, names)?.is_truthy();
+        let unchanging = |function: &Counted, is_guard| {
+            self.unchanging(worker, (function, asked.method, is_guard), &all, names)
+        };
+        let holds = |guard: &Counted| unchanging(guard, true)?.is_truthy();
         let result = match guard.as_ref().map(holds) {
             Some(Ok(false)) => return None,
             Some(Err(error)) => Err(error),
-            _ => function.bind(py).call(&all, names),
+            _ if *writes => worker.thawed(&state, || function.function.bind(py).call(&all, names)),
+            _ => unchanging(function, false),
         };
         if let (true, Err(error)) = (writes, &result) {
             let all = (&self.replica, asked.method, error.value(py));
@@ -90,6 +104,24 @@ impl Replica {
             }
         }
         Some(result)
+    }
+
+    /// Calls a read or a guard, and has the 1st, 2nd, 4th, 8th, ... execution checked: all ranks
+    /// check the same ones of the guard of a write. `all` has the state first.
+    fn unchanging<'py>(
+        &self,
+        worker: &Worker,
+        (function, method, is_guard): (&Counted, &str, bool),
+        all: &Bound<'py, PyTuple>,
+        names: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = all.py();
+        let execution = function.executions.fetch_add(1, Ordering::Relaxed) + 1;
+        if !execution.is_power_of_two() {
+            return function.function.bind(py).call(all, names);
+        }
+        let names = names.map_or_else(|| PyDict::new(py), Bound::clone);
+        worker.checked.bind(py).call1((&self.replica, method, is_guard, all, names))
     }
 }
 
@@ -114,6 +146,11 @@ pub struct Worker {
     /// Has a replica be of no use if its operation has failed at this rank alone: the object of
     /// Python for it, the method, the exception.
     doubt: Py<PyAny>,
+    /// Calls a read or a guard, and undoes what it changes: the object of Python for it, the
+    /// method, true for its guard, the arguments with the state first, and those with names.
+    checked: Py<PyAny>,
+    /// The numbers of the states that must not change now.
+    frozen: Py<PySet>,
     /// Sends the messages of the order that had no room, which wait in this.
     flush: Py<PyAny>,
     outbox: Py<PyAny>,
@@ -192,6 +229,8 @@ impl Worker {
             serve: part("serve")?,
             fail: part("fail")?,
             doubt: part("doubt")?,
+            checked: part("checked")?,
+            frozen: runtime.getattr("frozen")?.cast_into::<PySet>()?.unbind(),
             flush: part("flush")?,
             outbox: part("outbox")?,
             dump: part("dump")?,
@@ -276,6 +315,20 @@ impl Worker {
     /// Takes the end of an operation of this rank.
     pub fn take_end(&self, token: u64) -> Option<End> {
         open(&self.ends).remove(&token)
+    }
+
+    /// Calls a write of a state, which may change meanwhile.
+    fn thawed<'py>(
+        &self,
+        state: &Bound<'py, PyAny>,
+        write: impl FnOnce() -> PyResult<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        // As the function `id` has it.
+        let (frozen, number) = (self.frozen.bind(state.py()), state.as_ptr() as usize);
+        frozen.discard(number)?;
+        let result = write();
+        frozen.add(number)?;
+        result
     }
 
     fn lock<'a, 'py>(&'a self, py: Python<'py>) -> PyResult<Locked<'a, 'py>> {

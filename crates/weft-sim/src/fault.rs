@@ -88,6 +88,15 @@ pub enum Fault {
         /// Time span.
         span: Span,
     },
+    /// Frames between two hosts are lost, and both reach all others.
+    Cut {
+        /// The two hosts.
+        hosts: [u32; 2],
+        /// Only frames from the first to the second are lost.
+        one_way: bool,
+        /// Time span.
+        span: Span,
+    },
     /// A host does nothing (stopped or descheduled); its NIC still receives.
     Pause {
         /// The host.
@@ -200,11 +209,19 @@ impl Fault {
         }
     }
 
-    /// Returns true if this partition separates `src` from `dst` at `now`.
+    /// Returns true if this partition or cut separates `src` from `dst` at `now`.
     pub fn separates(&self, src: u32, dst: u32, now: u64) -> bool {
-        let Fault::Partition { side, one_way, span } = self else { return false };
-        let (s, d) = (side.contains(&src), side.contains(&dst));
-        span.covers(now) && s != d && (s || !one_way)
+        match self {
+            Fault::Partition { side, one_way, span } => {
+                let (s, d) = (side.contains(&src), side.contains(&dst));
+                span.covers(now) && s != d && (s || !one_way)
+            }
+            Fault::Cut { hosts: [a, b], one_way, span } => {
+                let is_it = (src, dst) == (*a, *b) || !one_way && (src, dst) == (*b, *a);
+                span.covers(now) && is_it
+            }
+            _ => false,
+        }
     }
 }
 
@@ -238,6 +255,10 @@ impl fmt::Display for Fault {
             Fault::Partition { side, one_way, span } => {
                 let how = if *one_way { "one-way partition" } else { "partition" };
                 write!(f, "{how} of {side:?}{span}")
+            }
+            Fault::Cut { hosts: [a, b], one_way, span } => {
+                let to = if *one_way { "to" } else { "and" };
+                write!(f, "cut of host {a} {to} host {b}{span}")
             }
             Fault::Pause { host, span } => write!(f, "pause of host {host}{span}"),
             Fault::StillAgent { host, span } => {
@@ -280,5 +301,9 @@ mod tests {
         assert!(!cut(true).separates(2, 0, 1_500_000));
         assert!(!cut(false).separates(0, 1, 1_500_000));
         assert!(!cut(false).separates(0, 2, 2_000_000));
+        let pair = |one_way| Fault::Cut { hosts: [1, 2], one_way, span };
+        assert!(pair(false).separates(1, 2, 1_500_000) && pair(false).separates(2, 1, 1_500_000));
+        assert!(pair(true).separates(1, 2, 1_500_000) && !pair(true).separates(2, 1, 1_500_000));
+        assert!(!pair(false).separates(0, 2, 1_500_000) && !pair(false).separates(1, 2, 0));
     }
 }

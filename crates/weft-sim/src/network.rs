@@ -534,7 +534,7 @@ impl Network {
                     let lost = span.covers(self.now) && self.rng.chance(ppm / RARER);
                     lost.then_some(Fate::Lost)
                 }
-                Fault::Partition { .. } => {
+                Fault::Partition { .. } | Fault::Cut { .. } => {
                     fault.separates(src, dst, self.now).then_some(Fate::Partitioned)
                 }
                 _ => None,
@@ -565,7 +565,9 @@ impl Network {
                 let is_it = to == dst && self.kind_of(packet) == kind as u8;
                 (span.covers(self.now) && is_it, Fate::Lost)
             }
-            Fault::Partition { .. } => (fault.separates(src, dst, self.now), Fate::Partitioned),
+            Fault::Partition { .. } | Fault::Cut { .. } => {
+                (fault.separates(src, dst, self.now), Fate::Partitioned)
+            }
             _ => return None,
         };
         stopped.then_some(fate)

@@ -35,6 +35,8 @@ mod kind {
 /// Time for which the end of a rank is no failure for those that wait for others: it may have ended
 /// because its last operation was done, and they are about to hear of it.
 const GRACE: Duration = Duration::from_secs(1);
+/// The words between a rank and the failure of which it has told others.
+const REPORTS: &str = " reports: ";
 /// Operations that a rank may be behind the others.
 const AHEAD_MAX: u64 = 1 << 16;
 
@@ -72,7 +74,8 @@ struct Inner<N: Net> {
 
 /// The operations of all ranks, which call the same ones in the same order, one at a time. Ranks
 /// that call different ones get a [`RankFailure`] that names both. A rank that hears nothing asks
-/// the rank that it waits for, after [`Net::warn_after`].
+/// the rank that it waits for, after [`Net::warn_after`]. A failure that any rank notices ends the
+/// operations of all ranks, also where only some of them are out of reach of each other.
 pub struct Together<N: Net> {
     inner: Rc<Inner<N>>,
 }
@@ -325,7 +328,7 @@ impl<N: Net> Inner<N> {
                  call the same ones in the same order",
                 other.1.function, other.0, one.1.function, rank
             );
-            self.failed(RankFailure { rank, certain: false, why }, true);
+            self.failed(RankFailure { rank, certain: false, why });
         }
     }
 
@@ -336,7 +339,7 @@ impl<N: Net> Inner<N> {
             let len = bytes.len();
             let why = format!("{len} bytes for all ranks are longer than {MESSAGE_MAX}");
             let failure = RankFailure { rank: self.net.rank(), certain: false, why };
-            self.failed(failure.clone(), true);
+            self.failed(failure.clone());
             return Err(failure);
         }
         self.channel.post(to, kind, &[&call.to_bytes(), bytes])
@@ -419,7 +422,7 @@ impl<N: Net> Inner<N> {
             }
             let gone = self.gone.borrow().get(&from).cloned();
             if let Some(failure) = gone {
-                self.failed(failure, true);
+                self.failed(failure);
             }
             if let Some(failure) = self.failure.borrow().clone() {
                 return Poll::Ready(Err(failure));
@@ -442,9 +445,14 @@ impl<N: Net> Inner<N> {
     fn receive(&self, from: usize, kind: u8, bytes: &[u8]) {
         if kind == kind::FAILED {
             let Some((rank, text)) = bytes.split_first_chunk() else { return };
-            let why = format!("rank {from} reports: {}", String::from_utf8_lossy(text));
+            let text = String::from_utf8_lossy(text);
+            // Others pass on the report of the rank that has noticed the failure.
+            let why = match text.starts_with("rank ") && text.contains(REPORTS) {
+                true => text.into_owned(),
+                false => format!("rank {from}{REPORTS}{text}"),
+            };
             let rank = u32::from_le_bytes(*rank) as usize;
-            return self.failed(RankFailure { rank, certain: false, why }, false);
+            return self.failed(RankFailure { rank, certain: false, why });
         }
         let Some((call, rest)) = bytes.split_first_chunk() else { return };
         let call = Call::from_bytes(*call);
@@ -485,23 +493,24 @@ impl<N: Net> Inner<N> {
         self.net.spawn(async move {
             net.sleep(GRACE).await;
             if let Some(inner) = inner.upgrade() {
-                inner.failed(failure, true);
+                inner.failed(failure);
             }
         });
     }
 
-    fn failed(&self, failure: RankFailure, is_own: bool) {
+    /// Ends all operations with a failure that this rank has noticed, or of which another one has
+    /// told it. All ranks pass it on: the rank that has noticed it may not reach all others, and a
+    /// rank that it does not reach may wait for one that it does.
+    fn failed(&self, failure: RankFailure) {
         if self.failure.borrow().is_some() {
             return;
         }
-        if is_own {
-            let rank = (failure.rank as u32).to_le_bytes();
-            for to in (0..self.net.size()).filter(|&to| to != self.net.rank()) {
-                // One that has failed as well needs no notice.
-                _ = self.channel.post(to, kind::FAILED, &[&rank, failure.why.as_bytes()]);
-            }
+        self.failure.replace(Some(failure.clone()));
+        let rank = (failure.rank as u32).to_le_bytes();
+        for to in (0..self.net.size()).filter(|&to| to != self.net.rank()) {
+            // One that has failed as well needs no notice.
+            _ = self.channel.post(to, kind::FAILED, &[&rank, failure.why.as_bytes()]);
         }
-        self.failure.replace(Some(failure));
         self.wake();
     }
 

@@ -2,9 +2,11 @@
 //!
 //! The lowest member that is not suspected is the author of an attempt. It asks all others for
 //! their state (`Flush`); from then on they neither send nor deliver in the old view, and take part
-//! in no attempt with a lesser stamp. The author collects the slots that any of them has; places
-//! that nobody has stay empty. It sends each member the slots that the member lacks and the new
-//! view (`Install`), and enters the view itself when a quorum has. So the survivors deliver the
+//! in no attempt with a lesser stamp. The author collects the slots that any of them has, up to the
+//! first place that nobody has: members that have failed may have delivered a slot there, so the
+//! slots of failed members behind it are lost too, and survivors send theirs again in the next
+//! view. It sends each member the slots that the member lacks and the new view (`Install`), and
+//! enters the view itself when a quorum has. So the survivors deliver the
 //! same slots of the old view, and if the author fails, the next one learns of a view that any
 //! member has entered.
 //!
@@ -53,7 +55,7 @@ pub(super) struct Attempt {
     leavers: Vec<u32>,
     /// The next place of each member, and its spare counter.
     states: BTreeMap<u32, (u64, Option<u64>)>,
-    slots: BTreeMap<u64, Option<Slot>>,
+    slots: BTreeMap<u64, Slot>,
     /// The decision, and the members that have entered the view.
     decided: Option<(Install, BTreeSet<u32>)>,
 }
@@ -201,7 +203,7 @@ impl Core {
         for own in self.own.iter().filter(|own| !own.sent) {
             if let Some(place) = own.place {
                 let slot = Slot { sender: self.me, number: own.number, data: own.data.clone() };
-                self.slots.insert_new(place, Some(slot));
+                self.slots.insert_new(place, slot);
             }
         }
     }
@@ -221,8 +223,7 @@ impl Core {
         let joiners = self.change.joiners.iter().copied().filter(lives).collect();
         let leavers = self.change.leavers.iter().copied().collect();
         let states = BTreeMap::from([(self.me, (self.next, self.spare))]);
-        let slots: BTreeMap<u64, Option<Slot>> =
-            self.slots_from(self.next, &[]).into_iter().collect();
+        let slots: BTreeMap<u64, Slot> = self.slots_from(self.next, &[]).into_iter().collect();
         let (view, next) = (self.view, self.next);
         let held: Vec<u64> = slots.keys().copied().collect();
         for &rank in proposed.iter().filter(|&&rank| rank != self.me) {
@@ -359,8 +360,12 @@ impl Core {
         }
         let nexts = || attempt.states.values().map(|&(next, _)| next);
         let stable = nexts().min().unwrap_or(self.next);
-        let last = attempt.slots.last_key_value().map_or(0, |(&place, _)| place + 1);
-        let base = nexts().max().unwrap_or(self.next).max(last);
+        // Up to the first place that nobody has: a member that has failed may have delivered its
+        // slot, and sent others after that.
+        let is_here =
+            |place: &u64| self.slots.get(*place).is_some() || attempt.slots.contains_key(place);
+        let most = nexts().max().unwrap_or(self.next);
+        let base = (most..).find(|place| !is_here(place)).unwrap_or(most);
         let stays = |rank: &u32| !attempt.leavers.contains(rank);
         let counter = attempt.states.iter().filter(|(rank, _)| stays(rank));
         let counter = counter.filter_map(|(&rank, &(_, spare))| Some((rank, spare?))).next();
@@ -371,10 +376,9 @@ impl Core {
         let new = ViewId { epoch: self.view.epoch + 1, stamp: attempt.stamp };
         let left = left.collect();
         let install = Install { old: self.view, new, members, left, base, stable, counter };
-        // Places that nobody has stay empty.
-        let places = |slots: &BTreeMap<u64, Option<Slot>>, from: u64| -> Vec<Placed> {
+        let places = |slots: &BTreeMap<u64, Slot>, from: u64| -> Vec<Placed> {
             let slot = |place| self.slots.get(place).or_else(|| slots.get(&place));
-            (from..base).map(|place| (place, slot(place).cloned().flatten())).collect()
+            (from..base).filter_map(|place| Some((place, slot(place)?.clone()))).collect()
         };
         let own = places(&attempt.slots, self.next);
         for (&rank, &(next, _)) in attempt.states.iter().filter(|(&rank, _)| rank != self.me) {

@@ -95,7 +95,7 @@ pub(super) struct Core {
     pub delivered: u64,
     /// All members have delivered what is below.
     pub stable: u64,
-    /// Slots from `stable` on; `None` for places that stay empty.
+    /// Slots from `stable` on.
     pub slots: Places,
     /// Data without a place, and places without data, if senders cast before they are placed.
     pub unplaced: BTreeMap<(u32, u64), Vec<u8>>,
@@ -318,7 +318,7 @@ impl Core {
         } else {
             self.cast_slot(place, &slot);
         }
-        self.slots.insert(place, Some(slot));
+        self.slots.insert(place, slot);
     }
 
     /// Casts the places that were given, so that members know the order of data that they have.
@@ -353,7 +353,7 @@ impl Core {
     /// Takes the value of the counter before an addition.
     pub fn ticket(&mut self, view: ViewId, first: u64, count: u64) {
         if view != self.view || !self.is_open() || !self.asking {
-            // The places belong to nobody, and the change of view fills the gap.
+            // The places belong to nobody, and the view ends before them.
             return;
         }
         let base = self.base + first;
@@ -385,7 +385,7 @@ impl Core {
             let data = std::mem::take(&mut own.data);
             let slot = Slot { sender: self.me, number: own.number, data };
             self.cast_slot(place, &slot);
-            self.slots.insert(place, Some(slot));
+            self.slots.insert(place, slot);
         }
         self.advance();
     }
@@ -451,7 +451,7 @@ impl Core {
         let may_send = if self.style == Style::Ticket { sender } else { self.keeper() };
         self.fits(place).filter(|()| from == may_send)?;
         let data = reader.0.to_vec();
-        self.slots.insert_new(place, Some(Slot { sender, number, data }));
+        self.slots.insert_new(place, Slot { sender, number, data });
         Some(())
     }
 
@@ -472,7 +472,7 @@ impl Core {
         match place.map(|(&place, _)| place) {
             Some(place) => {
                 self.accepted.remove(&place);
-                self.slots.insert(place, Some(Slot { sender, number, data }));
+                self.slots.insert(place, Slot { sender, number, data });
             }
             None => {
                 // Places go as far as the window, and each member has half of one beyond.
@@ -495,7 +495,7 @@ impl Core {
             let (sender, number) = (reader.u32()?, reader.u64()?);
             self.fits(place)?;
             match self.unplaced.remove(&(sender, number)) {
-                Some(data) => self.slots.insert(place, Some(Slot { sender, number, data })),
+                Some(data) => self.slots.insert(place, Slot { sender, number, data }),
                 None => drop(self.accepted.insert(place, (sender, number))),
             }
         }
@@ -552,7 +552,6 @@ impl Core {
         let Some(slot) = slots.get(*next) else { return false };
         *next += 1;
         self.slow.clear();
-        let Some(slot) = slot else { return true };
         let (sender, number, first) = (slot.sender, slot.number, *delivered);
         let whole = incoming.unpack(sender, &slot.data, |bytes| {
             actions.push_back(Action::Deliver { from: sender, place: *delivered, bytes });

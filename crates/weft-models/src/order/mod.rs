@@ -6,8 +6,8 @@
 //!
 //! Members may join, leave and fail. Each such change is a new *view*, which comes at the same
 //! place of the order at all members that go on. A member that fails with the place of a message in
-//! its hands stalls nobody: the others agree that the place stays empty. All survivors deliver the
-//! same messages.
+//! its hands stalls nobody: the others agree that the view ends there, and send again in the next
+//! one what they had behind it. All survivors deliver the same messages.
 //!
 //! ```no_run
 //! use weft_models::net::{Blocking, Live, Net};

@@ -4,14 +4,13 @@ use super::wire::Slot;
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// The contents of some places, near each other: a queue with gaps. A content may be that the place
-/// stays empty.
+/// The contents of some places, near each other: a queue with gaps.
 #[derive(Debug, Default)]
 pub(super) struct Places {
     /// The place of the queue's front.
     first: u64,
     /// `None`: not known. The last one is known.
-    contents: VecDeque<Option<Option<Slot>>>,
+    contents: VecDeque<Option<Slot>>,
 }
 
 impl Places {
@@ -20,21 +19,21 @@ impl Places {
     }
 
     /// Returns the content of a place, if it is known.
-    pub fn get(&self, place: u64) -> Option<&Option<Slot>> {
+    pub fn get(&self, place: u64) -> Option<&Slot> {
         self.contents.get(self.index(place)?)?.as_ref()
     }
 
     /// Sets the content of a place. The caller bounds its distance from the other places.
-    pub fn insert(&mut self, place: u64, content: Option<Slot>) {
+    pub fn insert(&mut self, place: u64, content: Slot) {
         *self.entry(place) = Some(content);
     }
 
     /// Sets the content of a place, unless it is known.
-    pub fn insert_new(&mut self, place: u64, content: Option<Slot>) {
+    pub fn insert_new(&mut self, place: u64, content: Slot) {
         self.entry(place).get_or_insert(content);
     }
 
-    fn entry(&mut self, place: u64) -> &mut Option<Option<Slot>> {
+    fn entry(&mut self, place: u64) -> &mut Option<Slot> {
         if self.contents.is_empty() {
             self.first = place;
         }
@@ -74,7 +73,7 @@ impl Places {
     }
 
     /// Returns the places of a range whose contents are known.
-    pub fn range(&self, range: Range<u64>) -> impl Iterator<Item = (u64, &Option<Slot>)> {
+    pub fn range(&self, range: Range<u64>) -> impl Iterator<Item = (u64, &Slot)> {
         let all = (self.first..).zip(&self.contents);
         let within = all.filter(move |(place, _)| range.contains(place));
         within.filter_map(|(place, content)| Some((place, content.as_ref()?)))
@@ -88,8 +87,8 @@ mod tests {
     use std::collections::BTreeMap;
     use weft_link::rng::Rng;
 
-    fn slot(number: u64) -> Option<Slot> {
-        (!number.is_multiple_of(3)).then(|| Slot { sender: 1, number, data: Vec::new() })
+    fn slot(number: u64) -> Slot {
+        Slot { sender: 1, number, data: Vec::new() }
     }
 
     #[test]

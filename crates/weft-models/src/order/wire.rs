@@ -99,8 +99,8 @@ pub(super) struct Install {
     pub counter: Option<(u32, u64)>,
 }
 
-/// A place and its content; `None` if nobody has it, and it stays empty.
-pub(super) type Placed = (u64, Option<Slot>);
+/// A place and its content.
+pub(super) type Placed = (u64, Slot);
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Control {

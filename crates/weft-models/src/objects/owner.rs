@@ -1,7 +1,7 @@
 //! Operations of other ranks on an object that is at this rank.
 
 use super::entry::{Blocked, Executed, Where};
-use super::runtime::Inner;
+use super::runtime::{refuse_after, Inner};
 use super::strange::Kept;
 use super::wire::{parse_call, reply_head, Status};
 use super::ObjectCause;
@@ -19,20 +19,21 @@ impl<N: Net> Inner<N> {
         if self.stamp.get() >= stamp {
             return self.do_called(request, args);
         }
-        let (weak, args) = (Rc::downgrade(self), args.to_vec());
-        self.later.borrow_mut().push((
-            stamp,
-            Box::new(move || {
-                // A caller that has failed meanwhile may have processed messages that no survivor
-                // has.
-                if let Some(inner) = weak.upgrade().filter(|_| !request.is_cancelled()) {
-                    inner.do_called(request, &args);
-                }
-            }),
-        ));
+        self.later.borrow_mut().push((stamp, request, args.to_vec()));
     }
 
-    fn do_called(self: &Rc<Self>, request: Request<N>, args: &[u8]) {
+    /// Handles a call whose caller has seen no newer state than this rank.
+    pub fn do_called(self: &Rc<Self>, request: Request<N>, args: &[u8]) {
+        // A caller that has failed meanwhile may have processed messages that no survivor has.
+        if request.is_cancelled() {
+            return;
+        }
+        if !self.is_member(request.from()) {
+            return self.refuse_excluded(request);
+        }
+        if let Some(error) = self.order.ended() {
+            return refuse_after(request, &error);
+        }
         let Some((object, _, op)) = parse_call(args) else { return };
         let entry = self.directory.borrow().get(&object).cloned();
         let Some(entry) = entry else {

@@ -12,7 +12,7 @@ use crate::{park, HANDLERS};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::task::{Poll, Waker};
 
 /// The ordered group and the handler of calls that objects use.
@@ -46,7 +46,8 @@ pub(super) struct Running {
     pub posted: bool,
 }
 
-type Later = Box<dyn FnOnce()>;
+/// A call, its arguments, and the number of messages that have to be processed before it.
+type Later<N> = (u64, Request<N>, Vec<u8>);
 /// An object, and the bytes of an operation on it.
 type Post<N> = (Rc<Entry<N>>, Vec<u8>);
 
@@ -75,8 +76,8 @@ pub(super) struct Inner<N: Net> {
     pub posts: RefCell<VecDeque<Post<N>>>,
     pub posting: Cell<bool>,
     members: RefCell<Vec<usize>>,
-    /// Work that waits until so many messages are processed.
-    pub later: RefCell<Vec<(u64, Later)>>,
+    /// Calls that wait until so many messages are processed.
+    pub later: RefCell<Vec<Later<N>>>,
     wakers: RefCell<Vec<Waker>>,
     /// Memory for the bytes of an operation, or of a result.
     pub spare: RefCell<Vec<u8>>,
@@ -146,6 +147,7 @@ impl<N: Net> Objects<N> {
                 inner.called(request, args);
             }
         });
+        net.spawn(end_with_group(Rc::downgrade(&inner)));
         Objects { inner }
     }
 
@@ -199,6 +201,12 @@ impl<N: Net> Inner<N> {
     /// Refuses a call about an object that this rank does not know, though others do.
     pub fn refuse_strange(&self, request: Request<N>) {
         request.refuse("this rank has not registered the class of the object");
+    }
+
+    /// Refuses a call of a rank that is in the group no more. Nobody else may know what it has done
+    /// before.
+    pub fn refuse_excluded(&self, request: Request<N>) {
+        request.refuse("the group of all ranks goes on without the caller, which was out of reach");
     }
 
     pub fn new_number(&self) -> u64 {
@@ -272,11 +280,22 @@ impl<N: Net> Inner<N> {
             if let Some(error) = self.order.ended() {
                 return Poll::Ready(Err(error));
             }
-            park(&mut self.wakers.borrow_mut(), cx.waker());
-            self.order.wake_at_end(cx.waker());
+            self.park(cx.waker());
             Poll::Pending
         })
         .await
+    }
+
+    /// Wakes a future at the next message of the order, and at the end of this rank's part.
+    pub fn park(&self, waker: &Waker) {
+        park(&mut self.wakers.borrow_mut(), waker);
+        self.order.wake_at_end(waker);
+    }
+
+    /// True if a rank is in the group, as far as this one knows.
+    pub fn is_member(&self, rank: usize) -> bool {
+        let members = self.members.borrow();
+        members.is_empty() || members.contains(&rank)
     }
 
     pub fn wake(&self) {
@@ -293,12 +312,12 @@ impl<N: Net> Inner<N> {
                 Vec::new()
             } else {
                 let all = std::mem::take(&mut *later);
-                let (due, rest) = all.into_iter().partition(|(at, _)| *at <= self.stamp.get());
+                let (due, rest) = all.into_iter().partition(|(at, ..)| *at <= self.stamp.get());
                 *later = rest;
                 due
             }
         };
-        due.into_iter().for_each(|(_, work)| work());
+        due.into_iter().for_each(|(_, request, args)| self.do_called(request, &args));
         self.wake();
     }
 
@@ -621,6 +640,52 @@ impl<N: Net> Inner<N> {
                 }
             }
         }
+        let (later, gone) =
+            self.later.take().into_iter().partition(|(_, request, _)| lives(&request.from()));
+        self.later.replace(later);
+        let gone: Vec<Later<N>> = gone;
+        gone.into_iter().for_each(|(_, request, _)| self.refuse_excluded(request));
         self.wake();
+    }
+
+    /// Ends all operations at this rank: the others go on without it, or may do so.
+    fn end(&self, error: &OrderError) {
+        let all: Vec<Rc<Entry<N>>> = self.directory.borrow().values().cloned().collect();
+        for entry in all {
+            entry.broken.borrow_mut().get_or_insert(ObjectCause::Group(error.clone()));
+            let blocked = entry.blocked.take();
+            blocked.into_iter().for_each(|blocked| self.refuse_ended(blocked, error));
+            entry.wake();
+        }
+        let later = self.later.take();
+        later.into_iter().for_each(|(_, request, _)| refuse_after(request, error));
+        self.wake();
+    }
+
+    fn refuse_ended(&self, blocked: Blocked<N>, error: &OrderError) {
+        if let Blocked::Called { request, .. } = blocked {
+            refuse_after(request, error);
+        }
+    }
+}
+
+/// Refuses a call, since this rank's part in the group has ended.
+pub(super) fn refuse_after<N: Net>(request: Request<N>, error: &OrderError) {
+    request.refuse(&format!("the rank has no part in the objects any more: {error}"));
+}
+
+/// Ends the objects of this rank when its part in the group ends.
+async fn end_with_group<N: Net>(inner: Weak<Inner<N>>) {
+    let error = poll_fn(|cx| {
+        let Some(inner) = inner.upgrade() else { return Poll::Ready(None) };
+        let ended = inner.order.ended();
+        if ended.is_none() {
+            inner.order.wake_at_end(cx.waker());
+            return Poll::Pending;
+        }
+        Poll::Ready(ended)
+    });
+    if let (Some(error), Some(inner)) = (error.await, inner.upgrade()) {
+        inner.end(&error);
     }
 }

@@ -7,12 +7,13 @@ use super::wire::{call_head, note_message, op_message, parse_reply, Note, Status
 use super::{Object, ObjectCause, ObjectError, ObjectId, Read, BYTES_MAX};
 use crate::net::{Blocking, Net};
 use crate::order::OrderError;
+use crate::rpc::Call;
 use crate::{park, soon};
 use std::cell::Cell;
-use std::future::poll_fn;
+use std::future::{poll_fn, Future};
 use std::pin::pin;
 use std::rc::{Rc, Weak};
-use std::task::Poll;
+use std::task::{Poll, Waker};
 
 /// Most operations that are posted and not done, and most of their bytes if they are several.
 const POSTED_MAX: u64 = 1 << 14;
@@ -351,14 +352,18 @@ impl<N: Net> Inner<N> {
         op: &[u8],
     ) -> Result<Option<Reply>, ObjectCause> {
         let head = call_head(entry.number, self.stamp.get());
-        let reply = self.rpc.call_parts(rank, METHOD, &[&head, op]).await;
-        let reply = reply.map_err(ObjectCause::Call)?;
+        let call = self.rpc.call_parts(rank, METHOD, &[&head, op]);
+        let reply = self.answer_of(rank, call).await?;
         let Some((stamp, status, rest)) = parse_reply(&reply) else {
             return Err(ObjectCause::Unreadable("a result without a head".to_string()));
         };
         // The owner has processed these messages, and its result may depend on them. If the owner
         // fails, they may be lost with it.
         self.reach(stamp, rank).await?;
+        if !self.is_member(rank) {
+            // Its result may depend on messages that it had alone, however many there were since.
+            return Err(ObjectCause::Lost { rank });
+        }
         let text = || String::from_utf8_lossy(rest).into_owned();
         match status {
             Status::Done => {
@@ -371,6 +376,30 @@ impl<N: Net> Inner<N> {
             Status::Panicked => Err(ObjectCause::Panicked(text())),
             Status::Unreadable => Err(ObjectCause::Unreadable(text())),
         }
+    }
+
+    /// Waits for the answer of a rank, while it and this rank are in the group: a rank that is cut
+    /// off may wait for messages that this one has, and will never have them.
+    async fn answer_of(&self, rank: usize, call: Call<N>) -> Result<Vec<u8>, ObjectCause> {
+        let mut call = pin!(call);
+        poll_fn(|cx| {
+            if let Poll::Ready(reply) = call.as_mut().poll(cx) {
+                return Poll::Ready(reply.map_err(ObjectCause::Call));
+            }
+            if cx.waker().will_wake(Waker::noop()) {
+                // It is polled again soon.
+                return Poll::Pending;
+            }
+            if let Some(error) = self.order.ended() {
+                return Poll::Ready(Err(ObjectCause::Group(error)));
+            }
+            if !self.is_member(rank) {
+                return Poll::Ready(Err(ObjectCause::Lost { rank }));
+            }
+            self.park(cx.waker());
+            Poll::Pending
+        })
+        .await
     }
 
     /// Does an operation of whatever type, also here.

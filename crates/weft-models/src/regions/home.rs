@@ -62,6 +62,11 @@ impl Directory {
         }
     }
 
+    /// True if a rank has a copy, or is to have one.
+    pub fn has_copy(&self, rank: usize) -> bool {
+        self.owner == Some(rank) || self.readers.contains(&rank)
+    }
+
     fn forget_awaited(&mut self, rank: usize) -> bool {
         let at = self.awaited.iter().position(|&awaited| awaited == rank);
         at.map(|at| self.awaited.remove(at)).is_some()

@@ -29,6 +29,7 @@
 
 mod entry;
 mod error;
+mod given_up;
 mod home;
 mod item;
 mod region;

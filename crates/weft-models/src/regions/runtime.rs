@@ -2,7 +2,7 @@
 
 use super::entry::{Entry, Local, Step, Store};
 use super::home::{Directory, Send};
-use super::wire::{access_code, access_of, from_home, method, number_of, to_home, Number};
+use super::wire::{access_code, access_of, among, from_home, method, number_of, to_home, Number};
 use super::wire::{DATA, KEPT};
 use super::{Access, RegionCause, RegionId};
 use crate::channel::Channel;
@@ -22,7 +22,7 @@ pub(super) struct Inner<N: Net> {
     pub net: N,
     pub together: Together<N>,
     pub rpc: Rpc<N>,
-    channel: Channel<N>,
+    pub channel: Channel<N>,
     pub table: RefCell<BTreeMap<RegionId, Rc<Entry>>>,
     next: Cell<u64>,
     /// Regions of other homes without handles here, oldest first, and their bytes.
@@ -38,6 +38,8 @@ pub(super) struct Inner<N: Net> {
     saved: RefCell<Vec<u8>>,
     /// The first failure of a rank that this one has noticed.
     first: RefCell<Option<RankFailure>>,
+    /// Homes and the ranks that they have given up, as far as this rank knows.
+    pub given_up: RefCell<BTreeSet<(usize, usize)>>,
     /// Long waits that have been said, the last some.
     pub complaints: RefCell<Vec<String>>,
 }
@@ -86,6 +88,7 @@ impl<N: Net> Inner<N> {
                 asked: RefCell::default(),
                 saved: RefCell::default(),
                 first: RefCell::default(),
+                given_up: RefCell::default(),
                 complaints: RefCell::default(),
             }
         });
@@ -431,6 +434,8 @@ impl<N: Net> Inner<N> {
     /// Forgets the copy of a rank that has failed, at the home.
     fn holder_failed(&self, entry: &Rc<Entry>, failure: &RankFailure) {
         let Some(home) = &entry.home else { return };
+        // Before anything is sent that assumes it.
+        self.give_up(failure);
         self.unwatch(entry.id, failure.rank);
         let lost = home.borrow_mut().failed(failure.rank);
         if lost {
@@ -444,6 +449,7 @@ impl<N: Net> Inner<N> {
     }
 
     fn failed(&self, failure: &RankFailure) {
+        self.give_up(failure);
         let home_lost = self.home_lost(failure.clone());
         let all: Vec<Rc<Entry>> = self.table.borrow().values().cloned().collect();
         for entry in all {
@@ -457,7 +463,7 @@ impl<N: Net> Inner<N> {
 
     /// Returns the cause of a loss with the home. If another rank failed before, which may be the
     /// reason why the home ended, the cause names that one too.
-    fn home_lost(&self, mut failure: RankFailure) -> RegionCause {
+    pub fn home_lost(&self, mut failure: RankFailure) -> RegionCause {
         let mut first = self.first.borrow_mut();
         let first = first.get_or_insert_with(|| failure.clone());
         if first.rank != failure.rank {
@@ -479,6 +485,12 @@ impl<N: Net> Inner<N> {
     }
 
     fn receive(&self, from: usize, kind: u8, bytes: &[u8]) {
+        if kind == among::GIVEN_UP {
+            if self.told_given_up(from, bytes).is_none() {
+                log::error!("rank {from} sent nonsense about ranks that were given up");
+            }
+            return;
+        }
         let known = number_of(bytes).and_then(|(number, rest)| match kind {
             to_home::ASK..=to_home::FLUSH => self.at_home(from, kind, number, rest),
             from_home::GRANT..=from_home::REFUSE => {

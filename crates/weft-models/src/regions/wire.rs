@@ -23,6 +23,12 @@ pub(super) mod from_home {
     pub const REFUSE: u8 = 19;
 }
 
+/// Between any two ranks, without the number of a region.
+pub(super) mod among {
+    /// A home (4 bytes), and a rank (4 bytes) that it has given up and that may live.
+    pub const GIVEN_UP: u8 = 33;
+}
+
 /// Flag: the region's bytes follow.
 pub(super) const DATA: u8 = 1;
 /// Flag: the sender still has a copy to read.

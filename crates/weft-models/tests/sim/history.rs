@@ -1,7 +1,7 @@
 //! A checker of sequential consistency.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 /// A done operation. Values are written once, and 0 is the first.
@@ -23,8 +23,9 @@ pub struct Past {
     pub writes: BTreeMap<u64, Vec<u64>>,
     /// Objects that live at the end.
     pub live: Vec<u64>,
-    /// The rank that died. It may have done writes of which nobody knows, if they were its last.
-    pub dead: Option<usize>,
+    /// Ranks that died or were cut off. Such a rank may have done or seen writes of which the
+    /// others do not know. They know nothing of what it did afterwards, either.
+    pub lost: Vec<usize>,
     pub seed: u64,
 }
 
@@ -32,6 +33,8 @@ pub struct Past {
 #[derive(Default)]
 struct Graph {
     after: Vec<Vec<usize>>,
+    /// Values of objects that only ranks which are lost may know.
+    hidden: BTreeSet<(u64, u64)>,
 }
 
 impl Graph {
@@ -74,7 +77,10 @@ impl Past {
                 }
             }
         }
-        for (&rank, events) in &*history.borrow() {
+        let history = history.borrow();
+        let is_lost = |rank: &usize| self.lost.contains(rank);
+        let (lost, whole): (Vec<_>, Vec<_>) = history.iter().partition(|(rank, _)| is_lost(rank));
+        for (&rank, events) in lost.into_iter().chain(whole) {
             self.add(&mut graph, &written, rank, events);
         }
         let seed = self.seed;
@@ -90,31 +96,40 @@ impl Past {
     ) {
         let seed = self.seed;
         let (mut last, mut lost) = (None, false);
+        let is_lost = self.lost.contains(&rank);
         for event in events {
             let of = |value: u64| written.get(&(event.object, value)).copied();
-            let at = match event.wrote.map(of) {
-                Some(None) if event.posted => continue,
-                Some(None) => {
-                    assert_eq!(Some(rank), self.dead, "seed {seed}: {event:?} is lost");
-                    lost = true;
-                    continue;
-                }
-                Some(Some(node)) => node,
-                None => graph.node(),
-            };
-            if lost {
-                // It is lost too, or its object is.
-                let is_lost = event.wrote.is_none() || !self.live.contains(&event.object);
-                assert!(is_lost, "seed {seed}: {event:?} is not lost");
+            let is_unknown = |value: Option<u64>| value.is_some_and(|v| v > 0 && of(v).is_none());
+            // One that failed, of which nobody was told, may be done later or never.
+            let may_fail = !self.lost.is_empty() && !self.live.contains(&event.object);
+            if event.posted && (may_fail || event.wrote.is_none_or(|value| of(value).is_none())) {
                 continue;
             }
+            if is_unknown(event.wrote) || is_unknown(event.read) {
+                assert!(is_lost, "seed {seed}: {event:?} of rank {rank} is lost");
+                lost = true;
+            }
+            if lost {
+                // Its writes are lost too, or known to nobody else.
+                let known = event.wrote.filter(|&value| of(value).is_some());
+                let is_live = known.is_some() && self.live.contains(&event.object);
+                assert!(!is_live, "seed {seed}: {event:?} of rank {rank} is not lost");
+                graph.hidden.extend(known.map(|value| (event.object, value)));
+                continue;
+            }
+            let hidden =
+                event.read.is_some_and(|value| graph.hidden.contains(&(event.object, value)));
+            assert!(is_lost || !hidden, "seed {seed}: {event:?} of rank {rank} should be hidden");
+            let at = match event.wrote.and_then(of) {
+                Some(node) => node,
+                None => graph.node(),
+            };
             if let Some(last) = last.replace(at) {
                 graph.after[last].push(at);
             }
             let Some(read) = event.read else { continue };
             let all = self.writes.get(&event.object).map(Vec::as_slice).unwrap_or_default();
             let place = all.iter().position(|&value| value == read);
-            assert!(place.is_some() || read == 0, "seed {seed}: {event:?} of rank {rank}");
             let next = all.get(place.map_or(0, |place| place + 1)).copied();
             if let Some(wrote) = event.wrote {
                 assert_eq!(next, Some(wrote), "seed {seed}: {event:?} of rank {rank}");
@@ -136,7 +151,7 @@ fn explains__a_read_of_an_older_value_after_a_newer_one_elsewhere_is_found() {
     let second = |old| vec![event(2, Some(20), None), event(1, Some(old), None)];
     let past = |old| {
         let writes = BTreeMap::from([(1, vec![10]), (2, vec![20])]);
-        let past = Past { writes, live: vec![1, 2], dead: None, seed: 0 };
+        let past = Past { writes, live: vec![1, 2], lost: Vec::new(), seed: 0 };
         let history = History::default();
         *history.borrow_mut() = BTreeMap::from([(0, first.clone()), (1, second(old))]);
         past.explains(&history);

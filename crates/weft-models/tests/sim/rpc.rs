@@ -79,7 +79,7 @@ fn serve(rpc: &Rpc<Live>, log: &Log, noted: &Rc<Cell<u64>>) {
 }
 
 /// Makes calls of all kinds to all ranks, several at a time.
-async fn caller(env: Env, net: Live, rpc: Rpc<Live>, log: Log, dies: Option<u32>) {
+async fn caller(env: Env, net: Live, rpc: Rpc<Live>, log: Log, cluster: Rc<Cluster>) {
     let (me, mut rng) = (net.rank(), env.rng());
     let mut number = 0;
     for _ in 0..12 {
@@ -109,9 +109,9 @@ async fn caller(env: Env, net: Live, rpc: Rpc<Live>, log: Log, dies: Option<u32>
                     assert_eq!(executed(&log), 1);
                 }
                 Err(error) => {
-                    let ends = [Some(to), (method == RELAY).then_some((to + 1) % net.size())];
-                    let is_meant = dies.is_some_and(|dead| ends.contains(&Some(dead as usize)));
-                    assert!(is_meant, "{error}");
+                    let next = (to + 1) % net.size();
+                    let is_relay = method == RELAY && cluster.may_part(to, next);
+                    assert!(cluster.may_part(me, to) || is_relay, "rank {me}: {error}");
                     assert!(executed(&log) <= 1);
                 }
             }
@@ -119,27 +119,38 @@ async fn caller(env: Env, net: Live, rpc: Rpc<Live>, log: Log, dies: Option<u32>
     }
 }
 
+/// Runs callers and services on all ranks; returns the executions, and the ranks that died.
+fn run_calls(cluster: Cluster) -> (usize, usize) {
+    let (log, cluster) = (Log::default(), Rc::new(cluster));
+    let (calls, all) = (Rc::clone(&log), Rc::clone(&cluster));
+    let outcome = cluster.run("rpc", move |env, net| {
+        let (log, cluster) = (Rc::clone(&calls), Rc::clone(&all));
+        async move {
+            let rpc = Rpc::open(&net);
+            serve(&rpc, &log, &Rc::default());
+            caller(env, net, rpc.clone(), log, cluster).await;
+            rpc
+        }
+    });
+    let log = log.borrow();
+    assert!(log.values().all(|&times| times == 1), "seed {}", cluster.config.seed);
+    (log.len(), outcome.died.len())
+}
+
 #[test]
 fn rpc__calls_run_at_most_once_and_end_under_faults() {
     let (mut failed, mut total) = (0, 0);
-    for seed in seeds(0..30) {
-        let cluster = Cluster::of_seed(seed, 2..6, Some(0..6));
-        let (log, dies) = (Log::default(), cluster.dies);
-        let calls = Rc::clone(&log);
-        let outcome = cluster.run("rpc", move |env, net| {
-            let log = Rc::clone(&calls);
-            async move {
-                let rpc = Rpc::open(&net);
-                serve(&rpc, &log, &Rc::default());
-                caller(env, net, rpc.clone(), log, dies).await;
-                rpc
-            }
-        });
-        assert!(log.borrow().values().all(|&times| times == 1), "seed {seed}");
-        total += log.borrow().len();
-        failed += outcome.died.len();
+    for seed in seeds(0..100) {
+        let (calls, died) = run_calls(Cluster::of_seed(seed, 2..6, Some(0..6)));
+        (total, failed) = (total + calls, failed + died);
     }
     assert!(total > 500 && failed > 3, "{total} calls, {failed} deaths");
+}
+
+#[test]
+fn rpc__calls_run_at_most_once_and_end_where_ranks_are_cut_off() {
+    let total: usize = seeds(0..300).map(|seed| run_calls(Cluster::rough(seed, 2..6)).0).sum();
+    assert!(total > 500, "{total} calls");
 }
 
 #[test]

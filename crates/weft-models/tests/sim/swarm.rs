@@ -1,4 +1,4 @@
-//! Clusters drawn from seeds: loss, duplicates, disorder, pauses, deaths.
+//! Clusters drawn from seeds: loss, duplicates, disorder, partitions, pauses, deaths.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -13,7 +13,7 @@ use weft_sim::runner::Outcome;
 use weft_sim::{Env, Fault, Rng, Sim, SimConfig, Span};
 
 pub const MS: u64 = 1_000_000;
-/// Time without an answer after which a peer counts as failed.
+/// Time without an answer after which a peer that has answered before counts as failed.
 const TIMEOUT_MS: u64 = 400;
 
 /// A cluster of a seed.
@@ -30,10 +30,15 @@ impl Cluster {
         let mut rng = Rng::stream(seed, 77);
         let hosts = hosts.start + rng.below(u64::from(hosts.end - hosts.start)) as u32;
         let mut config = SimConfig::new(hosts, seed);
-        config.settings = ["peer_timeout_ms", "connect_timeout_ms"]
-            .map(|key| (key, TIMEOUT_MS.to_string()))
-            .to_vec();
-        config.settings.push(("keepalive_ms", "20".to_string()));
+        let settings = [
+            ("peer_timeout_ms", TIMEOUT_MS),
+            // The first packet goes again after longer and longer pauses.
+            ("connect_timeout_ms", 2 * TIMEOUT_MS),
+            ("keepalive_ms", TIMEOUT_MS / 20),
+            // Others go again so often that one of them passes soon after a partition.
+            ("rto_max_us", 1_000 * TIMEOUT_MS / 20),
+        ];
+        config.settings = settings.map(|(key, value)| (key, value.to_string())).to_vec();
         if rng.below(4) > 0 {
             let ppm = rng.below(30_000) as u32;
             let by_ns = 1 + rng.below(100_000);
@@ -47,6 +52,8 @@ impl Cluster {
             let span = Span::ms(from, from + 1 + rng.below(TIMEOUT_MS / 4));
             config = config.fault(Fault::Pause { host, span });
         }
+        let brief = Cluster::brief_partition(seed, hosts);
+        config.faults.extend(brief);
         let mut dies = None;
         if let Some(mortal) = mortal.filter(|_| rng.below(2) == 0) {
             let last = mortal.end.min(hosts);
@@ -58,10 +65,35 @@ impl Cluster {
         Cluster { config, dies }
     }
 
+    /// Draws a partition that is over before any host counts as failed, for some of the seeds.
+    fn brief_partition(seed: u64, hosts: u32) -> Option<Fault> {
+        let mut rng = Rng::stream(seed, 79);
+        if rng.below(3) > 0 {
+            return None;
+        }
+        let from = rng.below(20);
+        let span = Span::ms(from, from + 1 + rng.below(TIMEOUT_MS / 2));
+        Some(Cluster::partition(&mut rng, hosts, span))
+    }
+
+    /// Draws a partition of all hosts, or a cut between two.
+    fn partition(rng: &mut Rng, hosts: u32, span: Span) -> Fault {
+        let one_way = rng.below(3) == 0;
+        if hosts > 2 && rng.below(3) == 0 {
+            let first = rng.below(hosts.into()) as u32;
+            let second = (first + 1 + rng.below(u64::from(hosts) - 1) as u32) % hosts;
+            return Fault::Cut { hosts: [first, second], one_way, span };
+        }
+        let side = (0..hosts).filter(|_| rng.below(2) == 0).collect();
+        Fault::Partition { side, one_way, span }
+    }
+
     /// Draws a cluster in which several hosts may die, be cut off, or stand still for longer than
     /// others wait for them.
     pub fn rough(seed: u64, hosts: Range<u32>) -> Cluster {
         let mut cluster = Cluster::of_seed(seed, hosts, None);
+        // A program that waits for ever is found soon.
+        cluster.config.limit_ns = 100_000 * MS;
         let mut rng = Rng::stream(seed, 78);
         let hosts = cluster.config.hosts;
         for _ in 0..1 + rng.below(3) {
@@ -73,14 +105,37 @@ impl Cluster {
                 }
                 1 => {
                     let span = Span::ms(at, at + TIMEOUT_MS * 4);
-                    let side = (0..hosts).filter(|_| rng.below(2) == 0).collect();
-                    Fault::Partition { side, one_way: rng.below(3) == 0, span }
+                    Cluster::partition(&mut rng, hosts, span)
                 }
                 _ => Fault::Death { host, at: rng.below(60 * MS), visible: rng.below(2) == 0 },
             };
             cluster.config = cluster.config.fault(fault);
         }
         cluster
+    }
+
+    /// True if the faults may take two hosts from each other: one dies or stands still for long, or
+    /// no packets pass between them for long.
+    pub fn may_part(&self, one: usize, other: usize) -> bool {
+        let (one, other) = (one as u32, other as u32);
+        let is_meant = |host: &u32| [one, other].contains(host);
+        let is_long = |span: &Span| span.until - span.from > TIMEOUT_MS / 2 * MS;
+        one != other
+            && self.config.faults.iter().any(|fault| match fault {
+                Fault::Death { host, .. } => is_meant(host),
+                Fault::Pause { host, span } => is_meant(host) && is_long(span),
+                Fault::Partition { span, .. } | Fault::Cut { span, .. } => {
+                    let at = span.from;
+                    let parts = fault.separates(one, other, at) || fault.separates(other, one, at);
+                    parts && is_long(span)
+                }
+                _ => false,
+            })
+    }
+
+    /// True if the faults may take a host from any other one.
+    pub fn may_lose(&self, host: usize) -> bool {
+        (0..self.config.hosts as usize).any(|other| self.may_part(host, other))
     }
 
     /// Runs the same program on all hosts. A host keeps its result until all that live have ended.
@@ -109,7 +164,7 @@ impl Cluster {
                 }
             }
         });
-        sim.run().unwrap_or_else(|failure| panic!("seed {}: {failure}", self.config.seed))
+        sim.run().unwrap_or_else(|failure| panic!("{}: {failure}", self.config))
     }
 }
 

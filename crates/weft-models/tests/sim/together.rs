@@ -1,7 +1,10 @@
 //! Operations of all ranks, whose hosts end as soon as they are done.
 
+use crate::swarm::{seeds, Cluster, MS};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 use std::time::Duration;
-use weft_models::net::{Live, Net};
+use weft_models::net::{Live, Net, RankFailure};
 use weft_models::together::Together;
 use weft_sim::{Fault, Sim, SimConfig, Span};
 
@@ -152,4 +155,117 @@ fn operations__that_differ_end_on_all_ranks_with_the_names_of_both() {
         });
         sim.run().unwrap_or_else(|failure| panic!("{one}, {others}: {failure}"));
     }
+}
+
+/// The ranks that have begun each operation.
+type Begun = Rc<RefCell<Vec<usize>>>;
+
+/// Calls random operations until one fails, and checks their results.
+async fn operations(
+    net: &Live,
+    together: &Together<Live>,
+    begun: &Begun,
+    seed: u64,
+) -> Result<(), usize> {
+    let (me, size) = (net.rank(), net.size());
+    for round in 0..40usize {
+        // The same for all ranks.
+        let mut rng = weft_sim::Rng::stream(seed, 900 + round as u64);
+        let (kind, root) = (rng.below(3), rng.below(size as u64) as usize);
+        let long = [20, 4_000][rng.below(2) as usize];
+        let length = 1 + rng.below(long) as usize;
+        begun.borrow_mut()[round] += 1;
+        let failure = |failure: RankFailure| failure.rank;
+        match kind {
+            0 => {
+                together.barrier().await.map_err(failure)?;
+                assert_eq!(begun.borrow()[round], size, "seed {seed}: not all are at the barrier");
+            }
+            1 => {
+                let mine = if me == root { vec![round as u8; length] } else { Vec::new() };
+                let bytes = together.broadcast(root, mine).await.map_err(failure)?;
+                assert_eq!(bytes, vec![round as u8; length], "seed {seed}");
+            }
+            _ => {
+                let join = |all: Vec<u8>, other: &[u8]| [&all, other].concat();
+                let all = together.reduce(vec![me as u8; length], join).await;
+                let mut all = all.map_err(failure)?;
+                all.sort_unstable();
+                let each = (0..size).flat_map(|rank| vec![rank as u8; length]);
+                assert!(all.into_iter().eq(each), "seed {seed}");
+            }
+        }
+        net.sleep(Duration::from_nanos(rng.below(MS))).await;
+    }
+    Ok(())
+}
+
+/// Runs operations on all ranks; returns the ranks that ended them without an error, and the
+/// others that live.
+fn run_operations(cluster: Cluster, seed: u64) -> (usize, usize) {
+    let begun: Begun = Rc::new(RefCell::new(vec![0; 40]));
+    let (whole, failed) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
+    let (good, bad, faults) = (Rc::clone(&whole), Rc::clone(&failed), Rc::new(cluster.clone()));
+    cluster.run("operations cut off", move |_, net| {
+        let (good, bad, begun) = (Rc::clone(&good), Rc::clone(&bad), Rc::clone(&begun));
+        let faults = Rc::clone(&faults);
+        async move {
+            let together = match seed % 3 {
+                0 => Together::open(&net, 0),
+                1 => Together::with_exchange(&net, 0),
+                _ => Together::with_multicast(&net, 0),
+            };
+            match operations(&net, &together, &begun, seed).await {
+                Ok(()) => good.set(good.get() + 1),
+                Err(rank) => {
+                    assert!(faults.may_lose(rank), "seed {seed}: no fault concerns rank {rank}");
+                    bad.set(bad.get() + 1);
+                }
+            }
+            together
+        }
+    });
+    (whole.get(), failed.get())
+}
+
+#[test]
+fn operations__of_all_ranks_under_faults_that_take_no_rank_away() {
+    for seed in seeds(0..100) {
+        let cluster = Cluster::of_seed(seed, 1..8, None);
+        let hosts = cluster.config.hosts as usize;
+        assert_eq!(run_operations(cluster, seed), (hosts, 0), "seed {seed}");
+    }
+}
+
+#[test]
+fn operations__end_with_right_results_or_an_error_where_ranks_are_cut_off() {
+    let (mut whole, mut failed) = (0, 0);
+    for seed in seeds(0..200) {
+        let (good, bad) = run_operations(Cluster::rough(seed, 2..8), seed);
+        (whole, failed) = (whole + good, failed + bad);
+    }
+    assert!(whole > 10 && failed > 40, "{whole} ranks ended well, {failed} with an error");
+}
+
+#[test]
+fn broadcast__a_failure_that_one_rank_has_noticed_is_passed_on_to_those_it_cannot_reach() {
+    let span = weft_sim::Span::ALWAYS;
+    let mut cluster = Cluster::of_seed(0, 3..4, None);
+    cluster.config.limit_ns = 100_000 * MS;
+    cluster.config.faults = vec![Fault::Cut { hosts: [1, 2], one_way: false, span }];
+    cluster.run("passed on", |_, net| async move {
+        let together = Together::open(&net, 0);
+        // Rank 1 waits for rank 2, and ends. Rank 2 is done, and then waits for rank 0, which rank
+        // 1 has told.
+        let bytes = if net.rank() == 2 { vec![1] } else { Vec::new() };
+        let mut ended = together.broadcast(2, bytes).await.err();
+        if ended.is_none() {
+            ended = together.barrier().await.err();
+        }
+        let failure = ended.expect("ranks 1 and 2 are cut off from each other");
+        assert!([1, 2].contains(&failure.rank), "{failure}");
+        let by_itself = net.rank() == 1;
+        assert_eq!(failure.why.contains("rank 1 reports: "), !by_itself, "{failure}");
+        together
+    });
 }

@@ -337,7 +337,7 @@ fn order__ranks_join_with_a_snapshot_and_leave_also_under_loss() {
                 }
                 let last = group.view_when(|view| view.members == [1, 2, 3]).await.unwrap();
                 assert_eq!(last.left, [0]);
-                env.sleep(200 * MS).await;
+                env.sleep(600 * MS).await;
                 group
             }
         });

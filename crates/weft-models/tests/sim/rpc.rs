@@ -185,6 +185,47 @@ fn cast__all_arrive_once_also_when_there_is_no_room() {
     }
 }
 
+/// Casts to all others until they have gone out, or the rank fails.
+async fn caster(rpc: &Rpc<Live>, cluster: &Cluster) {
+    const COUNT: u64 = 400;
+    let (me, size) = (rpc.net().rank(), rpc.net().size());
+    let mut number = 0u64;
+    for to in (0..COUNT as usize).map(|turn| (me + 1 + turn) % size).filter(|&to| to != me) {
+        number += 1;
+        let args = [&number.to_le_bytes()[..], &pattern(number, 9_000)].concat();
+        loop {
+            match rpc.cast(to, NOTE, &args).map_err(|error| error.cause) {
+                Ok(()) => break,
+                Err(Cause::Busy) => rpc.room(to).await,
+                Err(cause) => {
+                    assert!(cluster.may_part(me, to), "rank {me}: {cause}");
+                    break;
+                }
+            }
+        }
+    }
+    rpc.flush().await;
+}
+
+#[test]
+fn cast__ends_where_ranks_are_cut_off_and_none_arrives_twice() {
+    for seed in seeds(0..40) {
+        let cluster = Rc::new(Cluster::rough(seed, 2..5));
+        let (log, faults) = (Log::default(), Rc::clone(&cluster));
+        let casts = Rc::clone(&log);
+        cluster.run("cast cut off", move |_, net| {
+            let (log, faults) = (Rc::clone(&casts), Rc::clone(&faults));
+            async move {
+                let rpc = Rpc::open(&net);
+                serve(&rpc, &log, &Rc::default());
+                caster(&rpc, &faults).await;
+                rpc
+            }
+        });
+        assert!(log.borrow().values().all(|&times| times == 1), "seed {seed}");
+    }
+}
+
 #[test]
 fn call__deadlines_cancellation_and_errors_name_rank_and_cause() {
     let cluster = Cluster { config: SimConfig::new(2, 1), dies: None };

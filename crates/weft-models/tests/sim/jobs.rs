@@ -1,6 +1,6 @@
 //! Jobs under faults: each is done once, a run ends when all are done, and a death ends it.
 
-use crate::swarm::{seeds, Cluster, MS};
+use crate::swarm::{enough, seeds, Cluster, MS};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -95,7 +95,7 @@ fn jobs__the_death_of_a_rank_ends_the_runs_of_all() {
         });
         died += outcome.died.len();
     }
-    assert!(died > 5, "{died} died");
+    enough(died > 5, || format!("{died} died"));
 }
 
 /// Runs that all ranks which are cut off, or which miss others, end with an error. Where one rank
@@ -138,7 +138,9 @@ fn jobs__none_is_lost_or_done_twice_where_ranks_are_cut_off() {
         }
         failed += errors.get();
     }
-    assert!(ended > 30 && failed > 20, "{ended} runs ended well, {failed} ranks had an error");
+    enough(ended > 30 && failed > 20, || {
+        format!("{ended} runs ended well, {failed} ranks had an error")
+    });
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! and replicas stay equal.
 
 use crate::history::{Event, History, Past};
-use crate::swarm::{seeds, Cluster, MS};
+use crate::swarm::{enough, seeds, Cluster, MS};
 use serde::{Deserialize, Serialize};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -207,7 +207,7 @@ fn objects__histories_are_sequentially_consistent_under_loss() {
         moved += places.get();
         events += history.borrow().values().map(Vec::len).sum::<usize>();
     }
-    assert!(events > 1_000 && moved > 0, "{events} operations, {moved}");
+    enough(events > 1_000 && moved > 0, || format!("{events} operations, {moved}"));
 }
 
 #[test]
@@ -265,7 +265,7 @@ fn objects__survivors_go_on_and_lost_objects_are_named() {
         }
         check(&history, &states, Vec::from_iter(dies), seed);
     }
-    assert!(lost > 1 && whole > 30, "{lost} lost an object, {whole} did not");
+    enough(lost > 1 && whole > 30, || format!("{lost} lost an object, {whole} did not"));
 }
 
 /// A rank at the end of a run: its view, the end of its operations, and the states that it has.
@@ -350,7 +350,7 @@ fn objects__histories_stay_consistent_where_ranks_are_cut_off() {
         }
         check(&history, &states, lost, seed);
     }
-    assert!(cut_off > 10 && went_on > 40, "{cut_off} were cut off, {went_on} went on");
+    enough(cut_off > 10 && went_on > 40, || format!("{cut_off} were cut off, {went_on} went on"));
 }
 
 /// A bounded queue.

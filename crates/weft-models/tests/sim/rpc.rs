@@ -1,6 +1,6 @@
 //! Calls under faults: each is executed at most once, and ends with its answer or with the cause.
 
-use crate::swarm::{seeds, Cluster, MS};
+use crate::swarm::{enough, seeds, Cluster, MS};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -144,13 +144,13 @@ fn rpc__calls_run_at_most_once_and_end_under_faults() {
         let (calls, died) = run_calls(Cluster::of_seed(seed, 2..6, Some(0..6)));
         (total, failed) = (total + calls, failed + died);
     }
-    assert!(total > 500 && failed > 3, "{total} calls, {failed} deaths");
+    enough(total > 500 && failed > 3, || format!("{total} calls, {failed} deaths"));
 }
 
 #[test]
 fn rpc__calls_run_at_most_once_and_end_where_ranks_are_cut_off() {
     let total: usize = seeds(0..300).map(|seed| run_calls(Cluster::rough(seed, 2..6)).0).sum();
-    assert!(total > 500, "{total} calls");
+    enough(total > 500, || format!("{total} calls"));
 }
 
 #[test]

@@ -185,6 +185,11 @@ pub fn seeds(usual: Range<u64>) -> Range<u64> {
     }
 }
 
+/// Checks that the usual seeds have shown enough. Other seeds may be few.
+pub fn enough(is_enough: bool, shown: impl Fn() -> String) {
+    assert!(is_enough || std::env::var_os("WEFT_SEEDS").is_some(), "too little: {}", shown());
+}
+
 /// Waits for the first of two futures; `None` if that is the second.
 pub async fn first<F: Future + Unpin>(
     one: &mut F,

@@ -1,6 +1,6 @@
 //! Operations of all ranks, whose hosts end as soon as they are done.
 
-use crate::swarm::{seeds, Cluster, MS};
+use crate::swarm::{enough, seeds, Cluster, MS};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
@@ -244,7 +244,9 @@ fn operations__end_with_right_results_or_an_error_where_ranks_are_cut_off() {
         let (good, bad) = run_operations(Cluster::rough(seed, 2..8), seed);
         (whole, failed) = (whole + good, failed + bad);
     }
-    assert!(whole > 10 && failed > 40, "{whole} ranks ended well, {failed} with an error");
+    enough(whole > 10 && failed > 40, || {
+        format!("{whole} ranks ended well, {failed} with an error")
+    });
 }
 
 #[test]

@@ -256,6 +256,10 @@ impl Core {
             Control::Flush { view, stamp, next, held } => {
                 self.on_flush(from, view, stamp, next, &held);
             }
+            Control::State { view, next, .. } if view.epoch < self.view.epoch => {
+                // An answer to an attempt that met the next view: the sender waits for the end.
+                _ = self.bring_up(from, view, next);
+            }
             Control::State { view, stamp, next, slots, spare } => {
                 let Some(attempt) = &mut self.change.attempt else { return };
                 if view == self.view && stamp == attempt.stamp && attempt.decided.is_none() {
@@ -473,7 +477,8 @@ impl Core {
         self.room = None;
         self.next_of.clear();
         let change = &mut self.change;
-        (change.promised, change.attempt, change.again) = (0, None, false);
+        let attempt = change.attempt.take();
+        (change.promised, change.again) = (0, false);
         change.last = Some(install.clone());
         change.joiners.retain(|rank| !install.members.contains(rank));
         change.leavers.retain(|rank| install.members.contains(rank));
@@ -483,6 +488,13 @@ impl Core {
                 true => OrderError::Left,
                 false => OrderError::Excluded { by },
             });
+        }
+        // Those that have answered an attempt of this member, which met the view of another one,
+        // wait for its end.
+        for (rank, (next, _)) in attempt.map(|attempt| attempt.states).unwrap_or_default() {
+            if rank != self.me && self.members.contains(&rank) {
+                _ = self.bring_up(rank, install.old, next);
+            }
         }
         if !self.change.welcome.is_empty() {
             self.actions.push_back(Action::TakeSnapshot);

@@ -133,6 +133,14 @@ impl Cluster {
             })
     }
 
+    /// True if hosts that live may count as failed.
+    pub fn cuts_off(&self) -> bool {
+        let living = |fault: &Fault| !matches!(fault, Fault::Death { .. });
+        let faults = self.config.faults.iter().filter(|fault| living(fault)).cloned().collect();
+        let alive = Cluster { config: SimConfig { faults, ..self.config.clone() }, dies: None };
+        (0..self.config.hosts as usize).any(|host| alive.may_lose(host))
+    }
+
     /// True if the faults may take a host from any other one.
     pub fn may_lose(&self, host: usize) -> bool {
         (0..self.config.hosts as usize).any(|other| self.may_part(host, other))

@@ -51,7 +51,7 @@ const SUITES: &[Suite] = &[
     Suite { name: "doc", what: "documentation builds, links resolve", when: Whole, run: doc },
     Suite { name: "loom", what: "all interleavings of the rings", when: Whole, run: loom },
     Suite { name: "swarm", what: "simulated clusters from many seeds", when: Whole, run: swarm },
-    Suite { name: "large", what: "messages beyond 4 GiB", when: Whole, run: large },
+    Suite { name: "large", what: "messages beyond 4 GiB, long searches", when: Whole, run: large },
     Suite {
         name: "fuzz",
         what: "a few seconds of every fuzz target",
@@ -197,8 +197,12 @@ fn loom() -> Outcome {
 }
 
 fn large() -> Outcome {
-    let test = ["test", "--workspace", "--test", "large"];
-    counted(cargo(&test).args(["--", "--ignored"]))
+    let mut outcome = Outcome::default();
+    let long = ["test", "-p", "weft-puzzle", "-p", "weft-awari", "--test", "sequential"];
+    for test in [&["test", "--workspace", "--test", "large"][..], &long] {
+        outcome.add(counted(cargo(test).args(["--", "--ignored"])));
+    }
+    outcome
 }
 
 /// Seeds of each swarm unless `WEFT_SEEDS` names others: a minute on two cores.

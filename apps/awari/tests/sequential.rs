@@ -163,7 +163,7 @@ fn sequential__the_table_stays_what_it_is() {
 }
 
 #[test]
-#[ignore = "plays forward through 300,000 positions: a minute; run with -- --ignored"]
+#[ignore = "plays forward through 300,000 positions; the suite large runs it"]
 fn sequential__nine_stones_are_those_of_playing_forward() {
     let database = solve(9).database;
     let mut expected = HashMap::new();
@@ -176,7 +176,7 @@ fn sequential__nine_stones_are_those_of_playing_forward() {
 
 /// A position whose score and moves are published; 30 million positions lead to it.
 #[test]
-#[ignore = "computes 30 million positions, some minutes; run with -- --ignored"]
+#[ignore = "computes 30 million positions; the suite large runs it"]
 fn sequential__the_published_position() {
     let database = solve(16).database;
     let answer = database.answer(&"1 1 1 1 1 2 4 2 3 0 0 0".parse().unwrap()).unwrap();

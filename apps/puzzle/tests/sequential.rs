@@ -3,6 +3,7 @@
 
 use std::cell::Cell;
 use std::collections::HashSet;
+use std::sync::Mutex;
 use weft_apps::{SplitMix, Stopped};
 use weft_puzzle::{
     korf, korf_count, read_positions, report, search, sequential, write_iterations, write_solution,
@@ -56,13 +57,26 @@ fn sequential__lengths_and_nodes_of_easy_positions() {
     }
 }
 
+/// All of Korf's positions, those with the most nodes first, on all cores.
 #[test]
-#[ignore = "half a billion positions, some ten seconds; run with -- --ignored"]
-fn sequential__lengths_of_all_positions_below_fifty_million_nodes() {
-    let all = (1..=100).map(|number| korf(number).unwrap());
-    for known in all.filter(|known| known.nodes < 50_000_000) {
-        assert_eq!(solve(known.start, false).length(), usize::from(known.length));
-    }
+#[ignore = "36 billion positions, minutes; the suite large runs it"]
+fn sequential__lengths_of_all_hundred() {
+    let mut all: Vec<_> = (1..=100).map(|number| korf(number).unwrap()).collect();
+    all.sort_by_key(|known| known.nodes);
+    let left = Mutex::new(all);
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                let next = || left.lock().unwrap().pop();
+                while let Some(known) = next() {
+                    let outcome = solve(known.start, false);
+                    assert_eq!(outcome.length(), usize::from(known.length), "{}", known.start);
+                    assert!(arrives(&outcome));
+                }
+            });
+        }
+    });
 }
 
 /// Lengths by breadth-first search from the solved position, without any bound.

@@ -1,16 +1,17 @@
 //! `weft app awari`.
 
 use super::progress::Progress;
-use super::{all_done, prepare_out, write_file, Check, Common, Report, Room};
+use super::{all_done, open, prepare_out, write_file, Check, Common, Report, Room};
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 use serde_json::{json, Value};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use weft::Job;
 use weft_apps::Memory;
 use weft_awari::{
     read_positions, report, sequential, write_answer, write_histogram, write_histogram_svg, Answer,
-    Board, CallsError, Outcome, Params, Step, PER_CALL,
+    Board, CallsError, Database, Outcome, Params, Step, PER_CALL,
 };
 use weft_models::net::{Blocking, Live, Net};
 use weft_run::misuse;
@@ -23,8 +24,15 @@ pub struct Args {
     input: Input,
     /// Print score and moves of this position: the stones of 12 pits, those of the player to move
     /// first, as in "1,1,1,1,1,2,4,2,3,0,0,0"
-    #[arg(long, value_name = "PITS")]
+    #[arg(long, value_name = "PITS", conflicts_with = "positions")]
     position: Option<String>,
+    /// Print score and moves of the positions of this file, one a line
+    #[arg(long, value_name = "FILE")]
+    positions: Option<PathBuf>,
+    /// Answer from this file, awari.db of an earlier --out, and compute nothing
+    #[arg(long, value_name = "FILE")]
+    #[arg(conflicts_with_all = ["stones", "by", "per_call", "memory", "check", "out"])]
+    database: Option<PathBuf>,
     #[command(flatten)]
     form: Form,
     #[command(flatten)]
@@ -98,21 +106,38 @@ enum System {
 }
 
 /// Returns the positions that are asked for.
-fn positions(args: &Args) -> Result<Vec<Board>> {
-    let Some(text) = &args.position else { return Ok(Vec::new()) };
-    let text = text.replace(',', " ");
-    let asked = read_positions(&mut text.as_bytes()).map_err(misuse::of)?;
-    match asked.iter().map(Board::stones).find(|stones| *stones > args.input.stones) {
-        Some(stones) => {
-            misuse!("the position has {stones} stones, more than --stones {}", args.input.stones)
+fn asked(args: &Args) -> Result<Vec<Board>> {
+    match (&args.position, &args.positions) {
+        (Some(text), _) => match text.replace(',', " ").parse() {
+            Ok(board) => Ok(vec![board]),
+            Err(reason) => misuse!("--position {text}: {reason}"),
+        },
+        (None, Some(path)) => {
+            read_positions(&mut open(path)?).with_context(|| path.display().to_string())
         }
-        None => Ok(asked),
+        (None, None) => Ok(Vec::new()),
+    }
+}
+
+/// Refuses positions with more stones than the database has.
+fn check_stones(asked: &[Board], most: u8, name: &str) -> Result<()> {
+    match asked.iter().find(|board| board.stones() > most) {
+        Some(board) => {
+            misuse!("the position {board} has {} stones, more than {name}", board.stones())
+        }
+        None => Ok(()),
     }
 }
 
 /// Returns the figures of a result, with the positions that were asked for.
 pub fn result(outcome: &Outcome, answers: &[Answer]) -> Value {
-    let database = &outcome.database;
+    let mut result = of_database(&outcome.database, answers);
+    result["updates"] = outcome.updates.into();
+    result
+}
+
+/// Returns the figures of a database, with the positions that were asked for.
+fn of_database(database: &Database, answers: &[Answer]) -> Value {
     let stones = database.stones().unwrap_or(0);
     let counts = database.histogram(stones).unwrap_or_default();
     let sum = |counts: &[u64]| counts.iter().sum::<u64>();
@@ -132,16 +157,47 @@ pub fn result(outcome: &Outcome, answers: &[Answer]) -> Value {
     json!({
         "stones": stones, "positions": database.len(), "positions_of_most": sum(&counts),
         "wins": sum(&counts[drawn + 1..]), "draws": counts[drawn], "losses": sum(&counts[..drawn]),
-        "updates": outcome.updates, "answers": answers.collect::<Vec<_>>(),
+        "answers": answers.collect::<Vec<_>>(),
     })
+}
+
+/// Returns the answers for people.
+fn in_words(answers: &[Answer]) -> Result<String> {
+    let mut text = Vec::new();
+    answers.iter().try_for_each(|answer| write_answer(&mut text, answer))?;
+    Ok(String::from_utf8(text)?)
+}
+
+/// Answers from a database that an earlier run has written.
+fn look_up(path: &Path, args: &Args) -> Result<ExitCode> {
+    let name = path.display().to_string();
+    let database = Database::read(&mut open(path)?).with_context(|| name.clone())?;
+    let (asked, stones) = (asked(args)?, database.stones().unwrap_or(0));
+    check_stones(&asked, stones, &format!("the {stones} of {name}"))?;
+    let answers: Vec<Answer> = asked.iter().filter_map(|board| database.answer(board)).collect();
+    if args.common.json {
+        let result = of_database(&database, &answers);
+        println!("{}", json!({ "app": "awari", "database": name, "result": result }));
+    } else {
+        let positions = database.len();
+        println!("Awari, {positions} positions of at most {stones} stones, from {name}");
+        print!("{}", in_words(&answers)?);
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Runs the part of this rank; rank 0 reports the result.
 pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
     let (world, common) = (job.world(), &args.common);
     let rank = world.rank();
+    if let Some(path) = &args.database {
+        let code = if rank == 0 { look_up(path, args)? } else { ExitCode::SUCCESS };
+        all_done(world)?;
+        return Ok(code);
+    }
     let params = args.input.params(args.room.of(world)?)?;
-    let asked = positions(args)?;
+    let asked = if rank == 0 { asked(args)? } else { Vec::new() };
+    check_stones(&asked, params.stones, &format!("--stones {}", params.stones))?;
     args.form.check()?;
     if rank == 0 {
         prepare_out(common.out.as_deref())?;
@@ -160,14 +216,10 @@ pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
         files.push(write_file(dir, "awari.csv", |to| write_histogram(to, database))?);
         let draw = |to: &mut dyn std::io::Write| write_histogram_svg(to, database, params.stones);
         files.push(write_file(dir, "awari.svg", draw)?);
+        files.push(write_file(dir, "awari.db", |to| database.write(to))?);
     }
-    let mut summary = report(&outcome);
     let answers: Vec<Answer> = asked.iter().filter_map(|board| database.answer(board)).collect();
-    for answer in &answers {
-        let mut text = Vec::new();
-        write_answer(&mut text, answer)?;
-        summary += &String::from_utf8_lossy(&text);
-    }
+    let summary = report(&outcome) + &in_words(&answers)?;
     let check = match common.check {
         false => None,
         true => {

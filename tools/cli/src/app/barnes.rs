@@ -48,7 +48,7 @@ pub struct Input {
     #[arg(long, value_name = "N", default_value_t = 16_384)]
     bodies: usize,
     /// Time steps
-    #[arg(long, value_name = "N", default_value_t = 4)]
+    #[arg(long, value_name = "N", default_value_t = 11)]
     steps: u64,
     /// Length of a time step
     #[arg(long, value_name = "TIME", default_value_t = 0.025)]

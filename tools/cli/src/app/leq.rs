@@ -9,7 +9,8 @@ use std::process::ExitCode;
 use weft::Job;
 use weft_apps::{Memory, TooLarge};
 use weft_leq::{
-    bytes_needed, report, sequential, write_solution, write_summary, Outcome, Params, Step, System,
+    bytes_needed, report, sequential, write_solution, write_summary, End, Outcome, Params, Step,
+    System,
 };
 use weft_models::net::{Blocking, Live};
 use weft_run::misuse;
@@ -73,7 +74,12 @@ impl Input {
             read.with_context(|| path.display().to_string())?;
         }
         let params = Params { system, tolerance: self.tolerance, max_iterations: self.iterations };
-        params.check().map_err(misuse::of)?;
+        let of = |path: &PathBuf| path.display().to_string();
+        let checked = params.check().map_err(misuse::of);
+        match &self.matrix {
+            Some(path) => checked.with_context(|| of(path))?,
+            None => checked?,
+        }
         Ok(params)
     }
 }
@@ -133,5 +139,7 @@ pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
         traffic,
         files,
     };
-    end.print(common, &report(&outcome))
+    let code = end.print(common, &report(&outcome))?;
+    // A result that grows beyond all bounds is no solution.
+    Ok(if outcome.end == End::Diverged { ExitCode::FAILURE } else { code })
 }

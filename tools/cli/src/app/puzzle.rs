@@ -1,16 +1,17 @@
 //! `weft app puzzle`.
 
 use super::progress::Progress;
-use super::{all_done, prepare_out, write_file, Check, Common, Report};
-use anyhow::{bail, Context, Result};
+use super::{all_done, open, prepare_out, write_file, Check, Common, Report};
+use anyhow::{ensure, Context, Result};
 use clap::builder::RangedU64ValueParser;
 use serde_json::{json, Value};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use weft::Job;
 use weft_models::net::{Blocking, Live};
 use weft_puzzle::{
-    korf, read_positions, report, sequential, write_iterations, write_solution, Division, Outcome,
-    Params, Step,
+    korf, read_positions, report, sequential, write_iterations, write_solution, Board, Division,
+    Known, Outcome, Params, Step,
 };
 use weft_run::misuse;
 
@@ -28,13 +29,20 @@ pub struct Args {
 #[derive(Debug, clap::Args)]
 pub struct Input {
     /// Korf's position of this number, from 1 to 100
-    #[arg(long, value_name = "N", default_value_t = 80, conflicts_with = "position")]
+    #[arg(long, value_name = "N", default_value_t = 80, conflicts_with_all = ["position", "input"])]
     #[arg(value_parser = RangedU64ValueParser::<usize>::new().range(1..=100))]
     korf: usize,
     /// This position: 16 tiles row by row, 0 the blank, as in "1 2 3 0 4 5 6 7 8 9 10 11 12 13 14
     /// 15"
-    #[arg(long, value_name = "TILES")]
+    #[arg(long, value_name = "TILES", conflicts_with = "input")]
     position: Option<String>,
+    /// A position of this file, which has one a line
+    #[arg(long, value_name = "FILE")]
+    input: Option<PathBuf>,
+    /// Its number among those of the file
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "input")]
+    #[arg(value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
+    number: usize,
     /// Search the last iteration whole, so that nodes can be compared
     #[arg(long)]
     whole: bool,
@@ -48,18 +56,35 @@ pub struct Input {
 }
 
 impl Input {
+    /// Returns the position of Korf's that is solved, if it is one.
+    fn known(&self) -> Option<Known> {
+        let is_other = self.position.is_some() || self.input.is_some();
+        korf(self.korf).filter(|_| !is_other)
+    }
+
+    /// Returns the position.
+    fn start(&self) -> Result<Board> {
+        if let Some(text) = &self.position {
+            return match text.parse() {
+                Ok(board) => Ok(board),
+                Err(reason) => misuse!("--position {text}: {reason}"),
+            };
+        }
+        if let Some(path) = &self.input {
+            let (name, number) = (path.display(), self.number);
+            let all = read_positions(&mut open(path)?).with_context(|| name.to_string())?;
+            return match all.get(number - 1) {
+                Some(board) => Ok(*board),
+                None => misuse!("--number {number}: {name} has {} positions", all.len()),
+            };
+        }
+        let known = self.known().context("a position of Korf's")?;
+        Ok(known.start)
+    }
+
     /// Returns the parameters.
     pub fn params(&self) -> Result<Params> {
-        let start = match &self.position {
-            None => korf(self.korf).map(|known| known.start),
-            Some(text) => {
-                read_positions(&mut text.as_bytes()).map_err(misuse::of)?.first().copied()
-            }
-        };
-        match start {
-            Some(start) => Ok(Params { start, whole: self.whole }),
-            None => bail!(misuse::of(std::io::Error::other("there is no such position"))),
-        }
+        Ok(Params { start: self.start()?, whole: self.whole })
     }
 
     /// Returns the division of the work.
@@ -101,6 +126,10 @@ pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
     drop(progress);
     if rank != 0 {
         return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(Known { length, .. }) = args.input.known() {
+        let found = outcome.length();
+        ensure!(found == usize::from(length), "{found} moves, but Korf's length is {length}");
     }
     let mut files = Vec::new();
     if let Some(dir) = &common.out {

@@ -53,6 +53,72 @@ fn json__names_the_result_of_each_application() {
     }
 }
 
+/// Positions in files, and a database that an earlier run has written.
+#[test]
+fn positions__of_files_and_of_a_database_in_a_file() {
+    let dir = scratch("positions");
+    std::fs::create_dir_all(&dir).unwrap();
+    let (file, out) = (dir.join("positions"), dir.join("out"));
+    std::fs::write(&file, "# two\n0 0 0 0 1 2 0 2 0 0 0 0\n1,1,0,0,0,0,0,0,0,0,0,1\n").unwrap();
+    let (file, out) = (file.to_str().unwrap(), out.to_str().unwrap());
+    let made = app(&["awari", "--stones", "5", "--positions", file, "--out", out, "--json"]);
+    let database = format!("{out}/awari.db");
+    let found = app(&["awari", "--database", &database, "--positions", file, "--json"]);
+    let [made, found] = [made, found].map(|done| {
+        let report: Value = serde_json::from_slice(&done.stdout).expect("a report");
+        let scores = [0, 1].map(|at| report["result"]["answers"][at]["score"].clone());
+        assert_eq!(scores, [1, 3], "{report}");
+        report["result"].clone()
+    });
+    for name in ["stones", "positions", "wins", "draws", "losses", "answers"] {
+        assert_eq!(made[name], found[name], "{name}");
+    }
+    let six = "0,0,0,0,6,0,0,0,0,0,0,0";
+    let err = refused(&["awari", "--database", &database, "--position", six]);
+    assert!(err.contains("has 6 stones, more than the 5 of "), "{err}");
+    let csv = format!("{out}/awari.csv");
+    let done = app(&["awari", "--database", &csv, "--position", six]);
+    let err = String::from_utf8_lossy(&done.stderr);
+    assert_eq!(err, format!("weft: {csv}: not a database of this version\n"));
+    let err = refused(&["awari", "--database", &database, "--stones", "3"]);
+    assert!(err.contains("cannot be used with"), "{err}");
+
+    let korf = korf_file();
+    let done = app(&["puzzle", "--input", &korf, "--number", "79"]);
+    assert!(String::from_utf8_lossy(&done.stdout).contains("shortest         42 moves"));
+    let err = refused(&["puzzle", "--input", &korf, "--number", "101"]);
+    assert!(err.contains("has 100 positions"), "{err}");
+    let done = app(&["puzzle", "--input", &database]);
+    let err = String::from_utf8_lossy(&done.stderr);
+    assert!(err.starts_with(&format!("weft: {database}: line 1: ")), "{err}");
+    for (name, tiles) in [("awari", "1,2"), ("puzzle", "1 2")] {
+        let err = refused(&[name, "--position", tiles]);
+        assert!(err.starts_with(&format!("weft: --position {tiles}: 2 ")), "{err}");
+    }
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+fn korf_file() -> String {
+    format!("{}/../../apps/puzzle/data/korf100.txt", env!("CARGO_MANIFEST_DIR"))
+}
+
+#[test]
+fn leq__that_diverges_fails() {
+    let dir = scratch("diverges");
+    std::fs::create_dir_all(&dir).unwrap();
+    let file = dir.join("system.mtx");
+    let head = "%%MatrixMarket matrix coordinate real general\n2 2 4\n";
+    std::fs::write(&file, format!("{head}1 1 1\n1 2 5\n2 1 5\n2 2 1\n")).unwrap();
+    let done = app(&["leq", "--matrix", file.to_str().unwrap(), "--check"]);
+    assert_eq!(done.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&done.stdout);
+    assert!(said.contains("(diverged: ") && said.contains("PASS"), "{said}");
+    std::fs::write(&file, format!("{head}1 1 1\n1 2 5\n2 1 5\n2 2 0\n")).unwrap();
+    let err = refused(&["leq", "--matrix", file.to_str().unwrap()]);
+    assert!(err.starts_with(&format!("weft: {}: equation 2 has a zero", file.display())), "{err}");
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
 #[test]
 fn size__above_the_memory_is_refused_with_need_and_limit() {
     let most = usize::MAX.to_string();

@@ -16,7 +16,7 @@ fn models__applications_find_what_is_known() {
         ("puzzle --korf 12 --jobs 4", "shortest         45 moves"),
         ("qr --size 60x40 --check", "independent      40 columns"),
         ("radix --keys 20000 --region 256 --check", "sorted           yes"),
-        ("barnes --bodies 600 --check", "Barnes-Hut, 600 bodies, 4 steps of 0.025, 3 ranks"),
+        ("barnes --bodies 600 --steps 4 --check", "600 bodies, 4 steps of 0.025, 3 ranks"),
         ("awari --stones 7 --check", "of 7 stones     31824"),
         ("awari --stones 7 --by calls --check", "of 7 stones     31824"),
         ("awari --stones 6 --by calls --per-call 1 --check", "updates          "),
@@ -49,7 +49,7 @@ fn awari__same_databases_by_calls_and_by_jobs_on_two_and_four_ranks() {
 fn models__wrong_input_is_named() {
     for (args, expected) in [
         ("leq --equations 0", "there is no equation"),
-        ("puzzle --position 1", "line 1: "),
+        ("puzzle --position 1", "--position 1: 1 tiles, but"),
         ("puzzle --korf 101", "101 is not in 1..=100"),
         ("radix --radix 3", "radix 3 is not a power of two"),
         ("barnes --bodies 0", "there is no body"),

@@ -14,6 +14,7 @@ use weft_sim::{Env, SimConfig};
 /// Gravitation of many bodies by the method of Barnes and Hut, in coherent regions (Barnes)
 #[derive(Debug, clap::Args)]
 #[command(mut_args(numbers), mut_arg("bodies", |bodies| bodies.default_value("4096")))]
+#[command(mut_arg("steps", |steps| steps.default_value("4")))]
 pub struct Barnes {
     #[command(flatten)]
     input: barnes::Input,

@@ -7,7 +7,7 @@ use crate::target;
 use anyhow::{Context, Result};
 use std::fmt::Write;
 use std::path::Path;
-use weft_plot::{plain, Bar, Bars, Chart, Curve, Panel, Picture, Point};
+use weft_plot::{plain, Bar, Bars, Chart, Curve, Panel, Picture, Point, BLACK};
 
 /// A figure of a program.
 #[derive(Clone, Debug)]
@@ -133,10 +133,11 @@ impl Grid {
         };
         let one = Sample { median: 1.0, min: 1.0, max: 1.0 };
         let whole = self.ranks().into_iter().map(|ranks| point(ranks, one)).collect();
-        let whole = Curve { dashed: true, radius: 0.0, ..Curve::new("as many as ranks", 2, whole) };
+        let whole = Curve::new("as many as ranks", 0, whole);
+        let whole = Curve { colour: BLACK, dashed: true, radius: 0.0, ..whole };
         let curves = std::iter::once(whole).chain(heads.iter().enumerate().map(curve));
         let chart = Chart {
-            title: self.title.clone(),
+            title: self.title.replace("efficiency", "speed-up"),
             unit: "times the speed of one rank".into(),
             sizes: "ranks",
             size: |ranks| ranks.to_string(),

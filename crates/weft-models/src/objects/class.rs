@@ -22,7 +22,7 @@ const KNOWN: u64 = 1 << 63;
 impl<N: Net> Objects<N> {
     /// Returns the class of a number, whose objects have states of type `T`. All ranks call this
     /// with the same numbers and types, before they use objects. Numbers go to
-    /// [`CLASS_MAX`](super::CLASS_MAX).
+    /// [`CLASS_MAX`].
     ///
     /// # Panics
     /// The number is greater.

@@ -5,10 +5,14 @@ use crate::harness::Served;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant};
 
 /// Bytes of the file `large`.
 const LARGE: u32 = 1_000_000;
+
+/// Time after which a change that has no effect is made again.
+const AGAIN: Duration = Duration::from_secs(5);
 
 /// nginx with two workers, which serves files of a folder.
 struct Nginx {
@@ -244,7 +248,18 @@ fn uvicorn__reloads_when_a_file_changes() {
     let dir = folder.to_str().unwrap();
     let args = ["--app-dir", dir, "--reload", "--reload-dir", dir, "--port", &port, "app:asgi"];
     let server = serve(&agent, &port, "uvicorn", &args);
-    ask_during(&agent, &port, "two", &["/?SIZE"], || write_app(&folder, "two"));
+    let (asks, ended) = mpsc::channel::<()>();
+    let change = || write_app(&folder, "two");
+    std::thread::scope(|scope| {
+        // Its first look for changes may come after the first change, which then stays unseen.
+        scope.spawn(move || {
+            while ended.recv_timeout(AGAIN) == Err(RecvTimeoutError::Timeout) {
+                change();
+            }
+        });
+        ask_during(&agent, &port, "two", &["/?SIZE"], change);
+        drop(asks);
+    });
     assert!(agent.counter("sockets_paired") > 0);
     drop(server);
     std::fs::remove_dir_all(folder).unwrap();

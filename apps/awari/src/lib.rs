@@ -46,7 +46,7 @@ pub use calls::{run_by_calls, run_level_by_calls, CallsError, PER_CALL};
 pub use database::{Answer, Database, MoveScore};
 pub use index::{after_a_move, positions, positions_to, rank, unrank, MOST_STONES};
 pub use level::{Level, Update};
-pub use output::{report, write_answer, write_histogram, write_histogram_svg};
+pub use output::{report, write_answer, write_histogram};
 pub use parallel::run;
 pub use params::{Params, ParamsError};
 pub use sequential::sequential;

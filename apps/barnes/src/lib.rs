@@ -39,7 +39,7 @@ pub use bodies::{read_bodies, Body};
 pub use output::{report, write_bodies, write_energy};
 pub use parallel::run;
 pub use params::{bytes_needed, Gravity, Params, ParamsError};
-pub use picture::{draw, write_ppm, View};
+pub use picture::{count, View};
 pub use plummer::{two_clusters, SEED};
 pub use pull::Pull;
 pub use sequential::{sequential, PIECE};

@@ -1,7 +1,6 @@
 //! Frames of a film.
 
 use crate::Body;
-use std::io::{self, Write};
 
 /// The square that frames show, seen along the third axis. All frames of a film have the same.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -29,33 +28,16 @@ impl View {
     }
 }
 
-/// Draws bodies as light on black, brighter where they are many: rows of pixels from the top, three
-/// bytes each (red, green, blue), `pixels` a side.
-pub fn draw(bodies: &[Body], view: &View, pixels: usize) -> Vec<u8> {
-    let mut counts = vec![0u32; pixels * pixels];
+/// Counts the bodies in each of `cells` x `cells` squares of a view, row by row from the top.
+pub fn count(bodies: &[Body], view: &View, cells: usize) -> Vec<u32> {
+    let mut counts = vec![0u32; cells * cells];
     for body in bodies {
         let part = |axis: usize| (body.position[axis] - view.middle[axis]) / view.side + 0.5;
-        let (x, y) = (part(0) * pixels as f64, (1.0 - part(1)) * pixels as f64);
-        let inside = 0.0..pixels as f64;
+        let (x, y) = (part(0) * cells as f64, (1.0 - part(1)) * cells as f64);
+        let inside = 0.0..cells as f64;
         if inside.contains(&x) && inside.contains(&y) {
-            counts[y as usize * pixels + x as usize] += 1;
+            counts[y as usize * cells + x as usize] += 1;
         }
     }
-    // One body is well visible, and ten are not yet white.
-    let light = |count: &u32, keep: f64| (255.0 * (1.0 - keep.powi((*count).min(99) as i32))) as u8;
-    counts.iter().flat_map(|n| [light(n, 0.62), light(n, 0.55), light(n, 0.4)]).collect()
-}
-
-/// Writes pixels of [`draw`] as a picture in the format PPM, which most programs open, and from
-/// which others make films.
-///
-/// # Errors
-/// The writer failed.
-///
-/// # Panics
-/// There are not as many bytes as the pixels need.
-pub fn write_ppm(to: &mut dyn Write, pixels: usize, rgb: &[u8]) -> io::Result<()> {
-    assert_eq!(rgb.len(), 3 * pixels * pixels, "three bytes a pixel");
-    write!(to, "P6\n{pixels} {pixels}\n255\n")?;
-    to.write_all(rgb)
+    counts
 }

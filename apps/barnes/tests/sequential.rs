@@ -4,8 +4,8 @@
 use std::cell::RefCell;
 use weft_apps::{owned, Stopped};
 use weft_barnes::{
-    advance, draw, read_bodies, report, sequential, two_clusters, write_bodies, write_energy,
-    write_ppm, Body, Gravity, Outcome, Params, ParamsError, Pull, Step, Tree, View, SEED,
+    advance, count, read_bodies, report, sequential, two_clusters, write_bodies, write_energy,
+    Body, Gravity, Outcome, Params, ParamsError, Pull, Step, Tree, View, SEED,
 };
 
 fn params(count: usize) -> Params {
@@ -238,20 +238,16 @@ fn write__reads_back_and_a_person_can_read_it() {
 }
 
 #[test]
-fn draw__bodies_are_light_in_their_place() {
+fn count__bodies_are_counted_in_their_place() {
     let bodies = two_clusters(200, SEED);
     let view = View::of(&bodies);
-    let rgb = draw(&bodies, &view, 64);
-    assert_eq!(rgb.len(), 3 * 64 * 64);
-    let lit = rgb.chunks(3).filter(|pixel| pixel[2] > 0).count();
-    assert!((50..=200).contains(&lit), "{lit}");
+    let counts = count(&bodies, &view, 64);
+    let (inside, filled) = (counts.iter().sum::<u32>(), counts.iter().filter(|n| **n > 0).count());
+    assert!(counts.len() == 64 * 64 && (50..=200).contains(&inside), "{inside}");
+    assert!((50..=inside as usize).contains(&filled), "{filled}");
     let one = [Body { position: [0.35, 0.35, 0.0], ..bodies[0] }];
-    let rgb = draw(&one, &View { middle: [0.0, 0.0], side: 1.0 }, 10);
-    let at = rgb.chunks(3).position(|pixel| pixel[2] > 0);
+    let counts = count(&one, &View { middle: [0.0, 0.0], side: 1.0 }, 10);
     // Column 8 from the left, row 1 from the top.
-    assert_eq!(at, Some(18));
-    let mut ppm = Vec::new();
-    write_ppm(&mut ppm, 10, &rgb).unwrap();
-    assert!(ppm.starts_with(b"P6\n10 10\n255\n") && ppm.len() == 13 + 300);
+    assert_eq!(counts.iter().position(|n| *n > 0), Some(18));
     assert_eq!(View::of(&[]).side, 1.0);
 }

@@ -19,7 +19,7 @@ mod pass;
 mod sequential;
 
 pub use keys::{read_binary, read_text, Generator, SEED};
-pub use output::{report, write_binary, write_histogram, write_summary, write_text};
+pub use output::{key_ranges, report, write_binary, write_histogram, write_summary, write_text};
 pub use parallel::{run, Division};
 pub use params::{bytes_needed, Params, ParamsError};
 pub use pass::{histogram, passes, permute, starts, Digit};

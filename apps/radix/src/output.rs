@@ -49,24 +49,29 @@ pub fn write_binary(to: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes lines `from,to,keys`: the number of keys in each of `bins` equal ranges from 0 to the
-/// largest key.
+/// Returns the number of keys in each of about `bins` ranges of equal width: the first number of a
+/// range, its last one, and its keys.
+pub fn key_ranges(outcome: &Outcome, bins: u32) -> Vec<(u64, u64, usize)> {
+    let span = u64::from(outcome.keys.last().copied().unwrap_or(0)) + 1;
+    let width = span.div_ceil(u64::from(bins.max(1)));
+    let (mut rest, mut from, mut all) = (&outcome.keys[..], 0, Vec::new());
+    while from < span {
+        let (inside, behind) =
+            rest.split_at(rest.partition_point(|key| u64::from(*key) < from + width));
+        all.push((from, (from + width - 1).min(span - 1), inside.len()));
+        (rest, from) = (behind, from + width);
+    }
+    all
+}
+
+/// Writes the number of keys in each of about `bins` ranges of equal width.
 ///
 /// # Errors
 /// The writer failed.
 pub fn write_histogram(to: &mut dyn Write, outcome: &Outcome, bins: u32) -> io::Result<()> {
-    let span = u64::from(outcome.keys.last().copied().unwrap_or(0)) + 1;
-    let width = span.div_ceil(u64::from(bins.max(1)));
     writeln!(to, "from,to,keys")?;
-    let mut rest = &outcome.keys[..];
-    let mut from = 0;
-    while from < span {
-        let (inside, behind) =
-            rest.split_at(rest.partition_point(|key| u64::from(*key) < from + width));
-        writeln!(to, "{from},{},{}", (from + width - 1).min(span - 1), inside.len())?;
-        (rest, from) = (behind, from + width);
-    }
-    Ok(())
+    let mut all = key_ranges(outcome, bins).into_iter();
+    all.try_for_each(|(from, end, keys)| writeln!(to, "{from},{end},{keys}"))
 }
 
 /// Writes the figures of the run as lines `name,value`; the names are the same in all releases.

@@ -13,14 +13,12 @@
 #![warn(missing_docs)]
 
 mod grid;
-mod heatmap;
 mod over;
 mod parallel;
 mod params;
 mod sequential;
 
 pub use grid::{owned_rows, Grid};
-pub use heatmap::{colour, encode_png, write_png};
 pub use over::{run_over, Exchange};
 pub use parallel::run;
 pub use params::{bytes_needed, parse_size, Params, ParamsError};

@@ -63,6 +63,31 @@ fn app_sor__equals_the_sequential_program() {
 }
 
 #[test]
+fn app__writes_a_picture_with_title_and_unit() {
+    let out = scratch("pictures");
+    let dir = out.to_str().unwrap();
+    let all: [(&str, &[&str], [&str; 2]); 6] = [
+        ("sor", &["--size", "20"], ["SOR: the plate", "degrees"]),
+        ("asp", &["--nodes", "40"], ["ASP: shortest paths of 40 nodes", "pairs of nodes"]),
+        ("leq", &["--equations", "40"], ["LEQ: convergence of 40 equations", "change of"]),
+        ("qr", &["--size", "20"], ["QR: the diagonal of R, 20 x 20", "size of the element"]),
+        ("radix", &["--keys", "2000"], ["Radix sort: 2000 keys", "keys in each range"]),
+        ("awari", &["--stones", "3"], ["Awari: scores of the", "positions of each score"]),
+    ];
+    let puzzle: &[&str] = &["--position", "1 2 3 0 4 5 6 7 8 9 10 11 12 13 14 15"];
+    let puzzle = ("puzzle", puzzle, ["15-puzzle: the shortest", "positions searched"]);
+    for (name, args, words) in all.into_iter().chain([puzzle]) {
+        stdout(&weft(&[&["app", name, "--out", dir], args].concat()));
+        let svg = std::fs::read_to_string(out.join(format!("{name}.svg"))).unwrap();
+        assert!(words.iter().all(|word| svg.contains(word)), "{name}: {svg}");
+        assert!(std::fs::read(out.join(format!("{name}.png"))).unwrap().starts_with(b"\x89PNG"));
+    }
+    stdout(&weft(&["app", "barnes", "--bodies", "64", "--steps", "2", "--out", dir]));
+    assert!(out.join("barnes-0000.png").is_file() && out.join("barnes-0002.png").is_file());
+    std::fs::remove_dir_all(out).unwrap();
+}
+
+#[test]
 fn app_asp__reads_a_graph_and_writes_distances() {
     let out = scratch("asp");
     std::fs::create_dir_all(&out).unwrap();

@@ -1,7 +1,8 @@
 //! Bars in groups: panels below each other, whose scale of figures begins at 0.
 
-use crate::chart::{plain, Scale, BLACK, COLOURS, GREY, GRID};
-use crate::{line, text, title, Anchor, Colour, Picture, Shape};
+use crate::chart::{plain, rise, Scale};
+use crate::palette::{BLACK, COLOURS, GREY, GRID};
+use crate::{length, line, text, title, Anchor, Picture, Shape};
 
 const WIDTH: f64 = 900.0;
 const LEFT: f64 = 64.0;
@@ -14,8 +15,6 @@ const WORDS: f64 = 64.0;
 const FILLED: f64 = 0.8;
 /// Least length of a line that is drawn.
 const LEAST: f64 = 0.1;
-/// Length of a character of the usual size, about.
-const LETTER: f64 = 7.0;
 
 /// A figure.
 #[derive(Clone, Copy, Debug)]
@@ -50,16 +49,13 @@ pub struct Bars {
     pub panels: Vec<Panel>,
 }
 
-fn thick(from: (f64, f64), to: (f64, f64), colour: Colour, width: f64) -> Shape {
-    Shape::Line { points: vec![from, to], colour, width, dashed: false }
-}
-
 impl Bars {
     /// Draws the bars. `None` if there is none above 0.
     pub fn picture(&self) -> Option<Picture> {
         let bars = |panel: &Panel| {
             let all = panel.groups.iter().flat_map(|(_, bars)| bars.iter().flatten());
-            all.map(|bar| bar.value).filter(|value| value.is_finite()).reduce(f64::max)
+            let ends = all.flat_map(|bar| [bar.value, bar.spread.1]);
+            ends.filter(|value| value.is_finite()).reduce(f64::max)
         };
         let panels: Vec<(&Panel, f64)> = self
             .panels
@@ -73,24 +69,25 @@ impl Bars {
             title((LEFT, 26.0), self.title.as_str(), BLACK),
             text((LEFT, 46.0), self.unit.as_str(), Anchor::Start, GREY),
         ];
-        self.legend(&mut shapes);
+        let width = self.legend(&mut shapes).max(WIDTH);
         let mut top = HEAD;
         for (panel, high) in &panels {
             self.panel(panel, *high, top + WORDS / 2.0, &mut shapes);
             top += TALL + WORDS;
         }
-        Some(Picture { width: WIDTH, height: top, shapes })
+        Some(Picture { width, height: top, shapes })
     }
 
-    /// Draws the name of each bar beside its colour.
-    fn legend(&self, shapes: &mut Vec<Shape>) {
+    /// Draws the name of each bar beside its colour; returns the end of the last one.
+    fn legend(&self, shapes: &mut Vec<Shape>) -> f64 {
         let mut x = LEFT;
         for (at, name) in self.names.iter().enumerate().filter(|(_, name)| !name.is_empty()) {
             let colour = COLOURS[at % COLOURS.len()];
-            shapes.push(thick((x, 62.0), (x + 12.0, 62.0), colour, 10.0));
+            shapes.push(rise((x + 6.0, 6.0), (67.0, 57.0), colour));
             shapes.push(text((x + 17.0, 66.0), name.as_str(), Anchor::Start, GREY));
-            x += 34.0 + LETTER * name.chars().count() as f64;
+            x += 36.0 + length(name);
         }
+        x
     }
 
     fn panel(&self, panel: &Panel, high: f64, top: f64, shapes: &mut Vec<Shape>) {
@@ -111,10 +108,15 @@ impl Bars {
                 let x = from + width * (1.0 - FILLED) / 2.0 + (at as f64 + 0.5) * each;
                 let colour = COLOURS[at % COLOURS.len()];
                 let y = |value| scale.at(value);
-                shapes.push(thick((x, bottom), (x, y(bar.value)), colour, each * 0.9));
+                shapes.push(rise((x, each * 0.45), (bottom, y(bar.value)), colour));
                 let (least, most) = bar.spread;
                 if y(least) - y(most) >= LEAST {
-                    shapes.push(line(vec![(x, y(least)), (x, y(most))], BLACK));
+                    // A light border keeps the line visible on dark bars.
+                    let points = vec![(x, y(least)), (x, y(most))];
+                    let (colour, width) = ([255; 3], 3.0);
+                    let border =
+                        Shape::Line { points: points.clone(), colour, width, dashed: false };
+                    shapes.extend([border, line(points, BLACK)]);
                 }
             }
         }
@@ -155,11 +157,29 @@ mod tests {
         for word in [">a title<", ">a panel<", ">one<", ">two<", ">g2<"] {
             assert!(svg.contains(word), "{word}: {svg}");
         }
-        let thick = |shape: &&Shape| matches!(shape, Shape::Line { width, .. } if *width > 2.0);
+        let area = |shape: &&Shape| matches!(shape, Shape::Area { .. });
         // Two panels of two bars, and three names; a figure of 0 has no bar.
-        assert_eq!(picture.shapes.iter().filter(thick).count(), 7);
+        assert_eq!(picture.shapes.iter().filter(area).count(), 7);
         assert_eq!(svg.matches("stroke-dasharray").count(), 2);
         assert!(picture.height > HEAD + 2.0 * TALL);
+    }
+
+    #[test]
+    fn picture__the_longest_spread_is_whole() {
+        let mut bars = bars(&[1.0]);
+        bars.panels.truncate(1);
+        bars.panels[0].groups[0].1[0] = Some(Bar { value: 1.0, spread: (0.5, 4.0) });
+        let (top, bottom) = (HEAD + WORDS / 2.0, HEAD + WORDS / 2.0 + TALL);
+        let picture = bars.picture().unwrap();
+        let ends = picture.shapes.iter().find_map(|shape| match shape {
+            Shape::Line { points, .. } if points[0].0 == points[1].0 => {
+                Some((points[0].1, points[1].1))
+            }
+            _ => None,
+        });
+        let (least, most) = ends.unwrap();
+        assert!(most > top + 1.0, "{most}");
+        assert!(((bottom - most) / (bottom - least) - 8.0).abs() < 1e-6, "{least} to {most}");
     }
 
     #[test]

@@ -1,31 +1,16 @@
 //! Curves over sizes: two axes with round numbers, and the name of each curve beside its end.
 
-use crate::{line, text, title, Anchor, Colour, Picture, Shape};
+use crate::palette::{BLACK, COLOURS, GREY, GRID};
+use crate::{length, line, mark, text, title, Anchor, Colour, Mark, Picture, Shape};
 
-/// The colour of titles.
-pub const BLACK: Colour = [30, 30, 30];
-/// The colour of axes, and of words and numbers beside them.
-pub const GREY: Colour = [110, 110, 110];
-/// The colour of lines at round numbers.
-pub const GRID: Colour = [228, 228, 228];
-/// Colours of curves, in order.
-pub const COLOURS: [Colour; 8] = [
-    [214, 39, 40],
-    [31, 119, 180],
-    [90, 90, 90],
-    [255, 127, 14],
-    [44, 140, 44],
-    [142, 36, 170],
-    [140, 109, 49],
-    [0, 160, 190],
-];
-
-const WIDTH: f64 = 900.0;
 const HEIGHT: f64 = 520.0;
 const LEFT: f64 = 84.0;
 const RIGHT: f64 = 735.0;
 const TOP: f64 = 64.0;
 const BOTTOM: f64 = 462.0;
+/// Room between the plot and the names of curves, and right of them.
+const ASIDE: f64 = 27.0;
+const MARGIN: f64 = 12.0;
 /// Least distance of two names at the right edge.
 const STEP: f64 = 17.0;
 /// Least length of a power of ten that has more numbers than its own.
@@ -54,8 +39,14 @@ impl Scale {
 
     /// A linear scale from 0 to a value, at the places `ends`. `None` unless it is positive.
     pub fn from_zero(high: f64, ends: (f64, f64)) -> Option<Scale> {
-        let is_one = high > 0.0 && high.is_finite();
-        is_one.then_some(Scale { low: 0.0, high, ends, by_powers: false })
+        Scale::linear((0.0, high), ends)
+    }
+
+    /// A linear scale from one value to another, at the places `ends`. `None` unless the second one
+    /// is larger.
+    pub fn linear((low, high): (f64, f64), ends: (f64, f64)) -> Option<Scale> {
+        let is_one = high > low && (high - low).is_finite();
+        is_one.then_some(Scale { low, high, ends, by_powers: false })
     }
 
     /// Returns the place of a value; one outside is moved to the end.
@@ -63,7 +54,7 @@ impl Scale {
         let value = value.clamp(self.low, self.high);
         let share = match self.by_powers {
             true => (value / self.low).ln() / (self.high / self.low).ln(),
-            false => value / self.high,
+            false => (value - self.low) / (self.high - self.low),
         };
         self.ends.0 + share * (self.ends.1 - self.ends.0)
     }
@@ -73,11 +64,14 @@ impl Scale {
     pub fn marks(&self) -> Vec<(f64, bool)> {
         let power = |of: f64| of.log10().floor() as i32;
         if !self.by_powers {
-            let least = self.high * APART / (self.ends.1 - self.ends.0).abs().max(1.0);
+            let span = self.high - self.low;
+            let least = span * APART / (self.ends.1 - self.ends.0).abs().max(1.0);
             let steps = [1.0, 2.0, 5.0, 10.0].map(|step| step * 10f64.powi(power(least)));
             let step = steps.into_iter().find(|&step| step >= least).unwrap_or(least);
-            let all = (0..).map(|i| step * f64::from(i));
-            return all.take_while(|v| *v <= self.high * (1.0 + 1e-9)).map(|v| (v, true)).collect();
+            let first = (self.low / step - 1e-9).ceil();
+            let all = (0..).map(|i| step * (first + f64::from(i)));
+            let end = self.high + span * 1e-9;
+            return all.take_while(|v| *v <= end).map(|v| (v, true)).collect();
         }
         let length = (self.ends.1 - self.ends.0).abs() / (self.high / self.low).log10();
         let all = (power(self.low)..=power(self.high)).flat_map(|power| {
@@ -129,6 +123,8 @@ pub struct Curve {
     pub width: f64,
     /// The radius of its dots; 0 for none.
     pub radius: f64,
+    /// The form of its dots.
+    pub mark: Mark,
     /// True if it has gaps.
     pub dashed: bool,
     /// Its figures, by size.
@@ -136,14 +132,31 @@ pub struct Curve {
 }
 
 impl Curve {
-    /// A curve of the usual width in the colour of its place among others.
+    /// A curve of the usual width, in the colour and with the marks of its place among others. The
+    /// curves of a second round of colours have gaps.
     pub fn new(name: impl Into<String>, place: usize, points: Vec<Point>) -> Curve {
         let colour = COLOURS[place % COLOURS.len()];
-        Curve { name: name.into(), colour, width: 2.0, radius: 3.0, dashed: false, points }
+        let (mark, dashed) = (Mark::ALL[place % Mark::ALL.len()], place >= COLOURS.len());
+        Curve { name: name.into(), colour, width: 2.0, radius: 3.2, mark, dashed, points }
+    }
+
+    /// A line without dots, with gaps, that others are compared with.
+    pub fn reference(name: impl Into<String>, points: Vec<Point>) -> Curve {
+        let curve = Curve::new(name, 0, points);
+        Curve { colour: GREY, width: 1.4, radius: 0.0, dashed: true, ..curve }
     }
 }
 
-/// Curves over sizes. Sizes have a logarithmic scale.
+/// The scale of the sizes of a chart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spacing {
+    /// Logarithmic, with a number at each size.
+    Powers,
+    /// Linear from 0, with round numbers.
+    Even,
+}
+
+/// Curves over sizes.
 pub struct Chart<'a> {
     /// The title.
     pub title: String,
@@ -153,6 +166,8 @@ pub struct Chart<'a> {
     pub sizes: &'static str,
     /// The text of a size.
     pub size: fn(usize) -> String,
+    /// Their scale.
+    pub spacing: Spacing,
     /// The text of a round figure.
     pub number: &'a dyn Fn(f64) -> String,
     /// True if figures have a logarithmic scale; else it begins at 0.
@@ -163,9 +178,20 @@ pub struct Chart<'a> {
 
 /// The scales of a chart.
 struct Axes {
+    /// Sizes that have a number.
     sizes: Vec<usize>,
     x: Option<Scale>,
     y: Scale,
+}
+
+/// Returns what the least and the largest of figures and their spreads are, or `None` without one.
+fn bounds(points: &mut dyn Iterator<Item = &Point>, by_powers: bool) -> Option<(f64, f64)> {
+    let all = points.flat_map(|point| [point.spread.0, point.value, point.spread.1]);
+    let good = all.filter(|value| value.is_finite() && (!by_powers || *value > 0.0));
+    good.fold(None, |bounds, value| match bounds {
+        None => Some((value, value)),
+        Some((low, high)) => Some((value.min(low), value.max(high))),
+    })
 }
 
 impl Axes {
@@ -174,28 +200,46 @@ impl Axes {
         let mut sizes: Vec<usize> = points().map(|point| point.size).collect();
         sizes.sort_unstable();
         sizes.dedup();
-        let values = || points().map(|point| point.value).filter(|value| value.is_finite());
-        let (high, ends) = (values().reduce(f64::max)?, (BOTTOM, TOP));
+        let (low, high) = bounds(&mut points(), chart.by_powers)?;
         let y = match chart.by_powers {
-            true => {
-                let low = values().filter(|&value| value > 0.0).reduce(f64::min)?;
-                Scale::by_powers((low / ROOM, high * ROOM), ends)?
-            }
-            false => Scale::from_zero((high * 1.1).max(1e-9), ends)?,
+            true => Scale::by_powers((low / ROOM, high * ROOM), (BOTTOM, TOP))?,
+            false => Scale::from_zero((high * 1.1).max(1e-9), (BOTTOM, TOP))?,
         };
         let size = |of: Option<&usize>| of.map_or(0.0, |&size| size.max(1) as f64);
-        let ends = (size(sizes.first()), size(sizes.last()));
-        let x = Scale::by_powers(ends, (LEFT, RIGHT));
-        Some(Axes { sizes, x, y })
+        let (first, last) = (size(sizes.first()), size(sizes.last()));
+        if chart.spacing == Spacing::Even {
+            let x = Scale::from_zero(last, (LEFT, RIGHT));
+            // Numbers of a horizontal scale need more room than those of a vertical one.
+            let marks = Scale::from_zero(last, (0.0, (RIGHT - LEFT) / 3.0)).map(|x| x.marks());
+            let marks = marks.unwrap_or_default();
+            sizes = marks.into_iter().map(|mark| mark.0.round() as usize).collect();
+            sizes.dedup();
+            return Some(Axes { sizes, x, y });
+        }
+        Some(Axes { sizes, x: Scale::by_powers((first, last), (LEFT, RIGHT)), y })
     }
 
     /// The place of a size; the middle if there is only one.
     fn x(&self, size: usize) -> f64 {
-        self.x.map_or((LEFT + RIGHT) / 2.0, |x| x.at(size.max(1) as f64))
+        let middle = (LEFT + RIGHT) / 2.0;
+        self.x.map_or(middle, |x| x.at(if x.by_powers { size.max(1) } else { size } as f64))
     }
 
     fn place(&self, point: &Point) -> (f64, f64) {
         (self.x(point.size), self.y.at(point.value))
+    }
+
+    /// Draws the numbers of sizes; one that would touch the one before is left out.
+    fn sizes(&self, size: fn(usize) -> String, shapes: &mut Vec<Shape>) {
+        let mut free = f64::MIN;
+        for &at in &self.sizes {
+            let (x, number) = (self.x(at), size(at));
+            let half = length(&number) / 2.0;
+            if x - half > free {
+                free = x + half + 6.0;
+                shapes.push(text((x, BOTTOM + 20.0), number, Anchor::Middle, GREY));
+            }
+        }
     }
 }
 
@@ -210,15 +254,21 @@ impl Chart<'_> {
             text((middle, BOTTOM + 44.0), self.sizes, Anchor::Middle, GREY),
         ];
         shapes.extend(axes.y.grid((LEFT, RIGHT), self.number));
-        for &size in &axes.sizes {
-            let at = (axes.x(size), BOTTOM + 20.0);
-            shapes.push(text(at, (self.size)(size), Anchor::Middle, GREY));
-        }
+        axes.sizes(self.size, &mut shapes);
         shapes.push(line(vec![(LEFT, BOTTOM), (RIGHT, BOTTOM)], GREY));
         self.curves.iter().for_each(|curve| draw(&axes, curve, &mut shapes));
         names(&axes, &self.curves, &mut shapes);
-        Some(Picture { width: WIDTH, height: HEIGHT, shapes })
+        let longest = self.curves.iter().map(|curve| length(&curve.name)).fold(0.0, f64::max);
+        let heading = LEFT + length(&self.title) * 1.45;
+        let width = (RIGHT + ASIDE + longest).max(heading).max(LEFT + length(&self.unit));
+        Some(Picture { width: (width + MARGIN).ceil(), height: HEIGHT, shapes })
     }
+}
+
+/// Draws a rectangle that rises from one height to another around a place, with half its width.
+pub(crate) fn rise((x, half): (f64, f64), (from, to): (f64, f64), colour: Colour) -> Shape {
+    let points = vec![(x - half, from), (x - half, to), (x + half, to), (x + half, from)];
+    Shape::Area { points, colour }
 }
 
 /// Draws a curve with the spread of its repetitions.
@@ -232,7 +282,7 @@ fn draw(axes: &Axes, curve: &Curve, shapes: &mut Vec<Shape>) {
     }
     let points: Vec<(f64, f64)> = curve.points.iter().map(|point| axes.place(point)).collect();
     let dots = points.iter().filter(|_| radius > 0.0);
-    shapes.extend(dots.map(|&at| Shape::Dot { at, radius, colour }));
+    shapes.extend(dots.map(|&at| mark(curve.mark, at, radius, colour)));
     shapes.push(Shape::Line { points, colour, width, dashed });
 }
 
@@ -252,7 +302,7 @@ fn names(axes: &Axes, curves: &[Curve], shapes: &mut Vec<Shape>) {
         limit = end.0 - STEP;
     }
     for (y, from, Curve { name, colour, .. }) in ends {
-        let to = (RIGHT + 22.0, y);
+        let to = (RIGHT + ASIDE - 5.0, y);
         shapes.push(line(vec![(from.0 + 4.0, from.1), to], *colour));
         shapes.push(text((to.0 + 5.0, y + 4.5), name.as_str(), Anchor::Start, *colour));
     }
@@ -276,6 +326,7 @@ mod tests {
             unit: "us".into(),
             sizes: "bytes",
             size: |size| format!("{size} B"),
+            spacing: Spacing::Powers,
             number: &plain,
             by_powers,
             curves: curves.iter().enumerate().map(curve).collect(),
@@ -289,8 +340,42 @@ mod tests {
             let svg = chart.picture().unwrap().svg("");
             let words = [">a chart<", ">TCP<", ">weft<", ">16 B<", want[0], want[1]];
             assert!(words.into_iter().all(|word| svg.contains(word)), "{svg}");
-            assert_eq!(svg.matches("<circle").count(), 4);
+            assert_eq!(svg.matches("<circle").count(), 3, "the second curve has squares");
         }
+    }
+
+    #[test]
+    fn picture__spreads_and_names_stay_inside() {
+        let name = "a name that needs much more room than the names of most curves";
+        for by_powers in [true, false] {
+            let picture = chart(by_powers, &[(name, &[9.0, 20.0, 80.0])]).picture().unwrap();
+            for shape in &picture.shapes {
+                match shape {
+                    Shape::Line { points, .. } => {
+                        assert!(points.iter().all(|p| (TOP..=BOTTOM).contains(&p.1)), "{points:?}");
+                    }
+                    Shape::Text { at, text, .. } if text == name => {
+                        assert!(at.0 + length(text) < picture.width);
+                    }
+                    _ => {}
+                }
+            }
+            let tops = picture.shapes.iter().filter_map(|shape| match shape {
+                Shape::Line { points, .. } if points[0].0 == points[1].0 => Some(points[1].1),
+                _ => None,
+            });
+            // The longest spread ends below the top: it is whole.
+            assert!(tops.reduce(f64::min).unwrap() > TOP + 5.0);
+        }
+    }
+
+    #[test]
+    fn picture__even_sizes_have_few_round_numbers() {
+        let point = |size| Point { size, value: 1.0, spread: (1.0, 1.0) };
+        let curves = vec![Curve::new("change", 0, (1..=1500).map(point).collect())];
+        let even = Chart { spacing: Spacing::Even, curves, ..chart(true, &[]) };
+        let svg = even.picture().unwrap().svg("");
+        assert!(svg.contains(">1400 B<") && !svg.contains(">1401 B<"), "{svg}");
     }
 
     #[test]
@@ -337,5 +422,8 @@ mod tests {
         assert_eq!(linear(1.2), ["0", "0.2", "0.4", "0.6", "0.8", "1", "1.2"]);
         assert!(Scale::by_powers((0.0, 1.0), (0.0, 1.0)).is_none());
         assert!(Scale::from_zero(0.0, (0.0, 1.0)).is_none());
+        let below = Scale::linear((-3.0, 3.0), (0.0, 100.0)).unwrap();
+        let marks: Vec<f64> = below.marks().into_iter().map(|mark| mark.0).collect();
+        assert_eq!(marks, [-2.0, 0.0, 2.0]);
     }
 }

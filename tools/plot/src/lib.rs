@@ -1,7 +1,9 @@
 //! Pictures of weft's tools: shapes that become an SVG, and a PNG that is made from the SVG.
 //!
 //! A [`Picture`] has a size in units of its shapes; `y` grows downwards. A [`Chart`] draws curves
-//! over sizes, [`Bars`] draw figures in groups.
+//! over sizes, [`Bars`] draw figures in groups, a [`Histogram`] draws a figure for each range, and a
+//! [`HeatMap`] draws a matrix. All have a title, the unit below it, names on their axes, and colours
+//! that people with any sight tell apart.
 //!
 //! ```
 //! use weft_plot::{line, text, Anchor, Picture};
@@ -19,11 +21,17 @@
 
 mod bars;
 mod chart;
+mod heatmap;
+mod histogram;
+mod palette;
 mod png;
 mod svg;
 
 pub use bars::{Bar, Bars, Panel};
-pub use chart::{plain, Chart, Curve, Point, Scale, BLACK, COLOURS, GREY, GRID};
+pub use chart::{plain, Chart, Curve, Point, Scale, Spacing};
+pub use heatmap::HeatMap;
+pub use histogram::{Bin, Histogram};
+pub use palette::{heat, Mark, BLACK, COLOURS, GREY, GRID};
 pub use png::PngError;
 pub use svg::{css, escape};
 
@@ -64,6 +72,24 @@ pub enum Shape {
         /// Its colour.
         colour: Colour,
     },
+    /// A filled polygon.
+    Area {
+        /// Its corners.
+        points: Vec<(f64, f64)>,
+        /// Its colour.
+        colour: Colour,
+    },
+    /// Pixels, each magnified to a rectangle. They cover the shapes below and above them.
+    Image {
+        /// The upper left corner.
+        at: (f64, f64),
+        /// Width and height.
+        size: (f64, f64),
+        /// Pixels in a row.
+        columns: usize,
+        /// The pixels, row by row from the top.
+        pixels: Vec<Colour>,
+    },
     /// A text on its base line.
     Text {
         /// A point of the base line.
@@ -87,6 +113,23 @@ pub fn text(at: (f64, f64), text: impl Into<String>, anchor: Anchor, colour: Col
 /// Makes a title, which begins at its point.
 pub fn title(at: (f64, f64), text: impl Into<String>, colour: Colour) -> Shape {
     Shape::Text { at, text: text.into(), anchor: Anchor::Start, large: true, colour }
+}
+
+/// Makes a mark of a figure.
+pub fn mark(mark: Mark, at: (f64, f64), radius: f64, colour: Colour) -> Shape {
+    match mark.corners() {
+        [] => Shape::Dot { at, radius, colour },
+        corners => {
+            let place = |&(x, y): &(f64, f64)| (at.0 + x * radius, at.1 + y * radius);
+            Shape::Area { points: corners.iter().map(place).collect(), colour }
+        }
+    }
+}
+
+/// Length of a text of the usual size, about.
+pub(crate) fn length(text: &str) -> f64 {
+    const LETTER: f64 = 7.4;
+    text.chars().count() as f64 * LETTER
 }
 
 /// Makes a thin line without gaps.
@@ -117,6 +160,6 @@ impl Picture {
     /// # Errors
     /// The picture has no area, or memory for it is missing.
     pub fn png(&self) -> Result<Vec<u8>, PngError> {
-        png::render(&self.svg(""), (self.width, self.height))
+        png::render(self)
     }
 }

@@ -1,6 +1,7 @@
 //! Shapes as SVG 1.1.
 
-use crate::{Anchor, Colour, Picture, Shape};
+use crate::{png, Anchor, Colour, Picture, Shape};
+use base64::prelude::{Engine, BASE64_STANDARD};
 use std::fmt::Write;
 
 /// Escapes the characters that have a meaning in HTML and SVG.
@@ -29,19 +30,39 @@ pub fn draw(picture: &Picture, label: &str) -> String {
     out
 }
 
+fn corners(points: &[(f64, f64)]) -> String {
+    let all: Vec<String> = points.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
+    all.join(" ")
+}
+
 fn draw_shape(out: &mut String, shape: &Shape) -> std::fmt::Result {
     match shape {
+        Shape::Area { points, colour } => {
+            write!(out, "<polygon points=\"{}\" fill=\"{}\"/>", corners(points), css(*colour))
+        }
+        Shape::Image { at, size, columns, pixels } => {
+            let png = png::of_pixels(*columns, pixels).unwrap_or_default();
+            write!(
+                out,
+                "<image x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\" \
+                 preserveAspectRatio=\"none\" style=\"image-rendering:pixelated\" \
+                 href=\"data:image/png;base64,{}\"/>",
+                at.0,
+                at.1,
+                size.0,
+                size.1,
+                BASE64_STANDARD.encode(png)
+            )
+        }
         // A curve of one point is its dot; readers of SVG warn of a line without a second point.
         Shape::Line { points, .. } if points.len() < 2 => Ok(()),
         Shape::Line { points, colour, width, dashed } => {
-            let points: Vec<String> =
-                points.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
             let dash = if *dashed { " stroke-dasharray=\"5 4\"" } else { "" };
             write!(
                 out,
                 "<polyline points=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"{width}\" \
                  stroke-linejoin=\"round\"{dash}/>",
-                points.join(" "),
+                corners(points),
                 css(*colour)
             )
         }

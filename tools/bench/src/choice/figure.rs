@@ -4,7 +4,7 @@ use super::super::LinkName;
 use super::grid::{Cell, Figure};
 use super::report::digits;
 use weft::choices::Tree;
-use weft_plot::{plain, text, title, Anchor, Colour, Picture, Scale, Shape, BLACK, GREY};
+use weft_plot::{plain, text, title, Anchor, Colour, Picture, Scale, Shape, BLACK, COLOURS, GREY};
 
 const WIDTH: f64 = 1180.0;
 const HEIGHT: f64 = 1060.0;
@@ -20,9 +20,9 @@ const AISLE: f64 = 16.0;
 const PAPER: Colour = [249, 249, 249];
 const WHITE: Colour = [255, 255, 255];
 const TRANSFERS: [(&str, Colour); 3] =
-    [("copy", [31, 119, 180]), ("gather", [44, 150, 60]), ("rcpy", [214, 39, 40])];
+    [("copy", COLOURS[1]), ("gather", COLOURS[3]), ("rcpy", COLOURS[0])];
 const PLACES: [(&str, Colour); 3] =
-    [("host", [90, 90, 110]), ("agent", [235, 120, 20]), ("kernel", [120, 50, 160])];
+    [("host", [90, 90, 110]), ("agent", COLOURS[2]), ("kernel", COLOURS[5])];
 
 fn line(points: Vec<(f64, f64)>, colour: Colour, width: f64, dashed: bool) -> Shape {
     Shape::Line { points, colour, width, dashed }
@@ -290,8 +290,10 @@ mod tests {
         };
         for shape in figure(&figures.map(cell)).shapes {
             let points = match shape {
-                Shape::Line { points, .. } => points,
-                Shape::Dot { at, .. } | Shape::Text { at, .. } => vec![at],
+                Shape::Line { points, .. } | Shape::Area { points, .. } => points,
+                Shape::Dot { at, .. } | Shape::Text { at, .. } | Shape::Image { at, .. } => {
+                    vec![at]
+                }
             };
             for (x, y) in points {
                 assert!((0.0..=WIDTH).contains(&x) && (0.0..=HEIGHT).contains(&y), "{x}, {y}");

@@ -7,7 +7,7 @@ use crate::target::Check;
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
 use std::path::Path;
-use weft_plot::{plain, Chart, Curve, Picture, Point};
+use weft_plot::{plain, Chart, Curve, Picture, Point, Spacing};
 
 /// The figures of a curve, by name, and within a curve by size.
 type Figures = BTreeMap<String, Vec<(usize, Sample)>>;
@@ -71,6 +71,7 @@ fn picture(heading: &str, kind: Kind, figures: &Figures) -> Option<Picture> {
         unit: kind.1.into(),
         sizes: "bytes of a message",
         size: human,
+        spacing: Spacing::Powers,
         number: &plain,
         by_powers: kind != SHARE,
         curves: curves.rev().collect(),

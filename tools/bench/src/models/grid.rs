@@ -7,7 +7,7 @@ use crate::target;
 use anyhow::{Context, Result};
 use std::fmt::Write;
 use std::path::Path;
-use weft_plot::{plain, Bar, Bars, Chart, Curve, Panel, Picture, Point, BLACK};
+use weft_plot::{plain, Bar, Bars, Chart, Curve, Panel, Picture, Point, Spacing};
 
 /// A figure of a program.
 #[derive(Clone, Debug)]
@@ -129,18 +129,18 @@ impl Grid {
         let curve = |(place, head): (usize, &Head)| {
             let all = self.ranks().into_iter();
             let points = all.filter_map(|n| Some(point(n, self.find(*head, n)?))).collect();
-            Curve { dashed: place >= 8, ..Curve::new(head.0, place, points) }
+            Curve::new(head.0, place, points)
         };
         let one = Sample { median: 1.0, min: 1.0, max: 1.0 };
         let whole = self.ranks().into_iter().map(|ranks| point(ranks, one)).collect();
-        let whole = Curve::new("as many as ranks", 0, whole);
-        let whole = Curve { colour: BLACK, dashed: true, radius: 0.0, ..whole };
+        let whole = Curve::reference("as many as ranks", whole);
         let curves = std::iter::once(whole).chain(heads.iter().enumerate().map(curve));
         let chart = Chart {
             title: self.title.replace("efficiency", "speed-up"),
             unit: "times the speed of one rank".into(),
             sizes: "ranks",
             size: |ranks| ranks.to_string(),
+            spacing: Spacing::Powers,
             number: &plain,
             by_powers: true,
             curves: curves.collect(),

@@ -3,7 +3,7 @@
 
 use crate::pair::Sample;
 use crate::table::human;
-use weft_plot::{plain, Chart, Curve as Drawn, Picture, Point};
+use weft_plot::{plain, Chart, Curve as Drawn, Picture, Point, Spacing};
 
 /// A curve: its name, and a figure for each size.
 pub type Curve = (&'static str, Vec<(usize, Sample)>);
@@ -36,6 +36,7 @@ pub fn picture(figure: &Figure) -> Option<Picture> {
         unit: figure.unit.clone(),
         sizes: "bytes of a message",
         size: human,
+        spacing: Spacing::Powers,
         number: &plain,
         by_powers: figure.by_powers,
         curves: figure.curves.iter().enumerate().map(curve).collect(),

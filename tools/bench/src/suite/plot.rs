@@ -3,7 +3,7 @@
 use super::measure::{Measure, Results};
 use super::plan::{carriers, Carrier, Family, Situation};
 use crate::table::human;
-use weft_plot::{Chart, Colour, Curve, Picture, Point};
+use weft_plot::{Chart, Colour, Curve, Mark, Picture, Point, Spacing};
 
 /// Colours of the channels: warm ones for weft, cool ones for the kernel.
 pub const COLOURS: [Colour; 18] = [
@@ -86,8 +86,10 @@ fn curve(carrier: &Carrier, points: Vec<Point>) -> Curve {
         Family::Floor => (1.6, 0.0),
     };
     let colour = COLOURS[carrier.colour % COLOURS.len()];
+    // Marks tell apart channels whose colours are alike to some people.
+    let mark = Mark::ALL[carrier.colour % Mark::ALL.len()];
     let dashed = carrier.family == Family::Floor;
-    Curve { name: carrier.name.into(), colour, width, radius, dashed, points }
+    Curve { name: carrier.name.into(), colour, width, radius, mark, dashed, points }
 }
 
 /// Returns a plot; `None` if there are no figures.
@@ -112,6 +114,7 @@ pub fn plot(results: &Results, situation: Situation, measure: Measure) -> Option
         unit: format!("{}; {hint}", situation.title()),
         sizes: "bytes of a message",
         size: human,
+        spacing: Spacing::Powers,
         number: &number,
         by_powers: true,
         curves: curves.collect(),

@@ -1,12 +1,12 @@
 //! `weft app asp`.
 
 use super::progress::Progress;
-use super::{all_done, open, prepare_out, Check, Common, Report, Room};
+use super::{
+    all_done, open, pictures, prepare_out, write_file, write_picture, Check, Common, Report, Room,
+};
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 use serde_json::{json, Value};
-use std::fs::File;
-use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use weft::Job;
@@ -106,28 +106,51 @@ fn params(args: &Args, (rank, ranks): (usize, usize), memory: Memory) -> Result<
         0 => args.input.graph(args.seed, ranks, memory)?,
         _ => Graph { nodes: 0, arcs: Vec::new(), first_id: 0 },
     };
-    let keep = if rank == 0 { args.keep.clone() } else { Keep::None };
+    let keep = match rank {
+        0 if args.common.out.is_some() => drawn(args.keep.clone(), &graph),
+        0 => args.keep.clone(),
+        _ => Keep::None,
+    };
     let params = Params { graph, keep, memory_limit: memory.bytes(), ns_per_cell: None };
     params.check(ranks).map_err(misuse::of)?;
     Ok(params)
 }
 
-fn write_file(
-    path: PathBuf,
-    outcome: &Outcome,
-    write: fn(&mut dyn Write, &Outcome) -> std::io::Result<()>,
-) -> Result<PathBuf> {
-    let mut to = BufWriter::new(File::create(&path).with_context(|| path.display().to_string())?);
-    write(&mut to, outcome)
-        .and_then(|()| to.flush())
-        .with_context(|| path.display().to_string())?;
-    Ok(path)
+/// Sources whose distances are drawn.
+const DRAWN: usize = 64;
+
+/// Returns the sources that are drawn beside those that are kept, in the numbers of the input.
+fn drawn(keep: Keep, graph: &Graph) -> Keep {
+    let each = (graph.nodes as usize).div_ceil(DRAWN).max(1);
+    let all = (graph.first_id..).take(graph.nodes as usize).step_by(each);
+    match keep {
+        Keep::All => Keep::All,
+        Keep::None => Keep::Sources(all.collect()),
+        Keep::Sources(kept) => {
+            let new = all.filter(|source| !kept.contains(source));
+            Keep::Sources(kept.iter().copied().chain(new).collect())
+        }
+    }
 }
 
-fn write_files(dir: &Path, outcome: &Outcome) -> Result<Vec<PathBuf>> {
-    let mut files = vec![write_file(dir.join("asp.csv"), outcome, write_summary)?];
+/// Returns true if the distances from a source are wanted in a file.
+fn is_kept(keep: &Keep, source: u32) -> bool {
+    match keep {
+        Keep::All => true,
+        Keep::None => false,
+        Keep::Sources(kept) => kept.contains(&source),
+    }
+}
+
+/// Draws the distances, and writes those that are kept.
+fn write_files(dir: &Path, outcome: &mut Outcome, keep: &Keep) -> Result<Vec<PathBuf>> {
+    let mut files = vec![write_file(dir, "asp.csv", |to| write_summary(to, outcome))?];
+    let picture = pictures::distances(outcome, outcome.rows.len());
+    files.extend(write_picture(dir, "asp", picture)?);
+    let first = outcome.first_id;
+    outcome.rows.retain(|(source, _)| is_kept(keep, source + first));
     if !outcome.rows.is_empty() {
-        files.push(write_file(dir.join("asp-distances.csv"), outcome, write_rows)?);
+        files.push(write_file(dir, "asp-distances.csv", |to| write_rows(to, outcome))?);
     }
     Ok(files)
 }
@@ -157,14 +180,14 @@ pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
     let params = params(args, (rank, world.size()), args.room.of(world)?)?;
     let progress = Progress::new(rank, "ASP");
     let done = job.block_on(weft_asp::run(world, &params, &|done, of| progress.at(done, of)));
-    let outcome = done?;
+    let mut outcome = done?;
     drop(progress);
     let traffic = all_done(world)?;
     if rank != 0 {
         return Ok(ExitCode::SUCCESS);
     }
     let files = match &common.out {
-        Some(dir) => write_files(dir, &outcome).context("writing results")?,
+        Some(dir) => write_files(dir, &mut outcome, &args.keep).context("writing results")?,
         None => Vec::new(),
     };
     let check = common.check.then(|| {

@@ -1,7 +1,9 @@
 //! `weft app awari`.
 
 use super::progress::Progress;
-use super::{all_done, open, prepare_out, write_file, Check, Common, Report, Room};
+use super::{
+    all_done, open, pictures, prepare_out, write_file, write_picture, Check, Common, Report, Room,
+};
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 use serde_json::{json, Value};
@@ -10,8 +12,8 @@ use std::process::ExitCode;
 use weft::Job;
 use weft_apps::Memory;
 use weft_awari::{
-    read_positions, report, sequential, write_answer, write_histogram, write_histogram_svg, Answer,
-    Board, CallsError, Database, Outcome, Params, Step, PER_CALL,
+    read_positions, report, sequential, write_answer, write_histogram, Answer, Board, CallsError,
+    Database, Outcome, Params, Step, PER_CALL,
 };
 use weft_models::net::{Blocking, Live, Net};
 use weft_run::misuse;
@@ -214,8 +216,7 @@ pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
     let (mut files, database) = (Vec::new(), &outcome.database);
     if let Some(dir) = &common.out {
         files.push(write_file(dir, "awari.csv", |to| write_histogram(to, database))?);
-        let draw = |to: &mut dyn std::io::Write| write_histogram_svg(to, database, params.stones);
-        files.push(write_file(dir, "awari.svg", draw)?);
+        files.extend(write_picture(dir, "awari", pictures::scores(database, params.stones))?);
         files.push(write_file(dir, "awari.db", |to| database.write(to))?);
     }
     let answers: Vec<Answer> = asked.iter().filter_map(|board| database.answer(board)).collect();

@@ -1,5 +1,6 @@
 //! `weft app barnes`.
 
+use super::pictures::Frames;
 use super::progress::Progress;
 use super::{all_done, open, prepare_out, write_file, Check, Common, Report, Room};
 use anyhow::{Context, Result};
@@ -10,8 +11,8 @@ use std::process::ExitCode;
 use weft::Job;
 use weft_apps::Memory;
 use weft_barnes::{
-    bytes_needed, draw, read_bodies, report, sequential, two_clusters, write_bodies, write_energy,
-    write_ppm, Body, Energy, Gravity, Outcome, Params, Step, View, SEED,
+    bytes_needed, read_bodies, report, sequential, two_clusters, write_bodies, write_energy, Body,
+    Energy, Gravity, Outcome, Params, Step, SEED,
 };
 use weft_models::net::{Blocking, Live};
 use weft_run::misuse;
@@ -22,17 +23,24 @@ use weft_run::misuse;
 pub struct Args {
     #[command(flatten)]
     input: Input,
-    /// Pixels of a side of the frames that --out writes
-    #[arg(long, value_name = "N", default_value_t = 512, value_parser = pixels(), requires = "out")]
-    pixels: u16,
+    /// Squares of a side of the frames that --out writes [default: the root of the bodies]
+    #[arg(long, value_name = "N", value_parser = squares(), requires = "out")]
+    squares: Option<u16>,
     #[command(flatten)]
     room: Room,
     #[command(flatten)]
     common: Common,
 }
 
-fn pixels() -> clap::builder::RangedI64ValueParser<u16> {
-    clap::value_parser!(u16).range(16..=8192)
+impl Args {
+    /// The squares of a side of a frame of so many bodies.
+    fn side(&self, bodies: usize) -> usize {
+        self.squares.map_or((bodies as f64).sqrt().clamp(16.0, 256.0) as usize, usize::from)
+    }
+}
+
+fn squares() -> clap::builder::RangedI64ValueParser<u16> {
+    clap::value_parser!(u16).range(16..=1024)
 }
 
 /// Most bodies that are read.
@@ -83,9 +91,8 @@ impl Input {
 /// The frames of a film, a file for each step.
 struct Film<'a> {
     dir: &'a Path,
-    view: View,
-    pixels: usize,
-    number: Cell<usize>,
+    frames: Frames,
+    number: Cell<u64>,
     files: RefCell<Vec<PathBuf>>,
     /// The first fault.
     fault: RefCell<Option<anyhow::Error>>,
@@ -97,10 +104,14 @@ impl Film<'_> {
             return;
         }
         let number = self.number.replace(self.number.get() + 1);
-        let rgb = draw(bodies, &self.view, self.pixels);
-        let name = format!("barnes-{number:04}.ppm");
-        match write_file(self.dir, &name, |to| write_ppm(to, self.pixels, &rgb)) {
-            Ok(file) => self.files.borrow_mut().push(file),
+        let write = || -> Result<Option<PathBuf>> {
+            let Some(picture) = self.frames.picture(bodies, number) else { return Ok(None) };
+            let png = picture.png()?;
+            let name = format!("barnes-{number:04}.png");
+            write_file(self.dir, &name, |to| to.write_all(&png)).map(Some)
+        };
+        match write() {
+            Ok(file) => self.files.borrow_mut().extend(file),
             Err(fault) => drop(self.fault.replace(Some(fault))),
         }
     }
@@ -126,8 +137,7 @@ pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
     }
     let film = common.out.as_deref().filter(|_| rank == 0).map(|dir| Film {
         dir,
-        view: View::of(&params.bodies),
-        pixels: args.pixels.into(),
+        frames: Frames::new(&params.bodies, args.side(params.bodies.len())),
         number: Cell::new(0),
         files: RefCell::default(),
         fault: RefCell::default(),

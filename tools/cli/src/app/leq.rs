@@ -1,7 +1,8 @@
 //! `weft app leq`.
 
+use super::pictures::Changes;
 use super::progress::Convergence;
-use super::{all_done, open, prepare_out, write_file, Check, Common, Report, Room};
+use super::{all_done, open, prepare_out, write_file, write_picture, Check, Common, Report, Room};
 use anyhow::{Context, Result};
 use serde_json::{json, Value};
 use std::path::{Path, PathBuf};
@@ -105,7 +106,11 @@ pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
     }
     let net = Live::new(world).context("the packet interface")?;
     let progress = Convergence::new(rank, "LEQ", params.tolerance);
-    let tell = |s: Step| progress.at(s.iterations, s.max_iterations, s.change);
+    let changes = Changes::default();
+    let tell = |s: Step| {
+        progress.at(s.iterations, s.max_iterations, s.change);
+        changes.add(s.iterations, s.change);
+    };
     let outcome = net.block_on(weft_leq::run(&net, &params, 0.0, &tell))?;
     let traffic = all_done(world)?;
     drop(progress);
@@ -116,6 +121,7 @@ pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
     if let Some(dir) = &common.out {
         files.push(write_file(dir, "leq.csv", |to| write_summary(to, &outcome))?);
         files.push(write_file(dir, "leq-solution.csv", |to| write_solution(to, &outcome))?);
+        files.extend(write_picture(dir, "leq", changes.picture(outcome.x.len()))?);
     }
     let check = match common.check {
         false => None,

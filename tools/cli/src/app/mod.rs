@@ -4,6 +4,7 @@ pub mod asp;
 pub mod awari;
 pub mod barnes;
 pub mod leq;
+mod pictures;
 pub mod progress;
 pub mod puzzle;
 pub mod qr;
@@ -24,6 +25,7 @@ use std::time::Duration;
 use weft::launch::ranks_here;
 use weft::{Group, Job, Op};
 use weft_apps::Memory;
+use weft_plot::Picture;
 use weft_run::misuse;
 
 /// Run one of the parallel applications; alone, or on many ranks: `weft run -n 4 weft app sor`
@@ -231,6 +233,14 @@ fn write_file(
     let written = write(&mut to).and_then(|()| to.flush());
     written.with_context(|| path.display().to_string())?;
     Ok(path)
+}
+
+/// Writes a picture into a directory, as PNG and as SVG; nothing if there is none.
+fn write_picture(dir: &Path, name: &str, picture: Option<Picture>) -> Result<Vec<PathBuf>> {
+    let Some(picture) = picture else { return Ok(Vec::new()) };
+    let (png, svg) = (picture.png()?, picture.svg(name));
+    let png = write_file(dir, &format!("{name}.png"), |to| to.write_all(&png))?;
+    Ok(vec![png, write_file(dir, &format!("{name}.svg"), |to| to.write_all(svg.as_bytes()))?])
 }
 
 fn run_rank(job: &Job, which: &Which) -> Result<ExitCode> {

@@ -1,7 +1,9 @@
 //! `weft app puzzle`.
 
 use super::progress::Progress;
-use super::{all_done, open, prepare_out, write_file, Check, Common, Report};
+use super::{
+    all_done, open, pictures, prepare_out, write_file, write_picture, Check, Common, Report,
+};
 use anyhow::{ensure, Context, Result};
 use clap::builder::RangedU64ValueParser;
 use serde_json::{json, Value};
@@ -135,6 +137,7 @@ pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
     if let Some(dir) = &common.out {
         files.push(write_file(dir, "puzzle.csv", |to| write_iterations(to, &outcome))?);
         files.push(write_file(dir, "puzzle-solution.csv", |to| write_solution(to, &outcome))?);
+        files.extend(write_picture(dir, "puzzle", pictures::searched(&outcome))?);
     }
     let check = match common.check {
         false => None,

@@ -1,7 +1,9 @@
 //! `weft app qr`.
 
 use super::progress::Progress;
-use super::{all_done, open, prepare_out, write_file, Check, Common, Report, Room};
+use super::{
+    all_done, open, pictures, prepare_out, write_file, write_picture, Check, Common, Report, Room,
+};
 use anyhow::{Context, Result};
 use serde_json::{json, Value};
 use std::path::PathBuf;
@@ -102,6 +104,7 @@ pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
         files.push(write_file(dir, "qr-diagonal.csv", |to| write_diagonal(to, &outcome))?);
         let r = outcome.factors.r();
         files.push(write_file(dir, "qr-r.mtx", |to| r.write_market(to))?);
+        files.extend(write_picture(dir, "qr", pictures::diagonal(&outcome))?);
     }
     let check = match common.check {
         false => None,

@@ -1,7 +1,9 @@
 //! `weft app radix`.
 
 use super::progress::Progress;
-use super::{all_done, open, prepare_out, write_file, Check, Common, Report, Room};
+use super::{
+    all_done, open, pictures, prepare_out, write_file, write_picture, Check, Common, Report, Room,
+};
 use anyhow::{Context, Result};
 use serde_json::{json, Value};
 use std::path::{Path, PathBuf};
@@ -127,6 +129,7 @@ pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
         files.push(write_file(dir, "radix.csv", |to| write_summary(to, &outcome))?);
         let histogram = |to: &mut dyn std::io::Write| write_histogram(to, &outcome, BINS);
         files.push(write_file(dir, "radix-histogram.csv", histogram)?);
+        files.extend(write_picture(dir, "radix", pictures::keys(&outcome))?);
         files.push(match args.input.input.as_deref().is_some_and(is_binary) {
             true => write_file(dir, "radix-keys.bin", |to| write_binary(to, &outcome))?,
             false => write_file(dir, "radix-keys.txt", |to| write_text(to, &outcome))?,

@@ -1,14 +1,14 @@
 //! `weft app sor`.
 
 use super::progress::Convergence;
-use super::{all_done, prepare_out, Check, Common, Report, Room};
-use anyhow::{Context, Result};
+use super::{all_done, pictures, prepare_out, write_picture, Check, Common, Report, Room};
+use anyhow::Result;
 use serde_json::{json, Value};
 use std::process::ExitCode;
 use weft::Job;
 use weft_apps::Memory;
 use weft_run::misuse;
-use weft_sor::{bytes_needed, parse_size, report, sequential, write_png, Outcome, Params, Step};
+use weft_sor::{bytes_needed, parse_size, report, sequential, Outcome, Params, Step};
 
 /// Red-black successive over-relaxation of a heated plate (SOR)
 #[derive(Debug, clap::Args)]
@@ -94,9 +94,7 @@ pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
     }
     let mut files = Vec::new();
     if let (Some(dir), Some(grid)) = (&common.out, &outcome.grid) {
-        let path = dir.join("sor.png");
-        write_png(&path, grid).with_context(|| format!("writing {}", path.display()))?;
-        files.push(path);
+        files = write_picture(dir, "sor", pictures::plate(grid, outcome.iterations))?;
     }
     let check = common.check.then(|| {
         let progress = Convergence::new(0, "sequential SOR", params.tolerance);

@@ -3,7 +3,7 @@
 
 use super::systems::Row;
 use super::Line;
-use weft_plot::{line, text, title, Anchor, Colour, Picture, Shape};
+use weft_plot::{line, text, title, Anchor, Colour, Picture, Shape, BLACK, COLOURS, GREY, GRID};
 
 const WIDTH: f64 = 900.0;
 const HEIGHT: f64 = 530.0;
@@ -14,12 +14,9 @@ const BOTTOM: f64 = 452.0;
 /// The axis ends at this factor and its inverse; points beyond are drawn at the end.
 const FACTOR: f64 = 2.5;
 
-const BLACK: Colour = [30, 30, 30];
-const GREY: Colour = [110, 110, 110];
-const GRID: Colour = [218, 218, 218];
-const PPRO: Colour = [214, 39, 40];
-const P3: Colour = [31, 119, 180];
-const BOTH: Colour = [142, 36, 170];
+const PPRO: Colour = COLOURS[0];
+const P3: Colour = COLOURS[1];
+const BOTH: Colour = COLOURS[2];
 const CALIBRATED: Colour = [170, 170, 170];
 
 fn y(ratio: f64) -> f64 {

@@ -152,6 +152,9 @@ pub struct Set {
     pub waiting: AtomicU32,
     /// 1 if it is waited for in a way that does not see rings.
     pub unseen: AtomicU32,
+    /// 1 once it was waited for by a function of this library: a program that makes its waits by
+    /// instructions of its own would not see rings.
+    pub is_hooked: AtomicU32,
     /// Times that a look at the rings paid.
     pub luck: AtomicU32,
     /// 1 if waits look at TCP, as a connection leads to another host.
@@ -328,6 +331,7 @@ fn take_set_from(region: &Region) -> Option<usize> {
     set.generation.fetch_add(1, Ordering::AcqRel);
     set.waiting.store(0, Ordering::Relaxed);
     set.unseen.store(0, Ordering::Relaxed);
+    set.is_hooked.store(0, Ordering::Relaxed);
     set.by_tcp.store(0, Ordering::Relaxed);
     set.alone.store(0, Ordering::Relaxed);
     set.luck.store(super::wake::LUCK, Ordering::Relaxed);

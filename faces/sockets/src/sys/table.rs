@@ -133,6 +133,12 @@ pub fn connection(fd: i32) -> Option<Connection> {
     Some(Connection { slot, at: index(slot::region()?, slot), fd, entry: Some(entry) })
 }
 
+/// True if something is kept of a descriptor.
+#[inline]
+pub fn knows(fd: i32) -> bool {
+    entry(fd).is_some_and(|one| !one.load(Ordering::Relaxed).is_null())
+}
+
 /// Returns the epoll set of a descriptor, and its index.
 #[inline]
 pub fn set(fd: i32) -> Option<(&'static Set, usize)> {

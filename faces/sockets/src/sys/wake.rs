@@ -245,6 +245,7 @@ pub fn is_followed(set: &Set, connection: &Connection, one: &Registration) -> bo
     // sets its mark, then looks at the places.
     set.mark_awake(connection.at, one)
         && !odd
+        && set.is_hooked.load(Ordering::Relaxed) != 0
         && set.unseen.load(Ordering::SeqCst) == 0
         && set.waiting.load(Ordering::SeqCst) == 0
 }

@@ -70,7 +70,17 @@ attempts! {
     pass__the_connection_under_another_number: "passed";
     splice__a_full_pipe: "pipe";
     wait__registrations_made_anew_see_the_ring: "anew";
+    syscall__waits_see_the_ring: "numbers-wait";
+    syscall__bytes_go_both_ways_by_each_call: "numbers-move";
+    syscall__copies_and_children_live_as_by_functions: "numbers-life";
+    syscall__waits_sleep_and_are_woken: "numbers-sleep";
     recv__a_reset_is_told_to_a_reader_that_does_not_wait: "broken";
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn wait__by_an_instruction_is_woken() {
+    attempt("instruction");
 }
 
 #[test]

@@ -16,6 +16,7 @@ mod hostile;
 mod hosts;
 mod marks;
 mod networks;
+mod numbers;
 mod programs;
 mod roles;
 mod sys;

@@ -366,7 +366,8 @@ fn attempt(case: &str, stream: TcpStream) {
             let known = field::attempt(other, &mut server)
                 || heirs::attempt(other, &mut server)
                 || crate::ends::attempt(other, &mut server)
-                || crate::marks::attempt(other, &mut server);
+                || crate::marks::attempt(other, &mut server)
+                || crate::numbers::attempt(other, &mut server);
             assert!(known, "no case {other}");
         }
     }

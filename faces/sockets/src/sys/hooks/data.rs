@@ -1,6 +1,6 @@
 //! Functions that move bytes.
 
-use super::quick;
+use super::{life, quick};
 use crate::sys::parts::Parts;
 use crate::sys::slot::NEVER;
 use crate::sys::table::{self, Connection};
@@ -354,10 +354,7 @@ pub unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: 
         if n >= 0 {
             // SAFETY: the kernel has filled the message.
             unsafe {
-                passed(&*message, |fd| {
-                    table::forget(fd);
-                    tipc::look(fd);
-                });
+                passed(&*message, life::came);
             }
         }
         return n;

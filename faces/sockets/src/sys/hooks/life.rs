@@ -334,7 +334,7 @@ pub unsafe extern "C-unwind" fn fcntl(fd: c_int, command: c_int, arg: c_long) ->
                 }
             }
         }
-        libc::F_SETOWN | F_SETSIG => {
+        libc::F_SETOWN | F_SETSIG | F_SETOWN_EX => {
             if let Some(one) = table::connection(fd) {
                 stay_tcp(&one);
             }
@@ -354,8 +354,25 @@ pub unsafe extern "C-unwind" fn fcntl64(fd: c_int, command: c_int, arg: c_long) 
     unsafe { fcntl(fd, command, arg) }
 }
 
-/// Its number on all machines that this library is built for.
+/// Their numbers on all machines that this library is built for.
 const F_SETSIG: c_int = 10;
+const F_SETOWN_EX: c_int = 15;
+
+/// True if a command of fcntl(2) is not the kernel's alone.
+pub(super) fn is_hooked(command: c_int) -> bool {
+    matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC | libc::F_SETFL)
+        || matches!(command, libc::F_SETOWN | F_SETSIG | F_SETOWN_EX)
+}
+
+/// A descriptor came from another process.
+pub(super) fn came(fd: c_int) {
+    if fd >= 0 {
+        let was = real::errno();
+        table::forget(fd);
+        tipc::look(fd);
+        real::set_errno(was);
+    }
+}
 
 /// True if this library may have set TCP_NODELAY on a connection, which the program is not to see.
 fn hides_nagle(one: &Connection) -> bool {

@@ -3,6 +3,7 @@
 mod data;
 mod life;
 mod names;
+mod number;
 mod placed;
 pub mod process;
 mod quick;

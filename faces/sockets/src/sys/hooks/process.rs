@@ -3,7 +3,7 @@
 use super::data::{hand_over, stay_tcp};
 use crate::sys::table::{self, Connection};
 use crate::sys::{giving, holders, line, real, settings, slot, vfork};
-use libc::{c_char, c_int, c_long, c_uint, c_void, pid_t, FILE};
+use libc::{c_char, c_int, c_long, c_void, pid_t, FILE};
 use std::sync::atomic::Ordering;
 
 extern "C" {
@@ -53,14 +53,20 @@ pub fn begin() {
 /// As the C library's.
 #[no_mangle]
 pub unsafe extern "C-unwind" fn _Fork() -> pid_t {
-    before_fork();
     // SAFETY: no memory is passed.
-    let child = unsafe { real::_Fork() };
+    forks(|| unsafe { real::_Fork() }.into()) as pid_t
+}
+
+/// A process is made by a call that runs no handlers.
+pub(super) fn forks(call: impl FnOnce() -> c_long) -> c_long {
+    before_fork();
+    let child = call();
     match child {
         0 => in_child(),
         _ => in_parent(),
     }
-    made(child)
+    made(child as pid_t);
+    child
 }
 
 /// A child that could not be made holds nothing.
@@ -139,7 +145,7 @@ pub fn survive_as_another() {
 }
 
 /// This process is to become another program by a call, which returns if it fails.
-fn becomes(call: impl FnOnce() -> c_int) -> c_int {
+pub(super) fn becomes(call: impl FnOnce() -> c_int) -> c_int {
     survive_as_another();
     if vfork::is_child() {
         return call();
@@ -290,7 +296,7 @@ pub unsafe extern "C-unwind" fn posix_spawnp(
 /// The kernel is about to end this program for calls of its own choice (seccomp), among which may
 /// be those that only this library makes. All connections are the kernel's alone from now on.
 #[cold]
-fn is_confined() {
+pub(super) fn is_confined() {
     if vfork::is_child() {
         return;
     }
@@ -309,7 +315,7 @@ fn is_confined() {
 }
 
 /// True if such a call of prctl(2) confines the program.
-fn confines(what: c_long, mode: c_long) -> bool {
+pub(super) fn confines(what: c_long, mode: c_long) -> bool {
     what == c_long::from(libc::PR_SET_SECCOMP) && mode != 0
 }
 
@@ -330,30 +336,4 @@ pub unsafe extern "C-unwind" fn prctl(
     }
     // SAFETY: the caller's arguments.
     unsafe { real::prctl(what, a, b, c, d) }
-}
-
-/// syscall(2). Programs that are refused io_uring use the functions of the C library.
-///
-/// # Safety
-/// As the C library's.
-#[no_mangle]
-pub unsafe extern "C-unwind" fn syscall(
-    number: c_long,
-    a: c_long,
-    b: c_long,
-    c: c_long,
-    d: c_long,
-    e: c_long,
-    f: c_long,
-) -> c_long {
-    if number == libc::SYS_io_uring_setup && settings::is_on() {
-        return real::fail(libc::ENOSYS).into();
-    }
-    let sets = libc::SECCOMP_SET_MODE_STRICT..=libc::SECCOMP_SET_MODE_FILTER;
-    let is_filter = number == libc::SYS_seccomp && sets.contains(&(a as c_uint));
-    if (is_filter || number == libc::SYS_prctl && confines(a, b)) && settings::is_on() {
-        is_confined();
-    }
-    // SAFETY: the caller's arguments.
-    unsafe { real::syscall(number, a, b, c, d, e, f) }
 }

@@ -11,6 +11,19 @@ fn set(signal: c_int, handler: sighandler_t, restarts: bool, was: sighandler_t) 
     was
 }
 
+/// Notes a handler that is set past the C library.
+///
+/// # Safety
+/// The kernel's form of an action, or none.
+pub(super) unsafe fn set_by_kernel(signal: c_int, new: *const [usize; 2]) {
+    // SAFETY: handler and flags come first.
+    if let Some([handler, flags]) = unsafe { new.as_ref() } {
+        if signals::is_handler(*handler) {
+            signals::has_handler(signal, *flags & libc::SA_RESTART as usize != 0);
+        }
+    }
+}
+
 /// sigaction(2).
 ///
 /// # Safety

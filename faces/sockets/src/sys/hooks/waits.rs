@@ -5,6 +5,7 @@ use crate::sys::table;
 use crate::sys::wait::{self, Waiting};
 use crate::sys::{real, slot, wake};
 use libc::{c_int, epoll_event, fd_set, nfds_t, pollfd, sigset_t, timespec, timeval};
+use std::sync::atomic::Ordering;
 
 /// Bits of a wait for something to read.
 const IN: i16 = libc::POLLIN | libc::POLLRDNORM;
@@ -159,12 +160,25 @@ pub unsafe extern "C-unwind" fn ppoll(
     timeout: *const timespec,
     mask: *const sigset_t,
 ) -> c_int {
+    // SAFETY: the caller's arguments.
+    unsafe { ppoll_by(fds, n, timeout, || real::ppoll(fds, n, timeout, mask)) }
+}
+
+/// ppoll(2), whose sleep is this call.
+///
+/// # Safety
+/// As the C library's.
+pub(super) unsafe fn ppoll_by(
+    fds: *mut pollfd,
+    n: nfds_t,
+    timeout: *const timespec,
+    sleep: impl Fn() -> c_int,
+) -> c_int {
     // A signal that only the mask lets through is to end the call that sleeps, not one before it.
     let call = |now: bool| match now {
         // SAFETY: the caller's array.
         true => unsafe { real::poll(fds, n, 0) },
-        // SAFETY: the caller's arguments.
-        false => unsafe { real::ppoll(fds, n, timeout, mask) },
+        false => sleep(),
     };
     // SAFETY: the caller's time and array.
     unsafe {
@@ -354,19 +368,34 @@ pub unsafe extern "C-unwind" fn pselect(
     timeout: *const timespec,
     mask: *const sigset_t,
 ) -> c_int {
-    let call = |now: bool| {
+    let sets = [read, write, except];
+    // SAFETY: the caller's arguments.
+    unsafe { pselect_by(n, sets, timeout, || real::pselect(n, read, write, except, timeout, mask)) }
+}
+
+/// pselect(2), whose sleep is this call.
+///
+/// # Safety
+/// As the C library's.
+pub(super) unsafe fn pselect_by(
+    n: c_int,
+    sets: [*mut fd_set; 3],
+    timeout: *const timespec,
+    sleep: impl Fn() -> c_int,
+) -> c_int {
+    let [read, write, except] = sets;
+    let call = |now: bool| match now {
         // As in ppoll.
-        let none = (&raw const NO_TIME, std::ptr::null());
-        let (timeout, mask) = if now { none } else { (timeout, mask) };
-        // SAFETY: the caller's arguments.
-        unsafe { real::pselect(n, read, write, except, timeout, mask) }
+        // SAFETY: the caller's sets.
+        true => unsafe { real::pselect(n, read, write, except, &NO_TIME, std::ptr::null()) },
+        false => sleep(),
     };
     // SAFETY: the caller's time.
     let time = unsafe { timeout.as_ref() };
     if time.is_some_and(is_wrong) {
         return call(false);
     }
-    run_select(n, [read, write, except], time.is_some_and(is_none), std::ptr::null_mut(), call)
+    run_select(n, sets, time.is_some_and(is_none), std::ptr::null_mut(), call)
 }
 
 fn made(fd: c_int) -> c_int {
@@ -434,6 +463,9 @@ fn run_wait(
     let Some((found, index)) = table::set(set).filter(|_| is_usual) else {
         return call(events, n, false);
     };
+    if found.is_hooked.load(Ordering::Relaxed) == 0 {
+        found.is_hooked.store(1, Ordering::Relaxed);
+    }
     // SAFETY: the caller's array has room for `n` events.
     let events = unsafe { std::slice::from_raw_parts_mut(events, n as usize) };
     Wait { set: found, index, fd: set, events }.run(is_poll, call)
@@ -489,17 +521,32 @@ pub unsafe extern "C-unwind" fn epoll_pwait2(
     timeout: *const timespec,
     mask: *const sigset_t,
 ) -> c_int {
+    // SAFETY: the caller's arguments, or a part of the room.
+    let sleep = |events, n| unsafe { real::epoll_pwait2(set, events, n, timeout, mask) };
+    // SAFETY: the caller's arguments.
+    unsafe { epoll_pwait2_by(set, events, n, timeout, sleep) }
+}
+
+/// epoll_pwait2(2), whose sleep is this call, for so many events at this place.
+///
+/// # Safety
+/// As the C library's.
+pub(super) unsafe fn epoll_pwait2_by(
+    set: c_int,
+    events: *mut epoll_event,
+    n: c_int,
+    timeout: *const timespec,
+    sleep: impl Fn(*mut epoll_event, c_int) -> c_int,
+) -> c_int {
     // SAFETY: the caller's time.
     let time = unsafe { timeout.as_ref() };
     if time.is_some_and(is_wrong) {
-        // SAFETY: the caller's arguments.
-        return unsafe { real::epoll_pwait2(set, events, n, timeout, mask) };
+        return sleep(events, n);
     }
     run_wait(set, events, n, time.is_some_and(is_none), |events, n, now| match now {
         // As in ppoll.
         // SAFETY: room for so many events.
         true => unsafe { real::epoll_wait(set, events, n, 0) },
-        // SAFETY: as above.
-        false => unsafe { real::epoll_pwait2(set, events, n, timeout, mask) },
+        false => sleep(events, n),
     })
 }

@@ -22,6 +22,7 @@ static void names(void) {
     struct sockaddr_tipc at = service(TYPE, 1, TIPC_CLUSTER_SCOPE), low = service(10, 1, 2);
     struct sockaddr_tipc wrong = range(TYPE, 9, 8, TIPC_CLUSTER_SCOPE), to = service(TYPE, 1, 0);
     int one = socket(AF_TIPC, SOCK_RDM, 0), two = socket(AF_TIPC, SOCK_RDM, 0);
+    char twice;
     CHECK(address_of(one).addr.id.node == address_of(two).addr.id.node);
     CHECK(address_of(one).addr.id.ref != address_of(two).addr.id.ref);
     FAILS(sendto(one, "x", 1, 0, sa(&to), sizeof to), EHOSTUNREACH);
@@ -30,7 +31,13 @@ static void names(void) {
     FAILS(bind(one, sa(&at), 4), EINVAL);
     FAILS(bind(one, NULL, sizeof at), EFAULT);
     CHECK(bind(one, sa(&at), sizeof at) == 0);
-    FAILS(bind(one, sa(&at), sizeof at), EINVAL);
+    /* A socket may have a name twice; each is withdrawn by itself. */
+    CHECK(bind(one, sa(&at), sizeof at) == 0);
+    at.scope = -TIPC_CLUSTER_SCOPE;
+    CHECK(bind(one, sa(&at), sizeof at) == 0);
+    at.scope = TIPC_CLUSTER_SCOPE;
+    CHECK(sendto(two, "x", 1, 0, sa(&to), sizeof to) == 1);
+    CHECK(recv(one, &twice, 1, 0) == 1);
     /* Several sockets share a name, and take turns. */
     CHECK(bind(two, sa(&at), sizeof at) == 0);
     int three = socket(AF_TIPC, SOCK_RDM, 0);

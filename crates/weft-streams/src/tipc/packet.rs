@@ -17,8 +17,10 @@ pub enum What {
     Taken = 3,
     /// Data of a connection.
     Data = 4,
-    /// A connection has ended.
+    /// A connection has ended. The data are those of a message that was not read.
     End = 5,
+    /// A message was delivered, but its program did not read it: it comes back.
+    Unread = 6,
 }
 
 /// A packet.
@@ -65,13 +67,13 @@ impl Packet {
 
     /// Reads it. `None`: it is none.
     pub fn decode(bytes: &[u8]) -> Option<Packet> {
-        use What::{Call, Data, End, Message, Taken};
+        use What::{Call, Data, End, Message, Taken, Unread};
         let (head, payload) = bytes.split_first_chunk::<HEAD>()?;
         let number = |at: usize| {
             let bytes = head[4 + 4 * at..].first_chunk::<4>()?;
             Some(u32::from_le_bytes(*bytes))
         };
-        let all = [Message, Call, Taken, Data, End];
+        let all = [Message, Call, Taken, Data, End, Unread];
         let what = all.into_iter().find(|what| *what as u8 == head[0])?;
         let flags = head[3];
         let fits = payload.len() <= MESSAGE_MAX && number(6)? as usize == payload.len();

@@ -27,7 +27,8 @@ impl Interest {
     }
 }
 
-/// A set of descriptors, each with a number (epoll(7), level-triggered). It is a descriptor itself,
+/// A set of descriptors, each with a number (epoll(7), level-triggered unless
+/// it says otherwise). It is a descriptor itself,
 /// readable while one of its own has something.
 #[derive(Debug)]
 pub struct Epoll(OwnedFd);
@@ -63,6 +64,16 @@ impl Epoll {
     /// The system has no room for it.
     pub fn add(&self, fd: &impl AsRawFd, number: u64, interest: Interest) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_ADD, fd.as_raw_fd(), interest.bits(), number)
+    }
+
+    /// Adds a descriptor under a number, which is told each time that the other side has taken
+    /// something out while there is room to write, and at first.
+    ///
+    /// # Errors
+    /// The system has no room for it.
+    pub fn add_edges(&self, fd: &impl AsRawFd, number: u64) -> io::Result<()> {
+        let bits = libc::EPOLLOUT | libc::EPOLLET;
+        self.control(libc::EPOLL_CTL_ADD, fd.as_raw_fd(), bits as u32, number)
     }
 
     /// Changes the events of a descriptor. One that is not in the set stays out of it.

@@ -151,6 +151,12 @@ fn tipc__multicast_connections_and_streams_of_two_processes() {
 }
 
 #[test]
+fn tipc__the_last_messages_of_a_socket_arrive_and_unread_ones_go_back() {
+    all_is_well(1, "tipc_last", &["server", "client"]);
+    all_is_well(2, "tipc_last", &["server", "client"]);
+}
+
+#[test]
 fn tipc__members_of_a_group_send_in_four_ways() {
     all_is_well(1, "tipc_group", &["1", "2", "3"]);
     all_is_well(3, "tipc_group", &["1", "2", "3"]);

@@ -6,12 +6,14 @@
 //! agent to agent ([`route`]), those of one socket to one host in order.
 
 mod groups;
+mod outbox;
 mod requests;
 mod route;
 mod topology;
 
 use super::Cluster;
 use crate::sys::{self, pairs, passing, Epoll, Interest};
+use outbox::Outbox;
 use route::Line;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
@@ -44,6 +46,8 @@ const QUEUE_OF_USER: usize = 1 << 26;
 const WINDOW: usize = 1 << 16;
 /// The listener's number in the set of descriptors. Socket N has 2 N there, connection N 2 N + 1.
 const LISTENER: u64 = 0;
+/// The number of the set of those whose programs are to read. No connection has number 0.
+const READERS: u64 = 1;
 /// The mark of the owners of sockets, apart from those of connections to names.
 const OWNER: u64 = 1 << 63;
 
@@ -67,6 +71,8 @@ struct Calling {
     from: Far,
     name: Option<(u32, u32, u32)>,
     data: Vec<u8>,
+    /// It has sent this and ended its connection, for this reason.
+    over: Option<u32>,
 }
 
 /// The connection of a socket.
@@ -99,13 +105,10 @@ struct Port {
     socket: OwnedFd,
     cookie: u64,
     interest: Interest,
-    /// Bytes and records that wait for the program.
-    out: VecDeque<Vec<u8>>,
-    out_bytes: usize,
-    /// The program has closed it.
-    is_closed: bool,
-    /// The end of the socket comes after that.
-    is_ending: bool,
+    /// The bytes and records that wait for the program.
+    out: Outbox,
+    /// The program has ended its connection: the other end hears of it after all data.
+    is_shut: bool,
     names: Vec<Bound>,
     state: State,
     group: Option<groups::Group>,
@@ -131,50 +134,32 @@ impl Port {
         matches!(self.kind, kind::DGRAM | kind::RDM)
     }
 
-    /// Writes what goes to the program.
-    fn push(&mut self) {
-        while let Some(first) = self.out.front_mut() {
-            match pairs::write(&self.socket, first) {
-                // Records go whole.
-                Ok(n) if self.kind == kind::STREAM && n < first.len() => {
-                    self.out_bytes -= n;
-                    drop(first.drain(..n));
-                }
-                Ok(_) => {
-                    self.out_bytes -= first.len();
-                    self.out.pop_front();
-                }
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                // Its end is seen when it is read.
-                Err(_) => {
-                    self.out.clear();
-                    (self.out_bytes, self.is_closed) = (0, true);
-                }
-            }
-        }
-        if self.is_ending {
-            pairs::end(&self.socket);
-        }
-    }
-
-    /// Gives the program bytes, or a record.
+    /// Gives the program bytes.
     fn give(&mut self, bytes: Vec<u8>) {
-        self.out_bytes += bytes.len();
-        self.out.push_back(bytes);
-        self.push();
+        self.out.give(&self.socket, bytes, false);
     }
 
     /// Gives the program a record.
     fn record(&mut self, head: &RecordHead, data: &[u8]) {
+        self.record_of(head, data, false);
+    }
+
+    /// Gives the program a record. `returns`: its sender wants it back if it is not read.
+    fn record_of(&mut self, head: &RecordHead, data: &[u8], returns: bool) {
         let mut bytes = head.encode().to_vec();
         bytes.extend_from_slice(data);
-        self.give(bytes);
+        self.out.give(&self.socket, bytes, returns);
     }
 
     /// Ends the connection: the program reads what came, then the end.
     fn end(&mut self, from: Far, error: u32, data: &[u8]) {
-        if self.is_ending {
+        self.state = State::Over;
+        self.say_end(from, error, data);
+    }
+
+    /// Tells the program that the connection has ended.
+    fn say_end(&mut self, from: Far, error: u32, data: &[u8]) {
+        if self.out.is_ending() {
             return;
         }
         if self.kind != kind::STREAM {
@@ -183,9 +168,7 @@ impl Port {
                 RecordHead { error, name, ..RecordHead::new(Kind::Returned, port, data.len()) };
             self.record(&head, data);
         }
-        self.state = State::Over;
-        self.is_ending = true;
-        self.push();
+        self.out.end(&self.socket);
     }
 }
 
@@ -204,6 +187,8 @@ pub struct Tipc {
     host: HostId,
     listener: OwnedFd,
     set: Epoll,
+    /// Sockets of which the agent is told when their programs read.
+    readers: Epoll,
     ready: Vec<u64>,
     ports: BTreeMap<u32, Port>,
     of_cookie: BTreeMap<u64, u32>,
@@ -249,10 +234,13 @@ impl Tipc {
         sys::raise_files();
         let set = Epoll::new().map_err(fail)?;
         set.add(&listener, LISTENER, Interest::READ).map_err(fail)?;
+        let readers = Epoll::new().map_err(fail)?;
+        set.add(&readers, READERS, Interest::READ).map_err(fail)?;
         Ok(Tipc {
             host,
             listener,
             set,
+            readers,
             ready: Vec::new(),
             ports: BTreeMap::new(),
             of_cookie: BTreeMap::new(),
@@ -357,10 +345,8 @@ impl Tipc {
             socket,
             cookie,
             interest: Interest::READ,
-            out: VecDeque::new(),
-            out_bytes: 0,
-            is_closed: false,
-            is_ending: false,
+            out: Outbox::new(kind),
+            is_shut: false,
             names: Vec::new(),
             state: State::Idle,
             group: None,
@@ -383,7 +369,7 @@ impl Tipc {
     /// Bytes that wait for the programs of a user.
     fn waiting_of(&self, user: u32) -> usize {
         let of_user = self.ports.values().filter(|port| port.owner.user == user);
-        of_user.map(|port| port.out_bytes).sum()
+        of_user.map(|port| port.out.bytes()).sum()
     }
 
     /// True if a socket's data are read now.
@@ -392,16 +378,26 @@ impl Tipc {
             State::Connecting { .. } => false,
             State::Connected { peer } => {
                 let near = self.ports.get(&peer.1).filter(|_| peer.0 == self.host);
-                port.under_way < WINDOW && near.is_none_or(|other| other.out_bytes < WINDOW)
+                port.under_way < WINDOW && near.is_none_or(|other| other.out.bytes() < WINDOW)
             }
-            _ => port.out_bytes < WINDOW,
+            _ => port.out.is_closed() || port.out.bytes() < WINDOW,
         }
     }
 
     /// Has the set of descriptors tell what a socket waits for.
     fn follow(&mut self, id: u32) {
+        let Some(port) = self.ports.get_mut(&id) else { return };
+        let waits = !port.out.is_empty() && !port.out.is_closed();
+        let for_reader = waits && port.out.awaits_reader(&port.socket);
+        if for_reader != port.out.is_watched {
+            match for_reader {
+                true => drop(self.readers.add_edges(&port.socket, id.into())),
+                false => self.readers.remove(&port.socket),
+            }
+            port.out.is_watched = for_reader;
+        }
         let Some(port) = self.ports.get(&id) else { return };
-        let interest = Interest { read: self.may_read(port), write: !port.out.is_empty() };
+        let interest = Interest { read: self.may_read(port), write: waits && !for_reader };
         let other = match port.state {
             State::Connected { peer } if peer.0 == self.host => Some(peer.1),
             _ => None,
@@ -432,6 +428,7 @@ impl Cluster {
         for &number in &ready {
             match (number / 2, number % 2) {
                 _ if number == LISTENER => self.tipc.accept(),
+                _ if number == READERS => self.serve_readers(now),
                 (id, 0) => self.serve_port(now, id as u32),
                 (asker, _) => self.serve_asker(now, asker),
             }
@@ -446,9 +443,16 @@ impl Cluster {
         }
     }
 
+    /// Programs have read: what waited for that goes on.
+    fn serve_readers(&mut self, now: Instant) {
+        let mut ready = Vec::new();
+        self.tipc.readers.ready(&mut ready);
+        ready.into_iter().for_each(|id| self.serve_port(now, id as u32));
+    }
+
     fn serve_port(&mut self, now: Instant, id: u32) {
         let Some(port) = self.tipc.ports.get_mut(&id) else { return };
-        port.push();
+        port.out.push(&port.socket);
         self.tipc.changed.insert(id);
         self.tell_rest(id);
         self.groups_of_port(id);
@@ -461,7 +465,7 @@ impl Cluster {
         for _ in 0..AT_ONCE {
             let Some(port) = self.tipc.ports.get(&id) else { return };
             if !self.tipc.may_read(port) {
-                return;
+                break;
             }
             let is_stream = port.kind == kind::STREAM;
             let most = if is_stream { 1 << 16 } else { MESSAGE_MAX + 1 };
@@ -470,23 +474,44 @@ impl Cluster {
             let len = match got {
                 Ok((0, _)) => return self.end_port(now, id),
                 Ok((len, _)) => len,
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
-                // The program's end, or a record that no library sends.
+                // The program has ended before it had read all. Its last messages are still there.
+                Err(e) if e.kind() == io::ErrorKind::ConnectionReset => {
+                    if let Some(port) = self.tipc.ports.get_mut(&id) {
+                        port.out.has_failed(&e);
+                    }
+                    continue;
+                }
+                // A record that no library sends.
                 Err(_) => return self.end_port(now, id),
             };
             let from = usize::from(!is_stream);
             let data = self.tipc.scratch[from..len].to_vec();
             self.on_data(now, id, data);
         }
+        self.ends_if_shut(now, id);
         self.tipc.changed.insert(id);
+    }
+
+    /// The program has ended the connection of a socket: the other end hears of it once it has what
+    /// was sent before.
+    fn ends_if_shut(&mut self, now: Instant, id: u32) {
+        let Some(port) = self.tipc.ports.get(&id) else { return };
+        let may_end = port.is_shut && matches!(port.state, State::Connected { .. });
+        if may_end && passing::unread(&port.socket).is_ok_and(|bytes| bytes == 0) {
+            self.hang_up(now, id, reason::SHUTDOWN);
+        }
     }
 
     /// The program has closed a socket.
     fn end_port(&mut self, now: Instant, id: u32) {
-        self.hang_up(now, id, reason::SHUTDOWN);
+        self.hang_up_with_rest(now, id);
         let Some(port) = self.tipc.ports.remove(&id) else { return };
         self.tipc.set.remove(&port.socket);
+        if port.out.is_watched {
+            self.tipc.readers.remove(&port.socket);
+        }
         self.tipc.of_cookie.remove(&port.cookie);
         self.tipc.subscriptions.retain(|_, of| *of != id);
         self.claims.retain(|_, claimed| claimed.caller != port.owner.serial);
@@ -494,6 +519,9 @@ impl Cluster {
         self.node.owner_ended(now, port.owner, Gone::Ended);
         for (asker, ..) in port.waiting {
             self.tipc.answer(asker, &Answer::error(libc::EBADF), None);
+        }
+        for record in port.out.returned() {
+            self.return_unread(now, (id, port.owner), &record);
         }
         self.flush_tipc(now);
     }

@@ -102,20 +102,7 @@ impl Cluster {
             Op::Send => self.send_from(now, (asker, id), request, data.to_vec()),
             Op::Set => self.set_option(now, id, &request),
             Op::Get => self.get_option(id, request.value),
-            Op::Shutdown => {
-                let port = self.tipc.ports.get(&id).ok_or(libc::EBADF)?;
-                if !matches!(port.state, State::Connected { .. } | State::Connecting { .. }) {
-                    return Err(libc::ENOTCONN);
-                }
-                // Data that the program sent before go before.
-                self.read_port(now, id);
-                self.hang_up(now, id, reason::SHUTDOWN);
-                let own = (self.node.me().host, id);
-                if let Some(port) = self.tipc.ports.get_mut(&id) {
-                    port.end(own, reason::SHUTDOWN, &[]);
-                }
-                done(0)
-            }
+            Op::Shutdown => self.shut_down(now, id),
             Op::Node => {
                 let host = self.host_of(request.value).ok_or(libc::EADDRNOTAVAIL)?;
                 let mut field = [0; address::LEN];
@@ -123,6 +110,27 @@ impl Cluster {
                 Ok(Reply::Now(Answer { field, ..Answer::default() }))
             }
         }
+    }
+
+    /// The program ends the connection of a socket. The other end gets what was sent before: also
+    /// what the socket still holds, and what was sent before the connection is there.
+    fn shut_down(&mut self, now: Instant, id: u32) -> Replied {
+        let own = (self.node.me().host, id);
+        let port = self.tipc.ports.get_mut(&id).ok_or(libc::EBADF)?;
+        match &mut port.state {
+            State::Connected { .. } if !port.is_shut => {}
+            State::Connecting { asker, .. } if !port.is_shut => {
+                if let Some(asker) = asker.take() {
+                    self.tipc.answer(asker, &Answer::error(libc::ECONNABORTED), None);
+                }
+            }
+            _ => return Err(libc::ENOTCONN),
+        }
+        let port = self.tipc.ports.get_mut(&id).ok_or(libc::EBADF)?;
+        port.is_shut = true;
+        port.say_end(own, reason::SHUTDOWN, &[]);
+        self.read_port(now, id);
+        done(0)
     }
 
     fn bind(&mut self, now: Instant, id: u32, place: Option<Option<SockAddr>>) -> Replied {
@@ -157,9 +165,6 @@ impl Cluster {
             let name = port.names.remove(found.ok_or(libc::EINVAL)?);
             self.node.withdraw(now, name.claim);
             return done(0);
-        }
-        if found.is_some() {
-            return Err(libc::EINVAL);
         }
         if port.names.len() >= NAMES_MAX {
             return Err(libc::ENOBUFS);
@@ -223,6 +228,9 @@ impl Cluster {
         (port.state, port.name) = (State::Connected { peer: call.from }, call.name);
         if !call.data.is_empty() {
             port.take_data(call.from, &call.data);
+        }
+        if let Some(why) = call.over {
+            port.end(call.from, why, &[]);
         }
         let (owner, packet) =
             (port.owner, packet_of(new, port, What::Taken, call.from, Vec::new()));
@@ -425,7 +433,7 @@ impl Cluster {
     fn get_option(&mut self, id: u32, name: u32) -> Replied {
         let depth = self.tipc.depth();
         let port = self.tipc.ports.get_mut(&id).ok_or(libc::EBADF)?;
-        let waiting = port.out_bytes;
+        let waiting = port.out.bytes();
         done(match name {
             // SO_ERROR of a connection that nobody waited for.
             0 => std::mem::take(&mut port.error) as u32,

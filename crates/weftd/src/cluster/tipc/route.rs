@@ -1,6 +1,7 @@
 //! Messages from socket to socket, on this host and between hosts.
 
-use super::{node_of, Far, Port, State, Tipc, QUEUE, QUEUE_OF_USER};
+use super::outbox::Outbox;
+use super::{node_of, Calling, Far, Port, State, Tipc, QUEUE, QUEUE_OF_USER};
 use crate::cluster::Cluster;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -11,7 +12,7 @@ use weft_cluster::session::class;
 use weft_cluster::tree::Verdict;
 use weft_core::Instant;
 use weft_streams::tipc::{
-    kind, reason, Address, Answer, Kind, Packet, RecordHead, What, RETURNED_MAX,
+    kind, reason, record, Address, Answer, Kind, Packet, RecordHead, What, RETURNED_MAX,
 };
 
 /// Time after which data go again to a socket whose program did not read; it doubles.
@@ -241,7 +242,7 @@ impl Cluster {
                     port.end(peer, reason::NO_NODE, &[]);
                     self.tipc.changed.insert(*id);
                 }
-                State::Listening { calls, .. } => calls.retain(|call| call.from.0 != host),
+                State::Listening { calls, .. } => over(calls, reason::NO_NODE, |of| of.0 == host),
                 _ => {}
             }
         }
@@ -264,10 +265,16 @@ impl Cluster {
             What::Call => call(port, from, packet, has_room),
             What::Data => data(port, from, packet, has_room),
             What::Taken => return self.on_taken(now, from, packet),
-            What::End => {
-                ended(port, from, packet.error);
+            What::End if is_refused(port, from) => {
+                self.not_connected(now, packet.to, libc::ECONNREFUSED);
                 Ok(())
             }
+            What::End => {
+                let data = &packet.payload[..packet.payload.len().min(RETURNED_MAX)];
+                ended(port, from, packet.error, data);
+                Ok(())
+            }
+            What::Unread => return unread(port, from, packet, has_room),
         };
         self.tipc.delivered += u64::from(taken.is_ok());
         taken
@@ -307,7 +314,7 @@ impl Cluster {
             },
             What::Data => self.broken(packet.from, from, why, &packet.payload),
             What::Taken => self.broken(packet.from, from, why, &[]),
-            What::End => {}
+            What::End | What::Unread => {}
         }
         self.tipc.changed.insert(packet.from);
     }
@@ -347,13 +354,13 @@ impl Cluster {
         let owner = port.owner;
         let others: Vec<Far> = match std::mem::replace(&mut port.state, State::Over) {
             State::Connected { peer } => vec![peer],
+            State::Listening { calls, .. } => return self.refuse_calls(now, (id, owner), calls),
             State::Connecting { to, asker, .. } => {
                 asker.iter().for_each(|id| {
                     self.tipc.answer(*id, &Answer::error(libc::ECONNABORTED), None);
                 });
                 vec![to]
             }
-            State::Listening { calls, .. } => calls.into_iter().map(|call| call.from).collect(),
             State::Topology(watching) => {
                 for one in watching {
                     self.tipc.subscriptions.remove(&one.id);
@@ -366,6 +373,48 @@ impl Cluster {
         for to in others {
             self.dispatch(now, to.0, owner, end_of(id, to, why));
         }
+    }
+
+    /// A listener has ended: nobody takes its calls, and their data go back.
+    fn refuse_calls(&mut self, now: Instant, of: (u32, Owner), calls: VecDeque<Calling>) {
+        for call in calls.into_iter().filter(|call| call.over.is_none()) {
+            let mut payload = call.data;
+            payload.truncate(RETURNED_MAX);
+            let end = end_of(of.0, call.from, reason::NO_PORT);
+            self.dispatch(now, call.from.0, of.1, Packet { payload, ..end });
+        }
+    }
+
+    /// The program of a socket has ended: its connection ends after all data, with the first
+    /// message that it is known not to have read.
+    pub(super) fn hang_up_with_rest(&mut self, now: Instant, id: u32) {
+        let Some(port) = self.tipc.ports.get_mut(&id) else { return };
+        let peer = match port.state {
+            State::Connected { peer } if port.out.is_unread() && !port.is_shut => peer,
+            _ => return self.hang_up(now, id, reason::SHUTDOWN),
+        };
+        port.state = State::Over;
+        let owner = port.owner;
+        let out = std::mem::replace(&mut port.out, Outbox::new(port.kind));
+        let record = out.returned().next();
+        let payload = record.map_or_else(Vec::new, |mut record| record.split_off(record::HEAD));
+        let end = end_of(id, peer, reason::NO_PORT);
+        self.tipc.rejected += 1;
+        self.dispatch(now, peer.0, owner, Packet { payload, ..end });
+    }
+
+    /// The program of a socket has ended before it read a message, which goes back to its sender.
+    pub(super) fn return_unread(&mut self, now: Instant, of: (u32, Owner), record: &[u8]) {
+        let Some(head) = RecordHead::decode(record).filter(|h| h.kind == Kind::Message) else {
+            return;
+        };
+        let (to, node) = head.from;
+        let Some(host) = self.host_of(node) else { return };
+        self.tipc.rejected += 1;
+        let payload = record[record::HEAD..].to_vec();
+        let end = end_of(of.0, (host, to), reason::NO_PORT);
+        let packet = Packet { what: What::Unread, name: head.name, payload, ..end };
+        self.dispatch(now, host, of.1, packet);
     }
 
     /// Passes data of a connection on.
@@ -417,14 +466,15 @@ fn message(port: &mut Port, from: Far, packet: &Packet, has_room: bool) -> Resul
         return Err(reason::NO_PORT);
     }
     let most = QUEUE << packet.importance.min(3);
-    if port.out_bytes + packet.payload.len() > most || !has_room {
+    if port.out.is_closed() {
+        return Err(reason::NO_PORT);
+    }
+    if port.out.bytes() + packet.payload.len() > most || !has_room {
         return Err(reason::OVERLOAD);
     }
     let head = RecordHead::new(Kind::Message, (from.1, node_of(from.0)), packet.payload.len());
-    port.record(&RecordHead { name: packet.name, ..head }, &packet.payload);
-    if port.is_closed {
-        return Err(reason::NO_PORT);
-    }
+    // If the program has closed the socket, the message comes back as one that was not read.
+    port.record_of(&RecordHead { name: packet.name, ..head }, &packet.payload, packet.returns);
     Ok(())
 }
 
@@ -436,7 +486,8 @@ fn call(port: &mut Port, from: Far, packet: &Packet, has_room: bool) -> Result<(
     if calls.len() >= *most || !has_room {
         return Err(reason::OVERLOAD);
     }
-    let calling = super::Calling { from, name: packet.name, data: packet.payload.clone() };
+    let data = packet.payload.clone();
+    let calling = Calling { from, name: packet.name, data, over: None };
     calls.push_back(calling);
     match port.kind {
         kind::STREAM => port.give(vec![Kind::Caller as u8]),
@@ -450,21 +501,50 @@ fn data(port: &mut Port, from: Far, packet: &Packet, has_room: bool) -> Result<(
         State::Connected { peer } if peer == from => {}
         _ => return Err(reason::NO_PORT),
     }
+    if port.is_shut {
+        // Its own data may still be on their way; the end that follows them says enough.
+        return Ok(());
+    }
     // On this host the other end was not read if this one has too much.
-    if port.out_bytes >= 2 * super::WINDOW || !has_room {
+    if port.out.bytes() >= 2 * super::WINDOW || !has_room {
         return Err(reason::OVERLOAD);
     }
     port.take_data(from, &packet.payload);
     Ok(())
 }
 
-fn ended(port: &mut Port, from: Far, why: u32) {
+/// True if the end of a connection is the answer to a program that waits for it.
+fn is_refused(port: &Port, from: Far) -> bool {
+    matches!(port.state, State::Connecting { to, asker: Some(_), .. } if to == from)
+}
+
+fn ended(port: &mut Port, from: Far, why: u32, data: &[u8]) {
     match &mut port.state {
-        State::Connected { peer } if *peer == from => port.end(from, why, &[]),
-        State::Connecting { to, .. } if *to == from => port.end(from, why, &[]),
-        State::Listening { calls, .. } => calls.retain(|call| call.from != from),
+        State::Connected { peer } if *peer == from => port.end(from, why, data),
+        State::Connecting { to, .. } if *to == from => port.end(from, why, data),
+        State::Listening { calls, .. } => over(calls, why, |of| of == from),
         _ => {}
     }
+}
+
+/// Calls of these sockets are over. One with data is taken all the same: they were sent before.
+fn over(calls: &mut VecDeque<Calling>, why: u32, is_over: impl Fn(Far) -> bool) {
+    calls.retain(|call| !is_over(call.from) || !call.data.is_empty());
+    calls.iter_mut().filter(|call| is_over(call.from)).for_each(|call| call.over = Some(why));
+}
+
+/// A message of a socket was not read.
+fn unread(port: &mut Port, from: Far, packet: &Packet, has_room: bool) -> Result<(), u32> {
+    if !port.is_connectionless() || port.out.is_closed() {
+        return Err(reason::NO_PORT);
+    }
+    if port.out.bytes() + packet.payload.len() > QUEUE || !has_room {
+        return Err(reason::OVERLOAD);
+    }
+    let data = &packet.payload[..packet.payload.len().min(RETURNED_MAX)];
+    let head = RecordHead::new(Kind::Returned, (from.1, node_of(from.0)), data.len());
+    port.record(&RecordHead { error: packet.error, name: packet.name, ..head }, data);
+    Ok(())
 }
 
 impl Port {
@@ -474,7 +554,7 @@ impl Port {
             kind::STREAM => self.give(data.to_vec()),
             _ => {
                 let head = RecordHead::new(Kind::Message, (from.1, node_of(from.0)), data.len());
-                self.record(&RecordHead { name: self.name, ..head }, data);
+                self.record_of(&RecordHead { name: self.name, ..head }, data, true);
             }
         }
     }

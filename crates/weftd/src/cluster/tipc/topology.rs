@@ -119,7 +119,7 @@ impl Cluster {
         self.tipc.changed.insert(of);
         while let Some(port) = self.tipc.ports.get_mut(&of) {
             // The others wait in the subscription, which is bounded.
-            if port.out_bytes >= super::WINDOW {
+            if port.out.bytes() >= super::WINDOW {
                 break;
             }
             let Some(event) = self.node.read(id) else { break };

@@ -82,6 +82,7 @@ pub mod counters;
 pub mod endpoint;
 pub mod group;
 pub mod job;
+pub mod memory;
 pub mod names;
 pub mod port;
 mod selflink;

@@ -137,7 +137,9 @@ impl Node {
         if size > SIZE_MAX {
             return Err(format!("a region of {size} bytes: regions have at most {SIZE_MAX} bytes"));
         }
-        let region = self.regions.create(vec![0u8; size]).map_err(text_of)?;
+        let bytes = weft::memory::zeroed(size);
+        let bytes = bytes.ok_or_else(|| format!("no memory of {size} bytes is left here"))?;
+        let region = self.regions.create(bytes).map_err(text_of)?;
         let id = region.id();
         self.made.borrow_mut().insert(id, region);
         to_name(id)

@@ -295,6 +295,75 @@ static void in_another_thread(void)
     CHECK(weft_comm_free(comm));
 }
 
+/* Lengths and counts that no machine has: `at` has none of them, or all of them at once. */
+static void one_huge(void *at, size_t n, size_t count, int code)
+{
+    void *memory;
+    uint64_t key;
+    weft_request *request, *list[1] = {NULL};
+    char small[8];
+    size_t got;
+    for (int i = 0; i < 2 && code == WEFT_ARGUMENT; i++) {
+        void *in = i ? at : small, *out = i ? small : at;
+        EXPECT(code, NULL, weft_comm_scatter(comm, me, at, n, NULL, small, 8, NULL));
+        EXPECT(code, NULL, weft_comm_scatter(comm, me, small, 1, NULL, at, n, NULL));
+        EXPECT(code, NULL, weft_comm_gather(comm, me, small, 1, at, n, &got));
+        EXPECT(code, NULL, weft_comm_allgather(comm, small, 1, at, n, NULL));
+        EXPECT(code, NULL, weft_comm_alltoall(comm, in, NULL, out, NULL, n));
+        EXPECT(code, NULL, weft_comm_broadcast(comm, 1 - me, at, n));
+        EXPECT(code, NULL, weft_export(job, at, n, &key));
+        EXPECT(WEFT_TOO_MANY, NULL, weft_export_new(job, n / 2, &memory, &key));
+        EXPECT(code, NULL, weft_msg_send(job, 1 - me, TAG, at, n));
+        EXPECT(code, NULL, weft_msg_isend(job, 1 - me, TAG, at, n, &request));
+        EXPECT(code, NULL, weft_msg_issend(job, 1 - me, TAG, at, n, &request));
+        EXPECT(code, NULL, weft_msg_recv(job, 1 - me, TAG, 0, at, n, NULL));
+        EXPECT(code, NULL, weft_msg_irecv(job, 1 - me, TAG, 0, at, n, &request));
+        EXPECT(code, NULL, weft_send(job, 1 - me, BOX, 0, at, n));
+        EXPECT(code, NULL, weft_try_send(job, 1 - me, BOX, 0, at, n));
+        EXPECT(code, NULL, weft_send_from(job, 1 - me, BOX, 0, at, n));
+        EXPECT(code, NULL, weft_receive(job, 1 - me, BOX, at, n, NULL, NULL, NULL));
+        EXPECT(code, NULL, weft_multicast(group, WEFT_TREE_FLAT, BOX, 0, at, n));
+        EXPECT(code, NULL, weft_rcpy(job, 1 - me, 1, 0, at, n));
+        EXPECT(code, NULL, weft_wait_any(list, n, &got, NULL));
+        EXPECT(code, NULL, weft_wait_all(list, n, NULL));
+        EXPECT(code, NULL, weft_group_make(job, 9, &me, n, &group));
+        EXPECT(code, NULL, weft_comm_make(job, 9, &me, n, &comm));
+        EXPECT(WEFT_TOO_LONG, NULL, weft_buffer_alloc(job, n, &buffer, &memory));
+    }
+    EXPECT(code, NULL, weft_comm_broadcast(comm, me, at, n));
+    EXPECT(code, NULL, weft_comm_ibroadcast(comm, me, at, n, &request));
+    EXPECT(code, NULL, weft_comm_gather(comm, me, at, n, small, 1, NULL));
+    EXPECT(code, NULL, weft_comm_igather(comm, 1 - me, at, n, NULL, 0, NULL, &request));
+    EXPECT(code, NULL, weft_comm_allgather(comm, at, n, small, 1, NULL));
+    EXPECT(code, NULL, weft_comm_iscatter(comm, me, at, n, NULL, small, 8, NULL, &request));
+    EXPECT(code, NULL, weft_comm_ialltoall(comm, at, NULL, at, NULL, n, &request));
+    for (int type = WEFT_INT64; type <= WEFT_DOUBLE; type += WEFT_DOUBLE - WEFT_INT64) {
+        EXPECT(code, NULL, weft_comm_allreduce(comm, at, at, count, type, WEFT_SUM));
+        EXPECT(code, NULL, weft_comm_iallreduce(comm, at, at, count, type, WEFT_SUM, &request));
+        EXPECT(code, NULL, weft_comm_reduce(comm, 1 - me, at, NULL, count, type, WEFT_SUM));
+        EXPECT(code, NULL, weft_comm_ireduce(comm, me, at, at, count, type, WEFT_SUM, &request));
+    }
+}
+
+static void with_huge_counts(void)
+{
+    static double few[LEN / sizeof(double)];
+    const size_t lens[] = {1ull << 40, 0x7fffffffffff, SIZE_MAX / 8, SIZE_MAX / 2, SIZE_MAX - 7};
+    const size_t all = 1ull << 44;
+    const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    int ranks[2] = {0, 1};
+    void *there = mmap(NULL, all, PROT_READ, flags, -1, 0);
+    CHECK(weft_comm_all(job, &comm));
+    CHECK(weft_group_make(job, 1, ranks, 2, &group));
+    for (size_t i = 0; i < sizeof lens / sizeof *lens; i++)
+        one_huge(few, lens[i], lens[i], WEFT_ARGUMENT);
+    /* All of it is there, and no machine can copy it. */
+    if (there != MAP_FAILED)
+        one_huge(there, all / 2, all / 8, WEFT_TOO_MANY);
+    CHECK(weft_group_free(group));
+    CHECK(weft_comm_free(comm));
+}
+
 /* The job is used after its end. */
 static void after_the_end(void)
 {
@@ -347,6 +416,8 @@ int main(int argc, char **argv)
         in_upcalls();
     else if (strcmp(what, "finished") == 0)
         after_the_end();
+    else if (strcmp(what, "huge") == 0)
+        with_huge_counts();
     else if (strcmp(what, "thread") == 0)
         in_another_thread();
     else

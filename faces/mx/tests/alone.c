@@ -212,6 +212,12 @@ static void segments(void)
     EXPECT(MX_BAD_SEG_MEM, mx_isend(ep, &null, 1, me, 0, NULL, &request));
     EXPECT(MX_BAD_SEG_MEM, mx_irecv(ep, &null, 1, 0, ALL, NULL, &request));
     EXPECT(MX_BAD_SEG_CNT, mx_isend(ep, huge, 2, me, 0, NULL, &request));
+    mx_segment_t apart[2] = {{bytes, UINT32_MAX / 2}, {bytes, UINT32_MAX / 2}};
+    for (uint32_t count = 1; count <= 2; count++) {
+        mx_segment_t *all = count == 1 ? huge : apart;
+        EXPECT(MX_BAD_SEG_MEM, mx_isend(ep, all, count, me, 0, NULL, &request));
+        EXPECT(MX_BAD_SEG_MEM, mx_irecv(ep, all, count, 0, ALL, NULL, &request));
+    }
     /* Parts of one message: 100 bytes one by one, an empty one, and the rest. */
     fill(bytes, 300, 1);
     list[100] = (mx_segment_t){NULL, 0};

@@ -182,6 +182,7 @@ cases! {
     recv__a_buffer_for_one_sender_keeps_nothing_from_others = "directed_buffer";
     recv__waits_for_room_for_an_operation = "no_room";
     recv__an_unknown_sender_is_known_once_inserted = "source";
+    calls__refuse_lengths_and_counts_that_no_machine_has = "huge_counts";
     cq__waiting_and_its_descriptor = "waiting";
     cntr__counts_what_ends = "counters";
     cntr__counts_what_fails_at_once = "counted_failures";

@@ -180,6 +180,11 @@ fn thread__calls_of_another_one_are_refused() {
 }
 
 #[test]
+fn huge__lengths_and_counts_that_no_machine_has_are_refused() {
+    misuse("huge", &[]);
+}
+
+#[test]
 fn pingpong__packets_to_and_fro() {
     all("pingpong", 2, "us one way");
 }

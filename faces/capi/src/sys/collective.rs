@@ -5,6 +5,7 @@
 
 use super::comm::WeftComm;
 use super::job::{code_of, WeftJob};
+use super::mapped::{check_len, copied};
 use super::receive::room;
 use super::request::{Ended, WeftRequest, WeftStatus};
 use super::{bytes, enter, object_of, store, Fault, WEFT_ARGUMENT, WEFT_OK, WEFT_TOO_LONG};
@@ -130,13 +131,14 @@ impl Places {
     /// Checks the pointers for this number of ranks.
     ///
     /// # Errors
-    /// The memory is null, or larger than an address space; the lengths are misaligned.
+    /// The memory is null, larger than an address space, or not there; the lengths are misaligned.
     fn check(self, ranks: usize) -> Result<Places, Fault> {
         let all = self.each.checked_mul(ranks).filter(|&all| all <= isize::MAX as usize);
         let all = all.ok_or_else(|| Fault::argument("each is beyond all memory"))?;
         if self.at.is_null() && all > 0 || !self.lens.is_aligned() {
             return Err(Fault::argument("memory is null, or the place for lengths misaligned"));
         }
+        check_len(self.at.cast(), all)?;
         Ok(self)
     }
 
@@ -157,7 +159,7 @@ impl Places {
                 return Err(Fault::argument(&text));
             }
             // SAFETY: promised by the caller; the length is that of a place at most.
-            Ok(unsafe { bytes(self.at.wrapping_add(rank * self.each), len) }?.to_vec())
+            copied(unsafe { bytes(self.at.wrapping_add(rank * self.each), len) }?)
         };
         (0..ranks).map(of).collect()
     }
@@ -245,7 +247,7 @@ unsafe fn broadcast(
     let (root, is_root) = comm.root(root)?;
     let own = match is_root {
         // SAFETY: promised by the caller.
-        true => unsafe { bytes(data.cast(), len) }?.to_vec(),
+        true => copied(unsafe { bytes(data.cast(), len) }?)?,
         false => {
             // SAFETY: promised by the caller.
             unsafe { room(data.cast(), len) }?;
@@ -353,13 +355,16 @@ impl Reduction {
         if !data.is_aligned() || !result.is_aligned() || self.count > 0 && is_missing {
             return Err(Fault::argument("data or result is null or misaligned"));
         }
-        if self.count > isize::MAX as usize / T::SIZE {
-            return Err(Fault::argument("count is beyond all memory"));
+        let len = self.count.checked_mul(T::SIZE).filter(|&len| len <= isize::MAX as usize);
+        let len = len.ok_or_else(|| Fault::argument("count is beyond all memory"))?;
+        check_len(self.data, len)?;
+        if receives {
+            check_len(self.result, len)?;
         }
         let values = match self.count {
             0 => Vec::new(),
             // SAFETY: not null, aligned, and promised by the caller to have so many.
-            count => unsafe { std::slice::from_raw_parts(data, count) }.to_vec(),
+            count => copied(unsafe { std::slice::from_raw_parts(data, count) })?,
         };
         let room = self.count;
         let deliver = move |values: Vec<T>| {
@@ -472,7 +477,7 @@ unsafe fn collect(
     into: Places,
 ) -> Begun {
     // SAFETY: promised by the caller.
-    let own = unsafe { bytes(data.cast(), len) }?.to_vec();
+    let own = copied(unsafe { bytes(data.cast(), len) }?)?;
     let root = root.map(|root| comm.root(root)).transpose()?;
     if root.is_none_or(|(_, is_root)| is_root) {
         into.check(comm.group.size())?;

@@ -2,12 +2,13 @@
 //! one rank.
 
 use super::job::WeftJob;
-use super::mapped::{is_mapped, not_mapped};
+use super::mapped::not_mapped;
 use super::{bytes, enter, free, is_object, job_of, object_of, store, Fault, Head};
 use super::{WEFT_BUSY, WEFT_OK, WEFT_PEER, WEFT_TOO_LONG, WEFT_TOO_MANY};
 use std::cell::RefCell;
 use std::ffi::{c_char, c_int, c_void, CStr};
 use weft::choices::{Place, Tree};
+use weft::memory::is_mapped;
 use weft::{Choices, OpError, PeerId};
 use weft_packets::{Counter, Expecting, Exported, MulticastError, MulticastGroup, PacketStats};
 

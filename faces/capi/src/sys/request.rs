@@ -383,6 +383,12 @@ type Listed<'a> = (&'a mut [*mut WeftRequest], Living<'a>);
 /// Living requests of a list, with their indices.
 type Living<'a> = Vec<(usize, Used<'a, WeftRequest>)>;
 
+/// True if a list of so many entries may be memory of this process.
+fn is_list<T>(list: *const T, count: usize) -> bool {
+    let len = count.checked_mul(size_of::<T>());
+    len.is_some_and(|len| weft::memory::seems_mapped(list.cast(), len))
+}
+
 /// Returns the living requests of a list, without its null entries.
 ///
 /// # Safety
@@ -391,8 +397,8 @@ unsafe fn listed<'a>(requests: *mut *mut WeftRequest, count: usize) -> Result<Li
     if count == 0 {
         return Ok((&mut [], Vec::new()));
     }
-    if requests.is_null() || !requests.is_aligned() || count > isize::MAX as usize / 8 {
-        return Err(Fault::argument("the list of requests is null or misaligned"));
+    if requests.is_null() || !requests.is_aligned() || !is_list(requests, count) {
+        return Err(Fault::argument("the list of requests is null, misaligned or not there"));
     }
     // SAFETY: promised by the caller.
     let list = unsafe { std::slice::from_raw_parts_mut(requests, count) };

@@ -48,7 +48,7 @@ impl Open {
             context: context_of(key),
             untagged: false,
         };
-        let at = request.memory.room();
+        let at = request.memory.room().ok_or(code::NO_RESOURCES)?;
         // SAFETY: the program lends the memory until the request has ended; `mx_irecv` says so.
         let op = unsafe { self.endpoint().post_recv(at, args) }.map_err(|_| code::NO_RESOURCES)?;
         self.note_posted(key, op);

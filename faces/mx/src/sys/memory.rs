@@ -5,6 +5,7 @@ use super::copier::Job;
 use crate::code::{self, Answer};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
+use weft::memory::{reserved, seems_mapped, zeroed};
 use weft_link::Held;
 
 /// Most segments of a request.
@@ -24,6 +25,28 @@ struct Many {
     segments: Vec<(*mut u8, usize)>,
     /// Memory for all segments together.
     piece: Vec<u8>,
+}
+
+/// True if a segment may be memory of this process.
+#[inline]
+fn is_there(segment: &Segment) -> bool {
+    segment.len == 0
+        || !segment.at.is_null() && seems_mapped(segment.at.cast(), segment.len as usize)
+}
+
+impl Many {
+    /// Copies bytes to the segments, in order.
+    ///
+    /// # Safety
+    /// The segments are there, and nobody else's.
+    unsafe fn spread(&self, mut rest: &[u8]) {
+        for &(at, len) in &self.segments {
+            let (part, after) = rest.split_at(len.min(rest.len()));
+            // SAFETY: promised by the caller.
+            unsafe { at.copy_from_nonoverlapping(part.as_ptr(), part.len()) };
+            rest = after;
+        }
+    }
 }
 
 impl Default for Memory {
@@ -53,7 +76,7 @@ impl Memory {
         let list = unsafe { std::slice::from_raw_parts(list, count as usize) };
         match list {
             [one] if one.len == 0 => Ok(Memory::default()),
-            [one] if one.at.is_null() => Err(code::BAD_SEG_MEM),
+            [one] if !is_there(one) => Err(code::BAD_SEG_MEM),
             [one] => Ok(Memory { at: one.at, len: one.len as usize, many: None }),
             list => Memory::of_many(list),
         }
@@ -71,6 +94,9 @@ impl Memory {
         }
         // Lengths in statuses have 32 bits.
         u32::try_from(len).map_err(|_| code::BAD_SEG_CNT)?;
+        if !list.iter().all(is_there) {
+            return Err(code::BAD_SEG_MEM);
+        }
         Ok(match segments[..] {
             [] => Memory::default(),
             [(at, len)] => Memory { at, len, many: None },
@@ -96,27 +122,30 @@ impl Memory {
         self.at
     }
 
-    /// Makes the segments one piece with their bytes; returns its address.
+    /// Makes the segments one piece with their bytes; returns its address, or `None` if there is
+    /// no memory for it.
     ///
     /// # Safety
     /// The segments are there.
     #[inline]
-    pub unsafe fn gather(&mut self) -> *const u8 {
-        let Some(many) = &mut self.many else { return self.single() };
-        many.piece.reserve_exact(self.len);
+    pub unsafe fn gather(&mut self) -> Option<*const u8> {
+        let Some(many) = &mut self.many else { return Some(self.single()) };
+        many.piece = reserved(self.len)?;
         for &(at, len) in &many.segments {
             // SAFETY: promised by the caller.
             many.piece.extend_from_slice(unsafe { std::slice::from_raw_parts(at, len) });
         }
-        many.piece.as_ptr()
+        Some(many.piece.as_ptr())
     }
 
-    /// Returns the address of memory for all bytes of a receive.
+    /// Returns the address of memory for all bytes of a receive, or `None` if there is none.
     #[inline]
-    pub fn room(&mut self) -> *mut u8 {
-        let Some(many) = &mut self.many else { return self.single() };
-        many.piece.resize(self.len, 0);
-        many.piece.as_mut_ptr()
+    pub fn room(&mut self) -> Option<*mut u8> {
+        let Some(many) = &mut self.many else { return Some(self.single()) };
+        if many.piece.len() < self.len {
+            many.piece = zeroed(self.len)?;
+        }
+        Some(many.piece.as_mut_ptr())
     }
 
     /// Returns address and length, if the bytes are in one piece.
@@ -132,13 +161,9 @@ impl Memory {
     #[inline]
     pub unsafe fn scatter(&mut self, stored: usize) {
         let Some(many) = &self.many else { return };
-        let mut rest = &many.piece[..stored.min(many.piece.len())];
-        for &(at, len) in &many.segments {
-            let (part, after) = rest.split_at(len.min(rest.len()));
-            // SAFETY: promised by the caller.
-            unsafe { at.copy_from_nonoverlapping(part.as_ptr(), part.len()) };
-            rest = after;
-        }
+        let rest = &many.piece[..stored.min(many.piece.len())];
+        // SAFETY: promised by the caller.
+        unsafe { many.spread(rest) };
     }
 
     /// Stores a message that lies elsewhere.
@@ -146,12 +171,15 @@ impl Memory {
     /// # Safety
     /// As of `scatter`.
     pub unsafe fn fill(&mut self, data: &[u8]) {
-        let stored = data.len().min(self.len);
-        let room = self.room();
-        // SAFETY: `room` has `len` bytes of the program or of the piece.
-        unsafe { room.copy_from_nonoverlapping(data.as_ptr(), stored) };
-        // SAFETY: promised by the caller.
-        unsafe { self.scatter(stored) };
+        let stored = &data[..data.len().min(self.len)];
+        match &self.many {
+            // SAFETY: promised by the caller.
+            Some(many) => unsafe { many.spread(stored) },
+            // SAFETY: promised by the caller: the one segment has `len` bytes.
+            None => unsafe {
+                self.single().copy_from_nonoverlapping(stored.as_ptr(), stored.len())
+            },
+        }
     }
 
     /// Returns the segments as the place of a message.

@@ -476,7 +476,7 @@ impl Open {
         let len = memory.len();
         let mut request = sending.request(peer, memory);
         // SAFETY: promised by the caller.
-        let at = unsafe { request.memory.gather() };
+        let at = unsafe { request.memory.gather() }.ok_or(code::NO_RESOURCES)?;
         let key = self.add(request)?;
         if !is_connected {
             self.end_with(key, code::STATUS_BAD_SESSION);

@@ -291,10 +291,14 @@ impl Open {
         if self.unexpected.kept.is_empty() {
             return self.post_receive(key);
         }
-        let Some(request) = self.requests.get(key) else { return Ok(()) };
+        let Some(request) = self.requests.get_mut(key) else { return Ok(()) };
         let (bits, mask) = (request.status.match_info, request.mask);
         let fits = |message: &Message| message.bits & mask == bits;
         let at = self.unexpected.kept.iter().position(fits);
+        if at.is_some() {
+            // A message that there is no memory for stays.
+            request.memory.room().ok_or(code::NO_RESOURCES)?;
+        }
         match at.and_then(|at| self.unexpected.kept.remove(at)) {
             Some(message) => self.take_message(key, message),
             None => self.post_receive(key),
@@ -307,7 +311,8 @@ impl Open {
         let Some(request) = self.requests.get_mut(key) else { return Ok(()) };
         let data = match message.body {
             Body::Claimed(claimed) => {
-                let (at, len) = (request.memory.room(), request.memory.len() as u64);
+                let at = request.memory.room().ok_or(code::NO_RESOURCES)?;
+                let len = request.memory.len() as u64;
                 // SAFETY: the program lends the memory to the request until its end.
                 let op = unsafe { self.receive_claimed(claimed, at, len, context_of(key)) };
                 op.into_iter().for_each(|op| self.note_posted(key, op));

@@ -367,7 +367,8 @@ impl Open {
             wired.wire.send_lent(&wired.port, peer, (match_bits, context), data)
         } else {
             // SAFETY: promised by the caller.
-            let data = unsafe { std::slice::from_raw_parts(at, len) }.to_vec();
+            let data = weft::memory::copied(unsafe { std::slice::from_raw_parts(at, len) });
+            let data = data.ok_or(code::NO_RESOURCES)?;
             let message = Outgoing { match_bits, data, context, is_sync };
             wired.wire.send(&wired.port, peer, message)
         };

@@ -10,6 +10,7 @@ use libc::{c_char, c_int, c_void};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
+use weft::memory::seems_mapped;
 
 pub struct Av {
     pub domain: Arc<Domain>,
@@ -77,6 +78,17 @@ unsafe extern "C" fn bind(fid: *mut Fid, other: *mut Fid, _flags: u64) -> c_int 
     })
 }
 
+/// # Errors
+/// `FI_EINVAL`: the memory is null, or so many entries are longer than memory, or so long that they
+/// are checked, and not memory of this process.
+fn check_list<T>(list: *const T, count: usize, each: usize) -> Result<(), c_int> {
+    let len = count.checked_mul(each).ok_or(err::EINVAL)?;
+    match len == 0 || !list.is_null() && seems_mapped(list.cast(), len) {
+        true => Ok(()),
+        false => Err(err::EINVAL),
+    }
+}
+
 unsafe extern "C" fn insert(
     av: *mut FidAv,
     names: *const c_void,
@@ -95,6 +107,7 @@ unsafe extern "C" fn insert(
             return Err(err::ENOEQ);
         }
         let mut vector = object.av.vector.borrow_mut();
+        check_list(names, count, name::LEN)?;
         let (mut good, mut other) = (0, false);
         for i in 0..count {
             let bytes = names.cast::<u8>().add(i * name::LEN);
@@ -138,6 +151,7 @@ unsafe extern "C" fn remove(av: *mut FidAv, numbers: *mut u64, count: usize, _: 
     call_int(|| unsafe {
         let object = object::<AvObject>(av.cast(), class::AV)?;
         let _inside = object.av.domain.gate.enter()?;
+        check_list(numbers, count, size_of::<u64>())?;
         let mut vector = object.av.vector.borrow_mut();
         for i in 0..count {
             if !vector.remove(*numbers.add(i)) {

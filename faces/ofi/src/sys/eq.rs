@@ -7,6 +7,7 @@ use libc::{c_char, c_int, c_void};
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use weft::memory::{copied, seems_mapped};
 
 struct Event {
     number: u32,
@@ -204,7 +205,13 @@ unsafe extern "C" fn write(
     // SAFETY: as `fi_eq_write` says.
     call(|| unsafe {
         let events = &object::<EqObject>(eq.cast(), class::EQ)?.events;
-        let bytes = std::slice::from_raw_parts(buf.cast::<u8>(), len).to_vec();
+        if buf.is_null() && len > 0 || !seems_mapped(buf, len) {
+            return Err(err::EFAULT);
+        }
+        let bytes = match len {
+            0 => Vec::new(),
+            len => copied(std::slice::from_raw_parts(buf.cast::<u8>(), len)).ok_or(err::ENOMEM)?,
+        };
         let _mark = Mark::set()?;
         events.lock().events.push_back(Event { number: event, bytes });
         events.came.notify_all();

@@ -737,6 +737,41 @@ static void unpolled(void)
 	}
 }
 
+/* Lengths and counts that no machine has. */
+static void huge_counts(void)
+{
+	const size_t lens[] = { 1ull << 31, 1ull << 40, 0x7fffffffffff, SIZE_MAX / 2, SIZE_MAX - 7 };
+	struct fi_eq_attr attr = { .size = SIZE_MAX, .wait_obj = FI_WAIT_UNSPEC };
+	struct fi_cq_attr queue = { .size = SIZE_MAX, .format = FI_CQ_FORMAT_TAGGED };
+	struct fi_av_attr vector = { .type = FI_AV_TABLE, .count = SIZE_MAX };
+	struct fid_eq *eq;
+	struct fid_cq *cq;
+	struct fid_av *av;
+	fi_addr_t number = 0;
+
+	open_both(&s, FI_WAIT_NONE);
+	CHECK(!fi_eq_open(s.fabric, &attr, &eq, NULL));
+	CHECK(!fi_cq_open(s.domain, &queue, &cq, NULL));
+	CHECK(!fi_av_open(s.domain, &vector, &av, NULL));
+	for (size_t i = 0; i < sizeof(lens) / sizeof(*lens); i++) {
+		size_t len = lens[i];
+		struct iovec two[2] = { { buf, len }, { buf, len } };
+
+		CHECK(fi_send(s.a.ep, buf, len, NULL, s.a.peer, context) < 0);
+		CHECK(fi_tsend(s.a.ep, buf, len, NULL, s.a.peer, 1, context) < 0);
+		CHECK(fi_sendv(s.a.ep, two, NULL, 2, s.a.peer, context) < 0);
+		CHECK(fi_inject(s.a.ep, buf, len, s.a.peer) == -FI_EMSGSIZE);
+		CHECK(fi_recv(s.b.ep, buf, len, NULL, FI_ADDR_UNSPEC, context) < 0);
+		CHECK(fi_recvv(s.b.ep, two, NULL, 2, FI_ADDR_UNSPEC, context) < 0);
+		CHECK(fi_trecvv(s.b.ep, two, NULL, 2, FI_ADDR_UNSPEC, 1, 0, context) < 0);
+		CHECK(fi_sendv(s.a.ep, two, NULL, len, s.a.peer, context) == -FI_EINVAL);
+		CHECK(fi_av_insert(s.a.av, s.b.name, len, NULL, 0, NULL) == -FI_EINVAL);
+		CHECK(fi_av_remove(s.a.av, &number, len, 0) == -FI_EINVAL);
+		CHECK(fi_eq_write(eq, FI_NOTIFY, buf, len, 0) == -FI_EFAULT);
+	}
+	CHECK(!fi_close(&av->fid) && !fi_close(&cq->fid) && !fi_close(&eq->fid));
+}
+
 int main(int argc, char **argv)
 {
 	static const struct {
@@ -754,7 +789,7 @@ int main(int argc, char **argv)
 		{ "keys", keys },		{ "domain_events", domain_events },
 		{ "several_buffers", several_buffers },
 		{ "directed_buffer", directed_buffer },	{ "no_room", no_room },
-		{ "unpolled", unpolled },
+		{ "unpolled", unpolled },		{ "huge_counts", huge_counts },
 	};
 
 	for (size_t i = 0; argc > 1 && i < sizeof(cases) / sizeof(*cases); i++)

@@ -409,20 +409,6 @@ pub fn tag(number: u32, argument: u32) -> u64 {
     u64::from(argument) << 32 | u64::from(wire::CLIENT) << 24 | u64::from(number)
 }
 
-/// Returns true if all of `start..start + len` is mapped in this process.
-pub fn is_mapped(start: *mut u8, len: usize) -> bool {
-    // SAFETY: it only returns a number. (Under valgrind the function of rustix ends the process.)
-    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    let over = start.addr() % page.max(1) as usize;
-    let Some(all) = len.checked_add(over).filter(|&all| all <= isize::MAX as usize) else {
-        return false;
-    };
-    let first = start.wrapping_byte_sub(over);
-    // SAFETY: with this flag the kernel only walks its list of mappings, and accepts any range.
-    let walked = unsafe { rustix::mm::msync(first.cast(), all, rustix::mm::MsyncFlags::ASYNC) };
-    walked != Err(rustix::io::Errno::NOMEM)
-}
-
 #[cfg(test)]
 #[allow(non_snake_case)]
 mod tests {
@@ -480,13 +466,5 @@ mod tests {
         for wrong in [at + 1, at + 32, at + 256, at - 64, 0, u64::MAX - 63] {
             assert!(regions.descriptor(wrong, handle).is_none(), "{wrong}");
         }
-    }
-
-    #[test]
-    fn is_mapped__is_asked_of_the_kernel() {
-        let mut memory = Memory([0; 256]);
-        assert!(is_mapped(memory.0.as_mut_ptr(), 256));
-        assert!(!is_mapped(std::ptr::null_mut(), 1) && !is_mapped(memory.0.as_mut_ptr(), 1 << 60));
-        assert!(!is_mapped(memory.0.as_mut_ptr(), usize::MAX));
     }
 }

@@ -2,41 +2,13 @@
 
 use super::Memory;
 use crate::endpoint::Endpoint;
-use std::alloc::Layout;
+use crate::memory::{fits, zeroed};
 use std::mem::ManuallyDrop;
 use weft_core::engine::Rights;
 use weft_link::shm::Block;
 
-/// Below this length nobody asks if the machine has so much memory.
-const LARGE: usize = 1 << 30;
 /// Memory of this size and more can be mapped by peers of this host, each block for one descriptor.
 const BLOCK_MIN: usize = 64 << 10;
-
-/// True if this machine has so much memory, used or not: the kernel gives more, and ends the
-/// processes that use it.
-fn fits(len: usize) -> bool {
-    if len < LARGE {
-        return true;
-    }
-    let has = rustix::system::sysinfo();
-    let pages = has.totalram.saturating_add(has.totalswap);
-    len as u64 <= pages.saturating_mul(u64::from(has.mem_unit))
-}
-
-/// Returns `len` bytes of 0. `None` if the machine does not have so many: a vector made in the
-/// usual way would end the process.
-pub(crate) fn zeroed(len: usize) -> Option<Vec<u8>> {
-    let layout = Layout::array::<u8>(len).ok().filter(|_| fits(len))?;
-    if len == 0 {
-        return Some(Vec::new());
-    }
-    // SAFETY: the length is not 0; the vector gets the memory with its length, all of it set, in
-    // the layout in which it was allocated.
-    unsafe {
-        let start = std::alloc::alloc_zeroed(layout);
-        (!start.is_null()).then(|| Vec::from_raw_parts(start, len, len))
-    }
-}
 
 /// Memory whose address peers have. Dropping this does not free it.
 #[derive(Debug)]
@@ -130,7 +102,7 @@ mod tests {
     #[test]
     fn kept__of_more_bytes_than_any_machine_has_is_none() {
         for len in [1 << 46, 1 << 60, isize::MAX as usize, usize::MAX] {
-            assert!(Kept::new(len).is_none() && zeroed(len).is_none(), "{len}");
+            assert!(Kept::new(len).is_none(), "{len}");
         }
     }
 

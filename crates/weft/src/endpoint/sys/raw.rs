@@ -1,13 +1,13 @@
 //! The interface below futures: blocking calls on borrowed memory, and posted operations with a
 //! completion queue for higher interfaces.
 
-use super::kept::zeroed;
 use super::vanishing::Vanishing;
 use super::Memory;
 use crate::endpoint::driver::Driver;
 use crate::endpoint::ops::{AwaitedRecv, OpTable, Owner, Ticket};
 use crate::endpoint::polling::CLOSE_ROUNDS;
 use crate::endpoint::{Endpoint, Inner, Status};
+use crate::memory::zeroed;
 use weft_core::engine::types::{Claimed, Completion, Probed, RecvArgs, Refused, SendArgs};
 use weft_core::engine::Rights;
 use weft_core::matching::RecvSpec;

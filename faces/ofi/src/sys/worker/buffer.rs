@@ -1,6 +1,8 @@
 //! Callers' buffers.
 
-use libc::{c_void, iovec};
+use crate::sys::abi::err;
+use libc::{c_int, c_void, iovec};
+use weft::memory::{reserved, seems_mapped};
 
 /// A caller's buffer, in one piece or several.
 #[derive(Clone, Copy)]
@@ -27,16 +29,42 @@ impl<'a> Pieces<'a> {
     pub fn len(&self) -> usize {
         match self {
             Pieces::One(_, len) => *len,
-            Pieces::Many(iov) => iov.iter().map(|piece| piece.iov_len).sum(),
+            Pieces::Many(iov) => {
+                iov.iter().fold(0, |len: usize, piece| len.saturating_add(piece.iov_len))
+            }
+        }
+    }
+
+    /// Checks pieces of at most `longest` bytes together.
+    ///
+    /// # Errors
+    /// `FI_EMSGSIZE`: they are longer. `FI_EFAULT`: one is so long that it is checked, and is not
+    /// memory of the process.
+    #[inline]
+    pub fn check(&self, longest: usize) -> Result<(), c_int> {
+        if self.len() > longest {
+            return Err(err::EMSGSIZE);
+        }
+        let is_there = match self {
+            Pieces::One(start, len) => seems_mapped(start.cast(), *len),
+            Pieces::Many(iov) => iov.iter().all(|p| seems_mapped(p.iov_base, p.iov_len)),
+        };
+        if is_there {
+            Ok(())
+        } else {
+            Err(err::EFAULT)
         }
     }
 
     /// Copies all bytes into one piece.
     ///
+    /// # Errors
+    /// `FI_ENOMEM`: the machine does not have so much memory.
+    ///
     /// # Safety
     /// The pieces can be read.
-    pub unsafe fn gather(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(self.len());
+    pub unsafe fn gather(&self) -> Result<Vec<u8>, c_int> {
+        let mut out = reserved(self.len()).ok_or(err::ENOMEM)?;
         let mut add = |start: *const u8, len: usize| {
             if len > 0 {
                 // SAFETY: promised by the caller.
@@ -47,7 +75,7 @@ impl<'a> Pieces<'a> {
             Pieces::One(start, len) => add(*start, *len),
             Pieces::Many(iov) => iov.iter().for_each(|p| add(p.iov_base.cast(), p.iov_len)),
         }
-        out
+        Ok(out)
     }
 }
 

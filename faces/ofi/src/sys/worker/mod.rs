@@ -445,9 +445,7 @@ impl Worker {
     /// The pieces can be read until the completion.
     pub unsafe fn send(&self, pieces: Pieces<'_>, op: &SendOp) -> Answer {
         let _inside = self.domain.gate.enter()?;
-        if pieces.len() > crate::offer::MESSAGE {
-            return Err(err::EMSGSIZE);
-        }
+        pieces.check(crate::offer::MESSAGE)?;
         self.fence(op.flags)?;
         let state = &mut *self.state.borrow_mut();
         let peer = self.peer(state, op.to)?;
@@ -461,11 +459,11 @@ impl Worker {
         let bounce = match pieces {
             Pieces::One(start, len) if op.flags & cap::INJECT != 0 && !inject => {
                 // SAFETY: promised by the caller.
-                Some(unsafe { Pieces::One(start, len).gather() })
+                Some(unsafe { Pieces::One(start, len).gather() }?)
             }
             Pieces::One(..) => None,
             // SAFETY: promised by the caller.
-            Pieces::Many(_) => Some(unsafe { pieces.gather() }),
+            Pieces::Many(_) => Some(unsafe { pieces.gather() }?),
         };
         let (start, len) = match (&bounce, pieces) {
             (Some(bytes), _) => (bytes.as_ptr().cast_mut(), bytes.len()),

@@ -20,6 +20,7 @@ impl Worker {
         if op.flags & cap::PEEK != 0 {
             return self.peek(op);
         }
+        pieces.check(isize::MAX as usize)?;
         let state = &mut *self.state.borrow_mut();
         self.finish_expected(state);
         let report = state.reports(Direction::Recv, op.flags);
@@ -43,7 +44,7 @@ impl Worker {
         if unsafe { self.expect(state, &pieces, op, source, report) } {
             return Ok(0);
         }
-        let (rec, start, len) = received(&pieces, op, report);
+        let (rec, start, len) = received(&pieces, op, report)?;
         let at = state.records.keep(rec).ok_or(err::EAGAIN)?;
         if op.untagged && !state.receives.waiting.is_empty() {
             self.queue(state, What::Plain { rec: at, start, len }, source);
@@ -76,7 +77,7 @@ impl Worker {
     ) -> Answer {
         let discard = op.flags & cap::DISCARD != 0;
         let pieces = if discard { Pieces::One(std::ptr::null_mut(), 0) } else { pieces };
-        let (mut rec, start, len) = received(&pieces, op, report);
+        let (mut rec, start, len) = received(&pieces, op, report)?;
         rec.silent = discard;
         let context = op.context;
         let flags = rec.flags;
@@ -201,11 +202,18 @@ impl Worker {
 }
 
 /// Returns the record of a receive, and the memory that the message goes to.
-pub fn received(pieces: &Pieces<'_>, op: &RecvOp, report: bool) -> (Rec, *mut u8, usize) {
+///
+/// # Errors
+/// `FI_ENOMEM`: the machine does not have as much memory as the pieces.
+pub fn received(
+    pieces: &Pieces<'_>,
+    op: &RecvOp,
+    report: bool,
+) -> Result<(Rec, *mut u8, usize), c_int> {
     let (start, len, bounce) = match *pieces {
         Pieces::One(start, len) => (start, len, None),
         Pieces::Many(iov) => {
-            let mut bytes = vec![0; pieces.len()];
+            let mut bytes = weft::memory::zeroed(pieces.len()).ok_or(err::ENOMEM)?;
             let pieces = iov.iter().map(|p| (p.iov_base.cast(), p.iov_len)).collect();
             let start = bytes.as_mut_ptr();
             (start, bytes.len(), Some(Box::new(Bounce { bytes, pieces })))
@@ -222,5 +230,5 @@ pub fn received(pieces: &Pieces<'_>, op: &RecvOp, report: bool) -> (Rec, *mut u8
         multi: None,
         silent: false,
     };
-    (rec, start, len)
+    Ok((rec, start, len))
 }

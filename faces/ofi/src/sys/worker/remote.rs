@@ -235,9 +235,7 @@ impl Worker {
         let _inside = self.domain.gate.enter()?;
         let len = local.len();
         let copied = !op.read && (op.injected || op.flags & cap::INJECT != 0);
-        if len > crate::offer::MESSAGE || (op.injected && len > self.inject_max) {
-            return Err(err::EMSGSIZE);
-        }
+        local.check(if op.injected { self.inject_max } else { crate::offer::MESSAGE })?;
         self.fence(op.flags)?;
         let state = &mut *self.state.borrow_mut();
         let peer = self.peer(state, op.to)?;
@@ -245,7 +243,7 @@ impl Worker {
             return Err(self.busy());
         }
         // SAFETY: promised by the caller.
-        let copy = copied.then(|| unsafe { local.gather() });
+        let copy = copied.then(|| unsafe { local.gather() }).transpose()?;
         let from = match &copy {
             Some(bytes) => Pieces::One(bytes.as_ptr().cast_mut(), bytes.len()),
             None => local,

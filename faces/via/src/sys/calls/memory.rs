@@ -5,8 +5,9 @@ use crate::handle::Kind;
 use crate::state::State;
 use crate::sys::abi::{call, given, handle, number, place, store, Handle, MemAttributes};
 use crate::sys::gate::enter;
-use crate::sys::region::{is_mapped, Attributes};
+use crate::sys::region::Attributes;
 use std::ffi::{c_ulong, c_void};
+use weft::memory::is_mapped;
 
 fn check(state: &State, of: &MemAttributes) -> Answer<Attributes> {
     let tag = state.tag(number(of.tag))?;
@@ -33,7 +34,7 @@ pub unsafe extern "C" fn VipRegisterMem(
         let given = unsafe { given(attributes) }?;
         let (mut inside, _) = enter(Kind::Nic, number(nic))?;
         let (start, len) = (start.cast::<u8>(), len as usize);
-        if start.is_null() || len == 0 || !is_mapped(start, len) {
+        if start.is_null() || len == 0 || !is_mapped(start.cast(), len) {
             return Err(Code::InvalidParameter);
         }
         let open = inside.open()?;

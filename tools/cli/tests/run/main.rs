@@ -5,6 +5,7 @@
 mod apps;
 mod ended;
 mod foreign;
+mod going;
 // Each test program uses a part of it.
 #[allow(dead_code)]
 mod harness;

@@ -1,5 +1,6 @@
 //! The launcher: one loop over proxies, signals and standard input.
 
+mod dead;
 mod job;
 
 use super::agents::{Agent, Node};
@@ -66,6 +67,7 @@ pub fn run(
     let mut launcher = Launcher { nodes, job, signals, input };
     launcher.serve()?;
     launcher.close();
+    launcher.job.say_dead();
     Ok(ExitCode::from(launcher.job.code()))
 }
 

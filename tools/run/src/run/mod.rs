@@ -78,6 +78,10 @@ pub struct Args {
     /// Put the rank, in brackets, before each line of output
     #[arg(long)]
     pub tag_output: bool,
+    /// Let the other ranks go on when one fails; the last line names those that failed, and the
+    /// exit code is that of the first of them
+    #[arg(long)]
+    pub keep_going: bool,
     /// Bind each rank to one core
     #[arg(long, value_enum, default_value = "none")]
     pub bind: Bind,

@@ -1,5 +1,6 @@
 //! The state of a running job, and its reaction to each event.
 
+use super::dead::Dead;
 use crate::run::agents::Node;
 use crate::run::frame::{Down, End, Up};
 use crate::run::hosts::Share;
@@ -69,6 +70,8 @@ pub struct Job {
     interrupted: Option<(i32, Instant)>,
     /// Exit status, if the job is to end before its ranks have.
     verdict: Option<u8>,
+    /// The ranks that failed, if the job goes on without them.
+    dead: Option<Dead>,
     ending: Option<(Instant, Step)>,
 }
 
@@ -133,6 +136,7 @@ impl Job {
             progress: Some(began + SLOW_START),
             interrupted: None,
             verdict: None,
+            dead: args.keep_going.then(Dead::default),
             ending: None,
         })
     }
@@ -149,7 +153,25 @@ impl Job {
 
     /// Returns the exit status of the job.
     pub fn code(&self) -> u8 {
-        self.verdict.unwrap_or(0)
+        self.verdict.or_else(|| self.dead.as_ref()?.code()).unwrap_or(0)
+    }
+
+    /// Names the ranks that the job went on without.
+    pub fn say_dead(&self) {
+        if let Some(line) = self.dead.as_ref().and_then(|dead| dead.summary(self.size())) {
+            eprintln!("weft run: {line}");
+        }
+    }
+
+    /// Notes that a rank failed, if the job goes on without it. False: the job has to end.
+    fn goes_on(&mut self, (place, end, how): (&str, End, &str), nodes: &mut [Node]) -> bool {
+        let ends = self.interrupted.is_some() || self.ending.is_some();
+        let Some(dead) = self.dead.as_mut().filter(|_| !ends) else { return false };
+        dead.add(place, end, how);
+        let rest = if self.over() { "" } else { "; the others go on" };
+        eprintln!("weft run: {place} {how}{rest}");
+        self.check_stuck(nodes);
+        true
     }
 
     /// True if rank 0 runs and may read input.
@@ -491,6 +513,9 @@ impl Job {
             End::Signal(9) => "; the system does that when memory runs out (see dmesg)",
             _ => "",
         };
+        if self.goes_on((&place, end, &format!("{how}{hint}")), nodes) {
+            return;
+        }
         let rest = match (self.over(), self.interrupted) {
             (true, _) => "",
             (_, Some(_)) => " after the interrupt",
@@ -508,8 +533,10 @@ impl Job {
 
     /// Handles the end of the connection to a proxy.
     pub fn disconnected(&mut self, at: usize, nodes: &mut [Node]) {
-        let open = self.ranks.iter().any(|rank| rank.node == at && rank.state != State::Ended);
-        if !open {
+        let open = |(_, rank): &(usize, &Rank)| rank.node == at && rank.state != State::Ended;
+        let open: Vec<usize> =
+            self.ranks.iter().enumerate().filter(open).map(|(rank, _)| rank).collect();
+        if open.is_empty() {
             return;
         }
         self.forget(at);
@@ -522,6 +549,11 @@ impl Job {
             "" => String::new(),
             words => format!(": {words}"),
         };
+        if node.ready && self.lose(&open, &format!("was lost with its host ({how}){words}"), nodes)
+        {
+            return;
+        }
+        let node = &nodes[at];
         let text = match (node.ready, status.and_then(|s| s.code())) {
             (true, _) => format!("lost host {host} with its ranks ({how}){words}"),
             (false, Some(127)) => format!(
@@ -535,6 +567,23 @@ impl Job {
             ),
         };
         self.fail(1, &text, nodes);
+    }
+}
+
+impl Job {
+    /// Goes on without the ranks of a lost host, whose helper kills them. False: the job has to
+    /// end.
+    fn lose(&mut self, ranks: &[usize], how: &str, nodes: &mut [Node]) -> bool {
+        if self.dead.is_none() || self.interrupted.is_some() || self.ending.is_some() {
+            return false;
+        }
+        let end = End::Signal(Signal::KILL.as_raw());
+        ranks.iter().all(|&rank| {
+            let place = self.place(rank, nodes);
+            self.server.end(rank);
+            self.send_end(rank, Some(end), nodes);
+            self.goes_on((&place, end, how), nodes)
+        })
     }
 }
 

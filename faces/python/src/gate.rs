@@ -13,7 +13,7 @@ use crate::senders::Senders;
 use crate::sys::{sleep_on, Owned};
 use pyo3::prelude::*;
 use std::os::fd::AsRawFd;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 use weft_link::copied::Origin;
@@ -44,6 +44,10 @@ pub struct Gate {
     /// Number of threads that wait for the lock.
     waiting: AtomicUsize,
     spin: Duration,
+    /// Time after which a wait is worth a line in the log.
+    warn_after: Duration,
+    /// Longest time of a call in nanoseconds; 0: no limit.
+    limit: AtomicU64,
     /// The one that executes operations of shared objects, once there are some.
     worker: OnceLock<Worker>,
 }
@@ -67,7 +71,8 @@ impl Drop for Leading<'_> {
     }
 }
 
-fn finished() -> Fault {
+/// Returns the fault of a call after the end of the job.
+pub fn finished() -> Fault {
     Fault::new(Kind::Finished, "the job has been left (finish): no call is possible any more")
 }
 
@@ -81,7 +86,7 @@ impl State {
 }
 
 impl Gate {
-    pub fn new(inside: Inside, spin: Duration) -> Gate {
+    pub fn new(inside: Inside, spin: Duration, warn_after: Duration) -> Gate {
         let job = Some(Owned::new(inside));
         let state = State { job, leader: false, asleep: false, ending: false, followers: 0 };
         Gate {
@@ -90,6 +95,8 @@ impl Gate {
             progressed: Condvar::new(),
             waiting: AtomicUsize::new(0),
             spin,
+            warn_after,
+            limit: AtomicU64::new(0),
             worker: OnceLock::new(),
         }
     }
@@ -103,6 +110,23 @@ impl Gate {
     /// Returns the one that executes operations of shared objects.
     pub fn worker(&self) -> Option<&Worker> {
         self.worker.get()
+    }
+
+    /// Returns the time after which a wait is worth a line in the log; zero: it never is.
+    pub fn warn_after(&self) -> Duration {
+        self.warn_after
+    }
+
+    /// Returns the longest time of a call, if there is a limit.
+    pub fn limit(&self) -> Option<Duration> {
+        let limit = self.limit.load(Ordering::Relaxed);
+        (limit > 0).then(|| Duration::from_nanos(limit))
+    }
+
+    /// Sets the longest time of a call.
+    pub fn set_limit(&self, limit: Option<Duration>) {
+        let nanos = limit.map_or(0, |limit| u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX));
+        self.limit.store(if limit.is_some() { nanos.max(1) } else { 0 }, Ordering::Relaxed);
     }
 
     /// # Errors

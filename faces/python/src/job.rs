@@ -47,7 +47,8 @@ fn join() -> Result<Joined, Fault> {
     let inside = Inside::new(weft::Job::init().map_err(failed)?);
     let (rank, size) = (inside.world().rank(), inside.world().size());
     let launcher = inside.launcher();
-    let gate = Arc::new(Gate::new(inside, Duration::from_micros(spin)));
+    let warn_after = Duration::from_millis(u64::from(config.warn_after_ms));
+    let gate = Arc::new(Gate::new(inside, Duration::from_micros(spin), warn_after));
     Ok(Joined { gate, rank, size, launcher })
 }
 
@@ -69,6 +70,14 @@ impl PyJob {
     pub(crate) fn gate(&self) -> &Gate {
         &self.gate
     }
+
+    /// Ends the shared objects of this rank, unless this process is a copy of it.
+    fn close_objects(&self, py: Python<'_>) -> PyResult<()> {
+        match (self.gate.check_origin(), self.gate.worker()) {
+            (Ok(()), Some(worker)) => worker.close(py),
+            _ => Ok(()),
+        }
+    }
 }
 
 #[pymethods]
@@ -76,6 +85,7 @@ impl PyJob {
     /// Sends what is queued and leaves the job. Later calls raise `FinishedError`, but for this.
     fn finish(&self, py: Python<'_>) -> PyResult<()> {
         self.gate.check_outside().map_err(|fault| fault.raise(py))?;
+        self.close_objects(py)?;
         let left = py.detach(|| self.gate.finish());
         left.map(|_| ()).map_err(|fault| fault.raise(py))
     }
@@ -128,6 +138,31 @@ impl PyJob {
         Ok(share.call1((slf, kind, name, args, kwargs, at))?.unbind())
     }
 
+    /// Deletes a shared object on all ranks. Later operations on it raise `OperationError`, as do
+    /// those that wait for its guards; its name is free.
+    fn delete(slf: &Bound<'_, Self>, object: &Bound<'_, PyAny>) -> PyResult<()> {
+        let delete = slf.py().import("weft._objects")?.getattr("delete")?;
+        delete.call1((slf, object)).map(|_| ())
+    }
+
+    /// The longest time of a call that waits for other ranks, in seconds; `None`: there is no
+    /// limit. A call that takes longer raises `TimeoutError`.
+    #[getter]
+    fn timeout(&self) -> Option<f64> {
+        self.gate.limit().map(|limit| limit.as_secs_f64())
+    }
+
+    #[setter]
+    fn set_timeout(&self, py: Python<'_>, seconds: Option<f64>) -> PyResult<()> {
+        let wrong = || Fault::argument("a timeout is a number of seconds, or None").raise(py);
+        let limit = match seconds {
+            Some(seconds) => Some(Duration::try_from_secs_f64(seconds).map_err(|_| wrong())?),
+            None => None,
+        };
+        self.gate.set_limit(limit);
+        Ok(())
+    }
+
     /// Returns the messages of shared objects.
     fn _messages(&self) -> PyMessages {
         PyMessages { gate: Arc::clone(&self.gate) }
@@ -135,6 +170,9 @@ impl PyJob {
 
     /// Leaves the job at the end of the program, unless this is a copy of its process.
     fn _end(&self, py: Python<'_>) {
+        if let Err(error) = self.close_objects(py) {
+            error.write_unraisable(py, None);
+        }
         let _copied = py.detach(|| self.gate.finish());
     }
 

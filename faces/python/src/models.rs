@@ -1,5 +1,5 @@
-//! The programming models of a job, used under its lock: regions, queues of jobs, and the messages
-//! of shared objects, which Python executes (`weft/_objects.py`).
+//! The programming models of a job, used under its lock: regions and queues of jobs. Those that
+//! call the interpreter are outside of it (`objects/outside.rs`): progress keeps their packets.
 
 use crate::fault::{Fault, Kind};
 use std::any::Any;
@@ -10,64 +10,36 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::thread::ThreadId;
+use std::time::Duration;
 use weft::Group;
 use weft_models::jobs::{Aggregator, Quiescence};
-use weft_models::net::{Live, Net, RankFailure};
-use weft_models::order::{Options, OrderError, OrderedGroup};
+use weft_models::net::{Live, Net, RankFailure, Unsent};
 use weft_models::regions::{Access, Operation, Region, RegionCause, RegionError};
 use weft_models::regions::{RegionId, Regions};
-use weft_models::rpc::{Call, Request, Rpc};
 use weft_models::MESSAGE_MAX;
+use weft_packets::{Counter, MulticastGroup};
 
-/// The method of calls to the owners of objects.
-const OBJECT: u16 = 1;
-/// The number of the ordered group of objects.
-const GROUP: u16 = 0;
 /// Number of queues of jobs.
 pub const QUEUES: u16 = 4;
 /// Most bytes of a record of a queue, which the number of its run precedes.
 const RECORD_MAX: usize = MESSAGE_MAX - 1;
 
-/// Something that objects have to know, in its order.
+/// Something that models outside the lock have to know, in its order.
 pub enum Event {
-    /// A message of the order: sender, bytes.
-    Message(usize, Vec<u8>),
-    /// A call of another rank.
-    Asked(Asked),
-}
-
-/// A call of another rank.
-pub struct Asked {
-    /// The number under which it is answered.
-    pub number: u64,
-    pub from: usize,
-    pub bytes: Vec<u8>,
-}
-
-/// The end of a call of this rank.
-pub type Answered = Result<Vec<u8>, Fault>;
-
-/// A call of this rank that has not been given its answer.
-struct Calling {
-    number: u64,
-    call: Call<Live>,
-    answer: Option<Answered>,
+    /// A packet for one of their handlers.
+    Packet { handler: u16, from: usize, argument: u32, data: Vec<u8> },
+    /// A rank has failed.
+    Failed(RankFailure),
+    /// The end of a time, by the number under which it was asked for.
+    Slept(u64),
+    /// The value of a counter, by the number under which it was asked for.
+    Added(u64, Result<u64, RankFailure>),
 }
 
 type Events = Rc<RefCell<VecDeque<Event>>>;
-type Requests = Rc<RefCell<HashMap<u64, Request<Live>>>>;
 
 /// A wave of the search for the end of a run.
 type Wave = Pin<Box<dyn Future<Output = Result<bool, RankFailure>>>>;
-
-/// The messages of objects.
-struct Objects {
-    order: OrderedGroup<Live>,
-    rpc: Rpc<Live>,
-    events: Events,
-    requests: Requests,
-    calls: Vec<Calling>,
-}
 
 /// An operation on a region that the program has begun.
 struct Held {
@@ -106,7 +78,9 @@ pub struct Models {
     /// The memory of regions that objects of Python show, by the keys of the regions.
     shown: HashMap<u64, (usize, Rc<dyn Any>)>,
     keys: Rc<Cell<u64>>,
-    objects: Option<Objects>,
+    /// Events for the models outside, once there are some.
+    events: Option<Events>,
+    groups: HashMap<u64, MulticastGroup>,
     queues: HashMap<u16, Queue>,
 }
 
@@ -149,7 +123,8 @@ impl Models {
             held: Rc::default(),
             shown: HashMap::new(),
             keys: Rc::default(),
-            objects: None,
+            events: None,
+            groups: HashMap::new(),
             queues: HashMap::new(),
         })
     }
@@ -315,107 +290,95 @@ impl Models {
         self.shown.drain().for_each(|(_, shown)| std::mem::forget(shown));
     }
 
-    fn objects(&mut self) -> &mut Objects {
-        self.objects.get_or_insert_with(|| {
-            let all: Vec<usize> = (0..self.net.size()).collect();
-            let order = OrderedGroup::open(&self.net, GROUP, &all, Options::default());
-            let rpc = Rpc::open(&self.net);
-            let (events, requests) = (Events::default(), Requests::default());
-            let to = Rc::clone(&events);
-            order.on_deliver(move |message| {
-                to.borrow_mut().push_back(Event::Message(message.from, message.bytes));
-            });
-            let (to, kept, number) = (Rc::clone(&events), Rc::clone(&requests), Cell::new(0));
-            rpc.serve(OBJECT, move |request, args| {
-                number.set(number.get() + 1);
-                let (number, from, bytes) = (number.get(), request.from(), args.to_vec());
-                kept.borrow_mut().insert(number, request);
-                to.borrow_mut().push_back(Event::Asked(Asked { number, from, bytes }));
-            });
-            Objects { order, rpc, events, requests, calls: Vec::new() }
+    /// Returns the packet interface.
+    pub fn net(&self) -> &Live {
+        &self.net
+    }
+
+    fn outer_events(&mut self) -> Events {
+        Rc::clone(self.events.get_or_insert_default())
+    }
+
+    /// Keeps the failures of ranks for the models outside, from now on: they call this once.
+    pub fn forward_failures(&mut self) -> &Live {
+        let to = self.outer_events();
+        self.net.on_failure(move |failure| to.borrow_mut().push_back(Event::Failed(failure)));
+        &self.net
+    }
+
+    /// Keeps the packets of a handler for the models outside; returns the number of the setting.
+    pub fn forward(&mut self, handler: u16) -> u64 {
+        let to = self.outer_events();
+        self.net.handle(handler, move |packet| {
+            let (from, argument, data) = (packet.from, packet.argument, packet.data.to_vec());
+            to.borrow_mut().push_back(Event::Packet { handler, from, argument, data });
         })
     }
 
-    /// Opens the messages of objects.
-    pub fn open_objects(&mut self) {
-        self.objects();
+    /// Has an event of this number after a time, or after a round of progress.
+    pub fn sleep(&mut self, number: u64, time: Option<Duration>) {
+        let (to, net) = (self.outer_events(), self.net.clone());
+        self.net.spawn(async move {
+            match time {
+                Some(time) => net.sleep(time).await,
+                None => net.yield_now().await,
+            }
+            to.borrow_mut().push_back(Event::Slept(number));
+        });
     }
 
-    /// Sends a message to all ranks, in the order. False if there is no room now.
+    /// Has an event of this number with the value of a counter, to which `n` is added.
+    pub fn fetch_add(&mut self, number: u64, at: usize, counter: Counter, n: u64) {
+        let (to, added) = (self.outer_events(), self.net.fetch_add(at, counter, n));
+        self.net.spawn(async move {
+            let result = added.await;
+            to.borrow_mut().push_back(Event::Added(number, result));
+        });
+    }
+
+    /// Makes a multicast group for the models outside; returns its key.
+    pub fn begin_group(&mut self, number: u16, members: &[usize]) -> Option<u64> {
+        let group = self.net.group(number, members)?;
+        let key = self.key();
+        self.groups.insert(key, group);
+        Some(key)
+    }
+
+    /// Ends a multicast group.
+    pub fn end_group(&mut self, key: u64) {
+        self.groups.remove(&key);
+    }
+
+    /// Returns the longest packet of a multicast group.
+    pub fn group_max(&self, key: u64) -> usize {
+        self.groups.get(&key).map_or(0, |group| self.net.group_max(group))
+    }
+
+    /// Sends a packet to all other members of a multicast group.
     ///
     /// # Errors
-    /// This rank's part of the order has ended.
-    pub fn send(&mut self, bytes: &[u8]) -> Result<bool, Fault> {
-        let order = &self.objects().order;
-        let mut sent = order.send(bytes);
-        match poll_now(Pin::new(&mut sent)) {
-            Poll::Ready(Err(OrderError::Busy)) => Ok(false),
-            Poll::Ready(Err(error @ OrderError::TooLong)) => {
-                Err(Fault::argument(error.to_string()))
-            }
-            Poll::Ready(Err(error)) => Err(Fault::new(Kind::Peer, error.to_string())),
-            _ => Ok(true),
-        }
-    }
-
-    /// Calls the owner of an object; returns the number of the call.
-    pub fn call(&mut self, owner: usize, bytes: &[u8]) -> u64 {
-        let key = self.key();
-        let objects = self.objects();
-        let call = objects.rpc.call(owner, OBJECT, bytes);
-        objects.calls.push(Calling { number: key, call, answer: None });
-        key
-    }
-
-    /// Answers a call.
-    pub fn answer(&mut self, number: u64, bytes: &[u8]) {
-        let request = self.objects().requests.borrow_mut().remove(&number);
-        if let Some(request) = request {
-            request.answer(bytes);
-        }
-    }
-
-    /// Returns the place of a call that has its answer, if `is_due` says that it is time for it.
-    fn answered(&mut self, number: u64, is_due: impl Fn(&[u8]) -> bool) -> Option<usize> {
-        let calls = &mut self.objects.as_mut()?.calls;
-        let at = calls.iter().position(|calling| calling.number == number)?;
-        let Calling { call, answer, .. } = &mut calls[at];
-        if answer.is_none() {
-            let Poll::Ready(came) = poll_now(Pin::new(call)) else { return None };
-            *answer = Some(came.map_err(|error| Fault::of_call(&error)));
-        }
-        match answer {
-            Some(Ok(bytes)) if !is_due(bytes) => None,
-            _ => Some(at),
-        }
-    }
-
-    /// True if a call has its answer, and `is_due` says that it is time for it.
-    pub fn is_answered(&mut self, number: u64, is_due: impl Fn(&[u8]) -> bool) -> bool {
-        self.answered(number, is_due).is_some()
-    }
-
-    /// Takes the answer of a call, once `is_due` says that it is time for it.
-    pub fn take_answer(&mut self, number: u64, is_due: impl Fn(&[u8]) -> bool) -> Option<Answered> {
-        let at = self.answered(number, is_due)?;
-        self.objects.as_mut()?.calls.swap_remove(at).answer
-    }
-
-    /// Forgets a call: its answer is not wanted any more.
-    pub fn forget_call(&mut self, number: u64) {
-        if let Some(objects) = &mut self.objects {
-            objects.calls.retain(|calling| calling.number != number);
+    /// As [`Net::try_multicast`].
+    pub fn multicast(
+        &self,
+        key: u64,
+        handler: u16,
+        argument: u32,
+        data: &[u8],
+    ) -> Result<(), Unsent> {
+        match self.groups.get(&key) {
+            Some(group) => self.net.try_multicast(group, handler, argument, data),
+            None => Err(Unsent::TooLong { most: 0 }),
         }
     }
 
     /// True if there are events.
     pub fn has_events(&self) -> bool {
-        self.objects.as_ref().is_some_and(|objects| !objects.events.borrow().is_empty())
+        self.events.as_ref().is_some_and(|events| !events.borrow().is_empty())
     }
 
     /// Takes the events.
     pub fn events(&mut self) -> VecDeque<Event> {
-        self.objects().events.take()
+        self.events.as_ref().map(|events| events.take()).unwrap_or_default()
     }
 
     /// Puts records of this run back that were not done, the oldest first.
@@ -425,26 +388,6 @@ impl Models {
             let with_run = [&[queue.run][..], &record].concat();
             queue.records.borrow_mut().push_back(with_run);
         }
-    }
-
-    /// Puts events back that were not handled: before those that came since.
-    pub fn put_back(&mut self, mut events: VecDeque<Event>) {
-        let all = &self.objects().events;
-        events.append(&mut all.borrow_mut());
-        all.replace(events);
-    }
-
-    /// # Errors
-    /// There are no events, and this rank's part of the order has ended.
-    pub fn check_order(&mut self) -> Result<(), Fault> {
-        let objects = self.objects();
-        let ended = objects.order.ended().filter(|_| objects.events.borrow().is_empty());
-        ended.map_or(Ok(()), |error| Err(Fault::new(Kind::Peer, error.to_string())))
-    }
-
-    /// Notices the silence of other ranks from now on, or no more.
-    pub fn expect(&mut self, on: bool) {
-        self.objects().order.expect(on);
     }
 
     /// Opens a queue of jobs.

@@ -1,47 +1,34 @@
 """Shared objects: replicated on all ranks, at one, or adaptive.
 
-Operations are messages. Those of a replicated object go through one order of all ranks, and each
-rank executes them on its replica; those of an object at a rank are calls of that rank. A call and
-its answer carry the number of messages of the order that their sender has executed, and the
-receiver goes on when it has executed as many: so all operations of all objects are sequentially
-consistent.
+The extension has the objects: their order, their calls, their moves and what a failed rank means
+for them. Here are the decorators, the handles, and for each object the state that is at this rank,
+which the extension has made, read, changed and sent.
 
-An adaptive object is replicated or at a rank, and moves. A replicated one goes to a rank at the
-same place of the order everywhere: operations that were sent before and come behind are sent again
-by their callers. The rank that has it gives it away by a message of the order with its state, and
-executes no operation between sending and getting it; then it answers calls by "it has moved".
-
-Operations are executed by whatever thread is in a call of weft. The extension takes messages, has
-calls of ranks wait that have executed more, and executes by itself the operations on objects that
-do not move, where their guards are true and none waits; it calls `order`, `execute` and `serve` for
-the rest.
+The state of a new object comes from one rank, the one that makes it: all ranks read its pickle. An
+object that is always at a rank is made at that rank from the arguments of its class, so its state
+need not be pickled.
 """
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import functools
 import inspect
 import logging
-import os
 import pickle
 import threading
-import time
 import types
 
 from weft import _frozen, _signals
 from weft._errors import ArgumentError, OperationError
-from weft._weft import _Messages, _Uses
+from weft._weft import _Messages
 
 _log = logging.getLogger("weft")
 
-#: Seconds after which a wait looks again, since another thread may have executed its operation.
-_LOOK = 0.2
 #: Most bytes of a message to other ranks, and of a result.
 _LONGEST = _Messages.LONGEST
-#: The result of an operation on an object that has moved: it is to be tried again.
-_MOVED = (None, None)
+#: The places besides numbers of ranks, as the extension has them.
+_PLACES = {"replicated": -1, "adaptive": -2}
 
 
 class _Method:
@@ -159,36 +146,32 @@ def _operation(name, method):
     if method.post:
 
         def call(self, *args, **kwargs):
-            post = self._replica.post
-            if post is not None:
-                return post(name, args, kwargs)
-            return self._runtime.write(self._replica, name, args, kwargs)
+            replica = self._replica
+            if replica.is_plain:
+                return replica.thing.post(name, args, kwargs)
+            # A post on an object that moves could be overtaken by a later operation: its caller
+            # waits.
+            replica.thing.write(name, args, kwargs)
     elif method.writes:
 
         def call(self, *args, **kwargs):
-            change = self._replica.change
-            if change is not None:
-                return change(name, args, kwargs)
-            return self._runtime.write(self._replica, name, args, kwargs)
+            return self._replica.thing.write(name, args, kwargs)
     else:
-
         function, turns = method.function, method.turns[1]
         if method.when is not None:
             # None is left.
             turns = _frozen.Turns()
 
         def call(self, *args, **kwargs):
-            runtime, replica = self._runtime, self._replica
+            replica = self._replica
             # Most reads: of a replica that is here, without a guard, unchecked, and nothing to do
             # before.
-            if turns.left > 0 and replica.is_plain and not runtime.messages.poll():
-                with runtime.lock:
+            if turns.left > 0 and replica.is_plain and not replica.poll():
+                with replica.lock:
                     if replica.broken is None:
                         turns.left -= 1
                         return function(replica.state, *args, **kwargs)
-            if replica.remote is not None:
-                return replica.remote(name, args, kwargs)
-            return runtime.read(replica, name, args, kwargs)
+            return replica.thing.read(name, args, kwargs)
 
     # Its text and its arguments, for `help`.
     functools.update_wrapper(call, method.function)
@@ -199,10 +182,9 @@ def _operation(name, method):
 class Shared:
     """A shared object, as this rank has it. It may be an argument of operations."""
 
-    __slots__ = ("_runtime", "_replica")
+    __slots__ = ("_replica",)
 
-    def __init__(self, runtime, replica):
-        object.__setattr__(self, "_runtime", runtime)
+    def __init__(self, replica):
         object.__setattr__(self, "_replica", replica)
 
     def __getattr__(self, name):
@@ -230,44 +212,36 @@ class Shared:
 
     def __repr__(self):
         replica = self._replica
-        place = "replicated" if replica.at is None else f"at rank {replica.at}"
-        place = place if replica.uses is None else f"adaptive, now {place}"
+        place = replica.placement
+        if place != "replicated":
+            at = replica.thing.place()
+            now = "replicated" if at is None else f"at rank {at}"
+            place = f"adaptive, now {now}" if place == "adaptive" else now
         return f"<{replica.kind.__qualname__} {replica.name!r}, {place}>"
 
 
 class _Replica:
-    """An object, at this rank."""
+    """An object, as this rank has it."""
 
-    def __init__(self, name, kind, placement):
+    def __init__(self, runtime, name, key, kind, placement):
         self.name = name
+        #: The rank that has made it, and that rank's number for it.
+        self.key = key
         self.kind = kind
         self.methods = kind.__weft_methods__
         self.placement = placement
-        #: The rank that has it; `None`: all ranks.
-        self.at = placement if isinstance(placement, int) else None
-        #: True if all ranks have it, always.
+        self.rank, self.size = runtime.rank, runtime.size
+        #: True if all ranks have it, always; true if one rank has it, always.
         self.is_plain = placement == "replicated"
-        #: Functions of the extension for an object that does not move: its operations if it is at
-        #: another rank; its changes; and those that nobody waits for, if it is on all ranks.
-        self.remote = self.change = self.post = None
-        #: What ranks do with an adaptive object, and its reads here that no other rank knows of.
-        self.uses = _Uses() if placement == "adaptive" else None
-        self.reads = 0
-        #: True between sending an object to others and getting it; and the calls of that time.
-        self.leaving = False
-        self.held = []
-        #: The state; `None` if it is at another rank.
-        self.state = None
-        #: Operations whose guards were not true, in their order.
-        self.blocked = []
-        #: The reason why this replica is of no use.
-        self.broken = None
-        self.begin_turns()
-
-    def begin_turns(self):
-        """Counts the executions of guards and methods, as all ranks do in the order: they check the
-        same ones. Those by reads of this rank do not count."""
-        self.turns = {name: (_frozen.Turns(), _frozen.Turns()) for name in self.methods}
+        self.stays = isinstance(placement, int)
+        #: Its operations, the lock of all objects, and a function that is true if there is
+        #: something to do before a read.
+        self.thing = runtime.messages.thing(key, self)
+        self.lock, self.poll, self.is_inside = runtime.lock, *runtime.looks
+        #: The state, if it is here, and the extension's number for that.
+        self.state = self.number = None
+        #: The reason why this replica is of no use; the exception that has made it so at the start.
+        self.broken = self.failure = None
 
     def put(self, state):
         """Has another state; `None` if it is at another rank."""
@@ -275,15 +249,37 @@ class _Replica:
         self.state = state
         _frozen.freeze(self)
 
+    def title(self, method):
+        name = f"{self.kind.__qualname__}.{method}" if method in self.methods else method.strip("\0")
+        return f"{name} of {self.name!r}"
 
-class _Blocked:
-    """An operation that waits for its guard."""
+    def of_name(self, method):
+        return f"{method} of {self.name!r}"
 
-    def __init__(self, method, args, kwargs, end):
-        self.method = method
-        self.args = args
-        self.kwargs = kwargs
-        self.end = end
+    def describe(self, method):
+        spec = self.methods.get(method)
+        guard = None if spec is None else spec.when
+        why = "" if guard is None else ", whose guard may not be true: another rank has to act"
+        return self.title(method) + why
+
+    def warn(self, method, waited):
+        what = self.describe(method)
+        _log.warning("rank %d waits for %.1f s for %s", self.rank, waited, what)
+
+    def refuse_inside(self, method):
+        text = "was called inside an operation, which must not wait"
+        raise OperationError(f"{method} of {self.name!r} {text}")
+
+    def read_inside(self, method, args, kwargs):
+        """Executes a read inside an operation, which may change the object on all ranks."""
+        if self.state is None:
+            self.refuse_inside(method)
+        if self.broken is not None:
+            raise OperationError(f"{self.name!r} is broken: {self.broken}")
+        spec = self.methods[method]
+        if spec.when is not None and not spec.when(self.state, *args, **kwargs):
+            self.refuse_inside(method)
+        return spec.function(self.state, *args, **kwargs)
 
 
 def _dump(value):
@@ -291,15 +287,6 @@ def _dump(value):
         return pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
     except Exception as error:
         raise ArgumentError(f"the arguments cannot be sent to other ranks: {error}") from error
-
-
-def _dump_message(message, what):
-    """Pickles a message to other ranks with the arguments of `what`."""
-    bytes_ = _dump(message)
-    if len(bytes_) > _LONGEST:
-        text = f"have {len(bytes_)} bytes when pickled, and {_LONGEST} are the most"
-        raise ArgumentError(f"the arguments of {what} {text}")
-    return bytes_
 
 
 def _text_of(error):
@@ -311,6 +298,95 @@ def _text_of(error):
         return f"{kind}, whose text cannot be made ({type(failure).__name__})"
 
 
+def _dump_result(ok, value):
+    """Pickles a result; what cannot be sent becomes an error that says so."""
+    try:
+        bytes_ = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
+        if len(bytes_) > _LONGEST:
+            text = f"it has {len(bytes_)} bytes when pickled, and {_LONGEST} are the most"
+            raise ValueError(text)
+        if not ok and not isinstance(pickle.loads(bytes_), BaseException):
+            # Some exceptions can be written and not be read.
+            raise TypeError("it is no exception when it is read")
+        return ok, bytes_
+    except BaseException as error:
+        # Whatever it is, the caller waits for an answer.
+        text = f"its result cannot be sent: {_text_of(error)}" if ok else _text_of(value)
+        rank = _runtime().rank
+        error = OperationError(text, rank)
+        error.add_note(f"raised at rank {rank}")
+        return False, pickle.dumps(error, pickle.HIGHEST_PROTOCOL)
+
+
+def _note(error, name):
+    """Notes this rank at an exception that goes to another one."""
+    note = f"raised at rank {_runtime().rank}, which has the object {name!r}"
+    # A program may raise the same exception again, and its class may have functions of its own.
+    with contextlib.suppress(Exception):
+        if note not in getattr(error, "__notes__", ()):
+            error.add_note(note)
+
+
+def _doubt(replica, method, error):
+    """Has the replica here be of no use, since other ranks may have done what failed here."""
+    if replica.size > 1:
+        text = f"{method} failed at rank {replica.rank}, and not at all ranks alike"
+        replica.broken = f"{text}: {_text_of(error)}"
+
+
+def _log_post(replica, method, error):
+    rank, name = replica.rank, replica.name
+    _log.error("rank %d: %s of %r, a post, failed", rank, method, name, exc_info=error)
+
+
+def _load_state(bytes_):
+    """Makes the state of an object that has come to this rank; returns its replica."""
+    runtime = _runtime()
+    name, key, placement, kind, how, rest = pickle.loads(bytes_)
+    replica = None
+    try:
+        replica = runtime.replica(name, key, kind, placement)
+        if how == "kept":
+            state = runtime.kept.pop(key)
+        elif how == "made":
+            args, kwargs = pickle.loads(rest)
+            state = replica.kind(*args, **kwargs)
+        else:
+            state = pickle.loads(rest)
+        replica.put(state)
+    except BaseException as error:
+        if replica is None:
+            replica = runtime.replica(name, key, pickle.dumps(_Unknown), placement)
+        what = "read its state"
+        if how == "made":
+            _note(error, name)
+            what, replica.failure = "make it", error
+        replica.broken = f"rank {runtime.rank} cannot {what}: {_text_of(error)}"
+        _log.error("object %r: %s", name, replica.broken)
+    return replica
+
+
+def _save_state(replica):
+    """Returns the state of an object, for all ranks."""
+    kind = pickle.dumps(replica.kind)
+    try:
+        state = pickle.dumps(replica.state, pickle.HIGHEST_PROTOCOL)
+        whole = replica.name, replica.key, replica.placement, kind, "read", state
+        bytes_ = pickle.dumps(whole, pickle.HIGHEST_PROTOCOL)
+        if len(bytes_) > _LONGEST:
+            raise ValueError(f"its state has {len(bytes_)} bytes, and {_LONGEST} are the most")
+    except Exception as error:
+        _log.warning("object %r stays at rank %d: %s", replica.name, replica.rank, error)
+        raise
+    return bytes_
+
+
+class _Unknown:
+    """The class of objects whose class this rank cannot find."""
+
+    __weft_methods__ = {}
+
+
 class _Runtime:
     """The shared objects of a job, at this rank."""
 
@@ -320,432 +396,55 @@ class _Runtime:
         self.job = job
         self.messages = job._messages()
         self.lock = threading.RLock()
+        self.looks = self.messages.poll, self.messages.is_inside
+        #: The replicas by the keys of their objects, and the keys by names.
         self.objects = {}
-        #: Objects that could not be made here, but elsewhere: there were operations on them.
-        self.missed = set()
-        #: Messages of the order that had no room when they were made.
-        self.outbox = collections.deque()
-        warn = os.environ.get("WEFT_WARN_AFTER_MS", "")
-        self.warn_after = (int(warn) if warn.isdigit() else 5000) / 1000
+        #: States of a job of one rank, which need no pickle.
+        self.kept = {}
+        _runtimes[id(job)] = self
         self.messages.open(self)
-
-    dump = staticmethod(_dump)
-    #: For operations that the extension executes.
-    checked, frozen = staticmethod(_frozen.checked), _frozen.FROZEN
 
     def follow_signals(self):
         """Has the handlers of the program wait for the ends of operations."""
         _signals.follow(self.messages.hold_back)
 
-    def dump_result(self, ok, value):
-        """Pickles a result; what cannot be sent becomes an error that says so."""
-        try:
-            bytes_ = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
-            if len(bytes_) > _LONGEST:
-                text = f"it has {len(bytes_)} bytes when pickled, and {_LONGEST} are the most"
-                raise ValueError(text)
-            if not ok and not isinstance(pickle.loads(bytes_), BaseException):
-                # Some exceptions can be written and not be read.
-                raise TypeError("it is no exception when it is read")
-            return ok, bytes_
-        except BaseException as error:
-            # Whatever it is, the caller waits for an answer.
-            text = f"its result cannot be sent: {_text_of(error)}" if ok else _text_of(value)
-            error = OperationError(text, self.rank)
-            error.add_note(f"raised at rank {self.rank}")
-            return False, pickle.dumps(error, pickle.HIGHEST_PROTOCOL)
+    def replica(self, name, key, kind, placement):
+        """Returns the replica of an object, here or not; `kind` is the pickle of its class."""
+        replica = self.objects.get(key)
+        if replica is None:
+            kind = pickle.loads(kind)
+            replica = self.objects.setdefault(key, _Replica(self, name, key, kind, placement))
+        return replica
 
-    def order(self, number, body):
-        """Executes a message of the order, which a rank has sent."""
-        what, token, name, *parts = pickle.loads(body)
-        author = token if number == self.rank else None
-        if what == "new":
-            self.make(author, name, *parts)
-        elif what == "do":
-            self.execute(author, number, name, *parts)
-        elif name not in self.objects:
-            self.missed.add(name)
-        elif what == "reads":
-            # The reads of an object that has moved in the meantime do not count.
-            if self.objects[name].at is None:
-                self.note(self.objects[name], number, parts[0], 0)
-        else:
-            self.place(self.objects[name], *parts)
+    def shown(self, name, rank, number, kind, place):
+        """Returns the replica of an object that the extension has found."""
+        placement = {-1: "replicated", -2: "adaptive"}.get(place, place)
+        return self.replica(name, (rank, number), kind, placement)
 
-    def end(self, token, name, method, ok, value):
-        """Ends an operation of this rank: `token` is `None` for those of others, 0 for posts."""
-        if token:
-            self.messages.end(token, ok, value)
-        elif token == 0 and not ok:
-            _log.error("rank %d: %s of %r, a post, failed", self.rank, method, name, exc_info=value)
+    def make(self, kind, name, placement, args, kwargs):
+        """Returns a function that makes the state of an object, as bytes."""
+        pickled = pickle.dumps(kind)
 
-    def flush(self):
-        """Sends what had no room."""
-        while self.outbox and self.messages.send(self.outbox[0]):
-            self.outbox.popleft()
-
-    def note(self, replica, rank, reads, writes):
-        """Notes accesses of a rank to an adaptive object: on all ranks if it is replicated, else at
-        the rank that has it."""
-        if replica.uses is None or replica.leaving:
-            return
-        better = replica.uses.note(rank, reads, writes, self.size)
-        if better is None or better == (-1 if replica.at is None else replica.at):
-            return
-        if replica.at is None:
-            # All ranks decide the same at this place of the order.
-            self.move(replica, better, replica.state if better == self.rank else None)
-            return
-        try:
-            state = pickle.dumps(replica.state, pickle.HIGHEST_PROTOCOL)
-            message = ("place", 0, replica.name, better, state)
-            bytes_ = _dump_message(message, f"the move of {replica.name!r}, its state,")
-        except Exception as error:
-            _log.warning("object %r stays at rank %d: %s", replica.name, self.rank, error)
-            return
-        replica.leaving = True
-        self.outbox.append(bytes_)
-
-    def place(self, replica, at, state):
-        """Has the state of an adaptive object that a rank has given away."""
-        at = None if at < 0 else at
-        if replica.leaving:
-            state = replica.state
-        elif at in (None, self.rank):
+        def make(rank, number):
+            key = rank, number
+            whole = functools.partial(self.whole, name, key, placement, pickled)
+            if isinstance(placement, int):
+                return whole("made", _dump((args, kwargs)))
+            state = kind(*args, **kwargs)
+            if self.size == 1:
+                self.kept[key] = state
+                return whole("kept", b"")
             try:
-                state = pickle.loads(state)
-            except BaseException as error:
-                replica.broken = f"rank {self.rank} cannot read its state: {error}"
-        self.move(replica, at, state if at in (None, self.rank) else None)
+                return whole("read", pickle.dumps(state, pickle.HIGHEST_PROTOCOL))
+            except Exception as error:
+                text = f"the state of {name!r} cannot be sent to other ranks: {_text_of(error)}"
+                why = "an object with at=RANK is made at that rank, and its state stays there"
+                raise ArgumentError(f"{text}; {why}") from error
 
-    def move(self, replica, at, state):
-        """Puts an adaptive object somewhere else; those who wait for it try again."""
-        replica.at, replica.leaving = at, False
-        replica.put(state)
-        replica.begin_turns()
-        replica.uses, replica.reads = _Uses(), 0
-        blocked, replica.blocked = replica.blocked, []
-        held, replica.held = replica.held, []
-        for operation in blocked:
-            operation.end(*_MOVED)
-        for call in held:
-            self.serve(*call)
+        return make
 
-    def make(self, token, name, pickled, placement):
-        """Makes an object, unless there is one of this name."""
-        try:
-            kind, args, kwargs = pickle.loads(pickled)
-            known = self.objects.get(name)
-            if name in self.missed:
-                text = f"could not make {name!r} before, and has missed operations on it"
-                raise OperationError(f"rank {self.rank} {text}")
-            if known is None:
-                replica = _Replica(name, kind, placement)
-                if replica.at in (None, self.rank):
-                    replica.put(kind(*args, **kwargs))
-                self.objects[name] = replica
-                self.hand_over(replica)
-            elif known.kind is not kind or known.placement != placement:
-                raise ArgumentError(f"{Shared(self, known)!r} is there already")
-            self.end(token, name, "__init__", True, None)
-        except BaseException as error:
-            self.end(token, name, "__init__", False, error)
-            if token is None:
-                _log.error("rank %d: object %r could not be made", self.rank, name, exc_info=error)
-
-    def hand_over(self, replica):
-        """Has the extension do the most of an object that does not move."""
-        name, at = replica.name, replica.placement
-        if at == self.rank or replica.is_plain:
-            methods = [(n, m.function, m.when, m.writes) for n, m in replica.methods.items()]
-            self.messages.keep(name, replica, methods, replica.blocked)
-        if replica.is_plain:
-            replicated = self.messages.replicated(name, self, replica)
-            replica.change, replica.post = replicated.call, replicated.post
-        elif isinstance(at, int) and at != self.rank:
-            replica.remote = replica.change = self.messages.remote(at, name, self, replica).call
-
-    def execute(self, token, author, name, method, args, pickled, reads=0):
-        """Executes an operation of the order on this rank's replica."""
-        replica = self.objects.get(name)
-        if replica is None:
-            # Its making has failed here alone.
-            self.missed.add(name)
-            return self.end(token, name, method, False, OperationError(f"no object {name!r}"))
-        if method not in replica.methods:
-            text = f"rank {self.rank} has no operation {method!r} in {replica.kind.__qualname__}"
-            replica.broken = f"{text}: ranks run different programs"
-            return self.end(token, name, method, False, OperationError(replica.broken))
-        if replica.at is not None:
-            # It has moved in the meantime: the author calls the rank that has it.
-            return self.end(token, name, method, *_MOVED)
-        try:
-            args, kwargs = pickle.loads(pickled) if args is None else (args, {})
-        except BaseException as error:
-            replica.broken = f"rank {self.rank} cannot read arguments of {method}: {error}"
-            return self.end(token, name, method, False, OperationError(replica.broken))
-        end = lambda ok, value: self.end(token, name, method, ok, value)
-        self.change(replica, method, args, kwargs, end)
-        self.note(replica, author, reads, 1)
-
-    def serve(self, number, caller, name, method, args, pickled):
-        """Executes a call of another rank."""
-
-        def end(ok, value):
-            if ok is False:
-                return self.fail(number, name, value)
-            self.messages.reply(number, ok, value)
-
-        replica = self.objects.get(name)
-        if replica is None:
-            return end(False, OperationError(f"no object {name!r}"))
-        if method not in replica.methods:
-            return end(False, OperationError(f"{name!r} has no operation {method!r}"))
-        if replica.at != self.rank:
-            return end(*_MOVED)
-        if replica.leaving:
-            return replica.held.append((number, caller, name, method, args, pickled))
-        try:
-            args, kwargs = pickle.loads(pickled) if args is None else (args, {})
-        except Exception as error:
-            return end(False, OperationError(f"the arguments cannot be read: {error}"))
-        self.change(replica, method, args, kwargs, end)
-        self.note_one(replica, caller, method)
-
-    def fail(self, number, name, error):
-        """Answers a call by an exception."""
-        note = f"raised at rank {self.rank}, which has the object {name!r}"
-        # A program may raise the same exception again, and its class may have functions of its own.
-        with contextlib.suppress(Exception):
-            if note not in getattr(error, "__notes__", ()):
-                error.add_note(note)
-        self.messages.reply(number, False, error)
-
-    def note_one(self, replica, rank, method):
-        """Notes an operation at the rank that has an object."""
-        writes = int(replica.methods[method].writes)
-        self.note(replica, rank, 1 - writes, writes)
-
-    def attempt(self, replica, method, args, kwargs, turns=None):
-        """Executes an operation, if its guard is true: its result is returned, or `None`. `turns`
-        says which executions of guard and method are checked."""
-        if replica.at not in (None, self.rank):
-            return _MOVED
-        if replica.broken:
-            return False, OperationError(f"{replica.name!r} is broken: {replica.broken}")
-        spec = replica.methods[method]
-        try:
-            if spec.when is not None:
-                due = turns is not None and turns[0].is_due()
-                if not _frozen.unchanging(replica, method, True, due, args, kwargs):
-                    return None
-            if spec.writes:
-                return True, _frozen.changing(replica, spec.function, args, kwargs)
-            due = turns is not None and turns[1].is_due()
-            return True, _frozen.unchanging(replica, method, False, due, args, kwargs)
-        except BaseException as error:
-            if spec.writes:
-                self.doubt(replica, method, error)
-            return False, error
-
-    def doubt(self, replica, method, error):
-        """Has the replica here be of no use if other ranks may have done what failed here: they
-        have other stacks and other memory."""
-        depends = isinstance(error, (MemoryError, RecursionError))
-        if depends and replica.at is None and self.size > 1:
-            text = f"{method} failed at rank {self.rank}, and not at all ranks alike"
-            replica.broken = f"{text}: {_text_of(error)}"
-
-    def change(self, replica, method, args, kwargs, end):
-        """Executes an operation, or has it wait; then those that have waited."""
-        result = self.attempt(replica, method, args, kwargs, replica.turns[method])
-        if result is None:
-            replica.blocked.append(_Blocked(method, args, kwargs, end))
-            return
-        end(*result)
-        if not replica.methods[method].writes:
-            return
-        at = 0
-        while at < len(replica.blocked):
-            blocked = replica.blocked[at]
-            name, turns = blocked.method, replica.turns[blocked.method]
-            result = self.attempt(replica, name, blocked.args, blocked.kwargs, turns)
-            at += 1
-            if result is not None:
-                del replica.blocked[at - 1]
-                blocked.end(*result)
-                # A change may have made the guard of an earlier one true.
-                at = 0 if replica.methods[name].writes else at - 1
-
-    def wait(self, found, what, number=None):
-        """Waits until `found` returns something; for the answer of a call, if it has a number."""
-        begun = time.monotonic()
-        told = self.warn_after == 0
-        while True:
-            if self.outbox:
-                # As an operation: a signal's handler that raises would have one sent twice.
-                self.messages.execute(self.flush)
-            with self.lock:
-                result = found()
-            if result is not None:
-                return result
-            self.messages.wait(_LOOK, number)
-            waited = time.monotonic() - begun
-            if not told and waited > self.warn_after:
-                told = True
-                _log.warning("rank %d waits for %.1f s for %s", self.rank, waited, what())
-
-    def wait_for(self, token, what):
-        """Waits for the end of an operation of this rank."""
-        return self.wait(lambda: self.messages.ended(token), what)
-
-    def answer(self, replica, method, number):
-        """Waits for the answer of a call."""
-        try:
-            title = lambda: self.title(replica, method)
-            found = lambda: self.messages.answer(number, title)
-            return self.wait(found, self.describe(replica, method), number)
-        except BaseException:
-            self.messages.forget(number)
-            raise
-
-    def settle_end(self, replica, method, token):
-        """Waits for the end of an operation on an object that is always on all ranks."""
-        ok, value = self.wait_for(token, self.describe(replica, method))
-        if ok:
-            return value
-        raise value
-
-    def settle_posts(self):
-        """Waits until this rank has met its posts in the order: its later operations come behind
-        them. Writes of replicated objects do by themselves."""
-        post = self.messages.post()
-        if post is not None:
-            self.wait(lambda: self.messages.has_met(post) or None, lambda: "its posts")
-
-    def settle_answer(self, replica, method, number):
-        """Waits for the answer of a call of an object that does not move."""
-        ok, value = self.answer(replica, method, number)
-        if ok:
-            return value
-        raise value
-
-    def title(self, replica, method):
-        return f"{replica.kind.__qualname__}.{method} of {replica.name!r}"
-
-    def describe(self, replica, method):
-        def what():
-            guard = replica.methods[method].when
-            why = "" if guard is None else ", whose guard may not be true: another rank has to act"
-            return self.title(replica, method) + why
-
-        return what
-
-    def send(self, message, what):
-        bytes_ = _dump_message(message, what)
-        while not self.messages.send(bytes_):
-            self.messages.wait(0.001)
-
-    def refuse_inside(self, replica, method):
-        if self.messages.is_inside():
-            text = "was called inside an operation, which must not wait"
-            raise OperationError(f"{method} of {replica.name!r} {text}")
-
-    def settle(self, replica, attempt):
-        """Tries an operation, and again wherever its object has moved to."""
-        ok = None
-        while ok is None:
-            ok, value = attempt()
-        if ok:
-            return value
-        raise value
-
-    def write(self, replica, method, args, kwargs):
-        self.refuse_inside(replica, method)
-
-        def attempt():
-            if replica.at is not None:
-                return self.at_owner(replica, method, args, kwargs)
-            token = self.messages.token()
-            with self.lock:
-                reads, replica.reads = replica.reads, 0
-            message = ("do", token, replica.name, method, None, _dump((args, kwargs)), reads)
-            self.send(message, f"{method} of {replica.name!r}")
-            return self.wait_for(token, self.describe(replica, method))
-
-        value = self.settle(replica, attempt)
-        # A post on an object that moves could be overtaken by a later operation: its caller waits.
-        return None if replica.methods[method].post else value
-
-    def read(self, replica, method, args, kwargs):
-        def attempt():
-            if replica.at is not None:
-                self.refuse_inside(replica, method)
-                return self.at_owner(replica, method, args, kwargs)
-            return self.read_here(replica, method, args, kwargs)
-
-        return self.settle(replica, attempt)
-
-    def read_here(self, replica, method, args, kwargs):
-        """Reads this rank's replica."""
-        inside = self.messages.is_inside()
-        if not inside and self.messages.poll():
-            self.messages.work()
-            self.settle_posts()
-        # A read inside an operation of all ranks may change an object on all of them.
-        turns = None if inside else replica.methods[method].turns
-        attempt = lambda: self.attempt(replica, method, args, kwargs, turns)
-        with self.lock:
-            result = attempt()
-        if result is None:
-            self.refuse_inside(replica, method)
-            result = self.wait(attempt, self.describe(replica, method))
-        if replica.uses is not None and result is not _MOVED:
-            self.tell_reads(replica, inside)
-        return result
-
-    def tell_reads(self, replica, inside):
-        """Notes a read of an adaptive object here, and tells the others now and then."""
-        with self.lock:
-            replica.reads += 1
-            if inside or replica.reads < _Uses.TELL_READS:
-                return
-            reads, replica.reads = replica.reads, 0
-        self.send(("reads", 0, replica.name, reads), "reads")
-
-    def at_owner(self, replica, method, args, kwargs):
-        """Does an operation on an object at a rank."""
-        self.settle_posts()
-        at = replica.at
-        if at is None:
-            return _MOVED
-        if at == self.rank:
-            return self.at_this_rank(replica, method, args, kwargs)
-        title = lambda: self.title(replica, method)
-        answer = self.messages.call(at, (replica.name, method), args, kwargs, title)
-        return self.answer(replica, method, answer) if type(answer) is int else answer
-
-    def at_this_rank(self, replica, method, args, kwargs):
-        """Does an operation on an object at this rank."""
-        what = self.describe(replica, method)
-        if self.messages.poll():
-            self.messages.work()
-        self.wait(lambda: None if replica.leaving else True, what)
-        token = self.messages.token()
-        # As from another rank, by value.
-        args, kwargs = pickle.loads(_dump((args, kwargs)))
-
-        def operation():
-            if replica.at != self.rank or replica.leaving:
-                return False
-            end = lambda ok, value: self.end(token, replica.name, method, ok, value)
-            self.change(replica, method, args, kwargs, end)
-            self.note_one(replica, self.rank, method)
-            return True
-
-        if not self.messages.execute(operation):
-            return _MOVED
-        return self.wait_for(token, what)
+    def whole(self, *parts):
+        return pickle.dumps(parts, pickle.HIGHEST_PROTOCOL)
 
     def share(self, kind, name, args, kwargs, at):
         # A class that is made from a decorated one may have other methods.
@@ -758,29 +457,56 @@ class _Runtime:
         if self.messages.is_inside():
             raise OperationError("an object was made inside an operation, which must not wait")
         _check_found(kind)
-        token = self.messages.token()
-        self.send(("new", token, name, _dump((kind, args, kwargs)), placement), f"the new {name!r}")
-        ok, value = self.wait_for(token, lambda: f"the object {name!r}: all ranks call Job.share")
-        if not ok:
-            raise value
-        return kind.__weft_handle__(self, self.objects[name])
+        wish = name, pickle.dumps(kind), _PLACES.get(placement, placement)
+        make = self.make(kind, name, placement, args, kwargs)
+
+        def warn(waited):
+            what = f"the object {name!r}: all ranks call Job.share"
+            _log.warning("rank %d waits for %.1f s for %s", self.rank, waited, what)
+
+        replica = self.shown(name, *self.messages.share(wish, make, warn))
+        found = replica.kind.__weft_handle__(replica)
+        if replica.kind is not kind or replica.placement != placement:
+            raise ArgumentError(f"{found!r} is there already")
+        if replica.stays:
+            failure = replica.thing.failure()
+            if failure is not None:
+                replica.thing.delete(name)
+                raise failure
+        return found
+
+    def delete(self, found):
+        if not isinstance(found, Shared):
+            raise ArgumentError(f"{found!r} is no shared object")
+        if not found._replica.thing.delete(found._replica.name):
+            raise OperationError(f"{found._replica.name!r} has been deleted")
+        self.objects.pop(found._replica.key, None)
 
 
 _runtimes: dict[int, _Runtime] = {}
 
 
+def _runtime():
+    """Returns that of the job that this process has joined last."""
+    return next(reversed(_runtimes.values()))
+
+
 def share(job, kind, name, args, kwargs, at):
     """`Job.share`."""
-    runtime = _runtimes.get(id(job))
-    if runtime is None:
-        # It keeps the job, so that no other gets its number.
-        runtime = _runtimes[id(job)] = _Runtime(job)
+    # It keeps the job, so that no other gets its number.
+    runtime = _runtimes.get(id(job)) or _Runtime(job)
     return runtime.share(kind, name, args, kwargs, at)
+
+
+def delete(job, found):
+    """`Job.delete`."""
+    _runtimes[id(job)].delete(found)
 
 
 def _find(name):
     for runtime in reversed(_runtimes.values()):
-        replica = runtime.objects.get(name)
-        if replica is not None:
-            return replica.kind.__weft_handle__(runtime, replica)
+        found = runtime.messages.find(name)
+        if found is not None:
+            replica = runtime.shown(name, *found)
+            return replica.kind.__weft_handle__(replica)
     raise OperationError(f"no object {name!r} on this rank")

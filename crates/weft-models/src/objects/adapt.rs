@@ -62,6 +62,11 @@ impl Uses {
         self.choose(ranks)
     }
 
+    /// Forgets the ranks that are gone.
+    pub fn retain(&mut self, lives: impl Fn(&usize) -> bool) {
+        self.by.retain(|rank, _| lives(rank));
+    }
+
     fn choose(&self, ranks: usize) -> Option<Better> {
         let of = |by: &Use| by.mean_reads + by.mean_writes;
         // The lowest rank of several with as many accesses.

@@ -145,6 +145,8 @@ pub(super) struct Entry<N: Net> {
     pub uses: RefCell<Uses>,
     /// Reads of this rank that others do not know of.
     pub reads: Cell<u32>,
+    /// True while this rank is about to take the object.
+    pub taking: Cell<bool>,
     /// The panic that broke the object, or the reason why it cannot be used here.
     pub broken: RefCell<Option<ObjectCause>>,
 }

@@ -344,7 +344,8 @@ impl<N: Net> Inner<N> {
             Ordered::Note(
                 Note::Cancel { object, .. }
                 | Note::Replicate { object, .. }
-                | Note::Reads { object, .. },
+                | Note::Reads { object, .. }
+                | Note::Take { object },
             ) => *object,
         };
         let entry = self.directory.borrow().get(&number).cloned();
@@ -373,6 +374,7 @@ impl<N: Net> Inner<N> {
             }
             Ordered::Note(Note::Replicate { state, .. }) => self.replicate(&entry, from, &state),
             Ordered::Note(Note::Reads { reads, .. }) => self.adapt(&entry, from, reads, 0),
+            Ordered::Note(Note::Take { .. }) => self.take(&entry, from),
             Ordered::Note(Note::Create { .. } | Note::TooLong { .. }) => {}
         }
     }
@@ -418,6 +420,7 @@ impl<N: Net> Inner<N> {
             wakers: RefCell::default(),
             uses: RefCell::default(),
             reads: Cell::new(0),
+            taking: Cell::new(false),
             broken: RefCell::new(broken),
         };
         self.directory.borrow_mut().insert(object, Rc::new(entry));
@@ -556,19 +559,31 @@ impl<N: Net> Inner<N> {
         self.serial.get()
     }
 
-    /// Notes accesses to an adaptive object on every rank, and moves it if that is better.
+    /// Notes accesses to an adaptive object on every rank. If the object is better at this rank,
+    /// this rank takes it: one that has failed unseen gets no object that others have.
     fn adapt(self: &Rc<Self>, entry: &Rc<Entry<N>>, from: usize, reads: u32, writes: u32) {
         if !entry.adaptive || entry.place.get() != Where::Everywhere {
             return;
         }
         let ranks = self.members.borrow().len();
         let better = entry.uses.borrow_mut().note(from, reads, writes, ranks);
-        let Some(Better::At(rank)) = better else { return };
-        if !self.members.borrow().contains(&rank) {
+        let is_mine = better == Some(Better::At(self.net.rank()));
+        // Where there is no room, it moves after other accesses.
+        if is_mine && self.order.has_room() && !entry.taking.replace(true) {
+            drop(self.order.send(note_message(&Note::Take { object: entry.number })));
+        }
+    }
+
+    /// Moves an object that is on every rank to the one that takes it.
+    fn take(self: &Rc<Self>, entry: &Rc<Entry<N>>, rank: usize) {
+        let me = self.net.rank();
+        if rank == me {
+            entry.taking.set(false);
+        }
+        if !entry.adaptive || entry.place.get() != Where::Everywhere {
             return;
         }
         entry.place.set(Where::At(rank));
-        let me = self.net.rank();
         if rank != me {
             entry.replica.clear();
         }
@@ -633,6 +648,7 @@ impl<N: Net> Inner<N> {
                 Blocked::Ordered { from, .. } => lives(from),
                 Blocked::Called { request, .. } => lives(&request.from()),
             });
+            entry.uses.borrow_mut().retain(lives);
             if let Where::At(rank) = entry.place.get() {
                 if !lives(&rank) {
                     entry.place.set(Where::Lost(rank));

@@ -30,6 +30,9 @@ pub(super) enum Note {
     Reads { object: u64, reads: u32 },
     /// An object that all ranks open has no state: it has so many bytes, too many for a message.
     TooLong { object: u64, len: u64 },
+    /// The sender takes a replicated object, which is better at this rank: only one that lives
+    /// does so.
+    Take { object: u64 },
 }
 
 /// A message in the order.

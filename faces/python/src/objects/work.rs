@@ -1,165 +1,30 @@
-//! Operations of shared objects, executed by whatever thread is in a call of weft.
-//!
-//! An operation on an object that is always at this rank, alone or on all ranks, is executed from
-//! here where its guard is true and none waits for what it changes: its method is the one function
-//! of Python that runs. All else is handed to the functions of `weft/_objects.py`.
+//! The lock of shared objects, and their operations, executed by whatever thread is in a call of
+//! weft.
 
-use super::encode::{self, Status, Value};
+use super::world::{Failed, World};
 use crate::fault::{Fault, Kind};
 use crate::gate::Gate;
-use crate::models::{Asked, Event};
-use crate::sys::{raise_signal, thread};
-use pyo3::intern;
+use crate::sys::{raise_signal, thread, Guarded, Holds};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyList, PySet, PyTuple};
-use std::collections::{HashMap, VecDeque};
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::{Duration, Instant};
 
-/// A marked method: its name, its function, its guard, and true if it changes the object.
-pub type Method = (String, Py<PyAny>, Option<Py<PyAny>>, bool);
+/// Time for which a call waits before it notices the silence of other ranks.
+const SOON: Duration = Duration::from_millis(1);
+/// Time between two looks of a wait.
+const LOOK: Duration = Duration::from_millis(200);
 
-/// The end of an operation of this rank: true and the result, false and the exception, or no truth
-/// value if it is to be tried again elsewhere.
-pub type End = (Option<bool>, Py<PyAny>);
-
-/// A function of a method, with the number of its executions.
-struct Counted {
-    function: Py<PyAny>,
-    executions: AtomicU64,
-}
-
-/// A marked method.
-struct Known {
-    function: Counted,
-    guard: Option<Counted>,
-    writes: bool,
-}
-
-/// An object that is always at this rank: there alone, or on all ranks.
-pub struct Replica {
-    /// The object of Python that has more of it, its state among that.
-    replica: Py<PyAny>,
-    methods: HashMap<String, Known>,
-    /// Operations that wait for their guards: those that change the object try them again.
-    blocked: Py<PyList>,
-}
-
-impl Replica {
-    pub fn new(replica: Py<PyAny>, methods: Vec<Method>, blocked: Py<PyList>) -> Replica {
-        let counted = |function| Counted { function, executions: AtomicU64::new(0) };
-        let known = |(name, function, guard, writes): Method| {
-            (name, Known { function: counted(function), guard: guard.map(counted), writes })
-        };
-        Replica { replica, methods: methods.into_iter().map(known).collect(), blocked }
-    }
-
-    /// Calls a method with the object and the arguments, a tuple or a pickle of them. `None`: its
-    /// guard is not true, or other operations wait for what it changes, or it cannot be called: the
-    /// functions of Python do the rest.
-    fn call<'py>(
-        &self,
-        py: Python<'py>,
-        worker: &Worker,
-        asked: &encode::Asked<'_>,
-    ) -> Option<PyResult<Bound<'py, PyAny>>> {
-        let Known { function, guard, writes } = self.methods.get(asked.method)?;
-        let is_plain = !writes || self.blocked.bind(py).is_empty();
-        if !is_plain || !self.replica.bind(py).getattr(intern!(py, "broken")).ok()?.is_none() {
-            return None;
-        }
-        let (arguments, names) = match encode::value(py, asked.arguments)? {
-            Value::Made(made) => (made.cast_into::<PyTuple>().ok()?, None),
-            Value::Pickled(pickle) => {
-                // The functions of Python say why they cannot be read.
-                let made = worker.loads.bind(py).call1((PyBytes::new(py, pickle),)).ok()?;
-                let (made, names) =
-                    made.extract::<(Bound<'_, PyTuple>, Bound<'_, PyDict>)>().ok()?;
-                (made, Some(names).filter(|names| !names.is_empty()))
-            }
-        };
-        let state = self.replica.bind(py).getattr(intern!(py, "state")).ok()?;
-        let all = match arguments.is_empty() {
-            true => PyTuple::new(py, [&state]),
-            false => {
-                let all = std::iter::once(state.clone()).chain(arguments.iter());
-                PyTuple::new(py, all.collect::<Vec<_>>())
-            }
-        };
-        let (all, names) = (all.ok()?, names.as_ref());
-        let unchanging = |function: &Counted, is_guard| {
-            self.unchanging(worker, (function, asked.method, is_guard), &all, names)
-        };
-        let holds = |guard: &Counted| unchanging(guard, true)?.is_truthy();
-        let result = match guard.as_ref().map(holds) {
-            Some(Ok(false)) => return None,
-            Some(Err(error)) => Err(error),
-            _ if *writes => worker.thawed(&state, || function.function.bind(py).call(&all, names)),
-            _ => unchanging(function, false),
-        };
-        if let (true, Err(error)) = (writes, &result) {
-            let all = (&self.replica, asked.method, error.value(py));
-            if let Err(error) = worker.doubt.bind(py).call1(all) {
-                return Some(Err(error));
-            }
-        }
-        Some(result)
-    }
-
-    /// Calls a read or a guard, and has the 1st, 2nd, 4th, 8th, ... execution checked: all ranks
-    /// check the same ones of the guard of a write. `all` has the state first.
-    fn unchanging<'py>(
-        &self,
-        worker: &Worker,
-        (function, method, is_guard): (&Counted, &str, bool),
-        all: &Bound<'py, PyTuple>,
-        names: Option<&Bound<'py, PyDict>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let py = all.py();
-        let execution = function.executions.fetch_add(1, Ordering::Relaxed) + 1;
-        if !execution.is_power_of_two() {
-            return function.function.bind(py).call(all, names);
-        }
-        let names = names.map_or_else(|| PyDict::new(py), Bound::clone);
-        worker.checked.bind(py).call1((&self.replica, method, is_guard, all, names))
-    }
-}
-
-/// The state of the shared objects of a job, and the functions of Python for them.
+/// The lock of the shared objects of a job, and what is under it.
 pub struct Worker {
     /// The lock of all objects: a thread that has it may take it again.
     acquire: Py<PyAny>,
     release: Py<PyAny>,
-    /// Executes a message of the order: author, bytes.
-    order: Py<PyAny>,
-    /// Executes a change of the order: its token if it is this rank's, its author, and the rest as
-    /// `serve` has it.
-    execute: Py<PyAny>,
-    /// Ends an operation of this rank: token, the names of object and method, true if it returned,
-    /// the result or the exception.
-    end: Py<PyAny>,
-    /// Executes a call: its number, the rank that calls, the names of object and method, the
-    /// arguments or `None`, or else their pickle.
-    serve: Py<PyAny>,
-    /// Answers a call by an exception: its number, the name of the object, the exception.
-    fail: Py<PyAny>,
-    /// Has a replica be of no use if its operation has failed at this rank alone: the object of
-    /// Python for it, the method, the exception.
-    doubt: Py<PyAny>,
-    /// Calls a read or a guard, and undoes what it changes: the object of Python for it, the
-    /// method, true for its guard, the arguments with the state first, and those with names.
-    checked: Py<PyAny>,
-    /// The numbers of the states that must not change now.
-    frozen: Py<PySet>,
-    /// Sends the messages of the order that had no room, which wait in this.
-    flush: Py<PyAny>,
-    outbox: Py<PyAny>,
-    /// Pickles arguments.
-    dump: Py<PyAny>,
-    /// Pickles the result of an operation: true if it returned, the result; returns the two, since
-    /// what cannot be sent becomes an error.
-    dump_result: Py<PyAny>,
-    loads: Py<PyAny>,
+    world: Guarded<Rc<World>>,
     /// The thread that handles signals.
     main: u64,
     /// Has handlers of the program ask `hold_back`: called once, in that thread.
@@ -169,26 +34,19 @@ pub struct Worker {
     held: AtomicU64,
     /// The thread that executes operations now; 0: none.
     thread: AtomicU64,
-    /// Number of messages of the order that have been executed here.
-    executed: AtomicU64,
-    /// Calls of ranks that have executed more.
-    late: Mutex<Vec<Asked>>,
-    replicas: Mutex<HashMap<String, Arc<Replica>>>,
-    rank: usize,
-    /// The last token, by which a rank knows its operations in the order.
-    token: AtomicU64,
-    /// Ends of this rank's operations by their tokens.
-    ends: Mutex<HashMap<u64, End>>,
-    /// Number of this rank's operations that nobody waits for: sent, and met in the order.
-    posted: AtomicU64,
-    posts_met: AtomicU64,
+    /// Number of times that something was handled.
+    turns: AtomicU64,
+    /// True while posts of this rank are under way.
+    posts: AtomicBool,
 }
 
 /// The lock of all objects, until dropped.
-struct Locked<'a, 'py> {
+pub struct Locked<'a, 'py> {
     worker: &'a Worker,
     py: Python<'py>,
 }
+
+impl Holds for Locked<'_, '_> {}
 
 impl Drop for Locked<'_, '_> {
     fn drop(&mut self) {
@@ -206,50 +64,76 @@ impl Drop for Executing<'_> {
     }
 }
 
-fn open<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+/// A waker of a wait that looks again after each turn.
+struct Looks;
+
+impl Wake for Looks {
+    fn wake(self: Arc<Self>) {}
+}
+
+/// An operation under way, which is dropped under the lock.
+struct Running<'a, 'py, F> {
+    worker: &'a Worker,
+    gate: &'a Gate,
+    py: Python<'py>,
+    work: Option<F>,
+}
+
+impl<F> Drop for Running<'_, '_, F> {
+    fn drop(&mut self) {
+        let Some(work) = self.work.take() else { return };
+        if self.gate.check_origin().is_err() {
+            // The lock of a copy of the process may have a holder that is not there.
+            return std::mem::forget(work);
+        }
+        let locked = self.worker.lock(self.py);
+        match locked.or_else(|_| self.worker.lock(self.py)) {
+            Ok(locked) => {
+                drop(work);
+                self.worker.after(&locked);
+            }
+            Err(_) => std::mem::forget(work),
+        }
+    }
+}
+
+/// The things that a wait says about itself.
+pub struct Saying<'a> {
+    /// Time after which a wait is worth a line in the log; zero: it never is.
+    pub warn_after: Duration,
+    /// Says it.
+    pub warn: &'a dyn Fn(Duration) -> PyResult<()>,
+    /// Returns the exception of a wait that has ended at its limit.
+    pub late: &'a dyn Fn(&World, Duration) -> PyErr,
 }
 
 impl Worker {
-    /// Makes that of `runtime`, the object of Python that has the functions.
+    /// Opens the objects of a job; `runtime` is the object of Python that has the functions.
     ///
     /// # Errors
-    /// It does not have them.
-    pub fn new(runtime: &Bound<'_, PyAny>) -> PyResult<Worker> {
+    /// It does not have them; the job was left.
+    pub fn new(gate: &Arc<Gate>, runtime: &Bound<'_, PyAny>) -> PyResult<Worker> {
         let py = runtime.py();
-        let part = |name: &str| runtime.getattr(name).map(Bound::unbind);
         let lock = runtime.getattr("lock")?;
         let main = py.import("threading")?.call_method0("main_thread")?.getattr("ident")?;
-        Ok(Worker {
+        let worker = Worker {
             acquire: lock.getattr("acquire")?.unbind(),
             release: lock.getattr("release")?.unbind(),
-            order: part("order")?,
-            execute: part("execute")?,
-            end: part("end")?,
-            serve: part("serve")?,
-            fail: part("fail")?,
-            doubt: part("doubt")?,
-            checked: part("checked")?,
-            frozen: runtime.getattr("frozen")?.cast_into::<PySet>()?.unbind(),
-            flush: part("flush")?,
-            outbox: part("outbox")?,
-            dump: part("dump")?,
-            dump_result: part("dump_result")?,
-            loads: py.import("pickle")?.getattr("loads")?.unbind(),
+            world: Guarded::new(),
             main: main.extract()?,
-            follow: part("follow_signals")?,
+            follow: runtime.getattr("follow_signals")?.unbind(),
             follows: AtomicBool::new(false),
             held: AtomicU64::new(0),
             thread: AtomicU64::new(0),
-            executed: AtomicU64::new(0),
-            late: Mutex::default(),
-            replicas: Mutex::default(),
-            rank: runtime.getattr("rank")?.extract()?,
-            token: AtomicU64::new(0),
-            ends: Mutex::default(),
-            posted: AtomicU64::new(0),
-            posts_met: AtomicU64::new(0),
-        })
+            turns: AtomicU64::new(0),
+            posts: AtomicBool::new(false),
+        };
+        let locked = worker.lock(py)?;
+        let left = || Fault::new(Kind::Finished, "the job has been left").raise(py);
+        let world = World::open(gate).ok_or_else(left)?;
+        worker.world.set(&locked, world);
+        drop(locked);
+        Ok(worker)
     }
 
     /// True in an operation that this thread executes.
@@ -258,98 +142,54 @@ impl Worker {
         worker != 0 && worker == thread()
     }
 
-    /// True while a thread executes operations.
+    /// True while a thread executes operations, or posts of this rank are under way.
     pub fn is_busy(&self) -> bool {
-        self.thread.load(Ordering::Relaxed) != 0
+        self.thread.load(Ordering::Relaxed) != 0 || self.posts.load(Ordering::Relaxed)
     }
 
-    /// Returns the number of messages of the order that have been executed here.
-    pub fn executed(&self) -> u64 {
-        self.executed.load(Ordering::Relaxed)
-    }
-
-    /// True if this rank has executed what the author of an answer had.
-    pub fn is_due(&self, answer: &[u8]) -> bool {
-        encode::executed(answer) <= self.executed()
-    }
-
-    /// Notes an operation that this rank has sent and does not wait for.
-    pub fn note_post(&self) {
-        self.posted.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Returns the number of the last operation that this rank has sent without a wait, if it has
-    /// not met it in the order: later ones of this rank come behind it. `None` in an operation.
-    pub fn post(&self) -> Option<u64> {
-        let posted = self.posted.load(Ordering::Relaxed);
-        (!self.has_met(posted) && !self.is_inside()).then_some(posted)
-    }
-
-    /// True if this rank has met so many of its posts in the order.
-    pub fn has_met(&self, posts: u64) -> bool {
-        self.posts_met.load(Ordering::Relaxed) >= posts
-    }
-
-    /// Notes an object that is always at this rank.
-    pub fn keep(&self, name: String, replica: Replica) {
-        let before = open(&self.replicas).insert(name, Arc::new(replica));
-        drop(before);
-    }
-
-    /// Returns the token of another operation.
-    pub fn token(&self) -> u64 {
-        self.token.fetch_add(1, Ordering::Relaxed) + 1
-    }
-
-    /// Notes the end of an operation of this rank.
-    pub fn set_end(&self, token: u64, end: End) {
-        let before = open(&self.ends).insert(token, end);
-        drop(before);
-    }
-
-    /// True if an operation of this rank has ended.
-    pub fn has_ended(&self, token: u64) -> bool {
-        open(&self.ends).contains_key(&token)
-    }
-
-    /// Takes the end of an operation of this rank.
-    pub fn take_end(&self, token: u64) -> Option<End> {
-        open(&self.ends).remove(&token)
-    }
-
-    /// Calls a write of a state, which may change meanwhile.
-    fn thawed<'py>(
-        &self,
-        state: &Bound<'py, PyAny>,
-        write: impl FnOnce() -> PyResult<Bound<'py, PyAny>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        // As the function `id` has it.
-        let (frozen, number) = (self.frozen.bind(state.py()), state.as_ptr() as usize);
-        frozen.discard(number)?;
-        let result = write();
-        frozen.add(number)?;
-        result
-    }
-
-    fn lock<'a, 'py>(&'a self, py: Python<'py>) -> PyResult<Locked<'a, 'py>> {
+    pub fn lock<'a, 'py>(&'a self, py: Python<'py>) -> PyResult<Locked<'a, 'py>> {
         self.acquire.bind(py).call0()?;
         Ok(Locked { worker: self, py })
     }
 
-    /// Waits until no other thread executes operations. None begins before the caller enters the
-    /// interpreter.
-    pub fn rest(&self, py: Python<'_>) -> PyResult<()> {
-        while self.is_busy() && !self.is_inside() {
-            drop(self.lock(py)?);
+    /// Calls `f` with the objects, which executes no operation of the program by itself.
+    ///
+    /// # Errors
+    /// The job was left, or this process is a copy; the exception of a signal's handler.
+    pub fn with<T>(
+        &self,
+        py: Python<'_>,
+        gate: &Gate,
+        f: impl FnOnce(&Rc<World>) -> T,
+    ) -> PyResult<T> {
+        gate.check_origin().map_err(|fault| fault.raise(py))?;
+        let locked = self.lock(py)?;
+        let world = self.open(py, &locked)?;
+        Ok(f(&world))
+    }
+
+    fn open(&self, py: Python<'_>, locked: &Locked<'_, '_>) -> PyResult<Rc<World>> {
+        let world = self.world.open(locked).map(|world| Rc::clone(&world));
+        world.ok_or_else(|| crate::gate::finished().raise(py))
+    }
+
+    /// Goes on with what the holder of the lock has begun.
+    fn after(&self, locked: &Locked<'_, '_>) {
+        if let Some(world) = self.world.open(locked).map(|world| Rc::clone(&world)) {
+            world.net().run_tasks();
+            self.posts.store(!world.is_settled(), Ordering::Relaxed);
         }
-        Ok(())
     }
 
     /// Calls `f` as the thread that executes operations. An exception of a signal's handler in the
     /// middle of one would leave this rank's state unlike that of others: handlers are called
     /// afterwards (`weft/_signals.py`).
-    pub fn holding<T>(&self, py: Python<'_>, f: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
-        let _locked = self.lock(py)?;
+    ///
+    /// # Errors
+    /// The job was left; the exception of a signal's handler; the error of `f`.
+    fn holding<T>(&self, py: Python<'_>, f: impl FnOnce(&Rc<World>) -> PyResult<T>) -> PyResult<T> {
+        let locked = self.lock(py)?;
+        let world = self.open(py, &locked)?;
         let this = thread();
         if this == self.main && !self.follows.load(Ordering::Relaxed) {
             self.follow.bind(py).call0()?;
@@ -359,10 +199,13 @@ impl Worker {
         py.check_signals()?;
         let executing = Executing(&self.thread);
         self.thread.store(this, Ordering::Relaxed);
-        let result = f();
+        let result = f(&world);
+        self.after(&locked);
         drop(executing);
         let held = self.held.swap(0, Ordering::Relaxed);
-        (1..=u64::BITS).filter(|signal| held >> (signal - 1) & 1 == 1).for_each(raise_signal);
+        if held != 0 {
+            (1..=u64::BITS).filter(|signal| held >> (signal - 1) & 1 == 1).for_each(raise_signal);
+        }
         let result = result?;
         py.check_signals()?;
         Ok(result)
@@ -377,7 +220,7 @@ impl Worker {
         holds
     }
 
-    /// Executes what has come. False inside an operation.
+    /// Handles what has come. False inside an operation.
     ///
     /// # Errors
     /// The job was left; the exception of a signal handler.
@@ -385,180 +228,116 @@ impl Worker {
         if self.is_inside() {
             return Ok(false);
         }
-        self.holding(py, || self.execute_all(py, gate))?;
-        Ok(true)
-    }
-
-    fn execute_all(&self, py: Python<'_>, gate: &Gate) -> PyResult<()> {
-        let taken = gate.with(|inside| Ok(inside.models()?.events()));
-        let mut events: VecDeque<Event> = taken.map_err(|fault| fault.raise(py))?;
-        while let Some(event) = events.pop_front() {
-            if let Err(error) = self.execute_one(py, gate, event) {
-                gate.end_of_models(|models| models.put_back(events));
-                return Err(error);
+        let done = self.holding(py, |world| loop {
+            let events = gate.with(|inside| Ok(inside.models()?.events()));
+            let events = events.map_err(|fault| fault.raise(py))?;
+            if events.is_empty() {
+                return Ok(());
             }
-        }
-        if self.outbox.bind(py).is_truthy()? {
-            self.flush.bind(py).call0()?;
-        }
+            for event in events {
+                world.net().handle_event(event);
+                world.net().run_tasks();
+            }
+        });
+        self.turns.fetch_add(1, Ordering::Relaxed);
         // Threads may wait for the ends of their operations.
         gate.tell();
-        Ok(())
+        done.map(|()| true)
     }
 
-    fn execute_one(&self, py: Python<'_>, gate: &Gate, event: Event) -> PyResult<()> {
-        match event {
-            Event::Message(from, bytes) => {
-                self.executed.fetch_add(1, Ordering::Relaxed);
-                match encode::read_change(&bytes) {
-                    Some((token, call)) => self.change(py, from, token, &call)?,
-                    None => {
-                        self.order.bind(py).call1((from, PyBytes::new(py, &bytes)))?;
-                    }
-                }
-                let executed = self.executed();
-                let due = |asked: &mut Asked| encode::executed(&asked.bytes) <= executed;
-                let ready: Vec<Asked> = open(&self.late).extract_if(.., due).collect();
-                ready.iter().try_for_each(|asked| self.serve(py, gate, asked))
-            }
-            Event::Asked(asked) if encode::executed(&asked.bytes) > self.executed() => {
-                open(&self.late).push(asked);
-                Ok(())
-            }
-            Event::Asked(asked) => self.serve(py, gate, &asked),
-        }
-    }
-
-    /// Executes a call of another rank.
-    fn serve(&self, py: Python<'_>, gate: &Gate, asked: &Asked) -> PyResult<()> {
-        let Some(call) = encode::read_call(&asked.bytes) else {
-            let error = Fault::new(Kind::Operation, "a call that cannot be read").raise(py);
-            let error = error.into_value(py).into_bound(py).into_any();
-            return self.answer(py, gate, asked.number, (Status::Raised, &error));
-        };
-        match self.replica(call.name).and_then(|replica| replica.call(py, self, &call)) {
-            Some(Ok(value)) => self.answer(py, gate, asked.number, (Status::Returned, &value)),
-            Some(Err(error)) => {
-                let error = error.into_value(py);
-                self.fail.bind(py).call1((asked.number, call.name, error)).map(|_| ())
-            }
-            None => {
-                let (made, pickle) = Worker::arguments(py, &call);
-                let (name, method) = (call.name, call.method);
-                let all = (asked.number, asked.from, name, method, made, pickle);
-                self.serve.bind(py).call1(all).map(|_| ())
-            }
-        }
-    }
-
-    fn replica(&self, name: &str) -> Option<Arc<Replica>> {
-        open(&self.replicas).get(name).cloned()
-    }
-
-    /// Returns the arguments of a call, or `None` and their pickle.
-    fn arguments<'py>(
-        py: Python<'py>,
-        call: &encode::Asked<'_>,
-    ) -> (Option<Bound<'py, PyAny>>, Bound<'py, PyBytes>) {
-        let (made, pickle) = match encode::value(py, call.arguments) {
-            Some(Value::Made(made)) => (Some(made), &[][..]),
-            Some(Value::Pickled(pickle)) => (None, pickle),
-            None => (None, &[][..]),
-        };
-        (made, PyBytes::new(py, pickle))
-    }
-
-    /// Executes a change of a replicated object.
-    fn change(
-        &self,
-        py: Python<'_>,
-        from: usize,
-        token: u64,
-        call: &encode::Asked<'_>,
-    ) -> PyResult<()> {
-        let token = (from == self.rank).then_some(token);
-        if token == Some(0) {
-            self.posts_met.fetch_add(1, Ordering::Relaxed);
-        }
-        let result = match self.replica(call.name).and_then(|it| it.call(py, self, call)) {
-            Some(result) => result,
-            None => {
-                let (made, pickle) = Worker::arguments(py, call);
-                let all = (token, from, call.name, call.method, made, pickle);
-                return self.execute.bind(py).call1(all).map(|_| ());
-            }
-        };
-        match (token, result) {
-            // Another rank's.
-            (None, _) | (Some(0), Ok(_)) => Ok(()),
-            (Some(0), Err(error)) => {
-                let error = error.into_value(py);
-                self.end.bind(py).call1((0, call.name, call.method, false, error)).map(|_| ())
-            }
-            (Some(token), result) => {
-                let ok = Some(result.is_ok());
-                let value = match result {
-                    Ok(value) => value.unbind(),
-                    Err(error) => error.into_value(py).into_any(),
-                };
-                self.set_end(token, (ok, value));
-                Ok(())
-            }
-        }
-    }
-
-    /// Pickles arguments.
+    /// Runs an operation to its end, for at most `limit`. Dropped before, it is given up.
     ///
     /// # Errors
-    /// They cannot be pickled.
-    pub fn pickle<'py>(&self, arguments: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
-        let pickle = self.dump.bind(arguments.py()).call1((arguments,))?;
-        Ok(pickle.cast_into::<PyBytes>()?)
-    }
-
-    /// Answers a call.
-    ///
-    /// # Errors
-    /// The job was left.
-    pub fn answer(
+    /// The job was left; the exception of a signal's handler; the limit has passed.
+    pub fn block_on<T>(
         &self,
         py: Python<'_>,
         gate: &Gate,
-        number: u64,
-        (status, value): (Status, &Bound<'_, PyAny>),
-    ) -> PyResult<()> {
-        let mut bytes = encode::answer(self.executed(), status);
-        if !encode::append(value, &mut bytes) {
-            let dumped = self.dump_result.bind(py).call1((status == Status::Returned, value))?;
-            let (returned, pickle) = dumped.extract::<(bool, Bound<'_, PyBytes>)>()?;
-            let status = if returned { Status::Returned } else { Status::Raised };
-            bytes = encode::answer(self.executed(), status);
-            encode::append_pickle(pickle.as_bytes(), &mut bytes);
+        (limit, saying): (Option<Duration>, &Saying<'_>),
+        begin: impl FnOnce(&Rc<World>) -> Pin<Box<dyn Future<Output = Result<T, Failed>>>>,
+    ) -> PyResult<Result<T, Failed>> {
+        gate.check_outside().and_then(|()| gate.check_origin()).map_err(|f| f.raise(py))?;
+        let begun = Instant::now();
+        let (mut running, mut begin) =
+            (Running { worker: self, gate, py, work: None }, Some(begin));
+        let (mut is_quick, mut told) = (true, saying.warn_after.is_zero());
+        let (looks, mut has_waited) = (Waker::from(Arc::new(Looks)), false);
+        loop {
+            let seen = self.turns.load(Ordering::Relaxed);
+            let waker = if is_quick { Waker::noop() } else { &looks };
+            let polled = self.holding(py, |world| {
+                if let Some(begin) = begin.take() {
+                    running.work = Some(begin(world));
+                }
+                // This side of the wait says what takes long.
+                world.net().set_quiet(true);
+                let work = running.work.as_mut().map(|work| work.as_mut());
+                let polled = work.map(|work| work.poll(&mut Context::from_waker(waker)));
+                world.net().set_quiet(false);
+                if let Some(Poll::Ready(_)) = polled {
+                    running.work = None;
+                }
+                Ok(polled)
+            })?;
+            if let Some(Poll::Ready(done)) = polled {
+                if !has_waited {
+                    Worker::look_after(py, gate)?;
+                }
+                return Ok(done);
+            }
+            let waited = begun.elapsed();
+            if let Some(limit) = limit.filter(|limit| waited >= *limit) {
+                let late = self.with(py, gate, |world| (saying.late)(world, limit))?;
+                return Err(late);
+            }
+            if !told && waited >= saying.warn_after {
+                told = true;
+                (saying.warn)(waited)?;
+            }
+            let mut until = begun + waited + if is_quick { SOON } else { LOOK };
+            for time in [limit, (!told).then_some(saying.warn_after)].into_iter().flatten() {
+                until = until.min(begun + time);
+            }
+            let turned = gate.wait(py, Some(until), |_| {
+                Ok((self.turns.load(Ordering::Relaxed) != seen).then_some(()))
+            })?;
+            has_waited = true;
+            is_quick = is_quick && turned.is_some() && waited < SOON;
         }
-        let answered = gate.with(|inside| {
-            inside.models()?.answer(number, &bytes);
-            Ok(())
-        });
-        answered.map_err(|fault| fault.raise(py))
     }
 
-    /// Reads an answer: its status, and the result or the exception.
+    /// Calls `f` with the objects, which may execute operations and does not wait.
     ///
     /// # Errors
-    /// It cannot be read.
-    pub fn read<'py>(
+    /// The job was left, or this process is a copy; the exception of a signal's handler.
+    pub fn posting<T>(
         &self,
-        py: Python<'py>,
-        bytes: &[u8],
-    ) -> PyResult<(Status, Bound<'py, PyAny>)> {
-        let read = encode::read_answer(bytes)
-            .and_then(|(status, value)| Some((status, encode::value(py, value)?)));
-        match read {
-            Some((status, Value::Made(value))) => Ok((status, value)),
-            Some((status, Value::Pickled(pickle))) => {
-                Ok((status, self.loads.bind(py).call1((PyBytes::new(py, pickle),))?))
-            }
-            None => Err(Fault::new(Kind::Operation, "an answer that cannot be read").raise(py)),
+        py: Python<'_>,
+        gate: &Gate,
+        f: impl FnOnce(&Rc<World>) -> T,
+    ) -> PyResult<T> {
+        gate.check_outside().and_then(|()| gate.check_origin()).map_err(|f| f.raise(py))?;
+        self.holding(py, |world| Ok(f(world)))
+    }
+
+    /// Makes progress once for an operation that has not waited: others may need this rank.
+    fn look_after(py: Python<'_>, gate: &Gate) -> PyResult<()> {
+        let looked = gate.with(|inside| {
+            inside.endpoint().progress();
+            inside.collect();
+            Ok(())
+        });
+        looked.map_err(|fault| fault.raise(py))
+    }
+
+    /// Ends the objects of this rank, before it leaves the job.
+    pub fn close(&self, py: Python<'_>) -> PyResult<()> {
+        let locked = self.lock(py)?;
+        if let Some(world) = self.world.take(&locked) {
+            world.close();
+            drop(world);
         }
+        drop(locked);
+        Ok(())
     }
 }

@@ -2,12 +2,14 @@
 //! Python objects, a thread sleeps on a descriptor, or has a signal raised.
 
 mod buffer;
+mod guarded;
 mod owned;
 mod post;
 mod threads;
 mod view;
 
 pub use buffer::Export;
+pub use guarded::{Guarded, Holds};
 pub use owned::Owned;
 pub use threads::{raise_signal, thread};
 pub use view::View;

@@ -233,9 +233,11 @@ class Differs:
 class Fails:
     def __init__(self):
         self.count = 0
-        if me() == 0 and "fails" not in vars(Fails):
-            Fails.fails = True
-            raise RuntimeError("made elsewhere")
+
+    def __setstate__(self, state):
+        if me() == 0:
+            raise RuntimeError("read elsewhere")
+        vars(self).update(state)
 
     @weft.writes
     def add(self):
@@ -259,8 +261,9 @@ def programs(job):
         text = "rank 0 has no operation 'more' in Differs: ranks run different programs"
         raises(weft.OperationError, differs.same, text)
         raises(weft.OperationError, differs.read, text)
-        make = lambda: job.share(Fails, "fails")
-        raises(weft.OperationError, make, "rank 0 could not make 'fails' before")
+        fails = job.share(Fails, "fails")
+        text = "'fails' is broken: rank 0 cannot read its state: RuntimeError: read elsewhere"
+        raises(weft.OperationError, fails.add, text)
 
 
 @weft.shared

@@ -10,7 +10,7 @@ use weft_core::Instant;
 /// yielding ranks then takes milliseconds, between two sleeping ranks some 20 us.
 const LONG_YIELD: Duration = Duration::from_millis(1);
 /// Time for which a computing process is remembered: at first (doubled each time it is found
-/// again), and at most.
+/// again within as long a time after that), and at most.
 const COMPETED: Duration = Duration::from_millis(20);
 const CROWDED_MAX: Duration = Duration::from_secs(1);
 
@@ -82,9 +82,14 @@ impl Turn {
         self.gap.load(Ordering::Relaxed) == 0
     }
 
+    /// True while a process that computed on the core is remembered.
+    pub fn is_crowded(&self, now: Instant) -> bool {
+        now.0 < self.crowded_until.load(Ordering::Relaxed)
+    }
+
     /// Yields the core, if a try is worth it now.
     pub fn hand_over(&self, now: Instant, clock: impl Fn() -> Instant) -> Next {
-        if now.0 < self.crowded_until.load(Ordering::Relaxed) {
+        if self.is_crowded(now) {
             return Next::Sleep;
         }
         if now.0 >= self.next_at.load(Ordering::Relaxed) {
@@ -108,10 +113,7 @@ impl Turn {
         }
         self.gap.store(0, Ordering::Relaxed);
         self.next_at.store(back.0 + self.keep, Ordering::Relaxed);
-        match away <= LONG_YIELD {
-            true => self.remembered.store(nanos(COMPETED), Ordering::Relaxed),
-            false => self.lost(from, back),
-        }
+        self.lost(from, back);
     }
 
     /// Notes that another process had the core in between, after a yield or by preemption.
@@ -120,8 +122,12 @@ impl Turn {
             return;
         }
         let remembered = self.remembered.load(Ordering::Relaxed);
-        self.crowded_until.store(back.0 + remembered, Ordering::Relaxed);
-        self.remembered.store((remembered * 2).min(nanos(CROWDED_MAX)), Ordering::Relaxed);
+        let ended = self.crowded_until.load(Ordering::Relaxed);
+        // Ranks that share the core come back soon in between, also beside one that computes.
+        let again = from.0 < ended.saturating_add(remembered) && ended > 0;
+        let next = if again { (remembered * 2).min(nanos(CROWDED_MAX)) } else { nanos(COMPETED) };
+        self.remembered.store(next, Ordering::Relaxed);
+        self.crowded_until.store(back.0 + next, Ordering::Relaxed);
     }
 }
 
@@ -145,15 +151,17 @@ mod tests {
         let mut back = start + away;
         for time in [COMPETED, COMPETED * 2, COMPETED * 4] {
             turn.note(start, back);
-            assert_eq!(says(&turn, back), Next::Sleep);
+            assert!(turn.is_crowded(back) && says(&turn, back) == Next::Sleep);
             assert_eq!(says(&turn, back + (time - LONG_YIELD)), Next::Sleep);
             assert_eq!(says(&turn, back + time), Next::Taken);
-            back = back + time + away;
+            // Another rank has its turn before the process that computes.
+            turn.note(back + time, back + time + LONG_YIELD);
+            assert!(!turn.is_crowded(back + time + LONG_YIELD));
+            back = back + time + LONG_YIELD + away;
         }
-        turn.note(back, back + LONG_YIELD);
-        turn.note(back, back + away);
-        let later = back + away + COMPETED;
-        assert_eq!(says(&turn, later), Next::Taken, "it had come back soon in between");
+        let later = back + COMPETED * 8;
+        turn.note(later, later + away);
+        assert!(!turn.is_crowded(later + away + COMPETED), "it had not been there for as long");
     }
 
     #[test]

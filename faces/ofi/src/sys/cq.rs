@@ -2,8 +2,9 @@
 
 use super::abi::*;
 use super::domain::{Domain, DomainObject, Others};
-use super::worker::Worker;
+use super::worker::{looking, Worker};
 use super::{call, call_int, give, object, take, yields, Answer};
+use crate::looks::Looks;
 use libc::{c_char, c_int, c_void};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -144,24 +145,46 @@ impl Cq {
     /// As `read`.
     #[inline]
     unsafe fn poll(&self, buf: *mut c_void, count: usize, sources: *mut u64) -> Answer {
-        let inside = self.domain.gate.enter()?;
-        self.poller.is_back();
-        let mut tired = false;
-        if self.entries.borrow().is_empty() || count == 0 {
-            if self.progress() || self.others.polled(&self.domain, &self.workers) {
-                self.idle.something();
-            } else {
-                tired = self.idle.nothing();
+        looking(|looks| {
+            self.idle.enter(looks);
+            let inside = self.domain.gate.enter()?;
+            self.poller.is_back();
+            let known = count > 0 && !self.entries.borrow().is_empty();
+            let found = known
+                || self.progress()
+                || self.others.polled(&self.domain, &self.workers)
+                || self.has_result();
+            // SAFETY: promised by the caller.
+            let answer = unsafe { self.read(buf, count, sources) };
+            drop(inside);
+            match found {
+                true => self.idle.something(looks),
+                false => self.found_nothing(looks),
             }
+            yields::polled(self.idle.yields_itself());
+            answer
+        })
+    }
+
+    /// True if an operation has failed. The answer to a look for a message is none.
+    fn has_result(&self) -> bool {
+        self.failures.borrow().front().is_some_and(|failure| failure.error != err::ENOMSG)
+    }
+
+    /// Gives the core away if a caller that looks in vain is to.
+    #[inline]
+    fn found_nothing(&self, looks: &Looks) {
+        if self.idle.nothing(looks) {
+            self.give_core(looks);
         }
-        // SAFETY: promised by the caller.
-        let answer = unsafe { self.read(buf, count, sources) };
-        drop(inside);
-        if tired && !self.idle.hand_over() {
-            self.poller.nap(&self.domain.gate, &self.workers);
+    }
+
+    #[cold]
+    fn give_core(&self, looks: &Looks) {
+        if let Some(limit) = self.idle.hand_over(looks) {
+            let woken = self.poller.nap(&self.domain.gate, &self.workers, limit);
+            self.idle.slept(looks, woken);
         }
-        yields::polled(self.idle.is_alone());
-        answer
     }
 
     /// Waits for entries for at most `timeout` milliseconds, or forever if it is negative.

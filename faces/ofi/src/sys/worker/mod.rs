@@ -14,7 +14,7 @@ mod wait;
 pub use atomic::AtomicOp;
 pub use buffer::Pieces;
 pub use remote::RemoteOp;
-pub use wait::{Idle, Poller};
+pub use wait::{clock, looking, Idle, Poller};
 
 use super::abi::*;
 use super::av::Av;

@@ -3,7 +3,7 @@
 use super::buffer::{Bounce, Pieces};
 use super::many::What;
 use super::state::{fields, Direction, Rec, State};
-use super::{RecvOp, Worker};
+use super::{clock, looking, RecvOp, Worker};
 use crate::sys::abi::{cap, err, ADDR_NONE};
 use crate::sys::cq::{Entry, Failure};
 use crate::sys::Answer;
@@ -18,7 +18,7 @@ impl Worker {
     pub unsafe fn recv(&self, pieces: Pieces<'_>, op: &RecvOp) -> Answer {
         let _inside = self.domain.gate.enter()?;
         if op.flags & cap::PEEK != 0 {
-            return self.peek(op);
+            return looking(|looks| looks.between(clock, || self.peek(op)));
         }
         pieces.check(isize::MAX as usize)?;
         let state = &mut *self.state.borrow_mut();

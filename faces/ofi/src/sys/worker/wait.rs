@@ -2,27 +2,33 @@
 
 use super::Worker;
 use crate::gate::Gate;
+use crate::looks::Looks;
 use crate::sys::abi::err;
 use libc::c_int;
 use std::cell::{Cell, RefCell};
 use std::os::fd::AsRawFd;
 use std::rc::Weak;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 use weft::choices::Receipt;
 use weft_link::{Next, Turn};
 
-/// Decides how a caller that polls in vain yields its core: other ranks may want the core, and
+/// Decides when a caller that polls in vain gives its core away: other ranks may want the core, and
 /// libraries above poll for ever.
 ///
-/// With receipt `adaptive` the caller first polls on for a while. Then each poll yields the core,
-/// which costs little when no other process is ready. The caller sleeps where another process
-/// computes on the core, and where there are more ranks than cores, once no process of its
-/// scheduling group is ready: processes of other groups get the core only from a sleeper. Sleep
-/// would slow down a program that computes between its polls, or whose messages come every few
-/// microseconds (HPCC's random access does both), so only a caller that has long polled without a
-/// pause sleeps.
+/// A caller that computes and looks now and then keeps its core: it gets its answer and goes on.
+/// Only one that has done nothing but look for a while ([`Looks`]) gives the core away, with
+/// receipt `adaptive` in one of these ways:
+///
+/// - Where other ranks took the core lately, or there are more ranks than cores, each poll yields
+///   it, which costs little when no other process is ready.
+/// - Where another process computes on the core, the caller sleeps: a yield would last as long as
+///   the other computes, and the kernel prefers a woken sleeper.
+/// - Else it polls on for a while before it tries to yield.
+/// - Where there are more ranks than cores, it also sleeps once no process of its scheduling group
+///   is ready: processes of other groups get the core only from a sleeper. That would slow down
+///   programs whose messages come every few microseconds (HPCC's random access), so it takes long.
 ///
 /// With `polling` it polls on whatever else is ready. With `blocking` it sleeps as soon as it polls
 /// without a pause, for a short time each: the library above has other sources to poll, and calls
@@ -30,33 +36,51 @@ use weft_link::{Next, Turn};
 #[derive(Debug)]
 pub struct Idle {
     receipt: Receipt,
-    in_vain: Cell<u32>,
-    since: Cell<Option<Instant>>,
     /// True if there are more ranks than cores.
     crowded: bool,
     // The following fields are written outside of the gate, where several threads may be.
     turn: Turn,
     /// Number of vain yields after which the core counts as unshared.
     shared: AtomicU32,
-    /// Time of the last yield, and start of the yields without a pause between them.
-    last: AtomicU64,
-    since_when: AtomicU64,
 }
 
-/// Polls in vain between two readings of the clock.
-const CLOCK_EVERY: u32 = 16;
-/// Time of polling before the first yield.
+thread_local! {
+    static LOOKS: Looks = const { Looks::new() };
+}
+
+/// Calls `f` with the looks of this thread.
+#[inline]
+pub fn looking<R>(f: impl FnOnce(&Looks) -> R) -> R {
+    LOOKS.with(f)
+}
+
+/// The use of its core that a caller makes after a look that found nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Use {
+    /// It looks again.
+    Keep,
+    /// It yields, if a try is worth it.
+    Yield,
+    /// It sleeps.
+    Sleep,
+}
+
+/// Looks in vain before looks are timed, where nobody else wanted the core lately.
+const UNTIMED: u32 = 16;
+/// Time of looking in vain before the first yield, and before a sleep, where nobody is known to
+/// want the core.
 const SPIN: Duration = Duration::from_micros(50);
+/// Time of looking before a yield where other ranks took the core lately: a program that computes
+/// may look a few times in a row.
+const SHORT: Duration = Duration::from_micros(2);
+/// Time of looking in vain before a sleep of a caller that has long looked without a pause, where
+/// another process computes on the core.
+const VAIN: Duration = Duration::from_micros(10);
 /// Increment of `shared` when another process took the core; each vain yield subtracts one.
 /// Launchers do not know of all processes on a host.
 const MEMORY: u32 = 100;
 /// Limit of `shared`.
 const MEMORY_MAX: u32 = 1000;
-/// Longest time between two polls without computation between them.
-const AT_ONCE: Duration = Duration::from_micros(10);
-/// A caller that polled without a pause for so long waits; it makes no long pause of its own
-/// accord.
-const POLLING_AFTER: Duration = Duration::from_micros(100);
 /// A caller that polled without a pause for longer sleeps where no process of its scheduling group
 /// is ready: 300 us halve the random accesses of 3 ranks on 2 cores, and the steps of 16 ranks gain
 /// nothing by less than this.
@@ -65,130 +89,119 @@ const SLEEP_AFTER: Duration = Duration::from_millis(2);
 /// spend its time on changes of process (HPCC's random access, 4 ranks on 2 cores: 0.38 to 0.53
 /// M/s), and ranks that wait lose nothing by it (steps of 16 ranks: 0.92 instead of 1.05 ms).
 const KEEP: Duration = Duration::from_micros(10);
-/// No start of polls without a pause.
-const NONE: u64 = u64::MAX;
-/// Longest sleep, in milliseconds: short, since the caller may be one that computes between its
-/// polls.
-const NAP_MS: c_int = 1;
+/// The first sleep, doubled each time nothing but its time ends it, and the longest: short, since
+/// the library above may have other sources of messages.
+const NAP: Duration = Duration::from_micros(200);
+const NAP_DOUBLINGS: u32 = 2;
 
 impl Idle {
     /// Creates the state for a host with (`crowded`) or without more ranks than cores.
     pub fn new(receipt: Receipt, crowded: bool) -> Idle {
-        Idle {
-            receipt,
-            in_vain: Cell::new(0),
-            since: Cell::new(None),
-            crowded,
-            turn: Turn::keeping(KEEP),
-            shared: AtomicU32::new(if crowded { MEMORY } else { 0 }),
-            last: AtomicU64::new(0),
-            since_when: AtomicU64::new(NONE),
+        let shared = AtomicU32::new(if crowded { MEMORY } else { 0 });
+        Idle { receipt, crowded, turn: Turn::keeping(KEEP), shared }
+    }
+
+    fn is_shared(&self) -> bool {
+        self.shared.load(Ordering::Relaxed) > 0
+    }
+
+    /// Notes the start of a look.
+    #[inline]
+    pub fn enter(&self, looks: &Looks) {
+        if let Some((from, back)) = looks.enter(clock) {
+            self.turn.lost(from, back);
         }
     }
 
+    /// Notes a look that found something.
     #[inline]
-    pub fn something(&self) {
-        self.in_vain.set(0);
-        self.since_when.store(NONE, Ordering::Relaxed);
+    pub fn something(&self, looks: &Looks) {
+        looks.something(self.is_shared().then(clock));
     }
 
-    /// Notes a poll that found nothing; true if the caller shall yield its core now.
+    /// Notes a look that found nothing; true if the caller shall ask `hand_over`.
     #[inline]
-    pub fn nothing(&self) -> bool {
+    pub fn nothing(&self, looks: &Looks) -> bool {
         match self.receipt {
-            Receipt::Polling => return false,
-            Receipt::Blocking => return true,
+            Receipt::Polling => false,
+            Receipt::Blocking => true,
             // The watchdog polls for absent callers whatever is chosen (`watchdog.rs`).
-            Receipt::Adaptive | Receipt::Watchdog => {}
+            Receipt::Adaptive | Receipt::Watchdog => looks.nothing() >= UNTIMED || self.is_shared(),
         }
-        let times = self.in_vain.get().wrapping_add(1);
-        self.in_vain.set(times);
-        if times == 1 {
-            self.since.set(None);
-        }
-        if self.shared.load(Ordering::Relaxed) > 0 {
-            return true;
-        }
-        times.is_multiple_of(CLOCK_EVERY) && self.is_tired()
     }
 
-    /// Returns true if no other process wanted the core recently.
+    /// True if a yield of the library above, right after a look, serves nobody: the looks
+    /// themselves give the core away when it is due.
     #[inline]
-    pub fn is_alone(&self) -> bool {
-        !self.crowded && self.shared.load(Ordering::Relaxed) == 0
+    pub fn yields_itself(&self) -> bool {
+        !(self.crowded && self.receipt == Receipt::Polling)
     }
 
-    /// Yields the core. False if the caller is to sleep for a moment instead.
-    pub fn hand_over(&self) -> bool {
+    /// Yields the core if that is due. `Some`: the caller is to sleep for so long.
+    #[cold]
+    pub fn hand_over(&self, looks: &Looks) -> Option<Duration> {
         let now = clock();
-        let before = weft_core::Instant(self.last.swap(now.0, Ordering::Relaxed));
-        let polling = self.polling(before, now);
-        if self.receipt == Receipt::Blocking {
-            // A caller that computes between single polls does not wait.
-            let sleeps = polling > Duration::ZERO;
-            if sleeps {
-                self.since_when.store(NONE, Ordering::Relaxed);
+        let (row, vain) = looks.row(now);
+        let mut left = now;
+        let nap = match self.choose(row, vain, now) {
+            Use::Keep => false,
+            Use::Sleep => {
+                // The core is wanted, and looks are timed.
+                self.shared.fetch_max(MEMORY, Ordering::Relaxed);
+                true
             }
-            return !sleeps;
-        }
-        let next = self.turn.hand_over(now, clock);
-        if next == Next::Taken {
-            self.last.store(clock().0, Ordering::Relaxed);
-        }
-        let goes_on = self.goes_on(next, polling);
-        if !goes_on {
-            // The sleep that follows is a pause of the caller's own accord.
-            self.since_when.store(NONE, Ordering::Relaxed);
-        }
-        goes_on
+            Use::Yield => {
+                let next = self.turn.hand_over(now, clock);
+                left = clock();
+                !self.goes_on(next, row)
+            }
+        };
+        looks.leave(left);
+        nap.then(|| NAP * (1 << looks.sleeps().min(NAP_DOUBLINGS)))
     }
 
-    /// Returns for how long the caller has polled without a pause. After `POLLING_AFTER` of that, a
-    /// pause means that another process took the core.
-    fn polling(&self, before: weft_core::Instant, now: weft_core::Instant) -> Duration {
-        let since = self.since_when.load(Ordering::Relaxed);
-        let at_once = now.since(before) < AT_ONCE;
-        if at_once && since != NONE {
-            return now.since(weft_core::Instant(since));
-        }
-        if since != NONE && before.since(weft_core::Instant(since)) >= POLLING_AFTER {
-            self.turn.lost(before, now);
-        }
-        self.since_when.store(now.0, Ordering::Relaxed);
-        Duration::ZERO
+    /// Notes the end of a sleep, which something ended or its time.
+    pub fn slept(&self, looks: &Looks, woken: bool) {
+        looks.slept(woken, clock());
     }
 
-    /// Returns true if a caller that has polled for so long goes on polling.
-    fn goes_on(&self, next: Next, polling: Duration) -> bool {
+    /// Chooses the use of the core for a caller that has looked for so long without a pause, and
+    /// for so long in vain.
+    fn choose(&self, row: Duration, vain: Duration, now: weft_core::Instant) -> Use {
+        if self.receipt == Receipt::Blocking {
+            return if row.is_zero() { Use::Keep } else { Use::Sleep };
+        }
+        if self.turn.is_crowded(now) {
+            // Somebody computes.
+            return if row >= SPIN && vain >= VAIN { Use::Sleep } else { Use::Keep };
+        }
+        let due = if self.is_shared() { row >= SHORT } else { vain >= SPIN };
+        if due {
+            Use::Yield
+        } else {
+            Use::Keep
+        }
+    }
+
+    /// Returns true if a caller that has looked for so long without a pause goes on.
+    fn goes_on(&self, next: Next, row: Duration) -> bool {
         let shared = self.shared.load(Ordering::Relaxed);
         let shared = match next {
             Next::Taken => (shared + MEMORY).min(MEMORY_MAX),
-            _ => shared.saturating_sub(1),
+            Next::Sleep => shared.max(MEMORY),
+            Next::Look | Next::Alone => shared.saturating_sub(1),
         };
         self.shared.store(shared, Ordering::Relaxed);
         match next {
             Next::Taken | Next::Look => true,
-            Next::Alone => !(self.crowded && polling >= SLEEP_AFTER),
+            Next::Alone => !(self.crowded && row >= SLEEP_AFTER),
             Next::Sleep => false,
         }
-    }
-
-    #[cold]
-    fn is_tired(&self) -> bool {
-        let now = Instant::now();
-        let since = self.since.get().unwrap_or(now);
-        self.since.set(Some(since));
-        let tired = now.duration_since(since) >= SPIN;
-        if tired {
-            // Every later poll checks the clock.
-            self.in_vain.set(CLOCK_EVERY - 1);
-        }
-        tired
     }
 }
 
 /// Returns the time since the first call.
-fn clock() -> weft_core::Instant {
+pub fn clock() -> weft_core::Instant {
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
     weft_core::Instant(START.elapsed().as_nanos() as u64)
 }
@@ -293,26 +306,29 @@ impl Poller {
         Err(err::EAGAIN)
     }
 
-    /// Sleeps until something may have arrived, for a moment at most.
+    /// Sleeps until something may have arrived, for a moment at most. True if something may have.
     #[cold]
-    pub fn nap(&self, gate: &Gate, workers: &RefCell<Vec<Weak<Worker>>>) {
+    pub fn nap(&self, gate: &Gate, workers: &RefCell<Vec<Weak<Worker>>>, limit: Duration) -> bool {
         let mut fds = Vec::new();
         {
-            let Ok(_inside) = gate.enter() else { return };
+            let Ok(_inside) = gate.enter() else { return true };
             if self.prepare(workers).is_err() {
-                return;
+                return true;
             }
             for worker in workers.borrow().iter().filter_map(Weak::upgrade) {
                 let fd = worker.endpoint.wait_fd().map_or(-1, |fd| fd.as_raw_fd());
                 fds.push(libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
             }
         }
+        let limit = libc::timespec { tv_sec: 0, tv_nsec: limit.as_nanos() as libc::c_long };
+        let count = fds.len() as libc::nfds_t;
         // SAFETY: the array has as many entries; a negative descriptor is ignored.
-        unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, NAP_MS) };
-        let Ok(_inside) = gate.enter() else { return };
+        let ready = unsafe { libc::ppoll(fds.as_mut_ptr(), count, &limit, std::ptr::null()) };
+        let Ok(_inside) = gate.enter() else { return true };
         for worker in workers.borrow().iter().filter_map(Weak::upgrade) {
             worker.finish_wait();
         }
+        ready != 0
     }
 
     /// Sleeps until something may have arrived, for at most `limit`.
@@ -360,15 +376,74 @@ mod tests {
         Idle::new(Receipt::Adaptive, crowded)
     }
 
+    /// Calls `hand_over` until it says to sleep, as a caller that does nothing but look. False if
+    /// that takes too many looks.
+    fn comes_to_sleep(idle: &Idle, looks: &Looks) -> bool {
+        (0..1_000_000).any(|_| {
+            idle.enter(looks);
+            idle.nothing(looks) && idle.hand_over(looks).is_some()
+        })
+    }
+
+    /// Makes a process that computes known to `idle`.
+    fn met(idle: &Idle) {
+        let now = clock();
+        idle.turn.lost(now, now + Duration::from_millis(4));
+        idle.shared.store(MEMORY, Ordering::Relaxed);
+    }
+
     #[test]
     fn nothing__polling_never_hands_over_and_blocking_sleeps_at_once() {
-        let polling = Idle::new(Receipt::Polling, true);
-        assert!((0..10_000).all(|_| !polling.nothing()));
+        let (looks, polling) = (Looks::new(), Idle::new(Receipt::Polling, true));
+        assert!((0..10_000).all(|_| !polling.nothing(&looks)));
         let blocking = Idle::new(Receipt::Blocking, false);
-        assert!(blocking.nothing() && blocking.hand_over(), "it may have computed before");
+        assert!(blocking.nothing(&looks), "it decides at once");
+        assert_eq!(blocking.hand_over(&looks), None, "it may have computed before");
         // The first poll may come late on a slow machine; a later one does not.
-        assert!((0..100_000).any(|_| blocking.nothing() && !blocking.hand_over()));
-        assert!(blocking.hand_over(), "it slept");
+        assert!(comes_to_sleep(&blocking, &looks));
+        blocking.slept(&looks, false);
+        assert_eq!(blocking.hand_over(&looks), None, "it slept");
+    }
+
+    #[test]
+    fn nothing__looks_are_timed_once_they_are_many_or_somebody_wants_the_core() {
+        let (idle, looks) = (adaptive(false), Looks::new());
+        assert_eq!((0..).take_while(|_| !idle.nothing(&looks)).count() as u32, UNTIMED - 1);
+        idle.something(&looks);
+        assert!(!idle.nothing(&looks));
+        idle.goes_on(Next::Taken, Duration::ZERO);
+        assert!(idle.nothing(&looks) && adaptive(true).nothing(&Looks::new()));
+    }
+
+    #[test]
+    fn choose__one_look_of_a_program_that_computes_gives_no_core_away() {
+        let now = clock();
+        let single = Duration::ZERO;
+        for crowded in [false, true] {
+            let idle = adaptive(crowded);
+            assert_eq!(idle.choose(single, single, now), Use::Keep);
+            met(&idle);
+            assert!(idle.turn.is_crowded(clock()));
+            assert_eq!(idle.choose(single, single, now), Use::Keep, "another process computes");
+            assert_eq!(idle.choose(VAIN, VAIN, now), Use::Keep, "it looked a few times");
+        }
+        let blocking = Idle::new(Receipt::Blocking, true);
+        assert_eq!(blocking.choose(single, single, now), Use::Keep);
+    }
+
+    #[test]
+    fn choose__a_caller_that_only_looks_yields_and_sleeps_where_another_process_computes() {
+        let (now, idle, crowded) = (clock(), adaptive(false), adaptive(true));
+        assert_eq!(idle.choose(SPIN, SPIN / 2, now), Use::Keep, "nobody wants its core");
+        assert_eq!(idle.choose(SPIN, SPIN, now), Use::Yield);
+        assert_eq!(crowded.choose(SHORT, Duration::ZERO, now), Use::Yield, "ranks take turns");
+        for idle in [idle, crowded] {
+            met(&idle);
+            let now = clock();
+            assert_eq!(idle.choose(SPIN, Duration::ZERO, now), Use::Keep, "it found packets");
+            assert_eq!(idle.choose(SPIN, VAIN, now), Use::Sleep);
+            assert!(comes_to_sleep(&idle, &Looks::new()));
+        }
     }
 
     #[test]
@@ -388,45 +463,35 @@ mod tests {
     }
 
     #[test]
-    fn polling__counts_from_the_first_poll_after_something_else() {
-        let idle = adaptive(true);
-        let (soon, mut now) = (AT_ONCE / 2, clock());
-        for times in 0..10 {
-            assert_eq!(idle.polling(now, now + soon), soon * times);
-            now = now + soon;
-        }
-        assert_eq!(idle.polling(now, now + AT_ONCE), Duration::ZERO, "it computed");
-        assert_eq!(idle.polling(now + AT_ONCE, now + AT_ONCE + soon), soon);
-        idle.something();
-        assert_eq!(idle.polling(now + AT_ONCE, now + AT_ONCE + soon), Duration::ZERO);
-    }
-
-    #[test]
-    fn hand_over__a_rank_that_loses_its_core_sleeps() {
-        let late = |row: Duration| {
-            let idle = adaptive(false);
-            let (start, soon) = (clock(), AT_ONCE / 2);
-            let mut now = start;
-            while idle.polling(now, now + soon) < row {
-                now = now + soon;
-            }
-            now = now + soon;
-            let back = now + Duration::from_millis(4);
-            assert_eq!(idle.polling(now, back), Duration::ZERO);
-            idle.turn.hand_over(back, || back)
-        };
-        assert_eq!(late(POLLING_AFTER), Next::Sleep);
-        assert_ne!(late(POLLING_AFTER / 2), Next::Sleep, "it may have computed");
-    }
-
-    #[test]
-    fn nothing__hands_over_at_once_while_others_want_the_core() {
-        let idle = adaptive(false);
-        assert!(!idle.nothing());
+    fn goes_on__forgets_after_many_yields_in_vain() {
+        let (idle, looks) = (adaptive(false), Looks::new());
         idle.goes_on(Next::Taken, Duration::ZERO);
-        let looks = || idle.nothing() && idle.goes_on(Next::Look, Duration::ZERO);
-        let times = (0..).take_while(|_| looks()).count();
-        assert_eq!(times, MEMORY as usize);
-        assert!(adaptive(true).nothing());
+        let mut times = 0;
+        while idle.is_shared() {
+            assert!(idle.goes_on(Next::Look, Duration::ZERO));
+            times += 1;
+        }
+        assert_eq!(times, MEMORY);
+        idle.something(&looks);
+        assert!(!idle.nothing(&looks));
+    }
+
+    #[test]
+    fn hand_over__sleeps_become_longer_while_nothing_ends_them() {
+        let (idle, looks) = (adaptive(false), Looks::new());
+        let mut naps = Vec::new();
+        for _ in 0..4 {
+            met(&idle);
+            assert!(comes_to_sleep(&idle, &looks));
+            naps.push(idle.hand_over(&looks).unwrap());
+            idle.slept(&looks, false);
+            assert_eq!(idle.hand_over(&looks), None, "it looks for a while again");
+        }
+        assert_eq!(naps, [NAP, NAP * 2, NAP * 4, NAP * 4]);
+        idle.something(&looks);
+        met(&idle);
+        assert!(comes_to_sleep(&idle, &looks));
+        idle.slept(&looks, true);
+        assert_eq!(looks.sleeps(), 0, "something came");
     }
 }

@@ -2,7 +2,7 @@
 //! header, and the system files that belong to them.
 
 use crate::run::{cargo, output_of, succeeds, Outcome};
-use crate::{commit, documents, manual, mpi, mx};
+use crate::{commit, documents, manual, mpi, mx, setup};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
@@ -229,7 +229,7 @@ fn install_programs(built: &Path, to: &mut Install) -> Result<(), String> {
     Ok(())
 }
 
-/// Installs the headers of the C library, and what pkg-config knows of it.
+/// Installs the headers of the C library, and what pkg-config and CMake know of it.
 fn install_headers(capi: &Path, prefix: &str, to: &mut Install) -> Result<(), String> {
     for name in ["weft.h", "crl.h"] {
         to.copy(&capi.join("include").join(name), &format!("include/{name}"))?;
@@ -238,6 +238,10 @@ fn install_headers(capi: &Path, prefix: &str, to: &mut Install) -> Result<(), St
         let text = read(&capi.join(format!("{name}.in")))?;
         let text = text.replace("@PREFIX@", prefix).replace("@VERSION@", VERSION);
         to.write(&format!("lib/pkgconfig/{name}"), &text)?;
+    }
+    for name in ["weft-config.cmake", "weft-config-version.cmake"] {
+        let text = read(&capi.join(format!("{name}.in")))?.replace("@VERSION@", VERSION);
+        to.write(&format!("lib/cmake/weft/{name}"), &text)?;
     }
     Ok(())
 }
@@ -392,6 +396,9 @@ pub fn suite() -> Outcome {
         check(&format!("{name} in C"), c_program(&prefix, "weft", name, *ranks));
     }
     check("a program with the static library", c_program(&prefix, "weft-static", "collective", 3));
+    if setup::has("cmake") {
+        check("find_package(weft)", found_by_cmake(&prefix));
+    }
     check("hello over virtual interfaces", hello(&prefix, "vipl", "via/hello"));
     check("hello over MX", hello(&prefix, "myriexpress", "mx/hello"));
     let library = prefix.join("lib/libmyriexpress.so").display().to_string();
@@ -462,6 +469,36 @@ fn c_compile(prefix: &Path, library: &str, name: &str) -> Option<PathBuf> {
     let mut cc = Command::new("cc");
     cc.arg("-o").arg(&program).arg(source).args(flags);
     succeeds(&mut cc).then_some(program)
+}
+
+/// Builds an example with both libraries by CMake, and runs it.
+fn found_by_cmake(prefix: &Path) -> bool {
+    let folder = prefix.join("by-cmake");
+    let project = format!(
+        "cmake_minimum_required(VERSION 3.16)\nproject(message C)\nfind_package(weft {VERSION} \
+         REQUIRED)\nforeach(of weft static)\nadd_executable(${{of}} \
+         ../share/weft/examples/message.c)\ntarget_link_libraries(${{of}} weft::${{of}})\n\
+         endforeach()\n"
+    );
+    let build = folder.join("build");
+    let cmake = |args: &[&Path]| {
+        let mut cmake = Command::new("cmake");
+        cmake.env("CMAKE_PREFIX_PATH", prefix).args(args).stdout(std::process::Stdio::null());
+        succeeds(&mut cmake)
+    };
+    let run = |program: &str| {
+        let mut run = Command::new(prefix.join("bin/weft"));
+        succeeds(run.args(["run", "-n", "3"]).arg(build.join(program)))
+    };
+    let written = fs::create_dir_all(&folder)
+        .and_then(|()| fs::write(folder.join("CMakeLists.txt"), project))
+        .is_ok();
+    let ran = written
+        && cmake(&[Path::new("-S"), &folder, Path::new("-B"), &build])
+        && cmake(&[Path::new("--build"), &build])
+        && ["weft", "static"].into_iter().all(run);
+    let _ = fs::remove_dir_all(&folder);
+    ran
 }
 
 /// Compiles an example that says hello, and runs its two sides.

@@ -1,6 +1,9 @@
 //! Generated manual pages: of the C functions from the comments of their headers, of the agent from
 //! its own help.
 
+mod parameters;
+
+use parameters::Meanings;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -15,6 +18,11 @@ pub struct Header {
     /// The start of the names of its functions.
     prefix: &'static str,
     about: &'static str,
+    /// The start of the names of its codes, and codes that every function may return.
+    codes: (&'static str, &'static [&'static str]),
+    parameters: Meanings,
+    /// The sentences about results of all functions.
+    success: &'static str,
 }
 
 /// The interface of weft itself.
@@ -23,6 +31,11 @@ pub const WEFT: Header = Header {
     name: "weft.h",
     prefix: "weft_",
     about: "message passing over plain Ethernet and shared memory",
+    codes: ("WEFT_", &["WEFT_ARGUMENT", "WEFT_SIGNAL", "WEFT_PANIC"]),
+    parameters: parameters::WEFT,
+    success:
+        "\nFunctions of type int return WEFT_OK, or the number that is described, on success, \
+              and a negative code otherwise; weft_last_error(3) has the details.",
 };
 
 /// The Virtual Interface Architecture.
@@ -31,6 +44,9 @@ pub const VIPL: Header = Header {
     name: "vipl.h",
     prefix: "Vip",
     about: "the Virtual Interface Architecture over weft",
+    codes: ("VIP_", &["VIP_INVALID_PARAMETER", "VIP_ERROR_RESOURCE"]),
+    parameters: parameters::VIPL,
+    success: "\nFunctions of type VIP_RETURN return VIP_SUCCESS, or a code of an error.",
 };
 
 /// Myrinet Express.
@@ -39,6 +55,10 @@ pub const MX: Header = Header {
     name: "myriexpress.h",
     prefix: "mx_",
     about: "Myrinet Express (MX) over weft",
+    codes: ("MX_", &["MX_NOT_INITIALIZED"]),
+    parameters: parameters::MX,
+    success: "\nFunctions of type mx_return_t return MX_SUCCESS, or a code, which mx_strerror(3) \
+              puts into words, unless the handler of errors ends the program.",
 };
 
 /// Functions of a header that one comment describes.
@@ -157,6 +177,122 @@ fn first_sentence(comment: &str) -> String {
     flat[..end].trim_end_matches('.').to_owned()
 }
 
+/// Returns the parameters of functions with their meanings, each once.
+fn parameters_of(of: &Header, prototypes: &str) -> String {
+    let mut lines: Vec<(String, &str)> = Vec::new();
+    for prototype in prototypes.split(';') {
+        let Some(function) = names_of(of.prefix, prototype).pop() else { continue };
+        for parameter in parameters::of_prototype(prototype) {
+            let Some(what) = parameters::meaning(of, function, &parameter) else { continue };
+            if !lines.contains(&(parameter.name.clone(), what)) {
+                lines.push((parameter.name, what));
+            }
+        }
+    }
+    let line = |(name, what): &(String, &str)| format!(".TP\n.I {name}\n{}", roff(what));
+    lines.iter().map(line).collect()
+}
+
+/// Returns the sentences of a comment that say what functions return.
+fn results_of(comment: &str) -> String {
+    let flat = comment.split_whitespace().collect::<Vec<_>>().join(" ");
+    let sentences = flat.split_inclusive(". ").map(str::trim);
+    let told = |one: &&str| one.contains("eturn") || one.contains("tores ");
+    sentences.filter(told).collect::<Vec<_>>().join(" ")
+}
+
+/// The functions of `weft.h` that wait, beside those whose comments say so: an upcall gets
+/// `WEFT_UPCALL` from them.
+const WAITING: &[&str] = &[
+    "weft_finish",
+    "weft_wait",
+    "weft_barrier",
+    "weft_flush",
+    "weft_receive",
+    "weft_msg_send",
+    "weft_msg_recv",
+    "weft_msg_take",
+    "weft_wait_any",
+    "weft_wait_all",
+    "weft_set_wait",
+    "weft_fetch_add",
+    "weft_rcpy",
+    "weft_connect_name",
+    "weft_comm_barrier",
+    "weft_comm_broadcast",
+    "weft_comm_reduce",
+    "weft_comm_allreduce",
+    "weft_comm_gather",
+    "weft_comm_allgather",
+    "weft_comm_scatter",
+    "weft_comm_alltoall",
+];
+
+/// Returns the codes of errors of functions of `weft.h`, beside those that their comment names.
+fn usual_errors(names: &[&str], prototypes: &str) -> Vec<&'static str> {
+    let mut codes = Vec::new();
+    let has = |what: &str| prototypes.contains(what);
+    let agent = ["weft_names *", "weft_names **", "weft_member *", "weft_names_watch *"];
+    if agent.into_iter().any(has) {
+        codes.extend(["WEFT_NO_AGENT", "WEFT_REFUSED", "WEFT_THREAD"]);
+    } else if names.iter().any(|name| !["weft_init", "weft_strerror"].contains(name)) {
+        codes.push("WEFT_THREAD");
+    }
+    let others =
+        ["int rank,", "int rank)", "int root", "weft_group *", "weft_comm *", "weft_request *"];
+    if others.into_iter().any(has) {
+        codes.push("WEFT_PEER");
+    }
+    if names.iter().any(|name| WAITING.contains(name)) {
+        codes.extend(["WEFT_UPCALL", "WEFT_PEER"]);
+    }
+    codes
+}
+
+/// Returns the meaning of each code that a header defines with a comment.
+fn meanings(header: &str) -> BTreeMap<&str, String> {
+    let line = |line: &'_ str| -> Option<(usize, usize)> {
+        let rest = line.strip_prefix("#define ")?;
+        let end = rest.find(' ')?;
+        rest.contains("/*").then_some((8, 8 + end))
+    };
+    let of = |text| line(text).map(|(from, to)| (&text[from..to], text));
+    let what = |text: &str| {
+        let comment = text.split_once("/*").map_or("", |(_, rest)| rest);
+        comment.trim().trim_end_matches("*/").trim().to_string()
+    };
+    header.lines().filter_map(of).map(|(name, text)| (name, what(text))).collect()
+}
+
+/// Returns the codes of errors of functions, with their meanings where the header has them.
+fn errors_of(of: &Header, entry: &Entry<'_>, header: &str) -> String {
+    let is_code = |word: &&str| {
+        word.starts_with(of.codes.0) && word.chars().all(|c| c.is_ascii_uppercase() || c == '_')
+    };
+    let words = entry.comment.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    let known = meanings(header);
+    // weft.h defines errors as negative numbers; a comment names other constants as well.
+    let is_error =
+        |word: &&str| of.prefix != WEFT.prefix || header.contains(&format!("#define {word} -"));
+    let mut codes: Vec<&str> = words.filter(is_code).filter(is_error).collect();
+    if of.prefix == WEFT.prefix {
+        codes.retain(|code| !["WEFT_ANY", "WEFT_TREE_DEFAULT"].contains(code));
+        codes.extend(usual_errors(&entry.names, entry.prototypes));
+    }
+    codes.extend(of.codes.1);
+    let mut seen: Vec<&str> = Vec::new();
+    codes.retain(|code| {
+        let is_new = !seen.contains(code);
+        seen.push(code);
+        is_new
+    });
+    let line = |code: &&str| {
+        let what = known.get(code).map_or("see DESCRIPTION", String::as_str);
+        format!(".TP\n.B {code}\n{}", roff(what))
+    };
+    codes.iter().map(line).collect()
+}
+
 /// Makes pages of section 3 for the functions of a header, and one of section 7 for the header, by
 /// the names of their files.
 pub fn of_header(of: &Header, header: &str) -> BTreeMap<String, String> {
@@ -164,6 +300,10 @@ pub fn of_header(of: &Header, header: &str) -> BTreeMap<String, String> {
     let mut all: Vec<&str> = Vec::new();
     let mut before = None;
     for entry in entries(of.prefix, header) {
+        // A function that returns text or an address has no code to return.
+        let has_code = ["int ", "VIP_RETURN ", "mx_return_t "];
+        let has_code = has_code.iter().any(|kind| entry.prototypes.contains(kind));
+        let errors = if has_code { errors_of(of, &entry, header) } else { String::new() };
         let Entry { comment, prototypes, names } = entry;
         let about = format!("{} - {}", names.join(", "), first_sentence(&comment));
         let synopsis = format!("#include <{}>\n\n{prototypes}\n", of.name);
@@ -174,8 +314,12 @@ pub fn of_header(of: &Header, header: &str) -> BTreeMap<String, String> {
         let parts = [
             ("SYNOPSIS", verbatim(&synopsis)),
             ("DESCRIPTION", roff(&comment)),
+            ("PARAMETERS", parameters_of(of, prototypes)),
+            ("RETURN VALUE", roff(&(results_of(&comment) + of.success))),
+            ("ERRORS", errors),
             ("SEE ALSO", above + &rules),
         ];
+        let parts: Vec<_> = parts.into_iter().filter(|part| !part.1.trim().is_empty()).collect();
         pages.insert(format!("man3/{first}.3"), page(first, 3, &about, &parts));
         for name in others {
             pages.insert(format!("man3/{name}.3"), format!(".so man3/{first}.3\n"));
@@ -239,6 +383,12 @@ mod tests {
         let send = &pages["man3/weft_send.3"];
         assert!(send.contains("weft_send, weft_try_send \\- Sends a packet\n"), "{send}");
         assert!(send.contains("int weft_send(weft_job *job,\n              int rank);"), "{send}");
+        let sections =
+            ["PARAMETERS\n.TP\n.I job\nthe job\n.TP\n.I rank\n", "RETURN VALUE\n", "ERRORS\n"];
+        for section in sections {
+            assert!(send.contains(&format!(".SH {section}")), "{section}: {send}");
+        }
+        assert!(send.contains(".B WEFT_PEER\n") && !send.contains(".B WEFT_NO_AGENT"), "{send}");
         assert_eq!(pages["man3/weft_try_send.3"], ".so man3/weft_send.3\n");
         let all = &pages["man7/weft.h.7"];
         assert!(all.contains(&format!("{:<24} 0  it worked\n", "WEFT_OK")), "{all}");
@@ -248,6 +398,16 @@ mod tests {
         let message = "A message.\n.P\n.nf\ntypedef struct m {\n    int a;\n} m;\n.fi\n";
         assert!(all.contains(message), "{all}");
         assert!(pages["man3/weft_name.3"].contains(".SH SEE ALSO\nweft_send(3);\n"));
+    }
+
+    /// Each parameter of a function has a meaning.
+    fn has_all_meanings(of: &Header, header: &str, name: &str) {
+        let from = header.find(&format!("{name}(")).unwrap();
+        let prototype = header[from..].split(';').next().unwrap();
+        for parameter in parameters::of_prototype(prototype) {
+            let what = parameters::meaning(of, name, &parameter);
+            assert!(what.is_some(), "{name}: {} has no meaning", parameter.declared);
+        }
     }
 
     #[test]
@@ -261,6 +421,7 @@ mod tests {
                         continue;
                     }
                     assert!(pages.contains_key(&format!("man3/{name}.3")), "no page for {name}");
+                    has_all_meanings(of, &header, name);
                 }
             }
         }

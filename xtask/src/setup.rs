@@ -17,6 +17,7 @@ const TOOLS: &[Tool] = &[
     ("cc", "gcc", "C programs"),
     ("c++", "g++", "the fuzz targets"),
     ("pkg-config", "pkg-config", "the C library once installed"),
+    ("cmake", "cmake", "the C library in a project of CMake"),
     ("gfortran", "gfortran", "Fortran programs"),
     ("/usr/include/rdma/fabric.h", "libfabric-dev", "programs on the libfabric provider"),
     ("module ensurepip", "python3-venv", "the Python package, and MPIs from PyPI"),

@@ -1,9 +1,9 @@
 //! Pictures of weft's tools: shapes that become an SVG, and a PNG that is made from the SVG.
 //!
 //! A [`Picture`] has a size in units of its shapes; `y` grows downwards. A [`Chart`] draws curves
-//! over sizes, [`Bars`] draw figures in groups, a [`Histogram`] draws a figure for each range, and a
-//! [`HeatMap`] draws a matrix. All have a title, the unit below it, names on their axes, and colours
-//! that people with any sight tell apart.
+//! over sizes, [`Bars`] draw figures in groups, a [`Histogram`] draws a figure for each range, and
+//! a [`HeatMap`] draws a matrix. All have a title, the unit below it, names on their axes, and
+//! colours that people with any sight tell apart.
 //!
 //! ```
 //! use weft_plot::{line, text, Anchor, Picture};

@@ -58,7 +58,8 @@ const PACKAGES: [Package; 3] = [
 
 /// Returns the package to which a file of an installation belongs.
 fn owner_of(name: &str) -> &'static str {
-    let development = ["include/", "lib/pkgconfig/", "share/man/man3/", "share/weft/examples/"];
+    let development =
+        ["include/", "lib/pkgconfig/", "lib/cmake/", "share/man/man3/", "share/weft/examples/"];
     let links = ["lib/libweft.so", "lib/libvipl.so"];
     let agent = ["bin/weftd", "lib/systemd/", "lib/sysusers.d/", "share/man/man8/"];
     let starts = |list: &[&str]| list.iter().any(|prefix| name.starts_with(prefix));

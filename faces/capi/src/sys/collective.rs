@@ -333,7 +333,7 @@ impl Reduction {
                 WEFT_UINT64 => self.of::<u64>(comm, job, root),
                 WEFT_FLOAT => self.of::<f32>(comm, job, root),
                 WEFT_DOUBLE => self.of::<f64>(comm, job, root),
-                _ => Err(Fault::argument("there is no such type of values")),
+                kind => Err(Fault::argument(format!("there is no type of values {kind}"))),
             }
         }
     }
@@ -344,7 +344,7 @@ impl Reduction {
     /// As of `begin`.
     unsafe fn of<T: Element>(self, comm: &WeftComm, job: &WeftJob, root: Option<c_int>) -> Begun {
         let op = usize::try_from(self.op).ok().and_then(|at| OPS.get(at).copied());
-        let op = op.ok_or_else(|| Fault::argument("there is no such operation"))?;
+        let op = op.ok_or_else(|| Fault::argument(format!("there is no operation {}", self.op)))?;
         if !T::takes(op) {
             return Err(Fault::argument(&weft::OpError::NoSuchOp.to_string()));
         }
@@ -725,7 +725,7 @@ impl WeftComm {
         let found = usize::try_from(root).ok().filter(|&root| root < self.group.size());
         let root = found.ok_or_else(|| {
             let size = self.group.size();
-            Fault::argument(&format!("there is no rank {root}: the communicator has {size}"))
+            Fault::argument(format!("there is no rank {root}: the communicator has {size}"))
         })?;
         Ok((root, root == self.group.rank()))
     }

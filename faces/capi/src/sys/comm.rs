@@ -58,12 +58,12 @@ pub unsafe extern "C" fn weft_comm_make(
         let members = ranks.iter().map(|&rank| owner.rank(rank)).collect::<Result<Vec<_>, _>>()?;
         let mut sorted = members.clone();
         sorted.sort_unstable();
-        if sorted.windows(2).any(|two| two[0] == two[1]) {
-            return Err(Fault::argument("ranks names a rank twice"));
+        if let Some(two) = sorted.windows(2).find(|two| two[0] == two[1]) {
+            return Err(Fault::argument(format!("ranks names rank {} twice", two[0])));
         }
         if id == 0 || owner.comms.borrow().contains(&id) {
             let why = format!("communicator {id} is that of all ranks, or is in use");
-            return Err(Fault::argument(&why));
+            return Err(Fault::argument(why));
         }
         let group = owner.world().subset(&members, id);
         let group = group.ok_or_else(|| Fault::argument("this rank is not among the ranks"))?;

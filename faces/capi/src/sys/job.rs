@@ -101,8 +101,14 @@ impl WeftJob {
     /// # Errors
     /// The job has no rank of that number.
     pub(crate) fn rank(&self, rank: c_int) -> Result<usize, Fault> {
-        let rank = usize::try_from(rank).ok().filter(|&r| r < self.world().size());
-        rank.ok_or_else(|| Fault::argument("there is no such rank"))
+        let ranks = self.world().size();
+        let known = usize::try_from(rank).ok().filter(|&rank| rank < ranks);
+        known.ok_or_else(|| {
+            Fault::argument(format!(
+                "there is no rank {rank}: the job has ranks 0 to {}",
+                ranks - 1
+            ))
+        })
     }
 
     pub(crate) fn peer(&self, rank: c_int) -> Result<PeerId, Fault> {

@@ -18,7 +18,7 @@ pub(super) fn check_len(memory: *const c_void, len: usize) -> Result<(), Fault> 
 }
 
 pub(super) fn not_mapped(memory: *const c_void, len: usize) -> Fault {
-    Fault::argument(&format!("of the {len} bytes at {memory:p} not all are memory of this process"))
+    Fault::argument(format!("of the {len} bytes at {memory:p} not all are memory of this process"))
 }
 
 /// Copies values of the program.

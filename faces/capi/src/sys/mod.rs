@@ -77,8 +77,8 @@ const CODES: &[(c_int, &std::ffi::CStr)] = &[
 pub(crate) struct Fault(pub c_int, pub String);
 
 impl Fault {
-    pub fn argument(what: &str) -> Fault {
-        Fault(WEFT_ARGUMENT, what.to_string())
+    pub fn argument(what: impl Into<String>) -> Fault {
+        Fault(WEFT_ARGUMENT, what.into())
     }
 }
 
@@ -251,7 +251,7 @@ impl<T: Object> Drop for Used<'_, T> {
 
 /// Returns the fault of an upcall that would end what an outer call waits for.
 pub(crate) fn in_use(name: &str) -> Fault {
-    Fault::argument(&format!("{name}: the call in which this upcall runs uses it"))
+    Fault::argument(format!("{name}: the call in which this upcall runs uses it"))
 }
 
 impl Drop for Head {
@@ -292,13 +292,13 @@ pub(crate) use is_object;
 /// The pointer is null, misaligned or names memory of at least the object's size.
 pub(crate) unsafe fn object<'a, T: Object>(pointer: *const T) -> Result<&'a T, Fault> {
     if pointer.is_null() || !pointer.is_aligned() {
-        return Err(Fault::argument(&format!("{} is null or misaligned", T::NAME)));
+        return Err(Fault::argument(format!("{} is null or misaligned", T::NAME)));
     }
     // SAFETY: not null, aligned, and promised by the caller to be there.
     let object = unsafe { &*pointer };
     match object.head().mark == T::MARK {
         true => Ok(object),
-        false => Err(Fault::argument(&format!("{} is not one, or was freed", T::NAME))),
+        false => Err(Fault::argument(format!("{} is not one, or was freed", T::NAME))),
     }
 }
 

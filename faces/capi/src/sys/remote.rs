@@ -72,12 +72,16 @@ pub const WEFT_TREE_BINARY: c_int = 2;
 /// The number of reached members doubles every step.
 pub const WEFT_TREE_BINOMIAL: c_int = 3;
 
+fn no_counter(key: u64) -> Fault {
+    Fault::argument(format!("this rank has no counter {key:#x}"))
+}
+
 pub(super) fn tree_of(job: &WeftJob, tree: c_int) -> Result<Tree, Fault> {
     if tree == WEFT_TREE_DEFAULT {
         return Ok(job.packets.endpoint().choices().tree);
     }
     let found = usize::try_from(tree).ok().and_then(|code| Tree::ALL.get(code));
-    found.copied().ok_or_else(|| Fault::argument("there is no such tree"))
+    found.copied().ok_or_else(|| Fault::argument(format!("there is no tree {tree}")))
 }
 
 /// Makes the multicast group `id` of the given ranks, including this one, and stores its handle.
@@ -297,7 +301,7 @@ pub unsafe extern "C" fn weft_counter_value(
     enter(|| {
         // SAFETY: promised by the caller.
         let found = unsafe { job_of(job) }?.packets.counter_value(Counter { key });
-        let found = found.ok_or_else(|| Fault::argument("there is no such counter here"))?;
+        let found = found.ok_or_else(|| no_counter(key))?;
         // SAFETY: as before.
         unsafe { store(value, found) }?;
         Ok(WEFT_OK)
@@ -315,7 +319,7 @@ pub unsafe extern "C" fn weft_counter_end(job: *mut WeftJob, key: u64) -> c_int 
         // SAFETY: promised by the caller.
         let job = unsafe { job_of(job) }?;
         if !job.packets.counts(Counter { key }) {
-            return Err(Fault::argument("there is no such counter here"));
+            return Err(no_counter(key));
         }
         match job.packets.end_counter(Counter { key }) {
             true => Ok(WEFT_OK),
@@ -470,7 +474,7 @@ pub unsafe extern "C" fn weft_stat(
         // SAFETY: promised by the caller.
         let (job, name) = unsafe { (job_of(job)?, word(name)?) };
         let at = PacketStats::NAMES.iter().position(|(known, _)| *known == name);
-        let at = at.ok_or_else(|| Fault::argument(&format!("there is no counter {name:?}")))?;
+        let at = at.ok_or_else(|| Fault::argument(format!("there is no counter {name:?}")))?;
         // SAFETY: promised by the caller.
         unsafe { store(value, job.packets.stats().values()[at]) }?;
         Ok(WEFT_OK)
@@ -526,8 +530,9 @@ pub unsafe extern "C" fn weft_choose(
         // SAFETY: promised by the caller.
         let job = unsafe { job_of(job) }?;
         let peer = job.peer(rank)?;
+        let chosen = job.packets.endpoint().chosen(peer);
         let chosen =
-            job.packets.endpoint().chosen(peer).ok_or_else(|| Fault::argument("no such peer"))?;
+            chosen.ok_or_else(|| Fault::argument(format!("rank {rank} is no peer of this one")))?;
         let choices = choose(chosen, name, value)?;
         job.packets.endpoint().choose(peer, &choices)?;
         Ok(WEFT_OK)

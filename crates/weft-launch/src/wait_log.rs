@@ -31,7 +31,7 @@ impl WaitLog {
     /// Logs the wait, once, when it is due.
     pub fn say(&mut self, during: impl FnOnce() -> String) {
         if self.slow.take_if(|slow| self.began.elapsed() >= *slow).is_some() {
-            log::warn!(
+            weft_link::warn!(
                 "waiting for {:.1} s at start-up, {}",
                 self.began.elapsed().as_secs_f64(),
                 during()

@@ -29,6 +29,7 @@ mod sync;
 mod sys;
 mod table;
 pub mod tcp;
+pub mod telling;
 #[cfg(test)]
 mod testing;
 mod train;

@@ -232,7 +232,7 @@ impl<N: Net> Inner<N> {
         if bytes.len() > MESSAGE_MAX {
             // Modules refuse such a message before; parts of it would be taken for others.
             let len = bytes.len();
-            return log::error!(
+            return weft::telling::error!(
                 "a message of {len} bytes to rank {to} is longer than {MESSAGE_MAX}"
             );
         }
@@ -315,7 +315,10 @@ impl<N: Net> Inner<N> {
             memory
         });
         if whole.len() + packet.data.len() > MESSAGE_MAX {
-            log::error!("rank {} sent a message of more than {MESSAGE_MAX} bytes", packet.from);
+            weft::telling::error!(
+                "rank {} sent a message of more than {MESSAGE_MAX} bytes",
+                packet.from
+            );
             return;
         }
         whole.extend_from_slice(packet.data);

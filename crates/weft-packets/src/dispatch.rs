@@ -167,7 +167,7 @@ impl State {
         };
         if found.is_none() {
             if self.stats.no_handler == 0 {
-                log::warn!("a packet for handler {number}: no such handler; it is dropped");
+                weft_link::warn!("a packet for handler {number}: no such handler; it is dropped");
             }
             self.stats.no_handler += 1;
         } else {

@@ -103,7 +103,7 @@ impl Packets {
             taken.give_back(Connection::Client(client));
             return Ok(Some(before));
         }
-        log::warn!(
+        weft_link::warn!(
             "no answer from the counters in the kernel of peer {}'s host: its agent serves them",
             at.0
         );
@@ -188,7 +188,7 @@ impl Packets {
                 return Connection::Client(Box::new(clients.swap_remove(first)));
             }
             if clients.is_empty() || Instant::now() >= until {
-                log::warn!(
+                weft_link::warn!(
                     "the counters in the kernel of peer {}'s host are not reached over UDP (a \
                      firewall, or no route): its agent serves them",
                     at.0

@@ -636,7 +636,7 @@ impl State {
             true => " as its process is stopped (SIGCONT lets it go on),",
             false => "",
         };
-        log::warn!(
+        weft_link::warn!(
             "multicast group {id}: member {rank} ({who}) has taken no packet for {waited:.1} s,\
              {why} and those before it in the tree wait"
         );
@@ -661,6 +661,6 @@ impl State {
 pub(super) fn note(posted: Result<(), OpError>, peer: PeerId) {
     match posted {
         Ok(()) | Err(OpError::Peer { .. }) => {}
-        Err(error) => log::error!("a packet for {peer} was lost: {error}"),
+        Err(error) => weft_link::error!("a packet for {peer} was lost: {error}"),
     }
 }

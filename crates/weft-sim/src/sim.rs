@@ -264,6 +264,7 @@ pub struct Sim {
 impl Sim {
     /// Creates a simulation of `config`; `name` is its name in `weft sim`.
     pub fn new(name: impl Into<String>, config: SimConfig) -> Sim {
+        weft_link::telling::hosts_are_simulated();
         let net = Network::shared(config.clone());
         let runner = Runner::new(&net);
         let notes = Notes::default();

@@ -323,7 +323,7 @@ impl Calibration {
                 Ok(None) => return Calibration::default(),
                 Err(why) => why,
             };
-            log::warn!(
+            weft_link::warn!(
                 "the calibration {} is not used: {why}; `weft tune` makes it anew, `weft tune \
                  --forget` removes it, WEFT_TUNE=off does without",
                 path.display()

@@ -372,11 +372,7 @@ fn without_agent(failed: &[(&'static str, LinkError)], rank: Option<u32>) {
 
 /// Warns. Without a logger the line goes to standard error.
 pub(crate) fn warn(text: &str) {
-    match log::log_enabled!(log::Level::Warn) {
-        true => log::warn!("{text}"),
-        false if log::max_level() == log::LevelFilter::Off => eprintln!("weft: {text}"),
-        false => {}
-    }
+    weft_link::warn!("{text}");
 }
 
 /// Returns the text of a choice that needs an agent, with the reason why none serves.
@@ -430,7 +426,7 @@ pub(crate) fn join() -> Result<(Box<dyn Bootstrap>, Endpoint, Card), JobError> {
     }
     let who = RankId { job: boot.job_id(), rank: boot.rank(), size: boot.size() };
     if let Err(e) = endpoint.publish_counters(&who) {
-        log::warn!("`weft top` will not see this rank: {e}");
+        weft_link::warn!("`weft top` will not see this rank: {e}");
     }
     let kind = packet_from_env()?.kind;
     let card = Card::new(endpoint.address(), &config, security_from_env()?, kind);
@@ -571,7 +567,7 @@ impl Drop for Job {
         }
         self.endpoint().close(Duration::from_secs(5));
         if let Err(e) = self.boot.borrow_mut().finalize() {
-            log::warn!("leaving the job: {e}");
+            weft_link::warn!("leaving the job: {e}");
         }
     }
 }

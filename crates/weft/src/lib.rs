@@ -101,4 +101,5 @@ pub use shared::{Cancel, SharedEndpoint, SharedJob};
 pub use weft_core::engine::types::{AtomicCode, Completion, OpKind, RecvArgs, Refused, SendArgs};
 pub use weft_core::engine::Rights;
 pub use weft_core::{Config, EndpointId, OpError, OpId, PeerFailure, PeerId, Reliability, Stats};
+pub use weft_link::telling;
 pub use {weft_launch as launch, weft_link::Address};

@@ -238,11 +238,11 @@ pub(crate) fn check_rest() -> Result<(), JobError> {
     SAID.call_once(|| {
         let named = text("WEFT_INTERFACES").unwrap_or_default();
         let named: Vec<&str> = named.split(',').map(str::trim).filter(|n| !n.is_empty()).collect();
-        absent(&named, &interfaces()).into_iter().for_each(|warning| log::warn!("{warning}"));
+        absent(&named, &interfaces()).into_iter().for_each(|warning| weft_link::warn!("{warning}"));
         let unknown = unknown();
         if !unknown.is_empty() {
             let names = unknown.join(", ");
-            log::warn!("nothing reads {names} (`weft info --config` lists all settings)");
+            weft_link::warn!("nothing reads {names} (`weft info --config` lists all settings)");
         }
     });
     Ok(())

@@ -87,9 +87,7 @@ impl Node {
     /// # Errors
     /// It cannot be joined.
     pub fn join() -> Result<Node, String> {
-        let settings = env_logger::Env::new().filter_or("WEFT_LOG", "warn");
-        // Fails if the program has a logger.
-        let _has_one = env_logger::try_init_from_env(settings);
+        weft_link::telling::log_to_standard_error();
         let job = Job::init().map_err(|error| error.to_string())?;
         let net = Live::new(job.world()).map_err(|error| error.to_string())?;
         Ok(Node {

@@ -11,7 +11,7 @@ use weft_link::Link;
 
 /// Starts the log of the process, unless it has one. `WEFT_LOG` names what is shown.
 pub fn start_log() {
-    let _ = env_logger::try_init_from_env(env_logger::Env::new().filter_or("WEFT_LOG", "warn"));
+    weft_link::telling::log_to_standard_error();
 }
 
 /// Opens an endpoint for an object at an address of this host, by the settings of the environment;

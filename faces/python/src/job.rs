@@ -41,7 +41,7 @@ struct Joined {
 
 fn join() -> Result<Joined, Fault> {
     let failed = |error: weft::JobError| Fault::new(Kind::Job, error.to_string());
-    let _once = env_logger::try_init_from_env(env_logger::Env::new().filter_or("WEFT_LOG", "warn"));
+    weft_link::telling::log_to_standard_error();
     let config = weft::job::config_from_env().map_err(failed)?;
     let spin = u64::from(config.spin_us) + u64::from(config.yield_us);
     let inside = Inside::new(weft::Job::init().map_err(failed)?);

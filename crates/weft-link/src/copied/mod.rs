@@ -53,7 +53,7 @@ impl Origin {
 /// Marks this machine as a copy: objects opened before belong to the original.
 fn cloned() {
     sys::generation().store(random_u64().max(1), Ordering::Release);
-    log::error!(
+    crate::error!(
         "this machine is a clone, or a snapshot that was restored: endpoints opened before end, \
          since the original may use their packet numbers"
     );

@@ -139,7 +139,7 @@ impl Peers {
                 known.into_iter().for_each(|known| known.next = next);
             }
             Err(why) => {
-                log::error!("no more packets are sent to {peer}: {why}");
+                crate::error!("no more packets are sent to {peer}: {why}");
                 self.remove(peer);
             }
         }

@@ -294,13 +294,13 @@ impl Peer {
         while is_copying() && !self.closed() && self.process.pulse() != Pulse::Ended {
             let waited = start.elapsed();
             if waited >= COPY_WARN && !std::mem::replace(&mut warned, true) {
-                log::warn!(
+                crate::warn!(
                     "process {process} was stopped during a copy to memory of this process, which \
                      waits until that process continues (kill -CONT {process}) or ends"
                 );
             }
             if waited >= COPY_MAX {
-                log::error!(
+                crate::error!(
                     "process {process} is stopped during a copy to memory that this process has \
                      to free: this process ends, before its memory is overwritten"
                 );

@@ -301,7 +301,7 @@ impl ShmLink {
         let count = self.counters.refused;
         if is_reported(count) {
             let so_far = if count < TOLD { String::new() } else { format!(" ({count} so far)") };
-            log::warn!("shared-memory connection refused: {why}{so_far}");
+            crate::warn!("shared-memory connection refused: {why}{so_far}");
         }
     }
 

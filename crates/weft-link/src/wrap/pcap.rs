@@ -67,7 +67,7 @@ impl Pcap {
 /// Reports that a capture ended because it cannot be written; at once, even if its link is about to
 /// be dropped. The link continues.
 fn ended(name: &str, error: &io::Error) {
-    log::warn!("packet capture ended: {name}: {error}; it holds the packets until then");
+    crate::warn!("packet capture ended: {name}: {error}; it holds the packets until then");
 }
 
 impl Capture {

@@ -144,7 +144,7 @@ impl XdpLink {
     ) -> Result<Vec<XdpLink>, LinkError> {
         let (rails, failed) = XdpLink::rails(config, |interface| open::open(config, interface))?;
         for (name, error) in failed {
-            log::warn!("interface {name} is not used: {error}");
+            crate::warn!("interface {name} is not used: {error}");
         }
         let mut first = XdpLink::over(rails, config, security);
         first.start(config);

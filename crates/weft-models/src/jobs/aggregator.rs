@@ -51,7 +51,9 @@ impl<N: Net> Aggregator<N> {
         let records = move |from: usize, run: u8, bytes: &[u8]| {
             let records = bytes.chunks_exact(size);
             if !records.remainder().is_empty() {
-                return log::error!("rank {from} sent a part of a record of {size} bytes");
+                return weft::telling::error!(
+                    "rank {from} sent a part of a record of {size} bytes"
+                );
             }
             records.for_each(|record| receive(from, run, record));
         };

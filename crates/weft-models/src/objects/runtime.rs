@@ -191,7 +191,7 @@ impl<N: Net> Inner<N> {
         let dropped = self.strange.borrow_mut().keep(class, kept);
         let Some((class, calls)) = dropped else { return };
         let rank = self.net.rank();
-        log::error!(
+        weft::telling::error!(
             "rank {rank} has not registered class {class} of objects, about which too many \
              messages have come: they are dropped"
         );
@@ -324,7 +324,7 @@ impl<N: Net> Inner<N> {
     fn handle(self: &Rc<Self>, message: &Delivered) {
         let from = message.from;
         let Some(ordered) = parse(&message.bytes) else {
-            return log::error!("rank {from} sent nonsense to the objects of all ranks");
+            return weft::telling::error!("rank {from} sent nonsense to the objects of all ranks");
         };
         let number = match &ordered {
             Ordered::Op { object, .. } => *object,
@@ -524,7 +524,11 @@ impl<N: Net> Inner<N> {
 
     /// Marks an object as broken, and ends all operations that wait for it.
     pub fn broke(&self, entry: &Entry<N>, text: &str) {
-        log::error!("an operation on object {:#x} ({}) panicked: {text}", entry.number, entry.name);
+        weft::telling::error!(
+            "an operation on object {:#x} ({}) panicked: {text}",
+            entry.number,
+            entry.name
+        );
         entry.broken.replace(Some(ObjectCause::Broken(text.to_string())));
         let waiting = entry.blocked.take();
         for blocked in waiting {
@@ -544,7 +548,9 @@ impl<N: Net> Inner<N> {
             } else {
                 running.remove(&serial);
                 if let Ended::Failed(cause) = end {
-                    log::error!("an operation that was posted to an object failed: {cause:?}");
+                    weft::telling::error!(
+                        "an operation that was posted to an object failed: {cause:?}"
+                    );
                 }
                 self.posted.set(self.posted.get() - 1);
                 self.piped.set(self.piped.get() - 1);

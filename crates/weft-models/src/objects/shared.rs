@@ -513,7 +513,7 @@ impl<N: Net> Inner<N> {
     async fn do_post(self: &Rc<Self>, entry: &Rc<Entry<N>>, op: &[u8]) {
         if let Err(cause) = self.do_bytes(entry, op).await {
             let number = entry.number;
-            log::error!("an operation posted to object {number:#x} failed: {cause:?}");
+            weft::telling::error!("an operation posted to object {number:#x} failed: {cause:?}");
         }
         self.posted_bytes.set(self.posted_bytes.get() - op.len());
         self.posted.set(self.posted.get() - 1);

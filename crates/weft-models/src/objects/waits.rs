@@ -67,7 +67,9 @@ impl<N: Net> Inner<N> {
                     said = true;
                     let (rank, what) = (self.net.rank(), entry.describe());
                     let after = warn_after.as_secs_f64();
-                    log::warn!("rank {rank} waits for {after:.1} s for an operation on {what}");
+                    weft::telling::warn!(
+                        "rank {rank} waits for {after:.1} s for an operation on {what}"
+                    );
                 }
             }
             Poll::Pending

@@ -558,7 +558,7 @@ impl Core {
             *delivered += 1;
         });
         if !whole {
-            log::error!("rank {sender} has sent a malformed slot in an ordered group");
+            weft::telling::error!("rank {sender} has sent a malformed slot in an ordered group");
             self.dropped += 1;
         }
         if sender == self.me {

@@ -222,7 +222,7 @@ async fn complain<N: Net>(inner: &Inner<N>, entry: &Rc<Entry>, access: Access) {
          holds regions [{}]",
         held.join(", ")
     );
-    log::warn!("{text}");
+    weft::telling::warn!("{text}");
     let mut complaints = inner.complaints.borrow_mut();
     if complaints.len() < COMPLAINTS {
         complaints.push(text);

@@ -487,7 +487,7 @@ impl<N: Net> Inner<N> {
     fn receive(&self, from: usize, kind: u8, bytes: &[u8]) {
         if kind == among::GIVEN_UP {
             if self.told_given_up(from, bytes).is_none() {
-                log::error!("rank {from} sent nonsense about ranks that were given up");
+                weft::telling::error!("rank {from} sent nonsense about ranks that were given up");
             }
             return;
         }
@@ -499,7 +499,7 @@ impl<N: Net> Inner<N> {
             _ => None,
         });
         if known.is_none() {
-            log::error!("rank {from} sent nonsense about a region (kind {kind})");
+            weft::telling::error!("rank {from} sent nonsense about a region (kind {kind})");
         }
     }
 

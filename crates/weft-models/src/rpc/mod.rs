@@ -260,7 +260,9 @@ impl<N: Net> Inner<N> {
             }
             kind::ANSWER => self.answered(from, number, rest),
             kind::CANCEL => self.cancelled(from, number),
-            other => log::error!("rank {from} sent a message of an unknown kind {other} for calls"),
+            other => weft::telling::error!(
+                "rank {from} sent a message of an unknown kind {other} for calls"
+            ),
         }
     }
 
@@ -268,7 +270,9 @@ impl<N: Net> Inner<N> {
         let service = self.services.borrow().get(&method).cloned();
         let Some(service) = service else {
             if number == 0 {
-                log::warn!("rank {from} called method {method}, which this rank does not serve");
+                weft::telling::warn!(
+                    "rank {from} called method {method}, which this rank does not serve"
+                );
             }
             return self.answer(from, number, Status::NoService, &[]);
         };
@@ -283,7 +287,7 @@ impl<N: Net> Inner<N> {
         let call = || (service.borrow_mut())(request, args);
         if let Err(panic) = catch_unwind(AssertUnwindSafe(call)) {
             let text = crate::panic_text(&*panic);
-            log::error!("method {method}, called by rank {from}, panicked: {text}");
+            weft::telling::error!("method {method}, called by rank {from}, panicked: {text}");
             // The request answered as it was dropped, unless the service has kept it.
             if let Some(place) = place {
                 self.end(place, Status::Panicked, &[text.as_bytes()]);

@@ -465,11 +465,15 @@ impl<N: Net> Inner<N> {
             return match own {
                 Some(own) if own != call => self.judge((from, call), (self.net.rank(), own)),
                 Some(_) if kind == kind::ASKED => {}
-                _ => log::error!("rank {from} sent a part of an operation that is over: {call:?}"),
+                _ => weft::telling::error!(
+                    "rank {from} sent a part of an operation that is over: {call:?}"
+                ),
             };
         }
         if call.number > self.next.get() + AHEAD_MAX {
-            return log::error!("rank {from} sent a part of an operation too early: {call:?}");
+            return weft::telling::error!(
+                "rank {from} sent a part of an operation too early: {call:?}"
+            );
         }
         self.compare(from, call);
         {

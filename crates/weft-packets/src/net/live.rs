@@ -185,7 +185,7 @@ impl Net for Live {
     fn handle(&self, handler: u16, mut upcall: impl FnMut(Incoming<'_>) + 'static) -> u64 {
         let ranks = Rc::clone(&self.inner.ranks);
         if PATIENT.contains(&handler) && self.inner.packets.has_upcall(handler) {
-            log::warn!(
+            weft_link::warn!(
                 "rank {}: a model is opened again under a number that was used (handler \
                  {handler}): messages that came for it meanwhile are lost",
                 self.inner.rank

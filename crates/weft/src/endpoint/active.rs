@@ -37,7 +37,7 @@ impl Client for Handlers {
             Some(handler) => {
                 (handler.borrow_mut())(&port.endpoint, ActiveMessage { source, argument, data });
             }
-            None => log::warn!(
+            None => weft_link::warn!(
                 "active message for handler {number} from {}: no such handler",
                 port.endpoint.describe(source)
             ),

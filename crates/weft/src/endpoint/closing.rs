@@ -37,7 +37,7 @@ impl Closing {
                 return Some(left.min(CHECK_EVERY));
             }
             if !self.arrived {
-                log::warn!("closing with messages unacknowledged");
+                weft_link::warn!("closing with messages unacknowledged");
             }
         }
         // Peers that have closed too need no further BYE.

@@ -61,7 +61,7 @@ impl Driver {
             std::mem::forget(std::mem::replace(link, Box::new(Disowned(*caps))));
         }
         let id = self.intake.engine.id();
-        log::error!("endpoint {id} ends here: {}", PeerFailure::Copied);
+        weft_link::error!("endpoint {id} ends here: {}", PeerFailure::Copied);
         self.intake.engine.end(PeerFailure::Copied);
         self.flush();
     }

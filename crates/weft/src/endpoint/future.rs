@@ -181,7 +181,7 @@ pub fn wake(waker: Waker) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
         // Dropping it may panic again.
         std::mem::forget(panic);
-        log::error!("a waker of the program panicked");
+        weft_link::error!("a waker of the program panicked");
     }
 }
 

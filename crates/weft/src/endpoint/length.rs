@@ -95,7 +95,7 @@ impl Driver {
         if route.suspect((now, since), link, len, heard) {
             self.intake.engine.handle_path_change(now, peer);
             self.set_bulk(peer);
-            log::warn!(
+            weft_link::warn!(
                 "packets of {len} bytes do not get through, though others do; going on: {}",
                 self.describe(peer)
             );
@@ -211,7 +211,7 @@ impl Driver {
         }
         let what = self.describe(peer);
         if mtu < before {
-            log::warn!(
+            weft_link::warn!(
                 "packets of more than {mtu} bytes vanish on the way to {what}: going on with \
                  shorter ones (the MTU of something between is less than that of both ends)"
             );

@@ -151,7 +151,7 @@ impl Driver {
             Err(Unrouted::Ended) => self.end_unreached(peer, address.rank),
             Err(Unrouted::Refused(reasons)) => {
                 self.unreached(peer, &reasons);
-                log::warn!("{}: no way back to {peer}: {reasons:?}", self.intake.engine.id());
+                weft_link::warn!("{}: no way back to {peer}: {reasons:?}", self.intake.engine.id());
             }
         }
     }
@@ -167,7 +167,7 @@ impl Driver {
             let others = (0..self.links.len()).filter(|&other| other != link);
             if self.route(peer, &address, others).is_ok() {
                 let now = self.describe(peer);
-                log::warn!("{what} refused the connection (it says: {why}); going on: {now}");
+                weft_link::warn!("{what} refused the connection (it says: {why}); going on: {now}");
                 self.intake.engine.handle_path_change(self.intake.time.now, peer);
                 return;
             }
@@ -330,7 +330,7 @@ impl Driver {
         if times > 2 && route.judge(now) {
             self.intake.engine.handle_path_change(now, peer);
             self.set_bulk(peer);
-            log::warn!("a path is lost; going on: {}", self.describe(peer));
+            weft_link::warn!("a path is lost; going on: {}", self.describe(peer));
             if !self.paths.unproven.contains(&peer) {
                 self.paths.unproven.push(peer);
             }
@@ -416,7 +416,9 @@ impl Driver {
                     self.ask_rest_later(peer, link, true);
                 }
             }
-            LinkEvent::Warning(text) => log::warn!("{}: {text}", self.links[link].caps().name),
+            LinkEvent::Warning(text) => {
+                weft_link::warn!("{}: {text}", self.links[link].caps().name)
+            }
             _ => {}
         }
     }
@@ -426,7 +428,7 @@ impl Driver {
             PeerFailure::Closed | PeerFailure::Copied => {
                 log::debug!("{}: {failure}", self.describe(peer))
             }
-            _ => log::warn!("{}", self.explain(peer, failure)),
+            _ => weft_link::warn!("{}", self.explain(peer, failure)),
         }
     }
 
@@ -435,7 +437,7 @@ impl Driver {
     pub(super) fn report_full(&self, peer: PeerId, messages: u64, bytes: u64) {
         let config = self.intake.engine.config();
         let me = config.rank.map_or("this endpoint".into(), |rank| format!("rank {rank}"));
-        log::warn!(
+        weft_link::warn!(
             "{me} has no room for more messages from {}: no receive takes the {messages} of \
              {bytes} bytes that wait, and what is sent behind them waits there \
              (WEFT_UNEXPECTED_MAX={})",

@@ -204,7 +204,7 @@ impl Driver {
             0 => String::new(),
             more => format!("; and {more} more"),
         };
-        log::warn!("waiting for {:.1} s {}{more}", waited.as_secs_f64(), each.join("; "));
+        weft_link::warn!("waiting for {:.1} s {}{more}", waited.as_secs_f64(), each.join("; "));
     }
 
     /// Returns the text about a wait: its object and its peer.
@@ -241,7 +241,7 @@ impl Driver {
             let (what, waited) = (self.describe(peer), waited.as_secs_f64());
             let why = if self.intake.engine.is_stopped(peer) { STOPPED } else { "" };
             let comma = if why.is_empty() { "" } else { ", " };
-            log::warn!(
+            weft_link::warn!(
                 "waiting for {what}, of which nothing was heard for {waited:.1} s{comma}{why}"
             );
         }

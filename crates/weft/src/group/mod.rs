@@ -222,7 +222,7 @@ impl Group {
     fn find(&self, rank: usize) -> Result<PeerId, OpError> {
         let (endpoint, number) = (&self.inner.endpoint, self.inner.members[rank]);
         let (address, host) = self.inner.directory.entry(number).map_err(|why| {
-            log::error!("rank {number}: {why}");
+            weft_link::error!("rank {number}: {why}");
             *self.inner.nowhere.borrow_mut() = format!("rank {number}: {why}");
             NO_LINK
         })?;
@@ -233,7 +233,7 @@ impl Group {
             endpoint.set_name(peer, &rank_name(number, &address, host.as_deref(), here));
         }
         let peer = connected.map_err(|why| {
-            log::error!("rank {number}: {why}");
+            weft_link::error!("rank {number}: {why}");
             *self.inner.nowhere.borrow_mut() = format!("rank {number}: {why}");
             known.map_or(NO_LINK, |peer| OpError::Peer { peer, failure: PeerFailure::NoLink })
         })?;

@@ -85,7 +85,7 @@ pub(super) fn protection() -> Result<Mode, JobError> {
     let mode = security_from_env()?;
     if mode == Mode::None {
         SAID.call_once(|| {
-            log::warn!("WEFT_SECURITY=none: frames on networks are not authenticated");
+            weft_link::warn!("WEFT_SECURITY=none: frames on networks are not authenticated");
         });
     }
     Ok(mode)
@@ -98,7 +98,7 @@ pub(super) fn wrappers_from_env(endpoint: EndpointId) -> Result<Wrappers, JobErr
     let faults = faults_from_env()?;
     if faults.is_some() {
         let text = std::env::var("WEFT_FAULTS").unwrap_or_default();
-        log::warn!("WEFT_FAULTS={text}: faults are injected");
+        weft_link::warn!("WEFT_FAULTS={text}: faults are injected");
     }
     let trace = trace_from_env()?;
     let capture = std::env::var_os("WEFT_PCAP").filter(|v| !v.is_empty()).map(|folder| {

@@ -106,7 +106,7 @@ impl Drop for SharedJob {
         }
         self.endpoint.close(Duration::from_secs(5));
         if let Err(e) = self.boot.borrow_mut().finalize() {
-            log::warn!("leaving the job: {e}");
+            weft_link::warn!("leaving the job: {e}");
         }
     }
 }

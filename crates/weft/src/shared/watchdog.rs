@@ -43,6 +43,6 @@ pub(super) fn start(shared: &Arc<Shared>, period: Duration) {
         }
     });
     if let Err(error) = started {
-        log::warn!("no watchdog: {error}; peers wait until this process polls");
+        weft_link::warn!("no watchdog: {error}; peers wait until this process polls");
     }
 }

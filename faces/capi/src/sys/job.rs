@@ -162,7 +162,7 @@ pub(super) fn code_of(error: OpError) -> c_int {
 
 fn join() -> Result<Box<WeftJob>, Fault> {
     // Fails in a second job of this process: the first one's logger stays.
-    let _ = env_logger::try_init_from_env(env_logger::Env::new().filter_or("WEFT_LOG", "warn"));
+    weft_link::telling::log_to_standard_error();
     let failed = |error: weft::JobError| {
         let text = error.to_string();
         let code = if text.starts_with("no agent") { WEFT_NO_AGENT } else { WEFT_INIT };

@@ -214,7 +214,7 @@ impl Broker {
                 // sees the end of its pair.
                 Err(e) if e.raw_os_error() == Some(libc::EMFILE) => {
                     self.count.refused += 1;
-                    log::warn!("a request to share memory is lost: {e} (raise ulimit -n)");
+                    crate::warn!("a request to share memory is lost: {e} (raise ulimit -n)");
                     continue;
                 }
                 Ok(_) => return guest.gone = true,
@@ -240,7 +240,7 @@ impl Broker {
             ),
             _ => format!("its message is not understood: {what}"),
         };
-        log::warn!("process {} of user {}: {why}", guest.cred.pid, guest.cred.uid);
+        crate::warn!("process {} of user {}: {why}", guest.cred.pid, guest.cred.uid);
         let _ = socket::send(&guest.socket, &Message::Refused(why).encode(), None);
         guest.gone = true;
     }

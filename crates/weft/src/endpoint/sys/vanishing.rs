@@ -88,7 +88,7 @@ impl Vanishing {
             return true;
         }
         if !std::mem::replace(&mut self.told, true) {
-            log::warn!(
+            weft_link::warn!(
                 "memory of {} bytes at {:p} is exported, but not mapped any more or read-only: \
                  copies of other ranks to it are refused",
                 self.len,

@@ -1,9 +1,12 @@
 //! Watching: when a host is probed, asked about, and held for lost.
 //!
 //! Probes of hosts that answer go together, a quarter of the tolerance apart, with those of the
-//! hosts that they come to: an idle cluster sleeps in between.
+//! hosts that they come to: an idle cluster sleeps in between. Two hosts that watch each other take
+//! turns, so that an idle cluster sends half as much: a probe of one says to the other what an
+//! answer would.
 //!
-//! A host counts as heard when it answers a probe: then it hears, too. Silence of one watched host
+//! A host counts as heard when it answers a probe: then it hears, too. It also does when it probes
+//! and does not hurry, as a host does that gets no answers. Silence of one watched host
 //! has two steps. After 0.7 of the tolerance its watcher asks other
 //! watchers of the host (SUSPECT); one that has heard the host lately says so (VOUCH), and a
 //! loss in one direction or between two hosts alone changes nothing. If nobody vouches for 0.2 of
@@ -30,6 +33,8 @@ pub struct WatchedHost {
     asked: Option<Instant>,
     /// The time of the next probe.
     next: Instant,
+    /// The time when it probed this host last.
+    probed: Option<Instant>,
     /// Number and time of the last probe.
     probe: (u64, Instant),
     /// Number of the last probe that was answered.
@@ -40,6 +45,27 @@ pub struct WatchedHost {
     pub probes: u64,
     /// Probes answered.
     pub answers: u64,
+}
+
+impl WatchedHost {
+    /// Notes that it is there and hears. Returns the time of the next probe.
+    fn hear(&mut self, now: Instant, is_first: bool, config: &Config) -> Instant {
+        self.heard = now;
+        self.asked = None;
+        let (mine, every) = (self.probe.1, config.probe_every());
+        // If the other host does not take its turn, this one does before it is hushed.
+        let others = every / 8 * 11;
+        self.next = match self.probed.filter(|at| now.since(*at) < 2 * every) {
+            None => mine + every,
+            Some(at) if at.since(mine) + mine.since(at) < every / 2 => {
+                at.max(mine) + if is_first { every } else { others }
+            }
+            Some(at) if at > mine => at + every,
+            Some(_) => mine + others,
+        };
+        self.next = self.next.max(now);
+        self.next
+    }
 }
 
 /// A watched host's need at this time.
@@ -84,6 +110,7 @@ impl Watch {
                     vouched: Instant(0),
                     asked: None,
                     next: now,
+                    probed: None,
                     probe: (0, now),
                     answered: 0,
                     round_trip: None,
@@ -122,12 +149,14 @@ impl Watch {
     }
 
     /// Notes the answer to a probe. Returns the time of the next one, if this is the first answer
-    /// of late: the host hears and is heard.
+    /// of late: the host hears and is heard. `is_first` says that this host stands before the other
+    /// one: if both have probed at once, it takes the next turn.
     pub fn answered(
         &mut self,
         now: Instant,
         host: HostId,
         serial: u64,
+        is_first: bool,
         config: &Config,
     ) -> Option<Instant> {
         let fresh = |l: &&mut WatchedHost| serial > l.answered && serial <= l.probe.0;
@@ -137,10 +166,22 @@ impl Watch {
         }
         link.answered = serial;
         link.answers += 1;
-        link.heard = now;
-        link.asked = None;
-        link.next = (link.probe.1 + config.probe_every()).max(now);
-        Some(link.next)
+        Some(link.hear(now, is_first, config))
+    }
+
+    /// Notes a probe of a watched host. Returns the time of the next one to it, if it shows that
+    /// the host hears.
+    pub fn probed(
+        &mut self,
+        now: Instant,
+        host: HostId,
+        is_first: bool,
+        config: &Config,
+    ) -> Option<Instant> {
+        let link = self.links.get_mut(&host)?;
+        let before = link.probed.replace(now)?;
+        let hurries = now.since(before) < config.probe_every() / 4 * 3;
+        (!hurries).then(|| link.hear(now, is_first, config))
     }
 
     /// Notes that another watcher has heard a host.
@@ -176,7 +217,8 @@ impl Watch {
     /// One probe takes others along, so that many links cost few wake-ups: of this host, and of
     /// those that it probes, which take theirs along.
     pub fn take_along(&mut self, now: Instant, config: &Config) -> Vec<HostId> {
-        let soon = now + config.probe_every() / 2;
+        // Not those whose turn is the other host's.
+        let soon = now + config.probe_every() / 4;
         let is_soon = |l: &WatchedHost| {
             // One that has not answered the last probe may still do.
             l.answered == l.probe.0 && l.next > now && l.next <= soon
@@ -280,7 +322,7 @@ mod tests {
         let every = config.probe_every();
         let probe = |watch: &mut Watch, now, host| {
             let due = watch.due(now, host, 0, &config).unwrap().0;
-            let answered = |serial| watch.answered(now, host, serial, &config).is_some();
+            let answered = |serial| watch.answered(now, host, serial, true, &config).is_some();
             due.probe.is_some_and(answered)
         };
         let (mut one, other) = (Instant(1), Instant(1) + every / 4 * 3);
@@ -296,13 +338,63 @@ mod tests {
     }
 
     #[test]
+    fn probed__two_hosts_that_watch_each_other_take_turns() {
+        let (mut one, config) = watch(&[(HostId(2), 0)]);
+        let (mut two, _) = watch(&[(HOST, 0)]);
+        let end = Instant(0) + config.tolerance * 20;
+        let (mut now, mut times) = (Instant(0), [0u32; 2]);
+        while now < end {
+            let serials = [
+                one.due(now, HostId(2), 0, &config).unwrap().0.probe,
+                two.due(now, HOST, 0, &config).unwrap().0.probe,
+            ];
+            // Probes that cross come before the answers.
+            if serials[0].is_some() {
+                two.probed(now, HOST, false, &config);
+            }
+            if serials[1].is_some() {
+                one.probed(now, HostId(2), true, &config);
+            }
+            let heard = [
+                serials[0].map(|serial| one.answered(now, HostId(2), serial, true, &config)),
+                serials[1].map(|serial| two.answered(now, HOST, serial, false, &config)),
+            ];
+            for (times, heard) in times.iter_mut().zip(heard) {
+                *times += u32::from(heard.is_some());
+            }
+            let due = [one.get(HostId(2)).unwrap().next, two.get(HOST).unwrap().next];
+            now = due[0].min(due[1]);
+            assert!(!one.is_deaf(now, &config) && !two.is_deaf(now, &config));
+        }
+        let all = times[0] + times[1];
+        assert!((78..=86).contains(&all), "{times:?}: one for each quarter of the tolerance");
+        assert!(times[0].abs_diff(times[1]) <= 3, "{times:?}");
+    }
+
+    #[test]
+    fn probed__a_host_that_hears_nothing_is_not_heard() {
+        let (mut watch, config) = watch(&[(HOST, 0)]);
+        let mut now = Instant(0);
+        let (due, _) = watch.due(now, HOST, 0, &config).unwrap();
+        assert!(watch.answered(now, HOST, due.probe.unwrap(), true, &config).is_some());
+        // It hurries, since it hears no answers, and does not answer either.
+        let mut lost = false;
+        while !lost && now < Instant(0) + config.tolerance * 2 {
+            now = now + config.probe_fast();
+            watch.probed(now, HOST, true, &config);
+            lost = watch.due(now, HOST, 0, &config).unwrap().0.lost;
+        }
+        assert!(lost && now <= Instant(0) + config.tolerance, "{now}");
+    }
+
+    #[test]
     fn take_along__silent_hosts_keep_their_times() {
         let (mut watch, config) = watch(&[(HOST, 0)]);
         let every = config.probe_every();
         let (due, _) = watch.due(Instant(0), HOST, 0, &config).unwrap();
         // An answer is under way.
         assert!(watch.take_along(Instant(0) + every / 2, &config).is_empty());
-        let next = watch.answered(Instant(9), HOST, due.probe.unwrap(), &config);
+        let next = watch.answered(Instant(9), HOST, due.probe.unwrap(), true, &config);
         assert_eq!(next, Some(Instant(0) + every));
         assert!(watch.due(Instant(0) + every, HOST, 0, &config).unwrap().0.probe.is_some());
         let late = Instant(9) + config.hushed();
@@ -315,7 +407,7 @@ mod tests {
         let (mut watch, config) = watch(&[(HOST, 3), (HostId(2), 0), (HostId(3), 0)]);
         let late = Instant(0) + config.silent();
         let (due, _) = watch.due(late, HostId(2), 0, &config).unwrap();
-        watch.answered(late, HostId(2), due.probe.unwrap(), &config);
+        watch.answered(late, HostId(2), due.probe.unwrap(), true, &config);
         let added = watch.set(late, &[(HostId(4), 1)], |host| host != HostId(3), &config);
         assert_eq!(added, [HostId(4)]);
         assert_eq!(watch.iter().map(|(host, _)| host.0).collect::<Vec<_>>(), [1, 4]);
@@ -328,8 +420,8 @@ mod tests {
         let late = Instant(0) + config.silent();
         assert!(watch.is_deaf(late, &config));
         let (due, _) = watch.due(late, HostId(2), 0, &config).unwrap();
-        assert!(watch.answered(late, HostId(2), due.probe.unwrap(), &config).is_some());
-        assert!(watch.answered(late, HostId(2), due.probe.unwrap(), &config).is_none());
+        assert!(watch.answered(late, HostId(2), due.probe.unwrap(), true, &config).is_some());
+        assert!(watch.answered(late, HostId(2), due.probe.unwrap(), true, &config).is_none());
         assert!(!watch.is_deaf(late, &config));
     }
 }

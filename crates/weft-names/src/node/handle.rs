@@ -93,11 +93,20 @@ impl Node {
                 let pulse = Pulse { serial: probe.serial, digest, items: NONE };
                 self.send(from, 0, &Message::Pulse(pulse));
                 self.on_digest(now, head, from, probe.digest);
+                if self.is_current(head) {
+                    let first = self.me.host < head.host;
+                    if let Some(next) = self.watch.probed(now, head.host, first, &self.config) {
+                        self.timers.arm(super::Timer::Watch(head.host), next);
+                        self.hear(now, head);
+                    }
+                }
                 self.probe_along(now);
             }
             Message::Pulse(pulse) => {
                 let is_current = self.is_current(head);
-                let answered = || self.watch.answered(now, head.host, pulse.serial, &self.config);
+                let first = self.me.host < head.host;
+                let (watch, config) = (&mut self.watch, &self.config);
+                let answered = || watch.answered(now, head.host, pulse.serial, first, config);
                 if let Some(next) = is_current.then(answered).flatten() {
                     self.timers.arm(super::Timer::Watch(head.host), next);
                     self.hear(now, head);

@@ -10,6 +10,7 @@ mod apps;
 mod auth;
 mod bandwidth;
 pub mod barrier;
+mod busy;
 pub mod chain;
 mod choice;
 mod containers;
@@ -207,6 +208,9 @@ pub enum What {
     Agent,
     /// MPI programs over weft and over TCP, each target met or not (root)
     Mpi,
+    /// MPI programs, endpoints, socket programs and names beside TCP while two others compute on
+    /// each core, each target met or not
+    Busy,
     /// Pipes, sockets and links side by side, as a report in --out
     Suite,
 }
@@ -586,13 +590,13 @@ fn measure(args: Args, interrupt: &Interrupt) -> Result<ExitCode> {
         }
         return suite::run(&args.suite, &args.options, interrupt);
     }
-    let _load = args.options.loaded.then(Load::start).transpose()?;
+    let _load = args.options.loaded.then(|| Load::start(1)).transpose()?;
     if args.what == What::Choices {
         return choice::grid::run(args.suite.out.as_deref(), &args.link, &args.options);
     }
     let all = [What::Pingpong, What::Bandwidth, What::Rate, What::Logp, What::Wait, What::Auth];
     let benches = if args.what == What::All { all.to_vec() } else { vec![args.what] };
-    match print(&args, links(&args), &benches) {
+    match print(&args, links(&args), &benches, interrupt) {
         // A closed pipe is no failure: the reader has seen enough.
         Err(e) if e.downcast_ref().is_some_and(broken_pipe) => Ok(weft_run::out::UNREAD.into()),
         other => other.map(|()| ExitCode::SUCCESS),
@@ -612,7 +616,7 @@ fn show(out: &mut impl Write, json: bool, table: &Table) -> Result<()> {
     Ok(())
 }
 
-fn print(args: &Args, links: Vec<LinkName>, benches: &[What]) -> Result<()> {
+fn print(args: &Args, links: Vec<LinkName>, benches: &[What], interrupt: &Interrupt) -> Result<()> {
     let mut out = Held(std::io::stdout());
     if !args.json {
         writeln!(out, "{}", header(args.what, &args.options))?;
@@ -620,6 +624,7 @@ fn print(args: &Args, links: Vec<LinkName>, benches: &[What]) -> Result<()> {
     let (options, json) = (&args.options, args.json);
     match args.what {
         What::Mpi => return mpi::print(options, json, &mut out),
+        What::Busy => return busy::print(options, json, interrupt),
         What::Containers => return containers::print(options, json, &mut out),
         What::Names => return names::print(options, json, &mut out),
         What::Sockets => return sockets::print(options, json, &mut out),

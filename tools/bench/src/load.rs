@@ -5,19 +5,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-/// A thread on each core that this process may use. The threads compute until this value is
-/// dropped, at the priority of the measured processes.
+/// Threads on each core that this process may use. They compute until this value is dropped, at the
+/// priority of the measured processes.
 pub struct Load {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Load {
-    /// Starts the threads.
-    pub fn start() -> std::io::Result<Load> {
+    /// Starts so many threads on each core.
+    pub fn start(each: usize) -> std::io::Result<Load> {
         let allowed = sched_getaffinity(None)?;
         let mut load = Load { stop: Arc::default(), threads: Vec::new() };
-        for core in (0..CpuSet::MAX_CPU).filter(|&core| allowed.is_set(core)) {
+        let cores = (0..CpuSet::MAX_CPU).filter(|&core| allowed.is_set(core));
+        for core in cores.flat_map(|core| std::iter::repeat_n(core, each)) {
             let stop = load.stop.clone();
             let work = move || {
                 let mut own = CpuSet::new();

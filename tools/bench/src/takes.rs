@@ -47,7 +47,7 @@ fn takes(what: What) -> &'static [&'static str] {
         What::Agent | What::Names | What::Sockets | What::Apps => &["--json"],
         What::Python => &["--json", "--python"],
         What::Sovia => &["--json", "--out"],
-        What::Mpi | What::Containers => &["--size", "--json"],
+        What::Mpi | What::Containers | What::Busy => &["--size", "--json"],
         What::Mxoe => &["--size", "--json", "--out"],
     }
 }
@@ -118,6 +118,7 @@ pub fn check(args: &Args) -> Result<()> {
             What::Names => ": it measures agents, which talk over UDP",
             What::Apps | What::Python => ": it measures jobs on this host",
             What::Sockets | What::Sovia => ": it measures programs that talk over TCP",
+            What::Busy => ": it measures what users get by default beside TCP",
             What::Mpi => ": it compares what MPI programs get by default with TCP",
             What::Choices => ": it measures every choice",
             _ => "",
@@ -140,6 +141,9 @@ pub fn check(args: &Args) -> Result<()> {
         ensure!(args.choices.given().is_empty(), "--hosts: choices are compared between lab hosts");
         ensure!(!args.options.loaded, "--loaded loads this host alone: leave it out with --hosts");
         args.options.reach.far()?;
+    }
+    if what == What::Busy && args.options.loaded {
+        bail!("busy has a load of its own: leave out --loaded");
     }
     if args.options.netns == netns::Mode::Off
         && matches!(what, What::Agent | What::Mpi | What::Containers | What::Names)

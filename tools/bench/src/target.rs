@@ -325,19 +325,52 @@ pub(super) fn show_all(
     json: bool,
     out: &mut impl Write,
 ) -> Result<()> {
+    let mut tally = Tally::default();
+    show_part(title, (checks, notes), json, &mut tally, out)?;
+    if !json {
+        writeln!(out, "{tally}")?;
+    }
+    Ok(())
+}
+
+/// The number of lines with a target that meet it, and of all.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Tally {
+    met: usize,
+    all: usize,
+}
+
+impl Tally {
+    fn add(&mut self, checks: &[Check]) {
+        let verdicts = checks.iter().map(Check::verdict).filter(|&v| v != Verdict::Free);
+        self.all += verdicts.clone().count();
+        self.met += verdicts.filter(|&v| v == Verdict::Met).count();
+    }
+}
+
+impl std::fmt::Display for Tally {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} of {} lines with a target meet it", self.met, self.all)
+    }
+}
+
+/// Prints one part of a table, and counts its lines.
+pub(super) fn show_part(
+    title: &str,
+    (checks, notes): (&[Check], &[String]),
+    json: bool,
+    tally: &mut Tally,
+    out: &mut impl Write,
+) -> Result<()> {
+    tally.add(checks);
     if json {
         for check in checks {
             writeln!(out, "{}", check.json()?)?;
         }
-        return Ok(());
+    } else {
+        writeln!(out, "{}", text(title, checks, notes))?;
     }
-    writeln!(out, "{}", text(title, checks, notes))?;
-    let count = |is_wanted: fn(Verdict) -> bool| {
-        checks.iter().filter(|check| is_wanted(check.verdict())).count()
-    };
-    let (met, all) = (count(|v| v == Verdict::Met), count(|v| v != Verdict::Free));
-    writeln!(out, "{met} of {all} lines with a target meet it")?;
-    Ok(())
+    Ok(out.flush()?)
 }
 
 /// Measures the parts of the benchmark `name` over these links, and prints the results.
@@ -348,22 +381,14 @@ pub fn print(
     json: bool,
     out: &mut impl Write,
 ) -> Result<()> {
-    let (mut met, mut all) = (0, 0);
+    let mut tally = Tally::default();
     for &link in links {
         let (checks, notes) = measure(name, parts, link, options)?;
-        let verdicts = checks.iter().map(Check::verdict).filter(|&v| v != Verdict::Free);
-        all += verdicts.clone().count();
-        met += verdicts.filter(|&v| v == Verdict::Met).count();
-        if json {
-            for check in &checks {
-                writeln!(out, "{}", check.json()?)?;
-            }
-        } else {
-            writeln!(out, "{}", text(&format!("{name} over {}", link.name()), &checks, &notes))?;
-        }
+        let title = format!("{name} over {}", link.name());
+        show_part(&title, (&checks, &notes), json, &mut tally, out)?;
     }
     if !json {
-        writeln!(out, "{met} of {all} lines with a target meet it")?;
+        writeln!(out, "{tally}")?;
     }
     Ok(())
 }

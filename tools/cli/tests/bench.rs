@@ -740,3 +740,38 @@ fn apps__stopped_leaves_no_folder_and_no_rank() {
     assert!(!ranks.iter().any(is_rank), "a rank is left");
     std::fs::remove_dir_all(&folder).expect("removing the folder");
 }
+
+#[test]
+fn busy__rows_have_a_target_beside_tcp_also_inside_this_host() {
+    let got = lines(&["busy", "--netns", "off", "--size", "8"]);
+    for line in &got {
+        assert_eq!((&line["bench"], &line["size"]), (&"busy".into(), &8.into()));
+        assert_eq!(line["target_peer"], 1.1);
+        assert!(line["met"].is_boolean() && line["peer"].is_number(), "{line}");
+    }
+    assert!(got.iter().any(|line| line["what"] == "endpoints, one way"), "{got:?}");
+    let refused = bench(&["busy", "--loaded"]);
+    let why = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && why.contains("load of its own"), "{why}");
+}
+
+#[test]
+fn busy__interrupted_keeps_what_it_had() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
+    command.args(["bench", "busy", "--quick", "--netns", "off", "--json"]);
+    // No MPI takes part: the endpoints are the first part.
+    command.env("PATH", "/usr/bin/none");
+    let piped = std::process::Stdio::piped;
+    let mut child = command.stdout(piped()).stderr(piped()).spawn().expect("weft starts");
+    let mut said = std::io::BufReader::new(child.stdout.take().expect("a pipe"));
+    let mut first = String::new();
+    std::io::BufRead::read_line(&mut said, &mut first).expect("a line");
+    let line: Value = serde_json::from_str(&first).expect("a row");
+    assert_eq!(line["bench"], "busy");
+    let kill = Command::new("kill").args(["-TERM", &child.id().to_string()]).status();
+    assert!(kill.expect("kill").success());
+    let done = child.wait_with_output().expect("an end");
+    let why = String::from_utf8_lossy(&done.stderr);
+    // It may have ended by itself just before.
+    assert!(done.status.success() || why.contains("all parts before are printed"), "{why}");
+}

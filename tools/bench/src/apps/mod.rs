@@ -75,7 +75,8 @@ impl Mpis {
         let size = app.words(options).last().context("a size")?;
         let command = [one.program.display().to_string(), app.name.into(), size.to_string()];
         let (each, folder) = (RANKS as usize, &self.folder.0);
-        let said = Job { hosts: None, each, command: &command, folder }.run(&one.subject)?;
+        let said =
+            Job { hosts: None, each, command: &command, folder, within: &[] }.run(&one.subject)?;
         let report = said.lines().find_map(|line| line.trim().strip_prefix("weft-app "));
         let (seconds, checksum) =
             report.and_then(|line| line.split_once(' ')).context("no report of the program")?;

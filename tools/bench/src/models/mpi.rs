@@ -75,7 +75,7 @@ impl Found {
         let command = words.map(str::to_owned);
         let each = pattern.ranks() / if self.hosts.is_some() { 2 } else { 1 };
         let (hosts, folder) = (self.hosts.as_ref(), &self.folder.0);
-        let said = Job { hosts, each, command: &command, folder }.run(subject)?;
+        let said = Job { hosts, each, command: &command, folder, within: &[] }.run(subject)?;
         parse(&said).first().map(|&(_, seconds)| seconds).context("no figure")
     }
 }

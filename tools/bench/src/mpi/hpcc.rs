@@ -65,7 +65,8 @@ pub fn run(program: &std::path::Path, hosts: &Hosts, subject: &Subject) -> Resul
     let folder = Folder::new()?;
     std::fs::write(folder.0.join("hpccinf.txt"), input()).context("writing hpccinf.txt")?;
     let command = [program.display().to_string()];
-    let job = Job { hosts: Some(hosts), each: 1, command: &command, folder: &folder.0 };
+    let job =
+        Job { hosts: Some(hosts), each: 1, command: &command, folder: &folder.0, within: &[] };
     job.run(subject)?;
     let report = std::fs::read_to_string(folder.0.join("hpccoutf.txt"));
     figures(&report.context("reading hpccoutf.txt")?)

@@ -101,6 +101,8 @@ pub struct Job<'a> {
     pub command: &'a [String],
     /// Working folder.
     pub folder: &'a Path,
+    /// Start of the command line, which runs the launcher, if there is one.
+    pub within: &'a [String],
 }
 
 impl Job<'_> {
@@ -150,7 +152,8 @@ impl Job<'_> {
         let mut command = Command::new("timeout");
         let launcher = self.launcher(subject)?;
         let seconds = TIMEOUT.as_secs().to_string();
-        command.args(["--kill-after=5", &seconds]).arg(launcher.get_program());
+        command.args(["--kill-after=5", &seconds]).args(self.within);
+        command.arg(launcher.get_program());
         command.args(launcher.get_args()).current_dir(self.folder).stdin(Stdio::null());
         for (name, value) in launcher.get_envs() {
             match value {

@@ -186,7 +186,7 @@ impl Run<'_> {
                 let mut command = vec![program, mode.to_owned(), self.seconds().to_string()];
                 command.extend(sizes.iter().map(usize::to_string));
                 let folder = self.folder.0.clone();
-                let job = Job { hosts, each, command: &command, folder: &folder };
+                let job = Job { hosts, each, command: &command, folder: &folder, within: &[] };
                 match job.run(subject) {
                     Ok(said) => {
                         for (size, seconds) in parse(&said) {

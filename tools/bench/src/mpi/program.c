@@ -1,6 +1,9 @@
 /* The program that `weft bench mpi` runs on each MPI: PROGRAM MODE SECONDS SIZE...
  * Prints "SIZE SECONDS" for every size, seconds of one operation:
  * pingpong: half a round trip between the first and the last rank;
+ * poll: the same where both sides look for the message by MPI_Iprobe;
+ * exchange: the first and the last rank send to each other at once;
+ * test: MPI_Test of a rank that computes SIZE microseconds between two of them;
  * allreduce: sum of SIZE bytes over all ranks;
  * ring: every rank computes a little, passes SIZE bytes on in a ring and takes part in a sum;
  * stream: a message of many from the first to the last rank, WINDOW of which are answered;
@@ -29,6 +32,32 @@ static void pingpong(int size) {
         MPI_Recv(in, size, MPI_BYTE, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         MPI_Send(out, size, MPI_BYTE, 0, 1, MPI_COMM_WORLD);
     }
+}
+
+/* Looks for a message without end, then receives it. */
+static void await(int size, int from) {
+    int found = 0;
+    while (!found)
+        MPI_Iprobe(from, 1, MPI_COMM_WORLD, &found, MPI_STATUS_IGNORE);
+    MPI_Recv(in, size, MPI_BYTE, from, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+}
+
+static void poll(int size) {
+    int last = ranks - 1;
+    if (rank == 0) {
+        MPI_Send(out, size, MPI_BYTE, last, 1, MPI_COMM_WORLD);
+        await(size, last);
+    } else if (rank == last) {
+        await(size, 0);
+        MPI_Send(out, size, MPI_BYTE, 0, 1, MPI_COMM_WORLD);
+    }
+}
+
+static void exchange(int size) {
+    int last = ranks - 1;
+    if (rank == 0 || rank == last)
+        MPI_Sendrecv(out, size, MPI_BYTE, last - rank, 5, in, size, MPI_BYTE, last - rank, 5,
+                     MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 }
 
 static void allreduce(int size) {
@@ -73,6 +102,33 @@ static double now(void) {
     return time.tv_sec + 1e-9 * time.tv_nsec;
 }
 
+static double used(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return time.tv_sec + 1e-9 * time.tv_nsec;
+}
+
+/* Time in MPI_Test of the first rank, which computes between two of them. */
+static double test(int micros, long count) {
+    double sum = 0;
+    MPI_Request pending;
+    if (rank != 0)
+        return 0;
+    MPI_Irecv(in, 1, MPI_BYTE, ranks - 1, 6, MPI_COMM_WORLD, &pending);
+    for (long i = 0; i < count; i++) {
+        double until = used() + 1e-6 * micros, begun;
+        int done;
+        while (used() < until)
+            ;
+        begun = now();
+        MPI_Test(&pending, &done, MPI_STATUS_IGNORE);
+        sum += now() - begun;
+    }
+    MPI_Cancel(&pending);
+    MPI_Wait(&pending, MPI_STATUS_IGNORE);
+    return sum;
+}
+
 /* Time from the call of the root until the last rank has the message. */
 static double broadcast(int size, long count) {
     double sum = 0;
@@ -107,11 +163,15 @@ static void pin(void) {
     }
 }
 
-static double timed(void (*once)(int), int size, long count) {
+typedef void Once(int size);
+typedef double Many(int size, long count);
+
+/* Time of so many operations, of which one or many are a call. */
+static double timed(Once *once, Many *many, int size, long count) {
     MPI_Barrier(MPI_COMM_WORLD);
     double start = MPI_Wtime();
-    if (once == NULL)
-        return broadcast(size, count);
+    if (many != NULL)
+        return many(size, count);
     for (long i = 0; i < count; i++)
         once(size);
     if (once == broadcasts)
@@ -126,32 +186,40 @@ int main(int argc, char **argv) {
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     pin();
-    void (*once)(int) = strcmp(argv[1], "pingpong") == 0     ? pingpong
-                        : strcmp(argv[1], "allreduce") == 0  ? allreduce
-                        : strcmp(argv[1], "stream") == 0     ? stream
-                        : strcmp(argv[1], "broadcast") == 0  ? NULL
-                        : strcmp(argv[1], "broadcasts") == 0 ? broadcasts
-                                                             : ring;
+    Once *once = strcmp(argv[1], "pingpong") == 0     ? pingpong
+                 : strcmp(argv[1], "poll") == 0       ? poll
+                 : strcmp(argv[1], "exchange") == 0   ? exchange
+                 : strcmp(argv[1], "allreduce") == 0  ? allreduce
+                 : strcmp(argv[1], "stream") == 0     ? stream
+                 : strcmp(argv[1], "broadcasts") == 0 ? broadcasts
+                                                      : ring;
+    Many *many = strcmp(argv[1], "broadcast") == 0 ? broadcast
+                 : strcmp(argv[1], "test") == 0    ? test
+                                                   : NULL;
     double wanted = atof(argv[2]);
     for (int a = 3; a < argc; a++) {
         int size = atoi(argv[a]);
         out = calloc(1, size + 8);
         in = calloc(1, size + 8);
         /* The first operation of a size opens connections and touches its memory. */
-        timed(once, size, 1);
+        timed(once, many, size, 1);
         long count = 1;
         double took = 0;
         for (;;) {
-            took = timed(once, size, count);
+            double start = now();
+            took = timed(once, many, size, count);
+            double whole = many == test ? now() - start : took;
             /* The clock of one rank decides for all. */
-            MPI_Bcast(&took, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
-            if (took >= wanted)
+            MPI_Bcast(&whole, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+            if (whole >= wanted)
                 break;
-            double more = took > 0 ? 1.2 * wanted / took : 10;
+            double more = whole > 0 ? 1.2 * wanted / whole : 10;
             count *= more > 10 ? 10 : more < 2 ? 2 : (long)more + 1;
         }
         if (rank == 0) {
-            double each = took / count / (once == pingpong ? 2 : once == stream ? WINDOW : 1);
+            int ways = once == pingpong || once == poll ? 2 : 1;
+            int parts = many != NULL ? 1 : once == stream ? WINDOW : ways;
+            double each = took / count / parts;
             printf("weft-bench %d %.9g\n", size, each);
             fflush(stdout);
         }

@@ -193,6 +193,17 @@ pub fn processor_time(process: u32) -> Result<f64> {
     Ok((all.0 + all.1) / rustix::param::clock_ticks_per_second() as f64)
 }
 
+/// Returns how often the threads of a process have slept so far, so that something woke them.
+pub fn wake_ups(process: u32) -> Result<f64> {
+    let mut count = 0.0;
+    for thread in std::fs::read_dir(format!("/proc/{process}/task"))? {
+        let text = std::fs::read_to_string(thread?.path().join("status"))?;
+        let line = text.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        count += line.context("the sleeps of a thread")?.trim().parse::<f64>()?;
+    }
+    Ok(count)
+}
+
 /// Returns the time that the scheduler gave all threads of a process. The file of the process
 /// itself has that of its first thread only.
 fn scheduled(process: u32) -> Option<f64> {
@@ -208,6 +219,20 @@ fn scheduled(process: u32) -> Option<f64> {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn wake_ups__of_a_thread_that_sleeps() {
+        let before = wake_ups(std::process::id()).unwrap();
+        let (tell, told) = std::sync::mpsc::channel::<()>();
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(move || told.recv().is_ok());
+            while wake_ups(std::process::id()).unwrap() <= before {
+                std::thread::yield_now();
+            }
+            tell.send(()).unwrap();
+            assert!(waits.join().unwrap());
+        });
+    }
 
     #[test]
     fn processor_time__counts_every_thread() {

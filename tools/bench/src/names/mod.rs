@@ -13,7 +13,7 @@ use crate::Options;
 use anyhow::{bail, ensure, Context, Result};
 use child::{Values, READY, SIZE};
 pub(super) use cluster::own;
-use cluster::{processor_time, until, Agent, Hosts, Kind, LIMIT};
+use cluster::{processor_time, until, wake_ups, Agent, Hosts, Kind, LIMIT};
 use std::hint::black_box;
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -31,6 +31,9 @@ const PLAIN: Kind = Kind { name: "plain", port: 7117, tolerance_ms: 1500 };
 const TUNED: Kind = Kind { name: "tuned", port: 7118, tolerance_ms: 50 };
 /// Port of the Redis server on its host.
 const REDIS: u16 = 6379;
+/// The most wake-ups in a second of an agent of an idle cluster: two for each round of probes, and
+/// two for its own timers.
+const WAKE_UPS: f64 = 8.0;
 /// Idle connections of programs to each agent while its processor time is measured.
 const PROGRAMS: usize = 4;
 
@@ -258,16 +261,23 @@ impl Run<'_> {
             agent.names()?.wait(&"idle".parse()?, count * PROGRAMS, LIMIT)?;
         }
         let window = Duration::from_secs(if self.options.quick { 1 } else { 30 });
-        let used = |agent: &Agent| processor_time(agent.process());
-        let before = self.agents.iter().map(used).collect::<Result<Vec<f64>>>()?;
+        let used = |agents: &[Agent]| -> Result<Vec<[f64; 2]>> {
+            let of = |id| Ok([processor_time(id)?, wake_ups(id)?]);
+            agents.iter().map(|agent| of(agent.process())).collect()
+        };
+        let before = used(&self.agents)?;
         let begun = Instant::now();
         // tidy-allow(sleep): the agents do nothing for this time, which is measured.
         std::thread::sleep(window);
-        let after = self.agents.iter().map(used).collect::<Result<Vec<f64>>>()?;
+        let after = used(&self.agents)?;
         let seconds = begun.elapsed().as_secs_f64();
-        let part = |(from, to): (f64, f64)| (to - from) / seconds * 100.0;
-        let parts = before.into_iter().zip(after).map(part).collect();
-        self.push(line, Sample::of(parts), Some(0.1), Vec::new(), Aim::default());
+        let each = |at: usize, scale: f64| {
+            let part = |(from, to): (&[f64; 2], &[f64; 2])| (to[at] - from[at]) / seconds * scale;
+            Sample::of(before.iter().zip(&after).map(part).collect())
+        };
+        self.push(line, each(0, 100.0), Some(0.1), Vec::new(), Aim::default());
+        let line = ("its wake-ups in a second", 0, "1/s");
+        self.push(line, each(1, 1.0), Some(WAKE_UPS), Vec::new(), Aim::default());
         let programs = PROGRAMS * count;
         self.notes.push(format!(
             "idle cluster: {count} hosts, {programs} programs with names that do nothing; median \
@@ -356,6 +366,27 @@ impl Said {
     fn values(&mut self) -> Result<Values> {
         serde_json::from_str(&self.line()?).context("the values of a process")
     }
+}
+
+/// Measures the figures of which weft's users wait for one, for a table of a busy host: the event
+/// of a claim beside a message of Redis, where that is installed, and a message to a name beside
+/// one to its endpoint. Each has the target of `most` of its peer's.
+///
+/// # Errors
+/// A lab cannot be made here, or no agent starts.
+pub(super) fn busy(options: &Options, most: f64) -> Result<(Vec<Check>, Vec<String>)> {
+    let hosts = Hosts::start(FEW)?;
+    let agents = hosts.cluster(FEW - 1, PLAIN)?;
+    let (checks, notes) = (Vec::new(), Vec::new());
+    let mut run = Run { options, hosts, agents, plan: Plan::default(), checks, notes };
+    run.published()?;
+    run.messages()?;
+    for check in &mut run.checks {
+        check.table.bench = "busy";
+        check.goal = None;
+        check.aim = Aim { peer: Some(most), floor: None };
+    }
+    Ok((run.checks, run.notes))
 }
 
 /// Measures all and prints the results.

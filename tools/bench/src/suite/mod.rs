@@ -200,7 +200,7 @@ pub fn run(args: &Wanted, options: &Options, interrupt: &Interrupt) -> Result<Ex
             bar.inc(sizes.len() as u64 * 2);
             continue;
         }
-        let load = situation.loaded.then(Load::start).transpose()?;
+        let load = situation.loaded.then(|| Load::start(1)).transpose()?;
         measure::situation(situation, &sizes, effort, &mut results, |what, results| {
             bar.set_message(what.to_owned());
             bar.inc(1);

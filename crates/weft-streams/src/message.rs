@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 const MAGIC: [u8; 4] = *b"wefs";
 /// Version of these messages and of the shared memory.
-pub const VERSION: u8 = 5;
+pub const VERSION: u8 = 6;
 /// Bytes before the fields.
 const HEAD: usize = 16;
 /// Longest message.
@@ -77,6 +77,35 @@ impl std::fmt::Display for Place {
     }
 }
 
+/// The other end of a connection that shares memory: the agent keeps nothing of a connection, so
+/// each end knows the other one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Other {
+    /// The agent's number of its program.
+    pub program: u64,
+    /// Its program's number of the connection.
+    pub token: u64,
+    /// A number that both ends of the connection know, and nobody else.
+    pub key: u64,
+}
+
+impl Other {
+    /// Bytes of an encoded one.
+    const LEN: usize = 24;
+
+    fn encode(self, to: &mut [u8]) {
+        for (to, number) in to.chunks_exact_mut(8).zip([self.program, self.token, self.key]) {
+            to.copy_from_slice(&number.to_le_bytes());
+        }
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Other> {
+        let number = |at: usize| Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
+        let all = Other { program: number(0)?, token: number(8)?, key: number(16)? };
+        (bytes.len() == Other::LEN).then_some(all)
+    }
+}
+
 /// A message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
@@ -100,25 +129,37 @@ pub enum Message {
     Board(u64),
     /// Command: which programs are there, after the one of this number?
     List(u64),
-    /// Process, with a descriptor: memory with the bytes that wait in the ring of a connection,
-    /// which a program without the library is to read. The socket follows by `Here`.
+    /// Process, with a descriptor: a socket with one record, the bytes that wait in the ring of a
+    /// connection, which a program without the library is to read. The process or the agent takes
+    /// the record: that one has the bytes. The connection's socket follows by `Here`.
     Back {
         /// The process's number of the connection.
         token: u64,
         /// Bytes by TCP that are to be read before them.
         before: u64,
+        /// The other end.
+        other: Other,
     },
     /// Process, with a descriptor: the other end of the socket by which the agent says `Lend` and
     /// `Free`, for the process of this number.
     Bell(u64),
     /// Process, with a descriptor, by its bell: the socket. Nothing is sent by it until `Free`.
     Lent(u64),
+    /// Process, by its bell: a call sends by the socket, which is lent once the call has ended.
+    Soon(u64),
     /// Agent, by the bell: lend the socket, as its peer's bytes in the ring go back to TCP.
-    Lend(u64),
+    Lend {
+        /// The process's number of the connection.
+        token: u64,
+        /// The number that both ends of the connection know.
+        key: u64,
+    },
     /// Agent, by the bell: the socket may send again.
     Free(u64),
     /// Agent: the bytes of `Back` come by TCP.
     Given(u64),
+    /// Agent: too many bytes of this user go back at this moment; ask again.
+    Later(u64),
     /// Agent, with a descriptor: the list of a program, by the number of its process.
     Listed(u64),
     /// Agent: the number to ask for the next ones by; 0: there are no more.
@@ -133,6 +174,8 @@ pub enum Message {
         token: u64,
         /// True if this end sends in the first direction.
         first: bool,
+        /// The other end.
+        other: Other,
     },
     /// Agent: there is none, for this reason.
     None {
@@ -185,23 +228,30 @@ impl Message {
             Message::Cancel(token) => (3, *token, 0),
             Message::Board(process) => (4, *process, 0),
             Message::List(after) => (5, *after, 0),
-            Message::Back { token, before } => {
+            Message::Back { token, before, other } => {
                 fields[..8].copy_from_slice(&before.to_le_bytes());
-                (6, *token, 8)
+                other.encode(&mut fields[8..8 + Other::LEN]);
+                (6, *token, 8 + Other::LEN)
             }
             Message::Bell(process) => (7, *process, 0),
             Message::Lent(token) => (8, *token, 0),
             Message::Path(token) => (9, *token, 0),
             Message::Far(token) => (24, *token, 0),
-            Message::Lend(token) => (21, *token, 0),
+            Message::Soon(token) => (10, *token, 0),
+            Message::Lend { token, key } => {
+                fields[..8].copy_from_slice(&key.to_le_bytes());
+                (21, *token, 8)
+            }
+            Message::Later(token) => (25, *token, 0),
             Message::Free(token) => (22, *token, 0),
             Message::Given(token) => (23, *token, 0),
             Message::Listed(process) => (19, *process, 0),
             Message::More(after) => (20, *after, 0),
             Message::Call(token) => (16, *token, 0),
-            Message::Pair { token, first } => {
+            Message::Pair { token, first, other } => {
                 fields[0] = u8::from(*first);
-                (17, *token, 1)
+                other.encode(&mut fields[1..1 + Other::LEN]);
+                (17, *token, 1 + Other::LEN)
             }
             Message::None { token, why } => (18, *token, put_text(fields, why)),
         };
@@ -238,23 +288,35 @@ impl Message {
             (4, 0) => Ok(Message::Board(token)),
             (5, 0) => Ok(Message::List(token)),
             (6, _) => {
-                let before = fields.try_into().map(u64::from_le_bytes).map_err(|_| "length")?;
-                Ok(Message::Back { token, before })
+                let (before, other) = fields.split_first_chunk::<8>().ok_or("length")?;
+                let other = Other::decode(other).ok_or("length")?;
+                Ok(Message::Back { token, before: u64::from_le_bytes(*before), other })
             }
+            (10, 0) => Ok(Message::Soon(token)),
             (7, 0) => Ok(Message::Bell(token)),
             (8, 0) => Ok(Message::Lent(token)),
             (9, 0) => Ok(Message::Path(token)),
             (24, 0) => Ok(Message::Far(token)),
-            (21, 0) => Ok(Message::Lend(token)),
+            (21, _) => {
+                let key = fields.try_into().map(u64::from_le_bytes).map_err(|_| "length")?;
+                Ok(Message::Lend { token, key })
+            }
+            (25, 0) => Ok(Message::Later(token)),
             (22, 0) => Ok(Message::Free(token)),
             (23, 0) => Ok(Message::Given(token)),
             (19, 0) => Ok(Message::Listed(token)),
             (20, 0) => Ok(Message::More(token)),
             (16, 0) => Ok(Message::Call(token)),
-            (17, 1) if fields[0] <= 1 => Ok(Message::Pair { token, first: fields[0] == 1 }),
-            (17, 1) => Err("direction"),
+            (17, _) => {
+                let (first, other) = fields.split_first().ok_or("length")?;
+                let other = Other::decode(other).ok_or("length")?;
+                match first {
+                    0 | 1 => Ok(Message::Pair { token, first: *first == 1, other }),
+                    _ => Err("direction"),
+                }
+            }
             (18, ..=WHY_MAX) => Ok(Message::None { token, why: text(fields)? }),
-            (2..=9 | 16..=24, _) => Err("length"),
+            (2..=10 | 16..=25, _) => Err("length"),
             _ => Err("kind"),
         }
     }
@@ -275,24 +337,27 @@ pub fn check_message(bytes: &[u8]) {
 /// Returns the bytes of one message of each kind, for tests that damage them.
 pub fn example_messages() -> Vec<Vec<u8>> {
     let (local, remote) = (Place::v4([127, 0, 0, 1], 80), Place::v4([127, 0, 0, 1], 50000));
+    let other = Other { program: 8, token: 9, key: 10 };
     [
         Message::Ask { token: 7, local, remote },
         Message::Here(7),
         Message::Cancel(7),
         Message::Board(7),
         Message::List(7),
-        Message::Back { token: 7, before: 8 },
+        Message::Back { token: 7, before: 8, other },
         Message::Bell(7),
         Message::Lent(7),
         Message::Path(7),
         Message::Far(7),
-        Message::Lend(7),
+        Message::Soon(7),
+        Message::Lend { token: 7, key: 8 },
+        Message::Later(7),
         Message::Free(7),
         Message::Given(7),
         Message::Listed(7),
         Message::More(7),
         Message::Call(7),
-        Message::Pair { token: 7, first: true },
+        Message::Pair { token: 7, first: true, other },
         Message::None { token: 7, why: "the other end does not ask".into() },
     ]
     .iter()

@@ -73,6 +73,14 @@ impl Receiver {
         words.set_head(head);
     }
 
+    /// Gives bytes back to the ring that were taken last, after which the direction has not been
+    /// awake: they are still there.
+    pub fn untake(&self, words: &Words, len: usize) {
+        let head = self.head.load(Ordering::Relaxed).saturating_sub(len as u64);
+        self.head.store(head, Ordering::Relaxed);
+        words.set_head(head);
+    }
+
     /// Returns the sender's calls by TCP if TCP may have bytes of them. A read that ends at the
     /// last byte of the ring has to look there: a program that gets fewer bytes than it asked for
     /// takes them for the last that are there (epoll(7)).

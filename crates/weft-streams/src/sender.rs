@@ -123,6 +123,12 @@ impl Sender {
         self.last.load(Ordering::Relaxed) == BY_TCP
     }
 
+    /// True if the receiver wants no more bytes in the ring, for good, and has not read all that
+    /// are there.
+    pub fn is_left(&self, words: &Words) -> bool {
+        words.gate().is_final() && self.unread(words) > 0
+    }
+
     /// Returns the only processor that may run the receiver, as that one has told.
     pub fn core(&self, words: &Words) -> Option<u32> {
         words.core().checked_sub(1).and_then(|core| core.try_into().ok())

@@ -124,6 +124,15 @@ impl Words {
         self.gate.0.fetch_or(FINAL, Ordering::AcqRel);
     }
 
+    /// Makes the words of a direction that has ended with so many bytes in its ring, which come
+    /// after this many by TCP.
+    pub fn leave(&self, bytes: usize, after: u64) {
+        self.gate.0.store((bytes as u64) << SHIFT | FINAL, Ordering::Release);
+        self.set_after(after);
+        // The end of TCP is that of the direction, as no process is at its other end.
+        self.set_ended();
+    }
+
     /// Writes what a hostile peer may: any words.
     #[cfg(all(test, not(loom)))]
     pub(crate) fn scribble(&self, words: [u64; 3]) {

@@ -4,50 +4,65 @@
 //! Its process shows the socket and the bytes. The process at the other end is asked by its bell to
 //! lend its socket, by which it sends nothing until it is told that the socket is free. Bytes by
 //! TCP that came after those in memory are taken out, and all are sent once more, in order.
+//!
+//! The bytes are one record of a socket that both the process and the agent have: who takes it has
+//! them. So a process that waits no longer takes its bytes back, and an agent that was stopped
+//! meanwhile finds none. The agent takes the record when all else is ready.
 
 use crate::sys::passing;
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
-use std::sync::mpsc::{channel, Receiver, RecvTimeoutError, Sender};
+use std::sync::mpsc::{sync_channel, Receiver, RecvTimeoutError, SyncSender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use weft_streams::message::Message;
-use weft_streams::pairing::{End, Facts};
+use weft_cluster::names::share::has_share;
+use weft_streams::message::{Message, Other};
+use weft_streams::pairing::End;
 use weft_streams::words::RING;
 
-/// Most pairs remembered; the oldest are forgotten.
-const PAIRS_MAX: usize = 65_536;
-/// Most connections whose bytes go back at one moment.
-const JOBS_MAX: usize = 64;
-/// Most bytes by TCP that are taken out.
-const TAKEN_MAX: usize = 64 << 20;
-/// Longest time until the other end has lent its socket and until its bytes have arrived.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Most connections whose bytes go back at one moment; one user has at most half of what others
+/// leave.
+const JOBS_MAX: usize = 128;
+/// Memory of the stack of a job's thread.
+const STACK: usize = 256 << 10;
+/// Bytes by TCP that are taken out at a time.
+const CHUNK: usize = 64 << 10;
+/// Bytes that were taken out and not sent again, at most; and that part of the room that the kernel
+/// has for bytes that were not read, below which it opens no window.
+const TAKEN_MAX: usize = 256 << 10;
+const WINDOW_PART: usize = 8;
+/// Longest time until the other end has lent its socket and until its bytes have arrived. The
+/// process waits longer than twice this.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// The same, once its bytes were taken out: only it can send them again.
+const LONG_PATIENCE: Duration = Duration::from_secs(40);
 /// Time between two rings of a bell.
 const RING_AGAIN: Duration = Duration::from_millis(20);
 
-/// A socket by its numbers.
-type Socket = (u64, u64);
-
-fn socket(facts: &Facts) -> Socket {
-    (facts.namespace, facts.cookie)
+/// A word by the bell about a socket that is to be lent.
+enum Lent {
+    /// The socket.
+    Here(OwnedFd),
+    /// A call sends by it now.
+    Soon,
+    /// It is not lent.
+    Not,
 }
 
 struct Job {
-    lent: Sender<Option<OwnedFd>>,
+    user: u32,
+    /// None: the process at the other end has ended.
+    lent: Option<SyncSender<Lent>>,
     thread: JoinHandle<()>,
 }
 
 /// The bytes that a process shows before its socket.
 struct Shown {
-    /// The bytes.
-    bytes: Vec<u8>,
-    /// Bytes by TCP that are to be read before them.
-    before: usize,
+    record: OwnedFd,
+    before: u64,
+    other: Other,
 }
 
 /// A process's socket for messages, and its number of the connection.
@@ -65,60 +80,63 @@ impl Way {
     }
 }
 
-/// The connections that may come back, and those that do.
+/// The connections whose bytes go back.
 #[derive(Default)]
 pub struct Giving {
-    /// The other end of each socket that shares memory.
-    pairs: BTreeMap<Socket, End>,
     shown: BTreeMap<End, Shown>,
+    /// By the ends that lend their sockets.
     jobs: BTreeMap<End, Job>,
     /// Connections whose bytes went back, or were to.
     pub asked: u64,
 }
 
+/// The reasons for which bytes do not go back now.
+pub enum Declined {
+    /// Too many of this user's do already.
+    Later,
+    /// They cannot.
+    Never,
+}
+
 impl Giving {
-    /// Two ends share memory from now on.
-    pub fn paired(&mut self, ends: [(Option<Facts>, End); 2]) {
-        let [(one, end), (other, other_end)] = ends;
-        for (facts, end) in [(one, other_end), (other, end)] {
-            if self.pairs.len() >= PAIRS_MAX {
-                self.pairs.pop_first();
-            }
-            if let Some(facts) = facts {
-                self.pairs.insert(socket(&facts), end);
-            }
-        }
-    }
-
     /// A process shows bytes; its socket follows.
-    pub fn shows(&mut self, end: End, memory: OwnedFd, before: u64) {
-        let bytes = read(memory).unwrap_or_default();
+    pub fn shows(&mut self, end: End, record: OwnedFd, before: u64, other: Other) {
         self.shown.retain(|one, _| one.0 != end.0);
-        self.shown.insert(end, Shown { bytes, before: before as usize });
+        self.shown.insert(end, Shown { record, before, other });
     }
 
-    /// True if the next socket that this end shows is for here.
-    pub fn awaits(&self, end: End) -> bool {
-        self.shown.contains_key(&end)
+    /// Returns the end that is to lend its socket, if the next one that `end` shows is for here.
+    pub fn awaits(&self, end: End) -> Option<End> {
+        self.shown.get(&end).map(|shown| (shown.other.program, shown.other.token))
     }
 
-    /// A process shows its socket; returns the end that is to lend its own.
-    pub fn lender(&mut self, fd: &OwnedFd) -> Option<End> {
+    /// Begins to bring the bytes back that `end` has shown, to the socket `fd` of a user.
+    ///
+    /// # Errors
+    /// The bytes stay where they are.
+    pub fn begin(
+        &mut self,
+        (end, user): (End, u32),
+        asker: Way,
+        fd: OwnedFd,
+        bell: Way,
+        lender: End,
+    ) -> Result<(), Declined> {
+        let Shown { record, before, other } = self.shown.remove(&end).ok_or(Declined::Never)?;
         self.jobs.retain(|_, job| !job.thread.is_finished());
-        let end = self.pairs.get(&socket(&passing::facts_of_any(fd)?)).copied()?;
-        (self.jobs.len() < JOBS_MAX && !self.jobs.contains_key(&end)).then_some(end)
-    }
-
-    /// Begins to bring the bytes back that `end` has shown.
-    pub fn begin(&mut self, end: End, asker: Way, fd: OwnedFd, lender: End, bell: Way) {
-        let Some(Shown { bytes, before }) = self.shown.remove(&end) else { return };
-        self.asked += 1;
-        if let Some(facts) = passing::facts_of_any(&fd) {
-            self.pairs.remove(&socket(&facts));
+        let of_user = self.jobs.values().filter(|job| job.user == user).count();
+        if self.jobs.contains_key(&lender) || !has_share(of_user, self.jobs.len(), JOBS_MAX) {
+            return Err(Declined::Later);
         }
-        let (lent, is_lent) = channel();
-        let work = Work { asker, bell, fd, bytes, before, is_lent, taken: Vec::new() };
-        self.jobs.insert(lender, Job { lent, thread: std::thread::spawn(|| work.run()) });
+        // A process says one thing at a time; more is not kept.
+        let (lent, is_lent) = sync_channel(2);
+        let taken = Taken { bytes: Vec::new(), passed: 0, before, ring: None };
+        let work = Work { asker, bell, key: other.key, fd, record, is_lent, taken };
+        let name = std::thread::Builder::new().name("bytes back".into()).stack_size(STACK);
+        let thread = name.spawn(|| work.run()).map_err(|_| Declined::Later)?;
+        self.asked += 1;
+        self.jobs.insert(lender, Job { user, lent: Some(lent), thread });
+        Ok(())
     }
 
     /// This end does not ask for it any more.
@@ -129,57 +147,96 @@ impl Giving {
     /// A process has ended.
     pub fn gone(&mut self, program: u64) {
         self.shown.retain(|end, _| end.0 != program);
-        let jobs = self.jobs.range((program, 0)..=(program, u64::MAX));
-        jobs.for_each(|(_, job)| {
-            let _ = job.lent.send(None);
-        });
+        let jobs = self.jobs.range_mut((program, 0)..=(program, u64::MAX));
+        jobs.for_each(|(_, job)| job.lent = None);
     }
 
-    /// A process lends a socket, or says that it has none. False if nobody waits for it.
-    pub fn lent(&mut self, end: End, fd: Option<OwnedFd>) -> bool {
-        self.jobs.get(&end).is_some_and(|job| job.lent.send(fd).is_ok())
+    /// A process lends a socket. False if nobody waits for it.
+    pub fn lent(&mut self, end: End, fd: OwnedFd) -> bool {
+        self.hears(end, Lent::Here(fd))
+    }
+
+    /// A process lends a socket as soon as a call has ended.
+    pub fn lends_soon(&mut self, end: End) {
+        self.hears(end, Lent::Soon);
+    }
+
+    /// A process does not lend a socket.
+    pub fn lends_not(&mut self, end: End) {
+        self.hears(end, Lent::Not);
+    }
+
+    fn hears(&mut self, end: End, what: Lent) -> bool {
+        let lent = self.jobs.get(&end).and_then(|job| job.lent.as_ref());
+        lent.is_some_and(|lent| lent.try_send(what).is_ok())
     }
 }
 
-/// Returns the bytes of a memory that does not change its length.
-fn read(memory: OwnedFd) -> io::Result<Vec<u8>> {
-    if !passing::is_sealed(&memory) {
-        return Err(io::ErrorKind::InvalidInput.into());
+/// Bytes by TCP that were taken out and go back, with those of memory among them.
+struct Taken {
+    /// Bytes to be sent.
+    bytes: Vec<u8>,
+    /// Bytes by TCP that are among them, or were.
+    passed: u64,
+    /// Bytes by TCP that come before those of memory.
+    before: u64,
+    /// The bytes of memory, until it is their turn.
+    ring: Option<Vec<u8>>,
+}
+
+impl Taken {
+    fn add(&mut self, bytes: &[u8]) {
+        let left = self.before.saturating_sub(self.passed);
+        let (first, rest) = bytes.split_at((left as usize).min(bytes.len()));
+        self.bytes.extend_from_slice(first);
+        self.passed += bytes.len() as u64;
+        if self.passed >= self.before {
+            self.add_ring();
+        }
+        self.bytes.extend_from_slice(rest);
     }
-    let file = File::from(memory);
-    let mut bytes = vec![0; (file.metadata()?.len() as usize).min(RING)];
-    file.read_exact_at(&mut bytes, 0)?;
-    Ok(bytes)
+
+    fn add_ring(&mut self) {
+        self.bytes.extend(self.ring.take().unwrap_or_default());
+    }
 }
 
 /// The work for one connection, on a thread of its own.
 struct Work {
     asker: Way,
     bell: Way,
+    /// The number that both ends of the connection know.
+    key: u64,
     fd: OwnedFd,
-    bytes: Vec<u8>,
-    before: usize,
-    is_lent: Receiver<Option<OwnedFd>>,
-    /// Bytes by TCP that were taken out.
-    taken: Vec<u8>,
+    /// The socket with the bytes of memory.
+    record: OwnedFd,
+    is_lent: Receiver<Lent>,
+    taken: Taken,
 }
+
+const NOT: &str = "the other end does not lend its socket";
 
 impl Work {
     fn run(mut self) {
         let lender = self.bell.token;
-        match self.gather() {
+        let done = self.gather().and_then(|lent| {
+            self.turn_over(&lent)?;
+            Ok(lent)
+        });
+        match done {
             Ok(lent) => {
-                let (taken, before) = (&self.taken, self.before.min(self.taken.len()));
-                let all = [&taken[..before], &self.bytes[..], &taken[before..]].concat();
-                drop(self.fd);
+                // All that came by TCP before is taken out, so that the rest may be sent while the
+                // new program reads.
+                let Work { fd, taken, .. } = self;
+                drop(fd);
                 self.asker.say(&Message::Given(self.asker.token));
                 // An error is the connection's, and both ends learn of it.
-                let _ = passing::put(&lent, &all);
+                let _ = passing::put(&lent, &taken.bytes);
                 drop(lent);
                 self.bell.say(&Message::Free(lender));
             }
             Err(why) => {
-                if !self.taken.is_empty() {
+                if self.has_record() {
                     // Bytes would be missing.
                     passing::reset(&self.fd);
                 }
@@ -191,46 +248,128 @@ impl Work {
         }
     }
 
+    /// True if the bytes of memory are here.
+    fn has_record(&self) -> bool {
+        self.taken.ring.is_some() || self.taken.passed > 0 || !self.taken.bytes.is_empty()
+    }
+
+    /// Takes the bytes of memory, unless they are here.
+    fn take_record(&mut self) -> Result<(), &'static str> {
+        if self.has_record() {
+            return Ok(());
+        }
+        let mut bytes = vec![0; RING];
+        match passing::recv(self.record.as_raw_fd(), &mut bytes) {
+            Ok((len @ 1.., None)) => bytes.truncate(len),
+            _ => return Err("its process waits no longer"),
+        }
+        self.taken.ring = Some(bytes);
+        self.taken.add(&[]);
+        Ok(())
+    }
+
     /// Gets the other socket, and has all bytes by TCP arrive.
     fn gather(&mut self) -> Result<OwnedFd, &'static str> {
-        const NOT: &str = "the other end does not lend its socket";
-        if self.bytes.is_empty() {
+        if !passing::has_record(&self.record) {
             return Err("no bytes were shown");
         }
-        let from = Instant::now();
-        let lent = loop {
-            self.bell.say(&Message::Lend(self.bell.token));
-            match self.is_lent.recv_timeout(RING_AGAIN) {
-                Ok(Some(fd)) => break fd,
-                Ok(None) | Err(RecvTimeoutError::Disconnected) => return Err(NOT),
-                Err(RecvTimeoutError::Timeout) if from.elapsed() > PATIENCE => return Err(NOT),
-                // A call that sends may wait for room.
-                Err(RecvTimeoutError::Timeout) => drop(self.take()?),
-            }
-        };
+        let lent = self.borrow()?;
         self.check(&lent)?;
         let from = Instant::now();
-        while from.elapsed() < PATIENCE {
-            // In this order: what is acknowledged has arrived.
+        while from.elapsed() < self.patience() {
             let left = passing::unacknowledged(&lent).map_err(|_| NOT)?;
-            if !self.take()? && left == 0 {
+            if left == 0 {
+                self.take_record()?;
                 return Ok(lent);
             }
+            // Bytes that find no room do not arrive.
+            if from.elapsed() > RING_AGAIN {
+                self.make_room()?;
+            }
             passing::acknowledge(&self.fd);
-            std::thread::sleep(Duration::from_micros(if left > 0 { 200 } else { 0 }));
+            std::thread::sleep(Duration::from_micros(200));
         }
         Err("its bytes by TCP do not arrive")
     }
 
-    /// Takes bytes out that came by TCP after those in memory. True if there were some.
-    fn take(&mut self) -> Result<bool, &'static str> {
-        let there = passing::unread(&self.fd).map_err(|_| "the socket is none")?;
-        if self.taken.is_empty() && there <= self.before {
-            return Ok(false);
+    fn patience(&self) -> Duration {
+        if self.has_record() {
+            LONG_PATIENCE
+        } else {
+            PATIENCE
         }
-        let had = self.taken.len();
-        passing::take(&self.fd, &mut self.taken, TAKEN_MAX).map_err(|_| "it has ended")?;
-        Ok(self.taken.len() > had)
+    }
+
+    /// Asks for the other socket until it is lent.
+    fn borrow(&mut self) -> Result<OwnedFd, &'static str> {
+        let (from, mut is_busy) = (Instant::now(), false);
+        let token = self.bell.token;
+        loop {
+            self.bell.say(&Message::Lend { token, key: self.key });
+            match self.is_lent.recv_timeout(RING_AGAIN) {
+                Ok(Lent::Here(fd)) => return Ok(fd),
+                Ok(Lent::Not) | Err(RecvTimeoutError::Disconnected) => return Err(NOT),
+                Ok(Lent::Soon) => is_busy = true,
+                Err(RecvTimeoutError::Timeout) if from.elapsed() > self.patience() => {
+                    return Err(NOT);
+                }
+                // A call that sends may wait for room.
+                Err(RecvTimeoutError::Timeout) if is_busy => self.make_room()?,
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+    }
+
+    /// Bytes that may be taken out before others are sent.
+    fn most(&self) -> usize {
+        TAKEN_MAX + passing::room(&self.fd) / WINDOW_PART
+    }
+
+    /// Takes bytes by TCP out, some at a time.
+    fn make_room(&mut self) -> Result<(), &'static str> {
+        self.take_record()?;
+        if self.taken.bytes.len() < self.most() {
+            self.take(CHUNK)?;
+        }
+        Ok(())
+    }
+
+    /// Takes so many bytes by TCP out, at most; returns their number.
+    fn take(&mut self, most: usize) -> Result<usize, &'static str> {
+        let mut bytes = Vec::new();
+        passing::take(&self.fd, &mut bytes, most).map_err(|_| "it has ended")?;
+        self.taken.add(&bytes);
+        Ok(bytes.len())
+    }
+
+    /// Sends all again, in order, until nothing is left of what came by TCP before. The rest
+    /// has found no room.
+    fn turn_over(&mut self, lent: &OwnedFd) -> Result<(), &'static str> {
+        let mut left = passing::unread(&self.fd).map_err(|_| "the socket is none")?;
+        let (most, mut since) = (self.most(), Instant::now());
+        while left > 0 {
+            if self.taken.bytes.len() < most {
+                match self.take(CHUNK.min(left))? {
+                    0 => break,
+                    n => left = left.saturating_sub(n),
+                }
+            }
+            let sent = passing::put_now(lent, &self.taken.bytes).map_err(|_| "it has ended")?;
+            drop(self.taken.bytes.drain(..sent));
+            if sent > 0 {
+                since = Instant::now();
+            } else if self.taken.bytes.len() >= most {
+                if since.elapsed() > LONG_PATIENCE {
+                    return Err("the system takes no more bytes of it");
+                }
+                passing::awaits_room(lent, RING_AGAIN);
+            }
+        }
+        // A process that says more than it has says it of its own stream.
+        self.taken.add_ring();
+        let sent = passing::put_now(lent, &self.taken.bytes).map_err(|_| "it has ended")?;
+        drop(self.taken.bytes.drain(..sent));
+        Ok(())
     }
 
     /// True if the socket that was lent is the other end.
@@ -240,6 +379,90 @@ impl Work {
         match (own.local, own.remote) == (other.remote, other.local) {
             true => Ok(()),
             false => Err("another socket was lent"),
+        }
+    }
+}
+
+/// True if a call of the kernel may be tried again.
+pub fn is_early(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    /// Shows bytes of an end of this user's, and begins. The other end never answers.
+    fn begins(giving: &mut Giving, user: u32, number: u64) -> bool {
+        let way = |token| Way { socket: UnixStream::pair().unwrap().0, token };
+        let (end, lender) = ((number, 1), (number, 2));
+        let (record, own) = passing::pair().unwrap();
+        passing::send(own.as_raw_fd(), b"bytes", None).unwrap();
+        let other = Other { program: number, token: 2, key: 3 };
+        giving.shows(end, record, 0, other);
+        assert_eq!(giving.awaits(end), Some(lender));
+        let fd = std::net::TcpListener::bind("127.0.0.1:0").unwrap().into();
+        giving.begin((end, user), way(1), fd, way(2), lender).is_ok()
+    }
+
+    #[test]
+    fn begin__a_user_who_asks_for_all_leaves_half_to_others() {
+        let mut giving = Giving::default();
+        let of_user = |giving: &mut Giving, user: u32| {
+            let all = u64::from(user) * 1000..;
+            all.take_while(|number| begins(giving, user, *number)).count()
+        };
+        assert_eq!(of_user(&mut giving, 1), JOBS_MAX / 2);
+        assert_eq!(of_user(&mut giving, 2), JOBS_MAX / 4);
+        assert_eq!(of_user(&mut giving, 3), JOBS_MAX / 8);
+    }
+
+    #[test]
+    fn lent__sockets_that_nobody_waits_for_are_not_kept() {
+        let mut giving = Giving::default();
+        assert!(begins(&mut giving, 1, 7));
+        let lent = || -> OwnedFd { std::net::TcpListener::bind("127.0.0.1:0").unwrap().into() };
+        let kept = (0..1000).filter(|_| giving.lent((7, 2), lent())).count();
+        assert!(kept <= 4, "{kept}");
+        assert!(!giving.lent((8, 2), lent()));
+    }
+
+    #[test]
+    fn begin__a_process_that_waits_no_longer_has_its_bytes() {
+        let mut giving = Giving::default();
+        let (record, own) = passing::pair().unwrap();
+        passing::send(own.as_raw_fd(), b"bytes", None).unwrap();
+        let mut bytes = [0; 16];
+        assert_eq!(passing::recv(record.as_raw_fd(), &mut bytes).unwrap().0, 5);
+        let (asker, hears) = UnixStream::pair().unwrap();
+        let (bell, _rings) = UnixStream::pair().unwrap();
+        giving.shows((1, 1), record, 0, Other::default());
+        let fd: OwnedFd = std::net::TcpListener::bind("127.0.0.1:0").unwrap().into();
+        let copy = fd.try_clone().unwrap();
+        let [asker, bell] = [asker, bell].map(|socket| Way { socket, token: 1 });
+        assert!(giving.begin(((1, 1), 1), asker, fd, bell, (2, 2)).is_ok());
+        let hears = OwnedFd::from(hears);
+        passing::awaits(&hears, Duration::from_secs(60)).unwrap();
+        let len = passing::recv(hears.as_raw_fd(), &mut [0; 300]).unwrap().0;
+        assert!(len > 0);
+        // Its connection goes on.
+        assert!(!passing::has_record(&copy));
+    }
+
+    #[test]
+    fn taken__bytes_of_memory_come_where_they_belong() {
+        let all: Vec<u8> = (0..100).collect();
+        for before in [0, 1, 50, 99, 100, 1000] {
+            for step in [1, 7, 100] {
+                let ring = Some(b"ring".to_vec());
+                let mut taken = Taken { bytes: Vec::new(), passed: 0, before, ring };
+                taken.add(&[]);
+                all.chunks(step).for_each(|some| taken.add(some));
+                taken.add_ring();
+                let (first, rest) = all.split_at((before as usize).min(100));
+                assert_eq!(taken.bytes, [first, b"ring", rest].concat());
+            }
         }
     }
 }

@@ -4,7 +4,7 @@
 //! `weft_streams::pairing` decides; here are the connections of programs, the sockets that they
 //! show, and the memory.
 
-use crate::giving::{Giving, Way};
+use crate::giving::{is_early, Declined, Giving, Way};
 use crate::paths::Paths;
 use crate::sys::passing::{self, facts};
 use crate::sys::{self, Epoll, Interest};
@@ -14,7 +14,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use weft_core::Instant;
 use weft_link::LinkError;
-use weft_streams::message::{Message, MESSAGE_MAX, VERSION};
+use weft_streams::message::{Message, Other, MESSAGE_MAX, VERSION};
 use weft_streams::pairing::{Do, End, Pairing, Program};
 use weft_streams::words::SEGMENT;
 
@@ -184,15 +184,15 @@ impl Sockets {
                     self.pairing.ask(now.0, (end, user, namespace), (local, remote), may, out);
                 }
                 (Ok(Message::Here(token)), Some(socket)) => {
-                    self.shows(now, (program, token), socket);
+                    self.shows(now, (program, token), socket, may);
                 }
                 (Ok(Message::Board(process)), Some(list)) if passing::is_sealed(&list) => {
                     if let Some(guest) = self.guests.get_mut(&program) {
                         guest.list = Some((process, list));
                     }
                 }
-                (Ok(Message::Back { token, before }), Some(memory)) => {
-                    self.giving.shows((program, token), memory, before);
+                (Ok(Message::Back { token, before, other }), Some(record)) => {
+                    self.giving.shows((program, token), record, before, other);
                 }
                 (Ok(Message::Path(token)), Some(path)) => self.shows_path((program, token), path),
                 (Ok(Message::Bell(_)), Some(bell)) => self.has_bell(program, bell),
@@ -212,9 +212,9 @@ impl Sockets {
     }
 
     /// An end shows its socket.
-    fn shows(&mut self, now: Instant, end: End, socket: OwnedFd) {
-        if self.giving.awaits(end) {
-            self.give_back(end, socket);
+    fn shows(&mut self, now: Instant, end: End, socket: OwnedFd, may: &dyn Fn(u32, u32) -> bool) {
+        if let Some(lender) = self.giving.awaits(end) {
+            self.give_back(end, socket, lender, may);
         } else {
             let facts = facts(&socket);
             self.held.insert(end, socket);
@@ -256,37 +256,52 @@ impl Sockets {
             let bell = self.guests.get(&program).and_then(|guest| guest.bell.as_ref());
             let Some(bell) = bell else { return };
             let mut buf = [0; MESSAGE_MAX];
-            let (token, fd) = match passing::recv(bell.as_raw_fd(), &mut buf) {
+            let (message, fd) = match passing::recv(bell.as_raw_fd(), &mut buf) {
                 Err(e) if is_early(&e) => return,
-                Ok((len @ 1.., fd)) => match Message::decode(&buf[..len]) {
-                    Ok(Message::Lent(token)) if fd.is_some() => (token, fd),
-                    Ok(Message::Cancel(token)) => (token, None),
-                    _ => return self.lose_bell(program),
-                },
+                Ok((len @ 1.., fd)) => (Message::decode(&buf[..len]), fd),
                 _ => return self.lose_bell(program),
             };
-            let is_lent = fd.is_some();
-            if !self.giving.lent((program, token), fd) && is_lent {
-                let Some(bell) = self.guests.get(&program).and_then(|one| one.bell.as_ref()) else {
-                    return;
-                };
-                let _ = passing::send(bell.as_raw_fd(), &Message::Free(token).encode(), None);
+            match (message, fd) {
+                (Ok(Message::Lent(token)), Some(fd)) => self.lent((program, token), fd),
+                (Ok(Message::Soon(token)), None) => self.giving.lends_soon((program, token)),
+                (Ok(Message::Cancel(token)), None) => self.giving.lends_not((program, token)),
+                _ => return self.lose_bell(program),
             }
         }
     }
 
-    /// An end shows the socket whose bytes are to go back to TCP.
-    fn give_back(&mut self, end: End, socket: OwnedFd) {
-        let lender = self.giving.lender(&socket);
-        let bell = lender.and_then(|lender| self.bell_of(lender));
-        let asker = way(self.guests.get(&end.0).map(|guest| &guest.socket), end.1);
-        match (lender, bell, asker) {
-            (Some(lender), Some(bell), Some(asker)) => {
-                self.giving.begin(end, asker, socket, lender, bell);
+    /// A program lends a socket. It hears at once that the socket is free if nobody waits for it.
+    fn lent(&mut self, end: End, fd: OwnedFd) {
+        if !self.giving.lent(end, fd) {
+            if let Some(bell) = self.guests.get(&end.0).and_then(|one| one.bell.as_ref()) {
+                let _ = passing::send(bell.as_raw_fd(), &Message::Free(end.1).encode(), None);
             }
-            _ => {
-                self.giving.forget(end);
-                let why = "the other end is not known, or cannot be asked".to_string();
+        }
+    }
+
+    /// An end shows the socket whose bytes are to go back to TCP. Another one is to lend its own.
+    fn give_back(
+        &mut self,
+        end: End,
+        socket: OwnedFd,
+        lender: End,
+        may: &dyn Fn(u32, u32) -> bool,
+    ) {
+        let user_of = |program| self.guests.get(&program).map(|guest| guest.user);
+        let user = user_of(end.0).unwrap_or(u32::MAX);
+        let is_allowed = user_of(lender.0).is_some_and(|other| other == user || may(user, other));
+        let bell = self.bell_of(lender).filter(|_| is_allowed);
+        let asker = way(self.guests.get(&end.0).map(|guest| &guest.socket), end.1);
+        let (Some(bell), Some(asker)) = (bell, asker) else {
+            self.giving.forget(end);
+            let why = "the other end's program is not known to the agent, or cannot be asked";
+            return self.say(end, &Message::None { token: end.1, why: why.into() }, None);
+        };
+        match self.giving.begin((end, user), asker, socket, bell, lender) {
+            Ok(()) => {}
+            Err(Declined::Later) => self.say(end, &Message::Later(end.1), None),
+            Err(Declined::Never) => {
+                let why = "no bytes were shown".to_string();
                 self.say(end, &Message::None { token: end.1, why }, None);
             }
         }
@@ -359,7 +374,7 @@ impl Sockets {
     }
 
     fn pair(&mut self, one: End, other: End) {
-        let [of_one, of_other] = [one, other].map(|end| self.held.remove(&end));
+        [one, other].iter().for_each(|end| drop(self.held.remove(end)));
         let memory = match passing::shared_memory(SEGMENT) {
             Ok(memory) => memory,
             Err(e) => {
@@ -371,11 +386,12 @@ impl Sockets {
                 return;
             }
         };
-        let named = |socket: Option<OwnedFd>| socket.as_ref().and_then(passing::facts_of_any);
-        self.giving.paired([(named(of_one), one), (named(of_other), other)]);
         // An end that does not get it never takes bytes from a ring, and puts none there.
-        self.say(one, &Message::Pair { token: one.1, first: true }, Some(&memory));
-        self.say(other, &Message::Pair { token: other.1, first: false }, Some(&memory));
+        let key = weft_link::random_u64();
+        for (end, (program, token), first) in [(one, other, true), (other, one, false)] {
+            let other = Other { program, token, key };
+            self.say(end, &Message::Pair { token: end.1, first, other }, Some(&memory));
+        }
     }
 
     /// Tells a program something. One that does not read loses it, and its connection stays TCP.
@@ -389,8 +405,4 @@ impl Sockets {
 /// Returns a way by a socket, for another thread too.
 fn way(socket: Option<&UnixStream>, token: u64) -> Option<Way> {
     Some(Way { socket: socket?.try_clone().ok()?, token })
-}
-
-fn is_early(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }

@@ -97,7 +97,7 @@ fn pair__both_get_sealed_memory_and_the_agent_keeps_no_socket() {
     else {
         panic!("no memory");
     };
-    let (Message::Pair { token: 1, first }, Message::Pair { token: 2, first: second }) =
+    let (Message::Pair { token: 1, first, .. }, Message::Pair { token: 2, first: second, .. }) =
         (of_a, of_b)
     else {
         panic!("no pair");

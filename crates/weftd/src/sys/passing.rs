@@ -380,6 +380,49 @@ pub fn take(fd: &OwnedFd, to: &mut Vec<u8>, most: usize) -> io::Result<()> {
     Ok(())
 }
 
+/// True if a record waits in a socket.
+pub fn has_record(socket: &OwnedFd) -> bool {
+    let (mut byte, flags) = (0u8, libc::MSG_PEEK | libc::MSG_DONTWAIT);
+    // SAFETY: room for one byte.
+    unsafe { libc::recv(socket.as_raw_fd(), (&raw mut byte).cast(), 1, flags) > 0 }
+}
+
+/// Returns the room that the kernel has for bytes of a socket that are not read.
+pub fn room(fd: &OwnedFd) -> usize {
+    let room = option(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, 0 as libc::c_int);
+    room.and_then(|room| usize::try_from(room).ok()).unwrap_or(0)
+}
+
+/// Sends as many bytes as go now; returns their number.
+///
+/// # Errors
+/// The connection has ended.
+pub fn put_now(fd: &OwnedFd, bytes: &[u8]) -> io::Result<usize> {
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    // SAFETY: readable for its length.
+    match unsafe { libc::send(fd.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), flags) } {
+        n @ 0.. => Ok(n as usize),
+        _ => {
+            let error = io::Error::last_os_error();
+            let is_early =
+                matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted);
+            if is_early {
+                Ok(0)
+            } else {
+                Err(error)
+            }
+        }
+    }
+}
+
+/// Waits until a socket takes bytes, or for this time.
+pub fn awaits_room(fd: &OwnedFd, most: Duration) {
+    let mut one = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
+    let ms = most.as_millis().try_into().unwrap_or(libc::c_int::MAX);
+    // SAFETY: one pollfd.
+    unsafe { libc::poll(&mut one, 1, ms) };
+}
+
 /// Sends all bytes, however long that takes.
 ///
 /// # Errors
@@ -387,20 +430,9 @@ pub fn take(fd: &OwnedFd, to: &mut Vec<u8>, most: usize) -> io::Result<()> {
 pub fn put(fd: &OwnedFd, bytes: &[u8]) -> io::Result<()> {
     let mut left = bytes;
     while !left.is_empty() {
-        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-        // SAFETY: readable for its length.
-        match unsafe { libc::send(fd.as_raw_fd(), left.as_ptr().cast(), left.len(), flags) } {
-            n @ 0.. => left = &left[n as usize..],
-            _ => {
-                let error = io::Error::last_os_error();
-                if !matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) {
-                    return Err(error);
-                }
-                let mut one =
-                    libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
-                // SAFETY: one pollfd.
-                unsafe { libc::poll(&mut one, 1, 1000) };
-            }
+        match put_now(fd, left)? {
+            0 => awaits_room(fd, Duration::from_secs(1)),
+            n => left = &left[n..],
         }
     }
     Ok(())

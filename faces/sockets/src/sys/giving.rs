@@ -7,19 +7,25 @@
 //!
 //! The other process may be computing or asleep, so a signal asks it: SIGURG, which is ignored
 //! where no handler is left. It comes from the process's own bell, a socket to the agent; nobody
-//! needs a right for it.
+//! needs a right for it. A process that blocks the signal answers when it next uses the connection.
+//!
+//! The bytes are one record of a pair of sockets, whose other end the agent has too. So bytes that
+//! cannot go back, or not in time, are taken back here, and stay in the ring.
 
 use super::lock::Lock;
 use super::slot::{self, Slot, BROKEN, HELD, WANTED};
 use super::table::{self, Connection};
+use super::urgent;
 use super::{board, line, real, stream, tcp};
 use libc::{c_int, iovec};
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use weft_streams::message::{Message, MESSAGE_MAX};
 
-/// Longest time for which a send waits for a socket that is lent, in milliseconds.
-const LENT_MS: u32 = 60_000;
+/// Time for which the start of another program waits for a socket that is lent, in milliseconds.
+const PATIENCE_MS: u32 = 5_000;
+/// A wait without end: that of a send whose socket is lent.
+pub const EVER: u32 = u32::MAX;
 
 /// This process's end of its bell, and the file behind it.
 static BELL: AtomicI32 = AtomicI32::new(-1);
@@ -27,52 +33,101 @@ static FILE: AtomicU64 = AtomicU64::new(0);
 /// Held to read the bell: messages are obeyed in order.
 static LOCK: Lock = Lock::new();
 
-/// Has the bytes that wait in the ring of a connection come by TCP. False if that failed: they stay
-/// in the ring.
-pub fn give_back(one: &Connection) -> bool {
-    let Some(user) = stream::enter(*one) else { return true };
-    if one.slot.has(HELD | WANTED) {
-        // The next program sends behind what the agent sends.
-        is_back(one, true);
-    }
-    let Some(_held) = one.slot.receiving.take() else { return false };
-    user.dozes();
-    let Some((before, parts, len)) = user.waiting() else { return true };
-    let Some(memory) = memory_of(&parts, len) else { return false };
-    let given = line::give_back(one, before, memory);
-    line::close(memory);
-    if given {
-        user.give(len);
-    }
-    given
+/// The reason for which bytes stay in a ring.
+#[derive(Clone, Copy)]
+pub struct Why {
+    text: [u8; WHY],
+    len: usize,
 }
 
-/// Returns memory with these bytes, which nobody changes.
-fn memory_of(parts: &[iovec; 2], len: usize) -> Option<RawFd> {
-    let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
-    let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_WRITE;
-    // SAFETY: the name is a C string; the parts are those of a ring.
+/// Longest reason.
+const WHY: usize = 160;
+
+impl Why {
+    /// Makes one, as long as there is room.
+    pub fn new(text: &str) -> Why {
+        let mut why = Why { text: [0; WHY], len: 0 };
+        for (to, from) in why.text.iter_mut().zip(text.bytes()) {
+            *to = from;
+            why.len += 1;
+        }
+        why
+    }
+
+    /// Returns its bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.text[..self.len]
+    }
+}
+
+/// Has the bytes that wait in the ring of a connection come by TCP.
+///
+/// # Errors
+/// They stay in the ring; or the connection has ended by an error, which its reads tell.
+pub fn give_back(one: &Connection) -> Result<(), Why> {
+    let Some(user) = stream::enter(*one) else { return Ok(()) };
+    comes_back(one)?;
+    let Some(_held) = one.slot.receiving.take() else {
+        return Err(Why::new("a signal handler has interrupted a read of them"));
+    };
+    user.dozes();
+    let Some((before, parts, len)) = user.waiting() else { return Ok(()) };
+    let [own, record] =
+        record_of(&parts, len).ok_or_else(|| Why::new("the system has no descriptors for it"))?;
+    let given = line::give_back(one, before, record, || has_taken(record));
+    [own, record].into_iter().for_each(line::close);
+    given?;
+    user.give(len);
+    // The peer's bytes may have gone back meanwhile.
+    comes_back(one)
+}
+
+/// Waits for the socket, if it is lent: the next program sends behind what the agent sends.
+///
+/// # Errors
+/// The agent keeps it.
+pub fn comes_back(one: &Connection) -> Result<(), Why> {
+    let is_here = !one.slot.has(HELD | WANTED) || is_back(one, PATIENCE_MS);
+    is_here.then_some(()).ok_or_else(|| Why::new("the agent still sends by the socket"))
+}
+
+/// Returns a pair of sockets, of which the second one has a record with these bytes.
+fn record_of(parts: &[iovec; 2], len: usize) -> Option<[RawFd; 2]> {
+    let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    let mut ends = [-1; 2];
+    // SAFETY: room for two descriptors; then the parts are those of a ring.
     unsafe {
-        let fd = libc::memfd_create(c"weft-sockets-back".as_ptr(), flags);
-        if fd < 0 {
+        if libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr()) != 0 {
             return None;
         }
-        let all = real::writev(fd, parts.as_ptr(), 2) == len as isize
-            && real::fcntl(fd, libc::F_ADD_SEALS, seals.into()) == 0;
-        if !all {
-            line::close(fd);
+        if real::writev(ends[0], parts.as_ptr(), 2) == len as isize {
+            return Some(ends);
         }
-        all.then_some(fd)
     }
+    ends.into_iter().for_each(line::close);
+    None
+}
+
+/// Takes the record back. False: the agent has it.
+fn has_taken(record: RawFd) -> bool {
+    let mut byte = 0u8;
+    // SAFETY: room for one byte; the rest of a record is thrown away.
+    unsafe { real::recv(record, (&raw mut byte).cast(), 1, libc::MSG_DONTWAIT) > 0 }
 }
 
 /// A connection ends whose bytes would be lost: an error tells it to both ends.
 pub fn reset(one: &Connection) {
     board::stays(one.at, "bytes of its ring could not go back to TCP");
+    one.slot.set(BROKEN);
+    reset_socket(one.fd);
+}
+
+/// The same of a socket.
+pub fn reset_socket(fd: RawFd) {
     // SAFETY: all-zero is a valid value: no family.
     unsafe {
         let none: libc::sockaddr = std::mem::zeroed();
-        real::connect(one.fd, &none, size_of::<libc::sockaddr>() as libc::socklen_t);
+        real::connect(fd, &none, size_of::<libc::sockaddr>() as libc::socklen_t);
     }
 }
 
@@ -108,7 +163,7 @@ fn bell() -> Option<RawFd> {
 
 /// Makes the bell, unless there is one. Returns the agent's end, for the agent.
 pub fn make_bell() -> Option<RawFd> {
-    if bell().is_some() || !catches() {
+    if bell().is_some() || !urgent::is_caught() {
         return None;
     }
     let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
@@ -141,39 +196,14 @@ pub fn make_bell() -> Option<RawFd> {
 /// Its number on all machines that this library is built for.
 const F_SETSIG: c_int = 10;
 
-/// Has this library handle SIGURG, unless the program does.
-fn catches() -> bool {
-    let own = on_bell as extern "C" fn(c_int) as usize;
-    // SAFETY: all-zero is a valid value; then a handler that calls only what is safe in one.
-    unsafe {
-        let mut old: libc::sigaction = std::mem::zeroed();
-        if real::sigaction(libc::SIGURG, std::ptr::null(), &mut old) != 0 {
-            return false;
-        }
-        match old.sa_sigaction {
-            libc::SIG_DFL | libc::SIG_IGN => {
-                let mut new: libc::sigaction = std::mem::zeroed();
-                (new.sa_sigaction, new.sa_flags) = (own, libc::SA_RESTART);
-                real::sigaction(libc::SIGURG, &new, std::ptr::null_mut()) == 0
-            }
-            handler => handler == own,
-        }
-    }
-}
-
-extern "C" fn on_bell(_: c_int) {
-    let was = real::errno();
-    answer();
-    real::set_errno(was);
-}
-
 /// Obeys what the agent says by the bell.
-fn answer() {
+pub fn answer() {
     let Some(_held) = LOCK.try_take() else { return };
     while let Some(message) = bell().and_then(next) {
         match message {
-            Message::Lend(token) => {
-                let Some(one) = connection_of(token) else {
+            Message::Lend { token, key } => {
+                let of_key = |one: &Connection| one.slot.other.get().key == key;
+                let Some(one) = connection_of(token).filter(of_key) else {
                     say(&Message::Cancel(token), None);
                     continue;
                 };
@@ -181,6 +211,9 @@ fn answer() {
                 if !is_lent {
                     one.slot.set(WANTED);
                     try_lend(&one);
+                }
+                if one.slot.has(WANTED) {
+                    say(&Message::Soon(token), None);
                 }
             }
             Message::Free(token) => {
@@ -273,22 +306,31 @@ pub fn has_sent(one: &Connection) {
     }
 }
 
-/// True once nothing keeps this process from sending by the socket of a connection; false if
-/// something does, and `may_wait` is false.
-pub fn is_back(one: &Connection, may_wait: bool) -> bool {
-    let slot: &Slot = one.slot;
+/// The peer takes no more bytes from the ring: it may have asked for the socket, and this process
+/// may block the signal that says so.
+#[cold]
+pub fn looks() {
     let was = real::errno();
-    for _ in 0..LENT_MS {
+    answer();
+    real::set_errno(was);
+}
+
+/// True once nothing keeps this process from sending by the socket of a connection; false if
+/// something does for so many milliseconds. The agent that has the socket may wait for the peer,
+/// whose program reads slowly, for as long as TCP would.
+pub fn is_back(one: &Connection, most_ms: u32) -> bool {
+    let slot: &Slot = one.slot;
+    let (was, mut waited) = (real::errno(), 0);
+    loop {
         answer();
         if !slot.has(HELD) || slot.has(BROKEN) {
             real::set_errno(was);
             return true;
         }
-        if !may_wait {
+        if most_ms != EVER && waited >= most_ms {
             return false;
         }
         tcp::pause_ms(1);
+        waited = waited.saturating_add(1);
     }
-    slot.set(BROKEN);
-    true
 }

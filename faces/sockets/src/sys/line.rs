@@ -3,6 +3,7 @@
 //! Its descriptor is a high number, which the program does not see. A program that closes all
 //! descriptors ends it; another file that gets its number is known by not being the same file.
 
+use super::giving::Why;
 use super::lock::Lock;
 use super::slot::{
     self, Slot, ASKED, CORKED, DEEP, DENIED, FINAL, IDLE, KNOWN, LOOKS, NAGLE, NEVER, NONBLOCKING,
@@ -31,8 +32,12 @@ const PAUSE_MAX: u64 = 64;
 /// each time.
 const PAUSE_CALLS: u32 = 8;
 const PAUSE_CALLS_MAX: u32 = 1024;
-/// Seconds for an answer about bytes that go back to TCP: the agent gives up long before.
-const PATIENCE: u64 = 60;
+/// Milliseconds for an answer about bytes that go back to TCP; the agent gives up before. Once it
+/// has the bytes, it has longer.
+const PATIENCE_MS: u64 = 5_000;
+const LONG_PATIENCE_MS: u64 = 60_000;
+/// Milliseconds until the agent is asked again that has too much to do.
+const AGAIN_MS: c_int = 20;
 
 static LOCK: Lock = Lock::new();
 static LINE: AtomicI32 = AtomicI32::new(-1);
@@ -47,6 +52,13 @@ fn second() -> u64 {
     // SAFETY: `t` is writable.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &mut t) };
     t.tv_sec as u64
+}
+
+fn milliseconds() -> u64 {
+    let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `t` is writable.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut t) };
+    t.tv_sec as u64 * 1000 + t.tv_nsec as u64 / 1_000_000
 }
 
 /// Returns the number of this process.
@@ -211,35 +223,83 @@ pub fn token(at: usize, slot: &Slot) -> u64 {
     u64::from(slot.generation.load(Ordering::Acquire)) << 32 | at as u64
 }
 
-/// Has the agent send the bytes that wait in the ring of a connection by TCP, once `before` bytes
-/// are read there; waits until it has them in hand. False if it cannot. An agent that ends
-/// meanwhile may have had some: then the connection ends.
-pub fn give_back(one: &Connection, before: u64, memory: RawFd) -> bool {
-    let Some(_held) = LOCK.take() else { return false };
-    if !open() {
-        return false;
+/// An answer about bytes that are to go back.
+enum Answer {
+    Given,
+    Later,
+    Not(Why),
+}
+
+/// Has the agent send the bytes of `record` by TCP, once `before` bytes are read there; waits until
+/// all is in order there. `is_kept` takes the bytes back: false, if the agent has them.
+///
+/// # Errors
+/// The bytes were taken back; or the agent had them and has failed: then the connection ends.
+pub fn give_back(
+    one: &Connection,
+    before: u64,
+    record: RawFd,
+    is_kept: impl Fn() -> bool,
+) -> Result<(), Why> {
+    let Some(_held) = LOCK.take() else {
+        return Err(Why::new("a signal handler has interrupted a talk with the agent"));
+    };
+    let (token, other) = (token(one.at, one.slot), one.slot.other.get());
+    let until = milliseconds() + PATIENCE_MS;
+    let why = loop {
+        // After a pause there may be an agent again.
+        NOT_BEFORE.fetch_min(second(), Ordering::Relaxed);
+        if !open() {
+            break Why::new("there is no agent");
+        }
+        let asked = say(&Message::Back { token, before, other }, Some(record))
+            && say(&Message::Here(token), Some(one.fd));
+        match asked.then(|| answer(one, token, until)) {
+            Some(Answer::Given) => return Ok(()),
+            Some(Answer::Later) if milliseconds() < until => tcp::pause_ms(AGAIN_MS),
+            Some(Answer::Later) => {
+                break Why::new("the agent brings too many connections of this user back");
+            }
+            Some(Answer::Not(why)) => break why,
+            None => {
+                take_all();
+                if is_there() {
+                    break Why::new("the agent takes no message");
+                }
+            }
+        }
+    };
+    if is_kept() {
+        one.slot.set(slot::SHOWN);
+        return Err(why);
     }
-    let token = token(one.at, one.slot);
-    let asked = say(&Message::Back { token, before }, Some(memory))
-        && say(&Message::Here(token), Some(one.fd));
-    let until = second() + PATIENCE;
-    while asked && is_there() && second() < until {
+    if matches!(answer(one, token, milliseconds() + LONG_PATIENCE_MS), Answer::Given) {
+        return Ok(());
+    }
+    giving::reset(one);
+    Err(why)
+}
+
+/// Waits for the agent's answer about bytes that are to go back.
+fn answer(one: &Connection, token: u64, until: u64) -> Answer {
+    while is_there() {
         while let Some((message, passed)) = next() {
             match message {
-                Message::Given(of) if of == token => return true,
+                Message::Given(of) if of == token => return Answer::Given,
+                Message::Later(of) if of == token => return Answer::Later,
                 Message::None { token: of, why } if of == token => {
                     board::stays(one.at, &why);
-                    return false;
+                    return Answer::Not(Why::new(&why));
                 }
                 other => act(&other, passed),
             }
         }
+        if milliseconds() >= until {
+            return Answer::Not(Why::new("the agent does not answer"));
+        }
         tcp::awaits(LINE.load(Ordering::Relaxed), 100);
     }
-    if asked {
-        giving::reset(one);
-    }
-    false
+    Answer::Not(Why::new("the agent has ended"))
 }
 
 /// Looks for messages of the agent, each time a little later.
@@ -512,9 +572,10 @@ fn act(message: &Message, passed: RawFd) {
             }
             None => drop(say(&Message::Cancel(*token), None)),
         },
-        Message::Pair { token, first } => {
+        Message::Pair { token, first, other } => {
             if let Some(one) = asking(*token) {
                 one.slot.ask.state.store(DENIED, Ordering::Release);
+                one.slot.other.set(*other);
                 if attach(&one, passed, *first) {
                     board::entry(one.at).iter().for_each(|entry| entry.shares());
                 }

@@ -5,11 +5,13 @@ mod board;
 mod giving;
 mod holders;
 mod hooks;
+mod kept;
 mod line;
 mod lock;
 mod look;
 mod owner;
 mod parts;
+mod program;
 mod real;
 mod set;
 mod settings;
@@ -19,6 +21,7 @@ mod stream;
 mod table;
 mod tcp;
 mod tipc;
+mod urgent;
 mod vfork;
 mod wait;
 mod wake;
@@ -32,6 +35,9 @@ extern "C" fn begin() {
         owner::begin();
         hooks::process::begin();
         tipc::begin();
+        kept::begin(true);
+    } else {
+        kept::begin(false);
     }
 }
 

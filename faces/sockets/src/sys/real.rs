@@ -195,6 +195,19 @@ originals! {
         child: *mut pid_t, file: *const c_char, actions: *const c_void,
         attributes: *const c_void, argv: *const *const c_char, envp: *const *const c_char
     ) -> c_int;
+    fn pidfd_spawn(
+        child: *mut c_int, path: *const c_char, actions: *const c_void,
+        attributes: *const c_void, argv: *const *const c_char, envp: *const *const c_char
+    ) -> c_int;
+    fn pidfd_spawnp(
+        child: *mut c_int, file: *const c_char, actions: *const c_void,
+        attributes: *const c_void, argv: *const *const c_char, envp: *const *const c_char
+    ) -> c_int;
+    fn execveat(
+        folder: c_int, path: *const c_char, argv: *const *const c_char,
+        envp: *const *const c_char, flags: c_int
+    ) -> c_int;
+    fn wordexp(words: *const c_char, to: *mut c_void, flags: c_int) -> c_int;
     fn vdprintf(fd: c_int, format: *const c_char, list: *mut c_void) -> c_int;
     fn __vdprintf_chk(
         fd: c_int, flag: c_int, format: *const c_char, list: *mut c_void

@@ -4,6 +4,7 @@ use super::holders::{self, Holders, PROCESSES};
 use super::lock::Lock;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use weft_streams::count::Count;
+use weft_streams::message::Other;
 use weft_streams::receiver::Receiver;
 use weft_streams::sender::Sender;
 
@@ -60,6 +61,10 @@ pub const LOOKS: u32 = 4096;
 /// The kernel was asked about its options and names.
 pub const KNOWN: u32 = 8192;
 
+/// A copy of the socket may be on its way to the agent, which does not answer: a close is no end
+/// for the peer.
+pub const SHOWN: u32 = 32768;
+
 /// It leads to another host, and carries long sends or receives.
 pub const BULK: u32 = 16384;
 
@@ -112,6 +117,8 @@ pub struct Slot {
     pub stuck: AtomicU64,
     /// Progress of the search for the other end.
     pub ask: Ask,
+    /// The other end, once it is found.
+    pub other: OtherEnd,
     /// Registrations in epoll sets.
     pub registrations: [Registration; REGISTRATIONS],
 }
@@ -131,6 +138,25 @@ pub struct Ask {
     pub fd: AtomicU32,
     /// Calls until it asks, or looks if it is time to.
     pub left: AtomicU32,
+}
+
+/// The other end of a connection that shares memory, as the agent knows it.
+#[derive(Debug, Default)]
+pub struct OtherEnd([AtomicU64; 3]);
+
+impl OtherEnd {
+    /// Keeps it.
+    pub fn set(&self, other: Other) {
+        let numbers = [other.program, other.token, other.key];
+        self.0.iter().zip(numbers).for_each(|(to, number)| to.store(number, Ordering::Relaxed));
+    }
+
+    /// Returns it.
+    pub fn get(&self) -> Other {
+        let [program, token, key] = &self.0;
+        let number = |of: &AtomicU64| of.load(Ordering::Relaxed);
+        Other { program: number(program), token: number(token), key: number(key) }
+    }
 }
 
 /// The other end is not asked for.
@@ -269,6 +295,11 @@ impl Slot {
         self.luck.store(super::wake::LUCK, Ordering::Relaxed);
         self.send_luck.store(super::wake::LUCK, Ordering::Relaxed);
         self.stuck.store(0, Ordering::Relaxed);
+        // Nobody is in a call on it. A process that has become another program by exec may have had
+        // them, and its number lives on.
+        self.receiving.free();
+        self.sending.free();
+        self.other.set(Other::default());
         self.receiver.renew();
         self.sender.renew();
         if !super::owner::may_own() {

@@ -29,6 +29,7 @@ pub const LIMIT: Duration = Duration::from_secs(120);
 pub struct Served {
     pub name: String,
     end: Arc<AtomicBool>,
+    is_still: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -48,21 +49,32 @@ impl Served {
         let options = Options::parse(words.into_iter().chain(more.iter().copied())).unwrap();
         let end = Arc::new(AtomicBool::new(false));
         let ended = Arc::clone(&end);
+        let is_still = Arc::new(AtomicBool::new(false));
+        let still = Arc::clone(&is_still);
         let (ready, is_ready) = std::sync::mpsc::channel();
         let thread = std::thread::spawn(move || {
             let mut agent = Agent::open(options).unwrap();
             ready.send(()).unwrap();
             while !ended.load(Ordering::Relaxed) {
-                agent.step();
+                match still.load(Ordering::Relaxed) {
+                    true => std::thread::yield_now(),
+                    false => agent.step(),
+                }
             }
         });
         is_ready.recv().unwrap();
-        Served { name, end, thread: Some(thread) }
+        Served { name, end, is_still, thread: Some(thread) }
     }
 
     /// An agent of another process.
     pub fn of_other(name: &str) -> Served {
-        Served { name: name.into(), end: Arc::default(), thread: None }
+        let (end, is_still) = (Arc::default(), Arc::default());
+        Served { name: name.into(), end, is_still, thread: None }
+    }
+
+    /// Has it do nothing, as if it were stopped, or go on. It is in no step after a moment.
+    pub fn stands_still(&self, is_still: bool) {
+        self.is_still.store(is_still, Ordering::Relaxed);
     }
 
     pub fn stop(&mut self) {

@@ -28,14 +28,14 @@ pub fn attempt(case: &str, server: &mut Server) -> bool {
 }
 
 /// The file by which the test's server ends its computing, and the bytes that wait.
-fn words() -> (String, usize) {
+pub fn words() -> (String, usize) {
     let all = argument();
     let mut words = all.split(' ').skip(1);
     (words.next().unwrap().to_string(), words.next().unwrap().parse().unwrap())
 }
 
 /// Has bytes wait in both rings, while the server computes.
-fn both_wait(server: &mut Server) -> usize {
+pub fn both_wait(server: &mut Server) -> usize {
     let (_, n) = words();
     if n < 1 << 20 {
         server.ringed(n);
@@ -54,7 +54,7 @@ fn both_wait(server: &mut Server) -> usize {
 }
 
 /// A program without the library, which reads what waits and goes on.
-fn heir_of(server: &Server, n: usize, fd: i32) -> Command {
+pub fn heir_of(server: &Server, n: usize, fd: i32) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(std::env::args_os().skip(1)).env_remove("LD_PRELOAD");
     command.env(crate::harness::ROLE, "heir");
@@ -78,7 +78,7 @@ pub fn heir() {
 }
 
 /// Reads what waits, and uses the connection in both directions.
-fn goes_on(server: &mut Server, n: usize, file: &str) {
+pub fn goes_on(server: &mut Server, n: usize, file: &str) {
     server.read(n);
     std::fs::write(file, "").unwrap();
     server.reads_yes();
@@ -158,7 +158,7 @@ fn died(server: &mut Server) {
 }
 
 /// A file that is not there yet.
-fn file() -> PathBuf {
+pub fn file() -> PathBuf {
     std::env::temp_dir().join(format!("weft-sockets-{:016x}", weft_link::random_u64()))
 }
 

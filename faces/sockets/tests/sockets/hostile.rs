@@ -8,7 +8,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use weft_streams::message::{example_messages, Message, Place, MESSAGE_MAX};
+use weft_streams::message::{example_messages, Message, Other, Place, MESSAGE_MAX};
 use weft_streams::words::{SEGMENT, STRIDE};
 use weftd::sockets::socket_name;
 use weftd::sys::passing;
@@ -148,7 +148,7 @@ fn misleads(listener: &OwnedFd, over: &AtomicBool) -> u64 {
             };
             let _ = match random.next(3) {
                 0 => {
-                    let pair = Message::Pair { token, first }.encode();
+                    let pair = Message::Pair { token, first, other: Other::default() }.encode();
                     passing::send(fd, &pair, Some(&memory))
                 }
                 1 => {
@@ -159,7 +159,11 @@ fn misleads(listener: &OwnedFd, over: &AtomicBool) -> u64 {
                     bytes[damaged] ^= 1 << random.next(8);
                     passing::send(fd, &bytes, Some(&memory))
                 }
-                _ => passing::send(fd, &Message::Pair { token, first }.encode(), None),
+                _ => passing::send(
+                    fd,
+                    &Message::Pair { token, first, other: Other::default() }.encode(),
+                    None,
+                ),
             };
         }
         std::thread::yield_now();

@@ -9,6 +9,7 @@ mod cases;
 mod confined;
 mod crowd;
 mod ends;
+mod execs;
 mod field;
 mod harness;
 mod heirs;

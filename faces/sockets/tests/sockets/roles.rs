@@ -41,6 +41,8 @@ pub fn run(name: &str) {
         "orphans" => orphans(dial(&argument())),
         "after-exec" => field::after_exec(),
         "heir" => heirs::heir(),
+        "serve-and-handle" => crate::execs::serve_and_handle(),
+        "serve-and-block" => crate::execs::serve_and_block(),
         "mark-by-tcp" => crate::marks::mark_by_tcp(),
         "died-by-tcp" => heirs::died_by_tcp(),
         "waiters" => field::waiters(),
@@ -71,7 +73,7 @@ pub fn run(name: &str) {
 }
 
 /// Listens, says the port, and accepts.
-fn accept() -> TcpStream {
+pub fn accept() -> TcpStream {
     let port = argument().parse().unwrap_or(0);
     let listener = TcpListener::bind((address(), port)).unwrap();
     say(listener.local_addr().unwrap().port());
@@ -365,6 +367,7 @@ fn attempt(case: &str, stream: TcpStream) {
         other => {
             let known = field::attempt(other, &mut server)
                 || heirs::attempt(other, &mut server)
+                || crate::execs::attempt(other, &mut server)
                 || crate::ends::attempt(other, &mut server)
                 || crate::marks::attempt(other, &mut server)
                 || crate::numbers::attempt(other, &mut server);

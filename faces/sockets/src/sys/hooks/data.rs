@@ -1,6 +1,6 @@
 //! Functions that move bytes.
 
-use super::{life, quick};
+use super::{life, programs, quick};
 use crate::sys::parts::Parts;
 use crate::sys::slot::NEVER;
 use crate::sys::table::{self, Connection};
@@ -542,19 +542,24 @@ unsafe fn passed(message: &msghdr, each: impl Fn(c_int)) {
     }
 }
 
-/// Ends the rings of connections whose descriptors a message carries to another process.
+/// Ends the rings of connections whose descriptors a message carries to another process. False: a
+/// reader there would miss bytes.
 ///
 /// # Safety
 /// The caller's message is valid.
-unsafe fn hands_over(message: &msghdr) {
+unsafe fn hands_over(message: &msghdr) -> bool {
+    let is_over = std::cell::Cell::new(true);
     // SAFETY: the caller's message.
     unsafe {
         passed(message, |fd| {
-            table::connection(fd).iter().for_each(|one| {
-                hand_over(one);
-            });
+            let done = table::connection(fd).map_or(Ok(()), |one| hand_over(&one));
+            if let Err(why) = done {
+                programs::complain("a descriptor was not passed on", fd, &why);
+                is_over.set(false);
+            }
         });
     }
+    is_over.get()
 }
 
 /// A connection is by TCP from now on.
@@ -568,8 +573,11 @@ pub fn stay_tcp(one: &Connection) {
 }
 
 /// A connection is by TCP from now on, and what waits in its ring too, as somebody without this
-/// library is to read it. False if bytes stay in the ring.
-pub fn hand_over(one: &Connection) -> bool {
+/// library is to read it.
+///
+/// # Errors
+/// Bytes stay in the ring, or the connection has ended.
+pub fn hand_over(one: &Connection) -> Result<(), giving::Why> {
     stay_tcp(one);
     giving::give_back(one)
 }
@@ -594,8 +602,10 @@ pub unsafe extern "C-unwind" fn sendmsg(
             return unsafe { tipc::send_message(fd, of, flags) };
         }
         // SAFETY: the caller's message.
-        unsafe { hands_over(of) };
-        return call();
+        return match unsafe { hands_over(of) } {
+            true => call(),
+            false => real::fail(libc::EAGAIN) as ssize_t,
+        };
     };
     if of.msg_controllen > 0 {
         return send_by_kernel(one, call);
@@ -623,7 +633,9 @@ pub unsafe extern "C-unwind" fn sendmmsg(
         return unsafe {
             if !messages.is_null() {
                 let list = std::slice::from_raw_parts(messages, n.min(1024) as usize);
-                list.iter().for_each(|one| hands_over(&one.msg_hdr));
+                if !list.iter().all(|one| hands_over(&one.msg_hdr)) {
+                    return real::fail(libc::EAGAIN);
+                }
             }
             real::sendmmsg(fd, messages, n, flags)
         };

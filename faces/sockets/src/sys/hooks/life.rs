@@ -1,8 +1,8 @@
 //! Functions that make, copy, change and close descriptors.
 
 use super::data::{hand_over, stay_tcp};
-use super::process;
-use crate::sys::slot::{BULK, CORKED, DEEP, NAGLE, NONBLOCKING, SHUT};
+use super::programs::{self, Refused};
+use crate::sys::slot::{BULK, CORKED, DEEP, NAGLE, NONBLOCKING, SHOWN, SHUT};
 use crate::sys::table::{self, Connection, Ended};
 use crate::sys::{giving, line, real, set, settings, stream, tcp, tipc, vfork};
 use libc::{c_char, c_int, c_long, c_uint, c_ulong, c_void, sockaddr, socklen_t, FILE};
@@ -130,7 +130,13 @@ fn ends(one: &Connection) {
     }
     let Some(user) = stream::enter(*one).filter(|_| alone) else { return };
     user.end_receiving();
-    if user.in_ring() > 0 {
+    if slot.has(SHOWN) {
+        match user.in_ring() {
+            // SAFETY: no memory is passed.
+            0 => _ = unsafe { real::shutdown(one.fd, libc::SHUT_WR) },
+            _ => giving::reset_socket(one.fd),
+        }
+    } else if user.in_ring() > 0 {
         // TCP resets a connection that is closed before all was read.
         let linger = libc::linger { l_onoff: 1, l_linger: 0 };
         let (at, len) = ((&raw const linger).cast(), size_of::<libc::linger>() as socklen_t);
@@ -258,7 +264,11 @@ pub unsafe extern "C-unwind" fn closefrom(first: c_int) {
 fn copied(from: c_int, to: c_int) -> c_int {
     if to >= 0 && vfork::is_child() {
         // The copy is for the program that the child becomes.
-        process::is_for_strangers(from);
+        if programs::is_for_strangers(from).is_err() {
+            // SAFETY: the copy, which is not the program's own yet.
+            unsafe { real::close(to) };
+            return Refused.fail();
+        }
     } else if to >= 0 {
         table::copy(from, to);
         tipc::copied(from, to);
@@ -461,7 +471,7 @@ pub unsafe extern "C-unwind" fn shutdown(fd: c_int, how: c_int) -> c_int {
     if let Some((one, user)) = connection.and_then(|one| Some((one, stream::enter(one)?))) {
         if how != libc::SHUT_RD {
             // The bytes that the agent sends come before the end.
-            giving::is_back(&one, true);
+            giving::is_back(&one, giving::EVER);
             user.say_end();
         }
         if how != libc::SHUT_WR {
@@ -564,12 +574,16 @@ pub unsafe extern "C-unwind" fn getsockopt(
 /// As the C library's.
 #[no_mangle]
 pub unsafe extern "C-unwind" fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
+    if let Some(one) = table::connection(fd) {
+        if let Err(why) = hand_over(&one) {
+            programs::complain("fdopen(3) failed", fd, &why);
+            Refused.fail();
+            return std::ptr::null_mut();
+        }
+    }
     // SAFETY: the caller's arguments.
     let file = unsafe { real::fdopen(fd, mode) };
-    if let Some(one) = table::connection(fd).filter(|_| !file.is_null()) {
-        if !hand_over(&one) {
-            giving::reset(&one);
-        }
+    if !file.is_null() && table::connection(fd).is_some() {
         // It is closed past this library, too.
         table::forget(fd);
     }

@@ -6,6 +6,7 @@ mod names;
 mod number;
 mod placed;
 pub mod process;
+mod programs;
 mod quick;
 mod signals;
 mod tipc;

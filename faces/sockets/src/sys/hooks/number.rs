@@ -2,7 +2,7 @@
 //! kernel. A call that is none of these, or is on a file that is none of this library's, goes to
 //! the kernel after one look at its number.
 
-use super::{data, life, placed, process, signals, tipc as other, waits};
+use super::{data, life, placed, process, programs, signals, tipc as other, waits};
 use crate::sys::{real, settings, table, tipc};
 use libc::{c_int, c_long, c_uint, c_ulong, socklen_t};
 
@@ -308,7 +308,13 @@ unsafe fn processes(number: c_long, args: Args) -> c_long {
         libc::SYS_clone3 if unsafe { is_fork_of(a as *const u64, b as usize) } => {
             process::forks(call)
         }
-        libc::SYS_execve | libc::SYS_execveat => process::becomes(|| call() as c_int).into(),
+        libc::SYS_execve => {
+            programs::execve_by(a as *const _, args[2] as *const _, || call() as c_int).into()
+        }
+        libc::SYS_execveat => {
+            let (path, environment) = (b as *const _, args[3] as *const _);
+            programs::execveat_by(a as c_int, path, environment, || call() as c_int).into()
+        }
         libc::SYS_prctl if process::confines(a, b) && settings::is_on() => {
             process::is_confined();
             call()

@@ -1,9 +1,9 @@
-//! Functions that make processes.
+//! Functions that make processes, or confine this one.
 
 use super::data::{hand_over, stay_tcp};
 use crate::sys::table::{self, Connection};
-use crate::sys::{giving, holders, line, real, settings, slot, vfork};
-use libc::{c_char, c_int, c_long, c_void, pid_t, FILE};
+use crate::sys::{holders, line, real, settings, slot, vfork};
+use libc::{c_int, c_long, c_void, pid_t};
 use std::sync::atomic::Ordering;
 
 extern "C" {
@@ -88,7 +88,7 @@ pub unsafe extern "C-unwind" fn fork() -> pid_t {
 }
 
 /// Calls `act` with the connections of this process: all, or those that another program would have.
-fn each(all: bool, act: impl Fn(&Connection)) {
+pub(super) fn each(all: bool, mut act: impl FnMut(&Connection)) {
     let was = real::errno();
     let mut from = 0;
     while let Some(fd) = table::next(from, c_int::MAX) {
@@ -96,30 +96,10 @@ fn each(all: bool, act: impl Fn(&Connection)) {
         // SAFETY: no memory is passed.
         let flags = unsafe { real::fcntl(fd, libc::F_GETFD, 0) };
         if all || flags >= 0 && flags & libc::FD_CLOEXEC == 0 {
-            table::connection(fd).iter().for_each(&act);
+            table::connection(fd).iter().for_each(&mut act);
         }
     }
     real::set_errno(was);
-}
-
-/// Another program is about to begin, which has some connections of this one and counts nothing:
-/// they are by TCP from now on.
-pub fn survive() {
-    each(false, hand_over_to_strangers);
-}
-
-/// A program without this library is to have a descriptor.
-pub fn is_for_strangers(fd: c_int) {
-    let was = real::errno();
-    table::connection(fd).iter().for_each(hand_over_to_strangers);
-    real::set_errno(was);
-}
-
-fn hand_over_to_strangers(one: &Connection) {
-    one.slot.holders.has_strangers();
-    if one.slot.is_shared() {
-        hand_over(one);
-    }
 }
 
 fn stay_tcp_with_strangers(one: &Connection) {
@@ -127,170 +107,6 @@ fn stay_tcp_with_strangers(one: &Connection) {
     if one.slot.is_shared() {
         stay_tcp(one);
     }
-}
-
-/// This process is about to become another program. A connection whose bytes nobody could read any
-/// more ends.
-pub fn survive_as_another() {
-    if vfork::is_child() {
-        return survive();
-    }
-    each(false, |one| {
-        let alone = one.slot.holders.is_own();
-        one.slot.holders.has_strangers();
-        if one.slot.is_shared() && !hand_over(one) && alone {
-            giving::reset(one);
-        }
-    });
-}
-
-/// This process is to become another program by a call, which returns if it fails.
-pub(super) fn becomes(call: impl FnOnce() -> c_int) -> c_int {
-    survive_as_another();
-    if vfork::is_child() {
-        return call();
-    }
-    table::is_leaving(true);
-    let failed = call();
-    table::is_leaving(false);
-    failed
-}
-
-/// execve(2).
-///
-/// # Safety
-/// As the C library's.
-#[no_mangle]
-pub unsafe extern "C-unwind" fn execve(
-    path: *const c_char,
-    argv: *const *const c_char,
-    envp: *const *const c_char,
-) -> c_int {
-    // SAFETY: the caller's arguments.
-    becomes(|| unsafe { real::execve(path, argv, envp) })
-}
-
-/// execv(3).
-///
-/// # Safety
-/// As the C library's.
-#[no_mangle]
-pub unsafe extern "C-unwind" fn execv(path: *const c_char, argv: *const *const c_char) -> c_int {
-    // SAFETY: the caller's arguments.
-    becomes(|| unsafe { real::execv(path, argv) })
-}
-
-/// execvp(3).
-///
-/// # Safety
-/// As the C library's.
-#[no_mangle]
-pub unsafe extern "C-unwind" fn execvp(file: *const c_char, argv: *const *const c_char) -> c_int {
-    // SAFETY: the caller's arguments.
-    becomes(|| unsafe { real::execvp(file, argv) })
-}
-
-/// execvpe(3).
-///
-/// # Safety
-/// As the C library's.
-#[no_mangle]
-pub unsafe extern "C-unwind" fn execvpe(
-    file: *const c_char,
-    argv: *const *const c_char,
-    envp: *const *const c_char,
-) -> c_int {
-    // SAFETY: the caller's arguments.
-    becomes(|| unsafe { real::execvpe(file, argv, envp) })
-}
-
-/// fexecve(3).
-///
-/// # Safety
-/// As the C library's.
-#[no_mangle]
-pub unsafe extern "C-unwind" fn fexecve(
-    fd: c_int,
-    argv: *const *const c_char,
-    envp: *const *const c_char,
-) -> c_int {
-    // SAFETY: the caller's arguments.
-    becomes(|| unsafe { real::fexecve(fd, argv, envp) })
-}
-
-/// system(3), whose command has the descriptors of this process.
-///
-/// # Safety
-/// As the C library's.
-#[no_mangle]
-pub unsafe extern "C-unwind" fn system(command: *const c_char) -> c_int {
-    survive();
-    // SAFETY: the caller's argument.
-    unsafe { real::system(command) }
-}
-
-/// popen(3), whose command has the descriptors of this process.
-///
-/// # Safety
-/// As the C library's.
-#[no_mangle]
-pub unsafe extern "C-unwind" fn popen(command: *const c_char, mode: *const c_char) -> *mut FILE {
-    survive();
-    // SAFETY: the caller's arguments.
-    unsafe { real::popen(command, mode) }
-}
-
-type Spawn = *const c_void;
-
-/// posix_spawn_file_actions_adddup2(3): another program is to have a descriptor.
-///
-/// # Safety
-/// As the C library's.
-#[no_mangle]
-pub unsafe extern "C-unwind" fn posix_spawn_file_actions_adddup2(
-    actions: *mut c_void,
-    from: c_int,
-    to: c_int,
-) -> c_int {
-    is_for_strangers(from);
-    // SAFETY: the caller's arguments.
-    unsafe { real::posix_spawn_file_actions_adddup2(actions, from, to) }
-}
-
-/// posix_spawn(3).
-///
-/// # Safety
-/// As the C library's.
-#[no_mangle]
-pub unsafe extern "C-unwind" fn posix_spawn(
-    child: *mut pid_t,
-    path: *const c_char,
-    actions: Spawn,
-    attributes: Spawn,
-    argv: *const *const c_char,
-    envp: *const *const c_char,
-) -> c_int {
-    survive();
-    // SAFETY: the caller's arguments.
-    unsafe { real::posix_spawn(child, path, actions, attributes, argv, envp) }
-}
-
-/// posix_spawnp(3).
-///
-/// # Safety
-/// As the C library's.
-#[no_mangle]
-pub unsafe extern "C-unwind" fn posix_spawnp(
-    child: *mut pid_t,
-    file: *const c_char,
-    actions: Spawn,
-    attributes: Spawn,
-    argv: *const *const c_char,
-    envp: *const *const c_char,
-) -> c_int {
-    survive();
-    // SAFETY: the caller's arguments.
-    unsafe { real::posix_spawnp(child, file, actions, attributes, argv, envp) }
 }
 
 /// The kernel is about to end this program for calls of its own choice (seccomp), among which may
@@ -306,7 +122,7 @@ pub(super) fn is_confined() {
         one.slot.ask.state.store(slot::DENIED, Ordering::Release);
         // Bytes that could not go back are read from the ring, for which calls of the C library on
         // the connection are enough.
-        if !one.slot.is_shared() || hand_over(one) {
+        if !one.slot.is_shared() || hand_over(one).is_ok() {
             table::forget(one.fd);
         }
     });

@@ -1,6 +1,6 @@
 //! Functions that set handlers of signals. They do what they do; that there are handlers is noted.
 
-use crate::sys::{real, signals};
+use crate::sys::{real, signals, urgent};
 use libc::{c_int, sigaction as Action, sighandler_t};
 
 /// Notes a handler that was set by a function without flags.
@@ -8,7 +8,10 @@ fn set(signal: c_int, handler: sighandler_t, restarts: bool, was: sighandler_t) 
     if was != libc::SIG_ERR && signals::is_handler(handler) {
         signals::has_handler(signal, restarts);
     }
-    was
+    match was {
+        libc::SIG_ERR => was,
+        _ => urgent::changed(signal, was),
+    }
 }
 
 /// Notes a handler that is set past the C library.
@@ -40,7 +43,9 @@ pub unsafe extern "C-unwind" fn sigaction(
         signals::has_handler(signal, new.sa_flags & libc::SA_RESTART != 0);
     }
     // SAFETY: the caller's arguments.
-    unsafe { real::sigaction(signal, new, old) }
+    unsafe {
+        urgent::sigaction(signal, new, old).unwrap_or_else(|| real::sigaction(signal, new, old))
+    }
 }
 
 /// sigaction(2) under its other name.
@@ -127,5 +132,7 @@ pub unsafe extern "C-unwind" fn siginterrupt(signal: c_int, ends: c_int) -> c_in
         signals::has_handler(signal, false);
     }
     // SAFETY: the caller's arguments.
-    unsafe { real::siginterrupt(signal, ends) }
+    let result = unsafe { real::siginterrupt(signal, ends) };
+    urgent::changed(signal, 0);
+    result
 }

@@ -2,7 +2,7 @@
 //! of the C library with all of them untouched.
 
 use super::data::stay_tcp;
-use super::process;
+use super::programs;
 use crate::sys::{real, table};
 use libc::{c_char, c_int, c_void};
 
@@ -55,18 +55,15 @@ extern "C" fn before_dprintf_chk(fd: c_int) -> *mut c_void {
 }
 
 extern "C" fn before_execl() -> *mut c_void {
-    process::survive_as_another();
-    real::address_of(c"execl")
+    programs::before(c"execl")
 }
 
 extern "C" fn before_execlp() -> *mut c_void {
-    process::survive_as_another();
-    real::address_of(c"execlp")
+    programs::before(c"execlp")
 }
 
 extern "C" fn before_execle() -> *mut c_void {
-    process::survive_as_another();
-    real::address_of(c"execle")
+    programs::before(c"execle")
 }
 
 /// Defines a function that calls another one, which returns an address, and goes on there with the

@@ -155,6 +155,11 @@ impl Use {
         self.slot().receiver.take(self.memory.incoming(), len);
     }
 
+    /// Bytes that were given are in the ring again. The holder of the receiver's lock calls it.
+    pub fn take_back(&self, len: usize) {
+        self.slot().receiver.untake(self.memory.incoming(), len);
+    }
+
     /// The bytes in the ring that comes in.
     pub fn in_ring(&self) -> usize {
         self.slot().receiver.unread(self.memory.incoming())

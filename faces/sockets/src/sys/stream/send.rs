@@ -65,6 +65,9 @@ impl Use {
                     Err(_) => return with(sent, self.broken()),
                 }
             }
+            if slot.sender.is_left(self.memory.out()) {
+                giving::looks();
+            }
             let free = (!slot.has(HELD)).then(|| slot.sender.by_tcp(Some(self.memory.out())));
             drop(held);
             let Some(call) = free.or_else(|| self.begins_tcp(flags)) else {
@@ -114,7 +117,7 @@ impl Use {
             }
             drop(held);
             let may_wait = flags & libc::MSG_DONTWAIT == 0 && !tcp::is_nonblocking(one.fd);
-            if !giving::is_back(one, may_wait) {
+            if !giving::is_back(one, if may_wait { giving::EVER } else { 0 }) {
                 real::set_errno(libc::EAGAIN);
                 return None;
             }

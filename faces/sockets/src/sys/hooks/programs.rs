@@ -1,0 +1,380 @@
+//! Functions by which another program begins, in this process or in a child.
+//!
+//! It reads the connections that it inherits, so the bytes that wait in their rings go back to TCP.
+//! If they cannot, and a program in this process's place has this library, they go along in memory
+//! ([`crate::sys::kept`]). Otherwise the program is not started (EAGAIN), and one line says why: a
+//! program that began would read bytes with a gap.
+
+use super::data::hand_over;
+use super::process::each;
+use crate::sys::giving::Why;
+use crate::sys::kept::Kept;
+use crate::sys::program::{own_environment, File, Program};
+use crate::sys::slot::BROKEN;
+use crate::sys::table::{self, Connection};
+use crate::sys::{real, vfork};
+use libc::{c_char, c_int, c_void, pid_t, FILE};
+use std::fmt::Write;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+type Texts = *const *const c_char;
+
+/// Lines about programs that were not started, at most.
+const LINES: u32 = 16;
+static SAID: AtomicU32 = AtomicU32::new(0);
+
+/// A program is not to be started.
+pub struct Refused;
+
+impl Refused {
+    /// The result of a function that returns -1.
+    pub fn fail(self) -> c_int {
+        real::fail(libc::EAGAIN)
+    }
+}
+
+/// A line without allocation.
+struct Line {
+    bytes: [u8; 400],
+    len: usize,
+}
+
+impl Write for Line {
+    fn write_str(&mut self, more: &str) -> std::fmt::Result {
+        for (to, from) in self.bytes[self.len..].iter_mut().zip(more.bytes()) {
+            *to = from;
+            self.len += 1;
+        }
+        Ok(())
+    }
+}
+
+/// Says why something is refused.
+#[cold]
+pub fn complain(what: &str, fd: c_int, why: &Why) {
+    if SAID.fetch_add(1, Ordering::Relaxed) >= LINES {
+        return;
+    }
+    let mut line = Line { bytes: [0; 400], len: 0 };
+    let why = std::str::from_utf8(why.bytes()).unwrap_or("");
+    let _ = writeln!(
+        line,
+        "weft sockets: {what} (EAGAIN): bytes of the connection at descriptor {fd} wait in memory \
+         and cannot go back to TCP: {why}. Try again, or set FD_CLOEXEC on it."
+    );
+    // SAFETY: the line's bytes.
+    unsafe { real::write(2, line.bytes.as_ptr().cast(), line.len) };
+}
+
+/// Another program is about to begin, which has some connections of this one and counts nothing:
+/// they are by TCP from now on.
+pub fn survive() -> Result<(), Refused> {
+    survive_with(&mut |one| hand_over_shared(one))?;
+    each(false, |one| one.slot.holders.has_strangers());
+    Ok(())
+}
+
+fn hand_over_shared(one: &Connection) -> Result<(), Why> {
+    // One that has ended by an error tells that to any reader.
+    match one.slot.is_shared() && !one.slot.has(BROKEN) {
+        true => hand_over(one),
+        false => Ok(()),
+    }
+}
+
+fn survive_with(act: &mut dyn FnMut(&Connection) -> Result<(), Why>) -> Result<(), Refused> {
+    let mut failed = None;
+    each(false, |one| {
+        if failed.is_none() {
+            failed = act(one).err().map(|why| (one.fd, why));
+        }
+    });
+    match failed {
+        Some((fd, why)) => {
+            complain("another program was not started", fd, &why);
+            Err(Refused)
+        }
+        None => Ok(()),
+    }
+}
+
+/// A program without this library is to have a descriptor.
+pub fn is_for_strangers(fd: c_int) -> Result<(), Refused> {
+    let was = real::errno();
+    if let Some(one) = table::connection(fd) {
+        if let Err(why) = hand_over_shared(&one) {
+            complain("a descriptor was not copied for another program", fd, &why);
+            return Err(Refused);
+        }
+        one.slot.holders.has_strangers();
+    }
+    real::set_errno(was);
+    Ok(())
+}
+
+/// This process is about to become another program. The result is kept until it has.
+fn survive_as_another(next: Option<&Program>) -> Result<Option<Kept>, Refused> {
+    if vfork::is_child() {
+        return survive().map(|()| None);
+    }
+    let mut kept = None;
+    survive_with(&mut |one| {
+        let why = match hand_over_shared(one) {
+            Ok(()) => return Ok(()),
+            Err(why) => why,
+        };
+        // SAFETY: the names are those of the caller, whose call this is.
+        let loads = next.is_some_and(|next| unsafe { next.loads_library() });
+        match loads && one.slot.holders.is_own() {
+            true => kept.get_or_insert_with(Kept::new).keep(one),
+            false => Err(why),
+        }
+    })?;
+    each(false, |one| {
+        if !one.slot.holders.is_own() {
+            one.slot.holders.has_strangers();
+        }
+    });
+    Ok(kept)
+}
+
+/// This process is to become another program by a call, which returns if it fails.
+pub fn becomes(next: Option<Program>, call: impl FnOnce() -> c_int) -> c_int {
+    // A shell looks for a program in many folders.
+    // SAFETY: the names are those of the caller, whose call this is.
+    if next.is_some_and(|next| unsafe { next.is_missing() }) {
+        return call();
+    }
+    let Ok(kept) = survive_as_another(next.as_ref()) else { return Refused.fail() };
+    if vfork::is_child() {
+        return call();
+    }
+    table::is_leaving(true);
+    let failed = call();
+    let was = real::errno();
+    table::is_leaving(false);
+    drop(kept);
+    real::set_errno(was);
+    failed
+}
+
+/// Ends a function by whose arguments another program was not to be started.
+extern "C" fn is_refused() -> c_int {
+    Refused.fail()
+}
+
+/// Does what is to be done before a function of the C library makes this process another program;
+/// returns the address of that function, or of one that fails. It is given `own` or not at all.
+pub fn before(name: &'static std::ffi::CStr) -> *mut c_void {
+    match survive_as_another(None) {
+        Ok(_) => real::address_of(name),
+        Err(Refused) => is_refused as *mut c_void,
+    }
+}
+
+/// A program by its path.
+fn at(folder: c_int, path: *const c_char, environment: Texts) -> Option<Program> {
+    Some(Program { file: File::At(folder, path), environment })
+}
+
+/// A program by its name.
+fn by_name(name: *const c_char, environment: Texts) -> Option<Program> {
+    Some(Program { file: File::Search(name), environment })
+}
+
+/// execve(2), by the kernel's number.
+pub fn execve_by(path: *const c_char, envp: Texts, call: impl FnOnce() -> c_int) -> c_int {
+    becomes(at(libc::AT_FDCWD, path, envp), call)
+}
+
+/// execveat(2), by the kernel's number.
+pub fn execveat_by(
+    folder: c_int,
+    path: *const c_char,
+    envp: Texts,
+    call: impl FnOnce() -> c_int,
+) -> c_int {
+    becomes(at(folder, path, envp), call)
+}
+
+/// execve(2).
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn execve(path: *const c_char, argv: Texts, envp: Texts) -> c_int {
+    // SAFETY: the caller's arguments.
+    execve_by(path, envp, || unsafe { real::execve(path, argv, envp) })
+}
+
+/// execveat(2).
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn execveat(
+    folder: c_int,
+    path: *const c_char,
+    argv: Texts,
+    envp: Texts,
+    flags: c_int,
+) -> c_int {
+    // SAFETY: the caller's arguments.
+    execveat_by(folder, path, envp, || unsafe { real::execveat(folder, path, argv, envp, flags) })
+}
+
+/// execv(3).
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn execv(path: *const c_char, argv: Texts) -> c_int {
+    let next = at(libc::AT_FDCWD, path, own_environment());
+    // SAFETY: the caller's arguments.
+    becomes(next, || unsafe { real::execv(path, argv) })
+}
+
+/// execvp(3).
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn execvp(file: *const c_char, argv: Texts) -> c_int {
+    // SAFETY: the caller's arguments.
+    becomes(by_name(file, own_environment()), || unsafe { real::execvp(file, argv) })
+}
+
+/// execvpe(3).
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn execvpe(file: *const c_char, argv: Texts, envp: Texts) -> c_int {
+    // SAFETY: the caller's arguments.
+    becomes(by_name(file, envp), || unsafe { real::execvpe(file, argv, envp) })
+}
+
+/// fexecve(3).
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn fexecve(fd: c_int, argv: Texts, envp: Texts) -> c_int {
+    // SAFETY: the caller's arguments.
+    becomes(at(fd, c"".as_ptr(), envp), || unsafe { real::fexecve(fd, argv, envp) })
+}
+
+/// system(3), whose command has the descriptors of this process.
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn system(command: *const c_char) -> c_int {
+    match survive() {
+        // SAFETY: the caller's argument.
+        Ok(()) => unsafe { real::system(command) },
+        Err(refused) => refused.fail(),
+    }
+}
+
+/// popen(3), whose command has the descriptors of this process.
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn popen(command: *const c_char, mode: *const c_char) -> *mut FILE {
+    match survive() {
+        // SAFETY: the caller's arguments.
+        Ok(()) => unsafe { real::popen(command, mode) },
+        Err(refused) => {
+            refused.fail();
+            std::ptr::null_mut()
+        }
+    }
+}
+
+/// popen(3) under its other name.
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn _IO_popen(
+    command: *const c_char,
+    mode: *const c_char,
+) -> *mut FILE {
+    // SAFETY: the caller's arguments.
+    unsafe { popen(command, mode) }
+}
+
+/// wordexp(3), which may start a shell.
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn wordexp(
+    words: *const c_char,
+    to: *mut c_void,
+    flags: c_int,
+) -> c_int {
+    const NO_SPACE: c_int = 1;
+    match survive() {
+        // SAFETY: the caller's arguments.
+        Ok(()) => unsafe { real::wordexp(words, to, flags) },
+        Err(_) => NO_SPACE,
+    }
+}
+
+type Spawn = *const c_void;
+
+/// posix_spawn_file_actions_adddup2(3): another program is to have a descriptor.
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn posix_spawn_file_actions_adddup2(
+    actions: *mut c_void,
+    from: c_int,
+    to: c_int,
+) -> c_int {
+    match is_for_strangers(from) {
+        // SAFETY: the caller's arguments.
+        Ok(()) => unsafe { real::posix_spawn_file_actions_adddup2(actions, from, to) },
+        Err(_) => libc::EAGAIN,
+    }
+}
+
+/// Defines functions that start a program in a child, and return an error.
+macro_rules! spawns {
+    ($(#[doc = $doc:literal] $name:ident: $first:ty;)*) => {
+        $(
+            #[doc = $doc]
+            ///
+            /// # Safety
+            /// As the C library's.
+            #[no_mangle]
+            pub unsafe extern "C-unwind" fn $name(
+                child: $first,
+                file: *const c_char,
+                actions: Spawn,
+                attributes: Spawn,
+                argv: Texts,
+                envp: Texts,
+            ) -> c_int {
+                match survive() {
+                    // SAFETY: the caller's arguments.
+                    Ok(()) => unsafe {
+                        real::$name(child, file, actions, attributes, argv, envp)
+                    },
+                    Err(_) => libc::EAGAIN,
+                }
+            }
+        )*
+    };
+}
+
+spawns! {
+    #[doc = "posix_spawn(3)."] posix_spawn: *mut pid_t;
+    #[doc = "posix_spawnp(3)."] posix_spawnp: *mut pid_t;
+    #[doc = "pidfd_spawn(3)."] pidfd_spawn: *mut c_int;
+    #[doc = "pidfd_spawnp(3)."] pidfd_spawnp: *mut c_int;
+}

@@ -1,0 +1,157 @@
+//! SIGURG, by which the bell rings, beside the program's own use of it.
+//!
+//! The kernel says which descriptor has rung. Any other such signal is the program's: its handler
+//! is called as if it had set it itself, and it reads back what it has set.
+
+use super::{giving, real, signals};
+use libc::{c_int, c_void, sigaction as Action, sighandler_t, siginfo_t};
+use std::mem::zeroed;
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+/// 1 once this library handles the signal.
+static IS_CAUGHT: AtomicU32 = AtomicU32::new(0);
+/// The program's action: its function, flags and mask.
+static FUNCTION: AtomicUsize = AtomicUsize::new(libc::SIG_DFL);
+static FLAGS: AtomicI32 = AtomicI32::new(0);
+static MASK: AtomicU64 = AtomicU64::new(0);
+
+/// Flags of the program that are the kernel's with this library's function too.
+const KEPT: c_int = libc::SA_RESTART | libc::SA_NODEFER | libc::SA_ONSTACK;
+/// Place of the descriptor in what the kernel says of a signal (F_SETSIG).
+const DESCRIPTOR: usize = 24;
+
+fn own() -> usize {
+    on_signal as extern "C" fn(c_int, *mut siginfo_t, *mut c_void) as usize
+}
+
+/// Has this library handle the signal. False if the system refuses it.
+pub fn is_caught() -> bool {
+    IS_CAUGHT.load(Ordering::Acquire) != 0 || take_over()
+}
+
+/// Takes the action that the kernel has for the program's, and sets this library's.
+fn take_over() -> bool {
+    // SAFETY: all-zero is a valid action, which is written for its size.
+    let old = unsafe {
+        let mut old: Action = zeroed();
+        if real::sigaction(libc::SIGURG, std::ptr::null(), &mut old) != 0 {
+            return false;
+        }
+        old
+    };
+    if old.sa_sigaction != own() {
+        keep(&old);
+    }
+    let is_set = set();
+    IS_CAUGHT.store(u32::from(is_set), Ordering::Release);
+    is_set
+}
+
+fn keep(action: &Action) {
+    FUNCTION.store(action.sa_sigaction, Ordering::Relaxed);
+    FLAGS.store(action.sa_flags, Ordering::Relaxed);
+    // SAFETY: the first word of a set of signals has all that the kernel knows.
+    let mask = unsafe { (&raw const action.sa_mask).cast::<u64>().read() };
+    MASK.store(mask, Ordering::Relaxed);
+}
+
+/// Returns the program's action.
+fn kept() -> Action {
+    // SAFETY: all-zero is a valid action, of whose mask the first word is written.
+    unsafe {
+        let mut action: Action = zeroed();
+        action.sa_sigaction = FUNCTION.load(Ordering::Relaxed);
+        action.sa_flags = FLAGS.load(Ordering::Relaxed);
+        (&raw mut action.sa_mask).cast::<u64>().write(MASK.load(Ordering::Relaxed));
+        action
+    }
+}
+
+/// Sets this library's function, with the flags of the program's if it has one.
+fn set() -> bool {
+    let mut action = kept();
+    let flags = match signals::is_handler(action.sa_sigaction) {
+        true => action.sa_flags & KEPT,
+        false => libc::SA_RESTART,
+    };
+    action.sa_sigaction = own();
+    action.sa_flags = flags | libc::SA_SIGINFO;
+    // SAFETY: a handler that calls only what is safe in one.
+    unsafe { real::sigaction(libc::SIGURG, &action, std::ptr::null_mut()) == 0 }
+}
+
+extern "C" fn on_signal(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
+    let was = real::errno();
+    // SAFETY: what the kernel says of the signal, long enough for all of its kinds.
+    let is_bell = unsafe {
+        let fd = info.cast::<u8>().add(DESCRIPTOR).cast::<c_int>().read_unaligned();
+        (*info).si_code > 0 && giving::is_own(fd)
+    };
+    giving::answer();
+    real::set_errno(was);
+    if !is_bell {
+        // SAFETY: the kernel's arguments.
+        unsafe { pass_on(signal, info, context) };
+        real::set_errno(was);
+    }
+}
+
+/// Calls the program's function.
+///
+/// # Safety
+/// The arguments of a handler.
+unsafe fn pass_on(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
+    let action = kept();
+    if !signals::is_handler(action.sa_sigaction) {
+        return;
+    }
+    if action.sa_flags & libc::SA_RESETHAND != 0 {
+        FUNCTION.store(libc::SIG_DFL, Ordering::Relaxed);
+    }
+    // SAFETY: the program has said that this is such a function.
+    unsafe {
+        if action.sa_flags & libc::SA_SIGINFO == 0 {
+            let call: extern "C-unwind" fn(c_int) = std::mem::transmute(action.sa_sigaction);
+            call(signal);
+        } else {
+            let call: extern "C-unwind" fn(c_int, *mut siginfo_t, *mut c_void) =
+                std::mem::transmute(action.sa_sigaction);
+            call(signal, info, context);
+        }
+    }
+}
+
+/// sigaction(2). `None`: the kernel carries it out.
+///
+/// # Safety
+/// As the C library's.
+pub unsafe fn sigaction(signal: c_int, new: *const Action, old: *mut Action) -> Option<c_int> {
+    if signal != libc::SIGURG || IS_CAUGHT.load(Ordering::Acquire) == 0 {
+        return None;
+    }
+    // SAFETY: the caller's action, and its room for one.
+    unsafe {
+        let was = kept();
+        if let Some(new) = new.as_ref() {
+            keep(new);
+            set();
+        }
+        if !old.is_null() {
+            old.write(was);
+        }
+    }
+    Some(0)
+}
+
+/// A function without flags has set an action; `was` is the one before. Returns the program's.
+pub fn changed(signal: c_int, was: sighandler_t) -> sighandler_t {
+    if signal != libc::SIGURG || IS_CAUGHT.load(Ordering::Acquire) == 0 {
+        return was;
+    }
+    let before = FUNCTION.load(Ordering::Relaxed);
+    take_over();
+    match was == own() {
+        true => before,
+        false => was,
+    }
+}

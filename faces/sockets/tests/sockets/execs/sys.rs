@@ -1,0 +1,174 @@
+//! Functions that start another program, and what a program may do with SIGURG.
+
+use std::ffi::{CString, OsStr};
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// The words and the environment of a command, as exec(3) takes them.
+struct Words {
+    program: CString,
+    words: Vec<CString>,
+    environment: Vec<CString>,
+}
+
+fn c(text: &OsStr) -> CString {
+    CString::new(text.as_bytes()).unwrap()
+}
+
+impl Words {
+    fn of(command: &Command) -> Words {
+        let program = c(command.get_program());
+        let words = std::iter::once(program.clone()).chain(command.get_args().map(c)).collect();
+        let changed = |name: &OsStr| command.get_envs().any(|(other, _)| other == name);
+        let kept = std::env::vars_os().filter(|(name, _)| !changed(name));
+        let own = command.get_envs().filter_map(|(name, v)| Some((name.into(), v?.into())));
+        let pair = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
+            c(OsStr::from_bytes(&[name.as_bytes(), b"=", value.as_bytes()].concat()))
+        };
+        Words { program, words, environment: kept.chain(own).map(pair).collect() }
+    }
+}
+
+fn list(texts: &[CString]) -> Vec<*const libc::c_char> {
+    texts.iter().map(|text| text.as_ptr()).chain(std::iter::once(std::ptr::null())).collect()
+}
+
+/// Becomes another program in one of several ways; returns the error if it does not.
+pub fn exec(way: &str, command: &Command) -> std::io::Error {
+    let words = Words::of(command);
+    let (argv, envp) = (list(&words.words), list(&words.environment));
+    let (path, argv, envp) = (words.program.as_ptr(), argv.as_ptr(), envp.as_ptr());
+    let file = std::fs::File::open(command.get_program());
+    let (fd, here) = (file.as_ref().map_or(-1, |file| file.as_raw_fd()), libc::AT_FDCWD);
+    let none = c"".as_ptr();
+    // SAFETY: texts and lists that end with null.
+    unsafe {
+        match way {
+            "execve" => libc::execve(path, argv, envp),
+            "execvpe" => libc::execvpe(path, argv, envp),
+            "execveat" => execveat(here, path, argv, envp, 0),
+            "execveat-file" => execveat(fd, none, argv, envp, libc::AT_EMPTY_PATH),
+            "fexecve" => libc::fexecve(fd, argv, envp),
+            "SYS_execve" => libc::syscall(libc::SYS_execve, path, argv, envp) as i32,
+            "SYS_execveat" => libc::syscall(libc::SYS_execveat, here, path, argv, envp, 0) as i32,
+            other => panic!("{other}"),
+        };
+    }
+    std::io::Error::last_os_error()
+}
+
+extern "C" {
+    fn execveat(
+        folder: libc::c_int,
+        path: *const libc::c_char,
+        argv: *const *const libc::c_char,
+        envp: *const *const libc::c_char,
+        flags: libc::c_int,
+    ) -> libc::c_int;
+}
+
+/// Returns the error of each function that starts a program in a child, or makes a copy for one.
+pub fn spawns(fd: i32) -> Vec<(&'static str, i32)> {
+    let words = Words::of(&Command::new("/bin/true"));
+    let (argv, envp) = (list(&words.words), list(&words.environment));
+    let (path, argv, envp) = (words.program.as_ptr(), argv.as_ptr(), envp.as_ptr());
+    let errno = || std::io::Error::last_os_error().raw_os_error().unwrap();
+    let mut child = 0;
+    let null = std::ptr::null();
+    // SAFETY: texts, and lists that end with null; all-zero actions are room for them.
+    unsafe {
+        let mut actions: libc::posix_spawn_file_actions_t = std::mem::zeroed();
+        libc::posix_spawn_file_actions_init(&mut actions);
+        let copied = libc::posix_spawn_file_actions_adddup2(&mut actions, fd, 77);
+        libc::posix_spawn_file_actions_destroy(&mut actions);
+        let spawned =
+            libc::posix_spawn(&mut child, path, null, null.cast(), argv.cast(), envp.cast());
+        let by_name =
+            libc::posix_spawnp(&mut child, path, null, null.cast(), argv.cast(), envp.cast());
+        let run = libc::system(path);
+        let run = if run == -1 { errno() } else { 0 };
+        let piped = libc::popen(path, c"r".as_ptr());
+        let piped = if piped.is_null() { errno() } else { 0 };
+        let stream = libc::fdopen(fd, c"r".as_ptr());
+        let stream = if stream.is_null() { errno() } else { 0 };
+        vec![
+            ("posix_spawn_file_actions_adddup2", copied),
+            ("posix_spawn", spawned),
+            ("posix_spawnp", by_name),
+            ("system", run),
+            ("popen", piped),
+            ("fdopen", stream),
+        ]
+    }
+}
+
+/// Blocks SIGURG in this thread, and in all of the program that it becomes.
+pub fn block_urgent() {
+    // SAFETY: all-zero is a valid set.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigaddset(&mut set, libc::SIGURG);
+        let none = std::ptr::null_mut();
+        assert_eq!(libc::pthread_sigmask(libc::SIG_BLOCK, &set, none), 0);
+    }
+}
+
+static URGENT: AtomicU32 = AtomicU32::new(0);
+
+extern "C" fn on_urgent(_: libc::c_int) {
+    URGENT.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Has a handler of this program's for SIGURG.
+pub fn handle_urgent() {
+    let handler = on_urgent as extern "C" fn(libc::c_int) as libc::sighandler_t;
+    // SAFETY: a handler that counts.
+    assert_ne!(unsafe { libc::signal(libc::SIGURG, handler) }, libc::SIG_ERR);
+}
+
+/// Returns how often that handler was called; it still is the program's.
+pub fn urgent_signals() -> u32 {
+    let handler = on_urgent as extern "C" fn(libc::c_int) as usize;
+    // SAFETY: all-zero is a valid action, which is written.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        assert_eq!(libc::sigaction(libc::SIGURG, std::ptr::null(), &mut action), 0);
+        assert_eq!(action.sa_sigaction, handler);
+    }
+    URGENT.load(Ordering::Relaxed)
+}
+
+/// Sends this thread SIGURG.
+pub fn raise_urgent() {
+    // SAFETY: no memory is passed.
+    assert_eq!(unsafe { libc::raise(libc::SIGURG) }, 0);
+}
+
+/// Passes a descriptor to another process.
+///
+/// # Errors
+/// The error of the C library.
+pub fn try_pass(to: &impl AsRawFd, fd: i32) -> Result<(), i32> {
+    #[repr(C, align(8))]
+    struct Control([u8; 64]);
+    let (mut byte, mut control) = (0u8, Control([0; 64]));
+    let mut part = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
+    // SAFETY: an all-zero message is valid; it points to live buffers with room for a descriptor.
+    let sent = unsafe {
+        let mut message: libc::msghdr = std::mem::zeroed();
+        (message.msg_iov, message.msg_iovlen) = (&mut part, 1);
+        message.msg_control = control.0.as_mut_ptr().cast();
+        message.msg_controllen = libc::CMSG_SPACE(4) as _;
+        let head = libc::CMSG_FIRSTHDR(&message);
+        ((*head).cmsg_level, (*head).cmsg_type) = (libc::SOL_SOCKET, libc::SCM_RIGHTS);
+        (*head).cmsg_len = libc::CMSG_LEN(4) as _;
+        libc::CMSG_DATA(head).cast::<i32>().write_unaligned(fd);
+        libc::sendmsg(to.as_raw_fd(), &message, 0)
+    };
+    match sent {
+        1 => Ok(()),
+        _ => Err(std::io::Error::last_os_error().raw_os_error().unwrap()),
+    }
+}

@@ -7,9 +7,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
-/// Longest message of a model in bytes, with what the model puts before the bytes of the program. A
-/// wrong length takes no more memory.
+/// Most bytes of the program in a message of a model. A wrong length takes no more memory.
 pub const MESSAGE_MAX: usize = 256 << 20;
+/// Most bytes of a message, with those that the model puts before the bytes of the program.
+const WHOLE_MAX: usize = MESSAGE_MAX + 256;
 /// Rounds of progress after each of which a packet that found no room is tried again, and the
 /// pause from then on.
 const ROUNDS: u32 = 64;
@@ -216,7 +217,7 @@ impl<N: Net> Inner<N> {
 
     fn send(self: &Rc<Self>, to: usize, kind: u8, bytes: &[u8]) -> Result<(), RankFailure> {
         let mut sent = 0;
-        if bytes.len() <= MESSAGE_MAX {
+        if bytes.len() <= WHOLE_MAX {
             match self.send_parts(to, kind, bytes, &mut sent) {
                 Ok(()) => return Ok(()),
                 Err(Unsent::Failed(failure)) => return Err(failure),
@@ -229,11 +230,11 @@ impl<N: Net> Inner<N> {
 
     /// Keeps a message, of which so many bytes were sent, until there is room.
     fn enqueue(self: &Rc<Self>, to: usize, kind: u8, bytes: &[u8], sent: usize) {
-        if bytes.len() > MESSAGE_MAX {
+        if bytes.len() > WHOLE_MAX {
             // Modules refuse such a message before; parts of it would be taken for others.
             let len = bytes.len();
             return weft::telling::error!(
-                "a message of {len} bytes to rank {to} is longer than {MESSAGE_MAX}"
+                "a message of {len} bytes to rank {to} is longer than {WHOLE_MAX}"
             );
         }
         {
@@ -314,9 +315,9 @@ impl<N: Net> Inner<N> {
             memory.reserve(all.min(KEPT_MAX));
             memory
         });
-        if whole.len() + packet.data.len() > MESSAGE_MAX {
+        if whole.len() + packet.data.len() > WHOLE_MAX {
             weft::telling::error!(
-                "rank {} sent a message of more than {MESSAGE_MAX} bytes",
+                "rank {} sent a message of more than {WHOLE_MAX} bytes",
                 packet.from
             );
             return;

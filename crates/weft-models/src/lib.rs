@@ -25,9 +25,14 @@ pub mod together;
 pub use channel::MESSAGE_MAX;
 pub use weft_packets::net;
 
-/// The first packet handler of this crate's modules. The numbers from 256 to 287 belong to them, so
+/// The first packet handler of this crate's modules. The numbers from 256 to 2303 belong to them, so
 /// programs that use the packet interface beside models take others.
 pub const HANDLERS: u16 = weft_packets::net::PATIENT.start;
+
+/// The first handlers of queues of jobs, which have two each, and of operations of all ranks.
+const QUEUE_HANDLERS: u16 = HANDLERS + 0x500;
+const TOGETHER_HANDLERS: u16 = QUEUE_HANDLERS + 2 * jobs::QUEUES;
+const _: () = assert!(TOGETHER_HANDLERS + together::NUMBERS <= weft_packets::net::PATIENT.end);
 
 /// Keeps a waker, once, however often its future is polled.
 fn park(wakers: &mut Vec<std::task::Waker>, waker: &std::task::Waker) {
@@ -48,8 +53,11 @@ fn soon<N: net::Blocking, F: std::future::Future>(
     mut work: std::pin::Pin<&mut F>,
 ) -> Option<F::Output> {
     let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
-    for _ in 0..ROUNDS {
+    for round in 0..ROUNDS {
         if let std::task::Poll::Ready(done) = work.as_mut().poll(&mut cx) {
+            if round == 0 {
+                net.attend();
+            }
             return Some(done);
         }
         if !net.wait(Some(SOON)) {

@@ -118,7 +118,7 @@ impl State {
         };
         let owed = Resource::Flight(delivery.id, delivery.buf);
         let (source, argument) = (delivery.source, delivery.argument);
-        if let Some(Slot::Mailbox(waiting)) = self.handlers.get_mut(usize::from(delivery.handler)) {
+        if let Some(waiting) = self.mailbox(delivery.handler) {
             waiting.push_back(Waiting { source, argument, owed });
             return None;
         }
@@ -144,7 +144,7 @@ impl State {
             return None;
         }
         let (source, argument) = (message.source, message.argument);
-        if let Some(Slot::Mailbox(waiting)) = self.handlers.get_mut(usize::from(number)) {
+        if let Some(waiting) = self.mailbox(number) {
             port.note_kept(&mut message);
             waiting.push_back(Waiting { source, argument, owed: Resource::Credit(message) });
             return None;
@@ -157,6 +157,26 @@ impl State {
                 port.release(message);
                 None
             }
+        }
+    }
+
+    /// Returns the mailbox of a number, if it has one; a number whose packets wait for its handler
+    /// has one from its first packet on.
+    #[inline]
+    fn mailbox(&mut self, number: u16) -> Option<&mut VecDeque<Waiting>> {
+        let at = usize::from(number);
+        if self.patient.contains(&number) {
+            if self.handlers.len() <= at {
+                self.handlers.resize_with(at + 1, Slot::default);
+            }
+            let slot = &mut self.handlers[at];
+            if matches!(slot, Slot::Nobody) {
+                *slot = Slot::Mailbox(VecDeque::new());
+            }
+        }
+        match self.handlers.get_mut(at) {
+            Some(Slot::Mailbox(waiting)) => Some(waiting),
+            _ => None,
         }
     }
 

@@ -40,7 +40,10 @@ impl Packets {
         loop {
             match self.try_gather(to, handler, argument, memory, part.clone()) {
                 Err(OpError::Busy) => self.endpoint().wait_for(Awaits::Room(Some(to))),
-                other => return other,
+                other => {
+                    self.endpoint().attend();
+                    return other;
+                }
             }
         }
     }

@@ -9,6 +9,7 @@ use std::future::poll_fn;
 use std::task::Poll;
 use std::time::Duration;
 use weft::choices::{Place, Tree};
+use weft::endpoint::PeerWatch;
 use weft::port::Awaits;
 use weft::{PeerFailure, PeerId};
 
@@ -147,6 +148,18 @@ impl MulticastGroup {
         least.unwrap_or(0).saturating_sub(state.multicast_overhead())
     }
 
+    /// Notices the silence of the other members until the result is dropped: while one of them has
+    /// no room, nothing may be on its way that it would have to acknowledge.
+    fn watch(&self) -> Vec<PeerWatch<'_>> {
+        let others = self.packets.with(|state| {
+            let group = state.groups.get(&self.id)?;
+            let others = group.members.iter().enumerate().filter(|&(rank, _)| rank != group.me);
+            Some(others.map(|(_, &peer)| peer).collect::<Vec<_>>())
+        });
+        let endpoint = self.packets.endpoint();
+        others.into_iter().flatten().filter_map(|peer| endpoint.watch(peer)).collect()
+    }
+
     /// Sends a packet to `handler` at all other members over the tree of `WEFT_TREE`. Waits while a
     /// member has no room; the bytes have been copied when this returns.
     ///
@@ -172,8 +185,10 @@ impl MulticastGroup {
         argument: u32,
         data: &[u8],
     ) -> Result<(), MulticastError> {
+        let mut watched = None;
         poll_fn(|cx| match self.try_send(tree, handler, argument, data) {
             Err(MulticastError::Busy { .. }) => {
+                watched.get_or_insert_with(|| self.watch());
                 self.packets.with(|state| state.wakers.push(cx.waker().clone()));
                 Poll::Pending
             }
@@ -194,12 +209,17 @@ impl MulticastGroup {
         argument: u32,
         data: &[u8],
     ) -> Result<(), MulticastError> {
+        let mut watched = None;
         loop {
             match self.try_send(tree, handler, argument, data) {
                 Err(MulticastError::Busy { .. }) => {
+                    watched.get_or_insert_with(|| self.watch());
                     self.packets.endpoint().wait_for(Awaits::Room(None));
                 }
-                other => return other,
+                other => {
+                    self.packets.endpoint().attend();
+                    return other;
+                }
             }
         }
     }

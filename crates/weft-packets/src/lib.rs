@@ -124,6 +124,8 @@ struct Shared {
 
 struct State {
     handlers: Vec<Slot>,
+    /// Numbers whose packets wait until their handlers are set.
+    patient: Range<u16>,
     /// Settings of handlers so far.
     settings: u64,
     /// Messages that wait for the end of an upcall, or that arrived before their group was made.
@@ -167,6 +169,7 @@ impl State {
     fn new(settings: &Settings, config: &Config, agent: Option<ServicesHandle>) -> State {
         State {
             handlers: Vec::new(),
+            patient: 0..0,
             settings: 0,
             again: VecDeque::new(),
             kept: 0,
@@ -345,6 +348,11 @@ impl Packets {
         setting
     }
 
+    /// True while an upcall runs: no packet arrives before its end.
+    pub fn is_in_upcall(&self) -> bool {
+        self.shared.in_upcall.get()
+    }
+
     /// True if a handler is set.
     pub(crate) fn has_upcall(&self, number: u16) -> bool {
         self.with(|state| matches!(state.handlers.get(usize::from(number)), Some(Slot::Upcall(..))))
@@ -384,15 +392,7 @@ impl Packets {
 
     /// Lets packets for these handlers wait until the handlers are set.
     pub(crate) fn wait_for_handlers(&self, numbers: Range<u16>) {
-        for number in numbers {
-            let known = self.with(|state| {
-                let slot = state.handlers.get(usize::from(number));
-                slot.is_some_and(|slot| !matches!(slot, Slot::Nobody))
-            });
-            if !known {
-                self.mailbox(number);
-            }
-        }
+        self.with(|state| state.patient = numbers);
     }
 
     /// Returns the longest packet to a peer, in bytes of the program.
@@ -491,6 +491,7 @@ impl Packets {
     /// As [`fetch_add`](Self::fetch_add).
     pub fn fetch_add_blocking(&self, at: PeerId, counter: Counter, n: u64) -> Result<u64, OpError> {
         if let Some(before) = self.add_to_word(at, counter.key, n) {
+            self.endpoint().attend();
             return Ok(before);
         }
         if self.is_in_kernel(at) {

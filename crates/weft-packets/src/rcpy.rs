@@ -332,6 +332,7 @@ impl Packets {
     pub fn rcpy(&self, to: PeerId, key: u64, offset: u64, data: &[u8]) -> Result<(), OpError> {
         let rest = self.begin_rcpy(to, key, offset, data)?;
         if rest.misses.is_empty() {
+            self.endpoint().attend();
             return match rest.puts.is_empty() {
                 true => Ok(()),
                 false => self.port.put_parts(to, (key, offset), data, &rest.puts),

@@ -83,6 +83,8 @@ impl Packets {
         number: u16,
         buffer: &mut [u8],
     ) -> Result<Received, OpError> {
+        // A packet that waits here is taken without a look at the network.
+        self.endpoint().attend();
         let _watch = from.and_then(|peer| self.endpoint().watch(peer));
         loop {
             // Before the peer's failure is reported, packets that it sent earlier are received.

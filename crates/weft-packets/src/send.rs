@@ -33,10 +33,12 @@ impl Packets {
         data: &[u8],
     ) -> Result<(), OpError> {
         let (number, _) = name(Kind::User, handler, argument);
-        match self.port.send_now(to, number, argument, data) {
+        let sent = match self.port.send_now(to, number, argument, data) {
             true => Ok(()),
             false => self.send_slowly(to, (number, argument), data),
-        }
+        };
+        self.endpoint().attend();
+        sent
     }
 
     #[cold]

@@ -178,9 +178,11 @@ impl Gate {
         self.check_origin()?;
         let mut state = self.lock();
         let result = f(state.inside()?);
-        if state.asleep {
+        match state.asleep {
             // An operation begun here may need a retransmission before the leader would wake.
-            state.inside()?.endpoint().rearm(false);
+            true => state.inside()?.endpoint().rearm(false),
+            // A program may wait for nothing: its calls serve the other ranks all the same.
+            false => state.inside()?.endpoint().attend(),
         }
         result
     }
@@ -264,12 +266,17 @@ impl Gate {
         self.check_origin()?;
         let mut state = self.lock();
         let end = Instant::now() + LOOK;
+        let mut at_once = true;
         loop {
             let inside = state.inside()?;
             inside.collect();
             if let Some(found) = look(inside)? {
+                if at_once {
+                    inside.endpoint().attend();
+                }
                 return Ok(Round::Came(found));
             }
+            at_once = false;
             if works && inside.has_events() {
                 return Ok(Round::Work);
             }

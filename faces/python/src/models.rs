@@ -12,15 +12,13 @@ use std::task::{Context, Poll, Waker};
 use std::thread::ThreadId;
 use std::time::Duration;
 use weft::Group;
-use weft_models::jobs::{Aggregator, Quiescence};
+use weft_models::jobs::{Aggregator, Quiescence, QUEUES};
 use weft_models::net::{Live, Net, RankFailure, Unsent};
 use weft_models::regions::{Access, Operation, Region, RegionCause, RegionError};
 use weft_models::regions::{RegionId, Regions};
 use weft_models::MESSAGE_MAX;
 use weft_packets::{Counter, MulticastGroup};
 
-/// Number of queues of jobs.
-pub const QUEUES: u16 = 4;
 /// Most bytes of a record of a queue, which the number of its run precedes.
 const RECORD_MAX: usize = MESSAGE_MAX - 1;
 

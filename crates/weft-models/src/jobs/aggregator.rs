@@ -20,7 +20,7 @@ pub struct Aggregator<N: Net> {
 
 impl<N: Net> Aggregator<N> {
     /// Opens an aggregator of records of `size` bytes; a message has `per_message` at most. All
-    /// ranks call this with the same arguments; `number` (0 to 3) tells aggregators apart.
+    /// ranks call this with the same arguments; `number` (0 to 255) tells aggregators apart.
     /// `receive` is called with sender and bytes of each record, inside progress: it must not wait,
     /// and must not own the aggregator.
     ///

@@ -54,17 +54,15 @@ pub use queue::{Done, Jobs, Next};
 pub use quiescence::Quiescence;
 pub use table::Table;
 
-use crate::HANDLERS;
-
-/// Number of queues that a rank may have.
-const NUMBERS: u16 = 4;
+/// Number of queues that a rank may have at a time: they have numbers below this.
+pub const QUEUES: u16 = 256;
 
 /// Returns the handlers of the messages and of the waves of a number.
 ///
 /// # Panics
 /// The number is too large.
 fn handlers(number: u16) -> (u16, u16) {
-    assert!(number < NUMBERS, "queues of jobs have numbers below {NUMBERS}");
-    let first = HANDLERS + 21 + 2 * number;
+    assert!(number < QUEUES, "queues of jobs have numbers below {QUEUES}");
+    let first = crate::QUEUE_HANDLERS + 2 * number;
     (first, first + 1)
 }

@@ -3,6 +3,7 @@
 use super::{Aggregator, Item, Quiescence};
 use crate::net::{Blocking, Net, RankFailure};
 use crate::park;
+use crate::together::may_wait;
 use std::cell::{Cell, RefCell};
 use std::future::{poll_fn, Future};
 use std::pin::Pin;
@@ -72,7 +73,7 @@ impl<N: Net, J: Item> Next<'_, N, J> {
 }
 
 impl<N: Net, J: Item> Jobs<N, J> {
-    /// Opens the jobs of all ranks, which call this with the same arguments; `number` (0 to 3)
+    /// Opens the jobs of all ranks, which call this with the same arguments; `number` (0 to 255)
     /// tells several queues apart. Most jobs in a message are `per_message`, a matter of speed
     /// alone. Jobs that came before have waited. A number can be opened again once all ranks have
     /// dropped theirs.
@@ -139,7 +140,7 @@ impl<N: Net, J: Item> Jobs<N, J> {
         loop {
             jobs += self.do_batch(&mut work);
             if let Some(failure) = self.failure.borrow().clone() {
-                return Err(failure);
+                return Err(self.told(failure));
             }
             self.quiescence.received(self.queue.received.take());
             let time = self.compute.take();
@@ -154,7 +155,7 @@ impl<N: Net, J: Item> Jobs<N, J> {
                 self.net.yield_now().await;
                 continue;
             }
-            self.aggregator.flush()?;
+            self.aggregator.flush().map_err(|failure| self.told(failure))?;
             self.quiescence.received(self.queue.received.take());
             let under_way = wave.get_or_insert_with(|| Box::pin(self.quiescence.wave()));
             match self.job_or(under_way).await {
@@ -171,6 +172,12 @@ impl<N: Net, J: Item> Jobs<N, J> {
         }
         let (all_pushed, all_messages) = self.aggregator.counts();
         Ok(Done { jobs, pushed: all_pushed - pushed, messages: all_messages - messages })
+    }
+
+    /// Tells all ranks of a failure that this one has met with. This rank may leave with it, and
+    /// others would take the leaver for the one that has failed.
+    fn told(&self, failure: RankFailure) -> RankFailure {
+        self.quiescence.failed(failure)
     }
 
     /// Ends a run: what comes from now on belongs to the next one.
@@ -223,6 +230,7 @@ impl<N: Blocking, J: Item> Jobs<N, J> {
     /// # Errors
     /// As [`run`](Jobs::run).
     pub fn run_blocking(&self, work: impl FnMut(J, &Next<'_, N, J>)) -> Result<Done, RankFailure> {
+        may_wait(&self.net)?;
         self.net.block_on(self.run(work))
     }
 }

@@ -18,7 +18,7 @@ pub struct Quiescence<N: Net> {
 }
 
 impl<N: Net> Quiescence<N> {
-    /// Opens the detection of all ranks; `number` (0 to 3) tells several apart.
+    /// Opens the detection of all ranks; `number` (0 to 255) tells several apart.
     ///
     /// # Panics
     /// The number is too large.
@@ -39,6 +39,11 @@ impl<N: Net> Quiescence<N> {
     /// Notes that records have been received.
     pub fn received(&self, count: u64) {
         self.received.set(self.received.get() + count);
+    }
+
+    /// Ends the waves of all ranks with a failure. Returns the one that they end with.
+    pub(super) fn failed(&self, failure: RankFailure) -> RankFailure {
+        self.together.end_by(failure)
     }
 
     /// Takes part in a wave; each rank does so again and again, whenever it has nothing to do and

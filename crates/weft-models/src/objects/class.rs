@@ -19,6 +19,11 @@ pub struct Class<N: Net, T> {
 /// Bit of the numbers of objects that all ranks open by a number of theirs.
 const KNOWN: u64 = 1 << 63;
 
+/// True for an object that all ranks open by a number of theirs.
+pub(super) fn is_known(object: u64) -> bool {
+    object & KNOWN != 0
+}
+
 impl<N: Net> Objects<N> {
     /// Returns the class of a number, whose objects have states of type `T`. All ranks call this
     /// with the same numbers and types, before they use objects. Numbers go to
@@ -41,8 +46,9 @@ impl<N: Net, T: Object> Class<N, T> {
     /// left or failed before.
     ///
     /// # Errors
-    /// This rank's part in the group of all ranks has ended, the class's versions differ, or the
-    /// state of the lowest rank is longer than [`BYTES_MAX`].
+    /// This rank's part in the group of all ranks has ended, the class's versions differ, the state
+    /// of the lowest rank is longer than [`BYTES_MAX`], or the object has been deleted: its number
+    /// is not used again.
     pub async fn open(
         &self,
         number: u32,

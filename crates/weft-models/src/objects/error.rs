@@ -1,5 +1,6 @@
 //! Errors of operations on objects.
 
+use crate::net::InUpcall;
 use crate::order::OrderError;
 use crate::rpc::CallError;
 use std::fmt;
@@ -28,7 +29,7 @@ pub enum ObjectCause {
     },
     /// The call to the rank that has the object failed; the operation may have been done.
     Call(CallError),
-    /// There is no such object, or it is of another class.
+    /// There is no such object: it has been deleted, or never was; or it is of another class.
     NoObject,
     /// An operation has panicked, with this text: the object is broken on all ranks.
     Broken(String),
@@ -50,6 +51,8 @@ pub enum ObjectCause {
         /// The rank that made it.
         rank: usize,
     },
+    /// The call waits, and was made inside an upcall, a service or an operation.
+    Inside(InUpcall),
     /// This rank has registered the class too late: so many messages about its objects had come
     /// before that they were dropped.
     Late {
@@ -71,7 +74,9 @@ impl fmt::Display for ObjectError {
                 )
             }
             ObjectCause::Call(error) => error.fmt(f),
-            ObjectCause::NoObject => f.write_str("there is no such object of this class"),
+            ObjectCause::NoObject => {
+                f.write_str("there is no such object of this class: deleted, or never made")
+            }
             ObjectCause::Broken(text) => {
                 write!(
                     f,
@@ -88,6 +93,7 @@ impl fmt::Display for ObjectError {
             ObjectCause::Version { here, there, rank } => {
                 write!(f, "rank {rank} has version {there} of the class, and this rank {here}")
             }
+            ObjectCause::Inside(why) => why.fmt(f),
             ObjectCause::Late { class } => write!(
                 f,
                 "this rank has registered class {class} too late, after 16 MiB of messages about \

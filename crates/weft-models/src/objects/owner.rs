@@ -94,6 +94,11 @@ impl<N: Net> Inner<N> {
         }
     }
 
+    /// Refuses a call to an object that is deleted before its guard has held.
+    pub fn refuse_deleted(&self, request: Request<N>) {
+        self.reply(request, Status::NoObject, &[]);
+    }
+
     fn reply(&self, request: Request<N>, status: Status, bytes: &[u8]) {
         // The messages of the order so far: the caller must not go on with an older state.
         request.answer_parts(&[&reply_head(self.stamp.get(), status), bytes]);

@@ -1,6 +1,7 @@
 //! The objects of a rank, and what the order of the group does to them.
 
 use super::adapt::Better;
+use super::class::is_known;
 use super::entry::{Blocked, Entry, Executed, Replica, Where};
 use super::strange::{Kept, Strange};
 use super::wire::{note_message, parse, Note, Ordered, METHOD};
@@ -10,7 +11,7 @@ use crate::order::{Delivered, Options, OrderError, OrderedGroup, View};
 use crate::rpc::{Request, Rpc};
 use crate::{park, HANDLERS};
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::future::poll_fn;
 use std::rc::{Rc, Weak};
 use std::task::{Poll, Waker};
@@ -59,6 +60,8 @@ pub(super) struct Inner<N: Net> {
     pub directory: RefCell<BTreeMap<u64, Rc<Entry<N>>>>,
     /// Objects whose states were too long, with their lengths, until their opening has ended.
     refused: RefCell<BTreeMap<u64, usize>>,
+    /// Objects that all ranks open by numbers and that have been deleted.
+    deleted: RefCell<BTreeSet<u64>>,
     /// Objects of classes that this rank has not registered yet.
     pub strange: RefCell<Strange<N>>,
     /// Messages of the order that this rank has processed.
@@ -111,6 +114,7 @@ impl<N: Net> Objects<N> {
             classes: RefCell::default(),
             directory: RefCell::default(),
             refused: RefCell::default(),
+            deleted: RefCell::default(),
             strange: RefCell::default(),
             stamp: Cell::new(0),
             running: RefCell::default(),
@@ -220,6 +224,7 @@ impl<N: Net> Inner<N> {
     pub async fn has_to_make(&self, class: u32, object: u64) -> Result<bool, ObjectCause> {
         self.until(|| {
             let ends = self.directory.borrow().contains_key(&object)
+                || self.deleted.borrow().contains(&object)
                 || self.refused.borrow().contains_key(&object)
                 || self.strange.borrow().is_dropped(class);
             let is_lowest = self.members.borrow().first() == Some(&self.net.rank());
@@ -243,6 +248,7 @@ impl<N: Net> Inner<N> {
                 return Some(Err(ObjectCause::Late { class }));
             }
             let is_late = id.after > 0 && self.stamp.get() >= id.after;
+            let is_late = is_late || self.deleted.borrow().contains(&id.number);
             (is_late && strange.class_of(id.number).is_none()).then_some(Err(ObjectCause::NoObject))
         })
         .await
@@ -345,7 +351,8 @@ impl<N: Net> Inner<N> {
                 Note::Cancel { object, .. }
                 | Note::Replicate { object, .. }
                 | Note::Reads { object, .. }
-                | Note::Take { object },
+                | Note::Take { object }
+                | Note::Delete { object },
             ) => *object,
         };
         let entry = self.directory.borrow().get(&number).cloned();
@@ -375,6 +382,7 @@ impl<N: Net> Inner<N> {
             Ordered::Note(Note::Replicate { state, .. }) => self.replicate(&entry, from, &state),
             Ordered::Note(Note::Reads { reads, .. }) => self.adapt(&entry, from, reads, 0),
             Ordered::Note(Note::Take { .. }) => self.take(&entry, from),
+            Ordered::Note(Note::Delete { .. }) => self.delete(&entry),
             Ordered::Note(Note::Create { .. } | Note::TooLong { .. }) => {}
         }
     }
@@ -424,6 +432,26 @@ impl<N: Net> Inner<N> {
             broken: RefCell::new(broken),
         };
         self.directory.borrow_mut().insert(object, Rc::new(entry));
+    }
+
+    /// Deletes an object at its place in the order: its memory is free, and operations on it fail.
+    fn delete(&self, entry: &Rc<Entry<N>>) {
+        self.directory.borrow_mut().remove(&entry.number);
+        if is_known(entry.number) {
+            self.deleted.borrow_mut().insert(entry.number);
+        }
+        entry.broken.replace(Some(ObjectCause::NoObject));
+        entry.replica.clear();
+        for blocked in entry.blocked.take() {
+            match blocked {
+                Blocked::Ordered { from, serial, .. } if from == self.net.rank() => {
+                    self.ended(serial, Ended::Failed(ObjectCause::NoObject));
+                }
+                Blocked::Ordered { .. } => {}
+                Blocked::Called { request, .. } => self.refuse_deleted(request),
+            }
+        }
+        entry.wake();
     }
 
     /// Does an operation at its place in the order.

@@ -79,6 +79,7 @@ impl<N: Net, T: Object> Shared<N, T> {
     /// too long, the operation has been done.
     pub async fn call(&self, op: T::Op) -> Result<T::Reply, ObjectError> {
         if let Some(reply) = self.read_here(&op) {
+            poll_fn(|cx| self.inner.net.poll_attend(cx)).await;
             return reply;
         }
         self.inner.settled().await.map_err(|error| self.error(ObjectCause::Group(error)))?;
@@ -126,6 +127,26 @@ impl<N: Net, T: Object> Shared<N, T> {
             inner.net.spawn(do_posts(Rc::downgrade(inner)));
         }
         Ok(())
+    }
+
+    /// Deletes the object on all ranks, at one place in the order of operations: memory of all its
+    /// replicas is free, and operations that come later, or wait for their guards, fail with
+    /// [`ObjectCause::NoObject`]. It ends when the object is deleted here. An object that is broken
+    /// or lost can be deleted, too.
+    ///
+    /// # Errors
+    /// The object has been deleted before, or this rank's part in the group has ended.
+    pub async fn delete(self) -> Result<(), ObjectError> {
+        let (inner, entry) = (&self.inner, &self.entry);
+        let is_deleted = || *entry.broken.borrow() == Some(ObjectCause::NoObject);
+        if is_deleted() {
+            return Err(self.error(ObjectCause::NoObject));
+        }
+        let group = |error| self.error(ObjectCause::Group(error));
+        inner.settled().await.map_err(group)?;
+        inner.order.room().await.map_err(group)?;
+        drop(inner.order.send(note_message(&Note::Delete { object: entry.number })));
+        inner.until(|| is_deleted().then_some(())).await.map_err(group)
     }
 
     /// Looks at the state without an operation, if it is here and this rank has posted nothing that
@@ -245,9 +266,11 @@ impl<N: Blocking, T: Object> Shared<N, T> {
     /// As [`call`](Shared::call).
     pub fn call_blocking(&self, op: T::Op) -> Result<T::Reply, ObjectError> {
         if let Some(reply) = self.read_here(&op) {
+            self.inner.net.attend();
             return reply;
         }
         let (inner, entry) = (&self.inner, &self.entry);
+        inner.net.may_wait().map_err(|why| self.error(ObjectCause::Inside(why)))?;
         let mut work = pin!(async {
             inner.settled().await.map_err(ObjectCause::Group)?;
             self.run(op).await
@@ -255,6 +278,18 @@ impl<N: Blocking, T: Object> Shared<N, T> {
         let done = soon(&inner.net, work.as_mut());
         let done = done.unwrap_or_else(|| inner.net.block_on(inner.patiently(entry, work)));
         done.map_err(|cause| self.error(cause))
+    }
+}
+
+impl<N: Blocking, T: Object> Shared<N, T> {
+    /// Deletes the object, with progress meanwhile.
+    ///
+    /// # Errors
+    /// As [`delete`](Shared::delete).
+    pub fn delete_blocking(self) -> Result<(), ObjectError> {
+        let net = self.inner.net.clone();
+        net.may_wait().map_err(|why| self.error(ObjectCause::Inside(why)))?;
+        net.block_on(self.delete())
     }
 }
 

@@ -33,6 +33,8 @@ pub(super) enum Note {
     /// The sender takes a replicated object, which is better at this rank: only one that lives
     /// does so.
     Take { object: u64 },
+    /// An object is deleted.
+    Delete { object: u64 },
 }
 
 /// A message in the order.

@@ -11,7 +11,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::rc::{Rc, Weak};
-use std::task::{Poll, Waker};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use weft_core::Instant;
 use weft_packets::Counter;
@@ -389,6 +389,7 @@ impl<N: Net> OrderedGroup<N> {
 
     /// Waits for a result that a change of this member brings.
     async fn until<T>(&self, find: impl Fn(&Rc<Inner<N>>) -> Option<T>) -> Result<T, OrderError> {
+        poll_fn(|cx| self.inner.poll_attend(cx)).await;
         if let Some(found) = find(&self.inner) {
             return Ok(found);
         }
@@ -603,6 +604,11 @@ impl<N: Net> Inner<N> {
         if self.core.borrow().outgoing.bytes() < OUTGOING_BYTES / 2 {
             self.wake();
         }
+    }
+
+    /// See [`Net::poll_attend`].
+    pub(super) fn poll_attend(&self, cx: &Context<'_>) -> Poll<()> {
+        self.net.poll_attend(cx)
     }
 
     /// Returns the result of a message, which is over then, or keeps the waker.

@@ -71,6 +71,9 @@ impl<N: Net> Future for Sent<N> {
     type Output = Result<u64, OrderError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        if self.inner.poll_attend(cx).is_pending() {
+            return Poll::Pending;
+        }
         let token = match std::mem::replace(&mut self.state, State::Over) {
             State::Sent(token) => token,
             State::Refused(error) => return Poll::Ready(Err(error)),

@@ -8,6 +8,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::task::Waker;
+use weft_core::Instant;
 
 /// The copy of a region, whatever its type.
 pub(super) trait Store {
@@ -224,6 +225,8 @@ pub(super) struct Entry {
     pub lost: RefCell<Option<RegionCause>>,
     /// Handles of the program.
     pub handles: Cell<usize>,
+    /// The time at which the home was asked for the copy.
+    pub asked_at: Cell<Instant>,
 }
 
 impl Entry {

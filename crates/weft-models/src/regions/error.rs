@@ -1,7 +1,7 @@
 //! Errors of regions.
 
 use super::RegionId;
-use crate::net::RankFailure;
+use crate::net::{InUpcall, RankFailure};
 use std::fmt;
 
 /// An operation on a region that cannot be done.
@@ -30,6 +30,8 @@ pub enum RegionCause {
         /// The items of the region.
         found: String,
     },
+    /// The call waits, and was made inside an upcall or a service.
+    Inside(InUpcall),
     /// The region is larger than regions may be.
     TooLarge {
         /// Most bytes.
@@ -55,6 +57,7 @@ impl fmt::Display for RegionCause {
             RegionCause::Holder(failure) => {
                 write!(f, "it is lost with the rank that had the only copy: {failure}")
             }
+            RegionCause::Inside(why) => why.fmt(f),
             RegionCause::NoRegion => f.write_str("it has been deleted, or never was"),
             RegionCause::Type { wanted, found } => {
                 write!(f, "it has {found}, not {wanted}")

@@ -26,7 +26,7 @@ impl<N: Net> Inner<N> {
 
     /// Tells all other ranks, once, that a home has given a rank up.
     fn pass_on(&self, home: usize, rank: usize) -> bool {
-        let is_new = self.given_up.borrow_mut().insert((home, rank));
+        let is_new = self.standing.borrow_mut().given_up.insert((home, rank));
         if is_new {
             let bytes = [home, rank].map(|rank| (rank as u32).to_le_bytes()).concat();
             let me = self.net.rank();
@@ -48,10 +48,7 @@ impl<N: Net> Inner<N> {
         }
         let why = format!("rank {from} reports that rank {home} has given this rank up");
         let lost = self.home_lost(RankFailure { rank: home, certain: false, why });
-        let all: Vec<_> = self.table.borrow().values().cloned().collect();
-        for entry in all.iter().filter(|entry| entry.id.home() == home) {
-            self.lose(entry, lost.clone());
-        }
+        self.lose_home(home, &lost);
         Some(())
     }
 }

@@ -32,6 +32,7 @@ mod error;
 mod given_up;
 mod home;
 mod item;
+mod lease;
 mod region;
 mod runtime;
 mod wire;
@@ -42,7 +43,7 @@ pub use region::{Operation, ReadGuard, Region, WriteGuard};
 
 use crate::channel::MESSAGE_MAX;
 use crate::net::{Blocking, Net, RankFailure};
-use crate::together::Function;
+use crate::together::{may_wait, Function};
 use crate::HANDLERS;
 use entry::{Local, Typed};
 use runtime::Inner;
@@ -52,7 +53,7 @@ use std::rc::Rc;
 /// The handlers of regions: their messages, calls, and operations of all ranks.
 const FIRST: u16 = HANDLERS + 18;
 /// Most bytes of a region.
-pub const SIZE_MAX: usize = MESSAGE_MAX - 64;
+pub const SIZE_MAX: usize = MESSAGE_MAX;
 /// Most bytes of copies without handles, unless the program says otherwise.
 const CACHE: usize = 64 << 20;
 
@@ -298,6 +299,7 @@ impl<N: Blocking> Regions<N> {
     /// # Errors
     /// A rank has failed.
     pub fn barrier_blocking(&self) -> Result<(), RankFailure> {
+        may_wait(&self.inner.net)?;
         self.inner.net.block_on(self.barrier())
     }
 
@@ -310,6 +312,7 @@ impl<N: Blocking> Regions<N> {
         root: usize,
         id: Option<RegionId>,
     ) -> Result<RegionId, RankFailure> {
+        may_wait(&self.inner.net)?;
         self.inner.net.block_on(self.broadcast(root, id))
     }
 }

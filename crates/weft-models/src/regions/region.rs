@@ -173,14 +173,30 @@ impl<N: Net, T: Item> Region<N, T> {
     /// Begins an operation, and says nothing however long that takes.
     async fn begin_bare(&self, access: Access) -> Result<Held<'_, N>, RegionError> {
         let (inner, entry) = (&*self.inner, &self.entry);
-        entry.check()?;
-        if !entry.local.borrow_mut().try_begin(access) {
-            let ticket = entry.local.borrow_mut().wait(access);
-            let mut waits = Waits { inner, entry, access, ticket, over: false };
-            inner.advance(entry);
-            poll_fn(|cx| waits.poll(cx)).await.map_err(|cause| self.error(cause))?;
+        loop {
+            entry.check()?;
+            if !entry.local.borrow_mut().try_begin(access) {
+                let ticket = entry.local.borrow_mut().wait(access);
+                let mut waits = Waits { inner, entry, access, ticket, over: false };
+                inner.advance(entry);
+                poll_fn(|cx| waits.poll(cx)).await.map_err(|cause| self.error(cause))?;
+            }
+            let held = Held { inner, entry, access };
+            // Where time is real, the copy is looked at no more often than the network.
+            let mut looks = inner.net.time_is_virtual();
+            poll_fn(|cx| {
+                let attended = inner.net.poll_attend(cx);
+                looks |= attended.is_pending();
+                attended
+            })
+            .await;
+            if !looks || !inner.is_doubtful(entry) {
+                return Ok(held);
+            }
+            // The home may want the copy meanwhile.
+            drop(held);
+            inner.confirm(entry).await.map_err(|cause| self.error(cause))?;
         }
-        Ok(Held { inner, entry, access })
     }
 }
 
@@ -374,6 +390,7 @@ impl<N: Blocking, T: Item> Region<N, T> {
 
     fn begin_blocking(&self, access: Access) -> Result<Held<'_, N>, RegionError> {
         let (net, mut work) = (&self.inner.net, pin!(self.begin_bare(access)));
+        net.may_wait().map_err(|why| self.error(RegionCause::Inside(why)))?;
         soon(net, work.as_mut())
             .unwrap_or_else(|| net.block_on(patiently(&self.inner, &self.entry, access, work)))
     }

@@ -2,6 +2,7 @@
 
 use super::entry::{Entry, Local, Step, Store};
 use super::home::{Directory, Send};
+use super::lease::Standing;
 use super::wire::{access_code, access_of, among, from_home, method, number_of, to_home, Number};
 use super::wire::{DATA, KEPT};
 use super::{Access, RegionCause, RegionId};
@@ -14,6 +15,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::future::Future;
 use std::rc::{Rc, Weak};
 use std::task::Waker;
+use weft_core::Instant;
 
 /// A region, and the rank whose answer about it is awaited.
 type Awaited = (RegionId, usize);
@@ -38,8 +40,7 @@ pub(super) struct Inner<N: Net> {
     saved: RefCell<Vec<u8>>,
     /// The first failure of a rank that this one has noticed.
     first: RefCell<Option<RankFailure>>,
-    /// Homes and the ranks that they have given up, as far as this rank knows.
-    pub given_up: RefCell<BTreeSet<(usize, usize)>>,
+    pub standing: RefCell<Standing>,
     /// Long waits that have been said, the last some.
     pub complaints: RefCell<Vec<String>>,
 }
@@ -88,7 +89,7 @@ impl<N: Net> Inner<N> {
                 asked: RefCell::default(),
                 saved: RefCell::default(),
                 first: RefCell::default(),
-                given_up: RefCell::default(),
+                standing: RefCell::default(),
                 complaints: RefCell::default(),
             }
         });
@@ -98,7 +99,9 @@ impl<N: Net> Inner<N> {
                 inner.failed(&failure);
             }
         });
-        for number in [method::MAP, method::HOLDERS, method::DELETE, method::DELETED] {
+        let methods =
+            [method::MAP, method::HOLDERS, method::DELETE, method::DELETED, method::CONFIRM];
+        for number in methods {
             let weak = Rc::downgrade(&inner);
             inner.rpc.serve(number, move |request, args| {
                 if let Some(inner) = weak.upgrade() {
@@ -142,6 +145,7 @@ impl<N: Net> Inner<N> {
             home,
             lost: RefCell::default(),
             handles: Cell::new(0),
+            asked_at: Cell::new(Instant(0)),
         });
         self.table.borrow_mut().insert(id, Rc::clone(&entry));
         entry
@@ -152,6 +156,10 @@ impl<N: Net> Inner<N> {
             let home = request.from() as u32;
             number_of(args).inspect(|&(number, _)| self.deleted(RegionId { home, number }));
             return request.answer(&[]);
+        }
+        if number == method::CONFIRM {
+            let good = self.is_good(request.from());
+            return request.answer(&[u8::from(good)]);
         }
         let home = self.net.rank() as u32;
         let entry = number_of(args).and_then(|(number, _)| self.find(RegionId { home, number }));
@@ -220,6 +228,9 @@ impl<N: Net> Inner<N> {
     /// Asks the home of a region for an access.
     pub fn ask(&self, entry: &Rc<Entry>, access: Access) {
         let home = entry.id.home();
+        if entry.home.is_none() {
+            entry.asked_at.set(self.net.now());
+        }
         let number = Number::new(entry.id.number);
         let code = [access_code(Some(access))];
         let sent = self.channel.post(home, to_home::ASK, &[&number, &code]);
@@ -561,6 +572,7 @@ impl<N: Net> Inner<N> {
                     return Some(());
                 }
                 self.unwatch(id, id.home());
+                self.confirmed(id.home(), entry.asked_at.get());
                 self.granted(&entry, access);
             }
             (from_home::REVOKE, Some(entry)) => {

@@ -45,6 +45,9 @@ pub(super) mod method {
     pub const DELETE: u16 = 3;
     /// Number of a region of the caller that is deleted; the answer is empty.
     pub const DELETED: u16 = 4;
+    /// The caller has copies of regions of this home: the answer is 1 if they are good still, 0 if
+    /// the home has given the caller up.
+    pub const CONFIRM: u16 = 5;
 }
 
 pub(super) fn access_code(access: Option<Access>) -> u8 {

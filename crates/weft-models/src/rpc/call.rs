@@ -21,6 +21,8 @@ pub struct Call<N: Net> {
     method: u16,
     state: State,
     deadline: Option<Deadline>,
+    /// True if the answer was asked for in vain: the next time the rank is watched.
+    asked: bool,
 }
 
 struct Deadline {
@@ -42,7 +44,7 @@ impl<N: Net> Call<N> {
         started: Result<u32, Cause>,
     ) -> Call<N> {
         let state = started.map_or_else(State::Refused, State::Running);
-        Call { inner: Rc::clone(inner), to, method, state, deadline: None }
+        Call { inner: Rc::clone(inner), to, method, state, deadline: None, asked: false }
     }
 
     /// Sets a deadline, counted from now. When it passes, the call ends with an error; the service
@@ -53,7 +55,8 @@ impl<N: Net> Call<N> {
         self
     }
 
-    /// Returns the answer if it is there. A call that has ended so is over.
+    /// Returns the answer if it is there. A call that has ended so is over. From the second question
+    /// on that was in vain, the silence of the rank is noticed: it ends the call with an error.
     pub fn take(&mut self) -> Option<Result<Vec<u8>, CallError>> {
         let result = match std::mem::replace(&mut self.state, State::Over) {
             State::Running(number) => {
@@ -65,7 +68,13 @@ impl<N: Net> Call<N> {
                         answer
                     }
                     None => {
+                        drop(calls);
                         self.state = State::Running(number);
+                        // The first round of progress finds the answer of a rank that serves at
+                        // once.
+                        if std::mem::replace(&mut self.asked, true) {
+                            self.watch();
+                        }
                         return None;
                     }
                 }
@@ -119,6 +128,10 @@ impl<N: Blocking> Call<N> {
     /// # Errors
     /// As the future's.
     pub fn wait(mut self) -> Result<Vec<u8>, CallError> {
+        if let Err(why) = self.inner.net.may_wait() {
+            let (rank, method) = (self.to, self.method);
+            return Err(CallError { rank, method, cause: Cause::Inside(why) });
+        }
         if self.deadline.is_some() {
             let net = self.inner.net.clone();
             return net.block_on(self);
@@ -144,7 +157,7 @@ impl<N: Net> Future for Call<N> {
             return Poll::Ready(result);
         }
         let State::Running(number) = self.state else { return Poll::Pending };
-        // A caller that cannot be woken polls again soon, and needs neither unless that takes long.
+        // A caller that cannot be woken polls again soon.
         if !cx.waker().will_wake(Waker::noop()) {
             self.watch();
             if let Some(call) = self.inner.calls.borrow_mut().get_mut(number) {

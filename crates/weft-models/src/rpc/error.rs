@@ -1,7 +1,7 @@
 //! Errors of calls.
 
 use crate::channel::MESSAGE_MAX;
-use crate::net::RankFailure;
+use crate::net::{InUpcall, RankFailure};
 use std::fmt;
 use std::time::Duration;
 
@@ -47,6 +47,8 @@ pub enum Cause {
     },
     /// The thread that has the endpoint handles no calls any more ([`threads`](super::threads)).
     Closed,
+    /// The call waits, and was made inside an upcall or a service.
+    Inside(InUpcall),
     /// Too many calls are under way, or too many bytes are queued for the rank.
     Busy,
     /// The answer, or the arguments at the service, are not of the type that the method has.
@@ -82,6 +84,7 @@ impl fmt::Display for Cause {
             Cause::Closed => {
                 f.write_str("the thread that has the endpoint handles no calls any more")
             }
+            Cause::Inside(why) => why.fmt(f),
             Cause::Busy => f.write_str("too many calls are under way: wait for some of them"),
             Cause::Unreadable(why) => write!(f, "the bytes are not of the method's type: {why}"),
         }

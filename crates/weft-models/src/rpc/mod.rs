@@ -241,7 +241,7 @@ impl<N: Net> Inner<N> {
 
     fn post_call(&self, to: usize, number: u32, method: u16, args: &[&[u8]]) -> Result<(), Cause> {
         let len = args.iter().map(|part| part.len()).sum::<usize>();
-        if len > MESSAGE_MAX - HEAD {
+        if len > MESSAGE_MAX {
             return Err(Cause::TooLong { len });
         }
         let mut head = [0; HEAD];
@@ -309,7 +309,7 @@ impl<N: Net> Inner<N> {
             return;
         }
         let len = parts.iter().map(|part| part.len()).sum::<usize>();
-        if len > MESSAGE_MAX - ANSWER_HEAD {
+        if len > MESSAGE_MAX {
             return self.answer(to, number, Status::TooLong, &[&(len as u64).to_le_bytes()]);
         }
         let mut head = [0; ANSWER_HEAD];

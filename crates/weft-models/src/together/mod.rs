@@ -6,8 +6,8 @@
 mod call;
 
 use crate::channel::{Channel, MESSAGE_MAX};
-use crate::net::{Blocking, Net, RankFailure, Unsent};
-use crate::{park, HANDLERS};
+use crate::net::{Blocking, InUpcall, Net, RankFailure, Unsent};
+use crate::park;
 use call::Call;
 pub(crate) use call::Function;
 use std::cell::{Cell, RefCell};
@@ -80,12 +80,10 @@ pub struct Together<N: Net> {
     inner: Rc<Inner<N>>,
 }
 
-/// The handlers of operations that programs open.
-const FIRST: u16 = HANDLERS + 29;
 /// The logarithm, to base 2, of the ranks that exchange their bytes in a round.
 const EXCHANGE_BITS: u32 = 2;
-/// Number of those.
-const NUMBERS: u16 = 3;
+/// Number of operations that programs may have open: they have numbers below this.
+pub const NUMBERS: u16 = 256;
 /// The first multicast group of those whose results go by multicast.
 const GROUPS: u16 = 0xef00;
 /// The place of its kind in a packet's argument.
@@ -112,6 +110,13 @@ impl<N: Net> Drop for Watched<N> {
     }
 }
 
+/// Refuses a call that waits inside an upcall, as an error of this rank.
+pub(crate) fn may_wait<N: Blocking>(net: &N) -> Result<(), RankFailure> {
+    let failure =
+        |why: InUpcall| RankFailure { rank: net.rank(), certain: false, why: why.to_string() };
+    net.may_wait().map_err(failure)
+}
+
 /// Returns the parent of a place in a binomial tree; that of place 0 is itself.
 fn parent(place: usize) -> usize {
     place & place.wrapping_sub(1)
@@ -124,14 +129,14 @@ fn children(place: usize, count: usize) -> impl Iterator<Item = usize> {
 }
 
 impl<N: Net> Together<N> {
-    /// Opens operations of all ranks. Numbers 0 to 2 tell those of different parts of a program
+    /// Opens operations of all ranks. Numbers 0 to 255 tell those of different parts of a program
     /// apart. A number can be opened again once all ranks have dropped theirs.
     ///
     /// # Panics
     /// The number is too large.
     pub fn open(net: &N, number: u16) -> Together<N> {
         assert!(number < NUMBERS, "operations of all ranks have numbers below {NUMBERS}");
-        Together::with_handler(net, FIRST + number)
+        Together::with_handler(net, crate::TOGETHER_HANDLERS + number)
     }
 
     /// Does what [`open`](Together::open) does; the results of reductions and barriers go from rank
@@ -190,6 +195,14 @@ impl<N: Net> Together<N> {
             }
         });
         Together { inner }
+    }
+
+    /// Ends the operations of all ranks with a failure, unless they have ended with another one.
+    /// Returns that failure.
+    pub(crate) fn end_by(&self, failure: RankFailure) -> RankFailure {
+        let failure = self.inner.first_cause(failure);
+        self.inner.failed(failure.clone());
+        self.inner.failure.borrow().clone().unwrap_or(failure)
     }
 
     /// Waits until all ranks have called this as often.
@@ -286,6 +299,7 @@ impl<N: Blocking> Together<N> {
     /// # Errors
     /// A rank has failed.
     pub fn barrier_blocking(&self) -> Result<(), RankFailure> {
+        may_wait(&self.inner.net)?;
         self.inner.net.block_on(self.barrier())
     }
 }
@@ -335,7 +349,7 @@ impl<N: Net> Inner<N> {
     /// # Errors
     /// The rank has failed, or the bytes are longer than a message: all ranks are told.
     fn post(&self, to: usize, kind: u8, call: Call, bytes: &[u8]) -> Result<(), RankFailure> {
-        if bytes.len() > MESSAGE_MAX - size_of::<u64>() {
+        if bytes.len() > MESSAGE_MAX {
             let len = bytes.len();
             let why = format!("{len} bytes for all ranks are longer than {MESSAGE_MAX}");
             let failure = RankFailure { rank: self.net.rank(), certain: false, why };
@@ -396,10 +410,17 @@ impl<N: Net> Inner<N> {
             return Ok(false);
         }
         let argument = u32::from(kind::CAST) << KIND_BITS;
+        let mut watched = Vec::new();
         loop {
             match self.net.try_multicast(group, self.handler, argument, &packet) {
                 Ok(()) => return Ok(true),
-                Err(Unsent::Busy) => self.net.yield_now().await,
+                Err(Unsent::Busy) => {
+                    if watched.is_empty() {
+                        let all = 0..self.net.size();
+                        watched.extend(all.map(|rank| Watched::new(&self.net, rank)));
+                    }
+                    self.net.yield_now().await;
+                }
                 Err(Unsent::Failed(failure)) => return Err(failure),
                 Err(_) => return Ok(false),
             }
@@ -420,8 +441,9 @@ impl<N: Net> Inner<N> {
             if let Some(found) = found {
                 return Poll::Ready(Ok(found));
             }
+            // One that has left may have done so because of another one, which is about to be known.
             let gone = self.gone.borrow().get(&from).cloned();
-            if let Some(failure) = gone {
+            if let Some(failure) = gone.filter(|failure| !self.net.has_left(failure.rank)) {
                 self.failed(failure);
             }
             if let Some(failure) = self.failure.borrow().clone() {
@@ -494,12 +516,29 @@ impl<N: Net> Inner<N> {
         self.gone.borrow_mut().insert(failure.rank, failure.clone());
         self.wake();
         let (net, inner) = (self.net.clone(), Rc::downgrade(self));
+        // Where this rank waits, one that has died without a word is noticed meanwhile: another one
+        // may have left because of it.
+        let waits = !self.rounds.borrow().is_empty();
+        let all = (0..self.net.size()).filter(|_| waits);
+        let watched: Vec<_> = all.map(|rank| Watched::new(&self.net, rank)).collect();
         self.net.spawn(async move {
             net.sleep(GRACE).await;
             if let Some(inner) = inner.upgrade() {
-                inner.failed(failure);
+                inner.failed(inner.first_cause(failure));
             }
+            drop(watched);
         });
+    }
+
+    /// Returns the failure of a rank that has died, in place of that of one which has left: the
+    /// death may be the reason.
+    fn first_cause(&self, failure: RankFailure) -> RankFailure {
+        if !self.net.has_left(failure.rank) {
+            return failure;
+        }
+        let gone = self.gone.borrow();
+        let died = gone.values().find(|other| !self.net.has_left(other.rank));
+        died.cloned().unwrap_or(failure)
     }
 
     /// Ends all operations with a failure that this rank has noticed, or of which another one has

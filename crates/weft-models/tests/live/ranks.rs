@@ -33,21 +33,30 @@ fn link(name: &str, me: EndpointId) -> Box<dyn Link> {
     Box::new(UdpLink::new(config, security).expect("a socket"))
 }
 
-/// Runs `program` on `count` ranks over a link.
+/// Opens the endpoint of a rank over a link.
+pub fn open(name: &str, config: Config) -> Endpoint {
+    let id = EndpointId(weft_link::random_u64());
+    Endpoint::with_links(config, id, Clock::system(), vec![link(name, id)])
+}
+
+/// Returns the group of all ranks, which have these addresses.
+pub fn group_of(endpoint: Endpoint, addresses: Vec<Address>, rank: usize) -> Group {
+    Group::new(endpoint, Addresses(addresses), rank)
+}
+
+/// Runs `program` on `count` ranks over a link; all live until the last has ended.
 pub fn run(name: &str, count: usize, program: impl Fn(Live, Group) + Sync) {
     let (addresses, met) = (Arc::new(Mutex::new(vec![None; count])), Arc::new(Barrier::new(count)));
     std::thread::scope(|scope| {
         for rank in 0..count {
             let (addresses, met, program) = (Arc::clone(&addresses), Arc::clone(&met), &program);
             scope.spawn(move || {
-                let id = EndpointId(weft_link::random_u64());
                 let config = Config { rank: u32::try_from(rank).ok(), ..Config::default() };
-                let links = vec![link(name, id)];
-                let endpoint = Endpoint::with_links(config, id, Clock::system(), links);
+                let endpoint = open(name, config);
                 addresses.lock().expect("no panic")[rank] = Some(endpoint.address());
                 met.wait();
                 let all = addresses.lock().expect("no panic").iter().flatten().cloned().collect();
-                let world = Group::new(endpoint, Addresses(all), rank);
+                let world = group_of(endpoint, all, rank);
                 // The other ranks would wait for one whose thread has ended.
                 let end = EndAll;
                 program(Live::new(&world).expect("a packet interface"), world.clone());

@@ -3,7 +3,7 @@
 use crate::ranks::{run, LINKS};
 use std::cell::Cell;
 use std::rc::Rc;
-use weft_models::net::{Blocking, Net};
+use weft_models::net::{Blocking, Live, Net};
 use weft_models::rpc::{threads, Cause, Request, Rpc};
 use weft_models::MESSAGE_MAX;
 
@@ -53,8 +53,8 @@ fn rpc__arguments_and_answers_that_are_too_long_are_errors_of_the_caller() {
             let long = rpc.call_blocking(to, 1, &[]).unwrap_err();
             assert_eq!(long.cause, Cause::AnswerTooLong { len: MESSAGE_MAX + 1 });
             assert!(long.to_string().contains("its answer of 268435457 bytes"), "{long}");
-            let long = rpc.call_blocking(to, 2, &vec![0; MESSAGE_MAX]).unwrap_err();
-            assert_eq!(long.cause, Cause::TooLong { len: MESSAGE_MAX });
+            let long = rpc.call_blocking(to, 2, &vec![0; MESSAGE_MAX + 1]).unwrap_err();
+            assert_eq!(long.cause, Cause::TooLong { len: MESSAGE_MAX + 1 });
             assert_eq!(rpc.call_blocking(to, 2, b"short").as_deref(), Ok(&b"short"[..]));
         }
         world.barrier_blocking().expect("no rank fails");
@@ -115,4 +115,43 @@ fn threads__calls_of_a_desk_that_is_dropped_fail() {
             assert_eq!(error.cause, Cause::Closed);
         });
     });
+}
+
+/// The call goes to the rank itself, so that its bytes are copied as few times as possible.
+#[test]
+fn rpc__arguments_of_the_most_bytes_are_taken() {
+    run("shm", 1, |net, _| {
+        let rpc = Rpc::open(&net);
+        rpc.serve(1, |request, args| request.answer(&args.len().to_le_bytes()));
+        let answer = rpc.call_blocking(0, 1, &vec![0; MESSAGE_MAX]);
+        assert_eq!(answer.as_deref(), Ok(&MESSAGE_MAX.to_le_bytes()[..]));
+    });
+}
+
+#[test]
+fn call_blocking__in_a_service_is_an_error_that_says_so() {
+    for link in LINKS {
+        run(link, 2, |net, world| {
+            let rpc = Rpc::open(&net);
+            rpc.serve(1, |request, args| request.answer(args));
+            let other = 1 - net.rank();
+            rpc.serve(2, move |request: Request<_>, args| {
+                let inner = request.rpc().expect("it is there");
+                let nested = inner.call_blocking(other, 1, args);
+                request.refuse(&nested.expect_err("it would wait for ever").to_string());
+            });
+            rpc.serve(3, move |request: Request<Live>, args| {
+                let inner = request.rpc().expect("it is there");
+                let nested = inner.net().block_on(inner.call(other, 1, args));
+                request.answer(&nested.expect("this is not reached"));
+            });
+            let refused = rpc.call_blocking(other, 2, b"x").unwrap_err();
+            assert!(refused.to_string().contains("inside an upcall or a service"), "{refused}");
+            let Cause::Panicked(text) = rpc.call_blocking(other, 3, b"x").unwrap_err().cause else {
+                panic!("a service that waits panics");
+            };
+            assert!(text.contains("inside an upcall or a service"), "{text}");
+            world.barrier_blocking().expect("no rank fails");
+        });
+    }
 }

@@ -1,12 +1,13 @@
 //! The trait over the packet interface of an endpoint, in real and in simulated time.
 
-use super::{Blocking, Incoming, Net, RankFailure, Unsent, PATIENT};
+use super::{Blocking, InUpcall, Incoming, Net, RankFailure, Unsent, PATIENT};
 use crate::{Counter, MulticastError, MulticastGroup, OpenError, Packets};
 use std::cell::RefCell;
 use std::future::Future;
 use std::ops::Range;
-use std::pin::Pin;
+use std::pin::{pin, Pin};
 use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use weft::choices::Server;
 use weft::port::{Arrived, Client, Port, WEFT};
@@ -51,6 +52,7 @@ struct Inner {
     failures: Rc<Failures>,
     compute: Option<Compute>,
     warn_after: Duration,
+    peer_timeout: Duration,
 }
 
 /// The packet interface of a rank of a group of `weft`: the job's world, or a part of it.
@@ -107,7 +109,8 @@ impl Live {
         packets.wait_for_handlers(PATIENT);
         let made = packets.endpoint().port(CLIENT, Rc::<Failures>::default);
         let (_, failures) = made.unwrap_or_else(|taken| panic!("{taken}"));
-        let warn_after = packets.endpoint().config().warn_after_ms;
+        let config = packets.endpoint().config();
+        let (warn_after, peer_timeout) = (config.warn_after_ms, config.peer_timeout_ms);
         let inner = Inner {
             packets,
             rank: group.rank(),
@@ -116,6 +119,7 @@ impl Live {
             failures,
             compute,
             warn_after: Duration::from_millis(u64::from(warn_after)),
+            peer_timeout: Duration::from_millis(u64::from(peer_timeout)),
         };
         Ok(Live { inner: Rc::new(inner) })
     }
@@ -308,6 +312,11 @@ impl Net for Live {
         self.inner.packets.poll()
     }
 
+    #[inline]
+    fn poll_attend(&self, cx: &Context<'_>) -> Poll<()> {
+        self.inner.packets.endpoint().poll_attend(cx)
+    }
+
     fn yield_now(&self) -> impl Future<Output = ()> + use<> {
         self.inner.packets.endpoint().yield_now()
     }
@@ -327,6 +336,11 @@ impl Net for Live {
 
     fn spawn(&self, work: impl Future<Output = ()> + 'static) {
         self.inner.packets.endpoint().spawn(work);
+    }
+
+    fn has_left(&self, rank: usize) -> bool {
+        let failure = |peer| self.inner.packets.endpoint().peer_failure(peer);
+        self.peer(rank).ok().and_then(failure) == Some(PeerFailure::Closed)
     }
 
     fn failure(&self, rank: usize) -> Option<RankFailure> {
@@ -360,17 +374,45 @@ impl Net for Live {
         }
     }
 
+    fn peer_timeout(&self) -> Duration {
+        self.inner.peer_timeout
+    }
+
+    fn time_is_virtual(&self) -> bool {
+        self.inner.packets.endpoint().time_is_virtual()
+    }
+
     fn warn_after(&self) -> Duration {
         self.inner.warn_after
     }
 }
 
 impl Blocking for Live {
+    #[inline]
+    fn attend(&self) {
+        self.inner.packets.endpoint().attend();
+    }
+
     fn wait(&self, timeout: Option<Duration>) -> bool {
         self.inner.packets.wait(timeout)
     }
 
+    fn may_wait(&self) -> Result<(), InUpcall> {
+        match self.inner.packets.is_in_upcall() {
+            true => Err(InUpcall),
+            false => Ok(()),
+        }
+    }
+
     fn block_on<F: Future>(&self, future: F) -> F::Output {
+        let mut future = pin!(future);
+        if let Err(why) = self.may_wait() {
+            let mut cx = Context::from_waker(Waker::noop());
+            return match future.as_mut().poll(&mut cx) {
+                Poll::Ready(done) => done,
+                Poll::Pending => panic!("rank {}: {why}", self.inner.rank),
+            };
+        }
         self.inner.packets.endpoint().block_on(future)
     }
 }

@@ -14,12 +14,31 @@ use std::fmt;
 use std::future::Future;
 use std::ops::Range;
 use std::rc::Rc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 use weft_core::Instant;
 
 /// The numbers of handlers whose packets wait for the handler, if they arrive before it is set. The
 /// modules of `weft-models` have these numbers, so that ranks may open them in any order.
-pub const PATIENT: Range<u16> = 256..288;
+pub const PATIENT: Range<u16> = 256..2304;
+
+/// A call that would wait was made inside an upcall: a handler of packets, a service, a function
+/// that is called with messages. It would wait for ever, since no packet arrives before the upcall
+/// has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InUpcall;
+
+impl fmt::Display for InUpcall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(
+            "a call that waits, made inside an upcall or a service: it would wait for ever, since \
+             no packet arrives before the upcall has ended; wait in a task (Net::spawn), and \
+             answer there",
+        )
+    }
+}
+
+impl std::error::Error for InUpcall {}
 
 /// A packet that has arrived, in its upcall.
 #[derive(Clone, Copy, Debug)]
@@ -180,6 +199,13 @@ pub trait Net: Clone + 'static {
     /// Handles arrived packets. True if anything happened.
     fn poll(&self) -> bool;
 
+    /// Polled by operations that may end at once, as futures: `Pending`, once, if a round of
+    /// progress is due, so that a program whose operations all end so polls the network all the
+    /// same. The future is polled again after that round.
+    fn poll_attend(&self, _cx: &Context<'_>) -> Poll<()> {
+        Poll::Ready(())
+    }
+
     /// Resolves after one round of progress: call it between pieces of computing.
     fn yield_now(&self) -> impl Future<Output = ()> + use<Self>;
 
@@ -194,6 +220,12 @@ pub trait Net: Clone + 'static {
     /// Begins a task, which runs at once as far as it can and goes on with progress.
     fn spawn(&self, work: impl Future<Output = ()> + 'static);
 
+    /// True if a rank has failed by leaving: it has said so, and has not died. It may have left
+    /// because of the death of another one.
+    fn has_left(&self, _rank: usize) -> bool {
+        false
+    }
+
     /// Returns the failure of a rank, if it has failed.
     fn failure(&self, rank: usize) -> Option<RankFailure>;
 
@@ -207,15 +239,38 @@ pub trait Net: Clone + 'static {
     /// Ends one `expect` that was true.
     fn unexpect(&self, rank: usize);
 
+    /// Returns the time after which a silent rank has failed (`WEFT_PEER_TIMEOUT_MS`).
+    fn peer_timeout(&self) -> Duration {
+        Duration::MAX
+    }
+
+    /// True if time passes only when a simulator advances it.
+    fn time_is_virtual(&self) -> bool {
+        true
+    }
+
     /// Returns the time after which a wait is worth a line in the log (`WEFT_WARN_AFTER_MS`).
     fn warn_after(&self) -> Duration;
 }
 
 /// A net whose programs may wait in calls: they have a processor of their own.
 pub trait Blocking: Net {
+    /// Makes progress now and then, for calls that end at once: see
+    /// [`poll_attend`](Net::poll_attend).
+    fn attend(&self);
+
+    /// True if a call may wait here.
+    ///
+    /// # Errors
+    /// An upcall runs.
+    fn may_wait(&self) -> Result<(), InUpcall>;
+
     /// Waits until something happens, at most for `timeout`. True if anything did.
     fn wait(&self, timeout: Option<Duration>) -> bool;
 
     /// Runs a future to its end, and makes progress meanwhile.
+    ///
+    /// # Panics
+    /// An upcall runs, and the future does not end at once: it would never end.
     fn block_on<F: Future>(&self, future: F) -> F::Output;
 }

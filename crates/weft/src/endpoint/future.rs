@@ -92,6 +92,10 @@ impl Operation {
                 }
             }
             State::Ended(result, buffer) => {
+                if self.inner.borrow_mut().poll_attend(cx).is_pending() {
+                    self.state = State::Ended(result, buffer);
+                    return Poll::Pending;
+                }
                 let status = result.unwrap_or_default();
                 Poll::Ready((result.err(), status, buffer))
             }

@@ -2,6 +2,7 @@
 
 mod absence;
 mod active;
+mod attend;
 mod bulk_rate;
 mod choose;
 mod closing;
@@ -45,7 +46,7 @@ pub use sys::expect::Expected;
 pub use waits::Awaits;
 
 use crate::calibration::Calibration;
-use crate::clock::Clock;
+use crate::clock::{Clock, Moments};
 use crate::counters::{Page, RankId};
 use crate::port::ACTIVE;
 use driver::Driver;
@@ -124,6 +125,8 @@ pub(crate) struct Inner {
     page: Option<Page>,
     /// Messages sent since the last poll.
     unpolled: u32,
+    /// The time since the last round of progress for an operation that ended at once.
+    moments: Moments,
     tasks: tasks::Tasks,
     /// True if there are tasks, or clients of the port that are polled in each round.
     pub(crate) above: bool,
@@ -215,6 +218,7 @@ impl Endpoint {
             patience,
             page: None,
             unpolled: 0,
+            moments: Moments::new(),
             tasks: tasks::Tasks::default(),
             above: false,
             agent: None,
@@ -258,6 +262,11 @@ impl Endpoint {
             .driver
             .connect(address)
             .map_err(|reasons| ConnectError { address: address.to_string(), reasons })
+    }
+
+    /// True if time passes only when a simulator advances it.
+    pub fn time_is_virtual(&self) -> bool {
+        self.inner.borrow().driver.polling.exact
     }
 
     /// Returns the time now, by the endpoint's clock.
@@ -439,11 +448,16 @@ impl Endpoint {
         let flag = Arc::new(Flag(AtomicBool::new(true)));
         let waker = Waker::from(flag.clone());
         let mut cx = Context::from_waker(&waker);
+        let mut at_once = true;
         loop {
             if flag.0.swap(false, Ordering::Relaxed) {
                 if let Poll::Ready(out) = future.as_mut().poll(&mut cx) {
+                    if at_once {
+                        self.attend();
+                    }
                     return out;
                 }
+                at_once = false;
                 if flag.0.load(Ordering::Relaxed) {
                     self.progress();
                     continue;

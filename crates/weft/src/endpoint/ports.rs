@@ -175,6 +175,11 @@ impl Ports {
         self.owed > 0 && self.slots.iter().any(|s| s.number == number && !s.arrived.is_empty())
     }
 
+    /// True while a client handles a message.
+    pub fn is_handling(&self) -> bool {
+        self.slots.iter().any(|slot| slot.busy)
+    }
+
     /// Returns the next call of a client: its index, its number, the client, and the call.
     #[inline]
     pub fn next_call(&mut self) -> Option<(usize, u8, Rc<dyn Client>, Call)> {

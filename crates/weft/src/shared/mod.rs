@@ -171,6 +171,9 @@ impl Blocking for SharedEndpoint {
         let mut patience = WaitLog::default();
         loop {
             if let Some(ended) = state.endpoint.get().collect(ticket) {
+                if patience.began.is_none() {
+                    state.endpoint.get().attend();
+                }
                 return ended;
             }
             if !state.origin.is_here() {

@@ -338,6 +338,7 @@ fn wait_until(
 ) -> Result<bool, Fault> {
     collect(job);
     if done() {
+        job.endpoint().attend();
         return Ok(true);
     }
     job.may_wait()?;
@@ -466,6 +467,8 @@ pub unsafe extern "C" fn weft_test(
         if !living[0].1.is_done() {
             job.packets.poll();
             collect(job);
+        } else {
+            job.endpoint().attend();
         }
         let is_done = living[0].1.is_done();
         drop(living);

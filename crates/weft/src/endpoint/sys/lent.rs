@@ -109,9 +109,15 @@ pub(crate) trait Blocking: Sized {
     /// Sends a message; returns when `data` is free.
     #[inline]
     fn send_from(&self, to: PeerId, tag: u64, data: &[u8]) -> Result<(), OpError> {
-        // SAFETY: `Borrowed` ends with this call, and `data` lives longer.
-        let begun = self.reach(|endpoint| unsafe { endpoint.begin_send(to, tag, data) })?;
-        match begun {
+        let begun = self.reach(|endpoint| {
+            // SAFETY: `Borrowed` ends with this call, and `data` lives longer.
+            let begun = unsafe { endpoint.begin_send(to, tag, data) };
+            if matches!(begun, Ok(None)) {
+                endpoint.attend();
+            }
+            begun
+        });
+        match begun? {
             Some(ticket) => Borrowed { at: self, ticket }.end().map(|_| ()),
             None => Ok(()),
         }
@@ -177,11 +183,15 @@ impl Blocking for Endpoint {
 
     #[inline]
     fn wait_op(&self, ticket: Ticket) -> Ended {
+        if let Some(ended) = self.collect(ticket) {
+            self.attend();
+            return ended;
+        }
         loop {
+            self.wait_by(None, 1, None);
             if let Some(ended) = self.collect(ticket) {
                 return ended;
             }
-            self.wait_by(None, 1, None);
         }
     }
 }

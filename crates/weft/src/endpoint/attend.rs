@@ -1,0 +1,73 @@
+//! Operations that end at once poll the network all the same.
+//!
+//! A program whose operations all end at once (short sends, reads of what is here) would never wait,
+//! and so make no progress: other ranks that need something of it would wait for as long as it goes
+//! on so. Each such operation therefore looks at a counter of the processor, and makes progress
+//! about every tenth of a millisecond.
+
+use super::{Endpoint, Inner};
+use std::task::{Context, Poll, Waker};
+
+/// Most rounds of progress for one operation.
+const ROUNDS_MAX: u32 = 16;
+
+impl Inner {
+    /// True if an operation that ends at once owes a round of progress now. Not where time is
+    /// virtual, where a thread sleeps on the descriptor and is woken by what arrives, or in the
+    /// call of a client, which gets no message meanwhile.
+    #[inline]
+    fn owes_round(&mut self) -> bool {
+        self.moments.is_over() && self.may_poll()
+    }
+
+    /// See [`Endpoint::poll_attend`].
+    #[inline]
+    pub(super) fn poll_attend(&mut self, cx: &Context<'_>) -> Poll<()> {
+        if !self.owes_round() {
+            return Poll::Ready(());
+        }
+        // A caller that cannot be woken polls again after a round that did something.
+        self.driver.absence.unreported |= cx.waker().will_wake(Waker::noop());
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    #[cold]
+    fn may_poll(&mut self) -> bool {
+        let driver = &mut self.driver;
+        let may =
+            !driver.polling.exact && !driver.absence.watched && !driver.intake.ports.is_handling();
+        if may {
+            // The round reads the clock and polls every link.
+            driver.refresh(u64::MAX);
+        }
+        may
+    }
+}
+
+impl Endpoint {
+    /// Makes progress for an operation that has ended at once, if there was none for such an
+    /// operation for about a tenth of a millisecond. Calls of the port's clients and tasks may run.
+    #[inline]
+    pub fn attend(&self) {
+        if self.inner.borrow_mut().owes_round() {
+            self.attend_now();
+        }
+    }
+
+    #[cold]
+    fn attend_now(&self) {
+        for _ in 0..ROUNDS_MAX {
+            if !self.progress() {
+                break;
+            }
+        }
+    }
+
+    /// Does what [`attend`](Self::attend) does for an operation that is polled as a future:
+    /// `Pending` once if a round of progress is due, and the future is polled again after it.
+    #[inline]
+    pub fn poll_attend(&self, cx: &Context<'_>) -> Poll<()> {
+        self.inner.borrow_mut().poll_attend(cx)
+    }
+}

@@ -217,11 +217,14 @@ fn swarm() -> Outcome {
     }
     let weft = install::target(true).join("weft");
     let note = format!(
-        "seeds {seeds}, with agents and without, with multicast and counters and without; \
+        "seeds {seeds}, with agents and without, with multicast and counters and without, of each \
+         model; \
          WEFT_SEEDS=A..B for others"
     );
     let mut outcome = Outcome::default();
-    for kind in [&[][..], &["--agents"], &["--services"], &["--agents", "--services"]] {
+    let kinds: [&[&str]; 5] =
+        [&[], &["--agents"], &["--services"], &["--agents", "--services"], &["--model", "all"]];
+    for kind in kinds {
         let mut command = Command::new(&weft);
         command.args(["sim", "swarm", "--seeds", &seeds]).args(kind).current_dir(crate::root());
         outcome.add(counted(&mut command));

@@ -284,6 +284,12 @@ impl Sim {
         self
     }
 
+    /// Sets the command that runs the simulation again, which a failure prints.
+    pub fn replayed_by(mut self, command: String) -> Sim {
+        self.replay = command;
+        self
+    }
+
     /// Sets the settings of the endpoints spawned from now on; [`SimConfig::settings`] override
     /// them.
     ///

@@ -41,6 +41,7 @@ const ARROWS: &[(&str, Option<&[&str]>)] = &[
         ]),
     ),
     ("weft-models", Some(&["weft-core", "weft", "weft-packets"])),
+    ("weft-swarm", Some(&["weft-packets", "weft-models", "weft-sim"])),
     ("weft-capi", Some(&["weft-core", "weft-link", "weft", "weft-packets", "weft-models"])),
     ("weft-ofi", Some(&["weft-core", "weft-link", "weft"])),
     ("weft-ffi", Some(&["weft-core", "weft-link", "weft"])),
@@ -107,7 +108,8 @@ pub fn crates(tree: &Tree, report: &mut Report) {
 
 /// Checks that production code does not import the simulator.
 pub fn simulator(tree: &Tree, report: &mut Report) {
-    const MAY: [&str; 4] = ["crates/weft-sim/", "tools/cli/", "conformance/", "fuzz/"];
+    const MAY: [&str; 5] =
+        ["crates/weft-sim/", "crates/weft-swarm/", "tools/cli/", "conformance/", "fuzz/"];
     for file in tree.rust().filter(|f| !f.is_test() && !MAY.iter().any(|p| f.path.starts_with(p))) {
         for (i, token) in file.tokens.iter().enumerate() {
             if token.is("weft_sim") && !file.in_test_item(i) {

@@ -1,50 +1,16 @@
 //! Jobs under faults: each is done once, a run ends when all are done, and a death ends it.
 
 use crate::swarm::{enough, seeds, Cluster, MS};
-use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
-use std::time::Duration;
 use weft_models::jobs::{Aggregator, Jobs, Quiescence};
-use weft_models::net::{Live, Net};
+use weft_models::net::Net;
+use weft_models::rpc::Rpc;
 use weft_models::together::Together;
-
-const MOST: u64 = 3_000;
-
-/// The jobs that a job makes.
-fn children(n: u64) -> impl Iterator<Item = u64> {
-    [3 * n + 1, 3 * n + 2, 3 * n + 3].into_iter().filter(|m| *m < MOST)
-}
-
-fn owner(n: u64, ranks: usize) -> usize {
-    (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize % ranks
-}
-
-/// Does all jobs below one; returns the sum of those done here, or the rank that failed.
-async fn tree(net: &Live, jobs: &Jobs<Live, u64>, seed: u64) -> Result<(u64, u64), usize> {
-    tree_of(net, jobs, seed, drop).await
-}
-
-/// Does what [`tree`] does, and notes each job.
-async fn tree_of(
-    net: &Live,
-    jobs: &Jobs<Live, u64>,
-    seed: u64,
-    note: impl Fn(u64),
-) -> Result<(u64, u64), usize> {
-    let (ranks, sum) = (net.size(), Cell::new(0));
-    if net.rank() == owner(0, ranks) {
-        jobs.push(net.rank(), &0);
-    }
-    let done = jobs.run(|n, next| {
-        assert_eq!(owner(n, ranks), net.rank(), "seed {seed}");
-        sum.set(sum.get() + n);
-        note(n);
-        next.compute(Duration::from_micros(n % 7));
-        children(n).for_each(|m| next.push(owner(m, ranks), &m));
-    });
-    done.await.map(|done| (sum.get(), done.jobs)).map_err(|failure| failure.rank)
-}
+use weft_sim::{Fault, Sim, SimConfig};
+use weft_swarm::cluster::Ends;
+use weft_swarm::jobs::{run, tree, MOST};
 
 #[test]
 fn jobs__each_is_done_once_and_the_end_is_found_under_loss() {
@@ -102,41 +68,10 @@ fn jobs__the_death_of_a_rank_ends_the_runs_of_all() {
 /// ends a run without an error, each job of the run was done once, on whatever rank.
 #[test]
 fn jobs__none_is_lost_or_done_twice_where_ranks_are_cut_off() {
-    const ROUNDS: u64 = 8;
     let (mut ended, mut failed) = (0, 0);
     for seed in seeds(0..100) {
-        let cluster = Cluster::rough(seed, 2..6);
-        // The times that each job of each run was done; the runs that ended without an error.
-        let (done, good) = (Rc::new(RefCell::new(BTreeMap::new())), Rc::new(RefCell::default()));
-        let (all, fine) = (Rc::clone(&done), Rc::<RefCell<BTreeSet<u64>>>::clone(&good));
-        let (faults, errors) = (Rc::new(cluster.clone()), Rc::new(Cell::new(0)));
-        let error = Rc::clone(&errors);
-        cluster.run("jobs cut off", move |_, net| {
-            let (all, fine, faults) = (Rc::clone(&all), Rc::clone(&fine), Rc::clone(&faults));
-            let error = Rc::clone(&error);
-            async move {
-                let jobs = Jobs::open(&net, 1, [1, 4, 64][seed as usize % 3]);
-                for round in 0..ROUNDS {
-                    let note = |n| *all.borrow_mut().entry((round, n)).or_insert(0) += 1;
-                    let Err(rank) = tree_of(&net, &jobs, seed, note).await else {
-                        fine.borrow_mut().insert(round);
-                        continue;
-                    };
-                    assert!(faults.may_lose(rank), "seed {seed}: no fault concerns rank {rank}");
-                    error.set(error.get() + 1);
-                    break;
-                }
-                jobs
-            }
-        });
-        let done = done.borrow();
-        assert!(done.values().all(|&times| times == 1), "seed {seed}: a job was done twice");
-        for &round in good.borrow().iter() {
-            let all = done.keys().filter(|(of, _)| *of == round).count() as u64;
-            assert_eq!(all, MOST, "seed {seed}, run {round}");
-            ended += 1;
-        }
-        failed += errors.get();
+        let report = run(&Cluster::rough(seed, 2..6), Ends::Together);
+        (ended, failed) = (ended + report.operations, failed + report.errors);
     }
     enough(ended > 30 && failed > 20, || {
         format!("{ended} runs ended well, {failed} ranks had an error")
@@ -192,4 +127,33 @@ fn Aggregator__and_Quiescence__are_of_use_alone() {
             (records, quiescence, together)
         });
     }
+}
+
+#[test]
+fn run__names_the_rank_that_died_and_not_one_that_left_because_of_it() {
+    let death = Fault::Death { host: 3, at: 20 * MS, visible: true };
+    let mut config = SimConfig::new(4, 1).fault(death);
+    config.settings = vec![("peer_timeout_ms", "400".to_string())];
+    let sim = Sim::new("the first cause", config);
+    let mut sim = sim.of_test(env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"));
+    sim.spawn_all(|env| async move {
+        let net = env.net().expect("no agent is chosen");
+        let (rpc, jobs) = (Rpc::open(&net), Jobs::<_, u64>::open(&net, 0, 64));
+        let kept = RefCell::new(Vec::new());
+        rpc.serve(1, move |request, _| kept.borrow_mut().push(request));
+        match net.rank() {
+            // It learns of the death by a call, and leaves without a word to the others.
+            1 => {
+                assert_eq!(rpc.call(3, 1, b"").await.unwrap_err().rank, 3);
+                drop((rpc, jobs));
+                env.endpoint.closed(std::time::Duration::from_millis(10)).await;
+            }
+            0 => {
+                let failure = jobs.run(|_, _| {}).await.unwrap_err();
+                assert_eq!(failure.rank, 3, "{failure}");
+            }
+            _ => env.sleep(3_000 * MS).await,
+        }
+    });
+    sim.run().unwrap_or_else(|failure| panic!("{failure}"));
 }

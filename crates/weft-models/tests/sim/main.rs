@@ -3,7 +3,6 @@
 
 mod again;
 mod clusters;
-mod history;
 mod jobs;
 mod objects;
 mod order;

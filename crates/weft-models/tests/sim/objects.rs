@@ -1,193 +1,25 @@
 //! Objects under faults: every history is sequentially consistent, every operation is done once,
 //! and replicas stay equal.
 
-use crate::history::{Event, History, Past};
 use crate::swarm::{enough, seeds, Cluster, MS};
 use serde::{Deserialize, Serialize};
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::future::Future;
 use std::rc::Rc;
 use weft_models::net::{Live, Net};
-use weft_models::objects::{Object, ObjectCause, Objects, Placement, Read, Shared, CLASS_MAX};
-use weft_models::order::{Options, OrderError, Style, View};
-use weft_sim::{Env, SimConfig};
-
-thread_local! {
-    /// The values that each object had on any rank, also on one that died: the longest histories of
-    /// which none is the beginning of another.
-    static WRITES: RefCell<BTreeMap<u64, Vec<Vec<u64>>>> = RefCell::default();
-}
-
-/// A value, and all values that it had.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Register {
-    number: u64,
-    values: Vec<u64>,
-}
-
-#[derive(Clone, Debug, Serialize, Deserialize)]
-enum Op {
-    Read,
-    Write(u64),
-    /// Writes a value and returns the one before, once it had so many.
-    SwapAfter(usize, u64),
-    /// Reads once it had so many values.
-    ReadAfter(usize),
-}
-
-impl Object for Register {
-    type Op = Op;
-    type Reply = u64;
-
-    fn read(&self, op: &Op) -> Read<u64> {
-        match op {
-            Op::ReadAfter(count) if self.values.len() < *count => Read::Wait,
-            Op::Read | Op::ReadAfter(_) => Read::Value(self.last()),
-            _ => Read::Write,
-        }
-    }
-
-    fn guard(&self, op: &Op) -> bool {
-        !matches!(op, Op::SwapAfter(count, _) if self.values.len() < *count)
-    }
-
-    fn apply(&mut self, op: Op) -> u64 {
-        let before = self.last();
-        let (Op::Write(value) | Op::SwapAfter(_, value)) = op else { panic!("{op:?} is a read") };
-        self.values.push(value);
-        WRITES.with_borrow_mut(|all| {
-            let known = all.entry(self.number).or_default();
-            if !known.iter().any(|values| values.starts_with(&self.values)) {
-                known.retain(|values| !self.values.starts_with(values));
-                known.push(self.values.clone());
-            }
-        });
-        before
-    }
-}
-
-impl Register {
-    fn last(&self) -> u64 {
-        self.values.last().copied().unwrap_or(0)
-    }
-}
-
-/// Checks a history, with the states that survivors have at the end.
-fn check(history: &History, states: &[Register], lost: Vec<usize>, seed: u64) {
-    let histories = WRITES.with_borrow(Clone::clone);
-    let known = |(object, mut all): (u64, Vec<Vec<u64>>)| {
-        let state = states.iter().find(|state| state.number == object);
-        if let Some(state) = state.filter(|_| !lost.is_empty()) {
-            // The history that the survivors know.
-            return (object, state.values.clone());
-        }
-        if all.len() > 1 && !lost.is_empty() {
-            // It is lost with a rank, and others that are cut off know more of it, or less.
-            history.borrow_mut().values_mut().for_each(|of| of.retain(|e| e.object != object));
-            return (object, Vec::new());
-        }
-        assert!(all.len() < 2, "seed {seed}: replicas of object {object} differ: {all:?}");
-        (object, all.pop().unwrap_or_default())
-    };
-    let writes = histories.into_iter().map(known).collect();
-    let live = states.iter().map(|state| state.number).collect();
-    Past { writes, live, lost, seed }.explains(history);
-}
-
-/// Does random operations on all objects, also some that wait for a first write.
-async fn user(
-    waits: bool,
-
-    env: Env,
-    objects: Objects<Live>,
-    all: Vec<Shared<Live, Register>>,
-    history: History,
-) -> Result<(), ObjectCause> {
-    let (me, mut rng) = (env.host as usize, env.rng());
-    let mut number = 0;
-    for step in 0..40 {
-        env.note(format!("step {step}; {} {}", objects.describe(), objects.group().describe()));
-        let at = rng.below(all.len() as u64) as usize;
-        let (object, shared) = (at as u64, &all[at]);
-        number += 1;
-        let value = (me as u64 + 1) << 32 | number;
-        let note = |read, wrote, posted| {
-            let event = Event { object, read, wrote, posted };
-            history.borrow_mut().entry(me).or_default().push(event);
-        };
-        let event = |read, wrote| note(read, wrote, false);
-        match rng.below(8) {
-            0 | 1 => {
-                shared.call(Op::Write(value)).await.map_err(|error| error.cause)?;
-                event(None, Some(value));
-            }
-            2 => {
-                let op = Op::SwapAfter(if waits { rng.below(2) as usize } else { 0 }, value);
-                let old = shared.call(op).await.map_err(|error| error.cause)?;
-                event(Some(old), Some(value));
-            }
-            3 => {
-                // Several follow each other, without waiting where the object stays.
-                for more in 0..=rng.below(4) {
-                    let value = value | more << 16;
-                    shared.post(&Op::Write(value)).map_err(|error| error.cause)?;
-                    note(None, Some(value), true);
-                }
-            }
-            4 => {
-                let read =
-                    shared.call(Op::ReadAfter(waits.into())).await.map_err(|error| error.cause)?;
-                event(Some(read), None);
-            }
-            _ => {
-                let read = shared.call(Op::Read).await.map_err(|error| error.cause)?;
-                event(Some(read), None);
-            }
-        }
-        if rng.below(3) == 0 {
-            env.sleep(rng.below(MS)).await;
-        }
-    }
-    objects.flush().await.map_err(ObjectCause::Group)
-}
-
-/// Opens an object of each placement.
-async fn open_all(objects: &Objects<Live>) -> Result<Vec<Shared<Live, Register>>, ObjectCause> {
-    let class = objects.class::<Register>(1);
-    let ranks = objects.net().size();
-    let mut all = Vec::new();
-    for number in 0..6 {
-        let placement = match number % 3 {
-            0 => Placement::Replicated,
-            1 => Placement::At(number as usize % ranks),
-            _ => Placement::Adaptive,
-        };
-        let state = || Register { number: number.into(), values: Vec::new() };
-        all.push(class.open(number, placement, state).await.map_err(|error| error.cause)?);
-    }
-    // So that nobody waits for a first write for ever.
-    let first = |at: usize| 1 << 40 | at as u64;
-    if objects.net().rank() == 0 {
-        for (at, shared) in all.iter().enumerate() {
-            let written = shared.call(Op::Write(first(at))).await;
-            written.map_err(|error| error.cause)?;
-        }
-    }
-    Ok(all)
-}
-
-fn options(seed: u64) -> Options {
-    let style = [Style::Ticket, Style::Sequencer, Style::Broadcast][seed as usize % 3];
-    Options { style, window: 64 }
-}
+use weft_models::objects::{Object, ObjectCause, Objects, Placement, Shared, CLASS_MAX};
+use weft_sim::SimConfig;
+use weft_swarm::cluster::Ends;
+use weft_swarm::history::History;
+use weft_swarm::objects::{check, forget, open_all, options, run, user, Op, Register};
 
 #[test]
 fn objects__histories_are_sequentially_consistent_under_loss() {
     let (mut moved, mut events) = (0, 0);
     for seed in seeds(0..150) {
         let cluster = Cluster::of_seed(seed, 2..6, None);
-        WRITES.take();
+        forget();
         let history = History::default();
         let places = Rc::new(Cell::new(0));
         let (all_events, all_places) = (Rc::clone(&history), Rc::clone(&places));
@@ -215,7 +47,7 @@ fn objects__survivors_go_on_and_lost_objects_are_named() {
     let (mut lost, mut whole) = (0, 0);
     for seed in seeds(0..150) {
         let cluster = Cluster::of_seed(seed, 3..6, Some(0..6));
-        WRITES.take();
+        forget();
         let history = History::default();
         let (ends, states) = (Rc::<RefCell<Vec<_>>>::default(), Rc::<RefCell<Vec<_>>>::default());
         let (events, all_ends, all_states) =
@@ -268,89 +100,17 @@ fn objects__survivors_go_on_and_lost_objects_are_named() {
     enough(lost > 1 && whole > 30, || format!("{lost} lost an object, {whole} did not"));
 }
 
-/// A rank at the end of a run: its view, the end of its operations, and the states that it has.
-struct Last {
-    rank: usize,
-    view: Option<View>,
-    end: Result<(), ObjectCause>,
-    states: Vec<Register>,
-}
-
-/// Does operations on objects, and looks at all states when the faults are over.
-async fn use_cut_off(env: Env, objects: &Objects<Live>, history: History) -> Last {
-    let (mut all, rank) = (Vec::new(), objects.net().rank());
-    let mut end = open_all(objects).await.map(|objects| all = objects);
-    if end.is_ok() {
-        end = user(false, env.clone(), objects.clone(), all.clone(), history).await;
-    }
-    // The faults are over then, and have been noticed by those that wait.
-    objects.group().expect(true);
-    env.sleep(4_000 * MS).await;
-    let group = objects.group();
-    let view = if group.ended().is_some() { None } else { group.view() };
-    for shared in all.iter().filter(|_| view.is_none()) {
-        let late = shared.call(Op::Read).await.unwrap_err();
-        assert!(matches!(late.cause, ObjectCause::Group(_)), "{late}");
-    }
-    let states = all.iter().filter_map(|shared| shared.peek(Clone::clone)).collect();
-    Last { rank, view, end, states }
-}
-
-/// Checks that an error names ranks that a fault concerns.
-fn judge(end: &Result<(), ObjectCause>, me: usize, cluster: &Cluster) {
-    let is_right = match end {
-        Ok(()) => true,
-        Err(ObjectCause::Lost { rank }) => cluster.may_lose(*rank),
-        Err(ObjectCause::Call(error)) => cluster.may_lose(error.rank) || cluster.may_lose(me),
-        Err(ObjectCause::Group(OrderError::Excluded { .. })) => cluster.may_lose(me),
-        Err(ObjectCause::Group(OrderError::NoQuorum { missing })) => {
-            missing.iter().all(|&rank| cluster.may_lose(rank))
-        }
-        Err(_) => false,
-    };
-    assert!(is_right, "seed {}: rank {me}: {end:?}", cluster.config.seed);
-}
-
 #[test]
 fn objects__histories_stay_consistent_where_ranks_are_cut_off() {
-    let (mut cut_off, mut went_on) = (0, 0);
+    let (mut operations, mut errors) = (0, 0);
     // In the last seeds ranks whose part in the group has ended wait for each other; ranks that are
     // excluded, and do not know it, call others; and a result of such a rank comes late.
     let known = [1010, 1259, 1444, 2039, 3143, 3874, 4127];
     for seed in seeds(0..200).chain(known) {
-        let cluster = Cluster::rough(seed, 2..6);
-        WRITES.take();
-        let (history, ends) = (History::default(), Rc::<RefCell<Vec<Last>>>::default());
-        let (events, all) = (Rc::clone(&history), Rc::clone(&ends));
-        cluster.run("objects cut off", move |env, net| {
-            let (history, all) = (Rc::clone(&events), Rc::clone(&all));
-            async move {
-                let objects = Objects::with_options(&net, options(seed));
-                let last = use_cut_off(env, &objects, history).await;
-                all.borrow_mut().push(last);
-                objects
-            }
-        });
-        let ends = ends.take();
-        ends.iter().for_each(|last| judge(&last.end, last.rank, &cluster));
-        let newest = ends.iter().filter_map(|last| last.view.clone()).max_by_key(|v| v.number);
-        let Some(newest) = newest else { continue };
-        let is_whole = |last: &Last| {
-            let number = last.view.as_ref().map(|view| view.number);
-            number == Some(newest.number) && newest.members.contains(&last.rank)
-        };
-        let (whole, others): (Vec<Last>, Vec<Last>) = ends.into_iter().partition(is_whole);
-        (went_on, cut_off) = (went_on + whole.len(), cut_off + others.len());
-        let is_known = |rank: &usize| whole.iter().any(|last| last.rank == *rank);
-        let lost = (0..cluster.config.hosts as usize).filter(|rank| !is_known(rank)).collect();
-        let states: Vec<Register> = whole.into_iter().flat_map(|last| last.states).collect();
-        for one in &states {
-            let same = states.iter().filter(|other| other.number == one.number);
-            same.for_each(|other| assert_eq!(one, other, "seed {seed}"));
-        }
-        check(&history, &states, lost, seed);
+        let report = run(&Cluster::rough(seed, 2..6), Ends::Together);
+        (operations, errors) = (operations + report.operations, errors + report.errors);
     }
-    enough(cut_off > 10 && went_on > 40, || format!("{cut_off} were cut off, {went_on} went on"));
+    enough(operations > 1_000 && errors > 10, || format!("{operations} operations, {errors}"));
 }
 
 /// A bounded queue.
@@ -570,5 +330,48 @@ fn class__registered_after_too_many_messages_is_refused_and_others_go_on() {
             env.sleep(50 * MS).await;
             (objects, here, made)
         }
+    });
+}
+
+#[test]
+fn delete__ends_operations_that_wait_and_refuses_later_ones_on_all_ranks() {
+    let cluster = Cluster { config: SimConfig::new(3, 1), dies: None };
+    cluster.run("objects deleted", |env, net| async move {
+        let (objects, me) = (Objects::open(&net), net.rank());
+        let class = objects.class::<Queue>(7);
+        for (number, placement) in
+            [Placement::Replicated, Placement::At(2), Placement::Adaptive].into_iter().enumerate()
+        {
+            let open =
+                || class.open(number as u32, placement, || Queue { most: 1, ..Queue::default() });
+            let queue = open().await.unwrap();
+            let other = queue.clone();
+            // Rank 0 waits for a job that nobody puts, also at the object's own rank.
+            if me == 1 {
+                env.sleep(20 * MS).await;
+                queue.clone().delete().await.unwrap();
+            } else {
+                let waits = queue.call(QueueOp::Take).await.unwrap_err();
+                assert_eq!(waits.cause, ObjectCause::NoObject, "{placement:?}");
+            }
+            env.sleep(20 * MS).await;
+            let late = other.call(QueueOp::Put(1)).await.unwrap_err();
+            assert_eq!(late.cause, ObjectCause::NoObject, "{placement:?}");
+            assert_eq!(other.peek(|queue| queue.jobs.len()), None, "its memory is free");
+            assert!(late.to_string().contains("deleted, or never made"), "{late}");
+            assert_eq!(other.clone().delete().await.unwrap_err().cause, ObjectCause::NoObject);
+            assert_eq!(open().await.err().unwrap().cause, ObjectCause::NoObject);
+            let id = other.id();
+            assert_eq!(class.get(id).await.err().unwrap().cause, ObjectCause::NoObject);
+        }
+        // One that was made at run time, by its identity.
+        if me == 0 {
+            let made = class.create(Placement::Replicated, &Queue::default()).await.unwrap();
+            let id = made.id();
+            made.delete().await.unwrap();
+            assert_eq!(class.get(id).await.err().unwrap().cause, ObjectCause::NoObject);
+        }
+        env.sleep(50 * MS).await;
+        objects
     });
 }

@@ -1,155 +1,30 @@
 //! Calls under faults: each is executed at most once, and ends with its answer or with the cause.
 
-use crate::swarm::{enough, seeds, Cluster, MS};
-use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use crate::swarm::{enough, seeds, Cluster};
+use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
-use weft_models::net::{Live, Net};
-use weft_models::rpc::{CallError, Cause, Request, Rpc};
-use weft_sim::{Env, SimConfig};
-
-const ECHO: u16 = 1;
-const LATER: u16 = 2;
-const NOTE: u16 = 3;
-const RELAY: u16 = 4;
-const NEVER: u16 = 5;
-const BAD: u16 = 6;
-
-/// Executions of each call: caller, its number.
-type Log = Rc<RefCell<BTreeMap<(usize, u64), u32>>>;
-
-fn pattern(seed: u64, len: usize) -> Vec<u8> {
-    (0..len as u64).map(|i| (i.wrapping_mul(7).wrapping_add(seed)) as u8).collect()
-}
-
-fn note(log: &Log, from: usize, args: &[u8]) -> u64 {
-    let number = u64::from_le_bytes(args[..8].try_into().unwrap());
-    *log.borrow_mut().entry((from, number)).or_default() += 1;
-    assert!(args[8..] == pattern(number, args.len() - 8), "call {number} of rank {from}");
-    number
-}
-
-fn serve(rpc: &Rpc<Live>, log: &Log, noted: &Rc<Cell<u64>>) {
-    let echo = Rc::clone(log);
-    rpc.serve(ECHO, move |request, args| {
-        note(&echo, request.from(), args);
-        request.answer(args);
-    });
-    let later = Rc::clone(log);
-    let net = rpc.net().clone();
-    rpc.serve(LATER, move |request: Request<Live>, args| {
-        let number = note(&later, request.from(), args);
-        let (sleep, args) = (net.sleep(Duration::from_micros(number * 37 % 3_000)), args.to_vec());
-        net.spawn(async move {
-            sleep.await;
-            request.answer_parts(&[&args[..4], &args[4..]]);
-        });
-    });
-    let (casts, count) = (Rc::clone(log), Rc::clone(noted));
-    rpc.serve(NOTE, move |request, args| {
-        assert!(!request.wants_answer());
-        note(&casts, request.from(), args);
-        count.set(count.get() + 1);
-    });
-    let relayed = Rc::clone(log);
-    rpc.serve(RELAY, move |request: Request<Live>, args| {
-        note(&relayed, request.from(), args);
-        let rpc = request.rpc().unwrap();
-        let net = rpc.net().clone();
-        let next = (net.rank() + 1) % net.size();
-        let call = rpc.call(next, BAD, args);
-        net.spawn(async move {
-            match call.await {
-                Ok(_) => panic!("it refuses"),
-                Err(CallError { cause: Cause::Refused(text), .. }) => {
-                    request.answer(text.as_bytes())
-                }
-                Err(error) => request.refuse(&error.to_string()),
-            }
-        });
-    });
-    rpc.serve(BAD, |request, args| request.refuse(&format!("{} bytes", args.len())));
-    let kept = RefCell::new(Vec::new());
-    rpc.serve(NEVER, move |request, _| {
-        let mut kept = kept.borrow_mut();
-        kept.retain(|request: &Request<Live>| !request.is_cancelled());
-        kept.push(request);
-    });
-}
-
-/// Makes calls of all kinds to all ranks, several at a time.
-async fn caller(env: Env, net: Live, rpc: Rpc<Live>, log: Log, cluster: Rc<Cluster>) {
-    let (me, mut rng) = (net.rank(), env.rng());
-    let mut number = 0;
-    for _ in 0..12 {
-        let mut calls = Vec::new();
-        for _ in 0..1 + rng.below(6) {
-            number += 1;
-            let to = rng.below(net.size() as u64) as usize;
-            let method = [ECHO, LATER, RELAY][rng.below(3) as usize];
-            let long = if rng.below(8) == 0 { 20_000 } else { 100 };
-            let body = pattern(number, rng.below(long) as usize);
-            let head = u64::to_le_bytes(number);
-            let call = rpc.call_parts(to, method, &[&head, &body]);
-            calls.push((to, method, number, [&head[..], &body].concat(), call));
-        }
-        if rng.below(3) == 0 {
-            env.sleep(rng.below(5 * MS)).await;
-        }
-        for (to, method, number, args, call) in calls {
-            let executed = |log: &Log| log.borrow().get(&(me, number)).copied().unwrap_or(0);
-            match call.await {
-                Ok(answer) => {
-                    let right = match method {
-                        RELAY => format!("{} bytes", args.len()).into_bytes(),
-                        _ => args,
-                    };
-                    assert!(answer == right, "call {number} of rank {me}");
-                    assert_eq!(executed(&log), 1);
-                }
-                Err(error) => {
-                    let next = (to + 1) % net.size();
-                    let is_relay = method == RELAY && cluster.may_part(to, next);
-                    assert!(cluster.may_part(me, to) || is_relay, "rank {me}: {error}");
-                    assert!(executed(&log) <= 1);
-                }
-            }
-        }
-    }
-}
-
-/// Runs callers and services on all ranks; returns the executions, and the ranks that died.
-fn run_calls(cluster: Cluster) -> (usize, usize) {
-    let (log, cluster) = (Log::default(), Rc::new(cluster));
-    let (calls, all) = (Rc::clone(&log), Rc::clone(&cluster));
-    let outcome = cluster.run("rpc", move |env, net| {
-        let (log, cluster) = (Rc::clone(&calls), Rc::clone(&all));
-        async move {
-            let rpc = Rpc::open(&net);
-            serve(&rpc, &log, &Rc::default());
-            caller(env, net, rpc.clone(), log, cluster).await;
-            rpc
-        }
-    });
-    let log = log.borrow();
-    assert!(log.values().all(|&times| times == 1), "seed {}", cluster.config.seed);
-    (log.len(), outcome.died.len())
-}
+use weft_models::net::Net;
+use weft_models::rpc::{Cause, Rpc};
+use weft_sim::SimConfig;
+use weft_swarm::calls::{pattern, run, run_casts, serve, Log, ECHO, NEVER, NOTE};
+use weft_swarm::cluster::Ends;
 
 #[test]
 fn rpc__calls_run_at_most_once_and_end_under_faults() {
     let (mut failed, mut total) = (0, 0);
     for seed in seeds(0..100) {
-        let (calls, died) = run_calls(Cluster::of_seed(seed, 2..6, Some(0..6)));
-        (total, failed) = (total + calls, failed + died);
+        let report = run(&Cluster::of_seed(seed, 2..6, Some(0..6)), Ends::Together);
+        total += report.operations;
+        failed += report.outcome.died.len();
     }
     enough(total > 500 && failed > 3, || format!("{total} calls, {failed} deaths"));
 }
 
 #[test]
 fn rpc__calls_run_at_most_once_and_end_where_ranks_are_cut_off() {
-    let total: usize = seeds(0..300).map(|seed| run_calls(Cluster::rough(seed, 2..6)).0).sum();
+    let run = |seed| run(&Cluster::rough(seed, 2..6), Ends::Together).operations;
+    let total: u64 = seeds(0..300).map(run).sum();
     enough(total > 500, || format!("{total} calls"));
 }
 
@@ -185,45 +60,9 @@ fn cast__all_arrive_once_also_when_there_is_no_room() {
     }
 }
 
-/// Casts to all others until they have gone out, or the rank fails.
-async fn caster(rpc: &Rpc<Live>, cluster: &Cluster) {
-    const COUNT: u64 = 400;
-    let (me, size) = (rpc.net().rank(), rpc.net().size());
-    let mut number = 0u64;
-    for to in (0..COUNT as usize).map(|turn| (me + 1 + turn) % size).filter(|&to| to != me) {
-        number += 1;
-        let args = [&number.to_le_bytes()[..], &pattern(number, 9_000)].concat();
-        loop {
-            match rpc.cast(to, NOTE, &args).map_err(|error| error.cause) {
-                Ok(()) => break,
-                Err(Cause::Busy) => rpc.room(to).await,
-                Err(cause) => {
-                    assert!(cluster.may_part(me, to), "rank {me}: {cause}");
-                    break;
-                }
-            }
-        }
-    }
-    rpc.flush().await;
-}
-
 #[test]
 fn cast__ends_where_ranks_are_cut_off_and_none_arrives_twice() {
-    for seed in seeds(0..40) {
-        let cluster = Rc::new(Cluster::rough(seed, 2..5));
-        let (log, faults) = (Log::default(), Rc::clone(&cluster));
-        let casts = Rc::clone(&log);
-        cluster.run("cast cut off", move |_, net| {
-            let (log, faults) = (Rc::clone(&casts), Rc::clone(&faults));
-            async move {
-                let rpc = Rpc::open(&net);
-                serve(&rpc, &log, &Rc::default());
-                caster(&rpc, &faults).await;
-                rpc
-            }
-        });
-        assert!(log.borrow().values().all(|&times| times == 1), "seed {seed}");
-    }
+    seeds(0..40).for_each(|seed| run_casts(&Cluster::rough(seed, 2..5)));
 }
 
 #[test]

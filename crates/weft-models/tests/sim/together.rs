@@ -1,12 +1,12 @@
 //! Operations of all ranks, whose hosts end as soon as they are done.
 
 use crate::swarm::{enough, seeds, Cluster, MS};
-use std::cell::{Cell, RefCell};
-use std::rc::Rc;
 use std::time::Duration;
-use weft_models::net::{Live, Net, RankFailure};
+use weft_models::net::{Live, Net};
 use weft_models::together::Together;
 use weft_sim::{Fault, Sim, SimConfig, Span};
+use weft_swarm::cluster::Ends;
+use weft_swarm::together::run;
 
 #[test]
 fn barrier__ranks_that_end_at_once_cause_no_failure() {
@@ -157,83 +157,13 @@ fn operations__that_differ_end_on_all_ranks_with_the_names_of_both() {
     }
 }
 
-/// The ranks that have begun each operation.
-type Begun = Rc<RefCell<Vec<usize>>>;
-
-/// Calls random operations until one fails, and checks their results.
-async fn operations(
-    net: &Live,
-    together: &Together<Live>,
-    begun: &Begun,
-    seed: u64,
-) -> Result<(), usize> {
-    let (me, size) = (net.rank(), net.size());
-    for round in 0..40usize {
-        // The same for all ranks.
-        let mut rng = weft_sim::Rng::stream(seed, 900 + round as u64);
-        let (kind, root) = (rng.below(3), rng.below(size as u64) as usize);
-        let long = [20, 4_000][rng.below(2) as usize];
-        let length = 1 + rng.below(long) as usize;
-        begun.borrow_mut()[round] += 1;
-        let failure = |failure: RankFailure| failure.rank;
-        match kind {
-            0 => {
-                together.barrier().await.map_err(failure)?;
-                assert_eq!(begun.borrow()[round], size, "seed {seed}: not all are at the barrier");
-            }
-            1 => {
-                let mine = if me == root { vec![round as u8; length] } else { Vec::new() };
-                let bytes = together.broadcast(root, mine).await.map_err(failure)?;
-                assert_eq!(bytes, vec![round as u8; length], "seed {seed}");
-            }
-            _ => {
-                let join = |all: Vec<u8>, other: &[u8]| [&all, other].concat();
-                let all = together.reduce(vec![me as u8; length], join).await;
-                let mut all = all.map_err(failure)?;
-                all.sort_unstable();
-                let each = (0..size).flat_map(|rank| vec![rank as u8; length]);
-                assert!(all.into_iter().eq(each), "seed {seed}");
-            }
-        }
-        net.sleep(Duration::from_nanos(rng.below(MS))).await;
-    }
-    Ok(())
-}
-
-/// Runs operations on all ranks; returns the ranks that ended them without an error, and the
-/// others that live.
-fn run_operations(cluster: Cluster, seed: u64) -> (usize, usize) {
-    let begun: Begun = Rc::new(RefCell::new(vec![0; 40]));
-    let (whole, failed) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
-    let (good, bad, faults) = (Rc::clone(&whole), Rc::clone(&failed), Rc::new(cluster.clone()));
-    cluster.run("operations cut off", move |_, net| {
-        let (good, bad, begun) = (Rc::clone(&good), Rc::clone(&bad), Rc::clone(&begun));
-        let faults = Rc::clone(&faults);
-        async move {
-            let together = match seed % 3 {
-                0 => Together::open(&net, 0),
-                1 => Together::with_exchange(&net, 0),
-                _ => Together::with_multicast(&net, 0),
-            };
-            match operations(&net, &together, &begun, seed).await {
-                Ok(()) => good.set(good.get() + 1),
-                Err(rank) => {
-                    assert!(faults.may_lose(rank), "seed {seed}: no fault concerns rank {rank}");
-                    bad.set(bad.get() + 1);
-                }
-            }
-            together
-        }
-    });
-    (whole.get(), failed.get())
-}
-
 #[test]
 fn operations__of_all_ranks_under_faults_that_take_no_rank_away() {
     for seed in seeds(0..100) {
         let cluster = Cluster::of_seed(seed, 1..8, None);
-        let hosts = cluster.config.hosts as usize;
-        assert_eq!(run_operations(cluster, seed), (hosts, 0), "seed {seed}");
+        let hosts = u64::from(cluster.config.hosts);
+        let report = run(&cluster, Ends::Together);
+        assert_eq!((report.operations, report.errors), (hosts, 0), "seed {seed}");
     }
 }
 
@@ -241,8 +171,8 @@ fn operations__of_all_ranks_under_faults_that_take_no_rank_away() {
 fn operations__end_with_right_results_or_an_error_where_ranks_are_cut_off() {
     let (mut whole, mut failed) = (0, 0);
     for seed in seeds(0..200) {
-        let (good, bad) = run_operations(Cluster::rough(seed, 2..8), seed);
-        (whole, failed) = (whole + good, failed + bad);
+        let report = run(&Cluster::rough(seed, 2..8), Ends::Together);
+        (whole, failed) = (whole + report.operations, failed + report.errors);
     }
     enough(whole > 10 && failed > 40, || {
         format!("{whole} ranks ended well, {failed} with an error")

@@ -1,6 +1,7 @@
 //! `weft sim`: programs, scenarios and seeds on simulated clusters, in virtual time.
 
 mod app;
+mod models;
 mod names;
 mod network;
 mod paper004;

@@ -1,5 +1,6 @@
 //! `weft sim swarm`: random clusters, one for each seed.
 
+use super::models::{self, Chosen};
 use super::replay::{self, Files};
 use super::scenario;
 use anyhow::{Context, Result};
@@ -18,6 +19,10 @@ use weft_sim::Failure;
 /// Random hosts, links, faults and traffic for each seed, every promise checked; or one seed
 #[derive(Debug, clap::Args)]
 pub struct Args {
+    /// A programming model in place of messages: calls, order (groups), objects, regions, jobs,
+    /// together (operations of all ranks), or all of them
+    #[arg(long, value_name = "MODEL", conflicts_with_all = ["agents", "services", "trace", "log"])]
+    model: Option<Chosen>,
     /// Seeds A to B, without B; or the first N
     #[arg(long, value_name = "A..B", env = "WEFT_SEEDS", value_parser = parse_seeds,
         default_value = "0..100")]
@@ -126,9 +131,14 @@ fn line(seed: u64, report: &PlanReport) -> serde_json::Value {
     })
 }
 
-fn many(args: &Args) -> ExitCode {
+/// Returns the number of simulations at a time.
+fn jobs(args: &Args) -> usize {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let jobs = args.jobs.map_or(cores, usize::from);
+    args.jobs.map_or(cores, usize::from)
+}
+
+fn many(args: &Args) -> ExitCode {
+    let jobs = jobs(args);
     let seeds = args.seeds.end - args.seeds.start;
     let tries = if args.keep_going { 0 } else { TRIES };
     let (next, until) = (AtomicU64::new(args.seeds.start), args.seeds.end);
@@ -191,6 +201,10 @@ fn again(seed: u64, kind: Kind) -> String {
 
 /// Runs the seeds.
 pub fn run(args: &Args) -> Result<ExitCode> {
+    if let Some(chosen) = args.model {
+        let seeds = args.seed.map_or(args.seeds.clone(), |seed| seed..seed + 1);
+        return Ok(models::run(chosen, seeds, jobs(args), args.keep_going, args.json));
+    }
     match args.seed {
         Some(seed) => one(seed, args),
         None => Ok(many(args)),

@@ -218,6 +218,17 @@ fn swarm__a_seed_behind_agents() {
 }
 
 #[test]
+fn swarm__models_of_some_seeds_and_one_of_a_seed() {
+    let told = lines(&["swarm", "--model", "all", "--seeds", "3..5"]);
+    let of = |model| told.iter().filter(|line| line["model"] == model && line["pass"] == true);
+    for model in ["calls", "order", "objects", "regions", "jobs", "together"] {
+        assert_eq!(of(model).count(), 2, "{model}: {told:?}");
+    }
+    let told = text(&["swarm", "--model", "calls", "--seed", "4"]);
+    assert!(told.ends_with("1 passed, 0 failed, 0 skipped\n"), "{told}");
+}
+
+#[test]
 fn failure__names_seed_and_replay() {
     // No packet passes within the time that sessions have to open.
     let words = ["loss", "--loss", "99.9999%", "--seed", "3"];

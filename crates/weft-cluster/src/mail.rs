@@ -9,7 +9,7 @@
 
 use crate::local::MAIL_MAX;
 use crate::tree::{TreeMail, Verdict};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
 use weft_core::Instant;
@@ -32,8 +32,8 @@ const WHOLE: Duration = Duration::from_secs(120);
 /// Messages under way; one user has at most half of what others leave.
 const OUT_MAX: usize = 1024;
 /// Messages of which parts have come, or whose outcome is not known; one agent has at most half of
-/// what others leave.
-const IN_MAX: usize = 512;
+/// what others leave, and one user at most half of what the others of its agent leave.
+const IN_MAX: usize = 1024;
 /// Time for which parts of a message are kept.
 const KEPT: Duration = Duration::from_secs(15);
 /// Outcomes that are remembered; those of one agent take at most half of what others leave.
@@ -116,6 +116,7 @@ struct Outgoing {
 }
 
 struct Incoming {
+    user: u32,
     parts: Vec<Option<Vec<u8>>>,
     since: Instant,
 }
@@ -173,8 +174,8 @@ pub struct Post {
     /// Outcomes in all of these.
     remembered: usize,
     swept: Instant,
-    /// Messages that are whole, and whose outcome is not known yet.
-    pending: BTreeSet<(SocketAddr, u64)>,
+    /// Messages that are whole, and whose outcome is not known yet, with their users.
+    pending: BTreeMap<(SocketAddr, u64), u32>,
     out: VecDeque<(SocketAddr, Vec<u8>)>,
     outcomes: VecDeque<(u64, Verdict)>,
     /// Messages begun.
@@ -201,7 +202,7 @@ impl Post {
             done: BTreeMap::new(),
             remembered: 0,
             swept: Instant(0),
-            pending: BTreeSet::new(),
+            pending: BTreeMap::new(),
             out: VecDeque::new(),
             outcomes: VecDeque::new(),
             begun: 0,
@@ -332,19 +333,18 @@ impl Post {
         }
         let has_place = has_share(known.outcomes.len(), self.remembered, OUTCOMES_MAX);
         let key = (from, head.id);
-        if self.pending.contains(&key) {
+        if self.pending.contains_key(&key) {
             self.state(from, head.id, 0, u64::MAX >> (64 - u32::from(parts)));
             return Ok(None);
         }
         self.incoming.retain(|_, m| now.since(m.since) < KEPT);
-        let keys = || self.incoming.keys().chain(&self.pending);
-        let own = keys().filter(|(of, _)| *of == from).count();
-        let is_full = !has_share(own, keys().count(), IN_MAX);
+        let is_full = self.is_full(from, head.from.user);
         if !self.incoming.contains_key(&key) && (is_full || !has_place) {
             self.state(from, head.id, Outcome::Overload as u8, 0);
             return Ok(None);
         }
-        let fresh = || Incoming { parts: vec![None; parts.into()], since: now };
+        let user = head.from.user;
+        let fresh = || Incoming { user, parts: vec![None; parts.into()], since: now };
         let message = self.incoming.entry(key).or_insert_with(fresh);
         if message.parts.len() != usize::from(parts) {
             return Err(WireError::Value { name: "parts" });
@@ -359,8 +359,21 @@ impl Post {
         let Some(message) = self.incoming.remove(&key) else { return Ok(None) };
         let payload = message.parts.into_iter().flatten().flatten().collect();
         let PartHead { claim, life, from: owner, .. } = head;
-        self.pending.insert(key);
+        self.pending.insert(key, user);
         Ok(Some(Letter { id: head.id, parts, claim, life, from: owner, payload }))
+    }
+
+    /// True if no further message of a user is taken from an agent.
+    fn is_full(&self, from: SocketAddr, user: u32) -> bool {
+        let parts = self.incoming.iter().map(|((of, _), message)| (*of, message.user));
+        let all = parts.chain(self.pending.iter().map(|((of, _), user)| (*of, *user)));
+        let (mut of_all, mut of_agent, mut of_user) = (0, 0, 0);
+        for (agent, sender) in all {
+            of_all += 1;
+            of_agent += usize::from(agent == from);
+            of_user += usize::from(agent == from && sender == user);
+        }
+        !has_share(of_agent, of_all, IN_MAX) || !has_share(of_user, of_agent, IN_MAX / 2)
     }
 
     /// Forgets the outcomes of messages that their sender has ended, and returns the others.
@@ -459,7 +472,7 @@ impl Post {
         let ids: Vec<u64> = to.map(|(id, _)| *id).collect();
         ids.into_iter().for_each(|id| self.finish(id, SILENT));
         // Nobody asks for these any more. Outcomes are remembered: the host may return.
-        self.pending.retain(|(from, _)| *from != agent);
+        self.pending.retain(|(from, _), _| *from != agent);
     }
 
     /// Sends again what is due, and gives up what nobody answers.
@@ -707,14 +720,20 @@ mod tests {
         let mut sender = Post::new(1);
         sender.send(Instant(0), to, Owner::default(), vec![1; 2 * PART]).unwrap();
         let (_, first) = sender.poll_transmit().unwrap();
-        let mut part = |from: SocketAddr, id: u64| {
+        let mut part = |from: SocketAddr, user: u32, id: u64| {
             let mut bytes = first.clone();
             bytes[4..12].copy_from_slice(&id.to_le_bytes());
+            // Behind the claim and the life.
+            bytes[36..40].copy_from_slice(&user.to_le_bytes());
             post.out.clear();
             assert!(post.receive(Instant(0), from, &bytes).is_none());
             post.out.back().is_some_and(|(_, state)| state[1] == 0)
         };
-        let greedy = (0..2 * IN_MAX as u64).filter(|id| part(agent(2), *id)).count();
-        assert!(greedy == IN_MAX / 2 && part(agent(3), 1), "{greedy}");
+        let mut ids = 0..;
+        let mut many =
+            |from, user| ids.by_ref().take(2 * IN_MAX).filter(|id| part(from, user, *id)).count();
+        assert_eq!(many(agent(2), 1000), IN_MAX / 4);
+        assert_eq!(many(agent(2), 1001), IN_MAX / 8, "another user of that agent");
+        assert!(many(agent(3), 1000) > IN_MAX / 8, "a user of another agent");
     }
 }

@@ -10,11 +10,15 @@
 
 use crate::mail::Outcome;
 use std::collections::{BTreeMap, VecDeque};
+use weft_names::share::has_share;
 use weft_names::wire::{Reader, WireError, Writer};
 use weft_names::HostId;
 
-/// Messages that one program was given and has not taken.
-pub const UNREAD_MAX: usize = 256;
+/// Messages that one program was given and has not taken, of all users that send. The messages of
+/// one user are at most half of what others leave, so that no user keeps the others out.
+pub const UNREAD_MAX: usize = 512;
+/// Bytes of these messages, likewise.
+pub const UNREAD_BYTES: usize = 1 << 20;
 /// Messages of one program whose ends are not known.
 pub const OPEN_MAX: usize = 256;
 /// Ends in one message between agents.
@@ -71,24 +75,38 @@ impl End {
     }
 }
 
+/// A message that a program was given and has not taken.
+struct Given {
+    from: HostId,
+    mark: Mark,
+    /// The user who sent it.
+    user: u32,
+    len: usize,
+}
+
 /// The messages that programs of this host were given and have not taken, by connection.
 #[derive(Default)]
 pub struct Unread {
-    of_program: BTreeMap<u64, VecDeque<(HostId, Mark)>>,
+    of_program: BTreeMap<u64, VecDeque<Given>>,
     /// Owners of this host that have not taken a message to all, and the outcome so far.
     trees: BTreeMap<(HostId, Mark), (usize, Outcome)>,
     ends: VecDeque<(HostId, End)>,
 }
 
 impl Unread {
-    /// True if the program may be given another message.
-    pub fn has_room(&self, program: u64) -> bool {
-        self.of_program.get(&program).is_none_or(|given| given.len() < UNREAD_MAX)
+    /// True if the program may be given another message of a user.
+    pub fn has_room(&self, program: u64, user: u32) -> bool {
+        let Some(all) = self.of_program.get(&program) else { return true };
+        let own = || all.iter().filter(|given| given.user == user);
+        let bytes = all.iter().map(|given| given.len).sum();
+        has_share(own().count(), all.len(), UNREAD_MAX)
+            && has_share(own().map(|given| given.len).sum(), bytes, UNREAD_BYTES)
     }
 
-    /// Notes that a program was given a message of a host.
-    pub fn give(&mut self, program: u64, from: HostId, mark: Mark) {
-        self.of_program.entry(program).or_default().push_back((from, mark));
+    /// Notes that a program was given a message of this length, which a user of a host sent.
+    pub fn give(&mut self, program: u64, (from, user): (HostId, u32), mark: Mark, len: usize) {
+        let given = Given { from, mark, user, len };
+        self.of_program.entry(program).or_default().push_back(given);
         if mark.is_tree {
             self.trees.entry((from, mark)).or_insert((0, Outcome::Delivered)).0 += 1;
         }
@@ -106,15 +124,15 @@ impl Unread {
     pub fn took(&mut self, program: u64, count: u32) {
         for _ in 0..count {
             let given = self.of_program.get_mut(&program).and_then(VecDeque::pop_front);
-            let Some((from, mark)) = given else { return };
+            let Some(Given { from, mark, .. }) = given else { return };
             self.end(from, mark, Outcome::Delivered);
         }
     }
 
     /// Notes that a program has ended: it takes nothing any more.
     pub fn ended(&mut self, program: u64) {
-        for (from, mark) in self.of_program.remove(&program).into_iter().flatten() {
-            self.end(from, mark, Outcome::Vanished);
+        for given in self.of_program.remove(&program).into_iter().flatten() {
+            self.end(given.from, given.mark, Outcome::Vanished);
         }
     }
 

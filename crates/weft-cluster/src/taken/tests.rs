@@ -118,13 +118,13 @@ impl World {
                 Outcome::Delivered
             }
             _ if !self.is_there => Outcome::Vanished,
-            _ if !self.unread.has_room(PROGRAM) => Outcome::Overload,
+            _ if !self.unread.has_room(PROGRAM, 0) => Outcome::Overload,
             _ => {
                 let request = u64::from_le_bytes(letter.payload[..].try_into().unwrap());
                 self.given.push_back(request);
                 self.most_unread = self.most_unread.max(self.given.len());
                 let mark = Mark { is_tree: false, number: letter.id };
-                self.unread.give(PROGRAM, host(0), mark);
+                self.unread.give(PROGRAM, (host(0), 0), mark, letter.payload.len());
                 Outcome::Delivered
             }
         };
@@ -227,7 +227,7 @@ fn unread__a_message_to_all_ends_when_the_last_owner_of_the_host_has_taken_it() 
     let outcome = |outcome| Some((host(0), End { mark, outcome }));
     unread.given_to_all(host(0), mark);
     assert_eq!(unread.poll_end(), outcome(Outcome::Delivered), "nobody was given it");
-    (1..=2).for_each(|program| unread.give(program, host(0), mark));
+    (1..=2).for_each(|program| unread.give(program, (host(0), 0), mark, 1));
     unread.given_to_all(host(0), mark);
     unread.ended(1);
     assert_eq!(unread.poll_end(), None);
@@ -251,4 +251,35 @@ fn parse__what_are_no_ends_is_refused() {
         assert!(End::parse(&wrong).is_err(), "{at}");
     }
     assert!(End::parse(&bytes.repeat(ENDS_MAX)).is_err());
+}
+
+/// Gives a program messages of a user as long as there is room; returns how many.
+fn fill(unread: &mut Unread, user: u32, len: usize) -> usize {
+    let mark = |number| Mark { is_tree: false, number };
+    let has_room = |unread: &Unread| unread.has_room(PROGRAM, user);
+    let give = |unread: &mut Unread, n| unread.give(PROGRAM, (host(0), user), mark(n), len);
+    (0..)
+        .take_while(|n| {
+            has_room(unread) && {
+                give(unread, *n);
+                true
+            }
+        })
+        .count()
+}
+
+#[test]
+fn has_room__a_user_who_sends_all_that_goes_leaves_room_for_others() {
+    // Many messages, and long ones.
+    for len in [1, UNREAD_BYTES / 16] {
+        let mut unread = Unread::default();
+        let most = UNREAD_MAX.min(UNREAD_BYTES / len);
+        assert_eq!(fill(&mut unread, 1000, len), most / 2);
+        assert_eq!(fill(&mut unread, 1001, len), most / 4);
+        assert_eq!(fill(&mut unread, 1000, len), 0);
+        assert!(unread.has_room(PROGRAM + 1, 1000), "of another program");
+        // Messages that were taken leave room again.
+        unread.took(PROGRAM, 3 * most as u32 / 4);
+        assert_eq!(fill(&mut unread, 1001, len), most / 2);
+    }
 }

@@ -274,15 +274,18 @@ impl Cluster {
         let Some((id, program)) = id.zip(claimed.map(|c| c.caller)) else {
             return Outcome::Vanished;
         };
-        match self.callers.get_mut(program) {
-            Some(caller) if caller.has_room() && self.mail.unread.has_room(program) => {
-                caller.say(0, &Say::Mail(id, host, from, payload));
-                self.mail.unread.give(program, host, mark);
-                Outcome::Delivered
-            }
-            Some(_) => Outcome::Overload,
-            None => Outcome::Vanished,
+        let Some(caller) = self.callers.get_mut(program) else { return Outcome::Vanished };
+        // Long messages of one user may wait in its connection; those of others still go there.
+        let (user, reads) = (caller.owner.user, caller.has_room());
+        let is_read = reads || self.callers.reads(user);
+        if !is_read || !self.mail.unread.has_room(program, from.user) {
+            return Outcome::Overload;
         }
+        self.mail.unread.give(program, (host, from.user), mark, payload.len());
+        if let Some(caller) = self.callers.get_mut(program) {
+            caller.say(0, &Say::Mail(id, host, from, payload));
+        }
+        Outcome::Delivered
     }
 
     /// Takes a message of another agent.

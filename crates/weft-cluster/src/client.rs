@@ -10,13 +10,13 @@ use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr as UnixAddress, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 use weft_names::directory::Gone;
 use weft_names::{
     Binding, BindingId, Claim, HostId, Life, Mode, NameEvent, Notice, Owner, Pick, Scope,
 };
+use weft_sys::agent::{self, Kind};
 
 /// Longest wait for an answer of the agent, which has its bound of a claim of a unique name within.
 const ANSWER: Duration = Duration::from_secs(30);
@@ -184,25 +184,28 @@ pub(crate) struct Connection {
     limit: Option<Duration>,
 }
 
-fn connect(place: &str) -> io::Result<UnixStream> {
-    let name = socket_name(place);
-    let address = match name.strip_prefix('@') {
-        Some(name) => UnixAddress::from_abstract_name(name)?,
-        None => UnixAddress::from_pathname(&name)?,
-    };
-    UnixStream::connect_addr(&address)
-}
-
 impl Connection {
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.stream.as_fd()
     }
 
-    fn open(place: &str) -> io::Result<Connection> {
-        let stream = connect(place)?;
-        stream.set_nonblocking(true)?;
-        let scratch = vec![0; READ].into();
-        Ok(Connection { stream, bytes: Vec::new(), read: 0, scratch, serial: 0, limit: None })
+    /// Opens a connection to the agent at a place, which root or this user runs, and greets it.
+    /// Returns its answer.
+    fn open(place: &str) -> Result<(Connection, Say), NamesError> {
+        let absent = |e| NamesError::Absent { tried: vec![(place.to_string(), e)] };
+        let name = socket_name(place);
+        let (socket, peer) = agent::reach_at(&name, Kind::Stream).map_err(absent)?;
+        let (stream, scratch) = (UnixStream::from(socket), vec![0; READ].into());
+        stream.set_nonblocking(true).map_err(absent)?;
+        let mut connection =
+            Connection { stream, bytes: Vec::new(), read: 0, scratch, serial: 0, limit: None };
+        let serial = connection.say(&Request::Hello(VERSION))?;
+        match connection.answer(serial, &mut Vec::new(), agent::PATIENCE) {
+            Err(NamesError::Ended(e)) if e.kind() == io::ErrorKind::TimedOut => {
+                Err(absent(agent::silent(&name, peer)))
+            }
+            answer => Ok((connection, answer?)),
+        }
     }
 
     /// Sets how long the next read waits: not at all, or at most for a time.
@@ -290,16 +293,16 @@ impl Connection {
         later: Duration,
     ) -> Result<Say, NamesError> {
         let serial = self.say(request)?;
-        self.answer(serial, events, later)
+        self.answer(serial, events, ANSWER + later)
     }
 
     fn answer(
         &mut self,
         serial: u32,
         events: &mut Vec<Say>,
-        later: Duration,
+        limit: Duration,
     ) -> Result<Say, NamesError> {
-        let end = Instant::now() + ANSWER + later;
+        let end = Instant::now() + limit;
         loop {
             match self.next(Some(end))? {
                 Some((of, Say::Refused(why))) if of == serial => {
@@ -412,11 +415,11 @@ impl Names {
     /// Connects to the agent at this place.
     ///
     /// # Errors
-    /// No agent of a cluster serves there, or it refuses this user.
+    /// No agent of a cluster serves there; it is not believed, as another user runs it; it says
+    /// nothing within 2 s; or it refuses this user.
     pub fn at(place: &str) -> Result<Names, NamesError> {
-        let absent = |e| NamesError::Absent { tried: vec![(place.to_string(), e)] };
-        let mut connection = Connection::open(place).map_err(absent)?;
-        match connection.ask(&Request::Hello(VERSION), &mut Vec::new())? {
+        let (connection, answer) = Connection::open(place)?;
+        match answer {
             Say::Welcome(cluster, host, life) => Ok(Names {
                 connection,
                 place: place.into(),
@@ -728,8 +731,7 @@ impl Names {
         let (mut all, mut events) = (Vec::new(), Vec::new());
         let serial = self.connection.say(request)?;
         loop {
-            let (more, items) =
-                part(self.connection.answer(serial, &mut events, Duration::ZERO)?)?;
+            let (more, items) = part(self.connection.answer(serial, &mut events, ANSWER)?)?;
             all.extend(items);
             if !more {
                 break;

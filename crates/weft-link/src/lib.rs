@@ -35,7 +35,6 @@ mod testing;
 mod train;
 mod turn;
 pub mod udp;
-pub mod user;
 pub mod wrap;
 pub mod xdp;
 
@@ -51,4 +50,5 @@ pub use shm::{DirectCopy, ShmConfig, ShmLink};
 pub use tcp::{TcpConfig, TcpLink};
 pub use turn::{Next, Turn};
 pub use udp::{UdpConfig, UdpLink};
+pub use weft_sys::user;
 pub use xdp::{BareXdp, XdpConfig, XdpLink, XdpMode};

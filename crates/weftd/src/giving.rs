@@ -12,7 +12,6 @@
 use crate::sys::passing;
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{sync_channel, Receiver, RecvTimeoutError, SyncSender};
 use std::thread::JoinHandle;
@@ -21,6 +20,8 @@ use weft_cluster::names::share::has_share;
 use weft_streams::message::{Message, Other};
 use weft_streams::pairing::End;
 use weft_streams::words::RING;
+use weft_sys::passing::Received;
+use weft_sys::Foreign;
 
 /// Most connections whose bytes go back at one moment; one user has at most half of what others
 /// leave.
@@ -44,7 +45,7 @@ const RING_AGAIN: Duration = Duration::from_millis(20);
 /// A word by the bell about a socket that is to be lent.
 enum Lent {
     /// The socket.
-    Here(OwnedFd),
+    Here(Foreign),
     /// A call sends by it now.
     Soon,
     /// It is not lent.
@@ -60,7 +61,7 @@ struct Job {
 
 /// The bytes that a process shows before its socket.
 struct Shown {
-    record: OwnedFd,
+    record: Foreign,
     before: u64,
     other: Other,
 }
@@ -76,7 +77,7 @@ pub struct Way {
 impl Way {
     fn say(&self, message: &Message) {
         // A process that has ended hears nothing.
-        let _ = passing::send(self.socket.as_raw_fd(), &message.encode(), None);
+        let _ = passing::send(&self.socket, &message.encode(), None);
     }
 }
 
@@ -100,7 +101,7 @@ pub enum Declined {
 
 impl Giving {
     /// A process shows bytes; its socket follows.
-    pub fn shows(&mut self, end: End, record: OwnedFd, before: u64, other: Other) {
+    pub fn shows(&mut self, end: End, record: Foreign, before: u64, other: Other) {
         self.shown.retain(|one, _| one.0 != end.0);
         self.shown.insert(end, Shown { record, before, other });
     }
@@ -118,7 +119,7 @@ impl Giving {
         &mut self,
         (end, user): (End, u32),
         asker: Way,
-        fd: OwnedFd,
+        fd: Foreign,
         bell: Way,
         lender: End,
     ) -> Result<(), Declined> {
@@ -152,7 +153,7 @@ impl Giving {
     }
 
     /// A process lends a socket. False if nobody waits for it.
-    pub fn lent(&mut self, end: End, fd: OwnedFd) -> bool {
+    pub fn lent(&mut self, end: End, fd: Foreign) -> bool {
         self.hears(end, Lent::Here(fd))
     }
 
@@ -207,9 +208,9 @@ struct Work {
     bell: Way,
     /// The number that both ends of the connection know.
     key: u64,
-    fd: OwnedFd,
+    fd: Foreign,
     /// The socket with the bytes of memory.
-    record: OwnedFd,
+    record: Foreign,
     is_lent: Receiver<Lent>,
     taken: Taken,
 }
@@ -259,7 +260,7 @@ impl Work {
             return Ok(());
         }
         let mut bytes = vec![0; RING];
-        match passing::recv(self.record.as_raw_fd(), &mut bytes) {
+        match passing::recv(&self.record, &mut bytes, self.record.user()).and_then(Received::only) {
             Ok((len @ 1.., None)) => bytes.truncate(len),
             _ => return Err("its process waits no longer"),
         }
@@ -269,7 +270,7 @@ impl Work {
     }
 
     /// Gets the other socket, and has all bytes by TCP arrive.
-    fn gather(&mut self) -> Result<OwnedFd, &'static str> {
+    fn gather(&mut self) -> Result<Foreign, &'static str> {
         if !passing::has_record(&self.record) {
             return Err("no bytes were shown");
         }
@@ -301,7 +302,7 @@ impl Work {
     }
 
     /// Asks for the other socket until it is lent.
-    fn borrow(&mut self) -> Result<OwnedFd, &'static str> {
+    fn borrow(&mut self) -> Result<Foreign, &'static str> {
         let (from, mut is_busy) = (Instant::now(), false);
         let token = self.bell.token;
         loop {
@@ -344,7 +345,7 @@ impl Work {
 
     /// Sends all again, in order, until nothing is left of what came by TCP before. The rest
     /// has found no room.
-    fn turn_over(&mut self, lent: &OwnedFd) -> Result<(), &'static str> {
+    fn turn_over(&mut self, lent: &Foreign) -> Result<(), &'static str> {
         let mut left = passing::unread(&self.fd).map_err(|_| "the socket is none")?;
         let (most, mut since) = (self.most(), Instant::now());
         while left > 0 {
@@ -373,7 +374,7 @@ impl Work {
     }
 
     /// True if the socket that was lent is the other end.
-    fn check(&self, lent: &OwnedFd) -> Result<(), &'static str> {
+    fn check(&self, lent: &Foreign) -> Result<(), &'static str> {
         let own = passing::facts_of_any(&self.fd).ok_or("the connection has ended")?;
         let other = passing::facts_of_sender(lent).ok_or("the other end sends no more")?;
         match (own.local, own.remote) == (other.remote, other.local) {
@@ -392,17 +393,27 @@ pub fn is_early(error: &io::Error) -> bool {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
+    use std::os::fd::OwnedFd;
+    use weft_sys::foreign::ANYBODY;
+
+    fn foreign(fd: impl Into<OwnedFd>) -> Foreign {
+        Foreign::new(fd.into(), ANYBODY)
+    }
+
+    fn listener() -> Foreign {
+        foreign(std::net::TcpListener::bind("127.0.0.1:0").unwrap())
+    }
 
     /// Shows bytes of an end of this user's, and begins. The other end never answers.
     fn begins(giving: &mut Giving, user: u32, number: u64) -> bool {
         let way = |token| Way { socket: UnixStream::pair().unwrap().0, token };
         let (end, lender) = ((number, 1), (number, 2));
         let (record, own) = passing::pair().unwrap();
-        passing::send(own.as_raw_fd(), b"bytes", None).unwrap();
+        passing::send(&own, b"bytes", None).unwrap();
         let other = Other { program: number, token: 2, key: 3 };
-        giving.shows(end, record, 0, other);
+        giving.shows(end, foreign(record), 0, other);
         assert_eq!(giving.awaits(end), Some(lender));
-        let fd = std::net::TcpListener::bind("127.0.0.1:0").unwrap().into();
+        let fd = listener();
         giving.begin((end, user), way(1), fd, way(2), lender).is_ok()
     }
 
@@ -422,29 +433,28 @@ mod tests {
     fn lent__sockets_that_nobody_waits_for_are_not_kept() {
         let mut giving = Giving::default();
         assert!(begins(&mut giving, 1, 7));
-        let lent = || -> OwnedFd { std::net::TcpListener::bind("127.0.0.1:0").unwrap().into() };
-        let kept = (0..1000).filter(|_| giving.lent((7, 2), lent())).count();
+        let kept = (0..1000).filter(|_| giving.lent((7, 2), listener())).count();
         assert!(kept <= 4, "{kept}");
-        assert!(!giving.lent((8, 2), lent()));
+        assert!(!giving.lent((8, 2), listener()));
     }
 
     #[test]
     fn begin__a_process_that_waits_no_longer_has_its_bytes() {
         let mut giving = Giving::default();
         let (record, own) = passing::pair().unwrap();
-        passing::send(own.as_raw_fd(), b"bytes", None).unwrap();
+        passing::send(&own, b"bytes", None).unwrap();
         let mut bytes = [0; 16];
-        assert_eq!(passing::recv(record.as_raw_fd(), &mut bytes).unwrap().0, 5);
+        assert_eq!(passing::recv(&record, &mut bytes, ANYBODY).unwrap().len, 5);
         let (asker, hears) = UnixStream::pair().unwrap();
         let (bell, _rings) = UnixStream::pair().unwrap();
-        giving.shows((1, 1), record, 0, Other::default());
-        let fd: OwnedFd = std::net::TcpListener::bind("127.0.0.1:0").unwrap().into();
+        giving.shows((1, 1), foreign(record), 0, Other::default());
+        let fd = listener();
         let copy = fd.try_clone().unwrap();
         let [asker, bell] = [asker, bell].map(|socket| Way { socket, token: 1 });
         assert!(giving.begin(((1, 1), 1), asker, fd, bell, (2, 2)).is_ok());
         let hears = OwnedFd::from(hears);
         passing::awaits(&hears, Duration::from_secs(60)).unwrap();
-        let len = passing::recv(hears.as_raw_fd(), &mut [0; 300]).unwrap().0;
+        let len = passing::recv(&hears, &mut [0; 300], ANYBODY).unwrap().len;
         assert!(len > 0);
         // Its connection goes on.
         assert!(!passing::has_record(&copy));

@@ -5,18 +5,17 @@ use crate::sockets::socket_name;
 use crate::sys::passing;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
-use std::time::Duration;
 use weft_streams::board;
 pub use weft_streams::board::{List, Shown, State};
 use weft_streams::message::{Message, MESSAGE_MAX};
 pub use weft_streams::policy::Policy;
+use weft_sys::agent::{self, Kind};
+use weft_sys::foreign::ANYBODY;
+use weft_sys::{memory, Foreign};
 
-/// Longest wait for an answer of the agent.
-const ANSWER: Duration = Duration::from_secs(10);
 /// Most bytes of a list that are read.
-const LIST_MAX: u64 = 4 << 20;
+const LIST_MAX: usize = 4 << 20;
 
 /// A socket program that has asked the agent for another end.
 #[derive(Debug)]
@@ -32,15 +31,16 @@ pub struct Program {
 /// Those whose lists cannot be read are left out.
 ///
 /// # Errors
-/// No agent answers there.
+/// No agent answers there, or another user runs it.
 pub fn programs(name: &str) -> io::Result<Vec<Program>> {
     Ok(lists(name)?.into_iter().filter_map(|(process, list)| program(process, list)).collect())
 }
 
-fn program(process: u64, list: OwnedFd) -> Option<Program> {
-    let list = File::from(list);
-    let len = list.metadata().ok()?.len().min(LIST_MAX);
-    let mut bytes = vec![0; len as usize];
+fn program(process: u64, list: Foreign) -> Option<Program> {
+    // A stranger made it, where root asks.
+    let len = memory::steady_len(&list)?.min(LIST_MAX);
+    let list = File::from(list.into_inner());
+    let mut bytes = vec![0; len];
     list.read_exact_at(&mut bytes, 0).ok()?;
     let shows = board::read(&bytes)?;
     Some(Program { process, shows, list })
@@ -57,14 +57,18 @@ impl Program {
     }
 }
 
-fn lists(name: &str) -> io::Result<Vec<(u64, OwnedFd)>> {
-    let socket = passing::connect(&socket_name(name))?;
+fn lists(name: &str) -> io::Result<Vec<(u64, Foreign)>> {
+    let name = socket_name(name);
+    let (socket, peer) = agent::reach(&name, Kind::Messages)?;
     let (mut lists, mut after, mut buf) = (Vec::new(), 0, [0; MESSAGE_MAX]);
     loop {
-        passing::send(socket.as_raw_fd(), &Message::List(after).encode(), None)?;
+        passing::send(&socket, &Message::List(after).encode(), None)?;
         after = loop {
-            passing::awaits(&socket, ANSWER)?;
-            let (len, passed) = passing::recv(socket.as_raw_fd(), &mut buf)?;
+            passing::awaits(&socket, agent::PATIENCE).map_err(|e| match e.kind() {
+                io::ErrorKind::TimedOut => agent::silent(&name, peer),
+                _ => e,
+            })?;
+            let (len, passed) = passing::recv(&socket, &mut buf, ANYBODY)?.only()?;
             match (Message::decode(&buf[..len]), passed) {
                 (Ok(Message::Listed(process)), Some(list)) => lists.push((process, list)),
                 (Ok(Message::More(after)), None) => break after,

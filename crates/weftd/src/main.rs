@@ -57,8 +57,11 @@ fn run(options: Options, logger: &Logger) -> Result<(), String> {
         Action::Help => print!("{HELP}"),
         Action::Version => println!("weftd {}", weftd::version()),
         Action::Status => {
-            print!("{}", status::status(&options.name).map_err(absent)?);
-            foreign(&options.name).into_iter().for_each(|why| eprintln!("weftd: {why}"));
+            let (text, foreign) = status::status_of_any(&options.name).map_err(absent)?;
+            print!("{text}");
+            if let Some(why) = foreign {
+                eprintln!("weftd: {}", no_agent(&options.name, &why));
+            }
         }
         Action::Stop => {
             let answer = status::stop(&options.name).map_err(absent)?;
@@ -72,16 +75,15 @@ fn run(options: Options, logger: &Logger) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns the reason why no rank of this user trusts the agent at a name, if there is one: any
-/// user may take an abstract name first.
-fn foreign(name: &str) -> Option<String> {
-    let why = status::distrust(name).ok().flatten()?;
-    Some(format!("the process at {name} is no agent of root's or of this user's: {why}"))
+/// Tells that no program of this user believes the agent at a name: any user may take an abstract
+/// name first.
+fn no_agent(name: &str, why: &str) -> String {
+    format!("the process at {name} is no agent of root's or of this user's: {why}")
 }
 
 fn serve(options: Options, logger: &Logger) -> Result<(), String> {
-    if let Ok(text) = status::status(&options.name) {
-        if let Some(why) = foreign(&options.name) {
+    if let Ok((text, foreign)) = status::status_of_any(&options.name) {
+        if let Some(why) = foreign.map(|why| no_agent(&options.name, &why)) {
             return Err(format!("{why}; serve elsewhere: weftd --name PATH, and WEFT_AGENT=PATH"));
         }
         let of = |key: &str| {

@@ -6,8 +6,8 @@
 
 use crate::sys::passing;
 use std::collections::BTreeMap;
-use std::os::fd::OwnedFd;
 use weft_streams::pairing::{End, Facts};
+use weft_sys::Foreign;
 
 /// Length of a number.
 const LEN: usize = 16;
@@ -15,7 +15,7 @@ const LEN: usize = 16;
 /// An end: its socket for datagrams, the number that is to come, and the one that came.
 struct Side {
     end: End,
-    path: OwnedFd,
+    path: Foreign,
     number: [u8; LEN],
     has_come: bool,
 }
@@ -37,13 +37,13 @@ impl Side {
 /// The paths that were shown, and those that are tried.
 #[derive(Default)]
 pub struct Paths {
-    shown: BTreeMap<End, OwnedFd>,
+    shown: BTreeMap<End, Foreign>,
     tried: Vec<[Side; 2]>,
 }
 
 impl Paths {
     /// An end shows a path.
-    pub fn shows(&mut self, end: End, path: OwnedFd) {
+    pub fn shows(&mut self, end: End, path: Foreign) {
         self.forget(end);
         self.shown.insert(end, path);
     }

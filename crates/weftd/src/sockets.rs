@@ -10,13 +10,16 @@ use crate::sys::passing::{self, facts};
 use crate::sys::{self, Epoll, Interest};
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use weft_core::Instant;
 use weft_link::LinkError;
 use weft_streams::message::{Message, Other, MESSAGE_MAX, VERSION};
 use weft_streams::pairing::{Do, End, Pairing, Program};
 use weft_streams::words::SEGMENT;
+use weft_sys::foreign::{self, Listener};
+use weft_sys::passing::Received;
+use weft_sys::{memory, Foreign, Peer};
 
 /// Most programs, and most of one user.
 const PROGRAMS_MAX: usize = 1024;
@@ -31,26 +34,26 @@ const LISTENER: u64 = 0;
 const BELL: u64 = 1 << 63;
 
 struct Guest {
-    socket: UnixStream,
+    socket: Foreign<UnixStream>,
     user: u32,
     /// Its network namespace.
     namespace: u64,
     /// The number of its process, and the list of its connections.
-    list: Option<(u64, OwnedFd)>,
+    list: Option<(u64, Foreign)>,
     /// The socket by which the agent may interrupt it.
-    bell: Option<UnixStream>,
+    bell: Option<Foreign<UnixStream>>,
 }
 
 /// The programs, and what they ask.
 pub struct Sockets {
-    listener: OwnedFd,
+    listener: Listener,
     set: Epoll,
     ready: Vec<u64>,
     guests: BTreeMap<Program, Guest>,
     last: Program,
     pairing: Pairing,
     /// Sockets that are shown, until their other ends are.
-    held: BTreeMap<End, OwnedFd>,
+    held: BTreeMap<End, Foreign>,
     /// Bytes that go back to TCP.
     giving: Giving,
     /// Ends in different networks.
@@ -82,7 +85,7 @@ impl Sockets {
         let set = Epoll::new().map_err(fail)?;
         set.add(&listener, LISTENER, Interest::READ).map_err(fail)?;
         Ok(Sockets {
-            listener,
+            listener: Listener::new(listener),
             set,
             ready: Vec::new(),
             guests: BTreeMap::new(),
@@ -142,9 +145,13 @@ impl Sockets {
 
     fn accept(&mut self) {
         for _ in 0..AT_ONCE {
+            // Those before have to be closed first.
+            if !foreign::has_room() {
+                return;
+            }
             let Ok(socket) = passing::accept(&self.listener) else { return };
-            let socket = UnixStream::from(socket);
-            let Some(user) = sys::peer_user(&socket) else { continue };
+            let Ok(Peer { uid: user, .. }) = Peer::of(&socket) else { continue };
+            let socket = Foreign::connection(UnixStream::from(socket), user);
             let of_user = self.guests.values().filter(|guest| guest.user == user).count();
             if self.guests.len() >= PROGRAMS_MAX || of_user >= OF_USER {
                 self.turned_away += 1;
@@ -164,7 +171,8 @@ impl Sockets {
         for _ in 0..AT_ONCE {
             let Some(guest) = self.guests.get(&program) else { return };
             let (user, namespace) = (guest.user, guest.namespace);
-            let (len, passed) = match passing::recv(guest.socket.as_raw_fd(), &mut buf) {
+            let got = passing::recv(&guest.socket, &mut buf, user).and_then(Received::only);
+            let (len, passed) = match got {
                 Ok(got) => got,
                 Err(e) if is_early(&e) => return,
                 // It ended before it read what it was told.
@@ -186,7 +194,9 @@ impl Sockets {
                 (Ok(Message::Here(token)), Some(socket)) => {
                     self.shows(now, (program, token), socket, may);
                 }
-                (Ok(Message::Board(process)), Some(list)) if passing::is_sealed(&list) => {
+                (Ok(Message::Board(process)), Some(list))
+                    if memory::steady_len(&list).is_some() =>
+                {
                     if let Some(guest) = self.guests.get_mut(&program) {
                         guest.list = Some((process, list));
                     }
@@ -212,7 +222,7 @@ impl Sockets {
     }
 
     /// An end shows its socket.
-    fn shows(&mut self, now: Instant, end: End, socket: OwnedFd, may: &dyn Fn(u32, u32) -> bool) {
+    fn shows(&mut self, now: Instant, end: End, socket: Foreign, may: &dyn Fn(u32, u32) -> bool) {
         if let Some(lender) = self.giving.awaits(end) {
             self.give_back(end, socket, lender, may);
         } else {
@@ -223,7 +233,7 @@ impl Sockets {
     }
 
     /// An end shows its path.
-    fn shows_path(&mut self, end: End, path: OwnedFd) {
+    fn shows_path(&mut self, end: End, path: Foreign) {
         if self.pairing.is_called(end) {
             self.paths.shows(end, path);
         }
@@ -231,15 +241,17 @@ impl Sockets {
 
     /// Returns a way to the bell of an end's program.
     fn bell_of(&self, (program, token): End) -> Option<Way> {
-        way(self.guests.get(&program)?.bell.as_ref(), token)
+        way(self.guests.get(&program)?.bell.as_deref(), token)
     }
 
     /// A program has a bell from now on.
-    fn has_bell(&mut self, program: Program, bell: OwnedFd) {
+    fn has_bell(&mut self, program: Program, bell: Foreign) {
         let added = self.set.add(&bell, program | BELL, Interest::READ).is_ok();
         self.lose_bell(program);
         if let Some(guest) = self.guests.get_mut(&program).filter(|_| added) {
-            guest.bell = Some(UnixStream::from(bell));
+            let user = bell.user();
+            let bell = UnixStream::from(bell.into_inner());
+            guest.bell = Some(Foreign::new(bell, user).into_connection());
         }
     }
 
@@ -256,7 +268,8 @@ impl Sockets {
             let bell = self.guests.get(&program).and_then(|guest| guest.bell.as_ref());
             let Some(bell) = bell else { return };
             let mut buf = [0; MESSAGE_MAX];
-            let (message, fd) = match passing::recv(bell.as_raw_fd(), &mut buf) {
+            let got = passing::recv(bell, &mut buf, bell.user()).and_then(Received::only);
+            let (message, fd) = match got {
                 Err(e) if is_early(&e) => return,
                 Ok((len @ 1.., fd)) => (Message::decode(&buf[..len]), fd),
                 _ => return self.lose_bell(program),
@@ -271,10 +284,10 @@ impl Sockets {
     }
 
     /// A program lends a socket. It hears at once that the socket is free if nobody waits for it.
-    fn lent(&mut self, end: End, fd: OwnedFd) {
+    fn lent(&mut self, end: End, fd: Foreign) {
         if !self.giving.lent(end, fd) {
             if let Some(bell) = self.guests.get(&end.0).and_then(|one| one.bell.as_ref()) {
-                let _ = passing::send(bell.as_raw_fd(), &Message::Free(end.1).encode(), None);
+                let _ = passing::send(bell, &Message::Free(end.1).encode(), None);
             }
         }
     }
@@ -283,7 +296,7 @@ impl Sockets {
     fn give_back(
         &mut self,
         end: End,
-        socket: OwnedFd,
+        socket: Foreign,
         lender: End,
         may: &dyn Fn(u32, u32) -> bool,
     ) {
@@ -291,7 +304,7 @@ impl Sockets {
         let user = user_of(end.0).unwrap_or(u32::MAX);
         let is_allowed = user_of(lender.0).is_some_and(|other| other == user || may(user, other));
         let bell = self.bell_of(lender).filter(|_| is_allowed);
-        let asker = way(self.guests.get(&end.0).map(|guest| &guest.socket), end.1);
+        let asker = way(self.guests.get(&end.0).map(|guest| &*guest.socket), end.1);
         let (Some(bell), Some(asker)) = (bell, asker) else {
             self.giving.forget(end);
             let why = "the other end's program is not known to the agent, or cannot be asked";
@@ -309,12 +322,12 @@ impl Sockets {
 
     /// Shows lists of programs to somebody who asks: those of the same user, to root all.
     fn list(&self, asker: Program, user: u32, after: u64) {
-        let allowed = |guest: &Guest| user == 0 || guest.user == user;
+        let allowed = |guest: &Guest| weft_link::user::sees(user, guest.user);
         let mut next = self.guests.range(after.saturating_add(1)..);
         let mut told = 0;
         let last = next.find_map(|(&program, guest)| {
             if let Some((process, list)) = guest.list.as_ref().filter(|_| allowed(guest)) {
-                self.say((asker, *process), &Message::Listed(*process), Some(list));
+                self.say((asker, *process), &Message::Listed(*process), Some(list.as_fd()));
                 told += 1;
             }
             (told == LISTS).then_some(program)
@@ -358,7 +371,7 @@ impl Sockets {
 
     /// Tries the network between two ends whose sockets are held.
     fn prove(&mut self, one: End, other: End) {
-        let named = |end: End| (end, self.held.get(&end).and_then(facts));
+        let named = |end: End| (end, self.held.get(&end).and_then(|one| facts(one)));
         if self.paths.begin([named(one), named(other)]) {
             self.look_at_paths();
         } else {
@@ -390,14 +403,14 @@ impl Sockets {
         let key = weft_link::random_u64();
         for (end, (program, token), first) in [(one, other, true), (other, one, false)] {
             let other = Other { program, token, key };
-            self.say(end, &Message::Pair { token: end.1, first, other }, Some(&memory));
+            self.say(end, &Message::Pair { token: end.1, first, other }, Some(memory.as_fd()));
         }
     }
 
     /// Tells a program something. One that does not read loses it, and its connection stays TCP.
-    fn say(&self, end: End, message: &Message, pass: Option<&OwnedFd>) {
+    fn say(&self, end: End, message: &Message, pass: Option<BorrowedFd<'_>>) {
         if let Some(guest) = self.guests.get(&end.0) {
-            let _ = passing::send(guest.socket.as_raw_fd(), &message.encode(), pass);
+            let _ = passing::send(&guest.socket, &message.encode(), pass);
         }
     }
 }

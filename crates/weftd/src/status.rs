@@ -1,7 +1,7 @@
 //! The status socket (the desk), beside the agent's socket: any user may ask for the status, and
 //! the owner may ask the agent to end.
 
-use crate::sys;
+use crate::sys::{self, passing};
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, RawFd};
@@ -10,6 +10,9 @@ use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::time::Duration;
 use weft_core::Instant;
 use weft_link::{LinkError, WaitFd};
+use weft_sys::agent::{self, Kind};
+use weft_sys::foreign::{self, Listener};
+use weft_sys::{Foreign, Peer};
 
 /// Asks for the status.
 const STATUS: u8 = b's';
@@ -21,8 +24,6 @@ const AT_ONCE: usize = 2;
 const TIMEOUT: Duration = Duration::from_secs(2);
 /// Most open connections; beyond, the oldest of the user with most is closed.
 const VISITORS_MAX: usize = 32;
-/// Longest time until [`ask`] has an answer.
-const ANSWER: Duration = Duration::from_secs(10);
 
 /// A question to the agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,14 +36,13 @@ pub enum Question {
 
 /// The listener, and the open connections.
 pub struct StatusServer {
-    listener: UnixListener,
+    listener: Listener<UnixListener>,
     visitors: VecDeque<Visitor>,
 }
 
 /// An open connection.
 struct Visitor {
-    stream: UnixStream,
-    user: u32,
+    stream: Foreign<UnixStream>,
     until: Instant,
     /// The rest of the answer; empty: no question has arrived.
     answer: Vec<u8>,
@@ -55,24 +55,31 @@ fn address(name: &str) -> io::Result<SocketAddr> {
     }
 }
 
-/// True if an agent serves under a name, whether it answers at once or not.
-pub fn serves(name: &str) -> bool {
-    address(name).and_then(|at| UnixStream::connect_addr(&at)).is_ok()
+/// Returns the name of the status socket of the agent at `name`.
+pub fn socket_name(name: &str) -> String {
+    format!("{name}-desk")
 }
 
-fn connect(name: &str) -> io::Result<UnixStream> {
-    let stream = UnixStream::connect_addr(&address(name)?)?;
-    stream.set_read_timeout(Some(ANSWER))?;
-    Ok(stream)
+/// True if an agent serves under a name, whether it answers at once or not.
+pub fn serves(name: &str) -> bool {
+    agent::connect_to(&socket_name(name), Kind::Stream).is_ok()
+}
+
+fn connect(name: &str) -> io::Result<(UnixStream, Peer)> {
+    let (socket, peer) = agent::connect_to(&socket_name(name), Kind::Stream)?;
+    let stream = UnixStream::from(socket);
+    stream.set_read_timeout(Some(agent::PATIENCE))?;
+    stream.set_write_timeout(Some(agent::PATIENCE))?;
+    Ok((stream, peer))
 }
 
 /// Asks until there is an answer: the agent closes a connection whose process got no processor
 /// between connecting and asking.
-fn ask(name: &str, question: u8) -> io::Result<String> {
+fn ask(name: &str, question: u8, is_checked: bool) -> io::Result<(String, Peer)> {
     use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
-    let end = std::time::Instant::now() + ANSWER;
+    let end = std::time::Instant::now() + agent::PATIENCE;
     loop {
-        match ask_once(name, question) {
+        match ask_once(name, question, is_checked) {
             Err(e)
                 if matches!(e.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
                     && std::time::Instant::now() < end => {}
@@ -81,22 +88,38 @@ fn ask(name: &str, question: u8) -> io::Result<String> {
     }
 }
 
-fn ask_once(name: &str, question: u8) -> io::Result<String> {
-    let mut stream = connect(name)?;
+fn ask_once(name: &str, question: u8, is_checked: bool) -> io::Result<(String, Peer)> {
+    let (mut stream, peer) = connect(name)?;
+    if is_checked {
+        agent::check_at(name, peer).map_err(agent::distrust)?;
+    }
     stream.write_all(&[question])?;
     let mut answer = String::new();
-    match stream.take(1 << 20).read_to_string(&mut answer)? {
-        0 => Err(io::ErrorKind::UnexpectedEof.into()),
-        _ => Ok(answer),
+    match stream.take(1 << 20).read_to_string(&mut answer) {
+        Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
+        Ok(_) => Ok((answer, peer)),
+        Err(e) if is_early(&e) => Err(agent::silent(&socket_name(name), peer)),
+        Err(e) => Err(e),
     }
 }
 
 /// Returns the status of the agent at `name`: lines of names and values.
 ///
 /// # Errors
-/// No agent listens there, or it does not answer.
+/// No agent listens there, it is not believed as another user runs it, or it does not answer.
 pub fn status(name: &str) -> io::Result<String> {
-    ask(name, STATUS)
+    ask(name, STATUS, true).map(|(text, _)| text)
+}
+
+/// As [`status`], of an agent of any user. Returns also the reason why this user's programs do not
+/// believe that agent, if there is one. Of a stranger's text only what can be printed is left.
+///
+/// # Errors
+/// No agent listens there, or it does not answer.
+pub fn status_of_any(name: &str) -> io::Result<(String, Option<String>)> {
+    let (text, peer) = ask(name, STATUS, false)?;
+    let shown = |c: char| if c.is_control() && c != '\n' { '?' } else { c };
+    Ok((text.chars().map(shown).collect(), agent::check_at(name, peer).err()))
 }
 
 /// Asks the agent at `name` to end; returns its answer.
@@ -104,7 +127,7 @@ pub fn status(name: &str) -> io::Result<String> {
 /// # Errors
 /// No agent listens there, or it does not answer.
 pub fn stop(name: &str) -> io::Result<String> {
-    ask(name, STOP)
+    ask(name, STOP, false).map(|(text, _)| text)
 }
 
 /// Returns the reason why ranks of this user do not trust the agent at `name`; `None`: they trust
@@ -113,10 +136,8 @@ pub fn stop(name: &str) -> io::Result<String> {
 /// # Errors
 /// No agent answers there.
 pub fn distrust(name: &str) -> io::Result<Option<String>> {
-    let stream = connect(name)?;
-    let Some(user) = sys::peer_user(&stream) else { return Err(io::ErrorKind::NotFound.into()) };
-    let own = weft_link::user::same(sys::effective_user(), user);
-    Ok(own.err().filter(|_| !weft_link::user::is_root(user)))
+    let (_, peer) = connect(name)?;
+    Ok(agent::check(peer).err())
 }
 
 impl StatusServer {
@@ -134,6 +155,7 @@ impl StatusServer {
         let listener = address(name).and_then(|a| UnixListener::bind_addr(&a)).map_err(fail)?;
         listener.set_nonblocking(true).map_err(fail)?;
         sys::let_all_connect(&format!("{name}-desk"));
+        let listener = Listener::new(listener);
         Ok(StatusServer { listener, visitors: VecDeque::new() })
     }
 
@@ -156,19 +178,24 @@ impl StatusServer {
     /// Answers questions by `answer(question, user)`; never blocks.
     pub fn serve(&mut self, now: Instant, mut answer: impl FnMut(Question, u32) -> String) {
         for _ in 0..AT_ONCE {
+            // Those before have to be closed first.
+            if !foreign::has_room() {
+                break;
+            }
             let Ok((stream, _)) = self.listener.accept() else { break };
-            let (Ok(()), Some(user)) = (stream.set_nonblocking(true), sys::peer_user(&stream))
-            else {
+            let Ok(peer) = Peer::of(&stream) else { continue };
+            let stream = Foreign::connection(stream, peer.uid);
+            if stream.set_nonblocking(true).is_err() {
                 continue;
-            };
+            }
             let until = now + TIMEOUT;
-            self.visitors.push_back(Visitor { stream, user, until, answer: Vec::new() });
+            self.visitors.push_back(Visitor { stream, until, answer: Vec::new() });
         }
         self.visitors.retain_mut(|visitor| visitor.goes_on(&mut answer) && now < visitor.until);
         while self.visitors.len() > VISITORS_MAX {
-            let of = |user| self.visitors.iter().filter(|v| v.user == user).count();
-            let most = self.visitors.iter().map(|v| of(v.user)).max();
-            let oldest = self.visitors.iter().position(|v| Some(of(v.user)) == most);
+            let of = |user| self.visitors.iter().filter(|v| v.stream.user() == user).count();
+            let most = self.visitors.iter().map(|v| of(v.stream.user())).max();
+            let oldest = self.visitors.iter().position(|v| Some(of(v.stream.user())) == most);
             oldest.and_then(|at| self.visitors.remove(at));
         }
     }
@@ -180,18 +207,20 @@ impl Visitor {
     fn goes_on(&mut self, answer: &mut impl FnMut(Question, u32) -> String) -> bool {
         if self.answer.is_empty() {
             let mut question = [0];
-            match self.stream.read(&mut question) {
-                Ok(1..) => {}
+            let user = self.stream.user();
+            // A descriptor may come with it, for which there must be room.
+            match passing::recv(&self.stream, &mut question, user) {
+                Ok(got) if got.len > 0 => {}
                 Err(e) if is_early(&e) => return true,
                 _ => return false,
             }
             self.answer = match question[0] {
-                STATUS => answer(Question::Status, self.user).into_bytes(),
-                STOP => answer(Question::Stop, self.user).into_bytes(),
+                STATUS => answer(Question::Status, user).into_bytes(),
+                STOP => answer(Question::Stop, user).into_bytes(),
                 _ => b"not understood\n".to_vec(),
             };
         }
-        match self.stream.write(&self.answer) {
+        match (&*self.stream).write(&self.answer) {
             Ok(0) => false,
             Ok(n) => {
                 self.answer.drain(..n);
@@ -231,7 +260,7 @@ mod tests {
     fn serve__a_silent_caller_is_not_waited_for_and_answered_when_it_asks() {
         let (name, mut desk) = desk();
         let now = Instant(1);
-        let (mut silent, mut asking) = (connect(&name).unwrap(), connect(&name).unwrap());
+        let (mut silent, mut asking) = (connect(&name).unwrap().0, connect(&name).unwrap().0);
         asking.write_all(&[STATUS]).unwrap();
         serve(&mut desk, now);
         let me = sys::effective_user();
@@ -247,12 +276,12 @@ mod tests {
     #[test]
     fn serve__silent_callers_are_few_and_end() {
         let (name, mut desk) = desk();
-        let all: Vec<UnixStream> = (0..100).map(|_| connect(&name).unwrap()).collect();
+        let all: Vec<UnixStream> = (0..100).map(|_| connect(&name).unwrap().0).collect();
         for _ in 0..100 {
             serve(&mut desk, Instant(1));
             assert!(desk.visitors.len() <= VISITORS_MAX);
         }
-        let mut asking = connect(&name).unwrap();
+        let (mut asking, _) = connect(&name).unwrap();
         asking.write_all(&[STATUS]).unwrap();
         // The connections before it must be accepted first.
         asking.set_nonblocking(true).unwrap();
@@ -270,7 +299,7 @@ mod tests {
     #[test]
     fn serve__a_long_answer_goes_as_it_is_read() {
         let (name, mut desk) = desk();
-        let mut asking = connect(&name).unwrap();
+        let (mut asking, _) = connect(&name).unwrap();
         asking.write_all(&[STATUS]).unwrap();
         let long = "x".repeat(900_000);
         desk.serve(Instant(1), |_, _| long.clone());

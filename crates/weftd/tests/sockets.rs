@@ -6,10 +6,13 @@ mod common;
 use common::Served;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 use weft_streams::message::{Message, Place, MESSAGE_MAX};
 use weft_streams::words::SEGMENT;
+use weft_sys::agent::{connect_to, Kind};
+use weft_sys::foreign::{Foreign, ANYBODY};
+use weft_sys::passing::Received;
 use weftd::sockets::socket_name;
 use weftd::sys::passing;
 
@@ -21,24 +24,27 @@ struct Program(OwnedFd);
 
 impl Program {
     fn of(agent: &Served) -> Program {
-        Program(passing::connect(&socket_name(&agent.name)).unwrap())
+        Program(connect_to(&socket_name(&agent.name), Kind::Messages).unwrap().0)
     }
 
     fn say(&self, message: &Message, pass: Option<&OwnedFd>) {
-        passing::send(self.0.as_raw_fd(), &message.encode(), pass).unwrap();
+        passing::send(&self.0, &message.encode(), pass.map(AsFd::as_fd)).unwrap();
     }
 
     fn bytes(&self, bytes: &[u8]) {
-        passing::send(self.0.as_raw_fd(), bytes, None).unwrap();
+        passing::send(&self.0, bytes, None).unwrap();
     }
 
     /// Returns the next message and its descriptor; `None` if the agent ended the connection.
     fn hears(&self) -> Option<(Message, Option<OwnedFd>)> {
         let (end, mut buf) = (Instant::now() + LIMIT, [0; MESSAGE_MAX]);
         loop {
-            match passing::recv(self.0.as_raw_fd(), &mut buf) {
+            match passing::recv(&self.0, &mut buf, ANYBODY).and_then(Received::only) {
                 Ok((0, _)) => return None,
-                Ok((len, passed)) => return Some((Message::decode(&buf[..len]).unwrap(), passed)),
+                Ok((len, passed)) => {
+                    let message = Message::decode(&buf[..len]).unwrap();
+                    return Some((message, passed.map(Foreign::into_inner)));
+                }
                 Err(e) if e.kind() == ErrorKind::WouldBlock => {
                     assert!(Instant::now() < end, "the agent says nothing");
                     std::thread::yield_now();

@@ -26,6 +26,7 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use weft_run::run::poll::{Set, READ};
+use weft_sys::{Foreign, Peer};
 
 /// Hold a lab; started by `weft lab`
 #[derive(Debug, clap::Args)]
@@ -334,6 +335,12 @@ impl Keeper {
         let Door { listener, inside } = &self.doors[door];
         let inside = *inside;
         let Ok((stream, _)) = listener.accept() else { return Ok(false) };
+        let Ok(peer) = Peer::of(&stream) else { return Ok(false) };
+        // Of other users nothing is received: it could be a descriptor.
+        if peer.is_own().is_err() {
+            drop(Foreign::connection(stream, peer.uid));
+            return Ok(false);
+        }
         let Ok(Some(request)) = wire::receive_request(&stream) else { return Ok(false) };
         let fd = match request {
             Request::Describe => None,

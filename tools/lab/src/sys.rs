@@ -7,7 +7,6 @@ use rustix::thread::{unshare_unsafe, UnshareFlags};
 use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use weft_run::sys::vanish;
@@ -74,18 +73,6 @@ pub fn die_together(command: &mut Command, own: &OwnedFd) {
 pub fn ignore_children() {
     // SAFETY: sets the disposition of a signal for which there is no handler.
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
-}
-
-/// Returns the user at the other end. The process ID of that end may be 0 here, if it is in an
-/// outer PID namespace.
-pub fn peer_user(stream: &UnixStream) -> io::Result<u32> {
-    let mut cred = libc::ucred { pid: 0, uid: 0, gid: 0 };
-    let mut len = size_of::<libc::ucred>() as libc::socklen_t;
-    let (fd, at) = (stream.as_raw_fd(), std::ptr::from_mut(&mut cred).cast());
-    // SAFETY: the kernel writes at most `len` bytes, the size of `cred`.
-    let got = unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_PEERCRED, at, &mut len) };
-    check(got.into())?;
-    Ok(cred.uid)
 }
 
 /// Opens a packet socket that receives every frame that arrives at an interface of this namespace

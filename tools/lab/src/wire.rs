@@ -1,7 +1,6 @@
 //! Requests of the command to a lab's keeper: one request and one answer per connection, as JSON.
 
 use super::spec::{check_name, Spec};
-use super::sys;
 use anyhow::{bail, ensure, Context, Result};
 use rustix::net::{
     recvmsg, sendmsg, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -106,8 +105,7 @@ pub fn names() -> Result<Vec<String>> {
 /// Checks if the process at the other end is of the same user; the inner error is the reason why
 /// not.
 fn is_own(stream: &UnixStream) -> Result<Result<(), String>> {
-    let other = sys::peer_user(stream)?;
-    Ok(weft_link::user::same(rustix::process::getuid().as_raw(), other))
+    Ok(weft_sys::Peer::of(stream)?.is_own())
 }
 
 pub(super) fn connect(name: &str) -> Result<UnixStream> {

@@ -7,19 +7,24 @@ use std::collections::BTreeSet;
 /// The workspace's crates that each crate may build on. `None`: all of them.
 const ARROWS: &[(&str, Option<&[&str]>)] = &[
     ("weft-core", Some(&[])),
-    ("weft-link", Some(&["weft-core"])),
+    ("weft-sys", Some(&[])),
+    ("weft-link", Some(&["weft-core", "weft-sys"])),
     ("weft-kernel", Some(&["weft-core", "weft-link"])),
     ("weft-agent", Some(&["weft-core", "weft-link", "weft-kernel"])),
     ("weft-launch", Some(&["weft-core", "weft-link"])),
-    ("weft", Some(&["weft-core", "weft-link", "weft-agent", "weft-launch", "weft-cluster"])),
+    (
+        "weft",
+        Some(&["weft-core", "weft-sys", "weft-link", "weft-agent", "weft-launch", "weft-cluster"]),
+    ),
     ("weft-packets", Some(&["weft-core", "weft-link", "weft-kernel", "weft-agent", "weft"])),
     ("weft-mxoe", Some(&[])),
     ("weft-names", Some(&["weft-core"])),
-    ("weft-cluster", Some(&["weft-core", "weft-link", "weft-names"])),
+    ("weft-cluster", Some(&["weft-core", "weft-sys", "weft-link", "weft-names"])),
     (
         "weftd",
         Some(&[
             "weft-core",
+            "weft-sys",
             "weft-link",
             "weft-kernel",
             "weft-agent",
@@ -44,15 +49,15 @@ const ARROWS: &[(&str, Option<&[&str]>)] = &[
     ("weft-swarm", Some(&["weft-packets", "weft-models", "weft-sim"])),
     ("weft-capi", Some(&["weft-core", "weft-link", "weft", "weft-packets", "weft-models"])),
     ("weft-ofi", Some(&["weft-core", "weft-link", "weft"])),
-    ("weft-ffi", Some(&["weft-core", "weft-link", "weft"])),
+    ("weft-ffi", Some(&["weft-core", "weft-sys", "weft-link", "weft"])),
     ("weft-via", Some(&["weft-core", "weft-link", "weft", "weft-ffi"])),
     ("weft-mx", Some(&["weft-core", "weft-link", "weft", "weft-ffi", "weft-mxoe"])),
     ("weft-python", Some(&["weft-core", "weft-link", "weft", "weft-models"])),
     ("weft-streams", Some(&[])),
-    ("weft-preload", Some(&["weft-streams"])),
+    ("weft-preload", Some(&["weft-streams", "weft-sys"])),
     ("weft-plot", Some(&[])),
     ("weft-run", Some(&["weft-link", "weft", "weftd", "weft-cluster"])),
-    ("weft-lab", Some(&["weft-link", "weft-run"])),
+    ("weft-lab", Some(&["weft-sys", "weft-link", "weft-run"])),
     (
         "weft-bench",
         Some(&[

@@ -18,6 +18,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use weft_sys::{Foreign, Peer};
 
 /// Bits of the slot that hold the index.
 const INDEX_BITS: u32 = 10;
@@ -260,9 +261,9 @@ fn living(group: &GroupName) -> Result<Vec<Member>, LinkError> {
     while index < end {
         match sys::connect(&group.of(index)) {
             Ok(fd) => {
-                let (ours, pid) =
-                    sys::credentials(&fd).map_err(failed("read the user of a Unix socket"))?;
-                if !ours {
+                let peer = Peer::of(&fd).map_err(failed("read the user of a Unix socket"))?;
+                let pid = peer.pid;
+                if peer.is_own().is_err() {
                     let name = group.of(index);
                     return Err(unreachable(format!(
                         "the abstract socket {name} belongs to another user (process {pid})"
@@ -358,8 +359,13 @@ fn answer(shared: &Shared) {
     loop {
         match sys::accept(&shared.listener) {
             Ok(fd) => {
-                // A process of this user that breaks the protocol or ends does no harm.
-                let _ = answer_one(shared, &fd);
+                let Ok(peer) = Peer::of(&fd) else { continue };
+                let fd = Foreign::connection(fd, peer.uid);
+                // A process of this user that breaks the protocol or ends does no harm. Of others
+                // nothing is received.
+                if peer.is_own().is_ok() {
+                    let _ = answer_one(shared, &fd);
+                }
             }
             Err(e) if e.raw_os_error() == Some(libc::EINVAL) => return,
             // No free descriptors, or the caller has ended: do not spin.
@@ -369,9 +375,6 @@ fn answer(shared: &Shared) {
 }
 
 fn answer_one(shared: &Shared, fd: &OwnedFd) -> io::Result<()> {
-    if !sys::credentials(fd)?.0 {
-        return Ok(());
-    }
     let mut ask = [0; 16];
     let (len, fds) = sys::recv(fd, &mut ask)?;
     if len != ask.len() {

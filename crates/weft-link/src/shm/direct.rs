@@ -1,7 +1,6 @@
 //! Direct copies between this process's memory and a peer's (Linux `process_vm_readv(2)`).
 
 use super::sys::memory::{self, Detour};
-use super::sys::socket::Cred;
 use crate::LinkError;
 
 /// The choice of direct copies.
@@ -30,12 +29,12 @@ enum State {
 }
 
 impl Direct {
-    /// Asks the kernel about the process at the other end of a socket.
-    pub(super) fn probe(cred: Cred, choice: DirectCopy) -> Direct {
-        let wanted = choice == DirectCopy::Auto && cred.pid > 0;
+    /// Asks the kernel about the process at the other end of a socket; 0: it is not visible.
+    pub(super) fn probe(pid: i32, choice: DirectCopy) -> Direct {
+        let wanted = choice == DirectCopy::Auto && pid > 0;
         let state =
-            if wanted && memory::permitted(cred.pid) { State::Permitted } else { State::Forbidden };
-        Direct { pid: cred.pid, state }
+            if wanted && memory::permitted(pid) { State::Permitted } else { State::Forbidden };
+        Direct { pid, state }
     }
 
     /// Returns the process id of the other end, as the kernel reported it at the connection.
@@ -112,15 +111,11 @@ impl Direct {
 mod tests {
     use super::*;
 
-    fn cred(pid: i32) -> Cred {
-        Cred { pid, uid: 0 }
-    }
-
     #[test]
     fn probe__own_process_is_permitted_and_verified_by_its_word() {
         let word = 77_u64;
         let addr = &raw const word as u64;
-        let mut direct = Direct::probe(cred(std::process::id() as i32), DirectCopy::Auto);
+        let mut direct = Direct::probe(std::process::id() as i32, DirectCopy::Auto);
         assert!(direct.usable() && !direct.verified());
         let detour = &mut Detour::default();
         let early = direct.read(detour, addr, &mut [0; 8]);
@@ -134,7 +129,7 @@ mod tests {
     #[test]
     fn verify__a_process_that_ended_meanwhile_is_no_fault() {
         let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
-        let mut direct = Direct::probe(cred(child.id() as i32), DirectCopy::Auto);
+        let mut direct = Direct::probe(child.id() as i32, DirectCopy::Auto);
         let usable = direct.usable();
         child.kill().unwrap();
         child.wait().unwrap();
@@ -145,9 +140,9 @@ mod tests {
     #[test]
     fn probe__an_invisible_or_dead_process_is_forbidden() {
         for pid in [0, -1, i32::MAX] {
-            assert!(!Direct::probe(cred(pid), DirectCopy::Auto).usable());
+            assert!(!Direct::probe(pid, DirectCopy::Auto).usable());
         }
-        let own = cred(std::process::id() as i32);
+        let own = std::process::id() as i32;
         assert!(!Direct::probe(own, DirectCopy::Off).usable());
     }
 }

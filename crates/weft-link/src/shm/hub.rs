@@ -2,7 +2,6 @@
 
 use super::rendezvous::{self, Kind};
 use super::ring::Area as _;
-use super::sys::socket;
 use super::{DirectCopy, ShmConfig, ShmLink};
 use crate::sync::Ordering;
 use crate::{Address, Bytes, LinkError, PeerInfo};
@@ -47,7 +46,7 @@ impl ShmLink {
     ) -> Result<i32, LinkError> {
         let sizes = self.config.sizes();
         let offer = self.hello(Kind::Offer, agent, sizes);
-        let dialed = rendezvous::dial_agent(name, self.user, &offer)?;
+        let dialed = rendezvous::dial_agent(name, &offer)?;
         let pid = dialed.cred.pid;
         let info = PeerInfo { peer, session: 0, endpoint: agent, address: Address::default() };
         self.take_in(&info, sizes, dialed)?;
@@ -58,7 +57,7 @@ impl ShmLink {
     pub fn callers(&self) -> Vec<Caller> {
         let strangers = self.peers.iter().filter(|p| p.id.is_none());
         let caller = |p: &super::Peer| {
-            let cred = socket::peer_cred(&p.socket.fd).ok()?;
+            let cred = weft_sys::Peer::of(&p.socket.fd).ok()?;
             Some(Caller { endpoint: p.endpoint, user: cred.uid, pid: cred.pid })
         };
         strangers.filter_map(caller).collect()

@@ -40,6 +40,7 @@ use std::collections::VecDeque;
 use std::os::fd::AsRawFd;
 use sys::misc;
 use weft_core::{EndpointId, LinkCaps, PeerFailure, PeerId, Pulse};
+use weft_sys::Foreign;
 
 /// Configuration of a [`ShmLink`].
 #[derive(Clone, Debug)]
@@ -392,7 +393,7 @@ impl ShmLink {
         let offer = self.hello(Kind::Offer, info.endpoint, sizes);
         let line = self.shared_line(&info.address)?;
         let Some(key) = self.job_key() else { return Err(LinkError::Unsupported) };
-        let (dialed, nonce) = rendezvous::join(line, key, self.user, &offer)?;
+        let (dialed, nonce) = rendezvous::join(line, key, &offer)?;
         self.counters.joined += 1;
         let caps = self.take_in(info, sizes, dialed)?;
         if let Some(peer) = self.peer_mut(info.peer) {
@@ -422,8 +423,9 @@ impl ShmLink {
         sizes: Sizes,
         dialed: rendezvous::Dialed,
     ) -> Result<LinkCaps, LinkError> {
-        let socket = self.listeners.watch(dialed.socket, dialed.cred.uid)?;
-        let direct = direct::Direct::probe(dialed.cred, self.config.direct);
+        let socket = Foreign::connection(dialed.socket, dialed.cred.uid);
+        let socket = self.listeners.watch(socket)?;
+        let direct = direct::Direct::probe(dialed.cred.pid, self.config.direct);
         let mut peer = Peer::new(info.endpoint, socket, sizes, dialed.halves, direct);
         peer.dialed = true;
         self.peers.push(peer);

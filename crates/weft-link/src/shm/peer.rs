@@ -13,6 +13,7 @@ use crate::{Bytes, Frame, Sink};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 use weft_core::{EndpointId, PeerId, Pulse};
+use weft_sys::Foreign;
 
 /// Highest number of mapped blocks of one peer; further blocks are reached through the kernel.
 const WINDOWS_MAX: usize = 256;
@@ -27,7 +28,7 @@ const COPY_MAX: Duration = Duration::from_secs(60);
 /// A connected socket and its token in the epoll set.
 #[derive(Debug)]
 pub(super) struct Socket {
-    pub fd: OwnedFd,
+    pub fd: Foreign,
     pub token: u64,
     /// The user at the other end.
     pub user: u32,
@@ -316,7 +317,7 @@ impl Peer {
     }
 
     /// Returns the socket with this token.
-    pub(super) fn socket(&self, token: u64) -> Option<&OwnedFd> {
+    pub(super) fn socket(&self, token: u64) -> Option<&Foreign> {
         let crossing = self.crossing.as_ref();
         [Some(&self.socket), crossing]
             .into_iter()
@@ -382,7 +383,7 @@ impl Peer {
 
     /// Returns the state of direct access before any hello.
     pub(super) fn direct_to(socket: &OwnedFd, choice: DirectCopy) -> Direct {
-        let nobody = socket::Cred { pid: 0, uid: 0 };
-        Direct::probe(socket::peer_cred(socket).unwrap_or(nobody), choice)
+        let pid = weft_sys::Peer::of(socket).map_or(0, |peer| peer.pid);
+        Direct::probe(pid, choice)
     }
 }

@@ -11,12 +11,14 @@ use super::broker::Line;
 use super::ring::Sizes;
 use super::sys::map;
 use super::sys::misc;
-use super::sys::socket::{self, Cred, Name};
+use super::sys::socket::{self, Name};
 use crate::secure::{JobKey, Purpose};
 use crate::{random_u64, user, LinkError};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use weft_core::EndpointId;
+use weft_sys::foreign::ANYBODY;
+use weft_sys::{agent, Peer};
 
 const MAGIC: u32 = u32::from_le_bytes(*b"weft");
 const VERSION: u8 = 2;
@@ -297,15 +299,6 @@ pub(super) fn system(what: &str, source: io::Error) -> LinkError {
     LinkError::System { what: what.to_string(), source, fix }
 }
 
-/// Checks the user of an agent: only a process of the same user or of root may hold the key of a
-/// job.
-pub(super) fn trusted_agent(ours: u32, theirs: Cred) -> Result<(), String> {
-    match user::is_root(theirs.uid) {
-        true => Ok(()),
-        false => user::same(ours, theirs.uid),
-    }
-}
-
 /// Opens the listener under a fresh random key.
 pub(super) fn listen() -> Result<(OwnedFd, u64), LinkError> {
     let key = random_u64().max(1);
@@ -318,9 +311,9 @@ pub(super) fn listen_at(name: &str) -> Result<OwnedFd, LinkError> {
     socket::listen(Name::Text(name)).map_err(|source| {
         let taken = source.raw_os_error() == Some(libc::EADDRINUSE);
         let holder = taken.then(|| socket::connect(Name::Text(name))).and_then(Result::ok);
-        let holder = holder.and_then(|socket| socket::peer_cred(&socket).ok());
+        let holder = holder.and_then(|socket| Peer::of(&socket).ok());
         let (what, fix) = match holder {
-            Some(Cred { pid, uid }) if uid != misc::effective_user() => (
+            Some(Peer { pid, uid }) if uid != misc::effective_user() => (
                 format!("listening on {name}, which process {pid} of user {uid} has"),
                 "any user can take an abstract name first: take a path (weftd --name, WEFT_AGENT)",
             ),
@@ -336,14 +329,14 @@ pub(super) fn listen_at(name: &str) -> Result<OwnedFd, LinkError> {
 /// A new connection.
 pub(super) struct Dialed {
     pub socket: OwnedFd,
-    pub cred: Cred,
+    pub cred: Peer,
     pub halves: [map::Half; 2],
 }
 
 /// Connects to the listener of `key`, checks its user, and passes it a new segment with `offer`.
 pub(super) fn dial(key: u64, ours: u32, offer: &Hello) -> Result<Dialed, LinkError> {
     let socket = call(key)?;
-    let cred = socket::peer_cred(&socket).map_err(|e| system("asking who listens", e))?;
+    let cred = Peer::of(&socket).map_err(|e| system("asking who listens", e))?;
     // Only processes of the same user share memory.
     user::same(ours, cred.uid).map_err(LinkError::Unreachable)?;
     // It may have ended before it accepted the connection: then nobody listens any more.
@@ -360,38 +353,34 @@ fn call(key: u64) -> Result<OwnedFd, LinkError> {
 
 /// As `dial`, by way of an agent, to a peer in any namespaces of this host. Returns the nonce that
 /// the answer has to repeat. The kernel tells nothing about the process at the other end.
-pub(super) fn join(
-    line: &Line,
-    key: &JobKey,
-    ours: u32,
-    offer: &Hello,
-) -> Result<(Dialed, u64), LinkError> {
+pub(super) fn join(line: &Line, key: &JobKey, offer: &Hello) -> Result<(Dialed, u64), LinkError> {
     let [near, far] = socket::pair().map_err(|e| system("making a pair of sockets", e))?;
     let nonce = random_u64();
     let proof = Proof::of(key, offer, nonce);
-    let dialed = offer_segment(near, Cred { pid: 0, uid: ours }, offer, Some(proof))?;
+    let dialed = offer_segment(near, Peer { pid: 0, uid: ANYBODY }, offer, Some(proof))?;
     line.join(offer.to, &far)?;
     Ok((dialed, nonce))
 }
 
 /// As `dial`, to the agent that listens at `name`.
-pub(super) fn dial_agent(name: &str, ours: u32, offer: &Hello) -> Result<Dialed, LinkError> {
+pub(super) fn dial_agent(name: &str, offer: &Hello) -> Result<Dialed, LinkError> {
     let socket = socket::connect(Name::Text(name)).map_err(|e| match e.raw_os_error() {
         Some(libc::ECONNREFUSED | libc::ENOENT) => {
             LinkError::Unreachable(format!("no agent listens at {name}: start weftd"))
         }
         _ => system(&format!("connecting to the agent at {name}"), e),
     })?;
-    let cred = socket::peer_cred(&socket).map_err(|e| system("asking who listens", e))?;
+    let cred = Peer::of(&socket).map_err(|e| system("asking who listens", e))?;
     let foreign =
         |why| LinkError::Unreachable(format!("the agent at {name} is not trusted: {why}"));
-    trusted_agent(ours, cred).map_err(foreign)?;
+    // Only a process of the same user or of root may hold the key of a job.
+    agent::check(cred).map_err(foreign)?;
     offer_segment(socket, cred, offer, None)
 }
 
 fn offer_segment(
     socket: OwnedFd,
-    cred: Cred,
+    cred: Peer,
     offer: &Hello,
     proof: Option<Proof>,
 ) -> Result<Dialed, LinkError> {
@@ -493,7 +482,7 @@ mod tests {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
         // Closing is not enough: the child process of another test may have a copy for a while.
         theirs.shutdown(std::net::Shutdown::Both).unwrap();
-        let refused = offer_segment(ours.into(), Cred { pid: 1, uid: 1 }, &hello(), None);
+        let refused = offer_segment(ours.into(), Peer { pid: 1, uid: 1 }, &hello(), None);
         assert!(matches!(refused, Err(LinkError::Unreachable(_))));
     }
 

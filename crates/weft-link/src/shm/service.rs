@@ -12,6 +12,8 @@ use crate::{user, LinkError};
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
+use weft_sys::foreign::{has_room, Listener, ANYBODY};
+use weft_sys::{memory, Foreign, Peer as Process};
 
 /// Highest number of accepted sockets without a hello. Beyond it, the oldest socket of the user
 /// with most of them is closed.
@@ -37,7 +39,7 @@ const LINE: u64 = 1;
 pub(super) struct Listeners {
     pub epoll: Epoll,
     pub key: u64,
-    pub listener: OwnedFd,
+    pub listener: Listener,
     /// Closed for a moment when no descriptors are left, to refuse a waiting connection.
     spare: Option<OwnedFd>,
     /// The listener is not in the epoll set because no descriptors are left.
@@ -46,14 +48,6 @@ pub(super) struct Listeners {
     pending: Vec<Socket>,
     /// Working memory of `service`.
     ready: Vec<u64>,
-}
-
-impl Drop for Listeners {
-    /// Prevents further connections now, also while a child process that was just started still has
-    /// a copy of the descriptor.
-    fn drop(&mut self) {
-        socket::shutdown(&self.listener);
-    }
 }
 
 impl Listeners {
@@ -69,7 +63,7 @@ impl Listeners {
         Ok(Listeners {
             epoll,
             key,
-            listener,
+            listener: Listener::new(listener),
             spare: Some(spare),
             paused: false,
             last_token: LINE,
@@ -79,9 +73,9 @@ impl Listeners {
     }
 
     /// Adds a connected socket to the epoll set.
-    pub(super) fn watch(&mut self, fd: OwnedFd, user: u32) -> Result<Socket, LinkError> {
+    pub(super) fn watch(&mut self, fd: Foreign) -> Result<Socket, LinkError> {
         self.last_token += 1;
-        let token = self.last_token;
+        let (token, user) = (self.last_token, fd.user());
         self.epoll.add(&fd, token).map_err(|e| system("watching a socket", e))?;
         Ok(Socket { fd, token, user, joined: false })
     }
@@ -111,8 +105,13 @@ impl Listeners {
         self.spare = None;
         let told = match socket::accept(&self.listener) {
             Ok(fd) => {
+                let peer = Process::of(&fd);
+                let fd = Foreign::connection(fd, peer.as_ref().map_or(ANYBODY, |peer| peer.uid));
                 // Unread bytes at the end of the connection would be an error for the other side.
-                let _hello = receive(&fd);
+                // Of a stranger nothing is received: it could be a descriptor.
+                if peer.is_ok_and(|peer| peer.is_own().is_ok()) {
+                    let _hello = receive(&fd);
+                }
                 // If the message cannot be sent, the end of the connection tells the other side.
                 let _ = socket::send(&fd, &rendezvous::refusal(NO_DESCRIPTOR), None);
                 Ok(true)
@@ -133,8 +132,8 @@ enum Received {
     Refused(String),
     /// No descriptor was left for the one that came with the message.
     NoRoom,
-    Hello(Hello, Option<Proof>, Option<OwnedFd>),
-    Shared(Shared, OwnedFd),
+    Hello(Hello, Option<Proof>, Option<Foreign>),
+    Shared(Shared, Foreign),
     Nonsense(&'static str),
 }
 
@@ -142,13 +141,13 @@ fn is_reported(count: u64) -> bool {
     count < TOLD || count.is_power_of_two()
 }
 
-fn receive(fd: &OwnedFd) -> Received {
+fn receive(fd: &Foreign) -> Received {
     let mut buf = [0; LONGEST + 1];
-    let mut got = socket::recv(fd, &mut buf);
+    let mut got = socket::recv(fd, &mut buf, fd.user());
     if got.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::ConnectionReset) {
         // The other side ended before it read all our messages. The kernel reports that before it
         // returns the messages of the other side.
-        got = socket::recv(fd, &mut buf);
+        got = socket::recv(fd, &mut buf, fd.user());
     }
     match got {
         Ok(got) if got.len == 0 => Received::Closed,
@@ -208,27 +207,24 @@ impl ShmLink {
 
     fn accept(&mut self, most: usize) {
         for _ in 0..most {
+            // Those before have to be closed first.
+            if !has_room() {
+                return;
+            }
             let fd = match socket::accept(&self.listeners.listener) {
                 Ok(fd) => fd,
                 Err(e) => return self.accept_failed(&e),
             };
-            let checked = socket::peer_cred(&fd).map_err(|e| e.to_string()).and_then(|cred| {
-                if self.is_hub {
-                    Ok(cred.uid)
-                } else {
-                    user::same(self.user, cred.uid).map(|()| cred.uid)
-                }
-            });
-            let of = match checked {
-                Ok(of) => of,
-                Err(why) => {
-                    // The other side would take the end of the connection for that of the process.
-                    let _ = socket::send(&fd, &rendezvous::refusal(&why), None);
-                    self.note_refusal(&why);
-                    continue;
-                }
-            };
-            match self.listeners.watch(fd, of) {
+            let Ok(peer) = Process::of(&fd) else { continue };
+            let fd = Foreign::connection(fd, peer.uid);
+            // Of a stranger a rank receives nothing: it could be a descriptor.
+            if let Some(why) = user::same(self.user, peer.uid).err().filter(|_| !self.is_hub) {
+                // The other side would take the end of the connection for that of the process.
+                let _ = socket::send(&fd, &rendezvous::refusal(&why), None);
+                self.note_refusal(&why);
+                continue;
+            }
+            match self.listeners.watch(fd) {
                 Ok(socket) => self.receive(socket),
                 Err(e) => return self.note_refusal(&e.to_string()),
             }
@@ -251,7 +247,7 @@ impl ShmLink {
             let Ok(line) = &self.line else { return };
             match line.said() {
                 None => return,
-                Some(Said::Joined(fd)) => match self.listeners.watch(fd, self.user) {
+                Some(Said::Joined(fd)) => match self.listeners.watch(fd.into_connection()) {
                     Ok(mut socket) => {
                         socket.joined = true;
                         self.receive(socket);
@@ -343,7 +339,7 @@ impl ShmLink {
         Socket { fd, user, joined, .. }: &Socket,
         hello: &Hello,
         proof: Option<Proof>,
-        segment: &OwnedFd,
+        segment: &Foreign,
     ) -> Result<(Option<usize>, [map::Half; 2]), String> {
         let endpoint = hello.from;
         self.check_proof(*joined, hello, proof)?;
@@ -354,9 +350,10 @@ impl ShmLink {
         if hello.kind != Kind::Offer || hello.to != self.config.endpoint {
             return Err(format!("endpoint {endpoint} wants to reach endpoint {}", hello.to));
         }
-        if !map::is_sealed(segment, hello.sizes.segment_len()) {
+        if !memory::is_steady(segment, hello.sizes.segment_len()) {
             return Err(format!(
-                "the segment of endpoint {endpoint} is not sealed, or has another length"
+                "the segment of endpoint {endpoint} is not sealed, has another length, or has \
+                 other pages than ordinary ones"
             ));
         }
         // An endpoint may have ended since it connected, and this side's own connection with it:
@@ -516,6 +513,7 @@ mod tests {
         socket::send(&theirs, &rendezvous::refusal(&why), None).unwrap();
         socket::send(&ours, &BELL, None).unwrap();
         drop(theirs);
+        let ours = Foreign::connection(ours, user::effective());
         assert!(matches!(receive(&ours), Received::Refused(text) if text == why[..200]));
     }
 
@@ -529,8 +527,8 @@ mod tests {
     fn give_up_pending__it_is_the_oldest_of_the_user_with_most() {
         let mut listeners = Listeners::open(None).unwrap();
         for user in [1, 2, 3, 2, 2, 3] {
-            let socket =
-                listeners.watch(socket::connect(socket::Name::Key(listeners.key)).unwrap(), user);
+            let socket = socket::connect(socket::Name::Key(listeners.key)).unwrap();
+            let socket = listeners.watch(Foreign::connection(socket, user));
             listeners.pending.push(socket.unwrap());
         }
         let mut left = || {

@@ -3,18 +3,13 @@
 //! Nothing waits for the agent: a rank without one loses a few system calls every few seconds. An
 //! agent that starts later, or again, gets the page when the rank next writes it.
 
-use rustix::net::sockopt::socket_peercred;
-use rustix::net::{
-    connect, recv, sendmsg, socket_with, AddressFamily, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
-};
-use std::io::{self, IoSlice};
-use std::mem::MaybeUninit;
+use rustix::net::{recv, RecvFlags};
+use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
 use weft_cluster::local::{Request, VERSION};
 use weft_core::Instant;
-use weft_link::user;
+use weft_sys::agent::{self, Kind};
 
 /// Time between two looks at the connection, at least; it doubles while there is no agent.
 const AGAIN: Duration = Duration::from_secs(2);
@@ -32,30 +27,12 @@ pub(super) struct Report {
 /// Gives a page to the agent at a place. It has to be of this user or of root, as one that gets the
 /// key of a job.
 fn give(place: &str, page: BorrowedFd<'_>) -> io::Result<OwnedFd> {
-    let name = weft_cluster::socket_name(place);
-    let address = match name.strip_prefix('@') {
-        Some(name) => SocketAddrUnix::new_abstract_name(name.as_bytes())?,
-        None => SocketAddrUnix::new(name.as_str())?,
-    };
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    connect(&socket, &address)?;
-    let theirs = socket_peercred(&socket)?.uid.as_raw();
-    let ours = rustix::process::geteuid().as_raw();
-    if !user::is_root(theirs) {
-        user::same(ours, theirs).map_err(io::Error::other)?;
-    }
+    let (socket, _) = agent::reach(&weft_cluster::socket_name(place), Kind::Stream)?;
     let mut bytes = Request::Hello(VERSION).encode(1);
     bytes.extend(Request::Show.encode(2));
-    let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = SendAncillaryBuffer::new(&mut room);
-    let pages = [page];
-    control.push(SendAncillaryMessage::ScmRights(&pages));
-    let sent = sendmsg(&socket, &[IoSlice::new(&bytes)], &mut control, SendFlags::NOSIGNAL)?;
-    match sent == bytes.len() {
-        true => Ok(socket),
-        false => Err(io::ErrorKind::WriteZero.into()),
-    }
+    // The connection is new, so all of it goes at once.
+    weft_sys::passing::send(&socket, &bytes, Some(page))?;
+    Ok(socket)
 }
 
 /// True if the agent has not ended the connection. Its answers are of no interest.

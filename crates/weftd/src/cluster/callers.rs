@@ -4,7 +4,7 @@
 //! subscriptions end with its connection or its process, whichever ends first: a child that
 //! inherited the socket keeps nothing alive.
 
-use crate::sys::{self, Epoll, Interest};
+use crate::sys::{self, passing, Epoll, Interest};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -18,6 +18,8 @@ use weft_cluster::names::share::has_share;
 use weft_cluster::names::Owner;
 use weft_core::Instant;
 use weft_link::LinkError;
+use weft_sys::foreign::{self, Listener};
+use weft_sys::{Foreign, Peer};
 
 /// Most connections. One user has at most half of what others leave.
 const CALLERS_MAX: usize = 2048;
@@ -50,7 +52,7 @@ pub type Asked = (CallerId, u32, Request);
 
 /// A connection of a program.
 pub struct Caller {
-    stream: UnixStream,
+    stream: Foreign<UnixStream>,
     id: CallerId,
     set: Arc<Epoll>,
     interest: Interest,
@@ -65,7 +67,7 @@ pub struct Caller {
     pub readable: BTreeSet<u64>,
     input: Vec<u8>,
     /// The last descriptor that came.
-    pub passed: Option<OwnedFd>,
+    pub passed: Option<Foreign>,
     out: Vec<u8>,
     /// The socket ended at this time.
     closed: Option<Instant>,
@@ -74,7 +76,7 @@ pub struct Caller {
 
 /// The listener, and the connections.
 pub struct Callers {
-    listener: UnixListener,
+    listener: Listener<UnixListener>,
     /// Listener, connections and processes.
     set: Arc<Epoll>,
     ready: Vec<u64>,
@@ -113,7 +115,7 @@ impl Caller {
 
     fn push(&mut self) {
         while !self.out.is_empty() && !self.is_over {
-            match self.stream.write(&self.out) {
+            match (&*self.stream).write(&self.out) {
                 Ok(n) => drop(self.out.drain(..n)),
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
@@ -168,11 +170,11 @@ impl Caller {
             if self.closed.is_some() {
                 return (all, false);
             }
-            match sys::read_passed(&self.stream, scratch) {
-                Ok((0, _)) => self.closed = Some(now),
-                Ok((n, passed)) => {
-                    self.input.extend_from_slice(&scratch[..n]);
-                    self.passed = passed.or(self.passed.take());
+            match passing::recv(&self.stream, scratch, self.owner.user) {
+                Ok(got) if got.len == 0 => self.closed = Some(now),
+                Ok(got) => {
+                    self.input.extend_from_slice(&scratch[..got.len]);
+                    self.passed = got.passed.into_iter().next().or(self.passed.take());
                 }
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return (all, false),
@@ -240,7 +242,7 @@ impl Callers {
         let set = Epoll::new().map_err(fail)?;
         set.add(&listener, LISTENER, Interest::READ).map_err(fail)?;
         Ok(Callers {
-            listener,
+            listener: Listener::new(listener),
             set: Arc::new(set),
             ready: Vec::new(),
             behind: BTreeSet::new(),
@@ -284,8 +286,13 @@ impl Callers {
 
     fn accept(&mut self) {
         for _ in 0..AT_ONCE {
+            // Those before have to be closed first.
+            if !foreign::has_room() {
+                return;
+            }
             let Ok((stream, _)) = self.listener.accept() else { return };
-            let Some((process, user)) = sys::peer_process(&stream) else { continue };
+            let Ok(Peer { pid, uid: user }) = Peer::of(&stream) else { continue };
+            let (stream, process) = (Foreign::connection(stream, user), pid as u32);
             if stream.set_nonblocking(true).is_err() {
                 continue;
             }

@@ -6,7 +6,6 @@
 
 use super::callers::CallerId;
 use super::{Cluster, NOBODY};
-use crate::sys;
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::net::SocketAddr;
@@ -18,6 +17,7 @@ use weft_cluster::names::{HostId, Owner};
 use weft_cluster::ranks::{Answer, Ask, Cursor, Entry, Message, OfHost};
 use weft_cluster::session::class;
 use weft_core::Instant;
+use weft_sys::{memory, Foreign};
 
 /// Pages of a host; one user has at most half of what others leave.
 const PAGES_MAX: usize = 1024;
@@ -114,8 +114,8 @@ impl Ranks {
     }
 
     /// Keeps the page of a rank.
-    fn keep(&mut self, id: CallerId, owner: Owner, file: File) -> Result<(), String> {
-        if !sys::is_sealed(&file, counters::LEN) {
+    fn keep(&mut self, id: CallerId, owner: Owner, page: Foreign) -> Result<(), String> {
+        if !memory::is_steady(&page, counters::LEN) {
             return Err("the page of a rank is sealed memory of 8 KiB".into());
         }
         let others = || self.pages.iter().filter(|(other, _)| **other != id).map(|(_, p)| p.owner);
@@ -124,7 +124,7 @@ impl Ranks {
         if !has_share(of_user, others().count(), PAGES_MAX) || of_process >= OF_PROCESS {
             return Err("the agent has the pages of too many ranks".into());
         }
-        self.pages.insert(id, Page { owner, file });
+        self.pages.insert(id, Page { owner, file: page.into_inner().into() });
         Ok(())
     }
 
@@ -158,7 +158,7 @@ impl Cluster {
         let Some(caller) = self.callers.get_mut(id) else { return Say::Done(0) };
         let (owner, passed) = (caller.owner, caller.passed.take());
         let kept = match passed {
-            Some(passed) => self.ranks.keep(id, owner, passed.into()),
+            Some(passed) => self.ranks.keep(id, owner, passed),
             None => Err("no descriptor came with the request".into()),
         };
         match kept {

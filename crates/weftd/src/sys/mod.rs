@@ -123,11 +123,6 @@ pub fn raise_files() {
     }
 }
 
-/// Returns the user of the process at the other end, as the kernel reports it.
-pub fn peer_user(stream: &UnixStream) -> Option<u32> {
-    peer_process(stream).map(|(_, user)| user)
-}
-
 /// Becomes another user and group for good, without further groups.
 pub fn become_user(user: u32, group: u32) -> io::Result<()> {
     // SAFETY: no group is passed; the others pass no memory.
@@ -203,71 +198,6 @@ pub fn ends() -> u32 {
 pub fn end_with_parent() {
     // SAFETY: no memory is passed.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM, 0, 0, 0) };
-}
-
-/// Returns process and user at the other end, as the kernel reports them.
-pub fn peer_process(stream: &UnixStream) -> Option<(u32, u32)> {
-    let mut cred = libc::ucred { pid: 0, uid: u32::MAX, gid: 0 };
-    let mut len = size_of::<libc::ucred>() as libc::socklen_t;
-    // SAFETY: `cred` is writable for `len` bytes.
-    let got = unsafe {
-        libc::getsockopt(
-            stream.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_PEERCRED,
-            (&raw mut cred).cast(),
-            &mut len,
-        )
-    };
-    (got == 0).then_some((cred.pid.max(0) as u32, cred.uid))
-}
-
-/// Reads what came on a stream, and takes the descriptor that came with it. Of several the first is
-/// taken and the others are closed.
-pub fn read_passed(stream: &UnixStream, to: &mut [u8]) -> io::Result<(usize, Option<OwnedFd>)> {
-    /// Room for as many descriptors as a message may have, aligned for `cmsghdr`.
-    #[repr(C, align(8))]
-    struct Control([u8; 16 + 4 * 253 + 4]);
-    let mut part = libc::iovec { iov_base: to.as_mut_ptr().cast(), iov_len: to.len() };
-    let mut control = Control([0; size_of::<Control>()]);
-    // SAFETY: all-zero is a valid value.
-    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
-    message.msg_iov = &raw mut part;
-    message.msg_iovlen = 1;
-    message.msg_control = control.0.as_mut_ptr().cast();
-    message.msg_controllen = control.0.len() as _;
-    let flags = libc::MSG_CMSG_CLOEXEC | libc::MSG_DONTWAIT;
-    // SAFETY: the message points to live, writable buffers of the stated lengths.
-    let len = unsafe { libc::recvmsg(stream.as_raw_fd(), &raw mut message, flags) };
-    let len = usize::try_from(len).map_err(|_| io::Error::last_os_error())?;
-    let mut passed = None;
-    // SAFETY: the kernel filled the control buffer with well-formed headers within msg_controllen;
-    // each descriptor in it is new and ours, and is wrapped once.
-    unsafe {
-        let mut head = libc::CMSG_FIRSTHDR(&raw const message);
-        while !head.is_null() {
-            if (*head).cmsg_level == libc::SOL_SOCKET && (*head).cmsg_type == libc::SCM_RIGHTS {
-                let bytes = (*head).cmsg_len as usize - libc::CMSG_LEN(0) as usize;
-                let data = libc::CMSG_DATA(head).cast::<libc::c_int>();
-                for at in 0..bytes / size_of::<libc::c_int>() {
-                    let fd = OwnedFd::from_raw_fd(data.add(at).read_unaligned());
-                    passed.get_or_insert(fd);
-                }
-            }
-            head = libc::CMSG_NXTHDR(&raw const message, head);
-        }
-    }
-    Ok((len, passed))
-}
-
-/// True if a descriptor is memory of this length that never changes its length: reading it neither
-/// waits nor fails, whoever made it.
-pub fn is_sealed(file: &std::fs::File, len: usize) -> bool {
-    // SAFETY: no memory is passed; descriptors without seals give an error.
-    let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
-    let both = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW;
-    let is_len = file.metadata().is_ok_and(|meta| meta.len() == len as u64);
-    seals >= 0 && seals & both == both && is_len
 }
 
 /// Returns a descriptor that is readable once the process has ended. `None`: there is no such

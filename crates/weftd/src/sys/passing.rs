@@ -1,14 +1,15 @@
-//! Unix sockets whose messages carry descriptors, shared memory, and what a TCP socket says of
-//! itself.
+//! Unix sockets of messages, shared memory, and what a TCP socket says of itself. Of what somebody
+//! passed only the socket's options are asked for: the kernel answers, whatever it is.
 
 use super::check;
 use std::ffi::c_void;
 use std::io;
 use std::mem::{size_of, zeroed};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 use weft_streams::message::Place;
 use weft_streams::pairing::Facts;
+pub use weft_sys::passing::{recv, send};
 
 const KIND: libc::c_int = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
 
@@ -58,17 +59,6 @@ pub fn listen(name: &str) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Connects to the listener of a name.
-///
-/// # Errors
-/// Nobody listens there.
-pub fn connect(name: &str) -> io::Result<OwnedFd> {
-    let (socket, address, len) = named(name)?;
-    // SAFETY: `address` is valid for `len` bytes.
-    check(unsafe { libc::connect(socket.as_raw_fd(), (&raw const address).cast(), len) })?;
-    Ok(socket)
-}
-
 /// Returns the next connection.
 ///
 /// # Errors
@@ -78,83 +68,6 @@ pub fn accept(listener: &OwnedFd) -> io::Result<OwnedFd> {
     let null = std::ptr::null_mut();
     // SAFETY: null pointers ask for no address.
     owned(unsafe { libc::accept4(listener.as_raw_fd(), null, std::ptr::null_mut(), flags) })
-}
-
-/// Room for the control message of one descriptor, aligned for `cmsghdr`.
-#[repr(C, align(8))]
-struct Control([u8; 64]);
-
-/// Sends one message, with a descriptor if given; never blocks.
-///
-/// # Errors
-/// The other side has ended or does not read.
-pub fn send(socket: RawFd, bytes: &[u8], pass: Option<&OwnedFd>) -> io::Result<()> {
-    let mut part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
-    let mut control = Control([0; 64]);
-    // SAFETY: all-zero is a valid value.
-    let mut message: libc::msghdr = unsafe { zeroed() };
-    (message.msg_iov, message.msg_iovlen) = (&mut part, 1);
-    if let Some(pass) = pass {
-        let size = size_of::<RawFd>() as libc::c_uint;
-        message.msg_control = control.0.as_mut_ptr().cast();
-        // SAFETY: the control buffer holds a header and one descriptor, and is aligned.
-        unsafe {
-            message.msg_controllen = libc::CMSG_SPACE(size) as _;
-            let head = libc::CMSG_FIRSTHDR(&message);
-            (*head).cmsg_level = libc::SOL_SOCKET;
-            (*head).cmsg_type = libc::SCM_RIGHTS;
-            (*head).cmsg_len = libc::CMSG_LEN(size) as _;
-            libc::CMSG_DATA(head).cast::<RawFd>().write_unaligned(pass.as_raw_fd());
-        }
-    }
-    let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
-    // SAFETY: the message points to live buffers.
-    match unsafe { libc::sendmsg(socket, &message, flags) } {
-        0.. => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
-/// Receives one message, and the descriptor that came with it; never blocks. Length 0: the other
-/// side has ended.
-///
-/// # Errors
-/// There is none, or it is longer than `buf`, or it has several descriptors.
-pub fn recv(socket: RawFd, buf: &mut [u8]) -> io::Result<(usize, Option<OwnedFd>)> {
-    let mut part = libc::iovec { iov_base: buf.as_mut_ptr().cast(), iov_len: buf.len() };
-    let mut control = Control([0; 64]);
-    // SAFETY: all-zero is a valid value.
-    let mut message: libc::msghdr = unsafe { zeroed() };
-    (message.msg_iov, message.msg_iovlen) = (&mut part, 1);
-    message.msg_control = control.0.as_mut_ptr().cast();
-    message.msg_controllen = control.0.len() as _;
-    let flags = libc::MSG_CMSG_CLOEXEC | libc::MSG_DONTWAIT;
-    // SAFETY: the message points to live, writable buffers of the stated lengths.
-    let len = unsafe { libc::recvmsg(socket, &mut message, flags) };
-    if len < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    let mut passed = Vec::new();
-    // SAFETY: the kernel filled the control buffer with well-formed headers; each descriptor in it
-    // is new, and wrapped once.
-    unsafe {
-        let mut head = libc::CMSG_FIRSTHDR(&message);
-        while !head.is_null() {
-            if (*head).cmsg_level == libc::SOL_SOCKET && (*head).cmsg_type == libc::SCM_RIGHTS {
-                let bytes = (*head).cmsg_len as usize - libc::CMSG_LEN(0) as usize;
-                let data = libc::CMSG_DATA(head).cast::<RawFd>();
-                for i in 0..bytes / size_of::<RawFd>() {
-                    passed.push(OwnedFd::from_raw_fd(data.add(i).read_unaligned()));
-                }
-            }
-            head = libc::CMSG_NXTHDR(&message, head);
-        }
-    }
-    let cut = message.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0;
-    if cut || passed.len() > 1 {
-        return Err(io::ErrorKind::InvalidData.into());
-    }
-    Ok((len as usize, passed.pop()))
 }
 
 /// Makes shared memory of `len` zero bytes that can neither shrink nor grow.
@@ -171,14 +84,6 @@ pub fn shared_memory(len: usize) -> io::Result<OwnedFd> {
     // SAFETY: no memory is passed.
     check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_ADD_SEALS, seals) })?;
     Ok(fd)
-}
-
-/// True if a descriptor is memory that can neither shrink nor grow.
-pub fn is_sealed(fd: &OwnedFd) -> bool {
-    let wanted = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW;
-    // SAFETY: no memory is passed.
-    let seals = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GET_SEALS) };
-    seals >= 0 && seals & wanted == wanted
 }
 
 /// Waits until a socket can be read.

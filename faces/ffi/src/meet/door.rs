@@ -11,6 +11,8 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr as UnixAddress, UnixListener, UnixStream};
 use std::time::{Duration, Instant};
 use weft_link::Address;
+use weft_sys::foreign::{Listener, ANYBODY};
+use weft_sys::{passing, Foreign, Peer};
 
 /// Most questions at a time. The oldest one without a name makes room for a further one.
 const QUESTIONS_MAX: usize = 64;
@@ -28,7 +30,7 @@ struct Question {
     /// Bytes of the name that have come.
     len: usize,
     /// The process that is asked.
-    asked: Option<UnixStream>,
+    asked: Option<Foreign<UnixStream>>,
     /// Its answer so far.
     answer: Vec<u8>,
     until: Instant,
@@ -47,7 +49,7 @@ impl Question {
 
     /// Returns the descriptor from which the next bytes come.
     fn fd(&self) -> RawFd {
-        self.asked.as_ref().map_or(self.stream.as_raw_fd(), UnixStream::as_raw_fd)
+        self.asked.as_ref().map_or(self.stream.as_raw_fd(), AsRawFd::as_raw_fd)
     }
 
     /// Does all that is possible now. False at the end.
@@ -70,15 +72,15 @@ impl Question {
             match UnixStream::connect_addr(&unix_address(&self.name)?) {
                 Ok(asked) => {
                     asked.set_nonblocking(true)?;
-                    self.asked = Some(asked);
+                    self.asked = Some(of_anybody(asked));
                 }
                 Err(_) => return self.reply(),
             }
         }
-        let Some(asked) = &mut self.asked else { return Ok(()) };
+        let Some(asked) = &self.asked else { return Ok(()) };
         let mut part = [0; Address::MAX];
         while self.answer.len() <= Address::MAX {
-            match asked.read(&mut part) {
+            match passing::recv(asked, &mut part, asked.user()).map(|got| got.len) {
                 Ok(0) => break,
                 Ok(got) => self.answer.extend_from_slice(&part[..got]),
                 Err(e) if has_to_wait(&e) => return Err(e),
@@ -98,11 +100,11 @@ impl Question {
 /// The part of this process.
 enum Role {
     Keeper {
-        elected: UnixListener,
-        watchers: Vec<UnixStream>,
+        elected: Listener<UnixListener>,
+        watchers: Vec<Foreign<UnixStream>>,
         listener: Option<TcpListener>,
     },
-    Watcher(UnixStream),
+    Watcher(Foreign<UnixStream>),
     /// It takes no part until this time: the system has refused it.
     Outsider(Instant),
 }
@@ -112,6 +114,12 @@ pub struct Door {
     port: u16,
     role: Role,
     questions: Vec<Question>,
+}
+
+/// Wraps a connection to a process of any user, which may pass descriptors.
+fn of_anybody(stream: UnixStream) -> Foreign<UnixStream> {
+    let user = Peer::of(&stream).map_or(ANYBODY, |peer| peer.uid);
+    Foreign::connection(stream, user)
 }
 
 fn elected_name(port: u16) -> io::Result<UnixAddress> {
@@ -143,6 +151,7 @@ fn elect(port: u16) -> io::Result<Role> {
                          all hosts"
                     );
                 }
+                let elected = Listener::new(elected);
                 return Ok(Role::Keeper { elected, watchers: Vec::new(), listener: listener.ok() });
             }
             Err(e) if e.kind() != ErrorKind::AddrInUse => return Err(e),
@@ -151,7 +160,7 @@ fn elect(port: u16) -> io::Result<Role> {
         match UnixStream::connect_addr(&name) {
             Ok(stream) => {
                 stream.set_nonblocking(true)?;
-                return Ok(Role::Watcher(stream));
+                return Ok(Role::Watcher(of_anybody(stream)));
             }
             // It has just ended.
             Err(e) if e.kind() == ErrorKind::ConnectionRefused && tries < 100 => tries += 1,
@@ -190,6 +199,7 @@ impl Door {
         ))?)?;
         elected.set_nonblocking(true)?;
         let listener = Some(listen(port)?);
+        let elected = Listener::new(elected);
         Ok(Door::with(port, Role::Keeper { elected, watchers: Vec::new(), listener }))
     }
 
@@ -214,7 +224,7 @@ impl Door {
             Role::Keeper { elected, watchers, listener } => {
                 fds.push(elected.as_raw_fd());
                 fds.extend(listener.iter().map(TcpListener::as_raw_fd));
-                fds.extend(watchers.iter().map(UnixStream::as_raw_fd));
+                fds.extend(watchers.iter().map(AsRawFd::as_raw_fd));
             }
             Role::Watcher(stream) => fds.push(stream.as_raw_fd()),
             Role::Outsider(_) => {}
@@ -260,7 +270,8 @@ impl Door {
 
     /// Follows the gatekeeper, or those that watch this one. False as of [`step`](Door::step).
     fn follow(&mut self) -> bool {
-        let ended = |mut stream: &UnixStream| match stream.read(&mut [0]) {
+        let end = |stream: &Foreign<UnixStream>| passing::recv(stream, &mut [0], stream.user());
+        let ended = |stream: &Foreign<UnixStream>| match end(stream) {
             Ok(_) => true,
             Err(e) => !has_to_wait(&e),
         };
@@ -272,6 +283,7 @@ impl Door {
                         Ok((stream, _)) => stream,
                         Err(why) => return !is_short(&why),
                     };
+                    let stream = of_anybody(stream);
                     if watchers.len() < WATCHERS_MAX && stream.set_nonblocking(true).is_ok() {
                         watchers.push(stream);
                     }

@@ -12,9 +12,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use weft_link::secure::JobKey;
 use weft_link::Address;
+use weft_sys::foreign::{Listener, ANYBODY};
+use weft_sys::{Foreign, Peer};
 
 struct Entry {
-    listener: UnixListener,
+    listener: Listener<UnixListener>,
     /// The encoded address.
     answer: Vec<u8>,
 }
@@ -25,7 +27,11 @@ impl Entry {
     fn answer(&self) -> bool {
         loop {
             match self.listener.accept() {
-                Ok((mut stream, _)) => _ = stream.write_all(&self.answer),
+                Ok((stream, _)) => {
+                    let user = Peer::of(&stream).map_or(ANYBODY, |peer| peer.uid);
+                    let stream = Foreign::connection(stream, user);
+                    let _ = (&*stream).write_all(&self.answer);
+                }
                 Err(why) => return !is_short(&why),
             }
         }
@@ -82,7 +88,7 @@ pub fn post(key: &JobKey, at: &NetAddress, endpoint: &Address) -> io::Result<Pos
     let name: Name = name_of(key, at);
     let listener = UnixListener::bind_addr(&unix_address(&name)?)?;
     listener.set_nonblocking(true)?;
-    let entry = Arc::new(Entry { listener, answer: endpoint.encode() });
+    let entry = Arc::new(Entry { listener: Listener::new(listener), answer: endpoint.encode() });
     let mut all = posts();
     let changed = match &all.changed {
         Some(changed) => Arc::clone(changed),

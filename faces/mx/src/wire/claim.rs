@@ -5,6 +5,7 @@
 //! namespace and frees when its process ends.
 
 use std::io;
+use std::net::Shutdown;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
@@ -33,6 +34,8 @@ impl Claim {
 
     fn take(interface: u32, what: &str) -> io::Result<Claim> {
         let socket = UnixDatagram::bind_addr(&name_of(interface, what)?)?;
+        // Any process may send there, descriptors too, and to close them may take its time.
+        socket.shutdown(Shutdown::Read)?;
         Ok(Claim { _socket: socket })
     }
 }

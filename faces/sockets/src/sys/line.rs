@@ -13,7 +13,7 @@ use super::table::{self, Connection};
 use super::{board, giving, holders, look, owner, real, settings, stream, tcp, vfork};
 use libc::c_int;
 use std::mem::{size_of, zeroed};
-use std::os::fd::RawFd;
+use std::os::fd::{BorrowedFd, RawFd};
 use std::sync::atomic::{fence, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use weft_streams::count::Count;
 use weft_streams::message::{Message, MESSAGE_MAX};
@@ -449,8 +449,7 @@ fn is_trusted(fd: RawFd) -> bool {
     let at = (&raw mut cred).cast();
     // SAFETY: `cred` is writable for `len` bytes.
     let got = unsafe { real::getsockopt(fd, libc::SOL_SOCKET, libc::SO_PEERCRED, at, &mut len) };
-    // SAFETY: no memory is passed.
-    got == 0 && (cred.uid == 0 || cred.uid == unsafe { libc::geteuid() })
+    got == 0 && weft_sys::user::trusts(cred.uid).is_ok()
 }
 
 /// Room for the control message of one descriptor, aligned for `cmsghdr`.
@@ -593,15 +592,11 @@ fn act(message: &Message, passed: RawFd) {
     close(passed);
 }
 
-/// True if a descriptor is shared memory of this length that cannot shrink.
-fn is_sealed(fd: RawFd) -> bool {
-    // SAFETY: no memory is passed; then an all-zero value, written for its size.
-    unsafe {
-        let seals = real::fcntl(fd, libc::F_GET_SEALS, 0);
-        let mut stat: libc::stat = zeroed();
-        let known = libc::fstat(fd, &mut stat) == 0;
-        seals >= 0 && seals & libc::F_SEAL_SHRINK != 0 && known && stat.st_size == SEGMENT as i64
-    }
+/// True if a descriptor is shared memory of this length that can be mapped.
+fn is_steady(fd: RawFd) -> bool {
+    // SAFETY: the caller has the descriptor, and it is open meanwhile.
+    let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+    weft_sys::memory::is_steady(fd, SEGMENT)
 }
 
 /// The connection shares memory from now on. False if it does not.
@@ -614,7 +609,7 @@ fn attach(one: &Connection, memory: RawFd, first: bool) -> bool {
         && !slot.has(NEVER | SHUT)
         && slot.state.load(Ordering::Acquire) == PLAIN;
     board::stays(one.at, "there is no memory for it, or it is not to be had now");
-    if memory < 0 || !fits || board::is_off() || !is_sealed(memory) {
+    if memory < 0 || !fits || board::is_off() || !is_steady(memory) {
         return false;
     }
     // From the barrier on, all calls under way are known.

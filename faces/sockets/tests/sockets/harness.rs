@@ -154,8 +154,21 @@ pub fn start(
     agent: Option<&str>,
     settings: &[(&str, &str)],
 ) -> Process {
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args([
+    start_by(&[], role, argument, agent, settings)
+}
+
+/// As [`start`], by a command that executes it.
+pub fn start_by(
+    by: &[&str],
+    role: &str,
+    argument: &str,
+    agent: Option<&str>,
+    settings: &[(&str, &str)],
+) -> Process {
+    let own = std::env::current_exe().unwrap();
+    let mut words = by.iter().map(std::ffi::OsStr::new).chain([own.as_os_str()]);
+    let mut command = Command::new(words.next().unwrap());
+    command.args(words).args([
         "--exact",
         "role__plays_what_the_environment_names",
         "--nocapture",

@@ -5,11 +5,13 @@ use crate::sys;
 use crate::torture::Random;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use weft_streams::message::{example_messages, Message, Other, Place, MESSAGE_MAX};
 use weft_streams::words::{SEGMENT, STRIDE};
+use weft_sys::agent::{connect_to, Kind};
+use weft_sys::foreign::{Foreign, ANYBODY};
 use weftd::sockets::socket_name;
 use weftd::sys::passing;
 
@@ -42,10 +44,16 @@ pub fn flow() {
     say("done");
 }
 
+/// Receives a message, and the descriptor that came with it.
+fn heard(program: &OwnedFd, buf: &mut [u8]) -> std::io::Result<(usize, Option<OwnedFd>)> {
+    let (len, passed) = passing::recv(program, buf, ANYBODY)?.only()?;
+    Ok((len, passed.map(Foreign::into_inner)))
+}
+
 fn hears(program: &OwnedFd) -> Option<(Message, Option<OwnedFd>)> {
     let (end, mut buf) = (Instant::now() + LIMIT, [0; MESSAGE_MAX]);
     loop {
-        match passing::recv(program.as_raw_fd(), &mut buf) {
+        match heard(program, &mut buf) {
             Ok((0, _)) => return None,
             Ok((len, passed)) => return Some((Message::decode(&buf[..len]).ok()?, passed)),
             Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => {
@@ -66,10 +74,10 @@ fn place(address: std::net::SocketAddr) -> Place {
 
 /// Has the agent join a connection of this process, which has no library; returns the memory.
 fn joined(agent: &Served, stream: &TcpStream) -> OwnedFd {
-    let program = passing::connect(&socket_name(&agent.name)).unwrap();
+    let (program, _) = connect_to(&socket_name(&agent.name), Kind::Messages).unwrap();
     let (local, remote) = (place(stream.local_addr().unwrap()), place(stream.peer_addr().unwrap()));
     let say = |message: &Message, pass: Option<&OwnedFd>| {
-        passing::send(program.as_raw_fd(), &message.encode(), pass).unwrap();
+        passing::send(&program, &message.encode(), pass.map(AsFd::as_fd)).unwrap();
     };
     say(&Message::Ask { token: 1, local, remote }, None);
     loop {
@@ -135,12 +143,11 @@ fn misleads(listener: &OwnedFd, over: &AtomicBool) -> u64 {
         programs.extend(passing::accept(listener));
         let mut buf = [0; MESSAGE_MAX];
         for program in &programs {
-            let fd = program.as_raw_fd();
-            let Ok((len, _)) = passing::recv(fd, &mut buf) else { continue };
+            let Ok((len, _)) = heard(program, &mut buf) else { continue };
             let Ok(Message::Ask { token, .. }) = Message::decode(&buf[..len]) else { continue };
             said += 1;
             let first = random.next(2) == 0;
-            let memory = match random.next(4) {
+            let memory: OwnedFd = match random.next(4) {
                 0 => std::fs::File::open("/dev/zero").unwrap().into(),
                 1 => passing::shared_memory(SEGMENT / 2).unwrap(),
                 2 => sys::unsealed_memory(SEGMENT),
@@ -149,7 +156,7 @@ fn misleads(listener: &OwnedFd, over: &AtomicBool) -> u64 {
             let _ = match random.next(3) {
                 0 => {
                     let pair = Message::Pair { token, first, other: Other::default() }.encode();
-                    passing::send(fd, &pair, Some(&memory))
+                    passing::send(program, &pair, Some(memory.as_fd()))
                 }
                 1 => {
                     let examples = example_messages();
@@ -157,10 +164,10 @@ fn misleads(listener: &OwnedFd, over: &AtomicBool) -> u64 {
                     let mut bytes = examples[at].clone();
                     let damaged = random.next(bytes.len() as u64) as usize;
                     bytes[damaged] ^= 1 << random.next(8);
-                    passing::send(fd, &bytes, Some(&memory))
+                    passing::send(program, &bytes, Some(memory.as_fd()))
                 }
                 _ => passing::send(
-                    fd,
+                    program,
                     &Message::Pair { token, first, other: Other::default() }.encode(),
                     None,
                 ),
@@ -188,4 +195,30 @@ fn agent__answers_without_sense_leave_connections_tcp() {
         over.store(true, Ordering::Relaxed);
         assert!(said.join().unwrap() > 0);
     });
+}
+
+#[test]
+fn agent__of_a_user_without_a_number_is_told_and_given_nothing() {
+    // The kernel shows this process and the program under one number, as it has none for them.
+    let mut command = std::process::Command::new("unshare");
+    command.arg("--user").stdin(std::process::Stdio::null());
+    if !command.arg("true").status().is_ok_and(|status| status.success()) {
+        return weft_conformance::skip("no user namespaces");
+    }
+    let name = format!("@weft-sockets-test-{:016x}", weft_link::random_u64());
+    let listener = passing::listen(&socket_name(&name)).unwrap();
+    let mut echo = start("echo", "", None, &[]);
+    let port = echo.says();
+    let mut asks = crate::harness::start_by(&["unshare", "--user"], "ask", &port, Some(&name), &[]);
+    assert_eq!(asks.number(), 0);
+    asks.ends_well();
+    echo.ends_well();
+    let mut heard_of = 0;
+    while let Ok(program) = passing::accept(&listener) {
+        let mut buf = [0; MESSAGE_MAX];
+        let said = heard(&program, &mut buf);
+        assert!(matches!(said, Ok((0, None))), "{said:?}");
+        heard_of += 1;
+    }
+    assert!(heard_of > 0, "it looked for an agent");
 }

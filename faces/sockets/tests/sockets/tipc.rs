@@ -4,7 +4,7 @@
 use crate::harness::{Served, LIMIT};
 use crate::torture::Random;
 use std::io::{BufRead, BufReader, Read};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Instant;
@@ -12,6 +12,8 @@ use weft_conformance::programs::{text, Face, Way};
 use weft_conformance::{hosts, skip};
 use weft_streams::tipc::control::{DONT_WAIT, HAS_ADDRESS};
 use weft_streams::tipc::{kind, Answer, Op, Request, SockAddr};
+use weft_sys::agent::{connect_to, Kind};
+use weft_sys::foreign::{Foreign, ANYBODY};
 use weftd::sys::{pairs, passing};
 
 const FACE: Face = Face {
@@ -259,19 +261,20 @@ struct Stranger(OwnedFd);
 
 impl Stranger {
     fn new(agent: &Served) -> Stranger {
-        Stranger(passing::connect(&format!("{}-tipc", agent.name)).unwrap())
+        let name = format!("{}-tipc", agent.name);
+        Stranger(connect_to(&name, Kind::Messages).unwrap().0)
     }
 
     fn says(&self, bytes: &[u8], pass: Option<&OwnedFd>) -> bool {
-        passing::send(self.0.as_raw_fd(), bytes, pass).is_ok()
+        passing::send(&self.0, bytes, pass.map(AsFd::as_fd)).is_ok()
     }
 
     /// Returns the answer. `None`: the connection has ended.
     fn hears(&self) -> Option<(Answer, Option<OwnedFd>)> {
         let mut bytes = [0; 64];
         passing::awaits(&self.0, LIMIT).unwrap();
-        let (len, passed) = passing::recv(self.0.as_raw_fd(), &mut bytes).ok()?;
-        Some((Answer::decode(bytes.get(..len)?)?, passed))
+        let (len, passed) = passing::recv(&self.0, &mut bytes, ANYBODY).ok()?.only().ok()?;
+        Some((Answer::decode(bytes.get(..len)?)?, passed.map(Foreign::into_inner)))
     }
 
     fn asks(&self, request: Request, pass: Option<&OwnedFd>) -> Option<(Answer, Option<OwnedFd>)> {

@@ -4,7 +4,6 @@ use super::{sys, Check};
 use rustix::fs::{fcntl_add_seals, ftruncate, memfd_create, MemfdFlags, SealFlags};
 use rustix::process::{getrlimit, Resource};
 use std::io;
-use std::os::fd::AsFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use weft::EndpointId;
@@ -51,8 +50,7 @@ fn credentials() -> io::Result<Result<(), String>> {
     let listener = UnixListener::bind_addr(&address)?;
     let near = UnixStream::connect_addr(&address)?;
     let _far = listener.accept()?;
-    let (ours, theirs) = (rustix::process::geteuid().as_raw(), sys::peer_user(near.as_fd())?);
-    Ok(weft_link::user::same(ours, theirs))
+    Ok(weft_sys::Peer::of(&near)?.is_own())
 }
 
 fn socket() -> Check {

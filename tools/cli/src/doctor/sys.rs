@@ -31,26 +31,6 @@ pub fn udp_gro(socket: BorrowedFd<'_>) -> io::Result<()> {
     set(socket, UDP_GRO, 1)
 }
 
-/// Returns the user of the process at the other end of a Unix socket.
-pub fn peer_user(socket: BorrowedFd<'_>) -> io::Result<u32> {
-    let mut cred = libc::ucred { pid: 0, uid: 0, gid: 0 };
-    let mut len = size_of::<libc::ucred>() as libc::socklen_t;
-    // SAFETY: the kernel writes at most `len` bytes to `cred`.
-    let got = unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_PEERCRED,
-            (&raw mut cred).cast(),
-            &raw mut len,
-        )
-    };
-    if got < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(cred.uid)
-}
-
 /// True if membarrier(2) offers the barriers that make waiting cheap.
 pub fn barriers() -> bool {
     const GLOBAL_EXPEDITED: libc::c_long = 1 << 1;

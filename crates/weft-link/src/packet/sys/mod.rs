@@ -11,9 +11,7 @@ pub use ring::Held;
 pub(super) use ring::{Geometry, Ring, Seen};
 pub(super) use socket::{offload, Carries, Socket, BURST, OFFLOAD};
 pub use socket::{Keep, Value};
-pub(super) use unix::{
-    accept, connect, credentials, listen, recv, send, shut_down, without_signals, FDS_MAX,
-};
+pub(super) use unix::{accept, connect, listen, recv, send, shut_down, without_signals, FDS_MAX};
 
 use std::io;
 

@@ -85,20 +85,6 @@ pub fn shut_down(fd: &OwnedFd) {
     unsafe { libc::shutdown(fd.as_raw_fd(), libc::SHUT_RDWR) };
 }
 
-/// Returns true if the process at the other end has the user of this one, and its process id.
-pub fn credentials(fd: &OwnedFd) -> io::Result<(bool, i32)> {
-    let mut cred = libc::ucred { pid: 0, uid: 0, gid: 0 };
-    let mut len = size_of::<libc::ucred>() as libc::socklen_t;
-    let (raw, data) = (fd.as_raw_fd(), (&raw mut cred).cast());
-    // SAFETY: `cred` is writable for its length.
-    check(unsafe {
-        libc::getsockopt(raw, libc::SOL_SOCKET, libc::SO_PEERCRED, data, &raw mut len)
-    })?;
-    // SAFETY: takes nothing, cannot fail.
-    let ours = unsafe { libc::geteuid() };
-    Ok((crate::user::same(ours, cred.uid).is_ok(), cred.pid))
-}
-
 /// Sends one message with up to [`FDS_MAX`] descriptors.
 pub fn send(fd: &OwnedFd, bytes: &[u8], pass: &[RawFd]) -> io::Result<()> {
     assert!(pass.len() <= FDS_MAX);

@@ -10,11 +10,13 @@ use super::line::socket_name;
 use super::{Message, MESSAGE_MAX, VERSION};
 use crate::shm::rendezvous::{self, system};
 use crate::shm::sys::misc;
-use crate::shm::sys::socket::{self, Cred, Epoll};
+use crate::shm::sys::socket::{self, Epoll};
 use crate::{random_u64, LinkError, WaitFd};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use weft_core::EndpointId;
+use weft_sys::foreign::{has_room, Listener};
+use weft_sys::{Foreign, Peer};
 
 /// Sockets passed to one rank that it has not read.
 const UNREAD_MAX: usize = 16;
@@ -39,14 +41,14 @@ pub struct BrokerLimits {
 
 #[derive(Debug)]
 struct Guest {
-    socket: OwnedFd,
+    socket: Foreign,
     token: u64,
-    cred: Cred,
+    cred: Peer,
     /// Job and endpoint, once it has registered.
     who: Option<(u64, EndpointId)>,
     since: u64,
     /// The request that waits until more sockets may be passed.
-    kept: Option<(EndpointId, OwnedFd)>,
+    kept: Option<(EndpointId, Foreign)>,
     /// The users who asked for the sockets passed to it since it had read all.
     unread: Vec<u32>,
     gone: bool,
@@ -63,19 +65,13 @@ struct Counters {
 #[derive(Debug)]
 pub struct Broker {
     epoll: Epoll,
-    listener: OwnedFd,
+    listener: Listener,
     identity: u64,
     limits: BrokerLimits,
     guests: Vec<Guest>,
     last_token: u64,
     ready: Vec<u64>,
     count: Counters,
-}
-
-impl Drop for Broker {
-    fn drop(&mut self) {
-        socket::shutdown(&self.listener);
-    }
 }
 
 /// The outcome for a request: pass the socket to the guest of this index, keep it for later, or
@@ -97,7 +93,7 @@ impl Broker {
         epoll.add(&listener, LISTENER).map_err(|e| system("watching the listener", e))?;
         Ok(Broker {
             epoll,
-            listener,
+            listener: Listener::new(listener),
             identity: random_u64().max(1),
             limits,
             guests: Vec::new(),
@@ -168,8 +164,13 @@ impl Broker {
 
     fn accept(&mut self) {
         for _ in 0..ACCEPTS {
+            // Those before have to be closed first.
+            if !has_room() {
+                return;
+            }
             let Ok(socket) = socket::accept(&self.listener) else { return };
-            let Ok(cred) = socket::peer_cred(&socket) else { continue };
+            let Ok(cred) = Peer::of(&socket) else { continue };
+            let socket = Foreign::connection(socket, cred.uid);
             let of_user = self.guests.iter().filter(|g| g.cred.uid == cred.uid).count();
             let full = if of_user >= self.limits.of_user {
                 Some(format!("user {} has {of_user} ranks that share memory, the limit", cred.uid))
@@ -207,7 +208,7 @@ impl Broker {
             if guest.gone || guest.kept.is_some() {
                 return;
             }
-            let got = match socket::recv(&guest.socket, &mut buf) {
+            let got = match socket::recv(&guest.socket, &mut buf, guest.cred.uid) {
                 Ok(got) if got.len > 0 => got,
                 Err(e) if is_early(&e) => return,
                 // No descriptor is left for the socket that came: the request is lost, and the rank
@@ -274,12 +275,12 @@ impl Broker {
         &mut self,
         at: usize,
         to: EndpointId,
-        end: OwnedFd,
+        end: Foreign,
         may: &dyn Fn(u32, u32) -> Result<(), String>,
     ) {
         // A socket that connects a rank to somebody else would deceive the one that gets it.
         let cred = self.guests[at].cred;
-        if !socket::is_connection(&end) || socket::peer_cred(&end).ok() != Some(cred) {
+        if !socket::is_connection(&end) || Peer::of(&end).ok() != Some(cred) {
             return self.nonsense(at, "the descriptor is no end of a pair of its own");
         }
         let passed = match self.decide(at, to, may) {

@@ -4,12 +4,14 @@ use super::{Message, MESSAGE_MAX, VERSION};
 use crate::secure::JobKey;
 use crate::shm::rendezvous::system;
 use crate::shm::sys::misc;
-use crate::shm::sys::socket::{self, Cred, Name};
-use crate::{user, LinkError};
+use crate::shm::sys::socket::{self, Name};
+use crate::LinkError;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 use weft_core::EndpointId;
+use weft_sys::foreign::ANYBODY;
+use weft_sys::{agent, Foreign, Peer};
 
 /// The way to an agent that brokers, and the key that ranks prove to each other.
 #[derive(Clone, Debug)]
@@ -52,7 +54,7 @@ pub struct Line {
 #[derive(Debug)]
 pub(in crate::shm) enum Said {
     /// The other end of this socket is the peer's.
-    Joined(OwnedFd),
+    Joined(Foreign),
     /// The agent ends the registration, for this reason.
     Refused(String),
     /// A message is invalid, or its descriptor is: the reason.
@@ -72,17 +74,6 @@ impl Drop for Line {
 /// Returns the name of the socket at which the agent at `name` brokers.
 pub(in crate::shm) fn socket_name(name: &str) -> String {
     format!("{name}-share")
-}
-
-/// Checks the user of an agent. A user namespace may have no number for it; then the path decides,
-/// since only the maker of the namespace's mounts could put a socket there.
-fn trusted(name: &str, theirs: Cred) -> Result<(), String> {
-    let ours = misc::effective_user();
-    let nameless = user::unknown() == Some(theirs.uid) && !name.starts_with('@');
-    if nameless || user::is_root(theirs.uid) {
-        return Ok(());
-    }
-    user::same(ours, theirs.uid)
 }
 
 impl Line {
@@ -129,8 +120,8 @@ impl Line {
             Some(libc::EACCES) => fail(format!("cannot be reached: no right to {text}")),
             _ => system(&format!("connecting to the agent at {text}"), e),
         })?;
-        let cred = socket::peer_cred(&socket).map_err(|e| system("asking who listens", e))?;
-        trusted(name, cred).map_err(|why| fail(format!("is not trusted: {why}")))?;
+        let cred = Peer::of(&socket).map_err(|e| system("asking who listens", e))?;
+        agent::check_at(name, cred).map_err(|why| fail(format!("is not trusted: {why}")))?;
         let job = config.job_key.public_id();
         let register = Message::Register { job, endpoint }.encode();
         // One that refused already has closed the connection: its answer says why.
@@ -165,7 +156,7 @@ impl Line {
     /// Reads the next message; `None` if there is none.
     pub(in crate::shm) fn said(&self) -> Option<Said> {
         let mut buf = [0; MESSAGE_MAX];
-        let got = match socket::recv(&self.socket, &mut buf) {
+        let got = match socket::recv(&self.socket, &mut buf, ANYBODY) {
             Ok(got) if got.len == 0 => return Some(Said::Ended),
             Ok(got) => got,
             Err(e) if e.raw_os_error() == Some(libc::EMFILE) => {
@@ -198,10 +189,10 @@ fn answer(socket: &OwnedFd, patience: Duration) -> Result<(u64, u32), String> {
     let mut buf = [0; MESSAGE_MAX];
     loop {
         let left = end.saturating_duration_since(Instant::now());
-        let mut got = socket::recv(socket, &mut buf);
+        let mut got = socket::recv(socket, &mut buf, ANYBODY);
         if got.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::ConnectionReset) {
             // The agent refused before it read the request. The kernel reports that first.
-            got = socket::recv(socket, &mut buf);
+            got = socket::recv(socket, &mut buf, ANYBODY);
         }
         let got = match got {
             Err(e) if e.kind() == io::ErrorKind::WouldBlock && !left.is_zero() => {

@@ -351,7 +351,7 @@ fn join__descriptors_of_the_wrong_kind_are_refused() {
         line.join(EndpointId(to), &far).unwrap();
         let mut buf = [0; 256];
         misc::wait_readable(near.as_raw_fd(), 60_000);
-        let got = socket::recv(&near, &mut buf).unwrap();
+        let got = socket::recv(&near, &mut buf, weft_sys::foreign::ANYBODY).unwrap();
         let why = crate::shm::rendezvous::reason_of(&buf[..got.len]).unwrap();
         assert!(why.contains(part), "{why}");
     }

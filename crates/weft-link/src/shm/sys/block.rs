@@ -91,7 +91,7 @@ impl Window {
     ) -> io::Result<Window> {
         let wrong = io::ErrorKind::InvalidInput;
         let len = usize::try_from(len).ok().filter(|&len| len > 0).ok_or(wrong)?;
-        if addr.checked_add(len as u64).is_none() || !map::is_sealed(file, len) {
+        if addr.checked_add(len as u64).is_none() || !weft_sys::memory::is_steady(file, len) {
             return Err(wrong.into());
         }
         let unit = if len.is_multiple_of(HUGE) { HUGE } else { PAGE };
@@ -139,6 +139,7 @@ impl Window {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
+    use std::os::fd::{AsRawFd, FromRawFd};
 
     fn window(block: &Block, key: u64, addr: u64) -> io::Result<Window> {
         let file = block.file().try_clone_to_owned().unwrap();
@@ -189,5 +190,16 @@ mod tests {
         let plain = std::fs::File::open("/proc/self/exe").unwrap().into();
         assert!(Window::open(&plain, 1, 0, PAGE as u64).is_err());
         assert!(window(&block, 1, 0).is_ok());
+        // Pages of the pool of huge ones are taken at the first access: SIGBUS where none is left.
+        let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING | libc::MFD_HUGETLB;
+        // SAFETY: the name is a C string; the file is new, and nothing else owns it.
+        let huge = unsafe { OwnedFd::from_raw_fd(libc::memfd_create(c"huge".as_ptr(), flags)) };
+        let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+        // SAFETY: no memory is passed.
+        unsafe {
+            assert_eq!(libc::ftruncate(huge.as_raw_fd(), HUGE as libc::off_t), 0);
+            assert_eq!(libc::fcntl(huge.as_raw_fd(), libc::F_ADD_SEALS, seals), 0);
+        }
+        assert!(Window::open(&huge, 1, 0, HUGE as u64).is_err());
     }
 }

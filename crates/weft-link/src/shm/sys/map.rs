@@ -30,18 +30,6 @@ pub(in crate::shm) fn create(len: usize) -> io::Result<OwnedFd> {
     Ok(file.into())
 }
 
-/// True if a descriptor from a peer is a memory file of `len` bytes that can never shrink, so that
-/// no access within it faults.
-pub(in crate::shm) fn is_sealed(fd: &OwnedFd, len: usize) -> bool {
-    // SAFETY: no memory is passed; descriptors without seals give an error.
-    let seals = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GET_SEALS) };
-    // SAFETY: an all-zero stat is a valid value.
-    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
-    // SAFETY: `stat` is writable for its size.
-    let known = unsafe { libc::fstat(fd.as_raw_fd(), &mut stat) } == 0;
-    seals >= 0 && seals & libc::F_SEAL_SHRINK != 0 && known && stat.st_size as u64 == len as u64
-}
-
 /// A mapped file.
 #[derive(Debug)]
 pub(super) struct Mapping {
@@ -107,8 +95,8 @@ impl Mapping {
     }
 }
 
-/// Maps a segment that `is_sealed` accepted (or `create` made) with these checked sizes; returns
-/// its two directions.
+/// Maps a segment that `memory::is_steady` accepted (or `create` made) with these checked sizes;
+/// returns its two directions.
 pub(in crate::shm) fn map(fd: &OwnedFd, sizes: Sizes) -> io::Result<[Half; 2]> {
     let len = sizes.segment_len();
     let base = mmap(std::ptr::null_mut(), len, Some(fd))?;

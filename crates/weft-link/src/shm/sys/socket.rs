@@ -3,15 +3,7 @@
 use std::io;
 use std::mem::{size_of, zeroed};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
-
-/// The process at the other end of a socket, according to the kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::shm) struct Cred {
-    /// Process id; 0 when it is not visible from here (another PID namespace).
-    pub pid: i32,
-    /// Effective user when it connected or listened.
-    pub uid: u32,
-}
+use weft_sys::{passing, Foreign};
 
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 {
@@ -139,62 +131,13 @@ pub(in crate::shm) fn shutdown(fd: &OwnedFd) {
     unsafe { libc::shutdown(fd.as_raw_fd(), libc::SHUT_RDWR) };
 }
 
-/// Returns the credentials of the process at the other end.
-pub(in crate::shm) fn peer_cred(fd: &OwnedFd) -> io::Result<Cred> {
-    // SAFETY: all-zero is a valid value.
-    let mut cred: libc::ucred = unsafe { zeroed() };
-    let mut len = size_of::<libc::ucred>() as libc::socklen_t;
-    // SAFETY: `cred` is writable for `len` bytes.
-    check(unsafe {
-        libc::getsockopt(
-            fd.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_PEERCRED,
-            (&raw mut cred).cast(),
-            &mut len,
-        )
-    })?;
-    Ok(Cred { pid: cred.pid, uid: cred.uid })
-}
-
-/// Room for the control message of one descriptor, aligned for `cmsghdr`.
-#[repr(C, align(8))]
-struct Control([u8; 64]);
-
 /// Sends one message, with a descriptor if given; never blocks.
 pub(in crate::shm) fn send(
     fd: &OwnedFd,
     bytes: &[u8],
     pass: Option<BorrowedFd<'_>>,
 ) -> io::Result<()> {
-    let mut part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
-    let mut control = Control([0; 64]);
-    // SAFETY: all-zero is a valid value.
-    let mut message: libc::msghdr = unsafe { zeroed() };
-    message.msg_iov = &mut part;
-    message.msg_iovlen = 1;
-    if let Some(pass) = pass {
-        let size = size_of::<RawFd>() as libc::c_uint;
-        message.msg_control = control.0.as_mut_ptr().cast();
-        // SAFETY: pure computation.
-        message.msg_controllen = unsafe { libc::CMSG_SPACE(size) } as _;
-        // SAFETY: the control buffer (64 bytes) holds a header and one descriptor, and is aligned.
-        unsafe {
-            let head = libc::CMSG_FIRSTHDR(&message);
-            (*head).cmsg_level = libc::SOL_SOCKET;
-            (*head).cmsg_type = libc::SCM_RIGHTS;
-            (*head).cmsg_len = libc::CMSG_LEN(size) as _;
-            libc::CMSG_DATA(head).cast::<RawFd>().write_unaligned(pass.as_raw_fd());
-        }
-    }
-    let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
-    // SAFETY: the message points to live buffers.
-    let sent = unsafe { libc::sendmsg(fd.as_raw_fd(), &message, flags) };
-    if sent < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(())
-    }
+    passing::send(fd, bytes, pass)
 }
 
 /// One received message.
@@ -203,57 +146,15 @@ pub(in crate::shm) struct Received {
     /// Its length; 0 also when the other end is closed.
     pub len: usize,
     /// The descriptor that came with it.
-    pub passed: Option<OwnedFd>,
+    pub passed: Option<Foreign>,
 }
 
-/// Receives one message into `buf`; never blocks. The error is `InvalidData` if the message is
-/// longer than `buf` or has more than one descriptor, and `EMFILE` if this process has no free
-/// descriptor for the one in the message.
-pub(in crate::shm) fn recv(fd: &OwnedFd, buf: &mut [u8]) -> io::Result<Received> {
-    let mut part = libc::iovec { iov_base: buf.as_mut_ptr().cast(), iov_len: buf.len() };
-    let mut control = Control([0; 64]);
-    // SAFETY: all-zero is a valid value.
-    let mut message: libc::msghdr = unsafe { zeroed() };
-    message.msg_iov = &mut part;
-    message.msg_iovlen = 1;
-    message.msg_control = control.0.as_mut_ptr().cast();
-    message.msg_controllen = control.0.len() as _;
-    let flags = libc::MSG_CMSG_CLOEXEC | libc::MSG_DONTWAIT;
-    // SAFETY: the message points to live, writable buffers of the stated lengths.
-    let len = unsafe { libc::recvmsg(fd.as_raw_fd(), &mut message, flags) };
-    if len < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    let mut fds = descriptors(&message);
-    if message.msg_flags & libc::MSG_CTRUNC != 0 && fds.is_empty() {
-        // The message has room for a descriptor, but this process has no free one.
-        return Err(io::Error::from_raw_os_error(libc::EMFILE));
-    }
-    if message.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0 || fds.len() > 1 {
-        return Err(io::ErrorKind::InvalidData.into());
-    }
-    Ok(Received { len: len as usize, passed: fds.pop() })
-}
-
-/// Takes ownership of all descriptors in a received control message.
-fn descriptors(message: &libc::msghdr) -> Vec<OwnedFd> {
-    let mut fds = Vec::new();
-    // SAFETY: the kernel filled the control buffer with well-formed headers within msg_controllen,
-    // each descriptor in it is new and ours, and is wrapped once.
-    unsafe {
-        let mut head = libc::CMSG_FIRSTHDR(message);
-        while !head.is_null() {
-            if (*head).cmsg_level == libc::SOL_SOCKET && (*head).cmsg_type == libc::SCM_RIGHTS {
-                let bytes = (*head).cmsg_len as usize - libc::CMSG_LEN(0) as usize;
-                let data = libc::CMSG_DATA(head).cast::<RawFd>();
-                for i in 0..bytes / size_of::<RawFd>() {
-                    fds.push(OwnedFd::from_raw_fd(data.add(i).read_unaligned()));
-                }
-            }
-            head = libc::CMSG_NXTHDR(message, head);
-        }
-    }
-    fds
+/// Receives one message of a process of `user` into `buf`; never blocks. The error is `InvalidData`
+/// if the message is longer than `buf` or has more than one descriptor, and `EMFILE` if this
+/// process has no free descriptor for the one in the message.
+pub(in crate::shm) fn recv(fd: &OwnedFd, buf: &mut [u8], user: u32) -> io::Result<Received> {
+    let (len, passed) = passing::recv(fd, buf, user)?.only()?;
+    Ok(Received { len, passed })
 }
 
 /// True if the other end is closed; messages sent before may still be unread.

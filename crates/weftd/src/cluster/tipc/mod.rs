@@ -17,8 +17,7 @@ use outbox::Outbox;
 use route::Line;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::os::unix::net::UnixStream;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 use weft_cluster::mail::Post;
 use weft_cluster::names::directory::Gone;
@@ -30,6 +29,9 @@ use weft_link::LinkError;
 use weft_streams::tipc::{
     control, kind, reason, Answer, Kind, RecordHead, Request, MARK, MESSAGE_MAX,
 };
+use weft_sys::foreign::{self, Listener};
+use weft_sys::passing::Received;
+use weft_sys::{Foreign, Peer};
 
 /// Most sockets; one user has at most half of what others leave.
 const PORTS_MAX: usize = 4096;
@@ -102,7 +104,7 @@ struct Bound {
 struct Port {
     kind: u8,
     owner: Owner,
-    socket: OwnedFd,
+    socket: Foreign,
     cookie: u64,
     interest: Interest,
     /// The bytes and records that wait for the program.
@@ -174,7 +176,7 @@ impl Port {
 
 /// A connection for requests about sockets.
 struct Asker {
-    socket: OwnedFd,
+    socket: Foreign,
     user: u32,
     process: u32,
     /// Its request waits, for this socket.
@@ -185,7 +187,7 @@ struct Asker {
 pub struct Tipc {
     name: String,
     host: HostId,
-    listener: OwnedFd,
+    listener: Listener,
     set: Epoll,
     /// Sockets of which the agent is told when their programs read.
     readers: Epoll,
@@ -238,7 +240,7 @@ impl Tipc {
         set.add(&readers, READERS, Interest::READ).map_err(fail)?;
         Ok(Tipc {
             host,
-            listener,
+            listener: Listener::new(listener),
             set,
             readers,
             ready: Vec::new(),
@@ -294,16 +296,19 @@ impl Tipc {
 
     fn accept(&mut self) {
         for _ in 0..AT_ONCE {
+            // Those before have to be closed first.
+            if !foreign::has_room() {
+                return;
+            }
             let Ok(socket) = passing::accept(&self.listener) else { return };
-            let socket = UnixStream::from(socket);
-            let Some((process, user)) = sys::peer_process(&socket) else { continue };
+            let Ok(Peer { pid, uid: user }) = Peer::of(&socket) else { continue };
+            let (socket, process) = (Foreign::connection(socket, user), pid as u32);
             let of_user = self.askers.values().filter(|asker| asker.user == user).count();
             if !has_share(of_user, self.askers.len(), ASKERS_MAX) {
                 self.turned_away += 1;
                 continue;
             }
             self.last_asker += 1;
-            let socket = OwnedFd::from(socket);
             if self.set.add(&socket, 2 * self.last_asker + 1, Interest::READ).is_ok() {
                 let asker = Asker { socket, user, process, waits: None };
                 self.askers.insert(self.last_asker, asker);
@@ -315,7 +320,7 @@ impl Tipc {
     fn answer(&mut self, id: AskerId, answer: &Answer, pass: Option<&OwnedFd>) {
         if let Some(asker) = self.askers.get_mut(&id) {
             asker.waits = None;
-            let _ = passing::send(asker.socket.as_raw_fd(), &answer.encode(), pass);
+            let _ = passing::send(&asker.socket, &answer.encode(), pass.map(AsFd::as_fd));
         }
     }
 
@@ -335,6 +340,7 @@ impl Tipc {
         let random = format!("{kind}-{:016x}", weft_link::random_u64());
         let name = [MARK, random.as_bytes()].concat();
         let (socket, other) = pairs::pair(kind == kind::STREAM, &name)?;
+        let socket = Foreign::connection(socket, user);
         let no_number = || io::Error::from_raw_os_error(libc::EOPNOTSUPP);
         let cookie = pairs::cookie(&other).ok_or_else(no_number)?;
         self.set.add(&socket, 2 * u64::from(id), Interest::READ)?;
@@ -469,8 +475,9 @@ impl Cluster {
             }
             let is_stream = port.kind == kind::STREAM;
             let most = if is_stream { 1 << 16 } else { MESSAGE_MAX + 1 };
-            let fd = port.socket.as_raw_fd();
-            let got = passing::recv(fd, &mut self.tipc.scratch[..most]);
+            let (socket, user) = (&port.socket, port.owner.user);
+            let got = passing::recv(socket, &mut self.tipc.scratch[..most], user);
+            let got = got.and_then(Received::only);
             let len = match got {
                 Ok((0, _)) => return self.end_port(now, id),
                 Ok((len, _)) => len,
@@ -529,7 +536,8 @@ impl Cluster {
     fn serve_asker(&mut self, now: Instant, id: AskerId) {
         for _ in 0..AT_ONCE {
             let Some(asker) = self.tipc.askers.get(&id) else { return };
-            let got = passing::recv(asker.socket.as_raw_fd(), &mut self.tipc.scratch);
+            let got = passing::recv(&asker.socket, &mut self.tipc.scratch, asker.user);
+            let got = got.and_then(Received::only);
             let (len, passed) = match got {
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,

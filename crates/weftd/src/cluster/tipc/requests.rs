@@ -15,6 +15,7 @@ use weft_streams::tipc::control::DONT_WAIT;
 use weft_streams::tipc::{
     kind, option, reason, Address, Answer, Op, Request, SockAddr, What, MESSAGE_MAX,
 };
+use weft_sys::Foreign;
 
 /// Names of one socket.
 const NAMES_MAX: usize = 256;
@@ -45,10 +46,10 @@ impl Cluster {
         now: Instant,
         asker: AskerId,
         request: Request,
-        passed: Option<OwnedFd>,
+        passed: Option<Foreign>,
         data: &[u8],
     ) {
-        let of = passed.as_ref().and_then(pairs::cookie);
+        let of = passed.as_deref().and_then(pairs::cookie);
         let port = of.and_then(|cookie| self.tipc.of_cookie.get(&cookie).copied());
         // A copy of the program's descriptor would keep its socket open.
         drop(passed);

@@ -5,7 +5,23 @@
 //! may belong to different users, and so may a file. So that number never proves that two users are
 //! the same, nor that a user is root.
 
-use std::fs::read_to_string;
+use rustix::fs::{openat, Mode, OFlags, CWD};
+
+/// Reads a file of `/proc`, by system calls alone: a library that stands before the C library asks
+/// too.
+fn read_to_string(path: &str) -> rustix::io::Result<String> {
+    let file = openat(CWD, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+    let (mut text, mut part) = (Vec::new(), [0; 4096]);
+    loop {
+        match rustix::io::read(&file, &mut part) {
+            Ok(0) => break,
+            Ok(n) => text.extend_from_slice(&part[..n]),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(why) => return Err(why),
+        }
+    }
+    String::from_utf8(text).map_err(|_| rustix::io::Errno::ILSEQ)
+}
 
 /// The overflow user if `/proc` does not tell the number.
 const OVERFLOW: u32 = 65_534;
@@ -64,6 +80,29 @@ pub fn same(ours: u32, theirs: u32) -> Result<(), String> {
     }
 }
 
+/// Checks that this process may believe another one, of the user `theirs` as reported by the
+/// kernel: root, or the user of this process.
+///
+/// # Errors
+/// As of [`same`].
+pub fn trusts(theirs: u32) -> Result<(), String> {
+    match is_root(theirs) {
+        true => Ok(()),
+        false => same(effective(), theirs),
+    }
+}
+
+/// True if a user may see what belongs to a process of the user `owner`: its own user may, and
+/// root.
+pub fn sees(asking: u32, owner: u32) -> bool {
+    unknown() != Some(asking) && (asking == 0 || asking == owner)
+}
+
+/// Returns the effective user of this process.
+pub fn effective() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
 /// True if `theirs`, as reported by the kernel, is the root user.
 pub fn is_root(theirs: u32) -> bool {
     theirs == 0 && unknown() != Some(0)
@@ -102,6 +141,22 @@ mod tests {
         let own = std::fs::metadata("/proc/self").unwrap().uid();
         assert!(has_number(own) || unknown() == Some(own));
         assert!(!has_number(u32::MAX));
+    }
+
+    #[test]
+    fn trusts__root_and_this_user_but_no_user_without_a_number() {
+        assert!(trusts(0).is_ok() == (unknown() != Some(0)));
+        assert!(trusts(effective()).is_ok() == (unknown() != Some(effective())));
+        assert!(trusts(effective() + 4242).is_err());
+        assert!(unknown().is_none_or(|nameless| trusts(nameless).is_err()));
+    }
+
+    #[test]
+    fn sees__the_own_user_and_root_but_no_user_without_a_number() {
+        let known = |user| unknown() != Some(user);
+        assert_eq!((sees(1000, 1000), sees(0, 1000)), (known(1000), known(0)));
+        assert!(!sees(1000, 1001) && !sees(1000, 0));
+        assert!(unknown().is_none_or(|nameless| !sees(nameless, nameless)));
     }
 
     #[test]

@@ -1,0 +1,380 @@
+//! Descriptors of strangers, and the threads that close them.
+//!
+//! To close a descriptor may take as long as its maker likes: a TCP socket with unsent bytes and
+//! SO_LINGER, a file of a file system in user space. So does closing a connection in whose queue
+//! such a descriptor is. Here a thread that serves nobody closes them. Each user has a queue of its
+//! own, which one thread works off, so that one user's closes hold up no other's. While a user's
+//! queue is full, no descriptor of that user is received ([`takes`]).
+
+use crate::{memory, passing, sys, user, Peer};
+use rustix::net::{accept_with, SocketFlags};
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::ops::Deref;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+pub use sys::Foreign;
+
+/// Descriptors of one user that wait to be closed, from which on no others are received.
+pub const QUEUE_MAX: usize = 64;
+/// Descriptors of all users that wait to be closed, from which on no connection is accepted.
+pub const ALL_MAX: usize = 1024;
+/// In the place of a user: a process of which nothing is known.
+pub const ANYBODY: u32 = u32::MAX;
+/// Most threads; each closes for one user at a time.
+const THREADS_MAX: usize = 64;
+/// Time for which a thread waits for more.
+const REST: Duration = Duration::from_secs(1);
+/// Stack of a thread, in bytes.
+const STACK: usize = 64 << 10;
+
+/// The descriptors of one user.
+#[derive(Default)]
+struct Lane {
+    queue: VecDeque<OwnedFd>,
+    /// A thread closes one of them.
+    is_busy: bool,
+}
+
+struct Lanes {
+    of_user: BTreeMap<u32, Lane>,
+    /// The user whose descriptor was closed last.
+    last: u32,
+    all: usize,
+    threads: usize,
+    /// Threads that wait for work.
+    resting: usize,
+    /// Users whose descriptors were refused, each told once.
+    told: Vec<u32>,
+}
+
+static LANES: Mutex<Lanes> = Mutex::new(Lanes {
+    of_user: BTreeMap::new(),
+    last: 0,
+    all: 0,
+    threads: 0,
+    resting: 0,
+    told: Vec::new(),
+});
+static WORK: Condvar = Condvar::new();
+
+fn lanes() -> MutexGuard<'static, Lanes> {
+    LANES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Lanes {
+    /// Takes the next descriptor of a user for whom no thread works.
+    fn next(&mut self) -> Option<(u32, OwnedFd)> {
+        let waits = |(_, lane): &(&u32, &Lane)| !lane.is_busy && !lane.queue.is_empty();
+        let behind = self.of_user.range(self.last.saturating_add(1)..).find(waits);
+        let user = *behind.or_else(|| self.of_user.iter().find(waits))?.0;
+        let lane = self.of_user.get_mut(&user)?;
+        self.last = user;
+        let fd = lane.queue.pop_front()?;
+        lane.is_busy = true;
+        self.all -= 1;
+        Some((user, fd))
+    }
+
+    fn done(&mut self, user: u32) {
+        if let Some(lane) = self.of_user.get_mut(&user) {
+            lane.is_busy = false;
+            if lane.queue.is_empty() {
+                self.of_user.remove(&user);
+                self.told.retain(|told| *told != user);
+            }
+        }
+    }
+}
+
+/// Closes what there is, until nothing has come for a while.
+fn work() {
+    let mut all = lanes();
+    loop {
+        if let Some((user, fd)) = all.next() {
+            drop(all);
+            drop(fd);
+            all = lanes();
+            all.done(user);
+            continue;
+        }
+        all.resting += 1;
+        let (again, late) = WORK.wait_timeout(all, REST).unwrap_or_else(PoisonError::into_inner);
+        all = again;
+        all.resting -= 1;
+        if late.timed_out() && all.of_user.values().all(|lane| lane.is_busy) {
+            all.threads -= 1;
+            return;
+        }
+    }
+}
+
+/// Has a descriptor closed by a thread.
+fn hand_over(fd: OwnedFd, user: u32) {
+    let mut all = lanes();
+    let lane = all.of_user.entry(user).or_default();
+    lane.queue.push_back(fd);
+    let is_served = lane.is_busy;
+    all.all += 1;
+    if is_served {
+        return;
+    }
+    if all.resting == 0 && all.threads < THREADS_MAX {
+        let thread = std::thread::Builder::new().name("weft-closing".into()).stack_size(STACK);
+        // Where the system has no thread now, the next descriptor tries again.
+        if sys::without_signals(|| thread.spawn(work)).is_ok() {
+            all.threads += 1;
+        }
+    }
+    WORK.notify_one();
+}
+
+/// True if descriptors of a user may be received: those before them are closed, or soon will be.
+pub fn takes(user: u32) -> bool {
+    let mut all = lanes();
+    let is_full = all.of_user.get(&user).is_some_and(|lane| lane.queue.len() >= QUEUE_MAX);
+    if is_full && !all.told.contains(&user) {
+        all.told.push(user);
+        log::warn!(
+            "descriptors that user {user} has passed do not close; no others of that user are \
+             taken until they do"
+        );
+    }
+    !is_full
+}
+
+/// True if further connections may be accepted: those before them can be closed.
+pub fn has_room() -> bool {
+    lanes().all < ALL_MAX
+}
+
+/// True if a user need not pass a descriptor to hold this process up: it is root's, or this user's.
+fn is_own(user: u32) -> bool {
+    static NAMELESS: OnceLock<Option<u32>> = OnceLock::new();
+    let is_known = *NAMELESS.get_or_init(user::unknown) != Some(user);
+    is_known && (user == 0 || user == user::effective())
+}
+
+/// Closes a descriptor of a process of this user, at once where that takes no time. It is a
+/// descriptor that the process passed, or, if `is_connection`, a connection to that process, which
+/// ends for both sides.
+pub(crate) fn end(fd: OwnedFd, user: u32, is_connection: bool) {
+    let is_quick = is_own(user)
+        || is_connection && passing::drains(fd.as_fd())
+        || !is_connection && memory::is_memory(&fd);
+    if !is_quick {
+        hand_over(fd, user);
+    }
+}
+
+/// A listener to which any process may connect. The connections that it did not accept end with it,
+/// and are closed as [`Foreign`] ones are.
+#[derive(Debug)]
+pub struct Listener<T: AsFd = OwnedFd>(T);
+
+impl<T: AsFd> Listener<T> {
+    /// Wraps a listening Unix socket.
+    pub fn new(socket: T) -> Listener<T> {
+        Listener(socket)
+    }
+}
+
+impl<T: AsFd> Deref for Listener<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T: AsFd> AsFd for Listener<T> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl<T: AsFd> AsRawFd for Listener<T> {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_fd().as_raw_fd()
+    }
+}
+
+impl<T: AsFd> Drop for Listener<T> {
+    /// Prevents further connections now, also while a child process that was just started still has
+    /// a copy of the descriptor.
+    fn drop(&mut self) {
+        /// Most connections that wait; the kernel's own limit is 4096 unless root raises it.
+        const MOST: usize = 65_536;
+        sys::shutdown(self.0.as_fd());
+        for _ in 0..MOST {
+            let Ok(fd) = accept_with(self.0.as_fd(), SocketFlags::CLOEXEC) else { return };
+            let user = Peer::of(&fd).map_or(ANYBODY, |peer| peer.uid);
+            drop(Foreign::connection(fd, user));
+        }
+    }
+}
+
+impl<T: Into<OwnedFd> + AsFd> Deref for Foreign<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.content()
+    }
+}
+
+impl<T: Into<OwnedFd> + AsFd> AsFd for Foreign<T> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.content().as_fd()
+    }
+}
+
+impl<T: Into<OwnedFd> + AsFd> AsRawFd for Foreign<T> {
+    fn as_raw_fd(&self) -> RawFd {
+        self.content().as_fd().as_raw_fd()
+    }
+}
+
+impl<T: Into<OwnedFd> + AsFd> fmt::Debug for Foreign<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "descriptor {} of user {}", self.as_raw_fd(), self.user())
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use rustix::net::sockopt::set_socket_linger;
+    use std::io::{ErrorKind, Read, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::net::{UnixListener, UnixStream};
+
+    /// Users whom no test shares with another.
+    const SLOW: u32 = 4_000_001;
+    const QUICK: u32 = 4_000_002;
+    const OWNED: u32 = 4_000_003;
+
+    /// Returns a socket whose last close waits until the other one is closed.
+    fn lingering() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let one = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (other, _) = listener.accept().unwrap();
+        one.set_nonblocking(true).unwrap();
+        loop {
+            match (&one).write(&[0; 65_536]) {
+                Ok(_) => {}
+                Err(e) if e.kind() == ErrorKind::WouldBlock => break,
+                Err(e) => panic!("{e}"),
+            }
+        }
+        set_socket_linger(&one, Some(Duration::from_secs(3600))).unwrap();
+        (one, other)
+    }
+
+    /// Waits until a condition holds.
+    fn until(mut holds: impl FnMut() -> bool) {
+        while !holds() {
+            std::thread::yield_now();
+        }
+    }
+
+    fn waiting(user: u32) -> usize {
+        lanes().of_user.get(&user).map_or(0, |lane| lane.queue.len())
+    }
+
+    #[test]
+    fn drop__a_close_that_takes_time_holds_up_its_user_alone() {
+        let (one, other) = lingering();
+        drop(Foreign::new(OwnedFd::from(one), SLOW));
+        until(|| waiting(SLOW) == 0);
+        let ends: Vec<_> = (0..QUEUE_MAX).map(|_| UnixStream::pair().unwrap()).collect();
+        let mut others = Vec::new();
+        for (end, other) in ends {
+            assert!(takes(SLOW));
+            drop(Foreign::new(OwnedFd::from(end), SLOW));
+            others.push(other);
+        }
+        assert!(!takes(SLOW) && takes(QUICK) && has_room());
+        let mut buf = [0; 1];
+        let refused = passing::recv(&others[0], &mut buf, SLOW).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::PermissionDenied);
+        let (end, mut far) = UnixStream::pair().unwrap();
+        drop(Foreign::new(OwnedFd::from(end), QUICK));
+        assert_eq!(far.read(&mut [0]).unwrap(), 0, "others are closed meanwhile");
+        drop(other);
+        until(|| takes(SLOW) && waiting(SLOW) == 0);
+        for mut far in others {
+            assert_eq!(far.read(&mut [0]).unwrap(), 0);
+        }
+    }
+
+    #[test]
+    fn drop__a_connection_with_such_a_descriptor_in_its_queue_as_well() {
+        let (near, mut far) = UnixStream::pair().unwrap();
+        let (one, other) = lingering();
+        passing::send(&far, b"x", Some(one.as_fd())).unwrap();
+        drop(one);
+        drop(Foreign::connection(near, SLOW + 10));
+        // The other end sees the end at once, though the close goes on.
+        let end = far.read(&mut [0]);
+        assert!(matches!(&end, Ok(0) | Err(_)), "{end:?}");
+        drop(other);
+        until(|| lanes().of_user.get(&(SLOW + 10)).is_none());
+    }
+
+    #[test]
+    fn drop__a_listener_with_such_a_connection_as_well() {
+        let name = format!("weft-sys-test-listener-{}", std::process::id());
+        let name = std::os::unix::net::SocketAddr::from_abstract_name(name).unwrap();
+        let listener = UnixListener::bind_addr(&name).unwrap();
+        let (one, other) = lingering();
+        let far = UnixStream::connect_addr(&name).unwrap();
+        passing::send(&far, b"x", Some(one.as_fd())).unwrap();
+        // Of a descriptor that cannot be closed at once it is the last copy but this one.
+        let near = listener.accept().unwrap().0;
+        drop(one);
+        drop(Foreign::connection(near, SLOW + 20));
+        let far = UnixStream::connect_addr(&name).unwrap();
+        drop(Listener::new(listener));
+        assert!((&far).write_all(b"late").is_err(), "it has ended");
+        assert!(UnixStream::connect_addr(&name).is_err());
+        drop(other);
+        until(|| lanes().of_user.get(&(SLOW + 20)).is_none());
+    }
+
+    #[test]
+    fn drop__a_connection_with_a_descriptor_out_of_band_as_well() {
+        for reads in [false, true] {
+            let (near, far) = UnixStream::pair().unwrap();
+            let near = Foreign::connection(near, SLOW + 30);
+            let (one, other) = lingering();
+            sys::send_out_of_band(far.as_fd(), b"x", one.as_fd()).unwrap();
+            drop(one);
+            if reads {
+                let got = passing::recv(&near, &mut [0; 8], SLOW + 30).unwrap();
+                assert_eq!((got.len, got.passed.len()), (1, 1));
+            }
+            drop(near);
+            assert!(lanes().of_user.contains_key(&(SLOW + 30)), "a thread has it: {reads}");
+            drop(other);
+            until(|| lanes().of_user.get(&(SLOW + 30)).is_none());
+        }
+    }
+
+    #[test]
+    fn drop__a_connection_without_one_is_closed_at_once_whatever_waits() {
+        let (one, other) = lingering();
+        drop(Foreign::new(OwnedFd::from(one), OWNED));
+        for _ in 0..2 * ALL_MAX {
+            let (near, far) = UnixStream::pair().unwrap();
+            (&far).write_all(b"unread").unwrap();
+            drop(Foreign::connection(near, OWNED));
+        }
+        assert!(waiting(OWNED) <= 1 && has_room());
+        drop(other);
+        until(|| lanes().of_user.get(&OWNED).is_none());
+    }
+}

@@ -1,0 +1,146 @@
+//! Messages between processes that may carry descriptors.
+
+use crate::foreign::{self, Foreign};
+use crate::sys;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// One received message, or part of a stream.
+#[derive(Debug)]
+pub struct Received {
+    /// Its length; 0 also when the other end is closed.
+    pub len: usize,
+    /// The descriptors that came with it.
+    pub passed: Vec<Foreign<OwnedFd>>,
+    /// It was longer than the buffer.
+    pub is_cut: bool,
+    /// This process had no free descriptor for one that came with it.
+    pub has_lost: bool,
+}
+
+impl Received {
+    /// Returns the length and the descriptor of a message that has at most one.
+    ///
+    /// # Errors
+    /// `InvalidData`: it was longer than the buffer, or has more than one. `EMFILE`: this process
+    /// had no free descriptor.
+    pub fn only(mut self) -> io::Result<(usize, Option<Foreign<OwnedFd>>)> {
+        if self.has_lost && self.passed.is_empty() {
+            return Err(io::Error::from_raw_os_error(libc::EMFILE));
+        }
+        if self.is_cut || self.has_lost || self.passed.len() > 1 {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        Ok((self.len, self.passed.pop()))
+    }
+}
+
+/// Sends one message, with a descriptor if given; never waits.
+///
+/// # Errors
+/// The other side has ended or does not read, or too many descriptors are under way.
+pub fn send(socket: impl AsFd, bytes: &[u8], pass: Option<BorrowedFd<'_>>) -> io::Result<()> {
+    sys::send(socket.as_fd(), bytes, pass)
+}
+
+/// Receives one message of a process of `user`, with all descriptors in it; never waits. There is
+/// room for as many as a message can have: those without room the kernel would close at once, on
+/// this thread.
+///
+/// # Errors
+/// There is none (`WouldBlock`), or the connection has one. `PermissionDenied`: descriptors of this
+/// user wait to be closed ([`foreign::takes`]), so nothing was received.
+pub fn recv(socket: impl AsFd, buf: &mut [u8], user: u32) -> io::Result<Received> {
+    if !foreign::takes(user) {
+        let why = format!("descriptors of user {user} that have to be closed first do not close");
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+    }
+    let (len, passed, is_cut, has_lost) = sys::recv(socket.as_fd(), buf)?;
+    let passed = passed.into_iter().map(|fd| Foreign::new(fd, user)).collect();
+    Ok(Received { len, passed, is_cut, has_lost })
+}
+
+/// Ends a connection for both sides, and throws away what nobody read. False if a descriptor is
+/// among it: to close that one may take its maker's time.
+pub(crate) fn drains(socket: BorrowedFd<'_>) -> bool {
+    /// Most messages that are looked at; a sender's memory holds fewer.
+    const MOST: usize = 4096;
+    sys::shutdown(socket);
+    let mut buf = [0; 4096];
+    for _ in 0..MOST {
+        // Nothing comes any more, so the message that is seen is the one that is received next.
+        match sys::peek(socket, &mut buf) {
+            Ok(None) => return true,
+            Ok(Some((_, true))) => return false,
+            Ok(Some((len, false))) => {
+                // Of a stream no byte beyond those seen is taken, and so no descriptor.
+                if sys::recv(socket, &mut buf[..len]).is_err() {
+                    return false;
+                }
+            }
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            // It is no socket with a queue.
+            Err(_) => return true,
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use crate::user;
+    use rustix::net::{socketpair, AddressFamily, SocketFlags, SocketType};
+
+    fn pair(kind: SocketType) -> (OwnedFd, OwnedFd) {
+        socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None).unwrap()
+    }
+
+    fn file() -> OwnedFd {
+        std::fs::File::open("/proc/self/stat").unwrap().into()
+    }
+
+    #[test]
+    fn recv__all_descriptors_that_a_message_can_have() {
+        let (one, other) = pair(SocketType::SEQPACKET);
+        let file = file();
+        let many = vec![file.as_fd(); 253];
+        sys::send_all(one.as_fd(), b"many", &many).unwrap();
+        send(&one, b"one", Some(file.as_fd())).unwrap();
+        send(&one, b"none", None).unwrap();
+        let mut buf = [0; 16];
+        let many = recv(&other, &mut buf, user::effective()).unwrap();
+        assert_eq!((many.len, many.passed.len(), many.has_lost), (4, 253, false));
+        assert_eq!(many.only().unwrap_err().kind(), io::ErrorKind::InvalidData);
+        let (len, passed) = recv(&other, &mut buf, user::effective()).unwrap().only().unwrap();
+        assert!(len == 3 && passed.is_some());
+        let (len, passed) = recv(&other, &mut buf, user::effective()).unwrap().only().unwrap();
+        assert!(len == 4 && passed.is_none());
+        let none = recv(&other, &mut buf, user::effective()).unwrap_err();
+        assert_eq!(none.kind(), io::ErrorKind::WouldBlock);
+    }
+
+    #[test]
+    fn drains__unless_a_descriptor_is_in_the_queue() {
+        for kind in [SocketType::SEQPACKET, SocketType::STREAM] {
+            for descriptors in [false, true] {
+                let (one, other) = pair(kind);
+                let file = file();
+                for _ in 0..3 {
+                    send(&one, b"text", None).unwrap();
+                    // A message may have no byte, and a descriptor all the same.
+                    send(&one, b"", None).unwrap();
+                }
+                if descriptors {
+                    let text = if kind == SocketType::STREAM { &b"x"[..] } else { b"" };
+                    send(&one, text, Some(file.as_fd())).unwrap();
+                }
+                send(&one, b"text", None).unwrap();
+                assert_eq!(drains(other.as_fd()), !descriptors, "{kind:?}");
+                assert!(send(&one, b"late", None).is_err(), "nothing comes any more");
+            }
+        }
+        assert!(drains(file().as_fd()), "it is no socket");
+    }
+}

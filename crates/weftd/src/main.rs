@@ -58,11 +58,9 @@ fn run(options: Options, logger: &Logger) -> Result<(), String> {
         Action::Version => println!("weftd {}", weftd::version()),
         Action::Status => {
             let (text, foreign) = status::status_of_any(&options.name).map_err(absent)?;
-            print!("{text}");
-            if let Some(why) = foreign {
-                eprintln!("weftd: {}", no_agent(&options.name, &why));
-            }
+            show(&options.name, &text, foreign.as_deref());
         }
+        Action::Find => found()?,
         Action::Stop => {
             let answer = status::stop(&options.name).map_err(absent)?;
             print!("{answer}");
@@ -79,6 +77,29 @@ fn run(options: Options, logger: &Logger) -> Result<(), String> {
 /// name first.
 fn no_agent(name: &str, why: &str) -> String {
     format!("the process at {name} is no agent of root's or of this user's: {why}")
+}
+
+/// Prints the status of the first agent among those that ranks look for.
+///
+/// # Errors
+/// None answers; the error names the places.
+fn found() -> Result<(), String> {
+    let names = weft_agent::usual_names();
+    for name in &names {
+        if let Ok((text, foreign)) = status::status_of_any(name) {
+            show(name, &text, foreign.as_deref());
+            return Ok(());
+        }
+    }
+    Err(format!("no agent answers at {}", names.join(", ")))
+}
+
+/// Prints the status of an agent, and the reason why no program of this user believes it.
+fn show(name: &str, text: &str, foreign: Option<&str>) {
+    print!("{text}");
+    if let Some(why) = foreign {
+        eprintln!("weftd: {}", no_agent(name, why));
+    }
 }
 
 fn serve(options: Options, logger: &Logger) -> Result<(), String> {

@@ -113,8 +113,10 @@ const SEATS_MAX: usize = 512;
 pub enum Action {
     /// Serve.
     Serve,
-    /// Print the status of the agent that serves.
+    /// Print the status of the agent of a name.
     Status,
+    /// Print the status of the agent that ranks find.
+    Find,
     /// Ask the agent that serves to end, if no ranks are attached.
     Stop,
     /// Print the options.
@@ -229,57 +231,73 @@ impl std::error::Error for Wrong {}
 
 /// The text of `--help`.
 pub const HELP: &str = "\
-weftd: the agent of a host. Serves ranks (`weft run --link agent`) that have no right to raw
-sockets, and acknowledges, forwards and counts in their place while they compute.
+weftd: the agent of a host. Serves ranks (`weft run --link agent`) that have no
+right to raw sockets, and acknowledges, forwards and counts in their place while
+they compute.
 
 usage: weftd [options]
 
   --name NAME        name of the socket: a path, or @ and an abstract name
                      [WEFT_AGENT, else /run/weft/agent.sock for root,
                      $XDG_RUNTIME_DIR/weft/agent.sock for other users]
-  --seats N          ranks served at a time; raw sockets opened on each interface [16]
+  --seats N          ranks served at a time; raw sockets opened on each
+                     interface [16]
   --interfaces LIST  interfaces for raw sockets, separated by commas [all]
   --ethertype HEX    EtherType of raw frames [88b5]
-  --links LIST       of packet (raw Ethernet, needs CAP_NET_RAW), xdp (an XDP program whose queues
-                     all ranks share; needs CAP_NET_ADMIN and CAP_BPF too) and udp [packet,udp]
-  --udp-ports RANGE  ports of UDP sockets, as 50000-50999 [WEFT_UDP_PORTS, else any]
-  --kernel           serve counters in the kernel too (WEFT_FETCH_ADD=kernel), by an XDP program on
-                     each interface with an IPv4 address; needs CAP_NET_ADMIN and CAP_BPF, and not
-                     xdp among the links. In generic mode it costs large packets a copy
-  --user NAME        user to become after set-up when started by root; '' to stay [weft, if that
-                     user exists; else a number that no user has]
+  --links LIST       of packet (raw Ethernet, needs CAP_NET_RAW), xdp (an XDP
+                     program whose queues all ranks share; needs CAP_NET_ADMIN
+                     and CAP_BPF too) and udp [packet,udp]
+  --udp-ports RANGE  ports of UDP sockets, as 50000-50999 [WEFT_UDP_PORTS, else
+                     any]
+  --kernel           serve counters in the kernel too (WEFT_FETCH_ADD=kernel),
+                     by an XDP program on each interface with an IPv4 address;
+                     needs CAP_NET_ADMIN and CAP_BPF, and not xdp among the
+                     links. In generic mode it costs large packets a copy
+  --user NAME        user to become after set-up when started by root; '' to
+                     stay [weft, if that user exists; else a number that no user
+                     has]
   --once             end when the last rank has left
   --spin-us N        time for which it yields the core before sleeping [200]
-  --quota KEY=N      limit of one user or rank; repeat for more:
-                     ranks (of a user) [all seats but a quarter; for the user who started it all],
-                     peers (of a rank) [1024], bytes (kept for a rank, each way) [16M],
-                     words (for fetch-and-add) [4096], groups [64], sharing (ranks of a user
-                     that share memory with other containers) [384]
-  --share USERS      ranks in different containers of this host share memory if they are of one
-                     job, and of: same (one user), any (any users), or ranges of user numbers such
-                     as 100000-165535, within which users may differ; off: none [same]
-  --cluster NAME     make one cluster with the agents of other hosts that have this name and its
-                     key: hosts and names, `weft cluster`, `weft names`
-  --cluster-key FILE its key, made by `weft cluster init` [/etc/weft/cluster.key for root,
-                     ~/.config/weft/cluster.key for other users]
-  --join LIST        places of other agents, separated by commas: HOST, HOST:PORT, n[1-9], a name
-                     with several addresses (a headless service), @FILE, slurm (the hosts of the
-                     allocation); one without a port is reached at this agent's --cluster-port;
-                     they are looked up again and again
+  --quota KEY=N      limit of one user or rank; repeat for more: ranks (of a
+                     user) [all seats but a quarter; for the user who started it
+                     all], peers (of a rank) [1024], bytes (kept for a rank,
+                     each way) [16M], words (for fetch-and-add) [4096], groups
+                     [64], sharing (ranks of a user that share memory with other
+                     containers) [384]
+  --share USERS      ranks in different containers of this host share memory if
+                     they are of one job, and of: same (one user), any (any
+                     users), or ranges of user numbers such as 100000-165535,
+                     within which users may differ; off: none [same]
+  --cluster NAME     make one cluster with the agents of other hosts that have
+                     this name and its key: hosts and names, `weft cluster`,
+                     `weft names`
+  --cluster-key FILE  its key, made by `weft cluster init`
+                     [/etc/weft/cluster.key for root, ~/.config/weft/cluster.key
+                     for other users]
+  --join LIST        places of other agents, separated by commas: HOST,
+                     HOST:PORT, n[1-9], a name with several addresses (a
+                     headless service), @FILE, slurm (the hosts of the
+                     allocation); one without a port is reached at this agent's
+                     --cluster-port; they are looked up again and again
   --cluster-port N   UDP port of the agents [7117]
   --cluster-address IP  address at which others reach this agent [by route]
   --cluster-multicast on|off  call agents on the local network [on]
-  --tolerance-ms N   silence after which a host is lost, the same on all hosts, 50 to 30000 [1500]
+  --tolerance-ms N   silence after which a host is lost, the same on all hosts,
+                     50 to 30000 [1500]
   --names-quota N    claims of names of one user [1024]
-  --names-rule RULE  USERS:TYPES:WORDS, as 1000-1999:5000-5999:no-claim,see-own; repeat for more,
-                     the first that holds counts [all:all:claim,see-all]
-  --faults SPEC      faults that its UDP links inject, for tests: loss=1%,dup=1%,reorder=1%,seed=7
-  --status           print the status of the agent at NAME
+  --names-rule RULE  USERS:TYPES:WORDS, as 1000-1999:5000-5999:no-claim,see-own;
+                     repeat for more, the first that holds counts
+                     [all:all:claim,see-all]
+  --faults SPEC      faults that its UDP links inject, for tests:
+                     loss=1%,dup=1%,reorder=1%,seed=7
+  --status           print the status of the agent at NAME; without --name and
+                     WEFT_AGENT, of the one that ranks find
   --stop             end the agent at NAME, unless ranks are attached
   --version, --help
 
-It needs CAP_NET_RAW for raw sockets (setcap cap_net_raw+ep weftd, a systemd unit, or root) and
-gives up all rights once they are open. Without, it serves over UDP.
+It needs CAP_NET_RAW for raw sockets (setcap cap_net_raw+ep weftd, a systemd
+unit, or root) and gives up all rights once they are open. Without, it serves
+over UDP.
 ";
 
 fn number(name: &str, text: &str) -> Result<usize, Wrong> {
@@ -313,10 +331,19 @@ impl Options {
         if let Some(range) = std::env::var(ports::VARIABLE).ok().filter(|text| !text.is_empty()) {
             options.ports = ports(ports::VARIABLE, &range)?;
         }
+        let words: Vec<OsString> = words.into_iter().map(Into::into).collect();
+        let names = |word: &OsString| {
+            word == "--name" || word.to_str().is_some_and(|word| word.starts_with("--name="))
+        };
+        let is_named = words.iter().any(names)
+            || std::env::var_os("WEFT_AGENT").is_some_and(|name| !name.is_empty());
         let mut words = Parser::from_args(words);
         let mut join = Vec::new();
         while options.take(&mut words, &mut join)? {}
         options.cluster.finish(&join)?;
+        if options.action == Action::Status && !is_named {
+            options.action = Action::Find;
+        }
         if options.kernel && options.xdp {
             let why = "--kernel: an interface has one XDP program; leave xdp out of --links";
             return Err(Wrong(why.into()));
@@ -464,7 +491,9 @@ mod tests {
         assert_eq!((o.quotas.ranks, o.quotas.bytes, o.spin.as_micros()), (Some(2), 4 << 20, 7));
         assert_eq!((o.user.as_deref(), o.kind.get(), o.kernel), (Some(""), 0x88b6, true));
         assert_eq!(o.ports.count(), Some(10));
-        assert_eq!(parse("--status").unwrap().action, Action::Status);
+        assert_eq!(parse("--status").unwrap().action, Action::Find);
+        assert_eq!(parse("--status --name x").unwrap().action, Action::Status);
+        assert_eq!(parse("--name=x --status").unwrap().action, Action::Status);
     }
 
     #[test]
@@ -545,6 +574,9 @@ mod tests {
             "--user",
         ] {
             assert!(HELP.contains(name));
+        }
+        for line in HELP.lines() {
+            assert!(line.chars().count() <= 80, "{line}");
         }
     }
 }

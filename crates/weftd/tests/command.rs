@@ -109,6 +109,26 @@ fn name__is_where_ranks_look() {
 }
 
 #[test]
+fn status__without_a_name_is_that_of_the_agent_that_ranks_find() {
+    let first = &weft_agent::usual_names()[0];
+    if weftd::status::serves(first) {
+        return skip(&format!("an agent serves at {first}, which ranks find first"));
+    }
+    let folder = std::env::temp_dir().join(format!("weft-status-{}", std::process::id()));
+    std::fs::create_dir_all(folder.join("weft")).unwrap();
+    let path = folder.join("weft/agent.sock").display().to_string();
+    let agent = Agent::start(&path);
+    // Root and other users alike: the place at which this one would serve is another.
+    let status = weftd(&["--status"]).env("XDG_RUNTIME_DIR", &folder).output().unwrap();
+    assert!(said(&status).contains(&format!("\nname {path}\n")), "{}", said(&status));
+    drop(agent);
+    let none = weftd(&["--status"]).env("XDG_RUNTIME_DIR", &folder).output().unwrap();
+    let why = said(&none);
+    assert!(!none.status.success() && why.contains(first) && why.contains(&path), "{why}");
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
 fn start__that_would_serve_no_rank_is_refused() {
     for (words, why) in [
         (["--seats", "0"], "--seats 0: 1 to 512"),

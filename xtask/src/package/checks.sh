@@ -30,7 +30,15 @@ timeout 60 sh -c "until systemctl is-active --quiet weftd && [ \
     \$(systemctl show --property MainPID --value weftd) != $before ]; do sleep 0.2; done" &&
     ranks && echo came-back
 dpkg --install /packages/weft-agent_*.deb && active && ranks && echo upgraded
+# A cluster, by the key and one line.
+weft cluster init && echo 'WEFTD_OPTIONS=--cluster lab' >/etc/weft/weftd.conf &&
+    systemctl restart weftd && active && timeout 60 sh -c \
+    'until weft cluster status | grep -q "cluster lab: 1 of 1 hosts are there"; do sleep 0.2; done' &&
+    echo joined
+setpriv --reuid 65534 --regid 65534 --clear-groups weftd --status | grep -q '^cluster' && echo found
 last=$(number)
 dpkg --purge weft-agent weft && timeout 60 sh -c "while [ -d /proc/$last ]; do sleep 0.2; done" &&
     ! systemctl is-active --quiet weftd && ! systemctl cat weftd 2>/dev/null && echo removed
+timeout 60 sh -c 'while [ -e /run/weft ] || getent passwd weft >/dev/null; do sleep 0.2; done' &&
+    [ ! -e /etc/weft ] && echo clean
 journalctl --no-pager --boot --unit weftd

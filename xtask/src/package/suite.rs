@@ -252,6 +252,8 @@ fn debian(debs: &[&PathBuf], checks: &mut Checks) {
     let find = ["find", "/etc", "/lib", "/run", "/usr", "-name", "*weft*"];
     let left = output_of(&mut inside(&root, &find));
     checks.check("deb: nothing is left", left.is_some_and(|names| names.is_empty()));
+    let user = output_of(&mut inside(&root, &["getent", "passwd", "weft"]));
+    checks.check("deb: its user is gone", user.is_none());
 }
 
 /// Boots a Debian with systemd, which installs the packages: the service is started, enabled,
@@ -276,9 +278,21 @@ fn living(debs: &[&PathBuf], scratch: &Path, checks: &mut Checks) {
     let Ok(said) = fs::read_to_string(&out) else {
         return checks.skip("deb: systemd", &format!("it does not boot here ({ran})"));
     };
-    let words = ["started", "enabled", "own-user", "ran", "restarted", "came-back", "upgraded"];
+    let words = [
+        "started",
+        "enabled",
+        "own-user",
+        "ran",
+        "restarted",
+        "came-back",
+        "upgraded",
+        "joined",
+        "found",
+        "removed",
+        "clean",
+    ];
     let mut held = true;
-    for word in words.iter().chain(&["removed"]) {
+    for word in &words {
         held &= checks.check(
             &format!("deb: under systemd, the agent: {word}"),
             said.lines().any(|line| line == *word),

@@ -41,6 +41,8 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"weftcntr");
 pub const WORDS: usize = 1024;
 /// Bytes of a page.
 pub const LEN: usize = WORDS * 8;
+/// The word with the number of the process, as the rank sees it.
+pub const PROCESS: usize = 3;
 /// The word that counts changes.
 pub const SEQUENCE: usize = 2;
 /// First word of the job's name.

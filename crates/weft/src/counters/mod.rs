@@ -26,7 +26,7 @@ use std::sync::atomic::{fence, Ordering};
 use std::time::{Duration, SystemTime};
 use sys::Words;
 use weft_cluster::counters::{
-    ENTRY, FIRST, JOB, JOB_WORDS, LEN, MAGIC, MOST, NAME_WORDS, SEQUENCE, WAIT, WORDS,
+    ENTRY, FIRST, JOB, JOB_WORDS, LEN, MAGIC, MOST, NAME_WORDS, PROCESS, SEQUENCE, WAIT, WORDS,
 };
 use weft_core::Instant;
 use weft_link::copied::Origin;
@@ -81,7 +81,7 @@ impl Page {
         let report = Report::default();
         let mut page = Page { origin, words, due, changed, waits, waiting, report };
         page.set(1, VERSION);
-        page.set(3, u64::from(std::process::id()));
+        page.set(PROCESS, u64::from(std::process::id()));
         page.set(4, who.rank as u64);
         page.set(5, who.size as u64);
         page.set(6, now_ns());

@@ -5,9 +5,9 @@ use rustix::fs::OFlags;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
-use weft_cluster::counters::LEN;
+use weft_cluster::counters::{LEN, PROCESS};
 
 /// Most attempts to read while the rank writes.
 const TRIES: usize = 16;
@@ -20,14 +20,36 @@ fn is_page(link: &Path) -> bool {
     name.is_some_and(|name| name.strip_suffix(" (deleted)").unwrap_or(name) == NAME)
 }
 
+/// Returns how well a process fits as the one that writes a page: 3 where it has the page's number
+/// in its own namespace and the page in its memory, as a rank; an agent that keeps the page, and a
+/// child of the rank, have one at most.
+fn fits(process: &Path, page: &File, inode: u64) -> u8 {
+    let mut word = [0; 8];
+    let own = page.read_exact_at(&mut word, PROCESS as u64 * 8).ok();
+    let own = own.map(|()| u64::from_le_bytes(word).to_string());
+    let text = |name: &str| std::fs::read_to_string(process.join(name)).unwrap_or_default();
+    let status = text("status");
+    let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+    let is_own = numbers.and_then(|all| all.split_whitespace().last()) == own.as_deref();
+    let inode = inode.to_string();
+    let maps = text("maps");
+    let writes = maps.lines().any(|line| {
+        let mut words = line.split_whitespace();
+        words.nth(1).is_some_and(|rights| rights.starts_with("rw"))
+            && words.nth(2) == Some(inode.as_str())
+    });
+    2 * u8::from(writes) + u8::from(is_own)
+}
+
 /// Returns the counters of all ranks on this machine that this process may read (those of the same
 /// user), ordered by job and rank.
 ///
 /// # Errors
 /// `/proc` cannot be read. A process that ends meanwhile is left out.
 pub fn scan() -> io::Result<Vec<Snapshot>> {
-    // A page appears again in children that have not called exec; the file's identity shows it.
-    let mut pages: BTreeMap<(u64, u64), Snapshot> = BTreeMap::new();
+    // A page appears again in children that have not called exec, and in the agent that keeps it;
+    // the file's identity shows it.
+    let mut pages: BTreeMap<(u64, u64), (u8, Snapshot)> = BTreeMap::new();
     for process in std::fs::read_dir("/proc")?.flatten() {
         let Some(pid) = process.file_name().to_str().and_then(|name| name.parse::<u32>().ok())
         else {
@@ -43,10 +65,15 @@ pub fn scan() -> io::Result<Vec<Snapshot>> {
                 continue;
             }
             let Ok(meta) = file.metadata() else { continue };
+            let fit = fits(&process.path(), &file, meta.ino());
+            let best = pages.get(&(meta.dev(), meta.ino())).map(|(best, _)| *best);
+            if best.is_some_and(|best| best >= fit) {
+                continue;
+            }
             if let Some(snapshot) = weft_cluster::counters::read(pid, &file, TRIES) {
-                pages.entry((meta.dev(), meta.ino())).or_insert(snapshot);
+                pages.insert((meta.dev(), meta.ino()), (fit, snapshot));
             }
         }
     }
-    Ok(merge(pages.into_values()))
+    Ok(merge(pages.into_values().map(|(_, snapshot)| snapshot)))
 }

@@ -94,6 +94,32 @@ fn cut(text: &str, most: usize) -> String {
     text.chars().take(most).collect()
 }
 
+/// Breaks a text into lines of at most `width` characters, between words where that is possible.
+fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let mut rest: Vec<char> = word.chars().collect();
+        let last = lines.last().map_or(0, |line| line.chars().count());
+        if last > 0 && last + 1 + rest.len() > width {
+            lines.push(String::new());
+        }
+        while !rest.is_empty() {
+            let Some(line) = lines.last_mut() else { break };
+            let used = line.chars().count();
+            let gap = usize::from(used > 0);
+            let room = width.saturating_sub(used + gap).max(usize::from(used == 0));
+            if gap == 1 && room > 0 {
+                line.push(' ');
+            }
+            line.extend(rest.drain(..room.min(rest.len())));
+            if !rest.is_empty() {
+                lines.push(String::new());
+            }
+        }
+    }
+    lines
+}
+
 /// Returns the columns with their widths, at most `most` characters in all.
 fn layout(rows: &[Row], most: usize) -> Vec<(&'static Column, usize)> {
     let natural = |column: &'static Column| {
@@ -185,12 +211,13 @@ pub enum Key {
     Sort,
 }
 
-/// Lines of a page that show no rank: summary, titles, and the help for keys.
-const FRAME: usize = 3;
+/// Lines of a page that show no rank, beside the head: titles, and the help for keys.
+const FRAME: usize = 2;
 
 impl Size {
-    fn rows(self) -> usize {
-        self.height.saturating_sub(FRAME).max(1)
+    /// Returns the number of ranks of a page with so many lines at its head.
+    fn rows(self, head: usize) -> usize {
+        self.height.saturating_sub(FRAME + head).max(1)
     }
 }
 
@@ -200,7 +227,7 @@ impl View {
     pub fn press(&mut self, key: Key, size: Size) {
         let lines = match key {
             Key::Lines(lines) => lines,
-            Key::Pages(pages) => pages.saturating_mul(size.rows() as isize),
+            Key::Pages(pages) => pages.saturating_mul(size.rows(1) as isize),
             Key::Sort => {
                 self.order = self.order.next();
                 self.first = 0;
@@ -213,16 +240,18 @@ impl View {
     /// Returns a page of the table for a terminal; limits `first` to the rows that there are.
     pub fn page(&mut self, rows: &mut [Row], notes: &[String], size: Size) -> String {
         rows.sort_by(|a, b| self.order.compare(a, b));
-        let shown = size.rows().min(rows.len());
-        self.first = self.first.min(rows.len() - shown);
-        let last = self.first + shown;
-        let columns = layout(rows, size.width);
-        let mut lines = vec![match rows.is_empty() {
+        let mut head = match rows.is_empty() {
             true => nothing(),
             // A deadlock matters more than the summary.
             false => waits::deadlocks(rows).into_iter().next().unwrap_or_else(|| summary(rows)),
-        }];
-        notes.iter().for_each(|note| lines[0] += &format!("; {note}"));
+        };
+        notes.iter().for_each(|note| head += &format!("; {note}"));
+        let mut lines = wrap(&head, size.width);
+        lines.truncate((size.height / 3).max(1));
+        let shown = size.rows(lines.len()).min(rows.len());
+        self.first = self.first.min(rows.len() - shown);
+        let last = self.first + shown;
+        let columns = layout(rows, size.width);
         if !rows.is_empty() {
             lines.push(line(&columns, |column| column.title.to_owned(), size.width));
             let page = rows[self.first..last].iter();
@@ -235,7 +264,8 @@ impl View {
         lines.push(format!("{keys}by {}, s sorts; q ends", self.order.name()));
         // A terminal too small for the frame shows only ranks.
         if lines.len() > size.height.max(1) {
-            lines = lines.split_off(2.min(lines.len() - 1));
+            let frame = lines.len() - 1 - shown;
+            lines = lines.split_off(frame.min(lines.len() - 1));
             lines.truncate(size.height.max(1));
         }
         lines.iter().map(|line| cut(line, size.width)).collect::<Vec<_>>().join("\n")
@@ -316,6 +346,30 @@ mod tests {
         }
         assert!(page.starts_with("1 job, 4096 ranks: "), "{page}");
         assert!(page.contains("1-21 of 4096"), "{page}");
+    }
+
+    #[test]
+    fn wrap__between_words_and_in_long_ones() {
+        assert_eq!(wrap("one two three", 8), ["one two", "three"]);
+        assert_eq!(wrap("one two three", 80), ["one two three"]);
+        assert_eq!(wrap("a bcdefgh i", 3), ["a", "bcd", "efg", "h i"]);
+        assert_eq!(wrap("", 3), [""]);
+        assert_eq!(wrap("ab", 0), ["a", "b"]);
+    }
+
+    #[test]
+    fn page__shows_a_deadlock_whole_in_80_columns() {
+        let stuck = super::super::waits::circle("weft-4194303-0123456789abcdef", 4);
+        let page = View::default().page(&mut { stuck }, &[], Size { width: 80, height: 24 });
+        let head: Vec<&str> = page.lines().take_while(|line| !line.starts_with("JOB")).collect();
+        let head = head.join(" ");
+        assert!(
+            head.starts_with("DEADLOCK in weft-4194303-0123456789abcdef, all 4 ranks"),
+            "{page}"
+        );
+        assert!(head.ends_with("3 for 0 (tag 0x7)"), "{page}");
+        assert!(page.lines().all(|line| line.chars().count() <= 80), "{page}");
+        assert!(page.contains(" 3/4 "), "the ranks follow: {page}");
     }
 
     #[test]

@@ -81,6 +81,16 @@ pub fn deadlocks(rows: &[Row]) -> Vec<String> {
     jobs.into_iter().filter_map(said).collect()
 }
 
+/// Returns a job of `size` ranks of which each waits for the next.
+#[cfg(test)]
+pub fn circle(job: &str, size: u64) -> Vec<Row> {
+    let next = |rank| Some(((rank + 1) % size) as u32);
+    let mut rows: Vec<Row> =
+        (0..size).map(|rank| tests::row(rank, size, 9, &[next(rank)])).collect();
+    rows.iter_mut().for_each(|row| row.job = job.to_owned());
+    rows
+}
+
 #[cfg(test)]
 #[allow(non_snake_case)]
 mod tests {
@@ -91,7 +101,7 @@ mod tests {
     use weft::OpKind;
 
     /// Returns a rank of a job of `size` that has waited for `secs` for these; `None`: any rank.
-    fn row(rank: u64, size: u64, secs: u64, of: &[Option<u32>]) -> Row {
+    pub fn row(rank: u64, size: u64, secs: u64, of: &[Option<u32>]) -> Row {
         let awaited = |&rank: &Option<u32>| AwaitedOp {
             kind: OpKind::Recv,
             anybody: rank.is_none(),

@@ -88,6 +88,7 @@ fn cluster__two_hosts_and_two_programs_find_each_other_by_name() {
     member.lines(1, "to all");
     refused(&lab, "names group send chat:7 hello", "no member");
     jobs_are_seen_from_the_other_host(&lab);
+    a_deadlock_between_hosts_is_called_one(&lab);
     let run = weft(&lab, "h1", "run --hosts name:nobody true").output().unwrap();
     assert!(text(&run.stderr).contains("nobody has the name"), "{}", text(&run.stderr));
     let _ = std::fs::remove_dir_all(folder);
@@ -115,6 +116,25 @@ fn jobs_are_seen_from_the_other_host(lab: &Lab) {
     let status = said(lab, "h2", "cluster status");
     let line = status.lines().find(|line| line.contains(" 2/2 ")).expect("a line of the job");
     assert!(line.ends_with(" h1"), "{status}");
+    // The agent has the ranks' pages too, and a lower number.
+    for row in rows("top --once --json --here") {
+        let line = std::fs::read_to_string(format!("/proc/{}/cmdline", row["pid"])).unwrap();
+        assert!(line.contains("sor"), "{line:?} is no rank: {row}");
+    }
     job.signal("TERM");
     until(|| ranks("h1").0 == Some(0), || said(lab, "h2", "cluster status"));
+}
+
+/// Ranks of two hosts wait for each other; `weft top` says so on both.
+fn a_deadlock_between_hosts_is_called_one(lab: &Lab) {
+    let words = ["lab", "run", "-n", "2", "--with=--env=WEFT_AGENT=@weft-lab-cluster"];
+    let circle = lab.command(&[&words[..], &[WEFT, "selftest", "circle"]].concat());
+    let job = Job::of_marked(circle, &lab.name).start();
+    for host in ["h1", "h2"] {
+        let all = "all 2 ranks wait: 0 for 1 (tag 0x7), 1 for 0 (tag 0x7)";
+        let seen = || said(lab, host, "top --once");
+        until(|| seen().contains("DEADLOCK in weft-") && seen().contains(all), seen);
+    }
+    job.signal("INT");
+    job.finish();
 }

@@ -74,6 +74,7 @@
 #![deny(unsafe_code)]
 #![warn(missing_docs)]
 
+pub mod bell;
 pub mod calibration;
 mod card;
 pub mod choices;

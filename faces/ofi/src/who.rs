@@ -10,14 +10,20 @@ pub const RANKS: [&str; 4] = ["PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "
 /// Variables in which launchers pass the number of ranks.
 pub const SIZES: [&str; 3] = ["PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS"];
 
-/// Returns the name of a process's job: the launcher's name for it, or, where there is none, the
-/// launcher's process on this host.
+/// Variable in which `weft mpi` passes the name of the job, the same on all hosts.
+pub const JOB: &str = "WEFT_RUN_JOB";
+
+/// Returns the name of a process's job: the launcher's name for it, or that of `weft mpi`, or,
+/// where there is none, the launcher's process on this host.
 pub fn job(lookup: &dyn Fn(&str) -> Option<String>, parent: u32) -> String {
     let of_slurm = || {
         let step = lookup("SLURM_STEP_ID").map_or_else(String::new, |step| format!(".{step}"));
         Some(format!("slurm-{}{step}", lookup("SLURM_JOB_ID")?))
     };
-    lookup("PMIX_NAMESPACE").or_else(of_slurm).unwrap_or_else(|| format!("mpi-{parent}"))
+    // Hydra has a process of its own on each host. What a rank spawns is another job.
+    let of_weft = || lookup(JOB).filter(|_| lookup("PMI_SPAWNED").is_none_or(|how| how == "0"));
+    let named = lookup("PMIX_NAMESPACE").or_else(of_slurm).or_else(of_weft);
+    named.unwrap_or_else(|| format!("mpi-{parent}"))
 }
 
 /// Builds an introduction: version of weft, a line break, and the process's description.
@@ -62,6 +68,8 @@ mod tests {
             job(&of, 17)
         };
         assert_eq!(with(&[]), "mpi-17");
+        assert_eq!(with(&[(JOB, "mpi-a-9")]), "mpi-a-9");
+        assert_eq!(with(&[(JOB, "mpi-a-9"), ("PMI_SPAWNED", "1")]), "mpi-17");
         assert_eq!(with(&[("SLURM_JOB_ID", "5")]), "slurm-5");
         let slurm = [("SLURM_JOB_ID", "5"), ("SLURM_STEP_ID", "0")];
         assert_eq!(with(&slurm), "slurm-5.0");

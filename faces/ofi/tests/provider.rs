@@ -184,6 +184,7 @@ cases! {
     recv__an_unknown_sender_is_known_once_inserted = "source";
     calls__refuse_lengths_and_counts_that_no_machine_has = "huge_counts";
     cq__waiting_and_its_descriptor = "waiting";
+    cq__waiting_where_a_filter_refuses_eventfd = "confined";
     cntr__counts_what_ends = "counters";
     cntr__counts_what_fails_at_once = "counted_failures";
     domain__events_that_never_come_are_refused = "domain_events";

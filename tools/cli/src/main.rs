@@ -148,11 +148,17 @@ fn init_log() {
         .init();
 }
 
+/// Reads the command line.
+fn parsed() -> Result<Cli> {
+    let words = std::env::args_os().collect();
+    Ok(Cli::parse_from(mpi::habits::understood(words, &Cli::command())?))
+}
+
 fn main() -> ExitCode {
     init_log();
     let ended = match mpi::agent::is_called() {
         true => mpi::agent::run(),
-        false => dispatch(Cli::parse().command),
+        false => parsed().and_then(|cli| dispatch(cli.command)),
     };
     match ended {
         Ok(code) => code,

@@ -1,6 +1,6 @@
 //! Descriptors that wake a thread, and sleeping on several.
 
-use rustix::event::{eventfd, poll, EventfdFlags, PollFd, PollFlags, Timespec};
+use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::Duration;
@@ -14,7 +14,7 @@ impl Bell {
     /// # Errors
     /// The system has no descriptor left.
     pub fn new() -> io::Result<Bell> {
-        Ok(Bell(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
+        Ok(Bell(weft::bell::bell()?))
     }
 
     /// Wakes the thread that sleeps on it, or its next sleep.
@@ -25,7 +25,7 @@ impl Bell {
 
     /// Ends the ringing.
     pub fn hush(&self) {
-        let _quiet = rustix::io::read(&self.0, &mut [0; 8]);
+        let _quiet = rustix::io::read(&self.0, &mut [0; 512]);
     }
 
     /// Returns the descriptor.

@@ -1,6 +1,12 @@
 /* Behaviour that programs rely on, by case: `provider CASE`. */
 #include "sides.h"
+#include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 static struct setup s;
@@ -737,6 +743,23 @@ static void unpolled(void)
 	}
 }
 
+/* A filter of system calls refuses eventfd(2), as containers' filters may. */
+static void confined(void)
+{
+	struct sock_filter steps[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_eventfd2, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog filter = { sizeof(steps) / sizeof(*steps), steps };
+
+	CHECK(!prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
+	CHECK(!prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter));
+	CHECK(eventfd(0, 0) < 0 && errno == EPERM);
+	waiting();
+}
+
 /* Lengths and counts that no machine has. */
 static void huge_counts(void)
 {
@@ -790,6 +813,7 @@ int main(int argc, char **argv)
 		{ "several_buffers", several_buffers },
 		{ "directed_buffer", directed_buffer },	{ "no_room", no_room },
 		{ "unpolled", unpolled },		{ "huge_counts", huge_counts },
+		{ "confined", confined },
 	};
 
 	for (size_t i = 0; argc > 1 && i < sizeof(cases) / sizeof(*cases); i++)

@@ -103,3 +103,33 @@ fn withdrawn__a_cancelled_send_ends_open_mpi_4() {
         assert!(ended.said.contains("Segmentation fault"), "{}", ended.said);
     }
 }
+
+#[test]
+fn confined__without_eventfd_every_mpi_works() {
+    for mpi in ALL {
+        if let Some(ended) = said(mpi, "confined", &["eventfd"], &[]) {
+            ended.expect("confined: passed");
+        }
+    }
+}
+
+/// The hwloc of MPICH, and of Open MPI 4.1 once that chooses among libfabric's providers, asks for
+/// its cores again and again, with ever more room for the answer.
+#[test]
+fn confined__without_sched_getaffinity_some_do_not_start() {
+    for mpi in [Mpi::Open, Mpi::Intel] {
+        if let Some(ended) = said(mpi, "confined", &["affinity"], &[]) {
+            ended.expect("confined: passed");
+        }
+    }
+    for mpi in [Mpi::Mpich, Mpi::System] {
+        if let Some(ended) = said(mpi, "confined", &["affinity"], &[]) {
+            let mended = ended.said.contains("confined: passed");
+            assert!(
+                !mended,
+                "{mpi:?} has mended it: take it out of docs/guide/mpi.md and from here"
+            );
+            assert!(ended.said.contains("confined: no end"), "{}", ended.said);
+        }
+    }
+}

@@ -114,6 +114,12 @@ macro_rules! programs {
             }
 
             #[test]
+            fn shared__windows_of_shared_memory_are_the_mpis_own() {
+                on_ranks($mpi, "shared", &[], &[]);
+                ours_told($mpi, &[], ("shared", 2, &[]), &[]);
+            }
+
+            #[test]
             fn onesided__inside_a_host_as_the_mpi_does_it() {
                 for words in [&["3"][..], &["3", "threads"]] {
                     ours_told($mpi, &[], ("onesided", 2, words), &[]);

@@ -477,3 +477,76 @@ fn mpi__without_an_mpi_says_how_to_get_one() {
     let (done, out, err) = output(&mut weft(&["mpi-env", "--mpi", path]));
     assert!(!done && out.is_empty() && err.contains("holds no mpiexec"), "{out}{err}");
 }
+
+#[test]
+fn mpi__options_of_mpiexec_are_understood_or_refused_with_the_reason() {
+    for launcher in launchers() {
+        let path = launcher.to_str().unwrap();
+        let typed =
+            ["-np", "2", "-genv", "A", "5", "-x", "B=6", "-wdir", "/tmp", "--oversubscribe"];
+        let mut command = weft(&["mpi", "--mpi", path, "--timeout", "300"]);
+        command.args(typed).args(["sh", "-c", "echo $PWD $A $B"]);
+        let (done, out, err) = output(&mut command);
+        assert!(done, "{path}: {out}{err}");
+        assert_eq!(out.lines().filter(|l| *l == "/tmp 5 6").count(), 2, "{path}: {out}{err}");
+        let args = ["mpi", "--mpi", path, "--dry-run", "--mca", "btl", "self", "./a.out"];
+        let (done, out, err) = output(&mut weft(&args));
+        match done {
+            true => assert!(out.contains("mpirun") || out.contains("--mca btl self"), "{out}"),
+            false => assert!(err.contains("is an option of Open MPI, and this MPI is"), "{err}"),
+        }
+        let (done, _, err) = output(&mut weft(&["mpi", "--mpi", path, "-nonsense", "./a.out"]));
+        assert!(!done && err.contains("-nonsense is not understood"), "{err}");
+        assert!(err.contains("--launcher-args '-nonsense ...'"), "{err}");
+    }
+}
+
+/// Returns each MPI that has a compiler: its launcher, and a program of it.
+fn compiled() -> Vec<(PathBuf, PathBuf)> {
+    let source = scratch("compiled").join("alone.c");
+    let text = "#include <mpi.h>\nint main(int c, char **v) { MPI_Init(&c, &v); return \
+                MPI_Finalize(); }\n";
+    std::fs::write(&source, text).unwrap();
+    let build = |(at, launcher): (usize, PathBuf)| {
+        let program = scratch("compiled").join(format!("alone-{at}"));
+        let mut mpicc = Command::new(launcher.with_file_name("mpicc"));
+        let done = mpicc.arg("-o").arg(&program).arg(&source).output().ok()?;
+        done.status.success().then_some((launcher, program))
+    };
+    launchers().into_iter().enumerate().filter_map(build).collect()
+}
+
+#[test]
+fn mpi__a_program_of_another_mpi_is_always_told() {
+    let all = compiled();
+    let is_open = |launcher: &Path| launcher.to_str().is_some_and(|path| path.contains("openmpi"));
+    let one = |open: bool| all.iter().find(|(launcher, _)| is_open(launcher) == open);
+    let (Some((open, of_open)), Some((mpich, of_mpich))) = (one(true), one(false)) else {
+        return skip("no two MPIs with compilers (WEFT_TEST_MPIS with v-mpich, v-openmpi)");
+    };
+    for (launcher, program) in [(open, of_mpich), (mpich, of_open)] {
+        let (path, program) = (launcher.to_str().unwrap(), program.to_str().unwrap());
+        for _ in 0..5 {
+            let args = ["mpi", "--mpi", path, "-n", "2", "--timeout", "60", program];
+            let (_, out, err) = output(&mut weft(&args));
+            assert!(err.contains("hint:") && err.contains("which is not of"), "{path}: {out}{err}");
+        }
+    }
+}
+
+#[test]
+fn mpi__input_that_mpichs_launcher_cannot_take_is_explained() {
+    let mpich = launchers().into_iter().find(|launcher| {
+        let path = launcher.to_str().unwrap().to_owned();
+        path.contains("mpich")
+    });
+    let Some(launcher) = mpich else { return skip("no MPICH (WEFT_TEST_MPIS with v-mpich)") };
+    let input = scratch("input").join("long");
+    std::fs::write(&input, vec![b'x'; 4 << 20]).unwrap();
+    // Rank 0 reads nothing: the launcher ends the job long before the limit of time.
+    let args = ["mpi", "--mpi", launcher.to_str().unwrap(), "-n", "1", "--timeout", "60"];
+    let mut command = weft(&args);
+    command.args(["sleep", "600"]).stdin(std::fs::File::open(&input).unwrap());
+    let (done, out, err) = output(&mut command);
+    assert!(!done && err.contains("hint: with more than 64 KiB of standard input"), "{out}{err}");
+}

@@ -136,7 +136,8 @@ fn open_mpi(wish: &Request<'_>, plan: &mut Plan) {
     let most = wish.shares.map_or(wish.ranks, |all| all.iter().map(|s| s.count).max().unwrap_or(0));
     let chosen = wish.extra.iter().any(|a| a.contains("bind-to") || a.contains("map-by"));
     if most > wish.cores && !chosen && !allocated {
-        if wish.shares.is_none() {
+        let said = wish.extra.iter().any(|word| word.contains("oversubscribe"));
+        if wish.shares.is_none() && !said {
             plan.args.push("--oversubscribe".into());
         }
         plan.args.extend(["--bind-to".into(), "none".into()]);

@@ -10,6 +10,9 @@
 //! | `env` | `weft mpi-env` |
 //! | `command`, `supervise` | the launcher's command line; running it |
 //! | `watch` | detecting ranks that do not use weft |
+//! | `needs` | the MPI library that a program's file names |
+//! | `input` | standard input that a launcher cannot take |
+//! | `habits` | options of MPIs' launchers, as options of `weft mpi` |
 //! | `agent` | the program that the launcher calls in place of ssh |
 //! | `served` | agents (`weftd`) on the hosts of the job |
 
@@ -17,7 +20,10 @@ pub mod agent;
 pub mod command;
 pub mod detect;
 pub mod env;
+pub mod habits;
+mod input;
 pub mod judge;
+mod needs;
 pub mod probe;
 mod provider;
 pub mod served;
@@ -26,6 +32,7 @@ mod sys;
 pub mod variables;
 mod watch;
 
+use crate::misuse::Misuse;
 use crate::run::agents::Agent;
 use crate::run::hosts::{self, Share};
 use crate::run::{host_list, named_env, parse_links, remote_weft, seconds, RANKS_MAX};
@@ -76,7 +83,7 @@ Examples:
   weft mpi -n 4 python program.py
   weft mpi --hosts a:2,b:2 ./a.out             weft and the MPI at the same path on both hosts
   weft mpi --mpi openmpi --link udp -n 2 ./a.out
-  weft mpi -n 8 --launcher-args '--bind-to core' ./a.out
+  weft mpi -np 8 --bind-to core ./a.out        options of mpiexec are understood, or refused
   weft mpi --agent --hosts a:2,b:2 ./a.out     weftd on each host serves the ranks
   weft mpi -n 4 --dry-run ./a.out              only print the command line
 
@@ -106,6 +113,12 @@ pub struct Args {
     /// Command used in place of ssh, called with HOST PROGRAM ARGS
     #[arg(long, value_name = "CMD", env = agent::VARIABLE)]
     launch_agent: Option<String>,
+    /// Ranks of each host
+    #[arg(long, value_name = "N")]
+    ppn: Option<usize>,
+    /// An option of the MPI's mpiexec that was typed by habit
+    #[arg(long, hide = true)]
+    own: Vec<String>,
     /// More options for the MPI's mpiexec, split into words as a shell does
     #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true)]
     launcher_args: Option<String>,
@@ -156,12 +169,13 @@ fn cores() -> usize {
 
 /// Returns the ranks of each host, if hosts are given, and the number of all ranks.
 fn place(args: &Args) -> Result<(Option<Vec<Share>>, usize)> {
-    let listed = host_list(args.hosts.as_deref(), args.hostfile.as_deref())?;
+    let mut listed = host_list(args.hosts.as_deref(), args.hostfile.as_deref())?;
+    listed.set_slots(args.ppn)?;
     let hosts = &listed.hosts;
     let ranks = match args.ranks {
         Some(0) => misuse!("-n 0: a job has at least one rank"),
         Some(ranks) => ranks,
-        None if listed.named => hosts::slots(hosts),
+        None if listed.named || args.ppn.is_some() => hosts::slots(hosts),
         None => cores(),
     };
     if ranks > RANKS_MAX {
@@ -192,6 +206,17 @@ fn fitting(mpi: &Mpi) -> Result<provider::Provider> {
     provider.map_err(|fault| anyhow::anyhow!("{}; {}", fault.why, fault.remedy))
 }
 
+/// Variable with the name of the job for `weft top`: launchers have other names for it on each
+/// host.
+const JOB: &str = "WEFT_RUN_JOB";
+
+/// Returns a name that no other job of the hosts has: where it was started, and by which process.
+fn job_name() -> String {
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let host: String = host.chars().take_while(|c| *c != '.').take(24).collect();
+    format!("mpi-{host}-{}", std::process::id())
+}
+
 fn plan(args: &Args, mpi: &Mpi, provider: &provider::Provider) -> Result<Plan> {
     let (shares, ranks) = place(args)?;
     let mut set = variables::variables(mpi.family, &provider.folder, &(&args.selection).into());
@@ -199,11 +224,15 @@ fn plan(args: &Args, mpi: &Mpi, provider: &provider::Provider) -> Result<Plan> {
     if args.agent {
         set.extend(served::variables(args.selection.link.is_some()));
     }
+    set.push((JOB.to_owned(), job_name()));
     set.extend(named_env(&args.env)?);
     let extra = args.launcher_args.as_deref().unwrap_or_default();
-    let Some(extra) = words::split(extra) else {
+    let Some(mut extra) = words::split(extra) else {
         misuse!("--launcher-args {extra:?}: a quote is not closed, or a backslash ends it");
     };
+    for own in &args.own {
+        extra.extend(habits::of_launcher(own, mpi.family).map_err(Misuse)?);
+    }
     let agent = args.launch_agent.as_deref().filter(|_| shares.is_some());
     let mut plan = command::plan(&Request {
         mpi,

@@ -3,6 +3,7 @@
 
 use super::command::Plan;
 use super::detect::Mpi;
+use super::needs;
 use super::sys::{self, Woken};
 use super::watch::{self, Sighting};
 use anyhow::{Context, Result};
@@ -39,6 +40,9 @@ pub fn run(plan: &Plan, mpi: &Mpi) -> Result<ExitCode> {
         command.spawn().with_context(|| format!("starting {}", plan.program().display()))?;
     let pid = Pid::from_child(&child);
     let mut watch = Watch::new(child.id());
+    if let Some(hint) = needs::hint(&plan.runs, mpi) {
+        watch.say(&hint);
+    }
     let mut ending: Option<Instant> = None;
     let status = loop {
         if let Some(status) = child.try_wait().context("waiting for the launcher")? {
@@ -72,11 +76,14 @@ pub fn run(plan: &Plan, mpi: &Mpi) -> Result<ExitCode> {
         }
     };
     // A user who ends a job needs no hint.
+    let code = status.code().or(status.signal().map(|signal| 128 + signal)).unwrap_or(1);
     if ending.is_none() {
         watch.tell(mpi, plan);
+        if let Some(hint) = super::input::hint(mpi.family, code) {
+            eprintln!("weft mpi: hint: {hint}");
+        }
     }
-    let code = status.code().or(status.signal().map(|signal| 128 + signal));
-    Ok(ExitCode::from(code.unwrap_or(1) as u8))
+    Ok(ExitCode::from(code as u8))
 }
 
 /// Longest wait if no other event is due.
@@ -128,8 +135,12 @@ impl Watch {
         }
         let long = self.start.elapsed() > SUSPICION;
         if let Some(hint) = self.seen.hint(mpi, &plan.runs, long) {
-            eprintln!("weft mpi: hint: {hint}");
-            self.told = true;
+            self.say(&hint);
         }
+    }
+
+    fn say(&mut self, hint: &str) {
+        eprintln!("weft mpi: hint: {hint}");
+        self.told = true;
     }
 }

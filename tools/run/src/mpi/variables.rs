@@ -59,7 +59,13 @@ fn one_sided(family: Family, everything: bool) -> Vec<(&'static str, &'static st
         // libfabric (btl ofi), and has priority over pt2pt in both. sm stays: pt2pt refuses
         // MPI_THREAD_MULTIPLE and shared windows.
         (Family::OpenMpi4, _) => vec![("OMPI_MCA_osc", "^ucx,rdma")],
-        (_, true) => vec![("OMPI_MCA_btl", "self,ofi"), ("OMPI_MCA_osc", "^sm,ucx")],
+        // sm alone has windows of shared memory (MPI_Win_allocate_shared); below the 20 of rdma it
+        // gets no others.
+        (_, true) => vec![
+            ("OMPI_MCA_btl", "self,ofi"),
+            ("OMPI_MCA_osc", "^ucx"),
+            ("OMPI_MCA_osc_sm_priority", "10"),
+        ],
         (_, false) => vec![("OMPI_MCA_osc", "^ucx")],
     }
 }
@@ -120,6 +126,17 @@ mod tests {
         assert_eq!(value(Family::Mpich, &usual, "MPIR_CVAR_CH4_NETMOD").as_deref(), Some("ofi"));
         assert_eq!(value(Family::OpenMpi4, &usual, "OMPI_MCA_mtl").as_deref(), Some("ofi"));
         assert_eq!(value(Family::OpenMpi5, &usual, "OMPI_MCA_osc").as_deref(), Some("^ucx"));
+    }
+
+    #[test]
+    fn variables__windows_of_shared_memory_stay_with_open_mpi() {
+        let choice = Choice { all_through_weft: true, ..Choice::default() };
+        for family in [Family::OpenMpi4, Family::OpenMpi5] {
+            let osc = value(family, &choice, "OMPI_MCA_osc").unwrap();
+            assert!(osc.starts_with('^') && !osc.contains("sm"), "{osc}");
+        }
+        let below = value(Family::OpenMpi5, &choice, "OMPI_MCA_osc_sm_priority");
+        assert!(below.unwrap().parse::<u32>().unwrap() < 20);
     }
 
     #[test]

@@ -50,6 +50,15 @@ pub fn descendants(pid: u32) -> Vec<u32> {
     parents.keys().copied().filter(|p| descends(*p, pid, &parents)).collect()
 }
 
+/// Returns the hint about a program that loads a library of another MPI.
+pub fn other_mpi(program: &str, library: &str, mpi: &Mpi) -> String {
+    format!(
+        "{program} loads {library}, which is not of {mpi} ({}): every rank is alone in a job of \
+         its own, or ends in MPI_Init; --mpi PATH names the mpiexec that belongs to that library",
+        mpi.launcher.display()
+    )
+}
+
 impl Sighting {
     /// Adds the mappings of one process.
     fn note(&mut self, maps: &str, family: Family) {
@@ -83,12 +92,7 @@ impl Sighting {
             return None;
         }
         if let Some(library) = &self.foreign {
-            return Some(format!(
-                "{program} loads {}, which is not of {mpi} ({}): every rank is alone in a job of \
-                 its own; --mpi PATH names the mpiexec that belongs to that library",
-                library.display(),
-                mpi.launcher.display()
-            ));
+            return Some(other_mpi(program, &library.display().to_string(), mpi));
         }
         (self.mpi && long).then(|| {
             format!(

@@ -67,6 +67,9 @@ pub struct Args {
     /// File with one host per line: host, host:4 or host slots=4
     #[arg(long, value_name = "FILE")]
     pub hostfile: Option<PathBuf>,
+    /// Ranks of each host
+    #[arg(long, value_name = "N")]
+    pub ppn: Option<usize>,
     /// Links the ranks may use: auto, shm, udp, tcp, packet (raw Ethernet), gso (the same with long
     /// frames), xdp (AF_XDP, root) or a list, as packet,udp; packet, gso, xdp and agent (served by
     /// weftd) include shm [default: WEFT_LINK, else auto]
@@ -153,6 +156,21 @@ pub struct Listed {
     pub launcher: Option<&'static str>,
 }
 
+impl Listed {
+    /// Gives every host so many slots, if a number is given.
+    ///
+    /// # Errors
+    /// The number is 0.
+    pub fn set_slots(&mut self, each: Option<usize>) -> Result<()> {
+        let Some(each) = each else { return Ok(()) };
+        if each == 0 {
+            misuse!("--ppn 0: a host has at least one rank");
+        }
+        self.hosts.iter_mut().for_each(|host| host.slots = Some(each));
+        Ok(())
+    }
+}
+
 /// Returns the hosts of a list or of a file; without either those of Slurm's allocation, if this
 /// process is in one; else this machine.
 ///
@@ -199,7 +217,7 @@ fn placement(args: &Args, listed: &Listed) -> Result<Vec<Share>> {
     let hosts = &listed.hosts;
     let size = match args.ranks {
         Some(size) => size,
-        None if listed.named => hosts::slots(hosts),
+        None if listed.named || args.ppn.is_some() => hosts::slots(hosts),
         None => own_cores(),
     };
     if size == 0 {
@@ -298,7 +316,8 @@ pub fn remote_weft(named: Option<&str>) -> Result<String> {
 
 /// Runs the job and returns the exit status of the first rank that failed, or success.
 pub fn run(args: Args) -> Result<ExitCode> {
-    let listed = host_list(args.hosts.as_deref(), args.hostfile.as_deref())?;
+    let mut listed = host_list(args.hosts.as_deref(), args.hostfile.as_deref())?;
+    listed.set_slots(args.ppn)?;
     let shares = placement(&args, &listed)?;
     let agent = Agent {
         command: args.launch_agent.clone().or(listed.launcher.map(str::to_owned)),

@@ -6,11 +6,12 @@ use crate::looks::Looks;
 use crate::sys::abi::err;
 use libc::c_int;
 use std::cell::{Cell, RefCell};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, IntoRawFd};
 use std::rc::Weak;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
+use weft::bell::bell;
 use weft::choices::Receipt;
 use weft_link::{Next, Turn};
 
@@ -206,6 +207,19 @@ pub fn clock() -> weft_core::Instant {
     weft_core::Instant(START.elapsed().as_nanos() as u64)
 }
 
+/// Reports that there is no descriptor to sleep on, and the remedy; returns the error's number.
+fn no_descriptor(call: &str, why: std::io::Error) -> c_int {
+    let number = why.raw_os_error().unwrap_or(err::ENOMEM);
+    let remedy = match number {
+        libc::EPERM | libc::EACCES | libc::ENOSYS => {
+            "a filter of system calls (seccomp) of the container or program refuses it: allow it"
+        }
+        _ => "raise the limit on files, ulimit -n",
+    };
+    log::error!("no descriptor to sleep on: {call}: {why} ({remedy})");
+    number
+}
+
 /// Sleeps until an endpoint has work.
 pub struct Poller {
     epoll: Option<c_int>,
@@ -221,22 +235,15 @@ impl Poller {
         if !wanted {
             return Ok(Poller::on(None, -1));
         }
-        // SAFETY: plain system calls; results are checked.
-        unsafe {
-            let epoll = libc::epoll_create1(libc::EPOLL_CLOEXEC);
-            let wakeup = libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK);
-            if epoll < 0 || wakeup < 0 {
-                let why = std::io::Error::last_os_error();
-                log::error!("no descriptor for sleep: {why} (raise the limit on files, ulimit -n)");
-                // Closes the descriptors that were opened.
-                libc::close(epoll);
-                libc::close(wakeup);
-                return Err(why.raw_os_error().unwrap_or(err::ENOMEM));
-            }
-            let poller = Poller::on(Some(epoll), wakeup);
-            poller.add(wakeup);
-            Ok(poller)
+        let wakeup = bell().map_err(|why| no_descriptor("eventfd(2) and pipe2(2)", why.into()))?;
+        // SAFETY: a plain system call; its result is checked.
+        let epoll = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
+        if epoll < 0 {
+            return Err(no_descriptor("epoll_create1(2)", std::io::Error::last_os_error()));
         }
+        let poller = Poller::on(Some(epoll), wakeup.into_raw_fd());
+        poller.add(poller.wakeup);
+        Ok(poller)
     }
 
     fn on(epoll: Option<c_int>, wakeup: c_int) -> Poller {
@@ -291,9 +298,9 @@ impl Poller {
     }
 
     fn drain(&self) {
-        let mut count = 0u64;
-        // SAFETY: eight bytes have room; without a signal the call fails at once.
-        unsafe { libc::read(self.wakeup, (&raw mut count).cast(), 8) };
+        let mut bytes = [0u8; 512];
+        // SAFETY: as many bytes have room; without a signal the call fails at once.
+        unsafe { libc::read(self.wakeup, bytes.as_mut_ptr().cast(), bytes.len()) };
     }
 
     /// Returns `Ok` if a caller may sleep now; the endpoints then make the descriptor readable.

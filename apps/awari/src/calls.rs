@@ -15,6 +15,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use weft_models::net::{Net, RankFailure};
 use weft_models::objects::{ObjectError, Objects, Placement, Shared};
+use weft_models::order::Options;
 use weft_models::rpc::{CallError, Request, Rpc};
 use weft_models::together::Together;
 
@@ -230,7 +231,7 @@ impl<'a, N: Net> Calls<'a, N> {
                 mine.wake();
             }
         });
-        let class = Objects::open(net).class::<Game>(1);
+        let class = Objects::with_options(net, Options::at_once()).class::<Game>(1);
         let game = class.open(0, Placement::Replicated, || Game::new(net.size())).await?;
         Ok(Calls {
             net,

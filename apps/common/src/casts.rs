@@ -36,7 +36,7 @@ impl<N: Net> Casts<N> {
     /// The ranks do not find each other.
     pub async fn open(net: &N, number: u16) -> Result<Casts<N>, RankFailure> {
         let all: Vec<usize> = (0..net.size()).collect();
-        let group = OrderedGroup::open(net, number, &all, Options::default());
+        let group = OrderedGroup::open(net, number, &all, Options::at_once());
         let come = Rc::<RefCell<Come>>::default();
         let into = Rc::clone(&come);
         group.on_cast(move |(_, bytes): (usize, Vec<u8>)| {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use weft_apps::{digest, owned};
 use weft_models::net::Net;
 use weft_models::objects::{Object, Objects, Placement, Read};
+use weft_models::order::Options;
 use weft_models::together::Together;
 
 /// The vectors of this iteration and the next, which ranks write in parts.
@@ -100,7 +101,7 @@ pub async fn run<N: Net>(
     let panels = owned(net.rank(), net.size(), n.div_ceil(PANEL));
     let mine = (panels.start * PANEL).min(n)..(panels.end * PANEL).min(n);
     let rows = Rows::new(&params.system, mine.clone());
-    let objects = Objects::open(net);
+    let objects = Objects::with_options(net, Options::at_once());
     let empty = || Vectors {
         values: [vec![0.0; n], vec![0.0; n]],
         iterations: [0, u64::MAX],

@@ -23,6 +23,16 @@ const QUEUED_MAX: usize = 1 << 20;
 /// Bits of a packet's argument that count the packets of its message that follow it.
 const LEFT_BITS: u32 = 24;
 
+/// Returns the kind of a packet's message, and the number of packets that follow.
+fn split(argument: u32) -> (u8, u32) {
+    ((argument >> LEFT_BITS) as u8, argument & ((1 << LEFT_BITS) - 1))
+}
+
+/// Returns the argument of the only packet of a message.
+pub(crate) fn argument_of(kind: u8) -> u32 {
+    u32::from(kind) << LEFT_BITS
+}
+
 /// The pauses of a sender that finds no room. Room mostly comes with the next packets, so the first
 /// pauses last a round of progress each. The others last longer, so that the rank can sleep.
 #[derive(Default)]
@@ -89,16 +99,37 @@ struct Inner<N: Net> {
 impl<N: Net> Channel<N> {
     /// Opens the channel of a handler. `receive` must not own the module, which owns the channel.
     pub fn open(net: &N, handler: u16, receive: Receive) -> Channel<N> {
-        Channel::make(net, handler, receive, false)
+        Channel::make(net, handler, receive, false, |_| ())
+    }
+
+    /// As [`open`](Channel::open); after the drop, and until the handler is set again, messages of
+    /// one packet go to `after`: sender, kind, bytes. It must not own the net.
+    pub fn open_with_end(
+        net: &N,
+        handler: u16,
+        receive: Receive,
+        after: impl Fn(usize, u8, &[u8]) + 'static,
+    ) -> Channel<N> {
+        Channel::make(net, handler, receive, false, move |packet| {
+            if let (kind, 0) = split(packet.argument) {
+                after(packet.from, kind, packet.data);
+            }
+        })
     }
 
     /// As [`open`](Channel::open), for a module whose ranks all have received their messages when
     /// it ends: what comes after the drop is for the next module of this handler, and waits for it.
     pub fn open_again(net: &N, handler: u16, receive: Receive) -> Channel<N> {
-        Channel::make(net, handler, receive, true)
+        Channel::make(net, handler, receive, true, |_| ())
     }
 
-    fn make(net: &N, handler: u16, receive: Receive, waits: bool) -> Channel<N> {
+    fn make(
+        net: &N,
+        handler: u16,
+        receive: Receive,
+        waits: bool,
+        after: impl Fn(Incoming<'_>) + 'static,
+    ) -> Channel<N> {
         let inner = Rc::new(Inner {
             net: net.clone(),
             handler,
@@ -113,10 +144,9 @@ impl<N: Net> Channel<N> {
             receive,
         });
         let weak = Rc::downgrade(&inner);
-        let setting = net.handle(handler, move |packet| {
-            if let Some(inner) = weak.upgrade() {
-                inner.arrived(packet);
-            }
+        let setting = net.handle(handler, move |packet| match weak.upgrade() {
+            Some(inner) => inner.arrived(packet),
+            None => after(packet),
         });
         inner.setting.set(waits.then_some(setting));
         let weak = Rc::downgrade(&inner);
@@ -299,8 +329,7 @@ impl<N: Net> Inner<N> {
     }
 
     fn arrived(&self, packet: Incoming<'_>) {
-        let (kind, left) =
-            ((packet.argument >> LEFT_BITS) as u8, packet.argument & ((1 << LEFT_BITS) - 1));
+        let (kind, left) = split(packet.argument);
         let mut partial = self.partial.borrow_mut();
         let begun = partial.remove(&packet.from);
         if begun.is_none() && left == 0 {

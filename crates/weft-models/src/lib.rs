@@ -18,6 +18,7 @@ mod channel;
 pub mod jobs;
 pub mod objects;
 pub mod order;
+mod quorum;
 pub mod regions;
 pub mod rpc;
 pub mod together;

@@ -8,7 +8,7 @@
 
 use super::multicast::{code_of, note, tree_of, Dead, Group, Refusal};
 use super::send::post;
-use super::wire::{name, Join, Kind, Multicast, Name};
+use super::wire::{group_id, name, split_group, GroupId, Join, Kind, Multicast, Name};
 use super::{Packets, State};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -63,7 +63,7 @@ pub(super) enum Forwarding {
 
 /// A tree that this member joins at its agent.
 struct Joining {
-    group: u16,
+    group: GroupId,
     root: u16,
     tree: u8,
     /// True if the agent was asked to join.
@@ -74,22 +74,34 @@ struct Joining {
 pub(super) struct Agent {
     services: ServicesHandle,
     joining: Vec<Joining>,
+    /// Trees that the agent has been asked to join, and those that it has to leave.
+    joined: BTreeSet<(GroupId, u16, u8)>,
+    leaving: Vec<(GroupId, u16, u8)>,
     /// Operations on counters that wait for the agent's answer, by number.
     asked: BTreeMap<u64, AtomicRequest>,
     next: u64,
 }
 
 /// Returns the number by which agents name a tree.
-fn agent_group(group: u16, root: u16, code: u8) -> u64 {
-    PACKET_GROUPS | u64::from(group) << 32 | u64::from(root) << 16 | u64::from(code)
+fn agent_group(group: GroupId, root: u16, code: u8) -> u64 {
+    let (id, generation) = split_group(group);
+    let (id, root, generation) = (u64::from(id), u64::from(root), u64::from(generation));
+    PACKET_GROUPS | id << 32 | root << 16 | generation << 8 | u64::from(code)
 }
 
-fn parse_group(number: u64) -> (u16, u16, u8) {
-    ((number >> 32) as u16, (number >> 16) as u16, number as u8)
+fn parse_group(number: u64) -> (GroupId, u16, u8) {
+    let group = group_id((number >> 32) as u16, (number >> 8) as u8);
+    (group, (number >> 16) as u16, number as u8)
+}
+
+impl Join {
+    pub fn id(&self) -> GroupId {
+        group_id(self.group, self.generation)
+    }
 }
 
 /// Returns this member's role in a tree of agents. Agents number members from the root.
-fn role_of(group: &Group, id: u16, root: usize, tree: Tree) -> GroupRole {
+fn role_of(group: &Group, id: GroupId, root: usize, tree: Tree) -> GroupRole {
     let size = group.members.len();
     let me = (group.me + size - root) % size;
     let peer = |number: usize| group.members[(number + root) % size];
@@ -111,7 +123,14 @@ fn next<T>(services: &ServicesHandle, of: fn(&mut Services) -> Option<T>) -> Opt
 
 impl Agent {
     pub fn new(services: ServicesHandle) -> Agent {
-        Agent { services, joining: Vec::new(), asked: BTreeMap::new(), next: 0 }
+        Agent {
+            services,
+            joining: Vec::new(),
+            joined: BTreeSet::new(),
+            leaving: Vec::new(),
+            asked: BTreeMap::new(),
+            next: 0,
+        }
     }
 
     pub fn has_events(&self) -> bool {
@@ -119,8 +138,14 @@ impl Agent {
     }
 
     /// Tells the agent that the memory of a packet that it forwarded is free.
-    pub fn release(&self, group: u16, root: u16, code: u8) {
+    pub fn release(&self, group: GroupId, root: u16, code: u8) {
         self.services.borrow_mut().release(agent_group(group, root, code));
+    }
+
+    /// Leaves trees, as far as there is room for the requests.
+    fn leave(&mut self) {
+        let mut services = self.services.borrow_mut();
+        self.leaving.retain(|&(id, root, code)| !services.leave(agent_group(id, root, code)));
     }
 
     pub fn is_joining(&self) -> bool {
@@ -141,7 +166,13 @@ impl State {
 
     /// True if agents forward a packet of `len` bytes of this member down a tree. The first call
     /// for a tree asks the members to join it.
-    pub(super) fn goes_by_agents(&mut self, port: &Port, id: u16, tree: Tree, len: usize) -> bool {
+    pub(super) fn goes_by_agents(
+        &mut self,
+        port: &Port,
+        id: GroupId,
+        tree: Tree,
+        len: usize,
+    ) -> bool {
         let wants = self.wants_agents();
         let Some(group) = self.groups.get(&id).filter(|g| wants && g.dead.is_none()) else {
             return false;
@@ -169,7 +200,7 @@ impl State {
         (number, argument): Name,
         data: &[u8],
     ) -> Result<(), Refusal> {
-        let Some(group) = self.groups.get_mut(&head.group) else { return Ok(()) };
+        let Some(group) = self.groups.get_mut(&head.id()) else { return Ok(()) };
         let forwarding = group.agents.get_mut(&head.tree);
         let (Some(Forwarding::Agents { next, .. }), Some(agent)) = (forwarding, &self.agent) else {
             return Ok(());
@@ -179,7 +210,7 @@ impl State {
         bytes.extend_from_slice(data);
         bytes.extend_from_slice(&number.to_le_bytes());
         bytes.extend_from_slice(&argument.to_le_bytes());
-        let tree = agent_group(head.group, head.root, head.tree);
+        let tree = agent_group(head.id(), head.root, head.tree);
         if !agent.services.borrow_mut().multicast(tree, *next, &bytes) {
             // Agents name a member only when it has taken no packet for long.
             return Err(Refusal::Busy(group.slow.keys().next().copied()));
@@ -191,12 +222,14 @@ impl State {
     }
 
     /// Asks all members to join a tree of this member at their agents.
-    fn ask_members(&mut self, port: &Port, id: u16, tree: Tree) {
+    fn ask_members(&mut self, port: &Port, id: GroupId, tree: Tree) {
         let Some(group) = self.groups.get_mut(&id) else { return };
         let (root, code, size) = (group.me, code_of(tree), group.members.len());
         group.agents.insert(code, Forwarding::Asking((0..size).collect()));
+        let (number, generation) = split_group(id);
         let ask = Join {
-            group: id,
+            group: number,
+            generation,
             root: root as u16,
             tree: code,
             status: status::ASK,
@@ -213,20 +246,20 @@ impl State {
     /// Handles a JOIN: a root asks this member to join a tree, or a member answers.
     pub(super) fn on_join(&mut self, port: &Port, from: PeerId, bytes: &[u8]) -> Option<()> {
         let (head, _) = Join::parse(bytes)?;
-        let group = self.groups.get(&head.group)?;
+        let group = self.groups.get(&head.id())?;
         let rank = group.rank_of(from)?;
         tree_of(head.tree)?;
         if head.status != status::ASK {
             (usize::from(head.root) == group.me).then_some(())?;
-            self.note_joined(head.group, head.tree, rank, head.status);
+            self.note_joined(head.id(), head.tree, rank, head.status);
             return Some(());
         }
         (usize::from(head.root) == rank).then_some(())?;
-        self.join(port, head.group, head.root, head.tree);
+        self.join(port, head.id(), head.root, head.tree);
         Some(())
     }
 
-    fn join(&mut self, port: &Port, group: u16, root: u16, tree: u8) {
+    fn join(&mut self, port: &Port, group: GroupId, root: u16, tree: u8) {
         let Some(agent) = &mut self.agent else {
             return self.answer(port, (group, root, tree), status::NO_AGENT);
         };
@@ -262,6 +295,9 @@ impl State {
                 }
             }
             j.asked = ready && services.borrow_mut().join(role);
+            if j.asked {
+                agent.joined.insert((j.group, j.root, j.tree));
+            }
             true
         });
         if agent.is_joining() {
@@ -274,27 +310,29 @@ impl State {
     }
 
     /// Sends the root of a tree this member's status.
-    fn answer(&mut self, port: &Port, (id, root, code): (u16, u16, u8), status: u8) {
+    fn answer(&mut self, port: &Port, (id, root, code): (GroupId, u16, u8), status: u8) {
         let Some(group) = self.groups.get(&id) else { return };
         if usize::from(root) == group.me {
             let me = group.me;
             return self.note_joined(id, code, me, status);
         }
         let Some(&peer) = group.members.get(usize::from(root)) else { return };
-        let head = Join { group: id, root, tree: code, status, ..Join::default() };
+        let (group, generation) = split_group(id);
+        let head = Join { group, generation, root, tree: code, status, ..Join::default() };
         note(post(port, peer, name(Kind::Join, 0, 0), &head.encode()), peer);
     }
 
     /// Records a member's answer. After the last answer agents forward.
-    fn note_joined(&mut self, id: u16, code: u8, rank: usize, status: u8) {
+    fn note_joined(&mut self, id: GroupId, code: u8, rank: usize, status: u8) {
         let Some(group) = self.groups.get_mut(&id) else { return };
         let Some(Forwarding::Asking(missing)) = group.agents.get_mut(&code) else { return };
         missing.remove(&rank);
         let done = missing.is_empty();
         if status != status::JOINED {
+            let (number, _) = split_group(id);
             log::warn!(
-                "multicast group {id}: ranks forward and not agents, since member {rank} cannot \
-                 join: {}",
+                "multicast group {number}: ranks forward and not agents, since member {rank} \
+                 cannot join: {}",
                 status::text(status)
             );
             group.agents.insert(code, Forwarding::Ranks);
@@ -304,9 +342,21 @@ impl State {
         self.wake_all();
     }
 
+    /// Leaves the trees of a group at the agent.
+    pub(super) fn leave_at_agent(&mut self, id: GroupId) {
+        let Some(agent) = &mut self.agent else { return };
+        agent.joining.retain(|joining| joining.group != id);
+        let all = std::mem::take(&mut agent.joined).into_iter();
+        let (left, joined): (BTreeSet<_>, _) = all.partition(|(group, ..)| *group == id);
+        agent.joined = joined;
+        agent.leaving.extend(left);
+        agent.leave();
+    }
+
     /// Handles all news from the agent.
     pub(super) fn on_agent(&mut self, port: &Port) {
-        let Some(agent) = &self.agent else { return };
+        let Some(agent) = &mut self.agent else { return };
+        agent.leave();
         let services = ServicesHandle::clone(&agent.services);
         if !services.borrow_mut().take_news() {
             return;
@@ -345,7 +395,7 @@ impl State {
             (Multicast::parse(rest), super::wire::parse_number(number), argument)
         });
         let known = self.groups.get(&id).is_some_and(|g| usize::from(root) < g.members.len());
-        let is_same = |head: &Multicast| (head.group, head.root, head.tree) == (id, root, code);
+        let is_same = |head: &Multicast| (head.id(), head.root, head.tree) == (id, root, code);
         let Some((Some((head, _)), Some((Kind::Multicast, handler)), argument)) =
             parsed.filter(|(head, ..)| known && head.is_some_and(|(head, _)| is_same(&head)))
         else {

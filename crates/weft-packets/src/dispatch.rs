@@ -223,7 +223,10 @@ impl State {
             Kind::Multicast => return self.on_multicast(port, message, handler),
             Kind::Credit => self.on_credit(port, from, data),
             Kind::Join => match Join::parse(data) {
-                Some((join, _)) if !self.groups.contains_key(&join.group) => {
+                Some((join, _)) if !self.groups.contains_key(&join.id()) => {
+                    if self.ended.contains(&join.id()) {
+                        return port.release(message);
+                    }
                     // As a multicast packet that comes before its group.
                     port.note_kept(&mut message);
                     return self.orphans.push_back(message);

@@ -2,7 +2,7 @@
 
 use super::agent::Forwarding;
 use super::multicast::{code_of, Dead, Group, Refusal};
-use super::wire::Multicast;
+use super::wire::{group_id, GroupId, Multicast};
 use super::Packets;
 use std::fmt;
 use std::future::poll_fn;
@@ -102,7 +102,7 @@ impl From<Refusal> for MulticastError {
 #[derive(Clone)]
 pub struct MulticastGroup {
     packets: Packets,
-    id: u16,
+    id: GroupId,
     tree: Tree,
 }
 
@@ -112,6 +112,20 @@ impl Packets {
     /// this call wait for it. `None` if the id is taken, or if `members` and `me` do not fit
     /// together.
     pub fn group(&self, id: u16, members: Vec<PeerId>, me: usize) -> Option<MulticastGroup> {
+        self.group_again(id, 0, members, me)
+    }
+
+    /// Does what [`group`](Self::group) does, for one of several groups that follow each other
+    /// under one id, as the earlier ones [end](MulticastGroup::end): all members give the same
+    /// `generation`, which comes again only when nobody has packets of the group that had it.
+    pub fn group_again(
+        &self,
+        id: u16,
+        generation: u8,
+        members: Vec<PeerId>,
+        me: usize,
+    ) -> Option<MulticastGroup> {
+        let id = group_id(id, generation);
         if me >= members.len() || members.len() > usize::from(u16::MAX) {
             return None;
         }
@@ -121,6 +135,7 @@ impl Packets {
             return None;
         }
         state.groups.insert(id, Group::new(members, me));
+        state.ended.retain(|&ended| ended != id);
         if state.requeue_early(id) {
             self.port.poll_each_round();
         }
@@ -129,6 +144,12 @@ impl Packets {
 }
 
 impl MulticastGroup {
+    /// Ends the group here, for all handles of it: nothing is sent, received or forwarded any more.
+    /// Packets that are on their way by this member are lost to those behind it.
+    pub fn end(&self) {
+        self.packets.with(|state| state.end_group(&self.packets.port, self.id));
+    }
+
     /// The number of members.
     pub fn size(&self) -> usize {
         self.packets.with(|state| state.groups.get(&self.id).map_or(0, |g| g.members.len()))

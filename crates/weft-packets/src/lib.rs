@@ -50,6 +50,7 @@ use weft::port::{Arrived, Port};
 use weft::{AtomicCode, Config, Endpoint, OpError, PeerId, Rights};
 use weft_agent::ServicesHandle;
 use weft_core::slab::Slab;
+use wire::GroupId;
 use words::Words;
 
 /// Pause of a future before it tries again to send.
@@ -135,7 +136,9 @@ struct State {
     kept_bytes: usize,
     kept_max: usize,
     kept_bytes_max: usize,
-    groups: BTreeMap<u16, Group>,
+    groups: BTreeMap<GroupId, Group>,
+    /// Groups that have ended, at most `ENDED_MAX`.
+    ended: VecDeque<GroupId>,
     /// Multicast packets that are being forwarded or delivered; bounded by the trees' credit.
     flights: Slab<InFlight>,
     /// Multicast packets whose upcall is due.
@@ -177,6 +180,7 @@ impl State {
             kept_max: settings.packets_kept as usize,
             kept_bytes_max: (config.eager_credit / 2) as usize,
             groups: BTreeMap::new(),
+            ended: VecDeque::new(),
             flights: Slab::default(),
             deliveries: VecDeque::new(),
             orphans: VecDeque::new(),

@@ -16,7 +16,8 @@
 
 use super::agent::Forwarding;
 use super::send::post;
-use super::wire::{name, Credit, Failed, Kind, Multicast, Name};
+use super::wire::{group_id, name, split_group};
+use super::wire::{Credit, Failed, GroupId, Kind, Multicast, Name};
 use super::State;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -33,10 +34,32 @@ const ASK_EVERY: Duration = Duration::from_millis(20);
 /// Delay after which credit of less than half a window goes back.
 const GIVE_BACK: Duration = Duration::from_millis(100);
 
+/// Groups that have ended of which late packets are known as such. All packets of an older one have
+/// come long before.
+const ENDED_MAX: usize = 1024;
+
+impl Multicast {
+    pub fn id(&self) -> GroupId {
+        group_id(self.group, self.generation)
+    }
+}
+
+impl Credit {
+    pub fn id(&self) -> GroupId {
+        group_id(self.group, self.generation)
+    }
+}
+
+impl Failed {
+    pub fn id(&self) -> GroupId {
+        group_id(self.group, self.generation)
+    }
+}
+
 /// A packet that is being forwarded and delivered here.
 pub(super) struct InFlight {
     pub buf: Rc<Buffer>,
-    pub group: u16,
+    pub group: GroupId,
     pub root: u16,
     pub tree: u8,
     pub handler: u16,
@@ -203,7 +226,7 @@ impl State {
     pub(super) fn multicast(
         &mut self,
         port: &Port,
-        id: u16,
+        id: GroupId,
         tree: Tree,
         (handler, argument): (u16, u32),
         data: &[u8],
@@ -223,8 +246,16 @@ impl State {
             return Err(Refusal::Dead(dead));
         }
         let (root, seq) = (group.me as u16, group.seq);
-        let header =
-            Multicast { group: id, root, seq, tree: code_of(tree), ..Multicast::default() };
+        let (number, generation) = split_group(id);
+        let tree_code = code_of(tree);
+        let header = Multicast {
+            group: number,
+            generation,
+            root,
+            seq,
+            tree: tree_code,
+            ..Multicast::default()
+        };
         let name = name(Kind::Multicast, handler, argument);
         let sent = match by_agents {
             true => self.send_to_agent(port, header, name, data),
@@ -247,7 +278,7 @@ impl State {
         data: &[u8],
     ) -> Result<(), Refusal> {
         let (now, window) = (port.now(), self.credit);
-        let Some(group) = self.groups.get_mut(&header.group) else { return Ok(()) };
+        let Some(group) = self.groups.get_mut(&header.id()) else { return Ok(()) };
         let key = |rank: usize| (header.root, header.tree, rank as u16);
         for rank in group.children(tree, group.me) {
             let edge = group.edges.entry(key(rank)).or_default();
@@ -277,7 +308,10 @@ impl State {
             self.stats.malformed += 1;
             return port.release(arrived);
         };
-        let Some(group) = self.groups.get_mut(&header.group) else {
+        let Some(group) = self.groups.get_mut(&header.id()) else {
+            if self.ended.contains(&header.id()) {
+                return port.release(arrived);
+            }
             // The group is made later. Until then the packet holds its sender's credit, which
             // bounds the queue.
             port.note_kept(&mut arrived);
@@ -318,7 +352,7 @@ impl State {
         children: usize,
         by_agent: bool,
     ) -> Option<u32> {
-        let Multicast { group, root, tree, .. } = header;
+        let (group, root, tree) = (header.id(), header.root, header.tree);
         let flight = InFlight {
             buf: Rc::new(data),
             group,
@@ -366,7 +400,7 @@ impl State {
     }
 
     pub(super) fn deliver_in_order(&mut self, port: &Port, id: u32, header: Multicast) {
-        let Some(group) = self.groups.get_mut(&header.group) else { return };
+        let Some(group) = self.groups.get_mut(&header.id()) else { return };
         let order = group.orders.entry(header.root).or_default();
         if header.seq != order.next {
             let ahead = header.seq.wrapping_sub(order.next) < 1 << 31;
@@ -414,7 +448,7 @@ impl State {
     pub(super) fn give_back(
         &mut self,
         port: &Port,
-        (id, root, tree): (u16, u16, u8),
+        (id, root, tree): (GroupId, u16, u8),
         by_agent: bool,
     ) {
         if let Some(agent) = self.agent.as_ref().filter(|_| by_agent) {
@@ -431,7 +465,7 @@ impl State {
         port.call_by(due);
     }
 
-    fn send_credit(&mut self, port: &Port, id: u16, root: u16, code: u8) {
+    fn send_credit(&mut self, port: &Port, id: GroupId, root: u16, code: u8) {
         let Some(group) = self.groups.get_mut(&id) else { return };
         let size = group.members.len();
         let parent = tree_of(code).and_then(|t| tree::parent(t, usize::from(root), group.me, size));
@@ -439,8 +473,10 @@ impl State {
             return;
         };
         (inlet.told, inlet.due) = (inlet.freed, None);
-        let credit =
-            Credit { group: id, root, count: inlet.freed, tree: code, ..Credit::default() };
+        let (number, generation) = split_group(id);
+        let count = inlet.freed;
+        let tree = code;
+        let credit = Credit { group: number, generation, root, count, tree, ..Credit::default() };
         let peer = group.members[parent];
         if self.lose_credits > 0 {
             self.lose_credits -= 1;
@@ -454,7 +490,7 @@ impl State {
     pub(super) fn on_credit(&mut self, port: &Port, from: PeerId, bytes: &[u8]) -> Option<()> {
         let (credit, _) = Credit::parse(bytes)?;
         let window = self.credit;
-        let group = self.groups.get_mut(&credit.group)?;
+        let group = self.groups.get_mut(&credit.id())?;
         let child = group.rank_of(from)?;
         let key = (credit.root, credit.tree, child as u16);
         let edge = group.edges.get_mut(&key)?;
@@ -488,20 +524,20 @@ impl State {
     /// Handles ASK: the parent lacks credit, which may have been lost.
     pub(super) fn on_ask(&mut self, port: &Port, from: PeerId, bytes: &[u8]) -> Option<()> {
         let (ask, _) = Credit::parse(bytes)?;
-        let group = self.groups.get(&ask.group)?;
+        let group = self.groups.get(&ask.id())?;
         group.rank_of(from)?;
-        self.send_credit(port, ask.group, ask.root, ask.tree);
+        self.send_credit(port, ask.id(), ask.root, ask.tree);
         Some(())
     }
 
     /// Handles FAILED: a member of a group reports that another failed.
     pub(super) fn on_failed(&mut self, port: &Port, from: PeerId, bytes: &[u8]) -> Option<()> {
         let (failed, _) = Failed::parse(bytes)?;
-        let group = self.groups.get(&failed.group)?;
+        let group = self.groups.get(&failed.id())?;
         group.rank_of(from)?;
         let rank = usize::from(failed.rank);
         group.members.get(rank).filter(|_| rank != group.me)?;
-        self.member_failed(port, failed.group, Dead { rank, failure: None }, false);
+        self.member_failed(port, failed.id(), Dead { rank, failure: None }, false);
         Some(())
     }
 
@@ -510,7 +546,7 @@ impl State {
     pub(super) fn expect(
         &mut self,
         port: &Port,
-        id: u16,
+        id: GroupId,
         root: usize,
     ) -> Result<Vec<PeerId>, Refusal> {
         let Some(group) = self.groups.get_mut(&id) else { return Ok(Vec::new()) };
@@ -536,7 +572,7 @@ impl State {
     pub(super) fn on_failure(&mut self, port: &Port, peer: PeerId, failure: PeerFailure) {
         self.copies.forget(peer);
         self.words.forget(peer);
-        let hit: Vec<(u16, usize)> = self
+        let hit: Vec<(GroupId, usize)> = self
             .groups
             .iter()
             .filter_map(|(&id, group)| Some((id, group.rank_of(peer)?)))
@@ -555,7 +591,7 @@ impl State {
 
     /// Handles the failure of a member: drops the group's waiting packets and, with `tell`, reports
     /// it to the others.
-    pub(super) fn member_failed(&mut self, port: &Port, id: u16, dead: Dead, tell: bool) {
+    pub(super) fn member_failed(&mut self, port: &Port, id: GroupId, dead: Dead, tell: bool) {
         let Some(group) = self.groups.get_mut(&id) else { return };
         if group.dead.is_some() {
             return;
@@ -572,7 +608,9 @@ impl State {
             }
         }
         if tell {
-            let failed = Failed { group: id, rank: dead.rank as u16 };
+            let (number, generation) = split_group(id);
+            let rank = dead.rank as u16;
+            let failed = Failed { group: number, generation, rank, ..Failed::default() };
             for (rank, &peer) in group.members.iter().enumerate() {
                 let alive = port.endpoint().peer_failure(peer).is_none();
                 if rank != group.me && rank != dead.rank && alive {
@@ -617,16 +655,17 @@ impl State {
         if self.agent.as_ref().is_some_and(|agent| agent.is_joining()) {
             self.join_what_can_be(port);
         }
-        for (peer, group, (root, code, _), sent) in asks {
+        for (peer, id, (root, tree, _), count) in asks {
             self.stats.credits_asked += 1;
-            let ask = Credit { group, root, count: sent, tree: code, ..Credit::default() };
+            let (group, generation) = split_group(id);
+            let ask = Credit { group, generation, root, count, tree, ..Credit::default() };
             note(post(port, peer, name(Kind::Ask, 0, 0), &ask.encode()), peer);
         }
     }
 
     /// Reports a member that has taken no packet since `since`, while members above it in a tree
     /// wait.
-    pub(super) fn name_slow(&mut self, port: &Port, id: u16, rank: usize, since: Instant) {
+    pub(super) fn name_slow(&mut self, port: &Port, id: GroupId, rank: usize, since: Instant) {
         let Some(group) = self.groups.get_mut(&id) else { return };
         group.slow.insert(rank, since);
         self.stats.slow_members += 1;
@@ -636,18 +675,37 @@ impl State {
             true => " as its process is stopped (SIGCONT lets it go on),",
             false => "",
         };
+        let (number, _) = split_group(id);
         weft_link::warn!(
-            "multicast group {id}: member {rank} ({who}) has taken no packet for {waited:.1} s,\
+            "multicast group {number}: member {rank} ({who}) has taken no packet for {waited:.1} s,\
              {why} and those before it in the tree wait"
         );
     }
 
+    /// Ends a group here: its packets that wait are dropped, and later ones are not taken.
+    pub(super) fn end_group(&mut self, port: &Port, id: GroupId) {
+        let Some(mut group) = self.groups.remove(&id) else { return };
+        let early = std::mem::take(&mut group.orders).into_values();
+        let mut gone: Vec<u32> = early.flat_map(|order| order.early.into_values()).collect();
+        for (key, edge) in &mut group.edges {
+            edge.unwatch(port, group.members[usize::from(key.2)]);
+            gone.extend(edge.pending.drain(..));
+        }
+        gone.into_iter().for_each(|id| self.land(port, id));
+        if self.ended.len() == ENDED_MAX {
+            self.ended.pop_front();
+        }
+        self.ended.push_back(id);
+        self.leave_at_agent(id);
+        self.wake_all();
+    }
+
     /// Queues for handling the packets that came before their group was made. True if there are
     /// any.
-    pub(super) fn requeue_early(&mut self, id: u16) -> bool {
+    pub(super) fn requeue_early(&mut self, id: GroupId) -> bool {
         let (mine, others): (VecDeque<_>, VecDeque<_>) =
             self.orphans.drain(..).partition(|arrived| {
-                Multicast::parse(&arrived.data).is_some_and(|(header, _)| header.group == id)
+                Multicast::parse(&arrived.data).is_some_and(|(header, _)| header.id() == id)
             });
         self.orphans = others;
         let any = !mine.is_empty();

@@ -127,8 +127,8 @@ header! {
     seq: u32 = 4,
     /// Code of the tree that the packet takes.
     tree: u8 = 8,
-    /// 0.
-    zero: u8 = 9,
+    /// Generation of the group's number.
+    generation: u8 = 9,
     /// 0.
     zeros: u16 = 10,
 }
@@ -145,8 +145,8 @@ header! {
     count: u32 = 4,
     /// Code of the tree.
     tree: u8 = 8,
-    /// 0.
-    zero: u8 = 9,
+    /// Generation of the group's number.
+    generation: u8 = 9,
     /// 0.
     zeros: u16 = 10,
 }
@@ -163,19 +163,41 @@ header! {
     /// From the root, 255: a request to join. From the member, 0: joined; otherwise the reason why
     /// not.
     status: u8 = 5,
+    /// Generation of the group's number.
+    generation: u8 = 6,
     /// 0.
-    zero: u16 = 6,
+    zero: u8 = 7,
     /// 0.
     zeros: u32 = 8,
 }
 
 header! {
     /// Header of FAILED.
-    Failed, 4;
+    Failed, 8;
     /// The group.
     group: u16 = 0,
     /// The member that failed.
     rank: u16 = 2,
+    /// Generation of the group's number.
+    generation: u8 = 4,
+    /// 0.
+    zero: u8 = 5,
+    /// 0.
+    zeros: u16 = 6,
+}
+
+/// A group: its number, and from bit 16 on the generation, by which groups that follow each other
+/// under one number are told apart.
+pub(super) type GroupId = u32;
+
+/// Returns the number and the generation of a group.
+pub(super) const fn split_group(id: GroupId) -> (u16, u8) {
+    (id as u16, (id >> 16) as u8)
+}
+
+/// Returns the group of a number and a generation.
+pub(super) const fn group_id(number: u16, generation: u8) -> GroupId {
+    (generation as u32) << 16 | number as u32
 }
 
 header! {

@@ -386,6 +386,33 @@ fn multicast__every_tree_over_every_link() {
     }
 }
 
+/// Members end a group while a packet of it is on its way. Generations come again after 256 groups.
+#[test]
+fn group_again__gets_no_packet_of_the_groups_before_under_its_number() {
+    for name in LINKS {
+        let h = hosts(name, 3, &Config::default());
+        let got: Vec<Rc<RefCell<Vec<u32>>>> = (0..3).map(|_| Rc::default()).collect();
+        for (packets, got) in h.packets.iter().zip(&got) {
+            let got = Rc::clone(got);
+            packets.handle(4, move |_, packet| got.borrow_mut().push(packet.argument()));
+        }
+        for round in 0..300u32 {
+            let make = |(rank, packets): (usize, &Packets)| {
+                packets.group_again(1, round as u8, h.peers[rank].clone(), rank).unwrap()
+            };
+            let groups: Vec<_> = h.packets.iter().enumerate().map(make).collect();
+            h.until(|| groups[0].try_send(Tree::Binary, 4, 2 * round, &[0; 500]).is_ok());
+            h.until(|| got[1..].iter().all(|got| got.borrow().last() == Some(&(2 * round))));
+            groups[0].try_send(Tree::Binary, 4, 2 * round + 1, &[0; 500]).unwrap();
+            groups.iter().for_each(|group| group.end());
+        }
+        for got in &got[1..] {
+            let come = got.borrow().iter().copied().filter(|number| number % 2 == 0).count();
+            assert_eq!(come, 300, "{name}");
+        }
+    }
+}
+
 #[test]
 fn multicast__waits_in_mailboxes_and_holds_the_credit_of_the_group() {
     for name in LINKS {

@@ -137,6 +137,21 @@ impl Cluster {
         cluster
     }
 
+    /// Draws a cluster in which a host stands still for much longer than others wait for it, also
+    /// until they have ended, beside what [`rough`](Cluster::rough) draws for some of the seeds.
+    pub fn stopped(seed: u64, hosts: Range<u32>) -> Cluster {
+        let mut rng = Rng::stream(seed, 80);
+        let mut cluster = match rng.below(2) {
+            0 => Cluster::of_seed(seed, hosts, None),
+            _ => Cluster::rough(seed, hosts),
+        };
+        cluster.config.limit_ns = 100_000 * MS;
+        let (host, at) = (rng.below(cluster.config.hosts.into()) as u32, rng.below(40));
+        let span = Span::ms(at, at + TIMEOUT_MS * (2 + rng.below(5)));
+        cluster.config = cluster.config.fault(Fault::Pause { host, span });
+        cluster
+    }
+
     /// True if the faults may take two hosts from each other: one dies or stands still for long, or
     /// no packets pass between them for long.
     pub fn may_part(&self, one: usize, other: usize) -> bool {

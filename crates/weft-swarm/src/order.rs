@@ -55,7 +55,8 @@ async fn member(env: &Env, group: &OrderedGroup<Live>, logs: &Logs) -> Result<()
 pub fn run(cluster: &Cluster, ends: Ends) -> Report {
     let seed = cluster.config.seed;
     let style = [Style::Ticket, Style::Sequencer, Style::Broadcast][seed as usize % 3];
-    let options = Options { style, window: [4, 16, 256][seed as usize / 3 % 3] };
+    let window = [4, 16, 256][seed as usize / 3 % 3];
+    let options = Options { style, window, safe: seed / 2 % 2 == 0 };
     let (logs, views, failed) = (Logs::default(), Views::default(), Rc::new(Cell::new(0)));
     // The ranks that have ended well, with the number of their last view.
     let fine = Rc::<RefCell<Vec<(usize, u32)>>>::default();

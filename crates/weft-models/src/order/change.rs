@@ -1,28 +1,34 @@
 //! Changes of view: members fail, leave and join.
 //!
-//! The lowest member that is not suspected is the author of an attempt. It asks all others for
-//! their state (`Flush`); from then on they neither send nor deliver in the old view, and take part
-//! in no attempt with a lesser stamp. The author collects the slots that any of them has, up to the
-//! first place that nobody has: members that have failed may have delivered a slot there, so the
-//! slots of failed members behind it are lost too, and survivors send theirs again in the next
-//! view. It sends each member the slots that the member lacks and the new view (`Install`), and
-//! enters the view itself when a quorum has. So the survivors deliver the
-//! same slots of the old view, and if the author fails, the next one learns of a view that any
-//! member has entered.
+//! A change is the consensus of Paxos (Lamport, 1998) on the next view, among the members of the
+//! view before. The lowest member that is not suspected is the author of an attempt. It asks all
+//! others for their state (`Flush`); from then on they neither send nor deliver in the old view,
+//! and take part in no attempt with a lesser stamp. The author collects the slots that any of them
+//! has, up to the first place that nobody has: members that have failed may have delivered a slot
+//! there, so the slots of failed members behind it are lost too, and survivors send theirs again in
+//! the next view. It proposes the new view to each member, with the slots that the member lacks
+//! (`Propose`). Members accept it, and enter when a quorum has accepted it (`Enter`). If the author
+//! fails, the next one learns of a view that a quorum may have accepted, and proposes that one. So
+//! there is one view of each number, and all that enter it deliver the same slots before.
 //!
-//! A quorum is more than half of the old view's members, those not counted whose processes are
-//! known to have ended; of two equal halves the one with the lowest rank. Members that are cut off
-//! from a quorum end with an error, so there are never two groups.
+//! A quorum is one of the old view's members ([`crate::quorum`]). The end of a process is no vote:
+//! the process may have gone on with others before. A member that ends without having left hands
+//! its last state to the others (`Gone`), and is not needed then. Members that cannot reach a
+//! quorum end with an error, so there are never two groups.
 
 use super::core::{Action, Core, Early};
-use super::wire::{stamp, Control, Install, Placed, Slot, ViewId};
+use super::wire::{stamp, Accepted, Control, Gone, Install, Placed, Slot, Standing, ViewId};
 use super::OrderError;
 use crate::channel::MESSAGE_MAX;
+use crate::quorum::is_quorum;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 use weft_core::Instant;
 
 /// Longest state for a new member, whose message has its view as well.
 const SNAPSHOT_MAX: usize = MESSAGE_MAX - (1 << 20);
+/// Most bytes of slots that a member hands to each other one when it ends.
+const HANDED_MAX: usize = 1 << 20;
 
 /// State of changes of a member.
 #[derive(Default)]
@@ -34,6 +40,15 @@ pub(super) struct Change {
     pub joiners: BTreeSet<u32>,
     pub leavers: BTreeSet<u32>,
     pub attempt: Option<Attempt>,
+    /// The view that this member has accepted as the next one.
+    accepted: Option<Accepted>,
+    /// Members of this view, or of a later one, that have ended and told their last state.
+    gone: BTreeMap<u32, Gone>,
+    /// The views in which members have joined, as far as this member knows.
+    since: BTreeMap<u32, u32>,
+    /// True while no quorum is in reach, and the time since which that is known.
+    is_lonely: bool,
+    lonely: Option<Instant>,
     /// The way in which the view came to be.
     pub last: Option<Install>,
     /// Joiners of the view that this member has authored, until they have the snapshot.
@@ -50,13 +65,18 @@ pub(super) struct Change {
 /// An attempt of this member.
 pub(super) struct Attempt {
     stamp: u32,
+    /// Members that are asked.
     proposed: Vec<u32>,
+    /// Members whose last states are known: others are a quorum without them.
+    resigned: BTreeSet<u32>,
     joiners: Vec<u32>,
     leavers: Vec<u32>,
     /// The next place of each member, and its spare counter.
     states: BTreeMap<u32, (u64, Option<u64>)>,
     slots: BTreeMap<u64, Slot>,
-    /// The decision, and the members that have entered the view.
+    /// The view that was accepted by the latest attempt before.
+    before: Option<Accepted>,
+    /// The view that is proposed, and the members that have accepted it.
     decided: Option<(Install, BTreeSet<u32>)>,
 }
 
@@ -65,11 +85,20 @@ impl Attempt {
     pub fn describe(&self) -> String {
         let all = self.proposed.iter();
         let missing: Vec<u32> = match &self.decided {
-            Some((_, entered)) => all.filter(|rank| !entered.contains(rank)).copied().collect(),
+            Some((_, accepted)) => all.filter(|rank| !accepted.contains(rank)).copied().collect(),
             None => all.filter(|rank| !self.states.contains_key(rank)).copied().collect(),
         };
-        let what = if self.decided.is_some() { "enter" } else { "answer" };
+        let what = if self.decided.is_some() { "accept" } else { "answer" };
         format!(", which waits until ranks {missing:?} {what}")
+    }
+
+    /// Takes what a member has told of its state.
+    fn take(&mut self, standing: Standing) {
+        self.slots.extend(standing.slots);
+        let later = |one: &Accepted| self.before.as_ref().is_none_or(|b| b.stamp < one.stamp);
+        if let Some(accepted) = standing.accepted.filter(later) {
+            self.before = Some(accepted);
+        }
     }
 }
 
@@ -183,18 +212,15 @@ impl Core {
         }
     }
 
-    /// Returns true if these members are a quorum of the view.
-    fn is_quorum(&self, some: impl Fn(u32) -> bool) -> bool {
-        let is_gone = |rank: &&u32| self.change.suspects.get(rank) == Some(&true);
-        let may_live: Vec<u32> =
-            self.members.iter().filter(|rank| !is_gone(rank)).copied().collect();
-        let count = may_live.iter().filter(|&&rank| some(rank)).count();
-        let lowest = may_live.first().is_some_and(|&rank| some(rank));
-        2 * count > may_live.len() || 2 * count == may_live.len() && lowest
+    /// Members of this view that have told their last states.
+    fn resigned(&self) -> impl Iterator<Item = (u32, &Gone, &Standing)> {
+        let of_view = self.change.gone.iter().filter(|(_, gone)| gone.view == self.view);
+        of_view.filter_map(|(&rank, gone)| Some((rank, gone, gone.standing.as_ref()?)))
     }
 
     /// Stops sending and delivering in this view.
     fn freeze(&mut self, promised: u32) {
+        (self.change.is_lonely, self.change.lonely) = (false, None);
         let before = std::mem::replace(&mut self.change.promised, promised);
         if before > 0 {
             return;
@@ -209,16 +235,24 @@ impl Core {
     }
 
     fn begin(&mut self) {
-        let round = (self.change.promised >> 16) + 1;
+        // An attempt whose stamp is less than what one has promised that has resigned could miss
+        // the view that the other attempt has led to.
+        let promised = self.resigned().map(|(_, gone, _)| gone.promised).max().unwrap_or(0);
+        let round = (self.change.promised.max(promised) >> 16) + 1;
         let stamp = stamp(round, self.me);
         let proposed: Vec<u32> =
             self.members.iter().copied().filter(|&rank| !self.is_suspect(rank)).collect();
-        if !self.is_quorum(|rank| proposed.contains(&rank)) {
-            let missing = self.members.iter().copied().filter(|rank| !proposed.contains(rank));
-            let missing = missing.map(|rank| rank as usize).collect();
-            return self.end(OrderError::NoQuorum { missing });
-        }
+        let lonely = self.change.lonely;
         self.freeze(stamp);
+        self.change.attempt = None;
+        let resigned: BTreeSet<u32> = self.resigned().map(|(rank, ..)| rank).collect();
+        self.change.is_lonely =
+            !is_quorum(&self.members, |r| resigned.contains(&r), |r| proposed.contains(&r));
+        if self.change.is_lonely {
+            // Some that have ended may be about to tell their last states.
+            self.change.lonely = lonely;
+            return;
+        }
         let lives = |rank: &u32| !self.is_suspect(*rank);
         let joiners = self.change.joiners.iter().copied().filter(lives).collect();
         let leavers = self.change.leavers.iter().copied().collect();
@@ -232,10 +266,62 @@ impl Core {
             self.actions.push_back(Action::Post { to: rank, control });
         }
         self.change.again = false;
-        let decided = None;
-        self.change.attempt =
-            Some(Attempt { stamp, proposed, joiners, leavers, states, slots, decided });
+        let (before, decided) = (self.change.accepted.clone(), None);
+        let mut attempt =
+            Attempt { stamp, proposed, resigned, joiners, leavers, states, slots, before, decided };
+        self.resigned().for_each(|(_, _, standing)| attempt.take(standing.clone()));
+        self.change.attempt = Some(attempt);
         self.decide();
+    }
+
+    /// Ends this member if no quorum has been in reach for so long that members which have ended
+    /// would have told their last states.
+    pub fn end_if_lonely(&mut self, now: Instant, grace: Duration) {
+        if !self.change.is_lonely {
+            return;
+        }
+        let since = *self.change.lonely.get_or_insert(now);
+        if now.since(since) >= grace {
+            let missing = self.members.iter().filter(|&&rank| self.is_suspect(rank));
+            let missing = missing.map(|&rank| rank as usize).collect();
+            self.end(OrderError::NoQuorum { missing });
+        }
+    }
+
+    /// Returns the last state of this member, for the others.
+    pub fn last_word(&self) -> Gone {
+        let slots = self.slots_from(self.stable, &[]);
+        let len: usize = slots.iter().map(|(_, slot)| slot.data.len() + size_of::<Placed>()).sum();
+        let standing = Standing {
+            next: self.next,
+            slots,
+            spare: None,
+            accepted: self.change.accepted.clone(),
+        };
+        let standing = (len <= HANDED_MAX).then_some(standing);
+        Gone { view: self.view, promised: self.change.promised, standing }
+    }
+
+    /// The last state of a member that has not entered this view.
+    fn never_came(&self) -> Gone {
+        let (view, next) = (self.view, self.base);
+        let standing = Standing { next, slots: Vec::new(), spare: None, accepted: None };
+        Gone { view, promised: 0, standing: Some(standing) }
+    }
+
+    fn on_gone(&mut self, from: u32, gone: Gone) {
+        let since = self.change.since.get(&from).copied().unwrap_or(0);
+        if gone.view.epoch < since {
+            // It has joined again meanwhile.
+            return;
+        }
+        let gone = if gone.view.epoch < self.view.epoch { self.never_came() } else { gone };
+        self.change.gone.insert(from, gone);
+        match self.change.suspects.get(&from) {
+            // It was suspected before, and is not needed now.
+            Some(true) => self.consider(),
+            _ => self.suspect(from, true, true),
+        }
     }
 
     /// Handles a control that concerns changes.
@@ -246,8 +332,9 @@ impl Core {
         }
         match control {
             Control::Suspect { rank, certain } if !self.is_suspect(from) => {
-                self.suspect(rank, certain, rank == from);
+                self.suspect(rank, certain, false);
             }
+            Control::Gone(gone) => self.on_gone(from, gone),
             Control::Join { rank } => self.on_join(rank),
             Control::Leave { rank } if self.members.contains(&rank) => {
                 self.change.leavers.insert(rank);
@@ -256,15 +343,15 @@ impl Core {
             Control::Flush { view, stamp, next, held } => {
                 self.on_flush(from, view, stamp, next, &held);
             }
-            Control::State { view, next, .. } if view.epoch < self.view.epoch => {
+            Control::State { view, standing, .. } if view.epoch < self.view.epoch => {
                 // An answer to an attempt that met the next view: the sender waits for the end.
-                _ = self.bring_up(from, view, next);
+                _ = self.bring_up(from, view, standing.next);
             }
-            Control::State { view, stamp, next, slots, spare } => {
+            Control::State { view, stamp, standing } => {
                 let Some(attempt) = &mut self.change.attempt else { return };
                 if view == self.view && stamp == attempt.stamp && attempt.decided.is_none() {
-                    attempt.states.insert(from, (next, spare));
-                    attempt.slots.extend(slots);
+                    attempt.states.insert(from, (standing.next, standing.spare));
+                    attempt.take(standing);
                     self.decide();
                 }
             }
@@ -277,18 +364,35 @@ impl Core {
             }
             Control::Lag { view, next } if view.epoch < self.view.epoch => {
                 match self.bring_up(from, view, next) {
-                    true => self.begin(),
-                    // It is told that it is no member, and ends: a joiner whose author has failed
-                    // before it sent the state, for one.
-                    false => self.suspect(from, true, true),
+                    true if self.change.attempt.is_some() => self.begin(),
+                    true => {}
+                    false => {
+                        // It is told that it is no member. One that has never had a view is a
+                        // joiner whose author has failed before it sent the state. It enters no
+                        // view up to this one, and is not needed.
+                        if view.epoch == 0 {
+                            let never_came = self.never_came();
+                            self.change.gone.insert(from, never_came);
+                        }
+                        self.suspect(from, true, true);
+                    }
                 }
             }
-            Control::Install { install, slots, again } => {
-                self.on_install(from, install, slots, again);
+            Control::Propose { accepted, slots } => self.on_propose(from, accepted, slots),
+            Control::Accept { new, stamp } => self.on_accepted(from, new, stamp),
+            Control::Enter { new } => self.on_enter(from, new),
+            Control::Install { install, slots } if install.old == self.view => {
+                if self.ended.is_none() {
+                    self.change.welcome.clear();
+                    self.enter(&install, slots);
+                }
             }
-            Control::Installed { new } => self.on_installed(from, new),
             Control::Welcome { install, delivered, snapshot } => {
                 self.on_welcome(install, delivered, snapshot);
+            }
+            Control::Over if self.view.epoch == 0 && self.members.is_empty() => {
+                self.change.contacts.retain(|&rank| rank != from);
+                self.ask_to_join();
             }
             Control::TooLong if self.view.epoch == 0 && self.members.is_empty() => {
                 self.end(OrderError::TooLong);
@@ -306,7 +410,12 @@ impl Core {
     }
 
     fn on_join(&mut self, rank: u32) {
-        if self.members.contains(&rank) && self.view.epoch > 0 {
+        if self.ended.is_some() || self.members.is_empty() {
+            return self.post(rank, Control::Over);
+        }
+        let is_member = self.members.contains(&rank) && self.view.epoch > 0;
+        if is_member || self.penalties.holds(rank, self.now) {
+            // One that has to wait asks again and again.
             return;
         }
         // One that has failed before is given another chance: if it is still out of reach, the next
@@ -318,9 +427,12 @@ impl Core {
 
     fn on_flush(&mut self, from: u32, view: ViewId, stamp: u32, next: u64, held: &[u64]) {
         if self.ended.is_some() {
-            return self.post(from, Control::Suspect { rank: self.me, certain: true });
+            return self.answer_after_end(from, view, next);
         }
         if view.epoch > self.view.epoch {
+            if self.members.is_empty() {
+                self.change.refused = self.change.refused.max(view.epoch);
+            }
             let (view, next) = (self.view, self.next);
             return self.post(from, Control::Lag { view, next });
         }
@@ -337,7 +449,19 @@ impl Core {
         }
         self.freeze(stamp);
         let (slots, spare) = (self.slots_from(next, held), self.spare);
-        self.post(from, Control::State { view, stamp, next: self.next, slots, spare });
+        let accepted = self.change.accepted.clone();
+        let standing = Standing { next: self.next, slots, spare, accepted };
+        self.post(from, Control::State { view, stamp, standing });
+    }
+
+    /// Answers a member that is in a view in which this one has been, after this one's end.
+    fn answer_after_end(&mut self, from: u32, view: ViewId, next: u64) {
+        if self.change.last.as_ref().is_some_and(|last| last.old == view) {
+            _ = self.bring_up(from, view, next);
+            return;
+        }
+        let gone = self.last_word();
+        self.post(from, Control::Gone(gone));
     }
 
     /// Sends a rank that is one view behind this member's view, if it has a place there, and tells
@@ -350,18 +474,47 @@ impl Core {
         };
         let up_to = self.slots.range(next.min(install.base)..install.base);
         let slots = up_to.map(|(place, slot)| (place, slot.clone())).collect();
-        self.post(rank, Control::Install { install, slots, again: true });
+        self.post(rank, Control::Install { install, slots });
         true
     }
 
-    /// Decides on the next view when the states of all proposed members are here.
+    /// Proposes the next view when the states of all that are asked are here.
     fn decide(&mut self) {
-        let Some(attempt) = self.change.attempt.as_mut().filter(|a| a.decided.is_none()) else {
+        let Some(attempt) = self.change.attempt.as_ref().filter(|a| a.decided.is_none()) else {
             return;
         };
         if attempt.states.len() < attempt.proposed.len() {
             return;
         }
+        let install = match &attempt.before {
+            // A quorum may have accepted it, and some member may have entered it.
+            Some(before) => before.install.clone(),
+            None => self.next_view(attempt),
+        };
+        let base = install.base;
+        let places = |from: u64| -> Vec<Placed> {
+            let slot = |place| self.slots.get(place).or_else(|| attempt.slots.get(&place));
+            (from..base).filter_map(|place| Some((place, slot(place)?.clone()))).collect()
+        };
+        let accepted = Accepted { stamp: attempt.stamp, install };
+        let own = places(self.next);
+        let to_others = attempt.states.iter().filter(|(&rank, _)| rank != self.me);
+        let posts: Vec<Action> = to_others
+            .map(|(&to, &(next, _))| {
+                let (accepted, slots) = (accepted.clone(), places(next));
+                Action::Post { to, control: Control::Propose { accepted, slots } }
+            })
+            .collect();
+        self.actions.extend(posts);
+        if let Some(attempt) = &mut self.change.attempt {
+            attempt.decided = Some((accepted.install.clone(), BTreeSet::from([self.me])));
+        }
+        self.accept(accepted, own);
+        self.enter_if_quorum();
+    }
+
+    /// Returns the view that follows from the states of all that were asked.
+    fn next_view(&self, attempt: &Attempt) -> Install {
         let nexts = || attempt.states.values().map(|&(next, _)| next);
         let stable = nexts().min().unwrap_or(self.next);
         // Up to the first place that nobody has: a member that has failed may have delivered its
@@ -374,67 +527,89 @@ impl Core {
         let counter = attempt.states.iter().filter(|(rank, _)| stays(rank));
         let counter = counter.filter_map(|(&rank, &(_, spare))| Some((rank, spare?))).next();
         let mut members: Vec<u32> = attempt.proposed.iter().copied().filter(stays).collect();
-        members.extend(attempt.joiners.iter().filter(|rank| !attempt.proposed.contains(rank)));
+        let joins = |rank: &u32| !attempt.proposed.contains(rank);
+        let joined: Vec<u32> = attempt.joiners.iter().copied().filter(joins).collect();
+        members.extend(&joined);
         members.sort_unstable();
         let left = attempt.leavers.iter().copied().filter(|rank| attempt.proposed.contains(rank));
         let new = ViewId { epoch: self.view.epoch + 1, stamp: attempt.stamp };
         let left = left.collect();
-        let install = Install { old: self.view, new, members, left, base, stable, counter };
-        let places = |slots: &BTreeMap<u64, Slot>, from: u64| -> Vec<Placed> {
-            let slot = |place| self.slots.get(place).or_else(|| slots.get(&place));
-            (from..base).filter_map(|place| Some((place, slot(place)?.clone()))).collect()
-        };
-        let own = places(&attempt.slots, self.next);
-        for (&rank, &(next, _)) in attempt.states.iter().filter(|(&rank, _)| rank != self.me) {
-            let slots = places(&attempt.slots, next);
-            let control = Control::Install { install: install.clone(), slots, again: false };
-            self.actions.push_back(Action::Post { to: rank, control });
-        }
-        attempt.slots = own.into_iter().collect();
-        attempt.decided = Some((install, BTreeSet::from([self.me])));
-        self.enter_if_quorum();
+        Install { old: self.view, new, members, joined, left, base, stable, counter }
     }
 
-    fn on_installed(&mut self, from: u32, view: ViewId) {
-        let Some(attempt) = &mut self.change.attempt else { return };
-        let Some((install, entered)) = &mut attempt.decided else { return };
+    /// Accepts a view, with the slots up to it.
+    fn accept(&mut self, accepted: Accepted, slots: Vec<Placed>) {
+        // All places from the receiver's on are there: one beyond them is not the author's.
+        let end = self.next.saturating_add(slots.len() as u64).min(accepted.install.base);
+        for (place, slot) in slots {
+            if (self.next..end).contains(&place) {
+                self.slots.insert_new(place, slot);
+            }
+        }
+        self.change.accepted = Some(accepted);
+    }
+
+    fn on_propose(&mut self, from: u32, accepted: Accepted, slots: Vec<Placed>) {
+        let (new, stamp) = (accepted.install.new, accepted.stamp);
+        if self.change.last.as_ref().is_some_and(|last| last.new == new) {
+            // Another author has proposed it before, and this member has entered it.
+            return self.post(from, Control::Accept { new, stamp });
+        }
+        if self.ended.is_some() || accepted.install.old != self.view {
+            return;
+        }
+        if stamp < self.change.promised {
+            let (view, promised) = (self.view, self.change.promised);
+            return self.post(from, Control::Nack { view, promised });
+        }
+        self.freeze(stamp);
+        self.accept(accepted, slots);
+        self.post(from, Control::Accept { new, stamp });
+    }
+
+    fn on_accepted(&mut self, from: u32, view: ViewId, stamp: u32) {
+        let Some(attempt) = self.change.attempt.as_mut().filter(|a| a.stamp == stamp) else {
+            return;
+        };
+        let Some((install, accepted)) = &mut attempt.decided else { return };
         if install.new == view {
-            entered.insert(from);
+            accepted.insert(from);
             self.enter_if_quorum();
         }
     }
 
+    /// Enters the view of this member's attempt, with all others, if a quorum has accepted it.
     fn enter_if_quorum(&mut self) {
         let Some(attempt) = &self.change.attempt else { return };
-        let Some((_, entered)) = &attempt.decided else { return };
-        if !self.is_quorum(|rank| entered.contains(&rank)) {
+        let Some((_, accepted)) = &attempt.decided else { return };
+        let has_resigned = |rank| attempt.resigned.contains(&rank);
+        if !is_quorum(&self.members, has_resigned, |rank| accepted.contains(&rank)) {
             return;
         }
         let Some(attempt) = self.change.attempt.take() else { return };
         let Some((install, _)) = attempt.decided else { return };
-        self.change.welcome =
-            attempt.joiners.iter().copied().filter(|&rank| !self.is_suspect(rank)).collect();
-        let slots = attempt.slots.into_iter().collect();
-        self.enter(&install, slots);
+        let lives = |rank: &u32| !self.is_suspect(*rank);
+        self.change.welcome = install.joined.iter().copied().filter(lives).collect();
+        let (me, new) = (self.me, install.new);
+        for to in attempt.proposed.into_iter().filter(|&rank| rank != me) {
+            self.post(to, Control::Enter { new });
+        }
+        self.enter(&install, Vec::new());
     }
 
-    fn on_install(&mut self, from: u32, install: Install, slots: Vec<Placed>, again: bool) {
-        if install.new == self.view {
-            return self.post(from, Control::Installed { new: install.new });
-        }
-        let has_decided = self.change.attempt.as_ref().is_some_and(|a| a.decided.is_some());
-        let is_current = again && !has_decided || install.new.stamp >= self.change.promised;
-        if self.ended.is_some() || install.old != self.view {
+    fn on_enter(&mut self, from: u32, new: ViewId) {
+        if self.ended.is_some() || self.view.epoch >= new.epoch {
             return;
         }
-        if !is_current {
-            let (view, promised) = (self.view, self.change.promised);
-            return self.post(from, Control::Nack { view, promised });
+        let accepted = self.change.accepted.as_ref().map(|accepted| &accepted.install);
+        match accepted.filter(|install| install.new == new).cloned() {
+            Some(install) => {
+                self.change.welcome.clear();
+                self.enter(&install, Vec::new());
+            }
+            // It was not in the author's quorum.
+            None => self.post(from, Control::Lag { view: self.view, next: self.next }),
         }
-        let new = install.new;
-        self.post(from, Control::Installed { new });
-        self.change.welcome.clear();
-        self.enter(&install, slots);
     }
 
     /// Enters a view: delivers the rest of the old one, then begins anew.
@@ -459,6 +634,10 @@ impl Core {
         for &rank in old.iter().filter(|rank| is_out(rank)) {
             self.post(rank, Control::Excluded { view: install.new });
         }
+        // Those that begin anew were out as well.
+        for rank in old.iter().filter(|rank| is_out(rank) || install.joined.contains(rank)) {
+            self.penalties.add(*rank, self.now);
+        }
         (self.view, self.base, self.place) = (install.new, install.base, install.base);
         self.stable = install.stable.max(self.stable);
         self.counter = install.counter;
@@ -469,6 +648,7 @@ impl Core {
         self.incoming.clear();
         self.outgoing.begin_anew();
         self.own.clear();
+        self.begin_safe();
         self.unplaced.clear();
         self.accepted.clear();
         self.backlog.clear();
@@ -478,10 +658,16 @@ impl Core {
         self.next_of.clear();
         let change = &mut self.change;
         let attempt = change.attempt.take();
-        (change.promised, change.again) = (0, false);
+        (change.promised, change.again, change.accepted) = (0, false, None);
+        (change.is_lonely, change.lonely) = (false, None);
         change.last = Some(install.clone());
         change.joiners.retain(|rank| !install.members.contains(rank));
         change.leavers.retain(|rank| install.members.contains(rank));
+        let stays = |rank: &u32| install.members.contains(rank) && !install.joined.contains(rank);
+        self.change.gone.retain(|rank, _| stays(rank));
+        let never_came = self.never_came();
+        let behind = self.change.gone.values_mut().filter(|gone| gone.view.epoch < self.view.epoch);
+        behind.for_each(|gone| *gone = never_came.clone());
         if !self.members.contains(&self.me) {
             let by = (install.new.stamp & 0xffff) as usize;
             return self.end(match install.left.contains(&self.me) {
@@ -499,13 +685,18 @@ impl Core {
         if !self.change.welcome.is_empty() {
             self.actions.push_back(Action::TakeSnapshot);
         }
-        self.show_view(&old, install.left.clone());
+        let stayed: Vec<u32> =
+            old.into_iter().filter(|rank| !install.joined.contains(rank)).collect();
+        self.show_view(&stayed, install.left.clone());
     }
 
     /// Tells the program of the view.
     fn show_view(&mut self, old: &[u32], left: Vec<u32>) {
         let (view, members) = (self.view, self.members.clone());
-        let joined = members.iter().copied().filter(|rank| !old.contains(rank)).collect();
+        let joined: Vec<u32> = members.iter().copied().filter(|rank| !old.contains(rank)).collect();
+        let since = &mut self.change.since;
+        since.retain(|rank, _| members.contains(rank));
+        since.extend(joined.iter().map(|&rank| (rank, view.epoch)));
         self.actions.push_back(Action::View { view, members, joined, left });
     }
 
@@ -535,6 +726,7 @@ impl Core {
             (install.new, install.members.clone(), install.counter);
         (self.base, self.place, self.next) = (install.base, install.base, install.base);
         (self.stable, self.delivered) = (install.base, delivered);
+        self.begin_safe();
         self.change.contacts.clear();
         self.change.last = Some(install);
         self.show_view(&[], Vec::new());

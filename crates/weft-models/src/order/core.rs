@@ -2,9 +2,11 @@
 
 use super::change::Change;
 use super::pack::{Incoming, Message, Outgoing};
+use super::penalty::Penalties;
 use super::places::Places;
+use super::safe::Safe;
 use super::wire::{cast, put_view, Control, Placed, Reader, Slot, ViewId, HEAD};
-use super::{OrderError, Style};
+use super::{Options, OrderError, Style};
 use crate::channel::MESSAGE_MAX;
 use std::collections::{BTreeMap, VecDeque};
 use weft_core::Instant;
@@ -123,6 +125,11 @@ pub(super) struct Core {
     /// True while the program waits for messages of others.
     pub expects: bool,
     pub ended: Option<OrderError>,
+    pub safe: bool,
+    pub accounts: Safe,
+    pub penalties: Penalties,
+    /// The time of the last message or check.
+    pub now: Instant,
     /// Slots that came twice or with nonsense, dropped.
     pub dropped: u64,
     holds_back: bool,
@@ -132,11 +139,11 @@ pub(super) struct Core {
 }
 
 impl Core {
-    pub fn new(me: u32, members: Vec<u32>, style: Style, window: u64) -> Core {
+    pub fn new(me: u32, members: Vec<u32>, options: Options) -> Core {
         Core {
             me,
-            style,
-            window: window.max(4),
+            style: options.style,
+            window: u64::from(options.window).max(4),
             actions: VecDeque::new(),
             view: ViewId::default(),
             members,
@@ -167,6 +174,10 @@ impl Core {
             slow: Vec::new(),
             expects: false,
             ended: None,
+            safe: options.safe,
+            accounts: Safe::default(),
+            penalties: Penalties::default(),
+            now: Instant::default(),
             dropped: 0,
             holds_back: false,
             filling: false,
@@ -530,8 +541,9 @@ impl Core {
         if !self.is_open() {
             return;
         }
+        self.tell_held();
         let before = self.next;
-        while !self.paused && self.deliver() {}
+        while !self.paused && self.may_deliver() && self.deliver() {}
         if self.next > before {
             self.report();
             self.fill();
@@ -640,7 +652,8 @@ impl Core {
         }
         if error != OrderError::Left {
             // Others must not wait for this member.
-            self.post_all(&Control::Suspect { rank: self.me, certain: true });
+            let gone = self.last_word();
+            self.post_all(&Control::Gone(gone));
         }
         self.ended = Some(error.clone());
         self.actions.push_back(Action::Watch { ranks: Vec::new() });

@@ -1,6 +1,7 @@
 //! An ordered group over a net: it does what the core wants.
 
 use super::core::{Action, Core};
+use super::grave::{answer_for_dead, Grave};
 use super::sent::{Sent, State, Waiters};
 use super::wire::{Control, ViewId, HEAD};
 use super::{Delivered, Options, OrderError, Style, View};
@@ -20,8 +21,12 @@ use weft_packets::Counter;
 pub(crate) const GROUPS: u16 = 8;
 /// Handlers of group 0: its controls, then its casts.
 const FIRST: u16 = HANDLERS + 1;
-/// The first multicast group; each ordered group has 256, one for each view in turn.
+/// The first multicast group; each ordered group has 256, one for each view in turn. After those
+/// they come again, with another generation.
 const CASTS: u16 = 0xf000;
+/// Multicast groups that a member has: that of its view, and that of the view before, whose packets
+/// it forwards to members that are there still.
+const GROUPS_KEPT: usize = 2;
 /// Messages that a program sends within this time of each other go together.
 const BURST: Duration = Duration::from_micros(10);
 /// Interval of checks during waits.
@@ -37,7 +42,7 @@ const CASTS_MAX: usize = 1 << 12;
 /// Longest packet in a group of one member, which sends none.
 const ALONE: usize = 64 << 10;
 /// The kind of messages of the channel.
-const CONTROL: u8 = 1;
+pub(super) const CONTROL: u8 = 1;
 
 type Call<T> = Rc<RefCell<dyn FnMut(T)>>;
 type TakeState = Rc<RefCell<dyn FnMut() -> Vec<u8>>>;
@@ -83,8 +88,11 @@ pub(super) struct Inner<N: Net> {
     net: N,
     number: u16,
     channel: Channel<N>,
+    grave: Rc<RefCell<Option<Grave>>>,
     core: RefCell<Core>,
     group: RefCell<Option<N::Group>>,
+    /// The multicast groups of the last views, the oldest first.
+    groups: RefCell<VecDeque<N::Group>>,
     casts: RefCell<VecDeque<(u8, Vec<u8>)>>,
     program: RefCell<Program<N>>,
     watched: RefCell<Vec<u32>>,
@@ -153,7 +161,9 @@ impl<N: Net> OrderedGroup<N> {
     fn make(net: &N, number: u16, members: Vec<u32>, options: Options) -> OrderedGroup<N> {
         assert!(number < GROUPS, "ordered groups have numbers below {GROUPS}");
         let me = net.rank() as u32;
-        let core = Core::new(me, members.clone(), options.style, options.window.into());
+        let core = Core::new(me, members.clone(), options);
+        let grave = Rc::default();
+        let after = answer_for_dead(net, FIRST + 2 * number, &grave);
         let inner = Rc::new_cyclic(|weak: &Weak<Inner<N>>| {
             let receiver = Weak::clone(weak);
             let receive = move |from: usize, _: u8, bytes: &[u8]| {
@@ -164,9 +174,11 @@ impl<N: Net> OrderedGroup<N> {
             Inner {
                 net: net.clone(),
                 number,
-                channel: Channel::open(net, FIRST + 2 * number, Rc::new(receive)),
+                channel: Channel::open_with_end(net, FIRST + 2 * number, Rc::new(receive), after),
+                grave,
                 core: RefCell::new(core),
                 group: RefCell::default(),
+                groups: RefCell::default(),
                 casts: RefCell::default(),
                 program: RefCell::default(),
                 watched: RefCell::default(),
@@ -486,7 +498,13 @@ impl<N: Net> Inner<N> {
 
     fn control(self: &Rc<Self>, from: usize, bytes: &[u8]) {
         match postcard::from_bytes(bytes) {
-            Ok(control) => self.with(|core| core.handle(from as u32, control)),
+            Ok(control) => {
+                let now = self.net.now();
+                self.with(|core| {
+                    core.now = now;
+                    core.handle(from as u32, control);
+                });
+            }
             Err(why) => log::error!("rank {from} sent nonsense to an ordered group: {why}"),
         }
     }
@@ -635,8 +653,10 @@ impl<N: Net> Inner<N> {
         let (group, room) = match members.len() {
             0 | 1 => (None, ALONE),
             _ => {
-                let number = CASTS | self.number << 8 | (id.epoch & 0xff) as u16;
-                let group = self.net.group(number, &all(members));
+                let [low, generation, ..] = id.epoch.to_le_bytes();
+                let number = CASTS | self.number << 8 | u16::from(low);
+                let group = self.net.group(number, generation, &all(members));
+                self.keep_group(group.as_ref());
                 let room = group.as_ref().map_or(0, |group| self.net.group_max(group));
                 (group, room)
             }
@@ -657,6 +677,17 @@ impl<N: Net> Inner<N> {
         }
         self.core.borrow_mut().opened(id, room - HEAD);
         self.wake();
+    }
+
+    /// Keeps the multicast group of a view, and ends older ones.
+    fn keep_group(&self, group: Option<&N::Group>) {
+        let mut groups = self.groups.borrow_mut();
+        groups.extend(group.cloned());
+        while groups.len() > GROUPS_KEPT {
+            if let Some(old) = groups.pop_front() {
+                self.net.end_group(&old);
+            }
+        }
     }
 
     fn watch(&self, ranks: Vec<u32>) {
@@ -721,10 +752,12 @@ impl<N: Net> Drop for Inner<N> {
         for &rank in self.watched.get_mut().iter() {
             self.net.unexpect(rank as usize);
         }
+        self.grave.replace(Some(Grave::new(core)));
+        self.groups.get_mut().drain(..).for_each(|group| self.net.end_group(&group));
         for counter in self.counters.get_mut().drain(..) {
             self.net.end_counter(counter);
         }
-        let gone = Control::Suspect { rank: core.me, certain: true };
+        let gone = Control::Gone(core.last_word());
         if let (None, Ok(bytes)) = (&core.ended, postcard::to_allocvec(&gone)) {
             for &rank in core.members.iter().filter(|&&rank| rank != core.me) {
                 // A rank that has failed needs no notice.

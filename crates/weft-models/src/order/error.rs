@@ -13,12 +13,13 @@ pub enum OrderError {
         /// The rank that told so.
         by: usize,
     },
-    /// So many members are out of reach that the rest may go on elsewhere.
+    /// So many members are out of reach, or have ended without a word, that others may go on, or
+    /// have gone on, without this one.
     NoQuorum {
         /// The ranks that are out of reach or have ended.
         missing: Vec<usize>,
     },
-    /// All ranks that this one asked to join are out of reach.
+    /// All ranks that this one asked to join are out of reach, or are no members any more.
     NobodyToJoin,
     /// There is no counter for the places of messages: neither here nor at the agent.
     NoCounter,
@@ -42,19 +43,22 @@ impl fmt::Display for OrderError {
             OrderError::Excluded { by } => write!(
                 f,
                 "the ordered group goes on without this rank, which was out of reach (rank {by} \
-                 told so): join again"
+                 told so): it may join again"
             ),
             OrderError::NoQuorum { missing } => {
                 let ranks: Vec<String> = missing.iter().map(usize::to_string).collect();
                 write!(
                     f,
-                    "the ordered group has ended here: ranks {} are out of reach, and may go on \
-                     without this one",
+                    "the ordered group has ended here: ranks {} are out of reach or have ended, \
+                     and may go on, or have gone on, without this one",
                     ranks.join(", ")
                 )
             }
             OrderError::NobodyToJoin => {
-                f.write_str("no rank that could let this one into the ordered group is in reach")
+                f.write_str(
+                    "no rank can let this one into the ordered group: those that it asked are out \
+                     of reach, have left, or were never members",
+                )
             }
             OrderError::NoCounter => f.write_str(
                 "no counter for the places of messages: too many keys are in use, or the agent has \

@@ -32,8 +32,11 @@ mod change;
 mod core;
 mod driver;
 mod error;
+mod grave;
 mod pack;
+mod penalty;
 mod places;
+mod safe;
 mod sent;
 mod waits;
 mod wire;
@@ -65,11 +68,24 @@ pub struct Options {
     /// Packets that may be on their way beyond those that all members have delivered, from 4 up.
     /// Members keep so many, for the case that one fails.
     pub window: u32,
+    /// If true, a member delivers a message of its own only when a quorum of the view has it, so
+    /// that the message is in the order of all that go on, also if this member is cut off or
+    /// stopped just then. That takes the time of an answer of another member. If false, a member
+    /// that the others have given up may deliver a few messages of its own that nobody else gets,
+    /// before it learns of its exclusion.
+    pub safe: bool,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { style: Style::Ticket, window: 1024 }
+        Options { style: Style::Ticket, window: 1024, safe: true }
+    }
+}
+
+impl Options {
+    /// The defaults but for `safe`: members deliver their messages at once, as in paper 004.
+    pub fn at_once() -> Options {
+        Options { safe: false, ..Options::default() }
     }
 }
 

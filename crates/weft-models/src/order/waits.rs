@@ -12,6 +12,9 @@ const WATCH: Duration = Duration::from_millis(20);
 const AGAIN: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(4)];
 /// Time after which a rank that wants to join asks another one.
 const ASK: Duration = Duration::from_millis(200);
+/// Time without a quorum after which a member ends: others that have ended may tell their last
+/// states meanwhile.
+const GRACE: Duration = Duration::from_millis(500);
 /// Time for answers to a question about a long wait.
 const ANSWERS: Duration = Duration::from_millis(500);
 
@@ -19,7 +22,9 @@ impl Core {
     /// Handles a control of a rank.
     pub fn handle(&mut self, from: u32, control: Control) {
         let view = match &control {
-            Control::Submit { view, .. } | Control::Ack { view, .. } => Some(*view),
+            Control::Submit { view, .. }
+            | Control::Ack { view, .. }
+            | Control::Held { view, .. } => Some(*view),
             _ => None,
         };
         if let Some(view) = view.filter(|&view| view != self.view || self.room.is_none()) {
@@ -40,6 +45,7 @@ impl Core {
                     self.note_next(from, next);
                 }
             }
+            Control::Held { have, .. } => self.note_held(from, have),
             Control::Query { view, place } => {
                 let holds = self.own.iter().any(|own| own.place == Some(place) && !own.sent)
                     || self.asking && place >= self.base;
@@ -113,6 +119,8 @@ impl Core {
 
     /// Does what is due during waits.
     pub fn tick(&mut self, now: Instant, warn_after: Duration) {
+        self.now = now;
+        self.end_if_lonely(now, GRACE);
         let mark = (self.next, self.stable, self.view, self.change.promised);
         if !self.waits() || mark != self.wait.mark {
             if self.wait.watches {
@@ -179,6 +187,15 @@ impl Core {
             self.slow = vec![self.me];
             let text = "an ordered group is held up: this rank does not receive its messages";
             self.actions.push_back(Action::Say { text: text.to_string() });
+            return;
+        }
+        if !self.wait.said && self.members.is_empty() {
+            self.wait.said = true;
+            let (asked, time) = (&self.change.contacts, waited.as_secs_f64());
+            let text = format!(
+                "waiting for {time:.1} s to be let into an ordered group by ranks {asked:?}"
+            );
+            self.actions.push_back(Action::Say { text });
             return;
         }
         if !self.wait.said {

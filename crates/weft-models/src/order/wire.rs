@@ -89,6 +89,8 @@ pub(super) struct Install {
     pub old: ViewId,
     pub new: ViewId,
     pub members: Vec<u32>,
+    /// Members that begin anew, also if they were in the old view; the author sends them the state.
+    pub joined: Vec<u32>,
     /// Members of the old view that leave in good order.
     pub left: Vec<u32>,
     /// The first place of the new view.
@@ -102,14 +104,46 @@ pub(super) struct Install {
 /// A place and its content.
 pub(super) type Placed = (u64, Slot);
 
+/// A view that a member has accepted, by the attempt of this stamp. It enters the view once it
+/// knows that a quorum has accepted it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Accepted {
+    pub stamp: u32,
+    pub install: Install,
+}
+
+/// The state of a member in its view.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Standing {
+    /// It has delivered what is below.
+    pub next: u64,
+    /// The slots that the receiver may lack.
+    pub slots: Vec<Placed>,
+    /// Key of a counter that could serve the next view.
+    pub spare: Option<u64>,
+    pub accepted: Option<Accepted>,
+}
+
+/// The end of a member in a view: it takes part in no attempt any more. Its last state is there if
+/// it was short enough; then the member has resigned, and no quorum needs it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Gone {
+    pub view: ViewId,
+    /// It has taken part in attempts up to this stamp.
+    pub promised: u32,
+    pub standing: Option<Standing>,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Control {
     /// A slot for the sequencer to place.
     Submit { view: ViewId, number: u64, data: Vec<u8> },
     /// The sender has delivered all places below this one.
     Ack { view: ViewId, next: u64 },
-    /// A rank has failed or has gone.
+    /// A rank has failed.
     Suspect { rank: u32, certain: bool },
+    /// The sender's part has ended.
+    Gone(Gone),
     /// A rank wants to become a member.
     Join { rank: u32 },
     /// A rank wants to be a member no more.
@@ -118,20 +152,30 @@ pub(super) enum Control {
     /// attempt of a lesser stamp from then on. The author has delivered what is below `next`,
     /// and has the places of `held`.
     Flush { view: ViewId, stamp: u32, next: u64, held: Vec<u64> },
-    /// The answer: all that the author lacks, and a counter that could serve the next view.
-    State { view: ViewId, stamp: u32, next: u64, slots: Vec<Placed>, spare: Option<u64> },
+    /// The answer, with all slots that the author lacks.
+    State { view: ViewId, stamp: u32, standing: Standing },
     /// The receiver takes part in an attempt with this stamp.
     Nack { view: ViewId, promised: u32 },
     /// The sender is in an earlier view, and has delivered what is below `next`.
     Lag { view: ViewId, next: u64 },
-    /// A new view, with the places up to its base that the receiver has not delivered.
-    Install { install: Install, slots: Vec<Placed>, again: bool },
-    /// The sender is in the new view.
-    Installed { new: ViewId },
+    /// The view that the author of an attempt proposes, with the places up to its base that the
+    /// receiver has not delivered.
+    Propose { accepted: Accepted, slots: Vec<Placed> },
+    /// The sender has accepted the view, by the attempt of this stamp.
+    Accept { new: ViewId, stamp: u32 },
+    /// A quorum has accepted the view, which the receiver has too.
+    Enter { new: ViewId },
+    /// The view after that of the receiver, which a quorum has accepted, and places as above.
+    Install { install: Install, slots: Vec<Placed> },
     /// The first view of a new member: number of messages delivered so far, and the state.
     Welcome { install: Install, delivered: u64, snapshot: Vec<u8> },
+    /// The sender is no member, or none any more: it can let nobody in.
+    Over,
     /// The receiver is no member any more.
     Excluded { view: ViewId },
+    /// The sender has all slots below this place. Members of a safe group tell it to those whose
+    /// slots they get.
+    Held { view: ViewId, have: u64 },
     /// Asks for the state of a wait for a place.
     Query { view: ViewId, place: u64 },
     /// The answer: the sender has delivered what is below `next`; it has the content of the place

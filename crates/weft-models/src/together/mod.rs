@@ -148,7 +148,7 @@ impl<N: Net> Together<N> {
     pub fn with_multicast(net: &N, number: u16) -> Together<N> {
         let together = Together::open(net, number);
         let all: Vec<usize> = (0..net.size()).collect();
-        together.inner.group.replace(net.group(GROUPS + number, &all));
+        together.inner.group.replace(net.group(GROUPS + number, 0, &all));
         together
     }
 

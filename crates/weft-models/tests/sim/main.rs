@@ -11,3 +11,4 @@ mod rpc;
 mod swarm;
 mod together;
 mod unusual;
+mod views;

@@ -11,27 +11,31 @@ use weft_models::order::{Options, OrderError, OrderedGroup, Style, View};
 use weft_models::MESSAGE_MAX;
 use weft_sim::{Env, Fault, SimConfig};
 
-const STYLES: [Style; 3] = [Style::Ticket, Style::Sequencer, Style::Broadcast];
+pub const STYLES: [Style; 3] = [Style::Ticket, Style::Sequencer, Style::Broadcast];
+
+pub fn options_of(seed: u64) -> Options {
+    Options { style: STYLES[seed as usize % 3], window: 16, safe: seed / 2 % 2 == 0 }
+}
 
 /// An event at a rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Told {
+pub enum Told {
     /// Sender, its number, length.
     Message(usize, u64, usize),
     View(u32, Vec<usize>),
 }
 
 /// The events at each rank, in order.
-type Logs = Rc<RefCell<BTreeMap<usize, Vec<Told>>>>;
+pub type Logs = Rc<RefCell<BTreeMap<usize, Vec<Told>>>>;
 
-fn message(number: u64, len: usize) -> Vec<u8> {
+pub fn message(number: u64, len: usize) -> Vec<u8> {
     let mut bytes = number.to_le_bytes().to_vec();
     bytes.extend((0..len as u64).map(|i| (number + i * 3) as u8));
     bytes
 }
 
 /// Notes all that a member is told; checks content and places.
-fn record(group: &OrderedGroup<Live>, logs: &Logs, from_place: Option<u64>) {
+pub fn record(group: &OrderedGroup<Live>, logs: &Logs, from_place: Option<u64>) {
     let me = group.net().rank();
     let (log, next) = (Rc::clone(logs), Cell::new(from_place));
     group.on_deliver(move |m| {
@@ -121,20 +125,47 @@ fn check(logs: &BTreeMap<usize, Vec<Told>>, whole: &[usize], count: u64, seed: u
 }
 
 /// Checks the logs of the ranks that did not go on: they begin as that of the others. Of a message
-/// that only such ranks know, the others have nothing that such ranks have sent after it.
+/// that only such ranks know, the others have nothing that such ranks have sent after it, unless
+/// the sender has sent it once more in a later view.
 fn check_cut_off(logs: &BTreeMap<usize, Vec<Told>>, whole: &[usize], seed: u64) {
     let messages = |rank: usize| {
         let told = logs.get(&rank).into_iter().flatten();
         told.filter(|told| matches!(told, Told::Message(..))).cloned().collect::<Vec<_>>()
     };
     let longest = whole.iter().map(|&rank| messages(rank)).max_by_key(Vec::len).unwrap();
+    let last_view = |log: &[Told]| {
+        let views = log.iter().filter_map(|told| match told {
+            Told::View(number, _) => Some(*number),
+            Told::Message(..) => None,
+        });
+        views.last().unwrap_or(0)
+    };
     for &rank in logs.keys().filter(|rank| !whole.contains(rank)) {
         let own = messages(rank);
         let same = own.iter().zip(&longest).take_while(|(own, other)| own == other).count();
         for told in &own[same..] {
             let Told::Message(from, ..) = told else { continue };
-            let is_lost = whole.contains(from) || !longest.contains(told);
+            let at = logs[&rank].iter().position(|other| other == told).unwrap_or(0);
+            let view = last_view(&logs[&rank][..at]);
+            let is_later = logs.get(from).is_some_and(|log| last_view(log) > view);
+            let is_lost = whole.contains(from) || is_later || !longest.contains(told);
             assert!(is_lost, "seed {seed}: {told:?} at rank {rank}, {same} before are the same");
+        }
+    }
+}
+
+/// Checks that all ranks which have ever been in a view of some number have been in the same one,
+/// those included that were stopped, were cut off, or have ended.
+pub fn one_view_a_number(logs: &BTreeMap<usize, Vec<Told>>, seed: u64) {
+    let mut views = BTreeMap::new();
+    for (rank, log) in logs {
+        for told in log {
+            let Told::View(number, members) = told else { continue };
+            let (first, same) = views.entry(number).or_insert((rank, members));
+            assert_eq!(
+                *same, members,
+                "seed {seed}: view {number} at rank {first} and rank {rank}"
+            );
         }
     }
 }
@@ -146,7 +177,8 @@ fn order__same_messages_in_the_same_order_under_faults() {
     for seed in seeds(0..150) {
         let cluster = Cluster::of_seed(seed, 1..6, Some(0..6));
         let style = STYLES[seed as usize % 3];
-        let options = Options { style, window: [4, 16, 256][seed as usize / 3 % 3] };
+        let window = [4, 16, 256][seed as usize / 3 % 3];
+        let options = Options { style, window, safe: seed / 2 % 2 == 0 };
         let (logs, lost) = (Logs::default(), Rc::new(RefCell::new(Vec::new())));
         let (all, ended) = (Rc::clone(&logs), Rc::clone(&lost));
         let hosts = cluster.config.hosts as usize;
@@ -175,6 +207,7 @@ fn order__same_messages_in_the_same_order_under_faults() {
             continue;
         }
         let logs = logs.borrow();
+        one_view_a_number(&logs, seed);
         check(&logs, &others, COUNT, seed);
         dead += outcome.died.len();
         views += logs[&others[0]]
@@ -196,7 +229,7 @@ fn order__members_that_are_cut_off_end_and_the_others_agree() {
     // while a member has answered the next one.
     for seed in seeds(0..150).chain([744, 4737, 31_423]) {
         let cluster = Cluster::rough(seed, 3..7);
-        let options = Options { style: STYLES[seed as usize % 3], window: 16 };
+        let options = options_of(seed);
         let (logs, fine) = (Logs::default(), Rc::new(RefCell::new(Vec::new())));
         let (all, done, lost) = (Rc::clone(&logs), Rc::clone(&fine), Rc::new(Cell::new(0)));
         let ended = Rc::clone(&lost);
@@ -215,6 +248,7 @@ fn order__members_that_are_cut_off_end_and_the_others_agree() {
         });
         let fine = fine.borrow();
         let logs = logs.borrow();
+        one_view_a_number(&logs, seed);
         // A member that is cut off after its last message may not have noticed it.
         let newest = fine.iter().map(|(_, view)| view.number).max().unwrap_or(0);
         let is_newest = |view: &View| view.number == newest;
@@ -280,8 +314,20 @@ fn order__a_holder_of_a_ticket_is_named_and_after_its_death_others_go_on() {
     }
 }
 
+/// Notes the state of a member now and then, for the report of a program that waits for ever.
+fn note_often(env: &Env, group: &OrderedGroup<Live>) {
+    let (env, group) = (env.clone(), group.clone());
+    group.net().clone().spawn(async move {
+        while group.ended().is_none() {
+            env.note(group.describe());
+            env.sleep(100 * MS).await;
+        }
+        env.note(group.describe());
+    });
+}
+
 /// Gives joiners the messages that this member was told: they are the state of the program.
-fn offer_state(group: &OrderedGroup<Live>, logs: &Logs) {
+pub fn offer_state(group: &OrderedGroup<Live>, logs: &Logs) {
     let (me, told) = (group.net().rank(), Rc::clone(logs));
     group.on_snapshot(move || {
         let told = told.borrow();
@@ -299,7 +345,7 @@ fn order__ranks_join_with_a_snapshot_and_leave_also_under_loss() {
     const COUNT: u64 = 20;
     for seed in seeds(0..60) {
         let cluster = Cluster::of_seed(seed, 4..5, None);
-        let options = Options { style: STYLES[seed as usize % 3], window: 32 };
+        let options = Options { window: 32, ..options_of(seed) };
         let logs = Logs::default();
         let all = Rc::clone(&logs);
         cluster.run("order join", move |env, net| {
@@ -308,6 +354,7 @@ fn order__ranks_join_with_a_snapshot_and_leave_also_under_loss() {
                 let me = net.rank();
                 if me < 2 {
                     let group = OrderedGroup::open(&net, 0, &[0, 1], options);
+                    note_often(&env, &group);
                     record(&group, &logs, Some(0));
                     offer_state(&group, &logs);
                     let sent: Vec<_> = (0..COUNT).map(|n| group.send(message(n, 40))).collect();
@@ -330,6 +377,7 @@ fn order__ranks_join_with_a_snapshot_and_leave_also_under_loss() {
                     assert!(log.borrow_mut().insert(me, told.collect()).is_none());
                 });
                 record(&group, &logs, None);
+                note_often(&env, &group);
                 let joined = group.view_when(|_| true).await.unwrap();
                 assert!(joined.members.contains(&me));
                 let sent: Vec<_> = (0..COUNT).map(|n| group.send(message(n, 3_000))).collect();
@@ -343,6 +391,7 @@ fn order__ranks_join_with_a_snapshot_and_leave_also_under_loss() {
             }
         });
         let logs = logs.borrow();
+        one_view_a_number(&logs, seed);
         let messages = |rank: usize| {
             let told = logs[&rank].iter().filter(|told| matches!(told, Told::Message(..)));
             told.cloned().collect::<Vec<_>>()
@@ -436,7 +485,7 @@ fn order__joins_survive_the_death_of_any_rank() {
         // Ranks 0 to 2 are the members; one of all may die, also in the middle of a join.
         let cluster = Cluster::of_seed(seed, 5..6, Some(0..5));
         let dies = cluster.dies.map(|host| host as usize);
-        let options = Options { style: STYLES[seed as usize % 3], window: 16 };
+        let options = options_of(seed);
         let (logs, total) = (Logs::default(), Rc::new(Cell::new(0)));
         let (all, count) = (Rc::clone(&logs), Rc::clone(&total));
         let outcome = cluster.run("order join die", move |env, net| {
@@ -477,6 +526,7 @@ fn order__joins_survive_the_death_of_any_rank() {
             }
         });
         let logs = logs.borrow();
+        one_view_a_number(&logs, seed);
         let messages = |rank: usize| {
             let told = logs[&rank].iter().filter(|told| matches!(told, Told::Message(..)));
             told.cloned().collect::<Vec<_>>()

@@ -170,6 +170,11 @@ fn rank_of(ranks: &[u32], peer: PeerId) -> Option<usize> {
 impl Net for Live {
     type Group = MulticastGroup;
 
+    fn downgrade(&self) -> impl Fn() -> Option<Live> + 'static + use<> {
+        let inner = Rc::downgrade(&self.inner);
+        move || inner.upgrade().map(|inner| Live { inner })
+    }
+
     fn rank(&self) -> usize {
         self.inner.rank
     }
@@ -228,7 +233,7 @@ impl Net for Live {
         sent.map_err(|error| self.unsent(to, error))
     }
 
-    fn group(&self, number: u16, members: &[usize]) -> Option<MulticastGroup> {
+    fn group(&self, number: u16, generation: u8, members: &[usize]) -> Option<MulticastGroup> {
         let me = members.iter().position(|&rank| rank == self.inner.rank)?;
         let peer = |&rank: &usize| match rank == self.inner.rank {
             // This rank's own entry is not used.
@@ -236,7 +241,11 @@ impl Net for Live {
             false => self.peer(rank).ok(),
         };
         let peers = members.iter().map(peer).collect::<Option<Vec<_>>>()?;
-        self.inner.packets.group(number, peers, me)
+        self.inner.packets.group_again(number, generation, peers, me)
+    }
+
+    fn end_group(&self, group: &MulticastGroup) {
+        group.end();
     }
 
     fn group_max(&self, group: &MulticastGroup) -> usize {

@@ -114,6 +114,10 @@ pub trait Net: Clone + 'static {
     /// A multicast group.
     type Group: Clone + 'static;
 
+    /// Returns a way to the net that does not own it, for upcalls that have to answer when the
+    /// module that has set them is gone.
+    fn downgrade(&self) -> impl Fn() -> Option<Self> + 'static + use<Self>;
+
     /// Returns this rank.
     fn rank(&self) -> usize;
 
@@ -155,8 +159,14 @@ pub trait Net: Clone + 'static {
     ) -> Result<(), Unsent>;
 
     /// Makes a multicast group. All members call this with the same number and the same list of
-    /// ranks, this one among them. `None` if the number is taken or the list is wrong.
-    fn group(&self, number: u16, members: &[usize]) -> Option<Self::Group>;
+    /// ranks, this one among them. Groups that follow each other under one number have different
+    /// generations; one comes again only when nobody has packets of the group that had it. `None`
+    /// if the number is taken or the list is wrong.
+    fn group(&self, number: u16, generation: u8, members: &[usize]) -> Option<Self::Group>;
+
+    /// Ends a multicast group here: nothing of it is sent, received or forwarded any more, and its
+    /// number is free.
+    fn end_group(&self, group: &Self::Group);
 
     /// Returns the longest packet of a multicast group, in bytes of the program.
     fn group_max(&self, group: &Self::Group) -> usize;

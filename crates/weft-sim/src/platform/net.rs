@@ -468,6 +468,11 @@ fn picos(time: Duration) -> Ps {
 impl Net for ClusterNet {
     type Group = AllNodes;
 
+    fn downgrade(&self) -> impl Fn() -> Option<ClusterNet> + 'static + use<> {
+        let (world, node) = (Rc::downgrade(&self.world), self.node);
+        move || world.upgrade().map(|world| ClusterNet { world, node })
+    }
+
     fn rank(&self) -> usize {
         self.node
     }
@@ -535,9 +540,11 @@ impl Net for ClusterNet {
         self.try_send(to, handler, argument, &memory[part])
     }
 
-    fn group(&self, _: u16, members: &[usize]) -> Option<AllNodes> {
+    fn group(&self, _: u16, _: u8, members: &[usize]) -> Option<AllNodes> {
         members.iter().copied().eq(0..self.size()).then_some(AllNodes)
     }
+
+    fn end_group(&self, _: &AllNodes) {}
 
     fn group_max(&self, _: &AllNodes) -> usize {
         match self.world.message_tree {

@@ -215,7 +215,7 @@ impl Member {
     /// A multicast alone; of a stream, in as many packets as a message needs.
     fn multicast(&self, task: &Task, figure: Figure) -> Result<Outcome> {
         let net = &self.net;
-        let group = net.group(GROUP, &self.all()).context("a multicast group")?;
+        let group = net.group(GROUP, 0, &self.all()).context("a multicast group")?;
         let parts = task.size.div_ceil(net.group_max(&group)).max(1) as u64;
         let streams = figure == Figure::MulticastStream;
         let mut note = self.note(streams.then_some(task.iters * parts));

@@ -149,7 +149,8 @@ fn clean_write_miss(setup: &Setup) -> Result<f64, String> {
 /// An operation without effect on an object at another node, as Orca's null operation.
 fn null_operation(setup: &Setup) -> Result<f64, String> {
     mean(setup, |net, time| async move {
-        let (objects, together) = (Objects::open(&net), Together::open(&net, 0));
+        let (objects, together) =
+            (Objects::with_options(&net, Options::at_once()), Together::open(&net, 0));
         let class = objects.class::<Count>(1);
         let open = class.open(0, Placement::At(1), Count::default).await;
         let object = open.map_err(|e| e.to_string())?;
@@ -174,7 +175,7 @@ fn ordered_broadcast(setup: &Setup) -> Result<f64, String> {
         async move {
             let together = Together::open(&net, 0);
             let all: Vec<usize> = (0..net.size()).collect();
-            let group = OrderedGroup::open(&net, 0, &all, Options::default());
+            let group = OrderedGroup::open(&net, 0, &all, Options::at_once());
             for _ in 0..ROUNDS {
                 group.view_when(|_| true).await.map_err(|e| e.to_string())?;
                 together.barrier().await.map_err(|e| e.to_string())?;
@@ -220,7 +221,8 @@ fn replicated_write(setup: &Setup) -> Result<f64, String> {
     mean(setup, |net, time| {
         let start = Rc::clone(&start);
         async move {
-            let (objects, together) = (Objects::open(&net), Together::open(&net, 0));
+            let (objects, together) =
+                (Objects::with_options(&net, Options::at_once()), Together::open(&net, 0));
             let class = objects.class::<Count>(1);
             let open = class.open(0, Placement::Replicated, Count::default).await;
             let object = open.map_err(|e| e.to_string())?;
@@ -379,7 +381,7 @@ fn object_stream(setup: &Setup) -> Result<f64, String> {
         async move {
             let together = Together::open(&net, 0);
             let all: Vec<usize> = (0..net.size()).collect();
-            let group = OrderedGroup::open(&net, 0, &all, Options::default());
+            let group = OrderedGroup::open(&net, 0, &all, Options::at_once());
             group.view_when(|_| true).await.map_err(|e| e.to_string())?;
             together.barrier().await.map_err(|e| e.to_string())?;
             let mut sent = Vec::new();

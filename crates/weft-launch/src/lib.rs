@@ -75,6 +75,16 @@ pub trait Bootstrap {
     /// [`LaunchError::NotPublished`] names the rank that did not put it.
     fn get(&mut self, rank: usize, key: &str) -> Result<Vec<u8>, LaunchError>;
 
+    /// Fetches the values that ranks put before the last fence, for a later [`get`](Self::get),
+    /// where the connection to the launcher may end before this rank leaves: an MPI in this process
+    /// that uses the same connection ends it in `MPI_Finalize`. Elsewhere it does nothing.
+    ///
+    /// # Errors
+    /// The launcher's refusal.
+    fn keep(&mut self, _key: &str) -> Result<(), LaunchError> {
+        Ok(())
+    }
+
     /// Returns a value that the launcher itself put before any rank started.
     ///
     /// # Errors

@@ -10,6 +10,7 @@ use super::{announce_abort, check_key, check_rank, Bootstrap, LaunchError};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::io::retry_on_intr;
 use rustix::net::{RecvFlags, SendFlags};
+use std::collections::BTreeMap;
 use std::io;
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::fd::OwnedFd;
@@ -30,6 +31,9 @@ const LATE_WAIT: Duration = Duration::from_secs(2);
 
 /// Longest wire name this module makes: `weft-RANK-KEY/PIECE`.
 const KEY_SPACE: usize = 56;
+
+/// Most ranks whose values are fetched early: each costs an exchange with the launcher.
+const KEPT_RANKS: usize = 4096;
 
 /// Most time for a farewell at the exit of the process.
 const FAREWELL: Duration = Duration::from_secs(5);
@@ -114,6 +118,8 @@ pub struct Pmi1 {
     /// The name this rank put last: a fence that times out asks which other ranks put it.
     last_put: Option<String>,
     finalized: bool,
+    /// Values of ranks that were fetched early, by rank and key.
+    kept: BTreeMap<(usize, String), Vec<u8>>,
     /// True if the launcher learns of a farewell when the process exits.
     until_exit: bool,
     /// True if a wait failed: a late answer could be mistaken for the answer to a later request.
@@ -179,6 +185,7 @@ impl Pmi1 {
             vallen_max: 0,
             last_put: None,
             finalized: false,
+            kept: BTreeMap::new(),
             until_exit: false,
             broken: false,
         }
@@ -403,9 +410,27 @@ impl Bootstrap for Pmi1 {
         }
     }
 
+    fn keep(&mut self, key: &str) -> Result<(), LaunchError> {
+        if !self.until_exit || self.size > KEPT_RANKS {
+            return Ok(());
+        }
+        for rank in 0..self.size {
+            match self.get(rank, key) {
+                Ok(value) => drop(self.kept.insert((rank, key.to_owned()), value)),
+                // `get` tells it to those that want it.
+                Err(LaunchError::NotPublished { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
     fn get(&mut self, rank: usize, key: &str) -> Result<Vec<u8>, LaunchError> {
         check_key(key)?;
         check_rank(rank, self.size)?;
+        if let Some(value) = self.kept.get(&(rank, key.to_owned())) {
+            return Ok(value.clone());
+        }
         let absent = || LaunchError::NotPublished { rank, key: key.to_owned() };
         let bad = || wrong("get", format!("{key} of rank {rank} is malformed"));
         let first = self.fetch(&wire_name(rank, key, 0))?.ok_or_else(absent)?;

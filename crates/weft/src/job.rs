@@ -437,6 +437,7 @@ pub(crate) fn join() -> Result<(Box<dyn Bootstrap>, Endpoint, Card), JobError> {
     }
     boot.put(CARD_KEY, &card.encode())?;
     boot.fence()?;
+    boot.keep(CARD_KEY)?;
     if boot.rank() > 0 {
         let first = card_of(boot.as_mut(), 0).map_err(JobError::Config)?;
         card.agree(boot.rank(), &first, 0).map_err(JobError::Config)?;

@@ -32,14 +32,24 @@ def folders():
     return [pytest.param(here, id="here", marks=pytest.mark.skipif(bool(without), reason=reason))]
 
 
-@pytest.mark.parametrize("first", ["weft", "mpi"])
-@pytest.mark.parametrize("folder", folders())
-def test_both_in_one_program(folder, first):
+def run(folder, count, *words):
+    """Runs a program under the launcher of an MPI, and returns what it prints."""
     settings = dict(SETTINGS)
     if (folder.parent / "opt/mpi").is_dir():
         # Intel's launcher looks for its files.
         settings["I_MPI_ROOT"] = str(folder.parent)
-    words = [folder / "mpiexec", "-n", "2", folder / "python", PROGRAMS / "both.py", first]
-    said = output_of(words, settings)
+    words = [folder / "mpiexec", "-n", str(count), folder / "python", *words]
+    return output_of(words, settings)
+
+
+@pytest.mark.parametrize("first", ["weft", "mpi"])
+@pytest.mark.parametrize("folder", folders())
+def test_both_in_one_program(folder, first):
+    said = run(folder, 2, PROGRAMS / "both.py", first)
     are_right(said, 2, "both")
     assert "leaving the job" not in said and "PMI" not in said
+
+
+@pytest.mark.parametrize("folder", folders())
+def test_ranks_that_have_not_met_exchange_messages_after_the_mpi_has_left(folder):
+    are_right(run(folder, 4, PROGRAMS / "unmet.py"), 4, "unmet")

@@ -222,3 +222,21 @@ fn finalize__an_mpi_on_the_same_connection_may_leave_before_and_after() {
     say_farewell();
     assert_eq!(farewells.iter().count(), 1);
 }
+
+#[test]
+fn keep__values_are_there_after_an_mpi_has_left() {
+    let (socket, _farewells) = hydra();
+    let shared = crate::sys::share(std::os::fd::AsRawFd::as_raw_fd(&socket)).unwrap().into();
+    let mut client = Pmi1::over_socket(shared, 0, 2, LONG).unwrap().until_exit();
+    client.put("card", b"mine").unwrap();
+    client.put("other", b"mine").unwrap();
+    client.keep("card").unwrap();
+    leave_as_mpi(socket);
+    assert_eq!(client.get(0, "card").unwrap(), b"mine");
+    // Rank 1 had put none.
+    for (rank, key) in [(1, "card"), (0, "other")] {
+        let error = client.get(rank, key).unwrap_err();
+        assert!(matches!(error, LaunchError::LauncherGone { .. }), "{error}");
+        client.broken = false;
+    }
+}

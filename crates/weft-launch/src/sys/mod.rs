@@ -20,7 +20,8 @@ pub(crate) fn share(fd: RawFd) -> Result<OwnedFd, LaunchError> {
         return Err(LaunchError::Environment {
             variable: "PMI_FD".into(),
             value: fd.to_string(),
-            expected: "an open descriptor; was the program started through a wrapper closing it?",
+            expected: "an open descriptor; did a wrapper close it, or an MPI in this process by \
+                       MPI_Finalize (join the job of weft before)?",
         });
     }
     // SAFETY: the descriptor has just been made, so nobody else owns it.

@@ -167,7 +167,11 @@ impl fmt::Display for LaunchError {
             LaunchError::BadJobKey => {
                 write!(f, "the job key in the launcher's key-value space is malformed")
             }
-            LaunchError::Twice => write!(f, "this process joined its job already"),
+            LaunchError::Twice => write!(
+                f,
+                "this process joined its job already, which a launcher's process does once: keep \
+                 the job, and leave it at the end of the program"
+            ),
             LaunchError::Io { during, source } => write!(f, "{during}: {source}"),
         }
     }

@@ -2,6 +2,7 @@
 
 use super::{announce_abort, check_key, check_rank, wire, Bootstrap, LaunchError};
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 
 /// A job whose only rank is this process.
 #[derive(Debug)]
@@ -57,6 +58,9 @@ impl Bootstrap for Singleton {
         std::process::exit(code)
     }
     fn finalize(&mut self) -> Result<(), LaunchError> {
+        // Nobody else knows of this job: the process may make another one, as a notebook does
+        // where a cell runs again.
+        super::JOINED.store(false, Ordering::SeqCst);
         Ok(())
     }
 }

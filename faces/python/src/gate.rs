@@ -11,6 +11,7 @@ use crate::models::Models;
 use crate::objects::Worker;
 use crate::senders::Senders;
 use crate::sys::{sleep_on, Owned};
+use pyo3::exceptions::PyTimeoutError;
 use pyo3::prelude::*;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -228,12 +229,12 @@ impl Gate {
         }
     }
 
-    /// Waits until `look` finds something, at most until a time: then `None`. Signals are handled
-    /// meanwhile, and other threads of Python run.
+    /// Waits until `look` finds something, at most until a time: then `None`. Without a time the
+    /// limit of the job holds. Signals are handled meanwhile, and other threads of Python run.
     ///
     /// # Errors
     /// This thread executes an operation of a shared object; the exception of a signal handler; the
-    /// error of `look`; the job was left.
+    /// error of `look`; the job was left; the limit has passed.
     pub fn wait<T: Send>(
         &self,
         py: Python<'_>,
@@ -242,10 +243,15 @@ impl Gate {
     ) -> PyResult<Option<T>> {
         self.check_outside().map_err(|fault| fault.raise(py))?;
         let works = self.worker.get().is_some();
+        let limit = self.limit().filter(|_| until.is_none());
+        let until = until.or_else(|| Instant::now().checked_add(limit?));
         loop {
             match py.detach(|| self.round(until, works, &mut look)) {
                 Ok(Round::Came(found)) => return Ok(Some(found)),
-                Ok(Round::Late) => return Ok(None),
+                Ok(Round::Late) => match limit {
+                    Some(limit) => return Err(self.late(py, limit)),
+                    None => return Ok(None),
+                },
                 Ok(Round::Look) => py.check_signals()?,
                 Ok(Round::Work) => {
                     if let Some(worker) = self.worker.get() {
@@ -254,6 +260,20 @@ impl Gate {
                 }
                 Err(fault) => return Err(fault.raise(py)),
             }
+        }
+    }
+
+    /// Returns the exception of a wait that has ended at the limit.
+    fn late(&self, py: Python<'_>, limit: Duration) -> PyErr {
+        let awaited = self.with(|inside| Ok(inside.endpoint().awaited()));
+        match awaited {
+            Ok(awaited) => {
+                let what = awaited.unwrap_or_else(|| "for other ranks".to_string());
+                let limit = limit.as_secs_f64();
+                let text = format!("no end within {limit} s (Job.timeout): waiting {what}");
+                PyTimeoutError::new_err(text)
+            }
+            Err(fault) => fault.raise(py),
         }
     }
 
@@ -380,6 +400,11 @@ impl Gate {
             job.get().endpoint().finish_wait();
         }
         Ok((state, signalled))
+    }
+
+    /// True if this process has joined the job, and has not left it.
+    pub fn is_here(&self) -> bool {
+        self.origin.is_here() && self.lock().inside().is_ok()
     }
 
     /// Leaves the job; false if it was left before.

@@ -85,17 +85,14 @@ impl PyGroup {
         wanted: Wanted,
         until: Option<Instant>,
     ) -> PyResult<Option<Outcome>> {
-        let mut senders = wanted.rank.is_none().then(|| Senders::new(self.number));
+        let mut senders = Senders::new(self.number, wanted.rank);
         let found = self.gate.wait(py, until, |inside| {
             if let Some(found) = self.probe_now(inside, wanted)? {
                 return Ok(Some(found));
             }
-            match &mut senders {
-                Some(senders) => senders.check(inside).map(|()| None),
-                None => Ok(None),
-            }
+            senders.check(inside).map(|()| None)
         });
-        self.gate.end_senders(senders);
+        self.gate.end_senders(Some(senders));
         found
     }
 

@@ -9,8 +9,9 @@ use crate::objects::PyMessages;
 use crate::queue::PyQueue;
 use crate::region::{self, PyRegion};
 use pyo3::prelude::*;
+use pyo3::sync::MutexExt;
 use pyo3::types::{PyDict, PyTuple};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// This process as a rank of its job.
@@ -52,17 +53,33 @@ fn join() -> Result<Joined, Fault> {
     Ok(Joined { gate, rank, size, launcher })
 }
 
+/// The job that this process has joined last.
+static JOB: Mutex<Option<Py<PyJob>>> = Mutex::new(None);
+
+/// Returns the job that this process has joined and not left.
+fn joined(py: Python<'_>) -> Option<Py<PyJob>> {
+    let job = JOB.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner);
+    job.as_ref().filter(|job| job.get().gate.is_here()).map(|job| job.clone_ref(py))
+}
+
 /// Joins the job of this process, started by `weft run`, or by an `mpiexec`, `srun` or `prterun`
 /// that speaks PMI-1 or PMIx; without a launcher, makes a job of one rank.
 ///
-/// At the end of the program the job is left (`Job.finish`), unless the program did so.
+/// At the end of the program the job is left (`Job.finish`), unless the program did so. Until then
+/// another call returns the same job.
 #[pyfunction]
 pub fn init(py: Python<'_>) -> PyResult<Py<PyJob>> {
+    if let Some(job) = joined(py) {
+        return Ok(job);
+    }
     let joined = py.detach(join);
     let Joined { gate, rank, size, launcher } = joined.map_err(|fault| fault.raise(py))?;
     let world = PyGroup { gate: Arc::clone(&gate), number: WORLD, rank, size };
     let job = Py::new(py, PyJob { gate, world: Py::new(py, world)?, rank, size, launcher })?;
     py.import("atexit")?.call_method1("register", (job.getattr(py, "_end")?,))?;
+    let before =
+        JOB.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner).replace(job.clone_ref(py));
+    drop(before);
     Ok(job)
 }
 

@@ -77,7 +77,7 @@ impl Pending {
                 return Ok(Some(ended));
             }
             if senders.is_none() {
-                senders = inside.any_source(number).map(Senders::new);
+                senders = inside.any_source(number).map(|group| Senders::new(group, None));
             }
             let failed = senders.as_mut().and_then(|senders| senders.check(inside).err());
             Ok(failed.map(|fault| {

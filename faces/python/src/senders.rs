@@ -1,4 +1,4 @@
-//! The ranks that can still send to a receive from any rank.
+//! The ranks that can still send to a receive: one rank, or any.
 
 use crate::fault::Fault;
 use crate::inside::Inside;
@@ -8,9 +8,11 @@ use weft::{OpError, PeerFailure, PeerId};
 /// Time after which silence of ranks is noticed, if warnings of waits are off.
 const WATCH_AFTER: Duration = Duration::from_secs(5);
 
-/// The other ranks of a group, as possible senders to one receive from any rank.
+/// The other ranks of a group, or one of them, as possible senders to one receive.
 pub struct Senders {
     group: u32,
+    /// The rank that the receive names.
+    rank: Option<usize>,
     begun: Instant,
     /// The peers whose silence is noticed: set when the receive has waited for some time, since
     /// that opens a session with every rank.
@@ -20,20 +22,24 @@ pub struct Senders {
 }
 
 impl Senders {
-    pub fn new(group: u32) -> Senders {
-        Senders { group, begun: Instant::now(), expected: None, failures: None }
+    pub fn new(group: u32, rank: Option<usize>) -> Senders {
+        Senders { group, rank, begun: Instant::now(), expected: None, failures: None }
     }
 
-    /// Checks if the receive may still wait.
+    /// Checks if the receive may still wait. One that names a rank finds the failure of that rank
+    /// by itself: here the silence of the rank is noticed.
     ///
     /// # Errors
     /// All other ranks have left or failed, or one has failed and no receive has reported it.
     pub fn check(&mut self, inside: &mut Inside) -> Result<(), Fault> {
         if self.expected.is_none() && self.begun.elapsed() >= watch_after(inside) {
-            let peers = others(inside, self.group)?;
+            let peers = others(inside, self.group, self.rank)?;
             let expect = |&peer: &PeerId| inside.endpoint().expect(peer);
             self.expected = Some(peers.into_iter().flatten().filter(expect).collect());
             self.failures = None;
+        }
+        if self.rank.is_some() {
+            return Ok(());
         }
         let now = inside.endpoint().failures();
         if self.failures.replace(now) == Some(now) {
@@ -47,7 +53,7 @@ impl Senders {
 
     fn failure(&self, inside: &mut Inside) -> Result<Option<OpError>, Fault> {
         let (mut remain, mut gone) = (false, None);
-        for peer in others(inside, self.group)? {
+        for peer in others(inside, self.group, None)? {
             let failed = peer.and_then(|peer| Some((peer, inside.endpoint().peer_failure(peer)?)));
             let Some((peer, failure)) = failed else {
                 remain = true;
@@ -75,9 +81,10 @@ fn watch_after(inside: &Inside) -> Duration {
     }
 }
 
-/// Returns the peers of a group's other ranks; `None` for one without an address.
-fn others(inside: &Inside, group: u32) -> Result<Vec<Option<PeerId>>, Fault> {
+/// Returns the peers of a group's other ranks, or of one; `None` for one without an address.
+fn others(inside: &Inside, group: u32, one: Option<usize>) -> Result<Vec<Option<PeerId>>, Fault> {
     let group = inside.group(group)?;
     let others = (0..group.size()).filter(|&rank| rank != group.rank());
+    let others = others.filter(|&rank| one.is_none_or(|one| one == rank));
     Ok(others.map(|rank| group.peer(rank).ok()).collect())
 }

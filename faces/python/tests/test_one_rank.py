@@ -5,12 +5,15 @@ import copy
 import ctypes
 import inspect
 import pickle
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 import weft
 import weft.names
+from conftest import PROGRAMS
 
 
 @pytest.fixture(scope="session")
@@ -19,9 +22,10 @@ def queue(job):
 
 
 def stub_classes():
-    """The classes in the file of types."""
+    """The classes in the file of types that are there when programs run."""
     text = Path(weft.__file__).with_name("_weft.pyi").read_text(encoding="utf-8")
-    return [node for node in ast.parse(text).body if isinstance(node, ast.ClassDef)]
+    classes = (node for node in ast.parse(text).body if isinstance(node, ast.ClassDef))
+    return [node for node in classes if "Protocol" not in map(ast.unparse, node.bases)]
 
 
 @pytest.mark.parametrize("node", stub_classes(), ids=lambda node: node.name)
@@ -304,3 +308,26 @@ def test_copy_of_a_shared_object_is_the_object(job):
     assert not hasattr(stack, "_items") and copy.copy(stack).all() == []
     stack.push(1)
     assert copy.copy(stack).all() == stack.all() == [1]
+
+
+def test_job_is_joined_once(job):
+    assert weft.init() is job
+
+
+AGAIN = """
+import weft
+for turn in range(3):
+    with weft.init() as job:
+        assert weft.init() is job
+        assert job.world.allreduce(turn) == turn
+        counter = job.share(Counter, "counter")
+        assert counter.add(1) == 1
+print("done")
+"""
+
+
+def test_cell_of_a_notebook_that_runs_again_has_a_job(tmp_path):
+    counter = "from cases import Counter\n"
+    code = f"import sys; sys.path.insert(0, {str(PROGRAMS)!r})\n{counter}{AGAIN}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout == "done\n", done.stderr

@@ -170,6 +170,36 @@ def test_faulty_rank_that_tests_requests_executes_operations_of_others(ranks, co
     ranks("faulty.py", "awaits", count, link)
 
 
+@on(shm=(3,), faults=(3,))
+def test_views_adaptive_object_does_not_move_to_a_rank_that_has_ended(ranks, count, link):
+    ranks("views.py", "moves", count, link)
+
+
+@on(shm=(3,), faults=(3,))
+def test_views_guarded_operation_of_a_rank_that_has_ended_is_not_done(ranks, count, link):
+    ranks("views.py", "guards", count, link)
+
+
+@on(shm=(3,), faults=(3,))
+def test_views_state_of_an_object_comes_from_one_rank(ranks, count, link):
+    ranks("views.py", "made", count, link)
+
+
+@on(shm=(2,), faults=(2,))
+def test_views_deleted_objects_are_gone_on_all_ranks(ranks, count, link):
+    ranks("views.py", "deleted", count, link)
+
+
+@on(shm=(2,), faults=(2,))
+def test_views_calls_that_take_too_long_name_other_ranks(ranks, count, link):
+    ranks("views.py", "timeouts", count, link)
+
+
+@on(shm=(3,), faults=(3,))
+def test_views_rank_that_looks_by_writes_serves_others(ranks, count, link):
+    ranks("views.py", "looks", count, link)
+
+
 def test_guard_that_nobody_makes_true_is_told(ranks):
     said = ranks("ranks.py", "waits", 2, SHM | SOON)
     assert "rank 0 waits for 0." in said

@@ -256,14 +256,13 @@ class _Replica:
     def of_name(self, method):
         return f"{method} of {self.name!r}"
 
-    def describe(self, method):
+    def guarded(self, method):
         spec = self.methods.get(method)
         guard = None if spec is None else spec.when
-        why = "" if guard is None else ", whose guard may not be true: another rank has to act"
-        return self.title(method) + why
+        return "" if guard is None else ", whose guard may not be true: another rank has to act"
 
     def warn(self, method, waited):
-        what = self.describe(method)
+        what = self.title(method) + self.guarded(method)
         _log.warning("rank %d waits for %.1f s for %s", self.rank, waited, what)
 
     def refuse_inside(self, method):

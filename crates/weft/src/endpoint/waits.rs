@@ -199,12 +199,18 @@ impl Driver {
     }
 
     fn log_wait(&self, waited: Duration, waits: &[NamedWait], count: usize) {
+        let text = self.waits_text(waits, count);
+        weft_link::warn!("waiting for {:.1} s {text}", waited.as_secs_f64());
+    }
+
+    /// Returns the text about waits: their objects and their peers.
+    fn waits_text(&self, waits: &[NamedWait], count: usize) -> String {
         let each: Vec<String> = waits.iter().map(|wait| self.wait_text(wait)).collect();
         let more = match count - waits.len() {
             0 => String::new(),
             more => format!("; and {more} more"),
         };
-        weft_link::warn!("waiting for {:.1} s {}{more}", waited.as_secs_f64(), each.join("; "));
+        format!("{}{more}", each.join("; "))
     }
 
     /// Returns the text about a wait: its object and its peer.
@@ -322,6 +328,14 @@ impl Endpoint {
     /// can see. Links check the process while an answer of the peer is due and it is silent.
     pub fn is_stopped(&self, peer: PeerId) -> bool {
         self.inner.borrow().driver.intake.engine.is_stopped(peer)
+    }
+
+    /// Returns the operations that the program waits for now, with their peers, for people: such as
+    /// "for a message with tag 0x1 from rank 1 ...". `None` if there is none.
+    pub fn awaited(&self) -> Option<String> {
+        let driver = &self.inner.borrow().driver;
+        let (waits, count) = driver.waits_now();
+        (!waits.is_empty()).then(|| driver.waits_text(&waits, count))
     }
 
     /// Sets the object of the program's wait until the result is dropped.

@@ -239,10 +239,10 @@ impl Here {
         if op.method == MADE {
             return self.replica.bind(py).getattr("failure").map(Read::Value).map(Some);
         }
-        self.check(py)?;
-        if op.method == DELETE {
+        if op.method == DELETE && !self.is_deleted {
             return Ok(Some(Read::Write));
         }
+        self.check(py)?;
         let known = self.known(py, &op.method)?;
         if known.writes {
             return Ok(Some(Read::Write));

@@ -16,6 +16,8 @@ use weft_models::objects::{ObjectCause, ObjectError, Placement, BYTES_MAX};
 
 /// Time between two tries of a post that has no room.
 const ROOM: Duration = Duration::from_millis(1);
+/// Rounds of progress that look at all links, and see ranks that have ended.
+const ABSENT_ROUNDS: usize = 16;
 /// The token of an operation whose result is not kept.
 const READ: u64 = u64::MAX;
 
@@ -45,12 +47,21 @@ fn show(py: Python<'_>, entry: Entry) -> Shown<'_> {
     (entry.key.rank, entry.key.number, PyBytes::new(py, &entry.kind), place)
 }
 
+/// Returns the exception of a wait that has ended at the limit of the job.
+fn late(what: String, limit: Duration, who: &str) -> PyErr {
+    let limit = limit.as_secs_f64();
+    PyTimeoutError::new_err(format!("{what} within {limit} s (Job.timeout): {who}"))
+}
+
 /// Handles what has come, so that an operation comes behind it.
 fn catch_up(py: Python<'_>, gate: &Gate, worker: &Worker) -> PyResult<()> {
     // In a copy of the process a thread that executes operations is not there, but its lock.
     gate.check_origin().map_err(|fault| fault.raise(py))?;
+    let rounds = if worker.was_absent() { ABSENT_ROUNDS } else { 1 };
     let found = gate.with(|inside| {
-        inside.endpoint().progress();
+        for _ in 0..rounds {
+            inside.endpoint().progress();
+        }
         inside.collect();
         Ok(inside.has_events())
     });
@@ -103,7 +114,7 @@ impl PyMessages {
                 None => "not all ranks have shared an object".to_string(),
                 Some(_) => format!("ranks that hold it up: {:?}", world.slow()),
             };
-            PyTimeoutError::new_err(format!("no object '{name}' within {limit:?}: {who}"))
+            self::late(format!("no object '{name}'"), limit, &who)
         };
         let saying = Saying {
             warn_after: self.gate.warn_after(),
@@ -197,7 +208,7 @@ impl PyThing {
 
     /// Returns the exception of a wait that has ended at its limit.
     fn late(&self, py: Python<'_>, world: &World, (method, limit): (&str, Duration)) -> PyErr {
-        let title = match self.text(py, "describe", method) {
+        let title = match self.text(py, "title", method) {
             Ok(title) => title,
             Err(error) => return error,
         };
@@ -208,7 +219,10 @@ impl PyThing {
                 slow => format!("it waited for ranks {slow:?}"),
             },
         };
-        PyTimeoutError::new_err(format!("no end of {title} within {limit:?}: {who}"))
+        match self.text(py, "guarded", method) {
+            Ok(why) => late(format!("no end of {title}"), limit, &(who + &why)),
+            Err(error) => error,
+        }
     }
 
     /// Waits for the end of an operation of a method.

@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 
 /// Time for which a call waits before it notices the silence of other ranks.
 const SOON: Duration = Duration::from_millis(1);
+/// Time without a call after which other ranks may have failed unseen.
+const ABSENT: Duration = Duration::from_millis(10);
 /// Time between two looks of a wait.
 const LOOK: Duration = Duration::from_millis(200);
 
@@ -38,6 +40,9 @@ pub struct Worker {
     turns: AtomicU64,
     /// True while posts of this rank are under way.
     posts: AtomicBool,
+    /// The time of the last operation of this rank, in microseconds from `opened` on.
+    last: AtomicU64,
+    opened: Instant,
 }
 
 /// The lock of all objects, until dropped.
@@ -127,6 +132,8 @@ impl Worker {
             thread: AtomicU64::new(0),
             turns: AtomicU64::new(0),
             posts: AtomicBool::new(false),
+            last: AtomicU64::new(0),
+            opened: Instant::now(),
         };
         let locked = worker.lock(py)?;
         let left = || Fault::new(Kind::Finished, "the job has been left").raise(py);
@@ -145,6 +152,13 @@ impl Worker {
     /// True while a thread executes operations, or posts of this rank are under way.
     pub fn is_busy(&self) -> bool {
         self.thread.load(Ordering::Relaxed) != 0 || self.posts.load(Ordering::Relaxed)
+    }
+
+    /// True if this rank has begun no operation for some time, before this one.
+    pub fn was_absent(&self) -> bool {
+        let now = u64::try_from(self.opened.elapsed().as_micros()).unwrap_or(u64::MAX);
+        let before = self.last.swap(now, Ordering::Relaxed);
+        u128::from(now.saturating_sub(before)) >= ABSENT.as_micros()
     }
 
     pub fn lock<'a, 'py>(&'a self, py: Python<'py>) -> PyResult<Locked<'a, 'py>> {

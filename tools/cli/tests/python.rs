@@ -109,6 +109,35 @@ fn shown(page: &str) -> Vec<String> {
     parts.map(|part| part.split("```").next().unwrap().to_owned()).collect()
 }
 
+/// Checks programs by `mypy --strict`.
+fn check_types(python: &Path, files: &[PathBuf]) {
+    let words = ["-m", "mypy", "--strict", "--ignore-missing-imports", "--cache-dir=/dev/null"];
+    // One at a time: each is a module `__main__`.
+    for file in files {
+        let mut command = Command::new(python);
+        let out = command.args(words).arg(file).env("MYPYPATH", package()).output().unwrap();
+        let said = String::from_utf8_lossy(&out.stdout);
+        assert!(out.status.success(), "{}\n{said}", std::fs::read_to_string(file).unwrap());
+    }
+}
+
+#[test]
+fn shown__programs_have_types_that_mypy_accepts() {
+    let Some(python) = python_with("mypy, numpy") else { return };
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("typed");
+    std::fs::create_dir_all(&folder).unwrap();
+    let file = |(at, program)| {
+        let file = folder.join(format!("shown_{at}.py"));
+        std::fs::write(&file, program).unwrap();
+        file
+    };
+    let mut files: Vec<PathBuf> =
+        shown("docs/guide/python.md").into_iter().enumerate().map(file).collect();
+    assert!(files.len() > 5, "{files:?}");
+    files.push(sources().join("tests/programs/typed.py"));
+    check_types(&python, &files);
+}
+
 /// Runs a program of a page under `weft run`, or under a launcher of an MPI; returns its output.
 fn run_shown(program: &str, launcher: &[&Path], python: &Path, agent: &str) -> String {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("shown");

@@ -20,7 +20,7 @@ pub fn job(lookup: &dyn Fn(&str) -> Option<String>, parent: u32) -> String {
         let step = lookup("SLURM_STEP_ID").map_or_else(String::new, |step| format!(".{step}"));
         Some(format!("slurm-{}{step}", lookup("SLURM_JOB_ID")?))
     };
-    // Hydra has a process of its own on each host. What a rank spawns is another job.
+    // Hydra has a process of its own on each host. Spawned ranks are another job.
     let of_weft = || lookup(JOB).filter(|_| lookup("PMI_SPAWNED").is_none_or(|how| how == "0"));
     let named = lookup("PMIX_NAMESPACE").or_else(of_slurm).or_else(of_weft);
     named.unwrap_or_else(|| format!("mpi-{parent}"))

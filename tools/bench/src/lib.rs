@@ -20,6 +20,7 @@ mod faces;
 pub mod far;
 mod floor;
 mod iperf;
+mod kept;
 mod load;
 mod logp;
 mod models;
@@ -579,6 +580,7 @@ fn links(args: &Args) -> Vec<LinkName> {
 pub fn run(args: Args) -> Result<ExitCode> {
     takes::check(&args).map_err(misuse::of)?;
     let interrupt = Interrupt::watch("weft bench")?;
+    interrupt.leaves(kept::write);
     let result = measure(args, &interrupt);
     interrupt.unless(result)
 }

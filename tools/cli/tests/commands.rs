@@ -574,3 +574,32 @@ fn demo__quick_passes() {
     assert!(out.join("sor.png").is_file() && out.join("asp.csv").is_file());
     std::fs::remove_dir_all(out).unwrap();
 }
+
+/// The subcommands that the help of a command lists.
+fn subcommands(help: &str) -> Vec<String> {
+    let list = help.split_once("Commands:\n").map_or("", |(_, rest)| rest);
+    let list = list.lines().take_while(|line| !line.is_empty());
+    let name = |line: &str| line.strip_prefix("  ")?.split_whitespace().next().map(str::to_owned);
+    let starts = |line: &&str| line.starts_with("  ") && !line.starts_with("   ");
+    list.filter(starts).filter_map(name).filter(|name| name != "help").collect()
+}
+
+#[test]
+fn help__breaks_lines_between_words_at_80_columns() {
+    let help = |words: &[&str]| {
+        let mut command = Command::new(WEFT);
+        command.args(words).arg("--help").env("COLUMNS", "80").stdin(Stdio::null());
+        let text = stdout(&command.output().unwrap());
+        for line in text.lines() {
+            assert!(line.chars().count() <= 80, "weft {words:?} --help: {line}");
+        }
+        text
+    };
+    let all = subcommands(&help(&[]));
+    assert!(all.len() > 10, "{all:?}");
+    for name in &all {
+        for below in subcommands(&help(&[name])) {
+            help(&[name, &below]);
+        }
+    }
+}

@@ -33,7 +33,7 @@ dpkg --install /packages/weft-agent_*.deb && active && ranks && echo upgraded
 # A cluster, by the key and one line.
 weft cluster init && echo 'WEFTD_OPTIONS=--cluster lab' >/etc/weft/weftd.conf &&
     systemctl restart weftd && active && timeout 60 sh -c \
-    'until weft cluster status | grep -q "cluster lab: 1 of 1 hosts are there"; do sleep 0.2; done' &&
+    'until weft cluster status | grep -q "cluster lab: 1 of 1 hosts"; do sleep 0.2; done' &&
     echo joined
 setpriv --reuid 65534 --regid 65534 --clear-groups weftd --status | grep -q '^cluster' && echo found
 last=$(number)

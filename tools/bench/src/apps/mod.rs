@@ -5,6 +5,7 @@ mod program;
 
 pub use program::{App, Done, Way, APPS};
 
+use crate::kept;
 use crate::mpi::job::{compile, Job, Subject};
 use crate::pair::Sample;
 use crate::progress::Plan;
@@ -130,6 +131,8 @@ fn measure(
         let (many, alone) = (on(RANKS)?, on(1)?);
         let (name, a, b) = (app.name, &many.checksum, &alone.checksum);
         ensure!(a == b, "{name}: {RANKS} ranks computed {a}, one rank {b}");
+        kept::note(format!("{name} on {RANKS} ranks"), many.seconds);
+        kept::note(format!("{name} on 1 rank"), alone.seconds);
         four.push(many.seconds);
         one.push(alone.seconds);
         result = many.checksum;

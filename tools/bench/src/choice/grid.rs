@@ -421,7 +421,7 @@ pub fn run(out: Option<&Path>, given: &[LinkName], options: &Options) -> Result<
     let links = links(given, options);
     let count: usize = links.iter().map(|&l| steps(l).len()).sum();
     let bar = ProgressBar::new(count as u64);
-    let style = "{elapsed_precise} {bar:40.cyan/blue} {pos}/{len}, {eta} left  {msg}";
+    let style = "{elapsed_precise} {bar:20.cyan/blue} {pos}/{len}, {eta} left  {wide_msg}";
     bar.set_style(ProgressStyle::with_template(style)?);
     bar.enable_steady_tick(Duration::from_secs(1));
     let limit = LIMIT * options.repeat.max(1);

@@ -78,6 +78,10 @@ impl Study<'_> {
         self.plan.show(format!("{of}: {} on {} ranks", program.name, way.ranks));
         let done = program.app.run(words, way);
         self.plan.at(self.plan.done() + 1);
+        if let Ok(done) = &done {
+            let what = format!("{of}: {} on {} ranks", program.name, way.ranks);
+            crate::kept::note(what, done.seconds);
+        }
         done
     }
 

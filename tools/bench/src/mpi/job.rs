@@ -121,7 +121,7 @@ impl Job<'_> {
             timeout: None,
             extra: subject.extra.clone(),
             command: self.command,
-            root: true,
+            root: rustix::process::geteuid().is_root(),
             cores: std::thread::available_parallelism().map_or(1, usize::from),
             inherited: Vec::new(),
         });

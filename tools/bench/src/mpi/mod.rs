@@ -1,9 +1,11 @@
 //! `weft bench mpi`: the same MPIs over weft and over TCP, side by side.
 
+mod here;
 mod hpcc;
 pub(crate) mod job;
 
-use super::netns::Place;
+use super::kept;
+use super::netns::{self, Place};
 use super::pair::{Kind, Pair, Sample};
 use super::progress::bar;
 use super::rank::{Probe, Task};
@@ -190,6 +192,8 @@ impl Run<'_> {
                 match job.run(subject) {
                     Ok(said) => {
                         for (size, seconds) in parse(&said) {
+                            let by = format!("{} by {}", subject.name, subject.mpi);
+                            kept::note(format!("{mode}, {size} B: {by}"), seconds);
                             all[at].entry(size).or_default().push(seconds);
                         }
                     }
@@ -483,9 +487,18 @@ pub(crate) fn installed(folder: &Path) -> Result<(PathBuf, Vec<Installed>, Vec<S
     }
 }
 
+/// Returns the parts of the measurement, with lab hosts or without.
+fn parts<'a>(lab: bool) -> Vec<fn(&mut Run<'a>) -> Result<()>> {
+    match lab {
+        true => vec![Run::between, Run::inside, Run::collective, Run::load, Run::hpcc],
+        false => vec![Run::here],
+    }
+}
+
 /// Measures and prints the results.
 pub fn print(options: &Options, json: bool, out: &mut impl Write) -> Result<()> {
-    if !rustix::process::geteuid().is_root() {
+    let lab = rustix::process::geteuid().is_root();
+    if !lab && options.netns == netns::Mode::On {
         bail!("the hosts between which MPIs are measured need root: run this with sudo");
     }
     let folder = Folder::new()?;
@@ -496,11 +509,14 @@ pub fn print(options: &Options, json: bool, out: &mut impl Write) -> Result<()> 
         }
         bail!("no MPI here can use weft; `pip install mpich` is enough, `weft doctor` tells more");
     }
+    if !lab {
+        eprintln!("weft bench: note: {}", here::NOTE);
+    }
     let bar = bar(0);
     let (checks, bar_of) = (Vec::new(), bar.clone());
     let mut run = Run { options, folder, provider, mpis, checks, notes, bar };
-    bar_of.set_length(run.jobs());
-    for part in [Run::between, Run::inside, Run::collective, Run::load, Run::hpcc] {
+    bar_of.set_length(if lab { run.jobs() } else { run.jobs_here() });
+    for part in parts(lab) {
         if let Err(why) = part(&mut run) {
             run.notes.push(format!("{why:#}"));
         }
@@ -512,7 +528,10 @@ pub fn print(options: &Options, json: bool, out: &mut impl Write) -> Result<()> 
         }
         return Ok(());
     }
-    let hosts = format!("hosts of a lab, MTU {MTU}; peers: the same MPIs over TCP");
+    let hosts = match lab {
+        true => format!("hosts of a lab, MTU {MTU}; peers: the same MPIs over TCP"),
+        false => here::NOTE.to_owned(),
+    };
     run.notes.insert(0, hosts);
     writeln!(out, "{}", text("MPI programs", &run.checks, &run.notes))?;
     Ok(())

@@ -1,6 +1,6 @@
 //! `weft app awari`.
 
-use super::progress::Progress;
+use super::progress::Whole;
 use super::{
     all_done, open, pictures, prepare_out, write_file, write_picture, Check, Common, Report, Room,
 };
@@ -188,6 +188,21 @@ fn look_up(path: &Path, args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Returns the number of positions of so many stones: the ways to spread them over 12 pits.
+fn positions(stones: u8) -> f64 {
+    (1..=11).fold(1.0, |ways, pit| ways * f64::from(stones + pit) / f64::from(pit))
+}
+
+/// Returns the share of all databases that is done. Each has two parts of about the same time:
+/// captures are played, then scores spread backwards.
+fn share(step: &Step) -> f64 {
+    let all: f64 = (0..=step.of).map(positions).sum();
+    let before: f64 = (0..step.stones).map(positions).sum();
+    let part = step.done as f64 / step.positions.max(1) as f64;
+    let here = if step.round.is_none() { part / 2.0 } else { (1.0 + part) / 2.0 };
+    (before + here * positions(step.stones)) / all
+}
+
 /// Runs the part of this rank; rank 0 reports the result.
 pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
     let (world, common) = (job.world(), &args.common);
@@ -205,8 +220,8 @@ pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
         prepare_out(common.out.as_deref())?;
     }
     let net = Live::new(world).context("the packet interface")?;
-    let progress = Progress::new(rank, "Awari");
-    let tell = |s: Step| progress.at(s.done, s.positions);
+    let progress = Whole::new(rank);
+    let tell = |s: Step| progress.at(format!("Awari, {} of {} stones", s.stones, s.of), share(&s));
     let outcome = net.block_on(args.form.run(&net, &params, 0.0, &tell))?;
     let traffic = all_done(world)?;
     drop(progress);
@@ -224,9 +239,10 @@ pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
     let check = match common.check {
         false => None,
         true => {
-            let progress = Progress::new(0, "sequential Awari");
+            let progress = Whole::new(0);
             let alone = sequential(&params, &|s| {
-                progress.at(s.done, s.positions);
+                progress
+                    .at(format!("sequential Awari, {} of {} stones", s.stones, s.of), share(&s));
                 Ok(())
             })?;
             let pass = outcome.agrees_with(&alone);
@@ -244,4 +260,28 @@ pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
         files,
     };
     end.print(common, &summary)
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn share__goes_from_0_to_1_over_all_databases() {
+        let at = |stones, round, done| {
+            let positions = positions(stones) as u64;
+            share(&Step { stones, of: 13, round, done: positions * done / 4, positions })
+        };
+        assert_eq!((positions(0), positions(1), positions(13)), (1.0, 12.0, 2_496_144.0));
+        let shares = (0..=13).flat_map(|stones| {
+            let parts = [(None, 0), (None, 4), (Some(3), 1), (Some(1), 4)];
+            parts.map(|(round, done)| at(stones, round, done))
+        });
+        let shares: Vec<f64> = shares.collect();
+        assert!(shares.is_sorted() && shares[0] == 0.0, "{shares:?}");
+        assert!((shares[shares.len() - 1] - 1.0).abs() < 1e-9, "{shares:?}");
+        // The last database has nearly half of the work.
+        assert!((0.4..0.6).contains(&at(13, None, 0)), "{}", at(13, None, 0));
+    }
 }

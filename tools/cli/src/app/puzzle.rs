@@ -1,6 +1,6 @@
 //! `weft app puzzle`.
 
-use super::progress::Progress;
+use super::progress::Deepening;
 use super::{
     all_done, open, pictures, prepare_out, write_file, write_picture, Check, Common, Report,
 };
@@ -112,6 +112,12 @@ pub fn result(outcome: &Outcome) -> Value {
     })
 }
 
+/// Returns the number of searches after that with this threshold, for a position of known length:
+/// each has two moves more than the one before.
+fn left(threshold: u8, length: Option<u8>) -> Option<usize> {
+    length.map(|length| usize::from(length.saturating_sub(threshold)).div_ceil(2))
+}
+
 /// Runs the part of this rank; rank 0 reports the result.
 pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
     let (world, common) = (job.world(), &args.common);
@@ -121,8 +127,9 @@ pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
         prepare_out(common.out.as_deref())?;
     }
     let net = Live::new(world).context("the packet interface")?;
-    let progress = Progress::new(rank, "Puzzle");
-    let tell = |s: Step| progress.at(u64::from(s.threshold), weft_puzzle::MOST_MOVES as u64);
+    let progress = Deepening::new(rank, "Puzzle");
+    let length = args.input.known().map(|known| known.length);
+    let tell = |s: Step| progress.at(u64::from(s.threshold), left(s.threshold, length));
     let outcome = net.block_on(weft_puzzle::run(&net, &params, &division, &tell))?;
     let traffic = all_done(world)?;
     drop(progress);
@@ -158,4 +165,16 @@ pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
         files,
     };
     end.print(common, &report(&outcome))
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn left__searches_up_to_the_known_length() {
+        assert_eq!(left(41, Some(57)), Some(8));
+        assert_eq!((left(57, Some(57)), left(41, None)), (Some(0), None));
+    }
 }

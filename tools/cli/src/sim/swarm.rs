@@ -91,7 +91,7 @@ impl Work {
 /// Returns a bar on a terminal, and nothing elsewhere.
 fn bar(seeds: u64) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(Some(seeds), ProgressDrawTarget::stderr());
-    let template = "swarm {bar:32} {pos}/{len} seeds, {msg} messages, {elapsed}, {eta} left";
+    let template = "swarm {bar:16} {pos}/{len} seeds, {msg} messages, {elapsed}, {eta} left";
     if let Ok(style) = ProgressStyle::with_template(template) {
         bar.set_style(style);
     }

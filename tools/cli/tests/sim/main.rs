@@ -4,8 +4,9 @@
 mod app;
 
 use serde_json::Value;
+use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 fn sim(words: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_weft"))
@@ -291,4 +292,17 @@ fn paper004__every_table_prints_its_numbers_and_the_orderings_come_with_all() {
     assert!(errors[errors.len() / 2] <= 0.12, "median {}", errors[errors.len() / 2]);
     let text = text(&["paper004", "--table", "orderings"]);
     assert!(text.starts_with("orderings the paper states: "), "{text}");
+}
+
+#[test]
+fn paper004__long_tables_say_how_far_they_are_without_a_terminal() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
+    command.args(["sim", "paper004", "--table", "VII"]).stdout(Stdio::null());
+    let mut child = command.stderr(Stdio::piped()).spawn().expect("weft starts");
+    let mut first = String::new();
+    let mut err = BufReader::new(child.stderr.take().expect("a pipe"));
+    err.read_line(&mut first).expect("a line");
+    child.kill().expect("it runs: the whole table takes minutes");
+    child.wait().expect("an end");
+    assert!(first.starts_with("weft sim: simulated runs: 0 of "), "{first}");
 }

@@ -25,7 +25,11 @@ impl Study {
         wanted.retain(|key, _| !self.known.contains_key(key));
         let wanted: Vec<(String, Case)> = wanted.into_iter().collect();
         let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-        let bar = Mutex::new(Progress::new(0, "simulated runs"));
+        let bar = Progress::told("weft sim: simulated runs");
+        if !wanted.is_empty() {
+            bar.at(0, wanted.len() as u64);
+        }
+        let bar = Mutex::new(bar);
         let work = || {
             while let Some((key, case)) = wanted.get(next.fetch_add(1, Ordering::Relaxed)) {
                 let result = run(case, self.seed).map(|figures| (key.clone(), figures));

@@ -335,15 +335,22 @@ impl Models {
     }
 
     /// Makes a multicast group for the models outside; returns its key.
-    pub fn begin_group(&mut self, number: u16, members: &[usize]) -> Option<u64> {
-        let group = self.net.group(number, members)?;
+    pub fn begin_group(&mut self, number: u16, generation: u8, members: &[usize]) -> Option<u64> {
+        let group = self.net.group(number, generation, members)?;
         let key = self.key();
         self.groups.insert(key, group);
         Some(key)
     }
 
-    /// Ends a multicast group.
-    pub fn end_group(&mut self, key: u64) {
+    /// Ends a multicast group here; its key stays until [`free_group`](Self::free_group).
+    pub fn end_group(&self, key: u64) {
+        if let Some(group) = self.groups.get(&key) {
+            self.net.end_group(group);
+        }
+    }
+
+    /// Frees the key of a multicast group.
+    pub fn free_group(&mut self, key: u64) {
         self.groups.remove(&key);
     }
 

@@ -65,7 +65,7 @@ pub struct Cast {
 impl Drop for Cast {
     fn drop(&mut self) {
         if let Some(gate) = self.gate.upgrade() {
-            gate.end_of_models(|models| models.end_group(self.number));
+            gate.end_of_models(|models| models.free_group(self.number));
         }
     }
 }
@@ -195,6 +195,11 @@ impl Outside {
 impl Net for Outside {
     type Group = Rc<Cast>;
 
+    fn downgrade(&self) -> impl Fn() -> Option<Outside> + 'static + use<> {
+        let inner = Rc::downgrade(&self.inner);
+        move || inner.upgrade().map(|inner| Outside { inner })
+    }
+
     fn rank(&self) -> usize {
         self.inner.rank
     }
@@ -242,9 +247,13 @@ impl Net for Outside {
         self.try_send(to, handler, argument, memory.get(part).unwrap_or_default())
     }
 
-    fn group(&self, number: u16, members: &[usize]) -> Option<Rc<Cast>> {
-        let number = self.with(|models| models.begin_group(number, members))??;
+    fn group(&self, number: u16, generation: u8, members: &[usize]) -> Option<Rc<Cast>> {
+        let number = self.with(|models| models.begin_group(number, generation, members))??;
         Some(Rc::new(Cast { gate: Weak::clone(&self.inner.gate), number }))
+    }
+
+    fn end_group(&self, group: &Rc<Cast>) {
+        self.with(|models| models.end_group(group.number));
     }
 
     fn group_max(&self, group: &Rc<Cast>) -> usize {

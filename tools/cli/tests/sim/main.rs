@@ -221,7 +221,7 @@ fn swarm__a_seed_behind_agents() {
 #[test]
 fn swarm__models_of_some_seeds_and_one_of_a_seed() {
     let told = lines(&["swarm", "--model", "all", "--seeds", "3..5"]);
-    let of = |model| told.iter().filter(|line| line["model"] == model && line["pass"] == true);
+    let of = |model| told.iter().filter(move |line| line["model"] == model && line["pass"] == true);
     for model in ["calls", "order", "objects", "regions", "jobs", "together"] {
         assert_eq!(of(model).count(), 2, "{model}: {told:?}");
     }

@@ -7,6 +7,7 @@
 //! - [`sender`], [`receiver`]: the two ends of a direction. [`count`]: what TCP has carried of it.
 //! - [`board`]: the list of a program's connections that commands read.
 //! - [`policy`]: the connections that may share memory, by their addresses and ports.
+//! - [`program`]: the programs that take the library, by their files.
 //! - [`message`]: the messages between a process and its agent; [`pairing`]: the agent's part.
 //! - [`tipc`]: another kind of sockets, whose state is the agent's: its messages.
 #![forbid(unsafe_code)]
@@ -21,6 +22,7 @@ pub mod message;
 mod model_tests;
 pub mod pairing;
 pub mod policy;
+pub mod program;
 pub mod receiver;
 pub mod sender;
 mod shim;

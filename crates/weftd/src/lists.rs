@@ -10,6 +10,7 @@ use weft_streams::board;
 pub use weft_streams::board::{List, Shown, State};
 use weft_streams::message::{Message, MESSAGE_MAX};
 pub use weft_streams::policy::Policy;
+pub use weft_streams::program;
 use weft_sys::agent::{self, Kind};
 use weft_sys::foreign::ANYBODY;
 use weft_sys::{memory, Foreign};

@@ -2,11 +2,14 @@
 
 use anyhow::{bail, Context, Result};
 use clap::Subcommand;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::ErrorKind;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use weftd::lists::program::{self, Program};
 use weftd::lists::{self, List, Shown, State};
 
 /// File name of the library that programs load.
@@ -159,12 +162,27 @@ fn start(args: &Run) -> Result<ExitCode> {
         bail!("{}: the loader takes no path with a space or a colon", library.display());
     }
     if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|v| !v.is_empty()) {
+        // The address sanitizer ends programs in which it is not the first one.
+        let [first, next] = match program::has_sanitizer(others.as_encoded_bytes()) {
+            true => [others, preload],
+            false => [preload, others],
+        };
+        preload = first;
         preload.push(":");
-        preload.push(others);
+        preload.push(next);
     }
     let (program, rest) = args.program.split_first().context("no program")?;
     let mut command = Command::new(program);
-    command.args(rest).env("LD_PRELOAD", preload);
+    command.args(rest);
+    match target(program).and_then(|kind| Some((kind, kind.why()?))) {
+        // It reads no such variable, but programs that it starts may.
+        Some((Program::Static, why)) => {
+            say_without(program, why);
+            command.env("LD_PRELOAD", preload);
+        }
+        Some((_, why)) => say_without(program, why),
+        None => _ = command.env("LD_PRELOAD", preload),
+    }
     for (name, value) in [
         ("WEFT_SOCKETS_AFTER", args.after),
         ("WEFT_SOCKETS_SPIN_US", args.spin_us),
@@ -201,6 +219,41 @@ fn start(args: &Run) -> Result<ExitCode> {
     eprintln!("weft sockets: running {}: {why}", Path::new(program).display());
     // As shells and env(1) end.
     Ok(ExitCode::from(if why.kind() == ErrorKind::NotFound { 127 } else { 126 }))
+}
+
+/// Says that a program does not use weft.
+fn say_without(program: &OsString, why: &str) {
+    let name = Path::new(program).display();
+    eprintln!("weft sockets: {name} runs without weft: {why}; all its connections are TCP");
+}
+
+/// Scripts whose interpreter is a script, at most.
+const SCRIPTS: usize = 4;
+
+/// Looks at the file of a program that is named as for a shell.
+fn target(program: &OsString) -> Option<Program> {
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    let is_path = program.as_encoded_bytes().contains(&b'/');
+    let mut places = std::env::split_paths(&folders).map(|folder| folder.join(program));
+    let mut file =
+        if is_path { program.into() } else { places.find(|place: &PathBuf| place.is_file())? };
+    for _ in 0..SCRIPTS {
+        let open = std::fs::File::open(&file).ok()?;
+        match program::look(|at, to| read_at(&open, at, to)) {
+            Program::Script(name) => file = OsStr::from_bytes(name.bytes()).into(),
+            found => return Some(found),
+        }
+    }
+    None
+}
+
+/// Fills a buffer from this place of a file on; returns the number of bytes, less at the end.
+fn read_at(file: &std::fs::File, at: u64, to: &mut [u8]) -> usize {
+    let mut len = 0;
+    while let Ok(n @ 1..) = file.read_at(&mut to[len..], at + len as u64) {
+        len += n;
+    }
+    len
 }
 
 /// Variables that have no option, and the largest number of each.

@@ -566,6 +566,44 @@ fn sockets_run__says_what_is_wrong() {
     std::fs::remove_file(library).unwrap();
 }
 
+/// Programs that would not start with the library start without it, and that is said.
+#[test]
+fn sockets_run__starts_programs_that_take_no_library() {
+    let dir = scratch("refuses");
+    std::fs::create_dir_all(&dir).unwrap();
+    let library = dir.join("library");
+    std::fs::write(&library, "").unwrap();
+    let source = dir.join("program.c");
+    let text = "#include <stdio.h>\n#include <stdlib.h>\n\
+                int main() { puts(getenv(\"LD_PRELOAD\") ? \"with\" : \"ran\"); return 0; }\n";
+    std::fs::write(&source, text).unwrap();
+    let kinds: [(&str, &[&str], &str); 2] = [
+        ("cc", &["-fsanitize=address"], "the address sanitizer"),
+        ("musl-gcc", &[], "another C library"),
+    ];
+    for (compiler, more, why) in kinds {
+        let program = dir.join(compiler);
+        let built = Command::new(compiler).args(more).arg("-o").args([&program, &source]).output();
+        if !built.is_ok_and(|output| output.status.success()) {
+            weft_conformance::skip(&format!("{compiler} {more:?} builds nothing here"));
+            continue;
+        }
+        let script = dir.join("script");
+        std::fs::write(&script, format!("#!{}\n", program.display())).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&script, mode).unwrap();
+        for named in [&program, &script] {
+            let mut weft = Command::new(WEFT);
+            weft.args(["sockets", "run"]).arg(named).env("WEFT_AGENT", "@weft-nobody");
+            let output = weft.env("WEFT_SOCKETS_LIBRARY", &library).output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(said.contains("runs without weft") && said.contains(why), "{said}");
+            assert_eq!(String::from_utf8_lossy(&output.stdout), "ran\n", "{said}");
+        }
+    }
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
 #[test]
 fn demo__quick_passes() {
     let out = scratch("demo");

@@ -3,13 +3,14 @@
 //! Its descriptor is a high number, which the program does not see. A program that closes all
 //! descriptors ends it; another file that gets its number is known by not being the same file.
 
-use super::giving::Why;
+use super::clock::{milliseconds, second};
 use super::lock::Lock;
 use super::slot::{
-    self, Slot, ASKED, CORKED, DEEP, DENIED, FINAL, IDLE, KNOWN, LOOKS, NAGLE, NEVER, NONBLOCKING,
-    PLAIN, SHARED, SHUT,
+    self, Slot, ASKED, CORKED, DEEP, DENIED, FINAL, IDLE, INQ, KNOWN, LOOKS, NAGLE, NEVER,
+    NONBLOCKING, PLAIN, SHARED, SHUT,
 };
 use super::table::{self, Connection};
+use super::why::{self, Why};
 use super::{board, giving, holders, look, owner, real, settings, stream, tcp, vfork};
 use libc::c_int;
 use std::mem::{size_of, zeroed};
@@ -46,20 +47,6 @@ static FILE: AtomicU64 = AtomicU64::new(0);
 /// Second before which no attempt is made, and the pause after the next.
 static NOT_BEFORE: AtomicU64 = AtomicU64::new(0);
 static PAUSES: AtomicU64 = AtomicU64::new(PAUSE);
-
-fn second() -> u64 {
-    let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `t` is writable.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &mut t) };
-    t.tv_sec as u64
-}
-
-fn milliseconds() -> u64 {
-    let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `t` is writable.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut t) };
-    t.tv_sec as u64 * 1000 + t.tv_nsec as u64 / 1_000_000
-}
 
 /// Returns the number of this process.
 pub fn process() -> u32 {
@@ -149,28 +136,33 @@ fn asks(connection: &Connection) {
     let (slot, ask) = (connection.slot, &connection.slot.ask);
     let times = ask.times.load(Ordering::Relaxed);
     if times >= TIMES || slot.has(NEVER) || !slot.is_plain() || !settings::is_on() {
+        shows(connection);
         return stays_tcp(slot);
     }
     // Questions to the kernel take longer than the calls that lead here, so they are asked once,
     // and again where there is an agent.
     if !slot.has(KNOWN) {
-        if !tcp::is_ordinary(connection.fd) {
+        if is_odd(connection) {
             return stays_tcp(slot);
         }
         slot.set(KNOWN);
         look::begin(connection);
     }
-    if board::is_off() || table::shared() >= settings::most() || !may_open() {
+    if board::is_off() || !may_open() {
         return;
     }
+    if table::shared() >= settings::most() {
+        return notes(connection, Why::Most);
+    }
     if !slot.holders.is_own() {
+        notes(connection, Why::Shared);
         // Nothing tells when the other processes have left it.
         let pause = (2 * ask.calls.load(Ordering::Relaxed)).clamp(PAUSE_CALLS, PAUSE_CALLS_MAX);
         ask.calls.store(pause, Ordering::Relaxed);
         return ask.left.store(pause, Ordering::Relaxed);
     }
     ask.calls.store(0, Ordering::Relaxed);
-    if !tcp::is_ordinary(connection.fd) {
+    if is_odd(connection) {
         return stays_tcp(slot);
     }
     let Some(_held) = LOCK.try_take() else { return };
@@ -187,7 +179,9 @@ fn asks(connection: &Connection) {
     ask.times.fetch_add(1, Ordering::Relaxed);
     if !tcp::has_moved(connection.fd, &slot.receiver.tcp, &slot.sender.tcp) {
         // Another thread is in a call, or somebody reads or writes past this library.
-        return;
+        return if times + 1 == TIMES {
+            has_moved(connection)
+        };
     }
     let Some((local, remote)) = tcp::names(connection.fd) else { return };
     if !settings::allows(local, remote) {
@@ -209,6 +203,48 @@ fn asks(connection: &Connection) {
     }
 }
 
+/// True if a socket has options that keep it TCP.
+fn is_odd(connection: &Connection) -> bool {
+    let why = tcp::oddity(connection.fd);
+    why.into_iter().for_each(|why| notes(connection, why));
+    why.is_some()
+}
+
+/// Notes a reason why a connection is by TCP, and shows it.
+fn notes(connection: &Connection, why: Why) {
+    if why::note(connection.at, connection.slot, why) {
+        shows(connection);
+    }
+}
+
+/// Bytes of a connection have moved past this library at each look. The line is open, and held.
+fn has_moved(connection: &Connection) {
+    if why::note(connection.at, connection.slot, Why::Moved) {
+        show(connection);
+    }
+}
+
+/// Shows a connection that has not asked in the list, with the reason.
+fn shows(connection: &Connection) {
+    if why::text(connection.slot).is_none() || !settings::is_on() || !may_open() {
+        return;
+    }
+    let held = LOCK.try_take();
+    if held.is_some() && open() {
+        show(connection);
+    }
+}
+
+/// The same. The line is open, and held.
+fn show(connection: &Connection) {
+    let (slot, at) = (connection.slot, connection.at);
+    let Some(why) = why::text(slot) else { return };
+    if let Some((local, remote)) = tcp::names(connection.fd) {
+        board::entry(at).iter().for_each(|entry| entry.asks(local, remote, slot.has(LOOKS)));
+        board::stays(at, why);
+    }
+}
+
 /// A connection is not asked for again, and its bytes are not counted any more.
 /// Another thread may ask meanwhile.
 fn stays_tcp(slot: &Slot) {
@@ -227,7 +263,7 @@ pub fn token(at: usize, slot: &Slot) -> u64 {
 enum Answer {
     Given,
     Later,
-    Not(Why),
+    Not(giving::Why),
 }
 
 /// Has the agent send the bytes of `record` by TCP, once `before` bytes are read there; waits until
@@ -240,9 +276,9 @@ pub fn give_back(
     before: u64,
     record: RawFd,
     is_kept: impl Fn() -> bool,
-) -> Result<(), Why> {
+) -> Result<(), giving::Why> {
     let Some(_held) = LOCK.take() else {
-        return Err(Why::new("a signal handler has interrupted a talk with the agent"));
+        return Err(giving::Why::new("a signal handler has interrupted a talk with the agent"));
     };
     let (token, other) = (token(one.at, one.slot), one.slot.other.get());
     let until = milliseconds() + PATIENCE_MS;
@@ -250,7 +286,7 @@ pub fn give_back(
         // After a pause there may be an agent again.
         NOT_BEFORE.fetch_min(second(), Ordering::Relaxed);
         if !open() {
-            break Why::new("there is no agent");
+            break giving::Why::new("there is no agent");
         }
         let asked = say(&Message::Back { token, before, other }, Some(record))
             && say(&Message::Here(token), Some(one.fd));
@@ -258,13 +294,13 @@ pub fn give_back(
             Some(Answer::Given) => return Ok(()),
             Some(Answer::Later) if milliseconds() < until => tcp::pause_ms(AGAIN_MS),
             Some(Answer::Later) => {
-                break Why::new("the agent brings too many connections of this user back");
+                break giving::Why::new("the agent brings too many connections of this user back");
             }
             Some(Answer::Not(why)) => break why,
             None => {
                 take_all();
                 if is_there() {
-                    break Why::new("the agent takes no message");
+                    break giving::Why::new("the agent takes no message");
                 }
             }
         }
@@ -289,17 +325,17 @@ fn answer(one: &Connection, token: u64, until: u64) -> Answer {
                 Message::Later(of) if of == token => return Answer::Later,
                 Message::None { token: of, why } if of == token => {
                     board::stays(one.at, &why);
-                    return Answer::Not(Why::new(&why));
+                    return Answer::Not(giving::Why::new(&why));
                 }
                 other => act(&other, passed),
             }
         }
         if milliseconds() >= until {
-            return Answer::Not(Why::new("the agent does not answer"));
+            return Answer::Not(giving::Why::new("the agent does not answer"));
         }
         tcp::awaits(LINE.load(Ordering::Relaxed), 100);
     }
-    Answer::Not(Why::new("the agent has ended"))
+    Answer::Not(giving::Why::new("the agent has ended"))
 }
 
 /// Looks for messages of the agent, each time a little later.
@@ -637,6 +673,9 @@ fn attach(one: &Connection, memory: RawFd, first: bool) -> bool {
     }
     if tcp::is_set(one.fd, libc::TCP_CORK) {
         slot.set(CORKED);
+    }
+    if tcp::is_set(one.fd, libc::TCP_INQ) {
+        slot.set(INQ);
     }
     if let Some(bell) = giving::make_bell() {
         say(&Message::Bell(process().into()), Some(bell));

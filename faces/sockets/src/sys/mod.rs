@@ -2,7 +2,10 @@
 
 mod affinity;
 mod board;
+mod clock;
+mod elf;
 mod giving;
+mod guard;
 mod holders;
 mod hooks;
 mod kept;
@@ -19,17 +22,21 @@ mod signals;
 mod slot;
 mod stream;
 mod table;
+mod target;
 mod tcp;
 mod tipc;
 mod urgent;
 mod vfork;
 mod wait;
 mod wake;
+mod why;
 
 /// Called by the loader before the program.
 extern "C" fn begin() {
+    clock::begin();
     real::look_up_all();
     settings::read();
+    target::begin();
     if settings::is_on() && slot::map() {
         slot::region().iter().for_each(|region| holders::begin(region));
         owner::begin();

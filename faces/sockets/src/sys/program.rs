@@ -5,13 +5,10 @@
 //! and the environment names this library.
 
 use super::real;
+use super::target::{self, By};
 use libc::{c_char, c_int, c_void};
 use std::ffi::CStr;
 use std::mem::{size_of, zeroed};
-
-extern "C" {
-    static environ: *const *const c_char;
-}
 
 /// A file with a program, as the functions that start it name it.
 #[derive(Clone, Copy)]
@@ -48,11 +45,7 @@ const LOADER: (&[u8], u16) = (b"/lib/ld-linux-aarch64.so.1", 183);
 const INTERPRETER: u32 = 3;
 const NOTE: u32 = 4;
 
-/// The environment of this process.
-pub fn own_environment() -> *const *const c_char {
-    // SAFETY: the C library's variable.
-    unsafe { environ }
-}
+pub use super::target::environment as own_environment;
 
 impl Program {
     /// True if this library will be before the program.
@@ -62,7 +55,9 @@ impl Program {
     pub unsafe fn loads_library(&self) -> bool {
         let was = real::errno();
         // SAFETY: the caller's environment and names.
-        let loads = unsafe { has_library(self.environment) && has_own_rights() && self.is_fit() };
+        let loads = unsafe {
+            has_library(self.environment) && has_own_rights() && self.is_fit() && self.takes()
+        };
         real::set_errno(was);
         loads
     }
@@ -88,6 +83,21 @@ impl Program {
         };
         real::set_errno(was);
         missing
+    }
+
+    /// True if the program can have a library before it: the variable that names it goes to others
+    /// without it ([`target`]).
+    unsafe fn takes(&self) -> bool {
+        // SAFETY: the caller's names.
+        unsafe {
+            match self.file {
+                File::Search(name) => !target::refuses(name, By::Name),
+                File::At(folder, path) if text(path).is_some_and(CStr::is_empty) => {
+                    !target::refuses(target::path_of(folder).as_ptr().cast(), By::Path)
+                }
+                File::At(_, path) => !target::refuses(path, By::Path),
+            }
+        }
     }
 
     unsafe fn is_fit(&self) -> bool {

@@ -182,8 +182,6 @@ originals! {
     fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE;
     fn fork() -> pid_t;
     fn _Fork() -> pid_t;
-    fn execv(path: *const c_char, argv: *const *const c_char) -> c_int;
-    fn execvp(file: *const c_char, argv: *const *const c_char) -> c_int;
     fn execvpe(
         file: *const c_char, argv: *const *const c_char, envp: *const *const c_char
     ) -> c_int;

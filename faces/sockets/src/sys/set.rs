@@ -4,7 +4,7 @@ use super::signals::{self, Held, ANY};
 use super::slot::{Registration, Set, Slot, LOOKS, PLACES, READ, UNSEEN, WATCHED, WORD};
 use super::table::{self, Connection};
 use super::wait::Rest;
-use super::{affinity, board, look, real, settings, tcp, wait, wake};
+use super::{affinity, board, guard, look, real, settings, tcp, wait, wake};
 use libc::{c_int, epoll_event};
 use std::sync::atomic::Ordering;
 
@@ -209,11 +209,12 @@ pub struct Wait<'a> {
 
 impl Wait<'_> {
     /// Puts the events of rings into `events`; returns their number.
-    fn tell(&mut self) -> usize {
+    /// `None`: the caller has no room.
+    fn tell(&mut self) -> Option<usize> {
         let (number, set_fd) = (self.set.number(self.index), self.fd);
-        let (events, mut n) = (&mut *self.events, 0);
+        let (events, mut n, mut has_room) = (&mut *self.events, 0, true);
         each_awake(self.set, |place, at, slot| {
-            if n == events.len() || !wait::is_readable(at, slot) {
+            if n == events.len() || !has_room || !wait::is_readable(at, slot) {
                 return;
             }
             let Some(one) = registration(slot, number, place) else { return };
@@ -225,13 +226,18 @@ impl Wait<'_> {
             if bits == 0 || edge && one.told.swap(arrived, Ordering::AcqRel) == arrived {
                 return;
             }
+            let event = epoll_event { events: bits, u64: one.data.load(Ordering::Relaxed) };
+            // SAFETY: the caller's room for an event.
+            has_room = unsafe { guard::write(&mut events[n], event) };
+            if !has_room {
+                return;
+            }
             if wanted & libc::EPOLLONESHOT as u32 != 0 {
                 disarm(set_fd, one);
             }
-            events[n] = epoll_event { events: bits, u64: one.data.load(Ordering::Relaxed) };
             n += 1;
         });
-        n
+        (has_room || n > 0).then_some(n)
     }
 
     /// True if a ring has bytes, told or not.
@@ -377,7 +383,7 @@ impl Wait<'_> {
             }
         }
         loop {
-            let told = self.tell();
+            let Some(told) = self.tell() else { return real::fail(libc::EFAULT) };
             if told > 0 {
                 return self.merge(told, &kernel);
             }

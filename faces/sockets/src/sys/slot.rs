@@ -67,6 +67,8 @@ pub const SHOWN: u32 = 32768;
 
 /// It leads to another host, and carries long sends or receives.
 pub const BULK: u32 = 16384;
+/// The program asks each receive for the number of bytes that are left (TCP_INQ).
+pub const INQ: u32 = 32768;
 
 /// A registration in an epoll set.
 #[derive(Debug, Default)]
@@ -138,6 +140,8 @@ pub struct Ask {
     pub fd: AtomicU32,
     /// Calls until it asks, or looks if it is time to.
     pub left: AtomicU32,
+    /// The reason why it stays TCP (`why`). 0: none is known.
+    pub why: AtomicU32,
 }
 
 /// The other end of a connection that shares memory, as the agent knows it.
@@ -306,7 +310,7 @@ impl Slot {
             self.counts().into_iter().for_each(Count::share);
         }
         let ask = &self.ask;
-        for word in [&ask.state, &ask.process, &ask.calls, &ask.times, &ask.fd] {
+        for word in [&ask.state, &ask.process, &ask.calls, &ask.times, &ask.fd, &ask.why] {
             word.store(0, Ordering::Relaxed);
         }
         ask.left.store(super::settings::after().max(1) - 1, Ordering::Relaxed);

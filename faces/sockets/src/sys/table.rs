@@ -2,7 +2,7 @@
 
 use super::holders::{self, Holders};
 use super::slot::{self, Region, Set, Slot, SETS, SLOTS};
-use super::{board, owner, vfork};
+use super::{board, guard, owner, vfork};
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use weft_streams::count::Count;
 use weft_streams::words::{Words, HEAD, RING, SEGMENT, STRIDE};
@@ -240,32 +240,32 @@ impl Memory {
         unsafe { self.base.add(HEAD + usize::from(direction) * RING) }
     }
 
-    /// Writes bytes to the ring, from this position on.
+    /// Writes bytes to the ring, from this position on. False: they are not the caller's to read.
     ///
     /// # Safety
-    /// `from` has so many bytes, at most a ring's.
-    pub unsafe fn put(&self, at: u64, from: *const u8, len: usize) {
+    /// `from` is a caller's, of so many bytes, at most a ring's.
+    pub unsafe fn put(&self, at: u64, from: *const u8, len: usize) -> bool {
         let (ring, at) = (self.ring(self.second), at as usize % RING);
         let first = len.min(RING - at);
         // SAFETY: within the ring, as its length is taken modulo; the caller has the bytes. A peer
         // that writes there at the same time garbles its own stream.
         unsafe {
-            std::ptr::copy_nonoverlapping(from, ring.add(at), first);
-            std::ptr::copy_nonoverlapping(from.add(first), ring, len - first);
+            guard::copy(ring.add(at), from, first)
+                && (first == len || guard::copy(ring, from.add(first), len - first))
         }
     }
 
-    /// Reads bytes from the ring, from this position on.
+    /// Reads bytes from the ring, from this position on. False: there is no room for them.
     ///
     /// # Safety
-    /// `to` has room for so many bytes, at most a ring's.
-    pub unsafe fn get(&self, at: u64, to: *mut u8, len: usize) {
+    /// `to` is a caller's, of room for so many bytes, at most a ring's.
+    pub unsafe fn get(&self, at: u64, to: *mut u8, len: usize) -> bool {
         let (ring, at) = (self.ring(!self.second), at as usize % RING);
         let first = len.min(RING - at);
         // SAFETY: as in `put`.
         unsafe {
-            std::ptr::copy_nonoverlapping(ring.add(at), to, first);
-            std::ptr::copy_nonoverlapping(ring, to.add(first), len - first);
+            guard::copy(to, ring.add(at), first)
+                && (first == len || guard::copy(to.add(first), ring, len - first))
         }
     }
 
@@ -287,6 +287,7 @@ pub fn begin(fd: i32) -> Option<Connection> {
     if vfork::is_child() {
         return None;
     }
+    guard::begin();
     forget(fd);
     let entry = room(fd)?;
     // A child has either all of it or nothing.

@@ -1,6 +1,7 @@
 //! Questions to the kernel about a TCP socket.
 
 use super::real;
+use super::why::Why;
 use libc::{c_int, c_void, socklen_t};
 use std::mem::{size_of, zeroed};
 use weft_streams::count::Count;
@@ -60,9 +61,11 @@ pub fn has_input(fd: c_int) -> bool {
     poll(fd, libc::POLLIN, 0) != 0
 }
 
-/// Waits until a descriptor can be read, or for so many milliseconds.
-pub fn awaits(fd: c_int, most: c_int) {
-    poll(fd, libc::POLLIN, most);
+/// Waits until a descriptor can be read, or for so many milliseconds. True if these are over.
+pub fn awaits(fd: c_int, most: c_int) -> bool {
+    let mut one = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+    // SAFETY: one pollfd.
+    unsafe { real::poll(&mut one, 1, most) == 0 }
 }
 
 /// Sleeps, or until a signal comes.
@@ -140,6 +143,20 @@ fn moved(fd: c_int, read: &Count, sent: &Count) -> Option<bool> {
     Some((taken == read || reads && taken > read) && (more <= 1 || sends))
 }
 
+/// Returns the number of bytes that were read from a connection by nobody who counts, while no
+/// call is under way, nothing waits to be read, and no urgent byte is near: that is not counted.
+pub fn taken_past(fd: c_int, read: &Count) -> Option<u64> {
+    let (counted, calls) = (read.bytes(), read.calls());
+    if poll(fd, libc::POLLIN | libc::POLLPRI, 0) != 0 {
+        return None;
+    }
+    let (info, len) = option::<256>(fd, libc::IPPROTO_TCP, libc::TCP_INFO)?;
+    let received = info.get(RECEIVED..RECEIVED + 8).filter(|_| len >= RECEIVED + 8)?;
+    let received = received.try_into().map_or(0, u64::from_ne_bytes);
+    let past = received.checked_sub(counted)?;
+    (past > 0 && calls == 0 && read.bytes() == counted).then_some(past)
+}
+
 /// True if an option of TCP that is a number is not 0.
 pub fn is_set(fd: c_int, name: c_int) -> bool {
     option::<4>(fd, libc::IPPROTO_TCP, name).is_some_and(|(value, _)| value != [0; 4])
@@ -160,30 +177,40 @@ const OF_SOCKET: [c_int; 9] = [
 ];
 
 /// The same, of TCP. A repaired socket and one with a protocol above TCP are not read as a stream.
-const OF_TCP: [c_int; 3] = [libc::TCP_ULP, libc::TCP_REPAIR, libc::TCP_INQ];
+const OF_TCP: [c_int; 2] = [libc::TCP_ULP, libc::TCP_REPAIR];
 
-/// True if a connection with this option is not to be upgraded.
-pub fn is_odd(level: c_int, name: c_int) -> bool {
-    level == libc::SOL_SOCKET && OF_SOCKET.contains(&name)
-        || level == libc::IPPROTO_TCP && OF_TCP.contains(&name)
+/// Returns the reason why a connection with this option is not to be upgraded, if there is one.
+pub fn odd(level: c_int, name: c_int) -> Option<Why> {
+    match (level, name) {
+        (libc::SOL_SOCKET, libc::SO_RCVLOWAT) => Some(Why::Least),
+        (libc::SOL_SOCKET, libc::SO_PEEK_OFF) => Some(Why::Peek),
+        (libc::SOL_SOCKET, libc::SO_OOBINLINE) => Some(Why::Urgent),
+        (libc::SOL_SOCKET, name) if OF_SOCKET.contains(&name) => Some(Why::Times),
+        (libc::IPPROTO_TCP, name) if OF_TCP.contains(&name) => Some(Why::Above),
+        _ => None,
+    }
 }
 
-/// True if the socket has none of the options that keep it from being upgraded: they may have been
-/// set before the connection was made, or were inherited from the listener.
-pub fn is_ordinary(fd: c_int) -> bool {
+/// Returns the reason why a socket is not to be upgraded, if it has an option that keeps it from
+/// that: one may have been set before the connection was made, or was inherited from the listener.
+pub fn oddity(fd: c_int) -> Option<Why> {
     let usual = |name: c_int| match name {
         libc::SO_RCVLOWAT => 1,
         libc::SO_PEEK_OFF => -1,
         _ => 0,
     };
-    let plain = OF_SOCKET.into_iter().all(|name| {
-        let value = option::<4>(fd, libc::SOL_SOCKET, name);
-        value.is_none_or(|(value, _)| c_int::from_ne_bytes(value) == usual(name))
-    });
+    let is_odd = |name: &c_int| {
+        let value = option::<4>(fd, libc::SOL_SOCKET, *name);
+        value.is_some_and(|(value, _)| c_int::from_ne_bytes(value) != usual(*name))
+    };
+    if let Some(name) = OF_SOCKET.into_iter().find(is_odd) {
+        return odd(libc::SOL_SOCKET, name);
+    }
     let above = option::<16>(fd, libc::IPPROTO_TCP, libc::TCP_ULP).is_some_and(|(_, len)| len > 0);
     // SAFETY: no memory is passed.
     let flags = unsafe { real::fcntl(fd, libc::F_GETFL, 0) };
-    plain && !above && !is_set(fd, libc::TCP_INQ) && flags & libc::O_ASYNC == 0
+    let signals = (flags & libc::O_ASYNC != 0).then_some(Why::Signals);
+    above.then_some(Why::Above).or(signals)
 }
 
 /// Bytes that wait to be sent by TCP while memory is shared.
@@ -204,6 +231,14 @@ pub fn do_not_delay(fd: c_int) {
 /// Lets few bytes wait for the peer: it has to take them all before it takes one of the ring.
 pub fn keep_few(fd: c_int) {
     set(fd, libc::TCP_NOTSENT_LOWAT, WAITING);
+}
+
+/// The program has given the socket more room for bytes that wait. They fill it all, so that a send
+/// that waits for room goes on.
+pub fn keep_more(fd: c_int) {
+    let room = option::<4>(fd, libc::SOL_SOCKET, libc::SO_SNDBUF);
+    let room = room.map_or(0, |(value, _)| c_int::from_ne_bytes(value));
+    set(fd, libc::TCP_NOTSENT_LOWAT, room.max(WAITING));
 }
 
 type Namer = unsafe extern "C" fn(c_int, *mut libc::sockaddr, *mut socklen_t) -> c_int;

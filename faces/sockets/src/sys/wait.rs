@@ -6,9 +6,9 @@
 
 use super::set;
 use super::signals::{self, Held, ANY};
-use super::slot::{Slot, WATCHED};
+use super::slot::{Slot, TOLD, WATCHED};
 use super::table::{self, Connection};
-use super::{board, look, real, settings, stream, wake};
+use super::{board, look, real, settings, stream, tcp, wake};
 use libc::c_int;
 use std::sync::atomic::Ordering;
 
@@ -150,6 +150,20 @@ pub fn is_readable(at: usize, slot: &Slot) -> bool {
 pub fn has_bytes(fd: i32) -> bool {
     let Some(connection) = table::connection(fd) else { return false };
     connection.is_here() && is_readable(connection.at, connection.slot)
+}
+
+/// True if the descriptor is a connection whose peer was killed before it had read all, of which
+/// the program knows nothing yet. TCP would have had a reset, and tells of an error.
+pub fn is_broken(fd: i32) -> bool {
+    let Some(one) = table::connection(fd).filter(|one| one.slot.is_shared()) else { return false };
+    let is_left = |memory: table::Memory| {
+        let slot = one.slot;
+        slot.sender.unread(memory.out()) > 0 && !slot.receiver.is_told_of_end(memory.incoming())
+    };
+    !one.slot.has(TOLD)
+        && table::with_memory(one.at, one.slot, is_left).unwrap_or(false)
+        && settings::is_on()
+        && tcp::has_ended(fd)
 }
 
 /// The state of a connection before a thread sleeps.

@@ -1,5 +1,6 @@
 //! Letting a direction be awake, and looking at rings for a bounded moment.
 
+use super::clock::now_ns;
 use super::signals::{self, Held};
 use super::slot::{Registration, Set, Slot, NONBLOCKING, READ, UNSEEN, WATCHED};
 use super::table::{self, Connection, Memory};
@@ -9,6 +10,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// Looks that may fail before they are rarer.
 pub const LUCK: u32 = 4;
 const LUCK_MAX: u32 = 8;
+/// The shortest time of a look and of the pause after it, in nanoseconds.
+const LOOK_NS: u64 = 2;
 /// Looks at one ring for a look at the clock.
 pub const LOOKS: u32 = 32;
 /// Calls without luck for one that looks all the same: at first, and doublings of that.
@@ -113,7 +116,7 @@ pub fn time<R>(wait: impl FnOnce() -> R) -> (R, Waited) {
     }
     let from = now_ns();
     let result = wait();
-    let (took, look) = (now_ns() - from, settings::spin_ns());
+    let (took, look) = (now_ns().saturating_sub(from), settings::spin_ns());
     let waited = match took {
         _ if took < look => Waited::Short,
         _ if took < 2 * WOKEN * look => Waited::Woken,
@@ -147,14 +150,6 @@ pub fn times(slot: &Slot) -> u64 {
     }
 }
 
-/// The time of a clock that never steps back, in nanoseconds.
-pub fn now_ns() -> u64 {
-    let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `t` is writable.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut t) };
-    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
-}
-
 /// The result of a look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Look {
@@ -170,17 +165,20 @@ pub enum Look {
 /// for one at the clock.
 pub fn spin_for(looks: u32, times: u64, done: impl Fn() -> bool) -> Look {
     let (from, most) = (now_ns(), settings::spin_ns() * times);
-    loop {
+    let passed = || now_ns().saturating_sub(from);
+    // A clock may stand still.
+    for _ in 0..=most / (LOOK_NS * u64::from(looks)) {
         for _ in 0..looks {
             if done() {
-                return if now_ns() - from > 2 * most { Look::Late } else { Look::Found };
+                return if passed() > 2 * most { Look::Late } else { Look::Found };
             }
             std::hint::spin_loop();
         }
-        if now_ns() - from >= most {
-            return Look::Nothing;
+        if passed() >= most {
+            break;
         }
     }
+    Look::Nothing
 }
 
 /// The same, and learns if it pays. True if the condition holds. Else signals stay held back, if

@@ -759,6 +759,8 @@ pub fn early() {
         set.control(libc::EPOLL_CTL_ADD, fd, events, 5);
     });
     sys::set_nonblocking(stream.as_raw_fd(), false);
+    // A set that nobody waits for is taken for one that is waited for past the library.
+    set.wait(0);
     let mut server = Server::upgraded(stream);
     for _ in 0..200 {
         server.ringed(10);

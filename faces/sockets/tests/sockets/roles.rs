@@ -50,6 +50,9 @@ pub fn run(name: &str) {
         "sleepers" => field::sleepers(),
         "listener" => field::listener(),
         "both" => field::both(),
+        "room" => crate::options::room(),
+        "stays" => crate::options::stays(),
+        "left-early" => crate::options::left_early(),
         "prefork" => field::prefork(),
         "serve-many" => field::serve_many(),
         "reuse" => field::reuse(),
@@ -370,7 +373,10 @@ fn attempt(case: &str, stream: TcpStream) {
                 || crate::execs::attempt(other, &mut server)
                 || crate::ends::attempt(other, &mut server)
                 || crate::marks::attempt(other, &mut server)
-                || crate::numbers::attempt(other, &mut server);
+                || crate::numbers::attempt(other, &mut server)
+                || crate::faults::attempt(other, &mut server)
+                || crate::options::attempt(other, &mut server)
+                || crate::symbols::attempt(other, &mut server);
             assert!(known, "no case {other}");
         }
     }

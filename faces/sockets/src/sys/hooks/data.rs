@@ -1,10 +1,11 @@
 //! Functions that move bytes.
 
-use super::{life, programs, quick};
+use super::{life, programs, quick, waits};
 use crate::sys::parts::Parts;
-use crate::sys::slot::NEVER;
+use crate::sys::slot::{INQ, NEVER};
 use crate::sys::table::{self, Connection};
-use crate::sys::{board, giving, line, look, owner, real, settings, stream, tipc, wait};
+use crate::sys::why::{self, Why};
+use crate::sys::{clock, giving, guard, line, look, owner, real, settings, stream, tipc, wait};
 use libc::{
     c_int, c_uint, c_void, iovec, mmsghdr, msghdr, off64_t, off_t, size_t, sockaddr, socklen_t,
     ssize_t, timespec,
@@ -49,6 +50,7 @@ pub(super) fn receive(
     if flags & KERNEL != 0 {
         // The peer counts an urgent byte, this end does not.
         one.slot.set(NEVER);
+        why::note(one.at, one.slot, Why::Urgent);
         return call();
     }
     let tcp = &one.slot.receiver.tcp;
@@ -139,6 +141,7 @@ pub(super) fn send_parts(
 ) -> ssize_t {
     if flags & libc::MSG_OOB != 0 {
         one.slot.set(NEVER);
+        why::note(one.at, one.slot, Why::Urgent);
     }
     match by_tcp(&one, &one.slot.sender.tcp, true, &call) {
         Some(n) => n,
@@ -196,8 +199,11 @@ fn part(base: *const c_void, len: size_t) -> [iovec; 1] {
 /// # Safety
 /// The caller's parts are valid.
 pub(super) unsafe fn parts_of<'a>(parts: *const iovec, n: usize) -> Option<&'a [iovec]> {
-    // SAFETY: the caller's array has `n` parts.
-    (!parts.is_null() && n <= 1024).then(|| unsafe { std::slice::from_raw_parts(parts, n) })
+    // SAFETY: the caller's array has `n` parts, if it is there.
+    unsafe {
+        let is_there = !parts.is_null() && n <= 1024 && guard::is_readable(parts, n);
+        is_there.then(|| std::slice::from_raw_parts(parts, n))
+    }
 }
 
 /// Receives on a socket of TIPC.
@@ -329,7 +335,8 @@ pub unsafe extern "C-unwind" fn recvfrom(
             };
             if n >= 0 && !from.is_null() && !from_len.is_null() {
                 // SAFETY: the caller's; TCP names nobody.
-                unsafe { *from_len = 0 };
+                let is_there = unsafe { guard::write(from_len, 0) };
+                return if is_there { n } else { real::fail(libc::EFAULT) as ssize_t };
             }
             n
         })
@@ -344,8 +351,9 @@ pub unsafe extern "C-unwind" fn recvfrom(
 pub unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
     // SAFETY: the caller's arguments.
     let call = move || unsafe { real::recvmsg(fd, message, flags) };
-    // SAFETY: the caller's message.
-    let Some((one, to)) = table::connection(fd).zip(unsafe { message.as_mut() }) else {
+    // SAFETY: the caller's message, if it is there.
+    let to = || unsafe { guard::get(message) };
+    let Some((one, to)) = table::connection(fd).and_then(|one| Some((one, to()?))) else {
         if tipc::is(fd) && !message.is_null() {
             // SAFETY: the caller's message.
             return unsafe { tipc::receive_message(fd, &mut *message, flags) };
@@ -369,11 +377,45 @@ pub unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: 
         false => receive(one, parts, flags, call),
     };
     if n >= 0 && shared {
+        let mut told = *to;
+        (told.msg_namelen, told.msg_controllen, told.msg_flags) = (0, 0, 0);
+        if one.slot.has(INQ) && to.msg_controllen > 0 && !to.msg_control.is_null() {
+            // SAFETY: the caller's room for control messages.
+            unsafe { tells_left(&one, to.msg_controllen, &mut told) };
+        }
         // SAFETY: as above; the call has returned.
-        let to = unsafe { &mut *message };
-        (to.msg_namelen, to.msg_controllen, to.msg_flags) = (0, 0, 0);
+        if !unsafe { guard::write(message, told) } {
+            return real::fail(libc::EFAULT) as ssize_t;
+        }
     }
     n
+}
+
+/// Tells the number of bytes that are left to read, as a socket does with TCP_INQ.
+///
+/// # Safety
+/// The message's control messages are the caller's, of so much room.
+unsafe fn tells_left(one: &Connection, room: usize, message: &mut msghdr) {
+    let Some(left) = stream::enter(*one).map(|user| user.left()) else { return };
+    // SAFETY: no memory is passed.
+    let (len, space) = unsafe { (libc::CMSG_LEN(4) as usize, libc::CMSG_SPACE(4) as usize) };
+    if room < len {
+        message.msg_flags |= libc::MSG_CTRUNC;
+        return;
+    }
+    #[repr(C)]
+    #[derive(Clone, Copy)]
+    struct Left(libc::cmsghdr, c_int);
+    // SAFETY: all-zero is a valid value; the caller's room.
+    unsafe {
+        let mut head: libc::cmsghdr = std::mem::zeroed();
+        head.cmsg_len = len as _;
+        (head.cmsg_level, head.cmsg_type) = (libc::IPPROTO_TCP, libc::TCP_INQ);
+        let all = Left(head, left);
+        if guard::copy(message.msg_control.cast(), (&raw const all).cast(), len) {
+            message.msg_controllen = space.min(room) as _;
+        }
+    }
 }
 
 /// recvmmsg(2).
@@ -389,29 +431,35 @@ pub unsafe extern "C-unwind" fn recvmmsg(
     timeout: *mut timespec,
 ) -> c_int {
     let is_ours = table::connection(fd).is_some() || tipc::is(fd);
-    if !is_ours || n == 0 || messages.is_null() {
+    // SAFETY: the caller's time.
+    let time = || unsafe { waits::time_of(timeout) };
+    let Some(time) = (is_ours && n > 0 && !messages.is_null()).then(time).flatten() else {
         // SAFETY: the caller's arguments.
         return unsafe { real::recvmmsg(fd, messages, n, flags, timeout) };
-    }
-    let from = std::time::Instant::now();
-    // SAFETY: the caller's time.
-    let most = unsafe { timeout.as_ref() }
-        .map(|t| std::time::Duration::new(t.tv_sec.max(0) as u64, t.tv_nsec.max(0) as u32));
+    };
+    let from = clock::now_ns();
+    let most = time.map(|t| (t.tv_sec as u64).saturating_mul(1_000_000_000) + t.tv_nsec as u64);
+    let left = || most.map(|most| most.saturating_sub(clock::now_ns().saturating_sub(from)));
     let (mut done, mut flags) = (0, flags);
-    while done < n.min(1024) && (done == 0 || most.is_none_or(|most| from.elapsed() < most)) {
+    while done < n.min(1024) && (done == 0 || left() != Some(0)) {
         // SAFETY: the caller's messages.
         unsafe {
-            let one = &mut *messages.add(done as usize);
-            let got = recvmsg(fd, &raw mut one.msg_hdr, flags & !libc::MSG_WAITFORONE);
-            if got < 0 {
+            let one = messages.wrapping_add(done as usize);
+            let got = recvmsg(fd, &raw mut (*one).msg_hdr, flags & !libc::MSG_WAITFORONE);
+            if got < 0 || !guard::write(&raw mut (*one).msg_len, got as c_uint) {
                 break;
             }
-            one.msg_len = got as c_uint;
         }
         done += 1;
         if flags & libc::MSG_WAITFORONE != 0 {
             flags |= libc::MSG_DONTWAIT;
         }
+    }
+    if let Some(left) = left().filter(|_| done > 0) {
+        let (seconds, rest) = (left / 1_000_000_000, left % 1_000_000_000);
+        let time = timespec { tv_sec: seconds as _, tv_nsec: rest as _ };
+        // SAFETY: the caller's time, to which the kernel writes too.
+        unsafe { guard::write(timeout, time) };
     }
     if done > 0 {
         done as c_int
@@ -525,11 +573,12 @@ pub unsafe extern "C-unwind" fn sendto(
 /// # Safety
 /// The caller's message is valid.
 unsafe fn passed(message: &msghdr, each: impl Fn(c_int)) {
-    if message.msg_control.is_null() || message.msg_controllen == 0 {
-        return;
-    }
+    let (control, len) = (message.msg_control.cast::<u8>(), message.msg_controllen);
     // SAFETY: the caller's control messages.
     unsafe {
+        if control.is_null() || !guard::is_readable(control, len) {
+            return;
+        }
         let mut head = libc::CMSG_FIRSTHDR(message);
         while !head.is_null() {
             if (*head).cmsg_level == libc::SOL_SOCKET && (*head).cmsg_type == libc::SCM_RIGHTS {
@@ -564,8 +613,13 @@ unsafe fn hands_over(message: &msghdr) -> bool {
 
 /// A connection is by TCP from now on.
 pub fn stay_tcp(one: &Connection) {
+    stay_tcp_as(one, Why::Call);
+}
+
+/// The same, for a reason.
+pub fn stay_tcp_as(one: &Connection, reason: Why) {
     one.slot.set(NEVER);
-    board::stays(one.at, "the program uses what only TCP carries");
+    why::note(one.at, one.slot, reason);
     wait::never(one);
     if let Some(user) = stream::enter(*one) {
         user.end_sending();
@@ -578,7 +632,7 @@ pub fn stay_tcp(one: &Connection) {
 /// # Errors
 /// Bytes stay in the ring, or the connection has ended.
 pub fn hand_over(one: &Connection) -> Result<(), giving::Why> {
-    stay_tcp(one);
+    stay_tcp_as(one, Why::Passed);
     giving::give_back(one)
 }
 
@@ -594,8 +648,9 @@ pub unsafe extern "C-unwind" fn sendmsg(
 ) -> ssize_t {
     // SAFETY: the caller's arguments.
     let call = move || unsafe { real::sendmsg(fd, message, flags) };
-    // SAFETY: the caller's message.
-    let Some(of) = (unsafe { message.as_ref() }) else { return call() };
+    // SAFETY: the caller's message, if it is there. Without a connection none is handed over.
+    let of = unsafe { (guard::is_on() || tipc::is(fd)).then(|| guard::get(message)).flatten() };
+    let Some(of) = of else { return call() };
     let Some(one) = table::connection(fd) else {
         if tipc::is(fd) {
             // SAFETY: the caller's message.
@@ -631,8 +686,9 @@ pub unsafe extern "C-unwind" fn sendmmsg(
     if table::connection(fd).is_none() && !tipc::is(fd) || messages.is_null() {
         // SAFETY: the caller's arguments, and messages.
         return unsafe {
-            if !messages.is_null() {
-                let list = std::slice::from_raw_parts(messages, n.min(1024) as usize);
+            let len = n.min(1024) as usize;
+            if guard::is_on() && !messages.is_null() && guard::is_readable(messages, len) {
+                let list = std::slice::from_raw_parts(messages, len);
                 if !list.iter().all(|one| hands_over(&one.msg_hdr)) {
                     return real::fail(libc::EAGAIN);
                 }
@@ -644,12 +700,12 @@ pub unsafe extern "C-unwind" fn sendmmsg(
     while done < n.min(1024) {
         // SAFETY: the caller's messages.
         unsafe {
-            let one = &mut *messages.add(done as usize);
-            let sent = sendmsg(fd, &raw const one.msg_hdr, flags);
-            if sent < 0 {
+            let one = messages.wrapping_add(done as usize);
+            let sent = sendmsg(fd, &raw const (*one).msg_hdr, flags);
+            if sent < 0 || !guard::write(&raw mut (*one).msg_len, sent as c_uint) {
                 break;
             }
-            one.msg_len = sent as c_uint;
+            let one = &*one;
             let parts = parts_of(one.msg_hdr.msg_iov, one.msg_hdr.msg_iovlen);
             done += 1;
             if parts.and_then(Parts::new).is_some_and(|parts| (sent as usize) < parts.len()) {

@@ -1,10 +1,11 @@
 //! Functions that make, copy, change and close descriptors.
 
-use super::data::{hand_over, stay_tcp};
+use super::data::{hand_over, stay_tcp, stay_tcp_as};
 use super::programs::{self, Refused};
-use crate::sys::slot::{BULK, CORKED, DEEP, NAGLE, NONBLOCKING, SHOWN, SHUT};
+use crate::sys::slot::{BULK, CORKED, DEEP, INQ, NAGLE, NONBLOCKING, SHOWN, SHUT};
 use crate::sys::table::{self, Connection, Ended};
-use crate::sys::{giving, line, real, set, settings, stream, tcp, tipc, vfork};
+use crate::sys::why::{self, Why};
+use crate::sys::{giving, guard, line, real, set, settings, stream, tcp, tipc, vfork};
 use libc::{c_char, c_int, c_long, c_uint, c_ulong, c_void, sockaddr, socklen_t, FILE};
 use std::sync::atomic::{fence, Ordering};
 
@@ -31,7 +32,8 @@ pub unsafe extern "C-unwind" fn connect(fd: c_int, to: *const sockaddr, len: soc
     // SAFETY: the caller's arguments.
     let result = unsafe { real::connect(fd, to, len) };
     let was = real::errno();
-    if to.is_null() || (len as usize) < size_of::<libc::sa_family_t>() {
+    let is_refused = result != 0 && was == libc::EFAULT;
+    if is_refused || to.is_null() || (len as usize) < size_of::<libc::sa_family_t>() {
         return result;
     }
     // SAFETY: the caller's address has a family.
@@ -340,13 +342,13 @@ pub unsafe extern "C-unwind" fn fcntl(fd: c_int, command: c_int, arg: c_long) ->
             if let Some(one) = table::connection(fd) {
                 changes_mode(&one, arg as c_int & libc::O_NONBLOCK != 0);
                 if arg as c_int & libc::O_ASYNC != 0 {
-                    stay_tcp(&one);
+                    stay_tcp_as(&one, Why::Signals);
                 }
             }
         }
         libc::F_SETOWN | F_SETSIG | F_SETOWN_EX => {
             if let Some(one) = table::connection(fd) {
-                stay_tcp(&one);
+                stay_tcp_as(&one, Why::Signals);
             }
         }
         _ => {}
@@ -418,7 +420,7 @@ pub unsafe extern "C-unwind" fn ioctl(fd: c_int, request: c_ulong, arg: *mut c_v
     unsafe {
         match request {
             libc::FIONBIO => changes_mode(&one, *number != 0),
-            libc::FIOASYNC => stay_tcp(&one),
+            libc::FIOASYNC => stay_tcp_as(&one, Why::Signals),
             libc::FIONREAD | libc::TIOCOUTQ => {
                 if let Some(user) = stream::enter(one) {
                     let more = match request {
@@ -500,9 +502,12 @@ pub unsafe extern "C-unwind" fn setsockopt(
             return result;
         }
     }
-    let one = table::connection(fd).filter(hides_nagle);
-    if let Some(one) = one.filter(|_| level == libc::IPPROTO_TCP && len >= 4 && !value.is_null()) {
-        // SAFETY: the caller's value of this length.
+    let is_number = |_: &Connection| level == libc::IPPROTO_TCP && len >= 4 && !value.is_null();
+    // SAFETY: the caller's value of this length, if it is there.
+    let is_there = |_: &Connection| unsafe { guard::is_readable(value.cast::<c_int>(), 1) };
+    let one = table::connection(fd).filter(hides_nagle).filter(is_number).filter(is_there);
+    if let Some(one) = one {
+        // SAFETY: as above.
         let on = unsafe { *value.cast::<c_int>() } != 0;
         let flag = match name {
             libc::TCP_NODELAY => Some((NAGLE, !on)),
@@ -519,13 +524,33 @@ pub unsafe extern "C-unwind" fn setsockopt(
             return 0;
         }
     }
-    if tcp::is_odd(level, name) {
+    if let Some(why) = tcp::odd(level, name) {
         if let Some(one) = table::connection(fd) {
-            stay_tcp(&one);
+            stay_tcp_as(&one, why);
         }
     }
     // SAFETY: the caller's arguments.
-    unsafe { real::setsockopt(fd, level, name, value, len) }
+    let result = unsafe { real::setsockopt(fd, level, name, value, len) };
+    if result == 0 {
+        has_set(fd, level, name);
+    }
+    result
+}
+
+/// The program has set an option that changes what this library does, or has set.
+fn has_set(fd: c_int, level: c_int, name: c_int) {
+    let is_room = matches!(name, libc::SO_SNDBUF | libc::SO_SNDBUFFORCE);
+    let (is_room, is_inq) =
+        (level == libc::SOL_SOCKET && is_room, level == libc::IPPROTO_TCP && name == libc::TCP_INQ);
+    let Some(one) = table::connection(fd).filter(|_| is_room || is_inq) else { return };
+    if is_inq {
+        match tcp::is_set(fd, name) {
+            true => one.slot.set(INQ),
+            false => one.slot.clear(INQ),
+        }
+    } else if one.slot.is_shared() && one.slot.has(DEEP) {
+        tcp::keep_more(fd);
+    }
 }
 
 /// getsockopt(2).
@@ -583,7 +608,8 @@ pub unsafe extern "C-unwind" fn fdopen(fd: c_int, mode: *const c_char) -> *mut F
     }
     // SAFETY: the caller's arguments.
     let file = unsafe { real::fdopen(fd, mode) };
-    if !file.is_null() && table::connection(fd).is_some() {
+    if let Some(one) = table::connection(fd).filter(|_| !file.is_null()) {
+        why::note(one.at, one.slot, Why::Printed);
         // It is closed past this library, too.
         table::forget(fd);
     }

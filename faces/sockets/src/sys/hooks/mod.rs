@@ -9,6 +9,7 @@ pub mod process;
 mod programs;
 mod quick;
 mod signals;
+mod symbols;
 mod tipc;
 mod variadic;
 mod waits;

@@ -3,7 +3,8 @@
 //! the kernel after one look at its number.
 
 use super::{data, life, placed, process, programs, signals, tipc as other, waits};
-use crate::sys::{real, settings, table, tipc};
+use crate::sys::target::{self, By};
+use crate::sys::{guard, real, settings, table, tipc};
 use libc::{c_int, c_long, c_uint, c_ulong, socklen_t};
 
 /// The arguments of a call.
@@ -258,9 +259,11 @@ unsafe fn waiting(number: c_long, args: Args) -> c_long {
     let [a, b, c, d, e, f] = args;
     let is_of_set = matches!(number, libc::SYS_epoll_pwait | libc::SYS_epoll_pwait2);
     // The kernel refuses a mask of another size.
-    let (mask, len) = if number == libc::SYS_ppoll { (d, e) } else { (e, f) };
-    let is_wrong = number != libc::SYS_pselect6 && mask != 0 && len as usize != MASK;
-    if is_of_set && !knows(a) || is_wrong && number != libc::SYS_epoll_ctl {
+    let is_wrong = match number {
+        libc::SYS_ppoll => d != 0 && e as usize != MASK,
+        _ => is_of_set && e != 0 && f as usize != MASK,
+    };
+    if is_of_set && !knows(a) || is_wrong {
         // SAFETY: the caller's arguments.
         return unsafe { by_kernel(number, args) };
     }
@@ -309,11 +312,15 @@ unsafe fn processes(number: c_long, args: Args) -> c_long {
             process::forks(call)
         }
         libc::SYS_execve => {
-            programs::execve_by(a as *const _, args[2] as *const _, || call() as c_int).into()
+            // SAFETY: the caller's arguments.
+            let call = || unsafe { starts(number, args) } as c_int;
+            programs::execve_by(a as *const _, args[2] as *const _, call).into()
         }
         libc::SYS_execveat => {
             let (path, environment) = (b as *const _, args[3] as *const _);
-            programs::execveat_by(a as c_int, path, environment, || call() as c_int).into()
+            // SAFETY: the caller's arguments.
+            let call = || unsafe { starts(number, args) } as c_int;
+            programs::execveat_by(a as c_int, path, environment, call).into()
         }
         libc::SYS_prctl if process::confines(a, b) && settings::is_on() => {
             process::is_confined();
@@ -324,12 +331,32 @@ unsafe fn processes(number: c_long, args: Args) -> c_long {
             call()
         }
         libc::SYS_rt_sigaction => {
-            // SAFETY: the caller's action.
-            unsafe { signals::set_by_kernel(a as c_int, b as *const _) };
-            call()
+            // SAFETY: the caller's actions.
+            unsafe { signals::set_by_kernel(a as c_int, b as *const _, args[2] as *mut _, call) }
         }
         libc::SYS_io_uring_setup if settings::is_on() => real::fail(libc::ENOSYS).into(),
         _ => call(),
+    }
+}
+
+/// Starts a program by execve(2), or by execveat(2), which may name it by a descriptor.
+///
+/// # Safety
+/// The caller's arguments.
+unsafe fn starts(number: c_long, args: Args) -> c_long {
+    let mut args = args;
+    let is_at = number == libc::SYS_execveat;
+    let (folder, at, env) = if is_at { (args[0] as c_int, 1, 3) } else { (libc::AT_FDCWD, 0, 2) };
+    let (mut path, own) = (args[at] as *const libc::c_char, target::path_of(folder));
+    if is_at && args[4] as c_int & libc::AT_EMPTY_PATH != 0 {
+        path = own.as_ptr().cast();
+    }
+    // SAFETY: the caller's arguments.
+    unsafe {
+        target::starts(path, By::Path, args[env] as *const _, |envp| {
+            args[env] = envp as c_long;
+            by_kernel(number, args)
+        })
     }
 }
 
@@ -349,6 +376,9 @@ fn is_fork(flags: u64, stack: u64) -> bool {
 /// The caller's arguments, of this length.
 unsafe fn is_fork_of(args: *const u64, len: usize) -> bool {
     const STACK: usize = 5;
-    // SAFETY: the caller's arguments.
-    !args.is_null() && len > 8 * STACK && unsafe { is_fork(*args, *args.add(STACK)) }
+    // SAFETY: the caller's arguments, if they are there.
+    unsafe {
+        let is_there = len > 8 * STACK && guard::is_readable(args, STACK + 1);
+        is_there && is_fork(*args, *args.add(STACK))
+    }
 }

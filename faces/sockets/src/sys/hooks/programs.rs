@@ -12,6 +12,7 @@ use crate::sys::kept::Kept;
 use crate::sys::program::{own_environment, File, Program};
 use crate::sys::slot::BROKEN;
 use crate::sys::table::{self, Connection};
+use crate::sys::target::{self, By};
 use crate::sys::{real, vfork};
 use libc::{c_char, c_int, c_void, pid_t, FILE};
 use std::fmt::Write;
@@ -204,7 +205,9 @@ pub fn execveat_by(
 #[no_mangle]
 pub unsafe extern "C-unwind" fn execve(path: *const c_char, argv: Texts, envp: Texts) -> c_int {
     // SAFETY: the caller's arguments.
-    execve_by(path, envp, || unsafe { real::execve(path, argv, envp) })
+    execve_by(path, envp, || unsafe {
+        target::starts(path, By::Path, envp, |envp| real::execve(path, argv, envp))
+    })
 }
 
 /// execveat(2).
@@ -220,7 +223,14 @@ pub unsafe extern "C-unwind" fn execveat(
     flags: c_int,
 ) -> c_int {
     // SAFETY: the caller's arguments.
-    execveat_by(folder, path, envp, || unsafe { real::execveat(folder, path, argv, envp, flags) })
+    execveat_by(folder, path, envp, || unsafe {
+        let own = target::path_of(folder);
+        let by_descriptor = flags & libc::AT_EMPTY_PATH != 0;
+        let file = if by_descriptor { own.as_ptr().cast() } else { path };
+        target::starts(file, By::Path, envp, |envp| {
+            real::execveat(folder, path, argv, envp, flags)
+        })
+    })
 }
 
 /// execv(3).
@@ -231,7 +241,9 @@ pub unsafe extern "C-unwind" fn execveat(
 pub unsafe extern "C-unwind" fn execv(path: *const c_char, argv: Texts) -> c_int {
     let next = at(libc::AT_FDCWD, path, own_environment());
     // SAFETY: the caller's arguments.
-    becomes(next, || unsafe { real::execv(path, argv) })
+    becomes(next, || unsafe {
+        target::starts(path, By::Path, own_environment(), |envp| real::execve(path, argv, envp))
+    })
 }
 
 /// execvp(3).
@@ -241,7 +253,9 @@ pub unsafe extern "C-unwind" fn execv(path: *const c_char, argv: Texts) -> c_int
 #[no_mangle]
 pub unsafe extern "C-unwind" fn execvp(file: *const c_char, argv: Texts) -> c_int {
     // SAFETY: the caller's arguments.
-    becomes(by_name(file, own_environment()), || unsafe { real::execvp(file, argv) })
+    becomes(by_name(file, own_environment()), || unsafe {
+        target::starts(file, By::Name, own_environment(), |envp| real::execvpe(file, argv, envp))
+    })
 }
 
 /// execvpe(3).
@@ -251,7 +265,9 @@ pub unsafe extern "C-unwind" fn execvp(file: *const c_char, argv: Texts) -> c_in
 #[no_mangle]
 pub unsafe extern "C-unwind" fn execvpe(file: *const c_char, argv: Texts, envp: Texts) -> c_int {
     // SAFETY: the caller's arguments.
-    becomes(by_name(file, envp), || unsafe { real::execvpe(file, argv, envp) })
+    becomes(by_name(file, envp), || unsafe {
+        target::starts(file, By::Name, envp, |envp| real::execvpe(file, argv, envp))
+    })
 }
 
 /// fexecve(3).
@@ -261,7 +277,11 @@ pub unsafe extern "C-unwind" fn execvpe(file: *const c_char, argv: Texts, envp: 
 #[no_mangle]
 pub unsafe extern "C-unwind" fn fexecve(fd: c_int, argv: Texts, envp: Texts) -> c_int {
     // SAFETY: the caller's arguments.
-    becomes(at(fd, c"".as_ptr(), envp), || unsafe { real::fexecve(fd, argv, envp) })
+    becomes(at(fd, c"".as_ptr(), envp), || unsafe {
+        let path = target::path_of(fd);
+        let path = path.as_ptr().cast();
+        target::starts(path, By::Path, envp, |envp| real::fexecve(fd, argv, envp))
+    })
 }
 
 /// system(3), whose command has the descriptors of this process.
@@ -345,7 +365,7 @@ pub unsafe extern "C-unwind" fn posix_spawn_file_actions_adddup2(
 
 /// Defines functions that start a program in a child, and return an error.
 macro_rules! spawns {
-    ($(#[doc = $doc:literal] $name:ident: $first:ty;)*) => {
+    ($(#[doc = $doc:literal] $name:ident: $first:ty, $by:expr;)*) => {
         $(
             #[doc = $doc]
             ///
@@ -363,7 +383,9 @@ macro_rules! spawns {
                 match survive() {
                     // SAFETY: the caller's arguments.
                     Ok(()) => unsafe {
-                        real::$name(child, file, actions, attributes, argv, envp)
+                        target::starts(file, $by, envp, |envp| {
+                            real::$name(child, file, actions, attributes, argv, envp)
+                        })
                     },
                     Err(_) => libc::EAGAIN,
                 }
@@ -373,8 +395,8 @@ macro_rules! spawns {
 }
 
 spawns! {
-    #[doc = "posix_spawn(3)."] posix_spawn: *mut pid_t;
-    #[doc = "posix_spawnp(3)."] posix_spawnp: *mut pid_t;
-    #[doc = "pidfd_spawn(3)."] pidfd_spawn: *mut c_int;
-    #[doc = "pidfd_spawnp(3)."] pidfd_spawnp: *mut c_int;
+    #[doc = "posix_spawn(3)."] posix_spawn: *mut pid_t, By::Path;
+    #[doc = "posix_spawnp(3)."] posix_spawnp: *mut pid_t, By::Name;
+    #[doc = "pidfd_spawn(3)."] pidfd_spawn: *mut c_int, By::Path;
+    #[doc = "pidfd_spawnp(3)."] pidfd_spawnp: *mut c_int, By::Name;
 }

@@ -1,30 +1,51 @@
 //! Functions that set handlers of signals. They do what they do; that there are handlers is noted.
 
-use crate::sys::{real, signals, urgent};
-use libc::{c_int, sigaction as Action, sighandler_t};
+use crate::sys::{guard, real, signals, urgent};
+use libc::{c_int, c_long, sigaction as Action, sighandler_t};
+
+/// The program has set an action, `was` is the one before. Returns the program's.
+fn changed(signal: c_int, was: sighandler_t) -> sighandler_t {
+    guard::changed(signal, urgent::changed(signal, was))
+}
 
 /// Notes a handler that was set by a function without flags.
 fn set(signal: c_int, handler: sighandler_t, restarts: bool, was: sighandler_t) -> sighandler_t {
-    if was != libc::SIG_ERR && signals::is_handler(handler) {
+    if was == libc::SIG_ERR {
+        return was;
+    }
+    if signals::is_handler(handler) {
         signals::has_handler(signal, restarts);
     }
-    match was {
-        libc::SIG_ERR => was,
-        _ => urgent::changed(signal, was),
-    }
+    changed(signal, was)
 }
 
-/// Notes a handler that is set past the C library.
+/// The kernel's form of an action: handler, flags, the function that returns, mask.
+pub(super) type OfKernel = [usize; 4];
+
+/// A handler is set past the C library, by this call.
 ///
 /// # Safety
-/// The kernel's form of an action, or none.
-pub(super) unsafe fn set_by_kernel(signal: c_int, new: *const [usize; 2]) {
-    // SAFETY: handler and flags come first.
-    if let Some([handler, flags]) = unsafe { new.as_ref() } {
-        if signals::is_handler(*handler) {
-            signals::has_handler(signal, *flags & libc::SA_RESTART as usize != 0);
+/// The caller's actions.
+pub(super) unsafe fn set_by_kernel(
+    signal: c_int,
+    new: *const OfKernel,
+    old: *mut OfKernel,
+    call: impl FnOnce() -> c_long,
+) -> c_long {
+    // SAFETY: the caller's action, if it can be read.
+    let new = unsafe { guard::get(new) };
+    if let Some([_, flags, ..]) = new.filter(|[handler, ..]| signals::is_handler(*handler)) {
+        signals::has_handler(signal, *flags & libc::SA_RESTART as usize != 0);
+    }
+    let result = call();
+    if result == 0 {
+        // SAFETY: the caller's room, which the kernel has written to.
+        match unsafe { old.as_mut() } {
+            Some([handler, ..]) => *handler = changed(signal, *handler),
+            None => _ = changed(signal, 0),
         }
     }
+    result
 }
 
 /// sigaction(2).
@@ -44,7 +65,9 @@ pub unsafe extern "C-unwind" fn sigaction(
     }
     // SAFETY: the caller's arguments.
     unsafe {
-        urgent::sigaction(signal, new, old).unwrap_or_else(|| real::sigaction(signal, new, old))
+        urgent::sigaction(signal, new, old)
+            .or_else(|| guard::sigaction(signal, new, old))
+            .unwrap_or_else(|| real::sigaction(signal, new, old))
     }
 }
 
@@ -133,6 +156,6 @@ pub unsafe extern "C-unwind" fn siginterrupt(signal: c_int, ends: c_int) -> c_in
     }
     // SAFETY: the caller's arguments.
     let result = unsafe { real::siginterrupt(signal, ends) };
-    urgent::changed(signal, 0);
+    changed(signal, 0);
     result
 }

@@ -1,15 +1,17 @@
 //! Functions with any number of arguments: a look at the first of them, then a jump to the function
 //! of the C library with all of them untouched.
 
-use super::data::stay_tcp;
+use super::data::stay_tcp_as;
 use super::programs;
+use crate::sys::target::{self, By};
+use crate::sys::why::Why;
 use crate::sys::{real, table};
 use libc::{c_char, c_int, c_void};
 
 /// The C library is about to write to a descriptor past this library.
 fn is_printed_to(fd: c_int) {
     let was = real::errno();
-    table::connection(fd).iter().for_each(stay_tcp);
+    table::connection(fd).iter().for_each(|one| stay_tcp_as(one, Why::Printed));
     real::set_errno(was);
 }
 
@@ -54,11 +56,15 @@ extern "C" fn before_dprintf_chk(fd: c_int) -> *mut c_void {
     real::address_of(c"__dprintf_chk")
 }
 
-extern "C" fn before_execl() -> *mut c_void {
+extern "C" fn before_execl(path: *const c_char) -> *mut c_void {
+    // SAFETY: the caller's path.
+    unsafe { target::becomes(path, By::Path) };
     programs::before(c"execl")
 }
 
-extern "C" fn before_execlp() -> *mut c_void {
+extern "C" fn before_execlp(file: *const c_char) -> *mut c_void {
+    // SAFETY: the caller's name of a file.
+    unsafe { target::becomes(file, By::Name) };
     programs::before(c"execlp")
 }
 

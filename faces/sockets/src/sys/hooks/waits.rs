@@ -3,12 +3,15 @@
 use crate::sys::set::{self, Wait};
 use crate::sys::table;
 use crate::sys::wait::{self, Waiting};
-use crate::sys::{real, slot, wake};
+use crate::sys::{clock, guard, real, slot};
 use libc::{c_int, epoll_event, fd_set, nfds_t, pollfd, sigset_t, timespec, timeval};
 use std::sync::atomic::Ordering;
 
 /// Bits of a wait for something to read.
 const IN: i16 = libc::POLLIN | libc::POLLRDNORM;
+
+/// Bits that come at the end of a connection.
+const END: i16 = IN | libc::POLLRDHUP;
 
 /// Runs a poll. `call` is the call of the kernel; its argument says if it is to return at once.
 unsafe fn run_poll(
@@ -17,7 +20,10 @@ unsafe fn run_poll(
     is_poll: bool,
     call: impl Fn(bool) -> c_int,
 ) -> c_int {
-    if fds.is_null() || slot::region().is_none() {
+    // SAFETY: the caller's array, if it is there.
+    let is_there = || unsafe { !fds.is_null() && guard::is_readable(fds, n as usize) };
+    if slot::region().is_none() || !guard::is_on() || !is_there() {
+        // The kernel says what is wrong.
         return call(false);
     }
     // SAFETY: the caller's array has `n` entries.
@@ -35,6 +41,9 @@ unsafe fn run_poll(
     let now = || {
         let was = real::errno();
         let failed = call(true) < 0;
+        if failed && real::errno() == libc::EFAULT {
+            return -1;
+        }
         real::set_errno(was);
         // SAFETY: as above.
         let list = unsafe { std::slice::from_raw_parts_mut(fds, n as usize) };
@@ -49,7 +58,16 @@ unsafe fn run_poll(
         list.iter().filter(|one| one.revents != 0).count() as c_int
     };
     // The events that came are written again by a later call.
-    wait::run(waiting, is_poll, any, || call(true) > 0, now, || call(false))
+    let found = wait::run(waiting, is_poll, any, || call(true) > 0, now, || call(false));
+    if found > 0 {
+        let was = real::errno();
+        // SAFETY: as above; the kernel has written to it.
+        let list = unsafe { std::slice::from_raw_parts_mut(fds, n as usize) };
+        let ended = |one: &&mut pollfd| one.revents & END != 0 && wait::is_broken(one.fd);
+        list.iter_mut().filter(ended).for_each(|one| one.revents |= libc::POLLERR | libc::POLLHUP);
+        real::set_errno(was);
+    }
+    found
 }
 
 /// poll(2).
@@ -137,6 +155,19 @@ pub unsafe extern "C-unwind" fn __select(
     unsafe { select(n, read, write, except, timeout) }
 }
 
+/// Returns the time of a caller, or that there is none. `None`: the kernel says what is wrong.
+///
+/// # Safety
+/// The caller's time.
+pub(super) unsafe fn time_of<'a>(timeout: *const timespec) -> Option<Option<&'a timespec>> {
+    if timeout.is_null() {
+        return Some(None);
+    }
+    // SAFETY: the caller's time, if it is there.
+    let time = unsafe { guard::get(timeout) }?;
+    (!is_wrong(time)).then_some(Some(time))
+}
+
 /// True for a time that the kernel refuses.
 fn is_wrong(time: &timespec) -> bool {
     time.tv_sec < 0 || !(0..1_000_000_000).contains(&time.tv_nsec)
@@ -182,11 +213,10 @@ pub(super) unsafe fn ppoll_by(
     };
     // SAFETY: the caller's time and array.
     unsafe {
-        let time = timeout.as_ref();
-        if time.is_some_and(is_wrong) {
-            return call(false);
+        match time_of(timeout) {
+            Some(time) => run_poll(fds, n, time.is_some_and(is_none), call),
+            None => call(false),
         }
-        run_poll(fds, n, time.is_some_and(is_none), call)
     }
 }
 
@@ -245,6 +275,13 @@ impl Bits {
     }
 }
 
+/// True if there is no set, or one that can be read.
+fn is_there(set: *const fd_set, n: c_int) -> bool {
+    // SAFETY: the caller's set, if it is there.
+    set.is_null()
+        || unsafe { guard::is_readable(set.cast::<u64>(), (n.max(0) as usize).div_ceil(64)) }
+}
+
 /// Descriptors that may be in a ring's reach of one select.
 const READABLE: usize = 128;
 
@@ -258,7 +295,7 @@ fn run_select(
 ) -> c_int {
     let read = Bits::new(sets[0], n);
     let mut waiting = Waiting::new();
-    if slot::region().is_some() {
+    if slot::region().is_some() && guard::is_on() && sets.iter().all(|&set| is_there(set, n)) {
         (0..read.n).filter(|&fd| read.has(fd)).for_each(|fd| waiting.add(fd as c_int));
     }
     if waiting.is_empty() {
@@ -277,6 +314,9 @@ fn run_select(
         let was = real::errno();
         let all = sets.map(|set| Bits::new(set, n));
         if call(true) < 0 {
+            if real::errno() == libc::EFAULT {
+                return -1;
+            }
             all.iter().for_each(Bits::clear);
         }
         real::set_errno(was);
@@ -293,12 +333,12 @@ fn run_select(
     let Some(time) = (unsafe { time.as_mut() }) else {
         return wait::run(waiting, is_poll, any, is_ready, now, || call(false));
     };
-    let (was, from) = (*time, wake::now_ns());
+    let (was, from) = (*time, clock::now_ns());
     let found = wait::run(waiting, is_poll, any, is_ready, now, || call(false));
     if (time.tv_sec, time.tv_usec) == (was.tv_sec, was.tv_usec) {
         // The kernel did not wait, and so did not lessen the time.
-        let all = was.tv_sec as u64 * 1_000_000 + was.tv_usec as u64;
-        let left = all.saturating_sub((wake::now_ns() - from) / 1000);
+        let all = (was.tv_sec as u64).saturating_mul(1_000_000).saturating_add(was.tv_usec as u64);
+        let left = all.saturating_sub(clock::now_ns().saturating_sub(from) / 1000);
         (time.tv_sec, time.tv_usec) = ((left / 1_000_000) as _, (left % 1_000_000) as _);
     }
     found
@@ -346,8 +386,10 @@ pub unsafe extern "C-unwind" fn select(
         // SAFETY: the caller's arguments.
         unsafe { real::select(n, read, write, except, if now { &mut none } else { timeout }) }
     };
-    // SAFETY: the caller's time.
-    let time = unsafe { timeout.as_ref() };
+    // SAFETY: the caller's time, if it is there.
+    let time = unsafe { (timeout.is_null() || guard::is_readable(timeout, 1)).then_some(timeout) };
+    // SAFETY: as above.
+    let Some(time) = time.map(|time| unsafe { time.as_ref() }) else { return call(false) };
     if time.is_some_and(|t| t.tv_sec < 0 || t.tv_usec < 0) {
         return call(false);
     }
@@ -391,11 +433,10 @@ pub(super) unsafe fn pselect_by(
         false => sleep(),
     };
     // SAFETY: the caller's time.
-    let time = unsafe { timeout.as_ref() };
-    if time.is_some_and(is_wrong) {
-        return call(false);
+    match unsafe { time_of(timeout) } {
+        Some(time) => run_select(n, sets, time.is_some_and(is_none), std::ptr::null_mut(), call),
+        None => call(false),
     }
-    run_select(n, sets, time.is_some_and(is_none), std::ptr::null_mut(), call)
 }
 
 fn made(fd: c_int) -> c_int {
@@ -539,10 +580,7 @@ pub(super) unsafe fn epoll_pwait2_by(
     sleep: impl Fn(*mut epoll_event, c_int) -> c_int,
 ) -> c_int {
     // SAFETY: the caller's time.
-    let time = unsafe { timeout.as_ref() };
-    if time.is_some_and(is_wrong) {
-        return sleep(events, n);
-    }
+    let Some(time) = (unsafe { time_of(timeout) }) else { return sleep(events, n) };
     run_wait(set, events, n, time.is_some_and(is_none), |events, n, now| match now {
         // As in ppoll.
         // SAFETY: room for so many events.

@@ -179,6 +179,17 @@ impl Use {
         self.slot().receiver.unread_behind(self.memory.incoming(), by_tcp) as isize
     }
 
+    /// Bytes that can be read, or 1 if there are none and no more come: TCP_INQ tells that.
+    pub fn left(&self) -> c_int {
+        let fd = self.connection.fd;
+        let by_tcp = tcp::unread(fd).unwrap_or(0);
+        let all = by_tcp as i64 + self.unread(by_tcp) as i64;
+        match all {
+            ..1 => tcp::has_ended(fd).into(),
+            all => all.min(c_int::MAX.into()) as c_int,
+        }
+    }
+
     /// Bytes in the ring that goes out.
     pub fn unsent(&self) -> isize {
         self.slot().sender.unread(self.memory.out()) as isize

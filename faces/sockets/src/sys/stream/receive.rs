@@ -132,24 +132,31 @@ impl Receive<'_> {
         step
     }
 
-    fn copy(&mut self, at: u64, len: usize) -> usize {
+    /// Copies bytes of the ring to the caller's parts; returns their number. `None`: a part is not
+    /// there, and no bytes count as copied.
+    fn copy(&mut self, at: u64, len: usize) -> Option<usize> {
         let n = len.min(self.parts.len() - self.got);
+        let mut is_there = true;
         if self.flags & libc::MSG_TRUNC == 0 {
             let (memory, mut from) = (self.user.memory, at);
             self.parts.each(self.got, n, |base, len| {
                 // SAFETY: the caller's part has room for `len` bytes, and `n` is at most a ring.
-                unsafe { memory.get(from, base, len) };
+                is_there = unsafe { memory.get(from, base, len) };
                 from += len as u64;
-                true
+                is_there
             });
         }
-        self.got += n;
-        n
+        is_there.then(|| {
+            self.got += n;
+            n
+        })
     }
 
     fn ring_step(&mut self, at: u64, len: usize) -> Step {
         let (slot, words) = (self.user.slot(), self.user.memory.incoming());
-        let n = self.copy(at, len);
+        let Some(n) = self.copy(at, len) else {
+            return Step::End(real::fail(libc::EFAULT) as isize);
+        };
         if !self.is_peek() {
             slot.receiver.take(words, n);
             if !slot.receiver.is_awake(words) {
@@ -206,7 +213,9 @@ impl Receive<'_> {
             };
         };
         self.got = before;
-        self.copy(at, len.min(RING));
+        if self.copy(at, len.min(RING)).is_none() {
+            return Step::End(0);
+        }
         // A sender that has sent by TCP since does not write to the ring before it is empty.
         let is_end = slot.receiver.arrived(words) == at + len as u64;
         Step::End(if is_end { after as isize } else { 0 })
@@ -250,11 +259,25 @@ impl Receive<'_> {
             0 if self.got > 0 => Step::End(0),
             0 => Step::End(self.at_end()),
             _ if real::errno() != libc::EAGAIN => Step::End(n),
+            _ if ring_follows && self.were_taken() => Step::Again,
             _ if self.got > 0 && !self.wants_all() || !self.may_block() => {
                 Step::End(real::fail(libc::EAGAIN) as isize)
             }
             _ => Step::Await,
         }
+    }
+
+    /// The bytes that are next should be there by TCP, and are not. If the program has read them
+    /// past this library, by calls that it makes itself, they count as read: else it would wait for
+    /// them for ever. True if there were some.
+    #[cold]
+    fn were_taken(&self) -> bool {
+        let (tcp, was) = (&self.user.slot().receiver.tcp, real::errno());
+        let taken = settings::is_on().then(|| tcp::taken_past(self.user.connection.fd, tcp));
+        let taken = taken.flatten();
+        taken.into_iter().for_each(|taken| tcp.call().done(taken));
+        real::set_errno(was);
+        taken.is_some()
     }
 
     /// The ring was read empty, and there is room for more. Bytes may have come by TCP before: a
@@ -439,6 +462,9 @@ impl Receive<'_> {
         }
         slot.set(TOLD);
         slot.sender.end();
+        // After a reset the connection is over in both directions.
+        // SAFETY: no memory is passed.
+        unsafe { real::shutdown(self.user.connection.fd, libc::SHUT_WR) };
         real::fail(libc::ECONNRESET) as isize
     }
 

@@ -29,6 +29,8 @@ enum Ring {
     Full,
     /// The rest goes by TCP.
     Tcp,
+    /// The caller has not the bytes that it names.
+    Fault,
 }
 
 impl Use {
@@ -61,6 +63,7 @@ impl Use {
                         }
                         continue;
                     }
+                    Ok(Ring::Fault) => return with(sent, real::fail(libc::EFAULT) as isize),
                     Ok(Ring::Full | Ring::Tcp) => {}
                     Err(_) => return with(sent, self.broken()),
                 }
@@ -142,13 +145,16 @@ impl Use {
                 return Ok(Ring::Tcp);
             }
             let n = room.min(parts.len() - *sent).min(PIECE);
-            let (memory, mut to) = (self.memory, at);
+            let (memory, mut to, mut is_there) = (self.memory, at, true);
             parts.each(*sent, n, |base, len| {
                 // SAFETY: the caller's part has `len` bytes, and `n` is at most a ring.
-                unsafe { memory.put(to, base, len) };
+                is_there = unsafe { memory.put(to, base, len) };
                 to += len as u64;
-                true
+                is_there
             });
+            if !is_there {
+                return Ok(Ring::Fault);
+            }
             if !slot.sender.publish(words, n, switch)? {
                 return Ok(Ring::Tcp);
             }

@@ -119,10 +119,11 @@ pub fn wrong_waits(fd: RawFd, set: RawFd) -> [Result<isize, i32>; 3] {
 pub fn nodelay(fd: RawFd) -> bool {
     let (mut value, mut len) = (0 as c_int, size_of::<c_int>() as libc::socklen_t);
     let (level, name) = (libc::IPPROTO_TCP, libc::TCP_NODELAY);
-    // SAFETY: room for a number, past the library.
-    let got = unsafe {
-        libc::syscall(libc::SYS_getsockopt, fd, level, name, &raw mut value, &raw mut len)
-    };
-    assert_eq!(got, 0);
+    let (value_at, len_at) =
+        ((&raw mut value).expose_provenance(), (&raw mut len).expose_provenance());
+    let args = [fd as usize, level as usize, name as usize, value_at, len_at, 0];
+    // Past the library.
+    let got = crate::numbers::sys::instruction(libc::SYS_getsockopt, args);
+    assert_eq!(got.unwrap(), 0);
     value != 0
 }

@@ -1,6 +1,6 @@
 //! Programs that make calls by their numbers (syscall(2)), or by instructions of their own.
 
-mod sys;
+pub mod sys;
 
 use crate::roles::Server;
 use crate::sys as other;
@@ -13,8 +13,8 @@ pub fn attempt(case: &str, server: &mut Server) -> bool {
         "numbers-move" => moves(server),
         "numbers-life" => life(server),
         "numbers-sleep" => sleeps(server),
-        #[cfg(target_arch = "x86_64")]
         "instruction" => by_instruction(server),
+        "instruction-read" => reads_by_instruction(server),
         _ => return false,
     }
     true
@@ -181,7 +181,6 @@ fn sleeps(server: &mut Server) {
 }
 
 /// Waits by an instruction are not seen: bytes never lie where such a wait does not see them.
-#[cfg(target_arch = "x86_64")]
 fn by_instruction(server: &mut Server) {
     other::set_nonblocking(server.stream.as_raw_fd(), true);
     let set = other::Epoll::new();
@@ -203,5 +202,31 @@ fn by_instruction(server: &mut Server) {
                 Err(e) => assert_eq!(e.kind(), std::io::ErrorKind::WouldBlock),
             }
         }
+    }
+}
+
+/// Bytes that came by TCP are read by an instruction, those behind them by functions.
+fn reads_by_instruction(server: &mut Server) {
+    let fd = server.stream.as_raw_fd() as usize;
+    let (mut taken, mut round) = (0, 0);
+    while round < 100 || taken == 0 {
+        assert!(round < 5000, "no bytes by TCP");
+        round += 1;
+        server.get(100);
+        // A wait that sleeps has the next bytes come by TCP.
+        other::poll_for(&server.stream, libc::POLLIN, 1);
+        server.command(b's', 1000);
+        while other::queue(&server.stream, libc::FIONREAD) < 1000 {
+            std::thread::yield_now();
+        }
+        let mut buf = [0u8; 1000];
+        let args = [fd, sys::at(&mut buf), 1000, libc::MSG_DONTWAIT as usize, 0, 0];
+        let got = sys::instruction(libc::SYS_recvfrom, args).unwrap_or(0);
+        server.check(&buf[..got]);
+        taken += got;
+        if got < 1000 {
+            server.read(1000 - got);
+        }
+        server.get(500);
     }
 }

@@ -16,6 +16,23 @@ pub fn call(number: libc::c_long, args: [usize; 6]) -> io::Result<usize> {
 }
 
 /// Makes a call by the instruction, past every library.
+#[cfg(target_arch = "aarch64")]
+pub fn instruction(number: libc::c_long, args: [usize; 6]) -> io::Result<usize> {
+    let [a, b, c, d, e, f] = args;
+    let result: isize;
+    // SAFETY: as above; the kernel keeps the registers that are not named.
+    unsafe {
+        std::arch::asm!(
+            "svc 0",
+            inlateout("x0") a as isize => result,
+            in("x1") b, in("x2") c, in("x3") d, in("x4") e, in("x5") f, in("x8") number,
+            options(nostack)
+        );
+    }
+    usize::try_from(result).map_err(|_| io::Error::from_raw_os_error(-result as i32))
+}
+
+/// Makes a call by the instruction, past every library.
 #[cfg(target_arch = "x86_64")]
 pub fn instruction(number: libc::c_long, args: [usize; 6]) -> io::Result<usize> {
     let [a, b, c, d, e, f] = args;

@@ -367,3 +367,17 @@ fn memcached__answers_in_both_of_its_protocols() {
     }
     assert!(agent.counter("sockets_paired") > 0);
 }
+
+#[test]
+fn grpc__calls_of_python_come_back_by_memory() {
+    let imports = Command::new("python3").args(["-c", "import grpc"]).output();
+    if !imports.is_ok_and(|output| output.status.success()) {
+        return skip("python3 has no package grpc (grpcio)");
+    }
+    let (agent, port) = (Served::start(), port());
+    let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/sockets/programs/calls.py");
+    let _server = serve(&agent, &port, "python3", &[program, "serve", &port]);
+    let said = good(&with(&agent, "python3", &[program, "call", &port, "300"]).output().unwrap());
+    assert_eq!(said.trim(), "all came back");
+    assert!(agent.counter("sockets_paired") > 0);
+}

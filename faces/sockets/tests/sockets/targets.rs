@@ -1,0 +1,102 @@
+//! Programs that the library cannot be put before, started by programs that have it.
+
+use crate::harness::{library, Served};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use weft_conformance::skip;
+
+/// Builds a program with a compiler, which a machine may not have.
+fn build(compiler: &str, more: &[&str], name: &str) -> Option<PathBuf> {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    let (source, program) = (folder.join(format!("{name}.c")), folder.join(name));
+    let text = "#include <stdio.h>\n#include <stdlib.h>\nint main() {\n\
+                char *is = getenv(\"LD_PRELOAD\"); puts(is ? is : \"ran\"); return 0; }\n";
+    std::fs::write(&source, text).unwrap();
+    let built = Command::new(compiler).args(more).arg("-o").args([&program, &source]).output();
+    match built {
+        Ok(output) if output.status.success() => Some(program),
+        _ => {
+            skip(&format!("{compiler} {more:?} builds nothing here"));
+            None
+        }
+    }
+}
+
+/// Starts the program from others, in each way, and looks at its words.
+fn starts(program: &Path, says: impl Fn(&str) -> String) {
+    let agent = Served::start();
+    let (path, name) = (program.to_str().unwrap(), program.file_name().unwrap().to_str().unwrap());
+    let folder = program.parent().unwrap().to_str().unwrap();
+    let script = program.with_extension("sh");
+    std::fs::write(&script, format!("#!{path}\n")).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&script, mode).unwrap();
+    let python = |call: &str| format!("import os, subprocess\n{call}");
+    let ways = [
+        ("sh", vec!["-c".to_string(), path.to_string()]),
+        ("sh", vec!["-c".to_string(), format!("exec {}", script.display())]),
+        ("env", vec![path.to_string()]),
+        ("env", vec![name.to_string()]),
+        ("python3", vec!["-c".into(), python(&format!("subprocess.run(['{name}'], check=True)"))]),
+        ("python3", vec!["-c".into(), python(&format!("os.execv('{path}', ['{path}'])"))]),
+        ("python3", vec!["-c".into(), python(&format!("os.execlp('{name}', '{name}')"))]),
+        (
+            "python3",
+            vec![
+                "-c".into(),
+                python(&format!("os.wait4(os.posix_spawn('{path}', ['x'], os.environ), 0)")),
+            ],
+        ),
+    ];
+    let folders = std::env::var("PATH").unwrap_or_default();
+    for other in ["", ":/nothing/other.so"] {
+        let preload = format!("{}{other}", library().display());
+        for (starter, args) in &ways {
+            let mut command = Command::new(starter);
+            command.args(args).env("PATH", format!("{folder}:{folders}"));
+            command.env("LD_PRELOAD", &preload).env("WEFT_AGENT", &agent.name);
+            let Ok(output) = command.output() else {
+                skip(&format!("{starter} is not installed"));
+                continue;
+            };
+            let said = String::from_utf8_lossy(&output.stdout).into_owned();
+            let wrong = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(said.trim(), says(other), "{starter} {args:?}: {wrong}");
+        }
+    }
+}
+
+#[test]
+fn exec__programs_with_the_address_sanitizer_start_without_the_library() {
+    if let Some(program) = build("cc", &["-fsanitize=address"], "target-address") {
+        starts(&program, |other| match other {
+            "" => "ran".into(),
+            other => format!("{}:", &other[1..]),
+        });
+    }
+}
+
+#[test]
+fn exec__programs_of_musl_start_without_the_library() {
+    // Its loader takes no library that is not there.
+    if let Some(program) = build("musl-gcc", &[], "target-musl") {
+        starts_alone(&program);
+    }
+}
+
+/// The same where no other library is named.
+fn starts_alone(program: &Path) {
+    let (agent, path) = (Served::start(), program.to_str().unwrap());
+    let mut command = Command::new("sh");
+    command.args(["-c", path]).env("LD_PRELOAD", library()).env("WEFT_AGENT", &agent.name);
+    let output = command.output().unwrap();
+    let wrong = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "ran", "{wrong}");
+}
+
+#[test]
+fn exec__other_programs_keep_the_library() {
+    if let Some(program) = build("cc", &[], "target-plain") {
+        starts(&program, |other| format!("{}{other}", library().display()));
+    }
+}

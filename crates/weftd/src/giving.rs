@@ -34,10 +34,9 @@ const CHUNK: usize = 64 << 10;
 /// has for bytes that were not read, below which it opens no window.
 const TAKEN_MAX: usize = 256 << 10;
 const WINDOW_PART: usize = 8;
-/// Longest time until the other end has lent its socket and until its bytes have arrived. The
-/// process waits longer than twice this.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// The same, once its bytes were taken out: only it can send them again.
+/// Longest time until the other end has lent its socket. The process waits longer.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// The same, once bytes were taken out, which only it can send again; and for these to move.
 const LONG_PATIENCE: Duration = Duration::from_secs(40);
 /// Time between two rings of a bell.
 const RING_AGAIN: Duration = Duration::from_millis(20);
@@ -269,28 +268,15 @@ impl Work {
         Ok(())
     }
 
-    /// Gets the other socket, and has all bytes by TCP arrive.
+    /// Gets the other socket, then the bytes of memory.
     fn gather(&mut self) -> Result<Foreign, &'static str> {
         if !passing::has_record(&self.record) {
             return Err("no bytes were shown");
         }
         let lent = self.borrow()?;
         self.check(&lent)?;
-        let from = Instant::now();
-        while from.elapsed() < self.patience() {
-            let left = passing::unacknowledged(&lent).map_err(|_| NOT)?;
-            if left == 0 {
-                self.take_record()?;
-                return Ok(lent);
-            }
-            // Bytes that find no room do not arrive.
-            if from.elapsed() > RING_AGAIN {
-                self.make_room()?;
-            }
-            passing::acknowledge(&self.fd);
-            std::thread::sleep(Duration::from_micros(200));
-        }
-        Err("its bytes by TCP do not arrive")
+        self.take_record()?;
+        Ok(lent)
     }
 
     fn patience(&self) -> Duration {
@@ -346,24 +332,29 @@ impl Work {
     /// Sends all again, in order, until nothing is left of what came by TCP before. The rest
     /// has found no room.
     fn turn_over(&mut self, lent: &Foreign) -> Result<(), &'static str> {
-        let mut left = passing::unread(&self.fd).map_err(|_| "the socket is none")?;
+        const UNKNOWN: &str = "the system does not count the bytes that are on their way";
+        let mut left = passing::outstanding(&self.fd, lent).map_err(|_| UNKNOWN)?;
         let (most, mut since) = (self.most(), Instant::now());
         while left > 0 {
-            if self.taken.bytes.len() < most {
-                match self.take(CHUNK.min(left))? {
-                    0 => break,
-                    n => left = left.saturating_sub(n),
-                }
-            }
+            let has_room = self.taken.bytes.len() < most;
+            let taken = match has_room {
+                true => self.take(CHUNK.min(usize::try_from(left).unwrap_or(CHUNK)))?,
+                false => 0,
+            };
+            left = left.saturating_sub(taken as u64);
             let sent = passing::put_now(lent, &self.taken.bytes).map_err(|_| "it has ended")?;
             drop(self.taken.bytes.drain(..sent));
-            if sent > 0 {
+            if taken > 0 || sent > 0 {
                 since = Instant::now();
-            } else if self.taken.bytes.len() >= most {
-                if since.elapsed() > LONG_PATIENCE {
-                    return Err("the system takes no more bytes of it");
-                }
-                passing::awaits_room(lent, RING_AGAIN);
+                continue;
+            }
+            if since.elapsed() > LONG_PATIENCE {
+                return Err("its bytes by TCP do not arrive");
+            }
+            passing::acknowledge(&self.fd);
+            match has_room {
+                true => drop(passing::awaits(&self.fd, RING_AGAIN)),
+                false => passing::awaits_room(lent, RING_AGAIN),
             }
         }
         // A process that says more than it has says it of its own stream.
@@ -458,6 +449,79 @@ mod tests {
         assert!(len > 0);
         // Its connection goes on.
         assert!(!passing::has_record(&copy));
+    }
+
+    /// The byte at this place of what a peer sends.
+    fn byte(at: usize) -> u8 {
+        (at ^ at >> 8 ^ at >> 16) as u8
+    }
+
+    /// Sends by a socket until there is no room, at most so many bytes; returns their number.
+    fn fill(fd: &OwnedFd, most: usize) -> usize {
+        let all: Vec<u8> = (0..most).map(byte).collect();
+        let (mut sent, mut vain) = (0, 0);
+        while sent < most && vain < 20 {
+            match passing::put_now(fd, &all[sent..]).unwrap() {
+                0 => {
+                    vain += 1;
+                    passing::awaits_room(fd, Duration::from_millis(10));
+                }
+                n => (sent, vain) = (sent + n, 0),
+            }
+        }
+        sent
+    }
+
+    /// Brings bytes back to a reader for which a peer has sent others by TCP, as many as there is
+    /// room for at most; the reader gets all in order.
+    fn goes_back(most: usize, before: usize) {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut reader = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let peer = OwnedFd::from(listener.accept().unwrap().0);
+        let sent = fill(&peer, most);
+        let ring: Vec<u8> = (0..RING).map(|at| !byte(at)).collect();
+        let (record, own) = passing::pair().unwrap();
+        passing::send(own.as_raw_fd(), &ring, None).unwrap();
+        let ((asker, hears), (bell, rings)) = (passing::pair().unwrap(), passing::pair().unwrap());
+        let [asker, bell] = [asker, bell].map(|fd| Way { socket: UnixStream::from(fd), token: 1 });
+        let mut giving = Giving::default();
+        giving.shows((1, 1), record, before as u64, Other::default());
+        let fd = OwnedFd::from(reader.try_clone().unwrap());
+        assert!(giving.begin(((1, 1), 1), asker, fd, bell, (2, 1)).is_ok());
+        passing::awaits(&rings, Duration::from_secs(60)).unwrap();
+        // A call sends by it at first.
+        giving.lends_soon((2, 1));
+        assert!(giving.lent((2, 1), peer.try_clone().unwrap()));
+        passing::awaits(&hears, Duration::from_secs(60)).unwrap();
+        let mut bytes = [0; 300];
+        let len = passing::recv(hears.as_raw_fd(), &mut bytes).unwrap().0;
+        assert_eq!(Message::decode(&bytes[..len]), Ok(Message::Given(1)));
+        let mut got = vec![0; sent + RING];
+        std::io::Read::read_exact(&mut reader, &mut got).unwrap();
+        let all: Vec<u8> = (0..sent).map(byte).collect();
+        let (first, rest) = all.split_at(before.min(sent));
+        assert!(got == [first, &ring, rest].concat(), "{sent} bytes, {before} before");
+        // Then the socket is free, and nothing else has come.
+        loop {
+            passing::awaits(&rings, Duration::from_secs(60)).unwrap();
+            let len = passing::recv(rings.as_raw_fd(), &mut bytes).unwrap().0;
+            if Message::decode(&bytes[..len]) == Ok(Message::Free(1)) {
+                break;
+            }
+        }
+        assert_eq!(passing::unread(&OwnedFd::from(reader)).unwrap(), 0);
+    }
+
+    #[test]
+    fn begin__a_reader_gets_all_in_order() {
+        for (most, before) in [(0, 0), (10, 0), (10, 4), (10, 10), (300_000, 1), (300_000, 100_000)]
+        {
+            goes_back(most, before);
+        }
+        // All room of the kernel's is taken, on both sides.
+        for before in [0, 1_000_000, usize::MAX] {
+            goes_back(64 << 20, before);
+        }
     }
 
     #[test]

@@ -244,6 +244,52 @@ pub fn unread(fd: &OwnedFd) -> io::Result<usize> {
     queue(fd, libc::FIONREAD)
 }
 
+/// Returns the bytes that a peer has sent, or has given to its system to be sent, and that were not
+/// read: what one end of a connection has written, less those read at the other. The peer sends
+/// nothing meanwhile.
+///
+/// # Errors
+/// One of both is no TCP socket, or the system does not count these bytes.
+pub fn outstanding(reader: &OwnedFd, peer: &OwnedFd) -> io::Result<u64> {
+    let none = || io::Error::from(io::ErrorKind::Unsupported);
+    let written = info(peer).and_then(|info| info.written()).ok_or_else(none)?;
+    loop {
+        // More may arrive between both questions.
+        let before = unread(reader)?;
+        let received = info(reader).and_then(|info| info.large(RECEIVED)).ok_or_else(none)?;
+        if before == unread(reader)? {
+            let read = received.checked_sub(before as u64).ok_or_else(none)?;
+            return written.checked_sub(read).ok_or_else(none);
+        }
+    }
+}
+
+/// Places in the kernel's `tcp_info`.
+const RECEIVED: usize = 128;
+const NOT_SENT: usize = 144;
+const SENT: usize = 200;
+const SENT_AGAIN: usize = 208;
+
+/// The kernel's `tcp_info`.
+struct Info([u8; 216]);
+
+fn info(fd: &OwnedFd) -> Option<Info> {
+    option(fd, libc::IPPROTO_TCP, libc::TCP_INFO, [0u8; 216]).map(Info)
+}
+
+impl Info {
+    fn large(&self, at: usize) -> Option<u64> {
+        Some(u64::from_ne_bytes(*self.0.get(at..)?.first_chunk()?))
+    }
+
+    /// Bytes that the program has ever written to the socket.
+    fn written(&self) -> Option<u64> {
+        let waits = u32::from_ne_bytes(*self.0.get(NOT_SENT..)?.first_chunk()?);
+        let sent = self.large(SENT)?.checked_sub(self.large(SENT_AGAIN)?)?;
+        sent.checked_add(waits.into())
+    }
+}
+
 /// Returns the bytes that were sent and that the peer's system has not acknowledged.
 ///
 /// # Errors

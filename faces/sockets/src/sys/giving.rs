@@ -41,7 +41,7 @@ pub struct Why {
 }
 
 /// Longest reason.
-const WHY: usize = 160;
+const WHY: usize = 112;
 
 impl Why {
     /// Makes one, as long as there is room.

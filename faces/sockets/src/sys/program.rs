@@ -101,21 +101,17 @@ impl Program {
     }
 
     unsafe fn is_fit(&self) -> bool {
-        // SAFETY: the caller's names.
-        match self.file {
-            File::At(folder, path) => unsafe {
-                let Some(path) = text(path) else { return false };
-                is_fit(open(folder, path), SCRIPTS)
-            },
-            File::Search(name) => unsafe {
-                let Some(name) = text(name) else { return false };
-                if name.to_bytes().contains(&b'/') {
-                    return is_fit(open(libc::AT_FDCWD, name), SCRIPTS);
-                }
-                let found = find(name.to_bytes()).map_or(-1, |path| path.open(libc::AT_FDCWD));
-                is_fit(found, SCRIPTS)
-            },
-        }
+        let (folder, path, searches) = match self.file {
+            File::At(folder, path) => (folder, path, false),
+            File::Search(name) => (libc::AT_FDCWD, name, true),
+        };
+        // SAFETY: the caller's name.
+        let path = unsafe { text(path) };
+        let fd = path.and_then(|path| match searches && !path.to_bytes().contains(&b'/') {
+            true => find(path.to_bytes()).map(|found| found.open(folder)),
+            false => Some(open(folder, path)),
+        });
+        is_fit(fd.unwrap_or(-1), SCRIPTS)
     }
 }
 

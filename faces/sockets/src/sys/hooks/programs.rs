@@ -227,9 +227,7 @@ pub unsafe extern "C-unwind" fn execveat(
         let own = target::path_of(folder);
         let by_descriptor = flags & libc::AT_EMPTY_PATH != 0;
         let file = if by_descriptor { own.as_ptr().cast() } else { path };
-        target::starts(file, By::Path, envp, |envp| {
-            real::execveat(folder, path, argv, envp, flags)
-        })
+        target::starts(file, By::Path, envp, |envp| real::execveat(folder, path, argv, envp, flags))
     })
 }
 

@@ -181,7 +181,7 @@ fn multicasts(nets: &[Live; 2]) {
     let come = Rc::<Cell<bool>>::default();
     let note = Rc::clone(&come);
     nets[1].handle(1, move |_| note.set(true));
-    let group = [0, 1].map(|at| nets[at].group(1, &[0, 1]).unwrap());
+    let group = [0, 1].map(|at| nets[at].group(1, 0, &[0, 1]).unwrap());
     rounds(nets, &|| {
         nets[0].try_multicast(&group[0], 1, 0, &[7; 16]).unwrap();
         let come = Rc::clone(&come);

@@ -481,20 +481,20 @@ mod tests {
         let sent = fill(&peer, most);
         let ring: Vec<u8> = (0..RING).map(|at| !byte(at)).collect();
         let (record, own) = passing::pair().unwrap();
-        passing::send(own.as_raw_fd(), &ring, None).unwrap();
+        passing::send(&own, &ring, None).unwrap();
         let ((asker, hears), (bell, rings)) = (passing::pair().unwrap(), passing::pair().unwrap());
         let [asker, bell] = [asker, bell].map(|fd| Way { socket: UnixStream::from(fd), token: 1 });
         let mut giving = Giving::default();
-        giving.shows((1, 1), record, before as u64, Other::default());
-        let fd = OwnedFd::from(reader.try_clone().unwrap());
+        giving.shows((1, 1), foreign(record), before as u64, Other::default());
+        let fd = foreign(reader.try_clone().unwrap());
         assert!(giving.begin(((1, 1), 1), asker, fd, bell, (2, 1)).is_ok());
         passing::awaits(&rings, Duration::from_secs(60)).unwrap();
         // A call sends by it at first.
         giving.lends_soon((2, 1));
-        assert!(giving.lent((2, 1), peer.try_clone().unwrap()));
+        assert!(giving.lent((2, 1), foreign(peer.try_clone().unwrap())));
         passing::awaits(&hears, Duration::from_secs(60)).unwrap();
         let mut bytes = [0; 300];
-        let len = passing::recv(hears.as_raw_fd(), &mut bytes).unwrap().0;
+        let len = passing::recv(&hears, &mut bytes, ANYBODY).unwrap().len;
         assert_eq!(Message::decode(&bytes[..len]), Ok(Message::Given(1)));
         let mut got = vec![0; sent + RING];
         std::io::Read::read_exact(&mut reader, &mut got).unwrap();
@@ -504,7 +504,7 @@ mod tests {
         // Then the socket is free, and nothing else has come.
         loop {
             passing::awaits(&rings, Duration::from_secs(60)).unwrap();
-            let len = passing::recv(rings.as_raw_fd(), &mut bytes).unwrap().0;
+            let len = passing::recv(&rings, &mut bytes, ANYBODY).unwrap().len;
             if Message::decode(&bytes[..len]) == Ok(Message::Free(1)) {
                 break;
             }

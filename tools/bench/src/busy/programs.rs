@@ -21,7 +21,7 @@ pub struct Programs {
     pub mpis: Vec<Installed>,
 }
 
-/// What else runs on the cores.
+/// The other work of the cores.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Beside {
     /// Two others compute on each core.

@@ -84,7 +84,10 @@ pub fn room() {
     while refused < 100 {
         // The kernel may have moved bytes to the peer meanwhile.
         match one.write(&[0; 10_000]) {
-            Ok(_) => refused = 0,
+            Ok(sent) => {
+                assert!(sent > 0);
+                refused = 0;
+            }
             Err(e) => {
                 assert_eq!(e.kind(), ErrorKind::WouldBlock);
                 refused += 1;

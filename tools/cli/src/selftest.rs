@@ -1,5 +1,7 @@
 //! Hidden checks that the integration tests start as ranks.
 
+mod numbers;
+
 use anyhow::{ensure, Context, Result};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -59,6 +61,18 @@ enum What {
         #[arg(long)]
         until: Option<PathBuf>,
     },
+    /// All ranks take numbers from a replicated counter, and print them
+    Numbers {
+        /// Numbers of each rank
+        #[arg(long, default_value_t = 40)]
+        count: u64,
+        /// The rank that makes no progress after half of them, while the others go on without it
+        #[arg(long)]
+        still: usize,
+        /// It goes on when this file is there
+        #[arg(long)]
+        until: PathBuf,
+    },
 }
 
 fn value_of(rank: usize, bytes: usize) -> Vec<u8> {
@@ -75,6 +89,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         What::Circle => circle(),
         What::Left { file } => left(&file),
         What::Exchange { until } => exchange(until.as_deref()),
+        What::Numbers { count, still, until } => numbers::run(count, still, &until),
     }
 }
 

@@ -363,20 +363,7 @@ impl Core {
                 self.change.again = true;
             }
             Control::Lag { view, next } if view.epoch < self.view.epoch => {
-                match self.bring_up(from, view, next) {
-                    true if self.change.attempt.is_some() => self.begin(),
-                    true => {}
-                    false => {
-                        // It is told that it is no member. One that has never had a view is a
-                        // joiner whose author has failed before it sent the state. It enters no
-                        // view up to this one, and is not needed.
-                        if view.epoch == 0 {
-                            let never_came = self.never_came();
-                            self.change.gone.insert(from, never_came);
-                        }
-                        self.suspect(from, true, true);
-                    }
-                }
+                self.on_lag(from, view, next);
             }
             Control::Propose { accepted, slots } => self.on_propose(from, accepted, slots),
             Control::Accept { new, stamp } => self.on_accepted(from, new, stamp),
@@ -390,23 +377,47 @@ impl Core {
             Control::Welcome { install, delivered, snapshot } => {
                 self.on_welcome(install, delivered, snapshot);
             }
-            Control::Over if self.view.epoch == 0 && self.members.is_empty() => {
-                self.change.contacts.retain(|&rank| rank != from);
-                self.ask_to_join();
-            }
-            Control::TooLong if self.view.epoch == 0 && self.members.is_empty() => {
-                self.end(OrderError::TooLong);
-            }
-            Control::Excluded { view } if self.view.epoch == 0 && self.members.is_empty() => {
-                // It asks again.
-                self.change.refused = self.change.refused.max(view.epoch);
-                self.early.clear();
+            other if self.view.epoch == 0 && self.members.is_empty() => {
+                self.on_answer(from, &other);
             }
             Control::Excluded { view } if view.epoch >= self.view.epoch => {
                 self.end(OrderError::Excluded { by: from as usize });
             }
             _ => {}
         }
+    }
+
+    /// Handles a control that tells a rank which wants to join that it has to wait or to ask others.
+    fn on_answer(&mut self, from: u32, answer: &Control) {
+        match answer {
+            Control::Over => {
+                self.change.contacts.retain(|&rank| rank != from);
+                self.ask_to_join();
+            }
+            Control::TooLong => self.end(OrderError::TooLong),
+            Control::Excluded { view } => {
+                // It asks again.
+                self.change.refused = self.change.refused.max(view.epoch);
+                self.early.clear();
+            }
+            _ => {}
+        }
+    }
+
+    fn on_lag(&mut self, from: u32, view: ViewId, next: u64) {
+        if self.bring_up(from, view, next) {
+            if self.change.attempt.is_some() {
+                self.begin();
+            }
+            return;
+        }
+        // It is told that it is no member. One that has never had a view is a joiner whose author
+        // has failed before it sent the state. It enters no view up to this one, and is not needed.
+        if view.epoch == 0 {
+            let never_came = self.never_came();
+            self.change.gone.insert(from, never_came);
+        }
+        self.suspect(from, true, true);
     }
 
     fn on_join(&mut self, rank: u32) {
@@ -656,18 +667,8 @@ impl Core {
         self.asking = false;
         self.room = None;
         self.next_of.clear();
-        let change = &mut self.change;
-        let attempt = change.attempt.take();
-        (change.promised, change.again, change.accepted) = (0, false, None);
-        (change.is_lonely, change.lonely) = (false, None);
-        change.last = Some(install.clone());
-        change.joiners.retain(|rank| !install.members.contains(rank));
-        change.leavers.retain(|rank| install.members.contains(rank));
-        let stays = |rank: &u32| install.members.contains(rank) && !install.joined.contains(rank);
-        self.change.gone.retain(|rank, _| stays(rank));
-        let never_came = self.never_came();
-        let behind = self.change.gone.values_mut().filter(|gone| gone.view.epoch < self.view.epoch);
-        behind.for_each(|gone| *gone = never_came.clone());
+        let attempt = self.change.attempt.take();
+        self.end_change(install);
         if !self.members.contains(&self.me) {
             let by = (install.new.stamp & 0xffff) as usize;
             return self.end(match install.left.contains(&self.me) {
@@ -688,6 +689,21 @@ impl Core {
         let stayed: Vec<u32> =
             old.into_iter().filter(|rank| !install.joined.contains(rank)).collect();
         self.show_view(&stayed, install.left.clone());
+    }
+
+    /// Ends the change that has led to a view.
+    fn end_change(&mut self, install: &Install) {
+        let change = &mut self.change;
+        (change.promised, change.again, change.accepted) = (0, false, None);
+        (change.is_lonely, change.lonely) = (false, None);
+        change.last = Some(install.clone());
+        change.joiners.retain(|rank| !install.members.contains(rank));
+        change.leavers.retain(|rank| install.members.contains(rank));
+        let stays = |rank: &u32| install.members.contains(rank) && !install.joined.contains(rank);
+        self.change.gone.retain(|rank, _| stays(rank));
+        let never_came = self.never_came();
+        let behind = self.change.gone.values_mut().filter(|gone| gone.view.epoch < self.view.epoch);
+        behind.for_each(|gone| *gone = never_came.clone());
     }
 
     /// Tells the program of the view.

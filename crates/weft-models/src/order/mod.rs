@@ -70,7 +70,7 @@ pub struct Options {
     pub window: u32,
     /// If true, a member delivers a message of its own only when a quorum of the view has it, so
     /// that the message is in the order of all that go on, also if this member is cut off or
-    /// stopped just then. That takes the time of an answer of another member. If false, a member
+    /// stopped just then. This takes the time of an answer of another member. If false, a member
     /// that the others have given up may deliver a few messages of its own that nobody else gets,
     /// before it learns of its exclusion.
     pub safe: bool,

@@ -186,6 +186,12 @@ impl Running {
         await_lines(&self.out, &mut self.seen_out, count, text);
     }
 
+    /// Waits for a line of output that contains `text`, and returns it.
+    pub fn line(&mut self, text: &str) -> String {
+        self.lines(1, text);
+        self.seen_out.lines().last().unwrap_or_default().to_owned()
+    }
+
     /// Waits for lines of error output that contain `text`.
     pub fn error_lines(&mut self, count: usize, text: &str) {
         await_lines(&self.err, &mut self.seen_err, count, text);

@@ -10,6 +10,7 @@ mod going;
 #[allow(dead_code)]
 mod harness;
 mod models;
+mod stopped;
 
 use harness::{bootstrap_keys, shell, Job};
 use std::io::Write;

@@ -125,7 +125,7 @@ impl PyJob {
     }
 
     /// Opens a queue of jobs: records of `size` bytes, of which a message has `batch` at most. All
-    /// ranks call this with the same arguments; `number` (0 to 3) tells queues apart.
+    /// ranks call this with the same arguments; `number` (0 to 255) tells queues apart.
     #[pyo3(signature = (size, *, number=0, batch=64))]
     fn queue(
         &self,

@@ -250,11 +250,12 @@ class _Replica:
         _frozen.freeze(self)
 
     def title(self, method):
-        name = f"{self.kind.__qualname__}.{method}" if method in self.methods else method.strip("\0")
-        return f"{name} of {self.name!r}"
+        of_kind = f"{self.kind.__qualname__}." if method in self.methods else ""
+        return f"{of_kind}{self.of_name(method)}"
 
     def of_name(self, method):
-        return f"{method} of {self.name!r}"
+        # The extension's own operations begin with a zero.
+        return f"{method.lstrip(chr(0))} of {self.name!r}"
 
     def guarded(self, method):
         spec = self.methods.get(method)

@@ -41,6 +41,7 @@ struct Inner {
     rank: usize,
     size: usize,
     warn_after: Duration,
+    peer_timeout: Duration,
     quiet: Cell<bool>,
     now: Cell<Instant>,
     upcalls: RefCell<HashMap<u16, Upcall>>,
@@ -107,15 +108,16 @@ impl Outside {
     pub fn open(gate: &Arc<Gate>) -> Option<Outside> {
         let about = gate.with(|inside| {
             let net = inside.models()?.forward_failures();
-            Ok((net.rank(), net.size(), net.warn_after()))
+            Ok((net.rank(), net.size(), [net.warn_after(), net.peer_timeout()]))
         });
-        let (rank, size, warn_after) = about.ok()?;
+        let (rank, size, [warn_after, peer_timeout]) = about.ok()?;
         Some(Outside {
             inner: Rc::new(Inner {
                 gate: Arc::downgrade(gate),
                 rank,
                 size,
                 warn_after,
+                peer_timeout,
                 quiet: Cell::default(),
                 now: Cell::default(),
                 upcalls: RefCell::default(),
@@ -334,6 +336,18 @@ impl Net for Outside {
 
     fn unexpect(&self, rank: usize) {
         self.with(|models| models.net().unexpect(rank));
+    }
+
+    fn has_left(&self, rank: usize) -> bool {
+        self.with(|models| models.net().has_left(rank)).unwrap_or_default()
+    }
+
+    fn peer_timeout(&self) -> Duration {
+        self.inner.peer_timeout
+    }
+
+    fn time_is_virtual(&self) -> bool {
+        false
     }
 
     fn warn_after(&self) -> Duration {

@@ -272,7 +272,10 @@ impl Here {
     fn try_write<'py>(&mut self, py: Python<'py>, op: &Operation) -> PyResult<Bound<'py, PyAny>> {
         if op.method == DELETE {
             self.is_deleted = true;
-            self.replica.bind(py).call_method1("put", (py.None(),))?;
+            let replica = self.replica.bind(py);
+            // Reads that Python executes by itself end, too.
+            replica.setattr(intern!(py, "broken"), "it has been deleted")?;
+            replica.call_method1("put", (py.None(),))?;
             return Ok(py.None().into_bound(py));
         }
         if let Some(error) = self.failed.take() {

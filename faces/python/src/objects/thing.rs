@@ -387,7 +387,10 @@ impl PyThing {
         let freed = self.free(py, worker, name)?;
         if freed {
             let none = (PyTuple::empty(py), PyDict::new(py));
+            // Its operations end with a text of their own; then the rest of it is freed.
             self.write(py, DELETE, &none.0, &none.1)?;
+            let deleted = self.wait_for(py, worker, DELETE, world::delete)?;
+            deleted.map_err(|failed| self.error(py, DELETE, failed))?;
         }
         Ok(freed)
     }

@@ -232,6 +232,11 @@ pub fn begin(thing: Thing, op: Operation) -> Work<Reply> {
     Box::pin(async move { Ok(thing.call(op).await?) })
 }
 
+/// Deletes an object on all ranks.
+pub fn delete(thing: Thing) -> Work<()> {
+    Box::pin(async move { Ok(thing.delete().await?) })
+}
+
 /// Returns the fault of an operation of this name; `None` if its arguments have the cause.
 pub fn fault_of(cause: ObjectCause, title: &str) -> Fault {
     match cause {
@@ -242,7 +247,7 @@ pub fn fault_of(cause: ObjectCause, title: &str) -> Fault {
         }
         ObjectCause::Call(error) => Fault::of_call(&error).of_operation(title),
         ObjectCause::NoObject => {
-            Fault::new(Kind::Operation, format!("{title}: there is no such object"))
+            Fault::new(Kind::Operation, format!("{title}: the object has been deleted"))
         }
         ObjectCause::Unreadable(why) => {
             Fault::new(Kind::Operation, format!("{title}: bytes that cannot be read: {why}"))

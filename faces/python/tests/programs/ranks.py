@@ -298,7 +298,10 @@ def queues(job):
     raises(weft.ArgumentError, lambda: queue.push(0, b"short"), "5 bytes, not 8")
     raises(weft.ArgumentError, lambda: queue.push(size, bytes(8)), "ranks, from 0")
     raises(weft.ArgumentError, lambda: job.queue(8), "open already")
-    raises(weft.ArgumentError, lambda: job.queue(8, number=9), "numbers below")
+    raises(weft.ArgumentError, lambda: job.queue(8, number=256), "numbers below")
+    last = job.queue(8, number=255)
+    last.push((world.rank + 1) % size, bytes(8))
+    assert last.run(lambda record: None) == 1
 
 
 @weft.shared

@@ -100,7 +100,7 @@ pub const WEFT: Meanings = &[
     ("weft_names_watch **watch", "where the subscription is stored"),
     (
         "int64_t slow_us",
-        "time without taking messages after which a member is named, in microseconds; negative: 1 s",
+        "microseconds without taking messages after which a member is named; negative: 1 s",
     ),
     (
         "int64_t put_out_us",

@@ -80,33 +80,43 @@ fn numbers__none_is_given_twice_by_a_program_that_sleeps() {
 }
 
 /// A control group that is removed at the end.
-struct Frozen(PathBuf);
+struct Frozen {
+    path: PathBuf,
+    file: &'static str,
+    thawed: &'static str,
+}
 
 impl Frozen {
+    /// Freezes a process in a group of its own, by version 2 of control groups, or by version 1.
     fn new(process: &str) -> Option<Frozen> {
-        let name = format!("weft-test-{}", std::process::id());
-        let path = Path::new("/sys/fs/cgroup").join(name);
-        let write = |file: &str, text: &str| std::fs::write(path.join(file), text);
-        let made = std::fs::create_dir(&path).and_then(|()| write("cgroup.procs", process));
-        match made.and_then(|()| write("cgroup.freeze", "1")) {
-            Ok(()) => Some(Frozen(path)),
-            Err(why) => {
-                skip(&format!("no control group can be frozen here: {why}"));
-                _ = std::fs::remove_dir(&path);
-                None
-            }
+        let two = ["/sys/fs/cgroup", "cgroup.controllers", "cgroup.freeze", "1", "0"];
+        let one = ["/sys/fs/cgroup/freezer", "tasks", "freezer.state", "FROZEN", "THAWED"];
+        let is_here = |of: &[&'static str; 5]| Path::new(of[0]).join(of[1]).exists();
+        let Some([root, _, file, frozen, thawed]) = [two, one].into_iter().find(is_here) else {
+            skip("there are no control groups that can be frozen");
+            return None;
+        };
+        let path = Path::new(root).join(format!("weft-test-{}", std::process::id()));
+        if let Err(why) = std::fs::create_dir(&path) {
+            skip(&format!("no control group can be made here: {why}"));
+            return None;
         }
+        let group = Frozen { path, file, thawed };
+        let write = |file: &str, text: &str| std::fs::write(group.path.join(file), text);
+        write("cgroup.procs", process).unwrap();
+        write(file, frozen).unwrap();
+        Some(group)
     }
 
     fn thaw(&self) {
-        std::fs::write(self.0.join("cgroup.freeze"), "0").unwrap();
+        std::fs::write(self.path.join(self.file), self.thawed).unwrap();
     }
 }
 
 impl Drop for Frozen {
     fn drop(&mut self) {
-        _ = std::fs::write(self.0.join("cgroup.freeze"), "0");
-        _ = std::fs::remove_dir(&self.0);
+        _ = std::fs::write(self.path.join(self.file), self.thawed);
+        _ = std::fs::remove_dir(&self.path);
     }
 }
 

@@ -49,8 +49,7 @@ const LINES: Duration = Duration::from_secs(5);
 /// Returns a time in words.
 fn in_words(seconds: f64) -> String {
     match seconds {
-        s if s < 1.0 => "less than 1 s".into(),
-        s if s < 120.0 => format!("{s:.0} s"),
+        s if s < 120.0 => format!("{:.0} s", s.max(1.0)),
         s if s < 7200.0 => format!("{:.0} min", s / 60.0),
         s => format!("{:.0} h", s / 3600.0),
     }

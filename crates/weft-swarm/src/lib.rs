@@ -74,7 +74,8 @@ impl Model {
         let (cluster, ends) = drawn(seed);
         cluster::replay_by(self.replay(seed));
         let run = || match self {
-            Model::Calls => calls::run(&cluster, ends),
+            // A rank keeps its services while any other may call (see `Rpc::open`).
+            Model::Calls => calls::run(&cluster, Ends::Together),
             Model::Order => order::run(&cluster, ends),
             Model::Objects => objects::run(&cluster, ends),
             Model::Regions => regions::run(&cluster, ends),

@@ -211,7 +211,7 @@ def test_rank_that_is_no_number_is_refused(job):
 
 
 @pytest.mark.parametrize("call, limit", [
-    (lambda job: job.region(1 << 40, "d"), "at most 268435392 bytes.*33554424"),
+    (lambda job: job.region(1 << 40, "d"), "at most 268435456 bytes.*33554432"),
     (lambda job: job.queue(1 << 40), "at most 268435455"),
     (lambda job: job.map("4294967296:0:d"), "no name of a region"),
 ], ids=["region", "queue", "map"])

@@ -26,7 +26,7 @@ pub mod together;
 pub use channel::MESSAGE_MAX;
 pub use weft_packets::net;
 
-/// The first packet handler of this crate's modules. The numbers from 256 to 2303 belong to them, so
+/// The first packet handler of this crate's modules. The numbers from 256 to 2303 belong to them:
 /// programs that use the packet interface beside models take others.
 pub const HANDLERS: u16 = weft_packets::net::PATIENT.start;
 

@@ -330,7 +330,7 @@ impl State {
         let done = missing.is_empty();
         if status != status::JOINED {
             let (number, _) = split_group(id);
-            log::warn!(
+            weft_link::warn!(
                 "multicast group {number}: ranks forward and not agents, since member {rank} \
                  cannot join: {}",
                 status::text(status)
@@ -493,8 +493,8 @@ impl Packets {
             self.port.serve(key);
         } else {
             match services.borrow().ended() {
-                Some(why) => log::warn!("the agent keeps no counter for this process: {why}"),
-                None => log::warn!(
+                Some(why) => weft_link::warn!("the agent keeps no counter for this process: {why}"),
+                None => weft_link::warn!(
                     "the agent keeps no counter for this process: it has refused or not answered \
                      (weftd --quota words=N)"
                 ),

@@ -387,7 +387,7 @@ impl Core {
         }
     }
 
-    /// Handles a control that tells a rank which wants to join that it has to wait or to ask others.
+    /// Handles a control that tells a rank which wants to join to wait, or to ask others.
     fn on_answer(&mut self, from: u32, answer: &Control) {
         match answer {
             Control::Over => {

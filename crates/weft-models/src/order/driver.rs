@@ -728,11 +728,10 @@ pub(crate) struct Expecting<N: Net>(Weak<Inner<N>>);
 
 impl<N: Net> Drop for Expecting<N> {
     fn drop(&mut self) {
-        if let Some(inner) = self.0.upgrade() {
-            inner.expecting.set(inner.expecting.get() - 1);
-            if inner.expecting.get() == 0 {
-                inner.with(|core| core.expect(false));
-            }
+        let Some(inner) = self.0.upgrade() else { return };
+        inner.expecting.set(inner.expecting.get() - 1);
+        if inner.expecting.get() == 0 {
+            inner.with(|core| core.expect(false));
         }
     }
 }

@@ -55,7 +55,7 @@ impl<N: Net> Call<N> {
         self
     }
 
-    /// Returns the answer if it is there. A call that has ended so is over. From the second question
+    /// Returns the answer if it is there. A call that has ended so is over. From the second one
     /// on that was in vain, the silence of the rank is noticed: it ends the call with an error.
     pub fn take(&mut self) -> Option<Result<Vec<u8>, CallError>> {
         let result = match std::mem::replace(&mut self.state, State::Over) {

@@ -441,7 +441,7 @@ impl<N: Net> Inner<N> {
             if let Some(found) = found {
                 return Poll::Ready(Ok(found));
             }
-            // One that has left may have done so because of another one, which is about to be known.
+            // One that has left may have done so because of another, which is about to be known.
             let gone = self.gone.borrow().get(&from).cloned();
             if let Some(failure) = gone.filter(|failure| !self.net.has_left(failure.rank)) {
                 self.failed(failure);

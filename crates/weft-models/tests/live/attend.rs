@@ -22,6 +22,7 @@ fn repeat(done: &AtomicUsize, what: &str, mut operation: impl FnMut()) {
             return;
         }
         operation();
+        // tidy-allow(sleep): the pauses of the program that this test is about.
         std::thread::sleep(Duration::from_millis(4));
         assert!(start.elapsed() < LIMIT, "{what}: the others are not served");
     }

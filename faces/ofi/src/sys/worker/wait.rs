@@ -28,7 +28,7 @@ use weft_link::{Next, Turn};
 ///   the other computes, and the kernel prefers a woken sleeper.
 /// - Else it polls on for a while before it tries to yield.
 /// - Where there are more ranks than cores, it also sleeps once no process of its scheduling group
-///   is ready: processes of other groups get the core only from a sleeper. That would slow down
+///   is ready: processes of other groups get the core only from a sleeper. Sleep would slow down
 ///   programs whose messages come every few microseconds (HPCC's random access), so it takes long.
 ///
 /// With `polling` it polls on whatever else is ready. With `blocking` it sleeps as soon as it polls

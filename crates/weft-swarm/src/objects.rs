@@ -191,7 +191,7 @@ pub async fn open_all(objects: &Objects<Live>) -> Result<Vec<Shared<Live, Regist
 /// Returns the options of the group of a seed.
 pub fn options(seed: u64) -> Options {
     let style = [Style::Ticket, Style::Sequencer, Style::Broadcast][seed as usize % 3];
-    Options { style, window: 64, safe: seed / 2 % 2 == 0 }
+    Options { style, window: 64, safe: (seed / 2).is_multiple_of(2) }
 }
 
 /// A rank at the end of a run: its view, the end of its operations, and the states that it has.

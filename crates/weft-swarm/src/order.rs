@@ -56,7 +56,7 @@ pub fn run(cluster: &Cluster, ends: Ends) -> Report {
     let seed = cluster.config.seed;
     let style = [Style::Ticket, Style::Sequencer, Style::Broadcast][seed as usize % 3];
     let window = [4, 16, 256][seed as usize / 3 % 3];
-    let options = Options { style, window, safe: seed / 2 % 2 == 0 };
+    let options = Options { style, window, safe: (seed / 2).is_multiple_of(2) };
     let (logs, views, failed) = (Logs::default(), Views::default(), Rc::new(Cell::new(0)));
     // The ranks that have ended well, with the number of their last view.
     let fine = Rc::<RefCell<Vec<(usize, u32)>>>::default();

@@ -368,11 +368,11 @@ impl Core {
             Control::Propose { accepted, slots } => self.on_propose(from, accepted, slots),
             Control::Accept { new, stamp } => self.on_accepted(from, new, stamp),
             Control::Enter { new } => self.on_enter(from, new),
-            Control::Install { install, slots } if install.old == self.view => {
-                if self.ended.is_none() {
-                    self.change.welcome.clear();
-                    self.enter(&install, slots);
-                }
+            Control::Install { install, slots }
+                if install.old == self.view && self.ended.is_none() =>
+            {
+                self.change.welcome.clear();
+                self.enter(&install, slots);
             }
             Control::Welcome { install, delivered, snapshot } => {
                 self.on_welcome(install, delivered, snapshot);

@@ -14,7 +14,7 @@ use weft_sim::{Env, Fault, SimConfig};
 pub const STYLES: [Style; 3] = [Style::Ticket, Style::Sequencer, Style::Broadcast];
 
 pub fn options_of(seed: u64) -> Options {
-    Options { style: STYLES[seed as usize % 3], window: 16, safe: seed / 2 % 2 == 0 }
+    Options { style: STYLES[seed as usize % 3], window: 16, safe: (seed / 2).is_multiple_of(2) }
 }
 
 /// An event at a rank.
@@ -134,11 +134,11 @@ fn check_cut_off(logs: &BTreeMap<usize, Vec<Told>>, whole: &[usize], seed: u64) 
     };
     let longest = whole.iter().map(|&rank| messages(rank)).max_by_key(Vec::len).unwrap();
     let last_view = |log: &[Told]| {
-        let views = log.iter().filter_map(|told| match told {
+        let mut views = log.iter().filter_map(|told| match told {
             Told::View(number, _) => Some(*number),
             Told::Message(..) => None,
         });
-        views.last().unwrap_or(0)
+        views.next_back().unwrap_or(0)
     };
     for &rank in logs.keys().filter(|rank| !whole.contains(rank)) {
         let own = messages(rank);
@@ -178,7 +178,7 @@ fn order__same_messages_in_the_same_order_under_faults() {
         let cluster = Cluster::of_seed(seed, 1..6, Some(0..6));
         let style = STYLES[seed as usize % 3];
         let window = [4, 16, 256][seed as usize / 3 % 3];
-        let options = Options { style, window, safe: seed / 2 % 2 == 0 };
+        let options = Options { style, window, safe: (seed / 2).is_multiple_of(2) };
         let (logs, lost) = (Logs::default(), Rc::new(RefCell::new(Vec::new())));
         let (all, ended) = (Rc::clone(&logs), Rc::clone(&lost));
         let hosts = cluster.config.hosts as usize;

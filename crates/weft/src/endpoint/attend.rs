@@ -2,7 +2,7 @@
 //!
 //! A program whose operations all end at once (short sends, reads of what is here) never waits, and
 //! so would make no progress: other ranks that need something of it would wait for as long as it
-//! goes on so. Each such operation therefore looks at a counter of the processor, and makes progress
+//! goes on so. Each such operation therefore looks at a counter of the processor and makes progress
 //! about every tenth of a millisecond.
 
 use super::{Endpoint, Inner};

@@ -346,7 +346,7 @@ impl Reduction {
         let op = usize::try_from(self.op).ok().and_then(|at| OPS.get(at).copied());
         let op = op.ok_or_else(|| Fault::argument(format!("there is no operation {}", self.op)))?;
         if !T::takes(op) {
-            return Err(Fault::argument(&weft::OpError::NoSuchOp.to_string()));
+            return Err(Fault::argument(weft::OpError::NoSuchOp.to_string()));
         }
         let root = root.map(|root| comm.root(root)).transpose()?;
         let (data, result): (*const T, *mut T) = (self.data.cast(), self.result.cast());

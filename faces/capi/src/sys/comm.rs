@@ -124,7 +124,7 @@ pub unsafe extern "C" fn weft_comm_job_rank(comm: *const WeftComm, rank: c_int) 
         let (comm, job) = unsafe { object_of(comm) }?;
         let rank = usize::try_from(rank).unwrap_or(usize::MAX);
         let peer = comm.group.peer(rank).map_err(|error| match error.cause() {
-            OpError::NoRank { .. } => Fault::argument(&error.to_string()),
+            OpError::NoRank { .. } => Fault::argument(error.to_string()),
             cause => job.fault(cause),
         })?;
         Ok(job.rank_of(peer))

@@ -354,6 +354,6 @@ pub(super) fn refused(job: &WeftJob, refused: Refused) -> Fault {
     match refused {
         Refused::Busy => Fault(WEFT_BUSY, "too many operations are under way".into()),
         Refused::Peer(peer, failure) => job.fault(OpError::Peer { peer, failure }),
-        other => Fault::argument(&other.to_string()),
+        other => Fault::argument(other.to_string()),
     }
 }

@@ -504,7 +504,7 @@ fn choose(chosen: Choices, name: &str, value: &str) -> Result<Choices, Fault> {
     }
     let mut config = weft::Config::default();
     chosen.write(&mut config);
-    config.set(name, value).map_err(|error| Fault::argument(&error.to_string()))?;
+    config.set(name, value).map_err(|error| Fault::argument(error.to_string()))?;
     if !config.exceptions.is_empty() {
         return Err(Fault::argument("chosen for one rank is one value, and no list of ranks"));
     }

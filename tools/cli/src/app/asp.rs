@@ -121,8 +121,8 @@ const DRAWN: usize = 64;
 
 /// Returns the sources that are drawn beside those that are kept, in the numbers of the input.
 fn drawn(keep: Keep, graph: &Graph) -> Keep {
-    let each = (graph.nodes as usize).div_ceil(DRAWN).max(1);
-    let all = (graph.first_id..).take(graph.nodes as usize).step_by(each);
+    let each = graph.nodes.div_ceil(DRAWN).max(1);
+    let all = (graph.first_id..).take(graph.nodes).step_by(each);
     match keep {
         Keep::All => Keep::All,
         Keep::None => Keep::Sources(all.collect()),

@@ -26,11 +26,9 @@ pub fn plot(runs: &[(usize, ClusterReport)]) -> Option<Picture> {
         return None;
     }
     let times = |hosts: usize| hosts as f64 / first.0 as f64;
-    let references: [(&str, fn(f64) -> f64); 2] =
-        [("hosts", |times| times), ("root of hosts", f64::sqrt)];
-    let reference = references.map(|(name, of)| {
-        let points = runs.iter().map(|(hosts, _)| point(*hosts, of(times(*hosts)))).collect();
-        Curve::reference(name, points)
+    let reference = [("hosts", 1.0), ("root of hosts", 0.5)].map(|(name, power)| {
+        let at = |(hosts, _): &(usize, _)| point(*hosts, times(*hosts).powf(power));
+        Curve::reference(name, runs.iter().map(at).collect())
     });
     let curve = |(place, (name, of)): (usize, Series)| {
         let at = |(hosts, run): &(usize, ClusterReport)| point(*hosts, of(run) / of(&first.1));

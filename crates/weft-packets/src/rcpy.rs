@@ -332,11 +332,11 @@ impl Packets {
     pub fn rcpy(&self, to: PeerId, key: u64, offset: u64, data: &[u8]) -> Result<(), OpError> {
         let rest = self.begin_rcpy(to, key, offset, data)?;
         if rest.misses.is_empty() {
+            if !rest.puts.is_empty() {
+                return self.port.put_parts(to, (key, offset), data, &rest.puts);
+            }
             self.endpoint().attend();
-            return match rest.puts.is_empty() {
-                true => Ok(()),
-                false => self.port.put_parts(to, (key, offset), data, &rest.puts),
-            };
+            return Ok(());
         }
         let copy = self.expect_copy(to, rest.misses.len());
         for (argument, packet) in self.redirects(to, key, offset, data, &rest.misses, copy.number) {

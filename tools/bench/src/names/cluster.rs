@@ -222,16 +222,22 @@ mod tests {
 
     #[test]
     fn wake_ups__of_a_thread_that_sleeps() {
-        let before = wake_ups(std::process::id()).unwrap();
-        let (tell, told) = std::sync::mpsc::channel::<()>();
-        std::thread::scope(|scope| {
-            let waits = scope.spawn(move || told.recv().is_ok());
-            while wake_ups(std::process::id()).unwrap() <= before {
-                std::thread::yield_now();
-            }
-            tell.send(()).unwrap();
-            assert!(waits.join().unwrap());
-        });
+        // A process of its own: threads of other tests come and go here.
+        let piped = std::process::Stdio::piped;
+        let mut cat = std::process::Command::new("cat");
+        let mut cat = cat.stdin(piped()).stdout(piped()).spawn().unwrap();
+        let (mut to, mut from) = (cat.stdin.take().unwrap(), cat.stdout.take().unwrap());
+        let mut round = || {
+            std::io::Write::write_all(&mut to, b"x").unwrap();
+            std::io::Read::read_exact(&mut from, &mut [0]).unwrap();
+        };
+        round();
+        let before = wake_ups(cat.id()).unwrap();
+        while wake_ups(cat.id()).unwrap() <= before {
+            round();
+        }
+        drop(to);
+        assert!(cat.wait().unwrap().success());
     }
 
     #[test]

@@ -166,7 +166,14 @@ impl World {
             }
             taken.is_made = true;
             if let Some(id) = entry.made {
-                self.find(entry.key, id).await?;
+                match self.find(entry.key, id).await {
+                    // It was deleted meanwhile, after its name had become free.
+                    Err(error) if error.cause == ObjectCause::NoObject => {
+                        instead_of = None;
+                        continue;
+                    }
+                    found => found?,
+                }
                 return Ok(entry);
             }
             instead_of = self.until_made(&registry, name, entry.key).await?;

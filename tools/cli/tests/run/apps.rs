@@ -157,7 +157,7 @@ fn numbers__outside_their_range_are_refused_with_it() {
         ("puzzle --korf 0", "0 is not in 1..=100"),
         ("puzzle --korf 101", "101 is not in 1..=100"),
         ("asp --nodes 9 --keep all", "--out <DIR>"),
-        ("barnes --pixels 99", "--out <DIR>"),
+        ("barnes --squares 99", "--out <DIR>"),
         ("awari --stones 2 --position 1,1,1,0,0,0,0,0,0,0,0,0", "3 stones, more than --stones 2"),
     ] {
         let err = refused(&args.split(' ').collect::<Vec<_>>());

@@ -51,7 +51,8 @@ fn unit__the_service_manager_understands_it() {
 /// Starts the command of the unit's start line, with another socket name.
 fn start(name: &str, manager: &str) -> Child {
     let line = UNIT.lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap();
-    let words = line.split_whitespace().skip(1);
+    // The service manager leaves the variable of options out where no file sets it.
+    let words = line.split_whitespace().skip(1).filter(|word| *word != "$WEFTD_OPTIONS");
     let words = words.map(|word| if word.ends_with("agent.sock") { name } else { word });
     let mut command = Command::new(WEFTD);
     command.args(words).args(["--links", "udp", "--user="]).env("NOTIFY_SOCKET", manager);

@@ -464,16 +464,24 @@ class _Runtime:
             what = f"the object {name!r}: all ranks call Job.share"
             _log.warning("rank %d waits for %.1f s for %s", self.rank, waited, what)
 
-        replica = self.shown(name, *self.messages.share(wish, make, warn))
-        found = replica.kind.__weft_handle__(replica)
-        if replica.kind is not kind or replica.placement != placement:
-            raise ArgumentError(f"{found!r} is there already")
-        if replica.stays:
-            failure = replica.thing.failure()
-            if failure is not None:
-                replica.thing.delete(name)
-                raise failure
-        return found
+        while True:
+            replica = self.shown(name, *self.messages.share(wish, make, warn))
+            found = replica.kind.__weft_handle__(replica)
+            if replica.kind is not kind or replica.placement != placement:
+                raise ArgumentError(f"{found!r} is there already")
+            if not replica.stays:
+                return found
+            try:
+                failure = replica.thing.failure()
+            except OperationError:
+                if replica.thing.delete(name):
+                    raise
+                # Another rank has deleted it, as it could not be made: this one makes it anew.
+                continue
+            if failure is None:
+                return found
+            replica.thing.delete(name)
+            raise failure
 
     def delete(self, found):
         if not isinstance(found, Shared):

@@ -14,6 +14,7 @@ use std::future::poll_fn;
 use std::rc::{Rc, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
+use weft::telling;
 use weft_core::Instant;
 use weft_packets::Counter;
 
@@ -484,7 +485,7 @@ impl<N: Net> Inner<N> {
                 }
             }
             Action::Watch { ranks } => self.watch(ranks),
-            Action::Say { text } => log::warn!("{text}"),
+            Action::Say { text } => telling::warn!("{text}"),
             Action::End { error } => self.end(&error),
         }
     }
@@ -505,7 +506,7 @@ impl<N: Net> Inner<N> {
                     core.handle(from as u32, control);
                 });
             }
-            Err(why) => log::error!("rank {from} sent nonsense to an ordered group: {why}"),
+            Err(why) => telling::error!("rank {from} sent nonsense to an ordered group: {why}"),
         }
     }
 
@@ -534,7 +535,7 @@ impl<N: Net> Inner<N> {
                     self.core.borrow_mut().suspect(rank, failure.certain, true);
                 }
                 Err(error) => {
-                    log::error!("a packet of an ordered group is not sent: {error}");
+                    telling::error!("a packet of an ordered group is not sent: {error}");
                     self.core.borrow_mut().end(OrderError::Broken);
                     self.casts.borrow_mut().clear();
                 }
@@ -707,9 +708,8 @@ impl<N: Net> Inner<N> {
     }
 
     fn end(&self, error: &OrderError) {
-        match error {
-            OrderError::Left => {}
-            error => log::warn!("rank {}: {error}", self.net.rank()),
+        if *error != OrderError::Left {
+            telling::warn!("rank {}: {error}", self.net.rank());
         }
         self.casts.borrow_mut().clear();
         self.wake();

@@ -330,9 +330,17 @@ impl Core {
         if is_outside && matches!(control, Control::Suspect { rank, .. } if rank != from) {
             return self.post(from, Control::Excluded { view: self.view });
         }
+        if self.view.epoch == 0 && self.members.is_empty() && control.is_of_change() {
+            // A rank without a view has no state, and enters its first view with one.
+            return;
+        }
         match control {
             Control::Suspect { rank, certain } if !self.is_suspect(from) => {
                 self.suspect(rank, certain, false);
+                if rank != from && !self.members.contains(&rank) {
+                    // The sender is in a view before, whose author has ended in good order.
+                    self.post(from, Control::Enter { new: self.view });
+                }
             }
             Control::Gone(gone) => self.on_gone(from, gone),
             Control::Join { rank } => self.on_join(rank),
@@ -398,7 +406,11 @@ impl Core {
             Control::Excluded { view } => {
                 // It asks again.
                 self.change.refused = self.change.refused.max(view.epoch);
-                self.early.clear();
+                let refused = self.change.refused;
+                self.early.retain(|_, kept| {
+                    kept.retain(|early| early.epoch() > refused);
+                    !kept.is_empty()
+                });
             }
             _ => {}
         }
@@ -424,8 +436,11 @@ impl Core {
         if self.ended.is_some() || self.members.is_empty() {
             return self.post(rank, Control::Over);
         }
-        let is_member = self.members.contains(&rank) && self.view.epoch > 0;
-        if is_member || self.penalties.holds(rank, self.now) {
+        if self.members.contains(&rank) && self.view.epoch == 0 {
+            // It begins anew, and has no part in the first view.
+            self.suspect(rank, true, true);
+        }
+        if self.members.contains(&rank) || self.penalties.holds(rank, self.now) {
             // One that has to wait asks again and again.
             return;
         }
@@ -434,6 +449,14 @@ impl Core {
         self.change.suspects.remove(&rank);
         self.change.joiners.insert(rank);
         self.consider();
+    }
+
+    /// Takes part in another member's attempt, and tries again later if that one does not end: the
+    /// failure of a member that is suspected already is told to nobody.
+    fn take_part(&mut self, from: u32, stamp: u32) {
+        let is_own_over = self.change.attempt.take_if(|own| own.stamp < stamp).is_some();
+        self.change.again |= is_own_over || self.is_suspect(from);
+        self.freeze(stamp);
     }
 
     fn on_flush(&mut self, from: u32, view: ViewId, stamp: u32, next: u64, held: &[u64]) {
@@ -455,10 +478,7 @@ impl Core {
             let (view, promised) = (self.view, self.change.promised);
             return self.post(from, Control::Nack { view, promised });
         }
-        if self.change.attempt.as_ref().is_some_and(|attempt| attempt.stamp < stamp) {
-            self.change.attempt = None;
-        }
-        self.freeze(stamp);
+        self.take_part(from, stamp);
         let (slots, spare) = (self.slots_from(next, held), self.spare);
         let accepted = self.change.accepted.clone();
         let standing = Standing { next: self.next, slots, spare, accepted };
@@ -573,7 +593,7 @@ impl Core {
             let (view, promised) = (self.view, self.change.promised);
             return self.post(from, Control::Nack { view, promised });
         }
-        self.freeze(stamp);
+        self.take_part(from, stamp);
         self.accept(accepted, slots);
         self.post(from, Control::Accept { new, stamp });
     }
@@ -712,7 +732,9 @@ impl Core {
         let joined: Vec<u32> = members.iter().copied().filter(|rank| !old.contains(rank)).collect();
         let since = &mut self.change.since;
         since.retain(|rank, _| members.contains(rank));
-        since.extend(joined.iter().map(|&rank| (rank, view.epoch)));
+        // A new member has no members before, but others may have been there for long.
+        let anew = self.change.last.iter().flat_map(|install| &install.joined);
+        since.extend(anew.map(|&rank| (rank, view.epoch)));
         self.actions.push_back(Action::View { view, members, joined, left });
     }
 
@@ -764,5 +786,207 @@ impl Core {
         }
         self.fill();
         self.consider();
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use crate::order::{Options, Style};
+    use std::collections::VecDeque;
+
+    const OPTIONS: Options = Options { style: Style::Sequencer, window: 16, safe: false };
+
+    /// Members without a net: posts come in the order in which they were made.
+    struct Cores {
+        cores: BTreeMap<u32, Core>,
+        /// The number of states that each rank was given.
+        restored: BTreeMap<u32, u32>,
+    }
+
+    impl Cores {
+        /// Members 0, 1 and 2, before their first view.
+        fn begun() -> Cores {
+            let core = |me| (me, Core::new(me, vec![0, 1, 2], OPTIONS));
+            let mut cores: BTreeMap<u32, Core> = (0..3).map(core).collect();
+            cores.values_mut().for_each(Core::form);
+            Cores { cores, restored: BTreeMap::new() }
+        }
+
+        /// Members 0, 1 and 2 in their first view.
+        fn open() -> Cores {
+            let mut cores = Cores::begun();
+            cores.go_on(|_, _, _| true);
+            assert!(cores.cores.values().all(|core| core.view.epoch == 1 && core.is_open()));
+            cores
+        }
+
+        fn of(&mut self, rank: u32) -> &mut Core {
+            self.cores.get_mut(&rank).expect("it is there")
+        }
+
+        /// Does what a core wants; returns what it posts.
+        fn posts_of(&mut self, rank: u32) -> Vec<(u32, Control)> {
+            let mut posts = Vec::new();
+            while let Some(action) = self.of(rank).actions.pop_front() {
+                match action {
+                    Action::Post { to, control } => posts.push((to, control)),
+                    Action::View { view, .. } => self.of(rank).opened(view, 1000),
+                    Action::TakeSnapshot => self.of(rank).snapshot_taken(b"state"),
+                    Action::Restore { .. } => *self.restored.entry(rank).or_default() += 1,
+                    _ => {}
+                }
+            }
+            posts
+        }
+
+        /// Hands over all posts that pass, and those that follow.
+        fn go_on(&mut self, passes: impl Fn(u32, u32, &Control) -> bool) {
+            let mut on_way = VecDeque::new();
+            loop {
+                for from in self.cores.keys().copied().collect::<Vec<_>>() {
+                    let posts = self.posts_of(from).into_iter();
+                    on_way.extend(posts.map(|(to, control)| (from, to, control)));
+                }
+                let Some((from, to, control)) = on_way.pop_front() else { return };
+                if self.cores.contains_key(&to) && passes(from, to, &control) {
+                    self.of(to).handle(from, control);
+                }
+            }
+        }
+
+        /// A rank that wants to join by way of rank 0.
+        fn joiner(me: u32) -> Cores {
+            let mut core = Core::new(me, Vec::new(), OPTIONS);
+            core.join(vec![0]);
+            Cores { cores: BTreeMap::from([(me, core)]), restored: BTreeMap::new() }
+        }
+    }
+
+    fn view(epoch: u32) -> ViewId {
+        ViewId { epoch, stamp: if epoch > 0 { stamp(1, 0) } else { 0 } }
+    }
+
+    /// The view of a number, of ranks 0 to 2.
+    fn install(epoch: u32, joined: &[u32]) -> Install {
+        let (old, new, members) = (view(epoch - 1), view(epoch), vec![0, 1, 2]);
+        let (joined, left) = (joined.to_vec(), Vec::new());
+        Install { old, new, members, joined, left, base: 0, stable: 0, counter: None }
+    }
+
+    #[test]
+    fn suspect__of_an_author_that_has_left_brings_a_member_of_the_old_view_up() {
+        let mut cores = Cores::open();
+        cores.of(0).leave();
+        // The author ends after a quorum has entered its view, and before rank 2 learns of it.
+        cores.go_on(|from, to, control| {
+            from != 0 || to != 2 || matches!(control, Control::Flush { .. })
+        });
+        assert_eq!(cores.of(1).members, [1, 2]);
+        assert!(cores.of(2).view.epoch == 1 && cores.of(2).change.is_frozen());
+        cores.cores.remove(&0);
+        cores.of(2).suspect(0, true, true);
+        cores.go_on(|_, _, _| true);
+        let theirs = cores.of(1).view;
+        assert_eq!(cores.of(2).view, theirs);
+        assert!(cores.of(2).is_open());
+    }
+
+    #[test]
+    fn join__a_rank_without_state_takes_part_in_no_change() {
+        let mut cores = Cores::joiner(2);
+        let (install, stamp) = (install(1, &[]), stamp(1, 0));
+        let accepted = Accepted { stamp, install: install.clone() };
+        let view = ViewId::default();
+        let controls = [
+            Control::Flush { view, stamp, next: 0, held: Vec::new() },
+            Control::Nack { view, promised: stamp },
+            Control::Propose { accepted, slots: Vec::new() },
+            Control::Enter { new: install.new },
+            Control::Install { install: install.clone(), slots: Vec::new() },
+        ];
+        for control in controls {
+            cores.of(2).handle(0, control.clone());
+            let posts = cores.posts_of(2);
+            let votes = |(_, post): &(u32, Control)| {
+                matches!(post, Control::State { .. } | Control::Accept { .. })
+            };
+            assert!(!posts.iter().any(votes), "{control:?}: {posts:?}");
+            let core = cores.of(2);
+            assert!(core.view.epoch == 0 && !core.change.is_frozen(), "{control:?}");
+        }
+        let snapshot = b"state".to_vec();
+        cores.of(2).handle(0, Control::Welcome { install, delivered: 0, snapshot });
+        cores.posts_of(2);
+        assert!(cores.of(2).is_open() && cores.restored[&2] == 1);
+    }
+
+    #[test]
+    fn join__of_a_rank_that_the_first_view_was_to_have_gets_the_state() {
+        let mut cores = Cores::begun();
+        // The author has asked rank 2, which begins anew and has no part in that.
+        let asked = cores.posts_of(0);
+        let gone = cores.of(2).last_word();
+        *cores.of(2) = Core::new(2, Vec::new(), OPTIONS);
+        for (to, control) in asked {
+            cores.of(to).handle(0, control);
+        }
+        cores.of(2).join(vec![0, 1]);
+        cores.go_on(|_, _, _| true);
+        for rank in [0, 1] {
+            cores.of(rank).handle(2, Control::Gone(gone.clone()));
+        }
+        cores.go_on(|_, _, _| true);
+        cores.of(2).ask_to_join();
+        cores.of(2).ask_to_join();
+        cores.go_on(|_, _, _| true);
+        assert!(cores.cores.values().all(|core| core.is_open() && core.members == [0, 1, 2]));
+        assert_eq!(cores.restored, BTreeMap::from([(2, 1)]));
+    }
+
+    #[test]
+    fn flush__of_a_suspect_that_falls_silent_is_followed_by_another_attempt() {
+        let mut cores = Cores::open();
+        cores.of(1).suspect(0, false, true);
+        let is_flush =
+            |(to, post): &(u32, Control)| *to == 2 && matches!(post, Control::Flush { .. });
+        assert!(cores.posts_of(1).iter().any(is_flush));
+        let (view, next) = (cores.of(1).view, cores.of(1).next);
+        cores.of(1).handle(0, Control::Flush { view, stamp: stamp(9, 0), next, held: Vec::new() });
+        assert!(!cores.posts_of(1).iter().any(is_flush));
+        for ms in [10, 20, 60, 100] {
+            cores.of(1).tick(Instant(ms * 1_000_000), Duration::ZERO);
+        }
+        assert!(cores.posts_of(1).iter().any(is_flush));
+        assert!(cores.of(1).change.promised > stamp(9, 0));
+    }
+
+    #[test]
+    fn gone__of_a_member_that_was_there_before_a_joiner_is_heard_by_it() {
+        let mut cores = Cores::joiner(2);
+        let snapshot = Vec::new();
+        cores
+            .of(2)
+            .handle(0, Control::Welcome { install: install(2, &[2]), delivered: 0, snapshot });
+        // Rank 1 has ended in the view before.
+        let gone = Gone { view: view(1), promised: 0, standing: None };
+        cores.of(2).handle(1, Control::Gone(gone));
+        assert!(cores.of(2).is_suspect(1));
+    }
+
+    #[test]
+    fn excluded__forgets_early_messages_of_no_later_view() {
+        let mut cores = Cores::joiner(2);
+        let submit = |epoch| Control::Submit { view: view(epoch), number: 0, data: Vec::new() };
+        let kept = |core: &Core| core.early.values().map(Vec::len).sum::<usize>();
+        cores.of(2).handle(1, submit(4));
+        cores.of(2).handle(1, submit(6));
+        cores.of(2).handle_cast(1, 1, &[7, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(kept(cores.of(2)), 3);
+        for (epoch, left) in [(3, 3), (4, 2), (6, 1), (7, 0)] {
+            cores.of(2).handle(0, Control::Excluded { view: view(epoch) });
+            assert_eq!(kept(cores.of(2)), left, "after view {epoch}");
+        }
     }
 }

@@ -75,6 +75,17 @@ pub(super) struct Wait {
     pub holders: Vec<u32>,
 }
 
+impl Early {
+    /// Returns the number of the view that the message is of.
+    pub fn epoch(&self) -> u32 {
+        let view = match self {
+            Early::Control(_, control) => control.view(),
+            Early::Cast(_, _, bytes) => Reader(bytes).view(),
+        };
+        view.unwrap_or_default().epoch
+    }
+}
+
 pub(super) struct Core {
     pub me: u32,
     pub style: Style,

@@ -21,13 +21,8 @@ const ANSWERS: Duration = Duration::from_millis(500);
 impl Core {
     /// Handles a control of a rank.
     pub fn handle(&mut self, from: u32, control: Control) {
-        let view = match &control {
-            Control::Submit { view, .. }
-            | Control::Ack { view, .. }
-            | Control::Held { view, .. } => Some(*view),
-            _ => None,
-        };
-        if let Some(view) = view.filter(|&view| view != self.view || self.room.is_none()) {
+        if let Some(view) = control.view().filter(|&view| view != self.view || self.room.is_none())
+        {
             if self.is_early(view) {
                 self.keep_early(Early::Control(from, control));
             }

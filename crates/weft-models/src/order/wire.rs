@@ -185,6 +185,28 @@ pub(super) enum Control {
     TooLong,
 }
 
+impl Control {
+    /// Returns the view without which the control means nothing; `None` for controls of changes.
+    pub fn view(&self) -> Option<ViewId> {
+        match self {
+            Control::Submit { view, .. }
+            | Control::Ack { view, .. }
+            | Control::Held { view, .. } => Some(*view),
+            _ => None,
+        }
+    }
+
+    /// True for a part of a change which only a member that has a state may take. A rank that wants
+    /// to join has none: its view is that before the first, and could be taken for it.
+    pub fn is_of_change(&self) -> bool {
+        match self {
+            Control::Flush { view, .. } => view.epoch == 0,
+            Control::Nack { .. } | Control::Propose { .. } | Control::Install { .. } => true,
+            _ => false,
+        }
+    }
+}
+
 #[cfg(test)]
 #[allow(non_snake_case)]
 mod tests {

@@ -17,6 +17,7 @@
 //! quorum end with an error, so there are never two groups.
 
 use super::core::{Action, Core, Early};
+use super::grave::is_short;
 use super::wire::{stamp, Accepted, Control, Gone, Install, Placed, Slot, Standing, ViewId};
 use super::OrderError;
 use crate::channel::MESSAGE_MAX;
@@ -27,8 +28,6 @@ use weft_core::Instant;
 
 /// Longest state for a new member, whose message has its view as well.
 const SNAPSHOT_MAX: usize = MESSAGE_MAX - (1 << 20);
-/// Most bytes of slots that a member hands to each other one when it ends.
-const HANDED_MAX: usize = 1 << 20;
 
 /// State of changes of a member.
 #[derive(Default)]
@@ -41,7 +40,7 @@ pub(super) struct Change {
     pub leavers: BTreeSet<u32>,
     pub attempt: Option<Attempt>,
     /// The view that this member has accepted as the next one.
-    accepted: Option<Accepted>,
+    pub accepted: Option<Accepted>,
     /// Members of this view, or of a later one, that have ended and told their last state.
     gone: BTreeMap<u32, Gone>,
     /// The views in which members have joined, as far as this member knows.
@@ -240,6 +239,10 @@ impl Core {
         let promised = self.resigned().map(|(_, gone, _)| gone.promised).max().unwrap_or(0);
         let round = (self.change.promised.max(promised) >> 16) + 1;
         let stamp = stamp(round, self.me);
+        if stamp <= self.change.promised.max(promised) {
+            // Only nonsense leads to the last round: no attempt can follow it.
+            return;
+        }
         let proposed: Vec<u32> =
             self.members.iter().copied().filter(|&rank| !self.is_suspect(rank)).collect();
         let lonely = self.change.lonely;
@@ -288,20 +291,6 @@ impl Core {
         }
     }
 
-    /// Returns the last state of this member, for the others.
-    pub fn last_word(&self) -> Gone {
-        let slots = self.slots_from(self.stable, &[]);
-        let len: usize = slots.iter().map(|(_, slot)| slot.data.len() + size_of::<Placed>()).sum();
-        let standing = Standing {
-            next: self.next,
-            slots,
-            spare: None,
-            accepted: self.change.accepted.clone(),
-        };
-        let standing = (len <= HANDED_MAX).then_some(standing);
-        Gone { view: self.view, promised: self.change.promised, standing }
-    }
-
     /// The last state of a member that has not entered this view.
     fn never_came(&self) -> Gone {
         let (view, next) = (self.view, self.base);
@@ -309,7 +298,8 @@ impl Core {
         Gone { view, promised: 0, standing: Some(standing) }
     }
 
-    fn on_gone(&mut self, from: u32, gone: Gone) {
+    fn on_gone(&mut self, from: u32, mut gone: Gone) {
+        gone.standing = gone.standing.filter(is_short);
         let since = self.change.since.get(&from).copied().unwrap_or(0);
         if gone.view.epoch < since {
             // It has joined again meanwhile.
@@ -355,14 +345,7 @@ impl Core {
                 // An answer to an attempt that met the next view: the sender waits for the end.
                 _ = self.bring_up(from, view, standing.next);
             }
-            Control::State { view, stamp, standing } => {
-                let Some(attempt) = &mut self.change.attempt else { return };
-                if view == self.view && stamp == attempt.stamp && attempt.decided.is_none() {
-                    attempt.states.insert(from, (standing.next, standing.spare));
-                    attempt.take(standing);
-                    self.decide();
-                }
-            }
+            Control::State { view, stamp, standing } => self.on_state(from, view, stamp, standing),
             Control::Nack { view, promised }
                 if view == self.view && promised > self.change.promised =>
             {
@@ -392,6 +375,20 @@ impl Core {
                 self.end(OrderError::Excluded { by: from as usize });
             }
             _ => {}
+        }
+    }
+
+    fn on_state(&mut self, from: u32, view: ViewId, stamp: u32, standing: Standing) {
+        // Nobody is further behind than the account, or ahead by more than the window.
+        let most = self.next.saturating_add(4 * self.window);
+        if view == self.view && !(self.stable..=most).contains(&standing.next) {
+            return self.dropped += 1;
+        }
+        let Some(attempt) = &mut self.change.attempt else { return };
+        if view == self.view && stamp == attempt.stamp && attempt.decided.is_none() {
+            attempt.states.insert(from, (standing.next, standing.spare));
+            attempt.take(standing);
+            self.decide();
         }
     }
 
@@ -793,6 +790,7 @@ impl Core {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
+    use crate::order::grave::HANDED_MAX;
     use crate::order::{Options, Style};
     use std::collections::VecDeque;
 
@@ -873,6 +871,10 @@ mod tests {
         let (old, new, members) = (view(epoch - 1), view(epoch), vec![0, 1, 2]);
         let (joined, left) = (joined.to_vec(), Vec::new());
         Install { old, new, members, joined, left, base: 0, stable: 0, counter: None }
+    }
+
+    fn slot(data: Vec<u8>) -> Slot {
+        Slot { sender: 1, number: 0, data }
     }
 
     #[test]
@@ -988,5 +990,38 @@ mod tests {
             cores.of(2).handle(0, Control::Excluded { view: view(epoch) });
             assert_eq!(kept(cores.of(2)), left, "after view {epoch}");
         }
+    }
+
+    #[test]
+    fn numbers__of_a_peer_are_bounded() {
+        let mut cores = Cores::open();
+        let view = cores.of(1).view;
+        // A place that no member can have reached, or that all have passed.
+        cores.of(0).handle(2, Control::Join { rank: 3 });
+        let stamp_of = cores.of(0).change.promised;
+        let standing = Standing { next: u64::MAX, slots: Vec::new(), spare: None, accepted: None };
+        cores.of(0).handle(2, Control::State { view, stamp: stamp_of, standing });
+        assert_eq!(cores.of(0).change.attempt.as_ref().map(|a| a.states.len()), Some(1));
+        let answer = Control::Answer { view, place: 0, next: u64::MAX, holds: false };
+        for _ in 0..3 {
+            cores.of(1).handle(2, answer.clone());
+        }
+        assert_eq!(cores.of(1).wait.innocent, [2]);
+        // The last state of a member is as short as its own rule says.
+        let slots = vec![(0, slot(vec![0; HANDED_MAX]))];
+        let standing = Some(Standing { next: 0, slots, spare: None, accepted: None });
+        cores.of(1).handle(2, Control::Gone(Gone { view, promised: 0, standing }));
+        assert!(cores.of(1).is_suspect(2) && cores.of(1).change.gone[&2].standing.is_none());
+    }
+
+    #[test]
+    fn flush__after_the_greatest_stamp_no_attempt_has_a_lesser_one() {
+        let mut cores = Cores::open();
+        let (view, next) = (cores.of(1).view, cores.of(1).next);
+        let flush = Control::Flush { view, stamp: u32::MAX, next, held: Vec::new() };
+        cores.of(1).handle(2, flush);
+        cores.of(1).suspect(0, true, true);
+        assert_eq!(cores.of(1).change.promised, u32::MAX);
+        assert!(cores.of(1).change.attempt.is_none());
     }
 }

@@ -498,7 +498,7 @@ impl<N: Net> Inner<N> {
     }
 
     fn control(self: &Rc<Self>, from: usize, bytes: &[u8]) {
-        match postcard::from_bytes(bytes) {
+        match Control::read(bytes, self.net.size()) {
             Ok(control) => {
                 let now = self.net.now();
                 self.with(|core| {

@@ -1,12 +1,36 @@
-//! The answers for a member whose handle was dropped.
+//! The last state of a member, and the answers for one whose handle was dropped.
 
 use super::core::Core;
 use super::driver::CONTROL;
-use super::wire::{Control, Gone, Install, ViewId};
+use super::wire::{Control, Gone, Install, Placed, Standing, ViewId};
 use crate::channel::argument_of;
 use crate::net::{Net, Unsent};
 use std::cell::RefCell;
 use std::rc::Rc;
+
+/// Most bytes of slots that a member hands to each other one when it ends.
+pub(super) const HANDED_MAX: usize = 1 << 20;
+
+/// True if a member may hand its last state to all others.
+pub(super) fn is_short(standing: &Standing) -> bool {
+    let lens = standing.slots.iter().map(|(_, slot)| slot.data.len() + size_of::<Placed>());
+    lens.sum::<usize>() <= HANDED_MAX
+}
+
+impl Core {
+    /// Returns the last state of this member, for the others.
+    pub fn last_word(&self) -> Gone {
+        let slots = self.slots_from(self.stable, &[]);
+        let standing = Standing {
+            next: self.next,
+            slots,
+            spare: None,
+            accepted: self.change.accepted.clone(),
+        };
+        let standing = Some(standing).filter(is_short);
+        Gone { view: self.view, promised: self.change.promised, standing }
+    }
+}
 
 /// The things that a member leaves behind.
 pub(super) struct Grave {
@@ -51,9 +75,9 @@ pub(super) fn answer_for_dead<N: Net>(
     handler: u16,
     grave: &Rc<RefCell<Option<Grave>>>,
 ) -> impl Fn(usize, u8, &[u8]) + use<N> {
-    let (net, grave) = (net.downgrade(), Rc::clone(grave));
+    let (ranks, net, grave) = (net.size(), net.downgrade(), Rc::clone(grave));
     move |from, _, bytes| {
-        let (Some(net), Ok(control)) = (net(), postcard::from_bytes(bytes)) else { return };
+        let (Some(net), Ok(control)) = (net(), Control::read(bytes, ranks)) else { return };
         let answer = grave.borrow().as_ref().and_then(|grave| grave.answer(from as u32, control));
         let Some((to, answer)) = answer else { return };
         let send = |answer: &Control| {

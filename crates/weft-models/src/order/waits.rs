@@ -50,10 +50,13 @@ impl Core {
             Control::Answer { view, place, next, holds } => {
                 if (view, place) == (self.view, self.next) {
                     // A member far behind keeps the window shut.
-                    let behind = next + self.window / 2 < self.next;
-                    match holds || behind {
-                        true => self.wait.holders.push(from),
-                        false => self.wait.innocent.push(from),
+                    let behind = next.saturating_add(self.window / 2) < self.next;
+                    let told = match holds || behind {
+                        true => &mut self.wait.holders,
+                        false => &mut self.wait.innocent,
+                    };
+                    if !told.contains(&from) {
+                        told.push(from);
                     }
                 }
             }

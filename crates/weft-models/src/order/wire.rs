@@ -17,7 +17,7 @@ pub(crate) struct ViewId {
 
 /// Returns the stamp of an attempt.
 pub(super) fn stamp(round: u32, author: u32) -> u32 {
-    round << 16 | author & 0xffff
+    round.min(0xffff) << 16 | author & 0xffff
 }
 
 /// Kinds of casts: arguments of multicast packets.
@@ -185,7 +185,36 @@ pub(super) enum Control {
     TooLong,
 }
 
+impl Install {
+    fn names_below(&self, ranks: u32) -> bool {
+        self.members.len() <= ranks as usize && self.members.iter().all(|&rank| rank < ranks)
+    }
+}
+
 impl Control {
+    /// Reads a control whose ranks are below a number.
+    ///
+    /// # Errors
+    /// It is nonsense: the cause, in words.
+    pub fn read(bytes: &[u8], ranks: usize) -> Result<Control, String> {
+        let control: Control = postcard::from_bytes(bytes).map_err(|why| why.to_string())?;
+        let ranks = u32::try_from(ranks).unwrap_or(u32::MAX);
+        let is_known = match &control {
+            Control::Suspect { rank, .. } | Control::Join { rank } | Control::Leave { rank } => {
+                *rank < ranks
+            }
+            Control::Propose { accepted: Accepted { install, .. }, .. }
+            | Control::Install { install, .. }
+            | Control::Welcome { install, .. } => install.names_below(ranks),
+            Control::Gone(Gone { standing: Some(standing), .. })
+            | Control::State { standing, .. } => {
+                standing.accepted.iter().all(|accepted| accepted.install.names_below(ranks))
+            }
+            _ => true,
+        };
+        is_known.then_some(control).ok_or_else(|| "it names a rank that does not exist".into())
+    }
+
     /// Returns the view without which the control means nothing; `None` for controls of changes.
     pub fn view(&self) -> Option<ViewId> {
         match self {
@@ -217,6 +246,23 @@ mod tests {
         assert!(stamp(1, 9) < stamp(2, 0));
         assert!(stamp(1, 0) < stamp(1, 1));
         assert!(ViewId { epoch: 1, stamp: u32::MAX } < ViewId { epoch: 2, stamp: 0 });
+    }
+
+    #[test]
+    fn Control__of_a_rank_that_does_not_exist_is_nonsense() {
+        let join = |rank| postcard::to_allocvec(&Control::Join { rank }).unwrap();
+        assert_eq!(Control::read(&join(2), 3), Ok(Control::Join { rank: 2 }));
+        assert!(Control::read(&join(3), 3).is_err() && Control::read(&[0xff], 3).is_err());
+        let install = |members: &[u32]| {
+            let (view, none) = (ViewId::default(), Vec::new());
+            let (members, joined) = (members.to_vec(), none.clone());
+            let (old, new, left, counter) = (view, view, none, None);
+            let install = Install { old, new, members, joined, left, base: 0, stable: 0, counter };
+            postcard::to_allocvec(&Control::Install { install, slots: Vec::new() }).unwrap()
+        };
+        assert!(Control::read(&install(&[0, 2]), 3).is_ok());
+        assert!(Control::read(&install(&[0, 3]), 3).is_err());
+        assert!(Control::read(&install(&[0, 1, 2, 2]), 3).is_err());
     }
 
     #[test]

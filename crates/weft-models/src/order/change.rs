@@ -926,25 +926,26 @@ mod tests {
 
     #[test]
     fn join__of_a_rank_that_the_first_view_was_to_have_gets_the_state() {
-        let mut cores = Cores::begun();
-        // The author has asked rank 2, which begins anew and has no part in that.
-        let asked = cores.posts_of(0);
-        let gone = cores.of(2).last_word();
-        *cores.of(2) = Core::new(2, Vec::new(), OPTIONS);
-        for (to, control) in asked {
-            cores.of(to).handle(0, control);
+        // It has been a member that told its end, or has never opened the group.
+        for tells in [true, false] {
+            let mut cores = Cores::begun();
+            // The author has asked rank 2, which begins anew and has no part in that.
+            let asked = cores.posts_of(0);
+            let gone = cores.of(2).last_word();
+            *cores.of(2) = Core::new(2, Vec::new(), OPTIONS);
+            for (to, control) in asked {
+                cores.of(to).handle(0, control);
+            }
+            for rank in [0, 1].into_iter().filter(|_| tells) {
+                cores.of(rank).handle(2, Control::Gone(gone.clone()));
+            }
+            cores.of(2).join(vec![0, 1]);
+            cores.go_on(|_, _, _| true);
+            cores.of(2).ask_to_join();
+            cores.go_on(|_, _, _| true);
+            assert!(cores.cores.values().all(|core| core.is_open() && core.members == [0, 1, 2]));
+            assert_eq!(cores.restored, BTreeMap::from([(2, 1)]));
         }
-        cores.of(2).join(vec![0, 1]);
-        cores.go_on(|_, _, _| true);
-        for rank in [0, 1] {
-            cores.of(rank).handle(2, Control::Gone(gone.clone()));
-        }
-        cores.go_on(|_, _, _| true);
-        cores.of(2).ask_to_join();
-        cores.of(2).ask_to_join();
-        cores.go_on(|_, _, _| true);
-        assert!(cores.cores.values().all(|core| core.is_open() && core.members == [0, 1, 2]));
-        assert_eq!(cores.restored, BTreeMap::from([(2, 1)]));
     }
 
     #[test]

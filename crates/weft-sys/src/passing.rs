@@ -1,7 +1,8 @@
 //! Messages between processes that may carry descriptors.
 
 use crate::foreign::{self, Foreign};
-use crate::sys;
+use crate::{sys, Peer};
+use rustix::net::{sockopt, AddressFamily, SocketType};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -60,11 +61,23 @@ pub fn recv(socket: impl AsFd, buf: &mut [u8], user: u32) -> io::Result<Received
     Ok(Received { len, passed, is_cut, has_lost })
 }
 
+/// True if a descriptor that somebody passed is a connected Unix socket of messages.
+pub fn is_connection(fd: impl AsFd) -> bool {
+    let fd = fd.as_fd();
+    sockopt::socket_domain(fd) == Ok(AddressFamily::UNIX)
+        && sockopt::socket_type(fd) == Ok(SocketType::SEQPACKET)
+        && sockopt::socket_acceptconn(fd) == Ok(false)
+        && Peer::of(fd).is_ok()
+}
+
 /// Ends a connection for both sides, and throws away what nobody read. False if a descriptor is
-/// among it: to close that one may take its maker's time.
+/// among it, or if it is no Unix socket: to close that may take its maker's time.
 pub(crate) fn drains(socket: BorrowedFd<'_>) -> bool {
     /// Most messages that are looked at; a sender's memory holds fewer.
     const MOST: usize = 4096;
+    if sockopt::socket_domain(socket) != Ok(AddressFamily::UNIX) {
+        return false;
+    }
     sys::shutdown(socket);
     let mut buf = [0; 4096];
     for _ in 0..MOST {
@@ -78,9 +91,11 @@ pub(crate) fn drains(socket: BorrowedFd<'_>) -> bool {
                     return false;
                 }
             }
+            // The other end was closed before it had read all. This is told once, before the rest.
+            Err(e) if e.kind() == io::ErrorKind::ConnectionReset => {}
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            // It is no socket with a queue.
-            Err(_) => return true,
+            // It has no queue of messages; a listener has one of connections.
+            Err(_) => return false,
         }
     }
     false
@@ -91,7 +106,7 @@ pub(crate) fn drains(socket: BorrowedFd<'_>) -> bool {
 mod tests {
     use super::*;
     use crate::user;
-    use rustix::net::{socketpair, AddressFamily, SocketFlags, SocketType};
+    use rustix::net::{socketpair, SocketFlags};
 
     fn pair(kind: SocketType) -> (OwnedFd, OwnedFd) {
         socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None).unwrap()
@@ -141,6 +156,24 @@ mod tests {
                 assert!(send(&one, b"late", None).is_err(), "nothing comes any more");
             }
         }
-        assert!(drains(file().as_fd()), "it is no socket");
+        assert!(!drains(file().as_fd()), "it is no socket");
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let tcp = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        assert!(!drains(tcp.as_fd()), "its close may wait for its bytes");
+        assert!(!is_connection(&tcp) && !is_connection(file()));
+        assert!(is_connection(pair(SocketType::SEQPACKET).0));
+        assert!(!is_connection(pair(SocketType::STREAM).0));
+    }
+
+    #[test]
+    fn drains__also_after_the_other_end_was_closed_before_it_had_read_all() {
+        for descriptors in [false, true] {
+            let (one, other) = pair(SocketType::SEQPACKET);
+            let file = file();
+            send(&one, b"text", descriptors.then_some(file.as_fd())).unwrap();
+            send(&other, b"not read", None).unwrap();
+            drop(one);
+            assert_eq!(drains(other.as_fd()), !descriptors);
+        }
     }
 }

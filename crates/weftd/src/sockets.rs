@@ -246,6 +246,10 @@ impl Sockets {
 
     /// A program has a bell from now on.
     fn has_bell(&mut self, program: Program, bell: Foreign) {
+        // Another descriptor would be closed as a connection, and so perhaps on this thread.
+        if !weft_sys::passing::is_connection(&bell) {
+            return self.end(program, "the descriptor is no end of a pair of its own");
+        }
         let added = self.set.add(&bell, program | BELL, Interest::READ).is_ok();
         self.lose_bell(program);
         if let Some(guest) = self.guests.get_mut(&program).filter(|_| added) {

@@ -17,6 +17,7 @@ use weft_cluster::{KeyFile, Name, Names, Spec};
 use weft_conformance::skip;
 use weft_core::EndpointId;
 use weft_link::{Address, Link, ShmConfig, ShmLink};
+use weft_streams::message::Message;
 use weft_sys::agent::{connect_to, Kind};
 use weft_sys::passing;
 use weftd::{lists, status};
@@ -134,7 +135,8 @@ fn linger(name: &str, kind: Kind) -> Vec<(TcpStream, Option<OwnedFd>)> {
     let mut kept = Vec::new();
     let hello = [&b"weft"[..], &[1; 52]].concat();
     let board = [&b"wefs"[..], &[5, 4, 0, 0], &7u64.to_le_bytes()].concat();
-    for bytes in [&b"s"[..], &[0xff; 64], &hello, &board] {
+    let bell = Message::Bell(7).encode();
+    for bytes in [&b"s"[..], &[0xff; 64], &hello, &board, &bell] {
         for stays in [true, false] {
             let Ok((socket, _)) = connect_to(name, kind) else { continue };
             let (one, other) = lingering();
@@ -237,7 +239,7 @@ fn rank__receives_nothing_of_a_stranger_and_is_not_held_up_by_it() {
         });
         refused
     });
-    assert_eq!(refused, 8, "all its connections");
+    assert_eq!(refused, 10, "all its connections");
 }
 
 #[test]

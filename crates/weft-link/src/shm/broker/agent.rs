@@ -280,7 +280,7 @@ impl Broker {
     ) {
         // A socket that connects a rank to somebody else would deceive the one that gets it.
         let cred = self.guests[at].cred;
-        if !socket::is_connection(&end) || Peer::of(&end).ok() != Some(cred) {
+        if !weft_sys::passing::is_connection(&end) || Peer::of(&end).ok() != Some(cred) {
             return self.nonsense(at, "the descriptor is no end of a pair of its own");
         }
         let passed = match self.decide(at, to, may) {

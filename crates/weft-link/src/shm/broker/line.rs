@@ -169,7 +169,9 @@ impl Line {
             },
         };
         Some(match (Message::decode(&buf[..got.len]), got.passed) {
-            (Ok(Message::Joined(_)), Some(end)) if socket::is_connection(&end) => Said::Joined(end),
+            (Ok(Message::Joined(_)), Some(end)) if weft_sys::passing::is_connection(&end) => {
+                Said::Joined(end)
+            }
             (Ok(Message::Joined(_)), _) => Said::Nonsense("a peer without a socket"),
             (Ok(Message::Refused(why)), _) => Said::Refused(why),
             (Ok(_), _) => Said::Nonsense("kind"),

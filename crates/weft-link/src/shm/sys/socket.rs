@@ -98,25 +98,6 @@ pub(in crate::shm) fn pair() -> io::Result<[OwnedFd; 2]> {
     Ok(fds.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }))
 }
 
-fn option(fd: &OwnedFd, name: libc::c_int) -> io::Result<libc::c_int> {
-    let mut value: libc::c_int = 0;
-    let mut len = size_of::<libc::c_int>() as libc::socklen_t;
-    // SAFETY: `value` is writable for `len` bytes.
-    check(unsafe {
-        let (fd, to) = (fd.as_raw_fd(), (&raw mut value).cast());
-        libc::getsockopt(fd, libc::SOL_SOCKET, name, to, &mut len)
-    })?;
-    Ok(value)
-}
-
-/// True if a descriptor that somebody passed is a Unix socket of the link's kind, and no listener.
-pub(in crate::shm) fn is_connection(fd: &OwnedFd) -> bool {
-    let is = |name, value| option(fd, name).is_ok_and(|v| v == value);
-    is(libc::SO_DOMAIN, libc::AF_UNIX)
-        && is(libc::SO_TYPE, libc::SOCK_SEQPACKET)
-        && is(libc::SO_ACCEPTCONN, 0)
-}
-
 /// True if the other side has read all that was sent.
 pub(in crate::shm) fn all_read(fd: &OwnedFd) -> bool {
     let mut unread: libc::c_int = 0;

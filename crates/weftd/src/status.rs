@@ -7,7 +7,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
-use std::time::Duration;
+use std::time::{Duration, Instant as Clock};
 use weft_core::Instant;
 use weft_link::{LinkError, WaitFd};
 use weft_sys::agent::{self, Kind};
@@ -24,6 +24,8 @@ const AT_ONCE: usize = 2;
 const TIMEOUT: Duration = Duration::from_secs(2);
 /// Most open connections; beyond, the oldest of the user with most is closed.
 const VISITORS_MAX: usize = 32;
+/// Longest answer, in bytes.
+const ANSWER_MAX: usize = 1 << 20;
 
 /// A question to the agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,27 +79,46 @@ fn connect(name: &str) -> io::Result<(UnixStream, Peer)> {
 /// between connecting and asking.
 fn ask(name: &str, question: u8, is_checked: bool) -> io::Result<(String, Peer)> {
     use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
-    let end = std::time::Instant::now() + agent::PATIENCE;
+    let end = Clock::now() + agent::PATIENCE;
     loop {
-        match ask_once(name, question, is_checked) {
+        match ask_once(name, question, is_checked, end) {
             Err(e)
                 if matches!(e.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
-                    && std::time::Instant::now() < end => {}
+                    && Clock::now() < end => {}
             done => return done,
         }
     }
 }
 
-fn ask_once(name: &str, question: u8, is_checked: bool) -> io::Result<(String, Peer)> {
+/// Reads an answer to its end, which is there by `end`. A process that takes itself for the agent
+/// may send a byte now and then.
+fn read_until(stream: &mut UnixStream, end: Clock) -> io::Result<String> {
+    let (mut answer, mut some) = (Vec::new(), [0; 4096]);
+    while answer.len() < ANSWER_MAX {
+        let left = end.saturating_duration_since(Clock::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        stream.set_read_timeout(Some(left))?;
+        match stream.read(&mut some) {
+            Ok(0) => break,
+            Ok(n) => answer.extend_from_slice(&some[..n]),
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    String::from_utf8(answer).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))
+}
+
+fn ask_once(name: &str, question: u8, is_checked: bool, end: Clock) -> io::Result<(String, Peer)> {
     let (mut stream, peer) = connect(name)?;
     if is_checked {
         agent::check_at(name, peer).map_err(agent::distrust)?;
     }
     stream.write_all(&[question])?;
-    let mut answer = String::new();
-    match stream.take(1 << 20).read_to_string(&mut answer) {
-        Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
-        Ok(_) => Ok((answer, peer)),
+    match read_until(&mut stream, end) {
+        Ok(answer) if answer.is_empty() => Err(io::ErrorKind::UnexpectedEof.into()),
+        Ok(answer) => Ok((answer, peer)),
         Err(e) if is_early(&e) => Err(agent::silent(&socket_name(name), peer)),
         Err(e) => Err(e),
     }
@@ -254,6 +275,21 @@ mod tests {
     fn read(stream: &mut UnixStream) -> String {
         let mut text = String::new();
         stream.read_to_string(&mut text).map(|_| text).unwrap_or_default()
+    }
+
+    #[test]
+    fn status__of_a_process_that_sends_a_byte_now_and_then() {
+        let name = format!("@weft-desk-test-{:016x}", weft_link::random_u64());
+        let listener = UnixListener::bind_addr(&address(&name).unwrap()).unwrap();
+        let sends = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            while stream.write_all(b"x").is_ok() {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        });
+        let why = status_of_any(&name).unwrap_err();
+        assert_eq!(why.kind(), io::ErrorKind::TimedOut, "{why}");
+        sends.join().unwrap();
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! The kernel says which descriptor has rung. Any other such signal is the program's: its handler
 //! is called as if it had set it itself, and it reads back what it has set.
 
-use super::{giving, real, signals};
+use super::{giving, real, signals, vfork};
 use libc::{c_int, c_void, sigaction as Action, sighandler_t, siginfo_t};
 use std::mem::zeroed;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -132,6 +132,14 @@ pub unsafe fn sigaction(signal: c_int, new: *const Action, old: *mut Action) -> 
     // SAFETY: the caller's action, and its room for one.
     unsafe {
         let was = kept();
+        if vfork::is_child() {
+            // The child's table of handlers is its own, what is kept here its parent's.
+            let result = real::sigaction(signal, new, old);
+            if let Some(old) = old.as_mut().filter(|old| old.sa_sigaction == own()) {
+                *old = was;
+            }
+            return Some(result);
+        }
         if let Some(new) = new.as_ref() {
             keep(new);
             set();
@@ -149,7 +157,9 @@ pub fn changed(signal: c_int, was: sighandler_t) -> sighandler_t {
         return was;
     }
     let before = FUNCTION.load(Ordering::Relaxed);
-    take_over();
+    if !vfork::is_child() {
+        take_over();
+    }
     match was == own() {
         true => before,
         false => was,

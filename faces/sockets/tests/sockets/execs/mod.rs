@@ -1,7 +1,7 @@
 //! Other programs that begin while bytes wait in a ring: by every function, and where the bytes
 //! cannot go back to TCP.
 
-mod sys;
+pub mod sys;
 
 use crate::harness::{say, start, Served, ROLE};
 use crate::heirs::{both_wait, file, goes_on, heir_of, words};
@@ -185,6 +185,8 @@ pub fn serve_and_handle() {
     sys::handle_urgent();
     crate::roles::serve(crate::roles::accept());
     assert_eq!(sys::urgent_signals(), 0);
+    // The actions of a child by vfork(2) are its own.
+    assert_eq!(crate::sys::wait(sys::vfork_and_reset_urgent()), 0);
     sys::raise_urgent();
     assert_eq!(sys::urgent_signals(), 1);
 }

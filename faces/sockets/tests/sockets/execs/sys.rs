@@ -140,6 +140,24 @@ pub fn urgent_signals() -> u32 {
     URGENT.load(Ordering::Relaxed)
 }
 
+/// Has a child by vfork(2) set the actions of SIGURG to the kernel's own, and end. Returns the
+/// child.
+#[allow(deprecated)]
+pub fn vfork_and_reset_urgent() -> i32 {
+    // SAFETY: the child calls what it may; all-zero is a valid action.
+    unsafe {
+        let none: libc::sigaction = std::mem::zeroed();
+        match libc::vfork() {
+            0 => {
+                let is_set = libc::sigaction(libc::SIGURG, &none, std::ptr::null_mut()) == 0
+                    && libc::signal(libc::SIGURG, libc::SIG_DFL) == libc::SIG_DFL;
+                libc::_exit(i32::from(!is_set))
+            }
+            child => child,
+        }
+    }
+}
+
 /// Sends this thread SIGURG.
 pub fn raise_urgent() {
     // SAFETY: no memory is passed.

@@ -72,6 +72,9 @@ pub fn give_back(one: &Connection) -> Result<(), Why> {
     };
     user.dozes();
     let Some((before, parts, len)) = user.waiting() else { return Ok(()) };
+    if line::is_over() {
+        return Err(Why::new("the program has confined itself"));
+    }
     let [own, record] =
         record_of(&parts, len).ok_or_else(|| Why::new("the system has no descriptors for it"))?;
     let given = line::give_back(one, before, record, || has_taken(record));

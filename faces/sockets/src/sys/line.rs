@@ -88,7 +88,14 @@ pub fn is_child() {
         close(fd);
     }
     giving::is_child();
-    NOT_BEFORE.store(0, Ordering::Relaxed);
+    if !is_over() {
+        NOT_BEFORE.store(0, Ordering::Relaxed);
+    }
+}
+
+/// True if nothing is said to the agent any more ([`ends`]).
+pub fn is_over() -> bool {
+    NOT_BEFORE.load(Ordering::Relaxed) == u64::MAX
 }
 
 /// Nothing is said to the agent any more, nor heard.

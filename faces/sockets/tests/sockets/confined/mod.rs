@@ -2,11 +2,29 @@
 
 mod sys;
 
+use crate::execs::sys::try_pass;
 use crate::harness::{argument, bytes, say, start, Served};
+use crate::sys::{fork, wait};
 use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
 
 /// Exchanges that make sure that a connection asks for its other end.
 const MANY: usize = 300;
+
+/// Confines this program, and passes a connection to another process in vain.
+fn passes_nothing(stream: &TcpStream) {
+    let (to, _from) = UnixStream::pair().unwrap();
+    sys::confine_from_sockets();
+    for _ in 0..2 {
+        assert_eq!(try_pass(&to, stream.as_raw_fd()), Err(libc::EAGAIN));
+    }
+    // A child is confined as well.
+    let passed = fork(|| i32::from(try_pass(&to, stream.as_raw_fd()) != Err(libc::EAGAIN)));
+    assert_eq!(wait(passed), 0);
+    std::mem::forget((to, _from));
+}
 
 /// Exchanges bytes with an echo, confines itself after so many exchanges, and goes on. With a third
 /// word an answer lies in the ring then, and the test ends the agent before.
@@ -15,7 +33,8 @@ pub fn asks() {
     let mut words = words.split(' ');
     let mut stream = crate::harness::dial(words.next().unwrap());
     let before: usize = words.next().unwrap().parse().unwrap();
-    let rings = words.next().is_some();
+    let more = words.next();
+    let (rings, passes) = (more.is_some(), more == Some("passes"));
     for round in 0..before + MANY {
         let (sent, mut got) = (bytes(1000 * round as u64, 1000), [0; 1000]);
         if round == before && !rings {
@@ -28,7 +47,10 @@ pub fn asks() {
             }
             say("an answer waits");
             std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
-            sys::confine();
+            match passes {
+                true => passes_nothing(&stream),
+                false => sys::confine(),
+            }
         }
         stream.read_exact(&mut got).unwrap();
         assert!(got[..] == sent, "bytes differ");
@@ -56,15 +78,17 @@ fn confined__a_program_makes_no_call_that_it_did_not_make_alone() {
 
 #[test]
 fn confined__bytes_that_cannot_go_back_are_read_from_the_ring() {
-    let mut agent = Served::start();
-    let mut echo = agent.with("echo", "");
-    let mut asks = agent.with("confined", &format!("{} 300 rings", echo.says()));
-    assert_eq!(asks.says(), "an answer waits");
-    agent.stop();
-    drop(asks.child.stdin.take());
-    assert_eq!(asks.says(), "done");
-    asks.ends_well();
-    echo.ends_well();
+    for then in ["rings", "passes"] {
+        let mut agent = Served::start();
+        let mut echo = agent.with("echo", "");
+        let mut asks = agent.with("confined", &format!("{} 300 {then}", echo.says()));
+        assert_eq!(asks.says(), "an answer waits");
+        agent.stop();
+        drop(asks.child.stdin.take());
+        assert_eq!(asks.says(), "done");
+        asks.ends_well();
+        echo.ends_well();
+    }
 }
 
 /// Exchanges bytes with an echo, and counts the questions to the kernel about the socket.

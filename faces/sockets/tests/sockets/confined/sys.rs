@@ -23,7 +23,16 @@ const DENIED: [c_long; 13] = [
 
 /// Confines this thread for good.
 pub fn confine() {
-    let mut steps = filter(&DENIED, libc::SECCOMP_RET_KILL_PROCESS);
+    confine_from(&DENIED);
+}
+
+/// Confines this thread for good: it is ended if it makes or connects a socket.
+pub fn confine_from_sockets() {
+    confine_from(&[libc::SYS_socket, libc::SYS_connect, libc::SYS_socketpair]);
+}
+
+fn confine_from(calls: &[c_long]) {
+    let mut steps = filter(calls, libc::SECCOMP_RET_KILL_PROCESS);
     let program = sock_fprog { len: steps.len() as u16, filter: steps.as_mut_ptr() };
     // SAFETY: a valid program of this length; it lives until the kernel has copied it.
     unsafe {

@@ -581,8 +581,13 @@ unsafe fn passed(message: &msghdr, each: impl Fn(c_int)) {
         }
         let mut head = libc::CMSG_FIRSTHDR(message);
         while !head.is_null() {
+            let (bytes, at) = ((*head).cmsg_len as usize, head as usize - control as usize);
+            // The kernel refuses the message where a length is none.
+            let Some(bytes) = bytes.checked_sub(libc::CMSG_LEN(0) as usize) else { return };
+            if bytes > len - at - libc::CMSG_LEN(0) as usize {
+                return;
+            }
             if (*head).cmsg_level == libc::SOL_SOCKET && (*head).cmsg_type == libc::SCM_RIGHTS {
-                let bytes = ((*head).cmsg_len as usize).saturating_sub(libc::CMSG_LEN(0) as usize);
                 let data = libc::CMSG_DATA(head).cast::<c_int>();
                 (0..bytes / size_of::<c_int>()).for_each(|i| each(data.add(i).read_unaligned()));
             }

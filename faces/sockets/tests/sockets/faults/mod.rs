@@ -44,6 +44,10 @@ fn addresses(server: &mut Server) {
             server.read(100);
         }
     }
+    // Lengths of control messages that are none: too small, beyond the end, beyond all memory.
+    for len in [0, 15, 25, 1 << 40, usize::MAX] {
+        assert_eq!(sys::pass_with_length(len), Some(libc::EINVAL), "{len}");
+    }
     // The kernel moves all that is asked for from one place, or nothing.
     server.ringed(64);
     assert_eq!(sys::recv_over_the_end(fd, bad, 10), -1);

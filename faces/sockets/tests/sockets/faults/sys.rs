@@ -1,7 +1,7 @@
 //! Addresses of nothing, as arguments of calls.
 
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, RawFd};
 
 /// Returns two pages of which the second is none.
 pub fn half_a_map() -> usize {
@@ -56,6 +56,27 @@ pub fn error_of(call: Call, fd: RawFd, bad: usize) -> Option<i32> {
             }
             Call::Epoll(set) => libc::epoll_wait(set, at.cast(), 1, 0) as isize,
         }
+    };
+    (result < 0).then(|| io::Error::last_os_error().raw_os_error()).flatten()
+}
+
+/// Passes a descriptor in a control message whose length is told so; returns the error.
+pub fn pass_with_length(len: usize) -> Option<i32> {
+    #[repr(C, align(8))]
+    struct Control([u8; 24]);
+    let (mut byte, mut control) = (0u8, Control([0; 24]));
+    let mut part = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
+    let (one, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+    // SAFETY: an all-zero message is valid; it points to live buffers.
+    let result = unsafe {
+        let mut message: libc::msghdr = std::mem::zeroed();
+        (message.msg_iov, message.msg_iovlen) = (&mut part, 1);
+        message.msg_control = control.0.as_mut_ptr().cast();
+        message.msg_controllen = size_of::<Control>() as _;
+        let head = libc::CMSG_FIRSTHDR(&message);
+        ((*head).cmsg_level, (*head).cmsg_type) = (libc::SOL_SOCKET, libc::SCM_RIGHTS);
+        (*head).cmsg_len = len as _;
+        libc::sendmsg(one.as_raw_fd(), &message, libc::MSG_NOSIGNAL)
     };
     (result < 0).then(|| io::Error::last_os_error().raw_os_error()).flatten()
 }

@@ -4,8 +4,8 @@
 //! jump (libfaketime). So the kernel's own function is called, which it maps into each process
 //! (vdso(7)). Waits count besides: none is bounded by a clock alone.
 
-use super::elf;
-use libc::{c_int, timespec};
+use super::{elf, real};
+use libc::{c_int, c_long, timespec};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The address of the kernel's function; 0: there is none.
@@ -30,8 +30,9 @@ fn read(clock: c_int) -> timespec {
     // SAFETY: the kernel's function of this type is there; `t` is writable.
     let read = at != 0 && unsafe { std::mem::transmute::<usize, Function>(at)(clock, &mut t) == 0 };
     if !read {
+        let (clock, to) = (clock as c_long, (&raw mut t) as c_long);
         // SAFETY: `t` is writable.
-        unsafe { libc::clock_gettime(clock, &mut t) };
+        unsafe { real::syscall(libc::SYS_clock_gettime, clock, to, 0, 0, 0, 0) };
     }
     t
 }

@@ -95,7 +95,7 @@ impl Program {
                 File::At(folder, path) if text(path).is_some_and(CStr::is_empty) => {
                     !target::refuses(target::path_of(folder).as_ptr().cast(), By::Path)
                 }
-                File::At(_, path) => !target::refuses(path, By::Path),
+                File::At(folder, path) => !target::refuses(path, By::In(folder)),
             }
         }
     }

@@ -39,6 +39,8 @@ pub fn begin() {
 pub enum By {
     /// By its path.
     Path,
+    /// By its path, which begins at the folder of this descriptor unless it is absolute.
+    In(c_int),
     /// By its path, or by its name in one of the folders of PATH.
     Name,
 }
@@ -54,6 +56,27 @@ pub unsafe fn starts<R>(file: *const c_char, by: By, env: Env, call: impl FnOnce
         true => unsafe { without(env, call) },
         false => call(env),
     }
+}
+
+/// The same for execveat(2), which may name the program by a descriptor.
+///
+/// # Safety
+/// As of [`starts`].
+pub unsafe fn starts_at<R>(
+    (folder, path): (c_int, *const c_char),
+    flags: c_int,
+    env: Env,
+    call: impl FnOnce(Env) -> R,
+) -> R {
+    let own = path_of(folder);
+    // SAFETY: the caller's text, if it is there.
+    let is_empty = unsafe { !path.is_null() && guard::is_readable(path, 1) && *path == 0 };
+    let (file, by) = match is_empty && flags & libc::AT_EMPTY_PATH != 0 {
+        true => (own.as_ptr().cast(), By::Path),
+        false => (path, By::In(folder)),
+    };
+    // SAFETY: the caller's.
+    unsafe { starts(file, by, env, call) }
 }
 
 /// The environment of this process.
@@ -137,9 +160,10 @@ pub(super) unsafe fn refuses(file: *const c_char, by: By) -> bool {
         CStr::from_ptr(file).to_bytes()
     };
     let was = real::errno();
-    let refuses = match by == By::Name && !name.contains(&b'/') {
-        true => in_folders(name),
-        false => look(&[name], SCRIPTS),
+    let refuses = match by {
+        By::Name if !name.contains(&b'/') => in_folders(name),
+        By::In(folder) => look(folder, &[name], SCRIPTS),
+        By::Name | By::Path => look(libc::AT_FDCWD, &[name], SCRIPTS),
     };
     real::set_errno(was);
     refuses == Some(true)
@@ -153,13 +177,27 @@ fn in_folders(name: &[u8]) -> Option<bool> {
     let folders =
         folders.map_or(&b"/bin:/usr/bin"[..], |at| unsafe { CStr::from_ptr(at) }.to_bytes());
     folders.split(|&byte| byte == b':').find_map(|folder| match folder {
-        b"" => look(&[name], SCRIPTS),
-        folder => look(&[folder, b"/", name], SCRIPTS),
+        b"" => look(libc::AT_FDCWD, &[name], SCRIPTS),
+        folder => look(libc::AT_FDCWD, &[folder, b"/", name], SCRIPTS),
     })
 }
 
-/// True if the program of a file cannot have this library. `None`: there is none to be read.
-fn look(name: &[&[u8]], scripts: usize) -> Option<bool> {
+/// True if a descriptor is of a file that may be run, and so of no folder.
+fn is_program(fd: c_int) -> bool {
+    // SAFETY: all-zero is a valid value, which is written for its size.
+    let mode = unsafe {
+        let mut facts: libc::stat = std::mem::zeroed();
+        match libc::fstat(fd, &mut facts) {
+            0 => facts.st_mode,
+            _ => return false,
+        }
+    };
+    mode & libc::S_IFMT == libc::S_IFREG && mode & 0o111 != 0
+}
+
+/// True if the program of a file cannot have this library; its path begins at this folder. `None`:
+/// there is none to be read.
+fn look(folder: c_int, name: &[&[u8]], scripts: usize) -> Option<bool> {
     let mut path = [0u8; libc::PATH_MAX as usize];
     let mut len = 0;
     for byte in name.iter().copied().flatten() {
@@ -171,19 +209,23 @@ fn look(name: &[&[u8]], scripts: usize) -> Option<bool> {
     }
     let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK;
     // SAFETY: a C string.
-    let fd = unsafe { libc::open(path.as_ptr().cast(), flags) };
+    let fd = unsafe { libc::openat(folder, path.as_ptr().cast(), flags) };
     if fd < 0 {
         return None;
     }
-    let found = program::look(|at, to| {
-        // SAFETY: room for so many bytes.
-        let n = unsafe { libc::pread(fd, to.as_mut_ptr().cast(), to.len(), at as libc::off_t) };
-        n.max(0) as usize
+    let found = is_program(fd).then(|| {
+        program::look(|at, to| {
+            // SAFETY: room for so many bytes.
+            let n = unsafe { libc::pread(fd, to.as_mut_ptr().cast(), to.len(), at as libc::off_t) };
+            n.max(0) as usize
+        })
     });
     // SAFETY: a descriptor of this function.
     unsafe { real::close(fd) };
-    Some(match found {
-        Program::Script(name) => scripts > 0 && look(&[name.bytes()], scripts - 1) == Some(true),
+    Some(match found? {
+        Program::Script(name) => {
+            scripts > 0 && look(libc::AT_FDCWD, &[name.bytes()], scripts - 1) == Some(true)
+        }
         found => found == Program::OtherLoader || found == Program::Sanitizer,
     })
 }

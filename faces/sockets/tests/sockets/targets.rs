@@ -31,8 +31,23 @@ fn starts(program: &Path, says: impl Fn(&str) -> String) {
     std::fs::write(&script, format!("#!{path}\n")).unwrap();
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(&script, mode).unwrap();
+    // Neither a folder of this name is a program, nor a file that nobody may run.
+    let (first, second) = (program.with_extension("first"), program.with_extension("second"));
+    std::fs::create_dir_all(first.join(name)).unwrap();
+    std::fs::create_dir_all(&second).unwrap();
+    std::fs::write(second.join(name), "no program").unwrap();
+    let folders_before = format!("{}:{}", first.display(), second.display());
     let python = |call: &str| format!("import os, subprocess\n{call}");
-    let ways = [
+    let at = |folder: &str, path: &str, flags: u32| {
+        let begin = "import ctypes\nc = ctypes.CDLL(None)\nn = ctypes.c_long\n\
+                     words = lambda all: (ctypes.c_char_p * (len(all) + 1))(*all, None)\n\
+                     env = words([k + b'=' + v for k, v in os.environb.items()])\n";
+        let call = format!("n(os.open('{folder}', 0)), b'{path}', words([b'x']), env, n({flags})");
+        let number = libc::SYS_execveat;
+        [format!("c.execveat({call})"), format!("c.syscall(n({number}), {call})")]
+            .map(|call| ("python3", vec!["-c".to_string(), python(&format!("{begin}{call}"))]))
+    };
+    let mut ways = vec![
         ("sh", vec!["-c".to_string(), path.to_string()]),
         ("sh", vec!["-c".to_string(), format!("exec {}", script.display())]),
         ("env", vec![path.to_string()]),
@@ -48,12 +63,15 @@ fn starts(program: &Path, says: impl Fn(&str) -> String) {
             ],
         ),
     ];
+    ways.extend(at(folder, name, 0));
+    ways.extend(at(folder, path, libc::AT_EMPTY_PATH as u32));
+    ways.extend(at(path, "", libc::AT_EMPTY_PATH as u32));
     let folders = std::env::var("PATH").unwrap_or_default();
     for other in ["", ":/nothing/other.so"] {
         let preload = format!("{}{other}", library().display());
         for (starter, args) in &ways {
             let mut command = Command::new(starter);
-            command.args(args).env("PATH", format!("{folder}:{folders}"));
+            command.args(args).env("PATH", format!("{folders_before}:{folder}:{folders}"));
             command.env("LD_PRELOAD", &preload).env("WEFT_AGENT", &agent.name);
             let Ok(output) = command.output() else {
                 skip(&format!("{starter} is not installed"));

@@ -3,7 +3,7 @@
 //! the kernel after one look at its number.
 
 use super::{data, life, placed, process, programs, signals, tipc as other, waits};
-use crate::sys::target::{self, By};
+use crate::sys::target;
 use crate::sys::{guard, real, settings, table, tipc};
 use libc::{c_int, c_long, c_uint, c_ulong, socklen_t};
 
@@ -347,13 +347,11 @@ unsafe fn starts(number: c_long, args: Args) -> c_long {
     let mut args = args;
     let is_at = number == libc::SYS_execveat;
     let (folder, at, env) = if is_at { (args[0] as c_int, 1, 3) } else { (libc::AT_FDCWD, 0, 2) };
-    let (mut path, own) = (args[at] as *const libc::c_char, target::path_of(folder));
-    if is_at && args[4] as c_int & libc::AT_EMPTY_PATH != 0 {
-        path = own.as_ptr().cast();
-    }
+    let flags = if is_at { args[4] as c_int } else { 0 };
+    let file = (folder, args[at] as *const libc::c_char);
     // SAFETY: the caller's arguments.
     unsafe {
-        target::starts(path, By::Path, args[env] as *const _, |envp| {
+        target::starts_at(file, flags, args[env] as *const _, |envp| {
             args[env] = envp as c_long;
             by_kernel(number, args)
         })

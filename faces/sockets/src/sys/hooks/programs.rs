@@ -224,10 +224,9 @@ pub unsafe extern "C-unwind" fn execveat(
 ) -> c_int {
     // SAFETY: the caller's arguments.
     execveat_by(folder, path, envp, || unsafe {
-        let own = target::path_of(folder);
-        let by_descriptor = flags & libc::AT_EMPTY_PATH != 0;
-        let file = if by_descriptor { own.as_ptr().cast() } else { path };
-        target::starts(file, By::Path, envp, |envp| real::execveat(folder, path, argv, envp, flags))
+        target::starts_at((folder, path), flags, envp, |envp| {
+            real::execveat(folder, path, argv, envp, flags)
+        })
     })
 }
 

@@ -122,7 +122,8 @@ unsafe fn take<T>(fid: *mut Fid) {
     drop(unsafe { Box::from_raw(fid.cast::<T>()) });
 }
 
-/// Hands an object out through `out`.
+/// Hands an object out through `out`, which need not be aligned: Charm++ keeps its registrations in
+/// packed structures.
 ///
 /// # Safety
 /// `out` is null or has room for a pointer.
@@ -131,7 +132,7 @@ unsafe fn give<T, P>(object: T, out: *mut *mut P) -> Result<c_int, c_int> {
         return Err(err::EINVAL);
     }
     // SAFETY: promised by the caller; checked for null.
-    unsafe { *out = Box::into_raw(Box::new(object)).cast() };
+    unsafe { out.write_unaligned(Box::into_raw(Box::new(object)).cast()) };
     Ok(0)
 }
 
@@ -166,5 +167,18 @@ mod tests {
         assert_eq!(unsafe { from_c(std::ptr::null_mut()) }, -err::EOTHER);
         assert_eq!(call(|| Ok(7)), 7);
         assert_eq!(call(|| Err(err::EAGAIN)), -(err::EAGAIN as isize));
+    }
+
+    #[test]
+    fn give__through_a_pointer_in_a_packed_structure() {
+        #[repr(C, packed)]
+        struct Packed(u8, *mut Fid);
+        let mut packed = Packed(0, std::ptr::null_mut());
+        let out = std::ptr::addr_of_mut!(packed.1);
+        // SAFETY: the structure has room for the pointer, and the box is taken back once.
+        unsafe {
+            assert_eq!(give(7_u64, out), Ok(0));
+            assert_eq!(*Box::from_raw(out.read_unaligned().cast::<u64>()), 7);
+        }
     }
 }

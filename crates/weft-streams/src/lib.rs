@@ -8,6 +8,7 @@
 //! - [`board`]: the list of a program's connections that commands read.
 //! - [`policy`]: the connections that may share memory, by their addresses and ports.
 //! - [`program`]: the programs that take the library, by their files.
+//! - [`leaving`]: the end of joins, before another program gets the connections.
 //! - [`message`]: the messages between a process and its agent; [`pairing`]: the agent's part.
 //! - [`tipc`]: another kind of sockets, whose state is the agent's: its messages.
 #![forbid(unsafe_code)]
@@ -15,6 +16,7 @@
 
 pub mod board;
 pub mod count;
+pub mod leaving;
 #[cfg(all(test, loom))]
 mod loom_tests;
 pub mod message;

@@ -6,6 +6,7 @@
 #![allow(non_snake_case)]
 
 use crate::count::Count;
+use crate::leaving::Leaving;
 use crate::receiver::{Next, Receiver};
 use crate::sender::{Sender, Way};
 use crate::words::{Words, RING};
@@ -205,5 +206,25 @@ fn loom__a_call_of_the_owner_is_known_after_the_barrier() {
         assert!(known || bytes == own);
         assert_eq!((count.calls(), count.bytes()), (0, own));
         assert!(count.own_call(1).is_none());
+    });
+}
+
+#[test]
+fn loom__no_connection_is_joined_behind_the_look_of_a_start() {
+    loom::model(|| {
+        let all = Arc::new((Leaving::default(), Mutex::new(()), AtomicBool::new(false)));
+        let other = Arc::clone(&all);
+        let joins = thread::spawn(move || {
+            let (leaving, lock, is_joined) = &*other;
+            let _held = lock.lock().unwrap();
+            if leaving.allows() {
+                is_joined.store(true, Relaxed);
+            }
+        });
+        let (leaving, lock, is_joined) = &*all;
+        leaving.begin(|| drop(lock.lock().unwrap()));
+        let seen = is_joined.load(Relaxed);
+        joins.join().unwrap();
+        assert_eq!(is_joined.load(Relaxed), seen);
     });
 }

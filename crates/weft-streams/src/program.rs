@@ -5,8 +5,12 @@
 /// The result of a look at a program's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Program {
-    /// It takes libraries; or it is no file of a kind that is known here.
+    /// It has this machine's loader, which takes libraries, and makes its system calls by the C
+    /// library.
     Takes,
+    /// It may take libraries: it is no file of a kind that is known here, has a loader elsewhere,
+    /// or makes its system calls itself (Go).
+    MayTake,
     /// A script, with the name of its interpreter.
     Script(Name),
     /// It has a loader that does not take libraries of the GNU C library (musl).
@@ -23,7 +27,7 @@ impl Program {
     /// Returns the reason why a library cannot be put before it. `None`: it can.
     pub fn why(&self) -> Option<&'static str> {
         match self {
-            Program::Takes | Program::Script(_) => None,
+            Program::Takes | Program::MayTake | Program::Script(_) => None,
             Program::OtherLoader => Some("it is built with another C library (musl)"),
             Program::Sanitizer => Some("it has the address sanitizer, which has to come first"),
             Program::OtherMachine => Some("it is built for another kind of machine"),
@@ -53,12 +57,18 @@ const HEAD: usize = 64;
 const SEGMENT: usize = 56;
 const ENTRY: usize = 16;
 /// Most entries that are read of its lists.
-const SEGMENTS: usize = 64;
+const SEGMENTS: u64 = 64;
 const ENTRIES: u64 = 4096;
 /// Kinds of segments.
 const LOAD: u32 = 1;
 const DYNAMIC: u32 = 2;
 const INTERPRETER: u32 = 3;
+const NOTE: u32 = 4;
+/// Longest notes that are read, and bytes that are read at once.
+const NOTES: u64 = 4096;
+const PART: usize = 64;
+/// The name in notes of the Go compiler, whose programs ask the kernel themselves.
+const GO: &[u8] = b"Go\0\0";
 /// Tags of the dynamic section.
 const END: u64 = 0;
 const NEEDED: u64 = 1;
@@ -67,17 +77,32 @@ const STRINGS: u64 = 5;
 /// Libraries that end a program before whose other libraries another one comes.
 const SANITIZERS: [&[u8]; 3] = [b"libasan.so", b"libclang_rt.asan", b"libhwasan.so"];
 
-/// Number of this machine in files.
+/// Number of this machine in files, and its loader.
 const MACHINE: u16 = if cfg!(target_arch = "aarch64") { 183 } else { 62 };
+const LOADER: &[u8] = match cfg!(target_arch = "aarch64") {
+    true => b"/lib/ld-linux-aarch64.so.1",
+    false => b"/lib64/ld-linux-x86-64.so.2",
+};
 
-/// A part of the file that is mapped: address, place in the file, length.
-type Load = [u64; 3];
+/// The list of the file's segments: its place in the file, and their number.
+struct Segments {
+    at: u64,
+    count: u64,
+}
+
+/// A part of the file: its place there, and in memory.
+struct Segment {
+    kind: u32,
+    offset: u64,
+    address: u64,
+    len: u64,
+}
 
 /// Looks at a file. `read` fills the buffer with bytes from this place on, and returns their
 /// number, which is less at the end.
 pub fn look(mut read: impl FnMut(u64, &mut [u8]) -> usize) -> Program {
     let mut file = File { read: &mut read };
-    file.look().unwrap_or(Program::Takes)
+    file.look().unwrap_or(Program::MayTake)
 }
 
 /// True if a list of libraries, as the loader's variable has it, names the address sanitizer's.
@@ -120,20 +145,14 @@ impl File<'_> {
             return Some(Program::OtherMachine);
         }
         let (at, count) = (long(&head, 32), u16::from_ne_bytes(word(&head, 56)));
-        let mut loads = [[0; 3]; SEGMENTS];
-        let (mut dynamic, mut loader) = (None, None);
-        for (i, load) in loads.iter_mut().enumerate().take(count.into()) {
-            let mut segment = [0; SEGMENT];
-            let place = at.checked_add((i * SEGMENT) as u64)?;
-            if (self.read)(place, &mut segment) < SEGMENT {
-                return None;
-            }
-            let (offset, address) = (long(&segment, 8), long(&segment, 16));
-            let len = long(&segment, 32);
-            match u32::from_ne_bytes(word(&segment, 0)) {
-                LOAD => *load = [address, offset, len],
-                DYNAMIC => dynamic = Some((offset, len)),
-                INTERPRETER => loader = Some(self.name(offset)?),
+        let segments = Segments { at, count: u64::from(count).min(SEGMENTS) };
+        let (mut dynamic, mut loader, mut is_go) = (None, None, false);
+        for i in 0..segments.count {
+            let one = self.segment(&segments, i)?;
+            match one.kind {
+                DYNAMIC => dynamic = Some((one.offset, one.len)),
+                INTERPRETER => loader = Some(self.name(one.offset)?),
+                NOTE => is_go |= self.is_of_go(one.offset, one.len),
                 _ => {}
             }
         }
@@ -143,8 +162,35 @@ impl File<'_> {
             return Some(Program::OtherLoader);
         }
         let has_sanitizer =
-            dynamic.is_some_and(|at| self.needs_sanitizer(at, &loads) == Some(true));
-        has_sanitizer.then_some(Program::Sanitizer)
+            dynamic.is_some_and(|at| self.needs_sanitizer(at, &segments) == Some(true));
+        Some(match has_sanitizer {
+            true => Program::Sanitizer,
+            false if is_go || loader.bytes() != LOADER => Program::MayTake,
+            false => Program::Takes,
+        })
+    }
+
+    fn segment(&mut self, of: &Segments, i: u64) -> Option<Segment> {
+        let mut bytes = [0; SEGMENT];
+        let place = of.at.checked_add(i * SEGMENT as u64)?;
+        ((self.read)(place, &mut bytes) == SEGMENT).then(|| Segment {
+            kind: u32::from_ne_bytes(word(&bytes, 0)),
+            offset: long(&bytes, 8),
+            address: long(&bytes, 16),
+            len: long(&bytes, 32),
+        })
+    }
+
+    /// True if notes are the Go compiler's, or too long to be read.
+    fn is_of_go(&mut self, at: u64, len: u64) -> bool {
+        let mut part = [0; PART];
+        // Each part begins with the last bytes of the one before.
+        let mut parts = (0..len.min(NOTES)).step_by(PART - GO.len());
+        len > NOTES
+            || parts.any(|from| {
+                let n = (self.read)(at.saturating_add(from), &mut part).min(PART);
+                part[..n].windows(GO.len()).any(|four| four == GO)
+            })
     }
 
     /// The interpreter of a script, from its first line.
@@ -167,12 +213,13 @@ impl File<'_> {
     }
 
     /// True if the dynamic section names the sanitizer's library.
-    fn needs_sanitizer(&mut self, (at, len): (u64, u64), loads: &[Load]) -> Option<bool> {
+    fn needs_sanitizer(&mut self, (at, len): (u64, u64), of: &Segments) -> Option<bool> {
         let strings = self.value_of(at, len, STRINGS)?;
-        let inside =
-            |[from, _, len]: &&Load| strings.checked_sub(*from).is_some_and(|at| at < *len);
-        let [from, offset, _] = loads.iter().find(inside)?;
-        let strings = offset.checked_add(strings - from)?;
+        let strings = (0..of.count).find_map(|i| {
+            let one = self.segment(of, i).filter(|one| one.kind == LOAD)?;
+            let inside = strings.checked_sub(one.address).filter(|&at| at < one.len)?;
+            one.offset.checked_add(inside)
+        })?;
         for i in 0..ENTRIES.min(len / ENTRY as u64) {
             let [tag, value] = self.entry(at, i)?;
             let name = (tag == NEEDED).then(|| self.name(strings.checked_add(value)?)).flatten();
@@ -249,8 +296,10 @@ mod tests {
 
     #[test]
     fn look__by_loader_and_libraries() {
-        let gnu = Some("/lib64/ld-linux-x86-64.so.2");
+        let gnu = std::str::from_utf8(LOADER).ok();
         assert_eq!(look_at(&file(gnu, "libc.so.6")), Program::Takes);
+        let elsewhere = Some("/nix/store/lib/ld-linux-x86-64.so.2");
+        assert_eq!(look_at(&file(elsewhere, "libc.so.6")), Program::MayTake);
         assert_eq!(look_at(&file(gnu, "libasan.so.8")), Program::Sanitizer);
         assert_eq!(look_at(&file(gnu, "/x/libclang_rt.asan-x86_64.so")), Program::Sanitizer);
         let musl = Some("/lib/ld-musl-x86_64.so.1");
@@ -268,13 +317,26 @@ mod tests {
     }
 
     #[test]
+    fn look__at_programs_of_go() {
+        let mut bytes = file(std::str::from_utf8(LOADER).ok(), "libc.so.6");
+        // The first segment becomes one of notes.
+        bytes[64..68].copy_from_slice(&NOTE.to_ne_bytes());
+        assert_eq!(look_at(&bytes), Program::Takes);
+        for at in [700, 1020, PART - 2 + 512 + 128] {
+            let mut bytes = bytes.clone();
+            bytes[at..at + GO.len()].copy_from_slice(GO);
+            assert_eq!(look_at(&bytes), Program::MayTake, "{at}");
+        }
+    }
+
+    #[test]
     fn look__at_scripts() {
         for line in ["#!/bin/sh", "#! /bin/sh -e\necho", "#!\t/bin/sh\n"] {
             let Program::Script(name) = look_at(line.as_bytes()) else { panic!("{line}") };
             assert_eq!(name.bytes(), b"/bin/sh");
         }
         for none in ["#!", "#!\n/bin/sh", "", "text"] {
-            assert_eq!(look_at(none.as_bytes()), Program::Takes, "{none}");
+            assert_eq!(look_at(none.as_bytes()), Program::MayTake, "{none}");
         }
     }
 

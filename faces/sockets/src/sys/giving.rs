@@ -73,7 +73,9 @@ pub fn give_back(one: &Connection) -> Result<(), Why> {
     user.dozes();
     let Some((before, parts, len)) = user.waiting() else { return Ok(()) };
     if line::is_over() {
-        return Err(Why::new("the program has confined itself"));
+        return Err(Why::new(
+            "the program has confined itself, or shares descriptors with a child",
+        ));
     }
     let [own, record] =
         record_of(&parts, len).ok_or_else(|| Why::new("the system has no descriptors for it"))?;

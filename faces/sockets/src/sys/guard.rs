@@ -9,7 +9,8 @@
 //! A call of the kernel that copies (process_vm_readv) takes as long as a whole message by a ring.
 
 use super::{real, vfork};
-use libc::{c_int, c_void, sigaction as Action, siginfo_t, ucontext_t};
+use libc::{c_int, c_void, sigaction as Action, siginfo_t, sigset_t, ucontext_t};
+use std::cell::Cell;
 use std::mem::zeroed;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
@@ -145,7 +146,80 @@ extern "C" {
 #[inline]
 pub unsafe fn copy(to: *mut u8, from: *const u8, len: usize) -> bool {
     // SAFETY: the caller's areas; faults make the function return.
-    unsafe { weft_guard_copy(to, from, len) == 0 }
+    unsafe {
+        if HOLDS.load(Ordering::Relaxed) != 0 && is_held() {
+            return copy_openly(to, from, len);
+        }
+        weft_guard_copy(to, from, len) == 0
+    }
+}
+
+/// 1 once a thread of this process has held the signals of faults back. The kernel ends a process
+/// at a fault that is held back.
+static HOLDS: AtomicU32 = AtomicU32::new(0);
+
+thread_local! {
+    /// 1 if this thread holds them back, 2 if it does not; 0: that is not known.
+    static HELD: Cell<u32> = const { Cell::new(0) };
+}
+
+/// A thread changes the signals that it holds back by this set, if it is there.
+///
+/// # Safety
+/// Null, or the first word of a set of signals.
+#[inline]
+pub unsafe fn masks(set: *const u64) {
+    if !set.is_null() {
+        // SAFETY: the caller's.
+        let set = unsafe { set.read_unaligned() };
+        HELD.with(|held| held.set(0));
+        if SETS.iter().any(|one| set >> (one.signal - 1) & 1 != 0) {
+            HOLDS.store(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Notes the signals that the program before this one has held back.
+pub fn look() {
+    HOLDS.store(u32::from(asks_if_held()), Ordering::Relaxed);
+}
+
+/// True if this thread holds signals of faults back.
+fn is_held() -> bool {
+    // A child in the memory of its parent has its parent's note.
+    if vfork::is_child() {
+        return asks_if_held();
+    }
+    HELD.with(|held| {
+        if held.get() == 0 {
+            held.set(if asks_if_held() { 1 } else { 2 });
+        }
+        held.get() == 1
+    })
+}
+
+#[cold]
+fn asks_if_held() -> bool {
+    // SAFETY: all-zero is a valid value; the set is written.
+    unsafe {
+        let mut now: sigset_t = zeroed();
+        real::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), &mut now);
+        SETS.iter().any(|one| libc::sigismember(&now, one.signal) == 1)
+    }
+}
+
+/// As `copy`, while the signals of faults are not held back.
+#[cold]
+unsafe fn copy_openly(to: *mut u8, from: *const u8, len: usize) -> bool {
+    // SAFETY: all-zero is a valid value; the sets are writable. The rest as in `copy`.
+    unsafe {
+        let (mut faults, mut was): (sigset_t, sigset_t) = (zeroed(), zeroed());
+        SETS.iter().for_each(|one| _ = libc::sigaddset(&mut faults, one.signal));
+        real::pthread_sigmask(libc::SIG_UNBLOCK, &faults, &mut was);
+        let copied = weft_guard_copy(to, from, len) == 0;
+        real::pthread_sigmask(libc::SIG_SETMASK, &was, std::ptr::null_mut());
+        copied
+    }
 }
 
 /// Writes a value to an address of a caller. False: it is none.

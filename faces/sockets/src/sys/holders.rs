@@ -8,6 +8,7 @@ use super::real;
 use super::slot::{self, Region};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use weft_streams::leaving::Leaving;
 
 /// Words of bits.
 const WORDS: usize = 4;
@@ -24,6 +25,8 @@ static OWN: AtomicU32 = AtomicU32::new(OTHERS);
 static CHILD: AtomicU32 = AtomicU32::new(OTHERS);
 /// Held while a child is being made, and while the connections of this process change.
 static FORK: Lock = Lock::new();
+/// The calls of this process by which other programs begin.
+static LEAVING: Leaving = Leaving::new();
 /// 1 if the numbers of processes are those of another namespace than the parent's.
 static IS_FOREIGN: AtomicU32 = AtomicU32::new(0);
 
@@ -212,6 +215,28 @@ pub fn no_fork() -> Option<Held<'static>> {
     FORK.take()
 }
 
+/// While it lives, no connection is joined.
+pub struct Look;
+
+impl Look {
+    /// Begins: connections that are joined already are seen.
+    pub fn begin() -> Look {
+        LEAVING.begin(|| drop(no_fork()));
+        Look
+    }
+}
+
+impl Drop for Look {
+    fn drop(&mut self) {
+        LEAVING.end();
+    }
+}
+
+/// True if a connection may be joined, while the result of `no_fork` lives.
+pub fn may_join() -> bool {
+    LEAVING.allows()
+}
+
 /// A child is about to be made: `inherit` gives it what this process has.
 pub fn child_comes(region: &Region) {
     if let Some(held) = FORK.take() {
@@ -242,6 +267,7 @@ pub fn child_failed() {
 pub fn is_child() {
     lock::thread_is_new();
     FORK.free();
+    LEAVING.is_new();
     let own = CHILD.load(Ordering::Relaxed);
     OWN.store(own, Ordering::Relaxed);
     // SAFETY: no memory is passed.

@@ -45,23 +45,36 @@ struct Head {
     copies: [i32; COPIES],
 }
 
-/// A connection whose bytes are kept.
+/// A connection whose bytes are kept: its descriptor and its slot, the memory, and their number.
+#[derive(Clone, Copy)]
 struct One {
-    connection: Connection,
+    fd: RawFd,
+    at: u32,
     memory: RawFd,
-    len: usize,
+    len: u32,
 }
 
 /// Bytes that are kept while this process becomes another program. They are back in their rings
 /// when it ends.
 pub struct Kept {
-    all: [Option<One>; MOST],
+    /// A list, which is not on the stack: that may be small. Null: there is none yet.
+    all: *mut One,
+    count: usize,
 }
 
 impl Kept {
     /// Keeps nothing yet.
     pub fn new() -> Kept {
-        Kept { all: [const { None }; MOST] }
+        Kept { all: std::ptr::null_mut(), count: 0 }
+    }
+
+    /// The list.
+    fn all(&mut self) -> Option<&mut [One; MOST]> {
+        if self.all.is_null() {
+            self.all = map(-1, size_of::<[One; MOST]>())?.cast();
+        }
+        // SAFETY: a mapping of this size, for which zeros are valid, of this object alone.
+        unsafe { self.all.cast::<[One; MOST]>().as_mut() }
     }
 
     /// Keeps the bytes of a connection. No other thread reads it until this object ends.
@@ -69,7 +82,8 @@ impl Kept {
     /// # Errors
     /// They stay in the ring.
     pub fn keep(&mut self, one: &Connection) -> Result<(), Why> {
-        let place = self.all.iter_mut().find(|one| one.is_none());
+        let count = self.count;
+        let place = self.all().and_then(|all| all.get_mut(count));
         let place = place.ok_or_else(|| Why::new("too many connections have bytes in memory"))?;
         let Some(user) = stream::enter(*one) else { return Ok(()) };
         giving::comes_back(one)?;
@@ -81,18 +95,29 @@ impl Kept {
         let memory = memory.ok_or_else(|| Why::new("the system has no memory for them"))?;
         user.give(len);
         std::mem::forget(held);
-        *place = Some(One { connection: *one, memory, len });
+        *place = One { fd: one.fd, at: one.at as u32, memory, len: len as u32 };
+        self.count += 1;
         Ok(())
     }
 }
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        for one in self.all.iter_mut().filter_map(Option::take) {
-            stream::enter(one.connection).iter().for_each(|user| user.take_back(one.len));
-            one.connection.slot.receiving.free();
+        let count = self.count;
+        if count == 0 {
+            return;
+        }
+        for one in self.all().iter().flat_map(|all| &all[..count]) {
+            let at = one.at as usize;
+            // Another thread may have closed it.
+            let same = table::connection(one.fd).filter(|connection| connection.at == at);
+            let user = same.and_then(stream::enter);
+            user.iter().for_each(|user| user.take_back(one.len as usize));
+            table::slot_at(at).iter().for_each(|slot| slot.receiving.free());
             line::close(one.memory);
         }
+        // SAFETY: the mapping of the list.
+        unsafe { libc::munmap(self.all.cast(), size_of::<[One; MOST]>()) };
     }
 }
 
@@ -136,10 +161,12 @@ fn memory_of(one: &Connection, before: u64, parts: &[libc::iovec; 2], len: usize
     Some(fd)
 }
 
+/// Maps a file, or memory of this process alone (-1).
 fn map(fd: RawFd, len: usize) -> Option<*mut u8> {
     let rights = libc::PROT_READ | libc::PROT_WRITE;
+    let kind = if fd < 0 { libc::MAP_PRIVATE | libc::MAP_ANONYMOUS } else { libc::MAP_SHARED };
     // SAFETY: a new mapping at an address of the kernel's choice, of a file of this length.
-    let at = unsafe { libc::mmap(std::ptr::null_mut(), len, rights, libc::MAP_SHARED, fd, 0) };
+    let at = unsafe { libc::mmap(std::ptr::null_mut(), len, rights, kind, fd, 0) };
     (at != libc::MAP_FAILED).then_some(at.cast())
 }
 

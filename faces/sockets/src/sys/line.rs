@@ -11,7 +11,7 @@ use super::slot::{
 };
 use super::table::{self, Connection};
 use super::why::{self, Why};
-use super::{board, giving, holders, look, owner, real, settings, stream, tcp, vfork};
+use super::{board, giving, holders, look, owner, real, set, settings, stream, tcp, vfork};
 use libc::c_int;
 use std::mem::{size_of, zeroed};
 use std::os::fd::{BorrowedFd, RawFd};
@@ -70,13 +70,13 @@ pub fn is_file(fd: RawFd, number: u64) -> bool {
 /// True if a descriptor is this library's own: a program that closes it closes nothing.
 #[inline]
 pub fn is_own(fd: c_int) -> bool {
-    fd >= HIDDEN && (fd == LINE.load(Ordering::Relaxed) || giving::is_own(fd))
+    fd >= HIDDEN && (fd == LINE.load(Ordering::Relaxed) || giving::is_own(fd) || set::is_own(fd))
 }
 
 /// Returns the lowest of this library's own descriptors from this number on.
 pub fn next_own(from: u32) -> Option<u32> {
     let line = u32::try_from(LINE.load(Ordering::Relaxed)).ok();
-    [line, giving::own()].into_iter().flatten().filter(|&own| own >= from).min()
+    [line, giving::own(), set::own()].into_iter().flatten().filter(|&own| own >= from).min()
 }
 
 /// This process is a child: it has no line, and its parent's is not its own.
@@ -647,12 +647,13 @@ fn attach(one: &Connection, memory: RawFd, first: bool) -> bool {
     let slot = one.slot;
     // A child has the memory, too, or the connection has none.
     let Some(_steady) = holders::no_fork() else { return false };
-    let fits = slot.holders.is_own()
+    let fits = holders::may_join()
+        && slot.holders.is_own()
         && table::shared() < settings::most()
         && !slot.has(NEVER | SHUT)
         && slot.state.load(Ordering::Acquire) == PLAIN;
     board::stays(one.at, "there is no memory for it, or it is not to be had now");
-    if memory < 0 || !fits || board::is_off() || !is_steady(memory) {
+    if memory < 0 || !fits || board::is_off() || !is_steady(memory) || !set::can_kick() {
         return false;
     }
     // From the barrier on, all calls under way are known.

@@ -75,6 +75,11 @@ impl Lock {
         self.0.store(0, Ordering::Release);
     }
 
+    /// True if the thread of this number has it.
+    pub fn is_of(&self, thread: u32) -> bool {
+        self.0.load(Ordering::Relaxed) == thread
+    }
+
     /// Takes the lock if nobody has it.
     pub fn try_take(&self) -> Option<Held<'_>> {
         let taken = self.0.compare_exchange(0, thread(), Ordering::Acquire, Ordering::Relaxed);

@@ -16,6 +16,7 @@ mod owner;
 mod parts;
 mod program;
 mod real;
+mod room;
 mod set;
 mod settings;
 mod signals;
@@ -40,6 +41,7 @@ extern "C" fn begin() {
     if settings::is_on() && slot::map() {
         slot::region().iter().for_each(|region| holders::begin(region));
         owner::begin();
+        guard::look();
         hooks::process::begin();
         tipc::begin();
         kept::begin(true);

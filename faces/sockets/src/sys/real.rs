@@ -107,6 +107,11 @@ originals! {
     fn signal(signal: c_int, handler: sighandler_t) -> sighandler_t;
     fn sysv_signal(signal: c_int, handler: sighandler_t) -> sighandler_t;
     fn sigset(signal: c_int, handler: sighandler_t) -> sighandler_t;
+    fn pthread_sigmask(how: c_int, new: *const sigset_t, old: *mut sigset_t) -> c_int;
+    fn sigprocmask(how: c_int, new: *const sigset_t, old: *mut sigset_t) -> c_int;
+    fn kill(to: pid_t, signal: c_int) -> c_int;
+    fn killpg(group: pid_t, signal: c_int) -> c_int;
+    fn sigqueue(to: pid_t, signal: c_int, value: libc::sigval) -> c_int;
     fn siginterrupt(signal: c_int, ends: c_int) -> c_int;
     fn read(fd: c_int, buf: *mut c_void, len: size_t) -> ssize_t;
     fn readv(fd: c_int, parts: *const iovec, n: c_int) -> ssize_t;
@@ -182,6 +187,11 @@ originals! {
     fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE;
     fn fork() -> pid_t;
     fn _Fork() -> pid_t;
+    fn clone(
+        function: Option<extern "C-unwind" fn(*mut c_void) -> c_int>, stack: *mut c_void,
+        flags: c_int, argument: *mut c_void, parent_id: *mut pid_t, tls: *mut c_void,
+        child_id: *mut pid_t
+    ) -> c_int;
     fn execvpe(
         file: *const c_char, argv: *const *const c_char, envp: *const *const c_char
     ) -> c_int;

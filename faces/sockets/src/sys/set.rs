@@ -4,13 +4,12 @@ use super::signals::{self, Held, ANY};
 use super::slot::{Registration, Set, Slot, LOOKS, PLACES, READ, UNSEEN, WATCHED, WORD};
 use super::table::{self, Connection};
 use super::wait::Rest;
-use super::{affinity, board, guard, look, real, settings, tcp, wait, wake};
+use super::{affinity, board, guard, line, look, real, settings, tcp, wait, wake};
 use libc::{c_int, epoll_event};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
-/// Marks the event that makes a thread look at rings: the upper half of its number.
-const KICK: u64 = 0x77e5_70cc_0000_0000;
-const UPPER: u64 = 0xffff_ffff_0000_0000;
+/// The number of the event that makes a thread look at rings.
+const KICK: u64 = 0x77e5_70cc_61b2_9d03;
 /// Waits in a row with an event of one registration alone, after which waits look at TCP.
 const ALONE: u32 = 2;
 
@@ -134,20 +133,59 @@ pub fn tells_of_room(slot: &Slot) -> bool {
     all_told && !slot.has(UNSEEN)
 }
 
-/// Makes a set readable once.
-fn kick(set_fd: c_int) {
-    // SAFETY: no memory is passed; then a valid event.
-    unsafe {
-        let fd = libc::eventfd(1, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK);
-        if fd < 0 {
-            return;
-        }
-        let events = (libc::EPOLLIN | libc::EPOLLONESHOT) as u32;
-        let mut event = epoll_event { events, u64: KICK | fd as u64 };
-        if real::epoll_ctl(set_fd, libc::EPOLL_CTL_ADD, fd, &mut event) != 0 {
-            real::close(fd);
+/// A descriptor that can always be read, by which sets are made readable. -1: none.
+static KICKER: AtomicI32 = AtomicI32::new(-1);
+static FILE: AtomicU64 = AtomicU64::new(0);
+
+/// Returns that descriptor, and makes it if it is not there.
+fn kicker() -> Option<c_int> {
+    let fd = KICKER.load(Ordering::Acquire);
+    if line::is_file(fd, FILE.load(Ordering::Relaxed)) {
+        return Some(fd);
+    }
+    // SAFETY: no memory is passed.
+    let made = unsafe {
+        let low = libc::eventfd(1, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK);
+        let made = real::fcntl(low, libc::F_DUPFD_CLOEXEC, line::HIDDEN.into());
+        line::close(low);
+        made
+    };
+    FILE.store(line::file(made)?, Ordering::Relaxed);
+    match KICKER.compare_exchange(fd, made, Ordering::AcqRel, Ordering::Acquire) {
+        Ok(_) => Some(made),
+        Err(other) => {
+            line::close(made);
+            Some(other)
         }
     }
+}
+
+/// True if sets can be made readable, whatever the system refuses later.
+pub fn can_kick() -> bool {
+    kicker().is_some()
+}
+
+/// True if a descriptor is this library's own.
+#[inline]
+pub fn is_own(fd: c_int) -> bool {
+    fd >= 0 && fd == KICKER.load(Ordering::Relaxed)
+}
+
+/// Returns this library's own descriptor.
+pub fn own() -> Option<u32> {
+    u32::try_from(KICKER.load(Ordering::Relaxed)).ok()
+}
+
+/// Makes a set readable once.
+fn kick(set_fd: c_int) {
+    let Some(fd) = kicker() else { return };
+    let mut event = epoll_event { events: (libc::EPOLLIN | libc::EPOLLONESHOT) as u32, u64: KICK };
+    // SAFETY: a valid event.
+    let mut control = |what| unsafe { real::epoll_ctl(set_fd, what, fd, &mut event) == 0 };
+    // Another thread may do the same.
+    let _ = control(libc::EPOLL_CTL_MOD)
+        || control(libc::EPOLL_CTL_ADD)
+        || control(libc::EPOLL_CTL_MOD);
 }
 
 /// Calls `each` with the places of a set that may be awake and the connections there, each time
@@ -465,13 +503,10 @@ impl Wait<'_> {
         let mut end = 0;
         for i in 0..n {
             let data = self.events[i].u64;
-            if data & UPPER == KICK {
-                // SAFETY: a descriptor of this library, made for this event.
-                unsafe { real::close((data & !UPPER) as c_int) };
-                continue;
+            if data != KICK {
+                self.events[end] = self.events[i];
+                end += 1;
             }
-            self.events[end] = self.events[i];
-            end += 1;
         }
         end
     }

@@ -59,7 +59,7 @@ fn begin(ends: u32) -> Held {
         let (mut all, mut was): (sigset_t, sigset_t) = (zeroed(), zeroed());
         libc::sigfillset(&mut all);
         OWN.iter().for_each(|&signal| _ = libc::sigdelset(&mut all, signal));
-        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut was);
+        real::pthread_sigmask(libc::SIG_SETMASK, &all, &mut was);
         Held { was, ends }
     }
 }
@@ -104,6 +104,6 @@ impl Held {
 impl Drop for Held {
     fn drop(&mut self) {
         // SAFETY: the set that this thread had.
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.was, std::ptr::null_mut()) };
+        unsafe { real::pthread_sigmask(libc::SIG_SETMASK, &self.was, std::ptr::null_mut()) };
     }
 }

@@ -68,7 +68,7 @@ pub const SHOWN: u32 = 32768;
 /// It leads to another host, and carries long sends or receives.
 pub const BULK: u32 = 16384;
 /// The program asks each receive for the number of bytes that are left (TCP_INQ).
-pub const INQ: u32 = 32768;
+pub const INQ: u32 = 65536;
 
 /// A registration in an epoll set.
 #[derive(Debug, Default)]

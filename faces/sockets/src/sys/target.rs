@@ -2,7 +2,8 @@
 //! address sanitizer: they would not start. A program that this one starts inherits the loader's
 //! variable, so the variable goes to such a program without this library.
 
-use super::{guard, real, vfork};
+use super::room::{self, Memory};
+use super::{guard, line, real};
 use libc::{c_char, c_int};
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -17,9 +18,8 @@ static OWN: AtomicPtr<c_char> = AtomicPtr::new(std::ptr::null_mut());
 const VARIABLE: &[u8] = b"LD_PRELOAD=";
 /// Scripts whose interpreter is a script, at most.
 const SCRIPTS: usize = 4;
-/// Most texts of an environment that is written anew, and most bytes of the variable.
-const TEXTS: usize = 1024;
-const BYTES: usize = 4096;
+/// Room for the name of a script's program, and for a C string's end.
+const NAME: usize = 192;
 
 /// Notes this library's name.
 pub fn begin() {
@@ -39,7 +39,8 @@ pub fn begin() {
 pub enum By {
     /// By its path.
     Path,
-    /// By its path, which begins at the folder of this descriptor unless it is absolute.
+    /// By its path, which begins at the folder of this descriptor unless it is absolute; an empty
+    /// path is the descriptor's own file.
     In(c_int),
     /// By its path, or by its name in one of the folders of PATH.
     Name,
@@ -151,35 +152,153 @@ fn is_own(entry: &[u8]) -> bool {
 ///
 /// # Safety
 /// The caller's name of a file.
-pub(super) unsafe fn refuses(file: *const c_char, by: By) -> bool {
-    // SAFETY: the caller's text, if it is there.
-    let name = unsafe {
-        if file.is_null() || !guard::is_readable(file, 1) {
-            return false;
-        }
-        CStr::from_ptr(file).to_bytes()
-    };
-    let was = real::errno();
-    let refuses = match by {
-        By::Name if !name.contains(&b'/') => in_folders(name),
-        By::In(folder) => look(folder, &[name], SCRIPTS),
-        By::Name | By::Path => look(libc::AT_FDCWD, &[name], SCRIPTS),
-    };
-    real::set_errno(was);
-    refuses == Some(true)
+unsafe fn refuses(file: *const c_char, by: By) -> bool {
+    // SAFETY: the caller's.
+    let found = unsafe { look(file, by, |_| true) };
+    matches!(found, Some(Program::OtherLoader | Program::Sanitizer))
 }
 
-/// Looks at the first program of this name in the folders of PATH.
-fn in_folders(name: &[u8]) -> Option<bool> {
+/// Looks at the program of a file, as a function that starts it finds it. `None`: there is none to
+/// be read, or one of its files, the scripts first, is not `fine`.
+///
+/// # Safety
+/// The caller's name of a file.
+pub unsafe fn look(file: *const c_char, by: By, fine: impl Fn(c_int) -> bool) -> Option<Program> {
+    let was = real::errno();
+    // SAFETY: the caller's.
+    let mut next = unsafe { open(file, by) };
+    let mut found = None;
+    for _ in 0..=SCRIPTS {
+        let Some(fd) = next else { break };
+        found = fine(fd).then(|| program::look(|at, to| read(fd, at, to)));
+        line::close(fd);
+        next = match &found {
+            Some(Program::Script(name)) => open_interpreter(name.bytes()),
+            _ => break,
+        };
+    }
+    real::set_errno(was);
+    found.filter(|found| !matches!(found, Program::Script(_)))
+}
+
+fn read(fd: c_int, at: u64, to: &mut [u8]) -> usize {
+    // SAFETY: room for so many bytes.
+    let n = unsafe { libc::pread(fd, to.as_mut_ptr().cast(), to.len(), at as libc::off_t) };
+    n.max(0) as usize
+}
+
+/// Returns a text of a caller, if it is there.
+///
+/// # Safety
+/// Null, or a C string, or an address that the kernel refuses.
+unsafe fn text<'a>(at: *const c_char) -> Option<&'a CStr> {
+    // SAFETY: the caller's text.
+    unsafe { (!at.is_null() && guard::is_readable(at, 1)).then(|| CStr::from_ptr(at)) }
+}
+
+/// True if a name is looked for in the folders of PATH.
+fn is_searched(name: &CStr, by: By) -> bool {
+    by == By::Name && !name.to_bytes().contains(&b'/')
+}
+
+/// Opens the file of a program.
+///
+/// # Safety
+/// The caller's name of a file.
+unsafe fn open(file: *const c_char, by: By) -> Option<c_int> {
+    // SAFETY: the caller's.
+    let name = unsafe { text(file) }?;
+    match by {
+        _ if is_searched(name, by) => {
+            // One that may be run and not be read ends the search too.
+            let hidden = |path: &CStr| {
+                // SAFETY: a C string.
+                (unsafe { libc::access(path.as_ptr(), libc::R_OK) } != 0
+                    && unsafe { libc::access(path.as_ptr(), libc::X_OK) } == 0)
+                    .then_some(-1)
+            };
+            let found = |path: &CStr| {
+                let fd = open_at(HERE, path).or_else(|| hidden(path))?;
+                if fd >= 0 && !is_program(fd) {
+                    line::close(fd);
+                    return None;
+                }
+                Some(fd)
+            };
+            in_folders(name.to_bytes(), found).flatten().filter(|&fd| fd >= 0)
+        }
+        By::In(folder) if name.is_empty() => {
+            let own = path_of(folder);
+            open_at(HERE, CStr::from_bytes_until_nul(&own).ok()?)
+        }
+        By::In(folder) => open_at(folder, name),
+        By::Name | By::Path => open_at(HERE, name),
+    }
+}
+
+const HERE: c_int = libc::AT_FDCWD;
+
+/// Opens the program of a script.
+fn open_interpreter(name: &[u8]) -> Option<c_int> {
+    let mut path = [0u8; NAME];
+    path.get_mut(..name.len())?.copy_from_slice(name);
+    open_at(HERE, CStr::from_bytes_until_nul(&path).ok()?)
+}
+
+fn open_at(folder: c_int, path: &CStr) -> Option<c_int> {
+    let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK;
+    // SAFETY: a C string.
+    let fd = unsafe { libc::openat(folder, path.as_ptr(), flags) };
+    (fd >= 0).then_some(fd)
+}
+
+/// Calls `each` with the paths of a name in the folders of PATH, until it returns something.
+/// `None`: there is no room for paths.
+fn in_folders<R>(name: &[u8], each: impl Fn(&CStr) -> Option<R>) -> Option<Option<R>> {
     // SAFETY: the name is a C string; nobody changes the environment meanwhile, as for execvp(3).
     let folders = unsafe { libc::getenv(c"PATH".as_ptr()).as_ref() };
     // SAFETY: a text of the environment.
     let folders =
         folders.map_or(&b"/bin:/usr/bin"[..], |at| unsafe { CStr::from_ptr(at) }.to_bytes());
-    folders.split(|&byte| byte == b':').find_map(|folder| match folder {
-        b"" => look(libc::AT_FDCWD, &[name], SCRIPTS),
-        folder => look(libc::AT_FDCWD, &[folder, b"/", name], SCRIPTS),
+    let mut folders = folders.split(|&byte| byte == b':');
+    let in_folder = |path: &mut [u8], folder: &[u8]| {
+        let slash: &[u8] = if folder.is_empty() { b"" } else { b"/" };
+        let mut len = 0;
+        for part in [folder, slash, name, b"\0"] {
+            path.get_mut(len..len + part.len())?.copy_from_slice(part);
+            len += part.len();
+        }
+        each(CStr::from_bytes_until_nul(path).ok()?)
+    };
+    room::with(|room| {
+        let path = &mut room?.bytes;
+        Some(folders.find_map(|folder| in_folder(path, folder)))
     })
+}
+
+/// True if there is no file of a program: a call that starts it fails.
+///
+/// # Safety
+/// The caller's name of a file.
+pub unsafe fn is_missing(file: *const c_char, by: By) -> bool {
+    let was = real::errno();
+    let is_nowhere = |folder, path: &CStr| {
+        // SAFETY: the path is a C string.
+        let found = unsafe { libc::faccessat(folder, path.as_ptr(), libc::F_OK, 0) };
+        found != 0 && matches!(real::errno(), libc::ENOENT | libc::ENOTDIR)
+    };
+    // SAFETY: the caller's.
+    let is_missing = unsafe { text(file) }.is_some_and(|name| match by {
+        _ if name.is_empty() => false,
+        _ if is_searched(name, by) => {
+            let is_there = |path: &CStr| (!is_nowhere(HERE, path)).then_some(());
+            in_folders(name.to_bytes(), is_there) == Some(None)
+        }
+        By::In(folder) => is_nowhere(folder, name),
+        By::Name | By::Path => is_nowhere(HERE, name),
+    });
+    real::set_errno(was);
+    is_missing
 }
 
 /// True if a descriptor is of a file that may be run, and so of no folder.
@@ -195,54 +314,30 @@ fn is_program(fd: c_int) -> bool {
     mode & libc::S_IFMT == libc::S_IFREG && mode & 0o111 != 0
 }
 
-/// True if the program of a file cannot have this library; its path begins at this folder. `None`:
-/// there is none to be read.
-fn look(folder: c_int, name: &[&[u8]], scripts: usize) -> Option<bool> {
-    let mut path = [0u8; libc::PATH_MAX as usize];
-    let mut len = 0;
-    for byte in name.iter().copied().flatten() {
-        *path.get_mut(len)? = *byte;
-        len += 1;
-    }
-    if len == path.len() {
-        return None;
-    }
-    let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK;
-    // SAFETY: a C string.
-    let fd = unsafe { libc::openat(folder, path.as_ptr().cast(), flags) };
-    if fd < 0 {
-        return None;
-    }
-    let found = is_program(fd).then(|| {
-        program::look(|at, to| {
-            // SAFETY: room for so many bytes.
-            let n = unsafe { libc::pread(fd, to.as_mut_ptr().cast(), to.len(), at as libc::off_t) };
-            n.max(0) as usize
-        })
-    });
-    // SAFETY: a descriptor of this function.
-    unsafe { real::close(fd) };
-    Some(match found? {
-        Program::Script(name) => {
-            scripts > 0 && look(libc::AT_FDCWD, &[name.bytes()], scripts - 1) == Some(true)
-        }
-        found => found == Program::OtherLoader || found == Program::Sanitizer,
-    })
-}
-
 /// Makes a call with an environment whose loader's variable does not name this library.
 ///
 /// # Safety
 /// The caller's environment.
-#[inline(never)]
 unsafe fn without<R>(env: Env, call: impl FnOnce(Env) -> R) -> R {
-    let (mut texts, mut bytes) = ([std::ptr::null(); TEXTS], [0u8; BYTES]);
+    room::with(|room| {
+        // SAFETY: the caller's environment.
+        let changed = room.and_then(|room| unsafe { write_anew(env, room) }.then_some(room));
+        call(changed.map_or(env, |room| room.texts.as_ptr()))
+    })
+}
+
+/// Writes an environment without this library. False: it is too long.
+///
+/// # Safety
+/// The caller's environment.
+unsafe fn write_anew(env: Env, room: &mut Memory) -> bool {
+    let Memory { bytes, texts } = room;
     let mut count = 0;
     // SAFETY: the caller's environment.
     let is_whole = unsafe {
         all(env, |text| {
             let text = match value(text) {
-                Some(list) => match rest(list, &mut bytes) {
+                Some(list) => match rest(list, bytes) {
                     true => bytes.as_ptr().cast(),
                     false => return true,
                 },
@@ -250,15 +345,15 @@ unsafe fn without<R>(env: Env, call: impl FnOnce(Env) -> R) -> R {
             };
             texts[count] = text;
             count += 1;
-            // The last one is a null.
-            count < TEXTS - 1
+            count < texts.len() - 1
         })
     };
-    call(if is_whole { texts.as_ptr() } else { env })
+    texts[count] = std::ptr::null();
+    is_whole
 }
 
 /// Writes the variable without this library. False: nothing is left, or too much.
-fn rest(list: &[u8], to: &mut [u8; BYTES]) -> bool {
+fn rest(list: &[u8], to: &mut [u8]) -> bool {
     let mut len = 0;
     let mut add = |part: &[u8]| {
         let room = to.get_mut(len..len + part.len()).map(|room| room.copy_from_slice(part));
@@ -271,32 +366,6 @@ fn rest(list: &[u8], to: &mut [u8; BYTES]) -> bool {
         return false;
     }
     others.all(|entry| add(entry) && add(b":")) && add(b"\0")
-}
-
-/// This process is about to become a program that is named to a function without an environment of
-/// its own: this process's loses this library if the program cannot have it.
-///
-/// # Safety
-/// The caller's name of a file.
-pub unsafe fn becomes(file: *const c_char, by: By) {
-    let env = environment();
-    // SAFETY: the caller's.
-    if vfork::is_child() || !unsafe { is_ours(env) && refuses(file, by) } {
-        return;
-    }
-    let mut left = [0u8; BYTES];
-    // SAFETY: C strings; nobody changes the environment meanwhile, as for execl(3).
-    unsafe {
-        let list = libc::getenv(c"LD_PRELOAD".as_ptr());
-        let is_left = !list.is_null() && rest(CStr::from_ptr(list).to_bytes(), &mut left);
-        match is_left {
-            true => {
-                let value = left[VARIABLE.len()..].as_ptr().cast();
-                libc::setenv(c"LD_PRELOAD".as_ptr(), value, 1)
-            }
-            false => libc::unsetenv(c"LD_PRELOAD".as_ptr()),
-        };
-    }
 }
 
 /// The path of a descriptor's file.

@@ -61,6 +61,11 @@ pub fn has_input(fd: c_int) -> bool {
     poll(fd, libc::POLLIN, 0) != 0
 }
 
+/// True if urgent data waits.
+pub fn has_urgent(fd: c_int) -> bool {
+    poll(fd, libc::POLLPRI, 0) & libc::POLLPRI != 0
+}
+
 /// Waits until a descriptor can be read, or for so many milliseconds. True if these are over.
 pub fn awaits(fd: c_int, most: c_int) -> bool {
     let mut one = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };

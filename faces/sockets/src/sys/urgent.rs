@@ -2,9 +2,13 @@
 //!
 //! The kernel says which descriptor has rung. Any other such signal is the program's: its handler
 //! is called as if it had set it itself, and it reads back what it has set.
+//!
+//! The kernel keeps one such signal at most, so a signal of the program's is lost while the bell's
+//! is pending. The bell's stands for it then, where the program has sent it itself, or has urgent
+//! data to be read.
 
-use super::{giving, real, signals, vfork};
-use libc::{c_int, c_void, sigaction as Action, sighandler_t, siginfo_t};
+use super::{giving, real, signals, table, tcp, vfork};
+use libc::{c_int, c_long, c_void, pid_t, sigaction as Action, sighandler_t, siginfo_t};
 use std::mem::zeroed;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
@@ -14,6 +18,9 @@ static IS_CAUGHT: AtomicU32 = AtomicU32::new(0);
 static FUNCTION: AtomicUsize = AtomicUsize::new(libc::SIG_DFL);
 static FLAGS: AtomicI32 = AtomicI32::new(0);
 static MASK: AtomicU64 = AtomicU64::new(0);
+
+/// 1 from the time when the program sends itself the signal until its handler is called.
+static IS_OWED: AtomicU32 = AtomicU32::new(0);
 
 /// Flags of the program that are the kernel's with this library's function too.
 const KEPT: c_int = libc::SA_RESTART | libc::SA_NODEFER | libc::SA_ONSTACK;
@@ -88,12 +95,52 @@ extern "C" fn on_signal(signal: c_int, info: *mut siginfo_t, context: *mut c_voi
         (*info).si_code > 0 && giving::is_own(fd)
     };
     giving::answer();
+    let is_owed = IS_OWED.swap(0, Ordering::AcqRel) != 0;
+    let is_programs = !is_bell || is_owed || has_urgent();
     real::set_errno(was);
-    if !is_bell {
+    if is_programs {
         // SAFETY: the kernel's arguments.
         unsafe { pass_on(signal, info, context) };
         real::set_errno(was);
     }
+}
+
+/// True if urgent data waits of which a handler of the program may not know.
+fn has_urgent() -> bool {
+    if !signals::is_handler(FUNCTION.load(Ordering::Relaxed)) {
+        return false;
+    }
+    let mut from = 0;
+    while let Some(fd) = table::next(from, c_int::MAX) {
+        if table::connection(fd).is_some() && tcp::has_urgent(fd) {
+            return true;
+        }
+        from = fd + 1;
+    }
+    false
+}
+
+/// The program makes a call that sends a signal to a process, or to a group of processes.
+pub fn sends(to: pid_t, signal: c_int, call: impl FnOnce() -> c_long) -> c_long {
+    if signal != libc::SIGURG || IS_CAUGHT.load(Ordering::Acquire) == 0 || !is_to_itself(to) {
+        return call();
+    }
+    // Before: the handler may run at once.
+    IS_OWED.store(1, Ordering::Release);
+    let sent = call();
+    if sent < 0 {
+        IS_OWED.store(0, Ordering::Release);
+    }
+    sent
+}
+
+/// True if a number names this process, or its group.
+fn is_to_itself(to: pid_t) -> bool {
+    // SAFETY: no memory is passed.
+    let is_own = unsafe {
+        to == 0 || to == libc::getpid() || to < -1 && to.wrapping_neg() == libc::getpgrp()
+    };
+    is_own && !vfork::is_child()
 }
 
 /// Calls the program's function.

@@ -1,10 +1,10 @@
-//! vfork(2): a child in the memory of its parent, whose thread waits until the child has become
-//! another program or has ended.
+//! vfork(2), and clone(2) with the same meaning: a child in the memory of its parent, whose thread
+//! waits until the child has become another program or has ended.
 //!
 //! The child has descriptors of its own, of which nothing is kept: what is known here are those of
 //! the parent. A connection that the child copies is one of the next program's.
 
-use super::{lock, real};
+use super::{lock, real, room};
 use libc::{c_int, pid_t};
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
@@ -41,15 +41,43 @@ pub fn is_over() {
 extern "C" fn before() {
     // The child names this thread in locks.
     lock::thread();
-    // SAFETY: no memory is passed.
-    PARENT.store(unsafe { libc::getpid() }, Ordering::Relaxed);
+    // A child may have a child of the same kind.
+    if !is_child() {
+        // SAFETY: no memory is passed.
+        PARENT.store(unsafe { libc::getpid() }, Ordering::Relaxed);
+    }
     WAITING.fetch_add(1, Ordering::AcqRel);
+}
+
+/// The child has left the memory to its parent, which is here.
+fn is_back() {
+    WAITING.fetch_sub(1, Ordering::AcqRel);
+    room::is_left();
+}
+
+/// Makes a child by a call from which the child does not return, and which runs beside this thread.
+/// Its end is not known, so it is one of those that are waited for, for good.
+pub fn runs_beside(call: impl FnOnce() -> c_int) -> c_int {
+    before();
+    let child = call();
+    if child < 0 {
+        is_back();
+    }
+    child
+}
+
+/// The same, while this thread waits.
+pub fn waits(call: impl FnOnce() -> c_int) -> c_int {
+    before();
+    let child = call();
+    is_back();
+    child
 }
 
 /// The kernel has returned, in the child or in the parent; the result is the function's.
 extern "C" fn after(result: isize) -> isize {
     if result != 0 {
-        WAITING.fetch_sub(1, Ordering::AcqRel);
+        is_back();
     }
     match result {
         0.. => result,

@@ -6,6 +6,7 @@
 #![allow(non_snake_case)]
 
 mod cases;
+mod children;
 mod confined;
 mod crowd;
 mod ends;

@@ -42,7 +42,9 @@ pub fn run(name: &str) {
         "after-exec" => field::after_exec(),
         "heir" => heirs::heir(),
         "serve-and-handle" => crate::execs::serve_and_handle(),
-        "serve-and-block" => crate::execs::serve_and_block(),
+        "serve-and-block" => crate::execs::serve_and_block("serve"),
+        "serve-and-hold" => crate::execs::serve_and_block("serve-held"),
+        "serve-held" => crate::execs::serve_held(),
         "mark-by-tcp" => crate::marks::mark_by_tcp(),
         "died-by-tcp" => heirs::died_by_tcp(),
         "waiters" => field::waiters(),
@@ -371,6 +373,7 @@ fn attempt(case: &str, stream: TcpStream) {
             let known = field::attempt(other, &mut server)
                 || heirs::attempt(other, &mut server)
                 || crate::execs::attempt(other, &mut server)
+                || crate::children::attempt(other, &mut server)
                 || crate::ends::attempt(other, &mut server)
                 || crate::marks::attempt(other, &mut server)
                 || crate::numbers::attempt(other, &mut server)

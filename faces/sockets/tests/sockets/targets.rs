@@ -63,6 +63,17 @@ fn starts(program: &Path, says: impl Fn(&str) -> String) {
             ],
         ),
     ];
+    let begin = "import ctypes\nc = ctypes.CDLL(None)\n\
+                 words = [k + b'=' + v for k, v in os.environb.items()] + [None]\n\
+                 env = (ctypes.c_char_p * len(words))(*words)\n";
+    for call in [
+        format!("c.execl(b'{path}', b'x', b'1', b'2', b'3', b'4', b'5', b'6', None)"),
+        format!("c.execlp(b'{name}', b'x', None)"),
+        format!("c.execle(b'{path}', b'x', None, env)"),
+        format!("c.execle(b'{path}', b'x', b'1', b'2', b'3', b'4', b'5', b'6', None, env)"),
+    ] {
+        ways.push(("python3", vec!["-c".to_string(), python(&format!("{begin}{call}"))]));
+    }
     ways.extend(at(folder, name, 0));
     ways.extend(at(folder, path, libc::AT_EMPTY_PATH as u32));
     ways.extend(at(path, "", libc::AT_EMPTY_PATH as u32));
@@ -117,4 +128,11 @@ fn exec__other_programs_keep_the_library() {
     if let Some(program) = build("cc", &[], "target-plain") {
         starts(&program, |other| format!("{}{other}", library().display()));
     }
+}
+
+/// Programs that a child with a small stack becomes, with the library and without it.
+pub fn small() -> Vec<String> {
+    let built = [build("cc", &[], "target-small"), build("musl-gcc", &[], "target-small-musl")];
+    let built = built.into_iter().flatten().map(|program| program.to_str().unwrap().to_string());
+    built.chain(["true".to_string()]).collect()
 }

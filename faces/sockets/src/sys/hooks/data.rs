@@ -5,7 +5,9 @@ use crate::sys::parts::Parts;
 use crate::sys::slot::{INQ, NEVER};
 use crate::sys::table::{self, Connection};
 use crate::sys::why::{self, Why};
-use crate::sys::{clock, giving, guard, line, look, owner, real, settings, stream, tipc, wait};
+use crate::sys::{
+    clock, giving, guard, holders, line, look, owner, real, settings, stream, tipc, wait,
+};
 use libc::{
     c_int, c_uint, c_void, iovec, mmsghdr, msghdr, off64_t, off_t, size_t, sockaddr, socklen_t,
     ssize_t, timespec,
@@ -624,6 +626,8 @@ pub fn stay_tcp(one: &Connection) {
 /// The same, for a reason.
 pub fn stay_tcp_as(one: &Connection, reason: Why) {
     one.slot.set(NEVER);
+    // A thread that is about to join it has done so then.
+    drop(holders::no_fork());
     why::note(one.at, one.slot, reason);
     wait::never(one);
     if let Some(user) = stream::enter(*one) {

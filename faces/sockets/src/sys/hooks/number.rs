@@ -4,7 +4,7 @@
 
 use super::{data, life, placed, process, programs, signals, tipc as other, waits};
 use crate::sys::target;
-use crate::sys::{guard, real, settings, table, tipc};
+use crate::sys::{guard, real, settings, table, tipc, urgent};
 use libc::{c_int, c_long, c_uint, c_ulong, socklen_t};
 
 /// The arguments of a call.
@@ -105,6 +105,9 @@ pub unsafe extern "C-unwind" fn syscall(
             | libc::SYS_prctl
             | libc::SYS_seccomp
             | libc::SYS_rt_sigaction
+            | libc::SYS_rt_sigprocmask
+            | libc::SYS_rt_sigqueueinfo
+            | libc::SYS_kill
             | libc::SYS_io_uring_setup => processes(number, args),
             _ => of_this_machine(number, args),
         }
@@ -135,7 +138,7 @@ unsafe fn of_this_machine(number: c_long, args: Args) -> c_long {
                 let _steady = Uncancelled::begin();
                 waits::epoll_wait(a as c_int, b as *mut _, c as c_int, d as c_int).into()
             }
-            libc::SYS_fork => process::forks(|| by_kernel(number, args)),
+            libc::SYS_fork => process::forks_by(0, || by_kernel(number, args)),
             _ => by_kernel(number, args),
         }
     }
@@ -306,11 +309,12 @@ unsafe fn processes(number: c_long, args: Args) -> c_long {
     // SAFETY: the caller's arguments.
     let call = || unsafe { by_kernel(number, args) };
     match number {
-        libc::SYS_clone if is_fork(a as u64, b as u64) => process::forks(call),
+        libc::SYS_clone if is_fork(a as u64, b as u64) => process::forks_by(a as c_int, call),
         // SAFETY: the caller's arguments.
-        libc::SYS_clone3 if unsafe { is_fork_of(a as *const u64, b as usize) } => {
-            process::forks(call)
-        }
+        libc::SYS_clone3 => match unsafe { fork_of(a as *const u64, b as usize) } {
+            Some(flags) => process::forks_by(flags as c_int, call),
+            None => call(),
+        },
         libc::SYS_execve => {
             // SAFETY: the caller's arguments.
             let call = || unsafe { starts(number, args) } as c_int;
@@ -334,6 +338,14 @@ unsafe fn processes(number: c_long, args: Args) -> c_long {
             // SAFETY: the caller's actions.
             unsafe { signals::set_by_kernel(a as c_int, b as *const _, args[2] as *mut _, call) }
         }
+        libc::SYS_rt_sigprocmask => {
+            let result = call();
+            let set = if result == 0 { b as *const u64 } else { std::ptr::null() };
+            // SAFETY: the caller's set, which the kernel has read.
+            unsafe { guard::masks(set) };
+            result
+        }
+        libc::SYS_kill | libc::SYS_rt_sigqueueinfo => urgent::sends(a as i32, b as c_int, call),
         libc::SYS_io_uring_setup if settings::is_on() => real::fail(libc::ENOSYS).into(),
         _ => call(),
     }
@@ -368,15 +380,15 @@ fn is_fork(flags: u64, stack: u64) -> bool {
     flags & libc::CLONE_VM as u64 == 0 && stack == 0
 }
 
-/// The same of clone3(2).
+/// Returns the flags of a clone3(2) that makes such a process.
 ///
 /// # Safety
 /// The caller's arguments, of this length.
-unsafe fn is_fork_of(args: *const u64, len: usize) -> bool {
+unsafe fn fork_of(args: *const u64, len: usize) -> Option<u64> {
     const STACK: usize = 5;
     // SAFETY: the caller's arguments, if they are there.
     unsafe {
         let is_there = len > 8 * STACK && guard::is_readable(args, STACK + 1);
-        is_there && is_fork(*args, *args.add(STACK))
+        (is_there && is_fork(*args, *args.add(STACK))).then(|| *args)
     }
 }

@@ -2,7 +2,7 @@
 
 use super::data::{hand_over, stay_tcp};
 use crate::sys::table::{self, Connection};
-use crate::sys::{holders, line, real, settings, slot, vfork};
+use crate::sys::{holders, line, real, room, settings, slot, vfork};
 use libc::{c_int, c_long, c_void, pid_t};
 use std::sync::atomic::Ordering;
 
@@ -26,6 +26,7 @@ extern "C" fn in_parent() {
 extern "C" fn in_child() {
     let was = real::errno();
     vfork::is_over();
+    room::is_child();
     holders::is_child();
     line::is_child();
     if holders::is_foreign() {
@@ -58,7 +59,7 @@ pub unsafe extern "C-unwind" fn _Fork() -> pid_t {
 }
 
 /// A process is made by a call that runs no handlers.
-pub(super) fn forks(call: impl FnOnce() -> c_long) -> c_long {
+fn forks(call: impl FnOnce() -> c_long) -> c_long {
     before_fork();
     let child = call();
     match child {
@@ -67,6 +68,86 @@ pub(super) fn forks(call: impl FnOnce() -> c_long) -> c_long {
     }
     made(child as pid_t);
     child
+}
+
+/// The same by clone(2), with these flags.
+pub(super) fn forks_by(flags: c_int, call: impl FnOnce() -> c_long) -> c_long {
+    shares(flags);
+    forks(call)
+}
+
+/// A child is about to be made that has more in common with this process than can be followed: its
+/// descriptors, or its memory, while both go on. Or its number may be that of its parent.
+fn shares(flags: c_int) {
+    let both = |some: c_int| flags & some == some;
+    let runs_beside = flags & (libc::CLONE_VM | libc::CLONE_VFORK) == libc::CLONE_VM;
+    let files = both(libc::CLONE_FILES);
+    let is_hidden = both(libc::CLONE_VM | libc::CLONE_NEWPID);
+    if (files || runs_beside || is_hidden) && settings::is_on() {
+        is_confined();
+    }
+}
+
+/// A function that a child begins with, and its argument.
+type Function = extern "C-unwind" fn(*mut c_void) -> c_int;
+struct Begin(Function, *mut c_void);
+
+extern "C-unwind" fn begins(at: *mut c_void) -> c_int {
+    // SAFETY: the caller's of `clone`, in the child's copy of the memory.
+    let Begin(function, argument) = unsafe { &*at.cast::<Begin>() };
+    in_child();
+    function(*argument)
+}
+
+/// clone(2), which has three arguments more, for some flags.
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn clone(
+    function: Option<Function>,
+    stack: *mut c_void,
+    flags: c_int,
+    argument: *mut c_void,
+    parent_id: *mut pid_t,
+    tls: *mut c_void,
+    child_id: *mut pid_t,
+) -> c_int {
+    // SAFETY: the caller's arguments, or the function above with its argument.
+    let call = |function, argument| unsafe {
+        real::clone(function, stack, flags, argument, parent_id, tls, child_id)
+    };
+    let Some(begin) = function.filter(|_| flags & libc::CLONE_THREAD == 0 && !stack.is_null())
+    else {
+        return call(function, argument);
+    };
+    shares(flags);
+    match flags & (libc::CLONE_VM | libc::CLONE_VFORK) {
+        libc::CLONE_VM => vfork::runs_beside(|| call(function, argument)),
+        0 | libc::CLONE_VFORK => {
+            let mut begin = Begin(begin, argument);
+            forks(|| call(Some(begins), (&raw mut begin).cast()).into()) as c_int
+        }
+        _ => vfork::waits(|| call(function, argument)),
+    }
+}
+
+/// clone(2) under its other name.
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn __clone(
+    function: Option<Function>,
+    stack: *mut c_void,
+    flags: c_int,
+    argument: *mut c_void,
+    parent_id: *mut pid_t,
+    tls: *mut c_void,
+    child_id: *mut pid_t,
+) -> c_int {
+    // SAFETY: the caller's arguments.
+    unsafe { clone(function, stack, flags, argument, parent_id, tls, child_id) }
 }
 
 /// A child that could not be made holds nothing.
@@ -109,8 +190,9 @@ fn stay_tcp_with_strangers(one: &Connection) {
     }
 }
 
-/// The kernel is about to end this program for calls of its own choice (seccomp), among which may
-/// be those that only this library makes. All connections are the kernel's alone from now on.
+/// All connections are the kernel's alone from now on: the kernel is about to end this program for
+/// calls of its own choice (seccomp), among which may be those that only this library makes; or a
+/// child comes that cannot be followed.
 #[cold]
 pub(super) fn is_confined() {
     if vfork::is_child() {

@@ -8,11 +8,12 @@
 use super::data::hand_over;
 use super::process::each;
 use crate::sys::giving::Why;
+use crate::sys::holders::Look;
 use crate::sys::kept::Kept;
-use crate::sys::program::{own_environment, File, Program};
+use crate::sys::program::Program;
 use crate::sys::slot::BROKEN;
 use crate::sys::table::{self, Connection};
-use crate::sys::target::{self, By};
+use crate::sys::target::{self, environment as own_environment, By};
 use crate::sys::{real, vfork};
 use libc::{c_char, c_int, c_void, pid_t, FILE};
 use std::fmt::Write;
@@ -70,6 +71,7 @@ pub fn complain(what: &str, fd: c_int, why: &Why) {
 /// Another program is about to begin, which has some connections of this one and counts nothing:
 /// they are by TCP from now on.
 pub fn survive() -> Result<(), Refused> {
+    let _look = Look::begin();
     survive_with(&mut |one| hand_over_shared(one))?;
     each(false, |one| one.slot.holders.has_strangers());
     Ok(())
@@ -103,6 +105,7 @@ fn survive_with(act: &mut dyn FnMut(&Connection) -> Result<(), Why>) -> Result<(
 pub fn is_for_strangers(fd: c_int) -> Result<(), Refused> {
     let was = real::errno();
     if let Some(one) = table::connection(fd) {
+        let _look = Look::begin();
         if let Err(why) = hand_over_shared(&one) {
             complain("a descriptor was not copied for another program", fd, &why);
             return Err(Refused);
@@ -113,21 +116,16 @@ pub fn is_for_strangers(fd: c_int) -> Result<(), Refused> {
     Ok(())
 }
 
-/// This process is about to become another program. The result is kept until it has.
-fn survive_as_another(next: Option<&Program>) -> Result<Option<Kept>, Refused> {
-    if vfork::is_child() {
-        return survive().map(|()| None);
-    }
-    let mut kept = None;
+/// This process is about to become another program. No other thread joins a connection meanwhile.
+fn survive_as_another(next: &Program, kept: &mut Kept) -> Result<(), Refused> {
     survive_with(&mut |one| {
         let why = match hand_over_shared(one) {
             Ok(()) => return Ok(()),
             Err(why) => why,
         };
-        // SAFETY: the names are those of the caller, whose call this is.
-        let loads = next.is_some_and(|next| unsafe { next.loads_library() });
-        match loads && one.slot.holders.is_own() {
-            true => kept.get_or_insert_with(Kept::new).keep(one),
+        // SAFETY: the name is that of the caller, whose call this is.
+        match unsafe { next.loads_library() } && one.slot.holders.is_own() {
+            true => kept.keep(one),
             false => Err(why),
         }
     })?;
@@ -136,19 +134,29 @@ fn survive_as_another(next: Option<&Program>) -> Result<Option<Kept>, Refused> {
             one.slot.holders.has_strangers();
         }
     });
-    Ok(kept)
+    Ok(())
 }
 
 /// This process is to become another program by a call, which returns if it fails.
-pub fn becomes(next: Option<Program>, call: impl FnOnce() -> c_int) -> c_int {
+fn becomes(next: Program, call: impl FnOnce() -> c_int) -> c_int {
     // A shell looks for a program in many folders.
-    // SAFETY: the names are those of the caller, whose call this is.
-    if next.is_some_and(|next| unsafe { next.is_missing() }) {
+    // SAFETY: the name is that of the caller, whose call this is.
+    if unsafe { next.is_missing() } {
         return call();
     }
-    let Ok(kept) = survive_as_another(next.as_ref()) else { return Refused.fail() };
-    if vfork::is_child() {
-        return call();
+    match vfork::is_child() {
+        // Its stack may be small.
+        true => survive().map_or_else(Refused::fail, |()| call()),
+        false => becomes_here(&next, call),
+    }
+}
+
+#[inline(never)]
+fn becomes_here(next: &Program, call: impl FnOnce() -> c_int) -> c_int {
+    let _look = Look::begin();
+    let mut kept = Kept::new();
+    if let Err(refused) = survive_as_another(next, &mut kept) {
+        return refused.fail();
     }
     table::is_leaving(true);
     let failed = call();
@@ -159,28 +167,14 @@ pub fn becomes(next: Option<Program>, call: impl FnOnce() -> c_int) -> c_int {
     failed
 }
 
-/// Ends a function by whose arguments another program was not to be started.
-extern "C" fn is_refused() -> c_int {
-    Refused.fail()
-}
-
-/// Does what is to be done before a function of the C library makes this process another program;
-/// returns the address of that function, or of one that fails. It is given `own` or not at all.
-pub fn before(name: &'static std::ffi::CStr) -> *mut c_void {
-    match survive_as_another(None) {
-        Ok(_) => real::address_of(name),
-        Err(Refused) => is_refused as *mut c_void,
-    }
-}
-
-/// A program by its path.
-fn at(folder: c_int, path: *const c_char, environment: Texts) -> Option<Program> {
-    Some(Program { file: File::At(folder, path), environment })
+/// A program by its path, which begins at this folder.
+fn at(folder: c_int, file: *const c_char, environment: Texts) -> Program {
+    Program { file, by: By::In(folder), environment }
 }
 
 /// A program by its name.
-fn by_name(name: *const c_char, environment: Texts) -> Option<Program> {
-    Some(Program { file: File::Search(name), environment })
+fn by_name(file: *const c_char, environment: Texts) -> Program {
+    Program { file, by: By::Name, environment }
 }
 
 /// execve(2), by the kernel's number.

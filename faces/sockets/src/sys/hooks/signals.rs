@@ -1,7 +1,8 @@
-//! Functions that set handlers of signals. They do what they do; that there are handlers is noted.
+//! Functions that set handlers of signals, hold signals back, and send them. They do what they do;
+//! what this library needs to know is noted.
 
 use crate::sys::{guard, real, signals, urgent};
-use libc::{c_int, c_long, sigaction as Action, sighandler_t};
+use libc::{c_int, c_long, pid_t, sigaction as Action, sighandler_t, sigset_t};
 
 /// The program has set an action, `was` is the one before. Returns the program's.
 fn changed(signal: c_int, was: sighandler_t) -> sighandler_t {
@@ -158,4 +159,71 @@ pub unsafe extern "C-unwind" fn siginterrupt(signal: c_int, ends: c_int) -> c_in
     let result = unsafe { real::siginterrupt(signal, ends) };
     changed(signal, 0);
     result
+}
+
+/// pthread_sigmask(3).
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn pthread_sigmask(
+    how: c_int,
+    new: *const sigset_t,
+    old: *mut sigset_t,
+) -> c_int {
+    // SAFETY: the caller's arguments, which the kernel has read if it was no error.
+    unsafe {
+        let result = real::pthread_sigmask(how, new, old);
+        guard::masks(if result == 0 { new.cast() } else { std::ptr::null() });
+        result
+    }
+}
+
+/// sigprocmask(2).
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn sigprocmask(
+    how: c_int,
+    new: *const sigset_t,
+    old: *mut sigset_t,
+) -> c_int {
+    // SAFETY: the caller's arguments, which the kernel has read if it was no error.
+    unsafe {
+        let result = real::sigprocmask(how, new, old);
+        guard::masks(if result == 0 { new.cast() } else { std::ptr::null() });
+        result
+    }
+}
+
+/// kill(2).
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn kill(to: pid_t, signal: c_int) -> c_int {
+    // SAFETY: the caller's arguments.
+    urgent::sends(to, signal, || unsafe { real::kill(to, signal) }.into()) as c_int
+}
+
+/// killpg(3).
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn killpg(group: pid_t, signal: c_int) -> c_int {
+    // SAFETY: the caller's arguments.
+    urgent::sends(group.wrapping_neg(), signal, || unsafe { real::killpg(group, signal) }.into())
+        as c_int
+}
+
+/// sigqueue(3).
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn sigqueue(to: pid_t, signal: c_int, value: libc::sigval) -> c_int {
+    // SAFETY: the caller's arguments.
+    urgent::sends(to, signal, || unsafe { real::sigqueue(to, signal, value) }.into()) as c_int
 }

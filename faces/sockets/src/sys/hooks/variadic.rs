@@ -1,9 +1,8 @@
 //! Functions with any number of arguments: a look at the first of them, then a jump to the function
-//! of the C library with all of them untouched.
+//! of the C library with all of them untouched; or the function with a list instead.
 
 use super::data::stay_tcp_as;
 use super::programs;
-use crate::sys::target::{self, By};
 use crate::sys::why::Why;
 use crate::sys::{real, table};
 use libc::{c_char, c_int, c_void};
@@ -54,22 +53,6 @@ extern "C" fn before_dprintf(fd: c_int) -> *mut c_void {
 extern "C" fn before_dprintf_chk(fd: c_int) -> *mut c_void {
     is_printed_to(fd);
     real::address_of(c"__dprintf_chk")
-}
-
-extern "C" fn before_execl(path: *const c_char) -> *mut c_void {
-    // SAFETY: the caller's path.
-    unsafe { target::becomes(path, By::Path) };
-    programs::before(c"execl")
-}
-
-extern "C" fn before_execlp(file: *const c_char) -> *mut c_void {
-    // SAFETY: the caller's name of a file.
-    unsafe { target::becomes(file, By::Name) };
-    programs::before(c"execlp")
-}
-
-extern "C" fn before_execle() -> *mut c_void {
-    programs::before(c"execle")
 }
 
 /// Defines a function that calls another one, which returns an address, and goes on there with the
@@ -169,7 +152,78 @@ macro_rules! goes_on {
 goes_on! {
     #[doc = "dprintf(3): the C library writes past this library."] dprintf: before_dprintf;
     #[doc = "dprintf(3) of programs built with checks."] __dprintf_chk: before_dprintf_chk;
-    #[doc = "execl(3)."] execl: before_execl;
-    #[doc = "execlp(3)."] execlp: before_execlp;
-    #[doc = "execle(3)."] execle: before_execle;
+}
+
+/// execle(3): the environment stands behind the words.
+///
+/// # Safety
+/// The caller's path, words and environment.
+unsafe extern "C-unwind" fn execle_of(path: *const c_char, argv: Texts) -> c_int {
+    let mut end = argv;
+    // SAFETY: the words end with a null.
+    unsafe {
+        while !(*end).is_null() {
+            end = end.add(1);
+        }
+        programs::execve(path, argv, *end.add(1).cast())
+    }
+}
+
+type Texts = *const *const c_char;
+
+/// Defines a function with a path and any number of words behind it, which calls another one with
+/// the path and the list of the words: those of the registers are put before those of the stack.
+macro_rules! listed {
+    ($(#[doc = $doc:literal] $name:ident: $with:path;)*) => {
+        $(
+            #[doc = $doc]
+            ///
+            /// # Safety
+            /// As the C library's.
+            #[no_mangle]
+            #[unsafe(naked)]
+            pub unsafe extern "C" fn $name() {
+                #[cfg(target_arch = "x86_64")]
+                core::arch::naked_asm!(
+                    // The address to return to stands before the words of the stack.
+                    "pop rax",
+                    "push r9",
+                    "push r8",
+                    "push rcx",
+                    "push rdx",
+                    "push rsi",
+                    "mov rsi, rsp",
+                    "push rax",
+                    "call {with}",
+                    "pop rcx",
+                    "add rsp, 40",
+                    "push rcx",
+                    "ret",
+                    with = sym $with,
+                );
+                #[cfg(target_arch = "aarch64")]
+                core::arch::naked_asm!(
+                    "sub sp, sp, 80",
+                    "stp x29, x30, [sp]",
+                    "mov x29, sp",
+                    "str x1, [sp, 24]",
+                    "stp x2, x3, [sp, 32]",
+                    "stp x4, x5, [sp, 48]",
+                    "stp x6, x7, [sp, 64]",
+                    "add x1, sp, 24",
+                    "bl {with}",
+                    "ldp x29, x30, [sp]",
+                    "add sp, sp, 80",
+                    "ret",
+                    with = sym $with,
+                );
+            }
+        )*
+    };
+}
+
+listed! {
+    #[doc = "execl(3)."] execl: programs::execv;
+    #[doc = "execlp(3)."] execlp: programs::execvp;
+    #[doc = "execle(3)."] execle: execle_of;
 }

@@ -7,7 +7,7 @@ use std::mem::zeroed;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::thread::JoinHandle;
 
 extern "C" fn nothing(_: c_int) {}
 
@@ -21,24 +21,86 @@ pub fn handle_alarms() {
     }
 }
 
-/// Has one SIGALRM come to this thread so many microseconds after it lets that begin.
-pub fn alarm_in(us: u64) -> Arc<AtomicBool> {
+/// The number of this thread.
+pub fn this_task() -> i32 {
     // SAFETY: no memory is passed.
-    let to = unsafe { libc::pthread_self() };
-    let begins = Arc::new(AtomicBool::new(false));
-    let begun = begins.clone();
-    std::thread::spawn(move || {
-        while !begun.load(Ordering::Acquire) {
-            std::hint::spin_loop();
-        }
-        let from = Instant::now();
-        while from.elapsed() < Duration::from_micros(us) {
-            std::hint::spin_loop();
-        }
-        // SAFETY: the thread waits for this signal.
-        unsafe { libc::pthread_kill(to, libc::SIGALRM) };
-    });
-    begins
+    unsafe { libc::gettid() }
+}
+
+/// A thread of this process, as the kernel shows it.
+pub struct Task(String);
+
+/// Returns the state of a thread.
+pub fn task(number: i32) -> Task {
+    Task(std::fs::read_to_string(format!("/proc/self/task/{number}/status")).unwrap())
+}
+
+impl Task {
+    fn line(&self, name: &str) -> &str {
+        self.0.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim()
+    }
+
+    /// True if it sleeps, and no signal is held back.
+    pub fn is_asleep(&self) -> bool {
+        self.line("State:").starts_with('S') && !self.has("SigBlk:")
+    }
+
+    /// True if SIGALRM is in a set.
+    fn has(&self, name: &str) -> bool {
+        let set = u64::from_str_radix(self.line(name), 16).unwrap();
+        set >> (libc::SIGALRM - 1) & 1 != 0
+    }
+}
+
+/// The part of a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// It looks, and holds signals back.
+    Look,
+    /// It sleeps.
+    Sleep,
+}
+
+/// A thread that sends this one SIGALRM in one phase of the wait that follows.
+pub struct Alarm {
+    has_ended: Arc<AtomicBool>,
+    thread: JoinHandle<bool>,
+}
+
+impl Alarm {
+    pub fn begin(phase: Phase) -> Alarm {
+        // SAFETY: no memory is passed.
+        let (to, number) = (unsafe { libc::pthread_self() }, this_task());
+        let has_ended = Arc::new(AtomicBool::new(false));
+        let ended = has_ended.clone();
+        let thread = std::thread::spawn(move || {
+            let mut is_known = None;
+            while !ended.load(Ordering::Acquire) {
+                let now = task(number);
+                let is_time = match phase {
+                    // One whose moment is not known is followed by others, which end the wait.
+                    Phase::Look if is_known.is_none() => now.has("SigBlk:"),
+                    _ => now.is_asleep(),
+                };
+                if is_time && is_known != Some(true) {
+                    // SAFETY: the thread waits for this one.
+                    unsafe { libc::pthread_kill(to, libc::SIGALRM) };
+                    let then = task(number);
+                    let is_held = then.has("SigBlk:") && then.has("SigPnd:");
+                    is_known = Some(phase == Phase::Sleep || is_held);
+                }
+                std::thread::yield_now();
+            }
+            is_known == Some(true)
+        });
+        Alarm { has_ended, thread }
+    }
+
+    /// The wait has ended. True if the signal came in the phase, for certain.
+    pub fn end(self) -> bool {
+        self.has_ended.store(true, Ordering::Release);
+        self.thread.join().unwrap()
+    }
 }
 
 /// Ends this process after so many seconds.
@@ -56,7 +118,7 @@ fn result(n: isize) -> Result<isize, i32> {
 }
 
 /// Time of a wait, in milliseconds.
-const MS: c_int = 200;
+const MS: c_int = 5000;
 
 /// Waits for a byte, in one of several ways, for `MS` at most (a receive: for the socket's time).
 pub fn wait(way: &str, fd: RawFd, set: RawFd) -> Result<isize, i32> {

@@ -11,8 +11,20 @@ use std::io::Read;
 use std::os::fd::AsRawFd;
 
 /// All ways to become another program.
-const WAYS: [&str; 7] =
-    ["execve", "execvpe", "execveat", "execveat-file", "fexecve", "SYS_execve", "SYS_execveat"];
+const WAYS: [&str; 12] = [
+    "execve",
+    "execvpe",
+    "execveat",
+    "execveat-file",
+    "fexecve",
+    "SYS_execve",
+    "SYS_execveat",
+    "execv",
+    "execvp",
+    "execl",
+    "execlp",
+    "execle",
+];
 
 /// Runs a case on a connection that shares memory. False if there is none of this name.
 pub fn attempt(case: &str, server: &mut Server) -> bool {
@@ -70,9 +82,11 @@ fn is_refused(server: &mut Server, way: &str) {
     other::keep_at_exec(fd);
     let command = heir_of(server, n, fd);
     pause("waits");
+    // Some functions take this process's environment.
+    let file = words().0;
     let error = sys::exec(way, &command);
     assert_eq!(error.raw_os_error(), Some(libc::EAGAIN), "{way}: {error}");
-    goes_on(server, n, &words().0);
+    goes_on(server, n, &file);
 }
 
 /// No function starts a child, which would have the connection.
@@ -157,6 +171,7 @@ fn exec__without_an_agent_the_library_of_the_next_program_has_the_bytes() {
 #[test]
 fn exec__with_an_agent_that_is_stopped_the_next_program_has_the_bytes() {
     case("keep:execve", 9000, Agent::Still);
+    case("keep:execlp", 9000, Agent::Still);
 }
 
 #[test]
@@ -164,6 +179,7 @@ fn exec__is_refused_where_bytes_would_be_lost() {
     case("refused:execve", 9000, Agent::Gone);
     case("refused:SYS_execveat", 60_000, Agent::Gone);
     case("refused:fexecve", 9000, Agent::Still);
+    case("refused:execl", 9000, Agent::Gone);
     case("child:", 9000, Agent::Gone);
 }
 
@@ -173,10 +189,10 @@ fn spawn__and_the_like_are_refused_where_bytes_would_be_lost() {
 }
 
 /// Becomes a server all threads of which block SIGURG.
-pub fn serve_and_block() {
-    sys::block_urgent();
+pub fn serve_and_block(role: &str) {
+    sys::block_urgent(true);
     let mut command = std::process::Command::new(std::env::current_exe().unwrap());
-    command.args(std::env::args_os().skip(1)).env(ROLE, "serve");
+    command.args(std::env::args_os().skip(1)).env(ROLE, role);
     panic!("{}", sys::exec("execve", &command));
 }
 
@@ -191,13 +207,39 @@ pub fn serve_and_handle() {
     assert_eq!(sys::urgent_signals(), 1);
 }
 
+/// A server whose threads block SIGURG, and which has a handler. The bell's signal waits at the
+/// end; the program's, which comes then, is the same for the kernel.
+pub fn serve_held() {
+    sys::handle_urgent();
+    let (one, other) = sys::pair_with_urgent_signals();
+    crate::roles::serve(crate::roles::accept());
+    assert!(sys::is_urgent_pending());
+    // The bell's alone is not the program's. It is the next one's.
+    match std::env::var(SENDS).unwrap().as_str() {
+        "nothing" => {}
+        "kill" => sys::kill_by_urgent(),
+        "data" => {
+            assert_eq!(crate::sys::send(&other, b"!", libc::MSG_OOB).unwrap(), 1);
+            while crate::sys::poll_for(&one, libc::POLLPRI, 1) & libc::POLLPRI == 0 {}
+        }
+        way => panic!("{way}"),
+    }
+    sys::block_urgent(false);
+    let expected = u32::from(std::env::var(SENDS).unwrap() != "nothing");
+    assert_eq!(sys::urgent_signals(), expected);
+    drop(one);
+}
+
+/// Name of the variable with what a program sends itself.
+const SENDS: &str = "WEFT_TEST_SENDS";
+
 /// Runs a case against a server of another kind.
-fn against(role: &str, case: &str) {
+fn against(role: &str, case: &str, settings: &[(&str, &str)]) {
     let agent = Served::start();
     let file = file();
     let file = file.to_str().unwrap();
     let with = Some(agent.name.as_str());
-    let mut server = start(role, file, with, &[]);
+    let mut server = start(role, file, with, settings);
     let port = server.says();
     let mut client = start(&format!("try-{case}"), &format!("{port} {file} 9000"), with, &[]);
     if case.starts_with("refused") {
@@ -212,10 +254,17 @@ fn against(role: &str, case: &str) {
 
 #[test]
 fn exec__is_refused_where_the_peer_blocks_the_bell() {
-    against("serve-and-block", "refused:execve");
+    against("serve-and-block", "refused:execve", &[]);
 }
 
 #[test]
 fn exec__bytes_go_back_where_the_peer_handles_the_signal_of_the_bell() {
-    against("serve-and-handle", "become:execve");
+    against("serve-and-handle", "become:execve", &[]);
+}
+
+#[test]
+fn signal__one_of_the_programs_that_comes_while_the_bells_waits_is_handled() {
+    for sends in ["nothing", "kill", "data"] {
+        against("serve-and-hold", "refused:execve", &[(SENDS, sends)]);
+    }
 }

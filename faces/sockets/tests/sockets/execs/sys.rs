@@ -1,6 +1,7 @@
 //! Functions that start another program, and what a program may do with SIGURG.
 
 use std::ffi::{CString, OsStr};
+use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::process::Command;
@@ -43,6 +44,14 @@ pub fn exec(way: &str, command: &Command) -> std::io::Error {
     let file = std::fs::File::open(command.get_program());
     let (fd, here) = (file.as_ref().map_or(-1, |file| file.as_raw_fd()), libc::AT_FDCWD);
     let none = c"".as_ptr();
+    if matches!(way, "execv" | "execvp" | "execl" | "execlp") {
+        changes_own(command);
+    }
+    // Those after the last one are not looked at.
+    let end = std::ptr::null::<libc::c_char>();
+    let word = |at: usize| words.words.get(at).map_or(end, |word| word.as_ptr());
+    let [a, b, c, d, e] = std::array::from_fn(word);
+    assert!(words.words.len() <= 5);
     // SAFETY: texts and lists that end with null.
     unsafe {
         match way {
@@ -52,6 +61,14 @@ pub fn exec(way: &str, command: &Command) -> std::io::Error {
             "execveat-file" => execveat(fd, none, argv, envp, libc::AT_EMPTY_PATH),
             "fexecve" => libc::fexecve(fd, argv, envp),
             "SYS_execve" => libc::syscall(libc::SYS_execve, path, argv, envp) as i32,
+            "execv" => libc::execv(path, argv),
+            "execvp" => libc::execvp(path, argv),
+            "execl" => libc::execl(path, a, b, c, d, e, end),
+            "execlp" => libc::execlp(path, a, b, c, d, e, end),
+            "execle" => match words.words.len() {
+                1 => execle(path, a, end, envp),
+                _ => execle(path, a, b, c, d, e, end, envp),
+            },
             "SYS_execveat" => libc::syscall(libc::SYS_execveat, here, path, argv, envp, 0) as i32,
             other => panic!("{other}"),
         };
@@ -59,7 +76,22 @@ pub fn exec(way: &str, command: &Command) -> std::io::Error {
     std::io::Error::last_os_error()
 }
 
+/// Gives this process the changes of a command's environment.
+fn changes_own(command: &Command) {
+    for (name, value) in command.get_envs() {
+        let name = c(name);
+        // SAFETY: C strings; no other thread uses the environment now.
+        unsafe {
+            match value.map(c) {
+                Some(value) => libc::setenv(name.as_ptr(), value.as_ptr(), 1),
+                None => libc::unsetenv(name.as_ptr()),
+            };
+        }
+    }
+}
+
 extern "C" {
+    fn execle(path: *const libc::c_char, first: *const libc::c_char, ...) -> libc::c_int;
     fn execveat(
         folder: libc::c_int,
         path: *const libc::c_char,
@@ -104,15 +136,42 @@ pub fn spawns(fd: i32) -> Vec<(&'static str, i32)> {
     }
 }
 
-/// Blocks SIGURG in this thread, and in all of the program that it becomes.
-pub fn block_urgent() {
+/// Blocks SIGURG in this thread, and in all of the program that it becomes; or blocks it no more.
+pub fn block_urgent(is_blocked: bool) {
+    let how = if is_blocked { libc::SIG_BLOCK } else { libc::SIG_UNBLOCK };
     // SAFETY: all-zero is a valid set.
     unsafe {
         let mut set: libc::sigset_t = std::mem::zeroed();
         libc::sigaddset(&mut set, libc::SIGURG);
-        let none = std::ptr::null_mut();
-        assert_eq!(libc::pthread_sigmask(libc::SIG_BLOCK, &set, none), 0);
+        assert_eq!(libc::pthread_sigmask(how, &set, std::ptr::null_mut()), 0);
     }
+}
+
+/// True if SIGURG waits.
+pub fn is_urgent_pending() -> bool {
+    // SAFETY: all-zero is a valid set, which is written.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        assert_eq!(libc::sigpending(&mut set), 0);
+        libc::sigismember(&set, libc::SIGURG) == 1
+    }
+}
+
+/// Sends this process SIGURG.
+pub fn kill_by_urgent() {
+    // SAFETY: no memory is passed.
+    assert_eq!(unsafe { libc::kill(libc::getpid(), libc::SIGURG) }, 0);
+}
+
+/// Returns two ends of a connection, of which the first one tells this process of urgent data.
+pub fn pair_with_urgent_signals() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let other = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let one = listener.accept().unwrap().0;
+    // SAFETY: no memory is passed.
+    let owned = unsafe { libc::fcntl(one.as_raw_fd(), libc::F_SETOWN, libc::getpid()) };
+    assert_eq!(owned, 0);
+    (one, other)
 }
 
 static URGENT: AtomicU32 = AtomicU32::new(0);

@@ -13,6 +13,7 @@ use weft_conformance::skip;
 pub fn attempt(case: &str, server: &mut Server) -> bool {
     match case {
         "addresses" => addresses(server),
+        "addresses-held" => addresses_held(server),
         "handlers" => handlers(server),
         "times" => times(server),
         _ => return false,
@@ -53,6 +54,24 @@ fn addresses(server: &mut Server) {
     assert_eq!(sys::recv_over_the_end(fd, bad, 10), -1);
     server.read(64);
     server.get(10_000);
+}
+
+/// The same in a thread that holds all signals back, and in one that it has made.
+fn addresses_held(server: &mut Server) {
+    let mut in_thread = |by_number: bool| {
+        std::thread::scope(|scope| {
+            let blocks = scope.spawn(|| {
+                sys::block_all(by_number);
+                addresses(server);
+                std::thread::scope(|scope| scope.spawn(|| addresses(server)).join().unwrap());
+            });
+            blocks.join().unwrap();
+        });
+    };
+    in_thread(false);
+    in_thread(true);
+    // This one holds nothing back, and goes on without.
+    addresses(server);
 }
 
 /// Handlers of the program see its own faults, and it reads them back.

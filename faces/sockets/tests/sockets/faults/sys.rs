@@ -60,6 +60,21 @@ pub fn error_of(call: Call, fd: RawFd, bad: usize) -> Option<i32> {
     (result < 0).then(|| io::Error::last_os_error().raw_os_error()).flatten()
 }
 
+/// Holds all signals back in this thread, by the C library's function or by its number.
+pub fn block_all(by_number: bool) {
+    // SAFETY: all-zero is a valid set, which is filled; the kernel's sets have 8 bytes.
+    unsafe {
+        let mut all: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&mut all);
+        let none = std::ptr::null_mut::<libc::sigset_t>();
+        let failed = match by_number {
+            true => libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &all, none, 8usize),
+            false => libc::pthread_sigmask(libc::SIG_SETMASK, &all, none).into(),
+        };
+        assert_eq!(failed, 0);
+    }
+}
+
 /// Passes a descriptor in a control message whose length is told so; returns the error.
 pub fn pass_with_length(len: usize) -> Option<i32> {
     #[repr(C, align(8))]

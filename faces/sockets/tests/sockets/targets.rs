@@ -63,17 +63,7 @@ fn starts(program: &Path, says: impl Fn(&str) -> String) {
             ],
         ),
     ];
-    let begin = "import ctypes\nc = ctypes.CDLL(None)\n\
-                 words = [k + b'=' + v for k, v in os.environb.items()] + [None]\n\
-                 env = (ctypes.c_char_p * len(words))(*words)\n";
-    for call in [
-        format!("c.execl(b'{path}', b'x', b'1', b'2', b'3', b'4', b'5', b'6', None)"),
-        format!("c.execlp(b'{name}', b'x', None)"),
-        format!("c.execle(b'{path}', b'x', None, env)"),
-        format!("c.execle(b'{path}', b'x', b'1', b'2', b'3', b'4', b'5', b'6', None, env)"),
-    ] {
-        ways.push(("python3", vec!["-c".to_string(), python(&format!("{begin}{call}"))]));
-    }
+    ways.extend(listed(path, name).map(|call| ("python3", vec!["-c".into(), python(&call)])));
     ways.extend(at(folder, name, 0));
     ways.extend(at(folder, path, libc::AT_EMPTY_PATH as u32));
     ways.extend(at(path, "", libc::AT_EMPTY_PATH as u32));
@@ -93,6 +83,21 @@ fn starts(program: &Path, says: impl Fn(&str) -> String) {
             assert_eq!(said.trim(), says(other), "{starter} {args:?}: {wrong}");
         }
     }
+}
+
+/// Calls of the functions that take their words one by one.
+fn listed(path: &str, name: &str) -> [String; 4] {
+    let begin = "import ctypes\nc = ctypes.CDLL(None)\n\
+                 words = [k + b'=' + v for k, v in os.environb.items()] + [None]\n\
+                 env = (ctypes.c_char_p * len(words))(*words)\n";
+    let many = "b'x', b'1', b'2', b'3', b'4', b'5', b'6', None";
+    [
+        format!("c.execl(b'{path}', {many})"),
+        format!("c.execlp(b'{name}', b'x', None)"),
+        format!("c.execle(b'{path}', b'x', None, env)"),
+        format!("c.execle(b'{path}', {many}, env)"),
+    ]
+    .map(|call| format!("{begin}{call}"))
 }
 
 #[test]

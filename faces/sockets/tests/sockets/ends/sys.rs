@@ -73,15 +73,16 @@ impl Alarm {
         let (to, number) = (unsafe { libc::pthread_self() }, this_task());
         let has_ended = Arc::new(AtomicBool::new(false));
         let ended = has_ended.clone();
+        // The C library holds signals back while it makes a thread.
+        let (begins, is_begun) = std::sync::mpsc::channel();
         let thread = std::thread::spawn(move || {
+            is_begun.recv().unwrap();
             let mut is_known = None;
             while !ended.load(Ordering::Acquire) {
                 let now = task(number);
-                let is_time = match phase {
-                    // One whose moment is not known is followed by others, which end the wait.
-                    Phase::Look if is_known.is_none() => now.has("SigBlk:"),
-                    _ => now.is_asleep(),
-                };
+                // One that is too late, or whose moment is not known, ends a wait for nothing.
+                let looks = phase == Phase::Look && is_known.is_none() && now.has("SigBlk:");
+                let is_time = looks || now.is_asleep();
                 if is_time && is_known != Some(true) {
                     // SAFETY: the thread waits for this one.
                     unsafe { libc::pthread_kill(to, libc::SIGALRM) };
@@ -93,6 +94,7 @@ impl Alarm {
             }
             is_known == Some(true)
         });
+        begins.send(()).unwrap();
         Alarm { has_ended, thread }
     }
 

@@ -4,6 +4,7 @@ use std::ffi::{CString, OsStr};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -44,8 +45,12 @@ pub fn exec(way: &str, command: &Command) -> std::io::Error {
     let file = std::fs::File::open(command.get_program());
     let (fd, here) = (file.as_ref().map_or(-1, |file| file.as_raw_fd()), libc::AT_FDCWD);
     let none = c"".as_ptr();
-    if matches!(way, "execv" | "execvp" | "execl" | "execlp") {
+    if matches!(way, "execv" | "execvp" | "execvp-name" | "execl" | "execlp") {
         changes_own(command);
+    }
+    let name = c(Path::new(command.get_program()).file_name().unwrap());
+    if way == "execvp-name" {
+        searches(command.get_program().as_ref());
     }
     // Those after the last one are not looked at.
     let end = std::ptr::null::<libc::c_char>();
@@ -63,6 +68,7 @@ pub fn exec(way: &str, command: &Command) -> std::io::Error {
             "SYS_execve" => libc::syscall(libc::SYS_execve, path, argv, envp) as i32,
             "execv" => libc::execv(path, argv),
             "execvp" => libc::execvp(path, argv),
+            "execvp-name" => libc::execvp(name.as_ptr(), argv),
             "execl" => libc::execl(path, a, b, c, d, e, end),
             "execlp" => libc::execlp(path, a, b, c, d, e, end),
             "execle" => match words.words.len() {
@@ -74,6 +80,17 @@ pub fn exec(way: &str, command: &Command) -> std::io::Error {
         };
     }
     std::io::Error::last_os_error()
+}
+
+/// Has names of programs looked for in two folders: one with a folder of the program's name, and
+/// the program's own.
+fn searches(program: &Path) {
+    let first = Path::new(env!("CARGO_TARGET_TMPDIR")).join("execs-first");
+    std::fs::create_dir_all(first.join(program.file_name().unwrap())).unwrap();
+    let folders = [first.as_path(), program.parent().unwrap()];
+    let folders = c(&std::env::join_paths(folders).unwrap());
+    // SAFETY: C strings; no other thread uses the environment now.
+    assert_eq!(unsafe { libc::setenv(c"PATH".as_ptr(), folders.as_ptr(), 1) }, 0);
 }
 
 /// Gives this process the changes of a command's environment.

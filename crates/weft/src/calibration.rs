@@ -265,10 +265,11 @@ impl Calibration {
         Calibration::parse(&file).map(Some)
     }
 
-    /// As [`read`](Self::read), but refuses figures of another machine.
+    /// Reads a file, and refuses figures of another machine; `None` if there is no file. See
+    /// [`read`](Self::read) for figures of any machine.
     ///
     /// # Errors
-    /// As [`read`](Self::read); or a text with the difference from this machine.
+    /// Returns the errors of [`read`](Self::read), or a text with the difference from this machine.
     pub fn read_for(path: &Path, here: &Machine) -> Result<Option<Calibration>, String> {
         let read = Calibration::read(path)?;
         match read.as_ref().and_then(|c| c.machine.differs(here)) {

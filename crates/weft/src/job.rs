@@ -223,8 +223,8 @@ pub fn open_endpoint(config: Config, links: Links, key: [u8; 32]) -> Result<Endp
     open_endpoint_beside(config, links, key, Vec::new())
 }
 
-/// As [`open_endpoint`], with links of the caller's own beside those, such as one that carries
-/// nothing and ends waits of the endpoint.
+/// Opens an endpoint over the given links, as [`open_endpoint`] does, and over links of the
+/// caller's own, such as a link that carries nothing and ends waits of the endpoint.
 pub fn open_endpoint_beside(
     config: Config,
     links: Links,
@@ -235,7 +235,8 @@ pub fn open_endpoint_beside(
     open_locked(config, links, key, own)
 }
 
-/// As `open_endpoint_beside`, for a caller that locks the endpoint.
+/// Opens an endpoint for a caller that locks it, and so may choose a watchdog; see
+/// [`open_endpoint_beside`] for the links.
 pub(crate) fn open_locked(
     mut config: Config,
     mut links: Links,
@@ -515,11 +516,11 @@ impl Job {
         Job::init_locked()
     }
 
-    /// As [`init`](Self::init), for a caller that holds a lock around every use of the job and
-    /// makes progress in a thread under that lock (the C interface). Allows a watchdog too.
+    /// Joins the job of this process, for a caller that holds a lock around every use of the job
+    /// and makes progress in a thread under that lock (the C interface). Allows a watchdog too.
     ///
     /// # Errors
-    /// As `init`.
+    /// Returns the errors of `init`.
     pub fn init_locked() -> Result<Job, JobError> {
         let (boot, endpoint, card) = join()?;
         let rank = boot.rank();

@@ -90,7 +90,7 @@ impl Endpoint {
     /// Returns a claim of a name that leads to this endpoint.
     ///
     /// # Errors
-    /// It has no UDP address.
+    /// The endpoint has no UDP address.
     pub fn name(&self, name: &Name) -> Result<Spec, NameError> {
         let address = self.address();
         let udp = address.udp.first().ok_or(NameError::NoAddress)?;

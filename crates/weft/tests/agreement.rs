@@ -22,7 +22,8 @@ fn ranks(size: usize, program: impl Fn(&Group) -> Ended + Sync) -> Vec<Ended> {
     run(size, true, program)
 }
 
-/// Does the same; afterwards all ranks meet `again` in an operation, if they can.
+/// Runs `program` as each of `size` ranks, each in a thread, and returns the ends in order of rank.
+/// If `again`, all ranks meet in a barrier afterwards.
 fn run(size: usize, again: bool, program: impl Fn(&Group) -> Ended + Sync) -> Vec<Ended> {
     let (addresses, met) = (Mutex::new(vec![None; size]), Barrier::new(size));
     let ends = Mutex::new((0..size).map(|_| None).collect::<Vec<_>>());
@@ -39,7 +40,7 @@ fn run(size: usize, again: bool, program: impl Fn(&Group) -> Ended + Sync) -> Ve
         let group = Group::new(endpoint.clone(), all.unwrap(), me);
         let ended = program(&group);
         ends.lock().unwrap()[me] = Some(ended);
-        // It answers questions until all have ended.
+        // The rank answers questions until all have ended.
         let all_there = || ends.lock().unwrap().iter().all(Option::is_some);
         while !all_there() {
             endpoint.wait(Some(Duration::from_millis(5)));
@@ -262,7 +263,7 @@ fn count__of_operations_that_a_rank_has_left_out() {
         }
         group.allgather_blocking(vec![1]).map(drop)?;
         match group.rank() {
-            // So that all have called as many.
+            // Rank 1 calls the barrier that it has left out, so that all have called as many.
             1 => group.barrier_blocking(),
             _ => Ok(()),
         }

@@ -56,7 +56,7 @@ fn exchange(both: [&Endpoint; 2], ids: [PeerId; 2], from: usize) {
 fn hello__over_memory_moves_a_peer_reached_over_the_network() {
     for (first, opens) in [(0, false), (1, false), (0, true), (1, true)] {
         let (a, b) = (endpoint(9, true), endpoint(9, true));
-        // As if descriptors ran out for a moment: B's connection fails, A's succeeds.
+        // Descriptors seem to run out for a moment: B's connection fails, A's succeeds.
         let to_a = b.connect(&Address { shm: 0, ..a.address() }).unwrap();
         assert!(b.describe(to_a).contains("udp"));
         if opens {

@@ -67,7 +67,7 @@ impl Endpoint {
         closing.arrived
     }
 
-    /// As [`close`](Endpoint::close), for programs that may be simulated.
+    /// Closes the endpoint as [`close`](Endpoint::close) does, for programs that may be simulated.
     pub async fn closed(&self, timeout: Duration) -> bool {
         self.end_tasks();
         let mut closing = Closing::new(self.now() + timeout);

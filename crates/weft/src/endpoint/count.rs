@@ -34,7 +34,7 @@ impl Inner {
         }
     }
 
-    /// As [`Driver::send_now`], and counts the message.
+    /// Sends a message by [`Driver::send_now`], and counts the message if it was sent.
     ///
     /// [`Driver::send_now`]: super::driver::Driver::send_now
     #[inline(always)]

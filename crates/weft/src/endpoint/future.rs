@@ -23,7 +23,7 @@ pub(super) enum State {
 /// An operation in progress. Dropping it cancels a receive that has not matched; any other
 /// operation runs to its end and its result is lost.
 ///
-/// It ends with a [`Status`] or an error, and gives its buffer back in both cases.
+/// The operation ends with a [`Status`] or an error, and gives its buffer back in both cases.
 ///
 /// ```
 /// # let id = weft::EndpointId(7);

@@ -349,8 +349,9 @@ impl Endpoint {
         self.progress_by(driver::RECV_BUDGET)
     }
 
-    /// As `progress`, with at most `budget` packets from each link inside the host: a program that
-    /// waits for one message can so post the receive of the next before the link is polled for it.
+    /// Does the work of `progress`, with at most `budget` packets from each link inside the host: a
+    /// program that waits for one message can post the receive of the next before the link is
+    /// polled for it.
     #[inline]
     fn progress_by(&self, budget: usize) -> bool {
         let mut inner = self.inner.borrow_mut();

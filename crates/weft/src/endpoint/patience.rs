@@ -126,7 +126,7 @@ impl Endpoint {
         self.inner.borrow().patience.polls_always()
     }
 
-    /// As [`Endpoint::wait`], with a budget of packets for each round of progress.
+    /// Waits as [`Endpoint::wait`] does, with a budget of packets for each round of progress.
     pub(super) fn wait_by(
         &self,
         timeout: Option<Duration>,

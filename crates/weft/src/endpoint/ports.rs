@@ -253,7 +253,7 @@ impl Intake {
 
     #[inline]
     pub(super) fn arrived(&mut self, peer: PeerId, tag: u64, data: Buffer) {
-        // It is acknowledged when the program has seen it.
+        // The message is acknowledged when the program has seen it.
         self.outcome.ended = true;
         self.engine.handle_active_queued();
         let message = Arrived::new(peer, tag, data);

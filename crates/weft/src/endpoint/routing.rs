@@ -76,7 +76,8 @@ impl Driver {
         }
         match self.route(peer, address, 0..self.links.len()) {
             Ok(()) => Ok(peer),
-            // It was a peer: operations with it fail, and say how it ended.
+            // The endpoint at this address was a peer: operations with it fail, and say how it
+            // ended.
             Err(Unrouted::Ended) => {
                 self.end_unreached(peer, address.rank);
                 Ok(peer)

@@ -26,10 +26,10 @@ impl Endpoint {
         .await
     }
 
-    /// As `recv_sized`, but waits until `may` is true (no earlier receive may get the message), and
-    /// gives up when `hopeless` returns a reason. `hopeless` is asked while there is no message,
-    /// whenever something happened: a packet came, a peer failed, or `hopeless` itself had the
-    /// waker called.
+    /// Receives a message whose length is not known before; waits until `may` is true (no earlier
+    /// receive may get the message), and gives up when `hopeless` returns a reason. `hopeless` is
+    /// asked while there is no message, whenever something happened: a packet came, a peer failed,
+    /// or `hopeless` itself had the waker called.
     pub(crate) async fn recv_sized_unless(
         &self,
         of: (Option<PeerId>, u64, u64),

@@ -49,7 +49,7 @@ impl Group {
         self.begin(what, |call| async move { call.do_barrier().await })
     }
 
-    /// As [`barrier`](Self::barrier); returns at its end.
+    /// Waits at a [`barrier`](Self::barrier) until every rank has called it.
     ///
     /// # Errors
     /// A rank that is needed failed.
@@ -57,9 +57,10 @@ impl Group {
         self.barrier().wait()
     }
 
-    /// As [`barrier`](Self::barrier), over a tree that all ranks name: up to rank 0, and down
-    /// again. It sends fewer messages in all, but more of them in sequence, except for the flat
-    /// tree, which suits few ranks.
+    /// Ends when every rank has called this barrier. Messages go over a tree that all ranks name:
+    /// up to rank 0, and down again. A [`barrier`](Self::barrier) without a tree sends more
+    /// messages in all, but fewer of them in sequence, unless the tree is flat, which suits few
+    /// ranks.
     pub fn barrier_over(&self, kind: Tree) -> Started<()> {
         let what = (What::of(Kind::Barrier).over(kind), None);
         self.begin(what, move |call| async move {
@@ -77,7 +78,8 @@ impl Group {
         self.broadcast_over(self.inner.tree.get(), root, data)
     }
 
-    /// As [`broadcast`](Self::broadcast); returns at its end.
+    /// Gives every rank the root's `data` by [`broadcast`](Self::broadcast), and returns at the end
+    /// of the operation.
     ///
     /// # Errors
     /// A rank that is needed failed, or there is no such root.
@@ -85,7 +87,8 @@ impl Group {
         self.broadcast(root, data).wait()
     }
 
-    /// As [`broadcast`](Self::broadcast), over a tree that all ranks name.
+    /// Gives every rank the root's `data`, over a tree that all ranks name; see
+    /// [`broadcast`](Self::broadcast).
     pub fn broadcast_over(&self, kind: Tree, root: usize, data: Vec<u8>) -> Started<Vec<u8>> {
         let len = (root == self.rank()).then_some(data.len());
         let what = (What::of(Kind::Broadcast).over(kind).root(root), len);
@@ -107,7 +110,8 @@ impl Group {
         self.reduce_over(self.inner.tree.get(), root, values, op)
     }
 
-    /// As [`reduce`](Self::reduce); returns at its end.
+    /// Combines the vectors of all ranks at the root by [`reduce`](Self::reduce), and returns at
+    /// the end of the operation.
     ///
     /// # Errors
     /// A rank that is needed failed, or there is no such root.
@@ -120,7 +124,8 @@ impl Group {
         self.reduce(root, values, op).wait()
     }
 
-    /// As [`reduce`](Self::reduce), over a tree that all ranks name.
+    /// Combines the vectors of all ranks at the root, over a tree that all ranks name; see
+    /// [`reduce`](Self::reduce).
     pub fn reduce_over<T: Element>(
         &self,
         kind: Tree,
@@ -146,7 +151,8 @@ impl Group {
         })
     }
 
-    /// As [`allreduce`](Self::allreduce); returns at its end.
+    /// Combines the vectors of all ranks on every rank by [`allreduce`](Self::allreduce), and
+    /// returns at the end of the operation.
     ///
     /// # Errors
     /// A rank that is needed failed.
@@ -158,9 +164,9 @@ impl Group {
         self.allreduce(values, op).wait()
     }
 
-    /// As [`allreduce`](Self::allreduce), over a tree that all ranks name: the vectors are reduced
-    /// to rank 0, which broadcasts the result. It sends fewer messages in all, which pays for long
-    /// vectors if ranks share wires.
+    /// Combines the vectors of all ranks on every rank, over a tree that all ranks name: the
+    /// vectors are reduced to rank 0, which broadcasts the result. This method sends fewer messages
+    /// in all, which pays for long vectors if ranks share wires.
     pub fn allreduce_over<T: Element>(
         &self,
         kind: Tree,
@@ -182,7 +188,8 @@ impl Group {
         self.gather_over(Tree::Flat, root, data)
     }
 
-    /// As [`gather`](Self::gather); returns at its end.
+    /// Collects one message of every rank at the root by [`gather`](Self::gather), and returns at
+    /// the end of the operation.
     ///
     /// # Errors
     /// A rank that is needed failed, or there is no such root.
@@ -194,8 +201,9 @@ impl Group {
         self.gather(root, data).wait()
     }
 
-    /// As [`gather`](Self::gather), over a tree that all ranks name: inner ranks add their message
-    /// to those from below, so the root receives fewer messages, which pays for short ones.
+    /// Collects one message of every rank at the root, over a tree that all ranks name: inner ranks
+    /// add their message to those from below, so the root receives fewer messages, which pays for
+    /// short ones.
     pub fn gather_over(&self, kind: Tree, root: usize, data: Vec<u8>) -> Started<Option<Messages>> {
         let what = (What::of(Kind::Gather).over(kind).root(root), None);
         self.begin_if(self.has_rank(root), what, move |call| async move {
@@ -216,7 +224,8 @@ impl Group {
         self.begin_if(check, what, move |call| async move { call.do_scatter(root, data).await })
     }
 
-    /// As [`scatter`](Self::scatter); returns at its end.
+    /// Gives each rank its message of the root by [`scatter`](Self::scatter), and returns at the
+    /// end of the operation.
     ///
     /// # Errors
     /// A rank that is needed failed, there is no such root, or its `data` has not one message a
@@ -231,7 +240,8 @@ impl Group {
         self.begin(what, move |call| async move { call.do_allgather(data).await })
     }
 
-    /// As [`allgather`](Self::allgather); returns at its end.
+    /// Gives every rank the messages of all by [`allgather`](Self::allgather), and returns at the
+    /// end of the operation.
     ///
     /// # Errors
     /// A rank that is needed failed.
@@ -252,7 +262,8 @@ impl Group {
         })
     }
 
-    /// As [`alltoall`](Self::alltoall); returns at its end.
+    /// Exchanges messages between all ranks by [`alltoall`](Self::alltoall), and returns at the end
+    /// of the operation.
     ///
     /// # Errors
     /// A rank that is needed failed, or `data` has not one message a rank.

@@ -388,10 +388,11 @@ impl Group {
         })
     }
 
-    /// As [`recv_any`](Self::recv_any), and returns rank and bytes of the message when it is there.
+    /// Receives a message from any rank by [`recv_any`](Self::recv_any), and returns rank and bytes
+    /// of the message when it is there.
     ///
     /// # Errors
-    /// As `recv_any`.
+    /// Returns the errors of `recv_any`.
     pub fn recv_any_blocking(
         &self,
         tag: u32,

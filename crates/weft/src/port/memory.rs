@@ -77,7 +77,7 @@ impl Port {
     /// returns the value before.
     ///
     /// # Errors
-    /// As [`put_parts`](Port::put_parts).
+    /// Returns the errors of [`put_parts`](Port::put_parts).
     pub fn atomic_at(
         &self,
         at: PeerId,

@@ -51,7 +51,8 @@ impl Port {
         inner.driver.inject(SendArgs { inject: true, ..args }, data).map_err(error_of)
     }
 
-    /// As [`post`](Port::post), but only while few messages wait for the peer.
+    /// Sends a copy of a message as [`post`](Port::post) does, but only while few messages wait for
+    /// the peer.
     ///
     /// # Errors
     /// `Busy` while more than some hundred messages are queued for the peer; otherwise as
@@ -69,11 +70,11 @@ impl Port {
         self.post(to, number, argument, data)
     }
 
-    /// As [`try_send`](Port::try_send), from a buffer that the caller has filled. The only copy in
-    /// this process is into the link's frame.
+    /// Sends a message from a buffer that the caller has filled; see [`try_send`](Port::try_send)
+    /// for other memory. The only copy in this process is into the link's frame.
     ///
     /// # Errors
-    /// As [`try_send`](Port::try_send); the buffer is lost then.
+    /// Returns the errors of [`try_send`](Port::try_send); the buffer is lost then.
     pub fn send_buffer(
         &self,
         to: PeerId,
@@ -111,8 +112,8 @@ impl Port {
     /// unless transfer `copy` is chosen for the peer. True if the memory is free already.
     ///
     /// # Errors
-    /// As [`try_send`](Port::try_send); `Refused` also if `part` lies outside the memory or is
-    /// longer than a packet.
+    /// Returns the errors of [`try_send`](Port::try_send), and `Refused` also if `part` lies
+    /// outside the memory or is longer than a packet.
     pub fn gather(
         &self,
         to: PeerId,

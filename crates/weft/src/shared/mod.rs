@@ -99,7 +99,7 @@ impl Inside<'_> {
     /// Sends an active message, as [`Endpoint::send_active`].
     ///
     /// # Errors
-    /// As [`Endpoint::send_active`].
+    /// Returns the errors of [`Endpoint::send_active`].
     pub fn send_active(
         &self,
         to: PeerId,
@@ -205,7 +205,7 @@ impl SharedEndpoint {
     /// Opens an endpoint over the given links with the job's key.
     ///
     /// # Errors
-    /// As [`open_endpoint`](crate::job::open_endpoint), but a watchdog is allowed.
+    /// Returns the errors of [`open_endpoint`](crate::job::open_endpoint), but allows a watchdog.
     pub fn open(config: Config, links: Links, key: [u8; 32]) -> Result<SharedEndpoint, JobError> {
         Ok(SharedEndpoint::of(open_locked(config, links, key, Vec::new())?))
     }
@@ -309,7 +309,8 @@ impl SharedEndpoint {
         self.recv_into(RecvSpec { source: from, tag, ignore }, buffer, |_| Ok(()))
     }
 
-    /// As [`recv`](Self::recv), until another thread calls [`cancel`](Self::cancel).
+    /// Receives a message as [`recv`](Self::recv) does, until another thread calls
+    /// [`cancel`](Self::cancel).
     ///
     /// # Errors
     /// `Cancelled`; as `recv`.
@@ -385,7 +386,7 @@ impl SharedEndpoint {
     /// Fills `buffer` from the peer's region at `offset`.
     ///
     /// # Errors
-    /// As [`put`](Self::put).
+    /// Returns the errors of [`put`](Self::put).
     pub fn get(
         &self,
         from: PeerId,
@@ -400,7 +401,7 @@ impl SharedEndpoint {
     /// value. Only compare-and-swap uses `compare`.
     ///
     /// # Errors
-    /// As [`put`](Self::put).
+    /// Returns the errors of [`put`](Self::put).
     pub fn atomic(
         &self,
         at: PeerId,

@@ -14,9 +14,9 @@ const POLLS: u32 = 2;
 /// The state of an expected message.
 #[derive(Clone, Copy, Debug)]
 pub enum Expected {
-    /// It has not come.
+    /// The message has not come.
     Waiting,
-    /// It is in its buffer, and no longer expected.
+    /// The message is in its buffer, and no longer expected.
     Came(Awaited),
     /// Its receive is posted: see [`Endpoint::adopt`].
     Posted(OpId),

@@ -10,11 +10,12 @@ const RETURNED_MAX: usize = 4096;
 const _: () = assert!(RETURNED_MAX > INJECTED_MAX);
 
 impl Port {
-    /// As [`gather`](Port::gather), from memory of the caller, which [`returned`](Port::returned)
-    /// names when it is free again.
+    /// Sends part of the caller's memory as [`gather`](Port::gather) sends part of shared memory;
+    /// [`returned`](Port::returned) names `ptr` when the memory is free again.
     ///
     /// # Errors
-    /// As [`gather`](Port::gather); `Refused` also if thousands of pointers wait for `returned`.
+    /// Returns the errors of [`gather`](Port::gather), and `Refused` also if thousands of pointers
+    /// wait for `returned`.
     ///
     /// # Safety
     /// Until `returned` has named `ptr` as often as it was sent from, or no memory is

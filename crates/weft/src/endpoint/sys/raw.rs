@@ -486,11 +486,12 @@ impl Endpoint {
         !taken
     }
 
-    /// As `register_at`, but peers' offsets begin at `first`, not at 0. With the region's address
-    /// as `first`, peers name bytes by their addresses.
+    /// Lets peers use the caller's memory under a key of its choice; peers' offsets begin at
+    /// `first`, and not at 0 as with `register_at`. False: the key is taken. With the region's
+    /// address as `first`, peers name bytes by their addresses.
     ///
     /// # Safety
-    /// As for `register_at`.
+    /// The caller keeps the rules of `register_at`.
     pub unsafe fn register_from(
         &self,
         key: u64,

@@ -32,7 +32,7 @@ pub struct EtherAddr {
     /// packet link, so the two never share a number. In the XDP link, [`EtherAddr::STAND_IN`] marks
     /// packet sockets. The receiving link assigns the other bits.
     pub slot: u16,
-    /// As `slot`, for trains, which the gso link receives.
+    /// Number of the endpoint for trains, which the gso link receives; coded as `slot` is.
     pub train: u16,
     /// Largest Ethernet payload of the interface, bytes; Ethernet has no other method to announce
     /// it.

@@ -37,9 +37,10 @@ pub enum Unusable {
     Loopback,
     /// Not Ethernet, or point-to-point.
     NotEthernet,
-    /// It is switched off or has no carrier.
+    /// The interface is switched off or has no carrier.
     Down,
-    /// It belongs to a bridge or bond, which takes its frames. The bridge or bond can be used.
+    /// The interface belongs to a bridge or bond, which takes its frames. The bridge or bond can be
+    /// used.
     Enslaved,
     /// Its MTU is too small.
     Narrow,

@@ -56,7 +56,7 @@ impl BarePacket {
     /// 64. An error concerns the first.
     ///
     /// # Errors
-    /// As of [`send`](Self::send).
+    /// Returns the errors of [`send`](Self::send).
     pub fn send_pairs(&mut self, frames: &[[&[u8]; 2]]) -> io::Result<usize> {
         self.socket.send_pairs(frames)
     }
@@ -65,7 +65,7 @@ impl BarePacket {
     /// number, of at most 64. An error concerns the first.
     ///
     /// # Errors
-    /// As of [`send`](Self::send).
+    /// Returns the errors of [`send`](Self::send).
     pub fn send_many(&mut self, buffer: &[u8], stride: usize, lens: &[u32]) -> io::Result<usize> {
         self.socket.send_many(buffer, stride, lens)
     }

@@ -46,7 +46,7 @@ impl FallbackSocket {
     /// on.
     ///
     /// # Errors
-    /// As [`PacketLink::new`](super::PacketLink::new).
+    /// Returns the errors of [`PacketLink::new`](super::PacketLink::new).
     pub fn take(
         job: u64,
         kind: EtherType,

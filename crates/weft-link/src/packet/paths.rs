@@ -85,7 +85,7 @@ impl PacketLink {
         Some(())
     }
 
-    /// As [`use_path`](Self::use_path), and reports a change of the packet size.
+    /// Uses one of a peer's paths from now on, and reports a change of the packet size.
     pub(super) fn change_path(&mut self, peer: PeerId, at: usize) {
         let before = self.peer(peer).map(|p| self.frame_len(p.outlet.mtu));
         let Some(mtu) = self.use_path(peer, at) else { return };

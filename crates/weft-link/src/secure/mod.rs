@@ -88,7 +88,7 @@ pub enum Reject {
     Replayed,
     /// The tag is wrong: the frame was altered, was sent to another endpoint, or has another key.
     AuthFailed,
-    /// It came from another socket address than the peer's ([`Mode::None`] only).
+    /// The frame came from another socket address than the peer's ([`Mode::None`] only).
     Spoofed,
 }
 
@@ -165,7 +165,7 @@ impl Secure {
     /// Checks that a peer protects its frames as this endpoint does.
     ///
     /// # Errors
-    /// It does not; the text tells people both.
+    /// The peer protects its frames otherwise; the text tells people both ways.
     pub(crate) fn agree(&self, peer: &Address) -> Result<(), LinkError> {
         match peer.security {
             Some(theirs) if theirs != self.mode => Err(LinkError::Unreachable(format!(
@@ -181,14 +181,14 @@ impl Secure {
         Secure::with_backend(security, lane, Backend::detect())
     }
 
-    /// As [`new`](Self::new), with fewer runs of packet numbers than [`RUNS_MAX`]: each added peer
-    /// takes one run.
+    /// Makes the state of one link, with fewer runs of packet numbers than the [`RUNS_MAX`] of
+    /// [`new`](Self::new): each added peer takes one run.
     pub fn with_runs(security: &Security, lane: Lane, runs: u64) -> Secure {
         Secure { peers: Peers::new(lane, runs), ..Secure::new(security, lane) }
     }
 
-    /// As [`new`](Self::new), with a chosen cipher implementation, for tests and measurement. The
-    /// processor must support it.
+    /// Makes the state of one link with a chosen cipher implementation, for tests and measurement.
+    /// The processor must support it.
     pub fn with_backend(security: &Security, lane: Lane, backend: Backend) -> Secure {
         let key = |purpose| security.job_key.derive(purpose, &[]);
         Secure {
@@ -294,9 +294,10 @@ impl Secure {
         self.count(result)
     }
 
-    /// As [`open`](Self::open), and copies the payload into `place`, which has the payload's
-    /// length, in the same pass. If the frame is refused, `place` may hold the refused payload.
-    /// `header_len` is the header length of the packet's type. Only for [`Mode::Auth`].
+    /// Checks a received frame as [`open`](Self::open) does, and copies the payload into `place`,
+    /// which has the payload's length, in the same pass. If the frame is refused, `place` may hold
+    /// the refused payload. `header_len` is the header length of the packet's type. Only for
+    /// [`Mode::Auth`].
     pub fn open_into(
         &mut self,
         frame: &mut [u8],
@@ -310,8 +311,8 @@ impl Secure {
         self.count(result)
     }
 
-    /// As [`open`](Self::open), for a frame whose header, payload and trailer lie apart. Only for
-    /// [`Mode::Auth`].
+    /// Checks a received frame as [`open`](Self::open) does; its header, payload and trailer lie
+    /// apart. Only for [`Mode::Auth`].
     pub fn open_parts(
         &mut self,
         header: &[u8],
@@ -490,8 +491,9 @@ pub fn measure_cost(packet_len: usize) -> Cost {
     measure_cost_on(Backend::detect(), packet_len)
 }
 
-/// As [`measure_cost`] on a chosen implementation, which must work here. Returns the fastest of a
-/// hundred short runs, since slower runs were disturbed.
+/// Measures the cost of authenticating packets of `packet_len` bytes with a chosen implementation,
+/// which must work here. Returns the fastest of a hundred short runs, since slower runs were
+/// disturbed.
 pub fn measure_cost_on(backend: Backend, packet_len: usize) -> Cost {
     const RUN: usize = 256;
     let key = JobKey::from_bytes(&[7; 32]).expect("a key may have 32 bytes");

@@ -64,7 +64,7 @@ pub(super) struct Peer {
     pub hung_up: bool,
     /// Set if it refused the connection: its reason.
     pub refused: Option<String>,
-    /// It broke the protocol of the rings: drop it.
+    /// The peer broke the protocol of the rings: drop it.
     pub violation: Option<Violation>,
     pub endpoint: EndpointId,
     /// This side made the connection.
@@ -82,7 +82,7 @@ pub(super) struct Peer {
     pub muted: bool,
     /// The nonce that its answer has to repeat, until it has proven that it knows the job's key.
     pub unproven: Option<u64>,
-    /// It may know addresses of this process, and copy from and to them.
+    /// The peer may know addresses of this process, and copy from and to them.
     pub copies: bool,
 }
 

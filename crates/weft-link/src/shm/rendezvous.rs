@@ -339,7 +339,7 @@ pub(super) fn dial(key: u64, ours: u32, offer: &Hello) -> Result<Dialed, LinkErr
     let cred = Peer::of(&socket).map_err(|e| system("asking who listens", e))?;
     // Only processes of the same user share memory.
     user::same(ours, cred.uid).map_err(LinkError::Unreachable)?;
-    // It may have ended before it accepted the connection: then nobody listens any more.
+    // The listener may have ended before it accepted the connection: then nobody listens any more.
     offer_segment(socket, cred, offer, None).map_err(|why| call(key).err().unwrap_or(why))
 }
 
@@ -351,8 +351,9 @@ fn call(key: u64) -> Result<OwnedFd, LinkError> {
     })
 }
 
-/// As `dial`, by way of an agent, to a peer in any namespaces of this host. Returns the nonce that
-/// the answer has to repeat. The kernel tells nothing about the process at the other end.
+/// Passes a new segment with `offer`, by way of an agent, to a peer in any namespaces of this host.
+/// Returns the nonce that the answer has to repeat. The kernel tells nothing about the process at
+/// the other end.
 pub(super) fn join(line: &Line, key: &JobKey, offer: &Hello) -> Result<(Dialed, u64), LinkError> {
     let [near, far] = socket::pair().map_err(|e| system("making a pair of sockets", e))?;
     let nonce = random_u64();
@@ -362,7 +363,8 @@ pub(super) fn join(line: &Line, key: &JobKey, offer: &Hello) -> Result<(Dialed, 
     Ok((dialed, nonce))
 }
 
-/// As `dial`, to the agent that listens at `name`.
+/// Connects to the agent that listens at `name`, checks its user, and passes it a new segment with
+/// `offer`.
 pub(super) fn dial_agent(name: &str, offer: &Hello) -> Result<Dialed, LinkError> {
     let socket = socket::connect(Name::Text(name)).map_err(|e| match e.raw_os_error() {
         Some(libc::ECONNREFUSED | libc::ENOENT) => {

@@ -180,7 +180,7 @@ impl ShmLink {
         self.poll(if self.is_hub { 0 } else { BURST });
     }
 
-    /// As `service`; a hub also accepts some waiting connections.
+    /// Handles all sockets that are ready; a hub also accepts some waiting connections.
     pub fn poll_sockets(&mut self) {
         self.poll(if self.is_hub { HUB_ACCEPTS } else { BURST });
     }
@@ -322,7 +322,7 @@ impl ShmLink {
         };
         match checked {
             Ok((hello, (crossed, halves))) => self.admit(socket, &hello, crossed, halves),
-            // It connected and ended before it was accepted.
+            // The caller connected and ended before it was accepted.
             Err(_) if socket::hung_up(&socket.fd) => {}
             Err(why) => {
                 socket.refuse(&why);

@@ -103,7 +103,7 @@ fn deliver(from: &mut TcpLink, to: &mut TcpLink, session: u32, number: u64) {
     while !keep.tags.contains(&number) {
         from.recv(64, &mut own);
         to.recv(64, &mut keep);
-        // As the engine does: what is not acknowledged is sent again.
+        // The test does the engine's work: it sends a packet again that is not acknowledged.
         if sent.elapsed() > Duration::from_millis(50) {
             from.send(&[Frame { peer: P, header: &header, payload: b"x" }]);
             sent = Instant::now();

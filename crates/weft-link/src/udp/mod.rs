@@ -253,7 +253,7 @@ impl UdpLink {
         }
     }
 
-    /// As [`use_candidate`](Self::use_candidate), and reports the new packet size.
+    /// Uses one of a peer's candidates from now on, and reports the new packet size.
     fn change_candidate(&mut self, peer: PeerId, at: usize) {
         if let Some(mtu) = self.use_candidate(peer, at) {
             self.count.path_changes += 1;

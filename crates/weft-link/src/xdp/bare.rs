@@ -19,7 +19,7 @@ impl BareXdp {
     /// Opens the sockets; ignores the interfaces in `config`.
     ///
     /// # Errors
-    /// As [`XdpLink::new`](super::XdpLink::new) for this interface.
+    /// Returns the errors of [`XdpLink::new`](super::XdpLink::new) for this interface.
     pub fn open(interface: &Interface, config: &XdpConfig) -> Result<BareXdp, LinkError> {
         let rail = open::open(config, interface)?;
         let mode = rail.mode.ok_or(LinkError::Unsupported)?;

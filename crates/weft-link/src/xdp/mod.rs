@@ -136,7 +136,7 @@ impl XdpLink {
     /// Each endpoint has a slot of its own; no other process gets those queues.
     ///
     /// # Errors
-    /// As [`XdpLink::new`]; also if another process has a queue.
+    /// Returns the errors of [`XdpLink::new`]; or another process has a queue.
     pub fn several(
         config: &XdpConfig,
         count: usize,
@@ -242,7 +242,7 @@ impl XdpLink {
     /// needed sockets but attaches nothing and disturbs no other process.
     ///
     /// # Errors
-    /// As [`XdpLink::new`].
+    /// Returns the errors of [`XdpLink::new`].
     pub fn probe(config: &XdpConfig) -> Result<Vec<String>, LinkError> {
         open::probe(config, &usable(config)?)
     }

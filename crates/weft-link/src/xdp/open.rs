@@ -31,7 +31,7 @@ pub(super) struct Rail {
     pub tried: Vec<String>,
     /// Longest Ethernet payload that fits the sockets' frames.
     pub payload_max: u32,
-    /// It was found to be down, and that was reported.
+    /// The interface was found to be down, and that was reported.
     pub down: bool,
     /// Keeps the program attached.
     attachment: Option<Rc<Attachment>>,

@@ -89,8 +89,8 @@ impl Mac {
         self.tag_portable(nonce, message)
     }
 
-    /// As [`tag`](Self::tag), and copies the payload into `copy`, which has the same length, in the
-    /// same pass.
+    /// Returns the tag of a message, as [`tag`](Self::tag) does, and copies the payload into
+    /// `copy`, which has the same length, in the same pass.
     #[inline]
     pub fn tag_copy(&self, nonce: [u64; 2], message: &Message<'_>, copy: &mut [u8]) -> [u8; 8] {
         assert_eq!(message.payload.len(), copy.len());

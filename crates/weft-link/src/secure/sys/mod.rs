@@ -24,7 +24,8 @@ const AD_MAX: usize = 128;
 /// An implementation of the ciphers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backend {
-    /// As `Wide`, with three carry-less products a block instead of four.
+    /// AES and carry-less multiplication in the registers of `Wide`, with three carry-less products
+    /// a block instead of four.
     #[cfg(target_arch = "x86_64")]
     Karatsuba,
     /// AES in 256-bit and carry-less multiplication in 512-bit registers (VAES, VPCLMULQDQ,

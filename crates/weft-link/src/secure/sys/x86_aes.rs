@@ -79,7 +79,7 @@ impl Pair for Aesni {
 }
 
 /// # Safety
-/// As [`run`]; the processor has AES, VAES and AVX2.
+/// The caller keeps the rules of [`run`]; the processor has AES, VAES and AVX2.
 #[target_feature(enable = "aes,vaes,avx2")]
 pub(super) unsafe fn run_vaes<const MODE: bool>(job: &Job<'_>) -> [u8; 16] {
     // SAFETY: by contract.
@@ -87,7 +87,7 @@ pub(super) unsafe fn run_vaes<const MODE: bool>(job: &Job<'_>) -> [u8; 16] {
 }
 
 /// # Safety
-/// As [`run`]; the processor has AES.
+/// The caller keeps the rules of [`run`]; the processor has AES.
 #[target_feature(enable = "aes")]
 pub(super) unsafe fn run_aesni<const MODE: bool>(job: &Job<'_>) -> [u8; 16] {
     // SAFETY: by contract.

@@ -111,7 +111,7 @@ struct Sum<L: Lanes> {
 /// Adds a part of a message; `COPY` and `OWN` as in [`take`].
 ///
 /// # Safety
-/// As in [`take`], for all `len` bytes.
+/// The caller keeps the rules of [`take`] for all `len` bytes.
 #[inline(always)]
 unsafe fn add<L: Lanes, const COPY: bool, const OWN: bool>(
     powers: &[Powers; GROUPS],
@@ -170,7 +170,7 @@ unsafe fn add<L: Lanes, const COPY: bool, const OWN: bool>(
 /// Computes the hash of a message; `COPY` and `OWN` apply to its payload, as in [`take`].
 ///
 /// # Safety
-/// As in [`take`], for the whole payload.
+/// The caller keeps the rules of [`take`] for the whole payload.
 #[inline(always)]
 unsafe fn hash<L: Lanes, const COPY: bool, const OWN: bool>(
     powers: &[Powers; GROUPS],
@@ -265,8 +265,9 @@ impl Lanes for Wide {
     }
 }
 
-/// As [`Wide`], with three products for each block instead of four (Karatsuba), for processors that
-/// start such a multiplication every second cycle and have other units for the rest.
+/// The registers of [`Wide`], with three products for each block instead of four (Karatsuba), for
+/// processors that start such a multiplication every second cycle and have other units for the
+/// rest.
 #[derive(Clone, Copy)]
 struct Karatsuba(Wide);
 
@@ -684,7 +685,8 @@ pub(super) struct Keys {
 /// Returns the tag of a message, computed in 512-bit registers.
 ///
 /// # Safety
-/// As [`hash`]; the processor has AVX-512 F and BW, VPCLMULQDQ, PCLMULQDQ and AES-NI.
+/// The caller keeps the rules of [`hash`]; the processor has AVX-512 F and BW, VPCLMULQDQ,
+/// PCLMULQDQ and AES-NI.
 #[target_feature(enable = "avx512f,avx512bw,vpclmulqdq,pclmulqdq,aes")]
 pub(super) unsafe fn tag_wide<const COPY: bool, const OWN: bool>(
     keys: &Keys,
@@ -696,10 +698,11 @@ pub(super) unsafe fn tag_wide<const COPY: bool, const OWN: bool>(
     unsafe { encrypt(&keys.rounds, nonce) ^ hash::<Wide, COPY, OWN>(&keys.powers, text, copy) }
 }
 
-/// As [`tag_wide`], with fewer products.
+/// Returns the tag of a message, computed in 512-bit registers with fewer products than
+/// [`tag_wide`] needs.
 ///
 /// # Safety
-/// As [`tag_wide`].
+/// The caller keeps the rules of [`tag_wide`].
 #[target_feature(enable = "avx512f,avx512bw,vpclmulqdq,pclmulqdq,aes")]
 pub(super) unsafe fn tag_karatsuba<const COPY: bool, const OWN: bool>(
     keys: &Keys,
@@ -711,10 +714,11 @@ pub(super) unsafe fn tag_karatsuba<const COPY: bool, const OWN: bool>(
     unsafe { encrypt(&keys.rounds, nonce) ^ hash::<Karatsuba, COPY, OWN>(&keys.powers, text, copy) }
 }
 
-/// As [`tag_wide`], in 256-bit registers.
+/// Returns the tag of a message, computed in 256-bit registers.
 ///
 /// # Safety
-/// As [`hash`]; the processor has AVX2, VPCLMULQDQ, PCLMULQDQ and AES-NI.
+/// The caller keeps the rules of [`hash`]; the processor has AVX2, VPCLMULQDQ, PCLMULQDQ and
+/// AES-NI.
 #[target_feature(enable = "avx2,vpclmulqdq,pclmulqdq,aes")]
 pub(super) unsafe fn tag_half<const COPY: bool, const OWN: bool>(
     keys: &Keys,
@@ -726,10 +730,10 @@ pub(super) unsafe fn tag_half<const COPY: bool, const OWN: bool>(
     unsafe { encrypt(&keys.rounds, nonce) ^ hash::<Half, COPY, OWN>(&keys.powers, text, copy) }
 }
 
-/// As [`tag_wide`], in 128-bit registers.
+/// Returns the tag of a message, computed in 128-bit registers.
 ///
 /// # Safety
-/// As [`hash`]; the processor has PCLMULQDQ and AES-NI.
+/// The caller keeps the rules of [`hash`]; the processor has PCLMULQDQ and AES-NI.
 #[target_feature(enable = "pclmulqdq,aes")]
 pub(super) unsafe fn tag_narrow<const COPY: bool, const OWN: bool>(
     keys: &Keys,

@@ -267,7 +267,7 @@ fn join__ranks_of_other_jobs_and_users_are_refused_with_the_reason() {
 fn join__a_process_that_claims_the_job_and_does_not_know_its_key_gets_nothing() {
     let agent = Agent::start();
     let (mut a, mut b) = (agent.rank(1, 1), agent.rank(2, 1));
-    // As one who learned the public number of the job: the key that it proves is another.
+    // A forger has learned the public number of the job: the key that it proves is another.
     let forged = |rank: &mut Rank| {
         let other = JobKey::from_bytes(&[9; 32]).unwrap();
         rank.link.config.broker.as_mut().unwrap().job_key = other;

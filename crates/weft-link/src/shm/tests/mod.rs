@@ -117,7 +117,7 @@ fn send__every_size_arrives_whole_and_in_order() {
 #[test]
 fn connect__to_one_that_takes_this_process_for_another_users_is_refused_with_the_reason() {
     let [mut ours, mut theirs] = [1, 2].map(|id| ShmLink::new(config(id)).unwrap());
-    // As in another user namespace, where users have other numbers.
+    // The other link is as in another user namespace, where users have other numbers.
     theirs.user += 1;
     ours.connect(&info(0, &address_of(&theirs))).unwrap();
     theirs.poll_sockets();
@@ -131,7 +131,7 @@ fn connect__to_one_that_takes_this_process_for_another_users_is_refused_with_the
 fn connect__to_one_that_ended_says_so() {
     let [mut ours, mut theirs] = [1, 2].map(|id| ShmLink::new(config(id)).unwrap());
     let there = info(2, &address_of(&theirs));
-    // It connects and ends: nothing of that is a refusal.
+    // The other link connects and ends: nothing of that is a refusal.
     theirs.connect(&info(1, &address_of(&ours))).unwrap();
     drop(theirs);
     ours.poll_sockets();

@@ -306,7 +306,7 @@ fn connect__the_overflow_user_proves_nothing() {
         true => format!("setpriv --reuid={user} --regid={user} --clear-groups unshare {how}"),
         false => format!("unshare {how}"),
     };
-    // As root, two different users; the kernel shows both as the overflow user.
+    // Root runs the programs as two different users; the kernel shows both as the overflow user.
     let unmapped = [by(12_345, "--user"), by(12_346, "--user")];
     let mapped = [by(12_345, "--user --map-current-user"), by(12_345, "--user --map-current-user")];
     if let Err(why) = crate::testing::run(&format!("{} true", unmapped[0])) {

@@ -317,7 +317,7 @@ pub fn test_run(program: &OwnedFd, frame: &[u8]) -> io::Result<u32> {
     Ok(test_frame(program, frame)?.0)
 }
 
-/// As [`test_run`], and returns the frame as the program left it.
+/// Returns the program's verdict on this frame, and the frame as the program left it.
 pub fn test_frame(program: &OwnedFd, frame: &[u8]) -> io::Result<(u32, Vec<u8>)> {
     #[derive(Default)]
     #[repr(C)]
